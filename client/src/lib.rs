@@ -1,0 +1,1 @@
+//! Eigenveil's device SDK and the analyst's API client

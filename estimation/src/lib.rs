@@ -1,0 +1,1 @@
+//! From noisy sums to principal subspaces that can be trusted: eigen-solvers, Fantope projection, noise floor, metrics

@@ -1,0 +1,1 @@
+//! Pictures of estimates and experiments as self-contained SVG

@@ -1,0 +1,1 @@
+//! Eigenveil's aggregation server as a library

@@ -1,0 +1,315 @@
+//! JSON documents of the HTTP interface (`docs/protocol.md`).
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    error::ErrorCode,
+    estimate::{Estimate, Rank},
+    mechanism::{Calibration, MechanismKind},
+    preprocess::{Feature, Norm},
+    privacy::PrivacyStatement,
+    study::StudyParams,
+};
+
+/// Media type of one report.
+pub const REPORT_MEDIA_TYPE: &str = "application/vnd.eigenveil.report";
+/// Media type of a framed batch of reports.
+pub const REPORT_BATCH_MEDIA_TYPE: &str = "application/vnd.eigenveil.report-batch";
+/// Media type of a problem document (RFC 9457).
+pub const PROBLEM_MEDIA_TYPE: &str = "application/problem+json";
+/// What a problem's `type` starts with; the [`ErrorCode`] follows.
+pub const PROBLEM_TYPE_PREFIX: &str = "urn:eigenveil:problem:";
+
+/// A problem document (RFC 9457).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Problem {
+    /// `urn:eigenveil:problem:CODE`.
+    #[serde(rename = "type")]
+    pub problem_type: String,
+    /// The code's title.
+    pub title: String,
+    /// HTTP status.
+    pub status: u16,
+    /// The stable code.
+    pub code: ErrorCode,
+    /// One sentence that names the value, the limit and the way out.
+    pub detail: String,
+}
+
+impl Problem {
+    /// The document for an error answered with this HTTP status.
+    pub fn new(status: u16, error: &crate::Error) -> Self {
+        let code = error.code();
+        Self {
+            problem_type: format!("{PROBLEM_TYPE_PREFIX}{code}"),
+            title: code.title().to_owned(),
+            status,
+            code,
+            detail: error.detail().to_owned(),
+        }
+    }
+}
+
+/// State of a study.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StudyState {
+    /// Created, not yet taking reports.
+    Draft,
+    /// Taking reports.
+    Open,
+    /// No longer taking reports.
+    Closed,
+}
+
+impl StudyState {
+    /// The state as written on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            StudyState::Draft => "draft",
+            StudyState::Open => "open",
+            StudyState::Closed => "closed",
+        }
+    }
+}
+
+/// `POST /v1/studies`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CreateStudy {
+    /// Name shown to people.
+    pub name: String,
+    /// Dimension p of a row.
+    pub dimension: usize,
+    /// Names and public centring and scaling constants of the features; absent: unnamed, used as they come.
+    #[serde(default)]
+    pub features: Option<Vec<Feature>>,
+    /// How a row is brought into the unit ball.
+    #[serde(default)]
+    pub norm: Norm,
+    /// The local randomizer.
+    pub mechanism: MechanismKind,
+    /// How its noise is chosen.
+    #[serde(default)]
+    pub calibration: Calibration,
+    /// Privacy-loss bound ε of one report.
+    pub epsilon: f64,
+    /// Failure probability δ of one report.
+    #[serde(default)]
+    pub delta: f64,
+    /// Components an estimate gives when it does not say.
+    #[serde(default)]
+    pub default_k: Rank,
+    /// Leave the study in draft instead of opening it.
+    #[serde(default)]
+    pub draft: bool,
+}
+
+/// One study, as anybody may see it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StudyDocument {
+    /// Identifier, 32 hexadecimal digits.
+    pub id: String,
+    /// Name shown to people.
+    pub name: String,
+    /// Draft, open or closed.
+    pub state: StudyState,
+    /// SHA-256 of the canonical bytes, lower-case hex.
+    pub fingerprint: String,
+    /// The canonical bytes of the parameters, lower-case hex: what a device must use.
+    pub canonical: String,
+    /// The same parameters for reading (a JSON parser may move a float by an ulp).
+    pub params: StudyParams,
+    /// Distinct reports durably accepted.
+    pub reports_accepted: u64,
+    /// Components an estimate gives when it does not say.
+    pub default_k: Rank,
+    /// Size limit of a report body in bytes.
+    pub report_bytes: usize,
+    /// Most reports in one batch.
+    pub max_batch: usize,
+    /// Milliseconds since 1970-01-01 UTC.
+    pub created_at_ms: u64,
+    /// What is promised to each participant.
+    pub privacy: PrivacyStatement,
+}
+
+/// `GET /v1/studies`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StudyList {
+    /// All studies, oldest first.
+    pub studies: Vec<StudyDocument>,
+}
+
+/// What became of one report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ReportOutcome {
+    /// Durably stored and counted now.
+    Accepted,
+    /// Was stored before; counted once.
+    Duplicate,
+}
+
+/// Answer to one report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReportReceipt {
+    /// What became of it.
+    pub outcome: ReportOutcome,
+}
+
+/// Answer to a batch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BatchReceipt {
+    /// Reports stored and counted now.
+    pub accepted: u64,
+    /// Reports that were stored before.
+    pub duplicates: u64,
+    /// Reports refused, with their position in the batch. Those not named were accepted or duplicates.
+    pub refused: Vec<RefusedReport>,
+}
+
+/// One refused report of a batch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefusedReport {
+    /// Position in the batch, from 0.
+    pub index: u32,
+    /// Stable code.
+    pub code: ErrorCode,
+    /// One sentence.
+    pub detail: String,
+}
+
+/// The penalty of the Fantope problem.
+#[derive(Clone, Copy, Debug, PartialEq, Default)]
+pub enum Lambda {
+    /// Calibrated from the known noise of the mechanism.
+    #[default]
+    Auto,
+    /// Cross-validated over the buckets.
+    CrossValidated,
+    /// This number, in units of the moment's entries.
+    Fixed(f64),
+}
+
+impl Serialize for Lambda {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Lambda::Auto => serializer.serialize_str("auto"),
+            Lambda::CrossValidated => serializer.serialize_str("cv"),
+            Lambda::Fixed(value) => serializer.serialize_f64(*value),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Lambda {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Either {
+            Number(f64),
+            Text(String),
+        }
+        match Either::deserialize(deserializer)? {
+            Either::Number(value) => Ok(Lambda::Fixed(value)),
+            Either::Text(text) => text.parse().map_err(serde::de::Error::custom),
+        }
+    }
+}
+
+impl std::str::FromStr for Lambda {
+    type Err = crate::Error;
+
+    fn from_str(text: &str) -> crate::Result<Self> {
+        match text {
+            "auto" => Ok(Lambda::Auto),
+            "cv" => Ok(Lambda::CrossValidated),
+            _ => match text.parse::<f64>() {
+                Ok(value) if value.is_finite() && value >= 0.0 => Ok(Lambda::Fixed(value)),
+                _ => Err(crate::Error::new(
+                    ErrorCode::InvalidRequest,
+                    format!("lambda is {text:?}; it is a number ≥ 0, auto or cv"),
+                )),
+            },
+        }
+    }
+}
+
+/// Settings of the Fantope ADMM (Algorithm 2 of Wang & Xu; Vu, Cho, Lei & Rohe 2013).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SparseSettings {
+    /// Penalty λ.
+    pub lambda: Lambda,
+    /// Initial ADMM step ρ (> 0), adapted while running; `null` chooses it from the spectrum.
+    pub rho: Option<f64>,
+    /// Keep the selected rows and run PCA on them, which removes the shrinkage.
+    pub refit: bool,
+    /// Iteration cap; one that is hit is reported.
+    pub max_iterations: usize,
+    /// Relative duality gap at which to stop.
+    pub tolerance: f64,
+}
+
+impl Default for SparseSettings {
+    fn default() -> Self {
+        Self { lambda: Lambda::Auto, rho: None, refit: false, max_iterations: 2_000, tolerance: 1e-6 }
+    }
+}
+
+/// `POST /v1/studies/{id}/estimates`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EstimateRequest {
+    /// Components wanted; absent: the study's default.
+    #[serde(default)]
+    pub k: Option<Rank>,
+    /// Row-sparse estimate; absent: PCA.
+    #[serde(default)]
+    pub sparse: Option<SparseSettings>,
+}
+
+/// State of an estimate job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EstimateState {
+    /// Waiting its turn or being computed.
+    Running,
+    /// Finished; the result is there.
+    Done,
+    /// Could not be made; `problem` says why.
+    Failed,
+    /// Cancelled by the operator.
+    Cancelled,
+}
+
+impl EstimateState {
+    /// The state as written on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            EstimateState::Running => "running",
+            EstimateState::Done => "done",
+            EstimateState::Failed => "failed",
+            EstimateState::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// One estimate job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EstimateDocument {
+    /// Number of the estimate within its study, from 1.
+    pub number: u64,
+    /// Identifier of the study.
+    pub study: String,
+    /// Running, done, failed or cancelled.
+    pub state: EstimateState,
+    /// What was asked for.
+    pub request: EstimateRequest,
+    /// The estimate, when done.
+    pub estimate: Option<Estimate>,
+    /// Why it failed, when it did.
+    pub problem: Option<Problem>,
+    /// Milliseconds since 1970-01-01 UTC.
+    pub created_at_ms: u64,
+}

@@ -1,0 +1,154 @@
+//! The estimate as a document: what the server computes, the analyst fetches and pages show.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{api::SparseSettings, privacy::PrivacyStatement, study::StudyParams};
+
+/// Rank of the wanted subspace: a number, or as many components as stand above the noise floor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Rank {
+    /// Count the eigenvalues above the floor's threshold.
+    #[default]
+    Auto,
+    /// Exactly this many components.
+    Fixed(usize),
+}
+
+impl Serialize for Rank {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Rank::Auto => serializer.serialize_str("auto"),
+            Rank::Fixed(k) => serializer.serialize_u64(*k as u64),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Rank {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Either {
+            Number(usize),
+            Text(String),
+        }
+        match Either::deserialize(deserializer)? {
+            Either::Number(k) => Ok(Rank::Fixed(k)),
+            Either::Text(text) if text == "auto" => Ok(Rank::Auto),
+            Either::Text(text) => {
+                Err(serde::de::Error::custom(format!("k is {text:?}; it is a whole number or \"auto\"")))
+            }
+        }
+    }
+}
+
+/// Where a component stands relative to the noise floor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Above the floor's threshold: noise alone would hardly ever reach it.
+    Above,
+    /// Between the noise's edge and the threshold: it may be real, it may be noise.
+    At,
+    /// Inside the noise: the direction is not evidence of anything.
+    Below,
+}
+
+/// One estimated principal component.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Component {
+    /// Unit vector of length p; the loading of largest magnitude is positive.
+    pub loadings: Vec<f64>,
+    /// Eigenvalue of the noisy moment (of `vᵀS̃v` for a sparse estimate), in units of the prepared rows.
+    pub eigenvalue: f64,
+    /// Estimate of the noiseless eigenvalue above the bulk, `θ̂`; `null` where the component is not visible.
+    pub debiased_eigenvalue: Option<f64>,
+    /// Expected squared cosine between the estimated and the true component; 0 where it is not visible.
+    pub expected_alignment: f64,
+    /// Where it stands relative to the noise floor.
+    pub verdict: Verdict,
+    /// Share of `tr S̃` explained (debiased where visible), clamped to `[0, 1]`.
+    pub explained_variance_ratio: f64,
+}
+
+/// The closed-form noise floor of the moment (`docs/mechanisms.md`, "Noise floor").
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FloorDocument {
+    /// Centre `b` of the noise bulk: mean of the eigenvalues not counted as components.
+    pub centre: f64,
+    /// Half-radius `r_b`; the bulk of pure noise ends near `b + 2 r_b`.
+    pub radius: f64,
+    /// Upper edge of the noise bulk.
+    pub edge: f64,
+    /// What an eigenvalue must exceed to count as a component: `edge + 2 r_b p^(−2/3)`.
+    pub threshold: f64,
+    /// How many eigenvalues exceed the threshold.
+    pub components_above: usize,
+}
+
+/// How the Fantope solver ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SparseOutcome {
+    /// The settings asked for.
+    pub settings: SparseSettings,
+    /// λ in force, in units of the moment's entries.
+    pub lambda: f64,
+    /// Whether the stopping rule was met before the iteration cap.
+    pub converged: bool,
+    /// ADMM iterations made.
+    pub iterations: usize,
+    /// Duality gap at the feasible X.
+    pub duality_gap: f64,
+    /// Final primal residual ‖X−Y‖_F.
+    pub primal_residual: f64,
+    /// Final dual residual ρ‖Y−Y_prev‖_F.
+    pub dual_residual: f64,
+    /// Rows selected (indices of features with a nonzero loading), ascending.
+    pub support: Vec<usize>,
+    /// Whether the components are PCA refitted on the support.
+    pub refit: bool,
+}
+
+/// The subspace estimate of a study, or of a simulation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Estimate {
+    /// Version of this document.
+    pub format: u32,
+    /// Name of the study.
+    pub name: String,
+    /// The study's frozen parameters (preprocessing is needed to project new rows).
+    pub study: StudyParams,
+    /// Fingerprint of the parameters, lower-case hex.
+    pub fingerprint: String,
+    /// Reports summed.
+    pub n: u64,
+    /// Dimension of the components.
+    pub p: usize,
+    /// Components given.
+    pub k: usize,
+    /// What was asked for.
+    pub requested_k: Rank,
+    /// The components, leading first.
+    pub components: Vec<Component>,
+    /// Mean of the prepared rows; `null` unless the study has private centring (second moments alone do not show it).
+    pub mean: Option<Vec<f64>>,
+    /// Eigenvalues of the noisy moment, descending.
+    pub eigenvalues: Vec<f64>,
+    /// `tr S̃`: estimate of the mean squared norm of the prepared rows.
+    pub total_variance: f64,
+    /// The noise floor.
+    pub floor: FloorDocument,
+    /// Predicted ‖V̂V̂ᵀ−VVᵀ‖_F; an invisible component counts as fully wrong.
+    pub expected_error: f64,
+    /// How the sparse solver ended; `null` for plain PCA.
+    pub sparse: Option<SparseOutcome>,
+    /// What was promised to each participant.
+    pub privacy: PrivacyStatement,
+    /// Plain-words warnings; empty when there is nothing to warn of.
+    pub warnings: Vec<String>,
+    /// Seconds of computation.
+    pub seconds: f64,
+}

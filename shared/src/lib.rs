@@ -1,0 +1,60 @@
+//! Eigenveil's vocabulary: what a device compiles.
+//!
+//! One row's journey, in types that make the wrong call impossible:
+//!
+//! ```text
+//! Row ──Preprocessor::prepare──▶ BoundedRow ──MechanismSpec::release──▶ Payload ──▶ Report ──codec──▶ wire
+//! (raw f64s)                     (proof that ‖x‖₂ ≤ 1)                  (ε,δ)-LDP    (id, study, payload)
+//! ```
+//!
+//! * [`preprocess`]: [`Row`](preprocess::Row), [`Preprocessing`](preprocess::Preprocessing),
+//!   [`BoundedRow`](preprocess::BoundedRow) (private constructor).
+//! * [`privacy`]: [`Budget`](privacy::Budget), the analytic and the as-published calibration of the
+//!   Gaussian mechanism, and the [`PrivacyStatement`](privacy::PrivacyStatement) shown with every result.
+//! * [`mechanism`]: the closed set of local randomizers and their [`NoiseModel`](mechanism::NoiseModel).
+//! * [`study`]: [`StudyParams`](study::StudyParams), frozen and fingerprinted.
+//! * [`report`], [`codec`]: what travels, and the one module that knows the byte layout.
+//! * [`api`], [`estimate`], [`error`]: the JSON documents both ends of HTTP speak.
+//!
+//! # A report, start to end
+//!
+//! ```
+//! use eigenveil_shared::{
+//!     mechanism::{Calibration, MechanismKind},
+//!     preprocess::{Norm, Row},
+//!     privacy::Budget,
+//!     study::{StudyDesign, StudyParams},
+//! };
+//! # fn main() -> Result<(), eigenveil_shared::Error> {
+//! let params = StudyParams::freeze(StudyDesign {
+//!     dimension: 3,
+//!     features: None,
+//!     norm: Norm::Normalize,
+//!     mechanism: MechanismKind::IsotropicGaussian,
+//!     calibration: Calibration::Analytic,
+//!     budget: Budget::approximate(1.0, 1e-6)?,
+//! })?;
+//! let row = params.preprocessor().prepare(&Row::new(vec![3.0, 0.0, 4.0]))?;
+//! let payload = params.mechanism().release(&row)?;
+//! assert_eq!(payload.len(), params.payload_len()); // 3·4/2 numbers of 4 bytes
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What is not here
+//!
+//! No I/O, no clock, no async, no linear algebra. Not protected: the low bits of a floating-point
+//! Gaussian (`docs/limitations.md`, "Floating point").
+
+pub mod api;
+pub mod codec;
+pub mod error;
+pub mod estimate;
+pub mod mechanism;
+pub mod packed;
+pub mod preprocess;
+pub mod privacy;
+pub mod report;
+pub mod study;
+
+pub use error::{Error, ErrorCode, Result};
