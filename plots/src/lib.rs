@@ -1,1 +1,47 @@
-//! Pictures of estimates and experiments as self-contained SVG
+//! Pictures of estimates and experiments as self-contained SVG.
+//!
+//! Every picture is a plain struct that is filled in and turned into a string:
+//!
+//! * [`LineChart`]: one or more series over a linear or logarithmic axis, with error bars;
+//! * [`Scree`]: the eigenvalues of an estimate against its noise floor;
+//! * [`ImageGrid`] of [`LoadingImage`]s: components of pictures, drawn as pictures;
+//! * [`BarChart`]: the largest loadings of a component, by name;
+//! * [`DataTable`]: the same numbers as an HTML table, for readers who want those.
+//!
+//! The strings hold no script, no font and no link, so they can be written to a file, served as an
+//! image or pasted into an HTML page, several to a page: they use no `id`, and all of them carry the
+//! same [`STYLESHEET`], which touches nothing outside `svg.ev-plot` (a page with a strict content
+//! security policy can allow it by its hash). Colours follow the reader's light or dark preference.
+//! The palette is safe for colour-blind readers, and no difference is shown by colour alone: series
+//! also differ by marker and dash, verdicts by shape, signs by direction.
+//!
+//! The same input gives the same bytes. Numbers that are not finite are left out, never written.
+//!
+//! Why no plotting library: `plotters` (0.3.7) writes colours into every element, so a picture
+//! cannot follow a dark page, and measures text with the fonts of the machine it runs on, so the
+//! output differs between machines. Here the colours are classes and text is given room for a wide
+//! typeface (0.6 em a character).
+
+mod bars;
+mod chart;
+mod frame;
+mod image;
+mod label;
+mod marker;
+mod number;
+mod scale;
+mod scree;
+mod style;
+mod svg;
+mod table;
+mod text;
+
+pub use bars::{Bar, BarChart};
+pub use chart::{HorizontalLine, LineChart, Series};
+pub use image::{ColourScale, ImageGrid, ImageRow, LoadingImage, WrongShape};
+pub use marker::{LineStyle, Marker};
+pub use number::compact as format_number;
+pub use scale::{Axis, ScaleKind};
+pub use scree::{NoiseFloor, Reference, Scree, ScreeComponent, Verdict};
+pub use style::STYLESHEET;
+pub use table::DataTable;

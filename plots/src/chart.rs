@@ -1,0 +1,402 @@
+//! Lines over a horizontal axis, with error bars and reference lines.
+
+use crate::{
+    frame::{
+        MARGIN, axes, block, block_height, fit_x, fit_y, heading, usable_height, usable_width,
+    },
+    label::{Column, Key, Label, Rows},
+    marker::{LineStyle, Marker},
+    number::compact,
+    scale::{Axis, Scale, ScaleKind},
+    style::SERIES_COLOURS,
+    svg::{Anchor, Area, Path, Svg},
+    table::DataTable,
+    text::Role,
+};
+
+/// One line of a chart.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Series {
+    /// What the line shows.
+    pub name: String,
+    /// Points, joined in this order.
+    pub points: Vec<(f64, f64)>,
+    /// One standard deviation for each point, drawn up and down.
+    pub error_bars: Option<Vec<f64>>,
+    /// Stroke of the line.
+    pub style: LineStyle,
+    /// Shape of the points.
+    pub marker: Marker,
+}
+
+impl Series {
+    /// A solid line with a marker of its own.
+    pub fn new(name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
+        Self {
+            name: name.into(),
+            points: points.into_iter().collect(),
+            ..Self::default()
+        }
+    }
+
+    /// The same line with error bars, one standard deviation for each point.
+    #[must_use]
+    pub fn with_error_bars(mut self, deviations: impl IntoIterator<Item = f64>) -> Self {
+        self.error_bars = Some(deviations.into_iter().collect());
+        self
+    }
+
+    /// The same line with another stroke.
+    #[must_use]
+    pub fn with_style(mut self, style: LineStyle) -> Self {
+        self.style = style;
+        self
+    }
+
+    /// The same line with another marker.
+    #[must_use]
+    pub fn with_marker(mut self, marker: Marker) -> Self {
+        self.marker = marker;
+        self
+    }
+}
+
+/// A level to compare with, drawn across the chart.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HorizontalLine {
+    /// What the level means.
+    pub label: String,
+    /// The level.
+    pub y: f64,
+}
+
+/// A line chart.
+///
+/// Points that are not finite, or not positive on a logarithmic axis, are left out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LineChart {
+    /// Title: what the reader should see.
+    pub title: String,
+    /// A line under the title: the setting.
+    pub subtitle: Option<String>,
+    /// Horizontal axis.
+    pub x: Axis,
+    /// Vertical axis.
+    pub y: Axis,
+    /// The lines.
+    pub series: Vec<Series>,
+    /// Levels to compare with.
+    pub reference_lines: Vec<HorizontalLine>,
+    /// Width in pixels, at least 320.
+    pub width: f64,
+    /// Height in pixels; more where a long legend needs it.
+    pub height: f64,
+}
+
+impl Default for LineChart {
+    fn default() -> Self {
+        Self {
+            title: String::new(),
+            subtitle: None,
+            x: Axis::default(),
+            y: Axis::default(),
+            series: Vec::new(),
+            reference_lines: Vec::new(),
+            width: 720.0,
+            height: 420.0,
+        }
+    }
+}
+
+/// A point that can be drawn, with its deviation.
+type Point = (f64, f64, Option<f64>);
+
+impl LineChart {
+    /// An empty chart of 720 × 420 pixels.
+    pub fn new(title: impl Into<String>, x: Axis, y: Axis) -> Self {
+        Self {
+            title: title.into(),
+            x,
+            y,
+            ..Self::default()
+        }
+    }
+
+    /// The chart as SVG.
+    #[must_use]
+    pub fn to_svg(&self) -> String {
+        let width = usable_width(self.width);
+        let points: Vec<Vec<Point>> = self.series.iter().map(|s| self.drawable(s)).collect();
+        let lines: Vec<&HorizontalLine> = self
+            .reference_lines
+            .iter()
+            .filter(|l| self.y.takes(l.y))
+            .collect();
+        let xs: Vec<f64> = points.iter().flatten().map(|p| p.0).collect();
+        let mut ys: Vec<f64> = lines.iter().map(|l| l.y).collect();
+        for &(_, y, deviation) in points.iter().flatten() {
+            let d = deviation.unwrap_or(0.0);
+            ys.extend([y, y + d, y - d].iter().filter(|&&v| self.y.takes(v)));
+        }
+
+        let mut svg = Svg::default();
+        let mut top = heading(&mut svg, &self.title, self.subtitle.as_deref(), width);
+
+        let y_title = Role::Label.wrap(&self.y.label, width - 2.0 * MARGIN, 3);
+        let x_title = Role::Label.wrap(&self.x.label, width - 2.0 * MARGIN, 3);
+        let above = 12.0 + block_height(Role::Label, &y_title) + 10.0;
+        let below = 26.0 + block_height(Role::Label, &x_title) + MARGIN;
+        let plot_height = (usable_height(self.height) - top - above - below).max(150.0);
+
+        // Names go right of the plot when there is room, otherwise into a legend above it.
+        let labels = self.labels(&points, &lines);
+        let mut column = Column::new(labels.clone(), width * 0.26);
+        let beside = column.fits(plot_height) && width >= 480.0;
+        if !beside {
+            let rows = Rows::new(labels, width - 2.0 * MARGIN);
+            rows.draw(&mut svg, (MARGIN, top + 8.0));
+            top += 8.0 + rows.height;
+        }
+        let mut area = Area {
+            x: 0.0,
+            y: top + above,
+            w: 0.0,
+            h: plot_height,
+        };
+        let height = area.bottom() + below;
+
+        let y = fit_y(&self.y, &ys, area);
+        area.x = MARGIN + y.label_width() + 8.0;
+        let right = if beside && column.width > 0.0 {
+            column.width
+        } else {
+            0.0
+        };
+        area.w = width - MARGIN - right - area.x;
+        let mut x = fit_x(&self.x, &xs, (area.x, area.right()));
+        if let Some(last) = x.ticks.last().filter(|_| right == 0.0) {
+            // The last number is centred on its tick and may stand out to the right.
+            area.w -= (Role::Small.width(&last.label) / 2.0 - MARGIN + 6.0).max(0.0);
+            x = fit_x(&self.x, &xs, (area.x, area.right()));
+        }
+
+        block(
+            &mut svg,
+            Role::Label,
+            &y_title,
+            MARGIN,
+            top + 12.0,
+            Anchor::Start,
+        );
+        axes(&mut svg, area, &x, &y);
+        let centre = area.x + area.w / 2.0;
+        let centre = keep_inside(centre, &x_title, width);
+        block(
+            &mut svg,
+            Role::Label,
+            &x_title,
+            centre,
+            area.bottom() + 26.0,
+            Anchor::Middle,
+        );
+
+        for line in lines.iter().filter(|l| y.shows(l.y)) {
+            svg.line("ref", (area.x, y.at(line.y)), (area.right(), y.at(line.y)));
+        }
+        for (i, (series, points)) in self.series.iter().zip(&points).enumerate() {
+            draw_series(&mut svg, i, series, points, (&x, &y), area);
+        }
+        if points.iter().all(Vec::is_empty) {
+            let at = (area.x + area.w / 2.0, area.y + area.h / 2.0);
+            svg.text(Role::Subtitle, "mut", at, Anchor::Middle, "no data");
+        }
+        if beside {
+            column.place(|v| x.at(v), |v| y.at(v), area);
+            column.draw(&mut svg, area);
+        }
+        svg.finish(width, height, &self.title, &self.description(&points))
+    }
+
+    /// The numbers of the chart as a table, one row for each point.
+    #[must_use]
+    pub fn to_table(&self) -> DataTable {
+        let deviations = self.series.iter().any(|s| s.error_bars.is_some());
+        let mut headers = vec![
+            "Series".to_owned(),
+            self.x.label.clone(),
+            self.y.label.clone(),
+        ];
+        if deviations {
+            headers.push("± s.d.".to_owned());
+        }
+        let mut rows = Vec::new();
+        for series in &self.series {
+            for (x, y, deviation) in self.drawable(series) {
+                let mut row = vec![series.name.clone(), compact(x), compact(y)];
+                if deviations {
+                    row.push(deviation.map(compact).unwrap_or_default());
+                }
+                rows.push(row);
+            }
+        }
+        let levels = self.reference_lines.iter().filter(|l| self.y.takes(l.y));
+        for line in levels {
+            let mut row = vec![line.label.clone(), String::new(), compact(line.y)];
+            row.resize(headers.len(), String::new());
+            rows.push(row);
+        }
+        DataTable {
+            caption: self.title.clone(),
+            headers,
+            rows,
+        }
+    }
+
+    fn drawable(&self, series: &Series) -> Vec<Point> {
+        let deviations = series.error_bars.as_deref().unwrap_or_default();
+        series
+            .points
+            .iter()
+            .enumerate()
+            .filter(|(_, (x, y))| self.x.takes(*x) && self.y.takes(*y))
+            .map(|(i, &(x, y))| {
+                let deviation = deviations.get(i).copied();
+                (x, y, deviation.filter(|d| d.is_finite() && *d > 0.0))
+            })
+            .collect()
+    }
+
+    fn labels(&self, points: &[Vec<Point>], lines: &[&HorizontalLine]) -> Vec<Label> {
+        let series = self
+            .series
+            .iter()
+            .zip(points)
+            .enumerate()
+            .filter_map(|(i, (s, points))| {
+                let last = points.iter().max_by(|a, b| a.0.total_cmp(&b.0))?;
+                Some(Label {
+                    text: s.name.clone(),
+                    colour: colour(i),
+                    key: Key::Series(s.style, s.marker.resolve(i)),
+                    x: Some(last.0),
+                    y: last.1,
+                    at_edge: s.style != LineStyle::None,
+                })
+            });
+        let levels = lines.iter().map(|l| Label {
+            text: l.label.clone(),
+            colour: String::new(),
+            key: Key::Reference,
+            x: None,
+            y: l.y,
+            at_edge: true,
+        });
+        series.chain(levels).collect()
+    }
+
+    fn description(&self, points: &[Vec<Point>]) -> String {
+        let scale = |axis: &Axis| match axis.scale {
+            ScaleKind::Linear => "",
+            ScaleKind::Log10 => " (logarithmic)",
+        };
+        let mut text = format!(
+            "Line chart of {}{} against {}{}.",
+            or(&self.y.label, "y"),
+            scale(&self.y),
+            or(&self.x.label, "x"),
+            scale(&self.x)
+        );
+        for (series, points) in self.series.iter().zip(points) {
+            let name = or(&series.name, "Unnamed series");
+            text.push_str(&match (points.first(), points.last()) {
+                (Some(a), Some(b)) => format!(
+                    " {name}: {} points, from {} at {} to {} at {}.",
+                    points.len(),
+                    compact(a.1),
+                    compact(a.0),
+                    compact(b.1),
+                    compact(b.0)
+                ),
+                _ => format!(" {name}: no data."),
+            });
+        }
+        for line in &self.reference_lines {
+            text.push_str(&format!(
+                " Reference: {} at {}.",
+                line.label,
+                compact(line.y)
+            ));
+        }
+        text
+    }
+}
+
+fn or<'a>(text: &'a str, otherwise: &'a str) -> &'a str {
+    if text.is_empty() { otherwise } else { text }
+}
+
+fn colour(index: usize) -> String {
+    format!("c{}", index % SERIES_COLOURS)
+}
+
+/// Moves a centred text so that it stays in the picture.
+pub(crate) fn keep_inside(centre: f64, lines: &[String], width: f64) -> f64 {
+    let half = lines
+        .iter()
+        .map(|l| Role::Label.width(l) / 2.0)
+        .fold(0.0, f64::max);
+    centre.clamp(half.min(width / 2.0), (width - half).max(width / 2.0))
+}
+
+fn draw_series(
+    svg: &mut Svg,
+    index: usize,
+    series: &Series,
+    points: &[Point],
+    (x, y): (&Scale, &Scale),
+    area: Area,
+) {
+    let at: Vec<(f64, f64)> = points.iter().map(|p| (x.at(p.0), y.at(p.1))).collect();
+    svg.open_group(&colour(index), "");
+    let pad = 2.0;
+    svg.open_clip(Area {
+        x: area.x - 6.0,
+        y: area.y - pad,
+        w: area.w + 12.0,
+        h: area.h + 2.0 * pad,
+    });
+    for (&(px, py, deviation), &(cx, _)) in points.iter().zip(&at) {
+        let Some(d) = deviation else { continue };
+        if !x.shows(px) {
+            continue;
+        }
+        // On a logarithmic axis a bar that reaches zero runs off the lower edge.
+        let (upper, lower) = (y.at((py + d).min(1e300)), y.at((py - d).max(-1e300)));
+        let mut path = Path::default();
+        path.add(&[(cx, upper), (cx, lower)]);
+        path.add(&[(cx - 3.5, upper), (cx + 3.5, upper)]);
+        path.add(&[(cx - 3.5, lower), (cx + 3.5, lower)]);
+        svg.path("eb", &path);
+    }
+    if let Some(class) = series.style.class().filter(|_| at.len() > 1) {
+        svg.path(class, &Path::through(&at, false));
+    }
+    svg.close_clip();
+    let marker = series.marker.resolve(index);
+    // On a long line the markers thin out; a point that stands alone always shows.
+    let every = if series.style == LineStyle::None {
+        1
+    } else {
+        points.len() / 40 + 1
+    };
+    for (i, (&(px, py, d), &place)) in points.iter().zip(&at).enumerate() {
+        if i % every == 0 && x.shows(px) && y.shows(py) && marker != Marker::None {
+            let d = d.map(|d| format!(" ± {}", compact(d))).unwrap_or_default();
+            let tooltip = format!("{}: {} at {}{d}", series.name, compact(py), compact(px));
+            svg.open_group("", &tooltip);
+            marker.draw(svg, place, 4.0);
+            svg.close_group();
+        }
+    }
+    svg.close_group();
+}

@@ -1,0 +1,120 @@
+//! What all pictures share: margins, the heading, and drawn axes.
+
+use crate::{
+    scale::{Axis, Scale},
+    svg::{Anchor, Area, Svg},
+    text::Role,
+};
+
+/// White space around a picture.
+pub(crate) const MARGIN: f64 = 22.0;
+
+/// Width that a picture really gets: wide enough for its parts, and not absurdly wide.
+pub(crate) fn usable_width(width: f64) -> f64 {
+    if width.is_finite() {
+        width.clamp(320.0, 4000.0).round()
+    } else {
+        720.0
+    }
+}
+
+/// Height that a picture really gets.
+pub(crate) fn usable_height(height: f64) -> f64 {
+    if height.is_finite() {
+        height.clamp(220.0, 4000.0).round()
+    } else {
+        420.0
+    }
+}
+
+/// Writes title and subtitle; gives the y below them.
+pub(crate) fn heading(svg: &mut Svg, title: &str, subtitle: Option<&str>, width: f64) -> f64 {
+    let room = width - 2.0 * MARGIN;
+    let mut y = MARGIN;
+    for (role, class, text) in [
+        (Role::Title, "", title),
+        (Role::Subtitle, "mut", subtitle.unwrap_or_default()),
+    ] {
+        for line in role.wrap(text, room, 6) {
+            svg.text(
+                role,
+                class,
+                (MARGIN, y + role.size() * 0.8),
+                Anchor::Start,
+                &line,
+            );
+            y += role.line_height();
+        }
+        y += 2.0;
+    }
+    y
+}
+
+/// Height of a text of many lines under or over a plot.
+pub(crate) fn block_height(role: Role, lines: &[String]) -> f64 {
+    role.line_height() * lines.len() as f64
+}
+
+/// Writes lines from `top` down.
+pub(crate) fn block(svg: &mut Svg, role: Role, lines: &[String], x: f64, top: f64, anchor: Anchor) {
+    for (i, line) in lines.iter().enumerate() {
+        let y = top + role.line_height() * i as f64 + role.size();
+        svg.text(role, "mut", (x, y), anchor, line);
+    }
+}
+
+/// A horizontal axis with as many ticks as have room.
+pub(crate) fn fit_x(axis: &Axis, values: &[f64], range: (f64, f64)) -> Scale {
+    let most = (((range.1 - range.0) / 64.0) as usize).clamp(2, 12);
+    let room = |label: &str| Role::Small.width(label) + 10.0;
+    let mut scale = Scale::fit(axis, values.iter().copied(), range, most);
+    for target in (2..=most).rev() {
+        scale = Scale::fit(axis, values.iter().copied(), range, target);
+        if !scale.thin(room) {
+            break;
+        }
+    }
+    scale
+}
+
+/// A vertical axis from `area.bottom()` up.
+pub(crate) fn fit_y(axis: &Axis, values: &[f64], area: Area) -> Scale {
+    let target = ((area.h / 52.0) as usize).clamp(2, 10);
+    let range = (area.bottom(), area.y);
+    let mut scale = Scale::fit(axis, values.iter().copied(), range, target);
+    scale.thin(|_| Role::Small.size() * 1.5);
+    scale
+}
+
+/// Draws gridlines, both axes and their numbers.
+pub(crate) fn axes(svg: &mut Svg, area: Area, x: &Scale, y: &Scale) {
+    for tick in &y.ticks {
+        let at = y.at(tick.value);
+        svg.line("grid", (area.x, at), (area.right(), at));
+        let baseline = at + Role::Small.size() * 0.35;
+        if !tick.label.is_empty() {
+            let place = (area.x - 8.0, baseline);
+            svg.text(Role::Small, "mut", place, Anchor::End, &tick.label);
+        }
+    }
+    if y.domain.0 < 0.0 && y.domain.1 > 0.0 {
+        svg.line("axis", (area.x, y.at(0.0)), (area.right(), y.at(0.0)));
+    }
+    svg.line(
+        "axis",
+        (area.x, area.bottom()),
+        (area.right(), area.bottom()),
+    );
+    for value in &x.minor {
+        let at = x.at(*value);
+        svg.line("axis", (at, area.bottom()), (at, area.bottom() + 3.0));
+    }
+    for tick in &x.ticks {
+        let at = x.at(tick.value);
+        svg.line("axis", (at, area.bottom()), (at, area.bottom() + 5.0));
+        if !tick.label.is_empty() {
+            let place = (at, area.bottom() + 18.0);
+            svg.text(Role::Small, "mut", place, Anchor::Middle, &tick.label);
+        }
+    }
+}

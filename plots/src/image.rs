@@ -1,0 +1,400 @@
+//! Components of pictures, drawn as pictures.
+
+use std::fmt;
+
+use crate::{
+    frame::{MARGIN, block, block_height, heading},
+    number::{compact, drawable},
+    svg::{Anchor, Area, Path, Svg},
+    text::Role,
+};
+
+/// The number of values is not rows × columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WrongShape {
+    /// Rows asked for.
+    pub rows: usize,
+    /// Columns asked for.
+    pub cols: usize,
+    /// Values given.
+    pub values: usize,
+}
+
+impl fmt::Display for WrongShape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rows, cols, values } = self;
+        write!(
+            f,
+            "a picture of {rows} × {cols} needs {} values, not {values}",
+            rows * cols
+        )
+    }
+}
+
+impl std::error::Error for WrongShape {}
+
+/// A signed picture, say the loadings of one component of a study of pictures.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoadingImage {
+    title: String,
+    label: String,
+    rows: usize,
+    cols: usize,
+    values: Vec<f64>,
+}
+
+impl LoadingImage {
+    /// A picture of `rows × cols` values, row by row, with a title above and a label below it.
+    ///
+    /// # Errors
+    ///
+    /// When the number of values is not `rows × cols`, or there are none.
+    pub fn new(
+        title: impl Into<String>,
+        label: impl Into<String>,
+        (rows, cols): (usize, usize),
+        values: &[f64],
+    ) -> Result<Self, WrongShape> {
+        if values.is_empty() || rows.checked_mul(cols) != Some(values.len()) {
+            return Err(WrongShape {
+                rows,
+                cols,
+                values: values.len(),
+            });
+        }
+        Ok(Self {
+            title: title.into(),
+            label: label.into(),
+            rows,
+            cols,
+            values: values.to_vec(),
+        })
+    }
+
+    /// The picture, or its negative when that points more the way of `other`: the sign of a
+    /// component means nothing, and two of them compare best with the same sign.
+    #[must_use]
+    pub fn facing(mut self, other: &LoadingImage) -> Self {
+        let pairs = self.values.iter().zip(&other.values);
+        let product: f64 = pairs.map(|(a, b)| a * b).filter(|v| v.is_finite()).sum();
+        if product < 0.0 {
+            self.values.iter_mut().for_each(|v| *v = -*v);
+        }
+        self
+    }
+
+    /// This picture alone, `width` pixels wide, as SVG.
+    #[must_use]
+    pub fn to_svg(&self, width: f64) -> String {
+        ImageGrid {
+            cell: width - 2.0 * MARGIN,
+            rows: vec![ImageRow {
+                label: String::new(),
+                images: vec![self.clone()],
+            }],
+            ..ImageGrid::new("")
+        }
+        .to_svg()
+    }
+
+    fn largest(&self) -> f64 {
+        self.values
+            .iter()
+            .filter(|v| drawable(**v))
+            .fold(0.0, |m, v| m.max(v.abs()))
+    }
+}
+
+/// Pictures side by side, with a name.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ImageRow {
+    /// Name of the row.
+    pub label: String,
+    /// Its pictures.
+    pub images: Vec<LoadingImage>,
+}
+
+/// What the strongest colour stands for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ColourScale {
+    /// The largest magnitude in each picture: shows the shape of weak pictures too.
+    #[default]
+    Each,
+    /// The largest magnitude in all pictures: shows which are weak.
+    Shared,
+}
+
+/// Rows of pictures, for comparing components.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ImageGrid {
+    /// Title.
+    pub title: String,
+    /// A line under the title.
+    pub subtitle: Option<String>,
+    /// The rows, say one of private and one of exact components.
+    pub rows: Vec<ImageRow>,
+    /// What the strongest colour stands for.
+    pub scale: ColourScale,
+    /// Width of one picture, in pixels.
+    pub cell: f64,
+}
+
+const GAP: f64 = 20.0;
+
+impl ImageGrid {
+    /// An empty grid of pictures 112 pixels wide.
+    pub fn new(title: impl Into<String>) -> Self {
+        Self {
+            title: title.into(),
+            subtitle: None,
+            rows: Vec::new(),
+            scale: ColourScale::default(),
+            cell: 112.0,
+        }
+    }
+
+    /// The same grid with one more row.
+    #[must_use]
+    pub fn with_row(
+        mut self,
+        label: impl Into<String>,
+        images: impl IntoIterator<Item = LoadingImage>,
+    ) -> Self {
+        self.rows.push(ImageRow {
+            label: label.into(),
+            images: images.into_iter().collect(),
+        });
+        self
+    }
+
+    /// The grid as SVG.
+    #[must_use]
+    pub fn to_svg(&self) -> String {
+        let cell = if self.cell.is_finite() {
+            self.cell.clamp(48.0, 1000.0).round()
+        } else {
+            112.0
+        };
+        let most = self
+            .rows
+            .iter()
+            .map(|r| r.images.len())
+            .max()
+            .unwrap_or(0)
+            .max(1) as f64;
+        let row_names = self.rows.iter().any(|r| !r.label.is_empty());
+        let names = if row_names {
+            self.names_width() + 16.0
+        } else {
+            0.0
+        };
+        let width = 2.0 * MARGIN + names + most * cell + (most - 1.0) * GAP;
+        let width = width.max(if self.title.is_empty() { 0.0 } else { 320.0 });
+
+        let mut svg = Svg::default();
+        let mut y = heading(&mut svg, &self.title, self.subtitle.as_deref(), width);
+        y += if y > MARGIN + 4.0 { 12.0 } else { 0.0 };
+        let shared = self.images().map(LoadingImage::largest).fold(0.0, f64::max);
+        for row in &self.rows {
+            y = draw_row(&mut svg, row, (MARGIN, MARGIN + names), y, cell, |image| {
+                if self.scale == ColourScale::Shared {
+                    shared
+                } else {
+                    image.largest()
+                }
+            });
+        }
+        if self.images().next().is_none() {
+            svg.text(
+                Role::Label,
+                "mut",
+                (MARGIN, y + 12.0),
+                Anchor::Start,
+                "no data",
+            );
+            y += Role::Label.line_height() + 6.0;
+        }
+        let height = self.draw_key(&mut svg, (MARGIN + names, y), width, shared) + MARGIN;
+        let title = if self.title.is_empty() {
+            self.first_title()
+        } else {
+            &self.title
+        };
+        svg.finish(width, height.round(), title, &self.description())
+    }
+
+    fn images(&self) -> impl Iterator<Item = &LoadingImage> {
+        self.rows.iter().flat_map(|r| &r.images)
+    }
+
+    fn first_title(&self) -> &str {
+        self.images()
+            .next()
+            .map_or("Pictures", |i| i.title.as_str())
+    }
+
+    /// Room for the names of the rows: their longest word, up to a limit.
+    fn names_width(&self) -> f64 {
+        let words = self.rows.iter().flat_map(|r| r.label.split_whitespace());
+        words
+            .map(|w| Role::Label.width(w))
+            .fold(0.0, f64::max)
+            .clamp(60.0, 130.0)
+    }
+
+    /// The colour key; gives the y below it.
+    fn draw_key(&self, svg: &mut Svg, (x, y): (f64, f64), width: f64, shared: f64) -> f64 {
+        let (low, high) = match self.scale {
+            ColourScale::Each => ("−max".to_owned(), "+max of each picture".to_owned()),
+            ColourScale::Shared => (compact(-shared), format!("+{}", compact(shared))),
+        };
+        let (low_w, high_w) = (Role::Small.width(&low), Role::Small.width(&high));
+        let step = 5.0;
+        let bar = 21.0 * step;
+        let mut x = x;
+        if x + low_w + bar + high_w + 12.0 > width - 8.0 {
+            x = MARGIN;
+        }
+        let middle = y + 10.0;
+        let baseline = middle + Role::Small.size() * 0.35;
+        svg.text(Role::Small, "mut", (x, baseline), Anchor::Start, &low);
+        let left = (x + low_w + 6.0).round();
+        for i in 0..21 {
+            let value = f64::from(i - 10) / 10.0;
+            let place = Area {
+                x: left + f64::from(i) * step,
+                y: middle - 5.0,
+                w: step,
+                h: 10.0,
+            };
+            draw_cell(svg, value, 1.0, place);
+        }
+        svg.rect(
+            "edge",
+            Area {
+                x: left - 0.5,
+                y: middle - 5.5,
+                w: bar + 1.0,
+                h: 11.0,
+            },
+        );
+        let after = left + bar + 6.0;
+        let lines = Role::Small.wrap(&high, width - after - 6.0, 3);
+        block(
+            svg,
+            Role::Small,
+            &lines,
+            after,
+            baseline - Role::Small.size(),
+            Anchor::Start,
+        );
+        y + 20.0 + (lines.len().max(1) - 1) as f64 * Role::Small.line_height()
+    }
+
+    fn description(&self) -> String {
+        let mut text = String::from("Pictures of signed values: orange positive, blue negative.");
+        for row in &self.rows {
+            let titles: Vec<String> = row
+                .images
+                .iter()
+                .map(|i| format!("{} {}", i.title, i.label))
+                .collect();
+            text.push_str(&format!(" {}: {}.", row.label, titles.join("; ")));
+        }
+        text
+    }
+}
+
+/// Draws a row from `top`; gives the y below it.
+fn draw_row(
+    svg: &mut Svg,
+    row: &ImageRow,
+    (name_x, left): (f64, f64),
+    top: f64,
+    cell: f64,
+    largest: impl Fn(&LoadingImage) -> f64,
+) -> f64 {
+    let lines = |text: &str| Role::Small.wrap(text, cell + GAP - 6.0, 3);
+    let height = |text: fn(&LoadingImage) -> &str| {
+        let tallest = row
+            .images
+            .iter()
+            .map(|i| block_height(Role::Small, &lines(text(i))));
+        tallest.fold(0.0, f64::max)
+    };
+    let titles = height(|i| &i.title);
+    let labels = height(|i| &i.label);
+    let picture_top = (top + titles + if titles > 0.0 { 6.0 } else { 0.0 }).round();
+    let mut tallest = cell;
+    for (i, image) in row.images.iter().enumerate() {
+        let x = (left + i as f64 * (cell + GAP)).round();
+        let title = lines(&image.title);
+        let own_top = top + titles - block_height(Role::Small, &title);
+        block(svg, Role::Small, &title, x, own_top, Anchor::Start);
+        // Whole pixels a cell, so that cells look alike and meet without seams.
+        let size = (cell / image.cols.max(1) as f64).floor().max(1.0);
+        let (w, h) = (size * image.cols as f64, size * image.rows as f64);
+        tallest = tallest.max(h);
+        svg.open_group("", &format!("{} {}", image.title, image.label));
+        let scale = largest(image);
+        for (k, &value) in image.values.iter().enumerate() {
+            let (r, c) = (k / image.cols, k % image.cols);
+            let place = Area {
+                x: x + c as f64 * size,
+                y: picture_top + r as f64 * size,
+                w: size,
+                h: size,
+            };
+            draw_cell(svg, value, scale, place);
+        }
+        let frame = Area {
+            x: x - 0.5,
+            y: picture_top - 0.5,
+            w: w + 1.0,
+            h: h + 1.0,
+        };
+        svg.rect("edge", frame);
+        svg.close_group();
+        let label = lines(&image.label);
+        block(
+            svg,
+            Role::Small,
+            &label,
+            x,
+            picture_top + h + 5.0,
+            Anchor::Start,
+        );
+    }
+    let name = Role::Label.wrap(&row.label, left - name_x - 16.0, 6);
+    for (i, line) in name.iter().enumerate() {
+        let first = picture_top + cell / 2.0 - block_height(Role::Label, &name) / 2.0;
+        let y = first + Role::Label.line_height() * i as f64 + Role::Label.size();
+        svg.text(Role::Label, "", (name_x, y), Anchor::Start, line);
+    }
+    picture_top + tallest + if labels > 0.0 { labels + 5.0 } else { 0.0 } + 18.0
+}
+
+/// One value: nothing over the background at zero, full colour at the largest magnitude, and a
+/// cross where there is no number.
+fn draw_cell(svg: &mut Svg, value: f64, largest: f64, place: Area) {
+    if !drawable(value) {
+        let Area { x, y, .. } = place;
+        let mut path = Path::default();
+        path.add(&[(x, y), (place.right(), place.bottom())]);
+        path.add(&[(x, place.bottom()), (place.right(), y)]);
+        svg.path("edge", &path);
+        return;
+    }
+    let share = if largest > 0.0 {
+        (value.abs() / largest).min(1.0)
+    } else {
+        0.0
+    };
+    if share >= 0.005 {
+        svg.tinted(
+            if value > 0.0 { "fill pos" } else { "fill neg" },
+            place,
+            share,
+        );
+    }
+}

@@ -1,0 +1,284 @@
+//! Names beside a plot: at the end of what they name, moved apart until none touches another.
+
+use crate::{
+    marker::{LineStyle, Marker},
+    svg::{Anchor, Area, Path, Svg},
+    text::Role,
+};
+
+const KEY: f64 = 24.0;
+const KEY_GAP: f64 = 7.0;
+const GAP: f64 = 5.0;
+
+/// A name with a sample of what it names.
+#[derive(Clone, Debug)]
+pub(crate) struct Label {
+    /// The name.
+    pub(crate) text: String,
+    /// Colour class.
+    pub(crate) colour: String,
+    /// What the sample shows.
+    pub(crate) key: Key,
+    /// Where what it names ends; `None` when it crosses the whole plot.
+    pub(crate) x: Option<f64>,
+    /// Height of that end; a value until [`Column::place`] makes it a pixel.
+    pub(crate) y: f64,
+    /// Whether what it names reaches the right edge, so a leader may join the two.
+    pub(crate) at_edge: bool,
+}
+
+/// A sample of a mark.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Key {
+    /// A stretch of a series.
+    Series(LineStyle, Marker),
+    /// A stretch of a reference line.
+    Reference,
+    /// A stretch of the edge of a band.
+    Edge,
+    /// A shaded band.
+    Band,
+}
+
+impl Key {
+    fn draw(self, svg: &mut Svg, colour: &str, x: f64, y: f64) {
+        match self {
+            Key::Series(style, marker) => {
+                svg.open_group(colour, "");
+                if let Some(class) = style.class() {
+                    svg.line(class, (x, y), (x + KEY, y));
+                }
+                marker.draw(svg, (x + KEY / 2.0, y), 4.0);
+                svg.close_group();
+            }
+            Key::Reference => svg.line("ref", (x, y), (x + KEY, y)),
+            Key::Edge => svg.line("bound", (x, y), (x + KEY, y)),
+            Key::Band => svg.rect(
+                "band",
+                Area {
+                    x,
+                    y: y - 6.0,
+                    w: KEY,
+                    h: 12.0,
+                },
+            ),
+        }
+    }
+}
+
+fn write_lines(svg: &mut Svg, lines: &[String], x: f64, centre: f64) {
+    let step = Role::Label.line_height();
+    let first = centre - step * (lines.len() as f64 - 1.0) / 2.0 + Role::Label.size() * 0.35;
+    for (i, line) in lines.iter().enumerate() {
+        svg.text(
+            Role::Label,
+            "",
+            (x, first + step * i as f64),
+            Anchor::Start,
+            line,
+        );
+    }
+}
+
+/// Labels in a column right of the plot.
+#[derive(Debug)]
+pub(crate) struct Column {
+    labels: Vec<(Label, Vec<String>)>,
+    /// Width of the column, including the gap to the plot.
+    pub(crate) width: f64,
+    height: f64,
+}
+
+impl Column {
+    /// From the plot to the samples.
+    const LEAD: f64 = 14.0;
+
+    /// Breaks the labels into lines of at most `room`.
+    pub(crate) fn new(labels: Vec<Label>, room: f64) -> Self {
+        let labels: Vec<_> = labels
+            .into_iter()
+            .map(|l| {
+                let lines = Role::Label.wrap(&l.text, room, 4);
+                (l, lines)
+            })
+            .filter(|(_, lines)| !lines.is_empty())
+            .collect();
+        let text = labels
+            .iter()
+            .flat_map(|(_, lines)| lines)
+            .map(|l| Role::Label.width(l));
+        let text = text.fold(0.0, f64::max);
+        let width = if labels.is_empty() {
+            0.0
+        } else {
+            Self::LEAD + KEY + KEY_GAP + text
+        };
+        let height = labels.iter().map(|(_, lines)| Self::height_of(lines)).sum();
+        Self {
+            labels,
+            width,
+            height,
+        }
+    }
+
+    fn height_of(lines: &[String]) -> f64 {
+        Role::Label.line_height() * lines.len() as f64 + GAP
+    }
+
+    /// Whether the column is no taller than the plot.
+    pub(crate) fn fits(&self, height: f64) -> bool {
+        self.height <= height
+    }
+
+    /// Turns the values where the labelled things end into pixels.
+    pub(crate) fn place(&mut self, x: impl Fn(f64) -> f64, y: impl Fn(f64) -> f64, plot: Area) {
+        for (label, _) in &mut self.labels {
+            // What ends early has no end at the edge for a leader to join.
+            label.at_edge &= label.x.is_none_or(|v| x(v) >= plot.right() - 12.0);
+            label.y = y(label.y).clamp(plot.y, plot.bottom());
+        }
+    }
+
+    /// Writes the labels, none touching another.
+    pub(crate) fn draw(mut self, svg: &mut Svg, plot: Area) {
+        self.labels.sort_by(|a, b| a.0.y.total_cmp(&b.0.y));
+        let heights: Vec<f64> = self
+            .labels
+            .iter()
+            .map(|(_, l)| Self::height_of(l))
+            .collect();
+        let wanted: Vec<f64> = self.labels.iter().map(|(l, _)| l.y).collect();
+        let centres = spread(&wanted, &heights, plot.y - 6.0, plot.bottom() + 6.0);
+        for ((label, lines), y) in self.labels.iter().zip(centres) {
+            let x = plot.right() + Self::LEAD;
+            if label.at_edge && (y - label.y).abs() > 1.5 {
+                let path = [(plot.right() + 1.0, label.y), (x - 3.0, y)];
+                svg.path("lead", &Path::through(&path, false));
+            }
+            label.key.draw(svg, &label.colour, x, y);
+            write_lines(svg, lines, x + KEY + KEY_GAP, y);
+        }
+    }
+}
+
+/// Centres as near as possible to the wanted ones (ascending) such that nothing overlaps and all
+/// lies between `top` and `bottom`: least squares, by pooling neighbours that push each other.
+fn spread(wanted: &[f64], heights: &[f64], top: f64, bottom: f64) -> Vec<f64> {
+    let mut offset = 0.0;
+    let offsets: Vec<f64> = heights
+        .iter()
+        .map(|h| {
+            offset += h;
+            offset - h / 2.0
+        })
+        .collect();
+    let mut pools: Vec<(f64, usize)> = Vec::new();
+    for (w, o) in wanted.iter().zip(&offsets) {
+        let mut pool = (w - o, 1);
+        while let Some(&(mean, count)) = pools.last() {
+            if mean <= pool.0 {
+                break;
+            }
+            let total = count + pool.1;
+            pool = (
+                (mean * count as f64 + pool.0 * pool.1 as f64) / total as f64,
+                total,
+            );
+            pools.pop();
+        }
+        pools.push(pool);
+    }
+    let most = (bottom - offset).max(top);
+    pools
+        .iter()
+        .flat_map(|&(mean, count)| std::iter::repeat_n(mean.clamp(top, most), count))
+        .zip(&offsets)
+        .map(|(start, o)| start + o)
+        .collect()
+}
+
+/// Labels in rows, as a legend above a plot.
+#[derive(Debug)]
+pub(crate) struct Rows {
+    placed: Vec<(Label, Vec<String>, f64, f64)>,
+    /// Height of the legend.
+    pub(crate) height: f64,
+}
+
+impl Rows {
+    /// Lays the labels out in rows of at most `room`.
+    pub(crate) fn new(labels: Vec<Label>, room: f64) -> Self {
+        let (mut x, mut y, mut row) = (0.0, 0.0, 0.0_f64);
+        let mut placed = Vec::new();
+        for label in labels {
+            let lines = Role::Label.wrap(&label.text, room - KEY - KEY_GAP, 4);
+            if lines.is_empty() {
+                continue;
+            }
+            let text = lines
+                .iter()
+                .map(|l| Role::Label.width(l))
+                .fold(0.0, f64::max);
+            let width = KEY + KEY_GAP + text;
+            if x > 0.0 && x + width > room {
+                (x, y, row) = (0.0, y + row, 0.0);
+            }
+            let height = Role::Label.line_height() * lines.len() as f64 + GAP;
+            row = row.max(height);
+            placed.push((label, lines, x, y + height / 2.0));
+            x += width + 20.0;
+        }
+        Self {
+            placed,
+            height: y + row,
+        }
+    }
+
+    /// Writes the legend with its upper left corner at `at`.
+    pub(crate) fn draw(&self, svg: &mut Svg, at: (f64, f64)) {
+        for (label, lines, x, centre) in &self.placed {
+            label.key.draw(svg, &label.colour, at.0 + x, at.1 + centre);
+            write_lines(svg, lines, at.0 + x + KEY + KEY_GAP, at.1 + centre);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn stays_put_where_there_is_room() {
+        assert_eq!(
+            spread(&[20.0, 80.0], &[10.0, 10.0], 0.0, 100.0),
+            [20.0, 80.0]
+        );
+        assert_eq!(
+            spread(&[50.0, 50.0], &[10.0, 10.0], 0.0, 100.0),
+            [45.0, 55.0]
+        );
+        assert_eq!(
+            spread(&[100.0, 100.0], &[10.0, 10.0], 0.0, 100.0),
+            [85.0, 95.0]
+        );
+        assert!(spread(&[], &[], 0.0, 100.0).is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn never_overlaps(mut wanted in proptest::collection::vec(-50.0..350.0f64, 1..12)) {
+            wanted.sort_by(f64::total_cmp);
+            let heights: Vec<f64> = (0..wanted.len()).map(|i| 10.0 + (i % 3) as f64 * 7.0).collect();
+            let centres = spread(&wanted, &heights, 0.0, 300.0);
+            for i in 1..centres.len() {
+                let gap = centres[i] - centres[i - 1] - (heights[i] + heights[i - 1]) / 2.0;
+                prop_assert!(gap >= -1e-9);
+            }
+            prop_assert!(centres[0] - heights[0] / 2.0 >= -1e-9);
+            let last = centres.len() - 1;
+            prop_assert!(centres[last] + heights[last] / 2.0 <= 300.0 + 1e-9);
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Numbers as people read them.
+
+/// Values further from zero than this are treated as not finite.
+pub(crate) const HUGE: f64 = 1e300;
+/// Values closer to zero than this are treated as zero.
+pub(crate) const TINY: f64 = 1e-300;
+
+/// Whether a value can be drawn.
+pub(crate) fn drawable(value: f64) -> bool {
+    value.is_finite() && value.abs() <= HUGE
+}
+
+/// A number in at most four significant digits: `0.1235`, `9876`, `12.3k`, `5M`, `2.5×10⁹`, `−3`.
+///
+/// Values that are not finite read `n/a`.
+#[must_use]
+pub fn compact(value: f64) -> String {
+    if !drawable(value) {
+        return "n/a".to_owned();
+    }
+    if value.abs() < TINY {
+        return "0".to_owned();
+    }
+    let exponent = exponent_of(value, 4);
+    match exponent {
+        -4..=3 => decimal(value, (3 - exponent).max(0)),
+        4..=5 => format!("{}k", decimal(value / 1e3, 6 - exponent)),
+        6..=8 => format!("{}M", decimal(value / 1e6, 9 - exponent)),
+        _ => scientific(value, exponent, 3),
+    }
+}
+
+/// Labels of an axis of evenly spaced values, `step` apart: one unit and one number of decimals for
+/// all of them, as many as it takes to tell neighbours apart.
+pub(crate) fn linear_labels(values: &[f64], step: f64) -> Vec<String> {
+    let largest = values.iter().fold(0.0_f64, |m, v| m.max(v.abs()));
+    if largest < TINY {
+        return values.iter().map(|_| "0".to_owned()).collect();
+    }
+    let top = floor_log10(largest);
+    let (unit, suffix) = match top {
+        4..=5 => (3, "k".to_owned()),
+        6..=8 => (6, "M".to_owned()),
+        -4..=3 => (0, String::new()),
+        _ => (top, format!("×10{}", superscript(top))),
+    };
+    let decimals = (unit - floor_log10(step)).max(0);
+    values
+        .iter()
+        .map(|&v| {
+            if v.abs() < step * 1e-6 {
+                "0".to_owned()
+            } else {
+                format!("{}{suffix}", fixed(shift(v, -unit), decimals))
+            }
+        })
+        .collect()
+}
+
+/// Labels of a logarithmic axis: all as ordinary numbers, or all as powers of ten.
+pub(crate) fn log_labels(values: &[f64]) -> Vec<String> {
+    let ordinary = values.iter().all(|v| (9.9e-5..1.1e9).contains(v));
+    let thousands = values.iter().any(|&v| v >= 9.99e3);
+    values
+        .iter()
+        .map(|&v| {
+            let exponent = exponent_of(v, 4);
+            if ordinary && thousands && exponent == 3 {
+                format!("{}k", decimal(v / 1e3, 3))
+            } else if ordinary && exponent < 9 {
+                compact(v)
+            } else if ordinary {
+                format!("{}M", decimal(v / 1e6, 0))
+            } else if (shift(v, -exponent) - 1.0).abs() < 1e-6 {
+                format!("10{}", superscript(exponent))
+            } else {
+                scientific(v, exponent, 3)
+            }
+        })
+        .collect()
+}
+
+/// `floor(log10 |value|)`, right at powers of ten.
+pub(crate) fn floor_log10(value: f64) -> i32 {
+    let guess = value.abs().log10();
+    let nearest = guess.round();
+    let whole = if (guess - nearest).abs() < 1e-9 {
+        nearest
+    } else {
+        guess.floor()
+    };
+    whole as i32
+}
+
+/// Decimal exponent of a value once it is rounded to so many significant digits.
+fn exponent_of(value: f64, digits: usize) -> i32 {
+    let text = format!("{:.*e}", digits - 1, value);
+    text.split_once('e')
+        .and_then(|(_, e)| e.parse().ok())
+        .unwrap_or(0)
+}
+
+/// `value · 10^by`, without overflow on the way.
+fn shift(value: f64, by: i32) -> f64 {
+    let half = by / 2;
+    value * 10f64.powi(half) * 10f64.powi(by - half)
+}
+
+fn scientific(value: f64, exponent: i32, decimals: i32) -> String {
+    format!(
+        "{}×10{}",
+        decimal(shift(value, -exponent), decimals),
+        superscript(exponent)
+    )
+}
+
+/// Rounded to so many decimals, without zeros at the end.
+fn decimal(value: f64, decimals: i32) -> String {
+    let text = fixed(value, decimals);
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
+    }
+}
+
+/// Rounded to so many decimals, with a real minus sign and no negative zero.
+fn fixed(value: f64, decimals: i32) -> String {
+    let text = format!("{:.*}", usize::try_from(decimals).unwrap_or(0), value);
+    match text.strip_prefix('-') {
+        Some(rest) if rest.chars().all(|c| c == '0' || c == '.') => rest.to_owned(),
+        Some(rest) => format!("−{rest}"),
+        None => text,
+    }
+}
+
+fn superscript(exponent: i32) -> String {
+    exponent
+        .to_string()
+        .chars()
+        .map(|c| match c {
+            '-' => '⁻',
+            '1' => '¹',
+            '2' => '²',
+            '3' => '³',
+            '4' => '⁴',
+            '5' => '⁵',
+            '6' => '⁶',
+            '7' => '⁷',
+            '8' => '⁸',
+            '9' => '⁹',
+            _ => '⁰',
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn reads_well() {
+        for (value, text) in [
+            (0.0, "0"),
+            (-0.0, "0"),
+            (1.0, "1"),
+            (0.123_456, "0.1235"),
+            (0.000_5, "0.0005"),
+            (0.000_012_34, "1.234×10⁻⁵"),
+            (-3.5, "−3.5"),
+            (999.96, "1000"),
+            (9_999.9, "10k"),
+            (12_345.0, "12.35k"),
+            (100_000.0, "100k"),
+            (999_999.0, "1M"),
+            (5_200_000.0, "5.2M"),
+            (2.5e9, "2.5×10⁹"),
+            (f64::NAN, "n/a"),
+            (f64::NEG_INFINITY, "n/a"),
+        ] {
+            assert_eq!(compact(value), text);
+        }
+    }
+
+    #[test]
+    fn an_axis_shares_one_unit() {
+        assert_eq!(linear_labels(&[0.0, 5e3, 1e4], 5e3), ["0", "5k", "10k"]);
+        assert_eq!(linear_labels(&[0.0, 0.5, 1.0], 0.5), ["0", "0.5", "1.0"]);
+        assert_eq!(
+            linear_labels(&[-2e9, 0.0, 2e9], 2e9),
+            ["−2×10⁹", "0", "2×10⁹"]
+        );
+        assert_eq!(
+            linear_labels(&[100_000.0, 100_001.0], 1.0),
+            ["100.000k", "100.001k"]
+        );
+        assert_eq!(
+            log_labels(&[100.0, 1e3, 1e4, 1e5]),
+            ["100", "1k", "10k", "100k"]
+        );
+        assert_eq!(log_labels(&[1e-7, 1e2]), ["10⁻⁷", "10²"]);
+        assert_eq!(log_labels(&[2e-7, 1e-6]), ["2×10⁻⁷", "10⁻⁶"]);
+    }
+
+    proptest! {
+        #[test]
+        fn at_most_four_significant_digits(value in proptest::num::f64::ANY) {
+            let text = compact(value);
+            let mantissa = text.split('×').next().unwrap_or_default();
+            let digits: String = mantissa.chars().filter(char::is_ascii_digit).collect();
+            prop_assert!(digits.trim_start_matches('0').trim_end_matches('0').len() <= 4, "{text}");
+            prop_assert!(text.chars().count() <= 14, "{text}");
+        }
+    }
+}

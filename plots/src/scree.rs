@@ -1,0 +1,520 @@
+//! Eigenvalues of an estimate against its noise floor.
+
+use crate::{
+    chart::keep_inside,
+    frame::{MARGIN, axes, block, block_height, fit_y, heading, usable_width},
+    label::{Column, Key, Label, Rows},
+    marker::{LineStyle, Marker},
+    number::compact,
+    scale::{Axis, Scale, Tick},
+    svg::{Anchor, Area, Path, Svg},
+    table::DataTable,
+    text::Role,
+};
+
+/// Where a component stands relative to the noise floor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Above the threshold: noise alone would hardly ever reach it.
+    Above,
+    /// Between the edge of the noise and the threshold.
+    At,
+    /// Inside the noise.
+    Below,
+}
+
+impl Verdict {
+    const ALL: [Verdict; 3] = [Verdict::Above, Verdict::At, Verdict::Below];
+
+    fn class(self) -> &'static str {
+        match self {
+            Verdict::Above => "va",
+            Verdict::At => "vt",
+            Verdict::Below => "vb",
+        }
+    }
+
+    fn marker(self) -> Marker {
+        match self {
+            Verdict::Above => Marker::Circle,
+            Verdict::At => Marker::Diamond,
+            Verdict::Below => Marker::Ring,
+        }
+    }
+
+    fn legend(self) -> &'static str {
+        match self {
+            Verdict::Above => "above the threshold",
+            Verdict::At => "at the edge of the noise",
+            Verdict::Below => "inside the noise",
+        }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Verdict::Above => "above",
+            Verdict::At => "at",
+            Verdict::Below => "below",
+        }
+    }
+}
+
+/// The noise floor: where eigenvalues of pure noise would lie.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NoiseFloor {
+    /// Lower edge of the noise bulk; by default the band reaches the bottom of the picture.
+    pub lower: Option<f64>,
+    /// Upper edge of the noise bulk.
+    pub edge: f64,
+    /// What an eigenvalue must exceed to count as a component.
+    pub threshold: f64,
+}
+
+impl NoiseFloor {
+    /// Where an eigenvalue stands relative to this floor.
+    #[must_use]
+    pub fn verdict(&self, eigenvalue: f64) -> Verdict {
+        if eigenvalue > self.threshold {
+            Verdict::Above
+        } else if eigenvalue > self.edge {
+            Verdict::At
+        } else {
+            Verdict::Below
+        }
+    }
+}
+
+/// What is known about one estimated component.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ScreeComponent {
+    /// Where it stands relative to the noise floor.
+    pub verdict: Verdict,
+    /// Expected squared cosine with the true component, from 0 to 1.
+    pub alignment: Option<f64>,
+}
+
+/// A spectrum to compare with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reference {
+    /// What it is.
+    pub name: String,
+    /// Its eigenvalues, descending.
+    pub eigenvalues: Vec<f64>,
+}
+
+/// A scree plot: eigenvalues by rank, the noise floor, and how well each component is expected to
+/// be recovered.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scree {
+    /// Title.
+    pub title: String,
+    /// A line under the title.
+    pub subtitle: Option<String>,
+    /// Eigenvalues, descending.
+    pub eigenvalues: Vec<f64>,
+    /// The noise floor.
+    pub floor: Option<NoiseFloor>,
+    /// What is known about the leading components; the others are judged by the floor.
+    pub components: Vec<ScreeComponent>,
+    /// A second spectrum, say that of the same data without noise.
+    pub reference: Option<Reference>,
+    /// How many eigenvalues to show at most.
+    pub shown: usize,
+    /// Width in pixels, at least 320.
+    pub width: f64,
+}
+
+impl Default for Scree {
+    fn default() -> Self {
+        Self {
+            title: String::new(),
+            subtitle: None,
+            eigenvalues: Vec::new(),
+            floor: None,
+            components: Vec::new(),
+            reference: None,
+            shown: 30,
+            width: 720.0,
+        }
+    }
+}
+
+const UPPER: f64 = 250.0;
+const LOWER: f64 = 84.0;
+const ALIGNMENT: &str = "Expected squared cosine with the true component";
+
+impl Scree {
+    /// A scree plot 720 pixels wide, of the first 30 eigenvalues.
+    pub fn new(title: impl Into<String>, eigenvalues: impl IntoIterator<Item = f64>) -> Self {
+        Self {
+            title: title.into(),
+            eigenvalues: eigenvalues.into_iter().collect(),
+            ..Self::default()
+        }
+    }
+
+    /// The plot as SVG.
+    #[must_use]
+    pub fn to_svg(&self) -> String {
+        let width = usable_width(self.width);
+        let total = self.eigenvalues.len();
+        let n = total.min(self.shown.clamp(1, 200));
+        let first = |values: &[f64]| -> Vec<(usize, f64)> {
+            let shown = values.iter().copied().enumerate().take(n.max(1));
+            shown.filter(|(_, v)| crate::number::drawable(*v)).collect()
+        };
+        let values = first(&self.eigenvalues);
+        let reference = self.reference.as_ref().map(|r| first(&r.eigenvalues));
+        let reference = reference.filter(|r| !r.is_empty());
+
+        let mut svg = Svg::default();
+        let mut top = heading(&mut svg, &self.title, self.subtitle.as_deref(), width) + 8.0;
+        let mut labels = self.legend(&values, reference.is_some());
+        let levels = self.levels();
+        let mut column = Column::new(levels.clone(), width * 0.18);
+        let beside = width >= 480.0;
+        if !beside {
+            labels.extend(levels);
+        }
+        let rows = Rows::new(labels, width - 2.0 * MARGIN);
+        rows.draw(&mut svg, (MARGIN, top));
+        top += rows.height + 10.0;
+
+        let mut wanted: Vec<f64> = vec![0.0];
+        wanted.extend(
+            values
+                .iter()
+                .chain(reference.iter().flatten())
+                .map(|(_, v)| *v),
+        );
+        if let Some(floor) = self.floor {
+            wanted.extend([floor.edge, floor.threshold]);
+            wanted.extend(floor.lower);
+        }
+        let title_height = Role::Label.line_height() + 10.0;
+        let mut area = Area {
+            x: 0.0,
+            y: top + title_height,
+            w: 0.0,
+            h: UPPER,
+        };
+        let y = fit_y(&Axis::linear(""), &wanted, area);
+        area.x = MARGIN + y.label_width().max(Role::Small.width("0.5")) + 8.0;
+        let right = if beside { column.width } else { 0.0 };
+        area.w = width - MARGIN - right - area.x;
+        let x = ranks(n, (area.x, area.right()));
+
+        block(
+            &mut svg,
+            Role::Label,
+            &["Eigenvalue".into()],
+            MARGIN,
+            top,
+            Anchor::Start,
+        );
+        self.draw_floor(&mut svg, area, &y);
+        axes(&mut svg, area, &x, &y);
+        self.draw_levels(&mut svg, area, &y);
+        if let Some(points) = &reference {
+            let at: Vec<_> = points
+                .iter()
+                .map(|&(i, v)| (x.at(rank(i)), y.at(v)))
+                .collect();
+            svg.open_group("c5", "");
+            svg.path("ln thin dash", &Path::through(&at, false));
+            for place in at {
+                Marker::Cross.draw(&mut svg, place, 3.5);
+            }
+            svg.close_group();
+        }
+        self.draw_values(&mut svg, &values, &x, &y);
+        if values.is_empty() {
+            let at = (area.x + area.w / 2.0, area.y + area.h / 2.0);
+            svg.text(Role::Subtitle, "mut", at, Anchor::Middle, "no data");
+        }
+        if beside {
+            column.place(|_| area.right(), |v| y.at(v), area);
+            column.draw(&mut svg, area);
+        }
+
+        let mut bottom = area.bottom() + 26.0;
+        if self
+            .components
+            .iter()
+            .take(n)
+            .any(|c| c.alignment.is_some_and(f64::is_finite))
+        {
+            bottom = self.draw_alignment(&mut svg, area, n, bottom + 14.0, width);
+        }
+        let mut under = vec!["Component, by rank".to_owned()];
+        if total > n {
+            let rest = total - n;
+            let s = if rest == 1 { "" } else { "s" };
+            under.push(format!("… and {rest} smaller eigenvalue{s}, not shown"));
+        }
+        let under: Vec<String> = under
+            .iter()
+            .flat_map(|l| Role::Label.wrap(l, width - 2.0 * MARGIN, 3))
+            .collect();
+        let centre = keep_inside(area.x + area.w / 2.0, &under, width);
+        block(
+            &mut svg,
+            Role::Label,
+            &under,
+            centre,
+            bottom,
+            Anchor::Middle,
+        );
+        let height = bottom + block_height(Role::Label, &under) + MARGIN;
+        svg.finish(width, height.round(), &self.title, &self.description(n))
+    }
+
+    /// The numbers of the plot as a table, one row for each eigenvalue shown.
+    #[must_use]
+    pub fn to_table(&self) -> DataTable {
+        let mut headers = vec!["Component", "Eigenvalue", "Noise floor", ALIGNMENT];
+        let reference = self.reference.as_ref();
+        headers.extend(reference.map(|r| r.name.as_str()));
+        let rows = self
+            .eigenvalues
+            .iter()
+            .enumerate()
+            .take(self.shown)
+            .map(|(i, &value)| {
+                let alignment = self.components.get(i).and_then(|c| c.alignment);
+                let verdict = self.verdict(i, value).map_or("", Verdict::word);
+                let mut row = vec![(i + 1).to_string(), compact(value), verdict.to_owned()];
+                row.push(alignment.map(compact).unwrap_or_default());
+                if let Some(r) = reference {
+                    row.push(
+                        r.eigenvalues
+                            .get(i)
+                            .copied()
+                            .map(compact)
+                            .unwrap_or_default(),
+                    );
+                }
+                row
+            });
+        DataTable {
+            caption: self.title.clone(),
+            rows: rows.collect(),
+            headers: headers.into_iter().map(str::to_owned).collect(),
+        }
+    }
+
+    fn verdict(&self, index: usize, eigenvalue: f64) -> Option<Verdict> {
+        let known = self.components.get(index).map(|c| c.verdict);
+        known.or_else(|| self.floor.map(|f| f.verdict(eigenvalue)))
+    }
+
+    fn legend(&self, values: &[(usize, f64)], reference: bool) -> Vec<Label> {
+        let present: Vec<_> = values.iter().map(|&(i, v)| self.verdict(i, v)).collect();
+        let key = |text: &str, colour: &str, key: Key| Label {
+            text: text.to_owned(),
+            colour: colour.to_owned(),
+            key,
+            x: None,
+            y: 0.0,
+            at_edge: false,
+        };
+        let mut labels: Vec<Label> = Verdict::ALL
+            .iter()
+            .filter(|v| present.contains(&Some(**v)))
+            .map(|v| {
+                key(
+                    v.legend(),
+                    v.class(),
+                    Key::Series(LineStyle::None, v.marker()),
+                )
+            })
+            .collect();
+        if let Some(r) = self.reference.as_ref().filter(|_| reference) {
+            labels.push(key(
+                &r.name,
+                "c5",
+                Key::Series(LineStyle::Dashed, Marker::Cross),
+            ));
+        }
+        if self.floor.is_some() {
+            labels.push(key("range of pure noise", "", Key::Band));
+        }
+        labels
+    }
+
+    fn levels(&self) -> Vec<Label> {
+        let level = |name: &str, key: Key, y: f64| Label {
+            text: format!("{name} {}", compact(y)),
+            colour: String::new(),
+            key,
+            x: None,
+            y,
+            at_edge: true,
+        };
+        self.floor.map_or_else(Vec::new, |floor| {
+            vec![
+                level("threshold", Key::Reference, floor.threshold),
+                level("edge of noise", Key::Edge, floor.edge),
+            ]
+        })
+    }
+
+    fn draw_floor(&self, svg: &mut Svg, area: Area, y: &Scale) {
+        let Some(floor) = self.floor else { return };
+        let clamp = |v: f64| y.at(v).clamp(area.y, area.bottom());
+        let (upper, lower) = (clamp(floor.edge), floor.lower.map_or(area.bottom(), clamp));
+        svg.rect(
+            "band",
+            Area {
+                y: upper,
+                h: lower - upper,
+                ..area
+            },
+        );
+    }
+
+    fn draw_levels(&self, svg: &mut Svg, area: Area, y: &Scale) {
+        let Some(floor) = self.floor else { return };
+        for (class, value) in [("bound", floor.edge), ("ref", floor.threshold)] {
+            if y.shows(value) {
+                svg.line(class, (area.x, y.at(value)), (area.right(), y.at(value)));
+            }
+        }
+    }
+
+    fn draw_values(&self, svg: &mut Svg, values: &[(usize, f64)], x: &Scale, y: &Scale) {
+        let at: Vec<_> = values
+            .iter()
+            .map(|&(i, v)| (x.at(rank(i)), y.at(v)))
+            .collect();
+        if at.len() > 1 {
+            svg.path("lead", &Path::through(&at, false));
+        }
+        for (&(i, value), place) in values.iter().zip(at) {
+            let verdict = self.verdict(i, value);
+            let words = verdict
+                .map(|v| format!(", {}", v.legend()))
+                .unwrap_or_default();
+            let tooltip = format!("Component {}: {}{words}", i + 1, compact(value));
+            svg.open_group(verdict.map_or("c0", Verdict::class), &tooltip);
+            verdict
+                .map_or(Marker::Circle, Verdict::marker)
+                .draw(svg, place, 4.5);
+            svg.close_group();
+        }
+    }
+
+    /// The panel of expected alignments; gives the y below its numbers.
+    fn draw_alignment(&self, svg: &mut Svg, above: Area, n: usize, top: f64, width: f64) -> f64 {
+        let lines = Role::Label.wrap(ALIGNMENT, width - 2.0 * MARGIN, 3);
+        block(svg, Role::Label, &lines, MARGIN, top, Anchor::Start);
+        let y = top + block_height(Role::Label, &lines) + 20.0;
+        let area = Area {
+            y,
+            h: LOWER,
+            ..above
+        };
+        let tick = |value: f64| Tick {
+            value,
+            label: compact(value),
+        };
+        let ticks = [0.0, 0.5, 1.0].map(tick).to_vec();
+        let y = Scale::fixed((0.0, 1.0), (area.bottom(), area.y), ticks);
+        let x = ranks(n, (area.x, area.right()));
+        axes(svg, area, &x, &y);
+        let slot = area.w / n.max(1) as f64;
+        let bar = (slot * 0.55).clamp(2.0, 26.0);
+        for (i, component) in self.components.iter().take(n).enumerate() {
+            let Some(value) = component.alignment.filter(|a| a.is_finite()) else {
+                continue;
+            };
+            let value = value.clamp(0.0, 1.0);
+            let (centre, upper) = (x.at(rank(i)), y.at(value));
+            svg.open_group(
+                component.verdict.class(),
+                &format!("Component {}: {}", i + 1, compact(value)),
+            );
+            let h = area.bottom() - upper;
+            svg.rect(
+                "fill",
+                Area {
+                    x: centre - bar / 2.0,
+                    y: upper,
+                    w: bar,
+                    h,
+                },
+            );
+            svg.close_group();
+            let text = format!("{value:.2}");
+            if Role::Small.width(&text) + 4.0 <= slot {
+                let at = (centre, upper - 5.0);
+                svg.text(Role::Small, "mut", at, Anchor::Middle, &text);
+            }
+        }
+        area.bottom() + 26.0
+    }
+
+    fn description(&self, n: usize) -> String {
+        let mut text = format!(
+            "Scree plot of the first {n} of {} eigenvalues, from {} down to {}.",
+            self.eigenvalues.len(),
+            self.eigenvalues
+                .first()
+                .copied()
+                .map_or("none".to_owned(), compact),
+            self.eigenvalues
+                .get(n.wrapping_sub(1))
+                .copied()
+                .map_or("none".to_owned(), compact),
+        );
+        if let Some(floor) = self.floor {
+            text.push_str(&format!(
+                " The noise reaches {}, and a component counts above {}.",
+                compact(floor.edge),
+                compact(floor.threshold)
+            ));
+        }
+        for verdict in Verdict::ALL {
+            let shown = self.eigenvalues.iter().enumerate().take(n);
+            let count = shown
+                .filter(|&(i, &v)| self.verdict(i, v) == Some(verdict))
+                .count();
+            if count > 0 {
+                text.push_str(&format!(" {count} {}.", verdict.legend()));
+            }
+        }
+        for (i, component) in self.components.iter().take(n).enumerate() {
+            if let Some(a) = component.alignment.filter(|a| a.is_finite()) {
+                text.push_str(&format!(
+                    " Component {}: {ALIGNMENT} {}.",
+                    i + 1,
+                    compact(a)
+                ));
+            }
+        }
+        text
+    }
+}
+
+fn rank(index: usize) -> f64 {
+    index as f64 + 1.0
+}
+
+/// The horizontal axis: ranks 1 to n, each with its own slot.
+fn ranks(n: usize, range: (f64, f64)) -> Scale {
+    let n = n.max(1);
+    let every = [1, 2, 5, 10, 20, 50]
+        .into_iter()
+        .find(|e| n / e <= 16)
+        .unwrap_or(100);
+    let ticks = (1..=n).filter(|r| *r == 1 || r % every == 0);
+    let ticks = ticks
+        .map(|r| Tick {
+            value: r as f64,
+            label: r.to_string(),
+        })
+        .collect();
+    let mut scale = Scale::fixed((0.5, n as f64 + 0.5), range, ticks);
+    scale.thin(|label| Role::Small.width(label) + 8.0);
+    scale
+}

@@ -1,0 +1,44 @@
+//! Numbers of a picture as an HTML table.
+
+use crate::svg::escape;
+
+/// A small table, written as HTML beside a picture for readers who want the numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DataTable {
+    /// What the table shows.
+    pub caption: String,
+    /// Names of the columns.
+    pub headers: Vec<String>,
+    /// Cells, row by row.
+    pub rows: Vec<Vec<String>>,
+}
+
+impl DataTable {
+    /// A `<table class="ev-table">`; the first cell of each row is its header.
+    #[must_use]
+    pub fn to_html(&self) -> String {
+        let mut html = String::from("<table class=\"ev-table\">");
+        html.push_str(&format!(
+            "<caption>{}</caption><thead><tr>",
+            escape(&self.caption)
+        ));
+        for header in &self.headers {
+            html.push_str(&format!("<th scope=\"col\">{}</th>", escape(header)));
+        }
+        html.push_str("</tr></thead><tbody>");
+        for row in &self.rows {
+            html.push_str("<tr>");
+            for (i, cell) in row.iter().enumerate() {
+                let cell = escape(cell);
+                html.push_str(&if i == 0 {
+                    format!("<th scope=\"row\">{cell}</th>")
+                } else {
+                    format!("<td>{cell}</td>")
+                });
+            }
+            html.push_str("</tr>");
+        }
+        html.push_str("</tbody></table>\n");
+        html
+    }
+}

@@ -1,0 +1,139 @@
+//! Room for text: its size per role, its width by estimate, and breaking it into lines.
+
+/// The role of a piece of text; the stylesheet gives each its size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Title of the picture.
+    Title,
+    /// Line under the title.
+    Subtitle,
+    /// Names of axes, series and panels.
+    Label,
+    /// Numbers on axes and small remarks.
+    Small,
+}
+
+impl Role {
+    /// Class in the stylesheet.
+    pub(crate) fn class(self) -> &'static str {
+        match self {
+            Role::Title => "t1",
+            Role::Subtitle => "t2",
+            Role::Label => "t3",
+            Role::Small => "t4",
+        }
+    }
+
+    /// Size in pixels.
+    pub(crate) fn size(self) -> f64 {
+        match self {
+            Role::Title => 16.0,
+            Role::Subtitle => 13.0,
+            Role::Label => 12.0,
+            Role::Small => 11.0,
+        }
+    }
+
+    /// From one baseline to the next.
+    pub(crate) fn line_height(self) -> f64 {
+        (self.size() * 1.3).round()
+    }
+
+    /// Width a text may take: 0.6 em a character (0.63 in bold), 1 em for wide scripts.
+    pub(crate) fn width(self, text: &str) -> f64 {
+        text.chars().map(|c| self.advance(c)).sum()
+    }
+
+    fn advance(self, c: char) -> f64 {
+        let em = if matches!(u32::from(c), 0x1100..=0x11ff | 0x2e80..=0xffef | 0x1_f000..) {
+            1.0
+        } else if self == Role::Title {
+            0.63
+        } else {
+            0.6
+        };
+        em * self.size()
+    }
+
+    /// Breaks a text into at most `most` lines no wider than `room`; what does not fit ends in "…".
+    pub(crate) fn wrap(self, text: &str, room: f64, most: usize) -> Vec<String> {
+        let mut lines: Vec<String> = Vec::new();
+        let mut line = String::new();
+        for word in text.split_whitespace() {
+            let mut word = word.to_owned();
+            if !line.is_empty() {
+                if self.width(&line) + self.width(" ") + self.width(&word) <= room {
+                    line.push(' ');
+                    line.push_str(&word);
+                    continue;
+                }
+                lines.push(std::mem::take(&mut line));
+            }
+            while self.width(&word) > room && word.chars().count() > 1 {
+                let fits = self.prefix(&word, room).max(1);
+                let rest: String = word.chars().skip(fits).collect();
+                lines.push(word.chars().take(fits).collect());
+                word = rest;
+            }
+            line = word;
+        }
+        if !line.is_empty() {
+            lines.push(line);
+        }
+        if lines.len() > most {
+            let rest = lines.split_off(most.saturating_sub(1)).join(" ");
+            lines.push(self.shorten(&rest, room));
+        }
+        lines
+    }
+
+    /// Cuts a text to `room`, ending in "…" when something is missing.
+    pub(crate) fn shorten(self, text: &str, room: f64) -> String {
+        if self.width(text) <= room {
+            return text.to_owned();
+        }
+        let fits = self.prefix(text, room - self.width("…"));
+        let kept: String = text.chars().take(fits).collect();
+        format!("{}…", kept.trim_end())
+    }
+
+    /// How many characters fit.
+    fn prefix(self, text: &str, room: f64) -> usize {
+        let mut used = 0.0;
+        text.chars()
+            .take_while(|&c| {
+                used += self.advance(c);
+                used <= room
+            })
+            .count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn breaks_at_words_and_inside_long_ones() {
+        let role = Role::Label; // 7.2 px a character
+        assert_eq!(role.wrap("one two three", 60.0, 9), ["one two", "three"]);
+        assert_eq!(role.wrap("abcdefghijkl", 50.0, 9), ["abcdef", "ghijkl"]);
+        assert_eq!(
+            role.wrap("one two three four", 60.0, 2),
+            ["one two", "three f…"]
+        );
+        assert!(role.wrap("  ", 60.0, 2).is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn lines_fit_and_lose_nothing(text in "[a-z ]{0,80}", room in 20.0..300.0f64) {
+            let lines = Role::Small.wrap(&text, room, usize::MAX);
+            prop_assert!(lines.iter().all(|l| Role::Small.width(l) <= room + 1e-9));
+            let squash = |s: &str| s.split_whitespace().collect::<String>();
+            prop_assert_eq!(squash(&lines.concat()), squash(&text));
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! Sample pictures, shared by the gallery and the layout tests.
+
+use eigenveil_plots::{
+    Axis, BarChart, ColourScale, HorizontalLine, ImageGrid, LineChart, LineStyle, LoadingImage,
+    NoiseFloor, Reference, Scree, ScreeComponent, Series, Verdict,
+};
+
+/// All samples, by name.
+pub(crate) fn all() -> Vec<(&'static str, String)> {
+    vec![
+        ("line-epsilon", epsilon().to_svg()),
+        ("line-reports", reports().to_svg()),
+        ("line-legend", legend().to_svg()),
+        (
+            "line-narrow",
+            LineChart {
+                width: 360.0,
+                height: 320.0,
+                ..epsilon()
+            }
+            .to_svg(),
+        ),
+        (
+            "line-empty",
+            LineChart::new("Nothing yet", Axis::log("n"), Axis::linear("y")).to_svg(),
+        ),
+        ("scree", scree().to_svg()),
+        ("scree-few", few().to_svg()),
+        (
+            "scree-narrow",
+            Scree {
+                width: 360.0,
+                ..scree()
+            }
+            .to_svg(),
+        ),
+        ("digits", digits(ColourScale::Each).to_svg()),
+        ("digits-shared", digits(ColourScale::Shared).to_svg()),
+        (
+            "digit",
+            picture("Component 1", "one alone", 1, 0.0).to_svg(220.0),
+        ),
+        ("loadings", loadings().to_svg()),
+    ]
+}
+
+/// Error against privacy.
+pub(crate) fn epsilon() -> LineChart {
+    let xs = [0.5, 1.0, 2.0, 4.0, 8.0];
+    let curve = |scale: f64| xs.map(|e: f64| (e, 1.0 / (1.0 + scale / (e * e))));
+    let mut chart = LineChart::new(
+        "The subspace is found from ε = 2 on",
+        Axis::log("Privacy parameter ε (larger is less private)").ticks(xs),
+        Axis::linear("Squared cosine with the true subspace").between(0.0, 1.0),
+    );
+    chart.subtitle = Some("p = 64, k = 3, n = 100 000 devices, 20 repetitions, ± s.d.".into());
+    chart.series = vec![
+        Series::new("Gaussian matrix", curve(2.0)).with_error_bars([0.06, 0.05, 0.03, 0.02, 0.01]),
+        Series::new("Sampled entries", curve(2.6))
+            .with_error_bars([0.05, 0.05, 0.04, 0.02, 0.01])
+            .with_style(LineStyle::Dashed),
+        Series::new("Random projection, then noise", curve(14.0))
+            .with_error_bars([0.02, 0.03, 0.05, 0.05, 0.03])
+            .with_style(LineStyle::Dotted),
+    ];
+    chart.reference_lines = vec![
+        HorizontalLine {
+            label: "Non-private PCA".into(),
+            y: 0.995,
+        },
+        HorizontalLine {
+            label: "Guessing".into(),
+            y: 3.0 / 64.0,
+        },
+    ];
+    chart
+}
+
+/// Error against the number of reports, both logarithmic.
+pub(crate) fn reports() -> LineChart {
+    let ns = [1e3, 3e3, 1e4, 3e4, 1e5, 3e5, 1e6];
+    let line = |c: f64| ns.map(|n: f64| (n, c / n.sqrt()));
+    let mut chart = LineChart::new(
+        "Error falls as one over the root of the number of reports",
+        Axis::log("Reports n"),
+        Axis::log("Spectral norm of the error of the moment"),
+    );
+    let spread = |c: f64| ns.map(|n: f64| 0.25 * c / n.sqrt());
+    chart.series = vec![
+        Series::new("ε = 1", line(60.0)).with_error_bars(spread(60.0)),
+        Series::new("ε = 4", line(14.0)).with_error_bars(spread(14.0)),
+        Series::new("ε = 4, stopped early", line(15.5).into_iter().take(4))
+            .with_style(LineStyle::Dashed),
+        Series::new("theory", line(12.0)).with_style(LineStyle::Dotted),
+    ];
+    chart
+}
+
+/// More series than fit beside the plot.
+pub(crate) fn legend() -> LineChart {
+    let mut chart = LineChart::new(
+        "Many series move into a legend",
+        Axis::linear("Iteration"),
+        Axis::linear("Objective"),
+    );
+    chart.height = 400.0;
+    chart.series = (0..16)
+        .map(|i| {
+            let points = (0..30).map(|t| {
+                let t = f64::from(t);
+                (
+                    t,
+                    f64::from(i) * 0.35 - 3.0 + 4.0 * (-t / (4.0 + f64::from(i))).exp(),
+                )
+            });
+            let style = [LineStyle::Solid, LineStyle::Dashed][i as usize / 8];
+            Series::new(format!("λ = 0.{i:02}, warm start"), points).with_style(style)
+        })
+        .collect();
+    chart
+}
+
+/// A spectrum with three components out of the noise.
+pub(crate) fn scree() -> Scree {
+    let noise = (0..61).map(|i| 1.0 + 0.9 * (1.0 - 2.0 * (f64::from(i) + 0.5) / 61.0));
+    let mut scree = Scree::new(
+        "Three components stand above the noise",
+        [4.6, 3.4, 2.6, 2.02].into_iter().chain(noise),
+    );
+    scree.subtitle = Some("Digits, p = 64, ε = 4, 60 000 reports".into());
+    scree.floor = Some(NoiseFloor {
+        lower: None,
+        edge: 1.98,
+        threshold: 2.1,
+    });
+    let component = |verdict, alignment| ScreeComponent {
+        verdict,
+        alignment: Some(alignment),
+    };
+    scree.components = vec![
+        component(Verdict::Above, 0.93),
+        component(Verdict::Above, 0.81),
+        component(Verdict::Above, 0.55),
+        component(Verdict::At, 0.08),
+    ];
+    let exact = (0..65).map(|i| 4.1 * (-f64::from(i) / 2.6).exp()).collect();
+    scree.reference = Some(Reference {
+        name: "without noise (non-private)".into(),
+        eigenvalues: exact,
+    });
+    scree
+}
+
+/// A short spectrum with negative eigenvalues.
+pub(crate) fn few() -> Scree {
+    let mut scree = Scree::new("Few eigenvalues", [0.041, 0.012, 0.003, -0.004, -0.009]);
+    scree.floor = Some(NoiseFloor {
+        lower: Some(-0.01),
+        edge: 0.01,
+        threshold: 0.0135,
+    });
+    let verdicts = [
+        Verdict::Above,
+        Verdict::At,
+        Verdict::Below,
+        Verdict::Below,
+        Verdict::Below,
+    ];
+    let alignments = [0.97, 0.31, 0.0, 0.0, 0.0];
+    scree.components = verdicts
+        .into_iter()
+        .zip(alignments)
+        .map(|(verdict, a)| ScreeComponent {
+            verdict,
+            alignment: Some(a),
+        })
+        .collect();
+    scree
+}
+
+/// A smooth pattern of 8 × 8 with some noise.
+pub(crate) fn picture(title: &str, label: &str, k: usize, noise: f64) -> LoadingImage {
+    let mut state = 7 + k as u32;
+    let values: Vec<f64> = (0..64)
+        .map(|i| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let jitter = f64::from(state >> 8) / f64::from(1u32 << 24) - 0.5;
+            let (r, c) = (f64::from(i / 8) / 7.0, f64::from(i % 8) / 7.0);
+            let k = k as f64;
+            0.2 * ((k * 2.1 * r + k).sin() * (2.6 * c + 0.7 * k).cos()) + noise * jitter
+        })
+        .collect();
+    LoadingImage::new(title, label, (8, 8), &values).expect("64 values")
+}
+
+/// Private components over exact ones.
+pub(crate) fn digits(scale: ColourScale) -> ImageGrid {
+    let exact: Vec<_> = (1..=5)
+        .map(|k| picture(&format!("Component {k}"), "", k, 0.0))
+        .collect();
+    let cosines = [0.93, 0.81, 0.55, 0.21, 0.02];
+    let private = exact
+        .iter()
+        .zip(cosines)
+        .enumerate()
+        .map(|(i, (other, cosine))| {
+            let noise = 0.08 + 0.12 * i as f64;
+            let label = format!("cos² = {cosine}");
+            picture(&format!("Component {}", i + 1), &label, i + 1, noise).facing(other)
+        });
+    let mut grid = ImageGrid::new("Components of handwritten digits");
+    grid.subtitle = Some("ε = 4, 60 000 reports; orange is positive, blue negative".into());
+    grid.scale = scale;
+    let private: Vec<_> = private.collect();
+    grid.with_row("private (ε = 4)", private)
+        .with_row("exact (non-private)", exact)
+}
+
+/// Loadings by name.
+pub(crate) fn loadings() -> BarChart {
+    let names = [
+        ("mean radius", 0.31),
+        ("worst perimeter", 0.29),
+        ("fractal dimension error", -0.24),
+        (
+            "a name that is much too long to be written in full beside its bar",
+            -0.22,
+        ),
+        ("smoothness <&\"quoted\">", 0.17),
+        ("texture", -0.11),
+        ("symmetry", 0.06),
+        ("compactness", 0.012),
+        ("nothing", 0.0),
+        ("bad", f64::NAN),
+    ];
+    let mut chart = BarChart::new("Largest loadings of component 1", "Loading", names);
+    chart.shown = 8;
+    chart
+}
