@@ -253,7 +253,13 @@ pub struct SparseSettings {
 
 impl Default for SparseSettings {
     fn default() -> Self {
-        Self { lambda: Lambda::Auto, rho: None, refit: false, max_iterations: 2_000, tolerance: 1e-6 }
+        Self {
+            lambda: Lambda::Auto,
+            rho: None,
+            refit: false,
+            max_iterations: 2_000,
+            tolerance: 1e-6,
+        }
     }
 }
 

@@ -132,7 +132,10 @@ pub struct Error {
 impl Error {
     /// An error of this code; `detail` says what to do and must not hold row values.
     pub fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
-        Self { code, detail: detail.into() }
+        Self {
+            code,
+            detail: detail.into(),
+        }
     }
 
     /// The stable code.
@@ -164,7 +167,10 @@ mod tests {
         for &code in ErrorCode::ALL {
             let text = code.as_str();
             assert!(seen.insert(text), "{text} twice");
-            assert!(text.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'), "{text}");
+            assert!(
+                text.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'),
+                "{text}"
+            );
             assert_eq!(ErrorCode::parse(text), Some(code));
         }
         assert_eq!(ErrorCode::parse("no-such-code"), None);

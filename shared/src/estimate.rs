@@ -34,9 +34,9 @@ impl<'de> Deserialize<'de> for Rank {
         match Either::deserialize(deserializer)? {
             Either::Number(k) => Ok(Rank::Fixed(k)),
             Either::Text(text) if text == "auto" => Ok(Rank::Auto),
-            Either::Text(text) => {
-                Err(serde::de::Error::custom(format!("k is {text:?}; it is a whole number or \"auto\"")))
-            }
+            Either::Text(text) => Err(serde::de::Error::custom(format!(
+                "k is {text:?}; it is a whole number or \"auto\""
+            ))),
         }
     }
 }

@@ -39,12 +39,18 @@ pub struct PackedSymmetric {
 impl PackedSymmetric {
     /// The zero matrix of dimension `p`.
     pub fn zeros(p: usize) -> Self {
-        Self { dimension: p, entries: vec![0.0; packed_len(p)] }
+        Self {
+            dimension: p,
+            entries: vec![0.0; packed_len(p)],
+        }
     }
 
     /// The matrix whose packed upper triangle is `entries`; `None` when the length is not `p(p+1)/2`.
     pub fn from_entries(p: usize, entries: Vec<f64>) -> Option<Self> {
-        (entries.len() == packed_len(p)).then_some(Self { dimension: p, entries })
+        (entries.len() == packed_len(p)).then_some(Self {
+            dimension: p,
+            entries,
+        })
     }
 
     /// The dimension `p`.
@@ -67,7 +73,10 @@ impl PackedSymmetric {
     /// # Panics
     /// If `i` or `j` is not below the dimension.
     pub fn get(&self, i: usize, j: usize) -> f64 {
-        assert!(i < self.dimension && j < self.dimension, "entry outside the matrix");
+        assert!(
+            i < self.dimension && j < self.dimension,
+            "entry outside the matrix"
+        );
         self.entries[packed_index(self.dimension, i, j)]
     }
 
@@ -98,7 +107,10 @@ impl PackedSymmetric {
     /// # Panics
     /// If the dimensions differ.
     pub fn add(&mut self, other: &Self) {
-        assert_eq!(self.dimension, other.dimension, "matrices of different dimensions");
+        assert_eq!(
+            self.dimension, other.dimension,
+            "matrices of different dimensions"
+        );
         for (a, b) in self.entries.iter_mut().zip(&other.entries) {
             *a += b;
         }

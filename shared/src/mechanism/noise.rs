@@ -20,7 +20,9 @@ impl NoiseModel {
     /// Standard deviation `s` of an off-diagonal entry of one report, outside the signal.
     pub fn off_diagonal_sd(&self) -> f64 {
         match *self {
-            NoiseModel::Gaussian { off_diagonal_sd, .. } => off_diagonal_sd,
+            NoiseModel::Gaussian {
+                off_diagonal_sd, ..
+            } => off_diagonal_sd,
         }
     }
 }

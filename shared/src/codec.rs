@@ -1,0 +1,426 @@
+//! The byte layout of everything that travels or is fingerprinted; the only module that names bincode.
+//!
+//! bincode 1.3.3 with fixed-width little-endian integers, trailing bytes refused and a size limit
+//! derived from the study. `docs/protocol.md` describes the layout byte by byte, and the golden
+//! vectors in `tests/codec_vectors.rs` hold it, so that it does not depend on the crate's future.
+//! Payloads travel as one contiguous run and are borrowed, never copied, when decoded.
+
+use bincode::Options;
+use serde::{Deserialize, Serialize, Serializer};
+
+use crate::{
+    error::{Error, ErrorCode, Result},
+    mechanism::{Calibration, MechanismKind, MechanismSpec},
+    preprocess::{Feature, Norm, Preprocessing},
+    privacy::Budget,
+    report::{Report, ReportId, ValidatedReport},
+    study::{Fingerprint, PARAMS_VERSION, StudyParams, unsupported_version},
+};
+
+/// Version of the report and batch layouts.
+pub const WIRE_VERSION: u16 = 1;
+
+/// Most reports in one batch, whatever their size.
+pub const MAX_BATCH_REPORTS: usize = 65_536;
+/// Largest batch body in bytes, unless a single report is larger.
+pub const MAX_BATCH_BYTES: usize = 8 << 20;
+/// Largest canonical parameters accepted: 65,536 named features.
+const MAX_PARAMS_BYTES: u64 = 32 << 20;
+
+/// Version, fingerprint, identifier, payload length.
+const REPORT_ENVELOPE: usize = 2 + 32 + 16 + 8;
+/// Version, fingerprint, payload length, length of the run.
+const BATCH_ENVELOPE: usize = 2 + 32 + 8 + 8;
+
+fn options() -> impl Options {
+    bincode::DefaultOptions::new()
+        .with_fixint_encoding()
+        .with_little_endian()
+        .reject_trailing_bytes()
+}
+
+/// A contiguous run of bytes: length as u64, then the bytes, borrowed when read.
+#[derive(Deserialize)]
+struct Run<'a>(#[serde(borrow)] &'a [u8]);
+
+impl Serialize for Run<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(self.0)
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct WireReport<'a> {
+    version: u16,
+    fingerprint: [u8; 32],
+    id: [u8; 16],
+    #[serde(borrow)]
+    payload: Run<'a>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct WireBatch<'a> {
+    version: u16,
+    fingerprint: [u8; 32],
+    payload_len: u64,
+    #[serde(borrow)]
+    run: Run<'a>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct WireParams {
+    version: u16,
+    dimension: u32,
+    norm: u8,
+    radius: f64,
+    features: Option<Vec<WireFeature>>,
+    mechanism: u8,
+    calibration: u8,
+    sigma: f64,
+    epsilon: f64,
+    delta: f64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct WireFeature {
+    name: String,
+    center: f64,
+    scale: f64,
+}
+
+/// Bytes of one encoded report with a payload of this length.
+pub const fn report_len(payload_len: usize) -> usize {
+    REPORT_ENVELOPE + payload_len
+}
+
+/// Bytes of an encoded batch of `count` reports with payloads of this length.
+pub const fn batch_len(payload_len: usize, count: usize) -> usize {
+    BATCH_ENVELOPE + count * (16 + payload_len)
+}
+
+/// Most reports of this payload length that one batch may hold: at least one.
+pub fn max_batch(payload_len: usize) -> usize {
+    ((MAX_BATCH_BYTES - BATCH_ENVELOPE) / (16 + payload_len)).clamp(1, MAX_BATCH_REPORTS)
+}
+
+/// Encodes one report.
+pub fn encode_report(report: &Report) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(report_len(report.payload.len()));
+    write(
+        &mut bytes,
+        &WireReport {
+            version: WIRE_VERSION,
+            fingerprint: report.fingerprint.0,
+            id: report.id.0,
+            payload: Run(&report.payload),
+        },
+    );
+    bytes
+}
+
+/// Decodes and validates one report for the study it claims.
+///
+/// # Errors
+/// `malformed-report`, `unsupported-version`, `wrong-fingerprint`, `wrong-payload-length`,
+/// `payload-not-finite`. Nothing is allocated, whatever a length prefix says.
+pub fn decode_report<'a>(bytes: &'a [u8], study: &StudyShape) -> Result<ValidatedReport<'a>> {
+    check_wire_version(bytes)?;
+    let wire: WireReport<'a> = read(bytes, report_len(study.payload_len))?;
+    check_fingerprint(&wire.fingerprint, study)?;
+    validate(ReportId(wire.id), wire.payload.0, study)
+}
+
+/// Encodes a batch of `(identifier, payload)` pairs for one study.
+///
+/// # Errors
+/// `wrong-payload-length` when a payload has another length than the study's.
+pub fn encode_batch<'a>(
+    study: &StudyShape,
+    reports: impl IntoIterator<Item = (ReportId, &'a [u8])>,
+) -> Result<Vec<u8>> {
+    let mut run = Vec::new();
+    for (id, payload) in reports {
+        check_payload_len(payload.len(), study)?;
+        run.extend_from_slice(&id.0);
+        run.extend_from_slice(payload);
+    }
+    let mut bytes = Vec::with_capacity(BATCH_ENVELOPE + run.len());
+    write(
+        &mut bytes,
+        &WireBatch {
+            version: WIRE_VERSION,
+            fingerprint: study.fingerprint.0,
+            payload_len: study.payload_len as u64,
+            run: Run(&run),
+        },
+    );
+    Ok(bytes)
+}
+
+/// Decodes a batch: an outer error when the frame is wrong, an inner one per report.
+///
+/// # Errors
+/// `malformed-report`, `unsupported-version`, `wrong-fingerprint`, `wrong-payload-length` for the
+/// frame; `malformed-report` and `payload-not-finite` for a report.
+pub fn decode_batch<'a>(
+    bytes: &'a [u8],
+    study: &StudyShape,
+) -> Result<Vec<Result<ValidatedReport<'a>>>> {
+    check_wire_version(bytes)?;
+    let wire: WireBatch<'a> = read(
+        bytes,
+        batch_len(study.payload_len, max_batch(study.payload_len)),
+    )?;
+    check_fingerprint(&wire.fingerprint, study)?;
+    check_payload_len(
+        usize::try_from(wire.payload_len).unwrap_or(usize::MAX),
+        study,
+    )?;
+    let stride = 16 + study.payload_len;
+    if wire.run.0.is_empty() || wire.run.0.len() % stride != 0 {
+        return Err(malformed(format!(
+            "the batch holds {} bytes, which is not one or more reports of {stride}",
+            wire.run.0.len()
+        )));
+    }
+    Ok(wire
+        .run
+        .0
+        .chunks_exact(stride)
+        .map(|chunk| {
+            let (id, payload) = chunk.split_at(16);
+            let id = id
+                .try_into()
+                .map_err(|_| malformed("a report has no identifier".to_owned()))?;
+            validate(ReportId(id), payload, study)
+        })
+        .collect())
+}
+
+/// What a report must fit: the fingerprint and payload length of a study, computed once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StudyShape {
+    /// Fingerprint of the study's parameters.
+    pub fingerprint: Fingerprint,
+    /// Bytes of one payload.
+    pub payload_len: usize,
+}
+
+impl StudyShape {
+    /// The shape of these parameters' reports.
+    pub fn of(params: &StudyParams) -> Self {
+        Self {
+            fingerprint: params.fingerprint(),
+            payload_len: params.payload_len(),
+        }
+    }
+}
+
+/// The canonical bytes of study parameters.
+pub(crate) fn encode_params(params: &StudyParams) -> Vec<u8> {
+    let preprocessing = params.preprocessing();
+    let (norm, radius) = match preprocessing.norm {
+        Norm::Normalize => (0, 0.0),
+        Norm::Clip { radius } => (1, radius),
+        Norm::Require { radius } => (2, radius),
+    };
+    let mut bytes = Vec::new();
+    write(
+        &mut bytes,
+        &WireParams {
+            version: PARAMS_VERSION,
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "checked to be at most 4,096"
+            )]
+            dimension: preprocessing.dimension as u32,
+            norm,
+            radius,
+            features: preprocessing.features.as_ref().map(|features| {
+                features
+                    .iter()
+                    .map(|f| WireFeature {
+                        name: f.name.clone(),
+                        center: f.center,
+                        scale: f.scale,
+                    })
+                    .collect()
+            }),
+            mechanism: match params.mechanism().kind() {
+                MechanismKind::SymmetricGaussian => 1,
+                MechanismKind::IsotropicGaussian => 2,
+            },
+            calibration: match params.mechanism().calibration() {
+                Calibration::Analytic => 0,
+                Calibration::AsPublished => 1,
+            },
+            sigma: params.mechanism().sigma(),
+            epsilon: params.budget().epsilon(),
+            delta: params.budget().delta(),
+        },
+    );
+    bytes
+}
+
+/// Reads canonical bytes; the result has been checked as a device must.
+pub(crate) fn decode_params(bytes: &[u8]) -> Result<StudyParams> {
+    match version_of(bytes)? {
+        PARAMS_VERSION => {}
+        version => return Err(unsupported_version(version)),
+    }
+    let wire: WireParams = options()
+        .with_limit(MAX_PARAMS_BYTES)
+        .deserialize(bytes)
+        .map_err(|error| malformed(format!("the study parameters do not parse: {error}")))?;
+    let norm = match (wire.norm, wire.radius) {
+        (0, 0.0) => Norm::Normalize,
+        (1, radius) => Norm::Clip { radius },
+        (2, radius) => Norm::Require { radius },
+        (tag, radius) => {
+            return Err(malformed(format!(
+                "unknown norm {tag} with radius {radius}"
+            )));
+        }
+    };
+    let kind = match wire.mechanism {
+        1 => MechanismKind::SymmetricGaussian,
+        2 => MechanismKind::IsotropicGaussian,
+        tag => {
+            return Err(Error::new(
+                ErrorCode::InvalidMechanism,
+                format!(
+                    "the study uses mechanism number {tag}, which this program does not know: update it"
+                ),
+            ));
+        }
+    };
+    let calibration = match wire.calibration {
+        0 => Calibration::Analytic,
+        1 => Calibration::AsPublished,
+        tag => return Err(malformed(format!("unknown calibration {tag}"))),
+    };
+    let features = wire.features.map(|features| {
+        features
+            .into_iter()
+            .map(|f| Feature {
+                name: f.name,
+                center: f.center,
+                scale: f.scale,
+            })
+            .collect()
+    });
+    let params = StudyParams::checked(
+        Preprocessing {
+            dimension: wire.dimension as usize,
+            features,
+            norm,
+        },
+        MechanismSpec::from_wire(kind, calibration, wire.sigma),
+        Budget::new(wire.epsilon, wire.delta)?,
+    )?;
+    // One set of parameters has one spelling (−0.0, say, would be a second one).
+    if encode_params(&params) != bytes {
+        return Err(malformed(
+            "the study parameters are not in canonical form".to_owned(),
+        ));
+    }
+    Ok(params)
+}
+
+fn validate<'a>(
+    id: ReportId,
+    payload: &'a [u8],
+    study: &StudyShape,
+) -> Result<ValidatedReport<'a>> {
+    if !id.is_well_formed() {
+        return Err(malformed(format!(
+            "the report identifier {id} is not in UUIDv7 layout"
+        )));
+    }
+    check_payload_len(payload.len(), study)?;
+    // An f32 is NaN or infinite iff its exponent bits are all ones.
+    let (numbers, _) = payload.as_chunks::<4>();
+    let finite = numbers
+        .iter()
+        .all(|n| u32::from_le_bytes(*n) & 0x7f80_0000 != 0x7f80_0000);
+    if !finite {
+        return Err(Error::new(
+            ErrorCode::PayloadNotFinite,
+            "the payload has a NaN or infinite entry; the device must not send one",
+        ));
+    }
+    Ok(ValidatedReport::proved(id, payload))
+}
+
+fn check_payload_len(len: usize, study: &StudyShape) -> Result<()> {
+    if len == study.payload_len {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorCode::WrongPayloadLength,
+        format!(
+            "the payload has {len} bytes but this study's have {}; fetch the study again",
+            study.payload_len
+        ),
+    ))
+}
+
+fn check_fingerprint(fingerprint: &[u8; 32], study: &StudyShape) -> Result<()> {
+    if *fingerprint == study.fingerprint.0 {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorCode::WrongFingerprint,
+        format!(
+            "the report was made for study parameters {} but this study's are {}; fetch the study again",
+            Fingerprint(*fingerprint),
+            study.fingerprint
+        ),
+    ))
+}
+
+fn check_wire_version(bytes: &[u8]) -> Result<()> {
+    match version_of(bytes)? {
+        WIRE_VERSION => Ok(()),
+        version => Err(Error::new(
+            ErrorCode::UnsupportedVersion,
+            format!(
+                "the report has wire version {version} but version {WIRE_VERSION} is spoken here"
+            ),
+        )),
+    }
+}
+
+fn version_of(bytes: &[u8]) -> Result<u16> {
+    match bytes {
+        [low, high, ..] => Ok(u16::from_le_bytes([*low, *high])),
+        _ => Err(malformed(format!(
+            "{} bytes are too few to hold a version",
+            bytes.len()
+        ))),
+    }
+}
+
+fn read<'a, T: Deserialize<'a>>(bytes: &'a [u8], limit: usize) -> Result<T> {
+    options().with_limit(limit as u64).deserialize(bytes).map_err(|error| {
+        malformed(format!(
+            "{} bytes do not hold what was announced ({error}); the limit here is {limit} bytes",
+            bytes.len()
+        ))
+    })
+}
+
+fn write<T: Serialize>(bytes: &mut Vec<u8>, value: &T) {
+    // Writing plain numbers and byte runs to memory has no way to fail.
+    #[expect(
+        clippy::expect_used,
+        reason = "infallible: a Vec takes any write and lengths are known"
+    )]
+    options()
+        .serialize_into(bytes, value)
+        .expect("encoding to memory");
+}
+
+fn malformed(detail: String) -> Error {
+    Error::new(ErrorCode::MalformedReport, detail)
+}

@@ -1,0 +1,9 @@
+//! The local randomizers: what each device does to its row. A closed set; the wire knows no other.
+
+mod gaussian;
+mod noise;
+mod spec;
+
+pub use gaussian::{IsotropicGaussian, MAX_DENSE_DIMENSION, SymmetricGaussian};
+pub use noise::NoiseModel;
+pub use spec::{Calibration, LocalRandomizer, MechanismKind, MechanismSpec};

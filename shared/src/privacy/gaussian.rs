@@ -1,0 +1,210 @@
+//! Calibration of Gaussian noise and what a given noise really guarantees.
+//!
+//! * Neighbours: any two rows of one participant (replacement, the local model).
+//! * Norm and sensitivity: L2; for rows in the unit ball the released matrix, packed or scaled-packed,
+//!   moves by at most **Δ = √2** ([`SENSITIVITY`]; `docs/mechanisms.md` has the proof).
+//! * Guarantee: `N(0, σ²I)` on an L2-sensitivity-Δ query is (ε, δ)-DP iff
+//!   `Φ(Δ/2σ − εσ/Δ) − e^ε Φ(−Δ/2σ − εσ/Δ) ≤ δ` (Balle & Wang 2018, Theorem 8).
+//! * Rounding: every σ, δ and ε below is rounded against us.
+
+use super::{
+    Budget,
+    normal::{cdf, ln_cdf},
+};
+use crate::error::{Error, ErrorCode, Result};
+
+/// L2 sensitivity of `svec(xxᵀ)` and of `tri(xxᵀ)` under replacement of a row of the unit ball.
+pub const SENSITIVITY: f64 = std::f64::consts::SQRT_2;
+
+/// Slack for rounding in the row, its outer product and the search itself: the stored row's norm may
+/// pass one by a few ulps times p, far below this.
+const ROUNDING_SLACK: f64 = 1.0 / (1_u64 << 39) as f64;
+
+/// Smallest σ for which `N(0, σ²)` noise on a query of L2 sensitivity `sensitivity` is (ε, δ)-DP
+/// (Balle & Wang 2018, the analytic Gaussian mechanism). Any ε > 0; relative excess below 1e-11.
+///
+/// ```
+/// use eigenveil_shared::privacy::{Budget, gaussian};
+/// let sigma = gaussian::analytic_sigma(Budget::approximate(1.0, 1e-6)?, gaussian::SENSITIVITY)?;
+/// assert!((sigma - 5.974598181957).abs() < 1e-9);
+/// # Ok::<(), eigenveil_shared::Error>(())
+/// ```
+///
+/// # Errors
+/// `invalid-budget` for a pure budget: Gaussian noise never gives δ = 0.
+pub fn analytic_sigma(budget: Budget, sensitivity: f64) -> Result<f64> {
+    require_delta(budget)?;
+    let enough = |mu: f64| delta_of_mu(mu, budget.epsilon()) <= budget.delta();
+    // δ rises with μ = Δ/σ: find a bracket, then halve it until it is two neighbouring numbers.
+    let (mut low, mut high) = (1.0_f64, 1.0_f64);
+    while !enough(low) {
+        high = low;
+        low *= 0.5;
+    }
+    while enough(high) {
+        low = high;
+        high *= 2.0;
+    }
+    while high - low > 2.0 * f64::EPSILON * low {
+        let middle = 0.5 * (low + high);
+        if enough(middle) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    Ok(sensitivity / low * (1.0 + ROUNDING_SLACK))
+}
+
+/// The noise Algorithms 1 and 2 of Wang & Xu print: `σ = √(2 ln(1.25/δ))/ε`, the classical formula
+/// with sensitivity 1 for every ε. What it really gives is [`true_epsilon`] and [`true_delta`].
+///
+/// # Errors
+/// `invalid-budget` for a pure budget.
+pub fn as_published_sigma(budget: Budget) -> Result<f64> {
+    require_delta(budget)?;
+    Ok((2.0 * (1.25 / budget.delta()).ln()).sqrt() / budget.epsilon())
+}
+
+/// The smallest δ for which noise `sigma` on a query of L2 sensitivity `sensitivity` is (`epsilon`, δ)-DP.
+///
+/// # Panics
+/// Never; a `sigma` or `sensitivity` that is not positive and finite gives 1.
+pub fn true_delta(sigma: f64, sensitivity: f64, epsilon: f64) -> f64 {
+    let mu = sensitivity / sigma;
+    if !(mu > 0.0 && mu.is_finite()) || !(epsilon >= 0.0) {
+        return 1.0;
+    }
+    delta_of_mu(mu, epsilon)
+}
+
+/// The smallest ε ≥ 0 for which noise `sigma` on a query of L2 sensitivity `sensitivity` is
+/// (ε, `delta`)-DP; `None` when there is none that a number can hold (noise of almost zero).
+pub fn true_epsilon(sigma: f64, sensitivity: f64, delta: f64) -> Option<f64> {
+    let mu = sensitivity / sigma;
+    if !(mu > 0.0 && mu.is_finite()) || !(delta > 0.0 && delta < 1.0) {
+        return None;
+    }
+    let enough = |epsilon: f64| delta_of_mu(mu, epsilon) <= delta;
+    if enough(0.0) {
+        return Some(0.0);
+    }
+    let (mut low, mut high) = (0.0_f64, 1.0_f64);
+    while !enough(high) {
+        low = high;
+        high *= 2.0;
+        if high > 1e12 {
+            return None;
+        }
+    }
+    while high - low > 2.0 * f64::EPSILON * high {
+        let middle = 0.5 * (low + high);
+        if enough(middle) {
+            high = middle;
+        } else {
+            low = middle;
+        }
+    }
+    Some(high)
+}
+
+/// δ(ε) of the Gaussian mechanism with μ = Δ/σ, rounded up by more than the arithmetic can lose.
+fn delta_of_mu(mu: f64, epsilon: f64) -> f64 {
+    let a = 0.5 * mu - epsilon / mu;
+    let b = -0.5 * mu - epsilon / mu;
+    let first = cdf(a);
+    // In logarithms, so that neither e^ε overflows nor Φ(b) vanishes on its own.
+    let ln_second = epsilon + ln_cdf(b);
+    let lost = 16.0 * f64::EPSILON * first * (1.0 + ln_cdf(b).abs().min(50.0));
+    (first - ln_second.exp() + lost).clamp(0.0, 1.0)
+}
+
+fn require_delta(budget: Budget) -> Result<()> {
+    if budget.is_pure() {
+        return Err(Error::new(
+            ErrorCode::InvalidBudget,
+            "delta is 0 but Gaussian noise never gives pure differential privacy; set delta, such as 1e-6",
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn values_at_the_papers_settings() {
+        // referee.md §1d: the printed noise is enough for the paper's synthetic experiment …
+        let paper = Budget::approximate(0.5, 1e-4).unwrap();
+        let printed = as_published_sigma(paper).unwrap();
+        assert!((printed - 8.687).abs() < 1e-3);
+        assert!(printed > analytic_sigma(paper, SENSITIVITY).unwrap());
+        assert!((true_delta(printed, SENSITIVITY, 0.5) - 6.2e-5).abs() < 1e-6);
+        // … and too small at ε = 1, 2, 4 with δ = 1e-6.
+        for (epsilon, expected) in [(1.0, 9.3e-6), (2.0, 3.0e-5), (4.0, 1.5e-4)] {
+            let printed = as_published_sigma(Budget::approximate(epsilon, 1e-6).unwrap()).unwrap();
+            let delta = true_delta(printed, SENSITIVITY, epsilon);
+            assert!((delta / expected - 1.0).abs() < 0.02, "{epsilon}: {delta}");
+        }
+    }
+
+    #[test]
+    fn the_papers_noise_crosses_where_the_referee_says() {
+        for (delta, crossing) in [
+            (1e-3, 1.252),
+            (1e-4, 0.7256),
+            (1e-5, 0.3647),
+            (1e-6, 0.1621),
+            (1e-8, 0.0256),
+            (1e-9, 0.0096),
+        ] {
+            let enough = |epsilon| {
+                let sigma =
+                    as_published_sigma(Budget::approximate(epsilon, delta).unwrap()).unwrap();
+                true_delta(sigma, SENSITIVITY, epsilon) <= delta
+            };
+            assert!(enough(crossing * 0.99), "delta {delta}");
+            assert!(!enough(crossing * 1.01), "delta {delta}");
+        }
+    }
+
+    #[test]
+    fn pure_budgets_are_refused() {
+        let pure = Budget::pure(1.0).unwrap();
+        assert_eq!(
+            analytic_sigma(pure, 1.0).unwrap_err().code(),
+            ErrorCode::InvalidBudget
+        );
+        assert_eq!(
+            as_published_sigma(pure).unwrap_err().code(),
+            ErrorCode::InvalidBudget
+        );
+    }
+
+    #[test]
+    fn nonsense_noise_has_no_guarantee() {
+        for sigma in [0.0, -1.0, f64::NAN] {
+            assert_eq!(true_delta(sigma, SENSITIVITY, 1.0), 1.0);
+            assert_eq!(true_epsilon(sigma, SENSITIVITY, 1e-6), None);
+        }
+        assert_eq!(true_epsilon(1e9, SENSITIVITY, 1e-6), Some(0.0));
+        let large = true_epsilon(0.01, SENSITIVITY, 1e-6).unwrap();
+        assert!(large > 1e4 && large.is_finite());
+        assert!(true_delta(0.01, SENSITIVITY, large) <= 1e-6);
+    }
+
+    proptest! {
+        #[test]
+        fn calibration_is_sufficient_and_tight(ln_epsilon in -6.0_f64..3.0, ln_delta in -30.0_f64..-2.0) {
+            let budget = Budget::approximate(ln_epsilon.exp(), ln_delta.exp()).unwrap();
+            let sigma = analytic_sigma(budget, SENSITIVITY).unwrap();
+            prop_assert!(true_delta(sigma, SENSITIVITY, budget.epsilon()) <= budget.delta());
+            prop_assert!(true_delta(sigma * 0.999_99, SENSITIVITY, budget.epsilon()) > budget.delta());
+            let back = true_epsilon(sigma, SENSITIVITY, budget.delta()).unwrap();
+            prop_assert!(back <= budget.epsilon() && back > budget.epsilon() * (1.0 - 1e-5));
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! Budgets, the calibration of Gaussian noise, and the statement shown with every result.
+
+mod budget;
+pub mod gaussian;
+mod normal;
+mod statement;
+
+pub use budget::{Budget, MAX_EPSILON, WARN_EPSILON};
+pub use statement::PrivacyStatement;

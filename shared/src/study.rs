@@ -1,0 +1,382 @@
+//! The frozen, fingerprinted parameters of a study: all a device needs, nothing of the server's.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::{
+    codec,
+    error::{Error, ErrorCode, Result},
+    mechanism::{Calibration, MechanismKind, MechanismSpec},
+    preprocess::{Feature, Norm, Preprocessing, Preprocessor},
+    privacy::Budget,
+};
+
+/// Version of the canonical layout of [`StudyParams`].
+pub const PARAMS_VERSION: u16 = 1;
+
+/// What a person decides about a study; [`StudyParams::freeze`] derives the rest.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StudyDesign {
+    /// Dimension p of a row, 2 to 4,096.
+    pub dimension: usize,
+    /// Names and public constants of the features.
+    pub features: Option<Vec<Feature>>,
+    /// How a row is brought into the unit ball.
+    pub norm: Norm,
+    /// The local randomizer.
+    pub mechanism: MechanismKind,
+    /// How its noise is chosen.
+    pub calibration: Calibration,
+    /// (ε, δ) of one report.
+    pub budget: Budget,
+}
+
+/// The frozen parameters of a study.
+///
+/// ```
+/// use eigenveil_shared::{
+///     mechanism::{Calibration, MechanismKind}, preprocess::Norm, privacy::Budget,
+///     study::{StudyDesign, StudyParams},
+/// };
+/// let params = StudyParams::freeze(StudyDesign {
+///     dimension: 64,
+///     features: None,
+///     norm: Norm::Normalize,
+///     mechanism: MechanismKind::IsotropicGaussian,
+///     calibration: Calibration::Analytic,
+///     budget: Budget::approximate(8.0, 1e-6)?,
+/// })?;
+/// // The fingerprint is that of the canonical bytes, and the bytes lead back to the parameters.
+/// assert_eq!(StudyParams::from_canonical(&params.canonical_bytes())?, params);
+/// # Ok::<(), eigenveil_shared::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StudyParams {
+    version: u16,
+    preprocessing: Preprocessing,
+    mechanism: MechanismSpec,
+    budget: Budget,
+}
+
+impl StudyParams {
+    /// Derives the mechanism's constants and freezes everything.
+    ///
+    /// # Errors
+    /// `invalid-dimension`, `invalid-budget`, `invalid-preprocessing`, `invalid-name`.
+    pub fn freeze(design: StudyDesign) -> Result<Self> {
+        let mechanism = MechanismSpec::derive(design.mechanism, design.calibration, design.budget)?;
+        Self::checked(
+            Preprocessing {
+                dimension: design.dimension,
+                features: design.features,
+                norm: design.norm,
+            },
+            mechanism,
+            design.budget,
+        )
+    }
+
+    /// Parameters whose every constant was checked, the noise included.
+    pub(crate) fn checked(
+        preprocessing: Preprocessing,
+        mechanism: MechanismSpec,
+        budget: Budget,
+    ) -> Result<Self> {
+        mechanism.check(preprocessing.dimension, budget)?;
+        preprocessing.check()?;
+        Ok(Self {
+            version: PARAMS_VERSION,
+            preprocessing,
+            mechanism,
+            budget,
+        })
+    }
+
+    /// The parameters these canonical bytes describe, checked as a device must check them.
+    ///
+    /// # Errors
+    /// `malformed-report`, `unsupported-version`, and every error of [`StudyParams::freeze`];
+    /// `invalid-mechanism` when the noise is less than the budget needs.
+    pub fn from_canonical(bytes: &[u8]) -> Result<Self> {
+        codec::decode_params(bytes)
+    }
+
+    /// The canonical bytes (`docs/protocol.md`).
+    pub fn canonical_bytes(&self) -> Vec<u8> {
+        codec::encode_params(self)
+    }
+
+    /// SHA-256 of the canonical bytes.
+    pub fn fingerprint(&self) -> Fingerprint {
+        Fingerprint(Sha256::digest(self.canonical_bytes()).into())
+    }
+
+    /// Dimension p of a row.
+    pub fn dimension(&self) -> usize {
+        self.preprocessing.dimension
+    }
+
+    /// The preprocessing constants.
+    pub fn preprocessing(&self) -> &Preprocessing {
+        &self.preprocessing
+    }
+
+    /// The preprocessor of these constants.
+    pub fn preprocessor(&self) -> Preprocessor<'_> {
+        Preprocessor::of_checked(&self.preprocessing)
+    }
+
+    /// The mechanism with its constants.
+    pub fn mechanism(&self) -> &MechanismSpec {
+        &self.mechanism
+    }
+
+    /// (ε, δ) claimed for one report.
+    pub fn budget(&self) -> Budget {
+        self.budget
+    }
+
+    /// Bytes of one payload.
+    pub fn payload_len(&self) -> usize {
+        self.mechanism.payload_len(self.dimension())
+    }
+
+    /// Feature names, where the study has them.
+    pub fn feature_names(&self) -> Option<Vec<String>> {
+        let features = self.preprocessing.features.as_ref()?;
+        Some(
+            features
+                .iter()
+                .map(|feature| feature.name.clone())
+                .collect(),
+        )
+    }
+}
+
+impl<'de> Deserialize<'de> for StudyParams {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        use serde::de::Error as _;
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Unchecked {
+            version: u16,
+            preprocessing: Preprocessing,
+            mechanism: MechanismSpec,
+            budget: Budget,
+        }
+        let unchecked = Unchecked::deserialize(deserializer)?;
+        if unchecked.version != PARAMS_VERSION {
+            return Err(D::Error::custom(unsupported_version(unchecked.version)));
+        }
+        Self::checked(
+            unchecked.preprocessing,
+            unchecked.mechanism,
+            unchecked.budget,
+        )
+        .map_err(D::Error::custom)
+    }
+}
+
+/// The error for parameters of another layout version.
+pub(crate) fn unsupported_version(version: u16) -> Error {
+    Error::new(
+        ErrorCode::UnsupportedVersion,
+        format!(
+            "the study parameters have layout version {version}; this program knows {PARAMS_VERSION}: update it"
+        ),
+    )
+}
+
+/// SHA-256 of a study's canonical bytes; shown as lower-case hex.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Fingerprint(pub [u8; 32]);
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&to_hex(&self.0))
+    }
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Fingerprint({self})")
+    }
+}
+
+/// Lower-case hexadecimal.
+pub fn to_hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    bytes
+        .iter()
+        .flat_map(|b| [DIGITS[usize::from(b >> 4)], DIGITS[usize::from(b & 15)]])
+        .map(char::from)
+        .collect()
+}
+
+/// The bytes of an even number of hexadecimal digits; `None` for anything else.
+pub fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let digits: Vec<u8> = text
+        .chars()
+        .map(|c| c.to_digit(16).map(|d| d as u8))
+        .collect::<Option<_>>()?;
+    if digits.len() % 2 != 0 {
+        return None;
+    }
+    Some(
+        digits
+            .chunks_exact(2)
+            .map(|pair| pair[0] << 4 | pair[1])
+            .collect(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(crate) fn design() -> StudyDesign {
+        StudyDesign {
+            dimension: 3,
+            features: None,
+            norm: Norm::Clip { radius: 2.0 },
+            mechanism: MechanismKind::SymmetricGaussian,
+            calibration: Calibration::Analytic,
+            budget: Budget::approximate(1.0, 1e-6).unwrap(),
+        }
+    }
+
+    #[test]
+    fn json_round_trip_is_checked() {
+        let params = StudyParams::freeze(design()).unwrap();
+        let json = serde_json::to_string(&params).unwrap();
+        assert_eq!(serde_json::from_str::<StudyParams>(&json).unwrap(), params);
+        // Less noise than claimed is refused wherever parameters come in.
+        let sigma = params.mechanism().sigma();
+        let weaker = json.replace(&sigma.to_string(), &(sigma * 0.999).to_string());
+        assert_ne!(weaker, json);
+        let error = serde_json::from_str::<StudyParams>(&weaker)
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("do not take part"), "{error}");
+        assert!(
+            serde_json::from_str::<StudyParams>(&json.replace("\"version\":1", "\"version\":2"))
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn every_field_moves_the_fingerprint() {
+        let base = StudyParams::freeze(design()).unwrap().fingerprint();
+        let feature = |name: &str| Feature {
+            name: name.into(),
+            center: 0.0,
+            scale: 1.0,
+        };
+        let changed = [
+            StudyDesign {
+                dimension: 4,
+                ..design()
+            },
+            StudyDesign {
+                features: Some(vec![feature("a"), feature("b"), feature("c")]),
+                ..design()
+            },
+            StudyDesign {
+                norm: Norm::Clip { radius: 2.5 },
+                ..design()
+            },
+            StudyDesign {
+                norm: Norm::Normalize,
+                ..design()
+            },
+            StudyDesign {
+                norm: Norm::Require { radius: 2.0 },
+                ..design()
+            },
+            StudyDesign {
+                mechanism: MechanismKind::IsotropicGaussian,
+                ..design()
+            },
+            StudyDesign {
+                calibration: Calibration::AsPublished,
+                ..design()
+            },
+            StudyDesign {
+                budget: Budget::approximate(1.5, 1e-6).unwrap(),
+                ..design()
+            },
+            StudyDesign {
+                budget: Budget::approximate(1.0, 1e-7).unwrap(),
+                ..design()
+            },
+        ];
+        let mut seen = std::collections::HashSet::from([base]);
+        for design in changed {
+            assert!(
+                seen.insert(StudyParams::freeze(design.clone()).unwrap().fingerprint()),
+                "{design:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn wrong_parameters_are_refused() {
+        for (design, code) in [
+            (
+                StudyDesign {
+                    dimension: 0,
+                    ..design()
+                },
+                ErrorCode::InvalidDimension,
+            ),
+            (
+                StudyDesign {
+                    dimension: 1,
+                    ..design()
+                },
+                ErrorCode::InvalidDimension,
+            ),
+            (
+                StudyDesign {
+                    dimension: 4_097,
+                    ..design()
+                },
+                ErrorCode::InvalidDimension,
+            ),
+            (
+                StudyDesign {
+                    budget: Budget::pure(1.0).unwrap(),
+                    ..design()
+                },
+                ErrorCode::InvalidBudget,
+            ),
+            (
+                StudyDesign {
+                    budget: Budget::approximate(16.1, 1e-6).unwrap(),
+                    ..design()
+                },
+                ErrorCode::InvalidBudget,
+            ),
+            (
+                StudyDesign {
+                    norm: Norm::Clip { radius: 0.0 },
+                    ..design()
+                },
+                ErrorCode::InvalidPreprocessing,
+            ),
+        ] {
+            assert_eq!(StudyParams::freeze(design).unwrap_err().code(), code);
+        }
+    }
+
+    #[test]
+    fn hex_round_trip() {
+        assert_eq!(to_hex(&[0, 255, 16]), "00ff10");
+        assert_eq!(from_hex("00fF10"), Some(vec![0, 255, 16]));
+        assert_eq!(from_hex("0"), None);
+        assert_eq!(from_hex("zz"), None);
+        assert_eq!(from_hex("é0"), None);
+    }
+}
