@@ -31,7 +31,7 @@ pub struct BarChart {
     pub x_label: String,
     /// How many bars to show at most.
     pub shown: usize,
-    /// Width in pixels, at least 320.
+    /// Width in pixels, at least 320; more where long numbers need it.
     pub width: f64,
 }
 
@@ -68,13 +68,9 @@ impl BarChart {
     /// The chart as SVG.
     #[must_use]
     pub fn to_svg(&self) -> String {
-        let width = usable_width(self.width);
         let all = self.sorted();
         let bars: Vec<&Bar> = all.iter().copied().take(self.shown).collect();
-        let mut svg = Svg::default();
-        let top = heading(&mut svg, &self.title, self.subtitle.as_deref(), width) + 12.0;
-
-        let room = width * 0.34;
+        let room = usable_width(self.width) * 0.34;
         let names: Vec<String> = bars
             .iter()
             .map(|b| Role::Label.shorten(&b.name, room))
@@ -90,6 +86,10 @@ impl BarChart {
             .fold(0.0, f64::max);
         // Numbers stand at the ends of the bars, outside them, so each end keeps room for one.
         let pad = number_width + 10.0;
+        let width = usable_width(self.width).max(2.0 * MARGIN + name_width + 2.0 * pad + 80.0);
+
+        let mut svg = Svg::default();
+        let top = heading(&mut svg, &self.title, self.subtitle.as_deref(), width) + 12.0;
         let left = MARGIN + name_width + 12.0;
         let right = width - MARGIN;
         let negative = bars.iter().any(|b| b.value < 0.0);

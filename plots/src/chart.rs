@@ -4,7 +4,7 @@ use crate::{
     frame::{
         MARGIN, axes, block, block_height, fit_x, fit_y, heading, usable_height, usable_width,
     },
-    label::{Column, Key, Label, Rows},
+    label::{Column, Key, Label, Rows, reference_class},
     marker::{LineStyle, Marker},
     number::compact,
     scale::{Axis, Scale, ScaleKind},
@@ -180,6 +180,7 @@ impl LineChart {
             x = fit_x(&self.x, &xs, (area.x, area.right()));
         }
 
+        x.keep_within(2.0, width - 2.0);
         block(
             &mut svg,
             Role::Label,
@@ -200,8 +201,12 @@ impl LineChart {
             Anchor::Middle,
         );
 
-        for line in lines.iter().filter(|l| y.shows(l.y)) {
-            svg.line("ref", (area.x, y.at(line.y)), (area.right(), y.at(line.y)));
+        for (i, line) in lines.iter().enumerate().filter(|(_, l)| y.shows(l.y)) {
+            svg.line(
+                reference_class(i),
+                (area.x, y.at(line.y)),
+                (area.right(), y.at(line.y)),
+            );
         }
         for (i, (series, points)) in self.series.iter().zip(&points).enumerate() {
             draw_series(&mut svg, i, series, points, (&x, &y), area);
@@ -283,10 +288,10 @@ impl LineChart {
                     at_edge: s.style != LineStyle::None,
                 })
             });
-        let levels = lines.iter().map(|l| Label {
+        let levels = lines.iter().enumerate().map(|(i, l)| Label {
             text: l.label.clone(),
             colour: String::new(),
-            key: Key::Reference,
+            key: Key::Reference(i),
             x: None,
             y: l.y,
             at_edge: true,

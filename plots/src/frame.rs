@@ -79,7 +79,7 @@ pub(crate) fn fit_x(axis: &Axis, values: &[f64], range: (f64, f64)) -> Scale {
 
 /// A vertical axis from `area.bottom()` up.
 pub(crate) fn fit_y(axis: &Axis, values: &[f64], area: Area) -> Scale {
-    let target = ((area.h / 52.0) as usize).clamp(2, 10);
+    let target = ((area.h / 42.0) as usize).clamp(2, 10);
     let range = (area.bottom(), area.y);
     let mut scale = Scale::fit(axis, values.iter().copied(), range, target);
     scale.thin(|_| Role::Small.size() * 1.5);

@@ -83,7 +83,7 @@ impl LoadingImage {
         self
     }
 
-    /// This picture alone, `width` pixels wide, as SVG.
+    /// This picture alone, about `width` pixels wide, as SVG.
     #[must_use]
     pub fn to_svg(&self, width: f64) -> String {
         ImageGrid {
@@ -140,6 +140,8 @@ pub struct ImageGrid {
 }
 
 const GAP: f64 = 20.0;
+/// Cells of the colour key: ten for each sign and one for zero.
+const KEY_CELLS: f64 = 21.0;
 
 impl ImageGrid {
     /// An empty grid of pictures 112 pixels wide.
@@ -190,11 +192,12 @@ impl ImageGrid {
         };
         let width = 2.0 * MARGIN + names + most * cell + (most - 1.0) * GAP;
         let width = width.max(if self.title.is_empty() { 0.0 } else { 320.0 });
+        let width = width.max(2.0 * MARGIN + self.key_width(3.0)).ceil();
 
         let mut svg = Svg::default();
         let mut y = heading(&mut svg, &self.title, self.subtitle.as_deref(), width);
         y += if y > MARGIN + 4.0 { 12.0 } else { 0.0 };
-        let shared = self.images().map(LoadingImage::largest).fold(0.0, f64::max);
+        let shared = self.largest();
         for row in &self.rows {
             y = draw_row(&mut svg, row, (MARGIN, MARGIN + names), y, cell, |image| {
                 if self.scale == ColourScale::Shared {
@@ -214,7 +217,7 @@ impl ImageGrid {
             );
             y += Role::Label.line_height() + 6.0;
         }
-        let height = self.draw_key(&mut svg, (MARGIN + names, y), width, shared) + MARGIN;
+        let height = self.draw_key(&mut svg, (MARGIN + names, y), width) + MARGIN;
         let title = if self.title.is_empty() {
             self.first_title()
         } else {
@@ -233,33 +236,59 @@ impl ImageGrid {
             .map_or("Pictures", |i| i.title.as_str())
     }
 
-    /// Room for the names of the rows: their longest word, up to a limit.
+    /// Room for the names of the rows, which break into lines beyond a limit.
     fn names_width(&self) -> f64 {
-        let words = self.rows.iter().flat_map(|r| r.label.split_whitespace());
-        words
-            .map(|w| Role::Label.width(w))
+        self.rows
+            .iter()
+            .map(|r| Role::Label.width(&r.label))
             .fold(0.0, f64::max)
-            .clamp(60.0, 130.0)
+            .min(112.0)
+    }
+
+    /// What stands at the ends of the colour key.
+    fn key_ends(&self) -> (String, String) {
+        if self.own_scales() {
+            ("−max".to_owned(), "+max".to_owned())
+        } else {
+            let largest = self.largest();
+            (compact(-largest), format!("+{}", compact(largest)))
+        }
+    }
+
+    fn own_scales(&self) -> bool {
+        self.scale == ColourScale::Each && self.images().nth(1).is_some()
+    }
+
+    fn largest(&self) -> f64 {
+        self.images().map(LoadingImage::largest).fold(0.0, f64::max)
+    }
+
+    /// Width of the colour key with cells of this width.
+    fn key_width(&self, step: f64) -> f64 {
+        let (low, high) = self.key_ends();
+        Role::Small.width(&low) + Role::Small.width(&high) + 14.0 + KEY_CELLS * step
     }
 
     /// The colour key; gives the y below it.
-    fn draw_key(&self, svg: &mut Svg, (x, y): (f64, f64), width: f64, shared: f64) -> f64 {
-        let (low, high) = match self.scale {
-            ColourScale::Each => ("−max".to_owned(), "+max of each picture".to_owned()),
-            ColourScale::Shared => (compact(-shared), format!("+{}", compact(shared))),
+    fn draw_key(&self, svg: &mut Svg, (x, y): (f64, f64), width: f64) -> f64 {
+        let room = width - 2.0 * MARGIN;
+        let step = if self.key_width(5.0) <= room {
+            5.0
+        } else {
+            3.0
         };
-        let (low_w, high_w) = (Role::Small.width(&low), Role::Small.width(&high));
-        let step = 5.0;
-        let bar = 21.0 * step;
-        let mut x = x;
-        if x + low_w + bar + high_w + 12.0 > width - 8.0 {
-            x = MARGIN;
-        }
+        let x = if x + self.key_width(step) > width - MARGIN {
+            MARGIN
+        } else {
+            x
+        };
+        let (low, high) = self.key_ends();
         let middle = y + 10.0;
         let baseline = middle + Role::Small.size() * 0.35;
         svg.text(Role::Small, "mut", (x, baseline), Anchor::Start, &low);
-        let left = (x + low_w + 6.0).round();
-        for i in 0..21 {
+        let left = (x + Role::Small.width(&low) + 7.0).round();
+        let bar = KEY_CELLS * step;
+        for i in 0..KEY_CELLS as i32 {
             let value = f64::from(i - 10) / 10.0;
             let place = Area {
                 x: left + f64::from(i) * step,
@@ -278,17 +307,19 @@ impl ImageGrid {
                 h: 11.0,
             },
         );
-        let after = left + bar + 6.0;
-        let lines = Role::Small.wrap(&high, width - after - 6.0, 3);
-        block(
-            svg,
+        svg.text(
             Role::Small,
-            &lines,
-            after,
-            baseline - Role::Small.size(),
+            "mut",
+            (left + bar + 6.0, baseline),
             Anchor::Start,
+            &high,
         );
-        y + 20.0 + (lines.len().max(1) - 1) as f64 * Role::Small.line_height()
+        if !self.own_scales() {
+            return y + 20.0;
+        }
+        let note = Role::Small.wrap("each picture to its own maximum", width - MARGIN - x, 3);
+        block(svg, Role::Small, &note, x, y + 20.0, Anchor::Start);
+        y + 22.0 + block_height(Role::Small, &note)
     }
 
     fn description(&self) -> String {
@@ -325,7 +356,8 @@ fn draw_row(
     let titles = height(|i| &i.title);
     let labels = height(|i| &i.label);
     let picture_top = (top + titles + if titles > 0.0 { 6.0 } else { 0.0 }).round();
-    let mut tallest = cell;
+    let name = Role::Label.wrap(&row.label, left - name_x - 16.0, 6);
+    let mut tallest = cell.max(block_height(Role::Label, &name));
     for (i, image) in row.images.iter().enumerate() {
         let x = (left + i as f64 * (cell + GAP)).round();
         let title = lines(&image.title);
@@ -365,9 +397,9 @@ fn draw_row(
             Anchor::Start,
         );
     }
-    let name = Role::Label.wrap(&row.label, left - name_x - 16.0, 6);
     for (i, line) in name.iter().enumerate() {
-        let first = picture_top + cell / 2.0 - block_height(Role::Label, &name) / 2.0;
+        let spare = cell - block_height(Role::Label, &name);
+        let first = picture_top + (spare / 2.0).max(0.0);
         let y = first + Role::Label.line_height() * i as f64 + Role::Label.size();
         svg.text(Role::Label, "", (name_x, y), Anchor::Start, line);
     }

@@ -6,7 +6,8 @@ use crate::{
     text::Role,
 };
 
-const KEY: f64 = 24.0;
+/// Three dashes and the two gaps between them.
+const KEY: f64 = 31.0;
 const KEY_GAP: f64 = 7.0;
 const GAP: f64 = 5.0;
 
@@ -32,15 +33,28 @@ pub(crate) struct Label {
 pub(crate) enum Key {
     /// A stretch of a series.
     Series(LineStyle, Marker),
-    /// A stretch of a reference line.
-    Reference,
+    /// A stretch of the reference line of this number.
+    Reference(usize),
     /// A stretch of the edge of a band.
     Edge,
     /// A shaded band.
     Band,
 }
 
+/// Class of a reference line: each number has its own dashes.
+pub(crate) fn reference_class(number: usize) -> &'static str {
+    ["ref", "ref r1", "ref r2"][number % 3]
+}
+
 impl Key {
+    fn width(self) -> f64 {
+        if matches!(self, Key::Series(LineStyle::None, _)) {
+            12.0
+        } else {
+            KEY
+        }
+    }
+
     fn draw(self, svg: &mut Svg, colour: &str, x: f64, y: f64) {
         match self {
             Key::Series(style, marker) => {
@@ -48,10 +62,10 @@ impl Key {
                 if let Some(class) = style.class() {
                     svg.line(class, (x, y), (x + KEY, y));
                 }
-                marker.draw(svg, (x + KEY / 2.0, y), 4.0);
+                marker.draw(svg, (x + self.width() / 2.0, y), 4.0);
                 svg.close_group();
             }
-            Key::Reference => svg.line("ref", (x, y), (x + KEY, y)),
+            Key::Reference(i) => svg.line(reference_class(i), (x, y), (x + KEY, y)),
             Key::Edge => svg.line("bound", (x, y), (x + KEY, y)),
             Key::Band => svg.rect(
                 "band",
@@ -148,7 +162,7 @@ impl Column {
             .map(|(_, l)| Self::height_of(l))
             .collect();
         let wanted: Vec<f64> = self.labels.iter().map(|(l, _)| l.y).collect();
-        let centres = spread(&wanted, &heights, plot.y - 6.0, plot.bottom() + 6.0);
+        let centres = spread(&wanted, &heights, plot.y - 14.0, plot.bottom() + 12.0);
         for ((label, lines), y) in self.labels.iter().zip(centres) {
             let x = plot.right() + Self::LEAD;
             if label.at_edge && (y - label.y).abs() > 1.5 {
@@ -211,7 +225,7 @@ impl Rows {
         let (mut x, mut y, mut row) = (0.0, 0.0, 0.0_f64);
         let mut placed = Vec::new();
         for label in labels {
-            let lines = Role::Label.wrap(&label.text, room - KEY - KEY_GAP, 4);
+            let lines = Role::Label.wrap(&label.text, room - label.key.width() - KEY_GAP, 4);
             if lines.is_empty() {
                 continue;
             }
@@ -219,7 +233,7 @@ impl Rows {
                 .iter()
                 .map(|l| Role::Label.width(l))
                 .fold(0.0, f64::max);
-            let width = KEY + KEY_GAP + text;
+            let width = label.key.width() + KEY_GAP + text;
             if x > 0.0 && x + width > room {
                 (x, y, row) = (0.0, y + row, 0.0);
             }
@@ -238,7 +252,12 @@ impl Rows {
     pub(crate) fn draw(&self, svg: &mut Svg, at: (f64, f64)) {
         for (label, lines, x, centre) in &self.placed {
             label.key.draw(svg, &label.colour, at.0 + x, at.1 + centre);
-            write_lines(svg, lines, at.0 + x + KEY + KEY_GAP, at.1 + centre);
+            write_lines(
+                svg,
+                lines,
+                at.0 + x + label.key.width() + KEY_GAP,
+                at.1 + centre,
+            );
         }
     }
 }

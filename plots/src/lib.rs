@@ -15,12 +15,14 @@
 //! The palette is safe for colour-blind readers, and no difference is shown by colour alone: series
 //! also differ by marker and dash, verdicts by shape, signs by direction.
 //!
+//! Long texts break into lines; a no-break space (U+00A0, as in "ε = 2") keeps words together.
+//!
 //! The same input gives the same bytes. Numbers that are not finite are left out, never written.
 //!
 //! Why no plotting library: `plotters` (0.3.7) writes colours into every element, so a picture
 //! cannot follow a dark page, and measures text with the fonts of the machine it runs on, so the
-//! output differs between machines. Here the colours are classes and text is given room for a wide
-//! typeface (0.6 em a character).
+//! output differs between machines. Here the colours are classes, and text is given room for a wide
+//! typeface.
 
 mod bars;
 mod chart;
@@ -35,6 +37,7 @@ mod style;
 mod svg;
 mod table;
 mod text;
+mod verdict;
 
 pub use bars::{Bar, BarChart};
 pub use chart::{HorizontalLine, LineChart, Series};
@@ -42,6 +45,7 @@ pub use image::{ColourScale, ImageGrid, ImageRow, LoadingImage, WrongShape};
 pub use marker::{LineStyle, Marker};
 pub use number::compact as format_number;
 pub use scale::{Axis, ScaleKind};
-pub use scree::{NoiseFloor, Reference, Scree, ScreeComponent, Verdict};
+pub use scree::{Reference, Scree, ScreeComponent};
 pub use style::STYLESHEET;
 pub use table::DataTable;
+pub use verdict::{NoiseFloor, Verdict};

@@ -142,7 +142,11 @@ impl Scale {
         ticks.retain(|t| {
             t.value >= domain.0 - slack(domain.0) && t.value <= domain.1 + slack(domain.1)
         });
-        let minor = minor(kind, domain, &ticks);
+        let minor = if wanted.is_empty() {
+            minor(kind, domain, &ticks)
+        } else {
+            Vec::new()
+        };
         Self {
             kind,
             domain,
@@ -206,6 +210,17 @@ impl Scale {
             }
         }
         thinned
+    }
+
+    /// Empties the labels centred on their ticks that would reach beyond `from` or `to`.
+    pub(crate) fn keep_within(&mut self, from: f64, to: f64) {
+        for i in 0..self.ticks.len() {
+            let at = self.at(self.ticks[i].value);
+            let half = Role::Small.width(&self.ticks[i].label) / 2.0;
+            if at - half < from || at + half > to {
+                self.ticks[i].label.clear();
+            }
+        }
     }
 
     /// Width of the widest label.
@@ -311,11 +326,13 @@ fn logarithmic(extent: (f64, f64), target: usize) -> ((f64, f64), Vec<Tick>) {
         ladder[below..=above].to_vec()
     } else {
         let (first, last) = (floor_log10(domain.0 * 9.99), floor_log10(domain.1));
-        let step = (last - first).unsigned_abs() as usize / target + 1;
-        (first..=last)
-            .filter(|e| e.rem_euclid(step as i32) == 0)
-            .map(pow10)
-            .collect()
+        let every = |step: i32| (first..=last).filter(move |e| e.rem_euclid(step) == 0);
+        let step = (last - first) / i32::try_from(target).unwrap_or(i32::MAX) + 1;
+        let step = (1..=step)
+            .rev()
+            .find(|&s| every(s).nth(1).is_some())
+            .unwrap_or(1);
+        every(step).map(pow10).collect()
     };
     let labels = log_labels(&values);
     (domain, zip(&values, labels))

@@ -5,84 +5,13 @@ use crate::{
     frame::{MARGIN, axes, block, block_height, fit_y, heading, usable_width},
     label::{Column, Key, Label, Rows},
     marker::{LineStyle, Marker},
-    number::compact,
+    number::{compact, drawable},
     scale::{Axis, Scale, Tick},
     svg::{Anchor, Area, Path, Svg},
     table::DataTable,
     text::Role,
+    verdict::{NoiseFloor, Verdict},
 };
-
-/// Where a component stands relative to the noise floor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Above the threshold: noise alone would hardly ever reach it.
-    Above,
-    /// Between the edge of the noise and the threshold.
-    At,
-    /// Inside the noise.
-    Below,
-}
-
-impl Verdict {
-    const ALL: [Verdict; 3] = [Verdict::Above, Verdict::At, Verdict::Below];
-
-    fn class(self) -> &'static str {
-        match self {
-            Verdict::Above => "va",
-            Verdict::At => "vt",
-            Verdict::Below => "vb",
-        }
-    }
-
-    fn marker(self) -> Marker {
-        match self {
-            Verdict::Above => Marker::Circle,
-            Verdict::At => Marker::Diamond,
-            Verdict::Below => Marker::Ring,
-        }
-    }
-
-    fn legend(self) -> &'static str {
-        match self {
-            Verdict::Above => "above the threshold",
-            Verdict::At => "at the edge of the noise",
-            Verdict::Below => "inside the noise",
-        }
-    }
-
-    fn word(self) -> &'static str {
-        match self {
-            Verdict::Above => "above",
-            Verdict::At => "at",
-            Verdict::Below => "below",
-        }
-    }
-}
-
-/// The noise floor: where eigenvalues of pure noise would lie.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct NoiseFloor {
-    /// Lower edge of the noise bulk; by default the band reaches the bottom of the picture.
-    pub lower: Option<f64>,
-    /// Upper edge of the noise bulk.
-    pub edge: f64,
-    /// What an eigenvalue must exceed to count as a component.
-    pub threshold: f64,
-}
-
-impl NoiseFloor {
-    /// Where an eigenvalue stands relative to this floor.
-    #[must_use]
-    pub fn verdict(&self, eigenvalue: f64) -> Verdict {
-        if eigenvalue > self.threshold {
-            Verdict::Above
-        } else if eigenvalue > self.edge {
-            Verdict::At
-        } else {
-            Verdict::Below
-        }
-    }
-}
 
 /// What is known about one estimated component.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -161,7 +90,7 @@ impl Scree {
         let n = total.min(self.shown.clamp(1, 200));
         let first = |values: &[f64]| -> Vec<(usize, f64)> {
             let shown = values.iter().copied().enumerate().take(n.max(1));
-            shown.filter(|(_, v)| crate::number::drawable(*v)).collect()
+            shown.filter(|(_, v)| drawable(*v)).collect()
         };
         let values = first(&self.eigenvalues);
         let reference = self.reference.as_ref().map(|r| first(&r.eigenvalues));
@@ -220,10 +149,10 @@ impl Scree {
                 .iter()
                 .map(|&(i, v)| (x.at(rank(i)), y.at(v)))
                 .collect();
-            svg.open_group("c5", "");
+            svg.open_group("c5 fine", "");
             svg.path("ln thin dash", &Path::through(&at, false));
             for place in at {
-                Marker::Cross.draw(&mut svg, place, 3.5);
+                Marker::Cross.draw(&mut svg, place, 3.0);
             }
             svg.close_group();
         }
@@ -332,7 +261,7 @@ impl Scree {
         if let Some(r) = self.reference.as_ref().filter(|_| reference) {
             labels.push(key(
                 &r.name,
-                "c5",
+                "c5 fine",
                 Key::Series(LineStyle::Dashed, Marker::Cross),
             ));
         }
@@ -353,8 +282,8 @@ impl Scree {
         };
         self.floor.map_or_else(Vec::new, |floor| {
             vec![
-                level("threshold", Key::Reference, floor.threshold),
-                level("edge of noise", Key::Edge, floor.edge),
+                level("threshold", Key::Reference(0), floor.threshold),
+                level("noise edge", Key::Edge, floor.edge),
             ]
         })
     }
@@ -408,7 +337,7 @@ impl Scree {
     fn draw_alignment(&self, svg: &mut Svg, above: Area, n: usize, top: f64, width: f64) -> f64 {
         let lines = Role::Label.wrap(ALIGNMENT, width - 2.0 * MARGIN, 3);
         block(svg, Role::Label, &lines, MARGIN, top, Anchor::Start);
-        let y = top + block_height(Role::Label, &lines) + 20.0;
+        let y = top + block_height(Role::Label, &lines) + 22.0;
         let area = Area {
             y,
             h: LOWER,
@@ -503,7 +432,7 @@ fn rank(index: usize) -> f64 {
 /// The horizontal axis: ranks 1 to n, each with its own slot.
 fn ranks(n: usize, range: (f64, f64)) -> Scale {
     let n = n.max(1);
-    let every = [1, 2, 5, 10, 20, 50]
+    let every = [1, 5, 10, 20, 50]
         .into_iter()
         .find(|e| n / e <= 16)
         .unwrap_or(100);

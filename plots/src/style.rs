@@ -20,6 +20,8 @@ font-family:system-ui,-apple-system,'Segoe UI',Roboto,'Noto Sans','Helvetica Neu
 .ev-plot .grid{stroke:currentColor;color:#e4e7eb;stroke-width:1}\
 .ev-plot .axis{stroke:currentColor;color:#6e7781;stroke-width:1}\
 .ev-plot .ref{stroke:currentColor;color:#57606a;stroke-width:1.25;fill:none;stroke-dasharray:5 3}\
+.ev-plot .r1{stroke-dasharray:2 3}\
+.ev-plot .r2{stroke-dasharray:9 3 2 3}\
 .ev-plot .bound{stroke:currentColor;color:#8c959f;stroke-width:1;fill:none}\
 .ev-plot .lead{stroke:currentColor;color:#9aa3ad;stroke-width:.75;fill:none}\
 .ev-plot .band{fill:currentColor;color:#8c959f;fill-opacity:.16}\
@@ -32,6 +34,7 @@ stroke-linejoin:round;stroke-linecap:round}\
 .ev-plot .mk{fill:currentColor;stroke:#fff;stroke-width:1}\
 .ev-plot .mo{fill:#fff;stroke:currentColor;stroke-width:1.75}\
 .ev-plot .mx{fill:none;stroke:currentColor;stroke-width:2;stroke-linecap:round}\
+.ev-plot .fine .mx{stroke-width:1.25}\
 .ev-plot .fill{fill:currentColor}\
 .ev-plot .edge{fill:none;stroke:currentColor;color:#c4cad1;stroke-width:1}\
 .ev-plot .c0{color:#0067a8}\

@@ -39,27 +39,30 @@ impl Role {
         (self.size() * 1.3).round()
     }
 
-    /// Width a text may take: 0.6 em a character (0.63 in bold), 1 em for wide scripts.
+    /// Width a text may take in a wide typeface: 0.6 em for most characters.
     pub(crate) fn width(self, text: &str) -> f64 {
         text.chars().map(|c| self.advance(c)).sum()
     }
 
     fn advance(self, c: char) -> f64 {
-        let em = if matches!(u32::from(c), 0x1100..=0x11ff | 0x2e80..=0xffef | 0x1_f000..) {
-            1.0
-        } else if self == Role::Title {
-            0.63
-        } else {
-            0.6
+        let em = match c {
+            'm' | 'w' | 'M' | 'W' | '−' | '+' | '=' | '<' | '>' | '±' | '×' | '~' => 0.86,
+            '%' | '@' | '…' | '—' => 1.0,
+            '\u{1100}'..='\u{11ff}' | '\u{2e80}'..='\u{ffef}' | '\u{1f000}'.. => 1.0,
+            _ if self == Role::Title || c.is_uppercase() => 0.66,
+            _ => 0.6,
         };
         em * self.size()
     }
 
-    /// Breaks a text into at most `most` lines no wider than `room`; what does not fit ends in "…".
+    /// Breaks a text at its ordinary spaces into at most `most` lines no wider than `room`; what does not fit ends in "…".
     pub(crate) fn wrap(self, text: &str, room: f64, most: usize) -> Vec<String> {
         let mut lines: Vec<String> = Vec::new();
         let mut line = String::new();
-        for word in text.split_whitespace() {
+        for word in text
+            .split(|c: char| c.is_ascii_whitespace())
+            .filter(|w| !w.is_empty())
+        {
             let mut word = word.to_owned();
             if !line.is_empty() {
                 if self.width(&line) + self.width(" ") + self.width(&word) <= room {
@@ -122,7 +125,7 @@ mod tests {
         assert_eq!(role.wrap("abcdefghijkl", 50.0, 9), ["abcdef", "ghijkl"]);
         assert_eq!(
             role.wrap("one two three four", 60.0, 2),
-            ["one two", "three f…"]
+            ["one two", "three…"]
         );
         assert!(role.wrap("  ", 60.0, 2).is_empty());
     }

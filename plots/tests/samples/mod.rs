@@ -49,11 +49,13 @@ pub(crate) fn epsilon() -> LineChart {
     let xs = [0.5, 1.0, 2.0, 4.0, 8.0];
     let curve = |scale: f64| xs.map(|e: f64| (e, 1.0 / (1.0 + scale / (e * e))));
     let mut chart = LineChart::new(
-        "The subspace is found from ε = 2 on",
+        "The subspace is found from ε\u{a0}=\u{a0}2 on",
         Axis::log("Privacy parameter ε (larger is less private)").ticks(xs),
         Axis::linear("Squared cosine with the true subspace").between(0.0, 1.0),
     );
-    chart.subtitle = Some("p = 64, k = 3, n = 100 000 devices, 20 repetitions, ± s.d.".into());
+    chart.subtitle = Some(
+        "p = 64, k = 3, n\u{a0}=\u{a0}100\u{a0}000 devices, 20\u{a0}repetitions, ± s.d.".into(),
+    );
     chart.series = vec![
         Series::new("Gaussian matrix", curve(2.0)).with_error_bars([0.06, 0.05, 0.03, 0.02, 0.01]),
         Series::new("Sampled entries", curve(2.6))

@@ -1,0 +1,80 @@
+//! Components against the noise floor.
+
+use crate::marker::Marker;
+
+/// Where a component stands relative to the noise floor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Above the threshold: noise alone would hardly ever reach it.
+    Above,
+    /// Between the edge of the noise and the threshold.
+    At,
+    /// Inside the noise.
+    Below,
+}
+
+impl Verdict {
+    /// All verdicts, best first.
+    pub(crate) const ALL: [Verdict; 3] = [Verdict::Above, Verdict::At, Verdict::Below];
+
+    /// Class of its colour.
+    pub(crate) fn class(self) -> &'static str {
+        match self {
+            Verdict::Above => "va",
+            Verdict::At => "vt",
+            Verdict::Below => "vb",
+        }
+    }
+
+    /// Shape of its points.
+    pub(crate) fn marker(self) -> Marker {
+        match self {
+            Verdict::Above => Marker::Circle,
+            Verdict::At => Marker::Diamond,
+            Verdict::Below => Marker::Ring,
+        }
+    }
+
+    /// What it means, for a legend.
+    pub(crate) fn legend(self) -> &'static str {
+        match self {
+            Verdict::Above => "above the threshold",
+            Verdict::At => "at the noise edge",
+            Verdict::Below => "inside the noise",
+        }
+    }
+
+    /// What it means, in a word.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Verdict::Above => "above",
+            Verdict::At => "at",
+            Verdict::Below => "below",
+        }
+    }
+}
+
+/// The noise floor: where eigenvalues of pure noise would lie.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NoiseFloor {
+    /// Lower edge of the noise bulk; by default the band reaches the bottom of the picture.
+    pub lower: Option<f64>,
+    /// Upper edge of the noise bulk.
+    pub edge: f64,
+    /// What an eigenvalue must exceed to count as a component.
+    pub threshold: f64,
+}
+
+impl NoiseFloor {
+    /// Where an eigenvalue stands relative to this floor.
+    #[must_use]
+    pub fn verdict(&self, eigenvalue: f64) -> Verdict {
+        if eigenvalue > self.threshold {
+            Verdict::Above
+        } else if eigenvalue > self.edge {
+            Verdict::At
+        } else {
+            Verdict::Below
+        }
+    }
+}

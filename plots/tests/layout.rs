@@ -1,0 +1,369 @@
+//! Every picture is well-formed, finite, and has no text that is clipped or touches another.
+
+// Helpers of tests, not only tests, may stop at what should not be.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use eigenveil_plots::{
+    Axis, BarChart, HorizontalLine, ImageGrid, LineChart, LineStyle, LoadingImage, NoiseFloor,
+    Reference, Scree, ScreeComponent, Series, Verdict,
+};
+use proptest::prelude::*;
+use roxmltree::{Document, Node};
+
+mod samples;
+
+/// Box of a text at 0.6 em a character: left, top, right, bottom.
+fn text_box(node: Node<'_, '_>) -> [f64; 4] {
+    let class = node.attribute("class").unwrap();
+    let size = match class.split(' ').next().unwrap() {
+        "t1" => 16.0,
+        "t2" => 13.0,
+        "t3" => 12.0,
+        "t4" => 11.0,
+        other => panic!("unknown class {other}"),
+    };
+    let number = |name| node.attribute(name).unwrap().parse::<f64>().unwrap();
+    let (x, y) = (number("x"), number("y"));
+    let width = 0.6 * size * node.text().unwrap_or_default().chars().count() as f64;
+    let left = match node.attribute("text-anchor") {
+        None => x,
+        Some("middle") => x - width / 2.0,
+        Some("end") => x - width,
+        Some(other) => panic!("unknown anchor {other}"),
+    };
+    [left, y - 0.74 * size, left + width, y + 0.2 * size]
+}
+
+const NUMERIC: [&str; 14] = [
+    "x",
+    "y",
+    "x1",
+    "y1",
+    "x2",
+    "y2",
+    "cx",
+    "cy",
+    "r",
+    "width",
+    "height",
+    "fill-opacity",
+    "d",
+    "viewBox",
+];
+
+fn check(svg: &str) {
+    let document = Document::parse(svg).unwrap_or_else(|e| panic!("{e}: {svg}"));
+    let svg = svg.replace(eigenveil_plots::STYLESHEET, "");
+    let root = document.root_element();
+    assert_eq!(root.attribute("role"), Some("img"));
+    assert!(root.attribute("aria-label").is_some());
+    let mut children = root.children();
+    assert_eq!(children.next().unwrap().tag_name().name(), "title");
+    assert_eq!(children.next().unwrap().tag_name().name(), "desc");
+    let size = |name| root.attribute(name).unwrap().parse::<f64>().unwrap();
+    let (width, height) = (size("width"), size("height"));
+
+    let mut texts: Vec<([f64; 4], &str)> = Vec::new();
+    for node in root.descendants().filter(Node::is_element) {
+        let name = node.tag_name().name();
+        assert!(!["script", "foreignObject", "image", "use", "a"].contains(&name));
+        for attribute in node.attributes() {
+            assert!(!["id", "style", "href"].contains(&attribute.name()));
+            if NUMERIC.contains(&attribute.name()) {
+                for part in attribute.value().split(|c: char| "MLZ ".contains(c)) {
+                    let number = if part.is_empty() {
+                        0.0
+                    } else {
+                        part.parse::<f64>().unwrap()
+                    };
+                    assert!(number.is_finite(), "{attribute:?}");
+                }
+            }
+        }
+        match name {
+            "text" => texts.push((text_box(node), node.text().unwrap_or_default())),
+            "circle" => {
+                let at = |n| node.attribute(n).unwrap().parse::<f64>().unwrap();
+                assert!((0.0..=width).contains(&at("cx")) && (0.0..=height).contains(&at("cy")));
+            }
+            _ => {}
+        }
+    }
+    for (i, (a, text)) in texts.iter().enumerate() {
+        let inside = a[0] >= 0.0 && a[1] >= 0.0 && a[2] <= width && a[3] <= height;
+        assert!(
+            inside,
+            "{text:?} at {a:?} is clipped by {width} × {height}: {svg}"
+        );
+        for (b, other) in &texts[..i] {
+            let apart = a[2] <= b[0] || b[2] <= a[0] || a[3] <= b[1] || b[3] <= a[1];
+            assert!(apart, "{text:?} at {a:?} touches {other:?} at {b:?}: {svg}");
+        }
+    }
+}
+
+fn texts(svg: &str) -> Vec<String> {
+    let document = Document::parse(svg).unwrap();
+    let texts = document.descendants().filter(|n| n.has_tag_name(SVG_TEXT));
+    texts.filter_map(|n| n.text().map(str::to_owned)).collect()
+}
+
+const SVG_TEXT: (&str, &str) = ("http://www.w3.org/2000/svg", "text");
+
+fn chart(x: Axis, y: Axis, points: &[(f64, f64)]) -> LineChart {
+    let mut chart = LineChart::new("Title", x, y);
+    chart.series = vec![Series::new("series", points.iter().copied())];
+    chart
+}
+
+#[test]
+fn samples_are_sound_and_deterministic() {
+    let first = samples::all();
+    for (_, svg) in &first {
+        check(svg);
+    }
+    assert_eq!(first, samples::all());
+}
+
+#[test]
+fn text_is_escaped() {
+    let nasty = "a <&\" b 'c' > ]]>";
+    let mut line = chart(
+        Axis::linear(nasty),
+        Axis::log(nasty),
+        &[(1.0, 2.0), (2.0, 3.0)],
+    );
+    line.title = nasty.into();
+    line.subtitle = Some(nasty.into());
+    line.series[0].name = nasty.into();
+    line.reference_lines = vec![HorizontalLine {
+        label: nasty.into(),
+        y: 2.5,
+    }];
+    let svg = line.to_svg();
+    check(&svg);
+    assert_eq!(texts(&svg).iter().filter(|t| *t == nasty).count(), 6);
+    assert!(!svg.contains("a <&"));
+    let html = line.to_table().to_html();
+    assert!(!html.contains("a <&") && Document::parse(&html).is_ok());
+
+    let bars = BarChart::new(nasty, nasty, [(nasty, 1.0)]);
+    let image = LoadingImage::new(nasty, nasty, (1, 1), &[1.0]).unwrap();
+    let grid = ImageGrid::new(nasty).with_row(nasty, [image.clone()]);
+    let mut scree = Scree::new(nasty, [2.0, 1.0]);
+    scree.reference = Some(Reference {
+        name: nasty.into(),
+        eigenvalues: vec![1.0],
+    });
+    for svg in [
+        bars.to_svg(),
+        grid.to_svg(),
+        image.to_svg(200.0),
+        scree.to_svg(),
+    ] {
+        check(&svg);
+        assert!(!svg.contains("a <&"));
+    }
+    for table in [bars.to_table(), scree.to_table()] {
+        assert!(Document::parse(&table.to_html()).is_ok());
+    }
+}
+
+#[test]
+fn odd_data_still_gives_a_picture() {
+    let cases: [&[(f64, f64)]; 9] = [
+        &[],
+        &[(1.0, 1.0)],
+        &[(0.0, 0.0)],
+        &[(1.0, 5.0), (2.0, 5.0), (3.0, 5.0)],
+        &[(-3.0, -7.0), (-2.0, -1.0)],
+        &[(1e-9, 1e12), (1e9, 1e-12)],
+        &[(f64::NAN, 1.0), (1.0, f64::INFINITY), (f64::MAX, f64::MIN)],
+        &[(1.0, 1e300), (2.0, -1e300)],
+        &[(1.0, 5e-324), (1.0, 5e-324)],
+    ];
+    for points in cases {
+        for (x, y) in [
+            (Axis::linear("x"), Axis::linear("y")),
+            (Axis::log("x"), Axis::linear("y")),
+            (Axis::linear("x"), Axis::log("y")),
+            (Axis::log(""), Axis::log("")),
+            (
+                Axis::linear("x").between(0.0, 1.0),
+                Axis::log("y").between(0.1, 1.0),
+            ),
+        ] {
+            check(&chart(x, y, points).to_svg());
+        }
+    }
+    assert!(texts(&LineChart::default().to_svg()).contains(&"no data".to_owned()));
+    let dropped = chart(Axis::linear("x"), Axis::linear("y"), &[(f64::NAN, 1.0)]).to_svg();
+    assert!(texts(&dropped).contains(&"no data".to_owned()));
+    for scree in [
+        Scree::default(),
+        Scree::new("one", [3.0]),
+        Scree::new("nan", [f64::NAN; 3]),
+    ] {
+        check(&scree.to_svg());
+    }
+    check(&BarChart::new("none", "", Vec::<(String, f64)>::new()).to_svg());
+    check(&BarChart::new("zero", "", [("a", 0.0)]).to_svg());
+    check(&BarChart::new("extreme", "", [("a", 1e300), ("b", -1e300)]).to_svg());
+    check(&ImageGrid::new("none").to_svg());
+    let gaps = LoadingImage::new("gaps", "", (2, 2), &[f64::NAN, 0.0, 0.0, f64::INFINITY]).unwrap();
+    check(&gaps.to_svg(120.0));
+}
+
+#[test]
+fn images_know_their_shape_and_their_sign() {
+    assert!(LoadingImage::new("", "", (2, 2), &[1.0; 3]).is_err());
+    assert!(LoadingImage::new("", "", (0, 0), &[]).is_err());
+    assert!(LoadingImage::new("", "", (usize::MAX, 2), &[1.0]).is_err());
+    let up = LoadingImage::new("", "", (1, 2), &[1.0, 0.5]).unwrap();
+    let down = LoadingImage::new("", "", (1, 2), &[-1.0, -0.5]).unwrap();
+    assert_eq!(down.facing(&up), up);
+}
+
+#[test]
+fn two_pictures_share_a_page() {
+    let page: String = samples::all().into_iter().map(|(_, svg)| svg).collect();
+    check_page(&format!("<body>{page}</body>"));
+}
+
+fn check_page(page: &str) {
+    let document = Document::parse(page).unwrap();
+    let svg = |name| ("http://www.w3.org/2000/svg", name);
+    let mut styles = document
+        .descendants()
+        .filter(|n| n.has_tag_name(svg("style")));
+    let first = styles.next().unwrap().text();
+    assert_eq!(first, Some(eigenveil_plots::STYLESHEET));
+    assert!(styles.all(|s| s.text() == first));
+    assert!(document.descendants().all(|n| n.attribute("id").is_none()));
+}
+
+fn value() -> impl Strategy<Value = f64> {
+    prop_oneof![
+        4 => -1e3..1e3f64,
+        2 => (-12.0..12.0f64).prop_map(|e| 10f64.powf(e)),
+        1 => proptest::num::f64::ANY,
+        1 => Just(0.0),
+    ]
+}
+
+fn name() -> impl Strategy<Value = String> {
+    prop_oneof![4 => "[a-zA-Z =.εγ]{0,30}", 1 => "[a-z<&\"' ]{0,90}", 1 => any::<String>()]
+}
+
+fn axis() -> impl Strategy<Value = Axis> {
+    let ticks = prop_oneof![3 => Just(vec![]), 1 => prop::collection::vec(value(), 0..9)];
+    (
+        name(),
+        any::<bool>(),
+        prop::option::weighted(0.3, (value(), value())),
+        ticks,
+    )
+        .prop_map(|(label, log, domain, ticks)| {
+            let axis = if log {
+                Axis::log(label)
+            } else {
+                Axis::linear(label)
+            };
+            Axis {
+                domain,
+                ticks,
+                ..axis
+            }
+        })
+}
+
+fn series() -> impl Strategy<Value = Series> {
+    let points = prop::collection::vec((value(), value()), 0..8);
+    let style = prop_oneof![
+        Just(LineStyle::Solid),
+        Just(LineStyle::Dotted),
+        Just(LineStyle::None)
+    ];
+    let bars = prop::option::of(prop::collection::vec(value(), 0..9));
+    (name(), points, bars, style).prop_map(|(name, points, error_bars, style)| Series {
+        error_bars,
+        ..Series::new(name, points).with_style(style)
+    })
+}
+
+fn verdict() -> impl Strategy<Value = Verdict> {
+    prop_oneof![
+        Just(Verdict::Above),
+        Just(Verdict::At),
+        Just(Verdict::Below)
+    ]
+}
+
+proptest! {
+    #[test]
+    fn any_line_chart_is_sound(
+        title in name(),
+        subtitle in prop::option::of(name()),
+        (x, y) in (axis(), axis()),
+        series in prop::collection::vec(series(), 0..9),
+        levels in prop::collection::vec((name(), value()), 0..4),
+        (width, height) in (0.0..1200.0f64, 0.0..900.0f64),
+    ) {
+        let reference_lines =
+            levels.into_iter().map(|(label, y)| HorizontalLine { label, y }).collect();
+        let chart = LineChart { title, subtitle, x, y, series, reference_lines, width, height };
+        check(&chart.to_svg());
+    }
+
+    #[test]
+    fn any_scree_is_sound(
+        title in name(),
+        eigenvalues in prop::collection::vec(value(), 0..80),
+        floor in prop::option::of((prop::option::of(value()), value(), value())),
+        components in prop::collection::vec((verdict(), prop::option::of(value())), 0..12),
+        reference in prop::option::of((name(), prop::collection::vec(value(), 0..40))),
+        (shown, width) in (0usize..90, 0.0..1200.0f64),
+    ) {
+        let scree = Scree {
+            floor: floor.map(|(lower, edge, threshold)| NoiseFloor { lower, edge, threshold }),
+            components: components
+                .into_iter()
+                .map(|(verdict, alignment)| ScreeComponent { verdict, alignment })
+                .collect(),
+            reference: reference.map(|(name, eigenvalues)| Reference { name, eigenvalues }),
+            shown,
+            width,
+            ..Scree::new(title, eigenvalues)
+        };
+        check(&scree.to_svg());
+    }
+
+    #[test]
+    fn any_bar_chart_is_sound(
+        (title, label) in (name(), name()),
+        bars in prop::collection::vec((name(), value()), 0..30),
+        (shown, width) in (0usize..40, 0.0..1200.0f64),
+    ) {
+        check(&BarChart { shown, width, ..BarChart::new(title, label, bars) }.to_svg());
+    }
+
+    #[test]
+    fn any_grid_is_sound(
+        title in name(),
+        rows in prop::collection::vec(
+            (name(), prop::collection::vec((name(), name(), 1usize..5, 1usize..5, value()), 0..4)),
+            0..4,
+        ),
+        cell in 0.0..300.0f64,
+    ) {
+        let mut grid = ImageGrid { cell, ..ImageGrid::new(title) };
+        for (label, images) in rows {
+            let images = images.into_iter().map(|(title, label, r, c, v)| {
+                let values: Vec<f64> = (0..r * c).map(|i| v * (i as f64 - 1.5)).collect();
+                LoadingImage::new(title, label, (r, c), &values).unwrap()
+            });
+            grid = grid.with_row(label, images.collect::<Vec<_>>());
+        }
+        check(&grid.to_svg());
+    }
+}
