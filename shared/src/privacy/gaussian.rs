@@ -112,12 +112,43 @@ pub fn true_epsilon(sigma: f64, sensitivity: f64, delta: f64) -> Option<f64> {
 fn delta_of_mu(mu: f64, epsilon: f64) -> f64 {
     let a = 0.5 * mu - epsilon / mu;
     let b = -0.5 * mu - epsilon / mu;
-    let first = cdf(a);
-    // In logarithms, so that neither e^ε overflows nor Φ(b) vanishes on its own.
-    let ln_second = epsilon + ln_cdf(b);
-    let lost = 16.0 * f64::EPSILON * first * (1.0 + ln_cdf(b).abs().min(50.0));
-    (first - ln_second.exp() + lost).clamp(0.0, 1.0)
+    if mu > 0.25 || a > 0.0 {
+        let first = cdf(a);
+        // In logarithms, so that neither e^ε overflows nor Φ(b) vanishes on its own.
+        let ln_second = epsilon + ln_cdf(b);
+        let lost = 8.0 * f64::EPSILON * first * (1.0 + ln_cdf(b).abs().min(50.0));
+        return (first - ln_second.exp() + lost).clamp(0.0, 1.0);
+    }
+    // Φ(a) and e^ε Φ(b) agree to many digits here. With R(u) = Φ(−u)/φ(u) their difference is
+    // φ(a)·(R(−a) − R(−b)) = φ(a)·∫ (1 − u R(u)) du over [−a, −b], whose integrand is smooth and
+    // positive: nothing cancels but the last digits of 1 − u R(u) ~ u⁻².
+    let ln_density = -0.5 * a * a - 0.5 * (2.0 * std::f64::consts::PI).ln();
+    let integral: f64 = GAUSS_LEGENDRE
+        .iter()
+        .map(|(node, weight)| {
+            let u = -a + 0.5 * mu * (1.0 + node);
+            weight * (1.0 - u * mills_ratio(u))
+        })
+        .sum::<f64>()
+        * (0.5 * mu);
+    let lost = 1.0 + 64.0 * f64::EPSILON * (1.0 + a * a);
+    (ln_density.exp() * integral * lost).clamp(0.0, 1.0)
 }
+
+/// Φ(−u)/φ(u) for u ≥ 0.
+fn mills_ratio(u: f64) -> f64 {
+    (ln_cdf(-u) + 0.5 * u * u + 0.5 * (2.0 * std::f64::consts::PI).ln()).exp()
+}
+
+/// Nodes and weights of the six-point Gauss–Legendre rule on [−1, 1].
+const GAUSS_LEGENDRE: [(f64, f64); 6] = [
+    (-0.932_469_514_203_152, 0.171_324_492_379_170_36),
+    (-0.661_209_386_466_264_5, 0.360_761_573_048_138_6),
+    (-0.238_619_186_083_196_9, 0.467_913_934_572_691),
+    (0.238_619_186_083_196_9, 0.467_913_934_572_691),
+    (0.661_209_386_466_264_5, 0.360_761_573_048_138_6),
+    (0.932_469_514_203_152, 0.171_324_492_379_170_36),
+];
 
 fn require_delta(budget: Budget) -> Result<()> {
     if budget.is_pure() {
@@ -134,6 +165,20 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    const REFERENCE: [(f64, f64, f64); 11] = [
+        (0.25, 0.1, 0.060337166358103383),
+        (0.25, 2.0, 5.0921308938635904e-17),
+        (0.2500001, 1.0, 2.9242939980901743e-6),
+        (0.001, 0.005, 5.3595470410572128e-11),
+        (0.0001, 0.0004, 7.1466876188776809e-10),
+        (0.0006, 0.0033, 1.9562291513742308e-12),
+        (0.1, 2.5, 4.2487222920755215e-140),
+        (0.01, 0.01, 0.00083732426747734235),
+        (0.05, 1e-09, 0.019945035900448609),
+        (1.0, 4.0, 4.7122412007931199e-5),
+        (3.0, 16.0, 2.6347924567953431e-5),
+    ];
 
     #[test]
     fn values_at_the_papers_settings() {
@@ -194,6 +239,22 @@ mod tests {
         let large = true_epsilon(0.01, SENSITIVITY, 1e-6).unwrap();
         assert!(large > 1e4 && large.is_finite());
         assert!(true_delta(0.01, SENSITIVITY, large) <= 1e-6);
+    }
+
+    #[test]
+    fn small_mu_agrees_with_forty_digit_arithmetic() {
+        // mpmath, 50 digits: ncdf(m/2 - e/m) - exp(e)*ncdf(-m/2 - e/m).
+        for (mu, epsilon, expected) in REFERENCE {
+            let ours = delta_of_mu(mu, epsilon);
+            assert!(
+                ours >= expected * (1.0 - 1e-15),
+                "{mu} {epsilon}: {ours:e} is below {expected:e}"
+            );
+            assert!(
+                ours <= expected * (1.0 + 1e-11),
+                "{mu} {epsilon}: {ours:e} against {expected:e}"
+            );
+        }
     }
 
     proptest! {

@@ -1,0 +1,306 @@
+//! Golden vectors of the wire (`tests/vectors/*.hex`, commented) and their malformed twins.
+//!
+//! To regenerate after a deliberate change of layout (which also needs a new version number):
+//! `EIGENVEIL_WRITE_VECTORS=1 cargo test -p eigenveil-shared --test codec_vectors`, then comment the
+//! bytes again by hand.
+
+use std::path::{Path, PathBuf};
+
+use eigenveil_shared::{
+    ErrorCode,
+    codec::{self, StudyShape},
+    mechanism::{Calibration, MechanismKind},
+    preprocess::{Feature, Norm},
+    privacy::Budget,
+    report::{Report, ReportId},
+    study::{Fingerprint, StudyDesign, StudyParams, from_hex, to_hex},
+};
+
+fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/vectors")
+        .join(name)
+}
+
+/// The bytes of a commented hex file: everything after `#` is a comment, white space is folded.
+fn golden(name: &str, ours: &[u8]) -> Vec<u8> {
+    if std::env::var_os("EIGENVEIL_WRITE_VECTORS").is_some() {
+        std::fs::write(path(name), to_hex(ours)).unwrap();
+    }
+    let text = std::fs::read_to_string(path(name)).unwrap();
+    let digits: String = text
+        .lines()
+        .map(|line| line.split('#').next().unwrap_or_default())
+        .flat_map(|line| line.chars().filter(|c| !c.is_whitespace()))
+        .collect();
+    from_hex(&digits).expect("hexadecimal digits")
+}
+
+fn params() -> StudyParams {
+    StudyParams::freeze(StudyDesign {
+        dimension: 2,
+        features: Some(vec![
+            Feature {
+                name: "height".into(),
+                center: 170.0,
+                scale: 10.0,
+            },
+            Feature {
+                name: "größe".into(),
+                center: -0.5,
+                scale: 0.25,
+            },
+        ]),
+        norm: Norm::Clip { radius: 2.0 },
+        mechanism: MechanismKind::IsotropicGaussian,
+        calibration: Calibration::AsPublished,
+        budget: Budget::approximate(4.0, 0.5_f64.powi(20)).unwrap(),
+    })
+    .unwrap()
+}
+
+fn shape() -> StudyShape {
+    StudyShape {
+        fingerprint: Fingerprint([0xab; 32]),
+        payload_len: 12,
+    }
+}
+
+fn id(last: u8) -> ReportId {
+    let mut random = [0x11; 16];
+    random[15] = last;
+    ReportId::from_parts(0x0193_8000_0000, random)
+}
+
+fn payload() -> Vec<u8> {
+    [1.0_f32, -2.5, 0.125]
+        .iter()
+        .flat_map(|v| v.to_le_bytes())
+        .collect()
+}
+
+fn report() -> Report {
+    Report {
+        id: id(1),
+        fingerprint: shape().fingerprint,
+        payload: payload(),
+    }
+}
+
+#[test]
+fn study_parameters() {
+    let ours = params().canonical_bytes();
+    let golden = golden("study_params.hex", &ours);
+    assert_eq!(to_hex(&ours), to_hex(&golden));
+    assert_eq!(StudyParams::from_canonical(&golden).unwrap(), params());
+}
+
+#[test]
+fn one_report() {
+    let ours = codec::encode_report(&report());
+    let golden = golden("report.hex", &ours);
+    assert_eq!(to_hex(&ours), to_hex(&golden));
+    assert_eq!(golden.len(), codec::report_len(12));
+    let decoded = codec::decode_report(&golden, &shape()).unwrap();
+    assert_eq!(
+        (decoded.id(), decoded.payload()),
+        (id(1), payload().as_slice())
+    );
+}
+
+#[test]
+fn a_batch() {
+    let (a, b) = (payload(), vec![0_u8; 12]);
+    let ours =
+        codec::encode_batch(&shape(), [(id(1), a.as_slice()), (id(2), b.as_slice())]).unwrap();
+    let golden = golden("batch.hex", &ours);
+    assert_eq!(to_hex(&ours), to_hex(&golden));
+    assert_eq!(golden.len(), codec::batch_len(12, 2));
+    let decoded = codec::decode_batch(&golden, &shape()).unwrap();
+    let ids: Vec<_> = decoded.iter().map(|r| r.as_ref().unwrap().id()).collect();
+    assert_eq!(ids, [id(1), id(2)]);
+    assert_eq!(decoded[1].as_ref().unwrap().payload(), b.as_slice());
+}
+
+/// Every single-byte truncation and extension of `bytes`, and those with a changed version.
+fn broken_frames(bytes: &[u8]) -> Vec<(String, Vec<u8>, ErrorCode)> {
+    let mut twins = Vec::new();
+    for len in 0..bytes.len() {
+        twins.push((
+            format!("cut to {len}"),
+            bytes[..len].to_vec(),
+            ErrorCode::MalformedReport,
+        ));
+    }
+    let mut long = bytes.to_vec();
+    long.push(0);
+    twins.push(("one byte more".into(), long, ErrorCode::MalformedReport));
+    for version in [0_u16, 2, 0x0100, 0xffff] {
+        let mut other = bytes.to_vec();
+        other[..2].copy_from_slice(&version.to_le_bytes());
+        twins.push((
+            format!("version {version}"),
+            other,
+            ErrorCode::UnsupportedVersion,
+        ));
+    }
+    twins
+}
+
+fn with(bytes: &[u8], at: usize, new: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    bytes[at..at + new.len()].copy_from_slice(new);
+    bytes
+}
+
+#[test]
+fn malformed_reports_are_refused_with_the_right_code() {
+    let good = codec::encode_report(&report());
+    let mut twins = broken_frames(&good);
+    for length in [0_u64, 8, 11, 13, 1 << 40, u64::MAX] {
+        twins.push((
+            format!("length prefix {length}"),
+            with(&good, 50, &length.to_le_bytes()),
+            ErrorCode::MalformedReport,
+        ));
+    }
+    twins.push((
+        "another study".into(),
+        with(&good, 2, &[0xac]),
+        ErrorCode::WrongFingerprint,
+    ));
+    twins.push((
+        "not UUIDv7".into(),
+        with(&good, 34 + 6, &[0x40]),
+        ErrorCode::MalformedReport,
+    ));
+    for (name, bad) in [
+        ("NaN", f32::NAN),
+        ("negative NaN", -f32::NAN),
+        ("infinity", f32::INFINITY),
+        ("−infinity", f32::NEG_INFINITY),
+        ("signalling NaN", f32::from_bits(0x7f80_0001)),
+    ] {
+        for entry in 0..3 {
+            twins.push((
+                format!("{name} at {entry}"),
+                with(&good, 58 + 4 * entry, &bad.to_le_bytes()),
+                ErrorCode::PayloadNotFinite,
+            ));
+        }
+    }
+    // A well-framed report of another mechanism or dimension.
+    let shorter = codec::encode_report(&Report {
+        payload: vec![0; 8],
+        ..report()
+    });
+    twins.push((
+        "shorter payload".into(),
+        shorter,
+        ErrorCode::WrongPayloadLength,
+    ));
+    for (name, bytes, code) in twins {
+        let error = codec::decode_report(&bytes, &shape()).expect_err(&name);
+        assert_eq!(error.code(), code, "{name}: {error}");
+    }
+    // The largest finite number is not an error.
+    let extreme = with(&good, 58, &f32::MAX.to_le_bytes());
+    assert!(codec::decode_report(&extreme, &shape()).is_ok());
+}
+
+#[test]
+fn malformed_batches_are_refused_with_the_right_code() {
+    let (a, b) = (payload(), payload());
+    let good =
+        codec::encode_batch(&shape(), [(id(1), a.as_slice()), (id(2), b.as_slice())]).unwrap();
+    let mut twins = broken_frames(&good);
+    twins.push((
+        "another study".into(),
+        with(&good, 33, &[0]),
+        ErrorCode::WrongFingerprint,
+    ));
+    for length in [0_u64, 11, 28, u64::MAX] {
+        twins.push((
+            format!("payload length {length}"),
+            with(&good, 34, &length.to_le_bytes()),
+            ErrorCode::WrongPayloadLength,
+        ));
+        twins.push((
+            format!("run of {length}"),
+            with(&good, 42, &length.to_le_bytes()),
+            ErrorCode::MalformedReport,
+        ));
+    }
+    let empty = codec::encode_batch(&shape(), []).unwrap();
+    twins.push(("empty".into(), empty, ErrorCode::MalformedReport));
+    for (name, bytes, code) in twins {
+        let error = codec::decode_batch(&bytes, &shape()).expect_err(&name);
+        assert_eq!(error.code(), code, "{name}: {error}");
+    }
+    // One bad report does not spoil the other.
+    let half = with(&good, codec::batch_len(12, 0) + 16, &f32::NAN.to_le_bytes());
+    let decoded = codec::decode_batch(&half, &shape()).unwrap();
+    assert_eq!(
+        decoded[0].as_ref().unwrap_err().code(),
+        ErrorCode::PayloadNotFinite
+    );
+    assert_eq!(decoded[1].as_ref().unwrap().id(), id(2));
+    let wrong = codec::encode_batch(&shape(), [(id(1), [0_u8; 8].as_slice())]).unwrap_err();
+    assert_eq!(wrong.code(), ErrorCode::WrongPayloadLength);
+}
+
+#[test]
+fn malformed_parameters_are_refused() {
+    let good = params().canonical_bytes();
+    for (name, bytes, code) in broken_frames(&good) {
+        let error = StudyParams::from_canonical(&bytes).expect_err(&name);
+        assert_eq!(error.code(), code, "{name}: {error}");
+    }
+    // Every flipped bit is refused or describes other parameters: there is one spelling of each.
+    for at in 0..good.len() {
+        for bit in 0..8 {
+            let mut flipped = good.clone();
+            flipped[at] ^= 1 << bit;
+            if let Ok(other) = StudyParams::from_canonical(&flipped) {
+                assert_ne!(other, params(), "byte {at} bit {bit}");
+                assert_eq!(other.canonical_bytes(), flipped);
+            }
+        }
+    }
+    // A device refuses a study whose noise is less than its budget needs.
+    let sigma = params().mechanism().sigma();
+    let at = good
+        .windows(8)
+        .position(|w| w == sigma.to_le_bytes())
+        .unwrap();
+    let error =
+        StudyParams::from_canonical(&with(&good, at, &(sigma * 0.999).to_le_bytes())).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidMechanism);
+}
+
+mod random_bytes {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn never_panic_and_never_validate(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            prop_assert!(codec::decode_report(&bytes, &shape()).is_err());
+            prop_assert!(codec::decode_batch(&bytes, &shape()).is_err());
+            prop_assert!(StudyParams::from_canonical(&bytes).is_err());
+        }
+
+        #[test]
+        fn reports_round_trip(entries in proptest::collection::vec(-1e30_f32..1e30, 3), random in any::<[u8; 16]>(), ms in 0_u64..1 << 48) {
+            let report = Report {
+                id: ReportId::from_parts(ms, random),
+                fingerprint: shape().fingerprint,
+                payload: entries.iter().flat_map(|v| v.to_le_bytes()).collect(),
+            };
+            let bytes = codec::encode_report(&report);
+            let decoded = codec::decode_report(&bytes, &shape()).unwrap();
+            prop_assert_eq!(decoded.id(), report.id);
+            prop_assert_eq!(decoded.payload(), report.payload.as_slice());
+        }
+    }
+}
