@@ -1,1 +1,27 @@
-//! From noisy sums to principal subspaces that can be trusted: eigen-solvers, Fantope projection, noise floor, metrics
+//! From noisy sums to principal subspaces that can be trusted.
+//!
+//! ```text
+//! payloads ─▶ Accumulator ─▶ NoisyMoment ─┬▶ pca ─────────────┬▶ floor::assess ─▶ components with a verdict
+//!            (bucket sums)   (S̃, n, law)  └▶ fantope::solve ──┘
+//! ```
+//!
+//! * [`accumulate`], [`moment`]: sums of decoded reports, and their mean with the noise of one report.
+//! * [`pca`]: top-k eigenvectors (Algorithm 1 of Wang & Xu).
+//! * [`fantope`]: row-sparse components (Algorithm 2) with a duality gap as certificate.
+//! * [`floor`]: what the noise alone would look like, so that every component gets a verdict, a
+//!   debiased eigenvalue and an expected alignment; how many participants would be needed.
+//! * [`metrics`]: distances between subspaces. [`models`]: synthetic populations with a known truth.
+//! * [`linalg`]: the only module that names the kernel library.
+//!
+//! # What is not here
+//!
+//! Cross-validated λ, jackknife error bars, the candidate-set solver for p in the tens of thousands.
+//! Nothing here touches a raw row except [`models`], which makes them up.
+
+pub mod accumulate;
+pub mod floor;
+pub mod linalg;
+pub mod metrics;
+pub mod models;
+pub mod moment;
+pub mod pca;

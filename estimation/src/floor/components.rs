@@ -1,0 +1,361 @@
+//! Components with a debiased eigenvalue, an expected alignment and a verdict.
+
+use eigenveil_shared::{
+    Error, ErrorCode, Result,
+    estimate::{Component, FloorDocument, Verdict},
+    mechanism::NoiseModel,
+};
+use nalgebra::DMatrix;
+
+use super::{Floor, Judgement, SpectralNoise, predict::expected_error, warnings};
+use crate::pca::share_of;
+
+/// Components as an estimator found them, with what is needed to judge them.
+#[derive(Clone, Copy, Debug)]
+pub struct Measured<'a> {
+    /// `p × k` orthonormal loadings, leading first; k may be 0.
+    pub vectors: &'a DMatrix<f64>,
+    /// `vᵀS̃v` of each (its eigenvalue for plain PCA).
+    pub values: &'a [f64],
+    /// All p eigenvalues of S̃, descending.
+    pub spectrum: &'a [f64],
+    /// Noise of one report.
+    pub noise: &'a NoiseModel,
+    /// Reports averaged.
+    pub n: u64,
+    /// Rows a sparse estimator selected; `None` for plain PCA.
+    pub support: Option<&'a [usize]>,
+    /// The privacy setting in words, for the warnings: "ε = 1".
+    pub setting: &'a str,
+}
+
+/// Everything the floor says of an estimate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Assessment {
+    /// The components, leading first.
+    pub components: Vec<Component>,
+    /// The floor of the whole moment (what a scree plot shows), whatever the estimator.
+    pub floor: FloorDocument,
+    /// Predicted ‖V̂V̂ᵀ−VVᵀ‖_F; an invisible component counts as fully wrong.
+    pub expected_error: f64,
+    /// `tr S̃`.
+    pub total_variance: f64,
+    /// Plain-words warnings; empty when there is nothing to warn of.
+    pub warnings: Vec<String>,
+}
+
+/// Judges every component against the noise floor.
+///
+/// A plain component is judged against the spectrum of the whole moment. A sparse one is judged
+/// against the noise on the rows selected, made larger by what selecting the best |J| of p rows can
+/// gain from noise alone, `2 s √(ln C(p,|J|) / n)`: a bound, so "above" is on the safe side.
+///
+/// Rows are taken to lie in the unit ball, as every prepared row does.
+///
+/// # Errors
+/// `InvalidRequest` when the shapes do not fit; otherwise as [`Floor::from_eigenvalues`].
+pub fn assess(measured: &Measured<'_>) -> Result<Assessment> {
+    let Measured {
+        vectors,
+        values,
+        spectrum,
+        noise,
+        n,
+        support,
+        ..
+    } = *measured;
+    let (p, k) = (spectrum.len(), values.len());
+    if vectors.shape() != (p, k) || k > p {
+        return Err(Error::new(
+            ErrorCode::InvalidRequest,
+            format!(
+                "{k} values and {p} eigenvalues do not fit vectors of shape {:?}",
+                vectors.shape()
+            ),
+        ));
+    }
+    let floor = Floor::from_eigenvalues(spectrum, noise, n)?;
+    let total_variance: f64 = spectrum.iter().sum();
+    let judge_floor = match support {
+        None => floor,
+        Some(rows) => on_support(&floor, total_variance, values, rows.len(), noise, p, n)?,
+    };
+    let judgements: Vec<Judgement> = values
+        .iter()
+        .map(|&value| judge_floor.judge(value))
+        .collect();
+    let components = (0..k)
+        .map(|j| {
+            let Judgement { verdict, spike } = judgements[j];
+            // The noiseless eigenvalue is θ above the bulk, and the bulk's centre estimates its level.
+            let explained = spike.map_or(values[j], |spike| spike.theta + judge_floor.centre);
+            Component {
+                loadings: vectors.column(j).iter().copied().collect(),
+                eigenvalue: values[j],
+                debiased_eigenvalue: spike.map(|spike| spike.theta),
+                expected_alignment: spike.map_or(0.0, |spike| spike.squared_cosine),
+                verdict,
+                explained_variance_ratio: share_of(explained, total_variance),
+            }
+        })
+        .collect();
+    let leaks = match support {
+        None => leaks(&floor, spectrum, k),
+        Some(_) => vec![0.0; k],
+    };
+    let alignments = judgements.iter().zip(&leaks).map(|(judgement, leak)| {
+        judgement
+            .spike
+            .map_or(0.0, |spike| (spike.squared_cosine - leak).max(0.0))
+    });
+    // Two subspaces of dimension k > p/2 share at least 2k − p directions.
+    let most = (2.0 * k.min(p - k) as f64).sqrt();
+    let expected_error = expected_error(alignments).min(most);
+    let warnings = warnings::plain_words(measured, &floor, &judgements);
+    Ok(Assessment {
+        components,
+        floor: floor.document(),
+        expected_error,
+        total_variance,
+        warnings,
+    })
+}
+
+/// For every component asked for, the squared sine it loses to components that stand above the floor
+/// but were *not* asked for: `V/(θⱼ−θᵢ)²`, V the noise variance of one direction (first order).
+fn leaks(floor: &Floor, spectrum: &[f64], k: usize) -> Vec<f64> {
+    let theta = |j: usize| floor.judge(spectrum[j]).spike.map(|spike| spike.theta);
+    let variance = floor.noise.signal_variance / (spectrum.len() - floor.components_above) as f64;
+    (0..k)
+        .map(|j| {
+            (k..floor.components_above)
+                .filter_map(|i| {
+                    let gap = theta(j)? - theta(i)?;
+                    Some(if gap > 0.0 {
+                        (variance / (gap * gap)).min(1.0)
+                    } else {
+                        1.0
+                    })
+                })
+                .sum()
+        })
+        .collect()
+}
+
+/// The floor for components confined to `rows` selected rows.
+fn on_support(
+    whole: &Floor,
+    total_variance: f64,
+    values: &[f64],
+    rows: usize,
+    noise: &NoiseModel,
+    p: usize,
+    n: u64,
+) -> Result<Floor> {
+    let k = values.len();
+    if rows <= k || k >= p {
+        // As many components as rows: no direction is left for noise to tilt them within the support.
+        let law = SpectralNoise::of(noise, p, 0, n)?;
+        let still = SpectralNoise {
+            bulk_radius: 0.0,
+            signal_variance: 0.0,
+            signal_variance_slope: 0.0,
+            ..law
+        };
+        return Ok(with_selection(
+            still,
+            whole.centre,
+            values,
+            rows,
+            noise,
+            p,
+            n,
+        ));
+    }
+    let law = SpectralNoise::of(noise, rows, k, n)?;
+    let centre = (total_variance - values.iter().sum::<f64>()) / (p - k) as f64;
+    Ok(with_selection(law, centre, values, rows, noise, p, n))
+}
+
+fn with_selection(
+    law: SpectralNoise,
+    centre: f64,
+    values: &[f64],
+    rows: usize,
+    noise: &NoiseModel,
+    p: usize,
+    n: u64,
+) -> Floor {
+    let edge = centre + law.edge();
+    let selection = 2.0 * noise.off_diagonal_sd() * (ln_choose(p, rows) / n as f64).sqrt();
+    let threshold = centre + law.threshold(rows.max(1)) + selection;
+    let components_above = values.iter().filter(|&&value| value > threshold).count();
+    Floor {
+        centre,
+        noise: law,
+        edge,
+        threshold,
+        components_above,
+    }
+}
+
+/// `ln C(p, m)`.
+fn ln_choose(p: usize, m: usize) -> f64 {
+    let m = m.min(p - m.min(p));
+    (0..m).map(|i| ((p - i) as f64 / (i + 1) as f64).ln()).sum()
+}
+
+/// Whether a verdict is worth acting on.
+pub(super) fn stands(judgement: &Judgement) -> bool {
+    judgement.verdict == Verdict::Above
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gaussian(sd: f64) -> NoiseModel {
+        NoiseModel::Gaussian {
+            off_diagonal_sd: sd,
+            diagonal_sd: sd,
+        }
+    }
+
+    fn assess_plain(spectrum: &[f64], k: usize, sd: f64, n: u64) -> Assessment {
+        let p = spectrum.len();
+        let vectors = DMatrix::identity(p, k);
+        assess(&Measured {
+            vectors: &vectors,
+            values: &spectrum[..k],
+            spectrum,
+            noise: &gaussian(sd),
+            n,
+            support: None,
+            setting: "ε = 1",
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn a_visible_component_is_debiased_and_an_invisible_one_is_not() {
+        let mut spectrum = vec![0.6];
+        spectrum.extend((0..39).map(|i| 0.19 - 0.38 * f64::from(i) / 38.0));
+        let result = assess_plain(&spectrum, 2, 2.0, 16_000);
+        // r = 2√(39/16000) = 0.0987…; the component shows at θ + r²/θ.
+        let [first, second] = &result.components[..] else {
+            unreachable!()
+        };
+        assert_eq!(first.verdict, Verdict::Above);
+        let theta = first.debiased_eigenvalue.unwrap();
+        let r = result.floor.radius;
+        assert!((theta + r * r / theta - (0.6 - result.floor.centre)).abs() < 1e-12);
+        assert!((first.expected_alignment - (1.0 - r * r / (theta * theta))).abs() < 1e-12);
+        assert_eq!(
+            (second.debiased_eigenvalue, second.expected_alignment),
+            (None, 0.0)
+        );
+        let lost = 1.0 - first.expected_alignment + 1.0;
+        assert!((result.expected_error - (2.0 * lost).sqrt()).abs() < 1e-12);
+        assert!(
+            result
+                .warnings
+                .iter()
+                .any(|w| w.starts_with("Only 1 of the 2")),
+            "{:?}",
+            result.warnings
+        );
+    }
+
+    #[test]
+    fn components_left_out_count_against_the_subspace() {
+        let spectrum: Vec<f64> = [0.50, 0.49].into_iter().chain(vec![0.0; 38]).collect();
+        let both = assess_plain(&spectrum, 2, 0.5, 1000);
+        let one = assess_plain(&spectrum, 1, 0.5, 1000);
+        // Two nearly equal components: their span is sure, either alone is not.
+        assert!(both.expected_error < 0.45, "{}", both.expected_error);
+        assert!(one.expected_error > 1.0, "{}", one.expected_error);
+        assert!(
+            both.warnings.iter().any(|w| w.contains("told apart")),
+            "{:?}",
+            both.warnings
+        );
+    }
+
+    #[test]
+    fn degenerate_requests_have_finite_answers() {
+        for (spectrum, k) in [
+            (vec![0.0; 5], 0),
+            (vec![0.0; 5], 5),
+            (vec![1.0], 1),
+            (vec![1.0], 0),
+            (vec![1.0, 1.0], 2),
+            (vec![3.0, -3.0], 1),
+        ] {
+            for (sd, n) in [(0.0, 1), (1.0, 1), (4.0, 1797)] {
+                let result = assess_plain(&spectrum, k, sd, n);
+                assert!(result.expected_error.is_finite());
+                let p = spectrum.len();
+                assert!(result.expected_error <= (2.0 * k.min(p - k) as f64).sqrt());
+                for component in &result.components {
+                    assert!((0.0..=1.0).contains(&component.explained_variance_ratio));
+                    assert!((0.0..=1.0).contains(&component.expected_alignment));
+                    assert!(component.debiased_eigenvalue.is_none_or(f64::is_finite));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_sparse_component_is_judged_on_its_rows() {
+        // p = 400: the whole moment's noise hides 0.5, four rows' noise does not.
+        let (p, n, sd) = (400, 10_000, 2.0);
+        let mut spectrum = vec![0.9];
+        spectrum.extend((0..p - 1).map(|i| 0.8 - 1.6 * i as f64 / (p - 2) as f64));
+        let vectors = DMatrix::from_fn(p, 1, |i, _| if i < 4 { 0.5 } else { 0.0 });
+        let noise = gaussian(sd);
+        let measured = Measured {
+            vectors: &vectors,
+            values: &[0.5],
+            spectrum: &spectrum,
+            noise: &noise,
+            n,
+            support: Some(&[0, 1, 2, 3]),
+            setting: "ε = 1",
+        };
+        let sparse = assess(&measured).unwrap();
+        assert_eq!(sparse.components[0].verdict, Verdict::Above);
+        let plain = assess(&Measured {
+            support: None,
+            ..measured
+        })
+        .unwrap();
+        assert_eq!(plain.components[0].verdict, Verdict::Below);
+        // What selection alone can reach is not called a component.
+        let weak = assess(&Measured {
+            values: &[0.1],
+            ..measured
+        })
+        .unwrap();
+        assert_ne!(weak.components[0].verdict, Verdict::Above);
+        assert!((ln_choose(400, 4) - 1_050_739_900.0_f64.ln()).abs() < 1e-9);
+        assert_eq!(ln_choose(5, 5), 0.0);
+    }
+
+    #[test]
+    fn shapes_must_fit() {
+        let noise = gaussian(1.0);
+        let measured = Measured {
+            vectors: &DMatrix::identity(3, 2),
+            values: &[1.0],
+            spectrum: &[1.0, 0.0, 0.0],
+            noise: &noise,
+            n: 1,
+            support: None,
+            setting: "",
+        };
+        assert_eq!(
+            assess(&measured).unwrap_err().code(),
+            ErrorCode::InvalidRequest
+        );
+    }
+}

@@ -1,0 +1,223 @@
+//! The law of a spike in noise, in both directions.
+
+use eigenveil_shared::{Error, ErrorCode, Result, mechanism::NoiseModel};
+
+/// Noise of the mean of n reports as its spectrum shows it, with a given number of components removed.
+///
+/// Written for mechanisms whose noise is Wishart-like and depends on the signal; the Gaussian ones have
+/// `shift = 0`, `signal_variance_slope = 0` and `signal_variance = bulk_radius²`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SpectralNoise {
+    /// χ: shift of the bulk towards larger eigenvalues (`c/n` for `double-cap`, 0 for Gaussian noise).
+    pub shift: f64,
+    /// r_b: half of the bulk's half-width; pure noise ends near `b + χ + 2 r_b`.
+    pub bulk_radius: f64,
+    /// R² at θ = 0: squared length of the noise that tilts a component, `R² = this + slope·θ`.
+    pub signal_variance: f64,
+    /// dR²/dθ.
+    pub signal_variance_slope: f64,
+}
+
+/// One component as seen through noise.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spike {
+    /// θ: the component's eigenvalue above the bulk, without noise.
+    pub theta: f64,
+    /// Where it shows: the noisy eigenvalue minus the bulk's centre, `χ + H + r_b²/H`.
+    pub displacement: f64,
+    /// Expected squared cosine between the noisy direction and the true one.
+    pub squared_cosine: f64,
+}
+
+impl SpectralNoise {
+    /// The noise of the mean of `n` reports of dimension `p`, outside `components` directions.
+    ///
+    /// # Errors
+    /// `InvalidRequest` unless `components < p` and `n ≥ 1`; `InvalidMechanism` for a noise family
+    /// whose floor is not known here, or a standard deviation that is not a finite number ≥ 0.
+    pub fn of(noise: &NoiseModel, p: usize, components: usize, n: u64) -> Result<Self> {
+        if n == 0 {
+            return Err(Error::new(
+                ErrorCode::InvalidRequest,
+                "n is 0; a mean needs n ≥ 1 reports",
+            ));
+        }
+        Self::at(noise, p, components, n as f64)
+    }
+
+    /// As [`of`](Self::of) with a real number of participants, for inverting.
+    pub(super) fn at(noise: &NoiseModel, p: usize, components: usize, n: f64) -> Result<Self> {
+        if components >= p {
+            return Err(Error::new(
+                ErrorCode::InvalidRequest,
+                format!("{components} components leave no noise directions in dimension {p}"),
+            ));
+        }
+        let NoiseModel::Gaussian {
+            off_diagonal_sd: sd,
+            ..
+        } = *noise
+        else {
+            return Err(Error::new(
+                ErrorCode::InvalidMechanism,
+                "the noise floor of this noise family is not known to this version",
+            ));
+        };
+        if !(sd.is_finite() && sd >= 0.0) {
+            return Err(Error::new(
+                ErrorCode::InvalidMechanism,
+                format!("the noise's standard deviation is {sd}; it is a finite number ≥ 0"),
+            ));
+        }
+        let radius = sd * ((p - components) as f64 / n).sqrt();
+        Ok(Self {
+            shift: 0.0,
+            bulk_radius: radius,
+            signal_variance: radius * radius,
+            signal_variance_slope: 0.0,
+        })
+    }
+
+    /// Upper edge of the bulk above its centre: `χ + 2 r_b`.
+    pub fn edge(&self) -> f64 {
+        self.shift + 2.0 * self.bulk_radius
+    }
+
+    /// What an eigenvalue must exceed above the centre to count: `edge + 2 r_b p^(−2/3)`. The margin is
+    /// of the order of the fluctuation of the largest eigenvalue of pure noise.
+    pub fn threshold(&self, p: usize) -> f64 {
+        self.edge() + 2.0 * self.bulk_radius * (p as f64).powf(-2.0 / 3.0)
+    }
+
+    /// The component behind an eigenvalue that lies `displacement` above the centre; `None` inside the bulk.
+    pub fn spike_from_eigenvalue(&self, displacement: f64) -> Option<Spike> {
+        let x = displacement - self.shift;
+        // Also false for NaN.
+        let outside = x > 2.0 * self.bulk_radius && x.is_finite();
+        if !outside {
+            return None;
+        }
+        // √(x²−4r²) in two factors: no cancellation near the edge, no overflow far from it.
+        let root = (x - 2.0 * self.bulk_radius).sqrt() * (x + 2.0 * self.bulk_radius).sqrt();
+        let h = 0.5 * (x + root);
+        // θ = displacement − R²(θ)/H with R² = A + Bθ.
+        let theta =
+            (displacement - self.signal_variance / h) / (1.0 + self.signal_variance_slope / h);
+        Some(Spike {
+            theta,
+            displacement,
+            squared_cosine: self.squared_cosine(h, theta),
+        })
+    }
+
+    /// How a component of size `theta` above the bulk will show; `None` when it drowns.
+    pub fn spike_from_signal(&self, theta: f64) -> Option<Spike> {
+        let x = theta - self.shift;
+        let excess = self.signal_strength(theta) - self.bulk_radius * self.bulk_radius;
+        let h = if x == 0.0 {
+            excess.max(0.0).sqrt()
+        } else {
+            0.5 * (x + x.abs() * (1.0 + 4.0 * excess / x / x).max(0.0).sqrt())
+        };
+        let visible = h > self.bulk_radius && h.is_finite();
+        visible.then(|| Spike {
+            theta,
+            displacement: self.shift + h + self.bulk_radius * self.bulk_radius / h,
+            squared_cosine: self.squared_cosine(h, theta),
+        })
+    }
+
+    /// R² for a component of size `theta`.
+    fn signal_strength(&self, theta: f64) -> f64 {
+        (self.signal_variance + self.signal_variance_slope * theta).max(0.0)
+    }
+
+    fn squared_cosine(&self, h: f64, theta: f64) -> f64 {
+        // Divided by H² throughout, so that nothing overflows.
+        let inside = self.bulk_radius / h;
+        let above = (1.0 - inside) * (1.0 + inside);
+        above / (above + self.signal_strength(theta) / h / h)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn gaussian_noise_is_the_textbook_formula() {
+        let noise = NoiseModel::Gaussian {
+            off_diagonal_sd: 3.0,
+            diagonal_sd: 3.0,
+        };
+        let law = SpectralNoise::of(&noise, 45, 5, 1000).unwrap();
+        let r = 3.0 * (40.0_f64 / 1000.0).sqrt();
+        assert!((law.bulk_radius - r).abs() < 1e-15);
+        let theta = 2.5 * r;
+        let spike = law.spike_from_signal(theta).unwrap();
+        assert!((spike.displacement - (theta + r * r / theta)).abs() < 1e-14);
+        assert!((spike.squared_cosine - (1.0 - r * r / (theta * theta))).abs() < 1e-14);
+        assert!(law.spike_from_signal(0.999 * r).is_none());
+        assert!(law.spike_from_eigenvalue(1.999 * r).is_none());
+        assert!(law.spike_from_eigenvalue(f64::NAN).is_none());
+    }
+
+    #[test]
+    fn out_of_range_is_an_error() {
+        let noise = NoiseModel::Gaussian {
+            off_diagonal_sd: 1.0,
+            diagonal_sd: 1.0,
+        };
+        assert!(SpectralNoise::of(&noise, 3, 3, 10).is_err());
+        assert!(SpectralNoise::of(&noise, 3, 1, 0).is_err());
+        let noise = NoiseModel::Gaussian {
+            off_diagonal_sd: f64::NAN,
+            diagonal_sd: 1.0,
+        };
+        assert!(SpectralNoise::of(&noise, 3, 1, 10).is_err());
+    }
+
+    #[test]
+    fn without_noise_a_component_is_itself() {
+        let law = SpectralNoise {
+            shift: 0.0,
+            bulk_radius: 0.0,
+            signal_variance: 0.0,
+            signal_variance_slope: 0.0,
+        };
+        let spike = law.spike_from_eigenvalue(0.3).unwrap();
+        assert_eq!((spike.theta, spike.squared_cosine), (0.3, 1.0));
+        assert!(law.spike_from_eigenvalue(0.0).is_none());
+    }
+
+    proptest! {
+        /// Whatever is predicted to be visible is recovered exactly from where it is predicted to show,
+        /// for Wishart-like signal-dependent noise too.
+        #[test]
+        fn the_two_directions_are_inverse(
+            theta in 0.01_f64..5.0,
+            shift in 0.0_f64..0.5,
+            bulk_radius in 0.001_f64..1.0,
+            signal in 0.1_f64..4.0,
+            slope in 0.0_f64..0.5,
+        ) {
+            let law = SpectralNoise {
+                shift,
+                bulk_radius,
+                signal_variance: signal * bulk_radius * bulk_radius,
+                signal_variance_slope: slope,
+            };
+            if let Some(spike) = law.spike_from_signal(theta) {
+                prop_assert!(spike.squared_cosine > 0.0 && spike.squared_cosine <= 1.0);
+                // At the very edge the map is flat: the inverse loses half the digits there.
+                if spike.displacement > law.edge() * (1.0 + 1e-6) {
+                    let back = law.spike_from_eigenvalue(spike.displacement).unwrap();
+                    prop_assert!((back.theta - theta).abs() < 1e-9 * (theta + bulk_radius + shift));
+                    prop_assert!((back.squared_cosine - spike.squared_cosine).abs() < 1e-6);
+                }
+            }
+        }
+    }
+}

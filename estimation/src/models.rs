@@ -1,0 +1,344 @@
+//! Synthetic populations with a known principal subspace.
+//!
+//! All three are `x ~ N(0, w·I + d·VVᵀ)` and differ in `w`, `d` and how the frame V is drawn. Rows are
+//! raw: they still have to be prepared (clipped or normalised) like any participant's.
+
+use eigenveil_shared::{Error, ErrorCode, Result};
+use nalgebra::DMatrix;
+use rand::{Rng, RngExt};
+use rand_distr::{Distribution, StandardNormal};
+
+use crate::linalg::{orthonormalize, outer_scaled};
+
+/// A family of populations; [`draw`](Model::draw) fixes the random frame.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Model {
+    /// `N(0, I + spike·VVᵀ)`, V a uniformly random `p × k` frame.
+    Spiked {
+        /// Dimension.
+        p: usize,
+        /// Rank of the subspace.
+        k: usize,
+        /// Variance added along it (> 0).
+        spike: f64,
+    },
+    /// The same with V supported on `s` random rows (uniform on them).
+    Sparse {
+        /// Dimension.
+        p: usize,
+        /// Rank of the subspace.
+        k: usize,
+        /// Rows that are not zero, `k ≤ s ≤ p`.
+        s: usize,
+        /// Variance added along it (> 0).
+        spike: f64,
+    },
+    /// Section 6 of Wang & Xu: `N(0, λ/(5p(λ+1))·VVᵀ + 1/(5p(λ+1))·I)`; to be clipped at radius 1.
+    Published {
+        /// Dimension.
+        p: usize,
+        /// Rank of the subspace.
+        k: usize,
+        /// Rows that are not zero; `None` for the paper's low-dimensional experiments.
+        s: Option<usize>,
+        /// λ (> 0); the paper uses 1.
+        lambda: f64,
+    },
+}
+
+impl Model {
+    /// Draws the frame.
+    ///
+    /// # Errors
+    /// `InvalidRequest` unless `1 ≤ k ≤ s ≤ p` (with s = p where there is no sparsity) and the spike or
+    /// λ is a positive finite number.
+    pub fn draw<R: Rng + ?Sized>(&self, rng: &mut R) -> Result<Population> {
+        let (p, k, s, bulk, along) = match *self {
+            Model::Spiked { p, k, spike } => (p, k, p, 1.0, spike),
+            Model::Sparse { p, k, s, spike } => (p, k, s, 1.0, spike),
+            Model::Published { p, k, s, lambda } => {
+                let unit = 1.0 / (5.0 * p as f64 * (lambda + 1.0));
+                (p, k, s.unwrap_or(p), unit, lambda * unit)
+            }
+        };
+        if !(1 <= k && k <= s && s <= p) {
+            return Err(Error::new(
+                ErrorCode::InvalidRequest,
+                format!("k = {k}, s = {s}, p = {p}: a model needs 1 ≤ k ≤ s ≤ p"),
+            ));
+        }
+        if !(along.is_finite() && along > 0.0) {
+            return Err(Error::new(
+                ErrorCode::InvalidRequest,
+                "the spike (or λ) of a model must be a positive finite number",
+            ));
+        }
+        let rows = choose_rows(rng, p, s);
+        let frame = uniform_frame(rng, s, k)?;
+        let mut subspace = DMatrix::zeros(p, k);
+        for (i, &row) in rows.iter().enumerate() {
+            subspace.set_row(row, &frame.row(i));
+        }
+        Ok(Population {
+            subspace,
+            support: rows,
+            bulk_variance: bulk,
+            signal_variance: along,
+        })
+    }
+}
+
+/// A population whose principal subspace is known.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Population {
+    subspace: DMatrix<f64>,
+    support: Vec<usize>,
+    bulk_variance: f64,
+    signal_variance: f64,
+}
+
+impl Population {
+    /// V: `p × k`, orthonormal.
+    pub fn subspace(&self) -> &DMatrix<f64> {
+        &self.subspace
+    }
+
+    /// The rows of V that are not zero, ascending (all p for a dense model).
+    pub fn support(&self) -> &[usize] {
+        &self.support
+    }
+
+    /// Dimension p.
+    pub fn dimension(&self) -> usize {
+        self.subspace.nrows()
+    }
+
+    /// Variance in every direction, `w`.
+    pub fn bulk_variance(&self) -> f64 {
+        self.bulk_variance
+    }
+
+    /// Variance added along V, `d`.
+    pub fn signal_variance(&self) -> f64 {
+        self.signal_variance
+    }
+
+    /// `w·I + d·VVᵀ`, `p × p`: of the raw rows, before any clipping.
+    pub fn covariance(&self) -> DMatrix<f64> {
+        let weights = vec![self.signal_variance; self.subspace.ncols()];
+        let mut covariance = outer_scaled(&self.subspace, &weights);
+        for i in 0..self.dimension() {
+            covariance[(i, i)] += self.bulk_variance;
+        }
+        covariance
+    }
+
+    /// Writes one row.
+    ///
+    /// # Panics
+    /// If `row` has another length than p.
+    pub fn fill_row<R: Rng + ?Sized>(&self, rng: &mut R, row: &mut [f64]) {
+        assert_eq!(row.len(), self.dimension(), "row of another dimension");
+        let bulk_sd = self.bulk_variance.sqrt();
+        for x in row.iter_mut() {
+            *x = bulk_sd * normal(rng);
+        }
+        let signal_sd = self.signal_variance.sqrt();
+        for direction in self.subspace.column_iter() {
+            let score = signal_sd * normal(rng);
+            for &i in &self.support {
+                row[i] += score * direction[i];
+            }
+        }
+    }
+
+    /// One row.
+    pub fn row<R: Rng + ?Sized>(&self, rng: &mut R) -> Vec<f64> {
+        let mut row = vec![0.0; self.dimension()];
+        self.fill_row(rng, &mut row);
+        row
+    }
+}
+
+/// A uniformly distributed (Haar) `p × k` orthonormal frame.
+///
+/// # Errors
+/// `InvalidRequest` unless `1 ≤ k ≤ p`.
+pub fn uniform_frame<R: Rng + ?Sized>(rng: &mut R, p: usize, k: usize) -> Result<DMatrix<f64>> {
+    if k == 0 || k > p {
+        return Err(Error::new(
+            ErrorCode::InvalidRequest,
+            format!("a frame of {k} directions in dimension {p}; 1 ≤ k ≤ p is needed"),
+        ));
+    }
+    // QR with a positive diagonal of R maps a Gaussian matrix to the uniform law.
+    orthonormalize(DMatrix::from_fn(p, k, |_, _| normal(rng)))
+}
+
+fn normal<R: Rng + ?Sized>(rng: &mut R) -> f64 {
+    StandardNormal.sample(rng)
+}
+
+/// `s` of `p` rows, every subset equally likely, ascending.
+fn choose_rows<R: Rng + ?Sized>(rng: &mut R, p: usize, s: usize) -> Vec<usize> {
+    let mut rows: Vec<usize> = (0..p).collect();
+    for i in 0..s {
+        let j = rng.random_range(i..p);
+        rows.swap(i, j);
+    }
+    rows.truncate(s);
+    rows.sort_unstable();
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::{SeedableRng, rngs::ChaCha8Rng};
+
+    use super::*;
+    use crate::linalg::orthonormality_defect;
+
+    #[test]
+    fn rows_have_the_population_covariance() {
+        let mut rng = ChaCha8Rng::seed_from_u64(11);
+        for model in [
+            Model::Spiked {
+                p: 6,
+                k: 2,
+                spike: 4.0,
+            },
+            Model::Sparse {
+                p: 6,
+                k: 2,
+                s: 3,
+                spike: 4.0,
+            },
+            Model::Published {
+                p: 6,
+                k: 2,
+                s: None,
+                lambda: 1.0,
+            },
+            Model::Published {
+                p: 6,
+                k: 1,
+                s: Some(2),
+                lambda: 3.0,
+            },
+        ] {
+            let population = model.draw(&mut rng).unwrap();
+            assert!(orthonormality_defect(population.subspace()) < 1e-14);
+            let n = 40_000;
+            let mut sum = DMatrix::zeros(6, 6);
+            for _ in 0..n {
+                let row = nalgebra::DVector::from_vec(population.row(&mut rng));
+                sum.ger(1.0 / f64::from(n), &row, &row, 1.0);
+            }
+            let covariance = population.covariance();
+            // Standard error of an entry is below √2·‖C‖/√n = 0.7 %; six of them.
+            let largest = population.bulk_variance() + population.signal_variance();
+            assert!((sum - &covariance).amax() < 0.045 * largest, "{model:?}");
+            let image = &covariance * population.subspace() - population.subspace() * largest;
+            assert!(image.amax() < 1e-13 * largest);
+        }
+    }
+
+    #[test]
+    fn the_published_model_has_rows_in_the_unit_ball() {
+        let mut rng = ChaCha8Rng::seed_from_u64(3);
+        let population = Model::Published {
+            p: 40,
+            k: 5,
+            s: None,
+            lambda: 1.0,
+        }
+        .draw(&mut rng)
+        .unwrap();
+        // tr = (40 + 5)/(5·40·2) = 0.1125: the paper's "with high probability".
+        assert!((population.covariance().trace() - 0.1125).abs() < 1e-12);
+        let outside = (0..2000)
+            .filter(|_| population.row(&mut rng).iter().map(|x| x * x).sum::<f64>() > 1.0)
+            .count();
+        assert_eq!(outside, 0);
+    }
+
+    #[test]
+    fn sparse_frames_live_on_their_rows() {
+        let mut rng = ChaCha8Rng::seed_from_u64(5);
+        let mut hits = [0_u32; 10];
+        for _ in 0..500 {
+            let population = Model::Sparse {
+                p: 10,
+                k: 1,
+                s: 3,
+                spike: 1.0,
+            }
+            .draw(&mut rng)
+            .unwrap();
+            assert_eq!(population.support().len(), 3);
+            for i in 0..10 {
+                let active = population.support().contains(&i);
+                assert_eq!(population.subspace()[(i, 0)] != 0.0, active);
+                hits[i] += u32::from(active);
+            }
+        }
+        // 150 expected a row, standard deviation 10.2; five of them.
+        assert!(hits.iter().all(|&h| (99..=201).contains(&h)), "{hits:?}");
+    }
+
+    #[test]
+    fn impossible_models_are_refused() {
+        let mut rng = ChaCha8Rng::seed_from_u64(0);
+        for model in [
+            Model::Spiked {
+                p: 3,
+                k: 0,
+                spike: 1.0,
+            },
+            Model::Spiked {
+                p: 3,
+                k: 4,
+                spike: 1.0,
+            },
+            Model::Spiked {
+                p: 3,
+                k: 1,
+                spike: 0.0,
+            },
+            Model::Spiked {
+                p: 3,
+                k: 1,
+                spike: f64::NAN,
+            },
+            Model::Sparse {
+                p: 3,
+                k: 2,
+                s: 1,
+                spike: 1.0,
+            },
+            Model::Sparse {
+                p: 3,
+                k: 2,
+                s: 4,
+                spike: 1.0,
+            },
+            Model::Published {
+                p: 3,
+                k: 1,
+                s: None,
+                lambda: -1.0,
+            },
+            Model::Published {
+                p: 0,
+                k: 0,
+                s: None,
+                lambda: 1.0,
+            },
+        ] {
+            assert_eq!(
+                model.draw(&mut rng).unwrap_err().code(),
+                ErrorCode::InvalidRequest
+            );
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Plain principal components of a symmetric matrix (Algorithm 1 of Wang & Xu after the sum).
+
+use eigenveil_shared::Result;
+use nalgebra::{DMatrix, DVector};
+
+use crate::linalg::{product, symmetric_eigenvalues, top_k};
+
+/// The leading `k` components of a second moment, and its whole spectrum.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pca {
+    /// `p × k` orthonormal loadings, leading first; the loading of largest magnitude of each is positive.
+    pub vectors: DMatrix<f64>,
+    /// The `k` leading eigenvalues, descending.
+    pub values: DVector<f64>,
+    /// All `p` eigenvalues, descending.
+    pub spectrum: DVector<f64>,
+    /// `values[j] / tr S`, clamped to `[0, 1]`; 0 where the trace is not positive.
+    pub explained_variance_ratio: Vec<f64>,
+}
+
+/// Top-`k` eigenvectors of the symmetric `moment` (`p × p`).
+///
+/// # Errors
+/// `InvalidRequest` unless `1 ≤ k ≤ p`, `EstimateFailed` when an entry is not finite.
+///
+/// ```
+/// use nalgebra::dmatrix;
+/// let pca = eigenveil_estimation::pca::pca(&dmatrix![1.0, 0.0; 0.0, 3.0], 1)?;
+/// assert_eq!(pca.vectors.as_slice(), &[0.0, 1.0]);
+/// assert_eq!(pca.explained_variance_ratio, [0.75]);
+/// # Ok::<(), eigenveil_shared::Error>(())
+/// ```
+pub fn pca(moment: &DMatrix<f64>, k: usize) -> Result<Pca> {
+    let leading = top_k(moment, k)?;
+    let spectrum = symmetric_eigenvalues(moment)?;
+    let trace = moment.trace();
+    let explained_variance_ratio = leading
+        .values
+        .iter()
+        .map(|&value| share_of(value, trace))
+        .collect();
+    Ok(Pca {
+        vectors: leading.vectors,
+        values: leading.values,
+        spectrum,
+        explained_variance_ratio,
+    })
+}
+
+/// `part / whole` clamped to `[0, 1]`; 0 where the whole is not positive.
+pub(crate) fn share_of(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 {
+        (part / whole).clamp(0.0, 1.0)
+    } else {
+        0.0
+    }
+}
+
+/// `vᵀSv` for every column `v` of `vectors`.
+pub(crate) fn rayleigh_quotients(matrix: &DMatrix<f64>, vectors: &DMatrix<f64>) -> DVector<f64> {
+    let image = product(matrix, vectors);
+    DVector::from_fn(vectors.ncols(), |j, _| {
+        image.column(j).dot(&vectors.column(j))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use eigenveil_shared::{mechanism::NoiseModel, packed::PackedSymmetric};
+
+    use super::*;
+    use crate::{accumulate::Accumulator, metrics::projector_distance, moment::NoisyMoment};
+
+    /// With the noise switched off the whole path equals plain PCA of the rows' second moment.
+    #[test]
+    fn noise_off_oracle() {
+        let rows: Vec<Vec<f64>> = (0..50)
+            .map(|i| {
+                (0..6)
+                    .map(|j| (f64::from(i * (j + 2)) * 0.7).sin() / (1.0 + f64::from(j)))
+                    .collect()
+            })
+            .collect();
+        let mut buckets = vec![Accumulator::new(6).unwrap(); 4];
+        let mut direct = DMatrix::zeros(6, 6);
+        for (i, row) in rows.iter().enumerate() {
+            let mut one = PackedSymmetric::zeros(6);
+            one.add_outer(row, 1.0);
+            buckets[i % 4].add_sum(one, 1).unwrap();
+            let x = DVector::from_column_slice(row);
+            direct += &x * x.transpose() / 50.0;
+        }
+        let noise = NoiseModel::Gaussian {
+            off_diagonal_sd: 0.0,
+            diagonal_sd: 0.0,
+        };
+        let moment = NoisyMoment::from_buckets(buckets, noise).unwrap();
+        let ours = pca(&moment.dense(), 3).unwrap();
+        // nalgebra's own eigen-solver shares no code with ours.
+        let plain = direct.clone().symmetric_eigen();
+        let mut order: Vec<usize> = (0..6).collect();
+        order.sort_by(|&a, &b| plain.eigenvalues[b].total_cmp(&plain.eigenvalues[a]));
+        let reference = plain.eigenvectors.select_columns(&order[..3]);
+        assert!(projector_distance(&ours.vectors, &reference).unwrap() < 1e-12);
+        for j in 0..3 {
+            assert!((ours.values[j] - plain.eigenvalues[order[j]]).abs() < 1e-14);
+        }
+        let trace = direct.trace();
+        assert!((ours.explained_variance_ratio[0] - ours.values[0] / trace).abs() < 1e-12);
+    }
+
+    #[test]
+    fn signs_are_fixed_and_ratios_bounded() {
+        let moment = nalgebra::dmatrix![2.0, -1.0; -1.0, -5.0];
+        let result = pca(&moment, 2).unwrap();
+        assert!(result.vectors[(0, 0)] > 0.0 && result.vectors[(1, 1)] > 0.0);
+        // The trace is negative: there is no share to speak of.
+        assert_eq!(result.explained_variance_ratio, [0.0, 0.0]);
+        let tiny = pca(&nalgebra::dmatrix![0.0], 1).unwrap();
+        assert_eq!(tiny.vectors.as_slice(), &[1.0]);
+        assert_eq!(tiny.explained_variance_ratio, [0.0]);
+    }
+}
