@@ -4,6 +4,12 @@
 //! `EIGENVEIL_WRITE_VECTORS=1 cargo test -p eigenveil-shared --test codec_vectors`, then comment the
 //! bytes again by hand.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
 use std::path::{Path, PathBuf};
 
 use eigenveil_shared::{

@@ -3,6 +3,12 @@
 //! False-alarm rate: each z-score below is compared with 5.5, and there are fewer than 2,000 of them
 //! in the file, so a correct program fails for one choice of seeds in about 10,000.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
 use eigenveil_shared::{
     mechanism::{Calibration, MechanismKind, MechanismSpec},
     packed::packed_index,

@@ -72,7 +72,7 @@ pub fn as_published_sigma(budget: Budget) -> Result<f64> {
 /// Never; a `sigma` or `sensitivity` that is not positive and finite gives 1.
 pub fn true_delta(sigma: f64, sensitivity: f64, epsilon: f64) -> f64 {
     let mu = sensitivity / sigma;
-    if !(mu > 0.0 && mu.is_finite()) || !(epsilon >= 0.0) {
+    if !is_positive_finite(mu) || epsilon.is_nan() || epsilon < 0.0 {
         return 1.0;
     }
     delta_of_mu(mu, epsilon)
@@ -82,7 +82,7 @@ pub fn true_delta(sigma: f64, sensitivity: f64, epsilon: f64) -> f64 {
 /// (ε, `delta`)-DP; `None` when there is none that a number can hold (noise of almost zero).
 pub fn true_epsilon(sigma: f64, sensitivity: f64, delta: f64) -> Option<f64> {
     let mu = sensitivity / sigma;
-    if !(mu > 0.0 && mu.is_finite()) || !(delta > 0.0 && delta < 1.0) {
+    if !is_positive_finite(mu) || delta.is_nan() || delta <= 0.0 || delta >= 1.0 {
         return None;
     }
     let enough = |epsilon: f64| delta_of_mu(mu, epsilon) <= delta;
@@ -149,6 +149,10 @@ const GAUSS_LEGENDRE: [(f64, f64); 6] = [
     (0.661_209_386_466_264_5, 0.360_761_573_048_138_6),
     (0.932_469_514_203_152, 0.171_324_492_379_170_36),
 ];
+
+fn is_positive_finite(value: f64) -> bool {
+    value.is_finite() && value > 0.0
+}
 
 fn require_delta(budget: Budget) -> Result<()> {
     if budget.is_pure() {
