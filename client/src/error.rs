@@ -1,0 +1,203 @@
+//! One opaque error for the whole crate, with a few questions it answers.
+
+use std::{fmt, path::Path, time::Duration};
+
+use eigenveil_shared::ErrorCode;
+
+/// Result of a fallible operation of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong, in one sentence that names the value, the limit and the way out.
+///
+/// No error of this crate holds a value of a row, a payload or a token.
+///
+/// ```
+/// use eigenveil_client::Error;
+/// use eigenveil_shared::ErrorCode;
+/// let error = Error::from(eigenveil_shared::Error::new(ErrorCode::StudyNotOpen, "the study is closed"));
+/// assert_eq!(error.code(), Some(ErrorCode::StudyNotOpen));
+/// assert!(!error.is_retryable());
+/// assert_eq!(error.to_string(), "the study is closed [study-not-open]");
+/// ```
+pub struct Error(Box<Inner>);
+
+struct Inner {
+    kind: Kind,
+    sentence: String,
+}
+
+#[derive(Debug)]
+enum Kind {
+    /// A check of the shared vocabulary, on this side.
+    Check(ErrorCode),
+    /// The outbox could not be read or written.
+    Outbox,
+    OutboxLocked,
+    OutboxOtherStudy,
+    /// The caller asked for something that cannot be.
+    Usage,
+    #[cfg_attr(not(feature = "http"), expect(dead_code))]
+    Http(HttpFailure),
+}
+
+/// Everything known about a failed exchange.
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(not(feature = "http"), expect(dead_code))]
+pub(crate) struct HttpFailure {
+    pub(crate) status: Option<u16>,
+    /// The code of a problem document, as it was written.
+    pub(crate) code: Option<String>,
+    pub(crate) retryable: bool,
+    /// The server certainly did not act on the request.
+    pub(crate) not_acted_on: bool,
+    pub(crate) timeout: bool,
+    pub(crate) retry_after: Option<Duration>,
+}
+
+impl Error {
+    fn new(kind: Kind, sentence: impl Into<String>) -> Self {
+        Self(Box::new(Inner {
+            kind,
+            sentence: sentence.into(),
+        }))
+    }
+
+    pub(crate) fn usage(sentence: impl Into<String>) -> Self {
+        Self::new(Kind::Usage, sentence)
+    }
+
+    pub(crate) fn outbox(path: &Path, what: impl fmt::Display) -> Self {
+        Self::new(Kind::Outbox, format!("outbox {}: {what}", path.display()))
+    }
+
+    pub(crate) fn outbox_locked(path: &Path) -> Self {
+        Self::new(
+            Kind::OutboxLocked,
+            format!(
+                "outbox {}: another process has it open; wait for that one to end",
+                path.display()
+            ),
+        )
+    }
+
+    pub(crate) fn outbox_other_study(path: &Path, what: impl fmt::Display) -> Self {
+        Self::new(
+            Kind::OutboxOtherStudy,
+            format!(
+                "outbox {}: {what}; use one outbox file per study",
+                path.display()
+            ),
+        )
+    }
+
+    #[cfg(feature = "http")]
+    pub(crate) fn http(failure: HttpFailure, sentence: impl Into<String>) -> Self {
+        Self::new(Kind::Http(failure), sentence)
+    }
+
+    #[cfg(feature = "http")]
+    pub(crate) fn timed_out(sentence: impl Into<String>) -> Self {
+        Self::http(
+            HttpFailure {
+                timeout: true,
+                ..HttpFailure::default()
+            },
+            sentence,
+        )
+    }
+
+    /// The sentence.
+    pub fn detail(&self) -> &str {
+        &self.0.sentence
+    }
+
+    /// The stable code: of the server's problem document, or of the check that failed here. `None`
+    /// for failures that have none (network, outbox file) and for codes this program does not know.
+    pub fn code(&self) -> Option<ErrorCode> {
+        match &self.0.kind {
+            Kind::Check(code) => Some(*code),
+            Kind::Http(failure) => failure.code.as_deref().and_then(ErrorCode::parse),
+            _ => None,
+        }
+    }
+
+    /// The code as the server wrote it, also one that this program does not know.
+    pub fn code_text(&self) -> Option<&str> {
+        match &self.0.kind {
+            Kind::Check(code) => Some(code.as_str()),
+            Kind::Http(failure) => failure.code.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// The HTTP status, where there was an answer.
+    pub fn status(&self) -> Option<u16> {
+        self.failure().and_then(|failure| failure.status)
+    }
+
+    /// Whether the same request may succeed later: network failures, 408, 429 and 5xx.
+    pub fn is_retryable(&self) -> bool {
+        self.failure().is_some_and(|failure| failure.retryable)
+    }
+
+    /// How long the server asked to wait.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.failure().and_then(|failure| failure.retry_after)
+    }
+
+    /// Whether a time limit of this side ran out.
+    pub fn is_timeout(&self) -> bool {
+        self.failure().is_some_and(|failure| failure.timeout)
+    }
+
+    /// Whether another process has the outbox open.
+    pub fn is_outbox_locked(&self) -> bool {
+        matches!(self.0.kind, Kind::OutboxLocked)
+    }
+
+    /// Whether the outbox belongs to another study or server.
+    pub fn is_outbox_of_other_study(&self) -> bool {
+        matches!(self.0.kind, Kind::OutboxOtherStudy)
+    }
+
+    pub(crate) fn failure(&self) -> Option<&HttpFailure> {
+        match &self.0.kind {
+            Kind::Http(failure) => Some(failure),
+            _ => None,
+        }
+    }
+
+    /// The same failure, with more said about it.
+    #[cfg(feature = "http")]
+    pub(crate) fn with_remark(mut self, remark: impl fmt::Display) -> Self {
+        self.0.sentence = format!("{} ({remark})", self.0.sentence);
+        self
+    }
+}
+
+impl From<eigenveil_shared::Error> for Error {
+    fn from(error: eigenveil_shared::Error) -> Self {
+        Self::new(Kind::Check(error.code()), error.detail())
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.sentence)?;
+        match self.code_text() {
+            Some(code) => write!(f, " [{code}]"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Error")
+            .field("kind", &self.0.kind)
+            .field("sentence", &self.0.sentence)
+            .finish()
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,575 @@
+//! Reports that are final but not yet acknowledged, in one durable file.
+//!
+//! The invariant: **a participant has no report, or exactly one, fixed for ever.** Whatever is killed
+//! at whatever point, the bytes that were (or may have been) sent are the bytes that will be sent
+//! again. A report is written here, and synced to the disk, before its first send.
+//!
+//! One participant's report is `pending`, then `acknowledged` (its bytes are dropped, the space is
+//! used again) or `refused` (the bytes stay, so that a server's mistake can be made good with
+//! [`Outbox::requeue_refused`] and not with a second draw of noise).
+//!
+//! The file is an SQLite database (write-ahead log, full sync), locked while it is open. Keep it on a
+//! local disk: locks of network file systems cannot be relied on.
+
+mod schema;
+
+use std::{
+    fmt,
+    ops::Range,
+    path::{Path, PathBuf},
+};
+
+use eigenveil_shared::{
+    report::{Report, ReportId},
+    study::{Fingerprint, StudyParams},
+};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::{
+    error::{Error, Result},
+    participant::{PreparedReport, check_fingerprint},
+};
+
+/// Longest explanation of a refusal that is kept, in characters.
+const MAX_DETAIL: usize = 1_000;
+
+const PENDING: i64 = 0;
+const ACKNOWLEDGED: i64 = 1;
+const REFUSED: i64 = 2;
+
+/// The study an outbox belongs to, recorded when the file is created.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StudyBinding {
+    server: String,
+    study: String,
+    fingerprint: Fingerprint,
+    payload_len: usize,
+}
+
+impl StudyBinding {
+    /// The binding to a study of this identifier and these parameters on this server. A slash at the
+    /// end of the address does not count.
+    pub fn new(server: &str, study: &str, params: &StudyParams) -> Self {
+        Self {
+            server: server.trim_end_matches('/').to_owned(),
+            study: study.to_owned(),
+            fingerprint: params.fingerprint(),
+            payload_len: params.payload_len(),
+        }
+    }
+
+    /// Address of the server.
+    pub fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// Identifier of the study.
+    pub fn study(&self) -> &str {
+        &self.study
+    }
+
+    /// Fingerprint of the study's parameters.
+    pub fn fingerprint(&self) -> Fingerprint {
+        self.fingerprint
+    }
+
+    /// Bytes of one payload.
+    pub fn payload_len(&self) -> usize {
+        self.payload_len
+    }
+}
+
+/// How many reports are in which state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OutboxCounts {
+    /// Not yet acknowledged.
+    pub pending: u64,
+    /// Stored by the server.
+    pub acknowledged: u64,
+    /// Refused by the server, for a reason that sending again does not cure.
+    pub refused: u64,
+}
+
+impl OutboxCounts {
+    /// All reports.
+    pub fn total(self) -> u64 {
+        self.pending + self.acknowledged + self.refused
+    }
+}
+
+/// A report to be sent; its bytes are the same whenever it is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PendingReport {
+    /// The participant.
+    pub participant: u64,
+    /// The report.
+    pub report: Report,
+}
+
+/// A report that the server refused, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedEntry {
+    /// The participant.
+    pub participant: u64,
+    /// The report's identifier.
+    pub id: ReportId,
+    /// Stable code.
+    pub code: String,
+    /// The server's sentence.
+    pub detail: String,
+}
+
+/// A refusal to be recorded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refusal<'a> {
+    pub(crate) participant: u64,
+    pub(crate) code: &'a str,
+    pub(crate) detail: &'a str,
+}
+
+/// The durable file of reports of one study; see the [module](self).
+///
+/// Participants are numbers below 2⁶³: a row number, or 0 on a device with one participant.
+///
+/// ```
+/// use eigenveil_client::{Outbox, Participant, StudyBinding};
+/// # use eigenveil_shared::{
+/// #     mechanism::{Calibration, MechanismKind}, preprocess::{Norm, Row}, privacy::Budget,
+/// #     study::{StudyDesign, StudyParams},
+/// # };
+/// # let params = StudyParams::freeze(StudyDesign {
+/// #     dimension: 2, features: None, norm: Norm::Normalize,
+/// #     mechanism: MechanismKind::IsotropicGaussian, calibration: Calibration::Analytic,
+/// #     budget: Budget::approximate(1.0, 1e-6)?,
+/// # })?;
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("outbox");
+/// let binding = StudyBinding::new("http://localhost:8080", "0123", &params);
+/// let participant = Participant::new(params);
+/// let rows = vec![Row::new(vec![1.0, 2.0]), Row::new(vec![3.0, 4.0])];
+///
+/// let mut outbox = Outbox::open(&path, &binding)?;
+/// // Perturb only what is not there yet.
+/// let mut prepared = Vec::new();
+/// for index in outbox.missing(0..2)? {
+///     prepared.push((index, participant.report(&rows[index as usize])?));
+/// }
+/// let new = outbox.enqueue_batch(prepared.iter().map(|(index, report)| (*index, report)))?;
+/// assert_eq!(new, [0, 1]);
+/// assert!(outbox.missing(0..2)?.is_empty());
+///
+/// let sent = outbox.pending(10)?;
+/// outbox.acknowledge(&[sent[0].participant])?;
+/// assert_eq!(outbox.counts()?.acknowledged, 1);
+/// # Ok::<(), eigenveil_client::Error>(())
+/// ```
+pub struct Outbox {
+    path: PathBuf,
+    binding: StudyBinding,
+    connection: Connection,
+}
+
+impl Outbox {
+    /// Opens the outbox of a study, creating the file (readable by its owner only) if there is none.
+    ///
+    /// # Errors
+    /// [`Error::is_outbox_locked`] when another process (or another `Outbox`) has it open,
+    /// [`Error::is_outbox_of_other_study`] when it was created for another study, other parameters
+    /// or another server; otherwise the file could not be created, read or written, or is no outbox.
+    pub fn open(path: impl AsRef<Path>, binding: &StudyBinding) -> Result<Self> {
+        let path = path.as_ref();
+        schema::create_private(path)?;
+        let mut connection = schema::connect(path)?;
+        schema::prepare(path, &mut connection, Some(binding))?;
+        let recorded = schema::binding(path, &connection)?;
+        schema::check_binding(path, &recorded, binding)?;
+        Ok(Self::over(path, recorded, connection))
+    }
+
+    /// Opens an outbox that is there, whatever study it belongs to: to look at it.
+    ///
+    /// # Errors
+    /// As [`Outbox::open`]; also when there is no such file.
+    pub fn open_existing(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        if !path.is_file() {
+            return Err(Error::outbox(path, "there is no such file"));
+        }
+        let mut connection = schema::connect(path)?;
+        schema::prepare(path, &mut connection, None)?;
+        let recorded = schema::binding(path, &connection)?;
+        Ok(Self::over(path, recorded, connection))
+    }
+
+    fn over(path: &Path, binding: StudyBinding, connection: Connection) -> Self {
+        Self {
+            path: path.to_owned(),
+            binding,
+            connection,
+        }
+    }
+
+    /// The study this outbox belongs to.
+    pub fn binding(&self) -> &StudyBinding {
+        &self.binding
+    }
+
+    /// Where the file is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Keeps one report; `false` when the participant already has one, which stays as it is.
+    ///
+    /// # Errors
+    /// As [`Outbox::enqueue_batch`].
+    pub fn enqueue(&mut self, participant: u64, report: &PreparedReport) -> Result<bool> {
+        Ok(!self.enqueue_batch([(participant, report)])?.is_empty())
+    }
+
+    /// Keeps reports, all or none, with one sync to the disk. A participant that has a report keeps
+    /// it, and the new one is dropped unsent. Gives the participants whose report was kept now.
+    ///
+    /// # Errors
+    /// `wrong-fingerprint` for a report of other study parameters; the file could not be written.
+    pub fn enqueue_batch<'a>(
+        &mut self,
+        reports: impl IntoIterator<Item = (u64, &'a PreparedReport)>,
+    ) -> Result<Vec<u64>> {
+        let (path, fingerprint) = (&self.path, self.binding.fingerprint);
+        let failed = |error| schema::failed(path, &error);
+        let mut new = Vec::new();
+        let transaction = self.connection.transaction().map_err(failed)?;
+        {
+            let mut insert = transaction
+                .prepare_cached(
+                    "INSERT INTO report (participant, id, state) VALUES (?1, ?2, ?3)
+                     ON CONFLICT (participant) DO NOTHING",
+                )
+                .map_err(failed)?;
+            let mut queue = transaction
+                .prepare_cached("INSERT INTO payload (participant, bytes) VALUES (?1, ?2)")
+                .map_err(failed)?;
+            for (participant, prepared) in reports {
+                let report = prepared.report();
+                check_fingerprint(report.fingerprint, fingerprint)?;
+                let key = key(participant)?;
+                // The insert itself decides who was first.
+                if insert
+                    .execute(params![key, report.id.0, PENDING])
+                    .map_err(failed)?
+                    == 1
+                {
+                    queue
+                        .execute(params![key, report.payload])
+                        .map_err(failed)?;
+                    new.push(participant);
+                }
+            }
+        }
+        transaction.commit().map_err(failed)?;
+        Ok(new)
+    }
+
+    /// Whether the participant has a report, in whatever state.
+    ///
+    /// # Errors
+    /// The file could not be read.
+    pub fn is_known(&self, participant: u64) -> Result<bool> {
+        let key = key(participant)?;
+        self.connection
+            .prepare_cached("SELECT 1 FROM report WHERE participant = ?1")
+            .and_then(|mut query| query.exists([key]))
+            .map_err(|error| schema::failed(&self.path, &error))
+    }
+
+    /// The participants of this range that have no report yet, ascending: the only rows to perturb.
+    /// Ask for a range that fits in memory.
+    ///
+    /// # Errors
+    /// The file could not be read.
+    pub fn missing(&self, range: Range<u64>) -> Result<Vec<u64>> {
+        if range.is_empty() {
+            return Ok(Vec::new());
+        }
+        let known = self.numbers(
+            "SELECT participant FROM report WHERE participant >= ?1 AND participant < ?2
+             ORDER BY participant",
+            key(range.start)?,
+            key(range.end)?,
+        )?;
+        let mut missing = Vec::new();
+        let mut next = range.start;
+        for participant in known {
+            missing.extend(next..participant);
+            next = participant + 1;
+        }
+        missing.extend(next..range.end);
+        Ok(missing)
+    }
+
+    /// The first reports that are not yet acknowledged, by participant, at most `limit`.
+    ///
+    /// # Errors
+    /// The file could not be read.
+    pub fn pending(&self, limit: usize) -> Result<Vec<PendingReport>> {
+        self.pending_from(0, limit)
+    }
+
+    /// As [`Outbox::pending`], beginning with this participant.
+    ///
+    /// # Errors
+    /// The file could not be read.
+    pub fn pending_from(&self, participant: u64, limit: usize) -> Result<Vec<PendingReport>> {
+        let failed = |error| schema::failed(&self.path, &error);
+        let mut query = self
+            .connection
+            .prepare_cached(
+                "SELECT p.participant, r.id, p.bytes FROM payload AS p
+                 CROSS JOIN report AS r ON r.participant = p.participant
+                 WHERE p.participant >= ?1 AND r.state = ?2 ORDER BY p.participant LIMIT ?3",
+            )
+            .map_err(failed)?;
+        let rows = query
+            .query_map(
+                params![
+                    key(participant)?,
+                    PENDING,
+                    i64::try_from(limit).unwrap_or(i64::MAX)
+                ],
+                |row| {
+                    Ok((
+                        row.get::<_, i64>(0)?,
+                        row.get::<_, [u8; 16]>(1)?,
+                        row.get(2)?,
+                    ))
+                },
+            )
+            .map_err(failed)?;
+        rows.map(|row| {
+            let (participant, id, payload): (_, _, Vec<u8>) = row.map_err(failed)?;
+            if payload.len() != self.binding.payload_len {
+                return Err(Error::outbox(
+                    &self.path,
+                    format_args!(
+                        "a payload has {} bytes instead of {}: the file is damaged",
+                        payload.len(),
+                        self.binding.payload_len
+                    ),
+                ));
+            }
+            Ok(PendingReport {
+                participant: participant.cast_unsigned(),
+                report: Report {
+                    id: ReportId(id),
+                    fingerprint: self.binding.fingerprint,
+                    payload,
+                },
+            })
+        })
+        .collect()
+    }
+
+    /// Records that the server has these participants' reports, with one sync; their bytes are
+    /// dropped. Gives how many of them were pending. Harmless when repeated.
+    ///
+    /// # Errors
+    /// The file could not be written.
+    pub fn acknowledge(&mut self, participants: &[u64]) -> Result<usize> {
+        self.settle(participants, &[])
+    }
+
+    /// Records that the server refused a participant's report for good. Gives whether it was pending.
+    ///
+    /// # Errors
+    /// The file could not be written.
+    pub fn refuse(&mut self, participant: u64, code: &str, detail: &str) -> Result<bool> {
+        let refusal = Refusal {
+            participant,
+            code,
+            detail,
+        };
+        Ok(self.settle(&[], &[refusal])? == 1)
+    }
+
+    /// Acknowledgements and refusals in one transaction; how many of the reports were pending.
+    pub(crate) fn settle(
+        &mut self,
+        acknowledged: &[u64],
+        refused: &[Refusal<'_>],
+    ) -> Result<usize> {
+        let path = &self.path;
+        let failed = |error| schema::failed(path, &error);
+        let mut settled = 0;
+        let transaction = self.connection.transaction().map_err(failed)?;
+        {
+            let mut update = transaction
+                .prepare_cached(
+                    "UPDATE report SET state = ?2 WHERE participant = ?1 AND state = ?3",
+                )
+                .map_err(failed)?;
+            let mut forget = transaction
+                .prepare_cached("DELETE FROM payload WHERE participant = ?1")
+                .map_err(failed)?;
+            for &participant in acknowledged {
+                let key = key(participant)?;
+                if update
+                    .execute(params![key, ACKNOWLEDGED, PENDING])
+                    .map_err(failed)?
+                    == 1
+                {
+                    forget.execute([key]).map_err(failed)?;
+                    settled += 1;
+                }
+            }
+            let mut explain = transaction
+                .prepare_cached(
+                    "INSERT INTO refusal (participant, code, detail) VALUES (?1, ?2, ?3)",
+                )
+                .map_err(failed)?;
+            for refusal in refused {
+                let key = key(refusal.participant)?;
+                if update
+                    .execute(params![key, REFUSED, PENDING])
+                    .map_err(failed)?
+                    == 1
+                {
+                    let detail: String = refusal.detail.chars().take(MAX_DETAIL).collect();
+                    explain
+                        .execute(params![key, refusal.code, detail])
+                        .map_err(failed)?;
+                    settled += 1;
+                }
+            }
+        }
+        transaction.commit().map_err(failed)?;
+        Ok(settled)
+    }
+
+    /// The first reports that were refused, by participant, at most `limit`.
+    ///
+    /// # Errors
+    /// The file could not be read.
+    pub fn refused(&self, limit: usize) -> Result<Vec<RefusedEntry>> {
+        let failed = |error| schema::failed(&self.path, &error);
+        let mut query = self
+            .connection
+            .prepare_cached(
+                "SELECT f.participant, r.id, f.code, f.detail FROM refusal AS f
+                 CROSS JOIN report AS r ON r.participant = f.participant
+                 ORDER BY f.participant LIMIT ?1",
+            )
+            .map_err(failed)?;
+        query
+            .query_map([i64::try_from(limit).unwrap_or(i64::MAX)], |row| {
+                Ok(RefusedEntry {
+                    participant: row.get::<_, i64>(0)?.cast_unsigned(),
+                    id: ReportId(row.get(1)?),
+                    code: row.get(2)?,
+                    detail: row.get(3)?,
+                })
+            })
+            .and_then(Iterator::collect)
+            .map_err(failed)
+    }
+
+    /// Makes all refused reports pending again, with the bytes they had. Gives how many.
+    ///
+    /// # Errors
+    /// The file could not be written.
+    pub fn requeue_refused(&mut self) -> Result<usize> {
+        let path = &self.path;
+        let failed = |error| schema::failed(path, &error);
+        let transaction = self.connection.transaction().map_err(failed)?;
+        let count = transaction
+            .execute(
+                "UPDATE report SET state = ?1
+                 WHERE participant IN (SELECT participant FROM refusal)",
+                [PENDING],
+            )
+            .map_err(failed)?;
+        transaction
+            .execute("DELETE FROM refusal", [])
+            .map_err(failed)?;
+        transaction.commit().map_err(failed)?;
+        Ok(count)
+    }
+
+    /// How many reports are in which state.
+    ///
+    /// # Errors
+    /// The file could not be read.
+    pub fn counts(&self) -> Result<OutboxCounts> {
+        let count = |table: &str| {
+            self.connection
+                .query_row(&format!("SELECT count(*) FROM {table}"), [], |row| {
+                    row.get(0)
+                })
+                .map(i64::cast_unsigned)
+                .map_err(|error| schema::failed(&self.path, &error))
+        };
+        let (total, kept, refused) = (count("report")?, count("payload")?, count("refusal")?);
+        Ok(OutboxCounts {
+            pending: kept - refused,
+            acknowledged: total - kept,
+            refused,
+        })
+    }
+
+    /// A value that the caller keeps with the outbox, such as a digest of the file its rows come from.
+    ///
+    /// # Errors
+    /// The file could not be read.
+    pub fn get_meta(&self, key: &str) -> Result<Option<Vec<u8>>> {
+        self.connection
+            .query_row("SELECT value FROM meta WHERE key = ?1", [key], |row| {
+                row.get(0)
+            })
+            .optional()
+            .map_err(|error| schema::failed(&self.path, &error))
+    }
+
+    /// Keeps a value with the outbox, in place of what was there under this key.
+    ///
+    /// # Errors
+    /// The file could not be written.
+    pub fn set_meta(&mut self, key: &str, value: &[u8]) -> Result<()> {
+        self.connection
+            .execute(
+                "INSERT INTO meta (key, value) VALUES (?1, ?2)
+                 ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+                params![key, value],
+            )
+            .map(|_| ())
+            .map_err(|error| schema::failed(&self.path, &error))
+    }
+
+    fn numbers(&self, sql: &str, from: i64, to: i64) -> Result<Vec<u64>> {
+        self.connection
+            .prepare_cached(sql)
+            .and_then(|mut query| {
+                query
+                    .query_map([from, to], |row| row.get(0).map(i64::cast_unsigned))?
+                    .collect()
+            })
+            .map_err(|error| schema::failed(&self.path, &error))
+    }
+}
+
+impl fmt::Debug for Outbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outbox")
+            .field("path", &self.path)
+            .field("study", &self.binding.study)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A participant as SQLite's signed key.
+fn key(participant: u64) -> Result<i64> {
+    i64::try_from(participant).map_err(|_| {
+        Error::usage(format!(
+            "participant {participant} is out of range; an outbox takes numbers below 2^63"
+        ))
+    })
+}

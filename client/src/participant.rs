@@ -1,0 +1,336 @@
+//! One row in, one perturbed report out.
+
+use std::{
+    fmt,
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use eigenveil_shared::{
+    Error as SharedError, ErrorCode,
+    preprocess::Row,
+    report::{Report, ReportId},
+    study::{Fingerprint, StudyParams},
+};
+use rand::{TryRng, rngs::SysRng};
+
+use crate::error::Result;
+
+/// Where the coarse time in a report identifier comes from. Any `Fn() -> u64` is one.
+///
+/// ```
+/// use eigenveil_client::{Clock, SystemClock};
+/// assert!(SystemClock.unix_ms() > 1_700_000_000_000);
+/// let stopped = || 42_u64;
+/// assert_eq!(stopped.unix_ms(), 42);
+/// ```
+pub trait Clock: Send + Sync {
+    /// Milliseconds since 1970-01-01 UTC.
+    fn unix_ms(&self) -> u64;
+}
+
+/// The system's clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn unix_ms(&self) -> u64 {
+        // A clock before 1970 costs the identifier its order, nothing else.
+        SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |elapsed| {
+                u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)
+            })
+    }
+}
+
+impl<F: Fn() -> u64 + Send + Sync> Clock for F {
+    fn unix_ms(&self) -> u64 {
+        self()
+    }
+}
+
+/// Makes reports for one study. Cheap to clone; safe to share between threads.
+#[derive(Clone)]
+pub struct Participant {
+    params: Arc<StudyParams>,
+    fingerprint: Fingerprint,
+    clock: Arc<dyn Clock>,
+}
+
+impl Participant {
+    /// A participant of the study with these (checked, frozen) parameters.
+    pub fn new(params: StudyParams) -> Self {
+        let fingerprint = params.fingerprint();
+        Self {
+            params: Arc::new(params),
+            fingerprint,
+            clock: Arc::new(SystemClock),
+        }
+    }
+
+    /// A participant of the study whose canonical bytes these are, if they are the ones that were
+    /// pinned: a device that ships with a fingerprint trusts no server about the parameters.
+    ///
+    /// ```
+    /// use eigenveil_client::Participant;
+    /// use eigenveil_shared::{
+    ///     ErrorCode, mechanism::{Calibration, MechanismKind}, preprocess::Norm, privacy::Budget,
+    ///     study::{Fingerprint, StudyDesign, StudyParams},
+    /// };
+    /// # let params = StudyParams::freeze(StudyDesign {
+    /// #     dimension: 3, features: None, norm: Norm::Normalize,
+    /// #     mechanism: MechanismKind::IsotropicGaussian, calibration: Calibration::Analytic,
+    /// #     budget: Budget::approximate(1.0, 1e-6)?,
+    /// # })?;
+    /// let bytes = params.canonical_bytes();
+    /// assert!(Participant::from_canonical(&bytes, params.fingerprint()).is_ok());
+    /// let error = Participant::from_canonical(&bytes, Fingerprint([0; 32])).unwrap_err();
+    /// assert_eq!(error.code(), Some(ErrorCode::WrongFingerprint));
+    /// # Ok::<(), eigenveil_client::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `wrong-fingerprint`, and every error of [`StudyParams::from_canonical`].
+    pub fn from_canonical(bytes: &[u8], expected: Fingerprint) -> Result<Self> {
+        let participant = Self::new(StudyParams::from_canonical(bytes)?);
+        check_fingerprint(participant.fingerprint, expected)?;
+        Ok(participant)
+    }
+
+    /// The same participant with another clock.
+    #[must_use]
+    pub fn with_clock(mut self, clock: impl Clock + 'static) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// The study's parameters.
+    pub fn params(&self) -> &StudyParams {
+        &self.params
+    }
+
+    /// The fingerprint of the study's parameters.
+    pub fn fingerprint(&self) -> Fingerprint {
+        self.fingerprint
+    }
+
+    /// Prepares and perturbs one row. **Call it once per participant and study**, keep the result
+    /// in an [`Outbox`](crate::Outbox) before the first send, and send that: another call is another
+    /// draw of noise, and two reports of one row spend its budget twice.
+    ///
+    /// A row that cannot be prepared (a NaN; too long under `require`) is perturbed as the zero row,
+    /// so that taking part does not depend on the data; [`PreparedReport::notice`] says why, here
+    /// only.
+    ///
+    /// ```
+    /// use eigenveil_client::Participant;
+    /// use eigenveil_shared::{
+    ///     ErrorCode, mechanism::{Calibration, MechanismKind}, preprocess::{Norm, Row},
+    ///     privacy::Budget, study::{StudyDesign, StudyParams},
+    /// };
+    /// # let params = StudyParams::freeze(StudyDesign {
+    /// #     dimension: 2, features: None, norm: Norm::Normalize,
+    /// #     mechanism: MechanismKind::IsotropicGaussian, calibration: Calibration::Analytic,
+    /// #     budget: Budget::approximate(1.0, 1e-6)?,
+    /// # })?;
+    /// let participant = Participant::new(params);
+    /// let prepared = participant.report(&Row::new(vec![1.0, 2.0]))?;
+    /// assert!(prepared.notice().is_none());
+    /// let prepared = participant.report(&Row::new(vec![1.0, f64::NAN]))?;
+    /// assert_eq!(prepared.notice().unwrap().code(), ErrorCode::RowNotFinite);
+    /// # Ok::<(), eigenveil_client::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `wrong-dimension` (the program's mistake, not the data's) and `randomness-unavailable`.
+    pub fn report(&self, row: &Row) -> Result<PreparedReport> {
+        let (bounded, notice) = self.params.preprocessor().prepare_or_zero(row)?;
+        let payload = self.params.mechanism().release(&bounded)?;
+        let mut random = [0_u8; 16];
+        SysRng.try_fill_bytes(&mut random).map_err(|error| {
+            SharedError::new(
+                ErrorCode::RandomnessUnavailable,
+                format!(
+                    "the operating system's random generator failed ({error}); nothing was released"
+                ),
+            )
+        })?;
+        Ok(PreparedReport {
+            report: Report {
+                id: ReportId::from_parts(self.clock.unix_ms(), random),
+                fingerprint: self.fingerprint,
+                payload,
+            },
+            notice,
+        })
+    }
+}
+
+impl fmt::Debug for Participant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Participant(study parameters {})", self.fingerprint)
+    }
+}
+
+/// Refuses parameters that are not the expected ones.
+pub(crate) fn check_fingerprint(found: Fingerprint, expected: Fingerprint) -> Result<()> {
+    if found == expected {
+        return Ok(());
+    }
+    Err(SharedError::new(
+        ErrorCode::WrongFingerprint,
+        format!(
+            "the study's parameters have fingerprint {found} but {expected} was expected; do not take part"
+        ),
+    )
+    .into())
+}
+
+/// A report that was perturbed and has its identifier: final. Made by [`Participant::report`] only.
+///
+/// `Debug` shows the identifier and a length, no numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PreparedReport {
+    report: Report,
+    notice: Option<SharedError>,
+}
+
+impl PreparedReport {
+    /// The report: what may leave the device.
+    pub fn report(&self) -> &Report {
+        &self.report
+    }
+
+    /// The report, by value.
+    pub fn into_report(self) -> Report {
+        self.report
+    }
+
+    /// Why the row was sent as the zero row, if it was. **For the participant only**: it depends on
+    /// the row and must not be sent, nor shown to whoever runs the study.
+    pub fn notice(&self) -> Option<&SharedError> {
+        self.notice.as_ref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use eigenveil_shared::{
+        codec::{self, StudyShape},
+        mechanism::{Calibration, MechanismKind},
+        packed,
+        preprocess::Norm,
+        privacy::Budget,
+        study::StudyDesign,
+    };
+
+    use super::*;
+
+    fn params(norm: Norm) -> StudyParams {
+        StudyParams::freeze(StudyDesign {
+            dimension: 8,
+            features: None,
+            norm,
+            mechanism: MechanismKind::IsotropicGaussian,
+            calibration: Calibration::Analytic,
+            // Large enough for the noise to be far below one: σ ≈ 0.4.
+            budget: Budget::approximate(16.0, 1e-3).unwrap(),
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn a_report_fits_its_study_and_is_fresh_each_time() {
+        let params = params(Norm::Normalize);
+        let shape = StudyShape::of(&params);
+        let participant = Participant::new(params).with_clock(|| 0x0192_1234_5678);
+        let row = Row::new(vec![1.0; 8]);
+        let first = participant.report(&row).unwrap().into_report();
+        let second = participant.report(&row).unwrap().into_report();
+        for report in [&first, &second] {
+            let bytes = codec::encode_report(report);
+            let valid = codec::decode_report(&bytes, &shape).unwrap();
+            assert_eq!(valid.id(), report.id);
+            assert!(report.id.to_string().starts_with("01921234"));
+        }
+        assert_ne!(first.id, second.id);
+        assert_ne!(first.payload, second.payload);
+    }
+
+    /// Mean of the decoded first entry over many reports of a row: tells e₁e₁ᵀ from the zero matrix.
+    fn mean_first_entry(participant: &Participant, row: &Row) -> f64 {
+        let reports = 2_000;
+        let sum: f64 = (0..reports)
+            .map(|_| {
+                let payload = participant.report(row).unwrap().into_report().payload;
+                f64::from(f32::from_le_bytes(payload[..4].try_into().unwrap()))
+            })
+            .sum();
+        sum / f64::from(reports)
+    }
+
+    #[test]
+    fn an_unusable_row_is_sent_as_the_zero_row_with_a_local_notice() {
+        assert_eq!(
+            packed::packed_len(8) * 4,
+            params(Norm::Normalize).payload_len()
+        );
+        let participant = Participant::new(params(Norm::Require { radius: 1.0 }));
+        let unit = |first: f64| {
+            let mut values = vec![0.0; 8];
+            values[0] = first;
+            Row::new(values)
+        };
+        // σ < 0.6, so the mean of 2,000 has a standard error below 0.014.
+        assert!(participant.params().mechanism().sigma() < 0.6);
+        assert!((mean_first_entry(&participant, &unit(1.0)) - 1.0).abs() < 0.1);
+        for (unusable, code) in [
+            (f64::NAN, ErrorCode::RowNotFinite),
+            (f64::INFINITY, ErrorCode::RowNotFinite),
+            (2.0, ErrorCode::RowOutsideBall),
+        ] {
+            let row = unit(unusable);
+            let notice = participant.report(&row).unwrap().notice().cloned();
+            assert_eq!(notice.unwrap().code(), code);
+            assert!(mean_first_entry(&participant, &row).abs() < 0.1);
+        }
+        assert!(participant.report(&unit(0.5)).unwrap().notice().is_none());
+    }
+
+    #[test]
+    fn a_row_of_another_dimension_is_an_error() {
+        let error = Participant::new(params(Norm::Normalize))
+            .report(&Row::new(vec![1.0; 7]))
+            .unwrap_err();
+        assert_eq!(error.code(), Some(ErrorCode::WrongDimension));
+        assert!(!error.is_retryable());
+    }
+
+    #[test]
+    fn debug_and_errors_never_show_a_value() {
+        let participant = Participant::new(params(Norm::Require { radius: 1.0 }));
+        let sentinel = 987_654.25;
+        let mut shown = String::new();
+        for values in [vec![sentinel; 8], vec![sentinel; 5]] {
+            let row = Row::new(values);
+            shown += &format!("{row:?}");
+            match participant.report(&row) {
+                Ok(prepared) => {
+                    shown += &format!("{prepared:?} {:?}", prepared.report());
+                    shown += &prepared.notice().unwrap().to_string();
+                }
+                Err(error) => shown += &format!("{error} {error:?}"),
+            }
+        }
+        shown += &format!("{participant:?}");
+        assert!(
+            shown.contains("values") && shown.contains("Report("),
+            "{shown}"
+        );
+        assert!(
+            !shown.contains("987654") && !shown.contains("654.25"),
+            "{shown}"
+        );
+    }
+}

@@ -1,0 +1,49 @@
+//! A study, its participants and an outbox, for every test file.
+
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use eigenveil_client::{Participant, PreparedReport, StudyBinding};
+use eigenveil_shared::{
+    mechanism::{Calibration, MechanismKind},
+    preprocess::{Norm, Row},
+    privacy::Budget,
+    study::{StudyDesign, StudyParams},
+};
+
+pub(crate) const STUDY: &str = "0123456789abcdef0123456789abcdef";
+
+pub(crate) fn params(epsilon: f64) -> StudyParams {
+    StudyParams::freeze(StudyDesign {
+        dimension: 5,
+        features: None,
+        norm: Norm::Normalize,
+        mechanism: MechanismKind::IsotropicGaussian,
+        calibration: Calibration::Analytic,
+        budget: Budget::approximate(epsilon, 1e-6).unwrap(),
+    })
+    .unwrap()
+}
+
+pub(crate) fn participant() -> Participant {
+    Participant::new(params(1.0))
+}
+
+pub(crate) fn binding(server: &str) -> StudyBinding {
+    StudyBinding::new(server, STUDY, &params(1.0))
+}
+
+pub(crate) fn prepare(participant: &Participant, indices: &[u64]) -> Vec<(u64, PreparedReport)> {
+    indices
+        .iter()
+        .map(|&index| {
+            let row = Row::new((0..5).map(|j| (index + j) as f64).collect());
+            (index, participant.report(&row).unwrap())
+        })
+        .collect()
+}
+
+pub(crate) fn borrowed(
+    prepared: &[(u64, PreparedReport)],
+) -> impl Iterator<Item = (u64, &PreparedReport)> {
+    prepared.iter().map(|(index, report)| (*index, report))
+}
