@@ -1,0 +1,191 @@
+//! What an operator may set.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use eigenveil_shared::{Error, ErrorCode, Result};
+use serde::{Deserialize, Serialize};
+
+/// Settings of a server. Every field but the data directory has a default; unknown keys are refused.
+///
+/// ```
+/// use eigenveil_server::ServerConfig;
+/// let config = ServerConfig { max_connections: 64, ..ServerConfig::new("/var/lib/eigenveil") };
+/// assert!(config.check().is_ok());
+/// assert!(ServerConfig { queue_requests: 0, ..config }.check().is_err());
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServerConfig {
+    /// Directory of the store; made when it is missing. Nothing else may live in it.
+    pub data_dir: PathBuf,
+    /// Address to listen on; port 0 lets the system choose. Default `127.0.0.1:8080`.
+    #[serde(default = "default::listen")]
+    pub listen: SocketAddr,
+    /// Bytes of bucket sums kept in memory, over all studies. Also decides, when a study is created,
+    /// how many of the 32 buckets it gets. Default 1 GiB.
+    #[serde(default = "default::memory_bytes")]
+    pub memory_bytes: u64,
+    /// Bytes of report bodies that may be in memory at once, being read or waiting for a commit;
+    /// beyond it requests are answered 429. Default 256 MiB.
+    #[serde(default = "default::ingest_bytes")]
+    pub ingest_bytes: usize,
+    /// Requests that may wait for the writer; beyond it requests are answered 429. Default 4,096.
+    #[serde(default = "default::queue_requests")]
+    pub queue_requests: usize,
+    /// Reports after which a commit takes no further request. Default 8,192.
+    #[serde(default = "default::commit_reports")]
+    pub commit_reports: usize,
+    /// Payload bytes after which a commit takes no further request. Default 64 MiB.
+    #[serde(default = "default::commit_bytes")]
+    pub commit_bytes: usize,
+    /// Microseconds a commit that already has company waits for more; 0 takes what is there.
+    /// A lone request never waits. Default 500.
+    #[serde(default = "default::commit_delay_us")]
+    pub commit_delay_us: u64,
+    /// Connections served at once; further ones wait to be accepted. Default 4,096.
+    #[serde(default = "default::max_connections")]
+    pub max_connections: usize,
+    /// Milliseconds a client may take to send the head of a request; also how long an idle
+    /// connection stays open. Default 30,000.
+    #[serde(default = "default::header_timeout_ms")]
+    pub header_timeout_ms: u64,
+    /// Milliseconds a client may take to send a body. Default 60,000.
+    #[serde(default = "default::body_timeout_ms")]
+    pub body_timeout_ms: u64,
+    /// Milliseconds that requests being served are given to finish when the server stops. Default 10,000.
+    #[serde(default = "default::shutdown_timeout_ms")]
+    pub shutdown_timeout_ms: u64,
+    /// Largest JSON body in bytes. Default 4 MiB, which holds 4,096 features with long names.
+    #[serde(default = "default::json_bytes")]
+    pub json_bytes: usize,
+}
+
+mod default {
+    use std::net::{Ipv4Addr, SocketAddr};
+
+    pub(super) fn listen() -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, 8080).into()
+    }
+    pub(super) fn memory_bytes() -> u64 {
+        1 << 30
+    }
+    pub(super) fn ingest_bytes() -> usize {
+        256 << 20
+    }
+    pub(super) fn queue_requests() -> usize {
+        4_096
+    }
+    pub(super) fn commit_reports() -> usize {
+        8_192
+    }
+    pub(super) fn commit_bytes() -> usize {
+        64 << 20
+    }
+    pub(super) fn commit_delay_us() -> u64 {
+        500
+    }
+    pub(super) fn max_connections() -> usize {
+        4_096
+    }
+    pub(super) fn header_timeout_ms() -> u64 {
+        30_000
+    }
+    pub(super) fn body_timeout_ms() -> u64 {
+        60_000
+    }
+    pub(super) fn shutdown_timeout_ms() -> u64 {
+        10_000
+    }
+    pub(super) fn json_bytes() -> usize {
+        4 << 20
+    }
+}
+
+impl ServerConfig {
+    /// The defaults, with the store in this directory.
+    pub fn new(data_dir: impl Into<PathBuf>) -> Self {
+        Self {
+            data_dir: data_dir.into(),
+            listen: default::listen(),
+            memory_bytes: default::memory_bytes(),
+            ingest_bytes: default::ingest_bytes(),
+            queue_requests: default::queue_requests(),
+            commit_reports: default::commit_reports(),
+            commit_bytes: default::commit_bytes(),
+            commit_delay_us: default::commit_delay_us(),
+            max_connections: default::max_connections(),
+            header_timeout_ms: default::header_timeout_ms(),
+            body_timeout_ms: default::body_timeout_ms(),
+            shutdown_timeout_ms: default::shutdown_timeout_ms(),
+            json_bytes: default::json_bytes(),
+        }
+    }
+
+    /// Refuses settings with which nothing could ever be served.
+    ///
+    /// # Errors
+    /// `invalid-request`, naming the setting.
+    pub fn check(&self) -> Result<()> {
+        let refuse = |setting: &str, value: String, limit: &str| {
+            Err(Error::new(
+                ErrorCode::InvalidRequest,
+                format!("{setting} is {value}; it must be {limit}"),
+            ))
+        };
+        if self.data_dir.as_os_str().is_empty() {
+            return refuse("data_dir", "empty".into(), "a directory");
+        }
+        for (setting, value) in [
+            ("ingest_bytes", self.ingest_bytes),
+            ("queue_requests", self.queue_requests),
+            ("commit_reports", self.commit_reports),
+            ("commit_bytes", self.commit_bytes),
+            ("max_connections", self.max_connections),
+            ("json_bytes", self.json_bytes),
+        ] {
+            if value == 0 {
+                return refuse(setting, value.to_string(), "at least 1");
+            }
+        }
+        for (setting, value) in [
+            ("header_timeout_ms", self.header_timeout_ms),
+            ("body_timeout_ms", self.body_timeout_ms),
+        ] {
+            if value == 0 {
+                return refuse(setting, value.to_string(), "at least 1 ms");
+            }
+        }
+        if self.commit_delay_us > 1_000_000 {
+            return refuse(
+                "commit_delay_us",
+                self.commit_delay_us.to_string(),
+                "at most 1000000 (one second)",
+            );
+        }
+        // tokio's semaphore holds no more permits than this.
+        if self.max_connections > 1 << 20 || self.queue_requests > 1 << 20 {
+            return refuse(
+                "max_connections or queue_requests",
+                self.max_connections.max(self.queue_requests).to_string(),
+                "at most 1048576",
+            );
+        }
+        Ok(())
+    }
+
+    pub(crate) fn commit_delay(&self) -> Duration {
+        Duration::from_micros(self.commit_delay_us)
+    }
+
+    pub(crate) fn header_timeout(&self) -> Duration {
+        Duration::from_millis(self.header_timeout_ms)
+    }
+
+    pub(crate) fn body_timeout(&self) -> Duration {
+        Duration::from_millis(self.body_timeout_ms)
+    }
+
+    pub(crate) fn shutdown_timeout(&self) -> Duration {
+        Duration::from_millis(self.shutdown_timeout_ms)
+    }
+}

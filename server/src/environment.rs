@@ -1,0 +1,77 @@
+//! The clock and the randomness, passed in so that tests control them.
+
+use std::{
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use eigenveil_shared::{Error, ErrorCode, Result};
+use rand::{TryRng, rngs::SysRng};
+
+/// What time it is.
+pub trait Clock: Send + Sync {
+    /// Milliseconds since 1970-01-01 UTC.
+    fn now_ms(&self) -> u64;
+}
+
+/// Where identifiers and the operator's token come from.
+pub trait Entropy: Send + Sync {
+    /// Fills the buffer with unpredictable bytes.
+    ///
+    /// # Errors
+    /// `randomness-unavailable`.
+    fn fill(&self, buffer: &mut [u8]) -> Result<()>;
+}
+
+/// The system's clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now_ms(&self) -> u64 {
+        let since = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// The operating system's random generator.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemEntropy;
+
+impl Entropy for SystemEntropy {
+    fn fill(&self, buffer: &mut [u8]) -> Result<()> {
+        SysRng.try_fill_bytes(buffer).map_err(|error| {
+            Error::new(
+                ErrorCode::RandomnessUnavailable,
+                format!("the operating system's random generator failed ({error}); try again"),
+            )
+        })
+    }
+}
+
+/// Clock and randomness of one server.
+#[derive(Clone)]
+pub struct Environment {
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
+    /// Where identifiers come from.
+    pub entropy: Arc<dyn Entropy>,
+}
+
+impl Environment {
+    /// The operating system's clock and random generator.
+    pub fn system() -> Self {
+        Self {
+            clock: Arc::new(SystemClock),
+            entropy: Arc::new(SystemEntropy),
+        }
+    }
+}
+
+impl std::fmt::Debug for Environment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Environment")
+    }
+}

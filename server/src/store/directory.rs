@@ -1,0 +1,105 @@
+//! The data directory: made when missing, refused when it is somebody else's, locked while in use.
+
+use std::{
+    fs::{self, DirBuilder, File, OpenOptions, TryLockError},
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use eigenveil_shared::Result;
+
+use super::unavailable;
+
+/// The database file.
+pub(super) const DATABASE: &str = "eigenveil.db";
+/// Held while a server uses the directory.
+const LOCK: &str = "eigenveil.lock";
+/// The operator's token, written once.
+pub(super) const TOKEN: &str = "operator.token";
+
+/// A data directory that this process alone uses, until dropped.
+#[derive(Debug)]
+pub(super) struct DataDirectory {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl DataDirectory {
+    /// Makes or enters the directory and locks it.
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        let failed = |what: &str, error: io::Error| {
+            unavailable(format!(
+                "the data directory {} cannot be {what} ({error}); check the path and its permissions",
+                path.display()
+            ))
+        };
+        let mut builder = DirBuilder::new();
+        builder.recursive(true);
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.create(path).map_err(|e| failed("created", e))?;
+        if !path.join(DATABASE).exists() {
+            for entry in fs::read_dir(path).map_err(|e| failed("read", e))? {
+                let name = entry.map_err(|e| failed("read", e))?.file_name();
+                // A crash before the database was made leaves the lock; a fresh volume has lost+found.
+                if name != LOCK && name != "lost+found" {
+                    return Err(unavailable(format!(
+                        "the directory {} holds {name:?} but no {DATABASE}; give an empty directory, or the data directory of an earlier run",
+                        path.display()
+                    )));
+                }
+            }
+        }
+        let lock = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(path.join(LOCK))
+            .map_err(|e| failed("locked", e))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Self {
+                path: path.to_owned(),
+                _lock: lock,
+            }),
+            Err(TryLockError::WouldBlock) => Err(unavailable(format!(
+                "another server is using {}; stop it first, or give another directory",
+                path.display()
+            ))),
+            Err(TryLockError::Error(error)) => Err(failed("locked", error)),
+        }
+    }
+
+    pub(super) fn database(&self) -> PathBuf {
+        self.path.join(DATABASE)
+    }
+
+    pub(super) fn token(&self) -> PathBuf {
+        self.path.join(TOKEN)
+    }
+
+    /// Writes the token file so that it is either whole or not there, readable by its owner only.
+    pub(super) fn write_token(&self, token: &str) -> Result<()> {
+        let write = || -> io::Result<()> {
+            let temporary = self.path.join("operator.token.new");
+            match fs::remove_file(&temporary) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            let mut options = OpenOptions::new();
+            options.write(true).create_new(true);
+            #[cfg(unix)]
+            std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+            let mut file = options.open(&temporary)?;
+            writeln!(file, "{token}")?;
+            file.sync_all()?;
+            fs::rename(&temporary, self.token())?;
+            File::open(&self.path)?.sync_all()
+        };
+        write().map_err(|error| {
+            unavailable(format!(
+                "the operator's token cannot be written to {} ({error}); check the permissions of the directory",
+                self.token().display()
+            ))
+        })
+    }
+}

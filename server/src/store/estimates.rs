@@ -1,0 +1,220 @@
+//! Estimate jobs as rows: asked for, computed in order, finished or cancelled.
+
+use eigenveil_shared::{
+    Error, ErrorCode, Result,
+    api::{EstimateDocument, EstimateRequest, EstimateState, Problem},
+    estimate::Estimate,
+};
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
+
+use super::{Failure, study::StudyId};
+
+/// A job that is to be computed.
+#[derive(Clone, Debug)]
+pub(crate) struct Job {
+    /// Its place in the queue.
+    pub(crate) job: i64,
+    /// The study's row.
+    pub(crate) study_row: i64,
+    /// What was asked for.
+    pub(crate) request: EstimateRequest,
+    /// How often it was begun before.
+    pub(crate) attempts: u32,
+}
+
+const COLUMNS: &str = "number, state, request, estimate, problem, created_at_ms";
+
+/// Adds a job at the end of the queue.
+pub(super) fn insert(
+    transaction: &Transaction<'_>,
+    study_row: i64,
+    study: StudyId,
+    request: EstimateRequest,
+    created_at_ms: u64,
+) -> Result<EstimateDocument, Failure> {
+    let text = serde_json::to_string(&request).map_err(Failure::damaged)?;
+    let number: u64 = transaction.query_row(
+        "SELECT coalesce(max(number), 0) + 1 FROM estimates WHERE study = ?",
+        [study_row],
+        |row| row.get(0),
+    )?;
+    transaction.execute(
+        "INSERT INTO estimates (study, number, state, request, created_at_ms)
+         VALUES (?, ?, 'running', ?, ?)",
+        params![study_row, number, text, created_at_ms],
+    )?;
+    Ok(EstimateDocument {
+        number,
+        study: study.to_string(),
+        state: EstimateState::Running,
+        request,
+        estimate: None,
+        problem: None,
+        created_at_ms,
+    })
+}
+
+/// One job of a study.
+pub(super) fn get(
+    connection: &Connection,
+    study_row: i64,
+    study: StudyId,
+    number: u64,
+) -> Result<EstimateDocument, Failure> {
+    connection
+        .prepare_cached(&format!(
+            "SELECT {COLUMNS} FROM estimates WHERE study = ? AND number = ?"
+        ))?
+        .query_row(params![study_row, number], |row| Ok(document(row, study)))
+        .optional()?
+        .unwrap_or_else(|| Err(not_found(study, number).into()))
+}
+
+/// All jobs of a study, oldest first, without their results.
+pub(super) fn list(
+    connection: &Connection,
+    study_row: i64,
+    study: StudyId,
+) -> Result<Vec<EstimateDocument>, Failure> {
+    let mut statement = connection.prepare_cached(
+        "SELECT number, state, request, NULL, problem, created_at_ms FROM estimates
+         WHERE study = ? ORDER BY number",
+    )?;
+    let rows = statement.query_map([study_row], |row| Ok(document(row, study)))?;
+    rows.map(|row| row?).collect()
+}
+
+/// Cancels a job that is not finished. Returns the document and the job's place in the queue.
+pub(super) fn cancel(
+    transaction: &Transaction<'_>,
+    study_row: i64,
+    study: StudyId,
+    number: u64,
+    now_ms: u64,
+) -> Result<(EstimateDocument, i64), Failure> {
+    let mut current = get(transaction, study_row, study, number)?;
+    match current.state {
+        EstimateState::Running | EstimateState::Cancelled => {}
+        finished @ (EstimateState::Done | EstimateState::Failed) => {
+            return Err(Error::new(
+                ErrorCode::InvalidTransition,
+                format!(
+                    "estimate {number} is {}; only one that is running can be cancelled",
+                    finished.as_str()
+                ),
+            )
+            .into());
+        }
+    }
+    transaction.execute(
+        "UPDATE estimates SET state = 'cancelled', finished_at_ms = ?
+         WHERE study = ? AND number = ? AND state = 'running'",
+        params![now_ms, study_row, number],
+    )?;
+    let job = transaction.query_row(
+        "SELECT job FROM estimates WHERE study = ? AND number = ?",
+        params![study_row, number],
+        |row| row.get(0),
+    )?;
+    current.state = EstimateState::Cancelled;
+    Ok((current, job))
+}
+
+/// The job that is next, marked as begun.
+pub(super) fn begin_next(transaction: &Transaction<'_>) -> Result<Option<Job>, Failure> {
+    let next: Option<(i64, i64, String, u32)> = transaction
+        .query_row(
+            "SELECT job, study, request, attempts FROM estimates
+             WHERE state = 'running' ORDER BY job LIMIT 1",
+            [],
+            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)),
+        )
+        .optional()?;
+    let Some((job, study_row, request, attempts)) = next else {
+        return Ok(None);
+    };
+    transaction.execute(
+        "UPDATE estimates SET attempts = attempts + 1 WHERE job = ?",
+        [job],
+    )?;
+    Ok(Some(Job {
+        job,
+        study_row,
+        request: serde_json::from_str(&request).map_err(Failure::damaged)?,
+        attempts,
+    }))
+}
+
+/// Takes back [`begin_next`]: the server stops in good order and the job will run again.
+pub(super) fn put_back(transaction: &Transaction<'_>, job: i64) -> Result<(), Failure> {
+    transaction.execute(
+        "UPDATE estimates SET attempts = attempts - 1
+         WHERE job = ? AND state = 'running' AND attempts > 0",
+        [job],
+    )?;
+    Ok(())
+}
+
+/// Stores what came of a job, unless it was cancelled meanwhile.
+pub(super) fn finish(
+    transaction: &Transaction<'_>,
+    job: i64,
+    result: &Result<Estimate, Problem>,
+    now_ms: u64,
+) -> Result<(), Failure> {
+    let (state, estimate, problem) = match result {
+        Ok(estimate) => (
+            EstimateState::Done,
+            Some(serde_json::to_string(estimate).map_err(Failure::damaged)?),
+            None,
+        ),
+        Err(problem) => (
+            EstimateState::Failed,
+            None,
+            Some(serde_json::to_string(problem).map_err(Failure::damaged)?),
+        ),
+    };
+    transaction.execute(
+        "UPDATE estimates SET state = ?, estimate = ?, problem = ?, finished_at_ms = ?
+         WHERE job = ? AND state = 'running'",
+        params![state.as_str(), estimate, problem, now_ms, job],
+    )?;
+    Ok(())
+}
+
+fn document(row: &Row<'_>, study: StudyId) -> Result<EstimateDocument, Failure> {
+    let state: String = row.get(1)?;
+    let request: String = row.get(2)?;
+    let estimate: Option<String> = row.get(3)?;
+    let problem: Option<String> = row.get(4)?;
+    Ok(EstimateDocument {
+        number: row.get(0)?,
+        study: study.to_string(),
+        state: [
+            EstimateState::Running,
+            EstimateState::Done,
+            EstimateState::Failed,
+            EstimateState::Cancelled,
+        ]
+        .into_iter()
+        .find(|s| s.as_str() == state)
+        .ok_or_else(|| Failure::damaged("an estimate has an unknown state"))?,
+        request: serde_json::from_str(&request).map_err(Failure::damaged)?,
+        estimate: estimate
+            .map(|text| serde_json::from_str(&text))
+            .transpose()
+            .map_err(Failure::damaged)?,
+        problem: problem
+            .map(|text| serde_json::from_str(&text))
+            .transpose()
+            .map_err(Failure::damaged)?,
+        created_at_ms: row.get(5)?,
+    })
+}
+
+fn not_found(study: StudyId, number: u64) -> Error {
+    Error::new(
+        ErrorCode::EstimateNotFound,
+        format!("study {study} has no estimate {number}; list them with GET /v1/studies/{study}/estimates"),
+    )
+}

@@ -1,0 +1,57 @@
+//! Why the store could not do something.
+
+use std::fmt;
+
+use eigenveil_shared::{Error, ErrorCode};
+
+/// A failed read or transaction. Whatever it is, nothing was counted.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// SQLite refused.
+    Sqlite(rusqlite::Error),
+    /// The request cannot be done in the state the store is in.
+    Refused(Error),
+}
+
+impl Failure {
+    /// Stored bytes that are not what was written.
+    pub(super) fn damaged(what: impl fmt::Display) -> Self {
+        Self::Refused(unavailable(format!(
+            "the store is damaged ({what}); restore it from a backup"
+        )))
+    }
+
+    pub(super) fn into_error(self) -> Error {
+        match self {
+            Failure::Sqlite(error) => unavailable(format!(
+                "the store could not do this ({error}); nothing was changed: try again, and tell the operator if it goes on"
+            )),
+            Failure::Refused(error) => error,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Sqlite(error) => error.fmt(f),
+            Failure::Refused(error) => error.fmt(f),
+        }
+    }
+}
+
+impl From<rusqlite::Error> for Failure {
+    fn from(error: rusqlite::Error) -> Self {
+        Failure::Sqlite(error)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Failure::Refused(error)
+    }
+}
+
+pub(super) fn unavailable(detail: impl Into<String>) -> Error {
+    Error::new(ErrorCode::StoreUnavailable, detail)
+}

@@ -1,0 +1,573 @@
+//! The durable store: one embedded database file, one thread that writes to it.
+//!
+//! Nothing acknowledged is ever lost, nothing is counted twice: the insert of a report's identifier
+//! decides whether it is new, its payload is added to a sum in the same transaction, and the answer
+//! is sent after the commit.
+
+mod buckets;
+mod directory;
+mod estimates;
+mod failure;
+mod schema;
+mod study;
+mod token;
+mod writer;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{SyncSender, TrySendError, sync_channel},
+    },
+    thread::JoinHandle,
+};
+
+use eigenveil_estimation::accumulate::Accumulator;
+use eigenveil_shared::{
+    Error, ErrorCode, Result,
+    api::{CreateStudy, EstimateDocument, EstimateRequest, Problem, StudyState},
+    estimate::{Estimate, Rank},
+    study::StudyParams,
+};
+use rusqlite::{Connection, Transaction, TransactionBehavior, params};
+use tokio::sync::oneshot;
+
+pub(crate) use self::{estimates::Job, study::check_rank, token::TokenHash};
+pub use self::{
+    study::{MAX_BUCKETS, Study, StudyId},
+    writer::{NewReport, Stored},
+};
+
+use self::{
+    buckets::{BucketCache, decode_sum},
+    directory::DataDirectory,
+    failure::{Failure, unavailable},
+    study::{NewStudy, Registry, state_from},
+    writer::{Command, CommitLimits, Submission, Writer},
+};
+use crate::{
+    config::ServerConfig,
+    environment::Environment,
+    memory::{IngestMemory, Reservation},
+};
+
+/// The store of one server. Clones share it; it closes when the last one is dropped.
+///
+/// ```
+/// use eigenveil_server::{Environment, ServerConfig, Store};
+/// let directory = tempfile::tempdir()?;
+/// let config = ServerConfig::new(directory.path().join("data"));
+/// let store = Store::open(&config, Environment::system())?;
+/// assert!(store.studies().is_empty());
+/// // The directory is in use until the store is dropped.
+/// assert!(Store::open(&config, Environment::system()).is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Store {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    commands: SyncSender<Command>,
+    writer: Mutex<Option<JoinHandle<()>>>,
+    reader: Mutex<Connection>,
+    registry: Arc<Registry>,
+    environment: Environment,
+    memory_bytes: u64,
+    ingest: Arc<IngestMemory>,
+    token_hash: TokenHash,
+    stopping: AtomicBool,
+    healthy: Arc<AtomicBool>,
+    // Last: unlocked only after the writer has ended.
+    directory: DataDirectory,
+}
+
+/// The bucket sums of a study at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredMoment {
+    /// Reports in the sums.
+    pub n: u64,
+    /// The sums of the buckets that have reports, by bucket number.
+    pub buckets: Vec<(u32, Accumulator)>,
+}
+
+impl Store {
+    /// Opens the data directory of this configuration, making it when it is missing.
+    ///
+    /// # Errors
+    /// `store-unavailable` when the directory is somebody else's or in use by another server, or the
+    /// database is damaged, of another program or of a newer version; `invalid-request` for a
+    /// configuration that cannot work; `randomness-unavailable` at the first start.
+    pub fn open(config: &ServerConfig, environment: Environment) -> Result<Self> {
+        config.check()?;
+        let directory = DataDirectory::open(&config.data_dir)?;
+        let connection = schema::open_for_writing(&directory.database())?;
+        let token_hash = token::ensure(&connection, &directory, &*environment.entropy)?;
+        let registry = Arc::new(load_studies(&connection).map_err(Failure::into_error)?);
+        let reader = schema::open_for_reading(&directory.database())
+            .map_err(|error| Failure::from(error).into_error())?;
+        let (commands, received) = sync_channel(config.queue_requests);
+        let healthy = Arc::new(AtomicBool::new(true));
+        let writer = Writer {
+            connection,
+            commands: received,
+            cache: BucketCache::new(config.memory_bytes),
+            limits: CommitLimits {
+                reports: config.commit_reports,
+                bytes: config.commit_bytes,
+                delay: config.commit_delay(),
+            },
+            healthy: Arc::clone(&healthy),
+        };
+        let writer = std::thread::Builder::new()
+            .name("eigenveil-writer".into())
+            .spawn(move || writer.run())
+            .map_err(|error| unavailable(format!("the writer's thread cannot start ({error})")))?;
+        Ok(Self {
+            shared: Arc::new(Shared {
+                commands,
+                writer: Mutex::new(Some(writer)),
+                reader: Mutex::new(reader),
+                registry,
+                environment,
+                memory_bytes: config.memory_bytes,
+                ingest: IngestMemory::new(config.ingest_bytes),
+                token_hash,
+                stopping: AtomicBool::new(false),
+                healthy,
+                directory,
+            }),
+        })
+    }
+
+    /// Writes what is queued, then ends the writer. Everything after that is answered `shutting-down`.
+    pub fn close(&self) {
+        self.shared.close();
+    }
+
+    /// Where the operator's token was written at the first start.
+    pub fn token_path(&self) -> PathBuf {
+        self.shared.directory.token()
+    }
+
+    /// All studies, oldest first.
+    pub fn studies(&self) -> Vec<Arc<Study>> {
+        self.shared.registry.list()
+    }
+
+    /// The study of this identifier.
+    ///
+    /// # Errors
+    /// `study-not-found`.
+    pub fn study(&self, id: StudyId) -> Result<Arc<Study>> {
+        self.shared.registry.get(id).ok_or_else(|| {
+            Error::new(
+                ErrorCode::StudyNotFound,
+                format!("there is no study {id}; list them with GET /v1/studies"),
+            )
+        })
+    }
+
+    /// Checks, freezes and stores a study.
+    ///
+    /// # Errors
+    /// As [`StudyParams::freeze`]; `invalid-name`, `invalid-request`; those of the store.
+    pub async fn create_study(&self, request: CreateStudy) -> Result<Arc<Study>> {
+        let design = NewStudy::from_request(request, self.shared.memory_bytes)?;
+        let mut id = [0; 16];
+        self.shared.environment.entropy.fill(&mut id)?;
+        let created_at_ms = self.now_ms();
+        let registry = Arc::clone(&self.shared.registry);
+        self.write(
+            move |transaction| {
+                let canonical = design.params.canonical_bytes();
+                let fingerprint = design.params.fingerprint();
+                let default_k = match design.default_k {
+                    Rank::Auto => None,
+                    Rank::Fixed(k) => Some(k as u64),
+                };
+                transaction.execute(
+                    "INSERT INTO studies
+                     (id, name, state, canonical, fingerprint, default_k, buckets, created_at_ms)
+                     VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                    params![
+                        id,
+                        design.name,
+                        design.state.as_str(),
+                        canonical,
+                        fingerprint.0,
+                        default_k,
+                        design.buckets,
+                        created_at_ms
+                    ],
+                )?;
+                let row = transaction.last_insert_rowid();
+                Ok(Arc::new(Study::new(row, StudyId(id), design, created_at_ms)))
+            },
+            move |study| registry.add(Arc::clone(study)),
+        )
+        .await
+    }
+
+    /// Moves a study to another state; asking for the state it has changes nothing. Reports committed
+    /// before the change are counted, those after it are not.
+    ///
+    /// # Errors
+    /// `invalid-transition` unless draft → open → closed; those of the store.
+    pub async fn set_state(&self, study: &Arc<Study>, wanted: StudyState) -> Result<()> {
+        let (row, id) = (study.row, study.id());
+        let study = Arc::clone(study);
+        self.write(
+            move |transaction| {
+                let current: String = transaction.query_row(
+                    "SELECT state FROM studies WHERE study = ?",
+                    [row],
+                    |row| row.get(0),
+                )?;
+                let current = state_from(&current)
+                    .ok_or_else(|| Failure::damaged("a study has an unknown state"))?;
+                match (current, wanted) {
+                    (from, to) if from == to => {}
+                    (StudyState::Draft, StudyState::Open)
+                    | (StudyState::Open, StudyState::Closed) => {
+                        transaction.execute(
+                            "UPDATE studies SET state = ? WHERE study = ?",
+                            params![wanted.as_str(), row],
+                        )?;
+                    }
+                    (from, to) => {
+                        return Err(Error::new(
+                            ErrorCode::InvalidTransition,
+                            format!(
+                                "study {id} is {} and cannot become {}; a study goes from draft to open to closed",
+                                from.as_str(),
+                                to.as_str()
+                            ),
+                        )
+                        .into());
+                    }
+                }
+                Ok(())
+            },
+            move |()| study.publish_state(wanted),
+        )
+        .await
+    }
+
+    /// Stores reports: all in one commit, answered after it.
+    ///
+    /// # Errors
+    /// `too-many-requests` when the queue is full, `store-unavailable` when the commit failed (then
+    /// none of them was counted), `shutting-down`.
+    pub async fn submit(&self, study: &Arc<Study>, reports: Vec<NewReport>) -> Result<Vec<Stored>> {
+        let reservation = Reservation::empty(&self.shared.ingest);
+        self.submit_reserved(study, reports, reservation).await
+    }
+
+    pub(crate) async fn submit_reserved(
+        &self,
+        study: &Arc<Study>,
+        reports: Vec<NewReport>,
+        reservation: Reservation,
+    ) -> Result<Vec<Stored>> {
+        let (reply, outcome) = oneshot::channel();
+        self.send(Command::Submit(Submission {
+            study: Arc::clone(study),
+            reports,
+            reply,
+            reservation,
+        }))?;
+        outcome.await.unwrap_or_else(|_| Err(self.gone()))
+    }
+
+    /// The sums of a study, of one consistent moment.
+    ///
+    /// # Errors
+    /// `store-unavailable` when they cannot be read, or do not add up to the reports accepted.
+    pub fn moment(&self, study: &Study) -> Result<StoredMoment> {
+        // An own connection: reading a gigabyte must not hold up everybody else.
+        let read = || -> Result<StoredMoment, Failure> {
+            let mut connection = schema::open_for_reading(&self.shared.directory.database())?;
+            let transaction = connection.transaction()?;
+            let n: u64 = transaction.query_row(
+                "SELECT reports_accepted FROM studies WHERE study = ?",
+                [study.row],
+                |row| row.get(0),
+            )?;
+            let p = study.params().dimension();
+            let mut statement = transaction
+                .prepare("SELECT bucket, n, sum FROM buckets WHERE study = ? ORDER BY bucket")?;
+            let mut rows = statement.query([study.row])?;
+            let mut buckets = Vec::new();
+            while let Some(row) = rows.next()? {
+                let sum = row.get_ref(2)?.as_blob().map_err(Failure::damaged)?;
+                buckets.push((row.get(0)?, decode_sum(p, row.get(1)?, sum)?));
+            }
+            let summed: u64 = buckets.iter().map(|(_, sums)| sums.count()).sum();
+            if summed != n {
+                return Err(Failure::damaged(format!(
+                    "{n} reports were accepted but the sums hold {summed}"
+                )));
+            }
+            Ok(StoredMoment { n, buckets })
+        };
+        read().map_err(Failure::into_error)
+    }
+
+    /// Whether a write would go through now.
+    ///
+    /// # Errors
+    /// `store-unavailable`, `shutting-down`, `too-many-requests`.
+    pub async fn check_writable(&self) -> Result<()> {
+        // After a failed commit only a real write shows that the trouble is over.
+        let healthy = self.shared.healthy.load(Ordering::Acquire);
+        let flag = Arc::clone(&self.shared.healthy);
+        self.write(
+            move |transaction| {
+                if !healthy {
+                    transaction.execute(
+                        "INSERT INTO settings (key, value) VALUES ('probe', x'00')
+                         ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+                        [],
+                    )?;
+                }
+                Ok(())
+            },
+            move |()| flag.store(true, Ordering::Release),
+        )
+        .await
+    }
+
+    pub(crate) async fn add_estimate(
+        &self,
+        study: &Study,
+        request: EstimateRequest,
+        wake: impl FnOnce() + Send + 'static,
+    ) -> Result<EstimateDocument> {
+        let (row, id, now) = (study.row, study.id(), self.now_ms());
+        self.write(
+            move |transaction| estimates::insert(transaction, row, id, request, now),
+            move |_| wake(),
+        )
+        .await
+    }
+
+    pub(crate) async fn cancel_estimate(
+        &self,
+        study: &Study,
+        number: u64,
+        cancelled: impl FnOnce(i64) + Send + 'static,
+    ) -> Result<EstimateDocument> {
+        let (row, id, now) = (study.row, study.id(), self.now_ms());
+        let (document, _) = self
+            .write(
+                move |transaction| estimates::cancel(transaction, row, id, number, now),
+                move |(_, job)| cancelled(*job),
+            )
+            .await?;
+        Ok(document)
+    }
+
+    /// Blocks while reading.
+    pub(crate) fn estimate(&self, study: &Study, number: u64) -> Result<EstimateDocument> {
+        let reader = self.reader();
+        estimates::get(&reader, study.row, study.id(), number).map_err(Failure::into_error)
+    }
+
+    /// Blocks while reading.
+    pub(crate) fn estimates(&self, study: &Study) -> Result<Vec<EstimateDocument>> {
+        let reader = self.reader();
+        estimates::list(&reader, study.row, study.id()).map_err(Failure::into_error)
+    }
+
+    /// The study and the job that is next, marked as begun. Blocks.
+    pub(crate) fn begin_next_job(&self) -> Result<Option<(Arc<Study>, Job)>> {
+        let job = self.write_blocking(estimates::begin_next)?;
+        job.map(|job| match self.shared.registry.by_row(job.study_row) {
+            Some(study) => Ok((study, job)),
+            None => Err(Failure::damaged("an estimate belongs to no study").into_error()),
+        })
+        .transpose()
+    }
+
+    /// Blocks.
+    pub(crate) fn finish_job(&self, job: i64, result: Result<Estimate, Problem>) -> Result<()> {
+        let now = self.now_ms();
+        self.write_blocking(move |transaction| estimates::finish(transaction, job, &result, now))
+    }
+
+    /// Blocks.
+    pub(crate) fn put_back_job(&self, job: i64) -> Result<()> {
+        self.write_blocking(move |transaction| estimates::put_back(transaction, job))
+    }
+
+    pub(crate) fn token_hash(&self) -> TokenHash {
+        self.shared.token_hash
+    }
+
+    pub(crate) fn ingest_memory(&self) -> &Arc<IngestMemory> {
+        &self.shared.ingest
+    }
+
+    fn now_ms(&self) -> u64 {
+        // SQLite's integers are signed.
+        self.shared.environment.clock.now_ms().min(i64::MAX as u64)
+    }
+
+    fn reader(&self) -> std::sync::MutexGuard<'_, Connection> {
+        self.shared
+            .reader
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs `work` in a transaction of its own on the writer's thread, in its turn; `publish` runs
+    /// there too, after the commit and before anything else is written.
+    async fn write<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
+        publish: impl FnOnce(&T) + Send + 'static,
+    ) -> Result<T> {
+        let (task, outcome) = task(work, publish);
+        self.send(task)?;
+        outcome.await.unwrap_or_else(|_| Err(self.gone()))
+    }
+
+    /// As `write`, for a thread that may block; waits for a place in the queue.
+    fn write_blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T> {
+        let (task, outcome) = task(work, |_| ());
+        self.shared.commands.send(task).map_err(|_| self.gone())?;
+        outcome
+            .blocking_recv()
+            .unwrap_or_else(|_| Err(self.gone()))
+    }
+
+    fn send(&self, command: Command) -> Result<()> {
+        self.shared
+            .commands
+            .try_send(command)
+            .map_err(|error| match error {
+                TrySendError::Full(_) => Error::new(
+                    ErrorCode::TooManyRequests,
+                    "the queue of writes is full; send this again after a second",
+                ),
+                TrySendError::Disconnected(_) => self.gone(),
+            })
+    }
+
+    /// Why the writer does not answer.
+    fn gone(&self) -> Error {
+        if self.shared.stopping.load(Ordering::Acquire) {
+            Error::new(
+                ErrorCode::ShuttingDown,
+                "the server is stopping and did not write this; send it again when it is back",
+            )
+        } else {
+            unavailable("the writer has ended; nothing was written: restart the server")
+        }
+    }
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Store({:?})", self.shared.directory)
+    }
+}
+
+impl Shared {
+    fn close(&self) {
+        self.stopping.store(true, Ordering::Release);
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(thread) = writer.take() {
+            // Fails only when the writer has ended already.
+            let _ = self.commands.send(Command::Stop);
+            if thread.join().is_err() {
+                tracing::error!("the writer's thread had panicked");
+            }
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// A command for the writer, and where its outcome arrives.
+fn task<T: Send + 'static>(
+    work: impl FnOnce(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
+    publish: impl FnOnce(&T) + Send + 'static,
+) -> (Command, oneshot::Receiver<Result<T>>) {
+    let (reply, outcome) = oneshot::channel();
+    let task = move |connection: &mut Connection| {
+        let run = || -> Result<T, Failure> {
+            let transaction =
+                connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let value = work(&transaction)?;
+            transaction.commit()?;
+            Ok(value)
+        };
+        let result = run().map_err(|failure| {
+            if let Failure::Sqlite(error) = &failure {
+                tracing::error!(%error, "transaction failed; nothing was changed");
+            }
+            failure.into_error()
+        });
+        if let Ok(value) = &result {
+            publish(value);
+        }
+        // Whoever asked may have gone; the work is done all the same.
+        let _ = reply.send(result);
+    };
+    (Command::Task(Box::new(task)), outcome)
+}
+
+fn load_studies(connection: &Connection) -> Result<Registry, Failure> {
+    let registry = Registry::default();
+    let mut statement = connection.prepare(
+        "SELECT study, id, name, state, canonical, fingerprint, default_k, buckets,
+                created_at_ms, reports_accepted
+         FROM studies ORDER BY study",
+    )?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let id = StudyId(row.get(1)?);
+        let canonical: Vec<u8> = row.get(4)?;
+        let params = StudyParams::from_canonical(&canonical)
+            .map_err(|error| Failure::damaged(format!("study {id}: {error}")))?;
+        let fingerprint: [u8; 32] = row.get(5)?;
+        if params.fingerprint().0 != fingerprint {
+            return Err(Failure::damaged(format!(
+                "the parameters of study {id} do not have its fingerprint"
+            )));
+        }
+        let state: String = row.get(3)?;
+        let default_k: Option<u64> = row.get(6)?;
+        let design = NewStudy {
+            name: row.get(2)?,
+            params,
+            default_k: match default_k {
+                None => Rank::Auto,
+                Some(k) => Rank::Fixed(usize::try_from(k).unwrap_or(usize::MAX)),
+            },
+            state: state_from(&state)
+                .ok_or_else(|| Failure::damaged(format!("study {id} has an unknown state")))?,
+            buckets: row.get(7)?,
+        };
+        let study = Study::new(row.get(0)?, id, design, row.get(8)?);
+        study.publish_count(row.get(9)?);
+        registry.add(Arc::new(study));
+    }
+    Ok(registry)
+}
+
+/// Where the database of a data directory lies, for backups and inspection.
+pub fn database_path(data_dir: &Path) -> PathBuf {
+    data_dir.join(directory::DATABASE)
+}

@@ -1,0 +1,157 @@
+//! The database file: who it belongs to, its version, and how it is opened.
+
+use std::path::Path;
+
+use eigenveil_shared::Result;
+use rusqlite::{Connection, ErrorCode as SqliteCode, OpenFlags, Transaction};
+
+use super::unavailable;
+
+/// `application_id` of an Eigenveil database: "EiVe".
+const APPLICATION_ID: i32 = 0x4569_5665;
+/// Version of the schema below.
+const VERSION: usize = MIGRATIONS.len();
+
+/// Step `i` brings a database of version `i` to version `i + 1`. Steps are only ever added.
+const MIGRATIONS: &[&str] = &["
+    CREATE TABLE settings (
+        key   TEXT PRIMARY KEY,
+        value BLOB NOT NULL
+    ) STRICT, WITHOUT ROWID;
+
+    CREATE TABLE studies (
+        study            INTEGER PRIMARY KEY,
+        id               BLOB NOT NULL UNIQUE CHECK (length(id) = 16),
+        name             TEXT NOT NULL,
+        state            TEXT NOT NULL CHECK (state IN ('draft', 'open', 'closed')),
+        canonical        BLOB NOT NULL,
+        fingerprint      BLOB NOT NULL CHECK (length(fingerprint) = 32),
+        default_k        INTEGER,          -- NULL: auto
+        buckets          INTEGER NOT NULL CHECK (buckets BETWEEN 1 AND 32),
+        created_at_ms    INTEGER NOT NULL,
+        reports_accepted INTEGER NOT NULL DEFAULT 0 CHECK (reports_accepted >= 0),
+        commit_seq       INTEGER NOT NULL DEFAULT 0 CHECK (commit_seq >= 0)
+    ) STRICT;
+
+    -- The insert itself decides whether a report is new.
+    CREATE TABLE report_ids (
+        study INTEGER NOT NULL REFERENCES studies,
+        id    BLOB NOT NULL,
+        PRIMARY KEY (study, id)
+    ) STRICT, WITHOUT ROWID;
+
+    -- sum: packed upper triangle, f64 little-endian. A bucket without reports has no row.
+    CREATE TABLE buckets (
+        study  INTEGER NOT NULL REFERENCES studies,
+        bucket INTEGER NOT NULL,
+        n      INTEGER NOT NULL CHECK (n > 0),
+        sum    BLOB NOT NULL,
+        PRIMARY KEY (study, bucket)
+    ) STRICT;
+
+    CREATE TABLE estimates (
+        job            INTEGER PRIMARY KEY AUTOINCREMENT,
+        study          INTEGER NOT NULL REFERENCES studies,
+        number         INTEGER NOT NULL CHECK (number > 0),
+        state          TEXT NOT NULL CHECK (state IN ('running', 'done', 'failed', 'cancelled')),
+        request        TEXT NOT NULL,
+        estimate       TEXT,
+        problem        TEXT,
+        attempts       INTEGER NOT NULL DEFAULT 0,
+        created_at_ms  INTEGER NOT NULL,
+        finished_at_ms INTEGER,
+        UNIQUE (study, number)
+    ) STRICT;
+    CREATE INDEX estimates_running ON estimates (job) WHERE state = 'running';
+"];
+
+/// Opens the database for writing, making or migrating it as needed.
+pub(super) fn open_for_writing(path: &Path) -> Result<Connection> {
+    let refused = |error: rusqlite::Error| refused(path, &error);
+    let mut connection = Connection::open(path).map_err(refused)?;
+    // Before anything is written: whose file is it?
+    let application: i32 = pragma(&connection, "application_id").map_err(refused)?;
+    let version: usize = pragma(&connection, "user_version").map_err(refused)?;
+    let tables: i64 = connection
+        .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
+        .map_err(refused)?;
+    let fresh = application == 0 && version == 0 && tables == 0;
+    if !fresh && application != APPLICATION_ID {
+        return Err(unavailable(format!(
+            "{} is a database of another program (application id {application:#x}); give another data directory",
+            path.display()
+        )));
+    }
+    if version > VERSION {
+        return Err(unavailable(format!(
+            "{} has schema version {version}; this program knows versions up to {VERSION}: use the newer program that wrote it",
+            path.display()
+        )));
+    }
+    configure(&connection).map_err(refused)?;
+    if version < VERSION {
+        migrate(&mut connection, version).map_err(refused)?;
+    }
+    Ok(connection)
+}
+
+/// Opens the database for reading; the writer must have opened it before.
+pub(super) fn open_for_reading(path: &Path) -> rusqlite::Result<Connection> {
+    let connection = Connection::open_with_flags(
+        path,
+        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+    )?;
+    connection.busy_timeout(std::time::Duration::from_secs(5))?;
+    Ok(connection)
+}
+
+fn configure(connection: &Connection) -> rusqlite::Result<()> {
+    connection.busy_timeout(std::time::Duration::from_secs(5))?;
+    connection.pragma_update(None, "page_size", 8_192)?;
+    let mode: String =
+        connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
+    if mode != "wal" {
+        return Err(rusqlite::Error::InvalidParameterName(format!(
+            "the file system does not allow write-ahead logging (journal mode {mode})"
+        )));
+    }
+    // FULL: a commit is on disk before it is acknowledged.
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "fullfsync", true)?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    // 32 MiB of pages for the identifiers' tree; bucket sums are cached by us.
+    connection.pragma_update(None, "cache_size", -32_768)?;
+    connection.set_prepared_statement_cache_capacity(32);
+    Ok(())
+}
+
+fn migrate(connection: &mut Connection, from: usize) -> rusqlite::Result<()> {
+    let transaction = connection.transaction()?;
+    for step in MIGRATIONS.iter().skip(from) {
+        transaction.execute_batch(step)?;
+    }
+    set_pragma(&transaction, "application_id", i64::from(APPLICATION_ID))?;
+    set_pragma(&transaction, "user_version", VERSION as i64)?;
+    transaction.commit()
+}
+
+fn set_pragma(transaction: &Transaction<'_>, name: &str, value: i64) -> rusqlite::Result<()> {
+    transaction.pragma_update(None, name, value)
+}
+
+fn pragma<T: rusqlite::types::FromSql>(connection: &Connection, name: &str) -> rusqlite::Result<T> {
+    connection.pragma_query_value(None, name, |row| row.get(0))
+}
+
+fn refused(path: &Path, error: &rusqlite::Error) -> eigenveil_shared::Error {
+    let way_out = match error.sqlite_error_code() {
+        Some(SqliteCode::NotADatabase) => "it is not a database: restore it from a backup",
+        Some(SqliteCode::DatabaseCorrupt) => "it is damaged: restore it from a backup",
+        Some(SqliteCode::DiskFull) => "the disk is full: make room and start again",
+        _ => "check the file and its permissions",
+    };
+    unavailable(format!(
+        "the store {} cannot be opened ({error}); {way_out}",
+        path.display()
+    ))
+}

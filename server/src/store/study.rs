@@ -1,0 +1,297 @@
+//! One study as the server holds it: frozen parameters, and what moves.
+
+use std::{
+    fmt,
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicU8, AtomicU64, Ordering},
+    },
+};
+
+use eigenveil_shared::{
+    Error, ErrorCode, Result,
+    api::{CreateStudy, StudyDocument, StudyState},
+    codec::{self, StudyShape},
+    estimate::Rank,
+    packed::packed_len,
+    privacy::{Budget, PrivacyStatement},
+    study::{StudyDesign, StudyParams, from_hex, to_hex},
+};
+
+/// Most buckets of one study.
+pub const MAX_BUCKETS: u32 = 32;
+/// Longest name of a study in bytes.
+const MAX_NAME: usize = 200;
+
+/// Identifier of a study: 16 random bytes, shown as 32 hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StudyId(pub [u8; 16]);
+
+impl StudyId {
+    /// The identifier written as 32 hexadecimal digits.
+    pub fn parse(text: &str) -> Option<Self> {
+        from_hex(text)?.try_into().ok().map(Self)
+    }
+}
+
+impl fmt::Display for StudyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&to_hex(&self.0))
+    }
+}
+
+impl fmt::Debug for StudyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "StudyId({self})")
+    }
+}
+
+/// A study: its frozen parameters, and the state and count of its last commit.
+#[derive(Debug)]
+pub struct Study {
+    pub(super) row: i64,
+    id: StudyId,
+    shape: StudyShape,
+    buckets: u32,
+    /// Everything anybody may see; state and count are put in when it is asked for.
+    document: StudyDocument,
+    state: AtomicU8,
+    reports_accepted: AtomicU64,
+}
+
+impl Study {
+    pub(super) fn new(row: i64, id: StudyId, design: NewStudy, created_at_ms: u64) -> Self {
+        let NewStudy {
+            name,
+            params,
+            default_k,
+            state,
+            buckets,
+        } = design;
+        let shape = StudyShape::of(&params);
+        let payload_len = shape.payload_len;
+        Self {
+            row,
+            id,
+            shape,
+            buckets,
+            document: StudyDocument {
+                id: id.to_string(),
+                name,
+                state,
+                fingerprint: shape.fingerprint.to_string(),
+                canonical: to_hex(&params.canonical_bytes()),
+                privacy: PrivacyStatement::of(&params),
+                params,
+                reports_accepted: 0,
+                default_k,
+                report_bytes: codec::report_len(payload_len),
+                max_batch: codec::max_batch(payload_len),
+                created_at_ms,
+            },
+            state: AtomicU8::new(state as u8),
+            reports_accepted: AtomicU64::new(0),
+        }
+    }
+
+    /// Its identifier.
+    pub fn id(&self) -> StudyId {
+        self.id
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.document.name
+    }
+
+    /// Its frozen parameters.
+    pub fn params(&self) -> &StudyParams {
+        &self.document.params
+    }
+
+    /// What its reports must fit.
+    pub fn shape(&self) -> &StudyShape {
+        &self.shape
+    }
+
+    /// Components an estimate gives when it does not say.
+    pub fn default_k(&self) -> Rank {
+        self.document.default_k
+    }
+
+    /// How many buckets its commits are spread over.
+    pub fn buckets(&self) -> u32 {
+        self.buckets
+    }
+
+    /// Draft, open or closed, as of the last commit.
+    pub fn state(&self) -> StudyState {
+        let state = self.state.load(Ordering::Acquire);
+        if state == StudyState::Draft as u8 {
+            StudyState::Draft
+        } else if state == StudyState::Open as u8 {
+            StudyState::Open
+        } else {
+            StudyState::Closed
+        }
+    }
+
+    /// Distinct reports durably accepted, as of the last commit.
+    pub fn reports_accepted(&self) -> u64 {
+        self.reports_accepted.load(Ordering::Acquire)
+    }
+
+    /// The study as anybody may see it.
+    pub fn document(&self) -> StudyDocument {
+        StudyDocument {
+            state: self.state(),
+            reports_accepted: self.reports_accepted(),
+            ..self.document.clone()
+        }
+    }
+
+    /// Called by the writer after a commit, with what was committed.
+    pub(super) fn publish_state(&self, state: StudyState) {
+        self.state.store(state as u8, Ordering::Release);
+    }
+
+    /// Called by the writer after a commit, with what was committed.
+    pub(super) fn publish_count(&self, reports_accepted: u64) {
+        self.reports_accepted
+            .store(reports_accepted, Ordering::Release);
+    }
+}
+
+/// A study that has been checked but not stored.
+pub(super) struct NewStudy {
+    pub(super) name: String,
+    pub(super) params: StudyParams,
+    pub(super) default_k: Rank,
+    pub(super) state: StudyState,
+    pub(super) buckets: u32,
+}
+
+impl NewStudy {
+    /// Checks and freezes what an operator asked for.
+    pub(super) fn from_request(request: CreateStudy, memory_bytes: u64) -> Result<Self> {
+        check_name(&request.name)?;
+        let params = StudyParams::freeze(StudyDesign {
+            dimension: request.dimension,
+            features: request.features,
+            norm: request.norm,
+            mechanism: request.mechanism,
+            calibration: request.calibration,
+            budget: Budget::new(request.epsilon, request.delta)?,
+        })?;
+        check_rank(request.default_k, params.dimension())?;
+        Ok(Self {
+            name: request.name,
+            buckets: buckets_within(memory_bytes, params.dimension()),
+            params,
+            default_k: request.default_k,
+            state: if request.draft {
+                StudyState::Draft
+            } else {
+                StudyState::Open
+            },
+        })
+    }
+}
+
+/// Refuses a number of components that rows of this dimension do not have.
+pub(crate) fn check_rank(rank: Rank, dimension: usize) -> Result<()> {
+    match rank {
+        Rank::Fixed(k) if !(1..=dimension).contains(&k) => Err(Error::new(
+            ErrorCode::InvalidRequest,
+            format!("k is {k}; rows of dimension {dimension} have 1 to {dimension} components"),
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn check_name(name: &str) -> Result<()> {
+    if !name.trim().is_empty() && name.len() <= MAX_NAME && !name.chars().any(char::is_control) {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorCode::InvalidName,
+        format!(
+            "the name of the study has {} bytes; it needs 1 to {MAX_NAME} printable ones",
+            name.len()
+        ),
+    ))
+}
+
+/// How many buckets of this dimension fit the memory budget: 1 to [`MAX_BUCKETS`].
+fn buckets_within(memory_bytes: u64, dimension: usize) -> u32 {
+    let bucket_bytes = (8 * packed_len(dimension)).max(1) as u64;
+    let fit = memory_bytes / bucket_bytes;
+    u32::try_from(fit)
+        .unwrap_or(MAX_BUCKETS)
+        .clamp(1, MAX_BUCKETS)
+}
+
+/// The state with this name in the database.
+pub(super) fn state_from(text: &str) -> Option<StudyState> {
+    [StudyState::Draft, StudyState::Open, StudyState::Closed]
+        .into_iter()
+        .find(|state| state.as_str() == text)
+}
+
+/// All studies, oldest first. Only the writer adds to it, after the commit.
+#[derive(Debug, Default)]
+pub(super) struct Registry {
+    studies: RwLock<Studies>,
+}
+
+#[derive(Debug, Default)]
+struct Studies {
+    ordered: Vec<Arc<Study>>,
+    by_id: std::collections::HashMap<StudyId, Arc<Study>>,
+}
+
+impl Registry {
+    pub(super) fn add(&self, study: Arc<Study>) {
+        let mut studies = self.studies.write().unwrap_or_else(PoisonError::into_inner);
+        studies.by_id.insert(study.id, Arc::clone(&study));
+        studies.ordered.push(study);
+    }
+
+    pub(super) fn get(&self, id: StudyId) -> Option<Arc<Study>> {
+        let studies = self.studies.read().unwrap_or_else(PoisonError::into_inner);
+        studies.by_id.get(&id).cloned()
+    }
+
+    pub(super) fn by_row(&self, row: i64) -> Option<Arc<Study>> {
+        let studies = self.studies.read().unwrap_or_else(PoisonError::into_inner);
+        studies.ordered.iter().find(|s| s.row == row).cloned()
+    }
+
+    pub(super) fn list(&self) -> Vec<Arc<Study>> {
+        let studies = self.studies.read().unwrap_or_else(PoisonError::into_inner);
+        studies.ordered.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identifiers_are_32_digits() {
+        let id = StudyId([0xab; 16]);
+        assert_eq!(StudyId::parse(&id.to_string()), Some(id));
+        assert_eq!(StudyId::parse(&id.to_string().to_uppercase()), Some(id));
+        for bad in ["", "ab", &"ab".repeat(17), &"g".repeat(32)] {
+            assert_eq!(StudyId::parse(bad), None);
+        }
+    }
+
+    #[test]
+    fn buckets_shrink_with_the_budget() {
+        assert_eq!(buckets_within(1 << 30, 100), 32);
+        assert_eq!(buckets_within(1 << 30, 4_096), 15);
+        assert_eq!(buckets_within(0, 4_096), 1);
+        assert_eq!(buckets_within(u64::MAX, 2), 32);
+    }
+}

@@ -1,0 +1,303 @@
+//! The one thread that writes: group commit, and acknowledgements only after it.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, TryRecvError},
+    },
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use eigenveil_estimation::accumulate::Accumulator;
+use eigenveil_shared::{
+    Result,
+    api::StudyState,
+    codec::{self, StudyShape},
+    report::{ReportId, ValidatedReport},
+};
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+use tokio::sync::oneshot;
+
+use super::{
+    Failure,
+    buckets::{BucketCache, bucket_of},
+    study::{Study, state_from},
+};
+use crate::memory::Reservation;
+
+/// A validated report that waits for its commit. The payload stays in the body it came in.
+#[derive(Clone)]
+pub struct NewReport {
+    id: ReportId,
+    payload: Bytes,
+}
+
+impl NewReport {
+    /// Decodes and validates the body of one report.
+    ///
+    /// # Errors
+    /// As [`codec::decode_report`].
+    pub fn decode(body: &Bytes, shape: &StudyShape) -> Result<Self> {
+        codec::decode_report(body, shape).map(|report| Self::borrowed(body, report))
+    }
+
+    /// Decodes a batch: an outer error when the frame is wrong, an inner one per report.
+    ///
+    /// # Errors
+    /// As [`codec::decode_batch`].
+    pub fn decode_batch(body: &Bytes, shape: &StudyShape) -> Result<Vec<Result<Self>>> {
+        let reports = codec::decode_batch(body, shape)?;
+        Ok(reports
+            .into_iter()
+            .map(|report| report.map(|report| Self::borrowed(body, report)))
+            .collect())
+    }
+
+    /// The codec borrows from the body it was given, so the payload always lies inside it.
+    fn borrowed(body: &Bytes, report: ValidatedReport<'_>) -> Self {
+        Self {
+            id: report.id(),
+            payload: body.slice_ref(report.payload()),
+        }
+    }
+}
+
+impl std::fmt::Debug for NewReport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "NewReport({}, {} payload bytes)", self.id, self.payload.len())
+    }
+}
+
+/// What became of a report, after the commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stored {
+    /// Durably stored and counted now.
+    Accepted,
+    /// Was stored before; counted once.
+    Duplicate,
+    /// Never seen, and the study does not take reports.
+    NotOpen,
+}
+
+/// Reports of one request: in one commit, or in none.
+pub(super) struct Submission {
+    pub(super) study: Arc<Study>,
+    pub(super) reports: Vec<NewReport>,
+    pub(super) reply: oneshot::Sender<Result<Vec<Stored>>>,
+    /// Holds the memory of the bodies until they are summed.
+    pub(super) reservation: Reservation,
+}
+
+pub(super) enum Command {
+    Submit(Submission),
+    /// Anything else that writes: runs alone, in its turn.
+    Task(Box<dyn FnOnce(&mut Connection) + Send>),
+    Stop,
+}
+
+/// How large a commit grows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CommitLimits {
+    pub(super) reports: usize,
+    pub(super) bytes: usize,
+    pub(super) delay: Duration,
+}
+
+pub(super) struct Writer {
+    pub(super) connection: Connection,
+    pub(super) commands: Receiver<Command>,
+    pub(super) cache: BucketCache,
+    pub(super) limits: CommitLimits,
+    pub(super) healthy: Arc<AtomicBool>,
+}
+
+/// What a transaction did to one study.
+struct Change {
+    study: Arc<Study>,
+    reports_accepted: u64,
+    sums: Option<(u32, Accumulator)>,
+}
+
+impl Writer {
+    /// Serves commands until told to stop. Commands still queued then are dropped, and their senders
+    /// learn that nothing was written.
+    pub(super) fn run(mut self) {
+        let mut next = self.commands.recv().ok();
+        while let Some(command) = next {
+            next = match command {
+                Command::Stop => return,
+                Command::Task(task) => {
+                    task(&mut self.connection);
+                    None
+                }
+                Command::Submit(first) => {
+                    let (group, held) = self.collect(first);
+                    self.commit(group);
+                    held
+                }
+            };
+            next = next.or_else(|| self.commands.recv().ok());
+        }
+    }
+
+    /// Takes what is queued; waits a moment for more only when there already is company.
+    fn collect(&self, first: Submission) -> (Vec<Submission>, Option<Command>) {
+        let mut reports = first.reports.len();
+        let mut bytes = payload_bytes(&first);
+        let mut group = vec![first];
+        let started = Instant::now();
+        while reports < self.limits.reports && bytes < self.limits.bytes {
+            let command = match self.commands.try_recv() {
+                Ok(command) => command,
+                Err(TryRecvError::Empty) if group.len() > 1 => {
+                    let left = self.limits.delay.saturating_sub(started.elapsed());
+                    match self.commands.recv_timeout(left) {
+                        Ok(command) => command,
+                        Err(_) => break,
+                    }
+                }
+                Err(_) => break,
+            };
+            match command {
+                Command::Submit(submission) => {
+                    reports += submission.reports.len();
+                    bytes += payload_bytes(&submission);
+                    group.push(submission);
+                }
+                other => return (group, Some(other)),
+            }
+        }
+        (group, None)
+    }
+
+    /// Commits a group, then answers everybody in it.
+    fn commit(&mut self, group: Vec<Submission>) {
+        match self.transact(&group) {
+            Ok((outcomes, changes)) => {
+                self.healthy.store(true, Ordering::Release);
+                for change in changes {
+                    change.study.publish_count(change.reports_accepted);
+                    if let Some((bucket, sums)) = change.sums {
+                        self.cache.put(&change.study, bucket, sums);
+                    }
+                }
+                for (submission, outcomes) in group.into_iter().zip(outcomes) {
+                    drop(submission.reservation);
+                    // A client that has gone will ask again and be told "duplicate".
+                    let _ = submission.reply.send(Ok(outcomes));
+                }
+            }
+            Err(failure) => {
+                self.healthy.store(false, Ordering::Release);
+                tracing::error!(%failure, requests = group.len(), "commit failed; nothing was counted");
+                let error = failure.into_error();
+                for submission in group {
+                    let _ = submission.reply.send(Err(error.clone()));
+                }
+            }
+        }
+    }
+
+    fn transact(
+        &mut self,
+        group: &[Submission],
+    ) -> Result<(Vec<Vec<Stored>>, Vec<Change>), Failure> {
+        let transaction = self
+            .connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let mut outcomes: Vec<Vec<Stored>> = group.iter().map(|_| Vec::new()).collect();
+        let mut changes: Vec<Change> = Vec::new();
+        for submission in group {
+            let study = &submission.study;
+            if changes.iter().any(|change| change.study.row == study.row) {
+                continue;
+            }
+            let of_study = group
+                .iter()
+                .zip(&mut outcomes)
+                .filter(|(other, _)| other.study.row == study.row);
+            changes.push(add_reports(
+                &transaction,
+                &mut self.cache,
+                study,
+                of_study,
+            )?);
+        }
+        transaction.commit()?;
+        Ok((outcomes, changes))
+    }
+}
+
+/// Adds one study's share of a group to the transaction.
+fn add_reports<'a>(
+    transaction: &Transaction<'_>,
+    cache: &mut BucketCache,
+    study: &Arc<Study>,
+    submissions: impl Iterator<Item = (&'a Submission, &'a mut Vec<Stored>)>,
+) -> Result<Change, Failure> {
+    // The state is read where the reports are written: a close before this is a barrier.
+    let (state, before, commit_seq): (String, u64, u64) = transaction
+        .prepare_cached("SELECT state, reports_accepted, commit_seq FROM studies WHERE study = ?")?
+        .query_row([study.row], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+        })?;
+    let open = state_from(&state) == Some(StudyState::Open);
+    let mut insert = transaction.prepare_cached(
+        "INSERT INTO report_ids (study, id) VALUES (?, ?) ON CONFLICT DO NOTHING",
+    )?;
+    let mut find =
+        transaction.prepare_cached("SELECT 1 FROM report_ids WHERE study = ? AND id = ?")?;
+    let bucket = bucket_of(commit_seq, study.buckets());
+    let mut sums: Option<Accumulator> = None;
+    let mut accepted = 0_u64;
+    for (submission, outcomes) in submissions {
+        outcomes.reserve_exact(submission.reports.len());
+        for report in &submission.reports {
+            outcomes.push(if open {
+                if insert.execute(params![study.row, report.id.0])? == 1 {
+                    let sums = match &mut sums {
+                        Some(sums) => sums,
+                        none => none.insert(cache.take(transaction, study, bucket)?),
+                    };
+                    sums.add_payload(&report.payload)?;
+                    accepted += 1;
+                    Stored::Accepted
+                } else {
+                    Stored::Duplicate
+                }
+            } else {
+                let known = find
+                    .query_row(params![study.row, report.id.0], |_| Ok(()))
+                    .optional()?;
+                match known {
+                    Some(()) => Stored::Duplicate,
+                    None => Stored::NotOpen,
+                }
+            });
+        }
+    }
+    if let Some(sums) = &sums {
+        cache.write(transaction, study, bucket, sums)?;
+        transaction
+            .prepare_cached(
+                "UPDATE studies SET reports_accepted = reports_accepted + ?, commit_seq = commit_seq + 1
+                 WHERE study = ?",
+            )?
+            .execute(params![accepted, study.row])?;
+    }
+    Ok(Change {
+        study: Arc::clone(study),
+        reports_accepted: before + accepted,
+        sums: sums.map(|sums| (bucket, sums)),
+    })
+}
+
+fn payload_bytes(submission: &Submission) -> usize {
+    submission
+        .reports
+        .iter()
+        .map(|report| report.payload.len())
+        .sum()
+}
