@@ -177,7 +177,7 @@ pub fn decode_batch<'a>(
         study,
     )?;
     let stride = 16 + study.payload_len;
-    if wire.run.0.is_empty() || wire.run.0.len() % stride != 0 {
+    if wire.run.0.is_empty() || !wire.run.0.len().is_multiple_of(stride) {
         return Err(malformed(format!(
             "the batch holds {} bytes, which is not one or more reports of {stride}",
             wire.run.0.len()

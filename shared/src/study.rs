@@ -221,7 +221,7 @@ pub fn from_hex(text: &str) -> Option<Vec<u8>> {
         .chars()
         .map(|c| c.to_digit(16).map(|d| d as u8))
         .collect::<Option<_>>()?;
-    if digits.len() % 2 != 0 {
+    if !digits.len().is_multiple_of(2) {
         return None;
     }
     Some(

@@ -108,7 +108,9 @@ impl Preprocessing {
         }
         let mut names = std::collections::BTreeSet::new();
         for (index, feature) in features.iter().enumerate() {
-            if !feature.center.is_finite() || !(feature.scale.is_normal() && feature.scale > 0.0) {
+            let usable =
+                feature.center.is_finite() && feature.scale.is_normal() && feature.scale > 0.0;
+            if !usable {
                 return Err(Error::new(
                     ErrorCode::InvalidPreprocessing,
                     format!(

@@ -1,0 +1,116 @@
+//! Plain PCA of the prepared rows: no privacy, the reference of every comparison.
+
+use eigenveil_estimation::{linalg, pca::pca as pca_of_moment};
+use eigenveil_shared::{Error, ErrorCode, Result, packed::PackedSymmetric, preprocess::BoundedRow};
+use nalgebra::DMatrix;
+
+/// What a baseline found.
+#[derive(Clone, Debug)]
+pub struct Fit {
+    /// `p × k` orthonormal loadings, leading first.
+    pub subspace: DMatrix<f64>,
+    /// Eigenvalues of the second moment, descending, all p of them.
+    pub eigenvalues: Vec<f64>,
+    /// The second moment `(1/n)Σxxᵀ`, `p × p`.
+    pub moment: DMatrix<f64>,
+    /// Rows seen.
+    pub n: u64,
+}
+
+/// Top-`k` eigenvectors of the second moment of the rows. **No privacy whatsoever.**
+///
+/// Rows are consumed one at a time; memory is O(p²).
+///
+/// # Errors
+/// The first error of the rows; `wrong-dimension` for a row of another dimension;
+/// `invalid-request` unless `1 ≤ k ≤ p` and there is a row.
+pub fn pca(
+    rows: impl IntoIterator<Item = Result<BoundedRow>>,
+    dimension: usize,
+    k: usize,
+) -> Result<Fit> {
+    let mut sum = PackedSymmetric::zeros(dimension);
+    let mut n = 0_u64;
+    for row in rows {
+        let row = row?;
+        if row.dimension() != dimension {
+            return Err(Error::new(
+                ErrorCode::WrongDimension,
+                format!(
+                    "row {} has {} values, not {dimension}",
+                    n + 1,
+                    row.dimension()
+                ),
+            ));
+        }
+        sum.add_outer(row.as_slice(), 1.0);
+        n += 1;
+    }
+    if n == 0 {
+        return Err(Error::new(
+            ErrorCode::InvalidRequest,
+            "there are no rows; give at least one",
+        ));
+    }
+    sum.scale(1.0 / n as f64);
+    let moment = linalg::packed_to_dense(&sum);
+    let found = pca_of_moment(&moment, k)?;
+    Ok(Fit {
+        subspace: found.vectors,
+        eigenvalues: found.spectrum.iter().copied().collect(),
+        moment,
+        n,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use eigenveil_shared::preprocess::{Norm, Preprocessing, Row};
+
+    use super::*;
+
+    fn prepared(rows: &[Vec<f64>], norm: Norm) -> Vec<Result<BoundedRow>> {
+        let preprocessing = Preprocessing {
+            dimension: rows[0].len(),
+            features: None,
+            norm,
+        };
+        let preprocessor = preprocessing.preprocessor().unwrap();
+        rows.iter()
+            .map(|row| preprocessor.prepare(&Row::new(row.clone())))
+            .collect()
+    }
+
+    #[test]
+    fn finds_the_axis_of_an_ellipse() {
+        // Points (cos t, sin t) stretched along (3, 4)/5: the leading direction is known in closed form.
+        let rows: Vec<Vec<f64>> = (0..360)
+            .map(|degree| {
+                let t = f64::from(degree).to_radians();
+                let (along, across) = (0.9 * t.cos(), 0.2 * t.sin());
+                vec![0.6 * along - 0.8 * across, 0.8 * along + 0.6 * across]
+            })
+            .collect();
+        let fit = pca(prepared(&rows, Norm::Require { radius: 1.0 }), 2, 1).unwrap();
+        assert!((fit.subspace[0] - 0.6).abs() < 1e-12 && (fit.subspace[1] - 0.8).abs() < 1e-12);
+        assert!(
+            (fit.eigenvalues[0] - 0.405).abs() < 1e-12 && (fit.eigenvalues[1] - 0.02).abs() < 1e-12
+        );
+    }
+
+    #[test]
+    fn wrong_input_is_an_error() {
+        let rows = vec![vec![1.0, 0.0]];
+        for (dimension, k, code) in [
+            (2, 0, ErrorCode::InvalidRequest),
+            (2, 3, ErrorCode::InvalidRequest),
+            (3, 1, ErrorCode::WrongDimension),
+        ] {
+            let error = pca(prepared(&rows, Norm::Normalize), dimension, k).unwrap_err();
+            assert_eq!(error.code(), code);
+        }
+        assert!(pca(Vec::new(), 2, 1).is_err());
+        let nan = prepared(&[vec![f64::NAN, 0.0]], Norm::Normalize);
+        assert_eq!(pca(nan, 2, 1).unwrap_err().code(), ErrorCode::RowNotFinite);
+    }
+}
