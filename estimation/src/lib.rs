@@ -6,7 +6,8 @@
 //! ```
 //!
 //! * [`accumulate`], [`moment`]: sums of decoded reports, and their mean with the noise of one report.
-//! * [`pca`]: top-k eigenvectors (Algorithm 1 of Wang & Xu).
+//! * [`estimate`]: the one call from a moment to judged components.
+//! * [`pca`](mod@pca): top-k eigenvectors (Algorithm 1 of Wang & Xu).
 //! * [`fantope`]: row-sparse components (Algorithm 2) with a duality gap as certificate.
 //! * [`floor`]: what the noise alone would look like, so that every component gets a verdict, a
 //!   debiased eigenvalue and an expected alignment; how many participants would be needed.
@@ -19,6 +20,8 @@
 //! Nothing here touches a raw row except [`models`], which makes them up.
 
 pub mod accumulate;
+pub mod estimate;
+pub mod fantope;
 pub mod floor;
 pub mod linalg;
 pub mod metrics;

@@ -276,10 +276,10 @@ mod tests {
             .draw(&mut rng)
             .unwrap();
             assert_eq!(population.support().len(), 3);
-            for i in 0..10 {
+            for (i, hit) in hits.iter_mut().enumerate() {
                 let active = population.support().contains(&i);
                 assert_eq!(population.subspace()[(i, 0)] != 0.0, active);
-                hits[i] += u32::from(active);
+                *hit += u32::from(active);
             }
         }
         // 150 expected a row, standard deviation 10.2; five of them.

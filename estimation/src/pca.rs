@@ -102,8 +102,8 @@ mod tests {
         order.sort_by(|&a, &b| plain.eigenvalues[b].total_cmp(&plain.eigenvalues[a]));
         let reference = plain.eigenvectors.select_columns(&order[..3]);
         assert!(projector_distance(&ours.vectors, &reference).unwrap() < 1e-12);
-        for j in 0..3 {
-            assert!((ours.values[j] - plain.eigenvalues[order[j]]).abs() < 1e-14);
+        for (j, &place) in order[..3].iter().enumerate() {
+            assert!((ours.values[j] - plain.eigenvalues[place]).abs() < 1e-14);
         }
         let trace = direct.trace();
         assert!((ours.explained_variance_ratio[0] - ours.values[0] / trace).abs() < 1e-12);

@@ -1,5 +1,8 @@
 //! The floor against simulation: random symmetric noise, planted components, fixed seeds.
 
+// Helpers of tests may unwrap as tests do: a failure names its line.
+#![allow(clippy::unwrap_used)]
+
 use eigenveil_estimation::{
     floor::{Floor, Measured, Spectrum, assess, predict},
     linalg::{outer_scaled, symmetric_eigenvalues, top_k},

@@ -1,0 +1,316 @@
+//! One call from a noisy moment to components that have been judged: what the server and the
+//! simulation run.
+
+use std::ops::ControlFlow;
+
+use eigenveil_shared::{
+    Error, ErrorCode, Result,
+    api::SparseSettings,
+    estimate::{Rank, SparseOutcome},
+};
+use nalgebra::DMatrix;
+
+use crate::{
+    fantope::{self, AdmmSettings, Progress, Stop, resolve_lambda},
+    floor::{Assessment, Floor, Measured, assess},
+    linalg::{symmetric_eigenvalues, top_k},
+    moment::NoisyMoment,
+    pca::rayleigh_quotients,
+};
+
+/// Judged components of a noisy moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Findings {
+    /// `p × k` orthonormal loadings, leading first. k may be 0 (`k = auto` and nothing above the noise).
+    pub vectors: DMatrix<f64>,
+    /// All p eigenvalues of S̃, descending.
+    pub spectrum: Vec<f64>,
+    /// Components, floor, expected error and warnings.
+    pub assessment: Assessment,
+    /// How the sparse solver ended; `None` for plain PCA.
+    pub sparse: Option<SparseOutcome>,
+}
+
+/// Plain PCA of the moment (Algorithm 1). `setting` names the privacy setting for the warnings: "ε = 1".
+///
+/// # Errors
+/// `InvalidRequest` unless `1 ≤ k ≤ p`; `EstimateFailed` when the moment holds a number that is not finite.
+///
+/// ```
+/// use eigenveil_estimation::{accumulate::Accumulator, estimate::principal_components, moment::NoisyMoment};
+/// use eigenveil_shared::{estimate::Rank, mechanism::NoiseModel, packed::PackedSymmetric};
+/// let mut sum = PackedSymmetric::zeros(3);
+/// sum.add_outer(&[0.0, 1.0, 0.0], 1000.0);
+/// let noise = NoiseModel::Gaussian { off_diagonal_sd: 1.0, diagonal_sd: 1.0 };
+/// let moment = NoisyMoment::from_buckets(vec![Accumulator::from_parts(sum, 1000)?], noise)?;
+/// let findings = principal_components(&moment, Rank::Auto, "ε = 1")?;
+/// assert_eq!(findings.vectors.as_slice(), &[0.0, 1.0, 0.0]);
+/// # Ok::<(), eigenveil_shared::Error>(())
+/// ```
+pub fn principal_components(moment: &NoisyMoment, rank: Rank, setting: &str) -> Result<Findings> {
+    let dense = moment.dense();
+    let spectrum: Vec<f64> = symmetric_eigenvalues(&dense)?.iter().copied().collect();
+    let k = match rank {
+        Rank::Fixed(k) => checked_rank(k, spectrum.len())?,
+        Rank::Auto => {
+            Floor::from_eigenvalues(&spectrum, moment.noise(), moment.n())?.components_above
+        }
+    };
+    let (vectors, values) = if k == 0 {
+        (DMatrix::zeros(spectrum.len(), 0), Vec::new())
+    } else {
+        let leading = top_k(&dense, k)?;
+        (leading.vectors, leading.values.iter().copied().collect())
+    };
+    let assessment = assess(&Measured {
+        vectors: &vectors,
+        values: &values,
+        spectrum: &spectrum,
+        noise: moment.noise(),
+        n: moment.n(),
+        support: None,
+        setting,
+    })?;
+    Ok(Findings {
+        vectors,
+        spectrum,
+        assessment,
+        sparse: None,
+    })
+}
+
+/// Row-sparse components (Algorithm 2): Fantope, and with `settings.refit` PCA on the rows it selects.
+///
+/// With `k = auto` the components above the plain floor are counted; where there is none, one sparse
+/// component is still looked for, because selecting rows also leaves their noise out, and judged on
+/// its own rows. `watch` is called after every iteration and can cancel.
+///
+/// # Errors
+/// As [`principal_components`]; `InvalidRequest` for settings out of range; `EstimateFailed` when
+/// `watch` cancels. An iteration cap that is hit is a warning, and `converged` is false.
+pub fn sparse_components(
+    moment: &NoisyMoment,
+    rank: Rank,
+    settings: &SparseSettings,
+    setting: &str,
+    watch: &dyn Fn(&Progress) -> ControlFlow<()>,
+) -> Result<Findings> {
+    let dense = moment.dense();
+    let p = moment.dimension();
+    let lambda = resolve_lambda(settings.lambda, moment.noise(), p, moment.n())?;
+    let spectrum: Vec<f64> = symmetric_eigenvalues(&dense)?.iter().copied().collect();
+    let k = match rank {
+        Rank::Fixed(k) => checked_rank(k, p)?,
+        Rank::Auto => Floor::from_eigenvalues(&spectrum, moment.noise(), moment.n())?
+            .components_above
+            .max(1),
+    };
+    let solution = fantope::solve(&dense, k, lambda, &AdmmSettings::from(settings), watch)?;
+    if solution.stop == Stop::Cancelled {
+        return Err(Error::new(
+            ErrorCode::EstimateFailed,
+            format!(
+                "the estimate was cancelled after {} iterations",
+                solution.iterations
+            ),
+        ));
+    }
+    let vectors = if settings.refit {
+        fantope::refit(&dense, &solution.support, k)?
+    } else {
+        solution.vectors.clone()
+    };
+    let values: Vec<f64> = rayleigh_quotients(&dense, &vectors)
+        .iter()
+        .copied()
+        .collect();
+    let mut assessment = assess(&Measured {
+        vectors: &vectors,
+        values: &values,
+        spectrum: &spectrum,
+        noise: moment.noise(),
+        n: moment.n(),
+        support: Some(&solution.support),
+        setting,
+    })?;
+    if !solution.converged() {
+        assessment.warnings.push(format!(
+            "The sparse solver stopped at its cap of {} iterations with a relative duality gap of {:.1e}; raise max_iterations or the tolerance.",
+            solution.iterations, solution.relative_gap
+        ));
+    }
+    let sparse = Some(SparseOutcome {
+        settings: settings.clone(),
+        lambda,
+        converged: solution.converged(),
+        iterations: solution.iterations,
+        duality_gap: solution.gap,
+        primal_residual: solution.primal_residual,
+        dual_residual: solution.dual_residual,
+        support: solution.support,
+        refit: settings.refit,
+    });
+    Ok(Findings {
+        vectors,
+        spectrum,
+        assessment,
+        sparse,
+    })
+}
+
+fn checked_rank(k: usize, p: usize) -> Result<usize> {
+    if k == 0 || k > p {
+        return Err(Error::new(
+            ErrorCode::InvalidRequest,
+            format!("k is {k}; it is between 1 and p = {p}, or auto"),
+        ));
+    }
+    Ok(k)
+}
+
+#[cfg(test)]
+mod tests {
+    use eigenveil_shared::{api::Lambda, mechanism::NoiseModel, packed::PackedSymmetric};
+    use rand::{SeedableRng, rngs::ChaCha8Rng};
+    use rand_distr::{Distribution, StandardNormal};
+
+    use super::*;
+    use crate::{accumulate::Accumulator, metrics::projector_distance, models::Model};
+
+    const N: u64 = 100_000;
+
+    /// A sparse population's covariance, scaled to trace 1, in the noise of `N` reports.
+    fn noisy(p: usize, s: usize, sd: f64) -> (NoisyMoment, DMatrix<f64>, Vec<usize>) {
+        let mut rng = ChaCha8Rng::seed_from_u64(17);
+        let population = Model::Sparse {
+            p,
+            k: 2,
+            s,
+            spike: 20.0,
+        }
+        .draw(&mut rng)
+        .unwrap();
+        let covariance = population.covariance();
+        let scale = N as f64 / covariance.trace();
+        let mut sum = PackedSymmetric::zeros(p);
+        let mut next = 0;
+        for i in 0..p {
+            for j in i..p {
+                let z: f64 = StandardNormal.sample(&mut rng);
+                sum.as_mut_slice()[next] = covariance[(i, j)] * scale + z * sd * (N as f64).sqrt();
+                next += 1;
+            }
+        }
+        let noise = NoiseModel::Gaussian {
+            off_diagonal_sd: sd,
+            diagonal_sd: sd,
+        };
+        let bucket = Accumulator::from_parts(sum, N).unwrap();
+        let moment = NoisyMoment::from_buckets(vec![bucket], noise).unwrap();
+        (
+            moment,
+            population.subspace().clone(),
+            population.support().to_vec(),
+        )
+    }
+
+    const ON: &dyn Fn(&Progress) -> ControlFlow<()> = &|_| ControlFlow::Continue(());
+
+    #[test]
+    fn sparsity_beats_plain_pca_and_is_judged() {
+        let (moment, truth, rows) = noisy(120, 8, 3.0);
+        let plain = principal_components(&moment, Rank::Fixed(2), "ε = 1").unwrap();
+        let settings = SparseSettings {
+            lambda: Lambda::Fixed(0.02),
+            refit: true,
+            ..SparseSettings::default()
+        };
+        let sparse = sparse_components(&moment, Rank::Fixed(2), &settings, "ε = 1", ON).unwrap();
+        let outcome = sparse.sparse.as_ref().unwrap();
+        assert!(outcome.converged && outcome.refit);
+        assert!(outcome.support.len() >= 6 && outcome.support.iter().all(|row| rows.contains(row)));
+        let plain_error = projector_distance(&plain.vectors, &truth).unwrap();
+        let sparse_error = projector_distance(&sparse.vectors, &truth).unwrap();
+        assert!(
+            sparse_error < 0.5 * plain_error,
+            "{sparse_error} against {plain_error}"
+        );
+        assert!(sparse.assessment.expected_error < plain.assessment.expected_error);
+        assert!((sparse.assessment.expected_error / sparse_error - 1.0).abs() < 0.5);
+        let automatic = sparse_components(&moment, Rank::Auto, &settings, "ε = 1", ON).unwrap();
+        assert_eq!(
+            automatic.vectors.ncols(),
+            plain.assessment.floor.components_above.max(1)
+        );
+    }
+
+    #[test]
+    fn nothing_above_the_noise_gives_no_component_and_a_warning() {
+        let (moment, ..) = noisy(40, 4, 300.0);
+        let plain = principal_components(&moment, Rank::Auto, "ε = 0.01").unwrap();
+        assert_eq!(plain.vectors.ncols(), 0);
+        assert_eq!(plain.assessment.expected_error, 0.0);
+        assert!(
+            plain.assessment.warnings[0].starts_with("At n = 100,000 and ε = 0.01 no component")
+        );
+        let sparse = sparse_components(
+            &moment,
+            Rank::Auto,
+            &SparseSettings::default(),
+            "ε = 0.01",
+            ON,
+        )
+        .unwrap();
+        assert_eq!(sparse.vectors.ncols(), 1);
+        assert!(!sparse.assessment.warnings.is_empty());
+    }
+
+    #[test]
+    fn caps_and_cancellations_are_reported() {
+        let (moment, ..) = noisy(60, 8, 3.0);
+        let short = SparseSettings {
+            max_iterations: 2,
+            tolerance: 1e-12,
+            ..SparseSettings::default()
+        };
+        let capped = sparse_components(&moment, Rank::Fixed(2), &short, "ε = 1", ON).unwrap();
+        assert!(!capped.sparse.unwrap().converged);
+        assert!(
+            capped
+                .assessment
+                .warnings
+                .iter()
+                .any(|w| w.contains("cap of 2 iterations"))
+        );
+        let cancelled = sparse_components(
+            &moment,
+            Rank::Fixed(2),
+            &SparseSettings {
+                tolerance: 1e-12,
+                ..SparseSettings::default()
+            },
+            "ε = 1",
+            &|progress| {
+                if progress.iterations == 3 {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
+            },
+        )
+        .unwrap_err();
+        assert_eq!(
+            cancelled.detail(),
+            "the estimate was cancelled after 3 iterations"
+        );
+        for k in [0, 61] {
+            let error = principal_components(&moment, Rank::Fixed(k), "").unwrap_err();
+            assert_eq!(error.code(), ErrorCode::InvalidRequest);
+        }
+        let cv = SparseSettings {
+            lambda: Lambda::CrossValidated,
+            ..SparseSettings::default()
+        };
+        assert!(sparse_components(&moment, Rank::Fixed(1), &cv, "", ON).is_err());
+    }
+}

@@ -1,0 +1,123 @@
+//! Who takes part in a simulated study.
+
+use eigenveil_shared::{
+    Error, ErrorCode, Result,
+    preprocess::{BoundedRow, Preprocessor, Row},
+};
+use nalgebra::DMatrix;
+use rand::{Rng, RngExt};
+
+use crate::{
+    linalg::{GramSum, packed_to_dense},
+    models::{Model, Population},
+    pca::pca,
+};
+
+/// Where participants come from.
+#[derive(Clone, Copy, Debug)]
+pub enum RowSource<'a> {
+    /// A synthetic population with a random frame, drawn anew in every repeat.
+    Model(Model),
+    /// These raw rows, drawn with replacement.
+    Rows(&'a [Row]),
+}
+
+/// The participants of one repeat: a population or prepared rows, and the true subspace.
+pub struct Participants<'a> {
+    kind: Kind<'a>,
+    truth: DMatrix<f64>,
+    support: Option<Vec<usize>>,
+}
+
+enum Kind<'a> {
+    Population(Population, Preprocessor<'a>),
+    Prepared(Vec<BoundedRow>),
+}
+
+impl<'a> Participants<'a> {
+    /// Draws the population of a model (its V is the truth), or prepares the rows (their non-private
+    /// top-k is).
+    ///
+    /// # Errors
+    /// Those of [`Model::draw`] and of [`Preprocessor::prepare`] (with the row's number);
+    /// `invalid-request` without rows or with k out of range.
+    pub fn draw<R: Rng + ?Sized>(
+        source: &RowSource<'_>,
+        k: usize,
+        preprocessor: Preprocessor<'a>,
+        rng: &mut R,
+    ) -> Result<Self> {
+        match source {
+            RowSource::Model(model) => {
+                let population = model.draw(rng)?;
+                let truth = population.subspace().clone();
+                let sparse = population.support().len() < population.dimension();
+                let support = sparse.then(|| population.support().to_vec());
+                Ok(Self { kind: Kind::Population(population, preprocessor), truth, support })
+            }
+            RowSource::Rows(rows) => {
+                let prepared: Vec<BoundedRow> = rows
+                    .iter()
+                    .enumerate()
+                    .map(|(index, row)| {
+                        preprocessor.prepare(row).map_err(|error| {
+                            Error::new(error.code(), format!("row {}: {}", index + 1, error.detail()))
+                        })
+                    })
+                    .collect::<Result<_>>()?;
+                let Some(first) = prepared.first() else {
+                    return Err(Error::new(ErrorCode::InvalidRequest, "there are no rows; give at least one"));
+                };
+                let mut sum = GramSum::new(first.dimension());
+                for row in &prepared {
+                    sum.add(row.as_slice(), 1.0 / prepared.len() as f64);
+                }
+                let truth = pca(&packed_to_dense(&sum.finish()), k)?.vectors;
+                Ok(Self { kind: Kind::Prepared(prepared), truth, support: None })
+            }
+        }
+    }
+
+    /// The true subspace, `p × k`.
+    pub fn truth(&self) -> &DMatrix<f64> {
+        &self.truth
+    }
+
+    /// The rows of the truth that are not zero, for a sparse model.
+    pub fn support(&self) -> Option<&[usize]> {
+        self.support.as_deref()
+    }
+
+    /// Calls `each` with `count` participants' prepared rows and how many participants share each:
+    /// a model's are all different, resampled rows are counted first.
+    ///
+    /// # Errors
+    /// Those of preparing a row, and those of `each`.
+    pub fn visit<R: Rng + ?Sized>(
+        &self,
+        count: u64,
+        rng: &mut R,
+        mut each: impl FnMut(&BoundedRow, u64, &mut R) -> Result<()>,
+    ) -> Result<()> {
+        match &self.kind {
+            Kind::Population(population, preprocessor) => {
+                for _ in 0..count {
+                    let row = preprocessor.prepare(&Row::new(population.row(rng)))?;
+                    each(&row, 1, rng)?;
+                }
+            }
+            Kind::Prepared(rows) => {
+                let mut times = vec![0_u64; rows.len()];
+                for _ in 0..count {
+                    times[rng.random_range(0..rows.len())] += 1;
+                }
+                for (row, &times) in rows.iter().zip(&times) {
+                    if times > 0 {
+                        each(row, times, rng)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
