@@ -1,8 +1,37 @@
-//! Eigenveil's aggregation server as a library
+//! Eigenveil's aggregation server as a library.
+//!
+//! ```text
+//! device ──HTTP──▶ decode, validate ──▶ queue ──▶ writer: ids + sums in one transaction ──▶ acknowledgement
+//! analyst ──HTTP─▶ job ──▶ bucket sums of one moment ──▶ estimate ──▶ JSON, CSV, npy
+//! ```
+//!
+//! * [`Server`]: listens and serves until told to stop. [`router`]: the same routes for an axum
+//!   application of your own, around an [`AppState`].
+//! * [`Store`]: one embedded database file, one thread that writes. Nothing acknowledged is ever lost,
+//!   nothing is counted twice.
+//! * [`estimate`]: from a study's sums to the document an analyst gets.
+//! * [`ServerConfig`]: what an operator may set. [`Environment`]: clock and randomness, passed in.
+//!
+//! # What is not here
+//!
+//! TLS, metrics, pages, deletion of studies, rotation of the operator's token. One process per data
+//! directory: there is no replication. Payloads are added up and dropped; only identifiers and sums are
+//! kept, so an estimate cannot leave single reports out afterwards.
+
+mod app;
 mod config;
 mod environment;
+mod estimate_job;
+mod http;
+mod jobs;
 mod memory;
+mod server;
 pub mod store;
+
+pub use app::AppState;
 pub use config::ServerConfig;
 pub use environment::{Clock, Entropy, Environment, SystemClock, SystemEntropy};
+pub use estimate_job::estimate;
+pub use http::{EstimateList, router, status_of};
+pub use server::Server;
 pub use store::{Store, Study, StudyId};

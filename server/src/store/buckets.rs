@@ -140,10 +140,16 @@ mod tests {
             counts[bucket_of(commit, 32) as usize] += 1;
         }
         // Expected 1,000 each; six standard deviations are 187.
-        assert!(counts.iter().all(|&c| (813..1_187).contains(&c)), "{counts:?}");
+        assert!(
+            counts.iter().all(|&c| (813..1_187).contains(&c)),
+            "{counts:?}"
+        );
         assert!((0..100).all(|commit| bucket_of(commit, 1) == 0));
         // The reference generator's first output for seed 0 (Vigna, splitmix64.c).
-        assert_eq!(bucket_of(0, u32::MAX), (0xe220_a839_7b1d_cdaf_u64 % u64::from(u32::MAX)) as u32);
+        assert_eq!(
+            bucket_of(0, u32::MAX),
+            (0xe220_a839_7b1d_cdaf_u64 % u64::from(u32::MAX)) as u32
+        );
     }
 
     #[test]

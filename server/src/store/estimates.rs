@@ -215,6 +215,8 @@ fn document(row: &Row<'_>, study: StudyId) -> Result<EstimateDocument, Failure> 
 fn not_found(study: StudyId, number: u64) -> Error {
     Error::new(
         ErrorCode::EstimateNotFound,
-        format!("study {study} has no estimate {number}; list them with GET /v1/studies/{study}/estimates"),
+        format!(
+            "study {study} has no estimate {number}; list them with GET /v1/studies/{study}/estimates"
+        ),
     )
 }

@@ -204,7 +204,12 @@ impl Store {
                     ],
                 )?;
                 let row = transaction.last_insert_rowid();
-                Ok(Arc::new(Study::new(row, StudyId(id), design, created_at_ms)))
+                Ok(Arc::new(Study::new(
+                    row,
+                    StudyId(id),
+                    design,
+                    created_at_ms,
+                )))
             },
             move |study| registry.add(Arc::clone(study)),
         )
@@ -442,9 +447,7 @@ impl Store {
     ) -> Result<T> {
         let (task, outcome) = task(work, |_| ());
         self.shared.commands.send(task).map_err(|_| self.gone())?;
-        outcome
-            .blocking_recv()
-            .unwrap_or_else(|_| Err(self.gone()))
+        outcome.blocking_recv().unwrap_or_else(|_| Err(self.gone()))
     }
 
     fn send(&self, command: Command) -> Result<()> {

@@ -40,7 +40,9 @@ pub(super) fn ensure(
     if let Some(hash) = stored {
         return match hash.try_into() {
             Ok(hash) => Ok(TokenHash(hash)),
-            Err(_) => Err(Failure::damaged("the operator token's hash is not 32 bytes").into_error()),
+            Err(_) => {
+                Err(Failure::damaged("the operator token's hash is not 32 bytes").into_error())
+            }
         };
     }
     let mut random = [0; 32];

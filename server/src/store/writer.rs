@@ -66,7 +66,12 @@ impl NewReport {
 
 impl std::fmt::Debug for NewReport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "NewReport({}, {} payload bytes)", self.id, self.payload.len())
+        write!(
+            f,
+            "NewReport({}, {} payload bytes)",
+            self.id,
+            self.payload.len()
+        )
     }
 }
 
@@ -218,12 +223,7 @@ impl Writer {
                 .iter()
                 .zip(&mut outcomes)
                 .filter(|(other, _)| other.study.row == study.row);
-            changes.push(add_reports(
-                &transaction,
-                &mut self.cache,
-                study,
-                of_study,
-            )?);
+            changes.push(add_reports(&transaction, &mut self.cache, study, of_study)?);
         }
         transaction.commit()?;
         Ok((outcomes, changes))

@@ -1,0 +1,108 @@
+//! What all requests share.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use eigenveil_shared::Result;
+
+use crate::{config::ServerConfig, environment::Environment, jobs::Jobs, store::Store};
+
+/// A running Eigenveil: the store, the estimates' thread and the settings. Clones share it.
+///
+/// To serve it inside your own axum application, mount [`router`](crate::router) and call
+/// [`close`](Self::close) when you stop; [`Server`](crate::Server) does both.
+///
+/// ```
+/// use eigenveil_server::{AppState, Environment, ServerConfig, router};
+/// let directory = tempfile::tempdir()?;
+/// let config = ServerConfig::new(directory.path().join("data"));
+/// let app = AppState::open(config, Environment::system())?;
+/// let mine: axum::Router = axum::Router::new().nest("/eigenveil", router(app.clone()));
+/// app.close();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct AppState {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    store: Store,
+    jobs: Jobs,
+    config: ServerConfig,
+    stopping: AtomicBool,
+    requests: AtomicU64,
+}
+
+impl AppState {
+    /// Opens the store and takes up unfinished estimates.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn open(config: ServerConfig, environment: Environment) -> Result<Self> {
+        let store = Store::open(&config, environment)?;
+        let jobs = Jobs::start(store.clone())?;
+        Ok(Self {
+            inner: Arc::new(Inner {
+                store,
+                jobs,
+                config,
+                stopping: AtomicBool::new(false),
+                requests: AtomicU64::new(0),
+            }),
+        })
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Store {
+        &self.inner.store
+    }
+
+    /// The settings.
+    pub fn config(&self) -> &ServerConfig {
+        &self.inner.config
+    }
+
+    /// From now on `/readyz` answers 503, so that a load balancer sends no more.
+    pub fn announce_stop(&self) {
+        self.inner.stopping.store(true, Ordering::Release);
+    }
+
+    /// Puts back the estimate being computed, writes what is queued and ends both threads. Blocks for
+    /// at most about the shutdown timeout; later requests are answered `shutting-down`.
+    pub fn close(&self) {
+        self.announce_stop();
+        self.inner.jobs.stop(self.inner.config.shutdown_timeout());
+        self.inner.store.close();
+    }
+
+    pub(crate) fn jobs(&self) -> &Jobs {
+        &self.inner.jobs
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.inner.stopping.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn next_request_id(&self) -> u64 {
+        self.inner.requests.fetch_add(1, Ordering::Relaxed) + 1
+    }
+}
+
+impl std::fmt::Debug for AppState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "AppState({:?})", self.inner.store)
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // The estimates' thread holds the store; without this it would never end.
+        self.jobs.stop(Duration::from_secs(1));
+    }
+}

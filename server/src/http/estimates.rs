@@ -1,0 +1,184 @@
+//! Asking for estimates and fetching them.
+
+use axum::{
+    Json,
+    extract::{Query, Request, State, rejection::QueryRejection},
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use eigenveil_shared::{
+    Error, ErrorCode,
+    api::{EstimateDocument, EstimateRequest, EstimateState, Lambda, SparseSettings},
+    estimate::Estimate,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    body,
+    extract::{NumberInPath, Operator, StudyInPath},
+    files,
+    problem::ApiError,
+};
+use crate::{app::AppState, store::check_rank};
+
+/// Largest iteration cap that may be asked for.
+const MAX_ITERATIONS: usize = 1_000_000;
+
+/// `GET /v1/studies/{id}/estimates`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EstimateList {
+    /// All estimates of the study, oldest first, without their results.
+    pub estimates: Vec<EstimateDocument>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Format {
+    Json,
+    Csv,
+    Npy,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Show {
+    format: Option<Format>,
+}
+
+pub(super) async fn create(
+    _: Operator,
+    StudyInPath(study): StudyInPath,
+    State(app): State<AppState>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let (parts, content) = request.into_parts();
+    let wanted: EstimateRequest = body::read_json(&app, &parts.headers, content).await?;
+    if let Some(k) = wanted.k {
+        check_rank(k, study.params().dimension())?;
+    }
+    if let Some(sparse) = &wanted.sparse {
+        check_sparse(sparse)?;
+    }
+    let document = app.jobs().add(&study, wanted).await?;
+    let location = format!("/v1/studies/{}/estimates/{}", study.id(), document.number);
+    let accepted = [(header::LOCATION, location)];
+    Ok((StatusCode::ACCEPTED, accepted, Json(document)).into_response())
+}
+
+pub(super) async fn list(
+    _: Operator,
+    StudyInPath(study): StudyInPath,
+    State(app): State<AppState>,
+) -> Result<Json<EstimateList>, ApiError> {
+    let estimates = blocking(move || app.store().estimates(&study)).await?;
+    Ok(Json(EstimateList { estimates }))
+}
+
+pub(super) async fn show(
+    _: Operator,
+    StudyInPath(study): StudyInPath,
+    NumberInPath(number): NumberInPath,
+    State(app): State<AppState>,
+    query: Result<Query<Show>, QueryRejection>,
+) -> Result<Response, ApiError> {
+    let Query(Show { format }) = query.map_err(|_| {
+        Error::new(
+            ErrorCode::InvalidRequest,
+            "the query is not one this path takes; it takes format=json, format=csv or format=npy",
+        )
+    })?;
+    blocking(move || {
+        let document = app.store().estimate(&study, number)?;
+        let Some(format) = format else {
+            return Ok(Json(document).into_response());
+        };
+        let estimate = finished(document)?;
+        Ok(match format {
+            Format::Json => Json(estimate).into_response(),
+            Format::Csv => file("text/csv; charset=utf-8", files::csv(&estimate)?),
+            Format::Npy => file("application/octet-stream", files::npy(&estimate)),
+        })
+    })
+    .await
+    .map_err(ApiError)
+}
+
+pub(super) async fn cancel(
+    _: Operator,
+    StudyInPath(study): StudyInPath,
+    NumberInPath(number): NumberInPath,
+    State(app): State<AppState>,
+) -> Result<Json<EstimateDocument>, ApiError> {
+    Ok(Json(app.jobs().cancel(&study, number).await?))
+}
+
+/// The result of a job that is done.
+fn finished(document: EstimateDocument) -> Result<Estimate, Error> {
+    let number = document.number;
+    let not_ready = |why: &str| {
+        Err(Error::new(
+            ErrorCode::EstimateNotReady,
+            format!("estimate {number} {why}"),
+        ))
+    };
+    match (document.state, document.estimate) {
+        (EstimateState::Done, Some(estimate)) => Ok(estimate),
+        (EstimateState::Running, _) => not_ready("is not finished; ask again in a moment"),
+        (EstimateState::Cancelled, _) => {
+            not_ready("was cancelled and has no result; ask for a new one")
+        }
+        _ => not_ready("failed and has no result; its document says why"),
+    }
+}
+
+/// Refuses settings that the solver cannot work with, before the job is queued.
+fn check_sparse(settings: &SparseSettings) -> Result<(), Error> {
+    let refuse = |what: &str, value: String, limit: &str| {
+        Err(Error::new(
+            ErrorCode::InvalidRequest,
+            format!("{what} is {value}; it must be {limit}"),
+        ))
+    };
+    if let Lambda::Fixed(lambda) = settings.lambda
+        && !(lambda.is_finite() && lambda >= 0.0)
+    {
+        return refuse("lambda", lambda.to_string(), "a number ≥ 0, auto or cv");
+    }
+    if let Some(rho) = settings.rho
+        && !(rho.is_finite() && rho > 0.0)
+    {
+        return refuse("rho", rho.to_string(), "a number > 0, or null");
+    }
+    if !(1..=MAX_ITERATIONS).contains(&settings.max_iterations) {
+        return refuse(
+            "max_iterations",
+            settings.max_iterations.to_string(),
+            "1 to 1000000",
+        );
+    }
+    if !(settings.tolerance > 0.0 && settings.tolerance < 1.0) {
+        return refuse(
+            "tolerance",
+            settings.tolerance.to_string(),
+            "between 0 and 1, such as 1e-6",
+        );
+    }
+    Ok(())
+}
+
+fn file(media_type: &'static str, bytes: Vec<u8>) -> Response {
+    let content_type = HeaderValue::from_static(media_type);
+    ([(header::CONTENT_TYPE, content_type)], bytes).into_response()
+}
+
+/// Runs something that reads the disk away from the threads that serve.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| {
+        Err(Error::new(
+            ErrorCode::StoreUnavailable,
+            "reading the store failed by a fault of the server; try again",
+        ))
+    })
+}

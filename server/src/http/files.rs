@@ -1,0 +1,54 @@
+//! Components as files: CSV for people and spreadsheets, `.npy` for NumPy.
+
+use eigenveil_shared::{Error, ErrorCode, Result, estimate::Estimate};
+
+/// One line per feature: its name, then its loading on each component.
+pub(super) fn csv(estimate: &Estimate) -> Result<Vec<u8>> {
+    let failed = |error: &dyn std::fmt::Display| {
+        Error::new(
+            ErrorCode::StoreUnavailable,
+            format!("the components could not be written as CSV ({error}); fetch them as JSON"),
+        )
+    };
+    let names = estimate
+        .study
+        .feature_names()
+        .unwrap_or_else(|| (1..=estimate.p).map(|i| format!("x{i}")).collect());
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    let header = (1..=estimate.components.len()).map(|j| format!("component_{j}"));
+    writer
+        .write_record(std::iter::once("feature".to_owned()).chain(header))
+        .map_err(|e| failed(&e))?;
+    for (i, name) in names.iter().enumerate() {
+        writer.write_field(name).map_err(|e| failed(&e))?;
+        for component in &estimate.components {
+            let loading = component.loadings.get(i).copied().unwrap_or_default();
+            writer
+                .write_field(loading.to_string())
+                .map_err(|e| failed(&e))?;
+        }
+        writer.write_record(None::<&[u8]>).map_err(|e| failed(&e))?;
+    }
+    writer.into_inner().map_err(|e| failed(&e))
+}
+
+/// A p × k array of f64, C order, NumPy format 1.0.
+pub(super) fn npy(estimate: &Estimate) -> Vec<u8> {
+    let (p, k) = (estimate.p, estimate.components.len());
+    let mut header = format!("{{'descr': '<f8', 'fortran_order': False, 'shape': ({p}, {k}), }}");
+    // Magic, version and length take 10 bytes; the whole is a multiple of 64 and ends in a line feed.
+    let padded = (10 + header.len() + 1).next_multiple_of(64) - 10;
+    header.extend(std::iter::repeat_n(' ', padded - 1 - header.len()));
+    header.push('\n');
+    let mut bytes = Vec::with_capacity(10 + padded + 8 * p * k);
+    bytes.extend_from_slice(b"\x93NUMPY\x01\x00");
+    bytes.extend_from_slice(&u16::try_from(padded).unwrap_or(u16::MAX).to_le_bytes());
+    bytes.extend_from_slice(header.as_bytes());
+    for i in 0..p {
+        for component in &estimate.components {
+            let loading = component.loadings.get(i).copied().unwrap_or_default();
+            bytes.extend_from_slice(&loading.to_le_bytes());
+        }
+    }
+    bytes
+}

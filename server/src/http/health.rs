@@ -1,0 +1,37 @@
+//! Whether the process lives, and whether it can store reports.
+
+use std::time::Duration;
+
+use axum::{Json, extract::State};
+use eigenveil_shared::{Error, ErrorCode};
+use serde_json::{Value, json};
+
+use super::problem::ApiError;
+use crate::app::AppState;
+
+/// How long the writer may take to answer before the server counts as not ready.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+pub(super) async fn live() -> Json<Value> {
+    Json(json!({"status": "up"}))
+}
+
+pub(super) async fn ready(State(app): State<AppState>) -> Result<Json<Value>, ApiError> {
+    if app.is_stopping() {
+        return Err(Error::new(
+            ErrorCode::ShuttingDown,
+            "the server is stopping; use another one, or wait until it is back",
+        )
+        .into());
+    }
+    match tokio::time::timeout(PATIENCE, app.store().check_writable()).await {
+        Ok(Ok(())) => Ok(Json(json!({"status": "ready"}))),
+        // However busy it is: not ready.
+        Ok(Err(error)) => Err(Error::new(ErrorCode::StoreUnavailable, error.detail()).into()),
+        Err(_) => Err(Error::new(
+            ErrorCode::StoreUnavailable,
+            format!("the store did not answer within {} s", PATIENCE.as_secs()),
+        )
+        .into()),
+    }
+}

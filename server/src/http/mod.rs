@@ -1,0 +1,47 @@
+//! The HTTP interface (`docs/protocol.md`).
+
+mod body;
+mod estimates;
+mod extract;
+mod files;
+mod health;
+mod problem;
+mod reports;
+mod studies;
+mod trace;
+
+use axum::{
+    Router,
+    middleware::from_fn_with_state,
+    routing::{get, post},
+};
+use tower_http::catch_panic::CatchPanicLayer;
+
+pub use self::{estimates::EstimateList, problem::status_of};
+use crate::app::AppState;
+
+/// The routes of one server, to be served by [`Server`](crate::Server) or mounted in an application of
+/// your own.
+pub fn router(app: AppState) -> Router {
+    Router::new()
+        .route("/v1/studies", post(studies::create).get(studies::list))
+        .route("/v1/studies/{id}", get(studies::show))
+        .route("/v1/studies/{id}/open", post(studies::open))
+        .route("/v1/studies/{id}/close", post(studies::close))
+        .route("/v1/studies/{id}/reports", post(reports::submit))
+        .route(
+            "/v1/studies/{id}/estimates",
+            post(estimates::create).get(estimates::list),
+        )
+        .route(
+            "/v1/studies/{id}/estimates/{number}",
+            get(estimates::show).delete(estimates::cancel),
+        )
+        .route("/healthz", get(health::live))
+        .route("/readyz", get(health::ready))
+        .fallback(problem::not_found)
+        .method_not_allowed_fallback(problem::method_not_allowed)
+        .layer(CatchPanicLayer::custom(problem::panicked))
+        .layer(from_fn_with_state(app.clone(), trace::log))
+        .with_state(app)
+}

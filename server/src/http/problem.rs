@@ -1,0 +1,136 @@
+//! Errors as problem documents (RFC 9457): the one place that knows which code is which status.
+
+use std::any::Any;
+
+use axum::{
+    body::Body,
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use eigenveil_shared::{
+    Error, ErrorCode,
+    api::{PROBLEM_MEDIA_TYPE, Problem},
+};
+
+/// The HTTP status of a code.
+pub fn status_of(code: ErrorCode) -> StatusCode {
+    use ErrorCode as E;
+    match code {
+        E::MalformedReport | E::UnsupportedVersion | E::MalformedJson => StatusCode::BAD_REQUEST,
+        E::Unauthorized => StatusCode::UNAUTHORIZED,
+        E::Forbidden => StatusCode::FORBIDDEN,
+        E::NotFound | E::StudyNotFound | E::EstimateNotFound => StatusCode::NOT_FOUND,
+        E::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+        E::StudyNotOpen | E::InvalidTransition | E::EstimateNotReady => StatusCode::CONFLICT,
+        E::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        E::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        E::InvalidDimension
+        | E::InvalidBudget
+        | E::InvalidMechanism
+        | E::InvalidPreprocessing
+        | E::InvalidName
+        | E::InvalidRequest
+        | E::WrongDimension
+        | E::RowNotFinite
+        | E::RowOutsideBall
+        | E::WrongFingerprint
+        | E::WrongPayloadLength
+        | E::PayloadNotFinite
+        | E::EstimateFailed => StatusCode::UNPROCESSABLE_ENTITY,
+        E::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
+        E::StoreUnavailable | E::ShuttingDown | E::RandomnessUnavailable => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
+        // A code that `shared` has gained since: the fault is ours.
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+/// An error on its way to the client.
+#[derive(Debug)]
+pub(crate) struct ApiError(pub(crate) Error);
+
+impl From<Error> for ApiError {
+    fn from(error: Error) -> Self {
+        Self(error)
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let status = status_of(self.0.code());
+        let problem = Problem::new(status.as_u16(), &self.0);
+        // A problem is strings and a number: writing it cannot fail.
+        let body = serde_json::to_vec(&problem).unwrap_or_default();
+        let mut response = Response::new(Body::from(body));
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        headers.insert(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static(PROBLEM_MEDIA_TYPE),
+        );
+        match self.0.code() {
+            ErrorCode::Unauthorized => {
+                headers.insert(
+                    header::WWW_AUTHENTICATE,
+                    HeaderValue::from_static("Bearer realm=\"eigenveil\""),
+                );
+            }
+            ErrorCode::TooManyRequests => {
+                headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+            }
+            ErrorCode::StoreUnavailable | ErrorCode::ShuttingDown => {
+                headers.insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
+            }
+            _ => {}
+        }
+        response
+    }
+}
+
+/// No route of that name.
+pub(super) async fn not_found() -> ApiError {
+    ApiError(Error::new(
+        ErrorCode::NotFound,
+        "there is no such path; the interface begins at /v1/studies",
+    ))
+}
+
+/// A route, but not with this method.
+pub(super) async fn method_not_allowed() -> ApiError {
+    ApiError(Error::new(
+        ErrorCode::MethodNotAllowed,
+        "this path does not take this method; the Allow header names those it takes",
+    ))
+}
+
+/// A handler that panicked: a fault of ours. The message stays out of the answer and the log.
+pub(super) fn panicked(_panic: Box<dyn Any + Send + 'static>) -> Response {
+    tracing::error!("a handler panicked");
+    ApiError(Error::new(
+        ErrorCode::StoreUnavailable,
+        "the server failed at this request by a fault of its own; what was not acknowledged was not counted: send it again",
+    ))
+    .into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_has_an_error_status_of_its_own_choosing() {
+        for &code in ErrorCode::ALL {
+            let status = status_of(code);
+            assert!(
+                status.is_client_error() || status.is_server_error(),
+                "{code}"
+            );
+            assert_ne!(
+                status,
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "{code} has no status"
+            );
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Making, showing, opening and closing studies.
+
+use axum::{
+    Json,
+    extract::{Request, State},
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use eigenveil_shared::api::{CreateStudy, StudyDocument, StudyList, StudyState};
+
+use super::{
+    body,
+    extract::{MaybeOperator, Operator, StudyInPath},
+    problem::ApiError,
+};
+use crate::app::AppState;
+
+pub(super) async fn create(
+    _: Operator,
+    State(app): State<AppState>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let (parts, content) = request.into_parts();
+    let wanted: CreateStudy = body::read_json(&app, &parts.headers, content).await?;
+    let study = app.store().create_study(wanted).await?;
+    tracing::info!(study = %study.id(), "study created");
+    let location = format!("/v1/studies/{}", study.id());
+    let created = [(header::LOCATION, location)];
+    Ok((StatusCode::CREATED, created, Json(study.document())).into_response())
+}
+
+pub(super) async fn list(
+    MaybeOperator(operator): MaybeOperator,
+    State(app): State<AppState>,
+) -> Json<StudyList> {
+    let studies = app
+        .store()
+        .studies()
+        .iter()
+        .filter(|study| operator || study.state() != StudyState::Draft)
+        .map(|study| study.document())
+        .collect();
+    Json(StudyList { studies })
+}
+
+pub(super) async fn show(StudyInPath(study): StudyInPath) -> Json<StudyDocument> {
+    Json(study.document())
+}
+
+pub(super) async fn open(
+    _: Operator,
+    StudyInPath(study): StudyInPath,
+    State(app): State<AppState>,
+) -> Result<Json<StudyDocument>, ApiError> {
+    app.store().set_state(&study, StudyState::Open).await?;
+    Ok(Json(study.document()))
+}
+
+pub(super) async fn close(
+    _: Operator,
+    StudyInPath(study): StudyInPath,
+    State(app): State<AppState>,
+) -> Result<Json<StudyDocument>, ApiError> {
+    app.store().set_state(&study, StudyState::Closed).await?;
+    Ok(Json(study.document()))
+}

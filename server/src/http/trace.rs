@@ -1,0 +1,38 @@
+//! One log line per request: no addresses, no user agents, no bodies, no identifiers from the path.
+
+use std::time::Instant;
+
+use axum::{
+    extract::{MatchedPath, Request, State},
+    http::{HeaderName, HeaderValue},
+    middleware::Next,
+    response::Response,
+};
+
+use crate::app::AppState;
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// Numbers the request, times it and logs it. Reports are logged at debug level, so that a busy study
+/// does not fill the disk.
+pub(super) async fn log(State(app): State<AppState>, request: Request, next: Next) -> Response {
+    let id = app.next_request_id();
+    let started = Instant::now();
+    let method = request.method().clone();
+    let path = request.extensions().get::<MatchedPath>().cloned();
+    let mut response = next.run(request).await;
+    response
+        .headers_mut()
+        .insert(REQUEST_ID, HeaderValue::from(id));
+    let path = path.as_ref().map_or("(none)", MatchedPath::as_str);
+    let status = response.status().as_u16();
+    let microseconds = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
+    if status >= 500 {
+        tracing::warn!(id, %method, path, status, microseconds, "request");
+    } else if path.ends_with("/reports") || path.ends_with("z") {
+        tracing::debug!(id, %method, path, status, microseconds, "request");
+    } else {
+        tracing::info!(id, %method, path, status, microseconds, "request");
+    }
+    response
+}

@@ -1,0 +1,222 @@
+//! The one thread that computes estimates, in the order they were asked for.
+
+use std::{
+    collections::HashSet,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use eigenveil_estimation::moment::NoisyMoment;
+use eigenveil_shared::{
+    Error, ErrorCode, Result,
+    api::{EstimateDocument, EstimateRequest, Problem},
+    estimate::Estimate,
+};
+
+use crate::{
+    estimate_job::estimate,
+    http::status_of,
+    store::{Job, Store, Study},
+};
+
+/// How often a job is begun before it is given up: one that takes the process down with it must not
+/// do so at every start.
+const MAX_ATTEMPTS: u32 = 3;
+/// How long to leave a store alone that does not answer.
+const RETRY: Duration = Duration::from_secs(5);
+/// How long to sleep when there is nothing to do; a new job ends it at once.
+const IDLE: Duration = Duration::from_secs(3_600);
+
+/// The queue of estimates and the thread that works it off.
+pub(crate) struct Jobs {
+    store: Store,
+    control: Arc<Control>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Default)]
+struct Control {
+    stop: AtomicBool,
+    orders: Mutex<Orders>,
+    woken: Condvar,
+}
+
+#[derive(Default)]
+struct Orders {
+    /// There may be a job to begin.
+    wake: bool,
+    /// Jobs whose result nobody waits for.
+    cancelled: HashSet<i64>,
+}
+
+impl Control {
+    fn orders(&self) -> MutexGuard<'_, Orders> {
+        self.orders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wake(&self) {
+        self.orders().wake = true;
+        self.woken.notify_all();
+    }
+
+    fn wait(&self, at_most: Duration) {
+        let guard = self.orders();
+        let (mut guard, _) = self
+            .woken
+            .wait_timeout_while(guard, at_most, |orders| !orders.wake)
+            .unwrap_or_else(PoisonError::into_inner);
+        guard.wake = false;
+    }
+
+    fn stopping(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    fn cancelled(&self, job: i64) -> bool {
+        self.stopping() || self.orders().cancelled.contains(&job)
+    }
+}
+
+impl Jobs {
+    /// Starts the thread; jobs that an earlier run did not finish come first.
+    pub(crate) fn start(store: Store) -> Result<Self> {
+        let control = Arc::new(Control::default());
+        let thread = std::thread::Builder::new()
+            .name("eigenveil-estimates".into())
+            .spawn({
+                let (store, control) = (store.clone(), Arc::clone(&control));
+                move || work(&store, &control)
+            })
+            .map_err(|error| {
+                Error::new(
+                    ErrorCode::StoreUnavailable,
+                    format!("the thread for estimates cannot start ({error})"),
+                )
+            })?;
+        Ok(Self {
+            store,
+            control,
+            thread: Mutex::new(Some(thread)),
+        })
+    }
+
+    pub(crate) async fn add(
+        &self,
+        study: &Study,
+        request: EstimateRequest,
+    ) -> Result<EstimateDocument> {
+        let control = Arc::clone(&self.control);
+        self.store
+            .add_estimate(study, request, move || control.wake())
+            .await
+    }
+
+    pub(crate) async fn cancel(&self, study: &Study, number: u64) -> Result<EstimateDocument> {
+        let control = Arc::clone(&self.control);
+        self.store
+            .cancel_estimate(study, number, move |job| {
+                control.orders().cancelled.insert(job);
+            })
+            .await
+    }
+
+    /// Stops the job being computed, which runs again after the next start. A decomposition under way
+    /// cannot be interrupted: after `patience` its thread is left to end by itself.
+    pub(crate) fn stop(&self, patience: Duration) {
+        self.control.stop.store(true, Ordering::Release);
+        self.control.wake();
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(handle) = thread.take() else { return };
+        let started = Instant::now();
+        while !handle.is_finished() {
+            if started.elapsed() >= patience {
+                tracing::warn!("an estimate is still being computed; it will run again");
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        if handle.join().is_err() {
+            tracing::error!("the estimates' thread had panicked");
+        }
+    }
+}
+
+fn work(store: &Store, control: &Control) {
+    while !control.stopping() {
+        match store.begin_next_job() {
+            Ok(Some((study, job))) => run(store, control, &study, &job),
+            Ok(None) => {
+                control.orders().cancelled.clear();
+                control.wait(IDLE);
+            }
+            Err(error) if error.code() == ErrorCode::ShuttingDown => return,
+            Err(error) => {
+                tracing::error!(%error, "the queue of estimates cannot be read");
+                control.wait(RETRY);
+            }
+        }
+    }
+}
+
+fn run(store: &Store, control: &Control, study: &Study, job: &Job) {
+    let cancelled = || control.cancelled(job.job);
+    let result = if job.attempts >= MAX_ATTEMPTS {
+        Err(Error::new(
+            ErrorCode::EstimateFailed,
+            format!(
+                "the server stopped {} times while it computed this; ask for fewer components or give it more memory",
+                job.attempts
+            ),
+        ))
+    } else {
+        catch_unwind(AssertUnwindSafe(|| {
+            compute(store, study, &job.request, &cancelled)
+        }))
+        .unwrap_or_else(|_| {
+            Err(Error::new(
+                ErrorCode::EstimateFailed,
+                "the computation broke off by a fault of the program; the reports are untouched: please report this",
+            ))
+        })
+    };
+    let written = match result {
+        Err(_) if control.stopping() => store.put_back_job(job.job),
+        // The row says so already.
+        Err(_) if cancelled() => Ok(()),
+        Err(error) => {
+            tracing::info!(study = %study.id(), code = %error.code(), "estimate failed");
+            let problem = Problem::new(status_of(error.code()).as_u16(), &error);
+            store.finish_job(job.job, Err(problem))
+        }
+        Ok(estimate) => {
+            tracing::info!(study = %study.id(), n = estimate.n, k = estimate.k, seconds = estimate.seconds, "estimate done");
+            store.finish_job(job.job, Ok(estimate))
+        }
+    };
+    if let Err(error) = written {
+        tracing::error!(%error, "the outcome of an estimate was not stored; it will run again");
+        if error.code() != ErrorCode::ShuttingDown {
+            control.wait(RETRY);
+        }
+    }
+}
+
+fn compute(
+    store: &Store,
+    study: &Study,
+    request: &EstimateRequest,
+    cancelled: &dyn Fn() -> bool,
+) -> Result<Estimate> {
+    let stored = store.moment(study)?;
+    let buckets = stored.buckets.into_iter().map(|(_, sums)| sums).collect();
+    let params = study.params();
+    let moment = NoisyMoment::from_buckets(buckets, params.mechanism().noise_model())?;
+    let k = request.k.unwrap_or(study.default_k());
+    let sparse = request.sparse.as_ref();
+    estimate(params, study.name(), &moment, k, sparse, cancelled)
+}
