@@ -1,1 +1,292 @@
-//! The same without `async`.
+//! The same without `async`: each type owns (or shares) a small runtime and waits for it.
+//!
+//! ```no_run
+//! use eigenveil_client::{Outbox, blocking::StudyClient, http::UploadSettings};
+//! use eigenveil_shared::preprocess::Row;
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let client = StudyClient::new("http://localhost:8080")?;
+//! let study = client.fetch_study("0123456789abcdef0123456789abcdef")?;
+//! let mut outbox = Outbox::open("my.outbox", study.binding())?;
+//! if !outbox.is_known(0)? {
+//!     let row = Row::new(vec![0.5; study.params().dimension()]);
+//!     outbox.enqueue(0, &study.participant().report(&row)?)?;
+//! }
+//! let summary = client.upload(&study, &mut outbox, UploadSettings::default(), |_| {})?;
+//! println!("{} accepted", summary.accepted);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Not for use inside a runtime: the constructors refuse there, with an error.
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use eigenveil_shared::{
+    api::{
+        BatchReceipt, CreateStudy, EstimateDocument, EstimateRequest, ReportReceipt, StudyDocument,
+    },
+    report::Report,
+    study::Fingerprint,
+};
+use tokio::runtime::{Builder, Handle, Runtime};
+
+use crate::{
+    error::{Error, Result},
+    http::{
+        self, EstimateFormat, HttpSettings, Study, Token, UploadFailure, UploadProgress,
+        UploadSettings, UploadSummary, Uploader,
+    },
+    outbox::Outbox,
+};
+
+/// The runtime that does the waiting.
+#[derive(Clone, Debug)]
+struct Waiter(Arc<Runtime>);
+
+impl Waiter {
+    fn new() -> Result<Self> {
+        refuse_inside_a_runtime()?;
+        // One thread for the network beside the caller's, which writes the outbox.
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("eigenveil-client")
+            .enable_all()
+            .build()
+            .map_err(|error| Error::usage(format!("no runtime could be started: {error}")))?;
+        Ok(Self(Arc::new(runtime)))
+    }
+
+    fn wait<T, E: From<Error>>(&self, work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+        refuse_inside_a_runtime()?;
+        self.0.block_on(work)
+    }
+}
+
+fn refuse_inside_a_runtime() -> Result<()> {
+    match Handle::try_current() {
+        Ok(_) => Err(Error::usage(
+            "the blocking client was called inside an async runtime, which it would stall; use eigenveil_client::http there",
+        )),
+        Err(_) => Ok(()),
+    }
+}
+
+impl From<Error> for UploadFailure {
+    fn from(error: Error) -> Self {
+        Self {
+            error,
+            summary: UploadSummary::default(),
+        }
+    }
+}
+
+/// [`http::StudyClient`] without `async`.
+#[derive(Clone, Debug)]
+pub struct StudyClient {
+    client: http::StudyClient,
+    waiter: Waiter,
+}
+
+impl StudyClient {
+    /// As [`http::StudyClient::new`].
+    ///
+    /// # Errors
+    /// As there; inside an async runtime.
+    pub fn new(server: &str) -> Result<Self> {
+        Self::with_settings(server, &HttpSettings::default())
+    }
+
+    /// As [`http::StudyClient::with_settings`].
+    ///
+    /// # Errors
+    /// As there; inside an async runtime.
+    pub fn with_settings(server: &str, settings: &HttpSettings) -> Result<Self> {
+        Ok(Self {
+            waiter: Waiter::new()?,
+            client: http::StudyClient::with_settings(server, settings)?,
+        })
+    }
+
+    /// The server's address.
+    pub fn server(&self) -> &str {
+        self.client.server()
+    }
+
+    /// As [`http::StudyClient::fetch_study`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn fetch_study(&self, id: &str) -> Result<Study> {
+        self.waiter.wait(self.client.fetch_study(id))
+    }
+
+    /// As [`http::StudyClient::fetch_study_pinned`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn fetch_study_pinned(&self, id: &str, expected: Fingerprint) -> Result<Study> {
+        self.waiter
+            .wait(self.client.fetch_study_pinned(id, expected))
+    }
+
+    /// As [`http::StudyClient::upload_one`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn upload_one(&self, study: &Study, report: &Report) -> Result<ReportReceipt> {
+        self.waiter.wait(self.client.upload_one(study, report))
+    }
+
+    /// As [`http::StudyClient::upload_batch`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn upload_batch(&self, study: &Study, reports: &[Report]) -> Result<BatchReceipt> {
+        self.waiter.wait(self.client.upload_batch(study, reports))
+    }
+
+    /// Sends an outbox: as [`Uploader::drain`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn upload(
+        &self,
+        study: &Study,
+        outbox: &mut Outbox,
+        settings: UploadSettings,
+        progress: impl FnMut(UploadProgress),
+    ) -> Result<UploadSummary, UploadFailure> {
+        let uploader = Uploader::new(&self.client, study, settings);
+        self.waiter.wait(uploader.drain(outbox, progress))
+    }
+}
+
+/// [`http::AnalystClient`] without `async`.
+#[derive(Clone, Debug)]
+pub struct AnalystClient {
+    client: http::AnalystClient,
+    waiter: Waiter,
+}
+
+impl AnalystClient {
+    /// As [`http::AnalystClient::new`].
+    ///
+    /// # Errors
+    /// As there; inside an async runtime.
+    pub fn new(server: &str, token: &Token) -> Result<Self> {
+        Self::with_settings(server, token, &HttpSettings::default())
+    }
+
+    /// As [`http::AnalystClient::with_settings`].
+    ///
+    /// # Errors
+    /// As there; inside an async runtime.
+    pub fn with_settings(server: &str, token: &Token, settings: &HttpSettings) -> Result<Self> {
+        Ok(Self {
+            waiter: Waiter::new()?,
+            client: http::AnalystClient::with_settings(server, token, settings)?,
+        })
+    }
+
+    /// The server's address.
+    pub fn server(&self) -> &str {
+        self.client.server()
+    }
+
+    /// As [`http::AnalystClient::create_study`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn create_study(&self, study: &CreateStudy) -> Result<StudyDocument> {
+        self.waiter.wait(self.client.create_study(study))
+    }
+
+    /// As [`http::AnalystClient::open`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open(&self, study: &str) -> Result<StudyDocument> {
+        self.waiter.wait(self.client.open(study))
+    }
+
+    /// As [`http::AnalystClient::close`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn close(&self, study: &str) -> Result<StudyDocument> {
+        self.waiter.wait(self.client.close(study))
+    }
+
+    /// As [`http::AnalystClient::study`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn study(&self, study: &str) -> Result<StudyDocument> {
+        self.waiter.wait(self.client.study(study))
+    }
+
+    /// As [`http::AnalystClient::list`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn list(&self) -> Result<Vec<StudyDocument>> {
+        self.waiter.wait(self.client.list())
+    }
+
+    /// As [`http::AnalystClient::request_estimate`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn request_estimate(
+        &self,
+        study: &str,
+        request: &EstimateRequest,
+    ) -> Result<EstimateDocument> {
+        self.waiter
+            .wait(self.client.request_estimate(study, request))
+    }
+
+    /// As [`http::AnalystClient::fetch_estimate`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn fetch_estimate(&self, study: &str, number: u64) -> Result<EstimateDocument> {
+        self.waiter.wait(self.client.fetch_estimate(study, number))
+    }
+
+    /// As [`http::AnalystClient::wait_for_estimate`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn wait_for_estimate(
+        &self,
+        study: &str,
+        number: u64,
+        timeout: Duration,
+    ) -> Result<EstimateDocument> {
+        self.waiter
+            .wait(self.client.wait_for_estimate(study, number, timeout))
+    }
+
+    /// As [`http::AnalystClient::cancel_estimate`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn cancel_estimate(&self, study: &str, number: u64) -> Result<EstimateDocument> {
+        self.waiter.wait(self.client.cancel_estimate(study, number))
+    }
+
+    /// As [`http::AnalystClient::fetch_estimate_file`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn fetch_estimate_file(
+        &self,
+        study: &str,
+        number: u64,
+        format: EstimateFormat,
+    ) -> Result<Vec<u8>> {
+        self.waiter
+            .wait(self.client.fetch_estimate_file(study, number, format))
+    }
+}

@@ -1,1 +1,27 @@
-//! Talking to a server.
+//! Talking to a server: [`StudyClient`] and [`Uploader`] for devices, [`AnalystClient`] for whoever
+//! runs the study. [`crate::blocking`] has the same without `async`.
+//!
+//! Every request is bounded: in attempts, in time, and in the size of the answer. A request is sent
+//! again after a network failure, 408, 429 and 5xx, with exponential delays, jitter and the server's
+//! `Retry-After`; one that must not be acted on twice (creating a study, say) only when the server
+//! certainly did not act on it. Redirects are not followed: a token or a report goes to the address
+//! that was given, or nowhere.
+//!
+//! TLS is rustls with the platform's roots. Use `https` wherever a token crosses a network.
+
+mod analyst;
+mod retry;
+mod settings;
+mod study;
+mod transport;
+mod upload;
+
+pub use analyst::{AnalystClient, EstimateFormat};
+pub use retry::RetryPolicy;
+pub use settings::{HttpSettings, Token};
+pub use study::{Study, StudyClient};
+pub use upload::{
+    UploadFailure, UploadMode, UploadProgress, UploadSettings, UploadSummary, Uploader,
+};
+
+pub(crate) use retry::Resend;

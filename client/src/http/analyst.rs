@@ -1,0 +1,258 @@
+//! What whoever runs a study asks of a server.
+
+use std::{sync::Arc, time::Duration};
+
+use eigenveil_shared::{
+    ErrorCode,
+    api::{
+        CreateStudy, EstimateDocument, EstimateRequest, EstimateState, StudyDocument, StudyList,
+    },
+};
+use reqwest::Method;
+use tokio::time::{Instant, sleep};
+
+use super::{
+    HttpSettings, Token,
+    transport::{Call, Transport},
+};
+use crate::error::{Error, HttpFailure, Result};
+
+const FIRST_POLL: Duration = Duration::from_millis(50);
+const LONGEST_POLL: Duration = Duration::from_secs(2);
+
+/// A file format of an estimate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EstimateFormat {
+    /// The whole estimate as JSON.
+    Json,
+    /// The components as CSV.
+    Csv,
+    /// The components as a NumPy array.
+    Npy,
+}
+
+impl EstimateFormat {
+    /// The name in the query and as a file name's ending.
+    ///
+    /// ```
+    /// assert_eq!(eigenveil_client::http::EstimateFormat::Npy.as_str(), "npy");
+    /// ```
+    pub fn as_str(self) -> &'static str {
+        match self {
+            EstimateFormat::Json => "json",
+            EstimateFormat::Csv => "csv",
+            EstimateFormat::Npy => "npy",
+        }
+    }
+}
+
+/// The operator's side of the HTTP interface. Cheap to clone; clones share connections.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use eigenveil_client::http::{AnalystClient, Token};
+/// use eigenveil_shared::{
+///     api::{EstimateRequest, SparseSettings}, estimate::Rank,
+/// };
+/// # async fn run() -> eigenveil_client::Result<()> {
+/// let client = AnalystClient::new("http://localhost:8080", &Token::from_file("operator.token")?)?;
+/// let study = "0123456789abcdef0123456789abcdef";
+/// let request = EstimateRequest {
+///     k: Some(Rank::Fixed(3)),
+///     sparse: Some(SparseSettings { refit: true, ..SparseSettings::default() }),
+/// };
+/// let job = client.request_estimate(study, &request).await?;
+/// let done = client.wait_for_estimate(study, job.number, Duration::from_secs(600)).await?;
+/// println!("{} reports", done.estimate.map_or(0, |estimate| estimate.n));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct AnalystClient {
+    transport: Arc<Transport>,
+}
+
+impl AnalystClient {
+    /// A client of the server at this address with this token.
+    ///
+    /// # Errors
+    /// When the address is not usable.
+    pub fn new(server: &str, token: &Token) -> Result<Self> {
+        Self::with_settings(server, token, &HttpSettings::default())
+    }
+
+    /// As [`AnalystClient::new`], with these settings.
+    ///
+    /// # Errors
+    /// When the address or the settings are not usable.
+    pub fn with_settings(server: &str, token: &Token, settings: &HttpSettings) -> Result<Self> {
+        Ok(Self {
+            transport: Arc::new(Transport::new(server, settings, Some(token))?),
+        })
+    }
+
+    /// The server's address.
+    pub fn server(&self) -> &str {
+        self.transport.server()
+    }
+
+    /// Creates a study.
+    ///
+    /// # Errors
+    /// The server's refusal (`invalid-budget`, `unauthorized`, …). After a network failure the study
+    /// may or may not be there: look at [`AnalystClient::list`].
+    pub async fn create_study(&self, study: &CreateStudy) -> Result<StudyDocument> {
+        let call = Call::once(Method::POST, &["v1", "studies"]).json(study)?;
+        self.transport.json(&call).await
+    }
+
+    /// Opens a study for reports.
+    ///
+    /// # Errors
+    /// `invalid-transition`, `study-not-found`, `unauthorized`; network failures.
+    pub async fn open(&self, study: &str) -> Result<StudyDocument> {
+        let path = ["v1", "studies", study, "open"];
+        self.transport.json(&Call::once(Method::POST, &path)).await
+    }
+
+    /// Closes a study: it takes no more reports.
+    ///
+    /// # Errors
+    /// `invalid-transition`, `study-not-found`, `unauthorized`; network failures.
+    pub async fn close(&self, study: &str) -> Result<StudyDocument> {
+        let path = ["v1", "studies", study, "close"];
+        self.transport.json(&Call::once(Method::POST, &path)).await
+    }
+
+    /// One study.
+    ///
+    /// # Errors
+    /// `study-not-found`; network failures.
+    pub async fn study(&self, study: &str) -> Result<StudyDocument> {
+        self.transport
+            .json(&Call::get(&["v1", "studies", study]))
+            .await
+    }
+
+    /// All studies, oldest first.
+    ///
+    /// # Errors
+    /// Network failures.
+    pub async fn list(&self) -> Result<Vec<StudyDocument>> {
+        let list: StudyList = self.transport.json(&Call::get(&["v1", "studies"])).await?;
+        Ok(list.studies)
+    }
+
+    /// Asks for an estimate: plain or, with `sparse` settings, by the Fantope ADMM. It is computed as
+    /// a job; [`AnalystClient::wait_for_estimate`] waits for it.
+    ///
+    /// # Errors
+    /// `invalid-request`, `study-not-found`, `unauthorized`, `too-many-requests`; network failures.
+    pub async fn request_estimate(
+        &self,
+        study: &str,
+        request: &EstimateRequest,
+    ) -> Result<EstimateDocument> {
+        let path = ["v1", "studies", study, "estimates"];
+        let call = Call::once(Method::POST, &path).json(request)?;
+        self.transport.json(&call).await
+    }
+
+    /// The estimate of this number, in whatever state.
+    ///
+    /// # Errors
+    /// `estimate-not-found`, `study-not-found`, `unauthorized`; network failures.
+    pub async fn fetch_estimate(&self, study: &str, number: u64) -> Result<EstimateDocument> {
+        let number = number.to_string();
+        let path = ["v1", "studies", study, "estimates", &number];
+        self.transport.json(&Call::get(&path)).await
+    }
+
+    /// Waits until the estimate of this number is done, asking less and less often.
+    ///
+    /// # Errors
+    /// [`Error::is_timeout`] when it is still running after `timeout`; the estimate's own problem
+    /// when it failed; an error that says so when it was cancelled; as
+    /// [`AnalystClient::fetch_estimate`].
+    pub async fn wait_for_estimate(
+        &self,
+        study: &str,
+        number: u64,
+        timeout: Duration,
+    ) -> Result<EstimateDocument> {
+        let started = Instant::now();
+        let mut pause = FIRST_POLL;
+        loop {
+            let document = self.fetch_estimate(study, number).await?;
+            match document.state {
+                EstimateState::Done => return Ok(document),
+                EstimateState::Failed => return Err(failed(number, &document)),
+                EstimateState::Cancelled => {
+                    return Err(Error::http(
+                        HttpFailure::default(),
+                        format!("estimate {number} was cancelled; ask for a new one"),
+                    ));
+                }
+                EstimateState::Running => {}
+            }
+            let left = timeout.saturating_sub(started.elapsed());
+            if left.is_zero() {
+                return Err(Error::timed_out(format!(
+                    "estimate {number} is still running after {} s; it goes on, ask for it later",
+                    timeout.as_secs_f64()
+                )));
+            }
+            sleep(pause.min(left)).await;
+            pause = (pause * 3 / 2).min(LONGEST_POLL);
+        }
+    }
+
+    /// Cancels an estimate that is running.
+    ///
+    /// # Errors
+    /// `estimate-not-found`, `invalid-transition`, `unauthorized`; network failures.
+    pub async fn cancel_estimate(&self, study: &str, number: u64) -> Result<EstimateDocument> {
+        let number = number.to_string();
+        let path = ["v1", "studies", study, "estimates", &number];
+        self.transport
+            .json(&Call::once(Method::DELETE, &path))
+            .await
+    }
+
+    /// A finished estimate as a file.
+    ///
+    /// # Errors
+    /// `estimate-not-ready`, `estimate-not-found`, `unauthorized`; network failures.
+    pub async fn fetch_estimate_file(
+        &self,
+        study: &str,
+        number: u64,
+        format: EstimateFormat,
+    ) -> Result<Vec<u8>> {
+        let number = number.to_string();
+        let path = ["v1", "studies", study, "estimates", &number];
+        let call = Call {
+            query: Some(("format", format.as_str())),
+            accept: "*/*",
+            ..Call::get(&path)
+        };
+        self.transport.bytes(&call).await
+    }
+}
+
+fn failed(number: u64, document: &EstimateDocument) -> Error {
+    let (code, why) = match &document.problem {
+        Some(problem) => (problem.code, problem.detail.clone()),
+        None => (
+            ErrorCode::EstimateFailed,
+            "the server gives no reason".into(),
+        ),
+    };
+    Error::http(
+        HttpFailure {
+            code: Some(code.as_str().to_owned()),
+            ..HttpFailure::default()
+        },
+        format!("estimate {number} failed: {why}"),
+    )
+}

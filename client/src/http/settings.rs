@@ -1,0 +1,175 @@
+//! How to connect, and who is asking.
+
+use std::{fmt, path::Path, time::Duration};
+
+use reqwest::{Certificate, header::HeaderValue};
+
+use super::RetryPolicy;
+use crate::error::{Error, Result};
+
+/// Settings of a connection to a server.
+///
+/// ```
+/// use std::time::Duration;
+/// use eigenveil_client::http::{HttpSettings, RetryPolicy, StudyClient};
+/// let settings = HttpSettings {
+///     request_timeout: Duration::from_secs(10),
+///     retry: RetryPolicy::never(),
+///     ..HttpSettings::default()
+/// };
+/// let client = StudyClient::with_settings("https://study.example", &settings)?;
+/// # Ok::<(), eigenveil_client::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct HttpSettings {
+    /// Longest time to make a connection.
+    pub connect_timeout: Duration,
+    /// Longest time for one attempt, from connecting to the last byte of the answer.
+    pub request_timeout: Duration,
+    /// Largest answer read, in bytes.
+    pub max_answer_bytes: usize,
+    /// When a request is sent again.
+    pub retry: RetryPolicy,
+    roots: Vec<Certificate>,
+}
+
+impl Default for HttpSettings {
+    fn default() -> Self {
+        Self {
+            connect_timeout: Duration::from_secs(10),
+            request_timeout: Duration::from_secs(60),
+            max_answer_bytes: 128 << 20,
+            retry: RetryPolicy::default(),
+            roots: Vec::new(),
+        }
+    }
+}
+
+impl HttpSettings {
+    /// Trusts these certificates (one or more, PEM) besides the platform's: for a server with a
+    /// certificate of an organisation's own.
+    ///
+    /// # Errors
+    /// When the bytes hold no certificate.
+    pub fn add_root_certificate_pem(mut self, pem: &[u8]) -> Result<Self> {
+        let roots = Certificate::from_pem_bundle(pem).unwrap_or_default();
+        if roots.is_empty() {
+            return Err(Error::usage(
+                "the root certificate file holds no certificate; it must be PEM, with BEGIN CERTIFICATE",
+            ));
+        }
+        self.roots.extend(roots);
+        Ok(self)
+    }
+
+    pub(super) fn client(&self, https: bool) -> Result<reqwest::Client> {
+        let mut builder = reqwest::Client::builder()
+            .user_agent(concat!("eigenveil/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(self.connect_timeout)
+            .timeout(self.request_timeout)
+            .redirect(reqwest::redirect::Policy::none())
+            .retry(reqwest::retry::never())
+            .tcp_nodelay(true)
+            // Shorter than servers and proxies commonly keep an idle connection.
+            .pool_idle_timeout(Duration::from_secs(20));
+        if https {
+            builder = builder.tls_certs_merge(self.roots.iter().cloned());
+        } else {
+            // Plain HTTP needs no roots, and must work where the platform has none.
+            builder = builder.tls_certs_only(self.roots.iter().cloned());
+        }
+        builder.build().map_err(|error| {
+            Error::usage(format!(
+                "the HTTP client could not be set up: {}",
+                super::transport::root_cause(&error)
+            ))
+        })
+    }
+}
+
+/// The operator's (or an analyst's) bearer token. `Debug` does not show it.
+///
+/// ```
+/// use eigenveil_client::http::Token;
+/// let token = Token::new("s3cret")?;
+/// assert_eq!(format!("{token:?}"), "Token(…)");
+/// # Ok::<(), eigenveil_client::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Token(HeaderValue);
+
+impl Token {
+    /// A token; space around it does not count.
+    ///
+    /// # Errors
+    /// When it is empty or has characters that a token cannot have. The error does not show it.
+    pub fn new(token: &str) -> Result<Self> {
+        let token = token.trim();
+        if token.is_empty() || !token.bytes().all(|b| b.is_ascii_graphic()) {
+            return Err(Error::usage(
+                "the token is empty or has spaces or other characters that no token has",
+            ));
+        }
+        let mut value = HeaderValue::from_str(&format!("Bearer {token}"))
+            .map_err(|_| Error::usage("the token cannot be sent in a header"))?;
+        value.set_sensitive(true);
+        Ok(Self(value))
+    }
+
+    /// The token in a file, such as `operator.token` in the server's data folder.
+    ///
+    /// # Errors
+    /// When the file cannot be read; as [`Token::new`].
+    pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            Error::usage(format!(
+                "the token file {} cannot be read: {error}",
+                path.display()
+            ))
+        })?;
+        Self::new(&text)
+    }
+
+    pub(super) fn header(&self) -> HeaderValue {
+        self.0.clone()
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(…)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_checked_and_never_shown() {
+        let token = Token::new(" s3cret\n").unwrap();
+        assert_eq!(token.header(), "Bearer s3cret");
+        assert!(!format!("{token:?} {:?}", token.header()).contains("s3cret"));
+        for bad in ["", " \n", "two words s3cret", "s3cret\u{e9}", "s3cret\n\nx"] {
+            let error = Token::new(bad).unwrap_err();
+            assert!(!format!("{error} {error:?}").contains("s3cret"));
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("operator.token");
+        let error = Token::from_file(&path).unwrap_err().to_string();
+        assert!(error.contains("operator.token"), "{error}");
+        std::fs::write(&path, "s3cret\n").unwrap();
+        assert_eq!(Token::from_file(&path).unwrap().header(), "Bearer s3cret");
+    }
+
+    #[test]
+    fn a_root_certificate_must_be_one() {
+        for bad in [&b"nothing"[..], b"", b"-----BEGIN CERTIFICATE-----\n"] {
+            let error = HttpSettings::default()
+                .add_root_certificate_pem(bad)
+                .unwrap_err();
+            assert!(error.to_string().contains("no certificate"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! What a device asks of a server.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use eigenveil_shared::{
+    ErrorCode,
+    api::{BatchReceipt, REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE, ReportReceipt, StudyDocument},
+    codec::{self, StudyShape},
+    privacy::PrivacyStatement,
+    report::Report,
+    study::{Fingerprint, StudyParams, from_hex},
+};
+use reqwest::Method;
+
+use super::{
+    HttpSettings, Resend, RetryPolicy,
+    transport::{Call, Counters, Transport},
+};
+use crate::{
+    error::{Error, HttpFailure, Result},
+    outbox::StudyBinding,
+    participant::{Participant, check_fingerprint},
+};
+
+/// A study as a server described it and this side checked it: the parameters come from the canonical
+/// bytes, the bytes have the fingerprint, the noise is what the budget needs.
+#[derive(Clone, Debug)]
+pub struct Study {
+    document: StudyDocument,
+    shape: StudyShape,
+    binding: StudyBinding,
+}
+
+impl Study {
+    /// Checks a document that came from `server` for the study asked for.
+    fn checked(server: &str, id: &str, mut document: StudyDocument) -> Result<Self> {
+        let wrong = |what: String| Err(Error::http(HttpFailure::default(), what));
+        if document.id != id {
+            return wrong(format!("the server answered with another study than {id}"));
+        }
+        let Some(canonical) = from_hex(&document.canonical) else {
+            return wrong(format!(
+                "the canonical parameters of study {id} are not hexadecimal"
+            ));
+        };
+        let params = StudyParams::from_canonical(&canonical)?;
+        let shape = StudyShape::of(&params);
+        if document.fingerprint != shape.fingerprint.to_string() {
+            return wrong(format!(
+                "study {id} is said to have another fingerprint than its parameters have ({}); do not take part",
+                shape.fingerprint
+            ));
+        }
+        let report_len = codec::report_len(shape.payload_len);
+        let max_batch = codec::max_batch(shape.payload_len);
+        if document.report_bytes < report_len || !(1..=max_batch).contains(&document.max_batch) {
+            return wrong(format!(
+                "study {id} says that a report may have {} bytes and a batch {} reports, but a report has {report_len} and a batch 1 to {max_batch}",
+                document.report_bytes, document.max_batch
+            ));
+        }
+        // What the parameters say counts, not what the server says about them.
+        document.privacy = PrivacyStatement::of(&params);
+        let binding = StudyBinding::new(server, id, &params);
+        document.params = params;
+        Ok(Self {
+            document,
+            shape,
+            binding,
+        })
+    }
+
+    /// Identifier of the study.
+    pub fn id(&self) -> &str {
+        &self.document.id
+    }
+
+    /// The server's document, with parameters and privacy statement worked out on this side from the
+    /// canonical bytes.
+    pub fn document(&self) -> &StudyDocument {
+        &self.document
+    }
+
+    /// The checked parameters.
+    pub fn params(&self) -> &StudyParams {
+        &self.document.params
+    }
+
+    /// Fingerprint of the parameters.
+    pub fn fingerprint(&self) -> Fingerprint {
+        self.shape.fingerprint
+    }
+
+    /// A participant of this study.
+    pub fn participant(&self) -> Participant {
+        Participant::new(self.document.params.clone())
+    }
+
+    /// What an outbox for this study is opened with.
+    pub fn binding(&self) -> &StudyBinding {
+        &self.binding
+    }
+
+    pub(super) fn shape(&self) -> &StudyShape {
+        &self.shape
+    }
+
+    pub(super) fn max_batch(&self) -> usize {
+        self.document.max_batch
+    }
+}
+
+/// A device's side of the HTTP interface. Cheap to clone; clones share connections.
+///
+/// ```no_run
+/// use eigenveil_client::{Outbox, http::{StudyClient, UploadSettings, Uploader}};
+/// use eigenveil_shared::preprocess::Row;
+/// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+/// let client = StudyClient::new("http://localhost:8080")?;
+/// let study = client.fetch_study("0123456789abcdef0123456789abcdef").await?;
+/// let mut outbox = Outbox::open("my.outbox", study.binding())?;
+/// if !outbox.is_known(0)? {
+///     let row = Row::new(vec![0.5; study.params().dimension()]);
+///     outbox.enqueue(0, &study.participant().report(&row)?)?;
+/// }
+/// let summary = Uploader::new(&client, &study, UploadSettings::default())
+///     .drain(&mut outbox, |_| {})
+///     .await?;
+/// println!("{} accepted", summary.accepted);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct StudyClient {
+    transport: Arc<Transport>,
+}
+
+impl StudyClient {
+    /// A client of the server at this address, such as `https://study.example`.
+    ///
+    /// # Errors
+    /// When the address is not usable.
+    pub fn new(server: &str) -> Result<Self> {
+        Self::with_settings(server, &HttpSettings::default())
+    }
+
+    /// As [`StudyClient::new`], with these settings.
+    ///
+    /// # Errors
+    /// When the address or the settings are not usable.
+    pub fn with_settings(server: &str, settings: &HttpSettings) -> Result<Self> {
+        Ok(Self {
+            transport: Arc::new(Transport::new(server, settings, None)?),
+        })
+    }
+
+    /// The server's address.
+    pub fn server(&self) -> &str {
+        self.transport.server()
+    }
+
+    /// Fetches a study and checks it.
+    ///
+    /// # Errors
+    /// `study-not-found`; network failures; everything that does not check (see [`Study`]).
+    pub async fn fetch_study(&self, id: &str) -> Result<Study> {
+        let document = self
+            .transport
+            .json(&Call::get(&["v1", "studies", id]))
+            .await?;
+        Study::checked(self.server(), id, document)
+    }
+
+    /// As [`StudyClient::fetch_study`], for a device that knows which parameters it agreed to.
+    ///
+    /// # Errors
+    /// As [`StudyClient::fetch_study`]; `wrong-fingerprint` when the study has other parameters.
+    pub async fn fetch_study_pinned(&self, id: &str, expected: Fingerprint) -> Result<Study> {
+        let study = self.fetch_study(id).await?;
+        check_fingerprint(study.fingerprint(), expected)?;
+        Ok(study)
+    }
+
+    /// Sends one report. Keep it in an [`Outbox`](crate::Outbox) first, or a crash loses it and a
+    /// second draw of noise takes its place.
+    ///
+    /// # Errors
+    /// The server's refusal; network failures after the last retry.
+    pub async fn upload_one(&self, study: &Study, report: &Report) -> Result<ReportReceipt> {
+        check_fingerprint(report.fingerprint, study.fingerprint())?;
+        let call = ReportCall::one(study, report);
+        self.send(&call, None, &Counters::default()).await
+    }
+
+    /// Sends a batch of at most `max_batch` (of the study's document) reports.
+    ///
+    /// # Errors
+    /// The server's refusal of the whole batch; network failures after the last retry. Refusals of
+    /// single reports are in the receipt.
+    pub async fn upload_batch(&self, study: &Study, reports: &[Report]) -> Result<BatchReceipt> {
+        for report in reports {
+            check_fingerprint(report.fingerprint, study.fingerprint())?;
+        }
+        if reports.is_empty() || reports.len() > study.max_batch() {
+            return Err(Error::usage(format!(
+                "a batch of {} reports cannot be sent; this study takes 1 to {}",
+                reports.len(),
+                study.max_batch()
+            )));
+        }
+        let call = ReportCall::batch(study, reports.iter())?;
+        self.send_batch(&call, None, &Counters::default()).await
+    }
+
+    pub(super) async fn send_batch(
+        &self,
+        call: &ReportCall,
+        policy: Option<&RetryPolicy>,
+        counters: &Counters,
+    ) -> Result<BatchReceipt> {
+        let receipt: BatchReceipt = self.send(call, policy, counters).await?;
+        check_receipt(&receipt, call.count)?;
+        Ok(receipt)
+    }
+
+    pub(super) async fn send<T: serde::de::DeserializeOwned>(
+        &self,
+        call: &ReportCall,
+        policy: Option<&RetryPolicy>,
+        counters: &Counters,
+    ) -> Result<T> {
+        let path = ["v1", "studies", &call.study, "reports"];
+        let call = Call {
+            method: Method::POST,
+            content: Some((call.media_type, call.body.clone())),
+            // The identifiers make a second arrival a duplicate.
+            resend: Resend::Always,
+            ..Call::get(&path)
+        };
+        match policy {
+            Some(policy) => self.transport.json_with(&call, policy, counters).await,
+            None => self.transport.json(&call).await,
+        }
+    }
+}
+
+/// Encoded reports on their way: the bytes of every attempt.
+pub(super) struct ReportCall {
+    study: String,
+    media_type: &'static str,
+    body: Bytes,
+    count: usize,
+}
+
+impl ReportCall {
+    pub(super) fn one(study: &Study, report: &Report) -> Self {
+        Self {
+            study: study.id().to_owned(),
+            media_type: REPORT_MEDIA_TYPE,
+            body: codec::encode_report(report).into(),
+            count: 1,
+        }
+    }
+
+    pub(super) fn batch<'a>(
+        study: &Study,
+        reports: impl ExactSizeIterator<Item = &'a Report>,
+    ) -> Result<Self> {
+        let count = reports.len();
+        let pairs = reports.map(|report| (report.id, &report.payload[..]));
+        Ok(Self {
+            study: study.id().to_owned(),
+            media_type: REPORT_BATCH_MEDIA_TYPE,
+            body: codec::encode_batch(study.shape(), pairs)?.into(),
+            count,
+        })
+    }
+}
+
+/// A receipt that does not account for every report acknowledges none of them.
+fn check_receipt(receipt: &BatchReceipt, count: usize) -> Result<()> {
+    let mut indices: Vec<u32> = receipt
+        .refused
+        .iter()
+        .map(|refused| refused.index)
+        .collect();
+    indices.sort_unstable();
+    indices.dedup();
+    let named = indices.len() == receipt.refused.len()
+        && indices.last().is_none_or(|last| (*last as usize) < count);
+    let total = receipt
+        .accepted
+        .checked_add(receipt.duplicates)
+        .and_then(|stored| stored.checked_add(receipt.refused.len() as u64));
+    if named && total == Some(count as u64) {
+        return Ok(());
+    }
+    Err(Error::http(
+        HttpFailure::default(),
+        format!(
+            "the receipt for {count} reports counts {} accepted, {} duplicates and {} refused, which does not add up; nothing was taken as acknowledged",
+            receipt.accepted,
+            receipt.duplicates,
+            receipt.refused.len()
+        ),
+    ))
+}
+
+/// Whether a refusal concerns the study or this side, and not one report.
+pub(super) fn concerns_the_study(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::StudyNotOpen
+            | ErrorCode::StudyNotFound
+            | ErrorCode::WrongFingerprint
+            | ErrorCode::UnsupportedVersion
+            | ErrorCode::UnsupportedMediaType
+            | ErrorCode::Unauthorized
+            | ErrorCode::Forbidden
+            | ErrorCode::NotFound
+            | ErrorCode::MethodNotAllowed
+    )
+}
+
+/// Whether a refusal of one report of a batch may pass.
+pub(super) fn may_pass(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::TooManyRequests | ErrorCode::StoreUnavailable | ErrorCode::ShuttingDown
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use eigenveil_shared::api::RefusedReport;
+
+    use super::*;
+
+    #[test]
+    fn receipts_must_add_up() {
+        let receipt = |accepted, duplicates, refused: &[u32]| BatchReceipt {
+            accepted,
+            duplicates,
+            refused: refused
+                .iter()
+                .map(|&index| RefusedReport {
+                    index,
+                    code: ErrorCode::MalformedReport,
+                    detail: String::new(),
+                })
+                .collect(),
+        };
+        assert!(check_receipt(&receipt(2, 1, &[3, 0]), 5).is_ok());
+        for (receipt, count) in [
+            (receipt(2, 1, &[3, 0]), 6),
+            (receipt(2, 1, &[3, 3]), 5),
+            (receipt(2, 1, &[5, 0]), 5),
+            (receipt(u64::MAX, 1, &[]), 0),
+            (receipt(6, 0, &[]), 5),
+        ] {
+            let error = check_receipt(&receipt, count).unwrap_err();
+            assert!(!error.is_retryable());
+        }
+    }
+}

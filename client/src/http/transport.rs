@@ -1,0 +1,443 @@
+//! One request, one answer, and a clear sentence for everything that is neither.
+
+use std::{error::Error as StdError, fmt, sync::atomic::AtomicU64};
+
+use bytes::Bytes;
+use reqwest::{
+    Method, Response, StatusCode, Url,
+    header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION},
+};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use eigenveil_shared::api::PROBLEM_MEDIA_TYPE;
+
+use super::{
+    HttpSettings, Resend, RetryPolicy, Token,
+    retry::{Gate, retry, retry_after},
+};
+use crate::error::{Error, HttpFailure, Result};
+
+const JSON: &str = "application/json";
+/// Longest text of a server that is repeated in a message, in characters.
+const MAX_SHOWN: usize = 1_000;
+
+/// A server, the way to it, and its wish to be left alone.
+pub(crate) struct Transport {
+    http: reqwest::Client,
+    base: Url,
+    server: String,
+    settings: HttpSettings,
+    token: Option<HeaderValue>,
+    gate: Gate,
+}
+
+/// One request, to be sent as often as needed with the same bytes.
+pub(crate) struct Call<'a> {
+    pub(crate) method: Method,
+    pub(crate) path: &'a [&'a str],
+    pub(crate) query: Option<(&'a str, &'a str)>,
+    pub(crate) content: Option<(&'static str, Bytes)>,
+    pub(crate) accept: &'static str,
+    pub(crate) resend: Resend,
+}
+
+impl<'a> Call<'a> {
+    pub(crate) fn get(path: &'a [&'a str]) -> Self {
+        Self {
+            method: Method::GET,
+            path,
+            query: None,
+            content: None,
+            accept: JSON,
+            resend: Resend::Always,
+        }
+    }
+
+    /// A request that must not be acted on twice.
+    pub(crate) fn once(method: Method, path: &'a [&'a str]) -> Self {
+        Self {
+            method,
+            resend: Resend::IfNotActedOn,
+            ..Self::get(path)
+        }
+    }
+
+    pub(crate) fn json(mut self, content: &impl Serialize) -> Result<Self> {
+        let bytes = serde_json::to_vec(content)
+            .map_err(|error| Error::usage(format!("the request cannot be written: {error}")))?;
+        self.content = Some((JSON, bytes.into()));
+        Ok(self)
+    }
+}
+
+/// A whole answer with a status of success.
+pub(crate) struct Answer {
+    status: StatusCode,
+    headers: HeaderMap,
+    body: Vec<u8>,
+}
+
+impl Transport {
+    pub(crate) fn new(
+        server: &str,
+        settings: &HttpSettings,
+        token: Option<&Token>,
+    ) -> Result<Self> {
+        let base = parse_server(server)?;
+        Ok(Self {
+            http: settings.client(base.scheme() == "https")?,
+            server: base.as_str().trim_end_matches('/').to_owned(),
+            base,
+            settings: settings.clone(),
+            token: token.map(Token::header),
+            gate: Gate::default(),
+        })
+    }
+
+    /// The server's address, without a slash at the end.
+    pub(crate) fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// Sends until there is an answer in JSON of this type.
+    pub(crate) async fn json<T: DeserializeOwned>(&self, call: &Call<'_>) -> Result<T> {
+        self.json_with(call, &self.settings.retry, &Counters::default())
+            .await
+    }
+
+    pub(crate) async fn json_with<T: DeserializeOwned>(
+        &self,
+        call: &Call<'_>,
+        policy: &RetryPolicy,
+        counters: &Counters,
+    ) -> Result<T> {
+        self.retried(call, policy, counters, |answer| self.parse(&answer))
+            .await
+    }
+
+    /// Sends until there is an answer, and gives its bytes.
+    pub(crate) async fn bytes(&self, call: &Call<'_>) -> Result<Vec<u8>> {
+        self.retried(call, &self.settings.retry, &Counters::default(), |answer| {
+            Ok(answer.body)
+        })
+        .await
+    }
+
+    async fn retried<T>(
+        &self,
+        call: &Call<'_>,
+        policy: &RetryPolicy,
+        counters: &Counters,
+        read: impl Fn(Answer) -> Result<T>,
+    ) -> Result<T> {
+        let read = &read;
+        retry(
+            policy,
+            &self.gate,
+            call.resend,
+            &counters.retries,
+            || async move {
+                counters.sent(call);
+                read(self.attempt(call).await?)
+            },
+        )
+        .await
+    }
+
+    async fn attempt(&self, call: &Call<'_>) -> Result<Answer> {
+        let mut url = self.base.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().extend(call.path);
+        }
+        if let Some((key, value)) = call.query {
+            url.query_pairs_mut().append_pair(key, value);
+        }
+        let mut request = self
+            .http
+            .request(call.method.clone(), url)
+            .header(ACCEPT, call.accept);
+        if let Some(token) = &self.token {
+            request = request.header(AUTHORIZATION, token.clone());
+        }
+        if let Some((media_type, bytes)) = &call.content {
+            request = request
+                .header(CONTENT_TYPE, *media_type)
+                .body(bytes.clone());
+        }
+        let response = request
+            .send()
+            .await
+            .map_err(|error| self.no_answer(&error))?;
+        let status = response.status();
+        let headers = response.headers().clone();
+        let body = match self.read(response).await {
+            Ok(body) => body,
+            // What was answered counts for more than that its text broke off.
+            Err(_) if !status.is_success() => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        if status.is_success() {
+            Ok(Answer {
+                status,
+                headers,
+                body,
+            })
+        } else {
+            Err(self.refusal(status, &headers, &body))
+        }
+    }
+
+    async fn read(&self, mut response: Response) -> Result<Vec<u8>> {
+        let limit = self.settings.max_answer_bytes;
+        let too_large = || {
+            Error::http(
+                HttpFailure {
+                    status: Some(response.status().as_u16()),
+                    ..HttpFailure::default()
+                },
+                format!(
+                    "the answer of {} is larger than {limit} bytes; if that is right, raise the limit (max_answer_bytes)",
+                    self.server
+                ),
+            )
+        };
+        let announced = response.content_length().unwrap_or(0);
+        if announced > limit as u64 {
+            return Err(too_large());
+        }
+        let too_large = too_large();
+        let mut body = Vec::new();
+        loop {
+            match response.chunk().await {
+                Ok(Some(chunk)) if body.len() + chunk.len() > limit => return Err(too_large),
+                Ok(Some(chunk)) => body.extend_from_slice(&chunk),
+                Ok(None) => return Ok(body),
+                Err(error) => return Err(self.no_answer(&error)),
+            }
+        }
+    }
+
+    fn parse<T: DeserializeOwned>(&self, answer: &Answer) -> Result<T> {
+        let failure = |retryable| HttpFailure {
+            status: Some(answer.status.as_u16()),
+            retryable,
+            ..HttpFailure::default()
+        };
+        let media_type = media_type(&answer.headers);
+        if media_type != JSON {
+            return Err(Error::http(
+                failure(false),
+                format!(
+                    "{} answered {} with {} instead of {JSON}; is it an Eigenveil server?",
+                    self.server,
+                    answer.status,
+                    shown_type(&media_type)
+                ),
+            ));
+        }
+        serde_json::from_slice(&answer.body).map_err(|error| {
+            Error::http(
+                // Cut or mangled on the way, perhaps.
+                failure(true),
+                format!(
+                    "{} answered {} with JSON that is not what was asked for: {}",
+                    self.server,
+                    answer.status,
+                    printable(&error.to_string())
+                ),
+            )
+        })
+    }
+
+    /// The error for an answer that says no.
+    fn refusal(&self, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Error {
+        #[derive(Deserialize)]
+        struct Said {
+            code: String,
+            detail: String,
+        }
+        let busy = matches!(
+            status,
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
+        );
+        let mut failure = HttpFailure {
+            status: Some(status.as_u16()),
+            retryable: busy || status == StatusCode::REQUEST_TIMEOUT || status.is_server_error(),
+            not_acted_on: busy,
+            retry_after: retry_after(headers),
+            ..HttpFailure::default()
+        };
+        let media_type = media_type(headers);
+        let said = (media_type == PROBLEM_MEDIA_TYPE)
+            .then(|| serde_json::from_slice::<Said>(body).ok())
+            .flatten();
+        if let Some(said) = said {
+            failure.code = Some(printable(&said.code));
+            return Error::http(failure, printable(&said.detail));
+        }
+        let server = &self.server;
+        if let Some(location) = headers.get(LOCATION)
+            && status.is_redirection()
+        {
+            return Error::http(
+                failure,
+                format!(
+                    "{server} answered {status} and points to {}; give the address that is meant",
+                    printable(&String::from_utf8_lossy(location.as_bytes()))
+                ),
+            );
+        }
+        Error::http(
+            failure,
+            format!(
+                "{server} answered {status} with {} instead of a problem document; something between here and the server, or another program, gave this answer",
+                shown_type(&media_type)
+            ),
+        )
+    }
+
+    /// The error for no (whole) answer.
+    fn no_answer(&self, error: &reqwest::Error) -> Error {
+        let (server, cause) = (&self.server, root_cause(error));
+        let mut failure = HttpFailure {
+            retryable: true,
+            not_acted_on: error.is_connect(),
+            timeout: error.is_timeout(),
+            ..HttpFailure::default()
+        };
+        let sentence = if error.is_connect() && cause.contains("certificate") {
+            failure.retryable = false;
+            format!(
+                "the certificate of {server} is not trusted: {cause}; if the server has a certificate authority of its own, add its root certificate"
+            )
+        } else if error.is_connect() {
+            format!("cannot connect to {server}: {cause}")
+        } else if error.is_timeout() {
+            format!(
+                "no answer from {server} within {} s",
+                self.settings.request_timeout.as_secs_f64()
+            )
+        } else if error.is_body() || error.is_decode() {
+            format!("the answer of {server} broke off: {cause}")
+        } else {
+            format!("no HTTP answer from {server}: {cause}; does an Eigenveil server listen there?")
+        };
+        Error::http(failure, sentence)
+    }
+}
+
+impl fmt::Debug for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transport")
+            .field("server", &self.server)
+            .field("token", &self.token.as_ref().map(|_| "…"))
+            .finish_non_exhaustive()
+    }
+}
+
+/// What sending took, over all attempts.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) retries: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+}
+
+impl Counters {
+    fn sent(&self, call: &Call<'_>) {
+        let bytes = call.content.as_ref().map_or(0, |(_, bytes)| bytes.len());
+        self.bytes
+            .fetch_add(bytes as u64, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+/// An address such as `https://study.example` or `http://localhost:8080/prefix`.
+fn parse_server(server: &str) -> Result<Url> {
+    let refuse = |why: &str| Err(Error::usage(format!("the server address {why}")));
+    let Ok(url) = Url::parse(server) else {
+        return refuse(&format!(
+            "{:?} is not an address; write it like https://study.example",
+            printable(server)
+        ));
+    };
+    if !url.username().is_empty() || url.password().is_some() {
+        // Not repeated here: it holds a secret.
+        return refuse("holds a user name or password; use a token");
+    }
+    if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
+        return refuse(&format!("{url} must begin with http:// or https://"));
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        return refuse(&format!("{url} must not have a ? or a #"));
+    }
+    Ok(url)
+}
+
+/// The media type without its parameters, in lower case; empty where there is none.
+fn media_type(headers: &HeaderMap) -> String {
+    headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.split(';').next())
+        .map(|value| printable(value.trim()).to_ascii_lowercase())
+        .unwrap_or_default()
+}
+
+fn shown_type(media_type: &str) -> &str {
+    match media_type {
+        "" => "no content type",
+        other => other,
+    }
+}
+
+/// A server's text as it may be shown: no control characters (a terminal obeys them), not endless.
+fn printable(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .take(MAX_SHOWN)
+        .collect()
+}
+
+/// What is at the bottom of a chain of errors.
+pub(super) fn root_cause(error: &dyn StdError) -> String {
+    let mut cause = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    printable(&cause.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_checked() {
+        let settings = HttpSettings::default();
+        let transport = |server: &str| Transport::new(server, &settings, None);
+        for (given, kept) in [
+            ("http://localhost:8080", "http://localhost:8080"),
+            ("http://LOCALHOST:8080/", "http://localhost:8080"),
+            ("https://study.example/a/b/", "https://study.example/a/b"),
+            ("http://[::1]:80", "http://[::1]"),
+        ] {
+            assert_eq!(transport(given).unwrap().server(), kept);
+        }
+        for (bad, says) in [
+            ("localhost:8080", "http://"),
+            ("study.example", "not an address"),
+            ("ftp://study.example", "http://"),
+            ("http://study.example?x=1", "must not have"),
+            ("", "not an address"),
+            ("http://me:s3cret@study.example", "password"),
+        ] {
+            let error = transport(bad).unwrap_err().to_string();
+            assert!(error.contains(says) && !error.contains("s3cret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_servers_text_cannot_steer_the_terminal() {
+        assert_eq!(printable("a\u{1b}[2J\nb"), "a [2J b");
+        assert_eq!(printable(&"é".repeat(5_000)).chars().count(), MAX_SHOWN);
+    }
+}

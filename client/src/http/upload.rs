@@ -1,0 +1,463 @@
+//! Sending an outbox.
+
+use std::{
+    fmt,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use eigenveil_shared::{
+    Error as SharedError,
+    api::{BatchReceipt, ReportOutcome, ReportReceipt},
+};
+use tokio::{
+    task::{JoinError, JoinSet},
+    time::{Instant, timeout_at},
+};
+
+use super::{
+    RetryPolicy, Study, StudyClient,
+    study::{ReportCall, concerns_the_study, may_pass},
+    transport::Counters,
+};
+use crate::{
+    error::{Error, Result},
+    outbox::{Outbox, PendingReport, Refusal},
+};
+
+/// Size a batch aims at: large enough for few requests, small enough to repeat.
+const BATCH_BYTES: usize = 1 << 20;
+/// Acknowledgements of single reports are recorded this many at a time, or this often.
+const RECORD_EVERY: usize = 256;
+const RECORD_WITHIN: Duration = Duration::from_millis(250);
+/// How long answers under way are waited for once the upload has to stop.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// How reports are put into requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UploadMode {
+    /// One report a request.
+    Single,
+    /// Several reports a request; `None` lets their size decide. Never more than the study allows.
+    Batch {
+        /// Most reports in one request.
+        reports: Option<usize>,
+    },
+}
+
+/// How an outbox is sent.
+#[derive(Clone, Copy, Debug)]
+pub struct UploadSettings {
+    /// Requests under way at a time, each on its own connection; 0 counts as 1.
+    pub connections: usize,
+    /// Single reports or batches.
+    pub mode: UploadMode,
+    /// When a request is sent again.
+    pub retry: RetryPolicy,
+    /// Longest time for all of it (and two seconds for answers under way); what is left stays
+    /// pending. `None`: as long as requests succeed.
+    pub deadline: Option<Duration>,
+}
+
+impl Default for UploadSettings {
+    /// Batches over four connections, patient.
+    fn default() -> Self {
+        Self {
+            connections: 4,
+            mode: UploadMode::Batch { reports: None },
+            retry: RetryPolicy::patient(),
+            deadline: None,
+        }
+    }
+}
+
+/// How far an upload is.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct UploadProgress {
+    /// Reports to send when it began.
+    pub total: u64,
+    /// Reports the server stored and counted now.
+    pub accepted: u64,
+    /// Reports the server had before.
+    pub duplicates: u64,
+    /// Reports the server refused for good.
+    pub refused: u64,
+    /// Bytes of reports sent, repeated ones included.
+    pub bytes: u64,
+    /// Requests that were repeated.
+    pub retries: u64,
+    /// Seconds since it began.
+    pub seconds: f64,
+}
+
+/// What became of an upload.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct UploadSummary {
+    /// Reports the server stored and counted now.
+    pub accepted: u64,
+    /// Reports the server had before.
+    pub duplicates: u64,
+    /// Reports the server refused for good; [`Outbox::refused`] says why.
+    pub refused: u64,
+    /// Reports left in the outbox to be sent.
+    pub pending: u64,
+    /// Bytes of reports sent, repeated ones included.
+    pub bytes: u64,
+    /// Seconds it took.
+    pub seconds: f64,
+    /// Requests that were repeated.
+    pub retries: u64,
+}
+
+/// An upload that stopped early: why, and what was done before. What was not acknowledged is still
+/// pending.
+#[derive(Debug)]
+pub struct UploadFailure {
+    /// Why it stopped.
+    pub error: Error,
+    /// What was done before.
+    pub summary: UploadSummary,
+}
+
+impl fmt::Display for UploadFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let UploadSummary {
+            accepted,
+            duplicates,
+            pending,
+            ..
+        } = self.summary;
+        write!(
+            f,
+            "{}; {} reports are acknowledged by this upload and {pending} are kept to be sent",
+            self.error,
+            accepted + duplicates
+        )
+    }
+}
+
+impl std::error::Error for UploadFailure {}
+
+impl From<UploadFailure> for Error {
+    fn from(failure: UploadFailure) -> Self {
+        failure.error
+    }
+}
+
+/// Sends an outbox to its study; see [`StudyClient`] for an example.
+///
+/// Each report goes out with the bytes it has in the outbox, as often as needed. An answer that was
+/// lost makes a duplicate of the next attempt, which the server counts once.
+#[derive(Clone, Debug)]
+pub struct Uploader {
+    client: StudyClient,
+    study: Study,
+    settings: UploadSettings,
+}
+
+/// One request that has ended.
+struct Sent {
+    participants: Vec<u64>,
+    outcome: Result<BatchReceipt>,
+    single: bool,
+}
+
+impl Uploader {
+    /// An uploader to this study with these settings.
+    pub fn new(client: &StudyClient, study: &Study, settings: UploadSettings) -> Self {
+        Self {
+            client: client.clone(),
+            study: study.clone(),
+            settings,
+        }
+    }
+
+    /// Sends everything that is pending, once; `progress` is called after each request.
+    ///
+    /// Acknowledgements are written to the outbox on the calling thread, a few milliseconds each.
+    /// Dropping the future stops the upload: what was not recorded stays pending, and is a duplicate
+    /// if the server has it.
+    ///
+    /// # Errors
+    /// Refusals that concern the study (`study-not-open`, `wrong-fingerprint`, …), a server that is
+    /// still not there after the last retry, the deadline, an outbox of another study or one that
+    /// cannot be written. A refusal of one report is no error: it is recorded in the outbox.
+    pub async fn drain(
+        &self,
+        outbox: &mut Outbox,
+        mut progress: impl FnMut(UploadProgress),
+    ) -> Result<UploadSummary, UploadFailure> {
+        let started = Instant::now();
+        let mut run = Run {
+            uploader: self,
+            counters: Arc::new(Counters::default()),
+            started,
+            recorded: started,
+            next: Some(0),
+            acknowledged: Vec::new(),
+            refused: Vec::new(),
+            progress: UploadProgress::default(),
+            stop: None,
+        };
+        let ended = run.all(outbox, &mut progress).await;
+        // Whatever happened: what is known to be stored is recorded.
+        let recorded = run.record(outbox);
+        let counts = outbox.counts();
+        let UploadProgress {
+            accepted,
+            duplicates,
+            refused,
+            bytes,
+            retries,
+            seconds,
+            ..
+        } = run.now();
+        let summary = UploadSummary {
+            accepted,
+            duplicates,
+            refused,
+            pending: counts.as_ref().map_or(0, |counts| counts.pending),
+            bytes,
+            seconds,
+            retries,
+        };
+        match ended.and(recorded).and(counts) {
+            Ok(_) => Ok(summary),
+            Err(error) => Err(UploadFailure { error, summary }),
+        }
+    }
+
+    fn batch_size(&self) -> usize {
+        match self.settings.mode {
+            UploadMode::Single => 1,
+            UploadMode::Batch { reports } => {
+                let by_size = BATCH_BYTES / (16 + self.study.shape().payload_len);
+                reports.unwrap_or(by_size).clamp(1, self.study.max_batch())
+            }
+        }
+    }
+}
+
+/// One run of an uploader.
+struct Run<'a> {
+    uploader: &'a Uploader,
+    counters: Arc<Counters>,
+    started: Instant,
+    recorded: Instant,
+    /// First participant not yet looked at; `None` at the end.
+    next: Option<u64>,
+    acknowledged: Vec<u64>,
+    refused: Vec<(u64, String, String)>,
+    progress: UploadProgress,
+    stop: Option<(Error, Instant)>,
+}
+
+impl Run<'_> {
+    async fn all(
+        &mut self,
+        outbox: &mut Outbox,
+        progress: &mut impl FnMut(UploadProgress),
+    ) -> Result<()> {
+        let settings = self.uploader.settings;
+        if outbox.binding() != self.uploader.study.binding() {
+            return Err(Error::outbox_other_study(
+                outbox.path(),
+                "it does not belong to the study of this upload",
+            ));
+        }
+        self.progress.total = outbox.counts()?.pending;
+        let deadline = settings.deadline.map(|limit| self.started + limit);
+        let mut flight = JoinSet::new();
+        loop {
+            while self.stop.is_none() && flight.len() < settings.connections.max(1) {
+                let reports = match self.take(outbox) {
+                    Ok(reports) if reports.is_empty() => break,
+                    Ok(reports) => reports,
+                    Err(error) => {
+                        self.stop_for(error);
+                        break;
+                    }
+                };
+                match self.request(reports) {
+                    Ok(request) => drop(flight.spawn(request)),
+                    Err(error) => self.stop_for(error),
+                }
+            }
+            let until = match (&self.stop, deadline) {
+                (Some((_, until)), _) => Some(*until),
+                (None, deadline) => deadline,
+            };
+            let ended = match until {
+                Some(until) => timeout_at(until, flight.join_next()).await,
+                None => Ok(flight.join_next().await),
+            };
+            match ended {
+                Ok(Some(sent)) => self.ended(sent),
+                Ok(None) => break,
+                // The grace has run out.
+                Err(_) if self.stop.is_some() => break,
+                Err(_) => self.stop_for(Error::timed_out(format!(
+                    "the upload was given {} s, which are over",
+                    settings.deadline.unwrap_or_default().as_secs_f64()
+                ))),
+            }
+            while let Some(sent) = flight.try_join_next() {
+                self.ended(sent);
+            }
+            let waiting = self.acknowledged.len() + self.refused.len();
+            if waiting >= RECORD_EVERY || self.recorded.elapsed() >= RECORD_WITHIN {
+                // An outbox that cannot be written stops the upload.
+                if let Err(error) = self.record(outbox) {
+                    self.stop_for(error);
+                }
+            }
+            progress(self.now());
+        }
+        match self.stop.take() {
+            Some((error, _)) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// The next reports to send; none at the end.
+    fn take(&mut self, outbox: &Outbox) -> Result<Vec<PendingReport>> {
+        let Some(from) = self.next else {
+            return Ok(Vec::new());
+        };
+        let reports = outbox.pending_from(from, self.uploader.batch_size())?;
+        self.next = reports.last().map(|report| report.participant + 1);
+        Ok(reports)
+    }
+
+    /// The request with these reports, all its attempts included.
+    fn request(
+        &self,
+        reports: Vec<PendingReport>,
+    ) -> Result<impl Future<Output = Sent> + Send + use<>> {
+        let uploader = self.uploader;
+        let single = uploader.settings.mode == UploadMode::Single;
+        let call = match (&reports[..], single) {
+            ([report], true) => ReportCall::one(&uploader.study, &report.report),
+            _ => ReportCall::batch(&uploader.study, reports.iter().map(|r| &r.report))?,
+        };
+        let participants = reports.iter().map(|report| report.participant).collect();
+        drop(reports);
+        let client = uploader.client.clone();
+        let policy = uploader.settings.retry;
+        let counters = Arc::clone(&self.counters);
+        Ok(async move {
+            let outcome = if single {
+                let receipt: Result<ReportReceipt> =
+                    client.send(&call, Some(&policy), &counters).await;
+                receipt.map(|receipt| BatchReceipt {
+                    accepted: u64::from(receipt.outcome == ReportOutcome::Accepted),
+                    duplicates: u64::from(receipt.outcome == ReportOutcome::Duplicate),
+                    refused: Vec::new(),
+                })
+            } else {
+                client.send_batch(&call, Some(&policy), &counters).await
+            };
+            Sent {
+                participants,
+                outcome,
+                single,
+            }
+        })
+    }
+
+    /// Takes in what became of one request.
+    fn ended(&mut self, sent: Result<Sent, JoinError>) {
+        let Sent {
+            participants,
+            outcome,
+            single,
+        } = match sent {
+            Ok(sent) => sent,
+            Err(error) => {
+                return self.stop_for(Error::usage(format!("a request was cut off: {error}")));
+            }
+        };
+        match outcome {
+            Ok(receipt) => self.receipt(&participants, receipt),
+            Err(error) => match error.code_text() {
+                Some(code) if single && is_refusal_of_a_report(&error) => {
+                    self.refuse(participants[0], code, error.detail());
+                }
+                _ => self.stop_for(error),
+            },
+        }
+    }
+
+    fn receipt(&mut self, participants: &[u64], receipt: BatchReceipt) {
+        self.progress.accepted += receipt.accepted;
+        self.progress.duplicates += receipt.duplicates;
+        let mut stored = vec![true; participants.len()];
+        for refused in receipt.refused {
+            // `check_receipt` saw to it that the index is one.
+            let index = refused.index as usize;
+            stored[index] = false;
+            if concerns_the_study(refused.code) {
+                self.stop_for(SharedError::new(refused.code, refused.detail).into());
+            } else if !may_pass(refused.code) {
+                self.refuse(participants[index], refused.code.as_str(), &refused.detail);
+            }
+        }
+        self.acknowledged.extend(
+            participants
+                .iter()
+                .zip(stored)
+                .filter_map(|(participant, stored)| stored.then_some(*participant)),
+        );
+    }
+
+    fn refuse(&mut self, participant: u64, code: &str, detail: &str) {
+        self.progress.refused += 1;
+        self.refused
+            .push((participant, code.to_owned(), detail.to_owned()));
+    }
+
+    fn stop_for(&mut self, error: Error) {
+        if self.stop.is_none() {
+            self.stop = Some((error, Instant::now() + GRACE));
+        }
+    }
+
+    /// Writes what is known to the outbox.
+    fn record(&mut self, outbox: &mut Outbox) -> Result<()> {
+        if self.acknowledged.is_empty() && self.refused.is_empty() {
+            return Ok(());
+        }
+        let refusals: Vec<Refusal<'_>> = self
+            .refused
+            .iter()
+            .map(|(participant, code, detail)| Refusal {
+                participant: *participant,
+                code,
+                detail,
+            })
+            .collect();
+        outbox.settle(&self.acknowledged, &refusals)?;
+        self.acknowledged.clear();
+        self.refused.clear();
+        self.recorded = Instant::now();
+        Ok(())
+    }
+
+    fn now(&self) -> UploadProgress {
+        UploadProgress {
+            bytes: self.counters.bytes.load(Ordering::Relaxed),
+            retries: self.counters.retries.load(Ordering::Relaxed),
+            seconds: self.started.elapsed().as_secs_f64(),
+            ..self.progress
+        }
+    }
+}
+
+/// Whether the server refused one report, for good and for a reason of its own.
+fn is_refusal_of_a_report(error: &Error) -> bool {
+    !error.is_retryable()
+        && error
+            .status()
+            .is_some_and(|status| (400..500).contains(&status))
+        && !error.code().is_some_and(concerns_the_study)
+}
