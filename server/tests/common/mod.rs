@@ -1,0 +1,266 @@
+//! A server in a temporary directory, driven as a tower service.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "every test file compiles this and uses its own part"
+)]
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use axum::{
+    Router,
+    body::Body,
+    http::{HeaderMap, Request, StatusCode, header},
+};
+use eigenveil_server::{AppState, Clock, Environment, ServerConfig, StudyId, router};
+use eigenveil_shared::{
+    ErrorCode,
+    api::{PROBLEM_MEDIA_TYPE, Problem, REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE, StudyDocument},
+    codec::{self, StudyShape},
+    report::{Report, ReportId},
+};
+use http_body_util::BodyExt;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tower::ServiceExt;
+
+/// A clock that stands still.
+pub struct FixedClock;
+
+impl Clock for FixedClock {
+    fn now_ms(&self) -> u64 {
+        1_700_000_000_000
+    }
+}
+
+pub fn environment() -> Environment {
+    Environment {
+        clock: Arc::new(FixedClock),
+        ..Environment::system()
+    }
+}
+
+pub struct Harness {
+    pub directory: TempDir,
+    pub config: ServerConfig,
+    pub app: AppState,
+    pub routes: Router,
+    pub token: String,
+}
+
+/// An answer, read to its end.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    pub fn json<T: DeserializeOwned>(&self) -> T {
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&self.body)))
+    }
+
+    /// Asserts status, media type and code of a problem, and that both agree.
+    #[track_caller]
+    pub fn is_problem(&self, status: u16, code: ErrorCode) -> Problem {
+        let problem: Problem = self.json();
+        assert_eq!(
+            (self.status.as_u16(), problem.code),
+            (status, code),
+            "{problem:?}"
+        );
+        assert_eq!(problem.status, status);
+        assert_eq!(self.headers[header::CONTENT_TYPE], PROBLEM_MEDIA_TYPE);
+        assert!(problem.problem_type.ends_with(code.as_str()));
+        assert!(!problem.detail.is_empty());
+        problem
+    }
+}
+
+impl Harness {
+    pub fn new() -> Self {
+        Self::with(|config| config)
+    }
+
+    pub fn with(change: impl FnOnce(ServerConfig) -> ServerConfig) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let config = change(ServerConfig::new(directory.path().join("data")));
+        Self::start(directory, config)
+    }
+
+    fn start(directory: TempDir, config: ServerConfig) -> Self {
+        let app = AppState::open(config.clone(), environment()).unwrap();
+        let token = std::fs::read_to_string(app.store().token_path()).unwrap();
+        Self {
+            directory,
+            config,
+            routes: router(app.clone()),
+            app,
+            token: token.trim().to_owned(),
+        }
+    }
+
+    /// Stops in good order and starts again on the same directory.
+    pub fn restart(self) -> Self {
+        let Self {
+            directory,
+            config,
+            app,
+            routes,
+            ..
+        } = self;
+        app.close();
+        drop(routes);
+        drop(app);
+        Self::start(directory, config)
+    }
+
+    pub async fn send(&self, request: Request<Body>) -> Answer {
+        let response = self.routes.clone().oneshot(request).await.unwrap();
+        let (parts, body) = response.into_parts();
+        Answer {
+            status: parts.status,
+            headers: parts.headers,
+            body: body.collect().await.unwrap().to_bytes().to_vec(),
+        }
+    }
+
+    /// A request with the operator's token.
+    pub async fn operator(&self, method: &str, path: &str, body: Option<Value>) -> Answer {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::AUTHORIZATION, format!("Bearer {}", self.token));
+        if body.is_some() {
+            request = request.header(header::CONTENT_TYPE, "application/json");
+        }
+        let body = body.map_or_else(Body::empty, |value| Body::from(value.to_string()));
+        self.send(request.body(body).unwrap()).await
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
+        self.send(Request::get(path).body(Body::empty()).unwrap())
+            .await
+    }
+
+    pub async fn study(&self, dimension: usize) -> StudyDocument {
+        self.study_with(json!({ "dimension": dimension })).await
+    }
+
+    /// A study with these keys changed.
+    pub async fn study_with(&self, changes: Value) -> StudyDocument {
+        let answer = self
+            .operator("POST", "/v1/studies", Some(design(&changes)))
+            .await;
+        assert_eq!(answer.status, StatusCode::CREATED, "{answer:?}");
+        answer.json()
+    }
+
+    pub async fn post_report(&self, study: &StudyDocument, body: impl Into<Body>) -> Answer {
+        self.post(
+            &format!("/v1/studies/{}/reports", study.id),
+            REPORT_MEDIA_TYPE,
+            body,
+        )
+        .await
+    }
+
+    pub async fn post_batch(&self, study: &StudyDocument, body: impl Into<Body>) -> Answer {
+        let path = format!("/v1/studies/{}/reports", study.id);
+        self.post(&path, REPORT_BATCH_MEDIA_TYPE, body).await
+    }
+
+    pub async fn post(&self, path: &str, media_type: &str, body: impl Into<Body>) -> Answer {
+        let request = Request::post(path)
+            .header(header::CONTENT_TYPE, media_type)
+            .body(body.into())
+            .unwrap();
+        self.send(request).await
+    }
+
+    /// Reports accepted, as anybody sees it, after checking it against what is on disk.
+    pub async fn accepted(&self, study: &StudyDocument) -> u64 {
+        let shown: StudyDocument = self.get(&format!("/v1/studies/{}", study.id)).await.json();
+        let stored = self
+            .app
+            .store()
+            .study(StudyId::parse(&study.id).unwrap())
+            .unwrap();
+        let moment = self.app.store().moment(&stored).unwrap();
+        assert_eq!(moment.n, shown.reports_accepted);
+        shown.reports_accepted
+    }
+
+    /// The sum over all buckets.
+    pub fn total(&self, study: &StudyDocument) -> Vec<f64> {
+        let store = self.app.store();
+        let study = store.study(StudyId::parse(&study.id).unwrap()).unwrap();
+        let moment = store.moment(&study).unwrap();
+        let mut total = vec![0.0; study.shape().payload_len / 4];
+        for (_, sums) in &moment.buckets {
+            for (t, x) in total.iter_mut().zip(sums.sum().as_slice()) {
+                *t += x;
+            }
+        }
+        total
+    }
+}
+
+/// A study that is fine, with these keys changed; `null` takes a key away.
+pub fn design(changes: &Value) -> Value {
+    let mut design = json!({
+        "name": "test", "dimension": 3, "mechanism": "symmetric-gaussian",
+        "epsilon": 1.0, "delta": 1e-6,
+    });
+    for (key, value) in changes.as_object().unwrap() {
+        if value.is_null() {
+            design.as_object_mut().unwrap().remove(key);
+        } else {
+            design[key] = value.clone();
+        }
+    }
+    design
+}
+
+pub fn shape(study: &StudyDocument) -> StudyShape {
+    StudyShape::of(&study.params)
+}
+
+/// A fresh identifier.
+pub fn new_id() -> ReportId {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let mut random = [0; 16];
+    random[8..].copy_from_slice(&NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes());
+    ReportId::from_parts(1_700_000_000_000, random)
+}
+
+/// A payload whose every number is `value`.
+pub fn payload(study: &StudyDocument, value: f32) -> Vec<u8> {
+    value.to_le_bytes().repeat(shape(study).payload_len / 4)
+}
+
+pub fn report(study: &StudyDocument, id: ReportId, value: f32) -> Vec<u8> {
+    codec::encode_report(&Report {
+        id,
+        fingerprint: shape(study).fingerprint,
+        payload: payload(study, value),
+    })
+}
+
+pub fn batch(study: &StudyDocument, reports: &[(ReportId, f32)]) -> Vec<u8> {
+    let payloads: Vec<Vec<u8>> = reports
+        .iter()
+        .map(|(_, value)| payload(study, *value))
+        .collect();
+    let pairs = reports
+        .iter()
+        .zip(&payloads)
+        .map(|((id, _), bytes)| (*id, bytes.as_slice()));
+    codec::encode_batch(&shape(study), pairs).unwrap()
+}
