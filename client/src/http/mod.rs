@@ -18,7 +18,7 @@ mod upload;
 
 pub use analyst::{AnalystClient, EstimateFormat};
 pub use retry::RetryPolicy;
-pub use settings::{HttpSettings, Token};
+pub use settings::{HttpSettings, RootCertificates, Token};
 pub use study::{Study, StudyClient};
 pub use upload::{
     UploadFailure, UploadMode, UploadProgress, UploadSettings, UploadSummary, Uploader,

@@ -30,8 +30,13 @@ pub struct HttpSettings {
     pub max_answer_bytes: usize,
     /// When a request is sent again.
     pub retry: RetryPolicy,
-    roots: Vec<Certificate>,
+    /// Certificates trusted besides the platform's; see [`HttpSettings::add_root_certificate_pem`].
+    pub roots: RootCertificates,
 }
+
+/// Certificates of authorities that the platform does not know.
+#[derive(Clone, Debug, Default)]
+pub struct RootCertificates(Vec<Certificate>);
 
 impl Default for HttpSettings {
     fn default() -> Self {
@@ -40,7 +45,7 @@ impl Default for HttpSettings {
             request_timeout: Duration::from_secs(60),
             max_answer_bytes: 128 << 20,
             retry: RetryPolicy::default(),
-            roots: Vec::new(),
+            roots: RootCertificates::default(),
         }
     }
 }
@@ -58,7 +63,7 @@ impl HttpSettings {
                 "the root certificate file holds no certificate; it must be PEM, with BEGIN CERTIFICATE",
             ));
         }
-        self.roots.extend(roots);
+        self.roots.0.extend(roots);
         Ok(self)
     }
 
@@ -73,10 +78,10 @@ impl HttpSettings {
             // Shorter than servers and proxies commonly keep an idle connection.
             .pool_idle_timeout(Duration::from_secs(20));
         if https {
-            builder = builder.tls_certs_merge(self.roots.iter().cloned());
+            builder = builder.tls_certs_merge(self.roots.0.iter().cloned());
         } else {
             // Plain HTTP needs no roots, and must work where the platform has none.
-            builder = builder.tls_certs_only(self.roots.iter().cloned());
+            builder = builder.tls_certs_only(self.roots.0.iter().cloned());
         }
         builder.build().map_err(|error| {
             Error::usage(format!(
