@@ -7,7 +7,7 @@ use super::{SpectralNoise, Spike};
 /// More participants than this is "never".
 const MOST_PARTICIPANTS: f64 = 1e18;
 
-/// Spectrum of the noiseless second moment E[xxᵀ] of the prepared rows, its bulk taken as flat.
+/// Spectrum of the noiseless second moment `E[xxᵀ]` of the prepared rows, its bulk taken as flat.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spectrum {
     p: usize,

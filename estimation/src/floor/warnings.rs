@@ -24,9 +24,9 @@ pub(super) fn plain_words(
     let place = format!("At n = {} and {}", grouped(measured.n), measured.setting);
     if standing == 0 {
         let mut text = format!(
-            "{place} no component stands above the noise: the largest eigenvalue is {:.3e}, and noise alone reaches about {:.3e}.",
-            measured.spectrum.first().copied().unwrap_or(0.0),
-            floor.threshold,
+            "{place} no component stands above the noise: the largest eigenvalue is {}, and noise alone reaches about {}.",
+            plain(measured.spectrum.first().copied().unwrap_or(0.0)),
+            plain(floor.threshold),
         );
         text.push_str(&outlook(measured, judgements, k.max(1)));
         warnings.push(text);
@@ -84,10 +84,9 @@ fn outlook(measured: &Measured<'_>, judgements: &[Judgement], k: usize) -> Strin
             rounded(n)
         ));
     }
-    let rest = (1.0 - EXAMPLE_SHARE) / (p.max(2) - 1) as f64;
-    if let Some(n) = needed(vec![EXAMPLE_SHARE], rest).filter(|&n| n > measured.n) {
+    if let Some(n) = needed(vec![EXAMPLE_SHARE], 0.0).filter(|&n| n > measured.n) {
         text.push_str(&format!(
-            " A component that holds {:.0} % of the variance of unit rows would need about {}.",
+            " One that stands out from the rest by {:.0} % of the variance of unit rows would need about {}.",
             EXAMPLE_SHARE * 100.0,
             rounded(n)
         ));
@@ -115,6 +114,15 @@ fn indistinct(measured: &Measured<'_>, floor: &Floor, judgements: &[Judgement]) 
             pairs.join(", ")
         )
     })
+}
+
+/// Three significant digits.
+fn plain(x: f64) -> String {
+    let decimals = 2 - x.abs().log10().floor().clamp(-99.0, 99.0) as i32;
+    match usize::try_from(decimals) {
+        Ok(decimals) if decimals <= 6 => format!("{x:.decimals$}"),
+        _ => format!("{x:.2e}"),
+    }
 }
 
 /// A whole number with its thousands separated.
@@ -148,6 +156,10 @@ mod tests {
 
     #[test]
     fn numbers_are_readable() {
+        assert_eq!(plain(0.123_456), "0.123");
+        assert_eq!(plain(-12.345), "-12.3");
+        assert_eq!(plain(1.5e-9), "1.50e-9");
+        assert_eq!(plain(0.0), "0.00e0");
         assert_eq!(grouped(0), "0");
         assert_eq!(grouped(1797), "1,797");
         assert_eq!(grouped(1_234_567), "1,234,567");
@@ -184,7 +196,7 @@ mod tests {
             warning.contains("participants are needed to see the first 2."),
             "{warning}"
         );
-        assert!(warning.contains("holds 10 % of the variance"), "{warning}");
+        assert!(warning.contains("by 10 % of the variance"), "{warning}");
     }
 
     #[test]
