@@ -86,7 +86,21 @@ impl SpectralNoise {
     /// What an eigenvalue must exceed above the centre to count: `edge + 2 r_b p^(−2/3)`. The margin is
     /// of the order of the fluctuation of the largest eigenvalue of pure noise.
     pub fn threshold(&self, p: usize) -> f64 {
-        self.edge() + 2.0 * self.bulk_radius * (p as f64).powf(-2.0 / 3.0)
+        self.edge() + self.margin(p)
+    }
+
+    /// `2 r_b p^(−2/3)`.
+    pub(super) fn margin(&self, p: usize) -> f64 {
+        2.0 * self.bulk_radius * (p as f64).powf(-2.0 / 3.0)
+    }
+
+    /// The variance of one of `directions` noise directions, if it is the same for all and for signal
+    /// and bulk alike, as it is for the Gaussian mechanisms.
+    pub(super) fn uniform_variance(&self, directions: usize) -> Option<f64> {
+        let plain = self.shift == 0.0
+            && self.signal_variance_slope == 0.0
+            && self.signal_variance == self.bulk_radius * self.bulk_radius;
+        plain.then(|| self.signal_variance / directions as f64)
     }
 
     /// The component behind an eigenvalue that lies `displacement` above the centre; `None` inside the bulk.

@@ -7,11 +7,13 @@ use super::{SpectralNoise, Spike};
 /// More participants than this is "never".
 const MOST_PARTICIPANTS: f64 = 1e18;
 
-/// Spectrum of the noiseless second moment `E[xxᵀ]` of the prepared rows, its bulk taken as flat.
+/// Spectrum of the noiseless second moment `E[xxᵀ]` of the prepared rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spectrum {
-    p: usize,
     leading: Vec<f64>,
+    /// The other p − k, descending; all equal where the bulk is taken as flat.
+    rest: Vec<f64>,
+    /// Their mean.
     bulk: f64,
 }
 
@@ -22,43 +24,47 @@ impl Spectrum {
     /// `InvalidRequest` unless `1 ≤ leading.len() < p`, all numbers are finite, and the leading ones
     /// are descending and not below the bulk.
     pub fn new(p: usize, leading: Vec<f64>, bulk: f64) -> Result<Self> {
+        let rest = p.saturating_sub(leading.len());
+        Self::checked(leading, vec![bulk; rest])
+    }
+
+    /// The `k` leading of all `eigenvalues` (descending) over the others as they are: real data has
+    /// a spread bulk, and components near its upper end are tilted into it (`referee.md` §5e).
+    ///
+    /// # Errors
+    /// `InvalidRequest` unless `1 ≤ k < p` and the eigenvalues are finite and descending.
+    pub fn from_eigenvalues(eigenvalues: &[f64], k: usize) -> Result<Self> {
+        let (leading, rest) = eigenvalues.split_at(k.min(eigenvalues.len()));
+        Self::checked(leading.to_vec(), rest.to_vec())
+    }
+
+    fn checked(leading: Vec<f64>, rest: Vec<f64>) -> Result<Self> {
         let refuse = |detail: String| Err(Error::new(ErrorCode::InvalidRequest, detail));
-        let k = leading.len();
-        if k == 0 || k >= p {
+        let (k, p) = (leading.len(), leading.len() + rest.len());
+        if k == 0 || rest.is_empty() {
             return refuse(format!(
                 "{k} leading eigenvalues in dimension {p}; between 1 and p − 1 are needed"
             ));
         }
-        if !bulk.is_finite() || leading.iter().any(|value| !value.is_finite()) {
+        let mut all = leading.iter().chain(&rest);
+        if all.clone().any(|value| !value.is_finite()) {
             return refuse("an eigenvalue is not a finite number".to_owned());
         }
-        if leading.windows(2).any(|pair| pair[0] < pair[1]) || leading[k - 1] < bulk {
-            return refuse(format!(
-                "the eigenvalues are not descending down to the bulk's {bulk}"
-            ));
+        let mut previous = f64::INFINITY;
+        if !all.all(|&value| std::mem::replace(&mut previous, value) >= value) {
+            return refuse("the eigenvalues are not descending (down to the bulk)".to_owned());
         }
-        Ok(Self { p, leading, bulk })
-    }
-
-    /// The `k` leading of all `eigenvalues` (descending), over the mean of the others.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new).
-    pub fn from_eigenvalues(eigenvalues: &[f64], k: usize) -> Result<Self> {
-        let p = eigenvalues.len();
-        if k == 0 || k >= p {
-            return Err(Error::new(
-                ErrorCode::InvalidRequest,
-                format!("k is {k}; between 1 and p − 1 of p = {p} eigenvalues can be leading"),
-            ));
-        }
-        let bulk = eigenvalues[k..].iter().sum::<f64>() / (p - k) as f64;
-        Self::new(p, eigenvalues[..k].to_vec(), bulk)
+        let bulk = rest.iter().sum::<f64>() / rest.len() as f64;
+        Ok(Self {
+            leading,
+            rest,
+            bulk,
+        })
     }
 
     /// The dimension p.
     pub fn dimension(&self) -> usize {
-        self.p
+        self.leading.len() + self.rest.len()
     }
 
     /// Number of leading eigenvalues.
@@ -66,9 +72,68 @@ impl Spectrum {
         self.leading.len()
     }
 
-    /// θⱼ: what the leading eigenvalues stand above the bulk.
-    fn thetas(&self) -> impl Iterator<Item = f64> + '_ {
-        self.leading.iter().map(|value| value - self.bulk)
+    /// `Σ_w 1/(λ−λ_w)` and `Σ_w 1/(λ−λ_w)²` over the rest.
+    fn resolvent(&self, lambda: f64) -> (f64, f64) {
+        self.rest.iter().fold((0.0, 0.0), |(first, second), w| {
+            let inverse = 1.0 / (lambda - w);
+            (first + inverse, second + inverse * inverse)
+        })
+    }
+
+    /// How the leading eigenvalue `lambda` will show.
+    ///
+    /// For noise of one variance V in every direction §5e's self-consistent equations have the
+    /// solution `λ̂ = λ + V Σ_w 1/(λ−λ_w)`, `cos² = 1 − V Σ_w 1/(λ−λ_w)²`, visible while that is
+    /// positive; with a flat bulk it is the formula of §5d. Signal-dependent noise takes the bulk as flat.
+    fn spike(&self, lambda: f64, law: &SpectralNoise) -> Option<Spike> {
+        let Some(variance) = law.uniform_variance(self.rest.len()) else {
+            return law.spike_from_signal(lambda - self.bulk);
+        };
+        if lambda <= self.rest[0] {
+            return None;
+        }
+        let theta = lambda - self.bulk;
+        if variance == 0.0 {
+            return Some(Spike {
+                theta,
+                displacement: theta,
+                squared_cosine: 1.0,
+            });
+        }
+        let (first, second) = self.resolvent(lambda);
+        let squared_cosine = 1.0 - variance * second;
+        // Also false where the sums overflow beside an equal eigenvalue.
+        let visible = squared_cosine > 0.0;
+        visible.then_some(Spike {
+            theta,
+            displacement: theta + variance * first,
+            squared_cosine,
+        })
+    }
+
+    /// Upper end of the noisy bulk above its centre: where the map λ ↦ λ̂ turns.
+    fn edge(&self, law: &SpectralNoise) -> f64 {
+        let top = self.rest[0];
+        match law.uniform_variance(self.rest.len()) {
+            None => law.edge(),
+            Some(0.0) => top - self.bulk,
+            Some(variance) => {
+                // V Σ 1/(λ−λ_w)² falls from infinity at `top` to at most 1 at `top + r_b`.
+                let (mut low, mut high) = (top, top + law.bulk_radius);
+                for _ in 0..200 {
+                    let middle = 0.5 * (low + high);
+                    if middle <= low || middle >= high {
+                        break;
+                    }
+                    if variance * self.resolvent(middle).1 > 1.0 {
+                        low = middle;
+                    } else {
+                        high = middle;
+                    }
+                }
+                high + variance * self.resolvent(high).0 - self.bulk
+            }
+        }
     }
 }
 
@@ -95,16 +160,17 @@ pub struct PredictedComponent {
 /// # Errors
 /// `InvalidRequest` for n = 0; `InvalidMechanism` as [`SpectralNoise::of`].
 pub fn predict(spectrum: &Spectrum, noise: &NoiseModel, n: u64) -> Result<Prediction> {
-    let law = SpectralNoise::of(noise, spectrum.p, spectrum.rank(), n)?;
+    let law = SpectralNoise::of(noise, spectrum.dimension(), spectrum.rank(), n)?;
     Ok(prediction(spectrum, &law))
 }
 
 fn prediction(spectrum: &Spectrum, law: &SpectralNoise) -> Prediction {
-    let threshold = law.threshold(spectrum.p);
+    let threshold = spectrum.edge(law) + law.margin(spectrum.dimension());
     let components: Vec<PredictedComponent> = spectrum
-        .thetas()
-        .map(|theta| {
-            let spike = law.spike_from_signal(theta);
+        .leading
+        .iter()
+        .map(|&lambda| {
+            let spike = spectrum.spike(lambda, law);
             let above_threshold = spike.is_some_and(|spike| spike.displacement > threshold);
             PredictedComponent {
                 spike,
@@ -181,7 +247,7 @@ fn fewest(
     enough: impl Fn(&Prediction) -> bool,
 ) -> Result<Option<u64>> {
     let holds = |n: u64| -> Result<bool> {
-        let law = SpectralNoise::at(noise, spectrum.p, spectrum.rank(), n as f64)?;
+        let law = SpectralNoise::at(noise, spectrum.dimension(), spectrum.rank(), n as f64)?;
         Ok(enough(&prediction(spectrum, &law)))
     };
     let (mut low, mut high) = (0_u64, 1_u64);
@@ -257,6 +323,24 @@ mod tests {
         );
     }
 
+    /// With a flat bulk the spread formula is the flat one, at every strength.
+    #[test]
+    fn a_flat_bulk_is_the_closed_form() {
+        let (p, bulk) = (30, 0.2);
+        for theta in [0.01, 0.1, 0.2, 0.3, 1.0] {
+            let spectrum = Spectrum::new(p, vec![bulk + theta], bulk).unwrap();
+            let law = SpectralNoise::of(&gaussian(1.0), p, 1, 1000).unwrap();
+            let spread = spectrum.spike(bulk + theta, &law);
+            let flat = law.spike_from_signal(bulk + theta - bulk);
+            assert_eq!(spread.is_some(), flat.is_some(), "θ = {theta}");
+            if let (Some(a), Some(b)) = (spread, flat) {
+                assert!((a.squared_cosine - b.squared_cosine).abs() < 1e-12);
+                assert!((a.displacement - b.displacement).abs() < 1e-12);
+            }
+            assert!((spectrum.edge(&law) - law.edge()).abs() < 1e-9);
+        }
+    }
+
     #[test]
     fn a_component_inside_the_bulk_is_never_visible() {
         let spectrum = Spectrum::new(10, vec![0.5, 0.1], 0.1).unwrap();
@@ -274,7 +358,10 @@ mod tests {
         assert!(Spectrum::new(3, vec![1.0], 2.0).is_err());
         assert!(Spectrum::new(3, vec![f64::NAN], 0.0).is_err());
         assert!(Spectrum::from_eigenvalues(&[3.0, 1.0, 1.0], 3).is_err());
-        let spectrum = Spectrum::from_eigenvalues(&[3.0, 1.0, 0.0], 1).unwrap();
-        assert_eq!(spectrum, Spectrum::new(3, vec![3.0], 0.5).unwrap());
+        assert!(Spectrum::from_eigenvalues(&[3.0, 1.0, 2.0], 1).is_err());
+        assert!(Spectrum::from_eigenvalues(&[3.0, 1.0, f64::NAN], 1).is_err());
+        assert!(Spectrum::from_eigenvalues(&[], 0).is_err());
+        let flat = Spectrum::from_eigenvalues(&[3.0, 0.5, 0.5], 1).unwrap();
+        assert_eq!(flat, Spectrum::new(3, vec![3.0], 0.5).unwrap());
     }
 }
