@@ -10,9 +10,12 @@
 //! * [`Outbox`] keeps reports until the server has acknowledged them. A participant that is in the
 //!   outbox is never given a second report, whatever crashed in between: perturbing a row twice
 //!   and sending both would spend its privacy budget twice.
-//! * [`http::StudyClient`] fetches a study and checks it against its fingerprint;
-//!   [`http::Uploader`] sends an outbox; [`http::AnalystClient`] creates studies and asks for
-//!   estimates. [`blocking`] has the same without `async`.
+#![cfg_attr(
+    feature = "http",
+    doc = "* [`http::StudyClient`] fetches a study and checks it against its fingerprint;
+  [`http::Uploader`] sends an outbox; [`http::AnalystClient`] creates studies and asks for
+  estimates. [`blocking`] has the same without `async`."
+)]
 //!
 //! # One device, start to end
 //!

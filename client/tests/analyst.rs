@@ -1,5 +1,7 @@
 //! The analyst's client: routes, token, what is sent again and what is not, waiting for an estimate.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 mod common;
 #[path = "common/server.rs"]
 mod server;

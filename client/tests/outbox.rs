@@ -1,5 +1,7 @@
 //! What the outbox promises while nothing is killed (`tests/outbox_crash.rs` kills).
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 mod common;
 
 use std::{fs, path::Path};

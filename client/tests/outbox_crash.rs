@@ -1,5 +1,7 @@
 //! The outbox is killed at arbitrary points. The test program runs itself as the child.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 mod common;
 
 use std::{
@@ -77,7 +79,7 @@ fn run_and_kill(path: &Path, lines: usize, seen: &mut Seen) {
             if let [index, bytes] = words[at + 1..] {
                 let index = index.parse().unwrap();
                 if bytes.len() == 32 + 2 * 60 {
-                    note(&mut seen.fixed, index, bytes.to_owned());
+                    note(&mut seen.fixed, index, bytes);
                 }
             }
         } else if let ["acknowledged", index] = words[..] {
@@ -102,8 +104,8 @@ fn run_and_kill(path: &Path, lines: usize, seen: &mut Seen) {
     );
 }
 
-fn note(fixed: &mut BTreeMap<u64, String>, index: u64, bytes: String) {
-    let was = fixed.entry(index).or_insert_with(|| bytes.clone());
+fn note(fixed: &mut BTreeMap<u64, String>, index: u64, bytes: &str) {
+    let was = fixed.entry(index).or_insert_with(|| bytes.to_owned());
     assert_eq!(*was, bytes, "participant {index} got a second report");
 }
 
@@ -114,7 +116,7 @@ fn check(path: &Path, seen: &mut Seen) {
     for p in &pending {
         let bytes = format!("{}{}", p.report.id, to_hex(&p.report.payload));
         // Committed but not said, or said: the same from now on.
-        note(&mut seen.fixed, p.participant, bytes);
+        note(&mut seen.fixed, p.participant, &bytes);
     }
     let pending: Vec<u64> = pending.iter().map(|p| p.participant).collect();
     for &index in seen.fixed.keys() {

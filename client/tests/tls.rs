@@ -1,5 +1,7 @@
 //! HTTPS with an organisation's own certificate authority.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 mod common;
 #[path = "common/server.rs"]
 mod server;
@@ -9,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use common::{STUDY, params};
 use eigenveil_client::http::{HttpSettings, StudyClient};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-use server::{Reply, document, serve};
+use server::{Handler, Reply, document, serve};
 use tokio::net::TcpListener;
 use tokio_rustls::{
     TlsAcceptor,
@@ -37,7 +39,7 @@ async fn start() -> (String, String) {
     let port = listener.local_addr().unwrap().port();
     tokio::spawn(async move {
         let document = document(&params(1.0));
-        let handler: Arc<Mutex<Box<dyn FnMut(&server::Request) -> Reply + Send>>> =
+        let handler: Arc<Mutex<Handler>> =
             Arc::new(Mutex::new(Box::new(move |_| Reply::json(200, &document))));
         let log = Arc::new(Mutex::new(Vec::new()));
         loop {

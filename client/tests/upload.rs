@@ -1,5 +1,7 @@
 //! Uploads against a server that misbehaves in every way we could think of.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 mod common;
 #[path = "common/server.rs"]
 mod server;

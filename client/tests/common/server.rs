@@ -71,7 +71,7 @@ impl Reply {
     }
 }
 
-type Handler = Box<dyn FnMut(&Request) -> Reply + Send>;
+pub(crate) type Handler = Box<dyn FnMut(&Request) -> Reply + Send>;
 
 /// A listening server; it ends with the runtime.
 pub(crate) struct Server {
