@@ -1,4 +1,9 @@
 //! Estimates: asked for, computed in order, fetched, cancelled, taken up after a restart.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 mod common;
 

@@ -1,4 +1,9 @@
 //! One server on a real socket: keep-alive, slow clients, graceful shutdown.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 mod common;
 

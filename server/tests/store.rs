@@ -1,4 +1,9 @@
 //! The data directory: whose it is, who may use it, and what is in it.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 mod common;
 
