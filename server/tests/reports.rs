@@ -466,16 +466,26 @@ async fn a_failed_commit_acknowledges_nothing() {
         .post_report(&study, report(&study, new_id(), 1.0))
         .await;
     let outside = rusqlite::Connection::open(database_path(&server.config.data_dir)).unwrap();
-    // Any of the three statements of a commit may be the one that fails.
-    for statement in [
-        "INSERT ON report_ids",
-        "INSERT ON buckets",
-        "UPDATE ON studies",
+    // Each statement of a commit fails once, and at last the COMMIT itself: by a promise that is only
+    // checked at the end.
+    outside
+        .execute_batch(
+            "CREATE TABLE promises (study REFERENCES studies DEFERRABLE INITIALLY DEFERRED)",
+        )
+        .unwrap();
+    let fail = "SELECT RAISE(ABORT, 'injected')";
+    for (statement, action) in [
+        ("BEFORE INSERT ON report_ids", fail),
+        ("BEFORE INSERT ON buckets", fail),
+        ("BEFORE UPDATE ON studies", fail),
+        (
+            "AFTER UPDATE ON studies",
+            "INSERT INTO promises VALUES (999)",
+        ),
     ] {
-        // In the first two cases the bucket is an insert or, with a conflict, an update.
         outside
             .execute_batch(&format!(
-                "CREATE TRIGGER broken BEFORE {statement} BEGIN SELECT RAISE(ABORT, 'injected'); END"
+                "CREATE TRIGGER broken {statement} BEGIN {action}; END"
             ))
             .unwrap();
         let before = server.total(&study);

@@ -41,6 +41,7 @@ fn the_directory_is_made_for_its_owner_only() {
             |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(&config.data_dir), 0o700);
         assert_eq!(mode(&store.token_path()), 0o600);
+        assert_eq!(mode(&database_path(&config.data_dir)), 0o600);
     }
     // The database does not hold the token, and a restart does not change it.
     drop(store);

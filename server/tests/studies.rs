@@ -283,3 +283,16 @@ async fn health_tells_the_process_from_the_store() {
     create.is_problem(503, E::ShuttingDown);
     assert!(create.headers.contains_key(header::RETRY_AFTER));
 }
+
+/// Mounted under a path of somebody's own application, locations lead back.
+#[tokio::test]
+async fn the_routes_can_be_mounted_anywhere() {
+    let mut server = Harness::new();
+    server.routes = axum::Router::new().nest("/pca", server.routes);
+    let answer = server
+        .operator("POST", "/pca/v1/studies", Some(design(&json!({}))))
+        .await;
+    let location = answer.headers[header::LOCATION].to_str().unwrap();
+    assert!(location.starts_with("/pca/v1/studies/"), "{location}");
+    assert_eq!(server.get(location).await.status, StatusCode::OK);
+}

@@ -2,7 +2,7 @@
 
 use axum::{
     Json,
-    extract::{Query, Request, State, rejection::QueryRejection},
+    extract::{OriginalUri, Query, Request, State, rejection::QueryRejection},
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
@@ -49,6 +49,7 @@ pub(super) async fn create(
     _: Operator,
     StudyInPath(study): StudyInPath,
     State(app): State<AppState>,
+    OriginalUri(here): OriginalUri,
     request: Request,
 ) -> Result<Response, ApiError> {
     let (parts, content) = request.into_parts();
@@ -60,7 +61,7 @@ pub(super) async fn create(
         check_sparse(sparse)?;
     }
     let document = app.jobs().add(&study, wanted).await?;
-    let location = format!("/v1/studies/{}/estimates/{}", study.id(), document.number);
+    let location = format!("{}/{}", here.path(), document.number);
     let accepted = [(header::LOCATION, location)];
     Ok((StatusCode::ACCEPTED, accepted, Json(document)).into_response())
 }

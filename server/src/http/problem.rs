@@ -116,7 +116,29 @@ pub(super) fn panicked(_panic: Box<dyn Any + Send + 'static>) -> Response {
 
 #[cfg(test)]
 mod tests {
+    use axum::{Router, http::Request, routing::get};
+    use http_body_util::BodyExt;
+    use tower::ServiceExt;
+    use tower_http::catch_panic::CatchPanicLayer;
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_panic_is_a_problem_that_tells_nothing() {
+        async fn broken() {
+            panic!("secret");
+        }
+        let routes: Router = Router::new()
+            .route("/", get(broken))
+            .layer(CatchPanicLayer::custom(panicked));
+        let request = Request::get("/").body(Body::empty()).unwrap();
+        let response = routes.oneshot(request).await.unwrap();
+        assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        let problem: Problem = serde_json::from_slice(&body).unwrap();
+        assert_eq!(problem.code, ErrorCode::StoreUnavailable);
+        assert!(!problem.detail.contains("secret"));
+    }
 
     #[test]
     fn every_code_has_an_error_status_of_its_own_choosing() {

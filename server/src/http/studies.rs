@@ -2,7 +2,7 @@
 
 use axum::{
     Json,
-    extract::{Request, State},
+    extract::{OriginalUri, Request, State},
     http::{StatusCode, header},
     response::{IntoResponse, Response},
 };
@@ -18,13 +18,15 @@ use crate::app::AppState;
 pub(super) async fn create(
     _: Operator,
     State(app): State<AppState>,
+    OriginalUri(here): OriginalUri,
     request: Request,
 ) -> Result<Response, ApiError> {
     let (parts, content) = request.into_parts();
     let wanted: CreateStudy = body::read_json(&app, &parts.headers, content).await?;
     let study = app.store().create_study(wanted).await?;
     tracing::info!(study = %study.id(), "study created");
-    let location = format!("/v1/studies/{}", study.id());
+    // Where the routes are mounted is the application's choice.
+    let location = format!("{}/{}", here.path(), study.id());
     let created = [(header::LOCATION, location)];
     Ok((StatusCode::CREATED, created, Json(study.document())).into_response())
 }

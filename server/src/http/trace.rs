@@ -12,9 +12,11 @@ use axum::{
 use crate::app::AppState;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// Ends of paths that are asked for too often to be told each time.
+const FREQUENT: &[&str] = &["/reports", "/healthz", "/readyz"];
 
-/// Numbers the request, times it and logs it. Reports are logged at debug level, so that a busy study
-/// does not fill the disk.
+/// Numbers the request, times it and logs it. Reports and probes are logged at debug level, so
+/// that a busy study does not fill the disk.
 pub(super) async fn log(State(app): State<AppState>, request: Request, next: Next) -> Response {
     let id = app.next_request_id();
     let started = Instant::now();
@@ -29,7 +31,7 @@ pub(super) async fn log(State(app): State<AppState>, request: Request, next: Nex
     let microseconds = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
     if status >= 500 {
         tracing::warn!(id, %method, path, status, microseconds, "request");
-    } else if path.ends_with("/reports") || path.ends_with("z") {
+    } else if FREQUENT.iter().any(|end| path.ends_with(end)) {
         tracing::debug!(id, %method, path, status, microseconds, "request");
     } else {
         tracing::info!(id, %method, path, status, microseconds, "request");

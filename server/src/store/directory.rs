@@ -57,16 +57,28 @@ impl DataDirectory {
             .open(path.join(LOCK))
             .map_err(|e| failed("locked", e))?;
         match lock.try_lock() {
-            Ok(()) => Ok(Self {
-                path: path.to_owned(),
-                _lock: lock,
-            }),
-            Err(TryLockError::WouldBlock) => Err(unavailable(format!(
-                "another server is using {}; stop it first, or give another directory",
-                path.display()
-            ))),
-            Err(TryLockError::Error(error)) => Err(failed("locked", error)),
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(unavailable(format!(
+                    "another server is using {}; stop it first, or give another directory",
+                    path.display()
+                )));
+            }
+            Err(TryLockError::Error(error)) => return Err(failed("locked", error)),
         }
+        // Made here so that nobody else can read it, whatever the directory allows; an empty file is
+        // an empty database, and the write-ahead log takes over its mode.
+        let mut options = OpenOptions::new();
+        options.create(true).truncate(false).write(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        options
+            .open(path.join(DATABASE))
+            .map_err(|e| failed("written to", e))?;
+        Ok(Self {
+            path: path.to_owned(),
+            _lock: lock,
+        })
     }
 
     pub(super) fn database(&self) -> PathBuf {

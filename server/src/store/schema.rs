@@ -119,6 +119,9 @@ fn configure(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "fullfsync", true)?;
     connection.pragma_update(None, "foreign_keys", true)?;
+    // A checkpoint every 32 MiB of log, and no larger log kept after one.
+    connection.pragma_update(None, "wal_autocheckpoint", 4_096)?;
+    connection.pragma_update(None, "journal_size_limit", 64 << 20)?;
     // 32 MiB of pages for the identifiers' tree; bucket sums are cached by us.
     connection.pragma_update(None, "cache_size", -32_768)?;
     connection.set_prepared_statement_cache_capacity(32);
