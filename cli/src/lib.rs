@@ -1,1 +1,134 @@
-//! The eigenveil command
+//! The `eigenveil` command as a library, so that whole-system tests run the fresh program.
+
+mod args;
+mod commands;
+mod demo;
+mod error;
+mod output;
+mod pictures;
+pub mod rows;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+pub use crate::error::{CliError, Result};
+
+/// Principal components of data that never leaves its owners
+#[derive(Debug, Parser)]
+#[command(
+    name = "eigenveil",
+    version,
+    about,
+    propagate_version = true,
+    arg_required_else_help = true,
+    after_help = "Example, everything on this machine in seconds:\n  eigenveil demo\n\nExit codes: 0 done, 1 failed, 2 wrong usage."
+)]
+struct Cli {
+    /// Print one JSON object on one line and nothing else on standard output
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Demo(demo::DemoArgs),
+    Serve(commands::serve::ServeArgs),
+    Study(commands::study::StudyArgs),
+    Report(commands::report::ReportArgs),
+    Estimate(commands::estimate::EstimateArgs),
+    Project(commands::project::ProjectArgs),
+    /// Print a completion script for a shell
+    #[command(
+        after_help = "Example:\n  eigenveil completions bash > /etc/bash_completion.d/eigenveil"
+    )]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// Runs the command line of this process.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // clap's own codes are 2 for wrong usage and 0 for help and version.
+            let code = u8::try_from(error.exit_code()).unwrap_or(2);
+            return if error.print().is_ok() {
+                ExitCode::from(code)
+            } else {
+                ExitCode::from(1)
+            };
+        }
+    };
+    match run(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            error.exit_code()
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<()> {
+    let json = cli.json;
+    match cli.command {
+        Command::Demo(args) => runtime()?.block_on(demo::run(&args, json)),
+        Command::Serve(args) => runtime()?.block_on(commands::serve::run(&args, json)),
+        Command::Study(args) => runtime()?.block_on(commands::study::run(&args, json)),
+        Command::Report(args) => runtime()?.block_on(commands::report::run(&args, json)),
+        Command::Estimate(args) => runtime()?.block_on(commands::estimate::run(&args, json)),
+        Command::Project(args) => commands::project::run(&args, json),
+        Command::Completions { shell } => {
+            clap_complete::generate(
+                shell,
+                &mut Cli::command(),
+                "eigenveil",
+                &mut std::io::stdout(),
+            );
+            Ok(())
+        }
+    }
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| CliError::failed(format!("the runtime could not start: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_help_with_an_example() {
+        fn check(command: &clap::Command, path: &str) {
+            let help = command
+                .get_after_help()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            assert!(help.contains("Example"), "{path} has no example");
+            assert!(
+                command.get_about().is_some(),
+                "{path} says not what it does"
+            );
+            for sub in command
+                .get_subcommands()
+                .filter(|sub| sub.get_name() != "help")
+            {
+                check(sub, &format!("{path} {}", sub.get_name()));
+            }
+        }
+        check(&Cli::command(), "eigenveil");
+    }
+}

@@ -1,0 +1,179 @@
+//! Flags that several commands share.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use eigenveil_shared::{
+    Result as SharedResult,
+    api::{Lambda, SparseSettings},
+    estimate::Rank,
+    mechanism::{Calibration, MechanismKind},
+    preprocess::{Feature, Norm},
+    privacy::Budget,
+    study::{StudyDesign, StudyParams},
+};
+
+/// How a row is brought into the unit ball.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum NormArg {
+    /// Divide each row by its length; a zero row stays zero
+    Normalize,
+    /// Shorten rows longer than --radius to that length
+    Clip,
+    /// Refuse rows longer than --radius on the device
+    Require,
+}
+
+/// The mechanism of a study or a simulation.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct MechanismArgs {
+    /// Local randomizer: symmetric-gaussian (Algorithms 1 and 2 of Wang & Xu) or isotropic-gaussian (half the off-diagonal variance)
+    #[arg(long, default_value = "isotropic-gaussian", value_parser = parse::<MechanismKind>)]
+    pub(crate) mechanism: MechanismKind,
+    /// How the noise is chosen: analytic (the claim holds) or as-published (the paper's formula, shown with what really holds)
+    #[arg(long, default_value = "analytic", value_parser = parse::<Calibration>)]
+    pub(crate) calibration: Calibration,
+    /// Failure probability δ of one report; well below 1/n
+    #[arg(long, value_name = "D", default_value_t = 1e-6)]
+    pub(crate) delta: f64,
+    /// How a row is brought into the unit ball
+    #[arg(long, value_enum, default_value = "normalize")]
+    pub(crate) norm: NormArg,
+    /// Radius R of --norm clip and --norm require
+    #[arg(long, value_name = "R", default_value_t = 1.0)]
+    pub(crate) radius: f64,
+}
+
+impl MechanismArgs {
+    /// The norm with its radius.
+    pub(crate) fn norm(&self) -> Norm {
+        match self.norm {
+            NormArg::Normalize => Norm::Normalize,
+            NormArg::Clip => Norm::Clip {
+                radius: self.radius,
+            },
+            NormArg::Require => Norm::Require {
+                radius: self.radius,
+            },
+        }
+    }
+
+    /// The frozen parameters of a study with these flags.
+    ///
+    /// # Errors
+    /// Those of [`StudyParams::freeze`].
+    pub(crate) fn freeze(
+        &self,
+        dimension: usize,
+        epsilon: f64,
+        features: Option<Vec<Feature>>,
+    ) -> SharedResult<StudyParams> {
+        StudyParams::freeze(StudyDesign {
+            dimension,
+            features,
+            norm: self.norm(),
+            mechanism: self.mechanism,
+            calibration: self.calibration,
+            budget: Budget::new(epsilon, self.delta)?,
+        })
+    }
+}
+
+/// The sparse estimator.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct SparseArgs {
+    /// Row-sparse components: Fantope projection by ADMM (Algorithm 2 of Wang & Xu) instead of PCA
+    #[arg(long)]
+    pub(crate) sparse: bool,
+    /// Penalty: a number ≥ 0 in units of the moment's entries, or auto (from the known noise)
+    #[arg(long, value_name = "auto|X", default_value = "auto", value_parser = parse::<Lambda>, requires = "sparse")]
+    pub(crate) lambda: Lambda,
+    /// Initial ADMM step; chosen from the spectrum when absent
+    #[arg(long, value_name = "X", requires = "sparse")]
+    pub(crate) rho: Option<f64>,
+    /// Keep the selected rows and run PCA on them, which removes the shrinkage
+    #[arg(long, requires = "sparse")]
+    pub(crate) refit: bool,
+    /// Iteration cap; one that is hit is reported
+    #[arg(long, value_name = "N", default_value_t = SparseSettings::default().max_iterations, requires = "sparse")]
+    pub(crate) max_iterations: usize,
+    /// Relative duality gap at which to stop
+    #[arg(long, value_name = "X", default_value_t = SparseSettings::default().tolerance, requires = "sparse")]
+    pub(crate) tolerance: f64,
+}
+
+impl SparseArgs {
+    /// The settings, when `--sparse` was given.
+    pub(crate) fn settings(&self) -> Option<SparseSettings> {
+        self.sparse.then_some(SparseSettings {
+            lambda: self.lambda,
+            rho: self.rho,
+            refit: self.refit,
+            max_iterations: self.max_iterations,
+            tolerance: self.tolerance,
+        })
+    }
+}
+
+/// Which server, and who asks.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ServerArgs {
+    /// Address of the server
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "EIGENVEIL_SERVER",
+        default_value = "http://127.0.0.1:8080"
+    )]
+    pub(crate) server: String,
+    /// PEM file of a certificate to trust besides the system's
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca_cert: Option<PathBuf>,
+}
+
+/// The operator's token.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct TokenArgs {
+    /// File that holds the operator's token (`DATA/operator.token` of the server); else EIGENVEIL_TOKEN
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+}
+
+impl TokenArgs {
+    /// The token's text.
+    ///
+    /// # Errors
+    /// Wrong usage when neither the file nor the variable gives one.
+    pub(crate) fn token(&self) -> crate::error::Result<String> {
+        let text = match &self.token_file {
+            Some(path) => std::fs::read_to_string(path).map_err(|error| {
+                crate::error::CliError::usage(format!("cannot read the token file {}: {error}", path.display()))
+            })?,
+            None => std::env::var("EIGENVEIL_TOKEN").map_err(|_| {
+                crate::error::CliError::usage(
+                    "the operator's token is needed: set EIGENVEIL_TOKEN or give --token-file DATA/operator.token",
+                )
+            })?,
+        };
+        Ok(text.trim().to_owned())
+    }
+}
+
+/// `auto` or a whole number.
+pub(crate) fn rank(text: &str) -> Result<Rank, String> {
+    if text == "auto" {
+        return Ok(Rank::Auto);
+    }
+    match text.parse::<usize>() {
+        Ok(k) if k > 0 => Ok(Rank::Fixed(k)),
+        _ => Err(format!(
+            "k is {text:?}; it is a whole number from 1, or auto"
+        )),
+    }
+}
+
+/// A clap parser for the vocabulary's own types.
+fn parse<T: std::str::FromStr<Err = eigenveil_shared::Error>>(text: &str) -> Result<T, String> {
+    text.parse()
+        .map_err(|error: eigenveil_shared::Error| error.detail().to_owned())
+}

@@ -1,0 +1,179 @@
+//! `eigenveil estimate`: run an estimate on the server and fetch it.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::Args;
+use eigenveil_client::http::EstimateFormat;
+use eigenveil_shared::{
+    api::{EstimateRequest, EstimateState},
+    estimate::{Estimate, Rank, Verdict},
+};
+use serde::Serialize;
+
+use super::analyst;
+use crate::{
+    args::{ServerArgs, SparseArgs, TokenArgs, rank},
+    error::Result,
+    output, pictures,
+};
+
+/// Estimate the principal subspace of a study and fetch the result
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example:\n  eigenveil estimate --study ID --k auto --wait --out result/\n\nWrites estimate.json, components.csv, components.npy and scree.svg.\nWithout --wait the job is only started; fetch it later with --number N --wait."
+)]
+pub(crate) struct EstimateArgs {
+    #[command(flatten)]
+    server: ServerArgs,
+    #[command(flatten)]
+    token: TokenArgs,
+    /// Identifier of the study
+    #[arg(long, value_name = "ID")]
+    study: String,
+    /// Components: a number, or as many as stand above the noise floor; the study's default when absent
+    #[arg(long, value_name = "K|auto", value_parser = rank)]
+    k: Option<Rank>,
+    #[command(flatten)]
+    sparse: SparseArgs,
+    /// Fetch this estimate instead of starting one
+    #[arg(long, value_name = "N", conflicts_with_all = ["k", "sparse"])]
+    number: Option<u64>,
+    /// Wait until it is done
+    #[arg(long)]
+    wait: bool,
+    /// Seconds to wait at most; the job goes on
+    #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
+    timeout: u64,
+    /// Directory for the result
+    #[arg(long, value_name = "DIR", default_value = "eigenveil-estimate")]
+    out: PathBuf,
+}
+
+#[derive(Serialize)]
+struct Estimated {
+    study: String,
+    number: u64,
+    state: EstimateState,
+    n: Option<u64>,
+    p: Option<usize>,
+    k: Option<usize>,
+    components_above_floor: Option<usize>,
+    expected_error: Option<f64>,
+    seconds: Option<f64>,
+    warnings: Vec<String>,
+    out: Option<String>,
+}
+
+pub(crate) async fn run(args: &EstimateArgs, json: bool) -> Result<()> {
+    let client = analyst(&args.server, &args.token)?;
+    let number = match args.number {
+        Some(number) => number,
+        None => {
+            let request = EstimateRequest {
+                k: args.k,
+                sparse: args.sparse.settings(),
+            };
+            client.request_estimate(&args.study, &request).await?.number
+        }
+    };
+    let document = if args.wait {
+        let spinner = output::bar(0, "estimating");
+        spinner.enable_steady_tick(Duration::from_millis(200));
+        let done = client
+            .wait_for_estimate(&args.study, number, Duration::from_secs(args.timeout))
+            .await;
+        spinner.finish_and_clear();
+        done?
+    } else {
+        client.fetch_estimate(&args.study, number).await?
+    };
+    if let Some(problem) = &document.problem {
+        return Err(eigenveil_shared::Error::new(problem.code, problem.detail.clone()).into());
+    }
+    let mut out = None;
+    if let Some(estimate) = &document.estimate {
+        output::make_dir(&args.out)?;
+        for (format, file) in [
+            (EstimateFormat::Json, "estimate.json"),
+            (EstimateFormat::Csv, "components.csv"),
+            (EstimateFormat::Npy, "components.npy"),
+        ] {
+            let bytes = client
+                .fetch_estimate_file(&args.study, number, format)
+                .await?;
+            output::write_file(&args.out.join(file), &bytes)?;
+        }
+        let scree = pictures::scree(estimate, None).to_svg();
+        output::write_file(&args.out.join("scree.svg"), scree.as_bytes())?;
+        out = Some(args.out.display().to_string());
+    }
+    let estimate = document.estimate.as_ref();
+    let estimated = Estimated {
+        study: args.study.clone(),
+        number,
+        state: document.state,
+        n: estimate.map(|e| e.n),
+        p: estimate.map(|e| e.p),
+        k: estimate.map(|e| e.k),
+        components_above_floor: estimate.map(|e| e.floor.components_above),
+        expected_error: estimate.map(|e| e.expected_error),
+        seconds: estimate.map(|e| e.seconds),
+        warnings: estimate.map(|e| e.warnings.clone()).unwrap_or_default(),
+        out,
+    };
+    if json {
+        return output::json(&estimated);
+    }
+    match (estimate, &estimated.out) {
+        (Some(estimate), Some(out)) => {
+            print_components(estimate)?;
+            output::text(&format!(
+                "written to {out}: estimate.json components.csv components.npy scree.svg"
+            ))
+        }
+        _ => output::text(&format!(
+            "estimate {number} is {}; fetch it with: eigenveil estimate --study {} --number {number} --wait",
+            document.state.as_str(),
+            args.study
+        )),
+    }
+}
+
+/// The components with their trust, as a table for people.
+pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
+    output::text(&format!(
+        "{} reports, p = {}, {}: {} of {} components above the noise floor, expected subspace error {:.3}",
+        estimate.n,
+        estimate.p,
+        estimate.privacy.mechanism,
+        estimate
+            .components
+            .iter()
+            .filter(|c| c.verdict == Verdict::Above)
+            .count(),
+        estimate.k,
+        estimate.expected_error
+    ))?;
+    output::text("component  eigenvalue   debiased  alignment  explained  verdict")?;
+    for (index, component) in estimate.components.iter().enumerate() {
+        output::text(&format!(
+            "{:>9}  {:>10.5}  {:>9}  {:>9.3}  {:>8.1}%  {}",
+            index + 1,
+            component.eigenvalue,
+            component
+                .debiased_eigenvalue
+                .map_or("-".to_owned(), |v| format!("{v:.5}")),
+            component.expected_alignment,
+            100.0 * component.explained_variance_ratio,
+            match component.verdict {
+                Verdict::Above => "above the noise floor",
+                Verdict::At => "at the noise floor",
+                Verdict::Below => "in the noise",
+            }
+        ))?;
+    }
+    for warning in &estimate.warnings {
+        output::text(&format!("warning: {warning}"))?;
+    }
+    Ok(())
+}

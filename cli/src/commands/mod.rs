@@ -1,0 +1,38 @@
+//! The commands, one file each.
+
+pub(crate) mod estimate;
+pub(crate) mod project;
+pub(crate) mod report;
+pub(crate) mod serve;
+pub(crate) mod study;
+
+use eigenveil_client::http::{AnalystClient, HttpSettings, Token};
+
+use crate::{
+    args::{ServerArgs, TokenArgs},
+    error::{CliError, Result},
+};
+
+/// Connection settings with the extra root certificate, if one was given.
+pub(crate) fn http_settings(server: &ServerArgs) -> Result<HttpSettings> {
+    let settings = HttpSettings::default();
+    match &server.ca_cert {
+        None => Ok(settings),
+        Some(path) => {
+            let pem = std::fs::read(path).map_err(|error| {
+                CliError::usage(format!("cannot read {}: {error}", path.display()))
+            })?;
+            Ok(settings.add_root_certificate_pem(&pem)?)
+        }
+    }
+}
+
+/// The operator's client.
+pub(crate) fn analyst(server: &ServerArgs, token: &TokenArgs) -> Result<AnalystClient> {
+    let settings = http_settings(server)?;
+    Ok(AnalystClient::with_settings(
+        &server.server,
+        &Token::new(&token.token()?)?,
+        &settings,
+    )?)
+}

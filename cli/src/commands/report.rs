@@ -1,0 +1,254 @@
+//! `eigenveil report`: rows of a file as participants.
+
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+use eigenveil_client::{
+    Outbox, PreparedReport,
+    http::{StudyClient, UploadMode, UploadSettings, UploadSummary, Uploader},
+};
+use eigenveil_shared::{ErrorCode, study::to_hex};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use super::http_settings;
+use crate::{
+    args::ServerArgs,
+    error::{CliError, Result},
+    output,
+    rows::{self, RowTable},
+};
+
+/// Rows perturbed before they are synced to the outbox together.
+const PREPARED_AT_ONCE: usize = 1_024;
+/// What of the row file the outbox remembers.
+const ROWS_DIGEST: &str = "rows_sha256";
+
+/// Perturb the rows of a file, one participant each, and upload them
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example:\n  eigenveil report --server http://127.0.0.1:8080 --study ID --rows rows.npy\n\nEach row is perturbed once and its report is written to the outbox (--state, default FILE.eigenveil) before it is sent.\nRunning the command again finishes what an earlier run did not, and never counts a row twice."
+)]
+pub(crate) struct ReportArgs {
+    #[command(flatten)]
+    server: ServerArgs,
+    /// Identifier of the study
+    #[arg(long, value_name = "ID")]
+    study: String,
+    /// Fingerprint the study must have; refuses to take part in anything else
+    #[arg(long, value_name = "HEX")]
+    fingerprint: Option<String>,
+    /// Rows: .npy, .csv or LIBSVM text; one row = one participant
+    #[arg(long, value_name = "FILE")]
+    rows: PathBuf,
+    /// Directory of the outbox; beside the row file when absent
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+    /// Send one report per request instead of batches
+    #[arg(long)]
+    single: bool,
+    /// Connections used at once
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    connections: u16,
+    /// Send a row with a NaN or infinite value (or outside --norm require) as the zero row instead of refusing the file
+    #[arg(long)]
+    unusable_as_zero: bool,
+}
+
+#[derive(Serialize)]
+struct Reported {
+    study: String,
+    rows: u64,
+    accepted: u64,
+    duplicates: u64,
+    refused: u64,
+    pending: u64,
+    acknowledged: u64,
+    unusable: u64,
+    bytes: u64,
+    retries: u64,
+    seconds: f64,
+    state: String,
+}
+
+pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
+    let client = StudyClient::with_settings(&args.server.server, &http_settings(&args.server)?)?;
+    let study = client.fetch_study(&args.study).await?;
+    if let Some(pinned) = &args.fingerprint
+        && !pinned.eq_ignore_ascii_case(&study.fingerprint().to_string())
+    {
+        return Err(eigenveil_shared::Error::new(
+            ErrorCode::WrongFingerprint,
+            format!(
+                "the study has fingerprint {}, not the one given; do not take part",
+                study.fingerprint()
+            ),
+        )
+        .into());
+    }
+    let digest = digest_of(&args.rows)?;
+    let table = rows::read(&args.rows, Some(study.params().dimension()))?;
+    if !args.unusable_as_zero {
+        check_usable(&table, study.params())?;
+    }
+
+    let state = args.state.clone().unwrap_or_else(|| beside(&args.rows));
+    output::make_dir(&state)?;
+    let mut outbox = Outbox::open(state.join("outbox.db"), study.binding())?;
+    match outbox.get_meta(ROWS_DIGEST)? {
+        None => outbox.set_meta(ROWS_DIGEST, &digest)?,
+        Some(known) if known == digest => {}
+        Some(known) => {
+            return Err(CliError::usage(format!(
+                "{} has changed since its reports were prepared (SHA-256 {}… now, {}… then); reports are made once, so restore the file or use another --state for other participants",
+                args.rows.display(),
+                &to_hex(&digest)[..12],
+                to_hex(&known).get(..12).unwrap_or_default()
+            )));
+        }
+    }
+    let unusable = prepare(&table, &study.participant(), &mut outbox)?;
+
+    let settings = UploadSettings {
+        connections: usize::from(args.connections),
+        mode: if args.single {
+            UploadMode::Single
+        } else {
+            UploadMode::Batch { reports: None }
+        },
+        ..UploadSettings::default()
+    };
+    let bar = output::bar(outbox.counts()?.pending, "uploading");
+    let uploaded = Uploader::new(&client, &study, settings)
+        .drain(&mut outbox, |now| {
+            bar.set_position(now.accepted + now.duplicates + now.refused);
+        })
+        .await;
+    bar.finish_and_clear();
+    let summary = uploaded.map_err(|failure| {
+        let message = format!("{failure}; run the same command again to finish");
+        CliError::from(failure.error).with_message(message)
+    })?;
+    finish(args, &state, &outbox, &table, summary, unusable, json)
+}
+
+fn finish(
+    args: &ReportArgs,
+    state: &Path,
+    outbox: &Outbox,
+    table: &RowTable,
+    summary: UploadSummary,
+    unusable: u64,
+    json: bool,
+) -> Result<()> {
+    let counts = outbox.counts()?;
+    let reported = Reported {
+        study: args.study.clone(),
+        rows: table.len() as u64,
+        accepted: summary.accepted,
+        duplicates: summary.duplicates,
+        refused: counts.refused,
+        pending: counts.pending,
+        acknowledged: counts.acknowledged,
+        unusable,
+        bytes: summary.bytes,
+        retries: summary.retries,
+        seconds: summary.seconds,
+        state: state.display().to_string(),
+    };
+    if json {
+        output::json(&reported)?;
+    } else {
+        output::text(&format!(
+            "{} of {} rows acknowledged ({} accepted now, {} were already there), {} refused, {} bytes sent in {:.1} s\noutbox: {}",
+            reported.acknowledged,
+            reported.rows,
+            reported.accepted,
+            reported.duplicates,
+            reported.refused,
+            reported.bytes,
+            reported.seconds,
+            reported.state
+        ))?;
+        if unusable > 0 {
+            output::text(&format!(
+                "{unusable} rows could not be prepared and were sent as zero rows"
+            ))?;
+        }
+    }
+    if reported.refused > 0 {
+        let first = outbox.refused(1)?;
+        let why = first
+            .first()
+            .map(|r| format!("{} [{}]", r.detail, r.code))
+            .unwrap_or_default();
+        return Err(CliError::failed(format!(
+            "{} reports were refused; the first: {why}",
+            reported.refused
+        )));
+    }
+    Ok(())
+}
+
+/// Perturbs the rows that have no report yet; each batch is durable before the next is made.
+fn prepare(
+    table: &RowTable,
+    participant: &eigenveil_client::Participant,
+    outbox: &mut Outbox,
+) -> Result<u64> {
+    let missing = outbox.missing(0..table.len() as u64)?;
+    let bar = output::bar(missing.len() as u64, "perturbing");
+    let mut unusable = 0;
+    for chunk in missing.chunks(PREPARED_AT_ONCE) {
+        let prepared = chunk
+            .iter()
+            .map(|&index| {
+                let row = table.row(usize::try_from(index).unwrap_or(usize::MAX));
+                Ok((index, participant.report(&row)?))
+            })
+            .collect::<Result<Vec<(u64, PreparedReport)>>>()?;
+        unusable += prepared
+            .iter()
+            .filter(|(_, report)| report.notice().is_some())
+            .count() as u64;
+        outbox.enqueue_batch(prepared.iter().map(|(index, report)| (*index, report)))?;
+        bar.inc(chunk.len() as u64);
+    }
+    bar.finish_and_clear();
+    Ok(unusable)
+}
+
+/// Refuses the file, before anything is made or sent, if a row cannot be prepared.
+fn check_usable(table: &RowTable, params: &eigenveil_shared::study::StudyParams) -> Result<()> {
+    if let Some((row, column)) = table.first_not_finite() {
+        return Err(eigenveil_shared::Error::new(
+            ErrorCode::RowNotFinite,
+            format!(
+                "row {row}, column {column} is NaN or infinite; remove or impute it, or send such rows as zero rows with --unusable-as-zero"
+            ),
+        )
+        .into());
+    }
+    let preprocessor = params.preprocessor();
+    for index in 0..table.len() {
+        preprocessor
+            .prepare(&table.row(index))
+            .map_err(|error| CliError::from(error).context(format!("row {}", index + 1)))?;
+    }
+    Ok(())
+}
+
+fn digest_of(path: &Path) -> Result<[u8; 32]> {
+    let bytes = std::fs::read(path)
+        .map_err(|error| CliError::usage(format!("cannot read {}: {error}", path.display())))?;
+    Ok(Sha256::digest(&bytes).into())
+}
+
+fn beside(rows: &Path) -> PathBuf {
+    let mut name: OsString = rows.as_os_str().to_owned();
+    name.push(".eigenveil");
+    name.into()
+}

@@ -1,0 +1,187 @@
+//! `eigenveil study`: the operator's study management.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use eigenveil_shared::{
+    api::{CreateStudy, StudyDocument},
+    estimate::Rank,
+    preprocess::Feature,
+};
+
+use super::analyst;
+use crate::{
+    args::{MechanismArgs, ServerArgs, TokenArgs, rank},
+    error::{CliError, Result},
+    output,
+};
+
+/// Create, list, show, open and close studies
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example:\n  export EIGENVEIL_TOKEN=$(cat data/operator.token)\n  eigenveil study create --name digits --p 64 --k 3 --epsilon 8 --delta 1e-6"
+)]
+pub(crate) struct StudyArgs {
+    #[command(flatten)]
+    server: ServerArgs,
+    #[command(flatten)]
+    token: TokenArgs,
+    #[command(subcommand)]
+    command: StudyCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum StudyCommand {
+    /// Create a study and open it
+    #[command(
+        after_help = "Example:\n  eigenveil study create --name heights --p 2 --k 1 --epsilon 4 --features features.csv --norm clip --radius 3\n\nfeatures.csv has the columns name,center,scale: public constants, one line per feature.\nTake them from what is published about the population, never from the participants' rows."
+    )]
+    Create(Box<CreateArgs>),
+    /// List studies
+    #[command(after_help = "Example:\n  eigenveil study list --json")]
+    List,
+    /// Show one study
+    #[command(after_help = "Example:\n  eigenveil study show 0193c0ffee0193c0ffee0193c0ffee01")]
+    Show {
+        /// Identifier of the study
+        id: String,
+    },
+    /// Open a draft: it takes reports from now on
+    #[command(after_help = "Example:\n  eigenveil study open 0193c0ffee0193c0ffee0193c0ffee01")]
+    Open {
+        /// Identifier of the study
+        id: String,
+    },
+    /// Close a study: it takes no further report
+    #[command(after_help = "Example:\n  eigenveil study close 0193c0ffee0193c0ffee0193c0ffee01")]
+    Close {
+        /// Identifier of the study
+        id: String,
+    },
+}
+
+#[derive(Debug, Args)]
+struct CreateArgs {
+    /// Name shown to people
+    #[arg(long)]
+    name: String,
+    /// Dimension of a row; the number of lines of --features when absent
+    #[arg(long, value_name = "P", required_unless_present = "features")]
+    p: Option<usize>,
+    /// Components an estimate gives when it does not say
+    #[arg(long, value_name = "K|auto", default_value = "auto", value_parser = rank)]
+    k: Rank,
+    /// Privacy-loss bound ε of one report, at most 16
+    #[arg(long, value_name = "E")]
+    epsilon: f64,
+    #[command(flatten)]
+    mechanism: MechanismArgs,
+    /// CSV with the columns name,center,scale: public constants of the features
+    #[arg(long, value_name = "FILE")]
+    features: Option<PathBuf>,
+    /// Leave the study in draft
+    #[arg(long)]
+    draft: bool,
+}
+
+pub(crate) async fn run(args: &StudyArgs, json: bool) -> Result<()> {
+    let client = analyst(&args.server, &args.token)?;
+    let document = match &args.command {
+        StudyCommand::Create(create) => client.create_study(&request(create)?).await?,
+        StudyCommand::Show { id } => client.study(id).await?,
+        StudyCommand::Open { id } => client.open(id).await?,
+        StudyCommand::Close { id } => client.close(id).await?,
+        StudyCommand::List => {
+            let studies = client.list().await?;
+            if json {
+                return output::json(&serde_json::json!({ "studies": studies }));
+            }
+            if studies.is_empty() {
+                return output::text("no studies yet; create one with: eigenveil study create");
+            }
+            for study in &studies {
+                output::text(&format!(
+                    "{}  {:<6}  {:>10} reports  {}",
+                    study.id,
+                    study.state.as_str(),
+                    study.reports_accepted,
+                    study.name
+                ))?;
+            }
+            return Ok(());
+        }
+    };
+    show(&document, json)
+}
+
+fn request(create: &CreateArgs) -> Result<CreateStudy> {
+    let features = create.features.as_deref().map(read_features).transpose()?;
+    let dimension = match (create.p, &features) {
+        (Some(p), _) => p,
+        (None, Some(features)) => features.len(),
+        (None, None) => return Err(CliError::usage("give --p or --features")),
+    };
+    // Fails here, with the same words, before anything is sent.
+    create
+        .mechanism
+        .freeze(dimension, create.epsilon, features.clone())?;
+    Ok(CreateStudy {
+        name: create.name.clone(),
+        dimension,
+        features,
+        norm: create.mechanism.norm(),
+        mechanism: create.mechanism.mechanism,
+        calibration: create.mechanism.calibration,
+        epsilon: create.epsilon,
+        delta: create.mechanism.delta,
+        default_k: create.k,
+        draft: create.draft,
+    })
+}
+
+fn read_features(path: &Path) -> Result<Vec<Feature>> {
+    let refused = |error: csv::Error| {
+        CliError::usage(format!(
+            "{}: {error}; it must have the columns name,center,scale",
+            path.display()
+        ))
+    };
+    csv::ReaderBuilder::new()
+        .trim(csv::Trim::All)
+        .from_path(path)
+        .map_err(refused)?
+        .deserialize()
+        .map(|line| line.map_err(refused))
+        .collect()
+}
+
+fn show(study: &StudyDocument, json: bool) -> Result<()> {
+    if json {
+        return output::json(study);
+    }
+    let privacy = &study.privacy;
+    output::text(&format!(
+        "study        {}\nname         {}\nstate        {}\nreports      {}\ndimension    {}\nmechanism    {}, calibration {}\nclaimed      epsilon {}, delta {:e}\nreally holds {}\none report   {} bytes ({} of payload)\nfingerprint  {}\n\n{}",
+        study.id,
+        study.name,
+        study.state.as_str(),
+        study.reports_accepted,
+        study.params.dimension(),
+        privacy.mechanism,
+        privacy.calibration,
+        privacy.epsilon,
+        privacy.delta,
+        match privacy.true_epsilon {
+            Some(epsilon) => format!("epsilon {epsilon:.4} at delta {:e}", privacy.delta),
+            None => "nothing".to_owned(),
+        },
+        privacy.bytes_per_report,
+        privacy.payload_bytes,
+        study.fingerprint,
+        privacy.sentence
+    ))?;
+    for caution in &privacy.cautions {
+        output::text(caution)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,342 @@
+//! `eigenveil demo`: the whole story on this machine in seconds.
+
+mod page;
+mod rows;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use clap::Args;
+use eigenveil_central::Fit;
+use eigenveil_client::{
+    Participant,
+    http::{AnalystClient, Study, StudyClient, Token},
+};
+use eigenveil_estimation::metrics;
+use eigenveil_server::{Environment, Server, ServerConfig};
+use eigenveil_shared::{
+    ErrorCode,
+    api::{CreateStudy, EstimateRequest},
+    estimate::{Estimate, Rank},
+    mechanism::MechanismKind,
+};
+use indicatif::ProgressBar;
+use nalgebra::DMatrix;
+use rand::{RngExt, SeedableRng, rngs::ChaCha20Rng, rngs::SysRng};
+use serde::Serialize;
+use tokio::task::JoinSet;
+
+use self::rows::DemoRows;
+use crate::{
+    args::MechanismArgs,
+    commands::{estimate::print_components, serve::stop_signal},
+    error::{CliError, Result},
+    output, pictures,
+};
+
+/// Connections the simulated participants share: enough that each commit, whose cost is one disk sync,
+/// has many reports to acknowledge.
+const CONNECTIONS: usize = 128;
+
+/// The whole story on this machine: server, participants, upload, estimate, comparison
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example:\n  eigenveil demo\n  eigenveil demo --rows rows.csv --n 100000 --k 2 --epsilon 4 --out result/\n\nWrites estimate.json, scree.svg and report.html. The built-in rows are 1,797 handwritten digits of 8 × 8 pixels (UCI Optdigits, CC BY 4.0)."
+)]
+pub(crate) struct DemoArgs {
+    /// Rows: .npy, .csv or LIBSVM text; the built-in digits when absent
+    #[arg(long, value_name = "FILE")]
+    rows: Option<PathBuf>,
+    /// Participants; each holds one row drawn with replacement
+    #[arg(long, value_name = "N", default_value_t = 50_000, value_parser = clap::value_parser!(u64).range(1..))]
+    n: u64,
+    /// Components
+    #[arg(long, value_name = "K", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    k: u16,
+    /// Privacy-loss bound ε of one report, at most 16
+    #[arg(long, value_name = "E", default_value_t = 8.0)]
+    epsilon: f64,
+    #[command(flatten)]
+    mechanism: MechanismArgs,
+    /// Directory for the result
+    #[arg(long, value_name = "DIR", default_value = "eigenveil-demo")]
+    out: PathBuf,
+    /// Leave the server running until Ctrl-C
+    #[arg(long)]
+    keep_serving: bool,
+}
+
+/// What the demo measured; the keys are what scripts rely on.
+#[derive(Debug, Serialize)]
+struct DemoResult {
+    n: u64,
+    p: usize,
+    k: usize,
+    mechanism: MechanismKind,
+    epsilon: f64,
+    delta: f64,
+    error: f64,
+    nonprivate_captured: f64,
+    captured: f64,
+    payload_bytes: usize,
+    bytes_per_report: usize,
+    reports_per_second: f64,
+    components_above_floor: u64,
+    out: String,
+    rows_in_file: usize,
+    resampled: bool,
+    expected_error: f64,
+    upload_seconds: f64,
+}
+
+pub(crate) async fn run(args: &DemoArgs, json: bool) -> Result<()> {
+    let rows = DemoRows::load(args.rows.as_deref())?;
+    let params = args
+        .mechanism
+        .freeze(rows.table.dimension(), args.epsilon, rows.features())?;
+    let k = usize::from(args.k);
+    // The answer of a curator who sees every row, and the check that every row can be prepared.
+    let reference = eigenveil_central::pca(
+        (0..rows.table.len()).map(|index| {
+            params
+                .preprocessor()
+                .prepare(&rows.table.row(index))
+                .map_err(|error| {
+                    eigenveil_shared::Error::new(
+                        error.code(),
+                        format!("row {}: {}", index + 1, error.detail()),
+                    )
+                })
+        }),
+        params.dimension(),
+        k,
+    )?;
+    output::make_dir(&args.out)?;
+
+    let data = tempfile::tempdir().map_err(|error| {
+        CliError::failed(format!(
+            "cannot make a directory for the throw-away store: {error}"
+        ))
+    })?;
+    let config = ServerConfig {
+        listen: ([127, 0, 0, 1], 0).into(),
+        ..ServerConfig::new(data.path().join("data"))
+    };
+    let server = Server::bind(config, Environment::system()).await?;
+    let url = format!("http://{}", server.local_addr());
+    let token_path = server.app().store().token_path();
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let serving = tokio::spawn(server.run(async move {
+        // Also done when the sender is dropped, on an error below.
+        let _ = stopped.await;
+    }));
+
+    let analyst = AnalystClient::new(&url, &Token::from_file(&token_path)?)?;
+    let document = analyst.create_study(&study_request(args, &rows)).await?;
+    let devices = StudyClient::new(&url)?;
+    let study = devices
+        .fetch_study_pinned(&document.id, params.fingerprint())
+        .await?;
+    let upload_seconds = take_part(&devices, &study, &rows, args.n).await?;
+    analyst.close(&document.id).await?;
+    let request = EstimateRequest {
+        k: Some(Rank::Fixed(k)),
+        sparse: None,
+    };
+    let job = analyst.request_estimate(&document.id, &request).await?;
+    let done = analyst
+        .wait_for_estimate(&document.id, job.number, Duration::from_secs(3_600))
+        .await?;
+    let estimate = done.estimate.ok_or_else(|| {
+        CliError::failed("the server says the estimate is done but did not send it")
+    })?;
+    let result = compare(args, &estimate, &reference, &rows, upload_seconds)?;
+    write_results(&args.out, &result, &estimate, &reference, &rows)?;
+    if json {
+        output::json(&result)?;
+    } else {
+        print(&result, &estimate, &rows)?;
+    }
+    if args.keep_serving {
+        eprintln!(
+            "serving {url} (study {}, operator token in {}) until Ctrl-C; the store is thrown away then",
+            document.id,
+            token_path.display()
+        );
+        stop_signal()?.await;
+    }
+    // The receiver may be gone if the server stopped by itself: then there is nothing to stop.
+    let _ = stop.send(());
+    serving
+        .await
+        .map_err(|error| CliError::failed(format!("the server failed: {error}")))
+}
+
+fn study_request(args: &DemoArgs, rows: &DemoRows) -> CreateStudy {
+    CreateStudy {
+        name: rows.name.clone(),
+        dimension: rows.table.dimension(),
+        features: rows.features(),
+        norm: args.mechanism.norm(),
+        mechanism: args.mechanism.mechanism,
+        calibration: args.mechanism.calibration,
+        epsilon: args.epsilon,
+        delta: args.mechanism.delta,
+        default_k: Rank::Fixed(usize::from(args.k)),
+        draft: false,
+    }
+}
+
+/// Every participant perturbs its own row and uploads it, over a shared pool of connections.
+/// Returns the seconds it took.
+async fn take_part(devices: &StudyClient, study: &Study, rows: &DemoRows, n: u64) -> Result<f64> {
+    let bar = output::bar(n, "participants");
+    let next = Arc::new(AtomicU64::new(0));
+    let table = Arc::clone(&rows.table);
+    let participant = study.participant();
+    let started = Instant::now();
+    let mut connections = JoinSet::new();
+    for _ in 0..CONNECTIONS {
+        let connection = Connection {
+            devices: devices.clone(),
+            study: study.clone(),
+            participant: participant.clone(),
+            table: Arc::clone(&table),
+            next: Arc::clone(&next),
+            bar: bar.clone(),
+        };
+        connections.spawn(connection.serve(n));
+    }
+    while let Some(ended) = connections.join_next().await {
+        ended.map_err(|error| CliError::failed(format!("a participant failed: {error}")))??;
+    }
+    bar.finish_and_clear();
+    Ok(started.elapsed().as_secs_f64())
+}
+
+/// One connection's participants, one after the other.
+struct Connection {
+    devices: StudyClient,
+    study: Study,
+    participant: Participant,
+    table: Arc<crate::rows::RowTable>,
+    next: Arc<AtomicU64>,
+    bar: ProgressBar,
+}
+
+impl Connection {
+    async fn serve(self, n: u64) -> Result<()> {
+        // Which row a participant holds is no secret; it is drawn so that runs differ.
+        let mut draw = ChaCha20Rng::try_from_rng(&mut SysRng).map_err(|error| {
+            CliError::failed(format!("the operating system gave no randomness: {error}"))
+        })?;
+        while self.next.fetch_add(1, Ordering::Relaxed) < n {
+            let row = self.table.row(draw.random_range(0..self.table.len()));
+            let prepared = self.participant.report(&row)?;
+            // The store lives as long as this process: an outbox would outlive its server.
+            self.devices
+                .upload_one(&self.study, prepared.report())
+                .await?;
+            self.bar.inc(1);
+        }
+        Ok(())
+    }
+}
+
+fn compare(
+    args: &DemoArgs,
+    estimate: &Estimate,
+    reference: &Fit,
+    rows: &DemoRows,
+    upload_seconds: f64,
+) -> Result<DemoResult> {
+    if estimate.n != args.n {
+        return Err(eigenveil_shared::Error::new(
+            ErrorCode::EstimateFailed,
+            format!(
+                "{} reports were acknowledged but {} are in the sum",
+                args.n, estimate.n
+            ),
+        )
+        .into());
+    }
+    let ours = DMatrix::from_fn(estimate.p, estimate.k, |i, j| {
+        estimate.components[j].loadings[i]
+    });
+    Ok(DemoResult {
+        n: estimate.n,
+        p: estimate.p,
+        k: estimate.k,
+        mechanism: estimate.privacy.mechanism,
+        epsilon: estimate.privacy.epsilon,
+        delta: estimate.privacy.delta,
+        error: metrics::projector_distance(&ours, &reference.subspace)?,
+        nonprivate_captured: metrics::captured_variance(&reference.subspace, &reference.moment)?,
+        captured: metrics::captured_variance(&ours, &reference.moment)?,
+        payload_bytes: estimate.privacy.payload_bytes,
+        bytes_per_report: estimate.privacy.bytes_per_report,
+        reports_per_second: args.n as f64 / upload_seconds,
+        components_above_floor: estimate.floor.components_above as u64,
+        out: args.out.display().to_string(),
+        rows_in_file: rows.table.len(),
+        resampled: true,
+        expected_error: estimate.expected_error,
+        upload_seconds,
+    })
+}
+
+fn write_results(
+    out: &Path,
+    result: &DemoResult,
+    estimate: &Estimate,
+    reference: &Fit,
+    rows: &DemoRows,
+) -> Result<()> {
+    let json = serde_json::to_vec(estimate).map_err(|error| CliError::failed(error.to_string()))?;
+    output::write_file(&out.join("estimate.json"), &json)?;
+    let scree = pictures::scree(estimate, Some(&reference.eigenvalues)).to_svg();
+    output::write_file(&out.join("scree.svg"), scree.as_bytes())?;
+    let described = format!(
+        "{}; {} participants hold rows drawn from these with replacement",
+        rows.described,
+        pictures::thousands(result.n)
+    );
+    let page = page::render(&page::Page {
+        result,
+        estimate,
+        nonprivate: &reference.subspace,
+        nonprivate_eigenvalues: &reference.eigenvalues,
+        rows_described: &described,
+    });
+    output::write_file(&out.join("report.html"), page.as_bytes())
+}
+
+fn print(result: &DemoResult, estimate: &Estimate, rows: &DemoRows) -> Result<()> {
+    output::text(&format!(
+        "{}\n{} participants drawn from them with replacement, {}, epsilon {}, delta {:e}",
+        rows.described,
+        pictures::thousands(result.n),
+        result.mechanism,
+        result.epsilon,
+        result.delta
+    ))?;
+    output::text(&format!(
+        "{} bytes a report, {:.0} reports acknowledged a second, each durable\n",
+        result.bytes_per_report, result.reports_per_second
+    ))?;
+    print_components(estimate)?;
+    output::text(&format!(
+        "\nerror against the non-private answer {:.3}; variance captured {:.4}, non-private {:.4} ({:.1} %)",
+        result.error,
+        result.captured,
+        result.nonprivate_captured,
+        100.0 * result.captured / result.nonprivate_captured
+    ))?;
+    output::text(&format!("open {}/report.html", result.out))
+}

@@ -1,0 +1,84 @@
+//! The rows of the demo: a file's, or the digits in the binary.
+
+use std::{path::Path, sync::Arc};
+
+use eigenveil_shared::preprocess::Feature;
+
+use crate::{
+    error::Result,
+    rows::{self, RowTable},
+};
+
+/// 1,797 × 64 bytes; origin and licence in `examples/data/README.md`.
+const DIGITS: &[u8] = include_bytes!("../../../examples/data/digits.npy");
+
+/// Rows with a name for people.
+pub(super) struct DemoRows {
+    pub(super) table: Arc<RowTable>,
+    pub(super) name: String,
+    pub(super) described: String,
+    digits: bool,
+}
+
+impl DemoRows {
+    pub(super) fn load(path: Option<&Path>) -> Result<Self> {
+        let (table, name, described) = match path {
+            None => (
+                rows::read_npy(DIGITS)?,
+                "handwritten digits".to_owned(),
+                "1,797 handwritten digits, 8 × 8 pixels (UCI Optdigits, CC BY 4.0)".to_owned(),
+            ),
+            Some(path) => {
+                let table = rows::read(path, None)?;
+                let name = path
+                    .file_name()
+                    .unwrap_or(path.as_os_str())
+                    .to_string_lossy()
+                    .into_owned();
+                let described = format!("{} rows of {name}", table.len());
+                (table, name, described)
+            }
+        };
+        Ok(Self {
+            table: Arc::new(table),
+            name,
+            described,
+            digits: path.is_none(),
+        })
+    }
+
+    /// The features' names: the file's, or the pixels'.
+    pub(super) fn features(&self) -> Option<Vec<Feature>> {
+        let named = |name: String| Feature {
+            name,
+            center: 0.0,
+            scale: 1.0,
+        };
+        if self.digits {
+            return Some(
+                (0..64)
+                    .map(|i| named(format!("pixel_{}_{}", i / 8, i % 8)))
+                    .collect(),
+            );
+        }
+        Some(self.table.names()?.iter().cloned().map(named).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_digits_are_the_digits() {
+        let rows = DemoRows::load(None).unwrap();
+        assert_eq!((rows.table.len(), rows.table.dimension()), (1_797, 64));
+        let first = rows.table.row(0);
+        // The first image of the set: a zero whose first line of pixels is 0 0 5 13 9 1 0 0.
+        assert_eq!(
+            &first.values()[..8],
+            &[0.0, 0.0, 5.0, 13.0, 9.0, 1.0, 0.0, 0.0]
+        );
+        assert_eq!(rows.features().unwrap()[9].name, "pixel_1_1");
+    }
+}

@@ -1,0 +1,108 @@
+//! What a command says when it fails, and the exit code it leaves.
+
+use std::{fmt, process::ExitCode};
+
+use eigenveil_shared::ErrorCode;
+
+/// Result of a command.
+pub type Result<T, E = CliError> = std::result::Result<T, E>;
+
+/// An error a person reads on standard error. Never holds a value of a row.
+#[derive(Debug)]
+pub struct CliError {
+    message: String,
+    code: Option<ErrorCode>,
+    usage: bool,
+}
+
+impl CliError {
+    /// The command was understood but could not be done: exit code 1.
+    pub fn failed(message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            code: None,
+            usage: false,
+        }
+    }
+
+    /// The command line or an input file is wrong: exit code 2.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            code: None,
+            usage: true,
+        }
+    }
+
+    /// Puts words before the message.
+    #[must_use]
+    pub fn context(mut self, before: impl fmt::Display) -> Self {
+        self.message = format!("{before}: {}", self.message);
+        self
+    }
+
+    /// The same error with another message.
+    #[must_use]
+    pub fn with_message(mut self, message: String) -> Self {
+        self.message = message;
+        self
+    }
+
+    /// The stable code, where the error has one.
+    pub fn code(&self) -> Option<ErrorCode> {
+        self.code
+    }
+
+    /// 2 for wrong usage, 1 for everything else.
+    pub fn exit_code(&self) -> ExitCode {
+        ExitCode::from(if self.usage { 2 } else { 1 })
+    }
+}
+
+impl fmt::Display for CliError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        match self.code {
+            Some(code) => write!(f, " [{code}]"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for CliError {}
+
+impl From<eigenveil_shared::Error> for CliError {
+    fn from(error: eigenveil_shared::Error) -> Self {
+        Self {
+            message: error.detail().to_owned(),
+            code: Some(error.code()),
+            usage: matches!(
+                error.code(),
+                ErrorCode::InvalidDimension
+                    | ErrorCode::InvalidBudget
+                    | ErrorCode::InvalidMechanism
+                    | ErrorCode::InvalidPreprocessing
+                    | ErrorCode::InvalidName
+                    | ErrorCode::InvalidRequest
+                    | ErrorCode::WrongDimension
+                    | ErrorCode::RowNotFinite
+                    | ErrorCode::RowOutsideBall
+            ),
+        }
+    }
+}
+
+impl From<std::io::Error> for CliError {
+    fn from(error: std::io::Error) -> Self {
+        Self::failed(error.to_string())
+    }
+}
+
+impl From<eigenveil_client::Error> for CliError {
+    fn from(error: eigenveil_client::Error) -> Self {
+        match error.code() {
+            Some(code) => eigenveil_shared::Error::new(code, error.detail()).into(),
+            None => Self::failed(error.to_string()),
+        }
+    }
+}

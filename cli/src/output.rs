@@ -1,0 +1,66 @@
+//! Results on standard output, progress on standard error.
+
+use std::{fs, io::Write as _, path::Path};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+use crate::error::{CliError, Result};
+
+/// Prints one JSON object on one line and nothing else; numbers that are not finite become `null`.
+///
+/// # Errors
+/// When standard output is closed.
+pub(crate) fn json(value: &impl Serialize) -> Result<()> {
+    let line = serde_json::to_string(value).map_err(|error| CliError::failed(error.to_string()))?;
+    text(&line)
+}
+
+/// Prints a line of text.
+///
+/// # Errors
+/// When standard output is closed.
+pub(crate) fn text(line: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{line}")
+        .and_then(|()| out.flush())
+        .map_err(CliError::from)
+}
+
+/// A bar on standard error: hidden when that is not a terminal.
+pub(crate) fn bar(total: u64, what: &str) -> ProgressBar {
+    let bar = ProgressBar::new(total);
+    // The template is a constant; should it ever not parse, the default style is as good.
+    if let Ok(style) =
+        ProgressStyle::with_template("{msg} {wide_bar} {human_pos}/{human_len} {per_sec} {eta}")
+    {
+        bar.set_style(style);
+    }
+    bar.set_message(what.to_owned());
+    bar
+}
+
+/// Writes a file so that a reader never sees half of it.
+///
+/// # Errors
+/// Names the file.
+pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
+    let mut partial = path.as_os_str().to_owned();
+    partial.push(".partial");
+    fs::write(&partial, bytes)
+        .and_then(|()| fs::rename(&partial, path))
+        .map_err(|error| CliError::failed(format!("cannot write {}: {error}", path.display())))
+}
+
+/// Makes a directory for results.
+///
+/// # Errors
+/// Names the directory.
+pub(crate) fn make_dir(path: &Path) -> Result<()> {
+    fs::create_dir_all(path).map_err(|error| {
+        CliError::failed(format!(
+            "cannot make the directory {}: {error}",
+            path.display()
+        ))
+    })
+}

@@ -1,0 +1,83 @@
+//! CSV with or without a header line.
+
+use super::RowTable;
+use crate::error::{CliError, Result};
+
+/// Parses comma-separated numbers. The first line is a header when none of its fields is a number.
+pub(super) fn parse(bytes: &[u8]) -> Result<RowTable> {
+    let mut reader = ::csv::ReaderBuilder::new()
+        .has_headers(false)
+        .trim(::csv::Trim::All)
+        .from_reader(bytes);
+    let mut record = ::csv::StringRecord::new();
+    let (mut names, mut columns, mut values, mut line) = (None, 0, Vec::new(), 0);
+    loop {
+        line += 1;
+        match reader.read_record(&mut record) {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(error) => return Err(refused(&error, line)),
+        }
+        if line == 1 {
+            columns = record.len();
+            if record.iter().all(|field| field.parse::<f64>().is_err()) {
+                names = Some(record.iter().map(str::to_owned).collect());
+                continue;
+            }
+        }
+        for (column, field) in record.iter().enumerate() {
+            values.push(field.parse::<f64>().map_err(|_| {
+                CliError::usage(format!(
+                    "line {line}, column {}: not a number; every field must be one",
+                    column + 1
+                ))
+            })?);
+        }
+    }
+    RowTable::new(columns, values, names)
+}
+
+/// The csv crate's own words may hold fields of the row: say where, not what.
+fn refused(error: &::csv::Error, line: usize) -> CliError {
+    CliError::usage(match error.kind() {
+        ::csv::ErrorKind::UnequalLengths {
+            expected_len, len, ..
+        } => {
+            format!("line {line} has {len} fields but the first line has {expected_len}")
+        }
+        ::csv::ErrorKind::Utf8 { .. } => format!("line {line} is not UTF-8 text"),
+        _ => format!("line {line} is not comma-separated text"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn with_and_without_header() {
+        let with = parse(b"height, weight\n1.5, -2e3\n0,7\n").unwrap();
+        assert_eq!(with.names().unwrap(), ["height", "weight"]);
+        assert_eq!(with.row(0).values(), &[1.5, -2000.0]);
+        let without = parse(b"1,2\r\n3,4").unwrap();
+        assert!(without.names().is_none());
+        assert_eq!(without.row(1).values(), &[3.0, 4.0]);
+    }
+
+    #[test]
+    fn errors_say_where_but_not_what() {
+        for (text, place) in [
+            ("a,b\n1,secret\n", "line 2, column 2"),
+            ("1,2\n3\n", "line 2 has 1 fields"),
+            ("1,2\n3,\n", "line 2, column 2"),
+            ("1,x\n", "line 1, column 2"),
+            ("a,b\n", "no rows"),
+            ("", "no rows"),
+        ] {
+            let error = parse(text.as_bytes()).unwrap_err().to_string();
+            assert!(error.contains(place), "{text:?}: {error}");
+            assert!(!error.contains("secret"));
+        }
+        assert!(parse(b"1,\xff\n").is_err());
+    }
+}

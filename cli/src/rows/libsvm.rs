@@ -1,0 +1,107 @@
+//! LIBSVM text: `label index:value index:value …`, indices from 1; labels are dropped.
+
+use super::RowTable;
+use crate::error::{CliError, Result};
+
+/// Largest dimension taken from a file: beyond it an index is surely a mistake.
+const MAX_INDEX: usize = 1 << 20;
+/// Largest number of values a file may unfold to (8 GiB of memory).
+const MAX_VALUES: usize = 1 << 30;
+
+/// Parses LIBSVM text; without `dimension` the largest index decides.
+pub(super) fn parse(bytes: &[u8], dimension: Option<usize>) -> Result<RowTable> {
+    let text = std::str::from_utf8(bytes).map_err(|_| CliError::usage("it is not UTF-8 text"))?;
+    let mut sparse: Vec<Vec<(usize, f64)>> = Vec::new();
+    let mut largest = 0;
+    for (number, line) in text.lines().enumerate() {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        if line.is_empty() {
+            continue;
+        }
+        let bad = |what: &str| CliError::usage(format!("line {}: {what}", number + 1));
+        let mut fields = line.split_ascii_whitespace().peekable();
+        // The label: a first field without a colon.
+        fields.next_if(|field| !field.contains(':'));
+        let mut row = Vec::new();
+        let mut previous = 0;
+        for field in fields {
+            let (index, value) = field
+                .split_once(':')
+                .ok_or_else(|| bad("a field is not index:value, as LIBSVM text has it"))?;
+            if index == "qid" {
+                continue;
+            }
+            let index: usize = index
+                .parse()
+                .map_err(|_| bad("an index is not a whole number"))?;
+            if index == 0 || index > dimension.unwrap_or(MAX_INDEX) {
+                return Err(bad(&format!(
+                    "index {index} is outside 1 to {}",
+                    dimension.unwrap_or(MAX_INDEX)
+                )));
+            }
+            if index <= previous {
+                return Err(bad(&format!(
+                    "index {index} does not come after index {previous}"
+                )));
+            }
+            previous = index;
+            row.push((
+                index,
+                value.parse().map_err(|_| bad("a value is not a number"))?,
+            ));
+        }
+        largest = largest.max(previous);
+        sparse.push(row);
+    }
+    let columns = dimension.unwrap_or(largest);
+    if columns.saturating_mul(sparse.len()) > MAX_VALUES {
+        return Err(CliError::usage(format!(
+            "{} rows of {columns} values need more memory than is sensible; give fewer rows",
+            sparse.len()
+        )));
+    }
+    let mut values = vec![0.0; columns * sparse.len()];
+    for (row, line) in sparse.iter().zip(values.chunks_exact_mut(columns.max(1))) {
+        for &(index, value) in row {
+            line[index - 1] = value;
+        }
+    }
+    RowTable::new(columns, values, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_unfold() {
+        let table = parse(b"-1 2:1 4:0.5 # comment\n\n+1 qid:3 1:-1\n1:2\n", None).unwrap();
+        assert_eq!((table.len(), table.dimension()), (3, 4));
+        assert_eq!(table.row(0).values(), &[0.0, 1.0, 0.0, 0.5]);
+        assert_eq!(table.row(1).values(), &[-1.0, 0.0, 0.0, 0.0]);
+        assert_eq!(table.row(2).values(), &[2.0, 0.0, 0.0, 0.0]);
+        assert_eq!(
+            parse(b"+1\n+1 2:1", None).unwrap().row(0).values(),
+            &[0.0, 0.0]
+        );
+    }
+
+    #[test]
+    fn errors_say_where() {
+        for (text, dimension, words) in [
+            ("1 0:1", None, "index 0"),
+            ("1 3:1", Some(2), "index 3 is outside 1 to 2"),
+            ("1 2:1 1:1", None, "does not come after"),
+            ("1 1:abc", None, "a value is not a number"),
+            ("1 1:1 x", None, "not index:value"),
+            ("1 99999999999:1", None, "outside"),
+            ("", None, "no rows"),
+            ("+1\n", None, "no rows"),
+        ] {
+            let error = parse(text.as_bytes(), dimension).unwrap_err().to_string();
+            assert!(error.contains(words), "{text:?}: {error}");
+            assert!(!error.contains("abc"));
+        }
+    }
+}

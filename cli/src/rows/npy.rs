@@ -1,0 +1,129 @@
+//! NumPy `.npy` files of `f32`, `f64` or `u8`, two-dimensional, C or Fortran order.
+
+use npyz::{DType, NpyFile, Order};
+
+use super::RowTable;
+use crate::error::{CliError, Result};
+
+/// Parses an n × p array, rows = participants.
+pub(super) fn parse(bytes: &[u8]) -> Result<RowTable> {
+    let file = NpyFile::new(bytes)
+        .map_err(|error| CliError::usage(format!("it is not a .npy file ({error})")))?;
+    let &[rows, columns] = file.shape() else {
+        return Err(CliError::usage(format!(
+            "its shape is {:?}; it must be n × p, one row a participant",
+            file.shape()
+        )));
+    };
+    let order = file.order();
+    let dtype = file.dtype();
+    let (rows, columns) = (whole(rows)?, whole(columns)?);
+    let wanted = rows
+        .checked_mul(columns)
+        .filter(|values| values / 8 <= bytes.len())
+        .ok_or_else(|| {
+            CliError::usage(format!(
+                "its header says {rows} × {columns} but the file is too short"
+            ))
+        })?;
+    let values: Vec<f64> = match &dtype {
+        DType::Plain(t) => match t.to_string().as_str() {
+            "<f8" | ">f8" => numbers::<f64>(file)?,
+            "<f4" | ">f4" => numbers::<f32>(file)?.into_iter().map(f64::from).collect(),
+            "|u1" => numbers::<u8>(file)?.into_iter().map(f64::from).collect(),
+            other => return Err(unsupported(other)),
+        },
+        other => return Err(unsupported(&other.descr())),
+    };
+    if values.len() != wanted {
+        return Err(CliError::usage(format!(
+            "its header says {rows} × {columns} but it holds {} values",
+            values.len()
+        )));
+    }
+    let values = match order {
+        Order::C => values,
+        Order::Fortran => (0..rows)
+            .flat_map(|i| (0..columns).map(move |j| j * rows + i))
+            .map(|at| values[at])
+            .collect(),
+    };
+    RowTable::new(columns, values, None)
+}
+
+fn numbers<T: npyz::Deserialize>(file: NpyFile<&[u8]>) -> Result<Vec<T>> {
+    file.into_vec()
+        .map_err(|error| CliError::usage(format!("its values cannot be read ({error})")))
+}
+
+fn whole(value: u64) -> Result<usize> {
+    usize::try_from(value).map_err(|_| CliError::usage("its shape does not fit this machine"))
+}
+
+fn unsupported(dtype: &str) -> CliError {
+    CliError::usage(format!(
+        "its values have type {dtype}; save it as float32, float64 or uint8"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use npyz::WriterBuilder;
+
+    use super::*;
+
+    fn written<T: npyz::AutoSerialize + Clone>(
+        shape: &[u64],
+        order: Order,
+        values: &[T],
+    ) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut writer = npyz::WriteOptions::new()
+            .default_dtype()
+            .shape(shape)
+            .order(order)
+            .writer(&mut bytes)
+            .begin_nd()
+            .unwrap();
+        writer.extend(values.iter().cloned()).unwrap();
+        writer.finish().unwrap();
+        bytes
+    }
+
+    #[test]
+    fn types_and_orders() {
+        let c = parse(&written(
+            &[2, 3],
+            Order::C,
+            &[1.0_f64, 2.0, 3.0, 4.0, 5.0, 6.0],
+        ))
+        .unwrap();
+        assert_eq!(c.row(1).values(), &[4.0, 5.0, 6.0]);
+        let f = parse(&written(
+            &[2, 3],
+            Order::Fortran,
+            &[1.0_f32, 4.0, 2.0, 5.0, 3.0, 6.0],
+        ))
+        .unwrap();
+        assert_eq!(f.row(1).values(), &[4.0, 5.0, 6.0]);
+        let u = parse(&written(&[1, 2], Order::C, &[7_u8, 255])).unwrap();
+        assert_eq!(u.row(0).values(), &[7.0, 255.0]);
+    }
+
+    #[test]
+    fn what_it_cannot_use_is_a_clear_error() {
+        let one = written(&[3], Order::C, &[1.0_f64, 2.0, 3.0]);
+        assert!(parse(&one).unwrap_err().to_string().contains("n × p"));
+        let long = written(&[1, 2], Order::C, &[1_i64, 2]);
+        assert!(parse(&long).unwrap_err().to_string().contains("float32"));
+        let good = written(&[2, 2], Order::C, &[1.0_f64, 2.0, 3.0, 4.0]);
+        for cut in 0..good.len() {
+            assert!(parse(&good[..cut]).is_err(), "cut to {cut}");
+        }
+        assert!(parse(b"not numpy at all").is_err());
+        // A header that promises more than there is must not allocate it.
+        let text = String::from_utf8_lossy(&good[..good.len() - 32])
+            .replace("(2, 2)", "(99999999, 99999999)");
+        assert!(parse(text.as_bytes()).is_err());
+    }
+}
