@@ -11,7 +11,7 @@ use hyper_util::{
 };
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::Semaphore,
+    sync::{Semaphore, watch},
 };
 
 use crate::{app::AppState, config::ServerConfig, environment::Environment, http::router};
@@ -90,6 +90,8 @@ impl Server {
         let config = app.config();
         let permits = Arc::new(Semaphore::new(config.max_connections));
         let graceful = GracefulShutdown::new();
+        // Dropped to cut the connections that did not end by themselves.
+        let (patient, impatient) = watch::channel(());
         let mut http = hyper::server::conn::http1::Builder::new();
         http.timer(TokioTimer::new())
             .header_read_timeout(config.header_timeout());
@@ -115,9 +117,13 @@ impl Server {
             prepare(&stream);
             let service = TowerToHyperService::new(routes.clone());
             let connection = graceful.watch(http.serve_connection(TokioIo::new(stream), service));
+            let mut impatient = impatient.clone();
             tokio::spawn(async move {
-                // A client that went away or was too slow; nothing to do about it.
-                let _ = connection.await;
+                tokio::select! {
+                    // An error is a client that went away or was too slow; nothing to do about it.
+                    _ = connection => {}
+                    _ = impatient.changed() => {}
+                }
                 drop(permit);
             });
         }
@@ -128,8 +134,9 @@ impl Server {
             .await
             .is_err()
         {
-            tracing::warn!("some connections did not end in time and were cut");
+            tracing::warn!("some connections did not end in time and are cut");
         }
+        drop(patient);
         let closing = tokio::task::spawn_blocking(move || app.close());
         if closing.await.is_err() {
             tracing::error!("closing the store panicked");

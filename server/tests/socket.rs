@@ -51,6 +51,7 @@ async fn a_real_server_serves_and_stops_in_good_order() {
     let config = ServerConfig {
         listen: ([127, 0, 0, 1], 0).into(),
         header_timeout_ms: 400,
+        shutdown_timeout_ms: 1_500,
         ..ServerConfig::new(directory.path().join("data"))
     };
     let server = Server::bind(config.clone(), environment()).await.unwrap();
@@ -109,6 +110,9 @@ async fn a_real_server_serves_and_stops_in_good_order() {
     );
     stream.write_all(head.as_bytes()).await.unwrap();
     stream.write_all(&last[..20]).await.unwrap();
+    // One that never sends the rest is cut when the time is up.
+    let mut stuck = TcpStream::connect(address).await.unwrap();
+    stuck.write_all(head.as_bytes()).await.unwrap();
     tokio::time::sleep(Duration::from_millis(100)).await;
     stop.send(()).unwrap();
     tokio::time::sleep(Duration::from_millis(100)).await;
@@ -119,6 +123,8 @@ async fn a_real_server_serves_and_stops_in_good_order() {
         .await
         .unwrap()
         .unwrap();
+    let cut = tokio::time::timeout(Duration::from_secs(5), stuck.read_to_end(&mut rest)).await;
+    assert!(cut.is_ok(), "the stuck connection is still open");
     assert!(TcpStream::connect(address).await.is_err());
 
     // Everything acknowledged is there.
