@@ -211,7 +211,7 @@ async fn a_close_is_a_barrier() {
 #[tokio::test]
 async fn a_full_queue_is_said() {
     let server = Harness::with(|config| ServerConfig {
-        queue_requests: 1,
+        queue_requests: 2,
         ..config
     });
     let study = server.study(3).await;
@@ -221,13 +221,13 @@ async fn a_full_queue_is_said() {
     let outside = Connection::open(database_path(&server.config.data_dir)).unwrap();
     outside.execute_batch("BEGIN IMMEDIATE").unwrap();
     let mut tasks = tokio::task::JoinSet::new();
-    for _ in 0..6 {
+    for _ in 0..12 {
         let (store, stored) = (store.clone(), Arc::clone(&stored));
         let body = report(&study, new_id(), 1.0).into();
         let report = NewReport::decode(&body, stored.shape()).unwrap();
         tasks.spawn(async move { store.submit(&stored, vec![report]).await });
     }
-    // The queue has one place; the requests beyond it and the group being written come back at once.
+    // The queue has two places; requests beyond it and the group being written come back at once.
     let first = tasks.join_next().await.unwrap().unwrap();
     assert_eq!(first.unwrap_err().code(), E::TooManyRequests);
     outside.execute_batch("ROLLBACK").unwrap();
