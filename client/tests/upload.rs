@@ -618,7 +618,18 @@ async fn a_pinned_study_must_be_the_one() {
 #[tokio::test]
 async fn answers_of_other_programs_give_a_clear_sentence() {
     type Answer = fn() -> Reply;
-    let cases: [(Answer, bool, &str); 7] = [
+    let cases: [(Answer, bool, &str); 8] = [
+        (
+            // No length is announced: it ends with the connection.
+            || {
+                let mut bytes =
+                    b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n".to_vec();
+                bytes.resize(3_000, b' ');
+                Reply::Raw(bytes)
+            },
+            false,
+            "larger than 2000 bytes",
+        ),
         (
             || Reply::Raw(b"SSH-2.0-OpenSSH_9.6\r\n".to_vec()),
             true,
