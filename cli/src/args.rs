@@ -121,13 +121,14 @@ pub(crate) struct ServerArgs {
     /// Address of the server
     #[arg(
         long,
+        global = true,
         value_name = "URL",
         env = "EIGENVEIL_SERVER",
         default_value = "http://127.0.0.1:8080"
     )]
     pub(crate) server: String,
     /// PEM file of a certificate to trust besides the system's
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE")]
     pub(crate) ca_cert: Option<PathBuf>,
 }
 
@@ -135,7 +136,7 @@ pub(crate) struct ServerArgs {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct TokenArgs {
     /// File that holds the operator's token (`DATA/operator.token` of the server); else EIGENVEIL_TOKEN
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
 }
 

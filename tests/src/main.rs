@@ -1,0 +1,7 @@
+//! The `eigenveil` program, built with the tests that run it.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    eigenveil::main()
+}

@@ -1,0 +1,274 @@
+//! What scripts rely on: keys, exit codes, one line on standard output.
+
+use crate::program::{ServerProcess, run, run_json};
+
+fn keys(value: &serde_json::Value) -> Vec<&str> {
+    value
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect()
+}
+
+/// The keys of `design/cli.md`, in any order, with room for more.
+#[track_caller]
+fn has_keys(value: &serde_json::Value, wanted: &[&str]) {
+    let keys = keys(value);
+    for key in wanted {
+        assert!(keys.contains(key), "{key} is missing from {keys:?}");
+    }
+}
+
+#[test]
+fn demo_prints_the_agreed_keys_and_writes_its_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("result");
+    let result = run_json(&[
+        "demo",
+        "--json",
+        "--n",
+        "3000",
+        "--k",
+        "1",
+        "--out",
+        out.to_str().unwrap(),
+    ]);
+    has_keys(
+        &result,
+        &[
+            "n",
+            "p",
+            "k",
+            "mechanism",
+            "epsilon",
+            "delta",
+            "error",
+            "nonprivate_captured",
+            "captured",
+            "payload_bytes",
+            "bytes_per_report",
+            "reports_per_second",
+            "components_above_floor",
+            "out",
+        ],
+    );
+    assert_eq!(result["n"], 3000);
+    assert_eq!(result["mechanism"], "isotropic-gaussian");
+    assert_eq!(result["payload_bytes"], 4 * 64 * 65 / 2);
+    assert_eq!(result["bytes_per_report"], 58 + 4 * 64 * 65 / 2);
+    let (captured, best) = (
+        result["captured"].as_f64().unwrap(),
+        result["nonprivate_captured"].as_f64().unwrap(),
+    );
+    // The first component holds two thirds of the energy and stands 20 times above the noise at n = 3,000.
+    assert!(
+        captured > 0.9 * best && captured <= best + 1e-9,
+        "{captured} of {best}"
+    );
+    for (file, holds) in [
+        ("estimate.json", "\"components\""),
+        ("scree.svg", "pure noise"),
+        ("report.html", "non-private"),
+    ] {
+        let text = std::fs::read_to_string(out.join(file)).unwrap();
+        assert!(text.contains(holds), "{file} does not hold {holds:?}");
+        for outside in ["src=\"http", "href=\"http", "<script", "NaN", "Infinity"] {
+            assert!(!text.contains(outside), "{file} holds {outside:?}");
+        }
+    }
+}
+
+#[test]
+fn demo_takes_own_rows_and_refuses_bad_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows = folder.path().join("rows.csv");
+    let mut text = String::from("alpha,beta,gamma\n");
+    for i in 0..50 {
+        text.push_str(&format!("{},{},1\n", 10 + i % 7, i % 3));
+    }
+    std::fs::write(&rows, &text).unwrap();
+    let out = folder.path().join("result");
+    let arguments = |k: &'static str| {
+        [
+            "demo",
+            "--json",
+            "--n",
+            "500",
+            "--k",
+            k,
+            "--rows",
+            rows.to_str().unwrap(),
+            "--out",
+            out.to_str().unwrap(),
+        ]
+        .map(str::to_owned)
+    };
+    let result = run_json(&arguments("1").each_ref().map(String::as_str));
+    assert_eq!(result["p"], 3);
+    assert!(
+        std::fs::read_to_string(out.join("report.html"))
+            .unwrap()
+            .contains("gamma")
+    );
+    let refused = run(&arguments("4").each_ref().map(String::as_str));
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("k"));
+    std::fs::write(&rows, "1,2,3\n4,inf,6\n").unwrap();
+    let refused = run(&arguments("1").each_ref().map(String::as_str));
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(
+        said.contains("row 2") && said.contains("[row-not-finite]"),
+        "{said}"
+    );
+}
+
+#[test]
+fn the_whole_path_by_hand() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let server = ServerProcess::start(&folder.path().join("data"));
+    let (features, rows) = (at("features.csv"), at("rows.csv"));
+    std::fs::write(
+        &features,
+        "name,center,scale\nheight,170,10\nweight,70,15\nage,40,20\n",
+    )
+    .unwrap();
+    let mut text = String::from("height,weight,age\n");
+    for i in 0..4000 {
+        let tall = f64::from(i % 41) - 20.0;
+        text.push_str(&format!(
+            "{},{},{}\n",
+            170.0 + tall,
+            70.0 + 1.4 * tall,
+            40 + (i * 7) % 11
+        ));
+    }
+    std::fs::write(&rows, text).unwrap();
+    let study = server.cli_json(&[
+        "study",
+        "create",
+        "--json",
+        "--name",
+        "bodies",
+        "--k",
+        "1",
+        "--epsilon",
+        "8",
+        "--features",
+        &features,
+        "--norm",
+        "clip",
+        "--radius",
+        "3",
+    ]);
+    has_keys(
+        &study,
+        &[
+            "id",
+            "fingerprint",
+            "state",
+            "params",
+            "canonical",
+            "reports_accepted",
+            "privacy",
+        ],
+    );
+    assert_eq!(study["state"], "open");
+    let id = study["id"].as_str().unwrap();
+
+    let first = server.cli_json(&["report", "--json", "--study", id, "--rows", &rows]);
+    assert_eq!(
+        (&first["accepted"], &first["acknowledged"]),
+        (&4000.into(), &4000.into())
+    );
+    // Running it again sends nothing: every row has its one report.
+    let again = server.cli_json(&[
+        "report", "--json", "--study", id, "--rows", &rows, "--single",
+    ]);
+    assert_eq!(
+        (
+            &again["accepted"],
+            &again["duplicates"],
+            &again["acknowledged"]
+        ),
+        (&0.into(), &0.into(), &4000.into())
+    );
+
+    let out = at("result");
+    let started = server.cli_json(&["estimate", "--json", "--study", id, "--out", &out]);
+    let number = started["number"].to_string();
+    let done = server.cli_json(&[
+        "estimate", "--json", "--study", id, "--number", &number, "--wait", "--out", &out,
+    ]);
+    assert_eq!(
+        (&done["state"], &done["n"], &done["k"]),
+        (&"done".into(), &4000.into(), &1.into())
+    );
+    let csv = std::fs::read_to_string(format!("{out}/components.csv")).unwrap();
+    assert!(csv.starts_with("feature,component_1\nheight,"), "{csv}");
+    let npy = std::fs::read(format!("{out}/components.npy")).unwrap();
+    assert!(npy.starts_with(b"\x93NUMPY") && npy.len() >= 128 + 3 * 8 - 64);
+    // Height and weight move together: both loadings are large and of one sign.
+    let estimate: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(format!("{out}/estimate.json")).unwrap())
+            .unwrap();
+    let loadings = estimate["components"][0]["loadings"].as_array().unwrap();
+    assert!(
+        loadings[0].as_f64().unwrap() > 0.4 && loadings[1].as_f64().unwrap() > 0.4,
+        "{loadings:?}"
+    );
+
+    let scores = at("scores.csv");
+    let projected = run_json(&[
+        "project",
+        "--json",
+        "--estimate",
+        &format!("{out}/estimate.json"),
+        "--rows",
+        &rows,
+        "--out",
+        &scores,
+    ]);
+    assert_eq!(
+        (&projected["n"], &projected["k"]),
+        (&4000.into(), &1.into())
+    );
+    let lines: Vec<String> = std::fs::read_to_string(&scores)
+        .unwrap()
+        .lines()
+        .map(str::to_owned)
+        .collect();
+    assert_eq!((lines.len(), lines[0].as_str()), (4001, "component_1"));
+    // The first row is 20 below in height and 28 in weight: (−2, −28/15, 0) before clipping at 3, over 3.
+    let expected =
+        (-2.0 * loadings[0].as_f64().unwrap() - 28.0 / 15.0 * loadings[1].as_f64().unwrap()) / 3.0;
+    assert!(
+        (lines[1].parse::<f64>().unwrap() - expected).abs() < 1e-9,
+        "{} {expected}",
+        lines[1]
+    );
+    assert_eq!(
+        run(&["project", "--json", "--estimate", "/none", "--rows", &rows])
+            .status
+            .code(),
+        Some(2)
+    );
+}
+
+#[test]
+fn usage_errors_exit_with_two_and_help_with_zero() {
+    assert_eq!(run(&["--help"]).status.code(), Some(0));
+    assert_eq!(run(&["study", "create", "--help"]).status.code(), Some(0));
+    assert_eq!(run(&["--version"]).status.code(), Some(0));
+    assert_eq!(run(&["completions", "bash"]).status.code(), Some(0));
+    for wrong in [
+        &["no-such-command"][..],
+        &["demo", "--n", "-3"],
+        &["demo", "--mechanism", "none"],
+        &["serve"],
+        &[],
+    ] {
+        assert_eq!(run(wrong).status.code(), Some(2), "{wrong:?}");
+    }
+}

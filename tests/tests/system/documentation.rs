@@ -1,0 +1,122 @@
+//! The commands that README and docs print are run as they are printed.
+
+use std::{path::Path, process::Command};
+
+use crate::program::ServerProcess;
+
+/// The lines of every `console` block of a page, prompts removed.
+fn console_lines(page: &str) -> Vec<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(page);
+    let text = std::fs::read_to_string(path).unwrap();
+    let mut lines = Vec::new();
+    let mut inside = false;
+    for line in text.lines() {
+        match line {
+            "```console" => inside = true,
+            "```" => inside = false,
+            _ if inside => lines.push(line.strip_prefix("$ ").unwrap_or(line).to_owned()),
+            _ => {}
+        }
+    }
+    lines
+}
+
+/// Runs the printed commands of a page against a server of our own, with `eigenveil` meaning the
+/// program under test and `ID` the study that was created.
+fn follow(page: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let server = ServerProcess::start(&folder.path().join("data"));
+    let bin = folder.path().join("bin");
+    std::fs::create_dir(&bin).unwrap();
+    std::os::unix::fs::symlink(
+        env!("CARGO_BIN_EXE_eigenveil-under-test"),
+        bin.join("eigenveil"),
+    )
+    .unwrap();
+    let digits = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/data/digits.npy");
+    std::fs::copy(digits, folder.path().join("rows.npy")).unwrap();
+    let mut id = String::from("ID");
+    let mut ran = 0;
+    for line in console_lines(page) {
+        // The server is already there, on a port and a directory of its own.
+        let line = line
+            .replace("http://127.0.0.1:8080", &server.url)
+            .replace(" ID", &format!(" {id}"));
+        if !line.starts_with("eigenveil ") || line.starts_with("eigenveil serve") {
+            continue;
+        }
+        let output = Command::new("bash")
+            .arg("-c")
+            .arg(&line)
+            .current_dir(folder.path())
+            .env(
+                "PATH",
+                format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()),
+            )
+            .env("EIGENVEIL_SERVER", &server.url)
+            .env(
+                "EIGENVEIL_TOKEN",
+                std::fs::read_to_string(server.token_file()).unwrap().trim(),
+            )
+            .output()
+            .unwrap();
+        let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(
+            output.status.success(),
+            "{page}: {line}\n{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        if line.contains("study create") {
+            id = stdout
+                .lines()
+                .next()
+                .unwrap()
+                .trim_start_matches("study")
+                .trim()
+                .to_owned();
+            assert_eq!(id.len(), 32, "{stdout}");
+        }
+        ran += 1;
+    }
+    assert!(ran >= 4, "{page} has only {ran} commands");
+    assert!(folder.path().join("scores.csv").exists());
+    assert!(folder.path().join("result/estimate.json").exists());
+}
+
+#[test]
+fn the_readmes_commands_work() {
+    follow("README.md");
+    // The two commands of the first screen are run by .ci/run; here only that they are there.
+    let lines = console_lines("README.md");
+    assert!(lines.contains(&"cargo run --release -p eigenveil -- demo".to_owned()));
+    assert!(lines.contains(&"cargo test --workspace".to_owned()));
+}
+
+#[test]
+fn the_operations_guides_commands_work() {
+    follow("docs/operations.md");
+}
+
+#[test]
+fn pictures_and_pages_that_are_linked_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    for page in [
+        "README.md",
+        "CONTRIBUTING.md",
+        "SECURITY.md",
+        "docs/protocol.md",
+        "docs/limitations.md",
+    ] {
+        let text = std::fs::read_to_string(root.join(page)).unwrap();
+        for target in text
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split(')').next())
+        {
+            if !target.starts_with("http") {
+                let from = root.join(page).parent().unwrap().to_owned();
+                assert!(from.join(target).exists(), "{page} links to {target}");
+            }
+        }
+    }
+}

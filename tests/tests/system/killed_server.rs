@@ -1,0 +1,120 @@
+//! SIGKILL of the server, several times during one upload.
+
+use std::time::Duration;
+
+use eigenveil_client::{
+    Outbox, Participant,
+    http::{StudyClient, UploadMode, UploadSettings, Uploader},
+};
+use eigenveil_shared::preprocess::Row;
+
+use crate::program::{ServerProcess, add_payload, assert_stored, patient};
+
+const P: usize = 16;
+const REPORTS: u64 = 20_000;
+const KILLS: usize = 6;
+
+/// The exact sum of what the outbox will send, in f64, report by report.
+fn expected_sum(outbox: &Outbox) -> Vec<f64> {
+    let mut sum = vec![0.0; P * (P + 1) / 2];
+    let pending = outbox.pending(REPORTS as usize).unwrap();
+    assert_eq!(pending.len() as u64, REPORTS);
+    for entry in &pending {
+        add_payload(&mut sum, &entry.report.payload);
+    }
+    sum
+}
+
+fn row(number: u64) -> Row {
+    Row::new(
+        (0..P)
+            .map(|j| ((number * 31 + j as u64 * 7) % 97) as f64 - 48.0)
+            .collect(),
+    )
+}
+
+async fn survives(mode: UploadMode, pause: Duration) {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let mut server = ServerProcess::start(&data);
+    let study = server.cli_json(&[
+        "study",
+        "create",
+        "--json",
+        "--name",
+        "crash",
+        "--p",
+        "16",
+        "--epsilon",
+        "4",
+    ]);
+    let id = study["id"].as_str().unwrap().to_owned();
+
+    let client = StudyClient::with_settings(&server.url, &patient()).unwrap();
+    let checked = client.fetch_study(&id).await.unwrap();
+    let mut outbox = Outbox::open(folder.path().join("outbox.db"), checked.binding()).unwrap();
+    let participant = Participant::new(checked.params().clone());
+    let prepared: Vec<_> = (0..REPORTS)
+        .map(|number| (number, participant.report(&row(number)).unwrap()))
+        .collect();
+    outbox
+        .enqueue_batch(prepared.iter().map(|(number, report)| (*number, report)))
+        .unwrap();
+    let expected = expected_sum(&outbox);
+
+    let uploader = Uploader::new(
+        &client,
+        &checked,
+        UploadSettings {
+            connections: 8,
+            mode,
+            ..UploadSettings::default()
+        },
+    );
+    let upload = tokio::spawn(async move {
+        let summary = uploader.drain(&mut outbox, |_| {}).await.unwrap();
+        (summary, outbox)
+    });
+    let listen = server.listen().to_owned();
+    let mut killed_during_upload = 0;
+    for _ in 0..KILLS {
+        tokio::time::sleep(pause).await;
+        if !upload.is_finished() {
+            killed_during_upload += 1;
+        }
+        server.kill();
+        server = ServerProcess::start_on(&data, &listen);
+    }
+    assert!(
+        killed_during_upload >= 3,
+        "only {killed_during_upload} kills came during the upload"
+    );
+    let (summary, outbox) = upload.await.unwrap();
+    assert_eq!(
+        summary.accepted + summary.duplicates,
+        REPORTS,
+        "{summary:?}"
+    );
+    assert_eq!((summary.refused, summary.pending), (0, 0));
+    assert_eq!(outbox.counts().unwrap().acknowledged, REPORTS);
+
+    // What the server says, and what is on its disk.
+    let document = client.fetch_study(&id).await.unwrap();
+    assert_eq!(document.document().reports_accepted, REPORTS);
+    assert!(server.stop(), "SIGTERM must end the server well");
+    assert_stored(&data, &id, REPORTS, &expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_acknowledged_report_is_lost_or_doubled_one_by_one() {
+    survives(UploadMode::Single, Duration::from_millis(350)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_acknowledged_report_is_lost_or_doubled_in_batches() {
+    survives(
+        UploadMode::Batch { reports: Some(20) },
+        Duration::from_millis(120),
+    )
+    .await;
+}

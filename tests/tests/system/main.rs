@@ -1,0 +1,16 @@
+//! Whole-system tests: the real program as processes, over real sockets, on real disks.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::needless_pass_by_value,
+    reason = "a test fails by panicking"
+)]
+
+mod bad_input;
+mod command_line;
+mod documentation;
+mod killed_client;
+mod killed_server;
+mod noise_off;
+mod program;
+mod proxy;

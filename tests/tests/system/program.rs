@@ -1,0 +1,209 @@
+//! Running the program under test.
+
+use std::{
+    io::{BufRead as _, BufReader, Read as _},
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    time::Duration,
+};
+
+use eigenveil_client::http::{HttpSettings, RetryPolicy, Token};
+use eigenveil_server::{Environment, ServerConfig, Store, StudyId};
+
+/// The program that was built with these tests.
+pub(crate) fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_eigenveil-under-test"));
+    command
+        .env_remove("EIGENVEIL_TOKEN")
+        .env_remove("EIGENVEIL_SERVER")
+        .env_remove("RUST_LOG");
+    command
+}
+
+/// Runs a command line to its end.
+pub(crate) fn run(arguments: &[&str]) -> Output {
+    program()
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+/// Runs a command line that must succeed and prints one JSON object on one line.
+pub(crate) fn run_json(arguments: &[&str]) -> serde_json::Value {
+    let output = run(arguments);
+    assert!(
+        output.status.success(),
+        "{arguments:?} failed: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    one_json_line(&output.stdout)
+}
+
+pub(crate) fn one_json_line(stdout: &[u8]) -> serde_json::Value {
+    let text = std::str::from_utf8(stdout).unwrap();
+    assert_eq!(text.matches('\n').count(), 1, "not one line: {text:?}");
+    serde_json::from_str(text).unwrap()
+}
+
+/// A server process on a data directory of its own; killed when dropped.
+pub(crate) struct ServerProcess {
+    child: Option<Child>,
+    pub(crate) url: String,
+    pub(crate) data: PathBuf,
+}
+
+impl ServerProcess {
+    /// Starts on a port the system chooses.
+    pub(crate) fn start(data: &Path) -> Self {
+        Self::start_on(data, "127.0.0.1:0")
+    }
+
+    /// Starts on this address; a port just left by a killed server may need a moment.
+    pub(crate) fn start_on(data: &Path, listen: &str) -> Self {
+        for _ in 0..50 {
+            let mut child = program()
+                .args(["serve", "--json", "--listen", listen, "--data"])
+                .arg(data)
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let mut line = String::new();
+            BufReader::new(child.stdout.as_mut().unwrap())
+                .read_line(&mut line)
+                .unwrap();
+            if let Ok(started) = serde_json::from_str::<serde_json::Value>(&line) {
+                let url = started["listening"].as_str().unwrap().to_owned();
+                return Self {
+                    child: Some(child),
+                    url,
+                    data: data.to_owned(),
+                };
+            }
+            child.wait().unwrap();
+            let mut why = String::new();
+            child
+                .stderr
+                .take()
+                .unwrap()
+                .read_to_string(&mut why)
+                .unwrap();
+            assert!(
+                why.contains("cannot listen"),
+                "the server did not start: {why}"
+            );
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        panic!("{listen} stayed taken");
+    }
+
+    /// SIGKILL: no farewell, nothing flushed.
+    pub(crate) fn kill(&mut self) {
+        let mut child = self.child.take().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    /// SIGTERM, and waits for the end. Returns whether it ended well.
+    pub(crate) fn stop(&mut self) -> bool {
+        let mut child = self.child.take().unwrap();
+        let id = child.id().to_string();
+        assert!(
+            Command::new("kill")
+                .args(["-TERM", &id])
+                .status()
+                .unwrap()
+                .success()
+        );
+        child.wait().unwrap().success()
+    }
+
+    pub(crate) fn listen(&self) -> &str {
+        self.url.trim_start_matches("http://")
+    }
+
+    pub(crate) fn token_file(&self) -> PathBuf {
+        self.data.join("operator.token")
+    }
+
+    pub(crate) fn token(&self) -> Token {
+        Token::from_file(self.token_file()).unwrap()
+    }
+
+    /// A command line against this server, with the operator's token.
+    pub(crate) fn cli(&self, arguments: &[&str]) -> Output {
+        program()
+            .args(arguments)
+            .env("EIGENVEIL_SERVER", &self.url)
+            .env(
+                "EIGENVEIL_TOKEN",
+                std::fs::read_to_string(self.token_file()).unwrap(),
+            )
+            .stdin(Stdio::null())
+            .output()
+            .unwrap()
+    }
+
+    pub(crate) fn cli_json(&self, arguments: &[&str]) -> serde_json::Value {
+        let output = self.cli(arguments);
+        assert!(
+            output.status.success(),
+            "{arguments:?} failed: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        one_json_line(&output.stdout)
+    }
+}
+
+impl Drop for ServerProcess {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            // Already gone is as good.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Retries for as long as a killed server may stay away.
+pub(crate) fn patient() -> HttpSettings {
+    HttpSettings {
+        retry: RetryPolicy::patient(),
+        ..HttpSettings::default()
+    }
+}
+
+/// Adds a payload of little-endian f32 entries to a sum, in f64.
+pub(crate) fn add_payload(sum: &mut [f64], payload: &[u8]) {
+    assert_eq!(payload.len(), 4 * sum.len());
+    for (total, bytes) in sum.iter_mut().zip(payload.chunks_exact(4)) {
+        *total += f64::from(f32::from_le_bytes(bytes.try_into().unwrap()));
+    }
+}
+
+/// What is on the disk of a server that has stopped: exactly `count` reports with this sum.
+pub(crate) fn assert_stored(data: &Path, study: &str, count: u64, expected: &[f64]) {
+    let store = Store::open(&ServerConfig::new(data), Environment::system()).unwrap();
+    let study = store.study(StudyId::parse(study).unwrap()).unwrap();
+    let stored = store.moment(&study).unwrap();
+    let (mut counted, mut sum) = (0, vec![0.0; expected.len()]);
+    for (_, bucket) in &stored.buckets {
+        counted += bucket.count();
+        for (total, value) in sum.iter_mut().zip(bucket.sum().as_slice()) {
+            *total += value;
+        }
+    }
+    assert_eq!(
+        (counted, stored.n, study.reports_accepted()),
+        (count, count, count)
+    );
+    let scale = expected.iter().fold(0.0_f64, |m, v| m.max(v.abs()));
+    for (at, (ours, exact)) in sum.iter().zip(expected).enumerate() {
+        assert!(
+            (ours - exact).abs() <= 1e-12 * scale,
+            "entry {at}: {ours} against {exact}"
+        );
+    }
+}
