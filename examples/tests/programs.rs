@@ -1,0 +1,95 @@
+//! Every example is run.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+use std::{
+    io::{BufRead as _, BufReader},
+    path::PathBuf,
+    process::{Child, Command, Output, Stdio},
+};
+
+/// Examples are built before the tests of their package, beside them.
+fn example(name: &str) -> Command {
+    let mut path: PathBuf = std::env::current_exe().unwrap();
+    path.pop();
+    path.pop();
+    Command::new(path.join("examples").join(name))
+}
+
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        // Already gone is as good.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn custom_preprocessing_reports_every_user() {
+    let output: Output = example("custom_preprocessing").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success());
+    assert_eq!(text.matches("24 payload bytes").count(), 3, "{text}");
+    assert_eq!(text.matches("row-not-finite").count(), 1, "{text}");
+}
+
+#[test]
+fn the_sdk_reports_to_a_server_in_an_own_application() {
+    use eigenveil_client::{blocking::AnalystClient, http::Token};
+    use eigenveil_shared::{api::CreateStudy, estimate::Rank, mechanism::MechanismKind};
+
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let mut server = Killed(
+        example("own_axum_app")
+            .arg(&data)
+            .arg("127.0.0.1:0")
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap(),
+    );
+    let mut lines = BufReader::new(server.0.stdout.take().unwrap()).lines();
+    let line = lines.next().unwrap().unwrap();
+    let root = line.strip_prefix("listening on ").unwrap().to_owned();
+    let url = format!("{root}/collect");
+
+    let analyst = AnalystClient::new(
+        &url,
+        &Token::from_file(data.join("operator.token")).unwrap(),
+    )
+    .unwrap();
+    let study = analyst
+        .create_study(&CreateStudy {
+            name: "example".into(),
+            dimension: 5,
+            features: None,
+            norm: Default::default(),
+            mechanism: MechanismKind::IsotropicGaussian,
+            calibration: Default::default(),
+            epsilon: 1.0,
+            delta: 1e-6,
+            default_k: Rank::Auto,
+            draft: false,
+        })
+        .unwrap();
+    let outbox = folder.path().join("device.outbox");
+    for expected in ["1 accepted, 0 duplicates", "0 accepted, 0 duplicates"] {
+        let output = example("embed_sdk")
+            .args([&url, &study.id])
+            .arg(&outbox)
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(
+            text.contains(expected),
+            "{text} {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+    assert_eq!(analyst.study(&study.id).unwrap().reports_accepted, 1);
+}
