@@ -90,12 +90,16 @@ error_codes! {
     Forbidden = "forbidden", "The credentials do not allow this";
     /// A queue is full; try again after `Retry-After`.
     TooManyRequests = "too-many-requests", "The server is busy";
+    /// A body that did not arrive in time.
+    RequestTimeout = "request-timeout", "The request took too long to arrive";
     /// No route of that name.
     NotFound = "not-found", "There is nothing here";
     /// A route, but not with this method.
     MethodNotAllowed = "method-not-allowed", "The method is not allowed here";
     /// The store could not be read or written.
     StoreUnavailable = "store-unavailable", "The store is not available";
+    /// A fault of the server itself; what was not acknowledged was not counted.
+    Internal = "internal", "The server failed by a fault of its own";
     /// The server is stopping.
     ShuttingDown = "shutting-down", "The server is stopping";
     /// The operating system's random generator failed.

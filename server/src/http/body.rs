@@ -35,7 +35,7 @@ pub(super) async fn read(
     match tokio::time::timeout(timeout, reading).await {
         Ok(result) => result,
         Err(_) => Err(Error::new(
-            ErrorCode::TooManyRequests,
+            ErrorCode::RequestTimeout,
             format!(
                 "the body did not arrive within {} s; send it again",
                 timeout.as_secs_f64()

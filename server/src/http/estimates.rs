@@ -178,7 +178,7 @@ async fn blocking<T: Send + 'static>(
 ) -> Result<T, Error> {
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| {
         Err(Error::new(
-            ErrorCode::StoreUnavailable,
+            ErrorCode::Internal,
             "reading the store failed by a fault of the server; try again",
         ))
     })
