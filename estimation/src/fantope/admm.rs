@@ -497,3 +497,46 @@ fn iterate(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(y: DMatrix<f64>, primal_residual: f64) -> Found {
+        Found {
+            x: y.clone(),
+            y,
+            gap: 0.0,
+            relative_gap: 0.0,
+            primal_residual,
+            dual_residual: 0.0,
+            iterations: 1,
+            rho: 1.0,
+            stop: Stop::IterationCap,
+        }
+    }
+
+    /// What the residual cannot tell from zero is not a row; when it can, it is.
+    #[test]
+    fn support_depends_on_the_residual_reached() {
+        let problem = ScaledProblem::new(&DMatrix::zeros(4, 4), 1, 0.0);
+        let mut y = DMatrix::zeros(4, 4);
+        (y[(0, 0)], y[(2, 2)]) = (0.5, 0.5);
+        (y[(0, 2)], y[(2, 0)]) = (0.5, 0.5);
+        (y[(0, 3)], y[(3, 0)]) = (1e-5, 1e-5);
+        (y[(0, 1)], y[(1, 0)]) = (1e-12, 1e-12);
+        assert_eq!(problem.support(&found(y.clone(), 1e-4)), [0, 2]);
+        assert_eq!(problem.support(&found(y.clone(), 1e-6)), [0, 2, 3]);
+        // Round-off stays out however small the residual.
+        assert_eq!(problem.support(&found(y, 0.0)), [0, 2, 3]);
+    }
+
+    /// An iterate too far from the optimum to show k rows is filled up, never an error.
+    #[test]
+    fn a_short_support_is_filled_up() {
+        let problem = ScaledProblem::new(&DMatrix::zeros(4, 4), 3, 0.0);
+        let mut y = DMatrix::zeros(4, 4);
+        (y[(1, 1)], y[(3, 3)], y[(0, 0)]) = (1.0, 1e-9, 1e-8);
+        assert_eq!(problem.support(&found(y, 1e-3)), [0, 1, 3]);
+    }
+}

@@ -269,15 +269,6 @@ mod tests {
             );
         }
         assert!((leading.values[3] - 309.0 / 310.0).abs() < 1e-9);
-        // 10 twice, then 5: a Krylov space sees 10 and 5 converge within a dozen steps.
-        let mut diagonal = DVector::from_fn(p, |i, _| i as f64 / p as f64);
-        (diagonal[3], diagonal[77], diagonal[200]) = (10.0, 10.0, 5.0);
-        let leading = top_k(&DMatrix::from_diagonal(&diagonal), 2).unwrap();
-        assert!(
-            (leading.values[1] - 10.0).abs() < 1e-9,
-            "{}",
-            leading.values
-        );
         // The proof is what saves it: with one copy removed from the answer it must fail.
         let short = SymmetricEigen {
             values: DVector::from_vec(vec![10.0, 309.0 / 310.0]),
@@ -285,6 +276,36 @@ mod tests {
         };
         assert!(residuals_hold(&matrix, &short, 10.0));
         assert!(!nothing_was_missed(&matrix, &short, 10.0));
+    }
+
+    /// Top eigenvalue twice, others just below: the Krylov space converges on single copies before
+    /// rounding shows it the second one, at sizes of the gaps that only luck could avoid.
+    #[test]
+    fn what_lanczos_accepts_is_complete() {
+        let p = 300;
+        let mut accepted = 0;
+        for k in 2..8 {
+            for top in [1.2, 1.4, 1.6, 2.0, 3.0] {
+                let mut diagonal = DVector::from_fn(p, |i, _| i as f64 / p as f64);
+                for (j, place) in (0..=k).map(|j| (j, 17 * j + 5)) {
+                    diagonal[place] = top - 0.02 * (j.max(1) - 1) as f64;
+                }
+                let matrix = DMatrix::from_diagonal(&diagonal);
+                let Some(leading) = lanczos(&matrix, k).unwrap() else {
+                    continue;
+                };
+                accepted += 1;
+                for j in 0..k {
+                    let exact = top - 0.02 * (j.max(1) - 1) as f64;
+                    assert!(
+                        (leading.values[j] - exact).abs() < 1e-9,
+                        "k = {k}, {}",
+                        leading.values
+                    );
+                }
+            }
+        }
+        println!("{accepted} of 30 accepted");
     }
 
     #[test]
