@@ -36,9 +36,9 @@ pub(crate) struct MechanismArgs {
     /// Failure probability δ of one report; well below 1/n
     #[arg(long, value_name = "D", default_value_t = 1e-6)]
     pub(crate) delta: f64,
-    /// How a row is brought into the unit ball
-    #[arg(long, value_enum, default_value = "normalize")]
-    pub(crate) norm: NormArg,
+    /// How a row is brought into the unit ball [default: normalize]
+    #[arg(long, value_enum)]
+    pub(crate) norm: Option<NormArg>,
     /// Radius R of --norm clip and --norm require
     #[arg(long, value_name = "R", default_value_t = 1.0)]
     pub(crate) radius: f64,
@@ -47,7 +47,7 @@ pub(crate) struct MechanismArgs {
 impl MechanismArgs {
     /// The norm with its radius.
     pub(crate) fn norm(&self) -> Norm {
-        match self.norm {
+        match self.norm.unwrap_or(NormArg::Normalize) {
             NormArg::Normalize => Norm::Normalize,
             NormArg::Clip => Norm::Clip {
                 radius: self.radius,
@@ -174,7 +174,9 @@ pub(crate) fn rank(text: &str) -> Result<Rank, String> {
 }
 
 /// A clap parser for the vocabulary's own types.
-fn parse<T: std::str::FromStr<Err = eigenveil_shared::Error>>(text: &str) -> Result<T, String> {
+pub(crate) fn parse<T: std::str::FromStr<Err = eigenveil_shared::Error>>(
+    text: &str,
+) -> Result<T, String> {
     text.parse()
         .map_err(|error: eigenveil_shared::Error| error.detail().to_owned())
 }

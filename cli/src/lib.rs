@@ -40,6 +40,7 @@ enum Command {
     Report(commands::report::ReportArgs),
     Estimate(commands::estimate::EstimateArgs),
     Project(commands::project::ProjectArgs),
+    Simulate(commands::simulate::SimulateArgs),
     /// Print a completion script for a shell
     #[command(
         after_help = "Example:\n  eigenveil completions bash > /etc/bash_completion.d/eigenveil"
@@ -82,6 +83,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Report(args) => runtime()?.block_on(commands::report::run(&args, json)),
         Command::Estimate(args) => runtime()?.block_on(commands::estimate::run(&args, json)),
         Command::Project(args) => commands::project::run(&args, json),
+        Command::Simulate(args) => commands::simulate::run(&args, json),
         Command::Completions { shell } => {
             clap_complete::generate(
                 shell,

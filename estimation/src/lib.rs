@@ -12,12 +12,13 @@
 //! * [`floor`]: what the noise alone would look like, so that every component gets a verdict, a
 //!   debiased eigenvalue and an expected alignment; how many participants would be needed.
 //! * [`metrics`]: distances between subspaces. [`models`]: synthetic populations with a known truth.
+//! * [`simulate`]: the whole path from rows to estimate, repeated, with the truth known.
 //! * [`linalg`]: the only module that names the kernel library.
 //!
 //! # What is not here
 //!
 //! Cross-validated λ, jackknife error bars, the candidate-set solver for p in the tens of thousands.
-//! Nothing here touches a raw row except [`models`], which makes them up.
+//! Nothing here touches a raw row except [`models`] and [`simulate`], which make them up.
 
 pub mod accumulate;
 pub mod estimate;
@@ -28,3 +29,4 @@ pub mod metrics;
 pub mod models;
 pub mod moment;
 pub mod pca;
+pub mod simulate;

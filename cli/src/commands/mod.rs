@@ -4,6 +4,7 @@ pub(crate) mod estimate;
 pub(crate) mod project;
 pub(crate) mod report;
 pub(crate) mod serve;
+pub(crate) mod simulate;
 pub(crate) mod study;
 
 use eigenveil_client::http::{AnalystClient, HttpSettings, Token};

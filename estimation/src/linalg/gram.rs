@@ -102,7 +102,9 @@ mod tests {
             let mut blocked = GramSum::new(p);
             let mut plain = PackedSymmetric::zeros(p);
             for row in 0..rows {
-                let x: Vec<f64> = (0..p).map(|j| ((row * 31 + j * 17) % 23) as f64 - 11.0).collect();
+                let x: Vec<f64> = (0..p)
+                    .map(|j| ((row * 31 + j * 17) % 23) as f64 - 11.0)
+                    .collect();
                 let weight = (row % 4) as f64;
                 blocked.add(&x, weight);
                 plain.add_outer(&x, weight);

@@ -7,6 +7,7 @@
 mod cholesky;
 mod convert;
 mod eigen;
+mod gram;
 mod lanczos;
 mod orthonormal;
 mod product;
@@ -14,6 +15,7 @@ mod product;
 pub use cholesky::cholesky_is_positive_definite;
 pub use convert::{packed_to_dense, submatrix};
 pub use eigen::{SymmetricEigen, symmetric_eigen, symmetric_eigenvalues};
+pub use gram::GramSum;
 pub use lanczos::top_k;
 pub use orthonormal::{orthonormality_defect, orthonormalize};
 pub use product::{cross_product, outer_scaled, product};

@@ -71,7 +71,10 @@ pub fn noisy_sum<R: Rng + ?Sized>(
     tick: &mut dyn FnMut(u64),
 ) -> Result<(NoisyMoment, PackedSymmetric)> {
     if n == 0 {
-        return Err(Error::new(ErrorCode::InvalidRequest, "n is 0; at least one participant is needed"));
+        return Err(Error::new(
+            ErrorCode::InvalidRequest,
+            "n is 0; at least one participant is needed",
+        ));
     }
     let p = params.dimension();
     let mut clean = PackedSymmetric::zeros(p);
@@ -121,7 +124,10 @@ pub fn noisy_sum<R: Rng + ?Sized>(
         buckets.push(accumulator);
     }
     clean.scale(1.0 / n as f64);
-    Ok((NoisyMoment::from_buckets(buckets, params.mechanism().noise_model())?, clean))
+    Ok((
+        NoisyMoment::from_buckets(buckets, params.mechanism().noise_model())?,
+        clean,
+    ))
 }
 
 /// Adds the noise of `count` reports: independent Gaussians add up to one with `count` times the variance.
@@ -131,7 +137,11 @@ fn add_noise<R: Rng + ?Sized>(
     count: u64,
     rng: &mut R,
 ) -> Result<()> {
-    let NoiseModel::Gaussian { off_diagonal_sd, diagonal_sd } = noise else {
+    let NoiseModel::Gaussian {
+        off_diagonal_sd,
+        diagonal_sd,
+    } = noise
+    else {
         return Err(Error::new(
             ErrorCode::InvalidMechanism,
             "the law of this mechanism's sum is not known here; use --path device",

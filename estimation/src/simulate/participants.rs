@@ -53,7 +53,11 @@ impl<'a> Participants<'a> {
                 let truth = population.subspace().clone();
                 let sparse = population.support().len() < population.dimension();
                 let support = sparse.then(|| population.support().to_vec());
-                Ok(Self { kind: Kind::Population(population, preprocessor), truth, support })
+                Ok(Self {
+                    kind: Kind::Population(population, preprocessor),
+                    truth,
+                    support,
+                })
             }
             RowSource::Rows(rows) => {
                 let prepared: Vec<BoundedRow> = rows
@@ -61,19 +65,29 @@ impl<'a> Participants<'a> {
                     .enumerate()
                     .map(|(index, row)| {
                         preprocessor.prepare(row).map_err(|error| {
-                            Error::new(error.code(), format!("row {}: {}", index + 1, error.detail()))
+                            Error::new(
+                                error.code(),
+                                format!("row {}: {}", index + 1, error.detail()),
+                            )
                         })
                     })
                     .collect::<Result<_>>()?;
                 let Some(first) = prepared.first() else {
-                    return Err(Error::new(ErrorCode::InvalidRequest, "there are no rows; give at least one"));
+                    return Err(Error::new(
+                        ErrorCode::InvalidRequest,
+                        "there are no rows; give at least one",
+                    ));
                 };
                 let mut sum = GramSum::new(first.dimension());
                 for row in &prepared {
                     sum.add(row.as_slice(), 1.0 / prepared.len() as f64);
                 }
                 let truth = pca(&packed_to_dense(&sum.finish()), k)?.vectors;
-                Ok(Self { kind: Kind::Prepared(prepared), truth, support: None })
+                Ok(Self {
+                    kind: Kind::Prepared(prepared),
+                    truth,
+                    support: None,
+                })
             }
         }
     }

@@ -1,0 +1,239 @@
+//! One setting, repeated: errors, the floor's prediction beside them.
+
+use std::{ops::ControlFlow, time::Instant};
+
+use eigenveil_shared::{
+    Error, ErrorCode, Result, api::SparseSettings, estimate::Rank, packed::PackedSymmetric,
+    study::StudyParams,
+};
+use rand::{SeedableRng, rngs::ChaCha20Rng};
+
+use super::{Participants, Path, RowSource, noisy_sum};
+use crate::{
+    estimate::{Findings, principal_components, sparse_components},
+    floor::{Spectrum, predict},
+    linalg::{packed_to_dense, submatrix, symmetric_eigenvalues},
+    metrics::{SupportScore, projector_distance, support_score},
+    moment::NoisyMoment,
+    pca::pca,
+};
+
+/// A simulated study.
+#[derive(Clone, Debug)]
+pub struct Experiment<'a> {
+    /// Preprocessing, mechanism and budget.
+    pub params: &'a StudyParams,
+    /// Where participants come from.
+    pub source: RowSource<'a>,
+    /// Participants n.
+    pub n: u64,
+    /// Components k.
+    pub k: usize,
+    /// The sparse estimator; plain PCA when `None`.
+    pub sparse: Option<&'a SparseSettings>,
+    /// How the noise reaches the sum.
+    pub path: Path,
+    /// Repeats, each with a population and noise of its own.
+    pub repeats: usize,
+    /// Seed; the same seed gives the same numbers.
+    pub seed: u64,
+}
+
+/// One repeat. Errors are ‖V̂V̂ᵀ−VVᵀ‖_F against the true V.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Repeat {
+    /// Error of the estimate.
+    pub error: f64,
+    /// Error of plain PCA on the same reports; equal to `error` without the sparse estimator.
+    pub pca_error: f64,
+    /// Error of plain PCA on the same rows without noise.
+    pub nonprivate_error: f64,
+    /// The floor's prediction from the noiseless spectrum, restricted to the true support for the sparse
+    /// estimator: what a planner who knew the spectrum would say. `None` where there is no bulk (k = p).
+    pub predicted_error: Option<f64>,
+    /// The estimate's own expectation from the noisy spectrum: what an analyst sees.
+    pub expected_error: f64,
+    /// Components above the floor's threshold.
+    pub components_above: usize,
+    /// Support recovery (Theorem 5 of Wang & Xu), for the sparse estimator on a sparse model.
+    pub support: Option<SupportScore>,
+    /// Whether the sparse solver met its stopping rule; true for PCA.
+    pub converged: bool,
+}
+
+/// Mean and spread over the repeats.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Summary {
+    /// Mean error.
+    pub error_mean: f64,
+    /// Standard deviation of the error over the repeats (denominator R − 1); 0 for one repeat.
+    pub error_std: f64,
+    /// Mean error of plain PCA on the same reports.
+    pub pca_error: f64,
+    /// Mean error without noise.
+    pub nonprivate_error: f64,
+    /// Mean prediction from the noiseless spectrum.
+    pub predicted_error: Option<f64>,
+    /// Mean of the estimate's own expectation.
+    pub expected_error: f64,
+    /// Mean number of components above the floor's threshold.
+    pub components_above: f64,
+    /// Mean precision, recall and F1.
+    pub support: Option<SupportScore>,
+    /// Repeats whose solver met its stopping rule.
+    pub converged: usize,
+    /// Repeats.
+    pub repeats: usize,
+    /// Seconds of computation.
+    pub seconds: f64,
+}
+
+/// Runs the experiment. `tick` is told of participants dealt with, out of `n · repeats`.
+///
+/// # Errors
+/// `invalid-request` for a k, n, model or solver setting out of range; those of preparing rows.
+pub fn run(
+    experiment: &Experiment<'_>,
+    tick: &mut dyn FnMut(u64),
+) -> Result<(Vec<Repeat>, Summary)> {
+    if experiment.repeats == 0 {
+        return Err(Error::new(
+            ErrorCode::InvalidRequest,
+            "repeats is 0; at least one is needed",
+        ));
+    }
+    let p = experiment.params.dimension();
+    if experiment.k == 0 || experiment.k > p {
+        return Err(Error::new(
+            ErrorCode::InvalidRequest,
+            format!("k is {}; it is between 1 and p = {p}", experiment.k),
+        ));
+    }
+    let started = Instant::now();
+    let repeats = (0..experiment.repeats as u64)
+        .map(|number| {
+            // One stream a repeat: adding repeats leaves the earlier ones as they were.
+            let mut rng = ChaCha20Rng::seed_from_u64(experiment.seed);
+            rng.set_stream(number);
+            repeat(experiment, &mut rng, tick)
+        })
+        .collect::<Result<Vec<_>>>()?;
+    let summary = summarize(&repeats, started.elapsed().as_secs_f64());
+    Ok((repeats, summary))
+}
+
+fn repeat(
+    experiment: &Experiment<'_>,
+    rng: &mut ChaCha20Rng,
+    tick: &mut dyn FnMut(u64),
+) -> Result<Repeat> {
+    let Experiment { params, k, .. } = *experiment;
+    let participants = Participants::draw(&experiment.source, k, params.preprocessor(), rng)?;
+    let (noisy, clean) = noisy_sum(
+        params,
+        &participants,
+        experiment.n,
+        experiment.path,
+        rng,
+        tick,
+    )?;
+    let truth = participants.truth();
+    let setting = format!("ε = {}", params.budget().epsilon());
+    let plain = principal_components(&noisy, Rank::Fixed(k), &setting)?;
+    let pca_error = projector_distance(&plain.vectors, truth)?;
+    let nonprivate_error = projector_distance(&pca(&packed_to_dense(&clean), k)?.vectors, truth)?;
+    let (found, support, converged) = match experiment.sparse {
+        None => (plain, None, true),
+        Some(settings) => {
+            let found = sparse_components(&noisy, Rank::Fixed(k), settings, &setting, &|_| {
+                ControlFlow::Continue(())
+            })?;
+            let outcome = found.sparse.as_ref();
+            let support = outcome
+                .zip(participants.support())
+                .map(|(o, truth)| support_score(&o.support, truth));
+            let converged = outcome.is_none_or(|o| o.converged);
+            (found, support, converged)
+        }
+    };
+    let oracle = experiment.sparse.and(participants.support());
+    let Findings {
+        vectors,
+        assessment,
+        ..
+    } = found;
+    Ok(Repeat {
+        error: projector_distance(&vectors, truth)?,
+        pca_error,
+        nonprivate_error,
+        predicted_error: predicted(&clean, oracle, k, &noisy)?,
+        expected_error: assessment.expected_error,
+        components_above: assessment.floor.components_above,
+        support,
+        converged,
+    })
+}
+
+/// The prediction from the noiseless moment, on the rows of `support` where they are known.
+fn predicted(
+    clean: &PackedSymmetric,
+    support: Option<&[usize]>,
+    k: usize,
+    noisy: &NoisyMoment,
+) -> Result<Option<f64>> {
+    let mut moment = packed_to_dense(clean);
+    if let Some(rows) = support {
+        moment = submatrix(&moment, rows);
+    }
+    if k >= moment.nrows() {
+        return Ok(None);
+    }
+    let eigenvalues: Vec<f64> = symmetric_eigenvalues(&moment)?.iter().copied().collect();
+    let spectrum = Spectrum::from_eigenvalues(&eigenvalues, k)?;
+    Ok(Some(
+        predict(&spectrum, noisy.noise(), noisy.n())?.expected_error,
+    ))
+}
+
+/// Mean and spread of these repeats.
+pub fn summarize(repeats: &[Repeat], seconds: f64) -> Summary {
+    let count = repeats.len() as f64;
+    let mean = |of: &dyn Fn(&Repeat) -> f64| repeats.iter().map(of).sum::<f64>() / count;
+    let mean_if = |of: &dyn Fn(&Repeat) -> Option<f64>| {
+        repeats
+            .iter()
+            .map(of)
+            .sum::<Option<f64>>()
+            .map(|sum| sum / count)
+    };
+    let error_mean = mean(&|r| r.error);
+    let squares = repeats
+        .iter()
+        .map(|r| (r.error - error_mean).powi(2))
+        .sum::<f64>();
+    let support = mean_if(&|r| r.support.map(|s| s.precision))
+        .zip(mean_if(&|r| r.support.map(|s| s.recall)))
+        .zip(mean_if(&|r| r.support.map(|s| s.f1)))
+        .map(|((precision, recall), f1)| SupportScore {
+            precision,
+            recall,
+            f1,
+        });
+    Summary {
+        error_mean,
+        error_std: if repeats.len() > 1 {
+            (squares / (count - 1.0)).sqrt()
+        } else {
+            0.0
+        },
+        pca_error: mean(&|r| r.pca_error),
+        nonprivate_error: mean(&|r| r.nonprivate_error),
+        predicted_error: mean_if(&|r| r.predicted_error),
+        expected_error: mean(&|r| r.expected_error),
+        components_above: mean(&|r| r.components_above as f64),
+        support,
+        converged: repeats.iter().filter(|r| r.converged).count(),
+        repeats: repeats.len(),
+        seconds,
+    }
+}
