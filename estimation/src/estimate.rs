@@ -97,7 +97,7 @@ pub fn sparse_components(
 ) -> Result<Findings> {
     let dense = moment.dense();
     let p = moment.dimension();
-    let lambda = resolve_lambda(settings.lambda, moment.noise(), p, moment.n())?;
+    let lambda = resolve_lambda(settings, moment.noise(), p, moment.n())?;
     let spectrum: Vec<f64> = symmetric_eigenvalues(&dense)?.iter().copied().collect();
     let k = match rank {
         Rank::Fixed(k) => checked_rank(k, p)?,

@@ -257,6 +257,198 @@ fn the_whole_path_by_hand() {
 }
 
 #[test]
+fn simulate_prints_the_agreed_keys_for_every_source_and_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let csv = at("rows.csv", "a,b,c\n1,2,0\n2,1,0\n3,3,1\n");
+    let libsvm = at("rows.libsvm", "+1 1:1 2:2\n-1 1:2 2:1\n+1 1:3 2:3 3:1\n");
+    let sources: [&[&str]; 5] = [
+        &["--model", "spiked", "--p", "6", "--spike", "20"],
+        &[
+            "--model", "sparse", "--p", "8", "--s", "3", "--spike", "20", "--sparse", "--refit",
+        ],
+        &["--model", "published", "--p", "6"],
+        &["--rows", &csv],
+        &["--rows", &libsvm],
+    ];
+    for source in sources {
+        for path in ["law", "device"] {
+            let mut arguments = vec![
+                "simulate",
+                "--json",
+                "--n",
+                "300",
+                "--k",
+                "1",
+                "--epsilon",
+                "8",
+                "--repeats",
+                "2",
+                "--path",
+                path,
+            ];
+            arguments.extend(source);
+            let result = run_json(&arguments);
+            has_keys(
+                &result,
+                &[
+                    "mechanism",
+                    "calibration",
+                    "epsilon",
+                    "delta",
+                    "true_epsilon",
+                    "n",
+                    "p",
+                    "k",
+                    "path",
+                    "error_mean",
+                    "error_std",
+                    "predicted_error",
+                    "nonprivate_error",
+                    "support_f1",
+                    "seconds",
+                    "repeats",
+                ],
+            );
+            assert_eq!(
+                (&result["path"], &result["repeats"]),
+                (&path.into(), &2.into()),
+                "{source:?}"
+            );
+            assert_eq!(
+                result["support_f1"].is_null(),
+                !source.contains(&"--sparse"),
+                "{source:?}"
+            );
+        }
+    }
+    // The two text formats hold the same rows, and a seed gives the same numbers.
+    let of = |rows: &str| {
+        let mut result = run_json(&[
+            "simulate",
+            "--json",
+            "--n",
+            "300",
+            "--k",
+            "1",
+            "--epsilon",
+            "8",
+            "--rows",
+            rows,
+        ]);
+        result.as_object_mut().unwrap().remove("seconds");
+        result
+    };
+    assert_eq!(of(&csv), of(&libsvm));
+    for wrong in [
+        &["--model", "sparse", "--p", "8"][..],
+        &["--model", "spiked"],
+        &["--model", "spiked", "--p", "8", "--s", "2"],
+        &["--model", "spiked", "--p", "8", "--rows", &csv],
+        &["--model", "spiked", "--p", "8", "--lambda", "1"],
+        &[
+            "--model", "spiked", "--p", "8", "--sparse", "--lambda", "-1",
+        ],
+        &["--model", "spiked", "--p", "8", "--path", "air"],
+        &["--model", "spiked", "--p", "0"],
+        &[],
+    ] {
+        let mut arguments = vec!["simulate", "--n", "10", "--k", "1", "--epsilon", "1"];
+        arguments.extend(wrong);
+        assert_eq!(run(&arguments).status.code(), Some(2), "{wrong:?}");
+    }
+}
+
+#[test]
+fn a_sparse_estimate_over_http_carries_its_settings() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = ServerProcess::start(&folder.path().join("data"));
+    // Two features move together, six are noise of the data's own.
+    let rows = folder.path().join("rows.csv");
+    let mut text = String::new();
+    for i in 0..6000_u64 {
+        let tall = (i * 37 % 101) as f64 - 50.0;
+        let other: Vec<String> = (0..6)
+            .map(|j| (((i + 1) * (j + 2) * 7919) % 13).to_string())
+            .collect();
+        text.push_str(&format!("{tall},{},{}\n", 0.8 * tall, other.join(",")));
+    }
+    std::fs::write(&rows, text).unwrap();
+    let study = server.cli_json(&[
+        "study",
+        "create",
+        "--json",
+        "--name",
+        "sparse",
+        "--p",
+        "8",
+        "--epsilon",
+        "8",
+    ]);
+    let id = study["id"].as_str().unwrap();
+    server.cli_json(&[
+        "report",
+        "--json",
+        "--study",
+        id,
+        "--rows",
+        rows.to_str().unwrap(),
+    ]);
+    let out = folder.path().join("result");
+    let done = server.cli_json(&[
+        "estimate",
+        "--json",
+        "--study",
+        id,
+        "--k",
+        "1",
+        "--sparse",
+        "--lambda",
+        "0.12",
+        "--rho",
+        "0.5",
+        "--refit",
+        "--max-iterations",
+        "777",
+        "--tolerance",
+        "1e-5",
+        "--wait",
+        "--out",
+        out.to_str().unwrap(),
+    ]);
+    assert_eq!(done["state"], "done");
+    let text = std::fs::read_to_string(out.join("estimate.json")).unwrap();
+    let estimate: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let sparse = &estimate["sparse"];
+    assert_eq!(sparse["settings"]["max_iterations"], 777);
+    assert_eq!(
+        (
+            &sparse["lambda"],
+            &sparse["settings"]["rho"],
+            &sparse["refit"]
+        ),
+        (&0.12.into(), &0.5.into(), &true.into())
+    );
+    assert_eq!(sparse["converged"], true);
+    assert!(sparse["duality_gap"].as_f64().unwrap() >= -1e-12);
+    assert_eq!(sparse["support"], serde_json::json!([0, 1]), "{sparse}");
+    let loadings = estimate["components"][0]["loadings"].as_array().unwrap();
+    assert!(
+        loadings[2..].iter().all(|loading| loading == 0.0),
+        "{loadings:?}"
+    );
+    let refused = server.cli(&[
+        "estimate", "--study", id, "--sparse", "--lambda", "cv", "--wait",
+    ]);
+    assert_ne!(refused.status.code(), Some(0));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("not available yet"));
+}
+
+#[test]
 fn usage_errors_exit_with_two_and_help_with_zero() {
     assert_eq!(run(&["--help"]).status.code(), Some(0));
     assert_eq!(run(&["study", "create", "--help"]).status.code(), Some(0));
