@@ -27,6 +27,8 @@ pub struct Series {
     pub style: LineStyle,
     /// Shape of the points.
     pub marker: Marker,
+    /// Number of its colour; its own place among the series when `None`.
+    pub colour: Option<usize>,
 }
 
 impl Series {
@@ -57,6 +59,13 @@ impl Series {
     #[must_use]
     pub fn with_marker(mut self, marker: Marker) -> Self {
         self.marker = marker;
+        self
+    }
+
+    /// The same line in the colour of the series at this place: two lines that belong together.
+    #[must_use]
+    pub fn with_colour_of(mut self, place: usize) -> Self {
+        self.colour = Some(place);
         self
     }
 }
@@ -281,7 +290,7 @@ impl LineChart {
                 let last = points.iter().max_by(|a, b| a.0.total_cmp(&b.0))?;
                 Some(Label {
                     text: s.name.clone(),
-                    colour: colour(i),
+                    colour: colour(s.colour.unwrap_or(i)),
                     key: Key::Series(s.style, s.marker.resolve(i)),
                     x: Some(last.0),
                     y: last.1,
@@ -362,7 +371,7 @@ fn draw_series(
     area: Area,
 ) {
     let at: Vec<(f64, f64)> = points.iter().map(|p| (x.at(p.0), y.at(p.1))).collect();
-    svg.open_group(&colour(index), "");
+    svg.open_group(&colour(series.colour.unwrap_or(index)), "");
     let pad = 2.0;
     svg.open_clip(Area {
         x: area.x - 6.0,

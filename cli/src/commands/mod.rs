@@ -6,6 +6,7 @@ pub(crate) mod report;
 pub(crate) mod serve;
 pub(crate) mod simulate;
 pub(crate) mod study;
+mod sweep;
 
 use eigenveil_client::http::{AnalystClient, HttpSettings, Token};
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use eigenveil_estimation::{
     models::Model,
-    simulate::{Experiment, Path, RowSource, Summary, run as simulate},
+    simulate::{Experiment, Path, RowSource, run as simulate},
 };
 use eigenveil_shared::{
     mechanism::{Calibration, MechanismKind},
@@ -14,6 +14,7 @@ use eigenveil_shared::{
 };
 use serde::Serialize;
 
+use super::sweep;
 use crate::{
     args::{MechanismArgs, NormArg, SparseArgs},
     error::{CliError, Result},
@@ -49,24 +50,34 @@ pub(crate) struct SimulateArgs {
     /// Rows to draw participants from, with replacement: .npy, .csv or LIBSVM text
     #[arg(long, value_name = "FILE")]
     rows: Option<PathBuf>,
-    /// Dimension of the model
-    #[arg(long, value_name = "P", conflicts_with = "rows")]
-    p: Option<usize>,
+    /// Dimension of the model; several values, with commas, make a sweep, as do several of --n, --k, --s, --epsilon
+    #[arg(
+        long,
+        value_name = "P,…",
+        value_delimiter = ',',
+        conflicts_with = "rows"
+    )]
+    p: Vec<usize>,
     /// Participants
-    #[arg(long, value_name = "N")]
-    n: u64,
+    #[arg(long, value_name = "N,…", value_delimiter = ',', required = true)]
+    n: Vec<u64>,
     /// Components; also the rank of the model's subspace
-    #[arg(long, value_name = "K")]
-    k: usize,
+    #[arg(long, value_name = "K,…", value_delimiter = ',', required = true)]
+    k: Vec<usize>,
     /// Rows of V that are not zero (model sparse, and published for the paper's sparse experiments)
-    #[arg(long, value_name = "S", conflicts_with = "rows")]
-    s: Option<usize>,
+    #[arg(
+        long,
+        value_name = "S,…",
+        value_delimiter = ',',
+        conflicts_with = "rows"
+    )]
+    s: Vec<usize>,
     /// Variance along V of the models spiked and sparse
     #[arg(long, value_name = "X", default_value_t = 20.0)]
     spike: f64,
     /// Privacy-loss bound ε of one report, at most 16
-    #[arg(long, value_name = "E")]
-    epsilon: f64,
+    #[arg(long, value_name = "E,…", value_delimiter = ',', required = true)]
+    epsilon: Vec<f64>,
     #[command(flatten)]
     mechanism: MechanismArgs,
     #[command(flatten)]
@@ -80,34 +91,51 @@ pub(crate) struct SimulateArgs {
     /// Seed; the same seed gives the same numbers
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
+    /// Draw the errors of a sweep as SVG, over the flag with the most values
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+    /// Title of the picture
+    #[arg(long, value_name = "TEXT", requires = "plot")]
+    title: Option<String>,
+}
+
+/// One setting of a sweep.
+#[derive(Clone, Copy)]
+struct Setting {
+    n: u64,
+    p: Option<usize>,
+    k: usize,
+    s: Option<usize>,
+    epsilon: f64,
 }
 
 /// What scripts rely on, and a few keys more.
 #[derive(Serialize)]
-struct Simulated {
-    mechanism: MechanismKind,
-    calibration: Calibration,
-    epsilon: f64,
-    delta: f64,
-    true_epsilon: Option<f64>,
-    n: u64,
-    p: usize,
-    k: usize,
-    path: &'static str,
-    error_mean: f64,
-    error_std: f64,
-    predicted_error: Option<f64>,
-    nonprivate_error: f64,
-    support_f1: Option<f64>,
-    seconds: f64,
-    repeats: usize,
-    expected_error: f64,
-    pca_error: f64,
-    support_precision: Option<f64>,
-    support_recall: Option<f64>,
-    components_above_floor: f64,
-    converged: usize,
-    seed: u64,
+pub(super) struct Simulated {
+    pub(super) mechanism: MechanismKind,
+    pub(super) calibration: Calibration,
+    pub(super) epsilon: f64,
+    pub(super) delta: f64,
+    pub(super) true_epsilon: Option<f64>,
+    pub(super) n: u64,
+    pub(super) p: usize,
+    pub(super) k: usize,
+    pub(super) s: Option<usize>,
+    pub(super) path: &'static str,
+    pub(super) error_mean: f64,
+    pub(super) error_std: f64,
+    pub(super) predicted_error: Option<f64>,
+    pub(super) nonprivate_error: f64,
+    pub(super) support_f1: Option<f64>,
+    pub(super) seconds: f64,
+    pub(super) repeats: usize,
+    pub(super) expected_error: f64,
+    pub(super) pca_error: f64,
+    pub(super) support_precision: Option<f64>,
+    pub(super) support_recall: Option<f64>,
+    pub(super) components_above_floor: f64,
+    pub(super) converged: usize,
+    pub(super) seed: u64,
 }
 
 pub(crate) fn run(args: &SimulateArgs, json: bool) -> Result<()> {
@@ -120,11 +148,76 @@ pub(crate) fn run(args: &SimulateArgs, json: bool) -> Result<()> {
         .iter()
         .flat_map(|table| (0..table.len()).map(|index| table.row(index)))
         .collect();
-    let (source, p) = match (&table, args.model) {
-        (Some(table), _) => (RowSource::Rows(&raw), table.dimension()),
+    let settings = settings_of(args);
+    let participants = settings.iter().map(|setting| setting.n).sum::<u64>();
+    let bar = output::bar(
+        participants.saturating_mul(args.repeats as u64),
+        "participants",
+    );
+    let simulated = settings
+        .iter()
+        .map(|setting| one(args, setting, (!raw.is_empty()).then_some(&raw), &bar))
+        .collect::<Result<Vec<_>>>()?;
+    bar.finish_and_clear();
+    if let Some(path) = &args.plot {
+        let chart = sweep::chart(&simulated, args.title.as_deref(), args.sparse.sparse);
+        output::write_file(path, chart.to_svg().as_bytes())?;
+    }
+    match (json, simulated.as_slice()) {
+        (true, [one]) => output::json(one),
+        (true, rows) => output::json(&serde_json::json!({ "rows": rows })),
+        (false, [one]) => print(args, one),
+        (false, rows) => print_table(rows, args.sparse.sparse),
+    }
+}
+
+/// Every combination of the values given.
+fn settings_of(args: &SimulateArgs) -> Vec<Setting> {
+    fn optional<T: Copy>(values: &[T]) -> Vec<Option<T>> {
+        if values.is_empty() {
+            vec![None]
+        } else {
+            values.iter().copied().map(Some).collect()
+        }
+    }
+    let mut settings = Vec::new();
+    for &epsilon in &args.epsilon {
+        for &k in &args.k {
+            for &p in &optional(&args.p) {
+                for &s in &optional(&args.s) {
+                    settings.extend(args.n.iter().map(|&n| Setting {
+                        n,
+                        p,
+                        k,
+                        s,
+                        epsilon,
+                    }));
+                }
+            }
+        }
+    }
+    settings
+}
+
+fn one(
+    args: &SimulateArgs,
+    setting: &Setting,
+    raw: Option<&Vec<Row>>,
+    bar: &indicatif::ProgressBar,
+) -> Result<Simulated> {
+    let (source, p) = match (raw, args.model) {
+        (Some(raw), _) => (
+            RowSource::Rows(raw),
+            raw.first().map_or(0, |row| row.values().len()),
+        ),
         (None, Some(model)) => {
-            let p = args.p.ok_or_else(|| CliError::usage("--model needs --p"))?;
-            (RowSource::Model(model_of(args, model, p)?), p)
+            let p = setting
+                .p
+                .ok_or_else(|| CliError::usage("--model needs --p"))?;
+            (
+                RowSource::Model(model_of(model, p, setting, args.spike)?),
+                p,
+            )
         }
         (None, None) => return Err(CliError::usage("give --model or --rows")),
     };
@@ -133,33 +226,31 @@ pub(crate) fn run(args: &SimulateArgs, json: bool) -> Result<()> {
     if args.model == Some(ModelArg::Published) {
         mechanism.norm.get_or_insert(NormArg::Clip);
     }
-    let params = mechanism.freeze(p, args.epsilon, None)?;
-    let settings = args.sparse.settings();
+    let params = mechanism.freeze(p, setting.epsilon, None)?;
+    let sparse = args.sparse.settings();
     let experiment = Experiment {
         params: &params,
         source,
-        n: args.n,
-        k: args.k,
-        sparse: settings.as_ref(),
+        n: setting.n,
+        k: setting.k,
+        sparse: sparse.as_ref(),
         path: args.path,
         repeats: args.repeats,
         seed: args.seed,
     };
-    let bar = output::bar(args.n.saturating_mul(args.repeats as u64), "participants");
-    let ran = simulate(&experiment, &mut |done| bar.inc(done));
-    bar.finish_and_clear();
-    let (_, summary) = ran?;
+    let (_, summary) = simulate(&experiment, &mut |done| bar.inc(done))?;
     let privacy = PrivacyStatement::of(&params);
     let support = summary.support;
-    let simulated = Simulated {
+    Ok(Simulated {
         mechanism: privacy.mechanism,
         calibration: privacy.calibration,
         epsilon: privacy.epsilon,
         delta: privacy.delta,
         true_epsilon: privacy.true_epsilon,
-        n: args.n,
+        n: setting.n,
         p,
-        k: args.k,
+        k: setting.k,
+        s: setting.s,
         path: args.path.as_str(),
         error_mean: summary.error_mean,
         error_std: summary.error_std,
@@ -175,15 +266,11 @@ pub(crate) fn run(args: &SimulateArgs, json: bool) -> Result<()> {
         components_above_floor: summary.components_above,
         converged: summary.converged,
         seed: args.seed,
-    };
-    if json {
-        return output::json(&simulated);
-    }
-    print(args, &simulated, &summary)
+    })
 }
 
-fn model_of(args: &SimulateArgs, model: ModelArg, p: usize) -> Result<Model> {
-    let SimulateArgs { k, s, spike, .. } = *args;
+fn model_of(model: ModelArg, p: usize, setting: &Setting, spike: f64) -> Result<Model> {
+    let Setting { k, s, .. } = *setting;
     match (model, s) {
         (ModelArg::Spiked, None) => Ok(Model::Spiked { p, k, spike }),
         (ModelArg::Spiked, Some(_)) => Err(CliError::usage(
@@ -202,7 +289,7 @@ fn model_of(args: &SimulateArgs, model: ModelArg, p: usize) -> Result<Model> {
     }
 }
 
-fn print(args: &SimulateArgs, simulated: &Simulated, summary: &Summary) -> Result<()> {
+fn print(args: &SimulateArgs, simulated: &Simulated) -> Result<()> {
     output::text(&format!(
         "{} participants, p = {}, k = {}, {} ({}), epsilon {}, delta {:e}, path {}, {} repeats in {:.1} s",
         simulated.n,
@@ -221,7 +308,7 @@ fn print(args: &SimulateArgs, simulated: &Simulated, summary: &Summary) -> Resul
         "error              {:.4} ± {:.4}   (0 is perfect; at most {:.3})",
         simulated.error_mean,
         simulated.error_std,
-        (2.0 * args.k.min(simulated.p - args.k) as f64).sqrt()
+        (2.0 * simulated.k.min(simulated.p - simulated.k) as f64).sqrt()
     ))?;
     output::text(&format!(
         "predicted          {}   from the noiseless spectrum",
@@ -256,7 +343,7 @@ fn print(args: &SimulateArgs, simulated: &Simulated, summary: &Summary) -> Resul
     }
     output::text(&format!(
         "above the floor    {:.1} of {} components",
-        summary.components_above, simulated.k
+        simulated.components_above_floor, simulated.k
     ))?;
     if simulated
         .true_epsilon
@@ -267,6 +354,53 @@ fn print(args: &SimulateArgs, simulated: &Simulated, summary: &Summary) -> Resul
             number(simulated.true_epsilon),
             simulated.delta
         ))?;
+    }
+    Ok(())
+}
+
+/// A sweep as a table for people.
+fn print_table(rows: &[Simulated], sparse: bool) -> Result<()> {
+    output::text(&format!(
+        "{:>9} {:>6} {:>4} {:>4} {:>7}  {:>8} {:>7} {:>9} {:>11} {:>10}{}",
+        "n",
+        "p",
+        "k",
+        "s",
+        "epsilon",
+        "error",
+        "± s.d.",
+        "predicted",
+        "no privacy",
+        "above",
+        if sparse {
+            "  plain PCA  support F1"
+        } else {
+            ""
+        }
+    ))?;
+    for row in rows {
+        let number = |value: Option<f64>| value.map_or("-".to_owned(), |v| format!("{v:.4}"));
+        let mut line = format!(
+            "{:>9} {:>6} {:>4} {:>4} {:>7}  {:>8.4} {:>7.4} {:>9} {:>11.4} {:>10.1}",
+            row.n,
+            row.p,
+            row.k,
+            row.s.map_or("-".to_owned(), |s| s.to_string()),
+            row.epsilon,
+            row.error_mean,
+            row.error_std,
+            number(row.predicted_error),
+            row.nonprivate_error,
+            row.components_above_floor
+        );
+        if sparse {
+            line.push_str(&format!(
+                "  {:>9.4}  {:>10}",
+                row.pca_error,
+                number(row.support_f1)
+            ));
+        }
+        output::text(&line)?;
     }
     Ok(())
 }

@@ -405,12 +405,26 @@ async fn bodies_that_are_no_reports() {
     let one = "application/vnd.eigenveil.report";
     let batch = "application/vnd.eigenveil.report-batch";
     let random: Vec<u8> = (0..good.len()).map(|i| (i * 197 % 251) as u8).collect();
-    let cases: Vec<(&str, &str, &str, Vec<u8>, u16, &str)> = vec![
-        ("random bytes", &id, one, random, 400, "unsupported-version"),
-        ("nothing", &id, one, Vec::new(), 400, "malformed-report"),
+    let cases = [
+        (
+            "random bytes",
+            id.as_str(),
+            one,
+            random,
+            400,
+            "unsupported-version",
+        ),
+        (
+            "nothing",
+            id.as_str(),
+            one,
+            Vec::new(),
+            400,
+            "malformed-report",
+        ),
         (
             "cut short",
-            &id,
+            id.as_str(),
             one,
             good[..good.len() - 1].to_vec(),
             400,
@@ -418,7 +432,7 @@ async fn bodies_that_are_no_reports() {
         ),
         (
             "NaN",
-            &id,
+            id.as_str(),
             one,
             with(58, &f32::NAN.to_le_bytes()),
             422,
@@ -426,7 +440,7 @@ async fn bodies_that_are_no_reports() {
         ),
         (
             "infinity",
-            &id,
+            id.as_str(),
             one,
             with(62, &f32::INFINITY.to_le_bytes()),
             422,
@@ -434,7 +448,7 @@ async fn bodies_that_are_no_reports() {
         ),
         (
             "huge length prefix",
-            &id,
+            id.as_str(),
             one,
             with(50, &u64::MAX.to_le_bytes()),
             400,
@@ -442,7 +456,7 @@ async fn bodies_that_are_no_reports() {
         ),
         (
             "version 9",
-            &id,
+            id.as_str(),
             one,
             with(0, &[9]),
             400,
@@ -450,7 +464,7 @@ async fn bodies_that_are_no_reports() {
         ),
         (
             "another fingerprint",
-            &other,
+            other.as_str(),
             one,
             good.clone(),
             422,
@@ -458,7 +472,7 @@ async fn bodies_that_are_no_reports() {
         ),
         (
             "oversized",
-            &id,
+            id.as_str(),
             one,
             vec![1; 100_000],
             413,
@@ -466,7 +480,7 @@ async fn bodies_that_are_no_reports() {
         ),
         (
             "a report as a batch",
-            &id,
+            id.as_str(),
             batch,
             good.clone(),
             400,
@@ -474,7 +488,7 @@ async fn bodies_that_are_no_reports() {
         ),
         (
             "an unknown type",
-            &id,
+            id.as_str(),
             "text/plain",
             good.clone(),
             415,

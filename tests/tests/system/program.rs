@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use eigenveil_client::http::{HttpSettings, RetryPolicy, Token};
+use eigenveil_client::http::{HttpSettings, RetryPolicy};
 use eigenveil_server::{Environment, ServerConfig, Store, StudyId};
 
 /// The program that was built with these tests.
@@ -126,10 +126,6 @@ impl ServerProcess {
 
     pub(crate) fn token_file(&self) -> PathBuf {
         self.data.join("operator.token")
-    }
-
-    pub(crate) fn token(&self) -> Token {
-        Token::from_file(self.token_file()).unwrap()
     }
 
     /// A command line against this server, with the operator's token.

@@ -1,0 +1,136 @@
+//! The picture of a sweep: error over one quantity, a line for each of the others.
+
+use eigenveil_plots::{Axis, HorizontalLine, LineChart, LineStyle, Marker, Series};
+
+use super::simulate::Simulated;
+
+/// A quantity of a sweep: its name, and its value in a setting.
+type Quantity = (&'static str, fn(&Simulated) -> f64);
+
+const QUANTITIES: [Quantity; 5] = [
+    ("participants n", |row| row.n as f64),
+    ("ε", |row| row.epsilon),
+    ("features p", |row| row.p as f64),
+    ("components k", |row| row.k as f64),
+    ("rows s", |row| row.s.map_or(0.0, |s| s as f64)),
+];
+
+/// Error ± s.d. with the floor's prediction, over the quantity with the most values.
+pub(super) fn chart(rows: &[Simulated], title: Option<&str>, sparse: bool) -> LineChart {
+    let values = |of: fn(&Simulated) -> f64| {
+        let mut values: Vec<f64> = rows.iter().map(of).collect();
+        values.sort_by(f64::total_cmp);
+        values.dedup();
+        values
+    };
+    // The first of the longest: max_by_key takes the last.
+    let (x_name, x) = QUANTITIES
+        .into_iter()
+        .rev()
+        .max_by_key(|(_, of)| values(*of).len())
+        .unwrap_or(QUANTITIES[0]);
+    let others: Vec<Quantity> = QUANTITIES
+        .into_iter()
+        .filter(|(name, of)| *name != x_name && values(*of).len() > 1)
+        .collect();
+    let name_of = |row: &Simulated| {
+        let parts: Vec<String> = others
+            .iter()
+            .map(|(name, of)| {
+                let letter = name.rsplit(' ').next().unwrap_or(name);
+                format!("{letter}\u{a0}=\u{a0}{}", of(row))
+            })
+            .collect();
+        parts.join(", ")
+    };
+    let mut names: Vec<String> = Vec::new();
+    for row in rows {
+        let name = name_of(row);
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let mut series = Vec::new();
+    for name in &names {
+        let of: Vec<&Simulated> = rows.iter().filter(|row| name_of(row) == *name).collect();
+        let points = |y: fn(&Simulated) -> Option<f64>| -> Vec<(f64, f64)> {
+            of.iter()
+                .filter_map(|row| Some((x(row), y(row)?)))
+                .collect()
+        };
+        let labelled = |what: &str| match name.as_str() {
+            "" => what.to_owned(),
+            name if what.is_empty() => name.to_owned(),
+            name => format!("{what}, {name}"),
+        };
+        let measured = if sparse {
+            labelled("sparse")
+        } else {
+            labelled(if name.is_empty() { "measured" } else { "" })
+        };
+        let place = series.len();
+        series.push(
+            Series::new(measured, points(|row| Some(row.error_mean)))
+                .with_error_bars(of.iter().map(|row| row.error_std).collect::<Vec<_>>()),
+        );
+        if sparse {
+            series.push(
+                Series::new(labelled("plain PCA"), points(|row| Some(row.pca_error)))
+                    .with_style(LineStyle::Dashed)
+                    .with_colour_of(place),
+            );
+        } else {
+            series.push(
+                Series::new(labelled("predicted"), points(|row| row.predicted_error))
+                    .with_style(LineStyle::Dotted)
+                    .with_colour_of(place)
+                    .with_marker(Marker::None),
+            );
+        }
+    }
+    let x_values = values(x);
+    let decades = x_values.last().unwrap_or(&1.0) / x_values.first().unwrap_or(&1.0) >= 8.0;
+    let x_axis = if decades {
+        Axis::log(x_name)
+    } else {
+        Axis::linear(x_name)
+    };
+    let x_axis = if decades && x_name == "participants n" {
+        x_axis
+    } else {
+        x_axis.ticks(x_values)
+    };
+    let subtitle = rows.first().map(|row| {
+        let fixed: Vec<String> = QUANTITIES
+            .iter()
+            .filter(|(name, of)| values(*of).len() == 1 && (*name != "rows s" || row.s.is_some()))
+            .map(|(name, of)| {
+                let letter = name.rsplit(' ').next().unwrap_or(name);
+                format!("{letter}\u{a0}=\u{a0}{}", of(row))
+            })
+            .collect();
+        format!(
+            "{}, calibration {}, {}, δ\u{a0}=\u{a0}{:e}; mean ± s.d. of {} runs",
+            row.mechanism,
+            row.calibration,
+            fixed.join(", "),
+            row.delta,
+            row.repeats
+        )
+    });
+    let mut chart = LineChart::new(
+        title.unwrap_or("Subspace error"),
+        x_axis,
+        Axis::linear("error ‖V̂V̂ᵀ − VVᵀ‖F"),
+    );
+    chart.subtitle = subtitle;
+    chart.series = series;
+    // Where every setting has the same k, what a subspace that shares nothing with the truth has.
+    if let [k] = values(|row| row.k as f64)[..] {
+        chart.reference_lines = vec![HorizontalLine {
+            label: "nothing in common".to_owned(),
+            y: (2.0 * k).sqrt(),
+        }];
+    }
+    chart
+}
