@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use eigenveil_shared::{
     Error, ErrorCode, Result,
     api::SparseSettings,
-    estimate::{Rank, SparseOutcome},
+    estimate::{Rank, SparseOutcome, Verdict},
 };
 use nalgebra::DMatrix;
 
@@ -133,6 +133,16 @@ pub fn sparse_components(
         support: Some(&solution.support),
         setting,
     })?;
+    if assessment
+        .components
+        .iter()
+        .any(|component| component.verdict == Verdict::At && component.expected_alignment > 0.0)
+    {
+        assessment.warnings.push(format!(
+            "Choosing {} of {p} rows could by itself lift noise as high as the components marked \"at\" the floor; the expected error takes the chosen rows as right.",
+            solution.support.len()
+        ));
+    }
     if !solution.converged() {
         assessment.warnings.push(format!(
             "The sparse solver stopped at its cap of {} iterations with a relative duality gap of {:.1e}; raise max_iterations or the tolerance.",
@@ -237,6 +247,12 @@ mod tests {
         );
         assert!(sparse.assessment.expected_error < plain.assessment.expected_error);
         assert!((sparse.assessment.expected_error / sparse_error - 1.0).abs() < 0.5);
+        // What the expectation takes for granted is said.
+        let warnings = sparse.assessment.warnings.join(" ");
+        assert!(
+            warnings.contains("takes the chosen rows as right"),
+            "{warnings}"
+        );
         let automatic = sparse_components(&moment, Rank::Auto, &settings, "ε = 1", ON).unwrap();
         assert_eq!(
             automatic.vectors.ncols(),

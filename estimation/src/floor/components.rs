@@ -82,7 +82,18 @@ pub fn assess(measured: &Measured<'_>) -> Result<Assessment> {
     };
     let judgements: Vec<Judgement> = values
         .iter()
-        .map(|&value| judge_floor.judge(value))
+        .map(|&value| {
+            let judgement = judge_floor.judge(value);
+            let no_room = support.is_some_and(|rows| rows.len() <= k);
+            if no_room && judgement.verdict != Verdict::Above {
+                // Noise has no room to tilt it within its rows, and may have chosen all of them.
+                return Judgement {
+                    spike: None,
+                    ..judgement
+                };
+            }
+            judgement
+        })
         .collect();
     let components = (0..k)
         .map(|j| {
@@ -234,6 +245,33 @@ mod tests {
             setting: "ε = 1",
         })
         .unwrap()
+    }
+
+    /// λ ≥ λ_max picks the row with the largest diagonal entry: with one report that is noise, and
+    /// the noise within one row cannot tilt anything, which must not read as certainty.
+    #[test]
+    fn a_row_that_noise_may_have_chosen_promises_nothing() {
+        let spectrum = [9.0, 4.0, 0.0, -5.0, -7.0];
+        let assess_row = |value: f64| {
+            assess(&Measured {
+                vectors: &DMatrix::identity(5, 1),
+                values: &[value],
+                spectrum: &spectrum,
+                noise: &gaussian(4.0),
+                n: 1,
+                support: Some(&[0]),
+                setting: "ε = 1",
+            })
+            .unwrap()
+        };
+        let chosen_by_noise = assess_row(8.0);
+        assert_eq!(chosen_by_noise.components[0].verdict, Verdict::At);
+        assert_eq!(chosen_by_noise.components[0].expected_alignment, 0.0);
+        assert_eq!(chosen_by_noise.components[0].debiased_eigenvalue, None);
+        assert_eq!(chosen_by_noise.expected_error, 2.0_f64.sqrt());
+        let real = assess_row(20.0);
+        assert_eq!(real.components[0].verdict, Verdict::Above);
+        assert!(real.expected_error < 0.1);
     }
 
     #[test]
