@@ -3,6 +3,7 @@
 use eigenveil_plots::{Axis, HorizontalLine, LineChart, LineStyle, Marker, Series};
 
 use super::simulate::Simulated;
+use crate::pictures::thousands;
 
 /// A quantity of a sweep: its name, and its value in a setting.
 type Quantity = (&'static str, fn(&Simulated) -> f64);
@@ -14,6 +15,17 @@ const QUANTITIES: [Quantity; 5] = [
     ("components k", |row| row.k as f64),
     ("rows s", |row| row.s.map_or(0.0, |s| s as f64)),
 ];
+
+/// "n = 100,000", kept on one line.
+fn equals(name: &str, value: f64) -> String {
+    let letter = name.rsplit(' ').next().unwrap_or(name);
+    let text = if value >= 1000.0 && value.fract() == 0.0 {
+        thousands(value as u64)
+    } else {
+        value.to_string()
+    };
+    format!("{letter}\u{a0}=\u{a0}{text}")
+}
 
 /// Error ± s.d. with the floor's prediction, over the quantity with the most values.
 pub(super) fn chart(rows: &[Simulated], title: Option<&str>, sparse: bool) -> LineChart {
@@ -36,10 +48,7 @@ pub(super) fn chart(rows: &[Simulated], title: Option<&str>, sparse: bool) -> Li
     let name_of = |row: &Simulated| {
         let parts: Vec<String> = others
             .iter()
-            .map(|(name, of)| {
-                let letter = name.rsplit(' ').next().unwrap_or(name);
-                format!("{letter}\u{a0}=\u{a0}{}", of(row))
-            })
+            .map(|(name, of)| equals(name, of(row)))
             .collect();
         parts.join(", ")
     };
@@ -104,10 +113,7 @@ pub(super) fn chart(rows: &[Simulated], title: Option<&str>, sparse: bool) -> Li
         let fixed: Vec<String> = QUANTITIES
             .iter()
             .filter(|(name, of)| values(*of).len() == 1 && (*name != "rows s" || row.s.is_some()))
-            .map(|(name, of)| {
-                let letter = name.rsplit(' ').next().unwrap_or(name);
-                format!("{letter}\u{a0}=\u{a0}{}", of(row))
-            })
+            .map(|(name, of)| equals(name, of(row)))
             .collect();
         format!(
             "{}, calibration {}, {}, δ\u{a0}=\u{a0}{:e}; mean ± s.d. of {} runs",
@@ -118,10 +124,21 @@ pub(super) fn chart(rows: &[Simulated], title: Option<&str>, sparse: bool) -> Li
             row.repeats
         )
     });
+    let highest = rows
+        .iter()
+        .flat_map(|row| {
+            [
+                row.error_mean + row.error_std,
+                row.pca_error,
+                row.predicted_error.unwrap_or(0.0),
+            ]
+        })
+        .fold(0.0, f64::max);
     let mut chart = LineChart::new(
         title.unwrap_or("Subspace error"),
         x_axis,
-        Axis::linear("error ‖V̂V̂ᵀ − VVᵀ‖F"),
+        // From zero: a difference must look as large as it is.
+        Axis::linear("error ‖V̂V̂ᵀ − VVᵀ‖F").between(0.0, 1.05 * highest),
     );
     chart.subtitle = subtitle;
     chart.series = series;
