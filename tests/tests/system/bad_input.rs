@@ -96,18 +96,8 @@ fn study_parameters_out_of_range() {
 fn rows_that_cannot_be_used() {
     let folder = tempfile::tempdir().unwrap();
     let server = ServerProcess::start(&folder.path().join("data"));
-    let study = server.cli_json(&[
-        "study",
-        "create",
-        "--json",
-        "--name",
-        "x",
-        "--p",
-        "3",
-        "--epsilon",
-        "1",
-    ]);
-    let id = study["id"].as_str().unwrap();
+    let id = server.create_study(&["--p", "3", "--epsilon", "1"]);
+    let id = id.as_str();
     let file = |name: &str, text: &str| {
         let path = folder.path().join(name);
         std::fs::write(&path, text).unwrap();
@@ -172,24 +162,8 @@ fn studies_that_cannot_be_used() {
     let rows = folder.path().join("rows.csv");
     std::fs::write(&rows, "1,2\n3,4\n").unwrap();
     let rows = rows.to_str().unwrap();
-    let create = |extra: &[&str]| {
-        let mut arguments = vec![
-            "study",
-            "create",
-            "--json",
-            "--name",
-            "x",
-            "--p",
-            "2",
-            "--epsilon",
-            "1",
-        ];
-        arguments.extend(extra);
-        server.cli_json(&arguments)["id"]
-            .as_str()
-            .unwrap()
-            .to_owned()
-    };
+    let create =
+        |extra: &[&str]| server.create_study(&[&["--p", "2", "--epsilon", "1"], extra].concat());
     let unknown = "0123456789abcdef0123456789abcdef";
     refused(
         &server.cli(&["report", "--study", unknown, "--rows", rows]),
@@ -370,22 +344,7 @@ fn tokens_and_directories() {
 async fn bodies_that_are_no_reports() {
     let folder = tempfile::tempdir().unwrap();
     let server = ServerProcess::start(&folder.path().join("data"));
-    let create = |p: &str| {
-        server.cli_json(&[
-            "study",
-            "create",
-            "--json",
-            "--name",
-            "x",
-            "--p",
-            p,
-            "--epsilon",
-            "1",
-        ])["id"]
-            .as_str()
-            .unwrap()
-            .to_owned()
-    };
+    let create = |p: &str| server.create_study(&["--p", p, "--epsilon", "1"]);
     let (id, other) = (create("3"), create("4"));
     let study = StudyClient::new(&server.url)
         .unwrap()

@@ -378,18 +378,8 @@ fn a_sparse_estimate_over_http_carries_its_settings() {
         text.push_str(&format!("{tall},{},{}\n", 0.8 * tall, other.join(",")));
     }
     std::fs::write(&rows, text).unwrap();
-    let study = server.cli_json(&[
-        "study",
-        "create",
-        "--json",
-        "--name",
-        "sparse",
-        "--p",
-        "8",
-        "--epsilon",
-        "8",
-    ]);
-    let id = study["id"].as_str().unwrap();
+    let id = server.create_study(&["--p", "8", "--epsilon", "8"]);
+    let id = id.as_str();
     server.cli_json(&[
         "report",
         "--json",

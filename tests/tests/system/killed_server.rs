@@ -37,18 +37,7 @@ async fn survives(mode: UploadMode, pause: Duration) {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     let mut server = ServerProcess::start(&data);
-    let study = server.cli_json(&[
-        "study",
-        "create",
-        "--json",
-        "--name",
-        "crash",
-        "--p",
-        "16",
-        "--epsilon",
-        "4",
-    ]);
-    let id = study["id"].as_str().unwrap().to_owned();
+    let id = server.create_study(&["--p", "16", "--epsilon", "4"]);
 
     let client = StudyClient::with_settings(&server.url, &patient()).unwrap();
     let checked = client.fetch_study(&id).await.unwrap();

@@ -53,18 +53,9 @@ fn identifier(number: usize) -> [u8; 16] {
 async fn pca_over_http_equals_plain_pca() {
     let folder = tempfile::tempdir().unwrap();
     let server = ServerProcess::start(&folder.path().join("data"));
-    let study = server.cli_json(&[
-        "study",
-        "create",
-        "--json",
-        "--name",
-        "oracle",
-        "--p",
-        "12",
-        "--epsilon",
-        "1",
-    ]);
-    let id = study["id"].as_str().unwrap();
+    let id = server.create_study(&["--p", "12", "--epsilon", "1"]);
+    let id = id.as_str();
+    let study = server.cli_json(&["study", "show", "--json", id]);
     let fingerprint: Vec<u8> = (0..32)
         .map(|i| {
             u8::from_str_radix(

@@ -142,6 +142,13 @@ impl ServerProcess {
             .unwrap()
     }
 
+    /// Creates an open study with these flags and returns its identifier.
+    pub(crate) fn create_study(&self, flags: &[&str]) -> String {
+        let mut arguments = vec!["study", "create", "--json", "--name", "under test"];
+        arguments.extend(flags);
+        self.cli_json(&arguments)["id"].as_str().unwrap().to_owned()
+    }
+
     pub(crate) fn cli_json(&self, arguments: &[&str]) -> serde_json::Value {
         let output = self.cli(arguments);
         assert!(
