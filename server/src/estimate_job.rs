@@ -10,7 +10,7 @@ use eigenveil_shared::{
     Error, ErrorCode, Result,
     api::SparseSettings,
     estimate::{Estimate, Rank},
-    privacy::PrivacyStatement,
+    privacy::{PrivacyStatement, delta_warning},
     study::StudyParams,
 };
 
@@ -50,10 +50,13 @@ pub fn estimate(
     }
     let Findings {
         spectrum,
-        assessment,
+        mut assessment,
         sparse,
         ..
     } = findings;
+    assessment
+        .warnings
+        .extend(delta_warning(params.budget().delta(), moment.n()));
     let estimate = Estimate {
         format: FORMAT,
         name: name.to_owned(),

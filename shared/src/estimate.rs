@@ -67,7 +67,8 @@ pub struct Component {
     pub expected_alignment: f64,
     /// Where it stands relative to the noise floor.
     pub verdict: Verdict,
-    /// Share of `tr S̃` explained (debiased where visible), clamped to `[0, 1]`.
+    /// Share of `tr S̃` explained: of the debiased eigenvalue where it is visible, of the bulk's level
+    /// where it is not; clamped to `[0, 1]`.
     pub explained_variance_ratio: f64,
 }
 

@@ -10,7 +10,7 @@ use eigenveil_estimation::{
 use eigenveil_shared::{
     mechanism::{Calibration, MechanismKind},
     preprocess::Row,
-    privacy::PrivacyStatement,
+    privacy::{PrivacyStatement, delta_warning, epsilon_warning},
 };
 use serde::Serialize;
 
@@ -159,6 +159,20 @@ pub(crate) fn run(args: &SimulateArgs, json: bool) -> Result<()> {
         .map(|setting| one(args, setting, (!raw.is_empty()).then_some(&raw), &bar))
         .collect::<Result<Vec<_>>>()?;
     bar.finish_and_clear();
+    // On standard error, so that JSON stays alone on standard output.
+    let largest = simulated.iter().map(|row| row.n).max().unwrap_or(0);
+    if let Some(warning) = delta_warning(args.mechanism.delta, largest) {
+        eprintln!("warning: {warning}");
+    }
+    if let Some(warning) = args
+        .epsilon
+        .iter()
+        .copied()
+        .reduce(f64::max)
+        .and_then(epsilon_warning)
+    {
+        eprintln!("warning: {warning}");
+    }
     if let Some(path) = &args.plot {
         let chart = sweep::chart(&simulated, args.title.as_deref(), args.sparse.sparse);
         output::write_file(path, chart.to_svg().as_bytes())?;

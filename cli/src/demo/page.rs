@@ -95,11 +95,7 @@ fn components_table(estimate: &Estimate) -> String {
         "<table><thead><tr><th scope=\"col\">component</th><th scope=\"col\">noisy eigenvalue</th><th scope=\"col\">debiased, above the bulk</th><th scope=\"col\">expected alignment cos²</th><th scope=\"col\">explained variance</th><th scope=\"col\">verdict</th></tr></thead><tbody>",
     );
     for (index, component) in estimate.components.iter().enumerate() {
-        let verdict = match component.verdict {
-            Verdict::Above => "above the floor",
-            Verdict::At => "at the floor",
-            Verdict::Below => "in the noise",
-        };
+        let verdict = words(component.verdict);
         table.push_str(&format!(
             "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{:.3}</td><td>{:.1}&nbsp;%</td><td>{verdict}</td></tr>",
             index + 1,
@@ -111,6 +107,15 @@ fn components_table(estimate: &Estimate) -> String {
     }
     table.push_str("</tbody></table>");
     table
+}
+
+/// A verdict for people.
+fn words(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Above => "above the floor",
+        Verdict::At => "at the floor",
+        Verdict::Below => "in the noise",
+    }
 }
 
 /// Square pictures where p is a square, bars of the largest loadings otherwise.
@@ -164,7 +169,14 @@ fn components_picture(page: &Page<'_>) -> String {
                 };
                 (name, loading)
             });
-        html.push_str(&BarChart::new(format!("Component {}", index + 1), "loading", bars).to_svg());
+        html.push_str(
+            &BarChart::new(
+                format!("Component {}, {}", index + 1, words(component.verdict)),
+                "loading",
+                bars,
+            )
+            .to_svg(),
+        );
     }
     html
 }

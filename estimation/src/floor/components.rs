@@ -98,8 +98,9 @@ pub fn assess(measured: &Measured<'_>) -> Result<Assessment> {
     let components = (0..k)
         .map(|j| {
             let Judgement { verdict, spike } = judgements[j];
-            // The noiseless eigenvalue is θ above the bulk, and the bulk's centre estimates its level.
-            let explained = spike.map_or(values[j], |spike| spike.theta + judge_floor.centre);
+            // The noiseless eigenvalue is θ above the bulk, and the bulk's centre estimates its level;
+            // of a direction that cannot be seen nothing better is known than that level.
+            let explained = judge_floor.centre + spike.map_or(0.0, |spike| spike.theta);
             Component {
                 loadings: vectors.column(j).iter().copied().collect(),
                 eigenvalue: values[j],

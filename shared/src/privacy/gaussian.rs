@@ -108,6 +108,27 @@ pub fn true_epsilon(sigma: f64, sensitivity: f64, delta: f64) -> Option<f64> {
     Some(high)
 }
 
+/// Probability that the privacy loss of noise `sigma` on a query of L2 sensitivity `sensitivity`
+/// exceeds `epsilon`, for the worst pair of rows: `P(N(μ²/2, μ²) > ε) = Φ(μ/2 − ε/μ)`, μ = Δ/σ.
+///
+/// This is what a person understands by "ε, except with probability …", and it is **larger than δ**:
+/// δ also subtracts what the other row would have produced (20 times larger at ε = 1, δ = 1e-6).
+///
+/// ```
+/// use eigenveil_shared::privacy::{Budget, gaussian};
+/// let sigma = gaussian::analytic_sigma(Budget::approximate(1.0, 1e-6)?, gaussian::SENSITIVITY)?;
+/// let exceeded = gaussian::loss_exceeds(sigma, gaussian::SENSITIVITY, 1.0);
+/// assert!(exceeded > 1.9e-5 && exceeded < 2.1e-5);
+/// # Ok::<(), eigenveil_shared::Error>(())
+/// ```
+pub fn loss_exceeds(sigma: f64, sensitivity: f64, epsilon: f64) -> f64 {
+    let mu = sensitivity / sigma;
+    if !is_positive_finite(mu) || epsilon.is_nan() {
+        return 1.0;
+    }
+    (cdf(0.5 * mu - epsilon / mu) * (1.0 + 1e-14)).min(1.0)
+}
+
 /// δ(ε) of the Gaussian mechanism with μ = Δ/σ, rounded up by more than the arithmetic can lose.
 fn delta_of_mu(mu: f64, epsilon: f64) -> f64 {
     let a = 0.5 * mu - epsilon / mu;

@@ -6,4 +6,4 @@ mod normal;
 mod statement;
 
 pub use budget::{Budget, MAX_EPSILON, WARN_EPSILON};
-pub use statement::PrivacyStatement;
+pub use statement::{PrivacyStatement, delta_warning, epsilon_warning};

@@ -60,11 +60,7 @@ impl PrivacyStatement {
                 ),
             });
         }
-        if epsilon > WARN_EPSILON {
-            cautions.push(format!(
-                "Epsilon is {epsilon}: above {WARN_EPSILON} one report may tell two rows apart almost surely."
-            ));
-        }
+        cautions.extend(epsilon_warning(epsilon));
         cautions.push(
             "The Gaussian noise is drawn in floating point: its lowest bits are not covered by the proof.".to_owned(),
         );
@@ -84,14 +80,35 @@ impl PrivacyStatement {
             claim_holds,
             payload_bytes: params.payload_len(),
             bytes_per_report: codec::report_len(params.payload_len()),
-            sentence: sentence(shown_epsilon, delta),
+            sentence: sentence(
+                shown_epsilon,
+                gaussian::loss_exceeds(sigma, gaussian::SENSITIVITY, shown_epsilon),
+            ),
             cautions,
         }
     }
 }
 
-/// ε as odds a person can read.
-fn sentence(epsilon: f64, delta: f64) -> String {
+/// The warning due above [`WARN_EPSILON`]; `None` below.
+pub fn epsilon_warning(epsilon: f64) -> Option<String> {
+    (epsilon > WARN_EPSILON).then(|| {
+        format!("Epsilon is {epsilon}: above {WARN_EPSILON} one report may tell two rows apart almost surely.")
+    })
+}
+
+/// The warning due when δ exceeds 1/n: with that δ a mechanism may publish a whole row now and then and
+/// still be (ε, δ)-private. `None` where δ ≤ 1/n.
+pub fn delta_warning(delta: f64, n: u64) -> Option<String> {
+    (delta * n as f64 > 1.0).then(|| {
+        format!(
+            "Delta is {delta:e}, more than one over the {n} participants: such a delta allows that somebody's row is given away. Take it well below {:.0e}.",
+            1.0 / n as f64
+        )
+    })
+}
+
+/// ε as odds a person can read, with the probability that they are exceeded (which is not δ).
+fn sentence(epsilon: f64, exceeded: f64) -> String {
     let factor = epsilon.exp();
     let factor = if factor < 10.0 {
         format!("{factor:.1}")
@@ -101,6 +118,78 @@ fn sentence(epsilon: f64, delta: f64) -> String {
         format!("{factor:.0e}")
     };
     format!(
-        "Whatever the server believed about two possible rows of a participant, one report changes the odds between them by a factor of at most {factor}, except with probability {delta:.0e}."
+        "Whatever the server believed about two possible rows of a participant, one report changes the odds between them by a factor of at most {factor}, except with probability {exceeded:.0e}."
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        preprocess::Norm,
+        privacy::Budget,
+        study::{StudyDesign, StudyParams},
+    };
+
+    fn statement(calibration: Calibration, epsilon: f64, delta: f64) -> PrivacyStatement {
+        let params = StudyParams::freeze(StudyDesign {
+            dimension: 40,
+            features: None,
+            norm: Norm::Normalize,
+            mechanism: MechanismKind::SymmetricGaussian,
+            calibration,
+            budget: Budget::approximate(epsilon, delta).unwrap(),
+        })
+        .unwrap();
+        PrivacyStatement::of(&params)
+    }
+
+    #[test]
+    fn as_published_is_labelled_with_what_holds_and_not_where_it_holds() {
+        let short = statement(Calibration::AsPublished, 4.0, 1e-6);
+        assert!(!short.claim_holds && short.true_delta > 1.4e-4);
+        assert!(short.true_epsilon.unwrap() > 5.26 && short.true_epsilon.unwrap() < 5.27);
+        assert!(
+            short.cautions[0].contains("smaller than this epsilon"),
+            "{:?}",
+            short.cautions
+        );
+        // e^5.265 = 193: the sentence speaks of what holds, not of what is claimed.
+        assert!(short.sentence.contains("at most 193"), "{}", short.sentence);
+        // The paper's own synthetic setting is on the safe side, and nothing there calls it broken.
+        let safe = statement(Calibration::AsPublished, 0.5, 1e-4);
+        assert!(safe.claim_holds && safe.true_epsilon.unwrap() < 0.5);
+        assert!(
+            !safe
+                .cautions
+                .iter()
+                .any(|caution| caution.contains("smaller"))
+        );
+    }
+
+    #[test]
+    fn delta_above_one_over_n_warns() {
+        assert_eq!(delta_warning(1e-6, 1_000_000), None);
+        assert!(delta_warning(1e-6, 1_000_001).unwrap().contains("1000001"));
+        assert_eq!(delta_warning(1e-6, 0), None);
+    }
+
+    #[test]
+    fn the_sentence_does_not_pass_delta_off_as_a_probability_of_exceeding() {
+        let analytic = statement(Calibration::Analytic, 1.0, 1e-6);
+        assert!(analytic.claim_holds && analytic.true_epsilon.unwrap() <= 1.0);
+        assert!(
+            analytic.sentence.contains("at most 2.7"),
+            "{}",
+            analytic.sentence
+        );
+        assert!(
+            analytic.sentence.contains("probability 2e-5"),
+            "{}",
+            analytic.sentence
+        );
+        assert!(statement(Calibration::Analytic, 9.0, 1e-6).cautions[0].contains("above 8"));
+        assert_eq!(analytic.payload_bytes, 4 * 820);
+        assert_eq!(analytic.bytes_per_report, 58 + 4 * 820);
+    }
 }
