@@ -9,7 +9,7 @@
 use std::path::Path;
 
 use eigenveil_shared::{
-    mechanism::{Calibration, MechanismKind, MechanismSpec},
+    mechanism::{Calibration, MechanismKind, MechanismSpec, double_cap::DoubleCapParameters},
     privacy::{
         Budget,
         gaussian::{SENSITIVITY, analytic_sigma, as_published_sigma, true_delta, true_epsilon},
@@ -67,6 +67,45 @@ fn gaussian_calibration_agrees_to_1e_9() {
         for &kind in MechanismKind::ALL {
             let spec = MechanismSpec::derive(kind, Calibration::Analytic, budget).unwrap();
             close("mechanism", spec.sigma(), number("sigma_analytic"));
+        }
+    }
+}
+
+/// The reference's own optimiser is flat at the maximum: its threshold and cap probability are good to
+/// 1e-6 only (`referee.md` §2a).
+#[test]
+fn double_cap_constants_agree() {
+    let Some(reference) = reference() else { return };
+    let rows = reference["double_cap"].as_array().unwrap();
+    assert_eq!(rows.len(), 48);
+    for row in rows {
+        let number = |key: &str| row[key].as_f64().unwrap();
+        let p = row["p"].as_u64().unwrap() as usize;
+        let ours = DoubleCapParameters::derive(p, number("epsilon")).unwrap();
+        let variance = ours.scale.powi(2) / (p * (p + 2)) as f64;
+        for (what, value, theirs, tolerance) in [
+            ("threshold", ours.threshold, number("threshold"), 1e-6),
+            (
+                "cap probability",
+                ours.cap_probability,
+                number("cap_probability"),
+                1e-6,
+            ),
+            ("gain", ours.gain, number("gain_m"), 1e-9),
+            ("scale", ours.scale, number("scale_c"), 1e-9),
+            ("variance", variance, number("offdiag_variance"), 1e-9),
+            (
+                "tries",
+                ours.expected_tries(),
+                number("expected_tries"),
+                1e-6,
+            ),
+        ] {
+            let relative = (value / theirs - 1.0).abs();
+            assert!(
+                relative <= tolerance,
+                "{what} at {row}: {value} ({relative:.1e})"
+            );
         }
     }
 }

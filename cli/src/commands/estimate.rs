@@ -154,6 +154,18 @@ pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
         estimate.k,
         estimate.expected_error
     ))?;
+    let privacy = &estimate.privacy;
+    output::text(&format!(
+        "privacy: calibration {}, claimed epsilon {} and delta {:e}, {}",
+        privacy.calibration,
+        privacy.epsilon,
+        privacy.delta,
+        match privacy.true_epsilon {
+            _ if privacy.claim_holds => "which holds".to_owned(),
+            Some(real) => format!("which does NOT hold: it is epsilon {real:.4} at this delta"),
+            None => "which does NOT hold: no epsilon does".to_owned(),
+        }
+    ))?;
     output::text("component  eigenvalue   debiased  alignment  explained  verdict")?;
     for (index, component) in estimate.components.iter().enumerate() {
         output::text(&format!(
