@@ -68,7 +68,9 @@ pub(super) fn render(page: &Page<'_>) -> String {
     body.push_str("</section>");
 
     body.push_str("<section><h2>How much of it is real</h2>");
-    body.push_str(&pictures::scree(estimate, Some(page.nonprivate_eigenvalues)).to_svg());
+    body.push_str(&figure(
+        &pictures::scree(estimate, Some(page.nonprivate_eigenvalues)).to_svg(),
+    ));
     body.push_str(&components_table(estimate));
     for warning in &estimate.warnings {
         body.push_str(&format!("<p class=\"warning\">{}</p>", escape(warning)));
@@ -153,7 +155,7 @@ fn components_picture(page: &Page<'_>) -> String {
             .with_row("private", private)
             .with_row("non-private", open);
         grid.scale = ColourScale::Each;
-        return grid.to_svg();
+        return figure(&grid.to_svg());
     }
     let names = estimate.study.feature_names();
     let mut html = String::new();
@@ -169,16 +171,15 @@ fn components_picture(page: &Page<'_>) -> String {
                 };
                 (name, loading)
             });
-        html.push_str(
-            &BarChart::new(
-                format!("Component {}, {}", index + 1, words(component.verdict)),
-                "loading",
-                bars,
-            )
-            .to_svg(),
-        );
+        let title = format!("Component {}, {}", index + 1, words(component.verdict));
+        html.push_str(&figure(&BarChart::new(title, "loading", bars).to_svg()));
     }
     html
+}
+
+/// A picture that keeps its size on a narrow screen and scrolls there.
+fn figure(svg: &str) -> String {
+    format!("<div class=\"figure\">{svg}</div>")
 }
 
 fn privacy_section(page: &Page<'_>) -> String {
