@@ -224,14 +224,7 @@ pub(super) fn stands(judgement: &Judgement) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
-    fn gaussian(sd: f64) -> NoiseModel {
-        NoiseModel::Gaussian {
-            off_diagonal_sd: sd,
-            diagonal_sd: sd,
-        }
-    }
+    use super::{super::gaussian, *};
 
     fn assess_plain(spectrum: &[f64], k: usize, sd: f64, n: u64) -> Assessment {
         let p = spectrum.len();

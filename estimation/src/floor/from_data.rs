@@ -123,14 +123,7 @@ impl Floor {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
-    fn gaussian(sd: f64) -> NoiseModel {
-        NoiseModel::Gaussian {
-            off_diagonal_sd: sd,
-            diagonal_sd: sd,
-        }
-    }
+    use super::{super::gaussian, *};
 
     #[test]
     fn a_clear_spectrum_is_counted() {

@@ -30,3 +30,12 @@ pub use predict::{
     PredictedComponent, Prediction, Spectrum, participants_for_error, participants_for_visibility,
     predict,
 };
+
+/// Noise of one standard deviation in every entry, for the tests of this folder.
+#[cfg(test)]
+fn gaussian(sd: f64) -> eigenveil_shared::mechanism::NoiseModel {
+    eigenveil_shared::mechanism::NoiseModel::Gaussian {
+        off_diagonal_sd: sd,
+        diagonal_sd: sd,
+    }
+}

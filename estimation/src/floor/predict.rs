@@ -271,14 +271,7 @@ fn fewest(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
-    fn gaussian(sd: f64) -> NoiseModel {
-        NoiseModel::Gaussian {
-            off_diagonal_sd: sd,
-            diagonal_sd: sd,
-        }
-    }
+    use super::{super::gaussian, *};
 
     #[test]
     fn invisible_components_count_fully_and_the_error_stays_finite() {
