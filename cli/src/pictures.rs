@@ -1,20 +1,8 @@
 //! Pictures of an estimate.
 
+use eigenveil_estimation::floor::grouped;
 use eigenveil_plots::{NoiseFloor, Reference, Scree, ScreeComponent, Verdict};
 use eigenveil_shared::estimate::{Estimate, Verdict as Standing};
-
-/// 1234567 as 1,234,567.
-pub(crate) fn thousands(value: u64) -> String {
-    let digits = value.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
 
 /// The scree plot of an estimate with its noise floor; `without_noise` adds the non-private spectrum.
 pub(crate) fn scree(estimate: &Estimate, without_noise: Option<&[f64]>) -> Scree {
@@ -24,7 +12,7 @@ pub(crate) fn scree(estimate: &Estimate, without_noise: Option<&[f64]>) -> Scree
     );
     scree.subtitle = Some(format!(
         "n\u{a0}=\u{a0}{}, {}, ε\u{a0}=\u{a0}{}, δ\u{a0}=\u{a0}{:e}",
-        thousands(estimate.n),
+        grouped(estimate.n),
         estimate.privacy.mechanism,
         estimate.privacy.epsilon,
         estimate.privacy.delta

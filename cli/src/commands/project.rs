@@ -50,9 +50,7 @@ pub(crate) fn run(args: &ProjectArgs, json: bool) -> Result<()> {
     csv.write_record((1..=estimate.k).map(|j| format!("component_{j}")))
         .map_err(failed)?;
     for index in 0..table.len() {
-        let row = preprocessor
-            .prepare(&table.row(index))
-            .map_err(|error| CliError::from(error).context(format!("row {}", index + 1)))?;
+        let row = preprocessor.prepare_nth(index, &table.row(index))?;
         csv.write_record(estimate.components.iter().map(|component| {
             let score: f64 = component
                 .loadings

@@ -89,8 +89,11 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
         )
         .into());
     }
-    let digest = digest_of(&args.rows)?;
-    let table = rows::read(&args.rows, Some(study.params().dimension()))?;
+    // One read: what is fingerprinted is what is perturbed.
+    let bytes = rows::read_bytes(&args.rows)?;
+    let digest: [u8; 32] = Sha256::digest(&bytes).into();
+    let table = rows::parse(&args.rows, &bytes, Some(study.params().dimension()))?;
+    drop(bytes);
     if !args.unusable_as_zero {
         check_usable(&table, study.params())?;
     }
@@ -234,17 +237,9 @@ fn check_usable(table: &RowTable, params: &eigenveil_shared::study::StudyParams)
     }
     let preprocessor = params.preprocessor();
     for index in 0..table.len() {
-        preprocessor
-            .prepare(&table.row(index))
-            .map_err(|error| CliError::from(error).context(format!("row {}", index + 1)))?;
+        preprocessor.prepare_nth(index, &table.row(index))?;
     }
     Ok(())
-}
-
-fn digest_of(path: &Path) -> Result<[u8; 32]> {
-    let bytes = std::fs::read(path)
-        .map_err(|error| CliError::usage(format!("cannot read {}: {error}", path.display())))?;
-    Ok(Sha256::digest(&bytes).into())
 }
 
 fn beside(rows: &Path) -> PathBuf {

@@ -139,15 +139,13 @@ pub(super) struct Simulated {
 }
 
 pub(crate) fn run(args: &SimulateArgs, json: bool) -> Result<()> {
-    let table = args
-        .rows
-        .as_deref()
-        .map(|path| rows::read(path, None))
-        .transpose()?;
-    let raw: Vec<Row> = table
-        .iter()
-        .flat_map(|table| (0..table.len()).map(|index| table.row(index)))
-        .collect();
+    let raw: Option<Vec<Row>> = match &args.rows {
+        None => None,
+        Some(path) => {
+            let table = rows::read(path, None)?;
+            Some((0..table.len()).map(|index| table.row(index)).collect())
+        }
+    };
     let settings = settings_of(args);
     let participants = settings.iter().map(|setting| setting.n).sum::<u64>();
     let bar = output::bar(
@@ -156,7 +154,7 @@ pub(crate) fn run(args: &SimulateArgs, json: bool) -> Result<()> {
     );
     let simulated = settings
         .iter()
-        .map(|setting| one(args, setting, (!raw.is_empty()).then_some(&raw), &bar))
+        .map(|setting| one(args, setting, raw.as_deref(), &bar))
         .collect::<Result<Vec<_>>>()?;
     bar.finish_and_clear();
     // On standard error, so that JSON stays alone on standard output.
@@ -216,7 +214,7 @@ fn settings_of(args: &SimulateArgs) -> Vec<Setting> {
 fn one(
     args: &SimulateArgs,
     setting: &Setting,
-    raw: Option<&Vec<Row>>,
+    raw: Option<&[Row]>,
     bar: &indicatif::ProgressBar,
 ) -> Result<Simulated> {
     let (source, p) = match (raw, args.model) {

@@ -1,9 +1,9 @@
 //! The picture of a sweep: error over one quantity, a line for each of the others.
 
+use eigenveil_estimation::floor::grouped;
 use eigenveil_plots::{Axis, HorizontalLine, LineChart, LineStyle, Marker, Series};
 
 use super::simulate::Simulated;
-use crate::pictures::thousands;
 
 /// A quantity of a sweep: its name, and its value in a setting.
 type Quantity = (&'static str, fn(&Simulated) -> f64);
@@ -20,7 +20,7 @@ const QUANTITIES: [Quantity; 5] = [
 fn equals(name: &str, value: f64) -> String {
     let letter = name.rsplit(' ').next().unwrap_or(name);
     let text = if value >= 1000.0 && value.fract() == 0.0 {
-        thousands(value as u64)
+        grouped(value as u64)
     } else {
         value.to_string()
     };

@@ -18,7 +18,7 @@ use eigenveil_client::{
     Participant,
     http::{AnalystClient, Study, StudyClient, Token},
 };
-use eigenveil_estimation::metrics;
+use eigenveil_estimation::{floor::grouped, metrics};
 use eigenveil_server::{Environment, Server, ServerConfig};
 use eigenveil_shared::{
     ErrorCode,
@@ -106,13 +106,7 @@ pub(crate) async fn run(args: &DemoArgs, json: bool) -> Result<()> {
         (0..rows.table.len()).map(|index| {
             params
                 .preprocessor()
-                .prepare(&rows.table.row(index))
-                .map_err(|error| {
-                    eigenveil_shared::Error::new(
-                        error.code(),
-                        format!("row {}: {}", index + 1, error.detail()),
-                    )
-                })
+                .prepare_nth(index, &rows.table.row(index))
         }),
         params.dimension(),
         k,
@@ -305,7 +299,7 @@ fn write_results(
     let described = format!(
         "{}; {} participants hold rows drawn from these with replacement",
         rows.described,
-        pictures::thousands(result.n)
+        grouped(result.n)
     );
     let page = page::render(&page::Page {
         result,
@@ -321,7 +315,7 @@ fn print(result: &DemoResult, estimate: &Estimate, rows: &DemoRows) -> Result<()
     output::text(&format!(
         "{}\n{} participants drawn from them with replacement, {}, epsilon {}, delta {:e}",
         rows.described,
-        pictures::thousands(result.n),
+        grouped(result.n),
         result.mechanism,
         result.epsilon,
         result.delta

@@ -1,11 +1,12 @@
 //! `report.html`: the demo's result as one self-contained page.
 
+use eigenveil_estimation::floor::grouped;
 use eigenveil_plots::{BarChart, ColourScale, ImageGrid, LoadingImage, format_number};
 use eigenveil_shared::estimate::{Estimate, Verdict};
 use nalgebra::DMatrix;
 
 use super::DemoResult;
-use crate::pictures::{self, thousands};
+use crate::pictures;
 
 /// Everything the page shows.
 pub(super) struct Page<'a> {
@@ -31,11 +32,11 @@ pub(super) fn render(page: &Page<'_>) -> String {
     body.push_str(&format!(
         "<header><p class=\"eyebrow\">Eigenveil demo</p><h1>{} principal components of rows that never left their owners</h1><p class=\"lead\">{} participants each perturbed their own row under {} (ε&nbsp;=&nbsp;{}, δ&nbsp;=&nbsp;{}) and sent {} bytes over HTTP to a server on this machine. The subspace learned from their noisy sum captures <strong>{:.1}&nbsp;%</strong> of the variance that the non-private one does.</p></header>",
         result.k,
-        thousands(result.n),
+        grouped(result.n),
         escape(result.mechanism.as_str()),
         result.epsilon,
         scientific(result.delta),
-        thousands(result.bytes_per_report as u64),
+        grouped(result.bytes_per_report as u64),
         100.0 * ratio,
     ));
     body.push_str("<section class=\"tiles\">");
@@ -53,11 +54,11 @@ pub(super) fn render(page: &Page<'_>) -> String {
             "components above the noise floor",
         ),
         (
-            format!("{}/s", thousands(result.reports_per_second.round() as u64)),
+            format!("{}/s", grouped(result.reports_per_second.round() as u64)),
             "reports acknowledged, each durable",
         ),
         (
-            format!("{} B", thousands(result.payload_bytes as u64)),
+            format!("{} B", grouped(result.payload_bytes as u64)),
             "payload of one report",
         ),
     ] {
@@ -85,7 +86,7 @@ pub(super) fn render(page: &Page<'_>) -> String {
     document(
         &format!(
             "Eigenveil demo: {} reports at ε = {}",
-            thousands(result.n),
+            grouped(result.n),
             result.epsilon
         ),
         &body,
@@ -207,8 +208,8 @@ fn privacy_section(page: &Page<'_>) -> String {
             "one report",
             format!(
                 "{} bytes of payload, {} with identifier, fingerprint and envelope",
-                thousands(privacy.payload_bytes as u64),
-                thousands(privacy.bytes_per_report as u64)
+                grouped(privacy.payload_bytes as u64),
+                grouped(privacy.bytes_per_report as u64)
             ),
         ),
         ("rows", page.rows_described.to_owned()),
@@ -271,9 +272,6 @@ mod tests {
 
     #[test]
     fn numbers_for_people() {
-        assert_eq!(thousands(0), "0");
-        assert_eq!(thousands(999), "999");
-        assert_eq!(thousands(1_234_567), "1,234,567");
         assert_eq!(scientific(1e-6), "10⁻⁶");
         assert_eq!(scientific(2.5e-5), "2.5e-5");
         assert_eq!(escape("<a & \"b\">"), "&lt;a &amp; &quot;b&quot;&gt;");

@@ -86,17 +86,32 @@ impl std::fmt::Debug for RowTable {
 /// Wrong usage that names the file, the row and the column; a file of another dimension than
 /// `dimension` is `wrong-dimension`.
 pub fn read(path: &Path, dimension: Option<usize>) -> Result<RowTable> {
+    parse(path, &read_bytes(path)?, dimension)
+}
+
+/// The bytes of a row file, for [`parse`].
+///
+/// # Errors
+/// Wrong usage that names the file.
+pub fn read_bytes(path: &Path) -> Result<Vec<u8>> {
+    std::fs::read(path)
+        .map_err(|error| CliError::usage(format!("cannot read {}: {error}", path.display())))
+}
+
+/// As [`read`], from bytes that were read before; `path` gives the ending and the name in errors.
+///
+/// # Errors
+/// As [`read`].
+pub fn parse(path: &Path, bytes: &[u8], dimension: Option<usize>) -> Result<RowTable> {
     let ending = path
         .extension()
         .and_then(|e| e.to_str())
         .unwrap_or_default()
         .to_ascii_lowercase();
-    let bytes = std::fs::read(path)
-        .map_err(|error| CliError::usage(format!("cannot read {}: {error}", path.display())))?;
     let table = match ending.as_str() {
-        "npy" => npy::parse(&bytes),
-        "csv" => csv::parse(&bytes),
-        _ => libsvm::parse(&bytes, dimension),
+        "npy" => npy::parse(bytes),
+        "csv" => csv::parse(bytes),
+        _ => libsvm::parse(bytes, dimension),
     }
     .map_err(|error| error.context(path.display()))?;
     match dimension {

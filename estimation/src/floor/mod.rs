@@ -30,6 +30,7 @@ pub use predict::{
     PredictedComponent, Prediction, Spectrum, participants_for_error, participants_for_visibility,
     predict,
 };
+pub use warnings::grouped;
 
 /// Noise of one standard deviation in every entry, for the tests of this folder.
 #[cfg(test)]

@@ -125,8 +125,12 @@ fn plain(x: f64) -> String {
     }
 }
 
-/// A whole number with its thousands separated.
-fn grouped(n: u64) -> String {
+/// A whole number with its thousands separated, for people.
+///
+/// ```
+/// assert_eq!(eigenveil_estimation::floor::grouped(1_234_567), "1,234,567");
+/// ```
+pub fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (i, digit) in digits.chars().enumerate() {
@@ -161,6 +165,7 @@ mod tests {
         assert_eq!(plain(1.5e-9), "1.50e-9");
         assert_eq!(plain(0.0), "0.00e0");
         assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(999), "999");
         assert_eq!(grouped(1797), "1,797");
         assert_eq!(grouped(1_234_567), "1,234,567");
         assert_eq!(rounded(99), "99");

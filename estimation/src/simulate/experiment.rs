@@ -110,12 +110,24 @@ pub fn run(
         ));
     }
     let started = Instant::now();
+    let draw = |rng: &mut ChaCha20Rng| {
+        let preprocessor = experiment.params.preprocessor();
+        Participants::draw(&experiment.source, experiment.k, preprocessor, rng)
+    };
+    // Given rows are prepared once (which draws nothing); a model draws a new frame in every repeat.
+    let given = match experiment.source {
+        RowSource::Rows(_) => Some(draw(&mut ChaCha20Rng::seed_from_u64(experiment.seed))?),
+        RowSource::Model(_) => None,
+    };
     let repeats = (0..experiment.repeats as u64)
         .map(|number| {
             // One stream a repeat: adding repeats leaves the earlier ones as they were.
             let mut rng = ChaCha20Rng::seed_from_u64(experiment.seed);
             rng.set_stream(number);
-            repeat(experiment, &mut rng, tick)
+            match &given {
+                Some(participants) => repeat(experiment, participants, &mut rng, tick),
+                None => repeat(experiment, &draw(&mut rng)?, &mut rng, tick),
+            }
         })
         .collect::<Result<Vec<_>>>()?;
     let summary = summarize(&repeats, started.elapsed().as_secs_f64());
@@ -124,14 +136,14 @@ pub fn run(
 
 fn repeat(
     experiment: &Experiment<'_>,
+    participants: &Participants<'_>,
     rng: &mut ChaCha20Rng,
     tick: &mut dyn FnMut(u64),
 ) -> Result<Repeat> {
     let Experiment { params, k, .. } = *experiment;
-    let participants = Participants::draw(&experiment.source, k, params.preprocessor(), rng)?;
     let (noisy, clean) = noisy_sum(
         params,
-        &participants,
+        participants,
         experiment.n,
         experiment.path,
         rng,

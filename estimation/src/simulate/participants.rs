@@ -63,14 +63,7 @@ impl<'a> Participants<'a> {
                 let prepared: Vec<BoundedRow> = rows
                     .iter()
                     .enumerate()
-                    .map(|(index, row)| {
-                        preprocessor.prepare(row).map_err(|error| {
-                            Error::new(
-                                error.code(),
-                                format!("row {}: {}", index + 1, error.detail()),
-                            )
-                        })
-                    })
+                    .map(|(index, row)| preprocessor.prepare_nth(index, row))
                     .collect::<Result<_>>()?;
                 let Some(first) = prepared.first() else {
                     return Err(Error::new(

@@ -219,6 +219,20 @@ impl<'a> Preprocessor<'a> {
         Ok(BoundedRow::proved(x))
     }
 
+    /// As [`prepare`](Self::prepare) for row `index` (from 0) of a table: an error names the row,
+    /// counted from 1.
+    ///
+    /// # Errors
+    /// As [`prepare`](Self::prepare).
+    pub fn prepare_nth(&self, index: usize, row: &Row) -> Result<BoundedRow> {
+        self.prepare(row).map_err(|error| {
+            Error::new(
+                error.code(),
+                format!("row {}: {}", index + 1, error.detail()),
+            )
+        })
+    }
+
     /// As [`prepare`](Self::prepare), but a row that cannot be prepared becomes the zero row, with the
     /// reason beside it, so that *taking part* does not depend on the data: the reason stays on the device.
     ///
