@@ -173,6 +173,7 @@ mod tests {
             dimension: 3,
             features: None,
             norm: Norm::Normalize,
+            centring: None,
         };
         preprocessing
             .preprocessor()
@@ -185,6 +186,7 @@ mod tests {
         MechanismSpec::derive(
             kind,
             Calibration::Analytic,
+            3,
             Budget::approximate(epsilon, delta).unwrap(),
         )
         .unwrap()
@@ -209,7 +211,10 @@ mod tests {
 
     #[test]
     fn correct_mechanisms_stay_below_their_claim_and_the_bound_is_not_empty() {
-        for &kind in MechanismKind::ALL {
+        for kind in [
+            MechanismKind::SymmetricGaussian,
+            MechanismKind::IsotropicGaussian,
+        ] {
             let bound = audited(kind, 1.0, 1.0, 1e-2);
             assert!(bound <= 1.0, "{kind}: {bound}");
             assert!(bound >= 0.5, "{kind}: {bound} says too little");
@@ -218,7 +223,10 @@ mod tests {
 
     #[test]
     fn a_mechanism_with_too_little_noise_is_convicted() {
-        for &kind in MechanismKind::ALL {
+        for kind in [
+            MechanismKind::SymmetricGaussian,
+            MechanismKind::IsotropicGaussian,
+        ] {
             let bound = audited(kind, 2.5, 1.0, 1e-2);
             assert!(bound > 1.2, "{kind}: {bound}");
         }

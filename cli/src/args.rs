@@ -9,7 +9,6 @@ use eigenveil_shared::{
     estimate::Rank,
     mechanism::{Calibration, MechanismKind},
     preprocess::{Feature, Norm},
-    privacy::Budget,
     study::{StudyDesign, StudyParams},
 };
 
@@ -27,22 +26,28 @@ pub(crate) enum NormArg {
 /// The mechanism of a study or a simulation.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct MechanismArgs {
-    /// Local randomizer: symmetric-gaussian (Algorithms 1 and 2 of Wang & Xu) or isotropic-gaussian (half the off-diagonal variance)
-    #[arg(long, default_value = "isotropic-gaussian", value_parser = parse::<MechanismKind>)]
+    /// Local randomizer: double-cap (pure ε, 16 bytes), symmetric-gaussian (Algorithms 1 and 2 of Wang & Xu) or isotropic-gaussian (half the off-diagonal variance)
+    #[arg(long, default_value = "double-cap", value_parser = parse::<MechanismKind>)]
     pub(crate) mechanism: MechanismKind,
-    /// How the noise is chosen: analytic (the claim holds) or as-published (the paper's formula, shown with what really holds)
+    /// How Gaussian noise is chosen: analytic (the claim holds) or as-published (the paper's formula, shown with what really holds)
     #[arg(long, default_value = "analytic", value_parser = parse::<Calibration>)]
     pub(crate) calibration: Calibration,
-    /// Failure probability δ of one report; well below 1/n
-    #[arg(long, value_name = "D", default_value_t = 1e-6)]
-    pub(crate) delta: f64,
+    /// Failure probability δ of one report, well below 1/n; not for double-cap, which has none [default: 1e-6]
+    #[arg(long, value_name = "D")]
+    pub(crate) delta: Option<f64>,
     /// How a row is brought into the unit ball [default: normalize]
     #[arg(long, value_enum)]
     pub(crate) norm: Option<NormArg>,
     /// Radius R of --norm clip and --norm require
     #[arg(long, value_name = "R", default_value_t = 1.0)]
     pub(crate) radius: f64,
+    /// Private centring: append the constant A to each row, so that the mean is estimated and removed [default A: 1/√2]
+    #[arg(long, value_name = "A", num_args = 0..=1, require_equals = true, default_missing_value = DEFAULT_CENTRING_TEXT)]
+    pub(crate) centring: Option<f64>,
 }
+
+/// 1/√2, for clap.
+const DEFAULT_CENTRING_TEXT: &str = "0.7071067811865476";
 
 impl MechanismArgs {
     /// The norm with its radius.
@@ -72,9 +77,10 @@ impl MechanismArgs {
             dimension,
             features,
             norm: self.norm(),
+            centring: self.centring,
             mechanism: self.mechanism,
             calibration: self.calibration,
-            budget: Budget::new(epsilon, self.delta)?,
+            budget: self.mechanism.budget(epsilon, self.delta)?,
         })
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{fs, io::Write as _, path::Path};
 
+use eigenveil_shared::mechanism::{Calibration, MechanismKind};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
@@ -38,6 +39,23 @@ pub(crate) fn bar(total: u64, what: &str) -> ProgressBar {
     }
     bar.set_message(what.to_owned());
     bar
+}
+
+/// A mechanism's name, with the calibration where there is a choice.
+pub(crate) fn mechanism_text(kind: MechanismKind, calibration: Option<Calibration>) -> String {
+    calibration.map_or_else(
+        || kind.to_string(),
+        |calibration| format!("{kind}, calibration {calibration}"),
+    )
+}
+
+/// A budget in words: pure budgets have no δ worth showing.
+pub(crate) fn budget_text(epsilon: f64, delta: f64) -> String {
+    if delta == 0.0 {
+        format!("epsilon {epsilon}, pure (delta 0)")
+    } else {
+        format!("epsilon {epsilon}, delta {delta:e}")
+    }
 }
 
 /// Writes a file so that a reader never sees half of it.

@@ -32,6 +32,7 @@
 //!     dimension: 3,
 //!     features: None,
 //!     norm: Norm::Normalize,
+//!     centring: None,
 //!     mechanism: MechanismKind::IsotropicGaussian,
 //!     calibration: Calibration::Analytic,
 //!     budget: Budget::approximate(1.0, 1e-6)?,

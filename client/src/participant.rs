@@ -80,6 +80,7 @@ impl Participant {
     /// };
     /// # let params = StudyParams::freeze(StudyDesign {
     /// #     dimension: 3, features: None, norm: Norm::Normalize,
+    /// #     centring: None,
     /// #     mechanism: MechanismKind::IsotropicGaussian, calibration: Calibration::Analytic,
     /// #     budget: Budget::approximate(1.0, 1e-6)?,
     /// # })?;
@@ -131,6 +132,7 @@ impl Participant {
     /// };
     /// # let params = StudyParams::freeze(StudyDesign {
     /// #     dimension: 2, features: None, norm: Norm::Normalize,
+    /// #     centring: None,
     /// #     mechanism: MechanismKind::IsotropicGaussian, calibration: Calibration::Analytic,
     /// #     budget: Budget::approximate(1.0, 1e-6)?,
     /// # })?;
@@ -232,6 +234,7 @@ mod tests {
             dimension: 8,
             features: None,
             norm,
+            centring: None,
             mechanism: MechanismKind::IsotropicGaussian,
             calibration: Calibration::Analytic,
             // Large enough for the noise to be far below one: σ ≈ 0.4.
@@ -283,7 +286,15 @@ mod tests {
             Row::new(values)
         };
         // σ < 0.6, so the mean of 2,000 has a standard error below 0.014.
-        assert!(participant.params().mechanism().sigma() < 0.6);
+        assert!(
+            participant
+                .params()
+                .mechanism()
+                .gaussian_noise()
+                .unwrap()
+                .sigma()
+                < 0.6
+        );
         assert!((mean_first_entry(&participant, &unit(1.0)) - 1.0).abs() < 0.1);
         for (unusable, code) in [
             (f64::NAN, ErrorCode::RowNotFinite),

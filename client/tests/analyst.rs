@@ -47,10 +47,11 @@ fn create() -> CreateStudy {
         dimension: 5,
         features: None,
         norm: Norm::Normalize,
+        centring: None,
         mechanism: MechanismKind::IsotropicGaussian,
         calibration: Calibration::Analytic,
         epsilon: 1.0,
-        delta: 1e-6,
+        delta: Some(1e-6),
         default_k: Rank::Auto,
         draft: true,
     }

@@ -562,7 +562,7 @@ async fn a_study_is_checked_before_it_is_believed() {
     assert_eq!(study.document().privacy, document(&honest).privacy);
 
     let mut canonical = honest.canonical_bytes();
-    let sigma = honest.mechanism().sigma();
+    let sigma = honest.mechanism().gaussian_noise().unwrap().sigma();
     let at = canonical
         .windows(8)
         .position(|bytes| bytes == sigma.to_le_bytes())
@@ -590,7 +590,10 @@ async fn a_study_is_checked_before_it_is_believed() {
         let error = fetch(changed).await.unwrap_err().to_string();
         assert!(error.contains(says), "{says}: {error}");
     }
-    assert_eq!(honest.mechanism().calibration(), Calibration::Analytic);
+    assert_eq!(
+        honest.mechanism().calibration(),
+        Some(Calibration::Analytic)
+    );
 }
 
 #[tokio::test]

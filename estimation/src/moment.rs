@@ -1,6 +1,10 @@
 //! The noisy second moment: what the server knows about the rows.
 
-use eigenveil_shared::{Error, ErrorCode, Result, mechanism::NoiseModel, packed::PackedSymmetric};
+use eigenveil_shared::{
+    Error, ErrorCode, Result,
+    mechanism::{MechanismSpec, NoiseModel},
+    packed::PackedSymmetric,
+};
 use nalgebra::DMatrix;
 
 use crate::{accumulate::Accumulator, linalg::packed_to_dense};
@@ -15,7 +19,19 @@ pub struct NoisyMoment {
 }
 
 impl NoisyMoment {
-    /// The mean of all reports in `buckets` (empty buckets are fine), each with noise of law `noise`.
+    /// The moment of reports of this mechanism, from the sums of their payloads: for `double-cap`
+    /// `D = c(ggᵀ − I/p)` (whose trace is zero: everything of `E[xxᵀ]` but a multiple of I).
+    ///
+    /// # Errors
+    /// Those of [`from_buckets`](Self::from_buckets).
+    pub fn decode(mut buckets: Vec<Accumulator>, mechanism: &MechanismSpec) -> Result<Self> {
+        for bucket in &mut buckets {
+            bucket.decode(mechanism);
+        }
+        Self::from_buckets(buckets, mechanism.noise_model())
+    }
+
+    /// The mean of all decoded reports in `buckets` (empty buckets are fine), each with noise of law `noise`.
     ///
     /// # Errors
     /// `EstimateFailed` when there is no report at all (or no bucket), `WrongDimension` when buckets

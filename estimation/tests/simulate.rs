@@ -24,6 +24,7 @@ fn params(p: usize, mechanism: MechanismKind, epsilon: f64, norm: Norm) -> Study
         dimension: p,
         features: None,
         norm,
+        centring: None,
         mechanism,
         calibration: Calibration::Analytic,
         budget: Budget::approximate(epsilon, 1e-6).unwrap(),

@@ -47,6 +47,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             feature("north", 0.0, 1.0),
         ]),
         norm: Norm::Clip { radius: 2.0 },
+        centring: None,
         mechanism: MechanismKind::IsotropicGaussian,
         calibration: Calibration::Analytic,
         budget: Budget::approximate(2.0, 1e-7)?,

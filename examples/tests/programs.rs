@@ -69,10 +69,11 @@ fn the_sdk_reports_to_a_server_in_an_own_application() {
             dimension: 5,
             features: None,
             norm: Default::default(),
-            mechanism: MechanismKind::IsotropicGaussian,
+            centring: None,
+            mechanism: MechanismKind::DoubleCap,
             calibration: Default::default(),
             epsilon: 1.0,
-            delta: 1e-6,
+            delta: None,
             default_k: Rank::Auto,
             draft: false,
         })

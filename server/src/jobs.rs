@@ -215,7 +215,7 @@ fn compute(
     let stored = store.moment(study)?;
     let buckets = stored.buckets.into_iter().map(|(_, sums)| sums).collect();
     let params = study.params();
-    let moment = NoisyMoment::from_buckets(buckets, params.mechanism().noise_model())?;
+    let moment = NoisyMoment::decode(buckets, params.mechanism())?;
     let k = request.k.unwrap_or(study.default_k());
     let sparse = request.sparse.as_ref();
     estimate(params, study.name(), &moment, k, sparse, cancelled)

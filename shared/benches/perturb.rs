@@ -23,6 +23,7 @@ fn params(p: usize, mechanism: MechanismKind) -> StudyParams {
         dimension: p,
         features: None,
         norm: Norm::Normalize,
+        centring: None,
         mechanism,
         calibration: Calibration::Analytic,
         budget: Budget::approximate(4.0, 1e-6).expect("in range"),

@@ -87,16 +87,20 @@ pub struct CreateStudy {
     /// How a row is brought into the unit ball.
     #[serde(default)]
     pub norm: Norm,
-    /// The local randomizer.
+    /// Constant a of private centring, 0.01 to 1; absent: the mean is not estimated.
+    #[serde(default)]
+    pub centring: Option<f64>,
+    /// The local randomizer; absent: `double-cap`.
+    #[serde(default)]
     pub mechanism: MechanismKind,
-    /// How its noise is chosen.
+    /// How its noise is chosen, where there is a choice.
     #[serde(default)]
     pub calibration: Calibration,
     /// Privacy-loss bound ε of one report.
     pub epsilon: f64,
-    /// Failure probability δ of one report.
+    /// Failure probability δ of one report; absent: 1e-6, or 0 with a pure mechanism.
     #[serde(default)]
-    pub delta: f64,
+    pub delta: Option<f64>,
     /// Components an estimate gives when it does not say.
     #[serde(default)]
     pub default_k: Rank,

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::{
     error::{Error, ErrorCode, Result},
-    mechanism::{Calibration, MechanismKind, MechanismSpec},
+    mechanism::{Calibration, MechanismKind, MechanismSpec, PayloadForm},
     preprocess::{Feature, Norm, Preprocessing},
     privacy::Budget,
     report::{Report, ReportId, ValidatedReport},
@@ -74,11 +74,12 @@ struct WireParams {
     norm: u8,
     radius: f64,
     features: Option<Vec<WireFeature>>,
-    mechanism: u8,
-    calibration: u8,
-    sigma: f64,
+    centring: Option<f64>,
     epsilon: f64,
     delta: f64,
+    mechanism: u8,
+    calibration: u8,
+    constants: Vec<f64>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -122,7 +123,7 @@ pub fn encode_report(report: &Report) -> Vec<u8> {
 ///
 /// # Errors
 /// `malformed-report`, `unsupported-version`, `wrong-fingerprint`, `wrong-payload-length`,
-/// `payload-not-finite`. Nothing is allocated, whatever a length prefix says.
+/// `payload-not-finite`, `payload-out-of-range`. Nothing is allocated, whatever a length prefix says.
 pub fn decode_report<'a>(bytes: &'a [u8], study: &StudyShape) -> Result<ValidatedReport<'a>> {
     check_wire_version(bytes)?;
     let wire: WireReport<'a> = read(bytes, report_len(study.payload_len))?;
@@ -161,7 +162,7 @@ pub fn encode_batch<'a>(
 ///
 /// # Errors
 /// `malformed-report`, `unsupported-version`, `wrong-fingerprint`, `wrong-payload-length` for the
-/// frame; `malformed-report` and `payload-not-finite` for a report.
+/// frame; `malformed-report`, `payload-not-finite` and `payload-out-of-range` for a report.
 pub fn decode_batch<'a>(
     bytes: &'a [u8],
     study: &StudyShape,
@@ -197,13 +198,15 @@ pub fn decode_batch<'a>(
         .collect())
 }
 
-/// What a report must fit: the fingerprint and payload length of a study, computed once.
+/// What a report must fit: the fingerprint and payload of a study, computed once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StudyShape {
     /// Fingerprint of the study's parameters.
     pub fingerprint: Fingerprint,
     /// Bytes of one payload.
     pub payload_len: usize,
+    /// What they are.
+    pub payload_form: PayloadForm,
 }
 
 impl StudyShape {
@@ -212,6 +215,7 @@ impl StudyShape {
         Self {
             fingerprint: params.fingerprint(),
             payload_len: params.payload_len(),
+            payload_form: params.mechanism().payload_form(),
         }
     }
 }
@@ -231,7 +235,7 @@ pub(crate) fn encode_params(params: &StudyParams) -> Vec<u8> {
             version: PARAMS_VERSION,
             #[expect(
                 clippy::cast_possible_truncation,
-                reason = "checked to be at most 4,096"
+                reason = "checked to be at most 65,536"
             )]
             dimension: preprocessing.dimension as u32,
             norm,
@@ -246,17 +250,19 @@ pub(crate) fn encode_params(params: &StudyParams) -> Vec<u8> {
                     })
                     .collect()
             }),
+            centring: preprocessing.centring,
+            epsilon: params.budget().epsilon(),
+            delta: params.budget().delta(),
             mechanism: match params.mechanism().kind() {
                 MechanismKind::SymmetricGaussian => 1,
                 MechanismKind::IsotropicGaussian => 2,
+                MechanismKind::DoubleCap => 3,
             },
             calibration: match params.mechanism().calibration() {
-                Calibration::Analytic => 0,
-                Calibration::AsPublished => 1,
+                None | Some(Calibration::Analytic) => 0,
+                Some(Calibration::AsPublished) => 1,
             },
-            sigma: params.mechanism().sigma(),
-            epsilon: params.budget().epsilon(),
-            delta: params.budget().delta(),
+            constants: params.mechanism().constants(),
         },
     );
     bytes
@@ -285,6 +291,7 @@ pub(crate) fn decode_params(bytes: &[u8]) -> Result<StudyParams> {
     let kind = match wire.mechanism {
         1 => MechanismKind::SymmetricGaussian,
         2 => MechanismKind::IsotropicGaussian,
+        3 => MechanismKind::DoubleCap,
         tag => {
             return Err(Error::new(
                 ErrorCode::InvalidMechanism,
@@ -309,13 +316,28 @@ pub(crate) fn decode_params(bytes: &[u8]) -> Result<StudyParams> {
             })
             .collect()
     });
+    let preprocessing = Preprocessing {
+        dimension: wire.dimension as usize,
+        features,
+        norm,
+        centring: wire.centring,
+    };
+    let mechanism = MechanismSpec::from_constants(
+        kind,
+        calibration,
+        preprocessing.report_dimension(),
+        wire.epsilon,
+        &wire.constants,
+    )
+    .ok_or_else(|| {
+        malformed(format!(
+            "{} constants are not what {kind} has",
+            wire.constants.len()
+        ))
+    })?;
     let params = StudyParams::checked(
-        Preprocessing {
-            dimension: wire.dimension as usize,
-            features,
-            norm,
-        },
-        MechanismSpec::from_wire(kind, calibration, wire.sigma),
+        preprocessing,
+        mechanism,
         Budget::new(wire.epsilon, wire.delta)?,
     )?;
     // One set of parameters has one spelling (−0.0, say, would be a second one).
@@ -338,19 +360,44 @@ fn validate<'a>(
         )));
     }
     check_payload_len(payload.len(), study)?;
-    // An f32 is NaN or infinite iff its exponent bits are all ones.
-    let (numbers, _) = payload.as_chunks::<4>();
-    // No early exit: without a branch the loop is vectorised, and reports are nearly always finite.
-    let finite = numbers.iter().fold(true, |finite, n| {
-        finite & (u32::from_le_bytes(*n) & 0x7f80_0000 != 0x7f80_0000)
-    });
-    if !finite {
-        return Err(Error::new(
-            ErrorCode::PayloadNotFinite,
-            "the payload has a NaN or infinite entry; the device must not send one",
-        ));
-    }
+    check_payload(payload, study.payload_form)?;
     Ok(ValidatedReport::proved(id, payload))
+}
+
+/// Refuses numbers that no device sends. Nothing leaves a loop early: without a branch it is vectorised,
+/// and reports are nearly always in order.
+fn check_payload(payload: &[u8], form: PayloadForm) -> Result<()> {
+    let (numbers, _) = payload.as_chunks::<4>();
+    match form {
+        PayloadForm::Seed => Ok(()),
+        PayloadForm::Floats => {
+            // An f32 is NaN or infinite iff its exponent bits are all ones.
+            let finite = numbers.iter().fold(true, |finite, n| {
+                finite & (u32::from_le_bytes(*n) & 0x7f80_0000 != 0x7f80_0000)
+            });
+            if finite {
+                return Ok(());
+            }
+            Err(Error::new(
+                ErrorCode::PayloadNotFinite,
+                "the payload has a NaN or infinite entry; the device must not send one",
+            ))
+        }
+        PayloadForm::Integers { bound } => {
+            let within = numbers.iter().fold(true, |within, n| {
+                within & (i32::from_le_bytes(*n).unsigned_abs() <= bound.unsigned_abs())
+            });
+            if within {
+                return Ok(());
+            }
+            Err(Error::new(
+                ErrorCode::PayloadOutOfRange,
+                format!(
+                    "the payload has an entry beyond {bound} in magnitude, which no device of this study sends"
+                ),
+            ))
+        }
+    }
 }
 
 fn check_payload_len(len: usize, study: &StudyShape) -> Result<()> {

@@ -64,6 +64,8 @@ error_codes! {
     WrongPayloadLength = "wrong-payload-length", "The payload has another length than the mechanism's";
     /// A payload with NaN or an infinity.
     PayloadNotFinite = "payload-not-finite", "The payload has a value that is not a finite number";
+    /// A payload with a number that no device of the study sends.
+    PayloadOutOfRange = "payload-out-of-range", "The payload has a number that no device of this study sends";
     /// A body over the limit derived from the study.
     BodyTooLarge = "body-too-large", "The body is larger than the study allows";
     /// A body of a media type the endpoint does not take.

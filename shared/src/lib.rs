@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! Row ──Preprocessor::prepare──▶ BoundedRow ──MechanismSpec::release──▶ Payload ──▶ Report ──codec──▶ wire
-//! (raw f64s)                     (proof that ‖x‖₂ ≤ 1)                  (ε,δ)-LDP    (id, study, payload)
+//! (raw f64s)                     (proof that ‖x‖₂ ≤ 1)                  ε-LDP        (id, study, payload)
 //! ```
 //!
 //! * [`preprocess`]: [`Row`](preprocess::Row), [`Preprocessing`](preprocess::Preprocessing),
@@ -30,13 +30,14 @@
 //!     dimension: 3,
 //!     features: None,
 //!     norm: Norm::Normalize,
-//!     mechanism: MechanismKind::IsotropicGaussian,
+//!     centring: None,
+//!     mechanism: MechanismKind::DoubleCap,
 //!     calibration: Calibration::Analytic,
-//!     budget: Budget::approximate(1.0, 1e-6)?,
+//!     budget: Budget::pure(4.0)?,
 //! })?;
 //! let row = params.preprocessor().prepare(&Row::new(vec![3.0, 0.0, 4.0]))?;
 //! let payload = params.mechanism().release(&row)?;
-//! assert_eq!(payload.len(), params.payload_len()); // 3·4/2 numbers of 4 bytes
+//! assert_eq!(payload.len(), params.payload_len()); // a seed of 16 bytes
 //! # Ok(())
 //! # }
 //! ```

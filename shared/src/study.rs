@@ -19,17 +19,20 @@ pub const PARAMS_VERSION: u16 = 1;
 /// What a person decides about a study; [`StudyParams::freeze`] derives the rest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StudyDesign {
-    /// Dimension p of a row, 2 to 4,096.
+    /// Dimension p of a row, 2 to 65,536 with `double-cap` and to 4,096 with the others (one less with
+    /// private centring).
     pub dimension: usize,
     /// Names and public constants of the features.
     pub features: Option<Vec<Feature>>,
     /// How a row is brought into the unit ball.
     pub norm: Norm,
+    /// Constant a of private centring; `None`: the mean is not estimated.
+    pub centring: Option<f64>,
     /// The local randomizer.
     pub mechanism: MechanismKind,
     /// How its noise is chosen.
     pub calibration: Calibration,
-    /// (ε, δ) of one report.
+    /// (ε, δ) of one report; δ = 0 for a pure mechanism ([`MechanismKind::budget`]).
     pub budget: Budget,
 }
 
@@ -44,10 +47,12 @@ pub struct StudyDesign {
 ///     dimension: 64,
 ///     features: None,
 ///     norm: Norm::Normalize,
-///     mechanism: MechanismKind::IsotropicGaussian,
+///     centring: None,
+///     mechanism: MechanismKind::DoubleCap,
 ///     calibration: Calibration::Analytic,
-///     budget: Budget::approximate(8.0, 1e-6)?,
+///     budget: Budget::pure(4.0)?,
 /// })?;
+/// assert_eq!(params.payload_len(), 16);
 /// // The fingerprint is that of the canonical bytes, and the bytes lead back to the parameters.
 /// assert_eq!(StudyParams::from_canonical(&params.canonical_bytes())?, params);
 /// # Ok::<(), eigenveil_shared::Error>(())
@@ -66,16 +71,19 @@ impl StudyParams {
     /// # Errors
     /// `invalid-dimension`, `invalid-budget`, `invalid-preprocessing`, `invalid-name`.
     pub fn freeze(design: StudyDesign) -> Result<Self> {
-        let mechanism = MechanismSpec::derive(design.mechanism, design.calibration, design.budget)?;
-        Self::checked(
-            Preprocessing {
-                dimension: design.dimension,
-                features: design.features,
-                norm: design.norm,
-            },
-            mechanism,
+        let preprocessing = Preprocessing {
+            dimension: design.dimension,
+            features: design.features,
+            norm: design.norm,
+            centring: design.centring,
+        };
+        let mechanism = MechanismSpec::derive(
+            design.mechanism,
+            design.calibration,
+            preprocessing.report_dimension(),
             design.budget,
-        )
+        )?;
+        Self::checked(preprocessing, mechanism, design.budget)
     }
 
     /// Parameters whose every constant was checked, the noise included.
@@ -84,7 +92,16 @@ impl StudyParams {
         mechanism: MechanismSpec,
         budget: Budget,
     ) -> Result<Self> {
-        mechanism.check(preprocessing.dimension, budget)?;
+        if preprocessing.dimension < 2 {
+            return Err(Error::new(
+                ErrorCode::InvalidDimension,
+                format!(
+                    "the dimension is {}; a row has at least 2 values",
+                    preprocessing.dimension
+                ),
+            ));
+        }
+        mechanism.check(preprocessing.report_dimension(), budget)?;
         preprocessing.check()?;
         Ok(Self {
             version: PARAMS_VERSION,
@@ -118,6 +135,11 @@ impl StudyParams {
         self.preprocessing.dimension
     }
 
+    /// Dimension of a report: p, or p + 1 with private centring.
+    pub fn report_dimension(&self) -> usize {
+        self.preprocessing.report_dimension()
+    }
+
     /// The preprocessing constants.
     pub fn preprocessing(&self) -> &Preprocessing {
         &self.preprocessing
@@ -140,7 +162,7 @@ impl StudyParams {
 
     /// Bytes of one payload.
     pub fn payload_len(&self) -> usize {
-        self.mechanism.payload_len(self.dimension())
+        self.mechanism.payload_len(self.report_dimension())
     }
 
     /// Feature names, where the study has them.
@@ -241,6 +263,7 @@ mod tests {
             dimension: 3,
             features: None,
             norm: Norm::Clip { radius: 2.0 },
+            centring: None,
             mechanism: MechanismKind::SymmetricGaussian,
             calibration: Calibration::Analytic,
             budget: Budget::approximate(1.0, 1e-6).unwrap(),
@@ -253,7 +276,7 @@ mod tests {
         let json = serde_json::to_string(&params).unwrap();
         assert_eq!(serde_json::from_str::<StudyParams>(&json).unwrap(), params);
         // Less noise than claimed is refused wherever parameters come in.
-        let sigma = params.mechanism().sigma();
+        let sigma = params.mechanism().gaussian_noise().unwrap().sigma();
         let weaker = json.replace(&sigma.to_string(), &(sigma * 0.999).to_string());
         assert_ne!(weaker, json);
         let error = serde_json::from_str::<StudyParams>(&weaker)
@@ -301,6 +324,19 @@ mod tests {
             },
             StudyDesign {
                 calibration: Calibration::AsPublished,
+                ..design()
+            },
+            StudyDesign {
+                centring: Some(0.5),
+                ..design()
+            },
+            StudyDesign {
+                centring: Some(1.0),
+                ..design()
+            },
+            StudyDesign {
+                mechanism: MechanismKind::DoubleCap,
+                budget: Budget::pure(1.0).unwrap(),
                 ..design()
             },
             StudyDesign {
@@ -365,6 +401,55 @@ mod tests {
                     ..design()
                 },
                 ErrorCode::InvalidPreprocessing,
+            ),
+            (
+                StudyDesign {
+                    centring: Some(1.01),
+                    ..design()
+                },
+                ErrorCode::InvalidPreprocessing,
+            ),
+            (
+                StudyDesign {
+                    dimension: 4_096,
+                    centring: Some(0.7),
+                    ..design()
+                },
+                ErrorCode::InvalidDimension,
+            ),
+            (
+                StudyDesign {
+                    mechanism: MechanismKind::DoubleCap,
+                    ..design()
+                },
+                ErrorCode::InvalidBudget,
+            ),
+            (
+                StudyDesign {
+                    mechanism: MechanismKind::DoubleCap,
+                    calibration: Calibration::AsPublished,
+                    budget: Budget::pure(1.0).unwrap(),
+                    ..design()
+                },
+                ErrorCode::InvalidMechanism,
+            ),
+            (
+                StudyDesign {
+                    mechanism: MechanismKind::DoubleCap,
+                    dimension: 65_536,
+                    centring: Some(0.7),
+                    budget: Budget::pure(1.0).unwrap(),
+                    ..design()
+                },
+                ErrorCode::InvalidDimension,
+            ),
+            (
+                StudyDesign {
+                    mechanism: MechanismKind::DoubleCap,
+                    budget: Budget::pure(16.1).unwrap(),
+                    ..design()
+                },
+                ErrorCode::InvalidBudget,
             ),
         ] {
             assert_eq!(StudyParams::freeze(design).unwrap_err().code(), code);

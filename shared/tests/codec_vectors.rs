@@ -58,6 +58,7 @@ fn params() -> StudyParams {
             },
         ]),
         norm: Norm::Clip { radius: 2.0 },
+        centring: None,
         mechanism: MechanismKind::IsotropicGaussian,
         calibration: Calibration::AsPublished,
         budget: Budget::approximate(4.0, 0.5_f64.powi(20)).unwrap(),

@@ -163,6 +163,7 @@ fn releases_differ_every_time() {
         dimension: P,
         features: None,
         norm: Norm::Normalize,
+        centring: None,
         mechanism: MechanismKind::IsotropicGaussian,
         calibration: Calibration::Analytic,
         budget: Budget::approximate(2.0, 1e-6).unwrap(),

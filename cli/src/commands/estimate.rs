@@ -156,10 +156,13 @@ pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
     ))?;
     let privacy = &estimate.privacy;
     output::text(&format!(
-        "privacy: calibration {}, claimed epsilon {} and delta {:e}, {}",
-        privacy.calibration,
-        privacy.epsilon,
-        privacy.delta,
+        "privacy: claimed {}{}, {}",
+        output::budget_text(privacy.epsilon, privacy.delta),
+        privacy
+            .calibration
+            .map_or_else(String::new, |calibration| format!(
+                " (calibration {calibration})"
+            )),
         match privacy.true_epsilon {
             _ if privacy.claim_holds => "which holds".to_owned(),
             Some(real) => format!("which does NOT hold: it is epsilon {real:.4} at this delta"),

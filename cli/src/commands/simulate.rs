@@ -113,7 +113,7 @@ struct Setting {
 #[derive(Serialize)]
 pub(super) struct Simulated {
     pub(super) mechanism: MechanismKind,
-    pub(super) calibration: Calibration,
+    pub(super) calibration: Option<Calibration>,
     pub(super) epsilon: f64,
     pub(super) delta: f64,
     pub(super) true_epsilon: Option<f64>,
@@ -159,7 +159,8 @@ pub(crate) fn run(args: &SimulateArgs, json: bool) -> Result<()> {
     bar.finish_and_clear();
     // On standard error, so that JSON stays alone on standard output.
     let largest = simulated.iter().map(|row| row.n).max().unwrap_or(0);
-    if let Some(warning) = delta_warning(args.mechanism.delta, largest) {
+    let delta = simulated.iter().map(|row| row.delta).fold(0.0, f64::max);
+    if let Some(warning) = delta_warning(delta, largest) {
         eprintln!("warning: {warning}");
     }
     if let Some(warning) = args
@@ -303,14 +304,12 @@ fn model_of(model: ModelArg, p: usize, setting: &Setting, spike: f64) -> Result<
 
 fn print(args: &SimulateArgs, simulated: &Simulated) -> Result<()> {
     output::text(&format!(
-        "{} participants, p = {}, k = {}, {} ({}), epsilon {}, delta {:e}, path {}, {} repeats in {:.1} s",
+        "{} participants, p = {}, k = {}, {}, {}, path {}, {} repeats in {:.1} s",
         simulated.n,
         simulated.p,
         simulated.k,
-        simulated.mechanism,
-        simulated.calibration,
-        simulated.epsilon,
-        simulated.delta,
+        output::mechanism_text(simulated.mechanism, simulated.calibration),
+        output::budget_text(simulated.epsilon, simulated.delta),
         simulated.path,
         simulated.repeats,
         simulated.seconds

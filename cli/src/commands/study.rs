@@ -19,7 +19,7 @@ use crate::{
 /// Create, list, show, open and close studies
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example:\n  export EIGENVEIL_TOKEN=$(cat data/operator.token)\n  eigenveil study create --name digits --p 64 --k 3 --epsilon 8 --delta 1e-6"
+    after_help = "Example:\n  export EIGENVEIL_TOKEN=$(cat data/operator.token)\n  eigenveil study create --name digits --p 64 --k 5 --epsilon 4"
 )]
 pub(crate) struct StudyArgs {
     #[command(flatten)]
@@ -130,6 +130,7 @@ fn request(create: &CreateArgs) -> Result<CreateStudy> {
         dimension,
         features,
         norm: create.mechanism.norm(),
+        centring: create.mechanism.centring,
         mechanism: create.mechanism.mechanism,
         calibration: create.mechanism.calibration,
         epsilon: create.epsilon,
@@ -161,18 +162,22 @@ fn show(study: &StudyDocument, json: bool) -> Result<()> {
     }
     let privacy = &study.privacy;
     output::text(&format!(
-        "study        {}\nname         {}\nstate        {}\nreports      {}\ndimension    {}\nmechanism    {}, calibration {}\nclaimed      epsilon {}, delta {:e}\nreally holds {}\none report   {} bytes ({} of payload)\nfingerprint  {}\n\n{}",
+        "study        {}\nname         {}\nstate        {}\nreports      {}\ndimension    {}\nmechanism    {}{}\nclaimed      epsilon {}, delta {:e}\nreally holds {}\none report   {} bytes ({} of payload)\nfingerprint  {}\n\n{}",
         study.id,
         study.name,
         study.state.as_str(),
         study.reports_accepted,
         study.params.dimension(),
         privacy.mechanism,
-        privacy.calibration,
+        privacy
+            .calibration
+            .map_or_else(String::new, |calibration| format!(
+                ", calibration {calibration}"
+            )),
         privacy.epsilon,
         privacy.delta,
         match privacy.true_epsilon {
-            Some(epsilon) => format!("epsilon {epsilon:.4} at delta {:e}", privacy.delta),
+            Some(epsilon) => format!("epsilon {epsilon:.6} at delta {:e}", privacy.delta),
             None => "nothing".to_owned(),
         },
         privacy.bytes_per_report,

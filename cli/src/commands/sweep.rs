@@ -4,6 +4,7 @@ use eigenveil_estimation::floor::grouped;
 use eigenveil_plots::{Axis, HorizontalLine, LineChart, LineStyle, Marker, Series};
 
 use super::simulate::Simulated;
+use crate::output;
 
 /// A quantity of a sweep: its name, and its value in a setting.
 type Quantity = (&'static str, fn(&Simulated) -> f64);
@@ -116,11 +117,14 @@ pub(super) fn chart(rows: &[Simulated], title: Option<&str>, sparse: bool) -> Li
             .map(|(name, of)| equals(name, of(row)))
             .collect();
         format!(
-            "{}, calibration {}, {}, δ\u{a0}=\u{a0}{:e}; mean ± s.d. of {} runs",
-            row.mechanism,
-            row.calibration,
+            "{}, {}, {}; mean ± s.d. of {} runs",
+            output::mechanism_text(row.mechanism, row.calibration),
             fixed.join(", "),
-            row.delta,
+            if row.delta == 0.0 {
+                "pure".to_owned()
+            } else {
+                format!("δ\u{a0}=\u{a0}{:e}", row.delta)
+            },
             row.repeats
         )
     });

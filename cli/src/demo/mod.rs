@@ -57,10 +57,10 @@ pub(crate) struct DemoArgs {
     #[arg(long, value_name = "N", default_value_t = 50_000, value_parser = clap::value_parser!(u64).range(1..))]
     n: u64,
     /// Components
-    #[arg(long, value_name = "K", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    #[arg(long, value_name = "K", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=4096))]
     k: u16,
     /// Privacy-loss bound ε of one report, at most 16
-    #[arg(long, value_name = "E", default_value_t = 8.0)]
+    #[arg(long, value_name = "E", default_value_t = 4.0)]
     epsilon: f64,
     #[command(flatten)]
     mechanism: MechanismArgs,
@@ -178,6 +178,7 @@ fn study_request(args: &DemoArgs, rows: &DemoRows) -> CreateStudy {
         dimension: rows.table.dimension(),
         features: rows.features(),
         norm: args.mechanism.norm(),
+        centring: args.mechanism.centring,
         mechanism: args.mechanism.mechanism,
         calibration: args.mechanism.calibration,
         epsilon: args.epsilon,

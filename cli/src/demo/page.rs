@@ -6,7 +6,7 @@ use eigenveil_shared::estimate::{Estimate, Verdict};
 use nalgebra::DMatrix;
 
 use super::DemoResult;
-use crate::pictures;
+use crate::{output, pictures};
 
 /// Everything the page shows.
 pub(super) struct Page<'a> {
@@ -190,18 +190,23 @@ fn privacy_section(page: &Page<'_>) -> String {
         escape(&privacy.sentence)
     );
     let truth = match privacy.true_epsilon {
+        Some(epsilon) if privacy.delta == 0.0 => format!("ε = {epsilon:.6}, δ = 0"),
         Some(epsilon) => format!("ε = {epsilon:.4} at δ = {}", scientific(privacy.delta)),
         None => "none".to_owned(),
     };
     for (name, value) in [
         (
             "mechanism",
-            format!("{}, calibration {}", privacy.mechanism, privacy.calibration),
+            output::mechanism_text(privacy.mechanism, privacy.calibration),
         ),
         ("neighbours", privacy.neighbours.clone()),
         (
             "claimed",
-            format!("ε = {}, δ = {}", privacy.epsilon, scientific(privacy.delta)),
+            if privacy.delta == 0.0 {
+                format!("ε = {}, pure: δ = 0", privacy.epsilon)
+            } else {
+                format!("ε = {}, δ = {}", privacy.epsilon, scientific(privacy.delta))
+            },
         ),
         ("what really holds", truth),
         (

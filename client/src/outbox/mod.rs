@@ -139,6 +139,7 @@ pub(crate) struct Refusal<'a> {
 /// # };
 /// # let params = StudyParams::freeze(StudyDesign {
 /// #     dimension: 2, features: None, norm: Norm::Normalize,
+/// #     centring: None,
 /// #     mechanism: MechanismKind::IsotropicGaussian, calibration: Calibration::Analytic,
 /// #     budget: Budget::approximate(1.0, 1e-6)?,
 /// # })?;

@@ -17,6 +17,7 @@ pub(crate) fn params(epsilon: f64) -> StudyParams {
         dimension: 5,
         features: None,
         norm: Norm::Normalize,
+        centring: None,
         mechanism: MechanismKind::IsotropicGaussian,
         calibration: Calibration::Analytic,
         budget: Budget::approximate(epsilon, 1e-6).unwrap(),

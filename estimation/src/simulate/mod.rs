@@ -6,6 +6,7 @@
 //!
 //! Noise here comes from a seeded generator, so that a run can be repeated: a simulation protects nobody.
 
+mod double_cap_law;
 mod experiment;
 mod noisy_sum;
 mod participants;

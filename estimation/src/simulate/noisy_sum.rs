@@ -5,7 +5,7 @@ use std::str::FromStr;
 use eigenveil_shared::{
     Error, ErrorCode, Result,
     codec::{self, StudyShape},
-    mechanism::NoiseModel,
+    mechanism::{MechanismSpec, NoiseModel},
     packed::PackedSymmetric,
     report::{Report, ReportId},
     study::StudyParams,
@@ -13,8 +13,12 @@ use eigenveil_shared::{
 use rand::{Rng, RngExt};
 use rand_distr::{Distribution, StandardNormal};
 
-use super::Participants;
-use crate::{accumulate::Accumulator, linalg::GramSum, moment::NoisyMoment};
+use super::{Participants, double_cap_law::DirectionLaw};
+use crate::{
+    accumulate::{Accumulator, ReportSum, SeedSum},
+    linalg::GramSum,
+    moment::NoisyMoment,
+};
 
 /// Buckets of a simulated study, as many as the server keeps.
 const BUCKETS: u64 = 32;
@@ -76,7 +80,7 @@ pub fn noisy_sum<R: Rng + ?Sized>(
             "n is 0; at least one participant is needed",
         ));
     }
-    let p = params.dimension();
+    let p = params.report_dimension();
     let mut clean = PackedSymmetric::zeros(p);
     let mut buckets = Vec::new();
     for bucket in 0..BUCKETS.min(n) {
@@ -84,9 +88,11 @@ pub fn noisy_sum<R: Rng + ?Sized>(
         let mut gram = GramSum::new(p);
         let accumulator = match path {
             Path::Law => {
+                let mut law = LawSum::new(params)?;
                 let mut pending = 0;
-                participants.visit(count, rng, |row, times, _| {
+                participants.visit(count, rng, |row, times, rng| {
                     gram.add(row.as_slice(), times as f64);
+                    law.add(row.as_slice(), times, rng);
                     pending += times;
                     if pending >= 1_024 {
                         tick(std::mem::take(&mut pending));
@@ -96,13 +102,11 @@ pub fn noisy_sum<R: Rng + ?Sized>(
                 tick(pending);
                 let exact = gram.finish();
                 clean.add(&exact);
-                let mut sum = exact;
-                add_noise(&mut sum, params.mechanism().noise_model(), count, rng)?;
-                Accumulator::from_parts(sum, count)?
+                law.finish(exact, count, rng)?
             }
             Path::Device => {
                 let shape = StudyShape::of(params);
-                let mut received = Accumulator::new(p)?;
+                let mut received = ReportSum::new(params.mechanism(), p)?;
                 participants.visit(count, rng, |row, times, rng| {
                     gram.add(row.as_slice(), times as f64);
                     for _ in 0..times {
@@ -118,46 +122,99 @@ pub fn noisy_sum<R: Rng + ?Sized>(
                     Ok(())
                 })?;
                 clean.add(&gram.finish());
-                received
+                received.finish()?
             }
         };
         buckets.push(accumulator);
     }
     clean.scale(1.0 / n as f64);
-    Ok((
-        NoisyMoment::from_buckets(buckets, params.mechanism().noise_model())?,
-        clean,
-    ))
+    Ok((NoisyMoment::decode(buckets, params.mechanism())?, clean))
 }
 
-/// Adds the noise of `count` reports: independent Gaussians add up to one with `count` times the variance.
-fn add_noise<R: Rng + ?Sized>(
-    sum: &mut PackedSymmetric,
-    noise: NoiseModel,
-    count: u64,
-    rng: &mut R,
-) -> Result<()> {
-    let NoiseModel::Gaussian {
-        off_diagonal_sd,
-        diagonal_sd,
-    } = noise
-    else {
-        return Err(Error::new(
-            ErrorCode::InvalidMechanism,
-            "the law of this mechanism's sum is not known here; use --path device",
-        ));
-    };
-    let root = (count as f64).sqrt();
-    let p = sum.dimension();
-    let mut entries = sum.as_mut_slice().iter_mut();
-    for i in 0..p {
-        for j in i..p {
-            let sd = if i == j { diagonal_sd } else { off_diagonal_sd };
-            if let Some(entry) = entries.next() {
-                let z: f64 = StandardNormal.sample(rng);
-                *entry += root * sd * z;
+/// A sum of payloads drawn from its law.
+enum LawSum {
+    /// The noise of all reports is drawn at once.
+    Gaussian {
+        diagonal_sd: f64,
+        off_diagonal_sd: f64,
+    },
+    /// Each report's direction is drawn given its row.
+    DoubleCap {
+        law: DirectionLaw,
+        sum: SeedSum,
+        direction: Vec<f64>,
+    },
+}
+
+impl LawSum {
+    fn new(params: &StudyParams) -> Result<Self> {
+        let unknown = || {
+            Error::new(
+                ErrorCode::InvalidMechanism,
+                "the law of this mechanism's sum is not known here; use --path device",
+            )
+        };
+        match params.mechanism() {
+            MechanismSpec::DoubleCap(cap) => Ok(LawSum::DoubleCap {
+                law: DirectionLaw::new(cap).ok_or_else(unknown)?,
+                sum: SeedSum::new(cap.dimension())?,
+                direction: vec![0.0; cap.dimension()],
+            }),
+            other => match other.noise_model() {
+                NoiseModel::Gaussian {
+                    diagonal_sd,
+                    off_diagonal_sd,
+                } => Ok(LawSum::Gaussian {
+                    diagonal_sd,
+                    off_diagonal_sd,
+                }),
+                _ => Err(unknown()),
+            },
+        }
+    }
+
+    fn add<R: Rng + ?Sized>(&mut self, row: &[f64], times: u64, rng: &mut R) {
+        if let LawSum::DoubleCap {
+            law,
+            sum,
+            direction,
+        } = self
+        {
+            for _ in 0..times {
+                law.sample(row, rng, direction);
+                sum.add_direction(direction);
             }
         }
     }
-    Ok(())
+
+    /// The sum of `count` payloads, `exact` being that of the rows' outer products.
+    fn finish<R: Rng + ?Sized>(
+        self,
+        mut exact: PackedSymmetric,
+        count: u64,
+        rng: &mut R,
+    ) -> Result<Accumulator> {
+        match self {
+            LawSum::DoubleCap { sum, .. } => sum.finish(),
+            // Independent Gaussians add up to one with `count` times the variance.
+            LawSum::Gaussian {
+                diagonal_sd,
+                off_diagonal_sd,
+            } => {
+                let root = (count as f64).sqrt();
+                let p = exact.dimension();
+                let mut entries = exact.as_mut_slice().iter_mut();
+                for i in 0..p {
+                    for j in i..p {
+                        let sd = if i == j { diagonal_sd } else { off_diagonal_sd };
+                        if let Some(entry) = entries.next() {
+                            let z: f64 = StandardNormal.sample(rng);
+                            *entry += root * sd * z;
+                        }
+                    }
+                }
+                Accumulator::from_parts(exact, count)
+            }
+        }
+    }
 }

@@ -14,7 +14,7 @@ use eigenveil_shared::{
     codec::{self, StudyShape},
     estimate::Rank,
     packed::packed_len,
-    privacy::{Budget, PrivacyStatement},
+    privacy::PrivacyStatement,
     study::{StudyDesign, StudyParams, from_hex, to_hex},
 };
 
@@ -179,9 +179,10 @@ impl NewStudy {
             dimension: request.dimension,
             features: request.features,
             norm: request.norm,
+            centring: request.centring,
             mechanism: request.mechanism,
             calibration: request.calibration,
-            budget: Budget::new(request.epsilon, request.delta)?,
+            budget: request.mechanism.budget(request.epsilon, request.delta)?,
         })?;
         check_rank(request.default_k, params.dimension())?;
         Ok(Self {

@@ -261,7 +261,7 @@ fn add_reports<'a>(
                         Some(sums) => sums,
                         none => none.insert(cache.take(transaction, study, bucket)?),
                     };
-                    sums.add_payload(&report.payload)?;
+                    sums.add_payload(&report.payload, study.shape().payload_form)?;
                     accepted += 1;
                     Stored::Accepted
                 } else {

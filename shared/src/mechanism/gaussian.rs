@@ -11,41 +11,128 @@
 
 use rand::Rng;
 use rand_distr::{Distribution, StandardNormal};
+use serde::{Deserialize, Serialize};
 
-use super::{NoiseModel, spec::LocalRandomizer};
-use crate::{packed::packed_len, preprocess::BoundedRow};
+use super::{Calibration, NoiseModel, spec::LocalRandomizer};
+use crate::{
+    error::{Error, ErrorCode, Result},
+    packed::packed_len,
+    preprocess::BoundedRow,
+    privacy::{Budget, gaussian},
+};
 
 /// Largest dimension of a mechanism whose payload is a whole matrix: 33.6 MB a report.
 pub const MAX_DENSE_DIMENSION: usize = 4_096;
+
+/// Noise scale of a Gaussian mechanism and how it was chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GaussianNoise {
+    calibration: Calibration,
+    sigma: f64,
+}
+
+impl GaussianNoise {
+    /// The σ this calibration gives for this budget, L2 sensitivity √2.
+    ///
+    /// # Errors
+    /// `invalid-budget` for a pure budget or ε > 16.
+    pub fn derive(calibration: Calibration, budget: Budget) -> Result<Self> {
+        budget.check_study_limit()?;
+        let sigma = match calibration {
+            Calibration::Analytic => gaussian::analytic_sigma(budget, gaussian::SENSITIVITY)?,
+            Calibration::AsPublished => gaussian::as_published_sigma(budget)?,
+        };
+        Ok(Self { calibration, sigma })
+    }
+
+    /// Constants as they arrive; to be checked with [`check`](Self::check).
+    pub(super) fn from_constants(calibration: Calibration, sigma: f64) -> Self {
+        Self { calibration, sigma }
+    }
+
+    /// Refuses less noise than the budget needs, and more than 1 % too much.
+    ///
+    /// # Errors
+    /// `invalid-dimension`, `invalid-budget`; `invalid-mechanism` for a σ that does not fit.
+    pub fn check(&self, dimension: usize, budget: Budget) -> Result<()> {
+        check_dense_dimension(dimension)?;
+        let wanted = Self::derive(self.calibration, budget)?.sigma;
+        let enough = match self.calibration {
+            // Another implementation may end its search elsewhere: what counts is that the claim holds.
+            Calibration::Analytic => {
+                gaussian::true_delta(self.sigma, gaussian::SENSITIVITY, budget.epsilon())
+                    <= budget.delta()
+            }
+            Calibration::AsPublished => self.sigma >= wanted * (1.0 - 1e-12),
+        };
+        if enough && self.sigma <= wanted * 1.01 {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorCode::InvalidMechanism,
+            format!(
+                "the study's noise has standard deviation {} but ({}, {}) under calibration {} needs {wanted}; do not take part",
+                self.sigma,
+                budget.epsilon(),
+                budget.delta(),
+                self.calibration
+            ),
+        ))
+    }
+
+    /// How the noise was chosen.
+    pub fn calibration(&self) -> Calibration {
+        self.calibration
+    }
+
+    /// Noise scale σ, in units of the entries of `xxᵀ`.
+    pub fn sigma(&self) -> f64 {
+        self.sigma
+    }
+}
+
+/// Refuses a dimension that the dense mechanisms cannot serve.
+pub(super) fn check_dense_dimension(dimension: usize) -> Result<()> {
+    if (2..=MAX_DENSE_DIMENSION).contains(&dimension) {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorCode::InvalidDimension,
+        format!(
+            "the dimension of a report is {dimension}; this mechanism takes 2 to {MAX_DENSE_DIMENSION} (double-cap takes more)"
+        ),
+    ))
+}
 
 /// `symmetric-gaussian`: every upper-triangle entry, diagonal included, gets i.i.d. `N(0, σ²)`; the
 /// lower triangle mirrors it (Algorithms 1 and 2 of Wang & Xu).
 ///
 /// (ε, δ)-LDP with L2 sensitivity √2 on `tri(xxᵀ)`, reached only by a pair of coordinate axes.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SymmetricGaussian {
-    sigma: f64,
-}
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SymmetricGaussian(pub(super) GaussianNoise);
 
 /// `isotropic-gaussian`: `N(0, σ²I)` on `svec(xxᵀ)`, that is `N(0, σ²)` on the diagonal and
 /// `N(0, σ²/2)` off it: the guarantee of [`SymmetricGaussian`] at half the off-diagonal variance.
 ///
 /// (ε, δ)-LDP with L2 sensitivity √2 on `svec(xxᵀ)` (‖svec(M)‖₂ = ‖M‖_F), reached by every
 /// orthogonal pair of unit rows.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct IsotropicGaussian {
-    sigma: f64,
-}
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct IsotropicGaussian(pub(super) GaussianNoise);
 
 impl SymmetricGaussian {
-    pub(super) fn new(sigma: f64) -> Self {
-        Self { sigma }
+    /// The noise.
+    pub fn noise(&self) -> GaussianNoise {
+        self.0
     }
 }
 
 impl IsotropicGaussian {
-    pub(super) fn new(sigma: f64) -> Self {
-        Self { sigma }
+    /// The noise.
+    pub fn noise(&self) -> GaussianNoise {
+        self.0
     }
 }
 
@@ -54,7 +141,7 @@ impl super::spec::Sealed for IsotropicGaussian {}
 
 impl LocalRandomizer for SymmetricGaussian {
     fn perturb<R: Rng + ?Sized>(&self, row: &BoundedRow, rng: &mut R) -> Vec<u8> {
-        perturb_triangle(row, self.sigma, self.sigma, rng)
+        perturb_triangle(row, self.0.sigma, self.0.sigma, rng)
     }
 
     fn payload_len(&self, dimension: usize) -> usize {
@@ -63,8 +150,8 @@ impl LocalRandomizer for SymmetricGaussian {
 
     fn noise_model(&self) -> NoiseModel {
         NoiseModel::Gaussian {
-            off_diagonal_sd: self.sigma,
-            diagonal_sd: self.sigma,
+            off_diagonal_sd: self.0.sigma,
+            diagonal_sd: self.0.sigma,
         }
     }
 }
@@ -73,8 +160,8 @@ impl LocalRandomizer for IsotropicGaussian {
     fn perturb<R: Rng + ?Sized>(&self, row: &BoundedRow, rng: &mut R) -> Vec<u8> {
         perturb_triangle(
             row,
-            self.sigma,
-            self.sigma * std::f64::consts::FRAC_1_SQRT_2,
+            self.0.sigma,
+            self.0.sigma * std::f64::consts::FRAC_1_SQRT_2,
             rng,
         )
     }
@@ -85,8 +172,8 @@ impl LocalRandomizer for IsotropicGaussian {
 
     fn noise_model(&self) -> NoiseModel {
         NoiseModel::Gaussian {
-            off_diagonal_sd: self.sigma * std::f64::consts::FRAC_1_SQRT_2,
-            diagonal_sd: self.sigma,
+            off_diagonal_sd: self.0.sigma * std::f64::consts::FRAC_1_SQRT_2,
+            diagonal_sd: self.0.sigma,
         }
     }
 }

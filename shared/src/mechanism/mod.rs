@@ -5,6 +5,8 @@ mod gaussian;
 mod noise;
 mod spec;
 
-pub use gaussian::{IsotropicGaussian, MAX_DENSE_DIMENSION, SymmetricGaussian};
+pub use gaussian::{GaussianNoise, IsotropicGaussian, MAX_DENSE_DIMENSION, SymmetricGaussian};
 pub use noise::NoiseModel;
-pub use spec::{Calibration, LocalRandomizer, MechanismKind, MechanismSpec};
+pub use spec::{
+    Calibration, DEFAULT_DELTA, LocalRandomizer, MechanismKind, MechanismSpec, PayloadForm,
+};

@@ -2,17 +2,32 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Noise of one decoded report `D = xxᵀ + E`, entry by entry of the symmetric matrix.
+/// Noise of one decoded report `D`, entry by entry of the symmetric matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "family")]
 #[non_exhaustive]
 pub enum NoiseModel {
-    /// Independent centred Gaussians on the upper triangle, mirrored.
+    /// `D = xxᵀ + E` with independent centred Gaussians on the upper triangle, mirrored (the discrete
+    /// Gaussian's difference is below 1e-5 of a standard deviation).
     Gaussian {
         /// Standard deviation of an off-diagonal entry, `s`.
         off_diagonal_sd: f64,
         /// Standard deviation of a diagonal entry.
         diagonal_sd: f64,
+    },
+    /// `D = c(ggᵀ − I/p)` with g leaning towards the row: `E D = xxᵀ − (r²/p)I`, and a variance that
+    /// depends on the row (`docs/mechanisms.md`, "Exact variance").
+    DoubleCap {
+        /// Dimension p of the reports.
+        dimension: usize,
+        /// Scale c.
+        scale: f64,
+        /// a₀: variance outside the signal of a unit row, in units of c².
+        a0: f64,
+        /// a₁: what the signal in one direction adds.
+        a1: f64,
+        /// a₂: what the signal in both directions adds.
+        a2: f64,
     },
 }
 
@@ -23,6 +38,7 @@ impl NoiseModel {
             NoiseModel::Gaussian {
                 off_diagonal_sd, ..
             } => off_diagonal_sd,
+            NoiseModel::DoubleCap { scale, a0, .. } => scale * a0.sqrt(),
         }
     }
 }

@@ -6,7 +6,11 @@ use rand::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{IsotropicGaussian, MAX_DENSE_DIMENSION, NoiseModel, SymmetricGaussian};
+use super::{
+    GaussianNoise, IsotropicGaussian, NoiseModel, SymmetricGaussian,
+    double_cap::{DoubleCap, GENERATOR_SLACK},
+    gaussian::check_dense_dimension,
+};
 use crate::{
     error::{Error, ErrorCode, Result},
     preprocess::BoundedRow,
@@ -14,10 +18,13 @@ use crate::{
 };
 
 /// Name of a mechanism.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum MechanismKind {
+    /// A seed that leans towards the row: pure ε-LDP, 16 bytes.
+    #[default]
+    DoubleCap,
     /// Algorithms 1 and 2 of Wang & Xu: i.i.d. Gaussians on the upper triangle.
     SymmetricGaussian,
     /// Gaussians isotropic in the Frobenius norm.
@@ -27,6 +34,7 @@ pub enum MechanismKind {
 impl MechanismKind {
     /// Every mechanism.
     pub const ALL: &'static [MechanismKind] = &[
+        MechanismKind::DoubleCap,
         MechanismKind::SymmetricGaussian,
         MechanismKind::IsotropicGaussian,
     ];
@@ -34,11 +42,54 @@ impl MechanismKind {
     /// The name as written on the wire and on the command line.
     pub const fn as_str(self) -> &'static str {
         match self {
+            MechanismKind::DoubleCap => "double-cap",
             MechanismKind::SymmetricGaussian => "symmetric-gaussian",
             MechanismKind::IsotropicGaussian => "isotropic-gaussian",
         }
     }
+
+    /// Whether it promises δ = 0.
+    pub const fn is_pure(self) -> bool {
+        matches!(self, MechanismKind::DoubleCap)
+    }
+
+    /// Whether its noise is a continuous Gaussian with a choice of calibration.
+    pub const fn is_gaussian(self) -> bool {
+        matches!(
+            self,
+            MechanismKind::SymmetricGaussian | MechanismKind::IsotropicGaussian
+        )
+    }
+
+    /// The budget for this ε: pure where the mechanism is, otherwise with this δ or [`DEFAULT_DELTA`].
+    ///
+    /// ```
+    /// use eigenveil_shared::mechanism::MechanismKind;
+    /// assert_eq!(MechanismKind::DoubleCap.budget(1.0, None)?.delta(), 0.0);
+    /// assert_eq!(MechanismKind::IsotropicGaussian.budget(1.0, None)?.delta(), 1e-6);
+    /// assert!(MechanismKind::DoubleCap.budget(1.0, Some(1e-6)).is_err());
+    /// # Ok::<(), eigenveil_shared::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `invalid-budget` for an ε or δ out of range, and for a δ with a pure mechanism.
+    pub fn budget(self, epsilon: f64, delta: Option<f64>) -> Result<Budget> {
+        match delta {
+            // 0 is what a pure mechanism has: saying so is no mistake.
+            Some(delta) if self.is_pure() && delta != 0.0 => Err(Error::new(
+                ErrorCode::InvalidBudget,
+                format!(
+                    "delta is {delta:e} but {self} is purely private and takes none; leave delta out"
+                ),
+            )),
+            _ if self.is_pure() => Budget::pure(epsilon),
+            delta => Budget::approximate(epsilon, delta.unwrap_or(DEFAULT_DELTA)),
+        }
+    }
 }
+
+/// δ of an (ε, δ) mechanism when nobody says.
+pub const DEFAULT_DELTA: f64 = 1e-6;
 
 impl std::fmt::Display for MechanismKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -128,37 +179,99 @@ pub trait LocalRandomizer: Sealed {
 
 /// A mechanism with the constants derived once, when the study is created.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct MechanismSpec {
-    kind: MechanismKind,
-    calibration: Calibration,
-    sigma: f64,
+#[serde(rename_all = "kebab-case", tag = "kind")]
+#[non_exhaustive]
+pub enum MechanismSpec {
+    /// Pure ε-LDP, 16 bytes.
+    DoubleCap(DoubleCap),
+    /// Algorithms 1 and 2 of Wang & Xu.
+    SymmetricGaussian(SymmetricGaussian),
+    /// Gaussians isotropic in the Frobenius norm.
+    IsotropicGaussian(IsotropicGaussian),
+}
+
+/// Evaluates an expression for whichever randomizer a spec holds.
+macro_rules! with_randomizer {
+    ($spec:expr, $randomizer:ident => $result:expr) => {
+        match $spec {
+            MechanismSpec::DoubleCap($randomizer) => $result,
+            MechanismSpec::SymmetricGaussian($randomizer) => $result,
+            MechanismSpec::IsotropicGaussian($randomizer) => $result,
+        }
+    };
 }
 
 impl MechanismSpec {
-    /// Derives the constants for this budget.
+    /// Derives the constants for reports of this dimension and this budget.
     ///
     /// # Errors
-    /// `invalid-budget` for a pure budget or ε > 16.
-    pub fn derive(kind: MechanismKind, calibration: Calibration, budget: Budget) -> Result<Self> {
+    /// `invalid-dimension`; `invalid-budget` for ε > 16, for a pure budget where the mechanism needs δ
+    /// and for a δ where it takes none; `invalid-mechanism` for a calibration it does not have.
+    pub fn derive(
+        kind: MechanismKind,
+        calibration: Calibration,
+        dimension: usize,
+        budget: Budget,
+    ) -> Result<Self> {
         budget.check_study_limit()?;
-        let sigma = match calibration {
-            Calibration::Analytic => gaussian::analytic_sigma(budget, gaussian::SENSITIVITY)?,
-            Calibration::AsPublished => gaussian::as_published_sigma(budget)?,
+        if calibration != Calibration::Analytic && !kind.is_gaussian() {
+            return Err(Error::new(
+                ErrorCode::InvalidMechanism,
+                format!(
+                    "there is no calibration {calibration} for {kind}; it belongs to symmetric-gaussian and isotropic-gaussian"
+                ),
+            ));
+        }
+        let spec = match kind {
+            MechanismKind::DoubleCap => {
+                MechanismSpec::DoubleCap(DoubleCap::derive(dimension, budget)?)
+            }
+            MechanismKind::SymmetricGaussian => MechanismSpec::SymmetricGaussian(
+                SymmetricGaussian(GaussianNoise::derive(calibration, budget)?),
+            ),
+            MechanismKind::IsotropicGaussian => MechanismSpec::IsotropicGaussian(
+                IsotropicGaussian(GaussianNoise::derive(calibration, budget)?),
+            ),
         };
-        Ok(Self {
-            kind,
-            calibration,
-            sigma,
+        if kind.is_gaussian() {
+            check_dense_dimension(dimension)?;
+        }
+        Ok(spec)
+    }
+
+    /// The spec with these constants, as they arrive on the wire: to be checked with
+    /// [`check`](Self::check). `None` when their number does not fit.
+    pub(crate) fn from_constants(
+        kind: MechanismKind,
+        calibration: Calibration,
+        dimension: usize,
+        epsilon: f64,
+        constants: &[f64],
+    ) -> Option<Self> {
+        Some(match kind {
+            MechanismKind::DoubleCap => MechanismSpec::DoubleCap(DoubleCap::from_constants(
+                dimension,
+                epsilon,
+                constants.try_into().ok()?,
+            )),
+            MechanismKind::SymmetricGaussian | MechanismKind::IsotropicGaussian => {
+                let [sigma] = constants.try_into().ok()?;
+                let noise = GaussianNoise::from_constants(calibration, sigma);
+                if kind == MechanismKind::SymmetricGaussian {
+                    MechanismSpec::SymmetricGaussian(SymmetricGaussian(noise))
+                } else {
+                    MechanismSpec::IsotropicGaussian(IsotropicGaussian(noise))
+                }
+            }
         })
     }
 
-    /// Constants as they arrive on the wire: to be checked with [`check`](Self::check).
-    pub(crate) fn from_wire(kind: MechanismKind, calibration: Calibration, sigma: f64) -> Self {
-        Self {
-            kind,
-            calibration,
-            sigma,
+    /// The frozen constants in the order of `docs/protocol.md`.
+    pub(crate) fn constants(&self) -> Vec<f64> {
+        match self {
+            MechanismSpec::DoubleCap(cap) => cap.constants().to_vec(),
+            MechanismSpec::SymmetricGaussian(gaussian) => vec![gaussian.noise().sigma()],
+            MechanismSpec::IsotropicGaussian(gaussian) => vec![gaussian.noise().sigma()],
         }
     }
 
@@ -166,52 +279,86 @@ impl MechanismSpec {
     /// hand out less noise than the budget needs.
     ///
     /// # Errors
-    /// `invalid-mechanism` when σ is not the noise this calibration and budget ask for;
+    /// `invalid-mechanism` when the constants are not those this dimension and budget ask for;
     /// `invalid-dimension` and `invalid-budget` when they are out of range.
     pub fn check(&self, dimension: usize, budget: Budget) -> Result<()> {
-        check_dimension(dimension)?;
-        let wanted = Self::derive(self.kind, self.calibration, budget)?.sigma;
-        let enough = match self.calibration {
-            // Another implementation may end its search elsewhere: what counts is that the claim holds.
-            Calibration::Analytic => {
-                gaussian::true_delta(self.sigma, gaussian::SENSITIVITY, budget.epsilon())
-                    <= budget.delta()
-            }
-            Calibration::AsPublished => self.sigma >= wanted * (1.0 - 1e-12),
-        };
-        if enough && self.sigma <= wanted * 1.01 {
-            return Ok(());
+        budget.check_study_limit()?;
+        match self {
+            MechanismSpec::DoubleCap(cap) => cap.check(dimension, budget),
+            MechanismSpec::SymmetricGaussian(gaussian) => gaussian.noise().check(dimension, budget),
+            MechanismSpec::IsotropicGaussian(gaussian) => gaussian.noise().check(dimension, budget),
         }
-        Err(Error::new(
-            ErrorCode::InvalidMechanism,
-            format!(
-                "the study's noise has standard deviation {} but ({}, {}) under calibration {} needs {wanted}; do not take part",
-                self.sigma,
-                budget.epsilon(),
-                budget.delta(),
-                self.calibration
-            ),
-        ))
     }
 
     /// The mechanism's name.
     pub fn kind(&self) -> MechanismKind {
-        self.kind
+        match self {
+            MechanismSpec::DoubleCap(_) => MechanismKind::DoubleCap,
+            MechanismSpec::SymmetricGaussian(_) => MechanismKind::SymmetricGaussian,
+            MechanismSpec::IsotropicGaussian(_) => MechanismKind::IsotropicGaussian,
+        }
     }
 
-    /// How its noise was chosen.
-    pub fn calibration(&self) -> Calibration {
-        self.calibration
+    /// How the noise was chosen, where there is a choice.
+    pub fn calibration(&self) -> Option<Calibration> {
+        Some(self.gaussian_noise()?.calibration())
     }
 
-    /// Noise scale σ, in units of the entries of `xxᵀ`.
-    pub fn sigma(&self) -> f64 {
-        self.sigma
+    /// The noise of a mechanism that is Gaussian by construction.
+    pub fn gaussian_noise(&self) -> Option<GaussianNoise> {
+        match self {
+            MechanismSpec::SymmetricGaussian(gaussian) => Some(gaussian.noise()),
+            MechanismSpec::IsotropicGaussian(gaussian) => Some(gaussian.noise()),
+            MechanismSpec::DoubleCap(_) => None,
+        }
     }
 
-    /// Perturbs one row for release: (ε, δ)-LDP under replacement of the row, L2 sensitivity √2.
+    /// The smallest ε that really holds at this δ, rounded up; `None` when none does.
+    pub fn true_epsilon(&self, delta: f64) -> Option<f64> {
+        match self {
+            MechanismSpec::DoubleCap(cap) => Some((cap.epsilon() + GENERATOR_SLACK).next_up()),
+            MechanismSpec::SymmetricGaussian(SymmetricGaussian(noise))
+            | MechanismSpec::IsotropicGaussian(IsotropicGaussian(noise)) => {
+                gaussian::true_epsilon(noise.sigma(), gaussian::SENSITIVITY, delta)
+            }
+        }
+    }
+
+    /// The smallest δ that really holds at the claimed ε, rounded up. For `double-cap` the claim is
+    /// understood as ε + [`GENERATOR_SLACK`], and δ is 0.
+    pub fn true_delta(&self, epsilon: f64) -> f64 {
+        match self {
+            MechanismSpec::DoubleCap(cap) => {
+                if epsilon >= cap.epsilon() {
+                    0.0
+                } else {
+                    // Densities in {1, e^ε'}/Z: the hockey-stick divergence is at most 1 − e^(ε−ε').
+                    (-(epsilon - cap.epsilon() - GENERATOR_SLACK).exp_m1()).next_up()
+                }
+            }
+            MechanismSpec::SymmetricGaussian(SymmetricGaussian(noise))
+            | MechanismSpec::IsotropicGaussian(IsotropicGaussian(noise)) => {
+                gaussian::true_delta(noise.sigma(), gaussian::SENSITIVITY, epsilon)
+            }
+        }
+    }
+
+    /// Probability that the privacy loss of one report exceeds `epsilon` for the worst pair of rows; 0
+    /// for a pure mechanism at its ε. It is larger than δ.
+    pub fn loss_exceeds(&self, epsilon: f64) -> f64 {
+        match self {
+            MechanismSpec::DoubleCap(cap) if epsilon >= cap.epsilon() => 0.0,
+            MechanismSpec::DoubleCap(_) => 1.0,
+            MechanismSpec::SymmetricGaussian(SymmetricGaussian(noise))
+            | MechanismSpec::IsotropicGaussian(IsotropicGaussian(noise)) => {
+                gaussian::loss_exceeds(noise.sigma(), gaussian::SENSITIVITY, epsilon)
+            }
+        }
+    }
+
+    /// Perturbs one row for release; the guarantee is the mechanism's own, under replacement of the row.
     ///
-    /// The noise comes from ChaCha20 keyed by the operating system for this one report. There is no
+    /// The randomness comes from ChaCha20 keyed by the operating system for this one report. There is no
     /// way to pass a generator or a seed here.
     ///
     /// # Errors
@@ -225,54 +372,47 @@ impl MechanismSpec {
                 ),
             )
         })?;
-        Ok(self.perturb(row, &mut generator))
+        Ok(self.perturb_with(row, &mut generator))
     }
 
     /// Perturbs one row with the caller's generator, **for simulation only**: reproducible noise
     /// protects nobody. The device SDK never calls this.
     pub fn perturb_with<R: Rng + ?Sized>(&self, row: &BoundedRow, rng: &mut R) -> Vec<u8> {
-        self.perturb(row, rng)
+        with_randomizer!(self, randomizer => randomizer.perturb(row, rng))
     }
 
-    /// Bytes of one payload at this dimension.
+    /// Bytes of one payload of reports of this dimension.
     pub fn payload_len(&self, dimension: usize) -> usize {
-        match self.kind {
-            MechanismKind::SymmetricGaussian => self.symmetric().payload_len(dimension),
-            MechanismKind::IsotropicGaussian => self.isotropic().payload_len(dimension),
+        with_randomizer!(self, randomizer => randomizer.payload_len(dimension))
+    }
+
+    /// What a payload is made of.
+    pub fn payload_form(&self) -> PayloadForm {
+        match self {
+            MechanismSpec::DoubleCap(_) => PayloadForm::Seed,
+            MechanismSpec::SymmetricGaussian(_) | MechanismSpec::IsotropicGaussian(_) => {
+                PayloadForm::Floats
+            }
         }
     }
 
     /// The noise of one decoded report.
     pub fn noise_model(&self) -> NoiseModel {
-        match self.kind {
-            MechanismKind::SymmetricGaussian => self.symmetric().noise_model(),
-            MechanismKind::IsotropicGaussian => self.isotropic().noise_model(),
-        }
-    }
-
-    fn perturb<R: Rng + ?Sized>(&self, row: &BoundedRow, rng: &mut R) -> Vec<u8> {
-        match self.kind {
-            MechanismKind::SymmetricGaussian => self.symmetric().perturb(row, rng),
-            MechanismKind::IsotropicGaussian => self.isotropic().perturb(row, rng),
-        }
-    }
-
-    fn symmetric(&self) -> SymmetricGaussian {
-        SymmetricGaussian::new(self.sigma)
-    }
-
-    fn isotropic(&self) -> IsotropicGaussian {
-        IsotropicGaussian::new(self.sigma)
+        with_randomizer!(self, randomizer => randomizer.noise_model())
     }
 }
 
-/// Refuses a dimension that the dense mechanisms cannot serve.
-pub(crate) fn check_dimension(dimension: usize) -> Result<()> {
-    if (2..=MAX_DENSE_DIMENSION).contains(&dimension) {
-        return Ok(());
-    }
-    Err(Error::new(
-        ErrorCode::InvalidDimension,
-        format!("the dimension is {dimension}; this mechanism takes 2 to {MAX_DENSE_DIMENSION}"),
-    ))
+/// What the bytes of a payload are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PayloadForm {
+    /// Little-endian f32, the packed upper triangle; each must be finite.
+    Floats,
+    /// Little-endian i32, the packed upper triangle on a grid; none may exceed the bound in magnitude.
+    Integers {
+        /// Largest magnitude a device sends.
+        bound: i32,
+    },
+    /// Sixteen bytes, every value of which is a report.
+    Seed,
 }

@@ -83,16 +83,43 @@ pub struct Preprocessing {
     pub features: Option<Vec<Feature>>,
     /// How the row is brought into the unit ball.
     pub norm: Norm,
+    /// Private centring: the constant a that is appended to the bounded row, `y = (x, a)/√(1+a²)`, so
+    /// that the mean can be estimated and removed; `None` leaves it out.
+    #[serde(default)]
+    pub centring: Option<f64>,
 }
 
+/// The constant of private centring when nobody knows ‖E x‖: a = 1/√2 has the smallest worst-case price.
+pub const DEFAULT_CENTRING: f64 = std::f64::consts::FRAC_1_SQRT_2;
+/// Smallest and largest constant of private centring. Above 1 the sensitivity would no longer be √2; far
+/// below, the mean drowns.
+pub const CENTRING_RANGE: std::ops::RangeInclusive<f64> = 0.01..=1.0;
+
 impl Preprocessing {
+    /// Dimension of a report: p, or p + 1 with private centring.
+    pub fn report_dimension(&self) -> usize {
+        self.dimension + usize::from(self.centring.is_some())
+    }
+
     /// Checks the constants.
     ///
     /// # Errors
-    /// `invalid-preprocessing` when a radius, centre or scale is not usable or the number of features
-    /// is not `p`; `invalid-name` when a feature name is empty, too long, doubled or not printable.
+    /// `invalid-preprocessing` when a radius, centre, scale or centring constant is not usable or the
+    /// number of features is not `p`; `invalid-name` when a feature name is empty, too long, doubled or not printable.
     pub fn check(&self) -> Result<()> {
         self.norm.check()?;
+        if let Some(a) = self.centring
+            && !CENTRING_RANGE.contains(&a)
+        {
+            return Err(Error::new(
+                ErrorCode::InvalidPreprocessing,
+                format!(
+                    "the constant of private centring is {a}; it lies in {} to {} (1/sqrt 2 unless the length of the mean is known)",
+                    CENTRING_RANGE.start(),
+                    CENTRING_RANGE.end()
+                ),
+            ));
+        }
         let Some(features) = &self.features else {
             return Ok(());
         };
@@ -164,11 +191,14 @@ impl<'a> Preprocessor<'a> {
         Self { constants }
     }
 
-    /// Prepares one row of length p: the result has ‖x‖₂ ≤ 1.
+    /// Prepares one row of length p for a mechanism: ‖result‖₂ ≤ 1, and one value longer with private
+    /// centring.
     ///
     /// ```
     /// use eigenveil_shared::preprocess::{Norm, Preprocessing, Row};
-    /// let preprocessing = Preprocessing { dimension: 2, features: None, norm: Norm::Clip { radius: 10.0 } };
+    /// let preprocessing = Preprocessing {
+    ///     dimension: 2, features: None, norm: Norm::Clip { radius: 10.0 }, centring: None,
+    /// };
     /// let preprocessor = preprocessing.preprocessor()?;
     /// assert_eq!(preprocessor.prepare(&Row::new(vec![3.0, 4.0]))?.as_slice(), &[0.3, 0.4]);
     /// assert_eq!(preprocessor.prepare(&Row::new(vec![30.0, 40.0]))?.as_slice(), &[0.6, 0.8]);
@@ -179,6 +209,15 @@ impl<'a> Preprocessor<'a> {
     /// `wrong-dimension`, `row-not-finite` (also after scaling), `row-outside-ball` under
     /// [`Norm::Require`]. No error holds a value of the row.
     pub fn prepare(&self, row: &Row) -> Result<BoundedRow> {
+        Ok(self.append_constant(self.prepare_features(row)?))
+    }
+
+    /// As [`prepare`](Self::prepare) without the constant that private centring appends: for scores on
+    /// the owner's machine and for trusted-curator baselines.
+    ///
+    /// # Errors
+    /// As [`prepare`](Self::prepare).
+    pub fn prepare_features(&self, row: &Row) -> Result<BoundedRow> {
         let constants = self.constants;
         self.check_dimension(row)?;
         let mut x = row.values().to_vec();
@@ -211,12 +250,18 @@ impl<'a> Preprocessor<'a> {
             return Ok(BoundedRow::zero(constants.dimension));
         }
         divide(&mut x, divisor);
-        // Rounding may leave the length an ulp above one; the proof must hold for the stored numbers.
-        let rounded = norm(&x);
-        if rounded > 1.0 {
-            divide(&mut x, rounded * (1.0 + 4.0 * f64::EPSILON));
-        }
-        Ok(BoundedRow::proved(x))
+        Ok(bounded(x))
+    }
+
+    /// `(x, a)/√(1+a²)`, never normalised again: a short x must stay shorter than a long one.
+    fn append_constant(&self, row: BoundedRow) -> BoundedRow {
+        let Some(a) = self.constants.centring else {
+            return row;
+        };
+        let mut y = row.into_values();
+        y.push(a);
+        divide(&mut y, a.hypot(1.0));
+        bounded(y)
     }
 
     /// As [`prepare`](Self::prepare) for row `index` (from 0) of a table: an error names the row,
@@ -233,8 +278,8 @@ impl<'a> Preprocessor<'a> {
         })
     }
 
-    /// As [`prepare`](Self::prepare), but a row that cannot be prepared becomes the zero row, with the
-    /// reason beside it, so that *taking part* does not depend on the data: the reason stays on the device.
+    /// As [`prepare`](Self::prepare), but a row that cannot be prepared becomes the zero row (with
+    /// the constant of private centring behind it), with the reason beside it, so that *taking part* does not depend on the data: the reason stays on the device.
     ///
     /// # Errors
     /// `wrong-dimension` only: that depends on the program, not on the values.
@@ -242,7 +287,10 @@ impl<'a> Preprocessor<'a> {
         self.check_dimension(row)?;
         match self.prepare(row) {
             Ok(bounded) => Ok((bounded, None)),
-            Err(reason) => Ok((BoundedRow::zero(self.constants.dimension), Some(reason))),
+            Err(reason) => {
+                let zero = BoundedRow::zero(self.constants.dimension);
+                Ok((self.append_constant(zero), Some(reason)))
+            }
         }
     }
 
@@ -275,6 +323,15 @@ fn norm(x: &[f64]) -> f64 {
         .sqrt()
 }
 
+/// The proof that the stored numbers have length at most one: rounding may leave it an ulp above.
+fn bounded(mut x: Vec<f64>) -> BoundedRow {
+    let rounded = norm(&x);
+    if rounded > 1.0 {
+        divide(&mut x, rounded * (1.0 + 4.0 * f64::EPSILON));
+    }
+    BoundedRow::proved(x)
+}
+
 fn divide(x: &mut [f64], divisor: f64) {
     let (down, _) = power_of_two_near(divisor);
     let divisor = divisor * down;
@@ -301,6 +358,7 @@ mod tests {
             dimension,
             features: None,
             norm,
+            centring: None,
         }
     }
 
@@ -349,6 +407,7 @@ mod tests {
                 },
             ]),
             norm: Norm::Clip { radius: 2.0 },
+            centring: None,
         };
         assert_eq!(
             prepare(&constants, &[180.0, 70.0]).unwrap().as_slice(),
@@ -397,6 +456,7 @@ mod tests {
             dimension: 2,
             features: Some(features),
             norm: Norm::Normalize,
+            centring: None,
         };
         assert!(
             with(vec![feature("a", 1.0), feature("b", 1.0)])

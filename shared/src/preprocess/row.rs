@@ -44,7 +44,11 @@ impl BoundedRow {
         Self(vec![0.0; dimension])
     }
 
-    /// The dimension p.
+    pub(super) fn into_values(self) -> Vec<f64> {
+        self.0
+    }
+
+    /// The number of values: p, or p + 1 with private centring.
     pub fn dimension(&self) -> usize {
         self.0.len()
     }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{WARN_EPSILON, gaussian};
+use super::WARN_EPSILON;
 use crate::{
     codec,
     mechanism::{Calibration, MechanismKind},
@@ -15,8 +15,8 @@ use crate::{
 pub struct PrivacyStatement {
     /// The local randomizer.
     pub mechanism: MechanismKind,
-    /// How its noise was chosen.
-    pub calibration: Calibration,
+    /// How its noise was chosen, where there is a choice.
+    pub calibration: Option<Calibration>,
     /// Which two inputs a report must not tell apart.
     pub neighbours: String,
     /// Claimed ε of one report.
@@ -27,7 +27,8 @@ pub struct PrivacyStatement {
     pub true_epsilon: Option<f64>,
     /// The δ that really holds at the claimed ε, rounded up.
     pub true_delta: f64,
-    /// Whether the claim holds: `true_delta ≤ delta`.
+    /// Whether the claim holds: `true_delta ≤ delta`; for `double-cap` up to the 2⁻²⁰ by which
+    /// `true_epsilon` is above ε.
     pub claim_holds: bool,
     /// Bytes of the mechanism's payload alone.
     pub payload_bytes: usize,
@@ -45,9 +46,8 @@ impl PrivacyStatement {
         let budget = params.budget();
         let (epsilon, delta) = (budget.epsilon(), budget.delta());
         let mechanism = params.mechanism();
-        let sigma = mechanism.sigma();
-        let true_delta = gaussian::true_delta(sigma, gaussian::SENSITIVITY, epsilon);
-        let true_epsilon = gaussian::true_epsilon(sigma, gaussian::SENSITIVITY, delta);
+        let true_delta = mechanism.true_delta(epsilon);
+        let true_epsilon = mechanism.true_epsilon(delta);
         let claim_holds = true_delta <= delta;
         let mut cautions = Vec::new();
         if !claim_holds {
@@ -61,9 +61,7 @@ impl PrivacyStatement {
             });
         }
         cautions.extend(epsilon_warning(epsilon));
-        cautions.push(
-            "The Gaussian noise is drawn in floating point: its lowest bits are not covered by the proof.".to_owned(),
-        );
+        cautions.push(assumption(mechanism.kind()).to_owned());
         let shown_epsilon = if claim_holds {
             epsilon
         } else {
@@ -80,11 +78,20 @@ impl PrivacyStatement {
             claim_holds,
             payload_bytes: params.payload_len(),
             bytes_per_report: codec::report_len(params.payload_len()),
-            sentence: sentence(
-                shown_epsilon,
-                gaussian::loss_exceeds(sigma, gaussian::SENSITIVITY, shown_epsilon),
-            ),
+            sentence: sentence(shown_epsilon, mechanism.loss_exceeds(shown_epsilon)),
             cautions,
+        }
+    }
+}
+
+/// What the proof of a mechanism takes for granted.
+fn assumption(mechanism: MechanismKind) -> &'static str {
+    match mechanism {
+        MechanismKind::DoubleCap => {
+            "The proof takes the ChaCha generators for random functions; with them arithmetic in floating point adds less than one millionth to epsilon, which true_epsilon includes."
+        }
+        MechanismKind::SymmetricGaussian | MechanismKind::IsotropicGaussian => {
+            "The Gaussian noise is drawn in floating point: its lowest bits are not covered by the proof."
         }
     }
 }
@@ -117,8 +124,13 @@ fn sentence(epsilon: f64, exceeded: f64) -> String {
     } else {
         format!("{factor:.0e}")
     };
+    let exception = if exceeded > 0.0 {
+        format!(", except with probability {exceeded:.0e}")
+    } else {
+        String::new()
+    };
     format!(
-        "Whatever the server believed about two possible rows of a participant, one report changes the odds between them by a factor of at most {factor}, except with probability {exceeded:.0e}."
+        "Whatever the server believed about two possible rows of a participant, one report changes the odds between them by a factor of at most {factor}{exception}."
     )
 }
 
@@ -136,6 +148,7 @@ mod tests {
             dimension: 40,
             features: None,
             norm: Norm::Normalize,
+            centring: None,
             mechanism: MechanismKind::SymmetricGaussian,
             calibration,
             budget: Budget::approximate(epsilon, delta).unwrap(),
@@ -189,6 +202,23 @@ mod tests {
             analytic.sentence
         );
         assert!(statement(Calibration::Analytic, 9.0, 1e-6).cautions[0].contains("above 8"));
+        let pure = PrivacyStatement::of(
+            &StudyParams::freeze(StudyDesign {
+                dimension: 40,
+                features: None,
+                norm: Norm::Normalize,
+                centring: None,
+                mechanism: MechanismKind::DoubleCap,
+                calibration: Calibration::Analytic,
+                budget: Budget::pure(1.0).unwrap(),
+            })
+            .unwrap(),
+        );
+        assert!(pure.sentence.ends_with("at most 2.7."), "{}", pure.sentence);
+        assert!(pure.claim_holds && pure.true_delta == 0.0 && pure.calibration.is_none());
+        let above = pure.true_epsilon.unwrap() - 1.0;
+        assert!((0.5_f64.powi(20)..0.6_f64.powi(20)).contains(&above));
+        assert_eq!((pure.payload_bytes, pure.bytes_per_report), (16, 74));
         assert_eq!(analytic.payload_bytes, 4 * 820);
         assert_eq!(analytic.bytes_per_report, 58 + 4 * 820);
     }

@@ -1,9 +1,16 @@
-//! Constants of `double-cap`, the pure ε-LDP mechanism with a 16-byte payload.
+//! `double-cap`: pure ε-LDP in a 16-byte payload.
 //!
-//! So far what a study freezes at creation and what the noise floor needs: threshold, cap probability,
-//! scale and exact moments. The randomizer itself is not here yet, and no study can use it.
+//! The matrix `xxᵀ` is rank one, and its natural query is `(gᵀx)²`. A seed of 128 bits expands to a
+//! point g(s) of the unit sphere; the device releases a seed with density proportional to e^ε inside
+//! the double cap C(u) = {g : (gᵀu)² > τ} of its direction u, and 1 outside. The server expands the
+//! seed again: `D = c(ggᵀ − I/p)` has mean `xxᵀ − (r²/p)I`, everything but the trace, which no
+//! eigenvector depends on.
 
 mod beta_tail;
+mod expansion;
 mod parameters;
+mod randomizer;
 
+pub use expansion::{SEED_LEN, Seed, expand};
 pub use parameters::{DoubleCapMoments, DoubleCapParameters, MAX_DIMENSION};
+pub use randomizer::{DoubleCap, GENERATOR_SLACK};

@@ -1,0 +1,337 @@
+//! The device's side: a seed that leans towards the row.
+
+use std::hint::black_box;
+
+use rand::Rng;
+use serde::{Deserialize, Serialize};
+
+use super::{DoubleCapParameters, SEED_LEN, Seed, expand};
+use crate::{
+    error::{Error, ErrorCode, Result},
+    mechanism::{NoiseModel, spec::LocalRandomizer},
+    preprocess::BoundedRow,
+    privacy::Budget,
+};
+
+/// What the guarantee may exceed ε by, for a generator that behaves as a random function and arithmetic
+/// in f64 (`design/referee.md` §2d finds less than 1e-10): every surface reports ε + 2⁻²⁰.
+pub const GENERATOR_SLACK: f64 = 1.0 / (1 << 20) as f64;
+
+/// A row shorter than this counts as zero: its square would not be a normal number.
+const SHORTEST: f64 = 1e-150;
+
+/// `double-cap`: releases a seed whose direction g has density proportional to e^ε in the double cap
+/// C(u) = {g : (gᵀu)² > τ} of the row's direction and to 1 outside.
+///
+/// * Neighbours: any two rows of the unit ball (replacement). Norm: none; the ratio of densities is
+///   bounded for every pair, so there is no sensitivity to calibrate to.
+/// * Guarantee: pure ε-LDP, δ = 0, for any common τ. Unit rows have densities in {1, e^ε}/Z with
+///   Z = 1 + q(e^ε − 1) the same for all; a row of length r is replaced by a fresh random direction with
+///   probability 1 − r², which makes its law a mixture with the uniform one, and 1 ≤ Z ≤ e^ε.
+/// * Rounding: reported as ε + 2⁻²⁰ ([`GENERATOR_SLACK`]); never worse than 2ε for any generator.
+/// * Side channels: each try draws seed and coin first, computes the whole dot product, and decides
+///   without a branch on the row; the number of tries has one law for all rows.
+/// * Source: `docs/mechanisms.md`, after the bounded-query mechanisms of Duchi, Jordan & Wainwright and
+///   PrivUnit (Bhowmick et al. 2018), for the rank-one matrix.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DoubleCap {
+    dimension: usize,
+    epsilon: f64,
+    threshold: f64,
+    cap_probability: f64,
+    scale: f64,
+}
+
+impl DoubleCap {
+    /// Derives the constants, once, when a study is created.
+    ///
+    /// # Errors
+    /// `invalid-dimension` unless 2 ≤ p ≤ 65,536; `invalid-budget` unless it is pure with 0 < ε ≤ 16.
+    pub fn derive(dimension: usize, budget: Budget) -> Result<Self> {
+        if !budget.is_pure() {
+            return Err(Error::new(
+                ErrorCode::InvalidBudget,
+                format!(
+                    "delta is {:e} but double-cap is purely private and takes none; leave delta out",
+                    budget.delta()
+                ),
+            ));
+        }
+        let parameters = DoubleCapParameters::derive(dimension, budget.epsilon())?;
+        Ok(Self {
+            dimension,
+            epsilon: parameters.epsilon,
+            threshold: parameters.threshold,
+            cap_probability: parameters.cap_probability,
+            scale: parameters.scale,
+        })
+    }
+
+    /// Constants as they arrive; to be checked with [`check`](Self::check).
+    pub(in crate::mechanism) fn from_constants(
+        dimension: usize,
+        epsilon: f64,
+        [threshold, cap_probability, scale]: [f64; 3],
+    ) -> Self {
+        Self {
+            dimension,
+            epsilon,
+            threshold,
+            cap_probability,
+            scale,
+        }
+    }
+
+    /// Checks the frozen constants against those of this dimension and budget.
+    ///
+    /// Any common threshold is private; a wrong one, or a wrong scale, would waste what participants
+    /// spend, so a device does not take part then either.
+    ///
+    /// # Errors
+    /// Those of [`derive`](Self::derive); `invalid-mechanism` for constants off by more than 1e-6.
+    pub fn check(&self, dimension: usize, budget: Budget) -> Result<()> {
+        let wanted = Self::derive(dimension, budget)?;
+        let close = |found: f64, wanted: f64| (found / wanted - 1.0).abs() <= 1e-6;
+        if self.dimension == wanted.dimension
+            && self.epsilon == wanted.epsilon
+            && close(self.threshold, wanted.threshold)
+            && close(self.cap_probability, wanted.cap_probability)
+            && close(self.scale, wanted.scale)
+        {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorCode::InvalidMechanism,
+            format!(
+                "the study's double-cap has threshold {}, cap probability {} and scale {} but p = {dimension}, epsilon = {} needs {}, {} and {}; do not take part",
+                self.threshold,
+                self.cap_probability,
+                self.scale,
+                budget.epsilon(),
+                wanted.threshold,
+                wanted.cap_probability,
+                wanted.scale
+            ),
+        ))
+    }
+
+    /// Threshold τ, cap probability q and scale c, as frozen in a study.
+    pub fn constants(&self) -> [f64; 3] {
+        [self.threshold, self.cap_probability, self.scale]
+    }
+
+    /// Dimension p of the reports.
+    pub fn dimension(&self) -> usize {
+        self.dimension
+    }
+
+    /// ε.
+    pub fn epsilon(&self) -> f64 {
+        self.epsilon
+    }
+
+    /// Scale c of a decoded report `c(ggᵀ − I/p)`: what one participant can move the sum by, in spectral
+    /// norm.
+    pub fn scale(&self) -> f64 {
+        self.scale
+    }
+
+    /// The constants with what follows from them: gain, normaliser, moments.
+    pub fn parameters(&self) -> DoubleCapParameters {
+        let p = self.dimension as f64;
+        DoubleCapParameters {
+            dimension: self.dimension,
+            epsilon: self.epsilon,
+            threshold: self.threshold,
+            cap_probability: self.cap_probability,
+            gain: (p - 1.0) / (p * self.scale),
+            scale: self.scale,
+        }
+    }
+
+    /// Draws one report and counts the tries, **for simulation and audit only**: the count must have the
+    /// same law for every row.
+    pub fn draw_with<R: Rng + ?Sized>(&self, row: &BoundedRow, rng: &mut R) -> (Seed, u64) {
+        self.draw(row.as_slice(), rng)
+    }
+
+    fn draw<R: Rng + ?Sized>(&self, x: &[f64], rng: &mut R) -> (Seed, u64) {
+        let u = self.direction(x, rng);
+        let coin_limit = coin_limit(self.epsilon);
+        let mut z = vec![0.0; x.len()];
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let seed = fresh_seed(rng);
+            let coin = u128::from(rng.next_u64()) < coin_limit;
+            let squared_length = expand(&seed, &mut z);
+            let product = dot(&z, &u);
+            let inside = product * product > self.threshold * squared_length;
+            // Bitwise on values the optimiser cannot see through: no branch tells which of the two it was.
+            let accept = black_box(u8::from(inside)) | black_box(u8::from(coin));
+            if accept != 0 {
+                return (seed, tries);
+            }
+        }
+    }
+
+    /// The row's direction, or with probability 1 − r² a fresh random one. Both are always made, and one
+    /// is selected without a branch.
+    fn direction<R: Rng + ?Sized>(&self, x: &[f64], rng: &mut R) -> Vec<f64> {
+        let squared = dot(x, x).min(1.0);
+        let length = libm::sqrt(squared);
+        let probability = if length < SHORTEST { 0.0 } else { squared };
+        let uniform = (rng.next_u64() >> 11) as f64 * (0.5 / (1_u64 << 52) as f64);
+        let mut fresh = vec![0.0; x.len()];
+        let fresh_length = libm::sqrt(expand(&fresh_seed(rng), &mut fresh));
+        let divisor = length.max(SHORTEST);
+        // All ones to keep the row's own direction, all zeros to replace it.
+        let keep = black_box(u64::from(uniform < probability)).wrapping_neg();
+        for (fresh, x) in fresh.iter_mut().zip(x) {
+            let own = (x / divisor).to_bits() & keep;
+            let other = (*fresh / fresh_length).to_bits() & !keep;
+            *fresh = f64::from_bits(own | other);
+        }
+        fresh
+    }
+}
+
+impl crate::mechanism::spec::Sealed for DoubleCap {}
+
+impl LocalRandomizer for DoubleCap {
+    fn perturb<R: Rng + ?Sized>(&self, row: &BoundedRow, rng: &mut R) -> Vec<u8> {
+        self.draw(row.as_slice(), rng).0.to_vec()
+    }
+
+    fn payload_len(&self, _dimension: usize) -> usize {
+        SEED_LEN
+    }
+
+    fn noise_model(&self) -> NoiseModel {
+        let moments = self.parameters().moments();
+        NoiseModel::DoubleCap {
+            dimension: self.dimension,
+            scale: self.scale,
+            a0: moments.a0,
+            a1: moments.a1,
+            a2: moments.a2,
+        }
+    }
+}
+
+fn fresh_seed<R: Rng + ?Sized>(rng: &mut R) -> Seed {
+    let mut seed = [0; SEED_LEN];
+    rng.fill_bytes(&mut seed);
+    seed
+}
+
+/// ⌈e^{−ε}·2⁶⁴⌉, rounded up past the error of the exponential: more coins than due mean less ε.
+fn coin_limit(epsilon: f64) -> u128 {
+    const TWO_TO_64: f64 = (1_u128 << 64) as f64;
+    let limit = (libm::exp(-epsilon).next_up() * TWO_TO_64).ceil();
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a whole number between 0 and 2^64 + 2^12"
+    )]
+    let limit = limit as u128;
+    limit
+}
+
+/// The whole dot product, in eight interleaved partial sums; no early exit.
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    const LANES: usize = 8;
+    let (a_blocks, a_rest) = a.as_chunks::<LANES>();
+    let (b_blocks, b_rest) = b.as_chunks::<LANES>();
+    let mut sums = [0.0; LANES];
+    for (a, b) in a_blocks.iter().zip(b_blocks) {
+        for lane in 0..LANES {
+            sums[lane] += a[lane] * b[lane];
+        }
+    }
+    for (sum, (a, b)) in sums.iter_mut().zip(a_rest.iter().zip(b_rest)) {
+        *sum += a * b;
+    }
+    sums.iter().sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::{SeedableRng, rngs::ChaCha20Rng};
+
+    use super::*;
+    use crate::preprocess::{Norm, Preprocessing, Row};
+
+    fn bounded(values: Vec<f64>) -> BoundedRow {
+        let preprocessing = Preprocessing {
+            dimension: values.len(),
+            features: None,
+            norm: Norm::Clip { radius: 1.0 },
+            centring: None,
+        };
+        preprocessing
+            .preprocessor()
+            .unwrap()
+            .prepare(&Row::new(values))
+            .unwrap()
+    }
+
+    fn pure(epsilon: f64) -> Budget {
+        Budget::pure(epsilon).unwrap()
+    }
+
+    #[test]
+    fn coins_are_never_too_rare() {
+        for epsilon in [1e-12, 0.1, 1.0, 4.0, 16.0] {
+            let limit = coin_limit(epsilon) as f64 / (1_u128 << 64) as f64;
+            assert!(limit >= (-epsilon).exp() && limit <= (-epsilon).exp() * (1.0 + 1e-12));
+        }
+    }
+
+    #[test]
+    fn constants_of_another_study_are_refused() {
+        let good = DoubleCap::derive(10, pure(2.0)).unwrap();
+        assert!(good.check(10, pure(2.0)).is_ok());
+        let [tau, q, c] = good.constants();
+        for (dimension, epsilon, constants) in [
+            (10, 2.0, [tau * 1.00001, q, c]),
+            (10, 2.0, [tau, q * 0.9999, c]),
+            (10, 2.0, [tau, q, -c]),
+            (10, 2.0, [tau, q, f64::NAN]),
+            (11, 2.0, [tau, q, c]),
+            (10, 2.5, [tau, q, c]),
+        ] {
+            let wrong = DoubleCap::from_constants(dimension, epsilon, constants);
+            assert_eq!(
+                wrong.check(10, pure(2.0)).unwrap_err().code(),
+                ErrorCode::InvalidMechanism
+            );
+        }
+        assert_eq!(
+            good.check(10, Budget::approximate(2.0, 1e-6).unwrap())
+                .unwrap_err()
+                .code(),
+            ErrorCode::InvalidBudget
+        );
+    }
+
+    #[test]
+    fn the_same_randomness_costs_every_row_the_same_draws() {
+        // Before the first try every row consumes the same randomness, whatever its length.
+        let mechanism = DoubleCap::derive(5, pure(1.0)).unwrap();
+        let mut ends = Vec::new();
+        for row in [
+            vec![1.0, 0.0, 0.0, 0.0, 0.0],
+            vec![0.1; 5],
+            vec![0.0; 5],
+            vec![1e-200; 5],
+        ] {
+            let mut rng = ChaCha20Rng::from_seed([5; 32]);
+            let u = mechanism.direction(bounded(row).as_slice(), &mut rng);
+            assert!((dot(&u, &u) - 1.0).abs() < 1e-14);
+            ends.push(rng.next_u64());
+        }
+        assert!(ends.windows(2).all(|pair| pair[0] == pair[1]));
+    }
+}
