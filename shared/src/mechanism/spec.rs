@@ -7,14 +7,17 @@ use rand::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    GaussianNoise, IsotropicGaussian, NoiseModel, SymmetricGaussian,
-    double_cap::{DoubleCap, GENERATOR_SLACK},
+    GaussianNoise, IsotropicGaussian, NoiseModel, SymmetricGaussian, double_cap::DoubleCap,
     gaussian::check_dense_dimension,
 };
 use crate::{
     error::{Error, ErrorCode, Result},
     preprocess::BoundedRow,
-    privacy::{Budget, gaussian},
+    privacy::{
+        Budget,
+        accountant::{self, GENERATOR_SLACK, Guarantee, Pure},
+        gaussian,
+    },
 };
 
 /// Name of a mechanism.
@@ -311,6 +314,20 @@ impl MechanismSpec {
             MechanismSpec::IsotropicGaussian(gaussian) => Some(gaussian.noise()),
             MechanismSpec::DoubleCap(_) => None,
         }
+    }
+
+    /// What one report satisfies, for composing it with others: what holds, not what is claimed.
+    ///
+    /// # Errors
+    /// `invalid-mechanism` for constants that were never checked.
+    pub fn guarantee(&self) -> Result<Guarantee> {
+        Ok(match self {
+            MechanismSpec::DoubleCap(cap) => Pure::double_cap(cap.epsilon())?.into(),
+            MechanismSpec::SymmetricGaussian(SymmetricGaussian(noise))
+            | MechanismSpec::IsotropicGaussian(IsotropicGaussian(noise)) => {
+                accountant::Gaussian::from_noise(noise.sigma(), gaussian::SENSITIVITY)?.into()
+            }
+        })
     }
 
     /// The smallest ε that really holds at this δ, rounded up; `None` when none does.
