@@ -8,9 +8,12 @@ use std::hint::black_box;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use eigenveil_shared::{
     codec::{self, StudyShape},
-    mechanism::{Calibration, MechanismKind},
+    mechanism::{
+        Calibration, MechanismKind,
+        discrete_gaussian::{DiscreteGaussian, DiscreteGaussianParameters},
+    },
     packed::packed_len,
-    preprocess::{Norm, Row},
+    preprocess::{Norm, Preprocessing, Row},
     privacy::Budget,
     report::{Report, ReportId},
     study::{StudyDesign, StudyParams},
@@ -68,6 +71,46 @@ fn perturb(criterion: &mut Criterion) {
     group.finish();
 }
 
+/// The sampler's own cost, generator included: one element is one discrete Gaussian of a report.
+fn discrete_gaussian(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("discrete-gaussian");
+    for p in [40, 400] {
+        let samples = packed_len(p);
+        let budget = Budget::approximate(4.0, 1e-6).expect("in range");
+        let parameters = DiscreteGaussianParameters::derive(p, budget).expect("in range");
+        println!(
+            "p = {p}: {samples} samples of standard deviation {} a report",
+            parameters.sigma_grid()
+        );
+        let mechanism = DiscreteGaussian::new(parameters);
+        let preprocessing = Preprocessing {
+            dimension: p,
+            features: None,
+            norm: Norm::Normalize,
+        };
+        let row = preprocessing
+            .preprocessor()
+            .and_then(|it| it.prepare(&Row::new((0..p).map(|i| (i as f64).sin()).collect())))
+            .expect("usable");
+        let mut rng = ChaCha20Rng::seed_from_u64(2);
+        group.throughput(Throughput::Elements(samples as u64));
+        group.bench_function(BenchmarkId::new("floor: normals alone", p), |b| {
+            b.iter(|| {
+                let mut sum = 0.0;
+                for _ in 0..samples {
+                    let z: f64 = StandardNormal.sample(&mut rng);
+                    sum += z;
+                }
+                black_box(sum)
+            });
+        });
+        group.bench_function(BenchmarkId::new("perturb", p), |b| {
+            b.iter(|| black_box(mechanism.perturb(black_box(&row), &mut rng)));
+        });
+    }
+    group.finish();
+}
+
 fn encode_decode(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("codec");
     for p in [40, 100, 400] {
@@ -98,5 +141,5 @@ fn encode_decode(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, perturb, encode_decode);
+criterion_group!(benches, perturb, discrete_gaussian, encode_decode);
 criterion_main!(benches);
