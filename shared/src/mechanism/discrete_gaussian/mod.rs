@@ -9,6 +9,5 @@ mod sampler;
 
 pub use parameters::{
     DiscreteGaussianParameters, MAX_GRID_BITS, MAX_SIGMA_GRID, MIN_SIGMA_GRID, grid_sensitivity,
-    min_grid_bits,
 };
 pub use randomizer::DiscreteGaussian;

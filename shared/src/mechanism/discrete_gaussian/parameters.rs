@@ -19,9 +19,10 @@ pub const MAX_SIGMA_GRID: u64 = 1 << 26;
 /// Finest grid, 2⁻²⁴: [`DiscreteGaussianParameters::derive`] never needs more than 2⁻¹⁸.
 pub const MAX_GRID_BITS: u8 = 24;
 
-/// σ in grid steps from which the bound of §4b is within 1e-5 of the analytic δ (δ ≥ 1e-25).
+/// σ in grid steps from which the bound of §4b is within 1e-5 of the analytic δ (ε ≤ 8,
+/// δ ≥ 1e-20).
 const FINE_SIGMA_GRID: u64 = 1 << 12;
-/// τ² of the bound of §4b: any value is valid, and from σ = 2¹⁰ on no other is visibly better.
+/// τ² of the bound of §4b: any value is valid, and from σ = 2¹⁰ on this one costs below 1.5e-6 of σ.
 const TAU_SQUARED: f64 = 3.0;
 /// Share of δ that the analytic formula is given; the rest pays for the discrete law.
 const ANALYTIC_SHARE: f64 = 0.9999;
@@ -69,8 +70,8 @@ impl TryFrom<Unchecked> for DiscreteGaussianParameters {
 
 /// Coarsest grid of a study whose reports have dimension p: b = ⌈log₂(50p)⌉, which keeps the price of
 /// rounding, √(p(p+1)/2) in Δ_grid, within 1 % of σ.
-pub const fn min_grid_bits(report_dimension: usize) -> u8 {
-    // 50p < 2^64, so at most 63.
+const fn min_grid_bits(report_dimension: usize) -> u8 {
+    // At most 18: p was checked.
     (50 * report_dimension as u64).next_power_of_two().ilog2() as u8
 }
 
@@ -248,8 +249,8 @@ impl DiscreteGaussianParameters {
         Some(high)
     }
 
-    /// ρ = Δ_grid²/2σ² of zero-concentrated differential privacy (Canonne, Kamath & Steinke 2020,
-    /// Theorem 4): adds up over studies.
+    /// ρ = Δ_grid²/2σ² of zero-concentrated differential privacy (Canonne, Kamath & Steinke 2020, the
+    /// multivariate case): adds up over studies.
     pub fn zcdp_rho(&self, report_dimension: usize) -> f64 {
         let mu = grid_sensitivity(report_dimension, self.grid_bits) / self.sigma_grid as f64;
         0.5 * mu * mu * (1.0 + ROUNDING)
@@ -500,12 +501,22 @@ mod tests {
         }
     }
 
-    /// With a tiny δ the loss the bound pays for reaches further, and 0.9999·δ alone is not enough.
+    /// Where 0.9999·δ is not enough, on a grid coarser than any study's, σ is the smallest that is.
     #[test]
-    fn tiny_deltas_are_paid_for() {
+    fn the_analytic_noise_is_raised_where_the_bound_asks_for_it() {
+        // mpmath, 60 digits: the analytic σ is 4.809, 11.94, 19.76.
+        for (grid_bits, epsilon, delta, expected) in
+            [(3, 16.0, 1e-6, 6), (4, 16.0, 1e-12, 13), (6, 16.0, 0.1, 21)]
+        {
+            let budget = budget(epsilon, delta);
+            let needed = needed_sigma(2, grid_bits, budget).unwrap();
+            assert_eq!(needed, expected);
+            assert!(delta_bound(2, grid_bits, needed, epsilon) <= delta);
+            assert!(delta_bound(2, grid_bits, needed - 1, epsilon) > delta);
+        }
+        // With a tiny δ the derived constants still hold.
         let budget = budget(8.0, 1e-300);
         let parameters = DiscreteGaussianParameters::derive(40, budget).unwrap();
-        parameters.check(40, budget).unwrap();
         assert!(parameters.true_delta(40, 8.0) <= 1e-300);
     }
 
@@ -547,7 +558,7 @@ mod tests {
             let finer = needed_sigma(p, bits + 1, budget).unwrap();
             let finer = DiscreteGaussianParameters::new(bits + 1, finer).unwrap();
             finer.check(p, budget).unwrap();
-            // A larger budget than the study's does not hold.
+            // A smaller ε than the one it was derived for does not hold.
             let claim = Budget::approximate(3.9, 1e-6).unwrap();
             assert!(derived.check(p, claim).is_err());
         }

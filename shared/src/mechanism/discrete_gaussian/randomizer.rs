@@ -14,7 +14,7 @@ use crate::{packed::packed_len, preprocess::BoundedRow};
 /// * Guarantee: (ε, δ)-LDP by the bound of `design/referee.md` §4b
 ///   ([`DiscreteGaussianParameters::true_delta`]), and Δ_grid²/2σ²-zCDP
 ///   ([`DiscreteGaussianParameters::zcdp_rho`]), which composes.
-/// * Source: Canonne, Kamath & Steinke 2020, Algorithms 1 to 3 and Theorem 4.
+/// * Source: Canonne, Kamath & Steinke 2020, Algorithms 1 to 3 and its zCDP of the multivariate case.
 /// * Rounding: to the nearest integer, ties to even, before the noise; the noise is exact, in integers.
 ///   Clamping to ±[`payload_bound`](DiscreteGaussianParameters::payload_bound) is post-processing.
 /// * Time: what the sampler takes depends on its noise alone. It does depend on that: whoever times a

@@ -363,15 +363,15 @@ mod tests {
     }
 
     /// A source that gives the words it was given and no more.
-    struct Words(std::vec::IntoIter<u32>);
+    struct Words<'a>(std::iter::Copied<std::slice::Iter<'a, u32>>);
 
-    impl Words {
-        fn new(words: &[u32]) -> Self {
-            Self(words.to_vec().into_iter())
+    impl<'a> Words<'a> {
+        fn new(words: &'a [u32]) -> Self {
+            Self(words.iter().copied())
         }
     }
 
-    impl TryRng for Words {
+    impl TryRng for Words<'_> {
         type Error = Infallible;
 
         fn try_next_u32(&mut self) -> Result<u32, Infallible> {
@@ -418,7 +418,8 @@ mod tests {
         for uniform in 0..FACTOR {
             // The middle of the words that Lemire's multiplication maps to this number.
             let word = ((uniform << 32) + (1 << 31)) / FACTOR;
-            let mut source = Words::new(&[u32::try_from(word).unwrap(), u32::MAX]);
+            let words = [u32::try_from(word).unwrap(), u32::MAX];
+            let mut source = Words::new(&words);
             let head = bernoulli_exp_one(&mut source);
             if source.0.next().is_some() {
                 heads += u64::from(head);
