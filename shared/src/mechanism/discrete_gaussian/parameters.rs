@@ -69,7 +69,7 @@ impl TryFrom<Unchecked> for DiscreteGaussianParameters {
 }
 
 /// Coarsest grid of a study whose reports have dimension p: b = ⌈log₂(50p)⌉, which keeps the price of
-/// rounding, √(p(p+1)/2) in Δ_grid, within 1 % of σ.
+/// rounding, √(p(p+1)/2) in Δ_grid, near or below 1 % of σ.
 const fn min_grid_bits(report_dimension: usize) -> u8 {
     // At most 18: p was checked.
     (50 * report_dimension as u64).next_power_of_two().ilog2() as u8
