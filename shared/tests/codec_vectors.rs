@@ -192,6 +192,101 @@ fn study_parameters_of_double_cap() {
     }
 }
 
+fn discrete_gaussian_params() -> StudyParams {
+    StudyParams::freeze(StudyDesign {
+        dimension: 2,
+        features: None,
+        norm: Norm::Normalize,
+        centring: None,
+        mechanism: MechanismKind::DiscreteGaussian,
+        calibration: Calibration::Analytic,
+        budget: Budget::approximate(4.0, 0.5_f64.powi(20)).unwrap(),
+    })
+    .unwrap()
+}
+
+#[test]
+fn study_parameters_of_discrete_gaussian() {
+    let params = discrete_gaussian_params();
+    let ours = params.canonical_bytes();
+    let golden = golden("study_params_discrete_gaussian.hex", &ours);
+    assert_eq!(to_hex(&ours), to_hex(&golden));
+    assert_eq!(StudyParams::from_canonical(&golden).unwrap(), params);
+    let json = serde_json::to_string(&params).unwrap();
+    assert_eq!(serde_json::from_str::<StudyParams>(&json).unwrap(), params);
+    for (name, bytes, code) in broken_frames(&golden) {
+        let error = StudyParams::from_canonical(&bytes).expect_err(&name);
+        assert_eq!(error.code(), code, "{name}: {error}");
+    }
+    let end = golden.len();
+    let sigma = f64::from_le_bytes(golden[end - 8..].try_into().unwrap());
+    for (name, bad, code) in [
+        (
+            "less noise",
+            with(&golden, end - 8, &(0.5 * sigma).round().to_le_bytes()),
+            ErrorCode::InvalidMechanism,
+        ),
+        (
+            "below 2^10",
+            with(&golden, end - 8, &1_023.0_f64.to_le_bytes()),
+            ErrorCode::MalformedReport,
+        ),
+        (
+            "half a step",
+            with(&golden, end - 8, &(sigma + 0.5).to_le_bytes()),
+            ErrorCode::MalformedReport,
+        ),
+        (
+            "NaN",
+            with(&golden, end - 8, &f64::NAN.to_le_bytes()),
+            ErrorCode::MalformedReport,
+        ),
+        (
+            "a negative grid",
+            with(&golden, end - 16, &(-1.0_f64).to_le_bytes()),
+            ErrorCode::MalformedReport,
+        ),
+        (
+            "a grid too fine",
+            with(&golden, end - 16, &60.0_f64.to_le_bytes()),
+            ErrorCode::MalformedReport,
+        ),
+        (
+            "no delta",
+            with(&golden, end - 34, &0.0_f64.to_le_bytes()),
+            ErrorCode::InvalidBudget,
+        ),
+    ] {
+        let error = StudyParams::from_canonical(&bad).expect_err(name);
+        assert_eq!(error.code(), code, "{name}: {error}");
+    }
+}
+
+#[test]
+fn integers_beyond_the_bound_are_refused() {
+    let params = discrete_gaussian_params();
+    let shape = StudyShape::of(&params);
+    let PayloadForm::Integers { bound } = shape.payload_form else {
+        panic!("{:?}", shape.payload_form)
+    };
+    let encode = |entries: [i32; 3]| {
+        codec::encode_report(&Report {
+            id: id(4),
+            fingerprint: shape.fingerprint,
+            payload: entries.iter().flat_map(|v| v.to_le_bytes()).collect(),
+        })
+    };
+    assert!(codec::decode_report(&encode([bound, -bound, 0]), &shape).is_ok());
+    for bad in [bound + 1, -bound - 1, i32::MAX, i32::MIN] {
+        for at in 0..3 {
+            let mut entries = [0; 3];
+            entries[at] = bad;
+            let error = codec::decode_report(&encode(entries), &shape).unwrap_err();
+            assert_eq!(error.code(), ErrorCode::PayloadOutOfRange);
+        }
+    }
+}
+
 #[test]
 fn one_report_of_double_cap() {
     let shape = StudyShape {

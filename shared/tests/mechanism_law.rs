@@ -10,7 +10,7 @@
 )]
 
 use eigenveil_shared::{
-    mechanism::{Calibration, MechanismKind, MechanismSpec},
+    mechanism::{Calibration, MechanismKind, MechanismSpec, NoiseModel},
     packed::packed_index,
     preprocess::{BoundedRow, Norm, Preprocessing, Row},
     privacy::Budget,
@@ -112,6 +112,55 @@ fn entries_are_unbiased_with_the_stated_variances_and_uncorrelated() {
             }
         }
     }
+}
+
+/// Decoded reports of the discrete Gaussian: mean, variances and fourth moment as stated.
+#[test]
+fn discrete_reports_are_unbiased_with_the_stated_variances() {
+    let x = row();
+    let spec = derive(MechanismKind::DiscreteGaussian, Calibration::Analytic, 1e-6);
+    let MechanismSpec::DiscreteGaussian(discrete) = spec else {
+        panic!("{spec:?}")
+    };
+    let NoiseModel::Gaussian {
+        off_diagonal_sd,
+        diagonal_sd,
+    } = spec.noise_model()
+    else {
+        panic!("{:?}", spec.noise_model())
+    };
+    let parameters = discrete.parameters();
+    let mut rng = ChaCha20Rng::seed_from_u64(12);
+    let len = P * (P + 1) / 2;
+    let (mut first, mut second, mut fourth) = (vec![0.0; len], vec![0.0; len], 0.0);
+    for _ in 0..SAMPLES {
+        let payload = spec.perturb_with(&x, &mut rng);
+        for i in 0..P {
+            for j in i..P {
+                let at = packed_index(P, i, j);
+                let (step, sd) = if i == j {
+                    (parameters.diagonal_step(), diagonal_sd)
+                } else {
+                    (parameters.off_diagonal_step(), off_diagonal_sd)
+                };
+                let bytes = payload[4 * at..4 * at + 4].try_into().unwrap();
+                let entry = f64::from(i32::from_le_bytes(bytes)) * step;
+                let z = (entry - x.as_slice()[i] * x.as_slice()[j]) / sd;
+                first[at] += z;
+                second[at] += z * z;
+                fourth += z.powi(4);
+            }
+        }
+    }
+    let n = SAMPLES as f64;
+    for at in 0..len {
+        assert!((first[at] / n.sqrt()).abs() < LIMIT, "mean of entry {at}");
+        let z = (second[at] - n) / (2.0 * n).sqrt();
+        assert!(z.abs() < LIMIT, "variance of entry {at}: z = {z}");
+    }
+    let count = n * len as f64;
+    assert!(((fourth - 3.0 * count) / (96.0 * count).sqrt()).abs() < LIMIT);
+    assert!((off_diagonal_sd * 2.0_f64.sqrt() / diagonal_sd - 1.0).abs() < 1e-15);
 }
 
 #[test]
