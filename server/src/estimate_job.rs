@@ -14,6 +14,8 @@ use eigenveil_shared::{
     study::StudyParams,
 };
 
+use crate::store::cancelled;
+
 /// Version of the [`Estimate`] document.
 const FORMAT: u32 = 1;
 
@@ -34,7 +36,6 @@ pub fn estimate(
 ) -> Result<Estimate> {
     let started = Instant::now();
     let setting = format!("ε = {}", params.budget().epsilon());
-    let cancelled = || Error::new(ErrorCode::EstimateFailed, "the estimate was cancelled");
     if cancel() {
         return Err(cancelled());
     }
