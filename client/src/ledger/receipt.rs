@@ -204,7 +204,7 @@ fn five_digits(value: f64, wrong: impl Fn(f64) -> bool, side: f64) -> f64 {
     let near = round(value);
     if wrong(near) {
         // One unit of the fifth digit.
-        round(near + side * 10.0_f64.powf(near.log10().floor() - 4.0))
+        round(near + side * 10.0_f64.powf(value.log10().floor() - 4.0))
     } else {
         near
     }
