@@ -153,7 +153,7 @@ impl fmt::Display for ReceiptEntry {
         )?;
         writeln!(
             f,
-            "   charged epsilon {}, delta {}; neighbours: {}",
+            "   charged epsilon {}, delta {} ({})",
             up(self.charged.epsilon()),
             shown_delta(up(self.charged.delta())),
             printable(&self.neighbours)
