@@ -211,9 +211,11 @@ impl Device {
             .collect();
         assert_eq!(entries.len(), receipt.studies.len());
         for (study, bytes) in &self.fixed {
-            let entry = entries
-                .get(study.as_str())
-                .unwrap_or_else(|| panic!("the charge of {study} is lost"));
+            assert!(
+                entries.contains_key(study.as_str()),
+                "the charge of {study} is lost"
+            );
+            let entry = entries[study.as_str()];
             assert_eq!(entry.report, bytes[..32]);
         }
         for beginning in beginnings {
