@@ -320,37 +320,52 @@ fn killed_at_every_system_call_that_changes_a_file() {
         println!("SKIPPED: strace does not run here");
         return;
     }
-    let calls = "write,pwrite64,fdatasync,fsync,ftruncate,unlink";
     // A new device; one that has owed and refused reports from a run before.
     for runs_before in 0..2 {
-        let mut kills = 0;
-        loop {
-            let folder = tempfile::tempdir().unwrap();
-            let mut device = Device::default();
-            (0..runs_before).for_each(|_| device.runs_to_the_end(folder.path()));
-            let status = Command::new("strace")
-                .args(["-f", "-qq", "-o", "/dev/null", "-e"])
-                .arg(format!("trace={calls}"))
-                .arg("-e")
-                .arg(format!("inject={calls}:signal=KILL:when={}", kills + 1))
-                .arg(env::current_exe().unwrap())
-                .args(["--exact", "child", "--nocapture", "--test-threads=1"])
-                .env(FOLDER, folder.path())
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .status()
-                .unwrap();
-            device.check(folder.path());
-            (0..3).for_each(|_| device.runs_to_the_end(folder.path()));
-            assert_eq!(device.fixed.len(), STUDIES);
-            if status.success() {
-                break;
+        let mut kills = Vec::new();
+        for call in [
+            "write",
+            "pwrite64",
+            "fsync",
+            "fdatasync",
+            "ftruncate",
+            "unlink",
+        ] {
+            // Each call is counted by itself.
+            let mut number = 1;
+            while !killed_at(call, number, runs_before) {
+                number += 1;
             }
-            kills += 1;
+            kills.push((call, number - 1));
         }
-        println!("{runs_before} runs before: killed at each of {kills} system calls");
-        assert!(kills > 50, "{kills}");
+        println!("{runs_before} runs before: killed at each of {kills:?}");
+        let total: usize = kills.iter().map(|(_, kills)| kills).sum();
+        assert!(total > 60, "{kills:?}");
     }
+}
+
+/// Kills a device at its n-th call of this name and brings it to the end; whether there was none.
+#[cfg(target_os = "linux")]
+fn killed_at(call: &str, number: usize, runs_before: usize) -> bool {
+    let folder = tempfile::tempdir().unwrap();
+    let mut device = Device::default();
+    (0..runs_before).for_each(|_| device.runs_to_the_end(folder.path()));
+    let status = Command::new("strace")
+        .args(["-f", "-qq", "-o", "/dev/null", "-e"])
+        .arg(format!("trace={call}"))
+        .arg("-e")
+        .arg(format!("inject={call}:signal=KILL:when={number}"))
+        .arg(env::current_exe().unwrap())
+        .args(["--exact", "child", "--nocapture", "--test-threads=1"])
+        .env(FOLDER, folder.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .unwrap();
+    device.check(folder.path());
+    (0..3).for_each(|_| device.runs_to_the_end(folder.path()));
+    assert_eq!(device.fixed.len(), STUDIES);
+    status.success()
 }
 
 #[test]
