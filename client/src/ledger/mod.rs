@@ -254,7 +254,8 @@ impl Ledger {
     /// `budget-exceeded`; `already-participated` when the device took part in a study of this identifier
     /// at another address; `wrong-fingerprint` when the study's parameters are not those of the binding,
     /// or have changed since the device took part; `wrong-dimension`, `randomness-unavailable`; the
-    /// file could not be written. After an error nothing was charged, and nothing can have been sent.
+    /// file could not be written. After an error nothing was given out. If the disk kept the entry in spite
+    /// of the failure it reported, the next call finds it and gives its report.
     pub fn take_part(
         &mut self,
         participant: &Participant,
