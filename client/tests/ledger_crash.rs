@@ -302,7 +302,7 @@ fn killed_anywhere_a_device_sends_one_report_per_study_and_loses_none() {
 }
 
 #[test]
-#[ignore = "minutes"]
+#[ignore = "ten minutes"]
 fn killed_thousands_of_times() {
     kill_devices(5_000, 2);
 }
