@@ -268,6 +268,7 @@ fn the_noise_of_the_paper_is_charged_with_what_holds() {
             dimension: 5,
             features: None,
             norm: Norm::Normalize,
+            centring: None,
             mechanism: MechanismKind::SymmetricGaussian,
             calibration: Calibration::AsPublished,
             budget: Budget::approximate(epsilon, 1e-6).unwrap(),

@@ -406,6 +406,7 @@ mod tests {
                 dimension: 4,
                 features: None,
                 norm: Norm::Normalize,
+                centring: None,
                 mechanism: MechanismKind::SymmetricGaussian,
                 calibration,
                 budget: budget(epsilon, 1e-6),

@@ -135,7 +135,7 @@ impl TakePart {
 /// # };
 /// # fn design(epsilon: f64) -> StudyDesign {
 /// #     StudyDesign {
-/// #         dimension: 2, features: None, norm: Norm::Normalize,
+/// #         dimension: 2, features: None, norm: Norm::Normalize, centring: None,
 /// #         mechanism: MechanismKind::IsotropicGaussian, calibration: Calibration::Analytic,
 /// #         budget: Budget::approximate(epsilon, 1e-6).unwrap(),
 /// #     }
