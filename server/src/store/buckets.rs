@@ -121,8 +121,8 @@ pub(super) fn read_sums(
     study: &Study,
 ) -> Result<Vec<(u32, Accumulator)>, Failure> {
     let p = study.params().report_dimension();
-    let mut statement = connection
-        .prepare("SELECT bucket, n, sum FROM buckets WHERE study = ? ORDER BY bucket")?;
+    let mut statement =
+        connection.prepare("SELECT bucket, n, sum FROM buckets WHERE study = ? ORDER BY bucket")?;
     let mut rows = statement.query([study.row])?;
     let mut sums = Vec::new();
     while let Some(row) = rows.next()? {
