@@ -36,6 +36,7 @@ pub fn status_of(code: ErrorCode) -> StatusCode {
         | E::WrongFingerprint
         | E::WrongPayloadLength
         | E::PayloadNotFinite
+        | E::PayloadOutOfRange
         | E::EstimateFailed => StatusCode::UNPROCESSABLE_ENTITY,
         E::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
         E::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
