@@ -74,6 +74,7 @@ mod tests {
             dimension: rows[0].len(),
             features: None,
             norm,
+            centring: None,
         };
         let preprocessor = preprocessing.preprocessor().unwrap();
         rows.iter()

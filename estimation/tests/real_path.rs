@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use eigenveil_estimation::{
-    accumulate::Accumulator,
+    accumulate::ReportSum,
     estimate::principal_components,
     floor::{Spectrum, predict},
     linalg::{packed_to_dense, symmetric_eigenvalues},
@@ -43,14 +43,17 @@ fn run(kind: MechanismKind, epsilon: f64, n: usize, seed: u64) -> Study {
     .draw(&mut rng)
     .unwrap();
     let budget = Budget::approximate(epsilon, 1e-6).unwrap();
-    let mechanism = MechanismSpec::derive(kind, Calibration::Analytic, budget).unwrap();
+    let mechanism = MechanismSpec::derive(kind, Calibration::Analytic, P, budget).unwrap();
     let preprocessing = Preprocessing {
         norm: Norm::Normalize,
         dimension: P,
         features: None,
+        centring: None,
     };
     let preprocessor = preprocessing.preprocessor().unwrap();
-    let mut buckets = vec![Accumulator::new(P).unwrap(); BUCKETS];
+    let mut buckets: Vec<ReportSum> = (0..BUCKETS)
+        .map(|_| ReportSum::new(&mechanism, P).unwrap())
+        .collect();
     let mut exact = PackedSymmetric::zeros(P);
     for i in 0..n {
         let row = preprocessor
@@ -60,7 +63,11 @@ fn run(kind: MechanismKind, epsilon: f64, n: usize, seed: u64) -> Study {
         let payload = mechanism.perturb_with(&row, &mut rng);
         buckets[i % BUCKETS].add_payload(&payload).unwrap();
     }
-    let moment = NoisyMoment::from_buckets(buckets, mechanism.noise_model()).unwrap();
+    let buckets = buckets
+        .into_iter()
+        .map(|sum| sum.finish().unwrap())
+        .collect();
+    let moment = NoisyMoment::decode(buckets, &mechanism).unwrap();
     Study {
         moment,
         exact,
@@ -73,6 +80,7 @@ fn every_gaussian_mechanism_ends_where_it_was_predicted() {
     for kind in [
         MechanismKind::SymmetricGaussian,
         MechanismKind::IsotropicGaussian,
+        MechanismKind::DiscreteGaussian,
     ] {
         let n = 30_000;
         let study = run(kind, 4.0, n, 42);
