@@ -1,10 +1,7 @@
 //! The noisy second moment: what the server knows about the rows.
 
 use eigenveil_shared::{
-    Error, ErrorCode, Result,
-    mechanism::NoiseModel,
-    packed::PackedSymmetric,
-    study::StudyParams,
+    Error, ErrorCode, Result, mechanism::NoiseModel, packed::PackedSymmetric, study::StudyParams,
 };
 use nalgebra::DMatrix;
 

@@ -441,7 +441,9 @@ mod tests {
                     let sum = |g: &[f64], own: f64| {
                         let mean = g.iter().sum::<f64>() / g.len() as f64;
                         let terms = rest.iter().zip(g);
-                        terms.map(|(w, g)| profile.variance(own, *w) * g).sum::<f64>()
+                        terms
+                            .map(|(w, g)| profile.variance(own, *w) * g)
+                            .sum::<f64>()
                             / (1.0 - profile.shift * mean)
                     };
                     for _ in 0..2_000 {
@@ -484,13 +486,12 @@ mod tests {
             assert!(shown(seen) && !shown(seen - 1));
             // All noise falls with n: what is enough stays enough.
             let errors: Vec<f64> = (0..40)
-                .map(|i| {
-                    predict(&spectrum, &noise, 1 << i)
-                        .unwrap()
-                        .expected_error
-                })
+                .map(|i| predict(&spectrum, &noise, 1 << i).unwrap().expected_error)
                 .collect();
-            assert!(errors.windows(2).all(|pair| pair[1] <= pair[0]), "{errors:?}");
+            assert!(
+                errors.windows(2).all(|pair| pair[1] <= pair[0]),
+                "{errors:?}"
+            );
         }
     }
 

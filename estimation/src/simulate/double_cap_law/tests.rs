@@ -75,8 +75,8 @@ fn plus(a: &Polynomial, b: &Polynomial) -> Polynomial {
 /// g = √B·u + h with h = (h₁, h₂, …) of length √(1−B), uniform of direction in p − 1 dimensions.
 struct Released {
     p: f64,
-    /// Angles, and weights that sum to 1.
-    nodes: Vec<(f64, f64)>,
+    /// `E B^i (1−B)^j`.
+    shares: [[f64; 5]; 5],
 }
 
 impl Released {
@@ -103,26 +103,29 @@ impl Released {
             }
         }
         let total: f64 = nodes.iter().map(|(_, weight)| weight).sum();
-        nodes.iter_mut().for_each(|(_, weight)| *weight /= total);
-        Self { p, nodes }
-    }
-
-    /// `E B^i (1−B)^j`.
-    fn share(&self, i: usize, j: usize) -> f64 {
-        let term = |(angle, weight): &(f64, f64)| {
-            weight * angle.sin().powi(2 * i as i32) * angle.cos().powi(2 * j as i32)
-        };
-        self.nodes.iter().map(term).sum()
+        let mut shares = [[0.0; 5]; 5];
+        for (angle, weight) in nodes {
+            let share = angle.sin().powi(2);
+            for (i, row) in shares.iter_mut().enumerate() {
+                for (j, expectation) in row.iter_mut().enumerate() {
+                    *expectation +=
+                        weight / total * share.powi(i as i32) * (1.0 - share).powi(j as i32);
+                }
+            }
+        }
+        Self { p, shares }
     }
 
     fn expectation(&self, polynomial: &Polynomial) -> f64 {
         // E Π dᵢ^(2mᵢ) of a uniform direction in p − 1 dimensions: Π(2mᵢ−1)!! / Π_{l<m}(p−1+2l).
         let odd_factorial = |m: usize| (0..m).map(|l| (2 * l + 1) as f64).product::<f64>();
-        let even = polynomial.iter().filter(|(x, _)| x.iter().all(|e| e % 2 == 0));
+        let even = polynomial
+            .iter()
+            .filter(|(x, _)| x.iter().all(|e| e % 2 == 0));
         even.map(|(x, coefficient)| {
             let [i, a, b] = x.map(|exponent| exponent / 2);
             let below: f64 = (0..a + b).map(|l| self.p - 1.0 + 2.0 * l as f64).product();
-            coefficient * self.share(i, a + b) * odd_factorial(a) * odd_factorial(b) / below
+            coefficient * self.shares[i][a + b] * odd_factorial(a) * odd_factorial(b) / below
         })
         .sum()
     }
@@ -147,7 +150,10 @@ fn exact(
     // p = 2 has no second direction across the row.
     let report = {
         let product = times(&linear(v), &linear(w));
-        times(&constant(parameters.scale), &plus(&product, &constant(-same / p)))
+        times(
+            &constant(parameters.scale),
+            &plus(&product, &constant(-same / p)),
+        )
     };
     let kept = length * length;
     let expect =
@@ -329,19 +335,16 @@ fn device(p: usize, epsilon: f64, seed: u64, draws: usize) {
     }
 }
 
-/// Numbers that a draw of the device costs: tries times p.
-fn cost(p: usize, epsilon: f64) -> f64 {
-    let tries = parameters(p, epsilon).0.parameters().expected_tries();
-    tries * p as f64
-}
-
 #[test]
 fn the_device_path_has_the_exact_means_and_variances() {
     for (i, p) in DIMENSIONS.into_iter().enumerate() {
         for (j, epsilon) in EPSILONS.into_iter().enumerate() {
-            let draws = (6e7 / cost(p, epsilon)).min(20_000.0);
-            // The last, p = 400 at ε = 8, is left to the long test.
-            if draws >= 5_000.0 {
+            let cap = DoubleCap::derive(p, Budget::pure(epsilon).unwrap()).unwrap();
+            // Numbers drawn for one report.
+            let cost = cap.parameters().expected_tries() * p as f64;
+            let draws = (2e7 / cost).clamp(5_000.0, 20_000.0);
+            // p = 400 at ε = 8 is left to the long test.
+            if (p, epsilon) != (400, 8.0) {
                 device(p, epsilon, (100 + 10 * i + j) as u64, draws as usize);
             }
         }
@@ -387,7 +390,11 @@ fn the_number_of_tries_has_one_law_for_all_rows() {
         let survival = |tries: u64| (1.0 - stop).powf(tries as f64);
         let expected: Vec<f64> = (0..cells)
             .map(|cell| {
-                let from = if cell == 0 { 1.0 } else { survival(ends[cell - 1]) };
+                let from = if cell == 0 {
+                    1.0
+                } else {
+                    survival(ends[cell - 1])
+                };
                 let to = ends.get(cell).map_or(0.0, |&end| survival(end));
                 DRAWS as f64 * (from - to)
             })
@@ -414,7 +421,10 @@ fn the_number_of_tries_has_one_law_for_all_rows() {
                 .zip(&expected)
                 .map(|(count, expected)| (count - expected).powi(2) / expected)
                 .sum();
-            assert!(fit < limit(degrees), "p = {p}, ε = {epsilon}, r = {r}: {fit}");
+            assert!(
+                fit < limit(degrees),
+                "p = {p}, ε = {epsilon}, r = {r}: {fit}"
+            );
             for b in a + 1..LENGTHS.len() {
                 let two_sample: f64 = counts[a]
                     .iter()
