@@ -54,9 +54,13 @@ fn demo_prints_the_agreed_keys_and_writes_its_files() {
         ],
     );
     assert_eq!(result["n"], 3000);
-    assert_eq!(result["mechanism"], "isotropic-gaussian");
-    assert_eq!(result["payload_bytes"], 4 * 64 * 65 / 2);
-    assert_eq!(result["bytes_per_report"], 58 + 4 * 64 * 65 / 2);
+    assert_eq!(result["mechanism"], "double-cap");
+    assert_eq!(
+        (&result["epsilon"], &result["delta"]),
+        (&4.0.into(), &0.0.into())
+    );
+    assert_eq!(result["payload_bytes"], 16);
+    assert_eq!(result["bytes_per_report"], 58 + 16);
     let (captured, best) = (
         result["captured"].as_f64().unwrap(),
         result["nonprivate_captured"].as_f64().unwrap(),
