@@ -14,7 +14,7 @@ use eigenveil_estimation::{
     linalg::{product, symmetric_eigen, symmetric_eigenvalues, top_k},
     models::Model,
 };
-use eigenveil_shared::packed::packed_len;
+use eigenveil_shared::{mechanism::PayloadForm, packed::packed_len};
 use nalgebra::DMatrix;
 use rand::{SeedableRng, rngs::ChaCha8Rng};
 use rand_distr::{Distribution, StandardNormal};
@@ -57,7 +57,7 @@ fn accumulate(c: &mut Criterion) {
             unreachable!("p ≥ 1")
         };
         group.bench_function(format!("report/{p}"), |b| {
-            b.iter(|| black_box(sums.add_payload(black_box(&payload))));
+            b.iter(|| black_box(sums.add_payload(black_box(&payload), PayloadForm::Floats)));
         });
         let source = vec![1_u8; bytes / 2];
         let mut target = vec![0_u8; bytes / 2];
