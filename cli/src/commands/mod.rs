@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+pub(crate) mod audit;
 pub(crate) mod estimate;
 pub(crate) mod project;
 pub(crate) mod report;
