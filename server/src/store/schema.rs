@@ -49,7 +49,7 @@ const MIGRATIONS: &[&str] = &["
         PRIMARY KEY (study, bucket)
     ) STRICT;
 
-    -- The seeds of one commit, of a study whose payloads are seeds; it has no rows in buckets.
+    -- The seeds of one commit, without their identifiers. A study has rows here or in buckets, never both.
     CREATE TABLE seeds (
         study      INTEGER NOT NULL REFERENCES studies,
         bucket     INTEGER NOT NULL,

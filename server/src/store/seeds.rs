@@ -27,7 +27,7 @@ pub(super) fn bytes_needed(p: usize, buckets: u32) -> u64 {
 
 /// Appends the seeds of a commit to its bucket.
 ///
-/// They are sorted: the order in which they came would say which report each belongs to.
+/// They are sorted, so that within a commit nothing says which report each came with.
 pub(super) fn append(
     transaction: &Transaction<'_>,
     study: &Study,
