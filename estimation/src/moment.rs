@@ -1,34 +1,40 @@
 //! The noisy second moment: what the server knows about the rows.
 
 use eigenveil_shared::{
-    Error, ErrorCode, Result,
-    mechanism::{MechanismSpec, NoiseModel},
-    packed::PackedSymmetric,
+    Error, ErrorCode, Result, mechanism::NoiseModel, packed::PackedSymmetric, study::StudyParams,
 };
 use nalgebra::DMatrix;
 
-use crate::{accumulate::Accumulator, linalg::packed_to_dense};
+use crate::{accumulate::Accumulator, centring::EstimatedMean, linalg::packed_to_dense};
 
-/// `S̃ = (1/n) Σ decoded reports`, with the noise model of one report and the bucket sums it came from.
+/// `S̃ = (1/n) Σ decoded reports`, with the noise model of one report and the bucket sums it came from; with
+/// private centring, the covariance around the estimated mean.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NoisyMoment {
     buckets: Vec<Accumulator>,
     n: u64,
     mean: PackedSymmetric,
     noise: NoiseModel,
+    estimated_mean: Option<EstimatedMean>,
 }
 
 impl NoisyMoment {
-    /// The moment of reports of this mechanism, from the sums of their payloads: for `double-cap`
-    /// `D = c(ggᵀ − I/p)` (whose trace is zero: everything of `E[xxᵀ]` but a multiple of I).
+    /// The moment of the reports of a study, from the sums of their payloads: for `double-cap`
+    /// `D = c(ggᵀ − I/p)` (whose trace is zero: everything of `E[xxᵀ]` but a multiple of I). With private
+    /// centring it is [`centred`](Self::centred).
     ///
     /// # Errors
-    /// Those of [`from_buckets`](Self::from_buckets).
-    pub fn decode(mut buckets: Vec<Accumulator>, mechanism: &MechanismSpec) -> Result<Self> {
+    /// Those of [`from_buckets`](Self::from_buckets) and [`centred`](Self::centred).
+    pub fn decode(mut buckets: Vec<Accumulator>, params: &StudyParams) -> Result<Self> {
         for bucket in &mut buckets {
-            bucket.decode(mechanism);
+            bucket.decode(params.mechanism());
         }
-        Self::from_buckets(buckets, mechanism.noise_model())
+        let moment = Self::from_buckets(buckets, params.mechanism().noise_model())?;
+        let preprocessing = params.preprocessing();
+        match preprocessing.centring {
+            Some(a) => moment.centred(a, preprocessing.norm),
+            None => Ok(moment),
+        }
     }
 
     /// The mean of all decoded reports in `buckets` (empty buckets are fine), each with noise of law `noise`.
@@ -63,7 +69,14 @@ impl NoisyMoment {
             n,
             mean,
             noise,
+            estimated_mean: None,
         })
+    }
+
+    /// Says of a moment that it is the covariance around this mean, with this noise.
+    pub(crate) fn set_centred(&mut self, noise: NoiseModel, mean: EstimatedMean) {
+        self.noise = noise;
+        self.estimated_mean = Some(mean);
     }
 
     /// The dimension p.
@@ -79,6 +92,11 @@ impl NoisyMoment {
     /// Noise of one decoded report.
     pub fn noise(&self) -> &NoiseModel {
         &self.noise
+    }
+
+    /// The mean of the rows, where private centring estimated it.
+    pub fn estimated_mean(&self) -> Option<&EstimatedMean> {
+        self.estimated_mean.as_ref()
     }
 
     /// `S̃` as a packed upper triangle.

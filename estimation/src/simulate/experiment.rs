@@ -3,8 +3,7 @@
 use std::{ops::ControlFlow, time::Instant};
 
 use eigenveil_shared::{
-    Error, ErrorCode, Result, api::SparseSettings, estimate::Rank, packed::PackedSymmetric,
-    study::StudyParams,
+    Error, ErrorCode, Result, api::SparseSettings, estimate::Rank, study::StudyParams,
 };
 use rand::{SeedableRng, rngs::ChaCha20Rng};
 
@@ -12,7 +11,7 @@ use super::{Participants, Path, RowSource, noisy_sum};
 use crate::{
     estimate::{Findings, principal_components, sparse_components},
     floor::{Spectrum, predict},
-    linalg::{packed_to_dense, submatrix, symmetric_eigenvalues},
+    linalg::{submatrix, symmetric_eigen},
     metrics::{SupportScore, projector_distance, support_score},
     moment::NoisyMoment,
     pca::pca,
@@ -111,8 +110,7 @@ pub fn run(
     }
     let started = Instant::now();
     let draw = |rng: &mut ChaCha20Rng| {
-        let preprocessor = experiment.params.preprocessor();
-        Participants::draw(&experiment.source, experiment.k, preprocessor, rng)
+        Participants::draw(&experiment.source, experiment.k, experiment.params, rng)
     };
     // Given rows are prepared once (which draws nothing); a model draws a new frame in every repeat.
     let given = match experiment.source {
@@ -153,7 +151,7 @@ fn repeat(
     let setting = format!("ε = {}", params.budget().epsilon());
     let plain = principal_components(&noisy, Rank::Fixed(k), &setting)?;
     let pca_error = projector_distance(&plain.vectors, truth)?;
-    let nonprivate_error = projector_distance(&pca(&packed_to_dense(&clean), k)?.vectors, truth)?;
+    let nonprivate_error = projector_distance(&pca(&clean.dense(), k)?.vectors, truth)?;
     let (found, support, converged) = match experiment.sparse {
         None => (plain, None, true),
         Some(settings) => {
