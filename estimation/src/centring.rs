@@ -17,8 +17,7 @@
 //! Source: `design/referee.md` §3.
 
 use eigenveil_shared::{
-    Error, ErrorCode, Result, mechanism::NoiseModel, packed::PackedSymmetric,
-    preprocess::Norm,
+    Error, ErrorCode, Result, mechanism::NoiseModel, packed::PackedSymmetric, preprocess::Norm,
 };
 use nalgebra::DVectorView;
 
@@ -65,17 +64,14 @@ impl EstimatedMean {
         squared.max(0.0) / (self.constant * self.constant)
     }
 
-    /// Squared cosine between m̂ and the unit vector `v`; 0 where m̂ is zero.
+    /// The same of these rows only.
     ///
     /// # Panics
-    /// If `v` has another length than p.
-    pub fn squared_cosine(&self, v: DVectorView<'_, f64>) -> f64 {
-        let length = squared(&self.values);
-        let along = v.dot(&DVectorView::from_slice(&self.values, self.values.len()));
-        if length > 0.0 {
-            (along * along / length).min(1.0)
-        } else {
-            0.0
+    /// If a row is not below p.
+    pub(crate) fn on_rows(&self, rows: &[usize]) -> Self {
+        Self {
+            values: rows.iter().map(|&row| self.values[row]).collect(),
+            ..*self
         }
     }
 }
@@ -130,7 +126,7 @@ impl NoisyMoment {
             values: mean,
             constant: a,
         };
-        let noise = |total_variance: f64| NoiseModel::Centred {
+        let noise = |total_variance: Option<f64>| NoiseModel::Centred {
             dimension: p,
             constant: factor * factor * report.constant,
             linear: factor * report.linear,
@@ -139,17 +135,26 @@ impl NoisyMoment {
             total_variance,
             mean_ratio: estimated.ratio(),
         };
-        let mut centred = NoisyMoment::from_buckets(buckets, noise(0.0))?;
+        let mut centred = NoisyMoment::from_buckets(buckets, noise(None))?;
+        // The corner's noise comes in once for every dimension of the report.
+        let deviation =
+            factor * report_dimension as f64 * (report.identity_variance / self.n() as f64).sqrt();
         let total_variance = centred.mean().trace().max(0.0);
-        centred.set_centred(noise(total_variance), estimated);
+        let known = deviation <= LARGEST_DEVIATION_OF_TOTAL;
+        centred.set_centred(noise(known.then_some(total_variance)), estimated);
         Ok(centred)
     }
 }
+
+/// Standard deviation of the total variance above which it is not told: rows lie in the unit ball.
+const LARGEST_DEVIATION_OF_TOTAL: f64 = 0.1;
 
 /// What centring needs to know of a report of dimension P.
 struct ReportNoise {
     /// b: what multiple of I the mean decoded report lacks of E[yyᵀ].
     identity: f64,
+    /// Variance of one report's b, where it comes from the corner.
+    identity_variance: f64,
     /// Variance between two directions: constant + linear·(λ+λ') + bilinear·λλ'.
     constant: f64,
     linear: f64,
@@ -169,6 +174,7 @@ impl ReportNoise {
                 let variance = off_diagonal_sd * off_diagonal_sd;
                 Ok(Self {
                     identity: 0.0,
+                    identity_variance: 0.0,
                     constant: variance,
                     linear: 0.0,
                     bilinear: 0.0,
@@ -202,8 +208,13 @@ impl ReportNoise {
                 let fourth = 3.0 * outside + 6.0 * a1 * last + a2 * last * last / length;
                 let squared = scale * scale * (second - fourth) - last * (length - last);
                 let unit = scale * scale;
+                let identity_variance = match norm {
+                    Norm::Normalize => 0.0,
+                    Norm::Clip { .. } | Norm::Require { .. } => unit * (fourth - second * second),
+                };
                 Ok(Self {
                     identity,
+                    identity_variance: identity_variance.max(0.0),
                     constant: unit * outside,
                     linear: unit * a1,
                     bilinear: unit * a2 / length,

@@ -20,8 +20,8 @@ pub struct NoisyMoment {
 
 impl NoisyMoment {
     /// The moment of the reports of a study, from the sums of their payloads: for `double-cap`
-    /// `D = c(ggᵀ − I/p)` (whose trace is zero: everything of `E[xxᵀ]` but a multiple of I). With private
-    /// centring it is [`centred`](Self::centred).
+    /// `D = c(ggᵀ − I/p)` (whose trace is zero: everything of `E[xxᵀ]` but a multiple of I). The noise model
+    /// knows what the study fixes of the rows' length. With private centring it is [`centred`](Self::centred).
     ///
     /// # Errors
     /// Those of [`from_buckets`](Self::from_buckets) and [`centred`](Self::centred).
@@ -29,7 +29,7 @@ impl NoisyMoment {
         for bucket in &mut buckets {
             bucket.decode(params.mechanism());
         }
-        let moment = Self::from_buckets(buckets, params.mechanism().noise_model())?;
+        let moment = Self::from_buckets(buckets, params.noise_model())?;
         let preprocessing = params.preprocessing();
         match preprocessing.centring {
             Some(a) => moment.centred(a, preprocessing.norm),

@@ -14,7 +14,6 @@ use eigenveil_shared::{
     api::SparseSettings,
     mechanism::{Calibration, MechanismKind},
     preprocess::{Norm, Row},
-    privacy::Budget,
     study::{StudyDesign, StudyParams},
 };
 use rand::{SeedableRng, rngs::ChaCha20Rng};
@@ -27,7 +26,7 @@ fn params(p: usize, mechanism: MechanismKind, epsilon: f64, norm: Norm) -> Study
         centring: None,
         mechanism,
         calibration: Calibration::Analytic,
-        budget: Budget::approximate(epsilon, 1e-6).unwrap(),
+        budget: mechanism.budget(epsilon, None).unwrap(),
     })
     .unwrap()
 }

@@ -186,20 +186,31 @@ fn repeat(
 
 /// The prediction from the noiseless moment, on the rows of `support` where they are known.
 fn predicted(
-    clean: &PackedSymmetric,
+    clean: &NoisyMoment,
     support: Option<&[usize]>,
     k: usize,
     noisy: &NoisyMoment,
 ) -> Result<Option<f64>> {
-    let mut moment = packed_to_dense(clean);
+    let mut moment = clean.dense();
     if let Some(rows) = support {
         moment = submatrix(&moment, rows);
     }
     if k >= moment.nrows() {
         return Ok(None);
     }
-    let eigenvalues: Vec<f64> = symmetric_eigenvalues(&moment)?.iter().copied().collect();
-    let spectrum = Spectrum::from_eigenvalues(&eigenvalues, k)?;
+    let eigen = symmetric_eigen(&moment)?;
+    let mut spectrum = Spectrum::from_eigenvalues(eigen.values.as_slice(), k)?;
+    if let Some(mean) = clean.estimated_mean() {
+        let directions = eigen.vectors.column_iter();
+        let excess = match support {
+            None => directions.map(|v| mean.excess_along(v)).collect(),
+            Some(rows) => {
+                let mean = mean.on_rows(rows);
+                directions.map(|v| mean.excess_along(v)).collect()
+            }
+        };
+        spectrum = spectrum.with_excess_along_mean(excess)?;
+    }
     Ok(Some(
         predict(&spectrum, noisy.noise(), noisy.n())?.expected_error,
     ))
