@@ -2,7 +2,7 @@
 
 use eigenveil_shared::{Error, ErrorCode, Result, mechanism::NoiseModel};
 
-use super::{SpectralNoise, Spike, centring, law::NoiseProfile};
+use super::{SpectralNoise, Spike, law::NoiseProfile};
 
 /// More participants than this is "never".
 const MOST_PARTICIPANTS: f64 = 1e18;
@@ -276,15 +276,22 @@ pub fn predict(spectrum: &Spectrum, noise: &NoiseModel, n: u64) -> Result<Predic
 }
 
 fn prediction(spectrum: &Spectrum, profile: &NoiseProfile) -> Prediction {
-    let margin = spectrum.flat_law(profile).margin(spectrum.dimension());
-    let edge = spectrum.edge(profile);
-    let threshold = edge * centring::edge_factor(profile.mean_ratio) + margin;
+    let flat = spectrum.flat_law(profile);
+    // What private centring lifts out of the bulk comes before every component below it.
+    let lifted = if profile.mean_ratio > 1.0 {
+        flat.edge()
+    } else {
+        f64::NEG_INFINITY
+    };
+    let threshold = spectrum.edge(profile).max(lifted) + flat.margin(spectrum.dimension());
     let components: Vec<PredictedComponent> = spectrum
         .leading
         .iter()
         .enumerate()
         .map(|(j, &lambda)| {
-            let spike = spectrum.spike(lambda, spectrum.excess(j), profile);
+            let spike = spectrum
+                .spike(lambda, spectrum.excess(j), profile)
+                .filter(|spike| spike.displacement > lifted);
             let above_threshold = spike.is_some_and(|spike| spike.displacement > threshold);
             PredictedComponent {
                 spike,
