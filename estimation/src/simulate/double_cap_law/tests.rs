@@ -75,8 +75,8 @@ fn plus(a: &Polynomial, b: &Polynomial) -> Polynomial {
 /// g = √B·u + h with h = (h₁, h₂, …) of length √(1−B), uniform of direction in p − 1 dimensions.
 struct Released {
     p: f64,
-    /// Angles, and weights that sum to 1.
-    nodes: Vec<(f64, f64)>,
+    /// `E B^i (1−B)^j`.
+    shares: [[f64; 5]; 5],
 }
 
 impl Released {
@@ -103,16 +103,17 @@ impl Released {
             }
         }
         let total: f64 = nodes.iter().map(|(_, weight)| weight).sum();
-        nodes.iter_mut().for_each(|(_, weight)| *weight /= total);
-        Self { p, nodes }
-    }
-
-    /// `E B^i (1−B)^j`.
-    fn share(&self, i: usize, j: usize) -> f64 {
-        let term = |(angle, weight): &(f64, f64)| {
-            weight * angle.sin().powi(2 * i as i32) * angle.cos().powi(2 * j as i32)
-        };
-        self.nodes.iter().map(term).sum()
+        let mut shares = [[0.0; 5]; 5];
+        for (angle, weight) in nodes {
+            let share = angle.sin().powi(2);
+            for (i, row) in shares.iter_mut().enumerate() {
+                for (j, expectation) in row.iter_mut().enumerate() {
+                    *expectation +=
+                        weight / total * share.powi(i as i32) * (1.0 - share).powi(j as i32);
+                }
+            }
+        }
+        Self { p, shares }
     }
 
     fn expectation(&self, polynomial: &Polynomial) -> f64 {
@@ -124,7 +125,7 @@ impl Released {
         even.map(|(x, coefficient)| {
             let [i, a, b] = x.map(|exponent| exponent / 2);
             let below: f64 = (0..a + b).map(|l| self.p - 1.0 + 2.0 * l as f64).product();
-            coefficient * self.share(i, a + b) * odd_factorial(a) * odd_factorial(b) / below
+            coefficient * self.shares[i][a + b] * odd_factorial(a) * odd_factorial(b) / below
         })
         .sum()
     }
@@ -334,19 +335,16 @@ fn device(p: usize, epsilon: f64, seed: u64, draws: usize) {
     }
 }
 
-/// Numbers that a draw of the device costs: tries times p.
-fn cost(p: usize, epsilon: f64) -> f64 {
-    let tries = parameters(p, epsilon).0.parameters().expected_tries();
-    tries * p as f64
-}
-
 #[test]
 fn the_device_path_has_the_exact_means_and_variances() {
     for (i, p) in DIMENSIONS.into_iter().enumerate() {
         for (j, epsilon) in EPSILONS.into_iter().enumerate() {
-            let draws = (6e7 / cost(p, epsilon)).min(20_000.0);
-            // The last, p = 400 at ε = 8, is left to the long test.
-            if draws >= 5_000.0 {
+            let cap = DoubleCap::derive(p, Budget::pure(epsilon).unwrap()).unwrap();
+            // Numbers drawn for one report.
+            let cost = cap.parameters().expected_tries() * p as f64;
+            let draws = (2e7 / cost).clamp(5_000.0, 20_000.0);
+            // p = 400 at ε = 8 is left to the long test.
+            if (p, epsilon) != (400, 8.0) {
                 device(p, epsilon, (100 + 10 * i + j) as u64, draws as usize);
             }
         }
