@@ -3,6 +3,7 @@
 use std::{ops::ControlFlow, time::Instant};
 
 use eigenveil_estimation::{
+    centring::EstimatedMean,
     estimate::{Findings, principal_components, sparse_components},
     moment::NoisyMoment,
 };
@@ -68,7 +69,7 @@ pub fn estimate(
         requested_k: k,
         components: assessment.components,
         mean: moment.estimated_mean().map(|mean| mean.values().to_vec()),
-        mean_standard_error: moment.estimated_mean().map(|mean| mean.standard_error()),
+        mean_standard_error: moment.estimated_mean().map(EstimatedMean::standard_error),
         eigenvalues: spectrum,
         total_variance: assessment.total_variance,
         floor: assessment.floor,

@@ -272,10 +272,10 @@ impl SpectralNoise {
         self.edge() + self.margin(p)
     }
 
-    /// `2 r_b p^(−2/3)`, or what an eigenvalue outside the bulk needs, which fluctuates more.
+    /// `2 r_b p^(−2/3)`, or what the noise along the mean needs, which fluctuates more.
     pub(super) fn margin(&self, p: usize) -> f64 {
         let bulk = 2.0 * (p as f64).powf(-2.0 / 3.0);
-        self.bulk_radius * bulk.max(centring::outlier_margin(self.mean_ratio, p))
+        self.bulk_radius * bulk.max(centring::mean_margin(self.mean_ratio, p))
     }
 
     /// The same for a component v with this `m_v²/a²`.
