@@ -37,7 +37,6 @@ pub use warnings::grouped;
 
 /// The noise of `double-cap` on rows of length one, for the tests of this folder.
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 fn double_cap(p: usize, epsilon: f64) -> eigenveil_shared::mechanism::NoiseModel {
     use eigenveil_shared::{
         mechanism::{Calibration, MechanismKind, MechanismSpec},
