@@ -41,6 +41,8 @@ enum Command {
     Estimate(commands::estimate::EstimateArgs),
     Project(commands::project::ProjectArgs),
     Simulate(commands::simulate::SimulateArgs),
+    Account(commands::account::AccountArgs),
+    Receipt(commands::receipt::ReceiptArgs),
     /// Print a completion script for a shell
     #[command(
         after_help = "Example:\n  eigenveil completions bash > /etc/bash_completion.d/eigenveil"
@@ -84,6 +86,8 @@ fn run(cli: Cli) -> Result<()> {
         Command::Estimate(args) => runtime()?.block_on(commands::estimate::run(&args, json)),
         Command::Project(args) => commands::project::run(&args, json),
         Command::Simulate(args) => commands::simulate::run(&args, json),
+        Command::Account(args) => commands::account::run(&args, json),
+        Command::Receipt(args) => commands::receipt::run(&args, json),
         Command::Completions { shell } => {
             clap_complete::generate(
                 shell,

@@ -3,18 +3,25 @@
 //! `cargo bench -p eigenveil-estimation`. The floors: for the accumulator a copy of the bytes it must
 //! move (payload read, f64 sums read and written); for a decomposition one dense product of the same
 //! size (2p³ operations; a decomposition with vectors needs several times that); for the leading pairs
-//! one pass over the matrix, whose bytes every matrix–vector product must read.
+//! one pass over the matrix, whose bytes every matrix–vector product must read; for `double-cap` the
+//! expansion of the seeds alone.
 
 use std::{hint::black_box, ops::ControlFlow};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use eigenveil_estimation::{
-    accumulate::Accumulator,
+    accumulate::{Accumulator, SeedSum},
     fantope::{AdmmSettings, solve},
     linalg::{product, symmetric_eigen, symmetric_eigenvalues, top_k},
     models::Model,
 };
-use eigenveil_shared::packed::packed_len;
+use eigenveil_shared::{
+    mechanism::{
+        PayloadForm,
+        double_cap::{Seed, expand},
+    },
+    packed::packed_len,
+};
 use nalgebra::DMatrix;
 use rand::{SeedableRng, rngs::ChaCha8Rng};
 use rand_distr::{Distribution, StandardNormal};
@@ -57,12 +64,37 @@ fn accumulate(c: &mut Criterion) {
             unreachable!("p ≥ 1")
         };
         group.bench_function(format!("report/{p}"), |b| {
-            b.iter(|| black_box(sums.add_payload(black_box(&payload))));
+            b.iter(|| black_box(sums.add_payload(black_box(&payload), PayloadForm::Floats)));
         });
         let source = vec![1_u8; bytes / 2];
         let mut target = vec![0_u8; bytes / 2];
         group.bench_function(format!("floor-copy/{p}"), |b| {
             b.iter(|| black_box(&mut target).copy_from_slice(black_box(&source)));
+        });
+    }
+    group.finish();
+}
+
+fn double_cap_decode(c: &mut Criterion) {
+    let mut group = c.benchmark_group("double_cap_decode");
+    group.sample_size(20);
+    for p in [40, 400, 2_000] {
+        // Whole blocks, so that none is left to the end.
+        let seeds: Vec<Seed> = (0..512_u128).map(|i| (i * i).to_le_bytes()).collect();
+        group.throughput(Throughput::Elements(seeds.len() as u64));
+        let Ok(mut sum) = SeedSum::new(p) else {
+            unreachable!("p ≥ 1")
+        };
+        group.bench_function(format!("decode-and-add/{p}"), |b| {
+            b.iter(|| black_box(&seeds).iter().for_each(|seed| sum.add(seed)));
+        });
+        let mut normals = vec![0.0; p];
+        group.bench_function(format!("floor-expand/{p}"), |b| {
+            b.iter(|| {
+                for seed in black_box(&seeds) {
+                    black_box(expand(seed, black_box(&mut normals)));
+                }
+            });
         });
     }
     group.finish();
@@ -122,5 +154,5 @@ fn fantope(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, accumulate, decompose, fantope);
+criterion_group!(benches, accumulate, double_cap_decode, decompose, fantope);
 criterion_main!(benches);

@@ -6,7 +6,7 @@ use eigenveil_shared::{
         MechanismSpec, PayloadForm,
         double_cap::{SEED_LEN, Seed, expand},
     },
-    packed::{PackedSymmetric, packed_len},
+    packed::{PackedSymmetric, packed_index, packed_len},
 };
 
 use crate::linalg::GramSum;
@@ -139,16 +139,23 @@ impl Accumulator {
 
     /// Turns a sum of payloads into a sum of decoded reports.
     pub(crate) fn decode(&mut self, mechanism: &MechanismSpec) {
-        if let MechanismSpec::DoubleCap(cap) = mechanism {
-            let p = self.dimension();
-            let identity = self.count as f64 / p as f64;
-            let mut diagonal = 0;
-            let entries = self.sum.as_mut_slice();
-            for i in 0..p {
-                entries[diagonal] -= identity;
-                diagonal += p - i;
+        let p = self.dimension();
+        let diagonal = (0..p).map(|i| packed_index(p, i, i));
+        match mechanism {
+            MechanismSpec::DoubleCap(cap) => {
+                let identity = self.count as f64 / p as f64;
+                let entries = self.sum.as_mut_slice();
+                diagonal.for_each(|at| entries[at] -= identity);
+                self.sum.scale(cap.scale());
             }
-            self.sum.scale(cap.scale());
+            MechanismSpec::DiscreteGaussian(discrete) => {
+                let parameters = discrete.parameters();
+                let entries = self.sum.as_mut_slice();
+                let ratio = parameters.diagonal_step() / parameters.off_diagonal_step();
+                diagonal.for_each(|at| entries[at] *= ratio);
+                self.sum.scale(parameters.off_diagonal_step());
+            }
+            _ => {}
         }
     }
 

@@ -79,6 +79,7 @@ fn every_gaussian_mechanism_ends_where_it_was_predicted() {
     for kind in [
         MechanismKind::SymmetricGaussian,
         MechanismKind::IsotropicGaussian,
+        MechanismKind::DiscreteGaussian,
     ] {
         let n = 30_000;
         let study = run(kind, 4.0, n, 42);

@@ -1,6 +1,6 @@
 //! Reports per second over real sockets, each acknowledged after its commit.
 //!
-//! `cargo bench -p eigenveil-server --bench ingest [-- P CONNECTIONS SECONDS BATCH]`
+//! `cargo bench -p eigenveil-server --bench ingest [-- P CONNECTIONS SECONDS BATCH MECHANISM]`
 //!
 //! The load comes from a second process on the same machine, so that the CPU time printed is the
 //! server's alone. One request is one report, or with BATCH > 1 a batch of so many.
@@ -19,6 +19,7 @@ use eigenveil_server::{Environment, Server, ServerConfig, StudyId};
 use eigenveil_shared::{
     api::{CreateStudy, REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE},
     codec::{self, StudyShape},
+    mechanism::PayloadForm,
     report::{Report, ReportId},
 };
 use serde_json::json;
@@ -42,16 +43,27 @@ fn main() {
             .get(i)
             .map_or(default, |text| text.parse().unwrap())
     };
-    let dimensions = match arguments.first() {
-        Some(_) => vec![number(0, 100)],
-        None => vec![40, 100, 400],
-    };
-    for p in dimensions {
-        serve(p, number(1, 64), number(2, 5), number(3, 1));
+    let (dense, seeds) = ("symmetric-gaussian", "double-cap");
+    if arguments.is_empty() {
+        for p in [40, 100, 400] {
+            serve(p, 64, 5, 1, dense);
+        }
+        for (connections, batch) in [(64, 1), (4, 1_000), (4, 10_000)] {
+            serve(40, connections, 5, batch, seeds);
+        }
+    } else {
+        let mechanism = arguments.get(4).map_or(dense, String::as_str);
+        serve(
+            number(0, 100),
+            number(1, 64),
+            number(2, 5),
+            number(3, 1),
+            mechanism,
+        );
     }
 }
 
-fn serve(p: usize, connections: usize, seconds: usize, batch: usize) {
+fn serve(p: usize, connections: usize, seconds: usize, batch: usize, mechanism: &str) {
     let directory =
         tempfile::tempdir_in(std::env::var("BENCH_DIR").unwrap_or("/tmp".into())).unwrap();
     let mut config = ServerConfig {
@@ -65,8 +77,7 @@ fn serve(p: usize, connections: usize, seconds: usize, batch: usize) {
     runtime.block_on(async {
         let server = Server::bind(config, Environment::system()).await.unwrap();
         let wanted: CreateStudy = serde_json::from_value(json!({
-            "name": "bench", "dimension": p, "mechanism": "symmetric-gaussian",
-            "epsilon": 1.0, "delta": 1e-6,
+            "name": "bench", "dimension": p, "mechanism": mechanism, "epsilon": 1.0,
         }))
         .unwrap();
         let app = server.app().clone();
@@ -91,7 +102,7 @@ fn serve(p: usize, connections: usize, seconds: usize, batch: usize) {
         let n = stored.reports_accepted() as f64;
         assert_eq!(app.store().moment(&stored).unwrap().n, stored.reports_accepted());
         println!(
-            "p={p} connections={connections} batch={batch}: {:.0} reports/s, {:.1} µs of server CPU a report ({n} reports)",
+            "{mechanism} p={p} connections={connections} batch={batch}: {:.0} reports/s, {:.1} µs of server CPU a report ({n} reports)",
             n / elapsed,
             cpu * 1e6 / n
         );
@@ -111,13 +122,19 @@ fn load(arguments: &[String]) {
     let batch: usize = batch.parse().unwrap();
     let payload = 0.5_f32.to_le_bytes().repeat(shape.payload_len / 4);
     let id = ReportId::from_parts(1 << 40, [0; 16]);
-    let (media_type, body, ids): (_, _, Vec<usize>) = if batch == 1 {
+    // Where each identifier is, and how far behind it the payload.
+    let (media_type, body, ids, behind): (_, _, Vec<usize>, usize) = if batch == 1 {
         let report = Report {
             id,
             fingerprint: shape.fingerprint,
             payload,
         };
-        (REPORT_MEDIA_TYPE, codec::encode_report(&report), vec![34])
+        (
+            REPORT_MEDIA_TYPE,
+            codec::encode_report(&report),
+            vec![34],
+            24,
+        )
     } else {
         let reports = (0..batch).map(|_| (id, payload.as_slice()));
         let body = codec::encode_batch(&shape, reports).unwrap();
@@ -125,7 +142,7 @@ fn load(arguments: &[String]) {
         let ids = (0..batch)
             .map(|i| first + i * (16 + payload.len()))
             .collect();
-        (REPORT_BATCH_MEDIA_TYPE, body, ids)
+        (REPORT_BATCH_MEDIA_TYPE, body, ids, 16)
     };
     let head = format!(
         "POST /v1/studies/{study}/reports HTTP/1.1\r\nhost: x\r\ncontent-type: {media_type}\r\ncontent-length: {}\r\n\r\n",
@@ -157,6 +174,10 @@ fn load(arguments: &[String]) {
                         random[8..].copy_from_slice(&(connection << 40 | count).to_be_bytes());
                         let report = ReportId::from_parts(1_700_000_000_000 + count, random);
                         request[head + id..head + id + 16].copy_from_slice(&report.0);
+                        if shape.payload_form == PayloadForm::Seed {
+                            let seed = head + id + behind;
+                            request[seed..seed + 8].copy_from_slice(&mixed.to_be_bytes());
+                        }
                     }
                     stream.write_all(&request).await.unwrap();
                     let length = stream.read(&mut answer).await.unwrap();

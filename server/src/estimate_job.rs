@@ -15,6 +15,8 @@ use eigenveil_shared::{
     study::StudyParams,
 };
 
+use crate::store::cancelled;
+
 /// Version of the [`Estimate`] document.
 const FORMAT: u32 = 1;
 
@@ -35,7 +37,6 @@ pub fn estimate(
 ) -> Result<Estimate> {
     let started = Instant::now();
     let setting = format!("ε = {}", params.budget().epsilon());
-    let cancelled = || Error::new(ErrorCode::EstimateFailed, "the estimate was cancelled");
     if cancel() {
         return Err(cancelled());
     }

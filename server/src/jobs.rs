@@ -212,7 +212,7 @@ fn compute(
     request: &EstimateRequest,
     cancelled: &dyn Fn() -> bool,
 ) -> Result<Estimate> {
-    let stored = store.moment(study)?;
+    let stored = store.moment_unless(study, cancelled)?;
     let buckets = stored.buckets.into_iter().map(|(_, sums)| sums).collect();
     let params = study.params();
     let moment = NoisyMoment::decode(buckets, params)?;

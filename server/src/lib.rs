@@ -1,7 +1,7 @@
 //! Eigenveil's aggregation server as a library.
 //!
 //! ```text
-//! device ──HTTP──▶ decode, validate ──▶ queue ──▶ writer: ids + sums in one transaction ──▶ acknowledgement
+//! device ──HTTP──▶ decode, validate ──▶ queue ──▶ writer: ids + sums, or seeds, in one transaction ──▶ acknowledgement
 //! analyst ──HTTP─▶ job ──▶ bucket sums of one moment ──▶ estimate ──▶ JSON, CSV, npy
 //! ```
 //!
@@ -15,8 +15,8 @@
 //! # What is not here
 //!
 //! TLS, metrics, pages, deletion of studies, rotation of the operator's token. One process per data
-//! directory: there is no replication. Payloads are added up and dropped; only identifiers and sums are
-//! kept, so an estimate cannot leave single reports out afterwards.
+//! directory: there is no replication. Payloads of numbers are added up and dropped; seeds are kept
+//! without their identifiers: either way an estimate cannot leave single reports out afterwards.
 
 mod app;
 mod config;

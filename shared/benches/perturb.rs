@@ -1,24 +1,24 @@
 //! Perturb, encode and decode one report, each beside its floor in the same run.
 //!
-//! Floors: for perturbing, drawing the same number of standard normals and nothing else; for encoding
-//! and decoding, one copy of the same bytes. `cargo bench -p eigenveil-shared`.
+//! Floors: for perturbing, drawing the same number of standard normals and nothing else (for
+//! `double-cap`: expanding one seed, to be multiplied by the tries); for encoding and decoding, one copy
+//! of the same bytes. `cargo bench -p eigenveil-shared`.
 
 use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use eigenveil_shared::{
     codec::{self, StudyShape},
-    mechanism::{Calibration, MechanismKind},
+    mechanism::{Calibration, MechanismKind, double_cap::expand},
     packed::packed_len,
     preprocess::{Norm, Row},
-    privacy::Budget,
     report::{Report, ReportId},
     study::{StudyDesign, StudyParams},
 };
 use rand::{SeedableRng, rngs::ChaCha20Rng};
 use rand_distr::{Distribution, StandardNormal};
 
-fn params(p: usize, mechanism: MechanismKind) -> StudyParams {
+fn params(p: usize, mechanism: MechanismKind, epsilon: f64) -> StudyParams {
     StudyParams::freeze(StudyDesign {
         dimension: p,
         features: None,
@@ -26,14 +26,14 @@ fn params(p: usize, mechanism: MechanismKind) -> StudyParams {
         centring: None,
         mechanism,
         calibration: Calibration::Analytic,
-        budget: Budget::approximate(4.0, 1e-6).expect("in range"),
+        budget: mechanism.budget(epsilon, None).expect("in range"),
     })
     .expect("in range")
 }
 
 fn perturb(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("perturb");
-    for p in [40, 100, 400] {
+    for p in [40, 100, 400, 4_096] {
         let samples = packed_len(p);
         println!(
             "p = {p}: {samples} normals drawn, {} bytes written a report",
@@ -52,7 +52,14 @@ fn perturb(criterion: &mut Criterion) {
             });
         });
         for &kind in MechanismKind::ALL {
-            let params = params(p, kind);
+            if kind == MechanismKind::DoubleCap {
+                continue;
+            }
+            // A second a report, and nothing to learn beyond p = 400.
+            if kind == MechanismKind::DiscreteGaussian && p == 4_096 {
+                continue;
+            }
+            let params = params(p, kind, 4.0);
             let raw = Row::new((0..p).map(|i| (i as f64).sin()).collect());
             group.bench_function(BenchmarkId::new(kind.as_str(), p), |b| {
                 // The whole of a device's work, preprocessing and seeding from the system included.
@@ -69,10 +76,36 @@ fn perturb(criterion: &mut Criterion) {
     group.finish();
 }
 
+/// A device's whole work for one report of double-cap.
+fn double_cap(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("double-cap");
+    for p in [40, 400, 4_096] {
+        group.bench_function(BenchmarkId::new("floor: expand one seed", p), |b| {
+            let mut z = vec![0.0; p];
+            b.iter(|| black_box(expand(black_box(&[9; 16]), &mut z)));
+        });
+        let raw = Row::new((0..p).map(|i| (i as f64).sin()).collect());
+        for epsilon in [1.0, 4.0, 8.0] {
+            let params = params(p, MechanismKind::DoubleCap, epsilon);
+            let name = format!("report, epsilon {epsilon}");
+            group.bench_function(BenchmarkId::new(name, p), |b| {
+                b.iter(|| {
+                    let row = params
+                        .preprocessor()
+                        .prepare(black_box(&raw))
+                        .expect("usable");
+                    black_box(params.mechanism().release(&row).expect("randomness"))
+                });
+            });
+        }
+    }
+    group.finish();
+}
+
 fn encode_decode(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("codec");
     for p in [40, 100, 400] {
-        let params = params(p, MechanismKind::IsotropicGaussian);
+        let params = params(p, MechanismKind::IsotropicGaussian, 4.0);
         let shape = StudyShape::of(&params);
         let row = params
             .preprocessor()
@@ -99,5 +132,5 @@ fn encode_decode(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, perturb, encode_decode);
+criterion_group!(benches, perturb, double_cap, encode_decode);
 criterion_main!(benches);

@@ -257,6 +257,7 @@ pub(crate) fn encode_params(params: &StudyParams) -> Vec<u8> {
                 MechanismKind::SymmetricGaussian => 1,
                 MechanismKind::IsotropicGaussian => 2,
                 MechanismKind::DoubleCap => 3,
+                MechanismKind::DiscreteGaussian => 4,
             },
             calibration: match params.mechanism().calibration() {
                 None | Some(Calibration::Analytic) => 0,
@@ -292,6 +293,7 @@ pub(crate) fn decode_params(bytes: &[u8]) -> Result<StudyParams> {
         1 => MechanismKind::SymmetricGaussian,
         2 => MechanismKind::IsotropicGaussian,
         3 => MechanismKind::DoubleCap,
+        4 => MechanismKind::DiscreteGaussian,
         tag => {
             return Err(Error::new(
                 ErrorCode::InvalidMechanism,
@@ -331,7 +333,7 @@ pub(crate) fn decode_params(bytes: &[u8]) -> Result<StudyParams> {
     )
     .ok_or_else(|| {
         malformed(format!(
-            "{} constants are not what {kind} has",
+            "the {} constants are not what {kind} has",
             wire.constants.len()
         ))
     })?;

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use eigenveil_shared::{
     ErrorCode,
     codec::{self, StudyShape},
-    mechanism::{Calibration, MechanismKind},
+    mechanism::{Calibration, MechanismKind, PayloadForm, double_cap},
     preprocess::{Feature, Norm},
     privacy::Budget,
     report::{Report, ReportId},
@@ -70,6 +70,7 @@ fn shape() -> StudyShape {
     StudyShape {
         fingerprint: Fingerprint([0xab; 32]),
         payload_len: 12,
+        payload_form: PayloadForm::Floats,
     }
 }
 
@@ -100,6 +101,259 @@ fn study_parameters() {
     let golden = golden("study_params.hex", &ours);
     assert_eq!(to_hex(&ours), to_hex(&golden));
     assert_eq!(StudyParams::from_canonical(&golden).unwrap(), params());
+}
+
+/// A study of double-cap with private centring: reports of dimension 3 for rows of dimension 2.
+fn double_cap_params() -> StudyParams {
+    StudyParams::freeze(StudyDesign {
+        dimension: 2,
+        features: None,
+        norm: Norm::Normalize,
+        centring: Some(0.5),
+        mechanism: MechanismKind::DoubleCap,
+        calibration: Calibration::Analytic,
+        budget: Budget::pure(4.0).unwrap(),
+    })
+    .unwrap()
+}
+
+#[test]
+fn study_parameters_of_double_cap() {
+    let ours = double_cap_params().canonical_bytes();
+    let golden = golden("study_params_double_cap.hex", &ours);
+    // The constants are found by a search, which another libm may end an ulp elsewhere: they are read
+    // from the bytes.
+    let read = StudyParams::from_canonical(&golden).unwrap();
+    assert_eq!(read.canonical_bytes(), golden);
+    assert_eq!(golden.len(), ours.len());
+    assert_eq!(
+        to_hex(&ours[..ours.len() - 24]),
+        to_hex(&golden[..golden.len() - 24])
+    );
+    for (name, bytes, code) in broken_frames(&golden) {
+        let error = StudyParams::from_canonical(&bytes).expect_err(&name);
+        assert_eq!(error.code(), code, "{name}: {error}");
+    }
+    let end = golden.len();
+    for (name, bad, code) in [
+        (
+            "another threshold",
+            with(&golden, end - 24, &0.5_f64.to_le_bytes()),
+            ErrorCode::InvalidMechanism,
+        ),
+        (
+            "NaN for a scale",
+            with(&golden, end - 8, &f64::NAN.to_le_bytes()),
+            ErrorCode::InvalidMechanism,
+        ),
+        (
+            "two constants",
+            with(&golden, end - 32, &2_u64.to_le_bytes()),
+            ErrorCode::MalformedReport,
+        ),
+        (
+            "a calibration",
+            with(&golden, end - 33, &[1]),
+            ErrorCode::MalformedReport,
+        ),
+        (
+            "mechanism 9",
+            with(&golden, end - 34, &[9]),
+            ErrorCode::InvalidMechanism,
+        ),
+        (
+            "a delta",
+            with(&golden, end - 42, &1e-6_f64.to_le_bytes()),
+            ErrorCode::InvalidBudget,
+        ),
+        (
+            "epsilon 17",
+            with(&golden, end - 50, &17.0_f64.to_le_bytes()),
+            ErrorCode::InvalidBudget,
+        ),
+        (
+            "epsilon 0",
+            with(&golden, end - 50, &0.0_f64.to_le_bytes()),
+            ErrorCode::InvalidBudget,
+        ),
+        (
+            "centring 2",
+            with(&golden, end - 58, &2.0_f64.to_le_bytes()),
+            ErrorCode::InvalidPreprocessing,
+        ),
+        (
+            "another dimension",
+            with(&golden, 2, &[3]),
+            ErrorCode::InvalidMechanism,
+        ),
+    ] {
+        let error = StudyParams::from_canonical(&bad).expect_err(name);
+        assert_eq!(error.code(), code, "{name}: {error}");
+    }
+}
+
+fn discrete_gaussian_params() -> StudyParams {
+    StudyParams::freeze(StudyDesign {
+        dimension: 2,
+        features: None,
+        norm: Norm::Normalize,
+        centring: None,
+        mechanism: MechanismKind::DiscreteGaussian,
+        calibration: Calibration::Analytic,
+        budget: Budget::approximate(4.0, 0.5_f64.powi(20)).unwrap(),
+    })
+    .unwrap()
+}
+
+#[test]
+fn study_parameters_of_discrete_gaussian() {
+    let params = discrete_gaussian_params();
+    let ours = params.canonical_bytes();
+    let golden = golden("study_params_discrete_gaussian.hex", &ours);
+    assert_eq!(to_hex(&ours), to_hex(&golden));
+    assert_eq!(StudyParams::from_canonical(&golden).unwrap(), params);
+    let json = serde_json::to_string(&params).unwrap();
+    assert_eq!(serde_json::from_str::<StudyParams>(&json).unwrap(), params);
+    for (name, bytes, code) in broken_frames(&golden) {
+        let error = StudyParams::from_canonical(&bytes).expect_err(&name);
+        assert_eq!(error.code(), code, "{name}: {error}");
+    }
+    let end = golden.len();
+    let sigma = f64::from_le_bytes(golden[end - 8..].try_into().unwrap());
+    for (name, bad, code) in [
+        (
+            "less noise",
+            with(&golden, end - 8, &(0.5 * sigma).round().to_le_bytes()),
+            ErrorCode::InvalidMechanism,
+        ),
+        (
+            "below 2^10",
+            with(&golden, end - 8, &1_023.0_f64.to_le_bytes()),
+            ErrorCode::MalformedReport,
+        ),
+        (
+            "half a step",
+            with(&golden, end - 8, &(sigma + 0.5).to_le_bytes()),
+            ErrorCode::MalformedReport,
+        ),
+        (
+            "NaN",
+            with(&golden, end - 8, &f64::NAN.to_le_bytes()),
+            ErrorCode::MalformedReport,
+        ),
+        (
+            "a negative grid",
+            with(&golden, end - 16, &(-1.0_f64).to_le_bytes()),
+            ErrorCode::MalformedReport,
+        ),
+        (
+            "a grid too fine",
+            with(&golden, end - 16, &60.0_f64.to_le_bytes()),
+            ErrorCode::MalformedReport,
+        ),
+        (
+            "no delta",
+            with(&golden, end - 34, &0.0_f64.to_le_bytes()),
+            ErrorCode::InvalidBudget,
+        ),
+    ] {
+        let error = StudyParams::from_canonical(&bad).expect_err(name);
+        assert_eq!(error.code(), code, "{name}: {error}");
+    }
+}
+
+#[test]
+fn integers_beyond_the_bound_are_refused() {
+    let params = discrete_gaussian_params();
+    let shape = StudyShape::of(&params);
+    let PayloadForm::Integers { bound } = shape.payload_form else {
+        panic!("{:?}", shape.payload_form)
+    };
+    let encode = |entries: [i32; 3]| {
+        codec::encode_report(&Report {
+            id: id(4),
+            fingerprint: shape.fingerprint,
+            payload: entries.iter().flat_map(|v| v.to_le_bytes()).collect(),
+        })
+    };
+    assert!(codec::decode_report(&encode([bound, -bound, 0]), &shape).is_ok());
+    for bad in [bound + 1, -bound - 1, i32::MAX, i32::MIN] {
+        for at in 0..3 {
+            let mut entries = [0; 3];
+            entries[at] = bad;
+            let error = codec::decode_report(&encode(entries), &shape).unwrap_err();
+            assert_eq!(error.code(), ErrorCode::PayloadOutOfRange);
+        }
+    }
+}
+
+#[test]
+fn one_report_of_double_cap() {
+    let shape = StudyShape {
+        fingerprint: Fingerprint([0xab; 32]),
+        payload_len: 16,
+        payload_form: PayloadForm::Seed,
+    };
+    let seed: Vec<u8> = (0..16).collect();
+    let report = Report {
+        id: id(3),
+        fingerprint: shape.fingerprint,
+        payload: seed.clone(),
+    };
+    let ours = codec::encode_report(&report);
+    let golden = golden("report_double_cap.hex", &ours);
+    assert_eq!(to_hex(&ours), to_hex(&golden));
+    assert_eq!(golden.len(), 74);
+    assert_eq!(
+        codec::decode_report(&golden, &shape).unwrap().payload(),
+        seed
+    );
+    for (name, bytes, code) in broken_frames(&golden) {
+        let error = codec::decode_report(&bytes, &shape).expect_err(&name);
+        assert_eq!(error.code(), code, "{name}: {error}");
+    }
+    for payload in [vec![0; 15], vec![0; 17], vec![]] {
+        let other = codec::encode_report(&Report {
+            payload,
+            ..report.clone()
+        });
+        let error = codec::decode_report(&other, &shape).unwrap_err();
+        assert!(
+            matches!(
+                error.code(),
+                ErrorCode::WrongPayloadLength | ErrorCode::MalformedReport
+            ),
+            "{error}"
+        );
+    }
+    // Every seed is a report: there is nothing in it to be wrong.
+    let extreme = with(&golden, 58, &[0xff; 16]);
+    assert!(codec::decode_report(&extreme, &shape).is_ok());
+}
+
+/// `double_cap_seeds.json` was computed by another implementation (`double_cap_seeds.py`).
+#[test]
+fn seeds_expand_to_the_published_directions() {
+    let text = std::fs::read_to_string(path("double_cap_seeds.json")).unwrap();
+    let vectors: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
+    assert_eq!(vectors.len(), 4);
+    for vector in vectors {
+        let seed: double_cap::Seed = from_hex(vector["seed"].as_str().unwrap())
+            .unwrap()
+            .try_into()
+            .unwrap();
+        let direction = vector["direction"].as_array().unwrap();
+        let mut z = vec![0.0; direction.len()];
+        let length = double_cap::expand(&seed, &mut z).sqrt();
+        for (z, wanted) in z.iter().zip(direction) {
+            let wanted = wanted.as_f64().unwrap();
+            assert!(
+                (z / length - wanted).abs() < 1e-14,
+                "{} {wanted}",
+                z / length
+            );
+        }
+    }
 }
 
 #[test]
@@ -275,7 +529,7 @@ fn malformed_parameters_are_refused() {
         }
     }
     // A device refuses a study whose noise is less than its budget needs.
-    let sigma = params().mechanism().sigma();
+    let sigma = params().mechanism().gaussian_noise().unwrap().sigma();
     let at = good
         .windows(8)
         .position(|w| w == sigma.to_le_bytes())

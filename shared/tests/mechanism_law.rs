@@ -10,7 +10,7 @@
 )]
 
 use eigenveil_shared::{
-    mechanism::{Calibration, MechanismKind, MechanismSpec},
+    mechanism::{Calibration, MechanismKind, MechanismSpec, NoiseModel},
     packed::packed_index,
     preprocess::{BoundedRow, Norm, Preprocessing, Row},
     privacy::Budget,
@@ -22,8 +22,22 @@ const LIMIT: f64 = 5.5;
 const P: usize = 5;
 const SAMPLES: usize = 40_000;
 
+const GAUSSIAN: [MechanismKind; 2] = [
+    MechanismKind::SymmetricGaussian,
+    MechanismKind::IsotropicGaussian,
+];
+
 fn spec(kind: MechanismKind, calibration: Calibration) -> MechanismSpec {
-    MechanismSpec::derive(kind, calibration, Budget::approximate(2.0, 1e-6).unwrap()).unwrap()
+    derive(kind, calibration, 1e-6)
+}
+
+fn derive(kind: MechanismKind, calibration: Calibration, delta: f64) -> MechanismSpec {
+    let budget = Budget::approximate(2.0, delta).unwrap();
+    MechanismSpec::derive(kind, calibration, P, budget).unwrap()
+}
+
+fn sigma(spec: &MechanismSpec) -> f64 {
+    spec.gaussian_noise().unwrap().sigma()
 }
 
 fn row() -> BoundedRow {
@@ -31,6 +45,7 @@ fn row() -> BoundedRow {
         dimension: P,
         features: None,
         norm: Norm::Normalize,
+        centring: None,
     };
     preprocessing
         .preprocessor()
@@ -49,9 +64,9 @@ fn decode(payload: &[u8]) -> Vec<f64> {
 #[test]
 fn entries_are_unbiased_with_the_stated_variances_and_uncorrelated() {
     let x = row();
-    for (seed, &kind) in MechanismKind::ALL.iter().enumerate() {
+    for (seed, kind) in GAUSSIAN.into_iter().enumerate() {
         let spec = spec(kind, Calibration::Analytic);
-        let sigma = spec.sigma();
+        let sigma = sigma(&spec);
         let off = match kind {
             MechanismKind::IsotropicGaussian => sigma / 2.0_f64.sqrt(),
             _ => sigma,
@@ -99,6 +114,55 @@ fn entries_are_unbiased_with_the_stated_variances_and_uncorrelated() {
     }
 }
 
+/// Decoded reports of the discrete Gaussian: mean, variances and fourth moment as stated.
+#[test]
+fn discrete_reports_are_unbiased_with_the_stated_variances() {
+    let x = row();
+    let spec = derive(MechanismKind::DiscreteGaussian, Calibration::Analytic, 1e-6);
+    let MechanismSpec::DiscreteGaussian(discrete) = spec else {
+        panic!("{spec:?}")
+    };
+    let NoiseModel::Gaussian {
+        off_diagonal_sd,
+        diagonal_sd,
+    } = spec.noise_model()
+    else {
+        panic!("{:?}", spec.noise_model())
+    };
+    let parameters = discrete.parameters();
+    let mut rng = ChaCha20Rng::seed_from_u64(12);
+    let len = P * (P + 1) / 2;
+    let (mut first, mut second, mut fourth) = (vec![0.0; len], vec![0.0; len], 0.0);
+    for _ in 0..SAMPLES {
+        let payload = spec.perturb_with(&x, &mut rng);
+        for i in 0..P {
+            for j in i..P {
+                let at = packed_index(P, i, j);
+                let (step, sd) = if i == j {
+                    (parameters.diagonal_step(), diagonal_sd)
+                } else {
+                    (parameters.off_diagonal_step(), off_diagonal_sd)
+                };
+                let bytes = payload[4 * at..4 * at + 4].try_into().unwrap();
+                let entry = f64::from(i32::from_le_bytes(bytes)) * step;
+                let z = (entry - x.as_slice()[i] * x.as_slice()[j]) / sd;
+                first[at] += z;
+                second[at] += z * z;
+                fourth += z.powi(4);
+            }
+        }
+    }
+    let n = SAMPLES as f64;
+    for at in 0..len {
+        assert!((first[at] / n.sqrt()).abs() < LIMIT, "mean of entry {at}");
+        let z = (second[at] - n) / (2.0 * n).sqrt();
+        assert!(z.abs() < LIMIT, "variance of entry {at}: z = {z}");
+    }
+    let count = n * len as f64;
+    assert!(((fourth - 3.0 * count) / (96.0 * count).sqrt()).abs() < LIMIT);
+    assert!((off_diagonal_sd * 2.0_f64.sqrt() / diagonal_sd - 1.0).abs() < 1e-15);
+}
+
 #[test]
 fn the_noise_is_normal_to_the_fourth_moment() {
     let x = row();
@@ -109,7 +173,7 @@ fn the_noise_is_normal_to_the_fourth_moment() {
         let entries = decode(&spec.perturb_with(&x, &mut rng));
         // The fourth feature is zero, so its line is pure noise.
         for j in 0..P {
-            let z = entries[packed_index(P, 3, j)] / spec.sigma();
+            let z = entries[packed_index(P, 3, j)] / sigma(&spec);
             third += z.powi(3);
             fourth += z.powi(4);
             count += 1.0;
@@ -122,29 +186,19 @@ fn the_noise_is_normal_to_the_fourth_moment() {
 #[test]
 fn as_published_and_analytic_runs_are_equal_at_equal_sigma_and_seed() {
     // The calibrations differ in σ alone. Choose δ′ so that the analytic σ is the printed one.
-    for &kind in MechanismKind::ALL {
+    for kind in GAUSSIAN {
         let printed = spec(kind, Calibration::AsPublished);
         let (mut low, mut high) = (1e-6_f64, 0.5_f64);
         for _ in 0..200 {
             let middle = 0.5 * (low + high);
-            let budget = Budget::approximate(2.0, middle).unwrap();
-            if MechanismSpec::derive(kind, Calibration::Analytic, budget)
-                .unwrap()
-                .sigma()
-                > printed.sigma()
-            {
+            if sigma(&derive(kind, Calibration::Analytic, middle)) > sigma(&printed) {
                 low = middle;
             } else {
                 high = middle;
             }
         }
-        let analytic = MechanismSpec::derive(
-            kind,
-            Calibration::Analytic,
-            Budget::approximate(2.0, high).unwrap(),
-        )
-        .unwrap();
-        assert!((analytic.sigma() / printed.sigma() - 1.0).abs() < 1e-10);
+        let analytic = derive(kind, Calibration::Analytic, high);
+        assert!((sigma(&analytic) / sigma(&printed) - 1.0).abs() < 1e-10);
         let x = row();
         let a = decode(&analytic.perturb_with(&x, &mut ChaCha20Rng::seed_from_u64(3)));
         let b = decode(&printed.perturb_with(&x, &mut ChaCha20Rng::seed_from_u64(3)));

@@ -1,7 +1,9 @@
 //! The commands, one file each.
 
+pub(crate) mod account;
 pub(crate) mod estimate;
 pub(crate) mod project;
+pub(crate) mod receipt;
 pub(crate) mod report;
 pub(crate) mod serve;
 pub(crate) mod simulate;

@@ -24,6 +24,9 @@ pub(crate) struct ServeArgs {
     /// Address to listen on; port 0 lets the system choose
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
+    /// Bytes of memory for sums of reports: one takes 4p², while it is made of double-cap seeds 12p²
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
+    memory_bytes: u64,
     /// Write logs as JSON lines
     #[arg(long)]
     log_json: bool,
@@ -39,6 +42,7 @@ pub(crate) async fn run(args: &ServeArgs, json: bool) -> Result<()> {
     start_logging(args.log_json);
     let config = ServerConfig {
         listen: args.listen,
+        memory_bytes: args.memory_bytes,
         ..ServerConfig::new(&args.data)
     };
     let server = Server::bind(config, Environment::system()).await?;

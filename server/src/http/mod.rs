@@ -1,6 +1,7 @@
 //! The HTTP interface (`docs/protocol.md`).
 
 mod body;
+mod drain;
 mod estimates;
 mod extract;
 mod files;
@@ -42,6 +43,7 @@ pub fn router(app: AppState) -> Router {
         .fallback(problem::not_found)
         .method_not_allowed_fallback(problem::method_not_allowed)
         .layer(CatchPanicLayer::custom(problem::panicked))
+        .layer(from_fn_with_state(app.clone(), drain::unread))
         .layer(from_fn_with_state(app.clone(), trace::log))
         .with_state(app)
 }

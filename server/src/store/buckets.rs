@@ -52,7 +52,7 @@ impl BucketCache {
             self.used -= size_of_sum(&sums);
             return Ok(sums);
         }
-        let p = study.params().dimension();
+        let p = study.params().report_dimension();
         let stored: Option<(u64, Vec<u8>)> = connection
             .prepare_cached("SELECT n, sum FROM buckets WHERE study = ? AND bucket = ?")?
             .query_row(params![study.row, bucket], |row| {
@@ -115,8 +115,25 @@ fn size_of_sum(sums: &Accumulator) -> u64 {
     8 * packed_len(sums.dimension()) as u64
 }
 
+/// The sums of a study's buckets, by bucket number.
+pub(super) fn read_sums(
+    connection: &Connection,
+    study: &Study,
+) -> Result<Vec<(u32, Accumulator)>, Failure> {
+    let p = study.params().report_dimension();
+    let mut statement =
+        connection.prepare("SELECT bucket, n, sum FROM buckets WHERE study = ? ORDER BY bucket")?;
+    let mut rows = statement.query([study.row])?;
+    let mut sums = Vec::new();
+    while let Some(row) = rows.next()? {
+        let sum = row.get_ref(2)?.as_blob().map_err(Failure::damaged)?;
+        sums.push((row.get(0)?, decode_sum(p, row.get(1)?, sum)?));
+    }
+    Ok(sums)
+}
+
 /// The sum of `n` reports from its stored bytes.
-pub(super) fn decode_sum(p: usize, n: u64, bytes: &[u8]) -> Result<Accumulator, Failure> {
+fn decode_sum(p: usize, n: u64, bytes: &[u8]) -> Result<Accumulator, Failure> {
     let (numbers, rest) = bytes.as_chunks::<8>();
     let entries: Vec<f64> = numbers.iter().map(|b| f64::from_le_bytes(*b)).collect();
     match PackedSymmetric::from_entries(p, entries) {

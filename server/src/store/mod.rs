@@ -1,14 +1,15 @@
 //! The durable store: one embedded database file, one thread that writes to it.
 //!
 //! Nothing acknowledged is ever lost, nothing is counted twice: the insert of a report's identifier
-//! decides whether it is new, its payload is added to a sum in the same transaction, and the answer
-//! is sent after the commit.
+//! decides whether it is new, its payload is added to a sum (or its seed appended) in the same
+//! transaction, and the answer is sent after the commit.
 
 mod buckets;
 mod directory;
 mod estimates;
 mod failure;
 mod schema;
+mod seeds;
 mod study;
 mod token;
 mod writer;
@@ -28,6 +29,7 @@ use eigenveil_shared::{
     Error, ErrorCode, Result,
     api::{CreateStudy, EstimateDocument, EstimateRequest, Problem, StudyState},
     estimate::{Estimate, Rank},
+    mechanism::PayloadForm,
     study::StudyParams,
 };
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
@@ -40,7 +42,7 @@ pub use self::{
 };
 
 use self::{
-    buckets::{BucketCache, decode_sum},
+    buckets::{BucketCache, read_sums},
     directory::DataDirectory,
     failure::{Failure, unavailable},
     study::{NewStudy, Registry, state_from},
@@ -287,29 +289,40 @@ impl Store {
         outcome.await.unwrap_or_else(|_| Err(self.gone()))
     }
 
-    /// The sums of a study, of one consistent moment.
+    /// The sums of a study, of one consistent moment. Seeds are expanded and added up now, one after
+    /// the other on this thread.
     ///
     /// # Errors
-    /// `store-unavailable` when they cannot be read, or do not add up to the reports accepted.
+    /// `store-unavailable` when they cannot be read, or do not add up to the reports accepted;
+    /// `estimate-failed` when seeds are to be added up and their sums need more than `memory_bytes`.
     pub fn moment(&self, study: &Study) -> Result<StoredMoment> {
+        self.moment_unless(study, &|| false)
+    }
+
+    /// As [`moment`](Self::moment), given up when `cancel` says so: it is asked every 256 seeds.
+    ///
+    /// # Errors
+    /// Those of [`moment`](Self::moment); `estimate-failed` when given up.
+    pub fn moment_unless(&self, study: &Study, cancel: &dyn Fn() -> bool) -> Result<StoredMoment> {
         // An own connection: reading a gigabyte must not hold up everybody else.
         let read = || -> Result<StoredMoment, Failure> {
             let mut connection = schema::open_for_reading(&self.shared.directory.database())?;
             let transaction = connection.transaction()?;
-            let n: u64 = transaction.query_row(
-                "SELECT reports_accepted FROM studies WHERE study = ?",
+            let (n, commit_seq): (u64, u64) = transaction.query_row(
+                "SELECT reports_accepted, commit_seq FROM studies WHERE study = ?",
                 [study.row],
-                |row| row.get(0),
+                |row| Ok((row.get(0)?, row.get(1)?)),
             )?;
-            let p = study.params().dimension();
-            let mut statement = transaction
-                .prepare("SELECT bucket, n, sum FROM buckets WHERE study = ? ORDER BY bucket")?;
-            let mut rows = statement.query([study.row])?;
-            let mut buckets = Vec::new();
-            while let Some(row) = rows.next()? {
-                let sum = row.get_ref(2)?.as_blob().map_err(Failure::damaged)?;
-                buckets.push((row.get(0)?, decode_sum(p, row.get(1)?, sum)?));
-            }
+            let buckets = match study.shape().payload_form {
+                PayloadForm::Seed => {
+                    // The commits before this one stay what they are without it.
+                    transaction.commit()?;
+                    let limit = self.shared.memory_bytes;
+                    seeds::sums(&connection, study, commit_seq, limit, cancel)?
+                        .ok_or_else(cancelled)?
+                }
+                _ => read_sums(&transaction, study)?,
+            };
             let summed: u64 = buckets.iter().map(|(_, sums)| sums.count()).sum();
             if summed != n {
                 return Err(Failure::damaged(format!(
@@ -568,6 +581,11 @@ fn load_studies(connection: &Connection) -> Result<Registry, Failure> {
         registry.add(Arc::new(study));
     }
     Ok(registry)
+}
+
+/// Why an estimate that was called off has no result.
+pub(crate) fn cancelled() -> Error {
+    Error::new(ErrorCode::EstimateFailed, "the estimate was cancelled")
 }
 
 /// Where the database of a data directory lies, for backups and inspection.

@@ -49,6 +49,16 @@ const MIGRATIONS: &[&str] = &["
         PRIMARY KEY (study, bucket)
     ) STRICT;
 
+    -- The seeds of one commit, of a study whose payloads are seeds; it has no rows in buckets.
+    CREATE TABLE seeds (
+        study      INTEGER NOT NULL REFERENCES studies,
+        bucket     INTEGER NOT NULL,
+        commit_seq INTEGER NOT NULL,
+        n          INTEGER NOT NULL CHECK (n > 0),
+        seeds      BLOB NOT NULL CHECK (length(seeds) = 16 * n),
+        PRIMARY KEY (study, bucket, commit_seq)
+    ) STRICT, WITHOUT ROWID;
+
     CREATE TABLE estimates (
         job            INTEGER PRIMARY KEY AUTOINCREMENT,
         study          INTEGER NOT NULL REFERENCES studies,

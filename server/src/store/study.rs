@@ -13,10 +13,13 @@ use eigenveil_shared::{
     api::{CreateStudy, StudyDocument, StudyState},
     codec::{self, StudyShape},
     estimate::Rank,
+    mechanism::PayloadForm,
     packed::packed_len,
     privacy::PrivacyStatement,
     study::{StudyDesign, StudyParams, from_hex, to_hex},
 };
+
+use super::seeds;
 
 /// Most buckets of one study.
 pub const MAX_BUCKETS: u32 = 32;
@@ -187,7 +190,7 @@ impl NewStudy {
         check_rank(request.default_k, params.dimension())?;
         Ok(Self {
             name: request.name,
-            buckets: buckets_within(memory_bytes, params.dimension()),
+            buckets: buckets_within(memory_bytes, &params),
             params,
             default_k: request.default_k,
             state: if request.draft {
@@ -223,10 +226,15 @@ fn check_name(name: &str) -> Result<()> {
     ))
 }
 
-/// How many buckets of this dimension fit the memory budget: 1 to [`MAX_BUCKETS`].
-fn buckets_within(memory_bytes: u64, dimension: usize) -> u32 {
-    let bucket_bytes = (8 * packed_len(dimension)).max(1) as u64;
-    let fit = memory_bytes / bucket_bytes;
+/// How many bucket sums of these reports fit the memory budget: 1 to [`MAX_BUCKETS`].
+fn buckets_within(memory_bytes: u64, params: &StudyParams) -> u32 {
+    let p = params.report_dimension();
+    let beside = match params.mechanism().payload_form() {
+        PayloadForm::Seed => seeds::bytes_needed(p, 0),
+        _ => 0,
+    };
+    let bucket_bytes = (8 * packed_len(p)).max(1) as u64;
+    let fit = memory_bytes.saturating_sub(beside) / bucket_bytes;
     u32::try_from(fit)
         .unwrap_or(MAX_BUCKETS)
         .clamp(1, MAX_BUCKETS)
@@ -276,6 +284,11 @@ impl Registry {
 
 #[cfg(test)]
 mod tests {
+    use eigenveil_shared::{
+        mechanism::{Calibration, MechanismKind},
+        preprocess::Norm,
+    };
+
     use super::*;
 
     #[test]
@@ -290,9 +303,33 @@ mod tests {
 
     #[test]
     fn buckets_shrink_with_the_budget() {
-        assert_eq!(buckets_within(1 << 30, 100), 32);
-        assert_eq!(buckets_within(1 << 30, 4_096), 15);
-        assert_eq!(buckets_within(0, 4_096), 1);
-        assert_eq!(buckets_within(u64::MAX, 2), 32);
+        let params = |mechanism: MechanismKind, dimension, centring| {
+            let budget = mechanism.budget(1.0, None).unwrap();
+            StudyParams::freeze(StudyDesign {
+                dimension,
+                features: None,
+                norm: Norm::Normalize,
+                centring,
+                mechanism,
+                calibration: Calibration::Analytic,
+                budget,
+            })
+            .unwrap()
+        };
+        let dense = |p| params(MechanismKind::SymmetricGaussian, p, None);
+        assert_eq!(buckets_within(1 << 30, &dense(100)), 32);
+        assert_eq!(buckets_within(1 << 30, &dense(4_096)), 15);
+        assert_eq!(buckets_within(0, &dense(4_096)), 1);
+        assert_eq!(buckets_within(u64::MAX, &dense(2)), 32);
+        // With private centring a report has one dimension more than the row.
+        let centred = params(MechanismKind::SymmetricGaussian, 3, Some(0.5));
+        assert_eq!(buckets_within(8 * 10 * 5, &centred), 5);
+        // Seeds are added up beside the sums, within the same budget or in one bucket.
+        for p in [100, 4_096, 9_000, 65_536] {
+            let params = params(MechanismKind::DoubleCap, p, None);
+            let buckets = buckets_within(1 << 30, &params);
+            assert!(buckets == 1 || seeds::bytes_needed(p, buckets) <= 1 << 30);
+            assert!(buckets == 32 || seeds::bytes_needed(p, buckets + 1) > 1 << 30);
+        }
     }
 }

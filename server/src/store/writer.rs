@@ -15,6 +15,7 @@ use eigenveil_shared::{
     Result,
     api::StudyState,
     codec::{self, StudyShape},
+    mechanism::{PayloadForm, double_cap::Seed},
     report::{ReportId, ValidatedReport},
 };
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
@@ -23,6 +24,7 @@ use tokio::sync::oneshot;
 use super::{
     Failure,
     buckets::{BucketCache, bucket_of},
+    seeds,
     study::{Study, state_from},
 };
 use crate::memory::Reservation;
@@ -91,7 +93,7 @@ pub(super) struct Submission {
     pub(super) study: Arc<Study>,
     pub(super) reports: Vec<NewReport>,
     pub(super) reply: oneshot::Sender<Result<Vec<Stored>>>,
-    /// Holds the memory of the bodies until they are summed.
+    /// Holds the memory of the bodies until they are committed.
     pub(super) reservation: Reservation,
 }
 
@@ -116,6 +118,14 @@ pub(super) struct Writer {
     pub(super) cache: BucketCache,
     pub(super) limits: CommitLimits,
     pub(super) healthy: Arc<AtomicBool>,
+}
+
+/// What a commit adds to its bucket.
+enum Share {
+    /// Payloads of numbers are added to the bucket's sum, which is fetched when the first one comes.
+    Sum(Option<Accumulator>),
+    /// Seeds are appended as they are.
+    Seeds(Vec<Seed>),
 }
 
 /// What a transaction did to one study.
@@ -250,18 +260,26 @@ fn add_reports<'a>(
     let mut find =
         transaction.prepare_cached("SELECT 1 FROM report_ids WHERE study = ? AND id = ?")?;
     let bucket = bucket_of(commit_seq, study.buckets());
-    let mut sums: Option<Accumulator> = None;
+    let mut share = match study.shape().payload_form {
+        PayloadForm::Seed => Share::Seeds(Vec::new()),
+        _ => Share::Sum(None),
+    };
     let mut accepted = 0_u64;
     for (submission, outcomes) in submissions {
         outcomes.reserve_exact(submission.reports.len());
         for report in &submission.reports {
             outcomes.push(if open {
                 if insert.execute(params![study.row, report.id.0])? == 1 {
-                    let sums = match &mut sums {
-                        Some(sums) => sums,
-                        none => none.insert(cache.take(transaction, study, bucket)?),
-                    };
-                    sums.add_payload(&report.payload, study.shape().payload_form)?;
+                    match &mut share {
+                        Share::Sum(sums) => {
+                            let sums = match sums {
+                                Some(sums) => sums,
+                                none => none.insert(cache.take(transaction, study, bucket)?),
+                            };
+                            sums.add_payload(&report.payload, study.shape().payload_form)?;
+                        }
+                        Share::Seeds(seeds) => seeds.push(seed_of(&report.payload)?),
+                    }
                     accepted += 1;
                     Stored::Accepted
                 } else {
@@ -278,8 +296,12 @@ fn add_reports<'a>(
             });
         }
     }
-    if let Some(sums) = &sums {
-        cache.write(transaction, study, bucket, sums)?;
+    if accepted > 0 {
+        match &mut share {
+            Share::Sum(Some(sums)) => cache.write(transaction, study, bucket, sums)?,
+            Share::Sum(None) => {}
+            Share::Seeds(seeds) => seeds::append(transaction, study, bucket, commit_seq, seeds)?,
+        }
         transaction
             .prepare_cached(
                 "UPDATE studies SET reports_accepted = reports_accepted + ?, commit_seq = commit_seq + 1
@@ -290,8 +312,18 @@ fn add_reports<'a>(
     Ok(Change {
         study: Arc::clone(study),
         reports_accepted: before + accepted,
-        sums: sums.map(|sums| (bucket, sums)),
+        sums: match share {
+            Share::Sum(sums) => sums.map(|sums| (bucket, sums)),
+            Share::Seeds(_) => None,
+        },
     })
+}
+
+/// The codec has checked the length.
+fn seed_of(payload: &[u8]) -> Result<Seed, Failure> {
+    payload
+        .try_into()
+        .map_err(|_| Failure::damaged(format!("a seed of {} bytes", payload.len())))
 }
 
 fn payload_bytes(submission: &Submission) -> usize {

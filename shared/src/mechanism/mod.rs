@@ -1,5 +1,6 @@
 //! The local randomizers: what each device does to its row. A closed set; the wire knows no other.
 
+pub mod discrete_gaussian;
 pub mod double_cap;
 mod gaussian;
 mod noise;

@@ -8,13 +8,18 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     GaussianNoise, IsotropicGaussian, NoiseModel, SymmetricGaussian,
-    double_cap::{DoubleCap, GENERATOR_SLACK},
+    discrete_gaussian::{DiscreteGaussian, DiscreteGaussianParameters, grid_sensitivity},
+    double_cap::DoubleCap,
     gaussian::check_dense_dimension,
 };
 use crate::{
     error::{Error, ErrorCode, Result},
     preprocess::BoundedRow,
-    privacy::{Budget, gaussian},
+    privacy::{
+        Budget,
+        accountant::{self, GENERATOR_SLACK, Guarantee, Pure, Zcdp},
+        gaussian,
+    },
 };
 
 /// Name of a mechanism.
@@ -29,6 +34,8 @@ pub enum MechanismKind {
     SymmetricGaussian,
     /// Gaussians isotropic in the Frobenius norm.
     IsotropicGaussian,
+    /// Exact discrete Gaussians on a grid, isotropic in the Frobenius norm.
+    DiscreteGaussian,
 }
 
 impl MechanismKind {
@@ -37,6 +44,7 @@ impl MechanismKind {
         MechanismKind::DoubleCap,
         MechanismKind::SymmetricGaussian,
         MechanismKind::IsotropicGaussian,
+        MechanismKind::DiscreteGaussian,
     ];
 
     /// The name as written on the wire and on the command line.
@@ -45,6 +53,7 @@ impl MechanismKind {
             MechanismKind::DoubleCap => "double-cap",
             MechanismKind::SymmetricGaussian => "symmetric-gaussian",
             MechanismKind::IsotropicGaussian => "isotropic-gaussian",
+            MechanismKind::DiscreteGaussian => "discrete-gaussian",
         }
     }
 
@@ -188,6 +197,8 @@ pub enum MechanismSpec {
     SymmetricGaussian(SymmetricGaussian),
     /// Gaussians isotropic in the Frobenius norm.
     IsotropicGaussian(IsotropicGaussian),
+    /// Exact discrete Gaussians on a grid.
+    DiscreteGaussian(DiscreteGaussian),
 }
 
 /// Evaluates an expression for whichever randomizer a spec holds.
@@ -197,6 +208,7 @@ macro_rules! with_randomizer {
             MechanismSpec::DoubleCap($randomizer) => $result,
             MechanismSpec::SymmetricGaussian($randomizer) => $result,
             MechanismSpec::IsotropicGaussian($randomizer) => $result,
+            MechanismSpec::DiscreteGaussian($randomizer) => $result,
         }
     };
 }
@@ -232,6 +244,10 @@ impl MechanismSpec {
             MechanismKind::IsotropicGaussian => MechanismSpec::IsotropicGaussian(
                 IsotropicGaussian(GaussianNoise::derive(calibration, budget)?),
             ),
+            MechanismKind::DiscreteGaussian => {
+                check_dense_dimension(dimension)?;
+                MechanismSpec::DiscreteGaussian(DiscreteGaussian::derive(dimension, budget)?)
+            }
         };
         if kind.is_gaussian() {
             check_dense_dimension(dimension)?;
@@ -263,6 +279,14 @@ impl MechanismSpec {
                     MechanismSpec::IsotropicGaussian(IsotropicGaussian(noise))
                 }
             }
+            MechanismKind::DiscreteGaussian => {
+                let [grid_bits, sigma_grid] = constants.try_into().ok()?;
+                let parameters = DiscreteGaussianParameters::new(
+                    u8::try_from(whole(grid_bits)?).ok()?,
+                    whole(sigma_grid)?,
+                );
+                MechanismSpec::DiscreteGaussian(DiscreteGaussian::new(dimension, parameters.ok()?))
+            }
         })
     }
 
@@ -272,6 +296,14 @@ impl MechanismSpec {
             MechanismSpec::DoubleCap(cap) => cap.constants().to_vec(),
             MechanismSpec::SymmetricGaussian(gaussian) => vec![gaussian.noise().sigma()],
             MechanismSpec::IsotropicGaussian(gaussian) => vec![gaussian.noise().sigma()],
+            MechanismSpec::DiscreteGaussian(discrete) => {
+                let parameters = discrete.parameters();
+                // At most 2²⁶: exact.
+                vec![
+                    f64::from(parameters.grid_bits()),
+                    parameters.sigma_grid() as f64,
+                ]
+            }
         }
     }
 
@@ -287,6 +319,10 @@ impl MechanismSpec {
             MechanismSpec::DoubleCap(cap) => cap.check(dimension, budget),
             MechanismSpec::SymmetricGaussian(gaussian) => gaussian.noise().check(dimension, budget),
             MechanismSpec::IsotropicGaussian(gaussian) => gaussian.noise().check(dimension, budget),
+            MechanismSpec::DiscreteGaussian(discrete) => {
+                check_dense_dimension(dimension)?;
+                discrete.check(dimension, budget)
+            }
         }
     }
 
@@ -296,6 +332,7 @@ impl MechanismSpec {
             MechanismSpec::DoubleCap(_) => MechanismKind::DoubleCap,
             MechanismSpec::SymmetricGaussian(_) => MechanismKind::SymmetricGaussian,
             MechanismSpec::IsotropicGaussian(_) => MechanismKind::IsotropicGaussian,
+            MechanismSpec::DiscreteGaussian(_) => MechanismKind::DiscreteGaussian,
         }
     }
 
@@ -304,13 +341,32 @@ impl MechanismSpec {
         Some(self.gaussian_noise()?.calibration())
     }
 
-    /// The noise of a mechanism that is Gaussian by construction.
+    /// The noise of a mechanism whose noise is a continuous Gaussian by construction.
     pub fn gaussian_noise(&self) -> Option<GaussianNoise> {
         match self {
             MechanismSpec::SymmetricGaussian(gaussian) => Some(gaussian.noise()),
             MechanismSpec::IsotropicGaussian(gaussian) => Some(gaussian.noise()),
-            MechanismSpec::DoubleCap(_) => None,
+            MechanismSpec::DoubleCap(_) | MechanismSpec::DiscreteGaussian(_) => None,
         }
+    }
+
+    /// What one report satisfies, for composing it with others: what holds, not what is claimed.
+    ///
+    /// # Errors
+    /// `invalid-mechanism` for constants that were never checked.
+    pub fn guarantee(&self) -> Result<Guarantee> {
+        Ok(match self {
+            MechanismSpec::DoubleCap(cap) => Pure::double_cap(cap.epsilon())?.into(),
+            MechanismSpec::SymmetricGaussian(SymmetricGaussian(noise))
+            | MechanismSpec::IsotropicGaussian(IsotropicGaussian(noise)) => {
+                accountant::Gaussian::from_noise(noise.sigma(), gaussian::SENSITIVITY)?.into()
+            }
+            MechanismSpec::DiscreteGaussian(discrete) => {
+                let parameters = discrete.parameters();
+                let sensitivity = grid_sensitivity(discrete.dimension(), parameters.grid_bits());
+                Zcdp::from_noise(parameters.sigma_grid() as f64, sensitivity)?.into()
+            }
+        })
     }
 
     /// The smallest ε that really holds at this δ, rounded up; `None` when none does.
@@ -321,6 +377,9 @@ impl MechanismSpec {
             | MechanismSpec::IsotropicGaussian(IsotropicGaussian(noise)) => {
                 gaussian::true_epsilon(noise.sigma(), gaussian::SENSITIVITY, delta)
             }
+            MechanismSpec::DiscreteGaussian(discrete) => discrete
+                .parameters()
+                .true_epsilon(discrete.dimension(), delta),
         }
     }
 
@@ -340,6 +399,9 @@ impl MechanismSpec {
             | MechanismSpec::IsotropicGaussian(IsotropicGaussian(noise)) => {
                 gaussian::true_delta(noise.sigma(), gaussian::SENSITIVITY, epsilon)
             }
+            MechanismSpec::DiscreteGaussian(discrete) => discrete
+                .parameters()
+                .true_delta(discrete.dimension(), epsilon),
         }
     }
 
@@ -352,6 +414,12 @@ impl MechanismSpec {
             MechanismSpec::SymmetricGaussian(SymmetricGaussian(noise))
             | MechanismSpec::IsotropicGaussian(IsotropicGaussian(noise)) => {
                 gaussian::loss_exceeds(noise.sigma(), gaussian::SENSITIVITY, epsilon)
+            }
+            // The continuous Gaussian of this σ: the discrete one differs by less than 1e-4 of it.
+            MechanismSpec::DiscreteGaussian(discrete) => {
+                let parameters = discrete.parameters();
+                let sensitivity = grid_sensitivity(discrete.dimension(), parameters.grid_bits());
+                gaussian::loss_exceeds(parameters.sigma_grid() as f64, sensitivity, epsilon)
             }
         }
     }
@@ -393,6 +461,9 @@ impl MechanismSpec {
             MechanismSpec::SymmetricGaussian(_) | MechanismSpec::IsotropicGaussian(_) => {
                 PayloadForm::Floats
             }
+            MechanismSpec::DiscreteGaussian(discrete) => PayloadForm::Integers {
+                bound: discrete.parameters().payload_bound(),
+            },
         }
     }
 
@@ -400,6 +471,17 @@ impl MechanismSpec {
     pub fn noise_model(&self) -> NoiseModel {
         with_randomizer!(self, randomizer => randomizer.noise_model())
     }
+}
+
+/// A constant that must be a whole number no `f64` has rounded.
+fn whole(constant: f64) -> Option<u64> {
+    let fits = constant.fract() == 0.0 && (0.0..=(1_u64 << 53) as f64).contains(&constant);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a whole number between 0 and 2^53"
+    )]
+    fits.then_some(constant as u64)
 }
 
 /// What the bytes of a payload are.

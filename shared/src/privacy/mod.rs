@@ -1,5 +1,6 @@
 //! Budgets, the calibration of Gaussian noise, and the statement shown with every result.
 
+pub mod accountant;
 mod budget;
 pub mod gaussian;
 mod normal;

@@ -93,6 +93,9 @@ fn assumption(mechanism: MechanismKind) -> &'static str {
         MechanismKind::SymmetricGaussian | MechanismKind::IsotropicGaussian => {
             "The Gaussian noise is drawn in floating point: its lowest bits are not covered by the proof."
         }
+        MechanismKind::DiscreteGaussian => {
+            "The noise is exact, in integers. The time one report takes depends on its noise: send it later, not when it is ready."
+        }
     }
 }
 

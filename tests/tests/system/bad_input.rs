@@ -344,7 +344,9 @@ fn tokens_and_directories() {
 async fn bodies_that_are_no_reports() {
     let folder = tempfile::tempdir().unwrap();
     let server = ServerProcess::start(&folder.path().join("data"));
-    let create = |p: &str| server.create_study(&["--p", p, "--epsilon", "1"]);
+    let mechanism = "symmetric-gaussian";
+    let create =
+        |p: &str| server.create_study(&["--p", p, "--epsilon", "1", "--mechanism", mechanism]);
     let (id, other) = (create("3"), create("4"));
     let study = StudyClient::new(&server.url)
         .unwrap()

@@ -18,7 +18,14 @@ async fn every_row_is_counted_once_and_always_sent_with_the_same_bytes() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     let mut server = ServerProcess::start(&data);
-    let id = server.create_study(&["--p", "24", "--epsilon", "4"]);
+    let id = server.create_study(&[
+        "--p",
+        "24",
+        "--epsilon",
+        "4",
+        "--mechanism",
+        "symmetric-gaussian",
+    ]);
     let proxy = Proxy::before(&server.url).await;
     let checked = StudyClient::new(&server.url)
         .unwrap()

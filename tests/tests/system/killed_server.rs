@@ -4,25 +4,26 @@ use std::time::Duration;
 
 use eigenveil_client::{
     Outbox, Participant,
-    http::{StudyClient, UploadMode, UploadSettings, Uploader},
+    http::{Study, StudyClient, UploadMode, UploadSettings, Uploader},
 };
-use eigenveil_shared::preprocess::Row;
+use eigenveil_estimation::accumulate::ReportSum;
+use eigenveil_shared::{mechanism::MechanismKind, preprocess::Row};
 
-use crate::program::{ServerProcess, add_payload, assert_stored, patient};
+use crate::program::{ServerProcess, assert_stored, patient};
 
 const P: usize = 16;
 const REPORTS: u64 = 20_000;
 const KILLS: usize = 6;
 
-/// The exact sum of what the outbox will send, in f64, report by report.
-fn expected_sum(outbox: &Outbox) -> Vec<f64> {
-    let mut sum = vec![0.0; P * (P + 1) / 2];
+/// The sum of what the outbox will send, in f64: of numbers report by report, of seeds expanded.
+fn expected_sum(outbox: &Outbox, study: &Study) -> Vec<f64> {
+    let mut sum = ReportSum::new(study.params().mechanism(), P).unwrap();
     let pending = outbox.pending(REPORTS as usize).unwrap();
     assert_eq!(pending.len() as u64, REPORTS);
     for entry in &pending {
-        add_payload(&mut sum, &entry.report.payload);
+        sum.add_payload(&entry.report.payload).unwrap();
     }
-    sum
+    sum.finish().unwrap().sum().as_slice().to_vec()
 }
 
 fn row(number: u64) -> Row {
@@ -33,11 +34,18 @@ fn row(number: u64) -> Row {
     )
 }
 
-async fn survives(mode: UploadMode, pause: Duration) {
+async fn survives(mechanism: MechanismKind, mode: UploadMode, pause: Duration) {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     let mut server = ServerProcess::start(&data);
-    let id = server.create_study(&["--p", "16", "--epsilon", "4"]);
+    let id = server.create_study(&[
+        "--p",
+        "16",
+        "--epsilon",
+        "4",
+        "--mechanism",
+        mechanism.as_str(),
+    ]);
 
     let client = StudyClient::with_settings(&server.url, &patient()).unwrap();
     let checked = client.fetch_study(&id).await.unwrap();
@@ -49,7 +57,7 @@ async fn survives(mode: UploadMode, pause: Duration) {
     outbox
         .enqueue_batch(prepared.iter().map(|(number, report)| (*number, report)))
         .unwrap();
-    let expected = expected_sum(&outbox);
+    let expected = expected_sum(&outbox, &checked);
 
     let uploader = Uploader::new(
         &client,
@@ -96,12 +104,28 @@ async fn survives(mode: UploadMode, pause: Duration) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_acknowledged_report_is_lost_or_doubled_one_by_one() {
-    survives(UploadMode::Single, Duration::from_millis(350)).await;
+    survives(
+        MechanismKind::SymmetricGaussian,
+        UploadMode::Single,
+        Duration::from_millis(350),
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_acknowledged_report_is_lost_or_doubled_in_batches() {
     survives(
+        MechanismKind::SymmetricGaussian,
+        UploadMode::Batch { reports: Some(20) },
+        Duration::from_millis(120),
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_acknowledged_seed_is_lost_or_doubled() {
+    survives(
+        MechanismKind::DoubleCap,
         UploadMode::Batch { reports: Some(20) },
         Duration::from_millis(120),
     )

@@ -53,7 +53,8 @@ fn identifier(number: usize) -> [u8; 16] {
 async fn pca_over_http_equals_plain_pca() {
     let folder = tempfile::tempdir().unwrap();
     let server = ServerProcess::start(&folder.path().join("data"));
-    let id = server.create_study(&["--p", "12", "--epsilon", "1"]);
+    let mechanism = "symmetric-gaussian";
+    let id = server.create_study(&["--p", "12", "--epsilon", "1", "--mechanism", mechanism]);
     let id = id.as_str();
     let study = server.cli_json(&["study", "show", "--json", id]);
     let fingerprint: Vec<u8> = (0..32)

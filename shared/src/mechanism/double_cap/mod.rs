@@ -13,4 +13,4 @@ mod randomizer;
 
 pub use expansion::{SEED_LEN, Seed, expand};
 pub use parameters::{DoubleCapMoments, DoubleCapParameters, MAX_DIMENSION};
-pub use randomizer::{DoubleCap, GENERATOR_SLACK};
+pub use randomizer::DoubleCap;

@@ -13,10 +13,6 @@ use crate::{
     privacy::Budget,
 };
 
-/// What the guarantee may exceed ε by, for a generator that behaves as a random function and arithmetic
-/// in f64 (`design/referee.md` §2d finds less than 1e-10): every surface reports ε + 2⁻²⁰.
-pub const GENERATOR_SLACK: f64 = 1.0 / (1 << 20) as f64;
-
 /// A row shorter than this counts as zero: its square would not be a normal number.
 const SHORTEST: f64 = 1e-150;
 
@@ -28,7 +24,8 @@ const SHORTEST: f64 = 1e-150;
 /// * Guarantee: pure ε-LDP, δ = 0, for any common τ. Unit rows have densities in {1, e^ε}/Z with
 ///   Z = 1 + q(e^ε − 1) the same for all; a row of length r is replaced by a fresh random direction with
 ///   probability 1 − r², which makes its law a mixture with the uniform one, and 1 ≤ Z ≤ e^ε.
-/// * Rounding: reported as ε + 2⁻²⁰ ([`GENERATOR_SLACK`]); never worse than 2ε for any generator.
+/// * Rounding: reported as ε + 2⁻²⁰
+///   ([`GENERATOR_SLACK`](crate::privacy::accountant::GENERATOR_SLACK)); never worse than 2ε for any generator.
 /// * Side channels: each try draws seed and coin first, computes the whole dot product, and decides
 ///   without a branch on the row; the number of tries has one law for all rows.
 /// * Source: `docs/mechanisms.md`, after the bounded-query mechanisms of Duchi, Jordan & Wainwright and

@@ -1,0 +1,140 @@
+//! Reading what a handler left of a request's body, so that the client gets its answer.
+//!
+//! A handler may answer before it has read the body: 413 from the announced length, 404, 415. Were the
+//! connection closed then, the client, still writing, would see a reset instead of the answer, and the
+//! next request on the same connection would fail. What is left is therefore read and thrown away; where
+//! that takes too much the answer says `Connection: close`.
+
+use std::{
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll},
+};
+
+use axum::{
+    body::{Body, Bytes},
+    extract::{Request, State},
+    http::{HeaderValue, header},
+    middleware::Next,
+    response::Response,
+};
+use http_body_util::BodyExt;
+use hyper::body::{Body as _, Frame, SizeHint};
+use tokio::time::{Instant, timeout_at};
+
+use crate::app::AppState;
+
+/// Most bytes read for nothing.
+const MAX_DRAINED: u64 = 16 << 20;
+
+/// Sends the answer when the whole body is read, within [`MAX_DRAINED`] bytes and the time a client may
+/// take to send a body, counted from the head of the request.
+pub(super) async fn unread(State(app): State<AppState>, request: Request, next: Next) -> Response {
+    if request.body().is_end_stream() {
+        return next.run(request).await;
+    }
+    let deadline = Instant::now() + app.config().body_timeout();
+    // Such a client sends nothing before it is asked to, which the first read does.
+    let waits = request.headers().contains_key(header::EXPECT);
+    let returned = Returned::default();
+    let request = request.map(|body| {
+        Body::new(Lent {
+            body: Some(body),
+            touched: false,
+            returned: returned.clone(),
+        })
+    });
+    let mut response = next.run(request).await;
+    let left = returned.lock().take();
+    if let Some(Left { body, touched }) = left {
+        let untouched = waits && !touched;
+        if untouched || !matches!(timeout_at(deadline, drain(body)).await, Ok(true)) {
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(header::CONNECTION, close);
+        }
+    }
+    response
+}
+
+/// Whether the body came to its end within the limit.
+async fn drain(mut body: Body) -> bool {
+    if body.size_hint().lower() > MAX_DRAINED {
+        return false;
+    }
+    let mut drained = 0;
+    while let Some(frame) = body.frame().await {
+        let Ok(frame) = frame else { return false };
+        drained += frame.data_ref().map_or(0, |data| data.len() as u64);
+        if drained > MAX_DRAINED {
+            return false;
+        }
+    }
+    true
+}
+
+/// A body that its reader dropped before the end.
+struct Left {
+    body: Body,
+    touched: bool,
+}
+
+/// Where a body comes back to.
+#[derive(Clone, Default)]
+struct Returned(Arc<Mutex<Option<Left>>>);
+
+impl Returned {
+    fn lock(&self) -> MutexGuard<'_, Option<Left>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The body a handler gets. Dropped before its end, it goes back.
+struct Lent {
+    /// Gone after the end or an error.
+    body: Option<Body>,
+    touched: bool,
+    returned: Returned,
+}
+
+impl hyper::body::Body for Lent {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        self.touched = true;
+        let Some(body) = &mut self.body else {
+            return Poll::Ready(None);
+        };
+        let polled = Pin::new(body).poll_frame(context);
+        if matches!(polled, Poll::Ready(None | Some(Err(_)))) {
+            self.body = None;
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body
+            .as_ref()
+            .map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if let Some(body) = self.body.take()
+            && !body.is_end_stream()
+        {
+            *self.returned.lock() = Some(Left {
+                body,
+                touched: self.touched,
+            });
+        }
+    }
+}

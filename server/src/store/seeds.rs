@@ -1,0 +1,156 @@
+//! Payloads that are seeds: stored as they came, added up when an estimate asks.
+//!
+//! A commit appends its seeds as one row: no sum is read, changed or rewritten, so taking reports costs
+//! the same at every dimension. Rows are never changed, so that everything below a commit's number is
+//! one moment however long it takes to read.
+
+use eigenveil_estimation::accumulate::{Accumulator, SeedSum};
+use eigenveil_shared::{
+    Error, ErrorCode, Result,
+    mechanism::double_cap::{SEED_LEN, Seed},
+    packed::packed_len,
+};
+use rusqlite::{Connection, Transaction, params};
+
+use super::{Failure, study::Study};
+
+/// Seeds added between two questions whether anybody still wants the sum: one block of [`SeedSum`].
+const BLOCK: usize = 256;
+/// Seeds held in memory at once (1 MiB), or those of one commit where it has more.
+const PIECE: usize = 1 << 16;
+
+/// Bytes that adding up takes at most: the sums of all buckets, one of them still a full square.
+pub(super) fn bytes_needed(p: usize, buckets: u32) -> u64 {
+    let square = 8 * (p as u64) * (p as u64);
+    square.saturating_add(u64::from(buckets).saturating_mul(8 * packed_len(p) as u64))
+}
+
+/// Appends the seeds of a commit to its bucket.
+///
+/// They are sorted: the order in which they came would say which report each belongs to.
+pub(super) fn append(
+    transaction: &Transaction<'_>,
+    study: &Study,
+    bucket: u32,
+    commit_seq: u64,
+    seeds: &mut [Seed],
+) -> Result<(), Failure> {
+    seeds.sort_unstable();
+    transaction
+        .prepare_cached(
+            "INSERT INTO seeds (study, bucket, commit_seq, n, seeds) VALUES (?, ?, ?, ?, ?)",
+        )?
+        .execute(params![
+            study.row,
+            bucket,
+            commit_seq,
+            seeds.len() as u64,
+            seeds.as_flattened()
+        ])?;
+    Ok(())
+}
+
+/// Adds up the seeds of every commit before `end`, bucket by bucket; `None` when `cancel` says so.
+pub(super) fn sums(
+    connection: &Connection,
+    study: &Study,
+    end: u64,
+    memory_bytes: u64,
+    cancel: &dyn Fn() -> bool,
+) -> Result<Option<Vec<(u32, Accumulator)>>, Failure> {
+    let p = study.params().report_dimension();
+    let mut sums = Vec::new();
+    let mut seeds = Vec::new();
+    for bucket in 0..study.buckets() {
+        let mut sum: Option<SeedSum> = None;
+        let mut from = 0;
+        while let Some(next) = read_piece(connection, study, bucket, from..end, &mut seeds)? {
+            let sum = match &mut sum {
+                Some(sum) => sum,
+                none => {
+                    check_memory(p, study.buckets(), memory_bytes)?;
+                    none.insert(SeedSum::new(p)?)
+                }
+            };
+            for block in seeds.chunks(BLOCK) {
+                if cancel() {
+                    return Ok(None);
+                }
+                for seed in block {
+                    sum.add(seed);
+                }
+            }
+            from = next;
+        }
+        if let Some(sum) = sum {
+            sums.push((bucket, sum.finish()?));
+        }
+    }
+    Ok(Some(sums))
+}
+
+/// Reads seeds of whole commits, and says where to go on; `None` when there are no more.
+///
+/// The statement ends with the piece: a transaction as long as an estimate would let the write-ahead
+/// log grow all the while.
+fn read_piece(
+    connection: &Connection,
+    study: &Study,
+    bucket: u32,
+    commits: std::ops::Range<u64>,
+    seeds: &mut Vec<Seed>,
+) -> Result<Option<u64>, Failure> {
+    let mut statement = connection.prepare_cached(
+        "SELECT commit_seq, n, seeds FROM seeds
+         WHERE study = ? AND bucket = ? AND commit_seq >= ? AND commit_seq < ? ORDER BY commit_seq",
+    )?;
+    let mut rows = statement.query(params![study.row, bucket, commits.start, commits.end])?;
+    seeds.clear();
+    let mut next = None;
+    while seeds.len() < PIECE
+        && let Some(row) = rows.next()?
+    {
+        let (commit_seq, n): (u64, u64) = (row.get(0)?, row.get(1)?);
+        let bytes = row.get_ref(2)?.as_blob().map_err(Failure::damaged)?;
+        let (whole, rest) = bytes.as_chunks::<SEED_LEN>();
+        if whole.len() as u64 != n || !rest.is_empty() {
+            return Err(Failure::damaged(format!(
+                "a commit has {} bytes of seeds but {n} reports",
+                bytes.len()
+            )));
+        }
+        seeds.extend_from_slice(whole);
+        next = Some(commit_seq + 1);
+    }
+    Ok(next)
+}
+
+fn check_memory(p: usize, buckets: u32, limit: u64) -> Result<()> {
+    let needed = bytes_needed(p, buckets);
+    if needed <= limit {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorCode::EstimateFailed,
+        format!(
+            "adding up reports of dimension {p} in {buckets} buckets needs {needed} bytes and memory_bytes is {limit}; the reports are safe: restart the server with memory_bytes of {needed} or more and ask again"
+        ),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_little_memory_is_said_with_a_way_out() {
+        assert_eq!(bytes_needed(3, 2), 8 * (9 + 2 * 6));
+        check_memory(3, 2, 168).unwrap();
+        let error = check_memory(65_536, 1, 1 << 30).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::EstimateFailed);
+        for word in ["51539869696", "1073741824", "memory_bytes", "65536"] {
+            assert!(error.detail().contains(word), "{error}");
+        }
+        assert!(bytes_needed(65_536, 32) > bytes_needed(65_536, 1));
+    }
+}

@@ -1,0 +1,53 @@
+//! From δ(ε) to ε(δ), and numbers that are refused.
+
+use crate::error::{Error, ErrorCode, Result};
+
+/// ε beyond which no guarantee is worth a number.
+const LARGEST_EPSILON: f64 = 1e12;
+
+/// An ε ≥ 0 with `delta_at(ε) ≤ delta`, above the smallest one by at most `precision` of itself; `None`
+/// when there is none below 1e12. Whatever `delta_at` is, the ε returned was tried and holds.
+pub(super) fn smallest_epsilon(
+    delta_at: impl Fn(f64) -> f64,
+    delta: f64,
+    precision: f64,
+) -> Option<f64> {
+    let enough = |epsilon: f64| delta_at(epsilon) <= delta;
+    if enough(0.0) {
+        return Some(0.0);
+    }
+    let (mut low, mut high) = (0.0_f64, 1.0_f64);
+    while !enough(high) {
+        low = high;
+        high *= 2.0;
+        if high > LARGEST_EPSILON {
+            return None;
+        }
+    }
+    // The second condition ends the search for an ε that no number can tell from zero.
+    while high - low > precision * high && high > 1e-15 {
+        let middle = 0.5 * (low + high);
+        if enough(middle) {
+            high = middle;
+        } else {
+            low = middle;
+        }
+    }
+    Some(high)
+}
+
+/// Whether a δ was asked for that a guarantee can have: strictly between 0 and 1.
+pub(super) fn is_open_unit(delta: f64) -> bool {
+    delta > 0.0 && delta < 1.0
+}
+
+/// Refuses what is not a positive finite number.
+pub(super) fn positive(name: &str, value: f64) -> Result<f64> {
+    if value.is_normal() && value > 0.0 {
+        return Ok(value);
+    }
+    Err(Error::new(
+        ErrorCode::InvalidBudget,
+        format!("{name} is {value}; it must be a positive finite number"),
+    ))
+}
