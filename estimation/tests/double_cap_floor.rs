@@ -104,7 +104,7 @@ fn a_component_is_debiased_with_and_without_known_lengths() {
             .collect();
         let mut rng = rand::rngs::ChaCha20Rng::seed_from_u64(5);
         let source = RowSource::Rows(&rows);
-        let participants = Participants::draw(&source, 1, params.preprocessor(), &mut rng).unwrap();
+        let participants = Participants::draw(&source, 1, &params, &mut rng).unwrap();
         let bulk = 0.5 / (p - 1) as f64;
         let (mut theta, mut squares, mut expected, mut share) = (0.0, 0.0, 0.0, 0.0);
         let runs = 20;
@@ -208,8 +208,7 @@ fn both_paths_end_in_one_law_of_the_estimate() {
                     k: 1,
                     spike: 5.0,
                 });
-                let participants =
-                    Participants::draw(&source, 1, params.preprocessor(), &mut rng).unwrap();
+                let participants = Participants::draw(&source, 1, &params, &mut rng).unwrap();
                 let (moment, _) =
                     noisy_sum(&params, &participants, 500, path, &mut rng, &mut |_| {}).unwrap();
                 let findings = principal_components(&moment, Rank::Fixed(1), "ε = 3").unwrap();
