@@ -94,7 +94,7 @@ fn print(report: &AuditReport) -> Result<()> {
     }
     let true_epsilon = report
         .true_epsilon
-        .map_or("-".to_owned(), |epsilon| format!("{epsilon:.4}"));
+        .map_or("-".to_owned(), |epsilon| format!("{epsilon:.6}"));
     output::text(&format!(
         "claimed       {}   by analysis {true_epsilon}",
         report.epsilon
