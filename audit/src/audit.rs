@@ -48,13 +48,10 @@ pub enum Method {
 impl Method {
     /// The tightest method whose assumptions this mechanism meets by construction.
     pub fn of(spec: &MechanismSpec) -> Self {
-        match spec {
-            MechanismSpec::SymmetricGaussian(_) | MechanismSpec::IsotropicGaussian(_) => {
-                Self::MuGdp
-            }
-            MechanismSpec::DoubleCap(_) => Self::Event,
-            // Whoever adds a mechanism and proves that it is Gaussian says so above.
-            _ => Self::Event,
+        if check_gaussian(spec).is_ok() {
+            Self::MuGdp
+        } else {
+            Self::Event
         }
     }
 

@@ -163,6 +163,7 @@ fn gaussian_with_noise_times(factor: f64, trials: usize) -> Vec<(MechanismKind, 
     [
         MechanismKind::SymmetricGaussian,
         MechanismKind::IsotropicGaussian,
+        MechanismKind::DiscreteGaussian,
     ]
     .into_iter()
     .map(|kind| {
@@ -171,7 +172,13 @@ fn gaussian_with_noise_times(factor: f64, trials: usize) -> Vec<(MechanismKind, 
         let pair = PairKind::Axes.rows(&params, SEED).unwrap();
         let statistic = Statistic::of(claimed, &pair).unwrap();
         let mut json = serde_json::to_value(claimed).unwrap();
-        json["sigma"] = (factor * claimed.gaussian_noise().unwrap().sigma()).into();
+        match json["sigma"].as_f64() {
+            Some(sigma) => json["sigma"] = (factor * sigma).into(),
+            None => {
+                let steps = json["sigma_grid"].as_u64().unwrap() as f64;
+                json["sigma_grid"] = ((factor * steps).round() as u64).into();
+            }
+        }
         let real: MechanismSpec = serde_json::from_value(json).unwrap();
         let subject = |side: Side, rng: &mut ChaCha20Rng| {
             statistic.value(&real.perturb_with(row(&pair, side), rng))

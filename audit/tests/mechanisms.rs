@@ -49,15 +49,10 @@ fn correct_ones_stay_below(epsilon: f64, trials: usize, at_least: f64) {
         let report = run(mechanism, Calibration::Analytic, epsilon, trials);
         assert_eq!(report.verdict, Verdict::Consistent, "{report:?}");
         assert!(report.epsilon_lower_bound <= epsilon, "{report:?}");
-        // Only a law that is known, or a likelihood ratio that is bounded, gives a tight bound.
-        if report.model_based || mechanism == MechanismKind::DoubleCap {
-            assert!(
-                report.epsilon_lower_bound >= at_least * epsilon,
-                "{report:?}"
-            );
-        }
-        // The bar is two minutes at ε = 1; tries grow with e^ε.
-        assert!(epsilon > 1.0 || report.seconds < 120.0, "{report:?}");
+        assert!(
+            report.epsilon_lower_bound >= at_least * epsilon,
+            "{report:?}"
+        );
         if let Some(tries) = &report.tries {
             assert_eq!(tries.verdict, TriesVerdict::SameForEveryRow, "{tries:?}");
         }

@@ -26,7 +26,7 @@ pub(crate) enum NormArg {
 /// The mechanism of a study or a simulation.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct MechanismArgs {
-    /// Local randomizer: double-cap (pure ε, 16 bytes), symmetric-gaussian (Algorithms 1 and 2 of Wang & Xu) or isotropic-gaussian (half the off-diagonal variance)
+    /// Local randomizer: double-cap (pure ε, 16 bytes), symmetric-gaussian (Algorithms 1 and 2 of Wang & Xu), isotropic-gaussian (half the off-diagonal variance) or discrete-gaussian (exact noise in integers)
     #[arg(long, default_value = "double-cap", value_parser = parse::<MechanismKind>)]
     pub(crate) mechanism: MechanismKind,
     /// How Gaussian noise is chosen: analytic (the claim holds) or as-published (the paper's formula, shown with what really holds)

@@ -17,7 +17,7 @@ use crate::{args::parse, error::Result, output};
     after_help = "Examples:\n  eigenveil audit --mechanism double-cap --p 8 --epsilon 1 --trials 1000000\n  eigenveil audit --mechanism symmetric-gaussian --calibration as-published --p 40 --epsilon 4\n\nA convicted mechanism is a result, not a failure: the exit code is 0 and the verdict says it.\nAn audit can refute a claim and never prove one; docs/audit.md says how to read it."
 )]
 pub(crate) struct AuditArgs {
-    /// Local randomizer: double-cap, symmetric-gaussian or isotropic-gaussian
+    /// Local randomizer: double-cap, symmetric-gaussian, isotropic-gaussian or discrete-gaussian
     #[arg(long, default_value = "double-cap", value_parser = parse::<MechanismKind>)]
     mechanism: MechanismKind,
     /// How Gaussian noise is chosen: analytic (the claim holds) or as-published (the paper's formula)

@@ -152,10 +152,13 @@ pub(super) fn without_noise(
 
 /// A sum of payloads drawn from its law.
 enum LawSum {
-    /// The noise of all reports is drawn at once.
+    /// The noise of all reports is drawn at once: independent Gaussians add up to one, and discrete ones
+    /// on their grid to a rounded one, up to the rounding of each row's own entries.
     Gaussian {
         diagonal_sd: f64,
         off_diagonal_sd: f64,
+        /// What an integer of the payload is worth, on the diagonal and off it.
+        grid: Option<[f64; 2]>,
     },
     /// Each report's direction is drawn given its row.
     DoubleCap {
@@ -186,6 +189,13 @@ impl LawSum {
                 } => Ok(LawSum::Gaussian {
                     diagonal_sd,
                     off_diagonal_sd,
+                    grid: match other {
+                        MechanismSpec::DiscreteGaussian(discrete) => {
+                            let parameters = discrete.parameters();
+                            Some([parameters.diagonal_step(), parameters.off_diagonal_step()])
+                        }
+                        _ => None,
+                    },
                 }),
                 _ => Err(unknown()),
             },
@@ -215,10 +225,10 @@ impl LawSum {
     ) -> Result<Accumulator> {
         match self {
             LawSum::DoubleCap { sum, .. } => sum.finish(),
-            // Independent Gaussians add up to one with `count` times the variance.
             LawSum::Gaussian {
                 diagonal_sd,
                 off_diagonal_sd,
+                grid,
             } => {
                 let root = (count as f64).sqrt();
                 let p = exact.dimension();
@@ -229,6 +239,9 @@ impl LawSum {
                         if let Some(entry) = entries.next() {
                             let z: f64 = StandardNormal.sample(rng);
                             *entry += root * sd * z;
+                            if let Some(steps) = grid {
+                                *entry = (*entry / steps[usize::from(i != j)]).round();
+                            }
                         }
                     }
                 }
