@@ -42,6 +42,7 @@ enum Command {
     Project(commands::project::ProjectArgs),
     Simulate(commands::simulate::SimulateArgs),
     Account(commands::account::AccountArgs),
+    Receipt(commands::receipt::ReceiptArgs),
     /// Print a completion script for a shell
     #[command(
         after_help = "Example:\n  eigenveil completions bash > /etc/bash_completion.d/eigenveil"
@@ -86,6 +87,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Project(args) => commands::project::run(&args, json),
         Command::Simulate(args) => commands::simulate::run(&args, json),
         Command::Account(args) => commands::account::run(&args, json),
+        Command::Receipt(args) => commands::receipt::run(&args, json),
         Command::Completions { shell } => {
             clap_complete::generate(
                 shell,

@@ -2,7 +2,10 @@
 
 use eigenveil_estimation::floor::grouped;
 use eigenveil_plots::{NoiseFloor, Reference, Scree, ScreeComponent, Verdict};
-use eigenveil_shared::estimate::{Estimate, Verdict as Standing};
+use eigenveil_shared::{
+    estimate::{Estimate, Verdict as Standing},
+    mechanism::MechanismKind,
+};
 
 /// The scree plot of an estimate with its noise floor; `without_noise` adds the non-private spectrum.
 pub(crate) fn scree(estimate: &Estimate, without_noise: Option<&[f64]>) -> Scree {
@@ -10,12 +13,15 @@ pub(crate) fn scree(estimate: &Estimate, without_noise: Option<&[f64]>) -> Scree
         format!("Eigenvalues of the noisy moment, {}", estimate.name),
         estimate.eigenvalues.clone(),
     );
+    let delta = match estimate.privacy.delta {
+        0.0 => "pure".to_owned(),
+        delta => format!("δ\u{a0}=\u{a0}{delta:e}"),
+    };
     scree.subtitle = Some(format!(
-        "n\u{a0}=\u{a0}{}, {}, ε\u{a0}=\u{a0}{}, δ\u{a0}=\u{a0}{:e}",
+        "n\u{a0}=\u{a0}{}, {}, ε\u{a0}=\u{a0}{}, {delta}",
         grouped(estimate.n),
         estimate.privacy.mechanism,
         estimate.privacy.epsilon,
-        estimate.privacy.delta
     ));
     let floor = &estimate.floor;
     scree.floor = Some(NoiseFloor {
@@ -35,9 +41,22 @@ pub(crate) fn scree(estimate: &Estimate, without_noise: Option<&[f64]>) -> Scree
             alignment: Some(component.expected_alignment),
         })
         .collect();
-    scree.reference = without_noise.map(|eigenvalues| Reference {
-        name: "without noise (non-private)".to_owned(),
-        eigenvalues: eigenvalues.to_vec(),
-    });
+    scree.reference = without_noise.map(|eigenvalues| reference(estimate, eigenvalues));
     scree
+}
+
+/// The non-private spectrum, moved to where the noisy one shows it: `double-cap` reports have trace zero.
+fn reference(estimate: &Estimate, eigenvalues: &[f64]) -> Reference {
+    let traceless = estimate.privacy.mechanism == MechanismKind::DoubleCap
+        && estimate.study.preprocessing().centring.is_none();
+    let mean = eigenvalues.iter().sum::<f64>() / eigenvalues.len().max(1) as f64;
+    let (name, shift) = if traceless {
+        ("without noise, less its mean (non-private)", mean)
+    } else {
+        ("without noise (non-private)", 0.0)
+    };
+    Reference {
+        name: name.to_owned(),
+        eigenvalues: eigenvalues.iter().map(|value| value - shift).collect(),
+    }
 }

@@ -1,18 +1,16 @@
 //! The same without `async`: each type owns (or shares) a small runtime and waits for it.
 //!
 //! ```no_run
-//! use eigenveil_client::{Outbox, blocking::StudyClient, http::UploadSettings};
+//! use eigenveil_client::{Ledger, blocking::{self, StudyClient}, http::HttpSettings};
 //! use eigenveil_shared::preprocess::Row;
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let client = StudyClient::new("http://localhost:8080")?;
 //! let study = client.fetch_study("0123456789abcdef0123456789abcdef")?;
-//! let mut outbox = Outbox::open("my.outbox", study.binding())?;
-//! if !outbox.is_known(0)? {
-//!     let row = Row::new(vec![0.5; study.params().dimension()]);
-//!     outbox.enqueue(0, &study.participant().report(&row)?)?;
-//! }
-//! let summary = client.upload(&study, &mut outbox, UploadSettings::default(), |_| {})?;
-//! println!("{} accepted", summary.accepted);
+//! let mut ledger = Ledger::open("device.ledger")?;
+//! let row = Row::new(vec![0.5; study.params().dimension()]);
+//! ledger.take_part(&study.participant(), study.binding(), &row)?;
+//! let summary = blocking::send_owed(&mut ledger, &HttpSettings::default())?;
+//! println!("{} accepted, {} still owed", summary.accepted, summary.owed);
 //! # Ok(())
 //! # }
 //! ```
@@ -33,9 +31,10 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use crate::{
     error::{Error, Result},
     http::{
-        self, EstimateFormat, HttpSettings, Study, Token, UploadFailure, UploadProgress,
-        UploadSettings, UploadSummary, Uploader,
+        self, EstimateFormat, HttpSettings, OwedSummary, Study, Token, UploadFailure,
+        UploadProgress, UploadSettings, UploadSummary, Uploader,
     },
+    ledger::Ledger,
     outbox::Outbox,
 };
 
@@ -78,6 +77,14 @@ impl From<Error> for UploadFailure {
             summary: UploadSummary::default(),
         }
     }
+}
+
+/// Sends everything the ledger owes: as [`http::send_owed`].
+///
+/// # Errors
+/// As there; inside an async runtime.
+pub fn send_owed(ledger: &mut Ledger, settings: &HttpSettings) -> Result<OwedSummary> {
+    Waiter::new()?.wait(http::send_owed(ledger, settings))
 }
 
 /// [`http::StudyClient`] without `async`.

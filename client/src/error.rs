@@ -30,9 +30,9 @@ struct Inner {
 enum Kind {
     /// A check of the shared vocabulary, on this side.
     Check(ErrorCode),
-    /// The outbox could not be read or written.
-    Outbox,
-    OutboxLocked,
+    /// An outbox or ledger could not be read or written.
+    File,
+    Locked,
     OutboxOtherStudy,
     /// The caller asked for something that cannot be.
     Usage,
@@ -66,15 +66,16 @@ impl Error {
         Self::new(Kind::Usage, sentence)
     }
 
-    pub(crate) fn outbox(path: &Path, what: impl fmt::Display) -> Self {
-        Self::new(Kind::Outbox, format!("outbox {}: {what}", path.display()))
+    /// `name` is what the file is: an outbox, a ledger.
+    pub(crate) fn file(name: &str, path: &Path, what: impl fmt::Display) -> Self {
+        Self::new(Kind::File, format!("{name} {}: {what}", path.display()))
     }
 
-    pub(crate) fn outbox_locked(path: &Path) -> Self {
+    pub(crate) fn locked(name: &str, path: &Path) -> Self {
         Self::new(
-            Kind::OutboxLocked,
+            Kind::Locked,
             format!(
-                "outbox {}: another process has it open; wait for that one to end",
+                "{name} {}: another process has it open; wait for that one to end",
                 path.display()
             ),
         )
@@ -112,7 +113,7 @@ impl Error {
     }
 
     /// The stable code: of the server's problem document, or of the check that failed here. `None`
-    /// for failures that have none (network, outbox file) and for codes this program does not know.
+    /// for failures that have none (network, file) and for codes this program does not know.
     pub fn code(&self) -> Option<ErrorCode> {
         match &self.0.kind {
             Kind::Check(code) => Some(*code),
@@ -150,9 +151,9 @@ impl Error {
         self.failure().is_some_and(|failure| failure.timeout)
     }
 
-    /// Whether another process has the outbox open.
-    pub fn is_outbox_locked(&self) -> bool {
-        matches!(self.0.kind, Kind::OutboxLocked)
+    /// Whether another process has the outbox or ledger open.
+    pub fn is_locked(&self) -> bool {
+        matches!(self.0.kind, Kind::Locked)
     }
 
     /// Whether the outbox belongs to another study or server.

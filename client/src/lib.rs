@@ -1,33 +1,36 @@
 //! Eigenveil's device SDK and the analyst's API client.
 //!
 //! ```text
-//! Row ─▶ Participant::report ─▶ PreparedReport ─▶ Outbox ─▶ Uploader ─▶ server
-//!        (prepare, perturb)     (fixed for ever)  (durable)  (retries send the same bytes)
+//! Row ─▶ Ledger::take_part ─────────────────────────▶ http::send_owed ─▶ server
+//!        (limits, prepare, perturb, charge, durable)  (retries send the same bytes)
 //! ```
 //!
+//! * [`Ledger`] is the device's file: one participant, many studies, for years. It takes part in a
+//!   study once, within limits that the device's owner sets, and gives a [`Receipt`] that a person can
+//!   read.
 //! * [`Participant`] turns one raw row into one perturbed report. It takes no random generator: the
 //!   noise always comes from the operating system.
-//! * [`Outbox`] keeps reports until the server has acknowledged them. A participant that is in the
-//!   outbox is never given a second report, whatever crashed in between: perturbing a row twice
-//!   and sending both would spend its privacy budget twice.
+//! * [`Outbox`] is the other way round, one study and many participants: for a program that reports
+//!   the rows of many. A participant that is in the outbox is never given a second report, whatever
+//!   crashed in between: perturbing a row twice and sending both would spend its privacy budget twice.
 #![cfg_attr(
     feature = "http",
     doc = "* [`http::StudyClient`] fetches a study and checks it against its fingerprint;
-  [`http::Uploader`] sends an outbox; [`http::AnalystClient`] creates studies and asks for
+  [`http::send_owed`] sends what a ledger owes, [`http::Uploader`] an outbox; [`http::AnalystClient`] creates studies and asks for
   estimates. [`blocking`] has the same without `async`."
 )]
 //!
 //! # One device, start to end
 //!
 //! ```
-//! use eigenveil_client::{Outbox, Participant, StudyBinding};
+//! use eigenveil_client::{Ledger, Limits, Participant, StudyBinding};
 //! use eigenveil_shared::{
 //!     mechanism::{Calibration, MechanismKind}, preprocess::{Norm, Row}, privacy::Budget,
 //!     study::{StudyDesign, StudyParams},
 //! };
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let folder = tempfile::tempdir()?;
-//! # let path = folder.path().join("reports.outbox");
+//! # let path = folder.path().join("device.ledger");
 //! let params = StudyParams::freeze(StudyDesign {
 //!     dimension: 3,
 //!     features: None,
@@ -40,12 +43,17 @@
 //! let binding = StudyBinding::new("http://localhost:8080", "0123456789abcdef0123456789abcdef", &params);
 //! let participant = Participant::new(params);
 //!
-//! let mut outbox = Outbox::open(&path, &binding)?;
-//! if !outbox.is_known(0)? {
-//!     let prepared = participant.report(&Row::new(vec![3.0, 0.0, 4.0]))?;
-//!     outbox.enqueue(0, &prepared)?;
+//! let mut ledger = Ledger::open(&path)?;
+//! // The owner's choice, once; there are defaults.
+//! ledger.set_limits(Limits::new(2.0, 8.0, 1e-5)?)?;
+//! // Charged and durable when this returns; called again, it gives the same report.
+//! let row = Row::new(vec![3.0, 0.0, 4.0]);
+//! ledger.take_part(&participant, &binding, &row)?;
+//! for owed in ledger.owed()? {
+//!     // Send `owed.report` to `owed.binding` (or leave all of this to `http::send_owed`), then:
+//!     ledger.acknowledge(owed.report.id)?;
 //! }
-//! assert_eq!(outbox.pending(10)?.len(), 1);
+//! assert!(ledger.receipt()?.to_string().contains("charged epsilon 1, delta 1e-6"));
 //! # Ok(())
 //! # }
 //! ```
@@ -57,17 +65,19 @@
 //! | `http` | yes | `http` and `blocking`: reqwest with rustls, tokio |
 //!
 //! Without `http` no HTTP, TLS or async crate is compiled: a device with its own transport sends
-//! [`eigenveil_shared::codec::encode_report`] of what [`Outbox::pending`] gives and calls
-//! [`Outbox::acknowledge`].
+//! [`eigenveil_shared::codec::encode_report`] of what [`Ledger::owed`] gives and calls
+//! [`Ledger::acknowledge`] (or the same of [`Outbox`]).
 //!
 //! # What is not here
 //!
-//! No limit on a person's total budget over several studies: one outbox belongs to one study. No
-//! encryption of the outbox: it holds perturbed reports only, and is readable by its owner only.
+//! No encryption of the ledger and the outbox: they hold perturbed reports only, and are readable by
+//! their owner only. No memory that survives the deletion of the file.
 
 pub mod error;
+mod file;
 #[cfg(feature = "http")]
 pub mod http;
+pub mod ledger;
 pub mod outbox;
 pub mod participant;
 
@@ -75,5 +85,6 @@ pub mod participant;
 pub mod blocking;
 
 pub use error::{Error, Result};
+pub use ledger::{EntryState, Ledger, Limits, OwedReport, Receipt, ReceiptEntry, Spent, TakePart};
 pub use outbox::{Outbox, OutboxCounts, PendingReport, RefusedEntry, StudyBinding};
 pub use participant::{Clock, Participant, PreparedReport, SystemClock};

@@ -116,6 +116,11 @@ impl Participant {
         self.fingerprint
     }
 
+    /// Days since 1970-01-01 UTC.
+    pub(crate) fn day(&self) -> u64 {
+        self.clock.unix_ms() / (24 * 60 * 60 * 1_000)
+    }
+
     /// Prepares and perturbs one row. **Call it once per participant and study**, keep the result
     /// in an [`Outbox`](crate::Outbox) before the first send, and send that: another call is another
     /// draw of noise, and two reports of one row spend its budget twice.

@@ -182,7 +182,7 @@ fn a_second_opener_is_refused_until_the_first_is_gone() {
         Outbox::open(&path, &binding(SERVER)).unwrap_err(),
         Outbox::open_existing(&path).unwrap_err(),
     ] {
-        assert!(error.is_outbox_locked(), "{error}");
+        assert!(error.is_locked(), "{error}");
         assert!(error.to_string().contains("another process"), "{error}");
     }
     drop(first);

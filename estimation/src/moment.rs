@@ -1,9 +1,7 @@
 //! The noisy second moment: what the server knows about the rows.
 
 use eigenveil_shared::{
-    Error, ErrorCode, Result,
-    mechanism::{MechanismSpec, NoiseModel},
-    packed::PackedSymmetric,
+    Error, ErrorCode, Result, mechanism::NoiseModel, packed::PackedSymmetric, study::StudyParams,
 };
 use nalgebra::DMatrix;
 
@@ -19,16 +17,17 @@ pub struct NoisyMoment {
 }
 
 impl NoisyMoment {
-    /// The moment of reports of this mechanism, from the sums of their payloads: for `double-cap`
-    /// `D = c(ggᵀ − I/p)` (whose trace is zero: everything of `E[xxᵀ]` but a multiple of I).
+    /// The moment of the reports of a study, from the sums of their payloads: for `double-cap`
+    /// `D = c(ggᵀ − I/p)` (whose trace is zero: everything of `E[xxᵀ]` but a multiple of I). The noise model
+    /// knows what the study fixes of the rows' length.
     ///
     /// # Errors
     /// Those of [`from_buckets`](Self::from_buckets).
-    pub fn decode(mut buckets: Vec<Accumulator>, mechanism: &MechanismSpec) -> Result<Self> {
+    pub fn decode(mut buckets: Vec<Accumulator>, params: &StudyParams) -> Result<Self> {
         for bucket in &mut buckets {
-            bucket.decode(mechanism);
+            bucket.decode(params.mechanism());
         }
-        Self::from_buckets(buckets, mechanism.noise_model())
+        Self::from_buckets(buckets, params.noise_model())
     }
 
     /// The mean of all decoded reports in `buckets` (empty buckets are fine), each with noise of law `noise`.

@@ -15,10 +15,10 @@ use eigenveil_estimation::{
 };
 use eigenveil_shared::{
     estimate::{Rank, Verdict},
-    mechanism::{Calibration, MechanismKind, MechanismSpec},
+    mechanism::{Calibration, MechanismKind},
     packed::PackedSymmetric,
-    preprocess::{Norm, Preprocessing, Row},
-    privacy::Budget,
+    preprocess::{Norm, Row},
+    study::{StudyDesign, StudyParams},
 };
 use rand::{SeedableRng, rngs::ChaCha8Rng};
 
@@ -42,17 +42,19 @@ fn run(kind: MechanismKind, epsilon: f64, n: usize, seed: u64) -> Study {
     }
     .draw(&mut rng)
     .unwrap();
-    let budget = Budget::approximate(epsilon, 1e-6).unwrap();
-    let mechanism = MechanismSpec::derive(kind, Calibration::Analytic, P, budget).unwrap();
-    let preprocessing = Preprocessing {
-        norm: Norm::Normalize,
+    let params = StudyParams::freeze(StudyDesign {
         dimension: P,
         features: None,
+        norm: Norm::Normalize,
         centring: None,
-    };
-    let preprocessor = preprocessing.preprocessor().unwrap();
+        mechanism: kind,
+        calibration: Calibration::Analytic,
+        budget: kind.budget(epsilon, None).unwrap(),
+    })
+    .unwrap();
+    let preprocessor = params.preprocessor();
     let mut buckets: Vec<ReportSum> = (0..BUCKETS)
-        .map(|_| ReportSum::new(&mechanism, P).unwrap())
+        .map(|_| ReportSum::new(params.mechanism(), P).unwrap())
         .collect();
     let mut exact = PackedSymmetric::zeros(P);
     for i in 0..n {
@@ -60,14 +62,11 @@ fn run(kind: MechanismKind, epsilon: f64, n: usize, seed: u64) -> Study {
             .prepare(&Row::new(population.row(&mut rng)))
             .unwrap();
         exact.add_outer(row.as_slice(), 1.0 / n as f64);
-        let payload = mechanism.perturb_with(&row, &mut rng);
+        let payload = params.mechanism().perturb_with(&row, &mut rng);
         buckets[i % BUCKETS].add_payload(&payload).unwrap();
     }
-    let buckets = buckets
-        .into_iter()
-        .map(|sum| sum.finish().unwrap())
-        .collect();
-    let moment = NoisyMoment::decode(buckets, &mechanism).unwrap();
+    let buckets = buckets.into_iter().map(|sum| sum.finish().unwrap());
+    let moment = NoisyMoment::decode(buckets.collect(), &params).unwrap();
     Study {
         moment,
         exact,

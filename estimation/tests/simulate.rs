@@ -14,7 +14,6 @@ use eigenveil_shared::{
     api::SparseSettings,
     mechanism::{Calibration, MechanismKind},
     preprocess::{Norm, Row},
-    privacy::Budget,
     study::{StudyDesign, StudyParams},
 };
 use rand::{SeedableRng, rngs::ChaCha20Rng};
@@ -27,7 +26,7 @@ fn params(p: usize, mechanism: MechanismKind, epsilon: f64, norm: Norm) -> Study
         centring: None,
         mechanism,
         calibration: Calibration::Analytic,
-        budget: Budget::approximate(epsilon, 1e-6).unwrap(),
+        budget: mechanism.budget(epsilon, None).unwrap(),
     })
     .unwrap()
 }
@@ -51,7 +50,7 @@ fn kolmogorov_smirnov(a: &mut [f64], b: &mut [f64]) -> f64 {
 /// The noisy sum of the same participants by both paths, entry by entry and in a few combinations.
 ///
 /// False-alarm rate: each statistic exceeds 2.69 with probability 1e-6 when the laws are equal; there are
-/// 28 of them, so a correct program fails for one choice of seeds in about 35,000.
+/// 41 of them, so a correct program fails for one choice of seeds in about 24,000.
 #[test]
 fn law_and_device_paths_have_one_distribution() {
     const SAMPLES: usize = 4_000;
@@ -75,8 +74,11 @@ fn law_and_device_paths_have_one_distribution() {
                     let alternating = |v: &[f64]| {
                         v.iter().step_by(2).sum::<f64>() - v.iter().skip(1).step_by(2).sum::<f64>()
                     };
+                    if mechanism != MechanismKind::DoubleCap {
+                        // There the trace is zero but for rounding, which has no law to compare.
+                        values.push(moment.mean().trace());
+                    }
                     values.extend([
-                        moment.mean().trace(),
                         values.iter().sum(),
                         alternating(&values),
                         values.iter().map(|v| v * v).sum(),

@@ -1,8 +1,13 @@
-//! A device: one row, perturbed here, durable before the first send, counted once.
+//! A device: one row, perturbed here, charged to the device's ledger and durable before the first send,
+//! counted once.
 //!
-//! `cargo run -p eigenveil-examples --example embed_sdk -- http://127.0.0.1:8080 STUDY_ID [OUTBOX]`
+//! `cargo run -p eigenveil-examples --example embed_sdk -- http://127.0.0.1:8080 STUDY_ID [LEDGER]`
 
-use eigenveil_client::{Outbox, blocking::StudyClient, http::UploadSettings};
+use eigenveil_client::{
+    Ledger, TakePart,
+    blocking::{self, StudyClient},
+    http::HttpSettings,
+};
 use eigenveil_shared::preprocess::Row;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -10,26 +15,31 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let [server, study, rest @ ..] = arguments.as_slice() else {
         return Err("give the server's address and the study's identifier".into());
     };
-    let client = StudyClient::new(server)?;
     // The parameters are checked against their fingerprint, the noise against the budget.
-    let study = client.fetch_study(study)?;
-    let mut outbox = Outbox::open(
-        rest.first().map_or("device.outbox", String::as_str),
-        study.binding(),
-    )?;
-    if !outbox.is_known(0)? {
-        let row = Row::new(
-            (0..study.params().dimension())
-                .map(|i| (i as f64).cos())
-                .collect(),
-        );
-        // One report per participant and study: once it is in the outbox it never changes.
-        outbox.enqueue(0, &study.participant().report(&row)?)?;
+    let study = StudyClient::new(server)?.fetch_study(study)?;
+    // One file for the life of the device and all its studies; it refuses what exceeds its limits.
+    let mut ledger = Ledger::open(rest.first().map_or("device.ledger", String::as_str))?;
+    let row = Row::new(
+        (0..study.params().dimension())
+            .map(|i| (i as f64).cos())
+            .collect(),
+    );
+    // Charge and report are on the disk, together, when this returns; asked again it gives the same report.
+    let outcome = ledger.take_part(&study.participant(), study.binding(), &row)?;
+    if let TakePart::New {
+        notice: Some(notice),
+        ..
+    } = &outcome
+    {
+        eprintln!("the row could not be used and the zero row was sent for it: {notice}");
     }
-    let summary = client.upload(&study, &mut outbox, UploadSettings::default(), |_| {})?;
+    let sent = blocking::send_owed(&mut ledger, &HttpSettings::default())?;
     println!(
-        "{} accepted, {} duplicates, {} pending",
-        summary.accepted, summary.duplicates, summary.pending
+        "{} accepted, {} duplicates, {} still owed\n\n{}",
+        sent.accepted,
+        sent.duplicates,
+        sent.owed,
+        ledger.receipt()?
     );
     Ok(())
 }

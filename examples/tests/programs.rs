@@ -40,6 +40,7 @@ fn custom_preprocessing_reports_every_user() {
 
 #[test]
 fn the_sdk_reports_to_a_server_in_an_own_application() {
+    use eigenveil_client::Ledger;
     use eigenveil_client::{blocking::AnalystClient, http::Token};
     use eigenveil_shared::{api::CreateStudy, estimate::Rank, mechanism::MechanismKind};
 
@@ -78,11 +79,11 @@ fn the_sdk_reports_to_a_server_in_an_own_application() {
             draft: false,
         })
         .unwrap();
-    let outbox = folder.path().join("device.outbox");
+    let ledger = folder.path().join("device.ledger");
     for expected in ["1 accepted, 0 duplicates", "0 accepted, 0 duplicates"] {
         let output = example("embed_sdk")
             .args([&url, &study.id])
-            .arg(&outbox)
+            .arg(&ledger)
             .output()
             .unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
@@ -93,4 +94,7 @@ fn the_sdk_reports_to_a_server_in_an_own_application() {
         );
     }
     assert_eq!(analyst.study(&study.id).unwrap().reports_accepted, 1);
+    let receipt = Ledger::open_existing(&ledger).unwrap().receipt().unwrap();
+    assert_eq!(receipt.spent.epsilon, 1.0);
+    assert!(receipt.to_string().contains("the server has it"));
 }

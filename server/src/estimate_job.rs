@@ -93,12 +93,12 @@ fn check_finite(estimate: &Estimate) -> Result<()> {
                 component.eigenvalue,
                 component.debiased_eigenvalue.unwrap_or(0.0),
                 component.expected_alignment,
-                component.explained_variance_ratio,
+                component.explained_variance_ratio.unwrap_or(0.0),
             ])
         })
         .chain(estimate.eigenvalues.iter().copied())
         .chain([
-            estimate.total_variance,
+            estimate.total_variance.unwrap_or(0.0),
             estimate.expected_error,
             floor.centre,
             floor.radius,

@@ -215,7 +215,7 @@ fn compute(
     let stored = store.moment_unless(study, cancelled)?;
     let buckets = stored.buckets.into_iter().map(|(_, sums)| sums).collect();
     let params = study.params();
-    let moment = NoisyMoment::decode(buckets, params.mechanism())?;
+    let moment = NoisyMoment::decode(buckets, params)?;
     let k = request.k.unwrap_or(study.default_k());
     let sparse = request.sparse.as_ref();
     estimate(params, study.name(), &moment, k, sparse, cancelled)

@@ -228,7 +228,7 @@ async fn an_estimate_over_stored_seeds_is_that_of_one_process() {
     let location = ask(&server, &study).await;
     let done = wait(&server, &location).await;
     let sums = vec![sum_of(12, &seeds)];
-    let moment = NoisyMoment::decode(sums, study.params.mechanism()).unwrap();
+    let moment = NoisyMoment::decode(sums, &study.params).unwrap();
     let expected = eigenveil_server::estimate(
         &study.params,
         "test",

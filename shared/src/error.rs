@@ -106,6 +106,10 @@ error_codes! {
     ShuttingDown = "shutting-down", "The server is stopping";
     /// The operating system's random generator failed.
     RandomnessUnavailable = "randomness-unavailable", "The operating system gave no randomness";
+    /// Taking part would cost more than the device's own limits leave.
+    BudgetExceeded = "budget-exceeded", "The device's own privacy limit would be exceeded";
+    /// The device has a report for this study, fixed for ever.
+    AlreadyParticipated = "already-participated", "The device has taken part in this study before";
 }
 
 impl fmt::Display for ErrorCode {

@@ -67,18 +67,18 @@ pub struct Component {
     pub expected_alignment: f64,
     /// Where it stands relative to the noise floor.
     pub verdict: Verdict,
-    /// Share of `tr S̃` explained: of the debiased eigenvalue where it is visible, of the bulk's level
-    /// where it is not; clamped to `[0, 1]`.
-    pub explained_variance_ratio: f64,
+    /// Share of [`Estimate::total_variance`] explained: of the debiased eigenvalue where it is visible, of
+    /// the bulk's level where it is not; clamped to `[0, 1]`. `null` where the total is.
+    pub explained_variance_ratio: Option<f64>,
 }
 
 /// The closed-form noise floor of the moment (`docs/mechanisms.md`, "Noise floor").
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FloorDocument {
-    /// Centre `b` of the noise bulk: mean of the eigenvalues not counted as components.
+    /// Centre `b` of the noise bulk, `(tr S̃ − Σθ̂)/p` over the eigenvalues counted as components.
     pub centre: f64,
-    /// Half-radius `r_b`; the bulk of pure noise ends near `b + 2 r_b`.
+    /// Half-radius `r_b`; the bulk of pure noise ends near `b + χ + 2 r_b` (χ = c/n for `double-cap`, else 0).
     pub radius: f64,
     /// Upper edge of the noise bulk.
     pub edge: f64,
@@ -138,8 +138,10 @@ pub struct Estimate {
     pub mean: Option<Vec<f64>>,
     /// Eigenvalues of the noisy moment, descending.
     pub eigenvalues: Vec<f64>,
-    /// `tr S̃`: estimate of the mean squared norm of the prepared rows.
-    pub total_variance: f64,
+    /// Mean squared norm of the prepared rows: `tr S̃`, an estimate, with Gaussian noise; with `double-cap`,
+    /// whose reports have no trace, the 1 that `normalize` fixes, and `null` where the preprocessing fixes
+    /// nothing.
+    pub total_variance: Option<f64>,
     /// The noise floor.
     pub floor: FloorDocument,
     /// Predicted ‖V̂V̂ᵀ−VVᵀ‖_F; an invisible component counts as fully wrong.

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use crate::{
     codec,
     error::{Error, ErrorCode, Result},
-    mechanism::{Calibration, MechanismKind, MechanismSpec},
+    mechanism::{Calibration, MechanismKind, MechanismSpec, NoiseModel},
     preprocess::{Feature, Norm, Preprocessing, Preprocessor},
     privacy::Budget,
 };
@@ -153,6 +153,38 @@ impl StudyParams {
     /// The mechanism with its constants.
     pub fn mechanism(&self) -> &MechanismSpec {
         &self.mechanism
+    }
+
+    /// The noise of one decoded report, with what the preprocessing says of the rows: under
+    /// [`Norm::Normalize`] their squared norm is 1, with private centring too (`(1 + a²)/(1 + a²)`).
+    /// Rows that are zero are the exception; no bound or floor leans on the difference.
+    ///
+    /// ```
+    /// use eigenveil_shared::{
+    ///     mechanism::{Calibration, MechanismKind}, preprocess::Norm, privacy::Budget,
+    ///     study::{StudyDesign, StudyParams},
+    /// };
+    /// let design = |norm| StudyDesign {
+    ///     dimension: 64,
+    ///     features: None,
+    ///     norm,
+    ///     centring: None,
+    ///     mechanism: MechanismKind::DoubleCap,
+    ///     calibration: Calibration::Analytic,
+    ///     budget: Budget::pure(4.0).expect("a budget"),
+    /// };
+    /// let normalised = StudyParams::freeze(design(Norm::Normalize))?;
+    /// assert_eq!(normalised.noise_model().mean_squared_norm(0.0), Some(1.0));
+    /// let clipped = StudyParams::freeze(design(Norm::Clip { radius: 1.0 }))?;
+    /// assert_eq!(clipped.noise_model().mean_squared_norm(0.0), None);
+    /// # Ok::<(), eigenveil_shared::Error>(())
+    /// ```
+    pub fn noise_model(&self) -> NoiseModel {
+        let known = match self.preprocessing.norm {
+            Norm::Normalize => Some(1.0),
+            Norm::Clip { .. } | Norm::Require { .. } => None,
+        };
+        self.mechanism.noise_model().with_mean_squared_norm(known)
     }
 
     /// (ε, δ) claimed for one report.

@@ -172,14 +172,16 @@ pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
     output::text("component  eigenvalue   debiased  alignment  explained  verdict")?;
     for (index, component) in estimate.components.iter().enumerate() {
         output::text(&format!(
-            "{:>9}  {:>10.5}  {:>9}  {:>9.3}  {:>8.1}%  {}",
+            "{:>9}  {:>10.5}  {:>9}  {:>9.3}  {:>9}  {}",
             index + 1,
             component.eigenvalue,
             component
                 .debiased_eigenvalue
                 .map_or("-".to_owned(), |v| format!("{v:.5}")),
             component.expected_alignment,
-            100.0 * component.explained_variance_ratio,
+            component
+                .explained_variance_ratio
+                .map_or("-".to_owned(), |share| format!("{:.1}%", 100.0 * share)),
             match component.verdict {
                 Verdict::Above => "above the noise floor",
                 Verdict::At => "at the noise floor",

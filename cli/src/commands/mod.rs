@@ -3,6 +3,7 @@
 pub(crate) mod account;
 pub(crate) mod estimate;
 pub(crate) mod project;
+pub(crate) mod receipt;
 pub(crate) mod report;
 pub(crate) mod serve;
 pub(crate) mod simulate;

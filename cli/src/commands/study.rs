@@ -162,7 +162,7 @@ fn show(study: &StudyDocument, json: bool) -> Result<()> {
     }
     let privacy = &study.privacy;
     output::text(&format!(
-        "study        {}\nname         {}\nstate        {}\nreports      {}\ndimension    {}\nmechanism    {}{}\nclaimed      epsilon {}, delta {:e}\nreally holds {}\none report   {} bytes ({} of payload)\nfingerprint  {}\n\n{}",
+        "study        {}\nname         {}\nstate        {}\nreports      {}\ndimension    {}\nmechanism    {}{}\nclaimed      {}\nreally holds {}\none report   {} bytes ({} of payload)\nfingerprint  {}\n\n{}",
         study.id,
         study.name,
         study.state.as_str(),
@@ -174,10 +174,9 @@ fn show(study: &StudyDocument, json: bool) -> Result<()> {
             .map_or_else(String::new, |calibration| format!(
                 ", calibration {calibration}"
             )),
-        privacy.epsilon,
-        privacy.delta,
+        output::budget_text(privacy.epsilon, privacy.delta),
         match privacy.true_epsilon {
-            Some(epsilon) => format!("epsilon {epsilon:.6} at delta {:e}", privacy.delta),
+            Some(epsilon) => output::budget_text((1e6 * epsilon).ceil() / 1e6, privacy.delta),
             None => "nothing".to_owned(),
         },
         privacy.bytes_per_report,

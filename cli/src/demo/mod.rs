@@ -314,12 +314,11 @@ fn write_results(
 
 fn print(result: &DemoResult, estimate: &Estimate, rows: &DemoRows) -> Result<()> {
     output::text(&format!(
-        "{}\n{} participants drawn from them with replacement, {}, epsilon {}, delta {:e}",
+        "{}\n{} participants drawn from them with replacement, {}, {}",
         rows.described,
         grouped(result.n),
         result.mechanism,
-        result.epsilon,
-        result.delta
+        output::budget_text(result.epsilon, result.delta)
     ))?;
     output::text(&format!(
         "{} bytes a report, {:.0} reports acknowledged a second, each durable\n",

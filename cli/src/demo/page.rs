@@ -100,12 +100,14 @@ fn components_table(estimate: &Estimate) -> String {
     for (index, component) in estimate.components.iter().enumerate() {
         let verdict = words(component.verdict);
         table.push_str(&format!(
-            "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{:.3}</td><td>{:.1}&nbsp;%</td><td>{verdict}</td></tr>",
+            "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{:.3}</td><td>{}</td><td>{verdict}</td></tr>",
             index + 1,
             format_number(component.eigenvalue),
             component.debiased_eigenvalue.map_or("—".to_owned(), format_number),
             component.expected_alignment,
-            100.0 * component.explained_variance_ratio,
+            component
+                .explained_variance_ratio
+                .map_or("—".to_owned(), |share| format!("{:.1}&nbsp;%", 100.0 * share)),
         ));
     }
     table.push_str("</tbody></table>");

@@ -1,4 +1,4 @@
-//! Talking to a server: [`StudyClient`] and [`Uploader`] for devices, [`AnalystClient`] for whoever
+//! Talking to a server: [`StudyClient`], [`send_owed`] and [`Uploader`] for devices, [`AnalystClient`] for whoever
 //! runs the study. [`crate::blocking`] has the same without `async`.
 //!
 //! Every request is bounded: in attempts, in time, and in the size of the answer. A request is sent
@@ -10,6 +10,7 @@
 //! TLS is rustls with the platform's roots. Use `https` wherever a token crosses a network.
 
 mod analyst;
+mod owed;
 mod retry;
 mod settings;
 mod study;
@@ -17,6 +18,7 @@ mod transport;
 mod upload;
 
 pub use analyst::{AnalystClient, EstimateFormat};
+pub use owed::{OwedFailure, OwedSummary, send_owed};
 pub use retry::RetryPolicy;
 pub use settings::{HttpSettings, RootCertificates, Token};
 pub use study::{Study, StudyClient};

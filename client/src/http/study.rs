@@ -189,7 +189,7 @@ impl StudyClient {
     /// The server's refusal; network failures after the last retry.
     pub async fn upload_one(&self, study: &Study, report: &Report) -> Result<ReportReceipt> {
         check_fingerprint(report.fingerprint, study.fingerprint())?;
-        let call = ReportCall::one(study, report);
+        let call = ReportCall::one(study.id(), report);
         self.send(&call, None, &Counters::default()).await
     }
 
@@ -254,9 +254,9 @@ pub(super) struct ReportCall {
 }
 
 impl ReportCall {
-    pub(super) fn one(study: &Study, report: &Report) -> Self {
+    pub(super) fn one(study: &str, report: &Report) -> Self {
         Self {
-            study: study.id().to_owned(),
+            study: study.to_owned(),
             media_type: REPORT_MEDIA_TYPE,
             body: codec::encode_report(report).into(),
             count: 1,

@@ -337,7 +337,7 @@ impl Run<'_> {
         let uploader = self.uploader;
         let single = uploader.settings.mode == UploadMode::Single;
         let call = match (&reports[..], single) {
-            ([report], true) => ReportCall::one(&uploader.study, &report.report),
+            ([report], true) => ReportCall::one(uploader.study.id(), &report.report),
             _ => ReportCall::batch(&uploader.study, reports.iter().map(|r| &r.report))?,
         };
         let participants = reports.iter().map(|report| report.participant).collect();
@@ -454,7 +454,7 @@ impl Run<'_> {
 }
 
 /// Whether the server refused one report, for good and for a reason of its own.
-fn is_refusal_of_a_report(error: &Error) -> bool {
+pub(super) fn is_refusal_of_a_report(error: &Error) -> bool {
     !error.is_retryable()
         && error
             .status()

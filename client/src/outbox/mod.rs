@@ -25,25 +25,24 @@ use eigenveil_shared::{
 };
 use rusqlite::{Connection, OptionalExtension, params};
 
+use self::schema::LAYOUT;
 use crate::{
     error::{Error, Result},
+    file::MAX_DETAIL,
     participant::{PreparedReport, check_fingerprint},
 };
-
-/// Longest explanation of a refusal that is kept, in characters.
-const MAX_DETAIL: usize = 1_000;
 
 const PENDING: i64 = 0;
 const ACKNOWLEDGED: i64 = 1;
 const REFUSED: i64 = 2;
 
-/// The study an outbox belongs to, recorded when the file is created.
+/// The study that an outbox, or a report of a ledger, belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StudyBinding {
-    server: String,
-    study: String,
-    fingerprint: Fingerprint,
-    payload_len: usize,
+    pub(crate) server: String,
+    pub(crate) study: String,
+    pub(crate) fingerprint: Fingerprint,
+    pub(crate) payload_len: usize,
 }
 
 impl StudyBinding {
@@ -174,13 +173,13 @@ impl Outbox {
     /// Opens the outbox of a study, creating the file (readable by its owner only) if there is none.
     ///
     /// # Errors
-    /// [`Error::is_outbox_locked`] when another process (or another `Outbox`) has it open,
+    /// [`Error::is_locked`] when another process (or another `Outbox`) has it open,
     /// [`Error::is_outbox_of_other_study`] when it was created for another study, other parameters
     /// or another server; otherwise the file could not be created, read or written, or is no outbox.
     pub fn open(path: impl AsRef<Path>, binding: &StudyBinding) -> Result<Self> {
         let path = path.as_ref();
-        schema::create_private(path)?;
-        let mut connection = schema::connect(path)?;
+        LAYOUT.create_private(path)?;
+        let mut connection = LAYOUT.connect(path)?;
         schema::prepare(path, &mut connection, Some(binding))?;
         let recorded = schema::binding(path, &connection)?;
         schema::check_binding(path, &recorded, binding)?;
@@ -194,9 +193,9 @@ impl Outbox {
     pub fn open_existing(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         if !path.is_file() {
-            return Err(Error::outbox(path, "there is no such file"));
+            return Err(Error::file(LAYOUT.name, path, "there is no such file"));
         }
-        let mut connection = schema::connect(path)?;
+        let mut connection = LAYOUT.connect(path)?;
         schema::prepare(path, &mut connection, None)?;
         let recorded = schema::binding(path, &connection)?;
         Ok(Self::over(path, recorded, connection))
@@ -238,7 +237,7 @@ impl Outbox {
         reports: impl IntoIterator<Item = (u64, &'a PreparedReport)>,
     ) -> Result<Vec<u64>> {
         let (path, fingerprint) = (&self.path, self.binding.fingerprint);
-        let failed = |error| schema::failed(path, &error);
+        let failed = |error| LAYOUT.failed(path, &error);
         let mut new = Vec::new();
         let transaction = self.connection.transaction().map_err(failed)?;
         {
@@ -281,7 +280,7 @@ impl Outbox {
         self.connection
             .prepare_cached("SELECT 1 FROM report WHERE participant = ?1")
             .and_then(|mut query| query.exists([key]))
-            .map_err(|error| schema::failed(&self.path, &error))
+            .map_err(|error| LAYOUT.failed(&self.path, &error))
     }
 
     /// The participants of this range that have no report yet, ascending: the only rows to perturb.
@@ -322,7 +321,7 @@ impl Outbox {
     /// # Errors
     /// The file could not be read.
     pub fn pending_from(&self, participant: u64, limit: usize) -> Result<Vec<PendingReport>> {
-        let failed = |error| schema::failed(&self.path, &error);
+        let failed = |error| LAYOUT.failed(&self.path, &error);
         let mut query = self
             .connection
             .prepare_cached(
@@ -350,7 +349,8 @@ impl Outbox {
         rows.map(|row| {
             let (participant, id, payload): (_, _, Vec<u8>) = row.map_err(failed)?;
             if payload.len() != self.binding.payload_len {
-                return Err(Error::outbox(
+                return Err(Error::file(
+                    LAYOUT.name,
                     &self.path,
                     format_args!(
                         "a payload has {} bytes instead of {}: the file is damaged",
@@ -400,7 +400,7 @@ impl Outbox {
         refused: &[Refusal<'_>],
     ) -> Result<usize> {
         let path = &self.path;
-        let failed = |error| schema::failed(path, &error);
+        let failed = |error| LAYOUT.failed(path, &error);
         let mut settled = 0;
         let transaction = self.connection.transaction().map_err(failed)?;
         {
@@ -452,7 +452,7 @@ impl Outbox {
     /// # Errors
     /// The file could not be read.
     pub fn refused(&self, limit: usize) -> Result<Vec<RefusedEntry>> {
-        let failed = |error| schema::failed(&self.path, &error);
+        let failed = |error| LAYOUT.failed(&self.path, &error);
         let mut query = self
             .connection
             .prepare_cached(
@@ -480,7 +480,7 @@ impl Outbox {
     /// The file could not be written.
     pub fn requeue_refused(&mut self) -> Result<usize> {
         let path = &self.path;
-        let failed = |error| schema::failed(path, &error);
+        let failed = |error| LAYOUT.failed(path, &error);
         let transaction = self.connection.transaction().map_err(failed)?;
         let count = transaction
             .execute(
@@ -507,7 +507,7 @@ impl Outbox {
                     row.get(0)
                 })
                 .map(i64::cast_unsigned)
-                .map_err(|error| schema::failed(&self.path, &error))
+                .map_err(|error| LAYOUT.failed(&self.path, &error))
         };
         let (total, kept, refused) = (count("report")?, count("payload")?, count("refusal")?);
         Ok(OutboxCounts {
@@ -527,7 +527,7 @@ impl Outbox {
                 row.get(0)
             })
             .optional()
-            .map_err(|error| schema::failed(&self.path, &error))
+            .map_err(|error| LAYOUT.failed(&self.path, &error))
     }
 
     /// Keeps a value with the outbox, in place of what was there under this key.
@@ -542,7 +542,7 @@ impl Outbox {
                 params![key, value],
             )
             .map(|_| ())
-            .map_err(|error| schema::failed(&self.path, &error))
+            .map_err(|error| LAYOUT.failed(&self.path, &error))
     }
 
     fn numbers(&self, sql: &str, from: i64, to: i64) -> Result<Vec<u64>> {
@@ -553,7 +553,7 @@ impl Outbox {
                     .query_map([from, to], |row| row.get(0).map(i64::cast_unsigned))?
                     .collect()
             })
-            .map_err(|error| schema::failed(&self.path, &error))
+            .map_err(|error| LAYOUT.failed(&self.path, &error))
     }
 }
 

@@ -7,7 +7,9 @@ use eigenveil_shared::{
 };
 use nalgebra::DMatrix;
 
-use super::{Floor, Judgement, SpectralNoise, predict::expected_error, warnings};
+use super::{
+    Floor, Judgement, SpectralNoise, from_data::settle, predict::expected_error, warnings,
+};
 use crate::pca::share_of;
 
 /// Components as an estimator found them, with what is needed to judge them.
@@ -38,8 +40,8 @@ pub struct Assessment {
     pub floor: FloorDocument,
     /// Predicted ‖V̂V̂ᵀ−VVᵀ‖_F; an invisible component counts as fully wrong.
     pub expected_error: f64,
-    /// `tr S̃`.
-    pub total_variance: f64,
+    /// Mean squared norm of the prepared rows: `tr S̃`, or with `double-cap` what the study fixes.
+    pub total_variance: Option<f64>,
     /// Plain-words warnings; empty when there is nothing to warn of.
     pub warnings: Vec<String>,
 }
@@ -48,7 +50,8 @@ pub struct Assessment {
 ///
 /// A plain component is judged against the spectrum of the whole moment. A sparse one is judged
 /// against the noise on the rows selected, made larger by what selecting the best |J| of p rows can
-/// gain from noise alone, `2 s √(ln C(p,|J|) / n)`: a bound, so "above" is on the safe side.
+/// gain from noise alone, `2 s √(L/n) + 2χL/p` with `L = ln C(p,|J|)` and s the noise of one report
+/// between two directions of the bulk: a bound, so "above" is on the safe side.
 ///
 /// Rows are taken to lie in the unit ball, as every prepared row does.
 ///
@@ -75,10 +78,11 @@ pub fn assess(measured: &Measured<'_>) -> Result<Assessment> {
         ));
     }
     let floor = Floor::from_eigenvalues(spectrum, noise, n)?;
-    let total_variance: f64 = spectrum.iter().sum();
+    let trace: f64 = spectrum.iter().sum();
+    let total_variance = noise.mean_squared_norm(trace);
     let judge_floor = match support {
         None => floor,
-        Some(rows) => on_support(&floor, total_variance, values, rows.len(), noise, p, n)?,
+        Some(rows) => on_support(&floor, trace, values, rows.len(), noise, p, n)?,
     };
     let judgements: Vec<Judgement> = values
         .iter()
@@ -98,16 +102,18 @@ pub fn assess(measured: &Measured<'_>) -> Result<Assessment> {
     let components = (0..k)
         .map(|j| {
             let Judgement { verdict, spike } = judgements[j];
-            // The noiseless eigenvalue is θ above the bulk, and the bulk's centre estimates its level;
-            // of a direction that cannot be seen nothing better is known than that level.
-            let explained = judge_floor.centre + spike.map_or(0.0, |spike| spike.theta);
+            // The noiseless eigenvalue is θ above the bulk, and the bulk's centre estimates its level,
+            // but for the part of the trace that the reports do not show; of a direction that cannot be
+            // seen nothing better is known than that level.
+            let above_level = judge_floor.centre + spike.map_or(0.0, |spike| spike.theta);
             Component {
                 loadings: vectors.column(j).iter().copied().collect(),
                 eigenvalue: values[j],
                 debiased_eigenvalue: spike.map(|spike| spike.theta),
                 expected_alignment: spike.map_or(0.0, |spike| spike.squared_cosine),
                 verdict,
-                explained_variance_ratio: share_of(explained, total_variance),
+                explained_variance_ratio: total_variance
+                    .map(|total| share_of(above_level + (total - trace) / p as f64, total)),
             }
         })
         .collect();
@@ -137,14 +143,14 @@ pub fn assess(measured: &Measured<'_>) -> Result<Assessment> {
 /// but were *not* asked for: `V/(θⱼ−θᵢ)²`, V the noise variance of one direction (first order).
 fn leaks(floor: &Floor, spectrum: &[f64], k: usize) -> Vec<f64> {
     let theta = |j: usize| floor.judge(spectrum[j]).spike.map(|spike| spike.theta);
-    let variance = floor.noise.signal_variance / (spectrum.len() - floor.components_above) as f64;
     (0..k)
         .map(|j| {
             (k..floor.components_above)
                 .filter_map(|i| {
-                    let gap = theta(j)? - theta(i)?;
+                    let (own, other) = (theta(j)?, theta(i)?);
+                    let gap = own - other;
                     Some(if gap > 0.0 {
-                        (variance / (gap * gap)).min(1.0)
+                        (floor.noise.variance_between(own, other) / (gap * gap)).min(1.0)
                     } else {
                         1.0
                     })
@@ -157,7 +163,7 @@ fn leaks(floor: &Floor, spectrum: &[f64], k: usize) -> Vec<f64> {
 /// The floor for components confined to `rows` selected rows.
 fn on_support(
     whole: &Floor,
-    total_variance: f64,
+    trace: f64,
     values: &[f64],
     rows: usize,
     noise: &NoiseModel,
@@ -165,50 +171,34 @@ fn on_support(
     n: u64,
 ) -> Result<Floor> {
     let k = values.len();
-    if rows <= k || k >= p {
+    let (centre, law) = if rows <= k || k >= p {
         // As many components as rows: no direction is left for noise to tilt them within the support.
-        let law = SpectralNoise::of(noise, p, 0, n)?;
         let still = SpectralNoise {
+            shift: 0.0,
             bulk_radius: 0.0,
             signal_variance: 0.0,
             signal_variance_slope: 0.0,
-            ..law
+            ..whole.noise
         };
-        return Ok(with_selection(
-            still,
-            whole.centre,
-            values,
-            rows,
-            noise,
-            p,
-            n,
-        ));
-    }
-    let law = SpectralNoise::of(noise, rows, k, n)?;
-    let centre = (total_variance - values.iter().sum::<f64>()) / (p - k) as f64;
-    Ok(with_selection(law, centre, values, rows, noise, p, n))
-}
-
-fn with_selection(
-    law: SpectralNoise,
-    centre: f64,
-    values: &[f64],
-    rows: usize,
-    noise: &NoiseModel,
-    p: usize,
-    n: u64,
-) -> Floor {
+        (whole.centre, still)
+    } else {
+        settle(values, trace, p, |signal| {
+            SpectralNoise::of(noise, rows, k, n, signal)
+        })?
+    };
     let edge = centre + law.edge();
-    let selection = 2.0 * noise.off_diagonal_sd() * (ln_choose(p, rows) / n as f64).sqrt();
+    let choices = ln_choose(p, rows);
+    let selection = 2.0 * whole.noise.bulk_deviation() * choices.sqrt()
+        + 2.0 * whole.noise.shift * choices / p as f64;
     let threshold = centre + law.threshold(rows.max(1)) + selection;
     let components_above = values.iter().filter(|&&value| value > threshold).count();
-    Floor {
+    Ok(Floor {
         centre,
         noise: law,
         edge,
         threshold,
         components_above,
-    }
+    })
 }
 
 /// `ln C(p, m)`.
@@ -329,7 +319,8 @@ mod tests {
                 let p = spectrum.len();
                 assert!(result.expected_error <= (2.0 * k.min(p - k) as f64).sqrt());
                 for component in &result.components {
-                    assert!((0.0..=1.0).contains(&component.explained_variance_ratio));
+                    let explained = component.explained_variance_ratio.unwrap();
+                    assert!((0.0..=1.0).contains(&explained));
                     assert!((0.0..=1.0).contains(&component.expected_alignment));
                     assert!(component.debiased_eigenvalue.is_none_or(f64::is_finite));
                 }

@@ -2,9 +2,100 @@
 
 use eigenveil_shared::{Error, ErrorCode, Result, mechanism::NoiseModel};
 
-/// Noise of the mean of n reports as its spectrum shows it, with a given number of components removed.
+/// Second moments of the noise of the mean of n reports, between two orthonormal directions in which the
+/// rows have mean squares λ and λ': `V = constant + linear·(λ + λ') + bilinear·λλ'`.
 ///
-/// Written for mechanisms whose noise is Wishart-like and depends on the signal; the Gaussian ones have
+/// For `double-cap` it is §2b of the referee's report averaged over rows of independent length and
+/// direction, `E‖x‖² = ρ`: constant `(c²/n)[ρa₀ + (1−ρ)/(p(p+2))]`, linear `(c²/n)a₁`, bilinear
+/// `(c²/n)a₂·p/((p+2)ρ)`. The last factor (1 in the report) makes V exactly `c²/(n p(p+2))` for rows of
+/// uniform direction and any length, so that the floor under pure noise is right in small dimensions too.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct NoiseProfile {
+    /// χ.
+    pub(super) shift: f64,
+    pub(super) constant: f64,
+    pub(super) linear: f64,
+    pub(super) bilinear: f64,
+}
+
+impl NoiseProfile {
+    /// The noise within `rows` of the dimensions, of rows with `E‖x‖² = squared_norm` (which Gaussian
+    /// noise does not depend on).
+    ///
+    /// # Errors
+    /// `InvalidMechanism` for a noise family whose floor is not known here, or constants that are not
+    /// finite numbers.
+    pub(super) fn of(noise: &NoiseModel, rows: usize, n: f64, squared_norm: f64) -> Result<Self> {
+        let sd = noise.off_diagonal_sd();
+        if !(sd.is_finite() && sd >= 0.0) {
+            return Err(Error::new(
+                ErrorCode::InvalidMechanism,
+                format!("the noise's standard deviation is {sd}; it is a finite number ≥ 0"),
+            ));
+        }
+        match *noise {
+            NoiseModel::Gaussian { .. } => Ok(Self {
+                shift: 0.0,
+                constant: sd * sd / n,
+                linear: 0.0,
+                bilinear: 0.0,
+            }),
+            NoiseModel::DoubleCap {
+                dimension,
+                scale,
+                a0,
+                a1,
+                a2,
+                ..
+            } => {
+                let p = dimension as f64;
+                let norm = squared_norm.clamp(0.0, 1.0);
+                let unit = scale * scale / n;
+                let bilinear = if norm > 0.0 {
+                    unit * a2 * p / ((p + 2.0) * norm)
+                } else {
+                    0.0
+                };
+                let profile = Self {
+                    shift: scale * rows as f64 / (p * n),
+                    constant: unit * (norm * a0 + (1.0 - norm) / (p * (p + 2.0))),
+                    linear: unit * a1,
+                    bilinear,
+                };
+                let usable = [profile.shift, profile.linear, profile.constant, bilinear]
+                    .iter()
+                    .all(|number| number.is_finite());
+                if usable {
+                    Ok(profile)
+                } else {
+                    Err(Error::new(
+                        ErrorCode::InvalidMechanism,
+                        "the constants of double-cap are not finite numbers",
+                    ))
+                }
+            }
+            _ => Err(Error::new(
+                ErrorCode::InvalidMechanism,
+                "the noise floor of this noise family is not known to this version",
+            )),
+        }
+    }
+
+    /// Whether there is no noise at all.
+    pub(super) fn is_silent(&self) -> bool {
+        self.constant == 0.0 && self.linear == 0.0 && self.bilinear == 0.0 && self.shift == 0.0
+    }
+
+    /// V between directions of these mean squares.
+    pub(super) fn variance(&self, a: f64, b: f64) -> f64 {
+        (self.constant + self.linear * (a + b) + self.bilinear * a * b).max(0.0)
+    }
+}
+
+/// Noise of the mean of n reports as its spectrum shows it, with a given number of components removed,
+/// over a flat bulk.
+///
+/// That of `double-cap` is Wishart-like and depends on the signal; the Gaussian mechanisms have
 /// `shift = 0`, `signal_variance_slope = 0` and `signal_variance = bulk_radius²`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SpectralNoise {
@@ -16,6 +107,10 @@ pub struct SpectralNoise {
     pub signal_variance: f64,
     /// dR²/dθ.
     pub signal_variance_slope: f64,
+    /// Noise directions, p − k.
+    pub directions: usize,
+    /// What two components θ and θ' add to the variance between them, per θθ'.
+    pub cross_variance_slope: f64,
 }
 
 /// One component as seen through noise.
@@ -30,52 +125,91 @@ pub struct Spike {
 }
 
 impl SpectralNoise {
-    /// The noise of the mean of `n` reports of dimension `p`, outside `components` directions.
+    /// The noise of the mean of `n` reports within `rows` dimensions (all p, or those a sparse estimate
+    /// selects), outside `components` directions whose sizes θ add up to `signal`.
+    ///
+    /// Gaussian noise does not depend on the signal. That of `double-cap` does, through the bulk's level
+    /// `(ρ − Σθ)/p`, `ρ = E‖x‖²`. Where the study does not fix ρ it lies between Σθ and 1; the law is
+    /// linear or nearly so in ρ, and each of its numbers is the larger of those at the two ends, so that
+    /// noise is never understated (the two differ by less than 1 % for p ≥ 40, ε ≤ 8).
     ///
     /// # Errors
-    /// `InvalidRequest` unless `components < p` and `n ≥ 1`; `InvalidMechanism` for a noise family
-    /// whose floor is not known here, or a standard deviation that is not a finite number ≥ 0.
-    pub fn of(noise: &NoiseModel, p: usize, components: usize, n: u64) -> Result<Self> {
+    /// `InvalidRequest` unless `components < rows` and `n ≥ 1`; `InvalidMechanism` for a noise family
+    /// whose floor is not known here, or constants that are not finite numbers (a standard deviation ≥ 0).
+    pub fn of(
+        noise: &NoiseModel,
+        rows: usize,
+        components: usize,
+        n: u64,
+        signal: f64,
+    ) -> Result<Self> {
         if n == 0 {
             return Err(Error::new(
                 ErrorCode::InvalidRequest,
                 "n is 0; a mean needs n ≥ 1 reports",
             ));
         }
-        Self::at(noise, p, components, n as f64)
-    }
-
-    /// As [`of`](Self::of) with a real number of participants, for inverting.
-    pub(super) fn at(noise: &NoiseModel, p: usize, components: usize, n: f64) -> Result<Self> {
-        if components >= p {
+        if components >= rows {
             return Err(Error::new(
                 ErrorCode::InvalidRequest,
-                format!("{components} components leave no noise directions in dimension {p}"),
+                format!("{components} components leave no noise directions in dimension {rows}"),
             ));
         }
-        let NoiseModel::Gaussian {
-            off_diagonal_sd: sd,
+        let NoiseModel::DoubleCap {
+            dimension,
+            mean_squared_norm,
             ..
         } = *noise
         else {
-            return Err(Error::new(
-                ErrorCode::InvalidMechanism,
-                "the noise floor of this noise family is not known to this version",
-            ));
+            let profile = NoiseProfile::of(noise, rows, n as f64, 1.0)?;
+            return Ok(Self::flat(&profile, rows - components, 0.0));
         };
-        if !(sd.is_finite() && sd >= 0.0) {
-            return Err(Error::new(
-                ErrorCode::InvalidMechanism,
-                format!("the noise's standard deviation is {sd}; it is a finite number ≥ 0"),
-            ));
+        let at = |norm: f64| {
+            let level = (norm - signal).max(0.0) / dimension as f64;
+            let profile = NoiseProfile::of(noise, rows, n as f64, norm)?;
+            Ok(Self::flat(&profile, rows - components, level))
+        };
+        match mean_squared_norm {
+            Some(norm) => at(norm),
+            None => Ok(at(signal.clamp(0.0, 1.0))?.larger(at(1.0)?)),
         }
-        let radius = sd * ((p - components) as f64 / n).sqrt();
-        Ok(Self {
-            shift: 0.0,
-            bulk_radius: radius,
-            signal_variance: radius * radius,
-            signal_variance_slope: 0.0,
-        })
+    }
+
+    /// The law over a bulk that is flat at `level`.
+    pub(super) fn flat(profile: &NoiseProfile, directions: usize, level: f64) -> Self {
+        let count = directions as f64;
+        let variance = count * profile.variance(level, level);
+        Self {
+            shift: profile.shift,
+            bulk_radius: variance.sqrt(),
+            signal_variance: variance,
+            signal_variance_slope: count * (profile.linear + profile.bilinear * level).max(0.0),
+            directions,
+            cross_variance_slope: profile.bilinear,
+        }
+    }
+
+    /// The larger of both in every number.
+    fn larger(self, other: Self) -> Self {
+        Self {
+            shift: self.shift.max(other.shift),
+            bulk_radius: self.bulk_radius.max(other.bulk_radius),
+            signal_variance: self.signal_variance.max(other.signal_variance),
+            signal_variance_slope: self.signal_variance_slope.max(other.signal_variance_slope),
+            directions: self.directions,
+            cross_variance_slope: self.cross_variance_slope.max(other.cross_variance_slope),
+        }
+    }
+
+    /// Standard deviation of the noise between two directions of the bulk.
+    pub(super) fn bulk_deviation(&self) -> f64 {
+        self.bulk_radius / (self.directions as f64).sqrt()
+    }
+
+    /// Variance of the noise between two components of these sizes.
+    pub(super) fn variance_between(&self, a: f64, b: f64) -> f64 {
+        let per_direction = self.signal_variance + self.signal_variance_slope * (a + b);
+        (per_direction / self.directions as f64 + self.cross_variance_slope * a * b).max(0.0)
     }
 
     /// Upper edge of the bulk above its centre: `χ + 2 r_b`.
@@ -92,15 +226,6 @@ impl SpectralNoise {
     /// `2 r_b p^(−2/3)`.
     pub(super) fn margin(&self, p: usize) -> f64 {
         2.0 * self.bulk_radius * (p as f64).powf(-2.0 / 3.0)
-    }
-
-    /// The variance of one of `directions` noise directions, if it is the same for all and for signal
-    /// and bulk alike, as it is for the Gaussian mechanisms.
-    pub(super) fn uniform_variance(&self, directions: usize) -> Option<f64> {
-        let plain = self.shift == 0.0
-            && self.signal_variance_slope == 0.0
-            && self.signal_variance == self.bulk_radius * self.bulk_radius;
-        plain.then(|| self.signal_variance / directions as f64)
     }
 
     /// The component behind an eigenvalue that lies `displacement` above the centre; `None` inside the bulk.
@@ -166,7 +291,7 @@ mod tests {
             off_diagonal_sd: 3.0,
             diagonal_sd: 3.0,
         };
-        let law = SpectralNoise::of(&noise, 45, 5, 1000).unwrap();
+        let law = SpectralNoise::of(&noise, 45, 5, 1000, 0.0).unwrap();
         let r = 3.0 * (40.0_f64 / 1000.0).sqrt();
         assert!((law.bulk_radius - r).abs() < 1e-15);
         let theta = 2.5 * r;
@@ -184,13 +309,13 @@ mod tests {
             off_diagonal_sd: 1.0,
             diagonal_sd: 1.0,
         };
-        assert!(SpectralNoise::of(&noise, 3, 3, 10).is_err());
-        assert!(SpectralNoise::of(&noise, 3, 1, 0).is_err());
+        assert!(SpectralNoise::of(&noise, 3, 3, 10, 0.0).is_err());
+        assert!(SpectralNoise::of(&noise, 3, 1, 0, 0.0).is_err());
         let noise = NoiseModel::Gaussian {
             off_diagonal_sd: f64::NAN,
             diagonal_sd: 1.0,
         };
-        assert!(SpectralNoise::of(&noise, 3, 1, 10).is_err());
+        assert!(SpectralNoise::of(&noise, 3, 1, 10, 0.0).is_err());
     }
 
     #[test]
@@ -200,6 +325,8 @@ mod tests {
             bulk_radius: 0.0,
             signal_variance: 0.0,
             signal_variance_slope: 0.0,
+            directions: 3,
+            cross_variance_slope: 0.0,
         };
         let spike = law.spike_from_eigenvalue(0.3).unwrap();
         assert_eq!((spike.theta, spike.squared_cosine), (0.3, 1.0));
@@ -222,6 +349,8 @@ mod tests {
                 bulk_radius,
                 signal_variance: signal * bulk_radius * bulk_radius,
                 signal_variance_slope: slope,
+                directions: 3,
+                cross_variance_slope: 0.0,
             };
             if let Some(spike) = law.spike_from_signal(theta) {
                 prop_assert!(spike.squared_cosine > 0.0 && spike.squared_cosine <= 1.0);

@@ -12,6 +12,8 @@
 //!
 //! and from data `Hⱼ = ½[(λ̂−b−χ) + √((λ̂−b−χ)²−4r_b²)]`, `θ̂ⱼ = λ̂ − b − Rⱼ²/Hⱼ`. For Gaussian
 //! mechanisms χ = 0 and `r_b = Rⱼ = s√((p−k)/n)`, `s` the off-diagonal standard deviation of one report.
+//! For `double-cap` χ = c/n, and with `V(λ,λ')` the noise between directions of mean squares λ and λ'
+//! (`law.rs`) `r_b² = (p−k)V(λ_w,λ_w)`, `Rⱼ² = (p−k)V(θⱼ+λ_w,λ_w)`.
 //!
 //! Directions: [`Floor::from_eigenvalues`] judges a measured spectrum, [`predict`](predict()) goes from
 //! a known spectrum to what will be measured, [`participants_for_visibility`] and
@@ -31,6 +33,20 @@ pub use predict::{
     predict,
 };
 pub use warnings::grouped;
+
+/// The noise of `double-cap` on rows of length one, for the tests of this folder.
+#[cfg(test)]
+fn double_cap(p: usize, epsilon: f64) -> eigenveil_shared::mechanism::NoiseModel {
+    use eigenveil_shared::{
+        mechanism::{Calibration, MechanismKind, MechanismSpec},
+        privacy::Budget,
+    };
+    let budget = Budget::pure(epsilon).unwrap();
+    MechanismSpec::derive(MechanismKind::DoubleCap, Calibration::Analytic, p, budget)
+        .unwrap()
+        .noise_model()
+        .with_mean_squared_norm(Some(1.0))
+}
 
 /// Noise of one standard deviation in every entry, for the tests of this folder.
 #[cfg(test)]

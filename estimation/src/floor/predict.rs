@@ -2,7 +2,7 @@
 
 use eigenveil_shared::{Error, ErrorCode, Result, mechanism::NoiseModel};
 
-use super::{SpectralNoise, Spike};
+use super::{SpectralNoise, Spike, law::NoiseProfile};
 
 /// More participants than this is "never".
 const MOST_PARTICIPANTS: f64 = 1e18;
@@ -72,69 +72,134 @@ impl Spectrum {
         self.leading.len()
     }
 
-    /// `Σ_w 1/(λ−λ_w)` and `Σ_w 1/(λ−λ_w)²` over the rest.
-    fn resolvent(&self, lambda: f64) -> (f64, f64) {
-        self.rest.iter().fold((0.0, 0.0), |(first, second), w| {
-            let inverse = 1.0 / (lambda - w);
-            (first + inverse, second + inverse * inverse)
+    /// The noise of n reports of rows with this second moment, entry by entry.
+    ///
+    /// What the study does not say of `E‖x‖²` the spectrum does: its sum (that of a part of the
+    /// dimensions is less, which makes the noise larger, never smaller).
+    fn noise_of(&self, noise: &NoiseModel, n: f64) -> Result<NoiseProfile> {
+        let sum = self.leading.iter().chain(&self.rest).sum::<f64>();
+        let norm = noise.mean_squared_norm(sum).unwrap_or(sum);
+        NoiseProfile::of(noise, self.dimension(), n, norm)
+    }
+
+    /// Where an eigenvalue `y` above the bulk shows, without regard to whether it does.
+    ///
+    /// §5e's equations, `g_w = 1/(z − λ_w − Σ_w' V_ww' g_w')` and `z = λⱼ + Σ_w V_jw g_w`, with §5d's shift
+    /// in them: every sum over V g is divided by `1 − χ·mean(g)`, as in the law of a sample covariance.
+    /// Because V has rank two they have a closed form. With `m₀ = Σ 1/(y−λ_w)`, `m₁ = Σ λ_w/(y−λ_w)`,
+    /// `D = 1 − χ·m₀/(p−k)` and V = α + β(λ+λ') + γλλ':
+    ///
+    /// ```text
+    /// h = ½[D + √(D² + 4(βm₀+γm₁))]        S₀ = m₀/h   S₁ = m₁/h
+    /// z(y) = y + (α+βy)S₀ + (β+γy)S₁        visible iff z'(y) > 0   cos² = z'(y)/(1+βS₀+γS₁)
+    /// ```
+    ///
+    /// Over a flat bulk this is §5d; for noise of one variance V it is `z = y + V m₀`, `cos² = 1 − V Σ 1/(y−λ_w)²`.
+    fn emergence(&self, y: f64, profile: &NoiseProfile) -> Option<Emergence> {
+        if y <= self.rest[0] {
+            return None;
+        }
+        let &NoiseProfile {
+            shift,
+            constant,
+            linear,
+            bilinear,
+        } = profile;
+        // Sums and their derivatives.
+        let (mut m0, mut m1, mut dm0, mut dm1) = (0.0, 0.0, 0.0, 0.0);
+        for w in &self.rest {
+            let inverse = 1.0 / (y - w);
+            m0 += inverse;
+            m1 += w * inverse;
+            dm0 -= inverse * inverse;
+            dm1 -= w * inverse * inverse;
+        }
+        let directions = self.rest.len() as f64;
+        let drift = 1.0 - shift * m0 / directions;
+        let extra = linear * m0 + bilinear * m1;
+        let root = (drift * drift + 4.0 * extra).max(0.0).sqrt();
+        let h = if drift >= 0.0 {
+            0.5 * (drift + root)
+        } else {
+            2.0 * extra / (root - drift)
+        };
+        let dh = (linear * dm0 + bilinear * dm1 - shift * dm0 / directions * h) / root;
+        let (s0, s1) = (m0 / h, m1 / h);
+        let (ds0, ds1) = ((dm0 - s0 * dh) / h, (dm1 - s1 * dh) / h);
+        let (own0, own1) = (constant + linear * y, linear + bilinear * y);
+        let stretch = 1.0 + linear * s0 + bilinear * s1;
+        let slope = stretch + own0 * ds0 + own1 * ds1;
+        let place = y + own0 * s0 + own1 * s1;
+        // Not finite where the sums overflow beside an equal eigenvalue.
+        (place.is_finite() && slope.is_finite() && h > 0.0).then_some(Emergence {
+            place,
+            slope,
+            squared_cosine: slope / stretch,
         })
     }
 
     /// How the leading eigenvalue `lambda` will show.
-    ///
-    /// For noise of one variance V in every direction §5e's self-consistent equations have the
-    /// solution `λ̂ = λ + V Σ_w 1/(λ−λ_w)`, `cos² = 1 − V Σ_w 1/(λ−λ_w)²`, visible while that is
-    /// positive; with a flat bulk it is the formula of §5d. Signal-dependent noise takes the bulk as flat.
-    fn spike(&self, lambda: f64, law: &SpectralNoise) -> Option<Spike> {
-        let Some(variance) = law.uniform_variance(self.rest.len()) else {
-            return law.spike_from_signal(lambda - self.bulk);
-        };
-        if lambda <= self.rest[0] {
-            return None;
-        }
+    fn spike(&self, lambda: f64, profile: &NoiseProfile) -> Option<Spike> {
         let theta = lambda - self.bulk;
-        if variance == 0.0 {
-            return Some(Spike {
+        if profile.is_silent() {
+            return (lambda > self.rest[0]).then_some(Spike {
                 theta,
                 displacement: theta,
                 squared_cosine: 1.0,
             });
         }
-        let (first, second) = self.resolvent(lambda);
-        let squared_cosine = 1.0 - variance * second;
-        // Also false where the sums overflow beside an equal eigenvalue.
-        let visible = squared_cosine > 0.0;
-        visible.then_some(Spike {
+        let emergence = self.emergence(lambda, profile)?;
+        (emergence.slope > 0.0).then(|| Spike {
             theta,
-            displacement: theta + variance * first,
-            squared_cosine,
+            displacement: emergence.place - self.bulk,
+            squared_cosine: emergence.squared_cosine.min(1.0),
         })
     }
 
     /// Upper end of the noisy bulk above its centre: where the map λ ↦ λ̂ turns.
-    fn edge(&self, law: &SpectralNoise) -> f64 {
+    fn edge(&self, profile: &NoiseProfile) -> f64 {
         let top = self.rest[0];
-        match law.uniform_variance(self.rest.len()) {
-            None => law.edge(),
-            Some(0.0) => top - self.bulk,
-            Some(variance) => {
-                // V Σ 1/(λ−λ_w)² falls from infinity at `top` to at most 1 at `top + r_b`.
-                let (mut low, mut high) = (top, top + law.bulk_radius);
-                for _ in 0..200 {
-                    let middle = 0.5 * (low + high);
-                    if middle <= low || middle >= high {
-                        break;
-                    }
-                    if variance * self.resolvent(middle).1 > 1.0 {
-                        low = middle;
-                    } else {
-                        high = middle;
-                    }
-                }
-                high + variance * self.resolvent(high).0 - self.bulk
+        if profile.is_silent() {
+            return top - self.bulk;
+        }
+        let rises = |y: f64| self.emergence(y, profile).is_some_and(|e| e.slope > 0.0);
+        // The slope rises from below zero at `top` to 1 far above.
+        let mut step = self.flat_law(profile).edge();
+        while !rises(top + step) {
+            step *= 2.0;
+            if !step.is_finite() {
+                return f64::INFINITY;
             }
         }
+        let (mut low, mut high) = (top, top + step);
+        for _ in 0..200 {
+            let middle = 0.5 * (low + high);
+            if middle <= low || middle >= high {
+                break;
+            }
+            if rises(middle) {
+                high = middle;
+            } else {
+                low = middle;
+            }
+        }
+        self.emergence(high, profile)
+            .map_or(f64::INFINITY, |e| e.place - self.bulk)
     }
+
+    /// The law over this bulk taken as flat.
+    fn flat_law(&self, profile: &NoiseProfile) -> SpectralNoise {
+        SpectralNoise::flat(profile, self.rest.len(), self.bulk)
+    }
+}
+
+/// Where an eigenvalue shows in noise.
+struct Emergence {
+    /// The noisy eigenvalue.
+    place: f64,
+    /// Its derivative by the noiseless one: positive where it shows at all.
+    slope: f64,
+    squared_cosine: f64,
 }
 
 /// What n participants would show of a spectrum.
@@ -160,17 +225,23 @@ pub struct PredictedComponent {
 /// # Errors
 /// `InvalidRequest` for n = 0; `InvalidMechanism` as [`SpectralNoise::of`].
 pub fn predict(spectrum: &Spectrum, noise: &NoiseModel, n: u64) -> Result<Prediction> {
-    let law = SpectralNoise::of(noise, spectrum.dimension(), spectrum.rank(), n)?;
-    Ok(prediction(spectrum, &law))
+    if n == 0 {
+        return Err(Error::new(
+            ErrorCode::InvalidRequest,
+            "n is 0; a mean needs n ≥ 1 reports",
+        ));
+    }
+    Ok(prediction(spectrum, &spectrum.noise_of(noise, n as f64)?))
 }
 
-fn prediction(spectrum: &Spectrum, law: &SpectralNoise) -> Prediction {
-    let threshold = spectrum.edge(law) + law.margin(spectrum.dimension());
+fn prediction(spectrum: &Spectrum, profile: &NoiseProfile) -> Prediction {
+    let margin = spectrum.flat_law(profile).margin(spectrum.dimension());
+    let threshold = spectrum.edge(profile) + margin;
     let components: Vec<PredictedComponent> = spectrum
         .leading
         .iter()
         .map(|&lambda| {
-            let spike = spectrum.spike(lambda, law);
+            let spike = spectrum.spike(lambda, profile);
             let above_threshold = spike.is_some_and(|spike| spike.displacement > threshold);
             PredictedComponent {
                 spike,
@@ -247,8 +318,8 @@ fn fewest(
     enough: impl Fn(&Prediction) -> bool,
 ) -> Result<Option<u64>> {
     let holds = |n: u64| -> Result<bool> {
-        let law = SpectralNoise::at(noise, spectrum.dimension(), spectrum.rank(), n as f64)?;
-        Ok(enough(&prediction(spectrum, &law)))
+        let profile = spectrum.noise_of(noise, n as f64)?;
+        Ok(enough(&prediction(spectrum, &profile)))
     };
     let (mut low, mut high) = (0_u64, 1_u64);
     while !holds(high)? {
@@ -271,7 +342,10 @@ fn fewest(
 
 #[cfg(test)]
 mod tests {
-    use super::{super::gaussian, *};
+    use super::{
+        super::{double_cap, gaussian},
+        *,
+    };
 
     #[test]
     fn invisible_components_count_fully_and_the_error_stays_finite() {
@@ -316,21 +390,108 @@ mod tests {
         );
     }
 
-    /// With a flat bulk the spread formula is the flat one, at every strength.
+    /// Over a flat bulk the spread formula is the flat one, at every strength and for every noise: the
+    /// two were derived apart.
     #[test]
     fn a_flat_bulk_is_the_closed_form() {
-        let (p, bulk) = (30, 0.2);
-        for theta in [0.01, 0.1, 0.2, 0.3, 1.0] {
-            let spectrum = Spectrum::new(p, vec![bulk + theta], bulk).unwrap();
-            let law = SpectralNoise::of(&gaussian(1.0), p, 1, 1000).unwrap();
-            let spread = spectrum.spike(bulk + theta, &law);
-            let flat = law.spike_from_signal(bulk + theta - bulk);
-            assert_eq!(spread.is_some(), flat.is_some(), "θ = {theta}");
-            if let (Some(a), Some(b)) = (spread, flat) {
-                assert!((a.squared_cosine - b.squared_cosine).abs() < 1e-12);
-                assert!((a.displacement - b.displacement).abs() < 1e-12);
+        let p = 30;
+        for noise in [
+            gaussian(1.0),
+            double_cap(p, 1.0),
+            double_cap(p, 4.0),
+            double_cap(p, 8.0),
+        ] {
+            for n in [20, 100, 1_000, 100_000] {
+                for theta in [0.001, 0.01, 0.1, 0.2, 0.3, 0.9] {
+                    let bulk = (1.0 - theta) / p as f64;
+                    let spectrum = Spectrum::new(p, vec![bulk + theta], bulk).unwrap();
+                    let profile = spectrum.noise_of(&noise, n as f64).unwrap();
+                    let law = SpectralNoise::of(&noise, p, 1, n, theta).unwrap();
+                    let spread = spectrum.spike(bulk + theta, &profile);
+                    let flat = law.spike_from_signal(theta);
+                    assert_eq!(spread.is_some(), flat.is_some(), "{noise:?} θ = {theta}");
+                    if let (Some(a), Some(b)) = (spread, flat) {
+                        assert!((a.squared_cosine - b.squared_cosine).abs() < 1e-10);
+                        assert!((a.displacement / b.displacement - 1.0).abs() < 1e-10);
+                    }
+                    if let NoiseModel::Gaussian { .. } = noise {
+                        assert!((spectrum.edge(&profile) - law.edge()).abs() < 1e-9);
+                    }
+                }
             }
-            assert!((spectrum.edge(&law) - law.edge()).abs() < 1e-9);
+        }
+    }
+
+    /// The closed form solves §5e's equations, here by iteration, with a spread bulk.
+    #[test]
+    fn a_spread_bulk_solves_the_self_consistent_equations() {
+        let noise = double_cap(20, 6.0);
+        let mut eigenvalues = vec![0.35, 0.2];
+        eigenvalues.extend((0..18).map(|i| 0.05 * (1.0 - f64::from(i) / 18.0)));
+        let total: f64 = eigenvalues.iter().sum();
+        eigenvalues.iter_mut().for_each(|value| *value /= total);
+        let spectrum = Spectrum::from_eigenvalues(&eigenvalues, 2).unwrap();
+        let rest = &eigenvalues[2..];
+        for n in [300.0, 3_000.0] {
+            let profile = spectrum.noise_of(&noise, n).unwrap();
+            for &lambda in &eigenvalues[..2] {
+                // Self-energy of `own` at z, with every g iterated to its fixed point.
+                let energy = |z: f64, own: f64| {
+                    let mut g: Vec<f64> = rest.iter().map(|w| 1.0 / (z - w)).collect();
+                    let sum = |g: &[f64], own: f64| {
+                        let mean = g.iter().sum::<f64>() / g.len() as f64;
+                        let terms = rest.iter().zip(g);
+                        terms
+                            .map(|(w, g)| profile.variance(own, *w) * g)
+                            .sum::<f64>()
+                            / (1.0 - profile.shift * mean)
+                    };
+                    for _ in 0..2_000 {
+                        let next = rest.iter().map(|&w| 1.0 / (z - w - sum(&g, w)));
+                        g = next.collect();
+                    }
+                    sum(&g, own)
+                };
+                let spike = spectrum.spike(lambda, &profile).unwrap();
+                let z = spike.displacement + spectrum.bulk;
+                assert!((z - lambda - energy(z, lambda)).abs() < 1e-10);
+                let step = 1e-6;
+                let slope = (energy(z + step, lambda) - energy(z - step, lambda)) / (2.0 * step);
+                assert!((spike.squared_cosine * (1.0 - slope) - 1.0).abs() < 1e-6);
+            }
+        }
+    }
+
+    #[test]
+    fn double_cap_is_planned_and_inverted() {
+        let p = 40;
+        let bulk = 0.3 / 40.0;
+        let leading = vec![bulk + 0.4, bulk + 0.2, bulk + 0.1];
+        let spectrum = Spectrum::new(p, leading, bulk).unwrap();
+        let mut previous = u64::MAX;
+        for epsilon in [1.0, 2.0, 4.0, 8.0] {
+            let noise = double_cap(p, epsilon);
+            let n = participants_for_error(&spectrum, &noise, 0.3)
+                .unwrap()
+                .unwrap();
+            assert!(predict(&spectrum, &noise, n).unwrap().expected_error <= 0.3);
+            assert!(predict(&spectrum, &noise, n - 1).unwrap().expected_error > 0.3);
+            assert!(n < previous);
+            previous = n;
+            let seen = participants_for_visibility(&spectrum, &noise)
+                .unwrap()
+                .unwrap();
+            assert!(seen < n);
+            let shown = |n| predict(&spectrum, &noise, n).unwrap().components[2].above_threshold;
+            assert!(shown(seen) && !shown(seen - 1));
+            // All noise falls with n: what is enough stays enough.
+            let errors: Vec<f64> = (0..40)
+                .map(|i| predict(&spectrum, &noise, 1 << i).unwrap().expected_error)
+                .collect();
+            assert!(
+                errors.windows(2).all(|pair| pair[1] <= pair[0]),
+                "{errors:?}"
+            );
         }
     }
 

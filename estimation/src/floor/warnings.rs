@@ -42,7 +42,7 @@ pub(super) fn plain_words(
         text.push_str(&outlook(measured, judgements, k));
         warnings.push(text);
     }
-    if let Some(pairs) = indistinct(measured, floor, judgements) {
+    if let Some(pairs) = indistinct(floor, judgements) {
         warnings.push(pairs);
     }
     if measured.vectors.nrows() == k && k > 0 {
@@ -84,7 +84,8 @@ fn outlook(measured: &Measured<'_>, judgements: &[Judgement], k: usize) -> Strin
             rounded(n)
         ));
     }
-    if let Some(n) = needed(vec![EXAMPLE_SHARE], 0.0).filter(|&n| n > measured.n) {
+    let rest = (1.0 - EXAMPLE_SHARE) / p as f64;
+    if let Some(n) = needed(vec![EXAMPLE_SHARE + rest], rest).filter(|&n| n > measured.n) {
         text.push_str(&format!(
             " One that stands out from the rest by {:.0} % of the variance of unit rows would need about {}.",
             EXAMPLE_SHARE * 100.0,
@@ -95,15 +96,15 @@ fn outlook(measured: &Measured<'_>, judgements: &[Judgement], k: usize) -> Strin
 }
 
 /// Neighbouring visible components whose order and directions noise could swap.
-fn indistinct(measured: &Measured<'_>, floor: &Floor, judgements: &[Judgement]) -> Option<String> {
-    let directions = (measured.spectrum.len() - floor.components_above) as f64;
-    let sd = (floor.noise.signal_variance / directions).sqrt();
+fn indistinct(floor: &Floor, judgements: &[Judgement]) -> Option<String> {
     let pairs: Vec<String> = judgements
         .windows(2)
         .enumerate()
         .filter(|(_, pair)| pair.iter().all(stands))
         .filter_map(|(j, pair)| {
-            let gap = pair[0].spike?.theta - pair[1].spike?.theta;
+            let (first, second) = (pair[0].spike?.theta, pair[1].spike?.theta);
+            let gap = first - second;
+            let sd = floor.noise.variance_between(first, second).sqrt();
             // sin² of the mixing is (sd/gap)²: beyond a quarter the two are not separate findings.
             (gap.abs() < 2.0 * sd).then(|| format!("{} and {}", j + 1, j + 2))
         })

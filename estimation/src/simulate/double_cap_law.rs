@@ -76,3 +76,6 @@ impl DirectionLaw {
         share
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -128,7 +128,7 @@ pub fn noisy_sum<R: Rng + ?Sized>(
         buckets.push(accumulator);
     }
     clean.scale(1.0 / n as f64);
-    Ok((NoisyMoment::decode(buckets, params.mechanism())?, clean))
+    Ok((NoisyMoment::decode(buckets, params)?, clean))
 }
 
 /// A sum of payloads drawn from its law.

@@ -21,7 +21,9 @@ pub fn status_of(code: ErrorCode) -> StatusCode {
         E::Forbidden => StatusCode::FORBIDDEN,
         E::NotFound | E::StudyNotFound | E::EstimateNotFound => StatusCode::NOT_FOUND,
         E::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
-        E::StudyNotOpen | E::InvalidTransition | E::EstimateNotReady => StatusCode::CONFLICT,
+        E::StudyNotOpen | E::InvalidTransition | E::EstimateNotReady | E::AlreadyParticipated => {
+            StatusCode::CONFLICT
+        }
         E::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         E::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
         E::InvalidDimension
@@ -37,6 +39,7 @@ pub fn status_of(code: ErrorCode) -> StatusCode {
         | E::WrongPayloadLength
         | E::PayloadNotFinite
         | E::PayloadOutOfRange
+        | E::BudgetExceeded
         | E::EstimateFailed => StatusCode::UNPROCESSABLE_ENTITY,
         E::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
         E::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,

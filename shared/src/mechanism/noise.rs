@@ -28,6 +28,9 @@ pub enum NoiseModel {
         a1: f64,
         /// a₂: what the signal in both directions adds.
         a2: f64,
+        /// `E‖x‖²` of the prepared rows where the study fixes it: the reports themselves do not show
+        /// it. [`StudyParams::noise_model`](crate::study::StudyParams::noise_model) fills it in.
+        mean_squared_norm: Option<f64>,
     },
 }
 
@@ -39,6 +42,29 @@ impl NoiseModel {
                 off_diagonal_sd, ..
             } => off_diagonal_sd,
             NoiseModel::DoubleCap { scale, a0, .. } => scale * a0.sqrt(),
+        }
+    }
+
+    /// The same noise with `E‖x‖²` of the rows known, where the reports do not show it.
+    #[must_use]
+    pub fn with_mean_squared_norm(mut self, known: Option<f64>) -> Self {
+        if let NoiseModel::DoubleCap {
+            mean_squared_norm, ..
+        } = &mut self
+        {
+            *mean_squared_norm = known;
+        }
+        self
+    }
+
+    /// `E‖x‖²` of the prepared rows when the mean decoded report has this trace: the trace itself, except
+    /// for `double-cap`, whose reports have none; `None` where nobody knows.
+    pub fn mean_squared_norm(&self, trace: f64) -> Option<f64> {
+        match *self {
+            NoiseModel::Gaussian { .. } => Some(trace),
+            NoiseModel::DoubleCap {
+                mean_squared_norm, ..
+            } => mean_squared_norm,
         }
     }
 }

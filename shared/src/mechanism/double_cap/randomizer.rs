@@ -213,6 +213,7 @@ impl LocalRandomizer for DoubleCap {
             a0: moments.a0,
             a1: moments.a1,
             a2: moments.a2,
+            mean_squared_norm: None,
         }
     }
 }

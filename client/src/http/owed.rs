@@ -1,0 +1,210 @@
+//! Sending what a device owes.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, atomic::Ordering},
+};
+
+use eigenveil_shared::{
+    api::{ReportOutcome, ReportReceipt},
+    report::ReportId,
+};
+use tokio::task::JoinSet;
+
+use super::{
+    HttpSettings, StudyClient, study::ReportCall, transport::Counters,
+    upload::is_refusal_of_a_report,
+};
+use crate::{
+    error::{Error, Result},
+    ledger::{Entry, Ledger},
+    outbox::StudyBinding,
+};
+
+/// Requests under way at a time.
+const CONNECTIONS: usize = 4;
+
+/// What became of what a device owed.
+#[derive(Debug, Default)]
+pub struct OwedSummary {
+    /// Reports the server stored and counted now.
+    pub accepted: u64,
+    /// Reports the server had before: an earlier answer was lost.
+    pub duplicates: u64,
+    /// Reports the server refused for good; the [receipt](crate::Receipt) says why.
+    pub refused: u64,
+    /// Reports still owed.
+    pub owed: u64,
+    /// Bytes of reports sent, repeated ones included.
+    pub bytes: u64,
+    /// Requests that were repeated.
+    pub retries: u64,
+    /// Why reports are still owed. Of a server that could not be reached only the first failures are
+    /// here: its other studies were not tried.
+    pub failures: Vec<OwedFailure>,
+}
+
+/// Why a report is still owed.
+#[derive(Debug)]
+pub struct OwedFailure {
+    /// The server and the study.
+    pub binding: StudyBinding,
+    /// Why. [`Error::is_retryable`]: later, perhaps. `study-not-open` and the like stay until the
+    /// study changes; [`Ledger::refuse`] gives such a report up.
+    pub error: Error,
+}
+
+/// One request that has ended, with all its attempts.
+struct Ended {
+    binding: StudyBinding,
+    id: ReportId,
+    outcome: Result<ReportReceipt>,
+}
+
+/// Sends everything the ledger owes, each report to its own server and study, as often as the retry
+/// policy of `settings` says, and records what became of it.
+///
+/// Each report goes out with the bytes it has in the ledger. An answer that was lost makes a duplicate
+/// of the next attempt, which the server counts once. A server that cannot be reached keeps nobody
+/// else's report back. Dropping the future stops the sending: what was not recorded stays owed.
+///
+/// ```no_run
+/// use eigenveil_client::{Ledger, http::{self, HttpSettings, StudyClient}};
+/// use eigenveil_shared::preprocess::Row;
+/// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+/// let client = StudyClient::new("http://localhost:8080")?;
+/// let study = client.fetch_study("0123456789abcdef0123456789abcdef").await?;
+/// let mut ledger = Ledger::open("device.ledger")?;
+/// let row = Row::new(vec![0.5; study.params().dimension()]);
+/// ledger.take_part(&study.participant(), study.binding(), &row)?;
+/// // Now, and whenever the device has a network: what an earlier run still owes goes out too.
+/// let summary = http::send_owed(&mut ledger, &HttpSettings::default()).await?;
+/// println!("{} arrived, {} still owed", summary.accepted + summary.duplicates, summary.owed);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// The ledger could not be read or written. What a server answers is no error: see
+/// [`OwedSummary::failures`].
+pub async fn send_owed(ledger: &mut Ledger, settings: &HttpSettings) -> Result<OwedSummary> {
+    let mut run = Run {
+        settings,
+        counters: Arc::new(Counters::default()),
+        clients: BTreeMap::new(),
+        unreachable: BTreeSet::new(),
+        summary: OwedSummary::default(),
+    };
+    let mut waiting = ledger.owed_entries()?.into_iter();
+    let mut flight = JoinSet::new();
+    let mut broken = None;
+    loop {
+        while broken.is_none() && flight.len() < CONNECTIONS {
+            let Some(entry) = waiting.next() else { break };
+            match run.request(ledger, entry) {
+                Ok(Some(request)) => drop(flight.spawn(request)),
+                Ok(None) => {}
+                Err(error) => broken = Some(error),
+            }
+        }
+        let Some(ended) = flight.join_next().await else {
+            break;
+        };
+        let recorded = match ended {
+            Ok(ended) => run.ended(ledger, ended),
+            Err(error) => Err(Error::usage(format!("a request was cut off: {error}"))),
+        };
+        // What is under way may still be recorded.
+        broken = broken.or(recorded.err());
+    }
+    if let Some(error) = broken {
+        return Err(error);
+    }
+    Ok(OwedSummary {
+        owed: ledger.owed_entries()?.len() as u64,
+        bytes: run.counters.bytes.load(Ordering::Relaxed),
+        retries: run.counters.retries.load(Ordering::Relaxed),
+        ..run.summary
+    })
+}
+
+struct Run<'a> {
+    settings: &'a HttpSettings,
+    counters: Arc<Counters>,
+    clients: BTreeMap<String, StudyClient>,
+    unreachable: BTreeSet<String>,
+    summary: OwedSummary,
+}
+
+impl Run<'_> {
+    /// The request with this report, all its attempts included; none where it cannot be made.
+    fn request(
+        &mut self,
+        ledger: &Ledger,
+        entry: Entry,
+    ) -> Result<Option<impl Future<Output = Ended> + Send + use<>>> {
+        if self.unreachable.contains(entry.binding.server()) {
+            return Ok(None);
+        }
+        let client = match self.client(entry.binding.server()) {
+            Ok(client) => client,
+            Err(error) => {
+                self.failed(entry.binding, error);
+                return Ok(None);
+            }
+        };
+        let owed = ledger.report_of(entry)?;
+        let call = ReportCall::one(owed.binding.study(), &owed.report);
+        let (binding, id) = (owed.binding, owed.report.id);
+        let policy = self.settings.retry;
+        let counters = Arc::clone(&self.counters);
+        Ok(Some(async move {
+            Ended {
+                outcome: client.send(&call, Some(&policy), &counters).await,
+                binding,
+                id,
+            }
+        }))
+    }
+
+    fn client(&mut self, server: &str) -> Result<StudyClient> {
+        if let Some(client) = self.clients.get(server) {
+            return Ok(client.clone());
+        }
+        let client = StudyClient::with_settings(server, self.settings)?;
+        self.clients.insert(server.to_owned(), client.clone());
+        Ok(client)
+    }
+
+    fn ended(&mut self, ledger: &mut Ledger, ended: Ended) -> Result<()> {
+        let Ended {
+            binding,
+            id,
+            outcome,
+        } = ended;
+        match outcome {
+            Ok(receipt) => {
+                ledger.acknowledge(id)?;
+                match receipt.outcome {
+                    ReportOutcome::Accepted => self.summary.accepted += 1,
+                    ReportOutcome::Duplicate => self.summary.duplicates += 1,
+                }
+            }
+            Err(error) => match error.code_text() {
+                Some(code) if is_refusal_of_a_report(&error) => {
+                    ledger.refuse(id, code, error.detail())?;
+                    self.summary.refused += 1;
+                }
+                _ => self.failed(binding, error),
+            },
+        }
+        Ok(())
+    }
+
+    fn failed(&mut self, binding: StudyBinding, error: Error) {
+        if error.is_retryable() {
+            self.unreachable.insert(binding.server().to_owned());
+        }
+        self.summary.failures.push(OwedFailure { binding, error });
+    }
+}

@@ -1,0 +1,456 @@
+//! What a device may spend, and what it has spent.
+
+use eigenveil_shared::{
+    Error as SharedError, ErrorCode,
+    privacy::{Budget, MAX_EPSILON, PrivacyStatement, WARN_EPSILON},
+    study::StudyParams,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::error::Result;
+
+/// What a device may spend on all its reports together, and on one of them.
+///
+/// The defaults, kept on the safe side where a study is ordinary:
+///
+/// | limit | default | why |
+/// |---|---|---|
+/// | `epsilon_per_study` | 8 | above it every surface of Eigenveil warns |
+/// | `epsilon_total` | 16 | the most a single study may have: all studies of a device together cost no more than that |
+/// | `delta_total` | 1e-5 | ten studies of δ = 1e-6, and far below one over the people of any study it is used for |
+///
+/// A limit may be reached exactly. Sums are exact and then rounded up: ten times the number nearest to
+/// 0.1 is a little more than 1, so leave a little room.
+///
+/// ```
+/// use eigenveil_client::Limits;
+/// let limits = Limits::new(1.0, 4.0, 1e-6)?;
+/// assert_eq!(limits.epsilon_total(), 4.0);
+/// let error = Limits::new(1.0, f64::INFINITY, 1e-6).unwrap_err();
+/// assert!(error.to_string().contains("epsilon_total is inf"));
+/// # Ok::<(), eigenveil_client::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Unchecked")]
+pub struct Limits {
+    epsilon_per_study: f64,
+    epsilon_total: f64,
+    delta_total: f64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Unchecked {
+    epsilon_per_study: f64,
+    epsilon_total: f64,
+    delta_total: f64,
+}
+
+impl TryFrom<Unchecked> for Limits {
+    type Error = crate::Error;
+
+    fn try_from(limits: Unchecked) -> Result<Self> {
+        Self::new(
+            limits.epsilon_per_study,
+            limits.epsilon_total,
+            limits.delta_total,
+        )
+    }
+}
+
+impl Default for Limits {
+    /// ε at most 8 per study and 16 in total, δ at most 1e-5 in total.
+    fn default() -> Self {
+        Self {
+            epsilon_per_study: WARN_EPSILON,
+            epsilon_total: MAX_EPSILON,
+            delta_total: 1e-5,
+        }
+    }
+}
+
+impl Limits {
+    /// These limits. Zero is one: no study at all for an ε, only studies with δ = 0 for the δ.
+    ///
+    /// # Errors
+    /// `invalid-budget` unless both ε are finite and not negative, and 0 ≤ δ < 1.
+    pub fn new(epsilon_per_study: f64, epsilon_total: f64, delta_total: f64) -> Result<Self> {
+        let default = Self::default();
+        for (name, value, default) in [
+            (
+                "epsilon_per_study",
+                epsilon_per_study,
+                default.epsilon_per_study,
+            ),
+            ("epsilon_total", epsilon_total, default.epsilon_total),
+        ] {
+            if !(value.is_finite() && value >= 0.0) {
+                return refuse(
+                    ErrorCode::InvalidBudget,
+                    format!(
+                        "the limit {name} is {value}; it must be a finite number that is not negative, such as {default}"
+                    ),
+                );
+            }
+        }
+        if !(0.0..1.0).contains(&delta_total) {
+            return refuse(
+                ErrorCode::InvalidBudget,
+                format!(
+                    "the limit delta_total is {delta_total}; it must be at least 0 and below 1, such as {:e}",
+                    default.delta_total
+                ),
+            );
+        }
+        Ok(Self {
+            epsilon_per_study,
+            epsilon_total,
+            delta_total,
+        })
+    }
+
+    /// Largest ε of one report.
+    pub fn epsilon_per_study(&self) -> f64 {
+        self.epsilon_per_study
+    }
+
+    /// Largest ε of all reports together.
+    pub fn epsilon_total(&self) -> f64 {
+        self.epsilon_total
+    }
+
+    /// Largest δ of all reports together.
+    pub fn delta_total(&self) -> f64 {
+        self.delta_total
+    }
+
+    /// What is left of the totals, rounded down.
+    pub fn left(&self, spent: Spent) -> Spent {
+        Spent {
+            epsilon: difference_down(self.epsilon_total, spent.epsilon),
+            delta: difference_down(self.delta_total, spent.delta),
+        }
+    }
+
+    /// Refuses a study that would cost more than is left.
+    pub(super) fn check(&self, spent: &[Budget], study: &str, charge: Budget) -> Result<()> {
+        let over = |what: String| {
+            refuse(
+                ErrorCode::BudgetExceeded,
+                format!(
+                    "taking part in study {study} would cost {what}; do not take part, or let the device's owner raise the limit (Ledger::set_limits)"
+                ),
+            )
+        };
+        if charge.epsilon() > self.epsilon_per_study {
+            return over(format!(
+                "epsilon {}, and this device spends at most {} on one study",
+                charge.epsilon(),
+                self.epsilon_per_study
+            ));
+        }
+        let before = compose(spent.iter().copied());
+        let after = compose(spent.iter().copied().chain([charge]));
+        if after.epsilon > self.epsilon_total {
+            return over(format!(
+                "epsilon {} on top of {}, and this device spends at most {} in total",
+                charge.epsilon(),
+                before.epsilon,
+                self.epsilon_total
+            ));
+        }
+        if after.delta > self.delta_total {
+            return over(format!(
+                "delta {:e} on top of {:e}, and this device spends at most {:e} in total",
+                charge.delta(),
+                before.delta,
+                self.delta_total
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// An (ε, δ) that was spent, or is left; both may be zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Spent {
+    /// The ε.
+    pub epsilon: f64,
+    /// The δ.
+    pub delta: f64,
+}
+
+/// What one report of these parameters is charged.
+///
+/// The one place that knows. A study whose noise is as published may give less than it claims: the
+/// larger of the claimed ε and the ε that really holds at the claimed δ is charged.
+///
+/// # Errors
+/// `budget-exceeded` when no ε holds.
+pub(super) fn charge(
+    study: &str,
+    params: &StudyParams,
+    statement: &PrivacyStatement,
+) -> Result<Budget> {
+    let claimed = params.budget();
+    if statement.claim_holds {
+        return Ok(claimed);
+    }
+    let Some(real) = statement.true_epsilon else {
+        return refuse(
+            ErrorCode::BudgetExceeded,
+            format!(
+                "the noise of study {study} is so small that no epsilon holds at delta {:e}, which no limit allows; do not take part",
+                claimed.delta()
+            ),
+        );
+    };
+    Ok(Budget::new(claimed.epsilon().max(real), claimed.delta())?)
+}
+
+/// What all these charges come to together: basic composition (Dwork & Roth 2014, Theorem 3.16), which
+/// holds whatever the mechanisms are and whoever chose them in which order. Sums, rounded up.
+pub(super) fn compose(charges: impl IntoIterator<Item = Budget>) -> Spent {
+    let (epsilons, deltas): (Vec<f64>, Vec<f64>) = charges
+        .into_iter()
+        .map(|charge| (charge.epsilon(), charge.delta()))
+        .unzip();
+    Spent {
+        epsilon: sum_up(&epsilons),
+        delta: sum_up(&deltas),
+    }
+}
+
+/// The smallest number that is not below the exact sum (Shewchuk 1997: a sum kept as numbers that do
+/// not overlap loses nothing), so that a limit is not passed by rounding, nor missed by it.
+fn sum_up(values: &[f64]) -> f64 {
+    // Ascending, without overlap: their sum is the exact one.
+    let mut parts: Vec<f64> = Vec::new();
+    for &value in values {
+        let mut carry = value;
+        parts.retain_mut(|part| {
+            let (high, low) = two_sum(carry, *part);
+            carry = high;
+            *part = low;
+            low != 0.0
+        });
+        parts.push(carry);
+    }
+    let mut high = 0.0;
+    for part in parts.into_iter().rev() {
+        let low;
+        (high, low) = two_sum(high, part);
+        // Everything below is smaller than this remainder, which decides.
+        if low > 0.0 {
+            return high.next_up();
+        } else if low < 0.0 {
+            break;
+        }
+    }
+    high
+}
+
+/// The largest number that is not above `limit - spent`; 0 where that is negative.
+fn difference_down(limit: f64, spent: f64) -> f64 {
+    if spent >= limit {
+        return 0.0;
+    }
+    let (high, low) = two_sum(limit, -spent);
+    if low < 0.0 { high.next_down() } else { high }
+}
+
+/// The rounded sum and what rounding took away, exactly (Knuth).
+fn two_sum(a: f64, b: f64) -> (f64, f64) {
+    let sum = a + b;
+    let b_part = sum - a;
+    let a_part = sum - b_part;
+    (sum, (a - a_part) + (b - b_part))
+}
+
+fn refuse<T>(code: ErrorCode, detail: String) -> Result<T> {
+    Err(SharedError::new(code, detail).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use eigenveil_shared::{
+        mechanism::{Calibration, MechanismKind},
+        preprocess::Norm,
+        study::StudyDesign,
+    };
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn budget(epsilon: f64, delta: f64) -> Budget {
+        Budget::new(epsilon, delta).unwrap()
+    }
+
+    fn code(result: Result<()>) -> Option<ErrorCode> {
+        result.err().and_then(|error| error.code())
+    }
+
+    #[test]
+    fn a_limit_may_be_reached_but_not_passed_by_one_ulp() {
+        let refused = Some(ErrorCode::BudgetExceeded);
+        let limits = Limits::new(2.0, 5.0, 3e-6).unwrap();
+        let check = |spent: &[Budget], charge| code(limits.check(spent, "s", charge));
+        // Per study.
+        assert_eq!(check(&[], budget(2.0, 0.0)), None);
+        assert_eq!(check(&[], budget(2.0_f64.next_up(), 0.0)), refused);
+        // In total.
+        let spent = [budget(2.0, 0.0), budget(1.5, 0.0)];
+        assert_eq!(check(&spent, budget(1.5, 0.0)), None);
+        assert_eq!(check(&spent, budget(1.5_f64.next_up(), 0.0)), refused);
+        assert_eq!(check(&spent, budget(1.5_f64.next_down(), 0.0)), None);
+        // An excess too small for the nearest sum to show is seen.
+        assert_eq!(5.0 + 1e-300, 5.0);
+        let spent = [budget(2.0, 0.0), budget(2.0, 0.0), budget(1.0, 0.0)];
+        assert_eq!(check(&spent, budget(1e-300, 0.0)), refused);
+        // δ.
+        let spent = [budget(0.1, 2e-6)];
+        let rest = difference_down(3e-6, 2e-6);
+        assert_eq!(check(&spent, budget(0.1, rest)), None);
+        assert_eq!(
+            check(&spent, budget(0.1, rest.next_up().next_up())),
+            refused
+        );
+        assert_eq!(check(&[], budget(0.1, 3e-6)), None);
+        assert_eq!(check(&[], budget(0.1, 3e-6_f64.next_up())), refused);
+        // Zero limits.
+        let nothing = Limits::new(0.0, 0.0, 0.0).unwrap();
+        assert_eq!(code(nothing.check(&[], "s", budget(1e-9, 0.0))), refused);
+        let pure = Limits::new(1.0, 1.0, 0.0).unwrap();
+        assert_eq!(code(pure.check(&[], "s", budget(1.0, 0.0))), None);
+        assert_eq!(code(pure.check(&[], "s", budget(1.0, 1e-300))), refused);
+    }
+
+    #[test]
+    fn refusals_name_value_limit_and_way_out() {
+        let limits = Limits::new(2.0, 5.0, 3e-6).unwrap();
+        for (spent, charge, says) in [
+            (
+                vec![],
+                budget(2.5, 1e-6),
+                "epsilon 2.5, and this device spends at most 2 on one study",
+            ),
+            (
+                vec![budget(2.0, 1e-6), budget(1.5, 1e-6)],
+                budget(2.0, 1e-6),
+                "epsilon 2 on top of 3.5, and this device spends at most 5 in total",
+            ),
+            (
+                vec![budget(1.0, 2e-6)],
+                budget(1.0, 2e-6),
+                "delta 2e-6 on top of 2e-6, and this device spends at most 3e-6 in total",
+            ),
+        ] {
+            let error = limits
+                .check(&spent, "0123", charge)
+                .unwrap_err()
+                .to_string();
+            assert!(
+                error.contains(says) && error.contains("study 0123"),
+                "{error}"
+            );
+            assert!(error.contains("set_limits"), "{error}");
+        }
+    }
+
+    #[test]
+    fn ten_ordinary_studies_fit_the_default_delta() {
+        let limits = Limits::default();
+        let spent = [budget(1.0, 1e-6); 9];
+        assert_eq!(code(limits.check(&spent, "s", budget(1.0, 1e-6))), None);
+        let spent = [budget(1.0, 1e-6); 10];
+        assert!(code(limits.check(&spent, "s", budget(1.0, 1e-6))).is_some());
+        assert_eq!(limits.left(compose(spent)).epsilon, 6.0);
+        assert!(limits.left(compose(spent)).delta < 1e-20);
+        assert_eq!(
+            limits.left(Spent {
+                epsilon: 99.0,
+                delta: 0.5
+            }),
+            Spent::default()
+        );
+        assert_eq!(compose([]), Spent::default());
+    }
+
+    #[test]
+    fn limits_are_checked_by_serde_too() {
+        for (per_study, total, delta, name) in [
+            (-1.0, 1.0, 0.0, "epsilon_per_study is -1"),
+            (f64::NAN, 1.0, 0.0, "epsilon_per_study is NaN"),
+            (1.0, f64::INFINITY, 0.0, "epsilon_total is inf"),
+            (1.0, 1.0, 1.0, "delta_total is 1"),
+            (1.0, 1.0, f64::NAN, "delta_total is NaN"),
+            (1.0, 1.0, -1e-9, "delta_total is -0.000000001"),
+        ] {
+            let error = Limits::new(per_study, total, delta).unwrap_err();
+            assert_eq!(error.code(), Some(ErrorCode::InvalidBudget));
+            let error = error.to_string();
+            assert!(error.contains(name) && error.contains("such as"), "{error}");
+        }
+        let limits = Limits::new(0.1, 0.3, 1e-7).unwrap();
+        let json = serde_json::to_string(&limits).unwrap();
+        assert_eq!(serde_json::from_str::<Limits>(&json).unwrap(), limits);
+        let bad = json.replace("1e-7", "1.5");
+        assert!(serde_json::from_str::<Limits>(&bad).is_err(), "{bad}");
+    }
+
+    #[test]
+    fn what_really_holds_is_charged() {
+        let of = |calibration, epsilon| {
+            let params = StudyParams::freeze(StudyDesign {
+                dimension: 4,
+                features: None,
+                norm: Norm::Normalize,
+                centring: None,
+                mechanism: MechanismKind::SymmetricGaussian,
+                calibration,
+                budget: budget(epsilon, 1e-6),
+            })
+            .unwrap();
+            let statement = PrivacyStatement::of(&params);
+            (charge("s", &params, &statement), params, statement)
+        };
+        // As claimed where the claim holds, even where the noise gives a little more.
+        for epsilon in [0.01, 0.1, 1.0, 4.0, 8.0, 16.0] {
+            let (charged, ..) = of(Calibration::Analytic, epsilon);
+            assert_eq!(charged.unwrap(), budget(epsilon, 1e-6));
+        }
+        let (charged, ..) = of(Calibration::AsPublished, 0.1);
+        assert_eq!(charged.unwrap(), budget(0.1, 1e-6));
+        // What the paper's noise really gives where it is too small.
+        let (charged, params, mut statement) = of(Calibration::AsPublished, 4.0);
+        let charged = charged.unwrap();
+        assert!(charged.epsilon() > 5.26 && charged.epsilon() < 5.27);
+        assert_eq!(charged.delta(), 1e-6);
+        statement.true_epsilon = None;
+        let error = charge("0123", &params, &statement).unwrap_err();
+        assert_eq!(error.code(), Some(ErrorCode::BudgetExceeded));
+        assert!(error.to_string().contains("no epsilon holds"), "{error}");
+    }
+
+    /// A number of 60 bits at most, on a grid of 2⁻⁶⁰, and its exact multiple of it.
+    fn on_the_grid() -> impl Strategy<Value = (f64, u128)> {
+        (1_u64..1 << 53, 0_u32..40).prop_map(|(mantissa, shift)| {
+            let exact = u128::from(mantissa) << shift;
+            (mantissa as f64 * 2.0_f64.powi(shift as i32 - 60), exact)
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn sums_are_the_exact_ones_rounded_up(terms in proptest::collection::vec(on_the_grid(), 0..40)) {
+            let values: Vec<f64> = terms.iter().map(|(value, _)| *value).collect();
+            let exact: u128 = terms.iter().map(|(_, exact)| *exact).sum();
+            // Rounded up to 53 bits, in integers.
+            let drop = (128 - exact.leading_zeros()).saturating_sub(53);
+            let rounded = (exact >> drop) + u128::from((exact >> drop) << drop != exact);
+            let expected = rounded as f64 * 2.0_f64.powi(drop as i32 - 60);
+            prop_assert_eq!(sum_up(&values), expected);
+        }
+    }
+}

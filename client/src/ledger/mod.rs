@@ -1,0 +1,504 @@
+//! What one device has told all its studies, in one durable file, for years.
+//!
+//! The invariants:
+//!
+//! * **A study has no report of this device, or exactly one, fixed for ever.** Charge and report are
+//!   written in one transaction, and synced to the disk, before the report can be sent. Whatever is
+//!   killed at whatever point, no second report of the study is ever drawn, and the one that is owed
+//!   is not lost.
+//! * **A charge stays.** It is made before anybody can have seen the report and never taken back, not
+//!   when the server refuses the report either: its bytes may have been seen.
+//! * **The limits hold.** A study that would pass one is refused before anything is drawn. Nothing in
+//!   the order of the checks, and no decision, depends on the row.
+//!
+//! # Which study is which
+//!
+//! A study is known by its identifier, 128 random bits, whatever address it was reached at. A server
+//! can copy an identifier, and then this device refuses the second study of that name: less data, no
+//! loss of privacy. It can also invent as many studies as it likes, with the same parameters and the
+//! same question; no device can tell them from new ones. Against that stands the total limit alone, and
+//! nothing else: choose it as what you would tell one adversary who runs every study.
+//!
+//! # The file
+//!
+//! An SQLite database (write-ahead log, full sync), readable by its owner only and locked while it is
+//! open. Keep it on a local disk, together with the log beside it (`-wal`). Whoever deletes it, or puts
+//! an older copy in its place, makes the device forget what it has spent: leave it out of backups that
+//! are restored piece by piece, and let a device that has lost its ledger take part in nothing it may
+//! have taken part in before.
+
+mod limits;
+mod receipt;
+mod schema;
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
+
+use eigenveil_shared::{
+    Error as SharedError, ErrorCode,
+    preprocess::Row,
+    privacy::{Budget, PrivacyStatement},
+    report::{Report, ReportId},
+};
+use rusqlite::{Connection, OptionalExtension, params};
+use serde::{Deserialize, Serialize};
+
+pub(crate) use self::schema::Entry;
+use self::schema::{ACKNOWLEDGED, LAYOUT, OWED, REFUSED};
+use crate::{
+    error::{Error, Result},
+    file::MAX_DETAIL,
+    outbox::StudyBinding,
+    participant::{Participant, PreparedReport, check_fingerprint},
+};
+
+pub use limits::{Limits, Spent};
+pub use receipt::{Receipt, ReceiptEntry};
+
+/// What has become of a report.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EntryState {
+    /// Kept, and still to be sent.
+    Owed,
+    /// The server has it; its bytes are gone from here.
+    Acknowledged,
+    /// The server refused it for good. Its bytes are kept; see [`Ledger::requeue_refused`].
+    Refused {
+        /// Stable code.
+        code: String,
+        /// The server's sentence.
+        detail: String,
+    },
+}
+
+/// A report that is still to be sent, and where; its bytes are the same whenever it is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwedReport {
+    /// The server and the study.
+    pub binding: StudyBinding,
+    /// The report.
+    pub report: Report,
+}
+
+/// What [`Ledger::take_part`] found or did.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TakePart {
+    /// The device takes part now: the report is charged and kept, and may be sent.
+    New {
+        /// The report.
+        owed: OwedReport,
+        /// Why the row was sent as the zero row, if it was. **For the participant only**: see
+        /// [`PreparedReport::notice`].
+        notice: Option<SharedError>,
+    },
+    /// The device took part before, and this is the report it still owes. The row was not looked at.
+    Owed(OwedReport),
+    /// The device took part before and the server has the report: nothing is left to send.
+    Acknowledged(ReportId),
+    /// The device took part before and the server refused the report.
+    Refused {
+        /// The report.
+        id: ReportId,
+        /// Stable code.
+        code: String,
+        /// The server's sentence.
+        detail: String,
+    },
+}
+
+impl TakePart {
+    /// What is to be sent, if anything is.
+    pub fn to_send(&self) -> Option<&OwedReport> {
+        match self {
+            Self::New { owed, .. } | Self::Owed(owed) => Some(owed),
+            Self::Acknowledged(_) | Self::Refused { .. } => None,
+        }
+    }
+
+    /// Whether the device took part with this call, and not before.
+    pub fn is_new(&self) -> bool {
+        matches!(self, Self::New { .. })
+    }
+}
+
+/// The durable file of one device with one participant and many studies; see the [module](self).
+///
+/// ```
+/// use eigenveil_client::{Ledger, Participant, StudyBinding};
+/// use eigenveil_shared::{ErrorCode, preprocess::Row};
+/// # use eigenveil_shared::{
+/// #     mechanism::{Calibration, MechanismKind}, preprocess::Norm, privacy::Budget,
+/// #     study::{StudyDesign, StudyParams},
+/// # };
+/// # fn design(epsilon: f64) -> StudyDesign {
+/// #     StudyDesign {
+/// #         dimension: 2, features: None, norm: Norm::Normalize, centring: None,
+/// #         mechanism: MechanismKind::IsotropicGaussian, calibration: Calibration::Analytic,
+/// #         budget: Budget::approximate(epsilon, 1e-6).unwrap(),
+/// #     }
+/// # }
+/// # let params = StudyParams::freeze(design(1.0))?;
+/// # let careless = StudyParams::freeze(design(12.0))?;
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("device.ledger");
+/// let binding = StudyBinding::new("http://localhost:8080", "0123", &params);
+/// let participant = Participant::new(params);
+/// let row = Row::new(vec![1.0, 2.0]);
+///
+/// let mut ledger = Ledger::open(&path)?;
+/// let first = ledger.take_part(&participant, &binding, &row)?;
+/// assert!(first.is_new());
+/// // Again, after a crash or a year: the very same report, charged once.
+/// let again = ledger.take_part(&participant, &binding, &row)?;
+/// assert_eq!(again.to_send(), first.to_send());
+/// assert_eq!(ledger.spent()?.epsilon, 1.0);
+///
+/// // Send what is owed, and say when the server has it.
+/// let owed = ledger.owed()?;
+/// ledger.acknowledge(owed[0].report.id)?;
+/// assert!(ledger.take_part(&participant, &binding, &row)?.to_send().is_none());
+///
+/// // A study that asks for too much is refused before anything is drawn.
+/// let binding = StudyBinding::new("http://localhost:8080", "4567", &careless);
+/// let error = ledger.take_part(&Participant::new(careless), &binding, &row).unwrap_err();
+/// assert_eq!(error.code(), Some(ErrorCode::BudgetExceeded));
+/// # Ok::<(), eigenveil_client::Error>(())
+/// ```
+pub struct Ledger {
+    path: PathBuf,
+    connection: Connection,
+}
+
+impl Ledger {
+    /// Opens the device's ledger, creating the file (readable by its owner only, with the default
+    /// [`Limits`]) if there is none.
+    ///
+    /// # Errors
+    /// [`Error::is_locked`] when another process (or another `Ledger`) has it open; otherwise the file
+    /// could not be created, read or written, is damaged, or is no ledger.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        LAYOUT.create_private(path.as_ref())?;
+        Self::connect(path.as_ref(), true)
+    }
+
+    /// Opens a ledger that is there: to look at it, without making a new one by mistake.
+    ///
+    /// # Errors
+    /// As [`Ledger::open`]; also when there is no such file.
+    pub fn open_existing(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        if !path.is_file() {
+            return Err(Error::file(LAYOUT.name, path, "there is no such file"));
+        }
+        Self::connect(path, false)
+    }
+
+    fn connect(path: &Path, create: bool) -> Result<Self> {
+        let mut connection = LAYOUT.connect(path)?;
+        schema::prepare(path, &mut connection, create)?;
+        let ledger = Self {
+            path: path.to_owned(),
+            connection,
+        };
+        // A ledger that cannot be counted must not be used.
+        ledger.limits()?;
+        ledger.entries()?;
+        Ok(ledger)
+    }
+
+    /// Where the file is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The device's limits.
+    ///
+    /// # Errors
+    /// The file could not be read.
+    pub fn limits(&self) -> Result<Limits> {
+        schema::read_limits(&self.path, &self.connection)
+    }
+
+    /// Sets the device's limits: **for its owner**, never because a study asks for it. Limits below
+    /// what is spent already are allowed: nothing more is spent then.
+    ///
+    /// # Errors
+    /// The file could not be written.
+    pub fn set_limits(&mut self, limits: Limits) -> Result<()> {
+        let path = &self.path;
+        let failed = |error| LAYOUT.failed(path, &error);
+        let transaction = self.connection.transaction().map_err(failed)?;
+        schema::write_limits(&transaction, &limits).map_err(failed)?;
+        transaction.commit().map_err(failed)
+    }
+
+    /// What all reports of this device come to together, whatever became of them.
+    ///
+    /// # Errors
+    /// The file could not be read.
+    pub fn spent(&self) -> Result<Spent> {
+        Ok(limits::compose(self.charges()?))
+    }
+
+    /// Takes part in a study with one report, once.
+    ///
+    /// In this order: a study that the device took part in before gives back what it has, and no
+    /// second draw; a study that would pass a limit is refused; the row is prepared and perturbed;
+    /// charge and report are written together and synced. Only then is the report given. A row that
+    /// cannot be prepared (a NaN, say) is charged and sent all the same, as the zero row.
+    ///
+    /// # Errors
+    /// `budget-exceeded`; `already-participated` when the device took part in a study of this identifier
+    /// at another address; `wrong-fingerprint` when the study's parameters are not those of the binding,
+    /// or have changed since the device took part; `wrong-dimension`, `randomness-unavailable`; the
+    /// file could not be written. After an error nothing was given out. If the disk kept the entry in spite
+    /// of the failure it reported, the next call finds it and gives its report.
+    pub fn take_part(
+        &mut self,
+        participant: &Participant,
+        binding: &StudyBinding,
+        row: &Row,
+    ) -> Result<TakePart> {
+        check_fingerprint(participant.fingerprint(), binding.fingerprint())?;
+        if let Some(entry) = self.entry_of(binding.study())? {
+            return self.took_part(entry, binding);
+        }
+        let statement = PrivacyStatement::of(participant.params());
+        let charge = limits::charge(binding.study(), participant.params(), &statement)?;
+        self.limits()?
+            .check(&self.charges()?, binding.study(), charge)?;
+        let prepared = participant.report(row)?;
+        self.keep(participant, binding, &statement, charge, &prepared)
+            .map_err(|error| LAYOUT.failed(&self.path, &error))?;
+        let notice = prepared.notice().cloned();
+        Ok(TakePart::New {
+            owed: OwedReport {
+                binding: binding.clone(),
+                report: prepared.into_report(),
+            },
+            notice,
+        })
+    }
+
+    /// Charge and report, together or not at all, on the disk.
+    fn keep(
+        &mut self,
+        participant: &Participant,
+        binding: &StudyBinding,
+        statement: &PrivacyStatement,
+        charge: Budget,
+        prepared: &PreparedReport,
+    ) -> rusqlite::Result<()> {
+        let report = prepared.report();
+        let transaction = self.connection.transaction()?;
+        transaction.execute(
+            "INSERT INTO entry (server, study, fingerprint, payload_len, mechanism, dimension,
+                neighbours, sentence, epsilon, delta, day, report, state)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+            params![
+                binding.server,
+                binding.study,
+                binding.fingerprint.0,
+                binding.payload_len,
+                statement.mechanism.as_str(),
+                participant.params().dimension(),
+                statement.neighbours,
+                statement.sentence,
+                charge.epsilon(),
+                charge.delta(),
+                participant.day(),
+                report.id.0,
+                OWED,
+            ],
+        )?;
+        transaction.execute(
+            "INSERT INTO payload (number, bytes) VALUES (?1, ?2)",
+            params![transaction.last_insert_rowid(), report.payload],
+        )?;
+        transaction.commit()
+    }
+
+    /// What the device has for a study it took part in before.
+    fn took_part(&self, entry: Entry, binding: &StudyBinding) -> Result<TakePart> {
+        if entry.binding.server != binding.server {
+            return Err(SharedError::new(
+                ErrorCode::AlreadyParticipated,
+                format!(
+                    "the device took part in study {} at {} and does not at {}, which a second report could reach as well; use the first address",
+                    binding.study, entry.binding.server, binding.server
+                ),
+            )
+            .into());
+        }
+        if entry.binding.fingerprint != binding.fingerprint {
+            return Err(SharedError::new(
+                ErrorCode::WrongFingerprint,
+                format!(
+                    "the device took part in study {} with parameters {}, and now it is said to have {}; do not take part again",
+                    binding.study, entry.binding.fingerprint, binding.fingerprint
+                ),
+            )
+            .into());
+        }
+        match entry.state {
+            EntryState::Owed => Ok(TakePart::Owed(self.report_of(entry)?)),
+            EntryState::Acknowledged => Ok(TakePart::Acknowledged(entry.report)),
+            EntryState::Refused { code, detail } => Ok(TakePart::Refused {
+                id: entry.report,
+                code,
+                detail,
+            }),
+        }
+    }
+
+    /// Everything that is still to be sent, oldest first.
+    ///
+    /// # Errors
+    /// The file could not be read.
+    pub fn owed(&self) -> Result<Vec<OwedReport>> {
+        self.owed_entries()?
+            .into_iter()
+            .map(|entry| self.report_of(entry))
+            .collect()
+    }
+
+    /// The entries of what is still to be sent, oldest first.
+    pub(crate) fn owed_entries(&self) -> Result<Vec<Entry>> {
+        let mut entries = self.entries()?;
+        entries.retain(|entry| entry.state == EntryState::Owed);
+        Ok(entries)
+    }
+
+    /// The report of this entry, which has not been acknowledged.
+    pub(crate) fn report_of(&self, entry: Entry) -> Result<OwedReport> {
+        let payload: Option<Vec<u8>> = self
+            .connection
+            .query_row(
+                "SELECT bytes FROM payload WHERE number = ?1",
+                [entry.number],
+                |row| row.get(0),
+            )
+            .optional()
+            .map_err(|error| LAYOUT.failed(&self.path, &error))?;
+        match payload {
+            Some(payload) if payload.len() == entry.binding.payload_len => Ok(OwedReport {
+                report: Report {
+                    id: entry.report,
+                    fingerprint: entry.binding.fingerprint,
+                    payload,
+                },
+                binding: entry.binding,
+            }),
+            other => Err(schema::without_its_bytes(
+                &self.path,
+                &entry,
+                other.map(|payload| payload.len()),
+            )),
+        }
+    }
+
+    /// Records that the server has this report; its bytes are dropped, its charge stays. Gives whether
+    /// it was owed. Harmless when repeated.
+    ///
+    /// # Errors
+    /// The file could not be written.
+    pub fn acknowledge(&mut self, report: ReportId) -> Result<bool> {
+        let path = &self.path;
+        let failed = |error| LAYOUT.failed(path, &error);
+        let transaction = self.connection.transaction().map_err(failed)?;
+        let settled = transaction
+            .execute(
+                "UPDATE entry SET state = ?2 WHERE report = ?1 AND state = ?3",
+                params![report.0, ACKNOWLEDGED, OWED],
+            )
+            .map_err(failed)?;
+        if settled == 1 {
+            transaction
+                .execute(
+                    "DELETE FROM payload WHERE number = (SELECT number FROM entry WHERE report = ?1)",
+                    [report.0],
+                )
+                .map_err(failed)?;
+        }
+        transaction.commit().map_err(failed)?;
+        Ok(settled == 1)
+    }
+
+    /// Records that the server refused this report for good. Its charge and its bytes stay. Gives
+    /// whether it was owed.
+    ///
+    /// # Errors
+    /// The file could not be written.
+    pub fn refuse(&mut self, report: ReportId, code: &str, detail: &str) -> Result<bool> {
+        let cut = |text: &str| text.chars().take(MAX_DETAIL).collect::<String>();
+        self.connection
+            .execute(
+                "UPDATE entry SET state = ?2, code = ?3, detail = ?4
+                 WHERE report = ?1 AND state = ?5",
+                params![report.0, REFUSED, cut(code), cut(detail), OWED],
+            )
+            .map(|settled| settled == 1)
+            .map_err(|error| LAYOUT.failed(&self.path, &error))
+    }
+
+    /// Makes all refused reports owed again, with the bytes they had: for a refusal that was the
+    /// server's mistake. Gives how many.
+    ///
+    /// # Errors
+    /// The file could not be written.
+    pub fn requeue_refused(&mut self) -> Result<usize> {
+        self.connection
+            .execute(
+                "UPDATE entry SET state = ?1, code = NULL, detail = NULL WHERE state = ?2",
+                [OWED, REFUSED],
+            )
+            .map_err(|error| LAYOUT.failed(&self.path, &error))
+    }
+
+    /// What the device has told whom, and what is left under its limits, for a person to read and
+    /// keep. It holds no report and nothing of any row.
+    ///
+    /// # Errors
+    /// The file could not be read.
+    pub fn receipt(&self) -> Result<Receipt> {
+        Ok(Receipt::of(self.limits()?, self.entries()?))
+    }
+
+    fn charges(&self) -> Result<Vec<Budget>> {
+        Ok(self.entries()?.iter().map(|entry| entry.charge).collect())
+    }
+
+    /// All entries, oldest first.
+    fn entries(&self) -> Result<Vec<Entry>> {
+        self.select("ORDER BY number", [])
+    }
+
+    fn entry_of(&self, study: &str) -> Result<Option<Entry>> {
+        Ok(self.select("WHERE study = ?1", [study])?.pop())
+    }
+
+    fn select(&self, which: &str, values: impl rusqlite::Params) -> Result<Vec<Entry>> {
+        let failed = |error| LAYOUT.failed(&self.path, &error);
+        let mut query = self
+            .connection
+            .prepare_cached(&format!("SELECT {} FROM entry {which}", Entry::COLUMNS))
+            .map_err(failed)?;
+        let mut rows = query.query(values).map_err(failed)?;
+        let mut entries = Vec::new();
+        while let Some(row) = rows.next().map_err(failed)? {
+            entries.push(Entry::read(&self.path, row)?);
+        }
+        Ok(entries)
+    }
+}
+
+impl fmt::Debug for Ledger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ledger")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
+}

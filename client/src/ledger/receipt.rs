@@ -1,0 +1,272 @@
+//! What a person can keep: which study was told what, and what is left.
+
+use std::fmt;
+
+use eigenveil_shared::privacy::Budget;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    EntryState,
+    limits::{self, Limits, Spent},
+    schema::Entry,
+};
+
+/// What a device has told whom. `Display` is a short text for a person; serde gives JSON with exact
+/// numbers. It holds no report and nothing of any row.
+///
+/// ```
+/// use eigenveil_client::{Ledger, Receipt};
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("device.ledger");
+/// let receipt = Ledger::open(&path)?.receipt()?;
+/// assert!(receipt.to_string().contains("took part in no study"));
+/// let json = serde_json::to_string_pretty(&receipt)?;
+/// assert_eq!(serde_json::from_str::<Receipt>(&json)?, receipt);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Receipt {
+    /// The device's limits.
+    pub limits: Limits,
+    /// What all reports come to together, rounded up.
+    pub spent: Spent,
+    /// What is left of the totals, rounded down.
+    pub left: Spent,
+    /// The studies, in the order in which the device took part.
+    pub studies: Vec<ReceiptEntry>,
+}
+
+/// One study of a [`Receipt`], as it was when the device took part, and what became of the report.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReceiptEntry {
+    /// Address of the server.
+    pub server: String,
+    /// Identifier of the study.
+    pub study: String,
+    /// Fingerprint of the study's parameters, in hexadecimal.
+    pub fingerprint: String,
+    /// The day the report was prepared on, UTC, such as `2026-03-14`.
+    pub day: String,
+    /// The local randomizer.
+    pub mechanism: String,
+    /// Dimension p of the row.
+    pub dimension: u64,
+    /// Which two inputs the report must not tell apart.
+    pub neighbours: String,
+    /// What was charged: the ε that holds, at least the one that was claimed.
+    pub charged: Budget,
+    /// What the report could tell the server, in a sentence.
+    pub sentence: String,
+    /// Identifier of the report, in hexadecimal.
+    pub report: String,
+    /// What became of it.
+    pub state: EntryState,
+}
+
+impl Receipt {
+    pub(super) fn of(limits: Limits, entries: Vec<Entry>) -> Self {
+        let spent = limits::compose(entries.iter().map(|entry| entry.charge));
+        Self {
+            limits,
+            spent,
+            left: limits.left(spent),
+            studies: entries.into_iter().map(ReceiptEntry::of).collect(),
+        }
+    }
+}
+
+impl ReceiptEntry {
+    fn of(entry: Entry) -> Self {
+        Self {
+            server: entry.binding.server,
+            study: entry.binding.study,
+            fingerprint: entry.binding.fingerprint.to_string(),
+            day: date(entry.day),
+            mechanism: entry.mechanism,
+            dimension: entry.dimension,
+            neighbours: entry.neighbours,
+            charged: entry.charge,
+            sentence: entry.sentence,
+            report: entry.report.to_string(),
+            state: entry.state,
+        }
+    }
+}
+
+impl fmt::Display for Receipt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (limits, spent, left) = (&self.limits, self.spent, self.left);
+        match self.studies.len() {
+            0 => writeln!(f, "This device took part in no study.")?,
+            1 => writeln!(f, "This device took part in 1 study.")?,
+            count => writeln!(f, "This device took part in {count} studies.")?,
+        }
+        writeln!(f)?;
+        writeln!(
+            f,
+            "            {:>12} {:>12} {:>12}",
+            "spent", "left", "limit"
+        )?;
+        writeln!(
+            f,
+            "  epsilon   {:>12} {:>12} {:>12}",
+            up(spent.epsilon),
+            down(left.epsilon),
+            limits.epsilon_total()
+        )?;
+        writeln!(
+            f,
+            "  delta     {:>12} {:>12} {:>12}",
+            shown_delta(up(spent.delta)),
+            shown_delta(down(left.delta)),
+            shown_delta(limits.delta_total())
+        )?;
+        writeln!(f)?;
+        writeln!(
+            f,
+            "One study may cost epsilon {} at most. Costs add up, whoever runs the studies.",
+            limits.epsilon_per_study()
+        )?;
+        for (number, study) in (1..).zip(&self.studies) {
+            write!(f, "\n{number}. {study}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for ReceiptEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{}  study {} at {}",
+            printable(&self.day),
+            printable(&self.study),
+            printable(&self.server)
+        )?;
+        writeln!(
+            f,
+            "   one row of {} numbers, perturbed by {}",
+            self.dimension,
+            printable(&self.mechanism)
+        )?;
+        writeln!(
+            f,
+            "   charged epsilon {}, delta {} ({})",
+            up(self.charged.epsilon()),
+            shown_delta(up(self.charged.delta())),
+            printable(&self.neighbours)
+        )?;
+        writeln!(f, "   {}", printable(&self.sentence))?;
+        write!(f, "   report {}: ", printable(&self.report))?;
+        match &self.state {
+            EntryState::Owed => writeln!(f, "not yet known to have arrived"),
+            EntryState::Acknowledged => writeln!(f, "the server has it"),
+            EntryState::Refused { code, detail } => writeln!(
+                f,
+                "refused by the server ({}: {}); charged all the same, since it may have been seen",
+                printable(code),
+                printable(detail)
+            ),
+        }
+    }
+}
+
+/// Others' text without control characters, which a terminal obeys.
+fn printable(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
+}
+
+/// A δ as it is usually written.
+fn shown_delta(delta: f64) -> String {
+    if delta == 0.0 {
+        "0".to_owned()
+    } else {
+        format!("{delta:e}")
+    }
+}
+
+/// To five digits, not below the value, but for what is lost in any sum of decimals.
+fn up(value: f64) -> f64 {
+    five_digits(value, |shown| shown < value * (1.0 - 1e-12), 1.0)
+}
+
+/// To five digits, not above the value, but for the same.
+fn down(value: f64) -> f64 {
+    five_digits(value, |shown| shown > value * (1.0 + 1e-12), -1.0)
+}
+
+fn five_digits(value: f64, wrong: impl Fn(f64) -> bool, side: f64) -> f64 {
+    let round = |value: f64| format!("{value:.4e}").parse().unwrap_or(value);
+    let near = round(value);
+    if wrong(near) {
+        // One unit of the fifth digit.
+        round(near + side * 10.0_f64.powf(value.log10().floor() - 4.0))
+    } else {
+        near
+    }
+}
+
+/// The date of a day since 1970-01-01, Gregorian (Hinnant, "chrono-compatible low-level date
+/// algorithms": years begin in March, so that the leap day comes last).
+fn date(day: u64) -> String {
+    let day = day + 719_468;
+    let (era, of_era) = (day / 146_097, day % 146_097);
+    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let from_march = (5 * of_year + 2) / 153;
+    let day_of_month = of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 {
+        from_march + 3
+    } else {
+        from_march - 9
+    };
+    let year = year + 400 * era + u64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day_of_month:02}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates() {
+        for (day, expected) in [
+            (0, "1970-01-01"),
+            (58, "1970-02-28"),
+            (59, "1970-03-01"),
+            (789, "1972-02-29"),
+            (790, "1972-03-01"),
+            (11_016, "2000-02-29"),
+            (11_017, "2000-03-01"),
+            (11_322, "2000-12-31"),
+            (20_526, "2026-03-14"),
+            (47_540, "2100-02-28"),
+            (47_541, "2100-03-01"),
+        ] {
+            assert_eq!(date(day), expected);
+        }
+    }
+
+    #[test]
+    fn numbers_are_short_and_on_the_safe_side() {
+        for (value, shown_up, shown_down) in [
+            (0.0, 0.0, 0.0),
+            (1.0, 1.0, 1.0),
+            (0.1 + 0.2, 0.3, 0.3),
+            (5.264_999, 5.265, 5.2649),
+            (5.265_01, 5.2651, 5.265),
+            (9.999_99, 10.0, 9.9999),
+            (10.000_01, 10.001, 10.0),
+            (3e-6, 3e-6, 3e-6),
+            (1.000_001e-6, 1.0001e-6, 1e-6),
+        ] {
+            assert_eq!((up(value), down(value)), (shown_up, shown_down), "{value}");
+        }
+        assert_eq!(shown_delta(0.0), "0");
+        assert_eq!(shown_delta(1e-6), "1e-6");
+    }
+}

@@ -1,0 +1,204 @@
+//! The tables of a ledger, and how their rows are read.
+
+use std::path::Path;
+
+use eigenveil_shared::{privacy::Budget, report::ReportId, study::Fingerprint};
+use rusqlite::{Connection, Row, Transaction, params};
+
+use super::{EntryState, limits::Limits};
+use crate::{
+    error::{Error, Result},
+    file::Layout,
+    outbox::StudyBinding,
+};
+
+/// How a ledger is recognised.
+pub(super) const LAYOUT: Layout = Layout {
+    name: "ledger",
+    // "EvLg"
+    application_id: 0x4576_4c67,
+    version: 1,
+};
+
+pub(super) const OWED: i64 = 0;
+pub(super) const ACKNOWLEDGED: i64 = 1;
+pub(super) const REFUSED: i64 = 2;
+
+// The triggers say it where no code can forget it: a charge stays, and so does the report it was for.
+const TABLES: &str = "
+    CREATE TABLE limits (
+        one INTEGER PRIMARY KEY CHECK (one = 1),
+        epsilon_per_study REAL NOT NULL,
+        epsilon_total REAL NOT NULL,
+        delta_total REAL NOT NULL
+    ) STRICT;
+    CREATE TABLE entry (
+        number INTEGER PRIMARY KEY,
+        server TEXT NOT NULL,
+        study TEXT NOT NULL UNIQUE,
+        fingerprint BLOB NOT NULL CHECK (length(fingerprint) = 32),
+        payload_len INTEGER NOT NULL CHECK (payload_len > 0),
+        mechanism TEXT NOT NULL,
+        dimension INTEGER NOT NULL CHECK (dimension > 0),
+        neighbours TEXT NOT NULL,
+        sentence TEXT NOT NULL,
+        epsilon REAL NOT NULL CHECK (epsilon > 0),
+        delta REAL NOT NULL CHECK (delta >= 0 AND delta < 1),
+        day INTEGER NOT NULL,
+        report BLOB NOT NULL UNIQUE CHECK (length(report) = 16),
+        state INTEGER NOT NULL CHECK (state IN (0, 1, 2)),
+        code TEXT,
+        detail TEXT,
+        CHECK ((state = 2) = (code IS NOT NULL AND detail IS NOT NULL))
+    ) STRICT;
+    CREATE TABLE payload (number INTEGER PRIMARY KEY REFERENCES entry, bytes BLOB NOT NULL) STRICT;
+    CREATE TRIGGER entries_stay BEFORE DELETE ON entry
+        BEGIN SELECT RAISE(ABORT, 'an entry of a ledger is never deleted'); END;
+    CREATE TRIGGER charges_stay
+        BEFORE UPDATE OF number, server, study, fingerprint, payload_len, mechanism, dimension,
+            neighbours, sentence, epsilon, delta, day, report ON entry
+        BEGIN SELECT RAISE(ABORT, 'what an entry of a ledger says is never changed'); END;
+    CREATE TRIGGER acknowledged_stays BEFORE UPDATE OF state ON entry WHEN OLD.state = 1
+        BEGIN SELECT RAISE(ABORT, 'an acknowledged report is never sent again'); END;
+    CREATE TRIGGER reports_stay BEFORE UPDATE ON payload
+        BEGIN SELECT RAISE(ABORT, 'a report of a ledger is never changed'); END;
+    CREATE TRIGGER owed_reports_stay BEFORE DELETE ON payload
+        WHEN (SELECT state FROM entry WHERE number = OLD.number) IS NOT 1
+        BEGIN SELECT RAISE(ABORT, 'a report is kept until it is acknowledged'); END;
+";
+
+/// Creates the tables in an empty file, or checks those that are there.
+pub(super) fn prepare(path: &Path, connection: &mut Connection, create: bool) -> Result<()> {
+    let failed = |error| LAYOUT.failed(path, &error);
+    if !LAYOUT.is_empty(path, connection)? {
+        let found: String = connection
+            .pragma_query_value(None, "quick_check", |row| row.get(0))
+            .map_err(failed)?;
+        return match found.as_str() {
+            "ok" => Ok(()),
+            what => Err(LAYOUT.damaged(path, what)),
+        };
+    }
+    if !create {
+        return Err(LAYOUT.not_one(path));
+    }
+    let transaction = connection.transaction().map_err(failed)?;
+    transaction.execute_batch(TABLES).map_err(failed)?;
+    write_limits(&transaction, &Limits::default()).map_err(failed)?;
+    LAYOUT.mark(&transaction).map_err(failed)?;
+    transaction.commit().map_err(failed)
+}
+
+pub(super) fn write_limits(
+    transaction: &Transaction<'_>,
+    limits: &Limits,
+) -> rusqlite::Result<usize> {
+    transaction.execute(
+        "INSERT INTO limits (one, epsilon_per_study, epsilon_total, delta_total)
+         VALUES (1, ?1, ?2, ?3) ON CONFLICT (one) DO UPDATE SET
+            epsilon_per_study = excluded.epsilon_per_study,
+            epsilon_total = excluded.epsilon_total,
+            delta_total = excluded.delta_total",
+        params![
+            limits.epsilon_per_study(),
+            limits.epsilon_total(),
+            limits.delta_total()
+        ],
+    )
+}
+
+pub(super) fn read_limits(path: &Path, connection: &Connection) -> Result<Limits> {
+    let (per_study, total, delta) = connection
+        .query_row(
+            "SELECT epsilon_per_study, epsilon_total, delta_total FROM limits",
+            [],
+            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+        )
+        .map_err(|error| LAYOUT.failed(path, &error))?;
+    Limits::new(per_study, total, delta).map_err(|error| LAYOUT.damaged(path, error))
+}
+
+/// One row of `entry`.
+pub(crate) struct Entry {
+    pub(super) number: i64,
+    pub(crate) binding: StudyBinding,
+    pub(super) mechanism: String,
+    pub(super) dimension: u64,
+    pub(super) neighbours: String,
+    pub(super) sentence: String,
+    pub(super) charge: Budget,
+    pub(super) day: u64,
+    pub(super) report: ReportId,
+    pub(super) state: EntryState,
+}
+
+impl Entry {
+    /// The columns that [`Entry::read`] wants.
+    pub(super) const COLUMNS: &'static str = "number, server, study, fingerprint, payload_len, \
+        mechanism, dimension, neighbours, sentence, epsilon, delta, day, report, state, code, detail";
+
+    pub(super) fn read(path: &Path, row: &Row<'_>) -> Result<Self> {
+        Self::columns(row).map_err(|error| match error {
+            Unreadable::Sqlite(error) => LAYOUT.failed(path, &error),
+            Unreadable::Charge(error) => LAYOUT.damaged(path, error),
+        })
+    }
+
+    fn columns(row: &Row<'_>) -> Result<Self, Unreadable> {
+        Ok(Self {
+            number: row.get(0)?,
+            binding: StudyBinding {
+                server: row.get(1)?,
+                study: row.get(2)?,
+                fingerprint: Fingerprint(row.get(3)?),
+                payload_len: row.get(4)?,
+            },
+            mechanism: row.get(5)?,
+            dimension: row.get(6)?,
+            neighbours: row.get(7)?,
+            sentence: row.get(8)?,
+            charge: Budget::new(row.get(9)?, row.get(10)?)?,
+            day: row.get(11)?,
+            report: ReportId(row.get(12)?),
+            state: match row.get(13)? {
+                OWED => EntryState::Owed,
+                ACKNOWLEDGED => EntryState::Acknowledged,
+                _ => EntryState::Refused {
+                    code: row.get(14)?,
+                    detail: row.get(15)?,
+                },
+            },
+        })
+    }
+}
+
+/// Why a row cannot be one of ours.
+enum Unreadable {
+    Sqlite(rusqlite::Error),
+    Charge(eigenveil_shared::Error),
+}
+
+impl From<rusqlite::Error> for Unreadable {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(error)
+    }
+}
+
+impl From<eigenveil_shared::Error> for Unreadable {
+    fn from(error: eigenveil_shared::Error) -> Self {
+        Self::Charge(error)
+    }
+}
+
+/// The error for an entry whose bytes are not there, or are not its own.
+pub(super) fn without_its_bytes(path: &Path, entry: &Entry, found: Option<usize>) -> Error {
+    LAYOUT.damaged(
+        path,
+        format_args!(
+            "the report for study {} has {} bytes instead of {}",
+            entry.binding.study,
+            found.map_or_else(|| "no".to_owned(), |found| found.to_string()),
+            entry.binding.payload_len
+        ),
+    )
+}
