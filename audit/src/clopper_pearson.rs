@@ -1,6 +1,6 @@
 //! Exact one-sided confidence limits of a binomial probability (Clopper & Pearson 1934).
 
-use statrs::function::beta::inv_beta_reg;
+use statrs::function::gamma::ln_gamma;
 
 /// Lower limit at one-sided level `confidence` for the probability after `hits` of `trials`.
 ///
@@ -12,7 +12,11 @@ pub fn lower_limit(hits: u64, trials: u64, confidence: f64) -> f64 {
     if hits == 0 {
         return 0.0;
     }
-    inv_beta_reg(hits as f64, (trials - hits + 1) as f64, 1.0 - confidence)
+    if hits >= trials {
+        // P(all of them) = x^trials.
+        return (1.0 - confidence).powf(1.0 / trials as f64);
+    }
+    beta_quantile(hits as f64, (trials - hits + 1) as f64, 1.0 - confidence)
 }
 
 /// Upper limit at one-sided level `confidence` for the probability after `hits` of `trials`.
@@ -25,7 +29,82 @@ pub fn upper_limit(hits: u64, trials: u64, confidence: f64) -> f64 {
     if hits >= trials {
         return 1.0;
     }
-    inv_beta_reg((hits + 1) as f64, (trials - hits) as f64, confidence)
+    if hits == 0 {
+        // P(none of them) = (1 − x)^trials.
+        return -((1.0 - confidence).ln() / trials as f64).exp_m1();
+    }
+    beta_quantile((hits + 1) as f64, (trials - hits) as f64, confidence)
+}
+
+/// x with I_x(a, b) = `probability`; a, b ≥ 1.
+///
+/// `statrs` stops its continued fraction at 140 terms, which is wrong beyond some 10⁴ trials.
+fn beta_quantile(a: f64, b: f64, probability: f64) -> f64 {
+    let ln_beta = ln_gamma(a) + ln_gamma(b) - ln_gamma(a + b);
+    let (mut low, mut high) = (0.0, 1.0);
+    let mut x = a / (a + b);
+    for _ in 0..200 {
+        let excess = beta_cdf(a, b, x, ln_beta) - probability;
+        if excess > 0.0 {
+            high = x;
+        } else {
+            low = x;
+        }
+        let ln_density = (a - 1.0) * x.ln() + (b - 1.0) * (-x).ln_1p() - ln_beta;
+        let newton = x - excess / ln_density.exp();
+        let next = if newton > low && newton < high {
+            newton
+        } else {
+            0.5 * (low + high)
+        };
+        if (next - x).abs() <= 1e-13 * x {
+            return next;
+        }
+        x = next;
+    }
+    x
+}
+
+/// I_x(a, b) by Lentz's continued fraction, run until it has converged: O(√(a+b)) terms.
+fn beta_cdf(a: f64, b: f64, x: f64, ln_beta: f64) -> f64 {
+    if x <= 0.0 {
+        return 0.0;
+    }
+    if x >= 1.0 {
+        return 1.0;
+    }
+    let front = (a * x.ln() + b * (-x).ln_1p() - ln_beta).exp();
+    if x < (a + 1.0) / (a + b + 2.0) {
+        front * continued_fraction(a, b, x) / a
+    } else {
+        1.0 - front * continued_fraction(b, a, 1.0 - x) / b
+    }
+}
+
+fn continued_fraction(a: f64, b: f64, x: f64) -> f64 {
+    const TINY: f64 = 1e-300;
+    const MAX_TERMS: u32 = 10_000_000;
+    let away_from_zero = |v: f64| if v.abs() < TINY { TINY } else { v };
+    let mut c = 1.0;
+    let mut d = 1.0 / away_from_zero(1.0 - (a + b) * x / (a + 1.0));
+    let mut h = d;
+    for m in 1..MAX_TERMS {
+        let m = f64::from(m);
+        let mut factor = 1.0;
+        for numerator in [
+            m * (b - m) * x / ((a + 2.0 * m - 1.0) * (a + 2.0 * m)),
+            -(a + m) * (a + b + m) * x / ((a + 2.0 * m) * (a + 2.0 * m + 1.0)),
+        ] {
+            d = 1.0 / away_from_zero(1.0 + numerator * d);
+            c = away_from_zero(1.0 + numerator / c);
+            factor = c * d;
+            h *= factor;
+        }
+        if (factor - 1.0).abs() < 1e-15 {
+            break;
+        }
+    }
+    h
 }
 
 #[cfg(test)]
@@ -47,16 +126,63 @@ mod tests {
 
     #[test]
     fn limits_solve_their_defining_equations() {
-        for (hits, n) in [(1, 20), (7, 20), (19, 20), (50, 400)] {
+        for (hits, n) in [(1, 20), (7, 20), (19, 20), (20, 20), (50, 400)] {
             let low = lower_limit(hits, n, 0.975);
             assert!(
                 (tail_from(hits, n, low) - 0.025).abs() < 1e-8,
                 "{hits} of {n}: {low}"
             );
-            let high = upper_limit(hits, n, 0.975);
+            let high = upper_limit(hits - 1, n, 0.975);
             assert!(
-                (tail_from(hits + 1, n, high) - 0.975).abs() < 1e-8,
+                (tail_from(hits, n, high) - 0.975).abs() < 1e-8,
                 "{hits} of {n}: {high}"
+            );
+        }
+    }
+
+    #[test]
+    fn limits_of_large_samples_agree_with_scipy() {
+        // scipy.stats.beta.ppf (1.x), 17 digits.
+        for (hits, n, low, high) in [
+            (
+                250_000,
+                500_000,
+                0.498_613_099_536_331_87,
+                0.501_386_900_463_668_2,
+            ),
+            (
+                3,
+                500_000,
+                1.237_345_954_973_410_7e-6,
+                1.753_444_501_328_770_7e-5,
+            ),
+            (
+                499_990,
+                500_000,
+                0.999_963_219_596_518_9,
+                0.999_990_409_182_281_9,
+            ),
+            (
+                120_000,
+                500_000,
+                0.238_816_716_736_719_36,
+                0.241_186_296_706_075_28,
+            ),
+            (
+                5_000_000,
+                10_000_000,
+                0.499_690_052_521_371_1,
+                0.500_309_947_478_628_9,
+            ),
+        ] {
+            let (ours_low, ours_high) = (lower_limit(hits, n, 0.975), upper_limit(hits, n, 0.975));
+            assert!(
+                (ours_low / low - 1.0).abs() < 1e-8,
+                "{hits} of {n}: {ours_low}"
+            );
+            assert!(
+                (ours_high / high - 1.0).abs() < 1e-8,
+                "{hits} of {n}: {ours_high}"
             );
         }
     }

@@ -1,21 +1,39 @@
 //! Empirical lower bounds on ε: a test that would catch a mechanism that lies.
 //!
-//! Black box: outputs under each of two rows through the public perturb path; a threshold event is
-//! chosen on one half of them and judged on the other, so that the bound is valid whatever the choice.
+//! Black box: outputs under each of two rows through the public perturb-and-encode path; a threshold event
+//! is chosen on one half of them and judged on the other, so that the bound is valid whatever the choice.
+//! [`audit()`] does that for the mechanisms of this workspace; [`Subject`], [`observe`] and [`event_bound`] do it
+//! for any randomizer, also one that is broken on purpose.
 //!
 //! ```
-//! use eigenveil_audit::event_bound;
-//! let (a, b) = ([0.1, 0.2, 0.9, 1.0], [0.0, 0.1, 0.2, 0.3]);
-//! // Four outputs each prove nothing: the bound is 0.
-//! assert_eq!(event_bound(&a, &b, 1e-6, 0.95)?.epsilon_lower_bound, 0.0);
+//! use eigenveil_audit::{Sampling, Side, event_bound, observe};
+//! use rand::{Rng, rngs::ChaCha20Rng};
+//! // Randomized response that tells the truth 9 times in 10: ε = ln 9 = 2.197.
+//! let response = |side: Side, rng: &mut ChaCha20Rng| {
+//!     let truth = rng.next_u32() % 10 != 0;
+//!     Ok(f64::from(u8::from((side == Side::A) == truth)))
+//! };
+//! let samples = observe(&response, 0, &Sampling::quiet(20_000, 1))?;
+//! let bound = event_bound(&samples, 0.0, 0.95)?.epsilon_lower_bound;
+//! assert!(bound > 2.0 && bound < 9.0_f64.ln());
 //! # Ok::<(), eigenveil_shared::Error>(())
 //! ```
-//!
-//! So far the event bound of `docs/mechanisms.md`; worst-case pairs, the μ-GDP bound for mechanisms that are
-//! Gaussian by construction, and the command line are to come.
 
+mod audit;
+mod bounds;
 mod clopper_pearson;
-mod event;
+mod pairs;
+mod sampling;
+mod statistic;
+mod tries;
 
+pub use audit::{
+    AuditReport, AuditSettings, CONFIDENCE, MAX_TRIALS, MIN_TRIALS, Method, PairReport, Verdict,
+    audit,
+};
+pub use bounds::{Bound, event_bound, mu_bound};
 pub use clopper_pearson::{lower_limit, upper_limit};
-pub use event::{EventBound, event_bound, likelihood_ratio_statistics};
+pub use pairs::PairKind;
+pub use sampling::{Samples, Sampling, Side, Subject, observe};
+pub use statistic::{CapStatistic, LinearStatistic, Released, Statistic};
+pub use tries::{TRIES_FALSE_ALARM, TriesTest, TriesVerdict, tries_test};

@@ -2,7 +2,7 @@
 
 use eigenveil_estimation::{linalg, pca::pca as pca_of_moment};
 use eigenveil_shared::{Error, ErrorCode, Result, packed::PackedSymmetric, preprocess::BoundedRow};
-use nalgebra::DMatrix;
+use nalgebra::{DMatrix, DVector};
 
 /// What a baseline found.
 #[derive(Clone, Debug)]
@@ -11,7 +11,7 @@ pub struct Fit {
     pub subspace: DMatrix<f64>,
     /// Eigenvalues of the second moment, descending, all p of them.
     pub eigenvalues: Vec<f64>,
-    /// The second moment `(1/n)Σxxᵀ`, `p × p`.
+    /// The second moment `(1/n)Σxxᵀ`, `p × p`; of [`centred_pca`], the covariance around the mean.
     pub moment: DMatrix<f64>,
     /// Rows seen.
     pub n: u64,
@@ -29,7 +29,34 @@ pub fn pca(
     dimension: usize,
     k: usize,
 ) -> Result<Fit> {
+    let Sums { moment, n, .. } = add_up(rows, dimension)?;
+    fit(moment, n, k)
+}
+
+/// As [`pca`] of the covariance `(1/n)Σ(x−m)(x−m)ᵀ` around the rows' mean: the reference of studies with private
+/// centring. **No privacy whatsoever.**
+///
+/// # Errors
+/// As [`pca`].
+pub fn centred_pca(
+    rows: impl IntoIterator<Item = Result<BoundedRow>>,
+    dimension: usize,
+    k: usize,
+) -> Result<Fit> {
+    let Sums { moment, mean, n } = add_up(rows, dimension)?;
+    fit(moment - &mean * mean.transpose(), n, k)
+}
+
+/// Means over the rows.
+struct Sums {
+    moment: DMatrix<f64>,
+    mean: DVector<f64>,
+    n: u64,
+}
+
+fn add_up(rows: impl IntoIterator<Item = Result<BoundedRow>>, dimension: usize) -> Result<Sums> {
     let mut sum = PackedSymmetric::zeros(dimension);
+    let mut mean = DVector::zeros(dimension);
     let mut n = 0_u64;
     for row in rows {
         let row = row?;
@@ -44,6 +71,9 @@ pub fn pca(
             ));
         }
         sum.add_outer(row.as_slice(), 1.0);
+        for (mean, x) in mean.iter_mut().zip(row.as_slice()) {
+            *mean += x;
+        }
         n += 1;
     }
     if n == 0 {
@@ -53,7 +83,14 @@ pub fn pca(
         ));
     }
     sum.scale(1.0 / n as f64);
-    let moment = linalg::packed_to_dense(&sum);
+    Ok(Sums {
+        moment: linalg::packed_to_dense(&sum),
+        mean: mean / n as f64,
+        n,
+    })
+}
+
+fn fit(moment: DMatrix<f64>, n: u64, k: usize) -> Result<Fit> {
     let found = pca_of_moment(&moment, k)?;
     Ok(Fit {
         subspace: found.vectors,
@@ -97,6 +134,21 @@ mod tests {
         assert!(
             (fit.eigenvalues[0] - 0.405).abs() < 1e-12 && (fit.eigenvalues[1] - 0.02).abs() < 1e-12
         );
+    }
+
+    /// Points around (0.3, 0.4): the second moment's first axis is the mean, the covariance's is across it.
+    #[test]
+    fn centring_removes_the_mean() {
+        let rows: Vec<Vec<f64>> = [-2.0, -1.0, 0.0, 1.0, 2.0]
+            .iter()
+            .map(|t| vec![0.3 - 0.08 * t, 0.4 + 0.06 * t])
+            .collect();
+        let around = |rows| centred_pca(rows, 2, 1).unwrap();
+        let fit = around(prepared(&rows, Norm::Require { radius: 1.0 }));
+        assert!((fit.subspace[0] - 0.8).abs() < 1e-12 && (fit.subspace[1] + 0.6).abs() < 1e-12);
+        assert!((fit.eigenvalues[0] - 0.02).abs() < 1e-12 && fit.eigenvalues[1].abs() < 1e-12);
+        let plain = pca(prepared(&rows, Norm::Require { radius: 1.0 }), 2, 1).unwrap();
+        assert!((plain.subspace[0] - 0.6).abs() < 1e-12 && (plain.subspace[1] - 0.8).abs() < 1e-12);
     }
 
     #[test]

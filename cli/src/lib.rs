@@ -43,6 +43,7 @@ enum Command {
     Simulate(commands::simulate::SimulateArgs),
     Account(commands::account::AccountArgs),
     Receipt(commands::receipt::ReceiptArgs),
+    Audit(commands::audit::AuditArgs),
     /// Print a completion script for a shell
     #[command(
         after_help = "Example:\n  eigenveil completions bash > /etc/bash_completion.d/eigenveil"
@@ -88,6 +89,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Simulate(args) => commands::simulate::run(&args, json),
         Command::Account(args) => commands::account::run(&args, json),
         Command::Receipt(args) => commands::receipt::run(&args, json),
+        Command::Audit(args) => commands::audit::run(&args, json),
         Command::Completions { shell } => {
             clap_complete::generate(
                 shell,

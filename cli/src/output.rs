@@ -2,7 +2,10 @@
 
 use std::{fs, io::Write as _, path::Path};
 
-use eigenveil_shared::mechanism::{Calibration, MechanismKind};
+use eigenveil_shared::{
+    estimate::Estimate,
+    mechanism::{Calibration, MechanismKind},
+};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
@@ -56,6 +59,17 @@ pub(crate) fn budget_text(epsilon: f64, delta: f64) -> String {
     } else {
         format!("epsilon {epsilon}, delta {delta:e}")
     }
+}
+
+/// What private centring did, where the study has it.
+pub(crate) fn centring_text(estimate: &Estimate) -> Option<String> {
+    let mean = estimate.mean.as_ref()?;
+    let length = mean.iter().map(|x| x * x).sum::<f64>().sqrt();
+    Some(format!(
+        "constant {:.4}; mean of length {length:.4} removed, each entry known to about {:.4}",
+        estimate.study.preprocessing().centring?,
+        estimate.mean_standard_error.unwrap_or(0.0)
+    ))
 }
 
 /// Writes a file so that a reader never sees half of it.

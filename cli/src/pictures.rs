@@ -9,8 +9,13 @@ use eigenveil_shared::{
 
 /// The scree plot of an estimate with its noise floor; `without_noise` adds the non-private spectrum.
 pub(crate) fn scree(estimate: &Estimate, without_noise: Option<&[f64]>) -> Scree {
+    let what = if estimate.mean.is_some() {
+        "covariance"
+    } else {
+        "moment"
+    };
     let mut scree = Scree::new(
-        format!("Eigenvalues of the noisy moment, {}", estimate.name),
+        format!("Eigenvalues of the noisy {what}, {}", estimate.name),
         estimate.eigenvalues.clone(),
     );
     let delta = match estimate.privacy.delta {

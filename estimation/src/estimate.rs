@@ -68,6 +68,7 @@ pub fn principal_components(moment: &NoisyMoment, rank: Rank, setting: &str) -> 
         spectrum: &spectrum,
         noise: moment.noise(),
         n: moment.n(),
+        mean: moment.estimated_mean(),
         support: None,
         setting,
     })?;
@@ -130,6 +131,7 @@ pub fn sparse_components(
         spectrum: &spectrum,
         noise: moment.noise(),
         n: moment.n(),
+        mean: moment.estimated_mean(),
         support: Some(&solution.support),
         setting,
     })?;

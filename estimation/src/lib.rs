@@ -6,6 +6,7 @@
 //! ```
 //!
 //! * [`accumulate`], [`moment`]: sums of decoded reports, and their mean with the noise of one report.
+//! * [`centring`]: the mean, and the covariance around it, from reports with a constant appended.
 //! * [`estimate`]: the one call from a moment to judged components.
 //! * [`pca`](mod@pca): top-k eigenvectors (Algorithm 1 of Wang & Xu).
 //! * [`fantope`]: row-sparse components (Algorithm 2) with a duality gap as certificate.
@@ -21,6 +22,7 @@
 //! Nothing here touches a raw row except [`models`] and [`simulate`], which make them up.
 
 pub mod accumulate;
+pub mod centring;
 pub mod estimate;
 pub mod fantope;
 pub mod floor;

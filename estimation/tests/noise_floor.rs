@@ -63,6 +63,7 @@ fn measure(rng: &mut ChaCha8Rng, sizes: &[f64], diagonal_factor: f64) -> Measure
         spectrum: spectrum.as_slice(),
         noise: &noise_model(diagonal_factor),
         n: N,
+        mean: None,
         support: None,
         setting: "ε = 1",
     })

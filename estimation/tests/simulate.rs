@@ -64,8 +64,7 @@ fn law_and_device_paths_have_one_distribution() {
         let draw = |path: Path, seed: u64| -> Vec<Vec<f64>> {
             let mut rng = ChaCha20Rng::seed_from_u64(seed);
             let participants =
-                Participants::draw(&RowSource::Rows(&rows), 1, params.preprocessor(), &mut rng)
-                    .unwrap();
+                Participants::draw(&RowSource::Rows(&rows), 1, &params, &mut rng).unwrap();
             (0..SAMPLES)
                 .map(|_| {
                     let (moment, _) =

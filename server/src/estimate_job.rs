@@ -3,6 +3,7 @@
 use std::{ops::ControlFlow, time::Instant};
 
 use eigenveil_estimation::{
+    centring::EstimatedMean,
     estimate::{Findings, principal_components, sparse_components},
     moment::NoisyMoment,
 };
@@ -68,7 +69,8 @@ pub fn estimate(
         k: assessment.components.len(),
         requested_k: k,
         components: assessment.components,
-        mean: None,
+        mean: moment.estimated_mean().map(|mean| mean.values().to_vec()),
+        mean_standard_error: moment.estimated_mean().map(EstimatedMean::standard_error),
         eigenvalues: spectrum,
         total_variance: assessment.total_variance,
         floor: assessment.floor,
@@ -97,8 +99,10 @@ fn check_finite(estimate: &Estimate) -> Result<()> {
             ])
         })
         .chain(estimate.eigenvalues.iter().copied())
+        .chain(estimate.mean.iter().flatten().copied())
         .chain([
             estimate.total_variance.unwrap_or(0.0),
+            estimate.mean_standard_error.unwrap_or(0.0),
             estimate.expected_error,
             floor.centre,
             floor.radius,

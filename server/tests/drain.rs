@@ -55,7 +55,7 @@ impl Running {
     }
 
     /// The server still serves, and stops in good order.
-    async fn still_serves(self) {
+    async fn end_well(self) {
         let mut stream = self.connect().await;
         stream
             .write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
@@ -129,7 +129,7 @@ async fn oversized_and_unwanted_bodies_leave_the_connection_usable() {
         assert_eq!((answer.status, answer.closes), (404, false));
     }
     drop(stream);
-    server.still_serves().await;
+    server.end_well().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -156,7 +156,7 @@ async fn a_body_beyond_the_bound_is_answered_and_cut_off() {
         assert!(written < 200_000_000, "nobody stops this client");
     }
     assert!(written > 14_000_000, "cut off after {written} bytes");
-    server.still_serves().await;
+    server.end_well().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -170,7 +170,7 @@ async fn whoever_waits_to_be_asked_for_the_body_is_not_asked() {
     stream.write_all(&request).await.unwrap();
     let refused = answer(&mut stream).await;
     assert_eq!((refused.status, refused.closes), (404, true));
-    server.still_serves().await;
+    server.end_well().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -187,5 +187,5 @@ async fn a_slow_client_is_cut_off_in_time() {
     // An end or a reset: either is the end.
     let _ = stream.read_to_end(&mut rest).await;
     assert!((Duration::from_millis(250)..Duration::from_secs(10)).contains(&started.elapsed()));
-    server.still_serves().await;
+    server.end_well().await;
 }

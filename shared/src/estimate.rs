@@ -134,8 +134,12 @@ pub struct Estimate {
     pub requested_k: Rank,
     /// The components, leading first.
     pub components: Vec<Component>,
-    /// Mean of the prepared rows; `null` unless the study has private centring (second moments alone do not show it).
+    /// Mean of the prepared rows, in their units; `null` unless the study has private centring (second
+    /// moments alone do not show it). With it, the components are those of the covariance around it.
     pub mean: Option<Vec<f64>>,
+    /// The noise's standard deviation of an entry of `mean`.
+    #[serde(default)]
+    pub mean_standard_error: Option<f64>,
     /// Eigenvalues of the noisy moment, descending.
     pub eigenvalues: Vec<f64>,
     /// Mean squared norm of the prepared rows: `tr S̃`, an estimate, with Gaussian noise; with `double-cap`,

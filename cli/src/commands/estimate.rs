@@ -169,6 +169,9 @@ pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
             None => "which does NOT hold: no epsilon does".to_owned(),
         }
     ))?;
+    if let Some(centring) = output::centring_text(estimate) {
+        output::text(&format!("private centring: {centring}"))?;
+    }
     output::text("component  eigenvalue   debiased  alignment  explained  verdict")?;
     for (index, component) in estimate.components.iter().enumerate() {
         output::text(&format!(

@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 pub(crate) mod account;
+pub(crate) mod audit;
 pub(crate) mod estimate;
 pub(crate) mod project;
 pub(crate) mod receipt;

@@ -11,7 +11,7 @@ use crate::{
     output, rows,
 };
 
-/// Scores of rows in the estimated subspace; nothing is sent anywhere
+/// Scores of rows in the estimated subspace, around the estimated mean if there is one; nothing is sent anywhere
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  eigenveil project --estimate result/estimate.json --rows rows.npy --out scores.csv"
@@ -50,14 +50,14 @@ pub(crate) fn run(args: &ProjectArgs, json: bool) -> Result<()> {
     csv.write_record((1..=estimate.k).map(|j| format!("component_{j}")))
         .map_err(failed)?;
     for index in 0..table.len() {
-        let row = preprocessor.prepare_nth(index, &table.row(index))?;
+        let row = preprocessor.prepare_features_nth(index, &table.row(index))?;
+        let mut centred = row.as_slice().to_vec();
+        for (x, mean) in centred.iter_mut().zip(estimate.mean.iter().flatten()) {
+            *x -= mean;
+        }
         csv.write_record(estimate.components.iter().map(|component| {
-            let score: f64 = component
-                .loadings
-                .iter()
-                .zip(row.as_slice())
-                .map(|(v, x)| v * x)
-                .sum();
+            let loadings = component.loadings.iter();
+            let score: f64 = loadings.zip(&centred).map(|(v, x)| v * x).sum();
             score.to_string()
         }))
         .map_err(failed)?;
@@ -93,6 +93,10 @@ fn read_estimate(path: &std::path::Path) -> Result<Estimate> {
     })?;
     let fits = estimate.p == estimate.study.dimension()
         && estimate.k == estimate.components.len()
+        && estimate
+            .mean
+            .as_ref()
+            .is_none_or(|mean| mean.len() == estimate.p)
         && estimate
             .components
             .iter()

@@ -102,15 +102,13 @@ pub(crate) async fn run(args: &DemoArgs, json: bool) -> Result<()> {
         .freeze(rows.table.dimension(), args.epsilon, rows.features())?;
     let k = usize::from(args.k);
     // The answer of a curator who sees every row, and the check that every row can be prepared.
-    let reference = eigenveil_central::pca(
-        (0..rows.table.len()).map(|index| {
-            params
-                .preprocessor()
-                .prepare_nth(index, &rows.table.row(index))
-        }),
-        params.dimension(),
-        k,
-    )?;
+    let preprocessor = params.preprocessor();
+    let prepared = (0..rows.table.len())
+        .map(|index| preprocessor.prepare_features_nth(index, &rows.table.row(index)));
+    let reference = match args.mechanism.centring {
+        Some(_) => eigenveil_central::centred_pca(prepared, params.dimension(), k)?,
+        None => eigenveil_central::pca(prepared, params.dimension(), k)?,
+    };
     output::make_dir(&args.out)?;
 
     let data = tempfile::tempdir().map_err(|error| {

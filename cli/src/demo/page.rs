@@ -221,7 +221,10 @@ fn privacy_section(page: &Page<'_>) -> String {
         ),
         ("rows", page.rows_described.to_owned()),
         ("study fingerprint", page.estimate.fingerprint.clone()),
-    ] {
+    ]
+    .into_iter()
+    .chain(output::centring_text(page.estimate).map(|text| ("private centring", text)))
+    {
         html.push_str(&format!(
             "<tr><th scope=\"row\">{name}</th><td>{}</td></tr>",
             escape(&value)

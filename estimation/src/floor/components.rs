@@ -8,9 +8,9 @@ use eigenveil_shared::{
 use nalgebra::DMatrix;
 
 use super::{
-    Floor, Judgement, SpectralNoise, from_data::settle, predict::expected_error, warnings,
+    Floor, Judgement, SpectralNoise, centring, from_data::settle, predict::expected_error, warnings,
 };
-use crate::pca::share_of;
+use crate::{centring::EstimatedMean, pca::share_of};
 
 /// Components as an estimator found them, with what is needed to judge them.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +25,8 @@ pub struct Measured<'a> {
     pub noise: &'a NoiseModel,
     /// Reports averaged.
     pub n: u64,
+    /// The mean that private centring removed; `None` without it.
+    pub mean: Option<&'a EstimatedMean>,
     /// Rows a sparse estimator selected; `None` for plain PCA.
     pub support: Option<&'a [usize]>,
     /// The privacy setting in words, for the warnings: "ε = 1".
@@ -86,8 +88,9 @@ pub fn assess(measured: &Measured<'_>) -> Result<Assessment> {
     };
     let judgements: Vec<Judgement> = values
         .iter()
-        .map(|&value| {
-            let judgement = judge_floor.judge(value);
+        .enumerate()
+        .map(|(j, &value)| {
+            let judgement = judge_floor.judge_along(value, centring::excess(measured, j));
             let no_room = support.is_some_and(|rows| rows.len() <= k);
             if no_room && judgement.verdict != Verdict::Above {
                 // Noise has no room to tilt it within its rows, and may have chosen all of them.
@@ -225,6 +228,7 @@ mod tests {
             spectrum,
             noise: &gaussian(sd),
             n,
+            mean: None,
             support: None,
             setting: "ε = 1",
         })
@@ -243,6 +247,7 @@ mod tests {
                 spectrum: &spectrum,
                 noise: &gaussian(4.0),
                 n: 1,
+                mean: None,
                 support: Some(&[0]),
                 setting: "ε = 1",
             })
@@ -342,6 +347,7 @@ mod tests {
             spectrum: &spectrum,
             noise: &noise,
             n,
+            mean: None,
             support: Some(&[0, 1, 2, 3]),
             setting: "ε = 1",
         };
@@ -373,6 +379,7 @@ mod tests {
             spectrum: &[1.0, 0.0, 0.0],
             noise: &noise,
             n: 1,
+            mean: None,
             support: None,
             setting: "",
         };

@@ -96,6 +96,11 @@ impl Floor {
 
     /// What the floor says of one eigenvalue of the noisy moment.
     pub fn judge(&self, eigenvalue: f64) -> Judgement {
+        self.judge_along(eigenvalue, 0.0)
+    }
+
+    /// As [`judge`](Self::judge) for an eigenvector v with this `m_v²/a²` under private centring.
+    pub(super) fn judge_along(&self, eigenvalue: f64, excess: f64) -> Judgement {
         let verdict = if eigenvalue > self.threshold {
             Verdict::Above
         } else if eigenvalue > self.edge {
@@ -106,7 +111,8 @@ impl Floor {
         let spike = match verdict {
             Verdict::Below => None,
             Verdict::Above | Verdict::At => {
-                self.noise.spike_from_eigenvalue(eigenvalue - self.centre)
+                let noise = self.noise.with_excess(excess);
+                noise.spike_from_eigenvalue(eigenvalue - self.centre)
             }
         };
         Judgement { verdict, spike }

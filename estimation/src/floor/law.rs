@@ -2,6 +2,8 @@
 
 use eigenveil_shared::{Error, ErrorCode, Result, mechanism::NoiseModel};
 
+use super::centring;
+
 /// Second moments of the noise of the mean of n reports, between two orthonormal directions in which the
 /// rows have mean squares λ and λ': `V = constant + linear·(λ + λ') + bilinear·λλ'`.
 ///
@@ -16,6 +18,10 @@ pub(super) struct NoiseProfile {
     pub(super) constant: f64,
     pub(super) linear: f64,
     pub(super) bilinear: f64,
+    /// What private centring adds in a direction v, per `m_v²/a²`.
+    pub(super) along_mean: f64,
+    /// ‖E x‖/a of private centring, else 0.
+    pub(super) mean_ratio: f64,
 }
 
 impl NoiseProfile {
@@ -39,7 +45,26 @@ impl NoiseProfile {
                 constant: sd * sd / n,
                 linear: 0.0,
                 bilinear: 0.0,
+                along_mean: 0.0,
+                mean_ratio: 0.0,
             }),
+            NoiseModel::Centred {
+                dimension,
+                constant,
+                linear,
+                bilinear,
+                shift,
+                mean_ratio,
+                ..
+            } => Self {
+                shift: shift * rows as f64 / (dimension as f64 * n),
+                constant: constant / n,
+                linear: linear / n,
+                bilinear: bilinear / n,
+                along_mean: constant / n,
+                mean_ratio,
+            }
+            .checked(),
             NoiseModel::DoubleCap {
                 dimension,
                 scale,
@@ -61,24 +86,33 @@ impl NoiseProfile {
                     constant: unit * (norm * a0 + (1.0 - norm) / (p * (p + 2.0))),
                     linear: unit * a1,
                     bilinear,
+                    along_mean: 0.0,
+                    mean_ratio: 0.0,
                 };
-                let usable = [profile.shift, profile.linear, profile.constant, bilinear]
-                    .iter()
-                    .all(|number| number.is_finite());
-                if usable {
-                    Ok(profile)
-                } else {
-                    Err(Error::new(
-                        ErrorCode::InvalidMechanism,
-                        "the constants of double-cap are not finite numbers",
-                    ))
-                }
+                profile.checked()
             }
             _ => Err(Error::new(
                 ErrorCode::InvalidMechanism,
                 "the noise floor of this noise family is not known to this version",
             )),
         }
+    }
+
+    fn checked(self) -> Result<Self> {
+        let usable = [
+            self.shift,
+            self.constant,
+            self.linear,
+            self.bilinear,
+            self.mean_ratio,
+        ];
+        if usable.iter().all(|number| number.is_finite()) {
+            return Ok(self);
+        }
+        Err(Error::new(
+            ErrorCode::InvalidMechanism,
+            "the constants of the noise are not finite numbers",
+        ))
     }
 
     /// Whether there is no noise at all.
@@ -111,6 +145,10 @@ pub struct SpectralNoise {
     pub directions: usize,
     /// What two components θ and θ' add to the variance between them, per θθ'.
     pub cross_variance_slope: f64,
+    /// What private centring adds to R² of a component v, per `m_v²/a²`; else 0.
+    pub along_mean: f64,
+    /// ‖E x‖/a of private centring, else 0: it lifts [`edge`](Self::edge) where it exceeds 1.
+    pub mean_ratio: f64,
 }
 
 /// One component as seen through noise.
@@ -155,14 +193,21 @@ impl SpectralNoise {
                 format!("{components} components leave no noise directions in dimension {rows}"),
             ));
         }
-        let NoiseModel::DoubleCap {
-            dimension,
-            mean_squared_norm,
-            ..
-        } = *noise
-        else {
-            let profile = NoiseProfile::of(noise, rows, n as f64, 1.0)?;
-            return Ok(Self::flat(&profile, rows - components, 0.0));
+        let (dimension, mean_squared_norm) = match *noise {
+            NoiseModel::DoubleCap {
+                dimension,
+                mean_squared_norm,
+                ..
+            } => (dimension, mean_squared_norm),
+            NoiseModel::Centred {
+                dimension,
+                total_variance,
+                ..
+            } => (dimension, total_variance),
+            _ => {
+                let profile = NoiseProfile::of(noise, rows, n as f64, 1.0)?;
+                return Ok(Self::flat(&profile, rows - components, 0.0));
+            }
         };
         let at = |norm: f64| {
             let level = (norm - signal).max(0.0) / dimension as f64;
@@ -186,6 +231,8 @@ impl SpectralNoise {
             signal_variance_slope: count * (profile.linear + profile.bilinear * level).max(0.0),
             directions,
             cross_variance_slope: profile.bilinear,
+            along_mean: count * profile.along_mean,
+            mean_ratio: profile.mean_ratio,
         }
     }
 
@@ -198,6 +245,7 @@ impl SpectralNoise {
             signal_variance_slope: self.signal_variance_slope.max(other.signal_variance_slope),
             directions: self.directions,
             cross_variance_slope: self.cross_variance_slope.max(other.cross_variance_slope),
+            ..self
         }
     }
 
@@ -212,9 +260,10 @@ impl SpectralNoise {
         (per_direction / self.directions as f64 + self.cross_variance_slope * a * b).max(0.0)
     }
 
-    /// Upper edge of the bulk above its centre: `χ + 2 r_b`.
+    /// Upper edge of the noise above its centre: `χ + 2 r_b`, or where private centring lifts an eigenvalue of
+    /// pure noise out of the bulk, `χ + 2 r_b·(x + 1/x)/2`.
     pub fn edge(&self) -> f64 {
-        self.shift + 2.0 * self.bulk_radius
+        self.shift + 2.0 * self.bulk_radius * centring::edge_factor(self.mean_ratio)
     }
 
     /// What an eigenvalue must exceed above the centre to count: `edge + 2 r_b p^(−2/3)`. The margin is
@@ -223,9 +272,18 @@ impl SpectralNoise {
         self.edge() + self.margin(p)
     }
 
-    /// `2 r_b p^(−2/3)`.
+    /// `2 r_b p^(−2/3)`, or what the noise along the mean needs, which fluctuates more.
     pub(super) fn margin(&self, p: usize) -> f64 {
-        2.0 * self.bulk_radius * (p as f64).powf(-2.0 / 3.0)
+        let bulk = 2.0 * (p as f64).powf(-2.0 / 3.0);
+        self.bulk_radius * bulk.max(centring::mean_margin(self.mean_ratio, p))
+    }
+
+    /// The same for a component v with this `m_v²/a²`.
+    pub(super) fn with_excess(self, excess: f64) -> Self {
+        Self {
+            signal_variance: self.signal_variance + excess * self.along_mean,
+            ..self
+        }
     }
 
     /// The component behind an eigenvalue that lies `displacement` above the centre; `None` inside the bulk.
@@ -327,6 +385,8 @@ mod tests {
             signal_variance_slope: 0.0,
             directions: 3,
             cross_variance_slope: 0.0,
+            along_mean: 0.0,
+            mean_ratio: 0.0,
         };
         let spike = law.spike_from_eigenvalue(0.3).unwrap();
         assert_eq!((spike.theta, spike.squared_cosine), (0.3, 1.0));
@@ -351,6 +411,8 @@ mod tests {
                 signal_variance_slope: slope,
                 directions: 3,
                 cross_variance_slope: 0.0,
+            along_mean: 0.0,
+            mean_ratio: 0.0,
             };
             if let Some(spike) = law.spike_from_signal(theta) {
                 prop_assert!(spike.squared_cosine > 0.0 && spike.squared_cosine <= 1.0);

@@ -19,6 +19,7 @@
 //! a known spectrum to what will be measured, [`participants_for_visibility`] and
 //! [`participants_for_error`] invert that.
 
+mod centring;
 mod components;
 mod from_data;
 mod law;

@@ -15,6 +15,8 @@ pub struct Spectrum {
     rest: Vec<f64>,
     /// Their mean.
     bulk: f64,
+    /// `m_v²/a²` of every eigenvector, in the same order; empty without private centring.
+    excess: Vec<f64>,
 }
 
 impl Spectrum {
@@ -59,7 +61,34 @@ impl Spectrum {
             leading,
             rest,
             bulk,
+            excess: Vec::new(),
         })
+    }
+
+    /// The same spectrum as private centring sees it: `excess` is `m_v²/a²` of all p eigenvectors, m the mean
+    /// of the rows. Without it the price of centring is counted for components across the mean.
+    ///
+    /// # Errors
+    /// `InvalidRequest` unless there is one finite number ≥ 0 for each eigenvalue.
+    pub fn with_excess_along_mean(mut self, excess: Vec<f64>) -> Result<Self> {
+        let usable = excess.iter().all(|x| x.is_finite() && *x >= 0.0);
+        if excess.len() != self.dimension() || !usable {
+            return Err(Error::new(
+                ErrorCode::InvalidRequest,
+                format!(
+                    "{} numbers for the noise along the mean do not fit {} eigenvalues, or one is negative or not finite",
+                    excess.len(),
+                    self.dimension()
+                ),
+            ));
+        }
+        self.excess = excess;
+        Ok(self)
+    }
+
+    /// `m_v²/a²` of eigenvector `j`.
+    fn excess(&self, j: usize) -> f64 {
+        self.excess.get(j).copied().unwrap_or(0.0)
     }
 
     /// The dimension p.
@@ -95,7 +124,9 @@ impl Spectrum {
     /// ```
     ///
     /// Over a flat bulk this is §5d; for noise of one variance V it is `z = y + V m₀`, `cos² = 1 − V Σ 1/(y−λ_w)²`.
-    fn emergence(&self, y: f64, profile: &NoiseProfile) -> Option<Emergence> {
+    /// What private centring adds along the mean, for the component (`excess`) and the others, comes in to
+    /// first order.
+    fn emergence(&self, y: f64, excess: f64, profile: &NoiseProfile) -> Option<Emergence> {
         if y <= self.rest[0] {
             return None;
         }
@@ -104,15 +135,21 @@ impl Spectrum {
             constant,
             linear,
             bilinear,
+            along_mean,
+            ..
         } = profile;
         // Sums and their derivatives.
         let (mut m0, mut m1, mut dm0, mut dm1) = (0.0, 0.0, 0.0, 0.0);
-        for w in &self.rest {
+        let (mut mean, mut dmean) = (0.0, 0.0);
+        for (j, w) in self.rest.iter().enumerate() {
             let inverse = 1.0 / (y - w);
             m0 += inverse;
             m1 += w * inverse;
             dm0 -= inverse * inverse;
             dm1 -= w * inverse * inverse;
+            let along = along_mean * self.excess(self.rank() + j);
+            mean += along * inverse;
+            dmean -= along * inverse * inverse;
         }
         let directions = self.rest.len() as f64;
         let drift = 1.0 - shift * m0 / directions;
@@ -126,10 +163,11 @@ impl Spectrum {
         let dh = (linear * dm0 + bilinear * dm1 - shift * dm0 / directions * h) / root;
         let (s0, s1) = (m0 / h, m1 / h);
         let (ds0, ds1) = ((dm0 - s0 * dh) / h, (dm1 - s1 * dh) / h);
+        let constant = constant + along_mean * excess;
         let (own0, own1) = (constant + linear * y, linear + bilinear * y);
         let stretch = 1.0 + linear * s0 + bilinear * s1;
-        let slope = stretch + own0 * ds0 + own1 * ds1;
-        let place = y + own0 * s0 + own1 * s1;
+        let slope = stretch + own0 * ds0 + own1 * ds1 + dmean;
+        let place = y + own0 * s0 + own1 * s1 + mean;
         // Not finite where the sums overflow beside an equal eigenvalue.
         (place.is_finite() && slope.is_finite() && h > 0.0).then_some(Emergence {
             place,
@@ -139,7 +177,7 @@ impl Spectrum {
     }
 
     /// How the leading eigenvalue `lambda` will show.
-    fn spike(&self, lambda: f64, profile: &NoiseProfile) -> Option<Spike> {
+    fn spike(&self, lambda: f64, excess: f64, profile: &NoiseProfile) -> Option<Spike> {
         let theta = lambda - self.bulk;
         if profile.is_silent() {
             return (lambda > self.rest[0]).then_some(Spike {
@@ -148,7 +186,7 @@ impl Spectrum {
                 squared_cosine: 1.0,
             });
         }
-        let emergence = self.emergence(lambda, profile)?;
+        let emergence = self.emergence(lambda, excess, profile)?;
         (emergence.slope > 0.0).then(|| Spike {
             theta,
             displacement: emergence.place - self.bulk,
@@ -162,7 +200,10 @@ impl Spectrum {
         if profile.is_silent() {
             return top - self.bulk;
         }
-        let rises = |y: f64| self.emergence(y, profile).is_some_and(|e| e.slope > 0.0);
+        let rises = |y: f64| {
+            self.emergence(y, 0.0, profile)
+                .is_some_and(|e| e.slope > 0.0)
+        };
         // The slope rises from below zero at `top` to 1 far above.
         let mut step = self.flat_law(profile).edge();
         while !rises(top + step) {
@@ -183,7 +224,7 @@ impl Spectrum {
                 low = middle;
             }
         }
-        self.emergence(high, profile)
+        self.emergence(high, 0.0, profile)
             .map_or(f64::INFINITY, |e| e.place - self.bulk)
     }
 
@@ -235,13 +276,22 @@ pub fn predict(spectrum: &Spectrum, noise: &NoiseModel, n: u64) -> Result<Predic
 }
 
 fn prediction(spectrum: &Spectrum, profile: &NoiseProfile) -> Prediction {
-    let margin = spectrum.flat_law(profile).margin(spectrum.dimension());
-    let threshold = spectrum.edge(profile) + margin;
+    let flat = spectrum.flat_law(profile);
+    // What private centring lifts out of the bulk comes before every component below it.
+    let lifted = if profile.mean_ratio > 1.0 {
+        flat.edge()
+    } else {
+        f64::NEG_INFINITY
+    };
+    let threshold = spectrum.edge(profile).max(lifted) + flat.margin(spectrum.dimension());
     let components: Vec<PredictedComponent> = spectrum
         .leading
         .iter()
-        .map(|&lambda| {
-            let spike = spectrum.spike(lambda, profile);
+        .enumerate()
+        .map(|(j, &lambda)| {
+            let spike = spectrum
+                .spike(lambda, spectrum.excess(j), profile)
+                .filter(|spike| spike.displacement > lifted);
             let above_threshold = spike.is_some_and(|spike| spike.displacement > threshold);
             PredictedComponent {
                 spike,
@@ -407,7 +457,7 @@ mod tests {
                     let spectrum = Spectrum::new(p, vec![bulk + theta], bulk).unwrap();
                     let profile = spectrum.noise_of(&noise, n as f64).unwrap();
                     let law = SpectralNoise::of(&noise, p, 1, n, theta).unwrap();
-                    let spread = spectrum.spike(bulk + theta, &profile);
+                    let spread = spectrum.spike(bulk + theta, 0.0, &profile);
                     let flat = law.spike_from_signal(theta);
                     assert_eq!(spread.is_some(), flat.is_some(), "{noise:?} θ = {theta}");
                     if let (Some(a), Some(b)) = (spread, flat) {
@@ -452,7 +502,7 @@ mod tests {
                     }
                     sum(&g, own)
                 };
-                let spike = spectrum.spike(lambda, &profile).unwrap();
+                let spike = spectrum.spike(lambda, 0.0, &profile).unwrap();
                 let z = spike.displacement + spectrum.bulk;
                 assert!((z - lambda - energy(z, lambda)).abs() < 1e-10);
                 let step = 1e-6;

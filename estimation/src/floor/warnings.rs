@@ -1,7 +1,7 @@
 //! What an analyst must be told, in words.
 
 use super::{
-    Floor, Judgement, Spectrum,
+    Floor, Judgement, Spectrum, centring,
     components::{Measured, stands},
     participants_for_visibility,
 };
@@ -45,6 +45,7 @@ pub(super) fn plain_words(
     if let Some(pairs) = indistinct(floor, judgements) {
         warnings.push(pairs);
     }
+    warnings.extend(centring::not_evidence(measured, floor, judgements));
     if measured.vectors.nrows() == k && k > 0 {
         warnings.push(format!(
             "All {k} dimensions were asked for: the subspace is the whole space, and there is no noise bulk to measure."
@@ -190,6 +191,7 @@ mod tests {
             spectrum: &spectrum,
             noise: &noise,
             n: 1797,
+            mean: None,
             support: None,
             setting: "ε = 1",
         })
@@ -219,6 +221,7 @@ mod tests {
             spectrum: &spectrum,
             noise: &noise,
             n: 1_000_000,
+            mean: None,
             support: None,
             setting: "ε = 1",
         })

@@ -3,8 +3,7 @@
 use std::{ops::ControlFlow, time::Instant};
 
 use eigenveil_shared::{
-    Error, ErrorCode, Result, api::SparseSettings, estimate::Rank, packed::PackedSymmetric,
-    study::StudyParams,
+    Error, ErrorCode, Result, api::SparseSettings, estimate::Rank, study::StudyParams,
 };
 use rand::{SeedableRng, rngs::ChaCha20Rng};
 
@@ -12,7 +11,7 @@ use super::{Participants, Path, RowSource, noisy_sum};
 use crate::{
     estimate::{Findings, principal_components, sparse_components},
     floor::{Spectrum, predict},
-    linalg::{packed_to_dense, submatrix, symmetric_eigenvalues},
+    linalg::{submatrix, symmetric_eigen},
     metrics::{SupportScore, projector_distance, support_score},
     moment::NoisyMoment,
     pca::pca,
@@ -111,8 +110,7 @@ pub fn run(
     }
     let started = Instant::now();
     let draw = |rng: &mut ChaCha20Rng| {
-        let preprocessor = experiment.params.preprocessor();
-        Participants::draw(&experiment.source, experiment.k, preprocessor, rng)
+        Participants::draw(&experiment.source, experiment.k, experiment.params, rng)
     };
     // Given rows are prepared once (which draws nothing); a model draws a new frame in every repeat.
     let given = match experiment.source {
@@ -153,7 +151,7 @@ fn repeat(
     let setting = format!("ε = {}", params.budget().epsilon());
     let plain = principal_components(&noisy, Rank::Fixed(k), &setting)?;
     let pca_error = projector_distance(&plain.vectors, truth)?;
-    let nonprivate_error = projector_distance(&pca(&packed_to_dense(&clean), k)?.vectors, truth)?;
+    let nonprivate_error = projector_distance(&pca(&clean.dense(), k)?.vectors, truth)?;
     let (found, support, converged) = match experiment.sparse {
         None => (plain, None, true),
         Some(settings) => {
@@ -188,20 +186,31 @@ fn repeat(
 
 /// The prediction from the noiseless moment, on the rows of `support` where they are known.
 fn predicted(
-    clean: &PackedSymmetric,
+    clean: &NoisyMoment,
     support: Option<&[usize]>,
     k: usize,
     noisy: &NoisyMoment,
 ) -> Result<Option<f64>> {
-    let mut moment = packed_to_dense(clean);
+    let mut moment = clean.dense();
     if let Some(rows) = support {
         moment = submatrix(&moment, rows);
     }
     if k >= moment.nrows() {
         return Ok(None);
     }
-    let eigenvalues: Vec<f64> = symmetric_eigenvalues(&moment)?.iter().copied().collect();
-    let spectrum = Spectrum::from_eigenvalues(&eigenvalues, k)?;
+    let eigen = symmetric_eigen(&moment)?;
+    let mut spectrum = Spectrum::from_eigenvalues(eigen.values.as_slice(), k)?;
+    if let Some(mean) = clean.estimated_mean() {
+        let directions = eigen.vectors.column_iter();
+        let excess = match support {
+            None => directions.map(|v| mean.excess_along(v)).collect(),
+            Some(rows) => {
+                let mean = mean.on_rows(rows);
+                directions.map(|v| mean.excess_along(v)).collect()
+            }
+        };
+        spectrum = spectrum.with_excess_along_mean(excess)?;
+    }
     Ok(Some(
         predict(&spectrum, noisy.noise(), noisy.n())?.expected_error,
     ))

@@ -58,8 +58,8 @@ impl FromStr for Path {
     }
 }
 
-/// What n participants send, summed: the noisy moment, and the moment without noise, which only a
-/// simulation knows.
+/// What n participants send, summed: the noisy moment, and the same without noise, which only a
+/// simulation knows (with private centring both are covariances around their own mean).
 ///
 /// `tick` is told how many participants have been dealt with since the last call.
 ///
@@ -73,7 +73,7 @@ pub fn noisy_sum<R: Rng + ?Sized>(
     path: Path,
     rng: &mut R,
     tick: &mut dyn FnMut(u64),
-) -> Result<(NoisyMoment, PackedSymmetric)> {
+) -> Result<(NoisyMoment, NoisyMoment)> {
     if n == 0 {
         return Err(Error::new(
             ErrorCode::InvalidRequest,
@@ -127,8 +127,27 @@ pub fn noisy_sum<R: Rng + ?Sized>(
         };
         buckets.push(accumulator);
     }
-    clean.scale(1.0 / n as f64);
-    Ok((NoisyMoment::decode(buckets, params)?, clean))
+    Ok((
+        NoisyMoment::decode(buckets, params)?,
+        without_noise(params, clean, n)?,
+    ))
+}
+
+/// The moment behind the sum of the outer products of `n` prepared rows: centred if the study is.
+pub(super) fn without_noise(
+    params: &StudyParams,
+    sum: PackedSymmetric,
+    n: u64,
+) -> Result<NoisyMoment> {
+    let silence = NoiseModel::Gaussian {
+        off_diagonal_sd: 0.0,
+        diagonal_sd: 0.0,
+    };
+    let moment = NoisyMoment::from_buckets(vec![Accumulator::from_parts(sum, n)?], silence)?;
+    match params.preprocessing().centring {
+        Some(a) => moment.centred(a, params.preprocessing().norm),
+        None => Ok(moment),
+    }
 }
 
 /// A sum of payloads drawn from its law.

@@ -3,12 +3,14 @@
 use eigenveil_shared::{
     Error, ErrorCode, Result,
     preprocess::{BoundedRow, Preprocessor, Row},
+    study::StudyParams,
 };
 use nalgebra::DMatrix;
 use rand::{Rng, RngExt};
 
+use super::noisy_sum::without_noise;
 use crate::{
-    linalg::{GramSum, packed_to_dense},
+    linalg::GramSum,
     models::{Model, Population},
     pca::pca,
 };
@@ -35,8 +37,8 @@ enum Kind<'a> {
 }
 
 impl<'a> Participants<'a> {
-    /// Draws the population of a model (its V is the truth), or prepares the rows (their non-private
-    /// top-k is).
+    /// Draws the population of a model (its V is the truth: its rows have mean zero), or prepares the rows
+    /// (their non-private top-k is, around their mean if the study centres).
     ///
     /// # Errors
     /// Those of [`Model::draw`] and of [`Preprocessor::prepare`] (with the row's number);
@@ -44,9 +46,10 @@ impl<'a> Participants<'a> {
     pub fn draw<R: Rng + ?Sized>(
         source: &RowSource<'_>,
         k: usize,
-        preprocessor: Preprocessor<'a>,
+        params: &'a StudyParams,
         rng: &mut R,
     ) -> Result<Self> {
+        let preprocessor = params.preprocessor();
         match source {
             RowSource::Model(model) => {
                 let population = model.draw(rng)?;
@@ -73,9 +76,10 @@ impl<'a> Participants<'a> {
                 };
                 let mut sum = GramSum::new(first.dimension());
                 for row in &prepared {
-                    sum.add(row.as_slice(), 1.0 / prepared.len() as f64);
+                    sum.add(row.as_slice(), 1.0);
                 }
-                let truth = pca(&packed_to_dense(&sum.finish()), k)?.vectors;
+                let moment = without_noise(params, sum.finish(), prepared.len() as u64)?;
+                let truth = pca(&moment.dense(), k)?.vectors;
                 Ok(Self {
                     kind: Kind::Prepared(prepared),
                     truth,

@@ -2,7 +2,8 @@
 
 use eigenveil_shared::{Error, ErrorCode, Result, estimate::Estimate};
 
-/// One line per feature: its name, then its loading on each component.
+/// One line per feature: its name, then its loading on each component, and its mean where the study
+/// estimates it.
 pub(super) fn csv(estimate: &Estimate) -> Result<Vec<u8>> {
     let failed = |error: &dyn std::fmt::Display| {
         Error::new(
@@ -16,6 +17,7 @@ pub(super) fn csv(estimate: &Estimate) -> Result<Vec<u8>> {
         .unwrap_or_else(|| (1..=estimate.p).map(|i| format!("x{i}")).collect());
     let mut writer = csv::Writer::from_writer(Vec::new());
     let header = (1..=estimate.components.len()).map(|j| format!("component_{j}"));
+    let header = header.chain(estimate.mean.is_some().then(|| "mean".to_owned()));
     writer
         .write_record(std::iter::once("feature".to_owned()).chain(header))
         .map_err(|e| failed(&e))?;
@@ -25,6 +27,12 @@ pub(super) fn csv(estimate: &Estimate) -> Result<Vec<u8>> {
             let loading = component.loadings.get(i).copied().unwrap_or_default();
             writer
                 .write_field(loading.to_string())
+                .map_err(|e| failed(&e))?;
+        }
+        if let Some(mean) = &estimate.mean {
+            let value = mean.get(i).copied().unwrap_or_default();
+            writer
+                .write_field(value.to_string())
                 .map_err(|e| failed(&e))?;
         }
         writer.write_record(None::<&[u8]>).map_err(|e| failed(&e))?;

@@ -32,6 +32,26 @@ pub enum NoiseModel {
         /// it. [`StudyParams::noise_model`](crate::study::StudyParams::noise_model) fills it in.
         mean_squared_norm: Option<f64>,
     },
+    /// What private centring makes of either: the noise of one report in the covariance around the
+    /// estimated mean m̂, between orthonormal directions v, w that have variances λ, λ' and lie across m̂:
+    /// `constant + linear·(λ + λ') + bilinear·λλ'`; along m̂ the constant grows by `m_v²/a² + m_w²/a²`
+    /// (`docs/mechanisms.md`, "Private centring").
+    Centred {
+        /// Dimension p of the covariance, one less than that of the reports.
+        dimension: usize,
+        /// Variance outside the signal.
+        constant: f64,
+        /// What the variance in one direction adds.
+        linear: f64,
+        /// What the variance in both directions adds.
+        bilinear: f64,
+        /// n·χ, the shift of the bulk; 0 for Gaussian noise.
+        shift: f64,
+        /// Estimate of `E‖x − E x‖²`; `None` where the noise hides it.
+        total_variance: Option<f64>,
+        /// ‖E x‖/a, an estimate: above 1, noise along m̂ leaves the bulk.
+        mean_ratio: f64,
+    },
 }
 
 impl NoiseModel {
@@ -42,6 +62,7 @@ impl NoiseModel {
                 off_diagonal_sd, ..
             } => off_diagonal_sd,
             NoiseModel::DoubleCap { scale, a0, .. } => scale * a0.sqrt(),
+            NoiseModel::Centred { constant, .. } => constant.sqrt(),
         }
     }
 
@@ -62,6 +83,7 @@ impl NoiseModel {
     pub fn mean_squared_norm(&self, trace: f64) -> Option<f64> {
         match *self {
             NoiseModel::Gaussian { .. } => Some(trace),
+            NoiseModel::Centred { total_variance, .. } => total_variance,
             NoiseModel::DoubleCap {
                 mean_squared_norm, ..
             } => mean_squared_norm,

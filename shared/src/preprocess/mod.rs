@@ -270,12 +270,17 @@ impl<'a> Preprocessor<'a> {
     /// # Errors
     /// As [`prepare`](Self::prepare).
     pub fn prepare_nth(&self, index: usize, row: &Row) -> Result<BoundedRow> {
-        self.prepare(row).map_err(|error| {
-            Error::new(
-                error.code(),
-                format!("row {}: {}", index + 1, error.detail()),
-            )
-        })
+        self.prepare(row).map_err(|error| in_row(index, &error))
+    }
+
+    /// As [`prepare_features`](Self::prepare_features) for row `index` (from 0) of a table: an error names
+    /// the row, counted from 1.
+    ///
+    /// # Errors
+    /// As [`prepare`](Self::prepare).
+    pub fn prepare_features_nth(&self, index: usize, row: &Row) -> Result<BoundedRow> {
+        self.prepare_features(row)
+            .map_err(|error| in_row(index, &error))
     }
 
     /// As [`prepare`](Self::prepare), but a row that cannot be prepared becomes the zero row (with
@@ -307,6 +312,13 @@ impl<'a> Preprocessor<'a> {
             ),
         ))
     }
+}
+
+fn in_row(index: usize, error: &Error) -> Error {
+    Error::new(
+        error.code(),
+        format!("row {}: {}", index + 1, error.detail()),
+    )
 }
 
 /// Euclidean norm without overflow or harmful underflow.

@@ -10,6 +10,7 @@
 use super::{
     Budget,
     normal::{cdf, ln_cdf},
+    search::{is_open_unit, smallest_epsilon},
 };
 use crate::error::{Error, ErrorCode, Result};
 
@@ -82,30 +83,14 @@ pub fn true_delta(sigma: f64, sensitivity: f64, epsilon: f64) -> f64 {
 /// (ε, `delta`)-DP; `None` when there is none that a number can hold (noise of almost zero).
 pub fn true_epsilon(sigma: f64, sensitivity: f64, delta: f64) -> Option<f64> {
     let mu = sensitivity / sigma;
-    if !is_positive_finite(mu) || delta.is_nan() || delta <= 0.0 || delta >= 1.0 {
+    if !is_positive_finite(mu) || !is_open_unit(delta) {
         return None;
     }
-    let enough = |epsilon: f64| delta_of_mu(mu, epsilon) <= delta;
-    if enough(0.0) {
-        return Some(0.0);
-    }
-    let (mut low, mut high) = (0.0_f64, 1.0_f64);
-    while !enough(high) {
-        low = high;
-        high *= 2.0;
-        if high > 1e12 {
-            return None;
-        }
-    }
-    while high - low > 2.0 * f64::EPSILON * high {
-        let middle = 0.5 * (low + high);
-        if enough(middle) {
-            high = middle;
-        } else {
-            low = middle;
-        }
-    }
-    Some(high)
+    smallest_epsilon(
+        |epsilon| delta_of_mu(mu, epsilon),
+        delta,
+        2.0 * f64::EPSILON,
+    )
 }
 
 /// Probability that the privacy loss of noise `sigma` on a query of L2 sensitivity `sensitivity`

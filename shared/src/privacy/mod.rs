@@ -4,6 +4,7 @@ pub mod accountant;
 mod budget;
 pub mod gaussian;
 mod normal;
+pub(crate) mod search;
 mod statement;
 
 pub use budget::{Budget, MAX_EPSILON, WARN_EPSILON};

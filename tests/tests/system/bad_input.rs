@@ -27,45 +27,69 @@ fn refused(output: &Output, exit: i32, words: &[&str]) {
 fn study_parameters_out_of_range() {
     let folder = tempfile::tempdir().unwrap();
     let server = ServerProcess::start(&folder.path().join("data"));
-    let create = |p: &str, epsilon: &str, delta: &str| {
-        server.cli(&[
-            "study",
-            "create",
-            "--name",
-            "x",
-            "--p",
-            p,
-            "--epsilon",
-            epsilon,
-            "--delta",
-            delta,
-        ])
+    let create = |mechanism: &str, p: &str, epsilon: &str, more: &[&str]| {
+        let mut arguments = vec!["study", "create", "--name", "x", "--mechanism", mechanism];
+        arguments.extend(["--p", p, "--epsilon", epsilon]);
+        arguments.extend(more);
+        server.cli(&arguments)
     };
+    let mechanisms = [
+        ("double-cap", "65537", "2 to 65536"),
+        ("symmetric-gaussian", "4097", "2 to 4096"),
+        ("isotropic-gaussian", "4097", "2 to 4096"),
+        ("discrete-gaussian", "4097", "2 to 4096"),
+    ];
+    for (mechanism, too_large, range) in mechanisms {
+        for (p, epsilon, words) in [
+            ("0", "1", ["[invalid-dimension]", "0"]),
+            ("1", "1", ["[invalid-dimension]", "1"]),
+            (too_large, "1", ["[invalid-dimension]", range]),
+            ("4", "0", ["[invalid-budget]", "epsilon is 0"]),
+            ("4", "17", ["[invalid-budget]", "at most 16"]),
+            ("4", "16.001", ["[invalid-budget]", "at most 16"]),
+            ("4", "NaN", ["[invalid-budget]", "NaN"]),
+            ("4", "inf", ["[invalid-budget]", "inf"]),
+        ] {
+            refused(&create(mechanism, p, epsilon, &[]), 2, &words);
+        }
+        refused(&create(mechanism, "4", "-1", &[]), 2, &[]);
+        refused(
+            &create(mechanism, "4", "1", &["--centring=1.5"]),
+            2,
+            &["[invalid-preprocessing]", "1.5"],
+        );
+        if mechanism != "double-cap" {
+            for (delta, words) in [("1", "between 0 and 1"), ("0", "between 0 and 1")] {
+                refused(
+                    &create(mechanism, "4", "1", &["--delta", delta]),
+                    2,
+                    &["[invalid-budget]", words],
+                );
+            }
+        }
+    }
     refused(
-        &create("0", "1", "1e-6"),
+        &create("double-cap", "4", "1", &["--delta", "1e-6"]),
         2,
-        &["[invalid-dimension]", "2 to 4096"],
+        &["[invalid-budget]", "leave delta out"],
     );
-    refused(&create("1", "1", "1e-6"), 2, &["[invalid-dimension]"]);
-    refused(&create("4097", "1", "1e-6"), 2, &["[invalid-dimension]"]);
+    // With the constant of private centring the reports have one dimension more.
     refused(
-        &create("4", "0", "1e-6"),
+        &create("double-cap", "65536", "1", &["--centring"]),
         2,
-        &["[invalid-budget]", "epsilon is 0"],
+        &["[invalid-dimension]", "65537"],
     );
-    refused(&create("4", "-1", "1e-6"), 2, &[]);
     refused(
-        &create("4", "17", "1e-6"),
+        &create("double-cap", "4", "1", &["--calibration", "as-published"]),
         2,
-        &["[invalid-budget]", "at most 16"],
+        &["[invalid-mechanism]", "as-published"],
     );
-    refused(&create("4", "NaN", "1e-6"), 2, &["[invalid-budget]"]);
+    // So much noise that its grid would not fit the integers of a report.
     refused(
-        &create("4", "1", "1"),
+        &create("discrete-gaussian", "4096", "0.001", &[]),
         2,
-        &["[invalid-budget]", "between 0 and 1"],
+        &["[invalid-budget]"],
     );
-    refused(&create("4", "1", "0"), 2, &["[invalid-budget]", "Gaussian"]);
     refused(
         &server.cli(&[
             "study",

@@ -54,9 +54,13 @@ fn demo_prints_the_agreed_keys_and_writes_its_files() {
         ],
     );
     assert_eq!(result["n"], 3000);
-    assert_eq!(result["mechanism"], "isotropic-gaussian");
-    assert_eq!(result["payload_bytes"], 4 * 64 * 65 / 2);
-    assert_eq!(result["bytes_per_report"], 58 + 4 * 64 * 65 / 2);
+    assert_eq!(result["mechanism"], "double-cap");
+    assert_eq!(
+        (&result["epsilon"], &result["delta"]),
+        (&4.0.into(), &0.0.into())
+    );
+    assert_eq!(result["payload_bytes"], 16);
+    assert_eq!(result["bytes_per_report"], 58 + 16);
     let (captured, best) = (
         result["captured"].as_f64().unwrap(),
         result["nonprivate_captured"].as_f64().unwrap(),
@@ -360,6 +364,106 @@ fn simulate_prints_the_agreed_keys_for_every_source_and_path() {
         let mut arguments = vec!["simulate", "--n", "10", "--k", "1", "--epsilon", "1"];
         arguments.extend(wrong);
         assert_eq!(run(&arguments).status.code(), Some(2), "{wrong:?}");
+    }
+}
+
+#[test]
+fn audit_prints_the_agreed_keys_and_refuses_wrong_usage() {
+    let wanted = [
+        "mechanism",
+        "epsilon",
+        "delta",
+        "epsilon_lower_bound",
+        "method",
+        "trials",
+        "verdict",
+        "calibration",
+        "p",
+        "true_epsilon",
+        "model_based",
+        "event_epsilon_lower_bound",
+        "epsilon_provable",
+        "confidence",
+        "pair",
+        "pairs",
+        "tries_p_value",
+        "tries",
+        "finding",
+        "seconds",
+        "seed",
+    ];
+    let audit = |mechanism: &[&str]| {
+        let mut arguments = vec!["audit", "--json", "--p", "4", "--trials", "2000"];
+        arguments.extend(mechanism);
+        let result = run_json(&arguments);
+        has_keys(&result, &wanted);
+        assert_eq!(result["trials"], 2000, "{result}");
+        result
+    };
+    let cap = audit(&["--mechanism", "double-cap", "--epsilon", "1"]);
+    assert_eq!(
+        (&cap["method"], &cap["verdict"], &cap["delta"]),
+        (&"event".into(), &"consistent".into(), &0.0.into())
+    );
+    assert_eq!(cap["pairs"].as_array().unwrap().len(), 3);
+    assert_eq!(cap["tries"]["verdict"], "same-for-every-row");
+    assert!(cap["calibration"].is_null());
+    let published = audit(&[
+        "--mechanism",
+        "symmetric-gaussian",
+        "--calibration",
+        "as-published",
+        "--epsilon",
+        "12",
+        "--pair",
+        "axes",
+    ]);
+    assert_eq!(
+        (
+            &published["method"],
+            &published["model_based"],
+            &published["verdict"],
+            &published["pair"],
+        ),
+        (
+            &"mu-gdp".into(),
+            &true.into(),
+            &"convicted".into(),
+            &"axes".into()
+        )
+    );
+    assert!(published["tries"].is_null());
+    // A seed gives the same numbers.
+    let again = audit(&["--epsilon", "1"]);
+    assert_eq!(again["epsilon_lower_bound"], cap["epsilon_lower_bound"]);
+    let arguments = |more: &[&'static str]| [&["audit", "--p", "4"], more].concat();
+    for (wrong, says) in [
+        (
+            arguments(&["--epsilon", "1", "--delta", "1e-6"]),
+            "takes none",
+        ),
+        (arguments(&["--epsilon", "17"]), "at most 16"),
+        (
+            vec!["audit", "--p", "1", "--epsilon", "1"],
+            "dimension is 1",
+        ),
+        (arguments(&["--epsilon", "1", "--trials", "999"]), "1000 to"),
+        (
+            arguments(&["--epsilon", "1", "--method", "mu-gdp"]),
+            "would convict a correct mechanism",
+        ),
+        (
+            arguments(&["--epsilon", "1", "--calibration", "as-published"]),
+            "no calibration",
+        ),
+        (arguments(&["--epsilon", "1", "--pair", "twins"]), "twins"),
+        (arguments(&[]), "--epsilon"),
+    ] {
+        let output = run(&wrong);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{wrong:?}: {said}");
+        assert!(said.contains(says), "{wrong:?}: {said}");
+        assert!(output.stdout.is_empty(), "{wrong:?}");
     }
 }
 

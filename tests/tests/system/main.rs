@@ -7,6 +7,7 @@
 )]
 
 mod bad_input;
+mod centring;
 mod command_line;
 mod documentation;
 mod killed_client;

@@ -342,7 +342,7 @@ fn the_device_path_has_the_exact_means_and_variances() {
             let cap = DoubleCap::derive(p, Budget::pure(epsilon).unwrap()).unwrap();
             // Numbers drawn for one report.
             let cost = cap.parameters().expected_tries() * p as f64;
-            let draws = (2e7 / cost).clamp(5_000.0, 20_000.0);
+            let draws = (1e7 / cost).clamp(5_000.0, 20_000.0);
             // p = 400 at ε = 8 is left to the long test.
             if (p, epsilon) != (400, 8.0) {
                 device(p, epsilon, (100 + 10 * i + j) as u64, draws as usize);

@@ -8,7 +8,10 @@ use crate::{
     error::{Error, ErrorCode, Result},
     mechanism::MAX_DENSE_DIMENSION,
     packed::packed_len,
-    privacy::{Budget, gaussian},
+    privacy::{
+        Budget, gaussian,
+        search::{is_open_unit, smallest_epsilon},
+    },
 };
 
 /// Smallest σ, in grid steps, that a study may have: below it the discrete Gaussian is too far from the
@@ -223,30 +226,14 @@ impl DiscreteGaussianParameters {
     /// An ε ≥ 0 for which reports of dimension p are (ε, `delta`)-LDP, by the same bound; `None` when a
     /// number cannot hold one or `delta` is not in (0, 1).
     pub fn true_epsilon(&self, report_dimension: usize, delta: f64) -> Option<f64> {
-        if delta.is_nan() || delta <= 0.0 || delta >= 1.0 {
+        if !is_open_unit(delta) {
             return None;
         }
-        let enough = |epsilon: f64| self.true_delta(report_dimension, epsilon) <= delta;
-        if enough(0.0) {
-            return Some(0.0);
-        }
-        let (mut low, mut high) = (0.0_f64, 1.0_f64);
-        while !enough(high) {
-            low = high;
-            high *= 2.0;
-            if high > 1e12 {
-                return None;
-            }
-        }
-        while high - low > 2.0 * f64::EPSILON * high {
-            let middle = 0.5 * (low + high);
-            if enough(middle) {
-                high = middle;
-            } else {
-                low = middle;
-            }
-        }
-        Some(high)
+        smallest_epsilon(
+            |epsilon| self.true_delta(report_dimension, epsilon),
+            delta,
+            2.0 * f64::EPSILON,
+        )
     }
 
     /// ρ = Δ_grid²/2σ² of zero-concentrated differential privacy (Canonne, Kamath & Steinke 2020, the

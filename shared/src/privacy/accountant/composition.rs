@@ -3,10 +3,10 @@
 use super::{
     guarantee::{Guarantee, Pure, Zcdp},
     loss::RandomizedResponses,
-    search::{is_open_unit, smallest_epsilon},
     zcdp,
 };
 use crate::privacy::gaussian;
+use crate::privacy::search::{is_open_unit, smallest_epsilon};
 
 /// Precision of a composed ε, as a part of itself.
 const PRECISION: f64 = 1e-10;

@@ -1,9 +1,7 @@
 //! What one report satisfies.
 
-use super::{
-    search::{is_open_unit, positive, smallest_epsilon},
-    zcdp,
-};
+use super::zcdp;
+use crate::privacy::search::{is_open_unit, positive, smallest_epsilon};
 use crate::{
     error::Result,
     privacy::{Budget, gaussian},

@@ -55,7 +55,6 @@ mod binomial;
 mod composition;
 mod guarantee;
 mod loss;
-mod search;
 mod shuffle;
 mod zcdp;
 

@@ -5,8 +5,8 @@ use std::num::NonZeroU64;
 use super::{
     binomial::{excess_of_mean_sign, grouped_binomial},
     guarantee::Pure,
-    search::{is_open_unit, smallest_epsilon},
 };
+use crate::privacy::search::{is_open_unit, smallest_epsilon};
 
 /// Participants beyond which more are not counted: the bound falls with n, so that fewer are on the safe side.
 const MOST_PARTICIPANTS: u64 = 100_000_000;

@@ -56,8 +56,8 @@ pub(super) fn exchanged(epsilon: f64, delta: impl Fn(f64) -> f64) -> f64 {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::search::smallest_epsilon;
     use super::*;
+    use crate::privacy::search::smallest_epsilon;
 
     #[test]
     fn agrees_with_fifty_digit_minimisation() {

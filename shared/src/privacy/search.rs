@@ -7,7 +7,7 @@ const LARGEST_EPSILON: f64 = 1e12;
 
 /// An ε ≥ 0 with `delta_at(ε) ≤ delta`, above the smallest one by at most `precision` of itself; `None`
 /// when there is none below 1e12. Whatever `delta_at` is, the ε returned was tried and holds.
-pub(super) fn smallest_epsilon(
+pub(crate) fn smallest_epsilon(
     delta_at: impl Fn(f64) -> f64,
     delta: f64,
     precision: f64,
@@ -37,12 +37,12 @@ pub(super) fn smallest_epsilon(
 }
 
 /// Whether a δ was asked for that a guarantee can have: strictly between 0 and 1.
-pub(super) fn is_open_unit(delta: f64) -> bool {
+pub(crate) fn is_open_unit(delta: f64) -> bool {
     delta > 0.0 && delta < 1.0
 }
 
 /// Refuses what is not a positive finite number.
-pub(super) fn positive(name: &str, value: f64) -> Result<f64> {
+pub(crate) fn positive(name: &str, value: f64) -> Result<f64> {
     if value.is_normal() && value > 0.0 {
         return Ok(value);
     }

@@ -1,0 +1,296 @@
+//! Lower bounds on ε from what was observed under two rows.
+
+use eigenveil_shared::{Error, ErrorCode, Result, mechanism::MechanismSpec, privacy::gaussian};
+use statrs::function::erf::erfc_inv;
+
+use crate::{Samples, lower_limit, upper_limit};
+
+/// A lower bound on ε, with what a set of pairs is judged by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bound {
+    /// No ε below this is compatible with the judged half, at the stated confidence.
+    pub epsilon_lower_bound: f64,
+    /// The same figure on the half that chose the event. It is biased upwards and proves nothing; the
+    /// worst of several pairs is chosen by it, and the chosen pair's bound keeps its confidence.
+    pub selection: f64,
+    /// Largest bound that this many outputs can give.
+    pub provable: f64,
+    /// Outputs judged under each row: half of those given.
+    pub judged: u64,
+}
+
+impl Bound {
+    /// The pair to report: chosen on the selection halves alone, the first of equals.
+    pub fn worst(bounds: &[Bound]) -> Option<usize> {
+        (0..bounds.len()).reduce(|best, i| {
+            if bounds[i].selection > bounds[best].selection {
+                i
+            } else {
+                best
+            }
+        })
+    }
+}
+
+/// Black-box bound: `ε ≥ ln((P_A,lo − δ)/P_B,hi)` for an event of the form statistic ≥ t (A against B) or
+/// statistic ≤ t (B against A).
+///
+/// Direction and t are chosen on the outputs at even positions, the bound is computed on the odd ones, with
+/// each Clopper–Pearson limit at `(1 + confidence)/2`, so that both hold together with `confidence`. Nothing
+/// is assumed about the mechanism.
+///
+/// # Errors
+/// `invalid-request` when a sample has fewer than two outputs, δ or the confidence lies outside (0, 1)
+/// (δ = 0 is allowed), or a statistic is not a number.
+pub fn event_bound(samples: &Samples, delta: f64, confidence: f64) -> Result<Bound> {
+    if !(0.0..1.0).contains(&delta) {
+        return Err(Error::new(
+            ErrorCode::InvalidRequest,
+            format!("delta {delta} must lie between 0 and 1"),
+        ));
+    }
+    best_event(samples, confidence, &|p_low, p_high| {
+        ((p_low - delta) / p_high).ln().max(0.0)
+    })
+}
+
+/// Model-based bound, for mechanisms that are Gaussian **by construction** only (Nasr et al. 2023): an
+/// event with true-positive rate ≥ TPR_lo and false-positive rate ≤ FPR_hi needs a Gaussian mechanism with
+/// `μ ≥ Φ⁻¹(TPR_lo) − Φ⁻¹(FPR_hi)`, and that μ has exactly one ε at this δ (Balle & Wang 2018).
+///
+/// It measures the scale of the noise and takes its shape on trust; halves and limits are those of
+/// [`event_bound`].
+///
+/// # Errors
+/// `invalid-mechanism` for any other mechanism: μ says nothing about its ε, and a correct `double-cap`
+/// would be convicted. `invalid-request` as [`event_bound`], and for δ = 0.
+pub fn mu_bound(
+    spec: &MechanismSpec,
+    samples: &Samples,
+    delta: f64,
+    confidence: f64,
+) -> Result<Bound> {
+    check_gaussian(spec)?;
+    if !(delta > 0.0 && delta < 1.0) {
+        return Err(Error::new(
+            ErrorCode::InvalidRequest,
+            format!("delta {delta} must lie strictly between 0 and 1"),
+        ));
+    }
+    mu_bound_of_anything(samples, delta, confidence)
+}
+
+/// Refuses the model-based bound where its model does not hold.
+pub(crate) fn check_gaussian(spec: &MechanismSpec) -> Result<()> {
+    if spec.gaussian_noise().is_some() {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorCode::InvalidMechanism,
+        format!(
+            "the mu-gdp bound assumes Gaussian noise and {} has none: it would convict a correct mechanism; use the event bound",
+            spec.kind()
+        ),
+    ))
+}
+
+fn mu_bound_of_anything(samples: &Samples, delta: f64, confidence: f64) -> Result<Bound> {
+    let mu = best_event(samples, confidence, &|p_low, p_high| {
+        (normal_quantile(p_low) - normal_quantile(p_high)).max(0.0)
+    })?;
+    let epsilon = |mu: f64| {
+        // Noise 1 on a query of sensitivity μ. An ε beyond what a number holds is far above any claim.
+        if mu > 0.0 {
+            gaussian::true_epsilon(1.0, mu, delta).unwrap_or(f64::MAX)
+        } else {
+            0.0
+        }
+    };
+    Ok(Bound {
+        epsilon_lower_bound: epsilon(mu.epsilon_lower_bound),
+        selection: epsilon(mu.selection),
+        provable: epsilon(mu.provable),
+        judged: mu.judged,
+    })
+}
+
+/// Φ⁻¹.
+fn normal_quantile(probability: f64) -> f64 {
+    -std::f64::consts::SQRT_2 * erfc_inv(2.0 * probability)
+}
+
+/// The choosing half is read this many times more cautiously than the judging one: the best of many events
+/// there is too often a lucky one of a few outputs, and judged it proves nothing. Any choice is valid;
+/// over 30 seeds of 10⁵ trials this one raised the mean bound of `double-cap` at ε = 1 from 0.87 to 0.97.
+const CAUTION: f64 = 1e4;
+
+/// Chooses direction and threshold by this score of (P_A,lo, P_B,hi), and judges them by it.
+fn best_event(
+    samples: &Samples,
+    confidence: f64,
+    score: &dyn Fn(f64, f64) -> f64,
+) -> Result<Bound> {
+    let Samples { a, b } = samples;
+    let numbers = a.iter().chain(b).all(|v| !v.is_nan());
+    if a.len() < 2 || b.len() < 2 || !numbers {
+        return Err(Error::new(
+            ErrorCode::InvalidRequest,
+            format!(
+                "{} and {} outputs; give at least two numbers under each row",
+                a.len(),
+                b.len()
+            ),
+        ));
+    }
+    if !(confidence > 0.0 && confidence < 1.0) {
+        return Err(Error::new(
+            ErrorCode::InvalidRequest,
+            format!("confidence {confidence} must lie strictly between 0 and 1"),
+        ));
+    }
+    let each = 0.5 * (1.0 + confidence);
+    let (a_choose, b_choose) = (half(a, 0), half(b, 0));
+    // B against A is A against B with the statistic's sign turned.
+    let (a_turned, b_turned) = (turned(&a_choose), turned(&b_choose));
+    let cautious = 1.0 - (1.0 - each) / CAUTION;
+    let forward = best_threshold(&a_choose, &b_choose, cautious, score);
+    let backward = best_threshold(&b_turned, &a_turned, cautious, score);
+    let (a_judge, b_judge) = (half(a, 1), half(b, 1));
+    let judged = a_judge.len().min(b_judge.len()) as u64;
+    let (selection, value) = if forward.1 >= backward.1 {
+        (
+            forward.1,
+            score_at(&a_judge, &b_judge, forward.0, each, score),
+        )
+    } else {
+        let (a_judge, b_judge) = (turned(&a_judge), turned(&b_judge));
+        (
+            backward.1,
+            score_at(&b_judge, &a_judge, backward.0, each, score),
+        )
+    };
+    Ok(Bound {
+        epsilon_lower_bound: value,
+        selection,
+        provable: score(
+            lower_limit(judged, judged, each),
+            upper_limit(0, judged, each),
+        ),
+        judged,
+    })
+}
+
+/// Every second value, sorted.
+fn half(sample: &[f64], parity: usize) -> Vec<f64> {
+    let mut half: Vec<f64> = sample.iter().skip(parity).step_by(2).copied().collect();
+    half.sort_unstable_by(f64::total_cmp);
+    half
+}
+
+fn turned(sorted: &[f64]) -> Vec<f64> {
+    sorted.iter().rev().map(|v| -v).collect()
+}
+
+/// The threshold with the best score on these sorted samples, among 400 quantiles of the two.
+fn best_threshold(a: &[f64], b: &[f64], each: f64, score: &dyn Fn(f64, f64) -> f64) -> (f64, f64) {
+    let candidates = [a, b].into_iter().flat_map(|sample| {
+        (0..200).map(move |step| {
+            // Finer towards the top, where the ratio is largest.
+            let share = 1.0 - (f64::from(step) / 199.0).powi(3);
+            sample[((sample.len() - 1) as f64 * share) as usize]
+        })
+    });
+    candidates
+        .map(|t| (t, score_at(a, b, t, each, score)))
+        .max_by(|x, y| x.1.total_cmp(&y.1))
+        .unwrap_or((0.0, 0.0))
+}
+
+fn score_at(
+    a: &[f64],
+    b: &[f64],
+    threshold: f64,
+    each: f64,
+    score: &dyn Fn(f64, f64) -> f64,
+) -> f64 {
+    let hits = |sorted: &[f64]| (sorted.len() - sorted.partition_point(|&v| v < threshold)) as u64;
+    score(
+        lower_limit(hits(a), a.len() as u64, each),
+        upper_limit(hits(b), b.len() as u64, each),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use eigenveil_shared::{
+        mechanism::{Calibration, MechanismKind},
+        privacy::Budget,
+    };
+
+    use super::*;
+    use crate::{PairKind, Released, Sampling, audit::study, observe};
+
+    #[test]
+    fn normal_quantiles() {
+        // scipy.stats.norm.ppf.
+        for (probability, wanted) in [
+            (0.5, 0.0),
+            (1e-09, -5.9978070150076865),
+            (7.4e-6, -4.331644153730593),
+            (0.975, 1.959963984540054),
+            (0.999999, 4.753424308817087),
+        ] {
+            let ours: f64 = normal_quantile(probability);
+            assert!((ours - wanted).abs() < 1e-9, "{probability}: {ours}");
+        }
+        assert_eq!(normal_quantile(0.0), f64::NEG_INFINITY);
+        assert_eq!(normal_quantile(1.0), f64::INFINITY);
+    }
+
+    #[test]
+    fn wrong_input_is_an_error() {
+        let samples = |a: &[f64], b: &[f64]| Samples {
+            a: a.to_vec(),
+            b: b.to_vec(),
+        };
+        assert!(event_bound(&samples(&[1.0], &[1.0, 2.0]), 0.0, 0.95).is_err());
+        assert!(event_bound(&samples(&[1.0, f64::NAN], &[1.0, 2.0]), 0.0, 0.95).is_err());
+        let good = samples(&[1.0, 2.0], &[1.0, 2.0]);
+        assert!(event_bound(&good, 1.0, 0.95).is_err());
+        assert!(event_bound(&good, 0.0, 1.0).is_err());
+        assert!(event_bound(&good, 0.0, 0.95).is_ok());
+    }
+
+    #[test]
+    fn the_worst_pair_is_chosen_on_the_selection_halves() {
+        let bound = |selection, epsilon_lower_bound| Bound {
+            epsilon_lower_bound,
+            selection,
+            provable: 9.0,
+            judged: 10,
+        };
+        let bounds = [bound(1.0, 1.1), bound(1.2, 0.9), bound(1.2, 1.4)];
+        assert_eq!(Bound::worst(&bounds), Some(1));
+        assert_eq!(Bound::worst(&[]), None);
+    }
+
+    /// Why the μ bound refuses it: at p = 40 a correct `double-cap` would be "convicted" at every ε.
+    #[test]
+    fn the_mu_bound_would_convict_a_correct_double_cap_and_refuses_it() {
+        for (epsilon, at_least) in [(1.0, 2.0), (4.0, 8.0)] {
+            let budget = Budget::pure(epsilon).unwrap();
+            let params =
+                study(MechanismKind::DoubleCap, Calibration::Analytic, 40, budget).unwrap();
+            let pair = PairKind::UnitZero.rows(&params, 1).unwrap();
+            let released = Released::new(&params, &pair).unwrap();
+            let samples = observe(&released, 0, &Sampling::quiet(20_000, 1)).unwrap();
+            let claim = event_bound(&samples, 0.0, 0.95).unwrap();
+            assert!(claim.epsilon_lower_bound <= epsilon, "{claim:?}");
+            let wrong = mu_bound_of_anything(&samples, 1e-6, 0.95).unwrap();
+            assert!(wrong.epsilon_lower_bound > at_least, "{wrong:?}");
+            let refused = mu_bound(params.mechanism(), &samples, 1e-6, 0.95).unwrap_err();
+            assert_eq!(refused.code(), ErrorCode::InvalidMechanism);
+            assert!(refused.detail().contains("double-cap"), "{refused}");
+        }
+    }
+}

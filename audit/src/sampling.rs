@@ -1,0 +1,172 @@
+//! Many independent trials, the same numbers whatever the number of threads.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use eigenveil_shared::Result;
+use rand::{SeedableRng, rngs::ChaCha20Rng};
+
+/// Which of a pair's two rows goes in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The first row.
+    A,
+    /// The second row.
+    B,
+}
+
+/// A randomizer under test, right or wrong, seen through one number per trial.
+///
+/// Any function of everything an observer sees will do: the report, the time it took, several of them.
+/// The number should be large where row A is likelier than row B; a poor choice weakens the bound and
+/// never makes it wrong. Closures `Fn(Side, &mut ChaCha20Rng) -> Result<f64>` are subjects.
+pub trait Subject: Sync {
+    /// One fresh trial with the row of this side.
+    ///
+    /// # Errors
+    /// Whatever stops the audit.
+    fn observe(&self, side: Side, rng: &mut ChaCha20Rng) -> Result<f64>;
+}
+
+impl<F: Fn(Side, &mut ChaCha20Rng) -> Result<f64> + Sync> Subject for F {
+    fn observe(&self, side: Side, rng: &mut ChaCha20Rng) -> Result<f64> {
+        self(side, rng)
+    }
+}
+
+/// How many trials, from which seed, on how many threads.
+#[derive(Clone, Copy)]
+pub struct Sampling<'a> {
+    /// Trials under each row.
+    pub trials: usize,
+    /// The same seed gives the same numbers.
+    pub seed: u64,
+    /// Threads; they change the time and nothing else.
+    pub threads: usize,
+    /// Told how many trials were done since the last call.
+    pub progress: &'a (dyn Fn(u64) + Sync),
+}
+
+impl Sampling<'_> {
+    /// Two threads where there are two, and no progress.
+    pub fn quiet(trials: usize, seed: u64) -> Self {
+        Self {
+            trials,
+            seed,
+            threads: 2,
+            progress: &|_| (),
+        }
+    }
+
+    /// `count` draws of test number `test`, each chunk of them from a ChaCha20 stream of its own.
+    pub(crate) fn draw<T: Send + Default + Clone>(
+        &self,
+        test: u64,
+        count: usize,
+        draw: &(dyn Fn(&mut ChaCha20Rng) -> Result<T> + Sync),
+    ) -> Result<Vec<T>> {
+        const CHUNK: usize = 1024;
+        let mut drawn = vec![T::default(); count];
+        let chunks = Mutex::new(drawn.chunks_mut(CHUNK).enumerate());
+        let failure = Mutex::new(None);
+        let work = || {
+            loop {
+                // Taken before the draws, so that the other thread need not wait for them.
+                let next = locked(&chunks).next();
+                let Some((index, chunk)) = next else { return };
+                let mut rng = ChaCha20Rng::seed_from_u64(self.seed);
+                rng.set_stream(test << 40 | index as u64);
+                for slot in chunk.iter_mut() {
+                    match draw(&mut rng) {
+                        Ok(value) => *slot = value,
+                        Err(error) => {
+                            locked(&failure).get_or_insert(error);
+                            return;
+                        }
+                    }
+                }
+                (self.progress)(chunk.len() as u64);
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..self.threads {
+                scope.spawn(work);
+            }
+            work();
+        });
+        let failure = failure.into_inner().unwrap_or_else(PoisonError::into_inner);
+        failure.map_or(Ok(drawn), Err)
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What was observed under the rows of one pair.
+#[derive(Clone, Debug, Default)]
+pub struct Samples {
+    /// Under row A.
+    pub a: Vec<f64>,
+    /// Under row B.
+    pub b: Vec<f64>,
+}
+
+/// Runs the trials of one pair. Give every pair of one audit another `number` (below 2²²).
+///
+/// # Errors
+/// The first error of a trial.
+pub fn observe(subject: &dyn Subject, number: u64, sampling: &Sampling<'_>) -> Result<Samples> {
+    let side = |side, offset| {
+        sampling.draw(2 * number + offset, sampling.trials, &|rng| {
+            subject.observe(side, rng)
+        })
+    };
+    Ok(Samples {
+        a: side(Side::A, 0)?,
+        b: side(Side::B, 1)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use eigenveil_shared::{Error, ErrorCode};
+    use rand::Rng;
+
+    use super::*;
+
+    #[test]
+    fn threads_change_nothing_and_streams_differ() {
+        let done = AtomicU64::new(0);
+        let progress = |n| {
+            done.fetch_add(n, Ordering::Relaxed);
+        };
+        let subject = |_: Side, rng: &mut ChaCha20Rng| Ok(rng.next_u64() as f64);
+        let with = |threads| {
+            let sampling = Sampling {
+                trials: 5000,
+                seed: 3,
+                threads,
+                progress: &progress,
+            };
+            observe(&subject, 7, &sampling).unwrap()
+        };
+        let (one, two) = (with(1), with(2));
+        assert_eq!((&one.a, &one.b), (&two.a, &two.b));
+        assert_eq!(done.into_inner(), 2 * 10_000);
+        let mut all: Vec<u64> = one.a.iter().chain(&one.b).map(|v| v.to_bits()).collect();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), 10_000);
+    }
+
+    #[test]
+    fn a_trial_that_fails_stops_the_audit() {
+        let subject = |side: Side, _: &mut ChaCha20Rng| match side {
+            Side::A => Ok(0.0),
+            Side::B => Err(Error::new(ErrorCode::InvalidRequest, "no")),
+        };
+        assert!(observe(&subject, 0, &Sampling::quiet(10, 1)).is_err());
+    }
+}

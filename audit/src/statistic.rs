@@ -1,0 +1,253 @@
+//! The number a report is reduced to, and reports through the public path.
+
+use eigenveil_shared::{
+    Error, ErrorCode, Result,
+    codec::{StudyShape, decode_report, encode_report},
+    mechanism::{
+        MechanismSpec, NoiseModel, PayloadForm,
+        double_cap::{DoubleCapParameters, expand},
+    },
+    preprocess::BoundedRow,
+    report::{Report, ReportId},
+    study::StudyParams,
+};
+use rand::{Rng, rngs::ChaCha20Rng};
+
+use crate::{Side, Subject};
+
+/// Log-likelihood ratio of row A against row B, as far as the mechanism's claim tells it.
+#[derive(Clone, Debug)]
+pub enum Statistic {
+    /// A weighted sum of the payload's numbers: Gaussian noise, continuous or on a grid.
+    Linear(LinearStatistic),
+    /// Which of the two caps the released direction lies in: `double-cap`.
+    Caps(CapStatistic),
+}
+
+impl Statistic {
+    /// The statistic of this mechanism for these rows.
+    ///
+    /// # Errors
+    /// `wrong-dimension` when the rows differ in length; `invalid-mechanism` for a payload that nobody
+    /// has taught the audit to read.
+    pub fn of(spec: &MechanismSpec, rows: &(BoundedRow, BoundedRow)) -> Result<Self> {
+        let (a, b) = (rows.0.as_slice(), rows.1.as_slice());
+        if a.len() != b.len() {
+            return Err(Error::new(
+                ErrorCode::WrongDimension,
+                format!(
+                    "the rows have {} and {} values; give two of one dimension",
+                    a.len(),
+                    b.len()
+                ),
+            ));
+        }
+        match (spec, spec.payload_form(), spec.noise_model()) {
+            (MechanismSpec::DoubleCap(cap), ..) => {
+                Ok(Self::Caps(CapStatistic::new(cap.parameters(), a, b)))
+            }
+            (
+                _,
+                PayloadForm::Floats,
+                NoiseModel::Gaussian {
+                    off_diagonal_sd,
+                    diagonal_sd,
+                },
+            ) => Ok(Self::Linear(LinearStatistic::new(
+                a,
+                b,
+                [diagonal_sd.powi(-2), off_diagonal_sd.powi(-2)],
+                false,
+            ))),
+            // svec on a grid, where the noise is the same for every entry: the grid's step is a factor.
+            (_, PayloadForm::Integers { .. }, _) => Ok(Self::Linear(LinearStatistic::new(
+                a,
+                b,
+                [1.0, std::f64::consts::SQRT_2],
+                true,
+            ))),
+            _ => Err(Error::new(
+                ErrorCode::InvalidMechanism,
+                format!("the audit cannot read reports of {}", spec.kind()),
+            )),
+        }
+    }
+
+    /// The statistic of one payload.
+    ///
+    /// # Errors
+    /// `wrong-payload-length`.
+    pub fn value(&self, payload: &[u8]) -> Result<f64> {
+        match self {
+            Self::Linear(linear) => linear.value(payload),
+            Self::Caps(caps) => {
+                let seed = payload
+                    .try_into()
+                    .map_err(|_| wrong_length(payload.len(), 16))?;
+                Ok(caps.value(&seed))
+            }
+        }
+    }
+}
+
+fn wrong_length(found: usize, wanted: usize) -> Error {
+    Error::new(
+        ErrorCode::WrongPayloadLength,
+        format!("the payload has {found} bytes; it should have {wanted}"),
+    )
+}
+
+/// Σ weight × entry over the packed upper triangle.
+#[derive(Clone, Debug)]
+pub struct LinearStatistic {
+    weights: Vec<f64>,
+    integers: bool,
+}
+
+impl LinearStatistic {
+    /// `factors` multiply a_i a_j − b_i b_j on the diagonal and off it.
+    fn new(a: &[f64], b: &[f64], factors: [f64; 2], integers: bool) -> Self {
+        let mut weights = Vec::new();
+        for i in 0..a.len() {
+            for j in i..a.len() {
+                weights.push((a[i] * a[j] - b[i] * b[j]) * factors[usize::from(i != j)]);
+            }
+        }
+        Self { weights, integers }
+    }
+
+    fn value(&self, payload: &[u8]) -> Result<f64> {
+        let (numbers, rest) = payload.as_chunks::<4>();
+        if numbers.len() != self.weights.len() || !rest.is_empty() {
+            return Err(wrong_length(payload.len(), 4 * self.weights.len()));
+        }
+        let number = |bytes: &[u8; 4]| {
+            if self.integers {
+                f64::from(i32::from_le_bytes(*bytes))
+            } else {
+                f64::from(f32::from_le_bytes(*bytes))
+            }
+        };
+        Ok(numbers
+            .iter()
+            .zip(&self.weights)
+            .map(|(bytes, weight)| number(bytes) * weight)
+            .sum())
+    }
+}
+
+/// ln of the ratio of densities of a released direction under the two rows, plus up to ε/4 for its depth
+/// in the caps, so that the audit can also choose an event inside one of them.
+#[derive(Clone, Debug)]
+pub struct CapStatistic {
+    parameters: DoubleCapParameters,
+    a: Direction,
+    b: Direction,
+}
+
+#[derive(Clone, Debug)]
+struct Direction {
+    unit: Vec<f64>,
+    squared_length: f64,
+}
+
+impl Direction {
+    fn of(x: &[f64]) -> Self {
+        let squared: f64 = x.iter().map(|x| x * x).sum();
+        let length = squared.sqrt().max(f64::MIN_POSITIVE);
+        Self {
+            unit: x.iter().map(|x| x / length).collect(),
+            squared_length: squared.min(1.0),
+        }
+    }
+
+    /// (gᵀu)² for a direction g = z/√`squared`.
+    fn depth(&self, z: &[f64], squared: f64) -> f64 {
+        let product: f64 = self.unit.iter().zip(z).map(|(u, z)| u * z).sum();
+        product * product / squared
+    }
+}
+
+impl CapStatistic {
+    /// For rows of the mechanism's dimension.
+    pub fn new(parameters: DoubleCapParameters, a: &[f64], b: &[f64]) -> Self {
+        Self {
+            parameters,
+            a: Direction::of(a),
+            b: Direction::of(b),
+        }
+    }
+
+    /// Whether the direction this seed stands for lies in the caps of row A and of row B.
+    pub fn inside(&self, seed: &[u8; 16]) -> (bool, bool) {
+        let (a, b) = self.depths(seed);
+        (a > self.parameters.threshold, b > self.parameters.threshold)
+    }
+
+    /// The statistic of one seed.
+    pub fn value(&self, seed: &[u8; 16]) -> f64 {
+        let (a, b) = self.depths(seed);
+        let refinement = self.a.squared_length * a - self.b.squared_length * b;
+        self.ln_density(&self.a, a) - self.ln_density(&self.b, b)
+            + 0.25 * self.parameters.epsilon * refinement
+    }
+
+    fn depths(&self, seed: &[u8; 16]) -> (f64, f64) {
+        let mut z = vec![0.0; self.parameters.dimension];
+        let squared = expand(seed, &mut z);
+        (self.a.depth(&z, squared), self.b.depth(&z, squared))
+    }
+
+    /// A row of length r has density r²·{1, e^ε}/Z + 1 − r² against the uniform one.
+    fn ln_density(&self, row: &Direction, depth: f64) -> f64 {
+        let inside = depth > self.parameters.threshold;
+        let leaning = if inside {
+            self.parameters.epsilon.exp()
+        } else {
+            1.0
+        } / self.parameters.normaliser();
+        (row.squared_length * leaning + 1.0 - row.squared_length).ln()
+    }
+}
+
+/// Reports of one pair of rows through the public path: perturbed, encoded, decoded, reduced to the
+/// statistic.
+pub struct Released<'a> {
+    params: &'a StudyParams,
+    shape: StudyShape,
+    rows: &'a (BoundedRow, BoundedRow),
+    statistic: Statistic,
+}
+
+impl<'a> Released<'a> {
+    /// The reports a device of this study makes of these rows.
+    ///
+    /// # Errors
+    /// Those of [`Statistic::of`].
+    pub fn new(params: &'a StudyParams, rows: &'a (BoundedRow, BoundedRow)) -> Result<Self> {
+        Ok(Self {
+            params,
+            shape: StudyShape::of(params),
+            rows,
+            statistic: Statistic::of(params.mechanism(), rows)?,
+        })
+    }
+}
+
+impl Subject for Released<'_> {
+    fn observe(&self, side: Side, rng: &mut ChaCha20Rng) -> Result<f64> {
+        let row = match side {
+            Side::A => &self.rows.0,
+            Side::B => &self.rows.1,
+        };
+        let mut random = [0; 16];
+        rng.fill_bytes(&mut random);
+        let bytes = encode_report(&Report {
+            id: ReportId::from_parts(0, random),
+            fingerprint: self.shape.fingerprint,
+            payload: self.params.mechanism().perturb_with(row, rng),
+        });
+        self.statistic
+            .value(decode_report(&bytes, &self.shape)?.payload())
+    }
+}

@@ -1,0 +1,114 @@
+//! Correct mechanisms stay below their claim and close to it; `as-published` is convicted.
+//!
+//! Seeds are fixed. A correct mechanism exceeds its claim for at most 5 % of seeds, by the confidence of
+//! the bound.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use eigenveil_audit::{AuditReport, AuditSettings, PairKind, TriesVerdict, Verdict, audit};
+use eigenveil_shared::mechanism::{Calibration, MechanismKind};
+
+fn run(
+    mechanism: MechanismKind,
+    calibration: Calibration,
+    epsilon: f64,
+    trials: usize,
+) -> AuditReport {
+    let report = audit(
+        &AuditSettings {
+            mechanism,
+            calibration,
+            dimension: 8,
+            budget: mechanism.budget(epsilon, None).unwrap(),
+            trials,
+            seed: 1,
+            pairs: vec![],
+            method: None,
+        },
+        &|_| (),
+    )
+    .unwrap();
+    let pairs: Vec<String> = report
+        .pairs
+        .iter()
+        .map(|pair| format!("{} {:.4}", pair.name, pair.epsilon_lower_bound))
+        .collect();
+    eprintln!(
+        "{mechanism} {calibration} epsilon {epsilon}, {trials} trials: {:.4} on {} ({}), black box {:.4}, tries p {:?}, {:.1} s",
+        report.epsilon_lower_bound,
+        report.pair,
+        pairs.join(", "),
+        report.event_epsilon_lower_bound,
+        report.tries_p_value,
+        report.seconds
+    );
+    report
+}
+
+fn correct_ones_stay_below(epsilon: f64, trials: usize, at_least: f64) {
+    for &mechanism in MechanismKind::ALL {
+        let report = run(mechanism, Calibration::Analytic, epsilon, trials);
+        assert_eq!(report.verdict, Verdict::Consistent, "{report:?}");
+        assert!(report.epsilon_lower_bound <= epsilon, "{report:?}");
+        // Only a law that is known, or a likelihood ratio that is bounded, gives a tight bound.
+        if report.model_based || mechanism == MechanismKind::DoubleCap {
+            assert!(
+                report.epsilon_lower_bound >= at_least * epsilon,
+                "{report:?}"
+            );
+        }
+        // The bar is two minutes at ε = 1; tries grow with e^ε.
+        assert!(epsilon > 1.0 || report.seconds < 120.0, "{report:?}");
+        if let Some(tries) = &report.tries {
+            assert_eq!(tries.verdict, TriesVerdict::SameForEveryRow, "{tries:?}");
+        }
+    }
+}
+
+fn as_published_is_convicted(trials: usize) {
+    for mechanism in [
+        MechanismKind::SymmetricGaussian,
+        MechanismKind::IsotropicGaussian,
+    ] {
+        let report = run(mechanism, Calibration::AsPublished, 4.0, trials);
+        assert_eq!(report.verdict, Verdict::Convicted, "{report:?}");
+        let axes = &report.pairs[0];
+        assert!(
+            axes.name == PairKind::Axes && axes.epsilon_lower_bound > 4.0,
+            "{report:?}"
+        );
+        assert!(
+            report.finding.contains("really holds is epsilon 5.26"),
+            "{}",
+            report.finding
+        );
+        // The whole triangle is worst at coordinate axes only: a random pair acquits there.
+        if mechanism == MechanismKind::SymmetricGaussian {
+            assert_eq!(report.pair, PairKind::Axes);
+            assert!(report.pairs[1].epsilon_lower_bound < 4.0, "{report:?}");
+        }
+    }
+}
+
+#[test]
+fn correct_mechanisms_stay_below_their_claim_and_near_it() {
+    correct_ones_stay_below(1.0, 100_000, 0.8);
+    correct_ones_stay_below(4.0, 50_000, 0.8);
+}
+
+#[test]
+fn as_published_is_convicted_and_the_finding_says_what_holds() {
+    as_published_is_convicted(50_000);
+}
+
+#[test]
+#[ignore = "10⁶ trials a row: seconds in release, minutes otherwise"]
+fn a_million_trials_correct() {
+    correct_ones_stay_below(1.0, 1_000_000, 0.8);
+    correct_ones_stay_below(4.0, 1_000_000, 0.8);
+}
+
+#[test]
+#[ignore = "10⁶ trials a row: seconds in release, minutes otherwise"]
+fn a_million_trials_as_published() {
+    as_published_is_convicted(1_000_000);
+}

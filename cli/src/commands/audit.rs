@@ -1,0 +1,127 @@
+//! `eigenveil audit`: an empirical lower bound on ε.
+
+use clap::Args;
+use eigenveil_audit::{
+    AuditReport, AuditSettings, Method, PairKind, TriesVerdict, audit as run_audit,
+};
+use eigenveil_shared::{
+    mechanism::{Calibration, MechanismKind},
+    privacy::epsilon_warning,
+};
+
+use crate::{args::parse, error::Result, output};
+
+/// Try to refute a mechanism's ε: a lower bound from many reports of chosen rows
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  eigenveil audit --mechanism double-cap --p 8 --epsilon 1 --trials 1000000\n  eigenveil audit --mechanism symmetric-gaussian --calibration as-published --p 40 --epsilon 4\n\nA convicted mechanism is a result, not a failure: the exit code is 0 and the verdict says it.\nAn audit can refute a claim and never prove one; docs/audit.md says how to read it."
+)]
+pub(crate) struct AuditArgs {
+    /// Local randomizer: double-cap, symmetric-gaussian or isotropic-gaussian
+    #[arg(long, default_value = "double-cap", value_parser = parse::<MechanismKind>)]
+    mechanism: MechanismKind,
+    /// How Gaussian noise is chosen: analytic (the claim holds) or as-published (the paper's formula)
+    #[arg(long, default_value = "analytic", value_parser = parse::<Calibration>)]
+    calibration: Calibration,
+    /// Dimension of a row
+    #[arg(long, value_name = "P")]
+    p: usize,
+    /// Privacy-loss bound ε that is claimed, at most 16
+    #[arg(long, value_name = "E")]
+    epsilon: f64,
+    /// Failure probability δ that is claimed; not for double-cap, which has none [default: 1e-6]
+    #[arg(long, value_name = "D")]
+    delta: Option<f64>,
+    /// Reports made of each row of each pair, at least 1000; more make the bound tighter
+    #[arg(long, value_name = "T", default_value_t = 100_000)]
+    trials: usize,
+    /// Seed; the same seed gives the same numbers
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+    /// Pairs of rows: axes (e₁, e₂), orthogonal (two random unit rows), unit-zero (e₁, 0) [default: all]
+    #[arg(long, value_name = "PAIR,…", value_delimiter = ',', value_parser = parse::<PairKind>)]
+    pair: Vec<PairKind>,
+    /// event assumes nothing; mu-gdp takes Gaussian noise on trust, and is refused where there is none [default: the tightest that fits the mechanism]
+    #[arg(long, value_name = "event|mu-gdp", value_parser = parse::<Method>)]
+    method: Option<Method>,
+}
+
+pub(crate) fn run(args: &AuditArgs, json: bool) -> Result<()> {
+    let settings = AuditSettings {
+        mechanism: args.mechanism,
+        calibration: args.calibration,
+        dimension: args.p,
+        budget: args.mechanism.budget(args.epsilon, args.delta)?,
+        trials: args.trials,
+        seed: args.seed,
+        pairs: args.pair.clone(),
+        method: args.method,
+    };
+    let bar = output::bar(settings.draws(), "reports");
+    let report = run_audit(&settings, &|done| bar.inc(done))?;
+    bar.finish_and_clear();
+    if let Some(warning) = epsilon_warning(args.epsilon) {
+        eprintln!("warning: {warning}");
+    }
+    if json {
+        output::json(&report)
+    } else {
+        print(&report)
+    }
+}
+
+fn print(report: &AuditReport) -> Result<()> {
+    output::text(&format!(
+        "{}, p = {}, {}, {} trials a row in {:.1} s",
+        output::mechanism_text(report.mechanism, report.calibration),
+        report.p,
+        output::budget_text(report.epsilon, report.delta),
+        report.trials,
+        report.seconds
+    ))?;
+    output::text("pair          epsilon is at least")?;
+    for pair in &report.pairs {
+        output::text(&format!(
+            "{:<13} {:.4}{}",
+            pair.name.as_str(),
+            pair.epsilon_lower_bound,
+            if pair.name == report.pair {
+                "   reported: chosen on the first half of the trials, judged on the second"
+            } else {
+                ""
+            }
+        ))?;
+    }
+    let true_epsilon = report
+        .true_epsilon
+        .map_or("-".to_owned(), |epsilon| format!("{epsilon:.6}"));
+    output::text(&format!(
+        "claimed       {}   by analysis {true_epsilon}",
+        report.epsilon
+    ))?;
+    output::text(&if report.model_based {
+        format!(
+            "method        mu-gdp, model-based: takes Gaussian noise on trust and measures its scale; the black-box event alone gives {:.4}",
+            report.event_epsilon_lower_bound
+        )
+    } else {
+        "method        event, black box: nothing is assumed about the mechanism".to_owned()
+    })?;
+    if let Some(tries) = &report.tries {
+        output::text(&format!(
+            "tries         {} (p = {:.3}; a correct mechanism is accused once in {:.0})",
+            match tries.verdict {
+                TriesVerdict::SameForEveryRow =>
+                    "no difference between rows of length 1, 1/2 and 0",
+                TriesVerdict::DependsOnTheRow => "depend on the row",
+            },
+            tries.p_value,
+            1.0 / tries.false_alarm
+        ))?;
+    }
+    output::text(&report.finding)?;
+    output::text(&format!(
+        "It tried these pairs and this kind of event: it can refute the claim, up to epsilon {:.2} with this many trials, and cannot prove it.",
+        report.epsilon_provable
+    ))
+}

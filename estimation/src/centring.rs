@@ -1,0 +1,261 @@
+//! Private centring: the mean, and the covariance around it, from reports of `y = (x, a)/√(1+a²)`.
+//!
+//! With `f = 1 + a²`, `P = p + 1` and D̄ the mean decoded report, whose last row belongs to the constant:
+//!
+//! ```text
+//! m̂ = (f/a)·D̄₁₂        Ĉ = f·D̄₁₁ − m̂m̂ᵀ + (a multiple of I for `double-cap`)
+//! ```
+//!
+//! With `U = [I; −m̂ᵀ/a]` and the known corner `E y_P² = a²/f`, Ĉ is `f·UᵀD̄U`. So its noise is linear in that
+//! of the reports, and between directions v, w it has `UᵀU = I + m̂m̂ᵀ/a²` instead of I:
+//!
+//! * Gaussian noise: variance `f²s²(1 + m_v²/a² + m_w²/a²)` per report ([`price`]);
+//! * `double-cap`: only its constant part grows. The part that follows the signal sees `v − (m_v/a)e_P`, along
+//!   which y is `(x_v − m_v)/√f`: `f²c²[a₀(1 + m_v²/a² + m_w²/a²) + a₁(λ_v + λ_w)/f + a₂λ_vλ_w/f²]`, λ the
+//!   *centred* variances.
+//!
+//! Source: `design/referee.md` §3.
+
+use eigenveil_shared::{
+    Error, ErrorCode, Result, mechanism::NoiseModel, packed::PackedSymmetric, preprocess::Norm,
+};
+use nalgebra::DVectorView;
+
+use crate::{accumulate::Accumulator, moment::NoisyMoment};
+
+/// The mean that private centring estimated and removed, in units of the prepared rows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EstimatedMean {
+    values: Vec<f64>,
+    standard_error: f64,
+    constant: f64,
+}
+
+impl EstimatedMean {
+    /// m̂, p entries.
+    pub fn values(&self) -> &[f64] {
+        &self.values
+    }
+
+    /// The noise's standard deviation of an entry of m̂ (for `double-cap`, whose noise depends on the rows,
+    /// its root mean square over the entries). What sampling the participants adds is not in it.
+    pub fn standard_error(&self) -> f64 {
+        self.standard_error
+    }
+
+    /// ‖E x‖² without the noise's part, which is p·(standard error)²; at least 0.
+    pub fn squared_length(&self) -> f64 {
+        let noise = self.values.len() as f64 * self.standard_error * self.standard_error;
+        (squared(&self.values) - noise).max(0.0)
+    }
+
+    /// ‖E x‖/a: above 1 the noise has an eigenvalue of its own along m̂.
+    pub fn ratio(&self) -> f64 {
+        self.squared_length().sqrt() / self.constant
+    }
+
+    /// `m_v²/a²` of the unit vector `v`, without the noise's part: by how much noise is larger along it.
+    ///
+    /// # Panics
+    /// If `v` has another length than p.
+    pub fn excess_along(&self, v: DVectorView<'_, f64>) -> f64 {
+        let along = v.dot(&DVectorView::from_slice(&self.values, self.values.len()));
+        let squared = along * along - self.standard_error * self.standard_error;
+        squared.max(0.0) / (self.constant * self.constant)
+    }
+
+    /// The same of these rows only.
+    ///
+    /// # Panics
+    /// If a row is not below p.
+    pub(crate) fn on_rows(&self, rows: &[usize]) -> Self {
+        Self {
+            values: rows.iter().map(|&row| self.values[row]).collect(),
+            ..*self
+        }
+    }
+}
+
+/// What private centring multiplies the variance of Gaussian noise by, between a direction v with
+/// `m_v² = squared_mean_along` and one across the mean, relative to a report of the same dimension P = p + 1:
+/// `(1+a²)²(1 + m_v²/a²)`. Smallest at `a² = (−M + √(M² + 8M))/4`, `M = m_v²`; at M = 1, the worst case, that
+/// is a = 1/√2 and a factor 6.75.
+pub fn price(a: f64, squared_mean_along: f64) -> f64 {
+    (1.0 + a * a).powi(2) * (1.0 + squared_mean_along / (a * a))
+}
+
+impl NoisyMoment {
+    /// Ĉ, of dimension p = P − 1, from the mean decoded report of rows with the constant `a` appended.
+    ///
+    /// `double-cap` does not show a multiple of I: under `normalize` ‖y‖ = 1 and it is f/P; otherwise the
+    /// corner says it, `f·b` with `b = a²/f − D̄₂₂`, held to the range that rows in the unit ball allow.
+    ///
+    /// Every bucket is mapped by the *total's* U, not by its own mean: that is linear in its reports, so the
+    /// buckets still add up to the whole and any of them can be merged or left out, and what a bucket's own
+    /// mean does to first order is in it. Its own mean would leave a bias of (its noise)², 32 times the whole's.
+    ///
+    /// # Errors
+    /// `InvalidMechanism` for a noise family that cannot be centred (or is already);
+    /// `InvalidDimension` below P = 2; `InvalidPreprocessing` unless `a > 0`.
+    pub fn centred(self, a: f64, norm: Norm) -> Result<Self> {
+        let report_dimension = self.dimension();
+        if report_dimension < 2 {
+            return Err(Error::new(
+                ErrorCode::InvalidDimension,
+                "the reports have one dimension, that of the constant; centring needs a feature too",
+            ));
+        }
+        if !(a > 0.0 && a.is_finite()) {
+            return Err(Error::new(
+                ErrorCode::InvalidPreprocessing,
+                format!("the constant of private centring is {a}; it is a positive number"),
+            ));
+        }
+        let p = report_dimension - 1;
+        let factor = 1.0 + a * a;
+        let moment = self.mean();
+        let mean: Vec<f64> = (0..p).map(|i| factor / a * moment.get(i, p)).collect();
+        let report = ReportNoise::of(self.noise(), a, norm, moment.get(p, p))?;
+        let buckets = self
+            .buckets()
+            .iter()
+            .map(|bucket| centred_sum(bucket, &mean, a, factor * report.identity))
+            .collect::<Result<Vec<_>>>()?;
+        let estimated = EstimatedMean {
+            standard_error: factor / a * (report.column / self.n() as f64).sqrt(),
+            values: mean,
+            constant: a,
+        };
+        let noise = |total_variance: Option<f64>| NoiseModel::Centred {
+            dimension: p,
+            constant: factor * factor * report.constant,
+            linear: factor * report.linear,
+            bilinear: report.bilinear,
+            shift: factor * report.shift * p as f64 / report_dimension as f64,
+            total_variance,
+            mean_ratio: estimated.ratio(),
+        };
+        let mut centred = NoisyMoment::from_buckets(buckets, noise(None))?;
+        // The corner's noise comes in once for every dimension of the report.
+        let deviation =
+            factor * report_dimension as f64 * (report.identity_variance / self.n() as f64).sqrt();
+        let total_variance = centred.mean().trace().max(0.0);
+        let known = deviation <= LARGEST_DEVIATION_OF_TOTAL;
+        centred.set_centred(noise(known.then_some(total_variance)), estimated);
+        Ok(centred)
+    }
+}
+
+/// Standard deviation of the total variance above which it is not told: rows lie in the unit ball.
+const LARGEST_DEVIATION_OF_TOTAL: f64 = 0.1;
+
+/// What centring needs to know of a report of dimension P.
+struct ReportNoise {
+    /// b: what multiple of I the mean decoded report lacks of E[yyᵀ].
+    identity: f64,
+    /// Variance of one report's b, where it comes from the corner.
+    identity_variance: f64,
+    /// Variance between two directions: constant + linear·(λ+λ') + bilinear·λλ'.
+    constant: f64,
+    linear: f64,
+    bilinear: f64,
+    /// n·χ.
+    shift: f64,
+    /// Variance of an entry of the last column, averaged over the column.
+    column: f64,
+}
+
+impl ReportNoise {
+    fn of(noise: &NoiseModel, a: f64, norm: Norm, corner: f64) -> Result<Self> {
+        match *noise {
+            NoiseModel::Gaussian {
+                off_diagonal_sd, ..
+            } => {
+                let variance = off_diagonal_sd * off_diagonal_sd;
+                Ok(Self {
+                    identity: 0.0,
+                    identity_variance: 0.0,
+                    constant: variance,
+                    linear: 0.0,
+                    bilinear: 0.0,
+                    shift: 0.0,
+                    column: variance,
+                })
+            }
+            NoiseModel::DoubleCap {
+                dimension,
+                scale,
+                a0,
+                a1,
+                a2,
+                ..
+            } => {
+                let dimension = dimension as f64;
+                let last = a * a / (1.0 + a * a);
+                let identity = match norm {
+                    Norm::Normalize => 1.0 / dimension,
+                    // E‖y‖² = P·b lies between the constant's part and 1.
+                    Norm::Clip { .. } | Norm::Require { .. } => {
+                        (last - corner).clamp(last / dimension, 1.0 / dimension)
+                    }
+                };
+                let length = (dimension * identity).min(1.0);
+                let uniform = 1.0 / (dimension * (dimension + 2.0));
+                let outside = length * a0 + (1.0 - length) * uniform;
+                // ‖D e_P‖² without the corner is c²·g_P²(1 − g_P²): §2b has both moments. What the rows
+                // themselves put there is not noise.
+                let second = 1.0 / dimension + (last - identity) / scale;
+                let fourth = 3.0 * outside + 6.0 * a1 * last + a2 * last * last / length;
+                let squared = scale * scale * (second - fourth) - last * (length - last);
+                let unit = scale * scale;
+                let identity_variance = match norm {
+                    Norm::Normalize => 0.0,
+                    Norm::Clip { .. } | Norm::Require { .. } => unit * (fourth - second * second),
+                };
+                Ok(Self {
+                    identity,
+                    identity_variance: identity_variance.max(0.0),
+                    constant: unit * outside,
+                    linear: unit * a1,
+                    bilinear: unit * a2 / length,
+                    shift: scale,
+                    column: squared.max(0.0) / (dimension - 1.0),
+                })
+            }
+            _ => Err(Error::new(
+                ErrorCode::InvalidMechanism,
+                "this noise family cannot be centred by this version",
+            )),
+        }
+    }
+}
+
+/// A bucket's `Σ f·UᵀDU` with the corner known, plus `identity` per report.
+fn centred_sum(bucket: &Accumulator, mean: &[f64], a: f64, identity: f64) -> Result<Accumulator> {
+    let (sum, count) = (bucket.sum(), bucket.count());
+    let p = mean.len();
+    let factor = 1.0 + a * a;
+    let own: Vec<f64> = (0..p).map(|i| factor / a * sum.get(i, p)).collect();
+    let reports = count as f64;
+    let mut centred = PackedSymmetric::zeros(p);
+    let mut lines = sum.as_slice();
+    let mut entries = centred.as_mut_slice().iter_mut();
+    for i in 0..p {
+        let (line, rest) = lines.split_at(p + 1 - i);
+        lines = rest;
+        for (j, value) in (i..p).zip(line) {
+            if let Some(entry) = entries.next() {
+                *entry = factor * value - mean[i] * own[j] - own[i] * mean[j]
+                    + reports * mean[i] * mean[j];
+                if i == j {
+                    *entry += reports * identity;
+                }
+            }
+        }
+    }
+    Accumulator::from_parts(centred, count)
+}
+
+fn squared(values: &[f64]) -> f64 {
+    values.iter().map(|value| value * value).sum()
+}
