@@ -5,6 +5,7 @@ use std::{fs, io::Write as _, path::Path};
 use eigenveil_shared::{
     estimate::Estimate,
     mechanism::{Calibration, MechanismKind},
+    privacy::PrivacyStatement,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -70,6 +71,28 @@ pub(crate) fn centring_text(estimate: &Estimate) -> Option<String> {
         estimate.study.preprocessing().centring?,
         estimate.mean_standard_error.unwrap_or(0.0)
     ))
+}
+
+/// The whole privacy statement, for people.
+pub(crate) fn privacy_text(privacy: &PrivacyStatement) -> String {
+    let holds = match privacy.true_epsilon {
+        Some(epsilon) => budget_text((1e6 * epsilon).ceil() / 1e6, privacy.delta),
+        None => format!("nothing at delta {:e}", privacy.delta),
+    };
+    let mut text = format!(
+        "mechanism    {}\nneighbours   {}\nclaimed      {}\nreally holds {holds}\none report   {} bytes ({} of payload)\n\n{}",
+        mechanism_text(privacy.mechanism, privacy.calibration),
+        privacy.neighbours,
+        budget_text(privacy.epsilon, privacy.delta),
+        privacy.bytes_per_report,
+        privacy.payload_bytes,
+        privacy.sentence
+    );
+    for caution in &privacy.cautions {
+        text.push('\n');
+        text.push_str(caution);
+    }
+    text
 }
 
 /// Writes a file so that a reader never sees half of it.

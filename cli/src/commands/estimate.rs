@@ -169,6 +169,7 @@ pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
             None => "which does NOT hold: no epsilon does".to_owned(),
         }
     ))?;
+    output::text(&format!("         {}", privacy.sentence))?;
     if let Some(centring) = output::centring_text(estimate) {
         output::text(&format!("private centring: {centring}"))?;
     }

@@ -135,7 +135,14 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
         let message = format!("{failure}; run the same command again to finish");
         CliError::from(failure.error).with_message(message)
     })?;
-    finish(args, &state, &outbox, &table, summary, unusable, json)
+    finish(args, &state, &outbox, &table, summary, unusable, json)?;
+    if !json {
+        output::text(&format!(
+            "\nwhat each row's owner gave away\n{}",
+            output::privacy_text(&study.document().privacy)
+        ))?;
+    }
+    Ok(())
 }
 
 fn finish(

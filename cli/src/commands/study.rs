@@ -160,32 +160,14 @@ fn show(study: &StudyDocument, json: bool) -> Result<()> {
     if json {
         return output::json(study);
     }
-    let privacy = &study.privacy;
     output::text(&format!(
-        "study        {}\nname         {}\nstate        {}\nreports      {}\ndimension    {}\nmechanism    {}{}\nclaimed      {}\nreally holds {}\none report   {} bytes ({} of payload)\nfingerprint  {}\n\n{}",
+        "study        {}\nname         {}\nstate        {}\nreports      {}\ndimension    {}\nfingerprint  {}\n{}",
         study.id,
         study.name,
         study.state.as_str(),
         study.reports_accepted,
         study.params.dimension(),
-        privacy.mechanism,
-        privacy
-            .calibration
-            .map_or_else(String::new, |calibration| format!(
-                ", calibration {calibration}"
-            )),
-        output::budget_text(privacy.epsilon, privacy.delta),
-        match privacy.true_epsilon {
-            Some(epsilon) => output::budget_text((1e6 * epsilon).ceil() / 1e6, privacy.delta),
-            None => "nothing".to_owned(),
-        },
-        privacy.bytes_per_report,
-        privacy.payload_bytes,
         study.fingerprint,
-        privacy.sentence
-    ))?;
-    for caution in &privacy.cautions {
-        output::text(caution)?;
-    }
-    Ok(())
+        output::privacy_text(&study.privacy)
+    ))
 }
