@@ -257,6 +257,9 @@ fn escape(text: &str) -> String {
 
 /// 1e-6 as 10⁻⁶ where it is a power of ten.
 fn scientific(value: f64) -> String {
+    if value == 0.0 {
+        return "0".to_owned();
+    }
     let text = format!("{value:e}");
     match text.split_once('e') {
         Some(("1", exponent)) => {
