@@ -144,7 +144,7 @@ pub fn spectrum_of(p: usize, k: usize, eigenvalues: &[f64], total: Total) -> Res
     if missing > 0 {
         let Some(total) = total else {
             return refuse(format!(
-                "{} of {p} eigenvalues say nothing of the others unless the mean squared length of the prepared rows is known: give it, or all {p}",
+                "{} of {p} eigenvalues say nothing of the others unless the mean squared length of the prepared rows is known: give it (--total), or all {p}",
                 eigenvalues.len()
             ));
         };
@@ -207,7 +207,7 @@ pub fn spectrum_of_pilot(pilot: &Estimate, k: usize, total: Total) -> Result<Spe
         (_, None, Some(measured)) if measured > 0.0 => measured.min(1.0),
         _ => {
             return refuse(
-                "the pilot does not show how long its clipped rows are: the mean squared length of the prepared rows is needed".to_owned(),
+                "the pilot does not show how long its clipped rows are: the mean squared length of the prepared rows is needed (--total)".to_owned(),
             );
         }
     };
