@@ -28,8 +28,8 @@ fn leading_eigenvalue(p: usize, k: usize, spike: f64) -> f64 {
         .sum()
 }
 
-/// Measured over planned error. Seeds are fixed; the error of one run varies by about 4 %, the mean of
-/// 4 by 2 %, and the formula is good to a few per cent: 15 % is far from chance.
+/// Measured over planned error. The seed is fixed; the error of one run varies by 2 to 10 %, the mean of
+/// 4 by half of that, and the formula is good to a few per cent: 15 % is three deviations of the worst.
 fn kept(mechanism: MechanismKind, epsilon: f64, target: f64) -> f64 {
     let (p, k, spike) = (40, 5, 20.0);
     let params = StudyParams::freeze(StudyDesign {
