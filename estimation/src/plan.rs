@@ -223,8 +223,9 @@ pub fn spectrum_of_pilot(pilot: &Estimate, k: usize, total: Total) -> Result<Spe
     Spectrum::from_eigenvalues(&eigenvalues, k)
 }
 
-/// About one standard deviation of a debiased eigenvalue far above the pilot's floor: the noise of a
-/// diagonal entry of its mean report, √2 times that of an off-diagonal one.
+/// One standard deviation of a debiased eigenvalue far above the pilot's floor, at least: the noise of a
+/// diagonal entry of its mean report, √2 times that of an off-diagonal one outside the signal. The rows' own
+/// sampling error comes on top.
 pub fn pilot_uncertainty(pilot: &Estimate) -> f64 {
     let sd = pilot.study.noise_model().off_diagonal_sd();
     sd * (2.0 / pilot.n.max(1) as f64).sqrt()

@@ -203,7 +203,7 @@ fn of_pilot(args: &PlanArgs, pilot: &Estimate) -> Result<(Spectrum, Norm, Vec<St
     let k = args.k.unwrap_or(pilot.k);
     let spectrum = spectrum_of_pilot(pilot, k, total_of(args.total))?;
     let mut notes = vec![format!(
-        "The pilot's debiased eigenvalues are themselves uncertain, each by about ±{:.2e} (one standard deviation, n = {}); so are the numbers below.",
+        "The pilot's debiased eigenvalues are themselves uncertain, each by ±{:.2e} at least (one standard deviation, n = {}); so are the numbers below.",
         pilot_uncertainty(pilot),
         grouped(pilot.n)
     )];

@@ -694,6 +694,16 @@ fn a_pilot_is_planned_from_its_components_above_the_floor_alone() {
     ]);
     assert_eq!((&planned["p"], &planned["k"]), (&64.into(), &1.into()));
     assert!(planned["notes"][0].as_str().unwrap().contains("uncertain"));
+    // As many users again can expect what the pilot says of itself.
+    let text = std::fs::read_to_string(pilot).unwrap();
+    let estimate: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let alignment = estimate["components"][0]["expected_alignment"]
+        .as_f64()
+        .unwrap();
+    let itself = (2.0 * (1.0 - alignment)).sqrt();
+    let again = planned["rows"][0]["error"].as_f64().unwrap();
+    assert_eq!(planned["rows"][0]["mechanism"], "double-cap");
+    assert!((again / itself - 1.0).abs() < 0.05, "{again} {itself}");
     let refused = run(&[
         "plan",
         "--pilot",
