@@ -12,6 +12,7 @@
 //! * [`fantope`]: row-sparse components (Algorithm 2) with a duality gap as certificate.
 //! * [`floor`]: what the noise alone would look like, so that every component gets a verdict, a
 //!   debiased eigenvalue and an expected alignment; how many participants would be needed.
+//! * [`plan`]: how many participants a wish needs, from eigenvalues or a pilot's estimate.
 //! * [`metrics`]: distances between subspaces. [`models`]: synthetic populations with a known truth.
 //! * [`simulate`]: the whole path from rows to estimate, repeated, with the truth known.
 //! * [`linalg`]: the only module that names the kernel library.
@@ -31,4 +32,5 @@ pub mod metrics;
 pub mod models;
 pub mod moment;
 pub mod pca;
+pub mod plan;
 pub mod simulate;

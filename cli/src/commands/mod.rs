@@ -3,6 +3,8 @@
 pub(crate) mod account;
 pub(crate) mod audit;
 pub(crate) mod estimate;
+pub(crate) mod plan;
+mod plan_chart;
 pub(crate) mod project;
 pub(crate) mod receipt;
 pub(crate) mod report;

@@ -85,7 +85,7 @@ pub(crate) fn run(args: &ProjectArgs, json: bool) -> Result<()> {
 }
 
 /// Reads an estimate document and checks that its parts fit together.
-fn read_estimate(path: &std::path::Path) -> Result<Estimate> {
+pub(super) fn read_estimate(path: &std::path::Path) -> Result<Estimate> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| CliError::usage(format!("cannot read {}: {error}", path.display())))?;
     let estimate: Estimate = serde_json::from_str(&text).map_err(|error| {

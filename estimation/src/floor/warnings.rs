@@ -146,11 +146,21 @@ pub fn grouped(n: u64) -> String {
 
 /// Two significant digits, rounded up: "about" must not promise too little.
 fn rounded(n: u64) -> String {
+    grouped(rounded_up(n, 2))
+}
+
+/// `n` to this many significant digits, rounded up.
+///
+/// ```
+/// assert_eq!(eigenveil_estimation::floor::rounded_up(123_456, 3), 124_000);
+/// ```
+pub fn rounded_up(n: u64, digits: u32) -> u64 {
+    let limit = 10_u64.saturating_pow(digits);
     let mut unit = 1;
-    while n / unit >= 100 {
+    while n / unit >= limit {
         unit *= 10;
     }
-    grouped(n.div_ceil(unit).saturating_mul(unit))
+    n.div_ceil(unit).saturating_mul(unit)
 }
 
 #[cfg(test)]

@@ -1,0 +1,386 @@
+//! `eigenveil plan`: how many participants a wish needs.
+
+use std::{num::NonZeroU64, path::PathBuf};
+
+use clap::Args;
+use eigenveil_estimation::{
+    floor::{Spectrum, grouped, rounded_up},
+    plan::{Total, Wish, pilot_uncertainty, plan, spectrum_of, spectrum_of_pilot},
+};
+use eigenveil_shared::{
+    estimate::Estimate,
+    mechanism::{Calibration, MechanismKind, NoiseModel},
+    preprocess::Norm,
+    privacy::{PrivacyStatement, delta_warning, epsilon_warning},
+    study::{StudyDesign, StudyParams},
+};
+use serde::Serialize;
+
+use super::{plan_chart, project::read_estimate};
+use crate::{
+    args::NormArg,
+    error::{CliError, Result},
+    output,
+};
+
+/// How many users are needed for an error, or what error so many users would get, for every mechanism
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  eigenveil plan --p 40 --k 2 --spectrum 0.3,0.2 --epsilon 1,2,4 --target-error 0.3\n  eigenveil plan --p 40 --k 2 --spectrum 0.3,0.2 --epsilon 4 --n 100000,1000000 --plot plan.svg\n  eigenveil plan --pilot result/estimate.json --k 2 --epsilon 4 --target-error 0.3\n\nThe error is the expected distance between projectors, 0 to √(2k), of PCA without --sparse; single runs vary around it.\nA spectrum comes from public data, from a pilot, or from a guess: never from the participants' own rows.\nA pilot's debiased eigenvalues are themselves uncertain, and so is what follows from them."
+)]
+pub(crate) struct PlanArgs {
+    /// Dimension of the rows
+    #[arg(long, required_unless_present = "pilot")]
+    p: Option<usize>,
+    /// Components wanted [default: all of the pilot's]
+    #[arg(long, required_unless_present = "pilot")]
+    k: Option<usize>,
+    /// Privacy-loss bound ε of one report, at most 16; several values with commas
+    #[arg(long, value_name = "E,…", value_delimiter = ',', required = true)]
+    epsilon: Vec<f64>,
+    /// Failure probability δ of the (ε, δ) mechanisms [default: 1e-6]
+    #[arg(long, value_name = "D")]
+    delta: Option<f64>,
+    /// Mechanisms to compare [default: all]
+    #[arg(long, value_name = "M,…", value_delimiter = ',', value_parser = crate::args::parse::<MechanismKind>)]
+    mechanism: Vec<MechanismKind>,
+    /// as-published adds a row for the paper's own noise of symmetric-gaussian, with the ε that really holds
+    #[arg(long, default_value = "analytic", value_parser = crate::args::parse::<Calibration>)]
+    calibration: Calibration,
+    /// The k leading eigenvalues of E[xxᵀ] of prepared rows, or more. Under --norm normalize all p sum to 1; what the given ones leave of it is spread evenly over the other directions
+    #[arg(
+        long,
+        value_name = "A,B,…",
+        value_delimiter = ',',
+        required_unless_present = "pilot",
+        conflicts_with = "pilot",
+        allow_negative_numbers = true
+    )]
+    spectrum: Vec<f64>,
+    /// An estimate.json of this program: its debiased eigenvalues (themselves uncertain), its p and its preprocessing
+    #[arg(long, value_name = "FILE")]
+    pilot: Option<PathBuf>,
+    /// Wanted error ‖V̂V̂ᵀ−VVᵀ‖_F, below √(2k)
+    #[arg(
+        long,
+        value_name = "X",
+        required_unless_present = "n",
+        conflicts_with = "n",
+        allow_negative_numbers = true
+    )]
+    target_error: Option<f64>,
+    /// Participants there will be; several values with commas
+    #[arg(long, value_name = "N,…", value_delimiter = ',')]
+    n: Vec<NonZeroU64>,
+    /// How a row is brought into the unit ball [default: normalize]
+    #[arg(long, value_enum, conflicts_with = "pilot")]
+    norm: Option<NormArg>,
+    /// Mean squared length of the prepared rows, at most 1 (for --norm clip and require; normalize makes it 1)
+    #[arg(long, value_name = "T", allow_negative_numbers = true)]
+    total: Option<f64>,
+    /// Draw the expected error against n as SVG
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+}
+
+/// One row; the first keys are what scripts rely on.
+#[derive(Serialize)]
+pub(super) struct PlanRow {
+    pub(super) mechanism: MechanismKind,
+    pub(super) epsilon: f64,
+    pub(super) delta: f64,
+    pub(super) n: Option<u64>,
+    pub(super) error: Option<f64>,
+    bytes_per_report: usize,
+    pub(super) calibration: Option<Calibration>,
+    true_epsilon: Option<f64>,
+    claim_holds: bool,
+    components_above_floor: Option<usize>,
+    reason: Option<String>,
+    #[serde(skip)]
+    pub(super) noise: NoiseModel,
+}
+
+#[derive(Serialize)]
+struct Plan {
+    rows: Vec<PlanRow>,
+    p: usize,
+    k: usize,
+    target_error: Option<f64>,
+    notes: Vec<String>,
+}
+
+pub(crate) fn run(args: &PlanArgs, json: bool) -> Result<()> {
+    let (spectrum, norm, mut notes) = match &args.pilot {
+        Some(path) => of_pilot(args, &read_estimate(path)?)?,
+        None => of_spectrum(args)?,
+    };
+    let wishes: Vec<Wish> = match args.target_error {
+        Some(target) => vec![Wish::Error(target)],
+        None => args.n.iter().map(|n| Wish::Participants(n.get())).collect(),
+    };
+    let mut rows = Vec::new();
+    for (mechanism, calibration) in mechanisms(args, spectrum.dimension(), &mut notes)? {
+        // δ belongs to the others where both kinds are compared.
+        let delta = (!mechanism.is_pure()).then_some(args.delta).flatten();
+        for &epsilon in &args.epsilon {
+            let params = StudyParams::freeze(StudyDesign {
+                dimension: spectrum.dimension(),
+                features: None,
+                norm,
+                centring: None,
+                mechanism,
+                calibration,
+                budget: mechanism.budget(epsilon, delta)?,
+            })?;
+            let (noise, privacy) = (params.noise_model(), PrivacyStatement::of(&params));
+            for &wish in &wishes {
+                let planned = plan(&spectrum, &noise, wish)?;
+                rows.push(PlanRow {
+                    mechanism,
+                    epsilon,
+                    delta: privacy.delta,
+                    n: planned.n,
+                    error: planned.error,
+                    bytes_per_report: privacy.bytes_per_report,
+                    calibration: privacy.calibration,
+                    true_epsilon: privacy.true_epsilon,
+                    claim_holds: privacy.claim_holds,
+                    components_above_floor: planned.components_above,
+                    reason: planned.reason,
+                    noise,
+                });
+            }
+        }
+    }
+    warn(&rows);
+    if let Some(path) = &args.plot {
+        let chart = plan_chart::chart(&rows, &spectrum, args.target_error)?;
+        output::write_file(path, chart.to_svg().as_bytes())?;
+    }
+    let plan = Plan {
+        rows,
+        p: spectrum.dimension(),
+        k: spectrum.rank(),
+        target_error: args.target_error,
+        notes,
+    };
+    if json {
+        output::json(&plan)
+    } else {
+        print(&plan)
+    }
+}
+
+/// The spectrum on the command line.
+fn of_spectrum(args: &PlanArgs) -> Result<(Spectrum, Norm, Vec<String>)> {
+    let (Some(p), Some(k)) = (args.p, args.k) else {
+        return Err(CliError::usage("--spectrum needs --p and --k"));
+    };
+    // Eigenvalues and total are those of prepared rows: the radius is behind them.
+    let (norm, total) = match (args.norm.unwrap_or(NormArg::Normalize), args.total) {
+        (NormArg::Normalize, None) => (Norm::Normalize, Total::UnitRows),
+        (NormArg::Normalize, Some(total)) => {
+            return Err(CliError::usage(format!(
+                "--total is {total}, but --norm normalize makes every row of length 1; leave it out, or give --norm clip or require"
+            )));
+        }
+        (NormArg::Clip, total) => (Norm::Clip { radius: 1.0 }, total_of(total)),
+        (NormArg::Require, total) => (Norm::Require { radius: 1.0 }, total_of(total)),
+    };
+    let spectrum = spectrum_of(p, k, &args.spectrum, total)?;
+    Ok((spectrum, norm, Vec::new()))
+}
+
+/// What a pilot says.
+fn of_pilot(args: &PlanArgs, pilot: &Estimate) -> Result<(Spectrum, Norm, Vec<String>)> {
+    if let Some(p) = args.p.filter(|&p| p != pilot.p) {
+        return Err(CliError::usage(format!(
+            "--p is {p}, but the pilot has dimension {}; leave --p out",
+            pilot.p
+        )));
+    }
+    let k = args.k.unwrap_or(pilot.k);
+    let spectrum = spectrum_of_pilot(pilot, k, total_of(args.total))?;
+    let mut notes = vec![format!(
+        "The pilot's debiased eigenvalues are themselves uncertain, each by ±{:.2e} at least (one standard deviation, n = {}); so are the numbers below.",
+        pilot_uncertainty(pilot),
+        grouped(pilot.n)
+    )];
+    if pilot.sparse.is_some() {
+        notes.push(
+            "The pilot is sparse; the plan is for PCA of all features, which needs more users."
+                .to_owned(),
+        );
+    }
+    Ok((spectrum, pilot.study.preprocessing().norm, notes))
+}
+
+fn total_of(total: Option<f64>) -> Total {
+    total.map_or(Total::Unknown, Total::Known)
+}
+
+/// What to compare, mechanisms that p is too large for left out unless they were named.
+fn mechanisms(
+    args: &PlanArgs,
+    p: usize,
+    notes: &mut Vec<String>,
+) -> Result<Vec<(MechanismKind, Calibration)>> {
+    let named = !args.mechanism.is_empty();
+    let mut kinds: Vec<MechanismKind> = if named {
+        args.mechanism.clone()
+    } else {
+        MechanismKind::ALL.to_vec()
+    };
+    let largest = eigenveil_shared::mechanism::MAX_DENSE_DIMENSION;
+    if !named && p > largest {
+        kinds.retain(|kind| kind.is_pure());
+        notes.push(format!(
+            "p = {p} is above {largest}, the most the Gaussian mechanisms take."
+        ));
+    }
+    if args.delta.is_some_and(|delta| delta != 0.0) && kinds.iter().all(|kind| kind.is_pure()) {
+        return Err(CliError::usage(
+            "--delta is given but double-cap is purely private and takes none; leave it out",
+        ));
+    }
+    let mut all = Vec::new();
+    for kind in kinds {
+        if !all.contains(&(kind, Calibration::Analytic)) {
+            all.push((kind, Calibration::Analytic));
+        }
+    }
+    if args.calibration == Calibration::AsPublished {
+        let published = MechanismKind::SymmetricGaussian;
+        let Some(place) = all.iter().position(|(kind, _)| *kind == published) else {
+            return Err(CliError::usage(
+                "--calibration as-published is that of symmetric-gaussian, which is not among the mechanisms",
+            ));
+        };
+        all.insert(place + 1, (published, Calibration::AsPublished));
+    }
+    Ok(all)
+}
+
+/// On standard error, so that JSON stays alone on standard output.
+fn warn(rows: &[PlanRow]) {
+    let largest = rows.iter().filter_map(|row| row.n).max().unwrap_or(1);
+    let delta = rows.iter().map(|row| row.delta).fold(0.0, f64::max);
+    let epsilon = rows.iter().map(|row| row.epsilon).fold(0.0, f64::max);
+    for warning in [delta_warning(delta, largest), epsilon_warning(epsilon)]
+        .into_iter()
+        .flatten()
+    {
+        eprintln!("warning: {warning}");
+    }
+}
+
+/// Three significant digits, rounded up: not a promise of too little.
+fn readable(n: u64) -> String {
+    grouped(rounded_up(n, 3))
+}
+
+fn print(plan: &Plan) -> Result<()> {
+    for note in &plan.notes {
+        output::text(note)?;
+    }
+    output::text(&format!(
+        "{:<34} {:>7} {:>8} {:>12} {:>18} {:>8} {:>7} {:>14}",
+        "mechanism",
+        "epsilon",
+        "delta",
+        "true epsilon",
+        "users",
+        "error",
+        "above",
+        "bytes a report"
+    ))?;
+    for row in &plan.rows {
+        // The usual calibration needs no words.
+        let calibration = row.calibration.filter(|c| *c != Calibration::Analytic);
+        output::text(&format!(
+            "{:<34} {:>7} {:>8} {:>12} {:>18} {:>8} {:>7} {:>14}",
+            calibration.map_or(row.mechanism.to_string(), |c| format!(
+                "{}, {c}",
+                row.mechanism
+            )),
+            row.epsilon,
+            if row.delta == 0.0 {
+                "pure".to_owned()
+            } else {
+                format!("{:e}", row.delta)
+            },
+            row.true_epsilon
+                .map_or("none".to_owned(), |e| format!("{e:.4}")),
+            match (plan.target_error, row.n) {
+                (_, None) => "never".to_owned(),
+                (Some(_), Some(n)) => readable(n),
+                (None, Some(n)) => grouped(n),
+            },
+            row.error
+                .map_or("-".to_owned(), |error| format!("{error:.3}")),
+            row.components_above_floor
+                .map_or("-".to_owned(), |above| format!("{above}/{}", plan.k)),
+            row.bytes_per_report,
+        ))?;
+    }
+    output::text(&format!("\n{}", answer(plan)))?;
+    if let Some(row) = plan.rows.iter().find(|row| !row.claim_holds) {
+        output::text(&format!(
+            "warning: the noise of {}, {} is smaller than claimed; the column \"true epsilon\" says what holds",
+            row.mechanism,
+            row.calibration.unwrap_or_default()
+        ))?;
+    }
+    Ok(())
+}
+
+/// One sentence, with the best mechanism whose claim holds.
+fn answer(plan: &Plan) -> String {
+    let honest = || plan.rows.iter().filter(|row| row.claim_holds);
+    let mut epsilons: Vec<f64> = Vec::new();
+    for row in &plan.rows {
+        if !epsilons.contains(&row.epsilon) {
+            epsilons.push(row.epsilon);
+        }
+    }
+    if let Some(target) = plan.target_error {
+        let parts: Vec<String> = epsilons
+            .iter()
+            .filter_map(|epsilon| {
+                let best = honest()
+                    .filter(|row| row.epsilon == *epsilon && row.n.is_some())
+                    .min_by_key(|row| row.n)?;
+                Some(format!(
+                    "about {} at epsilon {epsilon} ({})",
+                    readable(best.n?),
+                    best.mechanism
+                ))
+            })
+            .collect();
+        return match plan.rows.iter().find_map(|row| row.reason.as_deref()) {
+            Some(reason) if parts.is_empty() => {
+                format!("How many users do I need? For an error of {target}: {reason}.")
+            }
+            _ => format!(
+                "How many users do I need? For an expected error of {target}: {}.",
+                parts.join(", ")
+            ),
+        };
+    }
+    let best = honest().filter(|row| row.error.is_some()).min_by(|a, b| {
+        a.error
+            .unwrap_or(f64::MAX)
+            .total_cmp(&b.error.unwrap_or(f64::MAX))
+    });
+    best.and_then(|row| Some((row, row.n?, row.error?)))
+        .map_or(String::new(), |(row, n, error)| {
+            format!(
+                "The best of these: {} users with {} at epsilon {} can expect an error of about {error:.3}; {:.3} shares nothing with the truth.",
+                grouped(n),
+                row.mechanism,
+                row.epsilon,
+                eigenveil_estimation::plan::largest_error(plan.p, plan.k)
+            )
+        })
+}

@@ -1,0 +1,84 @@
+//! The picture of a plan: expected error against n, a line for each mechanism and ε.
+
+use eigenveil_estimation::{
+    floor::{Spectrum, grouped},
+    plan::{error_curve, largest_error},
+};
+use eigenveil_plots::{Axis, HorizontalLine, LineChart, LineStyle, Marker, Series};
+use eigenveil_shared::mechanism::{Calibration, MechanismKind};
+
+use super::plan::PlanRow;
+use crate::error::Result;
+
+/// Points of one line.
+const POINTS: usize = 49;
+
+/// Lines over the decades around the answers.
+pub(super) fn chart(
+    rows: &[PlanRow],
+    spectrum: &Spectrum,
+    target: Option<f64>,
+) -> Result<LineChart> {
+    let (p, k) = (spectrum.dimension(), spectrum.rank());
+    let answers = || rows.iter().filter_map(|row| row.n);
+    let (least, most) = (
+        answers().min().unwrap_or(1_000),
+        answers().max().unwrap_or(1_000_000),
+    );
+    let decade = |n: f64| 10_f64.powf(n);
+    let from = decade((least as f64 / 3.0).log10().floor().max(0.0)) as u64;
+    let to = decade((most as f64 * 3.0).log10().ceil().min(18.0)) as u64;
+    let several = rows.iter().any(|row| row.epsilon != rows[0].epsilon);
+    let mut series: Vec<Series> = Vec::new();
+    for row in rows {
+        let mut name = row.mechanism.to_string();
+        if row.calibration == Some(Calibration::AsPublished) {
+            name.push_str(", as published");
+        }
+        if several {
+            name.push_str(&format!(", ε\u{a0}=\u{a0}{}", row.epsilon));
+        }
+        // Several n of one setting lie on one line.
+        if series.iter().any(|line| line.name == name) {
+            continue;
+        }
+        let curve = error_curve(spectrum, &row.noise, (from, to), POINTS)?;
+        let style = match (row.mechanism, row.calibration) {
+            // Nearly on the isotropic line: both must be seen.
+            (MechanismKind::DiscreteGaussian, _) => LineStyle::Dotted,
+            (_, Some(Calibration::AsPublished)) => LineStyle::Dashed,
+            _ => LineStyle::Solid,
+        };
+        series.push(
+            Series::new(name, curve.into_iter().map(|(n, error)| (n as f64, error)))
+                .with_style(style)
+                .with_marker(Marker::None),
+        );
+    }
+    let largest = largest_error(p, k);
+    let mut chart = LineChart::new(
+        "How many users?",
+        Axis::log("participants n").between(from as f64, to as f64),
+        // From zero: a difference must look as large as it is.
+        Axis::linear("expected error ‖V̂V̂ᵀ − VVᵀ‖F").between(0.0, 1.05 * largest),
+    );
+    let mut subtitle = format!("p\u{a0}=\u{a0}{}, k\u{a0}=\u{a0}{k}", grouped(p as u64));
+    if !several && let Some(row) = rows.first() {
+        subtitle.push_str(&format!(", ε\u{a0}=\u{a0}{}", row.epsilon));
+    }
+    let delta = rows.iter().map(|row| row.delta).fold(0.0, f64::max);
+    if delta > 0.0 {
+        subtitle.push_str(&format!(", δ\u{a0}=\u{a0}{delta:e} where there is one"));
+    }
+    chart.subtitle = Some(subtitle);
+    chart.series = series;
+    chart.reference_lines = vec![HorizontalLine {
+        label: "nothing in common".to_owned(),
+        y: largest,
+    }];
+    chart.reference_lines.extend(target.map(|y| HorizontalLine {
+        label: "target".to_owned(),
+        y,
+    }));
+    Ok(chart)
+}

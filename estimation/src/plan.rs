@@ -1,0 +1,438 @@
+//! The planner: how many participants a wish needs, and what n participants would get.
+//!
+//! Everything comes from the floor's formulas ([`crate::floor`]); here are the ways to a spectrum (typed in, or
+//! a pilot's debiased eigenvalues) and the answers in a form that says why there is none.
+//!
+//! ```
+//! use eigenveil_estimation::plan::{Total, Wish, plan, spectrum_of};
+//! use eigenveil_shared::{
+//!     mechanism::{Calibration, MechanismKind}, preprocess::Norm, privacy::Budget,
+//!     study::{StudyDesign, StudyParams},
+//! };
+//! let params = StudyParams::freeze(StudyDesign {
+//!     dimension: 40,
+//!     features: None,
+//!     norm: Norm::Normalize,
+//!     centring: None,
+//!     mechanism: MechanismKind::DoubleCap,
+//!     calibration: Calibration::Analytic,
+//!     budget: Budget::pure(4.0)?,
+//! })?;
+//! // Two components hold half of the variance of unit rows.
+//! let spectrum = spectrum_of(40, 2, &[0.3, 0.2], Total::UnitRows)?;
+//! let planned = plan(&spectrum, &params.noise_model(), Wish::Error(0.2))?;
+//! let n = planned.n.expect("both stand out of the bulk");
+//! // What that many get is what was wished for.
+//! let back = plan(&spectrum, &params.noise_model(), Wish::Participants(n))?;
+//! assert_eq!(back.error, planned.error);
+//! assert!(planned.error <= Some(0.2));
+//! # Ok::<(), eigenveil_shared::Error>(())
+//! ```
+
+use eigenveil_shared::{
+    Error, ErrorCode, Result,
+    estimate::{Estimate, Verdict},
+    mechanism::NoiseModel,
+    preprocess::Norm,
+};
+
+use crate::floor::{Spectrum, participants_for_error, predict};
+
+/// Eigenvalues of rows in the unit ball may exceed their total by this much: they come with few digits.
+const ROUND_OFF: f64 = 1e-6;
+
+/// `E‖x‖²` of the prepared rows: the sum of all p eigenvalues of `E[xxᵀ]`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Total {
+    /// 1: every row is divided by its length.
+    UnitRows,
+    /// This, in (0, 1].
+    Known(f64),
+    /// Nobody says; enough only where all p eigenvalues are given.
+    Unknown,
+}
+
+impl Total {
+    /// The sum where it is known.
+    ///
+    /// # Errors
+    /// `InvalidRequest` for a number outside (0, 1].
+    fn value(self) -> Result<Option<f64>> {
+        match self {
+            Total::UnitRows => Ok(Some(1.0)),
+            Total::Unknown => Ok(None),
+            Total::Known(total) if total > 0.0 && total <= 1.0 => Ok(Some(total)),
+            Total::Known(total) => refuse(format!(
+                "the mean squared length of the prepared rows is {total}; it is above 0 and at most 1"
+            )),
+        }
+    }
+}
+
+/// What is wanted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Wish {
+    /// Participants for which the expected ‖V̂V̂ᵀ−VVᵀ‖_F is at most this.
+    Error(f64),
+    /// The error to expect of so many participants.
+    Participants(u64),
+}
+
+/// The answer for one mechanism and budget.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Planned {
+    /// Participants; `None` when no number is enough.
+    pub n: Option<u64>,
+    /// Expected ‖V̂V̂ᵀ−VVᵀ‖_F of so many.
+    pub error: Option<f64>,
+    /// Components expected above the floor's threshold, of k.
+    pub components_above: Option<usize>,
+    /// Why there is no number.
+    pub reason: Option<String>,
+}
+
+fn refuse<T>(detail: String) -> Result<T> {
+    Err(Error::new(ErrorCode::InvalidRequest, detail))
+}
+
+/// The largest ‖V̂V̂ᵀ−VVᵀ‖_F there is: √(2·min(k, p−k)).
+pub fn largest_error(p: usize, k: usize) -> f64 {
+    (2.0 * k.min(p.saturating_sub(k)) as f64).sqrt()
+}
+
+/// The spectrum of `E[xxᵀ]` with these leading `eigenvalues` (k or more, descending); what they leave of the
+/// total is spread evenly over the other directions, which is the kindest guess: a component near to the next is harder to find.
+///
+/// # Errors
+/// `InvalidRequest` unless `1 ≤ k < p`, there are k to p eigenvalues, they are positive, descending (down to
+/// the spread rest) and sum to at most the total.
+pub fn spectrum_of(p: usize, k: usize, eigenvalues: &[f64], total: Total) -> Result<Spectrum> {
+    if k == 0 || k >= p {
+        return refuse(format!(
+            "k is {k}; it is between 1 and p − 1 = {}",
+            p.saturating_sub(1)
+        ));
+    }
+    if eigenvalues.len() < k || eigenvalues.len() > p {
+        return refuse(format!(
+            "the eigenvalues given are {}; k = {k} needs {k} of them, and p = {p} has no more than {p}",
+            eigenvalues.len()
+        ));
+    }
+    if let Some(wrong) = eigenvalues.iter().find(|x| !(x.is_finite() && **x >= 0.0)) {
+        return refuse(format!(
+            "an eigenvalue is {wrong}; a second moment has none below 0"
+        ));
+    }
+    if let Some(pair) = eigenvalues.windows(2).find(|pair| pair[0] < pair[1]) {
+        return refuse(format!(
+            "the eigenvalues are not descending: {} comes before {}",
+            pair[0], pair[1]
+        ));
+    }
+    let given: f64 = eigenvalues.iter().sum();
+    let total = total.value()?;
+    // Prepared rows lie in the unit ball, whatever the total.
+    let most = total.unwrap_or(1.0);
+    if given > most + ROUND_OFF {
+        return refuse(format!(
+            "the eigenvalues sum to {given}; those of prepared rows sum to {most} at most: divide them by the mean squared length of the raw rows"
+        ));
+    }
+    let missing = p - eigenvalues.len();
+    let mut all = eigenvalues.to_vec();
+    if missing > 0 {
+        let Some(total) = total else {
+            return refuse(format!(
+                "{} of {p} eigenvalues say nothing of the others unless the mean squared length of the prepared rows is known: give it (--total), or all {p}",
+                eigenvalues.len()
+            ));
+        };
+        let rest = (total - given).max(0.0) / missing as f64;
+        let last = eigenvalues.last().copied().unwrap_or(0.0);
+        if rest > last {
+            return refuse(format!(
+                "the eigenvalues leave {:.4} of {total} for the other {missing} directions, {rest:.4} each, which is more than the last one given, {last}: they are not the leading ones",
+                total - given
+            ));
+        }
+        all.resize(p, rest);
+    }
+    Spectrum::from_eigenvalues(&all, k)
+}
+
+/// The spectrum that a pilot's debiased eigenvalues describe, its first `k` components leading.
+///
+/// The eigenvalues are themselves uncertain: see [`pilot_uncertainty`]. `total` is for pilots whose rows were
+/// clipped and whose reports do not show their length.
+///
+/// # Errors
+/// `InvalidRequest` for a pilot with private centring, for a k it does not have, for components that do not
+/// stand above its floor, and where the total is not known.
+pub fn spectrum_of_pilot(pilot: &Estimate, k: usize, total: Total) -> Result<Spectrum> {
+    let p = pilot.p;
+    if pilot.study.preprocessing().centring.is_some() {
+        return refuse(
+            "the pilot has private centring, whose price the planner does not know yet; give the eigenvalues of the covariance with --spectrum to plan without centring".to_owned(),
+        );
+    }
+    if k == 0 || k > pilot.components.len() || k >= p {
+        return refuse(format!(
+            "k is {k}; the pilot has {} components of dimension {p}",
+            pilot.components.len()
+        ));
+    }
+    let standing: Vec<f64> = pilot
+        .components
+        .iter()
+        .take_while(|component| component.verdict == Verdict::Above)
+        .map_while(|component| component.debiased_eigenvalue)
+        .collect();
+    if standing.len() < k {
+        return refuse(match standing.len() {
+            0 => "no component of the pilot stands above its noise floor: its eigenvalues are noise and tell nothing of the population; run a larger pilot or give --spectrum".to_owned(),
+            seen => format!(
+                "component {} of the pilot does not stand above its noise floor: its eigenvalue is noise; plan for k = {seen}, run a larger pilot or give --spectrum",
+                seen + 1
+            ),
+        });
+    }
+    let total = match (
+        pilot.study.preprocessing().norm,
+        total.value()?,
+        pilot.total_variance,
+    ) {
+        (Norm::Normalize, ..) => 1.0,
+        (_, Some(total), _) => total,
+        (_, None, Some(measured)) if measured > 0.0 => measured.min(1.0),
+        _ => {
+            return refuse(
+                "the pilot does not show how long its clipped rows are: the mean squared length of the prepared rows is needed (--total)".to_owned(),
+            );
+        }
+    };
+    // Debiased eigenvalues count from the bulk's level. Noise can push their sum over what there is.
+    let sum: f64 = standing.iter().sum();
+    let shrink = (total / sum).min(1.0);
+    let bulk = ((total - sum) / p as f64).max(0.0);
+    let mut eigenvalues: Vec<f64> = standing.iter().map(|theta| theta * shrink + bulk).collect();
+    // Components that the floor judged one by one may come a little out of order.
+    eigenvalues.sort_by(|a, b| b.total_cmp(a));
+    // With one vector per dimension nothing is left to spread.
+    eigenvalues.resize(p, bulk);
+    Spectrum::from_eigenvalues(&eigenvalues, k)
+}
+
+/// One standard deviation of a debiased eigenvalue far above the pilot's floor, at least: the noise of a
+/// diagonal entry of its mean report, √2 times that of an off-diagonal one outside the signal. The rows' own
+/// sampling error comes on top.
+pub fn pilot_uncertainty(pilot: &Estimate) -> f64 {
+    let sd = pilot.study.noise_model().off_diagonal_sd();
+    sd * (2.0 / pilot.n.max(1) as f64).sqrt()
+}
+
+/// Answers a wish for a population of this spectrum and the noise of one report.
+///
+/// # Errors
+/// `InvalidRequest` for a target error that is not positive or that any subspace meets, and for n = 0;
+/// `InvalidMechanism` as [`crate::floor::SpectralNoise::of`].
+pub fn plan(spectrum: &Spectrum, noise: &NoiseModel, wish: Wish) -> Result<Planned> {
+    let (p, k) = (spectrum.dimension(), spectrum.rank());
+    let n = match wish {
+        Wish::Participants(n) => n,
+        Wish::Error(target) => {
+            let largest = largest_error(p, k);
+            if target >= largest {
+                return refuse(format!(
+                    "the target error is {target}; it is below {largest:.4}, which a subspace that shares nothing with the true one has (k = {k}, p = {p})"
+                ));
+            }
+            match participants_for_error(spectrum, noise, target)? {
+                Some(n) => n,
+                None => {
+                    return Ok(Planned {
+                        n: None,
+                        error: None,
+                        components_above: None,
+                        reason: Some(format!(
+                            "no number of participants up to 10^18 is enough: component {k} does not stand out of the directions after it"
+                        )),
+                    });
+                }
+            }
+        }
+    };
+    let prediction = predict(spectrum, noise, n)?;
+    Ok(Planned {
+        n: Some(n),
+        error: Some(prediction.expected_error),
+        components_above: Some(
+            prediction
+                .components
+                .iter()
+                .filter(|c| c.above_threshold)
+                .count(),
+        ),
+        reason: None,
+    })
+}
+
+/// Expected errors at up to `points` numbers of participants, evenly spaced in their logarithm.
+///
+/// # Errors
+/// Those of [`predict`](crate::floor::predict()); `InvalidRequest` unless `1 ≤ from ≤ to`.
+pub fn error_curve(
+    spectrum: &Spectrum,
+    noise: &NoiseModel,
+    (from, to): (u64, u64),
+    points: usize,
+) -> Result<Vec<(u64, f64)>> {
+    if from == 0 || from > to {
+        return refuse(format!("participants from {from} to {to} are no range"));
+    }
+    let ratio = to as f64 / from as f64;
+    let steps = points.saturating_sub(1).max(1) as f64;
+    let mut places: Vec<u64> = (0..points)
+        .map(|i| (from as f64 * ratio.powf(i as f64 / steps)).round() as u64)
+        .collect();
+    places.dedup();
+    places
+        .into_iter()
+        .map(|n| Ok((n, predict(spectrum, noise, n)?.expected_error)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use eigenveil_shared::{
+        mechanism::{Calibration, MechanismKind},
+        study::{StudyDesign, StudyParams},
+    };
+
+    use super::*;
+
+    fn noise(kind: MechanismKind, p: usize, epsilon: f64) -> NoiseModel {
+        StudyParams::freeze(StudyDesign {
+            dimension: p,
+            features: None,
+            norm: Norm::Normalize,
+            centring: None,
+            mechanism: kind,
+            calibration: Calibration::Analytic,
+            budget: kind.budget(epsilon, None).unwrap(),
+        })
+        .unwrap()
+        .noise_model()
+    }
+
+    fn needed(kind: MechanismKind, epsilon: f64, target: f64) -> u64 {
+        let spectrum = spectrum_of(40, 3, &[0.2, 0.15, 0.1], Total::UnitRows).unwrap();
+        plan(&spectrum, &noise(kind, 40, epsilon), Wish::Error(target))
+            .unwrap()
+            .n
+            .unwrap()
+    }
+
+    #[test]
+    fn the_two_wishes_are_inverse() {
+        let spectrum = spectrum_of(40, 3, &[0.2, 0.15, 0.1, 0.02], Total::UnitRows).unwrap();
+        for &kind in MechanismKind::ALL {
+            for target in [0.05, 0.3, 1.0, 2.0] {
+                let noise = noise(kind, 40, 4.0);
+                let planned = plan(&spectrum, &noise, Wish::Error(target)).unwrap();
+                let n = planned.n.unwrap();
+                let of = |n| plan(&spectrum, &noise, Wish::Participants(n)).unwrap();
+                assert_eq!(of(n), planned);
+                assert!(planned.error.unwrap() <= target, "{kind} {target}");
+                assert!(of(n - 1).error.unwrap() > target, "{kind} {target}");
+                // One participant more or less does not matter (at 2.0 the last component jumps in).
+                if target <= 1.0 {
+                    assert!(
+                        (planned.error.unwrap() / target - 1.0).abs() < 1e-3,
+                        "{kind} {target}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn more_of_anything_helps() {
+        for &kind in MechanismKind::ALL {
+            let ns: Vec<u64> = [0.5, 1.0, 2.0, 4.0, 8.0]
+                .map(|e| needed(kind, e, 0.3))
+                .to_vec();
+            assert!(ns.windows(2).all(|pair| pair[0] > pair[1]), "{kind} {ns:?}");
+            let ns = [0.1, 0.2, 0.5, 1.5].map(|target| needed(kind, 2.0, target));
+            assert!(ns.windows(2).all(|pair| pair[0] > pair[1]), "{kind} {ns:?}");
+            let spectrum = spectrum_of(40, 3, &[0.2, 0.15, 0.1], Total::UnitRows).unwrap();
+            let curve = error_curve(&spectrum, &noise(kind, 40, 2.0), (10, 1 << 40), 50).unwrap();
+            assert_eq!((curve[0].0, curve[49].0), (10, 1 << 40));
+            assert!(
+                curve.windows(2).all(|pair| pair[0].1 >= pair[1].1),
+                "{kind}"
+            );
+        }
+    }
+
+    #[test]
+    fn mechanisms_are_in_their_order() {
+        for epsilon in [1.0, 2.0, 4.0] {
+            let n = |kind| needed(kind, epsilon, 0.3);
+            let isotropic = n(MechanismKind::IsotropicGaussian);
+            assert!(n(MechanismKind::DoubleCap) < isotropic);
+            assert!(isotropic < n(MechanismKind::SymmetricGaussian));
+            // Exact sampling costs the rounding to its grid: measured 1 to 2 %.
+            let discrete = n(MechanismKind::DiscreteGaussian) as f64 / isotropic as f64;
+            assert!((1.0..1.03).contains(&discrete), "{discrete}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_had_says_why() {
+        let noise = noise(MechanismKind::DoubleCap, 10, 4.0);
+        // Two equal eigenvalues: no number tells the second from the third.
+        let tied = spectrum_of(10, 2, &[0.4, 0.1, 0.1], Total::UnitRows).unwrap();
+        let planned = plan(&tied, &noise, Wish::Error(0.5)).unwrap();
+        assert_eq!((planned.n, planned.error), (None, None));
+        assert!(planned.reason.unwrap().contains("component 2"));
+        // Half of the wish is still to be had: one component found, one not is √2.
+        assert!(plan(&tied, &noise, Wish::Error(1.5)).unwrap().n.is_some());
+        let refused = |target| {
+            plan(&tied, &noise, Wish::Error(target))
+                .unwrap_err()
+                .detail()
+                .to_owned()
+        };
+        assert!(refused(2.0).contains("shares nothing"));
+        assert!(refused(-1.0).contains("positive") && refused(f64::NAN).contains("positive"));
+        assert!(plan(&tied, &noise, Wish::Participants(0)).is_err());
+        assert_eq!(largest_error(10, 8), 2.0);
+        assert!(error_curve(&tied, &noise, (0, 5), 3).is_err());
+    }
+
+    #[test]
+    fn spectra_are_checked() {
+        let refused = |p, k, values: &[f64], total| {
+            spectrum_of(p, k, values, total)
+                .unwrap_err()
+                .detail()
+                .to_owned()
+        };
+        assert!(refused(10, 2, &[0.7, 0.4], Total::UnitRows).contains("sum to"));
+        assert!(refused(10, 2, &[0.3, 0.4], Total::UnitRows).contains("not descending"));
+        assert!(refused(10, 2, &[0.3], Total::UnitRows).contains("needs 2"));
+        assert!(refused(3, 2, &[0.3, 0.2, 0.1, 0.1], Total::UnitRows).contains("no more than 3"));
+        assert!(refused(3, 3, &[0.3, 0.2, 0.1], Total::UnitRows).contains("between 1"));
+        assert!(refused(10, 1, &[0.05], Total::UnitRows).contains("not the leading ones"));
+        assert!(refused(10, 1, &[f64::NAN], Total::UnitRows).contains("NaN"));
+        assert!(refused(10, 1, &[-0.1], Total::UnitRows).contains("below 0"));
+        assert!(refused(10, 1, &[0.5], Total::Unknown).contains("squared length"));
+        assert!(refused(10, 1, &[0.5], Total::Known(1.5)).contains("at most 1"));
+        assert!(refused(10, 1, &[0.5], Total::Known(0.4)).contains("0.4 at most"));
+        // All of them leave nothing to know.
+        spectrum_of(3, 1, &[0.3, 0.2, 0.1], Total::Unknown).unwrap();
+        let spectrum = spectrum_of(5, 1, &[0.5], Total::Known(0.75)).unwrap();
+        assert_eq!(spectrum, Spectrum::new(5, vec![0.5], 0.0625).unwrap());
+    }
+}
