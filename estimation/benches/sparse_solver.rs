@@ -38,11 +38,13 @@ fn instance(p: usize, k: usize) -> DMatrix<f64> {
 
 /// CPU seconds of this process (clock ticks of 10 ms), where the system tells; else wall time.
 fn cpu_seconds(origin: Instant) -> f64 {
-    let ticks = std::fs::read_to_string("/proc/self/stat").ok().and_then(|text| {
-        let rest = text.rsplit(')').next()?.to_owned();
-        let field = |n: usize| rest.split_whitespace().nth(n)?.parse::<f64>().ok();
-        Some(field(11)? + field(12)?)
-    });
+    let ticks = std::fs::read_to_string("/proc/self/stat")
+        .ok()
+        .and_then(|text| {
+            let rest = text.rsplit(')').next()?.to_owned();
+            let field = |n: usize| rest.split_whitespace().nth(n)?.parse::<f64>().ok();
+            Some(field(11)? + field(12)?)
+        });
     ticks.map_or_else(|| origin.elapsed().as_secs_f64(), |t| t / 100.0)
 }
 
