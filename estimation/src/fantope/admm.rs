@@ -19,16 +19,17 @@ use nalgebra::DMatrix;
 
 use super::{
     lambda::largest_useful_lambda,
-    projection::{FantopePoint, project_onto_fantope},
     refit::embed,
+    spectrum::{Bound, FullSpectrum, Spectrum, WarmSpectrum},
+    sweep::sweep,
 };
 use crate::linalg::{
-    cross_product, fix_signs, outer_scaled, product, require_square_and_finite, submatrix,
-    symmetric_eigen, symmetric_eigenvalues, top_k,
+    add_outer_lower, cross_product, fix_signs, product, require_square_and_finite, submatrix,
+    symmetric_eigen, top_k,
 };
 
 /// Over-relaxation α.
-const RELAXATION: f64 = 1.6;
+pub(super) const RELAXATION: f64 = 1.6;
 /// Boyd et al. §3.4.1: ρ changes when one relative residual is this many times the other. Their 10
 /// took 1.5 times the iterations on eight sparse problems (p = 40–200).
 const IMBALANCE: f64 = 3.0;
@@ -37,7 +38,7 @@ const START_RHO: f64 = 20.0;
 /// After every change ρ rests longer by this factor: with ever longer stretches of a fixed ρ, on
 /// each of which convergence is proved, the iteration cannot be kept from converging by the changes.
 const PATIENCE_GROWTH: f64 = 1.1;
-/// The gap costs an eigenvalue computation: it is computed when the residuals are small, and this often.
+/// The gap costs a factorisation or an eigenvalue computation: it is computed when the residuals are small, and this often.
 const GAP_EVERY: usize = 20;
 /// Relative residuals must be below this multiple of the tolerance of the gap.
 const RESIDUAL_FACTOR: f64 = 10.0;
@@ -185,6 +186,36 @@ pub fn solve(
     settings: &AdmmSettings,
     watch: &dyn Fn(&Progress) -> ControlFlow<()>,
 ) -> Result<Solution> {
+    if WarmSpectrum::pays(moment.nrows(), k) {
+        solve_by(moment, k, lambda, settings, watch, &mut WarmSpectrum::new())
+    } else {
+        solve_by(moment, k, lambda, settings, watch, &mut FullSpectrum)
+    }
+}
+
+/// [`solve`] with a full decomposition in every iteration: what the partial projections are measured
+/// and tested against.
+///
+/// # Errors
+/// As [`solve`].
+pub fn solve_by_full_projections(
+    moment: &DMatrix<f64>,
+    k: usize,
+    lambda: f64,
+    settings: &AdmmSettings,
+    watch: &dyn Fn(&Progress) -> ControlFlow<()>,
+) -> Result<Solution> {
+    solve_by(moment, k, lambda, settings, watch, &mut FullSpectrum)
+}
+
+fn solve_by(
+    moment: &DMatrix<f64>,
+    k: usize,
+    lambda: f64,
+    settings: &AdmmSettings,
+    watch: &dyn Fn(&Progress) -> ControlFlow<()>,
+    spectrum: &mut dyn Spectrum,
+) -> Result<Solution> {
     require_square_and_finite(moment)?;
     settings.validate()?;
     let p = moment.nrows();
@@ -203,23 +234,9 @@ pub fn solve(
     let scaled = ScaledProblem::new(moment, k, lambda);
     let found = match scaled.closed_form(moment) {
         Some(found) => found,
-        None => iterate(&scaled, settings, watch, &mut FullProjector)?,
+        None => iterate(&scaled, settings, watch, spectrum)?,
     };
     scaled.finish(found)
-}
-
-/// P_F, by whatever means: a partial projection that keeps its subspace warm between calls fits here.
-trait Projector {
-    fn project(&mut self, matrix: &DMatrix<f64>, k: usize) -> Result<FantopePoint>;
-}
-
-/// Full eigendecomposition each time.
-struct FullProjector;
-
-impl Projector for FullProjector {
-    fn project(&mut self, matrix: &DMatrix<f64>, k: usize) -> Result<FantopePoint> {
-        project_onto_fantope(matrix, k)
-    }
 }
 
 /// The problem with the mean eigenvalue subtracted and the largest entry brought to 1: every
@@ -307,15 +324,6 @@ impl ScaledProblem {
         self.s.dot(x) - self.lambda * penalty
     }
 
-    /// `Σ_{i≤k} λᵢ(S − Z)`: an upper bound on the optimum for every Z that is zero on the diagonal and
-    /// at most λ off it.
-    fn dual_bound(&self, z: &DMatrix<f64>) -> Result<f64> {
-        Ok(symmetric_eigenvalues(&(&self.s - z))?
-            .iter()
-            .take(self.k)
-            .sum())
-    }
-
     /// Back to the units of the moment, with loadings and support.
     fn finish(&self, found: Found) -> Result<Solution> {
         let p = self.s.nrows();
@@ -381,60 +389,60 @@ impl ScaledProblem {
     }
 }
 
+/// The matrices of the iteration hold their lower triangle only; what is above it means nothing.
 fn iterate(
     problem: &ScaledProblem,
     settings: &AdmmSettings,
     watch: &dyn Fn(&Progress) -> ControlFlow<()>,
-    projector: &mut dyn Projector,
+    spectrum: &mut dyn Spectrum,
 ) -> Result<Found> {
     let ScaledProblem { k, s, lambda, .. } = problem;
     let (k, lambda) = (*k, *lambda);
     let p = s.nrows();
+    let root_k = (k as f64).sqrt();
     // Dual warm start: Z₀ = clip(S, ±λ) off the diagonal takes the noise out at once. The projector
     // Y₀ of what is left then has X₁ = Y₀ exactly, whatever ρ is, and the rank stays near k.
-    let mut z = s.map(|entry| entry.clamp(-lambda, lambda));
-    z.fill_diagonal(0.0);
-    let shrunk = symmetric_eigen(&(s - &z))?;
-    let mut y = outer_scaled(&shrunk.vectors.columns(0, k).into_owned(), &vec![1.0; k]);
+    let mut u = s.map(|entry| entry.clamp(-lambda, lambda));
+    u.fill_diagonal(0.0);
+    let mut target = s - &u;
+    let start = spectrum.leading(&target, k, settings.tolerance)?;
+    let mut y = DMatrix::zeros(p, p);
+    add_outer_lower(&mut y, &start.vectors, &vec![1.0; k]);
     // The mean of all eigenvalues is zero, so this is positive unless the problem is.
-    let level = shrunk.values.iter().take(k).sum::<f64>() / k as f64;
-    let unit: f64 = symmetric_eigenvalues(s)?
+    let level = start.values.iter().sum::<f64>() / k as f64;
+    // Ritz values would understate it, and so overstate the relative gap: the safe side.
+    let unit: f64 = spectrum
+        .leading(s, k, 1e-2)?
+        .values
         .iter()
-        .take(k)
         .sum::<f64>()
         .max(f64::MIN_POSITIVE);
     let mut rho = match settings.rho {
         Some(rho) => (rho / problem.scale).clamp(1e-6, 1e6),
         None => (START_RHO * level).max(1e-3),
     };
-    let mut u = z / rho;
-    let mut best_bound = shrunk.values.iter().take(k).sum::<f64>();
+    u /= rho;
+    // Y − U + S/ρ = Y + (S − Z)/ρ.
+    target.zip_apply(&y, |t, y| *t = y + *t / rho);
+    let mut x = DMatrix::zeros(p, p);
+    let mut best_bound = f64::INFINITY;
+    let allowed = settings.tolerance * unit;
     let rounding = 1e-14 * k as f64 * unit.max(1.0);
     let mut iterations = 0;
     let (mut adapt_from, mut patience) = (0, 1.0_f64);
+    // Error of X that the residuals would not notice.
+    let mut accuracy = settings.tolerance * root_k;
     loop {
         iterations += 1;
-        let target = &y - &u + s / rho;
-        let x = projector.project(&target, k)?.matrix;
-        let previous = std::mem::replace(&mut y, DMatrix::zeros(p, p));
-        let step = lambda / rho;
-        for j in 0..p {
-            for i in 0..p {
-                let relaxed = RELAXATION * x[(i, j)] + (1.0 - RELAXATION) * previous[(i, j)];
-                if i == j {
-                    y[(i, j)] = relaxed;
-                } else {
-                    let w = relaxed + u[(i, j)];
-                    let clipped = w.clamp(-step, step);
-                    u[(i, j)] = clipped;
-                    y[(i, j)] = w - clipped;
-                }
-            }
-        }
-        let primal = (&x - &y).norm();
-        let dual = rho * (&y - &previous).norm();
-        let relative_primal = primal / x.norm().max(y.norm());
-        let relative_dual = dual / (rho * u.norm()).max(unit / (k as f64).sqrt());
+        spectrum.project(&target, k, accuracy, &mut x)?;
+        let sums = sweep(&x, s, &mut y, &mut u, &mut target, lambda / rho, rho);
+        let primal = sums.primal.sqrt();
+        let moved = sums.moved.sqrt();
+        let dual = rho * moved;
+        let relative_primal = primal / sums.x.max(sums.y).sqrt();
+        let relative_dual = dual / (rho * sums.u.sqrt()).max(unit / root_k);
+        accuracy = (0.1 * primal.min(moved)).clamp(0.01 * settings.tolerance, 1e-2);
+        let objective = sums.linear - lambda * sums.penalty;
         let small = relative_primal.max(relative_dual) <= RESIDUAL_FACTOR * settings.tolerance;
         let last = iterations >= settings.max_iterations;
         let mut progress = Progress {
@@ -445,14 +453,24 @@ fn iterate(
         };
         let mut gap = f64::INFINITY;
         if small || last || iterations % GAP_EVERY == 0 {
-            best_bound = best_bound.min(problem.dual_bound(&(&u * rho))?);
-            gap = best_bound - problem.objective(&x);
-            if gap.abs() <= rounding {
-                gap = gap.max(0.0);
+            dual_matrix(s, &u, rho, &mut target);
+            // Where only convergence is in question a hopeless bound need not be proved.
+            let hopeless = if last || !small {
+                f64::INFINITY
+            } else {
+                objective + allowed
+            };
+            match spectrum.bound(&target, k, 0.02 * allowed / k as f64, hopeless)? {
+                Bound::Proved(bound) => {
+                    best_bound = best_bound.min(bound);
+                    gap = allow_rounding(best_bound - objective, rounding);
+                    progress.relative_gap = gap / unit;
+                }
+                Bound::TooLarge => {}
             }
-            progress.relative_gap = gap / unit;
+            retarget(&y, &u, s, rho, &mut target);
         }
-        let stop = if small && gap <= settings.tolerance * unit {
+        let stop = if small && gap <= allowed {
             Some(Stop::Converged)
         } else if watch(&progress).is_break() {
             Some(Stop::Cancelled)
@@ -463,9 +481,15 @@ fn iterate(
         };
         if let Some(stop) = stop {
             if gap.is_infinite() {
-                best_bound = best_bound.min(problem.dual_bound(&(&u * rho))?);
-                gap = best_bound - problem.objective(&x);
+                dual_matrix(s, &u, rho, &mut target);
+                let proved =
+                    spectrum.bound(&target, k, 0.02 * allowed / k as f64, f64::INFINITY)?;
+                if let Bound::Proved(bound) = proved {
+                    gap = allow_rounding(best_bound.min(bound) - objective, rounding);
+                }
             }
+            x.fill_upper_triangle_with_lower_triangle();
+            y.fill_upper_triangle_with_lower_triangle();
             return Ok(Found {
                 x,
                 y,
@@ -477,6 +501,10 @@ fn iterate(
                 rho,
                 stop,
             });
+        }
+        if small {
+            // Residuals say done and the gap does not: was a direction missed?
+            spectrum.doubt();
         }
         if iterations >= adapt_from {
             let factor = if relative_primal > IMBALANCE * relative_dual {
@@ -491,10 +519,39 @@ fn iterate(
                 // Z = ρU is what stays.
                 u *= rho / adapted;
                 rho = adapted;
+                retarget(&y, &u, s, rho, &mut target);
                 patience *= PATIENCE_GROWTH;
                 adapt_from = iterations + patience as usize;
             }
         }
+    }
+}
+
+fn allow_rounding(gap: f64, rounding: f64) -> f64 {
+    if gap.abs() <= rounding {
+        gap.max(0.0)
+    } else {
+        gap
+    }
+}
+
+/// S − ρU, whose k largest eigenvalues bound the optimum.
+fn dual_matrix(s: &DMatrix<f64>, u: &DMatrix<f64>, rho: f64, out: &mut DMatrix<f64>) {
+    out.zip_zip_apply(s, u, |out, s, u| *out = s - rho * u);
+}
+
+/// Y − U + S/ρ.
+fn retarget(
+    y: &DMatrix<f64>,
+    u: &DMatrix<f64>,
+    s: &DMatrix<f64>,
+    rho: f64,
+    out: &mut DMatrix<f64>,
+) {
+    let inverse = 1.0 / rho;
+    let rest = y.iter().zip(u).zip(s);
+    for (out, ((y, u), s)) in out.iter_mut().zip(rest) {
+        *out = y - u + s * inverse;
     }
 }
 

@@ -17,8 +17,10 @@ pub mod admm;
 pub mod lambda;
 pub mod projection;
 mod refit;
+mod spectrum;
+mod sweep;
 
-pub use admm::{AdmmSettings, Progress, Solution, Stop, solve};
+pub use admm::{AdmmSettings, Progress, Solution, Stop, solve, solve_by_full_projections};
 pub use lambda::{automatic_lambda, largest_useful_lambda, resolve_lambda};
 pub use projection::{project_eigenvalues, project_onto_fantope};
 pub use refit::refit;

@@ -5,7 +5,7 @@ use faer::{
 };
 use nalgebra::DMatrix;
 
-use super::view_mut;
+use super::{add_outer_lower, view_mut};
 
 /// Whether a Cholesky factorisation of the symmetric `matrix` succeeds (only the lower triangle is
 /// read): a proof, up to rounding of about `p · 1e-16 · ‖matrix‖`, that it is positive definite.
@@ -13,17 +13,49 @@ use super::view_mut;
 /// Consumes the matrix, which is factorised in place. A matrix with an entry that is not finite is
 /// not positive definite.
 pub fn cholesky_is_positive_definite(mut matrix: DMatrix<f64>) -> bool {
+    matrix.is_square() && matrix.iter().all(|entry| entry.is_finite()) && factorises(&mut matrix)
+}
+
+/// Whether the symmetric `matrix` (lower triangle) minus `V·diag(weights)·Vᵀ` has all its eigenvalues
+/// below `threshold`. `scratch` is overwritten.
+///
+/// The proof is for `threshold` less an allowance for the rounding of the factorisation.
+pub(crate) fn spectrum_lies_below(
+    threshold: f64,
+    matrix: &DMatrix<f64>,
+    vectors: &DMatrix<f64>,
+    weights: &[f64],
+    scratch: &mut DMatrix<f64>,
+) -> bool {
     let p = matrix.nrows();
-    if p != matrix.ncols() || !matrix.iter().all(|entry| entry.is_finite()) {
-        return false;
+    let mut largest = threshold.abs();
+    for j in 0..p {
+        let source = &matrix.as_slice()[j * p + j..(j + 1) * p];
+        let target = &mut scratch.as_mut_slice()[j * p + j..(j + 1) * p];
+        for (out, entry) in target.iter_mut().zip(source) {
+            *out = -entry;
+        }
+        largest = largest.max(source[0].abs());
     }
+    let heaviest = weights.iter().fold(0.0_f64, |m, w| m.max(w.abs()));
+    let allowance = 4.0 * f64::EPSILON * p as f64 * (largest + heaviest);
+    for i in 0..p {
+        scratch[(i, i)] += threshold - allowance;
+    }
+    add_outer_lower(scratch, vectors, weights);
+    factorises(scratch)
+}
+
+/// Factorises in place; an entry that is not finite shows in a pivot.
+fn factorises(matrix: &mut DMatrix<f64>) -> bool {
+    let p = matrix.nrows();
     let mut memory = MemBuffer::new(cholesky_in_place_scratch::<f64>(
         p,
         Par::Seq,
         Default::default(),
     ));
     let factorised = cholesky_in_place(
-        view_mut(&mut matrix),
+        view_mut(matrix),
         Default::default(),
         Par::Seq,
         MemStack::new(&mut memory),
@@ -58,5 +90,12 @@ mod tests {
             matrix[(i, i)] += 1e-6;
         }
         assert!(cholesky_is_positive_definite(matrix));
+        // Eigenvalues 1 and 3, the larger one deflated or not; the upper triangle is not read.
+        let (lower, mut scratch) = (dmatrix![2.0, 9.0; 1.0, 2.0], DMatrix::zeros(2, 2));
+        let top = dmatrix![0.5_f64.sqrt(); 0.5_f64.sqrt()];
+        let mut below = |t, w: f64| spectrum_lies_below(t, &lower, &top, &[w], &mut scratch);
+        assert!(below(3.001, 0.0) && !below(2.999, 0.0));
+        assert!(below(1.001, 2.5) && !below(0.999, 2.5));
+        assert!(!below(f64::NAN, 0.0));
     }
 }

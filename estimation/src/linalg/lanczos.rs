@@ -190,18 +190,18 @@ fn tridiagonal_eigen(alpha: &[f64], beta: &[f64]) -> Result<SymmetricEigen> {
 }
 
 /// Unit start vectors that depend on nothing: the same matrix gives the same digits.
-struct StartVectors {
+pub(crate) struct StartVectors {
     state: u64,
 }
 
 impl StartVectors {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             state: 0x9E37_79B9_7F4A_7C15,
         }
     }
 
-    fn draw(&mut self, p: usize) -> DVector<f64> {
+    pub(crate) fn draw(&mut self, p: usize) -> DVector<f64> {
         let vector = DVector::from_fn(p, |_, _| {
             // splitmix64: enough to be in general position to any eigenvector.
             self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);

@@ -8,6 +8,7 @@ mod cholesky;
 mod convert;
 mod eigen;
 mod gram;
+mod krylov;
 mod lanczos;
 mod orthonormal;
 mod product;
@@ -19,6 +20,11 @@ pub use gram::GramSum;
 pub use lanczos::top_k;
 pub use orthonormal::{orthonormality_defect, orthonormalize};
 pub use product::{cross_product, outer_scaled, product};
+
+pub(crate) use cholesky::spectrum_lies_below;
+pub(crate) use krylov::{Budget, RitzPairs, Wanted, block_ritz};
+pub(crate) use lanczos::StartVectors;
+pub(crate) use product::{add_outer_lower, symmetric_product};
 
 use eigenveil_shared::{Error, ErrorCode, Result};
 use nalgebra::{DMatrix, DVector};

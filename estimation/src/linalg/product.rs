@@ -1,4 +1,10 @@
-use faer::{Accum, Par, linalg::matmul::matmul};
+use faer::{
+    Accum, MatMut, MatRef, Par,
+    linalg::matmul::{
+        matmul,
+        triangular::{BlockStructure, matmul as triangular_matmul},
+    },
+};
 use nalgebra::DMatrix;
 
 use super::{view, view_mut};
@@ -43,18 +49,24 @@ pub fn cross_product(a: &DMatrix<f64>, b: &DMatrix<f64>) -> DMatrix<f64> {
 /// If there are not as many weights as columns.
 pub fn outer_scaled(vectors: &DMatrix<f64>, weights: &[f64]) -> DMatrix<f64> {
     assert_eq!(vectors.ncols(), weights.len(), "one weight a column");
-    use faer::linalg::matmul::triangular::{BlockStructure, matmul as triangular_matmul};
+    let p = vectors.nrows();
+    let mut out = DMatrix::zeros(p, p);
+    // Only the lower triangle is computed (half the work), then mirrored: no asymmetry to average away.
+    add_outer_lower(&mut out, vectors, weights);
+    out.fill_upper_triangle_with_lower_triangle();
+    out
+}
+
+/// Adds `V·diag(weights)·Vᵀ` to the lower triangle of `out`; the upper one is left alone.
+pub(crate) fn add_outer_lower(out: &mut DMatrix<f64>, vectors: &DMatrix<f64>, weights: &[f64]) {
     let mut scaled = vectors.clone();
     for (mut column, &weight) in scaled.column_iter_mut().zip(weights) {
         column *= weight;
     }
-    let p = vectors.nrows();
-    let mut out = DMatrix::zeros(p, p);
-    // Only the lower triangle is computed (half the work), then mirrored: no asymmetry to average away.
     triangular_matmul(
-        view_mut(&mut out),
+        view_mut(out),
         BlockStructure::TriangularLower,
-        Accum::Replace,
+        Accum::Add,
         view(&scaled),
         BlockStructure::Rectangular,
         view(vectors).transpose(),
@@ -62,7 +74,38 @@ pub fn outer_scaled(vectors: &DMatrix<f64>, weights: &[f64]) -> DMatrix<f64> {
         1.0,
         Par::Seq,
     );
-    out.fill_upper_triangle_with_lower_triangle();
+}
+
+/// Columns of the lower triangle that one step of [`symmetric_product`] reads, twice each while cached.
+const PANEL: usize = 96;
+
+/// `A·B` for the symmetric A whose lower triangle `lower` holds: half the memory traffic of a product.
+pub(crate) fn symmetric_product(lower: &DMatrix<f64>, b: &DMatrix<f64>) -> DMatrix<f64> {
+    let p = lower.nrows();
+    let columns = b.ncols();
+    let mut out = DMatrix::zeros(p, columns);
+    let (a, b) = (view(lower), view(b));
+    let mut from = 0;
+    while from < p {
+        let width = PANEL.min(p - from);
+        let mut corner = lower.view((from, from), (width, width)).into_owned();
+        corner.fill_upper_triangle_with_lower_triangle();
+        let mine = b.subrows(from, width);
+        let (mut top, mut bottom) = view_mut(&mut out)
+            .subrows_mut(from, p - from)
+            .split_at_row_mut(width);
+        let add = |out: MatMut<'_, f64>, left: MatRef<'_, f64>, right: MatRef<'_, f64>| {
+            matmul(out, Accum::Add, left, right, 1.0, Par::Seq);
+        };
+        add(top.as_mut(), view(&corner), mine);
+        let below = p - from - width;
+        if below > 0 {
+            let panel = a.submatrix(from + width, from, below, width);
+            add(bottom.as_mut(), panel, mine);
+            add(top, panel.transpose(), b.subrows(from + width, below));
+        }
+        from += width;
+    }
     out
 }
 
@@ -85,6 +128,12 @@ mod tests {
         let ours = outer_scaled(&a, &weights);
         assert!((&ours - direct).amax() < 1e-11);
         assert_eq!(ours, ours.transpose());
+        for p in [1, 95, 96, 250] {
+            let full = DMatrix::from_fn(p, p, |i, j| ((i * j + i + j) % 13) as f64 - 6.0);
+            let lower = DMatrix::from_fn(p, p, |i, j| if i >= j { full[(i, j)] } else { 1e9 });
+            let b = pattern(p, 5);
+            assert!((symmetric_product(&lower, &b) - &full * &b).amax() < 1e-9);
+        }
         assert_eq!(
             outer_scaled(&DMatrix::zeros(3, 0), &[]),
             DMatrix::zeros(3, 3)

@@ -1,0 +1,100 @@
+//! The sparse solver on the measured instances: partial against full projections, CPU seconds of the
+//! same run. `cargo bench -p eigenveil-estimation --bench sparse_solver`.
+
+use std::{ops::ControlFlow, time::Instant};
+
+use eigenveil_estimation::fantope::{AdmmSettings, Solution, solve, solve_by_full_projections};
+use nalgebra::DMatrix;
+use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
+use rand_distr::{Distribution, StandardNormal};
+
+/// k spikes from 1 to 2 on ten rows of their own each, in GOE noise whose bulk ends at 0.6.
+fn instance(p: usize, k: usize) -> DMatrix<f64> {
+    let mut rng = ChaCha8Rng::seed_from_u64(1);
+    let mut matrix = DMatrix::zeros(p, p);
+    let sd = 0.3 / (p as f64).sqrt();
+    for i in 0..p {
+        for j in 0..=i {
+            let z: f64 = StandardNormal.sample(&mut rng);
+            matrix[(i, j)] = sd * z;
+            matrix[(j, i)] = matrix[(i, j)];
+        }
+        let z: f64 = StandardNormal.sample(&mut rng);
+        matrix[(i, i)] += sd * z * 0.4;
+    }
+    for spike in 0..k {
+        let size = 1.0 + spike as f64 / (k - 1) as f64;
+        let signs: Vec<f64> = (0..10)
+            .map(|_| if rng.random::<bool>() { 1.0 } else { -1.0 })
+            .collect();
+        for a in 0..10 {
+            for b in 0..10 {
+                matrix[(10 * spike + a, 10 * spike + b)] += size * signs[a] * signs[b] / 10.0;
+            }
+        }
+    }
+    matrix
+}
+
+/// CPU seconds of this process (clock ticks of 10 ms), where the system tells; else wall time.
+fn cpu_seconds(origin: Instant) -> f64 {
+    let ticks = std::fs::read_to_string("/proc/self/stat")
+        .ok()
+        .and_then(|text| {
+            let rest = text.rsplit(')').next()?.to_owned();
+            let field = |n: usize| rest.split_whitespace().nth(n)?.parse::<f64>().ok();
+            Some(field(11)? + field(12)?)
+        });
+    ticks.map_or_else(|| origin.elapsed().as_secs_f64(), |t| t / 100.0)
+}
+
+fn timed(repeats: usize, run: &dyn Fn() -> Solution) -> (f64, Solution) {
+    let origin = Instant::now();
+    let solution = run();
+    let from = cpu_seconds(origin);
+    for _ in 0..repeats {
+        std::hint::black_box(run());
+    }
+    ((cpu_seconds(origin) - from) / repeats as f64, solution)
+}
+
+fn main() {
+    let on = &|_: &_| ControlFlow::Continue(());
+    for (p, lambda, repeats) in [(400, 0.05, 20), (1000, 0.035, 10)] {
+        let matrix = instance(p, 10);
+        for tolerance in [1e-4, 1e-6] {
+            let settings = AdmmSettings {
+                tolerance,
+                ..AdmmSettings::default()
+            };
+            let (Ok(_), Ok(_)) = (
+                solve(&matrix, 10, lambda, &settings, on),
+                solve_by_full_projections(&matrix, 10, lambda, &settings, on),
+            ) else {
+                unreachable!("the problem is valid")
+            };
+            let (partial, new) = timed(repeats, &|| {
+                solve(&matrix, 10, lambda, &settings, on).unwrap_or_else(|_| unreachable!())
+            });
+            let (full, old) = timed(1 + repeats / 10, &|| {
+                solve_by_full_projections(&matrix, 10, lambda, &settings, on)
+                    .unwrap_or_else(|_| unreachable!())
+            });
+            println!(
+                "p = {p}, tolerance {tolerance:.0e}: partial {:.1} ms ({} iterations, gap {:.1e}, {:?}), full {:.1} ms ({} iterations, gap {:.1e}), ratio {:.1}; |X - X'| {:.1e}, objectives {:.1e} apart, rows {} and {}",
+                1e3 * partial,
+                new.iterations,
+                new.relative_gap,
+                new.stop,
+                1e3 * full,
+                old.iterations,
+                old.relative_gap,
+                full / partial,
+                (&new.x - &old.x).norm(),
+                (new.objective - old.objective).abs(),
+                new.support.len(),
+                old.support.len()
+            );
+        }
+    }
+}

@@ -1,0 +1,382 @@
+//! What the ADMM asks of a spectrum, by full decompositions or by a block of vectors kept warm.
+
+use eigenveil_shared::Result;
+use nalgebra::DMatrix;
+
+use super::projection::project_eigenvalues;
+use crate::linalg::{
+    Budget, RitzPairs, StartVectors, Wanted, add_outer_lower, block_ritz, leading_columns,
+    spectrum_lies_below, symmetric_eigen, symmetric_eigenvalues,
+};
+
+/// Vectors kept beyond those that matter.
+const GUARD: usize = 6;
+/// The rank may be 1/6 of p, k a tenth; beyond that, or below this dimension, full decompositions win.
+const SMALLEST_PARTIAL: usize = 80;
+const RANK_SHARE: usize = 6;
+/// Products with the block for one projection: about a third of the time of a full decomposition.
+const PRODUCTS: usize = 12;
+/// The same from a cold start.
+const COLD_PRODUCTS: usize = 30;
+/// A projection is proved complete at least this often.
+const CERTIFY_EVERY: usize = 10;
+/// Most full decompositions in a row before the partial one is tried again.
+const LONGEST_REST: usize = 16;
+
+/// k leading pairs.
+pub(super) struct Leading {
+    pub(super) values: Vec<f64>,
+    pub(super) vectors: DMatrix<f64>,
+}
+
+/// An upper bound on the sum of the k largest eigenvalues.
+pub(super) enum Bound {
+    /// Proved, up to rounding.
+    Proved(f64),
+    /// A *lower* bound on the sum is above the caller's limit already.
+    TooLarge,
+}
+
+/// The spectral work of the solver. Matrices come as lower triangles.
+pub(super) trait Spectrum {
+    /// The k leading pairs; values are never above the true ones, residuals about `accuracy` relative.
+    fn leading(&mut self, matrix: &DMatrix<f64>, k: usize, accuracy: f64) -> Result<Leading>;
+    /// P_F into the lower triangle of `x`, exactly feasible and within `accuracy` of exact.
+    fn project(
+        &mut self,
+        matrix: &DMatrix<f64>,
+        k: usize,
+        accuracy: f64,
+        x: &mut DMatrix<f64>,
+    ) -> Result<()>;
+    /// `Σ_{i≤k} λᵢ` from above, at most about `k·slack` too large; not proved if it exceeds `limit`.
+    fn bound(&mut self, matrix: &DMatrix<f64>, k: usize, slack: f64, limit: f64) -> Result<Bound>;
+    /// The next projection is to be proved complete.
+    fn doubt(&mut self) {}
+}
+
+/// Full decomposition each time.
+pub(super) struct FullSpectrum;
+
+impl Spectrum for FullSpectrum {
+    fn leading(&mut self, matrix: &DMatrix<f64>, k: usize, _: f64) -> Result<Leading> {
+        let eigen = symmetric_eigen(matrix)?;
+        Ok(Leading {
+            values: eigen.values.as_slice()[..k].to_vec(),
+            vectors: leading_columns(&eigen.vectors, k),
+        })
+    }
+
+    fn project(
+        &mut self,
+        matrix: &DMatrix<f64>,
+        k: usize,
+        _: f64,
+        x: &mut DMatrix<f64>,
+    ) -> Result<()> {
+        project_fully(matrix, k, x).map(|_| ())
+    }
+
+    fn bound(&mut self, matrix: &DMatrix<f64>, k: usize, _: f64, _: f64) -> Result<Bound> {
+        let values = symmetric_eigenvalues(matrix)?;
+        Ok(Bound::Proved(values.iter().take(k).sum()))
+    }
+}
+
+/// The rank of the projection, and all eigenvectors.
+fn project_fully(
+    matrix: &DMatrix<f64>,
+    k: usize,
+    x: &mut DMatrix<f64>,
+) -> Result<(usize, DMatrix<f64>)> {
+    let eigen = symmetric_eigen(matrix)?;
+    let projected = project_eigenvalues(eigen.values.as_slice(), k)?.values;
+    let rank = positive(&projected);
+    x.fill(0.0);
+    add_outer_lower(
+        x,
+        &leading_columns(&eigen.vectors, rank),
+        &projected[..rank],
+    );
+    Ok((rank, eigen.vectors))
+}
+
+fn positive(projected: &[f64]) -> usize {
+    projected.iter().take_while(|&&value| value > 0.0).count()
+}
+
+/// Block Krylov from the vectors of the last call. X is feasible whatever was found; that nothing
+/// above θ was missed is proved by Cholesky every few projections and on [`Spectrum::doubt`], and the
+/// bound, which proves the answer itself optimal, by Cholesky always.
+pub(super) struct WarmSpectrum {
+    block: DMatrix<f64>,
+    random: StartVectors,
+    since_certified: usize,
+    /// Full decompositions still to make, and how many after the next failure.
+    resting: usize,
+    rest: usize,
+    scratch: DMatrix<f64>,
+}
+
+impl WarmSpectrum {
+    pub(super) fn new() -> Self {
+        Self {
+            block: DMatrix::zeros(0, 0),
+            random: StartVectors::new(),
+            since_certified: 0,
+            resting: 0,
+            rest: 1,
+            scratch: DMatrix::zeros(0, 0),
+        }
+    }
+
+    /// Whether a block is worth its trouble.
+    pub(super) fn pays(p: usize, k: usize) -> bool {
+        p >= SMALLEST_PARTIAL && k <= p / 10
+    }
+
+    /// The kept block filled up to `width` columns, the last always random: a direction the block
+    /// is orthogonal to would stay unseen.
+    fn start(&mut self, p: usize, width: usize) -> DMatrix<f64> {
+        let width = width.min(p);
+        let known = self.block.ncols().min(width - 1);
+        let mut start = DMatrix::zeros(p, width);
+        for j in 0..known {
+            start.set_column(j, &self.block.column(j));
+        }
+        for j in known..width {
+            start.set_column(j, &self.random.draw(p));
+        }
+        start
+    }
+
+    fn scratch(&mut self, p: usize) {
+        if self.scratch.nrows() != p {
+            self.scratch = DMatrix::zeros(p, p);
+        }
+    }
+
+    /// The partial projection, or `None` when the rank is large or something was or may be missed.
+    fn project_partly(
+        &mut self,
+        matrix: &DMatrix<f64>,
+        k: usize,
+        accuracy: f64,
+    ) -> Result<Option<(DMatrix<f64>, Vec<f64>)>> {
+        let p = matrix.nrows();
+        let start = self.start(p, self.block.ncols().max(k + GUARD));
+        let budget = Budget {
+            products: PRODUCTS,
+            pairs: (p / RANK_SHARE).max(k),
+        };
+        // The projection is non-expansive: residuals R move X by at most √2‖R‖_F.
+        let ritz = block_ritz(matrix, &start, &budget, &|values| {
+            let projected = project_eigenvalues(values, k)?;
+            Ok(Wanted {
+                count: positive(&projected.values),
+                accuracy: 0.7 * accuracy,
+            })
+        })?;
+        let projected = project_eigenvalues(&ritz.values, k)?;
+        let rank = positive(&projected.values);
+        self.block = leading_columns(&ritz.vectors, (rank + GUARD).min(ritz.values.len()));
+        if !ritz.converged || rank >= ritz.values.len() {
+            return Ok(None);
+        }
+        let kept = leading_columns(&ritz.vectors, rank);
+        self.since_certified += 1;
+        if self.since_certified >= CERTIFY_EVERY {
+            // At most `rank` eigenvalues are above the threshold: the ones found.
+            let weights: Vec<f64> = ritz.values[..rank]
+                .iter()
+                .map(|value| value - projected.theta + 1.0)
+                .collect();
+            self.scratch(p);
+            let threshold = projected.theta + accuracy;
+            if !spectrum_lies_below(threshold, matrix, &kept, &weights, &mut self.scratch) {
+                return Ok(None);
+            }
+            self.since_certified = 0;
+        }
+        Ok(Some((kept, projected.values[..rank].to_vec())))
+    }
+}
+
+impl Spectrum for WarmSpectrum {
+    fn leading(&mut self, matrix: &DMatrix<f64>, k: usize, accuracy: f64) -> Result<Leading> {
+        let p = matrix.nrows();
+        let start = self.start(p, k + GUARD);
+        let budget = Budget {
+            products: COLD_PRODUCTS,
+            pairs: k,
+        };
+        let ritz = block_ritz(matrix, &start, &budget, &|values| {
+            let size = values.iter().take(k).map(|v| v * v).sum::<f64>().sqrt();
+            Ok(Wanted {
+                count: k,
+                accuracy: accuracy * size,
+            })
+        })?;
+        if !ritz.converged {
+            return FullSpectrum.leading(matrix, k, accuracy);
+        }
+        let leading = Leading {
+            values: ritz.values[..k].to_vec(),
+            vectors: leading_columns(&ritz.vectors, k),
+        };
+        // The block of the first matrix is the one the iteration starts from.
+        if self.block.is_empty() {
+            self.block = ritz.vectors;
+        }
+        Ok(leading)
+    }
+
+    fn project(
+        &mut self,
+        matrix: &DMatrix<f64>,
+        k: usize,
+        accuracy: f64,
+        x: &mut DMatrix<f64>,
+    ) -> Result<()> {
+        let p = matrix.nrows();
+        if self.resting > 0 {
+            self.resting -= 1;
+        } else if let Some((vectors, weights)) = self.project_partly(matrix, k, accuracy)? {
+            x.fill(0.0);
+            add_outer_lower(x, &vectors, &weights);
+            self.rest = 1;
+            return Ok(());
+        } else {
+            self.resting = self.rest;
+            self.rest = (2 * self.rest).min(LONGEST_REST);
+        }
+        let (rank, vectors) = project_fully(matrix, k, x)?;
+        if rank > p / RANK_SHARE {
+            self.resting = self.resting.max(1);
+        } else {
+            // Known to be small: no reason to rest after a failure of the residuals alone.
+            self.resting = self.resting.min(4);
+        }
+        self.block = leading_columns(&vectors, (rank.min(p / RANK_SHARE) + GUARD).min(p));
+        self.since_certified = 0;
+        Ok(())
+    }
+
+    fn bound(&mut self, matrix: &DMatrix<f64>, k: usize, slack: f64, limit: f64) -> Result<Bound> {
+        let p = matrix.nrows();
+        self.scratch(p);
+        let mut start = self.start(p, self.block.ncols().max(k + GUARD));
+        // Twice: if the proof fails, from vectors ten times as accurate.
+        for sharpen in [1.0, 0.1] {
+            let budget = Budget {
+                products: PRODUCTS,
+                pairs: p / RANK_SHARE,
+            };
+            let ritz = block_ritz(matrix, &start, &budget, &|values| {
+                // R² ≤ slack · (distance to the rest) is what the factorisation needs.
+                let distance = (values[k - 1] - values.get(k).unwrap_or(&values[k - 1])).max(slack);
+                Ok(Wanted {
+                    count: k,
+                    accuracy: 0.3 * sharpen * (slack * distance).sqrt(),
+                })
+            })?;
+            let RitzPairs {
+                values, vectors, ..
+            } = ritz;
+            if values.iter().take(k).sum::<f64>() > limit {
+                return Ok(Bound::TooLarge);
+            }
+            // A ≼ tI + V·diag((θᵢ−t)₊ + slack)·Vᵀ, whose k largest eigenvalues are known.
+            let next = values.get(k).copied().unwrap_or(values[k - 1]);
+            let t = (next + slack).max(0.5 * (next + values[k - 1]));
+            let weights: Vec<f64> = values.iter().map(|v| (v - t).max(0.0) + slack).collect();
+            if spectrum_lies_below(t, matrix, &vectors, &weights, &mut self.scratch) {
+                return Ok(Bound::Proved(
+                    k as f64 * t + weights.iter().take(k).sum::<f64>(),
+                ));
+            }
+            start = vectors;
+        }
+        FullSpectrum.bound(matrix, k, slack, limit)
+    }
+
+    fn doubt(&mut self) {
+        self.since_certified = CERTIFY_EVERY;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn random_symmetric(p: usize, seed: u64) -> DMatrix<f64> {
+        let mut random = StartVectors::new();
+        for _ in 0..seed {
+            random.draw(3);
+        }
+        let mut matrix = DMatrix::zeros(p, p);
+        for j in 0..p {
+            matrix.set_column(j, &random.draw(p));
+        }
+        (&matrix + matrix.transpose()) * 2.0
+    }
+
+    /// Random matrices with and without a gap: the projection and the bound are those of the full one.
+    #[test]
+    fn agrees_with_full_decompositions() {
+        for seed in 0..12_u64 {
+            let (p, k) = (90 + 7 * seed as usize, 1 + seed as usize % 6);
+            let mut matrix = random_symmetric(p, seed);
+            if seed % 3 != 0 {
+                for i in 0..k + 2 {
+                    matrix[(i, i)] += 6.0 + 0.3 * i as f64;
+                }
+            }
+            let mut warm = WarmSpectrum::new();
+            let (mut x, mut full) = (DMatrix::zeros(p, p), DMatrix::zeros(p, p));
+            for round in 0..3 {
+                if round == 1 {
+                    warm.doubt();
+                }
+                warm.project(&matrix, k, 1e-7, &mut x).unwrap();
+                FullSpectrum.project(&matrix, k, 0.0, &mut full).unwrap();
+                assert!((&x - &full).lower_triangle().norm() < 1e-6, "{p} {k}");
+                let Bound::Proved(ours) = warm.bound(&matrix, k, 1e-6, f64::INFINITY).unwrap()
+                else {
+                    unreachable!("no limit")
+                };
+                let exact: f64 = symmetric_eigenvalues(&matrix).unwrap().iter().take(k).sum();
+                assert!(
+                    ours >= exact && ours < exact + 2e-6 * k as f64,
+                    "{ours} {exact}"
+                );
+                matrix += random_symmetric(p, seed + 50 + round) * 0.01;
+            }
+        }
+    }
+
+    /// A block that does not see the leading direction at all is found out.
+    #[test]
+    fn a_missed_direction_is_found_out() {
+        let p = 100;
+        let mut matrix = DMatrix::from_diagonal(&nalgebra::DVector::from_fn(p, |i, _| {
+            if i < 3 {
+                4.0
+            } else {
+                -0.1 * i as f64 / p as f64
+            }
+        }));
+        matrix[(50, 50)] = 9.0;
+        let vectors = DMatrix::identity(p, 3);
+        let missing =
+            |t| spectrum_lies_below(t, &matrix, &vectors, &[5.0; 3], &mut DMatrix::zeros(p, p));
+        assert!(!missing(3.0) && missing(9.1));
+        let mut warm = WarmSpectrum::new();
+        warm.block = vectors.clone();
+        warm.doubt();
+        let (mut x, mut full) = (DMatrix::zeros(p, p), DMatrix::zeros(p, p));
+        warm.project(&matrix, 2, 1e-8, &mut x).unwrap();
+        FullSpectrum.project(&matrix, 2, 0.0, &mut full).unwrap();
+        assert!((&x - &full).lower_triangle().norm() < 1e-7);
+    }
+}
