@@ -13,6 +13,7 @@ use nalgebra::DMatrix;
 use crate::{
     fantope::{self, AdmmSettings, Progress, Stop, resolve_lambda},
     floor::{Assessment, Floor, Measured, assess},
+    jackknife::{Again, error_bars},
     linalg::{symmetric_eigenvalues, top_k},
     moment::NoisyMoment,
     pca::rayleigh_quotients,
@@ -48,6 +49,16 @@ pub struct Findings {
 /// # Ok::<(), eigenveil_shared::Error>(())
 /// ```
 pub fn principal_components(moment: &NoisyMoment, rank: Rank, setting: &str) -> Result<Findings> {
+    principal(moment, rank, setting, true)
+}
+
+/// The same, without error bars if they are not wanted.
+pub(crate) fn principal(
+    moment: &NoisyMoment,
+    rank: Rank,
+    setting: &str,
+    with_bars: bool,
+) -> Result<Findings> {
     let dense = moment.dense();
     let spectrum: Vec<f64> = symmetric_eigenvalues(&dense)?.iter().copied().collect();
     let k = match rank {
@@ -62,6 +73,10 @@ pub fn principal_components(moment: &NoisyMoment, rank: Rank, setting: &str) -> 
         let leading = top_k(&dense, k)?;
         (leading.vectors, leading.values.iter().copied().collect())
     };
+    let bars = match with_bars {
+        true => error_bars(moment, &vectors, Again::Pca)?,
+        false => None,
+    };
     let assessment = assess(&Measured {
         vectors: &vectors,
         values: &values,
@@ -70,6 +85,7 @@ pub fn principal_components(moment: &NoisyMoment, rank: Rank, setting: &str) -> 
         n: moment.n(),
         mean: moment.estimated_mean(),
         support: None,
+        error_bars: bars.as_ref(),
         setting,
     })?;
     Ok(Findings {
@@ -125,6 +141,11 @@ pub fn sparse_components(
         .iter()
         .copied()
         .collect();
+    let again = match settings.refit {
+        true => Again::PcaOnRows(&solution.support),
+        false => Again::Nothing,
+    };
+    let bars = error_bars(moment, &vectors, again)?;
     let mut assessment = assess(&Measured {
         vectors: &vectors,
         values: &values,
@@ -133,6 +154,7 @@ pub fn sparse_components(
         n: moment.n(),
         mean: moment.estimated_mean(),
         support: Some(&solution.support),
+        error_bars: bars.as_ref(),
         setting,
     })?;
     if assessment

@@ -96,6 +96,9 @@ fn check_finite(estimate: &Estimate) -> Result<()> {
                 component.debiased_eigenvalue.unwrap_or(0.0),
                 component.expected_alignment,
                 component.explained_variance_ratio.unwrap_or(0.0),
+                component.eigenvalue_se.unwrap_or(0.0),
+                component.debiased_eigenvalue_se.unwrap_or(0.0),
+                component.direction_se.unwrap_or(0.0),
             ])
         })
         .chain(estimate.eigenvalues.iter().copied())
