@@ -114,7 +114,7 @@ pub fn sparse_components(
 ) -> Result<Findings> {
     let dense = moment.dense();
     let p = moment.dimension();
-    let lambda = resolve_lambda(settings, moment.noise(), p, moment.n())?;
+    let resolved = resolve_lambda(settings, moment.noise(), p, moment.n())?;
     let spectrum: Vec<f64> = symmetric_eigenvalues(&dense)?.iter().copied().collect();
     let k = match rank {
         Rank::Fixed(k) => checked_rank(k, p)?,
@@ -122,6 +122,12 @@ pub fn sparse_components(
             .components_above
             .max(1),
     };
+    let cross_validation = match resolved {
+        Some(_) => None,
+        None => Some(fantope::cross_validate(moment, k, settings, watch)?),
+    };
+    let chosen = cross_validation.as_ref().map(|cv| cv.chosen);
+    let lambda = resolved.or(chosen).unwrap_or_default();
     let solution = fantope::solve(&dense, k, lambda, &AdmmSettings::from(settings), watch)?;
     if solution.stop == Stop::Cancelled {
         return Err(Error::new(
@@ -183,6 +189,7 @@ pub fn sparse_components(
         dual_residual: solution.dual_residual,
         support: solution.support,
         refit: settings.refit,
+        cross_validation,
     });
     Ok(Findings {
         vectors,
@@ -351,6 +358,12 @@ mod tests {
             lambda: Lambda::CrossValidated,
             ..SparseSettings::default()
         };
-        assert!(sparse_components(&moment, Rank::Fixed(1), &cv, "", ON).is_err());
+        let error = sparse_components(&moment, Rank::Fixed(1), &cv, "", ON).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidRequest);
+        assert!(
+            error
+                .detail()
+                .contains("makes 5 folds of the buckets and 1 of them hold")
+        );
     }
 }

@@ -19,7 +19,7 @@
 //!
 //! # What is not here
 //!
-//! Cross-validated λ, the candidate-set solver for p in the tens of thousands.
+//! The candidate-set solver for p in the tens of thousands.
 //! Nothing here touches a raw row except [`models`] and [`simulate`], which make them up.
 
 pub mod accumulate;

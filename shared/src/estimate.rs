@@ -123,6 +123,37 @@ pub struct SparseOutcome {
     pub support: Vec<usize>,
     /// Whether the components are PCA refitted on the support.
     pub refit: bool,
+    /// How λ was chosen with `cv`; `null` otherwise.
+    #[serde(default)]
+    pub cross_validation: Option<CrossValidation>,
+}
+
+/// How cross-validation over the buckets chose λ.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CrossValidation {
+    /// Folds made of the buckets.
+    pub folds: usize,
+    /// λ of the best score.
+    pub best: f64,
+    /// The largest λ whose score is behind the best by at most one standard error.
+    pub chosen: f64,
+    /// The values tried, from the largest down.
+    pub path: Vec<ScoredLambda>,
+}
+
+/// One value of λ that cross-validation tried.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScoredLambda {
+    /// λ, for all reports.
+    pub lambda: f64,
+    /// Mean over the folds of the held-out `Σ vᵀS̃v`.
+    pub score: f64,
+    /// By how much the score is behind the best one.
+    pub behind: f64,
+    /// Standard error of `behind`.
+    pub standard_error: f64,
 }
 
 /// The subspace estimate of a study, or of a simulation.
