@@ -114,8 +114,7 @@ fn the_chosen_lambda_is_nearly_the_best_on_the_path() {
 #[test]
 fn few_buckets_and_cancellation_are_errors() {
     let (moment, _) = study(MechanismKind::SymmetricGaussian, 1_000, 1);
-    let few =
-        NoisyMoment::from_buckets(moment.buckets()[..4].to_vec(), moment.noise().clone()).unwrap();
+    let few = NoisyMoment::from_buckets(moment.buckets()[..4].to_vec(), *moment.noise()).unwrap();
     let cv = settings(Lambda::CrossValidated, false);
     let error = sparse_components(&few, Rank::Fixed(K), &cv, "", ON).unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidRequest);
