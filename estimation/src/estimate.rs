@@ -13,6 +13,7 @@ use nalgebra::DMatrix;
 use crate::{
     fantope::{self, AdmmSettings, Progress, Stop, resolve_lambda},
     floor::{Assessment, Floor, Measured, assess},
+    jackknife::{Again, error_bars},
     linalg::{symmetric_eigenvalues, top_k},
     moment::NoisyMoment,
     pca::rayleigh_quotients,
@@ -48,6 +49,16 @@ pub struct Findings {
 /// # Ok::<(), eigenveil_shared::Error>(())
 /// ```
 pub fn principal_components(moment: &NoisyMoment, rank: Rank, setting: &str) -> Result<Findings> {
+    principal(moment, rank, setting, true)
+}
+
+/// The same, without error bars if they are not wanted.
+pub(crate) fn principal(
+    moment: &NoisyMoment,
+    rank: Rank,
+    setting: &str,
+    with_bars: bool,
+) -> Result<Findings> {
     let dense = moment.dense();
     let spectrum: Vec<f64> = symmetric_eigenvalues(&dense)?.iter().copied().collect();
     let k = match rank {
@@ -62,6 +73,10 @@ pub fn principal_components(moment: &NoisyMoment, rank: Rank, setting: &str) -> 
         let leading = top_k(&dense, k)?;
         (leading.vectors, leading.values.iter().copied().collect())
     };
+    let bars = match with_bars {
+        true => error_bars(moment, &vectors, Again::Pca)?,
+        false => None,
+    };
     let assessment = assess(&Measured {
         vectors: &vectors,
         values: &values,
@@ -70,6 +85,7 @@ pub fn principal_components(moment: &NoisyMoment, rank: Rank, setting: &str) -> 
         n: moment.n(),
         mean: moment.estimated_mean(),
         support: None,
+        error_bars: bars.as_ref(),
         setting,
     })?;
     Ok(Findings {
@@ -98,7 +114,7 @@ pub fn sparse_components(
 ) -> Result<Findings> {
     let dense = moment.dense();
     let p = moment.dimension();
-    let lambda = resolve_lambda(settings, moment.noise(), p, moment.n())?;
+    let resolved = resolve_lambda(settings, moment.noise(), p, moment.n())?;
     let spectrum: Vec<f64> = symmetric_eigenvalues(&dense)?.iter().copied().collect();
     let k = match rank {
         Rank::Fixed(k) => checked_rank(k, p)?,
@@ -106,6 +122,12 @@ pub fn sparse_components(
             .components_above
             .max(1),
     };
+    let cross_validation = match resolved {
+        Some(_) => None,
+        None => Some(fantope::cross_validate(moment, k, settings, watch)?),
+    };
+    let chosen = cross_validation.as_ref().map(|cv| cv.chosen);
+    let lambda = resolved.or(chosen).unwrap_or_default();
     let solution = fantope::solve(&dense, k, lambda, &AdmmSettings::from(settings), watch)?;
     if solution.stop == Stop::Cancelled {
         return Err(Error::new(
@@ -125,6 +147,11 @@ pub fn sparse_components(
         .iter()
         .copied()
         .collect();
+    let again = match settings.refit {
+        true => Again::PcaOnRows(&solution.support),
+        false => Again::Nothing,
+    };
+    let bars = error_bars(moment, &vectors, again)?;
     let mut assessment = assess(&Measured {
         vectors: &vectors,
         values: &values,
@@ -133,6 +160,7 @@ pub fn sparse_components(
         n: moment.n(),
         mean: moment.estimated_mean(),
         support: Some(&solution.support),
+        error_bars: bars.as_ref(),
         setting,
     })?;
     if assessment
@@ -161,6 +189,7 @@ pub fn sparse_components(
         dual_residual: solution.dual_residual,
         support: solution.support,
         refit: settings.refit,
+        cross_validation,
     });
     Ok(Findings {
         vectors,
@@ -329,6 +358,12 @@ mod tests {
             lambda: Lambda::CrossValidated,
             ..SparseSettings::default()
         };
-        assert!(sparse_components(&moment, Rank::Fixed(1), &cv, "", ON).is_err());
+        let error = sparse_components(&moment, Rank::Fixed(1), &cv, "", ON).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidRequest);
+        assert!(
+            error
+                .detail()
+                .contains("makes 5 folds of the buckets and 1 of them hold")
+        );
     }
 }

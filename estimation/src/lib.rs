@@ -15,11 +15,12 @@
 //! * [`plan`]: how many participants a wish needs, from eigenvalues or a pilot's estimate.
 //! * [`metrics`]: distances between subspaces. [`models`]: synthetic populations with a known truth.
 //! * [`simulate`]: the whole path from rows to estimate, repeated, with the truth known.
+//! * [`jackknife`]: standard errors from the buckets.
 //! * [`linalg`]: the only module that names the kernel library.
 //!
 //! # What is not here
 //!
-//! Cross-validated λ, jackknife error bars, the candidate-set solver for p in the tens of thousands.
+//! The candidate-set solver for p in the tens of thousands.
 //! Nothing here touches a raw row except [`models`] and [`simulate`], which make them up.
 
 pub mod accumulate;
@@ -27,6 +28,7 @@ pub mod centring;
 pub mod estimate;
 pub mod fantope;
 pub mod floor;
+pub mod jackknife;
 pub mod linalg;
 pub mod metrics;
 pub mod models;

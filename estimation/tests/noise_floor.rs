@@ -65,6 +65,7 @@ fn measure(rng: &mut ChaCha8Rng, sizes: &[f64], diagonal_factor: f64) -> Measure
         n: N,
         mean: None,
         support: None,
+        error_bars: None,
         setting: "ε = 1",
     })
     .unwrap();

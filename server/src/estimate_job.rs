@@ -87,6 +87,19 @@ pub fn estimate(
 /// JSON has no NaN: a document that holds one could be written but not read.
 fn check_finite(estimate: &Estimate) -> Result<()> {
     let floor = &estimate.floor;
+    let scores = estimate
+        .sparse
+        .iter()
+        .filter_map(|sparse| sparse.cross_validation.as_ref())
+        .flat_map(|cv| &cv.path)
+        .flat_map(|point| {
+            [
+                point.lambda,
+                point.score,
+                point.behind,
+                point.standard_error,
+            ]
+        });
     let numbers = estimate
         .components
         .iter()
@@ -96,9 +109,13 @@ fn check_finite(estimate: &Estimate) -> Result<()> {
                 component.debiased_eigenvalue.unwrap_or(0.0),
                 component.expected_alignment,
                 component.explained_variance_ratio.unwrap_or(0.0),
+                component.eigenvalue_se.unwrap_or(0.0),
+                component.debiased_eigenvalue_se.unwrap_or(0.0),
+                component.direction_se.unwrap_or(0.0),
             ])
         })
         .chain(estimate.eigenvalues.iter().copied())
+        .chain(scores)
         .chain(estimate.mean.iter().flatten().copied())
         .chain([
             estimate.total_variance.unwrap_or(0.0),

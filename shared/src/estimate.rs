@@ -70,6 +70,19 @@ pub struct Component {
     /// Share of [`Estimate::total_variance`] explained: of the debiased eigenvalue where it is visible, of
     /// the bulk's level where it is not; clamped to `[0, 1]`. `null` where the total is.
     pub explained_variance_ratio: Option<f64>,
+    /// Standard error of `eigenvalue`, by the jackknife over the buckets. `null` with fewer than four non-empty
+    /// buckets or one that holds more than half of the reports, and above p = 2,000 or (from p = 300) k = 32,
+    /// where it would take too long. A sparse component takes its selected rows as given.
+    #[serde(default)]
+    pub eigenvalue_se: Option<f64>,
+    /// Standard error of `debiased_eigenvalue`: `eigenvalue_se` times the slope of the debiasing, the noise floor
+    /// held fixed. `null` where either is.
+    #[serde(default)]
+    pub debiased_eigenvalue_se: Option<f64>,
+    /// Root mean squared sine of the direction's error, by the jackknife; at most 1. `null` where `eigenvalue_se`
+    /// is, and for sparse components without `refit`.
+    #[serde(default)]
+    pub direction_se: Option<f64>,
 }
 
 /// The closed-form noise floor of the moment (`docs/mechanisms.md`, "Noise floor").
@@ -110,6 +123,37 @@ pub struct SparseOutcome {
     pub support: Vec<usize>,
     /// Whether the components are PCA refitted on the support.
     pub refit: bool,
+    /// How λ was chosen with `cv`; `null` otherwise.
+    #[serde(default)]
+    pub cross_validation: Option<CrossValidation>,
+}
+
+/// How cross-validation over the buckets chose λ.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CrossValidation {
+    /// Folds made of the buckets.
+    pub folds: usize,
+    /// λ of the best score.
+    pub best: f64,
+    /// The largest λ whose score is behind the best by at most one standard error.
+    pub chosen: f64,
+    /// The values tried, from the largest down.
+    pub path: Vec<ScoredLambda>,
+}
+
+/// One value of λ that cross-validation tried.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScoredLambda {
+    /// λ, for all reports.
+    pub lambda: f64,
+    /// Mean over the folds of the held-out `Σ vᵀS̃v`.
+    pub score: f64,
+    /// By how much the score is behind the best one.
+    pub behind: f64,
+    /// Standard error of `behind`.
+    pub standard_error: f64,
 }
 
 /// The subspace estimate of a study, or of a simulation.

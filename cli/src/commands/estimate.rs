@@ -139,6 +139,14 @@ pub(crate) async fn run(args: &EstimateArgs, json: bool) -> Result<()> {
     }
 }
 
+/// "0.05270 ± 0.00310", or the value alone.
+fn with_error(value: f64, error: Option<f64>) -> String {
+    match error {
+        Some(error) => format!("{value:.5} ± {error:.5}"),
+        None => format!("{value:.5}"),
+    }
+}
+
 /// The components with their trust, as a table for people.
 pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
     output::text(&format!(
@@ -173,16 +181,28 @@ pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
     if let Some(centring) = output::centring_text(estimate) {
         output::text(&format!("private centring: {centring}"))?;
     }
-    output::text("component  eigenvalue   debiased  alignment  explained  verdict")?;
+    output::text(&format!(
+        "component  {:>20}  {:>20}  alignment  {:>12}  explained  verdict",
+        "eigenvalue ± s.e.", "debiased ± s.e.", "direction"
+    ))?;
     for (index, component) in estimate.components.iter().enumerate() {
         output::text(&format!(
-            "{:>9}  {:>10.5}  {:>9}  {:>9.3}  {:>9}  {}",
+            "{:>9}  {:>20}  {:>20}  {:>9.3}  {:>12}  {:>9}  {}",
             index + 1,
-            component.eigenvalue,
+            with_error(component.eigenvalue, component.eigenvalue_se),
             component
                 .debiased_eigenvalue
-                .map_or("-".to_owned(), |v| format!("{v:.5}")),
+                .map_or("-".to_owned(), |v| with_error(
+                    v,
+                    component.debiased_eigenvalue_se
+                )),
             component.expected_alignment,
+            component
+                .direction_se
+                .map_or("-".to_owned(), |sine| format!(
+                    "{:.1}°",
+                    sine.asin().to_degrees()
+                )),
             component
                 .explained_variance_ratio
                 .map_or("-".to_owned(), |share| format!("{:.1}%", 100.0 * share)),

@@ -102,8 +102,10 @@ fn components_table(estimate: &Estimate) -> String {
         table.push_str(&format!(
             "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{:.3}</td><td>{}</td><td>{verdict}</td></tr>",
             index + 1,
-            format_number(component.eigenvalue),
-            component.debiased_eigenvalue.map_or("—".to_owned(), format_number),
+            with_error(component.eigenvalue, component.eigenvalue_se),
+            component.debiased_eigenvalue.map_or("—".to_owned(), |value| {
+                with_error(value, component.debiased_eigenvalue_se)
+            }),
             component.expected_alignment,
             component
                 .explained_variance_ratio
@@ -112,6 +114,14 @@ fn components_table(estimate: &Estimate) -> String {
     }
     table.push_str("</tbody></table>");
     table
+}
+
+/// A number with its standard error, where there is one.
+fn with_error(value: f64, error: Option<f64>) -> String {
+    match error {
+        Some(error) => format!("{} ± {}", format_number(value), format_number(error)),
+        None => format_number(value),
+    }
 }
 
 /// A verdict for people.

@@ -54,27 +54,25 @@ pub fn largest_useful_lambda(moment: &DMatrix<f64>) -> f64 {
     largest
 }
 
-/// The number behind a λ setting.
+/// The number behind a λ setting that needs no solver; `None` for `cv`, which
+/// [`cross_validate`](super::cross_validate) chooses.
 ///
 /// # Errors
-/// `InvalidRequest` for a negative or non-finite number, for `cv` (not available yet), and for n = 0.
+/// `InvalidRequest` for a negative or non-finite number, and for n = 0.
 pub fn resolve_lambda(
     settings: &SparseSettings,
     noise: &NoiseModel,
     p: usize,
     n: u64,
-) -> Result<f64> {
+) -> Result<Option<f64>> {
     match settings.lambda {
-        Lambda::Auto => automatic_lambda(noise, p, n, settings.refit),
-        Lambda::Fixed(value) if value.is_finite() && value >= 0.0 => Ok(value),
+        Lambda::Auto => automatic_lambda(noise, p, n, settings.refit).map(Some),
+        Lambda::Fixed(value) if value.is_finite() && value >= 0.0 => Ok(Some(value)),
         Lambda::Fixed(value) => Err(Error::new(
             ErrorCode::InvalidRequest,
             format!("lambda is {value}; it is a finite number ≥ 0, auto or cv"),
         )),
-        Lambda::CrossValidated => Err(Error::new(
-            ErrorCode::InvalidRequest,
-            "lambda \"cv\" (cross-validation over the buckets) is not available yet; use \"auto\" or a number",
-        )),
+        Lambda::CrossValidated => Ok(None),
     }
 }
 
@@ -94,7 +92,9 @@ mod tests {
             ..SparseSettings::default()
         };
         for (refit, kappa) in [(false, 0.25), (true, 0.35)] {
-            let auto = resolve_lambda(&of(Lambda::Auto, refit), &noise, 200, 100_000).unwrap();
+            let auto = resolve_lambda(&of(Lambda::Auto, refit), &noise, 200, 100_000)
+                .unwrap()
+                .unwrap();
             let exact = kappa * 2.0 * (2.0 * 19_900.0_f64.ln() / 100_000.0).sqrt();
             assert!((auto - exact).abs() < 1e-15);
         }
@@ -102,12 +102,10 @@ mod tests {
         assert_eq!(automatic_lambda(&noise, 2, 10, true).unwrap(), 0.0);
         assert!(automatic_lambda(&noise, 2, 0, false).is_err());
         let fixed = of(Lambda::Fixed(0.5), true);
-        assert_eq!(resolve_lambda(&fixed, &noise, 3, 1).unwrap(), 0.5);
-        for bad in [
-            Lambda::Fixed(-1.0),
-            Lambda::Fixed(f64::NAN),
-            Lambda::CrossValidated,
-        ] {
+        assert_eq!(resolve_lambda(&fixed, &noise, 3, 1).unwrap(), Some(0.5));
+        let cv = of(Lambda::CrossValidated, true);
+        assert_eq!(resolve_lambda(&cv, &noise, 3, 1).unwrap(), None);
+        for bad in [Lambda::Fixed(-1.0), Lambda::Fixed(f64::NAN)] {
             let error = resolve_lambda(&of(bad, false), &noise, 3, 1).unwrap_err();
             assert_eq!(error.code(), ErrorCode::InvalidRequest);
         }

@@ -10,7 +10,7 @@ use nalgebra::DMatrix;
 use super::{
     Floor, Judgement, SpectralNoise, centring, from_data::settle, predict::expected_error, warnings,
 };
-use crate::{centring::EstimatedMean, pca::share_of};
+use crate::{centring::EstimatedMean, jackknife::ErrorBars, pca::share_of};
 
 /// Components as an estimator found them, with what is needed to judge them.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +29,8 @@ pub struct Measured<'a> {
     pub mean: Option<&'a EstimatedMean>,
     /// Rows a sparse estimator selected; `None` for plain PCA.
     pub support: Option<&'a [usize]>,
+    /// Standard errors, where there are enough buckets.
+    pub error_bars: Option<&'a ErrorBars>,
     /// The privacy setting in words, for the warnings: "ε = 1".
     pub setting: &'a str,
 }
@@ -67,6 +69,7 @@ pub fn assess(measured: &Measured<'_>) -> Result<Assessment> {
         noise,
         n,
         support,
+        error_bars,
         ..
     } = *measured;
     let (p, k) = (spectrum.len(), values.len());
@@ -105,6 +108,9 @@ pub fn assess(measured: &Measured<'_>) -> Result<Assessment> {
     let components = (0..k)
         .map(|j| {
             let Judgement { verdict, spike } = judgements[j];
+            let bar = error_bars.and_then(|bars| bars.eigenvalues.get(j).copied());
+            let slope =
+                spike.and_then(|_| judge_floor.slope(values[j], centring::excess(measured, j)));
             // The noiseless eigenvalue is θ above the bulk, and the bulk's centre estimates its level,
             // but for the part of the trace that the reports do not show; of a direction that cannot be
             // seen nothing better is known than that level.
@@ -117,6 +123,11 @@ pub fn assess(measured: &Measured<'_>) -> Result<Assessment> {
                 verdict,
                 explained_variance_ratio: total_variance
                     .map(|total| share_of(above_level + (total - trace) / p as f64, total)),
+                eigenvalue_se: bar,
+                debiased_eigenvalue_se: bar.zip(slope).map(|(bar, slope)| bar * slope),
+                direction_se: error_bars
+                    .and_then(|bars| bars.directions.as_ref())
+                    .and_then(|sines| sines.get(j).copied()),
             }
         })
         .collect();
@@ -230,6 +241,7 @@ mod tests {
             n,
             mean: None,
             support: None,
+            error_bars: None,
             setting: "ε = 1",
         })
         .unwrap()
@@ -249,6 +261,7 @@ mod tests {
                 n: 1,
                 mean: None,
                 support: Some(&[0]),
+                error_bars: None,
                 setting: "ε = 1",
             })
             .unwrap()
@@ -349,6 +362,7 @@ mod tests {
             n,
             mean: None,
             support: Some(&[0, 1, 2, 3]),
+            error_bars: None,
             setting: "ε = 1",
         };
         let sparse = assess(&measured).unwrap();
@@ -381,6 +395,7 @@ mod tests {
             n: 1,
             mean: None,
             support: None,
+            error_bars: None,
             setting: "",
         };
         assert_eq!(

@@ -118,6 +118,16 @@ impl Floor {
         Judgement { verdict, spike }
     }
 
+    /// dθ̂/dλ̂ at this eigenvalue, the floor held fixed; `None` inside the noise.
+    pub(super) fn slope(&self, eigenvalue: f64, excess: f64) -> Option<f64> {
+        let noise = self.noise.with_excess(excess);
+        let displacement = eigenvalue - self.centre;
+        let here = noise.spike_from_eigenvalue(displacement)?.theta;
+        let step = 1e-6 * displacement.abs();
+        let above = noise.spike_from_eigenvalue(displacement + step)?.theta;
+        Some((above - here) / step).filter(|slope| slope.is_finite())
+    }
+
     /// The floor as a document.
     pub fn document(&self) -> FloorDocument {
         FloorDocument {

@@ -203,6 +203,7 @@ mod tests {
             n: 1797,
             mean: None,
             support: None,
+            error_bars: None,
             setting: "ε = 1",
         })
         .unwrap();
@@ -233,6 +234,7 @@ mod tests {
             n: 1_000_000,
             mean: None,
             support: None,
+            error_bars: None,
             setting: "ε = 1",
         })
         .unwrap();

@@ -9,7 +9,7 @@ use rand::{SeedableRng, rngs::ChaCha20Rng};
 
 use super::{Participants, Path, RowSource, noisy_sum};
 use crate::{
-    estimate::{Findings, principal_components, sparse_components},
+    estimate::{Findings, principal, sparse_components},
     floor::{Spectrum, predict},
     linalg::{submatrix, symmetric_eigen},
     metrics::{SupportScore, projector_distance, support_score},
@@ -149,7 +149,7 @@ fn repeat(
     )?;
     let truth = participants.truth();
     let setting = format!("ε = {}", params.budget().epsilon());
-    let plain = principal_components(&noisy, Rank::Fixed(k), &setting)?;
+    let plain = principal(&noisy, Rank::Fixed(k), &setting, false)?;
     let pca_error = projector_distance(&plain.vectors, truth)?;
     let nonprivate_error = projector_distance(&pca(&clean.dense(), k)?.vectors, truth)?;
     let (found, support, converged) = match experiment.sparse {

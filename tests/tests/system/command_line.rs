@@ -805,11 +805,58 @@ fn a_sparse_estimate_over_http_carries_its_settings() {
         loadings[2..].iter().all(|loading| loading == 0.0),
         "{loadings:?}"
     );
-    let refused = server.cli(&[
-        "estimate", "--study", id, "--sparse", "--lambda", "cv", "--wait",
-    ]);
+    // One commit, or a few: too few buckets for folds.
+    let cv = ["estimate", "--study", id, "--sparse", "--lambda", "cv"];
+    let refused = server.cli(&[&cv[..], &["--wait"]].concat());
     assert_ne!(refused.status.code(), Some(0));
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("not available yet"));
+    let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(message.contains("hold reports"), "{message}");
+}
+
+#[test]
+fn error_bars_and_cross_validation_over_the_buckets_of_a_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = ServerProcess::start(&folder.path().join("data"));
+    let id = server.create_study(&["--p", "8", "--epsilon", "8"]);
+    let id = id.as_str();
+    // Twelve commits at least, in ten buckets or more.
+    for part in 0..12_u64 {
+        let rows = folder.path().join(format!("rows{part}.csv"));
+        let mut text = String::new();
+        for i in 0..500 {
+            let i = 500 * part + i;
+            let tall = (i * 37 % 101) as f64 - 50.0;
+            let other: Vec<String> = (0..6)
+                .map(|j| (((i + 1) * (j + 2) * 7919) % 13).to_string())
+                .collect();
+            text.push_str(&format!("{tall},{},{}\n", 0.8 * tall, other.join(",")));
+        }
+        std::fs::write(&rows, text).unwrap();
+        let rows = rows.to_str().unwrap();
+        server.cli_json(&["report", "--json", "--study", id, "--rows", rows]);
+    }
+    let out = folder.path().join("result");
+    let out = out.to_str().unwrap();
+    let text = server.cli(&[
+        "estimate", "--study", id, "--k", "1", "--sparse", "--refit", "--lambda", "cv", "--wait",
+        "--out", out,
+    ]);
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    assert!(text.contains(" ± "), "{text}");
+    let text = std::fs::read_to_string(format!("{out}/estimate.json")).unwrap();
+    let estimate: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let component = &estimate["components"][0];
+    for name in ["eigenvalue_se", "debiased_eigenvalue_se", "direction_se"] {
+        assert!(component[name].as_f64().unwrap() > 0.0, "{component}");
+    }
+    let sparse = &estimate["sparse"];
+    let cv = &sparse["cross_validation"];
+    assert_eq!(
+        (&cv["folds"], &sparse["settings"]["lambda"]),
+        (&5.into(), &"cv".into())
+    );
+    assert_eq!(cv["chosen"], sparse["lambda"]);
+    assert!(cv["path"].as_array().unwrap().len() > 3, "{cv}");
 }
 
 #[test]

@@ -1,0 +1,211 @@
+//! λ by cross-validation over the buckets.
+
+use std::ops::ControlFlow;
+
+use eigenveil_shared::{
+    Error, ErrorCode, Result,
+    api::SparseSettings,
+    estimate::{CrossValidation, ScoredLambda},
+};
+use nalgebra::DMatrix;
+
+use super::{
+    admm::{AdmmSettings, Progress, Start, Stop, solve_from},
+    lambda::{automatic_lambda, largest_useful_lambda},
+    refit::refit,
+};
+use crate::{
+    accumulate::Accumulator, linalg::packed_to_dense, moment::NoisyMoment, pca::rayleigh_quotients,
+};
+
+/// Folds, and the fewest non-empty buckets.
+const FOLDS: usize = 5;
+/// Values of λ on the path.
+const STEPS: usize = 16;
+/// Relative duality gap on the path: scores differ by far more.
+const TOLERANCE: f64 = 1e-3;
+/// Iterations for one λ on the path; one that needs more is scored where it stands.
+const ITERATIONS: usize = 300;
+/// The path ends where so many values in a row score worse than the best by more than a standard error: what is below
+/// is denser and slower still.
+const WORSE_IN_A_ROW: usize = 3;
+
+/// One fold: the moment of the others, the held-out one, and where the solver stands.
+struct Fold {
+    training: DMatrix<f64>,
+    held_out: DMatrix<f64>,
+    weight: f64,
+    /// √(n/n_training): how much larger the noise of the training moment is.
+    noisier: f64,
+    start: Option<Start>,
+}
+
+/// Chooses λ by cross-validation: five folds of whole buckets, a geometric path of 16 values from
+/// `max_{i≠j} |S̃ᵢⱼ|` down to half of λ `auto` (at most an eighth of the first), warm-started.
+///
+/// On a training moment λ is larger by √(n/n_training), as its noise is. The score is `Σ vᵀS̃v` of the components v found
+/// there (after `refit` where asked for) on the held-out moment S̃; it estimates the variance they capture, without bias,
+/// because reports are independent. The one-standard-error rule takes the largest λ whose score is worse than the best
+/// one by at most one standard error *of that difference*, over folds: scores of one fold share most of their noise,
+/// so the standard error of a score itself would be far too generous.
+///
+/// # Errors
+/// `InvalidRequest` with fewer than five non-empty buckets; those of [`solve`](super::solve); `EstimateFailed` when
+/// `watch` cancels.
+pub fn cross_validate(
+    moment: &NoisyMoment,
+    k: usize,
+    settings: &SparseSettings,
+    watch: &dyn Fn(&Progress) -> ControlFlow<()>,
+) -> Result<CrossValidation> {
+    let admm = AdmmSettings {
+        tolerance: settings.tolerance.max(TOLERANCE),
+        max_iterations: settings.max_iterations.min(ITERATIONS),
+        rho: settings.rho,
+    };
+    let mut folds = folds(moment)?;
+    let mut scores: Vec<Vec<f64>> = Vec::with_capacity(STEPS);
+    let mut lambdas = Vec::with_capacity(STEPS);
+    for lambda in lambda_path(moment, settings.refit)? {
+        let mut of_folds = Vec::with_capacity(folds.len());
+        for fold in &mut folds {
+            let start = fold.start.take();
+            let penalty = lambda * fold.noisier;
+            let solution = solve_from(&fold.training, k, penalty, &admm, start.as_ref(), watch)?;
+            if solution.stop == Stop::Cancelled {
+                return Err(Error::new(
+                    ErrorCode::EstimateFailed,
+                    "the estimate was cancelled while it cross-validated lambda",
+                ));
+            }
+            let score = if settings.refit {
+                let vectors = refit(&fold.training, &solution.support, k)?;
+                rayleigh_quotients(&fold.held_out, &vectors).sum()
+            } else {
+                rayleigh_quotients(&fold.held_out, &solution.vectors).sum()
+            };
+            of_folds.push(score);
+            fold.start = Some(solution.into_start());
+        }
+        scores.push(of_folds);
+        lambdas.push(lambda);
+        let (best, behind) = behind_the_best(&scores, &folds);
+        let worse = behind.iter().rev().take_while(|(by, se)| by > se).count();
+        if worse >= WORSE_IN_A_ROW && best + worse < scores.len() {
+            break;
+        }
+    }
+    let (best, behind) = behind_the_best(&scores, &folds);
+    let chosen = behind.iter().position(|(by, se)| by <= se).unwrap_or(best);
+    let path = lambdas
+        .iter()
+        .zip(&scores)
+        .zip(&behind)
+        .map(
+            |((&lambda, of_folds), &(behind, standard_error))| ScoredLambda {
+                lambda,
+                score: weighted_mean(of_folds, &folds),
+                behind,
+                standard_error,
+            },
+        )
+        .collect();
+    Ok(CrossValidation {
+        folds: folds.len(),
+        best: lambdas[best],
+        chosen: lambdas[chosen],
+        path,
+    })
+}
+
+/// From the smallest λ with a diagonal solution down.
+fn lambda_path(moment: &NoisyMoment, refit: bool) -> Result<impl Iterator<Item = f64>> {
+    let largest = largest_useful_lambda(&moment.dense());
+    let automatic = automatic_lambda(moment.noise(), moment.dimension(), moment.n(), refit)?;
+    // Where the signal is far above the noise the path goes on to the noise, but not for ever.
+    let smallest = (largest / 8.0).min(automatic / 2.0).max(largest / 1_000.0);
+    let step = if largest > 0.0 {
+        (smallest / largest).powf(1.0 / (STEPS - 1) as f64)
+    } else {
+        1.0
+    };
+    Ok((0..STEPS).map(move |i| largest * step.powi(i as i32)))
+}
+
+/// Whole buckets in folds of nearly equal size: the largest bucket first, each to the lightest fold.
+fn folds(moment: &NoisyMoment) -> Result<Vec<Fold>> {
+    let mut buckets: Vec<&Accumulator> =
+        moment.buckets().iter().filter(|b| b.count() > 0).collect();
+    if buckets.len() < FOLDS {
+        return Err(Error::new(
+            ErrorCode::InvalidRequest,
+            format!(
+                "lambda cv makes {FOLDS} folds of the buckets and {} of them hold reports; use auto or a number, or collect more batches",
+                buckets.len()
+            ),
+        ));
+    }
+    buckets.sort_by_key(|bucket| std::cmp::Reverse(bucket.count()));
+    let mut sums = vec![Accumulator::new(moment.dimension())?; FOLDS];
+    for bucket in buckets {
+        if let Some(lightest) = sums.iter_mut().min_by_key(|sum| sum.count()) {
+            lightest.merge(bucket)?;
+        }
+    }
+    let n = moment.n() as f64;
+    Ok(sums
+        .iter()
+        .map(|sum| {
+            let count = sum.count() as f64;
+            let rest = n - count;
+            let mut held_out = sum.sum().clone();
+            held_out.scale(1.0 / count);
+            let mut training = moment.mean().clone();
+            for (entry, held) in training.as_mut_slice().iter_mut().zip(held_out.as_slice()) {
+                *entry = (n * *entry - count * held) / rest;
+            }
+            Fold {
+                training: packed_to_dense(&training),
+                held_out: packed_to_dense(&held_out),
+                weight: count / n,
+                noisier: (n / rest).sqrt(),
+                start: None,
+            }
+        })
+        .collect())
+}
+
+fn weighted_mean(values: &[f64], folds: &[Fold]) -> f64 {
+    values
+        .iter()
+        .zip(folds)
+        .map(|(x, fold)| x * fold.weight)
+        .sum()
+}
+
+/// The index of the best score, and how far each is behind it with that difference's standard error.
+fn behind_the_best(scores: &[Vec<f64>], folds: &[Fold]) -> (usize, Vec<(f64, f64)>) {
+    let means: Vec<f64> = scores.iter().map(|s| weighted_mean(s, folds)).collect();
+    let best = (0..means.len())
+        .max_by(|&a, &b| means[a].total_cmp(&means[b]).then(b.cmp(&a)))
+        .unwrap_or(0);
+    let count = folds.len() as f64;
+    let behind = scores
+        .iter()
+        .map(|of_folds| {
+            let differences: Vec<f64> = of_folds
+                .iter()
+                .zip(&scores[best])
+                .map(|(x, y)| y - x)
+                .collect();
+            let mean = weighted_mean(&differences, folds);
+            let squares: f64 = differences
+                .iter()
+                .zip(folds)
+                .map(|(d, fold)| (fold.weight * (d - mean)).powi(2))
+                .sum();
+            (mean, (count / (count - 1.0) * squares).sqrt())
+        })
+        .collect();
+    (best, behind)
+}
