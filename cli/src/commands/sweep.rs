@@ -138,20 +138,27 @@ pub(super) fn chart(rows: &[Simulated], title: Option<&str>, sparse: bool) -> Li
             ]
         })
         .fold(0.0, f64::max);
+    // Where every setting has the same k, what a subspace that shares nothing with the truth has; far
+    // above every error it would only squeeze the picture.
+    let nothing_in_common = match values(|row| row.k as f64)[..] {
+        [k] => Some((2.0 * k).sqrt()).filter(|&y| y <= 1.5 * highest),
+        _ => None,
+    };
+    let top = 1.05 * nothing_in_common.unwrap_or(highest).max(highest);
     let mut chart = LineChart::new(
         title.unwrap_or("Subspace error"),
         x_axis,
         // From zero: a difference must look as large as it is.
-        Axis::linear("error ‖V̂V̂ᵀ − VVᵀ‖F").between(0.0, 1.05 * highest),
+        Axis::linear("error ‖V̂V̂ᵀ − VVᵀ‖F").between(0.0, top),
     );
     chart.subtitle = subtitle;
     chart.series = series;
-    // Where every setting has the same k, what a subspace that shares nothing with the truth has.
-    if let [k] = values(|row| row.k as f64)[..] {
-        chart.reference_lines = vec![HorizontalLine {
+    chart.reference_lines = nothing_in_common
+        .map(|y| HorizontalLine {
             label: "nothing in common".to_owned(),
-            y: (2.0 * k).sqrt(),
-        }];
-    }
+            y,
+        })
+        .into_iter()
+        .collect();
     chart
 }
