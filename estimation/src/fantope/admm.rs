@@ -155,7 +155,7 @@ pub struct Solution {
 }
 
 /// Where a solver goes on from: Z and ρ at the end of one at a nearby λ. Y is made of Z as in a cold start: over the
-/// path of a cross-validation (p = 60, 910 solves) that took 3,092 iterations, with the old Y 4,037, cold 4,637.
+/// path of a cross-validation (p = 60, some 900 solves) that took 3,092 iterations, with the old Y 4,037, cold 4,637.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Start {
     dual: DMatrix<f64>,
