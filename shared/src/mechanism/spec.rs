@@ -362,9 +362,7 @@ impl MechanismSpec {
                 accountant::Gaussian::from_noise(noise.sigma(), gaussian::SENSITIVITY)?.into()
             }
             MechanismSpec::DiscreteGaussian(discrete) => {
-                let parameters = discrete.parameters();
-                let sensitivity = grid_sensitivity(discrete.dimension(), parameters.grid_bits());
-                Zcdp::from_noise(parameters.sigma_grid() as f64, sensitivity)?.into()
+                Zcdp::new(discrete.parameters().zcdp_rho(discrete.dimension()))?.into()
             }
         })
     }
@@ -497,4 +495,45 @@ pub enum PayloadForm {
     },
     /// Sixteen bytes, every value of which is a report.
     Seed,
+}
+
+impl PayloadForm {
+    /// Refuses numbers that no device sends. Nothing leaves a loop early: without a branch it is
+    /// vectorised, and reports are nearly always in order.
+    ///
+    /// # Errors
+    /// `payload-not-finite`, `payload-out-of-range`.
+    pub fn check(self, payload: &[u8]) -> Result<()> {
+        let (numbers, _) = payload.as_chunks::<4>();
+        match self {
+            PayloadForm::Seed => Ok(()),
+            PayloadForm::Floats => {
+                // An f32 is NaN or infinite iff its exponent bits are all ones.
+                let finite = numbers.iter().fold(true, |finite, n| {
+                    finite & (u32::from_le_bytes(*n) & 0x7f80_0000 != 0x7f80_0000)
+                });
+                if finite {
+                    return Ok(());
+                }
+                Err(Error::new(
+                    ErrorCode::PayloadNotFinite,
+                    "the payload has a NaN or infinite entry; the device must not send one",
+                ))
+            }
+            PayloadForm::Integers { bound } => {
+                let within = numbers.iter().fold(true, |within, n| {
+                    within & (i32::from_le_bytes(*n).unsigned_abs() <= bound.unsigned_abs())
+                });
+                if within {
+                    return Ok(());
+                }
+                Err(Error::new(
+                    ErrorCode::PayloadOutOfRange,
+                    format!(
+                        "the payload has an entry beyond {bound} in magnitude, which no device of this study sends"
+                    ),
+                ))
+            }
+        }
+    }
 }

@@ -1,27 +1,10 @@
 //! Bad input from the command line and over HTTP: a stable code and a sentence that says what to do;
 //! the store unchanged, the server up.
 
-use std::process::Output;
-
 use eigenveil_client::{Participant, http::StudyClient};
 use eigenveil_shared::{codec, preprocess::Row};
 
-use crate::program::{ServerProcess, run};
-
-/// The command failed with this exit code and said these words on standard error alone.
-#[track_caller]
-fn refused(output: &Output, exit: i32, words: &[&str]) {
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(exit), "{stderr}");
-    assert!(
-        output.stdout.is_empty(),
-        "{}",
-        String::from_utf8_lossy(&output.stdout)
-    );
-    for word in words {
-        assert!(stderr.contains(word), "{word:?} is not in: {stderr}");
-    }
-}
+use crate::program::{ServerProcess, refused, run};
 
 #[test]
 fn study_parameters_out_of_range() {

@@ -6,6 +6,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod audit;
 mod bad_input;
 mod centring;
 mod command_line;
@@ -13,5 +14,6 @@ mod documentation;
 mod killed_client;
 mod killed_server;
 mod noise_off;
+mod plan;
 mod program;
 mod proxy;

@@ -210,3 +210,37 @@ pub(crate) fn assert_stored(data: &Path, study: &str, count: u64, expected: &[f6
         );
     }
 }
+
+/// The command failed with this exit code and said these words on standard error alone.
+#[track_caller]
+pub(crate) fn refused(output: &Output, exit: i32, words: &[&str]) {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(exit), "{stderr}");
+    assert!(
+        output.stdout.is_empty(),
+        "{}",
+        String::from_utf8_lossy(&output.stdout)
+    );
+    for word in words {
+        assert!(stderr.contains(word), "{word:?} is not in: {stderr}");
+    }
+}
+
+/// The keys of an object.
+pub(crate) fn keys(value: &serde_json::Value) -> Vec<&str> {
+    value
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect()
+}
+
+/// The keys of `design/cli.md`, in any order, with room for more.
+#[track_caller]
+pub(crate) fn has_keys(value: &serde_json::Value, wanted: &[&str]) {
+    let keys = keys(value);
+    for key in wanted {
+        assert!(keys.contains(key), "{key} is missing from {keys:?}");
+    }
+}
