@@ -12,6 +12,7 @@ mod krylov;
 mod lanczos;
 mod orthonormal;
 mod product;
+mod threads;
 
 pub use cholesky::cholesky_is_positive_definite;
 pub use convert::{packed_to_dense, submatrix};
@@ -20,6 +21,7 @@ pub use gram::GramSum;
 pub use lanczos::top_k;
 pub use orthonormal::{orthonormality_defect, orthonormalize};
 pub use product::{cross_product, outer_scaled, product};
+pub use threads::Threads;
 
 pub(crate) use cholesky::spectrum_lies_below;
 pub(crate) use krylov::{Budget, RitzPairs, Wanted, block_ritz};
