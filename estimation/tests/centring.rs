@@ -6,6 +6,9 @@
     reason = "a test fails by panicking"
 )]
 
+mod common;
+
+use common::{params_with, shared_rows};
 use eigenveil_estimation::{
     accumulate::{Accumulator, ReportSum},
     centring::price,
@@ -30,25 +33,6 @@ use eigenveil_shared::{
 use nalgebra::{DMatrix, DVector};
 use rand::{Rng, RngExt, SeedableRng, rngs::ChaCha20Rng};
 use rand_distr::{Distribution, StandardNormal};
-
-fn params(
-    p: usize,
-    mechanism: MechanismKind,
-    epsilon: f64,
-    norm: Norm,
-    centring: Option<f64>,
-) -> StudyParams {
-    StudyParams::freeze(StudyDesign {
-        dimension: p,
-        features: None,
-        norm,
-        centring,
-        mechanism,
-        calibration: Calibration::Analytic,
-        budget: mechanism.budget(epsilon, None).unwrap(),
-    })
-    .unwrap()
-}
 
 /// Rows around a mean that is not zero, of different lengths.
 fn rows(p: usize, n: usize) -> Vec<Row> {
@@ -128,7 +112,7 @@ fn without_noise_it_is_the_plain_mean_and_covariance() {
             Norm::Require { radius: 9.0 },
         ] {
             for a in [0.05, 0.5, DEFAULT_CENTRING, 1.0] {
-                let params = params(6, mechanism, 4.0, norm, Some(a));
+                let params = params_with(6, mechanism, 4.0, norm, Some(a));
                 let (mean, covariance) = plain(&params, &rows);
                 let moment = without_noise(&params, &rows).centred(a, norm).unwrap();
                 let estimated = moment.estimated_mean().unwrap();
@@ -171,7 +155,7 @@ fn without_noise_it_is_the_plain_mean_and_covariance() {
 #[test]
 fn what_cannot_be_centred_is_an_error() {
     let rows = rows(3, 10);
-    let gaussian = params(
+    let gaussian = params_with(
         3,
         MechanismKind::IsotropicGaussian,
         1.0,
@@ -204,7 +188,7 @@ fn what_cannot_be_centred_is_an_error() {
         let error = StudyParams::freeze(design).unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidPreprocessing, "{a}");
     }
-    let good = params(3, MechanismKind::DoubleCap, 1.0, Norm::Normalize, Some(0.5));
+    let good = params_with(3, MechanismKind::DoubleCap, 1.0, Norm::Normalize, Some(0.5));
     let json = serde_json::to_string(&good).unwrap();
     let wrong = json.replace("\"centring\":0.5", "\"centring\":1.5");
     assert_ne!(json, wrong);
@@ -236,7 +220,7 @@ fn the_referees_simulation() {
     for norm in [Norm::Normalize, Norm::Clip { radius: 1.2 }] {
         for a in [0.35, 0.5, DEFAULT_CENTRING, 1.0] {
             let mut rng = ChaCha20Rng::seed_from_u64(11);
-            let params = params(p, MechanismKind::DoubleCap, 4.0, norm, Some(a));
+            let params = params_with(p, MechanismKind::DoubleCap, 4.0, norm, Some(a));
             let rows: Vec<Row> = (0..n)
                 .map(|_| {
                     Row::new(
@@ -467,7 +451,7 @@ fn prediction_and_expectation_hold_with_centring() {
     ] {
         for norm in [Norm::Normalize, Norm::Clip { radius: 2.5 }] {
             for a in [0.4, DEFAULT_CENTRING] {
-                let params = params(24, mechanism, epsilon, norm, Some(a));
+                let params = params_with(24, mechanism, epsilon, norm, Some(a));
                 let experiment = Experiment {
                     params: &params,
                     source: RowSource::Rows(&rows),
@@ -491,7 +475,7 @@ fn prediction_and_expectation_hold_with_centring() {
         }
     }
     // The device path, smaller.
-    let params = params(
+    let params = params_with(
         24,
         MechanismKind::DoubleCap,
         2.0,
@@ -528,7 +512,7 @@ fn a_model_around_zero_is_found_with_centring_too() {
         spike: 20.0,
     });
     let error = |centring| {
-        let params = params(
+        let params = params_with(
             20,
             MechanismKind::IsotropicGaussian,
             4.0,
@@ -561,40 +545,6 @@ fn uniform<R: Rng + ?Sized>(rng: &mut R, rows: &[Row]) -> Row {
     rows[rng.random_range(0..rows.len())].clone()
 }
 
-/// A matrix of f64 or f32 in a `.npy` file, C order.
-fn npy(path: &std::path::Path) -> (usize, Vec<f64>) {
-    let bytes = std::fs::read(path).unwrap();
-    let length = usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
-    let header = String::from_utf8_lossy(&bytes[10..10 + length]).into_owned();
-    assert!(header.contains("'fortran_order': False"), "{header}");
-    let shape = header
-        .split_once("'shape': (")
-        .unwrap()
-        .1
-        .split_once(')')
-        .unwrap()
-        .0;
-    let columns = shape.split(',').nth(1).unwrap().trim().parse().unwrap();
-    let data = &bytes[10 + length..];
-    let values = if header.contains("<f8") {
-        data.as_chunks::<8>()
-            .0
-            .iter()
-            .map(|b| f64::from_le_bytes(*b))
-            .collect()
-    } else if header.contains("<f4") {
-        data.as_chunks::<4>()
-            .0
-            .iter()
-            .map(|b| f64::from(f32::from_le_bytes(*b)))
-            .collect()
-    } else {
-        assert!(header.contains("|u1"), "{header}");
-        data.iter().map(|b| f64::from(*b)).collect()
-    };
-    (columns, values)
-}
-
 /// Real rows whose first uncentred component is their mean: with centring the centred components come out.
 #[test]
 fn real_data_centred_components_instead_of_the_mean() {
@@ -602,17 +552,10 @@ fn real_data_centred_components_instead_of_the_mean() {
         ("breast_cancer", 4.0, 1, 200_000),
         ("digits", 4.0, 3, 200_000),
     ] {
-        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join(format!("../../shared/data/{name}.npy"));
-        if !path.exists() {
-            println!("SKIPPED: {} is absent", path.display());
+        let Some(mut rows) = shared_rows(&format!("{name}.npy")) else {
             continue;
-        }
-        let (p, values) = npy(&path);
-        let mut rows: Vec<Row> = values
-            .chunks_exact(p)
-            .map(|row| Row::new(row.to_vec()))
-            .collect();
+        };
+        let p = rows[0].values().len();
         if name == "breast_cancer" {
             // Features of very different units: each by a round public range.
             let largest: Vec<f64> = (0..p)
@@ -636,8 +579,8 @@ fn real_data_centred_components_instead_of_the_mean() {
                 );
             }
         }
-        let uncentred = params(p, MechanismKind::DoubleCap, epsilon, Norm::Normalize, None);
-        let centred = params(
+        let uncentred = params_with(p, MechanismKind::DoubleCap, epsilon, Norm::Normalize, None);
+        let centred = params_with(
             p,
             MechanismKind::DoubleCap,
             epsilon,

@@ -3,6 +3,9 @@
 
 use std::{cell::Cell, ops::ControlFlow};
 
+mod common;
+
+use common::params;
 use eigenveil_estimation::{
     estimate::sparse_components,
     fantope::Progress,
@@ -27,17 +30,7 @@ const K: usize = 2;
 
 fn study(mechanism: MechanismKind, n: u64, seed: u64) -> (NoisyMoment, DMatrix<f64>) {
     let p = 60;
-    let delta = (mechanism != MechanismKind::DoubleCap).then_some(1e-6);
-    let params = StudyParams::freeze(StudyDesign {
-        dimension: p,
-        features: None,
-        norm: Norm::Normalize,
-        centring: None,
-        mechanism,
-        calibration: Calibration::Analytic,
-        budget: mechanism.budget(4.0, delta).unwrap(),
-    })
-    .unwrap();
+    let params = params(p, mechanism, 4.0);
     let mut rng = ChaCha20Rng::seed_from_u64(seed);
     let model = Model::Sparse {
         p,

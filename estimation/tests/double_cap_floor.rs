@@ -1,6 +1,9 @@
 //! The floor of `double-cap` against simulation, fixed seeds.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod common;
+
+use common::params_with;
 use eigenveil_estimation::{
     accumulate::SeedSum,
     estimate::principal_components,
@@ -21,17 +24,7 @@ use rand::{SeedableRng, rngs::ChaCha8Rng};
 use rand_distr::{Distribution, StandardNormal};
 
 fn params(p: usize, epsilon: f64, norm: Norm) -> StudyParams {
-    let mechanism = MechanismKind::DoubleCap;
-    StudyParams::freeze(StudyDesign {
-        dimension: p,
-        features: None,
-        norm,
-        centring: None,
-        mechanism,
-        calibration: Calibration::Analytic,
-        budget: mechanism.budget(epsilon, None).unwrap(),
-    })
-    .unwrap()
+    params_with(p, MechanismKind::DoubleCap, epsilon, norm, None)
 }
 
 fn spiked(params: &StudyParams) -> (Vec<Repeat>, Summary) {

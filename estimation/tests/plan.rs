@@ -1,6 +1,9 @@
 //! The plan is kept: a study of the planned size reaches the planned error.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod common;
+
+use common::params;
 use eigenveil_estimation::{
     models::Model,
     plan::{Total, Wish, plan, spectrum_of},
@@ -32,16 +35,7 @@ fn leading_eigenvalue(p: usize, k: usize, spike: f64) -> f64 {
 /// 4 by half of that, and the formula is good to a few per cent: 15 % is three deviations of the worst.
 fn kept(mechanism: MechanismKind, epsilon: f64, target: f64) -> f64 {
     let (p, k, spike) = (40, 5, 20.0);
-    let params = StudyParams::freeze(StudyDesign {
-        dimension: p,
-        features: None,
-        norm: Norm::Normalize,
-        centring: None,
-        mechanism,
-        calibration: Calibration::Analytic,
-        budget: mechanism.budget(epsilon, None).unwrap(),
-    })
-    .unwrap();
+    let params = params(p, mechanism, epsilon);
     let leading = vec![leading_eigenvalue(p, k, spike); k];
     let spectrum = spectrum_of(p, k, &leading, Total::UnitRows).unwrap();
     let planned = plan(&spectrum, &params.noise_model(), Wish::Error(target)).unwrap();

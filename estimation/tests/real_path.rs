@@ -3,6 +3,9 @@
 // Helpers of tests may unwrap as tests do: a failure names its line.
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
+use common::params;
 use eigenveil_estimation::{
     accumulate::ReportSum,
     estimate::principal_components,
@@ -42,16 +45,7 @@ fn run(kind: MechanismKind, epsilon: f64, n: usize, seed: u64) -> Study {
     }
     .draw(&mut rng)
     .unwrap();
-    let params = StudyParams::freeze(StudyDesign {
-        dimension: P,
-        features: None,
-        norm: Norm::Normalize,
-        centring: None,
-        mechanism: kind,
-        calibration: Calibration::Analytic,
-        budget: kind.budget(epsilon, None).unwrap(),
-    })
-    .unwrap();
+    let params = params(P, kind, epsilon);
     let preprocessor = params.preprocessor();
     let mut buckets: Vec<ReportSum> = (0..BUCKETS)
         .map(|_| ReportSum::new(params.mechanism(), P).unwrap())

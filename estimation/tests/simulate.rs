@@ -5,6 +5,9 @@
     reason = "a test fails by panicking"
 )]
 
+mod common;
+
+use common::params;
 use eigenveil_estimation::{
     models::Model,
     simulate::{Experiment, Participants, Path, RowSource, noisy_sum, run},
@@ -17,19 +20,6 @@ use eigenveil_shared::{
     study::{StudyDesign, StudyParams},
 };
 use rand::{SeedableRng, rngs::ChaCha20Rng};
-
-fn params(p: usize, mechanism: MechanismKind, epsilon: f64, norm: Norm) -> StudyParams {
-    StudyParams::freeze(StudyDesign {
-        dimension: p,
-        features: None,
-        norm,
-        centring: None,
-        mechanism,
-        calibration: Calibration::Analytic,
-        budget: mechanism.budget(epsilon, None).unwrap(),
-    })
-    .unwrap()
-}
 
 /// Two-sample Kolmogorov–Smirnov statistic times √(mn/(m+n)).
 fn kolmogorov_smirnov(a: &mut [f64], b: &mut [f64]) -> f64 {
@@ -60,7 +50,7 @@ fn law_and_device_paths_have_one_distribution() {
         Row::new(vec![0.0, 0.0, 0.0, 0.0]),
     ];
     for (number, &mechanism) in MechanismKind::ALL.iter().enumerate() {
-        let params = params(4, mechanism, 4.0, Norm::Normalize);
+        let params = params(4, mechanism, 4.0);
         let draw = |path: Path, seed: u64| -> Vec<Vec<f64>> {
             let mut rng = ChaCha20Rng::seed_from_u64(seed);
             let participants =
@@ -109,12 +99,9 @@ fn the_test_of_both_paths_can_fail() {
 }
 
 fn spiked(n: u64, p: usize, k: usize, epsilon: f64) -> f64 {
-    let params = params(
-        p,
+    let params = params(p,
         MechanismKind::IsotropicGaussian,
-        epsilon,
-        Norm::Normalize,
-    );
+        epsilon);
     let experiment = Experiment {
         params: &params,
         source: RowSource::Model(Model::Spiked { p, k, spike: 20.0 }),
@@ -182,7 +169,7 @@ fn the_published_model_is_far_below_the_floor_and_the_floor_says_so() {
 
 #[test]
 fn the_sparse_estimator_beats_pca_on_the_same_reports() {
-    let params = params(60, MechanismKind::IsotropicGaussian, 4.0, Norm::Normalize);
+    let params = params(60, MechanismKind::IsotropicGaussian, 4.0);
     let settings = SparseSettings {
         refit: true,
         ..SparseSettings::default()
@@ -214,7 +201,7 @@ fn the_sparse_estimator_beats_pca_on_the_same_reports() {
 
 #[test]
 fn a_seed_gives_the_same_numbers_and_more_repeats_keep_them() {
-    let params = params(6, MechanismKind::SymmetricGaussian, 2.0, Norm::Normalize);
+    let params = params(6, MechanismKind::SymmetricGaussian, 2.0);
     let experiment = |seed, repeats| Experiment {
         params: &params,
         source: RowSource::Model(Model::Spiked {
@@ -243,7 +230,7 @@ fn rows_are_resampled_and_their_own_subspace_is_the_truth() {
     let rows: Vec<Row> = (0..30)
         .map(|i| Row::new(vec![1.0 + f64::from(i % 3), f64::from(i % 2), 0.1]))
         .collect();
-    let params = params(3, MechanismKind::IsotropicGaussian, 8.0, Norm::Normalize);
+    let params = params(3, MechanismKind::IsotropicGaussian, 8.0);
     let experiment = Experiment {
         params: &params,
         source: RowSource::Rows(&rows),
@@ -263,7 +250,7 @@ fn rows_are_resampled_and_their_own_subspace_is_the_truth() {
 
 #[test]
 fn what_cannot_be_simulated_is_an_error() {
-    let params = params(4, MechanismKind::IsotropicGaussian, 1.0, Norm::Normalize);
+    let params = params(4, MechanismKind::IsotropicGaussian, 1.0);
     let good = Experiment {
         params: &params,
         source: RowSource::Model(Model::Spiked {

@@ -252,6 +252,18 @@ pub struct Prediction {
     pub expected_error: f64,
 }
 
+impl Prediction {
+    /// The smallest expected squared cosine of the components, 0 where one drowns.
+    ///
+    /// With noise of one variance and a flat bulk it is 1 − (r/θ)² of the weakest.
+    pub fn weakest_alignment(&self) -> f64 {
+        self.components
+            .iter()
+            .map(|c| c.spike.map_or(0.0, |spike| spike.squared_cosine))
+            .fold(1.0, f64::min)
+    }
+}
+
 /// What n participants would show of one component.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PredictedComponent {

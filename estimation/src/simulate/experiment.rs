@@ -10,7 +10,7 @@ use rand::{SeedableRng, rngs::ChaCha20Rng};
 use super::{Participants, Path, RowSource, noisy_sum};
 use crate::{
     estimate::{Findings, principal, sparse_components},
-    floor::{Spectrum, predict},
+    floor::{Prediction, Spectrum, predict},
     linalg::{submatrix, symmetric_eigen},
     metrics::{SupportScore, projector_distance, support_score},
     moment::NoisyMoment,
@@ -50,6 +50,8 @@ pub struct Repeat {
     /// The floor's prediction from the noiseless spectrum, restricted to the true support for the sparse
     /// estimator: what a planner who knew the spectrum would say. `None` where there is no bulk (k = p).
     pub predicted_error: Option<f64>,
+    /// The smallest squared cosine in that prediction, 0 where a component drowns.
+    pub predicted_alignment: Option<f64>,
     /// The estimate's own expectation from the noisy spectrum: what an analyst sees.
     pub expected_error: f64,
     /// Components above the floor's threshold.
@@ -73,6 +75,8 @@ pub struct Summary {
     pub nonprivate_error: f64,
     /// Mean prediction from the noiseless spectrum.
     pub predicted_error: Option<f64>,
+    /// Mean of the smallest squared cosine in the prediction.
+    pub predicted_alignment: Option<f64>,
     /// Mean of the estimate's own expectation.
     pub expected_error: f64,
     /// Mean number of components above the floor's threshold.
@@ -172,11 +176,13 @@ fn repeat(
         assessment,
         ..
     } = found;
+    let prediction = predicted(&clean, oracle, k, &noisy)?;
     Ok(Repeat {
         error: projector_distance(&vectors, truth)?,
         pca_error,
         nonprivate_error,
-        predicted_error: predicted(&clean, oracle, k, &noisy)?,
+        predicted_error: prediction.as_ref().map(|p| p.expected_error),
+        predicted_alignment: prediction.as_ref().map(Prediction::weakest_alignment),
         expected_error: assessment.expected_error,
         components_above: assessment.floor.components_above,
         support,
@@ -190,7 +196,7 @@ fn predicted(
     support: Option<&[usize]>,
     k: usize,
     noisy: &NoisyMoment,
-) -> Result<Option<f64>> {
+) -> Result<Option<Prediction>> {
     let mut moment = clean.dense();
     if let Some(rows) = support {
         moment = submatrix(&moment, rows);
@@ -211,9 +217,7 @@ fn predicted(
         };
         spectrum = spectrum.with_excess_along_mean(excess)?;
     }
-    Ok(Some(
-        predict(&spectrum, noisy.noise(), noisy.n())?.expected_error,
-    ))
+    predict(&spectrum, noisy.noise(), noisy.n()).map(Some)
 }
 
 /// Mean and spread of these repeats.
@@ -250,6 +254,7 @@ pub fn summarize(repeats: &[Repeat], seconds: f64) -> Summary {
         pca_error: mean(&|r| r.pca_error),
         nonprivate_error: mean(&|r| r.nonprivate_error),
         predicted_error: mean_if(&|r| r.predicted_error),
+        predicted_alignment: mean_if(&|r| r.predicted_alignment),
         expected_error: mean(&|r| r.expected_error),
         components_above: mean(&|r| r.components_above as f64),
         support,

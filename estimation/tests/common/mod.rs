@@ -1,0 +1,68 @@
+//! What several tests of this crate need: a study's parameters, and a matrix from an npy file.
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::panic,
+    unreachable_pub,
+    reason = "every test uses part of it; a test fails by panicking"
+)]
+
+use std::path::{Path, PathBuf};
+
+use eigenveil_shared::{
+    mechanism::{Calibration, MechanismKind},
+    preprocess::{Norm, Row},
+    study::{StudyDesign, StudyParams},
+};
+
+/// The mechanism's own δ, analytic calibration, unit rows, no centring.
+pub fn params(p: usize, mechanism: MechanismKind, epsilon: f64) -> StudyParams {
+    params_with(p, mechanism, epsilon, Norm::Normalize, None)
+}
+
+/// The same with another preprocessing.
+pub fn params_with(
+    p: usize,
+    mechanism: MechanismKind,
+    epsilon: f64,
+    norm: Norm,
+    centring: Option<f64>,
+) -> StudyParams {
+    StudyParams::freeze(StudyDesign {
+        dimension: p,
+        features: None,
+        norm,
+        centring,
+        mechanism,
+        calibration: Calibration::Analytic,
+        budget: mechanism.budget(epsilon, None).unwrap(),
+    })
+    .unwrap()
+}
+
+/// The rows of a data set that lies beside the checkout (f64, f32 or u8, C order); `None`, loudly, without one.
+pub fn shared_rows(name: &str) -> Option<Vec<Row>> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data");
+    if !directory.exists() {
+        eprintln!("SKIPPED: {} is absent", directory.display());
+        return None;
+    }
+    let bytes = std::fs::read(directory.join(name)).unwrap();
+    let npy = npyz::NpyFile::new(&bytes[..]).unwrap();
+    assert_eq!(npy.order(), npyz::Order::C);
+    let width = usize::try_from(npy.shape()[1]).unwrap();
+    let values: Vec<f64> = match npy.dtype().descr().trim_matches('\'') {
+        "|u1" => npy.into_vec::<u8>().unwrap().into_iter().map(f64::from).collect(),
+        "<f4" => npy.into_vec::<f32>().unwrap().into_iter().map(f64::from).collect(),
+        _ => npy.into_vec::<f64>().unwrap(),
+    };
+    Some(values.chunks(width).map(|row| Row::new(row.to_vec())).collect())
+}
+
+/// Where an experiment leaves its table: `docs/experiments/<name>.csv`, kept in the repository.
+pub fn experiment_csv(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../docs/experiments")
+        .join(name)
+        .with_extension("csv")
+}

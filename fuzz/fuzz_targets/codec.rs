@@ -1,0 +1,63 @@
+//! Any bytes as a report or a batch: refused or understood, and what is understood encodes to the same bytes.
+#![no_main]
+
+use std::sync::LazyLock;
+
+use eigenveil_shared::{
+    codec::{self, StudyShape},
+    mechanism::{Calibration, MechanismKind},
+    preprocess::Norm,
+    report::Report,
+    study::{StudyDesign, StudyParams},
+};
+use libfuzzer_sys::fuzz_target;
+
+static SHAPES: LazyLock<Vec<StudyShape>> = LazyLock::new(|| {
+    MechanismKind::ALL
+        .into_iter()
+        .map(|mechanism| {
+            let params = StudyParams::freeze(StudyDesign {
+                dimension: 3,
+                features: None,
+                norm: Norm::Normalize,
+                centring: None,
+                mechanism,
+                calibration: Calibration::Analytic,
+                budget: mechanism.budget(1.0, None).expect("a usual ε"),
+            })
+            .expect("a usual study");
+            StudyShape::of(&params)
+        })
+        .collect()
+});
+
+fuzz_target!(|data: &[u8]| {
+    let Some((&first, bytes)) = data.split_first() else {
+        return;
+    };
+    let shape = &SHAPES[usize::from(first) % SHAPES.len()];
+    // Half of the time the envelope is made right, so that the fuzzer reaches the payload.
+    let mut bytes = bytes.to_vec();
+    if first >= 128 && bytes.len() >= 34 {
+        bytes[..2].copy_from_slice(&codec::WIRE_VERSION.to_le_bytes());
+        bytes[2..34].copy_from_slice(&shape.fingerprint.0);
+    }
+    if let Ok(report) = codec::decode_report(&bytes, shape) {
+        let again = codec::encode_report(&Report {
+            fingerprint: shape.fingerprint,
+            id: report.id(),
+            payload: report.payload().to_vec(),
+        });
+        assert_eq!(again, bytes);
+    }
+    if let Ok(batch) = codec::decode_batch(&bytes, shape) {
+        let good: Option<Vec<_>> = batch.into_iter().map(Result::ok).collect();
+        if let Some(good) = good {
+            let pairs = good.iter().map(|one| (one.id(), one.payload()));
+            assert_eq!(codec::encode_batch(shape, pairs).expect("it was one"), bytes);
+        }
+    }
+    if let Ok(params) = StudyParams::from_canonical(&bytes) {
+        assert_eq!(params.canonical_bytes(), bytes);
+    }
+});
