@@ -18,9 +18,7 @@ use eigenveil_shared::{
     ErrorCode,
     api::{Lambda, SparseSettings},
     estimate::Rank,
-    mechanism::{Calibration, MechanismKind},
-    preprocess::Norm,
-    study::{StudyDesign, StudyParams},
+    mechanism::MechanismKind,
 };
 use nalgebra::DMatrix;
 use rand::{SeedableRng, rngs::ChaCha20Rng};

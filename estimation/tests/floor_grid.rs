@@ -2,7 +2,7 @@
 //! in `docs/experiments/`):
 //!
 //! ```text
-//! cargo test --release --workspace --test floor_grid -- --ignored --nocapture --test-threads 1
+//! cargo test --workspace --test floor_grid -- --ignored --nocapture --test-threads 1
 //! ```
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -25,7 +25,13 @@ const CLEAR: f64 = 1.0 - 1.0 / (1.3 * 1.3);
 const HEADER: &str = "mechanism,p,k,epsilon,n,predicted_alignment,predicted,expected_from_data,measured,measured_sd,predicted_over_measured\n";
 
 /// Predicted over measured error in one setting, if every component is clear.
-fn ratio(source: RowSource<'_>, p: usize, k: usize, at: (MechanismKind, f64, u64), csv: &mut String) -> Option<f64> {
+fn ratio(
+    source: RowSource<'_>,
+    p: usize,
+    k: usize,
+    at: (MechanismKind, f64, u64),
+    csv: &mut String,
+) -> Option<f64> {
     let (mechanism, epsilon, n) = at;
     let params = params(p, mechanism, epsilon);
     let experiment = Experiment {
@@ -45,14 +51,20 @@ fn ratio(source: RowSource<'_>, p: usize, k: usize, at: (MechanismKind, f64, u64
         expected_error,
         ..
     } = summary;
-    let (predicted, alignment) = summary.predicted_error.zip(summary.predicted_alignment).unwrap();
+    let (predicted, alignment) = summary
+        .predicted_error
+        .zip(summary.predicted_alignment)
+        .unwrap();
     let ratio = predicted / measured;
     writeln!(
         csv,
         "{mechanism},{p},{k},{epsilon},{n},{alignment:.4},{predicted:.4},{expected_error:.4},{measured:.4},{error_std:.4},{ratio:.4}"
     )
     .unwrap();
-    print!("{}", csv.lines().last().map(|line| format!("{line}\n")).unwrap());
+    print!(
+        "{}",
+        csv.lines().last().map(|line| format!("{line}\n")).unwrap()
+    );
     (alignment > CLEAR).then_some(ratio)
 }
 
@@ -61,7 +73,7 @@ fn grid(name: &str, sources: &[(RowSource<'_>, usize, usize)]) -> (usize, usize,
     let mut csv = String::from(HEADER);
     let (mut settings, mut clear, mut worst) = (0, 0, 0.0_f64);
     for &(source, p, k) in sources {
-        for mechanism in MechanismKind::ALL {
+        for &mechanism in MechanismKind::ALL {
             for epsilon in EPSILONS {
                 for n in PARTICIPANTS {
                     settings += 1;
@@ -74,7 +86,10 @@ fn grid(name: &str, sources: &[(RowSource<'_>, usize, usize)]) -> (usize, usize,
             }
         }
     }
-    println!("{name}: {clear} of {settings} settings have every component clear; worst deviation {:.1} %", 100.0 * worst);
+    println!(
+        "{name}: {clear} of {settings} settings have every component clear; worst deviation {:.1} %",
+        100.0 * worst
+    );
     (settings, clear, worst)
 }
 
@@ -102,7 +117,9 @@ fn spiked_at_p_200() {
 #[test]
 #[ignore = "minutes; see the top of the file"]
 fn digits() {
-    let Some(rows) = shared_rows("digits.npy") else { return };
+    let Some(rows) = shared_rows("digits.npy") else {
+        return;
+    };
     let source = RowSource::Rows(&rows);
     let (_, clear, worst) = grid("floor_grid_digits", &[(source, 64, 3), (source, 64, 5)]);
     assert!(clear >= 20, "{clear}");
@@ -119,14 +136,18 @@ fn pure_noise_keeps_nothing() {
     let mut csv = String::from("mechanism,p,epsilon,n,runs,kept_a_component\n");
     let mut worst = 0;
     for p in [40, 200] {
-        for mechanism in MechanismKind::ALL {
+        for &mechanism in MechanismKind::ALL {
             for epsilon in [1.0, 4.0] {
                 for n in [1_000, 10_000] {
                     let params = params(p, mechanism, epsilon);
                     // A spike of 1e-9 is drawn like any other and is nothing.
                     let experiment = Experiment {
                         params: &params,
-                        source: RowSource::Model(Model::Spiked { p, k: 1, spike: 1e-9 }),
+                        source: RowSource::Model(Model::Spiked {
+                            p,
+                            k: 1,
+                            spike: 1e-9,
+                        }),
                         n,
                         k: 1,
                         sparse: None,
@@ -138,7 +159,10 @@ fn pure_noise_keeps_nothing() {
                     let kept = repeats.iter().filter(|r| r.components_above > 0).count();
                     worst = worst.max(kept);
                     writeln!(csv, "{mechanism},{p},{epsilon},{n},{RUNS},{kept}").unwrap();
-                    print!("{}", csv.lines().last().map(|line| format!("{line}\n")).unwrap());
+                    print!(
+                        "{}",
+                        csv.lines().last().map(|line| format!("{line}\n")).unwrap()
+                    );
                     std::fs::write(experiment_csv("pure_noise"), &csv).unwrap();
                 }
             }

@@ -9,12 +9,7 @@ use eigenveil_estimation::{
     models::Model,
     simulate::{Participants, Path, RowSource, noisy_sum},
 };
-use eigenveil_shared::{
-    estimate::Rank,
-    mechanism::{Calibration, MechanismKind},
-    preprocess::Norm,
-    study::{StudyDesign, StudyParams},
-};
+use eigenveil_shared::{estimate::Rank, mechanism::MechanismKind, preprocess::Norm};
 use rand::{SeedableRng, rngs::ChaCha20Rng};
 
 const REPEATS: usize = 80;

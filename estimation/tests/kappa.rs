@@ -2,7 +2,7 @@
 //! `docs/experiments/kappa.csv`):
 //!
 //! ```text
-//! cargo test --release --workspace --test kappa -- --ignored --nocapture
+//! cargo test --workspace --test kappa -- --ignored --nocapture
 //! ```
 //!
 //! λ = κ·s·√(2 ln(p(p−1)/2)/n), s the off-diagonal standard deviation of one report. For each setting and κ: the
@@ -15,7 +15,10 @@ use std::{fmt::Write, ops::ControlFlow};
 
 use common::{experiment_csv, params};
 use eigenveil_estimation::{
-    fantope::{self, AdmmSettings, automatic_lambda, lambda::{KAPPA, KAPPA_REFIT}},
+    fantope::{
+        self, AdmmSettings, automatic_lambda,
+        lambda::{KAPPA, KAPPA_REFIT},
+    },
     metrics::{projector_distance, support_score},
     models::Model,
     pca::pca,
@@ -80,7 +83,8 @@ fn errors(setting: &Setting, csv: &mut String) -> [(f64, f64); KAPPAS.len()] {
             supports[at].1 += score.recall / REPEATS as f64;
         }
     }
-    for ((kappa, (relaxed, refitted)), (precision, recall)) in KAPPAS.iter().zip(sums).zip(supports) {
+    for ((kappa, (relaxed, refitted)), (precision, recall)) in KAPPAS.iter().zip(sums).zip(supports)
+    {
         writeln!(
             csv,
             "{mechanism},{p},{s},{k},{n},{epsilon},{spike},{kappa},{plain:.4},{relaxed:.4},{refitted:.4},{precision:.3},{recall:.3}"
@@ -116,7 +120,10 @@ fn both_constants_are_within_a_tenth_of_the_best_of_the_grid() {
         refitted.push(errors.map(|e| e.1));
         std::fs::write(experiment_csv("kappa"), &csv).unwrap();
     }
-    for (name, table, chosen) in [("relaxed", relaxed, KAPPA), ("refit", refitted, KAPPA_REFIT)] {
+    for (name, table, chosen) in [
+        ("relaxed", relaxed, KAPPA),
+        ("refit", refitted, KAPPA_REFIT),
+    ] {
         let losses = loss(&table);
         println!("{name}: κ {KAPPAS:?} → error over the best κ's {losses:.3?}");
         let best = losses.iter().copied().fold(f64::INFINITY, f64::min);

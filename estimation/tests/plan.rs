@@ -9,11 +9,7 @@ use eigenveil_estimation::{
     plan::{Total, Wish, plan, spectrum_of},
     simulate::{Experiment, Path, RowSource, run},
 };
-use eigenveil_shared::{
-    mechanism::{Calibration, MechanismKind},
-    preprocess::Norm,
-    study::{StudyDesign, StudyParams},
-};
+use eigenveil_shared::mechanism::MechanismKind;
 
 /// Largest eigenvalue of `E[xxᵀ]/‖x‖²` for `N(0, I + spike·VVᵀ)`, V of rank k:
 /// `E[w z²/Σ w_j z_j²] = ∫₀^∞ w/(1+2wt) Π (1+2w_j t)^(−1/2) dt`, here with t = u/(1−u).

@@ -18,10 +18,9 @@ use eigenveil_estimation::{
 };
 use eigenveil_shared::{
     estimate::{Rank, Verdict},
-    mechanism::{Calibration, MechanismKind},
+    mechanism::MechanismKind,
     packed::PackedSymmetric,
-    preprocess::{Norm, Row},
-    study::{StudyDesign, StudyParams},
+    preprocess::Row,
 };
 use rand::{SeedableRng, rngs::ChaCha8Rng};
 

@@ -7,7 +7,7 @@
 
 mod common;
 
-use common::params;
+use common::{params, params_with};
 use eigenveil_estimation::{
     models::Model,
     simulate::{Experiment, Participants, Path, RowSource, noisy_sum, run},
@@ -15,9 +15,8 @@ use eigenveil_estimation::{
 use eigenveil_shared::{
     ErrorCode,
     api::SparseSettings,
-    mechanism::{Calibration, MechanismKind},
+    mechanism::MechanismKind,
     preprocess::{Norm, Row},
-    study::{StudyDesign, StudyParams},
 };
 use rand::{SeedableRng, rngs::ChaCha20Rng};
 
@@ -99,9 +98,7 @@ fn the_test_of_both_paths_can_fail() {
 }
 
 fn spiked(n: u64, p: usize, k: usize, epsilon: f64) -> f64 {
-    let params = params(p,
-        MechanismKind::IsotropicGaussian,
-        epsilon);
+    let params = params(p, MechanismKind::IsotropicGaussian, epsilon);
     let experiment = Experiment {
         params: &params,
         source: RowSource::Model(Model::Spiked { p, k, spike: 20.0 }),
@@ -131,11 +128,12 @@ fn error_falls_with_n_and_epsilon_and_grows_with_p_and_k() {
 
 #[test]
 fn the_published_model_is_far_below_the_floor_and_the_floor_says_so() {
-    let params = params(
+    let params = params_with(
         40,
         MechanismKind::SymmetricGaussian,
         0.5,
         Norm::Clip { radius: 1.0 },
+        None,
     );
     let experiment = Experiment {
         params: &params,

@@ -14,8 +14,8 @@ use libfuzzer_sys::fuzz_target;
 
 static SHAPES: LazyLock<Vec<StudyShape>> = LazyLock::new(|| {
     MechanismKind::ALL
-        .into_iter()
-        .map(|mechanism| {
+        .iter()
+        .map(|&mechanism| {
             let params = StudyParams::freeze(StudyDesign {
                 dimension: 3,
                 features: None,

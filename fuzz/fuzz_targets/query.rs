@@ -37,7 +37,7 @@ impl Site {
             token: token.trim().to_owned(),
             study: String::new(),
         };
-        let body = r#"{"name":"fuzz","preprocessing":{"dimension":3,"norm":"normalize"},"mechanism":"double-cap","epsilon":1.0}"#;
+        let body = r#"{"name":"fuzz","dimension":3,"mechanism":"double-cap","epsilon":1.0}"#;
         let (status, answer) = site.ask(&Method::POST, "/v1/studies", true, "application/json", body.as_bytes());
         let document: serde_json::Value = serde_json::from_slice(&answer).expect("a document");
         assert!(status < 300, "{document}");

@@ -52,11 +52,26 @@ pub fn shared_rows(name: &str) -> Option<Vec<Row>> {
     assert_eq!(npy.order(), npyz::Order::C);
     let width = usize::try_from(npy.shape()[1]).unwrap();
     let values: Vec<f64> = match npy.dtype().descr().trim_matches('\'') {
-        "|u1" => npy.into_vec::<u8>().unwrap().into_iter().map(f64::from).collect(),
-        "<f4" => npy.into_vec::<f32>().unwrap().into_iter().map(f64::from).collect(),
+        "|u1" => npy
+            .into_vec::<u8>()
+            .unwrap()
+            .into_iter()
+            .map(f64::from)
+            .collect(),
+        "<f4" => npy
+            .into_vec::<f32>()
+            .unwrap()
+            .into_iter()
+            .map(f64::from)
+            .collect(),
         _ => npy.into_vec::<f64>().unwrap(),
     };
-    Some(values.chunks(width).map(|row| Row::new(row.to_vec())).collect())
+    Some(
+        values
+            .chunks(width)
+            .map(|row| Row::new(row.to_vec()))
+            .collect(),
+    )
 }
 
 /// Where an experiment leaves its table: `docs/experiments/<name>.csv`, kept in the repository.
