@@ -6,11 +6,12 @@ use std::ops::ControlFlow;
 use eigenveil_shared::{
     Error, ErrorCode, Result,
     api::SparseSettings,
-    estimate::{Rank, SparseOutcome, Verdict},
+    estimate::{BucketAgreement, Rank, SparseOutcome, Verdict},
 };
 use nalgebra::DMatrix;
 
 use crate::{
+    agreement,
     fantope::{self, AdmmSettings, Progress, Stop, resolve_lambda},
     floor::{Assessment, Floor, Measured, assess},
     jackknife::{Again, error_bars},
@@ -30,6 +31,22 @@ pub struct Findings {
     pub assessment: Assessment,
     /// How the sparse solver ended; `None` for plain PCA.
     pub sparse: Option<SparseOutcome>,
+    /// Whether the buckets agree; `None` as [`bucket_agreement`](agreement::bucket_agreement).
+    pub bucket_agreement: Option<BucketAgreement>,
+}
+
+/// Compares the buckets and adds what an analyst must be told.
+fn compare_buckets(
+    moment: &NoisyMoment,
+    vectors: &DMatrix<f64>,
+    warnings: &mut Vec<String>,
+) -> Option<BucketAgreement> {
+    let agreement = agreement::bucket_agreement(moment, vectors)?;
+    // First of all: it puts everything else in doubt.
+    if let Some(warning) = agreement::in_words(&agreement) {
+        warnings.insert(0, warning);
+    }
+    Some(agreement)
 }
 
 /// Plain PCA of the moment (Algorithm 1). `setting` names the privacy setting for the warnings: "ε = 1".
@@ -52,7 +69,7 @@ pub fn principal_components(moment: &NoisyMoment, rank: Rank, setting: &str) -> 
     principal(moment, rank, setting, true)
 }
 
-/// The same, without error bars if they are not wanted.
+/// The same, without error bars and the comparison of buckets if they are not wanted.
 pub(crate) fn principal(
     moment: &NoisyMoment,
     rank: Rank,
@@ -77,7 +94,7 @@ pub(crate) fn principal(
         true => error_bars(moment, &vectors, Again::Pca)?,
         false => None,
     };
-    let assessment = assess(&Measured {
+    let mut assessment = assess(&Measured {
         vectors: &vectors,
         values: &values,
         spectrum: &spectrum,
@@ -88,11 +105,15 @@ pub(crate) fn principal(
         error_bars: bars.as_ref(),
         setting,
     })?;
+    let bucket_agreement = with_bars
+        .then(|| compare_buckets(moment, &vectors, &mut assessment.warnings))
+        .flatten();
     Ok(Findings {
         vectors,
         spectrum,
         assessment,
         sparse: None,
+        bucket_agreement,
     })
 }
 
@@ -179,6 +200,7 @@ pub fn sparse_components(
             solution.iterations, solution.relative_gap
         ));
     }
+    let bucket_agreement = compare_buckets(moment, &vectors, &mut assessment.warnings);
     let sparse = Some(SparseOutcome {
         settings: settings.clone(),
         lambda,
@@ -196,6 +218,7 @@ pub fn sparse_components(
         spectrum,
         assessment,
         sparse,
+        bucket_agreement,
     })
 }
 

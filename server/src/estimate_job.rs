@@ -54,6 +54,7 @@ pub fn estimate(
         spectrum,
         mut assessment,
         sparse,
+        bucket_agreement,
         ..
     } = findings;
     assessment
@@ -76,6 +77,7 @@ pub fn estimate(
         floor: assessment.floor,
         expected_error: assessment.expected_error,
         sparse,
+        bucket_agreement,
         privacy: PrivacyStatement::of(params),
         warnings: assessment.warnings,
         seconds: started.elapsed().as_secs_f64(),
@@ -117,6 +119,12 @@ fn check_finite(estimate: &Estimate) -> Result<()> {
         .chain(estimate.eigenvalues.iter().copied())
         .chain(scores)
         .chain(estimate.mean.iter().flatten().copied())
+        .chain(
+            estimate
+                .bucket_agreement
+                .iter()
+                .flat_map(|agreement| [agreement.statistic, agreement.threshold, agreement.shift]),
+        )
         .chain([
             estimate.total_variance.unwrap_or(0.0),
             estimate.mean_standard_error.unwrap_or(0.0),

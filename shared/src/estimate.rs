@@ -85,6 +85,36 @@ pub struct Component {
     pub direction_se: Option<f64>,
 }
 
+/// Whether the buckets of reports agree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BucketVerdict {
+    /// Noise and sampling explain the differences.
+    Agree,
+    /// They do not: a poisoned or broken batch may be in the sums.
+    Disagree,
+}
+
+/// The estimate compared with the median of the buckets' means (`docs/estimation.md`, "Do the buckets agree?").
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BucketAgreement {
+    /// Buckets compared: those with 64 reports or more.
+    pub buckets: usize,
+    /// Largest deviation of a bucket from the median of means, in robust standard deviations, over all directions tried.
+    pub statistic: f64,
+    /// What the statistic of honest reports exceeds with probability `false_alarm_rate` at most.
+    pub threshold: f64,
+    /// Probability of `disagree` where all reports are honest.
+    pub false_alarm_rate: f64,
+    /// Whether the statistic exceeds the threshold.
+    pub verdict: BucketVerdict,
+    /// Buckets whose deviation exceeds the threshold.
+    pub suspicious_buckets: usize,
+    /// Mean less median of means along the direction of the largest deviation, in units of the moment.
+    pub shift: f64,
+}
+
 /// The closed-form noise floor of the moment (`docs/mechanisms.md`, "Noise floor").
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -196,6 +226,10 @@ pub struct Estimate {
     pub expected_error: f64,
     /// How the sparse solver ended; `null` for plain PCA.
     pub sparse: Option<SparseOutcome>,
+    /// Whether the buckets of reports agree with each other; `null` with fewer than four buckets of 64 reports or more,
+    /// and above p = 2,000, where it would take too long.
+    #[serde(default)]
+    pub bucket_agreement: Option<BucketAgreement>,
     /// What was promised to each participant.
     pub privacy: PrivacyStatement,
     /// Plain-words warnings; empty when there is nothing to warn of.
