@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use eigenveil_shared::{
     Error, ErrorCode, Result,
-    api::SparseSettings,
+    api::{Lambda, SparseSettings},
     estimate::{BucketAgreement, Rank, SparseOutcome, Verdict},
 };
 use nalgebra::DMatrix;
@@ -143,12 +143,19 @@ pub fn sparse_components(
             .components_above
             .max(1),
     };
-    let cross_validation = match resolved {
-        Some(_) => None,
-        None => Some(fantope::cross_validate(moment, k, settings, watch)?),
+    let (mut cross_validation, mut path) = (None, None);
+    let lambda = match (resolved, settings.lambda) {
+        (Some(lambda), _) => lambda,
+        (None, Lambda::Path) => {
+            path.insert(fantope::lambda_path(moment, k, settings, watch)?)
+                .chosen
+        }
+        (None, _) => {
+            cross_validation
+                .insert(fantope::cross_validate(moment, k, settings, watch)?)
+                .chosen
+        }
     };
-    let chosen = cross_validation.as_ref().map(|cv| cv.chosen);
-    let lambda = resolved.or(chosen).unwrap_or_default();
     let solution = fantope::solve(&dense, k, lambda, &AdmmSettings::from(settings), watch)?;
     if solution.stop == Stop::Cancelled {
         return Err(Error::new(
@@ -212,6 +219,7 @@ pub fn sparse_components(
         support: solution.support,
         refit: settings.refit,
         cross_validation,
+        path,
     });
     Ok(Findings {
         vectors,

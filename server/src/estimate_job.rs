@@ -102,6 +102,19 @@ fn check_finite(estimate: &Estimate) -> Result<()> {
                 point.standard_error,
             ]
         });
+    let path = estimate
+        .sparse
+        .iter()
+        .filter_map(|sparse| sparse.path.as_ref())
+        .flat_map(|path| {
+            let points = path.points.iter().flat_map(|point| {
+                let numbers = [point.lambda, point.captured_variance, point.relative_gap];
+                numbers
+                    .into_iter()
+                    .chain(point.row_norms.iter().flatten().copied())
+            });
+            points.chain([path.lambda_max, path.automatic, path.most_variance])
+        });
     let numbers = estimate
         .components
         .iter()
@@ -118,6 +131,7 @@ fn check_finite(estimate: &Estimate) -> Result<()> {
         })
         .chain(estimate.eigenvalues.iter().copied())
         .chain(scores)
+        .chain(path)
         .chain(estimate.mean.iter().flatten().copied())
         .chain(
             estimate

@@ -156,6 +156,47 @@ pub struct SparseOutcome {
     /// How λ was chosen with `cv`; `null` otherwise.
     #[serde(default)]
     pub cross_validation: Option<CrossValidation>,
+    /// The solutions over a grid of λ with `path`; `null` otherwise.
+    #[serde(default)]
+    pub path: Option<LambdaPath>,
+}
+
+/// The solutions over a geometric grid of λ.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LambdaPath {
+    /// Smallest λ at which no two rows share a component: the grid starts here.
+    pub lambda_max: f64,
+    /// λ `auto`.
+    pub automatic: f64,
+    /// The value of the grid nearest to `auto`, in its logarithm; the estimate's components are those at this λ.
+    pub chosen: f64,
+    /// Sum of the k leading eigenvalues of the moment: the most variance that k components can capture.
+    pub most_variance: f64,
+    /// The solutions, from the largest λ down.
+    pub points: Vec<PathPoint>,
+}
+
+/// The solution at one λ of a path; gaps there are 1e-3 at best.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PathPoint {
+    /// λ, in units of the moment's entries.
+    pub lambda: f64,
+    /// Rows selected.
+    pub support: usize,
+    /// `Σ vᵀS̃v` of the components (refitted with `refit`), noise included.
+    pub captured_variance: f64,
+    /// Relative duality gap reached.
+    pub relative_gap: f64,
+    /// Whether it met the path's stopping rule.
+    pub converged: bool,
+    /// Rows selected here and not at the λ before, ascending.
+    pub entering: Vec<usize>,
+    /// Rows selected at the λ before and not here, ascending.
+    pub leaving: Vec<usize>,
+    /// Euclidean norm of each row of the loadings, p numbers; `null` above p = 100.
+    pub row_norms: Option<Vec<f64>>,
 }
 
 /// How cross-validation over the buckets chose λ.
