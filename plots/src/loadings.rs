@@ -40,6 +40,14 @@ const BAR: f64 = 12.0;
 /// Least width of the bars to one side of zero.
 const LEAST: f64 = 18.0;
 
+/// Two decimals, which tell loadings well enough and leave room for more columns.
+fn short(value: f64) -> String {
+    match value.abs() {
+        0.005..100.0 => format!("{value:.2}").replace('-', "−"),
+        _ => compact(value),
+    }
+}
+
 impl LoadingTable {
     /// A table of the first 40 features, 720 pixels wide.
     pub fn new(
@@ -86,7 +94,7 @@ impl LoadingTable {
             loadings
                 .map(|(j, _)| {
                     let value = row.loadings.get(j).copied().filter(|x| drawable(*x))?;
-                    (value != 0.0).then(|| (value, compact(value)))
+                    (value != 0.0).then(|| (value, short(value)))
                 })
                 .collect()
         };
@@ -178,17 +186,14 @@ impl LoadingTable {
             svg.text(Role::Subtitle, "mut", at, Anchor::Middle, "no data");
         }
         let mut under = Vec::new();
-        if all.len() > rows.len() {
-            under.push(format!(
-                "… and {} features with smaller loadings, not shown",
-                all.len() - rows.len()
-            ));
-        }
-        if self.columns.len() > columns {
-            under.push(format!(
-                "… and {} components, not shown",
-                self.columns.len() - columns
-            ));
+        for (missing, what) in [
+            (all.len() - rows.len(), "feature"),
+            (self.columns.len().saturating_sub(columns), "component"),
+        ] {
+            if missing > 0 {
+                let s = if missing == 1 { "" } else { "s" };
+                under.push(format!("… and {missing} more {what}{s}, not shown"));
+            }
         }
         let under: Vec<String> = under
             .iter()

@@ -126,6 +126,7 @@ fn check_finite(estimate: &Estimate) -> Result<()> {
                 component.explained_variance_ratio.unwrap_or(0.0),
                 component.eigenvalue_se.unwrap_or(0.0),
                 component.debiased_eigenvalue_se.unwrap_or(0.0),
+                component.expected_alignment_se.unwrap_or(0.0),
                 component.direction_se.unwrap_or(0.0),
             ])
         })

@@ -53,6 +53,17 @@ pub enum Verdict {
     Below,
 }
 
+impl Verdict {
+    /// The verdict as written in documents.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Verdict::Above => "above",
+            Verdict::At => "at",
+            Verdict::Below => "below",
+        }
+    }
+}
+
 /// One estimated principal component.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -79,6 +90,10 @@ pub struct Component {
     /// held fixed. `null` where either is.
     #[serde(default)]
     pub debiased_eigenvalue_se: Option<f64>,
+    /// Standard error of `expected_alignment`: `eigenvalue_se` times its slope, the noise floor held fixed; at most 1.
+    /// `null` where `debiased_eigenvalue_se` is.
+    #[serde(default)]
+    pub expected_alignment_se: Option<f64>,
     /// Root mean squared sine of the direction's error, by the jackknife; at most 1. `null` where `eigenvalue_se`
     /// is, and for sparse components without `refit`.
     #[serde(default)]
@@ -277,4 +292,13 @@ pub struct Estimate {
     pub warnings: Vec<String>,
     /// Seconds of computation.
     pub seconds: f64,
+}
+
+impl Estimate {
+    /// Names of the p features: the study's, or x1, x2, …
+    pub fn feature_names(&self) -> Vec<String> {
+        self.study
+            .feature_names()
+            .unwrap_or_else(|| (1..=self.p).map(|i| format!("x{i}")).collect())
+    }
 }
