@@ -43,7 +43,7 @@ const LEAST: f64 = 18.0;
 /// Two decimals, which tell loadings well enough and leave room for more columns.
 fn short(value: f64) -> String {
     match value.abs() {
-        0.005..100.0 => format!("{value:.2}").replace('-', "−"),
+        0.0..100.0 => format!("{value:.2}").replace('-', "−"),
         _ => compact(value),
     }
 }
