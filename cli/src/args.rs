@@ -47,7 +47,7 @@ pub(crate) struct MechanismArgs {
 }
 
 /// 1/√2, for clap.
-const DEFAULT_CENTRING_TEXT: &str = "0.7071067811865476";
+pub(crate) const DEFAULT_CENTRING_TEXT: &str = "0.7071067811865476";
 
 impl MechanismArgs {
     /// The norm with its radius.

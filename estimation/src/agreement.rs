@@ -141,7 +141,7 @@ fn skewness_of_one_report(noise: &NoiseModel) -> f64 {
     match *noise {
         NoiseModel::Gaussian { .. } => 0.0,
         // Centred Gaussian noise has no shift.
-        NoiseModel::Centred { shift, .. } if shift == 0.0 => 0.0,
+        NoiseModel::Centred { shift: 0.0, .. } => 0.0,
         _ => 8.0_f64.sqrt(),
     }
 }
