@@ -47,7 +47,7 @@ pub(crate) struct MechanismArgs {
 }
 
 /// 1/√2, for clap.
-const DEFAULT_CENTRING_TEXT: &str = "0.7071067811865476";
+pub(crate) const DEFAULT_CENTRING_TEXT: &str = "0.7071067811865476";
 
 impl MechanismArgs {
     /// The norm with its radius.
@@ -91,8 +91,8 @@ pub(crate) struct SparseArgs {
     /// Row-sparse components: Fantope projection by ADMM (Algorithm 2 of Wang & Xu) instead of PCA
     #[arg(long)]
     pub(crate) sparse: bool,
-    /// Penalty: a number ≥ 0 in units of the moment's entries, auto (from the known noise) or cv (cross-validation over the buckets of reports)
-    #[arg(long, value_name = "auto|cv|X", default_value = "auto", value_parser = parse::<Lambda>, requires = "sparse")]
+    /// Penalty: a number ≥ 0 in units of the moment's entries, auto (from the known noise), cv (cross-validation over the buckets of reports) or path (the value nearest to auto, with the solutions from the largest useful penalty down)
+    #[arg(long, value_name = "auto|cv|path|X", default_value = "auto", value_parser = parse::<Lambda>, requires = "sparse")]
     pub(crate) lambda: Lambda,
     /// Initial ADMM step; chosen from the spectrum when absent
     #[arg(long, value_name = "X", requires = "sparse")]

@@ -6,6 +6,7 @@ mod demo;
 mod error;
 mod output;
 mod pictures;
+mod results;
 pub mod rows;
 
 use std::process::ExitCode;

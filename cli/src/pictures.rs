@@ -1,9 +1,12 @@
 //! Pictures of an estimate.
 
 use eigenveil_estimation::floor::grouped;
-use eigenveil_plots::{NoiseFloor, Reference, Scree, ScreeComponent, Verdict};
+use eigenveil_plots::{
+    AlignmentChart, Axis, LineChart, LineStyle, LoadingRow, LoadingTable, Marker, NoiseFloor,
+    Reference, Scree, ScreeComponent, Series, Verdict, format_number,
+};
 use eigenveil_shared::{
-    estimate::{Estimate, Verdict as Standing},
+    estimate::{Estimate, LambdaPath, SparseOutcome, Verdict as Standing},
     mechanism::MechanismKind,
 };
 
@@ -18,36 +21,154 @@ pub(crate) fn scree(estimate: &Estimate, without_noise: Option<&[f64]>) -> Scree
         format!("Eigenvalues of the noisy {what}, {}", estimate.name),
         estimate.eigenvalues.clone(),
     );
-    let delta = match estimate.privacy.delta {
-        0.0 => "pure".to_owned(),
-        delta => format!("δ\u{a0}=\u{a0}{delta:e}"),
-    };
-    scree.subtitle = Some(format!(
-        "n\u{a0}=\u{a0}{}, {}, ε\u{a0}=\u{a0}{}, {delta}",
-        grouped(estimate.n),
-        estimate.privacy.mechanism,
-        estimate.privacy.epsilon,
-    ));
+    scree.subtitle = Some(setting(estimate));
     let floor = &estimate.floor;
     scree.floor = Some(NoiseFloor {
         lower: Some(floor.centre - 2.0 * floor.radius),
         edge: floor.edge,
         threshold: floor.threshold,
     });
-    scree.components = estimate
-        .components
-        .iter()
-        .map(|component| ScreeComponent {
-            verdict: match component.verdict {
-                Standing::Above => Verdict::Above,
-                Standing::At => Verdict::At,
-                Standing::Below => Verdict::Below,
-            },
-            alignment: Some(component.expected_alignment),
-        })
-        .collect();
+    scree.components = components(estimate);
     scree.reference = without_noise.map(|eigenvalues| reference(estimate, eigenvalues));
     scree
+}
+
+/// n, mechanism and budget, for the line under a title.
+fn setting(estimate: &Estimate) -> String {
+    let delta = match estimate.privacy.delta {
+        0.0 => "pure".to_owned(),
+        delta => format!("δ\u{a0}=\u{a0}{delta:e}"),
+    };
+    format!(
+        "n\u{a0}=\u{a0}{}, {}, ε\u{a0}=\u{a0}{}, {delta}",
+        grouped(estimate.n),
+        estimate.privacy.mechanism,
+        estimate.privacy.epsilon,
+    )
+}
+
+fn components(estimate: &Estimate) -> Vec<ScreeComponent> {
+    let of = |component: &eigenveil_shared::estimate::Component| ScreeComponent {
+        verdict: match component.verdict {
+            Standing::Above => Verdict::Above,
+            Standing::At => Verdict::At,
+            Standing::Below => Verdict::Below,
+        },
+        alignment: Some(component.expected_alignment),
+        alignment_error: component.expected_alignment_se,
+        standard_error: component.eigenvalue_se,
+    };
+    estimate.components.iter().map(of).collect()
+}
+
+/// How well each component is expected to be recovered.
+pub(crate) fn alignment(estimate: &Estimate) -> AlignmentChart {
+    let title = format!("How far to trust each component, {}", estimate.name);
+    let mut chart = AlignmentChart::new(title, components(estimate));
+    chart.subtitle = Some(setting(estimate));
+    chart
+}
+
+/// The selected features of a sparse estimate and their loadings.
+pub(crate) fn loadings(estimate: &Estimate, sparse: &SparseOutcome) -> LoadingTable {
+    let names = estimate.feature_names();
+    let rows = sparse.support.iter().map(|&row| LoadingRow {
+        name: names.get(row).cloned().unwrap_or_default(),
+        loadings: estimate
+            .components
+            .iter()
+            .map(|component| component.loadings.get(row).copied().unwrap_or(0.0))
+            .collect(),
+    });
+    let columns = estimate.components.iter().enumerate();
+    let columns = columns.map(|(j, c)| format!("component {}, {}", j + 1, c.verdict.as_str()));
+    let title = format!(
+        "{} of {} features are selected, {}",
+        sparse.support.len(),
+        estimate.p,
+        estimate.name
+    );
+    let mut table = LoadingTable::new(title, columns, rows);
+    let refit = if sparse.refit { ", refitted" } else { "" };
+    table.subtitle = Some(format!(
+        "λ\u{a0}=\u{a0}{}{refit}, {}",
+        format_number(sparse.lambda),
+        setting(estimate)
+    ));
+    table
+}
+
+/// Variance captured and rows selected along a path of λ.
+pub(crate) fn lambda_path(estimate: &Estimate, path: &LambdaPath) -> LineChart {
+    let share = |captured: f64| captured / path.most_variance;
+    let mut chart = LineChart::new(
+        format!("What the penalty costs, {}", estimate.name),
+        Axis::log("Penalty λ"),
+        Axis::linear("Share"),
+    );
+    chart.subtitle = Some(setting(estimate));
+    let points = || path.points.iter();
+    chart.series = vec![
+        Series::new(
+            "variance captured, of that of PCA",
+            points().map(|point| (point.lambda, share(point.captured_variance))),
+        ),
+        Series::new(
+            "rows selected, of p",
+            points().map(|point| (point.lambda, point.support as f64 / estimate.p as f64)),
+        ),
+        Series::new(
+            format!(
+                "chosen: λ\u{a0}=\u{a0}{}, nearest to auto",
+                format_number(path.chosen)
+            ),
+            points()
+                .filter(|point| point.lambda == path.chosen)
+                .flat_map(|point| {
+                    let rows = point.support as f64 / estimate.p as f64;
+                    [share(point.captured_variance), rows].map(|y| (point.lambda, y))
+                }),
+        )
+        .with_style(LineStyle::None)
+        .with_marker(Marker::Ring),
+    ];
+    chart
+}
+
+/// Most features drawn as lines of their own.
+const MOST_ROWS: usize = 7;
+
+/// The row norms of the features that load most along a path of λ; `None` where they are not told.
+pub(crate) fn lambda_rows(estimate: &Estimate, path: &LambdaPath) -> Option<LineChart> {
+    let norms: Vec<(f64, &Vec<f64>)> = path
+        .points
+        .iter()
+        .map(|point| Some((point.lambda, point.row_norms.as_ref()?)))
+        .collect::<Option<_>>()?;
+    let largest = |row: usize| {
+        let of_row = norms.iter().filter_map(|(_, norms)| norms.get(row));
+        of_row.fold(0.0_f64, |most, norm| most.max(*norm))
+    };
+    let mut rows: Vec<usize> = (0..estimate.p).collect();
+    rows.sort_by(|&a, &b| largest(b).total_cmp(&largest(a)));
+    rows.truncate(MOST_ROWS);
+    let names = estimate.feature_names();
+    let mut chart = LineChart::new(
+        format!("Which features enter when, {}", estimate.name),
+        Axis::log("Penalty λ"),
+        Axis::linear("Norm of the feature's loadings"),
+    );
+    chart.subtitle = Some(setting(estimate));
+    chart.series = rows
+        .into_iter()
+        .map(|row| {
+            let points = norms
+                .iter()
+                .filter_map(|(lambda, norms)| Some((*lambda, *norms.get(row)?)));
+            Series::new(names[row].clone(), points)
+        })
+        .collect();
+    Some(chart)
 }
 
 /// The non-private spectrum, moved to where the noisy one shows it: `double-cap` reports have trace zero.

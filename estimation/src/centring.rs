@@ -18,6 +18,7 @@
 
 use eigenveil_shared::{
     Error, ErrorCode, Result, mechanism::NoiseModel, packed::PackedSymmetric, preprocess::Norm,
+    study::StudyParams,
 };
 use nalgebra::DVectorView;
 
@@ -126,15 +127,8 @@ impl NoisyMoment {
             values: mean,
             constant: a,
         };
-        let noise = |total_variance: Option<f64>| NoiseModel::Centred {
-            dimension: p,
-            constant: factor * factor * report.constant,
-            linear: factor * report.linear,
-            bilinear: report.bilinear,
-            shift: factor * report.shift * p as f64 / report_dimension as f64,
-            total_variance,
-            mean_ratio: estimated.ratio(),
-        };
+        let noise =
+            |total_variance: Option<f64>| report.centred(a, p, total_variance, estimated.ratio());
         let mut centred = NoisyMoment::from_buckets(buckets, noise(None))?;
         // The corner's noise comes in once for every dimension of the report.
         let deviation =
@@ -228,6 +222,64 @@ impl ReportNoise {
             )),
         }
     }
+}
+
+impl ReportNoise {
+    /// The noise of one report in Ĉ, of dimension `p`, around a mean of length `mean_ratio`·a.
+    fn centred(
+        &self,
+        a: f64,
+        p: usize,
+        total_variance: Option<f64>,
+        mean_ratio: f64,
+    ) -> NoiseModel {
+        let factor = 1.0 + a * a;
+        NoiseModel::Centred {
+            dimension: p,
+            constant: factor * factor * self.constant,
+            linear: factor * self.linear,
+            bilinear: self.bilinear,
+            shift: factor * self.shift * p as f64 / (p + 1) as f64,
+            total_variance,
+            mean_ratio,
+        }
+    }
+}
+
+/// The noise of one report of a study before there are any: that of the study, or with private centring that in the
+/// covariance of rows with this total variance `E‖x − E x‖²` and this length ‖E x‖ of their mean, as
+/// [`NoisyMoment::centred`] will find it.
+///
+/// # Errors
+/// `InvalidRequest` unless the two are ≥ 0 and rows in the unit ball can have them; `InvalidMechanism` for a noise family
+/// that cannot be centred.
+pub fn planned_noise(
+    params: &StudyParams,
+    total_variance: f64,
+    mean_length: f64,
+) -> Result<NoiseModel> {
+    let noise = params.noise_model();
+    let preprocessing = params.preprocessing();
+    let Some(a) = preprocessing.centring else {
+        return Ok(noise);
+    };
+    let squared_length = total_variance + mean_length * mean_length;
+    // Written so that NaN fails; eigenvalues come with few digits.
+    if !(total_variance >= 0.0 && mean_length >= 0.0 && squared_length <= 1.0 + 1e-6) {
+        return Err(Error::new(
+            ErrorCode::InvalidRequest,
+            format!(
+                "rows with a mean of length {mean_length} and a total variance of {total_variance} have a mean squared length of {squared_length}; prepared rows have at most 1"
+            ),
+        ));
+    }
+    let factor = 1.0 + a * a;
+    // What `double-cap` is expected to show in the corner: it lacks E‖y‖²/P.
+    let length = (squared_length.min(1.0) + a * a) / factor;
+    let corner = a * a / factor - length / params.report_dimension() as f64;
+    let report = ReportNoise::of(&noise, a, preprocessing.norm, corner)?;
+    let dimension = params.dimension();
+    Ok(report.centred(a, dimension, Some(total_variance), mean_length / a))
 }
 
 /// A bucket's `Σ f·UᵀDU` with the corner known, plus `identity` per report.

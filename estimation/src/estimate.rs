@@ -5,12 +5,13 @@ use std::ops::ControlFlow;
 
 use eigenveil_shared::{
     Error, ErrorCode, Result,
-    api::SparseSettings,
-    estimate::{Rank, SparseOutcome, Verdict},
+    api::{Lambda, SparseSettings},
+    estimate::{BucketAgreement, Rank, SparseOutcome, Verdict},
 };
 use nalgebra::DMatrix;
 
 use crate::{
+    agreement,
     fantope::{self, AdmmSettings, Progress, Stop, resolve_lambda},
     floor::{Assessment, Floor, Measured, assess},
     jackknife::{Again, error_bars},
@@ -30,6 +31,22 @@ pub struct Findings {
     pub assessment: Assessment,
     /// How the sparse solver ended; `None` for plain PCA.
     pub sparse: Option<SparseOutcome>,
+    /// Whether the buckets agree; `None` as [`bucket_agreement`](agreement::bucket_agreement).
+    pub bucket_agreement: Option<BucketAgreement>,
+}
+
+/// Compares the buckets and adds what an analyst must be told.
+fn compare_buckets(
+    moment: &NoisyMoment,
+    vectors: &DMatrix<f64>,
+    warnings: &mut Vec<String>,
+) -> Option<BucketAgreement> {
+    let agreement = agreement::bucket_agreement(moment, vectors)?;
+    // First of all: it puts everything else in doubt.
+    if let Some(warning) = agreement::in_words(&agreement) {
+        warnings.insert(0, warning);
+    }
+    Some(agreement)
 }
 
 /// Plain PCA of the moment (Algorithm 1). `setting` names the privacy setting for the warnings: "ε = 1".
@@ -52,7 +69,7 @@ pub fn principal_components(moment: &NoisyMoment, rank: Rank, setting: &str) -> 
     principal(moment, rank, setting, true)
 }
 
-/// The same, without error bars if they are not wanted.
+/// The same, without error bars and the comparison of buckets if they are not wanted.
 pub(crate) fn principal(
     moment: &NoisyMoment,
     rank: Rank,
@@ -77,7 +94,7 @@ pub(crate) fn principal(
         true => error_bars(moment, &vectors, Again::Pca)?,
         false => None,
     };
-    let assessment = assess(&Measured {
+    let mut assessment = assess(&Measured {
         vectors: &vectors,
         values: &values,
         spectrum: &spectrum,
@@ -88,11 +105,15 @@ pub(crate) fn principal(
         error_bars: bars.as_ref(),
         setting,
     })?;
+    let bucket_agreement = with_bars
+        .then(|| compare_buckets(moment, &vectors, &mut assessment.warnings))
+        .flatten();
     Ok(Findings {
         vectors,
         spectrum,
         assessment,
         sparse: None,
+        bucket_agreement,
     })
 }
 
@@ -122,12 +143,19 @@ pub fn sparse_components(
             .components_above
             .max(1),
     };
-    let cross_validation = match resolved {
-        Some(_) => None,
-        None => Some(fantope::cross_validate(moment, k, settings, watch)?),
+    let (mut cross_validation, mut path) = (None, None);
+    let lambda = match (resolved, settings.lambda) {
+        (Some(lambda), _) => lambda,
+        (None, Lambda::Path) => {
+            path.insert(fantope::lambda_path(moment, k, settings, watch)?)
+                .chosen
+        }
+        (None, _) => {
+            cross_validation
+                .insert(fantope::cross_validate(moment, k, settings, watch)?)
+                .chosen
+        }
     };
-    let chosen = cross_validation.as_ref().map(|cv| cv.chosen);
-    let lambda = resolved.or(chosen).unwrap_or_default();
     let solution = fantope::solve(&dense, k, lambda, &AdmmSettings::from(settings), watch)?;
     if solution.stop == Stop::Cancelled {
         return Err(Error::new(
@@ -179,6 +207,7 @@ pub fn sparse_components(
             solution.iterations, solution.relative_gap
         ));
     }
+    let bucket_agreement = compare_buckets(moment, &vectors, &mut assessment.warnings);
     let sparse = Some(SparseOutcome {
         settings: settings.clone(),
         lambda,
@@ -190,12 +219,14 @@ pub fn sparse_components(
         support: solution.support,
         refit: settings.refit,
         cross_validation,
+        path,
     });
     Ok(Findings {
         vectors,
         spectrum,
         assessment,
         sparse,
+        bucket_agreement,
     })
 }
 

@@ -15,7 +15,7 @@
 //! * [`plan`]: how many participants a wish needs, from eigenvalues or a pilot's estimate.
 //! * [`metrics`]: distances between subspaces. [`models`]: synthetic populations with a known truth.
 //! * [`simulate`]: the whole path from rows to estimate, repeated, with the truth known.
-//! * [`jackknife`]: standard errors from the buckets.
+//! * [`jackknife`]: standard errors from the buckets. [`agreement`]: do the buckets agree?
 //! * [`linalg`]: the only module that names the kernel library.
 //!
 //! # What is not here
@@ -24,6 +24,7 @@
 //! Nothing here touches a raw row except [`models`] and [`simulate`], which make them up.
 
 pub mod accumulate;
+pub mod agreement;
 pub mod centring;
 pub mod estimate;
 pub mod fantope;

@@ -167,26 +167,24 @@ pub fn spectrum_of(p: usize, k: usize, eigenvalues: &[f64], total: Total) -> Res
 /// clipped and whose reports do not show their length.
 ///
 /// # Errors
-/// `InvalidRequest` for a pilot with private centring, for a k it does not have, for components that do not
+/// `InvalidRequest` for a k it does not have, for components that do not
 /// stand above its floor, and where the total is not known.
 pub fn spectrum_of_pilot(pilot: &Estimate, k: usize, total: Total) -> Result<Spectrum> {
     let p = pilot.p;
-    if pilot.study.preprocessing().centring.is_some() {
-        return refuse(
-            "the pilot has private centring, whose price the planner does not know yet; give the eigenvalues of the covariance with --spectrum to plan without centring".to_owned(),
-        );
-    }
     if k == 0 || k > pilot.components.len() || k >= p {
         return refuse(format!(
             "k is {k}; the pilot has {} components of dimension {p}",
             pilot.components.len()
         ));
     }
-    let standing: Vec<f64> = pilot
+    let standing: Vec<(f64, f64)> = pilot
         .components
         .iter()
         .take_while(|component| component.verdict == Verdict::Above)
-        .map_while(|component| component.debiased_eigenvalue)
+        .map_while(|component| {
+            let excess = excess_along_mean(pilot, &component.loadings);
+            Some((component.debiased_eigenvalue?, excess))
+        })
         .collect();
     if standing.len() < k {
         return refuse(match standing.len() {
@@ -197,12 +195,16 @@ pub fn spectrum_of_pilot(pilot: &Estimate, k: usize, total: Total) -> Result<Spe
             ),
         });
     }
+    let centred = pilot.mean.is_some();
     let total = match (
         pilot.study.preprocessing().norm,
         total.value()?,
         pilot.total_variance,
     ) {
+        // The total is that of E[xxᵀ], and the mean has its share of it.
+        (Norm::Normalize, ..) if centred => 1.0 - pilot_mean_length(pilot).powi(2).min(1.0),
         (Norm::Normalize, ..) => 1.0,
+        (_, Some(total), _) if centred => (total - pilot_mean_length(pilot).powi(2)).max(0.0),
         (_, Some(total), _) => total,
         (_, None, Some(measured)) if measured > 0.0 => measured.min(1.0),
         _ => {
@@ -212,15 +214,43 @@ pub fn spectrum_of_pilot(pilot: &Estimate, k: usize, total: Total) -> Result<Spe
         }
     };
     // Debiased eigenvalues count from the bulk's level. Noise can push their sum over what there is.
-    let sum: f64 = standing.iter().sum();
+    let sum: f64 = standing.iter().map(|(theta, _)| theta).sum();
     let shrink = (total / sum).min(1.0);
     let bulk = ((total - sum) / p as f64).max(0.0);
-    let mut eigenvalues: Vec<f64> = standing.iter().map(|theta| theta * shrink + bulk).collect();
+    let mut all: Vec<(f64, f64)> = standing
+        .iter()
+        .map(|(theta, excess)| (theta * shrink + bulk, *excess))
+        .collect();
     // Components that the floor judged one by one may come a little out of order.
-    eigenvalues.sort_by(|a, b| b.total_cmp(a));
+    all.sort_by(|a, b| b.0.total_cmp(&a.0));
     // With one vector per dimension nothing is left to spread.
-    eigenvalues.resize(p, bulk);
-    Spectrum::from_eigenvalues(&eigenvalues, k)
+    all.resize(p, (bulk, 0.0));
+    let (eigenvalues, excess): (Vec<f64>, Vec<f64>) = all.into_iter().unzip();
+    let spectrum = Spectrum::from_eigenvalues(&eigenvalues, k)?;
+    match centred {
+        true => spectrum.with_excess_along_mean(excess),
+        false => Ok(spectrum),
+    }
+}
+
+/// ‖E x‖ of a pilot with private centring, without the noise's part; 0 without centring.
+pub fn pilot_mean_length(pilot: &Estimate) -> f64 {
+    let Some(mean) = &pilot.mean else { return 0.0 };
+    let error = pilot.mean_standard_error.unwrap_or(0.0);
+    let squared: f64 = mean.iter().map(|x| x * x).sum();
+    (squared - mean.len() as f64 * error * error)
+        .max(0.0)
+        .sqrt()
+}
+
+/// `m_v²/a²` of a direction of a pilot with private centring, without the noise's part; 0 without.
+fn excess_along_mean(pilot: &Estimate, direction: &[f64]) -> f64 {
+    let (Some(mean), Some(a)) = (&pilot.mean, pilot.study.preprocessing().centring) else {
+        return 0.0;
+    };
+    let error = pilot.mean_standard_error.unwrap_or(0.0);
+    let along: f64 = mean.iter().zip(direction).map(|(m, v)| m * v).sum();
+    (along * along - error * error).max(0.0) / (a * a)
 }
 
 /// One standard deviation of a debiased eigenvalue far above the pilot's floor, at least: the noise of a

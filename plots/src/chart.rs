@@ -3,6 +3,7 @@
 use crate::{
     frame::{
         MARGIN, axes, block, block_height, fit_x, fit_y, heading, usable_height, usable_width,
+        whisker,
     },
     label::{Column, Key, Label, Rows, reference_class},
     marker::{LineStyle, Marker},
@@ -386,11 +387,7 @@ fn draw_series(
         }
         // On a logarithmic axis a bar that reaches zero runs off the lower edge.
         let (upper, lower) = (y.at((py + d).min(1e300)), y.at((py - d).max(-1e300)));
-        let mut path = Path::default();
-        path.add(&[(cx, upper), (cx, lower)]);
-        path.add(&[(cx - 3.5, upper), (cx + 3.5, upper)]);
-        path.add(&[(cx - 3.5, lower), (cx + 3.5, lower)]);
-        svg.path("eb", &path);
+        whisker(svg, cx, (upper, lower));
     }
     if let Some(class) = series.style.class().filter(|_| at.len() > 1) {
         svg.path(class, &Path::through(&at, false));

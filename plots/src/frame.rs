@@ -2,7 +2,7 @@
 
 use crate::{
     scale::{Axis, Scale},
-    svg::{Anchor, Area, Svg},
+    svg::{Anchor, Area, Path, Svg},
     text::Role,
 };
 
@@ -61,6 +61,15 @@ pub(crate) fn block(svg: &mut Svg, role: Role, lines: &[String], x: f64, top: f6
         let y = top + role.line_height() * i as f64 + role.size();
         svg.text(role, "mut", (x, y), anchor, line);
     }
+}
+
+/// An error bar between two heights.
+pub(crate) fn whisker(svg: &mut Svg, x: f64, (upper, lower): (f64, f64)) {
+    let mut path = Path::default();
+    path.add(&[(x, upper), (x, lower)]);
+    path.add(&[(x - 3.5, upper), (x + 3.5, upper)]);
+    path.add(&[(x - 3.5, lower), (x + 3.5, lower)]);
+    svg.path("eb", &path);
 }
 
 /// A horizontal axis with as many ticks as have room.

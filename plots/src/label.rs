@@ -28,6 +28,20 @@ pub(crate) struct Label {
     pub(crate) at_edge: bool,
 }
 
+impl Label {
+    /// A name in a legend above a plot.
+    pub(crate) fn above(text: &str, colour: &str, key: Key) -> Self {
+        Self {
+            text: text.to_owned(),
+            colour: colour.to_owned(),
+            key,
+            x: None,
+            y: 0.0,
+            at_edge: false,
+        }
+    }
+}
+
 /// A sample of a mark.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Key {

@@ -4,6 +4,8 @@
 //!
 //! * [`LineChart`]: one or more series over a linear or logarithmic axis, with error bars;
 //! * [`Scree`]: the eigenvalues of an estimate against its noise floor;
+//! * [`AlignmentChart`]: how well each component is expected to be recovered;
+//! * [`LoadingTable`]: features by components, for sparse subspaces;
 //! * [`ImageGrid`] of [`LoadingImage`]s: components of pictures, drawn as pictures;
 //! * [`BarChart`]: the largest loadings of a component, by name;
 //! * [`DataTable`]: the same numbers as an HTML table, for readers who want those.
@@ -24,11 +26,13 @@
 //! output differs between machines. Here the colours are classes, and text is given room for a wide
 //! typeface.
 
+mod alignment;
 mod bars;
 mod chart;
 mod frame;
 mod image;
 mod label;
+mod loadings;
 mod marker;
 mod number;
 mod scale;
@@ -39,9 +43,11 @@ mod table;
 mod text;
 mod verdict;
 
+pub use alignment::AlignmentChart;
 pub use bars::{Bar, BarChart};
 pub use chart::{HorizontalLine, LineChart, Series};
 pub use image::{ColourScale, ImageGrid, ImageRow, LoadingImage, WrongShape};
+pub use loadings::{LoadingRow, LoadingTable};
 pub use marker::{LineStyle, Marker};
 pub use number::compact as format_number;
 pub use scale::{Axis, ScaleKind};

@@ -1,8 +1,9 @@
 //! Eigenvalues of an estimate against its noise floor.
 
 use crate::{
+    alignment::{ALIGNMENT, panel},
     chart::keep_inside,
-    frame::{MARGIN, axes, block, block_height, fit_y, heading, usable_width},
+    frame::{MARGIN, axes, block, block_height, fit_y, heading, usable_width, whisker},
     label::{Column, Key, Label, Rows},
     marker::{LineStyle, Marker},
     number::{compact, drawable},
@@ -10,7 +11,7 @@ use crate::{
     svg::{Anchor, Area, Path, Svg},
     table::DataTable,
     text::Role,
-    verdict::{NoiseFloor, Verdict},
+    verdict::{NoiseFloor, Verdict, legend},
 };
 
 /// What is known about one estimated component.
@@ -20,6 +21,10 @@ pub struct ScreeComponent {
     pub verdict: Verdict,
     /// Expected squared cosine with the true component, from 0 to 1.
     pub alignment: Option<f64>,
+    /// Standard error of the alignment.
+    pub alignment_error: Option<f64>,
+    /// Standard error of the eigenvalue.
+    pub standard_error: Option<f64>,
 }
 
 /// A spectrum to compare with.
@@ -70,7 +75,6 @@ impl Default for Scree {
 
 const UPPER: f64 = 250.0;
 const LOWER: f64 = 84.0;
-const ALIGNMENT: &str = "Expected squared cosine with the true component";
 
 impl Scree {
     /// A scree plot 720 pixels wide, of the first 30 eigenvalues.
@@ -110,6 +114,8 @@ impl Scree {
         top += rows.height + 10.0;
 
         let mut wanted: Vec<f64> = vec![0.0];
+        let ends = values.iter().filter_map(|&(i, v)| self.whisker_of(i, v));
+        wanted.extend(ends.flat_map(|(upper, lower)| [upper, lower]));
         wanted.extend(
             values
                 .iter()
@@ -173,13 +179,18 @@ impl Scree {
             .take(n)
             .any(|c| c.alignment.is_some_and(f64::is_finite))
         {
-            bottom = self.draw_alignment(&mut svg, area, n, bottom + 14.0, width);
+            let known = &self.components[..self.components.len().min(n)];
+            let area = Area { h: LOWER, ..area };
+            bottom = panel(&mut svg, known, n, area, bottom + 14.0, width, false).bottom() + 26.0;
         }
         let mut under = vec!["Component, by rank".to_owned()];
         if total > n {
             let rest = total - n;
             let s = if rest == 1 { "" } else { "s" };
             under.push(format!("… and {rest} smaller eigenvalue{s}, not shown"));
+        }
+        if values.iter().any(|&(i, v)| self.whisker_of(i, v).is_some()) {
+            under.push("Whiskers: one standard error to either side".to_owned());
         }
         let under: Vec<String> = under
             .iter()
@@ -237,36 +248,25 @@ impl Scree {
         known.or_else(|| self.floor.map(|f| f.verdict(eigenvalue)))
     }
 
+    /// One standard error above and below the eigenvalue at `index`.
+    fn whisker_of(&self, index: usize, value: f64) -> Option<(f64, f64)> {
+        let error = self.components.get(index)?.standard_error?;
+        let ends = (value + error, value - error);
+        (error > 0.0 && drawable(ends.0) && drawable(ends.1)).then_some(ends)
+    }
+
     fn legend(&self, values: &[(usize, f64)], reference: bool) -> Vec<Label> {
         let present: Vec<_> = values.iter().map(|&(i, v)| self.verdict(i, v)).collect();
-        let key = |text: &str, colour: &str, key: Key| Label {
-            text: text.to_owned(),
-            colour: colour.to_owned(),
-            key,
-            x: None,
-            y: 0.0,
-            at_edge: false,
-        };
-        let mut labels: Vec<Label> = Verdict::ALL
-            .iter()
-            .filter(|v| present.contains(&Some(**v)))
-            .map(|v| {
-                key(
-                    v.legend(),
-                    v.class(),
-                    Key::Series(LineStyle::None, v.marker()),
-                )
-            })
-            .collect();
+        let mut labels = legend(&present);
         if let Some(r) = self.reference.as_ref().filter(|_| reference) {
-            labels.push(key(
+            labels.push(Label::above(
                 &r.name,
                 "c5 fine",
                 Key::Series(LineStyle::Dashed, Marker::Cross),
             ));
         }
         if self.floor.is_some() {
-            labels.push(key("range of pure noise", "", Key::Band));
+            labels.push(Label::above("range of pure noise", "", Key::Band));
         }
         labels
     }
@@ -325,62 +325,17 @@ impl Scree {
                 .map(|v| format!(", {}", v.legend()))
                 .unwrap_or_default();
             let tooltip = format!("Component {}: {}{words}", i + 1, compact(value));
+            if let Some((upper, lower)) = self.whisker_of(i, value) {
+                svg.open_group("c5", "");
+                whisker(svg, place.0, (y.at(upper), y.at(lower)));
+                svg.close_group();
+            }
             svg.open_group(verdict.map_or("c0", Verdict::class), &tooltip);
             verdict
                 .map_or(Marker::Circle, Verdict::marker)
                 .draw(svg, place, 4.5);
             svg.close_group();
         }
-    }
-
-    /// The panel of expected alignments; gives the y below its numbers.
-    fn draw_alignment(&self, svg: &mut Svg, above: Area, n: usize, top: f64, width: f64) -> f64 {
-        let lines = Role::Label.wrap(ALIGNMENT, width - 2.0 * MARGIN, 3);
-        block(svg, Role::Label, &lines, MARGIN, top, Anchor::Start);
-        let y = top + block_height(Role::Label, &lines) + 22.0;
-        let area = Area {
-            y,
-            h: LOWER,
-            ..above
-        };
-        let tick = |value: f64| Tick {
-            value,
-            label: compact(value),
-        };
-        let ticks = [0.0, 0.5, 1.0].map(tick).to_vec();
-        let y = Scale::fixed((0.0, 1.0), (area.bottom(), area.y), ticks);
-        let x = ranks(n, (area.x, area.right()));
-        axes(svg, area, &x, &y);
-        let slot = area.w / n.max(1) as f64;
-        let bar = (slot * 0.55).clamp(2.0, 26.0);
-        for (i, component) in self.components.iter().take(n).enumerate() {
-            let Some(value) = component.alignment.filter(|a| a.is_finite()) else {
-                continue;
-            };
-            let value = value.clamp(0.0, 1.0);
-            let (centre, upper) = (x.at(rank(i)), y.at(value));
-            svg.open_group(
-                component.verdict.class(),
-                &format!("Component {}: {}", i + 1, compact(value)),
-            );
-            let h = area.bottom() - upper;
-            svg.rect(
-                "fill",
-                Area {
-                    x: centre - bar / 2.0,
-                    y: upper,
-                    w: bar,
-                    h,
-                },
-            );
-            svg.close_group();
-            let text = format!("{value:.2}");
-            if Role::Small.width(&text) + 4.0 <= slot {
-                let at = (centre, upper - 5.0);
-                svg.text(Role::Small, "mut", at, Anchor::Middle, &text);
-            }
-        }
-        area.bottom() + 26.0
     }
 
     fn description(&self, n: usize) -> String {
@@ -425,12 +380,12 @@ impl Scree {
     }
 }
 
-fn rank(index: usize) -> f64 {
+pub(crate) fn rank(index: usize) -> f64 {
     index as f64 + 1.0
 }
 
 /// The horizontal axis: ranks 1 to n, each with its own slot.
-fn ranks(n: usize, range: (f64, f64)) -> Scale {
+pub(crate) fn ranks(n: usize, range: (f64, f64)) -> Scale {
     let n = n.max(1);
     let every = [1, 5, 10, 20, 50]
         .into_iter()

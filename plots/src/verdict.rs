@@ -1,6 +1,9 @@
 //! Components against the noise floor.
 
-use crate::marker::Marker;
+use crate::{
+    label::{Key, Label},
+    marker::{LineStyle, Marker},
+};
 
 /// Where a component stands relative to the noise floor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +55,18 @@ impl Verdict {
             Verdict::Below => "below",
         }
     }
+}
+
+/// The legend of the verdicts that are there.
+pub(crate) fn legend(present: &[Option<Verdict>]) -> Vec<Label> {
+    Verdict::ALL
+        .iter()
+        .filter(|verdict| present.contains(&Some(**verdict)))
+        .map(|verdict| {
+            let key = Key::Series(LineStyle::None, verdict.marker());
+            Label::above(verdict.legend(), verdict.class(), key)
+        })
+        .collect()
 }
 
 /// The noise floor: where eigenvalues of pure noise would lie.

@@ -4,8 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use eigenveil_plots::{
-    Axis, BarChart, HorizontalLine, ImageGrid, LineChart, LineStyle, LoadingImage, NoiseFloor,
-    Reference, Scree, ScreeComponent, Series, Verdict,
+    AlignmentChart, Axis, BarChart, HorizontalLine, ImageGrid, LineChart, LineStyle, LoadingImage,
+    LoadingRow, LoadingTable, NoiseFloor, Reference, Scree, ScreeComponent, Series, Verdict,
 };
 use proptest::prelude::*;
 use roxmltree::{Document, Node};
@@ -155,7 +155,15 @@ fn text_is_escaped() {
         name: nasty.into(),
         eigenvalues: vec![1.0],
     });
+    let row = LoadingRow {
+        name: nasty.into(),
+        loadings: vec![1.0],
+    };
+    let table = LoadingTable::new(nasty, [nasty.to_owned()], [row]);
+    let alignment = AlignmentChart::new(nasty, []);
     for svg in [
+        table.to_svg(),
+        alignment.to_svg(),
         bars.to_svg(),
         grid.to_svg(),
         image.to_svg(200.0),
@@ -164,7 +172,12 @@ fn text_is_escaped() {
         check(&svg);
         assert!(!svg.contains("a <&"));
     }
-    for table in [bars.to_table(), scree.to_table()] {
+    for table in [
+        bars.to_table(),
+        scree.to_table(),
+        table.to_table(),
+        alignment.to_table(),
+    ] {
         assert!(Document::parse(&table.to_html()).is_ok());
     }
 }
@@ -299,6 +312,18 @@ fn verdict() -> impl Strategy<Value = Verdict> {
     ]
 }
 
+fn component() -> impl Strategy<Value = ScreeComponent> {
+    let number = || prop::option::of(value());
+    (verdict(), number(), number(), number()).prop_map(
+        |(verdict, alignment, alignment_error, standard_error)| ScreeComponent {
+            verdict,
+            alignment,
+            alignment_error,
+            standard_error,
+        },
+    )
+}
+
 proptest! {
     #[test]
     fn any_line_chart_is_sound(
@@ -320,22 +345,38 @@ proptest! {
         title in name(),
         eigenvalues in prop::collection::vec(value(), 0..80),
         floor in prop::option::of((prop::option::of(value()), value(), value())),
-        components in prop::collection::vec((verdict(), prop::option::of(value())), 0..12),
+        components in prop::collection::vec(component(), 0..12),
         reference in prop::option::of((name(), prop::collection::vec(value(), 0..40))),
         (shown, width) in (0usize..90, 0.0..1200.0f64),
     ) {
         let scree = Scree {
             floor: floor.map(|(lower, edge, threshold)| NoiseFloor { lower, edge, threshold }),
-            components: components
-                .into_iter()
-                .map(|(verdict, alignment)| ScreeComponent { verdict, alignment })
-                .collect(),
+            components,
             reference: reference.map(|(name, eigenvalues)| Reference { name, eigenvalues }),
             shown,
             width,
             ..Scree::new(title, eigenvalues)
         };
         check(&scree.to_svg());
+    }
+
+    #[test]
+    fn any_alignment_chart_is_sound(
+        title in name(),
+        components in prop::collection::vec(component(), 0..40),
+        (shown, width) in (0usize..40, 0.0..1200.0f64),
+    ) {
+        check(&AlignmentChart { shown, width, ..AlignmentChart::new(title, components) }.to_svg());
+    }
+
+    #[test]
+    fn any_loading_table_is_sound(
+        (title, columns) in (name(), prop::collection::vec(name(), 0..9)),
+        rows in prop::collection::vec((name(), prop::collection::vec(value(), 0..9)), 0..20),
+        (shown, width) in (0usize..30, 0.0..1200.0f64),
+    ) {
+        let rows = rows.into_iter().map(|(name, loadings)| LoadingRow { name, loadings });
+        check(&LoadingTable { shown, width, ..LoadingTable::new(title, columns, rows) }.to_svg());
     }
 
     #[test]

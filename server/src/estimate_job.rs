@@ -54,6 +54,7 @@ pub fn estimate(
         spectrum,
         mut assessment,
         sparse,
+        bucket_agreement,
         ..
     } = findings;
     assessment
@@ -76,6 +77,7 @@ pub fn estimate(
         floor: assessment.floor,
         expected_error: assessment.expected_error,
         sparse,
+        bucket_agreement,
         privacy: PrivacyStatement::of(params),
         warnings: assessment.warnings,
         seconds: started.elapsed().as_secs_f64(),
@@ -100,6 +102,19 @@ fn check_finite(estimate: &Estimate) -> Result<()> {
                 point.standard_error,
             ]
         });
+    let path = estimate
+        .sparse
+        .iter()
+        .filter_map(|sparse| sparse.path.as_ref())
+        .flat_map(|path| {
+            let points = path.points.iter().flat_map(|point| {
+                let numbers = [point.lambda, point.captured_variance, point.relative_gap];
+                numbers
+                    .into_iter()
+                    .chain(point.row_norms.iter().flatten().copied())
+            });
+            points.chain([path.lambda_max, path.automatic, path.most_variance])
+        });
     let numbers = estimate
         .components
         .iter()
@@ -111,12 +126,20 @@ fn check_finite(estimate: &Estimate) -> Result<()> {
                 component.explained_variance_ratio.unwrap_or(0.0),
                 component.eigenvalue_se.unwrap_or(0.0),
                 component.debiased_eigenvalue_se.unwrap_or(0.0),
+                component.expected_alignment_se.unwrap_or(0.0),
                 component.direction_se.unwrap_or(0.0),
             ])
         })
         .chain(estimate.eigenvalues.iter().copied())
         .chain(scores)
+        .chain(path)
         .chain(estimate.mean.iter().flatten().copied())
+        .chain(
+            estimate
+                .bucket_agreement
+                .iter()
+                .flat_map(|agreement| [agreement.statistic, agreement.threshold, agreement.shift]),
+        )
         .chain([
             estimate.total_variance.unwrap_or(0.0),
             estimate.mean_standard_error.unwrap_or(0.0),

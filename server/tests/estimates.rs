@@ -100,7 +100,11 @@ async fn an_estimate_is_made_and_fetched_in_every_format() {
     let mut reader = csv::Reader::from_reader(csv.body.as_slice());
     assert_eq!(
         reader.headers().unwrap(),
-        vec!["feature", "component_1", "component_2"]
+        vec![
+            "feature".to_owned(),
+            "component_1 (above)".to_owned(),
+            format!("component_2 ({})", estimate.components[1].verdict.as_str()),
+        ]
     );
     for (i, record) in reader.records().enumerate() {
         let record = record.unwrap();

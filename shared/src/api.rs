@@ -192,6 +192,8 @@ pub enum Lambda {
     Auto,
     /// Cross-validated over the buckets.
     CrossValidated,
+    /// The value nearest to `Auto` on a path of solutions, all of which are told.
+    Path,
     /// This number, in units of the moment's entries.
     Fixed(f64),
 }
@@ -201,6 +203,7 @@ impl Serialize for Lambda {
         match self {
             Lambda::Auto => serializer.serialize_str("auto"),
             Lambda::CrossValidated => serializer.serialize_str("cv"),
+            Lambda::Path => serializer.serialize_str("path"),
             Lambda::Fixed(value) => serializer.serialize_f64(*value),
         }
     }
@@ -228,11 +231,12 @@ impl std::str::FromStr for Lambda {
         match text {
             "auto" => Ok(Lambda::Auto),
             "cv" => Ok(Lambda::CrossValidated),
+            "path" => Ok(Lambda::Path),
             _ => match text.parse::<f64>() {
                 Ok(value) if value.is_finite() && value >= 0.0 => Ok(Lambda::Fixed(value)),
                 _ => Err(crate::Error::new(
                     ErrorCode::InvalidRequest,
-                    format!("lambda is {text:?}; it is a number ≥ 0, auto or cv"),
+                    format!("lambda is {text:?}; it is a number ≥ 0, auto, cv or path"),
                 )),
             },
         }

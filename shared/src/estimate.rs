@@ -53,6 +53,17 @@ pub enum Verdict {
     Below,
 }
 
+impl Verdict {
+    /// The verdict as written in documents.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Verdict::Above => "above",
+            Verdict::At => "at",
+            Verdict::Below => "below",
+        }
+    }
+}
+
 /// One estimated principal component.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -79,10 +90,44 @@ pub struct Component {
     /// held fixed. `null` where either is.
     #[serde(default)]
     pub debiased_eigenvalue_se: Option<f64>,
+    /// Standard error of `expected_alignment`: `eigenvalue_se` times its slope, the noise floor held fixed; at most 1.
+    /// `null` where `debiased_eigenvalue_se` is.
+    #[serde(default)]
+    pub expected_alignment_se: Option<f64>,
     /// Root mean squared sine of the direction's error, by the jackknife; at most 1. `null` where `eigenvalue_se`
     /// is, and for sparse components without `refit`.
     #[serde(default)]
     pub direction_se: Option<f64>,
+}
+
+/// Whether the buckets of reports agree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BucketVerdict {
+    /// Noise and sampling explain the differences.
+    Agree,
+    /// They do not: a poisoned or broken batch may be in the sums.
+    Disagree,
+}
+
+/// The estimate compared with the median of the buckets' means (`docs/estimation.md`, "Do the buckets agree?").
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BucketAgreement {
+    /// Buckets compared: those with 64 reports or more.
+    pub buckets: usize,
+    /// Largest deviation of a bucket from the median of means, in robust standard deviations, over all directions tried.
+    pub statistic: f64,
+    /// What the statistic of honest reports exceeds with probability `false_alarm_rate` at most.
+    pub threshold: f64,
+    /// Probability of `disagree` where all reports are honest.
+    pub false_alarm_rate: f64,
+    /// Whether the statistic exceeds the threshold.
+    pub verdict: BucketVerdict,
+    /// Buckets whose deviation exceeds the threshold.
+    pub suspicious_buckets: usize,
+    /// Mean less median of means along the direction of the largest deviation, in units of the moment.
+    pub shift: f64,
 }
 
 /// The closed-form noise floor of the moment (`docs/mechanisms.md`, "Noise floor").
@@ -126,6 +171,47 @@ pub struct SparseOutcome {
     /// How λ was chosen with `cv`; `null` otherwise.
     #[serde(default)]
     pub cross_validation: Option<CrossValidation>,
+    /// The solutions over a grid of λ with `path`; `null` otherwise.
+    #[serde(default)]
+    pub path: Option<LambdaPath>,
+}
+
+/// The solutions over a geometric grid of λ.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LambdaPath {
+    /// Smallest λ at which no two rows share a component: the grid starts here.
+    pub lambda_max: f64,
+    /// λ `auto`.
+    pub automatic: f64,
+    /// The value of the grid nearest to `auto`, in its logarithm; the estimate's components are those at this λ.
+    pub chosen: f64,
+    /// Sum of the k leading eigenvalues of the moment: the most variance that k components can capture.
+    pub most_variance: f64,
+    /// The solutions, from the largest λ down.
+    pub points: Vec<PathPoint>,
+}
+
+/// The solution at one λ of a path; gaps there are 1e-3 at best.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PathPoint {
+    /// λ, in units of the moment's entries.
+    pub lambda: f64,
+    /// Rows selected.
+    pub support: usize,
+    /// `Σ vᵀS̃v` of the components (refitted with `refit`), noise included.
+    pub captured_variance: f64,
+    /// Relative duality gap reached.
+    pub relative_gap: f64,
+    /// Whether it met the path's stopping rule.
+    pub converged: bool,
+    /// Rows selected here and not at the λ before, ascending.
+    pub entering: Vec<usize>,
+    /// Rows selected at the λ before and not here, ascending.
+    pub leaving: Vec<usize>,
+    /// Euclidean norm of each row of the loadings, p numbers; `null` above p = 100.
+    pub row_norms: Option<Vec<f64>>,
 }
 
 /// How cross-validation over the buckets chose λ.
@@ -196,10 +282,23 @@ pub struct Estimate {
     pub expected_error: f64,
     /// How the sparse solver ended; `null` for plain PCA.
     pub sparse: Option<SparseOutcome>,
+    /// Whether the buckets of reports agree with each other; `null` with fewer than four buckets of 64 reports or more,
+    /// and above p = 2,000, where it would take too long.
+    #[serde(default)]
+    pub bucket_agreement: Option<BucketAgreement>,
     /// What was promised to each participant.
     pub privacy: PrivacyStatement,
     /// Plain-words warnings; empty when there is nothing to warn of.
     pub warnings: Vec<String>,
     /// Seconds of computation.
     pub seconds: f64,
+}
+
+impl Estimate {
+    /// Names of the p features: the study's, or x1, x2, …
+    pub fn feature_names(&self) -> Vec<String> {
+        self.study
+            .feature_names()
+            .unwrap_or_else(|| (1..=self.p).map(|i| format!("x{i}")).collect())
+    }
 }

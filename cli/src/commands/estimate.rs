@@ -6,7 +6,7 @@ use clap::Args;
 use eigenveil_client::http::EstimateFormat;
 use eigenveil_shared::{
     api::{EstimateRequest, EstimateState},
-    estimate::{Estimate, Rank, Verdict},
+    estimate::{BucketVerdict, Estimate, Rank, Verdict},
 };
 use serde::Serialize;
 
@@ -14,13 +14,13 @@ use super::analyst;
 use crate::{
     args::{ServerArgs, SparseArgs, TokenArgs, rank},
     error::Result,
-    output, pictures,
+    output, results,
 };
 
 /// Estimate the principal subspace of a study and fetch the result
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example:\n  eigenveil estimate --study ID --k auto --wait --out result/\n\nWrites estimate.json, components.csv, components.npy and scree.svg.\nWithout --wait the job is only started; fetch it later with --number N --wait."
+    after_help = "Examples:\n  eigenveil estimate --study ID --k auto --wait --out result/\n  eigenveil estimate --study ID --k 3 --sparse --refit --lambda path --wait --out result/\n\nWrites estimate.json, components.csv (loadings by feature, verdicts in the header), components.npy with features.txt (its rows), summary.csv (one line a component), scree.svg and alignment.svg; with --sparse loadings.svg, with --lambda path lambda_path.csv, lambda_path.svg and, up to p = 100, lambda_rows.svg.\nWithout --wait the job is only started; fetch it later with --number N --wait."
 )]
 pub(crate) struct EstimateArgs {
     #[command(flatten)]
@@ -91,6 +91,7 @@ pub(crate) async fn run(args: &EstimateArgs, json: bool) -> Result<()> {
         return Err(eigenveil_shared::Error::new(problem.code, problem.detail.clone()).into());
     }
     let mut out = None;
+    let mut files = Vec::new();
     if let Some(estimate) = &document.estimate {
         output::make_dir(&args.out)?;
         for (format, file) in [
@@ -102,9 +103,9 @@ pub(crate) async fn run(args: &EstimateArgs, json: bool) -> Result<()> {
                 .fetch_estimate_file(&args.study, number, format)
                 .await?;
             output::write_file(&args.out.join(file), &bytes)?;
+            files.push(file);
         }
-        let scree = pictures::scree(estimate, None).to_svg();
-        output::write_file(&args.out.join("scree.svg"), scree.as_bytes())?;
+        files.extend(results::write(&args.out, estimate, None)?);
         out = Some(args.out.display().to_string());
     }
     let estimate = document.estimate.as_ref();
@@ -127,9 +128,7 @@ pub(crate) async fn run(args: &EstimateArgs, json: bool) -> Result<()> {
     match (estimate, &estimated.out) {
         (Some(estimate), Some(out)) => {
             print_components(estimate)?;
-            output::text(&format!(
-                "written to {out}: estimate.json components.csv components.npy scree.svg"
-            ))
+            output::text(&format!("written to {out}: {}", files.join(" ")))
         }
         _ => output::text(&format!(
             "estimate {number} is {}; fetch it with: eigenveil estimate --study {} --number {number} --wait",
@@ -211,6 +210,18 @@ pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
                 Verdict::At => "at the noise floor",
                 Verdict::Below => "in the noise",
             }
+        ))?;
+    }
+    if let Some(agreement) = &estimate.bucket_agreement {
+        output::text(&format!(
+            "{} buckets of reports {}: largest deviation {:.1} standard deviations, honest reports stay below {:.1}",
+            agreement.buckets,
+            match agreement.verdict {
+                BucketVerdict::Agree => "agree",
+                BucketVerdict::Disagree => "DISAGREE",
+            },
+            agreement.statistic,
+            agreement.threshold
         ))?;
     }
     for warning in &estimate.warnings {

@@ -4,8 +4,11 @@ use std::{num::NonZeroU64, path::PathBuf};
 
 use clap::Args;
 use eigenveil_estimation::{
+    centring::planned_noise,
     floor::{Spectrum, grouped, rounded_up},
-    plan::{Total, Wish, pilot_uncertainty, plan, spectrum_of, spectrum_of_pilot},
+    plan::{
+        Total, Wish, pilot_mean_length, pilot_uncertainty, plan, spectrum_of, spectrum_of_pilot,
+    },
 };
 use eigenveil_shared::{
     estimate::Estimate,
@@ -18,7 +21,7 @@ use serde::Serialize;
 
 use super::{plan_chart, project::read_estimate};
 use crate::{
-    args::NormArg,
+    args::{DEFAULT_CENTRING_TEXT, NormArg},
     error::{CliError, Result},
     output,
 };
@@ -26,7 +29,7 @@ use crate::{
 /// How many users are needed for an error, or what error so many users would get, for every mechanism
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  eigenveil plan --p 40 --k 2 --spectrum 0.3,0.2 --epsilon 1,2,4 --target-error 0.3\n  eigenveil plan --p 40 --k 2 --spectrum 0.3,0.2 --epsilon 4 --n 100000,1000000 --plot plan.svg\n  eigenveil plan --pilot result/estimate.json --k 2 --epsilon 4 --target-error 0.3\n\nThe error is the expected distance between projectors, 0 to √(2k), of PCA without --sparse; single runs vary around it.\nA spectrum comes from public data, from a pilot, or from a guess: never from the participants' own rows.\nA pilot's debiased eigenvalues are themselves uncertain, and so is what follows from them."
+    after_help = "Examples:\n  eigenveil plan --p 40 --k 2 --spectrum 0.3,0.2 --epsilon 1,2,4 --target-error 0.3\n  eigenveil plan --p 40 --k 2 --spectrum 0.3,0.2 --epsilon 4 --n 100000,1000000 --plot plan.svg\n  eigenveil plan --pilot result/estimate.json --k 2 --epsilon 4 --target-error 0.3\n  eigenveil plan --p 40 --k 2 --spectrum 0.15,0.1 --centring --mean-length 0.8 --epsilon 4 --target-error 0.3\n\nThe error is the expected distance between projectors, 0 to √(2k), of PCA without --sparse; single runs vary around it.\nA spectrum comes from public data, from a pilot, or from a guess: never from the participants' own rows.\nA pilot's debiased eigenvalues are themselves uncertain, and so is what follows from them."
 )]
 pub(crate) struct PlanArgs {
     /// Dimension of the rows
@@ -78,6 +81,17 @@ pub(crate) struct PlanArgs {
     /// Mean squared length of the prepared rows, at most 1 (for --norm clip and require; normalize makes it 1)
     #[arg(long, value_name = "T", allow_negative_numbers = true)]
     total: Option<f64>,
+    /// Plan for private centring with the constant A [default A: 1/√2]: the spectrum is then that of the covariance; components are taken to lie across the mean
+    #[arg(long, value_name = "A", num_args = 0..=1, require_equals = true, default_missing_value = DEFAULT_CENTRING_TEXT, requires = "mean_length", conflicts_with = "pilot")]
+    centring: Option<f64>,
+    /// Length of the mean E x of the prepared rows, 0 to 1, for --centring; 0.7 to 0.9 is usual where every feature is positive
+    #[arg(
+        long,
+        value_name = "L",
+        requires = "centring",
+        allow_negative_numbers = true
+    )]
+    mean_length: Option<f64>,
     /// Draw the expected error against n as SVG
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
@@ -111,7 +125,13 @@ struct Plan {
 }
 
 pub(crate) fn run(args: &PlanArgs, json: bool) -> Result<()> {
-    let (spectrum, norm, mut notes) = match &args.pilot {
+    let Population {
+        spectrum,
+        norm,
+        centring,
+        mean_length,
+        mut notes,
+    } = match &args.pilot {
         Some(path) => of_pilot(args, &read_estimate(path)?)?,
         None => of_spectrum(args)?,
     };
@@ -128,12 +148,13 @@ pub(crate) fn run(args: &PlanArgs, json: bool) -> Result<()> {
                 dimension: spectrum.dimension(),
                 features: None,
                 norm,
-                centring: None,
+                centring,
                 mechanism,
                 calibration,
                 budget: mechanism.budget(epsilon, delta)?,
             })?;
-            let (noise, privacy) = (params.noise_model(), PrivacyStatement::of(&params));
+            let noise = planned_noise(&params, spectrum.total(), mean_length)?;
+            let privacy = PrivacyStatement::of(&params);
             for &wish in &wishes {
                 let planned = plan(&spectrum, &noise, wish)?;
                 rows.push(PlanRow {
@@ -172,8 +193,29 @@ pub(crate) fn run(args: &PlanArgs, json: bool) -> Result<()> {
     }
 }
 
+/// What is planned for.
+struct Population {
+    spectrum: Spectrum,
+    norm: Norm,
+    centring: Option<f64>,
+    /// ‖E x‖, for private centring.
+    mean_length: f64,
+    notes: Vec<String>,
+}
+
+/// The mean squared length that a mean of this length leaves of the rows': their total variance.
+fn without_mean(total: f64, mean_length: f64) -> Result<f64> {
+    if !(mean_length >= 0.0 && mean_length * mean_length < total) {
+        return Err(CliError::usage(format!(
+            "--mean-length is {mean_length}; it is at least 0 and below {:.4}, the length that makes up all of the mean squared length of the prepared rows ({total})",
+            total.sqrt()
+        )));
+    }
+    Ok(total - mean_length * mean_length)
+}
+
 /// The spectrum on the command line.
-fn of_spectrum(args: &PlanArgs) -> Result<(Spectrum, Norm, Vec<String>)> {
+fn of_spectrum(args: &PlanArgs) -> Result<Population> {
     let (Some(p), Some(k)) = (args.p, args.k) else {
         return Err(CliError::usage("--spectrum needs --p and --k"));
     };
@@ -188,12 +230,27 @@ fn of_spectrum(args: &PlanArgs) -> Result<(Spectrum, Norm, Vec<String>)> {
         (NormArg::Clip, total) => (Norm::Clip { radius: 1.0 }, total_of(total)),
         (NormArg::Require, total) => (Norm::Require { radius: 1.0 }, total_of(total)),
     };
-    let spectrum = spectrum_of(p, k, &args.spectrum, total)?;
-    Ok((spectrum, norm, Vec::new()))
+    let mean_length = args.mean_length.unwrap_or(0.0);
+    let mut notes = Vec::new();
+    let total = match (args.centring, total) {
+        (None, total) | (Some(_), total @ Total::Unknown) => total,
+        (Some(_), Total::UnitRows) => Total::Known(without_mean(1.0, mean_length)?),
+        (Some(_), Total::Known(total)) => Total::Known(without_mean(total, mean_length)?),
+    };
+    if args.centring.is_some() {
+        notes.push("Private centring: the spectrum is that of the covariance, and the components are taken to lie across the mean; one along it has more noise.".to_owned());
+    }
+    Ok(Population {
+        spectrum: spectrum_of(p, k, &args.spectrum, total)?,
+        norm,
+        centring: args.centring,
+        mean_length,
+        notes,
+    })
 }
 
 /// What a pilot says.
-fn of_pilot(args: &PlanArgs, pilot: &Estimate) -> Result<(Spectrum, Norm, Vec<String>)> {
+fn of_pilot(args: &PlanArgs, pilot: &Estimate) -> Result<Population> {
     if let Some(p) = args.p.filter(|&p| p != pilot.p) {
         return Err(CliError::usage(format!(
             "--p is {p}, but the pilot has dimension {}; leave --p out",
@@ -213,7 +270,14 @@ fn of_pilot(args: &PlanArgs, pilot: &Estimate) -> Result<(Spectrum, Norm, Vec<St
                 .to_owned(),
         );
     }
-    Ok((spectrum, pilot.study.preprocessing().norm, notes))
+    let preprocessing = pilot.study.preprocessing();
+    Ok(Population {
+        spectrum,
+        norm: preprocessing.norm,
+        centring: preprocessing.centring,
+        mean_length: pilot_mean_length(pilot),
+        notes,
+    })
 }
 
 fn total_of(total: Option<f64>) -> Total {

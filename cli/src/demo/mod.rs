@@ -34,10 +34,10 @@ use tokio::task::JoinSet;
 
 use self::rows::DemoRows;
 use crate::{
-    args::MechanismArgs,
+    args::{MechanismArgs, SparseArgs},
     commands::{estimate::print_components, serve::stop_signal},
     error::{CliError, Result},
-    output, pictures,
+    output, results,
 };
 
 /// Connections the simulated participants share: enough that each commit, whose cost is one disk sync,
@@ -47,7 +47,7 @@ const CONNECTIONS: usize = 128;
 /// The whole story on this machine: server, participants, upload, estimate, comparison
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example:\n  eigenveil demo\n  eigenveil demo --rows rows.csv --n 100000 --k 2 --epsilon 4 --out result/\n\nWrites estimate.json, scree.svg and report.html. The built-in rows are 1,797 handwritten digits of 8 × 8 pixels (UCI Optdigits, CC BY 4.0)."
+    after_help = "Example:\n  eigenveil demo\n  eigenveil demo --rows rows.csv --n 100000 --k 2 --epsilon 4 --out result/\n  eigenveil demo --sparse --refit --lambda path --k 3\n\nWrites report.html, estimate.json, summary.csv, features.txt and the pictures (those of eigenveil estimate). The built-in rows are 1,797 handwritten digits of 8 × 8 pixels (UCI Optdigits, CC BY 4.0)."
 )]
 pub(crate) struct DemoArgs {
     /// Rows: .npy, .csv or LIBSVM text; the built-in digits when absent
@@ -64,6 +64,8 @@ pub(crate) struct DemoArgs {
     epsilon: f64,
     #[command(flatten)]
     mechanism: MechanismArgs,
+    #[command(flatten)]
+    sparse: SparseArgs,
     /// Directory for the result
     #[arg(long, value_name = "DIR", default_value = "eigenveil-demo")]
     out: PathBuf,
@@ -139,7 +141,7 @@ pub(crate) async fn run(args: &DemoArgs, json: bool) -> Result<()> {
     analyst.close(&document.id).await?;
     let request = EstimateRequest {
         k: Some(Rank::Fixed(k)),
-        sparse: None,
+        sparse: args.sparse.settings(),
     };
     let job = analyst.request_estimate(&document.id, &request).await?;
     let done = analyst
@@ -293,8 +295,7 @@ fn write_results(
 ) -> Result<()> {
     let json = serde_json::to_vec(estimate).map_err(|error| CliError::failed(error.to_string()))?;
     output::write_file(&out.join("estimate.json"), &json)?;
-    let scree = pictures::scree(estimate, Some(&reference.eigenvalues)).to_svg();
-    output::write_file(&out.join("scree.svg"), scree.as_bytes())?;
+    results::write(out, estimate, Some(&reference.eigenvalues))?;
     let described = format!(
         "{}; {} participants hold rows drawn from these with replacement",
         rows.described,

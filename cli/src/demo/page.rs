@@ -72,11 +72,26 @@ pub(super) fn render(page: &Page<'_>) -> String {
     body.push_str(&figure(
         &pictures::scree(estimate, Some(page.nonprivate_eigenvalues)).to_svg(),
     ));
+    if !estimate.components.is_empty() {
+        body.push_str(&figure(&pictures::alignment(estimate).to_svg()));
+    }
     body.push_str(&components_table(estimate));
     for warning in &estimate.warnings {
         body.push_str(&format!("<p class=\"warning\">{}</p>", escape(warning)));
     }
     body.push_str("</section>");
+
+    if let Some(sparse) = &estimate.sparse {
+        body.push_str("<section><h2>The selected features</h2>");
+        body.push_str(&figure(&pictures::loadings(estimate, sparse).to_svg()));
+        if let Some(path) = &sparse.path {
+            body.push_str(&figure(&pictures::lambda_path(estimate, path).to_svg()));
+            if let Some(chart) = pictures::lambda_rows(estimate, path) {
+                body.push_str(&figure(&chart.to_svg()));
+            }
+        }
+        body.push_str("</section>");
+    }
 
     body.push_str("<section><h2>The components, private beside non-private</h2>");
     body.push_str(&components_picture(page));

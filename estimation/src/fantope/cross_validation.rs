@@ -10,8 +10,9 @@ use eigenveil_shared::{
 use nalgebra::DMatrix;
 
 use super::{
-    admm::{AdmmSettings, Progress, Start, Stop, solve_from},
+    admm::{Progress, Start, Stop, solve_from},
     lambda::{automatic_lambda, largest_useful_lambda},
+    path::{STEPS, coarse, grid},
     refit::refit,
 };
 use crate::{
@@ -20,12 +21,6 @@ use crate::{
 
 /// Folds, and the fewest non-empty buckets.
 const FOLDS: usize = 5;
-/// Values of λ on the path.
-const STEPS: usize = 16;
-/// Relative duality gap on the path: scores differ by far more.
-const TOLERANCE: f64 = 1e-3;
-/// Iterations for one λ on the path; one that needs more is scored where it stands.
-const ITERATIONS: usize = 300;
 /// The path ends where so many values in a row score worse than the best by more than a standard error: what is below
 /// is denser and slower still.
 const WORSE_IN_A_ROW: usize = 3;
@@ -58,15 +53,18 @@ pub fn cross_validate(
     settings: &SparseSettings,
     watch: &dyn Fn(&Progress) -> ControlFlow<()>,
 ) -> Result<CrossValidation> {
-    let admm = AdmmSettings {
-        tolerance: settings.tolerance.max(TOLERANCE),
-        max_iterations: settings.max_iterations.min(ITERATIONS),
-        rho: settings.rho,
-    };
+    let admm = coarse(settings);
+    let largest = largest_useful_lambda(&moment.dense());
+    let automatic = automatic_lambda(
+        moment.noise(),
+        moment.dimension(),
+        moment.n(),
+        settings.refit,
+    )?;
     let mut folds = folds(moment)?;
     let mut scores: Vec<Vec<f64>> = Vec::with_capacity(STEPS);
     let mut lambdas = Vec::with_capacity(STEPS);
-    for lambda in lambda_path(moment, settings.refit)? {
+    for lambda in grid(largest, automatic) {
         let mut of_folds = Vec::with_capacity(folds.len());
         for fold in &mut folds {
             let start = fold.start.take();
@@ -116,20 +114,6 @@ pub fn cross_validate(
         chosen: lambdas[chosen],
         path,
     })
-}
-
-/// From the smallest λ with a diagonal solution down.
-fn lambda_path(moment: &NoisyMoment, refit: bool) -> Result<impl Iterator<Item = f64>> {
-    let largest = largest_useful_lambda(&moment.dense());
-    let automatic = automatic_lambda(moment.noise(), moment.dimension(), moment.n(), refit)?;
-    // Where the signal is far above the noise the path goes on to the noise, but not for ever.
-    let smallest = (largest / 8.0).min(automatic / 2.0).max(largest / 1_000.0);
-    let step = if largest > 0.0 {
-        (smallest / largest).powf(1.0 / (STEPS - 1) as f64)
-    } else {
-        1.0
-    };
-    Ok((0..STEPS).map(move |i| largest * step.powi(i as i32)))
 }
 
 /// Whole buckets in folds of nearly equal size: the largest bucket first, each to the lightest fold.

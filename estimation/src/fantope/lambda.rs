@@ -51,8 +51,8 @@ pub fn largest_useful_lambda(moment: &DMatrix<f64>) -> f64 {
     largest
 }
 
-/// The number behind a λ setting that needs no solver; `None` for `cv`, which
-/// [`cross_validate`](super::cross_validate) chooses.
+/// The number behind a λ setting that needs no solver; `None` for `cv` and `path`, which
+/// [`cross_validate`](super::cross_validate) and [`lambda_path`](super::lambda_path) choose.
 ///
 /// # Errors
 /// `InvalidRequest` for a negative or non-finite number, and for n = 0.
@@ -67,9 +67,9 @@ pub fn resolve_lambda(
         Lambda::Fixed(value) if value.is_finite() && value >= 0.0 => Ok(Some(value)),
         Lambda::Fixed(value) => Err(Error::new(
             ErrorCode::InvalidRequest,
-            format!("lambda is {value}; it is a finite number ≥ 0, auto or cv"),
+            format!("lambda is {value}; it is a finite number ≥ 0, auto, cv or path"),
         )),
-        Lambda::CrossValidated => Ok(None),
+        Lambda::CrossValidated | Lambda::Path => Ok(None),
     }
 }
 
@@ -100,8 +100,10 @@ mod tests {
         assert!(automatic_lambda(&noise, 2, 0, false).is_err());
         let fixed = of(Lambda::Fixed(0.5), true);
         assert_eq!(resolve_lambda(&fixed, &noise, 3, 1).unwrap(), Some(0.5));
-        let cv = of(Lambda::CrossValidated, true);
-        assert_eq!(resolve_lambda(&cv, &noise, 3, 1).unwrap(), None);
+        for searched in [Lambda::CrossValidated, Lambda::Path] {
+            let settings = of(searched, true);
+            assert_eq!(resolve_lambda(&settings, &noise, 3, 1).unwrap(), None);
+        }
         for bad in [Lambda::Fixed(-1.0), Lambda::Fixed(f64::NAN)] {
             let error = resolve_lambda(&of(bad, false), &noise, 3, 1).unwrap_err();
             assert_eq!(error.code(), ErrorCode::InvalidRequest);

@@ -9,6 +9,7 @@
 //! * [`admm`]: the solver, which stops on a duality gap and reports it.
 //! * [`lambda`]: λ from the known noise of the mechanism.
 //! * [`cross_validation`]: λ from the buckets.
+//! * [`path`]: the solutions over a grid of λ.
 //! * [`refit`](refit()): PCA on the selected rows, which removes the shrinkage.
 //!
 //! Since `X ≽ 0` has a fixed trace, `λΣ|Xᵢᵢ| = λk` is a constant: the diagonal is in effect not
@@ -17,6 +18,7 @@
 pub mod admm;
 pub mod cross_validation;
 pub mod lambda;
+pub mod path;
 pub mod projection;
 mod refit;
 mod spectrum;
@@ -25,5 +27,6 @@ mod sweep;
 pub use admm::{AdmmSettings, Progress, Solution, Stop, solve, solve_by_full_projections};
 pub use cross_validation::cross_validate;
 pub use lambda::{automatic_lambda, largest_useful_lambda, resolve_lambda};
+pub use path::{diagonal_lambda, lambda_path};
 pub use projection::{project_eigenvalues, project_onto_fantope};
 pub use refit::refit;

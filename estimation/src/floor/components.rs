@@ -109,8 +109,8 @@ pub fn assess(measured: &Measured<'_>) -> Result<Assessment> {
         .map(|j| {
             let Judgement { verdict, spike } = judgements[j];
             let bar = error_bars.and_then(|bars| bars.eigenvalues.get(j).copied());
-            let slope =
-                spike.and_then(|_| judge_floor.slope(values[j], centring::excess(measured, j)));
+            let slopes =
+                spike.and_then(|_| judge_floor.slopes(values[j], centring::excess(measured, j)));
             // The noiseless eigenvalue is θ above the bulk, and the bulk's centre estimates its level,
             // but for the part of the trace that the reports do not show; of a direction that cannot be
             // seen nothing better is known than that level.
@@ -124,7 +124,10 @@ pub fn assess(measured: &Measured<'_>) -> Result<Assessment> {
                 explained_variance_ratio: total_variance
                     .map(|total| share_of(above_level + (total - trace) / p as f64, total)),
                 eigenvalue_se: bar,
-                debiased_eigenvalue_se: bar.zip(slope).map(|(bar, slope)| bar * slope),
+                debiased_eigenvalue_se: bar.zip(slopes).map(|(bar, slopes)| bar * slopes.theta),
+                expected_alignment_se: bar
+                    .zip(slopes)
+                    .map(|(bar, slopes)| (bar * slopes.squared_cosine.abs()).min(1.0)),
                 direction_se: error_bars
                     .and_then(|bars| bars.directions.as_ref())
                     .and_then(|sines| sines.get(j).copied()),

@@ -32,6 +32,15 @@ pub struct Judgement {
     pub spike: Option<Spike>,
 }
 
+/// Derivatives by the measured eigenvalue.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Slopes {
+    /// dθ̂/dλ̂.
+    pub(super) theta: f64,
+    /// d cos²/dλ̂.
+    pub(super) squared_cosine: f64,
+}
+
 impl Floor {
     /// The floor under `eigenvalues` (all p of them, descending) of the mean of `n` reports.
     ///
@@ -118,14 +127,18 @@ impl Floor {
         Judgement { verdict, spike }
     }
 
-    /// dθ̂/dλ̂ at this eigenvalue, the floor held fixed; `None` inside the noise.
-    pub(super) fn slope(&self, eigenvalue: f64, excess: f64) -> Option<f64> {
+    /// What θ̂ and the expected squared cosine change by with the eigenvalue, the floor held fixed; `None` inside the noise.
+    pub(super) fn slopes(&self, eigenvalue: f64, excess: f64) -> Option<Slopes> {
         let noise = self.noise.with_excess(excess);
         let displacement = eigenvalue - self.centre;
-        let here = noise.spike_from_eigenvalue(displacement)?.theta;
+        let here = noise.spike_from_eigenvalue(displacement)?;
         let step = 1e-6 * displacement.abs();
-        let above = noise.spike_from_eigenvalue(displacement + step)?.theta;
-        Some((above - here) / step).filter(|slope| slope.is_finite())
+        let above = noise.spike_from_eigenvalue(displacement + step)?;
+        let slopes = Slopes {
+            theta: (above.theta - here.theta) / step,
+            squared_cosine: (above.squared_cosine - here.squared_cosine) / step,
+        };
+        (slopes.theta.is_finite() && slopes.squared_cosine.is_finite()).then_some(slopes)
     }
 
     /// The floor as a document.

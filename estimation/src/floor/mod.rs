@@ -33,7 +33,7 @@ pub use predict::{
     PredictedComponent, Prediction, Spectrum, participants_for_error, participants_for_visibility,
     predict,
 };
-pub use warnings::{grouped, rounded_up};
+pub use warnings::{grouped, number_in_words, rounded_up};
 
 /// The noise of `double-cap` on rows of length one, for the tests of this folder.
 #[cfg(test)]

@@ -96,6 +96,11 @@ impl Spectrum {
         self.leading.len() + self.rest.len()
     }
 
+    /// Sum of all eigenvalues.
+    pub fn total(&self) -> f64 {
+        self.leading.iter().chain(&self.rest).sum()
+    }
+
     /// Number of leading eigenvalues.
     pub fn rank(&self) -> usize {
         self.leading.len()
@@ -106,7 +111,7 @@ impl Spectrum {
     /// What the study does not say of `E‖x‖²` the spectrum does: its sum (that of a part of the
     /// dimensions is less, which makes the noise larger, never smaller).
     fn noise_of(&self, noise: &NoiseModel, n: f64) -> Result<NoiseProfile> {
-        let sum = self.leading.iter().chain(&self.rest).sum::<f64>();
+        let sum = self.total();
         let norm = noise.mean_squared_norm(sum).unwrap_or(sum);
         NoiseProfile::of(noise, self.dimension(), n, norm)
     }

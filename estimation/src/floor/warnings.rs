@@ -6,7 +6,7 @@ use super::{
     participants_for_visibility,
 };
 
-/// The component that the last sentence of a warning speaks of: a tenth of what a unit row has.
+/// What a component that is not seen is taken to hold more than the rest, of the variance of unit rows, at most.
 const EXAMPLE_SHARE: f64 = 0.1;
 
 /// The warnings an assessment carries, most important first.
@@ -54,14 +54,10 @@ pub(super) fn plain_words(
     warnings
 }
 
-/// How many participants it would take.
+/// How many participants it would take for the first `k`, as `eigenveil plan` says: if each of those that are not seen held
+/// a tenth of the variance of unit rows, and below which number it is hopeless.
 fn outlook(measured: &Measured<'_>, judgements: &[Judgement], k: usize) -> String {
     let p = measured.spectrum.len();
-    let needed = |leading: Vec<f64>, bulk: f64| {
-        let spectrum = Spectrum::new(p, leading, bulk).ok()?;
-        participants_for_visibility(&spectrum, measured.noise).ok()?
-    };
-    let mut text = String::new();
     let seen: Vec<f64> = judgements
         .iter()
         .filter(|j| stands(j))
@@ -69,31 +65,78 @@ fn outlook(measured: &Measured<'_>, judgements: &[Judgement], k: usize) -> Strin
         .collect();
     let missing = k.saturating_sub(seen.len());
     // Rows lie in the unit ball: whatever the visible components leave of 1 is the most that the
-    // missing ones can share. That gives a number below which the wish is hopeless.
-    let most = ((1.0 - seen.iter().sum::<f64>()) / missing.max(1) as f64).max(0.0);
-    if missing > 0
-        && most > 0.0
-        && let Some(n) = needed(vec![most; missing], 0.0).filter(|&n| n > measured.n)
-    {
-        let which = if k == 1 {
-            "it".to_owned()
-        } else {
-            format!("the first {k}")
+    // missing ones can share.
+    let left = (1.0 - seen.iter().sum::<f64>()).max(0.0);
+    if missing == 0 || left == 0.0 {
+        return String::new();
+    }
+    let most = left / missing as f64;
+    // Room for the other directions, and no larger than what is seen; whole tenths of a percent, to be told exactly.
+    let smallest_seen = seen.iter().copied().fold(f64::INFINITY, f64::min);
+    let share = EXAMPLE_SHARE.min(0.5 * most).min(smallest_seen);
+    let share = (1_000.0 * share).floor() / 1_000.0;
+    let needed = |share: f64| {
+        let shares = seen
+            .iter()
+            .copied()
+            .chain(std::iter::repeat_n(share, missing));
+        let rest = ((left - share * missing as f64) / p as f64).max(0.0);
+        let mut leading: Vec<f64> = shares.map(|share| share + rest).collect();
+        leading.sort_by(|a, b| b.total_cmp(a));
+        let spectrum = Spectrum::new(p, leading, rest).ok()?;
+        let n = participants_for_visibility(&spectrum, measured.noise).ok()??;
+        (n > measured.n).then_some(n)
+    };
+    let mut text = String::new();
+    if let Some(n) = needed(share).filter(|_| share > 0.0) {
+        let (which, holder) = match k {
+            1 => ("one".to_owned(), "it"),
+            _ if missing < k => (first_in_words(k), "each of those not seen"),
+            _ => (first_in_words(k), "each"),
         };
         text.push_str(&format!(
-            " At the very least about {} participants are needed to see {which}.",
-            rounded(n)
+            " About {} participants would be needed for {which} if {holder} held {:.1} % of the variance of unit rows more than the other directions do.",
+            number_in_words(rounded_up(n, 2)),
+            100.0 * share
         ));
     }
-    let rest = (1.0 - EXAMPLE_SHARE) / p as f64;
-    if let Some(n) = needed(vec![EXAMPLE_SHARE + rest], rest).filter(|&n| n > measured.n) {
+    if let Some(n) = needed(most) {
         text.push_str(&format!(
-            " One that stands out from the rest by {:.0} % of the variance of unit rows would need about {}.",
-            EXAMPLE_SHARE * 100.0,
-            rounded(n)
+            " Fewer than {} cannot be enough, whatever the rows.",
+            number_in_words(rounded_down(n, 2))
         ));
     }
     text
+}
+
+/// "the first three".
+fn first_in_words(k: usize) -> String {
+    const WORDS: [&str; 9] = [
+        "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
+    ];
+    match k.checked_sub(2).and_then(|place| WORDS.get(place)) {
+        Some(word) => format!("the first {word}"),
+        None => format!("the first {k}"),
+    }
+}
+
+/// A whole number of few significant digits: "340,000", "2.1 million", "1.2 billion".
+///
+/// ```
+/// assert_eq!(eigenveil_estimation::floor::number_in_words(2_100_000), "2.1 million");
+/// ```
+pub fn number_in_words(n: u64) -> String {
+    const NAMES: [(u64, &str); 4] = [
+        (1_000_000_000_000_000, "quadrillion"),
+        (1_000_000_000_000, "trillion"),
+        (1_000_000_000, "billion"),
+        (1_000_000, "million"),
+    ];
+    match NAMES.iter().find(|(unit, _)| n >= *unit) {
+        // A quotient of two exact numbers is written back without spurious digits.
+        Some((unit, name)) => format!("{} {name}", n as f64 / *unit as f64),
+        None => grouped(n),
+    }
 }
 
 /// Neighbouring visible components whose order and directions noise could swap.
@@ -144,23 +187,30 @@ pub fn grouped(n: u64) -> String {
     out
 }
 
-/// Two significant digits, rounded up: "about" must not promise too little.
-fn rounded(n: u64) -> String {
-    grouped(rounded_up(n, 2))
-}
-
 /// `n` to this many significant digits, rounded up.
 ///
 /// ```
 /// assert_eq!(eigenveil_estimation::floor::rounded_up(123_456, 3), 124_000);
 /// ```
 pub fn rounded_up(n: u64, digits: u32) -> u64 {
+    let unit = last_place(n, digits);
+    n.div_ceil(unit).saturating_mul(unit)
+}
+
+/// `n` to this many significant digits, rounded down.
+fn rounded_down(n: u64, digits: u32) -> u64 {
+    let unit = last_place(n, digits);
+    n / unit * unit
+}
+
+/// What one in the last of so many digits of `n` is worth.
+fn last_place(n: u64, digits: u32) -> u64 {
     let limit = 10_u64.saturating_pow(digits);
     let mut unit = 1;
     while n / unit >= limit {
         unit *= 10;
     }
-    n.div_ceil(unit).saturating_mul(unit)
+    unit
 }
 
 #[cfg(test)]
@@ -180,9 +230,17 @@ mod tests {
         assert_eq!(grouped(999), "999");
         assert_eq!(grouped(1797), "1,797");
         assert_eq!(grouped(1_234_567), "1,234,567");
-        assert_eq!(rounded(99), "99");
-        assert_eq!(rounded(101), "110");
-        assert_eq!(rounded(123_456), "130,000");
+        for (n, up, down) in [(99, 99, 99), (101, 110, 100), (123_456, 130_000, 120_000)] {
+            assert_eq!((rounded_up(n, 2), rounded_down(n, 2)), (up, down));
+        }
+        assert_eq!(number_in_words(130_000), "130,000");
+        assert_eq!(number_in_words(999_999), "999,999");
+        assert_eq!(number_in_words(2_100_000), "2.1 million");
+        assert_eq!(number_in_words(34_000_000), "34 million");
+        assert_eq!(number_in_words(1_200_000_000), "1.2 billion");
+        assert_eq!(number_in_words(7_000_000_000_000_000), "7 quadrillion");
+        assert_eq!(first_in_words(3), "the first three");
+        assert_eq!(first_in_words(11), "the first 11");
     }
 
     /// The digits of the example data set at ε = 1: hopeless, and said so with a way out.
@@ -211,11 +269,12 @@ mod tests {
             panic!("{:?}", result.warnings)
         };
         assert!(warning.starts_with("At n = 1,797 and ε = 1 no component stands above the noise"));
-        assert!(
-            warning.contains("participants are needed to see the first 2."),
-            "{warning}"
-        );
-        assert!(warning.contains("by 10 % of the variance"), "{warning}");
+        for words in [
+            " participants would be needed for the first two if each held 10.0 % of the variance",
+            "cannot be enough, whatever the rows.",
+        ] {
+            assert!(warning.contains(words), "{warning}");
+        }
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Sample pictures, shared by the gallery and the layout tests.
 
 use eigenveil_plots::{
-    Axis, BarChart, ColourScale, HorizontalLine, ImageGrid, LineChart, LineStyle, LoadingImage,
-    NoiseFloor, Reference, Scree, ScreeComponent, Series, Verdict,
+    AlignmentChart, Axis, BarChart, ColourScale, HorizontalLine, ImageGrid, LineChart, LineStyle,
+    LoadingImage, LoadingRow, LoadingTable, NoiseFloor, Reference, Scree, ScreeComponent, Series,
+    Verdict,
 };
 
 /// All samples, by name.
@@ -34,6 +35,10 @@ pub(crate) fn all() -> Vec<(&'static str, String)> {
             }
             .to_svg(),
         ),
+        ("alignment", alignment(720.0).to_svg()),
+        ("alignment-narrow", alignment(360.0).to_svg()),
+        ("loading-table", table(3, 720.0).to_svg()),
+        ("loading-table-narrow", table(9, 360.0).to_svg()),
         ("digits", digits(ColourScale::Each).to_svg()),
         ("digits-shared", digits(ColourScale::Shared).to_svg()),
         (
@@ -138,6 +143,8 @@ pub(crate) fn scree() -> Scree {
     let component = |verdict, alignment| ScreeComponent {
         verdict,
         alignment: Some(alignment),
+        alignment_error: Some(0.12 * (1.0 - alignment)),
+        standard_error: Some(0.2 * alignment),
     };
     scree.components = vec![
         component(Verdict::Above, 0.93),
@@ -151,6 +158,57 @@ pub(crate) fn scree() -> Scree {
         eigenvalues: exact,
     });
     scree
+}
+
+/// Components of every verdict, one of them whole.
+pub(crate) fn alignment(width: f64) -> AlignmentChart {
+    let component = |(verdict, alignment, error)| ScreeComponent {
+        verdict,
+        alignment: Some(alignment),
+        alignment_error: error,
+        standard_error: None,
+    };
+    let components = [
+        (Verdict::Above, 1.0, Some(0.01)),
+        (Verdict::Above, 0.93, Some(0.04)),
+        (Verdict::Above, 0.71, Some(0.11)),
+        (Verdict::At, 0.22, Some(0.25)),
+        (Verdict::Below, 0.0, None),
+    ];
+    let mut chart = AlignmentChart::new(
+        "Three components are recovered well",
+        components.map(component),
+    );
+    chart.subtitle = Some("Digits, p = 64, ε = 4, 60 000 reports".into());
+    chart.width = width;
+    chart
+}
+
+/// A sparse subspace of named features.
+pub(crate) fn table(components: usize, width: f64) -> LoadingTable {
+    let names = [
+        "mean radius",
+        "worst perimeter",
+        "texture",
+        "a name that is much too long to be written in full",
+        "symmetry <&>",
+        "nothing",
+    ];
+    let rows = names.iter().enumerate().map(|(i, name)| LoadingRow {
+        name: (*name).to_owned(),
+        loadings: (0..components)
+            .map(|j| match i {
+                5 => 0.0,
+                _ if (i + 2 * j) % 5 == 4 => 0.0,
+                _ => (0.8 - 0.13 * i as f64) * (1.0 + i as f64 * 2.0 + j as f64 * 1.7).cos(),
+            })
+            .collect(),
+    });
+    let columns = (1..=components).map(|j| format!("component {j}, above the threshold"));
+    let mut table = LoadingTable::new("Five features carry the subspace", columns, rows);
+    table.subtitle = Some("λ = 0.0123, refitted".into());
+    table.width = width;
+    table
 }
 
 /// A short spectrum with negative eigenvalues.
@@ -175,6 +233,8 @@ pub(crate) fn few() -> Scree {
         .map(|(verdict, a)| ScreeComponent {
             verdict,
             alignment: Some(a),
+            alignment_error: None,
+            standard_error: None,
         })
         .collect();
     scree

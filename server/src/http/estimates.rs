@@ -143,7 +143,11 @@ fn check_sparse(settings: &SparseSettings) -> Result<(), Error> {
     if let Lambda::Fixed(lambda) = settings.lambda
         && !(lambda.is_finite() && lambda >= 0.0)
     {
-        return refuse("lambda", lambda.to_string(), "a number ≥ 0, auto or cv");
+        return refuse(
+            "lambda",
+            lambda.to_string(),
+            "a number ≥ 0, auto, cv or path",
+        );
     }
     if let Some(rho) = settings.rho
         && !(rho.is_finite() && rho > 0.0)

@@ -2,8 +2,8 @@
 
 use eigenveil_shared::{Error, ErrorCode, Result, estimate::Estimate};
 
-/// One line per feature: its name, then its loading on each component, and its mean where the study
-/// estimates it.
+/// One line per feature: its name, then its loading on each component, whose verdict is in the column's name, and its
+/// mean where the study estimates it.
 pub(super) fn csv(estimate: &Estimate) -> Result<Vec<u8>> {
     let failed = |error: &dyn std::fmt::Display| {
         Error::new(
@@ -11,12 +11,10 @@ pub(super) fn csv(estimate: &Estimate) -> Result<Vec<u8>> {
             format!("the components could not be written as CSV ({error}); fetch them as JSON"),
         )
     };
-    let names = estimate
-        .study
-        .feature_names()
-        .unwrap_or_else(|| (1..=estimate.p).map(|i| format!("x{i}")).collect());
+    let names = estimate.feature_names();
     let mut writer = csv::Writer::from_writer(Vec::new());
-    let header = (1..=estimate.components.len()).map(|j| format!("component_{j}"));
+    let header = estimate.components.iter().enumerate();
+    let header = header.map(|(j, c)| format!("component_{} ({})", j + 1, c.verdict.as_str()));
     let header = header.chain(estimate.mean.is_some().then(|| "mean".to_owned()));
     writer
         .write_record(std::iter::once("feature".to_owned()).chain(header))

@@ -55,6 +55,22 @@ fn the_demo_removes_the_mean_and_project_uses_it() {
         let text = std::fs::read_to_string(out.join(name)).unwrap();
         assert!(text.contains("covariance"), "{name}");
     }
+    // As many users again can expect what the estimate says of itself.
+    let again = run_json(&[
+        "plan",
+        "--json",
+        "--pilot",
+        out.join("estimate.json").to_str().unwrap(),
+        "--epsilon",
+        "8",
+        "--n",
+        "6000",
+        "--mechanism",
+        "double-cap",
+    ]);
+    let again = again["rows"][0]["error"].as_f64().unwrap();
+    let itself = estimate.expected_error;
+    assert!((again / itself - 1.0).abs() < 0.1, "{again} {itself}");
     // A row at the mean has score 0.
     let at_mean = folder.path().join("mean.csv");
     let row: Vec<String> = mean.iter().map(f64::to_string).collect();

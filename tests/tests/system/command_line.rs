@@ -55,6 +55,9 @@ fn demo_prints_the_agreed_keys_and_writes_its_files() {
     for (file, holds) in [
         ("estimate.json", "\"components\""),
         ("scree.svg", "pure noise"),
+        ("summary.csv", "expected_alignment_se"),
+        ("features.txt", "pixel_7_7"),
+        ("alignment.svg", "How far to trust"),
         ("report.html", "non-private"),
     ] {
         let text = std::fs::read_to_string(out.join(file)).unwrap();
@@ -192,7 +195,10 @@ fn the_whole_path_by_hand() {
         (&"done".into(), &4000.into(), &1.into())
     );
     let csv = std::fs::read_to_string(format!("{out}/components.csv")).unwrap();
-    assert!(csv.starts_with("feature,component_1\nheight,"), "{csv}");
+    assert!(
+        csv.starts_with("feature,component_1 (above)\nheight,"),
+        "{csv}"
+    );
     let npy = std::fs::read(format!("{out}/components.npy")).unwrap();
     assert!(npy.starts_with(b"\x93NUMPY") && npy.len() >= 128 + 3 * 8 - 64);
     // Height and weight move together: both loadings are large and of one sign.
@@ -469,6 +475,79 @@ fn error_bars_and_cross_validation_over_the_buckets_of_a_server() {
     );
     assert_eq!(cv["chosen"], sparse["lambda"]);
     assert!(cv["path"].as_array().unwrap().len() > 3, "{cv}");
+    every_file_of_a_path(&server, id, out);
+}
+
+/// With `--lambda path` every table and picture is written, and they agree with the document.
+fn every_file_of_a_path(server: &ServerProcess, id: &str, out: &str) {
+    let text = server.cli(&[
+        "estimate", "--study", id, "--k", "2", "--sparse", "--lambda", "path", "--wait", "--out",
+        out,
+    ]);
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    let read = |name: &str| {
+        assert!(text.contains(name), "{name} is not in {text}");
+        std::fs::read_to_string(format!("{out}/{name}")).unwrap()
+    };
+    let estimate: serde_json::Value = serde_json::from_str(&read("estimate.json")).unwrap();
+    let agreement = &estimate["bucket_agreement"];
+    assert_eq!(agreement["false_alarm_rate"], 1e-3);
+    assert!(
+        text.contains(&format!("{} buckets of reports", agreement["buckets"])),
+        "{text}"
+    );
+    let names: Vec<String> = (1..=8).map(|i| format!("x{i}")).collect();
+    assert_eq!(read("features.txt").lines().collect::<Vec<_>>(), names);
+
+    let summary = read("summary.csv");
+    let lines: Vec<Vec<&str>> = summary
+        .lines()
+        .map(|line| line.split(',').collect())
+        .collect();
+    assert_eq!((lines.len(), lines[0].len()), (3, 10));
+    for (j, line) in lines[1..].iter().enumerate() {
+        let component = &estimate["components"][j];
+        assert_eq!(
+            (line[0], line[1]),
+            (
+                (j + 1).to_string().as_str(),
+                component["verdict"].as_str().unwrap()
+            )
+        );
+        for (name, cell) in lines[0].iter().zip(line).skip(2) {
+            match component[name].as_f64() {
+                Some(value) => assert_eq!(cell.parse::<f64>().unwrap(), value, "{name}"),
+                None => assert_eq!(*cell, "", "{name}"),
+            }
+        }
+    }
+
+    let path = &estimate["sparse"]["path"];
+    let points = path["points"].as_array().unwrap();
+    let table = read("lambda_path.csv");
+    let lines: Vec<Vec<&str>> = table
+        .lines()
+        .map(|line| line.split(',').collect())
+        .collect();
+    assert_eq!((lines.len(), lines[0].len()), (points.len() + 1, 8 + 8));
+    let chosen: Vec<_> = lines.iter().filter(|line| line[1] == "true").collect();
+    assert_eq!(chosen.len(), 1);
+    assert_eq!(
+        chosen[0][0].parse::<f64>().ok(),
+        estimate["sparse"]["lambda"].as_f64()
+    );
+    assert_eq!(lines[1][6].split("; ").count(), 2);
+
+    for picture in [
+        "scree.svg",
+        "alignment.svg",
+        "loadings.svg",
+        "lambda_path.svg",
+        "lambda_rows.svg",
+    ] {
+        let svg = read(picture);
+        assert!(svg.starts_with("<svg") && !svg.contains("NaN"), "{picture}");
+    }
 }
 
 #[test]

@@ -268,3 +268,69 @@ fn a_pilot_is_planned_from_its_components_above_the_floor_alone() {
     assert_eq!(other_p.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&other_p.stderr).contains("64"));
 }
+
+#[test]
+fn centring_has_its_price_and_needs_the_mean() {
+    let base = [
+        "plan",
+        "--p",
+        "40",
+        "--k",
+        "2",
+        "--epsilon",
+        "4",
+        "--target-error",
+        "0.3",
+    ];
+    let with = |more: &[&'static str]| [&base[..], more].concat();
+    let one = ["--mechanism", "symmetric-gaussian"];
+    let users = |arguments: &[&'static str]| {
+        let mut all = with(arguments);
+        all.extend(one);
+        all.push("--json");
+        run_json(&all)["rows"][0]["n"].as_u64().unwrap() as f64
+    };
+    // A mean of length 0.6 leaves 0.64 of the rows' variance.
+    let centred = users(&[
+        "--spectrum",
+        "0.2,0.15",
+        "--centring",
+        "--mean-length",
+        "0.6",
+    ]);
+    let plain = users(&[
+        "--spectrum",
+        "0.2,0.15",
+        "--norm",
+        "clip",
+        "--total",
+        "0.64",
+    ]);
+    // Gaussian noise across the mean: (1 + a²)² = 2.25, times the change from p to p + 1 (none here).
+    assert!(
+        (centred / plain / 2.25 - 1.0).abs() < 0.02,
+        "{centred} {plain}"
+    );
+    let ask = ["--spectrum", "0.2,0.15"];
+    for (wrong, says) in [
+        (with(&[&ask[..], &["--centring"]].concat()), "--mean-length"),
+        (
+            with(&[&ask[..], &["--mean-length", "0.5"]].concat()),
+            "--centring",
+        ),
+        (
+            with(&[&ask[..], &["--centring=1.5", "--mean-length", "0.5"]].concat()),
+            "private centring is 1.5",
+        ),
+        (
+            with(&[&ask[..], &["--centring", "--mean-length", "1"]].concat()),
+            "below 1.0000",
+        ),
+        (
+            with(&[&ask[..], &["--centring", "--mean-length", "0.9"]].concat()),
+            "sum to",
+        ),
+    ] {
+        refused(&run(&wrong), 2, &[says]);
+    }
+}

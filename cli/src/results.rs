@@ -1,0 +1,147 @@
+//! The files of an estimate: tables and pictures.
+
+use std::path::Path;
+
+use eigenveil_shared::estimate::{Estimate, LambdaPath};
+
+use crate::{
+    error::{CliError, Result},
+    output, pictures,
+};
+
+/// Writes `summary.csv`, `features.txt` and the pictures of an estimate into a directory, and what a path of λ gives; the
+/// names of the files. `without_noise` adds the non-private spectrum to the scree plot.
+///
+/// # Errors
+/// Names the file that cannot be written.
+pub(crate) fn write(
+    out: &Path,
+    estimate: &Estimate,
+    without_noise: Option<&[f64]>,
+) -> Result<Vec<&'static str>> {
+    let mut names = estimate.feature_names().join("\n");
+    names.push('\n');
+    let mut files = vec![
+        ("summary.csv", summary(estimate)?),
+        ("features.txt", names.into_bytes()),
+        (
+            "scree.svg",
+            pictures::scree(estimate, without_noise)
+                .to_svg()
+                .into_bytes(),
+        ),
+    ];
+    if !estimate.components.is_empty() {
+        let chart = pictures::alignment(estimate).to_svg();
+        files.push(("alignment.svg", chart.into_bytes()));
+    }
+    if let Some(sparse) = &estimate.sparse {
+        let table = pictures::loadings(estimate, sparse).to_svg();
+        files.push(("loadings.svg", table.into_bytes()));
+        if let Some(path) = &sparse.path {
+            files.push(("lambda_path.csv", path_table(estimate, path)?));
+            let chart = pictures::lambda_path(estimate, path).to_svg();
+            files.push(("lambda_path.svg", chart.into_bytes()));
+            if let Some(chart) = pictures::lambda_rows(estimate, path) {
+                files.push(("lambda_rows.svg", chart.to_svg().into_bytes()));
+            }
+        }
+    }
+    for (name, bytes) in &files {
+        output::write_file(&out.join(name), bytes)?;
+    }
+    Ok(files.into_iter().map(|(name, _)| name).collect())
+}
+
+/// One line for each component; cells are empty where nothing is known.
+fn summary(estimate: &Estimate) -> Result<Vec<u8>> {
+    let number = |value: Option<f64>| value.map_or(String::new(), |x| x.to_string());
+    let header = [
+        "component",
+        "verdict",
+        "eigenvalue",
+        "eigenvalue_se",
+        "debiased_eigenvalue",
+        "debiased_eigenvalue_se",
+        "expected_alignment",
+        "expected_alignment_se",
+        "direction_se",
+        "explained_variance_ratio",
+    ];
+    let rows = estimate
+        .components
+        .iter()
+        .enumerate()
+        .map(|(j, component)| {
+            let mut row = vec![(j + 1).to_string(), component.verdict.as_str().to_owned()];
+            row.extend(
+                [
+                    Some(component.eigenvalue),
+                    component.eigenvalue_se,
+                    component.debiased_eigenvalue,
+                    component.debiased_eigenvalue_se,
+                    Some(component.expected_alignment),
+                    component.expected_alignment_se,
+                    component.direction_se,
+                    component.explained_variance_ratio,
+                ]
+                .map(number),
+            );
+            row
+        });
+    table(header.map(str::to_owned).to_vec(), rows)
+}
+
+/// One line for each λ of a path; rows by their names, joined by "; ".
+fn path_table(estimate: &Estimate, path: &LambdaPath) -> Result<Vec<u8>> {
+    let names = estimate.feature_names();
+    let joined = |rows: &[usize]| {
+        let names: Vec<&str> = rows
+            .iter()
+            .filter_map(|&row| names.get(row).map(String::as_str))
+            .collect();
+        names.join("; ")
+    };
+    let mut header: Vec<String> = [
+        "lambda",
+        "chosen",
+        "support",
+        "captured_variance",
+        "relative_gap",
+        "converged",
+        "entering",
+        "leaving",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    if path.points.iter().all(|point| point.row_norms.is_some()) {
+        header.extend(names.iter().map(|name| format!("norm of {name}")));
+    }
+    let rows = path.points.iter().map(|point| {
+        let mut row = vec![
+            point.lambda.to_string(),
+            (point.lambda == path.chosen).to_string(),
+            point.support.to_string(),
+            point.captured_variance.to_string(),
+            point.relative_gap.to_string(),
+            point.converged.to_string(),
+            joined(&point.entering),
+            joined(&point.leaving),
+        ];
+        row.extend(point.row_norms.iter().flatten().map(f64::to_string));
+        row
+    });
+    table(header, rows)
+}
+
+fn table(header: Vec<String>, rows: impl Iterator<Item = Vec<String>>) -> Result<Vec<u8>> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    for row in std::iter::once(header).chain(rows) {
+        writer
+            .write_record(row)
+            .map_err(|error| CliError::failed(format!("cannot write a table: {error}")))?;
+    }
+    writer
+        .into_inner()
+        .map_err(|error| CliError::failed(error.to_string()))
+}

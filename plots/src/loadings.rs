@@ -1,0 +1,234 @@
+//! The rows of a sparse subspace: features by components.
+
+use crate::{
+    frame::{MARGIN, block, block_height, heading, usable_width},
+    number::{compact, drawable},
+    svg::{Anchor, Area, Svg},
+    table::DataTable,
+    text::Role,
+};
+
+/// The loadings of one feature on every component.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LoadingRow {
+    /// Name of the feature.
+    pub name: String,
+    /// One loading for each component.
+    pub loadings: Vec<f64>,
+}
+
+/// A table of bars: one row for each feature, one column for each component, all to one scale; features of longest
+/// row first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoadingTable {
+    /// Title.
+    pub title: String,
+    /// A line under the title.
+    pub subtitle: Option<String>,
+    /// Names of the components.
+    pub columns: Vec<String>,
+    /// The features, in any order; rows of zeros are left out.
+    pub rows: Vec<LoadingRow>,
+    /// How many features to show at most.
+    pub shown: usize,
+    /// Width in pixels, at least 320; as many columns are shown as have room.
+    pub width: f64,
+}
+
+const STEP: f64 = 22.0;
+const BAR: f64 = 12.0;
+/// Least width of the bars to one side of zero.
+const LEAST: f64 = 18.0;
+
+/// Two decimals, which tell loadings well enough and leave room for more columns.
+fn short(value: f64) -> String {
+    match value.abs() {
+        0.0..100.0 => format!("{value:.2}").replace('-', "−"),
+        _ => compact(value),
+    }
+}
+
+impl LoadingTable {
+    /// A table of the first 40 features, 720 pixels wide.
+    pub fn new(
+        title: impl Into<String>,
+        columns: impl IntoIterator<Item = String>,
+        rows: impl IntoIterator<Item = LoadingRow>,
+    ) -> Self {
+        Self {
+            title: title.into(),
+            subtitle: None,
+            columns: columns.into_iter().collect(),
+            rows: rows.into_iter().collect(),
+            shown: 40,
+            width: 720.0,
+        }
+    }
+
+    /// The features that are not all zero, longest row first.
+    fn sorted(&self) -> Vec<&LoadingRow> {
+        let length = |row: &LoadingRow| -> f64 {
+            let finite = row.loadings.iter().filter(|x| drawable(**x));
+            finite.fold(0.0, |sum: f64, x| sum.hypot(*x))
+        };
+        let mut rows: Vec<&LoadingRow> = self.rows.iter().filter(|r| length(r) > 0.0).collect();
+        rows.sort_by(|a, b| length(b).total_cmp(&length(a)));
+        rows
+    }
+
+    /// The table as SVG.
+    #[must_use]
+    pub fn to_svg(&self) -> String {
+        let width = usable_width(self.width);
+        let all = self.sorted();
+        let rows = &all[..all.len().min(self.shown)];
+        let longest = |texts: &mut dyn Iterator<Item = f64>| texts.fold(0.0, f64::max);
+        let names: Vec<String> = rows
+            .iter()
+            .map(|row| Role::Label.shorten(&row.name, width * 0.3))
+            .collect();
+        let left = MARGIN + longest(&mut names.iter().map(|n| Role::Label.width(n))) + 14.0;
+        // Of what is shown at all: NaN and the like are left out.
+        let numbers = |row: &LoadingRow| -> Vec<Option<(f64, String)>> {
+            let loadings = self.columns.iter().enumerate();
+            loadings
+                .map(|(j, _)| {
+                    let value = row.loadings.get(j).copied().filter(|x| drawable(*x))?;
+                    (value != 0.0).then(|| (value, short(value)))
+                })
+                .collect()
+        };
+        let cells: Vec<Vec<Option<(f64, String)>>> = rows.iter().map(|r| numbers(r)).collect();
+        let present = || cells.iter().flatten().flatten();
+        let pad = longest(&mut present().map(|(_, text)| Role::Small.width(text))) + 8.0;
+        let largest = longest(&mut present().map(|(value, _)| value.abs()));
+        let least = 2.0 * (pad + LEAST);
+        let room = width - MARGIN - left;
+        let columns = ((room / least) as usize).clamp(1, self.columns.len().max(1));
+        // A column may take more than there is on a narrow picture with long numbers.
+        let column = (room / columns as f64).max(least);
+        let width = width.max(left + columns as f64 * column + MARGIN);
+
+        let mut svg = Svg::default();
+        let top = heading(&mut svg, &self.title, self.subtitle.as_deref(), width) + 12.0;
+        let titles: Vec<Vec<String>> = self
+            .columns
+            .iter()
+            .take(columns)
+            .map(|title| Role::Small.wrap(title, column - 8.0, 3))
+            .collect();
+        let above = titles
+            .iter()
+            .map(|lines| block_height(Role::Small, lines))
+            .fold(0.0, f64::max);
+        let area = Area {
+            x: left,
+            y: top + above + 10.0,
+            w: columns as f64 * column,
+            h: STEP * rows.len().max(1) as f64,
+        };
+        for (i, name) in names.iter().enumerate() {
+            let centre = area.y + STEP * (i as f64 + 0.5);
+            let baseline = centre + Role::Label.size() * 0.35;
+            svg.text(Role::Label, "", (left - 10.0, baseline), Anchor::End, name);
+            svg.line("grid", (left, centre), (area.right(), centre));
+        }
+        for (j, title) in titles.iter().enumerate() {
+            let zero = left + column * (j as f64 + 0.5);
+            block(&mut svg, Role::Small, title, zero, top, Anchor::Middle);
+            for (i, row) in cells.iter().enumerate() {
+                let Some((value, number)) = row[j].as_ref() else {
+                    continue;
+                };
+                let centre = area.y + STEP * (i as f64 + 0.5);
+                let length = (column / 2.0 - pad) * value.abs() / largest;
+                let (class, from, at, anchor) = if *value < 0.0 {
+                    ("neg", zero - length, zero - length - 4.0, Anchor::End)
+                } else {
+                    ("pos", zero, zero + length + 4.0, Anchor::Start)
+                };
+                svg.open_group(
+                    class,
+                    &format!("{}, {}: {number}", rows[i].name, self.columns[j]),
+                );
+                svg.rect(
+                    "fill",
+                    Area {
+                        x: from,
+                        y: centre - BAR / 2.0,
+                        w: length.max(0.75),
+                        h: BAR,
+                    },
+                );
+                svg.close_group();
+                // The line of the row must not cross the number.
+                let text = Role::Small.width(number) + 4.0;
+                svg.rect(
+                    "bg",
+                    Area {
+                        x: if *value < 0.0 {
+                            at - text + 2.0
+                        } else {
+                            at - 2.0
+                        },
+                        y: centre - 7.0,
+                        w: text,
+                        h: 14.0,
+                    },
+                );
+                let baseline = centre + Role::Small.size() * 0.35;
+                svg.text(Role::Small, "mut", (at, baseline), anchor, number);
+            }
+            svg.line("axis", (zero, area.y), (zero, area.bottom()));
+        }
+        if rows.is_empty() {
+            let at = (width / 2.0, area.y + STEP * 0.7);
+            svg.text(Role::Subtitle, "mut", at, Anchor::Middle, "no data");
+        }
+        let mut under = Vec::new();
+        for (missing, what) in [
+            (all.len() - rows.len(), "feature"),
+            (self.columns.len().saturating_sub(columns), "component"),
+        ] {
+            if missing > 0 {
+                let s = if missing == 1 { "" } else { "s" };
+                under.push(format!("… and {missing} more {what}{s}, not shown"));
+            }
+        }
+        let under: Vec<String> = under
+            .iter()
+            .flat_map(|line| Role::Label.wrap(line, width - 2.0 * MARGIN, 3))
+            .collect();
+        let y = area.bottom() + 6.0;
+        block(&mut svg, Role::Label, &under, MARGIN, y, Anchor::Start);
+        let height = y + block_height(Role::Label, &under) + MARGIN;
+        let description = format!(
+            "Loadings of {} features on {} components, longest first: {}.",
+            all.len(),
+            self.columns.len(),
+            rows.iter()
+                .map(|row| row.name.as_str())
+                .collect::<Vec<_>>()
+                .join("; ")
+        );
+        svg.finish(width, height.round(), &self.title, &description)
+    }
+
+    /// The numbers of all features that are not zero as a table.
+    #[must_use]
+    pub fn to_table(&self) -> DataTable {
+        let rows = self.sorted();
+        let headers = std::iter::once("Feature".to_owned()).chain(self.columns.iter().cloned());
+        DataTable {
+            caption: self.title.clone(),
+            headers: headers.collect(),
+            rows: rows
+                .iter()
+                .map(|row| {
+                    let cells = row.loadings.iter().map(|x| compact(*x));
+                    std::iter::once(row.name.clone()).chain(cells).collect()
+                })
+                .collect(),
+        }
+    }
+}

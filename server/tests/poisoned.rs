@@ -1,0 +1,116 @@
+//! A poisoned batch through the whole server: the estimate says that the buckets disagree.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use axum::http::{StatusCode, header};
+use common::{Harness, new_id, shape};
+use eigenveil_shared::{
+    api::{EstimateDocument, EstimateState, StudyDocument},
+    codec,
+    estimate::{BucketVerdict, Estimate},
+    preprocess::Row,
+};
+use rand::{RngExt, SeedableRng, rngs::ChaCha20Rng};
+use serde_json::{Value, json};
+
+const P: usize = 8;
+const BATCHES: usize = 60;
+const REPORTS: usize = 100;
+
+async fn send(server: &Harness, study: &StudyDocument, payloads: &[Vec<u8>]) {
+    let reports = payloads
+        .iter()
+        .map(|payload| (new_id(), payload.as_slice()));
+    let body = codec::encode_batch(&shape(study), reports).unwrap();
+    let answer = server.post_batch(study, body).await;
+    assert_eq!(answer.status, StatusCode::OK);
+}
+
+/// Batches of honest devices; `poison` gives the payload that a whole batch repeats, in every 20th of them.
+async fn estimate_of(changes: Value, poison: Option<Vec<u8>>) -> Estimate {
+    let server = Harness::new();
+    let study = server.study_with(changes).await;
+    let mut rng = ChaCha20Rng::seed_from_u64(21);
+    for batch in 0..BATCHES {
+        let payloads: Vec<Vec<u8>> = match &poison {
+            Some(payload) if batch % 20 == 7 => vec![payload.clone(); REPORTS],
+            _ => (0..REPORTS)
+                .map(|_| {
+                    let mut row: Vec<f64> = (0..P).map(|_| rng.random_range(-1.0..1.0)).collect();
+                    row[0] *= 4.0;
+                    let row = study.params.preprocessor().prepare(&Row::new(row)).unwrap();
+                    study.params.mechanism().perturb_with(&row, &mut rng)
+                })
+                .collect(),
+        };
+        send(&server, &study, &payloads).await;
+    }
+    let path = format!("/v1/studies/{}/estimates", study.id);
+    let answer = server.operator("POST", &path, Some(json!({"k": 2}))).await;
+    let location = answer.headers[header::LOCATION]
+        .to_str()
+        .unwrap()
+        .to_owned();
+    let started = Instant::now();
+    loop {
+        let document: EstimateDocument = server.operator("GET", &location, None).await.json();
+        if document.state == EstimateState::Done {
+            return document.estimate.unwrap();
+        }
+        assert!(started.elapsed() < Duration::from_secs(60), "{document:?}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+fn said(estimate: &Estimate) -> bool {
+    let warning = "a poisoned or broken batch may be in the sums";
+    estimate.warnings.iter().any(|said| said.contains(warning))
+}
+
+/// Honest studies agree, also with private centring; three batches of one seed, or of one enormous matrix, do not. The honest
+/// ones have a fixed seed and a false-alarm rate of 1e-3 each.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_poisoned_batch_is_said() {
+    let cap = json!({"dimension": P, "mechanism": "double-cap", "epsilon": 4.0, "delta": 0.0});
+    let mut centred = cap.clone();
+    centred["centring"] = json!(0.7);
+    let gaussian = json!({"dimension": P, "epsilon": 8.0});
+    // 30 in every entry: 3 % of the reports move the mean by 1.5 in every entry.
+    let enormous = 30.0_f32.to_le_bytes().repeat(P * (P + 1) / 2);
+    for (changes, poison) in [
+        (cap, vec![7; 16]),
+        (centred, vec![7; 16]),
+        (gaussian, enormous),
+    ] {
+        let honest = estimate_of(changes.clone(), None).await;
+        let agreement = honest.bucket_agreement.as_ref().unwrap();
+        assert_eq!(agreement.verdict, BucketVerdict::Agree, "{agreement:?}");
+        assert_eq!(
+            (agreement.false_alarm_rate, agreement.suspicious_buckets),
+            (1e-3, 0)
+        );
+        assert!(!said(&honest), "{:?}", honest.warnings);
+
+        let poisoned = estimate_of(changes, Some(poison)).await;
+        let agreement = poisoned.bucket_agreement.as_ref().unwrap();
+        assert_eq!(agreement.verdict, BucketVerdict::Disagree, "{agreement:?}");
+        assert!(agreement.statistic > agreement.threshold);
+        // Three batches of sixty, in three buckets at most.
+        assert!(
+            (1..=3).contains(&agreement.suspicious_buckets),
+            "{agreement:?}"
+        );
+        assert!(
+            agreement.shift > 0.0 && said(&poisoned),
+            "{:?}",
+            poisoned.warnings
+        );
+    }
+}
