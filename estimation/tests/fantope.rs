@@ -131,6 +131,7 @@ fn partial_projections_agree_with_full_ones() {
             tolerance: 1e-6,
             max_iterations: 3_000,
             rho: None,
+            noise_gap: None,
         };
         let ours = solve(&moment, k, lambda, &settings, ON).unwrap();
         let full = solve_by_full_projections(&moment, k, lambda, &settings, ON).unwrap();
@@ -162,6 +163,7 @@ fn the_gap_is_valid_from_the_first_iteration() {
             max_iterations: cap,
             tolerance: 1e-12,
             rho: None,
+            noise_gap: None,
         };
         let early = solve(&moment, 3, 0.1, &settings, ON).unwrap();
         assert_eq!((early.stop, early.iterations), (Stop::IterationCap, cap));

@@ -15,10 +15,13 @@
 //! penalised, and a multiple of the identity added to S̃ changes nothing but the objective's offset.
 
 pub mod admm;
+mod anderson;
 pub mod cross_validation;
 pub mod lambda;
+mod problem;
 pub mod projection;
 mod refit;
+mod screening;
 mod spectrum;
 mod sweep;
 

@@ -26,7 +26,7 @@ pub use threads::Threads;
 pub(crate) use cholesky::spectrum_lies_below;
 pub(crate) use krylov::{Budget, RitzPairs, Wanted, block_ritz};
 pub(crate) use lanczos::StartVectors;
-pub(crate) use product::{add_outer_lower, symmetric_product};
+pub(crate) use product::{add_outer_lower, outer_columns_lower, symmetric_product};
 
 use eigenveil_shared::{Error, ErrorCode, Result};
 use nalgebra::{DMatrix, DVector};
