@@ -459,7 +459,13 @@ impl<'a> Solver<'a> {
             if self.adapt(iterations, relative_primal, relative_dual) {
                 self.anderson.forget();
             } else if accelerating && self.anderson.after(&mut self.w) {
-                retarget(&self.w, &self.problem.s, self.step(), self.rho, &mut self.target);
+                retarget(
+                    &self.w,
+                    &self.problem.s,
+                    self.step(),
+                    self.rho,
+                    &mut self.target,
+                );
             }
         }
     }
@@ -512,9 +518,16 @@ impl<'a> Solver<'a> {
             return false;
         }
         // Z = ρU is what stays.
-        rescale_dual(&mut self.w, self.step(), self.rho / adapted);
+        let step = self.step();
+        rescale_dual(&mut self.w, step, self.rho / adapted);
         self.rho = adapted;
-        retarget(&self.w, &self.problem.s, self.step(), self.rho, &mut self.target);
+        retarget(
+            &self.w,
+            &self.problem.s,
+            self.step(),
+            self.rho,
+            &mut self.target,
+        );
         self.patience *= PATIENCE_GROWTH;
         let rest = if iterations >= ACCELERATE_FROM {
             self.patience.max(ACCELERATED_REST)

@@ -62,6 +62,7 @@ pub fn cross_validate(
         tolerance: settings.tolerance.max(TOLERANCE),
         max_iterations: settings.max_iterations.min(ITERATIONS),
         rho: settings.rho,
+        noise_gap: None,
     };
     let mut folds = folds(moment)?;
     let mut scores: Vec<Vec<f64>> = Vec::with_capacity(STEPS);

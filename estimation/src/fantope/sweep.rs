@@ -176,7 +176,9 @@ fn combine(
     let p = w.nrows();
     for j in 0..p {
         let below = j * p + j..(j + 1) * p;
-        let entries = w.as_slice()[below.clone()].iter().zip(&s.as_slice()[below.clone()]);
+        let entries = w.as_slice()[below.clone()]
+            .iter()
+            .zip(&s.as_slice()[below.clone()]);
         for (out, (w, s)) in out.as_mut_slice()[below].iter_mut().zip(entries) {
             *out = of(*w, *s);
         }
@@ -241,7 +243,10 @@ mod tests {
             dual_matrix(&ours, &s, step, rho, &mut target);
             assert!(lower(&target - (&s - &clipped * rho)).amax() < 1e-12, "{p}");
             rescale_dual(&mut ours, step, 0.5);
-            assert!(lower(&ours - (&next + &clipped * 0.5)).amax() < 1e-12, "{p}");
+            assert!(
+                lower(&ours - (&next + &clipped * 0.5)).amax() < 1e-12,
+                "{p}"
+            );
         }
     }
 }
