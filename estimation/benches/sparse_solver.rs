@@ -1,12 +1,15 @@
-//! The sparse solver on the measured instances: partial against full projections, CPU seconds of the
-//! same run. `cargo bench -p eigenveil-estimation --bench sparse_solver`.
+//! The sparse solver on the measured instances: screening and partial projections against neither, CPU
+//! milliseconds of the same run. `cargo bench -p eigenveil-estimation --bench sparse_solver`.
 
-use std::{ops::ControlFlow, time::Instant};
+use std::ops::ControlFlow;
 
-use eigenveil_estimation::fantope::{AdmmSettings, Solution, solve, solve_by_full_projections};
+use eigenveil_estimation::fantope::{AdmmSettings, solve, solve_by_full_projections};
 use nalgebra::DMatrix;
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 use rand_distr::{Distribution, StandardNormal};
+
+mod clock;
+use clock::{median, timed};
 
 /// k spikes from 1 to 2 on ten rows of their own each, in GOE noise whose bulk ends at 0.6.
 fn instance(p: usize, k: usize) -> DMatrix<f64> {
@@ -36,28 +39,6 @@ fn instance(p: usize, k: usize) -> DMatrix<f64> {
     matrix
 }
 
-/// CPU seconds of this process (clock ticks of 10 ms), where the system tells; else wall time.
-fn cpu_seconds(origin: Instant) -> f64 {
-    let ticks = std::fs::read_to_string("/proc/self/stat")
-        .ok()
-        .and_then(|text| {
-            let rest = text.rsplit(')').next()?.to_owned();
-            let field = |n: usize| rest.split_whitespace().nth(n)?.parse::<f64>().ok();
-            Some(field(11)? + field(12)?)
-        });
-    ticks.map_or_else(|| origin.elapsed().as_secs_f64(), |t| t / 100.0)
-}
-
-fn timed(repeats: usize, run: &dyn Fn() -> Solution) -> (f64, Solution) {
-    let origin = Instant::now();
-    let solution = run();
-    let from = cpu_seconds(origin);
-    for _ in 0..repeats {
-        std::hint::black_box(run());
-    }
-    ((cpu_seconds(origin) - from) / repeats as f64, solution)
-}
-
 fn main() {
     let on = &|_: &_| ControlFlow::Continue(());
     for (p, lambda, repeats) in [(400, 0.05, 20), (1000, 0.035, 10)] {
@@ -67,26 +48,21 @@ fn main() {
                 tolerance,
                 ..AdmmSettings::default()
             };
-            let (Ok(_), Ok(_)) = (
-                solve(&matrix, 10, lambda, &settings, on),
-                solve_by_full_projections(&matrix, 10, lambda, &settings, on),
-            ) else {
+            let (partial, new) = timed(repeats, || solve(&matrix, 10, lambda, &settings, on));
+            let (full, old) = timed(1 + repeats / 10, || {
+                solve_by_full_projections(&matrix, 10, lambda, &settings, on)
+            });
+            let (partial, full) = (median(&partial), median(&full));
+            let (Ok(new), Ok(old)) = (new, old) else {
                 unreachable!("the problem is valid")
             };
-            let (partial, new) = timed(repeats, &|| {
-                solve(&matrix, 10, lambda, &settings, on).unwrap_or_else(|_| unreachable!())
-            });
-            let (full, old) = timed(1 + repeats / 10, &|| {
-                solve_by_full_projections(&matrix, 10, lambda, &settings, on)
-                    .unwrap_or_else(|_| unreachable!())
-            });
             println!(
                 "p = {p}, tolerance {tolerance:.0e}: partial {:.1} ms ({} iterations, gap {:.1e}, {:?}), full {:.1} ms ({} iterations, gap {:.1e}), ratio {:.1}; |X - X'| {:.1e}, objectives {:.1e} apart, rows {} and {}",
-                1e3 * partial,
+                partial,
                 new.iterations,
                 new.relative_gap,
                 new.stop,
-                1e3 * full,
+                full,
                 old.iterations,
                 old.relative_gap,
                 full / partial,

@@ -10,6 +10,7 @@
 //! * [`lambda`]: λ from the known noise of the mechanism.
 //! * [`cross_validation`]: λ from the buckets.
 //! * [`refit`](refit()): PCA on the selected rows, which removes the shrinkage.
+//! * [`tighten`](tighten()): from there to exactly s rows, by sparse orthogonal iteration.
 //!
 //! Since `X ≽ 0` has a fixed trace, `λΣ|Xᵢᵢ| = λk` is a constant: the diagonal is in effect not
 //! penalised, and a multiple of the identity added to S̃ changes nothing but the objective's offset.
@@ -24,9 +25,11 @@ mod refit;
 mod screening;
 mod spectrum;
 mod sweep;
+mod tighten;
 
 pub use admm::{AdmmSettings, Progress, Solution, Stop, solve, solve_by_full_projections};
 pub use cross_validation::cross_validate;
 pub use lambda::{automatic_lambda, largest_useful_lambda, resolve_lambda};
 pub use projection::{project_eigenvalues, project_onto_fantope};
 pub use refit::refit;
+pub use tighten::{Tightened, tighten};
