@@ -1,9 +1,13 @@
 //! The sparse solver on the measured instances: screening and partial projections against neither, CPU
-//! milliseconds of the same run. `cargo bench -p eigenveil-estimation --bench sparse_solver`.
+//! milliseconds of the same run. `cargo bench -p eigenveil-estimation --bench sparse_solver`; with `-- drowned`
+//! instead noise without a signal (minutes).
 
 use std::ops::ControlFlow;
 
-use eigenveil_estimation::fantope::{AdmmSettings, solve, solve_by_full_projections};
+use eigenveil_estimation::fantope::{
+    AdmmSettings, negligible_gap, solve, solve_by_full_projections,
+};
+use eigenveil_shared::mechanism::NoiseModel;
 use nalgebra::DMatrix;
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 use rand_distr::{Distribution, StandardNormal};
@@ -39,7 +43,48 @@ fn instance(p: usize, k: usize) -> DMatrix<f64> {
     matrix
 }
 
+/// Noise of unit standard deviation alone: what p = 400, n = 2,000, ε = 1 is, at the automatic λ.
+fn drowned(p: usize, k: usize, kappa: f64) {
+    let mut rng = ChaCha8Rng::seed_from_u64(5);
+    let mut matrix = DMatrix::zeros(p, p);
+    for i in 0..p {
+        for j in 0..=i {
+            matrix[(i, j)] = StandardNormal.sample(&mut rng);
+            matrix[(j, i)] = matrix[(i, j)];
+        }
+    }
+    let noise = NoiseModel::Gaussian {
+        off_diagonal_sd: 1.0,
+        diagonal_sd: 1.0,
+    };
+    let lambda = kappa * (2.0 * ((p * (p - 1) / 2) as f64).ln()).sqrt();
+    for noise_gap in [Some(negligible_gap(&noise, k, 1)), None] {
+        let settings = AdmmSettings {
+            noise_gap,
+            ..AdmmSettings::default()
+        };
+        let on = &|_: &_| ControlFlow::Continue(());
+        let (time, solution) = timed(1, || solve(&matrix, k, lambda, &settings, on));
+        let Ok(solution) = solution else {
+            unreachable!("the problem is valid")
+        };
+        println!(
+            "drowned, p = {p}, k = {k}, kappa = {kappa}, noise_gap {noise_gap:.1?}: {:.1} s, {} iterations, gap {:.1e}, {:?}, {} rows",
+            1e-3 * median(&time),
+            solution.iterations,
+            solution.relative_gap,
+            solution.stop,
+            solution.support.len()
+        );
+    }
+}
+
 fn main() {
+    if std::env::args().any(|word| word == "drowned") {
+        drowned(400, 3, 0.25);
+        drowned(400, 10, 0.35);
+        return;
+    }
     let on = &|_: &_| ControlFlow::Continue(());
     for (p, lambda, repeats) in [(400, 0.05, 20), (1000, 0.035, 10)] {
         let matrix = instance(p, 10);

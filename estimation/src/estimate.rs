@@ -128,7 +128,11 @@ pub fn sparse_components(
     };
     let chosen = cross_validation.as_ref().map(|cv| cv.chosen);
     let lambda = resolved.or(chosen).unwrap_or_default();
-    let solution = fantope::solve(&dense, k, lambda, &AdmmSettings::from(settings), watch)?;
+    let admm = AdmmSettings {
+        noise_gap: Some(fantope::negligible_gap(moment.noise(), k, moment.n())),
+        ..AdmmSettings::from(settings)
+    };
+    let solution = fantope::solve(&dense, k, lambda, &admm, watch)?;
     if solution.stop == Stop::Cancelled {
         return Err(Error::new(
             ErrorCode::EstimateFailed,
@@ -173,11 +177,16 @@ pub fn sparse_components(
             solution.support.len()
         ));
     }
-    if !solution.converged() {
-        assessment.warnings.push(format!(
+    match solution.stop {
+        Stop::WithinNoise => assessment.warnings.push(format!(
+            "The sparse solver stopped after {} iterations at a relative duality gap of {:.1e}: what is left is less than a hundredth of what the noise alone does to the objective. Converging this slowly is a sign that noise drowns the signal.",
+            solution.iterations, solution.relative_gap
+        )),
+        Stop::IterationCap => assessment.warnings.push(format!(
             "The sparse solver stopped at its cap of {} iterations with a relative duality gap of {:.1e}; raise max_iterations or the tolerance.",
             solution.iterations, solution.relative_gap
-        ));
+        )),
+        Stop::Converged | Stop::Cancelled => {}
     }
     let sparse = Some(SparseOutcome {
         settings: settings.clone(),
@@ -310,6 +319,21 @@ mod tests {
         .unwrap();
         assert_eq!(sparse.vectors.ncols(), 1);
         assert!(!sparse.assessment.warnings.is_empty());
+    }
+
+    /// Pure noise: the solver stops when its gap is far below what the noise does, and says so.
+    #[test]
+    fn drowned_in_noise_it_stops_early_and_says_so() {
+        let (moment, ..) = noisy(60, 4, 300.0);
+        let settings = SparseSettings::default();
+        let drowned =
+            sparse_components(&moment, Rank::Fixed(2), &settings, "ε = 0.01", ON).unwrap();
+        let outcome = drowned.sparse.unwrap();
+        let negligible = fantope::negligible_gap(moment.noise(), 2, N);
+        assert!(!outcome.converged && outcome.iterations < 1_000);
+        assert!(outcome.duality_gap > 0.0 && outcome.duality_gap <= negligible);
+        let warnings = drowned.assessment.warnings.join(" ");
+        assert!(warnings.contains("noise drowns the signal"), "{warnings}");
     }
 
     #[test]

@@ -26,6 +26,8 @@ pub(super) struct Anderson {
     last: Option<(Vec<f64>, Vec<f64>)>,
     /// Differences of F and G, oldest first.
     differences: VecDeque<(Vec<f64>, Vec<f64>)>,
+    /// Inner products of the differences of F.
+    gram: DMatrix<f64>,
     /// ‖F‖ of the last step kept.
     residual: f64,
 }
@@ -40,6 +42,7 @@ impl Anderson {
             plain: None,
             last: None,
             differences: VecDeque::new(),
+            gram: DMatrix::zeros(0, 0),
             residual: f64::INFINITY,
         }
     }
@@ -47,8 +50,7 @@ impl Anderson {
     /// Starts afresh: the map has changed.
     pub(super) fn forget(&mut self) {
         self.plain = None;
-        self.last = None;
-        self.differences.clear();
+        self.clear();
         self.residual = f64::INFINITY;
     }
 
@@ -71,8 +73,7 @@ impl Anderson {
         if let Some(plain) = self.plain.take()
             && residual > self.residual
         {
-            self.last = None;
-            self.differences.clear();
+            self.clear();
             unpack(&plain, w);
             return true;
         }
@@ -80,10 +81,7 @@ impl Anderson {
         if let Some((mut old_f, mut old_g)) = self.last.take() {
             subtract_from(&mut old_f, &f);
             subtract_from(&mut old_g, &g);
-            self.differences.push_back((old_f, old_g));
-            if self.differences.len() > self.depth {
-                self.differences.pop_front();
-            }
+            self.remember(old_f, old_g);
         }
         let combined = self.combination(&f).map(|weights| {
             let mut next = g.clone();
@@ -103,20 +101,35 @@ impl Anderson {
         moved
     }
 
+    fn clear(&mut self) {
+        self.last = None;
+        self.differences.clear();
+        self.gram = DMatrix::zeros(0, 0);
+    }
+
+    fn remember(&mut self, df: Vec<f64>, dg: Vec<f64>) {
+        if self.differences.len() == self.depth {
+            self.differences.pop_front();
+            let gram = std::mem::take(&mut self.gram);
+            self.gram = gram.remove_row(0).remove_column(0);
+        }
+        self.differences.push_back((df, dg));
+        let m = self.differences.len();
+        self.gram.resize_mut(m, m, 0.0);
+        let newest = &self.differences[m - 1].0;
+        for (i, (df, _)) in self.differences.iter().enumerate() {
+            let inner = dot(df, newest);
+            (self.gram[(i, m - 1)], self.gram[(m - 1, i)]) = (inner, inner);
+        }
+    }
+
     /// The weights of the differences that bring F nearest to zero.
     fn combination(&self, f: &[f64]) -> Option<Vec<f64>> {
         let m = self.differences.len();
         if m < 2 {
             return None;
         }
-        let mut gram = DMatrix::from_fn(m, m, |a, b| {
-            if a >= b {
-                dot(&self.differences[a].0, &self.differences[b].0)
-            } else {
-                0.0
-            }
-        });
-        gram.fill_upper_triangle_with_lower_triangle();
+        let mut gram = self.gram.clone();
         let ridge = REGULARISATION * gram.trace();
         for i in 0..m {
             gram[(i, i)] += ridge;

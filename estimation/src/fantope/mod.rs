@@ -29,7 +29,7 @@ mod tighten;
 
 pub use admm::{AdmmSettings, Progress, Solution, Stop, solve, solve_by_full_projections};
 pub use cross_validation::cross_validate;
-pub use lambda::{automatic_lambda, largest_useful_lambda, resolve_lambda};
+pub use lambda::{automatic_lambda, largest_useful_lambda, negligible_gap, resolve_lambda};
 pub use projection::{project_eigenvalues, project_onto_fantope};
 pub use refit::refit;
 pub use tighten::{Tightened, tighten};
