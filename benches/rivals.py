@@ -162,7 +162,7 @@ def sparse_pca(binary, folder, p=400, n=2000, k=10):
 
     path, out = folder / "rows", folder / "loadings"
     data.tofile(path)
-    lam = 0.7 * np.sqrt(2 * np.log(p * (p - 1) / 2) / n)
+    lam = 0.6 * np.sqrt(2 * np.log(p * (p - 1) / 2) / n)
     answer = ours(binary, "rows", path, n, p, k, lam, out, 9)
     found = np.fromfile(out).reshape(k, p).T
     row = {"what": "sparse-pca", "p": p, "k": k, "n": n, "ours": {**answer, "error": error(found), "ratio": 1.0}}

@@ -14,7 +14,7 @@ use crate::{
     fantope::{self, AdmmSettings, Progress, Stop, resolve_lambda},
     floor::{Assessment, Floor, Measured, assess},
     jackknife::{Again, error_bars},
-    linalg::{symmetric_eigenvalues, top_k},
+    linalg::{Spectrum, symmetric_eigenvalues},
     moment::NoisyMoment,
     pca::rayleigh_quotients,
 };
@@ -60,7 +60,8 @@ pub(crate) fn principal(
     with_bars: bool,
 ) -> Result<Findings> {
     let dense = moment.dense();
-    let spectrum: Vec<f64> = symmetric_eigenvalues(&dense)?.iter().copied().collect();
+    let decomposed = Spectrum::new(&dense)?;
+    let spectrum = decomposed.values().to_vec();
     let k = match rank {
         Rank::Fixed(k) => checked_rank(k, spectrum.len())?,
         Rank::Auto => {
@@ -70,7 +71,7 @@ pub(crate) fn principal(
     let (vectors, values) = if k == 0 {
         (DMatrix::zeros(spectrum.len(), 0), Vec::new())
     } else {
-        let leading = top_k(&dense, k)?;
+        let leading = decomposed.top_k(k)?;
         (leading.vectors, leading.values.iter().copied().collect())
     };
     let bars = match with_bars {

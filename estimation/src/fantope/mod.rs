@@ -31,5 +31,5 @@ pub use admm::{AdmmSettings, Progress, Solution, Stop, solve, solve_by_full_proj
 pub use cross_validation::cross_validate;
 pub use lambda::{automatic_lambda, largest_useful_lambda, negligible_gap, resolve_lambda};
 pub use projection::{project_eigenvalues, project_onto_fantope};
-pub use refit::refit;
+pub use refit::{refit, refit_within_blocks};
 pub use tighten::{Tightened, tighten};

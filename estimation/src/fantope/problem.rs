@@ -13,6 +13,17 @@ use crate::linalg::{cross_product, fix_signs, product, submatrix, symmetric_eige
 /// Entries of Y below this share of the largest are round-off.
 const PRUNE: f64 = 1e-10;
 
+/// Off-diagonal entries of Y up to this are not told apart from zero.
+fn smallest_entry(y: &DMatrix<f64>, primal_residual: f64) -> f64 {
+    primal_residual.max(PRUNE * y.amax())
+}
+
+impl Solution {
+    pub(super) fn smallest_entry(&self) -> f64 {
+        smallest_entry(&self.y, self.primal_residual)
+    }
+}
+
 /// The problem on the rows the [`Screen`] keeps, with the mean eigenvalue of the whole moment subtracted
 /// and the largest entry brought to 1: every constant of the iteration is then a pure number, and S̃ of
 /// size 1e-6 or 1e6 behaves the same.
@@ -181,7 +192,7 @@ impl ScaledProblem {
     /// largest diagonal.
     fn support(&self, found: &Found) -> Vec<usize> {
         let m = self.s.nrows();
-        let off_diagonal = found.primal_residual.max(PRUNE * found.y.amax());
+        let off_diagonal = smallest_entry(&found.y, found.primal_residual);
         let diagonal = 1e-6_f64.max(10.0 * found.primal_residual);
         let mut active: Vec<bool> = (0..m)
             .map(|j| {

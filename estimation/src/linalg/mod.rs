@@ -18,7 +18,7 @@ pub use cholesky::cholesky_is_positive_definite;
 pub use convert::{packed_to_dense, submatrix};
 pub use eigen::{SymmetricEigen, symmetric_eigen, symmetric_eigenvalues};
 pub use gram::GramSum;
-pub use lanczos::top_k;
+pub use lanczos::{Spectrum, top_k};
 pub use orthonormal::{orthonormality_defect, orthonormalize};
 pub use product::{cross_product, outer_scaled, product};
 pub use threads::Threads;
