@@ -1,12 +1,19 @@
-//! The sparse solver on the measured instances: partial against full projections, CPU seconds of the
-//! same run. `cargo bench -p eigenveil-estimation --bench sparse_solver`.
+//! The sparse solver on the measured instances: screening and partial projections against neither, CPU
+//! milliseconds of the same run. `cargo bench -p eigenveil-estimation --bench sparse_solver`; with `-- drowned`
+//! instead noise without a signal (minutes).
 
-use std::{ops::ControlFlow, time::Instant};
+use std::ops::ControlFlow;
 
-use eigenveil_estimation::fantope::{AdmmSettings, Solution, solve, solve_by_full_projections};
+use eigenveil_estimation::fantope::{
+    AdmmSettings, negligible_gap, solve, solve_by_full_projections,
+};
+use eigenveil_shared::mechanism::NoiseModel;
 use nalgebra::DMatrix;
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 use rand_distr::{Distribution, StandardNormal};
+
+mod clock;
+use clock::{median, timed};
 
 /// k spikes from 1 to 2 on ten rows of their own each, in GOE noise whose bulk ends at 0.6.
 fn instance(p: usize, k: usize) -> DMatrix<f64> {
@@ -36,29 +43,48 @@ fn instance(p: usize, k: usize) -> DMatrix<f64> {
     matrix
 }
 
-/// CPU seconds of this process (clock ticks of 10 ms), where the system tells; else wall time.
-fn cpu_seconds(origin: Instant) -> f64 {
-    let ticks = std::fs::read_to_string("/proc/self/stat")
-        .ok()
-        .and_then(|text| {
-            let rest = text.rsplit(')').next()?.to_owned();
-            let field = |n: usize| rest.split_whitespace().nth(n)?.parse::<f64>().ok();
-            Some(field(11)? + field(12)?)
-        });
-    ticks.map_or_else(|| origin.elapsed().as_secs_f64(), |t| t / 100.0)
-}
-
-fn timed(repeats: usize, run: &dyn Fn() -> Solution) -> (f64, Solution) {
-    let origin = Instant::now();
-    let solution = run();
-    let from = cpu_seconds(origin);
-    for _ in 0..repeats {
-        std::hint::black_box(run());
+/// Noise of unit standard deviation alone: what p = 400, n = 2,000, ε = 1 is, at the automatic λ.
+fn drowned(p: usize, k: usize, kappa: f64) {
+    let mut rng = ChaCha8Rng::seed_from_u64(5);
+    let mut matrix = DMatrix::zeros(p, p);
+    for i in 0..p {
+        for j in 0..=i {
+            matrix[(i, j)] = StandardNormal.sample(&mut rng);
+            matrix[(j, i)] = matrix[(i, j)];
+        }
     }
-    ((cpu_seconds(origin) - from) / repeats as f64, solution)
+    let noise = NoiseModel::Gaussian {
+        off_diagonal_sd: 1.0,
+        diagonal_sd: 1.0,
+    };
+    let lambda = kappa * (2.0 * ((p * (p - 1) / 2) as f64).ln()).sqrt();
+    for noise_gap in [Some(negligible_gap(&noise, k, 1)), None] {
+        let settings = AdmmSettings {
+            noise_gap,
+            ..AdmmSettings::default()
+        };
+        let on = &|_: &_| ControlFlow::Continue(());
+        let (time, solution) = timed(1, || solve(&matrix, k, lambda, &settings, on));
+        let Ok(solution) = solution else {
+            unreachable!("the problem is valid")
+        };
+        println!(
+            "drowned, p = {p}, k = {k}, kappa = {kappa}, noise_gap {noise_gap:.1?}: {:.1} s, {} iterations, gap {:.1e}, {:?}, {} rows",
+            1e-3 * median(&time),
+            solution.iterations,
+            solution.relative_gap,
+            solution.stop,
+            solution.support.len()
+        );
+    }
 }
 
 fn main() {
+    if std::env::args().any(|word| word == "drowned") {
+        drowned(400, 3, 0.25);
+        drowned(400, 10, 0.35);
+        return;
+    }
     let on = &|_: &_| ControlFlow::Continue(());
     for (p, lambda, repeats) in [(400, 0.05, 20), (1000, 0.035, 10)] {
         let matrix = instance(p, 10);
@@ -67,26 +93,21 @@ fn main() {
                 tolerance,
                 ..AdmmSettings::default()
             };
-            let (Ok(_), Ok(_)) = (
-                solve(&matrix, 10, lambda, &settings, on),
-                solve_by_full_projections(&matrix, 10, lambda, &settings, on),
-            ) else {
+            let (partial, new) = timed(repeats, || solve(&matrix, 10, lambda, &settings, on));
+            let (full, old) = timed(1 + repeats / 10, || {
+                solve_by_full_projections(&matrix, 10, lambda, &settings, on)
+            });
+            let (partial, full) = (median(&partial), median(&full));
+            let (Ok(new), Ok(old)) = (new, old) else {
                 unreachable!("the problem is valid")
             };
-            let (partial, new) = timed(repeats, &|| {
-                solve(&matrix, 10, lambda, &settings, on).unwrap_or_else(|_| unreachable!())
-            });
-            let (full, old) = timed(1 + repeats / 10, &|| {
-                solve_by_full_projections(&matrix, 10, lambda, &settings, on)
-                    .unwrap_or_else(|_| unreachable!())
-            });
             println!(
                 "p = {p}, tolerance {tolerance:.0e}: partial {:.1} ms ({} iterations, gap {:.1e}, {:?}), full {:.1} ms ({} iterations, gap {:.1e}), ratio {:.1}; |X - X'| {:.1e}, objectives {:.1e} apart, rows {} and {}",
-                1e3 * partial,
+                partial,
                 new.iterations,
                 new.relative_gap,
                 new.stop,
-                1e3 * full,
+                full,
                 old.iterations,
                 old.relative_gap,
                 full / partial,

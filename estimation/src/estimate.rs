@@ -15,7 +15,7 @@ use crate::{
     fantope::{self, AdmmSettings, Progress, Stop, resolve_lambda},
     floor::{Assessment, Floor, Measured, assess},
     jackknife::{Again, error_bars},
-    linalg::{symmetric_eigenvalues, top_k},
+    linalg::{Spectrum, symmetric_eigenvalues},
     moment::NoisyMoment,
     pca::rayleigh_quotients,
 };
@@ -77,7 +77,8 @@ pub(crate) fn principal(
     with_bars: bool,
 ) -> Result<Findings> {
     let dense = moment.dense();
-    let spectrum: Vec<f64> = symmetric_eigenvalues(&dense)?.iter().copied().collect();
+    let decomposed = Spectrum::new(&dense)?;
+    let spectrum = decomposed.values().to_vec();
     let k = match rank {
         Rank::Fixed(k) => checked_rank(k, spectrum.len())?,
         Rank::Auto => {
@@ -87,7 +88,7 @@ pub(crate) fn principal(
     let (vectors, values) = if k == 0 {
         (DMatrix::zeros(spectrum.len(), 0), Vec::new())
     } else {
-        let leading = top_k(&dense, k)?;
+        let leading = decomposed.top_k(k)?;
         (leading.vectors, leading.values.iter().copied().collect())
     };
     let bars = match with_bars {
@@ -156,7 +157,11 @@ pub fn sparse_components(
                 .chosen
         }
     };
-    let solution = fantope::solve(&dense, k, lambda, &AdmmSettings::from(settings), watch)?;
+    let admm = AdmmSettings {
+        noise_gap: Some(fantope::negligible_gap(moment.noise(), k, moment.n())),
+        ..AdmmSettings::from(settings)
+    };
+    let solution = fantope::solve(&dense, k, lambda, &admm, watch)?;
     if solution.stop == Stop::Cancelled {
         return Err(Error::new(
             ErrorCode::EstimateFailed,
@@ -201,11 +206,16 @@ pub fn sparse_components(
             solution.support.len()
         ));
     }
-    if !solution.converged() {
-        assessment.warnings.push(format!(
+    match solution.stop {
+        Stop::WithinNoise => assessment.warnings.push(format!(
+            "The sparse solver stopped after {} iterations at a relative duality gap of {:.1e}: what is left is less than a hundredth of what the noise alone does to the objective. Converging this slowly is a sign that noise drowns the signal.",
+            solution.iterations, solution.relative_gap
+        )),
+        Stop::IterationCap => assessment.warnings.push(format!(
             "The sparse solver stopped at its cap of {} iterations with a relative duality gap of {:.1e}; raise max_iterations or the tolerance.",
             solution.iterations, solution.relative_gap
-        ));
+        )),
+        Stop::Converged | Stop::Cancelled => {}
     }
     let bucket_agreement = compare_buckets(moment, &vectors, &mut assessment.warnings);
     let sparse = Some(SparseOutcome {
@@ -341,6 +351,21 @@ mod tests {
         .unwrap();
         assert_eq!(sparse.vectors.ncols(), 1);
         assert!(!sparse.assessment.warnings.is_empty());
+    }
+
+    /// Pure noise: the solver stops when its gap is far below what the noise does, and says so.
+    #[test]
+    fn drowned_in_noise_it_stops_early_and_says_so() {
+        let (moment, ..) = noisy(60, 4, 300.0);
+        let settings = SparseSettings::default();
+        let drowned =
+            sparse_components(&moment, Rank::Fixed(2), &settings, "ε = 0.01", ON).unwrap();
+        let outcome = drowned.sparse.unwrap();
+        let negligible = fantope::negligible_gap(moment.noise(), 2, N);
+        assert!(!outcome.converged && outcome.iterations < 1_000);
+        assert!(outcome.duality_gap > 0.0 && outcome.duality_gap <= negligible);
+        let warnings = drowned.assessment.warnings.join(" ");
+        assert!(warnings.contains("noise drowns the signal"), "{warnings}");
     }
 
     #[test]

@@ -351,7 +351,7 @@ fn print(args: &SimulateArgs, simulated: &Simulated) -> Result<()> {
         ))?;
         if simulated.converged < simulated.repeats {
             output::text(&format!(
-                "warning: {} of {} solves hit the iteration cap; raise --max-iterations or --tolerance",
+                "warning: {} of {} solves did not reach the tolerance: noise drowns the signal, or --max-iterations is too low",
                 simulated.repeats - simulated.converged,
                 simulated.repeats
             ))?;

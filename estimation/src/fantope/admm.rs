@@ -18,23 +18,24 @@ use eigenveil_shared::{Error, ErrorCode, Result, api::SparseSettings};
 use nalgebra::DMatrix;
 
 use super::{
+    anderson::Anderson,
     lambda::largest_useful_lambda,
-    refit::embed,
-    spectrum::{Bound, FullSpectrum, Spectrum, WarmSpectrum},
-    sweep::sweep,
+    problem::{Found, ScaledProblem},
+    screening::Screen,
+    spectrum::{Bound, Factor, FullSpectrum, Spectrum, WarmSpectrum},
+    sweep::{PANEL, Sums, dual_matrix, rescale_dual, retarget, sweep},
 };
-use crate::linalg::{
-    add_outer_lower, cross_product, fix_signs, product, require_square_and_finite, submatrix,
-    symmetric_eigen, top_k,
-};
+use crate::linalg::{add_outer_lower, outer_scaled, require_square_and_finite};
 
 /// Over-relaxation α.
 pub(super) const RELAXATION: f64 = 1.6;
 /// Boyd et al. §3.4.1: ρ changes when one relative residual is this many times the other. Their 10
 /// took 1.5 times the iterations on eight sparse problems (p = 40–200).
 const IMBALANCE: f64 = 3.0;
-/// First ρ, as a multiple of the mean leading eigenvalue: 20 needed fewest iterations of 1, 8 and 20.
-const START_RHO: f64 = 20.0;
+/// First ρ, as a multiple of the mean leading eigenvalue: of 0.5, 1, 2, 5 and 20 it or its neighbours needed fewest
+/// iterations on seven problems (p = 100 to 400, gap 1e-4 and 1e-6) from a clear signal, where 20 took twice
+/// as many, to pure noise.
+const START_RHO: f64 = 1.0;
 /// After every change ρ rests longer by this factor: with ever longer stretches of a fixed ρ, on
 /// each of which convergence is proved, the iteration cannot be kept from converging by the changes.
 const PATIENCE_GROWTH: f64 = 1.1;
@@ -42,8 +43,12 @@ const PATIENCE_GROWTH: f64 = 1.1;
 const GAP_EVERY: usize = 20;
 /// Relative residuals must be below this multiple of the tolerance of the gap.
 const RESIDUAL_FACTOR: f64 = 10.0;
-/// Entries of Y below this share of the largest are round-off.
-const PRUNE: f64 = 1e-10;
+/// Anderson acceleration starts here: what is easy is done by then.
+const ACCELERATE_FROM: usize = 20;
+/// Least rest of ρ under acceleration, which forgets at every change.
+const ACCELERATED_REST: f64 = 10.0;
+/// Iterations before a gap within the noise is enough.
+const PATIENT_FOR: usize = 60;
 
 /// How the solver runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -54,6 +59,10 @@ pub struct AdmmSettings {
     pub max_iterations: usize,
     /// Relative duality gap at which to stop (> 0); the residuals must be below ten times that.
     pub tolerance: f64,
+    /// A gap, in units of the moment's entries, that is far below what the noise of the moment does to the
+    /// objective. A solver that has not converged after 60 iterations stops there, with
+    /// [`Stop::WithinNoise`]; `None`: it goes on.
+    pub noise_gap: Option<f64>,
 }
 
 impl Default for AdmmSettings {
@@ -68,6 +77,7 @@ impl From<&SparseSettings> for AdmmSettings {
             rho: settings.rho,
             max_iterations: settings.max_iterations,
             tolerance: settings.tolerance,
+            noise_gap: None,
         }
     }
 }
@@ -90,6 +100,11 @@ impl AdmmSettings {
                 "tolerance is {}; it is a positive number",
                 self.tolerance
             ));
+        }
+        if let Some(gap) = self.noise_gap
+            && !(gap.is_finite() && gap >= 0.0)
+        {
+            return refuse(format!("noise_gap is {gap}; it is a finite number ≥ 0"));
         }
         Ok(())
     }
@@ -115,6 +130,9 @@ pub enum Stop {
     Converged,
     /// The iteration cap was hit; the gap says how far the answer may be from the optimum.
     IterationCap,
+    /// The gap is below [`AdmmSettings::noise_gap`] and convergence is slow: more iterations would fit the
+    /// noise more exactly.
+    WithinNoise,
     /// The caller's callback asked for it.
     Cancelled,
 }
@@ -140,7 +158,8 @@ pub struct Solution {
     pub objective: f64,
     /// Proved upper bound on the optimum minus `objective`, in its units; ≥ 0 up to rounding.
     pub gap: f64,
-    /// The gap relative to `Σ_{i≤k} λᵢ(S̃ − (tr S̃/p)·I)`, which no offset of S̃ changes.
+    /// The gap relative to `Σ_{i≤k} λᵢ(S̃ − (tr S̃/p)·I)`, which no offset of S̃ changes, over the rows that
+    /// λ does not rule out (so never smaller than relative to all rows).
     pub relative_gap: f64,
     /// ‖X−Y‖_F.
     pub primal_residual: f64,
@@ -217,16 +236,11 @@ pub(super) fn solve_from(
     start: Option<&Start>,
     watch: &dyn Fn(&Progress) -> ControlFlow<()>,
 ) -> Result<Solution> {
-    let spectrum: &mut dyn Spectrum = if WarmSpectrum::pays(moment.nrows(), k) {
-        &mut WarmSpectrum::new()
-    } else {
-        &mut FullSpectrum
-    };
-    solve_by(moment, k, lambda, settings, start, watch, spectrum)
+    solve_by(moment, k, lambda, settings, start, watch, Method::Fast)
 }
 
-/// [`solve`] with a full decomposition in every iteration: what the partial projections are measured
-/// and tested against.
+/// [`solve`] on all rows, with a full decomposition in every iteration: what the screening and the
+/// partial projections are measured and tested against.
 ///
 /// # Errors
 /// As [`solve`].
@@ -237,7 +251,16 @@ pub fn solve_by_full_projections(
     settings: &AdmmSettings,
     watch: &dyn Fn(&Progress) -> ControlFlow<()>,
 ) -> Result<Solution> {
-    solve_by(moment, k, lambda, settings, None, watch, &mut FullSpectrum)
+    solve_by(moment, k, lambda, settings, None, watch, Method::Plain)
+}
+
+/// Which shortcuts are taken; the answer is the same.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Method {
+    /// Rows that λ rules out left out, partial projections where they pay.
+    Fast,
+    /// None.
+    Plain,
 }
 
 fn solve_by(
@@ -247,7 +270,7 @@ fn solve_by(
     settings: &AdmmSettings,
     start: Option<&Start>,
     watch: &dyn Fn(&Progress) -> ControlFlow<()>,
-    spectrum: &mut dyn Spectrum,
+    method: Method,
 ) -> Result<Solution> {
     require_square_and_finite(moment)?;
     settings.validate()?;
@@ -264,376 +287,292 @@ fn solve_by(
             format!("lambda is {lambda}; it is a finite number ≥ 0"),
         ));
     }
-    let scaled = ScaledProblem::new(moment, k, lambda);
-    let found = match scaled.closed_form(moment) {
+    let screen = match method {
+        Method::Fast => Screen::new(moment, k, lambda),
+        Method::Plain => Screen {
+            joined: lambda < largest_useful_lambda(moment),
+            ..Screen::keep_all(p)
+        },
+    };
+    let problem = ScaledProblem::new(moment, k, lambda, screen);
+    let found = match problem.closed_form() {
         Some(found) => found,
-        None => iterate(&scaled, settings, start, watch, spectrum)?,
-    };
-    scaled.finish(found)
-}
-
-/// The problem with the mean eigenvalue subtracted and the largest entry brought to 1: every
-/// constant of the iteration is then a pure number, and S̃ of size 1e-6 or 1e6 behaves the same.
-struct ScaledProblem {
-    k: usize,
-    s: DMatrix<f64>,
-    lambda: f64,
-    original_lambda: f64,
-    centre: f64,
-    scale: f64,
-}
-
-/// An (X, Y) pair with its certificate, in scaled units.
-struct Found {
-    x: DMatrix<f64>,
-    y: DMatrix<f64>,
-    z: DMatrix<f64>,
-    gap: f64,
-    relative_gap: f64,
-    primal_residual: f64,
-    dual_residual: f64,
-    iterations: usize,
-    rho: f64,
-    stop: Stop,
-}
-
-impl ScaledProblem {
-    fn new(moment: &DMatrix<f64>, k: usize, lambda: f64) -> Self {
-        let p = moment.nrows();
-        // Summed as shares, so that entries near the largest double do not overflow.
-        let centre: f64 = moment.diagonal().iter().map(|x| x / p as f64).sum();
-        let mut s = moment.clone();
-        for i in 0..p {
-            s[(i, i)] -= centre;
-        }
-        let largest = s.amax();
-        let scale = if largest > 0.0 { largest } else { 1.0 };
-        // Not `s /= scale`, which multiplies by an inverse that can overflow.
-        s.apply(|entry| *entry /= scale);
-        Self {
-            k,
-            s,
-            lambda: lambda / scale,
-            original_lambda: lambda,
-            centre,
-            scale,
-        }
-    }
-
-    /// The answer where it needs no iteration.
-    fn closed_form(&self, moment: &DMatrix<f64>) -> Option<Found> {
-        let p = self.s.nrows();
-        let chosen: Vec<usize> = if self.k == p {
-            (0..p).collect()
-        } else if self.original_lambda >= largest_useful_lambda(moment) {
-            // Z = the off-diagonal of S̃ is dual feasible: the k largest diagonal entries are optimal.
-            let mut order: Vec<usize> = (0..p).collect();
-            order.sort_by(|&a, &b| self.s[(b, b)].total_cmp(&self.s[(a, a)]).then(a.cmp(&b)));
-            order.truncate(self.k);
-            order
-        } else {
-            return None;
-        };
-        let mut x = DMatrix::zeros(p, p);
-        for i in chosen {
-            x[(i, i)] = 1.0;
-        }
-        let mut z = self.s.map(|entry| entry.clamp(-self.lambda, self.lambda));
-        z.fill_diagonal(0.0);
-        Some(Found {
-            y: x.clone(),
-            x,
-            z,
-            gap: 0.0,
-            relative_gap: 0.0,
-            primal_residual: 0.0,
-            dual_residual: 0.0,
-            iterations: 0,
-            rho: 1.0,
-            stop: Stop::Converged,
-        })
-    }
-
-    /// `⟨S,X⟩ − λ Σ_{i≠j}|Xᵢⱼ|`.
-    fn objective(&self, x: &DMatrix<f64>) -> f64 {
-        let penalty: f64 = x.iter().map(|v| v.abs()).sum::<f64>()
-            - x.diagonal().iter().map(|v| v.abs()).sum::<f64>();
-        self.s.dot(x) - self.lambda * penalty
-    }
-
-    /// Back to the units of the moment, with loadings and support.
-    fn finish(&self, found: Found) -> Result<Solution> {
-        let p = self.s.nrows();
-        let support = self.support(&found);
-        let on_support = top_k(&submatrix(&found.y, &support), self.k)?.vectors;
-        let span = embed(&on_support, &support, p);
-        let within = symmetric_eigen(&cross_product(&span, &product(&self.s, &span)))?;
-        let mut vectors = product(&span, &within.vectors);
-        fix_signs(&mut vectors);
-        // Σ|Xᵢᵢ| = k times λ is the constant that the scaled problem leaves out.
-        let offset = (self.centre - self.original_lambda) * self.k as f64;
-        Ok(Solution {
-            objective: self.scale * self.objective(&found.x) + offset,
-            vectors,
-            support,
-            lambda: self.original_lambda,
-            gap: self.scale * found.gap,
-            relative_gap: found.relative_gap,
-            primal_residual: found.primal_residual,
-            dual_residual: self.scale * found.dual_residual,
-            iterations: found.iterations,
-            rho: self.scale * found.rho,
-            stop: found.stop,
-            dual: found.z * self.scale,
-            x: found.x,
-            y: found.y,
-        })
-    }
-
-    /// Rows of Y with an off-diagonal entry larger than ‖X−Y‖_F, or a diagonal one ten times that.
-    ///
-    /// An entry below the primal residual is not told apart from zero: at a gap of 1e-6 the iterates
-    /// still carried up to fifty rows of such entries beside the fifteen that matter, and with this
-    /// rule the support at 1e-6 was the one at 1e-9 in every case tried. As the residual vanishes
-    /// only round-off is pruned. The trace is k and no diagonal entry of X exceeds 1, so at least k
-    /// rows carry something; an iterate stopped far from the optimum is filled up with the rows of
-    /// largest diagonal.
-    fn support(&self, found: &Found) -> Vec<usize> {
-        let p = self.s.nrows();
-        let off_diagonal = found.primal_residual.max(PRUNE * found.y.amax());
-        let diagonal = 1e-6_f64.max(10.0 * found.primal_residual);
-        let mut active: Vec<bool> = (0..p)
-            .map(|j| {
-                let column = found.y.column(j);
-                column
-                    .iter()
-                    .enumerate()
-                    .any(|(i, &y)| i != j && y.abs() > off_diagonal)
-                    || column[j] > diagonal
-            })
-            .collect();
-        let mut order: Vec<usize> = (0..p).collect();
-        order.sort_by(|&a, &b| found.x[(b, b)].total_cmp(&found.x[(a, a)]).then(a.cmp(&b)));
-        let mut missing = self
-            .k
-            .saturating_sub(active.iter().filter(|&&on| on).count());
-        for row in order {
-            if missing > 0 && !active[row] {
-                active[row] = true;
-                missing -= 1;
-            }
-        }
-        (0..p).filter(|&row| active[row]).collect()
-    }
-}
-
-/// The matrices of the iteration hold their lower triangle only; what is above it means nothing.
-fn iterate(
-    problem: &ScaledProblem,
-    settings: &AdmmSettings,
-    start: Option<&Start>,
-    watch: &dyn Fn(&Progress) -> ControlFlow<()>,
-    spectrum: &mut dyn Spectrum,
-) -> Result<Found> {
-    let ScaledProblem { k, s, lambda, .. } = problem;
-    let (k, lambda) = (*k, *lambda);
-    let p = s.nrows();
-    let root_k = (k as f64).sqrt();
-    // Dual warm start: Z₀ = clip(S, ±λ) off the diagonal takes the noise out at once. The projector
-    // Y₀ of what is left then has X₁ = Y₀ exactly, whatever ρ is, and the rank stays near k.
-    // A given Z is dual feasible once it is clipped to this λ.
-    let mut u = match start {
-        Some(start) => start
-            .dual
-            .map(|entry| (entry / problem.scale).clamp(-lambda, lambda)),
-        None => s.map(|entry| entry.clamp(-lambda, lambda)),
-    };
-    u.fill_diagonal(0.0);
-    let mut target = s - &u;
-    let shrunk = spectrum.leading(&target, k, settings.tolerance)?;
-    let mut y = DMatrix::zeros(p, p);
-    add_outer_lower(&mut y, &shrunk.vectors, &vec![1.0; k]);
-    // The mean of all eigenvalues is zero, so this is positive unless the problem is.
-    let level = shrunk.values.iter().sum::<f64>() / k as f64;
-    // Ritz values would understate it, and so overstate the relative gap: the safe side.
-    let unit: f64 = spectrum
-        .leading(s, k, 1e-2)?
-        .values
-        .iter()
-        .sum::<f64>()
-        .max(f64::MIN_POSITIVE);
-    let mut rho = match start.and_then(|start| start.rho).or(settings.rho) {
-        Some(rho) => (rho / problem.scale).clamp(1e-6, 1e6),
-        None => (START_RHO * level).max(1e-3),
-    };
-    u /= rho;
-    // Y − U + S/ρ = Y + (S − Z)/ρ.
-    target.zip_apply(&y, |t, y| *t = y + *t / rho);
-    let mut x = DMatrix::zeros(p, p);
-    let mut best_bound = f64::INFINITY;
-    let allowed = settings.tolerance * unit;
-    let rounding = 1e-14 * k as f64 * unit.max(1.0);
-    let mut iterations = 0;
-    let (mut adapt_from, mut patience) = (0, 1.0_f64);
-    // Error of X that the residuals would not notice.
-    let mut accuracy = settings.tolerance * root_k;
-    loop {
-        iterations += 1;
-        spectrum.project(&target, k, accuracy, &mut x)?;
-        let sums = sweep(&x, s, &mut y, &mut u, &mut target, lambda / rho, rho);
-        let primal = sums.primal.sqrt();
-        let moved = sums.moved.sqrt();
-        let dual = rho * moved;
-        let relative_primal = primal / sums.x.max(sums.y).sqrt();
-        let relative_dual = dual / (rho * sums.u.sqrt()).max(unit / root_k);
-        accuracy = (0.1 * primal.min(moved)).clamp(0.01 * settings.tolerance, 1e-2);
-        let objective = sums.linear - lambda * sums.penalty;
-        let small = relative_primal.max(relative_dual) <= RESIDUAL_FACTOR * settings.tolerance;
-        let last = iterations >= settings.max_iterations;
-        let mut progress = Progress {
-            iterations,
-            relative_gap: f64::INFINITY,
-            primal_residual: relative_primal,
-            dual_residual: relative_dual,
-        };
-        let mut gap = f64::INFINITY;
-        if small || last || iterations % GAP_EVERY == 0 {
-            dual_matrix(s, &u, rho, &mut target);
-            // Where only convergence is in question a hopeless bound need not be proved.
-            let hopeless = if last || !small {
-                f64::INFINITY
+        None => {
+            let partial = WarmSpectrum::pays(problem.s.nrows(), k);
+            let spectrum: &mut dyn Spectrum = if partial && method == Method::Fast {
+                &mut WarmSpectrum::new()
             } else {
-                objective + allowed
+                &mut FullSpectrum
             };
-            match spectrum.bound(&target, k, 0.02 * allowed / k as f64, hopeless)? {
-                Bound::Proved(bound) => {
-                    best_bound = best_bound.min(bound);
-                    gap = allow_rounding(best_bound - objective, rounding);
-                    progress.relative_gap = gap / unit;
-                }
-                Bound::TooLarge => {}
-            }
-            retarget(&y, &u, s, rho, &mut target);
+            Solver::new(&problem, settings, start, spectrum)?.run(watch)?
         }
-        let stop = if small && gap <= allowed {
-            Some(Stop::Converged)
-        } else if watch(&progress).is_break() {
-            Some(Stop::Cancelled)
-        } else if last {
-            Some(Stop::IterationCap)
-        } else {
-            None
-        };
-        if let Some(stop) = stop {
-            if gap.is_infinite() {
-                dual_matrix(s, &u, rho, &mut target);
-                let proved =
-                    spectrum.bound(&target, k, 0.02 * allowed / k as f64, f64::INFINITY)?;
-                if let Bound::Proved(bound) = proved {
-                    gap = allow_rounding(best_bound.min(bound) - objective, rounding);
-                }
+    };
+    problem.finish(moment, found)
+}
+
+/// The iteration. Y and U are both in one matrix `W = Y + U`: U is W clipped to ±λ/ρ, Y the rest. All
+/// matrices hold their lower triangle only; what is above it means nothing.
+struct Solver<'a> {
+    problem: &'a ScaledProblem,
+    settings: &'a AdmmSettings,
+    spectrum: &'a mut dyn Spectrum,
+    /// What the gap is relative to.
+    unit: f64,
+    rho: f64,
+    w: DMatrix<f64>,
+    /// What is projected next: `Y − U + S/ρ`.
+    target: DMatrix<f64>,
+    panel: DMatrix<f64>,
+    /// X, once it is known before anything was projected.
+    first: Option<Factor>,
+    best_bound: f64,
+    anderson: Anderson,
+    /// Iteration from which ρ may change, and how long it rests after that.
+    adapt_from: usize,
+    patience: f64,
+}
+
+impl<'a> Solver<'a> {
+    fn new(
+        problem: &'a ScaledProblem,
+        settings: &'a AdmmSettings,
+        start: Option<&Start>,
+        spectrum: &'a mut dyn Spectrum,
+    ) -> Result<Self> {
+        let ScaledProblem { k, s, lambda, .. } = problem;
+        let (k, lambda, m) = (*k, *lambda, s.nrows());
+        // Dual warm start: Z₀ = clip(S, ±λ) off the diagonal takes the noise out at once. The projector
+        // Y₀ of what is left then has X₁ = Y₀ exactly, whatever ρ is, and the rank stays near k.
+        // A given Z is dual feasible once it is clipped to this λ.
+        let mut w = match start {
+            Some(start) => {
+                let rows = &problem.screen.rows;
+                let mut z = DMatrix::from_fn(m, m, |i, j| {
+                    (start.dual[(rows[i], rows[j])] / problem.scale).clamp(-lambda, lambda)
+                });
+                z.fill_diagonal(0.0);
+                z
             }
-            x.fill_upper_triangle_with_lower_triangle();
-            y.fill_upper_triangle_with_lower_triangle();
-            return Ok(Found {
-                x,
-                y,
-                z: u * rho,
-                gap,
-                relative_gap: gap / unit,
-                primal_residual: primal,
-                dual_residual: dual,
+            None => problem.clipped(),
+        };
+        let mut target = s - &w;
+        let shrunk = spectrum.leading(&target, k, settings.tolerance)?;
+        // The mean of all eigenvalues is zero, so this is positive unless the problem is.
+        let level = shrunk.values.iter().sum::<f64>() / k as f64;
+        // Ritz values would understate it, and so overstate the relative gap: the safe side.
+        let unit: f64 = spectrum.leading(s, k, 1e-2)?.values.iter().sum();
+        let rho = match start.and_then(|start| start.rho).or(settings.rho) {
+            Some(rho) => (rho / problem.scale).clamp(1e-6, 1e6),
+            None => (START_RHO * level).max(1e-3),
+        };
+        let first = Factor {
+            weights: vec![1.0; k],
+            vectors: shrunk.vectors,
+        };
+        w /= rho;
+        add_outer_lower(&mut w, &first.vectors, &first.weights);
+        target.fill(0.0);
+        Ok(Self {
+            problem,
+            settings,
+            spectrum,
+            unit: unit.max(f64::MIN_POSITIVE),
+            rho,
+            w,
+            target,
+            panel: DMatrix::zeros(m, PANEL.min(m)),
+            first: Some(first),
+            best_bound: f64::INFINITY,
+            anderson: Anderson::new(m),
+            adapt_from: 0,
+            patience: 1.0,
+        })
+    }
+
+    fn run(mut self, watch: &dyn Fn(&Progress) -> ControlFlow<()>) -> Result<Found> {
+        let (k, tolerance) = (self.problem.k, self.settings.tolerance);
+        let allowed = tolerance * self.unit;
+        let enough = self.settings.noise_gap.map(|gap| gap / self.problem.scale);
+        let root_k = (k as f64).sqrt();
+        let mut iterations = 0;
+        // Error of X that the residuals would not notice.
+        let mut accuracy = tolerance * root_k;
+        loop {
+            iterations += 1;
+            let x = match self.first.take() {
+                Some(first) => first,
+                None => self.spectrum.project(&self.target, k, accuracy)?,
+            };
+            let accelerating = iterations >= ACCELERATE_FROM;
+            if accelerating {
+                self.anderson.before(&self.w);
+            }
+            let sums = self.sweep(&x);
+            let primal = sums.primal.sqrt();
+            let moved = sums.moved.sqrt();
+            let dual = self.rho * moved;
+            let relative_primal = primal / sums.x.max(sums.y).sqrt();
+            let relative_dual = dual / (self.rho * sums.u.sqrt()).max(self.unit / root_k);
+            accuracy = (0.1 * primal.min(moved)).clamp(0.01 * tolerance, 1e-2);
+            let objective = sums.linear - self.problem.lambda * sums.penalty;
+            let small = relative_primal.max(relative_dual) <= RESIDUAL_FACTOR * tolerance;
+            let last = iterations >= self.settings.max_iterations;
+            let mut progress = Progress {
                 iterations,
-                rho,
-                stop,
-            });
-        }
-        if small {
-            // Residuals say done and the gap does not: was a direction missed?
-            spectrum.doubt();
-        }
-        if iterations >= adapt_from {
-            let factor = if relative_primal > IMBALANCE * relative_dual {
-                2.0
-            } else if relative_dual > IMBALANCE * relative_primal {
-                0.5
-            } else {
-                1.0
+                relative_gap: f64::INFINITY,
+                primal_residual: relative_primal,
+                dual_residual: relative_dual,
             };
-            let adapted = (rho * factor).clamp(1e-8, 1e8);
-            if adapted != rho {
-                // Z = ρU is what stays.
-                u *= rho / adapted;
-                rho = adapted;
-                retarget(&y, &u, s, rho, &mut target);
-                patience *= PATIENCE_GROWTH;
-                adapt_from = iterations + patience as usize;
+            let mut gap = f64::INFINITY;
+            if small || last || iterations % GAP_EVERY == 0 {
+                // Where only convergence is in question a hopeless bound need not be proved.
+                let hopeless = if last || !small {
+                    f64::INFINITY
+                } else {
+                    objective + allowed
+                };
+                self.improve_bound(allowed, hopeless)?;
+                if self.best_bound.is_finite() {
+                    gap = self.best_bound - objective;
+                    progress.relative_gap = gap / self.unit;
+                }
+            }
+            let stop = if small && gap <= allowed {
+                Some(Stop::Converged)
+            } else if watch(&progress).is_break() {
+                Some(Stop::Cancelled)
+            } else if last {
+                Some(Stop::IterationCap)
+            } else if iterations >= PATIENT_FOR && enough.is_some_and(|enough| gap <= enough) {
+                Some(Stop::WithinNoise)
+            } else {
+                None
+            };
+            if let Some(stop) = stop {
+                if gap.is_infinite() {
+                    self.improve_bound(allowed, f64::INFINITY)?;
+                }
+                return Ok(self.found(&x, [primal, dual], iterations, stop));
+            }
+            if small {
+                // Residuals say done and the gap does not: was a direction missed?
+                self.spectrum.doubt();
+            }
+            if self.adapt(iterations, relative_primal, relative_dual) {
+                self.anderson.forget();
+            } else if accelerating && self.anderson.after(&mut self.w) {
+                retarget(
+                    &self.w,
+                    &self.problem.s,
+                    self.step(),
+                    self.rho,
+                    &mut self.target,
+                );
             }
         }
     }
-}
 
-fn allow_rounding(gap: f64, rounding: f64) -> f64 {
-    if gap.abs() <= rounding {
-        gap.max(0.0)
-    } else {
-        gap
+    /// Bound on the entries of U.
+    fn step(&self) -> f64 {
+        self.problem.lambda / self.rho
     }
-}
 
-/// S − ρU, whose k largest eigenvalues bound the optimum.
-fn dual_matrix(s: &DMatrix<f64>, u: &DMatrix<f64>, rho: f64, out: &mut DMatrix<f64>) {
-    out.zip_zip_apply(s, u, |out, s, u| *out = s - rho * u);
-}
+    fn sweep(&mut self, x: &Factor) -> Sums {
+        let (step, rho) = (self.step(), self.rho);
+        sweep(
+            x,
+            &self.problem.s,
+            &mut self.w,
+            &mut self.target,
+            &mut self.panel,
+            step,
+            rho,
+        )
+    }
 
-/// Y − U + S/ρ.
-fn retarget(
-    y: &DMatrix<f64>,
-    u: &DMatrix<f64>,
-    s: &DMatrix<f64>,
-    rho: f64,
-    out: &mut DMatrix<f64>,
-) {
-    let inverse = 1.0 / rho;
-    let rest = y.iter().zip(u).zip(s);
-    for (out, ((y, u), s)) in out.iter_mut().zip(rest) {
-        *out = y - u + s * inverse;
+    /// A bound at the present Z into `best_bound`, if it is below `hopeless`.
+    fn improve_bound(&mut self, allowed: f64, hopeless: f64) -> Result<()> {
+        let (k, s) = (self.problem.k, &self.problem.s);
+        let (step, rho) = (self.problem.lambda / self.rho, self.rho);
+        dual_matrix(&self.w, s, step, rho, &mut self.target);
+        let slack = 0.02 * allowed / k as f64;
+        if let Bound::Proved(bound) = self.spectrum.bound(&self.target, k, slack, hopeless)? {
+            self.best_bound = self.best_bound.min(bound);
+        }
+        retarget(&self.w, s, step, rho, &mut self.target);
+        Ok(())
+    }
+
+    /// Whether ρ was changed.
+    fn adapt(&mut self, iterations: usize, relative_primal: f64, relative_dual: f64) -> bool {
+        if iterations < self.adapt_from {
+            return false;
+        }
+        let factor = if relative_primal > IMBALANCE * relative_dual {
+            2.0
+        } else if relative_dual > IMBALANCE * relative_primal {
+            0.5
+        } else {
+            return false;
+        };
+        let adapted = (self.rho * factor).clamp(1e-8, 1e8);
+        if adapted == self.rho {
+            return false;
+        }
+        // Z = ρU is what stays.
+        let step = self.step();
+        rescale_dual(&mut self.w, step, self.rho / adapted);
+        self.rho = adapted;
+        retarget(
+            &self.w,
+            &self.problem.s,
+            self.step(),
+            self.rho,
+            &mut self.target,
+        );
+        self.patience *= PATIENCE_GROWTH;
+        let rest = if iterations >= ACCELERATE_FROM {
+            self.patience.max(ACCELERATED_REST)
+        } else {
+            self.patience
+        };
+        self.adapt_from = iterations + rest as usize;
+        true
+    }
+
+    /// The iterate as full matrices; `residuals` are the primal and the dual one.
+    fn found(self, x: &Factor, residuals: [f64; 2], iterations: usize, stop: Stop) -> Found {
+        let (step, rho) = (self.step(), self.rho);
+        let mut z = self.w.map(|w| rho * w.clamp(-step, step));
+        z.fill_diagonal(0.0);
+        z.fill_upper_triangle_with_lower_triangle();
+        let mut y = self.w;
+        for j in 0..y.ncols() {
+            let below = j * y.nrows() + j + 1..(j + 1) * y.nrows();
+            for entry in &mut y.as_mut_slice()[below] {
+                *entry -= entry.clamp(-step, step);
+            }
+        }
+        y.fill_upper_triangle_with_lower_triangle();
+        let [primal_residual, dual_residual] = residuals;
+        Found {
+            x: outer_scaled(&x.vectors, &x.weights),
+            y,
+            z,
+            bound: Some(self.best_bound),
+            unit: self.unit,
+            primal_residual,
+            dual_residual,
+            iterations,
+            rho,
+            stop,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn found(y: DMatrix<f64>, primal_residual: f64) -> Found {
-        Found {
-            x: y.clone(),
-            z: DMatrix::zeros(y.nrows(), y.ncols()),
-            y,
-            gap: 0.0,
-            relative_gap: 0.0,
-            primal_residual,
-            dual_residual: 0.0,
-            iterations: 1,
-            rho: 1.0,
-            stop: Stop::IterationCap,
-        }
-    }
-
-    /// What the residual cannot tell from zero is not a row; when it can, it is.
-    #[test]
-    fn support_depends_on_the_residual_reached() {
-        let problem = ScaledProblem::new(&DMatrix::zeros(4, 4), 1, 0.0);
-        let mut y = DMatrix::zeros(4, 4);
-        (y[(0, 0)], y[(2, 2)]) = (0.5, 0.5);
-        (y[(0, 2)], y[(2, 0)]) = (0.5, 0.5);
-        (y[(0, 3)], y[(3, 0)]) = (1e-5, 1e-5);
-        (y[(0, 1)], y[(1, 0)]) = (1e-12, 1e-12);
-        assert_eq!(problem.support(&found(y.clone(), 1e-4)), [0, 2]);
-        assert_eq!(problem.support(&found(y.clone(), 1e-6)), [0, 2, 3]);
-        // Round-off stays out however small the residual.
-        assert_eq!(problem.support(&found(y, 0.0)), [0, 2, 3]);
-    }
 
     /// A warm start ends where a cold one does, with a gap that is a proof.
     #[test]
@@ -657,14 +596,5 @@ mod tests {
             assert!(warm.dual.amax() <= lambda * (1.0 + 1e-12));
             start = Some(warm.into_start());
         }
-    }
-
-    /// An iterate too far from the optimum to show k rows is filled up, never an error.
-    #[test]
-    fn a_short_support_is_filled_up() {
-        let problem = ScaledProblem::new(&DMatrix::zeros(4, 4), 3, 0.0);
-        let mut y = DMatrix::zeros(4, 4);
-        (y[(1, 1)], y[(3, 3)], y[(0, 0)]) = (1.0, 1e-9, 1e-8);
-        assert_eq!(problem.support(&found(y, 1e-3)), [0, 1, 3]);
     }
 }

@@ -38,6 +38,23 @@ pub fn automatic_lambda(noise: &NoiseModel, p: usize, n: u64, refit: bool) -> Re
     Ok(kappa * noise.off_diagonal_sd() * (2.0 * pairs.ln() / n as f64).sqrt())
 }
 
+/// Share of the noise's own effect on the objective that is not worth iterating for.
+const NEGLIGIBLE: f64 = 0.01;
+
+/// A duality gap that means nothing beside the noise: 1 % of `s√(2k/n)`, the most that the standard
+/// deviation of `⟨noise, X⟩` can be for an X of the Fantope (`‖X‖_F ≤ √k`; s is the off-diagonal noise of one
+/// report). In units of the moment's entries; what [`AdmmSettings::noise_gap`](super::AdmmSettings) is for.
+///
+/// ```
+/// use eigenveil_estimation::fantope::negligible_gap;
+/// use eigenveil_shared::mechanism::NoiseModel;
+/// let noise = NoiseModel::Gaussian { off_diagonal_sd: 5.0, diagonal_sd: 5.0 };
+/// assert!((negligible_gap(&noise, 2, 10_000) - 0.001).abs() < 1e-15);
+/// ```
+pub fn negligible_gap(noise: &NoiseModel, k: usize, n: u64) -> f64 {
+    NEGLIGIBLE * noise.off_diagonal_sd() * (2.0 * k as f64 / n.max(1) as f64).sqrt()
+}
+
 /// `max_{i≠j} |S̃ᵢⱼ|`: at or above it a diagonal solution is optimal (it may be so earlier).
 pub fn largest_useful_lambda(moment: &DMatrix<f64>) -> f64 {
     let mut largest = 0.0_f64;

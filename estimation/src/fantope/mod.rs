@@ -11,22 +11,28 @@
 //! * [`cross_validation`]: λ from the buckets.
 //! * [`path`]: the solutions over a grid of λ.
 //! * [`refit`](refit()): PCA on the selected rows, which removes the shrinkage.
+//! * [`tighten`](tighten()): from there to exactly s rows, by sparse orthogonal iteration.
 //!
 //! Since `X ≽ 0` has a fixed trace, `λΣ|Xᵢᵢ| = λk` is a constant: the diagonal is in effect not
 //! penalised, and a multiple of the identity added to S̃ changes nothing but the objective's offset.
 
 pub mod admm;
+mod anderson;
 pub mod cross_validation;
 pub mod lambda;
 pub mod path;
+mod problem;
 pub mod projection;
 mod refit;
+mod screening;
 mod spectrum;
 mod sweep;
+mod tighten;
 
 pub use admm::{AdmmSettings, Progress, Solution, Stop, solve, solve_by_full_projections};
 pub use cross_validation::cross_validate;
-pub use lambda::{automatic_lambda, largest_useful_lambda, resolve_lambda};
+pub use lambda::{automatic_lambda, largest_useful_lambda, negligible_gap, resolve_lambda};
 pub use path::{diagonal_lambda, lambda_path};
 pub use projection::{project_eigenvalues, project_onto_fantope};
-pub use refit::refit;
+pub use refit::{refit, refit_within_blocks};
+pub use tighten::{Tightened, tighten};

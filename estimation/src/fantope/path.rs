@@ -37,6 +37,7 @@ pub(super) fn coarse(settings: &SparseSettings) -> AdmmSettings {
         tolerance: settings.tolerance.max(TOLERANCE),
         max_iterations: settings.max_iterations.min(ITERATIONS),
         rho: settings.rho,
+        noise_gap: None,
     }
 }
 

@@ -5,8 +5,8 @@ use nalgebra::DMatrix;
 
 use super::projection::project_eigenvalues;
 use crate::linalg::{
-    Budget, RitzPairs, StartVectors, Wanted, add_outer_lower, block_ritz, leading_columns,
-    spectrum_lies_below, symmetric_eigen, symmetric_eigenvalues,
+    Budget, RitzPairs, StartVectors, Wanted, block_ritz, leading_columns, spectrum_lies_below,
+    symmetric_eigen, symmetric_eigenvalues,
 };
 
 /// Vectors kept beyond those that matter.
@@ -29,6 +29,14 @@ pub(super) struct Leading {
     pub(super) vectors: DMatrix<f64>,
 }
 
+/// `V·diag(weights)·Vᵀ`.
+pub(super) struct Factor {
+    /// V: orthonormal columns.
+    pub(super) vectors: DMatrix<f64>,
+    /// One a column, in (0, 1].
+    pub(super) weights: Vec<f64>,
+}
+
 /// An upper bound on the sum of the k largest eigenvalues.
 pub(super) enum Bound {
     /// Proved, up to rounding.
@@ -41,14 +49,8 @@ pub(super) enum Bound {
 pub(super) trait Spectrum {
     /// The k leading pairs; values are never above the true ones, residuals about `accuracy` relative.
     fn leading(&mut self, matrix: &DMatrix<f64>, k: usize, accuracy: f64) -> Result<Leading>;
-    /// P_F into the lower triangle of `x`, exactly feasible and within `accuracy` of exact.
-    fn project(
-        &mut self,
-        matrix: &DMatrix<f64>,
-        k: usize,
-        accuracy: f64,
-        x: &mut DMatrix<f64>,
-    ) -> Result<()>;
+    /// P_F, exactly feasible and within `accuracy` of exact.
+    fn project(&mut self, matrix: &DMatrix<f64>, k: usize, accuracy: f64) -> Result<Factor>;
     /// `Σ_{i≤k} λᵢ` from above, at most about `k·slack` too large; not proved if it exceeds `limit`.
     fn bound(&mut self, matrix: &DMatrix<f64>, k: usize, slack: f64, limit: f64) -> Result<Bound>;
     /// The next projection is to be proved complete.
@@ -67,14 +69,8 @@ impl Spectrum for FullSpectrum {
         })
     }
 
-    fn project(
-        &mut self,
-        matrix: &DMatrix<f64>,
-        k: usize,
-        _: f64,
-        x: &mut DMatrix<f64>,
-    ) -> Result<()> {
-        project_fully(matrix, k, x).map(|_| ())
+    fn project(&mut self, matrix: &DMatrix<f64>, k: usize, _: f64) -> Result<Factor> {
+        project_fully(matrix, k).map(|(factor, _)| factor)
     }
 
     fn bound(&mut self, matrix: &DMatrix<f64>, k: usize, _: f64, _: f64) -> Result<Bound> {
@@ -83,22 +79,13 @@ impl Spectrum for FullSpectrum {
     }
 }
 
-/// The rank of the projection, and all eigenvectors.
-fn project_fully(
-    matrix: &DMatrix<f64>,
-    k: usize,
-    x: &mut DMatrix<f64>,
-) -> Result<(usize, DMatrix<f64>)> {
+/// The projection, and all eigenvectors.
+fn project_fully(matrix: &DMatrix<f64>, k: usize) -> Result<(Factor, DMatrix<f64>)> {
     let eigen = symmetric_eigen(matrix)?;
-    let projected = project_eigenvalues(eigen.values.as_slice(), k)?.values;
-    let rank = positive(&projected);
-    x.fill(0.0);
-    add_outer_lower(
-        x,
-        &leading_columns(&eigen.vectors, rank),
-        &projected[..rank],
-    );
-    Ok((rank, eigen.vectors))
+    let mut weights = project_eigenvalues(eigen.values.as_slice(), k)?.values;
+    weights.truncate(positive(&weights));
+    let vectors = leading_columns(&eigen.vectors, weights.len());
+    Ok((Factor { vectors, weights }, eigen.vectors))
 }
 
 fn positive(projected: &[f64]) -> usize {
@@ -162,7 +149,7 @@ impl WarmSpectrum {
         matrix: &DMatrix<f64>,
         k: usize,
         accuracy: f64,
-    ) -> Result<Option<(DMatrix<f64>, Vec<f64>)>> {
+    ) -> Result<Option<Factor>> {
         let p = matrix.nrows();
         let start = self.start(p, self.block.ncols().max(k + GUARD));
         let budget = Budget {
@@ -198,7 +185,10 @@ impl WarmSpectrum {
             }
             self.since_certified = 0;
         }
-        Ok(Some((kept, projected.values[..rank].to_vec())))
+        Ok(Some(Factor {
+            vectors: kept,
+            weights: projected.values[..rank].to_vec(),
+        }))
     }
 }
 
@@ -231,26 +221,19 @@ impl Spectrum for WarmSpectrum {
         Ok(leading)
     }
 
-    fn project(
-        &mut self,
-        matrix: &DMatrix<f64>,
-        k: usize,
-        accuracy: f64,
-        x: &mut DMatrix<f64>,
-    ) -> Result<()> {
+    fn project(&mut self, matrix: &DMatrix<f64>, k: usize, accuracy: f64) -> Result<Factor> {
         let p = matrix.nrows();
         if self.resting > 0 {
             self.resting -= 1;
-        } else if let Some((vectors, weights)) = self.project_partly(matrix, k, accuracy)? {
-            x.fill(0.0);
-            add_outer_lower(x, &vectors, &weights);
+        } else if let Some(factor) = self.project_partly(matrix, k, accuracy)? {
             self.rest = 1;
-            return Ok(());
+            return Ok(factor);
         } else {
             self.resting = self.rest;
             self.rest = (2 * self.rest).min(LONGEST_REST);
         }
-        let (rank, vectors) = project_fully(matrix, k, x)?;
+        let (factor, vectors) = project_fully(matrix, k)?;
+        let rank = factor.weights.len();
         if rank > p / RANK_SHARE {
             self.resting = self.resting.max(1);
         } else {
@@ -259,7 +242,7 @@ impl Spectrum for WarmSpectrum {
         }
         self.block = leading_columns(&vectors, (rank.min(p / RANK_SHARE) + GUARD).min(p));
         self.since_certified = 0;
-        Ok(())
+        Ok(factor)
     }
 
     fn bound(&mut self, matrix: &DMatrix<f64>, k: usize, slack: f64, limit: f64) -> Result<Bound> {
@@ -308,6 +291,7 @@ impl Spectrum for WarmSpectrum {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::linalg::outer_scaled;
 
     fn random_symmetric(p: usize, seed: u64) -> DMatrix<f64> {
         let mut random = StartVectors::new();
@@ -319,6 +303,13 @@ mod tests {
             matrix.set_column(j, &random.draw(p));
         }
         (&matrix + matrix.transpose()) * 2.0
+    }
+
+    /// ‖difference of the projections‖_F.
+    fn apart(warm: &mut WarmSpectrum, matrix: &DMatrix<f64>, k: usize, accuracy: f64) -> f64 {
+        let dense = |factor: Factor| outer_scaled(&factor.vectors, &factor.weights);
+        let ours = dense(warm.project(matrix, k, accuracy).unwrap());
+        (ours - dense(FullSpectrum.project(matrix, k, 0.0).unwrap())).norm()
     }
 
     /// Random matrices with and without a gap: the projection and the bound are those of the full one.
@@ -333,14 +324,12 @@ mod tests {
                 }
             }
             let mut warm = WarmSpectrum::new();
-            let (mut x, mut full) = (DMatrix::zeros(p, p), DMatrix::zeros(p, p));
             for round in 0..3 {
                 if round == 1 {
                     warm.doubt();
                 }
-                warm.project(&matrix, k, 1e-7, &mut x).unwrap();
-                FullSpectrum.project(&matrix, k, 0.0, &mut full).unwrap();
-                assert!((&x - &full).lower_triangle().norm() < 1e-6, "{p} {k}");
+                let apart = apart(&mut warm, &matrix, k, 1e-7);
+                assert!(apart < 1e-6, "{p} {k}: {apart}");
                 let Bound::Proved(ours) = warm.bound(&matrix, k, 1e-6, f64::INFINITY).unwrap()
                 else {
                     unreachable!("no limit")
@@ -374,9 +363,6 @@ mod tests {
         let mut warm = WarmSpectrum::new();
         warm.block = vectors.clone();
         warm.doubt();
-        let (mut x, mut full) = (DMatrix::zeros(p, p), DMatrix::zeros(p, p));
-        warm.project(&matrix, 2, 1e-8, &mut x).unwrap();
-        FullSpectrum.project(&matrix, 2, 0.0, &mut full).unwrap();
-        assert!((&x - &full).lower_triangle().norm() < 1e-7);
+        assert!(apart(&mut warm, &matrix, 2, 1e-8) < 1e-7);
     }
 }

@@ -6,7 +6,8 @@ use nalgebra::{DMatrix, DVector};
 
 use super::{
     SymmetricEigen, cholesky_is_positive_definite, fix_signs, leading_columns, leading_values,
-    outer_scaled, product, require_square_and_finite, symmetric_eigen, view, view_mut,
+    outer_scaled, product, require_square_and_finite, symmetric_eigen, symmetric_eigenvalues, view,
+    view_mut,
 };
 
 /// Below this dimension a full decomposition costs a few milliseconds at most.
@@ -29,29 +30,90 @@ const RESIDUAL: f64 = 1e-11;
 pub fn top_k(matrix: &DMatrix<f64>, k: usize) -> Result<SymmetricEigen> {
     require_square_and_finite(matrix)?;
     let p = matrix.nrows();
+    check_rank(k, p)?;
+    let partial = if p >= SMALLEST_PARTIAL && k <= p / 10 {
+        lanczos(matrix, k)?
+    } else {
+        None
+    };
+    match partial {
+        Some(mut leading) => {
+            fix_signs(&mut leading.vectors);
+            Ok(leading)
+        }
+        None => Ok(leading_of(&symmetric_eigen(matrix)?, k)),
+    }
+}
+
+/// The first k pairs of a full decomposition, signs fixed.
+fn leading_of(all: &SymmetricEigen, k: usize) -> SymmetricEigen {
+    let mut vectors = leading_columns(&all.vectors, k);
+    fix_signs(&mut vectors);
+    SymmetricEigen {
+        values: leading_values(&all.values, k),
+        vectors,
+    }
+}
+
+fn check_rank(k: usize, p: usize) -> Result<()> {
     if k == 0 || k > p {
         return Err(Error::new(
             ErrorCode::InvalidRequest,
             format!("k is {k}; a {p} × {p} matrix has between 1 and {p} components"),
         ));
     }
-    let partial = if p >= SMALLEST_PARTIAL && k <= p / 10 {
-        lanczos(matrix, k)?
-    } else {
-        None
-    };
-    let mut leading = match partial {
-        Some(leading) => leading,
-        None => {
-            let all = symmetric_eigen(matrix)?;
-            SymmetricEigen {
-                values: leading_values(&all.values, k),
-                vectors: leading_columns(&all.vectors, k),
-            }
+    Ok(())
+}
+
+/// All eigenvalues of a symmetric matrix, and its leading pairs when they are asked for later: below p = 300 from
+/// one decomposition, from there by [`symmetric_eigenvalues`] and [`top_k`], which together cost less.
+#[derive(Clone, Debug)]
+pub struct Spectrum<'a> {
+    matrix: &'a DMatrix<f64>,
+    found: Found,
+}
+
+#[derive(Clone, Debug)]
+enum Found {
+    All(SymmetricEigen),
+    Values(DVector<f64>),
+}
+
+impl<'a> Spectrum<'a> {
+    /// The spectrum of the symmetric `p × p` matrix.
+    ///
+    /// # Errors
+    /// As [`symmetric_eigen`].
+    pub fn new(matrix: &'a DMatrix<f64>) -> Result<Self> {
+        let found = if matrix.nrows() < SMALLEST_PARTIAL {
+            Found::All(symmetric_eigen(matrix)?)
+        } else {
+            Found::Values(symmetric_eigenvalues(matrix)?)
+        };
+        Ok(Self { matrix, found })
+    }
+
+    /// All p eigenvalues, descending.
+    pub fn values(&self) -> &[f64] {
+        match &self.found {
+            Found::All(all) => all.values.as_slice(),
+            Found::Values(values) => values.as_slice(),
         }
-    };
-    fix_signs(&mut leading.vectors);
-    Ok(leading)
+    }
+
+    /// What [`top_k`] of the matrix is.
+    ///
+    /// # Errors
+    /// As [`top_k`].
+    pub fn top_k(&self, k: usize) -> Result<SymmetricEigen> {
+        match &self.found {
+            Found::All(all) => {
+                check_rank(k, self.matrix.nrows())?;
+                Ok(leading_of(all, k))
+            }
+            Found::Values(_) => top_k(self.matrix, k),
+        }
+    }
 }
 
 /// The leading pairs, or `None` when they did not converge or could not be proved complete.
@@ -324,6 +386,25 @@ mod tests {
             }
             assert!(super::super::orthonormality_defect(&leading.vectors) < 1e-10);
         }
+    }
+
+    /// On both sides of the dimension where one decomposition becomes two.
+    #[test]
+    fn a_spectrum_is_eigenvalues_and_top_k() {
+        for p in [40, SMALLEST_PARTIAL - 1, SMALLEST_PARTIAL] {
+            let matrix = spiked(p, &[5.0, 4.0, 3.0], 1.0);
+            let spectrum = Spectrum::new(&matrix).unwrap();
+            let values = symmetric_eigenvalues(&matrix).unwrap();
+            let apart = spectrum.values().iter().zip(values.iter());
+            assert!(
+                apart
+                    .into_iter()
+                    .all(|(a, b)| (a - b).abs() < 1e-12 * p as f64)
+            );
+            assert_eq!(spectrum.top_k(3).unwrap(), top_k(&matrix, 3).unwrap());
+            assert!(spectrum.top_k(0).is_err() && spectrum.top_k(p + 1).is_err());
+        }
+        assert!(Spectrum::new(&DMatrix::zeros(2, 3)).is_err());
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub use cholesky::cholesky_is_positive_definite;
 pub use convert::{packed_to_dense, submatrix};
 pub use eigen::{SymmetricEigen, symmetric_eigen, symmetric_eigenvalues};
 pub use gram::GramSum;
-pub use lanczos::top_k;
+pub use lanczos::{Spectrum, top_k};
 pub use orthonormal::{orthonormality_defect, orthonormalize};
 pub use product::{cross_product, outer_scaled, product};
 pub use threads::Threads;
@@ -26,7 +26,7 @@ pub use threads::Threads;
 pub(crate) use cholesky::spectrum_lies_below;
 pub(crate) use krylov::{Budget, RitzPairs, Wanted, block_ritz};
 pub(crate) use lanczos::StartVectors;
-pub(crate) use product::{add_outer_lower, symmetric_product};
+pub(crate) use product::{add_outer_lower, outer_columns_lower, symmetric_product};
 
 use eigenveil_shared::{Error, ErrorCode, Result};
 use nalgebra::{DMatrix, DVector};

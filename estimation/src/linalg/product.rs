@@ -76,6 +76,25 @@ pub(crate) fn add_outer_lower(out: &mut DMatrix<f64>, vectors: &DMatrix<f64>, we
     );
 }
 
+/// Columns `from..from + width` of `scaled·Vᵀ`, rows `from..` only, into the upper left of `out`.
+pub(crate) fn outer_columns_lower(
+    scaled: &DMatrix<f64>,
+    vectors: &DMatrix<f64>,
+    from: usize,
+    width: usize,
+    out: &mut DMatrix<f64>,
+) {
+    let rows = vectors.nrows() - from;
+    matmul(
+        view_mut(out).submatrix_mut(0, 0, rows, width),
+        Accum::Replace,
+        view(scaled).subrows(from, rows),
+        view(vectors).subrows(from, width).transpose(),
+        1.0,
+        Par::Seq,
+    );
+}
+
 /// Columns of the lower triangle that one step of [`symmetric_product`] reads, twice each while cached.
 const PANEL: usize = 96;
 

@@ -1,0 +1,32 @@
+//! Processor time, which a busy machine disturbs less than time on the wall.
+
+use std::time::Instant;
+
+/// Seconds the calling thread has run, where the system tells to the nanosecond; else wall time since `origin`.
+pub(crate) fn cpu_seconds(origin: Instant) -> f64 {
+    let nanoseconds = std::fs::read_to_string("/proc/thread-self/schedstat")
+        .ok()
+        .and_then(|text| text.split_whitespace().next()?.parse::<f64>().ok());
+    nanoseconds.map_or_else(|| origin.elapsed().as_secs_f64(), |ns| ns * 1e-9)
+}
+
+/// Milliseconds of each of `repeats` runs, after one to warm up whose result is returned.
+pub(crate) fn timed<T>(repeats: usize, run: impl Fn() -> T) -> (Vec<f64>, T) {
+    let origin = Instant::now();
+    let result = run();
+    let times = (0..repeats)
+        .map(|_| {
+            let from = cpu_seconds(origin);
+            std::hint::black_box(run());
+            1e3 * (cpu_seconds(origin) - from)
+        })
+        .collect();
+    (times, result)
+}
+
+/// The middle one.
+pub(crate) fn median(times: &[f64]) -> f64 {
+    let mut sorted = times.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
+}
