@@ -12,7 +12,7 @@ use nalgebra::DMatrix;
 
 use crate::{
     fantope::{self, AdmmSettings, Progress, Stop, resolve_lambda},
-    floor::{Assessment, Floor, Measured, assess},
+    floor::{Assessment, Eigenvalues, Floor, Measured, assess},
     jackknife::{Again, error_bars},
     linalg::{symmetric_eigenvalues, top_k},
     moment::NoisyMoment,
@@ -24,7 +24,7 @@ use crate::{
 pub struct Findings {
     /// `p × k` orthonormal loadings, leading first. k may be 0 (`k = auto` and nothing above the noise).
     pub vectors: DMatrix<f64>,
-    /// All p eigenvalues of S̃, descending.
+    /// Eigenvalues of S̃, descending: all p, or the leading ones of a [large](crate::large) sparse estimate.
     pub spectrum: Vec<f64>,
     /// Components, floor, expected error and warnings.
     pub assessment: Assessment,
@@ -80,7 +80,7 @@ pub(crate) fn principal(
     let assessment = assess(&Measured {
         vectors: &vectors,
         values: &values,
-        spectrum: &spectrum,
+        spectrum: Eigenvalues::all(&spectrum),
         noise: moment.noise(),
         n: moment.n(),
         mean: moment.estimated_mean(),
@@ -130,13 +130,7 @@ pub fn sparse_components(
     let lambda = resolved.or(chosen).unwrap_or_default();
     let solution = fantope::solve(&dense, k, lambda, &AdmmSettings::from(settings), watch)?;
     if solution.stop == Stop::Cancelled {
-        return Err(Error::new(
-            ErrorCode::EstimateFailed,
-            format!(
-                "the estimate was cancelled after {} iterations",
-                solution.iterations
-            ),
-        ));
+        return Err(cancelled(solution.iterations));
     }
     let vectors = if settings.refit {
         fantope::refit(&dense, &solution.support, k)?
@@ -152,34 +146,18 @@ pub fn sparse_components(
         false => Again::Nothing,
     };
     let bars = error_bars(moment, &vectors, again)?;
-    let mut assessment = assess(&Measured {
+    let measured = Measured {
         vectors: &vectors,
         values: &values,
-        spectrum: &spectrum,
+        spectrum: Eigenvalues::all(&spectrum),
         noise: moment.noise(),
         n: moment.n(),
         mean: moment.estimated_mean(),
         support: Some(&solution.support),
         error_bars: bars.as_ref(),
         setting,
-    })?;
-    if assessment
-        .components
-        .iter()
-        .any(|component| component.verdict == Verdict::At && component.expected_alignment > 0.0)
-    {
-        assessment.warnings.push(format!(
-            "Choosing {} of {p} rows could by itself lift noise as high as the components marked \"at\" the floor; the expected error takes the chosen rows as right.",
-            solution.support.len()
-        ));
-    }
-    if !solution.converged() {
-        assessment.warnings.push(format!(
-            "The sparse solver stopped at its cap of {} iterations with a relative duality gap of {:.1e}; raise max_iterations or the tolerance.",
-            solution.iterations, solution.relative_gap
-        ));
-    }
-    let sparse = Some(SparseOutcome {
+    };
+    let outcome = SparseOutcome {
         settings: settings.clone(),
         lambda,
         converged: solution.converged(),
@@ -187,19 +165,55 @@ pub fn sparse_components(
         duality_gap: solution.gap,
         primal_residual: solution.primal_residual,
         dual_residual: solution.dual_residual,
-        support: solution.support,
+        support: solution.support.clone(),
         refit: settings.refit,
         cross_validation,
+    };
+    let unproved = (!solution.converged()).then(|| {
+        format!(
+            "The sparse solver stopped at its cap of {} iterations with a relative duality gap of {:.1e}; raise max_iterations or the tolerance.",
+            solution.iterations, solution.relative_gap
+        )
     });
+    sparse_findings(&measured, outcome, unproved)
+}
+
+/// A sparse estimate, judged; `unproved` is the warning where the solver did not reach its tolerance.
+pub(crate) fn sparse_findings(
+    measured: &Measured<'_>,
+    outcome: SparseOutcome,
+    unproved: Option<String>,
+) -> Result<Findings> {
+    let mut assessment = assess(measured)?;
+    if assessment
+        .components
+        .iter()
+        .any(|component| component.verdict == Verdict::At && component.expected_alignment > 0.0)
+    {
+        assessment.warnings.push(format!(
+            "Choosing {} of {} rows could by itself lift noise as high as the components marked \"at\" the floor; the expected error takes the chosen rows as right.",
+            outcome.support.len(),
+            measured.spectrum.dimension
+        ));
+    }
+    assessment.warnings.extend(unproved);
     Ok(Findings {
-        vectors,
-        spectrum,
+        vectors: measured.vectors.clone(),
+        spectrum: measured.spectrum.leading.to_vec(),
         assessment,
-        sparse,
+        sparse: Some(outcome),
     })
 }
 
-fn checked_rank(k: usize, p: usize) -> Result<usize> {
+/// What a solver that was called off leaves.
+pub(crate) fn cancelled(iterations: usize) -> Error {
+    Error::new(
+        ErrorCode::EstimateFailed,
+        format!("the estimate was cancelled after {iterations} iterations"),
+    )
+}
+
+pub(crate) fn checked_rank(k: usize, p: usize) -> Result<usize> {
     if k == 0 || k > p {
         return Err(Error::new(
             ErrorCode::InvalidRequest,

@@ -24,6 +24,9 @@ mod sweep;
 
 pub use admm::{AdmmSettings, Progress, Solution, Stop, solve, solve_by_full_projections};
 pub use cross_validation::cross_validate;
-pub use lambda::{automatic_lambda, largest_useful_lambda, resolve_lambda};
+pub use lambda::{KAPPA, automatic_lambda, largest_useful_lambda, resolve_lambda};
 pub use projection::{project_eigenvalues, project_onto_fantope};
 pub use refit::refit;
+
+pub(crate) use refit::embed;
+pub(crate) use spectrum::{Accuracy, LeadingSum};

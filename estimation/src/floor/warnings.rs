@@ -25,7 +25,7 @@ pub(super) fn plain_words(
     if standing == 0 {
         let mut text = format!(
             "{place} no component stands above the noise: the largest eigenvalue is {}, and noise alone reaches about {}.",
-            plain(measured.spectrum.first().copied().unwrap_or(0.0)),
+            plain(measured.spectrum.leading.first().copied().unwrap_or(0.0)),
             plain(floor.threshold),
         );
         text.push_str(&outlook(measured, judgements, k.max(1)));
@@ -56,7 +56,7 @@ pub(super) fn plain_words(
 
 /// How many participants it would take.
 fn outlook(measured: &Measured<'_>, judgements: &[Judgement], k: usize) -> String {
-    let p = measured.spectrum.len();
+    let p = measured.spectrum.dimension;
     let needed = |leading: Vec<f64>, bulk: f64| {
         let spectrum = Spectrum::new(p, leading, bulk).ok()?;
         participants_for_visibility(&spectrum, measured.noise).ok()?
@@ -168,7 +168,10 @@ mod tests {
     use eigenveil_shared::mechanism::NoiseModel;
     use nalgebra::DMatrix;
 
-    use super::{super::assess, *};
+    use super::{
+        super::{Eigenvalues, assess},
+        *,
+    };
 
     #[test]
     fn numbers_are_readable() {
@@ -198,7 +201,7 @@ mod tests {
         let result = assess(&Measured {
             vectors: &vectors,
             values: &spectrum[..2],
-            spectrum: &spectrum,
+            spectrum: Eigenvalues::all(&spectrum),
             noise: &noise,
             n: 1797,
             mean: None,
@@ -229,7 +232,7 @@ mod tests {
         let result = assess(&Measured {
             vectors: &vectors,
             values: &spectrum[..2],
-            spectrum: &spectrum,
+            spectrum: Eigenvalues::all(&spectrum),
             noise: &noise,
             n: 1_000_000,
             mean: None,
