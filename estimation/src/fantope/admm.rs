@@ -535,10 +535,12 @@ fn iterate(
             }
             x.fill_upper_triangle_with_lower_triangle();
             y.fill_upper_triangle_with_lower_triangle();
+            let mut z = u * rho;
+            z.fill_upper_triangle_with_lower_triangle();
             return Ok(Found {
                 x,
                 y,
-                z: u * rho,
+                z,
                 gap,
                 relative_gap: gap / unit,
                 primal_residual: primal,

@@ -337,7 +337,8 @@ impl LeadingSum {
         })?;
         // A ≼ tI + V·diag((θᵢ−t)₊ + slack)·Vᵀ, whose k largest eigenvalues are known.
         let next = values.get(k).copied().unwrap_or(values[k - 1]);
-        let t = (next + slack).max(0.5 * (next + values[k - 1]));
+        // Near the k-th value: the next one is a Ritz value too and may be far too small.
+        let t = (next + slack).max(0.1 * next + 0.9 * values[k - 1]);
         let weights: Vec<f64> = values.iter().map(|v| (v - t).max(0.0) + slack).collect();
         Ok(Self {
             at_least: values.iter().take(k).sum(),

@@ -47,11 +47,38 @@ impl Claim {
         slack: f64,
         random: &mut StartVectors,
     ) -> Result<Self> {
-        let start = start_block(known, known.ncols().max(k) + GUARD, random);
+        Self::sharpened(
+            matrix,
+            known,
+            k,
+            Accuracy {
+                slack,
+                sharpen: 1.0,
+            },
+            random,
+        )
+    }
+
+    /// The claim once more, ten times as accurate, with other random vectors for what it missed.
+    ///
+    /// # Errors
+    /// As [`find`](Self::find).
+    pub(super) fn again(&self, matrix: &DualMatrix<'_>, random: &mut StartVectors) -> Result<Self> {
         let accuracy = Accuracy {
-            slack,
-            sharpen: 1.0,
+            slack: self.slack,
+            sharpen: 0.1,
         };
+        Self::sharpened(matrix, &self.sum.vectors, self.k, accuracy, random)
+    }
+
+    fn sharpened(
+        matrix: &DualMatrix<'_>,
+        known: &DMatrix<f64>,
+        k: usize,
+        accuracy: Accuracy,
+        random: &mut StartVectors,
+    ) -> Result<Self> {
+        let start = start_block(known, known.ncols().max(k) + GUARD, random);
         let budget = Budget {
             products: PRODUCTS,
             pairs: start.ncols(),
@@ -59,7 +86,7 @@ impl Claim {
         Ok(Self {
             sum: LeadingSum::find(matrix, &start, k, &accuracy, &budget)?,
             k,
-            slack,
+            slack: accuracy.slack,
         })
     }
 

@@ -7,7 +7,7 @@ use nalgebra::DMatrix;
 
 use super::{
     candidates::{first_candidates, largest, leading_pairs, mass},
-    certificate::{Claim, Proof},
+    certificate::{Claim, GUARD, Proof},
     dual::DualMatrix,
     moment::LargeMoment,
 };
@@ -121,7 +121,9 @@ impl Problem<'_> {
             let near = eigen.values.iter().take_while(|&&v| v >= level).count();
             let protected = leading_columns(&eigen.vectors, near.clamp(k, 4 * k));
             let dual = DualMatrix::extend(moment, lambda, centre, candidates, &left, &protected);
-            let known = embed(&protected, candidates, p);
+            // Those that come next bound what the proof has to leave below t.
+            let known = (protected.ncols() + GUARD).min(candidates.len());
+            let known = embed(&leading_columns(&eigen.vectors, known), candidates, p);
             let mut claim = Claim::find(&dual, &known, k, slack, random)?;
             // A factorisation is worth its time only where the Ritz values allow the gap to close.
             let mut proved = None;
@@ -132,7 +134,7 @@ impl Problem<'_> {
                         Proof::Cancelled => return Ok(Err(iterations)),
                         Proof::Proved(bound) => proved = Some(bound),
                         Proof::Failed => {
-                            claim = Claim::find(&dual, &claim.leading(), k, slack, random)?;
+                            claim = claim.again(&dual, random)?;
                             continue;
                         }
                     }

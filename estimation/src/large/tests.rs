@@ -237,12 +237,15 @@ fn seeds_give_the_components_that_bucket_sums_give() {
     let sd = params.noise_model().off_diagonal_sd() / (moment.n() as f64).sqrt();
     let off = (single.submatrix(&(0..p).collect::<Vec<_>>()) - moment.dense()).amax();
     assert!(off < 1e-4 * sd, "{off} {sd}");
-    for (rank, refit) in [
-        (Rank::Fixed(2), true),
-        (Rank::Auto, true),
-        (Rank::Fixed(2), false),
+    // With the automatic λ some thirty rows of noise are selected, a marginal one by one way only.
+    for (rank, refit, lambda) in [
+        (Rank::Fixed(2), true, Lambda::Fixed(4.0 * sd)),
+        (Rank::Auto, true, Lambda::Fixed(4.0 * sd)),
+        (Rank::Fixed(2), false, Lambda::Fixed(4.0 * sd)),
+        (Rank::Fixed(2), false, Lambda::Auto),
     ] {
         let settings = SparseSettings {
+            lambda,
             refit,
             tolerance: 1e-5,
             ..SparseSettings::default()
@@ -255,7 +258,10 @@ fn seeds_give_the_components_that_bucket_sums_give() {
             .unwrap();
         assert_eq!(n, moment.n());
         let (a, b) = (small.sparse.unwrap(), large.sparse.unwrap());
-        assert_eq!((a.lambda, &a.support), (b.lambda, &b.support));
+        assert_eq!(a.lambda, b.lambda);
+        if lambda != Lambda::Auto {
+            assert_eq!(a.support, b.support);
+        }
         assert!(a.converged && b.converged);
         assert!(rows.iter().filter(|row| b.support.contains(row)).count() >= 6);
         assert!(large.spectrum.len() < p);
