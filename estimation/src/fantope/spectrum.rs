@@ -293,6 +293,7 @@ impl Spectrum for WarmSpectrum {
 }
 
 /// How near the bound is to be.
+#[derive(Clone, Copy)]
 pub(crate) struct Accuracy {
     /// By how much each of the k eigenvalues may be overstated.
     pub(crate) slack: f64,
