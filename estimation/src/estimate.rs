@@ -11,7 +11,7 @@ use eigenveil_shared::{
 use nalgebra::DMatrix;
 
 use crate::{
-    fantope::{self, AdmmSettings, Progress, Stop, resolve_lambda},
+    fantope::{self, AdmmSettings, Progress, Solution, Stop, resolve_lambda},
     floor::{Assessment, Eigenvalues, Floor, Measured, assess},
     jackknife::{Again, error_bars},
     linalg::{symmetric_eigenvalues, top_k},
@@ -158,16 +158,8 @@ pub fn sparse_components(
         setting,
     };
     let outcome = SparseOutcome {
-        settings: settings.clone(),
-        lambda,
-        converged: solution.converged(),
-        iterations: solution.iterations,
-        duality_gap: solution.gap,
-        primal_residual: solution.primal_residual,
-        dual_residual: solution.dual_residual,
-        support: solution.support.clone(),
-        refit: settings.refit,
         cross_validation,
+        ..outcome_of(&solution, settings)
     };
     let unproved = (!solution.converged()).then(|| {
         format!(
@@ -176,6 +168,22 @@ pub fn sparse_components(
         )
     });
     sparse_findings(&measured, outcome, unproved)
+}
+
+/// How the solver ended, λ not by cross-validation.
+pub(crate) fn outcome_of(solution: &Solution, settings: &SparseSettings) -> SparseOutcome {
+    SparseOutcome {
+        settings: settings.clone(),
+        lambda: solution.lambda,
+        converged: solution.converged(),
+        iterations: solution.iterations,
+        duality_gap: solution.gap,
+        primal_residual: solution.primal_residual,
+        dual_residual: solution.dual_residual,
+        support: solution.support.clone(),
+        refit: settings.refit,
+        cross_validation: None,
+    }
 }
 
 /// A sparse estimate, judged; `unproved` is the warning where the solver did not reach its tolerance.

@@ -60,10 +60,15 @@ pub fn estimate(
 }
 
 /// Whether a row-sparse estimate of this study can be made by [`estimate_from_seeds`].
-pub(crate) fn can_stream(params: &StudyParams, settings: &SparseSettings) -> bool {
+pub(crate) fn can_stream(params: &StudyParams, k: Rank, settings: &SparseSettings) -> bool {
+    let few = match k {
+        Rank::Auto => true,
+        Rank::Fixed(k) => k <= large::MOST_COMPONENTS,
+    };
     params.mechanism().payload_form() == PayloadForm::Seed
         && params.preprocessing().centring.is_none()
         && settings.lambda != Lambda::CrossValidated
+        && few
 }
 
 /// Row-sparse components of a study from its seeds, which are read twice: for dimensions at which the sums of the buckets

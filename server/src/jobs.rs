@@ -218,7 +218,7 @@ fn compute(
     let streamed = request
         .sparse
         .as_ref()
-        .filter(|settings| p >= store.stream_sparse_from() && can_stream(params, settings));
+        .filter(|settings| p >= store.stream_sparse_from() && can_stream(params, k, settings));
     if let Some(settings) = streamed {
         let needed = large::bytes_needed(p, Threads::current().count());
         let what = format!("estimating row-sparse components of dimension {p} from seeds");

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     accumulate::Accumulator,
-    estimate::{Findings, cancelled as called_off, checked_rank, sparse_findings},
+    estimate::{Findings, cancelled as called_off, checked_rank, outcome_of, sparse_findings},
     fantope::{AdmmSettings, KAPPA, Progress, automatic_lambda, embed, resolve_lambda},
     floor::{Eigenvalues, Floor, Measured},
     jackknife::{Again, error_bars},
@@ -28,32 +28,36 @@ use crate::{
 
 /// Dimension from which this way pays: below it the whole moment fits everywhere and has all its eigenvalues.
 pub const SMALLEST_LARGE: usize = 1_500;
+/// Most components: beyond it blocks of vectors are no longer small beside the candidates.
+pub const MOST_COMPONENTS: usize = 64;
 /// Eigenvalues of S̃ beyond the k asked for.
 const BEYOND: usize = 8;
 /// Residuals of these eigenvalues, relative to the largest, and products with a block to spend on them.
 const EIGENVALUE_ACCURACY: f64 = 3e-3;
 const EIGENVALUE_PRODUCTS: usize = 60;
 
-/// Bytes that [`sparse_components`] takes at most, with this many threads: both triangles, the candidates' rows, and
-/// a tile a thread.
+/// Bytes that [`sparse_components`] takes at most, with this many threads: both triangles, the candidates' rows of the dual
+/// matrix, the small solver's matrices, blocks of vectors and a tile a thread.
 pub fn bytes_needed(p: usize, threads: usize) -> u64 {
     let (p, width) = (p as u64, PANEL_WIDTH as u64);
     let triangle = p * (p + width) / 2;
-    let rows = 2 * 8 * MOST_CANDIDATES.min(p as usize) as u64 * p;
-    (4 + 8) * triangle + rows + (4 + 8 * threads as u64) * width * p
+    let candidates = MOST_CANDIDATES.min(p as usize) as u64;
+    let rows = 2 * 8 * candidates * p;
+    let small = 16 * 8 * candidates * candidates;
+    (4 + 8) * triangle + rows + small + (4 + 8 * threads as u64) * width * p
 }
 
 /// As [`estimate::sparse_components`](crate::estimate::sparse_components) for a `double-cap` study, from its seeds, with
 /// memory for [`bytes_needed`] instead of the sums of every bucket. Also gives the number of reports.
 ///
 /// The duality gap is that of the whole problem. [`Findings::spectrum`] holds the leading eigenvalues of S̃ only, as Ritz
-/// values with residuals of 0.3 % of the largest. Works on [`Threads::current`](crate::linalg::Threads::current) threads.
+/// values (never above the true ones) with residuals of about 0.3 % of the largest. Works on [`Threads::current`](crate::linalg::Threads::current) threads.
 ///
 /// `cancelled` is asked once every 256 seeds and between steps, `watch` after every iteration of the solver.
 ///
 /// # Errors
-/// As [`estimate::sparse_components`](crate::estimate::sparse_components) and those of the source; `InvalidRequest` for λ by
-/// cross-validation and for studies with another mechanism or private centring, which need the sums of the buckets.
+/// As [`estimate::sparse_components`](crate::estimate::sparse_components) and those of the source; `InvalidRequest` for more than
+/// [`MOST_COMPONENTS`] components, for λ by cross-validation and for studies with another mechanism or private centring, which need the sums of the buckets.
 pub fn sparse_components(
     source: &(impl SeedSource + ?Sized),
     params: &StudyParams,
@@ -63,7 +67,7 @@ pub fn sparse_components(
     watch: &dyn Fn(&Progress) -> ControlFlow<()>,
     cancelled: &dyn Fn() -> bool,
 ) -> Result<(Findings, u64)> {
-    let mechanism = supported(params, settings)?;
+    let mechanism = supported(params, rank, settings)?;
     let noise = params.noise_model();
     let p = mechanism.dimension();
     let Some(moment) = LargeMoment::gather(source, mechanism, cancelled)? else {
@@ -118,23 +122,29 @@ pub fn sparse_components(
     };
     let unproved = unproved(&solved);
     let outcome = SparseOutcome {
-        settings: settings.clone(),
-        lambda,
         converged: solved.converged,
         iterations: solved.iterations,
         duality_gap: solved.gap,
-        primal_residual: solved.primal_residual,
-        dual_residual: solved.dual_residual,
         support: solved.support.clone(),
-        refit: settings.refit,
-        cross_validation: None,
+        ..outcome_of(&solved.small, settings)
     };
     Ok((sparse_findings(&measured, outcome, unproved)?, n))
 }
 
 /// The study's mechanism, where this way is open.
-fn supported<'a>(params: &'a StudyParams, settings: &SparseSettings) -> Result<&'a DoubleCap> {
+fn supported<'a>(
+    params: &'a StudyParams,
+    rank: Rank,
+    settings: &SparseSettings,
+) -> Result<&'a DoubleCap> {
     let refuse = |detail: &str| Err(Error::new(ErrorCode::InvalidRequest, detail));
+    if let Rank::Fixed(k) = rank
+        && k > MOST_COMPONENTS
+    {
+        return refuse(&format!(
+            "k is {k}; of a row-sparse estimate from seeds it is at most {MOST_COMPONENTS}"
+        ));
+    }
     if settings.lambda == Lambda::CrossValidated {
         return refuse(
             "lambda is cv, which needs the sums of every bucket; without them it is a number or auto",
@@ -178,7 +188,11 @@ fn leading_spectrum(
                 return Ok((k, values));
             }
             // All of them are components: look at more.
-            Err(error) if error.code() == ErrorCode::InvalidRequest && values.len() < p => {
+            Err(error)
+                if error.code() == ErrorCode::InvalidRequest
+                    && values.len() < p
+                    && wanted <= MOST_COMPONENTS =>
+            {
                 wanted *= 2;
             }
             Err(error) => return Err(error),

@@ -19,5 +19,5 @@ mod source;
 #[cfg(test)]
 mod tests;
 
-pub use components::{SMALLEST_LARGE, bytes_needed, sparse_components};
+pub use components::{MOST_COMPONENTS, SMALLEST_LARGE, bytes_needed, sparse_components};
 pub use source::SeedSource;

@@ -12,7 +12,7 @@ use super::{
     moment::LargeMoment,
 };
 use crate::{
-    fantope::{self, AdmmSettings, Progress, Stop, embed},
+    fantope::{self, AdmmSettings, Progress, Solution, Stop, embed},
     linalg::{StartVectors, leading_columns, symmetric_eigen},
 };
 
@@ -25,6 +25,9 @@ const INNER_SHARE: f64 = 0.3;
 /// Directions of the small dual matrix within this share of the k-th eigenvalue are kept invariant as well: where X has
 /// fractional eigenvalues they are all at one level.
 const LEVEL: f64 = 0.9;
+/// Rounds in a row that may leave more than this share of the gap: more rows do not help then.
+const PROGRESS: f64 = 0.9;
+const PATIENCE: usize = 3;
 /// A bound this many times the k-th eigenvalue away is none.
 const FURTHEST: f64 = 1e6;
 /// A row with less of the leading vectors than this share of an even spread is not worth adding.
@@ -53,8 +56,8 @@ pub(super) struct Solved {
     pub(super) converged: bool,
     /// Of the small solver, all rounds together.
     pub(super) iterations: usize,
-    pub(super) primal_residual: f64,
-    pub(super) dual_residual: f64,
+    /// The last small problem, its rows being candidates.
+    pub(super) small: Solution,
     /// Rows of the small problem at the end.
     pub(super) candidates: usize,
 }
@@ -101,6 +104,7 @@ impl Problem<'_> {
         };
         let go_on = || !cancelled();
         let mut iterations = 0;
+        let (mut least, mut stalled) = (f64::INFINITY, 0);
         loop {
             if cancelled() {
                 return Ok(Err(iterations));
@@ -142,7 +146,14 @@ impl Problem<'_> {
                 }
             }
             let closed = proved.is_some_and(|bound| bound - reached <= allowed);
-            let more = match closed {
+            let open = claim.at_least() - reached;
+            stalled = if open < PROGRESS * least {
+                0
+            } else {
+                stalled + 1
+            };
+            least = least.min(open);
+            let more = match closed || stalled >= PATIENCE {
                 true => Vec::new(),
                 false => missing_rows(&dual, &claim.leading(), candidates.len()),
             };
@@ -177,9 +188,8 @@ impl Problem<'_> {
                 relative_gap: gap / unit,
                 converged: gap <= allowed && small.converged(),
                 iterations,
-                primal_residual: small.primal_residual,
-                dual_residual: small.dual_residual,
                 candidates: candidates.len(),
+                small,
             }));
         }
     }

@@ -1,7 +1,7 @@
 //! Dense linear algebra: the only module that names the kernel library (`faer`).
 //!
 //! Everything public speaks [`nalgebra`]'s column-major matrices; `faer` sees the same memory. Every
-//! routine but those on [`Panels`] runs on the calling thread: measured, two threads pay only from about p = 2,000 and cost
+//! routine but those on the panels of a large matrix (which take [`Threads::current`]) runs on the calling thread: measured, two threads pay only from about p = 2,000 and cost
 //! 0–70 % below p = 400, so the caller runs independent problems side by side instead.
 
 mod blocked_cholesky;
