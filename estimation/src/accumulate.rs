@@ -119,11 +119,16 @@ impl Accumulator {
 
     /// Turns a sum of payloads into a sum of decoded reports.
     pub(crate) fn decode(&mut self, mechanism: &MechanismSpec) {
+        self.decode_rows(mechanism, self.dimension());
+    }
+
+    /// The same for sums of some rows (and their columns) of reports of dimension `reports`.
+    pub(crate) fn decode_rows(&mut self, mechanism: &MechanismSpec, reports: usize) {
         let p = self.dimension();
         let diagonal = (0..p).map(|i| packed_index(p, i, i));
         match mechanism {
             MechanismSpec::DoubleCap(cap) => {
-                let identity = self.count as f64 / p as f64;
+                let identity = self.count as f64 / reports as f64;
                 let entries = self.sum.as_mut_slice();
                 diagonal.for_each(|at| entries[at] -= identity);
                 self.sum.scale(cap.scale());

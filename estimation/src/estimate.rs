@@ -12,8 +12,8 @@ use nalgebra::DMatrix;
 
 use crate::{
     agreement,
-    fantope::{self, AdmmSettings, Progress, Stop, resolve_lambda},
-    floor::{Assessment, Floor, Measured, assess},
+    fantope::{self, AdmmSettings, Progress, Solution, Stop, resolve_lambda},
+    floor::{Assessment, Eigenvalues, Floor, Measured, assess},
     jackknife::{Again, error_bars},
     linalg::{Spectrum, symmetric_eigenvalues},
     moment::NoisyMoment,
@@ -25,7 +25,7 @@ use crate::{
 pub struct Findings {
     /// `p × k` orthonormal loadings, leading first. k may be 0 (`k = auto` and nothing above the noise).
     pub vectors: DMatrix<f64>,
-    /// All p eigenvalues of S̃, descending.
+    /// Eigenvalues of S̃, descending: all p, or the leading ones of a [large](crate::large) sparse estimate.
     pub spectrum: Vec<f64>,
     /// Components, floor, expected error and warnings.
     pub assessment: Assessment,
@@ -98,7 +98,7 @@ pub(crate) fn principal(
     let mut assessment = assess(&Measured {
         vectors: &vectors,
         values: &values,
-        spectrum: &spectrum,
+        spectrum: Eigenvalues::all(&spectrum),
         noise: moment.noise(),
         n: moment.n(),
         mean: moment.estimated_mean(),
@@ -163,13 +163,7 @@ pub fn sparse_components(
     };
     let solution = fantope::solve(&dense, k, lambda, &admm, watch)?;
     if solution.stop == Stop::Cancelled {
-        return Err(Error::new(
-            ErrorCode::EstimateFailed,
-            format!(
-                "the estimate was cancelled after {} iterations",
-                solution.iterations
-            ),
-        ));
+        return Err(cancelled(solution.iterations));
     }
     let vectors = if settings.refit {
         fantope::refit(&dense, &solution.support, k)?
@@ -185,62 +179,96 @@ pub fn sparse_components(
         false => Again::Nothing,
     };
     let bars = error_bars(moment, &vectors, again)?;
-    let mut assessment = assess(&Measured {
+    let measured = Measured {
         vectors: &vectors,
         values: &values,
-        spectrum: &spectrum,
+        spectrum: Eigenvalues::all(&spectrum),
         noise: moment.noise(),
         n: moment.n(),
         mean: moment.estimated_mean(),
         support: Some(&solution.support),
         error_bars: bars.as_ref(),
         setting,
-    })?;
+    };
+    let outcome = SparseOutcome {
+        cross_validation,
+        path,
+        ..outcome_of(&solution, settings)
+    };
+    let mut findings = sparse_findings(&measured, outcome, unproved(&solution))?;
+    let warnings = &mut findings.assessment.warnings;
+    findings.bucket_agreement = compare_buckets(moment, &vectors, warnings);
+    Ok(findings)
+}
+
+/// The warning where the solver did not reach its tolerance.
+fn unproved(solution: &Solution) -> Option<String> {
+    let (iterations, gap) = (solution.iterations, solution.relative_gap);
+    match solution.stop {
+        Stop::WithinNoise => Some(format!(
+            "The sparse solver stopped after {iterations} iterations at a relative duality gap of {gap:.1e}: what is left is less than a hundredth of what the noise alone does to the objective. Converging this slowly is a sign that noise drowns the signal."
+        )),
+        Stop::IterationCap => Some(format!(
+            "The sparse solver stopped at its cap of {iterations} iterations with a relative duality gap of {gap:.1e}; raise max_iterations or the tolerance."
+        )),
+        Stop::Converged | Stop::Cancelled => None,
+    }
+}
+
+/// How the solver ended, λ neither by cross-validation nor from a path.
+pub(crate) fn outcome_of(solution: &Solution, settings: &SparseSettings) -> SparseOutcome {
+    SparseOutcome {
+        settings: settings.clone(),
+        lambda: solution.lambda,
+        converged: solution.converged(),
+        iterations: solution.iterations,
+        duality_gap: solution.gap,
+        primal_residual: solution.primal_residual,
+        dual_residual: solution.dual_residual,
+        support: solution.support.clone(),
+        refit: settings.refit,
+        cross_validation: None,
+        path: None,
+    }
+}
+
+/// A sparse estimate, judged; `unproved` is the warning where the solver did not reach its tolerance.
+pub(crate) fn sparse_findings(
+    measured: &Measured<'_>,
+    outcome: SparseOutcome,
+    unproved: Option<String>,
+) -> Result<Findings> {
+    let mut assessment = assess(measured)?;
     if assessment
         .components
         .iter()
         .any(|component| component.verdict == Verdict::At && component.expected_alignment > 0.0)
     {
         assessment.warnings.push(format!(
-            "Choosing {} of {p} rows could by itself lift noise as high as the components marked \"at\" the floor; the expected error takes the chosen rows as right.",
-            solution.support.len()
+            "Choosing {} of {} rows could by itself lift noise as high as the components marked \"at\" the floor; the expected error takes the chosen rows as right.",
+            outcome.support.len(),
+            measured.spectrum.dimension
         ));
     }
-    match solution.stop {
-        Stop::WithinNoise => assessment.warnings.push(format!(
-            "The sparse solver stopped after {} iterations at a relative duality gap of {:.1e}: what is left is less than a hundredth of what the noise alone does to the objective. Converging this slowly is a sign that noise drowns the signal.",
-            solution.iterations, solution.relative_gap
-        )),
-        Stop::IterationCap => assessment.warnings.push(format!(
-            "The sparse solver stopped at its cap of {} iterations with a relative duality gap of {:.1e}; raise max_iterations or the tolerance.",
-            solution.iterations, solution.relative_gap
-        )),
-        Stop::Converged | Stop::Cancelled => {}
-    }
-    let bucket_agreement = compare_buckets(moment, &vectors, &mut assessment.warnings);
-    let sparse = Some(SparseOutcome {
-        settings: settings.clone(),
-        lambda,
-        converged: solution.converged(),
-        iterations: solution.iterations,
-        duality_gap: solution.gap,
-        primal_residual: solution.primal_residual,
-        dual_residual: solution.dual_residual,
-        support: solution.support,
-        refit: settings.refit,
-        cross_validation,
-        path,
-    });
+    assessment.warnings.extend(unproved);
     Ok(Findings {
-        vectors,
-        spectrum,
+        vectors: measured.vectors.clone(),
+        spectrum: measured.spectrum.leading.to_vec(),
         assessment,
-        sparse,
-        bucket_agreement,
+        sparse: Some(outcome),
+        bucket_agreement: None,
     })
 }
 
-fn checked_rank(k: usize, p: usize) -> Result<usize> {
+/// What a solver that was called off leaves.
+pub(crate) fn cancelled(iterations: usize) -> Error {
+    Error::new(
+        ErrorCode::EstimateFailed,
+        format!("the estimate was cancelled after {iterations} iterations"),
+    )
+}
+
+pub(crate) fn checked_rank(k: usize, p: usize) -> Result<usize> {
     if k == 0 || k > p {
         return Err(Error::new(
             ErrorCode::InvalidRequest,

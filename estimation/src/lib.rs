@@ -16,11 +16,12 @@
 //! * [`metrics`]: distances between subspaces. [`models`]: synthetic populations with a known truth.
 //! * [`simulate`]: the whole path from rows to estimate, repeated, with the truth known.
 //! * [`jackknife`]: standard errors from the buckets. [`agreement`]: do the buckets agree?
+//! * [`large`]: row-sparse components at p in the tens of thousands, from seeds read twice.
 //! * [`linalg`]: the only module that names the kernel library.
 //!
 //! # What is not here
 //!
-//! The candidate-set solver for p in the tens of thousands.
+//! TLS, storage, HTTP: the server has them.
 //! Nothing here touches a raw row except [`models`] and [`simulate`], which make them up.
 
 pub mod accumulate;
@@ -30,6 +31,7 @@ pub mod estimate;
 pub mod fantope;
 pub mod floor;
 pub mod jackknife;
+pub mod large;
 pub mod linalg;
 pub mod metrics;
 pub mod models;

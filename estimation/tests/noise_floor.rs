@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use eigenveil_estimation::{
-    floor::{Floor, Measured, Spectrum, assess, predict},
+    floor::{Eigenvalues, Floor, Measured, Spectrum, assess, predict},
     linalg::{outer_scaled, symmetric_eigenvalues, top_k},
     metrics::projector_distance,
     models::uniform_frame,
@@ -60,7 +60,7 @@ fn measure(rng: &mut ChaCha8Rng, sizes: &[f64], diagonal_factor: f64) -> Measure
     let assessment = assess(&Measured {
         vectors: &leading.vectors,
         values: leading.values.as_slice(),
-        spectrum: spectrum.as_slice(),
+        spectrum: Eigenvalues::all(spectrum.as_slice()),
         noise: &noise_model(diagonal_factor),
         n: N,
         mean: None,

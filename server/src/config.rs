@@ -25,6 +25,11 @@ pub struct ServerConfig {
     /// how many of the 32 buckets it gets. Default 1 GiB.
     #[serde(default = "default::memory_bytes")]
     pub memory_bytes: u64,
+    /// Dimension from which row-sparse estimates of `double-cap` studies (without private centring or λ by
+    /// cross-validation) read the seeds twice and keep half a triangle of p² in memory, not a sum a bucket: about 6p²
+    /// bytes of `memory_bytes`. They then have the leading eigenvalues only. Default 1,500.
+    #[serde(default = "default::stream_sparse_from")]
+    pub stream_sparse_from: usize,
     /// Bytes of report bodies that may be in memory at once, being read or waiting for a commit;
     /// beyond it requests are answered 429. Default 256 MiB.
     #[serde(default = "default::ingest_bytes")]
@@ -70,6 +75,9 @@ mod default {
     pub(super) fn memory_bytes() -> u64 {
         1 << 30
     }
+    pub(super) fn stream_sparse_from() -> usize {
+        eigenveil_estimation::large::SMALLEST_LARGE
+    }
     pub(super) fn ingest_bytes() -> usize {
         256 << 20
     }
@@ -109,6 +117,7 @@ impl ServerConfig {
             data_dir: data_dir.into(),
             listen: default::listen(),
             memory_bytes: default::memory_bytes(),
+            stream_sparse_from: default::stream_sparse_from(),
             ingest_bytes: default::ingest_bytes(),
             queue_requests: default::queue_requests(),
             commit_reports: default::commit_reports(),

@@ -3,14 +3,16 @@
 use std::{ops::ControlFlow, time::Instant};
 
 use eigenveil_estimation::{
-    centring::EstimatedMean,
     estimate::{Findings, principal_components, sparse_components},
+    fantope::Progress,
+    large::{self, SeedSource},
     moment::NoisyMoment,
 };
 use eigenveil_shared::{
     Error, ErrorCode, Result,
-    api::SparseSettings,
+    api::{Lambda, SparseSettings},
     estimate::{Estimate, Rank},
+    mechanism::PayloadForm,
     privacy::{PrivacyStatement, delta_warning},
     study::StudyParams,
 };
@@ -36,42 +38,101 @@ pub fn estimate(
     cancel: &dyn Fn() -> bool,
 ) -> Result<Estimate> {
     let started = Instant::now();
-    let setting = format!("ε = {}", params.budget().epsilon());
     if cancel() {
         return Err(cancelled());
     }
+    let setting = setting_of(params);
     let findings = match sparse {
         None => principal_components(moment, k, &setting)?,
-        Some(settings) => sparse_components(moment, k, settings, &setting, &|_| match cancel() {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        })?,
+        Some(settings) => sparse_components(moment, k, settings, &setting, &watch(cancel))?,
     };
     if cancel() {
         return Err(cancelled());
     }
+    let mut estimate = document(params, name, moment.n(), k, findings);
+    if let Some(mean) = moment.estimated_mean() {
+        estimate.mean = Some(mean.values().to_vec());
+        estimate.mean_standard_error = Some(mean.standard_error());
+    }
+    estimate.seconds = started.elapsed().as_secs_f64();
+    check_finite(&estimate)?;
+    Ok(estimate)
+}
+
+/// Whether a row-sparse estimate of this study can be made by [`estimate_from_seeds`].
+pub(crate) fn can_stream(params: &StudyParams, k: Rank, settings: &SparseSettings) -> bool {
+    let few = match k {
+        Rank::Auto => true,
+        Rank::Fixed(k) => k <= large::MOST_COMPONENTS,
+    };
+    params.mechanism().payload_form() == PayloadForm::Seed
+        && params.preprocessing().centring.is_none()
+        && !matches!(settings.lambda, Lambda::CrossValidated | Lambda::Path)
+        && few
+}
+
+/// Row-sparse components of a study from its seeds, which are read twice: for dimensions at which the sums of the buckets
+/// would not fit into memory. Works on [`Threads::current`](eigenveil_estimation::linalg::Threads::current) threads.
+///
+/// `cancel` is asked every 256 seeds and after every iteration.
+///
+/// # Errors
+/// As [`estimate`], and those of reading the seeds; `invalid-request` for a study or a setting that needs the sums of
+/// the buckets.
+pub fn estimate_from_seeds(
+    params: &StudyParams,
+    name: &str,
+    seeds: &impl SeedSource,
+    k: Rank,
+    settings: &SparseSettings,
+    cancel: &dyn Fn() -> bool,
+) -> Result<Estimate> {
+    let started = Instant::now();
+    let setting = setting_of(params);
+    let watch = watch(cancel);
+    let (findings, n) =
+        large::sparse_components(seeds, params, k, settings, &setting, &watch, cancel)?;
+    let mut estimate = document(params, name, n, k, findings);
+    estimate.seconds = started.elapsed().as_secs_f64();
+    check_finite(&estimate)?;
+    Ok(estimate)
+}
+
+fn setting_of(params: &StudyParams) -> String {
+    format!("ε = {}", params.budget().epsilon())
+}
+
+fn watch(cancel: &dyn Fn() -> bool) -> impl Fn(&Progress) -> ControlFlow<()> {
+    move |_| match cancel() {
+        true => ControlFlow::Break(()),
+        false => ControlFlow::Continue(()),
+    }
+}
+
+/// The document of these findings from `n` reports; mean and time are the caller's.
+fn document(params: &StudyParams, name: &str, n: u64, k: Rank, findings: Findings) -> Estimate {
     let Findings {
+        vectors,
         spectrum,
         mut assessment,
         sparse,
         bucket_agreement,
         ..
     } = findings;
-    assessment
-        .warnings
-        .extend(delta_warning(params.budget().delta(), moment.n()));
-    let estimate = Estimate {
+    let delta = params.budget().delta();
+    assessment.warnings.extend(delta_warning(delta, n));
+    Estimate {
         format: FORMAT,
         name: name.to_owned(),
         study: params.clone(),
         fingerprint: params.fingerprint().to_string(),
-        n: moment.n(),
-        p: moment.dimension(),
+        n,
+        p: vectors.nrows(),
         k: assessment.components.len(),
         requested_k: k,
         components: assessment.components,
-        mean: moment.estimated_mean().map(|mean| mean.values().to_vec()),
-        mean_standard_error: moment.estimated_mean().map(EstimatedMean::standard_error),
+        mean: None,
+        mean_standard_error: None,
         eigenvalues: spectrum,
         total_variance: assessment.total_variance,
         floor: assessment.floor,
@@ -80,10 +141,8 @@ pub fn estimate(
         bucket_agreement,
         privacy: PrivacyStatement::of(params),
         warnings: assessment.warnings,
-        seconds: started.elapsed().as_secs_f64(),
-    };
-    check_finite(&estimate)?;
-    Ok(estimate)
+        seconds: 0.0,
+    }
 }
 
 /// JSON has no NaN: a document that holds one could be written but not read.

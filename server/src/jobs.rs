@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use eigenveil_estimation::moment::NoisyMoment;
+use eigenveil_estimation::{large, linalg::Threads, moment::NoisyMoment};
 use eigenveil_shared::{
     Error, ErrorCode, Result,
     api::{EstimateDocument, EstimateRequest, Problem},
@@ -19,7 +19,7 @@ use eigenveil_shared::{
 };
 
 use crate::{
-    estimate_job::estimate,
+    estimate_job::{can_stream, estimate, estimate_from_seeds},
     http::status_of,
     store::{Job, Store, Study},
 };
@@ -212,11 +212,23 @@ fn compute(
     request: &EstimateRequest,
     cancelled: &dyn Fn() -> bool,
 ) -> Result<Estimate> {
+    let params = study.params();
+    let k = request.k.unwrap_or(study.default_k());
+    let p = params.report_dimension();
+    let streamed = request
+        .sparse
+        .as_ref()
+        .filter(|settings| p >= store.stream_sparse_from() && can_stream(params, k, settings));
+    if let Some(settings) = streamed {
+        let needed = large::bytes_needed(p, Threads::current().count());
+        let what = format!("estimating row-sparse components of dimension {p} from seeds");
+        store.check_memory(&what, needed)?;
+        let seeds = store.seeds(study)?;
+        return estimate_from_seeds(params, study.name(), &seeds, k, settings, cancelled);
+    }
     let stored = store.moment_unless(study, cancelled)?;
     let buckets = stored.buckets.into_iter().map(|(_, sums)| sums).collect();
-    let params = study.params();
     let moment = NoisyMoment::decode(buckets, params)?;
-    let k = request.k.unwrap_or(study.default_k());
     let sparse = request.sparse.as_ref();
     estimate(params, study.name(), &moment, k, sparse, cancelled)
 }

@@ -31,7 +31,7 @@ pub mod store;
 pub use app::AppState;
 pub use config::ServerConfig;
 pub use environment::{Clock, Entropy, Environment, SystemClock, SystemEntropy};
-pub use estimate_job::estimate;
+pub use estimate_job::{estimate, estimate_from_seeds};
 pub use http::{EstimateList, router, status_of};
 pub use server::Server;
 pub use store::{Store, Study, StudyId};

@@ -270,7 +270,8 @@ pub struct Estimate {
     /// The noise's standard deviation of an entry of `mean`.
     #[serde(default)]
     pub mean_standard_error: Option<f64>,
-    /// Eigenvalues of the noisy moment, descending.
+    /// Eigenvalues of the noisy moment, descending: all of them, or (a sparse estimate from seeds read twice, by default from
+    /// p = 1,500) more of the leading ones than stand above the noise, then Ritz values: never above the true ones.
     pub eigenvalues: Vec<f64>,
     /// Mean squared norm of the prepared rows: `tr S̃`, an estimate, with Gaussian noise; with `double-cap`,
     /// whose reports have no trace, the 1 that `normalize` fixes, and `null` where the preprocessing fixes

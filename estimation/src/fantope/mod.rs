@@ -31,8 +31,11 @@ mod tighten;
 
 pub use admm::{AdmmSettings, Progress, Solution, Stop, solve, solve_by_full_projections};
 pub use cross_validation::cross_validate;
-pub use lambda::{automatic_lambda, largest_useful_lambda, negligible_gap, resolve_lambda};
+pub use lambda::{KAPPA, automatic_lambda, largest_useful_lambda, negligible_gap, resolve_lambda};
 pub use path::{diagonal_lambda, lambda_path};
 pub use projection::{project_eigenvalues, project_onto_fantope};
 pub use refit::{refit, refit_within_blocks};
 pub use tighten::{Tightened, tighten};
+
+pub(crate) use refit::embed;
+pub(crate) use spectrum::{Accuracy, LeadingSum};

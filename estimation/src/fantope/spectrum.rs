@@ -5,8 +5,8 @@ use nalgebra::DMatrix;
 
 use super::projection::project_eigenvalues;
 use crate::linalg::{
-    Budget, RitzPairs, StartVectors, Wanted, block_ritz, leading_columns, spectrum_lies_below,
-    symmetric_eigen, symmetric_eigenvalues,
+    Budget, RitzPairs, StartVectors, Symmetric, Wanted, block_ritz, leading_columns,
+    spectrum_lies_below, symmetric_eigen, symmetric_eigenvalues,
 };
 
 /// Vectors kept beyond those that matter.
@@ -249,42 +249,88 @@ impl Spectrum for WarmSpectrum {
         let p = matrix.nrows();
         self.scratch(p);
         let mut start = self.start(p, self.block.ncols().max(k + GUARD));
+        let budget = Budget {
+            products: PRODUCTS,
+            pairs: p / RANK_SHARE,
+        };
         // Twice: if the proof fails, from vectors ten times as accurate.
         for sharpen in [1.0, 0.1] {
-            let budget = Budget {
-                products: PRODUCTS,
-                pairs: p / RANK_SHARE,
-            };
-            let ritz = block_ritz(matrix, &start, &budget, &|values| {
-                // R² ≤ slack · (distance to the rest) is what the factorisation needs.
-                let distance = (values[k - 1] - values.get(k).unwrap_or(&values[k - 1])).max(slack);
-                Ok(Wanted {
-                    count: k,
-                    accuracy: 0.3 * sharpen * (slack * distance).sqrt(),
-                })
-            })?;
-            let RitzPairs {
-                values, vectors, ..
-            } = ritz;
-            if values.iter().take(k).sum::<f64>() > limit {
+            let accuracy = Accuracy { slack, sharpen };
+            let candidate = LeadingSum::find(matrix, &start, k, &accuracy, &budget)?;
+            if candidate.at_least > limit {
                 return Ok(Bound::TooLarge);
             }
-            // A ≼ tI + V·diag((θᵢ−t)₊ + slack)·Vᵀ, whose k largest eigenvalues are known.
-            let next = values.get(k).copied().unwrap_or(values[k - 1]);
-            let t = (next + slack).max(0.5 * (next + values[k - 1]));
-            let weights: Vec<f64> = values.iter().map(|v| (v - t).max(0.0) + slack).collect();
-            if spectrum_lies_below(t, matrix, &vectors, &weights, &mut self.scratch) {
-                return Ok(Bound::Proved(
-                    k as f64 * t + weights.iter().take(k).sum::<f64>(),
-                ));
+            let LeadingSum { t, weights, .. } = &candidate;
+            let vectors = &candidate.vectors;
+            if spectrum_lies_below(*t, matrix, vectors, weights, &mut self.scratch) {
+                return Ok(Bound::Proved(candidate.at_most));
             }
-            start = vectors;
+            start = candidate.vectors;
         }
         FullSpectrum.bound(matrix, k, slack, limit)
     }
 
     fn doubt(&mut self) {
         self.since_certified = CERTIFY_EVERY;
+    }
+}
+
+/// How near the bound is to be.
+#[derive(Clone, Copy)]
+pub(crate) struct Accuracy {
+    /// By how much each of the k eigenvalues may be overstated.
+    pub(crate) slack: f64,
+    /// Share of the residuals that would do: below 1 for a second attempt.
+    pub(crate) sharpen: f64,
+}
+
+/// The sum of the k largest eigenvalues of A from both sides, the upper one on the condition that
+/// `A − V·diag(weights)·Vᵀ ≺ t·I` is proved.
+pub(crate) struct LeadingSum {
+    /// The sum of Ritz values.
+    pub(crate) at_least: f64,
+    /// What is proved with the condition.
+    pub(crate) at_most: f64,
+    /// t of the condition.
+    pub(crate) t: f64,
+    /// One a column of `vectors`.
+    pub(crate) weights: Vec<f64>,
+    /// V: orthonormal.
+    pub(crate) vectors: DMatrix<f64>,
+}
+
+impl LeadingSum {
+    /// Ritz pairs from `start` (more than k columns, if p allows).
+    pub(crate) fn find(
+        matrix: &dyn Symmetric,
+        start: &DMatrix<f64>,
+        k: usize,
+        accuracy: &Accuracy,
+        budget: &Budget,
+    ) -> Result<Self> {
+        let Accuracy { slack, sharpen } = *accuracy;
+        let RitzPairs {
+            values, vectors, ..
+        } = block_ritz(matrix, start, budget, &|values| {
+            // R² ≤ slack · (distance to the rest) is what the factorisation needs.
+            let distance = (values[k - 1] - values.get(k).unwrap_or(&values[k - 1])).max(slack);
+            Ok(Wanted {
+                count: k,
+                accuracy: 0.3 * sharpen * (slack * distance).sqrt(),
+            })
+        })?;
+        // A ≼ tI + V·diag((θᵢ−t)₊ + slack)·Vᵀ, whose k largest eigenvalues are known.
+        let next = values.get(k).copied().unwrap_or(values[k - 1]);
+        // Near the k-th value: the next one is a Ritz value too and may be far too small.
+        let t = (next + slack).max(0.1 * next + 0.9 * values[k - 1]);
+        let weights: Vec<f64> = values.iter().map(|v| (v - t).max(0.0) + slack).collect();
+        Ok(Self {
+            at_least: values.iter().take(k).sum(),
+            at_most: k as f64 * t + weights.iter().take(k).sum::<f64>(),
+            t,
+            weights,
+            vectors,
+        })
     }
 }
 

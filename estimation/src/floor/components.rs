@@ -8,7 +8,8 @@ use eigenveil_shared::{
 use nalgebra::DMatrix;
 
 use super::{
-    Floor, Judgement, SpectralNoise, centring, from_data::settle, predict::expected_error, warnings,
+    Eigenvalues, Floor, Judgement, SpectralNoise, centring, from_data::settle,
+    predict::expected_error, warnings,
 };
 use crate::{centring::EstimatedMean, jackknife::ErrorBars, pca::share_of};
 
@@ -19,8 +20,8 @@ pub struct Measured<'a> {
     pub vectors: &'a DMatrix<f64>,
     /// `vᵀS̃v` of each (its eigenvalue for plain PCA).
     pub values: &'a [f64],
-    /// All p eigenvalues of S̃, descending.
-    pub spectrum: &'a [f64],
+    /// The eigenvalues of S̃.
+    pub spectrum: Eigenvalues<'a>,
     /// Noise of one report.
     pub noise: &'a NoiseModel,
     /// Reports averaged.
@@ -72,18 +73,18 @@ pub fn assess(measured: &Measured<'_>) -> Result<Assessment> {
         error_bars,
         ..
     } = *measured;
-    let (p, k) = (spectrum.len(), values.len());
+    let (p, k) = (spectrum.dimension, values.len());
     if vectors.shape() != (p, k) || k > p {
         return Err(Error::new(
             ErrorCode::InvalidRequest,
             format!(
-                "{k} values and {p} eigenvalues do not fit vectors of shape {:?}",
+                "{k} values in dimension {p} do not fit vectors of shape {:?}",
                 vectors.shape()
             ),
         ));
     }
-    let floor = Floor::from_eigenvalues(spectrum, noise, n)?;
-    let trace: f64 = spectrum.iter().sum();
+    let floor = Floor::from_leading(&spectrum, noise, n)?;
+    let trace = spectrum.trace;
     let total_variance = noise.mean_squared_norm(trace);
     let judge_floor = match support {
         None => floor,
@@ -135,7 +136,7 @@ pub fn assess(measured: &Measured<'_>) -> Result<Assessment> {
         })
         .collect();
     let leaks = match support {
-        None => leaks(&floor, spectrum, k),
+        None => leaks(&floor, spectrum.leading, k),
         Some(_) => vec![0.0; k],
     };
     let alignments = judgements.iter().zip(&leaks).map(|(judgement, leak)| {
@@ -239,7 +240,7 @@ mod tests {
         assess(&Measured {
             vectors: &vectors,
             values: &spectrum[..k],
-            spectrum,
+            spectrum: Eigenvalues::all(spectrum),
             noise: &gaussian(sd),
             n,
             mean: None,
@@ -259,7 +260,7 @@ mod tests {
             assess(&Measured {
                 vectors: &DMatrix::identity(5, 1),
                 values: &[value],
-                spectrum: &spectrum,
+                spectrum: Eigenvalues::all(&spectrum),
                 noise: &gaussian(4.0),
                 n: 1,
                 mean: None,
@@ -360,7 +361,7 @@ mod tests {
         let measured = Measured {
             vectors: &vectors,
             values: &[0.5],
-            spectrum: &spectrum,
+            spectrum: Eigenvalues::all(&spectrum),
             noise: &noise,
             n,
             mean: None,
@@ -393,7 +394,7 @@ mod tests {
         let measured = Measured {
             vectors: &DMatrix::identity(3, 2),
             values: &[1.0],
-            spectrum: &[1.0, 0.0, 0.0],
+            spectrum: Eigenvalues::all(&[1.0, 0.0, 0.0]),
             noise: &noise,
             n: 1,
             mean: None,

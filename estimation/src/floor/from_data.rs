@@ -23,6 +23,28 @@ pub struct Floor {
     pub components_above: usize,
 }
 
+/// What is known of the spectrum of S̃: all of it, or its leading part and the trace.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Eigenvalues<'a> {
+    /// The leading ones, descending: all p, or more than stand above the noise.
+    pub leading: &'a [f64],
+    /// Sum of all p.
+    pub trace: f64,
+    /// p.
+    pub dimension: usize,
+}
+
+impl<'a> Eigenvalues<'a> {
+    /// The whole spectrum, descending.
+    pub fn all(values: &'a [f64]) -> Self {
+        Self {
+            leading: values,
+            trace: values.iter().sum(),
+            dimension: values.len(),
+        }
+    }
+}
+
 /// What the floor says of one eigenvalue.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Judgement {
@@ -53,14 +75,27 @@ impl Floor {
     /// `InvalidRequest` when there is no eigenvalue, they are not descending, or n = 0;
     /// `EstimateFailed` when one is not finite; `InvalidMechanism` as [`SpectralNoise::of`].
     pub fn from_eigenvalues(eigenvalues: &[f64], noise: &NoiseModel, n: u64) -> Result<Self> {
-        let p = eigenvalues.len();
-        if p == 0 {
+        Self::from_leading(&Eigenvalues::all(eigenvalues), noise, n)
+    }
+
+    /// As [`from_eigenvalues`](Self::from_eigenvalues) where only the leading part of the spectrum is known.
+    ///
+    /// # Errors
+    /// Those of [`from_eigenvalues`](Self::from_eigenvalues); `InvalidRequest` when all of the leading ones, and
+    /// so perhaps others, stand above the noise.
+    pub fn from_leading(spectrum: &Eigenvalues<'_>, noise: &NoiseModel, n: u64) -> Result<Self> {
+        let Eigenvalues {
+            leading: eigenvalues,
+            trace,
+            dimension: p,
+        } = *spectrum;
+        if eigenvalues.is_empty() || p < eigenvalues.len() {
             return Err(Error::new(
                 ErrorCode::InvalidRequest,
                 "there are no eigenvalues",
             ));
         }
-        if eigenvalues.iter().any(|value| !value.is_finite()) {
+        if eigenvalues.iter().any(|value| !value.is_finite()) || !trace.is_finite() {
             return Err(Error::new(
                 ErrorCode::EstimateFailed,
                 "an eigenvalue is not a finite number",
@@ -76,7 +111,6 @@ impl Floor {
         // must not grow components.
         let largest = eigenvalues.iter().fold(0.0_f64, |m, x| m.max(x.abs()));
         let rounding = 4.0 * p as f64 * f64::EPSILON * largest;
-        let trace = eigenvalues.iter().sum();
         let mut count = 0;
         loop {
             let counted = &eigenvalues[..count];
@@ -90,6 +124,14 @@ impl Floor {
                 .take_while(|&&value| value > threshold)
                 .count()
                 .min(p - 1);
+            if above == eigenvalues.len() && above < p - 1 {
+                return Err(Error::new(
+                    ErrorCode::InvalidRequest,
+                    format!(
+                        "all {above} leading eigenvalues stand above the noise; the floor in dimension {p} needs one that does not"
+                    ),
+                ));
+            }
             if above <= count {
                 return Ok(Self {
                     centre,

@@ -27,7 +27,7 @@ mod predict;
 mod warnings;
 
 pub use components::{Assessment, Measured, assess};
-pub use from_data::{Floor, Judgement};
+pub use from_data::{Eigenvalues, Floor, Judgement};
 pub use law::{SpectralNoise, Spike};
 pub use predict::{
     PredictedComponent, Prediction, Spectrum, participants_for_error, participants_for_visibility,

@@ -25,7 +25,7 @@ pub(super) fn plain_words(
     if standing == 0 {
         let mut text = format!(
             "{place} no component stands above the noise: the largest eigenvalue is {}, and noise alone reaches about {}.",
-            plain(measured.spectrum.first().copied().unwrap_or(0.0)),
+            plain(measured.spectrum.leading.first().copied().unwrap_or(0.0)),
             plain(floor.threshold),
         );
         text.push_str(&outlook(measured, judgements, k.max(1)));
@@ -57,7 +57,7 @@ pub(super) fn plain_words(
 /// How many participants it would take for the first `k`, as `eigenveil plan` says: if each of those that are not seen held
 /// a tenth of the variance of unit rows, and below which number it is hopeless.
 fn outlook(measured: &Measured<'_>, judgements: &[Judgement], k: usize) -> String {
-    let p = measured.spectrum.len();
+    let p = measured.spectrum.dimension;
     let seen: Vec<f64> = judgements
         .iter()
         .filter(|j| stands(j))
@@ -218,7 +218,10 @@ mod tests {
     use eigenveil_shared::mechanism::NoiseModel;
     use nalgebra::DMatrix;
 
-    use super::{super::assess, *};
+    use super::{
+        super::{Eigenvalues, assess},
+        *,
+    };
 
     #[test]
     fn numbers_are_readable() {
@@ -256,7 +259,7 @@ mod tests {
         let result = assess(&Measured {
             vectors: &vectors,
             values: &spectrum[..2],
-            spectrum: &spectrum,
+            spectrum: Eigenvalues::all(&spectrum),
             noise: &noise,
             n: 1797,
             mean: None,
@@ -288,7 +291,7 @@ mod tests {
         let result = assess(&Measured {
             vectors: &vectors,
             values: &spectrum[..2],
-            spectrum: &spectrum,
+            spectrum: Eigenvalues::all(&spectrum),
             noise: &noise,
             n: 1_000_000,
             mean: None,

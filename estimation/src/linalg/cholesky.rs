@@ -47,7 +47,7 @@ pub(crate) fn spectrum_lies_below(
 }
 
 /// Factorises in place; an entry that is not finite shows in a pivot.
-fn factorises(matrix: &mut DMatrix<f64>) -> bool {
+pub(super) fn factorises(matrix: &mut DMatrix<f64>) -> bool {
     let p = matrix.nrows();
     let mut memory = MemBuffer::new(cholesky_in_place_scratch::<f64>(
         p,

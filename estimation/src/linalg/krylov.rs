@@ -37,22 +37,41 @@ pub(crate) struct Budget {
     pub(crate) pairs: usize,
 }
 
-/// Ritz pairs of the symmetric `matrix` (lower triangle) from the span of `start`: one product with
+/// A symmetric matrix as far as a Krylov method knows it.
+pub(crate) trait Symmetric {
+    /// Its dimension p.
+    fn dimension(&self) -> usize;
+    /// Its product with a `p × b` block.
+    fn times(&self, block: &DMatrix<f64>) -> DMatrix<f64>;
+}
+
+/// The lower triangle counts.
+impl Symmetric for DMatrix<f64> {
+    fn dimension(&self) -> usize {
+        self.nrows()
+    }
+
+    fn times(&self, block: &DMatrix<f64>) -> DMatrix<f64> {
+        symmetric_product(self, block)
+    }
+}
+
+/// Ritz pairs of the symmetric `matrix` from the span of `start`: one product with
 /// the block, then the residuals of the leading pairs join the basis until `wanted` is met or the
 /// budget is spent. At most three blocks are held.
 ///
 /// # Errors
 /// Those of [`symmetric_eigen`] on the projected matrix.
 pub(crate) fn block_ritz(
-    matrix: &DMatrix<f64>,
+    matrix: &dyn Symmetric,
     start: &DMatrix<f64>,
     budget: &Budget,
     wanted: &dyn Fn(&[f64]) -> Result<Wanted>,
 ) -> Result<RitzPairs> {
     let guard = start.ncols();
-    let mut basis = DMatrix::zeros(matrix.nrows(), 0);
+    let mut basis = DMatrix::zeros(matrix.dimension(), 0);
     append_orthonormal(&mut basis, start.clone());
-    let mut image = symmetric_product(matrix, &basis);
+    let mut image = matrix.times(&basis);
     let mut products = 1;
     loop {
         let width = basis.ncols();
@@ -90,7 +109,7 @@ pub(crate) fn block_ritz(
             products = budget.products;
             continue;
         }
-        let fresh = symmetric_product(matrix, &basis.columns(before, added).into_owned());
+        let fresh = matrix.times(&basis.columns(before, added).into_owned());
         products += 1;
         image.resize_horizontally_mut(before + added, 0.0);
         image.columns_mut(before, added).copy_from(&fresh);

@@ -1,9 +1,10 @@
 //! Dense linear algebra: the only module that names the kernel library (`faer`).
 //!
 //! Everything public speaks [`nalgebra`]'s column-major matrices; `faer` sees the same memory. Every
-//! routine runs on the calling thread: measured, two threads pay only from about p = 2,000 and cost
+//! routine but those on the panels of a large matrix (which take [`Threads::current`]) runs on the calling thread: measured, two threads pay only from about p = 2,000 and cost
 //! 0–70 % below p = 400, so the caller runs independent problems side by side instead.
 
+mod blocked_cholesky;
 mod cholesky;
 mod convert;
 mod eigen;
@@ -11,7 +12,9 @@ mod gram;
 mod krylov;
 mod lanczos;
 mod orthonormal;
+mod panels;
 mod product;
+mod share_out;
 mod threads;
 
 pub use cholesky::cholesky_is_positive_definite;
@@ -23,19 +26,22 @@ pub use orthonormal::{orthonormality_defect, orthonormalize};
 pub use product::{cross_product, outer_scaled, product};
 pub use threads::Threads;
 
+pub(crate) use blocked_cholesky::{Definiteness, blocked_cholesky, rounding_of_cholesky};
 pub(crate) use cholesky::spectrum_lies_below;
-pub(crate) use krylov::{Budget, RitzPairs, Wanted, block_ritz};
+pub(crate) use krylov::{Budget, RitzPairs, Symmetric, Wanted, block_ritz};
 pub(crate) use lanczos::StartVectors;
+pub(crate) use panels::{PANEL_WIDTH, Panels, add_outer_to_panel};
 pub(crate) use product::{add_outer_lower, outer_columns_lower, symmetric_product};
+pub(crate) use share_out::share_out;
 
 use eigenveil_shared::{Error, ErrorCode, Result};
 use nalgebra::{DMatrix, DVector};
 
-pub(crate) fn view(matrix: &DMatrix<f64>) -> faer::MatRef<'_, f64> {
+pub(crate) fn view<T: nalgebra::Scalar>(matrix: &DMatrix<T>) -> faer::MatRef<'_, T> {
     faer::MatRef::from_column_major_slice(matrix.as_slice(), matrix.nrows(), matrix.ncols())
 }
 
-pub(crate) fn view_mut(matrix: &mut DMatrix<f64>) -> faer::MatMut<'_, f64> {
+pub(crate) fn view_mut<T: nalgebra::Scalar>(matrix: &mut DMatrix<T>) -> faer::MatMut<'_, T> {
     let (rows, columns) = matrix.shape();
     faer::MatMut::from_column_major_slice_mut(matrix.as_mut_slice(), rows, columns)
 }

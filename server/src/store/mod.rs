@@ -37,6 +37,7 @@ use tokio::sync::oneshot;
 
 pub(crate) use self::{estimates::Job, study::check_rank, token::TokenHash};
 pub use self::{
+    seeds::StoredSeeds,
     study::{MAX_BUCKETS, Study, StudyId},
     writer::{NewReport, Stored},
 };
@@ -78,6 +79,7 @@ struct Shared {
     registry: Arc<Registry>,
     environment: Environment,
     memory_bytes: u64,
+    stream_sparse_from: usize,
     ingest: Arc<IngestMemory>,
     token_hash: TokenHash,
     stopping: AtomicBool,
@@ -135,6 +137,7 @@ impl Store {
                 registry,
                 environment,
                 memory_bytes: config.memory_bytes,
+                stream_sparse_from: config.stream_sparse_from,
                 ingest: IngestMemory::new(config.ingest_bytes),
                 token_hash,
                 stopping: AtomicBool::new(false),
@@ -308,11 +311,7 @@ impl Store {
         let read = || -> Result<StoredMoment, Failure> {
             let mut connection = schema::open_for_reading(&self.shared.directory.database())?;
             let transaction = connection.transaction()?;
-            let (n, commit_seq): (u64, u64) = transaction.query_row(
-                "SELECT reports_accepted, commit_seq FROM studies WHERE study = ?",
-                [study.row],
-                |row| Ok((row.get(0)?, row.get(1)?)),
-            )?;
+            let (n, commit_seq) = accepted(&transaction, study)?;
             let buckets = match study.shape().payload_form {
                 PayloadForm::Seed => {
                     // The commits before this one stay what they are without it.
@@ -332,6 +331,38 @@ impl Store {
             Ok(StoredMoment { n, buckets })
         };
         read().map_err(Failure::into_error)
+    }
+
+    /// The seeds of a study as they are now, to be read again and again: later reports are not among them.
+    ///
+    /// # Errors
+    /// `store-unavailable` when they cannot be read; `invalid-request` for a study whose reports are no seeds.
+    pub fn seeds<'a>(&self, study: &'a Study) -> Result<StoredSeeds<'a>> {
+        if study.shape().payload_form != PayloadForm::Seed {
+            return Err(Error::new(
+                ErrorCode::InvalidRequest,
+                format!(
+                    "study {} has no seeds: only those of double-cap have",
+                    study.id()
+                ),
+            ));
+        }
+        let read = || -> Result<StoredSeeds<'a>, Failure> {
+            let connection = schema::open_for_reading(&self.shared.directory.database())?;
+            let (n, commit_seq) = accepted(&connection, study)?;
+            Ok(StoredSeeds::new(connection, study, commit_seq, n))
+        };
+        read().map_err(Failure::into_error)
+    }
+
+    /// Dimension from which sparse estimates are streamed.
+    pub(crate) fn stream_sparse_from(&self) -> usize {
+        self.shared.stream_sparse_from
+    }
+
+    /// Whether `memory_bytes` allows an estimate that needs so many.
+    pub(crate) fn check_memory(&self, what: &str, needed: u64) -> Result<()> {
+        seeds::check_memory(what, needed, self.shared.memory_bytes)
     }
 
     /// Whether a write would go through now.
@@ -542,6 +573,15 @@ fn task<T: Send + 'static>(
         let _ = reply.send(result);
     };
     (Command::Task(Box::new(task)), outcome)
+}
+
+/// Reports accepted, and the number of the next commit.
+fn accepted(connection: &Connection, study: &Study) -> Result<(u64, u64), Failure> {
+    Ok(connection.query_row(
+        "SELECT reports_accepted, commit_seq FROM studies WHERE study = ?",
+        [study.row],
+        |row| Ok((row.get(0)?, row.get(1)?)),
+    )?)
 }
 
 fn load_studies(connection: &Connection) -> Result<Registry, Failure> {

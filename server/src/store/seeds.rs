@@ -4,7 +4,12 @@
 //! the same at every dimension. Rows are never changed, so that everything below a commit's number is
 //! one moment however long it takes to read.
 
-use eigenveil_estimation::accumulate::{Accumulator, SeedSum};
+use std::{cell::RefCell, ops::ControlFlow};
+
+use eigenveil_estimation::{
+    accumulate::{Accumulator, SeedSum},
+    large::SeedSource,
+};
 use eigenveil_shared::{
     Error, ErrorCode, Result,
     mechanism::double_cap::{SEED_LEN, Seed},
@@ -50,7 +55,8 @@ pub(super) fn append(
     Ok(())
 }
 
-/// Adds up the seeds of every commit before `end`, bucket by bucket; `None` when `cancel` says so.
+/// Adds up the seeds of every commit before `end`; `None` when `cancel` says so. A sum a bucket, or as many sums of
+/// several buckets as `memory_bytes` holds.
 pub(super) fn sums(
     connection: &Connection,
     study: &Study,
@@ -59,34 +65,120 @@ pub(super) fn sums(
     cancel: &dyn Fn() -> bool,
 ) -> Result<Option<Vec<(u32, Accumulator)>>, Failure> {
     let p = study.params().report_dimension();
+    let groups = sums_within(memory_bytes, p).min(study.buckets());
     let mut sums = Vec::new();
-    let mut seeds = Vec::new();
-    for bucket in 0..study.buckets() {
+    for group in 0..groups {
         let mut sum: Option<SeedSum> = None;
-        let mut from = 0;
-        while let Some(next) = read_piece(connection, study, bucket, from..end, &mut seeds)? {
+        let mut take = |seeds: &[Seed]| -> Result<bool, Failure> {
             let sum = match &mut sum {
                 Some(sum) => sum,
                 none => {
-                    check_memory(p, study.buckets(), memory_bytes)?;
+                    check_memory(
+                        &format!("adding up reports of dimension {p}"),
+                        bytes_needed(p, 1),
+                        memory_bytes,
+                    )?;
                     none.insert(SeedSum::new(p)?)
                 }
             };
             for block in seeds.chunks(BLOCK) {
                 if cancel() {
-                    return Ok(None);
+                    return Ok(false);
                 }
                 for seed in block {
                     sum.add(seed);
                 }
             }
-            from = next;
+            Ok(true)
+        };
+        for bucket in (group..study.buckets()).step_by(groups as usize) {
+            if !read_bucket(connection, study, bucket, end, &mut take)? {
+                return Ok(None);
+            }
         }
         if let Some(sum) = sum {
-            sums.push((bucket, sum.finish()?));
+            sums.push((group, sum.finish()?));
         }
     }
     Ok(Some(sums))
+}
+
+/// How many sums fit, one of them still a full square: at least one, whose memory is checked when it is made.
+fn sums_within(memory_bytes: u64, p: usize) -> u32 {
+    let one = 8 * packed_len(p).max(1) as u64;
+    let fit = memory_bytes.saturating_sub(bytes_needed(p, 0)) / one;
+    u32::try_from(fit).unwrap_or(u32::MAX).max(1)
+}
+
+/// Hands over the seeds of a bucket's commits before `end` in pieces; false when `take` had enough.
+fn read_bucket(
+    connection: &Connection,
+    study: &Study,
+    bucket: u32,
+    end: u64,
+    take: &mut dyn FnMut(&[Seed]) -> Result<bool, Failure>,
+) -> Result<bool, Failure> {
+    let mut seeds = Vec::new();
+    let mut from = 0;
+    while let Some(next) = read_piece(connection, study, bucket, from..end, &mut seeds)? {
+        if !take(&seeds)? {
+            return Ok(false);
+        }
+        from = next;
+    }
+    Ok(true)
+}
+
+/// The seeds a study had at one moment, to be read as often as needed.
+pub struct StoredSeeds<'a> {
+    /// Of its own: reading must not hold up everybody else.
+    connection: RefCell<Connection>,
+    study: &'a Study,
+    end: u64,
+    n: u64,
+}
+
+impl<'a> StoredSeeds<'a> {
+    /// Those of every commit before `end`, `n` in all.
+    pub(super) fn new(connection: Connection, study: &'a Study, end: u64, n: u64) -> Self {
+        Self {
+            connection: RefCell::new(connection),
+            study,
+            end,
+            n,
+        }
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.n
+    }
+}
+
+impl SeedSource for StoredSeeds<'_> {
+    fn pass(&self, take: &mut dyn FnMut(u32, &[Seed]) -> ControlFlow<()>) -> Result<()> {
+        let connection = self.connection.borrow();
+        let mut read = 0;
+        for bucket in 0..self.study.buckets() {
+            let mut piece = |seeds: &[Seed]| {
+                read += seeds.len() as u64;
+                Ok(take(bucket, seeds).is_continue())
+            };
+            let on = read_bucket(&connection, self.study, bucket, self.end, &mut piece)
+                .map_err(Failure::into_error)?;
+            if !on {
+                return Ok(());
+            }
+        }
+        if read != self.n {
+            return Err(Failure::damaged(format!(
+                "{} reports were accepted but {read} seeds are stored",
+                self.n
+            ))
+            .into_error());
+        }
+        Ok(())
+    }
 }
 
 /// Reads seeds of whole commits, and says where to go on; `None` when there are no more.
@@ -125,15 +217,15 @@ fn read_piece(
     Ok(next)
 }
 
-fn check_memory(p: usize, buckets: u32, limit: u64) -> Result<()> {
-    let needed = bytes_needed(p, buckets);
+/// Whether `memory_bytes` allows `what`.
+pub(super) fn check_memory(what: &str, needed: u64, limit: u64) -> Result<()> {
     if needed <= limit {
         return Ok(());
     }
     Err(Error::new(
         ErrorCode::EstimateFailed,
         format!(
-            "adding up reports of dimension {p} in {buckets} buckets needs {needed} bytes and memory_bytes is {limit}; the reports are safe: restart the server with memory_bytes of {needed} or more and ask again"
+            "{what} needs {needed} bytes and memory_bytes is {limit}; the reports are safe: restart the server with memory_bytes of {needed} or more and ask again"
         ),
     ))
 }
@@ -145,12 +237,14 @@ mod tests {
     #[test]
     fn too_little_memory_is_said_with_a_way_out() {
         assert_eq!(bytes_needed(3, 2), 8 * (9 + 2 * 6));
-        check_memory(3, 2, 168).unwrap();
-        let error = check_memory(65_536, 1, 1 << 30).unwrap_err();
+        check_memory("adding up", 168, 168).unwrap();
+        let needed = bytes_needed(65_536, 1);
+        let error = check_memory("dimension 65536", needed, 1 << 30).unwrap_err();
         assert_eq!(error.code(), ErrorCode::EstimateFailed);
         for word in ["51539869696", "1073741824", "memory_bytes", "65536"] {
             assert!(error.detail().contains(word), "{error}");
         }
-        assert!(bytes_needed(65_536, 32) > bytes_needed(65_536, 1));
+        assert_eq!((sums_within(167, 3), sums_within(168, 3)), (1, 2));
+        assert_eq!(sums_within(0, 3), 1);
     }
 }

@@ -19,8 +19,6 @@ use eigenveil_shared::{
     study::{StudyDesign, StudyParams, from_hex, to_hex},
 };
 
-use super::seeds;
-
 /// Most buckets of one study.
 pub const MAX_BUCKETS: u32 = 32;
 /// Longest name of a study in bytes.
@@ -226,15 +224,14 @@ fn check_name(name: &str) -> Result<()> {
     ))
 }
 
-/// How many bucket sums of these reports fit the memory budget: 1 to [`MAX_BUCKETS`].
+/// How many bucket sums of these reports fit the memory budget: 1 to [`MAX_BUCKETS`]; for seeds always the most.
 fn buckets_within(memory_bytes: u64, params: &StudyParams) -> u32 {
-    let p = params.report_dimension();
-    let beside = match params.mechanism().payload_form() {
-        PayloadForm::Seed => seeds::bytes_needed(p, 0),
-        _ => 0,
-    };
-    let bucket_bytes = (8 * packed_len(p)).max(1) as u64;
-    let fit = memory_bytes.saturating_sub(beside) / bucket_bytes;
+    if params.mechanism().payload_form() == PayloadForm::Seed {
+        // Nothing is added up before an estimate is asked for.
+        return MAX_BUCKETS;
+    }
+    let bucket_bytes = (8 * packed_len(params.report_dimension())).max(1) as u64;
+    let fit = memory_bytes / bucket_bytes;
     u32::try_from(fit)
         .unwrap_or(MAX_BUCKETS)
         .clamp(1, MAX_BUCKETS)
@@ -324,12 +321,8 @@ mod tests {
         // With private centring a report has one dimension more than the row.
         let centred = params(MechanismKind::SymmetricGaussian, 3, Some(0.5));
         assert_eq!(buckets_within(8 * 10 * 5, &centred), 5);
-        // Seeds are added up beside the sums, within the same budget or in one bucket.
-        for p in [100, 4_096, 9_000, 65_536] {
-            let params = params(MechanismKind::DoubleCap, p, None);
-            let buckets = buckets_within(1 << 30, &params);
-            assert!(buckets == 1 || seeds::bytes_needed(p, buckets) <= 1 << 30);
-            assert!(buckets == 32 || seeds::bytes_needed(p, buckets + 1) > 1 << 30);
-        }
+        // Seeds cost nothing until they are added up.
+        let seeds = params(MechanismKind::DoubleCap, 65_536, None);
+        assert_eq!(buckets_within(0, &seeds), 32);
     }
 }

@@ -1,0 +1,222 @@
+//! From seeds to judged row-sparse components.
+
+use std::ops::ControlFlow;
+
+use eigenveil_shared::{
+    Error, ErrorCode, Result,
+    api::{Lambda, SparseSettings},
+    estimate::{Rank, SparseOutcome},
+    mechanism::{MechanismSpec, NoiseModel, double_cap::DoubleCap},
+    study::StudyParams,
+};
+
+use super::{
+    moment::LargeMoment,
+    solve::{MOST_CANDIDATES, Problem, Solved, leading_of_moment},
+    source::{SeedSource, check_same_reports, sums_of_rows},
+};
+use crate::{
+    accumulate::Accumulator,
+    estimate::{Findings, cancelled as called_off, checked_rank, outcome_of, sparse_findings},
+    fantope::{AdmmSettings, KAPPA, Progress, automatic_lambda, embed, resolve_lambda},
+    floor::{Eigenvalues, Floor, Measured},
+    jackknife::{Again, error_bars},
+    linalg::{PANEL_WIDTH, top_k},
+    moment::NoisyMoment,
+    pca::rayleigh_quotients,
+};
+
+/// Dimension from which this way pays: below it the whole moment fits everywhere and has all its eigenvalues.
+pub const SMALLEST_LARGE: usize = 1_500;
+/// Most components: beyond it blocks of vectors are no longer small beside the candidates.
+pub const MOST_COMPONENTS: usize = 64;
+/// Eigenvalues of S̃ beyond the k asked for.
+const BEYOND: usize = 8;
+/// Residuals of these eigenvalues, relative to the largest, and products with a block to spend on them.
+const EIGENVALUE_ACCURACY: f64 = 3e-3;
+const EIGENVALUE_PRODUCTS: usize = 60;
+
+/// Bytes that [`sparse_components`] takes at most, with this many threads: both triangles, the candidates' rows of the dual
+/// matrix, the small solver's matrices, blocks of vectors and a tile a thread.
+pub fn bytes_needed(p: usize, threads: usize) -> u64 {
+    let (p, width) = (p as u64, PANEL_WIDTH as u64);
+    let triangle = p * (p + width) / 2;
+    let candidates = MOST_CANDIDATES.min(p as usize) as u64;
+    let rows = 2 * 8 * candidates * p;
+    let small = 16 * 8 * candidates * candidates;
+    (4 + 8) * triangle + rows + small + (4 + 8 * threads as u64) * width * p
+}
+
+/// As [`estimate::sparse_components`](crate::estimate::sparse_components) for a `double-cap` study, from its seeds, with
+/// memory for [`bytes_needed`] instead of the sums of every bucket. Also gives the number of reports.
+///
+/// The duality gap is that of the whole problem. [`Findings::spectrum`] holds the leading eigenvalues of S̃ only, as Ritz
+/// values (never above the true ones) with residuals of about 0.3 % of the largest. Works on [`Threads::current`](crate::linalg::Threads::current) threads.
+///
+/// `cancelled` is asked once every 256 seeds and between steps, `watch` after every iteration of the solver.
+///
+/// # Errors
+/// As [`estimate::sparse_components`](crate::estimate::sparse_components) and those of the source; `InvalidRequest` for more than
+/// [`MOST_COMPONENTS`] components, for λ by cross-validation and for studies with another mechanism or private centring, which need the sums of the buckets.
+pub fn sparse_components(
+    source: &(impl SeedSource + ?Sized),
+    params: &StudyParams,
+    rank: Rank,
+    settings: &SparseSettings,
+    setting: &str,
+    watch: &dyn Fn(&Progress) -> ControlFlow<()>,
+    cancelled: &dyn Fn() -> bool,
+) -> Result<(Findings, u64)> {
+    let mechanism = supported(params, rank, settings)?;
+    let noise = params.noise_model();
+    let p = mechanism.dimension();
+    let Some(moment) = LargeMoment::gather(source, mechanism, cancelled)? else {
+        return Err(called_off(0));
+    };
+    let n = moment.n();
+    let lambda = resolve_lambda(settings, &noise, p, n)?.unwrap_or_default();
+    let (k, spectrum) = leading_spectrum(&moment, rank, &noise)?;
+    let centre = moment.trace() / p as f64;
+    let unit: f64 = spectrum.iter().take(k).map(|value| value - centre).sum();
+    let problem = Problem {
+        moment: &moment,
+        k,
+        lambda,
+        loud: automatic_lambda(&noise, p, n, false)? / KAPPA,
+        settings: AdmmSettings::from(settings),
+    };
+    let unit = unit.max(f64::MIN_POSITIVE);
+    let solved = problem.solve(unit, watch, cancelled)?.map_err(called_off)?;
+    let trace = moment.trace();
+    // The triangle is not needed any more: the second pass has the rows in double precision.
+    drop(moment);
+    let Some(buckets) = sums_of_rows(source, p, &solved.support, cancelled)? else {
+        return Err(called_off(solved.iterations));
+    };
+    check_same_reports(&buckets, n)?;
+    let on_rows = moment_of_rows(buckets, params)?;
+    let dense = on_rows.dense();
+    let (within, again) = match settings.refit {
+        true => (top_k(&dense, k)?.vectors, Again::Pca),
+        false => (solved.vectors.select_rows(&solved.support), Again::Nothing),
+    };
+    let values: Vec<f64> = rayleigh_quotients(&dense, &within)
+        .iter()
+        .copied()
+        .collect();
+    let bars = error_bars(&on_rows, &within, again)?;
+    let measured = Measured {
+        vectors: &embed(&within, &solved.support, p),
+        values: &values,
+        spectrum: Eigenvalues {
+            leading: &spectrum,
+            trace,
+            dimension: p,
+        },
+        noise: &noise,
+        n,
+        mean: None,
+        support: Some(&solved.support),
+        error_bars: bars.as_ref(),
+        setting,
+    };
+    let unproved = unproved(&solved);
+    let outcome = SparseOutcome {
+        converged: solved.converged,
+        iterations: solved.iterations,
+        duality_gap: solved.gap,
+        support: solved.support.clone(),
+        ..outcome_of(&solved.small, settings)
+    };
+    Ok((sparse_findings(&measured, outcome, unproved)?, n))
+}
+
+/// The study's mechanism, where this way is open.
+fn supported<'a>(
+    params: &'a StudyParams,
+    rank: Rank,
+    settings: &SparseSettings,
+) -> Result<&'a DoubleCap> {
+    let refuse = |detail: &str| Err(Error::new(ErrorCode::InvalidRequest, detail));
+    if let Rank::Fixed(k) = rank
+        && k > MOST_COMPONENTS
+    {
+        return refuse(&format!(
+            "k is {k}; of a row-sparse estimate from seeds it is at most {MOST_COMPONENTS}"
+        ));
+    }
+    if settings.lambda == Lambda::CrossValidated {
+        return refuse(
+            "lambda is cv, which needs the sums of every bucket; without them it is a number or auto",
+        );
+    }
+    if params.preprocessing().centring.is_some() {
+        return refuse(
+            "the study has private centring, which needs the whole moment; ask for the estimate without streaming",
+        );
+    }
+    match params.mechanism() {
+        MechanismSpec::DoubleCap(cap) => Ok(cap),
+        _ => refuse("only the seeds of double-cap can be read twice; this study keeps sums"),
+    }
+}
+
+/// k, and more than k leading eigenvalues of S̃: as many as the floor needs.
+fn leading_spectrum(
+    moment: &LargeMoment,
+    rank: Rank,
+    noise: &NoiseModel,
+) -> Result<(usize, Vec<f64>)> {
+    let p = moment.dimension();
+    let mut wanted = match rank {
+        Rank::Fixed(k) => checked_rank(k, p)? + BEYOND,
+        Rank::Auto => BEYOND,
+    };
+    loop {
+        let values = leading_of_moment(moment, wanted, EIGENVALUE_ACCURACY, EIGENVALUE_PRODUCTS)?;
+        let spectrum = Eigenvalues {
+            leading: &values,
+            trace: moment.trace(),
+            dimension: p,
+        };
+        match Floor::from_leading(&spectrum, noise, moment.n()) {
+            Ok(floor) => {
+                let k = match rank {
+                    Rank::Fixed(k) => k,
+                    Rank::Auto => floor.components_above.max(1),
+                };
+                return Ok((k, values));
+            }
+            // All of them are components: look at more.
+            Err(error)
+                if error.code() == ErrorCode::InvalidRequest
+                    && values.len() < p
+                    && wanted <= MOST_COMPONENTS =>
+            {
+                wanted *= 2;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// The moment of the selected rows, with its buckets.
+fn moment_of_rows(mut buckets: Vec<Accumulator>, params: &StudyParams) -> Result<NoisyMoment> {
+    for bucket in &mut buckets {
+        bucket.decode_rows(params.mechanism(), params.report_dimension());
+    }
+    NoisyMoment::from_buckets(buckets, params.noise_model())
+}
+
+fn unproved(solved: &Solved) -> Option<String> {
+    (!solved.converged).then(|| {
+        let Solved {
+            candidates,
+            relative_gap,
+            ..
+        } = solved;
+        format!(
+            "The sparse solver reached a relative duality gap of {relative_gap:.1e} with {candidates} candidate rows (at most {MOST_CANDIDATES}) and not its tolerance: lambda may be too small for the noise; raise it, max_iterations or the tolerance."
+        )
+    })
+}

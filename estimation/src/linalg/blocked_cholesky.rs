@@ -1,0 +1,144 @@
+//! Cholesky of a matrix too large for a square of its own, as a proof of definiteness.
+
+use faer::{
+    Accum, MatMut, Par,
+    linalg::{matmul::matmul, triangular_solve::solve_lower_triangular_in_place},
+};
+use nalgebra::DMatrix;
+
+use super::{Panels, cholesky::factorises, share_out, view, view_mut};
+
+/// Rows of a panel that one thread solves for at a time.
+const ROWS: usize = 1_024;
+
+/// What a factorisation in floating point shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Definiteness {
+    /// `A + E` is positive semidefinite for an E within [`rounding_of_cholesky`].
+    Definite,
+    /// A pivot was not a positive finite number.
+    NotShown,
+    /// `go_on` said no.
+    Cancelled,
+}
+
+/// By how much, in spectral norm, a matrix of this dimension and trace whose factorisation succeeded may be away
+/// from a positive semidefinite one: `tr(A)·γ/(1−γ)`, `γ = (p+1)u/(1−(p+1)u)`, whatever the order of the sums
+/// (Higham 2002, theorem 10.3 with `‖|R|ᵀ|R|‖₂ ≤ tr(A)/(1−γ)`), twice: the kernels multiply by reciprocals.
+pub(crate) fn rounding_of_cholesky(p: usize, trace: f64) -> f64 {
+    let u = 0.5 * f64::EPSILON * (p as f64 + 1.0);
+    let gamma = u / (1.0 - u);
+    2.0 * gamma / (1.0 - 2.0 * gamma) * trace.abs()
+}
+
+/// Factorises the matrix in place, panel by panel: p³/3 multiplications, the updates shared out among threads.
+/// `go_on` is asked before every panel.
+pub(crate) fn blocked_cholesky(matrix: &mut Panels<f64>, go_on: &dyn Fn() -> bool) -> Definiteness {
+    let width = matrix.width();
+    let mut j = 0;
+    while let Some((panel, later)) = matrix.split_at_mut(j) {
+        if !go_on() {
+            return Definiteness::Cancelled;
+        }
+        let own = panel.ncols();
+        let mut corner: DMatrix<f64> = panel.rows(0, own).into_owned();
+        if !factorises(&mut corner) {
+            return Definiteness::NotShown;
+        }
+        let below = view_mut(panel).subrows_mut(own, later.first().map_or(0, DMatrix::nrows));
+        share_out(chunks_of_rows(below).into_iter(), |rows| {
+            solve_lower_triangular_in_place(view(&corner), rows.transpose_mut(), Par::Seq);
+        });
+        let below = view(panel).subrows(own, later.first().map_or(0, DMatrix::nrows));
+        share_out(later.iter_mut().enumerate(), |(i, target)| {
+            let left = below.subrows(i * width, target.nrows());
+            let right = left.subrows(0, target.ncols()).transpose();
+            matmul(view_mut(target), Accum::Add, left, right, -1.0, Par::Seq);
+        });
+        j += 1;
+    }
+    Definiteness::Definite
+}
+
+fn chunks_of_rows(mut matrix: MatMut<'_, f64>) -> Vec<MatMut<'_, f64>> {
+    let mut chunks = Vec::new();
+    while matrix.nrows() > ROWS {
+        let (chunk, rest) = matrix.split_at_row_mut(ROWS);
+        chunks.push(chunk);
+        matrix = rest;
+    }
+    chunks.push(matrix);
+    chunks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::Threads, *};
+
+    fn panels_of(matrix: &DMatrix<f64>, width: usize) -> Panels<f64> {
+        let mut panels = Panels::zeros(matrix.nrows(), width);
+        for (from, panel) in panels.iter_mut() {
+            for j in 0..panel.ncols() {
+                for i in j..panel.nrows() {
+                    panel[(i, j)] = matrix[(from + i, from + j)];
+                }
+                // What is above the diagonal means nothing.
+                for i in 0..j {
+                    panel[(i, j)] = f64::MAX;
+                }
+            }
+        }
+        panels
+    }
+
+    /// The factor is the one of the plain algorithm, in every width and with several threads.
+    #[test]
+    fn agrees_with_the_plain_factorisation() {
+        let p = 61;
+        let base = DMatrix::from_fn(p, p, |i, j| ((i * 7 + j * 11) % 13) as f64 - 6.0);
+        let matrix = &base * base.transpose() + DMatrix::identity(p, p);
+        let factor = nalgebra::Cholesky::new(matrix.clone()).unwrap().unpack();
+        for width in [1, 8, 61, 100] {
+            for threads in [1, 3] {
+                let mut panels = panels_of(&matrix, width);
+                let shown = Threads::new(threads)
+                    .unwrap()
+                    .run(|| blocked_cholesky(&mut panels, &|| true));
+                assert_eq!(shown, Definiteness::Definite);
+                // The squares at the top are factorised in a copy: compare what is below them.
+                for j in 0..p {
+                    for i in (j / width + 1) * width..p {
+                        assert!((panels.get(i, j) - factor[(i, j)]).abs() < 1e-9);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn one_negative_eigenvalue_is_seen_wherever_it_is() {
+        let p = 40;
+        for place in [0, 7, 8, 39] {
+            let mut vector = nalgebra::DVector::from_fn(p, |i, _| 0.01 * (i as f64 + 1.0).sin());
+            vector[place] = 1.0;
+            vector /= vector.norm();
+            let shift =
+                |value: f64| DMatrix::identity(p, p) + &vector * vector.transpose() * (value - 1.0);
+            let shown = |value| blocked_cholesky(&mut panels_of(&shift(value), 8), &|| true);
+            assert_eq!(shown(1e-9), Definiteness::Definite);
+            assert_eq!(shown(-1e-9), Definiteness::NotShown);
+            assert_eq!(shown(f64::NAN), Definiteness::NotShown);
+        }
+        assert!(rounding_of_cholesky(40, 40.0) < 1e-12);
+        let mut identity = panels_of(&DMatrix::identity(p, p), 8);
+        let asked = std::cell::Cell::new(0);
+        let go_on = || {
+            asked.set(asked.get() + 1);
+            asked.get() < 3
+        };
+        assert_eq!(
+            blocked_cholesky(&mut identity, &go_on),
+            Definiteness::Cancelled
+        );
+    }
+}
