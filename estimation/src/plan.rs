@@ -206,7 +206,7 @@ pub fn spectrum_of_pilot(pilot: &Estimate, k: usize, total: Total) -> Result<Spe
         (Norm::Normalize, ..) => 1.0,
         (_, Some(total), _) if centred => (total - pilot_mean_length(pilot).powi(2)).max(0.0),
         (_, Some(total), _) => total,
-        (_, None, Some(measured)) if measured > 0.0 => measured.min(1.0),
+        (_, None, Some(measured)) if measured > 0.0 || centred => measured.min(1.0),
         _ => {
             return refuse(
                 "the pilot does not show how long its clipped rows are: the mean squared length of the prepared rows is needed (--total)".to_owned(),
@@ -215,6 +215,8 @@ pub fn spectrum_of_pilot(pilot: &Estimate, k: usize, total: Total) -> Result<Spe
     };
     // Debiased eigenvalues count from the bulk's level. Noise can push their sum over what there is.
     let sum: f64 = standing.iter().map(|(theta, _)| theta).sum();
+    // With private centring the total comes from one noisy entry: the components know better.
+    let total = if centred { total.max(sum) } else { total };
     let shrink = (total / sum).min(1.0);
     let bulk = ((total - sum) / p as f64).max(0.0);
     let mut all: Vec<(f64, f64)> = standing

@@ -1,5 +1,9 @@
 //! The number of participants a warning names is the planner's.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 use eigenveil_estimation::{
     estimate::principal_components,
