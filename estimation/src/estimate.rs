@@ -180,7 +180,7 @@ pub fn sparse_components(
     }
     match solution.stop {
         Stop::WithinNoise => assessment.warnings.push(format!(
-            "The sparse solver stopped after {} iterations at a relative duality gap of {:.1e}: what is left is less than a hundredth of what the noise alone does to the objective. Converging this slowly is a sign that noise drowns the signal.",
+            "The sparse solver stopped after {} iterations at a relative duality gap of {:.1e}: what is left is less than a hundredth of what the noise alone does to the objective. Convergence this slow is usual where noise drowns the signal.",
             solution.iterations, solution.relative_gap
         )),
         Stop::IterationCap => assessment.warnings.push(format!(
