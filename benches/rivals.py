@@ -168,7 +168,7 @@ def sparse_pca(binary, folder, p=400, n=2000, k=10):
     row = {"what": "sparse-pca", "p": p, "k": k, "n": n, "ours": {**answer, "error": error(found), "ratio": 1.0}}
     spent, basis = timed(lambda: np.linalg.eigh(data.T @ data)[1][:, -k:])
     row["numpy PCA"] = {"ms": spent, "error": error(basis), "ratio": spent / answer["ms"]}
-    for model, alphas in ((SparsePCA, (1.0, 4.0)), (MiniBatchSparsePCA, (1.0, 2.0, 4.0, 8.0))):
+    for model, alphas in ((SparsePCA, (1.0, 2.0, 4.0, 8.0, 16.0)), (MiniBatchSparsePCA, (0.1, 0.25, 0.5, 1.0, 2.0, 4.0))):
         fits = []
         for alpha in alphas:
             with warnings.catch_warnings():

@@ -69,7 +69,7 @@ fn drowned(p: usize, k: usize, kappa: f64) {
             unreachable!("the problem is valid")
         };
         println!(
-            "drowned, p = {p}, k = {k}, kappa = {kappa}, noise_gap {noise_gap:.1?}: {:.1} s, {} iterations, gap {:.1e}, {:?}, {} rows",
+            "drowned, p = {p}, k = {k}, kappa = {kappa}, noise_gap {noise_gap:?}: {:.1} s, {} iterations, gap {:.1e}, {:?}, {} rows",
             1e-3 * median(&time),
             solution.iterations,
             solution.relative_gap,

@@ -206,7 +206,7 @@ fn unproved(solution: &Solution) -> Option<String> {
     let (iterations, gap) = (solution.iterations, solution.relative_gap);
     match solution.stop {
         Stop::WithinNoise => Some(format!(
-            "The sparse solver stopped after {iterations} iterations at a relative duality gap of {gap:.1e}: what is left is less than a hundredth of what the noise alone does to the objective. Converging this slowly is a sign that noise drowns the signal."
+            "The sparse solver stopped after {iterations} iterations at a relative duality gap of {gap:.1e}: what is left is less than a hundredth of what the noise alone does to the objective. Convergence this slow is usual where noise drowns the signal."
         )),
         Stop::IterationCap => Some(format!(
             "The sparse solver stopped at its cap of {iterations} iterations with a relative duality gap of {gap:.1e}; raise max_iterations or the tolerance."

@@ -219,7 +219,7 @@ fn it_stops_within_the_noise() {
     assert_eq!(early.stop, Stop::WithinNoise);
     assert_sound(&moment, 2, &early);
     assert!(
-        (60..optimum.iterations).contains(&early.iterations),
+        (200..optimum.iterations).contains(&early.iterations),
         "{}",
         early.iterations
     );

@@ -154,7 +154,8 @@ pub struct SparseOutcome {
     pub settings: SparseSettings,
     /// λ in force, in units of the moment's entries.
     pub lambda: f64,
-    /// Whether the stopping rule was met before the iteration cap.
+    /// Whether gap and residuals reached the tolerance; if not, a warning says why it stopped: the iteration
+    /// cap, or a gap that means nothing beside the noise.
     pub converged: bool,
     /// ADMM iterations made.
     pub iterations: usize,

@@ -48,7 +48,7 @@ const ACCELERATE_FROM: usize = 20;
 /// Least rest of ρ under acceleration, which forgets at every change.
 const ACCELERATED_REST: f64 = 10.0;
 /// Iterations before a gap within the noise is enough.
-const PATIENT_FOR: usize = 60;
+const PATIENT_FOR: usize = 200;
 
 /// How the solver runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -60,7 +60,7 @@ pub struct AdmmSettings {
     /// Relative duality gap at which to stop (> 0); the residuals must be below ten times that.
     pub tolerance: f64,
     /// A gap, in units of the moment's entries, that is far below what the noise of the moment does to the
-    /// objective. A solver that has not converged after 60 iterations stops there, with
+    /// objective. A solver that has not converged after 200 iterations stops there, with
     /// [`Stop::WithinNoise`]; `None`: it goes on.
     pub noise_gap: Option<f64>,
 }
