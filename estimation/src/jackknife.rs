@@ -15,13 +15,13 @@
 //! 13 %. It assumes that buckets are exchangeable: reports that belong together and come in one batch share a commit.
 
 use eigenveil_shared::{Result, packed::PackedSymmetric};
-use nalgebra::DMatrix;
+use nalgebra::{DMatrix, DVector};
 
 use crate::{
     accumulate::Accumulator,
     linalg::{
         SymmetricEigen, cross_product, leading_columns, orthonormalize, packed_to_dense, product,
-        symmetric_eigen, top_k,
+        share_out, symmetric_eigen, top_k,
     },
     moment::NoisyMoment,
     pca::rayleigh_quotients,
@@ -87,25 +87,38 @@ pub fn error_bars(
     };
     let whole = rayleigh_quotients(&restricted(moment.mean(), again), &on_rows);
     let n = moment.n() as f64;
+    let estimate_without = |group: &Accumulator| {
+        let left = restricted(&without(moment, group), again);
+        if again == Again::Nothing {
+            return Ok(Without {
+                values: rayleigh_quotients(&left, &on_rows),
+                squared_sines: DVector::zeros(k),
+            });
+        }
+        let leading = leading_near(&left, &on_rows)?;
+        let squared_sine = |j| {
+            let cosine = leading.vectors.column(j).dot(&on_rows.column(j));
+            (1.0 - cosine * cosine).max(0.0)
+        };
+        Ok(Without {
+            squared_sines: DVector::from_fn(k, |j, _| squared_sine(j)),
+            values: leading.values,
+        })
+    };
+    let mut estimates: Vec<Option<Result<Without>>> = groups.iter().map(|_| None).collect();
+    share_out(groups.iter().zip(&mut estimates), |(group, estimate)| {
+        *estimate = Some(estimate_without(group));
+    });
     let mut sizes = Vec::with_capacity(groups.len());
     let mut values = vec![Vec::with_capacity(groups.len()); k];
     let mut squared_sines = vec![0.0; k];
-    for group in &groups {
-        let left = without(moment, group);
-        let left = restricted(&left, again);
+    for (group, estimate) in groups.iter().zip(estimates.into_iter().flatten()) {
+        let estimate = estimate?;
         let share = n / group.count() as f64;
         sizes.push(share);
-        if again == Again::Nothing {
-            for (j, value) in rayleigh_quotients(&left, &on_rows).iter().enumerate() {
-                values[j].push(*value);
-            }
-            continue;
-        }
-        let leading = leading_near(&left, &on_rows)?;
         for j in 0..k {
-            values[j].push(leading.values[j]);
-            let cosine = leading.vectors.column(j).dot(&on_rows.column(j));
-            squared_sines[j] += (share - 1.0) * (1.0 - cosine * cosine).max(0.0);
+            values[j].push(estimate.values[j]);
+            squared_sines[j] += (share - 1.0) * estimate.squared_sines[j];
         }
     }
     let eigenvalues = (0..k)
@@ -121,6 +134,13 @@ pub fn error_bars(
         eigenvalues,
         directions,
     }))
+}
+
+/// The components without one bucket.
+struct Without {
+    values: DVector<f64>,
+    /// Of the angles to the whole's.
+    squared_sines: DVector<f64>,
 }
 
 /// The non-empty buckets, when there are enough of them.
@@ -206,6 +226,7 @@ mod tests {
     use rand_distr::{Distribution, StandardNormal};
 
     use super::*;
+    use crate::linalg::Threads;
 
     /// Buckets of these sizes with a spike of 1 along the first axis and noise of one report `sd`.
     fn moment(p: usize, sizes: &[u64], sd: f64) -> NoisyMoment {
@@ -224,6 +245,17 @@ mod tests {
             diagonal_sd: sd,
         };
         NoisyMoment::from_buckets(buckets.collect(), noise).unwrap()
+    }
+
+    #[test]
+    fn any_number_of_threads_gives_the_same_bits() {
+        let moment = moment(30, &[100, 250, 175, 90, 310], 2.0);
+        let vectors = top_k(&moment.dense(), 2).unwrap().vectors;
+        let bars = |threads| {
+            let threads = Threads::new(threads).unwrap();
+            threads.run(|| error_bars(&moment, &vectors, Again::Pca).unwrap().unwrap())
+        };
+        assert_eq!(bars(1), bars(3));
     }
 
     /// A mean's jackknife error is the weighted one in closed form, whatever the sizes.

@@ -644,7 +644,7 @@ fn a_centred_study_of_the_planned_size_reaches_the_target() {
         (MechanismKind::DoubleCap, Norm::Clip { radius: 3.0 }, 0.4),
         (MechanismKind::SymmetricGaussian, Norm::Normalize, 0.4),
     ] {
-        let params = params(p, mechanism, 4.0, norm, Some(DEFAULT_CENTRING));
+        let params = params_with(p, mechanism, 4.0, norm, Some(DEFAULT_CENTRING));
         let (mean, covariance) = plain(&params, &rows);
         let eigenvalues = symmetric_eigenvalues(&covariance).unwrap();
         let spectrum = spectrum_of(p, k, eigenvalues.as_slice(), Total::Unknown).unwrap();
@@ -675,12 +675,12 @@ fn a_centred_study_of_the_planned_size_reaches_the_target() {
         assert!((ratio - 1.0).abs() < 0.15, "{ratio}");
     }
     // Rows that cannot be, and a study without centring.
-    let centred = params(p, MechanismKind::DoubleCap, 4.0, Norm::Normalize, Some(0.7));
+    let centred = params_with(p, MechanismKind::DoubleCap, 4.0, Norm::Normalize, Some(0.7));
     for (total, length) in [(0.5, 0.9), (-0.1, 0.1), (0.5, f64::NAN)] {
         let error = planned_noise(&centred, total, length).unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidRequest);
     }
-    let plain = params(p, MechanismKind::DoubleCap, 4.0, Norm::Normalize, None);
+    let plain = params_with(p, MechanismKind::DoubleCap, 4.0, Norm::Normalize, None);
     assert_eq!(
         planned_noise(&plain, 1.0, 0.0).unwrap(),
         plain.noise_model()
@@ -693,7 +693,7 @@ fn the_planned_noise_is_the_estimates() {
     let rows = rows(6, 4_000);
     for mechanism in [MechanismKind::DoubleCap, MechanismKind::IsotropicGaussian] {
         for norm in [Norm::Normalize, Norm::Clip { radius: 3.0 }] {
-            let params = params(6, mechanism, 4.0, norm, Some(0.5));
+            let params = params_with(6, mechanism, 4.0, norm, Some(0.5));
             let (mean, covariance) = plain(&params, &rows);
             let moment = without_noise(&params, &rows).centred(0.5, norm).unwrap();
             let found = *moment.noise();

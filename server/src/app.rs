@@ -46,7 +46,7 @@ impl AppState {
     /// As [`Store::open`].
     pub fn open(config: ServerConfig, environment: Environment) -> Result<Self> {
         let store = Store::open(&config, environment)?;
-        let jobs = Jobs::start(store.clone())?;
+        let jobs = Jobs::start(store.clone(), config.estimate_threads())?;
         Ok(Self {
             inner: Arc::new(Inner {
                 store,

@@ -2,6 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
+use eigenveil_estimation::linalg::Threads;
 use eigenveil_shared::{Error, ErrorCode, Result};
 use serde::{Deserialize, Serialize};
 
@@ -61,6 +62,9 @@ pub struct ServerConfig {
     /// Milliseconds that requests being served are given to finish when the server stops. Default 10,000.
     #[serde(default = "default::shutdown_timeout_ms")]
     pub shutdown_timeout_ms: u64,
+    /// Threads that one estimate may take. Default 1: the machine is the reports'. What is computed does not depend on it.
+    #[serde(default = "default::estimate_threads")]
+    pub estimate_threads: usize,
     /// Largest JSON body in bytes. Default 4 MiB, which holds 4,096 features with long names.
     #[serde(default = "default::json_bytes")]
     pub json_bytes: usize,
@@ -105,6 +109,9 @@ mod default {
     pub(super) fn shutdown_timeout_ms() -> u64 {
         10_000
     }
+    pub(super) fn estimate_threads() -> usize {
+        1
+    }
     pub(super) fn json_bytes() -> usize {
         4 << 20
     }
@@ -127,6 +134,7 @@ impl ServerConfig {
             header_timeout_ms: default::header_timeout_ms(),
             body_timeout_ms: default::body_timeout_ms(),
             shutdown_timeout_ms: default::shutdown_timeout_ms(),
+            estimate_threads: default::estimate_threads(),
             json_bytes: default::json_bytes(),
         }
     }
@@ -152,6 +160,7 @@ impl ServerConfig {
             ("commit_bytes", self.commit_bytes),
             ("max_connections", self.max_connections),
             ("json_bytes", self.json_bytes),
+            ("estimate_threads", self.estimate_threads),
         ] {
             if value == 0 {
                 return refuse(setting, value.to_string(), "at least 1");
@@ -172,6 +181,13 @@ impl ServerConfig {
                 "at most 1000000 (one second)",
             );
         }
+        if self.estimate_threads > 1_024 {
+            return refuse(
+                "estimate_threads",
+                self.estimate_threads.to_string(),
+                "at most 1024",
+            );
+        }
         // tokio's semaphore holds no more permits than this.
         if self.max_connections > 1 << 20 || self.queue_requests > 1 << 20 {
             return refuse(
@@ -181,6 +197,10 @@ impl ServerConfig {
             );
         }
         Ok(())
+    }
+
+    pub(crate) fn estimate_threads(&self) -> Threads {
+        Threads::new(self.estimate_threads).unwrap_or(Threads::current())
     }
 
     pub(crate) fn commit_delay(&self) -> Duration {

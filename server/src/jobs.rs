@@ -83,14 +83,14 @@ impl Control {
 }
 
 impl Jobs {
-    /// Starts the thread; jobs that an earlier run did not finish come first.
-    pub(crate) fn start(store: Store) -> Result<Self> {
+    /// Starts the thread, whose estimates may take `threads`; jobs that an earlier run did not finish come first.
+    pub(crate) fn start(store: Store, threads: Threads) -> Result<Self> {
         let control = Arc::new(Control::default());
         let thread = std::thread::Builder::new()
             .name("eigenveil-estimates".into())
             .spawn({
                 let (store, control) = (store.clone(), Arc::clone(&control));
-                move || work(&store, &control)
+                move || threads.run(|| work(&store, &control))
             })
             .map_err(|error| {
                 Error::new(

@@ -27,6 +27,9 @@ pub(crate) struct ServeArgs {
     /// Bytes of memory for sums of reports: one takes 4p², while it is made of double-cap seeds 12p²
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
     memory_bytes: u64,
+    /// Threads that one estimate may take
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    estimate_threads: usize,
     /// Write logs as JSON lines
     #[arg(long)]
     log_json: bool,
@@ -43,6 +46,7 @@ pub(crate) async fn run(args: &ServeArgs, json: bool) -> Result<()> {
     let config = ServerConfig {
         listen: args.listen,
         memory_bytes: args.memory_bytes,
+        estimate_threads: args.estimate_threads,
         ..ServerConfig::new(&args.data)
     };
     let server = Server::bind(config, Environment::system()).await?;
