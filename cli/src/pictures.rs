@@ -55,6 +55,7 @@ fn components(estimate: &Estimate) -> Vec<ScreeComponent> {
             Standing::Below => Verdict::Below,
         },
         alignment: Some(component.expected_alignment),
+        jackknife: component.direction_se.map(|sine| 1.0 - sine * sine),
         alignment_error: component.expected_alignment_se,
         standard_error: component.eigenvalue_se,
     };

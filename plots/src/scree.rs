@@ -21,6 +21,9 @@ pub struct ScreeComponent {
     pub verdict: Verdict,
     /// Expected squared cosine with the true component, from 0 to 1.
     pub alignment: Option<f64>,
+    /// Squared cosine between the directions with and without a part of the data, scaled to the whole (a jackknife): small
+    /// where the component changes places with a neighbour.
+    pub jackknife: Option<f64>,
     /// Standard error of the alignment.
     pub alignment_error: Option<f64>,
     /// Standard error of the eigenvalue.
