@@ -3,6 +3,9 @@
 
 use std::{cell::Cell, ops::ControlFlow};
 
+mod common;
+
+use common::params;
 use eigenveil_estimation::{
     estimate::sparse_components,
     fantope::{Progress, diagonal_lambda},
@@ -14,9 +17,7 @@ use eigenveil_shared::{
     ErrorCode,
     api::{Lambda, SparseSettings},
     estimate::Rank,
-    mechanism::{Calibration, MechanismKind},
-    preprocess::Norm,
-    study::{StudyDesign, StudyParams},
+    mechanism::MechanismKind,
 };
 use rand::{SeedableRng, rngs::ChaCha20Rng};
 
@@ -25,16 +26,7 @@ const K: usize = 2;
 
 fn study(p: usize, n: u64) -> (NoisyMoment, Vec<usize>) {
     let mechanism = MechanismKind::SymmetricGaussian;
-    let params = StudyParams::freeze(StudyDesign {
-        dimension: p,
-        features: None,
-        norm: Norm::Normalize,
-        centring: None,
-        mechanism,
-        calibration: Calibration::Analytic,
-        budget: mechanism.budget(4.0, Some(1e-6)).unwrap(),
-    })
-    .unwrap();
+    let params = params(p, mechanism, 4.0);
     let mut rng = ChaCha20Rng::seed_from_u64(4);
     let model = Model::Sparse {
         p,

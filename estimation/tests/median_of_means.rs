@@ -1,6 +1,9 @@
 //! Whether the buckets agree: false alarms over mechanisms, and poisoned reports. Fixed seeds.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod common;
+
+use common::params_with;
 use eigenveil_estimation::{
     accumulate::{Accumulator, ReportSum},
     estimate::{Findings, principal_components},
@@ -10,23 +13,14 @@ use eigenveil_estimation::{
 };
 use eigenveil_shared::{
     estimate::{BucketVerdict, Rank},
-    mechanism::{Calibration, MechanismKind},
+    mechanism::MechanismKind,
     preprocess::Norm,
-    study::{StudyDesign, StudyParams},
+    study::StudyParams,
 };
 use rand::{RngExt, SeedableRng, rngs::ChaCha20Rng};
 
 fn params(mechanism: MechanismKind, epsilon: f64, centring: Option<f64>, p: usize) -> StudyParams {
-    StudyParams::freeze(StudyDesign {
-        dimension: p,
-        features: None,
-        norm: Norm::Normalize,
-        centring,
-        mechanism,
-        calibration: Calibration::Analytic,
-        budget: mechanism.budget(epsilon, None).unwrap(),
-    })
-    .unwrap()
+    params_with(p, mechanism, epsilon, Norm::Normalize, centring)
 }
 
 /// Alarms in `runs` honest studies; a strong component, so that the rows' sampling is in it too.

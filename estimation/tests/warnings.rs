@@ -5,18 +5,16 @@
     reason = "a test fails by panicking"
 )]
 
+mod common;
+
+use common::params;
 use eigenveil_estimation::{
     estimate::principal_components,
     models::Model,
     plan::{Total, Wish, plan, spectrum_of},
     simulate::{Participants, Path, RowSource, noisy_sum},
 };
-use eigenveil_shared::{
-    estimate::Rank,
-    mechanism::{Calibration, MechanismKind},
-    preprocess::Norm,
-    study::{StudyDesign, StudyParams},
-};
+use eigenveil_shared::{estimate::Rank, mechanism::MechanismKind};
 use rand::{SeedableRng, rngs::ChaCha20Rng};
 
 /// The number that ends right before `before`: "2.1 million" or "340,000".
@@ -43,16 +41,7 @@ fn the_number_named_is_enough_for_the_planner() {
         (MechanismKind::IsotropicGaussian, 1.0, 12),
     ] {
         let p = 64;
-        let params = StudyParams::freeze(StudyDesign {
-            dimension: p,
-            features: None,
-            norm: Norm::Normalize,
-            centring: None,
-            mechanism,
-            calibration: Calibration::Analytic,
-            budget: mechanism.budget(epsilon, None).unwrap(),
-        })
-        .unwrap();
+        let params = params(p, mechanism, epsilon);
         let mut rng = ChaCha20Rng::seed_from_u64(2);
         let model = RowSource::Model(Model::Spiked { p, k, spike: 5.0 });
         let people = Participants::draw(&model, k, &params, &mut rng).unwrap();

@@ -55,7 +55,7 @@ fn the_demo_removes_the_mean_and_project_uses_it() {
         let text = std::fs::read_to_string(out.join(name)).unwrap();
         assert!(text.contains("covariance"), "{name}");
     }
-    // As many users again can expect what the estimate says of itself (0.97 to 1.08 times in 8 runs).
+    // As many users again can expect what the estimate says of itself (25 %: the noise is the operating system's).
     let again = run_json(&[
         "plan",
         "--json",
