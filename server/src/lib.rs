@@ -25,6 +25,8 @@ mod estimate_job;
 mod http;
 mod jobs;
 mod memory;
+#[cfg(test)]
+mod scenarios;
 mod server;
 pub mod store;
 

@@ -8,6 +8,7 @@ mod buckets;
 mod directory;
 mod estimates;
 mod failure;
+mod faults;
 mod schema;
 mod seeds;
 mod study;
@@ -35,6 +36,8 @@ use eigenveil_shared::{
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 use tokio::sync::oneshot;
 
+#[cfg(test)]
+pub(crate) use self::faults::{Fault, Faults, Mutation};
 pub(crate) use self::{estimates::Job, study::check_rank, token::TokenHash};
 pub use self::{
     study::{MAX_BUCKETS, Study, StudyId},
@@ -122,6 +125,10 @@ impl Store {
                 delay: config.commit_delay(),
             },
             healthy: Arc::clone(&healthy),
+            #[cfg(test)]
+            faults: environment.faults.clone(),
+            #[cfg(not(test))]
+            faults: faults::Faults,
         };
         let writer = std::thread::Builder::new()
             .name("eigenveil-writer".into())
@@ -448,7 +455,7 @@ impl Store {
         work: impl FnOnce(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
         publish: impl FnOnce(&T) + Send + 'static,
     ) -> Result<T> {
-        let (task, outcome) = task(work, publish);
+        let (task, outcome) = task(work, publish, true);
         self.send(task)?;
         outcome.await.unwrap_or_else(|_| Err(self.gone()))
     }
@@ -458,7 +465,7 @@ impl Store {
         &self,
         work: impl FnOnce(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T> {
-        let (task, outcome) = task(work, |_| ());
+        let (task, outcome) = task(work, |_| (), false);
         self.shared.commands.send(task).map_err(|_| self.gone())?;
         outcome.blocking_recv().unwrap_or_else(|_| Err(self.gone()))
     }
@@ -519,14 +526,22 @@ impl Drop for Shared {
 fn task<T: Send + 'static>(
     work: impl FnOnce(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
     publish: impl FnOnce(&T) + Send + 'static,
+    // A test's faults strike what an operator asks for, not what the estimates' thread writes.
+    may_fail: bool,
 ) -> (Command, oneshot::Receiver<Result<T>>) {
     let (reply, outcome) = oneshot::channel();
-    let task = move |connection: &mut Connection| {
+    let task = move |writer: &mut Writer| {
         let run = || -> Result<T, Failure> {
-            let transaction =
-                connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let transaction = writer
+                .connection
+                .transaction_with_behavior(TransactionBehavior::Immediate)?;
             let value = work(&transaction)?;
-            transaction.commit()?;
+            if !may_fail || writer.faults.permit_commit()? {
+                transaction.commit()?;
+            }
+            if may_fail {
+                writer.faults.after_commit();
+            }
             Ok(value)
         };
         let result = run().map_err(|failure| {
@@ -540,6 +555,7 @@ fn task<T: Send + 'static>(
         }
         // Whoever asked may have gone; the work is done all the same.
         let _ = reply.send(result);
+        writer.faults.after_answers();
     };
     (Command::Task(Box::new(task)), outcome)
 }

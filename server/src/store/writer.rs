@@ -24,6 +24,7 @@ use tokio::sync::oneshot;
 use super::{
     Failure,
     buckets::{BucketCache, bucket_of},
+    faults::Faults,
     seeds,
     study::{Study, state_from},
 };
@@ -100,7 +101,7 @@ pub(super) struct Submission {
 pub(super) enum Command {
     Submit(Submission),
     /// Anything else that writes: runs alone, in its turn.
-    Task(Box<dyn FnOnce(&mut Connection) + Send>),
+    Task(Box<dyn FnOnce(&mut Writer) + Send>),
     Stop,
 }
 
@@ -118,6 +119,7 @@ pub(super) struct Writer {
     pub(super) cache: BucketCache,
     pub(super) limits: CommitLimits,
     pub(super) healthy: Arc<AtomicBool>,
+    pub(super) faults: Faults,
 }
 
 /// What a commit adds to its bucket.
@@ -141,10 +143,11 @@ impl Writer {
     pub(super) fn run(mut self) {
         let mut next = self.commands.recv().ok();
         while let Some(command) = next {
+            self.faults.wait_while_held();
             next = match command {
                 Command::Stop => return,
                 Command::Task(task) => {
-                    task(&mut self.connection);
+                    task(&mut self);
                     None
                 }
                 Command::Submit(first) => {
@@ -203,6 +206,7 @@ impl Writer {
                     // A client that has gone will ask again and be told "duplicate".
                     let _ = submission.reply.send(Ok(outcomes));
                 }
+                self.faults.after_answers();
             }
             Err(failure) => {
                 self.healthy.store(false, Ordering::Release);
@@ -233,9 +237,19 @@ impl Writer {
                 .iter()
                 .zip(&mut outcomes)
                 .filter(|(other, _)| other.study.row == study.row);
-            changes.push(add_reports(&transaction, &mut self.cache, study, of_study)?);
+            let forgets = self.faults.forgets_identifiers();
+            changes.push(add_reports(
+                &transaction,
+                &mut self.cache,
+                study,
+                of_study,
+                forgets,
+            )?);
         }
-        transaction.commit()?;
+        if self.faults.permit_commit()? {
+            transaction.commit()?;
+        }
+        self.faults.after_commit();
         Ok((outcomes, changes))
     }
 }
@@ -246,6 +260,8 @@ fn add_reports<'a>(
     cache: &mut BucketCache,
     study: &Arc<Study>,
     submissions: impl Iterator<Item = (&'a Submission, &'a mut Vec<Stored>)>,
+    // What a test uses to see that it would notice.
+    forgets: bool,
 ) -> Result<Change, Failure> {
     // The state is read where the reports are written: a close before this is a barrier.
     let (state, before, commit_seq): (String, u64, u64) = transaction
@@ -269,7 +285,7 @@ fn add_reports<'a>(
         outcomes.reserve_exact(submission.reports.len());
         for report in &submission.reports {
             outcomes.push(if open {
-                if insert.execute(params![study.row, report.id.0])? == 1 {
+                if insert.execute(params![study.row, report.id.0])? == 1 || forgets {
                     match &mut share {
                         Share::Sum(sums) => {
                             let sums = match sums {
