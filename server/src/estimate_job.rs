@@ -75,6 +75,12 @@ pub fn estimate(
         total_variance: assessment.total_variance,
         floor: assessment.floor,
         expected_error: assessment.expected_error,
+        influence: Some(
+            params
+                .mechanism()
+                .report_influence(params.report_dimension())
+                / moment.n() as f64,
+        ),
         sparse,
         privacy: PrivacyStatement::of(params),
         warnings: assessment.warnings,
@@ -120,6 +126,7 @@ fn check_finite(estimate: &Estimate) -> Result<()> {
         .chain([
             estimate.total_variance.unwrap_or(0.0),
             estimate.mean_standard_error.unwrap_or(0.0),
+            estimate.influence.unwrap_or(0.0),
             estimate.expected_error,
             floor.centre,
             floor.radius,

@@ -71,6 +71,7 @@ fn shape() -> StudyShape {
         fingerprint: Fingerprint([0xab; 32]),
         payload_len: 12,
         payload_form: PayloadForm::Floats,
+        norm_bound: None,
     }
 }
 
@@ -293,6 +294,7 @@ fn one_report_of_double_cap() {
         fingerprint: Fingerprint([0xab; 32]),
         payload_len: 16,
         payload_form: PayloadForm::Seed,
+        norm_bound: None,
     };
     let seed: Vec<u8> = (0..16).collect();
     let report = Report {

@@ -27,6 +27,15 @@ pub(crate) struct ServeArgs {
     /// Bytes of memory for sums of reports: one takes 4p², while it is made of double-cap seeds 12p²
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
     memory_bytes: u64,
+    /// Bytes the database may have; beyond it reports are refused until studies are deleted
+    #[arg(long, value_name = "BYTES")]
+    store_bytes: Option<u64>,
+    /// Finished estimates kept of each study
+    #[arg(long, value_name = "N", default_value_t = 1_000)]
+    retain_estimates: u32,
+    /// Days for which the identifiers of a closed study are kept; for ever when absent
+    #[arg(long, value_name = "DAYS")]
+    retain_ids_days: Option<u32>,
     /// Write logs as JSON lines
     #[arg(long)]
     log_json: bool,
@@ -43,6 +52,9 @@ pub(crate) async fn run(args: &ServeArgs, json: bool) -> Result<()> {
     let config = ServerConfig {
         listen: args.listen,
         memory_bytes: args.memory_bytes,
+        store_bytes: args.store_bytes,
+        retain_estimates: args.retain_estimates,
+        retain_ids_days: args.retain_ids_days,
         ..ServerConfig::new(&args.data)
     };
     let server = Server::bind(config, Environment::system()).await?;

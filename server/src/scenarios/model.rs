@@ -1,6 +1,6 @@
 //! What the devices and the operator know, and how a report's multiplicity is read off the sums.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use eigenveil_shared::{
     api::{StudyDocument, StudyState},
@@ -93,7 +93,9 @@ impl Family {
             // Exact: a whole number of 4⁻²⁵ below 2⁵³.
             let mut units = sum * 4.0_f64.powi(DIGITS as i32 - 1);
             if !(0.0..9.007_199_254_740_992e15).contains(&units) || units.fract() != 0.0 {
-                return Err(format!("entry {entry} of the sums is {sum}, which no reports add up to"));
+                return Err(format!(
+                    "entry {entry} of the sums is {sum}, which no reports add up to"
+                ));
             }
             for digit in (0..DIGITS).rev() {
                 let times = (units % 4.0) as u32;
@@ -101,7 +103,11 @@ impl Family {
                 match found.get_mut(entry + digit * packed_len(P)) {
                     Some(slot) => *slot = times,
                     None if times == 0 => {}
-                    None => return Err(format!("the sums hold report {entry}/{digit}, which nobody has")),
+                    None => {
+                        return Err(format!(
+                            "the sums hold report {entry}/{digit}, which nobody has"
+                        ));
+                    }
                 }
             }
         }
@@ -128,6 +134,16 @@ pub(super) struct Letter {
     pub(super) counted: bool,
 }
 
+/// A study as the operator exported it.
+#[derive(Clone)]
+pub(super) struct Exported {
+    pub(super) study: String,
+    pub(super) family: usize,
+    /// The reports in it.
+    pub(super) reports: Vec<usize>,
+    pub(super) bytes: Vec<u8>,
+}
+
 /// An estimate that was asked for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked {
@@ -147,6 +163,8 @@ pub(super) struct StudyModel {
     /// Sum of the squared eigenvalues that an estimate at this n has.
     pub(super) spectra: HashMap<u64, f64>,
     pub(super) asked: Vec<Asked>,
+    /// Exports whose reports were added to it.
+    pub(super) imported: HashSet<usize>,
 }
 
 impl StudyModel {
@@ -158,6 +176,7 @@ impl StudyModel {
             letters: vec![Letter::default(); REPORTS],
             spectra: HashMap::new(),
             asked: Vec::new(),
+            imported: HashSet::new(),
         }
     }
 

@@ -31,20 +31,52 @@ pub(super) enum Wanted {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Operation {
     /// A device sends its report, for the first time or again.
-    Upload { study: usize, report: usize, network: Network },
+    Upload {
+        study: usize,
+        report: usize,
+        network: Network,
+    },
     /// A relay sends several reports in one request, one of them malformed where `malformed` says so.
-    Batch { study: usize, reports: Vec<usize>, malformed: Option<usize>, network: Network },
+    Batch {
+        study: usize,
+        reports: Vec<usize>,
+        malformed: Option<usize>,
+        network: Network,
+    },
     /// Several devices send at once: one commit, unless the study is closed in between (before the report at this
     /// place) or limits split it.
-    Burst { study: usize, reports: Vec<usize>, close_at: Option<usize>, fault: Option<Fault> },
+    Burst {
+        study: usize,
+        reports: Vec<usize>,
+        close_at: Option<usize>,
+        fault: Option<Fault>,
+    },
     /// The operator opens or closes a study.
-    SetState { study: usize, wanted: Wanted, fault: Option<Fault> },
+    SetState {
+        study: usize,
+        wanted: Wanted,
+        fault: Option<Fault>,
+    },
     /// The operator makes another study of the same parameters as this one.
-    Create { like: usize, draft: bool, fault: Option<Fault> },
+    Create {
+        like: usize,
+        draft: bool,
+        fault: Option<Fault>,
+    },
     /// The operator asks for an estimate.
     Estimate { study: usize },
     /// The operator looks at the estimates asked for so far, and may cancel the last one.
     Look { study: usize, cancel: bool },
+    /// The operator exports a study and keeps the file.
+    Export { study: usize },
+    /// The operator imports one of the files, into this study or where it came from.
+    Import {
+        export: usize,
+        into: Option<usize>,
+        fault: Option<Fault>,
+    },
+    /// The operator deletes a study.
+    Delete { study: usize, fault: Option<Fault> },
     /// The server's clock shows another time.
     Clock { now_ms: u64 },
     /// The server stops in good order and starts again.
@@ -63,33 +95,75 @@ pub(super) fn generate(seed: u64) -> Vec<Operation> {
 fn draw(rng: &mut ChaCha8Rng) -> Operation {
     let study = rng.random_range(0..4);
     match rng.random_range(0..100) {
-        0..34 => Operation::Upload {
+        0..30 => Operation::Upload {
             study,
             report: rng.random_range(0..REPORTS),
             network: network(rng),
         },
-        34..48 => {
+        30..42 => {
             let reports = reports(rng, 8);
-            let malformed = rng.random_bool(0.3).then(|| rng.random_range(0..reports.len()));
-            Operation::Batch { study, reports, malformed, network: network(rng) }
+            let malformed = rng
+                .random_bool(0.3)
+                .then(|| rng.random_range(0..reports.len()));
+            Operation::Batch {
+                study,
+                reports,
+                malformed,
+                network: network(rng),
+            }
         }
-        48..68 => {
+        42..60 => {
             let reports = reports(rng, 8);
-            let close_at = rng.random_bool(0.1).then(|| rng.random_range(0..=reports.len()));
-            Operation::Burst { study, reports, close_at, fault: fault(rng) }
+            let close_at = rng
+                .random_bool(0.1)
+                .then(|| rng.random_range(0..=reports.len()));
+            Operation::Burst {
+                study,
+                reports,
+                close_at,
+                fault: fault(rng),
+            }
         }
-        68..73 => Operation::SetState {
+        60..65 => Operation::SetState {
             study,
-            wanted: if rng.random_bool(0.6) { Wanted::Open } else { Wanted::Closed },
+            wanted: if rng.random_bool(0.6) {
+                Wanted::Open
+            } else {
+                Wanted::Closed
+            },
             fault: fault(rng),
         },
-        73..77 => Operation::Create { like: study, draft: rng.random_bool(0.5), fault: fault(rng) },
-        77..83 => Operation::Estimate { study },
-        83..89 => Operation::Look { study, cancel: rng.random_bool(0.2) },
-        89..92 => Operation::Clock {
-            now_ms: *[0, 1, 1_700_000_000_000, 1_600_000_000_000, i64::MAX as u64, u64::MAX]
-                .choose(rng)
-                .unwrap(),
+        65..69 => Operation::Create {
+            like: study,
+            draft: rng.random_bool(0.5),
+            fault: fault(rng),
+        },
+        69..74 => Operation::Estimate { study },
+        74..79 => Operation::Look {
+            study,
+            cancel: rng.random_bool(0.2),
+        },
+        79..83 => Operation::Export { study },
+        83..88 => Operation::Import {
+            export: rng.random_range(0..4),
+            into: rng.random_bool(0.5).then(|| rng.random_range(0..4)),
+            fault: fault(rng),
+        },
+        88..90 => Operation::Delete {
+            study,
+            fault: fault(rng),
+        },
+        90..92 => Operation::Clock {
+            now_ms: *[
+                0,
+                1,
+                1_700_000_000_000,
+                1_600_000_000_000,
+                i64::MAX as u64,
+                u64::MAX,
+            ]
+            .choose(rng)
+            .unwrap(),
         },
         92..96 => Operation::Restart,
         _ => Operation::Crash,

@@ -5,8 +5,16 @@ use crate::store::Fault;
 
 /// Name, seed of the server's settings and the reports, operations.
 pub(super) fn all() -> Vec<(&'static str, u64, Vec<Operation>)> {
-    let upload = |network| Operation::Upload { study: 0, report: 3, network };
-    let close = |fault| Operation::SetState { study: 0, wanted: Wanted::Closed, fault };
+    let upload = |network| Operation::Upload {
+        study: 0,
+        report: 3,
+        network,
+    };
+    let close = |fault| Operation::SetState {
+        study: 0,
+        wanted: Wanted::Closed,
+        fault,
+    };
     vec![
         (
             "an answer lost before a close is told afterwards",
@@ -39,7 +47,10 @@ pub(super) fn all() -> Vec<(&'static str, u64, Vec<Operation>)> {
         (
             "a close that died after its commit",
             3,
-            vec![close(Some(Fault::DiesAfterCommit)), upload(Network::Answered)],
+            vec![
+                close(Some(Fault::DiesAfterCommit)),
+                upload(Network::Answered),
+            ],
         ),
         (
             "a failed commit leaves the cached sums alone",

@@ -1,7 +1,7 @@
 //! The server under test, its devices and its operator, and the invariants.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashSet,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -13,13 +13,8 @@ use axum::{
     body::Body,
     http::{Request, header},
 };
-use eigenveil_estimation::{accumulate::Accumulator, moment::NoisyMoment};
-use eigenveil_shared::{
-    api::{
-        BatchReceipt, EstimateDocument, EstimateState, REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE,
-        StudyDocument, StudyState,
-    },
-    mechanism::double_cap::SEED_LEN,
+use eigenveil_shared::api::{
+    BatchReceipt, REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE, StudyDocument, StudyState,
 };
 use http_body_util::BodyExt;
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
@@ -28,17 +23,17 @@ use tempfile::TempDir;
 use tower::ServiceExt;
 
 use super::{
-    model::{Asked, Family, P, StudyModel},
+    model::{Exported, Family, P, StudyModel},
     operations::{Network, Operation, Wanted},
 };
 use crate::{
-    AppState, Clock, Environment, ServerConfig, StudyId, router,
-    store::{Fault, Faults, database_path},
+    AppState, Clock, Environment, ServerConfig, router,
+    store::{Fault, Faults},
 };
 
 /// An invariant that does not hold.
 pub(super) type Violation = String;
-type Checked<T = ()> = Result<T, Violation>;
+pub(super) type Checked<T = ()> = Result<T, Violation>;
 
 /// A clock that shows what the scenario says.
 #[derive(Default)]
@@ -51,18 +46,19 @@ impl Clock for SetClock {
 }
 
 /// Status and body of an answer.
-type Answer = (u16, Vec<u8>);
+pub(super) type Answer = (u16, Vec<u8>);
 
 pub(super) struct World {
-    config: ServerConfig,
+    pub(super) config: ServerConfig,
     environment: Environment,
     clock: Arc<SetClock>,
-    faults: Faults,
+    pub(super) faults: Faults,
     app: Option<AppState>,
-    routes: Router,
-    token: String,
-    families: Vec<Family>,
-    studies: Vec<StudyModel>,
+    pub(super) routes: Router,
+    pub(super) token: String,
+    pub(super) families: Vec<Family>,
+    pub(super) studies: Vec<StudyModel>,
+    pub(super) exports: Vec<Exported>,
     // Last: removed when everything is closed.
     _directory: TempDir,
 }
@@ -106,6 +102,7 @@ impl World {
             token: String::new(),
             families: Vec::new(),
             studies: Vec::new(),
+            exports: Vec::new(),
             _directory: directory,
         };
         world.start();
@@ -142,26 +139,44 @@ impl World {
         }
     }
 
-    fn app(&self) -> &AppState {
+    pub(super) fn app(&self) -> &AppState {
         self.app.as_ref().unwrap()
     }
 
     /// Does one thing and checks everything.
     pub(super) async fn perform(&mut self, operation: &Operation) -> Checked {
         match operation {
-            Operation::Upload { study, report, network } => {
+            Operation::Upload {
+                study,
+                report,
+                network,
+            } => {
                 let at = study % self.studies.len();
                 self.upload(at, *report, *network).await?;
             }
-            Operation::Batch { study, reports, malformed, network } => {
+            Operation::Batch {
+                study,
+                reports,
+                malformed,
+                network,
+            } => {
                 let at = study % self.studies.len();
                 self.batch(at, reports, *malformed, *network).await?;
             }
-            Operation::Burst { study, reports, close_at, fault } => {
+            Operation::Burst {
+                study,
+                reports,
+                close_at,
+                fault,
+            } => {
                 let at = study % self.studies.len();
                 self.burst(at, reports, *close_at, *fault).await?;
             }
-            Operation::SetState { study, wanted, fault } => {
+            Operation::SetState {
+                study,
+                wanted,
+                fault,
+            } => {
                 let at = study % self.studies.len();
                 self.set_state(at, *wanted, *fault).await?;
             }
@@ -171,7 +186,22 @@ impl World {
             }
             Operation::Estimate { study } => self.estimate(study % self.studies.len()).await?,
             Operation::Look { study, cancel } => {
-                self.look(study % self.studies.len(), *cancel, false).await?;
+                self.look(study % self.studies.len(), *cancel, false)
+                    .await?;
+            }
+            Operation::Export { study } => self.export(study % self.studies.len()).await?,
+            Operation::Import {
+                export,
+                into,
+                fault,
+            } => {
+                if let Some(last) = self.exports.len().checked_sub(1) {
+                    let into = into.map(|study| study % self.studies.len());
+                    self.import(*export.min(&last), into, *fault).await?;
+                }
+            }
+            Operation::Delete { study, fault } => {
+                self.delete(study % self.studies.len(), *fault).await?;
             }
             Operation::Clock { now_ms } => self.clock.0.store(*now_ms, Ordering::Relaxed),
             Operation::Restart => {
@@ -222,15 +252,18 @@ impl World {
     }
 
     /// After a fault that killed the writer: nothing is written any more until the next start.
-    fn revive(&mut self, fault: Option<Fault>) {
+    pub(super) fn revive(&mut self, fault: Option<Fault>) {
         self.faults.set_next(None);
-        if matches!(fault, Some(Fault::DiesBeforeCommit | Fault::DiesAfterCommit)) {
+        if matches!(
+            fault,
+            Some(Fault::DiesBeforeCommit | Fault::DiesAfterCommit)
+        ) {
             self.stop(false);
             self.start();
         }
     }
 
-    async fn operator(
+    pub(super) async fn operator(
         &self,
         method: &str,
         path: &str,
@@ -254,7 +287,9 @@ impl World {
             Network::CutShort => {
                 body.truncate(body.len() - 1);
                 let (status, _) = self.post(at, REPORT_MEDIA_TYPE, body).await;
-                return check(status == 400, || format!("half a report is answered {status}"));
+                return check(status == 400, || {
+                    format!("half a report is answered {status}")
+                });
             }
             Network::Answered | Network::AnswerLost => {}
         }
@@ -278,7 +313,7 @@ impl World {
         let state = study.state;
         let letter = &mut study.letters[report];
         let right = match status {
-            201 => !letter.counted && !(letter.acknowledged && !sent_twice) && letter.may_count,
+            201 => letter.may_count && !letter.counted && (sent_twice || !letter.acknowledged),
             200 => letter.counted || sent_twice,
             409 => !letter.counted && !letter.acknowledged && state != StudyState::Open,
             _ => false,
@@ -286,7 +321,9 @@ impl World {
         letter.acknowledged |= matches!(status, 200 | 201);
         let letter = *letter;
         check(right, || {
-            format!("report {report} is answered {status} in a study that is {state:?}, being {letter:?}")
+            format!(
+                "report {report} is answered {status} in a study that is {state:?}, being {letter:?}"
+            )
         })
     }
 
@@ -304,7 +341,9 @@ impl World {
             Network::CutShort => {
                 body.truncate(body.len() - 1);
                 let (status, _) = self.post(at, REPORT_BATCH_MEDIA_TYPE, body).await;
-                return check(status == 400, || format!("half a batch is answered {status}"));
+                return check(status == 400, || {
+                    format!("half a batch is answered {status}")
+                });
             }
             Network::Answered | Network::AnswerLost => {}
         }
@@ -372,9 +411,14 @@ impl World {
         for place in 0..=reports.len() {
             if closes && close_at == Some(place) {
                 let path = format!("/v1/studies/{}/close", self.studies[at].id);
-                close = Some(tokio::spawn(send(self.routes.clone(), self.order("POST", &path))));
+                close = Some(tokio::spawn(send(
+                    self.routes.clone(),
+                    self.order("POST", &path),
+                )));
             }
-            let Some(&report) = reports.get(place) else { break };
+            let Some(&report) = reports.get(place) else {
+                break;
+            };
             let body = self.families[self.studies[at].family].single(report);
             let request = self.report_request(at, REPORT_MEDIA_TYPE, body);
             sent.push((report, tokio::spawn(send(self.routes.clone(), request))));
@@ -427,131 +471,6 @@ impl World {
         Ok(())
     }
 
-    async fn set_state(&mut self, at: usize, wanted: Wanted, fault: Option<Fault>) -> Checked {
-        let (verb, target) = match wanted {
-            Wanted::Open => ("open", StudyState::Open),
-            Wanted::Closed => ("close", StudyState::Closed),
-        };
-        let path = format!("/v1/studies/{}/{verb}", self.studies[at].id);
-        let before = self.studies[at].state;
-        let allowed = matches!(
-            (before, target),
-            (StudyState::Draft | StudyState::Open, StudyState::Open)
-                | (StudyState::Open | StudyState::Closed, StudyState::Closed)
-        );
-        self.faults.set_next(fault);
-        let (status, _) = self.operator("POST", &path, None).await;
-        self.revive(fault.filter(|_| allowed));
-        let after = self.document(at).await?.state;
-        let right = match (status, fault) {
-            (200, None) => allowed && after == target,
-            (409, _) => !allowed && after == before,
-            (503 | 507, Some(Fault::CommitFails | Fault::DiesBeforeCommit)) => after == before,
-            (503, Some(Fault::DiesAfterCommit)) => after == target,
-            _ => false,
-        };
-        self.studies[at].state = after;
-        check(right, || {
-            format!("asking a study that is {before:?} for {target:?} is answered {status}, and it is {after:?}")
-        })
-    }
-
-    async fn create(&mut self, family: usize, draft: bool, fault: Option<Fault>) -> Checked {
-        let mut design = self.families[family].design.clone();
-        design["draft"] = json!(draft);
-        self.faults.set_next(fault);
-        let (status, body) = self.operator("POST", "/v1/studies", Some(&design)).await;
-        self.revive(fault);
-        let listed = self.operator("GET", "/v1/studies", None).await;
-        let listed: eigenveil_shared::api::StudyList = serde_json::from_slice(&listed.1).unwrap();
-        let new: Vec<&StudyDocument> = listed
-            .studies
-            .iter()
-            .filter(|study| self.studies.iter().all(|known| known.id != study.id))
-            .collect();
-        let right = match (status, fault) {
-            (201, None) => {
-                let told: StudyDocument = serde_json::from_slice(&body).unwrap();
-                new.len() == 1 && new[0].id == told.id
-            }
-            (503 | 507, Some(Fault::CommitFails | Fault::DiesBeforeCommit)) => new.is_empty(),
-            (503, Some(Fault::DiesAfterCommit)) => new.len() == 1,
-            _ => false,
-        };
-        check(right, || format!("a new study is answered {status} and {} are there", new.len()))?;
-        for document in new {
-            self.studies.push(StudyModel::new(document, family));
-        }
-        Ok(())
-    }
-
-    async fn estimate(&mut self, at: usize) -> Checked {
-        let path = format!("/v1/studies/{}/estimates", self.studies[at].id);
-        let (status, body) = self.operator("POST", &path, Some(&json!({}))).await;
-        check(status == 202, || format!("asking for an estimate is answered {status}"))?;
-        let document: EstimateDocument = serde_json::from_slice(&body).unwrap();
-        let study = &mut self.studies[at];
-        study.asked.push(Asked {
-            number: document.number,
-            at_least: study.count(),
-            cancelled: false,
-        });
-        Ok(())
-    }
-
-    /// Looks at the estimates of a study; those that are done are of one moment.
-    async fn look(&mut self, at: usize, cancel: bool, wait: bool) -> Checked {
-        let path = format!("/v1/studies/{}/estimates", self.studies[at].id);
-        if cancel && let Some(last) = self.studies[at].asked.len().checked_sub(1) {
-            let number = self.studies[at].asked[last].number;
-            let (status, _) = self
-                .operator("DELETE", &format!("{path}/{number}"), None)
-                .await;
-            check(matches!(status, 200 | 409), || {
-                format!("cancelling an estimate is answered {status}")
-            })?;
-            self.studies[at].asked[last].cancelled |= status == 200;
-        }
-        for asked in self.studies[at].asked.clone() {
-            let number = asked.number;
-            let document = loop {
-                let (status, body) = self.operator("GET", &format!("{path}/{number}"), None).await;
-                check(status == 200, || format!("estimate {number} is answered {status}"))?;
-                let document: EstimateDocument = serde_json::from_slice(&body).unwrap();
-                if !wait || document.state != EstimateState::Running {
-                    break document;
-                }
-                tokio::time::sleep(std::time::Duration::from_millis(1)).await;
-            };
-            let study = &self.studies[at];
-            match (document.state, &document.estimate) {
-                (EstimateState::Running, None) => {}
-                (EstimateState::Cancelled, None) => check(asked.cancelled, || {
-                    format!("nobody cancelled estimate {number}")
-                })?,
-                // An empty study has no estimate.
-                (EstimateState::Failed, None) => check(asked.at_least == 0, || {
-                    format!("estimate {number} failed: {:?}", document.problem)
-                })?,
-                (EstimateState::Done, Some(estimate)) => {
-                    let n = estimate.n;
-                    check(!asked.cancelled && (asked.at_least..=study.count()).contains(&n), || {
-                        format!("estimate {number} is of {n} reports: {asked:?}, now {}", study.count())
-                    })?;
-                    let squares: f64 = estimate.eigenvalues.iter().map(|x| x * x).sum();
-                    // Between the commits of one burst nobody looked.
-                    if let Some(&expected) = study.spectra.get(&n) {
-                        check((squares - expected).abs() <= 1e-9 * expected.max(1.0), || {
-                            format!("estimate {number} of {n} reports is not of their sums: {squares} against {expected}")
-                        })?;
-                    }
-                }
-                (state, _) => return Err(format!("estimate {number} is {state:?} without its result")),
-            }
-        }
-        Ok(())
-    }
-
     fn report_request(&self, at: usize, media_type: &str, body: Vec<u8>) -> Request<Body> {
         Request::post(format!("/v1/studies/{}/reports", self.studies[at].id))
             .header(header::CONTENT_TYPE, media_type)
@@ -559,7 +478,7 @@ impl World {
             .unwrap()
     }
 
-    fn order(&self, method: &str, path: &str) -> Request<Body> {
+    pub(super) fn order(&self, method: &str, path: &str) -> Request<Body> {
         Request::builder()
             .method(method)
             .uri(path)
@@ -568,126 +487,16 @@ impl World {
             .unwrap()
     }
 
-    async fn post(&self, at: usize, media_type: &str, body: Vec<u8>) -> Answer {
+    pub(super) async fn post(&self, at: usize, media_type: &str, body: Vec<u8>) -> Answer {
         let request = self.report_request(at, media_type, body);
         send(self.routes.clone(), request).await
     }
 
-    async fn document(&self, at: usize) -> Checked<StudyDocument> {
+    pub(super) async fn document(&self, at: usize) -> Checked<StudyDocument> {
         let path = format!("/v1/studies/{}", self.studies[at].id);
         let (status, body) = self.operator("GET", &path, None).await;
         check(status == 200, || format!("a study is answered {status}"))?;
         Ok(serde_json::from_slice(&body).unwrap())
-    }
-
-    /// How often each report of a study is counted, read from the disk.
-    fn on_disk(&self, at: usize) -> Checked<Vec<u32>> {
-        let study = &self.studies[at];
-        let family = &self.families[study.family];
-        if family.holds_seeds() {
-            return self.seeds_on_disk(study, family);
-        }
-        let store = self.app().store();
-        let stored = store.study(StudyId::parse(&study.id).unwrap()).unwrap();
-        let moment = store.moment(&stored).map_err(|error| error.to_string())?;
-        let mut total = Accumulator::new(P).unwrap();
-        for (_, sums) in &moment.buckets {
-            total.merge(sums).unwrap();
-        }
-        family.multiplicities(total.sum().as_slice())
-    }
-
-    fn seeds_on_disk(&self, study: &StudyModel, family: &Family) -> Checked<Vec<u32>> {
-        let numbers: HashMap<&[u8], usize> = family
-            .reports
-            .iter()
-            .enumerate()
-            .map(|(number, report)| (report.payload.as_slice(), number))
-            .collect();
-        let mut found = vec![0; family.reports.len()];
-        for seeds in self.blobs("SELECT seeds FROM seeds JOIN studies USING (study) WHERE id = ?", study) {
-            for seed in seeds.chunks(SEED_LEN) {
-                match numbers.get(seed) {
-                    Some(&number) => found[number] += 1,
-                    None => return Err("a seed is stored that nobody sent".into()),
-                }
-            }
-        }
-        Ok(found)
-    }
-
-    /// A column of blobs about one study, by a connection of our own.
-    fn blobs(&self, query: &str, study: &StudyModel) -> Vec<Vec<u8>> {
-        let connection = rusqlite::Connection::open_with_flags(
-            database_path(&self.config.data_dir),
-            rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY,
-        )
-        .unwrap();
-        let mut statement = connection.prepare(query).unwrap();
-        let id = StudyId::parse(&study.id).unwrap();
-        let rows = statement.query_map([id.0], |row| row.get(0)).unwrap();
-        rows.map(Result::unwrap).collect()
-    }
-
-    /// Everything that must hold between two operations.
-    async fn audit(&mut self) -> Checked {
-        for at in 0..self.studies.len() {
-            let counted = self.on_disk(at)?;
-            let document = self.document(at).await?;
-            let study = &self.studies[at];
-            let family = &self.families[study.family];
-            check(document.state == study.state, || {
-                format!("study {at} is {:?} and was {:?}", document.state, study.state)
-            })?;
-            for (number, (letter, &times)) in study.letters.iter().zip(&counted).enumerate() {
-                let told = || format!("report {number} of study {at} ({letter:?}) is");
-                check(times <= 1, || format!("{} counted {times} times", told()))?;
-                check(times == 1 || !letter.acknowledged, || {
-                    format!("{} acknowledged and lost", told())
-                })?;
-                check(times == 1 || !letter.counted, || format!("{} gone", told()))?;
-                check(times == 0 || letter.may_count, || {
-                    format!("{} counted and should not be", told())
-                })?;
-            }
-            let n = counted.iter().map(|&times| u64::from(times)).sum::<u64>();
-            check(document.reports_accepted == n, || {
-                format!("study {at} holds {n} reports and says {}", document.reports_accepted)
-            })?;
-            let ids = "SELECT report_ids.id FROM report_ids JOIN studies USING (study) WHERE studies.id = ?";
-            let stored: HashSet<Vec<u8>> = self.blobs(ids, study).into_iter().collect();
-            let expected: HashSet<Vec<u8>> = family
-                .reports
-                .iter()
-                .zip(&counted)
-                .filter(|(_, times)| **times == 1)
-                .map(|(report, _)| report.id.0.to_vec())
-                .collect();
-            check(stored == expected, || {
-                format!("study {at} holds {} identifiers of {n} reports", stored.len())
-            })?;
-            let squares = self.spectrum(at, n)?;
-            let study = &mut self.studies[at];
-            study.spectra.insert(n, squares);
-            for (letter, times) in study.letters.iter_mut().zip(counted) {
-                letter.counted = times == 1;
-            }
-        }
-        Ok(())
-    }
-
-    /// ‖S̃‖²_F of the sums as they are, which is the sum of the squared eigenvalues; n is checked by the way.
-    fn spectrum(&self, at: usize, n: u64) -> Checked<f64> {
-        let store = self.app().store();
-        let study = store.study(StudyId::parse(&self.studies[at].id).unwrap()).unwrap();
-        let stored = store.moment(&study).map_err(|error| error.to_string())?;
-        check(stored.n == n, || format!("the moment is of {} reports, not {n}", stored.n))?;
-        if n == 0 {
-            return Ok(0.0);
-        }
-        let buckets = stored.buckets.into_iter().map(|(_, sums)| sums).collect();
-        let moment = NoisyMoment::decode(buckets, study.params()).unwrap();
-        Ok(moment.dense().iter().map(|x| x * x).sum())
     }
 }
 
@@ -699,12 +508,12 @@ impl Drop for World {
     }
 }
 
-fn check(holds: bool, otherwise: impl FnOnce() -> String) -> Checked {
+pub(super) fn check(holds: bool, otherwise: impl FnOnce() -> String) -> Checked {
     if holds { Ok(()) } else { Err(otherwise()) }
 }
 
 /// Owned, so that it can be spawned.
-async fn send(routes: Router, request: Request<Body>) -> Answer {
+pub(super) async fn send(routes: Router, request: Request<Body>) -> Answer {
     let response = routes.oneshot(request).await.unwrap();
     let status = response.status().as_u16();
     let body = response.into_body().collect().await.unwrap().to_bytes();

@@ -87,6 +87,8 @@ pub enum Stored {
     Duplicate,
     /// Never seen, and the study does not take reports.
     NotOpen,
+    /// The study was deleted.
+    Gone,
 }
 
 /// Reports of one request: in one commit, or in none.
@@ -264,11 +266,24 @@ fn add_reports<'a>(
     forgets: bool,
 ) -> Result<Change, Failure> {
     // The state is read where the reports are written: a close before this is a barrier.
-    let (state, before, commit_seq): (String, u64, u64) = transaction
-        .prepare_cached("SELECT state, reports_accepted, commit_seq FROM studies WHERE study = ?")?
-        .query_row([study.row], |row| {
+    let found: Option<(String, u64, u64)> = transaction
+        .prepare_cached(
+            "SELECT state, reports_accepted, commit_seq FROM studies WHERE study = ? AND id = ?",
+        )?
+        .query_row(params![study.row, study.id().0], |row| {
             Ok((row.get(0)?, row.get(1)?, row.get(2)?))
-        })?;
+        })
+        .optional()?;
+    let Some((state, before, commit_seq)) = found else {
+        for (submission, outcomes) in submissions {
+            outcomes.resize(submission.reports.len(), Stored::Gone);
+        }
+        return Ok(Change {
+            study: Arc::clone(study),
+            reports_accepted: study.reports_accepted(),
+            sums: None,
+        });
+    };
     let open = state_from(&state) == Some(StudyState::Open);
     let mut insert = transaction.prepare_cached(
         "INSERT INTO report_ids (study, id) VALUES (?, ?) ON CONFLICT DO NOTHING",
