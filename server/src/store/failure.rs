@@ -38,6 +38,14 @@ impl Failure {
                     "the store has no room for this and nothing was changed; the operator has to free disk, delete studies, or raise store_bytes: send it again after that",
                 )
             }
+            Failure::Sqlite(error)
+                if matches!(
+                    error.sqlite_error_code(),
+                    Some(rusqlite::ErrorCode::DatabaseCorrupt | rusqlite::ErrorCode::NotADatabase)
+                ) =>
+            {
+                Self::damaged(error).into_error()
+            }
             Failure::Sqlite(error) => unavailable(format!(
                 "the store could not do this ({error}); nothing was changed: try again, and tell the operator if it goes on"
             )),
