@@ -14,7 +14,7 @@
 //!
 //! # What is not here
 //!
-//! TLS, metrics, pages, deletion of studies, rotation of the operator's token. One process per data
+//! TLS, metrics, pages, rotation of the operator's token. One process per data
 //! directory: there is no replication. Payloads of numbers are added up and dropped; seeds are kept
 //! without their identifiers: either way an estimate cannot leave single reports out afterwards.
 

@@ -177,10 +177,10 @@ async fn survive(kills: usize, seed: u64) {
         (0..packed_len(P) * DIGITS).map(digit),
         &mut rng,
     ));
-    let mut random = rng.clone();
+    let mut random = ChaCha8Rng::seed_from_u64(seed + 1_000);
     let drawn = Arc::new(Devices::new(
         client.fetch_study(&seeds).await.unwrap(),
-        (0..2_000_000).map(|_| random.random::<[u8; 16]>().to_vec()),
+        (0..300_000 + 30_000 * kills).map(|_| random.random::<[u8; 16]>().to_vec()),
         &mut rng,
     ));
     let stop = Arc::new(AtomicBool::new(false));
@@ -194,7 +194,7 @@ async fn survive(kills: usize, seed: u64) {
         tasks.spawn(async move {
             while devices.send(&client, count, &stop).await {
                 // So that the load lasts until the last kill.
-                tokio::time::sleep(Duration::from_millis(2)).await;
+                tokio::time::sleep(Duration::from_millis(10)).await;
             }
         });
     }
@@ -253,7 +253,7 @@ async fn back_within_two_seconds_with_a_million_reports() {
     let listen = server.listen().to_owned();
     let client = StudyClient::new(&server.url).unwrap();
     let study = client.fetch_study(&id).await.unwrap();
-    let mut random = rng.clone();
+    let mut random = ChaCha8Rng::seed_from_u64(4);
     let payloads = (0..REPORTS).map(|_| random.random::<[u8; 16]>().to_vec());
     let devices = Devices::new(study, payloads, &mut rng);
     let stop = AtomicBool::new(false);

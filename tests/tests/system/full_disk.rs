@@ -10,7 +10,7 @@ fn reports(study: &eigenveil_client::http::Study, count: usize) -> Vec<Report> {
     let participant = study.participant();
     let row = Row::new(vec![0.5; study.params().dimension()]);
     (0..count)
-        .map(|_| participant.report(&row).unwrap())
+        .map(|_| participant.report(&row).unwrap().into_report())
         .collect()
 }
 
