@@ -25,6 +25,7 @@ mod estimate_job;
 mod http;
 mod jobs;
 mod memory;
+mod patient;
 #[cfg(test)]
 mod scenarios;
 mod server;

@@ -268,7 +268,7 @@ async fn jobs_wait_their_turn_are_cancelled_and_survive_a_restart() {
     let noisy: Vec<_> = (0..50_u32)
         .map(|r| {
             let entries = (0..packed_len(40) as u32)
-                .map(|i| ((i * 7_919 + r * 104_729) % 1_000) as f32 - 500.0);
+                .map(|i| ((i * 7_919 + r * 104_729) % 1_000) as f32 / 100.0 - 5.0);
             (
                 new_id(),
                 entries.flat_map(f32::to_le_bytes).collect::<Vec<u8>>(),

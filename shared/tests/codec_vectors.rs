@@ -266,7 +266,11 @@ fn study_parameters_of_discrete_gaussian() {
 #[test]
 fn integers_beyond_the_bound_are_refused() {
     let params = discrete_gaussian_params();
-    let shape = StudyShape::of(&params);
+    // The norm test is stricter at small dimensions; this is about the range of each number.
+    let shape = StudyShape {
+        norm_bound: None,
+        ..StudyShape::of(&params)
+    };
     let PayloadForm::Integers { bound } = shape.payload_form else {
         panic!("{:?}", shape.payload_form)
     };

@@ -71,5 +71,66 @@ pub(super) fn all() -> Vec<(&'static str, u64, Vec<Operation>)> {
                 },
             ],
         ),
+        (
+            "an import that died after its commit is not repeated",
+            5,
+            vec![
+                upload(Network::Answered),
+                Operation::Export { study: 0 },
+                Operation::Create {
+                    like: 0,
+                    draft: false,
+                    fault: None,
+                },
+                Operation::Import {
+                    export: 0,
+                    into: Some(2),
+                    fault: Some(Fault::DiesAfterCommit),
+                },
+                Operation::Import {
+                    export: 0,
+                    into: Some(2),
+                    fault: None,
+                },
+                Operation::Upload {
+                    study: 2,
+                    report: 3,
+                    network: Network::Answered,
+                },
+            ],
+        ),
+        (
+            "a deleted study comes back from its file and knows its reports",
+            6,
+            vec![
+                upload(Network::AnswerLost),
+                Operation::Create {
+                    like: 1,
+                    draft: false,
+                    fault: None,
+                },
+                Operation::Export { study: 0 },
+                close(None),
+                Operation::Delete {
+                    study: 0,
+                    fault: Some(Fault::DiesAfterCommit),
+                },
+                Operation::Import {
+                    export: 0,
+                    into: None,
+                    fault: Some(Fault::CommitFails),
+                },
+                Operation::Import {
+                    export: 0,
+                    into: None,
+                    fault: None,
+                },
+                Operation::Upload {
+                    study: 2,
+                    report: 3,
+                    network: Network::Answered,
+                },
+            ],
+        ),
     ]
 }
