@@ -1,11 +1,11 @@
 //! The invariants, read from the disk.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use eigenveil_estimation::{accumulate::Accumulator, moment::NoisyMoment};
-use eigenveil_shared::mechanism::double_cap::SEED_LEN;
 
 use super::{
+    identifiable,
     model::{Family, P, StudyModel},
     world::{Checked, World, check},
 };
@@ -26,29 +26,21 @@ impl World {
         for (_, sums) in &moment.buckets {
             total.merge(sums).unwrap();
         }
-        family.multiplicities(total.sum().as_slice())
+        let mut counted = identifiable::in_sums(total.sum().as_slice())?;
+        let others = counted.split_off(family.reports.len());
+        check(others.iter().all(|&times| times == 0), || {
+            "the sums hold a report that nobody has".into()
+        })?;
+        Ok(counted)
     }
 
     fn seeds_on_disk(&self, study: &StudyModel, family: &Family) -> Checked<Vec<u32>> {
-        let numbers: HashMap<&[u8], usize> = family
+        let query = "SELECT seeds FROM seeds JOIN studies USING (study) WHERE id = ?";
+        let seeds = family
             .reports
             .iter()
-            .enumerate()
-            .map(|(number, report)| (report.payload.as_slice(), number))
-            .collect();
-        let mut found = vec![0; family.reports.len()];
-        for seeds in self.blobs(
-            "SELECT seeds FROM seeds JOIN studies USING (study) WHERE id = ?",
-            study,
-        ) {
-            for seed in seeds.chunks(SEED_LEN) {
-                match numbers.get(seed) {
-                    Some(&number) => found[number] += 1,
-                    None => return Err("a seed is stored that nobody sent".into()),
-                }
-            }
-        }
-        Ok(found)
+            .map(|report| report.payload.as_slice());
+        identifiable::in_runs(seeds, &self.blobs(query, study))
     }
 
     /// A column of blobs about one study, by a connection of our own.

@@ -23,6 +23,8 @@
 //! explores others.
 
 mod audit;
+#[path = "../../tests/common/identifiable.rs"]
+mod identifiable;
 mod model;
 mod operations;
 mod operator;

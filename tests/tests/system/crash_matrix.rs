@@ -1,7 +1,6 @@
 //! SIGKILL of the server at random moments under load, and how long it takes to be back.
 
 use std::{
-    collections::HashMap,
     path::Path,
     sync::{
         Arc, Mutex,
@@ -18,11 +17,10 @@ use eigenveil_shared::{
 };
 use rand::{Rng, RngExt, SeedableRng, rngs::ChaCha8Rng};
 
-use crate::program::ServerProcess;
+use crate::{identifiable, program::ServerProcess};
 
 /// Dimension of the study of numbers: 820 entries of 26 digits make 21,320 reports that sums tell apart.
 const P: usize = 40;
-const DIGITS: usize = 26;
 
 /// Reports that are told apart in what the server keeps, each sent until it is acknowledged.
 struct Devices {
@@ -96,14 +94,6 @@ impl Devices {
     }
 }
 
-/// A power of 1/4 in one entry.
-fn digit(number: usize) -> Vec<u8> {
-    let (entry, power) = (number % packed_len(P), number / packed_len(P));
-    let mut numbers = vec![0.0_f32; packed_len(P)];
-    numbers[entry] = 0.25_f32.powi(power as i32);
-    numbers.iter().flat_map(|x| x.to_le_bytes()).collect()
-}
-
 /// How often each report is in the stored sums.
 fn digits_on_disk(data: &Path, study: &str) -> Vec<u32> {
     let store = Store::open(&ServerConfig::new(data), Environment::system()).unwrap();
@@ -115,39 +105,20 @@ fn digits_on_disk(data: &Path, study: &str) -> Vec<u32> {
             *sum += value;
         }
     }
-    let mut counted = vec![0; packed_len(P) * DIGITS];
-    for (entry, sum) in sums.iter().enumerate() {
-        let mut units = sum * 4.0_f64.powi(DIGITS as i32 - 1);
-        assert_eq!(units.fract(), 0.0, "entry {entry} is {sum}");
-        for digit in (0..DIGITS).rev() {
-            counted[entry + digit * packed_len(P)] = (units % 4.0) as u32;
-            units = (units / 4.0).floor();
-        }
-        assert_eq!(units, 0.0, "entry {entry} is {sum}");
-    }
-    counted
+    identifiable::in_sums(&sums).unwrap()
 }
 
 /// How often each of these seeds is stored.
 fn seeds_on_disk(data: &Path, devices: &Devices) -> Vec<u32> {
-    let numbers: HashMap<&[u8], usize> = devices
-        .reports
-        .iter()
-        .enumerate()
-        .map(|(number, report)| (report.payload.as_slice(), number))
-        .collect();
     let connection = rusqlite::Connection::open(database_path(data)).unwrap();
     let mut statement = connection.prepare("SELECT seeds FROM seeds").unwrap();
-    let blobs = statement
-        .query_map([], |row| row.get::<_, Vec<u8>>(0))
-        .unwrap();
-    let mut counted = vec![0; devices.reports.len()];
-    for blob in blobs {
-        for seed in blob.unwrap().chunks(16) {
-            counted[numbers[seed]] += 1;
-        }
-    }
-    counted
+    let runs = statement.query_map([], |row| row.get(0)).unwrap();
+    let runs: Vec<Vec<u8>> = runs.map(Result::unwrap).collect();
+    let seeds = devices
+        .reports
+        .iter()
+        .map(|report| report.payload.as_slice());
+    identifiable::in_runs(seeds, &runs).unwrap()
 }
 
 /// Kills the server so often, at moments 20 to 400 ms after it came up, with four devices sending numbers one by one and
@@ -174,7 +145,8 @@ async fn survive(kills: usize, seed: u64) {
     let client = StudyClient::with_settings(&server.url, &settings).unwrap();
     let numbers = Arc::new(Devices::new(
         client.fetch_study(&dense).await.unwrap(),
-        (0..packed_len(P) * DIGITS).map(digit),
+        (0..identifiable::capacity(packed_len(P)))
+            .map(|number| identifiable::payload(packed_len(P), number)),
         &mut rng,
     ));
     let mut random = ChaCha8Rng::seed_from_u64(seed + 1_000);

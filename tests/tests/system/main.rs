@@ -14,6 +14,8 @@ mod crash_matrix;
 mod documentation;
 mod files;
 mod full_disk;
+#[path = "../../../server/tests/common/identifiable.rs"]
+mod identifiable;
 mod killed_client;
 mod killed_server;
 mod noise_off;
