@@ -473,3 +473,59 @@ async fn one_group_may_hold_a_deleted_study() {
     assert_eq!(batched.json::<BatchReceipt>().accepted, 1);
     assert_eq!(server.accepted(&kept).await, 2);
 }
+
+/// `cargo test --workspace --test transfers a_million -- --ignored --nocapture`: how long an export and an import of a
+/// million seeds take, and that all of it arrives.
+#[tokio::test]
+#[ignore = "a million reports: some ten seconds"]
+async fn a_million_reports_move() {
+    let (from, to) = (Harness::new(), Harness::new());
+    let study = from
+        .study_with(json!({"mechanism": "double-cap", "delta": null, "dimension": 40}))
+        .await;
+    for round in 0..20_u64 {
+        let payloads: Vec<(ReportId, [u8; 16])> = (0..50_000_u64)
+            .map(|number| {
+                let seed = (round << 32 | number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                (new_id(), u128::from(seed).to_le_bytes())
+            })
+            .collect();
+        let pairs = payloads.iter().map(|(id, seed)| (*id, seed.as_slice()));
+        let body = codec::encode_batch(&shape(&study), pairs).unwrap();
+        assert_eq!(post_batch(&from, &study, body).await.status, StatusCode::OK);
+    }
+    let started = std::time::Instant::now();
+    let file = export(&from, &study).await;
+    let exported = started.elapsed();
+    let (bytes, started) = (file.len(), std::time::Instant::now());
+    let receipt: ImportReceipt = import(&to, None, file).await.json();
+    println!(
+        "1,000,000 seeds, {:.1} MB: exported in {:.2} s, imported in {:.2} s",
+        bytes as f64 / 1e6,
+        exported.as_secs_f64(),
+        started.elapsed().as_secs_f64()
+    );
+    assert_eq!(receipt.reports, 1_000_000);
+    let runs = |server: &Harness| -> Vec<Vec<u8>> {
+        let database = eigenveil_server::store::database_path(&server.config.data_dir);
+        let connection = rusqlite::Connection::open(database).unwrap();
+        let mut statement = connection
+            .prepare("SELECT bucket, seeds FROM seeds ORDER BY bucket, commit_seq")
+            .unwrap();
+        let rows = statement
+            .query_map([], |row| {
+                Ok((row.get::<_, usize>(0)?, row.get::<_, Vec<u8>>(1)?))
+            })
+            .unwrap();
+        let mut runs = vec![Vec::new(); 32];
+        for row in rows {
+            let (bucket, seeds) = row.unwrap();
+            runs[bucket].extend(seeds);
+        }
+        runs
+    };
+    assert!(
+        runs(&from) == runs(&to),
+        "seeds were lost, changed or moved"
+    );
+}
