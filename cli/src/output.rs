@@ -1,6 +1,10 @@
 //! Results on standard output, progress on standard error.
 
-use std::{fs, io::Write as _, path::Path};
+use std::{
+    fs,
+    io::Write as _,
+    path::{Path, PathBuf},
+};
 
 use eigenveil_shared::{
     estimate::Estimate,
@@ -118,4 +122,69 @@ pub(crate) fn make_dir(path: &Path) -> Result<()> {
             path.display()
         ))
     })
+}
+
+/// A file that appears under its name when it is whole, and not before.
+pub(crate) struct NewFile {
+    path: PathBuf,
+    partial: PathBuf,
+    file: fs::File,
+}
+
+impl NewFile {
+    /// Begins a file that must not exist.
+    ///
+    /// # Errors
+    /// Names the file.
+    pub(crate) fn create(path: &Path) -> Result<Self> {
+        if path.exists() {
+            return Err(CliError::usage(format!(
+                "{} exists; give another name or remove it first",
+                path.display()
+            )));
+        }
+        let mut partial = path.as_os_str().to_owned();
+        partial.push(".partial");
+        let partial = PathBuf::from(partial);
+        let mut options = fs::OpenOptions::new();
+        options.write(true).create(true).truncate(true);
+        // Identifiers and perturbed reports: nobody else's business.
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        match options.open(&partial) {
+            Ok(file) => Ok(Self {
+                path: path.to_owned(),
+                partial,
+                file,
+            }),
+            Err(error) => Err(CliError::failed(format!(
+                "cannot write {}: {error}",
+                partial.display()
+            ))),
+        }
+    }
+
+    /// Where to write.
+    pub(crate) fn writer(&mut self) -> &mut fs::File {
+        &mut self.file
+    }
+
+    /// Syncs it and gives it its name.
+    ///
+    /// # Errors
+    /// Names the file.
+    pub(crate) fn keep(self) -> Result<()> {
+        self.file
+            .sync_all()
+            .and_then(|()| fs::rename(&self.partial, &self.path))
+            .map_err(|error| {
+                CliError::failed(format!("cannot write {}: {error}", self.path.display()))
+            })
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        // Nothing to remove once it has its name; half a file is of no use.
+        let _ = fs::remove_file(&self.partial);
+    }
 }

@@ -17,11 +17,14 @@
 //!
 //! Not for use inside a runtime: the constructors refuse there, with an error.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{future::Future, io::Write, sync::Arc, time::Duration};
+
+use bytes::Bytes;
 
 use eigenveil_shared::{
     api::{
-        BatchReceipt, CreateStudy, EstimateDocument, EstimateRequest, ReportReceipt, StudyDocument,
+        BatchReceipt, CreateStudy, EstimateDocument, EstimateRequest, ImportReceipt, ReportReceipt,
+        StudyDocument,
     },
     report::Report,
     study::Fingerprint,
@@ -222,6 +225,38 @@ impl AnalystClient {
     /// As there.
     pub fn close(&self, study: &str) -> Result<StudyDocument> {
         self.waiter.wait(self.client.close(study))
+    }
+
+    /// As [`http::AnalystClient::delete`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn delete(&self, study: &str) -> Result<()> {
+        self.waiter.wait(self.client.delete(study))
+    }
+
+    /// As [`http::AnalystClient::export`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn export(&self, study: &str, out: &mut (dyn Write + Send)) -> Result<u64> {
+        self.waiter.wait(self.client.export(study, out))
+    }
+
+    /// As [`http::AnalystClient::backup`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn backup(&self, out: &mut (dyn Write + Send)) -> Result<u64> {
+        self.waiter.wait(self.client.backup(out))
+    }
+
+    /// As [`http::AnalystClient::import`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn import(&self, export: Bytes, into: Option<&str>) -> Result<ImportReceipt> {
+        self.waiter.wait(self.client.import(export, into))
     }
 
     /// As [`http::AnalystClient::study`].

@@ -16,8 +16,9 @@ use eigenveil_client::{
 use eigenveil_shared::{
     Error as SharedError, ErrorCode,
     api::{
-        CreateStudy, EstimateDocument, EstimateRequest, EstimateState, Lambda, Problem,
-        SparseSettings, StudyList, StudyState,
+        BACKUP_MEDIA_TYPE, CreateStudy, EstimateDocument, EstimateRequest, EstimateState,
+        ImportOutcome, ImportReceipt, Lambda, Problem, STUDY_EXPORT_MEDIA_TYPE, SparseSettings,
+        StudyList, StudyState,
     },
     estimate::Rank,
     mechanism::{Calibration, MechanismKind},
@@ -69,6 +70,9 @@ fn estimate(state: EstimateState, problem: Option<Problem>) -> EstimateDocument 
     }
 }
 
+/// A file that the routes give and take.
+const EXPORT: &[u8] = b"EVSTUDY1 and more";
+
 /// The server's routes, as the contract has them.
 fn routes(request: &Request) -> Reply {
     assert_eq!(request.headers["authorization"], "Bearer s3cret");
@@ -95,6 +99,24 @@ fn routes(request: &Request) -> Reply {
         }
         "POST S/open" => Reply::json(200, &state(StudyState::Open)),
         "POST S/close" => Reply::json(200, &state(StudyState::Closed)),
+        "DELETE S" => Reply::Answer(204, "text/plain", Vec::new(), Vec::new()),
+        "GET S/export" => Reply::Answer(200, STUDY_EXPORT_MEDIA_TYPE, EXPORT.to_vec(), Vec::new()),
+        "GET /v1/backup" => Reply::Answer(200, BACKUP_MEDIA_TYPE, b"SQLite".to_vec(), Vec::new()),
+        "POST /v1/imports" | "POST S/import" => {
+            assert_eq!(request.headers["content-type"], STUDY_EXPORT_MEDIA_TYPE);
+            assert_eq!(request.body, EXPORT);
+            let (outcome, status) = match line.as_str() {
+                "POST /v1/imports" => (ImportOutcome::Created, 201),
+                _ => (ImportOutcome::Merged, 200),
+            };
+            let study = state(StudyState::Open);
+            let receipt = ImportReceipt {
+                outcome,
+                reports: 3,
+                study,
+            };
+            Reply::json(status, &receipt)
+        }
         "GET S" => Reply::json(200, &state(StudyState::Open)),
         "GET /v1/studies" => Reply::json(
             200,
@@ -135,6 +157,44 @@ fn sparse() -> EstimateRequest {
             ..SparseSettings::default()
         }),
     }
+}
+
+#[tokio::test]
+async fn files_go_both_ways() {
+    let server = Server::start(routes).await;
+    let client = client(&server);
+    let mut file = Vec::new();
+    assert_eq!(
+        client.export(STUDY, &mut file).await.unwrap(),
+        EXPORT.len() as u64
+    );
+    assert_eq!(file, EXPORT);
+    file.clear();
+    assert_eq!(client.backup(&mut file).await.unwrap(), 6);
+    assert_eq!(file, b"SQLite");
+    let made = client.import(EXPORT.into(), None).await.unwrap();
+    assert_eq!((made.outcome, made.reports), (ImportOutcome::Created, 3));
+    let merged = client.import(EXPORT.into(), Some(STUDY)).await.unwrap();
+    assert_eq!(merged.outcome, ImportOutcome::Merged);
+    client.delete(STUDY).await.unwrap();
+    // A refusal is told as such and nothing is written.
+    file.clear();
+    let error = client.export("elsewhere", &mut file).await.unwrap_err();
+    assert_eq!(error.code(), Some(ErrorCode::NotFound));
+    assert!(file.is_empty());
+    // A full disk here is no fault of the server.
+    struct Full;
+    impl std::io::Write for Full {
+        fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+            Err(std::io::ErrorKind::StorageFull.into())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let error = client.backup(&mut Full).await.unwrap_err();
+    assert!(error.detail().contains("cannot be written"), "{error}");
+    assert_eq!(error.status(), None);
 }
 
 #[tokio::test]
@@ -207,6 +267,14 @@ fn the_blocking_face_has_them_too() {
     assert_eq!(done.state, EstimateState::Done);
     let cancelled = client.cancel_estimate(STUDY, 7).unwrap();
     assert_eq!(cancelled.state, EstimateState::Cancelled);
+    let mut file = Vec::new();
+    assert_eq!(
+        client.export(STUDY, &mut file).unwrap(),
+        EXPORT.len() as u64
+    );
+    assert_eq!(client.backup(&mut Vec::new()).unwrap(), 6);
+    assert_eq!(client.import(file.into(), None).unwrap().reports, 3);
+    client.delete(STUDY).unwrap();
     let csv = client
         .fetch_estimate_file(STUDY, 7, EstimateFormat::Csv)
         .unwrap();

@@ -65,6 +65,24 @@ pub struct ServerConfig {
     /// Threads that one estimate may take. Default 1: the machine is the reports'. What is computed does not depend on it.
     #[serde(default = "default::estimate_threads")]
     pub estimate_threads: usize,
+    /// Bytes per second below which a client that sends a large body is cut off: a body may take
+    /// `body_timeout_ms` and its limit at this rate. Default 65,536.
+    #[serde(default = "default::min_bytes_per_second")]
+    pub min_bytes_per_second: u64,
+    /// Bytes the database may have; beyond it reports are answered 507 until studies are deleted. Absent: as many
+    /// as the disk takes.
+    #[serde(default)]
+    pub store_bytes: Option<u64>,
+    /// Finished estimates kept of each study; older ones are deleted. Default 1,000.
+    #[serde(default = "default::retain_estimates")]
+    pub retain_estimates: u32,
+    /// Days for which the identifiers of a closed study are kept. Without them a device that never learnt that
+    /// its report was counted is told that the study is closed, and the study cannot be exported. Absent: for ever.
+    #[serde(default)]
+    pub retain_ids_days: Option<u32>,
+    /// Estimates that may wait, over all studies; beyond it requests are answered 429. Default 100.
+    #[serde(default = "default::waiting_estimates")]
+    pub waiting_estimates: u32,
     /// Largest JSON body in bytes. Default 4 MiB, which holds 4,096 features with long names.
     #[serde(default = "default::json_bytes")]
     pub json_bytes: usize,
@@ -112,6 +130,15 @@ mod default {
     pub(super) fn estimate_threads() -> usize {
         1
     }
+    pub(super) fn min_bytes_per_second() -> u64 {
+        65_536
+    }
+    pub(super) fn retain_estimates() -> u32 {
+        1_000
+    }
+    pub(super) fn waiting_estimates() -> u32 {
+        100
+    }
     pub(super) fn json_bytes() -> usize {
         4 << 20
     }
@@ -135,6 +162,11 @@ impl ServerConfig {
             body_timeout_ms: default::body_timeout_ms(),
             shutdown_timeout_ms: default::shutdown_timeout_ms(),
             estimate_threads: default::estimate_threads(),
+            min_bytes_per_second: default::min_bytes_per_second(),
+            store_bytes: None,
+            retain_estimates: default::retain_estimates(),
+            retain_ids_days: None,
+            waiting_estimates: default::waiting_estimates(),
             json_bytes: default::json_bytes(),
         }
     }
@@ -165,6 +197,20 @@ impl ServerConfig {
             if value == 0 {
                 return refuse(setting, value.to_string(), "at least 1");
             }
+        }
+        for (setting, value) in [
+            ("min_bytes_per_second", self.min_bytes_per_second),
+            ("retain_estimates", u64::from(self.retain_estimates)),
+            ("waiting_estimates", u64::from(self.waiting_estimates)),
+        ] {
+            if value == 0 {
+                return refuse(setting, value.to_string(), "at least 1");
+            }
+        }
+        if let Some(bytes) = self.store_bytes
+            && bytes < 1 << 20
+        {
+            return refuse("store_bytes", bytes.to_string(), "at least 1048576 (1 MiB)");
         }
         for (setting, value) in [
             ("header_timeout_ms", self.header_timeout_ms),
@@ -211,8 +257,15 @@ impl ServerConfig {
         Duration::from_millis(self.header_timeout_ms)
     }
 
+    /// For a body of a few bytes, or one piece of a large one.
     pub(crate) fn body_timeout(&self) -> Duration {
         Duration::from_millis(self.body_timeout_ms)
+    }
+
+    /// For a body of at most this many bytes.
+    pub(crate) fn body_timeout_for(&self, bytes: usize) -> Duration {
+        let seconds = bytes as u64 / self.min_bytes_per_second.max(1);
+        self.body_timeout() + Duration::from_secs(seconds)
     }
 
     pub(crate) fn shutdown_timeout(&self) -> Duration {

@@ -58,6 +58,9 @@ pub struct Environment {
     pub clock: Arc<dyn Clock>,
     /// Where identifiers come from.
     pub entropy: Arc<dyn Entropy>,
+    /// What goes wrong with the store.
+    #[cfg(test)]
+    pub(crate) faults: crate::store::Faults,
 }
 
 impl Environment {
@@ -66,6 +69,8 @@ impl Environment {
         Self {
             clock: Arc::new(SystemClock),
             entropy: Arc::new(SystemEntropy),
+            #[cfg(test)]
+            faults: crate::store::Faults::default(),
         }
     }
 }

@@ -137,6 +137,12 @@ fn document(params: &StudyParams, name: &str, n: u64, k: Rank, findings: Finding
         total_variance: assessment.total_variance,
         floor: assessment.floor,
         expected_error: assessment.expected_error,
+        influence: Some(
+            params
+                .mechanism()
+                .report_influence(params.report_dimension())
+                / n as f64,
+        ),
         sparse,
         bucket_agreement,
         privacy: PrivacyStatement::of(params),
@@ -202,6 +208,7 @@ fn check_finite(estimate: &Estimate) -> Result<()> {
         .chain([
             estimate.total_variance.unwrap_or(0.0),
             estimate.mean_standard_error.unwrap_or(0.0),
+            estimate.influence.unwrap_or(0.0),
             estimate.expected_error,
             floor.centre,
             floor.radius,

@@ -1,4 +1,4 @@
-//! The one thread that computes estimates, in the order they were asked for.
+//! The one thread that computes estimates, in the order they were asked for, and clears away what was deleted.
 
 use std::{
     collections::HashSet,
@@ -116,6 +116,11 @@ impl Jobs {
             .await
     }
 
+    /// There is something to clear away.
+    pub(crate) fn wake(&self) {
+        self.control.wake();
+    }
+
     pub(crate) async fn cancel(&self, study: &Study, number: u64) -> Result<EstimateDocument> {
         let control = Arc::clone(&self.control);
         self.store
@@ -152,6 +157,9 @@ fn work(store: &Store, control: &Control) {
             Ok(Some((study, job))) => run(store, control, &study, &job),
             Ok(None) => {
                 control.orders().cancelled.clear();
+                if let Err(error) = store.sweep(&|| control.stopping()) {
+                    tracing::warn!(%error, "what is deleted could not be cleared away; it will be tried again");
+                }
                 control.wait(IDLE);
             }
             Err(error) if error.code() == ErrorCode::ShuttingDown => return,

@@ -14,7 +14,7 @@
 //!
 //! # What is not here
 //!
-//! TLS, metrics, pages, deletion of studies, rotation of the operator's token. One process per data
+//! TLS, metrics, pages, rotation of the operator's token. One process per data
 //! directory: there is no replication. Payloads of numbers are added up and dropped; seeds are kept
 //! without their identifiers: either way an estimate cannot leave single reports out afterwards.
 
@@ -25,6 +25,9 @@ mod estimate_job;
 mod http;
 mod jobs;
 mod memory;
+mod patient;
+#[cfg(test)]
+mod scenarios;
 mod server;
 pub mod store;
 

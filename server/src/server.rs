@@ -14,7 +14,9 @@ use tokio::{
     sync::{Semaphore, watch},
 };
 
-use crate::{app::AppState, config::ServerConfig, environment::Environment, http::router};
+use crate::{
+    app::AppState, config::ServerConfig, environment::Environment, http::router, patient::Patient,
+};
 
 /// How long to leave the listener alone when the system has no more file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -115,6 +117,7 @@ impl Server {
                 }
             };
             prepare(&stream);
+            let stream = Patient::new(stream, config.body_timeout());
             let service = TowerToHyperService::new(routes.clone());
             let connection = graceful.watch(http.serve_connection(TokioIo::new(stream), service));
             let mut impatient = impatient.clone();

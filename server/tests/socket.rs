@@ -138,3 +138,52 @@ async fn a_real_server_serves_and_stops_in_good_order() {
         assert_eq!(outcome, [eigenveil_server::store::Stored::Duplicate]);
     }
 }
+
+/// A client that asks for much and takes nothing is cut off, and its place is free for others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_does_not_take_the_answer_is_cut() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = ServerConfig {
+        listen: ([127, 0, 0, 1], 0).into(),
+        max_connections: 1,
+        body_timeout_ms: 500,
+        ..ServerConfig::new(directory.path().join("data"))
+    };
+    let server = Server::bind(config, environment()).await.unwrap();
+    let (address, store) = (server.local_addr(), server.app().store().clone());
+    let token = std::fs::read_to_string(store.token_path()).unwrap();
+    // A backup of some 10 MB: more than sockets hold.
+    let wanted = serde_json::from_value(design(&json!({"dimension": 512}))).unwrap();
+    let study = store.create_study(wanted).await.unwrap();
+    for _ in 0..16 {
+        let body = report(&study.document(), new_id(), 0.5).into();
+        let report = NewReport::decode(&body, study.shape()).unwrap();
+        store.submit(&study, vec![report]).await.unwrap();
+    }
+    let (stop, stopped) = oneshot::channel::<()>();
+    let running = tokio::spawn(server.run(async {
+        stopped.await.ok();
+    }));
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4_096).unwrap();
+    let mut idle = socket.connect(address).await.unwrap();
+    let head = format!(
+        "GET /v1/backup HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\n\r\n",
+        token.trim()
+    );
+    idle.write_all(head.as_bytes()).await.unwrap();
+    // The one place is taken until the first client is cut.
+    let mut next = TcpStream::connect(address).await.unwrap();
+    next.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
+        .await
+        .unwrap();
+    let served = tokio::time::timeout(Duration::from_secs(20), answer(&mut next)).await;
+    assert_eq!(served.expect("the place stays taken").0, 200);
+    let mut taken = Vec::new();
+    // Reset, or ended in the middle.
+    let _ = idle.read_to_end(&mut taken).await;
+    assert!(taken.len() < 8_000_000, "{} bytes were taken", taken.len());
+    drop(next);
+    stop.send(()).unwrap();
+    running.await.unwrap();
+}

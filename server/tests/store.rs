@@ -192,7 +192,7 @@ async fn a_close_is_a_barrier() {
                 match store.submit(&stored, vec![report]).await.unwrap()[0] {
                     Stored::Accepted => accepted += 1,
                     Stored::NotOpen => return accepted,
-                    Stored::Duplicate => panic!("fresh identifiers"),
+                    other => panic!("a fresh identifier is {other:?}"),
                 }
             }
         });

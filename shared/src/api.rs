@@ -15,6 +15,10 @@ use crate::{
 pub const REPORT_MEDIA_TYPE: &str = "application/vnd.eigenveil.report";
 /// Media type of a framed batch of reports.
 pub const REPORT_BATCH_MEDIA_TYPE: &str = "application/vnd.eigenveil.report-batch";
+/// Media type of the export of a study.
+pub const STUDY_EXPORT_MEDIA_TYPE: &str = "application/vnd.eigenveil.study-export";
+/// Media type of a backup: a SQLite database.
+pub const BACKUP_MEDIA_TYPE: &str = "application/vnd.sqlite3";
 /// Media type of a problem document (RFC 9457).
 pub const PROBLEM_MEDIA_TYPE: &str = "application/problem+json";
 /// What a problem's `type` starts with; the [`ErrorCode`] follows.
@@ -71,6 +75,40 @@ impl StudyState {
             StudyState::Closed => "closed",
         }
     }
+}
+
+/// What an import did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ImportOutcome {
+    /// The study was not there and is now.
+    Created,
+    /// The reports were added to a study that was there.
+    Merged,
+    /// The same export was imported before: nothing was changed.
+    AlreadyImported,
+}
+
+impl ImportOutcome {
+    /// The outcome as written on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ImportOutcome::Created => "created",
+            ImportOutcome::Merged => "merged",
+            ImportOutcome::AlreadyImported => "already-imported",
+        }
+    }
+}
+
+/// Answer to `POST /v1/imports` and `POST /v1/studies/{id}/import`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ImportReceipt {
+    /// What was done.
+    pub outcome: ImportOutcome,
+    /// Reports counted now that were not before.
+    pub reports: u64,
+    /// The study, afterwards.
+    pub study: StudyDocument,
 }
 
 /// `POST /v1/studies`.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::{
     error::{Error, ErrorCode, Result},
-    mechanism::{Calibration, MechanismKind, MechanismSpec, PayloadForm},
+    mechanism::{Calibration, MechanismKind, MechanismSpec, NormBound, PayloadForm},
     preprocess::{Feature, Norm, Preprocessing},
     privacy::Budget,
     report::{Report, ReportId, ValidatedReport},
@@ -123,7 +123,7 @@ pub fn encode_report(report: &Report) -> Vec<u8> {
 ///
 /// # Errors
 /// `malformed-report`, `unsupported-version`, `wrong-fingerprint`, `wrong-payload-length`,
-/// `payload-not-finite`, `payload-out-of-range`. Nothing is allocated, whatever a length prefix says.
+/// `payload-not-finite`, `payload-out-of-range`, `implausible-report`. Nothing is allocated, whatever a length prefix says.
 pub fn decode_report<'a>(bytes: &'a [u8], study: &StudyShape) -> Result<ValidatedReport<'a>> {
     check_wire_version(bytes)?;
     let wire: WireReport<'a> = read(bytes, report_len(study.payload_len))?;
@@ -162,7 +162,7 @@ pub fn encode_batch<'a>(
 ///
 /// # Errors
 /// `malformed-report`, `unsupported-version`, `wrong-fingerprint`, `wrong-payload-length` for the
-/// frame; `malformed-report`, `payload-not-finite` and `payload-out-of-range` for a report.
+/// frame; `malformed-report`, `payload-not-finite`, `payload-out-of-range` and `implausible-report` for a report.
 pub fn decode_batch<'a>(
     bytes: &'a [u8],
     study: &StudyShape,
@@ -199,7 +199,7 @@ pub fn decode_batch<'a>(
 }
 
 /// What a report must fit: the fingerprint and payload of a study, computed once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StudyShape {
     /// Fingerprint of the study's parameters.
     pub fingerprint: Fingerprint,
@@ -207,6 +207,8 @@ pub struct StudyShape {
     pub payload_len: usize,
     /// What they are.
     pub payload_form: PayloadForm,
+    /// How long they are, as vectors; `None` where every payload is a report.
+    pub norm_bound: Option<NormBound>,
 }
 
 impl StudyShape {
@@ -216,6 +218,7 @@ impl StudyShape {
             fingerprint: params.fingerprint(),
             payload_len: params.payload_len(),
             payload_form: params.mechanism().payload_form(),
+            norm_bound: params.mechanism().norm_bound(params.report_dimension()),
         }
     }
 }
@@ -363,6 +366,9 @@ fn validate<'a>(
     }
     check_payload_len(payload.len(), study)?;
     study.payload_form.check(payload)?;
+    if let Some(bound) = &study.norm_bound {
+        bound.check(payload, study.payload_form)?;
+    }
     Ok(ValidatedReport::proved(id, payload))
 }
 

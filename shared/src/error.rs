@@ -66,6 +66,8 @@ error_codes! {
     PayloadNotFinite = "payload-not-finite", "The payload has a value that is not a finite number";
     /// A payload with a number that no device of the study sends.
     PayloadOutOfRange = "payload-out-of-range", "The payload has a number that no device of this study sends";
+    /// A payload longer, as a vector, than any honest device's ever is.
+    ImplausibleReport = "implausible-report", "The report is larger than any honest device's";
     /// A body over the limit derived from the study.
     BodyTooLarge = "body-too-large", "The body is larger than the study allows";
     /// A body of a media type the endpoint does not take.
@@ -100,6 +102,12 @@ error_codes! {
     MethodNotAllowed = "method-not-allowed", "The method is not allowed here";
     /// The store could not be read or written.
     StoreUnavailable = "store-unavailable", "The store is not available";
+    /// The store has no room: the disk is full, or its limit is reached.
+    StoreFull = "store-full", "The store is full";
+    /// A file that is not the export of a study, or a damaged one.
+    MalformedExport = "malformed-export", "The file is not a whole export of a study";
+    /// Reports that are to be merged are counted in the study already.
+    AlreadyCounted = "already-counted", "Some of the reports are counted already";
     /// A fault of the server itself; what was not acknowledged was not counted.
     Internal = "internal", "The server failed by a fault of its own";
     /// The server is stopping.

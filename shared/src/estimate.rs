@@ -282,6 +282,10 @@ pub struct Estimate {
     pub floor: FloorDocument,
     /// Predicted ‖V̂V̂ᵀ−VVᵀ‖_F; an invisible component counts as fully wrong.
     pub expected_error: f64,
+    /// The most that exchanging one report for another can move the moment, in spectral norm: c/n with `double-cap`,
+    /// twice the limit of the norm test over n with the others. `null` in documents of older programs.
+    #[serde(default)]
+    pub influence: Option<f64>,
     /// How the sparse solver ended; `null` for plain PCA.
     pub sparse: Option<SparseOutcome>,
     /// Whether the buckets of reports agree with each other; `null` with fewer than four buckets of 64 reports or more,

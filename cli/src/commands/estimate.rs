@@ -59,6 +59,7 @@ struct Estimated {
     k: Option<usize>,
     components_above_floor: Option<usize>,
     expected_error: Option<f64>,
+    influence: Option<f64>,
     seconds: Option<f64>,
     warnings: Vec<String>,
     out: Option<String>,
@@ -118,6 +119,7 @@ pub(crate) async fn run(args: &EstimateArgs, json: bool) -> Result<()> {
         k: estimate.map(|e| e.k),
         components_above_floor: estimate.map(|e| e.floor.components_above),
         expected_error: estimate.map(|e| e.expected_error),
+        influence: estimate.and_then(|e| e.influence),
         seconds: estimate.map(|e| e.seconds),
         warnings: estimate.map(|e| e.warnings.clone()).unwrap_or_default(),
         out,
@@ -179,6 +181,12 @@ pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
     output::text(&format!("         {}", privacy.sentence))?;
     if let Some(centring) = output::centring_text(estimate) {
         output::text(&format!("private centring: {centring}"))?;
+    }
+    if let Some(influence) = estimate.influence {
+        output::text(&format!(
+            "influence: exchanging one report moves the moment by at most {influence:.2e}; 1 % of colluders by {:.3}",
+            influence * (0.01 * estimate.n as f64).ceil()
+        ))?;
     }
     output::text(&format!(
         "component  {:>20}  {:>20}  alignment  {:>12}  explained  verdict",

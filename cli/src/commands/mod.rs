@@ -2,6 +2,7 @@
 
 pub(crate) mod account;
 pub(crate) mod audit;
+pub(crate) mod backup;
 pub(crate) mod estimate;
 pub(crate) mod plan;
 mod plan_chart;

@@ -30,6 +30,15 @@ pub(crate) struct ServeArgs {
     /// Threads that one estimate may take
     #[arg(long, value_name = "N", default_value_t = 1)]
     estimate_threads: usize,
+    /// Bytes the database may have; beyond it reports are refused until studies are deleted
+    #[arg(long, value_name = "BYTES")]
+    store_bytes: Option<u64>,
+    /// Finished estimates kept of each study
+    #[arg(long, value_name = "N", default_value_t = 1_000)]
+    retain_estimates: u32,
+    /// Days for which the identifiers of a closed study are kept; for ever when absent
+    #[arg(long, value_name = "DAYS")]
+    retain_ids_days: Option<u32>,
     /// Write logs as JSON lines
     #[arg(long)]
     log_json: bool,
@@ -47,6 +56,9 @@ pub(crate) async fn run(args: &ServeArgs, json: bool) -> Result<()> {
         listen: args.listen,
         memory_bytes: args.memory_bytes,
         estimate_threads: args.estimate_threads,
+        store_bytes: args.store_bytes,
+        retain_estimates: args.retain_estimates,
+        retain_ids_days: args.retain_ids_days,
         ..ServerConfig::new(&args.data)
     };
     let server = Server::bind(config, Environment::system()).await?;

@@ -16,7 +16,7 @@ use crate::{
     output,
 };
 
-/// Create, list, show, open and close studies
+/// Create, list, show, open, close, export, import and delete studies
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  export EIGENVEIL_TOKEN=$(cat data/operator.token)\n  eigenveil study create --name digits --p 64 --k 5 --epsilon 4"
@@ -58,6 +58,39 @@ enum StudyCommand {
         /// Identifier of the study
         id: String,
     },
+    /// Write a study to a file: parameters, identifiers, sums or seeds; not its estimates
+    #[command(
+        after_help = "Example:\n  eigenveil study export 0193c0ffee0193c0ffee0193c0ffee01 --out study.evstudy"
+    )]
+    Export {
+        /// Identifier of the study
+        id: String,
+        /// File to write; an existing one is refused
+        #[arg(long, value_name = "FILE")]
+        out: PathBuf,
+    },
+    /// Add the reports of an export to a study; the same export is added once
+    #[command(
+        after_help = "Example:\n  eigenveil study import study.evstudy\n  eigenveil study import study.evstudy --into 0193c0ffee0193c0ffee0193c0ffee01\n\nWithout --into the study keeps its identifier and is made where it is missing. With --into both studies must\nhave the same fingerprint, and no report may be in both."
+    )]
+    Import {
+        /// The file
+        file: PathBuf,
+        /// Study to add the reports to
+        #[arg(long, value_name = "ID")]
+        into: Option<String>,
+    },
+    /// Delete a study that is not open, with its reports and estimates, for good
+    #[command(
+        after_help = "Example:\n  eigenveil study delete 0193c0ffee0193c0ffee0193c0ffee01 --yes"
+    )]
+    Delete {
+        /// Identifier of the study
+        id: String,
+        /// Really delete it
+        #[arg(long, required = true)]
+        yes: bool,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -91,6 +124,38 @@ pub(crate) async fn run(args: &StudyArgs, json: bool) -> Result<()> {
         StudyCommand::Show { id } => client.study(id).await?,
         StudyCommand::Open { id } => client.open(id).await?,
         StudyCommand::Close { id } => client.close(id).await?,
+        StudyCommand::Export { id, out } => {
+            let mut file = output::NewFile::create(out)?;
+            let bytes = client.export(id, file.writer()).await?;
+            file.keep()?;
+            let out = out.display().to_string();
+            if json {
+                return output::json(&serde_json::json!({ "bytes": bytes, "out": out }));
+            }
+            return output::text(&format!("{bytes} bytes written to {out}"));
+        }
+        StudyCommand::Import { file, into } => {
+            let bytes = std::fs::read(file).map_err(|error| {
+                CliError::usage(format!("cannot read {}: {error}", file.display()))
+            })?;
+            let receipt = client.import(bytes.into(), into.as_deref()).await?;
+            if json {
+                return output::json(&receipt);
+            }
+            output::text(&format!(
+                "{}: {} reports added",
+                receipt.outcome.as_str(),
+                receipt.reports
+            ))?;
+            receipt.study
+        }
+        StudyCommand::Delete { id, .. } => {
+            client.delete(id).await?;
+            if json {
+                return output::json(&serde_json::json!({ "deleted": id }));
+            }
+            return output::text(&format!("study {id} is deleted"));
+        }
         StudyCommand::List => {
             let studies = client.list().await?;
             if json {

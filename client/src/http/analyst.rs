@@ -1,24 +1,29 @@
 //! What whoever runs a study asks of a server.
 
-use std::{sync::Arc, time::Duration};
+use std::{io::Write, sync::Arc, time::Duration};
+
+use bytes::Bytes;
 
 use eigenveil_shared::{
     ErrorCode,
     api::{
-        CreateStudy, EstimateDocument, EstimateRequest, EstimateState, StudyDocument, StudyList,
+        CreateStudy, EstimateDocument, EstimateRequest, EstimateState, ImportReceipt,
+        STUDY_EXPORT_MEDIA_TYPE, StudyDocument, StudyList,
     },
 };
 use reqwest::Method;
 use tokio::time::{Instant, sleep};
 
 use super::{
-    HttpSettings, Token,
+    HttpSettings, Resend, Token,
     transport::{Call, Transport},
 };
 use crate::error::{Error, HttpFailure, Result};
 
 const FIRST_POLL: Duration = Duration::from_millis(50);
 const LONGEST_POLL: Duration = Duration::from_secs(2);
+/// Longest time for the file of a study or of a store.
+const TRANSFER_TIMEOUT: Duration = Duration::from_secs(6 * 3_600);
 
 /// A file format of an estimate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,6 +127,70 @@ impl AnalystClient {
     pub async fn close(&self, study: &str) -> Result<StudyDocument> {
         let path = ["v1", "studies", study, "close"];
         self.transport.json(&Call::once(Method::POST, &path)).await
+    }
+
+    /// Deletes a study that is not open, with its reports and estimates, for good.
+    ///
+    /// # Errors
+    /// `invalid-transition` for one that is open, `study-not-found`, `unauthorized`; network failures.
+    pub async fn delete(&self, study: &str) -> Result<()> {
+        let path = ["v1", "studies", study];
+        let call = Call {
+            accept: "*/*",
+            ..Call::once(Method::DELETE, &path)
+        };
+        self.transport.bytes(&call).await.map(drop)
+    }
+
+    /// Writes a study as one file: parameters, identifiers, sums or seeds of this moment, not the estimates. How many
+    /// bytes it has. After an error what was written is of no use.
+    ///
+    /// # Errors
+    /// `study-not-found`, `unauthorized`, `invalid-transition` where the identifiers were cleared away; network
+    /// failures, and those of writing.
+    pub async fn export(&self, study: &str, out: &mut (dyn Write + Send)) -> Result<u64> {
+        self.fetch_file(&["v1", "studies", study, "export"], out)
+            .await
+    }
+
+    /// Writes a backup of the whole store, a database of this moment. How many bytes it has. After an error what was
+    /// written is of no use.
+    ///
+    /// # Errors
+    /// `unauthorized`; network failures, and those of writing.
+    pub async fn backup(&self, out: &mut (dyn Write + Send)) -> Result<u64> {
+        self.fetch_file(&["v1", "backup"], out).await
+    }
+
+    async fn fetch_file(&self, path: &[&str], out: &mut (dyn Write + Send)) -> Result<u64> {
+        let call = Call {
+            accept: "*/*",
+            timeout: Some(TRANSFER_TIMEOUT),
+            ..Call::get(path)
+        };
+        self.transport.download(&call, out).await
+    }
+
+    /// Adds the reports of an export to the study `into`, which must have the same parameters; `None`: to the study of
+    /// the export's own identifier, which is made where it is missing. The same export is added once, however often it
+    /// is sent.
+    ///
+    /// # Errors
+    /// `already-counted` when one of its reports is in the study already, `wrong-fingerprint`, `malformed-export`,
+    /// `study-not-found`, `unauthorized`; network failures.
+    pub async fn import(&self, export: Bytes, into: Option<&str>) -> Result<ImportReceipt> {
+        let merge = into.map(|study| ["v1", "studies", study, "import"]);
+        let path: &[&str] = match &merge {
+            Some(path) => path,
+            None => &["v1", "imports"],
+        };
+        let call = Call {
+            content: Some((STUDY_EXPORT_MEDIA_TYPE, export)),
+            resend: Resend::Always,
+            timeout: Some(TRANSFER_TIMEOUT),
+            ..Call::once(Method::POST, path)
+        };
+        self.transport.json(&call).await
     }
 
     /// One study.

@@ -1,6 +1,6 @@
 //! One request, one answer, and a clear sentence for everything that is neither.
 
-use std::{error::Error as StdError, fmt, sync::atomic::AtomicU64};
+use std::{error::Error as StdError, fmt, io::Write, sync::atomic::AtomicU64, time::Duration};
 
 use bytes::Bytes;
 use reqwest::{
@@ -39,6 +39,8 @@ pub(crate) struct Call<'a> {
     pub(crate) content: Option<(&'static str, Bytes)>,
     pub(crate) accept: &'static str,
     pub(crate) resend: Resend,
+    /// Longest time for one attempt, where it is not that of the settings.
+    pub(crate) timeout: Option<Duration>,
 }
 
 impl<'a> Call<'a> {
@@ -50,6 +52,7 @@ impl<'a> Call<'a> {
             content: None,
             accept: JSON,
             resend: Resend::Always,
+            timeout: None,
         }
     }
 
@@ -144,30 +147,44 @@ impl Transport {
         .await
     }
 
-    async fn attempt(&self, call: &Call<'_>) -> Result<Answer> {
-        let mut url = self.base.clone();
-        if let Ok(mut segments) = url.path_segments_mut() {
-            segments.pop_if_empty().extend(call.path);
+    /// Sends once and writes the answer out as it comes, however large it is; how many bytes it has.
+    pub(crate) async fn download(
+        &self,
+        call: &Call<'_>,
+        out: &mut (dyn Write + Send),
+    ) -> Result<u64> {
+        let mut response = self.send(call).await?;
+        let status = response.status();
+        if !status.is_success() {
+            let headers = response.headers().clone();
+            let body = self.read(response).await.unwrap_or_default();
+            return Err(self.refusal(status, &headers, &body));
         }
-        if let Some((key, value)) = call.query {
-            url.query_pairs_mut().append_pair(key, value);
-        }
-        let mut request = self
-            .http
-            .request(call.method.clone(), url)
-            .header(ACCEPT, call.accept);
-        if let Some(token) = &self.token {
-            request = request.header(AUTHORIZATION, token.clone());
-        }
-        if let Some((media_type, bytes)) = &call.content {
-            request = request
-                .header(CONTENT_TYPE, *media_type)
-                .body(bytes.clone());
-        }
-        let response = request
-            .send()
+        let announced = response.content_length();
+        let mut written = 0;
+        while let Some(chunk) = response
+            .chunk()
             .await
-            .map_err(|error| self.no_answer(&error))?;
+            .map_err(|error| self.no_answer(&error))?
+        {
+            out.write_all(&chunk).map_err(|error| {
+                Error::usage(format!(
+                    "the answer cannot be written after {written} bytes: {error}"
+                ))
+            })?;
+            written += chunk.len() as u64;
+        }
+        match announced {
+            Some(length) if length != written => Err(Error::http(
+                HttpFailure::default(),
+                format!("the answer broke off after {written} of {length} bytes; ask again"),
+            )),
+            _ => Ok(written),
+        }
+    }
+
+    async fn attempt(&self, call: &Call<'_>) -> Result<Answer> {
+        let response = self.send(call).await?;
         let status = response.status();
         let headers = response.headers().clone();
         let body = match self.read(response).await {
@@ -185,6 +202,32 @@ impl Transport {
         } else {
             Err(self.refusal(status, &headers, &body))
         }
+    }
+
+    async fn send(&self, call: &Call<'_>) -> Result<Response> {
+        let mut url = self.base.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().extend(call.path);
+        }
+        if let Some((key, value)) = call.query {
+            url.query_pairs_mut().append_pair(key, value);
+        }
+        let mut request = self
+            .http
+            .request(call.method.clone(), url)
+            .header(ACCEPT, call.accept);
+        if let Some(token) = &self.token {
+            request = request.header(AUTHORIZATION, token.clone());
+        }
+        if let Some(timeout) = call.timeout {
+            request = request.timeout(timeout);
+        }
+        if let Some((media_type, bytes)) = &call.content {
+            request = request
+                .header(CONTENT_TYPE, *media_type)
+                .body(bytes.clone());
+        }
+        request.send().await.map_err(|error| self.no_answer(&error))
     }
 
     async fn read(&self, mut response: Response) -> Result<Vec<u8>> {

@@ -30,7 +30,7 @@ pub(super) async fn read(
     {
         return Err(too_large(length, limit));
     }
-    let timeout = app.config().body_timeout();
+    let timeout = app.config().body_timeout_for(limit);
     let reading = collect(app, body, limit, announced);
     match tokio::time::timeout(timeout, reading).await {
         Ok(result) => result,

@@ -177,7 +177,7 @@ fn file(media_type: &'static str, bytes: Vec<u8>) -> Response {
 }
 
 /// Runs something that reads the disk away from the threads that serve.
-async fn blocking<T: Send + 'static>(
+pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| {

@@ -10,6 +10,7 @@ mod problem;
 mod reports;
 mod studies;
 mod trace;
+mod transfers;
 
 use axum::{
     Router,
@@ -26,7 +27,14 @@ use crate::app::AppState;
 pub fn router(app: AppState) -> Router {
     Router::new()
         .route("/v1/studies", post(studies::create).get(studies::list))
-        .route("/v1/studies/{id}", get(studies::show))
+        .route(
+            "/v1/studies/{id}",
+            get(studies::show).delete(studies::delete),
+        )
+        .route("/v1/studies/{id}/export", get(transfers::export))
+        .route("/v1/studies/{id}/import", post(transfers::merge))
+        .route("/v1/imports", post(transfers::import))
+        .route("/v1/backup", get(transfers::backup))
         .route("/v1/studies/{id}/open", post(studies::open))
         .route("/v1/studies/{id}/close", post(studies::close))
         .route("/v1/studies/{id}/reports", post(reports::submit))

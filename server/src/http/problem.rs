@@ -16,14 +16,18 @@ use eigenveil_shared::{
 pub fn status_of(code: ErrorCode) -> StatusCode {
     use ErrorCode as E;
     match code {
-        E::MalformedReport | E::UnsupportedVersion | E::MalformedJson => StatusCode::BAD_REQUEST,
+        E::MalformedReport | E::UnsupportedVersion | E::MalformedJson | E::MalformedExport => {
+            StatusCode::BAD_REQUEST
+        }
         E::Unauthorized => StatusCode::UNAUTHORIZED,
         E::Forbidden => StatusCode::FORBIDDEN,
         E::NotFound | E::StudyNotFound | E::EstimateNotFound => StatusCode::NOT_FOUND,
         E::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
-        E::StudyNotOpen | E::InvalidTransition | E::EstimateNotReady | E::AlreadyParticipated => {
-            StatusCode::CONFLICT
-        }
+        E::StudyNotOpen
+        | E::InvalidTransition
+        | E::EstimateNotReady
+        | E::AlreadyParticipated
+        | E::AlreadyCounted => StatusCode::CONFLICT,
         E::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         E::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
         E::InvalidDimension
@@ -39,6 +43,7 @@ pub fn status_of(code: ErrorCode) -> StatusCode {
         | E::WrongPayloadLength
         | E::PayloadNotFinite
         | E::PayloadOutOfRange
+        | E::ImplausibleReport
         | E::BudgetExceeded
         | E::EstimateFailed => StatusCode::UNPROCESSABLE_ENTITY,
         E::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
@@ -46,6 +51,7 @@ pub fn status_of(code: ErrorCode) -> StatusCode {
         E::StoreUnavailable | E::ShuttingDown | E::RandomnessUnavailable => {
             StatusCode::SERVICE_UNAVAILABLE
         }
+        E::StoreFull => StatusCode::INSUFFICIENT_STORAGE,
         E::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         // A code that `shared` has gained since: the fault is ours.
         _ => StatusCode::INTERNAL_SERVER_ERROR,
@@ -87,6 +93,10 @@ impl IntoResponse for ApiError {
             }
             ErrorCode::StoreUnavailable | ErrorCode::ShuttingDown => {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
+            }
+            // Somebody has to make room first.
+            ErrorCode::StoreFull => {
+                headers.insert(header::RETRY_AFTER, HeaderValue::from_static("60"));
             }
             _ => {}
         }

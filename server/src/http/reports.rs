@@ -40,6 +40,7 @@ pub(super) async fn submit(
         let (status, outcome) = match stored.first() {
             Some(Stored::Accepted) => (StatusCode::CREATED, ReportOutcome::Accepted),
             Some(Stored::Duplicate) => (StatusCode::OK, ReportOutcome::Duplicate),
+            Some(Stored::Gone) => return Err(gone(&study).into()),
             Some(Stored::NotOpen) | None => return Err(not_open(&study).into()),
         };
         Ok((status, Json(ReportReceipt { outcome })).into_response())
@@ -99,6 +100,9 @@ impl Batch {
     /// counted before: then each report is told what became of it.
     fn receipt(mut self, study: &Study, stored: &[Stored]) -> Result<BatchReceipt, ApiError> {
         let count = |wanted| stored.iter().filter(|s| **s == wanted).count() as u64;
+        if count(Stored::Gone) > 0 {
+            return Err(gone(study).into());
+        }
         let (accepted, duplicates) = (count(Stored::Accepted), count(Stored::Duplicate));
         if count(Stored::NotOpen) > 0 {
             let error = not_open(study);
@@ -126,6 +130,13 @@ fn refused(index: u32, error: &Error) -> RefusedReport {
         code: error.code(),
         detail: error.detail().to_owned(),
     }
+}
+
+fn gone(study: &Study) -> Error {
+    Error::new(
+        ErrorCode::StudyNotFound,
+        format!("study {} was deleted; nothing was counted", study.id()),
+    )
 }
 
 fn not_open(study: &Study) -> Error {

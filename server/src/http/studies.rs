@@ -58,6 +58,17 @@ pub(super) async fn open(
     Ok(Json(study.document()))
 }
 
+pub(super) async fn delete(
+    _: Operator,
+    StudyInPath(study): StudyInPath,
+    State(app): State<AppState>,
+) -> Result<StatusCode, ApiError> {
+    app.store().delete_study(&study).await?;
+    tracing::info!(study = %study.id(), "study deleted");
+    app.jobs().wake();
+    Ok(StatusCode::NO_CONTENT)
+}
+
 pub(super) async fn close(
     _: Operator,
     StudyInPath(study): StudyInPath,

@@ -52,17 +52,7 @@ impl BucketCache {
             self.used -= size_of_sum(&sums);
             return Ok(sums);
         }
-        let p = study.params().report_dimension();
-        let stored: Option<(u64, Vec<u8>)> = connection
-            .prepare_cached("SELECT n, sum FROM buckets WHERE study = ? AND bucket = ?")?
-            .query_row(params![study.row, bucket], |row| {
-                Ok((row.get(0)?, row.get(1)?))
-            })
-            .optional()?;
-        match stored {
-            Some((n, sum)) => decode_sum(p, n, &sum),
-            None => Ok(Accumulator::new(p)?),
-        }
+        read_sum(connection, study, bucket)
     }
 
     /// Writes a bucket's sum within a transaction.
@@ -73,20 +63,13 @@ impl BucketCache {
         bucket: u32,
         sums: &Accumulator,
     ) -> Result<(), Failure> {
-        self.bytes.clear();
-        self.bytes.extend(
-            sums.sum()
-                .as_slice()
-                .iter()
-                .flat_map(|entry| entry.to_le_bytes()),
-        );
-        connection
-            .prepare_cached(
-                "INSERT INTO buckets (study, bucket, n, sum) VALUES (?, ?, ?, ?)
-                 ON CONFLICT (study, bucket) DO UPDATE SET n = excluded.n, sum = excluded.sum",
-            )?
-            .execute(params![study.row, bucket, sums.count(), self.bytes])?;
-        Ok(())
+        write_sum(connection, study, bucket, sums, &mut self.bytes)
+    }
+
+    /// Forgets a study: its sums were changed by somebody else, or are gone.
+    pub(super) fn evict(&mut self, study_row: i64) {
+        self.sums.retain(|(row, _), _| *row != study_row);
+        self.used = self.sums.values().map(|(sums, _)| size_of_sum(sums)).sum();
     }
 
     /// Puts a committed sum back; the least recently used ones make room.
@@ -115,6 +98,45 @@ fn size_of_sum(sums: &Accumulator) -> u64 {
     8 * packed_len(sums.dimension()) as u64
 }
 
+/// A bucket's sum as it is stored; an empty one where the bucket has no reports.
+pub(super) fn read_sum(
+    connection: &Connection,
+    study: &Study,
+    bucket: u32,
+) -> Result<Accumulator, Failure> {
+    let p = study.params().report_dimension();
+    let stored: Option<(u64, Vec<u8>)> = connection
+        .prepare_cached("SELECT n, sum FROM buckets WHERE study = ? AND bucket = ?")?
+        .query_row(params![study.row, bucket], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })
+        .optional()?;
+    match stored {
+        Some((n, sum)) => decode_sum(p, n, &sum),
+        None => Ok(Accumulator::new(p)?),
+    }
+}
+
+/// Stores a bucket's sum; `bytes` is room to write it in.
+pub(super) fn write_sum(
+    connection: &Connection,
+    study: &Study,
+    bucket: u32,
+    sums: &Accumulator,
+    bytes: &mut Vec<u8>,
+) -> Result<(), Failure> {
+    bytes.clear();
+    let entries = sums.sum().as_slice().iter();
+    bytes.extend(entries.flat_map(|entry| entry.to_le_bytes()));
+    connection
+        .prepare_cached(
+            "INSERT INTO buckets (study, bucket, n, sum) VALUES (?, ?, ?, ?)
+             ON CONFLICT (study, bucket) DO UPDATE SET n = excluded.n, sum = excluded.sum",
+        )?
+        .execute(params![study.row, bucket, sums.count(), *bytes])?;
+    Ok(())
+}
+
 /// The sums of a study's buckets, by bucket number.
 pub(super) fn read_sums(
     connection: &Connection,
@@ -133,7 +155,7 @@ pub(super) fn read_sums(
 }
 
 /// The sum of `n` reports from its stored bytes.
-fn decode_sum(p: usize, n: u64, bytes: &[u8]) -> Result<Accumulator, Failure> {
+pub(super) fn decode_sum(p: usize, n: u64, bytes: &[u8]) -> Result<Accumulator, Failure> {
     let (numbers, rest) = bytes.as_chunks::<8>();
     let entries: Vec<f64> = numbers.iter().map(|b| f64::from_le_bytes(*b)).collect();
     match PackedSymmetric::from_entries(p, entries) {

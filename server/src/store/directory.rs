@@ -16,6 +16,8 @@ pub(super) const DATABASE: &str = "eigenveil.db";
 const LOCK: &str = "eigenveil.lock";
 /// The operator's token, written once.
 pub(super) const TOKEN: &str = "operator.token";
+/// What files begin with that a crash may leave and the next start removes.
+pub(super) const TEMPORARY: &str = ".eigenveil-";
 
 /// A data directory that this process alone uses, until dropped.
 #[derive(Debug)]
@@ -66,6 +68,12 @@ impl DataDirectory {
             }
             Err(TryLockError::Error(error)) => return Err(failed("locked", error)),
         }
+        for entry in fs::read_dir(path).map_err(|e| failed("read", e))? {
+            let entry = entry.map_err(|e| failed("read", e))?;
+            if entry.file_name().to_string_lossy().starts_with(TEMPORARY) {
+                fs::remove_file(entry.path()).map_err(|e| failed("cleared", e))?;
+            }
+        }
         // Made here so that nobody else can read it, whatever the directory allows; an empty file is
         // an empty database, and the write-ahead log takes over its mode.
         let mut options = OpenOptions::new();
@@ -79,6 +87,10 @@ impl DataDirectory {
             path: path.to_owned(),
             _lock: lock,
         })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 
     pub(super) fn database(&self) -> PathBuf {

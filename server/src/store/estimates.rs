@@ -54,6 +54,43 @@ pub(super) fn insert(
     })
 }
 
+/// Refuses a job when this many wait already.
+pub(super) fn check_room(transaction: &Transaction<'_>, limit: u32) -> Result<(), Failure> {
+    let waiting: u32 = transaction.query_row(
+        "SELECT count(*) FROM estimates WHERE state = 'running'",
+        [],
+        |row| row.get(0),
+    )?;
+    if waiting < limit {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorCode::TooManyRequests,
+        format!(
+            "{waiting} estimates wait already and the limit is {limit}; ask again when one is done"
+        ),
+    )
+    .into())
+}
+
+/// Removes all but the newest `keep` finished jobs of the study this job belongs to. Numbers are not used again,
+/// as the newest stays.
+pub(super) fn forget_old(
+    transaction: &Transaction<'_>,
+    job: i64,
+    keep: u32,
+) -> Result<(), Failure> {
+    transaction.execute(
+        "DELETE FROM estimates WHERE state != 'running'
+         AND study = (SELECT study FROM estimates WHERE job = ?1)
+         AND number <= (SELECT number FROM estimates WHERE state != 'running'
+                        AND study = (SELECT study FROM estimates WHERE job = ?1)
+                        ORDER BY number DESC LIMIT 1 OFFSET ?2)",
+        params![job, keep.max(1)],
+    )?;
+    Ok(())
+}
+
 /// One job of a study.
 pub(super) fn get(
     connection: &Connection,

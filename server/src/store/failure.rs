@@ -21,8 +21,31 @@ impl Failure {
         )))
     }
 
+    /// A file beside the database that cannot be written or read.
+    pub(super) fn file(why: impl fmt::Display) -> Self {
+        Self::Refused(unavailable(format!(
+            "a temporary file in the data directory cannot be used ({why}); nothing was changed: check the disk and try again"
+        )))
+    }
+
     pub(super) fn into_error(self) -> Error {
         match self {
+            Failure::Sqlite(error)
+                if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull) =>
+            {
+                Error::new(
+                    ErrorCode::StoreFull,
+                    "the store has no room for this and nothing was changed; the operator has to free disk, delete studies, or raise store_bytes: send it again after that",
+                )
+            }
+            Failure::Sqlite(error)
+                if matches!(
+                    error.sqlite_error_code(),
+                    Some(rusqlite::ErrorCode::DatabaseCorrupt | rusqlite::ErrorCode::NotADatabase)
+                ) =>
+            {
+                Self::damaged(error).into_error()
+            }
             Failure::Sqlite(error) => unavailable(format!(
                 "the store could not do this ({error}); nothing was changed: try again, and tell the operator if it goes on"
             )),
@@ -52,6 +75,6 @@ impl From<Error> for Failure {
     }
 }
 
-pub(super) fn unavailable(detail: impl Into<String>) -> Error {
+pub(crate) fn unavailable(detail: impl Into<String>) -> Error {
     Error::new(ErrorCode::StoreUnavailable, detail)
 }

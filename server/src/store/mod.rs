@@ -4,14 +4,19 @@
 //! decides whether it is new, its payload is added to a sum (or its seed appended) in the same
 //! transaction, and the answer is sent after the commit.
 
+mod archive;
 mod buckets;
 mod directory;
 mod estimates;
 mod failure;
+mod faults;
+mod removal;
+mod rows;
 mod schema;
 mod seeds;
 mod study;
 mod token;
+mod transfer;
 mod writer;
 
 use std::{
@@ -28,24 +33,29 @@ use eigenveil_estimation::accumulate::Accumulator;
 use eigenveil_shared::{
     Error, ErrorCode, Result,
     api::{CreateStudy, EstimateDocument, EstimateRequest, Problem, StudyState},
-    estimate::{Estimate, Rank},
+    estimate::Estimate,
     mechanism::PayloadForm,
-    study::StudyParams,
 };
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 use tokio::sync::oneshot;
 
-pub(crate) use self::{estimates::Job, study::check_rank, token::TokenHash};
+#[cfg(test)]
+pub(crate) use self::faults::{Fault, Faults, Mutation};
+pub(crate) use self::{
+    estimates::Job, failure::unavailable, study::check_rank, token::TokenHash,
+    transfer::VerifiedExport,
+};
 pub use self::{
     seeds::StoredSeeds,
     study::{MAX_BUCKETS, Study, StudyId},
+    transfer::Imported,
     writer::{NewReport, Stored},
 };
 
 use self::{
     buckets::{BucketCache, read_sums},
     directory::DataDirectory,
-    failure::{Failure, unavailable},
+    failure::Failure,
     study::{NewStudy, Registry, state_from},
     writer::{Command, CommitLimits, Submission, Writer},
 };
@@ -80,6 +90,9 @@ struct Shared {
     environment: Environment,
     memory_bytes: u64,
     stream_sparse_from: usize,
+    retain_estimates: u32,
+    retain_ids_days: Option<u32>,
+    waiting_estimates: u32,
     ingest: Arc<IngestMemory>,
     token_hash: TokenHash,
     stopping: AtomicBool,
@@ -107,9 +120,9 @@ impl Store {
     pub fn open(config: &ServerConfig, environment: Environment) -> Result<Self> {
         config.check()?;
         let directory = DataDirectory::open(&config.data_dir)?;
-        let connection = schema::open_for_writing(&directory.database())?;
+        let connection = schema::open_for_writing(&directory.database(), config.store_bytes)?;
         let token_hash = token::ensure(&connection, &directory, &*environment.entropy)?;
-        let registry = Arc::new(load_studies(&connection).map_err(Failure::into_error)?);
+        let registry = Arc::new(rows::load(&connection).map_err(Failure::into_error)?);
         let reader = schema::open_for_reading(&directory.database())
             .map_err(|error| Failure::from(error).into_error())?;
         let (commands, received) = sync_channel(config.queue_requests);
@@ -124,6 +137,10 @@ impl Store {
                 delay: config.commit_delay(),
             },
             healthy: Arc::clone(&healthy),
+            #[cfg(test)]
+            faults: environment.faults.clone(),
+            #[cfg(not(test))]
+            faults: faults::Faults,
         };
         let writer = std::thread::Builder::new()
             .name("eigenveil-writer".into())
@@ -138,6 +155,9 @@ impl Store {
                 environment,
                 memory_bytes: config.memory_bytes,
                 stream_sparse_from: config.stream_sparse_from,
+                retain_estimates: config.retain_estimates,
+                retain_ids_days: config.retain_ids_days,
+                waiting_estimates: config.waiting_estimates,
                 ingest: IngestMemory::new(config.ingest_bytes),
                 token_hash,
                 stopping: AtomicBool::new(false),
@@ -167,12 +187,7 @@ impl Store {
     /// # Errors
     /// `study-not-found`.
     pub fn study(&self, id: StudyId) -> Result<Arc<Study>> {
-        self.shared.registry.get(id).ok_or_else(|| {
-            Error::new(
-                ErrorCode::StudyNotFound,
-                format!("there is no study {id}; list them with GET /v1/studies"),
-            )
-        })
+        self.shared.registry.get(id).ok_or_else(|| rows::gone(id))
     }
 
     /// Checks, freezes and stores a study.
@@ -187,28 +202,7 @@ impl Store {
         let registry = Arc::clone(&self.shared.registry);
         self.write(
             move |transaction| {
-                let canonical = design.params.canonical_bytes();
-                let fingerprint = design.params.fingerprint();
-                let default_k = match design.default_k {
-                    Rank::Auto => None,
-                    Rank::Fixed(k) => Some(k as u64),
-                };
-                transaction.execute(
-                    "INSERT INTO studies
-                     (id, name, state, canonical, fingerprint, default_k, buckets, created_at_ms)
-                     VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                    params![
-                        id,
-                        design.name,
-                        design.state.as_str(),
-                        canonical,
-                        fingerprint.0,
-                        default_k,
-                        design.buckets,
-                        created_at_ms
-                    ],
-                )?;
-                let row = transaction.last_insert_rowid();
+                let row = rows::insert(transaction, StudyId(id), &design, created_at_ms)?;
                 Ok(Arc::new(Study::new(
                     row,
                     StudyId(id),
@@ -216,7 +210,7 @@ impl Store {
                     created_at_ms,
                 )))
             },
-            move |study| registry.add(Arc::clone(study)),
+            move |study, _| registry.add(Arc::clone(study)),
         )
         .await
     }
@@ -227,10 +221,11 @@ impl Store {
     /// # Errors
     /// `invalid-transition` unless draft → open → closed; those of the store.
     pub async fn set_state(&self, study: &Arc<Study>, wanted: StudyState) -> Result<()> {
-        let (row, id) = (study.row, study.id());
+        let (row, id, now) = (study.row, study.id(), self.now_ms());
         let study = Arc::clone(study);
         self.write(
             move |transaction| {
+                rows::require(transaction, row, id)?;
                 let current: String = transaction.query_row(
                     "SELECT state FROM studies WHERE study = ?",
                     [row],
@@ -242,9 +237,10 @@ impl Store {
                     (from, to) if from == to => {}
                     (StudyState::Draft, StudyState::Open)
                     | (StudyState::Open, StudyState::Closed) => {
+                        let closed_at_ms = (wanted == StudyState::Closed).then_some(now);
                         transaction.execute(
-                            "UPDATE studies SET state = ? WHERE study = ?",
-                            params![wanted.as_str(), row],
+                            "UPDATE studies SET state = ?, closed_at_ms = ? WHERE study = ?",
+                            params![wanted.as_str(), closed_at_ms, row],
                         )?;
                     }
                     (from, to) => {
@@ -261,7 +257,7 @@ impl Store {
                 }
                 Ok(())
             },
-            move |()| study.publish_state(wanted),
+            move |(), _| study.publish_state(wanted),
         )
         .await
     }
@@ -384,7 +380,7 @@ impl Store {
                 }
                 Ok(())
             },
-            move |()| flag.store(true, Ordering::Release),
+            move |(), _| flag.store(true, Ordering::Release),
         )
         .await
     }
@@ -396,9 +392,14 @@ impl Store {
         wake: impl FnOnce() + Send + 'static,
     ) -> Result<EstimateDocument> {
         let (row, id, now) = (study.row, study.id(), self.now_ms());
+        let limit = self.shared.waiting_estimates;
         self.write(
-            move |transaction| estimates::insert(transaction, row, id, request, now),
-            move |_| wake(),
+            move |transaction| {
+                rows::require(transaction, row, id)?;
+                estimates::check_room(transaction, limit)?;
+                estimates::insert(transaction, row, id, request, now)
+            },
+            move |_, _| wake(),
         )
         .await
     }
@@ -413,7 +414,7 @@ impl Store {
         let (document, _) = self
             .write(
                 move |transaction| estimates::cancel(transaction, row, id, number, now),
-                move |(_, job)| cancelled(*job),
+                move |(_, job), _| cancelled(*job),
             )
             .await?;
         Ok(document)
@@ -433,18 +434,25 @@ impl Store {
 
     /// The study and the job that is next, marked as begun. Blocks.
     pub(crate) fn begin_next_job(&self) -> Result<Option<(Arc<Study>, Job)>> {
-        let job = self.write_blocking(estimates::begin_next)?;
-        job.map(|job| match self.shared.registry.by_row(job.study_row) {
-            Some(study) => Ok((study, job)),
-            None => Err(Failure::damaged("an estimate belongs to no study").into_error()),
-        })
-        .transpose()
+        // A study deleted between the two steps has taken its jobs with it.
+        for _ in 0..8 {
+            let Some(job) = self.write_blocking(estimates::begin_next)? else {
+                return Ok(None);
+            };
+            if let Some(study) = self.shared.registry.by_row(job.study_row) {
+                return Ok(Some((study, job)));
+            }
+        }
+        Err(Failure::damaged("an estimate belongs to no study").into_error())
     }
 
     /// Blocks.
     pub(crate) fn finish_job(&self, job: i64, result: Result<Estimate, Problem>) -> Result<()> {
-        let now = self.now_ms();
-        self.write_blocking(move |transaction| estimates::finish(transaction, job, &result, now))
+        let (now, keep) = (self.now_ms(), self.shared.retain_estimates);
+        self.write_blocking(move |transaction| {
+            estimates::finish(transaction, job, &result, now)?;
+            estimates::forget_old(transaction, job, keep)
+        })
     }
 
     /// Blocks.
@@ -477,9 +485,9 @@ impl Store {
     async fn write<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
-        publish: impl FnOnce(&T) + Send + 'static,
+        publish: impl FnOnce(&T, &mut BucketCache) + Send + 'static,
     ) -> Result<T> {
-        let (task, outcome) = task(work, publish);
+        let (task, outcome) = task(work, publish, true);
         self.send(task)?;
         outcome.await.unwrap_or_else(|_| Err(self.gone()))
     }
@@ -489,7 +497,7 @@ impl Store {
         &self,
         work: impl FnOnce(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T> {
-        let (task, outcome) = task(work, |_| ());
+        let (task, outcome) = task(work, |_, _| (), false);
         self.shared.commands.send(task).map_err(|_| self.gone())?;
         outcome.blocking_recv().unwrap_or_else(|_| Err(self.gone()))
     }
@@ -549,15 +557,23 @@ impl Drop for Shared {
 /// A command for the writer, and where its outcome arrives.
 fn task<T: Send + 'static>(
     work: impl FnOnce(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
-    publish: impl FnOnce(&T) + Send + 'static,
+    publish: impl FnOnce(&T, &mut BucketCache) + Send + 'static,
+    // A test's faults strike what an operator asks for, not what the estimates' thread writes.
+    may_fail: bool,
 ) -> (Command, oneshot::Receiver<Result<T>>) {
     let (reply, outcome) = oneshot::channel();
-    let task = move |connection: &mut Connection| {
+    let task = move |writer: &mut Writer| {
         let run = || -> Result<T, Failure> {
-            let transaction =
-                connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let transaction = writer
+                .connection
+                .transaction_with_behavior(TransactionBehavior::Immediate)?;
             let value = work(&transaction)?;
-            transaction.commit()?;
+            if !may_fail || writer.faults.permit_commit()? {
+                transaction.commit()?;
+            }
+            if may_fail {
+                writer.faults.after_commit();
+            }
             Ok(value)
         };
         let result = run().map_err(|failure| {
@@ -567,60 +583,23 @@ fn task<T: Send + 'static>(
             failure.into_error()
         });
         if let Ok(value) = &result {
-            publish(value);
+            publish(value, &mut writer.cache);
         }
         // Whoever asked may have gone; the work is done all the same.
         let _ = reply.send(result);
+        writer.faults.after_answers();
     };
     (Command::Task(Box::new(task)), outcome)
 }
 
-/// Reports accepted, and the number of the next commit.
+/// Reports accepted, and the number of the next commit; the study may have been deleted.
 fn accepted(connection: &Connection, study: &Study) -> Result<(u64, u64), Failure> {
+    rows::require(connection, study.row, study.id())?;
     Ok(connection.query_row(
         "SELECT reports_accepted, commit_seq FROM studies WHERE study = ?",
         [study.row],
         |row| Ok((row.get(0)?, row.get(1)?)),
     )?)
-}
-
-fn load_studies(connection: &Connection) -> Result<Registry, Failure> {
-    let registry = Registry::default();
-    let mut statement = connection.prepare(
-        "SELECT study, id, name, state, canonical, fingerprint, default_k, buckets,
-                created_at_ms, reports_accepted
-         FROM studies ORDER BY study",
-    )?;
-    let mut rows = statement.query([])?;
-    while let Some(row) = rows.next()? {
-        let id = StudyId(row.get(1)?);
-        let canonical: Vec<u8> = row.get(4)?;
-        let params = StudyParams::from_canonical(&canonical)
-            .map_err(|error| Failure::damaged(format!("study {id}: {error}")))?;
-        let fingerprint: [u8; 32] = row.get(5)?;
-        if params.fingerprint().0 != fingerprint {
-            return Err(Failure::damaged(format!(
-                "the parameters of study {id} do not have its fingerprint"
-            )));
-        }
-        let state: String = row.get(3)?;
-        let default_k: Option<u64> = row.get(6)?;
-        let design = NewStudy {
-            name: row.get(2)?,
-            params,
-            default_k: match default_k {
-                None => Rank::Auto,
-                Some(k) => Rank::Fixed(usize::try_from(k).unwrap_or(usize::MAX)),
-            },
-            state: state_from(&state)
-                .ok_or_else(|| Failure::damaged(format!("study {id} has an unknown state")))?,
-            buckets: row.get(7)?,
-        };
-        let study = Study::new(row.get(0)?, id, design, row.get(8)?);
-        study.publish_count(row.get(9)?);
-        registry.add(Arc::new(study));
-    }
-    Ok(registry)
 }
 
 /// Why an estimate that was called off has no result.

@@ -73,10 +73,35 @@ const MIGRATIONS: &[&str] = &["
         UNIQUE (study, number)
     ) STRICT;
     CREATE INDEX estimates_running ON estimates (job) WHERE state = 'running';
+",
+"
+    ALTER TABLE studies ADD COLUMN closed_at_ms INTEGER;
+    -- 0: the identifiers of a study closed long ago were cleared away.
+    ALTER TABLE studies ADD COLUMN identifiers_kept INTEGER NOT NULL DEFAULT 1
+        CHECK (identifiers_kept IN (0, 1));
+
+    -- Rows of studies are never used again. A study that is listed here and has a row is being cleared away.
+    CREATE TABLE deleted_studies (
+        study         INTEGER PRIMARY KEY,
+        id            BLOB NOT NULL,
+        deleted_at_ms INTEGER NOT NULL
+    ) STRICT;
+
+    -- Exports that were added to a study, so that each is added once.
+    CREATE TABLE imports (
+        study          INTEGER NOT NULL REFERENCES studies,
+        sha256         BLOB NOT NULL CHECK (length(sha256) = 32),
+        reports        INTEGER NOT NULL,
+        imported_at_ms INTEGER NOT NULL,
+        PRIMARY KEY (study, sha256)
+    ) STRICT, WITHOUT ROWID;
 "];
 
-/// Opens the database for writing, making or migrating it as needed.
-pub(super) fn open_for_writing(path: &Path) -> Result<Connection> {
+/// Bytes of a page.
+const PAGE: u64 = 8_192;
+
+/// Opens the database for writing, making or migrating it as needed. It never grows beyond `limit` bytes.
+pub(super) fn open_for_writing(path: &Path, limit: Option<u64>) -> Result<Connection> {
     let refused = |error: rusqlite::Error| refused(path, &error);
     let mut connection = Connection::open(path).map_err(refused)?;
     // Before anything is written: whose file is it?
@@ -102,6 +127,12 @@ pub(super) fn open_for_writing(path: &Path) -> Result<Connection> {
     if version < VERSION {
         migrate(&mut connection, version).map_err(refused)?;
     }
+    if let Some(bytes) = limit {
+        // SQLite takes no less than what is in use.
+        connection
+            .pragma_update_and_check(None, "max_page_count", (bytes / PAGE).max(1), |_| Ok(()))
+            .map_err(refused)?;
+    }
     Ok(connection)
 }
 
@@ -117,7 +148,7 @@ pub(super) fn open_for_reading(path: &Path) -> rusqlite::Result<Connection> {
 
 fn configure(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(std::time::Duration::from_secs(5))?;
-    connection.pragma_update(None, "page_size", 8_192)?;
+    connection.pragma_update(None, "page_size", PAGE)?;
     let mode: String =
         connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
     if mode != "wal" {

@@ -41,17 +41,50 @@ pub(super) fn append(
     seeds: &mut [Seed],
 ) -> Result<(), Failure> {
     seeds.sort_unstable();
+    insert(
+        transaction,
+        study.row,
+        bucket,
+        commit_seq,
+        seeds.as_flattened(),
+    )
+}
+
+/// Appends seeds of an import as they come, some to a commit; how many commits they make.
+pub(super) fn append_run(
+    transaction: &Transaction<'_>,
+    study_row: i64,
+    bucket: u32,
+    first_commit: u64,
+    seeds: &[u8],
+) -> Result<u64, Failure> {
+    let mut commits = 0;
+    for piece in seeds.chunks(PIECE * SEED_LEN) {
+        insert(
+            transaction,
+            study_row,
+            bucket,
+            first_commit + commits,
+            piece,
+        )?;
+        commits += 1;
+    }
+    Ok(commits)
+}
+
+fn insert(
+    transaction: &Transaction<'_>,
+    study_row: i64,
+    bucket: u32,
+    commit_seq: u64,
+    seeds: &[u8],
+) -> Result<(), Failure> {
+    let n = (seeds.len() / SEED_LEN) as u64;
     transaction
         .prepare_cached(
             "INSERT INTO seeds (study, bucket, commit_seq, n, seeds) VALUES (?, ?, ?, ?, ?)",
         )?
-        .execute(params![
-            study.row,
-            bucket,
-            commit_seq,
-            seeds.len() as u64,
-            seeds.as_flattened()
-        ])?;
+        .execute(params![study_row, bucket, commit_seq, n, seeds])?;
     Ok(())
 }
 

@@ -211,7 +211,7 @@ pub(crate) fn check_rank(rank: Rank, dimension: usize) -> Result<()> {
     }
 }
 
-fn check_name(name: &str) -> Result<()> {
+pub(super) fn check_name(name: &str) -> Result<()> {
     if !name.trim().is_empty() && name.len() <= MAX_NAME && !name.chars().any(char::is_control) {
         return Ok(());
     }
@@ -244,7 +244,7 @@ pub(super) fn state_from(text: &str) -> Option<StudyState> {
         .find(|state| state.as_str() == text)
 }
 
-/// All studies, oldest first. Only the writer adds to it, after the commit.
+/// All studies, oldest first. Only the writer changes it, after the commit.
 #[derive(Debug, Default)]
 pub(super) struct Registry {
     studies: RwLock<Studies>,
@@ -261,6 +261,12 @@ impl Registry {
         let mut studies = self.studies.write().unwrap_or_else(PoisonError::into_inner);
         studies.by_id.insert(study.id, Arc::clone(&study));
         studies.ordered.push(study);
+    }
+
+    pub(super) fn remove(&self, id: StudyId) {
+        let mut studies = self.studies.write().unwrap_or_else(PoisonError::into_inner);
+        studies.by_id.remove(&id);
+        studies.ordered.retain(|study| study.id != id);
     }
 
     pub(super) fn get(&self, id: StudyId) -> Option<Arc<Study>> {

@@ -24,6 +24,7 @@ use tokio::sync::oneshot;
 use super::{
     Failure,
     buckets::{BucketCache, bucket_of},
+    faults::Faults,
     seeds,
     study::{Study, state_from},
 };
@@ -86,6 +87,8 @@ pub enum Stored {
     Duplicate,
     /// Never seen, and the study does not take reports.
     NotOpen,
+    /// The study was deleted.
+    Gone,
 }
 
 /// Reports of one request: in one commit, or in none.
@@ -100,7 +103,7 @@ pub(super) struct Submission {
 pub(super) enum Command {
     Submit(Submission),
     /// Anything else that writes: runs alone, in its turn.
-    Task(Box<dyn FnOnce(&mut Connection) + Send>),
+    Task(Box<dyn FnOnce(&mut Writer) + Send>),
     Stop,
 }
 
@@ -118,6 +121,7 @@ pub(super) struct Writer {
     pub(super) cache: BucketCache,
     pub(super) limits: CommitLimits,
     pub(super) healthy: Arc<AtomicBool>,
+    pub(super) faults: Faults,
 }
 
 /// What a commit adds to its bucket.
@@ -141,10 +145,11 @@ impl Writer {
     pub(super) fn run(mut self) {
         let mut next = self.commands.recv().ok();
         while let Some(command) = next {
+            self.faults.wait_while_held();
             next = match command {
                 Command::Stop => return,
                 Command::Task(task) => {
-                    task(&mut self.connection);
+                    task(&mut self);
                     None
                 }
                 Command::Submit(first) => {
@@ -203,6 +208,7 @@ impl Writer {
                     // A client that has gone will ask again and be told "duplicate".
                     let _ = submission.reply.send(Ok(outcomes));
                 }
+                self.faults.after_answers();
             }
             Err(failure) => {
                 self.healthy.store(false, Ordering::Release);
@@ -233,9 +239,19 @@ impl Writer {
                 .iter()
                 .zip(&mut outcomes)
                 .filter(|(other, _)| other.study.row == study.row);
-            changes.push(add_reports(&transaction, &mut self.cache, study, of_study)?);
+            let forgets = self.faults.forgets_identifiers();
+            changes.push(add_reports(
+                &transaction,
+                &mut self.cache,
+                study,
+                of_study,
+                forgets,
+            )?);
         }
-        transaction.commit()?;
+        if self.faults.permit_commit()? {
+            transaction.commit()?;
+        }
+        self.faults.after_commit();
         Ok((outcomes, changes))
     }
 }
@@ -246,13 +262,28 @@ fn add_reports<'a>(
     cache: &mut BucketCache,
     study: &Arc<Study>,
     submissions: impl Iterator<Item = (&'a Submission, &'a mut Vec<Stored>)>,
+    // What a test uses to see that it would notice.
+    forgets: bool,
 ) -> Result<Change, Failure> {
     // The state is read where the reports are written: a close before this is a barrier.
-    let (state, before, commit_seq): (String, u64, u64) = transaction
-        .prepare_cached("SELECT state, reports_accepted, commit_seq FROM studies WHERE study = ?")?
-        .query_row([study.row], |row| {
+    let found: Option<(String, u64, u64)> = transaction
+        .prepare_cached(
+            "SELECT state, reports_accepted, commit_seq FROM studies WHERE study = ? AND id = ?",
+        )?
+        .query_row(params![study.row, study.id().0], |row| {
             Ok((row.get(0)?, row.get(1)?, row.get(2)?))
-        })?;
+        })
+        .optional()?;
+    let Some((state, before, commit_seq)) = found else {
+        for (submission, outcomes) in submissions {
+            outcomes.resize(submission.reports.len(), Stored::Gone);
+        }
+        return Ok(Change {
+            study: Arc::clone(study),
+            reports_accepted: study.reports_accepted(),
+            sums: None,
+        });
+    };
     let open = state_from(&state) == Some(StudyState::Open);
     let mut insert = transaction.prepare_cached(
         "INSERT INTO report_ids (study, id) VALUES (?, ?) ON CONFLICT DO NOTHING",
@@ -269,7 +300,7 @@ fn add_reports<'a>(
         outcomes.reserve_exact(submission.reports.len());
         for report in &submission.reports {
             outcomes.push(if open {
-                if insert.execute(params![study.row, report.id.0])? == 1 {
+                if insert.execute(params![study.row, report.id.0])? == 1 || forgets {
                     match &mut share {
                         Share::Sum(sums) => {
                             let sums = match sums {

@@ -95,15 +95,44 @@ impl Harness {
     }
 
     fn start(directory: TempDir, config: ServerConfig) -> Self {
+        Self::assemble(directory, config, |app| {
+            let token = std::fs::read_to_string(app.store().token_path()).unwrap();
+            token.trim().to_owned()
+        })
+    }
+
+    fn assemble(
+        directory: TempDir,
+        config: ServerConfig,
+        token: impl FnOnce(&AppState) -> String,
+    ) -> Self {
         let app = AppState::open(config.clone(), environment()).unwrap();
-        let token = std::fs::read_to_string(app.store().token_path()).unwrap();
         Self {
             directory,
+            token: token(&app),
             config,
             routes: router(app.clone()),
             app,
-            token: token.trim().to_owned(),
         }
+    }
+
+    /// A server over what lies in this directory, whose operator has this token.
+    pub fn over(directory: TempDir, token: &str) -> Self {
+        let config = ServerConfig::new(directory.path());
+        Self::assemble(directory, config, |_| token.to_owned())
+    }
+
+    /// Stops in good order and starts again, with a token that no file holds.
+    pub fn restart_over(self, token: &str) -> Self {
+        let Self {
+            directory,
+            app,
+            routes,
+            ..
+        } = self;
+        app.close();
+        drop((routes, app));
+        Self::over(directory, token)
     }
 
     /// Stops in good order and starts again on the same directory.

@@ -4,10 +4,12 @@ pub mod discrete_gaussian;
 pub mod double_cap;
 mod gaussian;
 mod noise;
+mod norm_bound;
 mod spec;
 
 pub use gaussian::{GaussianNoise, IsotropicGaussian, MAX_DENSE_DIMENSION, SymmetricGaussian};
 pub use noise::NoiseModel;
+pub use norm_bound::{NORM_TAIL, NormBound};
 pub use spec::{
     Calibration, DEFAULT_DELTA, LocalRandomizer, MechanismKind, MechanismSpec, PayloadForm,
 };

@@ -10,7 +10,12 @@ mod audit;
 mod bad_input;
 mod centring;
 mod command_line;
+mod crash_matrix;
 mod documentation;
+mod files;
+mod full_disk;
+#[path = "../../../server/tests/common/identifiable.rs"]
+mod identifiable;
 mod killed_client;
 mod killed_server;
 mod noise_off;

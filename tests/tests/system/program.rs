@@ -61,6 +61,32 @@ impl ServerProcess {
 
     /// Starts on this address; a port just left by a killed server may need a moment.
     pub(crate) fn start_on(data: &Path, listen: &str) -> Self {
+        Self::start_as(program, data, listen)
+    }
+
+    /// Starts where no file may grow beyond this many blocks of 512 bytes: writing more fails, as on a full disk.
+    pub(crate) fn start_confined(data: &Path, blocks: u32) -> Self {
+        let confined = || {
+            let program = program();
+            let mut shell = Command::new("sh");
+            shell
+                .arg("-c")
+                .arg(format!(
+                    "trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\""
+                ))
+                .arg(program.get_program());
+            for (key, value) in program.get_envs() {
+                match value {
+                    Some(value) => shell.env(key, value),
+                    None => shell.env_remove(key),
+                };
+            }
+            shell
+        };
+        Self::start_as(confined, data, "127.0.0.1:0")
+    }
+
+    fn start_as(program: impl Fn() -> Command, data: &Path, listen: &str) -> Self {
         for _ in 0..50 {
             let mut child = program()
                 .args(["serve", "--json", "--listen", listen, "--data"])

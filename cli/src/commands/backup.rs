@@ -1,0 +1,39 @@
+//! `eigenveil backup`: the whole store of a running server as one file.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::analyst;
+use crate::{
+    args::{ServerArgs, TokenArgs},
+    error::Result,
+    output,
+};
+
+/// Fetch a backup of a running server's whole store
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example:\n  eigenveil backup --out eigenveil-backup.db\n\nTo restore it: put it into an empty directory as eigenveil.db and run eigenveil serve --data on that directory.\nThe operator's token stays the same; what was acknowledged after the backup is not in it."
+)]
+pub(crate) struct BackupArgs {
+    #[command(flatten)]
+    server: ServerArgs,
+    #[command(flatten)]
+    token: TokenArgs,
+    /// File to write; an existing one is refused
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+}
+
+pub(crate) async fn run(args: &BackupArgs, json: bool) -> Result<()> {
+    let client = analyst(&args.server, &args.token)?;
+    let mut file = output::NewFile::create(&args.out)?;
+    let bytes = client.backup(file.writer()).await?;
+    file.keep()?;
+    let out = args.out.display().to_string();
+    if json {
+        return output::json(&serde_json::json!({ "bytes": bytes, "out": out }));
+    }
+    output::text(&format!("{bytes} bytes written to {out}"))
+}

@@ -1,0 +1,202 @@
+//! Studies and the whole store as files, for the operator.
+
+use std::{
+    fs::File,
+    io::{self, Read, Write},
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use axum::{
+    Json,
+    body::Body,
+    extract::{Request, State},
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use eigenveil_shared::{
+    Error, ErrorCode, Result,
+    api::{BACKUP_MEDIA_TYPE, ImportOutcome, ImportReceipt, STUDY_EXPORT_MEDIA_TYPE},
+};
+use http_body_util::BodyExt;
+use hyper::body::{Frame, SizeHint};
+use tokio::sync::mpsc;
+
+use super::{
+    body,
+    estimates::blocking,
+    extract::{Operator, StudyInPath},
+    problem::ApiError,
+};
+use crate::{
+    app::AppState,
+    store::{Study, VerifiedExport, unavailable},
+};
+
+/// Bytes read from a file at once.
+const PIECE: usize = 1 << 16;
+
+pub(super) async fn export(
+    _: Operator,
+    StudyInPath(study): StudyInPath,
+    State(app): State<AppState>,
+) -> Result<Response, ApiError> {
+    let store = app.store().clone();
+    let file = blocking(move || store.export(&study)).await?;
+    download(&app, file, STUDY_EXPORT_MEDIA_TYPE)
+}
+
+pub(super) async fn backup(_: Operator, State(app): State<AppState>) -> Result<Response, ApiError> {
+    let store = app.store().clone();
+    let file = blocking(move || store.backup()).await?;
+    download(&app, file, BACKUP_MEDIA_TYPE)
+}
+
+pub(super) async fn import(
+    _: Operator,
+    State(app): State<AppState>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    receive(app, None, request).await
+}
+
+pub(super) async fn merge(
+    _: Operator,
+    StudyInPath(study): StudyInPath,
+    State(app): State<AppState>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    receive(app, Some(study), request).await
+}
+
+async fn receive(
+    app: AppState,
+    into: Option<std::sync::Arc<Study>>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let (parts, content) = request.into_parts();
+    let media_type = body::media_type(&parts.headers);
+    if !media_type.eq_ignore_ascii_case(STUDY_EXPORT_MEDIA_TYPE) {
+        return Err(body::unsupported_media_type(media_type, STUDY_EXPORT_MEDIA_TYPE).into());
+    }
+    let file = spool(&app, content).await?;
+    let export = blocking(move || VerifiedExport::read(file)).await?;
+    let imported = app.store().import(export, into).await?;
+    tracing::info!(
+        study = %imported.study.id(), outcome = imported.outcome.as_str(), reports = imported.reports, "import"
+    );
+    let status = match imported.outcome {
+        ImportOutcome::Created => StatusCode::CREATED,
+        ImportOutcome::Merged | ImportOutcome::AlreadyImported => StatusCode::OK,
+    };
+    let receipt = ImportReceipt {
+        outcome: imported.outcome,
+        reports: imported.reports,
+        study: imported.study.document(),
+    };
+    Ok((status, Json(receipt)).into_response())
+}
+
+/// Writes a body to a file that has no name: it may be larger than memory.
+async fn spool(app: &AppState, mut content: Body) -> Result<File> {
+    let store = app.store().clone();
+    let mut file = blocking(move || store.temporary_file()).await?;
+    let patience = app.config().body_timeout();
+    loop {
+        let frame = match tokio::time::timeout(patience, content.frame()).await {
+            Ok(Some(Ok(frame))) => frame,
+            Ok(None) => return Ok(file),
+            Ok(Some(Err(_))) => {
+                return Err(Error::new(
+                    ErrorCode::MalformedExport,
+                    "the export broke off on its way; send it again",
+                ));
+            }
+            Err(_) => {
+                return Err(Error::new(
+                    ErrorCode::RequestTimeout,
+                    format!(
+                        "nothing arrived for {} s; send it again",
+                        patience.as_secs_f64()
+                    ),
+                ));
+            }
+        };
+        if let Ok(data) = frame.into_data() {
+            file = blocking(move || {
+                file.write_all(&data).map_err(|error| {
+                    unavailable(format!(
+                        "the export cannot be put down in the data directory ({error}); make room and send it again"
+                    ))
+                })?;
+                Ok(file)
+            })
+            .await?;
+        }
+    }
+}
+
+/// A file as the body of an answer, read as fast as the client takes it; one that takes nothing for as long
+/// as a body may take is cut off.
+fn download(app: &AppState, file: File, media_type: &'static str) -> Result<Response, ApiError> {
+    let length = file
+        .metadata()
+        .map_err(|error| unavailable(format!("a temporary file cannot be read ({error})")))?
+        .len();
+    let (sender, receiver) = mpsc::channel(4);
+    let patience = app.config().body_timeout();
+    let runtime = tokio::runtime::Handle::current();
+    tokio::task::spawn_blocking(move || {
+        let mut left = length;
+        let mut file = file.take(length);
+        while left > 0 {
+            let mut piece = vec![0; PIECE.min(usize::try_from(left).unwrap_or(PIECE))];
+            let read = file.read_exact(&mut piece).map(|()| Bytes::from(piece));
+            left = left.saturating_sub(PIECE as u64);
+            let failed = read.is_err();
+            let sent = runtime.block_on(sender.send_timeout(read, patience));
+            if failed || sent.is_err() {
+                return;
+            }
+        }
+    });
+    let mut response = Response::new(Body::new(Pieces {
+        receiver,
+        left: length,
+    }));
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+    Ok(response)
+}
+
+/// A body whose pieces somebody else reads.
+struct Pieces {
+    receiver: mpsc::Receiver<io::Result<Bytes>>,
+    left: u64,
+}
+
+impl hyper::body::Body for Pieces {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        self.receiver.poll_recv(context).map(|piece| match piece {
+            Some(Ok(bytes)) => {
+                self.left = self.left.saturating_sub(bytes.len() as u64);
+                Some(Ok(Frame::data(bytes)))
+            }
+            Some(Err(error)) => Some(Err(error)),
+            None if self.left > 0 => Some(Err(io::ErrorKind::TimedOut.into())),
+            None => None,
+        })
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left)
+    }
+}

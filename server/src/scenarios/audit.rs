@@ -1,0 +1,132 @@
+//! The invariants, read from the disk.
+
+use std::collections::HashSet;
+
+use eigenveil_estimation::{accumulate::Accumulator, moment::NoisyMoment};
+
+use super::{
+    identifiable,
+    model::{Family, P, StudyModel},
+    world::{Checked, World, check},
+};
+use crate::{StudyId, store::database_path};
+
+impl World {
+    /// How often each report of a study is counted, read from the disk.
+    pub(super) fn on_disk(&self, at: usize) -> Checked<Vec<u32>> {
+        let study = &self.studies[at];
+        let family = &self.families[study.family];
+        if family.holds_seeds() {
+            return self.seeds_on_disk(study, family);
+        }
+        let store = self.app().store();
+        let stored = store.study(StudyId::parse(&study.id).unwrap()).unwrap();
+        let moment = store.moment(&stored).map_err(|error| error.to_string())?;
+        let mut total = Accumulator::new(P).unwrap();
+        for (_, sums) in &moment.buckets {
+            total.merge(sums).unwrap();
+        }
+        let mut counted = identifiable::in_sums(total.sum().as_slice())?;
+        let others = counted.split_off(family.reports.len());
+        check(others.iter().all(|&times| times == 0), || {
+            "the sums hold a report that nobody has".into()
+        })?;
+        Ok(counted)
+    }
+
+    fn seeds_on_disk(&self, study: &StudyModel, family: &Family) -> Checked<Vec<u32>> {
+        let query = "SELECT seeds FROM seeds JOIN studies USING (study) WHERE id = ?";
+        let seeds = family
+            .reports
+            .iter()
+            .map(|report| report.payload.as_slice());
+        identifiable::in_runs(seeds, &self.blobs(query, study))
+    }
+
+    /// A column of blobs about one study, by a connection of our own.
+    fn blobs(&self, query: &str, study: &StudyModel) -> Vec<Vec<u8>> {
+        let connection = rusqlite::Connection::open_with_flags(
+            database_path(&self.config.data_dir),
+            rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY,
+        )
+        .unwrap();
+        let mut statement = connection.prepare(query).unwrap();
+        let id = StudyId::parse(&study.id).unwrap();
+        let rows = statement.query_map([id.0], |row| row.get(0)).unwrap();
+        rows.map(Result::unwrap).collect()
+    }
+
+    /// Everything that must hold between two operations.
+    pub(super) async fn audit(&mut self) -> Checked {
+        for at in 0..self.studies.len() {
+            let counted = self.on_disk(at)?;
+            let document = self.document(at).await?;
+            let study = &self.studies[at];
+            let family = &self.families[study.family];
+            check(document.state == study.state, || {
+                format!(
+                    "study {at} is {:?} and was {:?}",
+                    document.state, study.state
+                )
+            })?;
+            for (number, (letter, &times)) in study.letters.iter().zip(&counted).enumerate() {
+                let told = || format!("report {number} of study {at} ({letter:?}) is");
+                check(times <= 1, || format!("{} counted {times} times", told()))?;
+                check(times == 1 || !letter.acknowledged, || {
+                    format!("{} acknowledged and lost", told())
+                })?;
+                check(times == 1 || !letter.counted, || format!("{} gone", told()))?;
+                check(times == 0 || letter.may_count, || {
+                    format!("{} counted and should not be", told())
+                })?;
+            }
+            let n = counted.iter().map(|&times| u64::from(times)).sum::<u64>();
+            check(document.reports_accepted == n, || {
+                format!(
+                    "study {at} holds {n} reports and says {}",
+                    document.reports_accepted
+                )
+            })?;
+            let ids = "SELECT report_ids.id FROM report_ids JOIN studies USING (study) WHERE studies.id = ?";
+            let stored: HashSet<Vec<u8>> = self.blobs(ids, study).into_iter().collect();
+            let expected: HashSet<Vec<u8>> = family
+                .reports
+                .iter()
+                .zip(&counted)
+                .filter(|(_, times)| **times == 1)
+                .map(|(report, _)| report.id.0.to_vec())
+                .collect();
+            check(stored == expected, || {
+                format!(
+                    "study {at} holds {} identifiers of {n} reports",
+                    stored.len()
+                )
+            })?;
+            let squares = self.spectrum(at, n)?;
+            let study = &mut self.studies[at];
+            study.spectra.insert(n, squares);
+            for (letter, times) in study.letters.iter_mut().zip(counted) {
+                letter.counted = times == 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// ‖S̃‖²_F of the sums as they are, which is the sum of the squared eigenvalues; n is checked by the way.
+    fn spectrum(&self, at: usize, n: u64) -> Checked<f64> {
+        let store = self.app().store();
+        let study = store
+            .study(StudyId::parse(&self.studies[at].id).unwrap())
+            .unwrap();
+        let stored = store.moment(&study).map_err(|error| error.to_string())?;
+        check(stored.n == n, || {
+            format!("the moment is of {} reports, not {n}", stored.n)
+        })?;
+        if n == 0 {
+            return Ok(0.0);
+        }
+        let buckets = stored.buckets.into_iter().map(|(_, sums)| sums).collect();
+        let moment = NoisyMoment::decode(buckets, study.params()).unwrap();
+        Ok(moment.dense().iter().map(|x| x * x).sum())
+    }
+}

@@ -1,0 +1,147 @@
+//! Generated operations of clients and server, in process, with written invariants.
+//!
+//! A scenario is a list of [`Operation`]s drawn from a seed: uploads one by one and in batches, requests
+//! and answers that are lost, replays, commits that fail, a writer that dies before or after a commit,
+//! restarts, closes, exports, imports, deletions, estimates, clock jumps. Devices do what `docs/protocol.md` says: they send the same bytes
+//! until they are answered. After every operation [`World`] reads the disk and checks:
+//!
+//! 1. Nothing is counted twice: every report adds a number to the sums that no others make up (digits in
+//!    base 4; for seeds, the seed itself), so that a report's multiplicity can be read off.
+//! 2. What was acknowledged is counted, and what was counted stays.
+//! 3. What never arrived, came in pieces, was refused, or was first sent after a close, is not counted.
+//! 4. Sums, counts, identifiers and what HTTP shows agree.
+//! 5. An answer says what is true: 201 for a report that was not counted before, 200 for one that was, 409 only where
+//!    it was not counted and the study is not open; a failed commit has counted nothing.
+//! 6. A finished estimate is of one moment between its request and now: its spectrum is that of the sums
+//!    at its n.
+//! 7. An import adds all reports of an export or none, none where one of them is there already, and the same
+//!    export once.
+//! 8. In the end, with nothing broken, every device is acknowledged in every open study.
+//!
+//! A failing scenario prints its seed and its operations, ready to be pasted into [`reproductions`].
+//! `EIGENVEIL_SCENARIOS=20000 EIGENVEIL_SCENARIOS_FROM=1000000 cargo test --workspace --lib scenarios`
+//! explores others.
+
+mod audit;
+#[path = "../../tests/common/identifiable.rs"]
+mod identifiable;
+mod model;
+mod operations;
+mod operator;
+mod reproductions;
+mod world;
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::atomic::{AtomicU64, Ordering},
+    time::Instant,
+};
+
+use self::{
+    operations::{Operation, generate},
+    world::World,
+};
+use crate::store::{Faults, Mutation};
+
+/// Scenarios of the default suite.
+const FEW: u64 = 300;
+
+/// Plays one list of operations; what was violated, or nothing.
+fn play(seed: u64, operations: &[Operation], faults: Faults) -> Result<(), String> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap();
+    let played = catch_unwind(AssertUnwindSafe(|| {
+        runtime.block_on(async {
+            let mut world = World::new(seed, faults).await;
+            for (step, operation) in operations.iter().enumerate() {
+                world
+                    .perform(operation)
+                    .await
+                    .map_err(|violation| format!("step {step}, {operation:?}: {violation}"))?;
+            }
+            world
+                .settle()
+                .await
+                .map_err(|violation| format!("at the end: {violation}"))
+        })
+    }));
+    played.unwrap_or_else(|panic| {
+        let text = panic
+            .downcast_ref::<String>()
+            .cloned()
+            .or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        Err(text.unwrap_or_else(|| "a panic without words".to_owned()))
+    })
+}
+
+/// Plays the scenarios of these seeds on two threads.
+fn explore(seeds: std::ops::Range<u64>) {
+    let next = AtomicU64::new(seeds.start);
+    let count = seeds.end - seeds.start;
+    let started = Instant::now();
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds.end {
+                return;
+            }
+            let operations = generate(seed);
+            if let Err(violation) = play(seed, &operations, Faults::default()) {
+                panic!(
+                    "scenario {seed} fails: {violation}\nas a reproduction: ({seed}, vec!{operations:?})"
+                );
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let other = scope.spawn(work);
+        work();
+        other.join().unwrap();
+    });
+    let seconds = started.elapsed().as_secs_f64();
+    println!("{count} scenarios in {seconds:.1} s");
+}
+
+fn from_environment(key: &str, default: u64) -> u64 {
+    std::env::var(key).map_or(default, |text| text.parse().unwrap())
+}
+
+#[test]
+fn generated_scenarios_keep_the_invariants() {
+    let from = from_environment("EIGENVEIL_SCENARIOS_FROM", 0);
+    let count = from_environment("EIGENVEIL_SCENARIOS", FEW);
+    explore(from..from + count);
+}
+
+/// `cargo test --workspace --lib scenarios -- --ignored --nocapture`: under two minutes on two cores.
+#[test]
+#[ignore = "two thousand scenarios: up to two minutes"]
+fn two_thousand_scenarios_keep_the_invariants() {
+    explore(0..2_000);
+}
+
+#[test]
+fn reproductions_keep_the_invariants() {
+    for (name, seed, operations) in reproductions::all() {
+        if let Err(violation) = play(seed, &operations, Faults::default()) {
+            panic!("{name}: {violation}");
+        }
+    }
+}
+
+/// The scenarios notice both mistakes, and by the invariant that is about them.
+#[test]
+fn mistakes_are_noticed() {
+    for (mutation, words) in [
+        (Mutation::NoDedupe, "counted 2 times"),
+        (Mutation::EarlyAcknowledgement, "acknowledged and lost"),
+    ] {
+        let violations: Vec<String> = (0..40)
+            .filter_map(|seed| play(seed, &generate(seed), Faults::mutated(mutation)).err())
+            .collect();
+        let told = violations.iter().filter(|text| text.contains(words));
+        assert!(told.count() >= 6, "{mutation:?}: {violations:?}");
+    }
+}

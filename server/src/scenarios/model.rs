@@ -1,0 +1,145 @@
+//! What the devices and the operator know, and how a report's multiplicity is read off the sums.
+
+use std::collections::{HashMap, HashSet};
+
+use eigenveil_shared::{
+    api::{StudyDocument, StudyState},
+    codec::{self, StudyShape},
+    mechanism::PayloadForm,
+    packed::packed_len,
+    report::{Report, ReportId},
+    study::StudyParams,
+};
+use rand::{Rng, RngExt};
+
+use super::{identifiable, operations::REPORTS};
+
+/// Dimension of every study.
+pub(super) const P: usize = 3;
+
+/// Studies of the same parameters, and the reports made for them.
+pub(super) struct Family {
+    /// What a study of the family is created with.
+    pub(super) design: serde_json::Value,
+    /// The frozen parameters.
+    pub(super) params: StudyParams,
+    /// The reports of its devices.
+    pub(super) reports: Vec<Report>,
+}
+
+impl Family {
+    /// Devices with reports for this study.
+    pub(super) fn new(
+        design: serde_json::Value,
+        document: &StudyDocument,
+        rng: &mut impl Rng,
+    ) -> Self {
+        let shape = StudyShape::of(&document.params);
+        let reports = (0..REPORTS)
+            .map(|number| {
+                let payload = match shape.payload_form {
+                    PayloadForm::Seed => rng.random::<[u8; 16]>().to_vec(),
+                    _ => identifiable::payload(packed_len(P), number),
+                };
+                Report {
+                    id: ReportId::from_parts(1_700_000_000_000, rng.random()),
+                    fingerprint: shape.fingerprint,
+                    payload,
+                }
+            })
+            .collect();
+        Self {
+            design,
+            params: document.params.clone(),
+            reports,
+        }
+    }
+
+    pub(super) fn shape(&self) -> StudyShape {
+        StudyShape::of(&self.params)
+    }
+
+    pub(super) fn holds_seeds(&self) -> bool {
+        self.shape().payload_form == PayloadForm::Seed
+    }
+
+    /// The body that uploads one report.
+    pub(super) fn single(&self, report: usize) -> Vec<u8> {
+        codec::encode_report(&self.reports[report])
+    }
+
+    /// The body that uploads these; the one at `malformed` has no proper identifier.
+    pub(super) fn batch(&self, reports: &[usize], malformed: Option<usize>) -> Vec<u8> {
+        let pairs = reports.iter().enumerate().map(|(place, &number)| {
+            let report = &self.reports[number];
+            let id = match malformed {
+                Some(bad) if bad == place => ReportId([0; 16]),
+                _ => report.id,
+            };
+            (id, report.payload.as_slice())
+        });
+        codec::encode_batch(&self.shape(), pairs).unwrap()
+    }
+}
+
+/// What is known of one report in one study.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Letter {
+    /// It reached the server while the study may have been open.
+    pub(super) may_count: bool,
+    /// Its device was told 201 or 200.
+    pub(super) acknowledged: bool,
+    /// It was on the disk after the last operation.
+    pub(super) counted: bool,
+}
+
+/// A study as the operator exported it.
+#[derive(Clone)]
+pub(super) struct Exported {
+    pub(super) study: String,
+    pub(super) family: usize,
+    /// The reports in it.
+    pub(super) reports: Vec<usize>,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// An estimate that was asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    pub(super) number: u64,
+    /// Reports counted when it was asked for.
+    pub(super) at_least: u64,
+    pub(super) cancelled: bool,
+}
+
+/// What is known of one study.
+pub(super) struct StudyModel {
+    pub(super) id: String,
+    pub(super) family: usize,
+    /// As of the last operation.
+    pub(super) state: StudyState,
+    pub(super) letters: Vec<Letter>,
+    /// Sum of the squared eigenvalues that an estimate at this n has.
+    pub(super) spectra: HashMap<u64, f64>,
+    pub(super) asked: Vec<Asked>,
+    /// Exports whose reports were added to it.
+    pub(super) imported: HashSet<usize>,
+}
+
+impl StudyModel {
+    pub(super) fn new(document: &StudyDocument, family: usize) -> Self {
+        Self {
+            id: document.id.clone(),
+            family,
+            state: document.state,
+            letters: vec![Letter::default(); REPORTS],
+            spectra: HashMap::new(),
+            asked: Vec::new(),
+            imported: HashSet::new(),
+        }
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        self.letters.iter().filter(|letter| letter.counted).count() as u64
+    }
+}

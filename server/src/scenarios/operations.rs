@@ -1,0 +1,195 @@
+//! What may happen, and how a seed draws a list of it.
+
+use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng, seq::IndexedRandom};
+
+use crate::store::Fault;
+
+/// Reports that the devices of one family of studies have.
+pub(super) const REPORTS: usize = 24;
+
+/// What the network does to one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Network {
+    /// It is answered.
+    Answered,
+    /// It arrives and the answer is lost.
+    AnswerLost,
+    /// It never arrives.
+    RequestLost,
+    /// Its last bytes never arrive.
+    CutShort,
+}
+
+/// A state a study may be brought to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    Open,
+    Closed,
+}
+
+/// One thing that happens. Numbers of studies count modulo how many there are.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Operation {
+    /// A device sends its report, for the first time or again.
+    Upload {
+        study: usize,
+        report: usize,
+        network: Network,
+    },
+    /// A relay sends several reports in one request, one of them malformed where `malformed` says so.
+    Batch {
+        study: usize,
+        reports: Vec<usize>,
+        malformed: Option<usize>,
+        network: Network,
+    },
+    /// Several devices send at once: one commit, unless the study is closed in between (before the report at this
+    /// place) or limits split it.
+    Burst {
+        study: usize,
+        reports: Vec<usize>,
+        close_at: Option<usize>,
+        fault: Option<Fault>,
+    },
+    /// The operator opens or closes a study.
+    SetState {
+        study: usize,
+        wanted: Wanted,
+        fault: Option<Fault>,
+    },
+    /// The operator makes another study of the same parameters as this one.
+    Create {
+        like: usize,
+        draft: bool,
+        fault: Option<Fault>,
+    },
+    /// The operator asks for an estimate.
+    Estimate { study: usize },
+    /// The operator looks at the estimates asked for so far, and may cancel the last one.
+    Look { study: usize, cancel: bool },
+    /// The operator exports a study and keeps the file.
+    Export { study: usize },
+    /// The operator imports one of the files, into this study or where it came from.
+    Import {
+        export: usize,
+        into: Option<usize>,
+        fault: Option<Fault>,
+    },
+    /// The operator deletes a study.
+    Delete { study: usize, fault: Option<Fault> },
+    /// The server's clock shows another time.
+    Clock { now_ms: u64 },
+    /// The server stops in good order and starts again.
+    Restart,
+    /// The server goes away without a word and starts again.
+    Crash,
+}
+
+/// The operations of a seed.
+pub(super) fn generate(seed: u64) -> Vec<Operation> {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let length = rng.random_range(12..40);
+    (0..length).map(|_| draw(&mut rng)).collect()
+}
+
+fn draw(rng: &mut ChaCha8Rng) -> Operation {
+    let study = rng.random_range(0..4);
+    match rng.random_range(0..100) {
+        0..30 => Operation::Upload {
+            study,
+            report: rng.random_range(0..REPORTS),
+            network: network(rng),
+        },
+        30..42 => {
+            let reports = reports(rng, 8);
+            let malformed = rng
+                .random_bool(0.3)
+                .then(|| rng.random_range(0..reports.len()));
+            Operation::Batch {
+                study,
+                reports,
+                malformed,
+                network: network(rng),
+            }
+        }
+        42..60 => {
+            let reports = reports(rng, 8);
+            let close_at = rng
+                .random_bool(0.1)
+                .then(|| rng.random_range(0..=reports.len()));
+            Operation::Burst {
+                study,
+                reports,
+                close_at,
+                fault: fault(rng),
+            }
+        }
+        60..65 => Operation::SetState {
+            study,
+            wanted: if rng.random_bool(0.6) {
+                Wanted::Open
+            } else {
+                Wanted::Closed
+            },
+            fault: fault(rng),
+        },
+        65..69 => Operation::Create {
+            like: study,
+            draft: rng.random_bool(0.5),
+            fault: fault(rng),
+        },
+        69..74 => Operation::Estimate { study },
+        74..79 => Operation::Look {
+            study,
+            cancel: rng.random_bool(0.2),
+        },
+        79..83 => Operation::Export { study },
+        83..88 => Operation::Import {
+            export: rng.random_range(0..4),
+            into: rng.random_bool(0.5).then(|| rng.random_range(0..4)),
+            fault: fault(rng),
+        },
+        88..90 => Operation::Delete {
+            study,
+            fault: fault(rng),
+        },
+        90..92 => Operation::Clock {
+            now_ms: *[
+                0,
+                1,
+                1_700_000_000_000,
+                1_600_000_000_000,
+                i64::MAX as u64,
+                u64::MAX,
+            ]
+            .choose(rng)
+            .unwrap(),
+        },
+        92..96 => Operation::Restart,
+        _ => Operation::Crash,
+    }
+}
+
+fn network(rng: &mut ChaCha8Rng) -> Network {
+    match rng.random_range(0..10) {
+        0..6 => Network::Answered,
+        6..8 => Network::AnswerLost,
+        8 => Network::RequestLost,
+        _ => Network::CutShort,
+    }
+}
+
+fn fault(rng: &mut ChaCha8Rng) -> Option<Fault> {
+    match rng.random_range(0..10) {
+        0 => Some(Fault::CommitFails),
+        1 => Some(Fault::DiesBeforeCommit),
+        2 => Some(Fault::DiesAfterCommit),
+        _ => None,
+    }
+}
+
+/// One to `most` reports, the same one twice now and then.
+fn reports(rng: &mut ChaCha8Rng, most: usize) -> Vec<usize> {
+    let count = rng.random_range(1..=most);
+    (0..count).map(|_| rng.random_range(0..REPORTS)).collect()
+}

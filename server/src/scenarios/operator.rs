@@ -1,0 +1,325 @@
+//! What the operator does: states, studies, files, estimates.
+
+use axum::{
+    body::Body,
+    http::{Request, header},
+};
+use eigenveil_shared::api::{
+    EstimateDocument, EstimateState, ImportOutcome, ImportReceipt, REPORT_MEDIA_TYPE,
+    STUDY_EXPORT_MEDIA_TYPE, StudyDocument, StudyState,
+};
+use serde_json::json;
+
+use super::{
+    model::{Asked, Exported, StudyModel},
+    operations::Wanted,
+    world::{Checked, World, check, send},
+};
+use crate::store::Fault;
+
+impl World {
+    pub(super) async fn set_state(
+        &mut self,
+        at: usize,
+        wanted: Wanted,
+        fault: Option<Fault>,
+    ) -> Checked {
+        let (verb, target) = match wanted {
+            Wanted::Open => ("open", StudyState::Open),
+            Wanted::Closed => ("close", StudyState::Closed),
+        };
+        let path = format!("/v1/studies/{}/{verb}", self.studies[at].id);
+        let before = self.studies[at].state;
+        let allowed = matches!(
+            (before, target),
+            (StudyState::Draft | StudyState::Open, StudyState::Open)
+                | (StudyState::Open | StudyState::Closed, StudyState::Closed)
+        );
+        self.faults.set_next(fault);
+        let (status, _) = self.operator("POST", &path, None).await;
+        self.revive(fault.filter(|_| allowed));
+        let after = self.document(at).await?.state;
+        let right = match (status, fault) {
+            (200, None) => allowed && after == target,
+            (409, _) => !allowed && after == before,
+            (503 | 507, Some(Fault::CommitFails | Fault::DiesBeforeCommit)) => after == before,
+            (503, Some(Fault::DiesAfterCommit)) => after == target,
+            _ => false,
+        };
+        self.studies[at].state = after;
+        check(right, || {
+            format!(
+                "asking a study that is {before:?} for {target:?} is answered {status}, and it is {after:?}"
+            )
+        })
+    }
+
+    pub(super) async fn create(
+        &mut self,
+        family: usize,
+        draft: bool,
+        fault: Option<Fault>,
+    ) -> Checked {
+        let mut design = self.families[family].design.clone();
+        design["draft"] = json!(draft);
+        self.faults.set_next(fault);
+        let (status, body) = self.operator("POST", "/v1/studies", Some(&design)).await;
+        self.revive(fault);
+        let listed = self.operator("GET", "/v1/studies", None).await;
+        let listed: eigenveil_shared::api::StudyList = serde_json::from_slice(&listed.1).unwrap();
+        let new: Vec<&StudyDocument> = listed
+            .studies
+            .iter()
+            .filter(|study| self.studies.iter().all(|known| known.id != study.id))
+            .collect();
+        let right = match (status, fault) {
+            (201, None) => {
+                let told: StudyDocument = serde_json::from_slice(&body).unwrap();
+                new.len() == 1 && new[0].id == told.id
+            }
+            (503 | 507, Some(Fault::CommitFails | Fault::DiesBeforeCommit)) => new.is_empty(),
+            (503, Some(Fault::DiesAfterCommit)) => new.len() == 1,
+            _ => false,
+        };
+        check(right, || {
+            format!(
+                "a new study is answered {status} and {} are there",
+                new.len()
+            )
+        })?;
+        for document in new {
+            self.studies.push(StudyModel::new(document, family));
+        }
+        Ok(())
+    }
+
+    pub(super) async fn export(&mut self, at: usize) -> Checked {
+        let study = &self.studies[at];
+        let path = format!("/v1/studies/{}/export", study.id);
+        let (status, bytes) = self.operator("GET", &path, None).await;
+        check(status == 200, || format!("an export is answered {status}"))?;
+        let counted = study.letters.iter().enumerate();
+        let export = Exported {
+            study: study.id.clone(),
+            family: study.family,
+            reports: counted
+                .filter(|(_, letter)| letter.counted)
+                .map(|(number, _)| number)
+                .collect(),
+            bytes,
+        };
+        // A study that has not changed is the same file.
+        if !self.exports.iter().any(|other| other.bytes == export.bytes) {
+            self.exports.push(export);
+        }
+        Ok(())
+    }
+
+    pub(super) async fn import(
+        &mut self,
+        number: usize,
+        into: Option<usize>,
+        fault: Option<Fault>,
+    ) -> Checked {
+        let export = self.exports[number].clone();
+        let path = match into {
+            Some(at) => format!("/v1/studies/{}/import", self.studies[at].id),
+            None => "/v1/imports".to_owned(),
+        };
+        let target = into.or_else(|| {
+            self.studies
+                .iter()
+                .position(|study| study.id == export.study)
+        });
+        let study = target.map(|at| &self.studies[at]);
+        let expected = match study {
+            None => 201,
+            Some(study) if study.family != export.family => 422,
+            Some(study) if study.imported.contains(&number) => 200,
+            Some(study) if export.reports.iter().any(|&r| study.letters[r].counted) => 409,
+            Some(_) => 200,
+        };
+        let again = study.is_some_and(|study| study.imported.contains(&number));
+        let request = Request::post(path)
+            .header(header::CONTENT_TYPE, STUDY_EXPORT_MEDIA_TYPE)
+            .header(header::AUTHORIZATION, format!("Bearer {}", self.token))
+            .body(Body::from(export.bytes.clone()))
+            .unwrap();
+        self.faults.set_next(fault);
+        let (status, body) = send(self.routes.clone(), request).await;
+        // Refused before there was anything to commit.
+        let committed = expected < 300;
+        self.revive(fault.filter(|_| committed));
+        let added = match (status, fault) {
+            (200 | 201, None) => {
+                let receipt: ImportReceipt = serde_json::from_slice(&body).unwrap();
+                let outcome = match (status, again) {
+                    (201, _) => ImportOutcome::Created,
+                    (_, true) => ImportOutcome::AlreadyImported,
+                    (_, false) => ImportOutcome::Merged,
+                };
+                let reports = if again {
+                    0
+                } else {
+                    export.reports.len() as u64
+                };
+                check(
+                    (receipt.outcome, receipt.reports) == (outcome, reports),
+                    || format!("an import is answered {receipt:?}"),
+                )?;
+                status == expected
+            }
+            (503 | 507, Some(fault)) if committed => fault == Fault::DiesAfterCommit,
+            (409 | 422, _) if status == expected => false,
+            _ => return Err(format!("an import is answered {status} and not {expected}")),
+        };
+        check(fault.is_some() || status == expected, || {
+            format!("an import is answered {status} and not {expected}")
+        })?;
+        if !added {
+            return Ok(());
+        }
+        let at = match target {
+            Some(at) => at,
+            None => {
+                let path = format!("/v1/studies/{}", export.study);
+                let (status, body) = self.operator("GET", &path, None).await;
+                check(status == 200, || {
+                    format!("an imported study is answered {status}")
+                })?;
+                let document: StudyDocument = serde_json::from_slice(&body).unwrap();
+                self.studies.push(StudyModel::new(&document, export.family));
+                self.studies.len() - 1
+            }
+        };
+        let study = &mut self.studies[at];
+        study.imported.insert(number);
+        for &report in &export.reports {
+            // Counted from now on, whatever becomes of the state.
+            study.letters[report].may_count = true;
+            study.letters[report].counted = true;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn delete(&mut self, at: usize, fault: Option<Fault>) -> Checked {
+        if self.studies.len() < 3 {
+            return Ok(());
+        }
+        let path = format!("/v1/studies/{}", self.studies[at].id);
+        let open = self.studies[at].state == StudyState::Open;
+        self.faults.set_next(fault);
+        let (status, _) = self.operator("DELETE", &path, None).await;
+        self.revive(fault.filter(|_| !open));
+        let there = self.operator("GET", &path, None).await.0 == 200;
+        let right = match (status, fault) {
+            (204, None) => !open && !there,
+            (409, _) => open && there,
+            (503 | 507, Some(Fault::CommitFails | Fault::DiesBeforeCommit)) => there,
+            (503, Some(Fault::DiesAfterCommit)) => !there,
+            _ => false,
+        };
+        check(right, || {
+            format!("deleting a study is answered {status}; it is there: {there}")
+        })?;
+        if !there {
+            let study = self.studies.remove(at);
+            let body = self.families[study.family].single(0);
+            let request = Request::post(format!("/v1/studies/{}/reports", study.id))
+                .header(header::CONTENT_TYPE, REPORT_MEDIA_TYPE)
+                .body(Body::from(body))
+                .unwrap();
+            let (status, _) = send(self.routes.clone(), request).await;
+            check(status == 404, || {
+                format!("a report of a deleted study is answered {status}")
+            })?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn estimate(&mut self, at: usize) -> Checked {
+        let path = format!("/v1/studies/{}/estimates", self.studies[at].id);
+        let (status, body) = self.operator("POST", &path, Some(&json!({}))).await;
+        check(status == 202, || {
+            format!("asking for an estimate is answered {status}")
+        })?;
+        let document: EstimateDocument = serde_json::from_slice(&body).unwrap();
+        let study = &mut self.studies[at];
+        study.asked.push(Asked {
+            number: document.number,
+            at_least: study.count(),
+            cancelled: false,
+        });
+        Ok(())
+    }
+
+    /// Looks at the estimates of a study; those that are done are of one moment.
+    pub(super) async fn look(&mut self, at: usize, cancel: bool, wait: bool) -> Checked {
+        let path = format!("/v1/studies/{}/estimates", self.studies[at].id);
+        if cancel && let Some(last) = self.studies[at].asked.len().checked_sub(1) {
+            let number = self.studies[at].asked[last].number;
+            let (status, _) = self
+                .operator("DELETE", &format!("{path}/{number}"), None)
+                .await;
+            check(matches!(status, 200 | 409), || {
+                format!("cancelling an estimate is answered {status}")
+            })?;
+            self.studies[at].asked[last].cancelled |= status == 200;
+        }
+        for asked in self.studies[at].asked.clone() {
+            let number = asked.number;
+            let document = loop {
+                let (status, body) = self
+                    .operator("GET", &format!("{path}/{number}"), None)
+                    .await;
+                check(status == 200, || {
+                    format!("estimate {number} is answered {status}")
+                })?;
+                let document: EstimateDocument = serde_json::from_slice(&body).unwrap();
+                if !wait || document.state != EstimateState::Running {
+                    break document;
+                }
+                tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+            };
+            let study = &self.studies[at];
+            match (document.state, &document.estimate) {
+                (EstimateState::Running, None) => {}
+                (EstimateState::Cancelled, None) => check(asked.cancelled, || {
+                    format!("nobody cancelled estimate {number}")
+                })?,
+                // An empty study has no estimate.
+                (EstimateState::Failed, None) => check(asked.at_least == 0, || {
+                    format!("estimate {number} failed: {:?}", document.problem)
+                })?,
+                (EstimateState::Done, Some(estimate)) => {
+                    let n = estimate.n;
+                    check(
+                        !asked.cancelled && (asked.at_least..=study.count()).contains(&n),
+                        || {
+                            format!(
+                                "estimate {number} is of {n} reports: {asked:?}, now {}",
+                                study.count()
+                            )
+                        },
+                    )?;
+                    let squares: f64 = estimate.eigenvalues.iter().map(|x| x * x).sum();
+                    // Between the commits of one burst nobody looked.
+                    if let Some(&expected) = study.spectra.get(&n) {
+                        check(
+                            (squares - expected).abs() <= 1e-9 * expected.max(1.0),
+                            || {
+                                format!(
+                                    "estimate {number} of {n} reports is not of their sums: {squares} against {expected}"
+                                )
+                            },
+                        )?;
+                    }
+                }
+                (state, _) => {
+                    return Err(format!("estimate {number} is {state:?} without its result"));
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,521 @@
+//! The server under test, its devices and its operator, and the invariants.
+
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use axum::{
+    Router,
+    body::Body,
+    http::{Request, header},
+};
+use eigenveil_shared::api::{
+    BatchReceipt, REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE, StudyDocument, StudyState,
+};
+use http_body_util::BodyExt;
+use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
+use serde_json::json;
+use tempfile::TempDir;
+use tower::ServiceExt;
+
+use super::{
+    model::{Exported, Family, P, StudyModel},
+    operations::{Network, Operation, Wanted},
+};
+use crate::{
+    AppState, Clock, Environment, ServerConfig, router,
+    store::{Fault, Faults},
+};
+
+/// An invariant that does not hold.
+pub(super) type Violation = String;
+pub(super) type Checked<T = ()> = Result<T, Violation>;
+
+/// A clock that shows what the scenario says.
+#[derive(Default)]
+struct SetClock(AtomicU64);
+
+impl Clock for SetClock {
+    fn now_ms(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Status and body of an answer.
+pub(super) type Answer = (u16, Vec<u8>);
+
+pub(super) struct World {
+    pub(super) config: ServerConfig,
+    environment: Environment,
+    clock: Arc<SetClock>,
+    pub(super) faults: Faults,
+    app: Option<AppState>,
+    pub(super) routes: Router,
+    pub(super) token: String,
+    pub(super) families: Vec<Family>,
+    pub(super) studies: Vec<StudyModel>,
+    pub(super) exports: Vec<Exported>,
+    // Last: removed when everything is closed.
+    _directory: TempDir,
+}
+
+impl World {
+    /// An empty server with settings drawn from the seed, and a study of numbers and one of seeds.
+    pub(super) async fn new(seed: u64, faults: Faults) -> Self {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed ^ 0x5eed);
+        // In memory where there is such a place: what is tested is the order of things, not the disk.
+        let shared_memory = std::path::Path::new("/dev/shm");
+        let directory = if shared_memory.is_dir() {
+            tempfile::tempdir_in(shared_memory)
+        } else {
+            tempfile::tempdir()
+        }
+        .unwrap();
+        let mut config = ServerConfig::new(directory.path().join("data"));
+        if rng.random_bool(0.3) {
+            config.queue_requests = 4;
+        }
+        if rng.random_bool(0.3) {
+            config.commit_reports = 3;
+        }
+        if rng.random_bool(0.3) {
+            // Room for a few buckets of one study.
+            config.memory_bytes = 8 * 6 * 4;
+        }
+        let clock = Arc::new(SetClock(AtomicU64::new(1_700_000_000_000)));
+        let environment = Environment {
+            clock: Arc::<SetClock>::clone(&clock),
+            faults: faults.clone(),
+            ..Environment::system()
+        };
+        let mut world = Self {
+            config,
+            environment,
+            clock,
+            faults,
+            app: None,
+            routes: Router::new(),
+            token: String::new(),
+            families: Vec::new(),
+            studies: Vec::new(),
+            exports: Vec::new(),
+            _directory: directory,
+        };
+        world.start();
+        for mechanism in ["symmetric-gaussian", "double-cap"] {
+            let design = json!({
+                "name": mechanism, "dimension": P, "mechanism": mechanism, "epsilon": 1.0, "default_k": 1,
+            });
+            let (status, body) = world.operator("POST", "/v1/studies", Some(&design)).await;
+            assert_eq!(status, 201);
+            let document: StudyDocument = serde_json::from_slice(&body).unwrap();
+            let family = Family::new(design, &document, &mut rng);
+            world
+                .studies
+                .push(StudyModel::new(&document, world.families.len()));
+            world.families.push(family);
+        }
+        world
+    }
+
+    fn start(&mut self) {
+        let app = AppState::open(self.config.clone(), self.environment.clone()).unwrap();
+        let token = std::fs::read_to_string(app.store().token_path()).unwrap();
+        token.trim().clone_into(&mut self.token);
+        self.routes = router(app.clone());
+        self.app = Some(app);
+    }
+
+    fn stop(&mut self, drain: bool) {
+        self.routes = Router::new();
+        if let Some(app) = self.app.take()
+            && drain
+        {
+            app.close();
+        }
+    }
+
+    pub(super) fn app(&self) -> &AppState {
+        self.app.as_ref().unwrap()
+    }
+
+    /// Does one thing and checks everything.
+    pub(super) async fn perform(&mut self, operation: &Operation) -> Checked {
+        match operation {
+            Operation::Upload {
+                study,
+                report,
+                network,
+            } => {
+                let at = study % self.studies.len();
+                self.upload(at, *report, *network).await?;
+            }
+            Operation::Batch {
+                study,
+                reports,
+                malformed,
+                network,
+            } => {
+                let at = study % self.studies.len();
+                self.batch(at, reports, *malformed, *network).await?;
+            }
+            Operation::Burst {
+                study,
+                reports,
+                close_at,
+                fault,
+            } => {
+                let at = study % self.studies.len();
+                self.burst(at, reports, *close_at, *fault).await?;
+            }
+            Operation::SetState {
+                study,
+                wanted,
+                fault,
+            } => {
+                let at = study % self.studies.len();
+                self.set_state(at, *wanted, *fault).await?;
+            }
+            Operation::Create { like, draft, fault } => {
+                let family = self.studies[like % self.studies.len()].family;
+                self.create(family, *draft, *fault).await?;
+            }
+            Operation::Estimate { study } => self.estimate(study % self.studies.len()).await?,
+            Operation::Look { study, cancel } => {
+                self.look(study % self.studies.len(), *cancel, false)
+                    .await?;
+            }
+            Operation::Export { study } => self.export(study % self.studies.len()).await?,
+            Operation::Import {
+                export,
+                into,
+                fault,
+            } => {
+                if let Some(last) = self.exports.len().checked_sub(1) {
+                    let into = into.map(|study| study % self.studies.len());
+                    self.import(*export.min(&last), into, *fault).await?;
+                }
+            }
+            Operation::Delete { study, fault } => {
+                self.delete(study % self.studies.len(), *fault).await?;
+            }
+            Operation::Clock { now_ms } => self.clock.0.store(*now_ms, Ordering::Relaxed),
+            Operation::Restart => {
+                self.stop(true);
+                self.start();
+            }
+            Operation::Crash => self.crash().await,
+        }
+        self.audit().await
+    }
+
+    /// With nothing broken any more, every device is told; and everything is still there after a restart.
+    pub(super) async fn settle(&mut self) -> Checked {
+        self.stop(true);
+        self.start();
+        for at in 0..self.studies.len() {
+            if self.studies[at].state == StudyState::Draft {
+                self.set_state(at, Wanted::Open, None).await?;
+            }
+            let open = self.studies[at].state == StudyState::Open;
+            for report in 0..self.studies[at].letters.len() {
+                self.upload(at, report, Network::Answered).await?;
+                let letter = self.studies[at].letters[report];
+                check(letter.acknowledged == (open || letter.counted), || {
+                    format!("report {report} of an {open:?} study ends as {letter:?}")
+                })?;
+            }
+        }
+        self.audit().await?;
+        self.stop(true);
+        self.start();
+        for at in 0..self.studies.len() {
+            self.look(at, false, true).await?;
+        }
+        self.audit().await?;
+        self.stop(true);
+        Ok(())
+    }
+
+    /// The writer dies at the next thing it is told, and with it everything that waits.
+    async fn crash(&mut self) {
+        self.faults.set_next(Some(Fault::DiesBeforeCommit));
+        let probe = self.app().store().check_writable().await;
+        self.faults.set_next(None);
+        assert!(probe.is_err() || self.app().store().check_writable().await.is_err());
+        self.stop(false);
+        self.start();
+    }
+
+    /// After a fault that killed the writer: nothing is written any more until the next start.
+    pub(super) fn revive(&mut self, fault: Option<Fault>) {
+        self.faults.set_next(None);
+        if matches!(
+            fault,
+            Some(Fault::DiesBeforeCommit | Fault::DiesAfterCommit)
+        ) {
+            self.stop(false);
+            self.start();
+        }
+    }
+
+    pub(super) async fn operator(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&serde_json::Value>,
+    ) -> Answer {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::AUTHORIZATION, format!("Bearer {}", self.token));
+        if body.is_some() {
+            request = request.header(header::CONTENT_TYPE, "application/json");
+        }
+        let body = body.map_or_else(Body::empty, |value| Body::from(value.to_string()));
+        send(self.routes.clone(), request.body(body).unwrap()).await
+    }
+
+    async fn upload(&mut self, at: usize, report: usize, network: Network) -> Checked {
+        let mut body = self.families[self.studies[at].family].single(report);
+        match network {
+            Network::RequestLost => return Ok(()),
+            Network::CutShort => {
+                body.truncate(body.len() - 1);
+                let (status, _) = self.post(at, REPORT_MEDIA_TYPE, body).await;
+                return check(status == 400, || {
+                    format!("half a report is answered {status}")
+                });
+            }
+            Network::Answered | Network::AnswerLost => {}
+        }
+        let answer = self.post(at, REPORT_MEDIA_TYPE, body).await;
+        self.arrived(at, report);
+        match network {
+            Network::Answered => self.learn(at, report, answer.0, false),
+            _ => Ok(()),
+        }
+    }
+
+    /// It reached a server that may count it.
+    fn arrived(&mut self, at: usize, report: usize) {
+        let study = &mut self.studies[at];
+        study.letters[report].may_count |= study.state == StudyState::Open;
+    }
+
+    /// What a device makes of the answer to its report. `sent_twice`: the same request round brought it before.
+    fn learn(&mut self, at: usize, report: usize, status: u16, sent_twice: bool) -> Checked {
+        let study = &mut self.studies[at];
+        let state = study.state;
+        let letter = &mut study.letters[report];
+        let right = match status {
+            201 => letter.may_count && !letter.counted && (sent_twice || !letter.acknowledged),
+            200 => letter.counted || sent_twice,
+            409 => !letter.counted && !letter.acknowledged && state != StudyState::Open,
+            _ => false,
+        };
+        letter.acknowledged |= matches!(status, 200 | 201);
+        let letter = *letter;
+        check(right, || {
+            format!(
+                "report {report} is answered {status} in a study that is {state:?}, being {letter:?}"
+            )
+        })
+    }
+
+    async fn batch(
+        &mut self,
+        at: usize,
+        reports: &[usize],
+        malformed: Option<usize>,
+        network: Network,
+    ) -> Checked {
+        let malformed = malformed.map(|place| place % reports.len());
+        let mut body = self.families[self.studies[at].family].batch(reports, malformed);
+        match network {
+            Network::RequestLost => return Ok(()),
+            Network::CutShort => {
+                body.truncate(body.len() - 1);
+                let (status, _) = self.post(at, REPORT_BATCH_MEDIA_TYPE, body).await;
+                return check(status == 400, || {
+                    format!("half a batch is answered {status}")
+                });
+            }
+            Network::Answered | Network::AnswerLost => {}
+        }
+        let good: Vec<usize> = reports
+            .iter()
+            .enumerate()
+            .filter(|(place, _)| Some(*place) != malformed)
+            .map(|(_, report)| *report)
+            .collect();
+        let (status, body) = self.post(at, REPORT_BATCH_MEDIA_TYPE, body).await;
+        for &report in &good {
+            self.arrived(at, report);
+        }
+        if network == Network::AnswerLost {
+            return Ok(());
+        }
+        let state = self.studies[at].state;
+        let known = |report: &&usize| self.studies[at].letters[**report].counted;
+        if status == 409 {
+            return check(
+                state != StudyState::Open && !good.iter().any(|report| known(&report)),
+                || format!("a batch is refused as a whole in a study that is {state:?}"),
+            );
+        }
+        check(status == 200, || format!("a batch is answered {status}"))?;
+        let receipt: BatchReceipt = serde_json::from_slice(&body).unwrap();
+        let distinct: HashSet<usize> = good.iter().copied().collect();
+        let new = distinct.iter().filter(|report| !known(report)).count() as u64;
+        let mut refused: Vec<usize> = malformed.into_iter().collect();
+        let expected = if state == StudyState::Open {
+            (new, good.len() as u64 - new)
+        } else {
+            let unknown = reports.iter().enumerate().filter(|(place, report)| {
+                Some(*place) != malformed && !self.studies[at].letters[**report].counted
+            });
+            refused.extend(unknown.map(|(place, _)| place));
+            refused.sort_unstable();
+            (0, good.iter().filter(known).count() as u64)
+        };
+        let told: Vec<usize> = receipt.refused.iter().map(|r| r.index as usize).collect();
+        check(
+            (receipt.accepted, receipt.duplicates) == expected && told == refused,
+            || format!("a batch of which {new} are new is answered {receipt:?}"),
+        )?;
+        for report in good {
+            let letter = &mut self.studies[at].letters[report];
+            letter.acknowledged |= state == StudyState::Open || letter.counted;
+        }
+        Ok(())
+    }
+
+    async fn burst(
+        &mut self,
+        at: usize,
+        reports: &[usize],
+        close_at: Option<usize>,
+        fault: Option<Fault>,
+    ) -> Checked {
+        let before = self.studies[at].state;
+        let closes = close_at.is_some() && before == StudyState::Open;
+        self.faults.set_next(fault);
+        self.faults.hold();
+        let mut sent = Vec::new();
+        let mut close = None;
+        for place in 0..=reports.len() {
+            if closes && close_at == Some(place) {
+                let path = format!("/v1/studies/{}/close", self.studies[at].id);
+                close = Some(tokio::spawn(send(
+                    self.routes.clone(),
+                    self.order("POST", &path),
+                )));
+            }
+            let Some(&report) = reports.get(place) else {
+                break;
+            };
+            let body = self.families[self.studies[at].family].single(report);
+            let request = self.report_request(at, REPORT_MEDIA_TYPE, body);
+            sent.push((report, tokio::spawn(send(self.routes.clone(), request))));
+        }
+        // Everything spawned runs up to the queue, in order.
+        for _ in 0..4 {
+            tokio::task::yield_now().await;
+        }
+        self.faults.release();
+        let mut answers = Vec::new();
+        for (report, answer) in sent {
+            answers.push((report, answer.await.unwrap().0));
+        }
+        let closed = match close {
+            Some(close) => close.await.unwrap().0 == 200,
+            None => false,
+        };
+        self.revive(fault);
+        // Before the close as if there were none, after it as if it had always been.
+        let mut seen = HashSet::new();
+        for (place, (report, status)) in answers.iter().enumerate() {
+            if closed && close_at == Some(place) {
+                self.studies[at].state = StudyState::Closed;
+            }
+            self.arrived(at, *report);
+            let sent_twice = !seen.insert(*report);
+            match status {
+                200 | 201 | 409 => self.learn(at, *report, *status, sent_twice)?,
+                429 => {}
+                503 | 507 if fault.is_some() => {}
+                status => return Err(format!("report {report} in a burst is answered {status}")),
+            }
+        }
+        if closed {
+            self.studies[at].state = StudyState::Closed;
+        } else if closes {
+            // It may or may not have been committed.
+            self.studies[at].state = self.document(at).await?.state;
+        }
+        if fault == Some(Fault::CommitFails) || fault.is_none() {
+            let counted = self.on_disk(at)?;
+            for (report, _) in answers.iter().filter(|(_, status)| *status >= 429) {
+                let times = answers.iter().filter(|(other, _)| other == report).count();
+                let letter = self.studies[at].letters[*report];
+                check(times > 1 || letter.counted || counted[*report] == 0, || {
+                    format!("report {report} was told that it was not written, and was")
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn report_request(&self, at: usize, media_type: &str, body: Vec<u8>) -> Request<Body> {
+        Request::post(format!("/v1/studies/{}/reports", self.studies[at].id))
+            .header(header::CONTENT_TYPE, media_type)
+            .body(Body::from(body))
+            .unwrap()
+    }
+
+    pub(super) fn order(&self, method: &str, path: &str) -> Request<Body> {
+        Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::AUTHORIZATION, format!("Bearer {}", self.token))
+            .body(Body::empty())
+            .unwrap()
+    }
+
+    pub(super) async fn post(&self, at: usize, media_type: &str, body: Vec<u8>) -> Answer {
+        let request = self.report_request(at, media_type, body);
+        send(self.routes.clone(), request).await
+    }
+
+    pub(super) async fn document(&self, at: usize) -> Checked<StudyDocument> {
+        let path = format!("/v1/studies/{}", self.studies[at].id);
+        let (status, body) = self.operator("GET", &path, None).await;
+        check(status == 200, || format!("a study is answered {status}"))?;
+        Ok(serde_json::from_slice(&body).unwrap())
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        // A violation leaves the writer as it is.
+        self.faults.release();
+        self.faults.set_next(None);
+    }
+}
+
+pub(super) fn check(holds: bool, otherwise: impl FnOnce() -> String) -> Checked {
+    if holds { Ok(()) } else { Err(otherwise()) }
+}
+
+/// Owned, so that it can be spawned.
+pub(super) async fn send(routes: Router, request: Request<Body>) -> Answer {
+    let response = routes.oneshot(request).await.unwrap();
+    let status = response.status().as_u16();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    (status, body.to_vec())
+}

@@ -1,0 +1,234 @@
+//! The export of a study as bytes (`docs/protocol.md`, "The export of a study").
+//!
+//! A header, the identifiers in ascending order, one section per bucket that has reports, and a SHA-256
+//! of it all. Both ways go through it piece by piece: never more than one bucket is in memory.
+
+use std::io::{BufReader, BufWriter, Read, Write};
+
+use eigenveil_shared::{
+    Error, ErrorCode,
+    api::StudyState,
+    estimate::Rank,
+    mechanism::{PayloadForm, double_cap::SEED_LEN},
+    packed::packed_len,
+    report::ReportId,
+    study::{StudyParams, from_hex},
+};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::{
+    Failure,
+    study::{MAX_BUCKETS, NewStudy, StudyId, check_name, check_rank},
+};
+
+/// What an export begins with; the last digit is the version of the layout.
+const MAGIC: &[u8; 8] = b"EVSTUDY1";
+/// Longest header: canonical parameters of 65,536 named features, in hexadecimal.
+const MAX_HEADER: u64 = 65 << 20;
+
+/// What is known of a study besides its reports.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Header {
+    pub(super) id: String,
+    pub(super) name: String,
+    pub(super) state: StudyState,
+    /// Canonical bytes of the parameters, hexadecimal.
+    pub(super) canonical: String,
+    pub(super) default_k: Rank,
+    pub(super) buckets: u32,
+    pub(super) created_at_ms: u64,
+    pub(super) reports: u64,
+    /// Buckets that have reports.
+    pub(super) sections: u32,
+}
+
+impl Header {
+    /// The study it describes, checked as one that an operator asks for.
+    pub(super) fn study(&self) -> Result<(StudyId, NewStudy), Failure> {
+        let id = StudyId::parse(&self.id).ok_or_else(|| malformed("the study's identifier"))?;
+        let canonical =
+            from_hex(&self.canonical).ok_or_else(|| malformed("the canonical parameters"))?;
+        let params = StudyParams::from_canonical(&canonical)?;
+        check_name(&self.name)?;
+        check_rank(self.default_k, params.dimension())?;
+        if !(1..=MAX_BUCKETS).contains(&self.buckets) || self.sections > self.buckets {
+            return Err(malformed("the number of buckets").into());
+        }
+        let design = NewStudy {
+            name: self.name.clone(),
+            params,
+            default_k: self.default_k,
+            state: self.state,
+            buckets: self.buckets,
+        };
+        Ok((id, design))
+    }
+}
+
+/// Writes an export.
+pub(super) struct ArchiveWriter<W: Write> {
+    out: BufWriter<W>,
+    hash: Sha256,
+}
+
+impl<W: Write> ArchiveWriter<W> {
+    pub(super) fn new(out: W, header: &Header) -> Result<Self, Failure> {
+        let mut writer = Self {
+            out: BufWriter::with_capacity(1 << 16, out),
+            hash: Sha256::new(),
+        };
+        let header = serde_json::to_vec(header).map_err(Failure::damaged)?;
+        writer.put(MAGIC)?;
+        writer.put(&(header.len() as u64).to_le_bytes())?;
+        writer.put(&header)?;
+        Ok(writer)
+    }
+
+    /// Appends an identifier.
+    pub(super) fn identifier(&mut self, id: &[u8; 16]) -> Result<(), Failure> {
+        self.put(id)
+    }
+
+    /// Begins the section of a bucket; its bytes follow.
+    pub(super) fn section(&mut self, bucket: u32, n: u64, length: u64) -> Result<(), Failure> {
+        self.put(&bucket.to_le_bytes())?;
+        self.put(&n.to_le_bytes())?;
+        self.put(&length.to_le_bytes())
+    }
+
+    /// Appends bytes of the section.
+    pub(super) fn put(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.hash.update(bytes);
+        self.out.write_all(bytes).map_err(Failure::file)
+    }
+
+    /// Ends the export.
+    pub(super) fn finish(mut self) -> Result<(), Failure> {
+        let hash = self.hash.finalize();
+        self.out.write_all(&hash).map_err(Failure::file)?;
+        self.out.flush().map_err(Failure::file)
+    }
+}
+
+/// A piece of an export.
+pub(super) enum Part {
+    /// Identifier of a report.
+    Identifier([u8; 16]),
+    /// What one bucket holds: a sum, or seeds.
+    Section { bucket: u32, n: u64, bytes: Vec<u8> },
+}
+
+/// Reads the header, with the reader left behind it.
+pub(super) fn read_header<R: Read>(file: R) -> Result<(Header, ArchiveReader<R>), Failure> {
+    let mut reader = ArchiveReader {
+        input: BufReader::with_capacity(1 << 16, file),
+        hash: Sha256::new(),
+    };
+    if reader.array::<8>()? != *MAGIC {
+        return Err(malformed("the first eight bytes, which should be EVSTUDY1").into());
+    }
+    let length = u64::from_le_bytes(reader.array()?);
+    if length > MAX_HEADER {
+        return Err(malformed("the length of the header").into());
+    }
+    let bytes = reader.run(length)?;
+    let header = serde_json::from_slice(&bytes).map_err(|_| malformed("the header"))?;
+    Ok((header, reader))
+}
+
+/// Reads an export.
+pub(super) struct ArchiveReader<R: Read> {
+    input: BufReader<R>,
+    hash: Sha256,
+}
+
+impl<R: Read> ArchiveReader<R> {
+    /// Goes through everything behind the header and checks it as far as one piece shows; returns the SHA-256.
+    pub(super) fn walk(
+        mut self,
+        header: &Header,
+        params: &StudyParams,
+        mut visit: impl FnMut(Part) -> Result<(), Failure>,
+    ) -> Result<[u8; 32], Failure> {
+        let mut last = None;
+        for _ in 0..header.reports {
+            let id: [u8; 16] = self.array()?;
+            if !ReportId(id).is_well_formed() || last >= Some(id) {
+                return Err(malformed("an identifier, or the order of identifiers").into());
+            }
+            last = Some(id);
+            visit(Part::Identifier(id))?;
+        }
+        let (mut before, mut reports) = (None, 0_u64);
+        for _ in 0..header.sections {
+            let bucket = u32::from_le_bytes(self.array()?);
+            let n = u64::from_le_bytes(self.array()?);
+            let length = u64::from_le_bytes(self.array()?);
+            let expected = match params.mechanism().payload_form() {
+                PayloadForm::Seed => n.checked_mul(SEED_LEN as u64),
+                _ => Some(8 * packed_len(params.report_dimension()) as u64),
+            };
+            if bucket >= header.buckets
+                || before >= Some(bucket)
+                || n == 0
+                || expected != Some(length)
+            {
+                return Err(malformed("the head of a bucket").into());
+            }
+            before = Some(bucket);
+            reports = reports.saturating_add(n);
+            let bytes = self.run(length)?;
+            visit(Part::Section { bucket, n, bytes })?;
+        }
+        if reports != header.reports {
+            return Err(malformed("the number of reports").into());
+        }
+        let computed: [u8; 32] = self.hash.clone().finalize().into();
+        if self.array::<32>()? != computed {
+            return Err(malformed("the SHA-256 at the end").into());
+        }
+        if self.input.read(&mut [0]).map_err(Failure::file)? != 0 {
+            return Err(malformed("its length: something follows the end").into());
+        }
+        Ok(computed)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Failure> {
+        let mut bytes = [0; N];
+        self.input.read_exact(&mut bytes).map_err(cut_short)?;
+        self.hash.update(bytes);
+        Ok(bytes)
+    }
+
+    /// This many bytes. Grows with what is there, whatever is announced.
+    fn run(&mut self, length: u64) -> Result<Vec<u8>, Failure> {
+        let mut bytes = Vec::new();
+        let mut limited = Read::by_ref(&mut self.input).take(length);
+        limited.read_to_end(&mut bytes).map_err(Failure::file)?;
+        if bytes.len() as u64 != length {
+            return Err(malformed("its length: it is cut short").into());
+        }
+        self.hash.update(&bytes);
+        Ok(bytes)
+    }
+}
+
+fn cut_short(error: std::io::Error) -> Failure {
+    if error.kind() == std::io::ErrorKind::UnexpectedEof {
+        malformed("its length: it is cut short").into()
+    } else {
+        Failure::file(error)
+    }
+}
+
+/// An error that names the part of an export that is not right.
+pub(super) fn malformed(what: &str) -> Error {
+    Error::new(
+        ErrorCode::MalformedExport,
+        format!(
+            "this is not the whole export of a study: what is wrong is {what}; nothing was imported: export it again"
+        ),
+    )
+}

@@ -1,0 +1,158 @@
+//! Where a test makes the writer fail. Outside tests there is nothing here.
+
+use super::Failure;
+
+/// Permits everything.
+#[cfg(not(test))]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Faults;
+
+#[cfg(not(test))]
+#[expect(
+    clippy::unused_self,
+    clippy::unnecessary_wraps,
+    reason = "the same calls as in tests"
+)]
+impl Faults {
+    pub(super) fn wait_while_held(self) {}
+
+    pub(super) fn permit_commit(self) -> Result<bool, Failure> {
+        Ok(true)
+    }
+
+    pub(super) fn after_commit(self) {}
+
+    pub(super) fn after_answers(self) {}
+
+    pub(super) fn forgets_identifiers(self) -> bool {
+        false
+    }
+}
+
+#[cfg(test)]
+pub(crate) use in_tests::{Fault, Faults, Mutation};
+
+#[cfg(test)]
+mod in_tests {
+    use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+
+    use rusqlite::ffi;
+
+    use super::Failure;
+
+    /// What happens to the next commit of reports or of an operator's request.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) enum Fault {
+        /// The disk is full.
+        CommitFails,
+        /// The process ends with everything written and nothing committed.
+        DiesBeforeCommit,
+        /// The process ends after the commit, before anybody is answered.
+        DiesAfterCommit,
+    }
+
+    /// A mistake that the scenarios must notice.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) enum Mutation {
+        /// Whether an identifier is new is not asked.
+        NoDedupe,
+        /// Answers go out before the commit.
+        EarlyAcknowledgement,
+    }
+
+    #[derive(Debug, Default)]
+    struct Plan {
+        held: bool,
+        next: Option<Fault>,
+        mutation: Option<Mutation>,
+        dies_after_answers: bool,
+    }
+
+    /// The test's hand on the writer. Clones share it.
+    #[derive(Clone, Debug, Default)]
+    pub(crate) struct Faults {
+        shared: Arc<(Mutex<Plan>, Condvar)>,
+    }
+
+    impl Faults {
+        /// A server built with this mistake.
+        pub(crate) fn mutated(mutation: Mutation) -> Self {
+            let faults = Self::default();
+            faults.plan().mutation = Some(mutation);
+            faults
+        }
+
+        /// The writer takes up nothing until released, so that everything sent meanwhile shares a commit.
+        pub(crate) fn hold(&self) {
+            self.plan().held = true;
+        }
+
+        pub(crate) fn release(&self) {
+            self.plan().held = false;
+            self.shared.1.notify_all();
+        }
+
+        /// Sets, or takes back, what happens to the next commit.
+        pub(crate) fn set_next(&self, fault: Option<Fault>) {
+            self.plan().next = fault;
+        }
+
+        fn plan(&self) -> MutexGuard<'_, Plan> {
+            self.shared.0.lock().unwrap()
+        }
+
+        pub(in crate::store) fn wait_while_held(&self) {
+            let plan = self.plan();
+            drop(self.shared.1.wait_while(plan, |plan| plan.held).unwrap());
+        }
+
+        pub(in crate::store) fn permit_commit(&self) -> Result<bool, Failure> {
+            let mut plan = self.plan();
+            match plan.next {
+                None => Ok(true),
+                Some(Fault::CommitFails) => {
+                    plan.next = None;
+                    let full = ffi::Error::new(ffi::SQLITE_FULL);
+                    Err(rusqlite::Error::SqliteFailure(full, None).into())
+                }
+                Some(Fault::DiesBeforeCommit) => {
+                    plan.next = None;
+                    if plan.mutation == Some(Mutation::EarlyAcknowledgement) {
+                        plan.dies_after_answers = true;
+                        return Ok(false);
+                    }
+                    drop(plan);
+                    die()
+                }
+                Some(Fault::DiesAfterCommit) => Ok(true),
+            }
+        }
+
+        pub(in crate::store) fn after_commit(&self) {
+            let mut plan = self.plan();
+            if plan.next == Some(Fault::DiesAfterCommit) {
+                plan.next = None;
+                drop(plan);
+                die();
+            }
+        }
+
+        pub(in crate::store) fn after_answers(&self) {
+            let mut plan = self.plan();
+            if std::mem::take(&mut plan.dies_after_answers) {
+                drop(plan);
+                die();
+            }
+        }
+
+        pub(in crate::store) fn forgets_identifiers(&self) -> bool {
+            self.plan().mutation == Some(Mutation::NoDedupe)
+        }
+    }
+
+    /// Ends the writer where it stands: the transaction is rolled back, nobody is answered, what is queued
+    /// is lost; no message is printed.
+    fn die() -> ! {
+        std::panic::resume_unwind(Box::new("the writer dies here"))
+    }
+}

@@ -1,0 +1,147 @@
+//! What is cleared away: deleted studies, and identifiers that are kept long enough.
+//!
+//! A deletion takes effect in one small transaction; the rows go afterwards, some at a time, so that
+//! uploads to other studies never wait for long. What a crash interrupts goes on after the next start.
+
+use std::sync::Arc;
+
+use eigenveil_shared::{Error, ErrorCode, Result};
+use rusqlite::{OptionalExtension, Transaction, params};
+
+use super::{Failure, Store, rows, study::Study};
+
+/// Identifiers removed in one transaction.
+const IDENTIFIERS: u64 = 50_000;
+/// Commits of seeds removed in one transaction.
+const COMMITS: u64 = 1_000;
+/// Milliseconds of a day.
+const DAY_MS: u64 = 86_400_000;
+
+impl Store {
+    /// Deletes a study with its reports, identifiers and estimates. Its identifier is unknown from now on; the disk
+    /// is free for other studies after a while.
+    ///
+    /// # Errors
+    /// `invalid-transition` for one that is open; `study-not-found`; those of the store.
+    pub async fn delete_study(&self, study: &Arc<Study>) -> Result<()> {
+        let (row, id, now) = (study.row, study.id(), self.now_ms());
+        let registry = Arc::clone(&self.shared.registry);
+        self.write(
+            move |transaction| {
+                rows::require(transaction, row, id)?;
+                let open: bool = transaction.query_row(
+                    "SELECT state = 'open' FROM studies WHERE study = ?",
+                    [row],
+                    |row| row.get(0),
+                )?;
+                if open {
+                    return Err(Error::new(
+                        ErrorCode::InvalidTransition,
+                        format!("study {id} is open; close it before you delete it"),
+                    )
+                    .into());
+                }
+                transaction.execute(
+                    "INSERT INTO deleted_studies (study, id, deleted_at_ms) VALUES (?, ?, ?)",
+                    params![row, id.0, now],
+                )?;
+                // The identifier is free at once: an export may be imported again.
+                transaction.execute(
+                    "UPDATE studies SET id = randomblob(16), state = 'closed' WHERE study = ?",
+                    [row],
+                )?;
+                transaction.execute("DELETE FROM estimates WHERE study = ?", [row])?;
+                Ok(())
+            },
+            move |(), cache| {
+                registry.remove(id);
+                cache.evict(row);
+            },
+        )
+        .await
+    }
+
+    /// Clears away what is left of deleted studies, and the identifiers of studies closed for longer than
+    /// they are kept. Blocks, with a transaction for every few rows; stops when `stopping` says so.
+    ///
+    /// # Errors
+    /// Those of the store; `shutting-down`.
+    pub(crate) fn sweep(&self, stopping: &dyn Fn() -> bool) -> Result<()> {
+        let now = self.now_ms();
+        let keep = self.shared.retain_ids_days;
+        while !stopping() {
+            let more = self.write_blocking(move |transaction| {
+                Ok(clear_deleted(transaction)? || clear_identifiers(transaction, keep, now)?)
+            })?;
+            if !more {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Removes some rows of a deleted study; whether there may be more.
+fn clear_deleted(transaction: &Transaction<'_>) -> Result<bool, Failure> {
+    let row: Option<i64> = transaction
+        .query_row(
+            "SELECT study FROM studies WHERE study IN (SELECT study FROM deleted_studies) LIMIT 1",
+            [],
+            |row| row.get(0),
+        )
+        .optional()?;
+    let Some(row) = row else { return Ok(false) };
+    let removed = remove_identifiers(transaction, row)?
+        + transaction.execute(
+            "DELETE FROM seeds WHERE (study, bucket, commit_seq) IN
+             (SELECT study, bucket, commit_seq FROM seeds WHERE study = ? LIMIT ?)",
+            params![row, COMMITS],
+        )?;
+    if removed == 0 {
+        for table in ["buckets", "imports", "estimates", "studies"] {
+            transaction.execute(&format!("DELETE FROM {table} WHERE study = ?"), [row])?;
+        }
+    }
+    Ok(true)
+}
+
+/// Removes some identifiers of a study that was closed long ago; whether there may be more.
+fn clear_identifiers(
+    transaction: &Transaction<'_>,
+    keep_days: Option<u32>,
+    now_ms: u64,
+) -> Result<bool, Failure> {
+    let Some(days) = keep_days else {
+        return Ok(false);
+    };
+    // Studies closed by a program that did not write down when: from now on.
+    transaction.execute(
+        "UPDATE studies SET closed_at_ms = ? WHERE state = 'closed' AND closed_at_ms IS NULL",
+        [now_ms],
+    )?;
+    let before = now_ms.saturating_sub(u64::from(days).saturating_mul(DAY_MS));
+    let row: Option<i64> = transaction
+        .query_row(
+            "SELECT study FROM studies
+             WHERE state = 'closed' AND closed_at_ms < ? AND identifiers_kept = 1 LIMIT 1",
+            [before],
+            |row| row.get(0),
+        )
+        .optional()?;
+    let Some(row) = row else { return Ok(false) };
+    if remove_identifiers(transaction, row)? == 0 {
+        transaction.execute(
+            "UPDATE studies SET identifiers_kept = 0 WHERE study = ?",
+            [row],
+        )?;
+    }
+    Ok(true)
+}
+
+fn remove_identifiers(transaction: &Transaction<'_>, row: i64) -> Result<usize, Failure> {
+    Ok(transaction.execute(
+        "DELETE FROM report_ids WHERE study = ?1 AND id <= (SELECT max(id) FROM
+         (SELECT id FROM report_ids WHERE study = ?1 ORDER BY id LIMIT ?2))",
+        params![row, IDENTIFIERS],
+    )?)
+}

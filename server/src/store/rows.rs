@@ -1,0 +1,100 @@
+//! The rows of studies: loaded at the start, inserted, found again.
+
+use std::sync::Arc;
+
+use eigenveil_shared::{Error, ErrorCode, estimate::Rank, study::StudyParams};
+use rusqlite::{Connection, OptionalExtension, Transaction, params};
+
+use super::{
+    Failure,
+    study::{NewStudy, Registry, Study, StudyId, state_from},
+};
+
+/// Inserts a study that has no reports yet and returns its row, which no study ever had.
+pub(super) fn insert(
+    transaction: &Transaction<'_>,
+    id: StudyId,
+    design: &NewStudy,
+    created_at_ms: u64,
+) -> Result<i64, Failure> {
+    let default_k = match design.default_k {
+        Rank::Auto => None,
+        Rank::Fixed(k) => Some(k as u64),
+    };
+    // Never the row of a study that was deleted: requests of that one may still be on their way.
+    transaction.execute(
+        "INSERT INTO studies
+         (study, id, name, state, canonical, fingerprint, default_k, buckets, created_at_ms)
+         VALUES (1 + max((SELECT coalesce(max(study), 0) FROM studies),
+                         (SELECT coalesce(max(study), 0) FROM deleted_studies)),
+                 ?, ?, ?, ?, ?, ?, ?, ?)",
+        params![
+            id.0,
+            design.name,
+            design.state.as_str(),
+            design.params.canonical_bytes(),
+            design.params.fingerprint().0,
+            default_k,
+            design.buckets,
+            created_at_ms
+        ],
+    )?;
+    Ok(transaction.last_insert_rowid())
+}
+
+/// Refuses a study that was deleted meanwhile.
+pub(super) fn require(connection: &Connection, row: i64, id: StudyId) -> Result<(), Failure> {
+    let there = connection
+        .prepare_cached("SELECT 1 FROM studies WHERE study = ? AND id = ?")?
+        .query_row(params![row, id.0], |_| Ok(()))
+        .optional()?;
+    there.ok_or_else(|| gone(id).into())
+}
+
+/// The error for a study that is not there.
+pub(super) fn gone(id: StudyId) -> Error {
+    Error::new(
+        ErrorCode::StudyNotFound,
+        format!("there is no study {id}; list them with GET /v1/studies"),
+    )
+}
+
+/// All studies but those that were deleted and are still being cleared away.
+pub(super) fn load(connection: &Connection) -> Result<Registry, Failure> {
+    let registry = Registry::default();
+    let mut statement = connection.prepare(
+        "SELECT study, id, name, state, canonical, fingerprint, default_k, buckets,
+                created_at_ms, reports_accepted
+         FROM studies WHERE study NOT IN (SELECT study FROM deleted_studies) ORDER BY study",
+    )?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let id = StudyId(row.get(1)?);
+        let canonical: Vec<u8> = row.get(4)?;
+        let params = StudyParams::from_canonical(&canonical)
+            .map_err(|error| Failure::damaged(format!("study {id}: {error}")))?;
+        let fingerprint: [u8; 32] = row.get(5)?;
+        if params.fingerprint().0 != fingerprint {
+            return Err(Failure::damaged(format!(
+                "the parameters of study {id} do not have its fingerprint"
+            )));
+        }
+        let state: String = row.get(3)?;
+        let default_k: Option<u64> = row.get(6)?;
+        let design = NewStudy {
+            name: row.get(2)?,
+            params,
+            default_k: match default_k {
+                None => Rank::Auto,
+                Some(k) => Rank::Fixed(usize::try_from(k).unwrap_or(usize::MAX)),
+            },
+            state: state_from(&state)
+                .ok_or_else(|| Failure::damaged(format!("study {id} has an unknown state")))?,
+            buckets: row.get(7)?,
+        };
+        let study = Study::new(row.get(0)?, id, design, row.get(8)?);
+        study.publish_count(row.get(9)?);
+        registry.add(Arc::new(study));
+    }
+    Ok(registry)
+}

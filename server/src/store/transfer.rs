@@ -1,0 +1,369 @@
+//! Studies and whole stores as files: export, import, merge, backup.
+
+use std::{
+    fs::File,
+    io::{Seek, SeekFrom},
+    sync::Arc,
+};
+
+use eigenveil_shared::{
+    Error, ErrorCode, Result,
+    api::{ImportOutcome, StudyState},
+    mechanism::PayloadForm,
+    study::to_hex,
+};
+use rusqlite::{Connection, OptionalExtension, Transaction, params};
+
+use super::{
+    Failure, Store,
+    archive::{self, ArchiveWriter, Header, Part},
+    buckets, rows, schema, seeds,
+    study::{NewStudy, Study, StudyId, state_from},
+};
+
+/// An export that was read to its end and found whole.
+pub(crate) struct VerifiedExport {
+    file: File,
+    header: Header,
+    id: StudyId,
+    design: NewStudy,
+    sha256: [u8; 32],
+}
+
+impl VerifiedExport {
+    /// Reads an export to its end. Blocks.
+    ///
+    /// # Errors
+    /// `malformed-export`, and what is wrong with the parameters.
+    pub(crate) fn read(file: File) -> Result<Self> {
+        Self::checked(file).map_err(Failure::into_error)
+    }
+
+    fn checked(file: File) -> Result<Self, Failure> {
+        let file = rewound(file)?;
+        let (header, reader) = archive::read_header(&file)?;
+        let (id, design) = header.study()?;
+        let p = design.params.report_dimension();
+        let form = design.params.mechanism().payload_form();
+        let sha256 = reader.walk(&header, &design.params, |part| match part {
+            Part::Section { n, bytes, .. } if form != PayloadForm::Seed => {
+                match buckets::decode_sum(p, n, &bytes) {
+                    Ok(_) => Ok(()),
+                    Err(_) => Err(archive::malformed("a sum").into()),
+                }
+            }
+            _ => Ok(()),
+        })?;
+        Ok(Self {
+            file,
+            header,
+            id,
+            design,
+            sha256,
+        })
+    }
+}
+
+/// What came of an import.
+#[derive(Clone, Debug)]
+pub struct Imported {
+    /// The study that has the reports now.
+    pub study: Arc<Study>,
+    /// What was done.
+    pub outcome: ImportOutcome,
+    /// Reports added now.
+    pub reports: u64,
+}
+
+impl Store {
+    /// A study of this moment as a file that has no name: identifiers, sums or seeds, and parameters. Estimates are
+    /// not in it. Blocks.
+    ///
+    /// # Errors
+    /// `study-not-found`; `invalid-transition` when its identifiers were cleared away, since whoever
+    /// imported it could count a report twice; those of the store.
+    pub fn export(&self, study: &Study) -> Result<File> {
+        let write = || -> Result<File, Failure> {
+            let file = self.temporary()?;
+            let mut connection = schema::open_for_reading(&self.database())?;
+            let transaction = connection.transaction()?;
+            rows::require(&transaction, study.row, study.id())?;
+            export_to(&transaction, study, &file)?;
+            Ok(file)
+        };
+        write().and_then(rewound).map_err(Failure::into_error)
+    }
+
+    /// The whole store of this moment as a file that has no name: a database that a server opens when it lies in an
+    /// empty data directory as `eigenveil.db`. Blocks.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn backup(&self) -> Result<File> {
+        let write = || -> Result<File, Failure> {
+            let named = tempfile::Builder::new()
+                .prefix(super::directory::TEMPORARY)
+                .tempfile_in(self.shared.directory.path())
+                .map_err(Failure::file)?;
+            let connection = schema::open_for_reading(&self.database())?;
+            let path = named
+                .path()
+                .to_str()
+                .ok_or_else(|| Failure::file("the path of the data directory is not UTF-8"))?;
+            connection.execute("VACUUM INTO ?", [path])?;
+            // Open, and without its name from here on.
+            named.reopen().map_err(Failure::file)
+        };
+        write().and_then(rewound).map_err(Failure::into_error)
+    }
+
+    /// A file in the data directory that has no name and goes when it is closed.
+    pub(crate) fn temporary_file(&self) -> Result<File> {
+        self.temporary().map_err(Failure::into_error)
+    }
+
+    fn temporary(&self) -> Result<File, Failure> {
+        tempfile::tempfile_in(self.shared.directory.path()).map_err(Failure::file)
+    }
+
+    fn database(&self) -> std::path::PathBuf {
+        self.shared.directory.database()
+    }
+
+    /// Adds the reports of an export to the study `into`, or to the study the export is of, which is made where it is
+    /// missing. All of it or nothing, in one transaction: uploads wait meanwhile (about a second for every 500,000
+    /// reports). The same export a second time changes nothing.
+    ///
+    /// # Errors
+    /// `wrong-fingerprint` when the parameters differ; `already-counted` when a report of the export is counted in the
+    /// study, since it cannot be left out of a sum; `study-not-found`; those of the store.
+    pub(crate) async fn import(
+        &self,
+        export: VerifiedExport,
+        into: Option<Arc<Study>>,
+    ) -> Result<Imported> {
+        let now = self.now_ms();
+        let (target, known) = match &into {
+            Some(study) => (study.id(), Some(Arc::clone(study))),
+            None => (export.id, self.shared.registry.get(export.id)),
+        };
+        let registry = Arc::clone(&self.shared.registry);
+        let (imported, _) = self
+            .write(
+                move |transaction| import_into(transaction, export, target, known, now),
+                move |(imported, total): &(Imported, u64), cache| {
+                    cache.evict(imported.study.row);
+                    imported.study.publish_count(*total);
+                    if imported.outcome == ImportOutcome::Created {
+                        registry.add(Arc::clone(&imported.study));
+                    }
+                },
+            )
+            .await?;
+        Ok(imported)
+    }
+}
+
+fn rewound(mut file: File) -> Result<File, Failure> {
+    file.seek(SeekFrom::Start(0)).map_err(Failure::file)?;
+    Ok(file)
+}
+
+fn export_to(connection: &Connection, study: &Study, file: &File) -> Result<(), Failure> {
+    let (state, reports, kept): (String, u64, bool) = connection.query_row(
+        "SELECT state, reports_accepted, identifiers_kept FROM studies WHERE study = ?",
+        [study.row],
+        |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+    )?;
+    let identifiers: u64 = connection.query_row(
+        "SELECT count(*) FROM report_ids WHERE study = ?",
+        [study.row],
+        |row| row.get(0),
+    )?;
+    if !kept || identifiers != reports {
+        return Err(Error::new(
+            ErrorCode::InvalidTransition,
+            format!(
+                "the identifiers of study {} were cleared away (retain_ids_days), so that an import could count a report twice; use a backup instead",
+                study.id()
+            ),
+        )
+        .into());
+    }
+    let seeds = study.shape().payload_form == PayloadForm::Seed;
+    let sizes = if seeds {
+        "SELECT bucket, sum(n) FROM seeds WHERE study = ? GROUP BY bucket ORDER BY bucket"
+    } else {
+        "SELECT bucket, n FROM buckets WHERE study = ? ORDER BY bucket"
+    };
+    let sizes: Vec<(u32, u64)> = connection
+        .prepare(sizes)?
+        .query_map([study.row], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<rusqlite::Result<_>>()?;
+    let document = study.document();
+    let header = Header {
+        id: document.id,
+        name: document.name,
+        state: state_from(&state)
+            .ok_or_else(|| Failure::damaged("a study has an unknown state"))?,
+        canonical: to_hex(&study.params().canonical_bytes()),
+        default_k: study.default_k(),
+        buckets: study.buckets(),
+        created_at_ms: document.created_at_ms,
+        reports,
+        sections: sizes.len() as u32,
+    };
+    let mut archive = ArchiveWriter::new(file, &header)?;
+    let mut statement =
+        connection.prepare("SELECT id FROM report_ids WHERE study = ? ORDER BY id")?;
+    let mut rows = statement.query([study.row])?;
+    while let Some(row) = rows.next()? {
+        archive.identifier(&row.get(0)?)?;
+    }
+    let mut statement = connection.prepare(if seeds {
+        "SELECT seeds FROM seeds WHERE study = ? AND bucket = ? ORDER BY commit_seq"
+    } else {
+        "SELECT sum FROM buckets WHERE study = ? AND bucket = ?"
+    })?;
+    let per_sum =
+        8 * eigenveil_shared::packed::packed_len(study.params().report_dimension()) as u64;
+    for (bucket, n) in sizes {
+        archive.section(bucket, n, if seeds { 16 * n } else { per_sum })?;
+        let mut rows = statement.query(params![study.row, bucket])?;
+        while let Some(row) = rows.next()? {
+            archive.put(row.get_ref(0)?.as_blob().map_err(Failure::damaged)?)?;
+        }
+    }
+    archive.finish()
+}
+
+fn import_into(
+    transaction: &Transaction<'_>,
+    export: VerifiedExport,
+    target: StudyId,
+    known: Option<Arc<Study>>,
+    now: u64,
+) -> Result<(Imported, u64), Failure> {
+    let VerifiedExport {
+        file,
+        header,
+        design,
+        sha256,
+        ..
+    } = export;
+    let created = known.is_none();
+    let study = match known {
+        Some(study) => {
+            rows::require(transaction, study.row, target)?;
+            if study.params().fingerprint() != design.params.fingerprint() {
+                return Err(Error::new(
+                    ErrorCode::WrongFingerprint,
+                    format!(
+                        "the export is of a study with parameters {} but study {target} has {}; only studies of the same parameters can be merged",
+                        design.params.fingerprint(),
+                        study.params().fingerprint()
+                    ),
+                )
+                .into());
+            }
+            study
+        }
+        None => {
+            let row = rows::insert(transaction, target, &design, header.created_at_ms)?;
+            Arc::new(Study::new(row, target, design, header.created_at_ms))
+        }
+    };
+    let row = study.row;
+    let (before, commit_seq): (u64, u64) = transaction.query_row(
+        "SELECT reports_accepted, commit_seq FROM studies WHERE study = ?",
+        [row],
+        |row| Ok((row.get(0)?, row.get(1)?)),
+    )?;
+    let seen: Option<()> = transaction
+        .query_row(
+            "SELECT 1 FROM imports WHERE study = ? AND sha256 = ?",
+            params![row, sha256],
+            |_| Ok(()),
+        )
+        .optional()?;
+    if seen.is_some() {
+        let outcome = ImportOutcome::AlreadyImported;
+        return Ok((
+            Imported {
+                study,
+                outcome,
+                reports: 0,
+            },
+            before,
+        ));
+    }
+    let file = rewound(file)?;
+    let (_, reader) = archive::read_header(&file)?;
+    let mut insert = transaction.prepare_cached(
+        "INSERT INTO report_ids (study, id) VALUES (?, ?) ON CONFLICT DO NOTHING",
+    )?;
+    let mut next_commit = commit_seq;
+    let mut overlap = 0_u64;
+    let read_again = reader.walk(&header, study.params(), |part| match part {
+        Part::Identifier(id) => {
+            overlap += u64::from(insert.execute(params![row, id])? == 0);
+            Ok(())
+        }
+        // Nothing of it will stay.
+        Part::Section { .. } if overlap > 0 => Ok(()),
+        Part::Section { bucket, n, bytes } => {
+            // Buckets are exchangeable, so those of a finer division may be laid on a coarser one.
+            let bucket = bucket % study.buckets();
+            if study.shape().payload_form == PayloadForm::Seed {
+                next_commit += seeds::append_run(transaction, row, bucket, next_commit, &bytes)?;
+            } else {
+                let p = study.params().report_dimension();
+                let mut sums = buckets::read_sum(transaction, &study, bucket)?;
+                sums.merge(&buckets::decode_sum(p, n, &bytes)?)?;
+                buckets::write_sum(transaction, &study, bucket, &sums, &mut Vec::new())?;
+            }
+            Ok(())
+        }
+    })?;
+    if overlap > 0 {
+        return Err(Error::new(
+            ErrorCode::AlreadyCounted,
+            format!(
+                "{overlap} of the {} reports of the export are counted in study {target} already and cannot be left out of its sums; nothing was imported",
+                header.reports
+            ),
+        )
+        .into());
+    }
+    if read_again != sha256 {
+        return Err(archive::malformed("that it changed while it was read").into());
+    }
+    let total = before + header.reports;
+    transaction.execute(
+        "UPDATE studies SET reports_accepted = ?, commit_seq = ? WHERE study = ?",
+        params![total, next_commit.max(commit_seq + 1), row],
+    )?;
+    if created && header.state == StudyState::Closed {
+        transaction.execute(
+            "UPDATE studies SET closed_at_ms = ? WHERE study = ?",
+            params![now, row],
+        )?;
+    }
+    transaction.execute(
+        "INSERT INTO imports (study, sha256, reports, imported_at_ms) VALUES (?, ?, ?, ?)",
+        params![row, sha256, header.reports, now],
+    )?;
+    let outcome = if created {
+        ImportOutcome::Created
+    } else {
+        ImportOutcome::Merged
+    };
+    Ok((
+        Imported {
+            study,
+            outcome,
+            reports: header.reports,
+        },
+        total,
+    ))
+}

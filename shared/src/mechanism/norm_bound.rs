@@ -1,0 +1,290 @@
+//! How long, as a vector, an honest report ever is: what a server may refuse, and what one report can do.
+//!
+//! A dense report is `s + e` with ‖s‖₂ ≤ 1, `s` being `tri(xxᵀ)` or `svec(xxᵀ)` (‖svec(xxᵀ)‖₂ = ‖x‖₂² ≤ 1, and `tri` is
+//! shorter), and d = p(p+1)/2 independent noises of variance proxy σ² in the same coordinates. So
+//! ‖s + e‖₂ ≤ 1 + ‖e‖₂, and
+//!
+//! ```text
+//! P(‖e‖₂² ≥ σ²(d + 2√(dt) + 2t)) ≤ e^(−t)          (Laurent & Massart 2000, Lemma 1)
+//! ```
+//!
+//! That lemma uses of the noise only `E exp(λe²) ≤ (1 − 2λσ²)^(−1/2)`, which the discrete Gaussian has too: it is
+//! sub-Gaussian with its own σ² (Canonne, Kamath & Steinke 2020), and
+//! `E exp(λe²) = E_z E exp(√(2λ) z e) ≤ E_z exp(λσ²z²)` for a standard normal z.
+
+use super::{MechanismSpec, spec::PayloadForm};
+use crate::{
+    error::{Error, ErrorCode, Result},
+    packed::{packed_index, packed_len},
+};
+
+/// Probability that the norm test refuses an honest report, at most.
+pub const NORM_TAIL: f64 = 1e-12;
+
+/// What a single-precision number may be off, relatively, with room to spare.
+const ROUNDING: f64 = 1e-6;
+
+/// The norm that an honest report of a dense mechanism exceeds with probability at most [`NORM_TAIL`].
+///
+/// ```
+/// use eigenveil_shared::mechanism::{Calibration, MechanismKind, MechanismSpec};
+/// let kind = MechanismKind::IsotropicGaussian;
+/// let spec = MechanismSpec::derive(kind, Calibration::Analytic, 10, kind.budget(4.0, None)?)?;
+/// let bound = spec.norm_bound(10).expect("a dense mechanism");
+/// let payload = |value: f32| value.to_le_bytes().repeat(55);
+/// assert!(bound.check(&payload(0.5), spec.payload_form()).is_ok());
+/// assert!(bound.check(&payload(1e3), spec.payload_form()).is_err());
+/// # Ok::<(), eigenveil_shared::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NormBound {
+    dimension: usize,
+    /// How often an off-diagonal entry counts in the squared norm: 1 or 2.
+    off_diagonal: f64,
+    /// In units of the payload's numbers.
+    limit: f64,
+}
+
+impl NormBound {
+    /// Refuses a payload whose norm is above the limit. Its numbers have been checked.
+    ///
+    /// # Errors
+    /// `implausible-report`, with how far it is above and not with what it holds.
+    pub fn check(&self, payload: &[u8], form: PayloadForm) -> Result<()> {
+        let squared = match form {
+            PayloadForm::Integers { .. } => {
+                self.squared_norm(payload, |bytes| f64::from(i32::from_le_bytes(bytes)))
+            }
+            _ => self.squared_norm(payload, |bytes| f64::from(f32::from_le_bytes(bytes))),
+        };
+        let norm = squared.max(0.0).sqrt();
+        if norm <= self.limit {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorCode::ImplausibleReport,
+            format!(
+                "the report is {:.3e} times as long as the limit of {:.6e}, which an honest device's report exceeds once in {:.0e} times; it was not counted",
+                norm / self.limit,
+                self.limit,
+                NORM_TAIL.recip()
+            ),
+        ))
+    }
+
+    fn squared_norm(&self, payload: &[u8], value: impl Fn([u8; 4]) -> f64) -> f64 {
+        let (numbers, _) = payload.as_chunks::<4>();
+        // Sums of their own, so that the loop vectorises: every report goes through it.
+        let (blocks, rest) = numbers.as_chunks::<16>();
+        let mut sums = [0.0; 16];
+        for block in blocks {
+            for (sum, bytes) in sums.iter_mut().zip(block) {
+                let x = value(*bytes);
+                *sum += x * x;
+            }
+        }
+        let all = sums.iter().sum::<f64>() + rest.iter().map(|b| value(*b).powi(2)).sum::<f64>();
+        if self.off_diagonal == 1.0 {
+            return all;
+        }
+        let diagonal = (0..self.dimension)
+            .filter_map(|i| numbers.get(packed_index(self.dimension, i, i)))
+            .map(|bytes| value(*bytes).powi(2));
+        self.off_diagonal * all - (self.off_diagonal - 1.0) * diagonal.sum::<f64>()
+    }
+
+    /// The limit, in units of the payload's numbers.
+    pub fn limit(&self) -> f64 {
+        self.limit
+    }
+}
+
+impl MechanismSpec {
+    /// The norm test for reports of this dimension; `None` for `double-cap`, whose every payload is a report.
+    pub fn norm_bound(&self, dimension: usize) -> Option<NormBound> {
+        let entries = packed_len(dimension) as f64;
+        let tail = -NORM_TAIL.ln();
+        let chi = (entries + 2.0 * (entries * tail).sqrt() + 2.0 * tail).sqrt();
+        let (off_diagonal, limit) = match self {
+            MechanismSpec::DoubleCap(_) => return None,
+            MechanismSpec::SymmetricGaussian(gaussian) => {
+                (1.0, 1.0 + gaussian.noise().sigma() * chi)
+            }
+            // On the wire the off-diagonal entries are those of the matrix: 1/√2 of svec's.
+            MechanismSpec::IsotropicGaussian(gaussian) => {
+                (2.0, 1.0 + gaussian.noise().sigma() * chi)
+            }
+            MechanismSpec::DiscreteGaussian(discrete) => {
+                let parameters = discrete.parameters();
+                // In steps of svec's grid; rounding to it moves each entry by at most one half.
+                let signal = parameters.diagonal_step().recip() + 0.5 * entries.sqrt();
+                (1.0, signal + parameters.sigma_grid() as f64 * chi)
+            }
+        };
+        Some(NormBound {
+            dimension,
+            off_diagonal,
+            limit: limit * (1.0 + ROUNDING),
+        })
+    }
+
+    /// The most that exchanging one report for another can change `n` times the moment, in spectral norm.
+    ///
+    /// `double-cap`: c, as two directions give `c‖ggᵀ − hhᵀ‖₂ ≤ c`. The others: twice the longest report the norm
+    /// test lets through; for `symmetric-gaussian` a triangle of length B has spectral norm at most `B√(2 − 1/p)`,
+    /// since `Σ_i v_i⁴ + 4Σ_{i<j} v_i²v_j² = 2 − Σv_i⁴` for a unit vector v.
+    pub fn report_influence(&self, dimension: usize) -> f64 {
+        let limit = self.norm_bound(dimension).map_or(0.0, |bound| bound.limit);
+        match self {
+            MechanismSpec::DoubleCap(cap) => cap.scale(),
+            MechanismSpec::SymmetricGaussian(_) => {
+                2.0 * limit * (2.0 - 1.0 / dimension as f64).sqrt()
+            }
+            MechanismSpec::IsotropicGaussian(_) => 2.0 * limit,
+            MechanismSpec::DiscreteGaussian(discrete) => {
+                2.0 * limit * discrete.parameters().diagonal_step()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::{RngExt, SeedableRng, rngs::ChaCha20Rng};
+
+    use super::*;
+    use crate::{
+        mechanism::{Calibration, MechanismKind},
+        preprocess::{BoundedRow, Norm, Row},
+        study::{StudyDesign, StudyParams},
+    };
+
+    fn prepared(numbers: Vec<f64>) -> BoundedRow {
+        let params = StudyParams::freeze(StudyDesign {
+            dimension: numbers.len(),
+            features: None,
+            norm: Norm::Normalize,
+            centring: None,
+            mechanism: MechanismKind::DoubleCap,
+            calibration: Calibration::Analytic,
+            budget: MechanismKind::DoubleCap.budget(1.0, None).unwrap(),
+        })
+        .unwrap();
+        params.preprocessor().prepare(&Row::new(numbers)).unwrap()
+    }
+
+    const DENSE: [MechanismKind; 3] = [
+        MechanismKind::SymmetricGaussian,
+        MechanismKind::IsotropicGaussian,
+        MechanismKind::DiscreteGaussian,
+    ];
+
+    fn spec(kind: MechanismKind, p: usize, epsilon: f64) -> MechanismSpec {
+        let budget = kind.budget(epsilon, None).unwrap();
+        MechanismSpec::derive(kind, Calibration::Analytic, p, budget).unwrap()
+    }
+
+    /// False-alarm rate: 4,500 reports at 1e-12 each, below 1e-8. The lengths that occur show that the limit is that
+    /// of the right coordinates: the mean of ‖e‖² is σ²d, so an honest report of p = 60 comes within 10 %.
+    #[test]
+    fn honest_reports_pass_close_to_the_limit() {
+        let mut rng = ChaCha20Rng::seed_from_u64(7);
+        for kind in DENSE {
+            for (p, reports) in [(2, 1_000), (5, 400), (60, 100)] {
+                let spec = spec(kind, p, 1.0);
+                let bound = spec.norm_bound(p).unwrap();
+                let row = prepared((0..p).map(|_| rng.random_range(-1.0..1.0)).collect());
+                let mut longest = 0.0_f64;
+                for _ in 0..reports {
+                    let payload = spec.perturb_with(&row, &mut rng);
+                    bound.check(&payload, spec.payload_form()).unwrap();
+                    longest = longest.max(norm(&payload, &spec, p) / bound.limit);
+                }
+                assert!(
+                    longest < 1.0 && (p < 60 || longest > 0.9),
+                    "{kind} {p}: {longest}"
+                );
+            }
+        }
+    }
+
+    /// The norm by the definition: in svec's coordinates, or in those of the triangle.
+    fn norm(payload: &[u8], spec: &MechanismSpec, p: usize) -> f64 {
+        let mut squared = 0.0;
+        let mut numbers = payload.chunks_exact(4);
+        for i in 0..p {
+            for j in i..p {
+                let bytes = numbers.next().unwrap().try_into().unwrap();
+                let (value, twice) = match spec {
+                    MechanismSpec::DiscreteGaussian(_) => {
+                        (f64::from(i32::from_le_bytes(bytes)), false)
+                    }
+                    MechanismSpec::IsotropicGaussian(_) => {
+                        (f64::from(f32::from_le_bytes(bytes)), i != j)
+                    }
+                    _ => (f64::from(f32::from_le_bytes(bytes)), false),
+                };
+                squared += value * value * if twice { 2.0 } else { 1.0 };
+            }
+        }
+        squared.sqrt()
+    }
+
+    #[test]
+    fn the_limit_is_sharp_in_every_entry() {
+        for kind in DENSE {
+            let p = 4;
+            let spec = spec(kind, p, 2.0);
+            let bound = spec.norm_bound(p).unwrap();
+            for at in 0..packed_len(p) {
+                let diagonal = [0, 4, 7, 9].contains(&at);
+                let weight = if kind == MechanismKind::IsotropicGaussian && !diagonal {
+                    2.0_f64
+                } else {
+                    1.0
+                };
+                for (factor, passes) in [(0.999, true), (1.001, false)] {
+                    let value = factor * bound.limit / weight.sqrt();
+                    let bytes = if kind == MechanismKind::DiscreteGaussian {
+                        (value as i32).to_le_bytes()
+                    } else {
+                        (value as f32).to_le_bytes()
+                    };
+                    let mut payload = vec![0; 4 * packed_len(p)];
+                    payload[4 * at..4 * at + 4].copy_from_slice(&bytes);
+                    let checked = bound.check(&payload, spec.payload_form());
+                    assert_eq!(checked.is_ok(), passes, "{kind} {at} {factor}");
+                    if let Err(error) = checked {
+                        assert_eq!(error.code(), ErrorCode::ImplausibleReport);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The bound of Laurent & Massart against exact tails: for d = 2, P(χ² ≥ x) = e^(−x/2).
+    #[test]
+    fn the_tail_is_below_what_is_stated() {
+        let tail = -NORM_TAIL.ln();
+        let x = 2.0 + 2.0 * (2.0 * tail).sqrt() + 2.0 * tail;
+        assert!((-x / 2.0).exp() <= NORM_TAIL);
+        // And not by much: the quantile itself is 2t.
+        assert!(x < 1.4 * 2.0 * tail);
+    }
+
+    /// Spectral norms of the longest triangles: a diagonal one, and the worst, which is constant up to weights.
+    #[test]
+    fn influence_bounds_the_spectral_norm() {
+        for p in [2, 3, 10] {
+            let spec = spec(MechanismKind::SymmetricGaussian, p, 1.0);
+            let limit = spec.norm_bound(p).unwrap().limit();
+            // M with entries v_i², 2v_iv_j for v = 1/√p, scaled to length one, has vᵀMv = √(2 − 1/p).
+            let v2 = 1.0 / p as f64;
+            let off = packed_len(p) - p;
+            let length = (p as f64 * v2 * v2 + off as f64 * 4.0 * v2 * v2).sqrt();
+            let quadratic = (p as f64 * v2 * v2 + off as f64 * 4.0 * v2 * v2) / length;
+            let per_report = spec.report_influence(p) / 2.0;
+            assert!((quadratic * limit - per_report).abs() < 1e-9 * per_report);
+        }
+    }
+}

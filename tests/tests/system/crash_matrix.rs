@@ -1,0 +1,257 @@
+//! SIGKILL of the server at random moments under load, and how long it takes to be back.
+
+use std::{
+    path::Path,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use eigenveil_client::http::{HttpSettings, RetryPolicy, Study, StudyClient};
+use eigenveil_server::{Environment, ServerConfig, Store, StudyId, store::database_path};
+use eigenveil_shared::{
+    packed::packed_len,
+    report::{Report, ReportId},
+};
+use rand::{Rng, RngExt, SeedableRng, rngs::ChaCha8Rng};
+
+use crate::{identifiable, program::ServerProcess};
+
+/// Dimension of the study of numbers: 820 entries of 26 digits make 21,320 reports that sums tell apart.
+const P: usize = 40;
+
+/// Reports that are told apart in what the server keeps, each sent until it is acknowledged.
+struct Devices {
+    study: Study,
+    reports: Vec<Report>,
+    next: AtomicUsize,
+    acknowledged: Vec<AtomicBool>,
+}
+
+impl Devices {
+    fn new(study: Study, payloads: impl Iterator<Item = Vec<u8>>, rng: &mut impl Rng) -> Self {
+        let reports: Vec<Report> = payloads
+            .map(|payload| Report {
+                id: ReportId::from_parts(1_700_000_000_000, rng.random()),
+                fingerprint: study.fingerprint(),
+                payload,
+            })
+            .collect();
+        Self {
+            study,
+            next: AtomicUsize::new(0),
+            acknowledged: reports.iter().map(|_| AtomicBool::new(false)).collect(),
+            reports,
+        }
+    }
+
+    /// Sends the next `count` reports, again and again until they are acknowledged; `false` when there are no more.
+    async fn send(&self, client: &StudyClient, count: usize, stop: &AtomicBool) -> bool {
+        let first = self.next.fetch_add(count, Ordering::Relaxed);
+        let Some(reports) = self.reports.get(first..first + count) else {
+            return false;
+        };
+        while !stop.load(Ordering::Relaxed) {
+            let done = if let [report] = reports {
+                client.upload_one(&self.study, report).await.map(drop)
+            } else {
+                let receipt = client.upload_batch(&self.study, reports).await;
+                receipt.map(|receipt| assert!(receipt.refused.is_empty(), "{receipt:?}"))
+            };
+            match done {
+                Ok(()) => {
+                    for flag in &self.acknowledged[first..first + count] {
+                        flag.store(true, Ordering::Relaxed);
+                    }
+                    return true;
+                }
+                Err(error) => {
+                    assert!(error.is_retryable(), "{error}");
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            }
+        }
+        false
+    }
+
+    fn sent(&self) -> usize {
+        self.next.load(Ordering::Relaxed).min(self.reports.len())
+    }
+
+    /// Every acknowledged report is there once, no report twice; how many are there.
+    fn check(&self, counted: &[u32]) -> u64 {
+        for (number, (&times, flag)) in counted.iter().zip(&self.acknowledged).enumerate() {
+            assert!(times <= 1, "report {number} is counted {times} times");
+            let acknowledged = flag.load(Ordering::Relaxed);
+            assert!(
+                times == 1 || !acknowledged,
+                "report {number} was acknowledged and is lost"
+            );
+        }
+        counted.iter().map(|&times| u64::from(times)).sum()
+    }
+}
+
+/// How often each report is in the stored sums.
+fn digits_on_disk(data: &Path, study: &str) -> Vec<u32> {
+    let store = Store::open(&ServerConfig::new(data), Environment::system()).unwrap();
+    let study = store.study(StudyId::parse(study).unwrap()).unwrap();
+    let stored = store.moment(&study).unwrap();
+    let mut sums = vec![0.0; packed_len(P)];
+    for (_, bucket) in &stored.buckets {
+        for (sum, value) in sums.iter_mut().zip(bucket.sum().as_slice()) {
+            *sum += value;
+        }
+    }
+    identifiable::in_sums(&sums).unwrap()
+}
+
+/// How often each of these seeds is stored.
+fn seeds_on_disk(data: &Path, devices: &Devices) -> Vec<u32> {
+    let connection = rusqlite::Connection::open(database_path(data)).unwrap();
+    let mut statement = connection.prepare("SELECT seeds FROM seeds").unwrap();
+    let runs = statement.query_map([], |row| row.get(0)).unwrap();
+    let runs: Vec<Vec<u8>> = runs.map(Result::unwrap).collect();
+    let seeds = devices
+        .reports
+        .iter()
+        .map(|report| report.payload.as_slice());
+    identifiable::in_runs(seeds, &runs).unwrap()
+}
+
+/// Kills the server so often, at moments 20 to 400 ms after it came up, with four devices sending numbers one by one and
+/// four sending seeds in batches.
+async fn survive(kills: usize, seed: u64) {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let mut server = ServerProcess::start(&data);
+    let dense = server.create_study(&[
+        "--p",
+        "40",
+        "--epsilon",
+        "4",
+        "--mechanism",
+        "symmetric-gaussian",
+    ]);
+    let seeds = server.create_study(&["--p", "40", "--epsilon", "4"]);
+    let listen = server.listen().to_owned();
+    let settings = HttpSettings {
+        retry: RetryPolicy::never(),
+        ..HttpSettings::default()
+    };
+    let client = StudyClient::with_settings(&server.url, &settings).unwrap();
+    let numbers = Arc::new(Devices::new(
+        client.fetch_study(&dense).await.unwrap(),
+        (0..identifiable::capacity(packed_len(P)))
+            .map(|number| identifiable::payload(packed_len(P), number)),
+        &mut rng,
+    ));
+    let mut random = ChaCha8Rng::seed_from_u64(seed + 1_000);
+    let drawn = Arc::new(Devices::new(
+        client.fetch_study(&seeds).await.unwrap(),
+        (0..300_000 + 30_000 * kills).map(|_| random.random::<[u8; 16]>().to_vec()),
+        &mut rng,
+    ));
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut tasks = tokio::task::JoinSet::new();
+    for task in 0..8 {
+        let (devices, count) = match task % 2 {
+            0 => (Arc::clone(&numbers), 1),
+            _ => (Arc::clone(&drawn), 50),
+        };
+        let (client, stop) = (client.clone(), Arc::clone(&stop));
+        tasks.spawn(async move {
+            while devices.send(&client, count, &stop).await {
+                // So that the load lasts until the last kill.
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        });
+    }
+    let longest = Mutex::new(Duration::ZERO);
+    for _ in 0..kills {
+        tokio::time::sleep(Duration::from_millis(rng.random_range(20..400))).await;
+        server.kill();
+        let started = Instant::now();
+        server = tokio::task::block_in_place(|| ServerProcess::start_on(&data, &listen));
+        let mut longest = longest.lock().unwrap();
+        *longest = longest.max(started.elapsed());
+    }
+    // Under load to the end: the last kill answers for what was sent since.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(numbers.sent() < numbers.reports.len() && drawn.sent() < drawn.reports.len());
+    server.kill();
+    stop.store(true, Ordering::Relaxed);
+    while let Some(task) = tasks.join_next().await {
+        task.unwrap();
+    }
+    let (of_numbers, of_seeds) = (
+        numbers.check(&digits_on_disk(&data, &dense)),
+        drawn.check(&seeds_on_disk(&data, &drawn)),
+    );
+    assert!(of_numbers > kills as u64 && of_seeds > 50 * kills as u64);
+    println!(
+        "{} kills: {of_numbers} numbers and {of_seeds} seeds counted once each, nothing acknowledged lost; back within {:.0} ms",
+        kills + 1,
+        longest.lock().unwrap().as_secs_f64() * 1e3
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_kills_under_load() {
+    survive(10, 1).await;
+}
+
+/// `cargo test --workspace --test system fifty_kills -- --ignored --nocapture`
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "about a minute"]
+async fn fifty_kills_under_load() {
+    survive(50, 2).await;
+}
+
+/// `cargo test --workspace --test system back_within -- --ignored --nocapture`: a million reports, killed, and
+/// listening again within two seconds.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "a million reports: some seconds, and a bound on time"]
+async fn back_within_two_seconds_with_a_million_reports() {
+    const REPORTS: usize = 1_000_000;
+    let mut rng = ChaCha8Rng::seed_from_u64(3);
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let mut server = ServerProcess::start(&data);
+    let id = server.create_study(&["--p", "40", "--epsilon", "4"]);
+    let listen = server.listen().to_owned();
+    let client = StudyClient::new(&server.url).unwrap();
+    let study = client.fetch_study(&id).await.unwrap();
+    let mut random = ChaCha8Rng::seed_from_u64(4);
+    let payloads = (0..REPORTS).map(|_| random.random::<[u8; 16]>().to_vec());
+    let devices = Devices::new(study, payloads, &mut rng);
+    let stop = AtomicBool::new(false);
+    while devices.send(&client, 10_000, &stop).await {}
+    server.kill();
+    let log = std::fs::metadata(data.join("eigenveil.db-wal")).map_or(0, |file| file.len());
+    let started = Instant::now();
+    let server = tokio::task::block_in_place(|| ServerProcess::start_on(&data, &listen));
+    let listening = started.elapsed();
+    // The last batch again: all of it is known.
+    let again = client
+        .upload_batch(&devices.study, &devices.reports[REPORTS - 10_000..])
+        .await
+        .unwrap();
+    let answered = started.elapsed();
+    assert_eq!((again.accepted, again.duplicates), (0, 10_000));
+    println!(
+        "{REPORTS} reports, {:.1} MB of log: listening after {:.0} ms, 10,000 duplicates answered after {:.0} ms",
+        log as f64 / 1e6,
+        listening.as_secs_f64() * 1e3,
+        answered.as_secs_f64() * 1e3
+    );
+    assert!(listening < Duration::from_secs(2), "{listening:?}");
+    drop(server);
+    assert_eq!(
+        devices.check(&seeds_on_disk(&data, &devices)),
+        REPORTS as u64
+    );
+}

@@ -1,0 +1,112 @@
+//! The disk fills up under a running server, and a second server wants the same directory.
+
+use eigenveil_client::http::{HttpSettings, RetryPolicy, StudyClient};
+use eigenveil_shared::{preprocess::Row, report::Report};
+
+use crate::program::{ServerProcess, assert_stored, refused, run};
+
+/// Reports of a device each, which perturbs a row; what they add up to is theirs alone.
+fn reports(study: &eigenveil_client::http::Study, count: usize) -> Vec<Report> {
+    let participant = study.participant();
+    let row = Row::new(vec![0.5; study.params().dimension()]);
+    (0..count)
+        .map(|_| participant.report(&row).unwrap().into_report())
+        .collect()
+}
+
+fn sum(reports: &[Report], p: usize, study: &eigenveil_client::http::Study) -> Vec<f64> {
+    let mut sum =
+        eigenveil_estimation::accumulate::ReportSum::new(study.params().mechanism(), p).unwrap();
+    for report in reports {
+        sum.add_payload(&report.payload).unwrap();
+    }
+    sum.finish().unwrap().sum().as_slice().to_vec()
+}
+
+/// Files may not grow beyond 1 MiB: the log of the database is the first to feel it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_loses_nothing_that_was_acknowledged() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let mut server = ServerProcess::start_confined(&data, 2_048);
+    let id = server.create_study(&["--p", "16", "--epsilon", "4"]);
+    let settings = HttpSettings {
+        retry: RetryPolicy::never(),
+        ..HttpSettings::default()
+    };
+    let client = StudyClient::with_settings(&server.url, &settings).unwrap();
+    let study = client.fetch_study(&id).await.unwrap();
+    let mut acknowledged = Vec::new();
+    let mut failed = 0;
+    // The server neither ends nor hangs, and goes on refusing.
+    for _ in 0..200 {
+        let batch = reports(&study, 200);
+        match client.upload_batch(&study, &batch).await {
+            Ok(receipt) => {
+                assert_eq!(receipt.accepted, 200);
+                acknowledged.extend(batch);
+            }
+            Err(error) => {
+                let status = error.status().unwrap();
+                assert!(status == 503 || status == 507, "{error}");
+                assert!(
+                    error.retry_after().is_some() && error.is_retryable(),
+                    "{error}"
+                );
+                failed += 1;
+                if failed == 5 {
+                    break;
+                }
+            }
+        }
+    }
+    assert!(
+        failed == 5 && !acknowledged.is_empty(),
+        "the limit was never felt"
+    );
+    let document = client.fetch_study(&id).await.unwrap();
+    assert_eq!(
+        document.document().reports_accepted,
+        acknowledged.len() as u64
+    );
+    server.kill();
+    // With room again: everything is there, and new reports are taken.
+    let mut server = ServerProcess::start(&data);
+    let client = StudyClient::with_settings(&server.url, &settings).unwrap();
+    let again = client
+        .upload_batch(&study, &acknowledged[..200])
+        .await
+        .unwrap();
+    assert_eq!((again.accepted, again.duplicates), (0, 200));
+    let more = reports(&study, 200);
+    assert_eq!(
+        client.upload_batch(&study, &more).await.unwrap().accepted,
+        200
+    );
+    acknowledged.extend(more);
+    assert!(server.stop());
+    let expected = sum(&acknowledged, 16, &study);
+    assert_stored(&data, &id, acknowledged.len() as u64, &expected);
+}
+
+#[test]
+fn a_directory_has_one_server_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let mut server = ServerProcess::start(&data);
+    let text = data.display().to_string();
+    let second = run(&["serve", "--listen", "127.0.0.1:0", "--data", &text]);
+    refused(&second, 1, &["another server is using", &text]);
+    // The first one is not disturbed, and after a crash its directory is free.
+    server.create_study(&["--p", "4", "--epsilon", "1"]);
+    server.kill();
+    let mut third = ServerProcess::start(&data);
+    assert_eq!(
+        third.cli_json(&["study", "list", "--json"])["studies"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
+    assert!(third.stop());
+}
