@@ -21,6 +21,10 @@ use crate::{
 /// How long to leave the listener alone when the system has no more file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// Longest head of a request in bytes; also what a connection may hold before it is asked for more, so that
+/// connections that send slowly cost little.
+const MAX_HEAD: usize = 64 << 10;
+
 /// A server that has its address but does not answer yet.
 ///
 /// ```
@@ -96,7 +100,8 @@ impl Server {
         let (patient, impatient) = watch::channel(());
         let mut http = hyper::server::conn::http1::Builder::new();
         http.timer(TokioTimer::new())
-            .header_read_timeout(config.header_timeout());
+            .header_read_timeout(config.header_timeout())
+            .max_buf_size(MAX_HEAD);
         let mut stop = std::pin::pin!(stop);
         loop {
             let accepted = async {

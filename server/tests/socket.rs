@@ -96,6 +96,16 @@ async fn a_real_server_serves_and_stops_in_good_order() {
     let mut rest = Vec::new();
     let cut = tokio::time::timeout(Duration::from_secs(5), slow.read_to_end(&mut rest)).await;
     assert!(cut.is_ok(), "the slow connection is still open");
+    // Nor may a head be endless.
+    let mut long = TcpStream::connect(address).await.unwrap();
+    let head = format!(
+        "GET /healthz HTTP/1.1\r\nhost: x\r\nx: {}",
+        "x".repeat(80_000)
+    );
+    // The server may have answered and gone before all of it is sent.
+    let _ = long.write_all(head.as_bytes()).await;
+    let status = tokio::time::timeout(Duration::from_secs(5), answer(&mut long)).await;
+    assert_eq!(status.expect("a long head is waited for").0, 431);
     // What is not HTTP gets an answer or is cut, and the server goes on.
     let mut noise = TcpStream::connect(address).await.unwrap();
     noise.write_all(&[0xff; 64]).await.unwrap();

@@ -193,7 +193,7 @@ impl Store {
     /// Checks, freezes and stores a study.
     ///
     /// # Errors
-    /// As [`StudyParams::freeze`]; `invalid-name`, `invalid-request`; those of the store.
+    /// As [`StudyParams::freeze`](eigenveil_shared::study::StudyParams::freeze); `invalid-name`, `invalid-request`; those of the store.
     pub async fn create_study(&self, request: CreateStudy) -> Result<Arc<Study>> {
         let design = NewStudy::from_request(request, self.shared.memory_bytes)?;
         let mut id = [0; 16];

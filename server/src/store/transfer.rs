@@ -131,7 +131,7 @@ impl Store {
     }
 
     /// Adds the reports of an export to the study `into`, or to the study the export is of, which is made where it is
-    /// missing. All of it or nothing, in one transaction: uploads wait meanwhile (about a second for every 500,000
+    /// missing. All of it or nothing, in one transaction: uploads wait meanwhile (about a second for a million
     /// reports). The same export a second time changes nothing.
     ///
     /// # Errors
