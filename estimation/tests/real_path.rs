@@ -169,7 +169,7 @@ fn a_hopeless_study_claims_nothing() {
     };
     println!("{warning}");
     assert!(warning.starts_with("At n = 300 and ε = 1 no component stands above the noise"));
-    assert!(warning.contains("participants are needed"));
+    assert!(warning.contains("participants would be needed"));
     let asked = principal_components(&study.moment, Rank::Fixed(K), "ε = 1").unwrap();
     assert!((asked.assessment.expected_error - (2.0 * K as f64).sqrt()).abs() < 1e-12);
     assert!(
