@@ -1,13 +1,17 @@
-"""The one-hour server that a study would otherwise write: a running sum in memory, no disk, no identifiers.
+"""What a team would write in an hour: an in-memory aiohttp + numpy server that sums dense reports.
 
-POST /sum with P(P+1)/2 little-endian float32: length and finiteness are checked, the numbers are added to one float64
-vector, the answer is 204. GET /count answers how many were added. Prints its port on one line.
+One POST of raw little-endian float32 is one report: length and finiteness are checked, it is added into one
+float64 vector, the answer is 204. No disk, no duplicates check, no crash safety, no authentication.
+`server/benches/ingest` starts it and measures both in one run.
 
-    python3 -m venv rival && rival/bin/pip install aiohttp uvloop numpy
-    rival/bin/python benches/rivals/aiohttp_server.py 100
-
-Measured beside ours by `cargo bench -p eigenveil-server --bench ingest -- rival rival/bin/python`.
+    pip install -r benches/rivals/requirements.txt
+    python3 benches/rivals/aiohttp_server.py P      # prints the port it listens on
 """
+
+import os
+
+# One thread: a pool of them on a busy two-core machine only waits for itself.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import asyncio
 import sys
@@ -17,40 +21,38 @@ import uvloop
 from aiohttp import web
 
 
-def main() -> None:
-    dimension = int(sys.argv[1])
-    entries = dimension * (dimension + 1) // 2
-    total = np.zeros(entries)
-    count = 0
+def application(p):
+    length = p * (p + 1) // 2
+    state = {"sum": np.zeros(length), "n": 0}
 
-    async def add(request: web.Request) -> web.Response:
-        nonlocal count
+    async def report(request):
         body = await request.read()
-        if len(body) != 4 * entries:
-            return web.Response(status=422)
-        report = np.frombuffer(body, dtype="<f4")
-        if not np.isfinite(report).all():
-            return web.Response(status=422)
-        np.add(total, report, out=total)
-        count += 1
+        if len(body) != 4 * length:
+            return web.Response(status=400)
+        values = np.frombuffer(body, dtype="<f4")
+        if not np.isfinite(values).all():
+            return web.Response(status=400)
+        state["sum"] += values
+        state["n"] += 1
         return web.Response(status=204)
 
-    async def counted(_: web.Request) -> web.Response:
-        return web.Response(text=str(count))
+    async def count(_):
+        return web.json_response({"n": state["n"]})
 
-    async def serve() -> None:
-        app = web.Application(client_max_size=4 * entries + 1)
-        app.router.add_post("/sum", add)
-        app.router.add_get("/count", counted)
-        runner = web.AppRunner(app, access_log=None)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        print(runner.addresses[0][1], flush=True)
-        await asyncio.Event().wait()
+    app = web.Application(client_max_size=1 << 26)
+    app.router.add_post("/reports", report)
+    app.router.add_get("/count", count)
+    return app
 
-    uvloop.run(serve())
+
+async def main(p):
+    runner = web.AppRunner(application(p), access_log=None)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0, backlog=1024)
+    await site.start()
+    print(runner.addresses[0][1], flush=True)
+    await asyncio.Event().wait()
 
 
 if __name__ == "__main__":
-    main()
+    uvloop.run(main(int(sys.argv[1])))

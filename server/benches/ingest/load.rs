@@ -1,0 +1,149 @@
+//! The load generator, a process of its own: every connection sends one request after the other.
+
+use std::time::{Duration, Instant};
+
+use eigenveil_shared::{
+    api::{REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE},
+    codec::{self, StudyShape},
+    mechanism::PayloadForm,
+    report::{Report, ReportId},
+    study::{StudyParams, from_hex},
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+/// What one connection sends: a whole request, changed in place before each is sent.
+#[derive(Clone)]
+struct Template {
+    request: Vec<u8>,
+    /// Where the identifiers are.
+    ids: Vec<usize>,
+    /// How far behind an identifier a seed is, where payloads are seeds.
+    seed_behind: Option<usize>,
+}
+
+impl Template {
+    fn new(path: &str, media_type: &str, body: &[u8]) -> Self {
+        let mut request = format!(
+            "POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: {media_type}\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        )
+        .into_bytes();
+        request.extend_from_slice(body);
+        Self {
+            request,
+            ids: Vec::new(),
+            seed_behind: None,
+        }
+    }
+
+    /// One raw dense report as the rival takes it.
+    fn raw(path: &str, p: usize) -> Self {
+        let body = 0.5_f32.to_le_bytes().repeat(p * (p + 1) / 2);
+        Self::new(path, "application/octet-stream", &body)
+    }
+
+    /// One report, or a batch of them, of a study.
+    fn reports(path: &str, canonical: &str, batch: usize) -> Self {
+        let params = StudyParams::from_canonical(&from_hex(canonical).unwrap()).unwrap();
+        let shape = StudyShape::of(&params);
+        let payload = 0.5_f32.to_le_bytes().repeat(shape.payload_len / 4);
+        let id = ReportId::from_parts(1 << 40, [0; 16]);
+        let (mut template, first, stride, behind) = if batch == 1 {
+            let body = codec::encode_report(&Report {
+                id,
+                fingerprint: shape.fingerprint,
+                payload,
+            });
+            (Self::new(path, REPORT_MEDIA_TYPE, &body), 34, 0, 24)
+        } else {
+            let reports = (0..batch).map(|_| (id, payload.as_slice()));
+            let body = codec::encode_batch(&shape, reports).unwrap();
+            let stride = 16 + payload.len();
+            let first = body.len() - batch * stride;
+            (
+                Self::new(path, REPORT_BATCH_MEDIA_TYPE, &body),
+                first,
+                stride,
+                16,
+            )
+        };
+        let head = template
+            .request
+            .windows(4)
+            .position(|w| w == b"\r\n\r\n")
+            .unwrap()
+            + 4;
+        template.ids = (0..batch).map(|i| head + first + i * stride).collect();
+        template.seed_behind = (shape.payload_form == PayloadForm::Seed).then_some(behind);
+        template
+    }
+
+    /// New identifiers, time-ordered as devices make them: the time in front, the rest unlike the others'.
+    fn renew(&mut self, connection: u64, count: &mut u64) {
+        for &at in &self.ids {
+            *count += 1;
+            let mixed = count.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let mut random = [0; 16];
+            random[..8].copy_from_slice(&mixed.to_le_bytes());
+            random[8..].copy_from_slice(&(connection << 40 | *count).to_be_bytes());
+            let id = ReportId::from_parts(1_700_000_000_000 + *count, random);
+            self.request[at..at + 16].copy_from_slice(&id.0);
+            if let Some(behind) = self.seed_behind {
+                self.request[at + behind..at + behind + 8].copy_from_slice(&mixed.to_be_bytes());
+            }
+        }
+    }
+}
+
+/// `ADDRESS PATH raw:P|CANONICAL CONNECTIONS SECONDS BATCH REPORTS`: until the seconds are over or, if it is not
+/// 0, so many reports are sent. Prints how many were acknowledged.
+pub(crate) fn run(arguments: &[String]) {
+    let [address, path, what, connections, seconds, batch, reports] = arguments else {
+        panic!("seven arguments");
+    };
+    let batch: usize = batch.parse().unwrap();
+    let template = match what.strip_prefix("raw:") {
+        Some(p) => Template::raw(path, p.parse().unwrap()),
+        None => Template::reports(path, what, batch),
+    };
+    let connections: u64 = connections.parse().unwrap();
+    let most = match reports.parse::<u64>().unwrap() {
+        0 => u64::MAX,
+        reports => reports.div_ceil(connections * batch as u64),
+    };
+    let deadline = Instant::now() + Duration::from_secs(seconds.parse().unwrap());
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let acknowledged = runtime.block_on(async {
+        let mut tasks = tokio::task::JoinSet::new();
+        for connection in 0..connections {
+            let (mut template, address) = (template.clone(), address.clone());
+            tasks.spawn(async move {
+                let mut stream = TcpStream::connect(address).await.unwrap();
+                stream.set_nodelay(true).unwrap();
+                let mut answer = vec![0; 4_096];
+                let (mut count, mut requests) = (0, 0);
+                while requests < most && Instant::now() < deadline {
+                    template.renew(connection, &mut count);
+                    stream.write_all(&template.request).await.unwrap();
+                    let length = stream.read(&mut answer).await.unwrap();
+                    let answer = std::str::from_utf8(&answer[..length]).unwrap();
+                    assert!(answer.starts_with("HTTP/1.1 20"), "{answer}");
+                    requests += 1;
+                }
+                requests * batch as u64
+            });
+        }
+        let mut acknowledged = 0;
+        while let Some(task) = tasks.join_next().await {
+            acknowledged += task.unwrap();
+        }
+        acknowledged
+    });
+    println!("{acknowledged}");
+}

@@ -1,0 +1,277 @@
+//! Reports per second over real sockets, each acknowledged after its commit.
+//!
+//! ```text
+//! cargo bench --workspace --bench ingest                                        a few settings
+//! cargo bench --workspace --bench ingest -- P CONNECTIONS SECONDS BATCH MECHANISM
+//! cargo bench --workspace --bench ingest -- rival                               beside benches/rivals/aiohttp_server.py
+//! cargo bench --workspace --bench ingest -- memory [REPORTS]                    peak memory over 10⁷ reports
+//! ```
+//!
+//! The load comes from a second process on the same machine, so that the CPU time printed is the
+//! server's alone. One request is one report, or with BATCH > 1 a batch of so many.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a benchmark fails by panicking"
+)]
+
+mod load;
+mod process;
+
+use std::{
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Command, Stdio},
+    str::FromStr,
+    time::Instant,
+};
+
+use eigenveil_server::{Environment, Server, ServerConfig, StudyId};
+use eigenveil_shared::{api::CreateStudy, mechanism::MechanismKind};
+use process::Process;
+use serde_json::json;
+use tokio::sync::oneshot;
+
+const DENSE: &str = "symmetric-gaussian";
+const SEEDS: &str = "double-cap";
+
+fn main() {
+    // `cargo bench` adds --bench, which is for harnesses.
+    let arguments: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|a| a != "--bench")
+        .collect();
+    let number = |i: usize, default: u64| {
+        arguments
+            .get(i)
+            .map_or(default, |text| text.parse().unwrap())
+    };
+    match arguments.first().map(String::as_str) {
+        Some("load") => load::run(&arguments[1..]),
+        Some("rival") => beside_the_rival(),
+        Some("memory") => memory(number(1, 10_000_000)),
+        None => {
+            for p in [40, 100, 400] {
+                Load::singles(p, DENSE, 64).print();
+            }
+            for (connections, batch) in [(64, 1), (4, 1_000), (4, 10_000)] {
+                Load {
+                    batch,
+                    ..Load::singles(40, SEEDS, connections)
+                }
+                .print();
+            }
+        }
+        Some(_) => Load {
+            seconds: number(2, 5),
+            batch: number(3, 1),
+            ..Load::singles(number(0, 100), mechanism(arguments.get(4)), number(1, 64))
+        }
+        .print(),
+    }
+}
+
+fn mechanism(argument: Option<&String>) -> &'static str {
+    argument.map_or(DENSE, |name| {
+        MechanismKind::from_str(name).unwrap().as_str()
+    })
+}
+
+/// What is sent to a server.
+#[derive(Clone, Copy, Debug)]
+struct Load {
+    p: u64,
+    mechanism: &'static str,
+    connections: u64,
+    seconds: u64,
+    batch: u64,
+    /// Stop after so many reports; 0: only when the seconds are over.
+    reports: u64,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug)]
+struct Outcome {
+    reports: u64,
+    /// Reports a second.
+    rate: f64,
+    /// Microseconds of server CPU a report.
+    cpu: f64,
+}
+
+impl Load {
+    fn singles(p: u64, mechanism: &'static str, connections: u64) -> Self {
+        Self {
+            p,
+            mechanism,
+            connections,
+            seconds: 5,
+            batch: 1,
+            reports: 0,
+        }
+    }
+
+    fn print(self) {
+        let Outcome { reports, rate, cpu } = self.at_eigenveil();
+        println!(
+            "{} p={} connections={} batch={}: {rate:.0} reports/s, {cpu:.1} µs of server CPU a report ({reports} reports)",
+            self.mechanism, self.p, self.connections, self.batch
+        );
+    }
+
+    /// Sends it to `what` at `address`, and says what it cost `server`.
+    fn send(self, server: &Process, address: &str, path: &str, what: &str) -> Outcome {
+        let (cpu, started) = (server.cpu_seconds(), Instant::now());
+        let output = Command::new(std::env::current_exe().unwrap())
+            .args(["load", address, path, what])
+            .args([self.connections, self.seconds, self.batch, self.reports].map(|n| n.to_string()))
+            .stderr(Stdio::inherit())
+            .output()
+            .unwrap();
+        assert!(output.status.success());
+        let (cpu, elapsed) = (server.cpu_seconds() - cpu, started.elapsed().as_secs_f64());
+        let reports: u64 = String::from_utf8(output.stdout)
+            .unwrap()
+            .trim()
+            .parse()
+            .unwrap();
+        Outcome {
+            reports,
+            rate: reports as f64 / elapsed,
+            cpu: cpu * 1e6 / reports as f64,
+        }
+    }
+
+    /// A durable server of ours in this process; what it stored is what it acknowledged.
+    fn at_eigenveil(self) -> Outcome {
+        let directory =
+            tempfile::tempdir_in(std::env::var("BENCH_DIR").unwrap_or("/tmp".into())).unwrap();
+        let mut config = ServerConfig {
+            listen: ([127, 0, 0, 1], 0).into(),
+            ..ServerConfig::new(directory.path().join("data"))
+        };
+        if let Ok(delay) = std::env::var("COMMIT_DELAY_US") {
+            config.commit_delay_us = delay.parse().unwrap();
+        }
+        let wanted: CreateStudy = serde_json::from_value(json!({
+            "name": "bench", "dimension": self.p, "mechanism": self.mechanism, "epsilon": 1.0,
+        }))
+        .unwrap();
+        tokio::runtime::Runtime::new().unwrap().block_on(async {
+            let server = Server::bind(config, Environment::system()).await.unwrap();
+            let app = server.app().clone();
+            let study = app.store().create_study(wanted).await.unwrap();
+            let address = server.local_addr().to_string();
+            let path = format!("/v1/studies/{}/reports", study.id());
+            let canonical = study.document().canonical;
+            let (stop, stopped) = oneshot::channel::<()>();
+            let running = tokio::spawn(server.run(async {
+                stopped.await.ok();
+            }));
+            let outcome = tokio::task::spawn_blocking(move || {
+                self.send(&Process::this(), &address, &path, &canonical)
+            })
+            .await
+            .unwrap();
+            let stored = app.store().study(StudyId(study.id().0)).unwrap();
+            assert_eq!(stored.reports_accepted(), outcome.reports);
+            stop.send(()).unwrap();
+            running.await.unwrap();
+            outcome
+        })
+    }
+
+    /// The same dense reports to the in-memory server in Python.
+    fn at_the_rival(self) -> Outcome {
+        let script =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../benches/rivals/aiohttp_server.py");
+        let mut rival = Command::new("python3")
+            .arg(script)
+            .arg(self.p.to_string())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut port = String::new();
+        BufReader::new(rival.stdout.take().unwrap())
+            .read_line(&mut port)
+            .unwrap();
+        assert!(
+            !port.is_empty(),
+            "the rival does not start: pip install -r benches/rivals/requirements.txt"
+        );
+        let address = format!("127.0.0.1:{}", port.trim());
+        let process = Process::child(rival.id());
+        let outcome = self.send(&process, &address, "/reports", &format!("raw:{}", self.p));
+        rival.kill().unwrap();
+        rival.wait().unwrap();
+        outcome
+    }
+}
+
+/// The median run of three by rate.
+fn median(mut runs: Vec<Outcome>) -> Outcome {
+    runs.sort_by(|a, b| a.rate.total_cmp(&b.rate));
+    runs[runs.len() / 2]
+}
+
+/// Ours (durable, deduplicated) and the rival (neither) in turn, three times each, medians.
+fn beside_the_rival() {
+    println!(
+        "| load | connections | ours: reports/s | µs CPU | rival: reports/s | µs CPU | rate, ours / rival | CPU, ours / rival |"
+    );
+    println!("|---|---|---|---|---|---|---|---|");
+    for (p, mechanism) in [(100, DENSE), (40, SEEDS)] {
+        for connections in [16, 256] {
+            let load = Load::singles(p, mechanism, connections);
+            let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+            for _ in 0..3 {
+                ours.push(load.at_eigenveil());
+                theirs.push(load.at_the_rival());
+            }
+            let (ours, theirs) = (median(ours), median(theirs));
+            println!(
+                "| {mechanism} p={p} singles | {connections} | {:.0} | {:.1} | {:.0} | {:.1} | {:.2} | {:.2} |",
+                ours.rate,
+                ours.cpu,
+                theirs.rate,
+                theirs.cpu,
+                ours.rate / theirs.rate,
+                ours.cpu / theirs.cpu
+            );
+        }
+    }
+    let batches = (0..3).map(|_| {
+        Load {
+            batch: 1_000,
+            ..Load::singles(40, SEEDS, 4)
+        }
+        .at_eigenveil()
+    });
+    let batches = median(batches.collect());
+    println!(
+        "double-cap p=40 in batches of 1,000, 4 connections: {:.0} reports/s, {:.0} reports per CPU-second of the server",
+        batches.rate,
+        1e6 / batches.cpu
+    );
+}
+
+/// Peak memory of the server as reports come in.
+fn memory(reports: u64) {
+    let before = Process::this().peak_mib();
+    println!("before the first report: peak {before:.0} MiB");
+    for share in [100, 10, 1] {
+        let load = Load {
+            seconds: 3_600,
+            batch: 1_000,
+            reports: reports / share,
+            ..Load::singles(40, SEEDS, 4)
+        };
+        let outcome = load.at_eigenveil();
+        println!(
+            "{} reports: peak {:.0} MiB, {:.0} reports/s",
+            outcome.reports,
+            Process::this().peak_mib(),
+            outcome.rate
+        );
+    }
+}

@@ -1,0 +1,38 @@
+//! What the kernel says of a process: processor time and peak memory.
+
+use std::path::PathBuf;
+
+/// A process of this machine.
+#[derive(Clone, Debug)]
+pub(crate) struct Process(PathBuf);
+
+impl Process {
+    pub(crate) fn this() -> Self {
+        Self("/proc/self".into())
+    }
+
+    pub(crate) fn child(pid: u32) -> Self {
+        Self(format!("/proc/{pid}").into())
+    }
+
+    /// User and system time in seconds.
+    pub(crate) fn cpu_seconds(&self) -> f64 {
+        let stat = std::fs::read_to_string(self.0.join("stat")).unwrap();
+        let fields: Vec<&str> = stat.rsplit(") ").next().unwrap().split(' ').collect();
+        let ticks: f64 = [11, 12]
+            .iter()
+            .map(|&i| fields[i].parse::<f64>().unwrap())
+            .sum();
+        ticks / 100.0
+    }
+
+    /// Peak of the resident memory in MiB.
+    pub(crate) fn peak_mib(&self) -> f64 {
+        let status = std::fs::read_to_string(self.0.join("status")).unwrap();
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmHWM:"))
+            .unwrap();
+        line.trim().trim_end_matches(" kB").parse::<f64>().unwrap() / 1024.0
+    }
+}
