@@ -54,7 +54,10 @@ fuzz_target!(|data: &[u8]| {
         let good: Option<Vec<_>> = batch.into_iter().map(Result::ok).collect();
         if let Some(good) = good {
             let pairs = good.iter().map(|one| (one.id(), one.payload()));
-            assert_eq!(codec::encode_batch(shape, pairs).expect("it was one"), bytes);
+            assert_eq!(
+                codec::encode_batch(shape, pairs).expect("it was one"),
+                bytes
+            );
         }
     }
     if let Ok(params) = StudyParams::from_canonical(&bytes) {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use axum::http::{StatusCode, header};
 use common::{Harness, new_id, shape};
 use eigenveil_shared::{
-    api::{EstimateDocument, EstimateState, StudyDocument},
+    api::{BatchReceipt, EstimateDocument, EstimateState, StudyDocument},
     codec,
     estimate::{BucketVerdict, Estimate},
     preprocess::Row,
@@ -31,17 +31,34 @@ async fn send(server: &Harness, study: &StudyDocument, payloads: &[Vec<u8>]) {
     let body = codec::encode_batch(&shape(study), reports).unwrap();
     let answer = server.post_batch(study, body).await;
     assert_eq!(answer.status, StatusCode::OK);
+    let receipt: BatchReceipt = answer.json();
+    assert_eq!(receipt.accepted, payloads.len() as u64, "{receipt:?}");
 }
 
-/// Batches of honest devices; `poison` gives the payload that a whole batch repeats, in every 20th of them.
-async fn estimate_of(changes: Value, poison: Option<Vec<u8>>) -> Estimate {
+/// The payload of a poisoned report: one seed again and again, or the largest matrix of equal entries that passes the
+/// norm test.
+fn poison_for(study: &StudyDocument) -> Vec<u8> {
+    match shape(study).norm_bound {
+        None => vec![7; 16],
+        Some(bound) => {
+            // Every entry counts at most twice in the squared norm.
+            let entries = P * (P + 1) / 2;
+            let entry = 0.99 * bound.limit() / (2.0 * entries as f64).sqrt();
+            (entry as f32).to_le_bytes().repeat(entries)
+        }
+    }
+}
+
+/// Batches of honest devices; with `poisoned` every 20th repeats one payload.
+async fn estimate_of(changes: Value, poisoned: bool) -> Estimate {
     let server = Harness::new();
     let study = server.study_with(changes).await;
+    let poison = poison_for(&study);
     let mut rng = ChaCha20Rng::seed_from_u64(21);
     for batch in 0..BATCHES {
-        let payloads: Vec<Vec<u8>> = match &poison {
-            Some(payload) if batch % 20 == 7 => vec![payload.clone(); REPORTS],
-            _ => (0..REPORTS)
+        let payloads: Vec<Vec<u8>> = match poisoned && batch % 20 == 7 {
+            true => vec![poison.clone(); REPORTS],
+            false => (0..REPORTS)
                 .map(|_| {
                     let mut row: Vec<f64> = (0..P).map(|_| rng.random_range(-1.0..1.0)).collect();
                     row[0] *= 4.0;
@@ -74,7 +91,7 @@ fn said(estimate: &Estimate) -> bool {
     estimate.warnings.iter().any(|said| said.contains(warning))
 }
 
-/// Honest studies agree, also with private centring; three batches of one seed, or of one enormous matrix, do not. The honest
+/// Honest studies agree, also with private centring; three batches of one payload do not. The honest
 /// ones have a fixed seed and a false-alarm rate of 1e-3 each.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_poisoned_batch_is_said() {
@@ -82,14 +99,8 @@ async fn a_poisoned_batch_is_said() {
     let mut centred = cap.clone();
     centred["centring"] = json!(0.7);
     let gaussian = json!({"dimension": P, "epsilon": 8.0});
-    // 30 in every entry: 3 % of the reports move the mean by 1.5 in every entry.
-    let enormous = 30.0_f32.to_le_bytes().repeat(P * (P + 1) / 2);
-    for (changes, poison) in [
-        (cap, vec![7; 16]),
-        (centred, vec![7; 16]),
-        (gaussian, enormous),
-    ] {
-        let honest = estimate_of(changes.clone(), None).await;
+    for changes in [cap, centred, gaussian] {
+        let honest = estimate_of(changes.clone(), false).await;
         let agreement = honest.bucket_agreement.as_ref().unwrap();
         assert_eq!(agreement.verdict, BucketVerdict::Agree, "{agreement:?}");
         assert_eq!(
@@ -98,7 +109,7 @@ async fn a_poisoned_batch_is_said() {
         );
         assert!(!said(&honest), "{:?}", honest.warnings);
 
-        let poisoned = estimate_of(changes, Some(poison)).await;
+        let poisoned = estimate_of(changes, true).await;
         let agreement = poisoned.bucket_agreement.as_ref().unwrap();
         assert_eq!(agreement.verdict, BucketVerdict::Disagree, "{agreement:?}");
         assert!(agreement.statistic > agreement.threshold);
