@@ -1,8 +1,7 @@
 //! How well each component is expected to be recovered.
 
 use crate::{
-    chart::keep_inside,
-    frame::{MARGIN, axes, block, block_height, heading, usable_width, whisker},
+    frame::{MARGIN, axes, block, block_height, caption_under, heading, usable_width, whisker},
     label::{Key, Label, Rows},
     marker::{LineStyle, Marker},
     number::compact,
@@ -98,23 +97,11 @@ impl AlignmentChart {
             let rest = self.components.len() - components.len();
             under.push(format!("… and {rest} more, not shown"));
         }
-        let under: Vec<String> = under
-            .iter()
-            .flat_map(|l| Role::Label.wrap(l, width - 2.0 * MARGIN, 3))
-            .collect();
-        let centre = keep_inside(area.x + area.w / 2.0, &under, width);
         let bottom = area.bottom() + 26.0;
-        block(
-            &mut svg,
-            Role::Label,
-            &under,
-            centre,
-            bottom,
-            Anchor::Middle,
-        );
-        let height = bottom + block_height(Role::Label, &under) + MARGIN;
+        let middle = area.x + area.w / 2.0;
+        let height = caption_under(&mut svg, &under, middle, bottom, width);
         let description: Vec<String> = components.iter().enumerate().map(in_words).collect();
-        svg.finish(width, height.round(), &self.title, &description.join(" "))
+        svg.finish(width, height, &self.title, &description.join(" "))
     }
 
     /// The numbers as a table, one row for each component shown.

@@ -1,6 +1,7 @@
 //! What all pictures share: margins, the heading, and drawn axes.
 
 use crate::{
+    chart::keep_inside,
     scale::{Axis, Scale},
     svg::{Anchor, Area, Path, Svg},
     text::Role,
@@ -61,6 +62,23 @@ pub(crate) fn block(svg: &mut Svg, role: Role, lines: &[String], x: f64, top: f6
         let y = top + role.line_height() * i as f64 + role.size();
         svg.text(role, "mut", (x, y), anchor, line);
     }
+}
+
+/// Lines under the middle of a plot, wrapped and kept inside the picture; the height of the whole picture.
+pub(crate) fn caption_under(
+    svg: &mut Svg,
+    lines: &[String],
+    middle: f64,
+    top: f64,
+    width: f64,
+) -> f64 {
+    let lines: Vec<String> = lines
+        .iter()
+        .flat_map(|line| Role::Label.wrap(line, width - 2.0 * MARGIN, 3))
+        .collect();
+    let x = keep_inside(middle, &lines, width);
+    block(svg, Role::Label, &lines, x, top, Anchor::Middle);
+    (top + block_height(Role::Label, &lines) + MARGIN).round()
 }
 
 /// An error bar between two heights.

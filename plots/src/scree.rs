@@ -2,8 +2,7 @@
 
 use crate::{
     alignment::{ALIGNMENT, panel},
-    chart::keep_inside,
-    frame::{MARGIN, axes, block, block_height, fit_y, heading, usable_width, whisker},
+    frame::{MARGIN, axes, block, caption_under, fit_y, heading, usable_width, whisker},
     label::{Column, Key, Label, Rows},
     marker::{LineStyle, Marker},
     number::{compact, drawable},
@@ -195,21 +194,9 @@ impl Scree {
         if values.iter().any(|&(i, v)| self.whisker_of(i, v).is_some()) {
             under.push("Whiskers: one standard error to either side".to_owned());
         }
-        let under: Vec<String> = under
-            .iter()
-            .flat_map(|l| Role::Label.wrap(l, width - 2.0 * MARGIN, 3))
-            .collect();
-        let centre = keep_inside(area.x + area.w / 2.0, &under, width);
-        block(
-            &mut svg,
-            Role::Label,
-            &under,
-            centre,
-            bottom,
-            Anchor::Middle,
-        );
-        let height = bottom + block_height(Role::Label, &under) + MARGIN;
-        svg.finish(width, height.round(), &self.title, &self.description(n))
+        let middle = area.x + area.w / 2.0;
+        let height = caption_under(&mut svg, &under, middle, bottom, width);
+        svg.finish(width, height, &self.title, &self.description(n))
     }
 
     /// The numbers of the plot as a table, one row for each eigenvalue shown.

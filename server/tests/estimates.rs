@@ -40,38 +40,12 @@ async fn study_with_reports(server: &Harness, p: usize) -> StudyDocument {
     study
 }
 
-async fn wait(server: &Harness, location: &str) -> EstimateDocument {
-    let started = Instant::now();
-    loop {
-        let document: EstimateDocument = server.operator("GET", location, None).await.json();
-        if document.state != EstimateState::Running {
-            return document;
-        }
-        assert!(started.elapsed() < Duration::from_secs(60), "{document:?}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
-
-async fn ask(server: &Harness, study: &StudyDocument, request: serde_json::Value) -> String {
-    let path = format!("/v1/studies/{}/estimates", study.id);
-    let answer = server.operator("POST", &path, Some(request)).await;
-    assert_eq!(answer.status, StatusCode::ACCEPTED, "{answer:?}");
-    let location = answer.headers[header::LOCATION]
-        .to_str()
-        .unwrap()
-        .to_owned();
-    let document: EstimateDocument = answer.json();
-    assert_eq!(location, format!("{path}/{}", document.number));
-    assert_eq!(document.state, EstimateState::Running);
-    location
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_estimate_is_made_and_fetched_in_every_format() {
     let server = Harness::new();
     let study = study_with_reports(&server, 5).await;
-    let location = ask(&server, &study, json!({})).await;
-    let done = wait(&server, &location).await;
+    let location = server.ask_estimate(&study, json!({})).await;
+    let done = server.wait_for_estimate(&location).await;
     assert_eq!(
         (done.number, done.state),
         (1, EstimateState::Done),
@@ -146,20 +120,23 @@ async fn an_estimate_is_made_and_fetched_in_every_format() {
     let answer = server.operator("DELETE", &location, None).await;
     answer.is_problem(409, E::InvalidTransition);
     let server = server.restart();
-    assert_eq!(wait(&server, &location).await.estimate.unwrap(), estimate);
+    assert_eq!(
+        server.wait_for_estimate(&location).await.estimate.unwrap(),
+        estimate
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sparse_and_automatic_estimates() {
     let server = Harness::new();
     let study = study_with_reports(&server, 6).await;
-    let location = ask(
-        &server,
-        &study,
-        json!({"k": 1, "sparse": {"lambda": 0.01, "refit": true}}),
-    )
-    .await;
-    let done = wait(&server, &location).await;
+    let location = server
+        .ask_estimate(
+            &study,
+            json!({"k": 1, "sparse": {"lambda": 0.01, "refit": true}}),
+        )
+        .await;
+    let done = server.wait_for_estimate(&location).await;
     let estimate = done
         .estimate
         .unwrap_or_else(|| panic!("{:?}", done.problem));
@@ -168,8 +145,8 @@ async fn sparse_and_automatic_estimates() {
     assert!(sparse.refit && sparse.converged);
     assert_eq!(estimate.components[0].loadings[1], 1.0);
 
-    let location = ask(&server, &study, json!({"k": "auto"})).await;
-    let automatic = wait(&server, &location).await.estimate.unwrap();
+    let location = server.ask_estimate(&study, json!({"k": "auto"})).await;
+    let automatic = server.wait_for_estimate(&location).await.estimate.unwrap();
     assert_eq!((automatic.k, automatic.requested_k), (1, Rank::Auto));
 
     let list = server
@@ -188,8 +165,8 @@ async fn sparse_and_automatic_estimates() {
 async fn no_reports_no_estimate() {
     let server = Harness::new();
     let study = server.study(3).await;
-    let location = ask(&server, &study, json!({})).await;
-    let failed = wait(&server, &location).await;
+    let location = server.ask_estimate(&study, json!({})).await;
+    let failed = server.wait_for_estimate(&location).await;
     assert_eq!(
         (failed.state, failed.estimate),
         (EstimateState::Failed, None)
@@ -285,9 +262,9 @@ async fn jobs_wait_their_turn_are_cancelled_and_survive_a_restart() {
     );
     server.post_batch(&study, body.unwrap()).await;
     let endless = json!({"k": 2, "sparse": {"tolerance": 1e-300, "max_iterations": 1_000_000}});
-    let first = ask(&server, &study, endless).await;
-    let second = ask(&server, &study, json!({"k": 1})).await;
-    let third = ask(&server, &study, json!({"k": 2})).await;
+    let first = server.ask_estimate(&study, endless).await;
+    let second = server.ask_estimate(&study, json!({"k": 1})).await;
+    let third = server.ask_estimate(&study, json!({"k": 2})).await;
     for location in [&first, &second, &third] {
         let answer = server
             .operator("GET", &format!("{location}?format=npy"), None)
@@ -323,7 +300,10 @@ async fn jobs_wait_their_turn_are_cancelled_and_survive_a_restart() {
     assert_eq!(state(third.clone()).await, EstimateState::Running);
     // Cancelling the one being computed lets the next one through.
     server.operator("DELETE", &first, None).await;
-    assert_eq!(wait(&server, &third).await.state, EstimateState::Done);
+    assert_eq!(
+        server.wait_for_estimate(&third).await.state,
+        EstimateState::Done
+    );
     assert_eq!(state(first).await, EstimateState::Cancelled);
     let answer = server
         .operator("GET", &format!("{second}?format=csv"), None)
@@ -362,7 +342,9 @@ async fn a_deadly_job_is_given_up() {
         app,
         token,
     };
-    let failed = wait(&server, &format!("/v1/studies/{}/estimates/1", study.id)).await;
+    let failed = server
+        .wait_for_estimate(&format!("/v1/studies/{}/estimates/1", study.id))
+        .await;
     assert_eq!(failed.state, EstimateState::Failed);
     assert!(failed.problem.unwrap().detail.contains("stopped 3 times"));
 }

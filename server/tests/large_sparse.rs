@@ -7,13 +7,8 @@
 
 mod common;
 
-use std::{
-    path::Path,
-    sync::mpsc::sync_channel,
-    time::{Duration, Instant},
-};
+use std::{path::Path, sync::mpsc::sync_channel, time::Instant};
 
-use axum::http::{StatusCode, header};
 use common::{Harness, design, environment, new_id, shape};
 use eigenveil_estimation::{
     linalg::Threads,
@@ -22,7 +17,7 @@ use eigenveil_estimation::{
 };
 use eigenveil_server::{ServerConfig, Store, estimate_from_seeds, store::NewReport};
 use eigenveil_shared::{
-    api::{BatchReceipt, EstimateDocument, EstimateState, SparseSettings, StudyDocument},
+    api::{BatchReceipt, EstimateDocument, SparseSettings, StudyDocument},
     codec,
     estimate::{Estimate, Rank},
     mechanism::{MechanismSpec, double_cap::Seed},
@@ -66,22 +61,8 @@ fn body(params_of: &StudyDocument, reports: &[(ReportId, Seed)]) -> Vec<u8> {
 }
 
 async fn ask(server: &Harness, study: &StudyDocument, request: Value) -> EstimateDocument {
-    let path = format!("/v1/studies/{}/estimates", study.id);
-    let answer = server.operator("POST", &path, Some(request)).await;
-    assert_eq!(answer.status, StatusCode::ACCEPTED, "{answer:?}");
-    let location = answer.headers[header::LOCATION]
-        .to_str()
-        .unwrap()
-        .to_owned();
-    let started = Instant::now();
-    loop {
-        let document: EstimateDocument = server.operator("GET", &location, None).await.json();
-        if document.state != EstimateState::Running {
-            return document;
-        }
-        assert!(started.elapsed() < Duration::from_secs(120));
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let location = server.ask_estimate(study, request).await;
+    server.wait_for_estimate(&location).await
 }
 
 /// The same study estimated with the sums of its buckets and from its seeds; then with too little memory.

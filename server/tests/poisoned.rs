@@ -7,12 +7,10 @@
 
 mod common;
 
-use std::time::{Duration, Instant};
-
-use axum::http::{StatusCode, header};
+use axum::http::StatusCode;
 use common::{Harness, new_id, shape};
 use eigenveil_shared::{
-    api::{BatchReceipt, EstimateDocument, EstimateState, StudyDocument},
+    api::{BatchReceipt, StudyDocument},
     codec,
     estimate::{BucketVerdict, Estimate},
     preprocess::Row,
@@ -69,21 +67,8 @@ async fn estimate_of(changes: Value, poisoned: bool) -> Estimate {
         };
         send(&server, &study, &payloads).await;
     }
-    let path = format!("/v1/studies/{}/estimates", study.id);
-    let answer = server.operator("POST", &path, Some(json!({"k": 2}))).await;
-    let location = answer.headers[header::LOCATION]
-        .to_str()
-        .unwrap()
-        .to_owned();
-    let started = Instant::now();
-    loop {
-        let document: EstimateDocument = server.operator("GET", &location, None).await.json();
-        if document.state == EstimateState::Done {
-            return document.estimate.unwrap();
-        }
-        assert!(started.elapsed() < Duration::from_secs(60), "{document:?}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    let location = server.ask_estimate(&study, json!({"k": 2})).await;
+    server.wait_for_estimate(&location).await.estimate.unwrap()
 }
 
 fn said(estimate: &Estimate) -> bool {

@@ -113,16 +113,8 @@ async fn a_store_of_the_first_release_goes_on() {
     late.is_problem(409, E::StudyNotOpen);
     // The job that waited is computed, the cancelled one stays so.
     let path = format!("/v1/studies/{}/estimates/1", integers.id);
-    let started = Instant::now();
-    loop {
-        let job: EstimateDocument = server.operator("GET", &path, None).await.json();
-        if job.state != EstimateState::Running {
-            assert_eq!(job.state, EstimateState::Done, "{:?}", job.problem);
-            break;
-        }
-        assert!(started.elapsed() < Duration::from_secs(30));
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    let job = server.wait_for_estimate(&path).await;
+    assert_eq!(job.state, EstimateState::Done, "{:?}", job.problem);
     let path = format!("/v1/studies/{}/estimates/1", seeds.id);
     let job: EstimateDocument = server.operator("GET", &path, None).await.json();
     assert_eq!(job.state, EstimateState::Cancelled);

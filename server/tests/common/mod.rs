@@ -5,9 +5,12 @@
     reason = "every test file compiles this and uses its own part"
 )]
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
 };
 
 use axum::{
@@ -18,7 +21,10 @@ use axum::{
 use eigenveil_server::{AppState, Clock, Environment, ServerConfig, StudyId, router};
 use eigenveil_shared::{
     ErrorCode,
-    api::{PROBLEM_MEDIA_TYPE, Problem, REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE, StudyDocument},
+    api::{
+        EstimateDocument, EstimateState, PROBLEM_MEDIA_TYPE, Problem, REPORT_BATCH_MEDIA_TYPE,
+        REPORT_MEDIA_TYPE, StudyDocument,
+    },
     codec::{self, StudyShape},
     report::{Report, ReportId},
 };
@@ -171,6 +177,31 @@ impl Harness {
         }
         let body = body.map_or_else(Body::empty, |value| Body::from(value.to_string()));
         self.send(request.body(body).unwrap()).await
+    }
+
+    /// Asks for an estimate; gives its location.
+    pub async fn ask_estimate(&self, study: &StudyDocument, request: Value) -> String {
+        let path = format!("/v1/studies/{}/estimates", study.id);
+        let answer = self.operator("POST", &path, Some(request)).await;
+        assert_eq!(answer.status, StatusCode::ACCEPTED, "{answer:?}");
+        let location = answer.headers[header::LOCATION].to_str().unwrap();
+        let document: EstimateDocument = answer.json();
+        assert_eq!(location, format!("{path}/{}", document.number));
+        assert_eq!(document.state, EstimateState::Running);
+        location.to_owned()
+    }
+
+    /// The estimate at this location, once it has ended.
+    pub async fn wait_for_estimate(&self, location: &str) -> EstimateDocument {
+        let started = Instant::now();
+        loop {
+            let document: EstimateDocument = self.operator("GET", location, None).await.json();
+            if document.state != EstimateState::Running {
+                return document;
+            }
+            assert!(started.elapsed() < Duration::from_secs(120), "{document:?}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 
     pub async fn get(&self, path: &str) -> Answer {
