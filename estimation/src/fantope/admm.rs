@@ -47,7 +47,7 @@ const RESIDUAL_FACTOR: f64 = 10.0;
 const ACCELERATE_FROM: usize = 20;
 /// Least rest of ρ under acceleration, which forgets at every change.
 const ACCELERATED_REST: f64 = 10.0;
-/// Iterations before a gap within the noise is enough.
+/// Iterations before a small gap is enough, whatever the residuals: within the tolerance, or within the noise.
 const PATIENT_FOR: usize = 200;
 
 /// How the solver runs.
@@ -57,7 +57,8 @@ pub struct AdmmSettings {
     pub rho: Option<f64>,
     /// Iteration cap (≥ 1).
     pub max_iterations: usize,
-    /// Relative duality gap at which to stop (> 0); the residuals must be below ten times that.
+    /// Relative duality gap at which to stop (> 0); the residuals must be below ten times that, for the first 200
+    /// iterations.
     pub tolerance: f64,
     /// A gap, in units of the moment's entries, that is far below what the noise of the moment does to the
     /// objective. A solver that has not converged after 200 iterations stops there, with
@@ -126,7 +127,7 @@ pub struct Progress {
 /// Why the solver stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// Gap and residuals are within tolerance.
+    /// The gap is within tolerance, and so are the residuals or 200 iterations have been made.
     Converged,
     /// The iteration cap was hit; the gap says how far the answer may be from the optimum.
     IterationCap,
@@ -437,13 +438,15 @@ impl<'a> Solver<'a> {
                     progress.relative_gap = gap / self.unit;
                 }
             }
-            let stop = if small && gap <= allowed {
+            let patient = iterations >= PATIENT_FOR;
+            // The gap is the proof; the residuals only make the support sharper.
+            let stop = if gap <= allowed && (small || patient) {
                 Some(Stop::Converged)
             } else if watch(&progress).is_break() {
                 Some(Stop::Cancelled)
             } else if last {
                 Some(Stop::IterationCap)
-            } else if iterations >= PATIENT_FOR && enough.is_some_and(|enough| gap <= enough) {
+            } else if patient && enough.is_some_and(|enough| gap <= enough) {
                 Some(Stop::WithinNoise)
             } else {
                 None
