@@ -257,6 +257,15 @@ fn study_parameters_of_discrete_gaussian() {
             with(&golden, end - 34, &0.0_f64.to_le_bytes()),
             ErrorCode::InvalidBudget,
         ),
+        (
+            "a budget among the smallest numbers",
+            with(
+                &with(&golden, end - 42, &f64::MIN_POSITIVE.to_le_bytes()),
+                end - 34,
+                &2.8e-315_f64.to_le_bytes(),
+            ),
+            ErrorCode::InvalidBudget,
+        ),
     ] {
         let error = StudyParams::from_canonical(&bad).expect_err(name);
         assert_eq!(error.code(), code, "{name}: {error}");

@@ -24,6 +24,9 @@ use crate::{
 /// Largest dimension of a mechanism whose payload is a whole matrix: 33.6 MB a report.
 pub const MAX_DENSE_DIMENSION: usize = 4_096;
 
+/// Largest σ: a report holds f32, whose range ends at 3.4e38.
+const MAX_SIGMA: f64 = 1e30;
+
 /// Noise scale of a Gaussian mechanism and how it was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -36,13 +39,23 @@ impl GaussianNoise {
     /// The σ this calibration gives for this budget, L2 sensitivity √2.
     ///
     /// # Errors
-    /// `invalid-budget` for a pure budget or ε > 16.
+    /// `invalid-budget` for a pure budget, ε > 16, or one so small that its noise does not fit a report.
     pub fn derive(calibration: Calibration, budget: Budget) -> Result<Self> {
         budget.check_study_limit()?;
         let sigma = match calibration {
             Calibration::Analytic => gaussian::analytic_sigma(budget, gaussian::SENSITIVITY)?,
             Calibration::AsPublished => gaussian::as_published_sigma(budget)?,
         };
+        if sigma.is_nan() || sigma > MAX_SIGMA {
+            return Err(Error::new(
+                ErrorCode::InvalidBudget,
+                format!(
+                    "({}, {}) needs noise of {sigma:e}, above {MAX_SIGMA:e}, which a report cannot hold; choose a larger epsilon or delta",
+                    budget.epsilon(),
+                    budget.delta()
+                ),
+            ));
+        }
         Ok(Self { calibration, sigma })
     }
 
@@ -198,4 +211,25 @@ fn perturb_triangle<R: Rng + ?Sized>(
         }
     }
     payload
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A budget whose noise no report can hold is refused when the study is made, not when a device takes part.
+    #[test]
+    fn noise_beyond_single_precision_is_refused() {
+        for calibration in [Calibration::Analytic, Calibration::AsPublished] {
+            let hopeless = Budget::approximate(1e-300, 1e-300).unwrap();
+            let error = GaussianNoise::derive(calibration, hopeless).unwrap_err();
+            assert_eq!(error.code(), ErrorCode::InvalidBudget);
+            assert!(
+                error.detail().contains("choose a larger epsilon"),
+                "{error}"
+            );
+            let tiny = Budget::approximate(1e-9, 1e-9).unwrap();
+            assert!(GaussianNoise::derive(calibration, tiny).is_ok());
+        }
+    }
 }

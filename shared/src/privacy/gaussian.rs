@@ -48,6 +48,10 @@ pub fn analytic_sigma(budget: Budget, sensitivity: f64) -> Result<f64> {
     }
     while high - low > 2.0 * f64::EPSILON * low {
         let middle = 0.5 * (low + high);
+        // Among numbers too small for their full precision two neighbours may be further apart than that.
+        if middle <= low || middle >= high {
+            break;
+        }
         if enough(middle) {
             low = middle;
         } else {
@@ -189,6 +193,18 @@ mod tests {
         (1.0, 4.0, 4.71224120079312e-05),
         (3.0, 16.0, 2.634792456795343e-05),
     ];
+
+    /// Found by fuzzing: among subnormal numbers the search went on for ever.
+    #[test]
+    fn the_smallest_budgets_end_the_search() {
+        for epsilon in [f64::MIN_POSITIVE, 1e-300, 1e-12, 16.0] {
+            for delta in [5e-324, 2.818_356_61e-315, 1e-300] {
+                let budget = Budget::approximate(epsilon, delta).unwrap();
+                let sigma = analytic_sigma(budget, SENSITIVITY).unwrap();
+                assert!(sigma > 1.0, "{epsilon:e} {delta:e}: {sigma:e}");
+            }
+        }
+    }
 
     #[test]
     fn values_at_the_papers_settings() {
