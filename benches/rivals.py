@@ -194,7 +194,7 @@ def main():
         runs = [
             lambda: fantope(binary, folder, 400, 0.05, arguments.repeats),
             lambda: fantope(binary, folder, 1000, 0.035, arguments.repeats),
-            # A lambda so small that no row is ruled out beforehand: the iteration itself.
+            # A smaller lambda, which rules fewer rows out beforehand.
             lambda: fantope(binary, folder, 1000, 0.02, arguments.repeats),
             lambda: leading(binary, folder, 2000, arguments.repeats),
         ]
