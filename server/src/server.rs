@@ -101,6 +101,9 @@ impl Server {
         let mut http = hyper::server::conn::http1::Builder::new();
         http.timer(TokioTimer::new())
             .header_read_timeout(config.header_timeout())
+            // No read while an answer is being made: it would take a new buffer for each request, only to
+            // learn sooner that a client has gone. What it asked for is finished in any case.
+            .half_close(true)
             .max_buf_size(MAX_HEAD);
         let mut stop = std::pin::pin!(stop);
         loop {

@@ -132,8 +132,12 @@ pub(crate) fn run(arguments: &[String]) {
                     template.renew(connection, &mut count);
                     stream.write_all(&template.request).await.unwrap();
                     let length = stream.read(&mut answer).await.unwrap();
-                    let answer = std::str::from_utf8(&answer[..length]).unwrap();
-                    assert!(answer.starts_with("HTTP/1.1 20"), "{answer}");
+                    let answer = &answer[..length];
+                    assert!(
+                        answer.starts_with(b"HTTP/1.1 20"),
+                        "{}",
+                        String::from_utf8_lossy(answer)
+                    );
                     requests += 1;
                 }
                 requests * batch as u64

@@ -32,6 +32,10 @@ use process::Process;
 use serde_json::json;
 use tokio::sync::oneshot;
 
+/// As in the `eigenveil` command.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const DENSE: &str = "symmetric-gaussian";
 const SEEDS: &str = "double-cap";
 

@@ -13,9 +13,8 @@ use std::{
 
 use axum::{
     body::{Body, Bytes},
-    extract::{Request, State},
+    extract::Request,
     http::{HeaderValue, header},
-    middleware::Next,
     response::Response,
 };
 use http_body_util::BodyExt;
@@ -29,9 +28,13 @@ const MAX_DRAINED: u64 = 16 << 20;
 
 /// Sends the answer when the whole body is read, within [`MAX_DRAINED`] bytes and the time a client may
 /// take to send a body, counted from the head of the request.
-pub(super) async fn unread(State(app): State<AppState>, request: Request, next: Next) -> Response {
+pub(super) async fn unread(
+    app: &AppState,
+    request: Request,
+    next: impl AsyncFnOnce(Request) -> Response,
+) -> Response {
     if request.body().is_end_stream() {
-        return next.run(request).await;
+        return next(request).await;
     }
     let deadline = Instant::now() + app.config().body_timeout();
     // Such a client sends nothing before it is asked to, which the first read does.
@@ -44,7 +47,7 @@ pub(super) async fn unread(State(app): State<AppState>, request: Request, next: 
             returned: returned.clone(),
         })
     });
-    let mut response = next.run(request).await;
+    let mut response = next(request).await;
     let left = returned.lock().take();
     if let Some(Left { body, touched }) = left {
         let untouched = waits && !touched;

@@ -14,10 +14,11 @@ mod transfers;
 
 use axum::{
     Router,
-    middleware::from_fn_with_state,
+    extract::{Request, State},
+    middleware::{Next, from_fn_with_state},
+    response::Response,
     routing::{get, post},
 };
-use tower_http::catch_panic::CatchPanicLayer;
 
 pub use self::{estimates::EstimateList, problem::status_of};
 use crate::app::AppState;
@@ -50,8 +51,14 @@ pub fn router(app: AppState) -> Router {
         .route("/readyz", get(health::ready))
         .fallback(problem::not_found)
         .method_not_allowed_fallback(problem::method_not_allowed)
-        .layer(CatchPanicLayer::custom(problem::panicked))
-        .layer(from_fn_with_state(app.clone(), drain::unread))
-        .layer(from_fn_with_state(app.clone(), trace::log))
+        .layer(from_fn_with_state(app.clone(), around))
         .with_state(app)
+}
+
+/// What is done around every handler. One layer, because each boxes a future and clones the routes beneath it.
+async fn around(State(app): State<AppState>, request: Request, next: Next) -> Response {
+    trace::log(&app, request, |request| {
+        drain::unread(&app, request, |request| problem::caught(next.run(request)))
+    })
+    .await
 }

@@ -32,7 +32,8 @@ pub(super) async fn submit(
         let limit = codec::report_len(study.shape().payload_len);
         let (bytes, reservation) = body::read(&app, &parts.headers, content, limit).await?;
         let report = NewReport::decode(&bytes, study.shape())?;
-        drop(bytes);
+        // Both lie in the buffer that the connection's next request may use.
+        drop((bytes, parts));
         let stored = app
             .store()
             .submit_reserved(&study, vec![report], reservation)

@@ -3,9 +3,8 @@
 use std::time::Instant;
 
 use axum::{
-    extract::{MatchedPath, Request, State},
+    extract::{MatchedPath, Request},
     http::{HeaderName, HeaderValue},
-    middleware::Next,
     response::Response,
 };
 
@@ -17,12 +16,16 @@ const FREQUENT: &[&str] = &["/reports", "/healthz", "/readyz"];
 
 /// Numbers the request, times it and logs it. Reports and probes are logged at debug level, so
 /// that a busy study does not fill the disk.
-pub(super) async fn log(State(app): State<AppState>, request: Request, next: Next) -> Response {
+pub(super) async fn log(
+    app: &AppState,
+    request: Request,
+    next: impl AsyncFnOnce(Request) -> Response,
+) -> Response {
     let id = app.next_request_id();
     let started = Instant::now();
     let method = request.method().clone();
     let path = request.extensions().get::<MatchedPath>().cloned();
-    let mut response = next.run(request).await;
+    let mut response = next(request).await;
     response
         .headers_mut()
         .insert(REQUEST_ID, HeaderValue::from(id));

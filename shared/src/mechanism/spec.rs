@@ -508,11 +508,12 @@ impl PayloadForm {
         match self {
             PayloadForm::Seed => Ok(()),
             PayloadForm::Floats => {
-                // An f32 is NaN or infinite iff its exponent bits are all ones.
-                let finite = numbers.iter().fold(true, |finite, n| {
-                    finite & (u32::from_le_bytes(*n) & 0x7f80_0000 != 0x7f80_0000)
+                // An f32 is NaN or infinite iff its exponent bits are all ones: one more then carries into
+                // the top bit. Masks and sums of whole lanes vectorise, a conjunction of booleans does not.
+                let carries = numbers.iter().fold(0, |carries, n| {
+                    carries | ((u32::from_le_bytes(*n) & 0x7f80_0000) + 0x0080_0000)
                 });
-                if finite {
+                if carries >> 31 == 0 {
                     return Ok(());
                 }
                 Err(Error::new(
@@ -521,10 +522,12 @@ impl PayloadForm {
                 ))
             }
             PayloadForm::Integers { bound } => {
-                let within = numbers.iter().fold(true, |within, n| {
-                    within & (i32::from_le_bytes(*n).unsigned_abs() <= bound.unsigned_abs())
+                // The difference is below 2³¹ in magnitude: its top bit is its sign.
+                let bound_magnitude = bound.unsigned_abs();
+                let signs = numbers.iter().fold(0, |signs, n| {
+                    signs | bound_magnitude.wrapping_sub(i32::from_le_bytes(*n).unsigned_abs())
                 });
-                if within {
+                if signs >> 31 == 0 {
                     return Ok(());
                 }
                 Err(Error::new(
