@@ -26,8 +26,8 @@ pub struct ServerConfig {
     /// how many of the 32 buckets it gets. Default 1 GiB.
     #[serde(default = "default::memory_bytes")]
     pub memory_bytes: u64,
-    /// Dimension from which row-sparse estimates of `double-cap` studies (without private centring or λ by
-    /// cross-validation) read the seeds twice and keep half a triangle of p² in memory, not a sum a bucket: about 6p²
+    /// Dimension from which row-sparse estimates of `double-cap` studies (without private centring, λ neither `cv` nor
+    /// `path`) read the seeds twice and keep half a triangle of p² in memory, not a sum a bucket: about 6p²
     /// bytes of `memory_bytes`. They then have the leading eigenvalues only. Default 1,500.
     #[serde(default = "default::stream_sparse_from")]
     pub stream_sparse_from: usize,

@@ -464,13 +464,7 @@ impl<'a> Solver<'a> {
             if self.adapt(iterations, relative_primal, relative_dual) {
                 self.anderson.forget();
             } else if accelerating && self.anderson.after(&mut self.w) {
-                retarget(
-                    &self.w,
-                    &self.problem.s,
-                    self.step(),
-                    self.rho,
-                    &mut self.target,
-                );
+                self.retarget();
             }
         }
     }
@@ -478,6 +472,12 @@ impl<'a> Solver<'a> {
     /// Bound on the entries of U.
     fn step(&self) -> f64 {
         self.problem.lambda / self.rho
+    }
+
+    /// `Y − U + S/ρ` of the present W into `target`.
+    fn retarget(&mut self) {
+        let step = self.step();
+        retarget(&self.w, &self.problem.s, step, self.rho, &mut self.target);
     }
 
     fn sweep(&mut self, x: &Factor) -> Sums {
@@ -495,14 +495,14 @@ impl<'a> Solver<'a> {
 
     /// A bound at the present Z into `best_bound`, if it is below `hopeless`.
     fn improve_bound(&mut self, allowed: f64, hopeless: f64) -> Result<()> {
-        let (k, s) = (self.problem.k, &self.problem.s);
-        let (step, rho) = (self.problem.lambda / self.rho, self.rho);
-        dual_matrix(&self.w, s, step, rho, &mut self.target);
+        let ScaledProblem { k, s, .. } = self.problem;
+        let (k, step) = (*k, self.step());
+        dual_matrix(&self.w, s, step, self.rho, &mut self.target);
         let slack = 0.02 * allowed / k as f64;
         if let Bound::Proved(bound) = self.spectrum.bound(&self.target, k, slack, hopeless)? {
             self.best_bound = self.best_bound.min(bound);
         }
-        retarget(&self.w, s, step, rho, &mut self.target);
+        self.retarget();
         Ok(())
     }
 
@@ -526,13 +526,7 @@ impl<'a> Solver<'a> {
         let step = self.step();
         rescale_dual(&mut self.w, step, self.rho / adapted);
         self.rho = adapted;
-        retarget(
-            &self.w,
-            &self.problem.s,
-            self.step(),
-            self.rho,
-            &mut self.target,
-        );
+        self.retarget();
         self.patience *= PATIENCE_GROWTH;
         let rest = if iterations >= ACCELERATE_FROM {
             self.patience.max(ACCELERATED_REST)
