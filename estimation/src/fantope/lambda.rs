@@ -12,13 +12,13 @@ use nalgebra::DMatrix;
 ///
 /// Both constants come from `estimation/tests/kappa.rs` (table: `docs/experiments/kappa.csv`): 16 settings of
 /// `double-cap` and `isotropic-gaussian`, p = 100 to 400, s = 10 to 30, ε = 2 to 8, n = 2e4 to 1e6. The error over that of
-/// each setting's best κ, as a geometric mean, is 1.04, 1.01, 1.06, 1.26, 1.67, 2.27, 3.22 for κ = 0.15, 0.2, 0.25, 0.35,
+/// each setting's best κ, as a geometric mean, is 1.04, 1.01, 1.06, 1.26, 1.66, 2.27, 3.21 for κ = 0.15, 0.2, 0.25, 0.35,
 /// 0.5, 0.7, 1; of the three that are as good this one selects the fewest rows of noise.
 pub const KAPPA: f64 = 0.25;
 
 /// κ where PCA is refitted on the selected rows: then the shrinkage does no harm and a row of pure noise
-/// does. In the same experiment 2.26, 1.77, 1.36, 1.04, 1.05, 1.28, 1.64: 0.22 to 0.49 of plain PCA's error on the same
-/// reports, F1 of the support 0.85 to 1.
+/// does. In the same experiment 2.26, 1.74, 1.36, 1.08, 1.03, 1.26, 1.61: 0.23 to 0.49 of plain PCA's error on the same
+/// reports, F1 of the support 0.83 to 1.
 pub const KAPPA_REFIT: f64 = 0.35;
 
 /// `λ = κ·s·√(2 ln(p(p−1)/2)/n)`, in units of the moment's entries: the noise level is *known*, because
