@@ -136,6 +136,9 @@ pub(crate) struct ServerArgs {
     /// PEM file of a certificate to trust besides the system's
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) ca_cert: Option<PathBuf>,
+    /// Allow http:// to another machine, where everybody on the way can read tokens and reports
+    #[arg(long, global = true)]
+    pub(crate) insecure_http: bool,
 }
 
 /// The operator's token.

@@ -10,7 +10,9 @@ use std::{
 
 use eigenveil_shared::Result;
 
-use crate::{config::ServerConfig, environment::Environment, jobs::Jobs, store::Store};
+use crate::{
+    config::ServerConfig, environment::Environment, jobs::Jobs, limits::Limits, store::Store,
+};
 
 /// A running Eigenveil: the store, the estimates' thread and the settings. Clones share it.
 ///
@@ -34,6 +36,7 @@ pub struct AppState {
 struct Inner {
     store: Store,
     jobs: Jobs,
+    limits: Limits,
     config: ServerConfig,
     stopping: AtomicBool,
     requests: AtomicU64,
@@ -45,12 +48,14 @@ impl AppState {
     /// # Errors
     /// As [`Store::open`].
     pub fn open(config: ServerConfig, environment: Environment) -> Result<Self> {
+        let limits = Limits::new(&config, &environment.entropy)?;
         let store = Store::open(&config, environment)?;
         let jobs = Jobs::start(store.clone(), config.estimate_threads())?;
         Ok(Self {
             inner: Arc::new(Inner {
                 store,
                 jobs,
+                limits,
                 config,
                 stopping: AtomicBool::new(false),
                 requests: AtomicU64::new(0),
@@ -83,6 +88,10 @@ impl AppState {
 
     pub(crate) fn jobs(&self) -> &Jobs {
         &self.inner.jobs
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.inner.limits
     }
 
     pub(crate) fn is_stopping(&self) -> bool {

@@ -23,7 +23,10 @@ use crate::{
 
 /// Connection settings with the extra root certificate, if one was given.
 pub(crate) fn http_settings(server: &ServerArgs) -> Result<HttpSettings> {
-    let settings = HttpSettings::default();
+    let settings = HttpSettings {
+        allow_plain_http: server.insecure_http,
+        ..HttpSettings::default()
+    };
     match &server.ca_cert {
         None => Ok(settings),
         Some(path) => {

@@ -1,6 +1,8 @@
 //! One request, one answer, and a clear sentence for everything that is neither.
 
-use std::{error::Error as StdError, fmt, io::Write, sync::atomic::AtomicU64, time::Duration};
+use std::{
+    error::Error as StdError, fmt, io::Write, net::IpAddr, sync::atomic::AtomicU64, time::Duration,
+};
 
 use bytes::Bytes;
 use reqwest::{
@@ -87,6 +89,11 @@ impl Transport {
         token: Option<&Token>,
     ) -> Result<Self> {
         let base = parse_server(server)?;
+        if base.scheme() == "http" && !settings.allow_plain_http && !is_this_machine(&base) {
+            return Err(Error::usage(format!(
+                "{base} is plain HTTP to another machine, where everybody on the way can read tokens and reports; use https://, or allow it (allow_plain_http, --insecure-http)"
+            )));
+        }
         Ok(Self {
             http: settings.client(base.scheme() == "https")?,
             server: base.as_str().trim_end_matches('/').to_owned(),
@@ -415,6 +422,17 @@ fn parse_server(server: &str) -> Result<Url> {
     Ok(url)
 }
 
+/// Whether an address can only be this machine's.
+fn is_this_machine(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    match bare.parse::<IpAddr>() {
+        Ok(address) => address.to_canonical().is_loopback(),
+        // RFC 6761: names under localhost are this machine.
+        Err(_) => host == "localhost" || host.ends_with(".localhost"),
+    }
+}
+
 /// The media type without its parameters, in lower case; empty where there is none.
 fn media_type(headers: &HeaderMap) -> String {
     headers
@@ -475,6 +493,40 @@ mod tests {
         ] {
             let error = transport(bad).unwrap_err().to_string();
             assert!(error.contains(says) && !error.contains("s3cret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn plain_http_to_another_machine_needs_permission() {
+        let settings = HttpSettings::default();
+        let allowed = HttpSettings {
+            allow_plain_http: true,
+            ..HttpSettings::default()
+        };
+        for near in [
+            "http://127.8.8.8:1",
+            "http://[::ffff:127.0.0.1]",
+            "http://a.localhost",
+        ] {
+            Transport::new(near, &settings, None).unwrap();
+        }
+        for far in [
+            "http://study.example",
+            "http://192.0.2.7:8080",
+            "http://0.0.0.0:8080",
+            "http://[2001:db8::1]",
+            "http://localhost.example",
+            "http://notlocalhost",
+            "http://127.0.0.1.example",
+        ] {
+            let error = Transport::new(far, &settings, None)
+                .unwrap_err()
+                .to_string();
+            for word in [far, "https://", "--insecure-http"] {
+                assert!(error.contains(word), "{error}");
+            }
+            Transport::new(far, &allowed, None).unwrap();
+            Transport::new(&far.replace("http:", "https:"), &settings, None).unwrap();
         }
     }
 

@@ -6,6 +6,7 @@ mod estimates;
 mod extract;
 mod files;
 mod health;
+mod limit;
 mod problem;
 mod reports;
 mod studies;
@@ -58,7 +59,9 @@ pub fn router(app: AppState) -> Router {
 /// What is done around every handler. One layer, because each boxes a future and clones the routes beneath it.
 async fn around(State(app): State<AppState>, request: Request, next: Next) -> Response {
     trace::log(&app, request, |request| {
-        drain::unread(&app, request, |request| problem::caught(next.run(request)))
+        drain::unread(&app, request, |request| {
+            limit::within(&app, request, |request| problem::caught(next.run(request)))
+        })
     })
     .await
 }

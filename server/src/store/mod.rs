@@ -39,6 +39,7 @@ use eigenveil_shared::{
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 use tokio::sync::oneshot;
 
+pub(crate) use self::directory::check as check_directory;
 #[cfg(test)]
 pub(crate) use self::faults::{Fault, Faults, Mutation};
 pub(crate) use self::{
