@@ -197,3 +197,40 @@ async fn whoever_does_not_take_the_answer_is_cut() {
     stop.send(()).unwrap();
     running.await.unwrap();
 }
+
+/// The server knows who is connected, and limits those by it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn guessing_tokens_over_a_socket_ends_for_that_address() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = ServerConfig {
+        listen: ([127, 0, 0, 1], 0).into(),
+        wrong_tokens_per_minute: 2,
+        ..ServerConfig::new(directory.path().join("data"))
+    };
+    let server = Server::bind(config, environment()).await.unwrap();
+    let address = server.local_addr();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let running = tokio::spawn(server.run(async {
+        stopped.await.ok();
+    }));
+    // Every connection is a new one: it is the address that counts.
+    let guess = async |from: [u8; 4]| {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind((from, 0).into()).unwrap();
+        let mut stream = socket.connect(address).await.unwrap();
+        post(
+            &mut stream,
+            "/v1/studies",
+            "authorization: Bearer guess\r\n",
+            b"",
+        )
+        .await;
+        answer(&mut stream).await.0
+    };
+    assert_eq!(guess([127, 0, 0, 1]).await, 403);
+    assert_eq!(guess([127, 0, 0, 1]).await, 403);
+    assert_eq!(guess([127, 0, 0, 1]).await, 429);
+    assert_eq!(guess([127, 0, 0, 2]).await, 403);
+    stop.send(()).unwrap();
+    running.await.unwrap();
+}

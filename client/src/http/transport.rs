@@ -357,8 +357,10 @@ impl Transport {
         };
         let sentence = if error.is_connect() && cause.contains("certificate") {
             failure.retryable = false;
+            refused_certificate(server, &cause)
+        } else if error.is_connect() && cause.contains("InvalidContentType") {
             format!(
-                "the certificate of {server} is not trusted: {cause}; if the server has a certificate authority of its own, add its root certificate"
+                "cannot connect to {server}: what answers there is not TLS; does it speak https?"
             )
         } else if error.is_connect() {
             format!("cannot connect to {server}: {cause}")
@@ -420,6 +422,24 @@ fn parse_server(server: &str) -> Result<Url> {
         return refuse(&format!("{url} must not have a ? or a #"));
     }
     Ok(url)
+}
+
+/// The sentence for a certificate that the TLS library refused for this cause.
+fn refused_certificate(server: &str, cause: &str) -> String {
+    let certificate = format!("the certificate of {server}");
+    if cause.contains("expired") {
+        format!(
+            "{certificate} has expired ({cause}); its operator has to renew it, unless the clock of this machine is wrong"
+        )
+    } else if cause.contains("not valid yet") {
+        format!("{certificate} is not valid yet ({cause}); is the clock of this machine right?")
+    } else if cause.contains("not valid for name") {
+        format!("{certificate} is for another host ({cause}); use the name that it is for")
+    } else {
+        format!(
+            "{certificate} is not trusted: {cause}; if the server has a certificate authority of its own, add its root certificate (--ca-cert)"
+        )
+    }
 }
 
 /// Whether an address can only be this machine's.
