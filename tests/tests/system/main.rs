@@ -9,6 +9,8 @@
 mod audit;
 mod bad_input;
 mod centring;
+#[path = "../../../server/tests/common/certificates.rs"]
+mod certificates;
 mod command_line;
 mod crash_matrix;
 mod documentation;
@@ -22,3 +24,5 @@ mod noise_off;
 mod plan;
 mod program;
 mod proxy;
+mod secrets;
+mod secured;
