@@ -307,6 +307,13 @@ impl ServerConfig {
                 return refuse(setting, value.to_string(), "at least 1 ms");
             }
         }
+        if self.tls_reload_seconds > 31_536_000 {
+            return refuse(
+                "tls_reload_seconds",
+                self.tls_reload_seconds.to_string(),
+                "at most 31536000 (a year); 0 is only when asked",
+            );
+        }
         if self.commit_delay_us > 1_000_000 {
             return refuse(
                 "commit_delay_us",

@@ -42,7 +42,7 @@ impl Authority {
 
     /// For this host, and valid.
     pub fn issue(&self, host: &str) -> Issued {
-        self.sign(CertificateParams::new(vec![host.to_owned()]).unwrap())
+        self.sign(&CertificateParams::new(vec![host.to_owned()]).unwrap())
     }
 
     /// For this host, long ago.
@@ -50,10 +50,10 @@ impl Authority {
         let mut params = CertificateParams::new(vec![host.to_owned()]).unwrap();
         params.not_before = date_time_ymd(2020, 1, 1);
         params.not_after = date_time_ymd(2020, 2, 1);
-        self.sign(params)
+        self.sign(&params)
     }
 
-    fn sign(&self, params: CertificateParams) -> Issued {
+    fn sign(&self, params: &CertificateParams) -> Issued {
         let key = KeyPair::generate().unwrap();
         Issued {
             certificate: params.signed_by(&key, &self.issuer).unwrap().pem(),
