@@ -242,9 +242,9 @@ async fn a_renewed_certificate_is_for_new_connections_only() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn renewed_files_are_found_without_being_asked() {
-    let server = Secured::start(|config| ServerConfig {
-        tls_reload_seconds: 1,
-        ..config
+    let server = Secured::start(|mut config| {
+        config.tls_reload_seconds = 1;
+        config
     })
     .await;
     let next = Authority::new("second");

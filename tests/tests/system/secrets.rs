@@ -11,6 +11,8 @@ use std::{
     process::Output,
 };
 
+use eigenveil_shared::api::{REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE};
+
 use crate::{
     certificates::Authority,
     program::{ServerProcess, program},
@@ -278,71 +280,32 @@ async fn wrong_requests(url: &str, root: &str, study: &str) -> Vec<u8> {
         .iter()
         .flat_map(|x| x.to_le_bytes())
         .collect();
-    let reports = format!("{url}/v1/studies/{study}/reports");
+    let studies = format!("{url}/v1/studies");
+    let reports = format!("{studies}/{study}/reports");
     let text = csv();
+    let post = |to: &String, media_type: &str, body: &[u8]| {
+        let request = client.post(to).header("content-type", media_type);
+        request.body(body.to_vec())
+    };
+    let get = |to: &str| client.get(format!("{url}{to}"));
+    let guess = || client.post(&studies).bearer_auth("wrong");
+    let json = format!("[{}]", text.replace('\n', ","));
     let mut answers = Vec::new();
     for (request, status) in [
-        (client.get(format!("{url}/v1/studies")), 200),
+        (get("/v1/studies"), 200),
         // A device that sends its rows as they are.
-        (
-            client
-                .post(&reports)
-                .header("content-type", "application/vnd.eigenveil.report")
-                .body(raw.clone()),
-            0,
-        ),
-        (
-            client
-                .post(&reports)
-                .header("content-type", "application/vnd.eigenveil.report-batch")
-                .body(raw),
-            0,
-        ),
-        (
-            client
-                .post(&reports)
-                .header("content-type", "text/csv")
-                .body(text.clone()),
-            415,
-        ),
-        (
-            client.get(format!("{url}/rows/{}", text.lines().next().unwrap())),
-            404,
-        ),
-        (client.get(format!("{url}/v1/studies/271828.18284")), 404),
-        (
-            client
-                .post(format!("{url}/v1/studies"))
-                .header("content-type", "application/json")
-                .body(format!("[{}]", text.replace('\n', ","))),
-            401,
-        ),
-        (
-            client
-                .post(format!("{url}/v1/studies"))
-                .bearer_auth("wrong"),
-            0,
-        ),
-        (
-            client
-                .post(format!("{url}/v1/studies"))
-                .bearer_auth("wrong"),
-            0,
-        ),
-        (
-            client
-                .post(format!("{url}/v1/studies"))
-                .bearer_auth("wrong"),
-            0,
-        ),
-        (
-            client
-                .post(format!("{url}/v1/studies"))
-                .bearer_auth("wrong"),
-            429,
-        ),
+        (post(&reports, REPORT_MEDIA_TYPE, &raw), 0),
+        (post(&reports, REPORT_BATCH_MEDIA_TYPE, &raw), 0),
+        (post(&reports, "text/csv", text.as_bytes()), 415),
+        (get(&format!("/rows/{}", text.lines().next().unwrap())), 404),
+        (get("/v1/studies/271828.18284"), 404),
+        (post(&studies, "application/json", json.as_bytes()), 401),
+        (guess(), 0),
+        (guess(), 0),
+        (guess(), 0),
+        (guess(), 429),
         (client.put(&reports).body(text), 405),
-        (client.get(format!("{url}/metrics")), 0),
+        (get("/metrics"), 0),
     ] {
         let (answered, said) = ask(&client, request).await;
         assert!(

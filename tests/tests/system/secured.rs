@@ -41,7 +41,7 @@ impl Site {
         let issued = authority.issue("127.0.0.1");
         issued.write(self.folder.path());
         fs::write(self.at("ca.pem"), &authority.root_pem).unwrap();
-        set_mode(&self.at("key.pem"), 0o600);
+        set_mode(self.at("key.pem"), 0o600);
     }
 
     /// Writes the configuration with these lines in it.
