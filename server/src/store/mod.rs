@@ -10,6 +10,7 @@ mod directory;
 mod estimates;
 mod failure;
 mod faults;
+mod recent;
 mod removal;
 mod rows;
 mod schema;
@@ -56,8 +57,9 @@ use self::{
     buckets::{BucketCache, read_sums},
     directory::DataDirectory,
     failure::Failure,
+    recent::RecentIds,
     study::{NewStudy, Registry, state_from},
-    writer::{Command, CommitLimits, Submission, Writer},
+    writer::{Caches, Command, CommitLimits, Submission, Writer},
 };
 use crate::{
     config::ServerConfig,
@@ -123,6 +125,7 @@ impl Store {
         let connection = schema::open_for_writing(&directory.database(), config.store_bytes)?;
         let token_hash = token::ensure(&connection, &directory, &*environment.entropy)?;
         let registry = Arc::new(rows::load(&connection).map_err(Failure::into_error)?);
+        let recent = RecentIds::load(&connection).map_err(Failure::into_error)?;
         let reader = schema::open_for_reading(&directory.database())
             .map_err(|error| Failure::from(error).into_error())?;
         let (commands, received) = sync_channel(config.queue_requests);
@@ -130,7 +133,10 @@ impl Store {
         let writer = Writer {
             connection,
             commands: received,
-            cache: BucketCache::new(config.memory_bytes),
+            caches: Caches {
+                sums: BucketCache::new(config.memory_bytes),
+                recent,
+            },
             limits: CommitLimits {
                 reports: config.commit_reports,
                 bytes: config.commit_bytes,
@@ -237,6 +243,9 @@ impl Store {
                     (from, to) if from == to => {}
                     (StudyState::Draft, StudyState::Open)
                     | (StudyState::Open, StudyState::Closed) => {
+                        if wanted == StudyState::Closed {
+                            recent::move_all(transaction, row)?;
+                        }
                         let closed_at_ms = (wanted == StudyState::Closed).then_some(now);
                         transaction.execute(
                             "UPDATE studies SET state = ?, closed_at_ms = ? WHERE study = ?",
@@ -257,7 +266,10 @@ impl Store {
                 }
                 Ok(())
             },
-            move |(), _| study.publish_state(wanted),
+            move |(), caches| {
+                caches.recent.distrust();
+                study.publish_state(wanted);
+            },
         )
         .await
     }
@@ -485,7 +497,7 @@ impl Store {
     async fn write<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
-        publish: impl FnOnce(&T, &mut BucketCache) + Send + 'static,
+        publish: impl FnOnce(&T, &mut Caches) + Send + 'static,
     ) -> Result<T> {
         let (task, outcome) = task(work, publish, true);
         self.send(task)?;
@@ -557,7 +569,7 @@ impl Drop for Shared {
 /// A command for the writer, and where its outcome arrives.
 fn task<T: Send + 'static>(
     work: impl FnOnce(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
-    publish: impl FnOnce(&T, &mut BucketCache) + Send + 'static,
+    publish: impl FnOnce(&T, &mut Caches) + Send + 'static,
     // A test's faults strike what an operator asks for, not what the estimates' thread writes.
     may_fail: bool,
 ) -> (Command, oneshot::Receiver<Result<T>>) {
@@ -583,7 +595,7 @@ fn task<T: Send + 'static>(
             failure.into_error()
         });
         if let Ok(value) = &result {
-            publish(value, &mut writer.cache);
+            publish(value, &mut writer.caches);
         }
         // Whoever asked may have gone; the work is done all the same.
         let _ = reply.send(result);

@@ -25,6 +25,7 @@ use super::{
     Failure,
     buckets::{BucketCache, bucket_of},
     faults::Faults,
+    recent::RecentIds,
     seeds,
     study::{Study, state_from},
 };
@@ -129,10 +130,16 @@ pub(super) struct CommitLimits {
     pub(super) delay: Duration,
 }
 
+/// What the writer has in memory of what is committed.
+pub(super) struct Caches {
+    pub(super) sums: BucketCache,
+    pub(super) recent: RecentIds,
+}
+
 pub(super) struct Writer {
     pub(super) connection: Connection,
     pub(super) commands: Receiver<Command>,
-    pub(super) cache: BucketCache,
+    pub(super) caches: Caches,
     pub(super) limits: CommitLimits,
     pub(super) healthy: Arc<AtomicBool>,
     pub(super) faults: Faults,
@@ -214,7 +221,7 @@ impl Writer {
                 for change in changes {
                     change.study.publish_count(change.reports_accepted);
                     if let Some((bucket, sums)) = change.sums {
-                        self.cache.put(&change.study, bucket, sums);
+                        self.caches.sums.put(&change.study, bucket, sums);
                     }
                 }
                 for (submission, outcomes) in group.into_iter().zip(outcomes) {
@@ -225,6 +232,7 @@ impl Writer {
                 self.faults.after_answers();
             }
             Err(failure) => {
+                self.caches.recent.distrust();
                 self.healthy.store(false, Ordering::Release);
                 tracing::error!(%failure, requests = group.len(), "commit failed; nothing was counted");
                 let error = failure.into_error();
@@ -242,6 +250,7 @@ impl Writer {
         let transaction = self
             .connection
             .transaction_with_behavior(TransactionBehavior::Immediate)?;
+        self.caches.recent.refresh(&transaction)?;
         let mut outcomes: Vec<Vec<Stored>> = group.iter().map(|_| Vec::new()).collect();
         let mut changes: Vec<Change> = Vec::new();
         for submission in group {
@@ -253,11 +262,17 @@ impl Writer {
                 .iter()
                 .zip(&mut outcomes)
                 .filter(|(other, _)| other.study.row == study.row);
+            let reports = group
+                .iter()
+                .filter(|other| other.study.row == study.row)
+                .map(|other| other.reports.len())
+                .sum();
             let forgets = self.faults.forgets_identifiers();
             changes.push(add_reports(
                 &transaction,
-                &mut self.cache,
+                &mut self.caches,
                 study,
+                reports,
                 of_study,
                 forgets,
             )?);
@@ -270,11 +285,12 @@ impl Writer {
     }
 }
 
-/// Adds one study's share of a group to the transaction.
+/// Adds one study's share of a group, so many reports, to the transaction.
 fn add_reports<'a>(
     transaction: &Transaction<'_>,
-    cache: &mut BucketCache,
+    caches: &mut Caches,
     study: &Arc<Study>,
+    reports: usize,
     submissions: impl Iterator<Item = (&'a Submission, &'a mut Vec<Stored>)>,
     // What a test uses to see that it would notice.
     forgets: bool,
@@ -299,11 +315,11 @@ fn add_reports<'a>(
         });
     };
     let open = state_from(&state) == Some(StudyState::Open);
-    let mut insert = transaction.prepare_cached(
-        "INSERT INTO report_ids (study, id) VALUES (?, ?) ON CONFLICT DO NOTHING",
-    )?;
-    let mut find =
-        transaction.prepare_cached("SELECT 1 FROM report_ids WHERE study = ? AND id = ?")?;
+    let Caches {
+        sums: cache,
+        recent,
+    } = caches;
+    let mut ids = recent.begin(study.row, reports);
     let bucket = bucket_of(commit_seq, study.buckets());
     let mut share = match study.shape().payload_form {
         PayloadForm::Seed => Share::Seeds(Vec::new()),
@@ -314,7 +330,7 @@ fn add_reports<'a>(
         outcomes.reserve_exact(submission.reports.len());
         for report in &submission.reports {
             outcomes.push(if open {
-                if insert.execute(params![study.row, report.id.0])? == 1 || forgets {
+                if ids.insert(transaction, &report.id.0)? || forgets {
                     match &mut share {
                         Share::Sum(sums) => {
                             let sums = match sums {
@@ -330,18 +346,16 @@ fn add_reports<'a>(
                 } else {
                     Stored::Duplicate
                 }
+            } else if ids.contains(transaction, &report.id.0)? {
+                Stored::Duplicate
             } else {
-                let known = find
-                    .query_row(params![study.row, report.id.0], |_| Ok(()))
-                    .optional()?;
-                match known {
-                    Some(()) => Stored::Duplicate,
-                    None => Stored::NotOpen,
-                }
+                Stored::NotOpen
             });
         }
     }
+    let fresh = ids.into_fresh();
     if accepted > 0 {
+        recent.end(transaction, study.row, fresh)?;
         match &mut share {
             Share::Sum(Some(sums)) => cache.write(transaction, study, bucket, sums)?,
             Share::Sum(None) => {}
