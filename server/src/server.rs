@@ -104,6 +104,7 @@ impl Server {
             // No read while an answer is being made: it would take a new buffer for each request, only to
             // learn sooner that a client has gone. What it asked for is finished in any case.
             .half_close(true)
+            .writev(false)
             .max_buf_size(MAX_HEAD);
         let mut stop = std::pin::pin!(stop);
         loop {

@@ -59,7 +59,7 @@ use self::{
     failure::Failure,
     recent::RecentIds,
     study::{NewStudy, Registry, state_from},
-    writer::{Caches, Command, CommitLimits, Submission, Writer},
+    writer::{Caches, Command, CommitLimits, Outcomes, Reports, Submission, Writer},
 };
 use crate::{
     config::ServerConfig,
@@ -281,15 +281,18 @@ impl Store {
     /// none of them was counted), `shutting-down`.
     pub async fn submit(&self, study: &Arc<Study>, reports: Vec<NewReport>) -> Result<Vec<Stored>> {
         let reservation = Reservation::empty(&self.shared.ingest);
-        self.submit_reserved(study, reports, reservation).await
+        let outcomes = self
+            .submit_reserved(study, reports.into(), reservation)
+            .await?;
+        Ok(outcomes.into_vec())
     }
 
     pub(crate) async fn submit_reserved(
         &self,
         study: &Arc<Study>,
-        reports: Vec<NewReport>,
+        reports: Reports,
         reservation: Reservation,
-    ) -> Result<Vec<Stored>> {
+    ) -> Result<Outcomes> {
         let (reply, outcome) = oneshot::channel();
         self.send(Command::Submit(Submission {
             study: Arc::clone(study),

@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use rusqlite::{Connection, Transaction, params};
+use rusqlite::{CachedStatement, Connection, Transaction, params};
 
 use super::Failure;
 
@@ -67,13 +67,20 @@ impl RecentIds {
     }
 
     /// The identifiers of one commit of a study with so many reports.
-    pub(super) fn begin(&mut self, study: i64, reports: usize) -> NewIds<'_> {
-        let known = self.ids.entry(study).or_default();
-        NewIds {
+    pub(super) fn begin<'a>(
+        &'a mut self,
+        transaction: &'a Transaction<'_>,
+        study: i64,
+        reports: usize,
+    ) -> Result<NewIds<'a>, Failure> {
+        Ok(NewIds {
             fresh: (reports >= LOGGED_FROM).then(Vec::new),
-            known,
+            known: self.ids.entry(study).or_default(),
             study,
-        }
+            find: transaction
+                .prepare_cached("SELECT 1 FROM report_ids WHERE study = ? AND id = ?")?,
+            insert: transaction.prepare_cached(INTO_INDEX)?,
+        })
     }
 
     /// Appends the new identifiers of a commit to the log, and moves a share of what is waiting.
@@ -159,23 +166,19 @@ pub(super) struct NewIds<'a> {
     /// New ones for the log; `None` where they go into the index at once.
     fresh: Option<Vec<Id>>,
     study: i64,
+    find: CachedStatement<'a>,
+    insert: CachedStatement<'a>,
 }
 
 impl NewIds<'_> {
     /// Whether a report is new. If it is, it is not from now on.
-    pub(super) fn insert(
-        &mut self,
-        transaction: &Transaction<'_>,
-        id: &Id,
-    ) -> Result<bool, Failure> {
+    pub(super) fn insert(&mut self, id: &Id) -> Result<bool, Failure> {
         let Some(fresh) = &mut self.fresh else {
-            return Ok(!self.known.contains(id)
-                && transaction
-                    .prepare_cached(INTO_INDEX)?
-                    .execute(params![self.study, id])?
-                    == 1);
+            return Ok(
+                !self.known.contains(id) && self.insert.execute(params![self.study, id])? == 1
+            );
         };
-        if self.known.contains(id) || is_indexed(transaction, self.study, id)? {
+        if self.known.contains(id) || self.find.exists(params![self.study, id])? {
             return Ok(false);
         }
         self.known.insert(*id);
@@ -184,8 +187,8 @@ impl NewIds<'_> {
     }
 
     /// Whether a report was stored before.
-    pub(super) fn contains(&self, transaction: &Transaction<'_>, id: &Id) -> Result<bool, Failure> {
-        Ok(self.known.contains(id) || is_indexed(transaction, self.study, id)?)
+    pub(super) fn contains(&mut self, id: &Id) -> Result<bool, Failure> {
+        Ok(self.known.contains(id) || self.find.exists(params![self.study, id])?)
     }
 
     /// What [`RecentIds::end`] is to log.
@@ -195,12 +198,6 @@ impl NewIds<'_> {
 }
 
 const INTO_INDEX: &str = "INSERT INTO report_ids (study, id) VALUES (?, ?) ON CONFLICT DO NOTHING";
-
-fn is_indexed(transaction: &Transaction<'_>, study: i64, id: &Id) -> Result<bool, Failure> {
-    Ok(transaction
-        .prepare_cached("SELECT 1 FROM report_ids WHERE study = ? AND id = ?")?
-        .exists(params![study, id])?)
-}
 
 fn into_index(transaction: &Transaction<'_>, study: i64, ids: &[Id]) -> Result<(), Failure> {
     let mut insert = transaction.prepare_cached(INTO_INDEX)?;
@@ -305,13 +302,10 @@ mod tests {
             recent.refresh(&transaction).unwrap();
             let known = model.get_mut(&study).unwrap();
             let mut after = known.clone();
-            let mut ids = recent.begin(study, numbers.len());
+            let mut ids = recent.begin(&transaction, study, numbers.len()).unwrap();
             for number in numbers {
-                assert_eq!(
-                    ids.contains(&transaction, &id(number)).unwrap(),
-                    after.contains(&number)
-                );
-                let new = ids.insert(&transaction, &id(number)).unwrap();
+                assert_eq!(ids.contains(&id(number)).unwrap(), after.contains(&number));
+                let new = ids.insert(&id(number)).unwrap();
                 assert_eq!(new, after.insert(number));
             }
             let fresh = ids.into_fresh();
