@@ -1,9 +1,14 @@
 //! Listening, serving and stopping in good order.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 
-use axum::Router;
+use axum::{Router, response::Response};
 use eigenveil_shared::{Error, ErrorCode, Result};
+use hyper::{
+    Request,
+    body::Incoming,
+    service::{Service, service_fn},
+};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
     server::graceful::GracefulShutdown,
@@ -15,7 +20,11 @@ use tokio::{
 };
 
 use crate::{
-    app::AppState, config::ServerConfig, environment::Environment, http::router, patient::Patient,
+    app::AppState,
+    config::ServerConfig,
+    environment::Environment,
+    http::{direct, router},
+    patient::Patient,
 };
 
 /// How long to leave the listener alone when the system has no more file descriptors.
@@ -86,12 +95,24 @@ impl Server {
     /// answered (within the shutdown timeout), what is queued is committed, and an estimate being
     /// computed is put back.
     pub async fn run(self, stop: impl Future<Output = ()>) {
-        let routes = router(self.app.clone());
-        self.run_router(routes, stop).await;
+        let (app, routes) = (self.app.clone(), router(self.app.clone()));
+        let service =
+            service_fn(move |request| direct::answer(app.clone(), routes.clone(), request));
+        self.run_service(service, stop).await;
     }
 
     /// As [`run`](Self::run), with routes of your own around [`router`].
     pub async fn run_router(self, routes: Router, stop: impl Future<Output = ()>) {
+        self.run_service(TowerToHyperService::new(routes), stop)
+            .await;
+    }
+
+    async fn run_service<S>(self, service: S, stop: impl Future<Output = ()>)
+    where
+        S: Service<Request<Incoming>, Response = Response, Error = Infallible>,
+        S: Clone + Send + 'static,
+        S::Future: Send,
+    {
         let Self { listener, app, .. } = self;
         let config = app.config();
         let permits = Arc::new(Semaphore::new(config.max_connections));
@@ -127,8 +148,8 @@ impl Server {
             };
             prepare(&stream);
             let stream = Patient::new(stream, config.body_timeout());
-            let service = TowerToHyperService::new(routes.clone());
-            let connection = graceful.watch(http.serve_connection(TokioIo::new(stream), service));
+            let connection =
+                graceful.watch(http.serve_connection(TokioIo::new(stream), service.clone()));
             let mut impatient = impatient.clone();
             tokio::spawn(async move {
                 tokio::select! {
