@@ -1,10 +1,11 @@
 //! Listening, serving and stopping in good order.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 
-use axum::{Router, extract::ConnectInfo};
+use axum::{Router, extract::ConnectInfo, response::Response};
 use eigenveil_shared::Result;
 use hyper::{
+    Request,
     body::Incoming,
     server::conn::http1,
     service::{Service as _, service_fn},
@@ -25,7 +26,7 @@ use crate::{
     app::AppState,
     config::{ServerConfig, cannot_listen},
     environment::Environment,
-    http::router,
+    http::{direct, router},
     limits,
     patient::Patient,
     tls::{Certificates, Handshake},
@@ -110,12 +111,30 @@ impl Server {
     /// answered (within the shutdown timeout), what is queued is committed, and an estimate being
     /// computed is put back.
     pub async fn run(self, stop: impl Future<Output = ()>) {
-        let routes = router(self.app.clone());
-        self.run_router(routes, stop).await;
+        let (app, routes) = (self.app.clone(), router(self.app.clone()));
+        let answer =
+            move |peer, request| direct::answer(app.clone(), routes.clone(), peer, request);
+        self.run_service(answer, stop).await;
     }
 
-    /// As [`run`](Self::run), with routes of your own around [`router`].
+    /// As [`run`](Self::run), with routes of your own around [`router`]. Requests carry `ConnectInfo<SocketAddr>`.
     pub async fn run_router(self, routes: Router, stop: impl Future<Output = ()>) {
+        let routes = TowerToHyperService::new(routes);
+        let answer = move |peer, mut request: Request<Incoming>| {
+            request
+                .extensions_mut()
+                .insert(ConnectInfo::<SocketAddr>(peer));
+            routes.call(request)
+        };
+        self.run_service(answer, stop).await;
+    }
+
+    /// Serves with what answers a request of somebody at an address.
+    async fn run_service<S, F>(self, answer: S, stop: impl Future<Output = ()>)
+    where
+        S: Fn(SocketAddr, Request<Incoming>) -> F + Clone + Send + 'static,
+        F: Future<Output = Result<Response, Infallible>> + Send,
+    {
         let Self {
             listener, app, tls, ..
         } = self;
@@ -131,6 +150,7 @@ impl Server {
             // No read while an answer is being made: it would take a new buffer for each request, only to
             // learn sooner that a client has gone. What it asked for is finished in any case.
             .half_close(true)
+            .writev(false)
             .max_buf_size(MAX_HEAD);
         let mut stop = std::pin::pin!(stop);
         let mut chores = std::pin::pin!(chores(app.clone(), certificates));
@@ -156,7 +176,7 @@ impl Server {
             prepare(&stream);
             let connection = Connection {
                 http: http.clone(),
-                routes: routes.clone(),
+                answer: answer.clone(),
                 peer,
                 watcher: graceful.watcher(),
             };
@@ -202,27 +222,27 @@ impl Server {
 }
 
 /// One accepted connection.
-struct Connection {
+struct Connection<S> {
     http: http1::Builder,
-    routes: Router,
+    answer: S,
     peer: SocketAddr,
     watcher: Watcher,
 }
 
-impl Connection {
+impl<S, F> Connection<S>
+where
+    S: Fn(SocketAddr, Request<Incoming>) -> F,
+    F: Future<Output = Result<Response, Infallible>>,
+{
     /// Answers requests until the client goes or the server stops.
-    async fn serve(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
+    async fn serve(self, stream: impl AsyncRead + AsyncWrite + Unpin + 'static) {
         let Self {
             http,
-            routes,
+            answer,
             peer,
             watcher,
         } = self;
-        let routes = TowerToHyperService::new(routes);
-        let service = service_fn(move |mut request: hyper::Request<Incoming>| {
-            request.extensions_mut().insert(ConnectInfo(peer));
-            routes.call(request)
-        });
+        let service = service_fn(move |request| answer(peer, request));
         let connection = http.serve_connection(TokioIo::new(stream), service);
         // An error is a client that went away or was too slow; nothing to do about it.
         let _ = watcher.watch(connection).await;

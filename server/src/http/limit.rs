@@ -19,6 +19,11 @@ use crate::{
     limits::address_key,
 };
 
+/// Whether a request with this head is counted at all.
+pub(super) fn concern(app: &AppState, headers: &HeaderMap) -> bool {
+    app.limits().address.is_some() || headers.contains_key(header::AUTHORIZATION)
+}
+
 /// Answers 429 where a limit is reached. Where the application does not say who is connected
 /// (`ConnectInfo<SocketAddr>`), the limits of addresses do not apply.
 pub(super) async fn within(
@@ -26,11 +31,11 @@ pub(super) async fn within(
     request: Request,
     next: impl AsyncFnOnce(Request) -> Response,
 ) -> Response {
-    let limits = app.limits();
-    let token = request.headers().get(header::AUTHORIZATION);
-    if token.is_none() && limits.address.is_none() {
+    if !concern(app, request.headers()) {
         return next(request).await;
     }
+    let limits = app.limits();
+    let token = request.headers().get(header::AUTHORIZATION);
     let address = request
         .extensions()
         .get::<ConnectInfo<SocketAddr>>()

@@ -1,6 +1,7 @@
 //! The HTTP interface (`docs/protocol.md`).
 
 mod body;
+pub(crate) mod direct;
 mod drain;
 mod estimates;
 mod extract;
@@ -15,7 +16,7 @@ mod transfers;
 
 use axum::{
     Router,
-    extract::{Request, State},
+    extract::{MatchedPath, Request, State},
     middleware::{Next, from_fn_with_state},
     response::Response,
     routing::{get, post},
@@ -39,7 +40,7 @@ pub fn router(app: AppState) -> Router {
         .route("/v1/backup", get(transfers::backup))
         .route("/v1/studies/{id}/open", post(studies::open))
         .route("/v1/studies/{id}/close", post(studies::close))
-        .route("/v1/studies/{id}/reports", post(reports::submit))
+        .route(direct::REPORTS, post(reports::submit))
         .route(
             "/v1/studies/{id}/estimates",
             post(estimates::create).get(estimates::list),
@@ -56,12 +57,25 @@ pub fn router(app: AppState) -> Router {
         .with_state(app)
 }
 
-/// What is done around every handler. One layer, because each boxes a future and clones the routes beneath it.
+/// One layer, because each boxes a future and clones the routes beneath it.
 async fn around(State(app): State<AppState>, request: Request, next: Next) -> Response {
-    trace::log(&app, request, |request| {
-        drain::unread(&app, request, |request| {
-            limit::within(&app, request, |request| problem::caught(next.run(request)))
-        })
+    let path = request.extensions().get::<MatchedPath>().cloned();
+    let path = path.as_ref().map_or("(none)", MatchedPath::as_str);
+    surrounded(&app, request, path, |request| {
+        problem::caught(next.run(request))
+    })
+    .await
+}
+
+/// What is done around every handler.
+async fn surrounded(
+    app: &AppState,
+    request: Request,
+    path: &str,
+    handler: impl AsyncFnOnce(Request) -> Response,
+) -> Response {
+    trace::log(app, request, path, |request| {
+        drain::unread(app, request, |request| limit::within(app, request, handler))
     })
     .await
 }

@@ -14,6 +14,7 @@ use eigenveil_shared::{
     },
     codec,
 };
+use smallvec::{SmallVec, smallvec};
 
 use super::{body, extract::StudyInPath, problem::ApiError};
 use crate::{
@@ -36,7 +37,7 @@ pub(super) async fn submit(
         drop((bytes, parts));
         let stored = app
             .store()
-            .submit_reserved(&study, vec![report], reservation)
+            .submit_reserved(&study, smallvec![report], reservation)
             .await?;
         let (status, outcome) = match stored.first() {
             Some(Stored::Accepted) => (StatusCode::CREATED, ReportOutcome::Accepted),
@@ -54,10 +55,10 @@ pub(super) async fn submit(
         let mut batch = Batch::sort(decoded);
         let reports = std::mem::take(&mut batch.reports);
         let stored = if reports.is_empty() {
-            Vec::new()
+            SmallVec::new()
         } else {
             app.store()
-                .submit_reserved(&study, reports, reservation)
+                .submit_reserved(&study, reports.into(), reservation)
                 .await?
         };
         Ok(Json(batch.receipt(&study, &stored)?).into_response())

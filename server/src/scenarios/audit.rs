@@ -87,8 +87,17 @@ impl World {
                     document.reports_accepted
                 )
             })?;
-            let ids = "SELECT report_ids.id FROM report_ids JOIN studies USING (study) WHERE studies.id = ?";
-            let stored: HashSet<Vec<u8>> = self.blobs(ids, study).into_iter().collect();
+            let indexed = "SELECT report_ids.id FROM report_ids JOIN studies USING (study) WHERE studies.id = ?";
+            let recent =
+                "SELECT ids FROM recent_ids JOIN studies USING (study) WHERE studies.id = ?";
+            let mut ids = self.blobs(indexed, study);
+            for row in self.blobs(recent, study) {
+                ids.extend(row.chunks(16).map(<[u8]>::to_vec));
+            }
+            let stored: HashSet<Vec<u8>> = ids.iter().cloned().collect();
+            check(stored.len() == ids.len(), || {
+                format!("study {at} holds an identifier twice")
+            })?;
             let expected: HashSet<Vec<u8>> = family
                 .reports
                 .iter()

@@ -10,6 +10,7 @@ mod directory;
 mod estimates;
 mod failure;
 mod faults;
+mod recent;
 mod removal;
 mod rows;
 mod schema;
@@ -57,8 +58,9 @@ use self::{
     buckets::{BucketCache, read_sums},
     directory::DataDirectory,
     failure::Failure,
+    recent::RecentIds,
     study::{NewStudy, Registry, state_from},
-    writer::{Command, CommitLimits, Submission, Writer},
+    writer::{Caches, Command, CommitLimits, Outcomes, Reports, Submission, Writer},
 };
 use crate::{
     config::ServerConfig,
@@ -124,6 +126,7 @@ impl Store {
         let connection = schema::open_for_writing(&directory.database(), config.store_bytes)?;
         let token_hash = token::ensure(&connection, &directory, &*environment.entropy)?;
         let registry = Arc::new(rows::load(&connection).map_err(Failure::into_error)?);
+        let recent = RecentIds::load(&connection).map_err(Failure::into_error)?;
         let reader = schema::open_for_reading(&directory.database())
             .map_err(|error| Failure::from(error).into_error())?;
         let (commands, received) = sync_channel(config.queue_requests);
@@ -131,7 +134,10 @@ impl Store {
         let writer = Writer {
             connection,
             commands: received,
-            cache: BucketCache::new(config.memory_bytes),
+            caches: Caches {
+                sums: BucketCache::new(config.memory_bytes),
+                recent,
+            },
             limits: CommitLimits {
                 reports: config.commit_reports,
                 bytes: config.commit_bytes,
@@ -238,6 +244,9 @@ impl Store {
                     (from, to) if from == to => {}
                     (StudyState::Draft, StudyState::Open)
                     | (StudyState::Open, StudyState::Closed) => {
+                        if wanted == StudyState::Closed {
+                            recent::move_all(transaction, row)?;
+                        }
                         let closed_at_ms = (wanted == StudyState::Closed).then_some(now);
                         transaction.execute(
                             "UPDATE studies SET state = ?, closed_at_ms = ? WHERE study = ?",
@@ -258,7 +267,10 @@ impl Store {
                 }
                 Ok(())
             },
-            move |(), _| study.publish_state(wanted),
+            move |(), caches| {
+                caches.recent.distrust();
+                study.publish_state(wanted);
+            },
         )
         .await
     }
@@ -270,15 +282,18 @@ impl Store {
     /// none of them was counted), `shutting-down`.
     pub async fn submit(&self, study: &Arc<Study>, reports: Vec<NewReport>) -> Result<Vec<Stored>> {
         let reservation = Reservation::empty(&self.shared.ingest);
-        self.submit_reserved(study, reports, reservation).await
+        let outcomes = self
+            .submit_reserved(study, reports.into(), reservation)
+            .await?;
+        Ok(outcomes.into_vec())
     }
 
     pub(crate) async fn submit_reserved(
         &self,
         study: &Arc<Study>,
-        reports: Vec<NewReport>,
+        reports: Reports,
         reservation: Reservation,
-    ) -> Result<Vec<Stored>> {
+    ) -> Result<Outcomes> {
         let (reply, outcome) = oneshot::channel();
         self.send(Command::Submit(Submission {
             study: Arc::clone(study),
@@ -486,7 +501,7 @@ impl Store {
     async fn write<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
-        publish: impl FnOnce(&T, &mut BucketCache) + Send + 'static,
+        publish: impl FnOnce(&T, &mut Caches) + Send + 'static,
     ) -> Result<T> {
         let (task, outcome) = task(work, publish, true);
         self.send(task)?;
@@ -558,7 +573,7 @@ impl Drop for Shared {
 /// A command for the writer, and where its outcome arrives.
 fn task<T: Send + 'static>(
     work: impl FnOnce(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
-    publish: impl FnOnce(&T, &mut BucketCache) + Send + 'static,
+    publish: impl FnOnce(&T, &mut Caches) + Send + 'static,
     // A test's faults strike what an operator asks for, not what the estimates' thread writes.
     may_fail: bool,
 ) -> (Command, oneshot::Receiver<Result<T>>) {
@@ -584,7 +599,7 @@ fn task<T: Send + 'static>(
             failure.into_error()
         });
         if let Ok(value) = &result {
-            publish(value, &mut writer.cache);
+            publish(value, &mut writer.caches);
         }
         // Whoever asked may have gone; the work is done all the same.
         let _ = reply.send(result);

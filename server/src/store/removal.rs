@@ -53,9 +53,9 @@ impl Store {
                 transaction.execute("DELETE FROM estimates WHERE study = ?", [row])?;
                 Ok(())
             },
-            move |(), cache| {
+            move |(), caches| {
                 registry.remove(id);
-                cache.evict(row);
+                caches.sums.evict(row);
             },
         )
         .await

@@ -95,6 +95,16 @@ const MIGRATIONS: &[&str] = &["
         imported_at_ms INTEGER NOT NULL,
         PRIMARY KEY (study, sha256)
     ) STRICT, WITHOUT ROWID;
+",
+"
+    -- Identifiers on their way into report_ids: a row for each large commit, or a piece of a sorted log.
+    -- Sorted pieces have the smallest numbers.
+    CREATE TABLE recent_ids (
+        part   INTEGER PRIMARY KEY,
+        study  INTEGER NOT NULL REFERENCES studies,
+        sorted INTEGER NOT NULL CHECK (sorted IN (0, 1)),
+        ids    BLOB NOT NULL CHECK (length(ids) > 0 AND length(ids) % 16 = 0)
+    ) STRICT;
 "];
 
 /// Bytes of a page.

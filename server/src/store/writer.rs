@@ -12,19 +12,21 @@ use std::{
 use bytes::Bytes;
 use eigenveil_estimation::accumulate::Accumulator;
 use eigenveil_shared::{
-    Result,
+    Error, ErrorCode, Result,
     api::StudyState,
     codec::{self, StudyShape},
     mechanism::{PayloadForm, double_cap::Seed},
     report::{ReportId, ValidatedReport},
 };
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
 use super::{
     Failure,
     buckets::{BucketCache, bucket_of},
     faults::Faults,
+    recent::RecentIds,
     seeds,
     study::{Study, state_from},
 };
@@ -34,12 +36,24 @@ use crate::memory::Reservation;
 /// connection's next request at once, instead of being held until the commit.
 const COPIED_PAYLOAD: usize = 256;
 
-/// A validated report that waits for its commit. A long payload stays in the body it came in.
+/// A validated report that waits for its commit.
 #[derive(Clone)]
 pub struct NewReport {
     id: ReportId,
-    payload: Bytes,
+    payload: Payload,
 }
+
+#[derive(Clone)]
+enum Payload {
+    Seed(Seed),
+    /// A long one stays in the body it came in.
+    Numbers(Bytes),
+}
+
+/// The reports of a request. One, mostly, for which nothing is allocated.
+pub(super) type Reports = SmallVec<[NewReport; 1]>;
+/// What became of each of them.
+pub(crate) type Outcomes = SmallVec<[Stored; 16]>;
 
 impl NewReport {
     /// Decodes and validates the body of one report.
@@ -47,7 +61,8 @@ impl NewReport {
     /// # Errors
     /// As [`codec::decode_report`].
     pub fn decode(body: &Bytes, shape: &StudyShape) -> Result<Self> {
-        codec::decode_report(body, shape).map(|report| Self::alone(body, report))
+        let report = codec::decode_report(body, shape)?;
+        Ok(Self::of(body, shape, report, COPIED_PAYLOAD))
     }
 
     /// Decodes a batch: an outer error when the frame is wrong, an inner one per report.
@@ -58,25 +73,33 @@ impl NewReport {
         let reports = codec::decode_batch(body, shape)?;
         Ok(reports
             .into_iter()
-            .map(|report| report.map(|report| Self::borrowed(body, report)))
+            .map(|report| report.map(|report| Self::of(body, shape, report, 0)))
             .collect())
     }
 
-    fn alone(body: &Bytes, report: ValidatedReport<'_>) -> Self {
-        if report.payload().len() > COPIED_PAYLOAD {
-            return Self::borrowed(body, report);
-        }
+    /// The codec borrows from the body it was given, so the payload always lies inside it.
+    fn of(body: &Bytes, shape: &StudyShape, report: ValidatedReport<'_>, copied: usize) -> Self {
+        let payload = report.payload();
+        let seed = match shape.payload_form {
+            PayloadForm::Seed => payload.try_into().ok(),
+            _ => None,
+        };
         Self {
             id: report.id(),
-            payload: Bytes::copy_from_slice(report.payload()),
+            payload: match seed {
+                Some(seed) => Payload::Seed(seed),
+                None if payload.len() <= copied => {
+                    Payload::Numbers(Bytes::copy_from_slice(payload))
+                }
+                None => Payload::Numbers(body.slice_ref(payload)),
+            },
         }
     }
 
-    /// The codec borrows from the body it was given, so the payload always lies inside it.
-    fn borrowed(body: &Bytes, report: ValidatedReport<'_>) -> Self {
-        Self {
-            id: report.id(),
-            payload: body.slice_ref(report.payload()),
+    fn payload(&self) -> &[u8] {
+        match &self.payload {
+            Payload::Seed(seed) => seed,
+            Payload::Numbers(bytes) => bytes,
         }
     }
 }
@@ -87,7 +110,7 @@ impl std::fmt::Debug for NewReport {
             f,
             "NewReport({}, {} payload bytes)",
             self.id,
-            self.payload.len()
+            self.payload().len()
         )
     }
 }
@@ -108,8 +131,8 @@ pub enum Stored {
 /// Reports of one request: in one commit, or in none.
 pub(super) struct Submission {
     pub(super) study: Arc<Study>,
-    pub(super) reports: Vec<NewReport>,
-    pub(super) reply: oneshot::Sender<Result<Vec<Stored>>>,
+    pub(super) reports: Reports,
+    pub(super) reply: oneshot::Sender<Result<Outcomes>>,
     /// Holds the memory of the bodies until they are committed.
     pub(super) reservation: Reservation,
 }
@@ -129,10 +152,16 @@ pub(super) struct CommitLimits {
     pub(super) delay: Duration,
 }
 
+/// What the writer has in memory of what is committed.
+pub(super) struct Caches {
+    pub(super) sums: BucketCache,
+    pub(super) recent: RecentIds,
+}
+
 pub(super) struct Writer {
     pub(super) connection: Connection,
     pub(super) commands: Receiver<Command>,
-    pub(super) cache: BucketCache,
+    pub(super) caches: Caches,
     pub(super) limits: CommitLimits,
     pub(super) healthy: Arc<AtomicBool>,
     pub(super) faults: Faults,
@@ -214,7 +243,7 @@ impl Writer {
                 for change in changes {
                     change.study.publish_count(change.reports_accepted);
                     if let Some((bucket, sums)) = change.sums {
-                        self.cache.put(&change.study, bucket, sums);
+                        self.caches.sums.put(&change.study, bucket, sums);
                     }
                 }
                 for (submission, outcomes) in group.into_iter().zip(outcomes) {
@@ -225,6 +254,7 @@ impl Writer {
                 self.faults.after_answers();
             }
             Err(failure) => {
+                self.caches.recent.distrust();
                 self.healthy.store(false, Ordering::Release);
                 tracing::error!(%failure, requests = group.len(), "commit failed; nothing was counted");
                 let error = failure.into_error();
@@ -235,14 +265,12 @@ impl Writer {
         }
     }
 
-    fn transact(
-        &mut self,
-        group: &[Submission],
-    ) -> Result<(Vec<Vec<Stored>>, Vec<Change>), Failure> {
+    fn transact(&mut self, group: &[Submission]) -> Result<(Vec<Outcomes>, Vec<Change>), Failure> {
         let transaction = self
             .connection
             .transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let mut outcomes: Vec<Vec<Stored>> = group.iter().map(|_| Vec::new()).collect();
+        self.caches.recent.refresh(&transaction)?;
+        let mut outcomes = vec![Outcomes::new(); group.len()];
         let mut changes: Vec<Change> = Vec::new();
         for submission in group {
             let study = &submission.study;
@@ -253,11 +281,17 @@ impl Writer {
                 .iter()
                 .zip(&mut outcomes)
                 .filter(|(other, _)| other.study.row == study.row);
+            let reports = group
+                .iter()
+                .filter(|other| other.study.row == study.row)
+                .map(|other| other.reports.len())
+                .sum();
             let forgets = self.faults.forgets_identifiers();
             changes.push(add_reports(
                 &transaction,
-                &mut self.cache,
+                &mut self.caches,
                 study,
+                reports,
                 of_study,
                 forgets,
             )?);
@@ -270,12 +304,13 @@ impl Writer {
     }
 }
 
-/// Adds one study's share of a group to the transaction.
+/// Adds one study's share of a group, so many reports, to the transaction.
 fn add_reports<'a>(
     transaction: &Transaction<'_>,
-    cache: &mut BucketCache,
+    caches: &mut Caches,
     study: &Arc<Study>,
-    submissions: impl Iterator<Item = (&'a Submission, &'a mut Vec<Stored>)>,
+    reports: usize,
+    submissions: impl Iterator<Item = (&'a Submission, &'a mut Outcomes)>,
     // What a test uses to see that it would notice.
     forgets: bool,
 ) -> Result<Change, Failure> {
@@ -299,11 +334,11 @@ fn add_reports<'a>(
         });
     };
     let open = state_from(&state) == Some(StudyState::Open);
-    let mut insert = transaction.prepare_cached(
-        "INSERT INTO report_ids (study, id) VALUES (?, ?) ON CONFLICT DO NOTHING",
-    )?;
-    let mut find =
-        transaction.prepare_cached("SELECT 1 FROM report_ids WHERE study = ? AND id = ?")?;
+    let Caches {
+        sums: cache,
+        recent,
+    } = caches;
+    let mut ids = recent.begin(transaction, study.row, reports)?;
     let bucket = bucket_of(commit_seq, study.buckets());
     let mut share = match study.shape().payload_form {
         PayloadForm::Seed => Share::Seeds(Vec::new()),
@@ -314,34 +349,33 @@ fn add_reports<'a>(
         outcomes.reserve_exact(submission.reports.len());
         for report in &submission.reports {
             outcomes.push(if open {
-                if insert.execute(params![study.row, report.id.0])? == 1 || forgets {
-                    match &mut share {
-                        Share::Sum(sums) => {
+                if ids.insert(&report.id.0)? || forgets {
+                    match (&mut share, &report.payload) {
+                        (Share::Sum(sums), Payload::Numbers(numbers)) => {
                             let sums = match sums {
                                 Some(sums) => sums,
                                 none => none.insert(cache.take(transaction, study, bucket)?),
                             };
-                            sums.add_payload(&report.payload, study.shape().payload_form)?;
+                            sums.add_payload(numbers, study.shape().payload_form)?;
                         }
-                        Share::Seeds(seeds) => seeds.push(seed_of(&report.payload)?),
+                        (Share::Seeds(seeds), Payload::Seed(seed)) => seeds.push(*seed),
+                        _ => return Err(other_form().into()),
                     }
                     accepted += 1;
                     Stored::Accepted
                 } else {
                     Stored::Duplicate
                 }
+            } else if ids.contains(&report.id.0)? {
+                Stored::Duplicate
             } else {
-                let known = find
-                    .query_row(params![study.row, report.id.0], |_| Ok(()))
-                    .optional()?;
-                match known {
-                    Some(()) => Stored::Duplicate,
-                    None => Stored::NotOpen,
-                }
+                Stored::NotOpen
             });
         }
     }
+    let fresh = ids.into_fresh();
     if accepted > 0 {
+        recent.end(transaction, study.row, fresh)?;
         match &mut share {
             Share::Sum(Some(sums)) => cache.write(transaction, study, bucket, sums)?,
             Share::Sum(None) => {}
@@ -364,17 +398,18 @@ fn add_reports<'a>(
     })
 }
 
-/// The codec has checked the length.
-fn seed_of(payload: &[u8]) -> Result<Seed, Failure> {
-    payload
-        .try_into()
-        .map_err(|_| Failure::damaged(format!("a seed of {} bytes", payload.len())))
+/// Only who calls the store by hand can mix up studies.
+fn other_form() -> Error {
+    Error::new(
+        ErrorCode::InvalidRequest,
+        "a report was decoded for a study with another form of payloads; decode it for this one",
+    )
 }
 
 fn payload_bytes(submission: &Submission) -> usize {
     submission
         .reports
         .iter()
-        .map(|report| report.payload.len())
+        .map(|report| report.payload().len())
         .sum()
 }
