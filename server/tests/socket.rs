@@ -198,13 +198,14 @@ async fn whoever_does_not_take_the_answer_is_cut() {
     running.await.unwrap();
 }
 
-/// The server knows who is connected, and limits those by it.
+/// The server knows who is connected, and limits those by it: on the way of reports too, which is a way of its own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn guessing_tokens_over_a_socket_ends_for_that_address() {
+async fn limits_hold_over_sockets_for_the_address() {
     let directory = tempfile::tempdir().unwrap();
     let config = ServerConfig {
         listen: ([127, 0, 0, 1], 0).into(),
         wrong_tokens_per_minute: 2,
+        address_requests_per_minute: Some(5),
         ..ServerConfig::new(directory.path().join("data"))
     };
     let server = Server::bind(config, environment()).await.unwrap();
@@ -214,23 +215,23 @@ async fn guessing_tokens_over_a_socket_ends_for_that_address() {
         stopped.await.ok();
     }));
     // Every connection is a new one: it is the address that counts.
-    let guess = async |from: [u8; 4]| {
+    let ask = async |from: [u8; 4], path: &str, headers: &str| {
         let socket = tokio::net::TcpSocket::new_v4().unwrap();
         socket.bind((from, 0).into()).unwrap();
         let mut stream = socket.connect(address).await.unwrap();
-        post(
-            &mut stream,
-            "/v1/studies",
-            "authorization: Bearer guess\r\n",
-            b"",
-        )
-        .await;
+        post(&mut stream, path, headers, b"").await;
         answer(&mut stream).await.0
     };
-    assert_eq!(guess([127, 0, 0, 1]).await, 403);
-    assert_eq!(guess([127, 0, 0, 1]).await, 403);
-    assert_eq!(guess([127, 0, 0, 1]).await, 429);
-    assert_eq!(guess([127, 0, 0, 2]).await, 403);
+    let guess = "authorization: Bearer guess\r\n";
+    for status in [403, 403, 429] {
+        assert_eq!(ask([127, 0, 0, 1], "/v1/studies", guess).await, status);
+    }
+    assert_eq!(ask([127, 0, 0, 2], "/v1/studies", guess).await, 403);
+    let reports = format!("/v1/studies/{}/reports", "ab".repeat(16));
+    for status in [404, 404, 429] {
+        assert_eq!(ask([127, 0, 0, 1], &reports, "").await, status);
+    }
+    assert_eq!(ask([127, 0, 0, 2], &reports, "").await, 404);
     stop.send(()).unwrap();
     running.await.unwrap();
 }

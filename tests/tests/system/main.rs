@@ -15,6 +15,7 @@ mod command_line;
 mod crash_matrix;
 mod documentation;
 mod files;
+mod footprints;
 mod full_disk;
 #[path = "../../../server/tests/common/identifiable.rs"]
 mod identifiable;
@@ -24,5 +25,4 @@ mod noise_off;
 mod plan;
 mod program;
 mod proxy;
-mod secrets;
 mod secured;
