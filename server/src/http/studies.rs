@@ -75,5 +75,6 @@ pub(super) async fn close(
     State(app): State<AppState>,
 ) -> Result<Json<StudyDocument>, ApiError> {
     app.store().set_state(&study, StudyState::Closed).await?;
+    app.jobs().wake();
     Ok(Json(study.document()))
 }

@@ -87,13 +87,14 @@ impl World {
                     document.reports_accepted
                 )
             })?;
-            let indexed = "SELECT report_ids.id FROM report_ids JOIN studies USING (study) WHERE studies.id = ?";
-            let recent =
-                "SELECT ids FROM recent_ids JOIN studies USING (study) WHERE studies.id = ?";
-            let mut ids = self.blobs(indexed, study);
-            for row in self.blobs(recent, study) {
-                ids.extend(row.chunks(16).map(<[u8]>::to_vec));
-            }
+            // In one statement, since identifiers of closed studies move meanwhile.
+            let query = "SELECT report_ids.id FROM report_ids JOIN studies USING (study) WHERE studies.id = ?1
+                         UNION ALL SELECT ids FROM recent_ids JOIN studies USING (study) WHERE studies.id = ?1";
+            let rows = self.blobs(query, study);
+            let ids: Vec<Vec<u8>> = rows
+                .iter()
+                .flat_map(|row| row.chunks(16).map(<[u8]>::to_vec))
+                .collect();
             let stored: HashSet<Vec<u8>> = ids.iter().cloned().collect();
             check(stored.len() == ids.len(), || {
                 format!("study {at} holds an identifier twice")

@@ -244,9 +244,6 @@ impl Store {
                     (from, to) if from == to => {}
                     (StudyState::Draft, StudyState::Open)
                     | (StudyState::Open, StudyState::Closed) => {
-                        if wanted == StudyState::Closed {
-                            recent::move_all(transaction, row)?;
-                        }
                         let closed_at_ms = (wanted == StudyState::Closed).then_some(now);
                         transaction.execute(
                             "UPDATE studies SET state = ?, closed_at_ms = ? WHERE study = ?",
@@ -267,10 +264,7 @@ impl Store {
                 }
                 Ok(())
             },
-            move |(), caches| {
-                caches.recent.distrust();
-                study.publish_state(wanted);
-            },
+            move |(), _| study.publish_state(wanted),
         )
         .await
     }
@@ -513,7 +507,15 @@ impl Store {
         &self,
         work: impl FnOnce(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T> {
-        let (task, outcome) = task(work, |_, _| (), false);
+        self.write_blocking_then(work, |_, _| ())
+    }
+
+    fn write_blocking_then<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
+        publish: impl FnOnce(&T, &mut Caches) + Send + 'static,
+    ) -> Result<T> {
+        let (task, outcome) = task(work, publish, false);
         self.shared.commands.send(task).map_err(|_| self.gone())?;
         outcome.blocking_recv().unwrap_or_else(|_| Err(self.gone()))
     }

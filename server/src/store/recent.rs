@@ -5,7 +5,8 @@
 //! into pieces; every later commit moves some pieces, whose identifiers are neighbours in the index. An identifier is
 //! in the index or here, never in both.
 //!
-//! Only open studies have identifiers here: closing one moves them all.
+//! Those of a closed study are moved soon after it was closed. Closing it does not wait for that: it must be possible
+//! with a full disk, since deleting makes room.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -245,6 +246,11 @@ pub(super) fn of_study(connection: &Connection, study: i64) -> Result<Vec<Id>, F
 /// Moves all identifiers of a study into the index. [`RecentIds::distrust`] must follow.
 pub(super) fn move_all(transaction: &Transaction<'_>, study: i64) -> Result<(), Failure> {
     into_index(transaction, study, &of_study(transaction, study)?)?;
+    remove(transaction, study)
+}
+
+/// Forgets the identifiers of a study that are not in the index yet. [`RecentIds::distrust`] must follow.
+pub(super) fn remove(transaction: &Transaction<'_>, study: i64) -> Result<(), Failure> {
     transaction.execute("DELETE FROM recent_ids WHERE study = ?", [study])?;
     Ok(())
 }
