@@ -23,20 +23,26 @@
 //! ```
 
 pub mod accountant;
+mod amin;
 mod baseline;
 mod fit;
 mod generator;
+mod input_perturbation;
 mod pca;
 mod privacy;
+mod private_power_iteration;
 mod registry;
 mod rows;
 #[cfg(test)]
 mod testing;
 
+pub use amin::Amin;
 pub use baseline::{Baseline, Card, RowStream, StreamingBaseline, check};
 pub use fit::{Fit, Request, TracePoint};
 pub use generator::{Generator, generator};
+pub use input_perturbation::{AnalyzeGauss, ModSulq, Wishart};
 pub use pca::{Reference, centred_pca, pca};
 pub use privacy::{Calibration, Guarantee, Neighbours, Privacy};
+pub use private_power_iteration::PrivatePowerIteration;
 pub use registry::{ALGORITHMS, Entry, Options, find};
 pub use rows::Rows;

@@ -2,7 +2,10 @@
 
 use eigenveil_shared::{Error, ErrorCode, Result};
 
-use crate::baseline::{Baseline, Card};
+use crate::{
+    Amin, AnalyzeGauss, ModSulq, PrivatePowerIteration, Wishart,
+    baseline::{Baseline, Card},
+};
 
 /// Parameters that algorithms share, each optional; an algorithm refuses those it does not have.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -53,7 +56,13 @@ pub struct Entry {
 }
 
 /// Every algorithm, in the order of the documentation.
-pub const ALGORITHMS: &[Entry] = &[];
+pub const ALGORITHMS: &[Entry] = &[
+    AnalyzeGauss::ENTRY,
+    ModSulq::ENTRY,
+    PrivatePowerIteration::ENTRY,
+    Wishart::ENTRY,
+    Amin::ENTRY,
+];
 
 /// The algorithm of this name.
 ///

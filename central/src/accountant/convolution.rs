@@ -89,11 +89,6 @@ impl Composed {
                 ));
             }
         };
-        eprintln!(
-            "DEBUG lambda {lambda} width {width} first {} last {}",
-            first as f64 * width,
-            (first as f64 + POINTS as f64) * width
-        );
         Self::transform(steps, lambda, width, first)
     }
 
