@@ -1,8 +1,9 @@
 //! Trusted-curator baselines: what somebody who may see every row would answer.
 //!
-//! So far one algorithm, the non-private [`pca`] everything is compared with ([`centred_pca`] for studies with
-//! private centring); the private baselines of
-//! the source papers come beside it, behind the same [`Fit`].
+//! * [`pca`] and [`centred_pca`]: the non-private answer everything is compared with.
+//! * [`Baseline`]: the trait every algorithm of the source papers is behind; [`ALGORITHMS`] lists them.
+//! * [`Privacy`], [`Neighbours`], [`Calibration`], [`Guarantee`]: what is asked for and what really holds.
+//! * [`accountant`]: how much noise a whole run needs.
 //!
 //! ```
 //! use eigenveil_central::pca;
@@ -21,6 +22,21 @@
 //! # Ok::<(), eigenveil_shared::Error>(())
 //! ```
 
+pub mod accountant;
+mod baseline;
+mod fit;
+mod generator;
 mod pca;
+mod privacy;
+mod registry;
+mod rows;
+#[cfg(test)]
+mod testing;
 
-pub use pca::{Fit, centred_pca, pca};
+pub use baseline::{Baseline, Card, RowStream, StreamingBaseline, check};
+pub use fit::{Fit, Request, TracePoint};
+pub use generator::{Generator, generator};
+pub use pca::{Reference, centred_pca, pca};
+pub use privacy::{Calibration, Guarantee, Neighbours, Privacy};
+pub use registry::{ALGORITHMS, Entry, Options, find};
+pub use rows::Rows;

@@ -13,7 +13,7 @@ use std::{
 };
 
 use clap::Args;
-use eigenveil_central::Fit;
+use eigenveil_central::Reference;
 use eigenveil_client::{
     Participant,
     http::{AnalystClient, Study, StudyClient, Token},
@@ -247,7 +247,7 @@ impl Connection {
 fn compare(
     args: &DemoArgs,
     estimate: &Estimate,
-    reference: &Fit,
+    reference: &Reference,
     rows: &DemoRows,
     upload_seconds: f64,
 ) -> Result<DemoResult> {
@@ -290,7 +290,7 @@ fn write_results(
     out: &Path,
     result: &DemoResult,
     estimate: &Estimate,
-    reference: &Fit,
+    reference: &Reference,
     rows: &DemoRows,
 ) -> Result<()> {
     let json = serde_json::to_vec(estimate).map_err(|error| CliError::failed(error.to_string()))?;
