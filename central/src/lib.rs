@@ -26,16 +26,23 @@ pub mod accountant;
 mod baseline;
 mod fit;
 mod generator;
+mod gradient_sum;
+mod noise;
+pub mod oja;
 mod pca;
+pub mod power;
 mod privacy;
 mod registry;
 mod rows;
+mod stream;
 #[cfg(test)]
 mod testing;
+mod trace;
 
 pub use baseline::{Baseline, Card, RowStream, StreamingBaseline, check};
 pub use fit::{Fit, Request, TracePoint};
 pub use generator::{Generator, generator};
+pub use gradient_sum::GradientSum;
 pub use pca::{Reference, centred_pca, pca};
 pub use privacy::{Calibration, Guarantee, Neighbours, Privacy};
 pub use registry::{ALGORITHMS, Entry, Options, find};

@@ -23,11 +23,6 @@ impl<'a, 'b> Feed<'a, 'b> {
         }
     }
 
-    /// Dimension of a row.
-    pub(crate) fn dimension(&self) -> usize {
-        self.dimension
-    }
-
     /// The next row.
     ///
     /// # Errors
