@@ -24,6 +24,7 @@
 
 pub mod accountant;
 mod baseline;
+mod exact;
 mod fit;
 mod generator;
 mod gradient_sum;
@@ -34,12 +35,14 @@ pub mod power;
 mod privacy;
 mod registry;
 mod rows;
+mod sparse_pca;
 mod stream;
 #[cfg(test)]
 mod testing;
 mod trace;
 
 pub use baseline::{Baseline, Card, RowStream, StreamingBaseline, check};
+pub use exact::Pca;
 pub use fit::{Fit, Request, TracePoint};
 pub use generator::{Generator, generator};
 pub use gradient_sum::GradientSum;
@@ -47,3 +50,4 @@ pub use pca::{Reference, centred_pca, pca};
 pub use privacy::{Calibration, Guarantee, Neighbours, Privacy};
 pub use registry::{ALGORITHMS, Entry, Options, find};
 pub use rows::Rows;
+pub use sparse_pca::SparsePca;

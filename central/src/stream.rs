@@ -2,7 +2,9 @@
 
 use eigenveil_shared::{Error, ErrorCode, Result, preprocess::BoundedRow};
 
-use crate::{RowStream, rows::check_dimension};
+use rand::seq::SliceRandom;
+
+use crate::{Generator, RowStream, Rows, rows::check_dimension};
 
 /// Rows one after another, each checked; running dry is an error.
 pub(crate) struct Feed<'a, 'b> {
@@ -42,6 +44,16 @@ impl<'a, 'b> Feed<'a, 'b> {
         self.seen += 1;
         Ok(row)
     }
+}
+
+/// The table's rows in random order: a table may be sorted, and a method that sees each row once forgets.
+pub(crate) fn shuffled<'a>(
+    rows: &'a Rows,
+    rng: &mut Generator,
+) -> impl Iterator<Item = Result<BoundedRow>> + use<'a> {
+    let mut order: Vec<&BoundedRow> = rows.iter().collect();
+    order.shuffle(rng);
+    order.into_iter().cloned().map(Ok)
 }
 
 /// `batch` rows a step of `n` in all: the number of whole steps.

@@ -5,7 +5,7 @@ use eigenveil_shared::{Error, ErrorCode, Result, privacy::Budget};
 use super::calibration::{largest_shuffled_epsilon, published_batch_sd, published_one_row_sd};
 use crate::{Calibration, Card, Neighbours, stream::whole_steps};
 
-pub(super) static PLAIN: Card = Card {
+static PLAIN: Card = Card {
     name: "oja",
     source: "Liu et al. 2022, Algorithm 1",
     description: "stochastic gradient ascent, one row a step; one pass, O(pk) memory",
@@ -15,7 +15,7 @@ pub(super) static PLAIN: Card = Card {
     pure: false,
 };
 
-pub(super) static PRIVATE: Card = Card {
+static PRIVATE: Card = Card {
     name: "private-oja",
     source: "Liu et al. 2022, Algorithm 2",
     description: "Oja with every row's gradient clipped and noise on it; one pass, O(pk) memory",
@@ -25,7 +25,7 @@ pub(super) static PRIVATE: Card = Card {
     pure: false,
 };
 
-pub(super) static MINIBATCH: Card = Card {
+static MINIBATCH: Card = Card {
     name: "minibatch-oja",
     source: "Liu et al. 2022, equation 7",
     description: "Oja with noise on the sum of a batch's clipped gradients; one pass, O(pk) memory",
@@ -96,7 +96,8 @@ impl Oja {
 }
 
 impl Form {
-    pub(super) fn card(&self) -> &'static Card {
+    /// What there is to say of it.
+    pub const fn card(&self) -> &'static Card {
         match self {
             Self::Plain => &PLAIN,
             Self::Private { .. } => &PRIVATE,

@@ -2,7 +2,6 @@
 
 use eigenveil_estimation::{linalg::fix_signs, models::uniform_frame};
 use eigenveil_shared::Result;
-use rand::seq::SliceRandom;
 
 use super::{
     DEFAULT_NUMERATOR, Oja, StepSize,
@@ -11,7 +10,9 @@ use super::{
 };
 use crate::{
     Baseline, Calibration, Card, Fit, Generator, Privacy, Request, RowStream, Rows,
-    StreamingBaseline, check, stream::Feed, trace::Tracer,
+    StreamingBaseline, check,
+    stream::{Feed, shuffled},
+    trace::Tracer,
 };
 
 impl Baseline for Oja {
@@ -19,11 +20,9 @@ impl Baseline for Oja {
         self.form.card()
     }
 
-    /// One pass over the table in random order: sorted rows would mislead a method that forgets.
+    /// One pass over the table in random order.
     fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
-        let mut order: Vec<_> = rows.iter().collect();
-        order.shuffle(rng);
-        let mut stream = order.into_iter().cloned().map(Ok);
+        let mut stream = shuffled(rows, rng);
         let (d, n) = (rows.dimension(), rows.n() as u64);
         self.run(&mut stream, d, n, Some(rows), request, rng)
     }

@@ -9,7 +9,8 @@ use super::{Shape, noisy_power};
 use crate::{
     Baseline, Card, Fit, Generator, GradientSum, Request, RowStream, Rows, StreamingBaseline,
     check,
-    stream::{Feed, whole_steps},
+    registry::both_set,
+    stream::{Feed, shuffled, whole_steps},
     trace::Tracer,
 };
 
@@ -43,9 +44,11 @@ impl Baseline for StreamingPower {
         &CARD
     }
 
+    /// One pass over the table in random order.
     fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
         let n = rows.n() as u64;
-        self.fit_stream(&mut rows.stream(), rows.dimension(), n, request, rng)
+        let mut stream = shuffled(rows, rng);
+        self.fit_stream(&mut stream, rows.dimension(), n, request, rng)
     }
 
     fn streaming(&self) -> Option<&dyn StreamingBaseline> {
@@ -104,14 +107,8 @@ fn blocks(
     columns: usize,
     n: u64,
 ) -> Result<(usize, usize)> {
-    let refuse = |detail: String| Err(Error::new(ErrorCode::InvalidRequest, detail));
     let (steps, block) = match (method.block, method.shape.iterations) {
-        (Some(_), Some(_)) => {
-            return refuse(
-                "iterations and rows a block are both set; each follows from n and the other: leave one out"
-                    .to_owned(),
-            );
-        }
+        (Some(_), Some(_)) => return Err(both_set()),
         (Some(block), None) => (whole_steps(n, block)?, block),
         (None, _) => {
             let steps = method.shape.iterations(dimension);
@@ -119,8 +116,11 @@ fn blocks(
         }
     };
     if block < columns {
-        return refuse(format!(
-            "a block has {block} of the n = {n} rows; {columns} columns need at least {columns}: take fewer iterations, fewer columns or more rows"
+        return Err(Error::new(
+            ErrorCode::InvalidRequest,
+            format!(
+                "a block has {block} of the n = {n} rows; {columns} columns need at least {columns}: take fewer iterations, fewer columns or more rows"
+            ),
         ));
     }
     Ok((steps, block))
