@@ -13,7 +13,10 @@ use super::{
 };
 use crate::{
     Baseline, Calibration, Card, Fit, Generator, Guarantee, Neighbours, Privacy, Request, Rows,
-    accountant::full_batch, check, noise::EntryNoise, trace::Tracer,
+    accountant::{full_batch, laplace},
+    check,
+    noise::EntryNoise,
+    trace::Tracer,
 };
 
 static CARD: Card = Card {
@@ -228,7 +231,8 @@ impl Asked {
     fn accounted(&self) -> Result<Scale> {
         Ok(if self.budget.is_pure() {
             // ε/L for each release, and a little more for rounding.
-            let multiplier = self.releases as f64 / self.budget.epsilon() * (1.0 + 1e-12);
+            let multiplier =
+                laplace::scale(self.budget.epsilon(), 1.0, self.releases)? * (1.0 + 1e-12);
             Scale::PerSensitivityL1(self.neighbours, multiplier)
         } else {
             let multiplier = full_batch::noise_multiplier(self.budget, self.releases)?;
@@ -264,7 +268,7 @@ impl Asked {
             Scale::Fixed(sd) => gaussian(sd / product_sensitivity(self.neighbours, &frame)),
             Scale::PerLargestEntry(sigma) => gaussian(sigma / largest_entry_product(m)),
             Scale::PerSensitivityL1(_, multiplier) => {
-                Some((self.releases as f64 / multiplier).next_up())
+                Some(laplace::true_epsilon(multiplier, 1.0, self.releases))
             }
             Scale::FixedLaplace(scale) => {
                 let sensitivity = match self.neighbours {
@@ -274,7 +278,7 @@ impl Asked {
                         product_sensitivity_l1(self.neighbours, &frame)
                     }
                 };
-                Some((self.releases as f64 * sensitivity / scale).next_up())
+                Some(laplace::true_epsilon(scale, sensitivity, self.releases))
             }
         }
     }
