@@ -11,27 +11,34 @@ pub enum Neighbours {
     ZeroOut,
     /// One row is replaced by another row of the unit ball: the notion of the local mechanisms.
     Replace,
+    /// One entry of `A = Σxxᵀ`, and its mirror image, moves by at most 1: far weaker than either, for a row has p²
+    /// entries. Only algorithms that work on A have it.
+    Entry,
 }
 
 impl Neighbours {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::ZeroOut, Self::Replace];
+    /// All three.
+    pub const ALL: [Self; 3] = [Self::ZeroOut, Self::Replace, Self::Entry];
+
+    /// Those that protect a whole row.
+    pub const ROWS: [Self; 2] = [Self::ZeroOut, Self::Replace];
 
     /// Frobenius sensitivity of `Σxxᵀ`, also after multiplication by a matrix of spectral norm 1: 1, or √2
-    /// (`‖xxᵀ − yyᵀ‖_F² = ‖x‖⁴ + ‖y‖⁴ − 2⟨x,y⟩² ≤ 2`).
+    /// (`‖xxᵀ − yyᵀ‖_F² = ‖x‖⁴ + ‖y‖⁴ − 2⟨x,y⟩² ≤ 2`; a pair of entries).
     pub fn outer_sensitivity(self) -> f64 {
         match self {
             Self::ZeroOut => 1.0,
-            Self::Replace => std::f64::consts::SQRT_2,
+            Self::Replace | Self::Entry => std::f64::consts::SQRT_2,
         }
     }
 
     /// L2 sensitivity of a sum of one vector of norm ≤ 1 per row (a gradient that is 0 at the zero row):
-    /// 1, or 2.
+    /// 1, or 2; for entries there is no bound.
     pub fn gradient_sensitivity(self) -> f64 {
         match self {
             Self::ZeroOut => 1.0,
             Self::Replace => 2.0,
+            Self::Entry => f64::INFINITY,
         }
     }
 
@@ -40,6 +47,7 @@ impl Neighbours {
         match self {
             Self::ZeroOut => "zero-out",
             Self::Replace => "replace",
+            Self::Entry => "entry",
         }
     }
 }
@@ -82,10 +90,10 @@ macro_rules! named {
                     .into_iter()
                     .find(|kind| kind.as_str() == name)
                     .ok_or_else(|| {
-                        let [first, second] = Self::ALL.map(Self::as_str);
+                        let names = Self::ALL.map(Self::as_str).join(" or ");
                         Error::new(
                             ErrorCode::InvalidRequest,
-                            format!("{name:?} is not {}; use {first} or {second}", $what),
+                            format!("{name:?} is not {}; use {names}", $what),
                         )
                     })
             }

@@ -3,8 +3,10 @@
 use eigenveil_shared::{Error, ErrorCode, Result};
 
 use crate::{
-    Amin, AnalyzeGauss, ModSulq, PrivatePowerIteration, Wishart,
+    Amin, AnalyzeGauss, ModSulq, Pca, PrivatePowerIteration, SparsePca, Wishart,
     baseline::{Baseline, Card},
+    oja::{Form, Oja, Steps},
+    power::{NoisyPower, PrivatePower, Shape, StreamingPower},
 };
 
 /// Parameters that algorithms share, each optional; an algorithm refuses those it does not have.
@@ -16,9 +18,24 @@ pub struct Options {
     pub batch: Option<usize>,
     /// Step size, or the constant of a schedule of step sizes.
     pub step: Option<f64>,
+    /// Columns of the iterate of a block method, from k to p.
+    pub columns: Option<usize>,
+    /// Threshold that a row's gradient is clipped to, in (0, 1].
+    pub clip: Option<f64>,
+    /// Penalty λ of a sparse method.
+    pub lambda: Option<f64>,
+    /// Rows of the subspace that a sparse method keeps.
+    pub support: Option<usize>,
 }
 
 impl Options {
+    fn shape(&self) -> Shape {
+        Shape {
+            iterations: self.iterations,
+            columns: self.columns,
+        }
+    }
+
     /// Refuses options that are set but not in `taken` (names as of the fields).
     ///
     /// # Errors
@@ -28,6 +45,10 @@ impl Options {
             ("iterations", self.iterations.is_some()),
             ("batch", self.batch.is_some()),
             ("step", self.step.is_some()),
+            ("columns", self.columns.is_some()),
+            ("clip", self.clip.is_some()),
+            ("lambda", self.lambda.is_some()),
+            ("support", self.support.is_some()),
         ];
         for (name, _) in set
             .iter()
@@ -57,12 +78,109 @@ pub struct Entry {
 
 /// Every algorithm, in the order of the documentation.
 pub const ALGORITHMS: &[Entry] = &[
+    Entry {
+        card: Pca::CARD,
+        build: |options| {
+            options.only(Pca::CARD.name, &[])?;
+            Ok(Box::new(Pca))
+        },
+    },
+    Entry {
+        card: SparsePca::CARD,
+        build: |options| {
+            options.only(SparsePca::CARD.name, &["lambda", "support"])?;
+            Ok(Box::new(SparsePca {
+                lambda: options.lambda,
+                support: options.support,
+            }))
+        },
+    },
+    Entry {
+        card: NoisyPower::CARD,
+        build: |options| {
+            options.only(NoisyPower::CARD.name, &["iterations", "columns"])?;
+            Ok(Box::new(NoisyPower {
+                shape: options.shape(),
+            }))
+        },
+    },
+    Entry {
+        card: StreamingPower::CARD,
+        build: |options| {
+            options.only(
+                StreamingPower::CARD.name,
+                &["iterations", "batch", "columns"],
+            )?;
+            Ok(Box::new(StreamingPower {
+                shape: options.shape(),
+                block: options.batch,
+            }))
+        },
+    },
+    Entry {
+        card: PrivatePower::CARD,
+        build: |options| {
+            options.only(PrivatePower::CARD.name, &["iterations", "columns"])?;
+            Ok(Box::new(PrivatePower {
+                shape: options.shape(),
+            }))
+        },
+    },
+    Entry {
+        card: Oja::PLAIN.form.card(),
+        build: |options| {
+            options.only(Oja::PLAIN.form.card().name, &["step"])?;
+            Ok(Box::new(Oja {
+                numerator: options.step,
+                ..Oja::PLAIN
+            }))
+        },
+    },
+    Entry {
+        card: Oja::PRIVATE.form.card(),
+        build: |options| {
+            options.only(Oja::PRIVATE.form.card().name, &["step", "clip"])?;
+            Ok(Box::new(Oja {
+                numerator: options.step,
+                form: Form::Private {
+                    clip: options.clip.unwrap_or(1.0),
+                },
+            }))
+        },
+    },
+    Entry {
+        card: Oja::MINIBATCH.form.card(),
+        build: |options| {
+            let taken = ["iterations", "batch", "step", "clip"];
+            options.only(Oja::MINIBATCH.form.card().name, &taken)?;
+            let steps = match (options.iterations, options.batch) {
+                (Some(_), Some(_)) => return Err(both_set()),
+                (Some(steps), None) => Some(Steps::Count(steps)),
+                (None, batch) => batch.map(Steps::Batch),
+            };
+            Ok(Box::new(Oja {
+                numerator: options.step,
+                form: Form::Minibatch {
+                    clip: options.clip.unwrap_or(1.0),
+                    steps,
+                },
+            }))
+        },
+    },
     AnalyzeGauss::ENTRY,
     ModSulq::ENTRY,
     PrivatePowerIteration::ENTRY,
     Wishart::ENTRY,
     Amin::ENTRY,
 ];
+
+/// The error of a number of steps beside a number of rows a step.
+pub(crate) fn both_set() -> Error {
+    Error::new(
+        ErrorCode::InvalidRequest,
+        "iterations and batch are both set; each follows from n and the other: leave one out",
+    )
+}
 
 /// The algorithm of this name.
 ///

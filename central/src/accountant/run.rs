@@ -63,13 +63,19 @@ impl Run {
     /// contribution.
     ///
     /// # Errors
-    /// `invalid-request` unless 0 < q ≤ 1 and z is positive and finite.
+    /// `invalid-request` unless 0 < q ≤ 1 and z is positive and finite, and for entry neighbours.
     pub fn subsampled(&mut self, rate: f64, multiplier: f64, times: u64) -> Result<&mut Self> {
         positive("the noise multiplier", multiplier)?;
         if !(rate > 0.0 && rate <= 1.0) {
             return Err(Error::new(
                 ErrorCode::InvalidRequest,
                 format!("the sampling rate is {rate}; it is above 0 and at most 1"),
+            ));
+        }
+        if self.neighbours == Neighbours::Entry {
+            return Err(Error::new(
+                ErrorCode::InvalidRequest,
+                "entry neighbours have no sampled rows; take zero-out or replace",
             ));
         }
         if times > 0 {
@@ -142,8 +148,8 @@ impl Run {
     fn worst(&self, bound: impl Fn(&[(Step, u64)]) -> Result<f64>) -> Result<f64> {
         let pairs: &[fn(f64) -> Pair] = match self.neighbours {
             Neighbours::ZeroOut => &[|rate| Pair::Remove { rate }, |rate| Pair::Add { rate }],
-            // Symmetric.
-            Neighbours::Replace => &[|rate| Pair::Replace { rate }],
+            // Symmetric. Entries have no subsampled steps.
+            Neighbours::Replace | Neighbours::Entry => &[|rate| Pair::Replace { rate }],
         };
         let mut worst = 0.0_f64;
         for pair in pairs {
