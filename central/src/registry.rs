@@ -50,10 +50,7 @@ impl Options {
             ("lambda", self.lambda.is_some()),
             ("support", self.support.is_some()),
         ];
-        for (name, _) in set
-            .iter()
-            .filter(|(name, set)| *set && !taken.contains(name))
-        {
+        if let Some((name, _)) = set.iter().find(|(name, set)| *set && !taken.contains(name)) {
             let has = if taken.is_empty() {
                 "it has none".to_owned()
             } else {
