@@ -175,7 +175,7 @@ fn central_reads_rows_writes_loadings_and_repeats_with_a_seed() {
             ],
             "analyze-gauss",
         ),
-        (vec!["central".into()], "list"),
+        (vec!["central".into()], "ALGORITHM"),
     ] {
         eprintln!("{wrong:?}");
         let wrong: Vec<&str> = wrong.iter().map(String::as_str).collect();
