@@ -23,16 +23,19 @@
 //! ```
 
 pub mod accountant;
+mod amin;
 mod baseline;
 mod exact;
 mod fit;
 mod generator;
 mod gradient_sum;
+mod input_perturbation;
 mod noise;
 pub mod oja;
 mod pca;
 pub mod power;
 mod privacy;
+mod private_power_iteration;
 mod registry;
 mod rows;
 mod sparse_pca;
@@ -41,13 +44,16 @@ mod stream;
 mod testing;
 mod trace;
 
+pub use amin::Amin;
 pub use baseline::{Baseline, Card, RowStream, StreamingBaseline, check};
 pub use exact::Pca;
 pub use fit::{Fit, Request, TracePoint};
 pub use generator::{Generator, generator};
 pub use gradient_sum::GradientSum;
+pub use input_perturbation::{AnalyzeGauss, ModSulq, Wishart};
 pub use pca::{Reference, centred_pca, pca};
 pub use privacy::{Calibration, Guarantee, Neighbours, Privacy};
+pub use private_power_iteration::PrivatePowerIteration;
 pub use registry::{ALGORITHMS, Entry, Options, find};
 pub use rows::Rows;
 pub use sparse_pca::SparsePca;

@@ -22,7 +22,7 @@ impl Rows {
     /// `invalid-request` without any.
     pub fn collect(rows: impl IntoIterator<Item = Result<BoundedRow>>) -> Result<Self> {
         let rows: Vec<BoundedRow> = rows.into_iter().collect::<Result<_>>()?;
-        let dimension = rows.first().ok_or_else(|| no_rows())?.dimension();
+        let dimension = rows.first().ok_or_else(no_rows)?.dimension();
         for (index, row) in rows.iter().enumerate() {
             check_dimension(index as u64, row, dimension)?;
         }

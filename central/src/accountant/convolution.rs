@@ -1,6 +1,6 @@
 //! Composition of privacy losses: convolution on a grid by FFT.
 //!
-//! The law of the sum is tilted by `e^{λL}` (λ the Chernoff exponent at the δ of interest) before the transform and
+//! The law of the sum is tilted by `e^{λL}` (λ half the Chernoff exponent at the δ of interest) before the transform and
 //! back after it, so that a δ of 1e-12 keeps as many digits as one of 0.1. Everything that is lost is added to δ:
 //! mass outside the window (Chernoff's bound on the law on the grid), infinite losses, and a bound of the transform's rounding.
 
@@ -11,8 +11,21 @@ use super::loss::{GridLaw, Step};
 
 /// Points of the window.
 const POINTS: usize = 1 << 17;
+/// Grid points one step may have.
+const MAX_CELLS: f64 = 16.0 * POINTS as f64;
+/// Smallest λ tried.
+const SMALLEST_EXPONENT: f64 = 1e-6;
 /// Tilted mass that may fall outside the window on each side.
-const LN_OUTSIDE: f64 = -36.0;
+const LN_OUTSIDE: f64 = -25.0;
+
+/// Where the composed loss is wanted with full precision.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Focus {
+    /// Around the ε of this δ.
+    Delta(f64),
+    /// Around this ε.
+    Epsilon(f64),
+}
 
 /// The composed loss of several steps, on a window around the losses that decide the δ asked for.
 pub(super) struct Composed {
@@ -34,11 +47,11 @@ pub(super) struct Composed {
 }
 
 impl Composed {
-    /// Steps with how often each is taken, seen at this δ.
+    /// Steps with how often each is taken.
     ///
     /// # Errors
     /// `invalid-budget` where no window holds the losses: noise far too small for any number.
-    pub(super) fn new(steps: &[(Step, u64)], delta: f64) -> Result<Self> {
+    pub(super) fn new(steps: &[(Step, u64)], focus: Focus) -> Result<Self> {
         let nodes: Vec<(Vec<(f64, f64)>, f64)> = steps
             .iter()
             .map(|(step, times)| (step.nodes(), *times as f64))
@@ -49,28 +62,33 @@ impl Composed {
                 .map(|(nodes, times)| times * ln_moment(nodes.iter().copied(), s))
                 .sum()
         };
-        let lambda = chernoff_exponent(&cumulant, delta);
-        let at = cumulant(lambda);
-        let (bottom, top) = window(&cumulant, lambda, at);
-        // A little more than the quadrature says: the law on the grid is a little wider.
-        let centre = 0.5 * (bottom + top);
-        let half = 0.55 * (top - bottom) + 1e-9;
-        let width = 2.0 * half / POINTS as f64;
-        let cells: f64 = steps
+        let spread: f64 = steps
             .iter()
             .map(|(step, _)| {
                 let (low, high) = step.losses();
-                (high - low) / width
+                high - low
             })
             .sum();
-        // Written so that NaN fails.
-        if !(cells < 3e7 && half.is_finite() && centre.is_finite()) {
-            return Err(Error::new(
-                ErrorCode::InvalidBudget,
-                "the noise is too small for these steps to be accounted; take more noise, fewer steps or a larger epsilon",
-            ));
-        }
-        let first = ((centre - half) / width).floor() as i64;
+        // Half of it: the whole exponent would lift rare large losses so far that the window has to hold them.
+        let mut lambda = 0.5 * chernoff_exponent(&cumulant, focus);
+        let (first, width) = loop {
+            let (bottom, top) = window(&cumulant, lambda, cumulant(lambda));
+            // A little more than the quadrature says: the law on the grid is a little wider.
+            let centre = 0.5 * (bottom + top);
+            let half = 0.55 * (top - bottom) + 1e-9;
+            let width = 2.0 * half / POINTS as f64;
+            if spread < width * MAX_CELLS {
+                break (((centre - half) / width).floor() as i64, width);
+            }
+            // Losses are bounded, and the exponent has gone to their upper end: tilt less.
+            lambda *= 0.5;
+            if lambda < SMALLEST_EXPONENT || width.is_nan() {
+                return Err(Error::new(
+                    ErrorCode::InvalidBudget,
+                    "the noise is too small for these steps to be accounted; take more noise, fewer steps or a larger epsilon",
+                ));
+            }
+        };
         Self::transform(steps, lambda, width, first)
     }
 
@@ -159,6 +177,10 @@ impl Composed {
     /// A δ that holds at this ε, rounded up.
     pub(super) fn delta(&self, epsilon: f64) -> f64 {
         let bottom = self.width * self.first as f64;
+        // Below the window nothing is known .
+        if epsilon < bottom {
+            return 1.0;
+        }
         let start = ((epsilon - bottom) / self.width).floor().max(0.0) as usize;
         let scale = (self.ln_moment - self.lambda * epsilon).exp();
         let sum: f64 = self
@@ -175,8 +197,7 @@ impl Composed {
                 }
             })
             .sum();
-        let beyond = self.above * (-self.lambda * self.width * POINTS as f64).exp().min(1.0);
-        (scale * (sum + beyond.max(self.above)) + self.lost).min(1.0)
+        (scale * (sum + self.above) + self.lost).min(1.0)
     }
 }
 
@@ -207,11 +228,14 @@ fn ln_moment(points: impl Iterator<Item = (f64, f64)> + Clone, s: f64) -> f64 {
     largest + sum.ln()
 }
 
-/// The λ > 0 that minimises `(K(λ) + ln 1/δ)/λ`, Chernoff's bound of ε.
-fn chernoff_exponent(cumulant: &impl Fn(f64) -> f64, delta: f64) -> f64 {
+/// The λ > 0 that minimises Chernoff's bound: of ε, `(K(λ) + ln 1/δ)/λ`, or of δ, `K(λ) − λε`.
+fn chernoff_exponent(cumulant: &impl Fn(f64) -> f64, focus: Focus) -> f64 {
     let bound = |ln_lambda: f64| {
         let lambda = ln_lambda.exp();
-        (cumulant(lambda) - delta.ln()) / lambda
+        match focus {
+            Focus::Delta(delta) => (cumulant(lambda) - delta.ln()) / lambda,
+            Focus::Epsilon(epsilon) => cumulant(lambda) - lambda * epsilon,
+        }
     };
     let (mut low, mut high) = (1e-4_f64.ln(), 1e5_f64.ln());
     for _ in 0..60 {

@@ -16,8 +16,8 @@ const POINTS_PER_DEVIATION: f64 = 16.0;
 /// strip and falls like a Gaussian, so the rule converges exponentially.
 fn scaled_divergence(step: &Step, order: f64) -> f64 {
     let z = step.multiplier;
-    // In terms of P: E_P e^{(α−1)L}; the mass sits up to α from the origin.
-    let (low, high) = (-12.0 * z - order, 12.0 * z + order + 1.0);
+    // In terms of P: E_P e^{(α−1)L}; the mass sits up to α, between replace neighbours 2α − 1, from the origin.
+    let (low, high) = (-12.0 * z - order, 12.0 * z + 2.0 * order + 1.0);
     let count = ((high - low) / z * POINTS_PER_DEVIATION).ceil();
     let width = (high - low) / count;
     let exponents: Vec<f64> = (0..=count as u64)

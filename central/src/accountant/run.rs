@@ -6,14 +6,14 @@ use eigenveil_shared::{
 };
 
 use super::{
-    convolution::Composed,
+    convolution::{Composed, Focus},
     loss::{Pair, Step},
     renyi,
 };
 use crate::privacy::Neighbours;
 
 /// Precision of an ε or a multiplier found by search, as a part of itself.
-const PRECISION: f64 = 1e-6;
+const PRECISION: f64 = 1e-5;
 
 /// Releases that make up a run, and the ε they give together.
 ///
@@ -99,9 +99,7 @@ impl Run {
         if self.subsampled.is_empty() {
             return Ok(self.gaussian_delta(epsilon));
         }
-        // The δ decides only where the window of the convolution lies: look where the answer is.
-        let guess = self.rough_delta(epsilon)?;
-        self.worst(|steps| Ok(Composed::new(steps, guess)?.delta(epsilon)))
+        self.worst(|steps| Ok(Composed::new(steps, Focus::Epsilon(epsilon))?.delta(epsilon)))
     }
 
     /// An ε such that the run is (ε, `delta`)-differentially private, by the composed privacy loss, rounded
@@ -125,7 +123,7 @@ impl Run {
                 .ok_or_else(none);
         }
         self.worst(|steps| {
-            let composed = Composed::new(steps, delta)?;
+            let composed = Composed::new(steps, Focus::Delta(delta))?;
             smallest(|epsilon| composed.delta(epsilon) <= delta).ok_or_else(none)
         })
     }
@@ -144,20 +142,6 @@ impl Run {
             return 0.0;
         }
         gaussian::true_delta(1.0, self.mu_squared.sqrt().next_up(), epsilon)
-    }
-
-    /// The δ at which to look for this ε: by the Rényi bound, which is not far off.
-    fn rough_delta(&self, epsilon: f64) -> Result<f64> {
-        let (mut low, mut high) = (-600.0_f64, -0.01_f64);
-        for _ in 0..12 {
-            let middle = 0.5 * (low + high);
-            if self.renyi_epsilon(middle.exp())? > epsilon {
-                low = middle;
-            } else {
-                high = middle;
-            }
-        }
-        Ok(high.exp())
     }
 
     /// The larger of what both orders of the neighbours give.
@@ -204,7 +188,7 @@ pub fn parallel_epsilon(runs: &[Run], delta: f64) -> Result<f64> {
         .try_fold(0.0_f64, |worst, run| Ok(worst.max(run.epsilon(delta)?)))
 }
 
-/// The smallest noise multiplier z, to 1e-6 of itself, for which the run that `build` makes of z keeps the budget.
+/// The smallest noise multiplier z, to 1e-5 of itself, for which the run that `build` makes of z keeps the budget.
 ///
 /// ```
 /// use eigenveil_central::{Neighbours, accountant::{Run, noise_multiplier}};
@@ -225,12 +209,8 @@ pub fn noise_multiplier(budget: Budget, build: impl Fn(f64) -> Result<Run>) -> R
     check_delta(budget.delta())?;
     let enough = |multiplier: f64| -> Result<bool> {
         let run = build(multiplier)?;
-        // An ε that the quick bound grants needs no convolution to be granted.
-        if run.renyi_epsilon(budget.delta())? <= budget.epsilon() {
-            return Ok(true);
-        }
-        match run.epsilon(budget.delta()) {
-            Ok(epsilon) => Ok(epsilon <= budget.epsilon()),
+        match run.delta(budget.epsilon()) {
+            Ok(delta) => Ok(delta <= budget.delta()),
             // Noise that is too small to be accounted is too small.
             Err(error) if error.code() == ErrorCode::InvalidBudget => Ok(false),
             Err(error) => Err(error),

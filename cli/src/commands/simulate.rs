@@ -231,7 +231,7 @@ fn one(
                 .p
                 .ok_or_else(|| CliError::usage("--model needs --p"))?;
             (
-                RowSource::Model(model_of(model, p, setting, args.spike)?),
+                RowSource::Model(model_of(model, p, setting.k, setting.s, args.spike)?),
                 p,
             )
         }
@@ -287,8 +287,17 @@ fn one(
     })
 }
 
-fn model_of(model: ModelArg, p: usize, setting: &Setting, spike: f64) -> Result<Model> {
-    let Setting { k, s, .. } = *setting;
+/// The model of these flags.
+///
+/// # Errors
+/// Wrong usage where `--s` is missing or does not belong.
+pub(super) fn model_of(
+    model: ModelArg,
+    p: usize,
+    k: usize,
+    s: Option<usize>,
+    spike: f64,
+) -> Result<Model> {
     match (model, s) {
         (ModelArg::Spiked, None) => Ok(Model::Spiked { p, k, spike }),
         (ModelArg::Spiked, Some(_)) => Err(CliError::usage(
