@@ -5,13 +5,13 @@ mod bingham;
 use eigenveil_estimation::linalg::{fix_signs, top_k};
 use eigenveil_shared::{Result, privacy::Budget};
 use nalgebra::{DMatrix, DVector};
-use rand_distr::{Distribution, Exp1};
 
 use crate::{
     accountant::laplace,
     baseline::{Baseline, Card, check},
     fit::{Fit, Request},
     generator::Generator,
+    noise::EntryNoise,
     privacy::{Calibration, Guarantee, Neighbours, Privacy},
     registry::{Entry, Options},
     rows::Rows,
@@ -117,12 +117,14 @@ impl Baseline for Amin {
             });
         };
         let noise = Noise::new(budget, neighbours, calibration, k)?;
-        let noisy_values = leading
-            .values
-            .iter()
-            .map(|value| value + noise.scale * laplace_noise(rng));
+        let mut noisy_values = DMatrix::from_column_slice(k, 1, leading.values.as_slice());
+        EntryNoise::Laplace { scale: noise.scale }.add_to(&mut noisy_values, rng);
         let mut facts = vec![("concentration", noise.concentration)];
-        facts.extend(noisy_values.map(|value| ("noisy_eigenvalue_of_sum", value)));
+        facts.extend(
+            noisy_values
+                .iter()
+                .map(|&value| ("noisy_eigenvalue_of_sum", value)),
+        );
         Ok(Fit {
             subspace: draw_vectors(&sum, k, noise.concentration, rng)?,
             n,
@@ -170,12 +172,6 @@ fn complement(u: &DVector<f64>) -> DMatrix<f64> {
         let unit = if i == j + 1 { 1.0 } else { 0.0 };
         unit - scale * normal[i] * normal[j + 1]
     })
-}
-
-/// A standard Laplace number, density `e^{−|x|}/2`.
-fn laplace_noise(rng: &mut Generator) -> f64 {
-    let (a, b): (f64, f64) = (Exp1.sample(rng), Exp1.sample(rng));
-    a - b
 }
 
 #[cfg(test)]

@@ -240,7 +240,7 @@ fn one(
     let mut mechanism = args.mechanism.clone();
     // The paper's model is stated for rows inside the unit ball, not on its surface.
     if args.model == Some(ModelArg::Published) {
-        mechanism.norm.get_or_insert(NormArg::Clip);
+        mechanism.norm.norm.get_or_insert(NormArg::Clip);
     }
     let params = mechanism.freeze(p, setting.epsilon, None)?;
     let sparse = args.sparse.settings();

@@ -177,7 +177,7 @@ fn study_request(args: &DemoArgs, rows: &DemoRows) -> CreateStudy {
         name: rows.name.clone(),
         dimension: rows.table.dimension(),
         features: rows.features(),
-        norm: args.mechanism.norm(),
+        norm: args.mechanism.norm.norm(),
         centring: args.mechanism.centring,
         mechanism: args.mechanism.mechanism,
         calibration: args.mechanism.calibration,
