@@ -5,6 +5,7 @@ use eigenveil_shared::{Error, ErrorCode, Result};
 use crate::{
     Amin, AnalyzeGauss, ModSulq, Pca, PrivatePowerIteration, SparsePca, Wishart,
     baseline::{Baseline, Card},
+    dp_pca::DpPca,
     oja::Oja,
     power::{NoisyPower, PrivatePower, Shape, StreamingPower},
 };
@@ -84,6 +85,7 @@ pub const ALGORITHMS: &[Entry] = &[
     Oja::PLAIN_ENTRY,
     Oja::PRIVATE_ENTRY,
     Oja::MINIBATCH_ENTRY,
+    DpPca::ENTRY,
     AnalyzeGauss::ENTRY,
     ModSulq::ENTRY,
     PrivatePowerIteration::ENTRY,
