@@ -2,7 +2,9 @@
 
 use eigenveil_shared::Result;
 
-use crate::{Baseline, Card, Fit, Generator, Request, Rows, check, pca, trace::Tracer};
+use crate::{
+    Baseline, Card, Entry, Fit, Generator, Options, Request, Rows, check, pca, trace::Tracer,
+};
 
 static CARD: Card = Card {
     name: "pca",
@@ -19,8 +21,14 @@ static CARD: Card = Card {
 pub struct Pca;
 
 impl Pca {
-    /// Its card.
-    pub const CARD: &'static Card = &CARD;
+    /// For the registry.
+    pub const ENTRY: Entry = Entry {
+        card: &CARD,
+        build: |options: &Options| {
+            options.only(CARD.name, &[])?;
+            Ok(Box::new(Self))
+        },
+    };
 }
 
 impl Baseline for Pca {

@@ -25,6 +25,7 @@
 pub mod accountant;
 mod amin;
 mod baseline;
+pub mod dp_pca;
 mod exact;
 mod fit;
 mod generator;

@@ -29,20 +29,25 @@ impl EntryNoise {
         }
     }
 
+    /// One draw.
+    pub(crate) fn draw(self, rng: &mut Generator) -> f64 {
+        match self {
+            Self::Gaussian { sd } => {
+                let z: f64 = StandardNormal.sample(rng);
+                sd * z
+            }
+            Self::Laplace { scale } => {
+                // The difference of two exponentials is Laplace.
+                let (up, down): (f64, f64) = (Exp1.sample(rng), Exp1.sample(rng));
+                scale * (up - down)
+            }
+        }
+    }
+
     /// Adds it to every entry.
     pub(crate) fn add_to(self, matrix: &mut DMatrix<f64>, rng: &mut Generator) {
         for entry in matrix.iter_mut() {
-            *entry += match self {
-                Self::Gaussian { sd } => {
-                    let z: f64 = StandardNormal.sample(rng);
-                    sd * z
-                }
-                Self::Laplace { scale } => {
-                    // The difference of two exponentials is Laplace.
-                    let (up, down): (f64, f64) = (Exp1.sample(rng), Exp1.sample(rng));
-                    scale * (up - down)
-                }
-            };
+            *entry += self.draw(rng);
         }
     }
 }

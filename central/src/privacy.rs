@@ -17,11 +17,11 @@ pub enum Neighbours {
 }
 
 impl Neighbours {
-    /// All three.
-    pub const ALL: [Self; 3] = [Self::ZeroOut, Self::Replace, Self::Entry];
+    /// Both relations between rows: what most algorithms protect.
+    pub const ALL: [Self; 2] = [Self::ZeroOut, Self::Replace];
 
-    /// Those that protect a whole row.
-    pub const ROWS: [Self; 2] = [Self::ZeroOut, Self::Replace];
+    /// And that between entries.
+    pub const WITH_ENTRY: [Self; 3] = [Self::ZeroOut, Self::Replace, Self::Entry];
 
     /// Frobenius sensitivity of `Σxxᵀ`, also after multiplication by a matrix of spectral norm 1: 1, or √2
     /// (`‖xxᵀ − yyᵀ‖_F² = ‖x‖⁴ + ‖y‖⁴ − 2⟨x,y⟩² ≤ 2`; a pair of entries).
@@ -75,7 +75,7 @@ impl Calibration {
 }
 
 macro_rules! named {
-    ($kind:ident, $what:literal) => {
+    ($kind:ident, $all:ident, $what:literal) => {
         impl fmt::Display for $kind {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(self.as_str())
@@ -86,11 +86,11 @@ macro_rules! named {
             type Err = Error;
 
             fn from_str(name: &str) -> Result<Self> {
-                Self::ALL
+                Self::$all
                     .into_iter()
                     .find(|kind| kind.as_str() == name)
                     .ok_or_else(|| {
-                        let names = Self::ALL.map(Self::as_str).join(" or ");
+                        let names = Self::$all.map(Self::as_str).join(" or ");
                         Error::new(
                             ErrorCode::InvalidRequest,
                             format!("{name:?} is not {}; use {names}", $what),
@@ -101,8 +101,8 @@ macro_rules! named {
     };
 }
 
-named!(Neighbours, "a neighbouring relation");
-named!(Calibration, "a calibration");
+named!(Neighbours, WITH_ENTRY, "a neighbouring relation");
+named!(Calibration, ALL, "a calibration");
 
 /// A budget is always finite; without one there is no noise.
 #[derive(Clone, Copy, Debug, PartialEq)]

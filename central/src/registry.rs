@@ -5,7 +5,8 @@ use eigenveil_shared::{Error, ErrorCode, Result};
 use crate::{
     Amin, AnalyzeGauss, ModSulq, Pca, PrivatePowerIteration, SparsePca, Wishart,
     baseline::{Baseline, Card},
-    oja::{Form, Oja, Steps},
+    dp_pca::DpPca,
+    oja::Oja,
     power::{NoisyPower, PrivatePower, Shape, StreamingPower},
 };
 
@@ -29,7 +30,7 @@ pub struct Options {
 }
 
 impl Options {
-    fn shape(&self) -> Shape {
+    pub(crate) fn shape(&self) -> Shape {
         Shape {
             iterations: self.iterations,
             columns: self.columns,
@@ -50,7 +51,8 @@ impl Options {
             ("lambda", self.lambda.is_some()),
             ("support", self.support.is_some()),
         ];
-        if let Some((name, _)) = set.iter().find(|(name, set)| *set && !taken.contains(name)) {
+        let refused = set.iter().find(|(name, set)| *set && !taken.contains(name));
+        if let Some((name, _)) = refused {
             let has = if taken.is_empty() {
                 "it has none".to_owned()
             } else {
@@ -75,95 +77,15 @@ pub struct Entry {
 
 /// Every algorithm, in the order of the documentation.
 pub const ALGORITHMS: &[Entry] = &[
-    Entry {
-        card: Pca::CARD,
-        build: |options| {
-            options.only(Pca::CARD.name, &[])?;
-            Ok(Box::new(Pca))
-        },
-    },
-    Entry {
-        card: SparsePca::CARD,
-        build: |options| {
-            options.only(SparsePca::CARD.name, &["lambda", "support"])?;
-            Ok(Box::new(SparsePca {
-                lambda: options.lambda,
-                support: options.support,
-            }))
-        },
-    },
-    Entry {
-        card: NoisyPower::CARD,
-        build: |options| {
-            options.only(NoisyPower::CARD.name, &["iterations", "columns"])?;
-            Ok(Box::new(NoisyPower {
-                shape: options.shape(),
-            }))
-        },
-    },
-    Entry {
-        card: StreamingPower::CARD,
-        build: |options| {
-            options.only(
-                StreamingPower::CARD.name,
-                &["iterations", "batch", "columns"],
-            )?;
-            Ok(Box::new(StreamingPower {
-                shape: options.shape(),
-                block: options.batch,
-            }))
-        },
-    },
-    Entry {
-        card: PrivatePower::CARD,
-        build: |options| {
-            options.only(PrivatePower::CARD.name, &["iterations", "columns"])?;
-            Ok(Box::new(PrivatePower {
-                shape: options.shape(),
-            }))
-        },
-    },
-    Entry {
-        card: Oja::PLAIN.form.card(),
-        build: |options| {
-            options.only(Oja::PLAIN.form.card().name, &["step"])?;
-            Ok(Box::new(Oja {
-                numerator: options.step,
-                ..Oja::PLAIN
-            }))
-        },
-    },
-    Entry {
-        card: Oja::PRIVATE.form.card(),
-        build: |options| {
-            options.only(Oja::PRIVATE.form.card().name, &["step", "clip"])?;
-            Ok(Box::new(Oja {
-                numerator: options.step,
-                form: Form::Private {
-                    clip: options.clip.unwrap_or(1.0),
-                },
-            }))
-        },
-    },
-    Entry {
-        card: Oja::MINIBATCH.form.card(),
-        build: |options| {
-            let taken = ["iterations", "batch", "step", "clip"];
-            options.only(Oja::MINIBATCH.form.card().name, &taken)?;
-            let steps = match (options.iterations, options.batch) {
-                (Some(_), Some(_)) => return Err(both_set()),
-                (Some(steps), None) => Some(Steps::Count(steps)),
-                (None, batch) => batch.map(Steps::Batch),
-            };
-            Ok(Box::new(Oja {
-                numerator: options.step,
-                form: Form::Minibatch {
-                    clip: options.clip.unwrap_or(1.0),
-                    steps,
-                },
-            }))
-        },
-    },
+    Pca::ENTRY,
+    SparsePca::ENTRY,
+    NoisyPower::ENTRY,
+    StreamingPower::ENTRY,
+    PrivatePower::ENTRY,
+    Oja::PLAIN_ENTRY,
+    Oja::PRIVATE_ENTRY,
+    Oja::MINIBATCH_ENTRY,
+    DpPca::ENTRY,
     AnalyzeGauss::ENTRY,
     ModSulq::ENTRY,
     PrivatePowerIteration::ENTRY,

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use eigenveil_estimation::fantope::{AdmmSettings, largest_useful_lambda, solve, tighten};
 use eigenveil_shared::{Error, ErrorCode, Result};
 
-use crate::{Baseline, Card, Fit, Generator, Request, Rows, check, trace::Tracer};
+use crate::{Baseline, Card, Entry, Fit, Generator, Options, Request, Rows, check, trace::Tracer};
 
 /// λ as a share of the largest useful one, where it is not set.
 const DEFAULT_SHARE: f64 = 0.1;
@@ -33,8 +33,17 @@ pub struct SparsePca {
 }
 
 impl SparsePca {
-    /// Its card.
-    pub const CARD: &'static Card = &CARD;
+    /// For the registry.
+    pub const ENTRY: Entry = Entry {
+        card: &CARD,
+        build: |options: &Options| {
+            options.only(CARD.name, &["lambda", "support"])?;
+            Ok(Box::new(Self {
+                lambda: options.lambda,
+                support: options.support,
+            }))
+        },
+    };
 }
 
 impl Baseline for SparsePca {

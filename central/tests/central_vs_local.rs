@@ -75,14 +75,18 @@ fn central(n: u64, epsilons: &[f64]) -> Vec<(f64, f64)> {
 
 /// Error of a local mechanism, its s.d., the ε that really holds, and the error without privacy.
 fn local(n: u64, epsilon: f64, mechanism: MechanismKind) -> (f64, f64, Option<f64>, f64) {
-    let delta = (mechanism != MechanismKind::DoubleCap).then_some(DELTA);
+    // Algorithm 1 as printed; the other has no choice of calibration.
+    let (delta, calibration) = match mechanism {
+        MechanismKind::DoubleCap => (None, Calibration::Analytic),
+        _ => (Some(DELTA), Calibration::AsPublished),
+    };
     let params = StudyParams::freeze(StudyDesign {
         dimension: P,
         features: None,
         norm: Norm::Normalize,
         centring: None,
         mechanism,
-        calibration: Calibration::AsPublished,
+        calibration,
         budget: mechanism.budget(epsilon, delta).unwrap(),
     })
     .unwrap();

@@ -139,7 +139,7 @@ fn the_true_epsilon_is_told() {
         let mut rng = generator(Some(9)).unwrap();
         method.fit(&rows, &request, &mut rng).unwrap()
     };
-    for neighbours in Neighbours::ROWS {
+    for neighbours in Neighbours::ALL {
         for n in [100, 2_000] {
             for method in [Oja::PRIVATE, Oja::MINIBATCH] {
                 let fit = run(method, n, neighbours, Calibration::Accounted);

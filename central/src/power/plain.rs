@@ -7,7 +7,7 @@ use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 
 use super::{PowerRun, Shape, noisy_power, settings::SETTLING_STEPS};
-use crate::{Baseline, Card, Fit, Generator, Request, Rows, check, trace::Tracer};
+use crate::{Baseline, Card, Entry, Fit, Generator, Options, Request, Rows, check, trace::Tracer};
 
 /// A step that moves the leading subspace by less than this has settled.
 const SETTLED: f64 = 1e-11;
@@ -36,8 +36,16 @@ pub struct NoisyPower {
 }
 
 impl NoisyPower {
-    /// Its card.
-    pub const CARD: &'static Card = &CARD;
+    /// For the registry.
+    pub const ENTRY: Entry = Entry {
+        card: &CARD,
+        build: |options: &Options| {
+            options.only(CARD.name, &["iterations", "columns"])?;
+            Ok(Box::new(Self {
+                shape: options.shape(),
+            }))
+        },
+    };
 }
 
 impl Baseline for NoisyPower {

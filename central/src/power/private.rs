@@ -12,7 +12,8 @@ use super::{
     product_sensitivity, product_sensitivity_l1,
 };
 use crate::{
-    Baseline, Calibration, Card, Fit, Generator, Guarantee, Neighbours, Privacy, Request, Rows,
+    Baseline, Calibration, Card, Entry, Fit, Generator, Guarantee, Neighbours, Options, Privacy,
+    Request, Rows,
     accountant::{full_batch, laplace},
     check,
     noise::EntryNoise,
@@ -24,7 +25,7 @@ static CARD: Card = Card {
     source: "Hardt & Price 2014, Figure 3 (PPM) and Lemma 4.5",
     description: "block power method with Gaussian noise on every product (Laplace for delta = 0)",
     guarantee: "accounted: (eps,delta) over all L steps; the printed noise holds too, for rows with sqrt(columns) more than needed",
-    neighbours: &Neighbours::ALL,
+    neighbours: &Neighbours::WITH_ENTRY,
     calibrations: &Calibration::ALL,
     pure: true,
 };
@@ -52,8 +53,16 @@ pub struct LowRank {
 }
 
 impl PrivatePower {
-    /// Its card.
-    pub const CARD: &'static Card = &CARD;
+    /// For the registry.
+    pub const ENTRY: Entry = Entry {
+        card: &CARD,
+        build: |options: &Options| {
+            options.only(CARD.name, &["iterations", "columns"])?;
+            Ok(Box::new(Self {
+                shape: options.shape(),
+            }))
+        },
+    };
 
     /// As [`Baseline::fit`], and the low-rank approximation `B = X_L·Y_{L+1}ᵀ` of `A`, whose factor `Y_{L+1}` is one
     /// release more.

@@ -7,8 +7,8 @@ use eigenveil_shared::{Error, ErrorCode, Result};
 
 use super::{Shape, noisy_power};
 use crate::{
-    Baseline, Card, Fit, Generator, GradientSum, Request, RowStream, Rows, StreamingBaseline,
-    check,
+    Baseline, Card, Entry, Fit, Generator, GradientSum, Options, Request, RowStream, Rows,
+    StreamingBaseline, check,
     registry::both_set,
     stream::{Feed, shuffled, whole_steps},
     trace::Tracer,
@@ -35,8 +35,17 @@ pub struct StreamingPower {
 }
 
 impl StreamingPower {
-    /// Its card.
-    pub const CARD: &'static Card = &CARD;
+    /// For the registry.
+    pub const ENTRY: Entry = Entry {
+        card: &CARD,
+        build: |options: &Options| {
+            options.only(CARD.name, &["iterations", "batch", "columns"])?;
+            Ok(Box::new(Self {
+                shape: options.shape(),
+                block: options.batch,
+            }))
+        },
+    };
 }
 
 impl Baseline for StreamingPower {
