@@ -12,7 +12,7 @@ use super::loss::{GridLaw, Step};
 /// Points of the window.
 const POINTS: usize = 1 << 17;
 /// Grid points one step may have.
-const MAX_CELLS: f64 = 16.0 * POINTS as f64;
+const MAX_CELLS: f64 = 4.0 * POINTS as f64;
 /// Smallest λ tried.
 const SMALLEST_EXPONENT: f64 = 1e-6;
 /// Tilted mass that may fall outside the window on each side.

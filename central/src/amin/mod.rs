@@ -32,7 +32,7 @@ static CARD: Card = Card {
     source: "Amin, Dick, Kulesza, Muñoz Medina & Vassilvitskii 2019, Algorithm 1",
     description: "eigenvectors one after another by the exponential mechanism on the sphere",
     guarantee: "accounted: pure ε; as-published: pure, with less than the ε it claims to spend (printed)",
-    neighbours: &Neighbours::ALL,
+    neighbours: &Neighbours::ROWS,
     calibrations: &Calibration::ALL,
     pure: true,
 };
@@ -69,7 +69,7 @@ impl Noise {
         // What a draw of constant c costs per c, and how far the eigenvalues move in sum.
         let (cost, moved) = match neighbours {
             Neighbours::ZeroOut => (1.0, 1.0),
-            // Entries, which the card does not list, cost no more.
+            // Entries: refused before by the card.
             Neighbours::Replace | Neighbours::Entry => (2.0, 2.0),
         };
         let part = budget.epsilon() / (k as f64 + 1.0);

@@ -44,7 +44,7 @@ pub(crate) struct CentralArgs {
     /// Failure probability δ, well below 1/n; 0 for algorithms with pure ε [default: 1e-6, 0 where the algorithm is pure]
     #[arg(long, value_name = "D")]
     delta: Option<f64>,
-    /// Between which tables: replace (one row by any other, as in the local model) or zero-out (one row by the zero row)
+    /// Between which tables: replace (one row by any other, as in the local model) zero-out (one row by the zero row) or entry (one entry of the sum of outer products; private-power only)
     #[arg(long, default_value = "replace", value_parser = crate::args::parse::<Neighbours>)]
     neighbours: Neighbours,
     /// How the noise is chosen: accounted (the whole run keeps the budget) or as-published (the paper's formula, with what really holds)

@@ -10,7 +10,7 @@ use eigenveil_shared::{
     preprocess::{BoundedRow, Norm, Preprocessing, Preprocessor, Row},
 };
 use nalgebra::DMatrix;
-use rand::RngExt;
+use rand::{RngExt, SeedableRng};
 
 use super::simulate::{ModelArg, model_of};
 use crate::{
@@ -179,8 +179,7 @@ impl Source {
                 let fit = match baseline.streaming() {
                     Some(streaming) => {
                         // Rows from a generator of their own: the algorithm draws from the other.
-                        let mut rows_rng = rng.clone();
-                        rows_rng.set_stream(rng.get_stream() ^ (1 << 63));
+                        let mut rows_rng = Generator::from_rng(rng);
                         let mut rows =
                             (0..n).map(|_| row_of(&population, preprocessor, &mut rows_rng));
                         streaming.fit_stream(&mut rows, p, n, request, rng)?

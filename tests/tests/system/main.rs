@@ -8,6 +8,7 @@
 
 mod audit;
 mod bad_input;
+mod central;
 mod centring;
 mod command_line;
 mod crash_matrix;
