@@ -37,7 +37,7 @@ static CARD: Card = Card {
     source: "Hardt & Roth 2013, private power iteration with deflation (PPI of Shang et al.)",
     description: "power iteration with noise in every step, one component after another",
     guarantee: "accounted: (ε, δ) for a row, all steps composed exactly; as-published: made for one entry of the matrix, for a row the true ε is printed",
-    neighbours: &Neighbours::ROWS,
+    neighbours: &Neighbours::ALL,
     calibrations: &Calibration::ALL,
     pure: false,
 };

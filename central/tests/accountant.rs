@@ -142,7 +142,7 @@ fn full_and_sampled_releases_together() {
 #[test]
 fn the_noise_of_a_run_is_enough_and_tight() {
     let budget = Budget::approximate(1.0, 1e-6).unwrap();
-    for neighbours in Neighbours::ROWS {
+    for neighbours in Neighbours::ALL {
         let z = noise_multiplier(budget, |z| Ok(run(neighbours, 0.02, z, 300))).unwrap();
         let at = |z| run(neighbours, 0.02, z, 300).epsilon(1e-6).unwrap();
         assert!(

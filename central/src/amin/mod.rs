@@ -32,7 +32,7 @@ static CARD: Card = Card {
     source: "Amin, Dick, Kulesza, Muñoz Medina & Vassilvitskii 2019, Algorithm 1",
     description: "eigenvectors one after another by the exponential mechanism on the sphere",
     guarantee: "accounted: pure ε; as-published: pure, with less than the ε it claims to spend (printed)",
-    neighbours: &Neighbours::ROWS,
+    neighbours: &Neighbours::ALL,
     calibrations: &Calibration::ALL,
     pure: true,
 };

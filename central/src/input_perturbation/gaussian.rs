@@ -39,7 +39,7 @@ static ANALYZE_GAUSS: Card = Card {
     source: "Dwork, Talwar, Thakurta & Zhang 2014, Algorithm 1",
     description: "PCA of the second moment with symmetric Gaussian noise",
     guarantee: "accounted: (ε, δ), exactly; as-published: the classical formula, too small for large ε (the true ε is printed)",
-    neighbours: &Neighbours::ROWS,
+    neighbours: &Neighbours::ALL,
     calibrations: &Calibration::ALL,
     pure: false,
 };
@@ -49,7 +49,7 @@ static MOD_SULQ: Card = Card {
     source: "Chaudhuri, Sarwate & Sinha 2012, Algorithm 1",
     description: "as analyze-gauss with noise that grows with p",
     guarantee: "accounted: the noise of analyze-gauss; as-published: holds, with some p times the noise it needs",
-    neighbours: &Neighbours::ROWS,
+    neighbours: &Neighbours::ALL,
     calibrations: &Calibration::ALL,
     pure: false,
 };
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn the_audit_acquits_the_noise_and_convicts_half_of_it() {
         let claim = budget(1.0, 1e-2);
-        for neighbours in Neighbours::ROWS {
+        for neighbours in Neighbours::ALL {
             let sigma = sigma(
                 claim,
                 neighbours,
@@ -264,7 +264,7 @@ mod tests {
                 .unwrap()
         };
         for baseline in [&AnalyzeGauss as &dyn Baseline, &ModSulq] {
-            for neighbours in Neighbours::ROWS {
+            for neighbours in Neighbours::ALL {
                 let privacy = fit(baseline, 1.0, neighbours, Calibration::Accounted)
                     .privacy
                     .unwrap();

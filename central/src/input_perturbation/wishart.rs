@@ -26,7 +26,7 @@ static CARD: Card = Card {
     source: "Jiang, Xie & Zhang 2016 (dp-PCA of Maunu, Yu & Lerman; Table 1 of Shang et al.)",
     description: "PCA of the second moment with Wishart noise",
     guarantee: "none: as-published claims pure ε, no ε holds unless δ ≥ 1 − e^(−ε/3)",
-    neighbours: &Neighbours::ROWS,
+    neighbours: &Neighbours::ALL,
     calibrations: &[Calibration::AsPublished],
     pure: true,
 };
