@@ -54,15 +54,17 @@ fn example_4_1_separates_it_from_private_oja() {
             .sum();
         total / 10.0
     };
-    let sigmas = [1e-1, 1e-2, 1e-3, 1e-4];
+    let sigmas = [1e-2, 1e-3, 1e-4, 1e-5];
     let adaptive: Vec<f64> = sigmas
         .iter()
         .map(|s| error(&DpPca::default(), *s))
         .collect();
     let clipped: Vec<f64> = sigmas.iter().map(|s| error(&Oja::PRIVATE, *s)).collect();
     println!("sigma {sigmas:?}: dp-pca {adaptive:?}, private-oja {clipped:?}");
+    // At 1e-2 the box is wider than what a row can do at all; from 1e-3 on it follows sigma.
+    assert!(adaptive[1] < adaptive[0], "{adaptive:?}");
     assert!(
-        adaptive.windows(2).all(|pair| pair[1] < 0.3 * pair[0]),
+        adaptive[1..].windows(2).all(|pair| pair[1] < 0.2 * pair[0]),
         "{adaptive:?}"
     );
     assert!(adaptive[3] < 1e-3, "{adaptive:?}");
@@ -80,7 +82,7 @@ fn without_noise_it_is_near_pca() {
         for rank in [Rank::Block, Rank::Deflation] {
             let method = DpPca {
                 rank,
-                batch: Some(rows.n() / 5),
+                batch: Some(rows.n() / 4),
                 ..DpPca::default()
             };
             let mut rng = generator(Some(3)).unwrap();

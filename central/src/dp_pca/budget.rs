@@ -25,21 +25,25 @@ pub(super) struct StepBudget {
     pub(super) multiplier: f64,
     /// ε of the whole step at the budget's δ.
     pub(super) epsilon: f64,
+    /// What one row can do to the sum of the gradients before truncation, which moves no two points apart; the noise
+    /// need not exceed this. Infinite where the paper's noise is wanted.
+    pub(super) cap: f64,
     /// Groups of the first part.
     pub(super) groups: usize,
 }
 
 impl StepBudget {
-    /// A step with gradients of `coordinates` numbers. The two parts are disjoint, so each may spend the whole budget
+    /// A step with gradients of `coordinates` numbers, of which one row moves the sum by at most `sensitivity`. The two parts are disjoint, so each may spend the whole budget
     /// (`accounted`); the paper gives each half of it. Of its share the mean spends half on the ranges, half on the Gaussian.
     pub(super) fn new(
         budget: Budget,
         calibration: Calibration,
         coordinates: usize,
+        sensitivity: f64,
     ) -> Result<Self> {
-        let share = match calibration {
-            Calibration::Accounted => 1.0,
-            Calibration::AsPublished => 0.5,
+        let (share, cap) = match calibration {
+            Calibration::Accounted => (1.0, sensitivity),
+            Calibration::AsPublished => (0.5, f64::INFINITY),
         };
         let (epsilon, delta) = (share * budget.epsilon(), share * budget.delta());
         let d = coordinates as f64;
@@ -59,6 +63,7 @@ impl StepBudget {
             },
             multiplier: full_batch::noise_multiplier(half, 1)?,
             epsilon: mean.max(epsilon),
+            cap,
             groups: (GROUPS_PER_THRESHOLD * eigenvalue.threshold()).ceil() as usize,
         })
     }
@@ -104,13 +109,13 @@ mod tests {
     fn the_parts_add_up_and_the_printed_split_holds() {
         for (epsilon, delta, d) in [(1.0, 1e-6, 123), (0.3, 1e-5, 10), (4.0, 1e-8, 784)] {
             let budget = Budget::approximate(epsilon, delta).unwrap();
-            let accounted = StepBudget::new(budget, Calibration::Accounted, d).unwrap();
+            let accounted = StepBudget::new(budget, Calibration::Accounted, d, 1.0).unwrap();
             assert!(accounted.epsilon <= epsilon && accounted.epsilon > 0.999 * epsilon);
             let spent = composed(accounted.coordinate.epsilon, d, delta);
             assert!(spent <= 0.5 * epsilon && spent > 0.499 * epsilon, "{spent}");
             let coordinates = 4.0 * d as f64 * accounted.coordinate.delta;
             assert!((coordinates - delta).abs() < 1e-12 * delta);
-            let published = StepBudget::new(budget, Calibration::AsPublished, d).unwrap();
+            let published = StepBudget::new(budget, Calibration::AsPublished, d, 1.0).unwrap();
             assert!(
                 (published.epsilon - 0.5 * epsilon).abs() < 1e-9,
                 "{}",

@@ -56,7 +56,8 @@ pub(super) fn mean(
         mean[i] = row.iter().map(|x| x.clamp(low, high)).sum::<f64>() / rows as f64;
     }
     // One row moves every coordinate by at most the box, also where it becomes the zero row.
-    let sensitivity = (width + 2.0 * margin) * (d as f64).sqrt() / rows as f64;
+    let diagonal = (width + 2.0 * margin) * (d as f64).sqrt();
+    let sensitivity = diagonal.min(budget.cap) / rows as f64;
     let noise = EntryNoise::Gaussian {
         sd: budget.multiplier * sensitivity,
     };
@@ -73,7 +74,7 @@ mod tests {
 
     fn budget(epsilon: f64, d: usize) -> StepBudget {
         let budget = Budget::approximate(epsilon, 1e-6).unwrap();
-        StepBudget::new(budget, Calibration::Accounted, d).unwrap()
+        StepBudget::new(budget, Calibration::Accounted, d, 1e9).unwrap()
     }
 
     fn normal(d: usize, n: usize, sd: f64, center: f64) -> DMatrix<f64> {
@@ -123,6 +124,18 @@ mod tests {
         let side = 0.01 * (2.0 * 2.0_f64.powf(0.25) * 25.0_f64.ln() + 6.0 * log);
         let expected = z * side * (d as f64).sqrt() / rows as f64;
         let ratio = square.sqrt() / expected;
+        assert!((ratio - 1.0).abs() < 0.12, "{ratio}");
+        // A cap of a tenth of the box: a tenth of the noise.
+        let capped = StepBudget {
+            cap: 0.1 * side * (d as f64).sqrt(),
+            ..budget
+        };
+        let mut square = 0.0;
+        for _ in 0..40 {
+            let mean = mean(&gradients, eigenvalue, &capped, &mut rng).unwrap();
+            square += mean.add_scalar(-0.4).norm_squared() / (40 * d) as f64;
+        }
+        let ratio = square.sqrt() / (0.1 * expected);
         assert!((ratio - 1.0).abs() < 0.12, "{ratio}");
         // Too few rows for any bin.
         assert!(mean(&DMatrix::zeros(d, 20), eigenvalue, &budget, &mut rng).is_none());

@@ -18,7 +18,7 @@ use self::{
 use crate::{
     Baseline, Calibration, Card, Entry, Fit, Generator, Guarantee, Neighbours, Options, Privacy,
     Request, Rows, check,
-    oja::{DEFAULT_NUMERATOR, StepSize},
+    oja::{StepSize, gradient_sensitivity},
     stream::shuffled,
     trace::Tracer,
 };
@@ -33,8 +33,12 @@ static CARD: Card = Card {
     pure: false,
 };
 
-/// Rows of a step without a budget, where they are not set: n over this.
-const STEPS_WITHOUT_BUDGET: usize = 20;
+/// Steps, where the rows of one are not set and suffice for so many: noise falls with the batch, and few steps of
+/// nearly the power method are better than many noisy ones.
+const USUAL_STEPS: usize = 10;
+
+/// c of the step sizes `c/t`: so large that the few steps are nearly power steps.
+const NUMERATOR: f64 = 1_000.0;
 
 /// How more than one component is found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,9 +56,9 @@ pub enum Rank {
 pub struct DpPca {
     /// For k > 1.
     pub rank: Rank,
-    /// Rows of a step; `None`: as few as the budget allows, which makes the most steps.
+    /// Rows of a step; `None`: a tenth of them, or as many as the budget needs.
     pub batch: Option<usize>,
-    /// c of the step sizes `c/(o + t)`; `None`: [`DEFAULT_NUMERATOR`].
+    /// c of the step sizes `c/t`; `None`: 1,000, nearly the power method.
     pub numerator: Option<f64>,
 }
 
@@ -75,7 +79,7 @@ impl DpPca {
     /// Steps over `n` rows and rows of each.
     fn steps(&self, n: usize, budget: Option<&StepBudget>) -> Result<(usize, usize)> {
         let fewest = budget.map_or(1, StepBudget::fewest_rows);
-        let usual = budget.map_or(n.div_ceil(STEPS_WITHOUT_BUDGET), StepBudget::fewest_rows);
+        let usual = n.div_ceil(USUAL_STEPS).max(fewest);
         let batch = self.batch.unwrap_or(usual);
         if batch < fewest {
             return Err(Error::new(
@@ -105,14 +109,14 @@ impl DpPca {
         found: &DMatrix<f64>,
         k: usize,
         budget: Option<&StepBudget>,
-        schedule_batch: (usize, usize),
+        sizes: (usize, usize),
         tracer: &mut Tracer<'_>,
         rng: &mut Generator,
     ) -> Result<DMatrix<f64>> {
         let d = found.nrows();
-        let (steps, batch) = schedule_batch;
-        let numerator = self.numerator.unwrap_or(DEFAULT_NUMERATOR);
-        let schedule = StepSize::for_variance(numerator, 1.0 / batch as f64)?;
+        let (steps, batch) = sizes;
+        let numerator = self.numerator.unwrap_or(NUMERATOR);
+        let schedule = StepSize::new(numerator, 0.0)?;
         let across = |w: DMatrix<f64>| &w - found * (found.transpose() * &w);
         let mut w = orthonormalize(across(uniform_frame(rng, d, k)?))?;
         for step in 0..steps {
@@ -193,7 +197,12 @@ impl Baseline for DpPca {
                 neighbours,
                 calibration,
             } => {
-                let step = StepBudget::new(budget, calibration, d * block)?;
+                let step = StepBudget::new(
+                    budget,
+                    calibration,
+                    d * block,
+                    gradient_sensitivity(neighbours, 1.0, block),
+                )?;
                 let promised = Guarantee {
                     budget,
                     neighbours,
