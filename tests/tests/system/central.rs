@@ -27,7 +27,7 @@ fn every_listed_algorithm_runs_and_prints_the_agreed_keys() {
         for key in ["source", "description", "guarantee"] {
             assert!(!entry[key].as_str().unwrap().is_empty(), "{name}");
         }
-        let source = ["--model", "spiked", "--p", "8", "--n", "3000", "--k", "2"];
+        let source = ["--model", "spiked", "--p", "8", "--n", "20000", "--k", "2"];
         let plain = [&["central", name, "--json", "--seed", "1"], &source[..]].concat();
         let result = run_json(&plain);
         has_keys(&result, &KEYS);
