@@ -2,7 +2,7 @@
 
 use eigenveil_shared::{
     Error, ErrorCode, Result,
-    privacy::{Budget, gaussian},
+    privacy::{Budget, gaussian, smallest_epsilon},
 };
 
 use super::{
@@ -106,7 +106,7 @@ impl Run {
     /// up: above the smallest by some 1e-4 of itself.
     ///
     /// # Errors
-    /// `invalid-budget` unless 0 < δ < 1 and where no ε below 10⁶ holds.
+    /// `invalid-budget` unless 0 < δ < 1 and where no ε below 10¹² holds.
     pub fn epsilon(&self, delta: f64) -> Result<f64> {
         check_delta(delta)?;
         let none = || {
@@ -124,7 +124,7 @@ impl Run {
         }
         self.worst(|steps| {
             let composed = Composed::new(steps, Focus::Delta(delta))?;
-            smallest(|epsilon| composed.delta(epsilon) <= delta).ok_or_else(none)
+            smallest_epsilon(|epsilon| composed.delta(epsilon), delta, PRECISION).ok_or_else(none)
         })
     }
 
@@ -247,30 +247,6 @@ pub fn noise_multiplier(budget: Budget, build: impl Fn(f64) -> Result<Run>) -> R
         }
     }
     Ok(high)
-}
-
-/// The smallest ε ≥ 0 that is enough, to [`PRECISION`]; `None` above 10⁶.
-fn smallest(enough: impl Fn(f64) -> bool) -> Option<f64> {
-    if enough(0.0) {
-        return Some(0.0);
-    }
-    let (mut low, mut high) = (0.0_f64, 1.0_f64);
-    while !enough(high) {
-        low = high;
-        high *= 2.0;
-        if high > 1e6 {
-            return None;
-        }
-    }
-    while high - low > PRECISION * high && high > 1e-12 {
-        let middle = 0.5 * (low + high);
-        if enough(middle) {
-            high = middle;
-        } else {
-            low = middle;
-        }
-    }
-    Some(high)
 }
 
 fn check_delta(delta: f64) -> Result<()> {
