@@ -3,6 +3,7 @@
 //! * [`pca`] and [`centred_pca`]: the non-private answer everything is compared with.
 //! * [`Baseline`]: the trait every algorithm of the source papers is behind; [`ALGORITHMS`] lists them.
 //! * [`Privacy`], [`Neighbours`], [`Calibration`], [`Guarantee`]: what is asked for and what really holds.
+//! * [`power`], [`oja`], [`dp_pca`]: algorithms with parts worth having on their own.
 //! * [`accountant`]: how much noise a whole run needs.
 //!
 //! ```
