@@ -3,6 +3,8 @@
 pub(crate) mod account;
 pub(crate) mod audit;
 pub(crate) mod backup;
+pub(crate) mod central;
+mod central_rows;
 pub(crate) mod estimate;
 pub(crate) mod plan;
 mod plan_chart;
