@@ -12,9 +12,10 @@ use std::{
 use bytes::Bytes;
 use eigenveil_estimation::accumulate::Accumulator;
 use eigenveil_shared::{
-    Result,
+    ErrorCode, Result,
     api::StudyState,
     codec::{self, StudyShape},
+    enrolment::{Enrolment, ParticipantToken},
     mechanism::{PayloadForm, double_cap::Seed},
     report::{ReportId, ValidatedReport},
 };
@@ -24,6 +25,7 @@ use tokio::sync::oneshot;
 use super::{
     Failure,
     buckets::{BucketCache, bucket_of},
+    enrolment,
     faults::Faults,
     seeds,
     study::{Study, state_from},
@@ -39,6 +41,8 @@ const COPIED_PAYLOAD: usize = 256;
 pub struct NewReport {
     id: ReportId,
     payload: Bytes,
+    /// Hash of the token it came with.
+    token: Option<[u8; 32]>,
 }
 
 impl NewReport {
@@ -69,6 +73,7 @@ impl NewReport {
         Self {
             id: report.id(),
             payload: Bytes::copy_from_slice(report.payload()),
+            token: None,
         }
     }
 
@@ -77,7 +82,15 @@ impl NewReport {
         Self {
             id: report.id(),
             payload: body.slice_ref(report.payload()),
+            token: None,
         }
+    }
+
+    /// The same report with the one-time token it came with.
+    #[must_use]
+    pub fn with_token(mut self, token: &ParticipantToken) -> Self {
+        self.token = Some(token.digest());
+        self
     }
 }
 
@@ -101,6 +114,8 @@ pub enum Stored {
     Duplicate,
     /// Never seen, and the study does not take reports.
     NotOpen,
+    /// Never seen, and not admitted: `token-required`, `token-unknown` or `token-spent`.
+    NotAdmitted(ErrorCode),
     /// The study was deleted.
     Gone,
 }
@@ -310,9 +325,19 @@ fn add_reports<'a>(
         _ => Share::Sum(None),
     };
     let mut accepted = 0_u64;
+    let by_token = study.enrolment() == Enrolment::Token;
     for (submission, outcomes) in submissions {
         outcomes.reserve_exact(submission.reports.len());
         for report in &submission.reports {
+            // A report that is stored already has spent its token.
+            if open
+                && by_token
+                && !find.exists(params![study.row, report.id.0])?
+                && let Some(code) = enrolment::redeem(transaction, study.row, report.token)?
+            {
+                outcomes.push(Stored::NotAdmitted(code));
+                continue;
+            }
             outcomes.push(if open {
                 if insert.execute(params![study.row, report.id.0])? == 1 || forgets {
                     match &mut share {

@@ -42,6 +42,7 @@ pub struct DiscreteGaussian {
 
 /// What is frozen in a study.
 #[derive(Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 struct Constants {
     dimension: usize,
@@ -54,6 +55,16 @@ impl From<Constants> for DiscreteGaussian {
         Self::new(constants.dimension, constants.parameters)
     }
 }
+
+#[cfg(feature = "openapi")]
+impl utoipa::PartialSchema for DiscreteGaussian {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+        Constants::schema()
+    }
+}
+
+#[cfg(feature = "openapi")]
+impl utoipa::ToSchema for DiscreteGaussian {}
 
 impl From<DiscreteGaussian> for Constants {
     fn from(mechanism: DiscreteGaussian) -> Self {

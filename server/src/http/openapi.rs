@@ -1,0 +1,98 @@
+//! The OpenAPI document, made of the handlers that are served.
+
+use std::sync::LazyLock;
+
+use axum::{body::Bytes, http::header, response::IntoResponse};
+use eigenveil_shared::api::{PROBLEM_MEDIA_TYPE, Problem};
+use utoipa::{
+    IntoResponses, Modify, OpenApi,
+    openapi::{
+        RefOr, Response,
+        content::ContentBuilder,
+        response::ResponseBuilder,
+        schema::Ref,
+        security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
+    },
+};
+
+/// Everything that is not an answer to what was asked: a problem document.
+pub(super) struct Refusals;
+
+impl IntoResponses for Refusals {
+    fn responses() -> std::collections::BTreeMap<String, RefOr<Response>> {
+        let schema = Ref::from_schema_name("Problem");
+        let problem = ResponseBuilder::new()
+            .description("A problem document (RFC 9457)")
+            .content(
+                PROBLEM_MEDIA_TYPE,
+                ContentBuilder::new().schema(Some(schema)).build(),
+            )
+            .build();
+        [("default".to_owned(), problem.into())].into()
+    }
+}
+
+struct Tokens;
+
+impl Modify for Tokens {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        let components = document.components.get_or_insert_default();
+        for (name, whose) in [
+            (
+                "operator",
+                "The operator's token: `operator.token` in the data directory",
+            ),
+            (
+                "analyst",
+                "An analyst's token, made by the operator: reads estimates, of one study or of all",
+            ),
+        ] {
+            let scheme = HttpBuilder::new()
+                .scheme(HttpAuthScheme::Bearer)
+                .description(Some(whose))
+                .build();
+            components.add_security_scheme(name, SecurityScheme::Http(scheme));
+        }
+    }
+}
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Eigenveil",
+        description = "Principal components of data that never leaves its owners. docs/protocol.md has the binary layouts and what the answers promise.",
+        license(name = "Apache-2.0", identifier = "Apache-2.0"),
+    ),
+    components(schemas(Problem)),
+    modifiers(&Tokens),
+)]
+struct Frame;
+
+/// The document without paths: the routes add themselves.
+pub(super) fn frame() -> utoipa::openapi::OpenApi {
+    Frame::openapi()
+}
+
+/// The OpenAPI document of [`router`](crate::router), which a server has at `/openapi.json`.
+///
+/// ```
+/// let document = eigenveil_server::openapi();
+/// assert!(document.paths.paths.contains_key("/v1/studies"));
+/// ```
+pub fn openapi() -> utoipa::openapi::OpenApi {
+    super::routes().into_openapi()
+}
+
+/// This document
+#[utoipa::path(
+    get, path = "/openapi.json", tag = "service",
+    responses((status = 200, description = "The OpenAPI document", body = Object)),
+)]
+pub(super) async fn document() -> impl IntoResponse {
+    static DOCUMENT: LazyLock<Bytes> =
+        LazyLock::new(|| serde_json::to_vec(&openapi()).unwrap_or_default().into());
+    (
+        [(header::CONTENT_TYPE, "application/json")],
+        DOCUMENT.clone(),
+    )
+}
