@@ -353,10 +353,10 @@ fn a_newer_layout_is_refused() {
     drop(Ledger::open(&path).unwrap());
     rusqlite::Connection::open(&path)
         .unwrap()
-        .pragma_update(None, "user_version", 2)
+        .pragma_update(None, "user_version", 3)
         .unwrap();
     let error = Ledger::open(&path).unwrap_err().to_string();
-    assert!(error.contains("layout version 2"), "{error}");
+    assert!(error.contains("layout version 3"), "{error}");
     assert!(error.contains("update"), "{error}");
 }
 

@@ -241,12 +241,12 @@ fn a_newer_layout_is_refused() {
     drop(open(&path));
     rusqlite::Connection::open(&path)
         .unwrap()
-        .pragma_update(None, "user_version", 2)
+        .pragma_update(None, "user_version", 3)
         .unwrap();
     let error = Outbox::open(&path, &binding(SERVER))
         .unwrap_err()
         .to_string();
-    assert!(error.contains("layout version 2"), "{error}");
+    assert!(error.contains("layout version 3"), "{error}");
 }
 
 #[test]
