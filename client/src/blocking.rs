@@ -23,8 +23,9 @@ use bytes::Bytes;
 
 use eigenveil_shared::{
     api::{
-        AnalystDocument, BatchReceipt, CreateAnalyst, CreateStudy, CreatedAnalyst, EstimateDocument,
-        EstimateRequest, ImportReceipt, ReportReceipt, StudyDocument, TokenCounts,
+        AnalystDocument, BatchReceipt, CreateAnalyst, CreateStudy, CreatedAnalyst,
+        EstimateDocument, EstimateRequest, ImportReceipt, ReportReceipt, StudyDocument,
+        TokenCounts,
     },
     enrolment::ParticipantToken,
     report::Report,

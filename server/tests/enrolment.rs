@@ -97,10 +97,7 @@ async fn a_token_admits_one_report() {
         .is_problem(403, E::TokenUnknown);
     // An open study looks at no token.
     let open = server.study(3).await;
-    assert_eq!(
-        send(&server, &open, new_id(), &tokens[2]).await.status,
-        201
-    );
+    assert_eq!(send(&server, &open, new_id(), &tokens[2]).await.status, 201);
     assert_eq!(counts(&server, &study).await, (3, 2));
     let server = server.restart();
     assert_eq!(counts(&server, &study).await, (3, 2));

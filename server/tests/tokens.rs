@@ -126,7 +126,11 @@ async fn tokens_need_a_name_and_a_study_that_is_there() {
             404,
             E::StudyNotFound,
         ),
-        (json!({ "name": "a", "role": "operator" }), 400, E::MalformedJson),
+        (
+            json!({ "name": "a", "role": "operator" }),
+            400,
+            E::MalformedJson,
+        ),
     ] {
         server
             .operator("POST", "/v1/tokens", Some(wanted))

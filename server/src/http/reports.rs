@@ -15,8 +15,8 @@ use eigenveil_shared::{
     },
     codec,
     enrolment::{
-        ENROLLED_BATCH_MEDIA_TYPE, ENROLLED_REPORT_MEDIA_TYPE, TOKEN_LEN, split_token, split_tokens,
-        tokens_len,
+        ENROLLED_BATCH_MEDIA_TYPE, ENROLLED_REPORT_MEDIA_TYPE, TOKEN_LEN, split_token,
+        split_tokens, tokens_len,
     },
 };
 
@@ -50,7 +50,9 @@ pub(super) async fn submit(
     let Some((enrolled, batched)) = frame_of(media_type) else {
         return Err(body::unsupported_media_type(
             media_type,
-            &format!("{REPORT_MEDIA_TYPE} or {REPORT_BATCH_MEDIA_TYPE}, or the enrolled ones of either"),
+            &format!(
+                "{REPORT_MEDIA_TYPE} or {REPORT_BATCH_MEDIA_TYPE}, or the enrolled ones of either"
+            ),
         )
         .into());
     };

@@ -103,8 +103,7 @@ impl Credentials {
     /// Forgets the tokens that read this study only.
     pub(super) fn forget_study(&self, study: StudyId) {
         self.change(|held| {
-            held.analysts
-                .retain(|analyst| analyst.study != Some(study));
+            held.analysts.retain(|analyst| analyst.study != Some(study));
         });
     }
 

@@ -89,13 +89,14 @@ impl Store {
                 if state_from(&state) == Some(StudyState::Closed) {
                     return Err(Error::new(
                         ErrorCode::InvalidTransition,
-                        format!("study {id} is closed and takes no reports; tokens for it are of no use"),
+                        format!(
+                            "study {id} is closed and takes no reports; tokens for it are of no use"
+                        ),
                     )
                     .into());
                 }
-                let mut insert = transaction.prepare_cached(
-                    "INSERT INTO participant_tokens (study, hash) VALUES (?, ?)",
-                )?;
+                let mut insert = transaction
+                    .prepare_cached("INSERT INTO participant_tokens (study, hash) VALUES (?, ?)")?;
                 for hash in hashes {
                     insert.execute(params![row, hash])?;
                 }

@@ -125,11 +125,7 @@ impl Store {
         config.check()?;
         let directory = DataDirectory::open(&config.data_dir)?;
         let connection = schema::open_for_writing(&directory.database(), config.store_bytes)?;
-        let operator = token::ensure(
-            &connection,
-            &directory.token_files(),
-            &*environment.entropy,
-        )?;
+        let operator = token::ensure(&connection, &directory.token_files(), &*environment.entropy)?;
         let credentials = Credentials::load(&connection, operator).map_err(Failure::into_error)?;
         let registry = Arc::new(rows::load(&connection).map_err(Failure::into_error)?);
         let reader = schema::open_for_reading(&directory.database())

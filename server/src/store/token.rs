@@ -81,11 +81,7 @@ pub(super) fn ensure(
 }
 
 /// Makes a new token, writes it to its file and keeps its hash.
-fn rotate(
-    connection: &Connection,
-    files: &TokenFiles,
-    entropy: &dyn Entropy,
-) -> Result<TokenHash> {
+fn rotate(connection: &Connection, files: &TokenFiles, entropy: &dyn Entropy) -> Result<TokenHash> {
     let token = fresh(entropy)?;
     files.stage(&token)?;
     let hash = TokenHash::of(&token);

@@ -12,6 +12,7 @@ mod centring;
 mod command_line;
 mod crash_matrix;
 mod documentation;
+mod enrolment;
 mod files;
 mod full_disk;
 #[path = "../../../server/tests/common/identifiable.rs"]
@@ -22,3 +23,4 @@ mod noise_off;
 mod plan;
 mod program;
 mod proxy;
+mod secrets;
