@@ -3,8 +3,10 @@
 use std::{path::Path, time::Duration};
 
 use eigenveil_client::{
-    Outbox,
-    http::{RetryPolicy, StudyClient, UploadMode, UploadSettings, Uploader},
+    Ledger, Outbox,
+    http::{
+        HttpSettings, RetryPolicy, StudyClient, UploadMode, UploadSettings, Uploader, send_owed,
+    },
 };
 use eigenveil_server::{Environment, ServerConfig, Store, StudyId};
 use eigenveil_shared::{
@@ -187,6 +189,63 @@ fn rows_are_reported_with_tokens_from_a_file() {
     assert!(report(&[]).status.success());
     let counts = server.cli_json(&["study", "tokens", &id, "--json"]);
     assert_eq!(counts, serde_json::json!({ "issued": 4, "spent": 3 }));
+    assert!(server.stop());
+}
+
+/// A device whose acknowledgement was lost sends the same report with the same token, and is told it is there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_device_keeps_its_token_with_its_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = ServerProcess::start(&folder.path().join("data"));
+    let id = server.create_study(&["--p", "2", "--epsilon", "1", "--enrolment", "token"]);
+    let file = folder.path().join("tokens.txt");
+    server.cli_json(&[
+        "study",
+        "tokens",
+        &id,
+        "--json",
+        "--count",
+        "2",
+        "--out",
+        file.to_str().unwrap(),
+    ]);
+    let tokens = read_tokens(&file);
+    let study = StudyClient::new(&server.url)
+        .unwrap()
+        .fetch_study(&id)
+        .await
+        .unwrap();
+    let row = Row::new(vec![1.0, 2.0]);
+    let path = folder.path().join("device.ledger");
+    let mut ledger = Ledger::open(&path).unwrap();
+    ledger
+        .take_part(&study.participant(), study.binding(), &row)
+        .unwrap();
+    // Without a token the report is still owed; the token of nobody is refused; the right one is taken.
+    let settings = HttpSettings::default();
+    let summary = send_owed(&mut ledger, &settings).await.unwrap();
+    assert_eq!((summary.owed, summary.refused), (1, 0));
+    assert_eq!(
+        summary.failures[0].error.code(),
+        Some(ErrorCode::TokenRequired)
+    );
+    let nobodys = ParticipantToken::from_bytes([3; 32]);
+    assert!(ledger.keep_token(&id, &nobodys).unwrap());
+    let summary = send_owed(&mut ledger, &settings).await.unwrap();
+    assert_eq!((summary.owed, summary.refused), (0, 1));
+    assert!(ledger.keep_token(&id, &tokens[0]).unwrap());
+    // As before the answer arrived.
+    let owed = ledger.owed().unwrap().remove(0);
+    let direct = StudyClient::new(&server.url).unwrap();
+    direct
+        .upload_one_with_token(&study, &owed.report, owed.token.as_ref().unwrap())
+        .await
+        .unwrap();
+    let summary = send_owed(&mut ledger, &settings).await.unwrap();
+    assert_eq!((summary.accepted, summary.duplicates), (0, 1));
+    assert_eq!(summary.owed, 0);
+    let counts = server.cli_json(&["study", "tokens", &id, "--json"]);
+    assert_eq!(counts, serde_json::json!({ "issued": 2, "spent": 1 }));
     assert!(server.stop());
 }
 
