@@ -87,12 +87,13 @@ impl Credentials {
         let hash = TokenHash::of(token);
         let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
         // All are compared, whoever it is.
-        let analyst = held
-            .analysts
-            .iter()
-            .filter(|analyst| analyst.hash.is(&hash))
-            .map(|analyst| Identity::Analyst(analyst.study))
-            .last();
+        let analyst = held.analysts.iter().fold(None, |found, analyst| {
+            if analyst.hash.is(&hash) {
+                Some(Identity::Analyst(analyst.study))
+            } else {
+                found
+            }
+        });
         if held.operator.is(&hash) {
             Some(Identity::Operator)
         } else {
@@ -156,7 +157,7 @@ impl Store {
             .study
             .map(|text| {
                 StudyId::parse(&text)
-                    .ok_or_else(|| rows::no_such_identifier())
+                    .ok_or_else(rows::no_such_identifier)
                     .and_then(|id| self.study(id))
             })
             .transpose()?;

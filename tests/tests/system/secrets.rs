@@ -36,7 +36,7 @@ impl Secret {
     /// Whether there is a trace of it: half of it counts.
     fn is_in(&self, haystack: &[u8]) -> bool {
         let lower = haystack.to_ascii_lowercase();
-        let half = self.text[..self.text.len() / 2].as_bytes();
+        let half = &self.text.as_bytes()[..self.text.len() / 2];
         let bytes = &self.bytes[..self.bytes.len() / 2];
         contains(&lower, half) || contains(haystack, bytes)
     }
