@@ -85,6 +85,29 @@ fn golden_file() {
     );
 }
 
+/// Where a part of the document points, there is something.
+#[test]
+fn every_reference_resolves() {
+    fn references<'a>(value: &'a Value, found: &mut BTreeSet<&'a str>) {
+        match value {
+            Value::Object(map) => {
+                found.extend(map.get("$ref").and_then(Value::as_str));
+                map.values().for_each(|value| references(value, found));
+            }
+            Value::Array(items) => items.iter().for_each(|value| references(value, found)),
+            _ => {}
+        }
+    }
+    let document = document();
+    let mut found = BTreeSet::new();
+    references(&document, &mut found);
+    assert!(found.len() > 30, "{found:?}");
+    for reference in found {
+        let place = reference.strip_prefix('#').unwrap();
+        assert!(document.pointer(place).is_some(), "{reference}");
+    }
+}
+
 #[test]
 fn every_operation_is_somebodys_on_purpose() {
     let with = |wanted: &[&str]| -> Vec<(String, String)> {

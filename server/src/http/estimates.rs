@@ -17,7 +17,7 @@ use super::{
     body,
     extract::{NumberInPath, Operator, Reader, StudyInPath},
     files,
-    openapi::Refusals,
+    openapi::{Binary, Refusals},
     problem::ApiError,
 };
 use crate::{app::AppState, store::check_rank};
@@ -99,7 +99,7 @@ pub(super) async fn list(
         ("number" = u64, Path, description = "Number of the estimate"),
         ("format" = Option<String>, Query, description = "The result alone: json, csv or npy"),
     ),
-    responses((status = 200, description = "The job, or its result alone in the format asked for", content((EstimateDocument = "application/json"), (String = "text/csv; charset=utf-8"), (Vec<u8> = "application/octet-stream"))), Refusals),
+    responses((status = 200, description = "The job, or its result alone in the format asked for", content((EstimateDocument = "application/json"), (String = "text/csv; charset=utf-8"), (inline(Binary) = "application/octet-stream"))), Refusals),
     security(("operator" = []), ("analyst" = [])),
 )]
 pub(super) async fn show(

@@ -5,15 +5,29 @@ use std::sync::LazyLock;
 use axum::{body::Bytes, http::header, response::IntoResponse};
 use eigenveil_shared::api::{PROBLEM_MEDIA_TYPE, Problem};
 use utoipa::{
-    IntoResponses, Modify, OpenApi,
+    IntoResponses, Modify, OpenApi, PartialSchema, ToSchema,
     openapi::{
         RefOr, Response,
         content::ContentBuilder,
         response::ResponseBuilder,
-        schema::Ref,
+        schema::{KnownFormat, ObjectBuilder, Ref, Schema, SchemaFormat, Type},
         security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
     },
 };
+
+/// A body that is bytes.
+pub(super) struct Binary;
+
+impl PartialSchema for Binary {
+    fn schema() -> RefOr<Schema> {
+        let bytes = ObjectBuilder::new()
+            .schema_type(Type::String)
+            .format(Some(SchemaFormat::KnownFormat(KnownFormat::Binary)));
+        Schema::Object(bytes.build()).into()
+    }
+}
+
+impl ToSchema for Binary {}
 
 /// Everything that is not an answer to what was asked: a problem document.
 pub(super) struct Refusals;

@@ -20,7 +20,12 @@ use eigenveil_shared::{
     },
 };
 
-use super::{body, extract::StudyInPath, openapi::Refusals, problem::ApiError};
+use super::{
+    body,
+    extract::StudyInPath,
+    openapi::{Binary, Refusals},
+    problem::ApiError,
+};
 use crate::{
     app::AppState,
     store::{NewReport, Stored, Study},
@@ -33,12 +38,12 @@ use crate::{
     post, path = "/v1/studies/{id}/reports", tag = "reports",
     params(("id" = String, Path, description = "Identifier of the study")),
     request_body(content(
-        (Vec<u8> = "application/vnd.eigenveil.report"),
-        (Vec<u8> = "application/vnd.eigenveil.report-batch"),
-        (Vec<u8> = "application/vnd.eigenveil.enrolled-report"),
-        (Vec<u8> = "application/vnd.eigenveil.enrolled-report-batch"),
+        (inline(Binary) = "application/vnd.eigenveil.report"),
+        (inline(Binary) = "application/vnd.eigenveil.report-batch"),
+        (inline(Binary) = "application/vnd.eigenveil.enrolled-report"),
+        (inline(Binary) = "application/vnd.eigenveil.enrolled-report-batch"),
     )),
-    responses((status = 201, description = "One report, counted now", body = ReportReceipt), (status = 200, description = "One report that was counted before; or what became of a batch", content((ReportReceipt = "application/json"), (BatchReceipt = "application/json"))), Refusals),
+    responses((status = 201, description = "One report, counted now", body = ReportReceipt), (status = 200, description = "One report that was counted before; or what became of a batch", body = Receipt), Refusals),
 )]
 pub(super) async fn submit(
     StudyInPath(study): StudyInPath,
@@ -73,7 +78,8 @@ pub(super) async fn submit(
                 .submit_reserved(&study, reports, reservation)
                 .await?
         };
-        return Ok(Json(batch.receipt(&study, &stored)?).into_response());
+        let receipt = Receipt::Batch(batch.receipt(&study, &stored)?);
+        return Ok(Json(receipt).into_response());
     }
     let limit = if enrolled { TOKEN_LEN } else { 0 } + codec::report_len(payload_len);
     let (bytes, reservation) = body::read(&app, &parts.headers, content, limit).await?;
@@ -91,7 +97,8 @@ pub(super) async fn submit(
         Some(Stored::NotAdmitted(code)) => return Err(not_admitted(*code).into()),
         Some(Stored::NotOpen) | None => return Err(not_open(&study).into()),
     };
-    Ok((status, Json(ReportReceipt { outcome })).into_response())
+    let receipt = Receipt::One(ReportReceipt { outcome });
+    Ok((status, Json(receipt)).into_response())
 }
 
 /// Whether tokens come with it, and whether it is a batch.
@@ -141,6 +148,14 @@ fn decode_batch(
         .zip(tokens)
         .map(|(report, token)| report.map(|report| report.with_token(&token)))
         .collect())
+}
+
+/// What became of what was sent.
+#[derive(serde::Serialize, utoipa::ToSchema)]
+#[serde(untagged)]
+enum Receipt {
+    One(ReportReceipt),
+    Batch(BatchReceipt),
 }
 
 /// A batch with its well-formed reports apart from the refused ones.

@@ -27,7 +27,7 @@ use super::{
     body,
     estimates::blocking,
     extract::{Operator, StudyInPath},
-    openapi::Refusals,
+    openapi::{Binary, Refusals},
     problem::ApiError,
 };
 use crate::{
@@ -42,7 +42,7 @@ const PIECE: usize = 1 << 16;
 #[utoipa::path(
     get, path = "/v1/studies/{id}/export", tag = "transfers",
     params(("id" = String, Path, description = "Identifier of the study")),
-    responses((status = 200, description = "The study as a file", body = inline(Vec<u8>), content_type = STUDY_EXPORT_MEDIA_TYPE), Refusals),
+    responses((status = 200, description = "The study as a file", body = inline(Binary), content_type = STUDY_EXPORT_MEDIA_TYPE), Refusals),
     security(("operator" = [])),
 )]
 pub(super) async fn export(
@@ -58,7 +58,7 @@ pub(super) async fn export(
 /// Back up the whole store
 #[utoipa::path(
     get, path = "/v1/backup", tag = "transfers",
-    responses((status = 200, description = "A SQLite database", body = inline(Vec<u8>), content_type = BACKUP_MEDIA_TYPE), Refusals),
+    responses((status = 200, description = "A SQLite database", body = inline(Binary), content_type = BACKUP_MEDIA_TYPE), Refusals),
     security(("operator" = [])),
 )]
 pub(super) async fn backup(_: Operator, State(app): State<AppState>) -> Result<Response, ApiError> {
@@ -70,7 +70,7 @@ pub(super) async fn backup(_: Operator, State(app): State<AppState>) -> Result<R
 /// Import a study
 #[utoipa::path(
     post, path = "/v1/imports", tag = "transfers",
-    request_body(content = inline(Vec<u8>), content_type = STUDY_EXPORT_MEDIA_TYPE),
+    request_body(content = inline(Binary), content_type = STUDY_EXPORT_MEDIA_TYPE),
     responses((status = 201, description = "The study was made", body = ImportReceipt), (status = 200, description = "Merged, or imported before", body = ImportReceipt), Refusals),
     security(("operator" = [])),
 )]
@@ -86,7 +86,7 @@ pub(super) async fn import(
 #[utoipa::path(
     post, path = "/v1/studies/{id}/import", tag = "transfers",
     params(("id" = String, Path, description = "Identifier of the study")),
-    request_body(content = inline(Vec<u8>), content_type = STUDY_EXPORT_MEDIA_TYPE),
+    request_body(content = inline(Binary), content_type = STUDY_EXPORT_MEDIA_TYPE),
     responses((status = 200, description = "Merged, or imported before", body = ImportReceipt), Refusals),
     security(("operator" = [])),
 )]

@@ -64,7 +64,16 @@ impl utoipa::PartialSchema for DiscreteGaussian {
 }
 
 #[cfg(feature = "openapi")]
-impl utoipa::ToSchema for DiscreteGaussian {}
+impl utoipa::ToSchema for DiscreteGaussian {
+    fn schemas(
+        schemas: &mut Vec<(
+            String,
+            utoipa::openapi::RefOr<utoipa::openapi::schema::Schema>,
+        )>,
+    ) {
+        Constants::schemas(schemas);
+    }
+}
 
 impl From<DiscreteGaussian> for Constants {
     fn from(mechanism: DiscreteGaussian) -> Self {
