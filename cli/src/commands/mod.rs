@@ -15,6 +15,7 @@ pub(crate) mod serve;
 pub(crate) mod simulate;
 pub(crate) mod study;
 mod sweep;
+pub(crate) mod token;
 
 use eigenveil_client::http::{AnalystClient, HttpSettings, Token};
 

@@ -23,6 +23,7 @@ use eigenveil_server::{Environment, Server, ServerConfig};
 use eigenveil_shared::{
     ErrorCode,
     api::{CreateStudy, EstimateRequest},
+    enrolment::Enrolment,
     estimate::{Estimate, Rank},
     mechanism::MechanismKind,
 };
@@ -184,6 +185,7 @@ fn study_request(args: &DemoArgs, rows: &DemoRows) -> CreateStudy {
         epsilon: args.epsilon,
         delta: args.mechanism.delta,
         default_k: Rank::Fixed(usize::from(args.k)),
+        enrolment: Enrolment::Open,
         draft: false,
     }
 }
