@@ -91,6 +91,7 @@ async fn an_analyst_reads_estimates_and_nothing_else() {
     assert_eq!(shown.studies.len(), 2);
 
     let server = server.restart();
+    // Made in the same millisecond of the test's clock: then by name.
     assert_eq!(listed(&server).await, ["all", "narrow"]);
     let read = async |token: &str| ask(&server, "GET", &list_of(&one), token).await;
     assert_eq!(read(&narrow.token).await.status, 200);

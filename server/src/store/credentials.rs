@@ -64,7 +64,7 @@ impl Credentials {
         let mut statement = connection.prepare(
             "SELECT a.id, a.name, s.id, a.created_at_ms, a.hash
              FROM analyst_tokens AS a LEFT JOIN studies AS s USING (study)
-             ORDER BY a.created_at_ms, a.id",
+             ORDER BY a.created_at_ms, a.name, a.id",
         )?;
         let analysts = statement
             .query_map([], |row| {
