@@ -24,8 +24,19 @@ pub struct Card {
     pub neighbours: &'static [Neighbours],
     /// Calibrations it has; empty where it has no private form.
     pub calibrations: &'static [Calibration],
-    /// Whether it also takes δ = 0.
-    pub pure: bool,
+    /// The δ it is made for.
+    pub delta: Delta,
+}
+
+/// Which δ an algorithm is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delta {
+    /// Its noise has no pure form.
+    Positive,
+    /// With δ = 0 it takes other noise.
+    Any,
+    /// Its claim is pure.
+    Zero,
 }
 
 /// A trusted-curator algorithm with its parameters.
@@ -116,7 +127,7 @@ pub fn check(card: &Card, dimension: usize, n: u64, request: &Request<'_>) -> Re
             names(card.neighbours.iter().map(|kind| kind.as_str()))
         ));
     }
-    if budget.is_pure() && !card.pure {
+    if budget.is_pure() && card.delta == Delta::Positive {
         return Err(Error::new(
             ErrorCode::InvalidBudget,
             format!("delta is 0, which {name} cannot give; set delta, such as 1e-6"),

@@ -3,7 +3,7 @@
 use eigenveil_shared::Result;
 
 use crate::{
-    Baseline, Card, Entry, Fit, Generator, Options, Request, Rows, check, pca, trace::Tracer,
+    Baseline, Card, Delta, Entry, Fit, Generator, Options, Request, Rows, check, pca, trace::Tracer,
 };
 
 static CARD: Card = Card {
@@ -13,7 +13,7 @@ static CARD: Card = Card {
     guarantee: "none: it is the non-private reference",
     neighbours: &[],
     calibrations: &[],
-    pure: false,
+    delta: Delta::Positive,
 };
 
 /// `pca`: [`pca`](crate::pca()) of the table.

@@ -7,7 +7,7 @@ use rand_distr::{Distribution, StandardNormal};
 
 use crate::{
     accountant::full_batch,
-    baseline::{Baseline, Card, check},
+    baseline::{Baseline, Card, Delta, check},
     fit::{Fit, Request},
     generator::Generator,
     privacy::{Calibration, Guarantee, Neighbours, Privacy},
@@ -39,7 +39,7 @@ static CARD: Card = Card {
     guarantee: "accounted: (ε, δ) for a row, all steps composed exactly; as-published: made for one entry of the matrix, for a row the true ε is printed",
     neighbours: &Neighbours::ALL,
     calibrations: &Calibration::ALL,
-    pure: false,
+    delta: Delta::Positive,
 };
 
 impl PrivatePowerIteration {

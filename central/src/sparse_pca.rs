@@ -5,7 +5,9 @@ use std::ops::ControlFlow;
 use eigenveil_estimation::fantope::{AdmmSettings, largest_useful_lambda, solve, tighten};
 use eigenveil_shared::{Error, ErrorCode, Result};
 
-use crate::{Baseline, Card, Entry, Fit, Generator, Options, Request, Rows, check, trace::Tracer};
+use crate::{
+    Baseline, Card, Delta, Entry, Fit, Generator, Options, Request, Rows, check, trace::Tracer,
+};
 
 /// λ as a share of the largest useful one, where it is not set.
 const DEFAULT_SHARE: f64 = 0.1;
@@ -20,7 +22,7 @@ static CARD: Card = Card {
     guarantee: "none: it is the non-private sparse reference",
     neighbours: &[],
     calibrations: &[],
-    pure: false,
+    delta: Delta::Positive,
 };
 
 /// `sparse-pca`: the relaxation ([`solve`]) of the rows' second moment, tightened ([`tighten`]) to exactly s rows.

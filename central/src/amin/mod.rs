@@ -8,7 +8,7 @@ use nalgebra::{DMatrix, DVector};
 
 use crate::{
     accountant::laplace,
-    baseline::{Baseline, Card, check},
+    baseline::{Baseline, Card, Delta, check},
     fit::{Fit, Request},
     generator::Generator,
     noise::EntryNoise,
@@ -34,7 +34,7 @@ static CARD: Card = Card {
     guarantee: "accounted: pure ε; as-published: pure, with less than the ε it claims to spend (printed)",
     neighbours: &Neighbours::ALL,
     calibrations: &Calibration::ALL,
-    pure: true,
+    delta: Delta::Zero,
 };
 
 impl Amin {

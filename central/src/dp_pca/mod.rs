@@ -16,8 +16,8 @@ use self::{
     estimates::{mean, top_eigenvalue},
 };
 use crate::{
-    Baseline, Calibration, Card, Entry, Fit, Generator, Guarantee, Neighbours, Options, Privacy,
-    Request, Rows, check,
+    Baseline, Calibration, Card, Delta, Entry, Fit, Generator, Guarantee, Neighbours, Options,
+    Privacy, Request, Rows, check,
     oja::{StepSize, gradient_sensitivity},
     stream::shuffled,
     trace::Tracer,
@@ -30,7 +30,7 @@ static CARD: Card = Card {
     guarantee: "accounted: (eps,delta), the halves of a batch and the batches being disjoint; the printed split spends half of it",
     neighbours: &Neighbours::ALL,
     calibrations: &Calibration::ALL,
-    pure: false,
+    delta: Delta::Positive,
 };
 
 /// Steps, where the rows of one are not set and suffice for so many: noise falls with the batch, and few steps of

@@ -9,7 +9,7 @@ use rand_distr::{Distribution, StandardNormal};
 
 use super::fit_of_sum;
 use crate::{
-    baseline::{Baseline, Card, check},
+    baseline::{Baseline, Card, Delta, check},
     fit::{Fit, Request},
     generator::Generator,
     privacy::{Calibration, Guarantee, Neighbours, Privacy},
@@ -41,7 +41,7 @@ static ANALYZE_GAUSS: Card = Card {
     guarantee: "accounted: (ε, δ), exactly; as-published: the classical formula, too small for large ε (the true ε is printed)",
     neighbours: &Neighbours::ALL,
     calibrations: &Calibration::ALL,
-    pure: false,
+    delta: Delta::Positive,
 };
 
 static MOD_SULQ: Card = Card {
@@ -51,7 +51,7 @@ static MOD_SULQ: Card = Card {
     guarantee: "accounted: the noise of analyze-gauss; as-published: holds, with some p times the noise it needs",
     neighbours: &Neighbours::ALL,
     calibrations: &Calibration::ALL,
-    pure: false,
+    delta: Delta::Positive,
 };
 
 impl AnalyzeGauss {

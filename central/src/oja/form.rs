@@ -4,7 +4,7 @@ use eigenveil_shared::{Error, ErrorCode, Result, privacy::Budget};
 
 use super::calibration::{largest_shuffled_epsilon, published_batch_sd, published_one_row_sd};
 use crate::{
-    Calibration, Card, Entry, Neighbours, Options, registry::both_set, stream::whole_steps,
+    Calibration, Card, Delta, Entry, Neighbours, Options, registry::both_set, stream::whole_steps,
 };
 
 static PLAIN: Card = Card {
@@ -14,7 +14,7 @@ static PLAIN: Card = Card {
     guarantee: "none of its own: take private-oja or minibatch-oja for privacy",
     neighbours: &[],
     calibrations: &[],
-    pure: false,
+    delta: Delta::Positive,
 };
 
 static PRIVATE: Card = Card {
@@ -24,7 +24,7 @@ static PRIVATE: Card = Card {
     guarantee: "accounted: (eps,delta) by parallel composition, no shuffling needed; the printed noise needs shuffling and tiny eps",
     neighbours: &Neighbours::ALL,
     calibrations: &Calibration::ALL,
-    pure: false,
+    delta: Delta::Positive,
 };
 
 static MINIBATCH: Card = Card {
@@ -34,7 +34,7 @@ static MINIBATCH: Card = Card {
     guarantee: "accounted: (eps,delta) by parallel composition; the printed noise charges every step and is far more than needed",
     neighbours: &Neighbours::ALL,
     calibrations: &Calibration::ALL,
-    pure: false,
+    delta: Delta::Positive,
 };
 
 /// Which of the three.

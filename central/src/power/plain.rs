@@ -7,7 +7,9 @@ use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 
 use super::{PowerRun, Shape, noisy_power, settings::SETTLING_STEPS};
-use crate::{Baseline, Card, Entry, Fit, Generator, Options, Request, Rows, check, trace::Tracer};
+use crate::{
+    Baseline, Card, Delta, Entry, Fit, Generator, Options, Request, Rows, check, trace::Tracer,
+};
 
 /// A step that moves the leading subspace by less than this has settled.
 const SETTLED: f64 = 1e-11;
@@ -25,7 +27,7 @@ static CARD: Card = Card {
     guarantee: "none of its own: take private-power for privacy",
     neighbours: &[],
     calibrations: &[],
-    pure: false,
+    delta: Delta::Positive,
 };
 
 /// `noisy-power`: the meta-algorithm with G = 0, until it settles or for [`Shape::iterations`] steps where they are set.

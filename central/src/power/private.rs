@@ -12,8 +12,8 @@ use super::{
     product_sensitivity, product_sensitivity_l1,
 };
 use crate::{
-    Baseline, Calibration, Card, Entry, Fit, Generator, Guarantee, Neighbours, Options, Privacy,
-    Request, Rows,
+    Baseline, Calibration, Card, Delta, Entry, Fit, Generator, Guarantee, Neighbours, Options,
+    Privacy, Request, Rows,
     accountant::{full_batch, laplace},
     check,
     noise::EntryNoise,
@@ -27,7 +27,7 @@ static CARD: Card = Card {
     guarantee: "accounted: (eps,delta) over all L steps; the printed noise holds too, for rows with sqrt(columns) more than needed",
     neighbours: &Neighbours::WITH_ENTRY,
     calibrations: &Calibration::ALL,
-    pure: true,
+    delta: Delta::Any,
 };
 
 /// `private-power`: L releases of `AX`, A = Σxxᵀ, each with independent noise on its `d × m` entries; Gaussian for

@@ -7,7 +7,7 @@ use eigenveil_shared::{Error, ErrorCode, Result};
 
 use super::{Shape, noisy_power};
 use crate::{
-    Baseline, Card, Entry, Fit, Generator, GradientSum, Options, Request, RowStream, Rows,
+    Baseline, Card, Delta, Entry, Fit, Generator, GradientSum, Options, Request, RowStream, Rows,
     StreamingBaseline, check,
     registry::both_set,
     stream::{Feed, shuffled, whole_steps},
@@ -21,7 +21,7 @@ static CARD: Card = Card {
     guarantee: "none of its own: take private-power or private-oja for privacy",
     neighbours: &[],
     calibrations: &[],
-    pure: false,
+    delta: Delta::Positive,
 };
 
 /// `streaming-power`: L steps, each with the sum `A_ℓ = Σxxᵀ` over its own block of `⌊n/L⌋` rows. It keeps two

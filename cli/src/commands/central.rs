@@ -4,7 +4,8 @@ use std::{fmt::Write as _, path::PathBuf, time::Instant};
 
 use clap::{Args, Subcommand};
 use eigenveil_central::{
-    ALGORITHMS, Calibration, Guarantee, Neighbours, Options, Privacy, Request, find, generator,
+    ALGORITHMS, Calibration, Delta, Guarantee, Neighbours, Options, Privacy, Request, find,
+    generator,
 };
 use eigenveil_estimation::metrics::{captured_variance, projector_distance};
 use eigenveil_shared::privacy::{Budget, delta_warning, epsilon_warning};
@@ -41,7 +42,7 @@ pub(crate) struct CentralArgs {
     /// Privacy-loss bound ε of the whole run; inf for none
     #[arg(long, value_name = "E|inf", default_value = "inf")]
     epsilon: f64,
-    /// Failure probability δ, well below 1/n; 0 for algorithms with pure ε [default: 1e-6, 0 where the algorithm is pure]
+    /// Failure probability δ, well below 1/n; 0 for pure ε [default: 1e-6; 0 for wishart and amin]
     #[arg(long, value_name = "D")]
     delta: Option<f64>,
     /// Between which tables: replace (one row by any other, as in the local model) zero-out (one row by the zero row) or entry (one entry of the sum of outer products; private-power only)
@@ -155,7 +156,7 @@ pub(crate) fn run(args: &CentralArgs, json: bool) -> Result<()> {
     }
     let entry = find(name)?;
     let baseline = (entry.build)(&Options::from(&args.options))?;
-    let privacy = privacy_of(args, entry.card.pure)?;
+    let privacy = privacy_of(args, entry.card.delta)?;
     let source = args.rows.source(k)?;
     let (n, p) = source.shape();
     warn(&privacy, n);
@@ -216,7 +217,7 @@ pub(crate) fn run(args: &CentralArgs, json: bool) -> Result<()> {
     }
 }
 
-fn privacy_of(args: &CentralArgs, pure: bool) -> Result<Privacy> {
+fn privacy_of(args: &CentralArgs, made_for: Delta) -> Result<Privacy> {
     if args.epsilon == f64::INFINITY {
         if args.delta.is_some() {
             return Err(CliError::usage(
@@ -225,7 +226,10 @@ fn privacy_of(args: &CentralArgs, pure: bool) -> Result<Privacy> {
         }
         return Ok(Privacy::None);
     }
-    let delta = args.delta.unwrap_or(if pure { 0.0 } else { DEFAULT_DELTA });
+    let delta = args.delta.unwrap_or(match made_for {
+        Delta::Zero => 0.0,
+        Delta::Any | Delta::Positive => DEFAULT_DELTA,
+    });
     Ok(Privacy::Budget {
         budget: Budget::new(args.epsilon, delta)?.check_study_limit()?,
         neighbours: args.neighbours,
@@ -339,7 +343,7 @@ fn list(json: bool) -> Result<()> {
                 .iter()
                 .map(|kind| kind.as_str())
                 .collect(),
-            pure: entry.card.pure,
+            pure: entry.card.delta != Delta::Positive,
         })
         .collect();
     if json {
