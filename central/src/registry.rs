@@ -8,6 +8,7 @@ use crate::{
     dp_pca::DpPca,
     oja::Oja,
     power::{NoisyPower, PrivatePower, Shape, StreamingPower},
+    stochastic::{DpSpca, DpVrpca},
 };
 
 /// Parameters that algorithms share, each optional; an algorithm refuses those it does not have.
@@ -15,6 +16,8 @@ use crate::{
 pub struct Options {
     /// Iterations, or steps.
     pub iterations: Option<usize>,
+    /// Epochs of a method that has them.
+    pub epochs: Option<usize>,
     /// Rows in a batch or block.
     pub batch: Option<usize>,
     /// Step size, or the constant of a schedule of step sizes.
@@ -44,6 +47,7 @@ impl Options {
     pub fn only(&self, algorithm: &str, taken: &[&str]) -> Result<()> {
         let set = [
             ("iterations", self.iterations.is_some()),
+            ("epochs", self.epochs.is_some()),
             ("batch", self.batch.is_some()),
             ("step", self.step.is_some()),
             ("columns", self.columns.is_some()),
@@ -86,6 +90,8 @@ pub const ALGORITHMS: &[Entry] = &[
     Oja::PRIVATE_ENTRY,
     Oja::MINIBATCH_ENTRY,
     DpPca::ENTRY,
+    DpSpca::ENTRY,
+    DpVrpca::ENTRY,
     AnalyzeGauss::ENTRY,
     ModSulq::ENTRY,
     PrivatePowerIteration::ENTRY,

@@ -76,6 +76,9 @@ struct OptionArgs {
     /// Iterations (steps) of iterative algorithms
     #[arg(long, value_name = "T")]
     iterations: Option<usize>,
+    /// Epochs of dp-vrpca
+    #[arg(long, value_name = "M")]
+    epochs: Option<usize>,
     /// Rows of a batch or block
     #[arg(long, value_name = "B")]
     batch: Option<usize>,
@@ -100,6 +103,7 @@ impl From<&OptionArgs> for Options {
     fn from(args: &OptionArgs) -> Self {
         Self {
             iterations: args.iterations,
+            epochs: args.epochs,
             batch: args.batch,
             step: args.step,
             columns: args.columns,
