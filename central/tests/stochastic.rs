@@ -32,7 +32,7 @@ fn without_noise_they_are_pca() {
         };
         let plain = error(&DpSpca::default());
         let reduced = error(&DpVrpca {
-            epochs: Some(12),
+            epochs: Some(6),
             ..DpVrpca::default()
         });
         println!("{name}: dp-spca {plain}, dp-vrpca {reduced}");
