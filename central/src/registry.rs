@@ -30,6 +30,18 @@ pub struct Options {
     pub lambda: Option<f64>,
     /// Rows of the subspace that a sparse method keeps.
     pub support: Option<usize>,
+    /// `dp-pca`: components one after another instead of all at once.
+    pub deflation: bool,
+    /// `dp-pca`'s constants, as in [`Constants`](crate::dp_pca::Constants): ζ,
+    pub zeta: Option<f64>,
+    /// K,
+    pub tail_scale: Option<f64>,
+    /// a,
+    pub tail_power: Option<f64>,
+    /// groups per threshold,
+    pub groups: Option<f64>,
+    /// rows of a group.
+    pub group_rows: Option<usize>,
 }
 
 impl Options {
@@ -40,7 +52,7 @@ impl Options {
         }
     }
 
-    /// Refuses options that are set but not in `taken` (names as of the fields).
+    /// Refuses options that are set but not in `taken` (names as of the flags).
     ///
     /// # Errors
     /// `invalid-request` names the option and the algorithm.
@@ -54,6 +66,12 @@ impl Options {
             ("clip", self.clip.is_some()),
             ("lambda", self.lambda.is_some()),
             ("support", self.support.is_some()),
+            ("deflation", self.deflation),
+            ("zeta", self.zeta.is_some()),
+            ("tail-scale", self.tail_scale.is_some()),
+            ("tail-power", self.tail_power.is_some()),
+            ("groups", self.groups.is_some()),
+            ("group-rows", self.group_rows.is_some()),
         ];
         let refused = set.iter().find(|(name, set)| *set && !taken.contains(name));
         if let Some((name, _)) = refused {
