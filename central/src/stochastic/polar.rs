@@ -23,8 +23,8 @@ pub(super) fn polar_factor(v: &DMatrix<f64>) -> Result<DMatrix<f64>> {
 fn pass(v: &DMatrix<f64>) -> Result<(DMatrix<f64>, f64)> {
     let eigen = symmetric_eigen(&cross_product(v, v))?;
     let (largest, smallest) = (eigen.values[0], eigen.values[v.ncols() - 1]);
-    // Below, V's rank is lost to rounding. Written so that NaN fails.
-    if !(smallest > 1e-14 * largest) {
+    // Below, V's rank is lost to rounding. (Nothing here is NaN: the eigenvalues' errors say so first.)
+    if smallest <= 1e-14 * largest {
         return Err(Error::new(
             ErrorCode::EstimateFailed,
             format!(
