@@ -41,6 +41,7 @@ mod private_power_iteration;
 mod registry;
 mod rows;
 mod sparse_pca;
+mod stochastic;
 mod stream;
 #[cfg(test)]
 mod testing;
@@ -59,3 +60,4 @@ pub use private_power_iteration::PrivatePowerIteration;
 pub use registry::{ALGORITHMS, Entry, Options, find};
 pub use rows::Rows;
 pub use sparse_pca::SparsePca;
+pub use stochastic::{DpSpca, DpVrpca};

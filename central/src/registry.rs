@@ -8,6 +8,7 @@ use crate::{
     dp_pca::DpPca,
     oja::Oja,
     power::{NoisyPower, PrivatePower, Shape, StreamingPower},
+    stochastic::{DpSpca, DpVrpca},
 };
 
 /// Parameters that algorithms share, each optional; an algorithm refuses those it does not have.
@@ -15,6 +16,8 @@ use crate::{
 pub struct Options {
     /// Iterations, or steps.
     pub iterations: Option<usize>,
+    /// Epochs of a method that has them.
+    pub epochs: Option<usize>,
     /// Rows in a batch or block.
     pub batch: Option<usize>,
     /// Step size, or the constant of a schedule of step sizes.
@@ -27,6 +30,18 @@ pub struct Options {
     pub lambda: Option<f64>,
     /// Rows of the subspace that a sparse method keeps.
     pub support: Option<usize>,
+    /// `dp-pca`: components one after another instead of all at once.
+    pub deflation: bool,
+    /// `dp-pca`'s constants, as in [`Constants`](crate::dp_pca::Constants): ζ,
+    pub zeta: Option<f64>,
+    /// K,
+    pub tail_scale: Option<f64>,
+    /// a,
+    pub tail_power: Option<f64>,
+    /// groups per threshold,
+    pub groups: Option<f64>,
+    /// rows of a group.
+    pub group_rows: Option<usize>,
 }
 
 impl Options {
@@ -37,19 +52,26 @@ impl Options {
         }
     }
 
-    /// Refuses options that are set but not in `taken` (names as of the fields).
+    /// Refuses options that are set but not in `taken` (names as of the flags).
     ///
     /// # Errors
     /// `invalid-request` names the option and the algorithm.
     pub fn only(&self, algorithm: &str, taken: &[&str]) -> Result<()> {
         let set = [
             ("iterations", self.iterations.is_some()),
+            ("epochs", self.epochs.is_some()),
             ("batch", self.batch.is_some()),
             ("step", self.step.is_some()),
             ("columns", self.columns.is_some()),
             ("clip", self.clip.is_some()),
             ("lambda", self.lambda.is_some()),
             ("support", self.support.is_some()),
+            ("deflation", self.deflation),
+            ("zeta", self.zeta.is_some()),
+            ("tail-scale", self.tail_scale.is_some()),
+            ("tail-power", self.tail_power.is_some()),
+            ("groups", self.groups.is_some()),
+            ("group-rows", self.group_rows.is_some()),
         ];
         let refused = set.iter().find(|(name, set)| *set && !taken.contains(name));
         if let Some((name, _)) = refused {
@@ -86,6 +108,8 @@ pub const ALGORITHMS: &[Entry] = &[
     Oja::PRIVATE_ENTRY,
     Oja::MINIBATCH_ENTRY,
     DpPca::ENTRY,
+    DpSpca::ENTRY,
+    DpVrpca::ENTRY,
     AnalyzeGauss::ENTRY,
     ModSulq::ENTRY,
     PrivatePowerIteration::ENTRY,

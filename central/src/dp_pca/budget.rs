@@ -2,15 +2,11 @@
 
 use eigenveil_shared::{Result, privacy::Budget};
 
-use super::histogram::StableHistogram;
+use super::{constants::Constants, histogram::StableHistogram};
 use crate::{Calibration, accountant::full_batch};
 
 /// Bins per power of two of the eigenvalue's histogram.
 pub(super) const BINS_PER_DOUBLING: f64 = 4.0;
-/// Groups, as a multiple of the threshold: with one or two times `ln(1/δζ)/ε` groups the fullest bin stays under it.
-const GROUPS_PER_THRESHOLD: f64 = 8.0;
-/// Rows of a group, so that its top eigenvalue means something.
-const ROWS_PER_GROUP: usize = 20;
 /// Rows for the mean, as a multiple of its histograms' threshold: the rows of a coordinate lie in a bin or two.
 const ROWS_PER_THRESHOLD: f64 = 3.0;
 
@@ -30,6 +26,8 @@ pub(super) struct StepBudget {
     pub(super) cap: f64,
     /// Groups of the first part.
     pub(super) groups: usize,
+    /// What the paper leaves open.
+    pub(super) constants: Constants,
 }
 
 impl StepBudget {
@@ -40,7 +38,9 @@ impl StepBudget {
         calibration: Calibration,
         coordinates: usize,
         sensitivity: f64,
+        constants: Constants,
     ) -> Result<Self> {
+        constants.check()?;
         let (share, cap) = match calibration {
             Calibration::Accounted => (1.0, sensitivity),
             Calibration::AsPublished => (0.5, f64::INFINITY),
@@ -64,13 +64,14 @@ impl StepBudget {
             multiplier: full_batch::noise_multiplier(half, 1)?,
             epsilon: mean.max(epsilon),
             cap,
-            groups: (GROUPS_PER_THRESHOLD * eigenvalue.threshold()).ceil() as usize,
+            groups: (constants.groups * eigenvalue.threshold()).ceil() as usize,
+            constants,
         })
     }
 
     /// Rows of the first part.
     pub(super) fn eigenvalue_rows(&self) -> usize {
-        ROWS_PER_GROUP * self.groups
+        self.constants.group_rows * self.groups
     }
 
     /// Fewest rows of a whole step.
@@ -109,13 +110,15 @@ mod tests {
     fn the_parts_add_up_and_the_printed_split_holds() {
         for (epsilon, delta, d) in [(1.0, 1e-6, 123), (0.3, 1e-5, 10), (4.0, 1e-8, 784)] {
             let budget = Budget::approximate(epsilon, delta).unwrap();
-            let accounted = StepBudget::new(budget, Calibration::Accounted, d, 1.0).unwrap();
+            let new =
+                |calibration| StepBudget::new(budget, calibration, d, 1.0, Constants::default());
+            let accounted = new(Calibration::Accounted).unwrap();
             assert!(accounted.epsilon <= epsilon && accounted.epsilon > 0.999 * epsilon);
             let spent = composed(accounted.coordinate.epsilon, d, delta);
             assert!(spent <= 0.5 * epsilon && spent > 0.499 * epsilon, "{spent}");
             let coordinates = 4.0 * d as f64 * accounted.coordinate.delta;
             assert!((coordinates - delta).abs() < 1e-12 * delta);
-            let published = StepBudget::new(budget, Calibration::AsPublished, d, 1.0).unwrap();
+            let published = new(Calibration::AsPublished).unwrap();
             assert!(
                 (published.epsilon - 0.5 * epsilon).abs() < 1e-9,
                 "{}",

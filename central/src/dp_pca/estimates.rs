@@ -9,8 +9,6 @@ use crate::{Generator, noise::EntryNoise};
 
 /// Eigenvalues below this count as this: gradients that do not spread at all have no logarithm.
 const SMALLEST: f64 = 1e-24;
-/// ζ, the failure probability; K and a, the tail's constants, are 1.
-const FAILURE: f64 = 0.01;
 
 /// Top eigenvalue of the gradients' covariance (columns of `gradients`), to a factor of about √2; `None` where no bin
 /// of the histogram is full enough. Pairs are subtracted, which removes the mean, and grouped; the groups' top
@@ -45,9 +43,11 @@ pub(super) fn mean(
     rng: &mut Generator,
 ) -> Option<DVector<f64>> {
     let (d, rows) = gradients.shape();
-    let spread = eigenvalue.sqrt();
-    let width = 2.0 * 2.0_f64.powf(0.25) * spread * 25.0_f64.ln();
-    let margin = 3.0 * spread * ((rows * d) as f64 / FAILURE).ln();
+    let constants = &budget.constants;
+    let spread = constants.tail_scale * eigenvalue.sqrt();
+    let tail = |count: f64| count.ln().powf(constants.tail_power);
+    let width = 2.0 * 2.0_f64.powf(0.25) * spread * tail(25.0);
+    let margin = 3.0 * spread * tail((rows * d) as f64 / constants.zeta);
     let mut mean = DVector::zeros(d);
     for (i, row) in gradients.row_iter().enumerate() {
         let bins = row.iter().map(|x| (x / width).floor() as i64);
@@ -70,11 +70,11 @@ mod tests {
     use eigenveil_shared::privacy::{Budget, gaussian};
 
     use super::*;
-    use crate::{Calibration, generator};
+    use crate::{Calibration, dp_pca::Constants, generator};
 
     fn budget(epsilon: f64, d: usize) -> StepBudget {
         let budget = Budget::approximate(epsilon, 1e-6).unwrap();
-        StepBudget::new(budget, Calibration::Accounted, d, 1e9).unwrap()
+        StepBudget::new(budget, Calibration::Accounted, d, 1e9, Constants::default()).unwrap()
     }
 
     fn normal(d: usize, n: usize, sd: f64, center: f64) -> DMatrix<f64> {

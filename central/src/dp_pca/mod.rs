@@ -1,6 +1,7 @@
 //! `dp-pca`: minibatch ascent with private estimates in place of clipping (Liu et al. 2022, Algorithm 3).
 
 mod budget;
+mod constants;
 mod estimates;
 mod histogram;
 
@@ -11,6 +12,7 @@ use eigenveil_estimation::{
 use eigenveil_shared::{Error, ErrorCode, Result};
 use nalgebra::{DMatrix, DVector};
 
+pub use self::constants::Constants;
 use self::{
     budget::StepBudget,
     estimates::{mean, top_eigenvalue},
@@ -60,6 +62,8 @@ pub struct DpPca {
     pub batch: Option<usize>,
     /// c of the step sizes `c/t`; `None`: 1,000, nearly the power method.
     pub numerator: Option<f64>,
+    /// What the paper leaves open.
+    pub constants: Constants,
 }
 
 impl DpPca {
@@ -67,11 +71,28 @@ impl DpPca {
     pub const ENTRY: Entry = Entry {
         card: &CARD,
         build: |options: &Options| {
-            options.only(CARD.name, &["batch", "step"])?;
+            options.only(
+                CARD.name,
+                &[
+                    "batch",
+                    "step",
+                    "deflation",
+                    "zeta",
+                    "tail-scale",
+                    "tail-power",
+                    "groups",
+                    "group-rows",
+                ],
+            )?;
             Ok(Box::new(Self {
+                rank: if options.deflation {
+                    Rank::Deflation
+                } else {
+                    Rank::Block
+                },
                 batch: options.batch,
                 numerator: options.step,
-                ..Self::default()
+                constants: Constants::with(options),
             }))
         },
     };
@@ -202,6 +223,7 @@ impl Baseline for DpPca {
                     calibration,
                     d * block,
                     gradient_sensitivity(neighbours, 1.0, block),
+                    self.constants,
                 )?;
                 let promised = Guarantee {
                     budget,

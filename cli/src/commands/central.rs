@@ -77,6 +77,9 @@ struct OptionArgs {
     /// Iterations (steps) of iterative algorithms
     #[arg(long, value_name = "T")]
     iterations: Option<usize>,
+    /// Epochs of dp-vrpca
+    #[arg(long, value_name = "M")]
+    epochs: Option<usize>,
     /// Rows of a batch or block
     #[arg(long, value_name = "B")]
     batch: Option<usize>,
@@ -95,18 +98,43 @@ struct OptionArgs {
     /// Rows of the subspace that sparse-pca keeps
     #[arg(long, value_name = "S")]
     support: Option<usize>,
+    /// Components of dp-pca one after another, each over n/k rows, instead of all at once
+    #[arg(long)]
+    deflation: bool,
+    /// ζ of dp-pca, its failure probability [default: 0.01]
+    #[arg(long, value_name = "Z")]
+    zeta: Option<f64>,
+    /// K of dp-pca, the scale of the gradients' tail [default: 1]
+    #[arg(long, value_name = "X")]
+    tail_scale: Option<f64>,
+    /// a of dp-pca, the power of the logarithm in that tail [default: 1]
+    #[arg(long, value_name = "X")]
+    tail_power: Option<f64>,
+    /// Groups of dp-pca's eigenvalue histogram, times its threshold [default: 8]
+    #[arg(long, value_name = "X")]
+    groups: Option<f64>,
+    /// Rows of such a group [default: 20]
+    #[arg(long, value_name = "R")]
+    group_rows: Option<usize>,
 }
 
 impl From<&OptionArgs> for Options {
     fn from(args: &OptionArgs) -> Self {
         Self {
             iterations: args.iterations,
+            epochs: args.epochs,
             batch: args.batch,
             step: args.step,
             columns: args.columns,
             clip: args.clip,
             lambda: args.lambda,
             support: args.support,
+            deflation: args.deflation,
+            zeta: args.zeta,
+            tail_scale: args.tail_scale,
+            tail_power: args.tail_power,
+            groups: args.groups,
+            group_rows: args.group_rows,
         }
     }
 }

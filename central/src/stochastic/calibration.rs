@@ -1,0 +1,279 @@
+//! The noise of both algorithms, and what it gives to the whole run.
+
+use eigenveil_shared::{ErrorCode, Result, privacy::Budget};
+
+use crate::{
+    Calibration, Guarantee, Neighbours,
+    accountant::{Run, noise_multiplier},
+    oja::gradient_sensitivity,
+};
+
+/// μ of DP-SPCA's formula, which leaves it open in (0, 1): `1/μ(1−μ)` is smallest here.
+const MU: f64 = 0.5;
+/// Part of the squared privacy parameter of `dp-vrpca` that goes to the full gradients: their noise stays for a whole
+/// epoch, that of the differences is averaged over its steps.
+const FULL_SHARE: f64 = 0.75;
+/// Parts of the printed noise tried for the full gradient in [`VrNoise::published_epsilon`].
+const SPLITS: [f64; 4] = [0.02, 0.1, 0.3, 0.6];
+
+/// How a run is divided.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Plan {
+    /// Rows n.
+    pub(super) n: usize,
+    /// Sampling rate B/n.
+    pub(super) rate: f64,
+    /// Steps T, of an epoch where there are any.
+    pub(super) steps: usize,
+    /// Epochs m, or 1.
+    pub(super) epochs: usize,
+}
+
+impl Plan {
+    fn all_steps(&self) -> u64 {
+        self.steps as u64 * self.epochs as u64
+    }
+}
+
+/// DP-SPCA's λ₁ on the gradient of a step: `λ₁² = 20Tα/(n²εμ)`, `α = ln(1/δ)/((1−μ)ε) + 1`, G = 1.
+pub(super) fn printed_spca_sd(budget: Budget, n: usize, steps: usize) -> f64 {
+    let (epsilon, n) = (budget.epsilon(), n as f64);
+    let alpha = (1.0 / budget.delta()).ln() / ((1.0 - MU) * epsilon) + 1.0;
+    (20.0 * steps as f64 * alpha / (n * n * epsilon * MU)).sqrt()
+}
+
+/// DP-VRPCA's λ₂ on the gradient of a step: `λ₂² = Tm ln(1/δ)/(n²ε²)`, G = 1.
+pub(super) fn printed_vrpca_sd(budget: Budget, plan: Plan) -> f64 {
+    (plan.all_steps() as f64 * (1.0 / budget.delta()).ln()).sqrt()
+        / (plan.n as f64 * budget.epsilon())
+}
+
+/// Noise of `dp-spca`: its standard deviation on the sum of a sample, 0 for none.
+pub(super) fn spca_noise(
+    budget: Budget,
+    neighbours: Neighbours,
+    calibration: Calibration,
+    plan: Plan,
+) -> Result<(f64, Guarantee)> {
+    let run = |sd: f64| {
+        let mut run = Run::new(neighbours);
+        run.subsampled(plan.rate, sd, plan.all_steps())?;
+        Ok(run)
+    };
+    let sd = match calibration {
+        Calibration::Accounted => noise_multiplier(budget, run)?,
+        Calibration::AsPublished => {
+            plan.rate * plan.n as f64 * printed_spca_sd(budget, plan.n, plan.steps)
+        }
+    };
+    let holds = true_epsilon(&run(sd)?, budget.delta())?;
+    let promised = guarantee(budget, neighbours, calibration, holds);
+    Ok((sd, promised))
+}
+
+/// Noise of `dp-vrpca`. All three zero: none.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct VrNoise {
+    /// Standard deviation on the full sum `Σx(xᵀṼ)`, once an epoch.
+    pub(super) full_sd: f64,
+    /// On the sum over a sample of `x(xᵀ(V − Ṽ))`, per unit of `‖V − Ṽ‖`, which is public.
+    pub(super) difference: f64,
+    /// On the whole (mean) gradient of every step, as printed.
+    pub(super) step_sd: f64,
+}
+
+impl VrNoise {
+    /// The noise of this calibration, and what holds.
+    pub(super) fn new(
+        budget: Budget,
+        neighbours: Neighbours,
+        calibration: Calibration,
+        plan: Plan,
+        k: usize,
+    ) -> Result<(Self, Guarantee)> {
+        let sensitivity = gradient_sensitivity(neighbours, 1.0, k);
+        let (noise, holds) = match calibration {
+            Calibration::Accounted => Self::accounted(budget, neighbours, plan, sensitivity)?,
+            Calibration::AsPublished => {
+                let noise = Self {
+                    step_sd: printed_vrpca_sd(budget, plan),
+                    ..Self::default()
+                };
+                let holds =
+                    noise.published_epsilon(neighbours, plan, sensitivity, budget.delta())?;
+                (noise, holds)
+            }
+        };
+        let promised = guarantee(budget, neighbours, calibration, holds);
+        Ok((noise, promised))
+    }
+
+    /// m full-batch releases and mT subsampled ones.
+    fn accounted(
+        budget: Budget,
+        neighbours: Neighbours,
+        plan: Plan,
+        sensitivity: f64,
+    ) -> Result<(Self, Option<f64>)> {
+        // With much noise a subsampled run has μ² = mT(qΔ/z)², Δ = 1 or 2, the full releases m/z².
+        let swing = neighbours.gradient_sensitivity() * plan.rate;
+        let odds = FULL_SHARE / (1.0 - FULL_SHARE);
+        let ratio = 1.0 / (swing * (odds * plan.steps as f64).sqrt());
+        let run = |z: f64| {
+            let mut run = Run::new(neighbours);
+            run.full_batch(ratio * z, plan.epochs as u64)?.subsampled(
+                plan.rate,
+                z,
+                plan.all_steps(),
+            )?;
+            Ok(run)
+        };
+        let difference = noise_multiplier(budget, run)?;
+        let noise = Self {
+            full_sd: ratio * difference * sensitivity,
+            difference,
+            step_sd: 0.0,
+        };
+        Ok((noise, true_epsilon(&run(difference)?, budget.delta())?))
+    }
+
+    /// The ε of fresh noise on every whole gradient `S/B + Ã/n`: no more than that of S and Ã released each with its part of
+    /// the noise, whatever the part; the differences S are clipped to norm 1.
+    fn published_epsilon(
+        self,
+        neighbours: Neighbours,
+        plan: Plan,
+        sensitivity: f64,
+        delta: f64,
+    ) -> Result<Option<f64>> {
+        let n = plan.n as f64;
+        let mut best: Option<f64> = None;
+        for part in SPLITS {
+            let mut run = Run::new(neighbours);
+            run.full_batch(
+                part.sqrt() * self.step_sd * n / sensitivity,
+                plan.all_steps(),
+            )?
+            .subsampled(
+                plan.rate,
+                (1.0 - part).sqrt() * self.step_sd * plan.rate * n,
+                plan.all_steps(),
+            )?;
+            if let Some(epsilon) = true_epsilon(&run, delta)? {
+                best = Some(best.map_or(epsilon, |best| best.min(epsilon)));
+            }
+        }
+        Ok(best)
+    }
+}
+
+/// By privacy losses; where these are too large for that, by Rényi divergences; `None` where that fails too.
+fn true_epsilon(run: &Run, delta: f64) -> Result<Option<f64>> {
+    match run.epsilon(delta) {
+        Ok(epsilon) => Ok(Some(epsilon)),
+        Err(error) if error.code() == ErrorCode::InvalidBudget => {
+            let epsilon = run.renyi_epsilon(delta)?;
+            Ok(epsilon.is_finite().then_some(epsilon))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn guarantee(
+    budget: Budget,
+    neighbours: Neighbours,
+    calibration: Calibration,
+    true_epsilon: Option<f64>,
+) -> Guarantee {
+    let remark = (calibration == Calibration::AsPublished).then(|| {
+        "the printed noise relies on amplification by sampling, which noise far below the gradients does not give"
+            .to_owned()
+    });
+    Guarantee {
+        budget,
+        neighbours,
+        calibration,
+        true_epsilon,
+        remark,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: Plan = Plan {
+        n: 1_000,
+        rate: 0.1,
+        steps: 30,
+        epochs: 4,
+    };
+
+    fn budget() -> Budget {
+        Budget::approximate(1.0, 1e-6).unwrap()
+    }
+
+    /// The run is composed here anew: all of the budget is used, half the noise breaks it.
+    #[test]
+    fn half_the_noise_of_spca_breaks_the_budget() {
+        for neighbours in Neighbours::ALL {
+            let (sd, promised) =
+                spca_noise(budget(), neighbours, Calibration::Accounted, ALL).unwrap();
+            assert!(promised.holds(), "{promised:?}");
+            let epsilon = |sd: f64| {
+                let mut run = Run::new(neighbours);
+                run.subsampled(0.1, sd, 120).unwrap();
+                run.epsilon(1e-6).unwrap()
+            };
+            assert!((0.999..=1.0).contains(&epsilon(sd)), "{}", epsilon(sd));
+            assert!(epsilon(0.5 * sd) > 1.8);
+        }
+    }
+
+    #[test]
+    fn half_of_either_noise_of_vrpca_breaks_the_budget() {
+        for (neighbours, sensitivity) in [
+            (Neighbours::ZeroOut, 1.0),
+            (Neighbours::Replace, std::f64::consts::SQRT_2),
+        ] {
+            let (noise, promised) =
+                VrNoise::new(budget(), neighbours, Calibration::Accounted, ALL, 3).unwrap();
+            assert!(promised.holds() && noise.step_sd == 0.0, "{promised:?}");
+            let epsilon = |full: f64, difference: f64| {
+                let mut run = Run::new(neighbours);
+                run.full_batch(full * noise.full_sd / sensitivity, 4)
+                    .unwrap()
+                    .subsampled(0.1, difference * noise.difference, 120)
+                    .unwrap();
+                run.epsilon(1e-6).unwrap()
+            };
+            assert!((0.999..=1.0).contains(&epsilon(1.0, 1.0)));
+            assert!(epsilon(0.5, 1.0) > 1.5 && epsilon(1.0, 0.5) > 1.2);
+        }
+    }
+
+    /// referee.md, section 7d: a9a, T = n, δ = 1e-3, zero-out. DP-SPCA's true ε is 8.8 at 0.5 and about 100 at 1; at 0.1 the
+    /// claim holds. DP-VRPCA's (m = 10) is about 1 at a claimed 0.1 and above 1,000 at 0.5.
+    #[test]
+    fn what_the_printed_noise_gives_is_the_referees() {
+        let plan = Plan {
+            n: 32_561,
+            rate: 1.0 / 32_561.0,
+            steps: 32_561,
+            epochs: 1,
+        };
+        let holds = |epsilon: f64| {
+            let budget = Budget::approximate(epsilon, 1e-3).unwrap();
+            let neighbours = Neighbours::ZeroOut;
+            let (_, spca) = spca_noise(budget, neighbours, Calibration::AsPublished, plan).unwrap();
+            let plan = Plan { epochs: 10, ..plan };
+            let (_, vrpca) =
+                VrNoise::new(budget, neighbours, Calibration::AsPublished, plan, 1).unwrap();
+            (spca.true_epsilon.unwrap(), vrpca.true_epsilon.unwrap())
+        };
+        let (tenth, half, one) = (holds(0.1), holds(0.5), holds(1.0));
+        assert!(tenth.0 < 0.1 && tenth.1 > 0.8, "{tenth:?}");
+        assert!((8.7..8.9).contains(&half.0) && half.1 > 1_000.0, "{half:?}");
+        assert!((99.0..101.0).contains(&one.0) && one.1 > half.1, "{one:?}");
+    }
+}

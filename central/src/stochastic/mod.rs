@@ -1,0 +1,19 @@
+//! Stochastic private PCA (Shang et al. 2021).
+//!
+//! * [`DpSpca`]: `dp-spca`, Algorithm 1, stochastic gradient ascent.
+//! * [`DpVrpca`]: `dp-vrpca`, Algorithm 2, with variance reduction: a full gradient once an epoch, and samples of the
+//!   difference to it.
+//!
+//! Batches are Poisson samples, also under `as-published`, where the paper draws one row uniformly: that is what the
+//! accountant knows. Sums are divided by the expected size, which is public. An update is `x(xᵀV)`, of norm at most
+//! G = 1; the objective's gradient is twice that, and the factor is the step's.
+
+mod batches;
+mod calibration;
+mod course;
+mod polar;
+mod spca;
+mod vrpca;
+
+pub use spca::DpSpca;
+pub use vrpca::DpVrpca;
