@@ -8,6 +8,7 @@ use crate::{
     dp_pca::DpPca,
     oja::Oja,
     power::{NoisyPower, PrivatePower, Shape, StreamingPower},
+    robust::{Glad, Reaper},
 };
 
 /// Parameters that algorithms share, each optional; an algorithm refuses those it does not have.
@@ -27,6 +28,10 @@ pub struct Options {
     pub lambda: Option<f64>,
     /// Rows of the subspace that a sparse method keeps.
     pub support: Option<usize>,
+    /// Iterations before the step halves.
+    pub stage: Option<usize>,
+    /// Standard deviation of explicit noise on a mean gradient.
+    pub sigma: Option<f64>,
 }
 
 impl Options {
@@ -50,6 +55,8 @@ impl Options {
             ("clip", self.clip.is_some()),
             ("lambda", self.lambda.is_some()),
             ("support", self.support.is_some()),
+            ("stage", self.stage.is_some()),
+            ("sigma", self.sigma.is_some()),
         ];
         let refused = set.iter().find(|(name, set)| *set && !taken.contains(name));
         if let Some((name, _)) = refused {
@@ -91,6 +98,16 @@ pub const ALGORITHMS: &[Entry] = &[
     PrivatePowerIteration::ENTRY,
     Wishart::ENTRY,
     Amin::ENTRY,
+    Glad::GGD_ENTRY,
+    Glad::NGGD_ENTRY,
+    Glad::SGGD_ENTRY,
+    Glad::NSGGD_ENTRY,
+    Glad::DP_GGD_ENTRY,
+    Glad::DP_SGGD_ENTRY,
+    Reaper::GD_ENTRY,
+    Reaper::SGD_ENTRY,
+    Reaper::MD_ENTRY,
+    Reaper::SMD_ENTRY,
 ];
 
 /// The error of a number of steps beside a number of rows a step.

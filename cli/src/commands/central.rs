@@ -25,7 +25,7 @@ const DEFAULT_DELTA: f64 = 1e-6;
 #[command(
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
-    after_help = "Examples:\n  eigenveil central list\n  eigenveil central analyze-gauss --model published --p 40 --n 100000 --k 5 --epsilon 1 --delta 1e-4 --repeats 20 --seed 1\n  eigenveil central private-power --rows rows.npy --k 3 --epsilon 2 --neighbours zero-out --out components.csv\n  eigenveil central pca --rows rows.npy --k 3 --json\n\nThe error and the captured variance are computed from the rows, or from a model's truth: they are not private. With --seed the noise can be repeated and protects nobody; leave it out for a result that is released."
+    after_help = "Examples:\n  eigenveil central list\n  eigenveil central analyze-gauss --model published --p 40 --n 100000 --k 5 --epsilon 1 --delta 1e-4 --repeats 20 --seed 1\n  eigenveil central private-power --rows rows.npy --k 3 --epsilon 2 --neighbours zero-out --out components.csv\n  eigenveil central dp-sggd --model haystack --p 20 --n 2000 --k 2 --epsilon 0.8\n  eigenveil central pca --rows rows.npy --k 3 --json\n\nThe error and the captured variance are computed from the rows, or from a model's truth: they are not private. With --seed the noise can be repeated and protects nobody; leave it out for a result that is released."
 )]
 pub(crate) struct CentralArgs {
     #[command(subcommand)]
@@ -94,6 +94,12 @@ struct OptionArgs {
     /// Rows of the subspace that sparse-pca keeps
     #[arg(long, value_name = "S")]
     support: Option<usize>,
+    /// Iterations before the step of ggd and its relatives halves
+    #[arg(long, value_name = "I")]
+    stage: Option<usize>,
+    /// Noise of nggd and nsggd on every entry of the mean gradient
+    #[arg(long, value_name = "X")]
+    sigma: Option<f64>,
 }
 
 impl From<&OptionArgs> for Options {
@@ -106,6 +112,8 @@ impl From<&OptionArgs> for Options {
             clip: args.clip,
             lambda: args.lambda,
             support: args.support,
+            stage: args.stage,
+            sigma: args.sigma,
         }
     }
 }
