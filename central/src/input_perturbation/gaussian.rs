@@ -4,7 +4,6 @@ use eigenveil_shared::{
     Result,
     privacy::{Budget, gaussian},
 };
-use nalgebra::DMatrix;
 
 use super::fit_of_sum;
 use crate::{

@@ -1,13 +1,13 @@
 //! The noise of a whole run, start included.
 
 use eigenveil_shared::{
-    ErrorCode, Result,
+    Error, ErrorCode, Result,
     privacy::{Budget, gaussian},
 };
 
 use super::sampling::Steps;
 use crate::{
-    Calibration, Guarantee, Neighbours,
+    Calibration, Guarantee, Neighbours, Privacy,
     accountant::{Run, full_batch, noise_multiplier},
 };
 
@@ -15,7 +15,7 @@ use crate::{
 const START_SHARE: f64 = 0.2;
 
 /// What a run releases.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Releases {
     /// Steps, each the sum of gradients of norm ≤ 1.
     pub(super) steps: Steps,
@@ -23,16 +23,21 @@ pub(super) struct Releases {
     pub(super) start: u64,
 }
 
-/// Standard deviations, and what they give.
-pub(super) struct Calibrated {
-    /// Of the noise on a release of the start.
-    pub(super) start_sd: f64,
+/// The noise of a run, and what it gives. It follows from public numbers alone, so that one serves many runs; finding it for
+/// batches takes seconds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Calibrated {
+    /// Standard deviation of the noise on a release of the start; 0 where there is none.
+    pub start_sd: f64,
     /// Of the noise on a sum of gradients, along every direction of unit length.
-    pub(super) step_sd: f64,
+    pub step_sd: f64,
+    /// The paper's for `step_sd`.
+    pub published_step_sd: f64,
     /// What holds for the whole run.
-    pub(super) guarantee: Guarantee,
-    /// The ε of the steps alone.
-    pub(super) epsilon_of_steps: Option<f64>,
+    pub guarantee: Guarantee,
+    /// The ε of the steps alone; `None` where none holds.
+    pub epsilon_of_steps: Option<f64>,
+    releases: Releases,
 }
 
 impl Releases {
@@ -104,10 +109,47 @@ impl Releases {
         Ok(Calibrated {
             start_sd,
             step_sd,
+            published_step_sd: published,
             guarantee,
+            releases: *self,
             epsilon_of_steps: held(&steps_alone, delta)?,
         })
     }
+}
+
+/// The noise of a private run, checked to be its own; `None` without privacy.
+///
+/// # Errors
+/// `invalid-request` where a private run has none, or that of another run.
+pub(super) fn noise_of<'a>(
+    privacy: &Privacy,
+    releases: Releases,
+    calibrated: Option<&'a Calibrated>,
+) -> Result<Option<&'a Calibrated>> {
+    let promised = match (privacy, calibrated) {
+        (Privacy::None, None) => return Ok(None),
+        (
+            Privacy::Budget {
+                budget,
+                neighbours,
+                calibration,
+            },
+            Some(noise),
+        ) => {
+            let made_for = &noise.guarantee;
+            (made_for.budget, made_for.neighbours, made_for.calibration)
+                == (*budget, *neighbours, *calibration)
+                && noise.releases == releases
+        }
+        _ => false,
+    };
+    if promised {
+        return Ok(calibrated);
+    }
+    Err(Error::new(
+        ErrorCode::InvalidRequest,
+        "the noise was found for another budget, other steps or batches; calibrate for this run",
+    ))
 }
 
 /// The ε of a run; `None` where the noise is too small to be accounted.
@@ -142,8 +184,8 @@ mod tests {
     fn the_noise_is_needed() {
         let budget = Budget::approximate(0.8, 1e-5).unwrap();
         for neighbours in Neighbours::ALL {
-            for (rate, start) in [(None, 1), (None, 0), (Some(0.01), 1), (Some(0.05), 0)] {
-                let steps = Steps { count: 200, rate };
+            for (rate, start) in [(None, 1), (None, 0), (Some(0.05), 1)] {
+                let steps = Steps { count: 50, rate };
                 let releases = Releases { steps, start };
                 let (start_sd, step_sd) = releases.accounted(budget, neighbours).unwrap();
                 let delta = |factor: f64| {

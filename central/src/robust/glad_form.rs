@@ -4,7 +4,7 @@ use eigenveil_estimation::linalg::fix_signs;
 use eigenveil_shared::{Error, ErrorCode, Result, privacy::Budget};
 
 use super::{
-    calibration::{Calibrated, Releases, published_for_batches, usual_batch},
+    calibration::{Calibrated, Releases, noise_of, published_for_batches, usual_batch},
     cards::{plain, private},
     glad::{Descent, objective},
     sampling::Steps,
@@ -12,7 +12,7 @@ use super::{
     table::{Table, rate},
 };
 use crate::{
-    Baseline, Calibration, Card, Entry, Fit, Generator, Neighbours, Options, Privacy, Request,
+    Baseline, Calibration, Card, Entry, Fit, Generator, Options, Privacy, Request,
     Rows, check,
     trace::{Tracer, is_watched},
 };
@@ -273,8 +273,55 @@ impl Baseline for Glad {
 
     fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
         let (n, p) = (rows.n(), rows.dimension());
+        let calibrated = self.calibrate(n, p, &request.privacy)?;
+        self.fit_calibrated(rows, request, calibrated.as_ref(), rng)
+    }
+}
+
+impl Glad {
+    /// What a run over n rows of dimension p releases.
+    fn releases(&self, n: usize, p: usize, privacy: &Privacy) -> Result<(Releases, usize)> {
+        let (steps, stage) = self.schedule(n, privacy)?;
+        let start = self.start.resolve(p).releases();
+        Ok((Releases { steps, start }, stage))
+    }
+
+    /// The noise of a run over n rows of dimension p; `None` without privacy.
+    ///
+    /// # Errors
+    /// `invalid-request` for parameters that do not fit n; `invalid-budget` where the budget cannot be met.
+    pub fn calibrate(&self, n: usize, p: usize, privacy: &Privacy) -> Result<Option<Calibrated>> {
+        let Privacy::Budget {
+            budget,
+            neighbours,
+            calibration,
+        } = *privacy
+        else {
+            return Ok(None);
+        };
+        check(self.card(), p, n as u64, &Request::new(1, *privacy))?;
+        let (releases, _) = self.releases(n, p, privacy)?;
+        let (printed, remark) = published(budget, n, releases.steps);
+        releases
+            .calibrate(budget, neighbours, calibration, printed, remark)
+            .map(Some)
+    }
+
+    /// As [`Baseline::fit`] with the noise of [`Glad::calibrate`] at hand.
+    ///
+    /// # Errors
+    /// As [`Baseline::fit`]; `invalid-request` for the noise of another run.
+    pub fn fit_calibrated(
+        &self,
+        rows: &Rows,
+        request: &Request<'_>,
+        calibrated: Option<&Calibrated>,
+        rng: &mut Generator,
+    ) -> Result<Fit> {
+        let (n, p) = (rows.n(), rows.dimension());
         check(self.card(), p, n as u64, request)?;
-        let (steps, stage) = self.schedule(n, &request.privacy)?;
+        let (releases, stage) = self.releases(n, p, &request.privacy)?;
+        let steps = releases.steps;
         if !(self.step.is_finite() && self.step > 0.0) {
             return Err(Error::new(
                 ErrorCode::InvalidRequest,
@@ -284,45 +331,27 @@ impl Baseline for Glad {
                 ),
             ));
         }
-        let start = self.start.resolve(p);
         let denominator = steps.denominator(n);
         let mut noise_sd = self.form.sigma().unwrap_or(0.0) * denominator;
-        let (mut start_sd, mut promised) = (0.0, None);
+        let mut start_sd = 0.0;
         let mut facts = vec![
             ("steps", steps.count as f64),
             ("stage", stage as f64),
             ("batch", denominator),
         ];
-        if let Privacy::Budget {
-            budget,
-            neighbours,
-            calibration,
-        } = request.privacy
-        {
-            let (printed, remark) = published(budget, n, steps);
-            let releases = Releases {
-                steps,
-                start: start.releases(),
-            };
-            let Calibrated {
-                start_sd: of_start,
-                step_sd,
-                guarantee,
-                epsilon_of_steps,
-            } = releases.calibrate(budget, neighbours, calibration, printed, remark)?;
-            (start_sd, noise_sd, promised) = (of_start, step_sd, Some(guarantee));
+        let promised = noise_of(&request.privacy, releases, calibrated)?;
+        if let Some(noise) = promised {
+            (start_sd, noise_sd) = (noise.start_sd, noise.step_sd);
+            let of_steps = noise.epsilon_of_steps.unwrap_or(f64::INFINITY);
             facts.extend([
                 ("start_sd", start_sd),
-                ("published_noise_sd", printed),
-                (
-                    "epsilon_of_steps",
-                    epsilon_of_steps.unwrap_or(f64::INFINITY),
-                ),
+                ("published_noise_sd", noise.published_step_sd),
+                ("epsilon_of_steps", of_steps),
             ]);
         }
         facts.push(("noise_sd", noise_sd));
         let table = Table::spherised(rows);
-        let frame = start.frame(&table, request.k, start_sd, rng)?;
+        let frame = self.start.frame(&table, request.k, start_sd, rng)?;
         let mut tracer = Tracer::new(request.truth);
         let look = |v: &nalgebra::DMatrix<f64>| Some(objective(&table, v));
         tracer.record(0, 0.0, &frame, look)?;
@@ -343,7 +372,7 @@ impl Baseline for Glad {
         Ok(Fit {
             subspace,
             n: n as u64,
-            privacy: promised,
+            privacy: promised.map(|noise| noise.guarantee.clone()),
             trace: tracer.finish(),
             facts,
         })

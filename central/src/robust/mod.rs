@@ -21,6 +21,7 @@ mod simplex;
 mod start;
 mod table;
 
+pub use calibration::Calibrated;
 pub use glad_form::{Glad, GladForm};
 pub use polar::polar;
 pub use reaper_form::{Reaper, ReaperForm};

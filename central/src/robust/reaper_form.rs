@@ -5,7 +5,7 @@ use eigenveil_shared::{Error, ErrorCode, Result, privacy::Budget};
 use nalgebra::DMatrix;
 
 use super::{
-    calibration::{Calibrated, Releases, published_for_batches, usual_batch},
+    calibration::{Calibrated, Releases, noise_of, published_for_batches, usual_batch},
     cards::private,
     reaper::{Descent, Geometry, objective},
     sampling::Steps,
@@ -177,14 +177,37 @@ impl Reaper {
         Ok(Steps { count, rate })
     }
 
-    /// The average iterate `P̄`, `p × p`, beside the fit: what the relaxation answers before it is rounded to a subspace.
+    /// The noise of a run over n rows; `None` without privacy.
     ///
     /// # Errors
-    /// As [`Baseline::fit`].
-    pub fn fit_relaxed(
+    /// `invalid-request` for parameters that do not fit n; `invalid-budget` where the budget cannot be met.
+    pub fn calibrate(&self, n: usize, privacy: &Privacy) -> Result<Option<Calibrated>> {
+        let Privacy::Budget {
+            budget,
+            neighbours,
+            calibration,
+        } = *privacy
+        else {
+            return Ok(None);
+        };
+        check(self.card(), 1, n as u64, &Request::new(1, *privacy))?;
+        let steps = self.steps(n, privacy)?;
+        let (printed, remark) = published(budget, n, steps);
+        Releases { steps, start: 0 }
+            .calibrate(budget, neighbours, calibration, printed, remark)
+            .map(Some)
+    }
+
+    /// The average iterate `P̄`, `p × p`, which is what the relaxation answers before it is rounded to a subspace, and the
+    /// fit; with the noise of [`Reaper::calibrate`].
+    ///
+    /// # Errors
+    /// As [`Baseline::fit`]; `invalid-request` for the noise of another run.
+    pub fn fit_calibrated(
         &self,
         rows: &Rows,
         request: &Request<'_>,
+        calibrated: Option<&Calibrated>,
         rng: &mut Generator,
     ) -> Result<(DMatrix<f64>, Fit)> {
         let (n, k) = (rows.n(), request.k);
@@ -192,32 +215,20 @@ impl Reaper {
         let steps = self.steps(n, &request.privacy)?;
         let denominator = steps.denominator(n);
         let mut facts = vec![("steps", steps.count as f64), ("batch", denominator)];
-        let (mut noise_sd, mut promised) = ((0.0, 0.0), None);
-        if let Privacy::Budget {
-            budget,
-            neighbours,
-            calibration,
-        } = request.privacy
-        {
-            let (printed, remark) = published(budget, n, steps);
-            let Calibrated {
-                step_sd, guarantee, ..
-            } = Releases { steps, start: 0 }.calibrate(
-                budget,
-                neighbours,
-                calibration,
-                printed,
-                remark,
-            )?;
+        let mut noise_sd = (0.0, 0.0);
+        let promised = noise_of(&request.privacy, Releases { steps, start: 0 }, calibrated)?;
+        if let Some(noise) = promised {
             // Along every direction of unit Frobenius length σ, which is σ/√2 off the diagonal: an entry there counts
             // twice. The paper has σ everywhere, whose weakest directions, the diagonal's, have σ as well.
-            let off_diagonal = match calibration {
-                Calibration::Accounted => step_sd * std::f64::consts::FRAC_1_SQRT_2,
-                Calibration::AsPublished => step_sd,
+            let off_diagonal = match noise.guarantee.calibration {
+                Calibration::Accounted => noise.step_sd * std::f64::consts::FRAC_1_SQRT_2,
+                Calibration::AsPublished => noise.step_sd,
             };
-            noise_sd = (off_diagonal, step_sd);
-            promised = Some(guarantee);
-            facts.extend([("noise_sd", step_sd), ("published_noise_sd", printed)]);
+            noise_sd = (off_diagonal, noise.step_sd);
+            facts.extend([
+                ("noise_sd", noise.step_sd),
+                ("published_noise_sd", noise.published_step_sd),
+            ]);
         }
         let table = Table::spherised(rows);
         let mut tracer = Tracer::new(request.truth);
@@ -238,7 +249,7 @@ impl Reaper {
         let fit = Fit {
             subspace: top_k(&average, k)?.vectors,
             n: n as u64,
-            privacy: promised,
+            privacy: promised.map(|noise| noise.guarantee.clone()),
             trace: tracer.finish(),
             facts,
         };
@@ -272,6 +283,9 @@ impl Baseline for Reaper {
     }
 
     fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
-        Ok(self.fit_relaxed(rows, request, rng)?.1)
+        let calibrated = self.calibrate(rows.n(), &request.privacy)?;
+        Ok(self
+            .fit_calibrated(rows, request, calibrated.as_ref(), rng)?
+            .1)
     }
 }
