@@ -12,8 +12,7 @@ use super::{
     table::{Table, rate},
 };
 use crate::{
-    Baseline, Calibration, Card, Entry, Fit, Generator, Options, Privacy, Request,
-    Rows, check,
+    Baseline, Calibration, Card, Entry, Fit, Generator, Options, Privacy, Request, Rows, check,
     trace::{Tracer, is_watched},
 };
 
