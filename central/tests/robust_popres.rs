@@ -58,8 +58,9 @@ fn stylised(d: usize) -> Option<(Rows, DMatrix<f64>)> {
         .lines()
         .skip(1)
         .flat_map(|line| {
-            let fields: Vec<&str> = line.split(',').collect();
-            [fields[3].parse().unwrap(), fields[4].parse().unwrap()]
+            // From the end: a name may have a comma.
+            let fields: Vec<&str> = line.rsplit(',').collect();
+            [fields[5].parse().unwrap(), fields[4].parse().unwrap()]
         })
         .collect();
     let places = DMatrix::from_row_slice(places.len() / 2, 2, &places);

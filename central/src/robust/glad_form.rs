@@ -21,7 +21,7 @@ const PLAIN_STEPS: usize = 1000;
 /// Steps of the private forms: each costs noise.
 const FULL_STEPS: usize = 100;
 const SAMPLED_STEPS: usize = 500;
-/// Halvings of a private run, spread over its steps: below 2⁻⁸ of the first step nothing moves.
+/// Halvings of a short private run, spread over its steps; longer ones have the paper's stages.
 const HALVINGS: usize = 8;
 /// Rows of a batch without privacy.
 const PLAIN_BATCH: usize = 20;
@@ -66,7 +66,7 @@ pub struct Glad {
     pub batch: Option<usize>,
     /// η of the first stage; the paper's is 1.
     pub step: f64,
-    /// Iterations before η halves; `None`: the paper's 50 without privacy or as published, an eighth of T otherwise.
+    /// Iterations before η halves; `None`: the paper's 50 without privacy or as published, otherwise an eighth of T, at most 50.
     pub stage: Option<usize>,
     /// Where it begins.
     pub start: Start,
@@ -196,7 +196,7 @@ impl Glad {
         let stage = self
             .stage
             .or(usual_stage)
-            .unwrap_or(count.div_ceil(HALVINGS));
+            .unwrap_or(count.div_ceil(HALVINGS).min(PAPER_STAGE));
         if count == 0 || stage == 0 {
             return Err(Error::new(
                 ErrorCode::InvalidRequest,

@@ -31,8 +31,7 @@ fn inverse_root_of_gram(r: &DMatrix<f64>) -> Result<DMatrix<f64>> {
     for _ in 0..2 {
         let eigen = symmetric_eigen(&cross_product(&frame, &frame))?;
         let (largest, smallest) = (eigen.values.max(), eigen.values.min());
-        // Written so that NaN fails.
-        if !(smallest > 1e-20 * largest) {
+        if smallest <= 1e-20 * largest {
             return Err(Error::new(
                 ErrorCode::EstimateFailed,
                 "the columns of a frame are dependent: the noise swamps it; take a larger budget or a smaller k",
@@ -42,7 +41,7 @@ fn inverse_root_of_gram(r: &DMatrix<f64>) -> Result<DMatrix<f64>> {
         for (mut column, value) in scaled.column_iter_mut().zip(eigen.values.iter()) {
             column /= value.sqrt();
         }
-        frame = frame * (scaled * eigen.vectors.transpose());
+        frame *= scaled * eigen.vectors.transpose();
     }
     Ok(frame)
 }
