@@ -25,6 +25,8 @@ const SAMPLED_STEPS: usize = 500;
 const HALVINGS: usize = 8;
 /// Rows of a batch without privacy.
 const PLAIN_BATCH: usize = 20;
+/// Explicit noise where none is set.
+const USUAL_SIGMA: f64 = 0.01;
 /// Iterations before the step halves, in the paper's experiments.
 const PAPER_STAGE: usize = 50;
 
@@ -214,15 +216,15 @@ impl Glad {
     }
 }
 
-/// σ of the forms that need one.
+/// σ of the forms that have one.
 fn given(options: &Options) -> Result<f64> {
-    let sigma = options.sigma.unwrap_or(f64::NAN);
+    let sigma = options.sigma.unwrap_or(USUAL_SIGMA);
     if sigma.is_finite() && sigma >= 0.0 {
         return Ok(sigma);
     }
     Err(Error::new(
         ErrorCode::InvalidRequest,
-        "nggd and nsggd need sigma, 0 or more: the standard deviation of the noise on the mean gradient",
+        format!("sigma is {sigma}; it is a finite number, 0 or more, such as {USUAL_SIGMA}"),
     ))
 }
 

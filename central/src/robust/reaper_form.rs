@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Steps without privacy.
-const PLAIN_STEPS: usize = 1000;
+const PLAIN_STEPS: usize = 300;
 /// Steps with: each costs noise.
 const FULL_STEPS: usize = 100;
 const SAMPLED_STEPS: usize = 500;
@@ -48,7 +48,7 @@ pub enum ReaperForm {
 pub struct Reaper {
     /// Which form.
     pub form: ReaperForm,
-    /// T; `None`: 1,000 without privacy; with, 100 over all rows, 500 over batches.
+    /// T; `None`: 300 without privacy; with, 100 over all rows, 500 over batches.
     pub iterations: Option<usize>,
     /// Mean size B of a batch; `None`: 20 without privacy, the paper's `max(N√(ε/4T), 1)` with.
     pub batch: Option<usize>,

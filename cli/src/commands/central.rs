@@ -97,7 +97,7 @@ struct OptionArgs {
     /// Iterations before the step of ggd and its relatives halves
     #[arg(long, value_name = "I")]
     stage: Option<usize>,
-    /// Noise of nggd and nsggd on every entry of the mean gradient
+    /// Noise of nggd and nsggd on every entry of the mean gradient [default: 0.01]
     #[arg(long, value_name = "X")]
     sigma: Option<f64>,
 }
