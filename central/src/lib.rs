@@ -3,7 +3,7 @@
 //! * [`pca`] and [`centred_pca`]: the non-private answer everything is compared with.
 //! * [`Baseline`]: the trait every algorithm of the source papers is behind; [`ALGORITHMS`] lists them.
 //! * [`Privacy`], [`Neighbours`], [`Calibration`], [`Guarantee`]: what is asked for and what really holds.
-//! * [`power`], [`oja`], [`dp_pca`]: algorithms with parts worth having on their own.
+//! * [`power`], [`oja`], [`dp_pca`], [`robust`]: algorithms with parts worth having on their own.
 //! * [`accountant`]: how much noise a whole run needs.
 //!
 //! ```
@@ -39,6 +39,7 @@ pub mod power;
 mod privacy;
 mod private_power_iteration;
 mod registry;
+pub mod robust;
 mod rows;
 mod sparse_pca;
 mod stochastic;

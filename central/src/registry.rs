@@ -8,6 +8,7 @@ use crate::{
     dp_pca::DpPca,
     oja::Oja,
     power::{NoisyPower, PrivatePower, Shape, StreamingPower},
+    robust::{Glad, Reaper},
     stochastic::{DpSpca, DpVrpca},
 };
 
@@ -42,6 +43,10 @@ pub struct Options {
     pub groups: Option<f64>,
     /// rows of a group.
     pub group_rows: Option<usize>,
+    /// Iterations before the step halves.
+    pub stage: Option<usize>,
+    /// Standard deviation of explicit noise on a mean gradient.
+    pub sigma: Option<f64>,
 }
 
 impl Options {
@@ -72,6 +77,8 @@ impl Options {
             ("tail-power", self.tail_power.is_some()),
             ("groups", self.groups.is_some()),
             ("group-rows", self.group_rows.is_some()),
+            ("stage", self.stage.is_some()),
+            ("sigma", self.sigma.is_some()),
         ];
         let refused = set.iter().find(|(name, set)| *set && !taken.contains(name));
         if let Some((name, _)) = refused {
@@ -115,6 +122,16 @@ pub const ALGORITHMS: &[Entry] = &[
     PrivatePowerIteration::ENTRY,
     Wishart::ENTRY,
     Amin::ENTRY,
+    Glad::GGD_ENTRY,
+    Glad::NGGD_ENTRY,
+    Glad::SGGD_ENTRY,
+    Glad::NSGGD_ENTRY,
+    Glad::DP_GGD_ENTRY,
+    Glad::DP_SGGD_ENTRY,
+    Reaper::GD_ENTRY,
+    Reaper::SGD_ENTRY,
+    Reaper::MD_ENTRY,
+    Reaper::SMD_ENTRY,
 ];
 
 /// The error of a number of steps beside a number of rows a step.

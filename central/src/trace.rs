@@ -6,6 +6,11 @@ use nalgebra::DMatrix;
 
 use crate::TracePoint;
 
+/// Whether step t of `steps` is worth a trace point: every step of a short run, a hundred of a long one.
+pub(crate) fn is_watched(t: usize, steps: usize) -> bool {
+    t.is_multiple_of(steps.div_ceil(100)) || t == steps
+}
+
 /// Collects trace points where a truth is given, and costs nothing where none is.
 pub(crate) struct Tracer<'a> {
     truth: Option<&'a DMatrix<f64>>,

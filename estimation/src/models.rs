@@ -1,7 +1,7 @@
 //! Synthetic populations with a known principal subspace.
 //!
-//! All three are `x ~ N(0, w·I + d·VVᵀ)` and differ in `w`, `d` and how the frame V is drawn. Rows are
-//! raw: they still have to be prepared (clipped or normalised) like any participant's.
+//! Three are `x ~ N(0, w·I + d·VVᵀ)` and differ in `w`, `d` and how the frame V is drawn; the haystack is a mixture of
+//! inliers near V and outliers around. Rows are raw: they still have to be prepared (clipped or normalised) like any participant's.
 
 use eigenveil_shared::{Error, ErrorCode, Result};
 use nalgebra::DMatrix;
@@ -44,14 +44,26 @@ pub enum Model {
         /// λ (> 0); the paper uses 1.
         lambda: f64,
     },
+    /// The haystack of Lerman, McCoy, Tropp & Zhang (2015): each row an inlier `V·N(0, I/k) + N(0, ν²I/p)` with
+    /// probability `inliers`, otherwise an outlier `N(0, I/p)`. Inliers and outliers have the same mean square norm at ν = 0.
+    Haystack {
+        /// Dimension.
+        p: usize,
+        /// Rank of the subspace.
+        k: usize,
+        /// Share of inliers, in (0, 1].
+        inliers: f64,
+        /// ν ≥ 0; with 0 the inliers lie on the subspace.
+        noise: f64,
+    },
 }
 
 impl Model {
     /// Draws the frame.
     ///
     /// # Errors
-    /// `InvalidRequest` unless `1 ≤ k ≤ s ≤ p` (with s = p where there is no sparsity) and the spike or
-    /// λ is a positive finite number.
+    /// `InvalidRequest` unless `1 ≤ k ≤ s ≤ p` (with s = p where there is no sparsity), the spike or
+    /// λ is a positive finite number, the share of inliers in (0, 1] and their noise not negative.
     pub fn draw<R: Rng + ?Sized>(&self, rng: &mut R) -> Result<Population> {
         let (p, k, s, bulk, along) = match *self {
             Model::Spiked { p, k, spike } => (p, k, p, 1.0, spike),
@@ -60,7 +72,26 @@ impl Model {
                 let unit = 1.0 / (5.0 * p as f64 * (lambda + 1.0));
                 (p, k, s.unwrap_or(p), unit, lambda * unit)
             }
+            Model::Haystack { p, k, noise, .. } => {
+                (p, k, p, noise * noise / p as f64, 1.0 / k.max(1) as f64)
+            }
         };
+        let inlier_share = match *self {
+            Model::Haystack { inliers, .. } => inliers,
+            _ => 1.0,
+        };
+        if !(inlier_share > 0.0 && inlier_share <= 1.0) {
+            return Err(Error::new(
+                ErrorCode::InvalidRequest,
+                format!("the share of inliers is {inlier_share}; it is above 0 and at most 1"),
+            ));
+        }
+        if !(bulk.is_finite() && bulk >= 0.0) {
+            return Err(Error::new(
+                ErrorCode::InvalidRequest,
+                "the noise of a model must be a finite number, 0 or more",
+            ));
+        }
         if !(1 <= k && k <= s && s <= p) {
             return Err(Error::new(
                 ErrorCode::InvalidRequest,
@@ -84,6 +115,7 @@ impl Model {
             support: rows,
             bulk_variance: bulk,
             signal_variance: along,
+            inlier_share,
         })
     }
 }
@@ -93,8 +125,10 @@ impl Model {
 pub struct Population {
     subspace: DMatrix<f64>,
     support: Vec<usize>,
+    /// Of the inliers, who are all rows but in a haystack.
     bulk_variance: f64,
     signal_variance: f64,
+    inlier_share: f64,
 }
 
 impl Population {
@@ -115,20 +149,26 @@ impl Population {
 
     /// Variance in every direction, `w`.
     pub fn bulk_variance(&self) -> f64 {
-        self.bulk_variance
+        let outliers = 1.0 - self.inlier_share;
+        self.inlier_share * self.bulk_variance + outliers * self.outlier_variance()
     }
 
     /// Variance added along V, `d`.
     pub fn signal_variance(&self) -> f64 {
-        self.signal_variance
+        self.inlier_share * self.signal_variance
+    }
+
+    /// Of one entry of an outlier.
+    fn outlier_variance(&self) -> f64 {
+        1.0 / self.dimension() as f64
     }
 
     /// `w·I + d·VVᵀ`, `p × p`: of the raw rows, before any clipping.
     pub fn covariance(&self) -> DMatrix<f64> {
-        let weights = vec![self.signal_variance; self.subspace.ncols()];
+        let weights = vec![self.signal_variance(); self.subspace.ncols()];
         let mut covariance = outer_scaled(&self.subspace, &weights);
         for i in 0..self.dimension() {
-            covariance[(i, i)] += self.bulk_variance;
+            covariance[(i, i)] += self.bulk_variance();
         }
         covariance
     }
@@ -139,9 +179,17 @@ impl Population {
     /// If `row` has another length than p.
     pub fn fill_row<R: Rng + ?Sized>(&self, rng: &mut R, row: &mut [f64]) {
         assert_eq!(row.len(), self.dimension(), "row of another dimension");
-        let bulk_sd = self.bulk_variance.sqrt();
+        let outlier = self.inlier_share < 1.0 && !rng.random_bool(self.inlier_share);
+        let bulk_sd = if outlier {
+            self.outlier_variance().sqrt()
+        } else {
+            self.bulk_variance.sqrt()
+        };
         for x in row.iter_mut() {
             *x = bulk_sd * normal(rng);
+        }
+        if outlier {
+            return;
         }
         let signal_sd = self.signal_variance.sqrt();
         for direction in self.subspace.column_iter() {
@@ -225,6 +273,12 @@ mod tests {
                 s: Some(2),
                 lambda: 3.0,
             },
+            Model::Haystack {
+                p: 6,
+                k: 2,
+                inliers: 0.6,
+                noise: 0.5,
+            },
         ] {
             let population = model.draw(&mut rng).unwrap();
             assert!(orthonormality_defect(population.subspace()) < 1e-14);
@@ -237,6 +291,7 @@ mod tests {
             let covariance = population.covariance();
             // Standard error of an entry is below √2·‖C‖/√n = 0.7 %; six of them.
             let largest = population.bulk_variance() + population.signal_variance();
+            // (A haystack's fourth moments are those of its inliers: up to 1/0.6 of a Gaussian's.)
             assert!((sum - &covariance).amax() < 0.045 * largest, "{model:?}");
             let image = &covariance * population.subspace() - population.subspace() * largest;
             assert!(image.amax() < 1e-13 * largest);

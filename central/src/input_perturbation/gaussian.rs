@@ -4,14 +4,13 @@ use eigenveil_shared::{
     Result,
     privacy::{Budget, gaussian},
 };
-use nalgebra::DMatrix;
-use rand_distr::{Distribution, StandardNormal};
 
 use super::fit_of_sum;
 use crate::{
     baseline::{Baseline, Card, Delta, check},
     fit::{Fit, Request},
     generator::Generator,
+    noise::add_symmetric_noise,
     privacy::{Calibration, Guarantee, Neighbours, Privacy},
     registry::{Entry, Options},
     rows::Rows,
@@ -143,7 +142,7 @@ fn fit_with(
         return fit_of_sum(rows, &sum, request.k, None, Vec::new());
     };
     let sigma = sigma(budget, neighbours, calibration, published)?;
-    add_symmetric_noise(&mut sum, sigma, rng);
+    add_symmetric_noise(&mut sum, sigma, sigma, rng);
     let guarantee = Guarantee {
         budget,
         neighbours,
@@ -158,17 +157,6 @@ fn fit_with(
         Some(guarantee),
         vec![("sigma_of_sum", sigma)],
     )
-}
-
-/// Adds independent `N(0, σ²)` to the upper triangle and mirrors it.
-fn add_symmetric_noise(sum: &mut DMatrix<f64>, sigma: f64, rng: &mut Generator) {
-    for j in 0..sum.ncols() {
-        for i in 0..=j {
-            let z: f64 = StandardNormal.sample(rng);
-            sum[(i, j)] += sigma * z;
-            sum[(j, i)] = sum[(i, j)];
-        }
-    }
 }
 
 #[cfg(test)]
@@ -210,7 +198,7 @@ mod tests {
                     };
                     let rows = Rows::collect([row])?;
                     let mut sum = rows.sum_of_outer_products();
-                    add_symmetric_noise(&mut sum, sigma, rng);
+                    add_symmetric_noise(&mut sum, sigma, sigma, rng);
                     Ok(match neighbours {
                         Neighbours::ZeroOut => sum[(0, 0)],
                         _ => sum[(0, 0)] - sum[(1, 1)],
@@ -236,7 +224,7 @@ mod tests {
         let rows = gaussian_rows(3, &[0.1; 40], 2);
         let clean = rows.sum_of_outer_products();
         let mut noisy = clean.clone();
-        add_symmetric_noise(&mut noisy, 3.0, &mut generator(Some(1)).unwrap());
+        add_symmetric_noise(&mut noisy, 3.0, 3.0, &mut generator(Some(1)).unwrap());
         assert!((&noisy - noisy.transpose()).amax() == 0.0);
         let mut squares = 0.0;
         for j in 0..40 {

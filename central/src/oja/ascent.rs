@@ -5,7 +5,7 @@ use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 
 use super::StepSize;
-use crate::{Generator, GradientSum, noise::EntryNoise, stream::Feed};
+use crate::{Generator, GradientSum, noise::EntryNoise, stream::Feed, trace::is_watched};
 
 /// Linear steps between two orthonormalisations: the span is the same as with one after each (QR factors
 /// multiply), and the work is not.
@@ -49,18 +49,13 @@ impl Ascent {
                 noise.add_to(&mut gradient, rng);
             }
             w = previous + gradient * (self.schedule.at(t) / self.batch as f64);
-            if !linear || t % LINEAR_STEPS == 0 || t == self.steps || self.is_watched(t) {
+            if !linear || t % LINEAR_STEPS == 0 || t == self.steps || is_watched(t, self.steps) {
                 w = orthonormalize(w)?;
             }
-            if self.is_watched(t) {
+            if is_watched(t, self.steps) {
                 watch(t, &w)?;
             }
         }
         Ok(w)
-    }
-
-    /// Every step of a short run, a hundred of a long one.
-    fn is_watched(&self, t: usize) -> bool {
-        t.is_multiple_of(self.steps.div_ceil(100)) || t == self.steps
     }
 }

@@ -8,8 +8,8 @@ use super::{
     course::{Course, Steps, is_published},
 };
 use crate::{
-    Baseline, Calibration, Card, Entry, Fit, Generator, Neighbours, Options, Privacy, Request,
-    Rows, check, noise::EntryNoise,
+    Baseline, Calibration, Card, Delta, Entry, Fit, Generator, Neighbours, Options, Privacy,
+    Request, Rows, check, noise::EntryNoise,
 };
 
 static CARD: Card = Card {
@@ -19,7 +19,7 @@ static CARD: Card = Card {
     guarantee: "accounted: (eps,delta) by the privacy losses of all sampled steps; the printed noise gives tens to hundreds at a claimed 1",
     neighbours: &Neighbours::ALL,
     calibrations: &Calibration::ALL,
-    pure: false,
+    delta: Delta::Positive,
 };
 
 /// Steps, and steps to a pass over the rows, unless published.

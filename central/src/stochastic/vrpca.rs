@@ -10,8 +10,8 @@ use super::{
     course::{Course, Steps, is_published},
 };
 use crate::{
-    Baseline, Calibration, Card, Entry, Fit, Generator, Neighbours, Options, Privacy, Request,
-    Rows, check, noise::EntryNoise,
+    Baseline, Calibration, Card, Delta, Entry, Fit, Generator, Neighbours, Options, Privacy,
+    Request, Rows, check, noise::EntryNoise,
 };
 
 static CARD: Card = Card {
@@ -21,7 +21,7 @@ static CARD: Card = Card {
     guarantee: "accounted: (eps,delta), full gradients and sampled differences composed by their privacy losses; the printed noise gives hundreds at a claimed 1",
     neighbours: &Neighbours::ALL,
     calibrations: &Calibration::ALL,
-    pure: false,
+    delta: Delta::Positive,
 };
 
 /// Epochs, steps of each, and steps to a pass over the rows, unless published.

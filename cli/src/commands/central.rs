@@ -26,7 +26,7 @@ const DEFAULT_DELTA: f64 = 1e-6;
 #[command(
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
-    after_help = "Examples:\n  eigenveil central list\n  eigenveil central analyze-gauss --model published --p 40 --n 100000 --k 5 --epsilon 1 --delta 1e-4 --repeats 20 --seed 1\n  eigenveil central private-power --rows rows.npy --k 3 --epsilon 2 --neighbours zero-out --out components.csv\n  eigenveil central pca --rows rows.npy --k 3 --json\n\nThe error and the captured variance are computed from the rows, or from a model's truth: they are not private. With --seed the noise can be repeated and protects nobody; leave it out for a result that is released."
+    after_help = "Examples:\n  eigenveil central list\n  eigenveil central analyze-gauss --model published --p 40 --n 100000 --k 5 --epsilon 1 --delta 1e-4 --repeats 20 --seed 1\n  eigenveil central private-power --rows rows.npy --k 3 --epsilon 2 --neighbours zero-out --out components.csv\n  eigenveil central dp-sggd --model haystack --p 20 --n 2000 --k 2 --epsilon 0.8\n  eigenveil central pca --rows rows.npy --k 3 --json\n\nThe error and the captured variance are computed from the rows, or from a model's truth: they are not private. With --seed the noise can be repeated and protects nobody; leave it out for a result that is released."
 )]
 pub(crate) struct CentralArgs {
     #[command(subcommand)]
@@ -116,6 +116,12 @@ struct OptionArgs {
     /// Rows of such a group [default: 20]
     #[arg(long, value_name = "R")]
     group_rows: Option<usize>,
+    /// Iterations before the step of ggd and its relatives halves
+    #[arg(long, value_name = "I")]
+    stage: Option<usize>,
+    /// Noise of nggd and nsggd on every entry of the mean gradient [default: 0.01]
+    #[arg(long, value_name = "X")]
+    sigma: Option<f64>,
 }
 
 impl From<&OptionArgs> for Options {
@@ -135,6 +141,8 @@ impl From<&OptionArgs> for Options {
             tail_power: args.tail_power,
             groups: args.groups,
             group_rows: args.group_rows,
+            stage: args.stage,
+            sigma: args.sigma,
         }
     }
 }

@@ -12,7 +12,7 @@ use eigenveil_shared::{
 use nalgebra::DMatrix;
 use rand::{RngExt, SeedableRng};
 
-use super::simulate::{ModelArg, model_of};
+use super::simulate::{HaystackArgs, ModelArg, model_of};
 use crate::{
     args::{NormArg, NormArgs},
     error::{CliError, Result},
@@ -40,6 +40,8 @@ pub(super) struct RowsArgs {
     /// Variance along V of the models spiked and sparse
     #[arg(long, value_name = "X", default_value_t = 20.0)]
     spike: f64,
+    #[command(flatten)]
+    haystack: HaystackArgs,
     #[command(flatten)]
     norm: NormArgs,
 }
@@ -108,7 +110,14 @@ impl RowsArgs {
             }
             (None, Some(model)) => {
                 preprocessing.check()?;
-                Kind::Model(model_of(model, dimension, k, self.s, self.spike)?)
+                Kind::Model(model_of(
+                    model,
+                    dimension,
+                    k,
+                    self.s,
+                    self.spike,
+                    self.haystack,
+                )?)
             }
             (None, None) => return Err(CliError::usage("give --model or --rows")),
         };

@@ -30,6 +30,19 @@ pub(crate) enum ModelArg {
     Sparse,
     /// Section 6 of Wang & Xu: N(0, λ/(5p(λ+1))·VVᵀ + 1/(5p(λ+1))·I) with λ = 1, clipped at radius 1
     Published,
+    /// --inliers of the rows near a random subspace, N(0, VVᵀ/k + ν²I/p), the others N(0, I/p)
+    Haystack,
+}
+
+/// The inliers of the model haystack.
+#[derive(Clone, Copy, Debug, Args)]
+pub(super) struct HaystackArgs {
+    /// Share of inliers of the model haystack
+    #[arg(long, value_name = "X", default_value_t = 0.5, conflicts_with = "rows")]
+    inliers: f64,
+    /// ν: root mean square distance of its inliers from the subspace
+    #[arg(long, value_name = "X", default_value_t = 0.0, conflicts_with = "rows")]
+    inlier_noise: f64,
 }
 
 /// Run an experiment in this process, with the true subspace known
@@ -75,6 +88,8 @@ pub(crate) struct SimulateArgs {
     /// Variance along V of the models spiked and sparse
     #[arg(long, value_name = "X", default_value_t = 20.0)]
     spike: f64,
+    #[command(flatten)]
+    haystack: HaystackArgs,
     /// Privacy-loss bound ε of one report, at most 16
     #[arg(long, value_name = "E,…", value_delimiter = ',', required = true)]
     epsilon: Vec<f64>,
@@ -231,7 +246,14 @@ fn one(
                 .p
                 .ok_or_else(|| CliError::usage("--model needs --p"))?;
             (
-                RowSource::Model(model_of(model, p, setting.k, setting.s, args.spike)?),
+                RowSource::Model(model_of(
+                    model,
+                    p,
+                    setting.k,
+                    setting.s,
+                    args.spike,
+                    args.haystack,
+                )?),
                 p,
             )
         }
@@ -297,10 +319,17 @@ pub(super) fn model_of(
     k: usize,
     s: Option<usize>,
     spike: f64,
+    haystack: HaystackArgs,
 ) -> Result<Model> {
     match (model, s) {
         (ModelArg::Spiked, None) => Ok(Model::Spiked { p, k, spike }),
-        (ModelArg::Spiked, Some(_)) => Err(CliError::usage(
+        (ModelArg::Haystack, None) => Ok(Model::Haystack {
+            p,
+            k,
+            inliers: haystack.inliers,
+            noise: haystack.inlier_noise,
+        }),
+        (ModelArg::Spiked | ModelArg::Haystack, Some(_)) => Err(CliError::usage(
             "--s belongs to --model sparse or published",
         )),
         (ModelArg::Sparse, Some(s)) => Ok(Model::Sparse { p, k, s, spike }),

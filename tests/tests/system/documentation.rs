@@ -104,6 +104,7 @@ fn the_operations_guides_commands_work() {
 #[test]
 fn the_central_pages_commands_work() {
     follow("docs/central.md", &["components.csv"]);
+    follow("docs/central-robust.md", &[]);
 }
 
 #[test]
@@ -116,6 +117,7 @@ fn pictures_and_pages_that_are_linked_exist() {
         "docs/protocol.md",
         "docs/limitations.md",
         "docs/central.md",
+        "docs/central-robust.md",
     ] {
         let text = std::fs::read_to_string(root.join(page)).unwrap();
         for target in text

@@ -1,0 +1,217 @@
+//! The noise of a whole run, start included.
+
+use eigenveil_shared::{
+    Error, ErrorCode, Result,
+    privacy::{Budget, gaussian},
+};
+
+use super::sampling::Steps;
+use crate::{
+    Calibration, Guarantee, Neighbours, Privacy,
+    accountant::{Run, full_batch, noise_multiplier},
+};
+
+/// Part of μ² that the start gets under `accounted`.
+const START_SHARE: f64 = 0.2;
+
+/// What a run releases.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Releases {
+    /// Steps, each the sum of gradients of norm ≤ 1.
+    pub(super) steps: Steps,
+    /// Releases of `Σxxᵀ`, or of its product with a frame, before them.
+    pub(super) start: u64,
+}
+
+/// The noise of a run, and what it gives. It follows from public numbers alone, so that one serves many runs; finding it for
+/// batches takes seconds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Calibrated {
+    /// Standard deviation of the noise on a release of the start; 0 where there is none.
+    pub start_sd: f64,
+    /// Of the noise on a sum of gradients, along every direction of unit length.
+    pub step_sd: f64,
+    /// The paper's for `step_sd`.
+    pub published_step_sd: f64,
+    /// What holds for the whole run.
+    pub guarantee: Guarantee,
+    /// The ε of the steps alone; `None` where none holds.
+    pub epsilon_of_steps: Option<f64>,
+    releases: Releases,
+}
+
+impl Releases {
+    /// The accountant's view of it.
+    fn run(&self, neighbours: Neighbours, start_sd: f64, step_sd: f64) -> Result<Run> {
+        let mut run = Run::new(neighbours);
+        if self.start > 0 {
+            run.full_batch(start_sd / neighbours.outer_sensitivity(), self.start)?;
+        }
+        let times = self.steps.count as u64;
+        match self.steps.rate {
+            None => run.full_batch(step_sd / neighbours.gradient_sensitivity(), times)?,
+            Some(rate) => run.subsampled(rate, step_sd, times)?,
+        };
+        Ok(run)
+    }
+
+    /// Noise for which the whole run keeps the budget.
+    fn accounted(&self, budget: Budget, neighbours: Neighbours) -> Result<(f64, f64)> {
+        let (mut share, mut start_sd) = (0.0, 0.0);
+        let one = full_batch::noise_multiplier(budget, 1)?;
+        if self.start > 0 {
+            share = START_SHARE;
+            let multiplier = one * (self.start as f64 / share).sqrt();
+            start_sd = multiplier * neighbours.outer_sensitivity();
+        }
+        let step_sd = match self.steps.rate {
+            None => {
+                let steps = self.steps.count as f64;
+                one * (steps / (1.0 - share)).sqrt() * neighbours.gradient_sensitivity()
+            }
+            Some(_) => noise_multiplier(budget, |z| self.run(neighbours, start_sd, z))?,
+        };
+        // Upwards past the rounding of the sums of squares.
+        Ok((start_sd * (1.0 + 1e-12), step_sd * (1.0 + 1e-12)))
+    }
+
+    /// The noise, `published` being the paper's on a sum of gradients.
+    pub(super) fn calibrate(
+        &self,
+        budget: Budget,
+        neighbours: Neighbours,
+        calibration: Calibration,
+        published: f64,
+        remark: &str,
+    ) -> Result<Calibrated> {
+        let (start_sd, step_sd) = match calibration {
+            Calibration::Accounted => self.accounted(budget, neighbours)?,
+            Calibration::AsPublished => {
+                let one = gaussian::as_published_sigma(budget)?;
+                (one * (self.start as f64).sqrt(), published)
+            }
+        };
+        let delta = budget.delta();
+        let whole = self.run(neighbours, start_sd, step_sd)?;
+        let steps_alone = Self { start: 0, ..*self }.run(neighbours, 0.0, step_sd)?;
+        let mut true_epsilon = held(&whole, delta)?;
+        if calibration == Calibration::Accounted && whole.delta(budget.epsilon())? <= delta {
+            // The search rounds up; that the budget is kept was seen directly.
+            true_epsilon = true_epsilon.map(|found| found.min(budget.epsilon()));
+        }
+        let guarantee = Guarantee {
+            budget,
+            neighbours,
+            calibration,
+            true_epsilon,
+            remark: (calibration == Calibration::AsPublished).then(|| remark.to_owned()),
+        };
+        Ok(Calibrated {
+            start_sd,
+            step_sd,
+            published_step_sd: published,
+            guarantee,
+            releases: *self,
+            epsilon_of_steps: held(&steps_alone, delta)?,
+        })
+    }
+}
+
+/// The noise of a private run, checked to be its own; `None` without privacy.
+///
+/// # Errors
+/// `invalid-request` where a private run has none, or that of another run.
+pub(super) fn noise_of<'a>(
+    privacy: &Privacy,
+    releases: Releases,
+    calibrated: Option<&'a Calibrated>,
+) -> Result<Option<&'a Calibrated>> {
+    let promised = match (privacy, calibrated) {
+        (Privacy::None, None) => return Ok(None),
+        (
+            Privacy::Budget {
+                budget,
+                neighbours,
+                calibration,
+            },
+            Some(noise),
+        ) => {
+            let made_for = &noise.guarantee;
+            (made_for.budget, made_for.neighbours, made_for.calibration)
+                == (*budget, *neighbours, *calibration)
+                && noise.releases == releases
+        }
+        _ => false,
+    };
+    if promised {
+        return Ok(calibrated);
+    }
+    Err(Error::new(
+        ErrorCode::InvalidRequest,
+        "the noise was found for another budget, other steps or batches; calibrate for this run",
+    ))
+}
+
+/// The ε of a run; `None` where the noise is too small to be accounted.
+fn held(run: &Run, delta: f64) -> Result<Option<f64>> {
+    match run.epsilon(delta) {
+        Ok(epsilon) => Ok(Some(epsilon)),
+        Err(error) if error.code() == ErrorCode::InvalidBudget => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The batch of the papers' experiments, `max(N√(ε/4T), 1)` (after Bassily et al. 2019).
+pub(super) fn usual_batch(n: usize, epsilon: f64, steps: usize) -> usize {
+    let batch = n as f64 * (epsilon / (4.0 * steps as f64)).sqrt();
+    (batch as usize).clamp(1, n)
+}
+
+/// The noise of Theorem 6 and Algorithms 1 and 2 for a batch, constant 1: `σ² = (B/N)²·T·log(1/δ)/(ε²N²)` on the *mean* over B
+/// rows, as the standard deviation on their sum.
+pub(super) fn published_for_batches(budget: Budget, n: usize, steps: usize, rate: f64) -> f64 {
+    let log = -budget.delta().ln();
+    let sigma = rate * (steps as f64 * log).sqrt() / (budget.epsilon() * n as f64);
+    rate * n as f64 * sigma
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The noise of every kind of run keeps its budget, half of it does not; neither do 3 % less.
+    #[test]
+    fn the_noise_is_needed() {
+        let budget = Budget::approximate(0.8, 1e-5).unwrap();
+        for neighbours in Neighbours::ALL {
+            for (rate, start) in [(None, 1), (None, 0), (Some(0.05), 1)] {
+                let steps = Steps { count: 50, rate };
+                let releases = Releases { steps, start };
+                let (start_sd, step_sd) = releases.accounted(budget, neighbours).unwrap();
+                let delta = |factor: f64| {
+                    let run = releases.run(neighbours, start_sd, factor * step_sd);
+                    run.unwrap().delta(budget.epsilon()).unwrap()
+                };
+                assert!(
+                    delta(1.0) <= budget.delta(),
+                    "{neighbours} {rate:?} {start}"
+                );
+                assert!(
+                    delta(0.97) > budget.delta(),
+                    "{neighbours} {rate:?} {start}"
+                );
+                assert!(
+                    delta(0.5) > 10.0 * budget.delta(),
+                    "{neighbours} {rate:?} {start}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_batch_of_the_first_experiment() {
+        assert_eq!(usual_batch(2000, 0.8, 2000), 20);
+        assert_eq!(usual_batch(100, 0.8, 1_000_000), 1);
+        assert_eq!(usual_batch(100, 800.0, 10), 100);
+    }
+}

@@ -1,0 +1,123 @@
+//! Grassmannian least absolute deviations: objective, gradient, descent.
+
+use eigenveil_estimation::linalg::{cross_product, product};
+use eigenveil_shared::Result;
+use nalgebra::DMatrix;
+
+use super::{polar::polar, sampling::Steps, table::Table};
+use crate::{Generator, noise::EntryNoise};
+
+/// A row of the sphere nearer to the subspace than this lies on it, up to rounding: there 0 is a subgradient.
+const ON_THE_SUBSPACE: f64 = 1e-14;
+
+/// `(1/N)Σ‖(I − VVᵀ)x‖`.
+pub(super) fn objective(table: &Table, v: &DMatrix<f64>) -> f64 {
+    let mut sum = 0.0;
+    table.for_each_block(|block| {
+        let (_, residuals) = split(block, v);
+        sum += residuals.column_iter().map(|r| r.norm()).sum::<f64>();
+    });
+    sum / table.n() as f64
+}
+
+/// `Σ Qx(xᵀV)/‖Qx‖` over the columns of `block`, Q = I − VVᵀ (equation 2.1): the *descent* direction. Every summand has
+/// Frobenius norm `‖Vᵀx‖ ≤ 1`.
+pub(super) fn descent_direction(block: &DMatrix<f64>, v: &DMatrix<f64>) -> DMatrix<f64> {
+    let (scores, mut residuals) = split(block, v);
+    for mut residual in residuals.column_iter_mut() {
+        let norm = residual.norm();
+        if norm > ON_THE_SUBSPACE {
+            residual /= norm;
+        } else {
+            residual.fill(0.0);
+        }
+    }
+    product(&residuals, &scores.transpose())
+}
+
+/// `Vᵀx` and `x − VVᵀx` of every column.
+fn split(block: &DMatrix<f64>, v: &DMatrix<f64>) -> (DMatrix<f64>, DMatrix<f64>) {
+    let scores = cross_product(v, block);
+    let residuals = block - product(v, &scores);
+    (scores, residuals)
+}
+
+/// The iteration `V ← P_{O(D,r)}(V − η_t(∇F + noise))`.
+pub(super) struct Descent {
+    pub(super) steps: Steps,
+    /// η of the first stage.
+    pub(super) step: f64,
+    /// Iterations before η halves.
+    pub(super) stage: usize,
+    /// Standard deviation of the noise on every entry of the *sum* of gradients.
+    pub(super) noise_sd: f64,
+}
+
+impl Descent {
+    /// Runs from the orthonormal `v`; `watch` sees the iteration and the iterate.
+    pub(super) fn run(
+        &self,
+        table: &Table,
+        mut v: DMatrix<f64>,
+        rng: &mut Generator,
+        mut watch: impl FnMut(usize, &DMatrix<f64>) -> Result<()>,
+    ) -> Result<DMatrix<f64>> {
+        let noise = EntryNoise::Gaussian { sd: self.noise_sd };
+        for t in 1..=self.steps.count {
+            let mut sum = self
+                .steps
+                .sum(table, rng, |block| descent_direction(block, &v));
+            if self.noise_sd > 0.0 {
+                noise.add_to(&mut sum, rng);
+            }
+            let halvings = ((t - 1) / self.stage) as f64;
+            let eta = self.step * (-halvings).exp2() / self.steps.denominator(table.n());
+            v = polar(&(v + sum * eta))?;
+            watch(t, &v)?;
+        }
+        Ok(v)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use eigenveil_estimation::models::uniform_frame;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{generator, testing::gaussian_rows};
+
+    proptest! {
+        /// One row: the gradient is no longer than 1, and 0 at the zero row.
+        #[test]
+        fn a_row_moves_the_sum_by_at_most_one(seed in 0_u64..1000, p in 2_usize..12, near in 0_u32..17) {
+            let mut rng = generator(Some(seed)).unwrap();
+            let v = uniform_frame(&mut rng, p, 1 + p / 3).unwrap();
+            // From anywhere to on the subspace.
+            let off = uniform_frame(&mut rng, p, 1).unwrap();
+            let x = v.columns(0, 1) + off * 10_f64.powi(-(near as i32));
+            let norm = x.norm();
+            let gradient = descent_direction(&(x / norm.max(1e-300)), &v);
+            prop_assert!(gradient.norm() <= 1.0 + 1e-12);
+            let zero = descent_direction(&DMatrix::zeros(p, 1), &v);
+            prop_assert!(zero.amax() == 0.0);
+        }
+    }
+
+    /// The descent direction is minus the derivative of the objective along the retraction.
+    #[test]
+    fn it_is_the_derivative() {
+        let table = Table::spherised(&gaussian_rows(300, &[0.5, 0.4, 0.3, 0.2, 0.1], 4));
+        let mut rng = generator(Some(9)).unwrap();
+        let v = uniform_frame(&mut rng, 5, 2).unwrap();
+        let descent = descent_direction(table.columns(), &v) / 300.0;
+        let h = 1e-5;
+        for _ in 0..5 {
+            let direction = uniform_frame(&mut rng, 5, 2).unwrap();
+            let tangent = &direction - &v * cross_product(&v, &direction);
+            let at = |s: f64| objective(&table, &polar(&(&v + &tangent * s)).unwrap());
+            let slope = (at(h) - at(-h)) / (2.0 * h);
+            assert!((slope + descent.dot(&tangent)).abs() < 1e-7);
+        }
+    }
+}

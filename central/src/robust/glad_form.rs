@@ -1,0 +1,381 @@
+//! `ggd` and its five relatives as baselines.
+
+use eigenveil_estimation::linalg::fix_signs;
+use eigenveil_shared::{Error, ErrorCode, Result, privacy::Budget};
+
+use super::{
+    calibration::{Calibrated, Releases, noise_of, published_for_batches, usual_batch},
+    cards::{plain, private},
+    glad::{Descent, objective},
+    sampling::Steps,
+    start::Start,
+    table::{Table, rate},
+};
+use crate::{
+    Baseline, Calibration, Card, Entry, Fit, Generator, Options, Privacy, Request, Rows, check,
+    trace::{Tracer, is_watched},
+};
+
+/// Steps without privacy: twenty halvings of the first step.
+const PLAIN_STEPS: usize = 1000;
+/// Steps of the private forms: each costs noise.
+const FULL_STEPS: usize = 100;
+const SAMPLED_STEPS: usize = 500;
+/// Halvings of a short private run, spread over its steps; longer ones have the paper's stages.
+const HALVINGS: usize = 8;
+/// Rows of a batch without privacy.
+const PLAIN_BATCH: usize = 20;
+/// Explicit noise where none is set.
+const USUAL_SIGMA: f64 = 0.01;
+/// Iterations before the step halves, in the paper's experiments.
+const PAPER_STAGE: usize = 50;
+
+/// Which of the six.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum GladForm {
+    /// `ggd`: all rows, no noise.
+    Ggd,
+    /// `nggd`: all rows, and noise of standard deviation `sigma` on every entry of the *mean* gradient; no guarantee.
+    Nggd {
+        /// σ ≥ 0.
+        sigma: f64,
+    },
+    /// `sggd`: a batch, no noise.
+    Sggd,
+    /// `nsggd`: a batch, and noise of standard deviation `sigma` on every entry of its *mean* gradient; no guarantee.
+    Nsggd {
+        /// σ ≥ 0.
+        sigma: f64,
+    },
+    /// `dp-ggd`: as [`GladForm::Nggd`], noise found for the budget.
+    DpGgd,
+    /// `dp-sggd`: as [`GladForm::Nsggd`], noise found for the budget.
+    DpSggd,
+}
+
+/// Geodesic gradient descent on `(1/N)Σ‖(I − VVᵀ)x‖` over spherised rows (Maunu, Yu & Lerman, Section 2).
+///
+/// Starts at PCA ([`Start`]) and steps `V ← P_{O(D,r)}(V − η_t(∇F + noise))`. Every `stage` iterations η halves: the paper's
+/// geometric restarts, each from where the last one ended. Batches are Poisson samples, and their sums are divided by the
+/// size they have in the mean.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Glad {
+    /// Which form.
+    pub form: GladForm,
+    /// T; `None`: 1,000 without privacy, 100 for `dp-ggd`, 500 for `dp-sggd`.
+    pub iterations: Option<usize>,
+    /// Mean size B of a batch; `None`: 20 without privacy, the paper's `max(N√(ε/4T), 1)` with.
+    pub batch: Option<usize>,
+    /// η of the first stage; the paper's is 1.
+    pub step: f64,
+    /// Iterations before η halves; `None`: the paper's 50 without privacy or as published, otherwise an eighth of T, at most 50.
+    pub stage: Option<usize>,
+    /// Where it begins.
+    pub start: Start,
+}
+
+static GGD: Card = plain(
+    "ggd",
+    "Maunu, Yu & Lerman, Section 2.1",
+    "robust PCA: least absolute deviations on spherised rows, gradient descent from PCA",
+);
+static NGGD: Card = plain(
+    "nggd",
+    "Maunu, Yu & Lerman, (NGGD)",
+    "ggd with Gaussian noise of a given sigma on the mean gradient",
+);
+static SGGD: Card = plain(
+    "sggd",
+    "Maunu, Yu & Lerman, Section 2.2",
+    "ggd on Poisson batches",
+);
+static NSGGD: Card = plain(
+    "nsggd",
+    "Maunu, Yu & Lerman, (NSGGD)",
+    "sggd with Gaussian noise of a given sigma on the batch's mean gradient",
+);
+static DP_GGD: Card = private(
+    "dp-ggd",
+    "Maunu, Yu & Lerman, Theorem 6",
+    "private ggd: robust PCA by noisy gradients of all rows",
+    "accounted: (eps,delta), start included; the printed noise of the steps holds for small eps (true eps printed)",
+);
+static DP_SGGD: Card = private(
+    "dp-sggd",
+    "Maunu, Yu & Lerman, Theorem 6",
+    "private sggd: robust PCA by noisy gradients of Poisson batches",
+    "accounted: (eps,delta), start included; the printed noise is too small by N/B: no meaningful guarantee",
+);
+
+impl Glad {
+    /// A form with the defaults.
+    pub fn new(form: GladForm) -> Self {
+        Self {
+            form,
+            iterations: None,
+            batch: None,
+            step: 1.0,
+            stage: None,
+            start: Start::default(),
+        }
+    }
+
+    /// `ggd` for the registry.
+    pub const GGD_ENTRY: Entry = Entry {
+        card: &GGD,
+        build: |options| Self::build(GladForm::Ggd, options),
+    };
+    /// `nggd` for the registry.
+    pub const NGGD_ENTRY: Entry = Entry {
+        card: &NGGD,
+        build: |options| {
+            Self::build(
+                GladForm::Nggd {
+                    sigma: given(options)?,
+                },
+                options,
+            )
+        },
+    };
+    /// `sggd` for the registry.
+    pub const SGGD_ENTRY: Entry = Entry {
+        card: &SGGD,
+        build: |options| Self::build(GladForm::Sggd, options),
+    };
+    /// `nsggd` for the registry.
+    pub const NSGGD_ENTRY: Entry = Entry {
+        card: &NSGGD,
+        build: |options| {
+            Self::build(
+                GladForm::Nsggd {
+                    sigma: given(options)?,
+                },
+                options,
+            )
+        },
+    };
+    /// `dp-ggd` for the registry.
+    pub const DP_GGD_ENTRY: Entry = Entry {
+        card: &DP_GGD,
+        build: |options| Self::build(GladForm::DpGgd, options),
+    };
+    /// `dp-sggd` for the registry.
+    pub const DP_SGGD_ENTRY: Entry = Entry {
+        card: &DP_SGGD,
+        build: |options| Self::build(GladForm::DpSggd, options),
+    };
+
+    fn build(form: GladForm, options: &Options) -> Result<Box<dyn Baseline>> {
+        let mut taken = vec!["iterations", "step", "stage"];
+        if form.is_sampled() {
+            taken.push("batch");
+        }
+        if form.sigma().is_some() {
+            taken.push("sigma");
+        }
+        options.only(form.card().name, &taken)?;
+        Ok(Box::new(Self {
+            iterations: options.iterations,
+            batch: options.batch,
+            step: options.step.unwrap_or(1.0),
+            stage: options.stage,
+            ..Self::new(form)
+        }))
+    }
+
+    /// T, q and the iterations of a stage, for n rows.
+    fn schedule(&self, n: usize, privacy: &Privacy) -> Result<(Steps, usize)> {
+        let sampled = self.form.is_sampled();
+        let (usual, usual_stage) = match privacy {
+            Privacy::None => (PLAIN_STEPS, Some(PAPER_STAGE)),
+            Privacy::Budget { calibration, .. } => {
+                let steps = if sampled { SAMPLED_STEPS } else { FULL_STEPS };
+                let printed = *calibration == Calibration::AsPublished;
+                (steps, printed.then_some(PAPER_STAGE))
+            }
+        };
+        let count = self.iterations.unwrap_or(usual);
+        let stage = self
+            .stage
+            .or(usual_stage)
+            .unwrap_or(count.div_ceil(HALVINGS).min(PAPER_STAGE));
+        if count == 0 || stage == 0 {
+            return Err(Error::new(
+                ErrorCode::InvalidRequest,
+                format!("{count} iterations in stages of {stage}; both are at least 1"),
+            ));
+        }
+        let usual_batch = match privacy {
+            Privacy::None => PLAIN_BATCH.min(n),
+            Privacy::Budget { budget, .. } => usual_batch(n, budget.epsilon(), count),
+        };
+        let rate = sampled
+            .then(|| rate(self.batch.unwrap_or(usual_batch), n))
+            .transpose()?;
+        Ok((Steps { count, rate }, stage))
+    }
+}
+
+/// σ of the forms that have one.
+fn given(options: &Options) -> Result<f64> {
+    let sigma = options.sigma.unwrap_or(USUAL_SIGMA);
+    if sigma.is_finite() && sigma >= 0.0 {
+        return Ok(sigma);
+    }
+    Err(Error::new(
+        ErrorCode::InvalidRequest,
+        format!("sigma is {sigma}; it is a finite number, 0 or more, such as {USUAL_SIGMA}"),
+    ))
+}
+
+impl GladForm {
+    fn is_sampled(self) -> bool {
+        matches!(self, Self::Sggd | Self::Nsggd { .. } | Self::DpSggd)
+    }
+
+    fn sigma(self) -> Option<f64> {
+        match self {
+            Self::Nggd { sigma } | Self::Nsggd { sigma } => Some(sigma),
+            _ => None,
+        }
+    }
+
+    fn card(self) -> &'static Card {
+        match self {
+            Self::Ggd => &GGD,
+            Self::Nggd { .. } => &NGGD,
+            Self::Sggd => &SGGD,
+            Self::Nsggd { .. } => &NSGGD,
+            Self::DpGgd => &DP_GGD,
+            Self::DpSggd => &DP_SGGD,
+        }
+    }
+}
+
+/// Theorem 6 with constants 1, as the standard deviation on a *sum* of gradients, and what is to be said of it.
+fn published(budget: Budget, n: usize, steps: Steps) -> (f64, &'static str) {
+    match steps.rate {
+        // σ² = T·log²(1/δ)/(ε²N²) on the mean over N rows.
+        None => (
+            (steps.count as f64).sqrt() * -budget.delta().ln() / budget.epsilon(),
+            "the start is Analyze Gauss with its printed noise at the same budget; the steps alone keep the claim for small epsilon",
+        ),
+        Some(rate) => (
+            published_for_batches(budget, n, steps.count, rate),
+            "the printed noise is too small by N/B for the mean over a batch, which one row moves by 1/B",
+        ),
+    }
+}
+
+impl Baseline for Glad {
+    fn card(&self) -> &'static Card {
+        self.form.card()
+    }
+
+    fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
+        let (n, p) = (rows.n(), rows.dimension());
+        let calibrated = self.calibrate(n, p, &request.privacy)?;
+        self.fit_calibrated(rows, request, calibrated.as_ref(), rng)
+    }
+}
+
+impl Glad {
+    /// What a run over n rows of dimension p releases.
+    fn releases(&self, n: usize, p: usize, privacy: &Privacy) -> Result<(Releases, usize)> {
+        let (steps, stage) = self.schedule(n, privacy)?;
+        let start = self.start.resolve(p).releases();
+        Ok((Releases { steps, start }, stage))
+    }
+
+    /// The noise of a run over n rows of dimension p; `None` without privacy.
+    ///
+    /// # Errors
+    /// `invalid-request` for parameters that do not fit n; `invalid-budget` where the budget cannot be met.
+    pub fn calibrate(&self, n: usize, p: usize, privacy: &Privacy) -> Result<Option<Calibrated>> {
+        let Privacy::Budget {
+            budget,
+            neighbours,
+            calibration,
+        } = *privacy
+        else {
+            return Ok(None);
+        };
+        check(self.card(), p, n as u64, &Request::new(1, *privacy))?;
+        let (releases, _) = self.releases(n, p, privacy)?;
+        let (printed, remark) = published(budget, n, releases.steps);
+        releases
+            .calibrate(budget, neighbours, calibration, printed, remark)
+            .map(Some)
+    }
+
+    /// As [`Baseline::fit`] with the noise of [`Glad::calibrate`] at hand.
+    ///
+    /// # Errors
+    /// As [`Baseline::fit`]; `invalid-request` for the noise of another run.
+    pub fn fit_calibrated(
+        &self,
+        rows: &Rows,
+        request: &Request<'_>,
+        calibrated: Option<&Calibrated>,
+        rng: &mut Generator,
+    ) -> Result<Fit> {
+        let (n, p) = (rows.n(), rows.dimension());
+        check(self.card(), p, n as u64, request)?;
+        let (releases, stage) = self.releases(n, p, &request.privacy)?;
+        let steps = releases.steps;
+        if !(self.step.is_finite() && self.step > 0.0) {
+            return Err(Error::new(
+                ErrorCode::InvalidRequest,
+                format!(
+                    "the step is {}; it is a positive number, such as 1",
+                    self.step
+                ),
+            ));
+        }
+        let denominator = steps.denominator(n);
+        let mut noise_sd = self.form.sigma().unwrap_or(0.0) * denominator;
+        let mut start_sd = 0.0;
+        let mut facts = vec![
+            ("steps", steps.count as f64),
+            ("stage", stage as f64),
+            ("batch", denominator),
+        ];
+        let promised = noise_of(&request.privacy, releases, calibrated)?;
+        if let Some(noise) = promised {
+            (start_sd, noise_sd) = (noise.start_sd, noise.step_sd);
+            let of_steps = noise.epsilon_of_steps.unwrap_or(f64::INFINITY);
+            facts.extend([
+                ("start_sd", start_sd),
+                ("published_noise_sd", noise.published_step_sd),
+                ("epsilon_of_steps", of_steps),
+            ]);
+        }
+        facts.push(("noise_sd", noise_sd));
+        let table = Table::spherised(rows);
+        let frame = self.start.frame(&table, request.k, start_sd, rng)?;
+        let mut tracer = Tracer::new(request.truth);
+        let look = |v: &nalgebra::DMatrix<f64>| Some(objective(&table, v));
+        tracer.record(0, 0.0, &frame, look)?;
+        let descent = Descent {
+            steps,
+            step: self.step,
+            stage,
+            noise_sd,
+        };
+        let mut subspace = descent.run(&table, frame, rng, |t, v| {
+            if is_watched(t, steps.count) {
+                let passes = t as f64 * denominator / n as f64;
+                tracer.record(t, passes, v, look)?;
+            }
+            Ok(())
+        })?;
+        fix_signs(&mut subspace);
+        Ok(Fit {
+            subspace,
+            n: n as u64,
+            privacy: promised.map(|noise| noise.guarantee.clone()),
+            trace: tracer.finish(),
+            facts,
+        })
+    }
+}

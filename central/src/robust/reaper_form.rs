@@ -1,0 +1,291 @@
+//! The four private REAPER algorithms as baselines.
+
+use eigenveil_estimation::linalg::top_k;
+use eigenveil_shared::{Error, ErrorCode, Result, privacy::Budget};
+use nalgebra::DMatrix;
+
+use super::{
+    calibration::{Calibrated, Releases, noise_of, published_for_batches, usual_batch},
+    cards::private,
+    reaper::{Descent, Geometry, objective},
+    sampling::Steps,
+    table::{Table, rate},
+};
+use crate::{
+    Baseline, Calibration, Card, Entry, Fit, Generator, Options, Privacy, Request, Rows, check,
+    trace::{Tracer, is_watched},
+};
+
+/// Steps without privacy.
+const PLAIN_STEPS: usize = 300;
+/// Steps with: each costs noise.
+const FULL_STEPS: usize = 100;
+const SAMPLED_STEPS: usize = 500;
+/// Rows of a batch without privacy.
+const PLAIN_BATCH: usize = 20;
+/// c of the paper's step sizes `c/√t`.
+const STEP: f64 = 8.0;
+
+/// Which of the four.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReaperForm {
+    /// `dp-gd-reap`: all rows, Euclidean projection.
+    Gd,
+    /// `dp-sgd-reap`: a batch (Algorithm 1).
+    Sgd,
+    /// `dp-md-reap`: all rows, mirror descent.
+    Md,
+    /// `dp-smd-reap`: a batch, mirror descent (Algorithm 2).
+    Smd,
+}
+
+/// REAPER: least absolute deviations over `{0 ≼ P ≼ I, tr P = k}` by (mirror) subgradient descent on spherised rows (Maunu, Yu
+/// & Lerman, Section 4.3 and Appendix A); the answer is the top-k subspace of the average iterate.
+///
+/// Starts at `(k/p)I`. The noise is on the **sum** of equation 4.1 over the rows of a step, symmetric; the sum is then divided
+/// by n, or by the mean size of a batch. Without a budget there is none, which is the non-private REAPER.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Reaper {
+    /// Which form.
+    pub form: ReaperForm,
+    /// T; `None`: 300 without privacy; with, 100 over all rows, 500 over batches.
+    pub iterations: Option<usize>,
+    /// Mean size B of a batch; `None`: 20 without privacy, the paper's `max(N√(ε/4T), 1)` with.
+    pub batch: Option<usize>,
+    /// c of the step sizes `c/√t`; the paper's is 8.
+    pub step: f64,
+}
+
+static GD: Card = private(
+    "dp-gd-reap",
+    "Maunu, Yu & Lerman, Appendix A",
+    "private robust PCA by convex relaxation: gradient descent over the Fantope",
+    "accounted: (eps,delta); as-published: holds for small eps, with far more noise than needed",
+);
+static SGD: Card = private(
+    "dp-sgd-reap",
+    "Maunu, Yu & Lerman, Algorithm 1",
+    "dp-gd-reap on Poisson batches",
+    "accounted: (eps,delta); the printed noise is too small by N/B on a batch's mean: no meaningful guarantee",
+);
+static MD: Card = private(
+    "dp-md-reap",
+    "Maunu, Yu & Lerman, Appendix A",
+    "private robust PCA by convex relaxation: mirror descent in von Neumann entropy",
+    "accounted: (eps,delta); as-published: holds for small eps, with far more noise than needed",
+);
+static SMD: Card = private(
+    "dp-smd-reap",
+    "Maunu, Yu & Lerman, Algorithm 2",
+    "dp-md-reap on Poisson batches",
+    "accounted: (eps,delta); the printed noise is too small by N/B on a batch's mean: no meaningful guarantee",
+);
+
+impl ReaperForm {
+    fn is_sampled(self) -> bool {
+        matches!(self, Self::Sgd | Self::Smd)
+    }
+
+    fn geometry(self) -> Geometry {
+        match self {
+            Self::Gd | Self::Sgd => Geometry::Euclidean,
+            Self::Md | Self::Smd => Geometry::Entropy,
+        }
+    }
+
+    fn card(self) -> &'static Card {
+        match self {
+            Self::Gd => &GD,
+            Self::Sgd => &SGD,
+            Self::Md => &MD,
+            Self::Smd => &SMD,
+        }
+    }
+}
+
+impl Reaper {
+    /// A form with the defaults.
+    pub fn new(form: ReaperForm) -> Self {
+        Self {
+            form,
+            iterations: None,
+            batch: None,
+            step: STEP,
+        }
+    }
+
+    /// `dp-gd-reap` for the registry.
+    pub const GD_ENTRY: Entry = Entry {
+        card: &GD,
+        build: |options| Self::build(ReaperForm::Gd, options),
+    };
+    /// `dp-sgd-reap` for the registry.
+    pub const SGD_ENTRY: Entry = Entry {
+        card: &SGD,
+        build: |options| Self::build(ReaperForm::Sgd, options),
+    };
+    /// `dp-md-reap` for the registry.
+    pub const MD_ENTRY: Entry = Entry {
+        card: &MD,
+        build: |options| Self::build(ReaperForm::Md, options),
+    };
+    /// `dp-smd-reap` for the registry.
+    pub const SMD_ENTRY: Entry = Entry {
+        card: &SMD,
+        build: |options| Self::build(ReaperForm::Smd, options),
+    };
+
+    fn build(form: ReaperForm, options: &Options) -> Result<Box<dyn Baseline>> {
+        let taken: &[&str] = if form.is_sampled() {
+            &["iterations", "step", "batch"]
+        } else {
+            &["iterations", "step"]
+        };
+        options.only(form.card().name, taken)?;
+        Ok(Box::new(Self {
+            form,
+            iterations: options.iterations,
+            batch: options.batch,
+            step: options.step.unwrap_or(STEP),
+        }))
+    }
+
+    fn steps(&self, n: usize, privacy: &Privacy) -> Result<Steps> {
+        let sampled = self.form.is_sampled();
+        let usual = match privacy {
+            Privacy::None => PLAIN_STEPS,
+            Privacy::Budget { .. } if sampled => SAMPLED_STEPS,
+            Privacy::Budget { .. } => FULL_STEPS,
+        };
+        let count = self.iterations.unwrap_or(usual);
+        if count == 0 || !(self.step.is_finite() && self.step > 0.0) {
+            return Err(Error::new(
+                ErrorCode::InvalidRequest,
+                format!(
+                    "{count} iterations with step {}; take at least 1, and a positive step such as {STEP}",
+                    self.step
+                ),
+            ));
+        }
+        let usual = match privacy {
+            Privacy::None => PLAIN_BATCH.min(n),
+            Privacy::Budget { budget, .. } => usual_batch(n, budget.epsilon(), count),
+        };
+        let rate = sampled
+            .then(|| rate(self.batch.unwrap_or(usual), n))
+            .transpose()?;
+        Ok(Steps { count, rate })
+    }
+
+    /// The noise of a run over n rows; `None` without privacy.
+    ///
+    /// # Errors
+    /// `invalid-request` for parameters that do not fit n; `invalid-budget` where the budget cannot be met.
+    pub fn calibrate(&self, n: usize, privacy: &Privacy) -> Result<Option<Calibrated>> {
+        let Privacy::Budget {
+            budget,
+            neighbours,
+            calibration,
+        } = *privacy
+        else {
+            return Ok(None);
+        };
+        check(self.card(), 1, n as u64, &Request::new(1, *privacy))?;
+        let steps = self.steps(n, privacy)?;
+        let (printed, remark) = published(budget, n, steps);
+        Releases { steps, start: 0 }
+            .calibrate(budget, neighbours, calibration, printed, remark)
+            .map(Some)
+    }
+
+    /// The average iterate `P̄`, `p × p`, which is what the relaxation answers before it is rounded to a subspace, and the
+    /// fit; with the noise of [`Reaper::calibrate`].
+    ///
+    /// # Errors
+    /// As [`Baseline::fit`]; `invalid-request` for the noise of another run.
+    pub fn fit_calibrated(
+        &self,
+        rows: &Rows,
+        request: &Request<'_>,
+        calibrated: Option<&Calibrated>,
+        rng: &mut Generator,
+    ) -> Result<(DMatrix<f64>, Fit)> {
+        let (n, k) = (rows.n(), request.k);
+        check(self.card(), rows.dimension(), n as u64, request)?;
+        let steps = self.steps(n, &request.privacy)?;
+        let denominator = steps.denominator(n);
+        let mut facts = vec![("steps", steps.count as f64), ("batch", denominator)];
+        let mut noise_sd = (0.0, 0.0);
+        let promised = noise_of(&request.privacy, Releases { steps, start: 0 }, calibrated)?;
+        if let Some(noise) = promised {
+            // Along every direction of unit Frobenius length σ, which is σ/√2 off the diagonal: an entry there counts
+            // twice. The paper has σ everywhere, whose weakest directions, the diagonal's, have σ as well.
+            let off_diagonal = match noise.guarantee.calibration {
+                Calibration::Accounted => noise.step_sd * std::f64::consts::FRAC_1_SQRT_2,
+                Calibration::AsPublished => noise.step_sd,
+            };
+            noise_sd = (off_diagonal, noise.step_sd);
+            facts.extend([
+                ("noise_sd", noise.step_sd),
+                ("published_noise_sd", noise.published_step_sd),
+            ]);
+        }
+        let table = Table::spherised(rows);
+        let mut tracer = Tracer::new(request.truth);
+        let descent = Descent {
+            geometry: self.form.geometry(),
+            steps,
+            step: self.step,
+            noise_sd,
+        };
+        let average = descent.run(&table, k, rng, |t, average| {
+            if request.truth.is_some() && is_watched(t, steps.count) {
+                let passes = t as f64 * denominator / n as f64;
+                let leading = top_k(average, k)?.vectors;
+                tracer.record(t, passes, &leading, |_| Some(objective(&table, average)))?;
+            }
+            Ok(())
+        })?;
+        let fit = Fit {
+            subspace: top_k(&average, k)?.vectors,
+            n: n as u64,
+            privacy: promised.map(|noise| noise.guarantee.clone()),
+            trace: tracer.finish(),
+            facts,
+        };
+        Ok((average, fit))
+    }
+}
+
+/// Appendix A with constants 1, as the standard deviation on a *sum* of gradients, and what is to be said of it.
+///
+/// The paper prints three: Algorithms 1 and 2 `(B/N)²T log(1/δ)/(ε²N²)`, Theorem 9 `B²T log(1/δ)/(ε²N²)`, its proof the same with
+/// log². Its gradient (4.1) has no 1/N. Here the first is taken, on the *mean* over a batch as for dp-SGGD; on the sum of
+/// (4.1) it would be smaller still by B.
+fn published(budget: Budget, n: usize, steps: Steps) -> (f64, &'static str) {
+    let (epsilon, t) = (budget.epsilon(), steps.count as f64);
+    match steps.rate {
+        // σ² = 32T·log²(T/δ)/(ε²N²) on the mean over N rows.
+        None => (
+            (32.0 * t).sqrt() * (t / budget.delta()).ln() / epsilon,
+            "the printed noise holds for small epsilon, with room to spare",
+        ),
+        Some(rate) => (
+            published_for_batches(budget, n, steps.count, rate),
+            "of three printed formulas that of Algorithms 1 and 2, on the mean over a batch: too small by N/B",
+        ),
+    }
+}
+
+impl Baseline for Reaper {
+    fn card(&self) -> &'static Card {
+        self.form.card()
+    }
+
+    fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
+        let calibrated = self.calibrate(rows.n(), &request.privacy)?;
+        Ok(self
+            .fit_calibrated(rows, request, calibrated.as_ref(), rng)?
+            .1)
+    }
+}

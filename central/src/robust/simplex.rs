@@ -1,0 +1,101 @@
+//! The Bregman projection of mirror descent.
+
+use eigenveil_shared::{Error, ErrorCode, Result};
+
+/// Projects positive eigenvalues, given by their logarithms (any order), onto `{0 ≤ g ≤ 1, Σg = k}` in the relative entropy:
+/// `gᵢ = min(1, c·exp(logᵢ))` with the c that makes the sum k.
+///
+/// The paper divides by the trace instead, which leaves eigenvalues above 1 and so the constraint set.
+///
+/// ```
+/// // exp: 8, 1, 1. Scaled to trace 2 the first would be 1.6.
+/// let g = eigenveil_central::robust::project_entropy(&[8f64.ln(), 0.0, 0.0], 2)?;
+/// assert_eq!(g, [1.0, 0.5, 0.5]);
+/// # Ok::<(), eigenveil_shared::Error>(())
+/// ```
+///
+/// # Errors
+/// `invalid-request` unless `1 ≤ k ≤ p`; `estimate-failed` for logarithms that are not finite.
+pub fn project_entropy(logarithms: &[f64], k: usize) -> Result<Vec<f64>> {
+    let p = logarithms.len();
+    if k == 0 || k > p {
+        return Err(Error::new(
+            ErrorCode::InvalidRequest,
+            format!("k is {k}; it is between 1 and p = {p}"),
+        ));
+    }
+    if logarithms.iter().any(|value| !value.is_finite()) {
+        return Err(Error::new(
+            ErrorCode::EstimateFailed,
+            "an eigenvalue is not a finite number; take a smaller step",
+        ));
+    }
+    let mut sorted = logarithms.to_vec();
+    sorted.sort_unstable_by(|a, b| b.total_cmp(a));
+    // Sums from the smallest upwards, relative to the largest of the summands, so that nothing overflows.
+    let mut tails = vec![f64::NEG_INFINITY; p + 1];
+    for i in (0..p).rev() {
+        let (high, low) = (sorted[i].max(tails[i + 1]), sorted[i].min(tails[i + 1]));
+        tails[i] = high + (low - high).exp().ln_1p();
+    }
+    // With the `capped` largest at 1 the others share k − capped; right for the first number for which none of
+    // them passes 1.
+    let scale = (0..k)
+        .map(|capped| (capped, ((k - capped) as f64).ln() - tails[capped]))
+        .find(|&(capped, log_c)| log_c + sorted[capped] <= 0.0);
+    let log_c = scale.map_or(-sorted[k - 1], |(_, log_c)| log_c);
+    Ok(logarithms
+        .iter()
+        .map(|value| (value + log_c).min(0.0).exp())
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// `Σ g log(g/λ) − g`.
+    fn divergence(g: &[f64], logarithms: &[f64]) -> f64 {
+        g.iter()
+            .zip(logarithms)
+            .map(|(&g, &l)| if g > 0.0 { g * (g.ln() - l) - g } else { 0.0 })
+            .sum()
+    }
+
+    proptest! {
+        /// Feasible, and no exchange of mass between two eigenvalues brings it nearer.
+        #[test]
+        fn it_is_the_nearest_point(
+            logarithms in prop::collection::vec(-6.0_f64..6.0, 2..9),
+            share in 0.0_f64..1.0,
+        ) {
+            let p = logarithms.len();
+            let k = 1 + (share * (p - 1) as f64) as usize;
+            let g = project_entropy(&logarithms, k).unwrap();
+            prop_assert!((g.iter().sum::<f64>() - k as f64).abs() < 1e-9);
+            prop_assert!(g.iter().all(|&x| (0.0..=1.0).contains(&x)));
+            let best = divergence(&g, &logarithms);
+            for i in 0..p {
+                for j in 0..p {
+                    let amount = 1e-4 * g[i].min(1.0 - g[j]);
+                    let mut other = g.clone();
+                    if i != j {
+                        other[i] -= amount;
+                        other[j] += amount;
+                    }
+                    prop_assert!(divergence(&other, &logarithms) >= best - 1e-12);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn far_apart_eigenvalues_neither_overflow_nor_vanish() {
+        let g = project_entropy(&[2000.0, 1990.0, -3000.0, -3000.0], 3).unwrap();
+        assert_eq!(&g[..2], [1.0, 1.0]);
+        assert!((g[2] - 0.5).abs() < 1e-12 && (g[3] - 0.5).abs() < 1e-12);
+        assert!(project_entropy(&[0.0], 2).is_err());
+    }
+}

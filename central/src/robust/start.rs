@@ -1,0 +1,143 @@
+//! Where the descent begins.
+
+use std::ops::ControlFlow;
+
+use eigenveil_estimation::{
+    linalg::{cross_product, orthonormalize, product, top_k},
+    models::uniform_frame,
+};
+use eigenveil_shared::Result;
+use nalgebra::DMatrix;
+
+use super::table::Table;
+use crate::{
+    Generator,
+    noise::{EntryNoise, add_symmetric_noise},
+    power::noisy_power,
+};
+
+/// Largest dimension whose `p × p` sum is formed.
+const LARGEST_SUM: usize = 2_000;
+
+/// Steps of the noisy power start.
+const POWER_STEPS: u64 = 4;
+
+/// How the first frame is found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Start {
+    /// [`Start::AnalyzeGauss`] up to p = 2,000, [`Start::Power`] above.
+    #[default]
+    ByDimension,
+    /// PCA, with the noise of Analyze Gauss on `Σxxᵀ` where the run is private.
+    AnalyzeGauss,
+    /// PCA; where the run is private four steps of the power method with noise on `p × k` numbers, so that no `p × p`
+    /// matrix is formed.
+    Power,
+    /// A uniformly random frame, which costs no budget.
+    Random,
+}
+
+impl Start {
+    /// The kind for dimension p.
+    pub(super) fn resolve(self, p: usize) -> Self {
+        match self {
+            Self::ByDimension if p <= LARGEST_SUM => Self::AnalyzeGauss,
+            Self::ByDimension => Self::Power,
+            chosen => chosen,
+        }
+    }
+
+    /// Releases it makes of `Σxxᵀ` (times a frame) in a private run.
+    pub(super) fn releases(self) -> u64 {
+        match self {
+            Self::Random => 0,
+            Self::Power => POWER_STEPS,
+            Self::AnalyzeGauss | Self::ByDimension => 1,
+        }
+    }
+
+    /// The frame, `p × k`; `noise_sd` is that of one release, 0 without privacy.
+    pub(super) fn frame(
+        self,
+        table: &Table,
+        k: usize,
+        noise_sd: f64,
+        rng: &mut Generator,
+    ) -> Result<DMatrix<f64>> {
+        let p = table.dimension();
+        match self.resolve(p) {
+            Self::Random => uniform_frame(rng, p, k),
+            _ if noise_sd == 0.0 => pca(table, k),
+            Self::Power => {
+                let start = uniform_frame(rng, p, k)?;
+                let noise = EntryNoise::Gaussian { sd: noise_sd };
+                let image = |_: usize, x: &DMatrix<f64>| {
+                    let mut image = times_gram(table, x);
+                    noise.add_to(&mut image, rng);
+                    Ok(image)
+                };
+                let run = noisy_power(start, POWER_STEPS as usize, image, |_| {
+                    Ok(ControlFlow::Continue(()))
+                })?;
+                Ok(run.basis)
+            }
+            Self::AnalyzeGauss | Self::ByDimension => {
+                let mut sum = gram(table);
+                add_symmetric_noise(&mut sum, noise_sd, noise_sd, rng);
+                Ok(top_k(&sum, k)?.vectors)
+            }
+        }
+    }
+}
+
+/// `Σxxᵀ`.
+fn gram(table: &Table) -> DMatrix<f64> {
+    let transposed = table.columns().transpose();
+    cross_product(&transposed, &transposed)
+}
+
+/// `(Σxxᵀ)·X`.
+fn times_gram(table: &Table, x: &DMatrix<f64>) -> DMatrix<f64> {
+    product(table.columns(), &cross_product(table.columns(), x))
+}
+
+/// PCA without noise, by the smaller of the two Gram matrices.
+fn pca(table: &Table, k: usize) -> Result<DMatrix<f64>> {
+    if table.n() >= table.dimension() || k > table.n() {
+        return Ok(top_k(&gram(table), k)?.vectors);
+    }
+    let scores = top_k(&cross_product(table.columns(), table.columns()), k)?;
+    orthonormalize(product(table.columns(), &scores.vectors))
+}
+
+#[cfg(test)]
+mod tests {
+    use eigenveil_estimation::metrics::projector_distance;
+
+    use super::*;
+    use crate::{generator, testing::gaussian_rows};
+
+    /// Both Gram matrices give the same PCA, and the power start with next to no noise comes near it.
+    #[test]
+    fn every_start_is_pca_without_noise() {
+        let mut rng = generator(Some(2)).unwrap();
+        for n in [8, 40] {
+            let rows = gaussian_rows(
+                n,
+                &[0.9, 0.2, 1e-2, 1e-2, 1e-2, 1e-2, 1e-2, 1e-2, 1e-2, 1e-2],
+                5,
+            );
+            let table = Table::spherised(&rows);
+            let exact = top_k(&gram(&table), 2).unwrap().vectors;
+            for (start, sd, allowed) in [
+                (Start::AnalyzeGauss, 0.0, 1e-7),
+                (Start::AnalyzeGauss, 1e-9, 1e-6),
+                (Start::Power, 1e-9, 1e-3),
+            ] {
+                let found = start.frame(&table, 2, sd, &mut rng).unwrap();
+                let error = projector_distance(&found, &exact).unwrap();
+                assert!(error < allowed, "{start:?} {sd} {n}: {error}");
+            }
+        }
+    }
+}

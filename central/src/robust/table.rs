@@ -1,0 +1,74 @@
+//! The spherised rows as one matrix.
+
+use eigenveil_shared::{Error, ErrorCode, Result};
+use nalgebra::DMatrix;
+use rand::RngExt;
+
+use crate::{Generator, Rows};
+
+/// Columns multiplied at once: a block and its products stay in cache.
+const BLOCK: usize = 128;
+
+/// `x/‖x‖`, a column for each row; zero rows stay zero.
+pub(super) struct Table {
+    columns: DMatrix<f64>,
+}
+
+impl Table {
+    /// Every row divided by its length.
+    pub(super) fn spherised(rows: &Rows) -> Self {
+        let (p, n) = (rows.dimension(), rows.n());
+        let values = rows.iter().flat_map(|row| row.as_slice().iter().copied());
+        let mut columns = DMatrix::from_iterator(p, n, values);
+        for mut column in columns.column_iter_mut() {
+            let norm = column.norm();
+            if norm > 0.0 {
+                column /= norm;
+            }
+        }
+        Self { columns }
+    }
+
+    /// Dimension p.
+    pub(super) fn dimension(&self) -> usize {
+        self.columns.nrows()
+    }
+
+    /// Rows n.
+    pub(super) fn n(&self) -> usize {
+        self.columns.ncols()
+    }
+
+    /// All columns, `p × n`.
+    pub(super) fn columns(&self) -> &DMatrix<f64> {
+        &self.columns
+    }
+
+    /// Each row with probability `rate`, independently.
+    pub(super) fn poisson_sample(&self, rate: f64, rng: &mut Generator) -> DMatrix<f64> {
+        let chosen: Vec<usize> = (0..self.n()).filter(|_| rng.random_bool(rate)).collect();
+        self.columns.select_columns(&chosen)
+    }
+
+    /// Calls `visit` with the columns, a block at a time.
+    pub(super) fn for_each_block(&self, mut visit: impl FnMut(&DMatrix<f64>)) {
+        for start in (0..self.n()).step_by(BLOCK) {
+            let width = BLOCK.min(self.n() - start);
+            visit(&self.columns.columns(start, width).into_owned());
+        }
+    }
+}
+
+/// A batch of `batch` rows in the mean, as a sampling rate.
+///
+/// # Errors
+/// `invalid-request` unless it is between 1 and n.
+pub(super) fn rate(batch: usize, n: usize) -> Result<f64> {
+    if batch == 0 || batch > n {
+        return Err(Error::new(
+            ErrorCode::InvalidRequest,
+            format!("a batch of {batch} rows of n = {n}; take between 1 and n"),
+        ));
+    }
+    Ok(batch as f64 / n as f64)
+}

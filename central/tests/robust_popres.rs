@@ -1,0 +1,246 @@
+//! A map of Europe from stylised genes among outliers: Section 5.2 of the robust PCA paper, N = 2,387, D = 10,000, r = 2.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "../../estimation/tests/common/mod.rs"]
+mod common;
+mod tables;
+
+use std::{fmt::Write as _, path::Path, time::Instant};
+
+use eigenveil_central::{
+    Calibration, Neighbours, Request, Rows, generator,
+    robust::{Glad, GladForm, Reaper, ReaperForm},
+};
+use eigenveil_estimation::linalg::{cross_product, orthonormalize, product, top_k};
+use eigenveil_plots::{Axis, LineChart, LineStyle, Marker, Series};
+use eigenveil_shared::preprocess::{Norm, Row};
+use nalgebra::DMatrix;
+use rand::RngExt;
+use rand_distr::{Distribution, StandardNormal};
+
+use common::shared_rows;
+use tables::{prepared, private};
+
+const OUTLIERS: usize = 1_000;
+
+fn gaussian(rows: usize, columns: usize, rng: &mut eigenveil_central::Generator) -> DMatrix<f64> {
+    DMatrix::from_fn(rows, columns, |_, _| StandardNormal.sample(rng))
+}
+
+/// Three values, −1, 0 and 1 (the paper's 0, 1 and 2, centred): the thirds of a Gaussian of this matrix's scale.
+fn alleles(mut values: DMatrix<f64>) -> DMatrix<f64> {
+    let scale = values.norm() / (values.len() as f64).sqrt();
+    values.apply(|x| *x = f64::from(*x > 0.43 * scale) - f64::from(*x < -0.43 * scale));
+    values
+}
+
+/// The 1,387 people with their places, then the outliers, `D` columns; `None` where the data are not there. The scores of the
+/// twenty components carry the roots of their eigenvalues: the files hold unit columns.
+fn stylised(d: usize) -> Option<(Rows, DMatrix<f64>)> {
+    let scores = shared_rows("popres_pcs.npy")?;
+    let eigenvalues = shared_rows("popres_eigenvalues.npy")?;
+    let labels = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data/popres_labels.csv");
+    let labels = std::fs::read_to_string(labels).ok()?;
+    let mut rng = generator(Some(1)).unwrap();
+    let (n, k) = (scores.len(), scores[0].values().len());
+    let people = DMatrix::from_fn(n, k, |i, j| {
+        scores[i].values()[j] * eigenvalues[j].values()[0].sqrt()
+    });
+    let people = alleles(product(&people, &gaussian(k, d, &mut rng)));
+    let uniform = DMatrix::from_fn(OUTLIERS, 30, |_, _| rng.random_range(-0.5..0.5));
+    let outliers = alleles(product(&uniform, &gaussian(30, d, &mut rng)));
+    let raw: Vec<Row> = people
+        .row_iter()
+        .chain(outliers.row_iter())
+        .map(|row| Row::new(row.iter().copied().collect()))
+        .collect();
+    let places: Vec<f64> = labels
+        .lines()
+        .skip(1)
+        .flat_map(|line| {
+            // From the end: a name may have a comma.
+            let fields: Vec<&str> = line.rsplit(',').collect();
+            [fields[5].parse().unwrap(), fields[4].parse().unwrap()]
+        })
+        .collect();
+    let places = DMatrix::from_row_slice(places.len() / 2, 2, &places);
+    assert_eq!(places.nrows(), n);
+    Some((prepared(&raw, Norm::Normalize), places))
+}
+
+/// The places as a linear function of the people's scores on `subspace`: the map, and the share of the places' variance in it.
+fn map(rows: &Rows, subspace: &DMatrix<f64>, places: &DMatrix<f64>) -> (DMatrix<f64>, f64) {
+    let n = places.nrows();
+    let columns = DMatrix::from_iterator(
+        rows.dimension(),
+        n,
+        rows.iter()
+            .take(n)
+            .flat_map(|row| row.as_slice().iter().copied()),
+    );
+    let mut scores = cross_product(&columns, subspace);
+    let mut wanted = places.clone();
+    for matrix in [&mut scores, &mut wanted] {
+        for mut column in matrix.column_iter_mut() {
+            let mean = column.mean();
+            column.add_scalar_mut(-mean);
+        }
+    }
+    let basis = orthonormalize(scores).unwrap();
+    let fitted = product(&basis, &cross_product(&basis, &wanted));
+    let share = fitted.norm_squared() / wanted.norm_squared();
+    (fitted, share)
+}
+
+/// `docs/experiments/robust_popres.csv` and `docs/img/robust-popres-*.svg`:
+/// `cargo test --workspace --test robust_popres map -- --ignored --nocapture` (a few minutes, 3 GB).
+#[test]
+#[ignore = "a few minutes; writes into docs"]
+fn map_of_europe() {
+    let Some((rows, places)) = stylised(10_000) else {
+        eprintln!("SKIPPED map_of_europe: the data are not there");
+        return;
+    };
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
+    let mut csv = String::from("method,epsilon,delta,true_epsilon,iterations,seconds,map_r2\n");
+    let people = Rows::collect(rows.stream().take(places.nrows())).unwrap();
+    let gram = DMatrix::from_iterator(
+        rows.dimension(),
+        people.n(),
+        people.iter().flat_map(|row| row.as_slice().iter().copied()),
+    );
+    let leading = top_k(&cross_product(&gram, &gram), 2).unwrap().vectors;
+    let alone = orthonormalize(product(&gram, &leading)).unwrap();
+    let mut pictures = vec![("people-alone", map(&rows, &alone, &places))];
+    writeln!(csv, "PCA of the people alone,,,,,,{:.3}", pictures[0].1.1).unwrap();
+    let dp = |epsilon, calibration| {
+        let delta = 1e-5;
+        private(epsilon, delta, Neighbours::Replace, calibration)
+    };
+    use eigenveil_central::Privacy::None as Public;
+    for (name, form, iterations, privacy) in [
+        ("ggd", GladForm::Ggd, 100, Public),
+        (
+            "dp-ggd",
+            GladForm::DpGgd,
+            50,
+            dp(1.0, Calibration::Accounted),
+        ),
+        (
+            "dp-ggd-4",
+            GladForm::DpGgd,
+            50,
+            dp(4.0, Calibration::Accounted),
+        ),
+        (
+            "dp-sggd-4",
+            GladForm::DpSggd,
+            200,
+            dp(4.0, Calibration::Accounted),
+        ),
+        (
+            "dp-ggd-16",
+            GladForm::DpGgd,
+            50,
+            dp(16.0, Calibration::Accounted),
+        ),
+        (
+            "dp-sggd-printed",
+            GladForm::DpSggd,
+            500,
+            dp(0.8, Calibration::AsPublished),
+        ),
+    ] {
+        let method = Glad {
+            iterations: Some(iterations),
+            ..Glad::new(form)
+        };
+        let started = Instant::now();
+        let noise = method
+            .calibrate(rows.n(), rows.dimension(), &privacy)
+            .unwrap();
+        let fit = method
+            .fit_calibrated(
+                &rows,
+                &Request::new(2, privacy),
+                noise.as_ref(),
+                &mut generator(Some(2)).unwrap(),
+            )
+            .unwrap();
+        let seconds = started.elapsed().as_secs_f64();
+        let (points, share) = map(&rows, &fit.subspace, &places);
+        let numbers = fit.privacy.map_or(",,".to_owned(), |g| {
+            let holds = g
+                .true_epsilon
+                .map_or("none".to_owned(), |e| format!("{e:.3}"));
+            format!("{},{:e},{holds}", g.budget.epsilon(), g.budget.delta())
+        });
+        writeln!(csv, "{name},{numbers},{iterations},{seconds:.2},{share:.3}").unwrap();
+        println!("{name}: {numbers}, {seconds:.2} s, R² {share:.3}");
+        std::fs::write(docs.join("experiments/robust_popres.csv"), &csv).unwrap();
+        pictures.push((name, (points, share)));
+    }
+    for (name, (points, share)) in pictures {
+        let mut chart = LineChart::new(
+            format!("Europe from genes, {name}: R² = {share:.2}"),
+            Axis::linear("longitude − mean, fitted"),
+            Axis::linear("latitude − mean, fitted"),
+        );
+        for (label, west, south) in [
+            ("south-west", true, true),
+            ("north-west", true, false),
+            ("south-east", false, true),
+            ("north-east", false, false),
+        ] {
+            let chosen: Vec<(f64, f64)> = (0..places.nrows())
+                .filter(|&i| (places[(i, 0)] < 10.0) == west && (places[(i, 1)] < 47.0) == south)
+                .map(|i| (points[(i, 0)], points[(i, 1)]))
+                .collect();
+            chart.series.push(
+                Series::new(label, chosen)
+                    .with_style(LineStyle::None)
+                    .with_marker(Marker::Circle),
+            );
+        }
+        std::fs::write(
+            docs.join(format!("img/robust-popres-{name}.svg")),
+            chart.to_svg(),
+        )
+        .unwrap();
+    }
+}
+
+/// Three iterations of each REAPER method at D = 2,000, timed:
+/// `cargo test --workspace --test robust_popres reaper -- --ignored --nocapture`.
+#[test]
+#[ignore = "a minute; prints times"]
+fn reaper_iterations_at_2000() {
+    let Some((rows, _)) = stylised(2_000) else {
+        eprintln!("SKIPPED reaper_iterations_at_2000: the data are not there");
+        return;
+    };
+    let privacy = private(4.0, 1e-5, Neighbours::Replace, Calibration::Accounted);
+    for form in [
+        ReaperForm::Gd,
+        ReaperForm::Sgd,
+        ReaperForm::Md,
+        ReaperForm::Smd,
+    ] {
+        let method = Reaper {
+            iterations: Some(3),
+            batch: matches!(form, ReaperForm::Sgd | ReaperForm::Smd).then_some(50),
+            ..Reaper::new(form)
+        };
+        let noise = method.calibrate(rows.n(), &privacy).unwrap();
+        let started = Instant::now();
+        let mut rng = generator(Some(2)).unwrap();
+        let (average, _) = method
+            .fit_calibrated(&rows, &Request::new(2, privacy), noise.as_ref(), &mut rng)
+            .unwrap();
+        assert!((average.trace() - 2.0).abs() < 1e-6);
+        println!(
+            "{form:?}: {:.2} s an iteration",
+            started.elapsed().as_secs_f64() / 3.0
+        );
+    }
+}
