@@ -5,6 +5,7 @@
 //! transaction, and the answer is sent after the commit.
 
 mod archive;
+mod arrivals;
 mod buckets;
 mod credentials;
 mod directory;
@@ -44,8 +45,8 @@ use tokio::sync::oneshot;
 #[cfg(test)]
 pub(crate) use self::faults::{Fault, Faults, Mutation};
 pub(crate) use self::{
-    credentials::Identity, estimates::Job, failure::unavailable, rows::no_such_identifier,
-    study::check_rank, transfer::VerifiedExport,
+    arrivals::Arrivals, credentials::Identity, estimates::Job, failure::unavailable, rows::no_such_identifier,
+    study::check_rank, token::TokenHash, transfer::VerifiedExport,
 };
 pub use self::{
     seeds::StoredSeeds,
@@ -142,6 +143,7 @@ impl Store {
                 delay: config.commit_delay(),
             },
             healthy: Arc::clone(&healthy),
+            clock: Arc::clone(&environment.clock),
             #[cfg(test)]
             faults: environment.faults.clone(),
             #[cfg(not(test))]
@@ -469,7 +471,8 @@ impl Store {
         &self.shared.ingest
     }
 
-    fn now_ms(&self) -> u64 {
+    /// Milliseconds since 1970-01-01 UTC, by the clock passed in.
+    pub(crate) fn now_ms(&self) -> u64 {
         // SQLite's integers are signed.
         self.shared.environment.clock.now_ms().min(i64::MAX as u64)
     }

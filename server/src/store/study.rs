@@ -128,6 +128,16 @@ impl Study {
         self.buckets
     }
 
+    /// What is promised to each participant.
+    pub fn privacy(&self) -> &PrivacyStatement {
+        &self.document.privacy
+    }
+
+    /// When it was made, in milliseconds since 1970-01-01 UTC.
+    pub fn created_at_ms(&self) -> u64 {
+        self.document.created_at_ms
+    }
+
     /// Who may take part.
     pub fn enrolment(&self) -> Enrolment {
         self.document.enrolment

@@ -23,14 +23,14 @@ use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, 
 use tokio::sync::oneshot;
 
 use super::{
-    Failure,
+    Failure, arrivals,
     buckets::{BucketCache, bucket_of},
     enrolment,
     faults::Faults,
     seeds,
     study::{Study, state_from},
 };
-use crate::memory::Reservation;
+use crate::{environment::Clock, memory::Reservation};
 
 /// Payloads up to this many bytes are copied out of the body, whose buffer has at least 8 KiB: it is free for the
 /// connection's next request at once, instead of being held until the commit.
@@ -150,6 +150,7 @@ pub(super) struct Writer {
     pub(super) cache: BucketCache,
     pub(super) limits: CommitLimits,
     pub(super) healthy: Arc<AtomicBool>,
+    pub(super) clock: Arc<dyn Clock>,
     pub(super) faults: Faults,
 }
 
@@ -259,6 +260,7 @@ impl Writer {
             .transaction_with_behavior(TransactionBehavior::Immediate)?;
         let mut outcomes: Vec<Vec<Stored>> = group.iter().map(|_| Vec::new()).collect();
         let mut changes: Vec<Change> = Vec::new();
+        let now_s = self.clock.now_ms() / 1_000;
         for submission in group {
             let study = &submission.study;
             if changes.iter().any(|change| change.study.row == study.row) {
@@ -274,6 +276,7 @@ impl Writer {
                 &mut self.cache,
                 study,
                 of_study,
+                now_s,
                 forgets,
             )?);
         }
@@ -291,6 +294,7 @@ fn add_reports<'a>(
     cache: &mut BucketCache,
     study: &Arc<Study>,
     submissions: impl Iterator<Item = (&'a Submission, &'a mut Vec<Stored>)>,
+    now_s: u64,
     // What a test uses to see that it would notice.
     forgets: bool,
 ) -> Result<Change, Failure> {
@@ -378,6 +382,7 @@ fn add_reports<'a>(
                  WHERE study = ?",
             )?
             .execute(params![accepted, study.row])?;
+        arrivals::count(transaction, study.row, now_s, accepted)?;
     }
     Ok(Change {
         study: Arc::clone(study),

@@ -1,4 +1,4 @@
-//! Pictures of an estimate.
+//! Pictures of an estimate, for pages and files.
 
 use eigenveil_estimation::floor::grouped;
 use eigenveil_plots::{
@@ -11,7 +11,7 @@ use eigenveil_shared::{
 };
 
 /// The scree plot of an estimate with its noise floor; `without_noise` adds the non-private spectrum.
-pub(crate) fn scree(estimate: &Estimate, without_noise: Option<&[f64]>) -> Scree {
+pub fn scree(estimate: &Estimate, without_noise: Option<&[f64]>) -> Scree {
     let what = if estimate.mean.is_some() {
         "covariance"
     } else {
@@ -63,7 +63,7 @@ fn components(estimate: &Estimate) -> Vec<ScreeComponent> {
 }
 
 /// How well each component is expected to be recovered.
-pub(crate) fn alignment(estimate: &Estimate) -> AlignmentChart {
+pub fn alignment(estimate: &Estimate) -> AlignmentChart {
     let title = format!("How far to trust each component, {}", estimate.name);
     let mut chart = AlignmentChart::new(title, components(estimate));
     chart.subtitle = Some(setting(estimate));
@@ -71,7 +71,7 @@ pub(crate) fn alignment(estimate: &Estimate) -> AlignmentChart {
 }
 
 /// The selected features of a sparse estimate and their loadings.
-pub(crate) fn loadings(estimate: &Estimate, sparse: &SparseOutcome) -> LoadingTable {
+pub fn loadings(estimate: &Estimate, sparse: &SparseOutcome) -> LoadingTable {
     let names = estimate.feature_names();
     let rows = sparse.support.iter().map(|&row| LoadingRow {
         name: names.get(row).cloned().unwrap_or_default(),
@@ -100,7 +100,7 @@ pub(crate) fn loadings(estimate: &Estimate, sparse: &SparseOutcome) -> LoadingTa
 }
 
 /// Variance captured and rows selected along a path of λ.
-pub(crate) fn lambda_path(estimate: &Estimate, path: &LambdaPath) -> LineChart {
+pub fn lambda_path(estimate: &Estimate, path: &LambdaPath) -> LineChart {
     let share = |captured: f64| captured / path.most_variance;
     let mut chart = LineChart::new(
         format!("What the penalty costs, {}", estimate.name),
@@ -140,7 +140,7 @@ pub(crate) fn lambda_path(estimate: &Estimate, path: &LambdaPath) -> LineChart {
 const MOST_ROWS: usize = 7;
 
 /// The row norms of the features that load most along a path of λ; `None` where they are not told.
-pub(crate) fn lambda_rows(estimate: &Estimate, path: &LambdaPath) -> Option<LineChart> {
+pub fn lambda_rows(estimate: &Estimate, path: &LambdaPath) -> Option<LineChart> {
     let norms: Vec<(f64, &Vec<f64>)> = path
         .points
         .iter()
