@@ -47,6 +47,7 @@ enum Command {
     Account(commands::account::AccountArgs),
     Receipt(commands::receipt::ReceiptArgs),
     Audit(commands::audit::AuditArgs),
+    Central(commands::central::CentralArgs),
     /// Print a completion script for a shell
     #[command(
         after_help = "Example:\n  eigenveil completions bash > /etc/bash_completion.d/eigenveil"
@@ -96,6 +97,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Account(args) => commands::account::run(&args, json),
         Command::Receipt(args) => commands::receipt::run(&args, json),
         Command::Audit(args) => commands::audit::run(&args, json),
+        Command::Central(args) => commands::central::run(&args, json),
         Command::Completions { shell } => {
             clap_complete::generate(
                 shell,

@@ -2,37 +2,34 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+#[path = "../../server/tests/common/certificates.rs"]
+mod certificates;
 mod common;
 #[path = "common/server.rs"]
 mod server;
 
 use std::sync::{Arc, Mutex};
 
+use certificates::{Authority, Issued};
 use common::{STUDY, params};
 use eigenveil_client::http::{HttpSettings, StudyClient};
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use server::{Handler, Reply, document, serve};
 use tokio::net::TcpListener;
 use tokio_rustls::{
     TlsAcceptor,
-    rustls::{ServerConfig, pki_types::PrivateKeyDer},
+    rustls::{
+        ServerConfig,
+        pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    },
 };
 
-/// A server for `localhost` under a new authority: its address and the authority's certificate.
-async fn start() -> (String, String) {
-    let authority_key = KeyPair::generate().unwrap();
-    let mut authority = CertificateParams::new(Vec::new()).unwrap();
-    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let root = authority.self_signed(&authority_key).unwrap();
-    let key = KeyPair::generate().unwrap();
-    let certificate = CertificateParams::new(vec!["localhost".to_owned()])
-        .unwrap()
-        .signed_by(&key, &Issuer::new(authority, authority_key))
-        .unwrap();
-    let private = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+/// A server with this certificate: its port.
+async fn start_with(issued: Issued) -> u16 {
+    let certificate = CertificateDer::from_pem_slice(issued.certificate.as_bytes()).unwrap();
+    let private = PrivateKeyDer::from_pem_slice(issued.key.as_bytes()).unwrap();
     let config = ServerConfig::builder()
         .with_no_client_auth()
-        .with_single_cert(vec![certificate.der().clone()], private)
+        .with_single_cert(vec![certificate], private)
         .unwrap();
     let acceptor = TlsAcceptor::from(Arc::new(config));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -50,7 +47,14 @@ async fn start() -> (String, String) {
             }
         }
     });
-    (format!("https://localhost:{port}"), root.pem())
+    port
+}
+
+/// A server for `localhost` under a new authority: its address and the authority's certificate.
+async fn start() -> (String, String) {
+    let authority = Authority::new("an organisation");
+    let port = start_with(authority.issue("localhost")).await;
+    (format!("https://localhost:{port}"), authority.root_pem)
 }
 
 #[tokio::test]
@@ -79,4 +83,61 @@ async fn a_certificate_is_trusted_only_with_its_root() {
     assert!(error.to_string().contains("root certificate"), "{error}");
     // Trying again would not make it trusted.
     assert!(!error.is_retryable());
+}
+
+#[tokio::test]
+async fn a_wrong_host_and_an_expired_certificate_are_told_apart() {
+    let authority = Authority::new("an organisation");
+    let valid = start_with(authority.issue("localhost")).await;
+    let expired = start_with(authority.issue_expired("localhost")).await;
+    let settings = HttpSettings::default()
+        .add_root_certificate_pem(authority.root_pem.as_bytes())
+        .unwrap();
+    for (address, words) in [
+        (
+            format!("https://127.0.0.1:{valid}"),
+            ["is for another host", "localhost"],
+        ),
+        (
+            format!("https://localhost:{expired}"),
+            ["has expired", "renew"],
+        ),
+    ] {
+        let client = StudyClient::with_settings(&address, &settings).unwrap();
+        let error = client.fetch_study(STUDY).await.unwrap_err();
+        for word in words.iter().copied().chain([address.as_str()]) {
+            assert!(error.to_string().contains(word), "{error}");
+        }
+        assert!(!error.is_retryable());
+    }
+}
+
+/// An address with https where the server speaks http.
+#[tokio::test]
+async fn plain_http_behind_https_is_named() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!(
+        "https://localhost:{}",
+        listener.local_addr().unwrap().port()
+    );
+    tokio::spawn(async move {
+        use tokio::io::AsyncWriteExt;
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            stream
+                .write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+                .await
+                .unwrap();
+        }
+    });
+    let settings = HttpSettings {
+        retry: eigenveil_client::http::RetryPolicy::never(),
+        ..HttpSettings::default()
+    };
+    let client = StudyClient::with_settings(&address, &settings).unwrap();
+    let error = client.fetch_study(STUDY).await.unwrap_err();
+    assert!(
+        error.to_string().contains("does it speak https?"),
+        "{error}"
+    );
 }

@@ -2,6 +2,8 @@
 //!
 //! `cargo run -p eigenveil-examples --example own_axum_app -- DATA_DIR [LISTEN]`
 
+use std::net::SocketAddr;
+
 use axum::{Router, routing::get};
 use eigenveil_server::{AppState, Environment, ServerConfig, router};
 
@@ -25,9 +27,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         // Without a signal handler the server runs until it is killed, which loses nothing either.
         let _ = tokio::signal::ctrl_c().await;
     };
-    axum::serve(listener, app)
-        .with_graceful_shutdown(stop)
-        .await?;
+    // With the address of the other end, so that the server's limits per address apply.
+    axum::serve(
+        listener,
+        app.into_make_service_with_connect_info::<SocketAddr>(),
+    )
+    .with_graceful_shutdown(stop)
+    .await?;
     // Commits what is queued and ends the writer.
     state.announce_stop();
     state.close();

@@ -11,7 +11,10 @@ use std::{
 use eigenveil_shared::Result;
 use tokio::sync::watch;
 
-use crate::{config::ServerConfig, environment::Environment, jobs::Jobs, pages::PageState, store::Store};
+use crate::{
+    config::ServerConfig, environment::Environment, jobs::Jobs, limits::Limits, pages::PageState,
+    store::Store,
+};
 
 /// A running Eigenveil: the store, the estimates' thread and the settings. Clones share it.
 ///
@@ -35,6 +38,7 @@ pub struct AppState {
 struct Inner {
     store: Store,
     jobs: Jobs,
+    limits: Limits,
     config: ServerConfig,
     pages: PageState,
     stopping: watch::Sender<bool>,
@@ -47,12 +51,14 @@ impl AppState {
     /// # Errors
     /// As [`Store::open`].
     pub fn open(config: ServerConfig, environment: Environment) -> Result<Self> {
+        let limits = Limits::new(&config, &environment.entropy)?;
         let store = Store::open(&config, environment)?;
         let jobs = Jobs::start(store.clone(), config.estimate_threads())?;
         Ok(Self {
             inner: Arc::new(Inner {
                 store,
                 jobs,
+                limits,
                 config,
                 pages: PageState::default(),
                 stopping: watch::Sender::new(false),
@@ -86,6 +92,10 @@ impl AppState {
 
     pub(crate) fn jobs(&self) -> &Jobs {
         &self.inner.jobs
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.inner.limits
     }
 
     /// What pages keep between requests.

@@ -1,10 +1,24 @@
 //! What an operator may set.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+mod check;
+mod file;
+mod network;
+
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use eigenveil_estimation::linalg::Threads;
 use eigenveil_shared::{Error, ErrorCode, Result};
 use serde::{Deserialize, Serialize};
+
+pub(crate) use self::check::cannot_listen;
+pub use self::{
+    check::check,
+    network::{Network, ProxyHeader},
+};
 
 /// Settings of a server. Every field but the data directory has a default; unknown keys are refused.
 ///
@@ -17,7 +31,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServerConfig {
-    /// Directory of the store; made when it is missing. Nothing else may live in it.
+    /// Directory of the store; made when it is missing. Nothing else may live in it. Has no default.
+    #[serde(default)]
     pub data_dir: PathBuf,
     /// Address to listen on; port 0 lets the system choose. Default `127.0.0.1:8080`.
     #[serde(default = "default::listen")]
@@ -86,6 +101,42 @@ pub struct ServerConfig {
     /// Largest JSON body in bytes. Default 4 MiB, which holds 4,096 features with long names.
     #[serde(default = "default::json_bytes")]
     pub json_bytes: usize,
+    /// PEM file with the server's certificate, then those of its issuers. With `tls_key` the server speaks HTTPS
+    /// only. Absent: plain HTTP.
+    #[serde(default)]
+    pub tls_cert: Option<PathBuf>,
+    /// PEM file with the certificate's key, without a password.
+    #[serde(default)]
+    pub tls_key: Option<PathBuf>,
+    /// Seconds after which the certificate's files are read again; a pair that cannot be used is told of in the log and
+    /// the one before goes on. 0: only when asked (SIGHUP to `eigenveil serve`). Default 60.
+    #[serde(default = "default::tls_reload_seconds")]
+    pub tls_reload_seconds: u64,
+    /// Milliseconds a client may take for the TLS handshake. Default 10,000.
+    #[serde(default = "default::handshake_timeout_ms")]
+    pub handshake_timeout_ms: u64,
+    /// Allows plain HTTP on an address that other machines reach: for a TLS proxy on another machine. Default false.
+    #[serde(default)]
+    pub insecure_http: bool,
+    /// Proxies whose `proxy_header` is believed, such as `10.0.0.0/8`. Default none: the address of a client is that
+    /// of the connection. Used for limits only.
+    #[serde(default)]
+    pub trusted_proxies: Vec<Network>,
+    /// The header in which these proxies write whom they speak for, to the right of what was there. Default
+    /// `x-forwarded-for`.
+    #[serde(default)]
+    pub proxy_header: ProxyHeader,
+    /// Requests a minute that one address (of IPv6: one /64) may make; beyond it they are answered 429. Absent: no limit,
+    /// since many participants may share an address, and reports have limits of their own.
+    #[serde(default)]
+    pub address_requests_per_minute: Option<u32>,
+    /// Requests a minute that may be made with one token; beyond it they are answered 429. Absent: no limit.
+    #[serde(default)]
+    pub token_requests_per_minute: Option<u32>,
+    /// Refused tokens a minute that one address (of IPv6: one /64) may try; beyond it requests with a token are answered
+    /// 429. Default 60.
+    #[serde(default = "default::wrong_tokens_per_minute")]
+    pub wrong_tokens_per_minute: u32,
 }
 
 mod default {
@@ -142,6 +193,15 @@ mod default {
     pub(super) fn json_bytes() -> usize {
         4 << 20
     }
+    pub(super) fn tls_reload_seconds() -> u64 {
+        60
+    }
+    pub(super) fn handshake_timeout_ms() -> u64 {
+        10_000
+    }
+    pub(super) fn wrong_tokens_per_minute() -> u32 {
+        60
+    }
 }
 
 impl ServerConfig {
@@ -168,6 +228,16 @@ impl ServerConfig {
             retain_ids_days: None,
             waiting_estimates: default::waiting_estimates(),
             json_bytes: default::json_bytes(),
+            tls_cert: None,
+            tls_key: None,
+            tls_reload_seconds: default::tls_reload_seconds(),
+            handshake_timeout_ms: default::handshake_timeout_ms(),
+            insecure_http: false,
+            trusted_proxies: Vec::new(),
+            proxy_header: ProxyHeader::default(),
+            address_requests_per_minute: None,
+            token_requests_per_minute: None,
+            wrong_tokens_per_minute: default::wrong_tokens_per_minute(),
         }
     }
 
@@ -183,7 +253,11 @@ impl ServerConfig {
             ))
         };
         if self.data_dir.as_os_str().is_empty() {
-            return refuse("data_dir", "empty".into(), "a directory");
+            return refuse(
+                "data_dir",
+                "empty".into(),
+                "a directory (data_dir or --data)",
+            );
         }
         for (setting, value) in [
             ("ingest_bytes", self.ingest_bytes),
@@ -202,6 +276,18 @@ impl ServerConfig {
             ("min_bytes_per_second", self.min_bytes_per_second),
             ("retain_estimates", u64::from(self.retain_estimates)),
             ("waiting_estimates", u64::from(self.waiting_estimates)),
+            (
+                "wrong_tokens_per_minute",
+                u64::from(self.wrong_tokens_per_minute),
+            ),
+            (
+                "address_requests_per_minute",
+                u64::from(self.address_requests_per_minute.unwrap_or(1)),
+            ),
+            (
+                "token_requests_per_minute",
+                u64::from(self.token_requests_per_minute.unwrap_or(1)),
+            ),
         ] {
             if value == 0 {
                 return refuse(setting, value.to_string(), "at least 1");
@@ -215,10 +301,18 @@ impl ServerConfig {
         for (setting, value) in [
             ("header_timeout_ms", self.header_timeout_ms),
             ("body_timeout_ms", self.body_timeout_ms),
+            ("handshake_timeout_ms", self.handshake_timeout_ms),
         ] {
             if value == 0 {
                 return refuse(setting, value.to_string(), "at least 1 ms");
             }
+        }
+        if self.tls_reload_seconds > 31_536_000 {
+            return refuse(
+                "tls_reload_seconds",
+                self.tls_reload_seconds.to_string(),
+                "at most 31536000 (a year); 0 is only when asked",
+            );
         }
         if self.commit_delay_us > 1_000_000 {
             return refuse(
@@ -242,7 +336,41 @@ impl ServerConfig {
                 "at most 1048576",
             );
         }
+        for (one, other, has) in [
+            ("tls_cert", "tls_key", (&self.tls_cert, &self.tls_key)),
+            ("tls_key", "tls_cert", (&self.tls_key, &self.tls_cert)),
+        ] {
+            if let (Some(file), None) = has {
+                return refuse(
+                    one,
+                    file.display().to_string(),
+                    &format!("given together with {other}, or neither"),
+                );
+            }
+        }
+        if self.tls_cert.is_none() && !self.insecure_http && !is_loopback(self.listen) {
+            return refuse(
+                "listen",
+                self.listen.to_string(),
+                "an address of this machine only (such as 127.0.0.1:8080), because over plain HTTP everybody on the way can read tokens; \
+                 either give a certificate (tls_cert and tls_key, --tls-cert and --tls-key), or allow it (insecure_http = true, \
+                 --insecure-http) where a TLS proxy stands before the server",
+            );
+        }
         Ok(())
+    }
+
+    /// The two files of TLS, where the server speaks it.
+    pub(crate) fn tls_files(&self) -> Option<(&Path, &Path)> {
+        Some((self.tls_cert.as_deref()?, self.tls_key.as_deref()?))
+    }
+
+    pub(crate) fn handshake_timeout(&self) -> Duration {
+        Duration::from_millis(self.handshake_timeout_ms)
+    }
+
+    pub(crate) fn tls_reload(&self) -> Option<Duration> {
+        (self.tls_reload_seconds > 0).then(|| Duration::from_secs(self.tls_reload_seconds))
     }
 
     pub(crate) fn estimate_threads(&self) -> Threads {
@@ -271,4 +399,9 @@ impl ServerConfig {
     pub(crate) fn shutdown_timeout(&self) -> Duration {
         Duration::from_millis(self.shutdown_timeout_ms)
     }
+}
+
+/// Whether only this machine reaches an address.
+fn is_loopback(address: SocketAddr) -> bool {
+    address.ip().to_canonical().is_loopback()
 }

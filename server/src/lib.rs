@@ -15,7 +15,7 @@
 //!
 //! # What is not here
 //!
-//! TLS, metrics. One process per data
+//! Metrics. One process per data
 //! directory: there is no replication. Payloads of numbers are added up and dropped; seeds are kept
 //! without their identifiers: either way an estimate cannot leave single reports out afterwards.
 
@@ -25,6 +25,7 @@ mod environment;
 mod estimate_job;
 mod http;
 mod jobs;
+mod limits;
 mod memory;
 mod pages;
 mod patient;
@@ -33,11 +34,13 @@ pub mod pictures;
 mod scenarios;
 mod server;
 pub mod store;
+mod tls;
 
 pub use app::AppState;
-pub use config::ServerConfig;
+pub use config::{Network, ProxyHeader, ServerConfig, check};
 pub use environment::{Clock, Entropy, Environment, SystemClock, SystemEntropy};
 pub use estimate_job::{estimate, estimate_from_seeds};
 pub use http::{EstimateList, openapi, router, status_of};
 pub use server::Server;
 pub use store::{Store, Study, StudyId};
+pub use tls::{Certificates, Reload};

@@ -1,21 +1,35 @@
 //! Listening, serving and stopping in good order.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 
-use axum::Router;
-use eigenveil_shared::{Error, ErrorCode, Result};
+use axum::{Router, extract::ConnectInfo, response::Response};
+use eigenveil_shared::Result;
+use hyper::{
+    Request,
+    body::Incoming,
+    server::conn::http1,
+    service::{Service as _, service_fn},
+};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
-    server::graceful::GracefulShutdown,
+    server::graceful::{GracefulShutdown, Watcher},
     service::TowerToHyperService,
 };
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     sync::{Semaphore, watch},
+    time::{MissedTickBehavior, interval},
 };
 
 use crate::{
-    app::AppState, config::ServerConfig, environment::Environment, http::router, patient::Patient,
+    app::AppState,
+    config::{ServerConfig, cannot_listen},
+    environment::Environment,
+    http::{direct, router},
+    limits,
+    patient::Patient,
+    tls::{Certificates, Handshake},
 };
 
 /// How long to leave the listener alone when the system has no more file descriptors.
@@ -47,34 +61,45 @@ pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
     app: AppState,
+    tls: Option<(Arc<Certificates>, Handshake)>,
 }
 
 impl Server {
-    /// Opens the store and binds the address.
+    /// Reads the certificate where there is one, opens the store and binds the address.
     ///
     /// # Errors
-    /// As [`Store::open`](crate::Store::open); `store-unavailable` when the address cannot be bound.
+    /// As [`Store::open`](crate::Store::open) and [`Certificates::load`]; `store-unavailable` when the address cannot be
+    /// bound.
     pub async fn bind(config: ServerConfig, environment: Environment) -> Result<Self> {
-        let listen = config.listen;
-        let refused = |error: std::io::Error| {
-            Error::new(
-                ErrorCode::StoreUnavailable,
-                format!("cannot listen on {listen} ({error}); choose another address or port"),
-            )
+        let tls = match config.tls_files() {
+            None => None,
+            Some((certificate, key)) => {
+                let certificates = Arc::new(Certificates::load(certificate, key)?);
+                let patience = config.handshake_timeout();
+                let handshake = Handshake::new(Arc::clone(&certificates), patience)?;
+                Some((certificates, handshake))
+            }
         };
-        let app = AppState::open(config, environment)?;
-        let listener = TcpListener::bind(listen).await.map_err(refused)?;
+        let refused = |error: std::io::Error| cannot_listen(&config, &error);
+        let app = AppState::open(config.clone(), environment)?;
+        let listener = TcpListener::bind(config.listen).await.map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
         Ok(Self {
             listener,
             address,
             app,
+            tls,
         })
     }
 
     /// The address in use, with the port the system chose.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The certificate of new connections, to read it again when you like; none over plain HTTP.
+    pub fn certificates(&self) -> Option<&Arc<Certificates>> {
+        self.tls.as_ref().map(|(certificates, _)| certificates)
     }
 
     /// What all requests share: the store, and the path of the operator's token.
@@ -86,26 +111,49 @@ impl Server {
     /// answered (within the shutdown timeout), what is queued is committed, and an estimate being
     /// computed is put back.
     pub async fn run(self, stop: impl Future<Output = ()>) {
-        let routes = router(self.app.clone());
-        self.run_router(routes, stop).await;
+        let (app, routes) = (self.app.clone(), router(self.app.clone()));
+        let answer =
+            move |peer, request| direct::answer(app.clone(), routes.clone(), peer, request);
+        self.run_service(answer, stop).await;
     }
 
-    /// As [`run`](Self::run), with routes of your own around [`router`].
+    /// As [`run`](Self::run), with routes of your own around [`router`]. Requests carry `ConnectInfo<SocketAddr>`.
     pub async fn run_router(self, routes: Router, stop: impl Future<Output = ()>) {
-        let Self { listener, app, .. } = self;
+        let routes = TowerToHyperService::new(routes);
+        let answer = move |peer, mut request: Request<Incoming>| {
+            request
+                .extensions_mut()
+                .insert(ConnectInfo::<SocketAddr>(peer));
+            routes.call(request)
+        };
+        self.run_service(answer, stop).await;
+    }
+
+    /// Serves with what answers a request of somebody at an address.
+    async fn run_service<S, F>(self, answer: S, stop: impl Future<Output = ()>)
+    where
+        S: Fn(SocketAddr, Request<Incoming>) -> F + Clone + Send + 'static,
+        F: Future<Output = Result<Response, Infallible>> + Send,
+    {
+        let Self {
+            listener, app, tls, ..
+        } = self;
         let config = app.config();
+        let (certificates, handshake) = tls.unzip();
         let permits = Arc::new(Semaphore::new(config.max_connections));
         let graceful = GracefulShutdown::new();
         // Dropped to cut the connections that did not end by themselves.
         let (patient, impatient) = watch::channel(());
-        let mut http = hyper::server::conn::http1::Builder::new();
+        let mut http = http1::Builder::new();
         http.timer(TokioTimer::new())
             .header_read_timeout(config.header_timeout())
             // No read while an answer is being made: it would take a new buffer for each request, only to
             // learn sooner that a client has gone. What it asked for is finished in any case.
             .half_close(true)
+            .writev(false)
             .max_buf_size(MAX_HEAD);
         let mut stop = std::pin::pin!(stop);
+        let mut chores = std::pin::pin!(chores(app.clone(), certificates));
         loop {
             let accepted = async {
                 // The semaphore is never closed; were it, the connection is served without a permit.
@@ -115,9 +163,10 @@ impl Server {
             let (accepted, permit) = tokio::select! {
                 accepted = accepted => accepted,
                 () = &mut stop => break,
+                () = &mut chores => continue,
             };
-            let stream = match accepted {
-                Ok((stream, _)) => stream,
+            let (stream, peer) = match accepted {
+                Ok(accepted) => accepted,
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -125,14 +174,31 @@ impl Server {
                 }
             };
             prepare(&stream);
-            let stream = Patient::new(stream, config.body_timeout());
-            let service = TowerToHyperService::new(routes.clone());
-            let connection = graceful.watch(http.serve_connection(TokioIo::new(stream), service));
+            let connection = Connection {
+                http: http.clone(),
+                answer: answer.clone(),
+                peer,
+                watcher: graceful.watcher(),
+            };
+            let (patience, handshake) = (config.body_timeout(), handshake.clone());
             let mut impatient = impatient.clone();
             tokio::spawn(async move {
+                let served = async {
+                    match handshake {
+                        None => connection.serve(Patient::new(stream, patience)).await,
+                        // Boxed, so that plain connections stay small.
+                        Some(handshake) => {
+                            Box::pin(async move {
+                                if let Some(stream) = handshake.accept(stream, patience).await {
+                                    connection.serve(stream).await;
+                                }
+                            })
+                            .await;
+                        }
+                    }
+                };
                 tokio::select! {
-                    // An error is a client that went away or was too slow; nothing to do about it.
-                    _ = connection => {}
+                    () = served => {}
                     _ = impatient.changed() => {}
                 }
                 drop(permit);
@@ -151,6 +217,53 @@ impl Server {
         let closing = tokio::task::spawn_blocking(move || app.close());
         if closing.await.is_err() {
             tracing::error!("closing the store panicked");
+        }
+    }
+}
+
+/// One accepted connection.
+struct Connection<S> {
+    http: http1::Builder,
+    answer: S,
+    peer: SocketAddr,
+    watcher: Watcher,
+}
+
+impl<S, F> Connection<S>
+where
+    S: Fn(SocketAddr, Request<Incoming>) -> F,
+    F: Future<Output = Result<Response, Infallible>>,
+{
+    /// Answers requests until the client goes or the server stops.
+    async fn serve(self, stream: impl AsyncRead + AsyncWrite + Unpin + 'static) {
+        let Self {
+            http,
+            answer,
+            peer,
+            watcher,
+        } = self;
+        let service = service_fn(move |request| answer(peer, request));
+        let connection = http.serve_connection(TokioIo::new(stream), service);
+        // An error is a client that went away or was too slow; nothing to do about it.
+        let _ = watcher.watch(connection).await;
+    }
+}
+
+/// What has to be done now and then, for ever: forgetting clients, and looking whether the certificate was renewed.
+async fn chores(app: AppState, certificates: Option<Arc<Certificates>>) {
+    let mut forget = interval(limits::MEMORY / 5);
+    let patience = app.config().tls_reload();
+    let mut renew = interval(patience.unwrap_or(limits::MEMORY));
+    renew.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let watched = certificates.filter(|_| patience.is_some());
+    loop {
+        tokio::select! {
+            _ = forget.tick() => app.limits().forget_old(),
+            _ = renew.tick() => if let Some(certificates) = watched.clone() {
+                let reload = move || certificates.reload_when_changed();
+                // Reading files may take its time; what it came to is in the log.
+                drop(tokio::task::spawn_blocking(reload));
+            },
         }
     }
 }

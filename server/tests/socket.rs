@@ -197,3 +197,41 @@ async fn whoever_does_not_take_the_answer_is_cut() {
     stop.send(()).unwrap();
     running.await.unwrap();
 }
+
+/// The server knows who is connected, and limits those by it: on the way of reports too, which is a way of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn limits_hold_over_sockets_for_the_address() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = ServerConfig {
+        listen: ([127, 0, 0, 1], 0).into(),
+        wrong_tokens_per_minute: 2,
+        address_requests_per_minute: Some(5),
+        ..ServerConfig::new(directory.path().join("data"))
+    };
+    let server = Server::bind(config, environment()).await.unwrap();
+    let address = server.local_addr();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let running = tokio::spawn(server.run(async {
+        stopped.await.ok();
+    }));
+    // Every connection is a new one: it is the address that counts.
+    let ask = async |from: [u8; 4], path: &str, headers: &str| {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind((from, 0).into()).unwrap();
+        let mut stream = socket.connect(address).await.unwrap();
+        post(&mut stream, path, headers, b"").await;
+        answer(&mut stream).await.0
+    };
+    let guess = "authorization: Bearer guess\r\n";
+    for status in [403, 403, 429] {
+        assert_eq!(ask([127, 0, 0, 1], "/v1/studies", guess).await, status);
+    }
+    assert_eq!(ask([127, 0, 0, 2], "/v1/studies", guess).await, 403);
+    let reports = format!("/v1/studies/{}/reports", "ab".repeat(16));
+    for status in [404, 404, 429] {
+        assert_eq!(ask([127, 0, 0, 1], &reports, "").await, status);
+    }
+    assert_eq!(ask([127, 0, 0, 2], &reports, "").await, 404);
+    stop.send(()).unwrap();
+    running.await.unwrap();
+}

@@ -88,18 +88,6 @@ async fn export(server: &Harness, study: &StudyDocument) -> Vec<u8> {
     answer.body
 }
 
-async fn import(server: &Harness, into: Option<&str>, body: Vec<u8>) -> Answer {
-    let path = into.map_or("/v1/imports".to_owned(), |id| {
-        format!("/v1/studies/{id}/import")
-    });
-    let request = Request::post(path)
-        .header(header::AUTHORIZATION, format!("Bearer {}", server.token))
-        .header(header::CONTENT_TYPE, STUDY_EXPORT_MEDIA_TYPE)
-        .body(Body::from(body))
-        .unwrap();
-    server.send(request).await
-}
-
 fn moment(server: &Harness, study: &str) -> StoredMoment {
     let store = server.app.store();
     let stored = store.study(StudyId::parse(study).unwrap()).unwrap();
@@ -111,7 +99,7 @@ async fn a_study_moves_to_another_server_bit_by_bit() {
     let (from, to) = (Harness::new(), Harness::new());
     for (study, bodies) in studies(&from).await {
         let file = export(&from, &study).await;
-        let answer = import(&to, None, file.clone()).await;
+        let answer = to.import(None, file.clone()).await;
         assert_eq!(answer.status, StatusCode::CREATED, "{answer:?}");
         let receipt: ImportReceipt = answer.json();
         assert_eq!(
@@ -136,7 +124,7 @@ async fn a_study_moves_to_another_server_bit_by_bit() {
         expected.reports_accepted += 3;
         assert_eq!(to.accepted(&study).await, expected.reports_accepted);
         // The same file again changes nothing.
-        let again: ImportReceipt = import(&to, None, file).await.json();
+        let again: ImportReceipt = to.import(None, file).await.json();
         assert_eq!(
             (again.outcome, again.reports),
             (ImportOutcome::AlreadyImported, 0)
@@ -179,7 +167,7 @@ async fn studies_of_the_same_parameters_are_merged_and_no_report_twice() {
             .map(|(a, b)| a + b)
             .collect();
         let file = export(&server, &second).await;
-        let merged: ImportReceipt = import(&server, Some(&first.id), file.clone()).await.json();
+        let merged: ImportReceipt = server.import(Some(&first.id), file.clone()).await.json();
         assert_eq!(
             (merged.outcome, merged.reports),
             (ImportOutcome::Merged, 11)
@@ -191,14 +179,15 @@ async fn studies_of_the_same_parameters_are_merged_and_no_report_twice() {
                 "{got} {wanted}"
             );
         }
-        let again: ImportReceipt = import(&server, Some(&first.id), file).await.json();
+        let again: ImportReceipt = server.import(Some(&first.id), file).await.json();
         assert_eq!(again.outcome, ImportOutcome::AlreadyImported);
 
         // What overlaps is refused as a whole, new reports and all: a sum cannot leave some of them out.
         post_batch(&server, &second, some_reports(&second, 2, 201)).await;
         let longer = export(&server, &second).await;
         let before = moment(&server, &first.id);
-        let problem = import(&server, Some(&first.id), longer)
+        let problem = server
+            .import(Some(&first.id), longer)
             .await
             .is_problem(409, E::AlreadyCounted);
         assert!(
@@ -208,7 +197,8 @@ async fn studies_of_the_same_parameters_are_merged_and_no_report_twice() {
         );
         assert_eq!(moment(&server, &first.id), before);
         let own = export(&server, &first).await;
-        import(&server, None, own)
+        server
+            .import(None, own)
             .await
             .is_problem(409, E::AlreadyCounted);
         assert_eq!(moment(&server, &first.id), before);
@@ -225,11 +215,13 @@ async fn files_that_do_not_fit_are_refused_and_change_nothing() {
     let other = server.study_with(json!({"epsilon": 2.0})).await;
     for (study, _) in &all {
         let file = export(&server, study).await;
-        import(&server, Some(&other.id), file.clone())
+        server
+            .import(Some(&other.id), file.clone())
             .await
             .is_problem(422, E::WrongFingerprint);
         let missing = "0".repeat(32);
-        import(&server, Some(&missing), file.clone())
+        server
+            .import(Some(&missing), file.clone())
             .await
             .is_problem(404, E::StudyNotFound);
 
@@ -239,18 +231,18 @@ async fn files_that_do_not_fit_are_refused_and_change_nothing() {
         for at in (0..file.len()).step_by(step).chain([file.len() - 1]) {
             let mut changed = file.clone();
             changed[at] ^= 1;
-            let answer = import(&to, None, changed).await;
+            let answer = to.import(None, changed).await;
             assert!(
                 [400, 422].contains(&answer.status.as_u16()),
                 "byte {at} of {}: {answer:?}",
                 file.len()
             );
-            import(&to, None, file[..at].to_vec())
+            to.import(None, file[..at].to_vec())
                 .await
                 .is_problem(400, E::MalformedExport);
         }
         let longer = [file.as_slice(), &[0]].concat();
-        import(&to, None, longer)
+        to.import(None, longer)
             .await
             .is_problem(400, E::MalformedExport);
         assert!(to.app.store().studies().is_empty());
@@ -284,7 +276,7 @@ async fn files_that_do_not_fit_are_refused_and_change_nothing() {
 async fn an_imported_study_has_the_same_estimate() {
     let (from, to) = (Harness::new(), Harness::new());
     for (study, _) in studies(&from).await {
-        import(&to, None, export(&from, &study).await).await;
+        to.import(None, export(&from, &study).await).await;
         let mut results = Vec::new();
         for server in [&from, &to] {
             let path = format!("/v1/studies/{}/estimates", study.id);
@@ -427,7 +419,7 @@ async fn deleted_studies_are_gone_and_their_rows_never_come_back() {
     for (study, _) in &all[..2] {
         assert_eq!(server.accepted(study).await, 35);
     }
-    let back: ImportReceipt = import(&server, None, file).await.json();
+    let back: ImportReceipt = server.import(None, file).await.json();
     assert_eq!((back.outcome, back.reports), (ImportOutcome::Created, 35));
     assert_eq!(back.study.state, StudyState::Open);
     assert_eq!(server.accepted(last).await, 35);
@@ -498,7 +490,7 @@ async fn a_million_reports_move() {
     let file = export(&from, &study).await;
     let exported = started.elapsed();
     let (bytes, started) = (file.len(), std::time::Instant::now());
-    let receipt: ImportReceipt = import(&to, None, file).await.json();
+    let receipt: ImportReceipt = to.import(None, file).await.json();
     println!(
         "1,000,000 seeds, {:.1} MB: exported in {:.2} s, imported in {:.2} s",
         bytes as f64 / 1e6,

@@ -3,6 +3,8 @@
 pub(crate) mod account;
 pub(crate) mod audit;
 pub(crate) mod backup;
+pub(crate) mod central;
+mod central_rows;
 pub(crate) mod estimate;
 pub(crate) mod plan;
 mod plan_chart;
@@ -24,7 +26,10 @@ use crate::{
 
 /// Connection settings with the extra root certificate, if one was given.
 pub(crate) fn http_settings(server: &ServerArgs) -> Result<HttpSettings> {
-    let settings = HttpSettings::default();
+    let settings = HttpSettings {
+        allow_plain_http: server.insecure_http,
+        ..HttpSettings::default()
+    };
     match &server.ca_cert {
         None => Ok(settings),
         Some(path) => {

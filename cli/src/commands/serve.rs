@@ -1,10 +1,11 @@
 //! `eigenveil serve`: the aggregation server.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use clap::Args;
-use eigenveil_server::{Environment, Server, ServerConfig};
+use eigenveil_server::{Certificates, Environment, Server, ServerConfig};
 use serde::Serialize;
+use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 use crate::{
@@ -15,27 +16,42 @@ use crate::{
 /// Run the aggregation server until Ctrl-C or SIGTERM
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example:\n  eigenveil serve --data ./data --listen 127.0.0.1:8080\n\nThe operator's token is written once to DATA/operator.token (readable by its owner only).\nLogs go to standard error; RUST_LOG=debug shows more. No address, token or payload is ever logged."
+    after_help = "Examples:\n  eigenveil serve --data ./data --listen 127.0.0.1:8080\n  eigenveil serve --data ./data --listen 0.0.0.0:443 --tls-cert fullchain.pem --tls-key privkey.pem\n  eigenveil serve --config eigenveil.toml --check-config\n\nThe operator's token is written once to DATA/operator.token (readable by its owner only).\nSIGHUP reads the certificate again. Logs go to standard error; RUST_LOG=debug shows more.\nNo address, token or payload is ever logged."
 )]
 pub(crate) struct ServeArgs {
+    /// TOML file with settings (docs/eigenveil.toml shows all); the flags below win over it
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Say what is wrong with the settings, certificate, data directory or address, and stop; changes nothing
+    #[arg(long)]
+    check_config: bool,
     /// Directory of the store; made when missing
-    #[arg(long, value_name = "DIR")]
-    data: PathBuf,
-    /// Address to listen on; port 0 lets the system choose
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
-    listen: SocketAddr,
-    /// Bytes of memory for sums of reports: one takes 4p², while it is made of double-cap seeds 12p²
-    #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
-    memory_bytes: u64,
-    /// Threads that one estimate may take
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    estimate_threads: usize,
+    #[arg(long, value_name = "DIR", required_unless_present = "config")]
+    data: Option<PathBuf>,
+    /// Address to listen on; port 0 lets the system choose [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<SocketAddr>,
+    /// PEM file with the server's certificate, then those of its issuers: HTTPS instead of HTTP
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// PEM file with the certificate's key
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Allow plain HTTP on an address that other machines reach, for a TLS proxy before the server
+    #[arg(long)]
+    insecure_http: bool,
+    /// Bytes of memory for sums of reports: one takes 4p², while it is made of double-cap seeds 12p² [default: 1073741824]
+    #[arg(long, value_name = "BYTES")]
+    memory_bytes: Option<u64>,
+    /// Threads that one estimate may take [default: 1]
+    #[arg(long, value_name = "N")]
+    estimate_threads: Option<usize>,
     /// Bytes the database may have; beyond it reports are refused until studies are deleted
     #[arg(long, value_name = "BYTES")]
     store_bytes: Option<u64>,
-    /// Finished estimates kept of each study
-    #[arg(long, value_name = "N", default_value_t = 1_000)]
-    retain_estimates: u32,
+    /// Finished estimates kept of each study [default: 1000]
+    #[arg(long, value_name = "N")]
+    retain_estimates: Option<u32>,
     /// Days for which the identifiers of a closed study are kept; for ever when absent
     #[arg(long, value_name = "DAYS")]
     retain_ids_days: Option<u32>,
@@ -44,34 +60,66 @@ pub(crate) struct ServeArgs {
     log_json: bool,
 }
 
+impl ServeArgs {
+    /// The file's settings, or the defaults, with the flags over them.
+    fn settings(&self) -> Result<ServerConfig> {
+        let mut config = match &self.config {
+            Some(path) => ServerConfig::from_file(path)?,
+            None => ServerConfig::new(""),
+        };
+        set(&mut config.data_dir, self.data.clone());
+        set(&mut config.listen, self.listen);
+        set(&mut config.memory_bytes, self.memory_bytes);
+        set(&mut config.estimate_threads, self.estimate_threads);
+        set(&mut config.retain_estimates, self.retain_estimates);
+        config.insecure_http |= self.insecure_http;
+        config.tls_cert = self.tls_cert.clone().or(config.tls_cert);
+        config.tls_key = self.tls_key.clone().or(config.tls_key);
+        config.store_bytes = self.store_bytes.or(config.store_bytes);
+        config.retain_ids_days = self.retain_ids_days.or(config.retain_ids_days);
+        Ok(config)
+    }
+}
+
+fn set<T>(setting: &mut T, flag: Option<T>) {
+    if let Some(value) = flag {
+        *setting = value;
+    }
+}
+
 #[derive(Serialize)]
 struct Listening {
     listening: String,
     token_file: String,
 }
 
+#[derive(Serialize)]
+struct Checked {
+    ok: bool,
+    warnings: Vec<String>,
+}
+
 pub(crate) async fn run(args: &ServeArgs, json: bool) -> Result<()> {
     start_logging(args.log_json);
-    let config = ServerConfig {
-        listen: args.listen,
-        memory_bytes: args.memory_bytes,
-        estimate_threads: args.estimate_threads,
-        store_bytes: args.store_bytes,
-        retain_estimates: args.retain_estimates,
-        retain_ids_days: args.retain_ids_days,
-        ..ServerConfig::new(&args.data)
-    };
+    let config = args.settings()?;
+    if args.check_config {
+        return check(&config, json);
+    }
+    let (reachable, plain) = (!config.listen.ip().is_loopback(), config.tls_cert.is_none());
     let server = Server::bind(config, Environment::system()).await?;
+    let scheme = if plain { "http" } else { "https" };
     let listening = Listening {
-        listening: format!("http://{}", server.local_addr()),
+        listening: format!("{scheme}://{}", server.local_addr()),
         token_file: server.app().store().token_path().display().to_string(),
     };
-    if !args.listen.ip().is_loopback() {
+    if plain && reachable {
         eprintln!(
-            "warning: {} is reachable from other machines and this server speaks plain HTTP; put a TLS proxy before it",
-            args.listen
+            "warning: {} is reachable from other machines and this server speaks plain HTTP; let nobody but a TLS proxy reach it",
+            server.local_addr()
         );
     }
+    let stop = stop_signal()?;
+    let renewing = server.certificates().map(renew_on_hangup).transpose()?;
     if json {
         output::json(&listening)?;
     } else {
@@ -80,9 +128,39 @@ pub(crate) async fn run(args: &ServeArgs, json: bool) -> Result<()> {
             listening.listening, listening.token_file
         ))?;
     }
-    let stop = stop_signal()?;
     server.run(stop).await;
+    if let Some(renewing) = renewing {
+        renewing.abort();
+    }
     Ok(())
+}
+
+/// Looks at the settings only.
+fn check(config: &ServerConfig, json: bool) -> Result<()> {
+    let warnings = eigenveil_server::check(config)?;
+    if json {
+        return output::json(&Checked { ok: true, warnings });
+    }
+    for warning in &warnings {
+        eprintln!("warning: {warning}");
+    }
+    output::text("the configuration is usable")
+}
+
+/// Reads the certificate again at every SIGHUP.
+fn renew_on_hangup(certificates: &Arc<Certificates>) -> Result<tokio::task::JoinHandle<()>> {
+    let mut hangup = signal(SignalKind::hangup()).map_err(|error| uncatchable(&error))?;
+    let certificates = Arc::clone(certificates);
+    Ok(tokio::spawn(async move {
+        while hangup.recv().await.is_some() {
+            // It says itself what it came to; where it failed the certificate before goes on.
+            let _ = certificates.reload();
+        }
+    }))
+}
+
+fn uncatchable(error: &std::io::Error) -> CliError {
+    CliError::failed(format!("signals cannot be caught: {error}"))
 }
 
 /// Logs to standard error: `RUST_LOG` decides how much, warnings by default.
@@ -101,11 +179,9 @@ fn start_logging(as_json: bool) {
 
 /// Done when the process is asked to stop.
 pub(crate) fn stop_signal() -> Result<impl Future<Output = ()>> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let failed =
-        |error: std::io::Error| CliError::failed(format!("signals cannot be caught: {error}"));
-    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+    let catch = |kind| signal(kind).map_err(|error| uncatchable(&error));
+    let mut terminate = catch(SignalKind::terminate())?;
+    let mut interrupt = catch(SignalKind::interrupt())?;
     Ok(async move {
         tokio::select! {
             _ = terminate.recv() => {}

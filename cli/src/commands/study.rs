@@ -253,7 +253,7 @@ fn request(create: &CreateArgs) -> Result<CreateStudy> {
         name: create.name.clone(),
         dimension,
         features,
-        norm: create.mechanism.norm(),
+        norm: create.mechanism.norm.norm(),
         centring: create.mechanism.centring,
         mechanism: create.mechanism.mechanism,
         calibration: create.mechanism.calibration,

@@ -32,6 +32,9 @@ pub struct HttpSettings {
     pub retry: RetryPolicy,
     /// Certificates trusted besides the platform's; see [`HttpSettings::add_root_certificate_pem`].
     pub roots: RootCertificates,
+    /// Whether `http://` is good enough for a server on another machine. Reports then go over the network as they are,
+    /// perturbed but readable, and a token with them. Default false; `http://localhost` needs no permission.
+    pub allow_plain_http: bool,
 }
 
 /// Certificates of authorities that the platform does not know.
@@ -46,6 +49,7 @@ impl Default for HttpSettings {
             max_answer_bytes: 128 << 20,
             retry: RetryPolicy::default(),
             roots: RootCertificates::default(),
+            allow_plain_http: false,
         }
     }
 }

@@ -1,6 +1,8 @@
 //! One request, one answer, and a clear sentence for everything that is neither.
 
-use std::{error::Error as StdError, fmt, io::Write, sync::atomic::AtomicU64, time::Duration};
+use std::{
+    error::Error as StdError, fmt, io::Write, net::IpAddr, sync::atomic::AtomicU64, time::Duration,
+};
 
 use bytes::Bytes;
 use reqwest::{
@@ -88,6 +90,11 @@ impl Transport {
         token: Option<&Token>,
     ) -> Result<Self> {
         let base = parse_server(server)?;
+        if base.scheme() == "http" && !settings.allow_plain_http && !is_this_machine(&base) {
+            return Err(Error::usage(format!(
+                "{base} is plain HTTP to another machine, where everybody on the way can read tokens and reports; use https://, or allow it (allow_plain_http, --insecure-http)"
+            )));
+        }
         Ok(Self {
             http: settings.client(base.scheme() == "https")?,
             server: base.as_str().trim_end_matches('/').to_owned(),
@@ -351,8 +358,10 @@ impl Transport {
         };
         let sentence = if error.is_connect() && cause.contains("certificate") {
             failure.retryable = false;
+            refused_certificate(server, &cause)
+        } else if error.is_connect() && cause.contains("InvalidContentType") {
             format!(
-                "the certificate of {server} is not trusted: {cause}; if the server has a certificate authority of its own, add its root certificate"
+                "cannot connect to {server}: what answers there is not TLS; does it speak https?"
             )
         } else if error.is_connect() {
             format!("cannot connect to {server}: {cause}")
@@ -416,6 +425,35 @@ fn parse_server(server: &str) -> Result<Url> {
     Ok(url)
 }
 
+/// The sentence for a certificate that the TLS library refused for this cause.
+fn refused_certificate(server: &str, cause: &str) -> String {
+    let certificate = format!("the certificate of {server}");
+    if cause.contains("expired") {
+        format!(
+            "{certificate} has expired ({cause}); its operator has to renew it, unless the clock of this machine is wrong"
+        )
+    } else if cause.contains("not valid yet") {
+        format!("{certificate} is not valid yet ({cause}); is the clock of this machine right?")
+    } else if cause.contains("not valid for name") {
+        format!("{certificate} is for another host ({cause}); use the name that it is for")
+    } else {
+        format!(
+            "{certificate} is not trusted: {cause}; if the server has a certificate authority of its own, add its root certificate (--ca-cert)"
+        )
+    }
+}
+
+/// Whether an address can only be this machine's.
+fn is_this_machine(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    match bare.parse::<IpAddr>() {
+        Ok(address) => address.to_canonical().is_loopback(),
+        // RFC 6761: names under localhost are this machine.
+        Err(_) => host == "localhost" || host.ends_with(".localhost"),
+    }
+}
+
 /// The media type without its parameters, in lower case; empty where there is none.
 fn media_type(headers: &HeaderMap) -> String {
     headers
@@ -476,6 +514,40 @@ mod tests {
         ] {
             let error = transport(bad).unwrap_err().to_string();
             assert!(error.contains(says) && !error.contains("s3cret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn plain_http_to_another_machine_needs_permission() {
+        let settings = HttpSettings::default();
+        let allowed = HttpSettings {
+            allow_plain_http: true,
+            ..HttpSettings::default()
+        };
+        for near in [
+            "http://127.8.8.8:1",
+            "http://[::ffff:127.0.0.1]",
+            "http://a.localhost",
+        ] {
+            Transport::new(near, &settings, None).unwrap();
+        }
+        for far in [
+            "http://study.example",
+            "http://192.0.2.7:8080",
+            "http://0.0.0.0:8080",
+            "http://[2001:db8::1]",
+            "http://localhost.example",
+            "http://notlocalhost",
+            "http://127.0.0.1.example",
+        ] {
+            let error = Transport::new(far, &settings, None)
+                .unwrap_err()
+                .to_string();
+            for word in [far, "https://", "--insecure-http"] {
+                assert!(error.contains(word), "{error}");
+            }
+            Transport::new(far, &allowed, None).unwrap();
+            Transport::new(&far.replace("http:", "https:"), &settings, None).unwrap();
         }
     }
 

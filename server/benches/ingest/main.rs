@@ -157,6 +157,10 @@ impl Load {
         if let Ok(delay) = std::env::var("COMMIT_DELAY_US") {
             config.commit_delay_us = delay.parse().unwrap();
         }
+        // What counting costs: a limit that is never reached.
+        if std::env::var("LIMITED").is_ok() {
+            config.address_requests_per_minute = Some(u32::MAX);
+        }
         let wanted: CreateStudy = serde_json::from_value(json!({
             "name": "bench", "dimension": self.p, "mechanism": self.mechanism, "epsilon": 1.0,
         }))

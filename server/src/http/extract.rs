@@ -111,10 +111,14 @@ impl FromRequestParts<AppState> for StudyInPath {
 
     async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, ApiError> {
         let params = path_params(parts, app).await?;
-        let text = param(&params, "id");
-        let id = StudyId::parse(text).ok_or_else(no_such_identifier)?;
-        Ok(Self(app.store().study(id)?))
+        Ok(Self(study(app, param(&params, "id"))?))
     }
+}
+
+/// The study with this identifier.
+pub(super) fn study(app: &AppState, id: &str) -> Result<Arc<Study>, Error> {
+    let id = StudyId::parse(id).ok_or_else(no_such_identifier)?;
+    app.store().study(id)
 }
 
 /// The number of an estimate in the path.

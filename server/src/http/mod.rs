@@ -1,11 +1,13 @@
 //! The HTTP interface (`docs/protocol.md`).
 
 mod body;
+pub(crate) mod direct;
 mod drain;
 mod estimates;
 mod extract;
 mod files;
 mod health;
+mod limit;
 mod openapi;
 mod problem;
 mod reports;
@@ -16,7 +18,7 @@ mod transfers;
 
 use axum::{
     Router,
-    extract::{Request, State},
+    extract::{MatchedPath, Request, State},
     middleware::{Next, from_fn_with_state},
     response::Response,
 };
@@ -59,10 +61,25 @@ fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(openapi::document))
 }
 
-/// What is done around every handler. One layer, because each boxes a future and clones the routes beneath it.
+/// One layer, because each boxes a future and clones the routes beneath it.
 async fn around(State(app): State<AppState>, request: Request, next: Next) -> Response {
-    trace::log(&app, request, |request| {
-        drain::unread(&app, request, |request| problem::caught(next.run(request)))
+    let path = request.extensions().get::<MatchedPath>().cloned();
+    let path = path.as_ref().map_or("(none)", MatchedPath::as_str);
+    surrounded(&app, request, path, |request| {
+        problem::caught(next.run(request))
+    })
+    .await
+}
+
+/// What is done around every handler.
+async fn surrounded(
+    app: &AppState,
+    request: Request,
+    path: &str,
+    handler: impl AsyncFnOnce(Request) -> Response,
+) -> Response {
+    trace::log(app, request, path, |request| {
+        drain::unread(app, request, |request| limit::within(app, request, handler))
     })
     .await
 }

@@ -19,6 +19,7 @@ use eigenveil_shared::{
         split_tokens, tokens_len,
     },
 };
+use smallvec::{SmallVec, smallvec};
 
 use super::{
     body,
@@ -72,10 +73,10 @@ pub(super) async fn submit(
         let mut batch = Batch::sort(decoded);
         let reports = std::mem::take(&mut batch.reports);
         let stored = if reports.is_empty() {
-            Vec::new()
+            SmallVec::new()
         } else {
             app.store()
-                .submit_reserved(&study, reports, reservation)
+                .submit_reserved(&study, reports.into(), reservation)
                 .await?
         };
         let receipt = Receipt::Batch(batch.receipt(&study, &stored)?);
@@ -88,7 +89,7 @@ pub(super) async fn submit(
     drop((bytes, parts));
     let stored = app
         .store()
-        .submit_reserved(&study, vec![report], reservation)
+        .submit_reserved(&study, smallvec![report], reservation)
         .await?;
     let (status, outcome) = match stored.first() {
         Some(Stored::Accepted) => (StatusCode::CREATED, ReportOutcome::Accepted),

@@ -117,5 +117,6 @@ pub(super) async fn close(
     State(app): State<AppState>,
 ) -> Result<Json<StudyDocument>, ApiError> {
     app.store().set_state(&study, StudyState::Closed).await?;
+    app.jobs().wake();
     Ok(Json(study.document()))
 }

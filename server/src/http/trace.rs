@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use axum::{
-    extract::{MatchedPath, Request},
+    extract::Request,
     http::{HeaderName, HeaderValue},
     response::Response,
 };
@@ -19,17 +19,16 @@ const FREQUENT: &[&str] = &["/reports", "/healthz", "/readyz"];
 pub(super) async fn log(
     app: &AppState,
     request: Request,
+    path: &str,
     next: impl AsyncFnOnce(Request) -> Response,
 ) -> Response {
     let id = app.next_request_id();
     let started = Instant::now();
     let method = request.method().clone();
-    let path = request.extensions().get::<MatchedPath>().cloned();
     let mut response = next(request).await;
     response
         .headers_mut()
         .insert(REQUEST_ID, HeaderValue::from(id));
-    let path = path.as_ref().map_or("(none)", MatchedPath::as_str);
     let status = response.status().as_u16();
     let microseconds = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
     if status >= 500 {

@@ -87,8 +87,18 @@ impl World {
                     document.reports_accepted
                 )
             })?;
-            let ids = "SELECT report_ids.id FROM report_ids JOIN studies USING (study) WHERE studies.id = ?";
-            let stored: HashSet<Vec<u8>> = self.blobs(ids, study).into_iter().collect();
+            // In one statement, since identifiers of closed studies move meanwhile.
+            let query = "SELECT report_ids.id FROM report_ids JOIN studies USING (study) WHERE studies.id = ?1
+                         UNION ALL SELECT ids FROM recent_ids JOIN studies USING (study) WHERE studies.id = ?1";
+            let rows = self.blobs(query, study);
+            let ids: Vec<Vec<u8>> = rows
+                .iter()
+                .flat_map(|row| row.chunks(16).map(<[u8]>::to_vec))
+                .collect();
+            let stored: HashSet<Vec<u8>> = ids.iter().cloned().collect();
+            check(stored.len() == ids.len(), || {
+                format!("study {at} holds an identifier twice")
+            })?;
             let expected: HashSet<Vec<u8>> = family
                 .reports
                 .iter()

@@ -6,7 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use eigenveil_shared::Result;
+use eigenveil_shared::{Error, Result};
+use rustix::fs::Access;
 
 use super::unavailable;
 
@@ -21,6 +22,54 @@ const NEXT_TOKEN: &str = "operator.token.new";
 /// What files begin with that a crash may leave and the next start removes.
 pub(super) const TEMPORARY: &str = ".eigenveil-";
 
+fn failed(path: &Path, what: &str, error: &io::Error) -> Error {
+    unavailable(format!(
+        "the data directory {} cannot be {what} ({error}); check the path and its permissions",
+        path.display()
+    ))
+}
+
+/// Refuses a directory that somebody else uses for something else.
+fn refuse_foreign(path: &Path) -> Result<()> {
+    if path.join(DATABASE).exists() {
+        return Ok(());
+    }
+    for entry in fs::read_dir(path).map_err(|e| failed(path, "read", &e))? {
+        let name = entry.map_err(|e| failed(path, "read", &e))?.file_name();
+        // A crash before the database was made leaves the lock; a fresh volume has lost+found.
+        if name != LOCK && name != "lost+found" {
+            return Err(unavailable(format!(
+                "the directory {} holds {name:?} but no {DATABASE}; give an empty directory, or the data directory of an earlier run",
+                path.display()
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a server could use this data directory, as far as can be seen without changing or locking anything.
+pub(crate) fn check(path: &Path) -> Result<()> {
+    let access = Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK;
+    if path.exists() {
+        rustix::fs::access(path, access).map_err(|e| failed(path, "used", &e.into()))?;
+        refuse_foreign(path)?;
+        let database = path.join(DATABASE);
+        if database.exists() {
+            rustix::fs::access(&database, Access::READ_OK | Access::WRITE_OK)
+                .map_err(|e| failed(path, "written to", &e.into()))?;
+        }
+        return Ok(());
+    }
+    // It will be made, with the directories above it that are missing.
+    let above = std::path::absolute(path).map_err(|e| failed(path, "created", &e))?;
+    match above.ancestors().find(|above| above.exists()) {
+        Some(above) => {
+            rustix::fs::access(above, access).map_err(|e| failed(path, "created", &e.into()))
+        }
+        None => Ok(()),
+    }
+}
+
 /// A data directory that this process alone uses, until dropped.
 #[derive(Debug)]
 pub(super) struct DataDirectory {
@@ -31,29 +80,13 @@ pub(super) struct DataDirectory {
 impl DataDirectory {
     /// Makes or enters the directory and locks it.
     pub(super) fn open(path: &Path) -> Result<Self> {
-        let failed = |what: &str, error: io::Error| {
-            unavailable(format!(
-                "the data directory {} cannot be {what} ({error}); check the path and its permissions",
-                path.display()
-            ))
-        };
+        let failed = |what: &str, error| failed(path, what, &error);
         let mut builder = DirBuilder::new();
         builder.recursive(true);
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
         builder.create(path).map_err(|e| failed("created", e))?;
-        if !path.join(DATABASE).exists() {
-            for entry in fs::read_dir(path).map_err(|e| failed("read", e))? {
-                let name = entry.map_err(|e| failed("read", e))?.file_name();
-                // A crash before the database was made leaves the lock; a fresh volume has lost+found.
-                if name != LOCK && name != "lost+found" {
-                    return Err(unavailable(format!(
-                        "the directory {} holds {name:?} but no {DATABASE}; give an empty directory, or the data directory of an earlier run",
-                        path.display()
-                    )));
-                }
-            }
-        }
+        refuse_foreign(path)?;
         let lock = OpenOptions::new()
             .create(true)
             .truncate(false)

@@ -131,3 +131,63 @@ impl Store {
         count().map_err(Failure::into_error)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use eigenveil_shared::report::{Report, ReportId};
+
+    use super::*;
+    use crate::{
+        Environment, ServerConfig,
+        store::{Fault, Faults, NewReport, Stored},
+    };
+
+    /// A failed commit has spent nothing; one whose acknowledgement was never sent has spent the token with the report.
+    #[tokio::test]
+    async fn a_token_shares_the_fate_of_its_report() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = ServerConfig::new(directory.path().join("data"));
+        let faults = Faults::default();
+        let open = || {
+            let environment = Environment {
+                faults: faults.clone(),
+                ..Environment::system()
+            };
+            Store::open(&config, environment).unwrap()
+        };
+        let store = open();
+        let request = r#"{"name": "x", "dimension": 3, "epsilon": 1.0, "enrolment": "token"}"#;
+        let study = store
+            .create_study(serde_json::from_str(request).unwrap())
+            .await
+            .unwrap();
+        let issued = store.issue_tokens(&study, 2).await.unwrap();
+        let token = ParticipantToken::parse(&issued.tokens[0]).unwrap();
+        let body = eigenveil_shared::codec::encode_report(&Report {
+            id: ReportId::from_parts(1_700_000_000_000, [7; 16]),
+            fingerprint: study.shape().fingerprint,
+            payload: vec![5; 16],
+        });
+        let report = NewReport::decode(&body.into(), study.shape()).unwrap();
+        let report = report.with_token(&token);
+        let spent = |store: &Store| store.token_counts(&study).unwrap().spent;
+
+        faults.set_next(Some(Fault::CommitFails));
+        assert!(store.submit(&study, vec![report.clone()]).await.is_err());
+        faults.set_next(None);
+        assert_eq!((spent(&store), store.moment(&study).unwrap().n), (0, 0));
+        let mut store = store;
+        for (fault, counted) in [(Fault::DiesBeforeCommit, 0), (Fault::DiesAfterCommit, 1)] {
+            faults.set_next(Some(fault));
+            assert!(store.submit(&study, vec![report.clone()]).await.is_err());
+            faults.set_next(None);
+            // The directory is free when the last of the store is gone.
+            drop(store);
+            store = open();
+            assert_eq!(spent(&store), counted);
+        }
+        let stored = store.submit(&study, vec![report]).await.unwrap();
+        assert_eq!(stored, [Stored::Duplicate]);
+        assert_eq!((spent(&store), store.moment(&study).unwrap().n), (1, 1));
+    }
+}

@@ -13,6 +13,7 @@ mod enrolment;
 mod estimates;
 mod failure;
 mod faults;
+mod recent;
 mod removal;
 mod rows;
 mod schema;
@@ -42,6 +43,7 @@ use eigenveil_shared::{
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 use tokio::sync::oneshot;
 
+pub(crate) use self::directory::check as check_directory;
 #[cfg(test)]
 pub(crate) use self::faults::{Fault, Faults, Mutation};
 pub(crate) use self::{
@@ -61,8 +63,9 @@ use self::{
     credentials::Credentials,
     directory::DataDirectory,
     failure::Failure,
+    recent::RecentIds,
     study::{NewStudy, Registry, state_from},
-    writer::{Command, CommitLimits, Submission, Writer},
+    writer::{Caches, Command, CommitLimits, Outcomes, Reports, Submission, Writer},
 };
 use crate::{
     config::ServerConfig,
@@ -129,6 +132,7 @@ impl Store {
         let operator = token::ensure(&connection, &directory.token_files(), &*environment.entropy)?;
         let credentials = Credentials::load(&connection, operator).map_err(Failure::into_error)?;
         let registry = Arc::new(rows::load(&connection).map_err(Failure::into_error)?);
+        let recent = RecentIds::load(&connection).map_err(Failure::into_error)?;
         let reader = schema::open_for_reading(&directory.database())
             .map_err(|error| Failure::from(error).into_error())?;
         let (commands, received) = sync_channel(config.queue_requests);
@@ -136,7 +140,10 @@ impl Store {
         let writer = Writer {
             connection,
             commands: received,
-            cache: BucketCache::new(config.memory_bytes),
+            caches: Caches {
+                sums: BucketCache::new(config.memory_bytes),
+                recent,
+            },
             limits: CommitLimits {
                 reports: config.commit_reports,
                 bytes: config.commit_bytes,
@@ -276,15 +283,18 @@ impl Store {
     /// none of them was counted), `shutting-down`.
     pub async fn submit(&self, study: &Arc<Study>, reports: Vec<NewReport>) -> Result<Vec<Stored>> {
         let reservation = Reservation::empty(&self.shared.ingest);
-        self.submit_reserved(study, reports, reservation).await
+        let outcomes = self
+            .submit_reserved(study, reports.into(), reservation)
+            .await?;
+        Ok(outcomes.into_vec())
     }
 
     pub(crate) async fn submit_reserved(
         &self,
         study: &Arc<Study>,
-        reports: Vec<NewReport>,
+        reports: Reports,
         reservation: Reservation,
-    ) -> Result<Vec<Stored>> {
+    ) -> Result<Outcomes> {
         let (reply, outcome) = oneshot::channel();
         self.send(Command::Submit(Submission {
             study: Arc::clone(study),
@@ -489,7 +499,7 @@ impl Store {
     async fn write<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
-        publish: impl FnOnce(&T, &mut BucketCache) + Send + 'static,
+        publish: impl FnOnce(&T, &mut Caches) + Send + 'static,
     ) -> Result<T> {
         let (task, outcome) = task(work, publish, true);
         self.send(task)?;
@@ -501,7 +511,15 @@ impl Store {
         &self,
         work: impl FnOnce(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T> {
-        let (task, outcome) = task(work, |_, _| (), false);
+        self.write_blocking_then(work, |_, _| ())
+    }
+
+    fn write_blocking_then<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
+        publish: impl FnOnce(&T, &mut Caches) + Send + 'static,
+    ) -> Result<T> {
+        let (task, outcome) = task(work, publish, false);
         self.shared.commands.send(task).map_err(|_| self.gone())?;
         outcome.blocking_recv().unwrap_or_else(|_| Err(self.gone()))
     }
@@ -561,7 +579,7 @@ impl Drop for Shared {
 /// A command for the writer, and where its outcome arrives.
 fn task<T: Send + 'static>(
     work: impl FnOnce(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
-    publish: impl FnOnce(&T, &mut BucketCache) + Send + 'static,
+    publish: impl FnOnce(&T, &mut Caches) + Send + 'static,
     // A test's faults strike what an operator asks for, not what the estimates' thread writes.
     may_fail: bool,
 ) -> (Command, oneshot::Receiver<Result<T>>) {
@@ -587,7 +605,7 @@ fn task<T: Send + 'static>(
             failure.into_error()
         });
         if let Ok(value) = &result {
-            publish(value, &mut writer.cache);
+            publish(value, &mut writer.caches);
         }
         // Whoever asked may have gone; the work is done all the same.
         let _ = reply.send(result);

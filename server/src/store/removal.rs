@@ -8,7 +8,7 @@ use std::sync::Arc;
 use eigenveil_shared::{Error, ErrorCode, Result};
 use rusqlite::{OptionalExtension, Transaction, params};
 
-use super::{Failure, Store, rows, study::Study};
+use super::{Failure, Store, recent, rows, study::Study};
 
 /// Identifiers removed in one transaction.
 const IDENTIFIERS: u64 = 50_000;
@@ -54,19 +54,21 @@ impl Store {
                 for table in ["estimates", "analyst_tokens"] {
                     transaction.execute(&format!("DELETE FROM {table} WHERE study = ?"), [row])?;
                 }
+                recent::remove(transaction, row)?;
                 Ok(())
             },
-            move |(), cache| {
+            move |(), caches| {
                 registry.remove(id);
                 credentials.forget_study(id);
-                cache.evict(row);
+                caches.sums.evict(row);
+                caches.recent.distrust();
             },
         )
         .await
     }
 
     /// Clears away what is left of deleted studies, and the identifiers of studies closed for longer than
-    /// they are kept. Blocks, with a transaction for every few rows; stops when `stopping` says so.
+    /// they are kept; indexes the latest identifiers of closed ones. Blocks, with a transaction for every few rows; stops when `stopping` says so.
     ///
     /// # Errors
     /// Those of the store; `shutting-down`.
@@ -74,9 +76,18 @@ impl Store {
         let now = self.now_ms();
         let keep = self.shared.retain_ids_days;
         while !stopping() {
-            let more = self.write_blocking(move |transaction| {
-                Ok(clear_deleted(transaction)? || clear_identifiers(transaction, keep, now)?)
-            })?;
+            let more = self.write_blocking_then(
+                move |transaction| {
+                    Ok(clear_deleted(transaction)?
+                        || clear_identifiers(transaction, keep, now)?
+                        || index_identifiers(transaction)?)
+                },
+                |more, caches| {
+                    if *more {
+                        caches.recent.distrust();
+                    }
+                },
+            )?;
             if !more {
                 break;
             }
@@ -138,12 +149,27 @@ fn clear_identifiers(
         )
         .optional()?;
     let Some(row) = row else { return Ok(false) };
+    recent::remove(transaction, row)?;
     if remove_identifiers(transaction, row)? == 0 {
         transaction.execute(
             "UPDATE studies SET identifiers_kept = 0 WHERE study = ?",
             [row],
         )?;
     }
+    Ok(true)
+}
+
+/// Moves the latest identifiers of a closed study into the index; whether there may be more.
+fn index_identifiers(transaction: &Transaction<'_>) -> Result<bool, Failure> {
+    let row: Option<i64> = transaction
+        .query_row(
+            "SELECT study FROM recent_ids JOIN studies USING (study) WHERE state = 'closed' LIMIT 1",
+            [],
+            |row| row.get(0),
+        )
+        .optional()?;
+    let Some(row) = row else { return Ok(false) };
+    recent::move_all(transaction, row)?;
     Ok(true)
 }
 

@@ -97,6 +97,16 @@ const MIGRATIONS: &[&str] = &["
     ) STRICT, WITHOUT ROWID;
 ",
 "
+    -- Identifiers on their way into report_ids: a row for each large commit, or a piece of a sorted log.
+    -- Sorted pieces have the smallest numbers.
+    CREATE TABLE recent_ids (
+        part   INTEGER PRIMARY KEY,
+        study  INTEGER NOT NULL REFERENCES studies,
+        sorted INTEGER NOT NULL CHECK (sorted IN (0, 1)),
+        ids    BLOB NOT NULL CHECK (length(ids) > 0 AND length(ids) % 16 = 0)
+    ) STRICT;
+",
+"
     ALTER TABLE studies ADD COLUMN enrolment TEXT NOT NULL DEFAULT 'open'
         CHECK (enrolment IN ('open', 'token'));
 

@@ -17,7 +17,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use super::{
     Failure, Store,
     archive::{self, ArchiveWriter, Header, Part},
-    buckets, rows, schema, seeds,
+    buckets, recent, rows, schema, seeds,
     study::{NewStudy, Study, StudyId, state_from},
 };
 
@@ -151,8 +151,9 @@ impl Store {
         let (imported, _) = self
             .write(
                 move |transaction| import_into(transaction, export, target, known, now),
-                move |(imported, total): &(Imported, u64), cache| {
-                    cache.evict(imported.study.row);
+                move |(imported, total): &(Imported, u64), caches| {
+                    caches.sums.evict(imported.study.row);
+                    caches.recent.distrust();
                     imported.study.publish_count(*total);
                     if imported.outcome == ImportOutcome::Created {
                         registry.add(Arc::clone(&imported.study));
@@ -175,12 +176,13 @@ fn export_to(connection: &Connection, study: &Study, file: &File) -> Result<(), 
         [study.row],
         |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
     )?;
-    let identifiers: u64 = connection.query_row(
+    let indexed: u64 = connection.query_row(
         "SELECT count(*) FROM report_ids WHERE study = ?",
         [study.row],
         |row| row.get(0),
     )?;
-    if !kept || identifiers != reports {
+    let recent = recent::of_study(connection, study.row)?;
+    if !kept || indexed + recent.len() as u64 != reports {
         return Err(Error::new(
             ErrorCode::InvalidTransition,
             format!(
@@ -218,8 +220,16 @@ fn export_to(connection: &Connection, study: &Study, file: &File) -> Result<(), 
     let mut statement =
         connection.prepare("SELECT id FROM report_ids WHERE study = ? ORDER BY id")?;
     let mut rows = statement.query([study.row])?;
+    let mut recent = recent.iter().peekable();
     while let Some(row) = rows.next()? {
-        archive.identifier(&row.get(0)?)?;
+        let id = row.get(0)?;
+        while let Some(earlier) = recent.next_if(|earlier| **earlier < id) {
+            archive.identifier(earlier)?;
+        }
+        archive.identifier(&id)?;
+    }
+    for id in recent {
+        archive.identifier(id)?;
     }
     let mut statement = connection.prepare(if seeds {
         "SELECT seeds FROM seeds WHERE study = ? AND bucket = ? ORDER BY commit_seq"
@@ -300,6 +310,7 @@ fn import_into(
     }
     let file = rewound(file)?;
     let (_, reader) = archive::read_header(&file)?;
+    recent::move_all(transaction, row)?;
     let mut insert = transaction.prepare_cached(
         "INSERT INTO report_ids (study, id) VALUES (?, ?) ON CONFLICT DO NOTHING",
     )?;

@@ -12,7 +12,7 @@ use std::{
 use bytes::Bytes;
 use eigenveil_estimation::accumulate::Accumulator;
 use eigenveil_shared::{
-    ErrorCode, Result,
+    Error, ErrorCode, Result,
     api::StudyState,
     codec::{self, StudyShape},
     enrolment::{Enrolment, ParticipantToken},
@@ -20,6 +20,7 @@ use eigenveil_shared::{
     report::{ReportId, ValidatedReport},
 };
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
 use super::{
@@ -27,6 +28,7 @@ use super::{
     buckets::{BucketCache, bucket_of},
     enrolment,
     faults::Faults,
+    recent::RecentIds,
     seeds,
     study::{Study, state_from},
 };
@@ -36,14 +38,26 @@ use crate::{environment::Clock, memory::Reservation};
 /// connection's next request at once, instead of being held until the commit.
 const COPIED_PAYLOAD: usize = 256;
 
-/// A validated report that waits for its commit. A long payload stays in the body it came in.
+/// A validated report that waits for its commit.
 #[derive(Clone)]
 pub struct NewReport {
     id: ReportId,
-    payload: Bytes,
+    payload: Payload,
     /// Hash of the token it came with.
     token: Option<[u8; 32]>,
 }
+
+#[derive(Clone)]
+enum Payload {
+    Seed(Seed),
+    /// A long one stays in the body it came in.
+    Numbers(Bytes),
+}
+
+/// The reports of a request. One, mostly, for which nothing is allocated.
+pub(super) type Reports = SmallVec<[NewReport; 1]>;
+/// What became of each of them.
+pub(crate) type Outcomes = SmallVec<[Stored; 16]>;
 
 impl NewReport {
     /// Decodes and validates the body of one report.
@@ -51,7 +65,8 @@ impl NewReport {
     /// # Errors
     /// As [`codec::decode_report`].
     pub fn decode(body: &Bytes, shape: &StudyShape) -> Result<Self> {
-        codec::decode_report(body, shape).map(|report| Self::alone(body, report))
+        let report = codec::decode_report(body, shape)?;
+        Ok(Self::of(body, shape, report, COPIED_PAYLOAD))
     }
 
     /// Decodes a batch: an outer error when the frame is wrong, an inner one per report.
@@ -62,27 +77,34 @@ impl NewReport {
         let reports = codec::decode_batch(body, shape)?;
         Ok(reports
             .into_iter()
-            .map(|report| report.map(|report| Self::borrowed(body, report)))
+            .map(|report| report.map(|report| Self::of(body, shape, report, 0)))
             .collect())
     }
 
-    fn alone(body: &Bytes, report: ValidatedReport<'_>) -> Self {
-        if report.payload().len() > COPIED_PAYLOAD {
-            return Self::borrowed(body, report);
-        }
+    /// The codec borrows from the body it was given, so the payload always lies inside it.
+    fn of(body: &Bytes, shape: &StudyShape, report: ValidatedReport<'_>, copied: usize) -> Self {
+        let payload = report.payload();
+        let seed = match shape.payload_form {
+            PayloadForm::Seed => payload.try_into().ok(),
+            _ => None,
+        };
         Self {
             id: report.id(),
-            payload: Bytes::copy_from_slice(report.payload()),
+            payload: match seed {
+                Some(seed) => Payload::Seed(seed),
+                None if payload.len() <= copied => {
+                    Payload::Numbers(Bytes::copy_from_slice(payload))
+                }
+                None => Payload::Numbers(body.slice_ref(payload)),
+            },
             token: None,
         }
     }
 
-    /// The codec borrows from the body it was given, so the payload always lies inside it.
-    fn borrowed(body: &Bytes, report: ValidatedReport<'_>) -> Self {
-        Self {
-            id: report.id(),
-            payload: body.slice_ref(report.payload()),
-            token: None,
+    fn payload(&self) -> &[u8] {
+        match &self.payload {
+            Payload::Seed(seed) => seed,
+            Payload::Numbers(bytes) => bytes,
         }
     }
 
@@ -100,7 +122,7 @@ impl std::fmt::Debug for NewReport {
             f,
             "NewReport({}, {} payload bytes)",
             self.id,
-            self.payload.len()
+            self.payload().len()
         )
     }
 }
@@ -123,8 +145,8 @@ pub enum Stored {
 /// Reports of one request: in one commit, or in none.
 pub(super) struct Submission {
     pub(super) study: Arc<Study>,
-    pub(super) reports: Vec<NewReport>,
-    pub(super) reply: oneshot::Sender<Result<Vec<Stored>>>,
+    pub(super) reports: Reports,
+    pub(super) reply: oneshot::Sender<Result<Outcomes>>,
     /// Holds the memory of the bodies until they are committed.
     pub(super) reservation: Reservation,
 }
@@ -144,10 +166,16 @@ pub(super) struct CommitLimits {
     pub(super) delay: Duration,
 }
 
+/// What the writer has in memory of what is committed.
+pub(super) struct Caches {
+    pub(super) sums: BucketCache,
+    pub(super) recent: RecentIds,
+}
+
 pub(super) struct Writer {
     pub(super) connection: Connection,
     pub(super) commands: Receiver<Command>,
-    pub(super) cache: BucketCache,
+    pub(super) caches: Caches,
     pub(super) limits: CommitLimits,
     pub(super) healthy: Arc<AtomicBool>,
     pub(super) clock: Arc<dyn Clock>,
@@ -230,7 +258,7 @@ impl Writer {
                 for change in changes {
                     change.study.publish_count(change.reports_accepted);
                     if let Some((bucket, sums)) = change.sums {
-                        self.cache.put(&change.study, bucket, sums);
+                        self.caches.sums.put(&change.study, bucket, sums);
                     }
                 }
                 for (submission, outcomes) in group.into_iter().zip(outcomes) {
@@ -241,6 +269,7 @@ impl Writer {
                 self.faults.after_answers();
             }
             Err(failure) => {
+                self.caches.recent.distrust();
                 self.healthy.store(false, Ordering::Release);
                 tracing::error!(%failure, requests = group.len(), "commit failed; nothing was counted");
                 let error = failure.into_error();
@@ -251,14 +280,12 @@ impl Writer {
         }
     }
 
-    fn transact(
-        &mut self,
-        group: &[Submission],
-    ) -> Result<(Vec<Vec<Stored>>, Vec<Change>), Failure> {
+    fn transact(&mut self, group: &[Submission]) -> Result<(Vec<Outcomes>, Vec<Change>), Failure> {
         let transaction = self
             .connection
             .transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let mut outcomes: Vec<Vec<Stored>> = group.iter().map(|_| Vec::new()).collect();
+        self.caches.recent.refresh(&transaction)?;
+        let mut outcomes = vec![Outcomes::new(); group.len()];
         let mut changes: Vec<Change> = Vec::new();
         let now_s = self.clock.now_ms() / 1_000;
         for submission in group {
@@ -270,11 +297,17 @@ impl Writer {
                 .iter()
                 .zip(&mut outcomes)
                 .filter(|(other, _)| other.study.row == study.row);
+            let reports = group
+                .iter()
+                .filter(|other| other.study.row == study.row)
+                .map(|other| other.reports.len())
+                .sum();
             let forgets = self.faults.forgets_identifiers();
             changes.push(add_reports(
                 &transaction,
-                &mut self.cache,
+                &mut self.caches,
                 study,
+                reports,
                 of_study,
                 now_s,
                 forgets,
@@ -288,12 +321,13 @@ impl Writer {
     }
 }
 
-/// Adds one study's share of a group to the transaction.
+/// Adds one study's share of a group, so many reports, to the transaction.
 fn add_reports<'a>(
     transaction: &Transaction<'_>,
-    cache: &mut BucketCache,
+    caches: &mut Caches,
     study: &Arc<Study>,
-    submissions: impl Iterator<Item = (&'a Submission, &'a mut Vec<Stored>)>,
+    reports: usize,
+    submissions: impl Iterator<Item = (&'a Submission, &'a mut Outcomes)>,
     now_s: u64,
     // What a test uses to see that it would notice.
     forgets: bool,
@@ -318,11 +352,11 @@ fn add_reports<'a>(
         });
     };
     let open = state_from(&state) == Some(StudyState::Open);
-    let mut insert = transaction.prepare_cached(
-        "INSERT INTO report_ids (study, id) VALUES (?, ?) ON CONFLICT DO NOTHING",
-    )?;
-    let mut find =
-        transaction.prepare_cached("SELECT 1 FROM report_ids WHERE study = ? AND id = ?")?;
+    let Caches {
+        sums: cache,
+        recent,
+    } = caches;
+    let mut ids = recent.begin(transaction, study.row, reports)?;
     let bucket = bucket_of(commit_seq, study.buckets());
     let mut share = match study.shape().payload_form {
         PayloadForm::Seed => Share::Seeds(Vec::new()),
@@ -336,41 +370,40 @@ fn add_reports<'a>(
             // A report that is stored already has spent its token.
             if open
                 && by_token
-                && !find.exists(params![study.row, report.id.0])?
+                && !ids.contains(&report.id.0)?
                 && let Some(code) = enrolment::redeem(transaction, study.row, report.token)?
             {
                 outcomes.push(Stored::NotAdmitted(code));
                 continue;
             }
             outcomes.push(if open {
-                if insert.execute(params![study.row, report.id.0])? == 1 || forgets {
-                    match &mut share {
-                        Share::Sum(sums) => {
+                if ids.insert(&report.id.0)? || forgets {
+                    match (&mut share, &report.payload) {
+                        (Share::Sum(sums), Payload::Numbers(numbers)) => {
                             let sums = match sums {
                                 Some(sums) => sums,
                                 none => none.insert(cache.take(transaction, study, bucket)?),
                             };
-                            sums.add_payload(&report.payload, study.shape().payload_form)?;
+                            sums.add_payload(numbers, study.shape().payload_form)?;
                         }
-                        Share::Seeds(seeds) => seeds.push(seed_of(&report.payload)?),
+                        (Share::Seeds(seeds), Payload::Seed(seed)) => seeds.push(*seed),
+                        _ => return Err(other_form().into()),
                     }
                     accepted += 1;
                     Stored::Accepted
                 } else {
                     Stored::Duplicate
                 }
+            } else if ids.contains(&report.id.0)? {
+                Stored::Duplicate
             } else {
-                let known = find
-                    .query_row(params![study.row, report.id.0], |_| Ok(()))
-                    .optional()?;
-                match known {
-                    Some(()) => Stored::Duplicate,
-                    None => Stored::NotOpen,
-                }
+                Stored::NotOpen
             });
         }
     }
+    let fresh = ids.into_fresh();
     if accepted > 0 {
+        recent.end(transaction, study.row, fresh)?;
         match &mut share {
             Share::Sum(Some(sums)) => cache.write(transaction, study, bucket, sums)?,
             Share::Sum(None) => {}
@@ -394,17 +427,18 @@ fn add_reports<'a>(
     })
 }
 
-/// The codec has checked the length.
-fn seed_of(payload: &[u8]) -> Result<Seed, Failure> {
-    payload
-        .try_into()
-        .map_err(|_| Failure::damaged(format!("a seed of {} bytes", payload.len())))
+/// Only who calls the store by hand can mix up studies.
+fn other_form() -> Error {
+    Error::new(
+        ErrorCode::InvalidRequest,
+        "a report was decoded for a study with another form of payloads; decode it for this one",
+    )
 }
 
 fn payload_bytes(submission: &Submission) -> usize {
     submission
         .reports
         .iter()
-        .map(|report| report.payload.len())
+        .map(|report| report.payload().len())
         .sum()
 }

@@ -23,7 +23,7 @@ use eigenveil_shared::{
     ErrorCode,
     api::{
         EstimateDocument, EstimateState, PROBLEM_MEDIA_TYPE, Problem, REPORT_BATCH_MEDIA_TYPE,
-        REPORT_MEDIA_TYPE, StudyDocument,
+        REPORT_MEDIA_TYPE, STUDY_EXPORT_MEDIA_TYPE, StudyDocument,
     },
     codec::{self, StudyShape},
     report::{Report, ReportId},
@@ -244,6 +244,19 @@ impl Harness {
     pub async fn post(&self, path: &str, media_type: &str, body: impl Into<Body>) -> Answer {
         let request = Request::post(path)
             .header(header::CONTENT_TYPE, media_type)
+            .body(body.into())
+            .unwrap();
+        self.send(request).await
+    }
+
+    /// Imports an export, into the study it is of or another.
+    pub async fn import(&self, into: Option<&str>, body: impl Into<Body>) -> Answer {
+        let path = into.map_or("/v1/imports".to_owned(), |id| {
+            format!("/v1/studies/{id}/import")
+        });
+        let request = Request::post(path)
+            .header(header::AUTHORIZATION, format!("Bearer {}", self.token))
+            .header(header::CONTENT_TYPE, STUDY_EXPORT_MEDIA_TYPE)
             .body(body.into())
             .unwrap();
         self.send(request).await

@@ -8,12 +8,16 @@
 
 mod audit;
 mod bad_input;
+mod central;
 mod centring;
+#[path = "../../../server/tests/common/certificates.rs"]
+mod certificates;
 mod command_line;
 mod crash_matrix;
 mod documentation;
 mod enrolment;
 mod files;
+mod footprints;
 mod full_disk;
 #[path = "../../../server/tests/common/identifiable.rs"]
 mod identifiable;
@@ -24,3 +28,4 @@ mod plan;
 mod program;
 mod proxy;
 mod secrets;
+mod secured;

@@ -20,6 +20,19 @@ pub(crate) fn program() -> Command {
     command
 }
 
+/// A shell that runs this command of it with `"$0" "$@"` standing for the program.
+fn shell(command: &str, program: &Command) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", command]).arg(program.get_program());
+    for (key, value) in program.get_envs() {
+        match value {
+            Some(value) => shell.env(key, value),
+            None => shell.env_remove(key),
+        };
+    }
+    shell
+}
+
 /// Runs a command line to its end.
 pub(crate) fn run(arguments: &[&str]) -> Output {
     program()
@@ -61,51 +74,42 @@ impl ServerProcess {
 
     /// Starts on this address; a port just left by a killed server may need a moment.
     pub(crate) fn start_on(data: &Path, listen: &str) -> Self {
-        Self::start_as(program, data, listen)
+        Self::start_as(program, data, &["--listen", listen])
+    }
+
+    /// Starts with these flags besides `--data` and `--json`; what it says goes to this file.
+    pub(crate) fn start_logged(
+        program: impl Fn() -> Command,
+        data: &Path,
+        flags: &[&str],
+        log: &Path,
+    ) -> Self {
+        let logged = || {
+            let program = program();
+            let mut shell = shell("exec \"$0\" \"$@\" 2>\"$EIGENVEIL_LOG\"", &program);
+            shell.env("EIGENVEIL_LOG", log);
+            shell
+        };
+        Self::start_as(logged, data, flags)
     }
 
     /// Starts where no file may grow beyond this many blocks of 512 bytes: writing more fails, as on a full disk.
     pub(crate) fn start_confined(data: &Path, blocks: u32) -> Self {
         let confined = || {
-            let program = program();
-            let mut shell = Command::new("sh");
-            shell
-                .arg("-c")
-                .arg(format!(
-                    "trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\""
-                ))
-                .arg(program.get_program());
-            for (key, value) in program.get_envs() {
-                match value {
-                    Some(value) => shell.env(key, value),
-                    None => shell.env_remove(key),
-                };
-            }
-            shell
+            let command = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"");
+            shell(&command, &program())
         };
-        Self::start_as(confined, data, "127.0.0.1:0")
+        Self::start_as(confined, data, &["--listen", "127.0.0.1:0"])
     }
 
-    /// Starts with every log line there is written to this file.
-    pub(crate) fn start_logging(data: &Path, log: &Path) -> Self {
-        let logging = || {
-            let mut program = program();
-            program
-                .env("RUST_LOG", "trace")
-                .stderr(std::fs::File::create(log).unwrap());
-            program
-        };
-        Self::spawn(&logging, data, "127.0.0.1:0").unwrap()
-    }
-
-    fn start_as(program: impl Fn() -> Command, data: &Path, listen: &str) -> Self {
+    fn start_as(program: impl Fn() -> Command, data: &Path, flags: &[&str]) -> Self {
         let piped = || {
             let mut program = program();
             program.stderr(Stdio::piped());
             program
         };
         for _ in 0..50 {
-            match Self::spawn(&piped, data, listen) {
+            match Self::spawn(&piped, data, flags) {
                 Ok(server) => return server,
                 Err(why) => assert!(
                     why.contains("cannot listen"),
@@ -114,14 +118,15 @@ impl ServerProcess {
             }
             std::thread::sleep(Duration::from_millis(100));
         }
-        panic!("{listen} stayed taken");
+        panic!("{flags:?}: the address stayed taken");
     }
 
     /// A server that says where it listens, or what it says instead.
-    fn spawn(program: &impl Fn() -> Command, data: &Path, listen: &str) -> Result<Self, String> {
+    fn spawn(program: &impl Fn() -> Command, data: &Path, flags: &[&str]) -> Result<Self, String> {
         let mut child = program()
-            .args(["serve", "--json", "--listen", listen, "--data"])
+            .args(["serve", "--json", "--data"])
             .arg(data)
+            .args(flags)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
@@ -155,16 +160,14 @@ impl ServerProcess {
 
     /// SIGTERM, and waits for the end. Returns whether it ended well.
     pub(crate) fn stop(&mut self) -> bool {
-        let mut child = self.child.take().unwrap();
-        let id = child.id().to_string();
-        assert!(
-            Command::new("kill")
-                .args(["-TERM", &id])
-                .status()
-                .unwrap()
-                .success()
-        );
-        child.wait().unwrap().success()
+        self.signal("-TERM");
+        self.child.take().unwrap().wait().unwrap().success()
+    }
+
+    pub(crate) fn signal(&self, signal: &str) {
+        let id = self.child.as_ref().unwrap().id().to_string();
+        let sent = Command::new("kill").args([signal, &id]).status();
+        assert!(sent.unwrap().success());
     }
 
     pub(crate) fn listen(&self) -> &str {

@@ -15,7 +15,7 @@ use eigenveil_shared::{
     study::{from_hex, to_hex},
 };
 
-use crate::program::ServerProcess;
+use crate::program::{self, ServerProcess};
 
 /// The forms in which a token could be found.
 struct Secret {
@@ -65,7 +65,13 @@ fn files_of(data: &Path) -> Vec<(String, Vec<u8>)> {
 async fn tokens_leave_no_trace() {
     let folder = tempfile::tempdir().unwrap();
     let (data, log) = (folder.path().join("data"), folder.path().join("log"));
-    let mut server = ServerProcess::start_logging(&data, &log);
+    let traced = || {
+        let mut program = program::program();
+        program.env("RUST_LOG", "trace");
+        program
+    };
+    let listen = ["--listen", "127.0.0.1:0"];
+    let mut server = ServerProcess::start_logged(traced, &data, &listen, &log);
     let id = server.create_study(&["--p", "4", "--epsilon", "4", "--enrolment", "token"]);
     let first = Token::from_file(server.token_file()).unwrap();
     let operator = AnalystClient::new(&server.url, &first).unwrap();

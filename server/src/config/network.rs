@@ -1,0 +1,77 @@
+//! Which proxies are believed, and how they say whom they speak for.
+
+use std::{fmt, net::IpAddr, str::FromStr};
+
+use eigenveil_shared::{Error, ErrorCode};
+use ipnet::IpNet;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A network in CIDR notation, such as `10.0.0.0/8`, or one address.
+///
+/// ```
+/// use eigenveil_server::Network;
+/// let inside: Network = "10.0.0.0/8".parse()?;
+/// assert!(inside.contains("10.1.2.3".parse()?) && !inside.contains("11.1.2.3".parse()?));
+/// // An IPv4 address in IPv6 clothes is the same address.
+/// assert!(inside.contains("::ffff:10.1.2.3".parse()?));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Network(IpNet);
+
+impl Network {
+    /// Whether the address lies in the network.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        self.0.contains(&address.to_canonical())
+    }
+}
+
+impl FromStr for Network {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        text.parse()
+            .or_else(|_| text.parse::<IpAddr>().map(IpNet::from))
+            .map(Self)
+            .map_err(|_| {
+                Error::new(
+                    ErrorCode::InvalidRequest,
+                    format!(
+                        "{text:?} is not a network; write it like 10.0.0.0/8, fd00::/8 or 10.1.2.3"
+                    ),
+                )
+            })
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Serialize for Network {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Network {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse()
+            .map_err(|error: Error| serde::de::Error::custom(error.detail()))
+    }
+}
+
+/// Where a trusted proxy writes the address of its client. Only this header is read: another one would come from
+/// the client itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ProxyHeader {
+    /// `X-Forwarded-For: client, proxy`.
+    #[default]
+    XForwardedFor,
+    /// `Forwarded: for=client, for=proxy` (RFC 7239).
+    Forwarded,
+}

@@ -1,0 +1,239 @@
+//! How often one address, or one token, may ask.
+//!
+//! Neither is kept: the tables hold salted hashes of them, the salt is random, and salt and table are thrown away
+//! together after [`MEMORY`].
+
+use std::{
+    collections::HashMap,
+    net::{IpAddr, Ipv6Addr},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use eigenveil_shared::Result;
+use sha2::{Digest, Sha256};
+
+use crate::{config::ServerConfig, environment::Entropy};
+
+/// Time after which everything about clients is forgotten, and a new salt is drawn.
+pub(crate) const MEMORY: Duration = Duration::from_secs(300);
+
+/// Clients held at once by one limit; with more of them it starts afresh, so that memory is bounded (about 2 MiB).
+const MOST: usize = 65_536;
+
+/// A minute, over which every limit is given.
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// The limits of one server.
+pub(crate) struct Limits {
+    /// Requests of one address.
+    pub(crate) address: Option<RateLimit>,
+    /// Requests with one token.
+    pub(crate) token: Option<RateLimit>,
+    /// Refused tokens of one address.
+    pub(crate) guesses: RateLimit,
+}
+
+impl Limits {
+    /// The limits of these settings.
+    ///
+    /// # Errors
+    /// `randomness-unavailable`.
+    pub(crate) fn new(config: &ServerConfig, entropy: &Arc<dyn Entropy>) -> Result<Self> {
+        let limit = |per_minute: u32| RateLimit::new(per_minute, Arc::clone(entropy));
+        Ok(Self {
+            address: config.address_requests_per_minute.map(limit).transpose()?,
+            token: config.token_requests_per_minute.map(limit).transpose()?,
+            guesses: limit(config.wrong_tokens_per_minute)?,
+        })
+    }
+
+    /// Throws away what is old, so that nothing stays when nobody asks any more.
+    pub(crate) fn forget_old(&self) {
+        let now = Instant::now();
+        for limit in self
+            .address
+            .iter()
+            .chain(&self.token)
+            .chain([&self.guesses])
+        {
+            drop(limit.table(now));
+        }
+    }
+}
+
+/// At most so many events a minute for each key, all of them at once if need be (a token bucket, kept as the time at
+/// which it will be full again: GCRA).
+pub(crate) struct RateLimit {
+    /// Between two events at the steady rate.
+    interval: Duration,
+    entropy: Arc<dyn Entropy>,
+    table: Mutex<Table>,
+}
+
+struct Table {
+    salt: [u8; 32],
+    since: Instant,
+    /// When each key's bucket will be full again.
+    full_at: HashMap<u64, Instant>,
+}
+
+impl RateLimit {
+    fn new(per_minute: u32, entropy: Arc<dyn Entropy>) -> Result<Self> {
+        let mut salt = [0; 32];
+        entropy.fill(&mut salt)?;
+        Ok(Self {
+            interval: MINUTE / per_minute.max(1),
+            entropy,
+            table: Mutex::new(Table {
+                salt,
+                since: Instant::now(),
+                full_at: HashMap::new(),
+            }),
+        })
+    }
+
+    /// Counts an event, or says how long to wait until one may happen.
+    pub(crate) fn charge(&self, key: &[u8], now: Instant) -> Result<(), Duration> {
+        let mut table = self.table(now);
+        let key = table.hash(key);
+        let full_at = self.room(&table, key, now)?;
+        if table.full_at.len() >= MOST && !table.full_at.contains_key(&key) {
+            table.full_at.retain(|_, full_at| *full_at > now);
+            if table.full_at.len() >= MOST {
+                table.full_at.clear();
+            }
+        }
+        table.full_at.insert(key, full_at + self.interval);
+        Ok(())
+    }
+
+    /// As [`charge`](Self::charge), without counting.
+    pub(crate) fn check(&self, key: &[u8], now: Instant) -> Result<(), Duration> {
+        let table = self.table(now);
+        let key = table.hash(key);
+        self.room(&table, key, now).map(|_| ())
+    }
+
+    /// When the bucket will be full, if one more event fits.
+    fn room(&self, table: &Table, key: u64, now: Instant) -> Result<Instant, Duration> {
+        let full_at = table.full_at.get(&key).map_or(now, |&at| at.max(now));
+        let after = full_at + self.interval - now;
+        match after.checked_sub(MINUTE.max(self.interval)) {
+            None | Some(Duration::ZERO) => Ok(full_at),
+            Some(wait) => Err(wait),
+        }
+    }
+
+    /// The table, new when the one before is old.
+    fn table(&self, now: Instant) -> MutexGuard<'_, Table> {
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        if now.saturating_duration_since(table.since) >= MEMORY {
+            table.full_at = HashMap::new();
+            table.since = now;
+            let mut salt = [0; 32];
+            // Without randomness the salt stays; what it hid is gone all the same.
+            if self.entropy.fill(&mut salt).is_ok() {
+                table.salt = salt;
+            }
+        }
+        table
+    }
+}
+
+impl Table {
+    fn hash(&self, key: &[u8]) -> u64 {
+        let digest = Sha256::new_with_prefix(self.salt)
+            .chain_update(key)
+            .finalize();
+        digest
+            .iter()
+            .take(8)
+            .fold(0, |hash, byte| hash << 8 | u64::from(*byte))
+    }
+}
+
+/// What stands for an address: the address of IPv4; of IPv6 the /64, which one subscriber has whole.
+pub(crate) fn address_key(address: IpAddr) -> [u8; 16] {
+    let address = match address.to_canonical() {
+        IpAddr::V4(address) => address.to_ipv6_mapped(),
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)),
+    };
+    address.octets()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::environment::SystemEntropy;
+
+    fn limit(per_minute: u32) -> RateLimit {
+        RateLimit::new(per_minute, Arc::new(SystemEntropy)).unwrap()
+    }
+
+    #[test]
+    fn a_burst_then_the_steady_rate() {
+        let (limit, start) = (limit(6), Instant::now());
+        for _ in 0..6 {
+            limit.charge(b"a", start).unwrap();
+        }
+        assert_eq!(limit.charge(b"a", start), Err(Duration::from_secs(10)));
+        assert_eq!(limit.check(b"a", start), Err(Duration::from_secs(10)));
+        // Somebody else is not concerned.
+        limit.check(b"b", start).unwrap();
+        let later = start + Duration::from_secs(10);
+        // Checking counts nothing.
+        limit.check(b"a", later).unwrap();
+        limit.charge(b"a", later).unwrap();
+        assert_eq!(limit.charge(b"a", later), Err(Duration::from_secs(10)));
+        let mut admitted = 0;
+        for second in 11..=190 {
+            let now = start + Duration::from_secs(second);
+            admitted += u32::from(limit.charge(b"a", now).is_ok());
+        }
+        assert_eq!(admitted, 18);
+    }
+
+    #[test]
+    fn one_a_minute_is_one_a_minute() {
+        let (limit, start) = (limit(1), Instant::now());
+        limit.charge(b"a", start).unwrap();
+        assert_eq!(limit.charge(b"a", start), Err(MINUTE));
+        limit.charge(b"a", start + MINUTE).unwrap();
+    }
+
+    #[test]
+    fn everything_is_forgotten_after_minutes_and_memory_is_bounded() {
+        let (limit, start) = (limit(1), Instant::now());
+        limit.charge(b"a", start).unwrap();
+        let salt = limit.table(start).salt;
+        let later = start + MEMORY;
+        let table = limit.table(later);
+        assert!(table.full_at.is_empty() && table.salt != salt);
+        drop(table);
+        for client in 0..(MOST as u32 + 10) {
+            limit.charge(&client.to_le_bytes(), later).unwrap();
+        }
+        assert!(limit.table(later).full_at.len() <= MOST);
+    }
+
+    #[test]
+    fn an_address_is_held_only_as_a_salted_hash() {
+        let (one, other, now) = (limit(9), limit(9), Instant::now());
+        let key = address_key("192.0.2.7".parse().unwrap());
+        for limit in [&one, &other] {
+            limit.charge(&key, now).unwrap();
+        }
+        let held = |limit: &RateLimit| limit.table(now).full_at.keys().copied().next();
+        assert_ne!(held(&one), held(&other));
+    }
+
+    #[test]
+    fn subscribers_of_ipv6_are_one_key_and_mapped_addresses_are_ipv4() {
+        let key = |text: &str| address_key(text.parse().unwrap());
+        assert_eq!(key("2001:db8::1"), key("2001:db8::ffff:1"));
+        assert_ne!(key("2001:db8::1"), key("2001:db8:0:1::1"));
+        assert_eq!(key("::ffff:192.0.2.7"), key("192.0.2.7"));
+        assert_ne!(key("192.0.2.7"), key("192.0.2.8"));
+    }
+}

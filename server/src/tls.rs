@@ -1,0 +1,334 @@
+//! The server's certificate: read at the start, and again while it runs.
+
+use std::{
+    fmt, fs,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError, RwLock},
+    time::Duration,
+};
+
+use eigenveil_shared::{Error, ErrorCode, Result};
+use sha2::{Digest, Sha256};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    net::TcpStream,
+    time::timeout,
+};
+use tokio_rustls::{
+    TlsAcceptor,
+    rustls::{
+        self, InconsistentKeys,
+        crypto::aws_lc_rs,
+        pki_types::{CertificateDer, PrivateKeyDer, UnixTime, pem::PemObject},
+        server::{ClientHello, ResolvesServerCert},
+        sign::CertifiedKey,
+    },
+};
+
+use crate::patient::Patient;
+
+/// First byte of every TLS handshake.
+const HANDSHAKE: u8 = 0x16;
+
+/// What whoever speaks plain HTTP to the TLS port is told.
+const PLAIN_HTTP: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\n\
+content-length: 57\r\nconnection: close\r\n\r\nThis port speaks HTTPS only; use https:// in the address\n";
+
+/// Most bytes of a plain request that are read so that the answer to it arrives.
+const MAX_PLAIN: usize = 64 << 10;
+
+/// The certificate chain and the key that new connections get. Connections made before a reload keep theirs.
+///
+/// A pair is taken up only as a whole: while one file is new and the other old, the pair before goes on.
+pub struct Certificates {
+    certificate: PathBuf,
+    key: PathBuf,
+    current: RwLock<Arc<CertifiedKey>>,
+    /// SHA-256 of what was last read, used or not: a broken file is told of once.
+    read: Mutex<[u8; 32]>,
+}
+
+/// What reading the files again came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reload {
+    /// The files hold what they held.
+    Unchanged,
+    /// New connections get the new certificate.
+    Replaced,
+}
+
+/// A usable pair, with what is wrong with it nevertheless.
+pub(crate) struct Pair {
+    key: CertifiedKey,
+    /// Why clients will refuse it.
+    pub(crate) warning: Option<String>,
+}
+
+impl Certificates {
+    /// Reads a PEM file with the server's certificate (then those of its issuers) and one with its key.
+    ///
+    /// # Errors
+    /// `invalid-request`, naming the file, when one cannot be read or the two do not belong together.
+    pub fn load(certificate: &Path, key: &Path) -> Result<Self> {
+        let files = Files::read(certificate, key)?;
+        let pair = files.pair(certificate, key)?;
+        tell(certificate, &pair);
+        Ok(Self {
+            certificate: certificate.to_owned(),
+            key: key.to_owned(),
+            current: RwLock::new(Arc::new(pair.key)),
+            read: Mutex::new(files.digest()),
+        })
+    }
+
+    /// Reads both files again, and says in the log what it came to.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load); new connections then go on getting the certificate before.
+    pub fn reload(&self) -> Result<Reload> {
+        logged(self.renew(false))
+    }
+
+    /// As [`reload`](Self::reload), but files that were refused before and are still the same are not told of again.
+    pub(crate) fn reload_when_changed(&self) -> Result<Reload> {
+        logged(self.renew(true))
+    }
+
+    fn renew(&self, only_changed: bool) -> Result<Reload> {
+        let files = Files::read(&self.certificate, &self.key)?;
+        let digest = files.digest();
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        if only_changed && *read == digest {
+            return Ok(Reload::Unchanged);
+        }
+        *read = digest;
+        let pair = files.pair(&self.certificate, &self.key)?;
+        tell(&self.certificate, &pair);
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        let same = current.cert == pair.key.cert;
+        *current = Arc::new(pair.key);
+        Ok(if same {
+            Reload::Unchanged
+        } else {
+            Reload::Replaced
+        })
+    }
+}
+
+impl ResolvesServerCert for Certificates {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        Some(Arc::clone(&current))
+    }
+}
+
+impl fmt::Debug for Certificates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Certificates")
+            .field("certificate", &self.certificate)
+            .finish_non_exhaustive()
+    }
+}
+
+fn logged(reload: Result<Reload>) -> Result<Reload> {
+    match &reload {
+        Ok(Reload::Unchanged) => {}
+        Ok(Reload::Replaced) => tracing::info!("new connections get the renewed certificate"),
+        Err(error) => {
+            tracing::warn!(%error, "the certificate is not renewed; the one before goes on");
+        }
+    }
+    reload
+}
+
+fn tell(certificate: &Path, pair: &Pair) {
+    if let Some(warning) = &pair.warning {
+        tracing::warn!(file = %certificate.display(), "{warning}");
+    }
+}
+
+/// Reads a pair only to see whether a server could use it.
+pub(crate) fn check(certificate: &Path, key: &Path) -> Result<Pair> {
+    Files::read(certificate, key)?.pair(certificate, key)
+}
+
+/// The two files as read.
+struct Files {
+    certificate: Vec<u8>,
+    key: Vec<u8>,
+}
+
+impl Files {
+    fn read(certificate: &Path, key: &Path) -> Result<Self> {
+        let read = |path: &Path, what: &str| {
+            fs::read(path).map_err(|error| {
+                refuse(format!(
+                    "the {what} {} cannot be read ({error}); check the path and its permissions",
+                    path.display()
+                ))
+            })
+        };
+        Ok(Self {
+            certificate: read(certificate, "TLS certificate")?,
+            key: read(key, "TLS key")?,
+        })
+    }
+
+    fn digest(&self) -> [u8; 32] {
+        let mut hash = Sha256::new();
+        hash.update((self.certificate.len() as u64).to_le_bytes());
+        hash.update(&self.certificate);
+        hash.update(&self.key);
+        hash.finalize().into()
+    }
+
+    fn pair(&self, certificate: &Path, key: &Path) -> Result<Pair> {
+        let (certificate, key) = (certificate.display(), key.display());
+        let chain = CertificateDer::pem_slice_iter(&self.certificate)
+            .collect::<std::result::Result<Vec<_>, _>>()
+            .unwrap_or_default();
+        if chain.is_empty() {
+            return Err(refuse(format!(
+                "{certificate} holds no certificate; it must be PEM, with BEGIN CERTIFICATE"
+            )));
+        }
+        // The parser's own words could repeat bytes of the key.
+        let secret = PrivateKeyDer::from_pem_slice(&self.key).map_err(|_| {
+            refuse(format!(
+                "{key} holds no key; it must be PEM without a password, with BEGIN PRIVATE KEY"
+            ))
+        })?;
+        let warning = out_of_date(&chain);
+        match CertifiedKey::from_der(chain, secret, &aws_lc_rs::default_provider()) {
+            Ok(key) => Ok(Pair { key, warning }),
+            Err(rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => {
+                Err(refuse(format!(
+                    "the key in {key} is not that of the certificate in {certificate}; give the two that were made together, the server's own certificate first"
+                )))
+            }
+            Err(error) => Err(refuse(format!(
+                "the certificate in {certificate} and the key in {key} cannot be used ({error})"
+            ))),
+        }
+    }
+}
+
+/// Why clients refuse the first certificate by its dates, if they do.
+fn out_of_date(chain: &[CertificateDer<'_>]) -> Option<String> {
+    let own = webpki::EndEntityCert::try_from(chain.first()?).ok()?;
+    // Dates are looked at before the issuer, so that no root is needed to learn about them.
+    let verified = own.verify_for_usage(
+        &[],
+        &[],
+        &[],
+        UnixTime::now(),
+        webpki::KeyUsage::server_auth(),
+        None,
+        None,
+    );
+    match verified {
+        Err(webpki::Error::CertExpired { .. }) => {
+            Some("the certificate has expired; clients refuse it until it is renewed".into())
+        }
+        Err(webpki::Error::CertNotValidYet { .. }) => {
+            Some("the certificate is not valid yet; clients refuse it until then".into())
+        }
+        _ => None,
+    }
+}
+
+fn refuse(detail: String) -> Error {
+    Error::new(ErrorCode::InvalidRequest, detail)
+}
+
+/// Makes TLS connections of TCP connections.
+#[derive(Clone)]
+pub(crate) struct Handshake {
+    acceptor: TlsAcceptor,
+    patience: Duration,
+}
+
+impl fmt::Debug for Handshake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Handshake")
+    }
+}
+
+impl Handshake {
+    /// With HTTP/1.1 on TLS 1.2 and 1.3.
+    pub(crate) fn new(certificates: Arc<Certificates>, patience: Duration) -> Result<Self> {
+        let mut config =
+            rustls::ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+                .with_safe_default_protocol_versions()
+                .map_err(|error| refuse(format!("TLS cannot be set up ({error})")))?
+                .with_no_client_auth()
+                .with_cert_resolver(certificates);
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Self {
+            acceptor: TlsAcceptor::from(Arc::new(config)),
+            patience,
+        })
+    }
+
+    /// The encrypted stream; nothing when the client does not get that far in time.
+    pub(crate) async fn accept(
+        &self,
+        stream: TcpStream,
+        patience: Duration,
+    ) -> Option<impl AsyncRead + AsyncWrite + Unpin + Send + use<>> {
+        let handshake = async {
+            let mut first = [0];
+            if stream.peek(&mut first).await.ok()? == 0 {
+                return None;
+            }
+            if first[0] != HANDSHAKE {
+                refuse_plain(stream, first[0]).await;
+                return None;
+            }
+            let stream = Patient::new(stream, patience);
+            match self.acceptor.accept(stream).await {
+                Ok(stream) => Some(stream),
+                Err(error) => {
+                    // Only the kind: the rest may hold what the client sent.
+                    tracing::debug!(kind = ?error.kind(), "a TLS handshake failed");
+                    None
+                }
+            }
+        };
+        timeout(self.patience, handshake).await.ok().flatten()
+    }
+}
+
+/// Tells a client that forgot the s of https; anything else is cut.
+async fn refuse_plain(mut stream: TcpStream, first: u8) {
+    if !first.is_ascii_uppercase() {
+        return;
+    }
+    let answer = async {
+        stream.write_all(PLAIN_HTTP).await?;
+        stream.shutdown().await?;
+        // Closing with bytes unread would reset the connection, and the answer with it.
+        let mut plain = stream.take(MAX_PLAIN as u64);
+        let mut piece = [0; 4_096];
+        while plain.read(&mut piece).await? > 0 {}
+        std::io::Result::Ok(())
+    };
+    // The client may have gone, which is as good.
+    let _ = timeout(Duration::from_secs(2), answer).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_plain_answer_has_the_length_it_says() {
+        let text = std::str::from_utf8(PLAIN_HTTP).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert!(
+            head.contains(&format!("content-length: {}\r\n", body.len())),
+            "{}",
+            body.len()
+        );
+    }
+}
