@@ -1,9 +1,12 @@
 //! Pictures of an estimate, for pages and files.
 
-use eigenveil_estimation::floor::grouped;
+use eigenveil_estimation::{
+    floor::{Spectrum, grouped},
+    plan::largest_error,
+};
 use eigenveil_plots::{
-    AlignmentChart, Axis, LineChart, LineStyle, LoadingRow, LoadingTable, Marker, NoiseFloor,
-    Reference, Scree, ScreeComponent, Series, Verdict, format_number,
+    AlignmentChart, Axis, HorizontalLine, LineChart, LineStyle, LoadingRow, LoadingTable, Marker,
+    NoiseFloor, Reference, Scree, ScreeComponent, Series, Verdict, format_number,
 };
 use eigenveil_shared::{
     estimate::{Estimate, LambdaPath, SparseOutcome, Verdict as Standing},
@@ -186,4 +189,26 @@ fn reference(estimate: &Estimate, eigenvalues: &[f64]) -> Reference {
         name: name.to_owned(),
         eigenvalues: eigenvalues.iter().map(|value| value - shift).collect(),
     }
+}
+
+/// Lines of expected error against the number of participants, for a population of this spectrum.
+pub fn expected_error(
+    title: &str,
+    spectrum: &Spectrum,
+    (from, to): (u64, u64),
+    lines: Vec<Series>,
+) -> LineChart {
+    let largest = largest_error(spectrum.dimension(), spectrum.rank());
+    let mut chart = LineChart::new(
+        title,
+        Axis::log("participants n").between(from as f64, to as f64),
+        // From zero: a difference must look as large as it is.
+        Axis::linear("expected error ‖V̂V̂ᵀ − VVᵀ‖F").between(0.0, 1.05 * largest),
+    );
+    chart.series = lines;
+    chart.reference_lines = vec![HorizontalLine {
+        label: "nothing in common".to_owned(),
+        y: largest,
+    }];
+    chart
 }

@@ -16,7 +16,11 @@ pub(crate) fn wants_page(headers: &HeaderMap) -> bool {
         .iter()
         .filter_map(|value| value.to_str().ok())
         .flat_map(|line| line.split(','))
-        .any(|kind| kind.split(';').next().is_some_and(|kind| kind.trim() == "text/html"))
+        .any(|kind| {
+            kind.split(';')
+                .next()
+                .is_some_and(|kind| kind.trim() == "text/html")
+        })
 }
 
 /// The page of an error, with the headers that its problem document has.
@@ -43,7 +47,11 @@ pub(super) fn page(visitor: &Visitor, error: &Error, problem: Response) -> Respo
 /// With a capital letter and a full stop.
 pub(super) fn sentence(detail: &str) -> String {
     let mut letters = detail.chars();
-    let first: String = letters.next().into_iter().flat_map(char::to_uppercase).collect();
+    let first: String = letters
+        .next()
+        .into_iter()
+        .flat_map(char::to_uppercase)
+        .collect();
     let stop = if detail.ends_with('.') { "" } else { "." };
     format!("{first}{}{stop}", letters.as_str())
 }

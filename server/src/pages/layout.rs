@@ -13,7 +13,12 @@ use super::{assets, visitor::Visitor};
 pub(super) const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 
 /// A page.
-pub(super) fn page(visitor: &Visitor, status: StatusCode, title: &str, content: &Markup) -> Response {
+pub(super) fn page(
+    visitor: &Visitor,
+    status: StatusCode,
+    title: &str,
+    content: &Markup,
+) -> Response {
     let markup = html! {
         (DOCTYPE)
         html lang="en" {
@@ -73,7 +78,11 @@ pub(super) fn form_key(visitor: &Visitor) -> Markup {
 
 /// To another page, after a form was taken: reloading that one sends nothing again.
 pub(super) fn see_other(visitor: &Visitor, path: &str) -> Response {
-    (StatusCode::SEE_OTHER, [(header::LOCATION, visitor.link(path))]).into_response()
+    (
+        StatusCode::SEE_OTHER,
+        [(header::LOCATION, visitor.link(path))],
+    )
+        .into_response()
 }
 
 /// The state of a study, as a word in a box.
@@ -91,7 +100,11 @@ pub(super) fn moment(ms: u64) -> String {
     let minutes = ms / 60_000;
     let (year, month, day) = civil((minutes / 1_440) as i64);
     let of_day = minutes % 1_440;
-    format!("{year}-{month:02}-{day:02} {:02}:{:02} UTC", of_day / 60, of_day % 60)
+    format!(
+        "{year}-{month:02}-{day:02} {:02}:{:02} UTC",
+        of_day / 60,
+        of_day % 60
+    )
 }
 
 /// The date that many days after 1970-01-01 in the Gregorian calendar (H. Hinnant, "chrono-compatible low-level date
@@ -104,7 +117,11 @@ fn civil(days: i64) -> (i64, i64, i64) {
     let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let from_march = (5 * of_year + 2) / 153;
     let day = of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    let month = if from_march < 10 {
+        from_march + 3
+    } else {
+        from_march - 9
+    };
     (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 

@@ -12,7 +12,11 @@ use super::{
     layout,
     visitor::{Fields, Posted, Visitor},
 };
-use crate::{app::AppState, http::{ApiError, RefusedToken}, store::TokenHash};
+use crate::{
+    app::AppState,
+    http::{ApiError, RefusedToken},
+    store::TokenHash,
+};
 
 /// The form. A browser without an identifier gets one, so that the form it sends back can be told from one that
 /// another site made.
@@ -103,7 +107,9 @@ fn form(
 /// Where to go after the login: a path of this server, whatever the link said.
 fn next(fields: &Fields) -> &str {
     let path = fields.get("next");
-    let plain = path.bytes().all(|b| b.is_ascii_alphanumeric() || b"/-_?=&.".contains(&b));
+    let plain = path
+        .bytes()
+        .all(|b| b.is_ascii_alphanumeric() || b"/-_?=&.".contains(&b));
     match path.starts_with('/') && !path.starts_with("//") && plain {
         true => path,
         false => "/",
@@ -125,7 +131,14 @@ mod tests {
     fn the_next_page_is_one_of_ours() {
         let of = |text: &str| next(&Fields::parse(format!("next={text}").as_bytes())).to_owned();
         assert_eq!(of("/studies/new"), "/studies/new");
-        for elsewhere in ["", "//evil.example", "https://evil.example", "/%5Cevil.example", "/a%0Ab", "studies"] {
+        for elsewhere in [
+            "",
+            "//evil.example",
+            "https://evil.example",
+            "/%5Cevil.example",
+            "/a%0Ab",
+            "studies",
+        ] {
             assert_eq!(of(elsewhere), "/", "{elsewhere}");
         }
     }

@@ -24,12 +24,15 @@ pub(super) async fn show(
     RawQuery(query): RawQuery,
 ) -> Response {
     let fields = Fields::parse(query.unwrap_or_default().as_bytes());
-    let page = fields.get("page").parse().unwrap_or(1).max(1);
+    let page: usize = fields.get("page").parse().unwrap_or(1).max(1);
     let mut studies = app.store().studies();
     studies.retain(|study| visitor.is_operator() || study.state() != StudyState::Draft);
     studies.reverse();
     let pages = studies.len().div_ceil(PER_PAGE);
-    let shown = studies.iter().skip((page - 1).saturating_mul(PER_PAGE)).take(PER_PAGE);
+    let shown = studies
+        .iter()
+        .skip((page - 1).saturating_mul(PER_PAGE))
+        .take(PER_PAGE);
     let content = html! {
         h1 { "Studies" }
         p { "Each study finds the directions in which its participants' data vary most, without anybody's data leaving their device." }

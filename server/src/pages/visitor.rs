@@ -34,8 +34,15 @@ pub(super) struct Visitor {
 }
 
 impl Visitor {
-    pub(super) fn of(app: &AppState, uri: &Uri, headers: &HeaderMap, extensions: &Extensions) -> Self {
-        let whole = extensions.get::<OriginalUri>().map_or(uri.path(), |o| o.0.path());
+    pub(super) fn of(
+        app: &AppState,
+        uri: &Uri,
+        headers: &HeaderMap,
+        extensions: &Extensions,
+    ) -> Self {
+        let whole = extensions
+            .get::<OriginalUri>()
+            .map_or(uri.path(), |o| o.0.path());
         let base = whole.strip_suffix(uri.path()).unwrap_or(match uri.path() {
             "/" => whole,
             _ => "",
@@ -49,7 +56,9 @@ impl Visitor {
             base: base.trim_end_matches('/').to_owned(),
             cookie,
             identity,
-            secure: false,
+            // A client that lies about this harms its own cookie only.
+            secure: app.config().tls_files().is_some()
+                || headers.get("x-forwarded-proto").is_some_and(|proto| proto == "https"),
         }
     }
 
@@ -109,7 +118,10 @@ impl Visitor {
 
     /// What the forms on this visitor's pages carry.
     pub(super) fn form_key(&self) -> String {
-        self.cookie.as_deref().map(session::form_key).unwrap_or_default()
+        self.cookie
+            .as_deref()
+            .map(session::form_key)
+            .unwrap_or_default()
     }
 
     /// The same visitor with the identifier just given.

@@ -47,8 +47,14 @@ pub(crate) use self::directory::check as check_directory;
 #[cfg(test)]
 pub(crate) use self::faults::{Fault, Faults, Mutation};
 pub(crate) use self::{
-    arrivals::Arrivals, credentials::Identity, estimates::Job, failure::unavailable, rows::no_such_identifier,
-    study::check_rank, token::TokenHash, transfer::VerifiedExport,
+    arrivals::Arrivals,
+    credentials::Identity,
+    estimates::Job,
+    failure::unavailable,
+    rows::no_such_identifier,
+    study::{check_name, check_rank, frozen},
+    token::TokenHash,
+    transfer::VerifiedExport,
 };
 pub use self::{
     seeds::StoredSeeds,
