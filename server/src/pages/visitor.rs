@@ -58,7 +58,9 @@ impl Visitor {
             identity,
             // A client that lies about this harms its own cookie only.
             secure: app.config().tls_files().is_some()
-                || headers.get("x-forwarded-proto").is_some_and(|proto| proto == "https"),
+                || headers
+                    .get("x-forwarded-proto")
+                    .is_some_and(|proto| proto == "https"),
         }
     }
 
