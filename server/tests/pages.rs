@@ -7,14 +7,18 @@
 
 mod common;
 
-use std::time::{Duration, Instant};
+use std::{
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
 
 use axum::{
     body::Body,
+    extract::ConnectInfo,
     http::{HeaderMap, Request, StatusCode, header},
 };
 use common::{Answer, Harness, new_id, report};
-use eigenveil_server::store::database_path;
+use eigenveil_server::{Environment, Server, ServerConfig, store::database_path};
 use eigenveil_shared::{
     ErrorCode as E,
     api::{CreatedAnalyst, StudyDocument},
@@ -23,6 +27,7 @@ use eigenveil_shared::{
 use http_body_util::BodyExt;
 use scraper::{Html, Selector};
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tower::ServiceExt;
 
 const HTML: &str = "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8";
@@ -596,12 +601,12 @@ async fn sessions_end_with_their_token_and_wrong_tokens_are_refused() {
     let mut browser = Browser::new(&server);
     browser.page("/login").await;
     let answer = browser
-        .post("/login", &[("token", "wrong"), ("next", "/")])
+        .post("/login", &[("token", "a guess of mine"), ("next", "/")])
         .await;
     assert_eq!(answer.status, StatusCode::FORBIDDEN);
     let page = Page::of(answer);
     assert!(page.has("#token[aria-invalid]") && page.value("#token").is_empty());
-    assert!(!String::from_utf8_lossy(&page.answer.body).contains("wrong\""));
+    assert!(!String::from_utf8_lossy(&page.answer.body).contains("a guess"));
     let mut operator = Browser::operator(&server).await;
     let mut analyst = Browser::new(&server);
     let created: CreatedAnalyst = server
@@ -621,6 +626,39 @@ async fn sessions_end_with_their_token_and_wrong_tokens_are_refused() {
     assert!(operator.page("/").await.has("a[href='/studies/new']"));
     server.operator("POST", "/v1/operator-token", None).await;
     assert!(!operator.page("/").await.has("a[href='/studies/new']"));
+}
+
+/// Wrong tokens typed into the form count as those of the interface do, and no right one gets through meanwhile.
+#[tokio::test]
+async fn guessing_in_the_form_ends() {
+    let server = Harness::with(|config| ServerConfig {
+        wrong_tokens_per_minute: 5,
+        ..config
+    });
+    let peer: SocketAddr = ([192, 0, 2, 7], 5_000).into();
+    let cookie = "ab".repeat(32);
+    let login = async |token: String, peer: SocketAddr| {
+        let page = Request::get("/login")
+            .header(header::COOKIE, format!("eigenveil-session={cookie}"))
+            .header(header::ACCEPT, HTML);
+        let page = Page::of(server.send(page.body(Body::empty()).unwrap()).await);
+        let key = page.value("input[name=form_key]");
+        let request = Request::post("/login")
+            .header(header::COOKIE, format!("eigenveil-session={cookie}"))
+            .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
+            .extension(ConnectInfo(peer));
+        let body = Body::from(format!("form_key={key}&token={token}"));
+        server.send(request.body(body).unwrap()).await.status
+    };
+    for guess in 0..5 {
+        assert_eq!(login(guess.to_string(), peer).await, StatusCode::FORBIDDEN);
+    }
+    let right = server.token.clone();
+    let refused = StatusCode::TOO_MANY_REQUESTS;
+    assert_eq!(login("x".into(), peer).await, refused);
+    assert_eq!(login(right.clone(), peer).await, refused);
+    let elsewhere: SocketAddr = ([192, 0, 2, 8], 5_000).into();
+    assert_eq!(login(right, elsewhere).await, StatusCode::SEE_OTHER);
 }
 
 #[tokio::test]
@@ -715,6 +753,43 @@ async fn numbers_come_live_and_end_when_the_server_stops() {
     server.app.announce_stop();
     assert_eq!(next(&mut body).await, None);
     assert!(stopped.elapsed() < Duration::from_secs(1));
+}
+
+/// A browser that watches is told to go, and the server does not wait for it to lose interest.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_stops_does_not_wait_for_watchers() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = ServerConfig {
+        listen: ([127, 0, 0, 1], 0).into(),
+        shutdown_timeout_ms: 60_000,
+        ..ServerConfig::new(directory.path().join("data"))
+    };
+    let server = Server::bind(config, Environment::system()).await.unwrap();
+    let design = serde_json::from_value(common::design(&json!({}))).unwrap();
+    let study = server.app().store().create_study(design).await.unwrap();
+    let address = server.local_addr();
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let running = tokio::spawn(server.run(async {
+        let _ = stopped.await;
+    }));
+    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let request = format!(
+        "GET /studies/{}/events HTTP/1.1\r\nHost: x\r\n\r\n",
+        study.id()
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut seen = Vec::new();
+    while !String::from_utf8_lossy(&seen).contains("event: study") {
+        assert_ne!(stream.read_buf(&mut seen).await.unwrap(), 0);
+    }
+    stop.send(()).unwrap();
+    let begun = Instant::now();
+    running.await.unwrap();
+    assert!(
+        begun.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        begun.elapsed()
+    );
 }
 
 #[tokio::test]
