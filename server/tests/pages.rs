@@ -460,6 +460,50 @@ async fn names_are_text_and_participants_are_told_what_they_give() {
     assert!(String::from_utf8(picture.body).unwrap().contains("98.2"));
 }
 
+/// Pages anybody may see. A new route is among these on purpose, or in the lists of the test below.
+const PUBLIC: [&str; 11] = [
+    "/",
+    "/login",
+    "/logout",
+    "/studies/{id}",
+    "/studies/{id}/events",
+    "/studies/{id}/arrivals.svg",
+    "/studies/{id}/expected-error.svg",
+    "/studies/{id}/participate",
+    "/studies/{id}/belief.svg",
+    "/assets/style.css",
+    "/assets/live.js",
+];
+
+/// Routes of the operator, or of readers of estimates.
+const GUARDED: [&str; 8] = [
+    "/studies/new",
+    "/studies/new/plan",
+    "/studies/new/curve.svg",
+    "/studies/{id}/open",
+    "/studies/{id}/close",
+    "/studies/{id}/estimates",
+    "/studies/{id}/estimates/{number}",
+    "/studies/{id}/estimates/{number}/{file}",
+];
+
+#[test]
+fn every_route_is_public_on_purpose_or_tried_below() {
+    let source = include_str!("../src/pages/mod.rs");
+    let compact: String = source.split_whitespace().collect();
+    let mut routes: Vec<&str> = compact
+        .split(".route(\"")
+        .skip(1)
+        .map(|rest| rest.split('"').next().unwrap())
+        .collect();
+    let mut known = [&PUBLIC[..], &GUARDED[..]].concat();
+    routes.sort_unstable();
+    known.sort_unstable();
+    assert_eq!(routes, known);
+    // The icon has its path from a constant.
+    assert_eq!(compact.matches(".route(").count(), known.len() + 1);
+}
+
 /// Every page and form of the operator's, as somebody without a session, with a planted cookie, with an analyst's
 /// session and without a form's key: the login or an error, and nothing changes.
 #[tokio::test]
