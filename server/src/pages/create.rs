@@ -237,11 +237,11 @@ fn planner(visitor: &Visitor, fields: &Fields) -> Markup {
                     @for n in numbers { th scope="col" { "n = " (grouped(n)) } }
                 } }
                 tbody {
-                    @for epsilon in design.epsilons() {
+                    @for (epsilon, outlook) in design.epsilons().into_iter().map(|e| (e, design.outlook(e))) {
                         tr {
                             th scope="row" { (epsilon) }
                             @for n in numbers {
-                                td { (design.outlook(epsilon).and_then(|o| o.at(n)?.error).map_or_else(|| "–".to_owned(), layout::short)) }
+                                td { (outlook.as_ref().and_then(|o| o.at(n)?.error).map_or_else(|| "–".to_owned(), layout::short)) }
                             }
                         }
                     }
@@ -254,10 +254,7 @@ fn planner(visitor: &Visitor, fields: &Fields) -> Markup {
 
 /// What the design promises a participant.
 fn promise(design: &Design) -> Markup {
-    let Ok(params) = crate::store::frozen(&design.request) else {
-        return html! {};
-    };
-    let privacy = eigenveil_shared::privacy::PrivacyStatement::of(&params);
+    let privacy = design.privacy();
     html! {
         h3 { "What it promises a participant" }
         p { (privacy.sentence) }

@@ -7,6 +7,7 @@ use eigenveil_shared::{
     estimate::Rank,
     mechanism::{Calibration, MechanismKind},
     preprocess::{DEFAULT_CENTRING, Feature, Norm},
+    privacy::PrivacyStatement,
     study::StudyParams,
 };
 
@@ -217,6 +218,11 @@ impl Design {
             &other
         };
         Outlook::assumed(params, self.request.default_k, self.share).ok()
+    }
+
+    /// What the design promises a participant.
+    pub(super) fn privacy(&self) -> PrivacyStatement {
+        PrivacyStatement::of(&self.params)
     }
 
     /// Components the planner looks for.
