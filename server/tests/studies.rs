@@ -235,7 +235,7 @@ async fn unknown_places_and_methods_are_problems() {
     let server = Harness::new();
     let study = server.study(3).await;
     for path in [
-        "/",
+        "/nothing",
         "/v1",
         "/v2/studies",
         "/v1/studies/",

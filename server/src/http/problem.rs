@@ -108,6 +108,8 @@ impl IntoResponse for ApiError {
             }
             _ => {}
         }
+        // For browsers this becomes a page.
+        response.extensions_mut().insert(self.0);
         response
     }
 }

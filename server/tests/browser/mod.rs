@@ -1,0 +1,209 @@
+//! A browser without a script, and what every page it gets must be.
+#![allow(unreachable_pub, reason = "one test file compiles this")]
+
+use axum::{
+    body::Body,
+    http::{Request, StatusCode, header},
+};
+use scraper::{Html, Selector};
+
+use super::common::{Answer, Harness};
+
+pub const HTML: &str = "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8";
+
+/// A browser without a script: keeps a cookie, follows redirects when told to, checks every page it gets.
+pub struct Browser<'a> {
+    pub server: &'a Harness,
+    pub cookie: Option<String>,
+}
+
+/// A page, parsed.
+pub struct Page {
+    pub answer: Answer,
+    pub html: Html,
+}
+
+impl<'a> Browser<'a> {
+    pub fn new(server: &'a Harness) -> Self {
+        Self {
+            server,
+            cookie: None,
+        }
+    }
+
+    pub async fn operator(server: &'a Harness) -> Browser<'a> {
+        let mut browser = Self::new(server);
+        browser.login(&server.token.clone()).await;
+        browser
+    }
+
+    pub async fn login(&mut self, token: &str) {
+        self.page("/login").await;
+        let answer = self.post("/login", &[("token", token)]).await;
+        assert_eq!(answer.status, StatusCode::SEE_OTHER, "{answer:?}");
+    }
+
+    pub async fn send(&mut self, request: axum::http::request::Builder, body: String) -> Answer {
+        let mut request = request.header(header::ACCEPT, HTML);
+        if let Some(cookie) = &self.cookie {
+            request = request.header(header::COOKIE, format!("a=b; {cookie}"));
+        }
+        let answer = self
+            .server
+            .send(request.body(Body::from(body)).unwrap())
+            .await;
+        if let Some(set) = answer.headers.get(header::SET_COOKIE) {
+            let set = set.to_str().unwrap();
+            for attribute in ["HttpOnly", "SameSite=Strict", "Path=/", "Max-Age="] {
+                assert!(set.contains(attribute), "{set}");
+            }
+            let pair = set.split(';').next().unwrap().to_owned();
+            self.cookie = (!pair.ends_with('=')).then_some(pair);
+        }
+        answer
+    }
+
+    pub async fn get(&mut self, path: &str) -> Answer {
+        self.send(Request::get(path), String::new()).await
+    }
+
+    /// A page that is there.
+    pub async fn page(&mut self, path: &str) -> Page {
+        let answer = self.get(path).await;
+        assert_eq!(answer.status, StatusCode::OK, "{path}: {answer:?}");
+        Page::of(answer)
+    }
+
+    /// Sends a form as a page of this server would.
+    pub async fn post(&mut self, path: &str, fields: &[(&str, &str)]) -> Answer {
+        let key = self.form_key().await;
+        let mut fields = fields.to_vec();
+        fields.push(("form_key", &key));
+        self.post_raw(path, &fields).await
+    }
+
+    pub async fn post_raw(&mut self, path: &str, fields: &[(&str, &str)]) -> Answer {
+        let body = form_urlencoded::Serializer::new(String::new())
+            .extend_pairs(fields)
+            .finish();
+        let request =
+            Request::post(path).header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+        self.send(request, body).await
+    }
+
+    /// The hidden field of the login form, which is that of all forms of this browser.
+    pub async fn form_key(&mut self) -> String {
+        self.page("/login").await.value("input[name=form_key]")
+    }
+
+    /// Sends a form and follows the redirect.
+    pub async fn act(&mut self, path: &str, fields: &[(&str, &str)]) -> Page {
+        let answer = self.post(path, fields).await;
+        assert_eq!(answer.status, StatusCode::SEE_OTHER, "{answer:?}");
+        let location = answer.headers[header::LOCATION]
+            .to_str()
+            .unwrap()
+            .to_owned();
+        self.page(&location).await
+    }
+}
+
+impl Page {
+    /// Every page is well-formed HTML with the headers that keep it safe, and asks for nothing from elsewhere.
+    #[track_caller]
+    pub fn of(answer: Answer) -> Self {
+        let text = String::from_utf8(answer.body.clone()).unwrap();
+        let html = Html::parse_document(&text);
+        assert_eq!(html.errors, Vec::<String>::new(), "{text}");
+        let headers = &answer.headers;
+        assert_eq!(headers[header::CONTENT_TYPE], "text/html; charset=utf-8");
+        assert_eq!(
+            headers[header::CONTENT_SECURITY_POLICY],
+            "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+        );
+        assert_eq!(headers[header::X_CONTENT_TYPE_OPTIONS], "nosniff");
+        assert_eq!(headers[header::REFERRER_POLICY], "no-referrer");
+        assert_eq!(headers[header::CACHE_CONTROL], "no-store");
+        let page = Self { answer, html };
+        for element in page.all("*") {
+            for (name, value) in element.value().attrs() {
+                assert!(!name.starts_with("on") && name != "style", "{name}={value}");
+                if ["src", "href", "action", "srcset"].contains(&name) {
+                    assert!(
+                        value.is_empty() || value.starts_with(['/', '#']),
+                        "{name}={value}"
+                    );
+                    assert!(!value.starts_with("//"), "{name}={value}");
+                }
+            }
+        }
+        for script in page.all("script") {
+            assert_eq!(script.text().count(), 0, "an inline script");
+        }
+        assert_eq!(page.all("style").len(), 0, "an inline style");
+        // What a screen reader and a keyboard need.
+        for landmark in [
+            "header",
+            "main#main",
+            "footer",
+            "nav[aria-label]",
+            "a.skip",
+            "h1",
+            "html[lang]",
+        ] {
+            assert!(!page.all(landmark).is_empty(), "{landmark} is missing");
+        }
+        assert_eq!(page.all("h1").len(), 1);
+        for image in page.all("img") {
+            assert!(!image.attr("alt").unwrap().is_empty());
+        }
+        for field in page.all("input:not([type=hidden]), select, textarea") {
+            let id = field.attr("id").unwrap();
+            assert_eq!(
+                page.all(&format!("label[for={id}]")).len(),
+                1,
+                "{id} has no label"
+            );
+        }
+        let mut ids: Vec<&str> = page
+            .all("[id]")
+            .iter()
+            .map(|e| e.attr("id").unwrap())
+            .collect();
+        let count = ids.len();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), count, "an id is there twice");
+        page
+    }
+
+    pub fn all(&self, selector: &str) -> Vec<scraper::ElementRef<'_>> {
+        self.html
+            .select(&Selector::parse(selector).unwrap())
+            .collect()
+    }
+
+    #[track_caller]
+    pub fn text(&self, selector: &str) -> String {
+        let found = self.all(selector);
+        assert!(
+            !found.is_empty(),
+            "no {selector} in {}",
+            String::from_utf8_lossy(&self.answer.body)
+        );
+        let text: String = found[0].text().collect();
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
+    #[track_caller]
+    pub fn value(&self, selector: &str) -> String {
+        self.all(selector)[0]
+            .attr("value")
+            .unwrap_or_default()
+            .to_owned()
+    }
+
+    pub fn has(&self, selector: &str) -> bool {
+        !self.all(selector).is_empty()
+    }
+}
