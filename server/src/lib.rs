@@ -14,7 +14,7 @@
 //!
 //! # What is not here
 //!
-//! Metrics, pages, rotation of the operator's token. One process per data
+//! Pages, rotation of the operator's token. One process per data
 //! directory: there is no replication. Payloads of numbers are added up and dropped; seeds are kept
 //! without their identifiers: either way an estimate cannot leave single reports out afterwards.
 
@@ -26,7 +26,9 @@ mod http;
 mod jobs;
 mod limits;
 mod memory;
+mod metrics;
 mod patient;
+mod request_id;
 #[cfg(test)]
 mod scenarios;
 mod server;

@@ -32,6 +32,21 @@ impl FromRequestParts<AppState> for Operator {
     }
 }
 
+/// Proof that the request may read the metrics.
+pub(super) struct MetricsReader;
+
+impl FromRequestParts<AppState> for MetricsReader {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, ApiError> {
+        if app.config().metrics_without_token {
+            return Ok(Self);
+        }
+        Operator::from_request_parts(parts, app).await?;
+        Ok(Self)
+    }
+}
+
 /// Whether the request carries the operator's token; a wrong one is an error all the same.
 pub(super) struct MaybeOperator(pub(super) bool);
 

@@ -8,6 +8,7 @@ mod extract;
 mod files;
 mod health;
 mod limit;
+mod metrics;
 mod problem;
 mod reports;
 mod studies;
@@ -22,6 +23,7 @@ use axum::{
     routing::{get, post},
 };
 
+pub(crate) use self::direct::REPORTS;
 pub use self::{estimates::EstimateList, problem::status_of};
 use crate::app::AppState;
 
@@ -51,6 +53,7 @@ pub fn router(app: AppState) -> Router {
         )
         .route("/healthz", get(health::live))
         .route("/readyz", get(health::ready))
+        .route("/metrics", get(metrics::show))
         .fallback(problem::not_found)
         .method_not_allowed_fallback(problem::method_not_allowed)
         .layer(from_fn_with_state(app.clone(), around))

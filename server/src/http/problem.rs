@@ -17,6 +17,8 @@ use eigenveil_shared::{
     api::{PROBLEM_MEDIA_TYPE, Problem},
 };
 
+use crate::request_id;
+
 /// The HTTP status of a code.
 pub fn status_of(code: ErrorCode) -> StatusCode {
     use ErrorCode as E;
@@ -63,6 +65,10 @@ pub fn status_of(code: ErrorCode) -> StatusCode {
     }
 }
 
+/// In the extensions of an answer of 500 and above: the error, for the log.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Cause(pub(super) Option<Error>);
+
 /// An error on its way to the client.
 #[derive(Debug)]
 pub(crate) struct ApiError(pub(crate) Error);
@@ -86,7 +92,8 @@ impl IntoResponse for ApiError {
             header::CONTENT_TYPE,
             HeaderValue::from_static(PROBLEM_MEDIA_TYPE),
         );
-        match self.0.code() {
+        let code = self.0.code();
+        match code {
             ErrorCode::Unauthorized => {
                 headers.insert(
                     header::WWW_AUTHENTICATE,
@@ -104,6 +111,9 @@ impl IntoResponse for ApiError {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from_static("60"));
             }
             _ => {}
+        }
+        if status.is_server_error() {
+            response.extensions_mut().insert(Cause(Some(self.0)));
         }
         response
     }
@@ -137,7 +147,7 @@ pub(super) async fn caught(answer: impl Future<Output = Response>) -> Response {
 }
 
 fn panicked() -> Response {
-    tracing::error!("a handler panicked");
+    tracing::error!(request_id = request_id::current(), "a handler panicked");
     ApiError(Error::new(
         ErrorCode::Internal,
         "the server failed at this request by a fault of its own; what was not acknowledged was not counted: send it again",

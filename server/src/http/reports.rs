@@ -1,5 +1,7 @@
 //! Taking reports: one, or a framed batch.
 
+use std::sync::Arc;
+
 use axum::{
     Json,
     extract::{Request, State},
@@ -27,11 +29,19 @@ pub(super) async fn submit(
     State(app): State<AppState>,
     request: Request,
 ) -> Result<Response, ApiError> {
+    let answer = take(&app, study, request).await;
+    if let Err(ApiError(error)) = &answer {
+        app.store().metrics().report_refused(error.code());
+    }
+    answer
+}
+
+async fn take(app: &AppState, study: Arc<Study>, request: Request) -> Result<Response, ApiError> {
     let (parts, content) = request.into_parts();
     let media_type = body::media_type(&parts.headers);
     if media_type.eq_ignore_ascii_case(REPORT_MEDIA_TYPE) {
         let limit = codec::report_len(study.shape().payload_len);
-        let (bytes, reservation) = body::read(&app, &parts.headers, content, limit).await?;
+        let (bytes, reservation) = body::read(app, &parts.headers, content, limit).await?;
         let report = NewReport::decode(&bytes, study.shape())?;
         // Both lie in the buffer that the connection's next request may use.
         drop((bytes, parts));
@@ -45,11 +55,15 @@ pub(super) async fn submit(
             Some(Stored::Gone) => return Err(gone(&study).into()),
             Some(Stored::NotOpen) | None => return Err(not_open(&study).into()),
         };
+        let accepted = u64::from(outcome == ReportOutcome::Accepted);
+        app.store()
+            .metrics()
+            .reports_counted(accepted, 1 - accepted);
         Ok((status, Json(ReportReceipt { outcome })).into_response())
     } else if media_type.eq_ignore_ascii_case(REPORT_BATCH_MEDIA_TYPE) {
         let payload_len = study.shape().payload_len;
         let limit = codec::batch_len(payload_len, codec::max_batch(payload_len));
-        let (bytes, reservation) = body::read(&app, &parts.headers, content, limit).await?;
+        let (bytes, reservation) = body::read(app, &parts.headers, content, limit).await?;
         let decoded = NewReport::decode_batch(&bytes, study.shape())?;
         drop(bytes);
         let mut batch = Batch::sort(decoded);
@@ -61,7 +75,13 @@ pub(super) async fn submit(
                 .submit_reserved(&study, reports.into(), reservation)
                 .await?
         };
-        Ok(Json(batch.receipt(&study, &stored)?).into_response())
+        let receipt = batch.receipt(&study, &stored)?;
+        let metrics = app.store().metrics();
+        metrics.reports_counted(receipt.accepted, receipt.duplicates);
+        for report in &receipt.refused {
+            metrics.report_refused(report.code);
+        }
+        Ok(Json(receipt).into_response())
     } else {
         Err(body::unsupported_media_type(
             media_type,

@@ -15,6 +15,7 @@ mod removal;
 mod rows;
 mod schema;
 mod seeds;
+mod snapshot;
 mod study;
 mod token;
 mod transfer;
@@ -66,6 +67,8 @@ use crate::{
     config::ServerConfig,
     environment::Environment,
     memory::{IngestMemory, Reservation},
+    metrics::Metrics,
+    request_id,
 };
 
 /// The store of one server. Clones share it; it closes when the last one is dropped.
@@ -97,6 +100,7 @@ struct Shared {
     retain_ids_days: Option<u32>,
     waiting_estimates: u32,
     ingest: Arc<IngestMemory>,
+    metrics: Arc<Metrics>,
     token_hash: TokenHash,
     stopping: AtomicBool,
     healthy: Arc<AtomicBool>,
@@ -131,6 +135,7 @@ impl Store {
             .map_err(|error| Failure::from(error).into_error())?;
         let (commands, received) = sync_channel(config.queue_requests);
         let healthy = Arc::new(AtomicBool::new(true));
+        let metrics = Metrics::new(config.queue_requests);
         let writer = Writer {
             connection,
             commands: received,
@@ -144,6 +149,7 @@ impl Store {
                 delay: config.commit_delay(),
             },
             healthy: Arc::clone(&healthy),
+            metrics: Arc::clone(&metrics),
             #[cfg(test)]
             faults: environment.faults.clone(),
             #[cfg(not(test))]
@@ -166,6 +172,7 @@ impl Store {
                 retain_ids_days: config.retain_ids_days,
                 waiting_estimates: config.waiting_estimates,
                 ingest: IngestMemory::new(config.ingest_bytes),
+                metrics,
                 token_hash,
                 stopping: AtomicBool::new(false),
                 healthy,
@@ -294,6 +301,7 @@ impl Store {
             reports,
             reply,
             reservation,
+            request: request_id::current(),
         }))?;
         outcome.await.unwrap_or_else(|_| Err(self.gone()))
     }
@@ -474,6 +482,10 @@ impl Store {
         self.shared.token_hash
     }
 
+    pub(crate) fn metrics(&self) -> &Arc<Metrics> {
+        &self.shared.metrics
+    }
+
     pub(crate) fn ingest_memory(&self) -> &Arc<IngestMemory> {
         &self.shared.ingest
     }
@@ -516,21 +528,24 @@ impl Store {
         publish: impl FnOnce(&T, &mut Caches) + Send + 'static,
     ) -> Result<T> {
         let (task, outcome) = task(work, publish, false);
+        self.shared.metrics.queue_depth.inc();
         self.shared.commands.send(task).map_err(|_| self.gone())?;
         outcome.blocking_recv().unwrap_or_else(|_| Err(self.gone()))
     }
 
     fn send(&self, command: Command) -> Result<()> {
-        self.shared
-            .commands
-            .try_send(command)
-            .map_err(|error| match error {
+        let depth = &self.shared.metrics.queue_depth;
+        depth.inc();
+        self.shared.commands.try_send(command).map_err(|error| {
+            depth.dec();
+            match error {
                 TrySendError::Full(_) => Error::new(
                     ErrorCode::TooManyRequests,
                     "the queue of writes is full; send this again after a second",
                 ),
                 TrySendError::Disconnected(_) => self.gone(),
-            })
+            }
+        })
     }
 
     /// Why the writer does not answer.
@@ -558,6 +573,7 @@ impl Shared {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(thread) = writer.take() {
             // Fails only when the writer has ended already.
+            self.metrics.queue_depth.inc();
             let _ = self.commands.send(Command::Stop);
             if thread.join().is_err() {
                 tracing::error!("the writer's thread had panicked");
@@ -580,6 +596,7 @@ fn task<T: Send + 'static>(
     may_fail: bool,
 ) -> (Command, oneshot::Receiver<Result<T>>) {
     let (reply, outcome) = oneshot::channel();
+    let request = request_id::current();
     let task = move |writer: &mut Writer| {
         let run = || -> Result<T, Failure> {
             let transaction = writer
@@ -596,7 +613,7 @@ fn task<T: Send + 'static>(
         };
         let result = run().map_err(|failure| {
             if let Failure::Sqlite(error) = &failure {
-                tracing::error!(%error, "transaction failed; nothing was changed");
+                tracing::error!(request_id = request, %error, "transaction failed; nothing was changed");
             }
             failure.into_error()
         });
