@@ -1,8 +1,10 @@
 //! Trusted-curator baselines: what somebody who may see every row would answer.
 //!
-//! So far one algorithm, the non-private [`pca`] everything is compared with ([`centred_pca`] for studies with
-//! private centring); the private baselines of
-//! the source papers come beside it, behind the same [`Fit`].
+//! * [`pca`] and [`centred_pca`]: the non-private answer everything is compared with.
+//! * [`Baseline`]: the trait every algorithm of the source papers is behind; [`ALGORITHMS`] lists them.
+//! * [`Privacy`], [`Neighbours`], [`Calibration`], [`Guarantee`]: what is asked for and what really holds.
+//! * [`power`], [`oja`], [`dp_pca`]: algorithms with parts worth having on their own.
+//! * [`accountant`]: how much noise a whole run needs.
 //!
 //! ```
 //! use eigenveil_central::pca;
@@ -21,6 +23,39 @@
 //! # Ok::<(), eigenveil_shared::Error>(())
 //! ```
 
+pub mod accountant;
+mod amin;
+mod baseline;
+pub mod dp_pca;
+mod exact;
+mod fit;
+mod generator;
+mod gradient_sum;
+mod input_perturbation;
+mod noise;
+pub mod oja;
 mod pca;
+pub mod power;
+mod privacy;
+mod private_power_iteration;
+mod registry;
+mod rows;
+mod sparse_pca;
+mod stream;
+#[cfg(test)]
+mod testing;
+mod trace;
 
-pub use pca::{Fit, centred_pca, pca};
+pub use amin::Amin;
+pub use baseline::{Baseline, Card, RowStream, StreamingBaseline, check};
+pub use exact::Pca;
+pub use fit::{Fit, Request, TracePoint};
+pub use generator::{Generator, generator};
+pub use gradient_sum::GradientSum;
+pub use input_perturbation::{AnalyzeGauss, ModSulq, Wishart};
+pub use pca::{Reference, centred_pca, pca};
+pub use privacy::{Calibration, Guarantee, Neighbours, Privacy};
+pub use private_power_iteration::PrivatePowerIteration;
+pub use registry::{ALGORITHMS, Entry, Options, find};
+pub use rows::Rows;
+pub use sparse_pca::SparsePca;

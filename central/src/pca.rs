@@ -1,12 +1,14 @@
 //! Plain PCA of the prepared rows: no privacy, the reference of every comparison.
 
 use eigenveil_estimation::{linalg, pca::pca as pca_of_moment};
-use eigenveil_shared::{Error, ErrorCode, Result, packed::PackedSymmetric, preprocess::BoundedRow};
+use eigenveil_shared::{Result, packed::PackedSymmetric, preprocess::BoundedRow};
 use nalgebra::{DMatrix, DVector};
 
-/// What a baseline found.
+use crate::rows::{check_dimension, no_rows};
+
+/// The non-private answer.
 #[derive(Clone, Debug)]
-pub struct Fit {
+pub struct Reference {
     /// `p × k` orthonormal loadings, leading first.
     pub subspace: DMatrix<f64>,
     /// Eigenvalues of the second moment, descending, all p of them.
@@ -28,7 +30,7 @@ pub fn pca(
     rows: impl IntoIterator<Item = Result<BoundedRow>>,
     dimension: usize,
     k: usize,
-) -> Result<Fit> {
+) -> Result<Reference> {
     let Sums { moment, n, .. } = add_up(rows, dimension)?;
     fit(moment, n, k)
 }
@@ -42,7 +44,7 @@ pub fn centred_pca(
     rows: impl IntoIterator<Item = Result<BoundedRow>>,
     dimension: usize,
     k: usize,
-) -> Result<Fit> {
+) -> Result<Reference> {
     let Sums { moment, mean, n } = add_up(rows, dimension)?;
     fit(moment - &mean * mean.transpose(), n, k)
 }
@@ -60,16 +62,7 @@ fn add_up(rows: impl IntoIterator<Item = Result<BoundedRow>>, dimension: usize) 
     let mut n = 0_u64;
     for row in rows {
         let row = row?;
-        if row.dimension() != dimension {
-            return Err(Error::new(
-                ErrorCode::WrongDimension,
-                format!(
-                    "row {} has {} values, not {dimension}",
-                    n + 1,
-                    row.dimension()
-                ),
-            ));
-        }
+        check_dimension(n, &row, dimension)?;
         sum.add_outer(row.as_slice(), 1.0);
         for (mean, x) in mean.iter_mut().zip(row.as_slice()) {
             *mean += x;
@@ -77,10 +70,7 @@ fn add_up(rows: impl IntoIterator<Item = Result<BoundedRow>>, dimension: usize) 
         n += 1;
     }
     if n == 0 {
-        return Err(Error::new(
-            ErrorCode::InvalidRequest,
-            "there are no rows; give at least one",
-        ));
+        return Err(no_rows());
     }
     sum.scale(1.0 / n as f64);
     Ok(Sums {
@@ -90,9 +80,9 @@ fn add_up(rows: impl IntoIterator<Item = Result<BoundedRow>>, dimension: usize) 
     })
 }
 
-fn fit(moment: DMatrix<f64>, n: u64, k: usize) -> Result<Fit> {
+fn fit(moment: DMatrix<f64>, n: u64, k: usize) -> Result<Reference> {
     let found = pca_of_moment(&moment, k)?;
-    Ok(Fit {
+    Ok(Reference {
         subspace: found.vectors,
         eigenvalues: found.spectrum.iter().copied().collect(),
         moment,
@@ -102,7 +92,10 @@ fn fit(moment: DMatrix<f64>, n: u64, k: usize) -> Result<Fit> {
 
 #[cfg(test)]
 mod tests {
-    use eigenveil_shared::preprocess::{Norm, Preprocessing, Row};
+    use eigenveil_shared::{
+        ErrorCode,
+        preprocess::{Norm, Preprocessing, Row},
+    };
 
     use super::*;
 

@@ -23,33 +23,18 @@ pub(crate) enum NormArg {
     Require,
 }
 
-/// The mechanism of a study or a simulation.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct MechanismArgs {
-    /// Local randomizer: double-cap (pure ε, 16 bytes), symmetric-gaussian (Algorithms 1 and 2 of Wang & Xu), isotropic-gaussian (half the off-diagonal variance) or discrete-gaussian (exact noise in integers)
-    #[arg(long, default_value = "double-cap", value_parser = parse::<MechanismKind>)]
-    pub(crate) mechanism: MechanismKind,
-    /// How Gaussian noise is chosen: analytic (the claim holds) or as-published (the paper's formula, shown with what really holds)
-    #[arg(long, default_value = "analytic", value_parser = parse::<Calibration>)]
-    pub(crate) calibration: Calibration,
-    /// Failure probability δ of one report, well below 1/n; not for double-cap, which has none [default: 1e-6]
-    #[arg(long, value_name = "D")]
-    pub(crate) delta: Option<f64>,
+/// How a row is brought into the unit ball, with the radius.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct NormArgs {
     /// How a row is brought into the unit ball [default: normalize]
     #[arg(long, value_enum)]
     pub(crate) norm: Option<NormArg>,
     /// Radius R of --norm clip and --norm require
     #[arg(long, value_name = "R", default_value_t = 1.0)]
     pub(crate) radius: f64,
-    /// Private centring: append the constant A to each row, so that the mean is estimated and removed [default A: 1/√2]
-    #[arg(long, value_name = "A", num_args = 0..=1, require_equals = true, default_missing_value = DEFAULT_CENTRING_TEXT)]
-    pub(crate) centring: Option<f64>,
 }
 
-/// 1/√2, for clap.
-pub(crate) const DEFAULT_CENTRING_TEXT: &str = "0.7071067811865476";
-
-impl MechanismArgs {
+impl NormArgs {
     /// The norm with its radius.
     pub(crate) fn norm(&self) -> Norm {
         match self.norm.unwrap_or(NormArg::Normalize) {
@@ -62,7 +47,31 @@ impl MechanismArgs {
             },
         }
     }
+}
 
+/// The mechanism of a study or a simulation.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct MechanismArgs {
+    /// Local randomizer: double-cap (pure ε, 16 bytes), symmetric-gaussian (Algorithms 1 and 2 of Wang & Xu), isotropic-gaussian (half the off-diagonal variance) or discrete-gaussian (exact noise in integers)
+    #[arg(long, default_value = "double-cap", value_parser = parse::<MechanismKind>)]
+    pub(crate) mechanism: MechanismKind,
+    /// How Gaussian noise is chosen: analytic (the claim holds) or as-published (the paper's formula, shown with what really holds)
+    #[arg(long, default_value = "analytic", value_parser = parse::<Calibration>)]
+    pub(crate) calibration: Calibration,
+    /// Failure probability δ of one report, well below 1/n; not for double-cap, which has none [default: 1e-6]
+    #[arg(long, value_name = "D")]
+    pub(crate) delta: Option<f64>,
+    #[command(flatten)]
+    pub(crate) norm: NormArgs,
+    /// Private centring: append the constant A to each row, so that the mean is estimated and removed [default A: 1/√2]
+    #[arg(long, value_name = "A", num_args = 0..=1, require_equals = true, default_missing_value = DEFAULT_CENTRING_TEXT)]
+    pub(crate) centring: Option<f64>,
+}
+
+/// 1/√2, for clap.
+pub(crate) const DEFAULT_CENTRING_TEXT: &str = "0.7071067811865476";
+
+impl MechanismArgs {
     /// The frozen parameters of a study with these flags.
     ///
     /// # Errors
@@ -76,7 +85,7 @@ impl MechanismArgs {
         StudyParams::freeze(StudyDesign {
             dimension,
             features,
-            norm: self.norm(),
+            norm: self.norm.norm(),
             centring: self.centring,
             mechanism: self.mechanism,
             calibration: self.calibration,

@@ -38,6 +38,7 @@ enum Command {
     Demo(demo::DemoArgs),
     Serve(commands::serve::ServeArgs),
     Study(commands::study::StudyArgs),
+    Token(commands::token::TokenCommandArgs),
     Backup(commands::backup::BackupArgs),
     Report(commands::report::ReportArgs),
     Estimate(commands::estimate::EstimateArgs),
@@ -47,6 +48,7 @@ enum Command {
     Account(commands::account::AccountArgs),
     Receipt(commands::receipt::ReceiptArgs),
     Audit(commands::audit::AuditArgs),
+    Central(commands::central::CentralArgs),
     /// Print a completion script for a shell
     #[command(
         after_help = "Example:\n  eigenveil completions bash > /etc/bash_completion.d/eigenveil"
@@ -86,6 +88,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Demo(args) => runtime()?.block_on(demo::run(&args, json)),
         Command::Serve(args) => runtime()?.block_on(commands::serve::run(&args, json)),
         Command::Study(args) => runtime()?.block_on(commands::study::run(&args, json)),
+        Command::Token(args) => runtime()?.block_on(commands::token::run(&args, json)),
         Command::Backup(args) => runtime()?.block_on(commands::backup::run(&args, json)),
         Command::Report(args) => runtime()?.block_on(commands::report::run(&args, json)),
         Command::Estimate(args) => runtime()?.block_on(commands::estimate::run(&args, json)),
@@ -95,6 +98,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Account(args) => commands::account::run(&args, json),
         Command::Receipt(args) => commands::receipt::run(&args, json),
         Command::Audit(args) => commands::audit::run(&args, json),
+        Command::Central(args) => commands::central::run(&args, json),
         Command::Completions { shell } => {
             clap_complete::generate(
                 shell,

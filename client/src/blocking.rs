@@ -23,9 +23,11 @@ use bytes::Bytes;
 
 use eigenveil_shared::{
     api::{
-        BatchReceipt, CreateStudy, EstimateDocument, EstimateRequest, ImportReceipt, ReportReceipt,
-        StudyDocument,
+        AnalystDocument, BatchReceipt, CreateAnalyst, CreateStudy, CreatedAnalyst,
+        EstimateDocument, EstimateRequest, ImportReceipt, ReportReceipt, StudyDocument,
+        TokenCounts,
     },
+    enrolment::ParticipantToken,
     report::Report,
     study::Fingerprint,
 };
@@ -147,6 +149,20 @@ impl StudyClient {
         self.waiter.wait(self.client.upload_one(study, report))
     }
 
+    /// As [`http::StudyClient::upload_one_with_token`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn upload_one_with_token(
+        &self,
+        study: &Study,
+        report: &Report,
+        token: &ParticipantToken,
+    ) -> Result<ReportReceipt> {
+        self.waiter
+            .wait(self.client.upload_one_with_token(study, report, token))
+    }
+
     /// As [`http::StudyClient::upload_batch`].
     ///
     /// # Errors
@@ -257,6 +273,54 @@ impl AnalystClient {
     /// As there.
     pub fn import(&self, export: Bytes, into: Option<&str>) -> Result<ImportReceipt> {
         self.waiter.wait(self.client.import(export, into))
+    }
+
+    /// As [`http::AnalystClient::issue_tokens`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn issue_tokens(&self, study: &str, count: usize) -> Result<Vec<ParticipantToken>> {
+        self.waiter.wait(self.client.issue_tokens(study, count))
+    }
+
+    /// As [`http::AnalystClient::token_counts`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn token_counts(&self, study: &str) -> Result<TokenCounts> {
+        self.waiter.wait(self.client.token_counts(study))
+    }
+
+    /// As [`http::AnalystClient::create_token`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn create_token(&self, wanted: &CreateAnalyst) -> Result<CreatedAnalyst> {
+        self.waiter.wait(self.client.create_token(wanted))
+    }
+
+    /// As [`http::AnalystClient::list_tokens`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn list_tokens(&self) -> Result<Vec<AnalystDocument>> {
+        self.waiter.wait(self.client.list_tokens())
+    }
+
+    /// As [`http::AnalystClient::revoke_token`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn revoke_token(&self, id: &str) -> Result<()> {
+        self.waiter.wait(self.client.revoke_token(id))
+    }
+
+    /// As [`http::AnalystClient::rotate_token`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn rotate_token(&self) -> Result<Token> {
+        self.waiter.wait(self.client.rotate_token())
     }
 
     /// As [`http::AnalystClient::study`].

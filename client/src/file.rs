@@ -24,6 +24,8 @@ pub(crate) struct Layout {
     pub(crate) application_id: i32,
     /// Version of its tables.
     pub(crate) version: i32,
+    /// Step `i` brings tables of version `i + 1` to version `i + 2`.
+    pub(crate) upgrades: &'static [&'static str],
 }
 
 impl Layout {
@@ -105,6 +107,7 @@ impl Layout {
             // Some disks of macOS acknowledge a plain fsync early.
             connection.pragma_update(None, "fullfsync", true)?;
             connection.execute_batch("BEGIN EXCLUSIVE; COMMIT")?;
+            self.upgrade(&connection)?;
             Ok(Some(connection))
         };
         match open() {
@@ -112,6 +115,21 @@ impl Layout {
             Ok(None) => Err(self.not_one(path)),
             Err(error) => Err(self.failed(path, &error)),
         }
+    }
+
+    /// Brings tables of an earlier version to this one's.
+    fn upgrade(&self, connection: &Connection) -> rusqlite::Result<()> {
+        let version: i32 = connection.pragma_query_value(None, "user_version", |r| r.get(0))?;
+        if !(1..self.version).contains(&version) {
+            return Ok(());
+        }
+        let transaction = connection.unchecked_transaction()?;
+        let done = usize::try_from(version - 1).unwrap_or(usize::MAX);
+        for step in self.upgrades.iter().skip(done) {
+            transaction.execute_batch(step)?;
+        }
+        self.mark(&transaction)?;
+        transaction.commit()
     }
 
     /// Whether the tables are still to be made; refuses tables of another version.
@@ -133,8 +151,17 @@ impl Layout {
         }
     }
 
-    /// Marks the file as one of this kind and version, in the transaction that makes its tables.
-    pub(crate) fn mark(&self, connection: &Connection) -> rusqlite::Result<()> {
+    /// Makes the tables, first those of version 1, in the transaction of the caller, and marks the file as one of this
+    /// kind and version.
+    pub(crate) fn make(&self, connection: &Connection, first: &str) -> rusqlite::Result<()> {
+        connection.execute_batch(first)?;
+        for step in self.upgrades {
+            connection.execute_batch(step)?;
+        }
+        self.mark(connection)
+    }
+
+    fn mark(&self, connection: &Connection) -> rusqlite::Result<()> {
         connection.pragma_update(None, "application_id", self.application_id)?;
         connection.pragma_update(None, "user_version", self.version)
     }

@@ -55,6 +55,7 @@ fn create() -> CreateStudy {
         delta: Some(1e-6),
         default_k: Rank::Auto,
         draft: true,
+        enrolment: eigenveil_shared::enrolment::Enrolment::Open,
     }
 }
 

@@ -16,6 +16,7 @@ use eigenveil_client::{
 };
 use eigenveil_shared::{
     ErrorCode,
+    enrolment::ParticipantToken,
     mechanism::{Calibration, MechanismKind},
     preprocess::{Norm, Row},
     privacy::Budget,
@@ -353,10 +354,10 @@ fn a_newer_layout_is_refused() {
     drop(Ledger::open(&path).unwrap());
     rusqlite::Connection::open(&path)
         .unwrap()
-        .pragma_update(None, "user_version", 2)
+        .pragma_update(None, "user_version", 3)
         .unwrap();
     let error = Ledger::open(&path).unwrap_err().to_string();
-    assert!(error.contains("layout version 2"), "{error}");
+    assert!(error.contains("layout version 3"), "{error}");
     assert!(error.contains("update"), "{error}");
 }
 
@@ -572,4 +573,51 @@ fn no_row_value_reaches_the_file_the_receipt_or_a_message() {
     ] {
         assert!(!stored.windows(raw.len()).any(|window| window == raw));
     }
+}
+
+#[test]
+fn a_token_stays_with_its_report_until_it_is_acknowledged() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger");
+    let token = |byte| ParticipantToken::from_bytes([byte; 32]);
+    let study = study("tokens", 1.0);
+    let name = study.1.study().to_owned();
+    let mut ledger = Ledger::open(&path).unwrap();
+    let error = ledger.keep_token(&name, &token(1)).unwrap_err();
+    assert!(error.to_string().contains("take part first"), "{error}");
+    let report = take_part(&mut ledger, &study).to_send().unwrap().clone();
+    assert_eq!(report.token, None);
+    drop(ledger);
+    // A ledger from before there were tokens.
+    common::downgrade(&path);
+    let mut ledger = Ledger::open(&path).unwrap();
+    assert!(ledger.keep_token(&name, &token(1)).unwrap());
+    drop(ledger);
+    let mut ledger = Ledger::open(&path).unwrap();
+    let owed = ledger.owed().unwrap().remove(0);
+    assert_eq!(
+        (&owed.report, &owed.token),
+        (&report.report, &Some(token(1)))
+    );
+    assert!(!format!("{owed:?}").contains("0101"));
+    // Refused for its token, another one makes it good.
+    let id = owed.report.id;
+    ledger.refuse(id, "token-unknown", "no such token").unwrap();
+    assert!(ledger.owed().unwrap().is_empty());
+    assert!(ledger.keep_token(&name, &token(2)).unwrap());
+    assert_eq!(ledger.owed().unwrap()[0].token, Some(token(2)));
+    ledger
+        .refuse(id, "implausible-report", "too large")
+        .unwrap();
+    assert!(ledger.keep_token(&name, &token(3)).unwrap());
+    assert!(ledger.owed().unwrap().is_empty());
+    ledger.requeue_refused().unwrap();
+    ledger.acknowledge(id).unwrap();
+    assert!(!ledger.keep_token(&name, &token(4)).unwrap());
+    drop(ledger);
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    let left: i64 = connection
+        .query_row("SELECT count(*) FROM token", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(left, 0);
 }

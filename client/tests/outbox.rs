@@ -8,7 +8,7 @@ use std::{fs, path::Path};
 
 use common::{STUDY, binding, borrowed, params, participant, prepare};
 use eigenveil_client::{Outbox, OutboxCounts, Participant, StudyBinding};
-use eigenveil_shared::{ErrorCode, preprocess::Row};
+use eigenveil_shared::{ErrorCode, enrolment::ParticipantToken, preprocess::Row};
 
 const SERVER: &str = "http://localhost:8080";
 
@@ -241,12 +241,12 @@ fn a_newer_layout_is_refused() {
     drop(open(&path));
     rusqlite::Connection::open(&path)
         .unwrap()
-        .pragma_update(None, "user_version", 2)
+        .pragma_update(None, "user_version", 3)
         .unwrap();
     let error = Outbox::open(&path, &binding(SERVER))
         .unwrap_err()
         .to_string();
-    assert!(error.contains("layout version 2"), "{error}");
+    assert!(error.contains("layout version 3"), "{error}");
 }
 
 #[test]
@@ -343,4 +343,75 @@ fn no_row_value_reaches_the_file_or_a_message() {
     ] {
         assert!(!stored.windows(raw.len()).any(|window| window == raw));
     }
+}
+
+fn token(byte: u8) -> ParticipantToken {
+    ParticipantToken::from_bytes([byte; 32])
+}
+
+fn tokens_of(outbox: &Outbox) -> Vec<(u64, Option<ParticipantToken>)> {
+    let pending = outbox.pending(10).unwrap();
+    pending
+        .into_iter()
+        .map(|p| (p.participant, p.token))
+        .collect()
+}
+
+#[test]
+fn a_token_stays_with_its_report_until_it_is_acknowledged() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("outbox");
+    let mut outbox = open(&path);
+    // Before there is a report, too.
+    assert_eq!(outbox.assign_tokens([(2, &token(2))]).unwrap(), 1);
+    outbox
+        .enqueue_batch(borrowed(&prepare(&participant(), &[1, 2, 3])))
+        .unwrap();
+    assert_eq!(outbox.assign_tokens([(1, &token(1))]).unwrap(), 1);
+    drop(outbox);
+    let mut outbox = open(&path);
+    let expected = [(1, Some(token(1))), (2, Some(token(2))), (3, None)];
+    assert_eq!(tokens_of(&outbox), expected);
+    // Refused for its token: another one makes it good. Refused for another reason: it does not.
+    outbox.refuse(1, "token-spent", "spent").unwrap();
+    outbox.refuse(3, "payload-not-finite", "broken").unwrap();
+    let again = [(1, &token(4)), (3, &token(5))];
+    assert_eq!(outbox.assign_tokens(again).unwrap(), 2);
+    assert_eq!(
+        tokens_of(&outbox),
+        [(1, Some(token(4))), (2, Some(token(2)))]
+    );
+    assert_eq!(outbox.counts().unwrap().refused, 1);
+    outbox.acknowledge(&[1]).unwrap();
+    assert_eq!(outbox.assign_tokens([(1, &token(6))]).unwrap(), 0);
+    let debug = format!("{:?}", outbox.pending(10).unwrap());
+    assert!(debug.contains("ParticipantToken(…)"), "{debug}");
+    // What was acknowledged has left nothing behind.
+    drop(outbox);
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    let left: i64 = connection
+        .query_row(
+            "SELECT count(*) FROM token WHERE participant = 1",
+            [],
+            |row| row.get(0),
+        )
+        .unwrap();
+    assert_eq!(left, 0);
+}
+
+#[test]
+fn an_outbox_of_layout_1_is_upgraded() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("outbox");
+    let mut outbox = open(&path);
+    outbox
+        .enqueue_batch(borrowed(&prepare(&participant(), &[1])))
+        .unwrap();
+    let before = outbox.pending(10).unwrap();
+    drop(outbox);
+    common::downgrade(&path);
+    let mut outbox = open(&path);
+    assert_eq!(outbox.pending(10).unwrap(), before);
+    outbox.assign_tokens([(1, &token(1))]).unwrap();
+    assert_eq!(tokens_of(&outbox), [(1, Some(token(1)))]);
 }

@@ -77,6 +77,7 @@ fn the_sdk_reports_to_a_server_in_an_own_application() {
             delta: None,
             default_k: Rank::Auto,
             draft: false,
+            enrolment: eigenveil_shared::enrolment::Enrolment::Open,
         })
         .unwrap();
     let ledger = folder.path().join("device.ledger");

@@ -14,7 +14,7 @@
 //!
 //! # What is not here
 //!
-//! Pages, rotation of the operator's token. One process per data
+//! Pages. One process per data
 //! directory: there is no replication. Payloads of numbers are added up and dropped; seeds are kept
 //! without their identifiers: either way an estimate cannot leave single reports out afterwards.
 
@@ -39,7 +39,7 @@ pub use app::AppState;
 pub use config::{Network, ProxyHeader, ServerConfig, check};
 pub use environment::{Clock, Entropy, Environment, SystemClock, SystemEntropy};
 pub use estimate_job::{estimate, estimate_from_seeds};
-pub use http::{EstimateList, router, status_of};
+pub use http::{EstimateList, openapi, router, status_of};
 pub use server::Server;
 pub use store::{Store, Study, StudyId};
 pub use tls::{Certificates, Reload};

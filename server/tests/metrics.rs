@@ -50,7 +50,7 @@ async fn everything_that_happens_is_counted_under_the_documented_names() {
     let all_bytes = 2 * bytes + framed.len();
     let answer = server.post_batch(&study, framed).await;
     assert_eq!(answer.status, StatusCode::OK);
-    let answer = server.post_report(&study, vec![1, 2, 3]).await;
+    let answer = server.post_report(&study, vec![1, 0, 3]).await;
     answer.is_problem(400, ErrorCode::MalformedReport);
     let location = server.ask_estimate(&study, json!({"k": 1})).await;
     server.wait_for_estimate(&location).await;

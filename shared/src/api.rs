@@ -1,8 +1,11 @@
 //! JSON documents of the HTTP interface (`docs/protocol.md`).
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    enrolment::Enrolment,
     error::ErrorCode,
     estimate::{Estimate, Rank},
     mechanism::{Calibration, MechanismKind},
@@ -26,6 +29,7 @@ pub const PROBLEM_TYPE_PREFIX: &str = "urn:eigenveil:problem:";
 
 /// A problem document (RFC 9457).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Problem {
     /// `urn:eigenveil:problem:CODE`.
     #[serde(rename = "type")]
@@ -56,6 +60,7 @@ impl Problem {
 
 /// State of a study.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum StudyState {
     /// Created, not yet taking reports.
@@ -79,6 +84,7 @@ impl StudyState {
 
 /// What an import did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum ImportOutcome {
     /// The study was not there and is now.
@@ -102,6 +108,7 @@ impl ImportOutcome {
 
 /// Answer to `POST /v1/imports` and `POST /v1/studies/{id}/import`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ImportReceipt {
     /// What was done.
     pub outcome: ImportOutcome,
@@ -113,6 +120,7 @@ pub struct ImportReceipt {
 
 /// `POST /v1/studies`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CreateStudy {
     /// Name shown to people.
@@ -145,10 +153,14 @@ pub struct CreateStudy {
     /// Leave the study in draft instead of opening it.
     #[serde(default)]
     pub draft: bool,
+    /// Who may take part; absent: anybody who knows the study's identifier.
+    #[serde(default)]
+    pub enrolment: Enrolment,
 }
 
 /// One study, as anybody may see it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StudyDocument {
     /// Identifier, 32 hexadecimal digits.
     pub id: String,
@@ -174,17 +186,120 @@ pub struct StudyDocument {
     pub created_at_ms: u64,
     /// What is promised to each participant.
     pub privacy: PrivacyStatement,
+    /// Who may take part.
+    #[serde(default)]
+    pub enrolment: Enrolment,
 }
 
 /// `GET /v1/studies`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StudyList {
     /// All studies, oldest first.
     pub studies: Vec<StudyDocument>,
 }
 
+/// `POST /v1/studies/{id}/tokens`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct IssueTokens {
+    /// How many, 1 to 100,000.
+    pub count: usize,
+}
+
+/// One-time participant tokens, shown this once. `Debug` does not show them.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct IssuedTokens {
+    /// 64 hexadecimal digits each.
+    pub tokens: Vec<String>,
+}
+
+impl fmt::Debug for IssuedTokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "IssuedTokens({} of them)", self.tokens.len())
+    }
+}
+
+/// `GET /v1/studies/{id}/tokens`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct TokenCounts {
+    /// Participant tokens made.
+    pub issued: u64,
+    /// Those of which a report is counted.
+    pub spent: u64,
+}
+
+/// `POST /v1/tokens`: a token with which estimates, and nothing else, can be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct CreateAnalyst {
+    /// Who is to have it; shown to the operator.
+    pub name: String,
+    /// The one study whose estimates it reads, by identifier; absent: all studies.
+    #[serde(default)]
+    pub study: Option<String>,
+}
+
+/// An analyst's token, without its text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct AnalystDocument {
+    /// Identifier of the token, 16 hexadecimal digits; not a secret.
+    pub id: String,
+    /// Who has it.
+    pub name: String,
+    /// The one study whose estimates it reads; `null`: all studies.
+    pub study: Option<String>,
+    /// Milliseconds since 1970-01-01 UTC.
+    pub created_at_ms: u64,
+}
+
+/// `GET /v1/tokens`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct AnalystList {
+    /// All analysts' tokens, oldest first.
+    pub tokens: Vec<AnalystDocument>,
+}
+
+/// Answer to `POST /v1/tokens`. `Debug` does not show the token.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct CreatedAnalyst {
+    /// What is kept of it.
+    #[serde(flatten)]
+    pub analyst: AnalystDocument,
+    /// Its text, shown this once.
+    pub token: String,
+}
+
+impl fmt::Debug for CreatedAnalyst {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CreatedAnalyst({:?})", self.analyst)
+    }
+}
+
+/// Answer to `POST /v1/operator-token`. `Debug` does not show the token.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RotatedToken {
+    /// The operator's token from now on; the file in the data directory has it too.
+    pub token: String,
+}
+
+impl fmt::Debug for RotatedToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RotatedToken(…)")
+    }
+}
+
 /// What became of one report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum ReportOutcome {
     /// Durably stored and counted now.
@@ -205,6 +320,7 @@ impl ReportOutcome {
 
 /// Answer to one report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ReportReceipt {
     /// What became of it.
     pub outcome: ReportOutcome,
@@ -212,6 +328,7 @@ pub struct ReportReceipt {
 
 /// Answer to a batch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BatchReceipt {
     /// Reports stored and counted now.
     pub accepted: u64,
@@ -223,6 +340,7 @@ pub struct BatchReceipt {
 
 /// One refused report of a batch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RefusedReport {
     /// Position in the batch, from 0.
     pub index: u32,
@@ -293,6 +411,7 @@ impl std::str::FromStr for Lambda {
 
 /// Settings of the Fantope ADMM (Algorithm 2 of Wang & Xu; Vu, Cho, Lei & Rohe 2013).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct SparseSettings {
     /// Penalty λ.
@@ -321,6 +440,7 @@ impl Default for SparseSettings {
 
 /// `POST /v1/studies/{id}/estimates`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct EstimateRequest {
     /// Components wanted; absent: the study's default.
@@ -333,6 +453,7 @@ pub struct EstimateRequest {
 
 /// State of an estimate job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum EstimateState {
     /// Waiting its turn or being computed.
@@ -359,6 +480,7 @@ impl EstimateState {
 
 /// One estimate job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct EstimateDocument {
     /// Number of the estimate within its study, from 1.
     pub number: u64,

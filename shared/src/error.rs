@@ -92,6 +92,14 @@ error_codes! {
     Unauthorized = "unauthorized", "Credentials are needed";
     /// Credentials that do not allow this.
     Forbidden = "forbidden", "The credentials do not allow this";
+    /// A report without a one-time token for a study that wants one.
+    TokenRequired = "token-required", "The study takes reports with a one-time token";
+    /// A one-time token that the study never had.
+    TokenUnknown = "token-unknown", "The study has no such token";
+    /// A one-time token with which another report was counted.
+    TokenSpent = "token-spent", "The token was used for another report";
+    /// No analyst's token of that identifier.
+    TokenNotFound = "token-not-found", "There is no such token";
     /// A queue is full; try again after `Retry-After`.
     TooManyRequests = "too-many-requests", "The server is busy";
     /// A body that did not arrive in time.

@@ -43,6 +43,7 @@ impl<'de> Deserialize<'de> for Rank {
 
 /// Where a component stands relative to the noise floor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// Above the floor's threshold: noise alone would hardly ever reach it.
@@ -66,6 +67,7 @@ impl Verdict {
 
 /// One estimated principal component.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Component {
     /// Unit vector of length p; the loading of largest magnitude is positive.
@@ -102,6 +104,7 @@ pub struct Component {
 
 /// Whether the buckets of reports agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum BucketVerdict {
     /// Noise and sampling explain the differences.
@@ -112,6 +115,7 @@ pub enum BucketVerdict {
 
 /// The estimate compared with the median of the buckets' means (`docs/estimation.md`, "Do the buckets agree?").
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct BucketAgreement {
     /// Buckets compared: those with 64 reports or more.
@@ -132,6 +136,7 @@ pub struct BucketAgreement {
 
 /// The closed-form noise floor of the moment (`docs/mechanisms.md`, "Noise floor").
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct FloorDocument {
     /// Centre `b` of the noise bulk, `(tr S̃ − Σθ̂)/p` over the eigenvalues counted as components.
@@ -148,6 +153,7 @@ pub struct FloorDocument {
 
 /// How the Fantope solver ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SparseOutcome {
     /// The settings asked for.
@@ -179,6 +185,7 @@ pub struct SparseOutcome {
 
 /// The solutions over a geometric grid of λ.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct LambdaPath {
     /// Smallest λ at which no two rows share a component: the grid starts here.
@@ -195,6 +202,7 @@ pub struct LambdaPath {
 
 /// The solution at one λ of a path; gaps there are 1e-3 at best.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PathPoint {
     /// λ, in units of the moment's entries.
@@ -217,6 +225,7 @@ pub struct PathPoint {
 
 /// How cross-validation over the buckets chose λ.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CrossValidation {
     /// Folds made of the buckets.
@@ -231,6 +240,7 @@ pub struct CrossValidation {
 
 /// One value of λ that cross-validation tried.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ScoredLambda {
     /// λ, for all reports.
@@ -245,6 +255,7 @@ pub struct ScoredLambda {
 
 /// The subspace estimate of a study, or of a simulation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Estimate {
     /// Version of this document.

@@ -14,6 +14,7 @@
 //! * [`mechanism`]: the closed set of local randomizers and their [`NoiseModel`](mechanism::NoiseModel).
 //! * [`study`]: [`StudyParams`](study::StudyParams), frozen and fingerprinted.
 //! * [`report`], [`codec`]: what travels, and the one module that knows the byte layout.
+//! * [`enrolment`]: who may take part, and one-time tokens.
 //! * [`api`], [`estimate`], [`error`]: the JSON documents both ends of HTTP speak.
 //!
 //! # A report, start to end
@@ -49,6 +50,7 @@
 
 pub mod api;
 pub mod codec;
+pub mod enrolment;
 pub mod error;
 pub mod estimate;
 pub mod mechanism;
@@ -56,6 +58,8 @@ pub mod packed;
 pub mod preprocess;
 pub mod privacy;
 pub mod report;
+#[cfg(feature = "openapi")]
+mod schemas;
 pub mod study;
 
 pub use error::{Error, ErrorCode, Result};

@@ -58,6 +58,7 @@ pub struct StudyDesign {
 /// # Ok::<(), eigenveil_shared::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StudyParams {
     version: u16,
     preprocessing: Preprocessing,

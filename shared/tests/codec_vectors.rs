@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use eigenveil_shared::{
     ErrorCode,
     codec::{self, StudyShape},
+    enrolment::{self, ParticipantToken},
     mechanism::{Calibration, MechanismKind, PayloadForm, double_cap},
     preprocess::{Feature, Norm},
     privacy::Budget,
@@ -396,6 +397,61 @@ fn a_batch() {
     let ids: Vec<_> = decoded.iter().map(|r| r.as_ref().unwrap().id()).collect();
     assert_eq!(ids, [id(1), id(2)]);
     assert_eq!(decoded[1].as_ref().unwrap().payload(), b.as_slice());
+}
+
+fn token(first: u8) -> ParticipantToken {
+    ParticipantToken::from_bytes(std::array::from_fn(|at| first + at as u8))
+}
+
+#[test]
+fn one_report_with_its_token() {
+    let ours = enrolment::with_token(&token(0xc0), &codec::encode_report(&report()));
+    let golden = golden("enrolled_report.hex", &ours);
+    assert_eq!(to_hex(&ours), to_hex(&golden));
+    let read = |bytes: &[u8]| {
+        let (token, report) = enrolment::split_token(bytes)?;
+        codec::decode_report(report, &shape()).map(|report| (token, report.id()))
+    };
+    assert_eq!(read(&golden).unwrap(), (token(0xc0), id(1)));
+    // Every token is one; what follows must be a report.
+    let (before, after) = golden.split_at(enrolment::TOKEN_LEN);
+    for (name, twin, code) in broken_frames(after) {
+        let error = read(&[before, &twin].concat()).expect_err(&name);
+        assert_eq!(error.code(), code, "{name}: {error}");
+    }
+    for length in 0..enrolment::TOKEN_LEN {
+        let error = read(&golden[..length]).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::MalformedReport);
+    }
+}
+
+#[test]
+fn a_batch_with_its_tokens() {
+    let (a, b) = (payload(), vec![0_u8; 12]);
+    let batch =
+        codec::encode_batch(&shape(), [(id(1), a.as_slice()), (id(2), b.as_slice())]).unwrap();
+    let tokens = [token(0xc0), token(0xe0)];
+    let ours = enrolment::with_tokens(&tokens.each_ref(), &batch);
+    let golden = golden("enrolled_batch.hex", &ours);
+    assert_eq!(to_hex(&ours), to_hex(&golden));
+    assert_eq!(golden.len(), enrolment::tokens_len(2) + batch.len());
+    let read = |bytes: &[u8]| {
+        let (tokens, batch) = enrolment::split_tokens(bytes)?;
+        let reports = codec::decode_batch(batch, &shape())?;
+        Ok::<_, eigenveil_shared::Error>((tokens.collect::<Vec<_>>(), reports.len()))
+    };
+    assert_eq!(read(&golden).unwrap(), (tokens.to_vec(), 2));
+    for length in 0..golden.len() {
+        let error = read(&golden[..length]).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::MalformedReport, "cut to {length}");
+    }
+    // A token more or less moves the batch away from where it begins.
+    for count in [0_u64, 1, 3, 5, 1 << 58, 1 << 59, u64::MAX] {
+        assert!(
+            read(&with(&golden, 0, &count.to_le_bytes())).is_err(),
+            "{count}"
+        );
+    }
 }
 
 /// Every single-byte truncation and extension of `bytes`, and those with a changed version.

@@ -3,6 +3,8 @@
 pub(crate) mod account;
 pub(crate) mod audit;
 pub(crate) mod backup;
+pub(crate) mod central;
+mod central_rows;
 pub(crate) mod estimate;
 pub(crate) mod plan;
 mod plan_chart;
@@ -13,6 +15,7 @@ pub(crate) mod serve;
 pub(crate) mod simulate;
 pub(crate) mod study;
 mod sweep;
+pub(crate) mod token;
 
 use eigenveil_client::http::{AnalystClient, HttpSettings, Token};
 

@@ -10,7 +10,7 @@ use eigenveil_client::{
     Outbox, PreparedReport,
     http::{StudyClient, UploadMode, UploadSettings, UploadSummary, Uploader},
 };
-use eigenveil_shared::{ErrorCode, study::to_hex};
+use eigenveil_shared::{ErrorCode, enrolment::ParticipantToken, study::to_hex};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
@@ -30,7 +30,7 @@ const ROWS_DIGEST: &str = "rows_sha256";
 /// Perturb the rows of a file, one participant each, and upload them
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example:\n  eigenveil report --server http://127.0.0.1:8080 --study ID --rows rows.npy\n\nEach row is perturbed once and its report is written to the outbox (--state, default FILE.eigenveil) before it is sent.\nRunning the command again finishes what an earlier run did not, and never counts a row twice."
+    after_help = "Example:\n  eigenveil report --server http://127.0.0.1:8080 --study ID --rows rows.npy\n\nEach row is perturbed once and its report is written to the outbox (--state, default FILE.eigenveil) before it is sent.\nRunning the command again finishes what an earlier run did not, and never counts a row twice.\nThe outbox remembers which token goes with which row: --tokens is needed once."
 )]
 pub(crate) struct ReportArgs {
     #[command(flatten)]
@@ -47,6 +47,9 @@ pub(crate) struct ReportArgs {
     /// Directory of the outbox; beside the row file when absent
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
+    /// One-time tokens of a study that wants them, one a line: line i is for row i (see study tokens)
+    #[arg(long, value_name = "FILE")]
+    tokens: Option<PathBuf>,
     /// Send one report per request instead of batches
     #[arg(long)]
     single: bool,
@@ -112,6 +115,10 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
                 to_hex(&known).get(..12).unwrap_or_default()
             )));
         }
+    }
+    if let Some(path) = &args.tokens {
+        let tokens = read_tokens(path, table.len())?;
+        outbox.assign_tokens((0..).zip(&tokens))?;
     }
     let unusable = prepare(&table, &study.participant(), &mut outbox)?;
 
@@ -201,6 +208,28 @@ fn finish(
         )));
     }
     Ok(())
+}
+
+/// One token for each row. Errors name lines, never what is in them.
+fn read_tokens(path: &Path, rows: usize) -> Result<Vec<ParticipantToken>> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| CliError::usage(format!("cannot read {}: {error}", path.display())))?;
+    let lines = text.lines().filter(|line| !line.trim().is_empty());
+    let mut tokens = Vec::with_capacity(rows);
+    for (number, line) in (1..).zip(lines).take(rows) {
+        let token = ParticipantToken::parse(line).map_err(|error| {
+            CliError::from(error).context(format!("{}, token {number}", path.display()))
+        })?;
+        tokens.push(token);
+    }
+    if tokens.len() < rows {
+        return Err(CliError::usage(format!(
+            "{} has {} tokens for {rows} rows; ask whoever runs the study for one for each",
+            path.display(),
+            tokens.len()
+        )));
+    }
+    Ok(tokens)
 }
 
 /// Perturbs the rows that have no report yet; each batch is durable before the next is made.

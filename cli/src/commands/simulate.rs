@@ -231,7 +231,7 @@ fn one(
                 .p
                 .ok_or_else(|| CliError::usage("--model needs --p"))?;
             (
-                RowSource::Model(model_of(model, p, setting, args.spike)?),
+                RowSource::Model(model_of(model, p, setting.k, setting.s, args.spike)?),
                 p,
             )
         }
@@ -240,7 +240,7 @@ fn one(
     let mut mechanism = args.mechanism.clone();
     // The paper's model is stated for rows inside the unit ball, not on its surface.
     if args.model == Some(ModelArg::Published) {
-        mechanism.norm.get_or_insert(NormArg::Clip);
+        mechanism.norm.norm.get_or_insert(NormArg::Clip);
     }
     let params = mechanism.freeze(p, setting.epsilon, None)?;
     let sparse = args.sparse.settings();
@@ -287,8 +287,17 @@ fn one(
     })
 }
 
-fn model_of(model: ModelArg, p: usize, setting: &Setting, spike: f64) -> Result<Model> {
-    let Setting { k, s, .. } = *setting;
+/// The model of these flags.
+///
+/// # Errors
+/// Wrong usage where `--s` is missing or does not belong.
+pub(super) fn model_of(
+    model: ModelArg,
+    p: usize,
+    k: usize,
+    s: Option<usize>,
+    spike: f64,
+) -> Result<Model> {
     match (model, s) {
         (ModelArg::Spiked, None) => Ok(Model::Spiked { p, k, spike }),
         (ModelArg::Spiked, Some(_)) => Err(CliError::usage(

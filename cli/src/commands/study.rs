@@ -1,22 +1,27 @@
 //! `eigenveil study`: the operator's study management.
 
-use std::path::{Path, PathBuf};
+use std::{
+    io::Write as _,
+    path::{Path, PathBuf},
+};
 
 use clap::{Args, Subcommand};
+use eigenveil_client::http::AnalystClient;
 use eigenveil_shared::{
     api::{CreateStudy, StudyDocument},
+    enrolment::{Enrolment, MAX_TOKENS_PER_REQUEST},
     estimate::Rank,
     preprocess::Feature,
 };
 
 use super::analyst;
 use crate::{
-    args::{MechanismArgs, ServerArgs, TokenArgs, rank},
+    args::{MechanismArgs, ServerArgs, TokenArgs, parse, rank},
     error::{CliError, Result},
     output,
 };
 
-/// Create, list, show, open, close, export, import and delete studies
+/// Create, list, show, open, close, export, import and delete studies; make participants' tokens
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  export EIGENVEIL_TOKEN=$(cat data/operator.token)\n  eigenveil study create --name digits --p 64 --k 5 --epsilon 4"
@@ -57,6 +62,20 @@ enum StudyCommand {
     Close {
         /// Identifier of the study
         id: String,
+    },
+    /// Make one-time participant tokens for a study created with --enrolment token
+    #[command(
+        after_help = "Example:\n  eigenveil study tokens 0193c0ffee0193c0ffee0193c0ffee01 --count 500 --out tokens.txt\n\nThe file has one token a line and is readable by its owner only; the server keeps hashes.\nEach token is good for one report. Without --count: how many were made and spent."
+    )]
+    Tokens {
+        /// Identifier of the study
+        id: String,
+        /// How many to make
+        #[arg(long, value_name = "N", requires = "out", value_parser = clap::value_parser!(u64).range(1..))]
+        count: Option<u64>,
+        /// File to write; an existing one is refused
+        #[arg(long, value_name = "FILE", requires = "count")]
+        out: Option<PathBuf>,
     },
     /// Write a study to a file: parameters, identifiers, sums or seeds; not its estimates
     #[command(
@@ -112,6 +131,9 @@ struct CreateArgs {
     /// CSV with the columns name,center,scale: public constants of the features
     #[arg(long, value_name = "FILE")]
     features: Option<PathBuf>,
+    /// Who may take part: open (whoever knows the identifier) or token (whoever has a one-time token, see study tokens)
+    #[arg(long, default_value = "open", value_parser = parse::<Enrolment>)]
+    enrolment: Enrolment,
     /// Leave the study in draft
     #[arg(long)]
     draft: bool,
@@ -124,6 +146,9 @@ pub(crate) async fn run(args: &StudyArgs, json: bool) -> Result<()> {
         StudyCommand::Show { id } => client.study(id).await?,
         StudyCommand::Open { id } => client.open(id).await?,
         StudyCommand::Close { id } => client.close(id).await?,
+        StudyCommand::Tokens { id, count, out } => {
+            return tokens(&client, id, count.zip(out.as_deref()), json).await;
+        }
         StudyCommand::Export { id, out } => {
             let mut file = output::NewFile::create(out)?;
             let bytes = client.export(id, file.writer()).await?;
@@ -179,6 +204,40 @@ pub(crate) async fn run(args: &StudyArgs, json: bool) -> Result<()> {
     show(&document, json)
 }
 
+/// Makes tokens, in as many requests as it takes, or counts them.
+async fn tokens(
+    client: &AnalystClient,
+    id: &str,
+    wanted: Option<(u64, &Path)>,
+    json: bool,
+) -> Result<()> {
+    let Some((count, out)) = wanted else {
+        let counts = client.token_counts(id).await?;
+        if json {
+            return output::json(&counts);
+        }
+        return output::text(&format!("{} made, {} spent", counts.issued, counts.spent));
+    };
+    let mut file = output::NewFile::create(out)?;
+    let mut left = usize::try_from(count).unwrap_or(usize::MAX);
+    while left > 0 {
+        let now = left.min(MAX_TOKENS_PER_REQUEST);
+        let mut lines = String::new();
+        for token in client.issue_tokens(id, now).await? {
+            lines.push_str(&token.reveal());
+            lines.push('\n');
+        }
+        file.writer().write_all(lines.as_bytes())?;
+        left -= now;
+    }
+    file.keep()?;
+    let out = out.display().to_string();
+    if json {
+        return output::json(&serde_json::json!({ "count": count, "out": out }));
+    }
+    output::text(&format!("{count} tokens written to {out}"))
+}
+
 fn request(create: &CreateArgs) -> Result<CreateStudy> {
     let features = create.features.as_deref().map(read_features).transpose()?;
     let dimension = match (create.p, &features) {
@@ -194,7 +253,7 @@ fn request(create: &CreateArgs) -> Result<CreateStudy> {
         name: create.name.clone(),
         dimension,
         features,
-        norm: create.mechanism.norm(),
+        norm: create.mechanism.norm.norm(),
         centring: create.mechanism.centring,
         mechanism: create.mechanism.mechanism,
         calibration: create.mechanism.calibration,
@@ -202,6 +261,7 @@ fn request(create: &CreateArgs) -> Result<CreateStudy> {
         delta: create.mechanism.delta,
         default_k: create.k,
         draft: create.draft,
+        enrolment: create.enrolment,
     })
 }
 

@@ -13,7 +13,7 @@ use std::{
 };
 
 use clap::Args;
-use eigenveil_central::Fit;
+use eigenveil_central::Reference;
 use eigenveil_client::{
     Participant,
     http::{AnalystClient, Study, StudyClient, Token},
@@ -23,6 +23,7 @@ use eigenveil_server::{Environment, Server, ServerConfig};
 use eigenveil_shared::{
     ErrorCode,
     api::{CreateStudy, EstimateRequest},
+    enrolment::Enrolment,
     estimate::{Estimate, Rank},
     mechanism::MechanismKind,
 };
@@ -177,13 +178,14 @@ fn study_request(args: &DemoArgs, rows: &DemoRows) -> CreateStudy {
         name: rows.name.clone(),
         dimension: rows.table.dimension(),
         features: rows.features(),
-        norm: args.mechanism.norm(),
+        norm: args.mechanism.norm.norm(),
         centring: args.mechanism.centring,
         mechanism: args.mechanism.mechanism,
         calibration: args.mechanism.calibration,
         epsilon: args.epsilon,
         delta: args.mechanism.delta,
         default_k: Rank::Fixed(usize::from(args.k)),
+        enrolment: Enrolment::Open,
         draft: false,
     }
 }
@@ -247,7 +249,7 @@ impl Connection {
 fn compare(
     args: &DemoArgs,
     estimate: &Estimate,
-    reference: &Fit,
+    reference: &Reference,
     rows: &DemoRows,
     upload_seconds: f64,
 ) -> Result<DemoResult> {
@@ -290,7 +292,7 @@ fn write_results(
     out: &Path,
     result: &DemoResult,
     estimate: &Estimate,
-    reference: &Fit,
+    reference: &Reference,
     rows: &DemoRows,
 ) -> Result<()> {
     let json = serde_json::to_vec(estimate).map_err(|error| CliError::failed(error.to_string()))?;

@@ -7,9 +7,11 @@ use bytes::Bytes;
 use eigenveil_shared::{
     ErrorCode,
     api::{
-        CreateStudy, EstimateDocument, EstimateRequest, EstimateState, ImportReceipt,
-        STUDY_EXPORT_MEDIA_TYPE, StudyDocument, StudyList,
+        AnalystDocument, AnalystList, CreateAnalyst, CreateStudy, CreatedAnalyst, EstimateDocument,
+        EstimateRequest, EstimateState, ImportReceipt, IssueTokens, IssuedTokens, RotatedToken,
+        STUDY_EXPORT_MEDIA_TYPE, StudyDocument, StudyList, TokenCounts,
     },
+    enrolment::ParticipantToken,
 };
 use reqwest::Method;
 use tokio::time::{Instant, sleep};
@@ -135,11 +137,7 @@ impl AnalystClient {
     /// `invalid-transition` for one that is open, `study-not-found`, `unauthorized`; network failures.
     pub async fn delete(&self, study: &str) -> Result<()> {
         let path = ["v1", "studies", study];
-        let call = Call {
-            accept: "*/*",
-            ..Call::once(Method::DELETE, &path)
-        };
-        self.transport.bytes(&call).await.map(drop)
+        self.gone(&Call::once(Method::DELETE, &path)).await
     }
 
     /// Writes a study as one file: parameters, identifiers, sums or seeds of this moment, not the estimates. How many
@@ -191,6 +189,79 @@ impl AnalystClient {
             ..Call::once(Method::POST, path)
         };
         self.transport.json(&call).await
+    }
+
+    /// Makes one-time tokens for the participants of a study whose enrolment is `token`, at most
+    /// [`MAX_TOKENS_PER_REQUEST`](eigenveil_shared::enrolment::MAX_TOKENS_PER_REQUEST). Nobody can ask for them again.
+    ///
+    /// # Errors
+    /// `invalid-request`, `invalid-transition`, `study-not-found`, `unauthorized`; network failures, after which the
+    /// server may have made tokens that nobody has.
+    pub async fn issue_tokens(&self, study: &str, count: usize) -> Result<Vec<ParticipantToken>> {
+        let path = ["v1", "studies", study, "tokens"];
+        let call = Call::once(Method::POST, &path).json(&IssueTokens { count })?;
+        let issued: IssuedTokens = self.transport.json(&call).await?;
+        let tokens = issued
+            .tokens
+            .iter()
+            .map(|text| Ok(ParticipantToken::parse(text)?));
+        tokens.collect()
+    }
+
+    /// How many participant tokens a study has.
+    ///
+    /// # Errors
+    /// `study-not-found`, `unauthorized`; network failures.
+    pub async fn token_counts(&self, study: &str) -> Result<TokenCounts> {
+        let path = ["v1", "studies", study, "tokens"];
+        self.transport.json(&Call::get(&path)).await
+    }
+
+    /// Makes a token with which estimates can be read, and nothing else. Nobody can ask for its text again.
+    ///
+    /// # Errors
+    /// `invalid-name`, `study-not-found`, `unauthorized`; network failures, after which a token that nobody has may be
+    /// there: look at [`AnalystClient::list_tokens`].
+    pub async fn create_token(&self, wanted: &CreateAnalyst) -> Result<CreatedAnalyst> {
+        let call = Call::once(Method::POST, &["v1", "tokens"]).json(wanted)?;
+        self.transport.json(&call).await
+    }
+
+    /// The analysts' tokens, oldest first, without their text.
+    ///
+    /// # Errors
+    /// `unauthorized`; network failures.
+    pub async fn list_tokens(&self) -> Result<Vec<AnalystDocument>> {
+        let list: AnalystList = self.transport.json(&Call::get(&["v1", "tokens"])).await?;
+        Ok(list.tokens)
+    }
+
+    /// Makes the analyst's token of this identifier useless.
+    ///
+    /// # Errors
+    /// `token-not-found`, `unauthorized`; network failures.
+    pub async fn revoke_token(&self, id: &str) -> Result<()> {
+        let path = ["v1", "tokens", id];
+        self.gone(&Call::once(Method::DELETE, &path)).await
+    }
+
+    /// Gives the server a new operator's token; the one of this client stops working.
+    ///
+    /// # Errors
+    /// `unauthorized`; network failures, after which the file in the server's data directory has the token that counts.
+    pub async fn rotate_token(&self) -> Result<Token> {
+        let call = Call::once(Method::POST, &["v1", "operator-token"]);
+        let rotated: RotatedToken = self.transport.json(&call).await?;
+        Token::new(&rotated.token)
+    }
+
+    /// A request whose answer has no content.
+    async fn gone(&self, call: &Call<'_>) -> Result<()> {
+        let call = Call {
+            accept: "*/*",
+            ..call.clone()
+        };
+        self.transport.bytes(&call).await.map(drop)
     }
 
     /// One study.

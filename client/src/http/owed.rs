@@ -154,7 +154,7 @@ impl Run<'_> {
             }
         };
         let owed = ledger.report_of(entry)?;
-        let call = ReportCall::one(owed.binding.study(), &owed.report);
+        let call = ReportCall::one(owed.binding.study(), &owed.report, owed.token.as_ref());
         let (binding, id) = (owed.binding, owed.report.id);
         let policy = self.settings.retry;
         let counters = Arc::clone(&self.counters);

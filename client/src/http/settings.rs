@@ -96,6 +96,9 @@ impl HttpSettings {
     }
 }
 
+/// What precedes a token in its header.
+const SCHEME: &str = "Bearer ";
+
 /// The operator's (or an analyst's) bearer token. `Debug` does not show it.
 ///
 /// ```
@@ -119,7 +122,7 @@ impl Token {
                 "the token is empty or has spaces or other characters that no token has",
             ));
         }
-        let mut value = HeaderValue::from_str(&format!("Bearer {token}"))
+        let mut value = HeaderValue::from_str(&format!("{SCHEME}{token}"))
             .map_err(|_| Error::usage("the token cannot be sent in a header"))?;
         value.set_sensitive(true);
         Ok(Self(value))
@@ -138,6 +141,12 @@ impl Token {
             ))
         })?;
         Self::new(&text)
+    }
+
+    /// The text: whoever has it can do what the token allows.
+    pub fn reveal(&self) -> &str {
+        let text = self.0.to_str().unwrap_or_default();
+        text.strip_prefix(SCHEME).unwrap_or_default()
     }
 
     pub(super) fn header(&self) -> HeaderValue {
@@ -159,6 +168,7 @@ mod tests {
     fn tokens_are_checked_and_never_shown() {
         let token = Token::new(" s3cret\n").unwrap();
         assert_eq!(token.header(), "Bearer s3cret");
+        assert_eq!(token.reveal(), "s3cret");
         assert!(!format!("{token:?} {:?}", token.header()).contains("s3cret"));
         for bad in ["", " \n", "two words s3cret", "s3cret\u{e9}", "s3cret\n\nx"] {
             let error = Token::new(bad).unwrap_err();

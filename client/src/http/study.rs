@@ -7,6 +7,9 @@ use eigenveil_shared::{
     ErrorCode,
     api::{BatchReceipt, REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE, ReportReceipt, StudyDocument},
     codec::{self, StudyShape},
+    enrolment::{
+        self, ENROLLED_BATCH_MEDIA_TYPE, ENROLLED_REPORT_MEDIA_TYPE, Enrolment, ParticipantToken,
+    },
     privacy::PrivacyStatement,
     report::Report,
     study::{Fingerprint, StudyParams, from_hex},
@@ -102,6 +105,11 @@ impl Study {
         &self.binding
     }
 
+    /// Whether its reports need one-time tokens.
+    pub fn needs_tokens(&self) -> bool {
+        self.document.enrolment == Enrolment::Token
+    }
+
     pub(super) fn shape(&self) -> &StudyShape {
         &self.shape
     }
@@ -189,7 +197,22 @@ impl StudyClient {
     /// The server's refusal; network failures after the last retry.
     pub async fn upload_one(&self, study: &Study, report: &Report) -> Result<ReportReceipt> {
         check_fingerprint(report.fingerprint, study.fingerprint())?;
-        let call = ReportCall::one(study.id(), report);
+        let call = ReportCall::one(study.id(), report, None);
+        self.send(&call, None, &Counters::default()).await
+    }
+
+    /// As [`StudyClient::upload_one`], to a study whose reports need one-time tokens.
+    ///
+    /// # Errors
+    /// As there; `token-unknown`, `token-spent`.
+    pub async fn upload_one_with_token(
+        &self,
+        study: &Study,
+        report: &Report,
+        token: &ParticipantToken,
+    ) -> Result<ReportReceipt> {
+        check_fingerprint(report.fingerprint, study.fingerprint())?;
+        let call = ReportCall::one(study.id(), report, Some(token));
         self.send(&call, None, &Counters::default()).await
     }
 
@@ -209,7 +232,7 @@ impl StudyClient {
                 study.max_batch()
             )));
         }
-        let call = ReportCall::batch(study, reports.iter())?;
+        let call = ReportCall::batch(study, reports.iter(), None)?;
         self.send_batch(&call, None, &Counters::default()).await
     }
 
@@ -254,11 +277,19 @@ pub(super) struct ReportCall {
 }
 
 impl ReportCall {
-    pub(super) fn one(study: &str, report: &Report) -> Self {
+    pub(super) fn one(study: &str, report: &Report, token: Option<&ParticipantToken>) -> Self {
+        let bytes = codec::encode_report(report);
+        let (media_type, body) = match token {
+            None => (REPORT_MEDIA_TYPE, bytes),
+            Some(token) => (
+                ENROLLED_REPORT_MEDIA_TYPE,
+                enrolment::with_token(token, &bytes),
+            ),
+        };
         Self {
             study: study.to_owned(),
-            media_type: REPORT_MEDIA_TYPE,
-            body: codec::encode_report(report).into(),
+            media_type,
+            body: body.into(),
             count: 1,
         }
     }
@@ -266,13 +297,22 @@ impl ReportCall {
     pub(super) fn batch<'a>(
         study: &Study,
         reports: impl ExactSizeIterator<Item = &'a Report>,
+        tokens: Option<&[&ParticipantToken]>,
     ) -> Result<Self> {
         let count = reports.len();
         let pairs = reports.map(|report| (report.id, &report.payload[..]));
+        let bytes = codec::encode_batch(study.shape(), pairs)?;
+        let (media_type, body) = match tokens {
+            None => (REPORT_BATCH_MEDIA_TYPE, bytes),
+            Some(tokens) => (
+                ENROLLED_BATCH_MEDIA_TYPE,
+                enrolment::with_tokens(tokens, &bytes),
+            ),
+        };
         Ok(Self {
             study: study.id().to_owned(),
-            media_type: REPORT_BATCH_MEDIA_TYPE,
-            body: codec::encode_batch(study.shape(), pairs)?.into(),
+            media_type,
+            body: body.into(),
             count,
         })
     }
@@ -317,6 +357,7 @@ pub(super) fn concerns_the_study(code: ErrorCode) -> bool {
             | ErrorCode::UnsupportedVersion
             | ErrorCode::UnsupportedMediaType
             | ErrorCode::Unauthorized
+            | ErrorCode::TokenRequired
             | ErrorCode::Forbidden
             | ErrorCode::NotFound
             | ErrorCode::MethodNotAllowed

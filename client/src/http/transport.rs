@@ -34,6 +34,7 @@ pub(crate) struct Transport {
 }
 
 /// One request, to be sent as often as needed with the same bytes.
+#[derive(Clone)]
 pub(crate) struct Call<'a> {
     pub(crate) method: Method,
     pub(crate) path: &'a [&'a str],

@@ -7,8 +7,9 @@ use std::{
 };
 
 use eigenveil_shared::{
-    Error as SharedError,
+    Error as SharedError, ErrorCode,
     api::{BatchReceipt, ReportOutcome, ReportReceipt},
+    enrolment::ParticipantToken,
 };
 use tokio::{
     task::{JoinError, JoinSet},
@@ -227,6 +228,30 @@ impl Uploader {
         }
     }
 
+    /// The tokens of these reports, where the study wants any.
+    fn tokens_of<'a>(
+        &self,
+        reports: &'a [PendingReport],
+    ) -> Result<Option<Vec<&'a ParticipantToken>>> {
+        if !self.study.needs_tokens() {
+            return Ok(None);
+        }
+        let tokens = reports.iter().map(|report| {
+            report.token.as_ref().ok_or_else(|| {
+                SharedError::new(
+                    ErrorCode::TokenRequired,
+                    format!(
+                        "study {} takes reports with a one-time token, and participant {} has none; give it one first",
+                        self.study.id(),
+                        report.participant
+                    ),
+                )
+                .into()
+            })
+        });
+        tokens.collect::<Result<_>>().map(Some)
+    }
+
     fn batch_size(&self) -> usize {
         match self.settings.mode {
             UploadMode::Single => 1,
@@ -336,9 +361,17 @@ impl Run<'_> {
     ) -> Result<impl Future<Output = Sent> + Send + use<>> {
         let uploader = self.uploader;
         let single = uploader.settings.mode == UploadMode::Single;
+        let tokens = uploader.tokens_of(&reports)?;
         let call = match (&reports[..], single) {
-            ([report], true) => ReportCall::one(uploader.study.id(), &report.report),
-            _ => ReportCall::batch(&uploader.study, reports.iter().map(|r| &r.report))?,
+            ([report], true) => {
+                let token = tokens.as_ref().and_then(|tokens| tokens.first().copied());
+                ReportCall::one(uploader.study.id(), &report.report, token)
+            }
+            _ => ReportCall::batch(
+                &uploader.study,
+                reports.iter().map(|r| &r.report),
+                tokens.as_deref(),
+            )?,
         };
         let participants = reports.iter().map(|report| report.participant).collect();
         drop(reports);

@@ -30,6 +30,7 @@
 mod limits;
 mod receipt;
 mod schema;
+mod tokens;
 
 use std::{
     fmt,
@@ -38,6 +39,7 @@ use std::{
 
 use eigenveil_shared::{
     Error as SharedError, ErrorCode,
+    enrolment::ParticipantToken,
     preprocess::Row,
     privacy::{Budget, PrivacyStatement},
     report::{Report, ReportId},
@@ -81,6 +83,8 @@ pub struct OwedReport {
     pub binding: StudyBinding,
     /// The report.
     pub report: Report,
+    /// The one-time token it is sent with, where it has one.
+    pub token: Option<ParticipantToken>,
 }
 
 /// What [`Ledger::take_part`] found or did.
@@ -278,6 +282,7 @@ impl Ledger {
             owed: OwedReport {
                 binding: binding.clone(),
                 report: prepared.into_report(),
+                token: None,
             },
             notice,
         })
@@ -374,6 +379,15 @@ impl Ledger {
 
     /// The report of this entry, which has not been acknowledged.
     pub(crate) fn report_of(&self, entry: Entry) -> Result<OwedReport> {
+        let token: Option<[u8; 32]> = self
+            .connection
+            .query_row(
+                "SELECT bytes FROM token WHERE number = ?1",
+                [entry.number],
+                |row| row.get(0),
+            )
+            .optional()
+            .map_err(|error| LAYOUT.failed(&self.path, &error))?;
         let payload: Option<Vec<u8>> = self
             .connection
             .query_row(
@@ -390,6 +404,7 @@ impl Ledger {
                     fingerprint: entry.binding.fingerprint,
                     payload,
                 },
+                token: token.map(ParticipantToken::from_bytes),
                 binding: entry.binding,
             }),
             other => Err(schema::without_its_bytes(
@@ -416,12 +431,12 @@ impl Ledger {
             )
             .map_err(failed)?;
         if settled == 1 {
-            transaction
-                .execute(
-                    "DELETE FROM payload WHERE number = (SELECT number FROM entry WHERE report = ?1)",
-                    [report.0],
-                )
-                .map_err(failed)?;
+            for table in ["payload", "token"] {
+                let forget = format!(
+                    "DELETE FROM {table} WHERE number = (SELECT number FROM entry WHERE report = ?1)"
+                );
+                transaction.execute(&forget, [report.0]).map_err(failed)?;
+            }
         }
         transaction.commit().map_err(failed)?;
         Ok(settled == 1)

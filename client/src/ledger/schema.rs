@@ -17,7 +17,13 @@ pub(super) const LAYOUT: Layout = Layout {
     name: "ledger",
     // "EvLg"
     application_id: 0x4576_4c67,
-    version: 1,
+    version: 2,
+    upgrades: &["
+        CREATE TABLE token (
+            number INTEGER PRIMARY KEY REFERENCES entry,
+            bytes BLOB NOT NULL CHECK (length(bytes) = 32)
+        ) STRICT;
+    "],
 };
 
 pub(super) const OWED: i64 = 0;
@@ -83,9 +89,8 @@ pub(super) fn prepare(path: &Path, connection: &mut Connection, create: bool) ->
         return Err(LAYOUT.not_one(path));
     }
     let transaction = connection.transaction().map_err(failed)?;
-    transaction.execute_batch(TABLES).map_err(failed)?;
+    LAYOUT.make(&transaction, TABLES).map_err(failed)?;
     write_limits(&transaction, &Limits::default()).map_err(failed)?;
-    LAYOUT.mark(&transaction).map_err(failed)?;
     transaction.commit().map_err(failed)
 }
 

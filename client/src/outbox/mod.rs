@@ -12,6 +12,7 @@
 //! local disk: locks of network file systems cannot be relied on.
 
 mod schema;
+mod tokens;
 
 use std::{
     fmt,
@@ -20,12 +21,14 @@ use std::{
 };
 
 use eigenveil_shared::{
+    enrolment::ParticipantToken,
     report::{Report, ReportId},
     study::{Fingerprint, StudyParams},
 };
 use rusqlite::{Connection, OptionalExtension, params};
 
 use self::schema::LAYOUT;
+pub(crate) use self::tokens::ABOUT_A_TOKEN;
 use crate::{
     error::{Error, Result},
     file::MAX_DETAIL,
@@ -103,6 +106,8 @@ pub struct PendingReport {
     pub participant: u64,
     /// The report.
     pub report: Report,
+    /// The one-time token it is sent with, where it has one.
+    pub token: Option<ParticipantToken>,
 }
 
 /// A report that the server refused, and why.
@@ -325,8 +330,9 @@ impl Outbox {
         let mut query = self
             .connection
             .prepare_cached(
-                "SELECT p.participant, r.id, p.bytes FROM payload AS p
+                "SELECT p.participant, r.id, p.bytes, t.bytes FROM payload AS p
                  CROSS JOIN report AS r ON r.participant = p.participant
+                 LEFT JOIN token AS t ON t.participant = p.participant
                  WHERE p.participant >= ?1 AND r.state = ?2 ORDER BY p.participant LIMIT ?3",
             )
             .map_err(failed)?;
@@ -342,12 +348,14 @@ impl Outbox {
                         row.get::<_, i64>(0)?,
                         row.get::<_, [u8; 16]>(1)?,
                         row.get(2)?,
+                        row.get(3)?,
                     ))
                 },
             )
             .map_err(failed)?;
         rows.map(|row| {
-            let (participant, id, payload): (_, _, Vec<u8>) = row.map_err(failed)?;
+            let (participant, id, payload, token): (_, _, Vec<u8>, Option<[u8; 32]>) =
+                row.map_err(failed)?;
             if payload.len() != self.binding.payload_len {
                 return Err(Error::file(
                     LAYOUT.name,
@@ -366,6 +374,7 @@ impl Outbox {
                     fingerprint: self.binding.fingerprint,
                     payload,
                 },
+                token: token.map(ParticipantToken::from_bytes),
             })
         })
         .collect()
@@ -412,6 +421,9 @@ impl Outbox {
             let mut forget = transaction
                 .prepare_cached("DELETE FROM payload WHERE participant = ?1")
                 .map_err(failed)?;
+            let mut forget_token = transaction
+                .prepare_cached("DELETE FROM token WHERE participant = ?1")
+                .map_err(failed)?;
             for &participant in acknowledged {
                 let key = key(participant)?;
                 if update
@@ -420,6 +432,7 @@ impl Outbox {
                     == 1
                 {
                     forget.execute([key]).map_err(failed)?;
+                    forget_token.execute([key]).map_err(failed)?;
                     settled += 1;
                 }
             }

@@ -16,7 +16,13 @@ pub(super) const LAYOUT: Layout = Layout {
     name: "outbox",
     // "EvOb"
     application_id: 0x4576_4f62,
-    version: 1,
+    version: 2,
+    upgrades: &["
+        CREATE TABLE token (
+            participant INTEGER PRIMARY KEY,
+            bytes BLOB NOT NULL CHECK (length(bytes) = 32)
+        ) STRICT;
+    "],
 };
 
 // Payloads have a table of their own: deleting one frees whole pages, which the next one uses again.
@@ -60,7 +66,7 @@ pub(super) fn prepare(
 /// Tables, versions and binding in one transaction: a file has all of them or is empty.
 fn create(connection: &mut Connection, binding: &StudyBinding) -> rusqlite::Result<()> {
     let transaction = connection.transaction()?;
-    transaction.execute_batch(TABLES)?;
+    LAYOUT.make(&transaction, TABLES)?;
     transaction.execute(
         "INSERT INTO binding (one, server, study, fingerprint, payload_len) VALUES (1, ?1, ?2, ?3, ?4)",
         params![
@@ -70,7 +76,6 @@ fn create(connection: &mut Connection, binding: &StudyBinding) -> rusqlite::Resu
             i64::try_from(binding.payload_len).unwrap_or(i64::MAX),
         ],
     )?;
-    LAYOUT.mark(&transaction)?;
     transaction.commit()
 }
 

@@ -48,3 +48,10 @@ pub(crate) fn borrowed(
 ) -> impl Iterator<Item = (u64, &PreparedReport)> {
     prepared.iter().map(|(index, report)| (*index, report))
 }
+
+/// Makes a file of layout 2 one of layout 1.
+pub(crate) fn downgrade(path: &std::path::Path) {
+    let connection = rusqlite::Connection::open(path).unwrap();
+    connection.execute_batch("DROP TABLE token").unwrap();
+    connection.pragma_update(None, "user_version", 1).unwrap();
+}

@@ -201,6 +201,7 @@ pub(crate) fn document(params: &StudyParams) -> StudyDocument {
         max_batch: codec::max_batch(shape.payload_len),
         created_at_ms: 0,
         privacy: PrivacyStatement::of(params),
+        enrolment: eigenveil_shared::enrolment::Enrolment::Open,
     }
 }
 

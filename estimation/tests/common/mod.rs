@@ -47,7 +47,17 @@ pub fn shared_rows(name: &str) -> Option<Vec<Row>> {
         eprintln!("SKIPPED: {} is absent", directory.display());
         return None;
     }
-    let bytes = std::fs::read(directory.join(name)).unwrap();
+    Some(npy_rows(&directory.join(name)))
+}
+
+/// The rows of the digits that the repository ships.
+pub fn digits() -> Vec<Row> {
+    npy_rows(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/data/digits.npy"))
+}
+
+/// The rows of an npy file (f64, f32 or u8, C order).
+pub fn npy_rows(path: &Path) -> Vec<Row> {
+    let bytes = std::fs::read(path).unwrap();
     let npy = npyz::NpyFile::new(&bytes[..]).unwrap();
     assert_eq!(npy.order(), npyz::Order::C);
     let width = usize::try_from(npy.shape()[1]).unwrap();
@@ -66,12 +76,10 @@ pub fn shared_rows(name: &str) -> Option<Vec<Row>> {
             .collect(),
         _ => npy.into_vec::<f64>().unwrap(),
     };
-    Some(
-        values
-            .chunks(width)
-            .map(|row| Row::new(row.to_vec()))
-            .collect(),
-    )
+    values
+        .chunks(width)
+        .map(|row| Row::new(row.to_vec()))
+        .collect()
 }
 
 /// Where an experiment leaves its table: `docs/experiments/<name>.csv`, kept in the repository.

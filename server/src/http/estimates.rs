@@ -15,8 +15,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     body,
-    extract::{NumberInPath, Operator, StudyInPath},
+    extract::{NumberInPath, Operator, Reader, StudyInPath},
     files,
+    openapi::{Binary, Refusals},
     problem::ApiError,
 };
 use crate::{app::AppState, store::check_rank};
@@ -25,7 +26,7 @@ use crate::{app::AppState, store::check_rank};
 const MAX_ITERATIONS: usize = 1_000_000;
 
 /// `GET /v1/studies/{id}/estimates`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct EstimateList {
     /// All estimates of the study, oldest first, without their results.
     pub estimates: Vec<EstimateDocument>,
@@ -45,6 +46,14 @@ pub(super) struct Show {
     format: Option<Format>,
 }
 
+/// Ask for an estimate
+#[utoipa::path(
+    post, path = "/v1/studies/{id}/estimates", tag = "estimates",
+    params(("id" = String, Path, description = "Identifier of the study")),
+    request_body = EstimateRequest,
+    responses((status = 202, description = "The job", body = EstimateDocument), Refusals),
+    security(("operator" = [])),
+)]
 pub(super) async fn create(
     _: Operator,
     StudyInPath(study): StudyInPath,
@@ -66,8 +75,15 @@ pub(super) async fn create(
     Ok((StatusCode::ACCEPTED, accepted, Json(document)).into_response())
 }
 
+/// List the estimates of a study
+#[utoipa::path(
+    get, path = "/v1/studies/{id}/estimates", tag = "estimates",
+    params(("id" = String, Path, description = "Identifier of the study")),
+    responses((status = 200, description = "The jobs", body = EstimateList), Refusals),
+    security(("operator" = []), ("analyst" = [])),
+)]
 pub(super) async fn list(
-    _: Operator,
+    _: Reader,
     StudyInPath(study): StudyInPath,
     State(app): State<AppState>,
 ) -> Result<Json<EstimateList>, ApiError> {
@@ -75,8 +91,19 @@ pub(super) async fn list(
     Ok(Json(EstimateList { estimates }))
 }
 
+/// Show an estimate
+#[utoipa::path(
+    get, path = "/v1/studies/{id}/estimates/{number}", tag = "estimates",
+    params(
+        ("id" = String, Path, description = "Identifier of the study"),
+        ("number" = u64, Path, description = "Number of the estimate"),
+        ("format" = Option<String>, Query, description = "The result alone: json, csv or npy"),
+    ),
+    responses((status = 200, description = "The job, or its result alone in the format asked for", content((EstimateDocument = "application/json"), (String = "text/csv; charset=utf-8"), (inline(Binary) = "application/octet-stream"))), Refusals),
+    security(("operator" = []), ("analyst" = [])),
+)]
 pub(super) async fn show(
-    _: Operator,
+    _: Reader,
     StudyInPath(study): StudyInPath,
     NumberInPath(number): NumberInPath,
     State(app): State<AppState>,
@@ -104,6 +131,16 @@ pub(super) async fn show(
     .map_err(ApiError)
 }
 
+/// Cancel an estimate
+#[utoipa::path(
+    delete, path = "/v1/studies/{id}/estimates/{number}", tag = "estimates",
+    params(
+        ("id" = String, Path, description = "Identifier of the study"),
+        ("number" = u64, Path, description = "Number of the estimate"),
+    ),
+    responses((status = 200, description = "The job", body = EstimateDocument), Refusals),
+    security(("operator" = [])),
+)]
 pub(super) async fn cancel(
     _: Operator,
     StudyInPath(study): StudyInPath,

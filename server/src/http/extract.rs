@@ -11,7 +11,7 @@ use eigenveil_shared::{Error, ErrorCode};
 use super::problem::ApiError;
 use crate::{
     app::AppState,
-    store::{Study, StudyId},
+    store::{Identity, Study, StudyId, no_such_identifier},
 };
 
 /// Proof that the request carries the operator's token.
@@ -21,13 +21,40 @@ impl FromRequestParts<AppState> for Operator {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, ApiError> {
-        match MaybeOperator::from_request_parts(parts, app).await? {
-            MaybeOperator(true) => Ok(Operator),
-            MaybeOperator(false) => Err(Error::new(
-                ErrorCode::Unauthorized,
-                "this needs the operator's token: Authorization: Bearer TOKEN",
+        match identity(parts, app)? {
+            Some(Identity::Operator) => Ok(Operator),
+            Some(Identity::Analyst(_)) => Err(Error::new(
+                ErrorCode::Forbidden,
+                "an analyst's token reads estimates and nothing else; this needs the operator's",
             )
             .into()),
+            None => Err(missing("the operator's token").into()),
+        }
+    }
+}
+
+/// Proof that the request may read the estimates of the study in its path: it carries the operator's token, or an
+/// analyst's for this study.
+pub(super) struct Reader;
+
+impl FromRequestParts<AppState> for Reader {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, ApiError> {
+        match identity(parts, app)? {
+            Some(Identity::Operator | Identity::Analyst(None)) => Ok(Reader),
+            Some(Identity::Analyst(Some(study))) => {
+                let params = path_params(parts, app).await?;
+                if StudyId::parse(param(&params, "id")) == Some(study) {
+                    return Ok(Reader);
+                }
+                Err(Error::new(
+                    ErrorCode::Forbidden,
+                    "this analyst's token reads the estimates of another study",
+                )
+                .into())
+            }
+            None => Err(missing("the operator's or an analyst's token").into()),
         }
     }
 }
@@ -42,8 +69,10 @@ impl FromRequestParts<AppState> for MetricsReader {
         if app.config().metrics_without_token {
             return Ok(Self);
         }
-        Operator::from_request_parts(parts, app).await?;
-        Ok(Self)
+        match identity(parts, app)? {
+            Some(_) => Ok(Self),
+            None => Err(missing("any token of this server").into()),
+        }
     }
 }
 
@@ -54,29 +83,41 @@ impl FromRequestParts<AppState> for MaybeOperator {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, ApiError> {
-        let Some(value) = parts.headers.get(header::AUTHORIZATION) else {
-            return Ok(Self(false));
-        };
-        let token = value.to_str().ok().and_then(|text| {
-            let (scheme, token) = text.split_once(' ')?;
-            scheme
-                .eq_ignore_ascii_case("bearer")
-                .then_some(token.trim())
-        });
-        match token {
-            None => Err(Error::new(
-                ErrorCode::Unauthorized,
-                "the Authorization header is not of the form: Bearer TOKEN",
-            )
-            .into()),
-            Some(token) if app.store().token_hash().admits(token) => Ok(Self(true)),
-            Some(_) => Err(Error::new(
-                ErrorCode::Forbidden,
-                "this is not the operator's token; it is in operator.token in the data directory",
-            )
-            .into()),
-        }
+        Ok(Self(identity(parts, app)? == Some(Identity::Operator)))
     }
+}
+
+/// Whose token the request carries, if it carries one.
+fn identity(parts: &Parts, app: &AppState) -> Result<Option<Identity>, Error> {
+    let Some(value) = parts.headers.get(header::AUTHORIZATION) else {
+        return Ok(None);
+    };
+    let token = value.to_str().ok().and_then(|text| {
+        let (scheme, token) = text.split_once(' ')?;
+        scheme
+            .eq_ignore_ascii_case("bearer")
+            .then_some(token.trim())
+    });
+    let Some(token) = token else {
+        return Err(Error::new(
+            ErrorCode::Unauthorized,
+            "the Authorization header is not of the form: Bearer TOKEN",
+        ));
+    };
+    match app.store().identify(token) {
+        Some(identity) => Ok(Some(identity)),
+        None => Err(Error::new(
+            ErrorCode::Forbidden,
+            "this token is not one of this server, or not any more; the operator's is in operator.token in the data directory",
+        )),
+    }
+}
+
+fn missing(what: &str) -> Error {
+    Error::new(
+        ErrorCode::Unauthorized,
+        format!("this needs {what}: Authorization: Bearer TOKEN"),
+    )
 }
 
 /// The study named in the path.
@@ -93,12 +134,7 @@ impl FromRequestParts<AppState> for StudyInPath {
 
 /// The study with this identifier.
 pub(super) fn study(app: &AppState, id: &str) -> Result<Arc<Study>, Error> {
-    let id = StudyId::parse(id).ok_or_else(|| {
-        Error::new(
-            ErrorCode::StudyNotFound,
-            "there is no study of that identifier, which is not 32 hexadecimal digits; list them with GET /v1/studies",
-        )
-    })?;
+    let id = StudyId::parse(id).ok_or_else(no_such_identifier)?;
     app.store().study(id)
 }
 
@@ -122,6 +158,18 @@ impl FromRequestParts<AppState> for NumberInPath {
             )
             .into()
         })
+    }
+}
+
+/// The identifier of an analyst's token in the path.
+pub(super) struct TokenInPath(pub(super) String);
+
+impl FromRequestParts<AppState> for TokenInPath {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, ApiError> {
+        let params = path_params(parts, app).await?;
+        Ok(Self(param(&params, "token").to_owned()))
     }
 }
 

@@ -6,16 +6,26 @@ use axum::{Json, extract::State};
 use eigenveil_shared::{Error, ErrorCode};
 use serde_json::{Value, json};
 
-use super::problem::ApiError;
+use super::{openapi::Refusals, problem::ApiError};
 use crate::app::AppState;
 
 /// How long the writer may take to answer before the server counts as not ready.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Whether the process lives
+#[utoipa::path(
+    get, path = "/healthz", tag = "service",
+    responses((status = 200, description = "Up", body = Object), Refusals),
+)]
 pub(super) async fn live() -> Json<Value> {
     Json(json!({"status": "up"}))
 }
 
+/// Whether reports can be stored
+#[utoipa::path(
+    get, path = "/readyz", tag = "service",
+    responses((status = 200, description = "Ready", body = Object), Refusals),
+)]
 pub(super) async fn ready(State(app): State<AppState>) -> Result<Json<Value>, ApiError> {
     if app.is_stopping() {
         return Err(Error::new(

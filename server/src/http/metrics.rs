@@ -7,11 +7,19 @@ use axum::{
 };
 use eigenveil_shared::{Error, ErrorCode};
 
-use super::{extract::MetricsReader, problem::ApiError};
+use super::{extract::MetricsReader, openapi::Refusals, problem::ApiError};
 use crate::app::AppState;
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
+/// What the server counts of itself, for Prometheus
+///
+/// For the bearer of any of the server's tokens, or for everybody where `metrics_without_token` is set.
+#[utoipa::path(
+    get, path = "/metrics", tag = "service",
+    security(("operator" = []), ("analyst" = [])),
+    responses((status = 200, description = "Text of OpenMetrics", body = String, content_type = "application/openmetrics-text"), Refusals),
+)]
 pub(super) async fn show(
     _: MetricsReader,
     State(app): State<AppState>,

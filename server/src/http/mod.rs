@@ -9,9 +9,11 @@ mod files;
 mod health;
 mod limit;
 mod metrics;
+mod openapi;
 mod problem;
 mod reports;
 mod studies;
+mod tokens;
 mod trace;
 mod transfers;
 
@@ -20,44 +22,46 @@ use axum::{
     extract::{MatchedPath, Request, State},
     middleware::{Next, from_fn_with_state},
     response::Response,
-    routing::{get, post},
 };
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 pub(crate) use self::direct::REPORTS;
-pub use self::{estimates::EstimateList, problem::status_of};
+pub use self::{estimates::EstimateList, openapi::openapi, problem::status_of};
 use crate::app::AppState;
 
 /// The routes of one server, to be served by [`Server`](crate::Server) or mounted in an application of
 /// your own.
 pub fn router(app: AppState) -> Router {
-    Router::new()
-        .route("/v1/studies", post(studies::create).get(studies::list))
-        .route(
-            "/v1/studies/{id}",
-            get(studies::show).delete(studies::delete),
-        )
-        .route("/v1/studies/{id}/export", get(transfers::export))
-        .route("/v1/studies/{id}/import", post(transfers::merge))
-        .route("/v1/imports", post(transfers::import))
-        .route("/v1/backup", get(transfers::backup))
-        .route("/v1/studies/{id}/open", post(studies::open))
-        .route("/v1/studies/{id}/close", post(studies::close))
-        .route(direct::REPORTS, post(reports::submit))
-        .route(
-            "/v1/studies/{id}/estimates",
-            post(estimates::create).get(estimates::list),
-        )
-        .route(
-            "/v1/studies/{id}/estimates/{number}",
-            get(estimates::show).delete(estimates::cancel),
-        )
-        .route("/healthz", get(health::live))
-        .route("/readyz", get(health::ready))
-        .route("/metrics", get(metrics::show))
+    Router::from(routes())
         .fallback(problem::not_found)
         .method_not_allowed_fallback(problem::method_not_allowed)
         .layer(from_fn_with_state(app.clone(), around))
         .with_state(app)
+}
+
+/// The one table of routes. A handler brings its method, path and description with it, so that what is served is
+/// what the OpenAPI document says.
+fn routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::with_openapi(openapi::frame())
+        .routes(routes!(studies::create, studies::list))
+        .routes(routes!(studies::show, studies::delete))
+        .routes(routes!(studies::open))
+        .routes(routes!(studies::close))
+        .routes(routes!(reports::submit))
+        .routes(routes!(estimates::create, estimates::list))
+        .routes(routes!(estimates::show, estimates::cancel))
+        .routes(routes!(tokens::issue, tokens::count))
+        .routes(routes!(tokens::create, tokens::list))
+        .routes(routes!(tokens::revoke))
+        .routes(routes!(tokens::rotate))
+        .routes(routes!(transfers::export))
+        .routes(routes!(transfers::merge))
+        .routes(routes!(transfers::import))
+        .routes(routes!(transfers::backup))
+        .routes(routes!(health::live))
+        .routes(routes!(health::ready))
+        .routes(routes!(metrics::show))
+        .routes(routes!(openapi::document))
 }
 
 /// One layer, because each boxes a future and clones the routes beneath it.

@@ -27,13 +27,16 @@ pub fn status_of(code: ErrorCode) -> StatusCode {
             StatusCode::BAD_REQUEST
         }
         E::Unauthorized => StatusCode::UNAUTHORIZED,
-        E::Forbidden => StatusCode::FORBIDDEN,
-        E::NotFound | E::StudyNotFound | E::EstimateNotFound => StatusCode::NOT_FOUND,
+        E::Forbidden | E::TokenRequired | E::TokenUnknown => StatusCode::FORBIDDEN,
+        E::NotFound | E::StudyNotFound | E::EstimateNotFound | E::TokenNotFound => {
+            StatusCode::NOT_FOUND
+        }
         E::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
         E::StudyNotOpen
         | E::InvalidTransition
         | E::EstimateNotReady
         | E::AlreadyParticipated
+        | E::TokenSpent
         | E::AlreadyCounted => StatusCode::CONFLICT,
         E::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         E::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,

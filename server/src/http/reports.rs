@@ -8,6 +8,7 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
+use bytes::Bytes;
 use eigenveil_shared::{
     Error, ErrorCode,
     api::{
@@ -15,15 +16,38 @@ use eigenveil_shared::{
         ReportReceipt,
     },
     codec,
+    enrolment::{
+        ENROLLED_BATCH_MEDIA_TYPE, ENROLLED_REPORT_MEDIA_TYPE, TOKEN_LEN, split_token,
+        split_tokens, tokens_len,
+    },
 };
 use smallvec::{SmallVec, smallvec};
 
-use super::{body, extract::StudyInPath, problem::ApiError};
+use super::{
+    body,
+    extract::StudyInPath,
+    openapi::{Binary, Refusals},
+    problem::ApiError,
+};
 use crate::{
     app::AppState,
     store::{NewReport, Stored, Study},
 };
 
+/// Send one report, or a batch
+///
+/// The layouts are in docs/protocol.md. Sent again, the same bytes are counted once.
+#[utoipa::path(
+    post, path = "/v1/studies/{id}/reports", tag = "reports",
+    params(("id" = String, Path, description = "Identifier of the study")),
+    request_body(content(
+        (inline(Binary) = "application/vnd.eigenveil.report"),
+        (inline(Binary) = "application/vnd.eigenveil.report-batch"),
+        (inline(Binary) = "application/vnd.eigenveil.enrolled-report"),
+        (inline(Binary) = "application/vnd.eigenveil.enrolled-report-batch"),
+    )),
+    responses((status = 201, description = "One report, counted now", body = ReportReceipt), (status = 200, description = "One report that was counted before; or what became of a batch", body = Receipt), Refusals),
+)]
 pub(super) async fn submit(
     StudyInPath(study): StudyInPath,
     State(app): State<AppState>,
@@ -39,32 +63,22 @@ pub(super) async fn submit(
 async fn take(app: &AppState, study: Arc<Study>, request: Request) -> Result<Response, ApiError> {
     let (parts, content) = request.into_parts();
     let media_type = body::media_type(&parts.headers);
-    if media_type.eq_ignore_ascii_case(REPORT_MEDIA_TYPE) {
-        let limit = codec::report_len(study.shape().payload_len);
+    let Some((enrolled, batched)) = frame_of(media_type) else {
+        return Err(body::unsupported_media_type(
+            media_type,
+            &format!(
+                "{REPORT_MEDIA_TYPE} or {REPORT_BATCH_MEDIA_TYPE}, or the enrolled ones of either"
+            ),
+        )
+        .into());
+    };
+    let payload_len = study.shape().payload_len;
+    if batched {
+        let most = codec::max_batch(payload_len);
+        let tokens = if enrolled { tokens_len(most) } else { 0 };
+        let limit = tokens + codec::batch_len(payload_len, most);
         let (bytes, reservation) = body::read(app, &parts.headers, content, limit).await?;
-        let report = NewReport::decode(&bytes, study.shape())?;
-        // Both lie in the buffer that the connection's next request may use.
-        drop((bytes, parts));
-        let stored = app
-            .store()
-            .submit_reserved(&study, smallvec![report], reservation)
-            .await?;
-        let (status, outcome) = match stored.first() {
-            Some(Stored::Accepted) => (StatusCode::CREATED, ReportOutcome::Accepted),
-            Some(Stored::Duplicate) => (StatusCode::OK, ReportOutcome::Duplicate),
-            Some(Stored::Gone) => return Err(gone(&study).into()),
-            Some(Stored::NotOpen) | None => return Err(not_open(&study).into()),
-        };
-        let accepted = u64::from(outcome == ReportOutcome::Accepted);
-        app.store()
-            .metrics()
-            .reports_counted(accepted, 1 - accepted);
-        Ok((status, Json(ReportReceipt { outcome })).into_response())
-    } else if media_type.eq_ignore_ascii_case(REPORT_BATCH_MEDIA_TYPE) {
-        let payload_len = study.shape().payload_len;
-        let limit = codec::batch_len(payload_len, codec::max_batch(payload_len));
-        let (bytes, reservation) = body::read(app, &parts.headers, content, limit).await?;
-        let decoded = NewReport::decode_batch(&bytes, study.shape())?;
+        let decoded = decode_batch(&bytes, enrolled, &study)?;
         drop(bytes);
         let mut batch = Batch::sort(decoded);
         let reports = std::mem::take(&mut batch.reports);
@@ -81,14 +95,86 @@ async fn take(app: &AppState, study: Arc<Study>, request: Request) -> Result<Res
         for report in &receipt.refused {
             metrics.report_refused(report.code);
         }
-        Ok(Json(receipt).into_response())
-    } else {
-        Err(body::unsupported_media_type(
-            media_type,
-            &format!("{REPORT_MEDIA_TYPE} or {REPORT_BATCH_MEDIA_TYPE}"),
-        )
-        .into())
+        return Ok(Json(Receipt::Batch(receipt)).into_response());
     }
+    let limit = if enrolled { TOKEN_LEN } else { 0 } + codec::report_len(payload_len);
+    let (bytes, reservation) = body::read(app, &parts.headers, content, limit).await?;
+    let report = decode_report(&bytes, enrolled, &study)?;
+    // Both lie in the buffer that the connection's next request may use.
+    drop((bytes, parts));
+    let stored = app
+        .store()
+        .submit_reserved(&study, smallvec![report], reservation)
+        .await?;
+    let (status, outcome) = match stored.first() {
+        Some(Stored::Accepted) => (StatusCode::CREATED, ReportOutcome::Accepted),
+        Some(Stored::Duplicate) => (StatusCode::OK, ReportOutcome::Duplicate),
+        Some(Stored::Gone) => return Err(gone(&study).into()),
+        Some(Stored::NotAdmitted(code)) => return Err(not_admitted(*code).into()),
+        Some(Stored::NotOpen) | None => return Err(not_open(&study).into()),
+    };
+    let accepted = u64::from(outcome == ReportOutcome::Accepted);
+    let metrics = app.store().metrics();
+    metrics.reports_counted(accepted, 1 - accepted);
+    let receipt = Receipt::One(ReportReceipt { outcome });
+    Ok((status, Json(receipt)).into_response())
+}
+
+/// Whether tokens come with it, and whether it is a batch.
+fn frame_of(media_type: &str) -> Option<(bool, bool)> {
+    [
+        (REPORT_MEDIA_TYPE, (false, false)),
+        (REPORT_BATCH_MEDIA_TYPE, (false, true)),
+        (ENROLLED_REPORT_MEDIA_TYPE, (true, false)),
+        (ENROLLED_BATCH_MEDIA_TYPE, (true, true)),
+    ]
+    .into_iter()
+    .find(|(known, _)| media_type.eq_ignore_ascii_case(known))
+    .map(|(_, frame)| frame)
+}
+
+fn decode_report(bytes: &Bytes, enrolled: bool, study: &Study) -> Result<NewReport, Error> {
+    if !enrolled {
+        return NewReport::decode(bytes, study.shape());
+    }
+    let (token, report) = split_token(bytes)?;
+    let report = NewReport::decode(&bytes.slice_ref(report), study.shape())?;
+    Ok(report.with_token(&token))
+}
+
+fn decode_batch(
+    bytes: &Bytes,
+    enrolled: bool,
+    study: &Study,
+) -> Result<Vec<Result<NewReport, Error>>, Error> {
+    if !enrolled {
+        return NewReport::decode_batch(bytes, study.shape());
+    }
+    let (tokens, batch) = split_tokens(bytes)?;
+    let reports = NewReport::decode_batch(&bytes.slice_ref(batch), study.shape())?;
+    if tokens.len() != reports.len() {
+        return Err(Error::new(
+            ErrorCode::MalformedReport,
+            format!(
+                "the batch has {} tokens for {} reports; send one for each",
+                tokens.len(),
+                reports.len()
+            ),
+        ));
+    }
+    Ok(reports
+        .into_iter()
+        .zip(tokens)
+        .map(|(report, token)| report.map(|report| report.with_token(&token)))
+        .collect())
+}
+
+/// What became of what was sent.
+#[derive(serde::Serialize, utoipa::ToSchema)]
+#[serde(untagged)]
+enum Receipt {
+    One(ReportReceipt),
+    Batch(BatchReceipt),
 }
 
 /// A batch with its well-formed reports apart from the refused ones.
@@ -136,8 +222,13 @@ impl Batch {
                     self.refused.push(refused(index, &error));
                 }
             }
-            self.refused.sort_by_key(|report| report.index);
         }
+        for (&index, stored) in self.positions.iter().zip(stored) {
+            if let Stored::NotAdmitted(code) = stored {
+                self.refused.push(refused(index, &not_admitted(*code)));
+            }
+        }
+        self.refused.sort_by_key(|report| report.index);
         Ok(BatchReceipt {
             accepted,
             duplicates,
@@ -159,6 +250,19 @@ fn gone(study: &Study) -> Error {
         ErrorCode::StudyNotFound,
         format!("study {} was deleted; nothing was counted", study.id()),
     )
+}
+
+fn not_admitted(code: ErrorCode) -> Error {
+    let why = match code {
+        ErrorCode::TokenRequired => {
+            "this study takes reports with a one-time token, and none came with this one; ask whoever runs the study for a token"
+        }
+        ErrorCode::TokenSpent => {
+            "another report was counted with this token, which is good for one; ask whoever runs the study for another"
+        }
+        _ => "the study has no such token; check that it was copied whole and is for this study",
+    };
+    Error::new(code, why)
 }
 
 fn not_open(study: &Study) -> Error {

@@ -11,10 +11,18 @@ use eigenveil_shared::api::{CreateStudy, StudyDocument, StudyList, StudyState};
 use super::{
     body,
     extract::{MaybeOperator, Operator, StudyInPath},
+    openapi::Refusals,
     problem::ApiError,
 };
 use crate::app::AppState;
 
+/// Create a study
+#[utoipa::path(
+    post, path = "/v1/studies", tag = "studies",
+    request_body = CreateStudy,
+    responses((status = 201, description = "The study", body = StudyDocument), Refusals),
+    security(("operator" = [])),
+)]
 pub(super) async fn create(
     _: Operator,
     State(app): State<AppState>,
@@ -31,6 +39,13 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, created, Json(study.document())).into_response())
 }
 
+/// List the studies
+///
+/// Drafts are for the operator only.
+#[utoipa::path(
+    get, path = "/v1/studies", tag = "studies",
+    responses((status = 200, description = "The studies", body = StudyList), Refusals),
+)]
 pub(super) async fn list(
     MaybeOperator(operator): MaybeOperator,
     State(app): State<AppState>,
@@ -45,10 +60,23 @@ pub(super) async fn list(
     Json(StudyList { studies })
 }
 
+/// Show a study
+#[utoipa::path(
+    get, path = "/v1/studies/{id}", tag = "studies",
+    params(("id" = String, Path, description = "Identifier of the study")),
+    responses((status = 200, description = "The study", body = StudyDocument), Refusals),
+)]
 pub(super) async fn show(StudyInPath(study): StudyInPath) -> Json<StudyDocument> {
     Json(study.document())
 }
 
+/// Open a study
+#[utoipa::path(
+    post, path = "/v1/studies/{id}/open", tag = "studies",
+    params(("id" = String, Path, description = "Identifier of the study")),
+    responses((status = 200, description = "The study", body = StudyDocument), Refusals),
+    security(("operator" = [])),
+)]
 pub(super) async fn open(
     _: Operator,
     StudyInPath(study): StudyInPath,
@@ -58,6 +86,13 @@ pub(super) async fn open(
     Ok(Json(study.document()))
 }
 
+/// Delete a study that is not open
+#[utoipa::path(
+    delete, path = "/v1/studies/{id}", tag = "studies",
+    params(("id" = String, Path, description = "Identifier of the study")),
+    responses((status = 204, description = "It is gone"), Refusals),
+    security(("operator" = [])),
+)]
 pub(super) async fn delete(
     _: Operator,
     StudyInPath(study): StudyInPath,
@@ -69,6 +104,13 @@ pub(super) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
+/// Close a study
+#[utoipa::path(
+    post, path = "/v1/studies/{id}/close", tag = "studies",
+    params(("id" = String, Path, description = "Identifier of the study")),
+    responses((status = 200, description = "The study", body = StudyDocument), Refusals),
+    security(("operator" = [])),
+)]
 pub(super) async fn close(
     _: Operator,
     StudyInPath(study): StudyInPath,

@@ -27,6 +27,7 @@ use super::{
     body,
     estimates::blocking,
     extract::{Operator, StudyInPath},
+    openapi::{Binary, Refusals},
     problem::ApiError,
 };
 use crate::{
@@ -37,6 +38,13 @@ use crate::{
 /// Bytes read from a file at once.
 const PIECE: usize = 1 << 16;
 
+/// Export a study
+#[utoipa::path(
+    get, path = "/v1/studies/{id}/export", tag = "transfers",
+    params(("id" = String, Path, description = "Identifier of the study")),
+    responses((status = 200, description = "The study as a file", body = inline(Binary), content_type = STUDY_EXPORT_MEDIA_TYPE), Refusals),
+    security(("operator" = [])),
+)]
 pub(super) async fn export(
     _: Operator,
     StudyInPath(study): StudyInPath,
@@ -47,12 +55,25 @@ pub(super) async fn export(
     download(&app, file, STUDY_EXPORT_MEDIA_TYPE)
 }
 
+/// Back up the whole store
+#[utoipa::path(
+    get, path = "/v1/backup", tag = "transfers",
+    responses((status = 200, description = "A SQLite database", body = inline(Binary), content_type = BACKUP_MEDIA_TYPE), Refusals),
+    security(("operator" = [])),
+)]
 pub(super) async fn backup(_: Operator, State(app): State<AppState>) -> Result<Response, ApiError> {
     let store = app.store().clone();
     let file = blocking(move || store.backup()).await?;
     download(&app, file, BACKUP_MEDIA_TYPE)
 }
 
+/// Import a study
+#[utoipa::path(
+    post, path = "/v1/imports", tag = "transfers",
+    request_body(content = inline(Binary), content_type = STUDY_EXPORT_MEDIA_TYPE),
+    responses((status = 201, description = "The study was made", body = ImportReceipt), (status = 200, description = "Merged, or imported before", body = ImportReceipt), Refusals),
+    security(("operator" = [])),
+)]
 pub(super) async fn import(
     _: Operator,
     State(app): State<AppState>,
@@ -61,6 +82,14 @@ pub(super) async fn import(
     receive(app, None, request).await
 }
 
+/// Add an export to a study
+#[utoipa::path(
+    post, path = "/v1/studies/{id}/import", tag = "transfers",
+    params(("id" = String, Path, description = "Identifier of the study")),
+    request_body(content = inline(Binary), content_type = STUDY_EXPORT_MEDIA_TYPE),
+    responses((status = 200, description = "Merged, or imported before", body = ImportReceipt), Refusals),
+    security(("operator" = [])),
+)]
 pub(super) async fn merge(
     _: Operator,
     StudyInPath(study): StudyInPath,

@@ -8,6 +8,7 @@ use std::io::{BufReader, BufWriter, Read, Write};
 use eigenveil_shared::{
     Error, ErrorCode,
     api::StudyState,
+    enrolment::Enrolment,
     estimate::Rank,
     mechanism::{PayloadForm, double_cap::SEED_LEN},
     packed::packed_len,
@@ -42,6 +43,13 @@ pub(super) struct Header {
     pub(super) reports: u64,
     /// Buckets that have reports.
     pub(super) sections: u32,
+    /// Who may take part. Tokens do not travel: one that two servers knew could be spent on both.
+    #[serde(default, skip_serializing_if = "is_open")]
+    pub(super) enrolment: Enrolment,
+}
+
+fn is_open(enrolment: &Enrolment) -> bool {
+    *enrolment == Enrolment::Open
 }
 
 impl Header {
@@ -51,7 +59,7 @@ impl Header {
         let canonical =
             from_hex(&self.canonical).ok_or_else(|| malformed("the canonical parameters"))?;
         let params = StudyParams::from_canonical(&canonical)?;
-        check_name(&self.name)?;
+        check_name("the name of the study", &self.name)?;
         check_rank(self.default_k, params.dimension())?;
         if !(1..=MAX_BUCKETS).contains(&self.buckets) || self.sections > self.buckets {
             return Err(malformed("the number of buckets").into());
@@ -62,6 +70,7 @@ impl Header {
             default_k: self.default_k,
             state: self.state,
             buckets: self.buckets,
+            enrolment: self.enrolment,
         };
         Ok((id, design))
     }

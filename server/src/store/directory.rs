@@ -17,6 +17,8 @@ pub(super) const DATABASE: &str = "eigenveil.db";
 const LOCK: &str = "eigenveil.lock";
 /// The operator's token, written once.
 pub(super) const TOKEN: &str = "operator.token";
+/// One that is to take its place.
+const NEXT_TOKEN: &str = "operator.token.new";
 /// What files begin with that a crash may leave and the next start removes.
 pub(super) const TEMPORARY: &str = ".eigenveil-";
 
@@ -130,15 +132,43 @@ impl DataDirectory {
         self.path.join(DATABASE)
     }
 
-    pub(super) fn token(&self) -> PathBuf {
-        self.path.join(TOKEN)
+    pub(super) fn token_files(&self) -> TokenFiles {
+        TokenFiles {
+            directory: self.path.clone(),
+        }
+    }
+}
+
+/// The operator's token, and the one that is to take its place.
+#[derive(Clone, Debug)]
+pub(super) struct TokenFiles {
+    directory: PathBuf,
+}
+
+impl TokenFiles {
+    /// The file of the token in force.
+    pub(super) fn path(&self) -> PathBuf {
+        self.directory.join(TOKEN)
     }
 
-    /// Writes the token file so that it is either whole or not there, readable by its owner only.
-    pub(super) fn write_token(&self, token: &str) -> Result<()> {
+    fn next(&self) -> PathBuf {
+        self.directory.join(NEXT_TOKEN)
+    }
+
+    /// The token that was staged and neither adopted nor discarded.
+    pub(super) fn staged(&self) -> Result<Option<String>> {
+        match fs::read_to_string(self.next()) {
+            Ok(text) => Ok(Some(text.trim().to_owned())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(self.failed(&error)),
+        }
+    }
+
+    /// Writes a token, durably, where it does not count yet; readable by its owner only.
+    pub(super) fn stage(&self, token: &str) -> Result<()> {
         let write = || -> io::Result<()> {
-            let temporary = self.path.join("operator.token.new");
-            match fs::remove_file(&temporary) {
+            // Made anew: an existing file could be readable by others.
+            match fs::remove_file(self.next()) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
             }
@@ -146,17 +176,34 @@ impl DataDirectory {
             options.write(true).create_new(true);
             #[cfg(unix)]
             std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-            let mut file = options.open(&temporary)?;
+            let mut file = options.open(self.next())?;
             writeln!(file, "{token}")?;
             file.sync_all()?;
-            fs::rename(&temporary, self.token())?;
-            File::open(&self.path)?.sync_all()
+            self.sync()
         };
-        write().map_err(|error| {
-            unavailable(format!(
-                "the operator's token cannot be written to {} ({error}); check the permissions of the directory",
-                self.token().display()
-            ))
-        })
+        write().map_err(|error| self.failed(&error))
+    }
+
+    /// The staged token takes the place of the one in force.
+    pub(super) fn adopt(&self) -> Result<()> {
+        fs::rename(self.next(), self.path())
+            .and_then(|()| self.sync())
+            .map_err(|error| self.failed(&error))
+    }
+
+    /// Forgets the staged token.
+    pub(super) fn discard(&self) -> Result<()> {
+        fs::remove_file(self.next()).map_err(|error| self.failed(&error))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        File::open(&self.directory)?.sync_all()
+    }
+
+    fn failed(&self, error: &io::Error) -> eigenveil_shared::Error {
+        unavailable(format!(
+            "the operator's token cannot be written to {} ({error}); check the permissions of the directory",
+            self.path().display()
+        ))
     }
 }

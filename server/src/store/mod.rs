@@ -6,7 +6,9 @@
 
 mod archive;
 mod buckets;
+mod credentials;
 mod directory;
+mod enrolment;
 mod estimates;
 mod failure;
 mod faults;
@@ -45,18 +47,20 @@ pub(crate) use self::directory::check as check_directory;
 #[cfg(test)]
 pub(crate) use self::faults::{Fault, Faults, Mutation};
 pub(crate) use self::{
-    estimates::Job, failure::unavailable, study::check_rank, token::TokenHash,
-    transfer::VerifiedExport,
+    credentials::Identity, estimates::Job, failure::unavailable, rows::no_such_identifier,
+    study::check_rank, transfer::VerifiedExport,
 };
 pub use self::{
     seeds::StoredSeeds,
     study::{MAX_BUCKETS, Study, StudyId},
+    token::rotate_operator_token,
     transfer::Imported,
     writer::{NewReport, Stored},
 };
 
 use self::{
     buckets::{BucketCache, read_sums},
+    credentials::Credentials,
     directory::DataDirectory,
     failure::Failure,
     recent::RecentIds,
@@ -101,7 +105,7 @@ struct Shared {
     waiting_estimates: u32,
     ingest: Arc<IngestMemory>,
     metrics: Arc<Metrics>,
-    token_hash: TokenHash,
+    credentials: Arc<Credentials>,
     stopping: AtomicBool,
     healthy: Arc<AtomicBool>,
     // Last: unlocked only after the writer has ended.
@@ -128,7 +132,8 @@ impl Store {
         config.check()?;
         let directory = DataDirectory::open(&config.data_dir)?;
         let connection = schema::open_for_writing(&directory.database(), config.store_bytes)?;
-        let token_hash = token::ensure(&connection, &directory, &*environment.entropy)?;
+        let operator = token::ensure(&connection, &directory.token_files(), &*environment.entropy)?;
+        let credentials = Credentials::load(&connection, operator).map_err(Failure::into_error)?;
         let registry = Arc::new(rows::load(&connection).map_err(Failure::into_error)?);
         let recent = RecentIds::load(&connection).map_err(Failure::into_error)?;
         let reader = schema::open_for_reading(&directory.database())
@@ -173,7 +178,7 @@ impl Store {
                 waiting_estimates: config.waiting_estimates,
                 ingest: IngestMemory::new(config.ingest_bytes),
                 metrics,
-                token_hash,
+                credentials: Arc::new(credentials),
                 stopping: AtomicBool::new(false),
                 healthy,
                 directory,
@@ -186,9 +191,9 @@ impl Store {
         self.shared.close();
     }
 
-    /// Where the operator's token was written at the first start.
+    /// Where the operator's token was written at the first start, or when it was rotated.
     pub fn token_path(&self) -> PathBuf {
-        self.shared.directory.token()
+        self.shared.directory.token_files().path()
     }
 
     /// All studies, oldest first.
@@ -476,10 +481,6 @@ impl Store {
     /// Blocks.
     pub(crate) fn put_back_job(&self, job: i64) -> Result<()> {
         self.write_blocking(move |transaction| estimates::put_back(transaction, job))
-    }
-
-    pub(crate) fn token_hash(&self) -> TokenHash {
-        self.shared.token_hash
     }
 
     pub(crate) fn metrics(&self) -> &Arc<Metrics> {

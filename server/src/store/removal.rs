@@ -26,6 +26,7 @@ impl Store {
     pub async fn delete_study(&self, study: &Arc<Study>) -> Result<()> {
         let (row, id, now) = (study.row, study.id(), self.now_ms());
         let registry = Arc::clone(&self.shared.registry);
+        let credentials = Arc::clone(&self.shared.credentials);
         self.write(
             move |transaction| {
                 rows::require(transaction, row, id)?;
@@ -50,12 +51,15 @@ impl Store {
                     "UPDATE studies SET id = randomblob(16), state = 'closed' WHERE study = ?",
                     [row],
                 )?;
-                transaction.execute("DELETE FROM estimates WHERE study = ?", [row])?;
+                for table in ["estimates", "analyst_tokens"] {
+                    transaction.execute(&format!("DELETE FROM {table} WHERE study = ?"), [row])?;
+                }
                 recent::remove(transaction, row)?;
                 Ok(())
             },
             move |(), caches| {
                 registry.remove(id);
+                credentials.forget_study(id);
                 caches.sums.evict(row);
                 caches.recent.distrust();
             },
@@ -107,6 +111,11 @@ fn clear_deleted(transaction: &Transaction<'_>) -> Result<bool, Failure> {
             "DELETE FROM seeds WHERE (study, bucket, commit_seq) IN
              (SELECT study, bucket, commit_seq FROM seeds WHERE study = ? LIMIT ?)",
             params![row, COMMITS],
+        )?
+        + transaction.execute(
+            "DELETE FROM participant_tokens WHERE (study, hash) IN
+             (SELECT study, hash FROM participant_tokens WHERE study = ? LIMIT ?)",
+            params![row, IDENTIFIERS],
         )?;
     if removed == 0 {
         for table in ["buckets", "imports", "estimates", "studies"] {

@@ -24,10 +24,10 @@ pub(super) fn insert(
     // Never the row of a study that was deleted: requests of that one may still be on their way.
     transaction.execute(
         "INSERT INTO studies
-         (study, id, name, state, canonical, fingerprint, default_k, buckets, created_at_ms)
+         (study, id, name, state, canonical, fingerprint, default_k, buckets, created_at_ms, enrolment)
          VALUES (1 + max((SELECT coalesce(max(study), 0) FROM studies),
                          (SELECT coalesce(max(study), 0) FROM deleted_studies)),
-                 ?, ?, ?, ?, ?, ?, ?, ?)",
+                 ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         params![
             id.0,
             design.name,
@@ -36,7 +36,8 @@ pub(super) fn insert(
             design.params.fingerprint().0,
             default_k,
             design.buckets,
-            created_at_ms
+            created_at_ms,
+            design.enrolment.as_str()
         ],
     )?;
     Ok(transaction.last_insert_rowid())
@@ -59,12 +60,20 @@ pub(super) fn gone(id: StudyId) -> Error {
     )
 }
 
+/// The error for text that is no study's identifier.
+pub(crate) fn no_such_identifier() -> Error {
+    Error::new(
+        ErrorCode::StudyNotFound,
+        "there is no study of that identifier, which is not 32 hexadecimal digits; list them with GET /v1/studies",
+    )
+}
+
 /// All studies but those that were deleted and are still being cleared away.
 pub(super) fn load(connection: &Connection) -> Result<Registry, Failure> {
     let registry = Registry::default();
     let mut statement = connection.prepare(
         "SELECT study, id, name, state, canonical, fingerprint, default_k, buckets,
-                created_at_ms, reports_accepted
+                created_at_ms, reports_accepted, enrolment
          FROM studies WHERE study NOT IN (SELECT study FROM deleted_studies) ORDER BY study",
     )?;
     let mut rows = statement.query([])?;
@@ -80,6 +89,7 @@ pub(super) fn load(connection: &Connection) -> Result<Registry, Failure> {
             )));
         }
         let state: String = row.get(3)?;
+        let enrolment: String = row.get(10)?;
         let default_k: Option<u64> = row.get(6)?;
         let design = NewStudy {
             name: row.get(2)?,
@@ -91,6 +101,9 @@ pub(super) fn load(connection: &Connection) -> Result<Registry, Failure> {
             state: state_from(&state)
                 .ok_or_else(|| Failure::damaged(format!("study {id} has an unknown state")))?,
             buckets: row.get(7)?,
+            enrolment: enrolment
+                .parse()
+                .map_err(|_| Failure::damaged(format!("study {id} has an unknown enrolment")))?,
         };
         let study = Study::new(row.get(0)?, id, design, row.get(8)?);
         study.publish_count(row.get(9)?);

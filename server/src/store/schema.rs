@@ -105,6 +105,27 @@ const MIGRATIONS: &[&str] = &["
         sorted INTEGER NOT NULL CHECK (sorted IN (0, 1)),
         ids    BLOB NOT NULL CHECK (length(ids) > 0 AND length(ids) % 16 = 0)
     ) STRICT;
+",
+"
+    ALTER TABLE studies ADD COLUMN enrolment TEXT NOT NULL DEFAULT 'open'
+        CHECK (enrolment IN ('open', 'token'));
+
+    -- In the order of the hashes, and without a time: nothing here can be joined to a report.
+    CREATE TABLE participant_tokens (
+        study INTEGER NOT NULL REFERENCES studies,
+        hash  BLOB NOT NULL CHECK (length(hash) = 32),
+        spent INTEGER NOT NULL DEFAULT 0 CHECK (spent IN (0, 1)),
+        PRIMARY KEY (study, hash)
+    ) STRICT, WITHOUT ROWID;
+
+    -- study NULL: reads the estimates of all studies.
+    CREATE TABLE analyst_tokens (
+        id            BLOB PRIMARY KEY CHECK (length(id) = 8),
+        name          TEXT NOT NULL,
+        study         INTEGER REFERENCES studies,
+        created_at_ms INTEGER NOT NULL,
+        hash          BLOB NOT NULL UNIQUE CHECK (length(hash) = 32)
+    ) STRICT, WITHOUT ROWID;
 "];
 
 /// Bytes of a page.

@@ -12,6 +12,7 @@ use eigenveil_shared::{
     Error, ErrorCode, Result,
     api::{CreateStudy, StudyDocument, StudyState},
     codec::{self, StudyShape},
+    enrolment::Enrolment,
     estimate::Rank,
     mechanism::PayloadForm,
     packed::packed_len,
@@ -68,6 +69,7 @@ impl Study {
             default_k,
             state,
             buckets,
+            enrolment,
         } = design;
         let shape = StudyShape::of(&params);
         let payload_len = shape.payload_len;
@@ -89,6 +91,7 @@ impl Study {
                 report_bytes: codec::report_len(payload_len),
                 max_batch: codec::max_batch(payload_len),
                 created_at_ms,
+                enrolment,
             },
             state: AtomicU8::new(state as u8),
             reports_accepted: AtomicU64::new(0),
@@ -123,6 +126,11 @@ impl Study {
     /// How many buckets its commits are spread over.
     pub fn buckets(&self) -> u32 {
         self.buckets
+    }
+
+    /// Who may take part.
+    pub fn enrolment(&self) -> Enrolment {
+        self.document.enrolment
     }
 
     /// Draft, open or closed, as of the last commit.
@@ -170,12 +178,13 @@ pub(super) struct NewStudy {
     pub(super) default_k: Rank,
     pub(super) state: StudyState,
     pub(super) buckets: u32,
+    pub(super) enrolment: Enrolment,
 }
 
 impl NewStudy {
     /// Checks and freezes what an operator asked for.
     pub(super) fn from_request(request: CreateStudy, memory_bytes: u64) -> Result<Self> {
-        check_name(&request.name)?;
+        check_name("the name of the study", &request.name)?;
         let params = StudyParams::freeze(StudyDesign {
             dimension: request.dimension,
             features: request.features,
@@ -196,6 +205,7 @@ impl NewStudy {
             } else {
                 StudyState::Open
             },
+            enrolment: request.enrolment,
         })
     }
 }
@@ -211,14 +221,14 @@ pub(crate) fn check_rank(rank: Rank, dimension: usize) -> Result<()> {
     }
 }
 
-pub(super) fn check_name(name: &str) -> Result<()> {
+pub(super) fn check_name(what: &str, name: &str) -> Result<()> {
     if !name.trim().is_empty() && name.len() <= MAX_NAME && !name.chars().any(char::is_control) {
         return Ok(());
     }
     Err(Error::new(
         ErrorCode::InvalidName,
         format!(
-            "the name of the study has {} bytes; it needs 1 to {MAX_NAME} printable ones",
+            "{what} has {} bytes; it needs 1 to {MAX_NAME} printable ones",
             name.len()
         ),
     ))

@@ -1,32 +1,55 @@
-//! The operator's token: written to a file once, kept as a hash.
+//! The operator's token: in a file for its owner, and as a hash in the database.
+//!
+//! All tokens are 256 random bits. With so many there is nothing to guess, so that a plain SHA-256 is as good a
+//! keeper as a slow hash.
+//!
+//! A new token is staged in a file beside the old one, its hash is committed, and then the file takes its name. A start
+//! that finds a staged file knows from the hash which of the two counts.
+
+use std::path::{Path, PathBuf};
 
 use eigenveil_shared::{Result, study::to_hex};
 use rusqlite::{Connection, OptionalExtension};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use super::{Failure, directory::DataDirectory};
-use crate::environment::Entropy;
+use super::{Failure, directory::DataDirectory, directory::TokenFiles, schema, unavailable};
+use crate::environment::{Entropy, Environment};
 
-/// SHA-256 of the operator's token. Says nothing about the token.
+/// SHA-256 of a token. Says nothing about the token.
 #[derive(Clone, Copy)]
 pub(crate) struct TokenHash([u8; 32]);
 
 impl TokenHash {
-    fn of(token: &str) -> Self {
+    pub(super) fn of(token: &str) -> Self {
         Self(Sha256::digest(token.as_bytes()).into())
     }
 
-    /// Whether this is the token, in time that does not depend on where it differs.
-    pub(crate) fn admits(&self, token: &str) -> bool {
-        Self::of(token).0.ct_eq(&self.0).into()
+    pub(super) fn stored(hash: [u8; 32]) -> Self {
+        Self(hash)
+    }
+
+    pub(super) fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// Whether this is the same hash, in time that does not depend on where it differs.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        self.0.ct_eq(&other.0).into()
     }
 }
 
-/// The hash of the token; at the first start a token is made and written to its file.
+/// A new token's text.
+pub(super) fn fresh(entropy: &dyn Entropy) -> Result<String> {
+    let mut random = [0; 32];
+    entropy.fill(&mut random)?;
+    Ok(to_hex(&random))
+}
+
+/// The hash of the operator's token; at the first start a token is made and written to its file.
 pub(super) fn ensure(
     connection: &Connection,
-    directory: &DataDirectory,
+    files: &TokenFiles,
     entropy: &dyn Entropy,
 ) -> Result<TokenHash> {
     let stored: Option<Vec<u8>> = connection
@@ -37,25 +60,62 @@ pub(super) fn ensure(
         )
         .optional()
         .map_err(|error| Failure::from(error).into_error())?;
-    if let Some(hash) = stored {
-        return match hash.try_into() {
-            Ok(hash) => Ok(TokenHash(hash)),
-            Err(_) => {
-                Err(Failure::damaged("the operator token's hash is not 32 bytes").into_error())
+    match stored.map(TryInto::try_into) {
+        Some(Ok(hash)) => {
+            let hash = TokenHash(hash);
+            // A rotation that was cut short: before its commit, or after it.
+            if let Some(staged) = files.staged()? {
+                if TokenHash::of(&staged).is(&hash) {
+                    files.adopt()?;
+                } else {
+                    files.discard()?;
+                }
             }
-        };
+            Ok(hash)
+        }
+        Some(Err(_)) => {
+            Err(Failure::damaged("the operator token's hash is not 32 bytes").into_error())
+        }
+        None => rotate(connection, files, entropy),
     }
-    let mut random = [0; 32];
-    entropy.fill(&mut random)?;
-    let token = to_hex(&random);
-    // The file first: a crash in between leaves a file that the next start replaces.
-    directory.write_token(&token)?;
+}
+
+/// Makes a new token, writes it to its file and keeps its hash.
+fn rotate(connection: &Connection, files: &TokenFiles, entropy: &dyn Entropy) -> Result<TokenHash> {
+    let token = fresh(entropy)?;
+    files.stage(&token)?;
     let hash = TokenHash::of(&token);
-    connection
-        .execute(
-            "INSERT INTO settings (key, value) VALUES ('operator-token-sha256', ?)",
-            [hash.0.as_slice()],
-        )
-        .map_err(|error| Failure::from(error).into_error())?;
+    keep(connection, &hash).map_err(Failure::into_error)?;
+    files.adopt()?;
     Ok(hash)
+}
+
+/// Writes the hash to the database.
+pub(super) fn keep(connection: &Connection, hash: &TokenHash) -> Result<(), Failure> {
+    connection.execute(
+        "INSERT INTO settings (key, value) VALUES ('operator-token-sha256', ?)
+         ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+        [hash.0.as_slice()],
+    )?;
+    Ok(())
+}
+
+/// Gives the store in this directory a new operator's token, while no server uses it; the path of the file that has it.
+/// The old token stops working.
+///
+/// # Errors
+/// `store-unavailable` when there is no store, a server uses it, or it cannot be written; `randomness-unavailable`.
+pub fn rotate_operator_token(data_dir: &Path, environment: &Environment) -> Result<PathBuf> {
+    if !super::database_path(data_dir).is_file() {
+        return Err(unavailable(format!(
+            "{} is not the data directory of a server: it has no database; give the directory of serve --data",
+            data_dir.display()
+        )));
+    }
+    let directory = DataDirectory::open(data_dir)?;
+    let connection = schema::open_for_writing(&directory.database(), None)?;
+    let files = directory.token_files();
+    ensure(&connection, &files, &*environment.entropy)?;
+    rotate(&connection, &files, &*environment.entropy)?;
+    Ok(files.path())
 }

@@ -214,6 +214,7 @@ fn export_to(connection: &Connection, study: &Study, file: &File) -> Result<(), 
         created_at_ms: document.created_at_ms,
         reports,
         sections: sizes.len() as u32,
+        enrolment: study.enrolment(),
     };
     let mut archive = ArchiveWriter::new(file, &header)?;
     let mut statement =

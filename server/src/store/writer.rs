@@ -15,6 +15,7 @@ use eigenveil_shared::{
     Error, ErrorCode, Result,
     api::StudyState,
     codec::{self, StudyShape},
+    enrolment::{Enrolment, ParticipantToken},
     mechanism::{PayloadForm, double_cap::Seed},
     report::{ReportId, ValidatedReport},
 };
@@ -25,6 +26,7 @@ use tokio::sync::oneshot;
 use super::{
     Failure,
     buckets::{BucketCache, bucket_of},
+    enrolment,
     faults::Faults,
     recent::RecentIds,
     seeds,
@@ -41,6 +43,8 @@ const COPIED_PAYLOAD: usize = 256;
 pub struct NewReport {
     id: ReportId,
     payload: Payload,
+    /// Hash of the token it came with.
+    token: Option<[u8; 32]>,
 }
 
 #[derive(Clone)]
@@ -93,6 +97,7 @@ impl NewReport {
                 }
                 None => Payload::Numbers(body.slice_ref(payload)),
             },
+            token: None,
         }
     }
 
@@ -101,6 +106,13 @@ impl NewReport {
             Payload::Seed(seed) => seed,
             Payload::Numbers(bytes) => bytes,
         }
+    }
+
+    /// The same report with the one-time token it came with.
+    #[must_use]
+    pub fn with_token(mut self, token: &ParticipantToken) -> Self {
+        self.token = Some(token.digest());
+        self
     }
 }
 
@@ -124,6 +136,8 @@ pub enum Stored {
     Duplicate,
     /// Never seen, and the study does not take reports.
     NotOpen,
+    /// Never seen, and not admitted: `token-required`, `token-unknown` or `token-spent`.
+    NotAdmitted(ErrorCode),
     /// The study was deleted.
     Gone,
 }
@@ -358,9 +372,19 @@ fn add_reports<'a>(
         _ => Share::Sum(None),
     };
     let mut accepted = 0_u64;
+    let by_token = study.enrolment() == Enrolment::Token;
     for (submission, outcomes) in submissions {
         outcomes.reserve_exact(submission.reports.len());
         for report in &submission.reports {
+            // A report that is stored already has spent its token.
+            if open
+                && by_token
+                && !ids.contains(&report.id.0)?
+                && let Some(code) = enrolment::redeem(transaction, study.row, report.token)?
+            {
+                outcomes.push(Stored::NotAdmitted(code));
+                continue;
+            }
             outcomes.push(if open {
                 if ids.insert(&report.id.0)? || forgets {
                     match (&mut share, &report.payload) {

@@ -125,6 +125,11 @@ impl Harness {
     /// A server over what lies in this directory, whose operator has this token.
     pub fn over(directory: TempDir, token: &str) -> Self {
         let config = ServerConfig::new(directory.path());
+        Self::over_config(directory, config, token)
+    }
+
+    /// A server with this configuration, whose operator has this token.
+    pub fn over_config(directory: TempDir, config: ServerConfig, token: &str) -> Self {
         Self::assemble(directory, config, |_| token.to_owned())
     }
 

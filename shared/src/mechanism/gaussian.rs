@@ -29,6 +29,7 @@ const MAX_SIGMA: f64 = 1e30;
 
 /// Noise scale of a Gaussian mechanism and how it was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct GaussianNoise {
     calibration: Calibration,
@@ -123,6 +124,7 @@ pub(super) fn check_dense_dimension(dimension: usize) -> Result<()> {
 ///
 /// (ε, δ)-LDP with L2 sensitivity √2 on `tri(xxᵀ)`, reached only by a pair of coordinate axes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(transparent)]
 pub struct SymmetricGaussian(pub(super) GaussianNoise);
 
@@ -132,6 +134,7 @@ pub struct SymmetricGaussian(pub(super) GaussianNoise);
 /// (ε, δ)-LDP with L2 sensitivity √2 on `svec(xxᵀ)` (‖svec(M)‖₂ = ‖M‖_F), reached by every
 /// orthogonal pair of unit rows.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(transparent)]
 pub struct IsotropicGaussian(pub(super) GaussianNoise);
 

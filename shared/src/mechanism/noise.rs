@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Noise of one decoded report `D`, entry by entry of the symmetric matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case", tag = "family")]
 #[non_exhaustive]
 pub enum NoiseModel {

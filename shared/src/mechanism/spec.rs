@@ -24,6 +24,7 @@ use crate::{
 
 /// Name of a mechanism.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum MechanismKind {
@@ -129,6 +130,7 @@ impl std::str::FromStr for MechanismKind {
 
 /// How the noise of a Gaussian mechanism is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Calibration {
     /// The smallest σ that is (ε, δ)-LDP (Balle & Wang 2018, sensitivity √2).
@@ -188,6 +190,7 @@ pub trait LocalRandomizer: Sealed {
 
 /// A mechanism with the constants derived once, when the study is created.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 #[non_exhaustive]
 pub enum MechanismSpec {

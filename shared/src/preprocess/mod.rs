@@ -14,6 +14,7 @@ use crate::error::{Error, ErrorCode, Result};
 
 /// How a row is brought into the unit ball. `R` is a public constant of the study.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, Default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
 pub enum Norm {
     /// Divide by ‖x‖₂; a zero row stays zero.
@@ -54,6 +55,7 @@ impl Norm {
 
 /// Public constants of one feature.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Feature {
     /// Name, shown beside the loadings.
@@ -75,6 +77,7 @@ pub const MAX_FEATURE_NAME: usize = 200;
 
 /// The preprocessing of a study: `x ↦ (x − center)/scale` per feature, then [`Norm`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Preprocessing {
     /// Dimension p of a row.

@@ -11,6 +11,7 @@ pub const WARN_EPSILON: f64 = 8.0;
 
 /// An (ε, δ) differential privacy budget: finite ε > 0 and 0 ≤ δ < 1. Pure when δ = 0.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Budget {
     epsilon: f64,
     delta: f64,

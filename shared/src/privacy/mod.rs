@@ -8,4 +8,5 @@ pub(crate) mod search;
 mod statement;
 
 pub use budget::{Budget, MAX_EPSILON, WARN_EPSILON};
+pub use search::smallest_epsilon;
 pub use statement::{PrivacyStatement, delta_warning, epsilon_warning};

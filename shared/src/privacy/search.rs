@@ -7,11 +7,7 @@ const LARGEST_EPSILON: f64 = 1e12;
 
 /// An ε ≥ 0 with `delta_at(ε) ≤ delta`, above the smallest one by at most `precision` of itself; `None`
 /// when there is none below 1e12. Whatever `delta_at` is, the ε returned was tried and holds.
-pub(crate) fn smallest_epsilon(
-    delta_at: impl Fn(f64) -> f64,
-    delta: f64,
-    precision: f64,
-) -> Option<f64> {
+pub fn smallest_epsilon(delta_at: impl Fn(f64) -> f64, delta: f64, precision: f64) -> Option<f64> {
     let enough = |epsilon: f64| delta_at(epsilon) <= delta;
     if enough(0.0) {
         return Some(0.0);

@@ -11,6 +11,7 @@ use crate::{
 
 /// The privacy statement of a study, shown on every surface.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PrivacyStatement {
     /// The local randomizer.

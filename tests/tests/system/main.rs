@@ -8,12 +8,14 @@
 
 mod audit;
 mod bad_input;
+mod central;
 mod centring;
 #[path = "../../../server/tests/common/certificates.rs"]
 mod certificates;
 mod command_line;
 mod crash_matrix;
 mod documentation;
+mod enrolment;
 mod files;
 mod footprints;
 mod full_disk;
@@ -25,4 +27,5 @@ mod noise_off;
 mod plan;
 mod program;
 mod proxy;
+mod secrets;
 mod secured;

@@ -103,43 +103,52 @@ impl ServerProcess {
     }
 
     fn start_as(program: impl Fn() -> Command, data: &Path, flags: &[&str]) -> Self {
+        let piped = || {
+            let mut program = program();
+            program.stderr(Stdio::piped());
+            program
+        };
         for _ in 0..50 {
-            let mut child = program()
-                .args(["serve", "--json", "--data"])
-                .arg(data)
-                .args(flags)
-                .stdin(Stdio::null())
-                .stdout(Stdio::piped())
-                .stderr(Stdio::piped())
-                .spawn()
-                .unwrap();
-            let mut line = String::new();
-            BufReader::new(child.stdout.as_mut().unwrap())
-                .read_line(&mut line)
-                .unwrap();
-            if let Ok(started) = serde_json::from_str::<serde_json::Value>(&line) {
-                let url = started["listening"].as_str().unwrap().to_owned();
-                return Self {
-                    child: Some(child),
-                    url,
-                    data: data.to_owned(),
-                };
+            match Self::spawn(&piped, data, flags) {
+                Ok(server) => return server,
+                Err(why) => assert!(
+                    why.contains("cannot listen"),
+                    "the server did not start: {why}"
+                ),
             }
-            child.wait().unwrap();
-            let mut why = String::new();
-            child
-                .stderr
-                .take()
-                .unwrap()
-                .read_to_string(&mut why)
-                .unwrap();
-            assert!(
-                why.contains("cannot listen"),
-                "the server did not start: {why}"
-            );
             std::thread::sleep(Duration::from_millis(100));
         }
         panic!("{flags:?}: the address stayed taken");
+    }
+
+    /// A server that says where it listens, or what it says instead.
+    fn spawn(program: &impl Fn() -> Command, data: &Path, flags: &[&str]) -> Result<Self, String> {
+        let mut child = program()
+            .args(["serve", "--json", "--data"])
+            .arg(data)
+            .args(flags)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        if let Ok(started) = serde_json::from_str::<serde_json::Value>(&line) {
+            let url = started["listening"].as_str().unwrap().to_owned();
+            return Ok(Self {
+                child: Some(child),
+                url,
+                data: data.to_owned(),
+            });
+        }
+        child.wait().unwrap();
+        let mut why = String::new();
+        if let Some(mut stderr) = child.stderr.take() {
+            stderr.read_to_string(&mut why).unwrap();
+        }
+        Err(why)
     }
 
     /// SIGKILL: no farewell, nothing flushed.

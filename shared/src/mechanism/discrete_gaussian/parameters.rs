@@ -50,6 +50,7 @@ const ROUNDING: f64 = 1.0 / (1_u64 << 48) as f64;
 /// # Ok::<(), eigenveil_shared::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(try_from = "Unchecked")]
 pub struct DiscreteGaussianParameters {
     grid_bits: u8,

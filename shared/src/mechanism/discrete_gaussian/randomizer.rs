@@ -42,6 +42,7 @@ pub struct DiscreteGaussian {
 
 /// What is frozen in a study.
 #[derive(Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 struct Constants {
     dimension: usize,
@@ -52,6 +53,25 @@ struct Constants {
 impl From<Constants> for DiscreteGaussian {
     fn from(constants: Constants) -> Self {
         Self::new(constants.dimension, constants.parameters)
+    }
+}
+
+#[cfg(feature = "openapi")]
+impl utoipa::PartialSchema for DiscreteGaussian {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+        Constants::schema()
+    }
+}
+
+#[cfg(feature = "openapi")]
+impl utoipa::ToSchema for DiscreteGaussian {
+    fn schemas(
+        schemas: &mut Vec<(
+            String,
+            utoipa::openapi::RefOr<utoipa::openapi::schema::Schema>,
+        )>,
+    ) {
+        Constants::schemas(schemas);
     }
 }
 

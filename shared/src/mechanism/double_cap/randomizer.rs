@@ -31,6 +31,7 @@ const SHORTEST: f64 = 1e-150;
 /// * Source: `docs/mechanisms.md`, after the bounded-query mechanisms of Duchi, Jordan & Wainwright and
 ///   PrivUnit (Bhowmick et al. 2018), for the rank-one matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct DoubleCap {
     dimension: usize,

@@ -1,0 +1,130 @@
+//! The one trait every algorithm is behind.
+
+use eigenveil_shared::{Error, ErrorCode, Result, preprocess::BoundedRow};
+
+use crate::{
+    fit::{Fit, Request},
+    generator::Generator,
+    privacy::{Calibration, Neighbours, Privacy},
+    rows::Rows,
+};
+
+/// What there is to say of an algorithm before running it; `eigenveil central list` prints it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Card {
+    /// Name on the command line, in kebab case.
+    pub name: &'static str,
+    /// Paper, and algorithm or equation in it.
+    pub source: &'static str,
+    /// One line: what it does.
+    pub description: &'static str,
+    /// One line: what holds under `accounted`, and what of the paper's claim holds under `as-published`.
+    pub guarantee: &'static str,
+    /// Neighbouring relations it can protect; empty where it has no private form.
+    pub neighbours: &'static [Neighbours],
+    /// Calibrations it has; empty where it has no private form.
+    pub calibrations: &'static [Calibration],
+    /// Whether it also takes δ = 0.
+    pub pure: bool,
+}
+
+/// A trusted-curator algorithm with its parameters.
+pub trait Baseline {
+    /// What there is to say of it.
+    fn card(&self) -> &'static Card;
+
+    /// The top-`k` subspace of the rows. With [`Privacy::None`] the algorithm's non-private counterpart.
+    ///
+    /// # Errors
+    /// `invalid-request` for a request [`check`] refuses and for parameters that do not fit the rows;
+    /// `invalid-budget` where the budget cannot be met.
+    fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit>;
+
+    /// The same algorithm over a stream, where it needs one pass and no table.
+    fn streaming(&self) -> Option<&dyn StreamingBaseline> {
+        None
+    }
+}
+
+/// A stream of prepared rows.
+pub type RowStream<'a> = dyn Iterator<Item = Result<BoundedRow>> + 'a;
+
+/// A baseline that sees each row once and keeps `O(pk)` numbers.
+pub trait StreamingBaseline: Baseline {
+    /// As [`Baseline::fit`] over a stream of `n` rows (public) of dimension `dimension`.
+    ///
+    /// # Errors
+    /// As [`Baseline::fit`]; the first error of the rows; `wrong-dimension`; `invalid-request` when the
+    /// stream ends before `n` rows.
+    fn fit_stream(
+        &self,
+        rows: &mut RowStream<'_>,
+        dimension: usize,
+        n: u64,
+        request: &Request<'_>,
+        rng: &mut Generator,
+    ) -> Result<Fit>;
+}
+
+/// Refuses what no run of this algorithm can do: k outside `1..=p`, no rows, neighbours, a calibration or
+/// δ = 0 the algorithm does not have. Every [`Baseline::fit`] begins with it.
+///
+/// # Errors
+/// `invalid-request`, `invalid-budget`; the message names the value, the limit and the way out.
+pub fn check(card: &Card, dimension: usize, n: u64, request: &Request<'_>) -> Result<()> {
+    let refuse = |detail: String| Err(Error::new(ErrorCode::InvalidRequest, detail));
+    let k = request.k;
+    if n == 0 {
+        return Err(crate::rows::no_rows());
+    }
+    if k == 0 || k > dimension {
+        return refuse(format!(
+            "k is {k}; it is between 1 and p = {dimension}, the length of a row"
+        ));
+    }
+    if let Some(truth) = request.truth
+        && truth.shape() != (dimension, k)
+    {
+        return refuse(format!(
+            "the true subspace is {:?}; the trace needs {dimension} × {k}",
+            truth.shape()
+        ));
+    }
+    let Privacy::Budget {
+        budget,
+        neighbours,
+        calibration,
+    } = request.privacy
+    else {
+        return Ok(());
+    };
+    let name = card.name;
+    if card.calibrations.is_empty() {
+        return refuse(format!(
+            "{name} has no private form; take it without a budget (--epsilon inf), or another algorithm"
+        ));
+    }
+    if !card.calibrations.contains(&calibration) {
+        return refuse(format!(
+            "{name} has no {calibration} noise, only {}",
+            names(card.calibrations.iter().map(|kind| kind.as_str()))
+        ));
+    }
+    if !card.neighbours.contains(&neighbours) {
+        return refuse(format!(
+            "{name} does not protect {neighbours} neighbours, only {}",
+            names(card.neighbours.iter().map(|kind| kind.as_str()))
+        ));
+    }
+    if budget.is_pure() && !card.pure {
+        return Err(Error::new(
+            ErrorCode::InvalidBudget,
+            format!("delta is 0, which {name} cannot give; set delta, such as 1e-6"),
+        ));
+    }
+    Ok(())
+}
+
+fn names<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    names.collect::<Vec<_>>().join(" or ")
+}

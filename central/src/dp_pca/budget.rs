@@ -1,0 +1,127 @@
+//! How a step divides its budget, and how many rows its parts need.
+
+use eigenveil_shared::{Result, privacy::Budget};
+
+use super::histogram::StableHistogram;
+use crate::{Calibration, accountant::full_batch};
+
+/// Bins per power of two of the eigenvalue's histogram.
+pub(super) const BINS_PER_DOUBLING: f64 = 4.0;
+/// Groups, as a multiple of the threshold: with one or two times `ln(1/δζ)/ε` groups the fullest bin stays under it.
+const GROUPS_PER_THRESHOLD: f64 = 8.0;
+/// Rows of a group, so that its top eigenvalue means something.
+const ROWS_PER_GROUP: usize = 20;
+/// Rows for the mean, as a multiple of its histograms' threshold: the rows of a coordinate lie in a bin or two.
+const ROWS_PER_THRESHOLD: f64 = 3.0;
+
+/// The parts of one step.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StepBudget {
+    /// Of the eigenvalue's histogram, over the first part of the rows.
+    pub(super) eigenvalue: StableHistogram,
+    /// Of each coordinate's histogram, over the second part.
+    pub(super) coordinate: StableHistogram,
+    /// Multiplier of the Gaussian on the truncated mean, over the second part.
+    pub(super) multiplier: f64,
+    /// ε of the whole step at the budget's δ.
+    pub(super) epsilon: f64,
+    /// What one row can do to the sum of the gradients before truncation, which moves no two points apart; the noise
+    /// need not exceed this. Infinite where the paper's noise is wanted.
+    pub(super) cap: f64,
+    /// Groups of the first part.
+    pub(super) groups: usize,
+}
+
+impl StepBudget {
+    /// A step with gradients of `coordinates` numbers, of which one row moves the sum by at most `sensitivity`. The two parts are disjoint, so each may spend the whole budget
+    /// (`accounted`); the paper gives each half of it. Of its share the mean spends half on the ranges, half on the Gaussian.
+    pub(super) fn new(
+        budget: Budget,
+        calibration: Calibration,
+        coordinates: usize,
+        sensitivity: f64,
+    ) -> Result<Self> {
+        let (share, cap) = match calibration {
+            Calibration::Accounted => (1.0, sensitivity),
+            Calibration::AsPublished => (0.5, f64::INFINITY),
+        };
+        let (epsilon, delta) = (share * budget.epsilon(), share * budget.delta());
+        let d = coordinates as f64;
+        let coordinate_delta = delta / (4.0 * d);
+        let coordinate_epsilon = match calibration {
+            Calibration::Accounted => largest_part(0.5 * epsilon, coordinates, delta),
+            Calibration::AsPublished => epsilon / (4.0 * (2.0 * d * (4.0 / delta).ln()).sqrt()),
+        };
+        let half = Budget::approximate(0.5 * epsilon, 0.5 * delta)?;
+        let eigenvalue = StableHistogram { epsilon, delta };
+        let mean = composed(coordinate_epsilon, coordinates, delta) + 0.5 * epsilon;
+        Ok(Self {
+            eigenvalue,
+            coordinate: StableHistogram {
+                epsilon: coordinate_epsilon,
+                delta: coordinate_delta,
+            },
+            multiplier: full_batch::noise_multiplier(half, 1)?,
+            epsilon: mean.max(epsilon),
+            cap,
+            groups: (GROUPS_PER_THRESHOLD * eigenvalue.threshold()).ceil() as usize,
+        })
+    }
+
+    /// Rows of the first part.
+    pub(super) fn eigenvalue_rows(&self) -> usize {
+        ROWS_PER_GROUP * self.groups
+    }
+
+    /// Fewest rows of a whole step.
+    pub(super) fn fewest_rows(&self) -> usize {
+        let mean = (ROWS_PER_THRESHOLD * self.coordinate.threshold()).ceil() as usize;
+        self.eigenvalue_rows() + mean
+    }
+}
+
+/// ε of `parts` releases of (ε₀, δ/4·parts) together, at δ/2: `√(2·parts·ln(4/δ))·ε₀ + parts·ε₀(e^ε₀ − 1)` (advanced
+/// composition, Dwork & Roth 2014, Theorem 3.20, with its slack δ/4).
+fn composed(each: f64, parts: usize, delta: f64) -> f64 {
+    let parts = parts as f64;
+    (2.0 * parts * (4.0 / delta).ln()).sqrt() * each + parts * each * each.exp_m1()
+}
+
+/// The largest ε₀ for which [`composed`] is at most `epsilon`.
+fn largest_part(epsilon: f64, parts: usize, delta: f64) -> f64 {
+    let (mut low, mut high) = (0.0, epsilon);
+    for _ in 0..100 {
+        let middle = 0.5 * (low + high);
+        if composed(middle, parts, delta) <= epsilon * (1.0 - 1e-12) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_add_up_and_the_printed_split_holds() {
+        for (epsilon, delta, d) in [(1.0, 1e-6, 123), (0.3, 1e-5, 10), (4.0, 1e-8, 784)] {
+            let budget = Budget::approximate(epsilon, delta).unwrap();
+            let accounted = StepBudget::new(budget, Calibration::Accounted, d, 1.0).unwrap();
+            assert!(accounted.epsilon <= epsilon && accounted.epsilon > 0.999 * epsilon);
+            let spent = composed(accounted.coordinate.epsilon, d, delta);
+            assert!(spent <= 0.5 * epsilon && spent > 0.499 * epsilon, "{spent}");
+            let coordinates = 4.0 * d as f64 * accounted.coordinate.delta;
+            assert!((coordinates - delta).abs() < 1e-12 * delta);
+            let published = StepBudget::new(budget, Calibration::AsPublished, d, 1.0).unwrap();
+            assert!(
+                (published.epsilon - 0.5 * epsilon).abs() < 1e-9,
+                "{}",
+                published.epsilon
+            );
+            assert!(published.fewest_rows() > accounted.fewest_rows());
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! `dp-pca`: minibatch ascent with private estimates in place of clipping (Liu et al. 2022, Algorithm 3).
+
+mod budget;
+mod estimates;
+mod histogram;
+
+use eigenveil_estimation::{
+    linalg::{fix_signs, orthonormalize},
+    models::uniform_frame,
+};
+use eigenveil_shared::{Error, ErrorCode, Result};
+use nalgebra::{DMatrix, DVector};
+
+use self::{
+    budget::StepBudget,
+    estimates::{mean, top_eigenvalue},
+};
+use crate::{
+    Baseline, Calibration, Card, Entry, Fit, Generator, Guarantee, Neighbours, Options, Privacy,
+    Request, Rows, check,
+    oja::{StepSize, gradient_sensitivity},
+    stream::shuffled,
+    trace::Tracer,
+};
+
+static CARD: Card = Card {
+    name: "dp-pca",
+    source: "Liu et al. 2022, Algorithm 3",
+    description: "Oja over minibatches, each with a private estimate of its gradients' spread and then of their mean",
+    guarantee: "accounted: (eps,delta), the halves of a batch and the batches being disjoint; the printed split spends half of it",
+    neighbours: &Neighbours::ALL,
+    calibrations: &Calibration::ALL,
+    pure: false,
+};
+
+/// Steps, where the rows of one are not set and suffice for so many: noise falls with the batch, and few steps of
+/// nearly the power method are better than many noisy ones.
+const USUAL_STEPS: usize = 10;
+
+/// c of the step sizes `c/t`: so large that the few steps are nearly power steps.
+const NUMERATOR: f64 = 1_000.0;
+
+/// How more than one component is found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rank {
+    /// All at once: an orthonormal block, its gradient one vector of p·k numbers.
+    #[default]
+    Block,
+    /// One after another, each over its own n/k rows with the earlier ones projected out.
+    Deflation,
+}
+
+/// `dp-pca`: its noise follows how far the gradients of a batch spread, not how long they are, so it vanishes where rows
+/// agree. It needs many rows: each estimate is a histogram that must fill.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct DpPca {
+    /// For k > 1.
+    pub rank: Rank,
+    /// Rows of a step; `None`: a tenth of them, or as many as the budget needs.
+    pub batch: Option<usize>,
+    /// c of the step sizes `c/t`; `None`: 1,000, nearly the power method.
+    pub numerator: Option<f64>,
+}
+
+impl DpPca {
+    /// For the registry.
+    pub const ENTRY: Entry = Entry {
+        card: &CARD,
+        build: |options: &Options| {
+            options.only(CARD.name, &["batch", "step"])?;
+            Ok(Box::new(Self {
+                batch: options.batch,
+                numerator: options.step,
+                ..Self::default()
+            }))
+        },
+    };
+
+    /// Steps over `n` rows and rows of each.
+    fn steps(&self, n: usize, budget: Option<&StepBudget>) -> Result<(usize, usize)> {
+        let fewest = budget.map_or(1, StepBudget::fewest_rows);
+        let usual = n.div_ceil(USUAL_STEPS).max(fewest);
+        let batch = self.batch.unwrap_or(usual);
+        if batch < fewest {
+            return Err(Error::new(
+                ErrorCode::InvalidRequest,
+                format!(
+                    "a batch of {batch} rows; this budget needs {fewest} for the histograms to fill: take more, or a larger budget"
+                ),
+            ));
+        }
+        let steps = n / batch;
+        if steps == 0 {
+            return Err(Error::new(
+                ErrorCode::InvalidRequest,
+                format!(
+                    "{n} rows for a component; one step needs {batch} at this budget: give n >= {batch} (times k with deflation), or a larger epsilon or delta"
+                ),
+            ));
+        }
+        Ok((steps, n / steps))
+    }
+
+    /// `k` directions from these rows, across `found`.
+    #[expect(clippy::too_many_arguments, reason = "one step of a private helper")]
+    fn ascend(
+        &self,
+        rows: &[DVector<f64>],
+        found: &DMatrix<f64>,
+        k: usize,
+        budget: Option<&StepBudget>,
+        sizes: (usize, usize),
+        tracer: &mut Tracer<'_>,
+        rng: &mut Generator,
+    ) -> Result<DMatrix<f64>> {
+        let d = found.nrows();
+        let (steps, batch) = sizes;
+        let numerator = self.numerator.unwrap_or(NUMERATOR);
+        let schedule = StepSize::new(numerator, 0.0)?;
+        let across = |w: DMatrix<f64>| &w - found * (found.transpose() * &w);
+        let mut w = orthonormalize(across(uniform_frame(rng, d, k)?))?;
+        for step in 0..steps {
+            let part = &rows[step * batch..(step + 1) * batch];
+            let gradient = self.gradient(part, &w, budget, rng)?;
+            let moved = &w + gradient * schedule.at(step + 1);
+            w = orthonormalize(across(moved))?;
+            if found.ncols() == 0 {
+                let passes = ((step + 1) * batch) as f64 / rows.len() as f64;
+                tracer.record(step + 1, passes, &w, |_| None)?;
+            }
+        }
+        Ok(w)
+    }
+
+    /// The (private) mean of `x(xᵀW)` over the second part of a batch.
+    fn gradient(
+        &self,
+        rows: &[DVector<f64>],
+        w: &DMatrix<f64>,
+        budget: Option<&StepBudget>,
+        rng: &mut Generator,
+    ) -> Result<DMatrix<f64>> {
+        let (d, k) = w.shape();
+        let flat = |rows: &[DVector<f64>]| {
+            let mut gradients = DMatrix::zeros(d * k, rows.len());
+            for (x, mut column) in rows.iter().zip(gradients.column_iter_mut()) {
+                column.copy_from_slice((x * (x.transpose() * w)).as_slice());
+            }
+            gradients
+        };
+        let Some(budget) = budget else {
+            return Ok(DMatrix::from_column_slice(
+                d,
+                k,
+                flat(rows).column_mean().as_slice(),
+            ));
+        };
+        let (first, second) = rows.split_at(budget.eigenvalue_rows());
+        let unfilled = |what: &str| {
+            Error::new(
+                ErrorCode::EstimateFailed,
+                format!(
+                    "{what} has no bin above its threshold in a batch of {} rows; take a batch of {} or more, or a larger budget",
+                    rows.len(),
+                    2 * rows.len()
+                ),
+            )
+        };
+        let eigenvalue = top_eigenvalue(&flat(first), budget, rng)?
+            .ok_or_else(|| unfilled("the gradients' spread"))?;
+        // Twice, as the paper passes it on.
+        let mean = mean(&flat(second), 2.0 * eigenvalue, budget, rng)
+            .ok_or_else(|| unfilled("the gradients' mean"))?;
+        Ok(DMatrix::from_column_slice(d, k, mean.as_slice()))
+    }
+}
+
+impl Baseline for DpPca {
+    fn card(&self) -> &'static Card {
+        &CARD
+    }
+
+    /// # Errors
+    /// Besides those of the trait: `invalid-request` that names the rows needed, `estimate-failed` where a
+    /// histogram does not fill.
+    fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
+        let (n, d, k) = (rows.n(), rows.dimension(), request.k);
+        check(&CARD, d, n as u64, request)?;
+        let (runs, block) = match self.rank {
+            Rank::Block => (1, k),
+            Rank::Deflation => (k, 1),
+        };
+        let (budget, promised) = match request.privacy {
+            Privacy::None => (None, None),
+            Privacy::Budget {
+                budget,
+                neighbours,
+                calibration,
+            } => {
+                let step = StepBudget::new(
+                    budget,
+                    calibration,
+                    d * block,
+                    gradient_sensitivity(neighbours, 1.0, block),
+                )?;
+                let promised = Guarantee {
+                    budget,
+                    neighbours,
+                    calibration,
+                    // Every row is in one part of one step of one run.
+                    true_epsilon: Some(step.epsilon),
+                    remark: None,
+                };
+                (Some(step), Some(promised))
+            }
+        };
+        let each = n / runs;
+        let (steps, batch) = self.steps(each, budget.as_ref())?;
+        let table: Vec<DVector<f64>> = shuffled(rows, rng)
+            .map(|row| Ok(DVector::from_column_slice(row?.as_slice())))
+            .collect::<Result<_>>()?;
+        let mut tracer = Tracer::new(request.truth.filter(|_| runs == 1));
+        let mut found = DMatrix::zeros(d, 0);
+        for run in 0..runs {
+            let part = &table[run * each..(run + 1) * each];
+            let sizes = (steps, batch);
+            let next = self.ascend(
+                part,
+                &found,
+                block,
+                budget.as_ref(),
+                sizes,
+                &mut tracer,
+                rng,
+            )?;
+            let columns: Vec<_> = found.column_iter().chain(next.column_iter()).collect();
+            found = DMatrix::from_columns(&columns);
+        }
+        fix_signs(&mut found);
+        Ok(Fit {
+            subspace: found,
+            n: n as u64,
+            privacy: promised,
+            trace: tracer.finish(),
+            facts: vec![("steps", steps as f64), ("batch", batch as f64)],
+        })
+    }
+}

@@ -1,0 +1,54 @@
+//! `pca`: the exact answer as a baseline beside the others.
+
+use eigenveil_shared::Result;
+
+use crate::{
+    Baseline, Card, Entry, Fit, Generator, Options, Request, Rows, check, pca, trace::Tracer,
+};
+
+static CARD: Card = Card {
+    name: "pca",
+    source: "textbook; what every comparison refers to",
+    description: "the top eigenvectors of the rows' second moment, exactly",
+    guarantee: "none: it is the non-private reference",
+    neighbours: &[],
+    calibrations: &[],
+    pure: false,
+};
+
+/// `pca`: [`pca`](crate::pca()) of the table.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pca;
+
+impl Pca {
+    /// For the registry.
+    pub const ENTRY: Entry = Entry {
+        card: &CARD,
+        build: |options: &Options| {
+            options.only(CARD.name, &[])?;
+            Ok(Box::new(Self))
+        },
+    };
+}
+
+impl Baseline for Pca {
+    fn card(&self) -> &'static Card {
+        &CARD
+    }
+
+    fn fit(&self, rows: &Rows, request: &Request<'_>, _rng: &mut Generator) -> Result<Fit> {
+        let n = rows.n() as u64;
+        check(&CARD, rows.dimension(), n, request)?;
+        let exact = pca(rows.stream(), rows.dimension(), request.k)?;
+        let captured: f64 = exact.eigenvalues.iter().take(request.k).sum();
+        let mut tracer = Tracer::new(request.truth);
+        tracer.record(1, 1.0, &exact.subspace, |_| Some(captured))?;
+        Ok(Fit {
+            subspace: exact.subspace,
+            n,
+            privacy: None,
+            trace: tracer.finish(),
+            facts: Vec::new(),
+        })
+    }
+}

@@ -1,0 +1,39 @@
+//! Where the noise comes from.
+
+use eigenveil_shared::{Error, ErrorCode, Result};
+use rand::{SeedableRng, rngs::SysRng};
+
+/// The one generator every baseline draws from: cryptographic, so that a released result may rest on it.
+pub type Generator = rand::rngs::ChaCha20Rng;
+
+/// A generator with this seed, for simulations and reproductions, which protect nobody; without one, a
+/// generator seeded by the operating system, which a released result needs.
+///
+/// # Errors
+/// `randomness-unavailable` when the operating system gives no seed.
+pub fn generator(seed: Option<u64>) -> Result<Generator> {
+    match seed {
+        Some(seed) => Ok(Generator::seed_from_u64(seed)),
+        None => Generator::try_from_rng(&mut SysRng).map_err(|error| {
+            Error::new(
+                ErrorCode::RandomnessUnavailable,
+                format!("the operating system gave no random seed ({error}); try again later"),
+            )
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::Rng;
+
+    use super::*;
+
+    #[test]
+    fn a_seed_repeats_and_the_system_does_not() {
+        let draw = |seed| generator(seed).unwrap().next_u64();
+        assert_eq!(draw(Some(7)), draw(Some(7)));
+        // Equal with probability 2⁻⁶⁴.
+        assert_ne!(draw(None), draw(None));
+    }
+}

@@ -1,0 +1,119 @@
+//! Wishart noise on the sum: `wishart`. It has no guarantee.
+
+use eigenveil_estimation::linalg::product;
+use eigenveil_shared::{Result, privacy::Budget};
+use nalgebra::DMatrix;
+use rand_distr::{Distribution, StandardNormal};
+
+use super::fit_of_sum;
+use crate::{
+    baseline::{Baseline, Card, check},
+    fit::{Fit, Request},
+    generator::Generator,
+    privacy::{Calibration, Guarantee, Neighbours, Privacy},
+    registry::{Entry, Options},
+    rows::Rows,
+};
+
+/// The Wishart mechanism (Jiang, Xie & Zhang 2016): `Σxxᵀ + W`, W of law `W_p(p+1, (3/2ε)·I)`; then its top-k
+/// eigenvectors. **No guarantee**: the output always exceeds `Σxxᵀ` (in the Loewner order), which a neighbour's
+/// output does not always do; it leaves the neighbour's support with probability `1 − e^{−ε/3}`, whatever p (the
+/// event is `xᵀW⁻¹x > 1`, and `1/xᵀW⁻¹x` is (3/2ε)·χ²₂). So it is not (ε', δ)-private for any ε' unless δ is that large.
+pub struct Wishart;
+
+static CARD: Card = Card {
+    name: "wishart",
+    source: "Jiang, Xie & Zhang 2016 (dp-PCA of Maunu, Yu & Lerman; Table 1 of Shang et al.)",
+    description: "PCA of the second moment with Wishart noise",
+    guarantee: "none: as-published claims pure ε, no ε holds unless δ ≥ 1 − e^(−ε/3)",
+    neighbours: &Neighbours::ALL,
+    calibrations: &[Calibration::AsPublished],
+    pure: true,
+};
+
+impl Wishart {
+    /// For the registry.
+    pub const ENTRY: Entry = Entry {
+        card: &CARD,
+        build: |options: &Options| {
+            options.only(CARD.name, &[])?;
+            Ok(Box::new(Self))
+        },
+    };
+}
+
+impl Baseline for Wishart {
+    fn card(&self) -> &'static Card {
+        &CARD
+    }
+
+    fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
+        check(&CARD, rows.dimension(), rows.n() as u64, request)?;
+        let mut sum = rows.sum_of_outer_products();
+        let Privacy::Budget {
+            budget,
+            neighbours,
+            calibration,
+        } = request.privacy
+        else {
+            return fit_of_sum(rows, &sum, request.k, None, Vec::new());
+        };
+        sum += wishart_noise(rows.dimension(), budget, rng);
+        let least_delta = -(-budget.epsilon() / 3.0).exp_m1();
+        let guarantee = Guarantee {
+            budget,
+            neighbours,
+            calibration,
+            true_epsilon: None,
+            remark: Some(format!(
+                "the output shows with probability {least_delta:.3} that a row was there: no epsilon holds below that delta"
+            )),
+        };
+        let facts = vec![("delta_lower_bound", least_delta)];
+        fit_of_sum(rows, &sum, request.k, Some(guarantee), facts)
+    }
+}
+
+/// `GGᵀ`, G of `p × (p+1)` independent `N(0, 3/2ε)`.
+fn wishart_noise(p: usize, budget: Budget, rng: &mut Generator) -> DMatrix<f64> {
+    let deviation = (1.5 / budget.epsilon()).sqrt();
+    let g = DMatrix::from_fn(p, p + 1, |_, _| {
+        let z: f64 = StandardNormal.sample(rng);
+        deviation * z
+    });
+    product(&g, &g.transpose())
+}
+
+#[cfg(test)]
+mod tests {
+    use nalgebra::DVector;
+
+    use super::*;
+    use crate::generator;
+
+    /// The noise alone leaves the support `{O ≽ xxᵀ}` with probability `1 − e^{−ε/3}`: 4,000 draws, five standard
+    /// deviations (false alarm 6e-7 each).
+    #[test]
+    fn the_output_leaves_the_neighbours_support() {
+        let mut rng = generator(Some(5)).unwrap();
+        for (p, epsilon) in [(5, 0.5), (12, 1.0), (5, 4.0)] {
+            let x = DVector::from_element(p, 1.0 / (p as f64).sqrt());
+            let budget = Budget::pure(epsilon).unwrap();
+            let draws = 4000;
+            let left = (0..draws)
+                .filter(|_| {
+                    let noise = wishart_noise(p, budget, &mut rng);
+                    let inverse = noise.try_inverse().unwrap();
+                    x.dot(&(inverse * &x)) > 1.0
+                })
+                .count() as f64
+                / f64::from(draws);
+            let expected = 1.0 - (-epsilon / 3.0_f64).exp();
+            let deviation = (expected * (1.0 - expected) / f64::from(draws)).sqrt();
+            assert!(
+                (left - expected).abs() < 5.0 * deviation,
+                "{p} {epsilon}: {left} {expected}"
+            );
+        }
+    }
+}

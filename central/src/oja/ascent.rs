@@ -1,0 +1,66 @@
+//! Stochastic gradient ascent on `tr(WᵀAW)` over orthonormal W: what all of Oja's algorithms do.
+
+use eigenveil_estimation::linalg::orthonormalize;
+use eigenveil_shared::Result;
+use nalgebra::DMatrix;
+
+use super::StepSize;
+use crate::{Generator, GradientSum, noise::EntryNoise, stream::Feed};
+
+/// Linear steps between two orthonormalisations: the span is the same as with one after each (QR factors
+/// multiply), and the work is not.
+const LINEAR_STEPS: usize = 8;
+
+/// How the steps are made.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ascent {
+    /// Rows B of a step.
+    pub(super) batch: usize,
+    /// Steps.
+    pub(super) steps: usize,
+    /// Threshold β on the Frobenius norm of one row's `x(xᵀW)`.
+    pub(super) clip: Option<f64>,
+    /// Standard deviation of the noise on every entry of the batch's sum; 0: none.
+    pub(super) noise_sd: f64,
+    /// Step sizes.
+    pub(super) schedule: StepSize,
+}
+
+impl Ascent {
+    /// `W ← QR(W + η_t/B·(Σ clip_β(x(xᵀW)) + noise))` over the stream, from the orthonormal `w` (`d × k`). The divisor
+    /// is the planned B. `watch` sees the step and the iterate, orthonormal.
+    pub(super) fn run(
+        &self,
+        mut w: DMatrix<f64>,
+        feed: &mut Feed<'_, '_>,
+        rng: &mut Generator,
+        mut watch: impl FnMut(usize, &DMatrix<f64>) -> Result<()>,
+    ) -> Result<DMatrix<f64>> {
+        let noise = EntryNoise::Gaussian { sd: self.noise_sd };
+        // Clipping and noise refer to the length of W, so it has to be right at every step.
+        let linear = self.noise_sd == 0.0 && self.clip.is_none();
+        for t in 1..=self.steps {
+            let mut sum = GradientSum::new(w, self.clip, self.batch);
+            for _ in 0..self.batch {
+                sum.add(feed.next_row()?.as_slice());
+            }
+            let (previous, mut gradient) = sum.finish();
+            if self.noise_sd > 0.0 {
+                noise.add_to(&mut gradient, rng);
+            }
+            w = previous + gradient * (self.schedule.at(t) / self.batch as f64);
+            if !linear || t % LINEAR_STEPS == 0 || t == self.steps || self.is_watched(t) {
+                w = orthonormalize(w)?;
+            }
+            if self.is_watched(t) {
+                watch(t, &w)?;
+            }
+        }
+        Ok(w)
+    }
+
+    /// Every step of a short run, a hundred of a long one.
+    fn is_watched(&self, t: usize) -> bool {
+        t.is_multiple_of(self.steps.div_ceil(100)) || t == self.steps
+    }
+}

@@ -1,0 +1,232 @@
+//! The three forms of the algorithm.
+
+use eigenveil_shared::{Error, ErrorCode, Result, privacy::Budget};
+
+use super::calibration::{largest_shuffled_epsilon, published_batch_sd, published_one_row_sd};
+use crate::{
+    Calibration, Card, Entry, Neighbours, Options, registry::both_set, stream::whole_steps,
+};
+
+static PLAIN: Card = Card {
+    name: "oja",
+    source: "Liu et al. 2022, Algorithm 1",
+    description: "stochastic gradient ascent, one row a step; one pass, O(pk) memory",
+    guarantee: "none of its own: take private-oja or minibatch-oja for privacy",
+    neighbours: &[],
+    calibrations: &[],
+    pure: false,
+};
+
+static PRIVATE: Card = Card {
+    name: "private-oja",
+    source: "Liu et al. 2022, Algorithm 2",
+    description: "Oja with every row's gradient clipped and noise on it; one pass, O(pk) memory",
+    guarantee: "accounted: (eps,delta) by parallel composition, no shuffling needed; the printed noise needs shuffling and tiny eps",
+    neighbours: &Neighbours::ALL,
+    calibrations: &Calibration::ALL,
+    pure: false,
+};
+
+static MINIBATCH: Card = Card {
+    name: "minibatch-oja",
+    source: "Liu et al. 2022, equation 7",
+    description: "Oja with noise on the sum of a batch's clipped gradients; one pass, O(pk) memory",
+    guarantee: "accounted: (eps,delta) by parallel composition; the printed noise charges every step and is far more than needed",
+    neighbours: &Neighbours::ALL,
+    calibrations: &Calibration::ALL,
+    pure: false,
+};
+
+/// Which of the three.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Form {
+    /// `oja`: one row a step, no clipping, no noise.
+    Plain,
+    /// `private-oja`: one row a step, its gradient clipped to Frobenius norm `clip`, and noise on it.
+    Private {
+        /// β, in (0, 1]; at 1 no row of the unit ball is clipped.
+        clip: f64,
+    },
+    /// `minibatch-oja`: T steps of `⌊n/T⌋` rows, each gradient clipped, and noise on their sum. Rows after the last
+    /// whole batch are not used.
+    Minibatch {
+        /// β, in (0, 1]; at 1 no row of the unit ball is clipped.
+        clip: f64,
+        /// T or B; `None`: `T = ⌈ln² n⌉`, the paper's `O(log² n)`.
+        steps: Option<Steps>,
+    },
+}
+
+/// How the rows are divided into batches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Steps {
+    /// This many steps T; the batch is `⌊n/T⌋`.
+    Count(usize),
+    /// This many rows B a batch; the steps are `⌊n/B⌋`.
+    Batch(usize),
+}
+
+/// Oja's algorithm, plain or private, with k components kept orthonormal by QR.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Oja {
+    /// Which form.
+    pub form: Form,
+    /// c of the step sizes `c/(o + t)`; `None`: [`DEFAULT_NUMERATOR`](super::DEFAULT_NUMERATOR). The offset follows from
+    /// the batch and the noise ([`StepSize::for_variance`](super::StepSize::for_variance)).
+    pub numerator: Option<f64>,
+}
+
+impl Oja {
+    /// `oja`.
+    pub const PLAIN: Self = Self {
+        form: Form::Plain,
+        numerator: None,
+    };
+    /// `private-oja` without clipping in the unit ball.
+    pub const PRIVATE: Self = Self {
+        form: Form::Private { clip: 1.0 },
+        numerator: None,
+    };
+    /// `minibatch-oja` without clipping in the unit ball, `T = ⌈ln² n⌉`.
+    pub const MINIBATCH: Self = Self {
+        form: Form::Minibatch {
+            clip: 1.0,
+            steps: None,
+        },
+        numerator: None,
+    };
+}
+
+impl Oja {
+    /// `oja` for the registry.
+    pub const PLAIN_ENTRY: Entry = Entry {
+        card: &PLAIN,
+        build: |options: &Options| {
+            options.only(PLAIN.name, &["step"])?;
+            Ok(Box::new(Self {
+                numerator: options.step,
+                form: Form::Plain,
+            }))
+        },
+    };
+
+    /// `private-oja` for the registry.
+    pub const PRIVATE_ENTRY: Entry = Entry {
+        card: &PRIVATE,
+        build: |options: &Options| {
+            options.only(PRIVATE.name, &["step", "clip"])?;
+            Ok(Box::new(Self {
+                numerator: options.step,
+                form: Form::Private {
+                    clip: options.clip.unwrap_or(1.0),
+                },
+            }))
+        },
+    };
+
+    /// `minibatch-oja` for the registry.
+    pub const MINIBATCH_ENTRY: Entry = Entry {
+        card: &MINIBATCH,
+        build: |options: &Options| {
+            options.only(MINIBATCH.name, &["iterations", "batch", "step", "clip"])?;
+            let steps = match (options.iterations, options.batch) {
+                (Some(_), Some(_)) => return Err(both_set()),
+                (Some(steps), None) => Some(Steps::Count(steps)),
+                (None, batch) => batch.map(Steps::Batch),
+            };
+            Ok(Box::new(Self {
+                numerator: options.step,
+                form: Form::Minibatch {
+                    clip: options.clip.unwrap_or(1.0),
+                    steps,
+                },
+            }))
+        },
+    };
+}
+
+impl Form {
+    pub(super) fn card(&self) -> &'static Card {
+        match self {
+            Self::Plain => &PLAIN,
+            Self::Private { .. } => &PRIVATE,
+            Self::Minibatch { .. } => &MINIBATCH,
+        }
+    }
+
+    /// β, where gradients are clipped.
+    ///
+    /// # Errors
+    /// `InvalidRequest` outside (0, 1].
+    pub(super) fn clip(&self) -> Result<Option<f64>> {
+        match *self {
+            Self::Plain => Ok(None),
+            Self::Private { clip } | Self::Minibatch { clip, .. } => {
+                if clip > 0.0 && clip <= 1.0 {
+                    Ok(Some(clip))
+                } else {
+                    Err(Error::new(
+                        ErrorCode::InvalidRequest,
+                        format!(
+                            "the clipping threshold is {clip}; it must lie above 0 and be at most 1, at which no row of the unit ball is clipped"
+                        ),
+                    ))
+                }
+            }
+        }
+    }
+
+    /// Steps, and rows of a step.
+    ///
+    /// # Errors
+    /// `InvalidRequest` where the rows do not make a step.
+    pub(super) fn steps(&self, n: u64) -> Result<(usize, usize)> {
+        let Self::Minibatch { steps, .. } = *self else {
+            return Ok((whole_steps(n, 1)?, 1));
+        };
+        let usual = || Steps::Count(((n as f64).ln().powi(2).ceil() as usize).max(1));
+        match steps.unwrap_or_else(usual) {
+            Steps::Batch(batch) => Ok((whole_steps(n, batch)?, batch)),
+            Steps::Count(steps) => {
+                let batch = n.checked_div(steps as u64).unwrap_or(0);
+                if batch == 0 {
+                    return Err(Error::new(
+                        ErrorCode::InvalidRequest,
+                        format!(
+                            "{steps} steps over n = {n} rows; a step needs a row: take between 1 and n steps"
+                        ),
+                    ));
+                }
+                Ok((steps, batch as usize))
+            }
+        }
+    }
+
+    /// The paper's noise on a step's sum of gradients, and what is to be said of it.
+    pub(super) fn published(
+        &self,
+        budget: Budget,
+        n: u64,
+        steps: usize,
+        clip: f64,
+    ) -> (f64, Option<String>) {
+        if let Self::Minibatch { .. } = self {
+            let remark = "the printed noise composes the steps one after another, but each row is in one step only";
+            return (
+                published_batch_sd(budget, steps, clip),
+                Some(remark.to_owned()),
+            );
+        }
+        let limit = largest_shuffled_epsilon(budget.delta(), n);
+        let remark = if budget.epsilon() <= limit {
+            format!(
+                "the true epsilon is without shuffling; the paper's amplification, up to constants, covers epsilon <= {limit:.3e} at this n"
+            )
+        } else {
+            format!(
+                "the printed noise relies on shuffling, whose amplification needs epsilon <= {limit:.3e} at this n"
+            )
+        };
+        (published_one_row_sd(budget, n, clip), Some(remark))
+    }
+}

@@ -1,0 +1,122 @@
+//! A run, from the request to the fit.
+
+use eigenveil_estimation::{linalg::fix_signs, models::uniform_frame};
+use eigenveil_shared::Result;
+
+use super::{
+    DEFAULT_NUMERATOR, Oja, StepSize,
+    ascent::Ascent,
+    calibration::{accounted_sd, gradient_sensitivity, guarantee},
+};
+use crate::{
+    Baseline, Calibration, Card, Fit, Generator, Privacy, Request, RowStream, Rows,
+    StreamingBaseline, check,
+    stream::{Feed, shuffled},
+    trace::Tracer,
+};
+
+impl Baseline for Oja {
+    fn card(&self) -> &'static Card {
+        self.form.card()
+    }
+
+    /// One pass over the table in random order.
+    fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
+        let mut stream = shuffled(rows, rng);
+        let (d, n) = (rows.dimension(), rows.n() as u64);
+        self.run(&mut stream, d, n, Some(rows), request, rng)
+    }
+
+    fn streaming(&self) -> Option<&dyn StreamingBaseline> {
+        Some(self)
+    }
+}
+
+impl StreamingBaseline for Oja {
+    fn fit_stream(
+        &self,
+        rows: &mut RowStream<'_>,
+        dimension: usize,
+        n: u64,
+        request: &Request<'_>,
+        rng: &mut Generator,
+    ) -> Result<Fit> {
+        self.run(rows, dimension, n, None, request, rng)
+    }
+}
+
+impl Oja {
+    /// One pass over the stream; `table` is what the trace's objective is computed from.
+    fn run(
+        &self,
+        rows: &mut RowStream<'_>,
+        dimension: usize,
+        n: u64,
+        table: Option<&Rows>,
+        request: &Request<'_>,
+        rng: &mut Generator,
+    ) -> Result<Fit> {
+        check(self.card(), dimension, n, request)?;
+        let k = request.k;
+        let (steps, batch) = self.form.steps(n)?;
+        let clip = self.form.clip()?;
+        let mut facts = vec![("steps", steps as f64), ("batch", batch as f64)];
+        let (mut noise_sd, mut promised) = (0.0, None);
+        if let Privacy::Budget {
+            budget,
+            neighbours,
+            calibration,
+        } = request.privacy
+        {
+            let clip = clip.unwrap_or(1.0);
+            let sensitivity = gradient_sensitivity(neighbours, clip, k);
+            let accounted = accounted_sd(budget, sensitivity)?;
+            let (published, published_remark) = self.form.published(budget, n, steps, clip);
+            let (sd, remark) = match calibration {
+                Calibration::Accounted => (accounted, None),
+                Calibration::AsPublished => (published, published_remark),
+            };
+            noise_sd = sd;
+            promised = Some(guarantee(
+                budget,
+                neighbours,
+                calibration,
+                sd,
+                sensitivity,
+                remark,
+            ));
+            facts.extend([
+                ("noise_sd", sd),
+                ("accounted_noise_sd", accounted),
+                ("published_noise_sd", published),
+            ]);
+        }
+        let rows_a_step = batch as f64;
+        let variance = 1.0 / rows_a_step + dimension as f64 * (noise_sd / rows_a_step).powi(2);
+        let numerator = self.numerator.unwrap_or(DEFAULT_NUMERATOR);
+        let ascent = Ascent {
+            batch,
+            steps,
+            clip,
+            noise_sd,
+            schedule: StepSize::for_variance(numerator, variance)?,
+        };
+        let mut tracer = Tracer::new(request.truth);
+        let start = uniform_frame(rng, dimension, k)?;
+        let mut feed = Feed::new(rows, dimension, n);
+        let mut subspace = ascent.run(start, &mut feed, rng, |step, w| {
+            let passes = step as f64 * rows_a_step / n as f64;
+            tracer.record(step, passes, w, |w| {
+                table.map(|rows| rows.multiply(w).dot(w) / n as f64)
+            })
+        })?;
+        fix_signs(&mut subspace);
+        Ok(Fit {
+            subspace,
+            n,
+            privacy: promised,
+            trace: tracer.finish(),
+            facts,
+        })
+    }
+}

@@ -1,0 +1,304 @@
+//! The private power method: noise on every product.
+
+use std::ops::ControlFlow;
+
+use eigenveil_estimation::models::uniform_frame;
+use eigenveil_shared::{Result, privacy::Budget};
+use nalgebra::DMatrix;
+
+use super::{
+    PowerRun, Shape, iterate_coherence, largest_entry_product, noisy_power,
+    plain::{multiplier, record, run_without_noise},
+    product_sensitivity, product_sensitivity_l1,
+};
+use crate::{
+    Baseline, Calibration, Card, Entry, Fit, Generator, Guarantee, Neighbours, Options, Privacy,
+    Request, Rows,
+    accountant::{full_batch, laplace},
+    check,
+    noise::EntryNoise,
+    trace::Tracer,
+};
+
+static CARD: Card = Card {
+    name: "private-power",
+    source: "Hardt & Price 2014, Figure 3 (PPM) and Lemma 4.5",
+    description: "block power method with Gaussian noise on every product (Laplace for delta = 0)",
+    guarantee: "accounted: (eps,delta) over all L steps; the printed noise holds too, for rows with sqrt(columns) more than needed",
+    neighbours: &Neighbours::WITH_ENTRY,
+    calibrations: &Calibration::ALL,
+    pure: true,
+};
+
+/// `private-power`: L releases of `AX`, A = Σxxᵀ, each with independent noise on its `d × m` entries; Gaussian for
+/// δ > 0, Laplace for δ = 0. The start is random and made without the data.
+///
+/// With entry neighbours the noise follows the iterate's largest entries, which is what makes the error depend on
+/// the coherence of A instead of on d.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PrivatePower {
+    /// Steps L and columns m.
+    pub shape: Shape,
+}
+
+/// A low-rank approximation of `A = Σxxᵀ`: `left·rightᵀ`.
+#[derive(Clone, Debug)]
+pub struct LowRank {
+    /// `X_L`: `d × m`, orthonormal.
+    pub left: DMatrix<f64>,
+    /// `Y_{L+1} = A·X_L + G`: `d × m`, the (L+1)-th release.
+    pub right: DMatrix<f64>,
+    /// The subspace, and the guarantee for all L + 1 releases.
+    pub fit: Fit,
+}
+
+impl PrivatePower {
+    /// For the registry.
+    pub const ENTRY: Entry = Entry {
+        card: &CARD,
+        build: |options: &Options| {
+            options.only(CARD.name, &["iterations", "columns"])?;
+            Ok(Box::new(Self {
+                shape: options.shape(),
+            }))
+        },
+    };
+
+    /// As [`Baseline::fit`], and the low-rank approximation `B = X_L·Y_{L+1}ᵀ` of `A`, whose factor `Y_{L+1}` is one
+    /// release more.
+    ///
+    /// # Errors
+    /// As [`Baseline::fit`].
+    pub fn low_rank(
+        &self,
+        rows: &Rows,
+        request: &Request<'_>,
+        rng: &mut Generator,
+    ) -> Result<LowRank> {
+        check(&CARD, rows.dimension(), rows.n() as u64, request)?;
+        let Noisy { run, scale, fit } = self.run(rows, request, 1, rng)?;
+        let mut right = rows.multiply(&run.basis);
+        if let Some(scale) = scale {
+            scale.noise(&run.basis).add_to(&mut right, rng);
+        }
+        Ok(LowRank {
+            left: run.basis,
+            right,
+            fit,
+        })
+    }
+
+    /// L steps, with the noise of L + `further` releases.
+    fn run(
+        &self,
+        rows: &Rows,
+        request: &Request<'_>,
+        further: u64,
+        rng: &mut Generator,
+    ) -> Result<Noisy> {
+        let (d, k) = (rows.dimension(), request.k);
+        let columns = self.shape.columns(k, d)?;
+        let Privacy::Budget {
+            budget,
+            neighbours,
+            calibration,
+        } = request.privacy
+        else {
+            let (run, fit) = run_without_noise(self.shape, rows, request, rng)?;
+            return Ok(Noisy {
+                run,
+                scale: None,
+                fit,
+            });
+        };
+        let steps = self.shape.iterations(d);
+        let releases = steps as u64 + further;
+        let asked = Asked {
+            budget,
+            neighbours,
+            steps,
+            releases,
+            shape: (d, columns),
+        };
+        let accounted = asked.accounted()?;
+        let published = asked.published();
+        let scale = match calibration {
+            Calibration::Accounted => accounted,
+            Calibration::AsPublished => published,
+        };
+        let multiply = multiplier(rows, columns, steps);
+        let mut tracer = Tracer::new(request.truth);
+        let mut before = uniform_frame(rng, d, columns)?;
+        let mut largest = 0.0_f64;
+        let run = noisy_power(
+            before.clone(),
+            steps,
+            |_, x| {
+                let mut image = multiply(x);
+                scale.noise(x).add_to(&mut image, rng);
+                before.clone_from(x);
+                Ok(image)
+            },
+            |run| {
+                largest = largest.max(iterate_coherence(&run.basis));
+                record(&mut tracer, run, &multiply, rows.n())?;
+                Ok(ControlFlow::Continue(()))
+            },
+        )?;
+        let fit = Fit {
+            subspace: run.leading(k)?.0,
+            n: rows.n() as u64,
+            privacy: Some(Guarantee {
+                budget,
+                neighbours,
+                calibration,
+                true_epsilon: asked.true_epsilon(scale),
+                remark: asked.remark(),
+            }),
+            trace: tracer.finish(),
+            facts: vec![
+                ("steps", steps as f64),
+                ("columns", columns as f64),
+                ("noise_sd", scale.noise(&before).sd()),
+                ("accounted_noise_sd", accounted.noise(&before).sd()),
+                ("published_noise_sd", published.noise(&before).sd()),
+                ("iterate_coherence", largest),
+            ],
+        };
+        Ok(Noisy {
+            run,
+            scale: Some(scale),
+            fit,
+        })
+    }
+}
+
+impl Baseline for PrivatePower {
+    fn card(&self) -> &'static Card {
+        &CARD
+    }
+
+    fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
+        check(&CARD, rows.dimension(), rows.n() as u64, request)?;
+        Ok(self.run(rows, request, 0, rng)?.fit)
+    }
+}
+
+/// A finished run.
+struct Noisy {
+    run: PowerRun,
+    scale: Option<Scale>,
+    fit: Fit,
+}
+
+/// Noise as a function of the iterate it is added to.
+#[derive(Clone, Copy, Debug)]
+enum Scale {
+    /// Gaussian: this many times the L2 sensitivity of the step.
+    PerSensitivity(Neighbours, f64),
+    /// Laplace: this many times the L1 sensitivity of the step.
+    PerSensitivityL1(Neighbours, f64),
+    /// Gaussian of this standard deviation.
+    Fixed(f64),
+    /// Gaussian: this many times the iterate's largest entry.
+    PerLargestEntry(f64),
+    /// Laplace of this scale.
+    FixedLaplace(f64),
+}
+
+impl Scale {
+    /// The noise of a step from `x`.
+    fn noise(self, x: &DMatrix<f64>) -> EntryNoise {
+        match self {
+            Self::PerSensitivity(neighbours, multiplier) => EntryNoise::Gaussian {
+                sd: multiplier * product_sensitivity(neighbours, x),
+            },
+            Self::PerSensitivityL1(neighbours, multiplier) => EntryNoise::Laplace {
+                scale: multiplier * product_sensitivity_l1(neighbours, x),
+            },
+            Self::Fixed(sd) => EntryNoise::Gaussian { sd },
+            Self::PerLargestEntry(sigma) => EntryNoise::Gaussian {
+                sd: sigma * x.amax(),
+            },
+            Self::FixedLaplace(scale) => EntryNoise::Laplace { scale },
+        }
+    }
+}
+
+/// What the noise of a run depends on; the iterate apart, all of it is public.
+struct Asked {
+    budget: Budget,
+    neighbours: Neighbours,
+    steps: usize,
+    releases: u64,
+    /// d and m.
+    shape: (usize, usize),
+}
+
+impl Asked {
+    /// The smallest noise that keeps the budget over all releases.
+    fn accounted(&self) -> Result<Scale> {
+        Ok(if self.budget.is_pure() {
+            // ε/L for each release, and a little more for rounding.
+            let multiplier =
+                laplace::scale(self.budget.epsilon(), 1.0, self.releases)? * (1.0 + 1e-12);
+            Scale::PerSensitivityL1(self.neighbours, multiplier)
+        } else {
+            let multiplier = full_batch::noise_multiplier(self.budget, self.releases)?;
+            Scale::PerSensitivity(self.neighbours, multiplier)
+        })
+    }
+
+    /// The printed noise: σ = √(4mL·ln(1/δ))/ε, times max|Xᵢⱼ| for entries (Figure 3), as it is for rows (Lemma 4.5);
+    /// λ = 10mL√d/ε for δ = 0.
+    fn published(&self) -> Scale {
+        let (epsilon, delta) = (self.budget.epsilon(), self.budget.delta());
+        let products = (self.shape.1 * self.steps) as f64;
+        if self.budget.is_pure() {
+            return Scale::FixedLaplace(10.0 * products * (self.shape.0 as f64).sqrt() / epsilon);
+        }
+        let sigma = (4.0 * products * (1.0 / delta).ln()).sqrt() / epsilon;
+        match self.neighbours {
+            Neighbours::Entry => Scale::PerLargestEntry(sigma),
+            Neighbours::ZeroOut | Neighbours::Replace => Scale::Fixed(sigma),
+        }
+    }
+
+    /// What the noise gives, whatever the iterates turn out to be.
+    fn true_epsilon(&self, scale: Scale) -> Option<f64> {
+        let gaussian = |multiplier: f64| {
+            full_batch::true_epsilon(multiplier, self.releases, self.budget.delta())
+        };
+        let (d, m) = self.shape;
+        // Of rows, the sensitivity is that of any orthonormal frame.
+        let frame = DMatrix::identity(d, m);
+        match scale {
+            Scale::PerSensitivity(_, multiplier) => gaussian(multiplier),
+            Scale::Fixed(sd) => gaussian(sd / product_sensitivity(self.neighbours, &frame)),
+            Scale::PerLargestEntry(sigma) => gaussian(sigma / largest_entry_product(m)),
+            Scale::PerSensitivityL1(_, multiplier) => {
+                Some(laplace::true_epsilon(multiplier, 1.0, self.releases))
+            }
+            Scale::FixedLaplace(scale) => {
+                let sensitivity = match self.neighbours {
+                    // Two rows of a frame have norm at most 1 each, and together √2 in one column.
+                    Neighbours::Entry => 2.0 * (m as f64).sqrt(),
+                    Neighbours::ZeroOut | Neighbours::Replace => {
+                        product_sensitivity_l1(self.neighbours, &frame)
+                    }
+                };
+                Some(laplace::true_epsilon(scale, sensitivity, self.releases))
+            }
+        }
+    }
+
+    fn remark(&self) -> Option<String> {
+        match self.neighbours {
+            Neighbours::Entry => Some(
+                "protects one entry of the sum of outer products, not a row: a row moves all of them"
+                    .to_owned(),
+            ),
+            Neighbours::ZeroOut | Neighbours::Replace => None,
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! How far one step `X ↦ AX`, A = Σxxᵀ, moves between neighbours.
+
+use std::f64::consts::SQRT_2;
+
+use nalgebra::DMatrix;
+
+use crate::Neighbours;
+
+/// L2 (Frobenius) sensitivity of `AX` for an orthonormal X (`d × m`).
+///
+/// * Zero-out: `‖xxᵀX‖_F = ‖x‖·‖Xᵀx‖ ≤ 1` whatever m. The paper charges every column on its own and so √m.
+/// * Replace: `‖(xxᵀ−yyᵀ)X‖_F ≤ ‖xxᵀ−yyᵀ‖_F ≤ √2`; for one column `≤ ‖xxᵀ−yyᵀ‖₂ ≤ 1`.
+/// * Entry: `A_ij` and `A_ji` move by at most 1, so rows i and j of AX move by `X_j` and `X_i`: the two largest rows
+///   of X decide, `√(‖X_i‖²+‖X_j‖²) ≤ √(2m)·max|Xᵢⱼ|`.
+///
+/// Each is attained. X is public by then (an earlier release, or drawn without the data).
+pub fn product_sensitivity(neighbours: Neighbours, x: &DMatrix<f64>) -> f64 {
+    match neighbours {
+        Neighbours::ZeroOut => 1.0,
+        Neighbours::Replace if x.ncols() == 1 => 1.0,
+        Neighbours::Replace => SQRT_2,
+        Neighbours::Entry => {
+            let (first, second) =
+                two_largest(x.row_iter().map(|row| row.iter().map(|x| x * x).sum()));
+            (first + second).sqrt()
+        }
+    }
+}
+
+/// L1 sensitivity (sum of absolute entries) of `AX` for an orthonormal X (`d × m`): for rows √(dm) times the L2 one
+/// (Cauchy–Schwarz; `‖xxᵀX‖₁ = ‖x‖₁·‖Xᵀx‖₁ ≤ √d·√m`), for an entry the two largest row sums of `|X|`.
+pub fn product_sensitivity_l1(neighbours: Neighbours, x: &DMatrix<f64>) -> f64 {
+    match neighbours {
+        Neighbours::ZeroOut | Neighbours::Replace => {
+            product_sensitivity(neighbours, x) * (x.len() as f64).sqrt()
+        }
+        Neighbours::Entry => {
+            let (first, second) =
+                two_largest(x.row_iter().map(|row| row.iter().map(|x| x.abs()).sum()));
+            first + second
+        }
+    }
+}
+
+/// `√(2m)`: the most that the L2 sensitivity for entry neighbours can be beside `max|Xᵢⱼ|`, which is what the paper
+/// scales its noise with.
+pub fn largest_entry_product(columns: usize) -> f64 {
+    (2.0 * columns as f64).sqrt()
+}
+
+fn two_largest(sizes: impl Iterator<Item = f64>) -> (f64, f64) {
+    sizes.fold((0.0, 0.0), |(first, second), size| {
+        if size > first {
+            (size, first)
+        } else {
+            (first, f64::max(second, size))
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use nalgebra::{DVector, dmatrix};
+    use proptest::prelude::*;
+
+    use super::*;
+    use eigenveil_estimation::linalg::orthonormalize;
+
+    fn l1(matrix: &DMatrix<f64>) -> f64 {
+        matrix.iter().map(|x| x.abs()).sum()
+    }
+
+    /// A vector of the unit ball, often on its surface, from any numbers.
+    fn in_ball(values: &[f64]) -> DVector<f64> {
+        let x = DVector::from_column_slice(values);
+        let norm = x.norm();
+        if norm > 1.0 { x / norm } else { x }
+    }
+
+    proptest! {
+        /// No pair of neighbouring data sets moves the product further than the sensitivity says.
+        #[test]
+        fn no_neighbour_moves_the_product_further(
+            frame in proptest::collection::vec(-1.0..1.0_f64, 15),
+            m in 1_usize..=3,
+            x in proptest::collection::vec(-1.5..1.5_f64, 5),
+            y in proptest::collection::vec(-1.5..1.5_f64, 5),
+            (i, j) in (0_usize..5, 0_usize..5),
+            change in -1.0..1.0_f64,
+        ) {
+            let frame = DMatrix::from_column_slice(5, m, &frame[..5 * m]);
+            let Ok(frame) = orthonormalize(frame) else { return Ok(()) };
+            let (x, y) = (in_ball(&x), in_ball(&y));
+            let mut entry = DMatrix::zeros(5, 5);
+            entry[(i, j)] = change;
+            entry[(j, i)] = change;
+            let outer = &x * x.transpose();
+            for (neighbours, difference) in [
+                (Neighbours::ZeroOut, outer.clone()),
+                (Neighbours::Replace, outer - &y * y.transpose()),
+                (Neighbours::Entry, entry),
+            ] {
+                let moved = difference * &frame;
+                prop_assert!(moved.norm() <= product_sensitivity(neighbours, &frame) * (1.0 + 1e-12));
+                prop_assert!(l1(&moved) <= product_sensitivity_l1(neighbours, &frame) * (1.0 + 1e-12));
+                let published = largest_entry_product(m) * frame.amax();
+                prop_assert!(neighbours != Neighbours::Entry || moved.norm() <= published * (1.0 + 1e-12));
+            }
+        }
+    }
+
+    /// Each bound is attained, so none is loose.
+    #[test]
+    fn the_bounds_are_attained() {
+        let (one, two) = (
+            dmatrix![1.0; 0.0; 0.0],
+            dmatrix![1.0, 0.0; 0.0, 1.0; 0.0, 0.0],
+        );
+        let outer = |i: usize| {
+            let mut matrix = DMatrix::zeros(3, 3);
+            matrix[(i, i)] = 1.0;
+            matrix
+        };
+        for x in [&one, &two] {
+            let moved = (outer(0) * x).norm();
+            assert_eq!(moved, product_sensitivity(Neighbours::ZeroOut, x));
+            let moved = ((outer(0) - outer(1)) * x).norm();
+            assert!((moved - product_sensitivity(Neighbours::Replace, x)).abs() < 1e-15);
+            let mut pair = DMatrix::zeros(3, 3);
+            pair[(0, 1)] = 1.0;
+            pair[(1, 0)] = 1.0;
+            let moved = (pair * x).norm();
+            assert!((moved - product_sensitivity(Neighbours::Entry, x)).abs() < 1e-15);
+        }
+        // L1: a flat row and a flat frame, d = 4, m = 1: ‖x‖₁·|xᵀv| = 2 = √(dm).
+        let flat = DMatrix::from_element(4, 1, 0.5);
+        let moved = &flat * (flat.transpose() * &flat);
+        assert!((l1(&moved) - product_sensitivity_l1(Neighbours::ZeroOut, &flat)).abs() < 1e-15);
+    }
+}

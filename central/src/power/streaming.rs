@@ -1,0 +1,136 @@
+//! The streaming power method: one pass, O(pk) memory.
+
+use std::ops::ControlFlow;
+
+use eigenveil_estimation::models::uniform_frame;
+use eigenveil_shared::{Error, ErrorCode, Result};
+
+use super::{Shape, noisy_power};
+use crate::{
+    Baseline, Card, Entry, Fit, Generator, GradientSum, Options, Request, RowStream, Rows,
+    StreamingBaseline, check,
+    registry::both_set,
+    stream::{Feed, shuffled, whole_steps},
+    trace::Tracer,
+};
+
+static CARD: Card = Card {
+    name: "streaming-power",
+    source: "Hardt & Price 2014, Figure 2 (SPM)",
+    description: "one power step per block of a stream of rows; one pass, O(pk) memory",
+    guarantee: "none of its own: take private-power or private-oja for privacy",
+    neighbours: &[],
+    calibrations: &[],
+    pure: false,
+};
+
+/// `streaming-power`: L steps, each with the sum `A_ℓ = Σxxᵀ` over its own block of `⌊n/L⌋` rows. It keeps two
+/// `d × m` matrices and a block of 128 rows, never A; rows after the last whole block are not used.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StreamingPower {
+    /// Steps L and columns m.
+    pub shape: Shape,
+    /// Rows in a block, instead of `⌊n/L⌋`; then L = `⌊n/block⌋`.
+    pub block: Option<usize>,
+}
+
+impl StreamingPower {
+    /// For the registry.
+    pub const ENTRY: Entry = Entry {
+        card: &CARD,
+        build: |options: &Options| {
+            options.only(CARD.name, &["iterations", "batch", "columns"])?;
+            Ok(Box::new(Self {
+                shape: options.shape(),
+                block: options.batch,
+            }))
+        },
+    };
+}
+
+impl Baseline for StreamingPower {
+    fn card(&self) -> &'static Card {
+        &CARD
+    }
+
+    /// One pass over the table in random order.
+    fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
+        let n = rows.n() as u64;
+        let mut stream = shuffled(rows, rng);
+        self.fit_stream(&mut stream, rows.dimension(), n, request, rng)
+    }
+
+    fn streaming(&self) -> Option<&dyn StreamingBaseline> {
+        Some(self)
+    }
+}
+
+impl StreamingBaseline for StreamingPower {
+    fn fit_stream(
+        &self,
+        rows: &mut RowStream<'_>,
+        dimension: usize,
+        n: u64,
+        request: &Request<'_>,
+        rng: &mut Generator,
+    ) -> Result<Fit> {
+        check(&CARD, dimension, n, request)?;
+        let columns = self.shape.columns(request.k, dimension)?;
+        let (steps, block) = blocks(self, dimension, columns, n)?;
+        let mut feed = Feed::new(rows, dimension, n);
+        let mut tracer = Tracer::new(request.truth);
+        let run = noisy_power(
+            uniform_frame(rng, dimension, columns)?,
+            steps,
+            |_, x| {
+                let mut sum = GradientSum::new(x.clone(), None, block);
+                for _ in 0..block {
+                    sum.add(feed.next_row()?.as_slice());
+                }
+                Ok(sum.finish().1)
+            },
+            |run| {
+                let passes = run.steps as f64 * block as f64 / n as f64;
+                tracer.record(run.steps, passes, &run.basis, |_| None)?;
+                Ok(ControlFlow::Continue(()))
+            },
+        )?;
+        Ok(Fit {
+            subspace: run.leading(request.k)?.0,
+            n,
+            privacy: None,
+            trace: tracer.finish(),
+            facts: vec![
+                ("steps", steps as f64),
+                ("block", block as f64),
+                ("columns", columns as f64),
+            ],
+        })
+    }
+}
+
+/// Steps and rows a block. A block of fewer rows than columns has no image of full rank.
+fn blocks(
+    method: &StreamingPower,
+    dimension: usize,
+    columns: usize,
+    n: u64,
+) -> Result<(usize, usize)> {
+    let (steps, block) = match (method.block, method.shape.iterations) {
+        (Some(_), Some(_)) => return Err(both_set()),
+        (Some(block), None) => (whole_steps(n, block)?, block),
+        (None, _) => {
+            let steps = method.shape.iterations(dimension);
+            (steps, n.checked_div(steps as u64).unwrap_or(0) as usize)
+        }
+    };
+    if block < columns {
+        return Err(Error::new(
+            ErrorCode::InvalidRequest,
+            format!(
+                "a block has {block} of the n = {n} rows; {columns} columns need at least {columns}: take fewer iterations, fewer columns or more rows"
+            ),
+        ));
+    }
+    Ok((steps, block))
+}

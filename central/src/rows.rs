@@ -1,0 +1,138 @@
+//! The curator's table: n prepared rows of one dimension.
+
+use eigenveil_estimation::linalg::{GramSum, cross_product, packed_to_dense, product};
+use eigenveil_shared::{Error, ErrorCode, Result, preprocess::BoundedRow};
+use nalgebra::DMatrix;
+
+/// Rows gathered into one matrix for a product.
+const BLOCK: usize = 256;
+
+/// `n ≥ 1` rows of dimension `p`, each of norm at most 1. Does not print its values.
+#[derive(Clone, Debug)]
+pub struct Rows {
+    rows: Vec<BoundedRow>,
+    dimension: usize,
+}
+
+impl Rows {
+    /// Collects prepared rows.
+    ///
+    /// # Errors
+    /// The first error of the rows; `wrong-dimension` for a row of another dimension than the first;
+    /// `invalid-request` without any.
+    pub fn collect(rows: impl IntoIterator<Item = Result<BoundedRow>>) -> Result<Self> {
+        let rows: Vec<BoundedRow> = rows.into_iter().collect::<Result<_>>()?;
+        let dimension = rows.first().ok_or_else(no_rows)?.dimension();
+        for (index, row) in rows.iter().enumerate() {
+            check_dimension(index as u64, row, dimension)?;
+        }
+        Ok(Self { rows, dimension })
+    }
+
+    /// Number of rows n, at least 1.
+    pub fn n(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Dimension p.
+    pub fn dimension(&self) -> usize {
+        self.dimension
+    }
+
+    /// Row `index`, p values.
+    ///
+    /// # Panics
+    /// If `index ≥ n`.
+    pub fn row(&self, index: usize) -> &[f64] {
+        self.rows[index].as_slice()
+    }
+
+    /// The rows, one after another.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &BoundedRow> {
+        self.rows.iter()
+    }
+
+    /// The rows as a stream, for algorithms that take one.
+    pub fn stream(&self) -> impl Iterator<Item = Result<BoundedRow>> {
+        self.rows.iter().cloned().map(Ok)
+    }
+
+    /// `Σxxᵀ`, `p × p`.
+    pub fn sum_of_outer_products(&self) -> DMatrix<f64> {
+        let mut sum = GramSum::new(self.dimension);
+        for row in &self.rows {
+            sum.add(row.as_slice(), 1.0);
+        }
+        packed_to_dense(&sum.finish())
+    }
+
+    /// `(Σxxᵀ)·X` for `X` of `p × k`, without forming the `p × p` sum.
+    ///
+    /// # Panics
+    /// If `X` has another number of rows than p.
+    pub fn multiply(&self, x: &DMatrix<f64>) -> DMatrix<f64> {
+        assert_eq!(x.nrows(), self.dimension, "matrix of another dimension");
+        let mut sum = DMatrix::zeros(self.dimension, x.ncols());
+        for rows in self.rows.chunks(BLOCK) {
+            let block = DMatrix::from_iterator(
+                self.dimension,
+                rows.len(),
+                rows.iter().flat_map(|row| row.as_slice().iter().copied()),
+            );
+            sum += product(&block, &cross_product(&block, x));
+        }
+        sum
+    }
+}
+
+/// The error of an empty table.
+pub(crate) fn no_rows() -> Error {
+    Error::new(
+        ErrorCode::InvalidRequest,
+        "there are no rows; give at least one",
+    )
+}
+
+/// `wrong-dimension` unless row `index` (from 0) has `dimension` values.
+pub(crate) fn check_dimension(index: u64, row: &BoundedRow, dimension: usize) -> Result<()> {
+    if row.dimension() == dimension {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorCode::WrongDimension,
+        format!(
+            "row {} has {} values, not {dimension}",
+            index + 1,
+            row.dimension()
+        ),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{bounded, gaussian_rows};
+
+    #[test]
+    fn products_agree_with_the_sum() {
+        // 600 rows: more than two blocks.
+        let rows = gaussian_rows(600, &[0.5, 0.3, 0.2], 1);
+        let x = DMatrix::from_row_slice(3, 2, &[0.1, 0.2, -0.3, 0.4, 0.5, -0.6]);
+        let sum = rows.sum_of_outer_products();
+        assert!((rows.multiply(&x) - &sum * &x).amax() < 1e-12);
+        let naive = rows.iter().fold(DMatrix::zeros(3, 3), |sum, row| {
+            let row = nalgebra::DVector::from_column_slice(row.as_slice());
+            sum + &row * row.transpose()
+        });
+        assert!((sum - naive).amax() < 1e-12);
+    }
+
+    #[test]
+    fn rows_of_different_length_and_no_rows_are_refused() {
+        let error = Rows::collect([bounded(&[1.0, 0.0]), bounded(&[1.0])]).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::WrongDimension);
+        assert!(error.detail().contains("row 2"));
+        let none = Rows::collect([]).unwrap_err();
+        assert_eq!(none.code(), ErrorCode::InvalidRequest);
+    }
+}

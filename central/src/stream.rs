@@ -1,0 +1,79 @@
+//! A stream of rows of an announced number and dimension.
+
+use eigenveil_shared::{Error, ErrorCode, Result, preprocess::BoundedRow};
+
+use rand::seq::SliceRandom;
+
+use crate::{Generator, RowStream, Rows, rows::check_dimension};
+
+/// Rows one after another, each checked; running dry is an error.
+pub(crate) struct Feed<'a, 'b> {
+    rows: &'a mut RowStream<'b>,
+    dimension: usize,
+    announced: u64,
+    seen: u64,
+}
+
+impl<'a, 'b> Feed<'a, 'b> {
+    /// The stream of `announced` rows of dimension `dimension`.
+    pub(crate) fn new(rows: &'a mut RowStream<'b>, dimension: usize, announced: u64) -> Self {
+        Self {
+            rows,
+            dimension,
+            announced,
+            seen: 0,
+        }
+    }
+
+    /// The next row.
+    ///
+    /// # Errors
+    /// The row's own; `wrong-dimension`; `invalid-request` when there is none.
+    pub(crate) fn next_row(&mut self) -> Result<BoundedRow> {
+        let Some(row) = self.rows.next() else {
+            return Err(Error::new(
+                ErrorCode::InvalidRequest,
+                format!(
+                    "the stream ended after {} rows; n = {} was announced: give the number there is",
+                    self.seen, self.announced
+                ),
+            ));
+        };
+        let row = row?;
+        check_dimension(self.seen, &row, self.dimension)?;
+        self.seen += 1;
+        Ok(row)
+    }
+}
+
+/// The table's rows in random order: a table may be sorted, and a method that sees each row once forgets.
+pub(crate) fn shuffled<'a>(
+    rows: &'a Rows,
+    rng: &mut Generator,
+) -> impl Iterator<Item = Result<BoundedRow>> + use<'a> {
+    let mut order: Vec<&BoundedRow> = rows.iter().collect();
+    order.shuffle(rng);
+    order.into_iter().cloned().map(Ok)
+}
+
+/// `batch` rows a step of `n` in all: the number of whole steps.
+///
+/// # Errors
+/// `invalid-request` where there is none.
+pub(crate) fn whole_steps(n: u64, batch: usize) -> Result<usize> {
+    let steps = n.checked_div(batch as u64).unwrap_or(0);
+    if steps == 0 {
+        return Err(Error::new(
+            ErrorCode::InvalidRequest,
+            format!(
+                "a batch of {batch} rows and n = {n} rows make no step; take between 1 and n rows a batch"
+            ),
+        ));
+    }
+    usize::try_from(steps).map_err(|_| {
+        Error::new(
+            ErrorCode::InvalidRequest,
+            format!("{steps} steps are more than this machine counts; take a larger batch"),
+        )
+    })
+}

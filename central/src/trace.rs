@@ -1,0 +1,48 @@
+//! What a trace keeps of every iteration.
+
+use eigenveil_estimation::metrics::projector_distance;
+use eigenveil_shared::Result;
+use nalgebra::DMatrix;
+
+use crate::TracePoint;
+
+/// Collects trace points where a truth is given, and costs nothing where none is.
+pub(crate) struct Tracer<'a> {
+    truth: Option<&'a DMatrix<f64>>,
+    points: Vec<TracePoint>,
+}
+
+impl<'a> Tracer<'a> {
+    /// Compares with `truth` (`p × k`).
+    pub(crate) fn new(truth: Option<&'a DMatrix<f64>>) -> Self {
+        Self {
+            truth,
+            points: Vec::new(),
+        }
+    }
+
+    /// Records the leading k columns of `basis`; `objective` is asked for only where it is recorded.
+    pub(crate) fn record(
+        &mut self,
+        iteration: usize,
+        passes: f64,
+        basis: &DMatrix<f64>,
+        objective: impl FnOnce(&DMatrix<f64>) -> Option<f64>,
+    ) -> Result<()> {
+        if let Some(truth) = self.truth {
+            let leading = basis.columns(0, truth.ncols()).into_owned();
+            self.points.push(TracePoint {
+                iteration,
+                passes,
+                error: projector_distance(&leading, truth)?,
+                objective: objective(&leading),
+            });
+        }
+        Ok(())
+    }
+
+    /// The points.
+    pub(crate) fn finish(self) -> Vec<TracePoint> {
+        self.points
+    }
+}

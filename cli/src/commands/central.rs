@@ -1,0 +1,355 @@
+//! `eigenveil central`: one trusted-curator baseline, and the list of them.
+
+use std::{fmt::Write as _, path::PathBuf, time::Instant};
+
+use clap::{Args, Subcommand};
+use eigenveil_central::{
+    ALGORITHMS, Calibration, Guarantee, Neighbours, Options, Privacy, Request, find, generator,
+};
+use eigenveil_estimation::metrics::{captured_variance, projector_distance};
+use eigenveil_shared::privacy::{Budget, delta_warning, epsilon_warning};
+use nalgebra::DMatrix;
+use serde::Serialize;
+
+use super::central_rows::{Compared, RowsArgs};
+use crate::{
+    error::{CliError, Result},
+    output,
+};
+
+/// δ where none is given.
+const DEFAULT_DELTA: f64 = 1e-6;
+
+/// Run a baseline that sees every row: what a trusted curator would answer
+#[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    after_help = "Examples:\n  eigenveil central list\n  eigenveil central analyze-gauss --model published --p 40 --n 100000 --k 5 --epsilon 1 --delta 1e-4 --repeats 20 --seed 1\n  eigenveil central private-power --rows rows.npy --k 3 --epsilon 2 --neighbours zero-out --out components.csv\n  eigenveil central pca --rows rows.npy --k 3 --json\n\nThe error and the captured variance are computed from the rows, or from a model's truth: they are not private. With --seed the noise can be repeated and protects nobody; leave it out for a result that is released."
+)]
+pub(crate) struct CentralArgs {
+    #[command(subcommand)]
+    command: Option<CentralCommand>,
+    /// Name of the algorithm; eigenveil central list has them
+    #[arg(required = true)]
+    algorithm: Option<String>,
+    #[command(flatten)]
+    rows: RowsArgs,
+    /// Components
+    #[arg(long, value_name = "K", required = true)]
+    k: Option<usize>,
+    /// Privacy-loss bound ε of the whole run; inf for none
+    #[arg(long, value_name = "E|inf", default_value = "inf")]
+    epsilon: f64,
+    /// Failure probability δ, well below 1/n; 0 for algorithms with pure ε [default: 1e-6, 0 where the algorithm is pure]
+    #[arg(long, value_name = "D")]
+    delta: Option<f64>,
+    /// Between which tables: replace (one row by any other, as in the local model) zero-out (one row by the zero row) or entry (one entry of the sum of outer products; private-power only)
+    #[arg(long, default_value = "replace", value_parser = crate::args::parse::<Neighbours>)]
+    neighbours: Neighbours,
+    /// How the noise is chosen: accounted (the whole run keeps the budget) or as-published (the paper's formula, with what really holds)
+    #[arg(long, default_value = "accounted", value_parser = crate::args::parse::<Calibration>)]
+    calibration: Calibration,
+    #[command(flatten)]
+    options: OptionArgs,
+    /// Repeats; with --model each has rows of its own
+    #[arg(long, value_name = "R", default_value_t = 1)]
+    repeats: u64,
+    /// Seed; the same seed gives the same numbers, and no privacy [default: from the operating system]
+    #[arg(long, value_name = "S")]
+    seed: Option<u64>,
+    /// Write the loadings of the (first) run as CSV, one line a feature
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+enum CentralCommand {
+    /// Every algorithm, with source and guarantee
+    #[command(after_help = "Example:\n  eigenveil central list --json")]
+    List,
+}
+
+/// Parameters that some algorithms have.
+#[derive(Clone, Debug, Args)]
+struct OptionArgs {
+    /// Iterations (steps) of iterative algorithms
+    #[arg(long, value_name = "T")]
+    iterations: Option<usize>,
+    /// Rows of a batch or block
+    #[arg(long, value_name = "B")]
+    batch: Option<usize>,
+    /// Step size, or the constant of its schedule
+    #[arg(long, value_name = "X")]
+    step: Option<f64>,
+    /// Columns of the iterate of block power methods, k to p
+    #[arg(long, value_name = "C")]
+    columns: Option<usize>,
+    /// Threshold that gradients are clipped to
+    #[arg(long, value_name = "X")]
+    clip: Option<f64>,
+    /// Penalty λ of sparse-pca
+    #[arg(long, value_name = "X")]
+    lambda: Option<f64>,
+    /// Rows of the subspace that sparse-pca keeps
+    #[arg(long, value_name = "S")]
+    support: Option<usize>,
+}
+
+impl From<&OptionArgs> for Options {
+    fn from(args: &OptionArgs) -> Self {
+        Self {
+            iterations: args.iterations,
+            batch: args.batch,
+            step: args.step,
+            columns: args.columns,
+            clip: args.clip,
+            lambda: args.lambda,
+            support: args.support,
+        }
+    }
+}
+
+/// What scripts rely on, and a few keys more.
+#[derive(Serialize)]
+struct Answer<'a> {
+    algorithm: &'static str,
+    epsilon: Option<f64>,
+    delta: Option<f64>,
+    true_epsilon: Option<f64>,
+    neighbours: Option<&'static str>,
+    calibration: Option<&'static str>,
+    error: f64,
+    captured_variance: f64,
+    seconds: f64,
+    error_std: f64,
+    n: u64,
+    p: usize,
+    k: usize,
+    repeats: u64,
+    seed: Option<u64>,
+    claim_holds: Option<bool>,
+    remark: Option<&'a str>,
+    facts: Vec<Fact>,
+}
+
+/// One number of the first run.
+#[derive(Serialize)]
+struct Fact {
+    name: &'static str,
+    value: f64,
+}
+
+pub(crate) fn run(args: &CentralArgs, json: bool) -> Result<()> {
+    if let Some(CentralCommand::List) = args.command {
+        return list(json);
+    }
+    // clap has seen to both.
+    let (Some(name), Some(k)) = (&args.algorithm, args.k) else {
+        return Err(CliError::usage(
+            "give an algorithm and --k; eigenveil central list has the algorithms",
+        ));
+    };
+    if args.repeats == 0 {
+        return Err(CliError::usage("--repeats is 0; at least one is needed"));
+    }
+    let entry = find(name)?;
+    let baseline = (entry.build)(&Options::from(&args.options))?;
+    let privacy = privacy_of(args, entry.card.pure)?;
+    let source = args.rows.source(k)?;
+    let (n, p) = source.shape();
+    warn(&privacy, n);
+    let request = Request::new(k, privacy);
+    let bar = output::bar(args.repeats, "runs");
+    let started = Instant::now();
+    let (mut errors, mut captured, mut first) = (Vec::new(), 0.0, None);
+    for number in 0..args.repeats {
+        let mut rng = generator(args.seed)?;
+        // One stream a repeat: adding repeats leaves the earlier ones as they were.
+        rng.set_stream(number);
+        let Compared { fit, truth, moment } = source.run(baseline.as_ref(), &request, &mut rng)?;
+        errors.push(projector_distance(&fit.subspace, &truth)?);
+        captured += captured_variance(&fit.subspace, &moment)?;
+        first.get_or_insert(fit);
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    let seconds = started.elapsed().as_secs_f64();
+    let Some(fit) = first else {
+        return Err(CliError::failed("there was no run"));
+    };
+    if let Some(path) = &args.out {
+        output::write_file(path, table(&fit.subspace).as_bytes())?;
+    }
+    let guarantee = fit.privacy.as_ref();
+    let count = errors.len() as f64;
+    let error = errors.iter().sum::<f64>() / count;
+    let spread = errors.iter().map(|e| (e - error).powi(2)).sum::<f64>();
+    let answer = Answer {
+        algorithm: entry.card.name,
+        epsilon: guarantee.map(|g| g.budget.epsilon()),
+        delta: guarantee.map(|g| g.budget.delta()),
+        true_epsilon: guarantee.and_then(|g| g.true_epsilon),
+        neighbours: guarantee.map(|g| g.neighbours.as_str()),
+        calibration: guarantee.map(|g| g.calibration.as_str()),
+        error,
+        captured_variance: captured / count,
+        seconds,
+        error_std: (spread / (count - 1.0).max(1.0)).sqrt(),
+        n,
+        p,
+        k,
+        repeats: args.repeats,
+        seed: args.seed,
+        claim_holds: guarantee.map(Guarantee::holds),
+        remark: guarantee.and_then(|g| g.remark.as_deref()),
+        facts: fit
+            .facts
+            .iter()
+            .map(|&(name, value)| Fact { name, value })
+            .collect(),
+    };
+    if json {
+        output::json(&answer)
+    } else {
+        print(&answer, guarantee)
+    }
+}
+
+fn privacy_of(args: &CentralArgs, pure: bool) -> Result<Privacy> {
+    if args.epsilon == f64::INFINITY {
+        if args.delta.is_some() {
+            return Err(CliError::usage(
+                "--delta belongs to a finite --epsilon; give both or neither",
+            ));
+        }
+        return Ok(Privacy::None);
+    }
+    let delta = args.delta.unwrap_or(if pure { 0.0 } else { DEFAULT_DELTA });
+    Ok(Privacy::Budget {
+        budget: Budget::new(args.epsilon, delta)?.check_study_limit()?,
+        neighbours: args.neighbours,
+        calibration: args.calibration,
+    })
+}
+
+/// On standard error, so that JSON stays alone on standard output.
+fn warn(privacy: &Privacy, n: u64) {
+    let Privacy::Budget { budget, .. } = privacy else {
+        return;
+    };
+    let warnings = [
+        epsilon_warning(budget.epsilon()),
+        delta_warning(budget.delta(), n),
+    ];
+    for warning in warnings.into_iter().flatten() {
+        eprintln!("warning: {warning}");
+    }
+}
+
+/// The loadings: a line for each feature, a column for each component.
+fn table(subspace: &DMatrix<f64>) -> String {
+    let mut text = String::from("feature");
+    for component in 0..subspace.ncols() {
+        // Writing to a string does not fail.
+        let _ = write!(text, ",component{}", component + 1);
+    }
+    text.push('\n');
+    for (feature, row) in subspace.row_iter().enumerate() {
+        let _ = write!(text, "{feature}");
+        for loading in row.iter() {
+            let _ = write!(text, ",{loading}");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn print(answer: &Answer<'_>, guarantee: Option<&Guarantee>) -> Result<()> {
+    output::text(&format!(
+        "{}: n = {}, p = {}, k = {}, {} runs in {:.2} s",
+        answer.algorithm, answer.n, answer.p, answer.k, answer.repeats, answer.seconds
+    ))?;
+    match guarantee {
+        None => output::text("privacy            none")?,
+        Some(guarantee) => {
+            output::text(&format!(
+                "asked for          {}, {} neighbours, {}",
+                output::budget_text(guarantee.budget.epsilon(), guarantee.budget.delta()),
+                guarantee.neighbours,
+                guarantee.calibration
+            ))?;
+            let holds = match guarantee.true_epsilon {
+                Some(epsilon) => {
+                    output::budget_text((1e6 * epsilon).ceil() / 1e6, guarantee.budget.delta())
+                }
+                None => format!("nothing at delta {:e}", guarantee.budget.delta()),
+            };
+            output::text(&format!("really holds       {holds}"))?;
+            if let Some(remark) = answer.remark {
+                output::text(&format!("                   {remark}"))?;
+            }
+        }
+    }
+    output::text(&format!(
+        "error              {:.4} ± {:.4}   (0 is perfect; at most {:.3}; not private)",
+        answer.error,
+        answer.error_std,
+        (2.0 * answer.k.min(answer.p - answer.k) as f64).sqrt()
+    ))?;
+    output::text(&format!(
+        "captured variance  {:.4}   (not private)",
+        answer.captured_variance
+    ))?;
+    for fact in &answer.facts {
+        output::text(&format!("{:<18} {:.6}", fact.name, fact.value))?;
+    }
+    Ok(())
+}
+
+/// One algorithm in the list.
+#[derive(Serialize)]
+struct Listed {
+    algorithm: &'static str,
+    source: &'static str,
+    description: &'static str,
+    guarantee: &'static str,
+    neighbours: Vec<&'static str>,
+    calibrations: Vec<&'static str>,
+    pure: bool,
+}
+
+fn list(json: bool) -> Result<()> {
+    let listed: Vec<Listed> = ALGORITHMS
+        .iter()
+        .map(|entry| Listed {
+            algorithm: entry.card.name,
+            source: entry.card.source,
+            description: entry.card.description,
+            guarantee: entry.card.guarantee,
+            neighbours: entry
+                .card
+                .neighbours
+                .iter()
+                .map(|kind| kind.as_str())
+                .collect(),
+            calibrations: entry
+                .card
+                .calibrations
+                .iter()
+                .map(|kind| kind.as_str())
+                .collect(),
+            pure: entry.card.pure,
+        })
+        .collect();
+    if json {
+        return output::json(&serde_json::json!({ "algorithms": listed }));
+    }
+    for entry in &listed {
+        output::text(&format!(
+            "{}\n    {}\n    source     {}\n    guarantee  {}",
+            entry.algorithm, entry.description, entry.source, entry.guarantee
+        ))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,148 @@
+//! `eigenveil token`: the operator's own token, and those of analysts.
+
+use std::{
+    io::Write as _,
+    path::{Path, PathBuf},
+};
+
+use clap::{Args, Subcommand};
+use eigenveil_client::http::AnalystClient;
+use eigenveil_server::{Environment, store::rotate_operator_token};
+use eigenveil_shared::api::CreateAnalyst;
+
+use super::analyst;
+use crate::{
+    args::{ServerArgs, TokenArgs},
+    error::Result,
+    output,
+};
+
+/// Make, list and revoke analysts' tokens; rotate the operator's
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example:\n  eigenveil token create --name alice --out alice.token\n  eigenveil estimate --study ID --token-file alice.token --number 1 --wait --out result/"
+)]
+pub(crate) struct TokenCommandArgs {
+    #[command(flatten)]
+    server: ServerArgs,
+    #[command(flatten)]
+    token: TokenArgs,
+    #[command(subcommand)]
+    command: TokenCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum TokenCommand {
+    /// Make an analyst's token, which reads estimates and nothing else
+    #[command(
+        after_help = "Example:\n  eigenveil token create --name alice --study 0193c0ffee0193c0ffee0193c0ffee01 --out alice.token"
+    )]
+    Create {
+        /// Who is to have it
+        #[arg(long)]
+        name: String,
+        /// The one study whose estimates it reads; all studies when absent
+        #[arg(long, value_name = "ID")]
+        study: Option<String>,
+        /// File for the token, readable by its owner only; an existing one is refused
+        #[arg(long, value_name = "FILE")]
+        out: PathBuf,
+    },
+    /// List the analysts' tokens, without their text
+    #[command(after_help = "Example:\n  eigenveil token list --json")]
+    List,
+    /// Make an analyst's token useless
+    #[command(after_help = "Example:\n  eigenveil token revoke 0193c0ffee0193c0")]
+    Revoke {
+        /// Identifier of the token, as listed
+        id: String,
+    },
+    /// Replace the operator's token: the old one stops working
+    #[command(
+        after_help = "Example:\n  eigenveil token rotate --out operator.token      # of a running server\n  eigenveil token rotate --data ./data             # of a server that is stopped, with no token at all\n\nEither way DATA/operator.token has the new token."
+    )]
+    Rotate {
+        /// Data directory of a server that is stopped
+        #[arg(long, value_name = "DIR", conflicts_with = "out")]
+        data: Option<PathBuf>,
+        /// File for the new token, readable by its owner only; an existing one is refused
+        #[arg(long, value_name = "FILE", required_unless_present = "data")]
+        out: Option<PathBuf>,
+    },
+}
+
+pub(crate) async fn run(args: &TokenCommandArgs, json: bool) -> Result<()> {
+    let client = || analyst(&args.server, &args.token);
+    match &args.command {
+        TokenCommand::Create { name, study, out } => {
+            let file = output::NewFile::create(out)?;
+            let created = client()?
+                .create_token(&CreateAnalyst {
+                    name: name.clone(),
+                    study: study.clone(),
+                })
+                .await?;
+            keep(file, &created.token)?;
+            if json {
+                return output::json(&serde_json::json!({
+                    "id": created.analyst.id, "name": created.analyst.name,
+                    "study": created.analyst.study, "out": out.display().to_string(),
+                }));
+            }
+            output::text(&format!(
+                "token {} written to {}",
+                created.analyst.id,
+                out.display()
+            ))
+        }
+        TokenCommand::List => list(&client()?, json).await,
+        TokenCommand::Revoke { id } => {
+            client()?.revoke_token(id).await?;
+            if json {
+                return output::json(&serde_json::json!({ "revoked": id }));
+            }
+            output::text(&format!("token {id} is revoked"))
+        }
+        TokenCommand::Rotate { data, out } => {
+            let path = match (data, out) {
+                (Some(data), _) => rotate_operator_token(data, &Environment::system())?,
+                (None, Some(out)) => {
+                    let file = output::NewFile::create(out)?;
+                    keep(file, client()?.rotate_token().await?.reveal())?;
+                    out.clone()
+                }
+                // clap asks for one of them.
+                (None, None) => return Ok(()),
+            };
+            rotated(&path, json)
+        }
+    }
+}
+
+async fn list(client: &AnalystClient, json: bool) -> Result<()> {
+    let tokens = client.list_tokens().await?;
+    if json {
+        return output::json(&serde_json::json!({ "tokens": tokens }));
+    }
+    if tokens.is_empty() {
+        return output::text("no analysts' tokens yet; make one with: eigenveil token create");
+    }
+    for token in &tokens {
+        let study = token.study.as_deref().unwrap_or("all studies");
+        output::text(&format!("{}  {study:<32}  {}", token.id, token.name))?;
+    }
+    Ok(())
+}
+
+fn keep(mut file: output::NewFile, token: &str) -> Result<()> {
+    writeln!(file.writer(), "{token}")?;
+    file.keep()
+}
+
+fn rotated(path: &Path, json: bool) -> Result<()> {
+    let path = path.display().to_string();
+    if json {
+        return output::json(&serde_json::json!({ "token_file": path }));
+    }
+    output::text(&format!("the operator's new token is in {path}"))
+}

@@ -1,0 +1,50 @@
+//! The one-time tokens of a device's studies.
+
+use eigenveil_shared::{ErrorCode, enrolment::ParticipantToken};
+use rusqlite::params;
+
+use super::{EntryState, Ledger, schema::LAYOUT};
+use crate::{
+    error::{Error, Result},
+    outbox::ABOUT_A_TOKEN,
+};
+
+impl Ledger {
+    /// Remembers the one-time token with which the report for this study is sent, now and whenever it is sent again.
+    /// Another token takes the place of the first, and a report that was refused for its token is owed again. Gives
+    /// whether the token is of use: not when the server has the report already.
+    ///
+    /// # Errors
+    /// When the device has not taken part in the study; the file could not be written.
+    pub fn keep_token(&mut self, study: &str, token: &ParticipantToken) -> Result<bool> {
+        let entry = self.entry_of(study)?.ok_or_else(|| {
+            Error::usage(format!(
+                "the device has no report for study {study}; take part first, then keep the token"
+            ))
+        })?;
+        let again = match &entry.state {
+            EntryState::Acknowledged => return Ok(false),
+            EntryState::Owed => false,
+            EntryState::Refused { code, .. } => {
+                ErrorCode::parse(code).is_some_and(|code| ABOUT_A_TOKEN.contains(&code))
+            }
+        };
+        let keep = |connection: &mut rusqlite::Connection| {
+            let transaction = connection.transaction()?;
+            transaction.execute(
+                "INSERT INTO token (number, bytes) VALUES (?1, ?2)
+                 ON CONFLICT (number) DO UPDATE SET bytes = excluded.bytes",
+                params![entry.number, token.as_bytes()],
+            )?;
+            if again {
+                transaction.execute(
+                    "UPDATE entry SET state = ?2, code = NULL, detail = NULL WHERE number = ?1",
+                    params![entry.number, super::OWED],
+                )?;
+            }
+            transaction.commit()
+        };
+        keep(&mut self.connection).map_err(|error| LAYOUT.failed(&self.path, &error))?;
+        Ok(true)
+    }
+}

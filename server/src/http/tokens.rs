@@ -1,0 +1,131 @@
+//! Tokens of participants, of analysts, and the operator's own.
+
+use axum::{
+    Json,
+    extract::{Request, State},
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use eigenveil_shared::api::{
+    AnalystList, CreateAnalyst, CreatedAnalyst, IssueTokens, IssuedTokens, RotatedToken,
+    TokenCounts,
+};
+use serde::Serialize;
+
+use super::{
+    body,
+    estimates::blocking,
+    extract::{Operator, StudyInPath, TokenInPath},
+    openapi::Refusals,
+    problem::ApiError,
+};
+use crate::app::AppState;
+
+/// An answer that holds a token is kept by nobody on its way.
+fn secret(status: StatusCode, content: impl Serialize) -> Response {
+    let unkept = [(header::CACHE_CONTROL, "no-store")];
+    (status, unkept, Json(content)).into_response()
+}
+
+/// Make one-time participant tokens
+///
+/// For a study whose enrolment is `token`. The text of the tokens is in this answer and nowhere else.
+#[utoipa::path(
+    post, path = "/v1/studies/{id}/tokens", tag = "tokens",
+    params(("id" = String, Path, description = "Identifier of the study")),
+    request_body = IssueTokens,
+    responses((status = 201, description = "The tokens", body = IssuedTokens), Refusals),
+    security(("operator" = [])),
+)]
+pub(super) async fn issue(
+    _: Operator,
+    StudyInPath(study): StudyInPath,
+    State(app): State<AppState>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let (parts, content) = request.into_parts();
+    let IssueTokens { count } = body::read_json(&app, &parts.headers, content).await?;
+    let issued = app.store().issue_tokens(&study, count).await?;
+    tracing::info!(study = %study.id(), count, "participant tokens made");
+    Ok(secret(StatusCode::CREATED, issued))
+}
+
+/// Count the participant tokens of a study
+#[utoipa::path(
+    get, path = "/v1/studies/{id}/tokens", tag = "tokens",
+    params(("id" = String, Path, description = "Identifier of the study")),
+    responses((status = 200, description = "How many were made and spent", body = TokenCounts), Refusals),
+    security(("operator" = [])),
+)]
+pub(super) async fn count(
+    _: Operator,
+    StudyInPath(study): StudyInPath,
+    State(app): State<AppState>,
+) -> Result<Json<TokenCounts>, ApiError> {
+    Ok(Json(
+        blocking(move || app.store().token_counts(&study)).await?,
+    ))
+}
+
+/// Make an analyst's token
+///
+/// It reads estimates, of one study or of all, and nothing else. Its text is in this answer and nowhere else.
+#[utoipa::path(
+    post, path = "/v1/tokens", tag = "tokens",
+    request_body = CreateAnalyst,
+    responses((status = 201, description = "The token", body = CreatedAnalyst), Refusals),
+    security(("operator" = [])),
+)]
+pub(super) async fn create(
+    _: Operator,
+    State(app): State<AppState>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let (parts, content) = request.into_parts();
+    let wanted: CreateAnalyst = body::read_json(&app, &parts.headers, content).await?;
+    let created = app.store().create_analyst(wanted).await?;
+    tracing::info!(id = created.analyst.id, "analyst token made");
+    Ok(secret(StatusCode::CREATED, created))
+}
+
+/// List the analysts' tokens
+#[utoipa::path(
+    get, path = "/v1/tokens", tag = "tokens",
+    responses((status = 200, description = "The tokens, without their text", body = AnalystList), Refusals),
+    security(("operator" = [])),
+)]
+pub(super) async fn list(_: Operator, State(app): State<AppState>) -> Json<AnalystList> {
+    let tokens = app.store().analysts();
+    Json(AnalystList { tokens })
+}
+
+/// Revoke an analyst's token
+#[utoipa::path(
+    delete, path = "/v1/tokens/{token}", tag = "tokens",
+    params(("token" = String, Path, description = "Identifier of the token, not its text")),
+    responses((status = 204, description = "It is of no use any more"), Refusals),
+    security(("operator" = [])),
+)]
+pub(super) async fn revoke(
+    _: Operator,
+    TokenInPath(id): TokenInPath,
+    State(app): State<AppState>,
+) -> Result<StatusCode, ApiError> {
+    app.store().revoke_analyst(&id).await?;
+    tracing::info!("analyst token revoked");
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Rotate the operator's token
+///
+/// The old one stops working at once; the new one is in this answer and in the file in the data directory.
+#[utoipa::path(
+    post, path = "/v1/operator-token", tag = "tokens",
+    responses((status = 200, description = "The new token", body = RotatedToken), Refusals),
+    security(("operator" = [])),
+)]
+pub(super) async fn rotate(_: Operator, State(app): State<AppState>) -> Result<Response, ApiError> {
+    let rotated = app.store().rotate_token().await?;
+    tracing::info!("operator token rotated");
+    Ok(secret(StatusCode::OK, rotated))
+}

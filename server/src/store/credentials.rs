@@ -1,0 +1,247 @@
+//! Who a bearer token belongs to; analysts' tokens as the store keeps them.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use eigenveil_shared::{
+    Error, ErrorCode, Result,
+    api::{AnalystDocument, CreateAnalyst, CreatedAnalyst, RotatedToken},
+    study::{from_hex, to_hex},
+};
+use rusqlite::{Connection, params};
+
+use super::{
+    Failure, Store, rows,
+    study::{Study, StudyId, check_name},
+    token::{self, TokenHash},
+};
+
+/// Most analysts' tokens: each request with a token is compared with all of them.
+const MAX_ANALYSTS: usize = 1_000;
+
+/// What a token allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Identity {
+    /// Everything.
+    Operator,
+    /// To read estimates, of one study or of all.
+    Analyst(Option<StudyId>),
+}
+
+/// One analyst's token.
+#[derive(Clone)]
+struct Analyst {
+    id: [u8; 8],
+    name: String,
+    study: Option<StudyId>,
+    created_at_ms: u64,
+    hash: TokenHash,
+}
+
+impl Analyst {
+    fn document(&self) -> AnalystDocument {
+        AnalystDocument {
+            id: to_hex(&self.id),
+            name: self.name.clone(),
+            study: self.study.map(|study| study.to_string()),
+            created_at_ms: self.created_at_ms,
+        }
+    }
+}
+
+/// The hashes in force. Only the writer changes them, after the commit.
+pub(super) struct Credentials {
+    held: RwLock<Held>,
+}
+
+struct Held {
+    operator: TokenHash,
+    /// Oldest first.
+    analysts: Vec<Analyst>,
+}
+
+impl Credentials {
+    pub(super) fn load(connection: &Connection, operator: TokenHash) -> Result<Self, Failure> {
+        let mut statement = connection.prepare(
+            "SELECT a.id, a.name, s.id, a.created_at_ms, a.hash
+             FROM analyst_tokens AS a LEFT JOIN studies AS s USING (study)
+             ORDER BY a.created_at_ms, a.id",
+        )?;
+        let analysts = statement
+            .query_map([], |row| {
+                Ok(Analyst {
+                    id: row.get(0)?,
+                    name: row.get(1)?,
+                    study: row.get::<_, Option<[u8; 16]>>(2)?.map(StudyId),
+                    created_at_ms: row.get(3)?,
+                    hash: TokenHash::stored(row.get(4)?),
+                })
+            })?
+            .collect::<rusqlite::Result<_>>()?;
+        Ok(Self {
+            held: RwLock::new(Held { operator, analysts }),
+        })
+    }
+
+    /// Whose token this is, in time that does not depend on how much of it is right.
+    pub(super) fn identify(&self, token: &str) -> Option<Identity> {
+        let hash = TokenHash::of(token);
+        let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
+        // All are compared, whoever it is.
+        let analyst = held.analysts.iter().fold(None, |found, analyst| {
+            if analyst.hash.is(&hash) {
+                Some(Identity::Analyst(analyst.study))
+            } else {
+                found
+            }
+        });
+        if held.operator.is(&hash) {
+            Some(Identity::Operator)
+        } else {
+            analyst
+        }
+    }
+
+    /// Forgets the tokens that read this study only.
+    pub(super) fn forget_study(&self, study: StudyId) {
+        self.change(|held| {
+            held.analysts.retain(|analyst| analyst.study != Some(study));
+        });
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Held)) {
+        change(&mut self.held.write().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl Store {
+    /// Whose token this is.
+    pub(crate) fn identify(&self, token: &str) -> Option<Identity> {
+        self.shared.credentials.identify(token)
+    }
+
+    /// Gives the server a new operator's token, in the answer and in its file. The old one stops working.
+    ///
+    /// # Errors
+    /// Those of the store; `randomness-unavailable`.
+    pub async fn rotate_token(&self) -> Result<RotatedToken> {
+        let token = token::fresh(&*self.shared.environment.entropy)?;
+        let hash = TokenHash::of(&token);
+        let files = self.shared.directory.token_files();
+        let credentials = Arc::clone(&self.shared.credentials);
+        let staged = (files.clone(), token.clone());
+        self.write(
+            move |transaction| {
+                let (files, token) = staged;
+                files.stage(&token)?;
+                token::keep(transaction, &hash)
+            },
+            move |(), _| {
+                credentials.change(|held| held.operator = hash);
+                // The next start does it; the answer has the token in any case.
+                if let Err(error) = files.adopt() {
+                    tracing::error!(%error, "the operator's new token is not in its file yet");
+                }
+            },
+        )
+        .await?;
+        Ok(RotatedToken { token })
+    }
+
+    /// Makes a token with which estimates can be read, of one study or of all.
+    ///
+    /// # Errors
+    /// `invalid-name`; `invalid-request` beyond 1,000 of them; `study-not-found`; those of the store.
+    pub async fn create_analyst(&self, request: CreateAnalyst) -> Result<CreatedAnalyst> {
+        check_name("the name of the token", &request.name)?;
+        let study: Option<Arc<Study>> = request
+            .study
+            .map(|text| {
+                StudyId::parse(&text)
+                    .ok_or_else(rows::no_such_identifier)
+                    .and_then(|id| self.study(id))
+            })
+            .transpose()?;
+        let mut id = [0; 8];
+        self.shared.environment.entropy.fill(&mut id)?;
+        let token = token::fresh(&*self.shared.environment.entropy)?;
+        let analyst = Analyst {
+            id,
+            name: request.name,
+            study: study.as_ref().map(|study| study.id()),
+            created_at_ms: self.now_ms(),
+            hash: TokenHash::of(&token),
+        };
+        let document = analyst.document();
+        let credentials = Arc::clone(&self.shared.credentials);
+        self.write(
+            move |transaction| {
+                if let Some(study) = &study {
+                    rows::require(transaction, study.row, study.id())?;
+                }
+                let there: usize =
+                    transaction.query_row("SELECT count(*) FROM analyst_tokens", [], |row| {
+                        row.get(0)
+                    })?;
+                if there >= MAX_ANALYSTS {
+                    return Err(Error::new(
+                        ErrorCode::InvalidRequest,
+                        format!("there are {there} analysts' tokens and at most {MAX_ANALYSTS} are kept; revoke some first"),
+                    )
+                    .into());
+                }
+                transaction.execute(
+                    "INSERT INTO analyst_tokens (id, name, study, created_at_ms, hash)
+                     VALUES (?, ?, ?, ?, ?)",
+                    params![
+                        analyst.id,
+                        analyst.name,
+                        study.map(|study| study.row),
+                        analyst.created_at_ms,
+                        analyst.hash.bytes()
+                    ],
+                )?;
+                Ok(analyst)
+            },
+            move |analyst, _| credentials.change(|held| held.analysts.push(analyst.clone())),
+        )
+        .await?;
+        Ok(CreatedAnalyst {
+            analyst: document,
+            token,
+        })
+    }
+
+    /// All analysts' tokens, oldest first, without their text, which nobody here knows.
+    pub fn analysts(&self) -> Vec<AnalystDocument> {
+        let held = self.shared.credentials.held.read();
+        let held = held.unwrap_or_else(PoisonError::into_inner);
+        held.analysts.iter().map(Analyst::document).collect()
+    }
+
+    /// Makes the analyst's token of this identifier useless.
+    ///
+    /// # Errors
+    /// `token-not-found`; those of the store.
+    pub async fn revoke_analyst(&self, id: &str) -> Result<()> {
+        let missing = || {
+            Error::new(
+                ErrorCode::TokenNotFound,
+                "there is no analyst's token of that identifier; list them with GET /v1/tokens",
+            )
+        };
+        let id: [u8; 8] = from_hex(id)
+            .and_then(|bytes| bytes.try_into().ok())
+            .ok_or_else(missing)?;
+        let credentials = Arc::clone(&self.shared.credentials);
+        self.write(
+            move |transaction| match transaction
+                .execute("DELETE FROM analyst_tokens WHERE id = ?", params![id])?
+            {
+                0 => Err(missing().into()),
+                _ => Ok(()),
+            },
+            move |(), _| credentials.change(|held| held.analysts.retain(|other| other.id != id)),
+        )
+        .await
+    }
+}

@@ -1,0 +1,193 @@
+//! One-time participant tokens.
+//!
+//! A token is redeemed in the transaction that stores its report, and nothing kept says which: the table has a hash
+//! and a bit, in the order of the hashes.
+
+use eigenveil_shared::{
+    Error, ErrorCode, Result,
+    api::{IssuedTokens, StudyState, TokenCounts},
+    enrolment::{Enrolment, MAX_TOKENS_PER_REQUEST, ParticipantToken},
+};
+use rusqlite::{OptionalExtension, Transaction, params};
+
+use super::{
+    Failure, Store, rows, schema,
+    study::{Study, state_from},
+};
+
+/// Spends the token with this hash, or says why a report that comes with it is not taken.
+///
+/// A lookup by hash takes a time that depends on the hashes stored. It tells nothing that helps to find a token: who
+/// cannot choose the hash of what he sends learns nothing about its neighbours.
+pub(super) fn redeem(
+    transaction: &Transaction<'_>,
+    row: i64,
+    hash: Option<[u8; 32]>,
+) -> Result<Option<ErrorCode>, Failure> {
+    let Some(hash) = hash else {
+        return Ok(Some(ErrorCode::TokenRequired));
+    };
+    let spent = transaction
+        .prepare_cached(
+            "UPDATE participant_tokens SET spent = 1 WHERE study = ? AND hash = ? AND spent = 0",
+        )?
+        .execute(params![row, hash])?;
+    if spent == 1 {
+        return Ok(None);
+    }
+    let known = transaction
+        .prepare_cached("SELECT 1 FROM participant_tokens WHERE study = ? AND hash = ?")?
+        .query_row(params![row, hash], |_| Ok(()))
+        .optional()?;
+    Ok(Some(match known {
+        Some(()) => ErrorCode::TokenSpent,
+        None => ErrorCode::TokenUnknown,
+    }))
+}
+
+impl Store {
+    /// Makes one-time tokens for the participants of a study. Their text is nowhere but in the answer.
+    ///
+    /// # Errors
+    /// `invalid-request` for none or more than 100,000; `invalid-transition` for a study that is closed or whose enrolment
+    /// is open; `study-not-found`; those of the store; `randomness-unavailable`.
+    pub async fn issue_tokens(&self, study: &Study, count: usize) -> Result<IssuedTokens> {
+        if !(1..=MAX_TOKENS_PER_REQUEST).contains(&count) {
+            return Err(Error::new(
+                ErrorCode::InvalidRequest,
+                format!("count is {count}; one request makes 1 to {MAX_TOKENS_PER_REQUEST} tokens"),
+            ));
+        }
+        let (row, id) = (study.row, study.id());
+        if study.enrolment() == Enrolment::Open {
+            return Err(Error::new(
+                ErrorCode::InvalidTransition,
+                format!(
+                    "the enrolment of study {id} is open: it asks for no tokens; create a study with enrolment token"
+                ),
+            ));
+        }
+        let mut tokens = Vec::with_capacity(count);
+        let mut hashes = Vec::with_capacity(count);
+        for _ in 0..count {
+            let mut random = [0; 32];
+            self.shared.environment.entropy.fill(&mut random)?;
+            let token = ParticipantToken::from_bytes(random);
+            hashes.push(token.digest());
+            tokens.push(token.reveal());
+        }
+        // In the order of the tree: quick, and what is written says nothing of the order of the answer.
+        hashes.sort_unstable();
+        self.write(
+            move |transaction| {
+                rows::require(transaction, row, id)?;
+                let state: String = transaction.query_row(
+                    "SELECT state FROM studies WHERE study = ?",
+                    [row],
+                    |row| row.get(0),
+                )?;
+                if state_from(&state) == Some(StudyState::Closed) {
+                    return Err(Error::new(
+                        ErrorCode::InvalidTransition,
+                        format!(
+                            "study {id} is closed and takes no reports; tokens for it are of no use"
+                        ),
+                    )
+                    .into());
+                }
+                let mut insert = transaction
+                    .prepare_cached("INSERT INTO participant_tokens (study, hash) VALUES (?, ?)")?;
+                for hash in hashes {
+                    insert.execute(params![row, hash])?;
+                }
+                Ok(())
+            },
+            |(), _| (),
+        )
+        .await?;
+        Ok(IssuedTokens { tokens })
+    }
+
+    /// How many participant tokens a study has. Blocks.
+    ///
+    /// # Errors
+    /// `study-not-found`; those of the store.
+    pub fn token_counts(&self, study: &Study) -> Result<TokenCounts> {
+        let count = || -> Result<TokenCounts, Failure> {
+            // An own connection: counting a million rows must not hold up everybody else.
+            let connection = schema::open_for_reading(&self.shared.directory.database())?;
+            rows::require(&connection, study.row, study.id())?;
+            Ok(connection.query_row(
+                "SELECT count(*), coalesce(sum(spent), 0) FROM participant_tokens WHERE study = ?",
+                [study.row],
+                |row| {
+                    Ok(TokenCounts {
+                        issued: row.get(0)?,
+                        spent: row.get(1)?,
+                    })
+                },
+            )?)
+        };
+        count().map_err(Failure::into_error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use eigenveil_shared::report::{Report, ReportId};
+
+    use super::*;
+    use crate::{
+        Environment, ServerConfig,
+        store::{Fault, Faults, NewReport, Stored},
+    };
+
+    /// A failed commit has spent nothing; one whose acknowledgement was never sent has spent the token with the report.
+    #[tokio::test]
+    async fn a_token_shares_the_fate_of_its_report() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = ServerConfig::new(directory.path().join("data"));
+        let faults = Faults::default();
+        let open = || {
+            let environment = Environment {
+                faults: faults.clone(),
+                ..Environment::system()
+            };
+            Store::open(&config, environment).unwrap()
+        };
+        let store = open();
+        let request = r#"{"name": "x", "dimension": 3, "epsilon": 1.0, "enrolment": "token"}"#;
+        let study = store
+            .create_study(serde_json::from_str(request).unwrap())
+            .await
+            .unwrap();
+        let issued = store.issue_tokens(&study, 2).await.unwrap();
+        let token = ParticipantToken::parse(&issued.tokens[0]).unwrap();
+        let body = eigenveil_shared::codec::encode_report(&Report {
+            id: ReportId::from_parts(1_700_000_000_000, [7; 16]),
+            fingerprint: study.shape().fingerprint,
+            payload: vec![5; 16],
+        });
+        let report = NewReport::decode(&body.into(), study.shape()).unwrap();
+        let report = report.with_token(&token);
+        let spent = |store: &Store| store.token_counts(&study).unwrap().spent;
+
+        faults.set_next(Some(Fault::CommitFails));
+        assert!(store.submit(&study, vec![report.clone()]).await.is_err());
+        faults.set_next(None);
+        assert_eq!((spent(&store), store.moment(&study).unwrap().n), (0, 0));
+        let mut store = store;
+        for (fault, counted) in [(Fault::DiesBeforeCommit, 0), (Fault::DiesAfterCommit, 1)] {
+            faults.set_next(Some(fault));
+            assert!(store.submit(&study, vec![report.clone()]).await.is_err());
+            faults.set_next(None);
+            // The directory is free when the last of the store is gone.
+            drop(store);
+            store = open();
+            assert_eq!(spent(&store), counted);
+        }
+        let stored = store.submit(&study, vec![report]).await.unwrap();
+        assert_eq!(stored, [Stored::Duplicate]);
+        assert_eq!((spent(&store), store.moment(&study).unwrap().n), (1, 1));
+    }
+}
