@@ -1,0 +1,96 @@
+//! A study as its people see it: made, watched, estimated from.
+
+use std::path::{Path, PathBuf};
+
+use rand::{RngExt as _, SeedableRng as _, rngs::ChaCha12Rng};
+use tempfile::TempDir;
+
+use crate::{chromium::Browser, program::ServerProcess};
+
+/// Features of a row.
+pub(crate) const FEATURES: usize = 12;
+/// Rows, and so reports.
+pub(crate) const ROWS: usize = 5_000;
+/// As pages write it.
+pub(crate) const ROWS_SHOWN: &str = "5,000";
+
+/// A running server, and rows with two strong directions in their first features.
+pub(crate) struct World {
+    pub(crate) server: ServerProcess,
+    pub(crate) folder: TempDir,
+    rows: PathBuf,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let rows = folder.path().join("rows.csv");
+        write_rows(&rows);
+        Self {
+            server: ServerProcess::start(&folder.path().join("data")),
+            folder,
+            rows,
+        }
+    }
+
+    /// All rows report.
+    pub(crate) fn report(&self, study: &str) {
+        let rows = self.rows.to_str().unwrap();
+        self.server
+            .cli_json(&["report", "--json", "--study", study, "--rows", rows]);
+    }
+
+    pub(crate) fn token(&self) -> String {
+        let token = std::fs::read_to_string(self.server.token_file()).unwrap();
+        token.trim().to_owned()
+    }
+
+    /// Logs the browser in as the operator.
+    pub(crate) async fn log_in(&self, browser: &Browser) {
+        browser.open("/login").await;
+        browser.fill("#token", &self.token()).await;
+        browser.click("#login button[type=submit]").await;
+        browser.find("a[href='/studies/new']").await;
+    }
+}
+
+/// Fills the form and creates the study; its identifier.
+pub(crate) async fn create(browser: &Browser, name: &str) -> String {
+    browser.open("/studies/new").await;
+    browser.fill("#name", name).await;
+    browser.fill("#dimension", &FEATURES.to_string()).await;
+    browser.fill("#k", "2").await;
+    browser.fill("#epsilon", "8").await;
+    browser.fill("#users", &ROWS.to_string()).await;
+    browser.fill("#share", "80").await;
+    browser.click("#create button[value=create]").await;
+    browser.find("#study").await;
+    let path = browser.path().await;
+    let id = path.strip_prefix("/studies/").unwrap().to_owned();
+    assert_eq!(id.len(), 32, "{path}");
+    id
+}
+
+fn write_rows(path: &Path) {
+    let mut random = ChaCha12Rng::seed_from_u64(9);
+    let mut text = String::new();
+    for _ in 0..ROWS {
+        let (a, b): (f64, f64) = (
+            random.random_range(-1.0..1.0),
+            random.random_range(-0.7..0.7),
+        );
+        let row: Vec<String> = (0..FEATURES)
+            .map(|i| {
+                let signal = match i {
+                    0..3 => a,
+                    3..6 => b,
+                    _ => 0.0,
+                };
+                format!("{:.4}", signal + random.random_range(-0.15..0.15))
+            })
+            .collect();
+        text += &row.join(",");
+        text.push('\n');
+    }
+    std::fs::write(path, text).unwrap();
+}
