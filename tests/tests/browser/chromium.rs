@@ -131,11 +131,6 @@ impl Browser {
         field.send_keys(text).await.unwrap();
     }
 
-    /// Chooses an option of a list by its value.
-    pub(crate) async fn choose(&self, css: &str, value: &str) {
-        self.find(css).await.select_by_value(value).await.unwrap();
-    }
-
     /// What a script of ours finds in the page; for pages with scripts only.
     pub(crate) async fn evaluate(&self, expression: &str) -> Value {
         let script = format!("return ({expression});");
