@@ -5,7 +5,6 @@ mod commands;
 mod demo;
 mod error;
 mod output;
-mod pictures;
 mod results;
 pub mod rows;
 

@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
+use eigenveil_server::pictures;
 use eigenveil_shared::estimate::{Estimate, LambdaPath};
 
 use crate::{
     error::{CliError, Result},
-    output, pictures,
+    output,
 };
 
 /// Writes `summary.csv`, `features.txt` and the pictures of an estimate into a directory, and what a path of λ gives; the

@@ -3,15 +3,17 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
 
 use eigenveil_shared::Result;
+use tokio::sync::watch;
 
 use crate::{
-    config::ServerConfig, environment::Environment, jobs::Jobs, limits::Limits, store::Store,
+    config::ServerConfig, environment::Environment, jobs::Jobs, limits::Limits, pages::PageState,
+    store::Store,
 };
 
 /// A running Eigenveil: the store, the estimates' thread and the settings. Clones share it.
@@ -38,7 +40,8 @@ struct Inner {
     jobs: Jobs,
     limits: Limits,
     config: ServerConfig,
-    stopping: AtomicBool,
+    pages: PageState,
+    stopping: watch::Sender<bool>,
     requests: AtomicU64,
 }
 
@@ -57,7 +60,8 @@ impl AppState {
                 jobs,
                 limits,
                 config,
-                stopping: AtomicBool::new(false),
+                pages: PageState::default(),
+                stopping: watch::Sender::new(false),
                 requests: AtomicU64::new(0),
             }),
         })
@@ -73,9 +77,9 @@ impl AppState {
         &self.inner.config
     }
 
-    /// From now on `/readyz` answers 503, so that a load balancer sends no more.
+    /// From now on `/readyz` answers 503, so that a load balancer sends no more; live pages end.
     pub fn announce_stop(&self) {
-        self.inner.stopping.store(true, Ordering::Release);
+        self.inner.stopping.send_replace(true);
     }
 
     /// Puts back the estimate being computed, writes what is queued and ends both threads. Blocks for
@@ -94,8 +98,18 @@ impl AppState {
         &self.inner.limits
     }
 
+    /// What pages keep between requests.
+    pub(crate) fn pages(&self) -> &PageState {
+        &self.inner.pages
+    }
+
+    /// True from the moment the server stops.
+    pub(crate) fn stopping(&self) -> watch::Receiver<bool> {
+        self.inner.stopping.subscribe()
+    }
+
     pub(crate) fn is_stopping(&self) -> bool {
-        self.inner.stopping.load(Ordering::Acquire)
+        *self.inner.stopping.borrow()
     }
 
     pub(crate) fn next_request_id(&self) -> u64 {

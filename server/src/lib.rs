@@ -9,12 +9,13 @@
 //!   application of your own, around an [`AppState`].
 //! * [`Store`]: one embedded database file, one thread that writes. Nothing acknowledged is ever lost,
 //!   nothing is counted twice.
+//! * Pages for people: studies, one study live, a form with the planner beside it (`docs/operations.md`).
 //! * [`estimate`]: from a study's sums to the document an analyst gets.
 //! * [`ServerConfig`]: what an operator may set. [`Environment`]: clock and randomness, passed in.
 //!
 //! # What is not here
 //!
-//! Pages. One process per data
+//! One process per data
 //! directory: there is no replication. Payloads of numbers are added up and dropped; seeds are kept
 //! without their identifiers: either way an estimate cannot leave single reports out afterwards.
 
@@ -27,7 +28,9 @@ mod jobs;
 mod limits;
 mod memory;
 mod metrics;
+mod pages;
 mod patient;
+pub mod pictures;
 mod request_id;
 #[cfg(test)]
 mod scenarios;

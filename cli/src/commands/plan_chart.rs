@@ -2,9 +2,10 @@
 
 use eigenveil_estimation::{
     floor::{Spectrum, grouped},
-    plan::{error_curve, largest_error},
+    plan::error_curve,
 };
-use eigenveil_plots::{Axis, HorizontalLine, LineChart, LineStyle, Marker, Series};
+use eigenveil_plots::{HorizontalLine, LineChart, LineStyle, Marker, Series};
+use eigenveil_server::pictures;
 use eigenveil_shared::mechanism::{Calibration, MechanismKind};
 
 use super::plan::PlanRow;
@@ -55,13 +56,7 @@ pub(super) fn chart(
                 .with_marker(Marker::None),
         );
     }
-    let largest = largest_error(p, k);
-    let mut chart = LineChart::new(
-        "How many users?",
-        Axis::log("participants n").between(from as f64, to as f64),
-        // From zero: a difference must look as large as it is.
-        Axis::linear("expected error ‖V̂V̂ᵀ − VVᵀ‖F").between(0.0, 1.05 * largest),
-    );
+    let mut chart = pictures::expected_error("How many users?", spectrum, (from, to), series);
     let mut subtitle = format!("p\u{a0}=\u{a0}{}, k\u{a0}=\u{a0}{k}", grouped(p as u64));
     if !several && let Some(row) = rows.first() {
         subtitle.push_str(&format!(", ε\u{a0}=\u{a0}{}", row.epsilon));
@@ -71,11 +66,6 @@ pub(super) fn chart(
         subtitle.push_str(&format!(", δ\u{a0}=\u{a0}{delta:e} where there is one"));
     }
     chart.subtitle = Some(subtitle);
-    chart.series = series;
-    chart.reference_lines = vec![HorizontalLine {
-        label: "nothing in common".to_owned(),
-        y: largest,
-    }];
     chart.reference_lines.extend(target.map(|y| HorizontalLine {
         label: "target".to_owned(),
         y,

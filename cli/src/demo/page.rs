@@ -2,11 +2,12 @@
 
 use eigenveil_estimation::floor::grouped;
 use eigenveil_plots::{BarChart, ColourScale, ImageGrid, LoadingImage, format_number};
+use eigenveil_server::pictures;
 use eigenveil_shared::estimate::{Estimate, Verdict};
 use nalgebra::DMatrix;
 
 use super::DemoResult;
-use crate::{output, pictures};
+use crate::output;
 
 /// Everything the page shows.
 pub(super) struct Page<'a> {

@@ -16,7 +16,7 @@ use crate::{app::AppState, memory::Reservation};
 /// # Errors
 /// `body-too-large` as soon as the limit is passed or a larger length is announced;
 /// `too-many-requests` when too many bodies are in memory, or this one does not arrive in time.
-pub(super) async fn read(
+pub(crate) async fn read(
     app: &AppState,
     headers: &HeaderMap,
     body: Body,

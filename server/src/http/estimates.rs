@@ -34,7 +34,7 @@ pub struct EstimateList {
 
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Format {
+pub(crate) enum Format {
     Json,
     Csv,
     Npy,
@@ -120,15 +120,20 @@ pub(super) async fn show(
         let Some(format) = format else {
             return Ok(Json(document).into_response());
         };
-        let estimate = finished(document)?;
-        Ok(match format {
-            Format::Json => Json(estimate).into_response(),
-            Format::Csv => file("text/csv; charset=utf-8", files::csv(&estimate)?),
-            Format::Npy => file("application/octet-stream", files::npy(&estimate)),
-        })
+        written(document, format)
     })
     .await
     .map_err(ApiError)
+}
+
+/// The result of a job that is done, as a file.
+pub(crate) fn written(document: EstimateDocument, format: Format) -> Result<Response, Error> {
+    let estimate = finished(document)?;
+    Ok(match format {
+        Format::Json => Json(estimate).into_response(),
+        Format::Csv => file("text/csv; charset=utf-8", files::csv(&estimate)?),
+        Format::Npy => file("application/octet-stream", files::npy(&estimate)),
+    })
 }
 
 /// Cancel an estimate
@@ -151,7 +156,7 @@ pub(super) async fn cancel(
 }
 
 /// The result of a job that is done.
-fn finished(document: EstimateDocument) -> Result<Estimate, Error> {
+pub(crate) fn finished(document: EstimateDocument) -> Result<Estimate, Error> {
     let number = document.number;
     let not_ready = |why: &str| {
         Err(Error::new(
@@ -170,7 +175,7 @@ fn finished(document: EstimateDocument) -> Result<Estimate, Error> {
 }
 
 /// Refuses settings that the solver cannot work with, before the job is queued.
-fn check_sparse(settings: &SparseSettings) -> Result<(), Error> {
+pub(crate) fn check_sparse(settings: &SparseSettings) -> Result<(), Error> {
     let refuse = |what: &str, value: String, limit: &str| {
         Err(Error::new(
             ErrorCode::InvalidRequest,
@@ -214,7 +219,7 @@ fn file(media_type: &'static str, bytes: Vec<u8>) -> Response {
 }
 
 /// Runs something that reads the disk away from the threads that serve.
-pub(super) async fn blocking<T: Send + 'static>(
+pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| {

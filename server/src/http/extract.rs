@@ -121,7 +121,7 @@ fn missing(what: &str) -> Error {
 }
 
 /// The study named in the path.
-pub(super) struct StudyInPath(pub(super) Arc<Study>);
+pub(crate) struct StudyInPath(pub(crate) Arc<Study>);
 
 impl FromRequestParts<AppState> for StudyInPath {
     type Rejection = ApiError;
@@ -139,7 +139,7 @@ pub(super) fn study(app: &AppState, id: &str) -> Result<Arc<Study>, Error> {
 }
 
 /// The number of an estimate in the path.
-pub(super) struct NumberInPath(pub(super) u64);
+pub(crate) struct NumberInPath(pub(crate) u64);
 
 impl FromRequestParts<AppState> for NumberInPath {
     type Rejection = ApiError;

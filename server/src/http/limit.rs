@@ -21,8 +21,23 @@ use crate::{
 
 /// Whether a request with this head is counted at all.
 pub(super) fn concern(app: &AppState, headers: &HeaderMap) -> bool {
-    app.limits().address.is_some() || headers.contains_key(header::AUTHORIZATION)
+    app.limits().address.is_some()
+        || headers.contains_key(header::AUTHORIZATION)
+        || is_form(headers)
 }
+
+/// Whether the body is a form, such as the one that logs in with a token.
+fn is_form(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE);
+    kind.is_some_and(|kind| {
+        kind.as_bytes()
+            .starts_with(b"application/x-www-form-urlencoded")
+    })
+}
+
+/// In the extensions of an answer: a form brought a token that is nobody's.
+#[derive(Clone, Copy)]
+pub(crate) struct RefusedToken;
 
 /// Answers 429 where a limit is reached. Where the application does not say who is connected
 /// (`ConnectInfo<SocketAddr>`), the limits of addresses do not apply.
@@ -48,24 +63,24 @@ pub(super) async fn within(
         return refuse("requests from this address", wait);
     }
     let has_token = token.is_some();
-    if let Some(token) = token {
-        if let Some(address) = &address
-            && let Err(wait) = limits.guesses.check(address, now)
-        {
-            return refuse("refused tokens from this address", wait);
-        }
-        if let Some(limit) = &limits.token
-            && let Err(wait) = limit.charge(token.as_bytes(), now)
-        {
-            return refuse("requests with this token", wait);
-        }
+    if let Some(address) = &address
+        && (has_token || is_form(request.headers()))
+        && let Err(wait) = limits.guesses.check(address, now)
+    {
+        return refuse("refused tokens from this address", wait);
+    }
+    if let (Some(limit), Some(token)) = (&limits.token, token)
+        && let Err(wait) = limit.charge(token.as_bytes(), now)
+    {
+        return refuse("requests with this token", wait);
     }
     let response = next(request).await;
     let refused = matches!(
         response.status(),
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN
     );
-    if let (true, true, Some(address)) = (has_token, refused, &address) {
+    let guessed = (has_token && refused) || response.extensions().get::<RefusedToken>().is_some();
+    if let (true, Some(address)) = (guessed, &address) {
         // Over the limit by others that came meanwhile: nothing more to count.
         let _ = limits.guesses.charge(address, Instant::now());
     }

@@ -1,10 +1,10 @@
 //! The HTTP interface (`docs/protocol.md`).
 
-mod body;
+pub(crate) mod body;
 pub(crate) mod direct;
 mod drain;
-mod estimates;
-mod extract;
+pub(crate) mod estimates;
+pub(crate) mod extract;
 mod files;
 mod health;
 mod limit;
@@ -27,12 +27,14 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 pub(crate) use self::direct::REPORTS;
 pub use self::{estimates::EstimateList, openapi::openapi, problem::status_of};
-use crate::app::AppState;
+pub(crate) use self::{limit::RefusedToken, problem::ApiError};
+use crate::{app::AppState, pages};
 
 /// The routes of one server, to be served by [`Server`](crate::Server) or mounted in an application of
 /// your own.
 pub fn router(app: AppState) -> Router {
     Router::from(routes())
+        .merge(pages::routes())
         .fallback(problem::not_found)
         .method_not_allowed_fallback(problem::method_not_allowed)
         .layer(from_fn_with_state(app.clone(), around))
@@ -68,8 +70,10 @@ fn routes() -> OpenApiRouter<AppState> {
 async fn around(State(app): State<AppState>, request: Request, next: Next) -> Response {
     let path = request.extensions().get::<MatchedPath>().cloned();
     let path = path.as_ref().map_or("(none)", MatchedPath::as_str);
-    surrounded(&app, request, path, |request| {
-        problem::caught(next.run(request))
+    pages::errors_for_browsers(&app, request, |request| {
+        surrounded(&app, request, path, |request| {
+            problem::caught(next.run(request))
+        })
     })
     .await
 }

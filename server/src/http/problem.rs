@@ -68,10 +68,6 @@ pub fn status_of(code: ErrorCode) -> StatusCode {
     }
 }
 
-/// In the extensions of an answer of 500 and above: the error, for the log.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Cause(pub(super) Option<Error>);
-
 /// An error on its way to the client.
 #[derive(Debug)]
 pub(crate) struct ApiError(pub(crate) Error);
@@ -115,9 +111,8 @@ impl IntoResponse for ApiError {
             }
             _ => {}
         }
-        if status.is_server_error() {
-            response.extensions_mut().insert(Cause(Some(self.0)));
-        }
+        // For browsers this becomes a page; the log says it of faults.
+        response.extensions_mut().insert(self.0);
         response
     }
 }

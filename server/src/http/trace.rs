@@ -8,7 +8,8 @@ use axum::{
     response::Response,
 };
 
-use super::problem::Cause;
+use eigenveil_shared::Error;
+
 use crate::{app::AppState, request_id};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -37,9 +38,9 @@ pub(super) async fn log(
     let microseconds = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
     if status >= 500 {
         // What went wrong, which the client is told too.
-        let Cause(cause) = response.extensions_mut().remove().unwrap_or_default();
-        let (code, detail) = cause
-            .as_ref()
+        let (code, detail) = response
+            .extensions()
+            .get::<Error>()
             .map(|error| (error.code().as_str(), error.detail()))
             .unzip();
         tracing::warn!(request_id = id, %method, path, status, code, detail, microseconds, "request");

@@ -83,18 +83,17 @@ impl Credentials {
     }
 
     /// Whose token this is, in time that does not depend on how much of it is right.
-    pub(super) fn identify(&self, token: &str) -> Option<Identity> {
-        let hash = TokenHash::of(token);
+    fn identify(&self, hash: &TokenHash) -> Option<Identity> {
         let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
         // All are compared, whoever it is.
         let analyst = held.analysts.iter().fold(None, |found, analyst| {
-            if analyst.hash.is(&hash) {
+            if analyst.hash.is(hash) {
                 Some(Identity::Analyst(analyst.study))
             } else {
                 found
             }
         });
-        if held.operator.is(&hash) {
+        if held.operator.is(hash) {
             Some(Identity::Operator)
         } else {
             analyst
@@ -116,7 +115,20 @@ impl Credentials {
 impl Store {
     /// Whose token this is.
     pub(crate) fn identify(&self, token: &str) -> Option<Identity> {
-        self.shared.credentials.identify(token)
+        self.identify_hash(&TokenHash::of(token))
+    }
+
+    /// Whose token has this hash, now: one that was rotated or revoked is nobody's.
+    pub(crate) fn identify_hash(&self, hash: &TokenHash) -> Option<Identity> {
+        self.shared.credentials.identify(hash)
+    }
+
+    /// 256 new random bits, as 64 hexadecimal digits.
+    ///
+    /// # Errors
+    /// `randomness-unavailable`.
+    pub(crate) fn fresh_secret(&self) -> Result<String> {
+        token::fresh(&*self.shared.environment.entropy)
     }
 
     /// Gives the server a new operator's token, in the answer and in its file. The old one stops working.

@@ -5,6 +5,7 @@
 //! transaction, and the answer is sent after the commit.
 
 mod archive;
+mod arrivals;
 mod buckets;
 mod credentials;
 mod directory;
@@ -47,8 +48,14 @@ pub(crate) use self::directory::check as check_directory;
 #[cfg(test)]
 pub(crate) use self::faults::{Fault, Faults, Mutation};
 pub(crate) use self::{
-    credentials::Identity, estimates::Job, failure::unavailable, rows::no_such_identifier,
-    study::check_rank, transfer::VerifiedExport,
+    arrivals::Arrivals,
+    credentials::Identity,
+    estimates::Job,
+    failure::unavailable,
+    rows::no_such_identifier,
+    study::{check_name, check_rank, frozen},
+    token::TokenHash,
+    transfer::VerifiedExport,
 };
 pub use self::{
     seeds::StoredSeeds,
@@ -155,6 +162,7 @@ impl Store {
             },
             healthy: Arc::clone(&healthy),
             metrics: Arc::clone(&metrics),
+            clock: Arc::clone(&environment.clock),
             #[cfg(test)]
             faults: environment.faults.clone(),
             #[cfg(not(test))]
@@ -491,7 +499,8 @@ impl Store {
         &self.shared.ingest
     }
 
-    fn now_ms(&self) -> u64 {
+    /// Milliseconds since 1970-01-01 UTC, by the clock passed in.
+    pub(crate) fn now_ms(&self) -> u64 {
         // SQLite's integers are signed.
         self.shared.environment.clock.now_ms().min(i64::MAX as u64)
     }

@@ -118,7 +118,7 @@ fn clear_deleted(transaction: &Transaction<'_>) -> Result<bool, Failure> {
             params![row, IDENTIFIERS],
         )?;
     if removed == 0 {
-        for table in ["buckets", "imports", "estimates", "studies"] {
+        for table in ["buckets", "imports", "estimates", "arrivals", "studies"] {
             transaction.execute(&format!("DELETE FROM {table} WHERE study = ?"), [row])?;
         }
     }

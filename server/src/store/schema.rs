@@ -126,6 +126,16 @@ const MIGRATIONS: &[&str] = &["
         created_at_ms INTEGER NOT NULL,
         hash          BLOB NOT NULL UNIQUE CHECK (length(hash) = 32)
     ) STRICT, WITHOUT ROWID;
+",
+"
+    -- Reports accepted by upload, counted by the minute, later by the hour and the day: what the pages draw.
+    CREATE TABLE arrivals (
+        study   INTEGER NOT NULL REFERENCES studies,
+        seconds INTEGER NOT NULL CHECK (seconds IN (60, 3600, 86400)),
+        start   INTEGER NOT NULL,          -- seconds since 1970-01-01 UTC
+        n       INTEGER NOT NULL CHECK (n > 0),
+        PRIMARY KEY (study, seconds, start)
+    ) STRICT, WITHOUT ROWID;
 "];
 
 /// Bytes of a page.

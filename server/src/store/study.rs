@@ -128,6 +128,16 @@ impl Study {
         self.buckets
     }
 
+    /// What is promised to each participant.
+    pub fn privacy(&self) -> &PrivacyStatement {
+        &self.document.privacy
+    }
+
+    /// When it was made, in milliseconds since 1970-01-01 UTC.
+    pub fn created_at_ms(&self) -> u64 {
+        self.document.created_at_ms
+    }
+
     /// Who may take part.
     pub fn enrolment(&self) -> Enrolment {
         self.document.enrolment
@@ -185,15 +195,7 @@ impl NewStudy {
     /// Checks and freezes what an operator asked for.
     pub(super) fn from_request(request: CreateStudy, memory_bytes: u64) -> Result<Self> {
         check_name("the name of the study", &request.name)?;
-        let params = StudyParams::freeze(StudyDesign {
-            dimension: request.dimension,
-            features: request.features,
-            norm: request.norm,
-            centring: request.centring,
-            mechanism: request.mechanism,
-            calibration: request.calibration,
-            budget: request.mechanism.budget(request.epsilon, request.delta)?,
-        })?;
+        let params = frozen(&request)?;
         check_rank(request.default_k, params.dimension())?;
         Ok(Self {
             name: request.name,
@@ -210,6 +212,22 @@ impl NewStudy {
     }
 }
 
+/// The parameters of a study that is asked for, with what is derived from them.
+///
+/// # Errors
+/// As [`StudyParams::freeze`].
+pub(crate) fn frozen(request: &CreateStudy) -> Result<StudyParams> {
+    StudyParams::freeze(StudyDesign {
+        dimension: request.dimension,
+        features: request.features.clone(),
+        norm: request.norm,
+        centring: request.centring,
+        mechanism: request.mechanism,
+        calibration: request.calibration,
+        budget: request.mechanism.budget(request.epsilon, request.delta)?,
+    })
+}
+
 /// Refuses a number of components that rows of this dimension do not have.
 pub(crate) fn check_rank(rank: Rank, dimension: usize) -> Result<()> {
     match rank {
@@ -221,7 +239,7 @@ pub(crate) fn check_rank(rank: Rank, dimension: usize) -> Result<()> {
     }
 }
 
-pub(super) fn check_name(what: &str, name: &str) -> Result<()> {
+pub(crate) fn check_name(what: &str, name: &str) -> Result<()> {
     if !name.trim().is_empty() && name.len() <= MAX_NAME && !name.chars().any(char::is_control) {
         return Ok(());
     }

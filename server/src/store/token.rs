@@ -21,7 +21,7 @@ use crate::environment::{Entropy, Environment};
 pub(crate) struct TokenHash([u8; 32]);
 
 impl TokenHash {
-    pub(super) fn of(token: &str) -> Self {
+    pub(crate) fn of(token: &str) -> Self {
         Self(Sha256::digest(token.as_bytes()).into())
     }
 
@@ -29,7 +29,7 @@ impl TokenHash {
         Self(hash)
     }
 
-    pub(super) fn bytes(&self) -> &[u8; 32] {
+    pub(crate) fn bytes(&self) -> &[u8; 32] {
         &self.0
     }
 

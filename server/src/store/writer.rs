@@ -24,7 +24,7 @@ use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
 use super::{
-    Failure,
+    Failure, arrivals,
     buckets::{BucketCache, bucket_of},
     enrolment,
     faults::Faults,
@@ -32,7 +32,7 @@ use super::{
     seeds,
     study::{Study, state_from},
 };
-use crate::{memory::Reservation, metrics::Metrics};
+use crate::{environment::Clock, memory::Reservation, metrics::Metrics};
 
 /// Payloads up to this many bytes are copied out of the body, whose buffer has at least 8 KiB: it is free for the
 /// connection's next request at once, instead of being held until the commit.
@@ -181,6 +181,7 @@ pub(super) struct Writer {
     pub(super) limits: CommitLimits,
     pub(super) healthy: Arc<AtomicBool>,
     pub(super) metrics: Arc<Metrics>,
+    pub(super) clock: Arc<dyn Clock>,
     pub(super) faults: Faults,
 }
 
@@ -299,6 +300,7 @@ impl Writer {
         self.caches.recent.refresh(&transaction)?;
         let mut outcomes = vec![Outcomes::new(); group.len()];
         let mut changes: Vec<Change> = Vec::new();
+        let now_s = self.clock.now_ms() / 1_000;
         for submission in group {
             let study = &submission.study;
             if changes.iter().any(|change| change.study.row == study.row) {
@@ -320,6 +322,7 @@ impl Writer {
                 study,
                 reports,
                 of_study,
+                now_s,
                 forgets,
             )?);
         }
@@ -338,6 +341,7 @@ fn add_reports<'a>(
     study: &Arc<Study>,
     reports: usize,
     submissions: impl Iterator<Item = (&'a Submission, &'a mut Outcomes)>,
+    now_s: u64,
     // What a test uses to see that it would notice.
     forgets: bool,
 ) -> Result<Change, Failure> {
@@ -424,6 +428,7 @@ fn add_reports<'a>(
                  WHERE study = ?",
             )?
             .execute(params![accepted, study.row])?;
+        arrivals::count(transaction, study.row, now_s, accepted)?;
     }
     Ok(Change {
         study: Arc::clone(study),

@@ -1,9 +1,12 @@
-//! Pictures of an estimate.
+//! Pictures of an estimate, for pages and files.
 
-use eigenveil_estimation::floor::grouped;
+use eigenveil_estimation::{
+    floor::{Spectrum, grouped},
+    plan::largest_error,
+};
 use eigenveil_plots::{
-    AlignmentChart, Axis, LineChart, LineStyle, LoadingRow, LoadingTable, Marker, NoiseFloor,
-    Reference, Scree, ScreeComponent, Series, Verdict, format_number,
+    AlignmentChart, Axis, HorizontalLine, LineChart, LineStyle, LoadingRow, LoadingTable, Marker,
+    NoiseFloor, Reference, Scree, ScreeComponent, Series, Verdict, format_number,
 };
 use eigenveil_shared::{
     estimate::{Estimate, LambdaPath, SparseOutcome, Verdict as Standing},
@@ -11,7 +14,7 @@ use eigenveil_shared::{
 };
 
 /// The scree plot of an estimate with its noise floor; `without_noise` adds the non-private spectrum.
-pub(crate) fn scree(estimate: &Estimate, without_noise: Option<&[f64]>) -> Scree {
+pub fn scree(estimate: &Estimate, without_noise: Option<&[f64]>) -> Scree {
     let what = if estimate.mean.is_some() {
         "covariance"
     } else {
@@ -63,7 +66,7 @@ fn components(estimate: &Estimate) -> Vec<ScreeComponent> {
 }
 
 /// How well each component is expected to be recovered.
-pub(crate) fn alignment(estimate: &Estimate) -> AlignmentChart {
+pub fn alignment(estimate: &Estimate) -> AlignmentChart {
     let title = format!("How far to trust each component, {}", estimate.name);
     let mut chart = AlignmentChart::new(title, components(estimate));
     chart.subtitle = Some(setting(estimate));
@@ -71,7 +74,7 @@ pub(crate) fn alignment(estimate: &Estimate) -> AlignmentChart {
 }
 
 /// The selected features of a sparse estimate and their loadings.
-pub(crate) fn loadings(estimate: &Estimate, sparse: &SparseOutcome) -> LoadingTable {
+pub fn loadings(estimate: &Estimate, sparse: &SparseOutcome) -> LoadingTable {
     let names = estimate.feature_names();
     let rows = sparse.support.iter().map(|&row| LoadingRow {
         name: names.get(row).cloned().unwrap_or_default(),
@@ -100,7 +103,7 @@ pub(crate) fn loadings(estimate: &Estimate, sparse: &SparseOutcome) -> LoadingTa
 }
 
 /// Variance captured and rows selected along a path of λ.
-pub(crate) fn lambda_path(estimate: &Estimate, path: &LambdaPath) -> LineChart {
+pub fn lambda_path(estimate: &Estimate, path: &LambdaPath) -> LineChart {
     let share = |captured: f64| captured / path.most_variance;
     let mut chart = LineChart::new(
         format!("What the penalty costs, {}", estimate.name),
@@ -140,7 +143,7 @@ pub(crate) fn lambda_path(estimate: &Estimate, path: &LambdaPath) -> LineChart {
 const MOST_ROWS: usize = 7;
 
 /// The row norms of the features that load most along a path of λ; `None` where they are not told.
-pub(crate) fn lambda_rows(estimate: &Estimate, path: &LambdaPath) -> Option<LineChart> {
+pub fn lambda_rows(estimate: &Estimate, path: &LambdaPath) -> Option<LineChart> {
     let norms: Vec<(f64, &Vec<f64>)> = path
         .points
         .iter()
@@ -186,4 +189,26 @@ fn reference(estimate: &Estimate, eigenvalues: &[f64]) -> Reference {
         name: name.to_owned(),
         eigenvalues: eigenvalues.iter().map(|value| value - shift).collect(),
     }
+}
+
+/// Lines of expected error against the number of participants, for a population of this spectrum.
+pub fn expected_error(
+    title: &str,
+    spectrum: &Spectrum,
+    (from, to): (u64, u64),
+    lines: Vec<Series>,
+) -> LineChart {
+    let largest = largest_error(spectrum.dimension(), spectrum.rank());
+    let mut chart = LineChart::new(
+        title,
+        Axis::log("participants n").between(from as f64, to as f64),
+        // From zero: a difference must look as large as it is.
+        Axis::linear("expected error ‖V̂V̂ᵀ − VVᵀ‖F").between(0.0, 1.05 * largest),
+    );
+    chart.series = lines;
+    chart.reference_lines = vec![HorizontalLine {
+        label: "nothing in common".to_owned(),
+        y: largest,
+    }];
+    chart
 }

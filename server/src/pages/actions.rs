@@ -1,0 +1,139 @@
+//! What the buttons of a study's page do, and its files.
+
+use axum::{
+    extract::{Path, RawQuery, State},
+    http::{HeaderValue, header},
+    response::Response,
+};
+use eigenveil_shared::{
+    Error, ErrorCode,
+    api::{EstimateRequest, SparseSettings, StudyState},
+    estimate::Rank,
+};
+
+use super::{
+    images, layout,
+    study::hide_drafts,
+    visitor::{Fields, PostedByOperator, Visitor},
+};
+use crate::{
+    app::AppState,
+    http::{
+        ApiError,
+        estimates::{Format, blocking, check_sparse, written},
+        extract::{NumberInPath, StudyInPath},
+    },
+    store::{Study, check_rank},
+};
+
+/// Files of an estimate besides its pictures.
+pub(super) const FILES: [&str; 3] = ["estimate.json", "components.csv", "components.npy"];
+
+pub(super) async fn open(
+    StudyInPath(study): StudyInPath,
+    State(app): State<AppState>,
+    posted: PostedByOperator,
+) -> Result<Response, ApiError> {
+    app.store().set_state(&study, StudyState::Open).await?;
+    Ok(back(&posted.visitor, &study))
+}
+
+pub(super) async fn close(
+    StudyInPath(study): StudyInPath,
+    State(app): State<AppState>,
+    posted: PostedByOperator,
+) -> Result<Response, ApiError> {
+    app.store().set_state(&study, StudyState::Closed).await?;
+    Ok(back(&posted.visitor, &study))
+}
+
+/// Asks for an estimate.
+pub(super) async fn ask(
+    StudyInPath(study): StudyInPath,
+    State(app): State<AppState>,
+    PostedByOperator { visitor, fields }: PostedByOperator,
+) -> Result<Response, ApiError> {
+    let k = match fields.get("k") {
+        "" => None,
+        "auto" => Some(Rank::Auto),
+        text => Some(Rank::Fixed(text.parse().map_err(|_| {
+            Error::new(
+                ErrorCode::InvalidRequest,
+                format!("k is {text:?}; it is a whole number such as 5, auto, or nothing"),
+            )
+        })?)),
+    };
+    if let Some(k) = k {
+        check_rank(k, study.params().dimension())?;
+    }
+    let sparse = match fields.has("sparse") {
+        true => Some(SparseSettings {
+            lambda: fields.get("lambda").parse()?,
+            refit: fields.has("refit"),
+            ..SparseSettings::default()
+        }),
+        false => None,
+    };
+    if let Some(sparse) = &sparse {
+        check_sparse(sparse)?;
+    }
+    app.jobs()
+        .add(&study, EstimateRequest { k, sparse })
+        .await?;
+    Ok(back(&visitor, &study))
+}
+
+/// A file of an estimate: its document, its components or a picture.
+pub(super) async fn file(
+    StudyInPath(study): StudyInPath,
+    NumberInPath(number): NumberInPath,
+    Path((_, _, name)): Path<(String, String, String)>,
+    State(app): State<AppState>,
+    visitor: Visitor,
+    RawQuery(query): RawQuery,
+) -> Result<Response, ApiError> {
+    hide_drafts(&visitor, &study)?;
+    visitor.require_reader(&study)?;
+    let narrow = Fields::parse(query.unwrap_or_default().as_bytes()).has("narrow");
+    let response = blocking(move || {
+        let format = match name.as_str() {
+            "estimate.json" => Format::Json,
+            "components.csv" => Format::Csv,
+            "components.npy" => Format::Npy,
+            _ => {
+                let view = app.pages().views.get(app.store(), &study, number)?;
+                let picture = view.picture(&name).ok_or_else(|| no_such_file(number))?;
+                let drawing = if narrow {
+                    &picture.narrow
+                } else {
+                    &picture.wide
+                };
+                return Ok(images::svg(drawing.clone()));
+            }
+        };
+        let mut response = written(app.store().estimate(&study, number)?, format)?;
+        let headers = response.headers_mut();
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        headers.insert(
+            header::X_CONTENT_TYPE_OPTIONS,
+            HeaderValue::from_static("nosniff"),
+        );
+        // The name is one of three of ours.
+        if let Ok(value) = HeaderValue::from_str(&format!("attachment; filename=\"{name}\"")) {
+            headers.insert(header::CONTENT_DISPOSITION, value);
+        }
+        Ok(response)
+    });
+    Ok(response.await?)
+}
+
+fn no_such_file(number: u64) -> Error {
+    Error::new(
+        ErrorCode::NotFound,
+        format!("estimate {number} has no such file; its page lists those it has"),
+    )
+}
+
+fn back(visitor: &Visitor, study: &Study) -> Response {
+    layout::see_other(visitor, &format!("/studies/{}", study.id()))
+}

@@ -1,0 +1,348 @@
+//! A form for a new study, with the planner beside it.
+
+use axum::{
+    extract::{RawQuery, State},
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
+use eigenveil_estimation::{floor::grouped, plan::largest_error};
+use eigenveil_shared::{Error, ErrorCode};
+use maud::{Markup, html};
+
+use super::{
+    design::{Design, FieldErrors, MECHANISMS, NORMS},
+    images, layout,
+    planner::{self, Outlook},
+    visitor::{Fields, PostedByOperator, Visitor},
+};
+use crate::{
+    app::AppState,
+    http::{ApiError, estimates::blocking},
+};
+
+pub(super) async fn show(visitor: Visitor) -> Result<Response, ApiError> {
+    if !visitor.is_known() {
+        return Ok(layout::see_other(&visitor, "/login?next=/studies/new"));
+    }
+    visitor.require_operator()?;
+    let fields = Fields::parse(DEFAULTS.as_bytes());
+    form(visitor, fields, StatusCode::OK, FieldErrors::default()).await
+}
+
+/// What the form holds at first.
+const DEFAULTS: &str = "dimension=64&k=auto&norm=normalize&radius=1&mechanism=double-cap&epsilon=4&delta=0.000001&enrolment=open&users=50000&share=50";
+
+/// Creates the study, or shows the form again with the planner, which is what `step=plan` asks for.
+pub(super) async fn submit(
+    State(app): State<AppState>,
+    PostedByOperator { visitor, fields }: PostedByOperator,
+) -> Result<Response, ApiError> {
+    let design = Design::read(&fields);
+    let errors = match design {
+        Err(errors) => errors,
+        Ok(_) if fields.get("step") != "create" => FieldErrors::default(),
+        Ok(design) => match app.store().create_study(design.request).await {
+            Ok(study) => {
+                tracing::info!(study = %study.id(), "study created");
+                return Ok(layout::see_other(
+                    &visitor,
+                    &format!("/studies/{}", study.id()),
+                ));
+            }
+            Err(error) if about_the_form(&error) => FieldErrors::of(&error),
+            Err(error) => return Err(error.into()),
+        },
+    };
+    let status = match fields.get("step") == "create" {
+        true => StatusCode::UNPROCESSABLE_ENTITY,
+        false => StatusCode::OK,
+    };
+    form(visitor, fields, status, errors).await
+}
+
+/// The planner alone, as the script asks for it while somebody types.
+pub(super) async fn preview(
+    PostedByOperator { visitor, fields }: PostedByOperator,
+) -> Result<Response, ApiError> {
+    let markup = blocking(move || Ok(planner(&visitor, &fields))).await?;
+    Ok(axum::response::Html(markup.into_string()).into_response())
+}
+
+/// The planner's picture; its query is the form's fields.
+pub(super) async fn curve(
+    visitor: Visitor,
+    RawQuery(query): RawQuery,
+) -> Result<Response, ApiError> {
+    visitor.require_operator()?;
+    let fields = Fields::parse(query.unwrap_or_default().as_bytes());
+    let svg = blocking(move || {
+        let design = Design::read(&fields).map_err(|errors| errors.first())?;
+        let outlooks: Vec<(String, Outlook)> = design
+            .epsilons()
+            .into_iter()
+            .filter_map(|epsilon| {
+                Some((format!("ε\u{a0}=\u{a0}{epsilon}"), design.outlook(epsilon)?))
+            })
+            .collect();
+        let chart = planner::compare(&outlooks, design.users)?;
+        let mut chart = chart.ok_or_else(nothing_to_draw)?;
+        chart.width = images::width(&fields);
+        Ok(chart.to_svg())
+    })
+    .await?;
+    Ok(images::svg(svg.into()))
+}
+
+fn nothing_to_draw() -> Error {
+    Error::new(
+        ErrorCode::InvalidRequest,
+        "no error can be told for this design; the form says why",
+    )
+}
+
+fn about_the_form(error: &Error) -> bool {
+    use ErrorCode as E;
+    matches!(
+        error.code(),
+        E::InvalidName
+            | E::InvalidDimension
+            | E::InvalidBudget
+            | E::InvalidMechanism
+            | E::InvalidPreprocessing
+            | E::InvalidRequest
+    )
+}
+
+async fn form(
+    visitor: Visitor,
+    fields: Fields,
+    status: StatusCode,
+    errors: FieldErrors,
+) -> Result<Response, ApiError> {
+    let response = blocking(move || {
+        let content = content(&visitor, &fields, &errors);
+        Ok(layout::page(&visitor, status, "Create a study", &content))
+    });
+    Ok(response.await?)
+}
+
+fn content(visitor: &Visitor, fields: &Fields, errors: &FieldErrors) -> Markup {
+    let text = |name: &str, label: &str, help: &str, kind: &str| {
+        text(fields, errors, name, label, help, kind)
+    };
+    let choice = |name: &str, label: &str, options: &[(&str, &str)]| {
+        choice(fields, errors, name, label, options)
+    };
+    html! {
+        h1 { "Create a study" }
+        p { "Parameters are frozen once the study exists. Choose them beside the planner: it says what error to expect." }
+        @if !errors.is_empty() {
+            div #errors .wrong role="alert" {
+                p { "The study was not created:" }
+                ul { @for (name, message) in errors.iter() { li { a href={ "#" (name) } { (message) } } } }
+            }
+        }
+        form #create method="post" action=(visitor.link("/studies/new"))
+            data-preview=(visitor.link("/studies/new/plan")) {
+            (layout::form_key(visitor))
+            div .columns {
+                div {
+                    fieldset {
+                        legend { "The data" }
+                        (text("name", "Name", "Shown to everybody.", "text"))
+                        (text("dimension", "Features p", "Numbers in each participant's row.", "number"))
+                        (text("k", "Components k", "A whole number, or auto: as many as stand above the noise.", "text"))
+                        (choice("norm", "Rows are brought into the unit ball by", NORMS))
+                        (text("radius", "Radius R", "For clipping and requiring: a public constant.", "decimal"))
+                        (text("features", "Features (optional)", "One a line: name, or name,center,scale. Public constants, never computed from the participants' rows.", "lines"))
+                        (tick(fields, "centring", "Private centring: estimate and remove the mean too"))
+                    }
+                    fieldset {
+                        legend { "Privacy and people" }
+                        (choice("mechanism", "Mechanism", MECHANISMS))
+                        (text("epsilon", "ε of one report", "Smaller is more private. Above 8 one report may give a row away; 16 is the most.", "decimal"))
+                        (text("delta", "δ of one report", "For the Gaussian mechanisms; double-cap has none.", "decimal"))
+                        (choice("enrolment", "Who may take part", &[
+                            ("open", "anybody who knows the study's address"),
+                            ("token", "whoever has a one-time token"),
+                        ]))
+                        (tick(fields, "draft", "Leave it in draft: nobody can take part before you open it"))
+                    }
+                    fieldset {
+                        legend { "For the planner only" }
+                        (text("users", "Participants expected", "Not part of the study.", "number"))
+                        (text("share", "Share of the variance in the k components, in %", "A guess from earlier data, or from the literature.", "decimal"))
+                    }
+                    p .actions {
+                        button type="submit" name="step" value="plan" { "Show the expected error" }
+                        " "
+                        button .primary type="submit" name="step" value="create" { "Create the study" }
+                    }
+                }
+                section #planner aria-label="Planner" aria-live="polite" { (planner(visitor, fields)) }
+            }
+        }
+    }
+}
+
+/// The expected error of what the form holds: for ε and twice and half of it, for n and ten times more and less.
+fn planner(visitor: &Visitor, fields: &Fields) -> Markup {
+    let design = match Design::read_for_planner(fields) {
+        Ok(design) => design,
+        Err(errors) => {
+            return html! {
+                h2 { "Expected error" }
+                p .wrong { (errors.first().detail()) }
+            };
+        }
+    };
+    let Some(outlook) = design.outlook(design.request.epsilon) else {
+        return html! {
+            h2 { "Expected error" }
+            p .wrong { "No error can be told: k must be below p, and its components must hold more than their even share, " (layout::short(100.0 * design.rank() as f64 / design.request.dimension as f64)) " %, of the variance." }
+        };
+    };
+    let numbers = [
+        design.users / 10,
+        design.users,
+        design.users.saturating_mul(10),
+    ]
+    .map(|n| n.max(1));
+    let largest = largest_error(design.request.dimension, outlook.rank());
+    let now = outlook.at(design.users);
+    let query = design.query();
+    html! {
+        h2 { "Expected error" }
+        @if let Some(now) = now {
+            p .headline {
+                strong #expected { (now.error.map(layout::short).unwrap_or_default()) }
+                " of at most " (layout::short(largest))
+            }
+            p {
+                (now.components_above.unwrap_or(0)) " of " (outlook.rank())
+                " components are expected to stand above the noise with " (grouped(design.users)) " participants. "
+                @match outlook.needed(0.1 * largest).and_then(|planned| planned.n) {
+                    Some(n) => { "An error of " (layout::short(0.1 * largest)) " takes " (grouped(n)) " participants." }
+                    None => { "No number of participants brings the error to a tenth of its largest value." }
+                }
+            }
+        }
+        p .muted { "The error is ‖V̂V̂ᵀ − VVᵀ‖F: 0 when the subspace is found, " (layout::short(largest)) " when nothing of it is. " (super::error::sentence(outlook.source())) }
+        (images::picture(visitor, &format!("/studies/new/curve.svg?{query}"), "Expected error against the number of participants, for three values of epsilon; the table below has numbers."))
+        div .scroll tabindex="0" role="region" aria-label="Expected errors" {
+            table #plan {
+                caption { "Expected error" }
+                thead { tr {
+                    th scope="col" { "ε" }
+                    @for n in numbers { th scope="col" { "n = " (grouped(n)) } }
+                } }
+                tbody {
+                    @for epsilon in design.epsilons() {
+                        tr {
+                            th scope="row" { (epsilon) }
+                            @for n in numbers {
+                                td { (design.outlook(epsilon).and_then(|o| o.at(n)?.error).map_or_else(|| "–".to_owned(), layout::short)) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        (promise(&design))
+    }
+}
+
+/// What the design promises a participant.
+fn promise(design: &Design) -> Markup {
+    let Ok(params) = crate::store::frozen(&design.request) else {
+        return html! {};
+    };
+    let privacy = eigenveil_shared::privacy::PrivacyStatement::of(&params);
+    html! {
+        h3 { "What it promises a participant" }
+        p { (privacy.sentence) }
+        @if !privacy.cautions.is_empty() {
+            ul .cautions { @for caution in &privacy.cautions { li { (caution) } } }
+        }
+        p .muted { "One report has " (grouped(privacy.bytes_per_report as u64)) " bytes." }
+    }
+}
+
+fn text(
+    fields: &Fields,
+    errors: &FieldErrors,
+    name: &str,
+    label: &str,
+    help: &str,
+    kind: &str,
+) -> Markup {
+    let wrong = errors.of_field(name);
+    let described = format!("{name}-help");
+    let invalid = wrong.map(|_| "true");
+    let mode = match kind {
+        "number" => Some("numeric"),
+        "decimal" => Some("decimal"),
+        _ => None,
+    };
+    html! {
+        div .field {
+            label for=(name) { (label) }
+            @if kind == "lines" {
+                textarea id=(name) name=(name) rows="3" aria-describedby=(described) aria-invalid=[invalid] { (fields.get(name)) }
+            } @else {
+                input id=(name) type="text" inputmode=[mode] name=(name) value=(fields.get(name))
+                    autocomplete="off" aria-describedby=(described) aria-invalid=[invalid];
+            }
+            p id=(described) class=(if wrong.is_some() { "wrong" } else { "help" }) { (wrong.unwrap_or(help)) }
+        }
+    }
+}
+
+fn choice(
+    fields: &Fields,
+    errors: &FieldErrors,
+    name: &str,
+    label: &str,
+    options: &[(&str, &str)],
+) -> Markup {
+    let wrong = errors.of_field(name);
+    let chosen = fields.get(name);
+    html! {
+        div .field {
+            label for=(name) { (label) }
+            select id=(name) name=(name) aria-invalid=[wrong.map(|_| "true")] {
+                @for (value, what) in options {
+                    option value=(value) selected[*value == chosen] { (what) }
+                }
+            }
+            @if let Some(wrong) = wrong { p .wrong { (wrong) } }
+        }
+    }
+}
+
+fn tick(fields: &Fields, name: &str, label: &str) -> Markup {
+    html! {
+        div .tick {
+            input id=(name) type="checkbox" name=(name) value="yes" checked[fields.has(name)];
+            " " label for=(name) { (label) }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_form_begins_with_a_design_that_works() {
+        let fields = Fields::parse(DEFAULTS.as_bytes());
+        let design = Design::read_for_planner(&fields).unwrap();
+        assert!(design.outlook(4.0).is_some());
+        // Only the name is missing.
+        let errors = Design::read(&fields).err().unwrap();
+        assert_eq!(
+            errors.iter().map(|(name, _)| name).collect::<Vec<_>>(),
+            ["name"]
+        );
+    }
+}

@@ -1,0 +1,393 @@
+//! The form of a new study, read.
+
+use eigenveil_shared::{
+    Error, ErrorCode,
+    api::CreateStudy,
+    enrolment::Enrolment,
+    estimate::Rank,
+    mechanism::{Calibration, MechanismKind},
+    preprocess::{DEFAULT_CENTRING, Feature, Norm},
+    study::StudyParams,
+};
+
+use super::{planner::Outlook, visitor::Fields};
+use crate::store::{check_name, check_rank, frozen};
+
+/// Ways to bring a row into the unit ball.
+pub(super) const NORMS: &[(&str, &str)] = &[
+    ("normalize", "dividing by their length"),
+    ("clip", "clipping to length R"),
+    ("require", "requiring length R at most"),
+];
+/// Mechanisms, with what they are.
+pub(super) const MECHANISMS: &[(&str, &str)] = &[
+    ("double-cap", "double-cap: pure ε, 74 bytes a report"),
+    (
+        "symmetric-gaussian",
+        "symmetric-gaussian: (ε, δ), a matrix a report",
+    ),
+    (
+        "isotropic-gaussian",
+        "isotropic-gaussian: (ε, δ), a matrix a report",
+    ),
+    (
+        "discrete-gaussian",
+        "discrete-gaussian: (ε, δ), exact integers",
+    ),
+];
+/// Largest ε of a study, as the planner doubles it.
+const MOST_EPSILON: f64 = 16.0;
+
+/// What is wrong, by field.
+#[derive(Clone, Debug, Default)]
+pub(super) struct FieldErrors(Vec<(&'static str, String)>);
+
+impl FieldErrors {
+    /// Puts an error beside the field that it is about.
+    pub(super) fn of(error: &Error) -> Self {
+        let detail = error.detail();
+        let field = match error.code() {
+            ErrorCode::InvalidName if detail.contains("feature") => "features",
+            ErrorCode::InvalidName => "name",
+            ErrorCode::InvalidDimension => "dimension",
+            ErrorCode::InvalidBudget if detail.starts_with("delta") => "delta",
+            ErrorCode::InvalidBudget => "epsilon",
+            ErrorCode::InvalidMechanism => "mechanism",
+            ErrorCode::InvalidPreprocessing if detail.contains("radius") => "radius",
+            ErrorCode::InvalidPreprocessing => "features",
+            _ => "k",
+        };
+        Self(vec![(field, detail.to_owned())])
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        self.0.iter().map(|(name, text)| (*name, text.as_str()))
+    }
+
+    pub(super) fn of_field(&self, name: &str) -> Option<&str> {
+        self.iter()
+            .find(|(field, _)| *field == name)
+            .map(|(_, text)| text)
+    }
+
+    /// The first, for where there is room for one.
+    pub(super) fn first(&self) -> Error {
+        let (_, text) = self.iter().next().unwrap_or_default();
+        Error::new(ErrorCode::InvalidRequest, text)
+    }
+
+    fn add(&mut self, field: &'static str, text: impl Into<String>) {
+        if self.of_field(field).is_none() {
+            self.0.push((field, text.into()));
+        }
+    }
+
+    /// The value, or its default and a remark.
+    fn take<T>(&mut self, field: &'static str, read: Result<T, String>, otherwise: T) -> T {
+        read.unwrap_or_else(|text| {
+            self.add(field, text);
+            otherwise
+        })
+    }
+}
+
+/// A study as the form asks for it, with what the planner needs.
+pub(super) struct Design {
+    pub(super) request: CreateStudy,
+    pub(super) users: u64,
+    /// Of the variance, 0 to 1.
+    share: f64,
+    params: StudyParams,
+}
+
+impl Design {
+    /// # Errors
+    /// All that is wrong, field by field.
+    pub(super) fn read(fields: &Fields) -> Result<Self, FieldErrors> {
+        let named = check_name("the name of the study", fields.get("name"));
+        match (Self::read_for_planner(fields), named) {
+            (design, Ok(())) => design,
+            (design, Err(error)) => {
+                let mut errors = FieldErrors::of(&error);
+                for (field, text) in design.err().unwrap_or_default().iter() {
+                    errors.add(field, text);
+                }
+                Err(errors)
+            }
+        }
+    }
+
+    /// The same, whatever the name.
+    ///
+    /// # Errors
+    /// All that is wrong, field by field.
+    pub(super) fn read_for_planner(fields: &Fields) -> Result<Self, FieldErrors> {
+        let mut errors = FieldErrors::default();
+        let mechanism = fields
+            .get("mechanism")
+            .parse()
+            .map_err(|e: Error| e.detail().to_owned());
+        let mechanism: MechanismKind =
+            errors.take("mechanism", mechanism, MechanismKind::default());
+        let delta = match mechanism.is_pure() || fields.get("delta").is_empty() {
+            true => None,
+            false => Some(errors.take("delta", number(fields, "delta"), 1e-6)),
+        };
+        let k = match fields.get("k") {
+            "" | "auto" => Ok(Rank::Auto),
+            text => text
+                .parse()
+                .map(Rank::Fixed)
+                .map_err(|_| format!("k is {text:?}; it is a whole number such as 5, or auto")),
+        };
+        let radius =
+            |errors: &mut FieldErrors| errors.take("radius", number(fields, "radius"), 1.0);
+        let request = CreateStudy {
+            name: fields.get("name").to_owned(),
+            dimension: errors.take("dimension", whole(fields, "dimension"), 2) as usize,
+            features: errors.take("features", features(fields.get("features")), None),
+            norm: match fields.get("norm") {
+                "clip" => Norm::Clip {
+                    radius: radius(&mut errors),
+                },
+                "require" => Norm::Require {
+                    radius: radius(&mut errors),
+                },
+                _ => Norm::Normalize,
+            },
+            centring: fields.has("centring").then_some(DEFAULT_CENTRING),
+            mechanism,
+            calibration: Calibration::default(),
+            epsilon: errors.take("epsilon", number(fields, "epsilon"), 1.0),
+            delta,
+            default_k: errors.take("k", k, Rank::Auto),
+            draft: fields.has("draft"),
+            enrolment: match fields.get("enrolment") {
+                "token" => Enrolment::Token,
+                _ => Enrolment::Open,
+            },
+        };
+        let users = errors.take("users", whole(fields, "users"), 1).max(1);
+        let percent = errors.take("share", number(fields, "share"), 50.0);
+        if !(percent > 0.0 && percent <= 100.0) {
+            errors.add(
+                "share",
+                format!("the share is {percent} %; it is above 0 and at most 100"),
+            );
+        }
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        let params = frozen(&request)
+            .and_then(|params| params.budget().check_study_limit().map(|_| params))
+            .and_then(|params| check_rank(request.default_k, params.dimension()).map(|()| params))
+            .map_err(|error| FieldErrors::of(&error))?;
+        Ok(Self {
+            request,
+            users,
+            share: percent / 100.0,
+            params,
+        })
+    }
+
+    /// Half of ε, ε and twice ε, where a study may have it.
+    pub(super) fn epsilons(&self) -> Vec<f64> {
+        let epsilon = self.request.epsilon;
+        [epsilon / 2.0, epsilon, epsilon * 2.0]
+            .into_iter()
+            .filter(|e| *e <= MOST_EPSILON)
+            .collect()
+    }
+
+    /// The error to expect at this ε; `None` where it cannot be told.
+    pub(super) fn outlook(&self, epsilon: f64) -> Option<Outlook> {
+        let other;
+        let params = if epsilon == self.request.epsilon {
+            &self.params
+        } else {
+            other = frozen(&CreateStudy {
+                epsilon,
+                ..self.request.clone()
+            })
+            .ok()?;
+            &other
+        };
+        Outlook::assumed(params, self.request.default_k, self.share).ok()
+    }
+
+    /// Components the planner looks for.
+    pub(super) fn rank(&self) -> usize {
+        match self.request.default_k {
+            Rank::Fixed(k) => k,
+            Rank::Auto => 3,
+        }
+    }
+
+    /// What the picture needs, as a query.
+    pub(super) fn query(&self) -> String {
+        let request = &self.request;
+        let k = match request.default_k {
+            Rank::Auto => "auto".to_owned(),
+            Rank::Fixed(k) => k.to_string(),
+        };
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        query
+            .append_pair("name", "plan")
+            .append_pair("dimension", &request.dimension.to_string())
+            .append_pair("k", &k)
+            .append_pair("mechanism", request.mechanism.as_str())
+            .append_pair("epsilon", &request.epsilon.to_string())
+            .append_pair("users", &self.users.to_string())
+            .append_pair("share", &(100.0 * self.share).to_string());
+        if let Some(delta) = request.delta {
+            query.append_pair("delta", &delta.to_string());
+        }
+        if let Norm::Clip { radius } | Norm::Require { radius } = request.norm {
+            let kind = if matches!(request.norm, Norm::Clip { .. }) {
+                "clip"
+            } else {
+                "require"
+            };
+            query
+                .append_pair("norm", kind)
+                .append_pair("radius", &radius.to_string());
+        }
+        if request.centring.is_some() {
+            query.append_pair("centring", "yes");
+        }
+        query.finish()
+    }
+}
+
+fn number(fields: &Fields, name: &str) -> Result<f64, String> {
+    let text = fields.get(name);
+    match text.parse::<f64>() {
+        Ok(value) if value.is_finite() => Ok(value),
+        _ => Err(format!("{name} is {text:?}; it is a number such as 1.5")),
+    }
+}
+
+fn whole(fields: &Fields, name: &str) -> Result<u64, String> {
+    let text = fields.get(name);
+    let digits = text.replace([',', ' ', '_'], "");
+    digits
+        .parse::<u32>()
+        .map(u64::from)
+        .map_err(|_| format!("{name} is {text:?}; it is a whole number such as 100"))
+}
+
+/// One feature a line: a name, or a name and its public centre and scale.
+fn features(text: &str) -> Result<Option<Vec<Feature>>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let feature = |(i, line): (usize, &str)| {
+        let parts: Vec<&str> = line.split(',').map(str::trim).collect();
+        let constant = |text: &str| {
+            text.parse::<f64>().map_err(|_| {
+                format!(
+                    "line {}: {text:?} is no number; write name,center,scale",
+                    i + 1
+                )
+            })
+        };
+        match parts.as_slice() {
+            [name] => Ok(Feature {
+                name: (*name).to_owned(),
+                center: 0.0,
+                scale: 1.0,
+            }),
+            [name, center, scale] => Ok(Feature {
+                name: (*name).to_owned(),
+                center: constant(center)?,
+                scale: constant(scale)?,
+            }),
+            _ => Err(format!(
+                "line {} is {line:?}; write name, or name,center,scale",
+                i + 1
+            )),
+        }
+    };
+    text.lines()
+        .enumerate()
+        .map(feature)
+        .collect::<Result<_, _>>()
+        .map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str =
+        "name=n&dimension=8&k=2&norm=normalize&mechanism=double-cap&epsilon=4&users=1000&share=50";
+
+    fn read(text: &str) -> Result<Design, FieldErrors> {
+        Design::read(&Fields::parse(text.as_bytes()))
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_beside_its_field() {
+        assert!(read(GOOD).is_ok());
+        for (from, to, field) in [
+            ("name=n", "name=", "name"),
+            ("dimension=8", "dimension=x", "dimension"),
+            ("dimension=8", "dimension=0", "dimension"),
+            ("k=2", "k=two", "k"),
+            ("k=2", "k=9", "k"),
+            ("mechanism=double-cap", "mechanism=x", "mechanism"),
+            ("epsilon=4", "epsilon=0", "epsilon"),
+            ("epsilon=4", "epsilon=17", "epsilon"),
+            ("epsilon=4", "epsilon=NaN", "epsilon"),
+            ("norm=normalize", "norm=clip&radius=-1", "radius"),
+            ("norm=normalize", "norm=clip&radius=", "radius"),
+            ("users=1000", "users=-1", "users"),
+            ("share=50", "share=0", "share"),
+            ("epsilon=4", "epsilon=4&features=a%0Ab", "features"),
+            ("epsilon=4", "epsilon=4&features=a,1", "features"),
+            ("double-cap", "isotropic-gaussian&delta=2", "delta"),
+        ] {
+            let errors = read(&GOOD.replace(from, to)).err();
+            let errors = errors.unwrap_or_else(|| panic!("{to} was taken"));
+            assert!(errors.of_field(field).is_some(), "{to}: {errors:?}");
+        }
+        let several = read("share=50").err().unwrap();
+        for field in ["name", "dimension", "mechanism", "epsilon", "users"] {
+            assert!(several.of_field(field).is_some(), "{field}");
+        }
+    }
+
+    #[test]
+    fn the_query_of_the_picture_is_the_same_design() {
+        for text in [
+            GOOD.to_owned(),
+            GOOD.replace("normalize", "clip&radius=2&centring=yes"),
+            GOOD.replace("double-cap", "discrete-gaussian&delta=1e-7"),
+        ] {
+            let design = read(&text).unwrap();
+            let again = read(&design.query()).unwrap();
+            assert_eq!(design.params, again.params);
+            assert_eq!(
+                (design.users, design.share, design.request.default_k),
+                (again.users, again.share, again.request.default_k)
+            );
+        }
+    }
+
+    #[test]
+    fn features_are_read_line_by_line() {
+        let design =
+            read(&GOOD.replace("dimension=8", "dimension=2&features=age,40,20%0D%0Aheight"))
+                .unwrap();
+        let features = design.request.features.unwrap();
+        assert_eq!((features[0].center, features[0].scale), (40.0, 20.0));
+        assert_eq!(
+            (features[1].name.as_str(), features[1].scale),
+            ("height", 1.0)
+        );
+    }
+}

@@ -1,0 +1,149 @@
+//! Numbers of a study as they change: server-sent events.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use axum::{
+    extract::State,
+    http::{HeaderValue, header},
+    response::{
+        IntoResponse, Response,
+        sse::{Event, KeepAlive, Sse},
+    },
+};
+use eigenveil_estimation::floor::grouped;
+use eigenveil_shared::{Error, ErrorCode};
+use futures_util::stream;
+use serde_json::json;
+use tokio::{
+    sync::{OwnedSemaphorePermit, watch},
+    time::{Instant, MissedTickBehavior, interval},
+};
+
+use super::{
+    study::{Sight, hide_drafts},
+    visitor::Visitor,
+};
+use crate::{
+    app::AppState,
+    http::{ApiError, estimates::blocking, extract::StudyInPath},
+    store::Study,
+};
+
+/// How often the study is looked at.
+const LOOK: Duration = Duration::from_secs(1);
+/// How often the estimates are looked at, which takes a read of the database.
+const LOOK_AT_ESTIMATES: u32 = 2;
+/// After this long a browser connects anew, so that a session that ended is noticed.
+const LONGEST: Duration = Duration::from_secs(600);
+
+/// One browser that watches.
+struct Watch {
+    app: AppState,
+    visitor: Visitor,
+    study: Arc<Study>,
+    looks: tokio::time::Interval,
+    stopping: watch::Receiver<bool>,
+    until: Instant,
+    looked: u32,
+    sent: Option<(u64, String)>,
+    _place: OwnedSemaphorePermit,
+}
+
+pub(super) async fn stream(
+    StudyInPath(study): StudyInPath,
+    State(app): State<AppState>,
+    visitor: Visitor,
+) -> Result<Response, ApiError> {
+    hide_drafts(&visitor, &study)?;
+    let place = Arc::clone(&app.pages().watchers)
+        .try_acquire_owned()
+        .map_err(|_| {
+            Error::new(
+                ErrorCode::TooManyRequests,
+                "as many browsers watch as this server allows; reload the page to see new numbers",
+            )
+        })?;
+    let mut looks = interval(LOOK);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let watch = Watch {
+        stopping: app.stopping(),
+        until: Instant::now() + LONGEST,
+        looks,
+        looked: 0,
+        sent: None,
+        _place: place,
+        app,
+        visitor,
+        study,
+    };
+    let events = stream::unfold(watch, |mut watch| async move {
+        let event = watch.next().await?;
+        Some((Ok::<_, Infallible>(event), watch))
+    });
+    let mut response = Sse::new(events)
+        .keep_alive(KeepAlive::default())
+        .into_response();
+    // Proxies that gather answers would hold the events back.
+    let unbuffered = HeaderValue::from_static("no");
+    response
+        .headers_mut()
+        .insert("x-accel-buffering", unbuffered);
+    response
+        .headers_mut()
+        .insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Ok(response)
+}
+
+impl Watch {
+    /// The next change; `None` when the server stops, the study is gone or it has been long.
+    async fn next(&mut self) -> Option<Event> {
+        loop {
+            if *self.stopping.borrow() {
+                return None;
+            }
+            tokio::select! {
+                _ = self.looks.tick() => {}
+                _ = self.stopping.changed() => return None,
+            }
+            if Instant::now() > self.until || self.app.store().study(self.study.id()).is_err() {
+                return None;
+            }
+            let reports = self.study.reports_accepted();
+            let due = self.looked % LOOK_AT_ESTIMATES == 0;
+            self.looked = self.looked.wrapping_add(1);
+            if !due
+                && self
+                    .sent
+                    .as_ref()
+                    .is_some_and(|(before, _)| *before == reports)
+            {
+                continue;
+            }
+            let (app, visitor, study) = (
+                self.app.clone(),
+                self.visitor.clone(),
+                Arc::clone(&self.study),
+            );
+            // A store in trouble is looked at again.
+            let Ok((version, error)) = blocking(move || {
+                let sight = Sight::of(&app, &visitor, study)?;
+                Ok((sight.version(), sight.expected_error()))
+            })
+            .await
+            else {
+                continue;
+            };
+            let now = (reports, version);
+            if self.sent.as_ref() == Some(&now) {
+                continue;
+            }
+            let data = json!({
+                "reports": grouped(reports),
+                "error": error,
+                "version": now.1,
+            });
+            self.sent = Some(now);
+            return Some(Event::default().event("study").data(data.to_string()));
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Pictures as images of their own, in a wide and a narrow drawing.
+
+use axum::{
+    http::{HeaderValue, header},
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use maud::{Markup, html};
+
+use super::visitor::{Fields, Visitor};
+
+/// Pixels of a drawing.
+pub(super) const WIDE: f64 = 720.0;
+/// Pixels of the drawing for phones, on which it is not scaled down, so that its numbers can be read.
+pub(super) const NARROW: f64 = 350.0;
+
+/// The width that a query asks for.
+pub(super) fn width(fields: &Fields) -> f64 {
+    if fields.has("narrow") { NARROW } else { WIDE }
+}
+
+/// An image in the page. `path` may have a query.
+pub(super) fn picture(visitor: &Visitor, path: &str, what: &str) -> Markup {
+    let path = visitor.link(path);
+    let narrow = format!(
+        "{path}{}narrow=1",
+        if path.contains('?') { '&' } else { '?' }
+    );
+    html! {
+        figure {
+            picture {
+                source media="(max-width: 46rem)" srcset=(narrow);
+                img src=(path) alt=(what);
+            }
+        }
+    }
+}
+
+/// The answer that is a picture. It has its own style inside, and may hold nothing else.
+pub(super) fn svg(picture: Bytes) -> Response {
+    let mut response = picture.into_response();
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (header::CONTENT_TYPE, "image/svg+xml"),
+        (
+            header::CONTENT_SECURITY_POLICY,
+            "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
+        ),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::CACHE_CONTROL, "no-store"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    response
+}

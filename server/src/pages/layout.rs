@@ -1,0 +1,150 @@
+//! What all pages share: the frame, the numbers and the dates.
+
+use axum::{
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use eigenveil_shared::api::StudyState;
+use maud::{DOCTYPE, Markup, html};
+
+use super::{assets, visitor::Visitor};
+
+/// Nothing from elsewhere, nothing inline, nobody's frame.
+pub(super) const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
+
+/// A page.
+pub(super) fn page(
+    visitor: &Visitor,
+    status: StatusCode,
+    title: &str,
+    content: &Markup,
+) -> Response {
+    let markup = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (title) " · Eigenveil" }
+                link rel="icon" href=(visitor.link(assets::ICON));
+                link rel="stylesheet" href=(visitor.link(&assets::style_path()));
+                script src=(visitor.link(&assets::script_path())) defer {}
+            }
+            body {
+                a .skip href="#main" { "Skip to the content" }
+                header .top {
+                    a .brand href=(visitor.link("/")) { "Eigenveil" }
+                    nav aria-label="Main" {
+                        a href=(visitor.link("/")) { "Studies" }
+                        @if visitor.is_operator() {
+                            a href=(visitor.link("/studies/new")) { "Create a study" }
+                        }
+                        @if visitor.is_known() {
+                            form method="post" action=(visitor.link("/logout")) {
+                                (form_key(visitor))
+                                button .plain type="submit" { "Log out" }
+                            }
+                        } @else {
+                            a href=(visitor.link("/login")) { "Log in" }
+                        }
+                    }
+                }
+                main #main tabindex="-1" { (content) }
+                footer {
+                    p { "Rows stay on the participants' devices. This server gets reports that are noisy on purpose, and sums them." }
+                }
+            }
+        }
+    };
+    let mut response = (status, axum::response::Html(markup.into_string())).into_response();
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        // What a page shows depends on who is logged in.
+        (header::CACHE_CONTROL, "no-store"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// The hidden field without which no form is taken.
+pub(super) fn form_key(visitor: &Visitor) -> Markup {
+    html! { input type="hidden" name="form_key" value=(visitor.form_key()); }
+}
+
+/// To another page, after a form was taken: reloading that one sends nothing again.
+pub(super) fn see_other(visitor: &Visitor, path: &str) -> Response {
+    (
+        StatusCode::SEE_OTHER,
+        [(header::LOCATION, visitor.link(path))],
+    )
+        .into_response()
+}
+
+/// The state of a study, as a word in a box.
+pub(super) fn badge(state: StudyState) -> Markup {
+    html! { span class={ "badge " (state.as_str()) } { (state.as_str()) } }
+}
+
+/// A number a person reads: four digits.
+pub(super) fn short(value: f64) -> String {
+    eigenveil_plots::format_number((value * 1e4).round() / 1e4)
+}
+
+/// Milliseconds since 1970-01-01 as a date and a time, UTC.
+pub(super) fn moment(ms: u64) -> String {
+    let minutes = ms / 60_000;
+    let (year, month, day) = civil((minutes / 1_440) as i64);
+    let of_day = minutes % 1_440;
+    format!(
+        "{year}-{month:02}-{day:02} {:02}:{:02} UTC",
+        of_day / 60,
+        of_day % 60
+    )
+}
+
+/// The date that many days after 1970-01-01 in the Gregorian calendar (H. Hinnant, "chrono-compatible low-level date
+/// algorithms": eras of 400 years that begin in March).
+fn civil(days: i64) -> (i64, i64, i64) {
+    let shifted = days + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let of_era = shifted.rem_euclid(146_097);
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 {
+        from_march + 3
+    } else {
+        from_march - 9
+    };
+    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        for (seconds, text) in [
+            (0, "1970-01-01 00:00 UTC"),
+            (951_782_399, "2000-02-28 23:59 UTC"),
+            (951_782_400, "2000-02-29 00:00 UTC"),
+            (951_868_800, "2000-03-01 00:00 UTC"),
+            (1_700_000_000, "2023-11-14 22:13 UTC"),
+            (4_107_542_400, "2100-03-01 00:00 UTC"),
+        ] {
+            assert_eq!(moment(seconds * 1_000), text);
+        }
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        assert_eq!(short(0.123_456), "0.1235");
+    }
+}

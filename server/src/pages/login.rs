@@ -1,0 +1,145 @@
+//! Logging in with a token, and out.
+
+use axum::{
+    extract::{RawQuery, State},
+    http::{HeaderValue, StatusCode, header},
+    response::Response,
+};
+use eigenveil_shared::Error;
+use maud::html;
+
+use super::{
+    layout,
+    visitor::{Fields, Posted, Visitor},
+};
+use crate::{
+    app::AppState,
+    http::{ApiError, RefusedToken},
+    store::TokenHash,
+};
+
+/// The form. A browser without an identifier gets one, so that the form it sends back can be told from one that
+/// another site made.
+pub(super) async fn show(
+    State(app): State<AppState>,
+    visitor: Visitor,
+    RawQuery(query): RawQuery,
+) -> Result<Response, ApiError> {
+    let fields = Fields::parse(query.unwrap_or_default().as_bytes());
+    Ok(form(&app, visitor, StatusCode::OK, next(&fields), None)?)
+}
+
+/// Takes a token. The session gets a new identifier: one that somebody planted in the browser is worth nothing.
+pub(super) async fn submit(
+    State(app): State<AppState>,
+    Posted { visitor, fields }: Posted,
+) -> Result<Response, ApiError> {
+    let token = TokenHash::of(fields.get("token"));
+    let next = next(&fields);
+    if app.store().identify_hash(&token).is_none() {
+        let why = "This token is not one of this server, or not any more. The operator's is in operator.token in the data directory; an analyst gets one from the operator.";
+        let mut response = form(&app, visitor, StatusCode::FORBIDDEN, next, Some(why))?;
+        response.extensions_mut().insert(RefusedToken);
+        return Ok(response);
+    }
+    if let Some(old) = visitor.cookie() {
+        app.pages().sessions.end(old);
+    }
+    let id = app.store().fresh_secret()?;
+    app.pages().sessions.begin(&id, token, app.store().now_ms());
+    let mut response = layout::see_other(&visitor, next);
+    give(&mut response, &visitor.set_cookie(&id));
+    Ok(response)
+}
+
+/// Ends the session.
+pub(super) async fn logout(
+    State(app): State<AppState>,
+    Posted { visitor, .. }: Posted,
+) -> Response {
+    if let Some(id) = visitor.cookie() {
+        app.pages().sessions.end(id);
+    }
+    let mut response = layout::see_other(&visitor, "/");
+    give(&mut response, &visitor.forget_cookie());
+    response
+}
+
+fn form(
+    app: &AppState,
+    visitor: Visitor,
+    status: StatusCode,
+    next: &str,
+    wrong: Option<&str>,
+) -> Result<Response, Error> {
+    let (visitor, new) = match visitor.cookie() {
+        Some(_) => (visitor, None),
+        None => {
+            let id = app.store().fresh_secret()?;
+            let header = visitor.set_cookie(&id);
+            (visitor.with_cookie(id), Some(header))
+        }
+    };
+    let content = html! {
+        h1 { "Log in" }
+        p { "Operators create studies and ask for estimates; analysts read estimates. Participants need no login." }
+        form #login method="post" action=(visitor.link("/login")) {
+            (layout::form_key(&visitor))
+            input type="hidden" name="next" value=(next);
+            div .field {
+                label for="token" { "Token" }
+                input #token type="password" name="token" autocomplete="current-password" required
+                    aria-invalid=[wrong.map(|_| "true")] aria-describedby="token-help";
+                p #token-help class=(if wrong.is_some() { "wrong" } else { "help" }) role=[wrong.map(|_| "alert")] {
+                    (wrong.unwrap_or("64 characters. It is sent to this server only, and shown nowhere."))
+                }
+            }
+            button type="submit" { "Log in" }
+        }
+    };
+    let mut response = layout::page(&visitor, status, "Log in", &content);
+    if let Some(header) = new {
+        give(&mut response, &header);
+    }
+    Ok(response)
+}
+
+/// Where to go after the login: a path of this server, whatever the link said.
+fn next(fields: &Fields) -> &str {
+    let path = fields.get("next");
+    let plain = path
+        .bytes()
+        .all(|b| b.is_ascii_alphanumeric() || b"/-_?=&.".contains(&b));
+    match path.starts_with('/') && !path.starts_with("//") && plain {
+        true => path,
+        false => "/",
+    }
+}
+
+fn give(response: &mut Response, cookie: &str) {
+    // Letters, digits and punctuation of ours.
+    if let Ok(value) = HeaderValue::from_str(cookie) {
+        response.headers_mut().append(header::SET_COOKIE, value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_page_is_one_of_ours() {
+        let of = |text: &str| next(&Fields::parse(format!("next={text}").as_bytes())).to_owned();
+        assert_eq!(of("/studies/new"), "/studies/new");
+        for elsewhere in [
+            "",
+            "//evil.example",
+            "https://evil.example",
+            "/%5Cevil.example",
+            "/a%0Ab",
+            "studies",
+        ] {
+            assert_eq!(of(elsewhere), "/", "{elsewhere}");
+        }
+    }
+}

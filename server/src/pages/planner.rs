@@ -1,0 +1,215 @@
+//! The error to expect, for pages: of a study as its reports arrive, and of one that is being designed.
+
+use eigenveil_estimation::{
+    floor::{Spectrum, grouped},
+    plan::{Planned, Total, Wish, error_curve, plan, spectrum_of, spectrum_of_pilot},
+};
+use eigenveil_plots::{LineChart, LineStyle, Marker, Series};
+use eigenveil_shared::{
+    Result,
+    estimate::{Estimate, Rank, Verdict},
+    mechanism::NoiseModel,
+    study::StudyParams,
+};
+
+use crate::pictures;
+
+/// Share of the variance that the components are assumed to hold when nobody says.
+pub(super) const DEFAULT_SHARE: f64 = 0.5;
+/// Components looked for where their number is left to the estimate.
+const COMPONENTS: usize = 3;
+/// Points of a line.
+const POINTS: usize = 41;
+
+/// What is known, or assumed, of a population, with the noise of a report.
+pub(super) struct Outlook {
+    spectrum: Spectrum,
+    noise: NoiseModel,
+    source: String,
+}
+
+impl Outlook {
+    /// Assumes that the components have equal parts of this share of the variance, and the other directions the rest.
+    ///
+    /// # Errors
+    /// As [`spectrum_of`].
+    pub(super) fn assumed(params: &StudyParams, rank: Rank, share: f64) -> Result<Self> {
+        let p = params.dimension();
+        let k = match rank {
+            Rank::Fixed(k) => k,
+            Rank::Auto => COMPONENTS.min(p.saturating_sub(1)),
+        };
+        let spectrum = spectrum_of(p, k, &vec![share / k.max(1) as f64; k], Total::UnitRows)?;
+        let components = if k == 1 {
+            "one component holds".into()
+        } else {
+            format!("{k} components hold")
+        };
+        Ok(Self {
+            spectrum,
+            noise: params.noise_model(),
+            source: format!(
+                "assumed: {components} {} % of the variance, in equal parts",
+                (share * 1_000.0).round() / 10.0
+            ),
+        })
+    }
+
+    /// The same for a study without an estimate; `None` where no error can be told, as when all components are wanted.
+    pub(super) fn of_study(params: &StudyParams, rank: Rank) -> Option<Self> {
+        let p = params.dimension() as f64;
+        let k = match rank {
+            Rank::Fixed(k) => k,
+            Rank::Auto => COMPONENTS,
+        };
+        // Components must stand out of the rest.
+        let share = DEFAULT_SHARE.max((1.0 + k as f64 / p) / 2.0 - 0.25);
+        Self::assumed(params, rank, share.min(1.0)).ok()
+    }
+
+    /// What an estimate measured, of the components that stand above its floor.
+    pub(super) fn measured(estimate: &Estimate, number: u64) -> Option<Self> {
+        let standing = estimate
+            .components
+            .iter()
+            .take_while(|component| component.verdict == Verdict::Above)
+            .count();
+        Some(Self {
+            spectrum: spectrum_of_pilot(estimate, standing, Total::Unknown).ok()?,
+            noise: estimate.study.noise_model(),
+            source: format!(
+                "measured: the eigenvalues of estimate {number}, {standing} of which stand above the noise"
+            ),
+        })
+    }
+
+    /// Where the spectrum comes from.
+    pub(super) fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// Components looked for.
+    pub(super) fn rank(&self) -> usize {
+        self.spectrum.rank()
+    }
+
+    /// What so many participants would get.
+    pub(super) fn at(&self, n: u64) -> Option<Planned> {
+        plan(&self.spectrum, &self.noise, Wish::Participants(n.max(1))).ok()
+    }
+
+    /// What an error takes.
+    pub(super) fn needed(&self, error: f64) -> Option<Planned> {
+        plan(&self.spectrum, &self.noise, Wish::Error(error)).ok()
+    }
+
+    /// The picture of a study: the line, and where the study is on it.
+    pub(super) fn progress(&self, reports: u64) -> Result<LineChart> {
+        let range = range_around([reports.max(1_000), 1_000_000]);
+        let mut lines = vec![self.line("expected", range)?];
+        if reports > 0
+            && let Some(error) = self.at(reports).and_then(|planned| planned.error)
+        {
+            let name = format!("now: {} reports", grouped(reports));
+            lines.push(
+                Series::new(name, [(reports as f64, error)])
+                    .with_style(LineStyle::None)
+                    .with_marker(Marker::Diamond),
+            );
+        }
+        let title = "Expected error as reports arrive";
+        let mut chart = pictures::expected_error(title, &self.spectrum, range, lines);
+        chart.subtitle = Some(self.source.clone());
+        Ok(chart)
+    }
+
+    /// Line over these numbers of participants.
+    fn line(&self, name: impl Into<String>, range: (u64, u64)) -> Result<Series> {
+        let curve = error_curve(&self.spectrum, &self.noise, range, POINTS)?;
+        let points = curve.into_iter().map(|(n, error)| (n as f64, error));
+        Ok(Series::new(name, points).with_marker(Marker::None))
+    }
+}
+
+/// Lines of several settings of one population, around this number of participants.
+pub(super) fn compare(outlooks: &[(String, Outlook)], n: u64) -> Result<Option<LineChart>> {
+    let Some((_, first)) = outlooks.first() else {
+        return Ok(None);
+    };
+    let range = range_around([n]);
+    let styles = [LineStyle::Dashed, LineStyle::Solid, LineStyle::Dotted];
+    let lines: Vec<Series> = outlooks
+        .iter()
+        .zip(styles.into_iter().cycle())
+        .map(|((name, outlook), style)| Ok(outlook.line(name.clone(), range)?.with_style(style)))
+        .collect::<Result<_>>()?;
+    let mut chart = pictures::expected_error(
+        "Expected error by participants",
+        &first.spectrum,
+        range,
+        lines,
+    );
+    chart.subtitle = Some(first.source.clone());
+    Ok(Some(chart))
+}
+
+/// Whole decades around these numbers: at least one to each side.
+fn range_around(numbers: impl IntoIterator<Item = u64> + Clone) -> (u64, u64) {
+    let least = numbers.clone().into_iter().min().unwrap_or(1).max(1);
+    let most = numbers.into_iter().max().unwrap_or(1).min(10_u64.pow(17));
+    let from = 10_u64.pow(least.ilog10().saturating_sub(1));
+    (from, 10_u64.pow(most.ilog10() + 2))
+}
+
+#[cfg(test)]
+mod tests {
+    use eigenveil_shared::{
+        mechanism::{Calibration, MechanismKind},
+        preprocess::Norm,
+        privacy::Budget,
+        study::StudyDesign,
+    };
+
+    use super::*;
+
+    fn params(dimension: usize) -> StudyParams {
+        StudyParams::freeze(StudyDesign {
+            dimension,
+            features: None,
+            norm: Norm::Normalize,
+            centring: None,
+            mechanism: MechanismKind::DoubleCap,
+            calibration: Calibration::Analytic,
+            budget: Budget::pure(4.0).unwrap(),
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn ranges_hold_what_they_are_around() {
+        assert_eq!(range_around([50_000]), (1_000, 1_000_000));
+        assert_eq!(range_around([1]), (1, 100));
+        assert_eq!(range_around([1_000, 1_000_000]), (100, 100_000_000));
+        range_around([u64::MAX]);
+    }
+
+    #[test]
+    fn every_study_has_an_outlook_unless_all_components_are_wanted() {
+        for p in [2, 3, 5, 40] {
+            for k in 1..=p {
+                let outlook = Outlook::of_study(&params(p), Rank::Fixed(k));
+                assert_eq!(outlook.is_some(), k < p, "p = {p}, k = {k}");
+            }
+            let outlook = Outlook::of_study(&params(p), Rank::Auto).unwrap();
+            let error = |n| outlook.at(n).unwrap().error.unwrap();
+            assert!(error(1_000_000) < error(1_000));
+            assert!(
+                outlook
+                    .progress(5_000)
+                    .unwrap()
+                    .to_svg()
+                    .contains("now: 5,000 reports")
+            );
+        }
+    }
+}

@@ -1,0 +1,505 @@
+//! One study.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{RawQuery, State},
+    http::StatusCode,
+    response::Response,
+};
+use eigenveil_estimation::{floor::grouped, plan::largest_error};
+use eigenveil_plots::{Axis, DataTable, LineChart, Marker, Series};
+use eigenveil_shared::{
+    Error, ErrorCode,
+    api::{EstimateDocument, EstimateState, StudyState},
+    enrolment::Enrolment,
+    estimate::Rank,
+    preprocess::Norm,
+};
+use maud::{Markup, PreEscaped, html};
+
+use super::{
+    images, layout,
+    planner::Outlook,
+    view::View,
+    visitor::{Fields, Visitor},
+};
+use crate::{
+    app::AppState,
+    http::{
+        ApiError,
+        estimates::blocking,
+        extract::{NumberInPath, StudyInPath},
+    },
+    store::{Arrivals, Study},
+};
+
+/// Estimates listed, the newest.
+const LISTED: usize = 20;
+
+/// Everything a visitor may know about the study now.
+pub(super) struct Sight {
+    pub(super) study: Arc<Study>,
+    /// Newest first; none for visitors who may not read estimates.
+    jobs: Vec<EstimateDocument>,
+    view: Option<Arc<View>>,
+}
+
+impl Sight {
+    /// Blocks while reading.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(super) fn of(app: &AppState, visitor: &Visitor, study: Arc<Study>) -> Result<Self, Error> {
+        let mut jobs = match visitor.may_read(&study) {
+            true => app.store().estimates(&study)?,
+            false => Vec::new(),
+        };
+        jobs.reverse();
+        let newest = jobs.iter().find(|job| job.state == EstimateState::Done);
+        let view = newest
+            .map(|job| app.pages().views.get(app.store(), &study, job.number))
+            .transpose()?;
+        Ok(Self { study, jobs, view })
+    }
+
+    /// With the outlook of the newest estimate, or an assumed one.
+    pub(super) fn with_outlook<T>(&self, look: impl FnOnce(Option<&Outlook>) -> T) -> T {
+        match self.view.as_ref().and_then(|view| view.outlook.as_ref()) {
+            Some(outlook) => look(Some(outlook)),
+            None => look(Outlook::of_study(self.study.params(), self.study.default_k()).as_ref()),
+        }
+    }
+
+    /// The error to expect of the reports that are there, as text.
+    pub(super) fn expected_error(&self) -> String {
+        let n = self.study.reports_accepted();
+        let error = self.with_outlook(|outlook| outlook?.at(n)?.error);
+        match error {
+            Some(error) if n > 0 => layout::short(error),
+            _ => "–".to_owned(),
+        }
+    }
+
+    /// Changes when more than the numbers of the page would change.
+    pub(super) fn version(&self) -> String {
+        let newest = self
+            .jobs
+            .first()
+            .map(|job| (job.number, job.state.as_str()));
+        let (number, state) = newest.unwrap_or_default();
+        format!("{} {number} {state}", self.study.state().as_str())
+    }
+}
+
+pub(super) async fn show(
+    StudyInPath(study): StudyInPath,
+    State(app): State<AppState>,
+    visitor: Visitor,
+) -> Result<Response, ApiError> {
+    hide_drafts(&visitor, &study)?;
+    let response = blocking(move || {
+        let sight = Sight::of(&app, &visitor, study)?;
+        let arrivals = app.store().arrivals(&sight.study)?;
+        let content = content(&visitor, &sight, &arrivals);
+        Ok(layout::page(
+            &visitor,
+            StatusCode::OK,
+            sight.study.name(),
+            &content,
+        ))
+    });
+    Ok(response.await?)
+}
+
+/// An estimate that is not the newest.
+pub(super) async fn estimate(
+    StudyInPath(study): StudyInPath,
+    NumberInPath(number): NumberInPath,
+    State(app): State<AppState>,
+    visitor: Visitor,
+) -> Result<Response, ApiError> {
+    hide_drafts(&visitor, &study)?;
+    visitor.require_reader(&study)?;
+    let response = blocking(move || {
+        let view = app.pages().views.get(app.store(), &study, number)?;
+        let content = html! {
+            p { a href=(visitor.link(&format!("/studies/{}", study.id()))) { "← " (study.name()) } }
+            h1 { "Estimate " (number) }
+            (estimate_section(&visitor, &study, &view))
+        };
+        let title = format!("Estimate {number} of {}", study.name());
+        Ok(layout::page(&visitor, StatusCode::OK, &title, &content))
+    });
+    Ok(response.await?)
+}
+
+/// A draft is for the operator: others learn nothing about it.
+///
+/// # Errors
+/// `study-not-found`.
+pub(super) fn hide_drafts(visitor: &Visitor, study: &Study) -> Result<(), Error> {
+    if study.state() == StudyState::Draft && !visitor.is_operator() {
+        return Err(Error::new(
+            ErrorCode::StudyNotFound,
+            format!("there is no study {}", study.id()),
+        ));
+    }
+    Ok(())
+}
+
+/// The picture of the reports over time.
+pub(super) async fn arrivals(
+    StudyInPath(study): StudyInPath,
+    State(app): State<AppState>,
+    visitor: Visitor,
+    RawQuery(query): RawQuery,
+) -> Result<Response, ApiError> {
+    hide_drafts(&visitor, &study)?;
+    let fields = Fields::parse(query.unwrap_or_default().as_bytes());
+    let svg = blocking(move || {
+        let arrivals = app.store().arrivals(&study)?;
+        let mut chart = over_time(&arrivals, study.reports_accepted());
+        chart.width = images::width(&fields);
+        chart.height = 320.0;
+        Ok(chart.to_svg())
+    });
+    Ok(images::svg(svg.await?.into()))
+}
+
+/// The picture of the expected error.
+pub(super) async fn expected_error(
+    StudyInPath(study): StudyInPath,
+    State(app): State<AppState>,
+    visitor: Visitor,
+    RawQuery(query): RawQuery,
+) -> Result<Response, ApiError> {
+    hide_drafts(&visitor, &study)?;
+    let fields = Fields::parse(query.unwrap_or_default().as_bytes());
+    let svg = blocking(move || {
+        let sight = Sight::of(&app, &visitor, study)?;
+        let reports = sight.study.reports_accepted();
+        let chart =
+            sight.with_outlook(|outlook| outlook.map(|o| o.progress(reports)).transpose())?;
+        let mut chart = chart.ok_or_else(no_outlook)?;
+        chart.width = images::width(&fields);
+        Ok(chart.to_svg())
+    });
+    Ok(images::svg(svg.await?.into()))
+}
+
+fn no_outlook() -> Error {
+    Error::new(
+        ErrorCode::InvalidRequest,
+        "all components are wanted: no error can be told; ask for fewer than p",
+    )
+}
+
+/// Reports as they came, added up; what was imported comes before.
+fn over_time(arrivals: &[Arrivals], total: u64) -> LineChart {
+    let uploaded: u64 = arrivals.iter().map(|arrivals| arrivals.n).sum();
+    let begin = arrivals.first().map_or(0, |first| first.start);
+    let end = arrivals.last().map_or(0, |last| last.start + last.seconds);
+    let (unit, seconds) = match end - begin {
+        0..=10_800 => ("minutes", 60.0),
+        10_801..=259_200 => ("hours", 3_600.0),
+        _ => ("days", 86_400.0),
+    };
+    let mut sum = total.saturating_sub(uploaded);
+    let mut points = vec![(0.0, sum as f64)];
+    for stretch in arrivals {
+        let since = |time: u64| (time - begin) as f64 / seconds;
+        points.push((since(stretch.start), sum as f64));
+        sum += stretch.n;
+        points.push((since(stretch.start + stretch.seconds), sum as f64));
+    }
+    points.dedup();
+    let mut chart = LineChart::new(
+        "Reports over time",
+        Axis::linear(format!("{unit} since the first report")),
+        Axis::linear("reports"),
+    );
+    chart.series = vec![Series::new("reports", points).with_marker(Marker::None)];
+    chart
+}
+
+fn arrivals_table(arrivals: &[Arrivals]) -> DataTable {
+    let newest = arrivals.iter().rev().take(48);
+    DataTable {
+        caption: "Reports, newest first".to_owned(),
+        headers: ["From", "For", "Reports"].map(str::to_owned).into(),
+        rows: newest
+            .map(|a| {
+                let length = match a.seconds {
+                    60 => "a minute",
+                    3_600 => "an hour",
+                    _ => "a day",
+                };
+                vec![
+                    layout::moment(a.start * 1_000),
+                    length.to_owned(),
+                    grouped(a.n),
+                ]
+            })
+            .collect(),
+    }
+}
+
+fn content(visitor: &Visitor, sight: &Sight, arrivals: &[Arrivals]) -> Markup {
+    let study = &sight.study;
+    let path = format!("/studies/{}", study.id());
+    let reports = study.reports_accepted();
+    let largest =
+        sight.with_outlook(|o| o.map(|o| largest_error(study.params().dimension(), o.rank())));
+    let source = sight.with_outlook(|o| o.map(|o| super::error::sentence(o.source())));
+    html! {
+        div #study data-events=(visitor.link(&format!("{path}/events"))) data-version=(sight.version()) {
+            p { a href=(visitor.link("/")) { "← All studies" } }
+            h1 { (study.name()) " " span #state data-swap { (layout::badge(study.state())) } }
+            div .numbers-row {
+                p .number { strong #reports data-live="reports" { (grouped(reports)) } " reports" }
+                p .number {
+                    strong #error-now data-live="error" { (sight.expected_error()) }
+                    " expected error" @if let Some(largest) = largest { ", of at most " (layout::short(largest)) }
+                }
+            }
+            p .visually-hidden #announcer aria-live="polite" {}
+            @if study.state() == StudyState::Open {
+                p { a .button href=(visitor.link(&format!("{path}/participate"))) { "What does one report reveal?" } }
+            }
+            @if visitor.is_operator() { (operator_section(visitor, sight, &path)) }
+            section aria-labelledby="h-privacy" {
+                h2 #h-privacy { "Privacy" }
+                p { (study.privacy().sentence) }
+                @if !study.privacy().cautions.is_empty() {
+                    ul .cautions { @for caution in &study.privacy().cautions { li { (caution) } } }
+                }
+                p { a href=(visitor.link(&format!("{path}/participate"))) { "For participants: what one report reveals" } }
+            }
+            section aria-labelledby="h-parameters" {
+                h2 #h-parameters { "Parameters" }
+                p .muted { "Frozen when the study was created, " (layout::moment(study.created_at_ms())) "." }
+                (parameters(study))
+            }
+            section aria-labelledby="h-time" {
+                h2 #h-time { "Reports over time" }
+                @if arrivals.is_empty() {
+                    p #no-arrivals data-swap {
+                        @if reports == 0 { "No report has come yet." } @else { "All reports were imported: when they came is not known." }
+                    }
+                } @else {
+                    (images::picture(visitor, &format!("{path}/arrivals.svg"), "Reports received over time, added up; the table below has numbers."))
+                    (numbers(&arrivals_table(arrivals).to_html()))
+                    p .muted { "Counted by the minute for two hours, then by the hour for two weeks, then by the day." }
+                }
+            }
+            section aria-labelledby="h-error" {
+                h2 #h-error { "Expected error as reports arrive" }
+                @match source {
+                    Some(source) => {
+                        (images::picture(visitor, &format!("{path}/expected-error.svg"), "Expected error against the number of participants; the table below has numbers."))
+                        p .muted { (source) " The error is ‖V̂V̂ᵀ − VVᵀ‖F." }
+                        (numbers(&error_table(sight).to_html()))
+                    }
+                    None => { p { "All components are asked for: there is no subspace to miss, and no error to expect." } }
+                }
+            }
+            section #estimate data-swap aria-labelledby="h-estimate" {
+                h2 #h-estimate { "Newest estimate" }
+                (estimates(visitor, sight, &path))
+            }
+        }
+    }
+}
+
+fn error_table(sight: &Sight) -> DataTable {
+    let n = sight.study.reports_accepted();
+    let mut numbers: Vec<u64> = (3..=7)
+        .map(|power| 10_u64.pow(power))
+        .chain((n > 0).then_some(n))
+        .collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    let rows = sight.with_outlook(|outlook| {
+        let row = |n: u64| {
+            let planned = outlook?.at(n)?;
+            Some(vec![
+                grouped(n),
+                layout::short(planned.error?),
+                planned.components_above?.to_string(),
+            ])
+        };
+        numbers.into_iter().filter_map(row).collect()
+    });
+    DataTable {
+        caption: "Expected error".to_owned(),
+        headers: [
+            "Participants",
+            "Expected error",
+            "Components above the noise",
+        ]
+        .map(str::to_owned)
+        .into(),
+        rows,
+    }
+}
+
+/// The numbers of a picture, folded away.
+fn numbers(table: &str) -> Markup {
+    html! {
+        details {
+            summary { "Numbers" }
+            div .scroll tabindex="0" role="region" aria-label="Numbers of the picture" { (PreEscaped(table)) }
+        }
+    }
+}
+
+fn parameters(study: &Study) -> Markup {
+    let (params, privacy) = (study.params(), study.privacy());
+    let norm = match params.preprocessing().norm {
+        Norm::Normalize => "divided by its length".to_owned(),
+        Norm::Clip { radius } => format!("clipped to length {radius}"),
+        Norm::Require { radius } => format!("required to have length {radius} at most"),
+    };
+    html! {
+        dl .pairs {
+            dt { "Features p" } dd { (grouped(params.dimension() as u64)) }
+            dt { "Components k" } dd {
+                @match study.default_k() {
+                    Rank::Auto => "as many as stand above the noise",
+                    Rank::Fixed(k) => (k),
+                }
+            }
+            dt { "Mechanism" } dd { (privacy.mechanism) }
+            dt { "ε" } dd { (privacy.epsilon) }
+            dt { "δ" } dd { @if privacy.delta == 0.0 { "0 (pure)" } @else { (format!("{:e}", privacy.delta)) } }
+            dt { "Rows" } dd { "each " (norm) @if params.preprocessing().centring.is_some() { ", with private centring" } }
+            dt { "One report" } dd { (grouped(privacy.bytes_per_report as u64)) " bytes" }
+            dt { "Who may take part" } dd {
+                @match study.enrolment() {
+                    Enrolment::Open => "anybody who knows the study's address",
+                    Enrolment::Token => "whoever has a one-time token",
+                }
+            }
+            dt { "Identifier" } dd { code { (study.id()) } }
+            dt { "Fingerprint" } dd { code { (study.shape().fingerprint) } }
+        }
+    }
+}
+
+fn operator_section(visitor: &Visitor, sight: &Sight, path: &str) -> Markup {
+    let study = &sight.study;
+    let button = |to: &str, label: &str, help: &str| {
+        html! {
+            form method="post" action=(visitor.link(&format!("{path}/{to}"))) {
+                (layout::form_key(visitor))
+                button type="submit" { (label) } " " span .help { (help) }
+            }
+        }
+    };
+    html! {
+        section #operator data-swap aria-labelledby="h-operator" {
+            h2 #h-operator { "Operator" }
+            @match study.state() {
+                StudyState::Draft => (button("open", "Open the study", "Participants can then send reports.")),
+                StudyState::Open => (button("close", "Close the study", "No more reports; for good.")),
+                StudyState::Closed => p .muted { "The study is closed." },
+            }
+            form #ask method="post" action=(visitor.link(&format!("{path}/estimates"))) {
+                (layout::form_key(visitor))
+                fieldset {
+                    legend { "Ask for an estimate" }
+                    div .field {
+                        label for="k" { "Components k" }
+                        input #k type="text" name="k" value="" placeholder="as the study says" autocomplete="off" aria-describedby="k-help";
+                        p #k-help .help { "A whole number, auto, or nothing." }
+                    }
+                    div .tick { input #sparse type="checkbox" name="sparse" value="yes"; " " label for="sparse" { "Row-sparse: select features" } }
+                    div .field {
+                        label for="lambda" { "Penalty λ, for a sparse one" }
+                        select #lambda name="lambda" {
+                            option value="auto" { "from the known noise" }
+                            option value="path" { "a path of values, nearest to the noise's" }
+                            option value="cv" { "cross-validated" }
+                        }
+                    }
+                    div .tick { input #refit type="checkbox" name="refit" value="yes" checked; " " label for="refit" { "Refit on the selected features" } }
+                    button .primary type="submit" { "Ask for an estimate" }
+                }
+            }
+        }
+    }
+}
+
+fn estimates(visitor: &Visitor, sight: &Sight, path: &str) -> Markup {
+    let study = &sight.study;
+    if !visitor.may_read(study) {
+        return html! {
+            p { "Estimates are for the operator and for analysts. "
+                a href=(visitor.link(&format!("/login?next={path}"))) { "Log in" } " to see them." }
+        };
+    }
+    html! {
+        @for job in sight.jobs.iter().filter(|job| job.state == EstimateState::Running) {
+            p .running { "Estimate " (job.number) " is being computed or waits its turn. "
+                a href="" { "Look again" } }
+        }
+        @match &sight.view {
+            Some(view) => (estimate_section(visitor, study, view)),
+            None => p { "There is none yet." },
+        }
+        @if sight.jobs.len() > 1 || sight.jobs.iter().any(|job| job.state != EstimateState::Done) {
+            h3 { "All estimates" }
+            ul #jobs {
+                @for job in sight.jobs.iter().take(LISTED) {
+                    li {
+                        @if job.state == EstimateState::Done {
+                            a href=(visitor.link(&format!("{path}/estimates/{}", job.number))) { "Estimate " (job.number) }
+                        } @else { "Estimate " (job.number) }
+                        ", " (layout::moment(job.created_at_ms)) ": " (job.state.as_str())
+                        @if let Some(problem) = &job.problem { ". " (super::error::sentence(&problem.detail)) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn estimate_section(visitor: &Visitor, study: &Study, view: &View) -> Markup {
+    let path = format!("/studies/{}/estimates/{}", study.id(), view.number);
+    html! {
+        p .muted { "Estimate " (view.number) " of " (layout::moment(view.created_at_ms)) ", from " (grouped(view.n)) " reports, computed in " (layout::short(view.seconds)) " s." }
+        div #verdict .verdict { @for sentence in &view.verdict { p { (sentence) } } }
+        @if !view.warnings.is_empty() {
+            ul #warnings .cautions { @for warning in &view.warnings { li { (warning) } } }
+        }
+        p #downloads { "Download: "
+            @for (i, file) in super::actions::FILES.iter().enumerate() {
+                @if i > 0 { " · " }
+                a href=(visitor.link(&format!("{path}/{file}"))) download { (file) }
+            }
+        }
+        @if !view.components.is_empty() {
+            div .scroll tabindex="0" role="region" aria-label="Components" {
+                table #components {
+                    caption { "Components" }
+                    thead { tr {
+                        @for head in ["", "Verdict", "Eigenvalue", "Expected alignment", "Variance", "Largest loadings"] {
+                            th scope="col" { (head) }
+                        }
+                    } }
+                    tbody { @for row in &view.components {
+                        tr {
+                            th scope="row" { (row[0]) }
+                            @for cell in &row[1..] { td { (cell) } }
+                        }
+                    } }
+                }
+            }
+        }
+        @for picture in &view.pictures {
+            (images::picture(visitor, &format!("{path}/{}", picture.file), &picture.what))
+            (numbers(&picture.table))
+        }
+    }
+}

@@ -1,0 +1,348 @@
+//! What pages show of one estimate, made once and kept.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use bytes::Bytes;
+use eigenveil_estimation::floor::grouped;
+use eigenveil_plots::{BarChart, DataTable};
+use eigenveil_shared::{
+    Error, Result,
+    api::EstimateDocument,
+    estimate::{BucketVerdict, Component, Estimate, Verdict},
+};
+
+use super::{images, layout::short, planner::Outlook};
+use crate::{
+    http::estimates::finished,
+    pictures,
+    store::{Store, Study, StudyId},
+};
+
+/// Estimates kept, the last ones asked for.
+const KEPT: usize = 16;
+/// Rows of a table in a page; the files have all of them.
+const ROWS: usize = 60;
+/// Components drawn one by one.
+const DRAWN: usize = 6;
+
+/// One picture of an estimate.
+pub(super) struct Picture {
+    /// Name of the file.
+    pub(super) file: String,
+    /// What it shows, for those who do not see it.
+    pub(super) what: String,
+    pub(super) wide: Bytes,
+    pub(super) narrow: Bytes,
+    /// Its numbers.
+    pub(super) table: String,
+}
+
+/// One estimate as pages show it.
+pub(super) struct View {
+    pub(super) number: u64,
+    pub(super) n: u64,
+    pub(super) created_at_ms: u64,
+    /// How far to trust it, in sentences.
+    pub(super) verdict: Vec<String>,
+    pub(super) warnings: Vec<String>,
+    /// One row a component: number, verdict, eigenvalue, alignment, share of the variance, largest loadings.
+    pub(super) components: Vec<[String; 6]>,
+    pub(super) pictures: Vec<Picture>,
+    pub(super) seconds: f64,
+    /// What it says about the error of other numbers of participants.
+    pub(super) outlook: Option<Outlook>,
+}
+
+/// The last estimates that were shown.
+#[derive(Default)]
+pub(super) struct Views {
+    kept: Mutex<VecDeque<(StudyId, Arc<View>)>>,
+}
+
+impl Views {
+    /// The view of a finished estimate. Blocks while it is made.
+    ///
+    /// # Errors
+    /// `estimate-not-found`, `estimate-not-ready`; those of the store.
+    pub(super) fn get(&self, store: &Store, study: &Study, number: u64) -> Result<Arc<View>> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = kept
+            .iter()
+            .find(|(id, view)| *id == study.id() && view.number == number)
+            .map(|(_, view)| Arc::clone(view));
+        drop(kept);
+        if let Some(view) = found {
+            return Ok(view);
+        }
+        let view = Arc::new(View::of(store.estimate(study, number)?)?);
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.push_back((study.id(), Arc::clone(&view)));
+        if kept.len() > KEPT {
+            kept.pop_front();
+        }
+        Ok(view)
+    }
+}
+
+impl View {
+    fn of(document: EstimateDocument) -> Result<Self, Error> {
+        let (number, created_at_ms) = (document.number, document.created_at_ms);
+        let estimate = finished(document)?;
+        Ok(Self {
+            number,
+            n: estimate.n,
+            created_at_ms,
+            verdict: verdict(&estimate),
+            warnings: estimate.warnings.clone(),
+            components: components(&estimate),
+            pictures: pictures(&estimate),
+            seconds: estimate.seconds,
+            outlook: Outlook::measured(&estimate, number),
+        })
+    }
+
+    pub(super) fn picture(&self, file: &str) -> Option<&Picture> {
+        self.pictures.iter().find(|picture| picture.file == file)
+    }
+}
+
+/// How far to trust an estimate, in words.
+fn verdict(estimate: &Estimate) -> Vec<String> {
+    let count = |wanted| {
+        estimate
+            .components
+            .iter()
+            .filter(|c| c.verdict == wanted)
+            .count()
+    };
+    let (above, at, below) = (
+        count(Verdict::Above),
+        count(Verdict::At),
+        count(Verdict::Below),
+    );
+    let mut sentences = Vec::new();
+    let of = estimate.components.len();
+    sentences.push(match (above, of) {
+        (_, 0) => "No component stands above the noise: there is nothing to show yet. More participants, or a larger ε, are needed.".to_owned(),
+        (0, _) => "No component stands clearly above the noise: do not read anything into the loadings.".to_owned(),
+        (1, 1) => "The component stands clearly above the noise.".to_owned(),
+        (above, of) if above == of => format!("All {of} components stand clearly above the noise."),
+        (1, of) => format!("1 of {of} components stands clearly above the noise."),
+        (above, of) => format!("{above} of {of} components stand clearly above the noise."),
+    });
+    if at > 0 {
+        sentences.push(format!(
+            "{at} {} at the edge of the noise: real perhaps, and recovered badly.",
+            if at == 1 { "is" } else { "are" }
+        ));
+    }
+    if below > 0 {
+        sentences.push(format!("{below} cannot be told from noise."));
+    }
+    if of > 0 {
+        let largest = eigenveil_estimation::plan::largest_error(estimate.p, of);
+        sentences.push(format!(
+            "The expected error of the subspace is {} of at most {}.",
+            short(estimate.expected_error),
+            short(largest)
+        ));
+    }
+    if let Some(sparse) = &estimate.sparse {
+        sentences.push(format!(
+            "{} of {} features were selected (λ = {}).",
+            grouped(sparse.support.len() as u64),
+            grouped(estimate.p as u64),
+            eigenveil_plots::format_number(sparse.lambda)
+        ));
+    }
+    match &estimate.bucket_agreement {
+        Some(agreement) if agreement.verdict == BucketVerdict::Disagree => sentences.push(
+            "Parts of the reports disagree more than chance allows: some may be made up. Be careful.".to_owned(),
+        ),
+        Some(_) => sentences.push("Parts of the reports agree with each other, as honest ones do.".to_owned()),
+        None => {}
+    }
+    sentences
+}
+
+fn components(estimate: &Estimate) -> Vec<[String; 6]> {
+    let names = estimate.feature_names();
+    estimate
+        .components
+        .iter()
+        .take(ROWS)
+        .enumerate()
+        .map(|(j, component)| {
+            let word = match component.verdict {
+                Verdict::Above => "above the noise",
+                Verdict::At => "at its edge",
+                Verdict::Below => "inside the noise",
+            };
+            let share = component
+                .explained_variance_ratio
+                .map_or_else(|| "–".to_owned(), |share| format!("{:.1} %", 100.0 * share));
+            [
+                (j + 1).to_string(),
+                word.to_owned(),
+                with_error(
+                    component.debiased_eigenvalue.unwrap_or(0.0),
+                    component.debiased_eigenvalue_se,
+                ),
+                with_error(
+                    component.expected_alignment,
+                    component.expected_alignment_se,
+                ),
+                share,
+                largest_loadings(component, &names),
+            ]
+        })
+        .collect()
+}
+
+fn with_error(value: f64, error: Option<f64>) -> String {
+    match error {
+        Some(error) => format!("{} ± {}", short(value), short(error)),
+        None => short(value),
+    }
+}
+
+/// The names of the features that load most, with their signs.
+fn largest_loadings(component: &Component, names: &[String]) -> String {
+    let mut order: Vec<usize> = (0..component.loadings.len()).collect();
+    let size = |i: usize| component.loadings[i].abs();
+    order.sort_by(|&a, &b| size(b).total_cmp(&size(a)));
+    let words = order
+        .into_iter()
+        .take(4)
+        .filter(|&i| size(i) > 0.0)
+        .map(|i| {
+            let sign = if component.loadings[i] < 0.0 {
+                "−"
+            } else {
+                "+"
+            };
+            format!("{sign}{}", names.get(i).map_or("", String::as_str))
+        });
+    words.collect::<Vec<_>>().join(", ")
+}
+
+fn pictures(estimate: &Estimate) -> Vec<Picture> {
+    let mut all = Vec::new();
+    let mut add = |file: &str, what: &str, draw: &dyn Fn(f64) -> String, table: DataTable| {
+        all.push(Picture {
+            file: format!("{file}.svg"),
+            what: what.to_owned(),
+            wide: draw(images::WIDE).into(),
+            narrow: draw(images::NARROW).into(),
+            table: first_rows(table).to_html(),
+        });
+    };
+    let scree = pictures::scree(estimate, None);
+    let draw = |width| {
+        let mut chart = scree.clone();
+        chart.width = width;
+        chart.to_svg()
+    };
+    add(
+        "scree",
+        "Eigenvalues with error bars against the noise floor.",
+        &draw,
+        scree.to_table(),
+    );
+    if !estimate.components.is_empty() {
+        let alignment = pictures::alignment(estimate);
+        let draw = |width| {
+            let mut chart = alignment.clone();
+            chart.width = width;
+            chart.to_svg()
+        };
+        add(
+            "alignment",
+            "How well each component is expected to be recovered.",
+            &draw,
+            alignment.to_table(),
+        );
+    }
+    match &estimate.sparse {
+        Some(sparse) if !sparse.support.is_empty() && !estimate.components.is_empty() => {
+            let loadings = pictures::loadings(estimate, sparse);
+            let draw = |width| {
+                let mut chart = loadings.clone();
+                chart.width = width;
+                chart.to_svg()
+            };
+            add(
+                "loadings",
+                "The selected features and their loadings.",
+                &draw,
+                loadings.to_table(),
+            );
+        }
+        _ => {
+            let names = estimate.feature_names();
+            for (j, component) in estimate.components.iter().take(DRAWN).enumerate() {
+                let bars = names
+                    .iter()
+                    .cloned()
+                    .zip(component.loadings.iter().copied());
+                let title = format!("Component {}: largest loadings", j + 1);
+                let chart = BarChart::new(title, "loading", bars);
+                let draw = |width| {
+                    let mut chart = chart.clone();
+                    chart.width = width;
+                    chart.to_svg()
+                };
+                let what = format!("Largest loadings of component {}.", j + 1);
+                add(
+                    &format!("loadings-{}", j + 1),
+                    &what,
+                    &draw,
+                    chart.to_table(),
+                );
+            }
+        }
+    }
+    if let Some(path) = estimate
+        .sparse
+        .as_ref()
+        .and_then(|sparse| sparse.path.as_ref())
+    {
+        let charts = [
+            (
+                "lambda-path",
+                "Variance captured and features selected along the path of λ.",
+                Some(pictures::lambda_path(estimate, path)),
+            ),
+            (
+                "lambda-rows",
+                "Which features enter when along the path of λ.",
+                pictures::lambda_rows(estimate, path),
+            ),
+        ];
+        for (file, what, chart) in charts {
+            let Some(chart) = chart else { continue };
+            let draw = |width| {
+                let mut chart = chart.clone();
+                chart.width = width;
+                chart.to_svg()
+            };
+            add(file, what, &draw, chart.to_table());
+        }
+    }
+    all
+}
+
+fn first_rows(mut table: DataTable) -> DataTable {
+    if table.rows.len() > ROWS {
+        table.caption = format!(
+            "{} (the first {ROWS} of {})",
+            table.caption,
+            table.rows.len()
+        );
+        table.rows.truncate(ROWS);
+    }
+    table
+}

@@ -1,0 +1,252 @@
+//! Who looks at a page, and what a form brought.
+
+use std::convert::Infallible;
+
+use axum::{
+    extract::{FromRequest, FromRequestParts, OriginalUri, Request},
+    http::{Extensions, HeaderMap, Uri, header, request::Parts},
+};
+use eigenveil_shared::{Error, ErrorCode};
+use subtle::ConstantTimeEq;
+
+use super::session;
+use crate::{
+    app::AppState,
+    http::{ApiError, body},
+    store::{Identity, Study},
+};
+
+/// Name of the cookie.
+const COOKIE: &str = "eigenveil-session";
+/// Longest form in bytes: 4,096 features with names fit.
+const FORM_BYTES: usize = 1 << 20;
+
+/// Whoever asks for a page.
+#[derive(Clone, Default)]
+pub(super) struct Visitor {
+    /// Where the routes are mounted: empty, or `/path` without a slash at the end.
+    base: String,
+    /// What the cookie says, if it is an identifier at all.
+    cookie: Option<String>,
+    identity: Option<Identity>,
+    /// Whether the connection is encrypted, as far as this server can tell.
+    secure: bool,
+}
+
+impl Visitor {
+    pub(super) fn of(
+        app: &AppState,
+        uri: &Uri,
+        headers: &HeaderMap,
+        extensions: &Extensions,
+    ) -> Self {
+        let whole = extensions
+            .get::<OriginalUri>()
+            .map_or(uri.path(), |o| o.0.path());
+        let base = whole.strip_suffix(uri.path()).unwrap_or(match uri.path() {
+            "/" => whole,
+            _ => "",
+        });
+        let cookie = cookie(headers);
+        let identity = cookie
+            .as_deref()
+            .and_then(|id| app.pages().sessions.token(id, app.store().now_ms()))
+            .and_then(|token| app.store().identify_hash(&token));
+        Self {
+            base: base.trim_end_matches('/').to_owned(),
+            cookie,
+            identity,
+            // A client that lies about this harms its own cookie only.
+            secure: app.config().tls_files().is_some()
+                || headers
+                    .get("x-forwarded-proto")
+                    .is_some_and(|proto| proto == "https"),
+        }
+    }
+
+    /// A path of this server as the browser must ask for it.
+    pub(super) fn link(&self, path: &str) -> String {
+        format!("{}{path}", self.base)
+    }
+
+    pub(super) fn is_known(&self) -> bool {
+        self.identity.is_some()
+    }
+
+    pub(super) fn is_operator(&self) -> bool {
+        self.identity == Some(Identity::Operator)
+    }
+
+    /// Whether the estimates of this study may be seen.
+    pub(super) fn may_read(&self, study: &Study) -> bool {
+        match self.identity {
+            Some(Identity::Operator | Identity::Analyst(None)) => true,
+            Some(Identity::Analyst(Some(id))) => id == study.id(),
+            None => false,
+        }
+    }
+
+    /// # Errors
+    /// `unauthorized` or `forbidden`.
+    pub(super) fn require_reader(&self, study: &Study) -> Result<(), Error> {
+        match (self.may_read(study), self.is_known()) {
+            (true, _) => Ok(()),
+            (false, true) => Err(Error::new(
+                ErrorCode::Forbidden,
+                "this analyst's token reads the estimates of another study",
+            )),
+            (false, false) => Err(Error::new(
+                ErrorCode::Unauthorized,
+                "estimates are for the operator and for analysts: log in with a token",
+            )),
+        }
+    }
+
+    /// # Errors
+    /// `unauthorized` or `forbidden`.
+    pub(super) fn require_operator(&self) -> Result<(), Error> {
+        match (self.is_operator(), self.is_known()) {
+            (true, _) => Ok(()),
+            (false, true) => Err(Error::new(
+                ErrorCode::Forbidden,
+                "an analyst's token reads estimates and nothing else; this needs the operator's",
+            )),
+            (false, false) => Err(Error::new(
+                ErrorCode::Unauthorized,
+                "this is the operator's: log in with the operator's token",
+            )),
+        }
+    }
+
+    /// What the forms on this visitor's pages carry.
+    pub(super) fn form_key(&self) -> String {
+        self.cookie
+            .as_deref()
+            .map(session::form_key)
+            .unwrap_or_default()
+    }
+
+    /// The same visitor with the identifier just given.
+    pub(super) fn with_cookie(mut self, id: String) -> Self {
+        self.cookie = Some(id);
+        self
+    }
+
+    pub(super) fn cookie(&self) -> Option<&str> {
+        self.cookie.as_deref()
+    }
+
+    /// The header that gives a browser this identifier.
+    pub(super) fn set_cookie(&self, id: &str) -> String {
+        self.cookie_with(id, session::LIFETIME_MS / 1_000)
+    }
+
+    /// The header that makes a browser forget its identifier.
+    pub(super) fn forget_cookie(&self) -> String {
+        self.cookie_with("", 0)
+    }
+
+    fn cookie_with(&self, id: &str, seconds: u64) -> String {
+        let secure = if self.secure { "; Secure" } else { "" };
+        format!(
+            "{COOKIE}={id}; Path={}/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}",
+            self.base
+        )
+    }
+}
+
+impl FromRequestParts<AppState> for Visitor {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, Infallible> {
+        Ok(Self::of(app, &parts.uri, &parts.headers, &parts.extensions))
+    }
+}
+
+fn cookie(headers: &HeaderMap) -> Option<String> {
+    headers
+        .get_all(header::COOKIE)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|line| line.split(';'))
+        .filter_map(|pair| pair.trim().split_once('='))
+        .find(|(name, value)| {
+            *name == COOKIE && value.len() == 64 && value.bytes().all(|b| b.is_ascii_hexdigit())
+        })
+        .map(|(_, value)| value.to_owned())
+}
+
+/// The fields of a form, as they were typed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Fields(Vec<(String, String)>);
+
+impl Fields {
+    /// The fields of a form's body, or of a query.
+    pub(super) fn parse(text: &[u8]) -> Self {
+        Self(form_urlencoded::parse(text).into_owned().collect())
+    }
+
+    /// The text of a field without blanks around it; empty when it is not there.
+    pub(super) fn get(&self, name: &str) -> &str {
+        self.0
+            .iter()
+            .find(|(field, _)| field == name)
+            .map_or("", |(_, value)| value.trim())
+    }
+
+    /// Whether the form has this field: a box that is ticked.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|(field, _)| field == name)
+    }
+}
+
+/// A form sent from one of our own pages, by the browser that has the cookie. Nothing is said about who that is.
+pub(super) struct Posted {
+    pub(super) visitor: Visitor,
+    pub(super) fields: Fields,
+}
+
+impl FromRequest<AppState> for Posted {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, app: &AppState) -> Result<Self, ApiError> {
+        let (parts, content) = request.into_parts();
+        let visitor = Visitor::of(app, &parts.uri, &parts.headers, &parts.extensions);
+        // Browsers say where a request comes from; one that does not is judged by the form's key alone.
+        let site = parts.headers.get("sec-fetch-site");
+        if site.is_some_and(|site| site != "same-origin" && site != "none") {
+            return Err(foreign().into());
+        }
+        let (text, _held) = body::read(app, &parts.headers, content, FORM_BYTES).await?;
+        let fields = Fields::parse(&text);
+        let expected = visitor.form_key();
+        let given = fields.get("form_key").as_bytes();
+        if expected.is_empty() || !bool::from(given.ct_eq(expected.as_bytes())) {
+            return Err(foreign().into());
+        }
+        Ok(Self { visitor, fields })
+    }
+}
+
+fn foreign() -> Error {
+    Error::new(
+        ErrorCode::Forbidden,
+        "the form does not come from a page of this server that is still valid; nothing was done: log in, open the page again and send it from there",
+    )
+}
+
+/// A form sent by the operator.
+pub(super) struct PostedByOperator {
+    pub(super) visitor: Visitor,
+    pub(super) fields: Fields,
+}
+
+impl FromRequest<AppState> for PostedByOperator {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, app: &AppState) -> Result<Self, ApiError> {
+        let Posted { visitor, fields } = Posted::from_request(request, app).await?;
+        visitor.require_operator()?;
+        Ok(Self { visitor, fields })
+    }
+}

@@ -1,0 +1,119 @@
+//! How many reports came when: counts that grow coarser with age, so that a study has few of them and they say little.
+
+use eigenveil_shared::Result;
+use rusqlite::{Connection, Transaction, params};
+
+use super::{Failure, Store, study::Study};
+
+const MINUTE: u64 = 60;
+const HOUR: u64 = 3_600;
+const DAY: u64 = 86_400;
+/// Minutes are kept this long, then folded into hours; hours this long, then folded into days.
+const FOLDS: [(u64, u64, u64); 2] = [(MINUTE, HOUR, 2 * HOUR), (HOUR, DAY, 14 * DAY)];
+
+/// Reports accepted by upload within one stretch of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Arrivals {
+    /// Length of the stretch in seconds.
+    pub(crate) seconds: u64,
+    /// Its begin, in seconds since 1970-01-01 UTC.
+    pub(crate) start: u64,
+    /// Reports.
+    pub(crate) n: u64,
+}
+
+/// Counts the reports of a commit. The first of a minute folds what is old.
+pub(super) fn count(
+    transaction: &Transaction<'_>,
+    study_row: i64,
+    now_s: u64,
+    reports: u64,
+) -> Result<(), Failure> {
+    // SQLite's integers are signed.
+    let now_s = now_s.min(i64::MAX as u64);
+    let minute = now_s - now_s % MINUTE;
+    let counted = transaction
+        .prepare_cached(
+            "UPDATE arrivals SET n = n + ? WHERE study = ? AND seconds = 60 AND start = ?",
+        )?
+        .execute(params![reports, study_row, minute])?;
+    if counted > 0 {
+        return Ok(());
+    }
+    transaction.execute(
+        "INSERT INTO arrivals (study, seconds, start, n) VALUES (?, 60, ?, ?)",
+        params![study_row, minute, reports],
+    )?;
+    for (fine, coarse, age) in FOLDS {
+        // Whole stretches only: a coarse one and its parts are never both there.
+        let until = now_s.saturating_sub(age) / coarse * coarse;
+        transaction.execute(
+            "INSERT INTO arrivals (study, seconds, start, n)
+             SELECT study, ?1, start / ?1 * ?1, sum(n) FROM arrivals
+             WHERE study = ?2 AND seconds = ?3 AND start < ?4 GROUP BY start / ?1
+             ON CONFLICT DO UPDATE SET n = n + excluded.n",
+            params![coarse, study_row, fine, until],
+        )?;
+        transaction.execute(
+            "DELETE FROM arrivals WHERE study = ? AND seconds = ? AND start < ?",
+            params![study_row, fine, until],
+        )?;
+    }
+    Ok(())
+}
+
+/// All counts of a study, oldest first.
+fn read(connection: &Connection, study_row: i64) -> Result<Vec<Arrivals>, Failure> {
+    let mut statement = connection
+        .prepare_cached("SELECT seconds, start, n FROM arrivals WHERE study = ? ORDER BY start")?;
+    let rows = statement.query_map([study_row], |row| {
+        Ok(Arrivals {
+            seconds: row.get(0)?,
+            start: row.get(1)?,
+            n: row.get(2)?,
+        })
+    })?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+impl Store {
+    /// When the study's reports came, oldest first; imported ones are not among them. Blocks while reading.
+    pub(crate) fn arrivals(&self, study: &Study) -> Result<Vec<Arrivals>> {
+        read(&self.reader(), study.row).map_err(Failure::into_error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_grow_coarser_and_none_is_lost() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        connection
+            .execute_batch(
+                "CREATE TABLE arrivals (study INTEGER, seconds INTEGER, start INTEGER, n INTEGER,
+                 PRIMARY KEY (study, seconds, start))",
+            )
+            .unwrap();
+        let transaction = connection.transaction().unwrap();
+        // Ninety days, a report every seven minutes, from an odd second on.
+        let begin = 1_700_000_123;
+        let times: Vec<u64> = (0..90 * DAY / 420).map(|i| begin + i * 420).collect();
+        for &now in &times {
+            count(&transaction, 1, now, 1).unwrap();
+        }
+        count(&transaction, 2, begin, 5).unwrap();
+        let kept = read(&transaction, 1).unwrap();
+        let total: u64 = kept.iter().map(|arrivals| arrivals.n).sum();
+        assert_eq!(total, times.len() as u64);
+        // Minutes, hours and days: at most 3 h, 15 d and what there is.
+        assert!(kept.len() <= 3 * 60 + 15 * 24 + 92, "{}", kept.len());
+        for pair in kept.windows(2) {
+            assert!(pair[0].start + pair[0].seconds <= pair[1].start, "{pair:?}");
+        }
+        assert_eq!(kept[0].seconds, DAY);
+        assert_eq!(kept[kept.len() - 1].seconds, MINUTE);
+        assert_eq!(read(&transaction, 2).unwrap()[0].n, 5);
+    }
+}
