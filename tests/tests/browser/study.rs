@@ -1,7 +1,5 @@
 //! A study as its people see it: made, watched, estimated from.
 
-use std::path::{Path, PathBuf};
-
 use rand::{RngExt as _, SeedableRng as _, rngs::ChaCha12Rng};
 use tempfile::TempDir;
 
@@ -11,33 +9,51 @@ use crate::{chromium::Browser, program::ServerProcess};
 pub(crate) const FEATURES: usize = 12;
 /// Rows, and so reports.
 pub(crate) const ROWS: usize = 5_000;
-/// As pages write it.
+/// Rows of those who come first.
+pub(crate) const FIRST: usize = 100;
+/// `ROWS` as pages write it.
 pub(crate) const ROWS_SHOWN: &str = "5,000";
 
 /// A running server, and rows with two strong directions in their first features.
 pub(crate) struct World {
     pub(crate) server: ServerProcess,
     pub(crate) folder: TempDir,
-    rows: PathBuf,
 }
 
 impl World {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let rows = folder.path().join("rows.csv");
-        write_rows(&rows);
+        let rows = rows();
+        let (first, rest) = rows.split_at(FIRST);
+        std::fs::write(folder.path().join("first.csv"), first.concat()).unwrap();
+        std::fs::write(folder.path().join("rest.csv"), rest.concat()).unwrap();
         Self {
             server: ServerProcess::start(&folder.path().join("data")),
             folder,
-            rows,
         }
     }
 
-    /// All rows report.
+    /// The first participants report.
+    pub(crate) fn report_first(&self, study: &str) {
+        self.report_rows(study, "first.csv");
+    }
+
+    /// The others report.
+    pub(crate) fn report_rest(&self, study: &str) {
+        self.report_rows(study, "rest.csv");
+    }
+
+    /// All of them report.
     pub(crate) fn report(&self, study: &str) {
-        let rows = self.rows.to_str().unwrap();
-        self.server
-            .cli_json(&["report", "--json", "--study", study, "--rows", rows]);
+        self.report_first(study);
+        self.report_rest(study);
+    }
+
+    fn report_rows(&self, study: &str, file: &str) {
+        let rows = self.folder.path().join(file);
+        let rows = rows.to_str().unwrap();
+        let arguments = ["report", "--json", "--study", study, "--rows", rows];
+        self.server.cli_json(&arguments);
     }
 
     pub(crate) fn token(&self) -> String {
@@ -71,15 +87,13 @@ pub(crate) async fn create(browser: &Browser, name: &str) -> String {
     id
 }
 
-fn write_rows(path: &Path) {
+/// The participants' rows as lines.
+fn rows() -> Vec<String> {
     let mut random = ChaCha12Rng::seed_from_u64(9);
-    let mut text = String::new();
-    for _ in 0..ROWS {
-        let (a, b): (f64, f64) = (
-            random.random_range(-1.0..1.0),
-            random.random_range(-0.7..0.7),
-        );
-        let row: Vec<String> = (0..FEATURES)
+    let mut row = || {
+        let a: f64 = random.random_range(-1.0..1.0);
+        let b: f64 = random.random_range(-0.7..0.7);
+        let values: Vec<String> = (0..FEATURES)
             .map(|i| {
                 let signal = match i {
                     0..3 => a,
@@ -89,8 +103,7 @@ fn write_rows(path: &Path) {
                 format!("{:.4}", signal + random.random_range(-0.15..0.15))
             })
             .collect();
-        text += &row.join(",");
-        text.push('\n');
-    }
-    std::fs::write(path, text).unwrap();
+        values.join(",") + "\n"
+    };
+    (0..ROWS).map(|_| row()).collect()
 }
