@@ -91,6 +91,12 @@ pub(crate) async fn check_keyboard(browser: &Browser, page: &str) {
 
 /// Nothing is wider than the window, and no text is cut off.
 pub(crate) async fn check_fits(browser: &Browser, page: &str) {
+    // Pictures below the window come late otherwise.
+    let load = "const done = arguments[arguments.length - 1];
+        const images = [...document.images];
+        images.forEach((image) => { image.loading = 'eager'; });
+        Promise.allSettled(images.map((image) => image.decode())).then(() => done(images.length));";
+    browser.client.execute_async(load, vec![]).await.unwrap();
     let over = browser
         .evaluate(
             "(() => {
