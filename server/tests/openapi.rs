@@ -35,7 +35,8 @@ const PUBLIC: [(&str, &str); 6] = [
 ];
 
 /// What analysts may ask for.
-const ANALYSTS: [(&str, &str); 2] = [
+const ANALYSTS: [(&str, &str); 3] = [
+    ("get", "/metrics"),
     ("get", "/v1/studies/{id}/estimates"),
     ("get", "/v1/studies/{id}/estimates/{number}"),
 ];

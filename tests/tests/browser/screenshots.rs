@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Tallest picture in pixels.
-const MOST: f64 = 4_000.0;
+const MOST: f64 = 6_000.0;
 
 /// The whole page as it would be on a screen without end.
 async fn picture(browser: &Browser, file: &Path) {
