@@ -87,7 +87,7 @@ pub(super) async fn show(
             p #belief {
                 "Somebody who sees your report and thought one thing about your data as likely as its opposite (50 %) can become at most "
                 strong { (percent(at_most(0.5, epsilon))) } " sure of it."
-                @if rare > 0.0 { " This fails with a probability of " (format!("{rare:.0e}")) " at most, which is not the study's δ of " (format!("{:e}", privacy.delta)) " but the chance that the factor is exceeded." }
+                @if rare > 0.0 { " With a probability of at most " (format!("{rare:.0e}")) " it can be more." }
             }
             @if epsilon.is_finite() {
                 (images::picture(&visitor, &format!("{path}/belief.svg"), "What a belief can become after one report, against what it was before; the table below has numbers."))

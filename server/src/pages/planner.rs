@@ -78,7 +78,7 @@ impl Outlook {
             spectrum: spectrum_of_pilot(estimate, standing, Total::Unknown).ok()?,
             noise: estimate.study.noise_model(),
             source: format!(
-                "measured: the eigenvalues of estimate {number}, {standing} of which stand above the noise"
+                "measured: plain PCA with the spectrum of estimate {number}, of which {standing} stand above the noise"
             ),
         })
     }
