@@ -361,8 +361,12 @@ mod tests {
             let method = Method::from_bytes(format!("M{i}").as_bytes()).unwrap();
             metrics.request("(none)", &method, StatusCode::NOT_FOUND);
         }
+        let mut text = String::new();
+        text::encode(&mut text, &metrics.registry).unwrap();
+        let lines = text.matches("eigenveil_requests_total{").count();
         // And the one for reports.
-        assert_eq!(metrics.requests.len(), 2);
+        assert_eq!(lines, 2, "{text}");
+        assert!(text.contains("method=\"other\""));
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub(crate) fn wants_page(headers: &HeaderMap) -> bool {
 }
 
 /// The page of an error, with the headers that its problem document has.
-pub(super) fn page(visitor: &Visitor, error: &Error, problem: Response) -> Response {
+pub(super) fn page(visitor: &Visitor, error: &Error, problem: &Response) -> Response {
     let status = problem.status();
     let content = html! {
         h1 { (error.code().title()) }

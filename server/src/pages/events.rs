@@ -109,7 +109,7 @@ impl Watch {
                 return None;
             }
             let reports = self.study.reports_accepted();
-            let due = self.looked % LOOK_AT_ESTIMATES == 0;
+            let due = self.looked.is_multiple_of(LOOK_AT_ESTIMATES);
             self.looked = self.looked.wrapping_add(1);
             if !due
                 && self

@@ -102,7 +102,7 @@ pub(crate) async fn errors_for_browsers(
         return response;
     };
     let id = response.headers().get("x-request-id").cloned();
-    let mut page = error::page(&visitor, &error, response);
+    let mut page = error::page(&visitor, &error, &response);
     if let Some(id) = id {
         page.headers_mut().insert("x-request-id", id);
     }
