@@ -81,12 +81,7 @@ async fn a_million_participants_leave_pages_quick_and_memory_flat() {
     let mut uploads = JoinSet::new();
     let started = Instant::now();
     for uploader in 0..UPLOADERS {
-        uploads.spawn(upload(
-            http.clone(),
-            url.clone(),
-            shape.clone(),
-            uploader as u64,
-        ));
+        uploads.spawn(upload(http.clone(), url.clone(), shape, uploader as u64));
     }
     let pages = [
         format!("{}/", server.url),
