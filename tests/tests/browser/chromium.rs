@@ -243,8 +243,15 @@ impl WebDriverCompatibleCommand for Extended {
     }
 }
 
-/// Starts the driver on a port that the system chooses.
+/// Starts the driver on a port that the system chooses. It ends at once where another driver has taken the same number for
+/// the other protocol of the internet meanwhile.
 fn start_driver() -> (Child, u16) {
+    (0..10)
+        .find_map(|_| try_driver())
+        .expect("chromedriver says its port")
+}
+
+fn try_driver() -> Option<(Child, u16)> {
     let mut driver = Command::new("chromedriver")
         .arg("--port=0")
         .stdin(Stdio::null())
@@ -253,15 +260,15 @@ fn start_driver() -> (Child, u16) {
         .spawn()
         .expect("chromedriver is needed: apt-get install chromium chromium-driver");
     let mut lines = BufReader::new(driver.stdout.take().unwrap()).lines();
-    let port = lines
-        .by_ref()
-        .map_while(Result::ok)
-        .find_map(|line| {
-            let (_, port) = line.split_once("started successfully on port ")?;
-            port.trim_end_matches('.').parse().ok()
-        })
-        .expect("chromedriver says its port");
+    let port = lines.by_ref().map_while(Result::ok).find_map(|line| {
+        let (_, port) = line.split_once("started successfully on port ")?;
+        port.trim_end_matches('.').parse().ok()
+    });
+    let Some(port) = port else {
+        driver.wait().unwrap();
+        return None;
+    };
     // What it says later must go somewhere.
     std::thread::spawn(move || lines.for_each(drop));
-    (driver, port)
+    Some((driver, port))
 }

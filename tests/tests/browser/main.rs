@@ -43,6 +43,15 @@ async fn download(browser: &Browser, css: &str, folder: &Path, file: &str) -> Ve
     std::fs::read(path).unwrap()
 }
 
+/// Downloads the estimate; nothing was complained of and nothing left the origin.
+async fn finish(world: &World, browser: Browser, study: &str) {
+    let link = "#downloads a[href$='estimate.json']";
+    let json = download(&browser, link, world.folder.path(), "estimate.json").await;
+    is_the_estimate(world, study, &json);
+    assert!(browser.check_log().await > 10);
+    browser.close().await;
+}
+
 /// The estimate that was downloaded is the one that the interface gives.
 fn is_the_estimate(world: &World, study: &str, downloaded: &[u8]) {
     let downloaded: serde_json::Value = serde_json::from_slice(downloaded).unwrap();
@@ -93,16 +102,7 @@ async fn a_study_is_made_watched_and_estimated_from() {
 
     browser.click("#ask button[type=submit]").await;
     browser.find("#verdict").await;
-    let json = download(
-        &browser,
-        "#downloads a[href$='estimate.json']",
-        world.folder.path(),
-        "estimate.json",
-    )
-    .await;
-    is_the_estimate(&world, &id, &json);
-    assert!(browser.check_log().await > 10);
-    browser.close().await;
+    finish(&world, browser, &id).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -136,30 +136,14 @@ async fn everything_works_without_scripts() {
         page.contains("id=\"verdict\"")
     })
     .await;
-    let json = download(
-        &browser,
-        "#downloads a[href$='estimate.json']",
-        world.folder.path(),
-        "estimate.json",
-    )
-    .await;
-    is_the_estimate(&world, &id, &json);
-    assert!(browser.check_log().await > 10);
-    browser.close().await;
+    finish(&world, browser, &id).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs Chromium: cargo test --workspace --test browser -- --ignored"]
 async fn pages_are_for_everybody() {
     let world = World::new();
-    let maker = Browser::start(&world.server.url, DESKTOP).await;
-    world.log_in(&maker).await;
-    let id = create(&maker, "For everybody").await;
-    world.report(&id);
-    maker.open(&format!("/studies/{id}")).await;
-    maker.click("#ask button[type=submit]").await;
-    maker.find("#verdict").await;
-    maker.close().await;
+    let id = world.estimated("For everybody").await;
     let pages = [
         "/".to_owned(),
         "/login".to_owned(),

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::{
     accessible,
     chromium::{Browser, DESKTOP, PHONE, Settings},
-    study::{World, create},
+    study::World,
 };
 
 /// Tallest picture in pixels.
@@ -60,14 +60,7 @@ async fn screenshots() {
         .iter()
         .collect();
     let world = World::new();
-    let maker = Browser::start(&world.server.url, DESKTOP).await;
-    world.log_in(&maker).await;
-    let id = create(&maker, "Sleep and movement").await;
-    world.report(&id);
-    maker.open(&format!("/studies/{id}")).await;
-    maker.click("#ask button[type=submit]").await;
-    maker.find("#verdict").await;
-    maker.close().await;
+    let id = world.estimated("Sleep and movement").await;
     for (base, size) in [(DESKTOP, "desktop"), (PHONE, "phone")] {
         for (dark, light) in [(false, "light"), (true, "dark")] {
             let browser = Browser::start(&world.server.url, Settings { dark, ..base }).await;

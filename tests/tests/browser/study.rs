@@ -3,7 +3,10 @@
 use rand::{RngExt as _, SeedableRng as _, rngs::ChaCha12Rng};
 use tempfile::TempDir;
 
-use crate::{chromium::Browser, program::ServerProcess};
+use crate::{
+    chromium::{Browser, DESKTOP},
+    program::ServerProcess,
+};
 
 /// Features of a row.
 pub(crate) const FEATURES: usize = 12;
@@ -54,6 +57,19 @@ impl World {
         let rows = rows.to_str().unwrap();
         let arguments = ["report", "--json", "--study", study, "--rows", rows];
         self.server.cli_json(&arguments);
+    }
+
+    /// A study with all reports and an estimate.
+    pub(crate) async fn estimated(&self, name: &str) -> String {
+        let maker = Browser::start(&self.server.url, DESKTOP).await;
+        self.log_in(&maker).await;
+        let id = create(&maker, name).await;
+        self.report(&id);
+        maker.open(&format!("/studies/{id}")).await;
+        maker.click("#ask button[type=submit]").await;
+        maker.find("#verdict").await;
+        maker.close().await;
+        id
     }
 
     pub(crate) fn token(&self) -> String {
