@@ -130,6 +130,8 @@ async fn everything_works_without_scripts() {
     browser.open(&format!("/studies/{id}")).await;
     assert_eq!(browser.text("#reports").await, ROWS_SHOWN);
     browser.click("#ask button[type=submit]").await;
+    // To go elsewhere sooner would call the form's own way off.
+    browser.find("p.running, #verdict").await;
     until("the estimate", async || {
         browser.open(&format!("/studies/{id}")).await;
         let page = browser.client.source().await.unwrap();
