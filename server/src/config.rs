@@ -80,6 +80,9 @@ pub struct ServerConfig {
     /// Threads that one estimate may take. Default 1: the machine is the reports'. What is computed does not depend on it.
     #[serde(default = "default::estimate_threads")]
     pub estimate_threads: usize,
+    /// Whether `/metrics` is read without a token, by everybody who reaches the server. Default `false`.
+    #[serde(default)]
+    pub metrics_without_token: bool,
     /// Bytes per second below which a client that sends a large body is cut off: a body may take
     /// `body_timeout_ms` and its limit at this rate. Default 65,536.
     #[serde(default = "default::min_bytes_per_second")]
@@ -233,6 +236,7 @@ impl ServerConfig {
             tls_reload_seconds: default::tls_reload_seconds(),
             handshake_timeout_ms: default::handshake_timeout_ms(),
             insecure_http: false,
+            metrics_without_token: false,
             trusted_proxies: Vec::new(),
             proxy_header: ProxyHeader::default(),
             address_requests_per_minute: None,

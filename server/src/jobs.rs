@@ -21,6 +21,7 @@ use eigenveil_shared::{
 use crate::{
     estimate_job::{can_stream, estimate, estimate_from_seeds},
     http::status_of,
+    metrics::EstimateEnd,
     store::{Job, Store, Study},
 };
 
@@ -173,6 +174,7 @@ fn work(store: &Store, control: &Control) {
 
 fn run(store: &Store, control: &Control, study: &Study, job: &Job) {
     let cancelled = || control.cancelled(job.job);
+    let started = Instant::now();
     let result = if job.attempts >= MAX_ATTEMPTS {
         Err(Error::new(
             ErrorCode::EstimateFailed,
@@ -192,6 +194,12 @@ fn run(store: &Store, control: &Control, study: &Study, job: &Job) {
             ))
         })
     };
+    let end = match &result {
+        Ok(_) => EstimateEnd::Done,
+        Err(_) if cancelled() => EstimateEnd::Cancelled,
+        Err(_) => EstimateEnd::Failed,
+    };
+    store.metrics().estimate_ended(end, started.elapsed());
     let written = match result {
         Err(_) if control.stopping() => store.put_back_job(job.job),
         // The row says so already.

@@ -15,7 +15,7 @@
 //!
 //! # What is not here
 //!
-//! Metrics. One process per data
+//! One process per data
 //! directory: there is no replication. Payloads of numbers are added up and dropped; seeds are kept
 //! without their identifiers: either way an estimate cannot leave single reports out afterwards.
 
@@ -27,9 +27,11 @@ mod http;
 mod jobs;
 mod limits;
 mod memory;
+mod metrics;
 mod pages;
 mod patient;
 pub mod pictures;
+mod request_id;
 #[cfg(test)]
 mod scenarios;
 mod server;

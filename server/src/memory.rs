@@ -21,6 +21,11 @@ impl IngestMemory {
             used: AtomicUsize::new(0),
         })
     }
+
+    /// Bytes held now.
+    pub(crate) fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
 }
 
 /// Bytes held of the limit; given back when dropped.

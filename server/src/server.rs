@@ -182,6 +182,8 @@ impl Server {
             };
             let (patience, handshake) = (config.body_timeout(), handshake.clone());
             let mut impatient = impatient.clone();
+            let connections = app.store().metrics().connections.clone();
+            connections.inc();
             tokio::spawn(async move {
                 let served = async {
                     match handshake {
@@ -201,6 +203,7 @@ impl Server {
                     () = served => {}
                     _ = impatient.changed() => {}
                 }
+                connections.dec();
                 drop(permit);
             });
         }

@@ -35,7 +35,8 @@ const PUBLIC: [(&str, &str); 6] = [
 ];
 
 /// What analysts may ask for.
-const ANALYSTS: [(&str, &str); 2] = [
+const ANALYSTS: [(&str, &str); 3] = [
+    ("get", "/metrics"),
     ("get", "/v1/studies/{id}/estimates"),
     ("get", "/v1/studies/{id}/estimates/{number}"),
 ];
@@ -325,7 +326,14 @@ async fn without_the_right_token_nothing_is_told_and_nothing_changes() {
         } else {
             who.push(("an analyst's", analyst(&full.analyst), 403));
         }
-        who.push(("another's analyst's", analyst(&full.other_analyst), 403));
+        // What is of the server, not of a study, is for every analyst.
+        if operation.path == "/metrics" {
+            let token = analyst(&full.other_analyst);
+            let answer = full.ask(&operation.method, path, token.as_deref()).await;
+            assert_eq!(answer.status, 200, "{path}");
+        } else {
+            who.push(("another's analyst's", analyst(&full.other_analyst), 403));
+        }
         for (whose, authorization, status) in who {
             let told = format!("{} {path} with {whose}", operation.method);
             let authorization = authorization.as_deref();

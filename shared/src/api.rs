@@ -308,6 +308,16 @@ pub enum ReportOutcome {
     Duplicate,
 }
 
+impl ReportOutcome {
+    /// Its stable name, the one it has in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Accepted => "accepted",
+            Self::Duplicate => "duplicate",
+        }
+    }
+}
+
 /// Answer to one report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

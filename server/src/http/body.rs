@@ -81,6 +81,7 @@ async fn collect(
             rest.extend_from_slice(&data);
         }
     }
+    app.store().metrics().body_read(length);
     let bytes = if rest.is_empty() {
         first
     } else {

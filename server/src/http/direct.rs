@@ -19,7 +19,7 @@ use super::{extract, limit, problem, reports, surrounded};
 use crate::app::AppState;
 
 /// The path that [`router`](super::router) has for reports.
-pub(super) const REPORTS: &str = "/v1/studies/{id}/reports";
+pub(crate) const REPORTS: &str = "/v1/studies/{id}/reports";
 
 /// Answers a request as [`router`](super::router) would.
 pub(crate) async fn answer(

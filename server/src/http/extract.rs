@@ -59,6 +59,23 @@ impl FromRequestParts<AppState> for Reader {
     }
 }
 
+/// Proof that the request may read the metrics.
+pub(super) struct MetricsReader;
+
+impl FromRequestParts<AppState> for MetricsReader {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, ApiError> {
+        if app.config().metrics_without_token {
+            return Ok(Self);
+        }
+        match identity(parts, app)? {
+            Some(_) => Ok(Self),
+            None => Err(missing("any token of this server").into()),
+        }
+    }
+}
+
 /// Whether the request carries the operator's token; a wrong one is an error all the same.
 pub(super) struct MaybeOperator(pub(super) bool);
 

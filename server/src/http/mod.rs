@@ -8,6 +8,7 @@ pub(crate) mod extract;
 mod files;
 mod health;
 mod limit;
+mod metrics;
 mod openapi;
 mod problem;
 mod reports;
@@ -24,6 +25,7 @@ use axum::{
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 
+pub(crate) use self::direct::REPORTS;
 pub use self::{estimates::EstimateList, openapi::openapi, problem::status_of};
 pub(crate) use self::{limit::RefusedToken, problem::ApiError};
 use crate::{app::AppState, pages};
@@ -60,6 +62,7 @@ fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(transfers::backup))
         .routes(routes!(health::live))
         .routes(routes!(health::ready))
+        .routes(routes!(metrics::show))
         .routes(routes!(openapi::document))
 }
 

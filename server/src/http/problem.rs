@@ -17,6 +17,8 @@ use eigenveil_shared::{
     api::{PROBLEM_MEDIA_TYPE, Problem},
 };
 
+use crate::request_id;
+
 /// The HTTP status of a code.
 pub fn status_of(code: ErrorCode) -> StatusCode {
     use ErrorCode as E;
@@ -89,7 +91,8 @@ impl IntoResponse for ApiError {
             header::CONTENT_TYPE,
             HeaderValue::from_static(PROBLEM_MEDIA_TYPE),
         );
-        match self.0.code() {
+        let code = self.0.code();
+        match code {
             ErrorCode::Unauthorized => {
                 headers.insert(
                     header::WWW_AUTHENTICATE,
@@ -108,7 +111,7 @@ impl IntoResponse for ApiError {
             }
             _ => {}
         }
-        // For browsers this becomes a page.
+        // For browsers this becomes a page; the log says it of faults.
         response.extensions_mut().insert(self.0);
         response
     }
@@ -142,7 +145,7 @@ pub(super) async fn caught(answer: impl Future<Output = Response>) -> Response {
 }
 
 fn panicked() -> Response {
-    tracing::error!("a handler panicked");
+    tracing::error!(request_id = request_id::current(), "a handler panicked");
     ApiError(Error::new(
         ErrorCode::Internal,
         "the server failed at this request by a fault of its own; what was not acknowledged was not counted: send it again",

@@ -1,5 +1,7 @@
 //! Taking reports: one, or a framed batch.
 
+use std::sync::Arc;
+
 use axum::{
     Json,
     extract::{Request, State},
@@ -51,6 +53,14 @@ pub(super) async fn submit(
     State(app): State<AppState>,
     request: Request,
 ) -> Result<Response, ApiError> {
+    let answer = take(&app, study, request).await;
+    if let Err(ApiError(error)) = &answer {
+        app.store().metrics().report_refused(error.code());
+    }
+    answer
+}
+
+async fn take(app: &AppState, study: Arc<Study>, request: Request) -> Result<Response, ApiError> {
     let (parts, content) = request.into_parts();
     let media_type = body::media_type(&parts.headers);
     let Some((enrolled, batched)) = frame_of(media_type) else {
@@ -67,7 +77,7 @@ pub(super) async fn submit(
         let most = codec::max_batch(payload_len);
         let tokens = if enrolled { tokens_len(most) } else { 0 };
         let limit = tokens + codec::batch_len(payload_len, most);
-        let (bytes, reservation) = body::read(&app, &parts.headers, content, limit).await?;
+        let (bytes, reservation) = body::read(app, &parts.headers, content, limit).await?;
         let decoded = decode_batch(&bytes, enrolled, &study)?;
         drop(bytes);
         let mut batch = Batch::sort(decoded);
@@ -79,11 +89,16 @@ pub(super) async fn submit(
                 .submit_reserved(&study, reports.into(), reservation)
                 .await?
         };
-        let receipt = Receipt::Batch(batch.receipt(&study, &stored)?);
-        return Ok(Json(receipt).into_response());
+        let receipt = batch.receipt(&study, &stored)?;
+        let metrics = app.store().metrics();
+        metrics.reports_counted(receipt.accepted, receipt.duplicates);
+        for report in &receipt.refused {
+            metrics.report_refused(report.code);
+        }
+        return Ok(Json(Receipt::Batch(receipt)).into_response());
     }
     let limit = if enrolled { TOKEN_LEN } else { 0 } + codec::report_len(payload_len);
-    let (bytes, reservation) = body::read(&app, &parts.headers, content, limit).await?;
+    let (bytes, reservation) = body::read(app, &parts.headers, content, limit).await?;
     let report = decode_report(&bytes, enrolled, &study)?;
     // Both lie in the buffer that the connection's next request may use.
     drop((bytes, parts));
@@ -98,6 +113,9 @@ pub(super) async fn submit(
         Some(Stored::NotAdmitted(code)) => return Err(not_admitted(*code).into()),
         Some(Stored::NotOpen) | None => return Err(not_open(&study).into()),
     };
+    let accepted = u64::from(outcome == ReportOutcome::Accepted);
+    let metrics = app.store().metrics();
+    metrics.reports_counted(accepted, 1 - accepted);
     let receipt = Receipt::One(ReportReceipt { outcome });
     Ok((status, Json(receipt)).into_response())
 }

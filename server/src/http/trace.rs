@@ -8,11 +8,13 @@ use axum::{
     response::Response,
 };
 
-use crate::app::AppState;
+use eigenveil_shared::Error;
+
+use crate::{app::AppState, request_id};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Ends of paths that are asked for too often to be told each time.
-const FREQUENT: &[&str] = &["/reports", "/healthz", "/readyz"];
+const FREQUENT: &[&str] = &["/reports", "/healthz", "/readyz", "/metrics"];
 
 /// Numbers the request, times it and logs it. Reports and probes are logged at debug level, so
 /// that a busy study does not fill the disk.
@@ -25,18 +27,27 @@ pub(super) async fn log(
     let id = app.next_request_id();
     let started = Instant::now();
     let method = request.method().clone();
-    let mut response = next(request).await;
+    let mut response = request_id::within(id, next(request)).await;
     response
         .headers_mut()
         .insert(REQUEST_ID, HeaderValue::from(id));
+    app.store()
+        .metrics()
+        .request(path, &method, response.status());
     let status = response.status().as_u16();
     let microseconds = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
     if status >= 500 {
-        tracing::warn!(id, %method, path, status, microseconds, "request");
+        // What went wrong, which the client is told too.
+        let (code, detail) = response
+            .extensions()
+            .get::<Error>()
+            .map(|error| (error.code().as_str(), error.detail()))
+            .unzip();
+        tracing::warn!(request_id = id, %method, path, status, code, detail, microseconds, "request");
     } else if FREQUENT.iter().any(|end| path.ends_with(end)) {
-        tracing::debug!(id, %method, path, status, microseconds, "request");
+        tracing::debug!(request_id = id, %method, path, status, microseconds, "request");
     } else {
-        tracing::info!(id, %method, path, status, microseconds, "request");
+        tracing::info!(request_id = id, %method, path, status, microseconds, "request");
     }
     response
 }

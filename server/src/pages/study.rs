@@ -484,7 +484,7 @@ fn estimate_section(visitor: &Visitor, study: &Study, view: &View) -> Markup {
                 table #components {
                     caption { "Components" }
                     thead { tr {
-                        @for head in ["", "Verdict", "Eigenvalue", "Expected alignment", "Variance", "Largest loadings"] {
+                        @for head in ["Component", "Verdict", "Eigenvalue", "Expected alignment", "Variance", "Largest loadings"] {
                             th scope="col" { (head) }
                         }
                     } }

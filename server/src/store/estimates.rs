@@ -54,13 +54,18 @@ pub(super) fn insert(
     })
 }
 
-/// Refuses a job when this many wait already.
-pub(super) fn check_room(transaction: &Transaction<'_>, limit: u32) -> Result<(), Failure> {
-    let waiting: u32 = transaction.query_row(
+/// Estimates that wait or are being computed, over all studies.
+pub(super) fn waiting(connection: &Connection) -> Result<u32, Failure> {
+    Ok(connection.query_row(
         "SELECT count(*) FROM estimates WHERE state = 'running'",
         [],
         |row| row.get(0),
-    )?;
+    )?)
+}
+
+/// Refuses a job when this many wait already.
+pub(super) fn check_room(transaction: &Transaction<'_>, limit: u32) -> Result<(), Failure> {
+    let waiting = waiting(transaction)?;
     if waiting < limit {
         return Ok(());
     }

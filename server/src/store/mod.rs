@@ -18,6 +18,7 @@ mod removal;
 mod rows;
 mod schema;
 mod seeds;
+mod snapshot;
 mod study;
 mod token;
 mod transfer;
@@ -77,6 +78,8 @@ use crate::{
     config::ServerConfig,
     environment::Environment,
     memory::{IngestMemory, Reservation},
+    metrics::Metrics,
+    request_id,
 };
 
 /// The store of one server. Clones share it; it closes when the last one is dropped.
@@ -108,6 +111,7 @@ struct Shared {
     retain_ids_days: Option<u32>,
     waiting_estimates: u32,
     ingest: Arc<IngestMemory>,
+    metrics: Arc<Metrics>,
     credentials: Arc<Credentials>,
     stopping: AtomicBool,
     healthy: Arc<AtomicBool>,
@@ -143,6 +147,7 @@ impl Store {
             .map_err(|error| Failure::from(error).into_error())?;
         let (commands, received) = sync_channel(config.queue_requests);
         let healthy = Arc::new(AtomicBool::new(true));
+        let metrics = Metrics::new(config.queue_requests);
         let writer = Writer {
             connection,
             commands: received,
@@ -156,6 +161,7 @@ impl Store {
                 delay: config.commit_delay(),
             },
             healthy: Arc::clone(&healthy),
+            metrics: Arc::clone(&metrics),
             clock: Arc::clone(&environment.clock),
             #[cfg(test)]
             faults: environment.faults.clone(),
@@ -179,6 +185,7 @@ impl Store {
                 retain_ids_days: config.retain_ids_days,
                 waiting_estimates: config.waiting_estimates,
                 ingest: IngestMemory::new(config.ingest_bytes),
+                metrics,
                 credentials: Arc::new(credentials),
                 stopping: AtomicBool::new(false),
                 healthy,
@@ -307,6 +314,7 @@ impl Store {
             reports,
             reply,
             reservation,
+            request: request_id::current(),
         }))?;
         outcome.await.unwrap_or_else(|_| Err(self.gone()))
     }
@@ -483,6 +491,10 @@ impl Store {
         self.write_blocking(move |transaction| estimates::put_back(transaction, job))
     }
 
+    pub(crate) fn metrics(&self) -> &Arc<Metrics> {
+        &self.shared.metrics
+    }
+
     pub(crate) fn ingest_memory(&self) -> &Arc<IngestMemory> {
         &self.shared.ingest
     }
@@ -526,21 +538,24 @@ impl Store {
         publish: impl FnOnce(&T, &mut Caches) + Send + 'static,
     ) -> Result<T> {
         let (task, outcome) = task(work, publish, false);
+        self.shared.metrics.queue_depth.inc();
         self.shared.commands.send(task).map_err(|_| self.gone())?;
         outcome.blocking_recv().unwrap_or_else(|_| Err(self.gone()))
     }
 
     fn send(&self, command: Command) -> Result<()> {
-        self.shared
-            .commands
-            .try_send(command)
-            .map_err(|error| match error {
+        let depth = &self.shared.metrics.queue_depth;
+        depth.inc();
+        self.shared.commands.try_send(command).map_err(|error| {
+            depth.dec();
+            match error {
                 TrySendError::Full(_) => Error::new(
                     ErrorCode::TooManyRequests,
                     "the queue of writes is full; send this again after a second",
                 ),
                 TrySendError::Disconnected(_) => self.gone(),
-            })
+            }
+        })
     }
 
     /// Why the writer does not answer.
@@ -568,6 +583,7 @@ impl Shared {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(thread) = writer.take() {
             // Fails only when the writer has ended already.
+            self.metrics.queue_depth.inc();
             let _ = self.commands.send(Command::Stop);
             if thread.join().is_err() {
                 tracing::error!("the writer's thread had panicked");
@@ -590,6 +606,7 @@ fn task<T: Send + 'static>(
     may_fail: bool,
 ) -> (Command, oneshot::Receiver<Result<T>>) {
     let (reply, outcome) = oneshot::channel();
+    let request = request_id::current();
     let task = move |writer: &mut Writer| {
         let run = || -> Result<T, Failure> {
             let transaction = writer
@@ -606,7 +623,7 @@ fn task<T: Send + 'static>(
         };
         let result = run().map_err(|failure| {
             if let Failure::Sqlite(error) = &failure {
-                tracing::error!(%error, "transaction failed; nothing was changed");
+                tracing::error!(request_id = request, %error, "transaction failed; nothing was changed");
             }
             failure.into_error()
         });

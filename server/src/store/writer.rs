@@ -32,7 +32,7 @@ use super::{
     seeds,
     study::{Study, state_from},
 };
-use crate::{environment::Clock, memory::Reservation};
+use crate::{environment::Clock, memory::Reservation, metrics::Metrics};
 
 /// Payloads up to this many bytes are copied out of the body, whose buffer has at least 8 KiB: it is free for the
 /// connection's next request at once, instead of being held until the commit.
@@ -149,6 +149,8 @@ pub(super) struct Submission {
     pub(super) reply: oneshot::Sender<Result<Outcomes>>,
     /// Holds the memory of the bodies until they are committed.
     pub(super) reservation: Reservation,
+    /// Number of the request, for the log.
+    pub(super) request: Option<u64>,
 }
 
 pub(super) enum Command {
@@ -178,6 +180,7 @@ pub(super) struct Writer {
     pub(super) caches: Caches,
     pub(super) limits: CommitLimits,
     pub(super) healthy: Arc<AtomicBool>,
+    pub(super) metrics: Arc<Metrics>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) faults: Faults,
 }
@@ -203,6 +206,7 @@ impl Writer {
     pub(super) fn run(mut self) {
         let mut next = self.commands.recv().ok();
         while let Some(command) = next {
+            self.metrics.queue_depth.dec();
             self.faults.wait_while_held();
             next = match command {
                 Command::Stop => return,
@@ -212,6 +216,7 @@ impl Writer {
                 }
                 Command::Submit(first) => {
                     let (group, held) = self.collect(first);
+                    self.metrics.queue_depth.dec_by(group.len() as i64 - 1);
                     self.commit(group);
                     held
                 }
@@ -252,8 +257,14 @@ impl Writer {
 
     /// Commits a group, then answers everybody in it.
     fn commit(&mut self, group: Vec<Submission>) {
+        let started = Instant::now();
         match self.transact(&group) {
             Ok((outcomes, changes)) => {
+                let reports = group
+                    .iter()
+                    .map(|submission| submission.reports.len())
+                    .sum();
+                self.metrics.committed(reports, started.elapsed());
                 self.healthy.store(true, Ordering::Release);
                 for change in changes {
                     change.study.publish_count(change.reports_accepted);
@@ -271,7 +282,9 @@ impl Writer {
             Err(failure) => {
                 self.caches.recent.distrust();
                 self.healthy.store(false, Ordering::Release);
-                tracing::error!(%failure, requests = group.len(), "commit failed; nothing was counted");
+                self.metrics.commit_failed();
+                let request_ids = request_ids(&group);
+                tracing::error!(%failure, requests = group.len(), request_ids, "commit failed; nothing was counted");
                 let error = failure.into_error();
                 for submission in group {
                     let _ = submission.reply.send(Err(error.clone()));
@@ -433,6 +446,14 @@ fn other_form() -> Error {
         ErrorCode::InvalidRequest,
         "a report was decoded for a study with another form of payloads; decode it for this one",
     )
+}
+
+/// Numbers of the requests, the first of them where they are many.
+fn request_ids(group: &[Submission]) -> String {
+    const SHOWN: usize = 32;
+    let numbers = group.iter().filter_map(|submission| submission.request);
+    let shown: Vec<String> = numbers.take(SHOWN).map(|id| id.to_string()).collect();
+    shown.join(" ")
 }
 
 fn payload_bytes(submission: &Submission) -> usize {

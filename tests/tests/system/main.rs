@@ -23,6 +23,7 @@ mod full_disk;
 mod identifiable;
 mod killed_client;
 mod killed_server;
+mod million;
 mod noise_off;
 mod plan;
 mod program;

@@ -1,0 +1,41 @@
+//! What the server counts of itself, as Prometheus reads it.
+
+use axum::{
+    extract::State,
+    http::header,
+    response::{IntoResponse, Response},
+};
+use eigenveil_shared::{Error, ErrorCode};
+
+use super::{extract::MetricsReader, openapi::Refusals, problem::ApiError};
+use crate::app::AppState;
+
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// What the server counts of itself, for Prometheus
+///
+/// For the bearer of any of the server's tokens, or for everybody where `metrics_without_token` is set.
+#[utoipa::path(
+    get, path = "/metrics", tag = "service",
+    security(("operator" = []), ("analyst" = [])),
+    responses((status = 200, description = "Text of OpenMetrics", body = String, content_type = "application/openmetrics-text"), Refusals),
+)]
+pub(super) async fn show(
+    _: MetricsReader,
+    State(app): State<AppState>,
+) -> Result<Response, ApiError> {
+    let store = app.store().clone();
+    let rendered = tokio::task::spawn_blocking(move || {
+        let snapshot = store.snapshot()?;
+        store.metrics().render(&snapshot).map_err(|_| broken())
+    });
+    let text = rendered.await.unwrap_or_else(|_| Err(broken()))?;
+    Ok(([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response())
+}
+
+fn broken() -> Error {
+    Error::new(
+        ErrorCode::Internal,
+        "the metrics could not be written by a fault of the server; please report this",
+    )
+}

@@ -1,0 +1,376 @@
+//! What a running server counts of itself, for Prometheus. Nothing here names a study, a client or a token: labels are
+//! routes, methods, statuses and error codes, of which there are finitely many.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use axum::http::{Method, StatusCode};
+use eigenveil_shared::{
+    ErrorCode,
+    api::{ReportOutcome, StudyState},
+};
+use prometheus_client::{
+    encoding::{EncodeLabelSet, text},
+    metrics::{
+        counter::Counter,
+        family::Family,
+        gauge::Gauge,
+        histogram::{Histogram, exponential_buckets},
+    },
+    registry::{Registry, Unit},
+};
+
+/// Names of `docs/operations.md`: changing one breaks somebody's alert.
+const PREFIX: &str = "eigenveil";
+/// What nearly every request of a busy server is.
+const REPORTS: &str = crate::http::REPORTS;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    route: String,
+    method: &'static str,
+    status: u16,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OutcomeLabel {
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StateLabel {
+    state: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct VersionLabel {
+    version: &'static str,
+}
+
+/// How an estimate ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EstimateEnd {
+    Done,
+    Failed,
+    Cancelled,
+}
+
+impl EstimateEnd {
+    const ALL: [Self; 3] = [Self::Done, Self::Failed, Self::Cancelled];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// What is looked up when somebody asks, because nothing keeps count of it.
+pub(crate) struct Snapshot {
+    /// Studies in each state.
+    pub(crate) studies: Vec<(StudyState, i64)>,
+    /// Estimates that wait or are being computed.
+    pub(crate) estimates_waiting: i64,
+    /// Bytes of the database and its log.
+    pub(crate) store_bytes: i64,
+    /// Bytes left on its disk.
+    pub(crate) disk_free_bytes: i64,
+    /// Bytes of bodies being read or waiting for a commit.
+    pub(crate) ingest_bytes: i64,
+    /// Whether the last commit went through.
+    pub(crate) healthy: bool,
+    /// Physical memory of the process.
+    pub(crate) memory_bytes: i64,
+}
+
+/// The counters of one server.
+pub(crate) struct Metrics {
+    registry: Registry,
+    requests: Family<RequestLabels, Counter>,
+    /// The counter in `requests` that goes up most, and that no label is made for.
+    reports_created: Counter,
+    reports: Family<OutcomeLabel, Counter>,
+    accepted: Counter,
+    duplicate: Counter,
+    body_bytes: Counter,
+    /// Commands that the writer has not taken up.
+    pub(crate) queue_depth: Gauge,
+    /// Connections being served.
+    pub(crate) connections: Gauge,
+    commit_seconds: Histogram,
+    commit_reports: Histogram,
+    commit_failures: Counter,
+    estimate_seconds: Family<OutcomeLabel, Histogram, fn() -> Histogram>,
+    studies: Family<StateLabel, Gauge>,
+    estimates_waiting: Gauge,
+    store_bytes: Gauge,
+    disk_free_bytes: Gauge,
+    ingest_bytes: Gauge,
+    store_healthy: Gauge,
+    memory_bytes: Gauge,
+}
+
+impl Metrics {
+    /// Counters at zero, for a queue of so many requests.
+    pub(crate) fn new(queue_requests: usize) -> Arc<Self> {
+        let requests = Family::<RequestLabels, Counter>::default();
+        let reports = Family::<OutcomeLabel, Counter>::default();
+        let of = |outcome| reports.get_or_create_owned(&OutcomeLabel { outcome });
+        let metrics = Self {
+            registry: Registry::with_prefix(PREFIX),
+            reports_created: requests.get_or_create_owned(&RequestLabels {
+                route: REPORTS.to_owned(),
+                method: "POST",
+                status: StatusCode::CREATED.as_u16(),
+            }),
+            accepted: of(ReportOutcome::Accepted.as_str()),
+            duplicate: of(ReportOutcome::Duplicate.as_str()),
+            requests,
+            reports,
+            body_bytes: Counter::default(),
+            queue_depth: Gauge::default(),
+            connections: Gauge::default(),
+            // 0.1 ms to 6.6 s, 1 to 16,384 reports.
+            commit_seconds: Histogram::new(exponential_buckets(1e-4, 2.0, 17)),
+            commit_reports: Histogram::new(exponential_buckets(1.0, 4.0, 8)),
+            commit_failures: Counter::default(),
+            // 10 ms to 3 hours.
+            estimate_seconds: Family::new_with_constructor(|| {
+                Histogram::new(exponential_buckets(0.01, 4.0, 11))
+            }),
+            studies: Family::default(),
+            estimates_waiting: Gauge::default(),
+            store_bytes: Gauge::default(),
+            disk_free_bytes: Gauge::default(),
+            ingest_bytes: Gauge::default(),
+            store_healthy: Gauge::default(),
+            memory_bytes: Gauge::default(),
+        };
+        for end in EstimateEnd::ALL {
+            drop(metrics.estimate_seconds.get_or_create(&end.into()));
+        }
+        Arc::new(metrics.registered(queue_requests))
+    }
+
+    fn registered(mut self, queue_requests: usize) -> Self {
+        let mut registry = std::mem::take(&mut self.registry);
+        registry.register("requests", "Requests answered", self.requests.clone());
+        registry.register(
+            "reports",
+            "Reports answered, by outcome; a batch refused as a whole is one",
+            self.reports.clone(),
+        );
+        registry.register_with_unit(
+            "body",
+            "Bytes of request bodies read",
+            Unit::Bytes,
+            self.body_bytes.clone(),
+        );
+        registry.register(
+            "queue_depth",
+            "Requests that wait for the writer",
+            self.queue_depth.clone(),
+        );
+        let capacity = Gauge::<i64>::default();
+        capacity.set(signed(queue_requests as u64));
+        registry.register(
+            "queue_capacity",
+            "Requests that may wait for the writer (queue_requests)",
+            capacity,
+        );
+        registry.register(
+            "connections",
+            "Connections being served",
+            self.connections.clone(),
+        );
+        registry.register_with_unit(
+            "commit",
+            "Time from taking up a group of reports until it is on disk",
+            Unit::Seconds,
+            self.commit_seconds.clone(),
+        );
+        registry.register(
+            "commit_reports",
+            "Reports a commit held",
+            self.commit_reports.clone(),
+        );
+        registry.register(
+            "commit_failures",
+            "Commits that failed, of which nothing was counted",
+            self.commit_failures.clone(),
+        );
+        registry.register_with_unit(
+            "estimate",
+            "Time an estimate took, by how it ended",
+            Unit::Seconds,
+            self.estimate_seconds.clone(),
+        );
+        registry.register(
+            "estimates_waiting",
+            "Estimates that wait or are being computed",
+            self.estimates_waiting.clone(),
+        );
+        registry.register("studies", "Studies by state", self.studies.clone());
+        for (name, help, gauge) in [
+            (
+                "store",
+                "Size of the database and its log",
+                &self.store_bytes,
+            ),
+            (
+                "disk_free",
+                "Room left on the disk of the data directory",
+                &self.disk_free_bytes,
+            ),
+            (
+                "ingest",
+                "Bodies being read or waiting for a commit",
+                &self.ingest_bytes,
+            ),
+            (
+                "resident_memory",
+                "Physical memory of the process",
+                &self.memory_bytes,
+            ),
+        ] {
+            registry.register_with_unit(name, help, Unit::Bytes, gauge.clone());
+        }
+        registry.register(
+            "store_healthy",
+            "1 while the last commit went through, else 0",
+            self.store_healthy.clone(),
+        );
+        let build = Family::<VersionLabel, Gauge>::default();
+        let version = env!("CARGO_PKG_VERSION");
+        build.get_or_create(&VersionLabel { version }).set(1);
+        registry.register("build", "The version that runs", build);
+        self.registry = registry;
+        self
+    }
+
+    pub(crate) fn request(&self, route: &str, method: &Method, status: StatusCode) {
+        if status == StatusCode::CREATED && route == REPORTS {
+            self.reports_created.inc();
+            return;
+        }
+        let labels = RequestLabels {
+            route: route.to_owned(),
+            method: known(method),
+            status: status.as_u16(),
+        };
+        self.requests.get_or_create(&labels).inc();
+    }
+
+    pub(crate) fn reports_counted(&self, accepted: u64, duplicates: u64) {
+        self.accepted.inc_by(accepted);
+        if duplicates > 0 {
+            self.duplicate.inc_by(duplicates);
+        }
+    }
+
+    /// A report, or a request with reports, was refused.
+    pub(crate) fn report_refused(&self, code: ErrorCode) {
+        let outcome = code.as_str();
+        self.reports.get_or_create(&OutcomeLabel { outcome }).inc();
+    }
+
+    pub(crate) fn body_read(&self, bytes: usize) {
+        self.body_bytes.inc_by(bytes as u64);
+    }
+
+    pub(crate) fn committed(&self, reports: usize, took: Duration) {
+        self.commit_seconds.observe(took.as_secs_f64());
+        self.commit_reports.observe(reports as f64);
+    }
+
+    pub(crate) fn commit_failed(&self) {
+        self.commit_failures.inc();
+    }
+
+    pub(crate) fn estimate_ended(&self, end: EstimateEnd, took: Duration) {
+        let histogram = self.estimate_seconds.get_or_create(&end.into());
+        histogram.observe(took.as_secs_f64());
+    }
+
+    /// Everything in the text format of OpenMetrics, which Prometheus reads.
+    pub(crate) fn render(&self, now: &Snapshot) -> Result<String, fmt::Error> {
+        for (state, studies) in &now.studies {
+            let state = state.as_str();
+            self.studies
+                .get_or_create(&StateLabel { state })
+                .set(*studies);
+        }
+        self.estimates_waiting.set(now.estimates_waiting);
+        self.store_bytes.set(now.store_bytes);
+        self.disk_free_bytes.set(now.disk_free_bytes);
+        self.ingest_bytes.set(now.ingest_bytes);
+        self.store_healthy.set(i64::from(now.healthy));
+        self.memory_bytes.set(now.memory_bytes);
+        let mut text = String::new();
+        text::encode(&mut text, &self.registry)?;
+        Ok(text)
+    }
+}
+
+impl From<EstimateEnd> for OutcomeLabel {
+    fn from(end: EstimateEnd) -> Self {
+        Self {
+            outcome: end.as_str(),
+        }
+    }
+}
+
+/// A gauge's number; none here comes near the limit.
+pub(crate) fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// A client may make up methods without end.
+fn known(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::HEAD => "HEAD",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::PATCH => "PATCH",
+        Method::DELETE => "DELETE",
+        Method::OPTIONS => "OPTIONS",
+        _ => "other",
+    }
+}
+
+/// Physical memory of this process in bytes; 0 where the system does not say.
+pub(crate) fn resident_memory() -> i64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let kilobytes = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix("kB"))
+        .and_then(|number| number.trim().parse::<i64>().ok());
+    kilobytes.map_or(0, |kilobytes| kilobytes.saturating_mul(1024))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_stay_finitely_many() {
+        let metrics = Metrics::new(7);
+        for i in 0..1_000 {
+            let method = Method::from_bytes(format!("M{i}").as_bytes()).unwrap();
+            metrics.request("(none)", &method, StatusCode::NOT_FOUND);
+        }
+        let mut text = String::new();
+        text::encode(&mut text, &metrics.registry).unwrap();
+        let lines = text.matches("eigenveil_requests_total{").count();
+        // And the one for reports.
+        assert_eq!(lines, 2, "{text}");
+        assert!(text.contains("method=\"other\""));
+    }
+
+    #[test]
+    fn the_process_has_memory() {
+        assert!(resident_memory() > 1 << 20);
+    }
+}

@@ -1,0 +1,120 @@
+//! What everybody must be able to use: axe-core's rules, the keyboard alone, nothing wider than the screen.
+
+use serde_json::Value;
+
+use crate::chromium::Browser;
+
+const AXE: &str = include_str!("../../vendor/axe-core/axe.min.js");
+
+/// Runs the rules of WCAG 2.2 AA and best practice over the page shown, contrast among them.
+pub(crate) async fn check_rules(browser: &Browser, page: &str) {
+    browser.client.execute(AXE, vec![]).await.unwrap();
+    let run = "const done = arguments[arguments.length - 1];
+        axe.run(document, {preload: false, resultTypes: ['violations', 'incomplete']})
+            .then(done, (error) => done({error: String(error)}));";
+    let result = browser.client.execute_async(run, vec![]).await.unwrap();
+    let rules = result["passes"].as_array().unwrap();
+    assert!(
+        rules.len() >= 10,
+        "{page}: axe has run only {} rules: {result}",
+        rules.len()
+    );
+    let violations: Vec<String> = result["violations"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|violation| {
+            let id = violation["id"].as_str().unwrap_or_default().to_owned();
+            violation["nodes"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(move |node| format!("{id}: {} ({})", node["html"], node["failureSummary"]))
+        })
+        .collect();
+    assert!(
+        violations.is_empty(),
+        "{page} {:?}:\n{}",
+        browser.settings(),
+        violations.join("\n")
+    );
+}
+
+/// Goes through the page with the Tab key: everything that can be operated is reached, in the order of the document, and
+/// shows that it has the focus.
+pub(crate) async fn check_keyboard(browser: &Browser, page: &str) {
+    let wanted = browser
+        .evaluate(
+            "(() => {
+                const all = [...document.querySelectorAll(
+                    'a[href], button, input, select, textarea, summary, [tabindex=\"0\"]')]
+                    .filter((e) => !e.disabled && e.type !== 'hidden' && e.checkVisibility({visibilityProperty: true}));
+                all.forEach((e, i) => { e.dataset.stop = i; });
+                if (document.activeElement) document.activeElement.blur();
+                return all.length;
+            })()",
+        )
+        .await
+        .as_u64()
+        .unwrap();
+    let mut reached = Vec::new();
+    for _ in 0..=wanted {
+        for kind in ["rawKeyDown", "keyUp"] {
+            let key = serde_json::json!({"type": kind, "key": "Tab", "code": "Tab", "windowsVirtualKeyCode": 9});
+            browser.devtools("Input.dispatchKeyEvent", key).await;
+        }
+        let stop = browser
+            .evaluate(
+                "(() => {
+                    const e = document.activeElement, s = getComputedStyle(e);
+                    const shown = (s.outlineStyle !== 'none' && parseFloat(s.outlineWidth) >= 1) || s.boxShadow !== 'none';
+                    return {stop: e.dataset.stop ?? null, shown, html: e.outerHTML.slice(0, 120)};
+                })()",
+            )
+            .await;
+        let Value::String(number) = &stop["stop"] else {
+            break;
+        };
+        assert_eq!(
+            stop["shown"], true,
+            "{page}: the focus cannot be seen on {}",
+            stop["html"]
+        );
+        reached.push(number.parse::<u64>().unwrap());
+    }
+    assert_eq!(
+        reached,
+        (0..wanted).collect::<Vec<_>>(),
+        "{page}: stops of the Tab key"
+    );
+}
+
+/// Nothing is wider than the window, and no text is cut off.
+pub(crate) async fn check_fits(browser: &Browser, page: &str) {
+    // Pictures below the window come late otherwise.
+    let load = "const done = arguments[arguments.length - 1];
+        const images = [...document.images];
+        images.forEach((image) => { image.loading = 'eager'; });
+        Promise.allSettled(images.map((image) => image.decode())).then(() => done(images.length));";
+    browser.client.execute_async(load, vec![]).await.unwrap();
+    let over = browser
+        .evaluate(
+            "(() => {
+                const root = document.documentElement;
+                if (root.scrollWidth > root.clientWidth) return [`page of ${root.scrollWidth} in ${root.clientWidth}`];
+                return [...document.querySelectorAll('body *')].filter((e) => {
+                    const s = getComputedStyle(e);
+                    if (e.closest('.visually-hidden, svg') || !e.checkVisibility()) return false;
+                    const cut = ['hidden', 'clip'].includes(s.overflowX) && e.scrollWidth > e.clientWidth + 1;
+                    return cut || (e.tagName === 'IMG' && (!e.complete || e.naturalWidth === 0));
+                }).map((e) => e.outerHTML.slice(0, 120));
+            })()",
+        )
+        .await;
+    assert_eq!(
+        over.as_array().unwrap().len(),
+        0,
+        "{page} {:?}: {over}",
+        browser.settings()
+    );
+}

@@ -1,0 +1,173 @@
+//! The pages in Chromium, against the real program: `cargo test --workspace --test browser -- --ignored`.
+//!
+//! They are ignored by default because they need Debian's `chromium` and `chromium-driver`; `.ci/run` installs both and
+//! runs them. Screenshots: `docs/screenshots.sh`.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod accessible;
+mod chromium;
+#[path = "../system/program.rs"]
+#[allow(dead_code, reason = "the whole-system tests use the rest")]
+mod program;
+mod screenshots;
+mod study;
+
+use std::{path::Path, time::Instant};
+
+use chromium::{Browser, DESKTOP, PATIENCE, PHONE, Settings};
+use study::{ROWS_SHOWN, World, create};
+use tokio::time::{Duration, sleep};
+
+/// Once `condition` holds.
+async fn until(what: &str, condition: impl AsyncFn() -> bool) {
+    let started = Instant::now();
+    while !condition().await {
+        assert!(started.elapsed() < PATIENCE, "never: {what}");
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Clicks a download and reads what came.
+async fn download(browser: &Browser, css: &str, folder: &Path, file: &str) -> Vec<u8> {
+    let behaviour = serde_json::json!({"behavior": "allow", "downloadPath": folder});
+    browser
+        .devtools("Browser.setDownloadBehavior", behaviour)
+        .await;
+    browser.click(css).await;
+    let path = folder.join(file);
+    until("the download", async || path.exists()).await;
+    std::fs::read(path).unwrap()
+}
+
+/// Downloads the estimate; nothing was complained of and nothing left the origin.
+async fn finish(world: &World, browser: Browser, study: &str) {
+    let link = "#downloads a[href$='estimate.json']";
+    let json = download(&browser, link, world.folder.path(), "estimate.json").await;
+    is_the_estimate(world, study, &json);
+    assert!(browser.check_log().await > 10);
+    browser.close().await;
+}
+
+/// The estimate that was downloaded is the one that the interface gives.
+fn is_the_estimate(world: &World, study: &str, downloaded: &[u8]) {
+    let downloaded: serde_json::Value = serde_json::from_slice(downloaded).unwrap();
+    assert_eq!(downloaded["n"], study::ROWS);
+    assert_eq!(downloaded["k"], 2);
+    let shown = world.server.cli_json(&["study", "show", "--json", study]);
+    assert_eq!(shown["reports_accepted"], study::ROWS);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs Chromium: cargo test --workspace --test browser -- --ignored"]
+async fn a_study_is_made_watched_and_estimated_from() {
+    let world = World::new();
+    let browser = Browser::start(&world.server.url, DESKTOP).await;
+    browser.open("/").await;
+    browser.find("#empty").await;
+    world.log_in(&browser).await;
+
+    // The planner answers while somebody types.
+    browser.open("/studies/new").await;
+    let before = browser.text("#expected").await;
+    browser.fill("#epsilon", "1").await;
+    until("the planner follows", async || {
+        browser.text("#expected").await != before
+    })
+    .await;
+
+    let id = create(&browser, "Watched").await;
+    assert_eq!(browser.text("#reports").await, "0");
+    // The first report brings a picture into the page, which is loaded again for it; the others do not.
+    world.report_first(&id);
+    until("the first reports are shown", async || {
+        browser.text("#reports").await == study::FIRST.to_string()
+    })
+    .await;
+    browser.find("img[src*='arrivals.svg']").await;
+    browser.evaluate("window.same = true").await;
+    world.report_rest(&id);
+    until("all reports are shown", async || {
+        browser.text("#reports").await == ROWS_SHOWN
+    })
+    .await;
+    assert_eq!(
+        browser.evaluate("window.same").await,
+        true,
+        "without loading the page again"
+    );
+
+    browser.click("#ask button[type=submit]").await;
+    browser.find("#verdict").await;
+    finish(&world, browser, &id).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs Chromium: cargo test --workspace --test browser -- --ignored"]
+async fn everything_works_without_scripts() {
+    let world = World::new();
+    let settings = Settings {
+        scripts: false,
+        ..DESKTOP
+    };
+    let browser = Browser::start(&world.server.url, settings).await;
+    world.log_in(&browser).await;
+    browser.open("/studies/new").await;
+    let before = browser.text("#expected").await;
+    browser.fill("#name", "Planned").await;
+    browser.fill("#epsilon", "1").await;
+    browser.click("#create button[value=plan]").await;
+    until("the planner answers", async || {
+        browser.text("#expected").await != before
+    })
+    .await;
+
+    let id = create(&browser, "Without scripts").await;
+    world.report(&id);
+    browser.open(&format!("/studies/{id}")).await;
+    assert_eq!(browser.text("#reports").await, ROWS_SHOWN);
+    browser.click("#ask button[type=submit]").await;
+    // To go elsewhere sooner would call the form's own way off.
+    browser.find("p.running, #verdict").await;
+    until("the estimate", async || {
+        browser.open(&format!("/studies/{id}")).await;
+        let page = browser.client.source().await.unwrap();
+        page.contains("id=\"verdict\"")
+    })
+    .await;
+    finish(&world, browser, &id).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs Chromium: cargo test --workspace --test browser -- --ignored"]
+async fn pages_are_for_everybody() {
+    let world = World::new();
+    let id = world.estimated("For everybody").await;
+    let pages = [
+        "/".to_owned(),
+        "/login".to_owned(),
+        "/studies/new".to_owned(),
+        format!("/studies/{id}"),
+        format!("/studies/{id}/participate"),
+        format!("/studies/{id}/estimates/1"),
+    ];
+    for base in [DESKTOP, PHONE] {
+        for dark in [false, true] {
+            let browser = Browser::start(&world.server.url, Settings { dark, ..base }).await;
+            world.log_in(&browser).await;
+            for page in &pages {
+                browser.open(page).await;
+                accessible::check_rules(&browser, page).await;
+                accessible::check_fits(&browser, page).await;
+                if !dark {
+                    accessible::check_keyboard(&browser, page).await;
+                }
+            }
+            assert!(browser.check_log().await > 10);
+            browser.close().await;
+        }
+    }
+}

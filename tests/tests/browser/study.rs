@@ -1,0 +1,125 @@
+//! A study as its people see it: made, watched, estimated from.
+
+use rand::{RngExt as _, SeedableRng as _, rngs::ChaCha12Rng};
+use tempfile::TempDir;
+
+use crate::{
+    chromium::{Browser, DESKTOP},
+    program::ServerProcess,
+};
+
+/// Features of a row.
+pub(crate) const FEATURES: usize = 12;
+/// Rows, and so reports.
+pub(crate) const ROWS: usize = 5_000;
+/// Rows of those who come first.
+pub(crate) const FIRST: usize = 100;
+/// `ROWS` as pages write it.
+pub(crate) const ROWS_SHOWN: &str = "5,000";
+
+/// A running server, and rows with two strong directions in their first features.
+pub(crate) struct World {
+    pub(crate) server: ServerProcess,
+    pub(crate) folder: TempDir,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let rows = rows();
+        let (first, rest) = rows.split_at(FIRST);
+        std::fs::write(folder.path().join("first.csv"), first.concat()).unwrap();
+        std::fs::write(folder.path().join("rest.csv"), rest.concat()).unwrap();
+        Self {
+            server: ServerProcess::start(&folder.path().join("data")),
+            folder,
+        }
+    }
+
+    /// The first participants report.
+    pub(crate) fn report_first(&self, study: &str) {
+        self.report_rows(study, "first.csv");
+    }
+
+    /// The others report.
+    pub(crate) fn report_rest(&self, study: &str) {
+        self.report_rows(study, "rest.csv");
+    }
+
+    /// All of them report.
+    pub(crate) fn report(&self, study: &str) {
+        self.report_first(study);
+        self.report_rest(study);
+    }
+
+    fn report_rows(&self, study: &str, file: &str) {
+        let rows = self.folder.path().join(file);
+        let rows = rows.to_str().unwrap();
+        let arguments = ["report", "--json", "--study", study, "--rows", rows];
+        self.server.cli_json(&arguments);
+    }
+
+    /// A study with all reports and an estimate.
+    pub(crate) async fn estimated(&self, name: &str) -> String {
+        let maker = Browser::start(&self.server.url, DESKTOP).await;
+        self.log_in(&maker).await;
+        let id = create(&maker, name).await;
+        self.report(&id);
+        maker.open(&format!("/studies/{id}")).await;
+        maker.click("#ask button[type=submit]").await;
+        maker.find("#verdict").await;
+        maker.close().await;
+        id
+    }
+
+    pub(crate) fn token(&self) -> String {
+        let token = std::fs::read_to_string(self.server.token_file()).unwrap();
+        token.trim().to_owned()
+    }
+
+    /// Logs the browser in as the operator.
+    pub(crate) async fn log_in(&self, browser: &Browser) {
+        browser.open("/login").await;
+        browser.fill("#token", &self.token()).await;
+        browser.click("#login button[type=submit]").await;
+        browser.find("a[href='/studies/new']").await;
+    }
+}
+
+/// Fills the form and creates the study; its identifier.
+pub(crate) async fn create(browser: &Browser, name: &str) -> String {
+    browser.open("/studies/new").await;
+    browser.fill("#name", name).await;
+    browser.fill("#dimension", &FEATURES.to_string()).await;
+    browser.fill("#k", "2").await;
+    browser.fill("#epsilon", "8").await;
+    browser.fill("#users", &ROWS.to_string()).await;
+    browser.fill("#share", "80").await;
+    browser.click("#create button[value=create]").await;
+    browser.find("#study").await;
+    let path = browser.path().await;
+    let id = path.strip_prefix("/studies/").unwrap().to_owned();
+    assert_eq!(id.len(), 32, "{path}");
+    id
+}
+
+/// The participants' rows as lines.
+fn rows() -> Vec<String> {
+    let mut random = ChaCha12Rng::seed_from_u64(9);
+    let mut row = || {
+        let a: f64 = random.random_range(-1.0..1.0);
+        let b: f64 = random.random_range(-0.7..0.7);
+        let values: Vec<String> = (0..FEATURES)
+            .map(|i| {
+                let signal = match i {
+                    0..3 => a,
+                    3..6 => b,
+                    _ => 0.0,
+                };
+                format!("{:.4}", signal + random.random_range(-0.15..0.15))
+            })
+            .collect();
+        values.join(",") + "\n"
+    };
+    (0..ROWS).map(|_| row()).collect()
+}
