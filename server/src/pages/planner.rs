@@ -21,6 +21,14 @@ const COMPONENTS: usize = 3;
 /// Points of a line.
 const POINTS: usize = 41;
 
+/// How many components are looked for.
+fn wanted(rank: Rank, p: usize) -> usize {
+    match rank {
+        Rank::Fixed(k) => k,
+        Rank::Auto => COMPONENTS.min(p.saturating_sub(1)),
+    }
+}
+
 /// What is known, or assumed, of a population, with the noise of a report.
 pub(super) struct Outlook {
     spectrum: Spectrum,
@@ -35,10 +43,7 @@ impl Outlook {
     /// As [`spectrum_of`].
     pub(super) fn assumed(params: &StudyParams, rank: Rank, share: f64) -> Result<Self> {
         let p = params.dimension();
-        let k = match rank {
-            Rank::Fixed(k) => k,
-            Rank::Auto => COMPONENTS.min(p.saturating_sub(1)),
-        };
+        let k = wanted(rank, p);
         let spectrum = spectrum_of(p, k, &vec![share / k.max(1) as f64; k], Total::UnitRows)?;
         let components = if k == 1 {
             "one component holds".into()
@@ -57,14 +62,11 @@ impl Outlook {
 
     /// The same for a study without an estimate; `None` where no error can be told, as when all components are wanted.
     pub(super) fn of_study(params: &StudyParams, rank: Rank) -> Option<Self> {
-        let p = params.dimension() as f64;
-        let k = match rank {
-            Rank::Fixed(k) => k,
-            Rank::Auto => COMPONENTS,
-        };
-        // Components must stand out of the rest.
-        let share = DEFAULT_SHARE.max((1.0 + k as f64 / p) / 2.0 - 0.25);
-        Self::assumed(params, rank, share.min(1.0)).ok()
+        let p = params.dimension();
+        // With a share of k/p they would be no larger than the rest.
+        let nothing = wanted(rank, p) as f64 / p as f64;
+        let share = DEFAULT_SHARE.max(nothing + (1.0 - nothing) / 4.0);
+        Self::assumed(params, rank, share).ok()
     }
 
     /// What an estimate measured, of the components that stand above its floor.
