@@ -3,7 +3,7 @@
 use eigenveil_shared::Result;
 
 use crate::{
-    Baseline, Card, Delta, Entry, Fit, Generator, Options, Request, Rows, check, pca, trace::Tracer,
+    Baseline, Card, Delta, Entry, Fit, Generator, Request, Rows, check, pca, trace::Tracer,
 };
 
 static CARD: Card = Card {
@@ -22,13 +22,7 @@ pub struct Pca;
 
 impl Pca {
     /// For the registry.
-    pub const ENTRY: Entry = Entry {
-        card: &CARD,
-        build: |options: &Options| {
-            options.only(CARD.name, &[])?;
-            Ok(Box::new(Self))
-        },
-    };
+    pub const ENTRY: Entry = Entry::without_parameters::<Self>(&CARD);
 }
 
 impl Baseline for Pca {

@@ -35,6 +35,8 @@ mod input_perturbation;
 mod noise;
 pub mod oja;
 mod pca;
+mod poisson;
+mod polar;
 pub mod power;
 mod privacy;
 mod private_power_iteration;

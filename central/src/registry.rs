@@ -104,6 +104,22 @@ pub struct Entry {
     pub build: fn(&Options) -> Result<Box<dyn Baseline>>,
 }
 
+impl Entry {
+    /// Of an algorithm that has no parameters.
+    pub(crate) const fn without_parameters<B: Baseline + Default + 'static>(
+        card: &'static Card,
+    ) -> Self {
+        Self {
+            card,
+            build: |options| {
+                let algorithm = B::default();
+                options.only(algorithm.card().name, &[])?;
+                Ok(Box::new(algorithm))
+            },
+        }
+    }
+}
+
 /// Every algorithm, in the order of the documentation.
 pub const ALGORITHMS: &[Entry] = &[
     Pca::ENTRY,

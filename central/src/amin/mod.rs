@@ -13,7 +13,7 @@ use crate::{
     generator::Generator,
     noise::EntryNoise,
     privacy::{Calibration, Guarantee, Neighbours, Privacy},
-    registry::{Entry, Options},
+    registry::Entry,
     rows::Rows,
 };
 
@@ -25,6 +25,7 @@ use crate::{
 /// * Zero-out: `uᵀCu` moves by at most 1, one way, so c = ε' makes a draw ε'-private; the eigenvalues move by 1
 ///   in sum. Replace: both ways, c = ε'/2; 2 in sum.
 /// * `as-published`: c = ε'/4 and Laplace scale 2/ε', which holds and wastes a part.
+#[derive(Default)]
 pub struct Amin;
 
 static CARD: Card = Card {
@@ -39,13 +40,7 @@ static CARD: Card = Card {
 
 impl Amin {
     /// For the registry.
-    pub const ENTRY: Entry = Entry {
-        card: &CARD,
-        build: |options: &Options| {
-            options.only(CARD.name, &[])?;
-            Ok(Box::new(Self))
-        },
-    };
+    pub const ENTRY: Entry = Entry::without_parameters::<Self>(&CARD);
 }
 
 /// Constants of a run.

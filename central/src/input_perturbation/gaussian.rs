@@ -12,7 +12,7 @@ use crate::{
     generator::Generator,
     noise::add_symmetric_noise,
     privacy::{Calibration, Guarantee, Neighbours, Privacy},
-    registry::{Entry, Options},
+    registry::Entry,
     rows::Rows,
 };
 
@@ -23,6 +23,7 @@ use crate::{
 ///   `Σ_{i≤j} (D_ij)² ≤ ‖D‖_F²`.
 /// * `accounted`: σ of the analytic Gaussian mechanism. `as-published`: `√(2 ln(1.25/δ))/ε` with Δ = 1, the
 ///   classical formula, for every ε.
+#[derive(Default)]
 pub struct AnalyzeGauss;
 
 /// Mod-SuLQ (Chaudhuri, Sarwate & Sinha 2012, Algorithm 1): the same release with the noise
@@ -31,6 +32,7 @@ pub struct AnalyzeGauss;
 /// The (p+1) covers each of the p(p+1)/2 entries as if it moved by its own maximum; by its L2 sensitivity the triangle
 /// needs p times less. So `as-published` keeps far less than it claims to spend, and `accounted` is
 /// [`AnalyzeGauss`].
+#[derive(Default)]
 pub struct ModSulq;
 
 static ANALYZE_GAUSS: Card = Card {
@@ -55,24 +57,12 @@ static MOD_SULQ: Card = Card {
 
 impl AnalyzeGauss {
     /// For the registry.
-    pub const ENTRY: Entry = Entry {
-        card: &ANALYZE_GAUSS,
-        build: |options: &Options| {
-            options.only(ANALYZE_GAUSS.name, &[])?;
-            Ok(Box::new(Self))
-        },
-    };
+    pub const ENTRY: Entry = Entry::without_parameters::<Self>(&ANALYZE_GAUSS);
 }
 
 impl ModSulq {
     /// For the registry.
-    pub const ENTRY: Entry = Entry {
-        card: &MOD_SULQ,
-        build: |options: &Options| {
-            options.only(MOD_SULQ.name, &[])?;
-            Ok(Box::new(Self))
-        },
-    };
+    pub const ENTRY: Entry = Entry::without_parameters::<Self>(&MOD_SULQ);
 }
 
 impl Baseline for AnalyzeGauss {

@@ -11,7 +11,7 @@ use crate::{
     fit::{Fit, Request},
     generator::Generator,
     privacy::{Calibration, Guarantee, Neighbours, Privacy},
-    registry::{Entry, Options},
+    registry::Entry,
     rows::Rows,
 };
 
@@ -19,6 +19,7 @@ use crate::{
 /// eigenvectors. **No guarantee**: the output always exceeds `Σxxᵀ` (in the Loewner order), which a neighbour's
 /// output does not always do; it leaves the neighbour's support with probability `1 − e^{−ε/3}`, whatever p (the
 /// event is `xᵀW⁻¹x > 1`, and `1/xᵀW⁻¹x` is (3/2ε)·χ²₂). So it is not (ε', δ)-private for any ε' unless δ is that large.
+#[derive(Default)]
 pub struct Wishart;
 
 static CARD: Card = Card {
@@ -33,13 +34,7 @@ static CARD: Card = Card {
 
 impl Wishart {
     /// For the registry.
-    pub const ENTRY: Entry = Entry {
-        card: &CARD,
-        build: |options: &Options| {
-            options.only(CARD.name, &[])?;
-            Ok(Box::new(Self))
-        },
-    };
+    pub const ENTRY: Entry = Entry::without_parameters::<Self>(&CARD);
 }
 
 impl Baseline for Wishart {

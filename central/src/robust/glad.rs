@@ -4,8 +4,8 @@ use eigenveil_estimation::linalg::{cross_product, product};
 use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 
-use super::{polar::polar, sampling::Steps, table::Table};
-use crate::{Generator, noise::EntryNoise};
+use super::{sampling::Steps, table::Table};
+use crate::{Generator, noise::EntryNoise, polar::polar};
 
 /// A row of the sphere nearer to the subspace than this lies on it, up to rounding: there 0 is a subgradient.
 const ON_THE_SUBSPACE: f64 = 1e-14;

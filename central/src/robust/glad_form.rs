@@ -4,12 +4,12 @@ use eigenveil_estimation::linalg::fix_signs;
 use eigenveil_shared::{Error, ErrorCode, Result, privacy::Budget};
 
 use super::{
-    calibration::{Calibrated, Releases, noise_of, published_for_batches, usual_batch},
+    calibration::{Calibrated, Releases, noise_of, published_for_batches},
     cards::{plain, private},
     glad::{Descent, objective},
     sampling::Steps,
     start::Start,
-    table::{Table, rate},
+    table::Table,
 };
 use crate::{
     Baseline, Calibration, Card, Entry, Fit, Generator, Options, Privacy, Request, Rows, check,
@@ -18,13 +18,8 @@ use crate::{
 
 /// Steps without privacy: twenty halvings of the first step.
 const PLAIN_STEPS: usize = 1000;
-/// Steps of the private forms: each costs noise.
-const FULL_STEPS: usize = 100;
-const SAMPLED_STEPS: usize = 500;
 /// Halvings of a short private run, spread over its steps; longer ones have the paper's stages.
 const HALVINGS: usize = 8;
-/// Rows of a batch without privacy.
-const PLAIN_BATCH: usize = 20;
 /// Explicit noise where none is set.
 const USUAL_SIGMA: f64 = 0.01;
 /// Iterations before the step halves, in the paper's experiments.
@@ -186,18 +181,18 @@ impl Glad {
     /// T, q and the iterations of a stage, for n rows.
     fn schedule(&self, n: usize, privacy: &Privacy) -> Result<(Steps, usize)> {
         let sampled = self.form.is_sampled();
-        let (usual, usual_stage) = match privacy {
-            Privacy::None => (PLAIN_STEPS, Some(PAPER_STAGE)),
-            Privacy::Budget { calibration, .. } => {
-                let steps = if sampled { SAMPLED_STEPS } else { FULL_STEPS };
-                let printed = *calibration == Calibration::AsPublished;
-                (steps, printed.then_some(PAPER_STAGE))
+        let usual = Steps::usual_count(PLAIN_STEPS, sampled, privacy);
+        let accounted = matches!(
+            privacy,
+            Privacy::Budget {
+                calibration: Calibration::Accounted,
+                ..
             }
-        };
+        );
         let count = self.iterations.unwrap_or(usual);
         let stage = self
             .stage
-            .or(usual_stage)
+            .or((!accounted).then_some(PAPER_STAGE))
             .unwrap_or(count.div_ceil(HALVINGS).min(PAPER_STAGE));
         if count == 0 || stage == 0 {
             return Err(Error::new(
@@ -205,14 +200,8 @@ impl Glad {
                 format!("{count} iterations in stages of {stage}; both are at least 1"),
             ));
         }
-        let usual_batch = match privacy {
-            Privacy::None => PLAIN_BATCH.min(n),
-            Privacy::Budget { budget, .. } => usual_batch(n, budget.epsilon(), count),
-        };
-        let rate = sampled
-            .then(|| rate(self.batch.unwrap_or(usual_batch), n))
-            .transpose()?;
-        Ok((Steps { count, rate }, stage))
+        let steps = Steps::new(count, sampled, self.batch, n, privacy)?;
+        Ok((steps, stage))
     }
 }
 

@@ -13,7 +13,6 @@ mod calibration;
 mod cards;
 mod glad;
 mod glad_form;
-mod polar;
 mod reaper;
 mod reaper_form;
 mod sampling;
@@ -21,9 +20,9 @@ mod simplex;
 mod start;
 mod table;
 
+pub use crate::polar::polar;
 pub use calibration::Calibrated;
 pub use glad_form::{Glad, GladForm};
-pub use polar::polar;
 pub use reaper_form::{Reaper, ReaperForm};
 pub use simplex::project_entropy;
 pub use start::Start;

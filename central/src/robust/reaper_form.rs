@@ -5,11 +5,11 @@ use eigenveil_shared::{Error, ErrorCode, Result, privacy::Budget};
 use nalgebra::DMatrix;
 
 use super::{
-    calibration::{Calibrated, Releases, noise_of, published_for_batches, usual_batch},
+    calibration::{Calibrated, Releases, noise_of, published_for_batches},
     cards::private,
     reaper::{Descent, Geometry, objective},
     sampling::Steps,
-    table::{Table, rate},
+    table::Table,
 };
 use crate::{
     Baseline, Calibration, Card, Entry, Fit, Generator, Options, Privacy, Request, Rows, check,
@@ -18,11 +18,6 @@ use crate::{
 
 /// Steps without privacy.
 const PLAIN_STEPS: usize = 300;
-/// Steps with: each costs noise.
-const FULL_STEPS: usize = 100;
-const SAMPLED_STEPS: usize = 500;
-/// Rows of a batch without privacy.
-const PLAIN_BATCH: usize = 20;
 /// c of the paper's step sizes `c/√t`.
 const STEP: f64 = 8.0;
 
@@ -152,11 +147,7 @@ impl Reaper {
 
     fn steps(&self, n: usize, privacy: &Privacy) -> Result<Steps> {
         let sampled = self.form.is_sampled();
-        let usual = match privacy {
-            Privacy::None => PLAIN_STEPS,
-            Privacy::Budget { .. } if sampled => SAMPLED_STEPS,
-            Privacy::Budget { .. } => FULL_STEPS,
-        };
+        let usual = Steps::usual_count(PLAIN_STEPS, sampled, privacy);
         let count = self.iterations.unwrap_or(usual);
         if count == 0 || !(self.step.is_finite() && self.step > 0.0) {
             return Err(Error::new(
@@ -167,14 +158,7 @@ impl Reaper {
                 ),
             ));
         }
-        let usual = match privacy {
-            Privacy::None => PLAIN_BATCH.min(n),
-            Privacy::Budget { budget, .. } => usual_batch(n, budget.epsilon(), count),
-        };
-        let rate = sampled
-            .then(|| rate(self.batch.unwrap_or(usual), n))
-            .transpose()?;
-        Ok(Steps { count, rate })
+        Steps::new(count, sampled, self.batch, n, privacy)
     }
 
     /// The noise of a run over n rows; `None` without privacy.

@@ -1,9 +1,16 @@
 //! Which rows a step sees.
 
+use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 
-use super::table::Table;
-use crate::Generator;
+use super::{calibration::usual_batch, table::Table};
+use crate::{Generator, Privacy, poisson::sampling_rate};
+
+/// Steps of the private forms: each costs noise.
+const FULL_STEPS: usize = 100;
+const SAMPLED_STEPS: usize = 500;
+/// Rows of a batch without privacy.
+const PLAIN_BATCH: usize = 20;
 
 /// Number of steps, and the rows of one.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -15,6 +22,36 @@ pub(super) struct Steps {
 }
 
 impl Steps {
+    /// T where it is not set: `plain` without privacy.
+    pub(super) fn usual_count(plain: usize, sampled: bool, privacy: &Privacy) -> usize {
+        match privacy {
+            Privacy::None => plain,
+            Privacy::Budget { .. } if sampled => SAMPLED_STEPS,
+            Privacy::Budget { .. } => FULL_STEPS,
+        }
+    }
+
+    /// Over all n rows, or over batches of `batch` in the mean; `None`: 20 without privacy, the paper's with.
+    ///
+    /// # Errors
+    /// As [`sampling_rate`].
+    pub(super) fn new(
+        count: usize,
+        sampled: bool,
+        batch: Option<usize>,
+        n: usize,
+        privacy: &Privacy,
+    ) -> Result<Self> {
+        let usual = match privacy {
+            Privacy::None => PLAIN_BATCH.min(n),
+            Privacy::Budget { budget, .. } => usual_batch(n, budget.epsilon(), count),
+        };
+        let rate = sampled
+            .then(|| sampling_rate(batch.unwrap_or(usual), n))
+            .transpose()?;
+        Ok(Self { count, rate })
+    }
+
     /// Adds up `gradient` over the rows of one step.
     pub(super) fn sum(
         &self,

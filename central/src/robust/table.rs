@@ -1,6 +1,5 @@
 //! The spherised rows as one matrix.
 
-use eigenveil_shared::{Error, ErrorCode, Result};
 use nalgebra::DMatrix;
 use rand::RngExt;
 
@@ -57,18 +56,4 @@ impl Table {
             visit(&self.columns.columns(start, width).into_owned());
         }
     }
-}
-
-/// A batch of `batch` rows in the mean, as a sampling rate.
-///
-/// # Errors
-/// `invalid-request` unless it is between 1 and n.
-pub(super) fn rate(batch: usize, n: usize) -> Result<f64> {
-    if batch == 0 || batch > n {
-        return Err(Error::new(
-            ErrorCode::InvalidRequest,
-            format!("a batch of {batch} rows of n = {n}; take between 1 and n"),
-        ));
-    }
-    Ok(batch as f64 / n as f64)
 }

@@ -1,10 +1,10 @@
 //! Poisson samples of the rows.
 
-use eigenveil_shared::{Error, ErrorCode, Result};
+use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 use rand::RngExt as _;
 
-use crate::{Generator, GradientSum, Rows};
+use crate::{Generator, GradientSum, Rows, poisson::sampling_rate};
 
 /// Each row with probability B/n, independently.
 #[derive(Clone, Copy, Debug)]
@@ -19,13 +19,7 @@ impl<'a> Batches<'a> {
     /// # Errors
     /// `invalid-request` unless `1 ≤ B ≤ n`.
     pub(super) fn new(rows: &'a Rows, expected: usize) -> Result<Self> {
-        let n = rows.n();
-        if expected == 0 || expected > n {
-            return Err(Error::new(
-                ErrorCode::InvalidRequest,
-                format!("a batch of {expected} rows of n = {n}; take between 1 and n"),
-            ));
-        }
+        sampling_rate(expected, rows.n())?;
         Ok(Self { rows, expected })
     }
 

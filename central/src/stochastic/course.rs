@@ -7,10 +7,10 @@ use eigenveil_estimation::{
 use eigenveil_shared::{Error, ErrorCode, Result};
 use nalgebra::DMatrix;
 
-use super::polar::polar_factor;
 use crate::{
     Calibration, Fit, Generator, Guarantee, Privacy, Request, Rows,
     oja::{DEFAULT_NUMERATOR, StepSize},
+    polar::polar,
     trace::Tracer,
 };
 
@@ -110,7 +110,7 @@ impl<'a> Course<'a> {
         self.taken += 1;
         let seen = cross_product(&self.frame, gradient);
         self.scatter += (seen - &self.scatter) * (2.0 / (self.taken + 1) as f64);
-        self.frame = polar_factor(&(&self.frame + gradient * size))?;
+        self.frame = polar(&(&self.frame + gradient * size))?;
         if self.taken.is_multiple_of(self.watched_every) {
             let rows = self.rows;
             self.tracer.record(self.taken, passes, &self.frame, |v| {

@@ -11,7 +11,6 @@
 mod batches;
 mod calibration;
 mod course;
-mod polar;
 mod spca;
 mod vrpca;
 

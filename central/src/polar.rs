@@ -34,7 +34,7 @@ fn inverse_root_of_gram(r: &DMatrix<f64>) -> Result<DMatrix<f64>> {
         if smallest <= 1e-20 * largest {
             return Err(Error::new(
                 ErrorCode::EstimateFailed,
-                "the columns of a frame are dependent: the noise swamps it; take a larger budget or a smaller k",
+                "the columns of a frame are dependent: the noise swamps it, or the step is too long; take a larger budget, a smaller --step or a smaller k",
             ));
         }
         let mut scaled = eigen.vectors.clone();
@@ -51,7 +51,7 @@ mod tests {
     use eigenveil_estimation::{linalg::orthonormality_defect, models::uniform_frame};
 
     use super::*;
-    use crate::generator;
+    use crate::{generator, noise::EntryNoise};
 
     /// A = V·S with S symmetric and positive has the polar factor V, for condition numbers up to 1e4.
     #[test]
@@ -74,5 +74,27 @@ mod tests {
             }
         }
         assert!(polar(&DMatrix::from_element(4, 2, 1.0)).is_err());
+    }
+
+    #[test]
+    fn it_is_a_frame_also_where_columns_are_nearly_dependent() {
+        let mut rng = generator(Some(1)).unwrap();
+        for spread in [1.0, 1e-3, 1e-5] {
+            let mut v = DMatrix::from_element(30, 4, 1.0);
+            EntryNoise::Gaussian { sd: spread }.add_to(&mut v, &mut rng);
+            let defect = orthonormality_defect(&polar(&v).unwrap());
+            assert!(defect < 1e-12, "{spread}: {defect}");
+        }
+        assert!(polar(&DMatrix::from_element(5, 2, 1.0)).is_err());
+        assert!(polar(&DMatrix::from_element(5, 2, f64::NAN)).is_err());
+    }
+
+    /// `V = Q·S` with S positive definite gives back Q.
+    #[test]
+    fn a_stretched_frame_comes_back() {
+        let mut rng = generator(Some(2)).unwrap();
+        let q = uniform_frame(&mut rng, 12, 3).unwrap();
+        let s = DMatrix::from_row_slice(3, 3, &[3.0, 1.0, 0.5, 1.0, 2.0, 0.2, 0.5, 0.2, 1.0]);
+        assert!((polar(&(&q * s)).unwrap() - q).amax() < 1e-13);
     }
 }
