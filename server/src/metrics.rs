@@ -238,7 +238,7 @@ impl Metrics {
         }
         registry.register(
             "store_healthy",
-            "1 while the last commit went through, else 0",
+            "1 while the last commit went through and no damage was met, else 0",
             self.store_healthy.clone(),
         );
         let build = Family::<VersionLabel, Gauge>::default();

@@ -522,36 +522,6 @@ async fn a_failed_commit_acknowledges_nothing() {
     }
 }
 
-/// A server whose store refuses to be written says so, and says when it is over.
-#[tokio::test]
-async fn readiness_follows_the_store() {
-    let server = Harness::new();
-    let study = server.study(3).await;
-    let outside = rusqlite::Connection::open(database_path(&server.config.data_dir)).unwrap();
-    outside
-        .execute_batch(
-            "CREATE TRIGGER broken BEFORE INSERT ON report_ids BEGIN SELECT RAISE(ABORT, 'injected'); END;
-             CREATE TRIGGER broken_too BEFORE INSERT ON settings BEGIN SELECT RAISE(ABORT, 'injected'); END;",
-        )
-        .unwrap();
-    let refused = server
-        .post_report(&study, report(&study, new_id(), 1.0))
-        .await;
-    refused.is_problem(503, E::StoreUnavailable);
-    server
-        .get("/readyz")
-        .await
-        .is_problem(503, E::StoreUnavailable);
-    outside
-        .execute_batch("DROP TRIGGER broken; DROP TRIGGER broken_too")
-        .unwrap();
-    assert_eq!(server.get("/readyz").await.status, StatusCode::OK);
-    let accepted = server
-        .post_report(&study, report(&study, new_id(), 1.0))
-        .await;
-    assert_eq!(accepted.status, StatusCode::CREATED);
-}
-
 /// Polls all of them before waiting for any, so that they share a commit.
 async fn join_all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
     let mut pending: Vec<_> = futures.map(|future| (Box::pin(future), None)).collect();

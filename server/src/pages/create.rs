@@ -130,8 +130,8 @@ fn content(visitor: &Visitor, fields: &Fields, errors: &FieldErrors) -> Markup {
     let text = |name: &str, label: &str, help: &str, kind: &str| {
         text(fields, errors, name, label, help, kind)
     };
-    let choice = |name: &str, label: &str, options: &[(&str, &str)]| {
-        choice(fields, errors, name, label, options)
+    let choice = |name: &str, label: &str, help: &str, options: &[(&str, &str)]| {
+        choice(fields, errors, name, label, help, options)
     };
     html! {
         h1 { "Create a study" }
@@ -152,18 +152,18 @@ fn content(visitor: &Visitor, fields: &Fields, errors: &FieldErrors) -> Markup {
                         (text("name", "Name", "Shown to everybody.", "text"))
                         (text("dimension", "Features p", "Numbers in each participant's row.", "number"))
                         (text("k", "Components k", "A whole number, or auto: as many as stand above the noise.", "text"))
-                        (choice("norm", "Rows are brought into the unit ball by", NORMS))
+                        (choice("norm", "Rows are brought into the unit ball by", "On each device, before anything else.", NORMS))
                         (text("radius", "Radius R", "For clipping and requiring: a public constant.", "decimal"))
                         (text("features", "Features (optional)", "One a line: name, or name,center,scale. Public constants, never computed from the participants' rows.", "lines"))
                         (tick(fields, "centring", "Private centring: estimate and remove the mean too"))
                     }
                     fieldset {
                         legend { "Privacy and people" }
-                        (choice("mechanism", "Mechanism", MECHANISMS))
+                        (choice("mechanism", "Mechanism", "double-cap sends 74 bytes and is the most accurate; the others send a matrix. discrete-gaussian has exact noise, in integers.", MECHANISMS))
                         (text("epsilon", "ε of one report", "Smaller is more private. Above 8 one report may give a row away; 16 is the most.", "decimal"))
                         (text("delta", "δ of one report", "For the Gaussian mechanisms; double-cap has none.", "decimal"))
-                        (choice("enrolment", "Who may take part", &[
-                            ("open", "anybody who knows the study's address"),
+                        (choice("enrolment", "Who may take part", "With tokens nobody is counted twice: you make and hand out one for each participant.", &[
+                            ("open", "anybody with the address"),
                             ("token", "whoever has a one-time token"),
                         ]))
                         (tick(fields, "draft", "Leave it in draft: nobody can take part before you open it"))
@@ -300,19 +300,21 @@ fn choice(
     errors: &FieldErrors,
     name: &str,
     label: &str,
+    help: &str,
     options: &[(&str, &str)],
 ) -> Markup {
     let wrong = errors.of_field(name);
+    let described = format!("{name}-help");
     let chosen = fields.get(name);
     html! {
         div .field {
             label for=(name) { (label) }
-            select id=(name) name=(name) aria-invalid=[wrong.map(|_| "true")] {
+            select id=(name) name=(name) aria-describedby=(described) aria-invalid=[wrong.map(|_| "true")] {
                 @for (value, what) in options {
                     option value=(value) selected[*value == chosen] { (what) }
                 }
             }
-            @if let Some(wrong) = wrong { p .wrong { (wrong) } }
+            p id=(described) class=(if wrong.is_some() { "wrong" } else { "help" }) { (wrong.unwrap_or(help)) }
         }
     }
 }

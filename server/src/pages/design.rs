@@ -22,19 +22,10 @@ pub(super) const NORMS: &[(&str, &str)] = &[
 ];
 /// Mechanisms, with what they are.
 pub(super) const MECHANISMS: &[(&str, &str)] = &[
-    ("double-cap", "double-cap: pure ε, 74 bytes a report"),
-    (
-        "symmetric-gaussian",
-        "symmetric-gaussian: (ε, δ), a matrix a report",
-    ),
-    (
-        "isotropic-gaussian",
-        "isotropic-gaussian: (ε, δ), a matrix a report",
-    ),
-    (
-        "discrete-gaussian",
-        "discrete-gaussian: (ε, δ), exact integers",
-    ),
+    ("double-cap", "double-cap (pure ε)"),
+    ("symmetric-gaussian", "symmetric-gaussian (ε, δ)"),
+    ("isotropic-gaussian", "isotropic-gaussian (ε, δ)"),
+    ("discrete-gaussian", "discrete-gaussian (ε, δ)"),
 ];
 /// Largest ε of a study, as the planner doubles it.
 const MOST_EPSILON: f64 = 16.0;

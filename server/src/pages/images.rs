@@ -9,8 +9,8 @@ use maud::{Markup, html};
 
 use super::visitor::{Fields, Visitor};
 
-/// Pixels of a drawing.
-pub(super) const WIDE: f64 = 720.0;
+/// Pixels of a drawing, two of which stand side by side on a desktop.
+pub(super) const WIDE: f64 = 560.0;
 /// Pixels of the drawing for phones, on which it is not scaled down, so that its numbers can be read.
 pub(super) const NARROW: f64 = 350.0;
 
@@ -29,7 +29,7 @@ pub(super) fn picture(visitor: &Visitor, path: &str, what: &str) -> Markup {
     html! {
         figure {
             picture {
-                source media="(max-width: 46rem)" srcset=(narrow);
+                source media="(max-width: 38rem)" srcset=(narrow);
                 img src=(path) alt=(what);
             }
         }

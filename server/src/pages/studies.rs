@@ -53,7 +53,7 @@ pub(super) async fn show(
                             strong { (grouped(study.reports_accepted())) }
                             (if study.reports_accepted() == 1 { " participant" } else { " participants" })
                             " · " (grouped(study.params().dimension() as u64)) " features · "
-                            "ε = " (study.privacy().epsilon)
+                            "ε\u{a0}=\u{a0}" (study.privacy().epsilon)
                         }
                         p .muted { (study.privacy().sentence) }
                     }

@@ -255,7 +255,7 @@ fn content(visitor: &Visitor, sight: &Sight, arrivals: &[Arrivals]) -> Markup {
     html! {
         div #study data-events=(visitor.link(&format!("{path}/events"))) data-version=(sight.version()) {
             p { a href=(visitor.link("/")) { "← All studies" } }
-            h1 { (study.name()) " " span #state data-swap { (layout::badge(study.state())) } }
+            h1 { (study.name()) " " span #state data-swap=(study.state().as_str()) { (layout::badge(study.state())) } }
             div .numbers-row {
                 p .number { strong #reports data-live="reports" { (grouped(reports)) } " reports" }
                 p .number {
@@ -267,47 +267,55 @@ fn content(visitor: &Visitor, sight: &Sight, arrivals: &[Arrivals]) -> Markup {
             @if study.state() == StudyState::Open {
                 p { a .button href=(visitor.link(&format!("{path}/participate"))) { "What does one report reveal?" } }
             }
-            @if visitor.is_operator() { (operator_section(visitor, sight, &path)) }
-            section aria-labelledby="h-privacy" {
-                h2 #h-privacy { "Privacy" }
-                p { (study.privacy().sentence) }
-                @if !study.privacy().cautions.is_empty() {
-                    ul .cautions { @for caution in &study.privacy().cautions { li { (caution) } } }
-                }
-                p { a href=(visitor.link(&format!("{path}/participate"))) { "For participants: what one report reveals" } }
-            }
-            section aria-labelledby="h-parameters" {
-                h2 #h-parameters { "Parameters" }
-                p .muted { "Frozen when the study was created, " (layout::moment(study.created_at_ms())) "." }
-                (parameters(study))
-            }
-            section aria-labelledby="h-time" {
-                h2 #h-time { "Reports over time" }
-                @if arrivals.is_empty() {
-                    p #no-arrivals data-swap {
-                        @if reports == 0 { "No report has come yet." } @else { "All reports were imported: when they came is not known." }
+            div .pictures {
+                section aria-labelledby="h-time" {
+                    h2 #h-time { "Reports over time" }
+                    // Swapped when there is a picture for the first time: later the picture itself is drawn again.
+                    div #arrivals data-swap=(if arrivals.is_empty() { "none" } else { "drawn" }) {
+                        @if !arrivals.is_empty() {
+                            (images::picture(visitor, &format!("{path}/arrivals.svg"), "Reports received over time, added up; the table below has numbers."))
+                            (numbers("arrivals-numbers", &arrivals_table(arrivals).to_html()))
+                            p .muted { "Counted by the minute for two hours, then by the hour for two weeks, then by the day." }
+                        } @else if reports == 0 {
+                            p #no-arrivals { "No report has come yet." }
+                        } @else {
+                            p #no-arrivals { "All reports were imported: when they came is not known." }
+                        }
                     }
-                } @else {
-                    (images::picture(visitor, &format!("{path}/arrivals.svg"), "Reports received over time, added up; the table below has numbers."))
-                    (numbers(&arrivals_table(arrivals).to_html()))
-                    p .muted { "Counted by the minute for two hours, then by the hour for two weeks, then by the day." }
                 }
-            }
-            section aria-labelledby="h-error" {
-                h2 #h-error { "Expected error as reports arrive" }
-                @match source {
-                    Some(source) => {
-                        (images::picture(visitor, &format!("{path}/expected-error.svg"), "Expected error against the number of participants; the table below has numbers."))
-                        p .muted { (source) " The error is ‖V̂V̂ᵀ − VVᵀ‖F." }
-                        (numbers(&error_table(sight).to_html()))
+                section aria-labelledby="h-error" {
+                    h2 #h-error { "Expected error as reports arrive" }
+                    @match source {
+                        Some(source) => {
+                            (images::picture(visitor, &format!("{path}/expected-error.svg"), "Expected error against the number of participants; the table below has numbers."))
+                            (numbers("error-numbers", &error_table(sight).to_html()))
+                            p #error-source .muted data-swap=(source) { (source) " The error is ‖V̂V̂ᵀ − VVᵀ‖F." }
+                        }
+                        None => { p { "All components are asked for: there is no subspace to miss, and no error to expect." } }
                     }
-                    None => { p { "All components are asked for: there is no subspace to miss, and no error to expect." } }
                 }
             }
-            section #estimate data-swap aria-labelledby="h-estimate" {
+            section aria-labelledby="h-estimate" {
                 h2 #h-estimate { "Newest estimate" }
-                (estimates(visitor, sight, &path))
+                @if visitor.is_operator() { (ask(visitor, sight, &path)) }
+                div #estimate data-swap=(sight.version()) { (estimates(visitor, sight, &path)) }
             }
+            div .pictures {
+                section aria-labelledby="h-parameters" {
+                    h2 #h-parameters { "Parameters" }
+                    p .muted { "Frozen when the study was created, " (layout::moment(study.created_at_ms())) "." }
+                    (parameters(study))
+                }
+                section aria-labelledby="h-privacy" {
+                    h2 #h-privacy { "Privacy" }
+                    p { (study.privacy().sentence) }
+                    @if !study.privacy().cautions.is_empty() {
+                        ul .cautions { @for caution in &study.privacy().cautions { li { (caution) } } }
+                    }
+                    p { a href=(visitor.link(&format!("{path}/participate"))) { "For participants: what one report reveals" } }
+                }
+            }
+            @if visitor.is_operator() { (state_section(visitor, study, &path)) }
         }
     }
 }
@@ -344,12 +352,13 @@ fn error_table(sight: &Sight) -> DataTable {
     }
 }
 
-/// The numbers of a picture, folded away.
-fn numbers(table: &str) -> Markup {
+/// The numbers of a picture, folded away; `id` for those that change while the page is shown.
+fn numbers(id: impl Into<Option<&'static str>>, table: &str) -> Markup {
+    let id = id.into();
     html! {
         details {
             summary { "Numbers" }
-            div .scroll tabindex="0" role="region" aria-label="Numbers of the picture" { (PreEscaped(table)) }
+            div .scroll id=[id] data-swap=[id.map(|_| "")] tabindex="0" role="region" aria-label="Numbers of the picture" { (PreEscaped(table)) }
         }
     }
 }
@@ -387,8 +396,8 @@ fn parameters(study: &Study) -> Markup {
     }
 }
 
-fn operator_section(visitor: &Visitor, sight: &Sight, path: &str) -> Markup {
-    let study = &sight.study;
+/// What the operator can do to the study as a whole.
+fn state_section(visitor: &Visitor, study: &Study, path: &str) -> Markup {
     let button = |to: &str, label: &str, help: &str| {
         html! {
             form method="post" action=(visitor.link(&format!("{path}/{to}"))) {
@@ -398,32 +407,45 @@ fn operator_section(visitor: &Visitor, sight: &Sight, path: &str) -> Markup {
         }
     };
     html! {
-        section #operator data-swap aria-labelledby="h-operator" {
-            h2 #h-operator { "Operator" }
+        section #operator data-swap=(study.state().as_str()) aria-labelledby="h-operator" {
+            h2 #h-operator { "State" }
             @match study.state() {
                 StudyState::Draft => (button("open", "Open the study", "Participants can then send reports.")),
                 StudyState::Open => (button("close", "Close the study", "No more reports; for good.")),
                 StudyState::Closed => p .muted { "The study is closed." },
             }
-            form #ask method="post" action=(visitor.link(&format!("{path}/estimates"))) {
+        }
+    }
+}
+
+/// The form for an estimate: open until there is one, then folded away.
+fn ask(visitor: &Visitor, sight: &Sight, path: &str) -> Markup {
+    html! {
+        details #ask open[sight.jobs.is_empty()] {
+            summary { "Ask for an estimate" }
+            form method="post" action=(visitor.link(&format!("{path}/estimates"))) {
                 (layout::form_key(visitor))
                 fieldset {
-                    legend { "Ask for an estimate" }
-                    div .field {
-                        label for="k" { "Components k" }
-                        input #k type="text" name="k" value="" placeholder="as the study says" autocomplete="off" aria-describedby="k-help";
-                        p #k-help .help { "A whole number, auto, or nothing." }
-                    }
-                    div .tick { input #sparse type="checkbox" name="sparse" value="yes"; " " label for="sparse" { "Row-sparse: select features" } }
-                    div .field {
-                        label for="lambda" { "Penalty λ, for a sparse one" }
-                        select #lambda name="lambda" {
-                            option value="auto" { "from the known noise" }
-                            option value="path" { "a path of values, nearest to the noise's" }
-                            option value="cv" { "cross-validated" }
+                    legend { "What to estimate" }
+                    div .fields {
+                        div .field {
+                            label for="k" { "Components k" }
+                            input #k type="text" name="k" value="" placeholder="as the study says" autocomplete="off" aria-describedby="k-help";
+                            p #k-help .help { "A whole number, auto, or nothing." }
+                        }
+                        div .field {
+                            label for="lambda" { "Penalty λ, for a sparse one" }
+                            select #lambda name="lambda" {
+                                option value="auto" { "from the known noise" }
+                                option value="path" { "a path, nearest to the noise's" }
+                                option value="cv" { "cross-validated" }
+                            }
+                        }
+                        div {
+                            div .tick { input #sparse type="checkbox" name="sparse" value="yes"; " " label for="sparse" { "Row-sparse: select features" } }
+                            div .tick { input #refit type="checkbox" name="refit" value="yes" checked; " " label for="refit" { "Refit on the selected features" } }
                         }
                     }
-                    div .tick { input #refit type="checkbox" name="refit" value="yes" checked; " " label for="refit" { "Refit on the selected features" } }
                     button .primary type="submit" { "Ask for an estimate" }
                 }
             }
@@ -497,9 +519,13 @@ fn estimate_section(visitor: &Visitor, study: &Study, view: &View) -> Markup {
                 }
             }
         }
-        @for picture in &view.pictures {
-            (images::picture(visitor, &format!("{path}/{}", picture.file), &picture.what))
-            (numbers(&picture.table))
+        div .pictures {
+            @for picture in &view.pictures {
+                div {
+                    (images::picture(visitor, &format!("{path}/{}", picture.file), &picture.what))
+                    (numbers(None, &picture.table))
+                }
+            }
         }
     }
 }

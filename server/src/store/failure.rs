@@ -9,6 +9,8 @@ use eigenveil_shared::{Error, ErrorCode};
 pub(super) enum Failure {
     /// SQLite refused.
     Sqlite(rusqlite::Error),
+    /// Stored bytes are not what was written: how so.
+    Damaged(String),
     /// The request cannot be done in the state the store is in.
     Refused(Error),
 }
@@ -16,9 +18,26 @@ pub(super) enum Failure {
 impl Failure {
     /// Stored bytes that are not what was written.
     pub(super) fn damaged(what: impl fmt::Display) -> Self {
-        Self::Refused(unavailable(format!(
+        Self::Damaged(what.to_string())
+    }
+
+    /// What is to be said of the damage, if it is that.
+    pub(super) fn damage(&self) -> Option<String> {
+        let what: &dyn fmt::Display = match self {
+            Failure::Damaged(what) => what,
+            Failure::Sqlite(error)
+                if matches!(
+                    error.sqlite_error_code(),
+                    Some(rusqlite::ErrorCode::DatabaseCorrupt | rusqlite::ErrorCode::NotADatabase)
+                ) =>
+            {
+                error
+            }
+            _ => return None,
+        };
+        Some(format!(
             "the store is damaged ({what}); restore it from a backup"
-        )))
+        ))
     }
 
     /// A file beside the database that cannot be written or read.
@@ -29,6 +48,9 @@ impl Failure {
     }
 
     pub(super) fn into_error(self) -> Error {
+        if let Some(damage) = self.damage() {
+            return unavailable(damage);
+        }
         match self {
             Failure::Sqlite(error)
                 if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull) =>
@@ -38,14 +60,7 @@ impl Failure {
                     "the store has no room for this and nothing was changed; the operator has to free disk, delete studies, or raise store_bytes: send it again after that",
                 )
             }
-            Failure::Sqlite(error)
-                if matches!(
-                    error.sqlite_error_code(),
-                    Some(rusqlite::ErrorCode::DatabaseCorrupt | rusqlite::ErrorCode::NotADatabase)
-                ) =>
-            {
-                Self::damaged(error).into_error()
-            }
+            Failure::Damaged(what) => unavailable(what),
             Failure::Sqlite(error) => unavailable(format!(
                 "the store could not do this ({error}); nothing was changed: try again, and tell the operator if it goes on"
             )),
@@ -58,6 +73,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Sqlite(error) => error.fmt(f),
+            Failure::Damaged(what) => what.fmt(f),
             Failure::Refused(error) => error.fmt(f),
         }
     }

@@ -13,6 +13,7 @@ mod enrolment;
 mod estimates;
 mod failure;
 mod faults;
+mod health;
 mod recent;
 mod removal;
 mod rows;
@@ -70,6 +71,7 @@ use self::{
     credentials::Credentials,
     directory::DataDirectory,
     failure::Failure,
+    health::Health,
     recent::RecentIds,
     study::{NewStudy, Registry, state_from},
     writer::{Caches, Command, CommitLimits, Outcomes, Reports, Submission, Writer},
@@ -114,7 +116,7 @@ struct Shared {
     metrics: Arc<Metrics>,
     credentials: Arc<Credentials>,
     stopping: AtomicBool,
-    healthy: Arc<AtomicBool>,
+    health: Arc<Health>,
     // Last: unlocked only after the writer has ended.
     directory: DataDirectory,
 }
@@ -146,7 +148,7 @@ impl Store {
         let reader = schema::open_for_reading(&directory.database())
             .map_err(|error| Failure::from(error).into_error())?;
         let (commands, received) = sync_channel(config.queue_requests);
-        let healthy = Arc::new(AtomicBool::new(true));
+        let health = Arc::new(Health::default());
         let metrics = Metrics::new(config.queue_requests);
         let writer = Writer {
             connection,
@@ -160,7 +162,7 @@ impl Store {
                 bytes: config.commit_bytes,
                 delay: config.commit_delay(),
             },
-            healthy: Arc::clone(&healthy),
+            health: Arc::clone(&health),
             metrics: Arc::clone(&metrics),
             clock: Arc::clone(&environment.clock),
             #[cfg(test)]
@@ -188,7 +190,7 @@ impl Store {
                 metrics,
                 credentials: Arc::new(credentials),
                 stopping: AtomicBool::new(false),
-                healthy,
+                health,
                 directory,
             }),
         })
@@ -357,7 +359,10 @@ impl Store {
             }
             Ok(StoredMoment { n, buckets })
         };
-        read().map_err(Failure::into_error)
+        read().map_err(|failure| {
+            self.shared.health.look_for_damage(&failure);
+            failure.into_error()
+        })
     }
 
     /// The seeds of a study as they are now, to be read again and again: later reports are not among them.
@@ -390,30 +395,6 @@ impl Store {
     /// Whether `memory_bytes` allows an estimate that needs so many.
     pub(crate) fn check_memory(&self, what: &str, needed: u64) -> Result<()> {
         seeds::check_memory(what, needed, self.shared.memory_bytes)
-    }
-
-    /// Whether a write would go through now.
-    ///
-    /// # Errors
-    /// `store-unavailable`, `shutting-down`, `too-many-requests`.
-    pub async fn check_writable(&self) -> Result<()> {
-        // After a failed commit only a real write shows that the trouble is over.
-        let healthy = self.shared.healthy.load(Ordering::Acquire);
-        let flag = Arc::clone(&self.shared.healthy);
-        self.write(
-            move |transaction| {
-                if !healthy {
-                    transaction.execute(
-                        "INSERT INTO settings (key, value) VALUES ('probe', x'00')
-                         ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-                        [],
-                    )?;
-                }
-                Ok(())
-            },
-            move |(), _| flag.store(true, Ordering::Release),
-        )
-        .await
     }
 
     pub(crate) async fn add_estimate(
@@ -622,6 +603,7 @@ fn task<T: Send + 'static>(
             Ok(value)
         };
         let result = run().map_err(|failure| {
+            writer.health.look_for_damage(&failure);
             if let Failure::Sqlite(error) = &failure {
                 tracing::error!(request_id = request, %error, "transaction failed; nothing was changed");
             }

@@ -1,7 +1,5 @@
 //! What metrics say of the store at the moment they are asked for.
 
-use std::sync::atomic::Ordering;
-
 use eigenveil_shared::{Result, api::StudyState};
 
 use super::{Failure, Store, estimates};
@@ -38,7 +36,7 @@ impl Store {
                 signed(disk.f_bavail.saturating_mul(disk.f_frsize))
             }),
             ingest_bytes: signed(shared.ingest.used() as u64),
-            healthy: shared.healthy.load(Ordering::Acquire),
+            healthy: shared.health.is_good(),
             memory_bytes: resident_memory(),
         })
     }

@@ -3,7 +3,6 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
         mpsc::{Receiver, TryRecvError},
     },
     time::{Duration, Instant},
@@ -28,6 +27,7 @@ use super::{
     buckets::{BucketCache, bucket_of},
     enrolment,
     faults::Faults,
+    health::Health,
     recent::RecentIds,
     seeds,
     study::{Study, state_from},
@@ -179,7 +179,7 @@ pub(super) struct Writer {
     pub(super) commands: Receiver<Command>,
     pub(super) caches: Caches,
     pub(super) limits: CommitLimits,
-    pub(super) healthy: Arc<AtomicBool>,
+    pub(super) health: Arc<Health>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) faults: Faults,
@@ -265,7 +265,7 @@ impl Writer {
                     .map(|submission| submission.reports.len())
                     .sum();
                 self.metrics.committed(reports, started.elapsed());
-                self.healthy.store(true, Ordering::Release);
+                self.health.succeeded();
                 for change in changes {
                     change.study.publish_count(change.reports_accepted);
                     if let Some((bucket, sums)) = change.sums {
@@ -281,7 +281,7 @@ impl Writer {
             }
             Err(failure) => {
                 self.caches.recent.distrust();
-                self.healthy.store(false, Ordering::Release);
+                self.health.commit_failed(&failure);
                 self.metrics.commit_failed();
                 let request_ids = request_ids(&group);
                 tracing::error!(%failure, requests = group.len(), request_ids, "commit failed; nothing was counted");

@@ -89,7 +89,7 @@ impl PrivacyStatement {
 fn assumption(mechanism: MechanismKind) -> &'static str {
     match mechanism {
         MechanismKind::DoubleCap => {
-            "The proof takes the ChaCha generators for random functions; with them arithmetic in floating point adds less than one millionth to epsilon, which true_epsilon includes."
+            "The proof takes the ChaCha generators for random functions; with them arithmetic in floating point adds less than one millionth to epsilon, which is counted in the epsilon said to hold."
         }
         MechanismKind::SymmetricGaussian | MechanismKind::IsotropicGaussian => {
             "The Gaussian noise is drawn in floating point: its lowest bits are not covered by the proof."

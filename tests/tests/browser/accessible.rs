@@ -105,7 +105,18 @@ pub(crate) async fn check_fits(browser: &Browser, page: &str) {
                 return [...document.querySelectorAll('body *')].filter((e) => {
                     const s = getComputedStyle(e);
                     if (e.closest('.visually-hidden, svg') || !e.checkVisibility()) return false;
-                    const cut = ['hidden', 'clip'].includes(s.overflowX) && e.scrollWidth > e.clientWidth + 1;
+                    // A select does not say that its text is cut: it is as wide as it wants to be only without a width.
+                    const selects = (e) => {
+                        const free = e.cloneNode(true);
+                        free.style.cssText = 'position: absolute; width: max-content; max-width: none;';
+                        free.removeAttribute('id');
+                        e.parentElement.append(free);
+                        const wanted = free.offsetWidth;
+                        free.remove();
+                        return wanted > e.offsetWidth;
+                    };
+                    const cut = e.tagName === 'SELECT' ? selects(e)
+                        : ['hidden', 'clip'].includes(s.overflowX) && e.scrollWidth > e.clientWidth + 1;
                     return cut || (e.tagName === 'IMG' && (!e.complete || e.naturalWidth === 0));
                 }).map((e) => e.outerHTML.slice(0, 120));
             })()",

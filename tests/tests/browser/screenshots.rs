@@ -11,19 +11,26 @@ use crate::{
 };
 
 /// Tallest picture in pixels.
-const MOST: f64 = 6_000.0;
+const MOST: f64 = 9_000.0;
 
 /// The whole page as it would be on a screen without end.
 async fn picture(browser: &Browser, file: &Path) {
+    let Settings { width, height, .. } = browser.settings();
+    let screen = async |height: f64| {
+        let screen =
+            json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
+        browser
+            .devtools("Emulation.setDeviceMetricsOverride", screen)
+            .await;
+    };
+    // Not the last page's height, below which no page would be.
+    screen(f64::from(height)).await;
+    accessible::check_fits(browser, "picture").await;
     let metrics = browser.devtools("Page.getLayoutMetrics", json!({})).await;
-    let size = &metrics["cssContentSize"];
-    let height = size["height"].as_f64().unwrap().min(MOST);
-    let width = browser.settings().width;
+    let needed = metrics["cssContentSize"]["height"].as_f64().unwrap();
+    assert!(needed <= MOST, "{}: {needed} pixels", file.display());
     // A taller screen, not a picture beyond the screen, for which Chromium lays the page out at another width.
-    let screen = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
-    browser
-        .devtools("Emulation.setDeviceMetricsOverride", screen)
-        .await;
+    screen(needed).await;
     accessible::check_fits(browser, "picture").await;
     let shot = json!({"format": "png"});
     let answer = browser.devtools("Page.captureScreenshot", shot).await;
@@ -61,6 +68,10 @@ async fn screenshots() {
         .collect();
     let world = World::new();
     let id = world.estimated("Sleep and movement").await;
+    let sparse = world.estimated("Which signals matter").await;
+    let path = ["--sparse", "--lambda", "path", "--k", "2", "--wait"];
+    let arguments = [&["estimate", "--json", "--study", &sparse][..], &path].concat();
+    world.server.cli_json(&arguments);
     for (base, size) in [(DESKTOP, "desktop"), (PHONE, "phone")] {
         for (dark, light) in [(false, "light"), (true, "dark")] {
             let browser = Browser::start(&world.server.url, Settings { dark, ..base }).await;
@@ -69,6 +80,7 @@ async fn screenshots() {
                 ("/".to_owned(), "studies"),
                 ("/studies/new".to_owned(), "create"),
                 (format!("/studies/{id}"), "study"),
+                (format!("/studies/{sparse}"), "sparse"),
                 (format!("/studies/{id}/participate"), "participant"),
             ] {
                 browser.open(&page).await;

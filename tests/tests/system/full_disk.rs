@@ -1,7 +1,12 @@
 //! The disk fills up under a running server, and a second server wants the same directory.
 
 use eigenveil_client::http::{HttpSettings, RetryPolicy, StudyClient};
-use eigenveil_shared::{preprocess::Row, report::Report};
+use eigenveil_shared::{
+    api::REPORT_BATCH_MEDIA_TYPE,
+    codec::{self, StudyShape},
+    preprocess::Row,
+    report::Report,
+};
 
 use crate::program::{ServerProcess, assert_stored, refused, run};
 
@@ -12,6 +17,12 @@ fn reports(study: &eigenveil_client::http::Study, count: usize) -> Vec<Report> {
     (0..count)
         .map(|_| participant.report(&row).unwrap().into_report())
         .collect()
+}
+
+fn encode(study: &eigenveil_client::http::Study, reports: &[Report]) -> Vec<u8> {
+    let shape = StudyShape::of(study.params());
+    let pairs = reports.iter().map(|r| (r.id, r.payload.as_slice()));
+    codec::encode_batch(&shape, pairs).unwrap()
 }
 
 fn sum(reports: &[Report], p: usize, study: &eigenveil_client::http::Study) -> Vec<f64> {
@@ -28,7 +39,8 @@ fn sum(reports: &[Report], p: usize, study: &eigenveil_client::http::Study) -> V
 async fn a_full_disk_loses_nothing_that_was_acknowledged() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
-    let mut server = ServerProcess::start_confined(&data, 2_048);
+    let log = folder.path().join("log");
+    let mut server = ServerProcess::start_confined(&data, 2_048, &log);
     let id = server.create_study(&["--p", "16", "--epsilon", "4"]);
     let settings = HttpSettings {
         retry: RetryPolicy::never(),
@@ -36,6 +48,12 @@ async fn a_full_disk_loses_nothing_that_was_acknowledged() {
     };
     let client = StudyClient::with_settings(&server.url, &settings).unwrap();
     let study = client.fetch_study(&id).await.unwrap();
+    let readiness = async || {
+        reqwest::get(format!("{}/readyz", server.url))
+            .await
+            .unwrap()
+    };
+    assert_eq!(readiness().await.status(), 200);
     let mut acknowledged = Vec::new();
     let mut failed = 0;
     // The server neither ends nor hangs, and goes on refusing.
@@ -54,6 +72,7 @@ async fn a_full_disk_loses_nothing_that_was_acknowledged() {
                     "{error}"
                 );
                 failed += 1;
+                assert_eq!(readiness().await.status(), 503, "{error}");
                 if failed == 5 {
                     break;
                 }
@@ -64,6 +83,24 @@ async fn a_full_disk_loses_nothing_that_was_acknowledged() {
         failed == 5 && !acknowledged.is_empty(),
         "the limit was never felt"
     );
+    // The number that the answer carries is in the line that says why.
+    let refused = reqwest::Client::new()
+        .post(format!("{}/v1/studies/{id}/reports", server.url))
+        .header("content-type", REPORT_BATCH_MEDIA_TYPE)
+        .body(encode(&study, &reports(&study, 200)))
+        .send()
+        .await
+        .unwrap();
+    assert!(refused.status().is_server_error(), "{refused:?}");
+    let number = refused.headers()["x-request-id"].to_str().unwrap();
+    let log = std::fs::read_to_string(log).unwrap();
+    let failures: Vec<serde_json::Value> = log
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .filter(|line: &serde_json::Value| line["fields"]["request_ids"] == number)
+        .collect();
+    assert_eq!(failures.len(), 1, "{number} in {log}");
+    assert_eq!(failures[0]["level"], "ERROR");
     let document = client.fetch_study(&id).await.unwrap();
     assert_eq!(
         document.document().reports_accepted,

@@ -93,13 +93,18 @@ impl ServerProcess {
         Self::start_as(logged, data, flags)
     }
 
-    /// Starts where no file may grow beyond this many blocks of 512 bytes: writing more fails, as on a full disk.
-    pub(crate) fn start_confined(data: &Path, blocks: u32) -> Self {
+    /// Starts where no file may grow beyond this many blocks of 512 bytes: writing more fails, as on a full disk. What it
+    /// says goes to `log`, as JSON.
+    pub(crate) fn start_confined(data: &Path, blocks: u32, log: &Path) -> Self {
         let confined = || {
-            let command = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"");
-            shell(&command, &program())
+            let command = format!(
+                "trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\" 2>\"$EIGENVEIL_LOG\""
+            );
+            let mut shell = shell(&command, &program());
+            shell.env("EIGENVEIL_LOG", log);
+            shell
         };
-        Self::start_as(confined, data, &["--listen", "127.0.0.1:0"])
+        Self::start_as(confined, data, &["--listen", "127.0.0.1:0", "--log-json"])
     }
 
     fn start_as(program: impl Fn() -> Command, data: &Path, flags: &[&str]) -> Self {

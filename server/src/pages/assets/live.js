@@ -27,19 +27,17 @@
         document.getElementById("announcer").textContent =
           `${data.reports} reports, expected error ${data.error}`;
       }
-      if (data.version !== version) {
+      const first = changed && document.getElementById("no-arrivals");
+      if (data.version !== version || first || (changed && Date.now() - drawn > 5000)) {
         version = data.version;
-        swap();
-      } else if (changed && Date.now() - drawn > 5000) {
         drawn = Date.now();
-        redraw();
+        swap();
       }
-      if (changed && document.getElementById("no-arrivals")) swap();
     });
     window.addEventListener("pagehide", () => events.close());
   }
 
-  // The pictures that change with every report.
+  // The pictures that change with every report, in place: the old drawing stays until the new one is there.
   function redraw() {
     for (const image of document.querySelectorAll("#study figure img")) {
       if (!/\/(arrivals|expected-error)\.svg/.test(image.src)) continue;
@@ -54,15 +52,16 @@
     }
   }
 
-  // Parts of the page as the server would show them now. What somebody types into is left alone.
+  // Parts of the page as the server would show them now: those whose data-swap is another one, or empty. What somebody
+  // types into or reads with the keyboard is left alone.
   async function swap() {
     const answer = await fetch(location.href, { credentials: "same-origin" });
     if (!answer.ok) return;
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     for (const part of document.querySelectorAll("[data-swap]")) {
       const fresh = page.getElementById(part.id);
-      if (fresh && !part.contains(document.activeElement)) part.replaceWith(fresh);
-      else if (!fresh && part.id === "no-arrivals") location.reload();
+      const same = fresh && fresh.dataset.swap && fresh.dataset.swap === part.dataset.swap;
+      if (fresh && !same && part.isConnected && !part.contains(document.activeElement)) part.replaceWith(fresh);
     }
     redraw();
   }
