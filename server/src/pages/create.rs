@@ -159,10 +159,10 @@ fn content(visitor: &Visitor, fields: &Fields, errors: &FieldErrors) -> Markup {
                     }
                     fieldset {
                         legend { "Privacy and people" }
-                        (choice("mechanism", "Mechanism", "double-cap sends 74 bytes and is the most accurate; the others send a matrix. discrete-gaussian has exact noise, in integers.", MECHANISMS))
+                        (choice("mechanism", "Mechanism", "double-cap sends 74 bytes, whatever p is; the others send a matrix. discrete-gaussian has exact noise, in integers.", MECHANISMS))
                         (text("epsilon", "ε of one report", "Smaller is more private. Above 8 one report may give a row away; 16 is the most.", "decimal"))
                         (text("delta", "δ of one report", "For the Gaussian mechanisms; double-cap has none.", "decimal"))
-                        (choice("enrolment", "Who may take part", "With tokens nobody is counted twice: you make and hand out one for each participant.", &[
+                        (choice("enrolment", "Who may take part", "With tokens everybody can report once only: you make one for each participant and hand it out.", &[
                             ("open", "anybody with the address"),
                             ("token", "whoever has a one-time token"),
                         ]))

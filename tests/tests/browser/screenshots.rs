@@ -69,8 +69,10 @@ async fn screenshots() {
     let world = World::new();
     let id = world.estimated("Sleep and movement").await;
     let sparse = world.estimated("Which signals matter").await;
+    let out = world.folder.path().join("out").display().to_string();
     let path = ["--sparse", "--lambda", "path", "--k", "2", "--wait"];
-    let arguments = [&["estimate", "--json", "--study", &sparse][..], &path].concat();
+    let target = ["estimate", "--json", "--study", &sparse, "--out", &out];
+    let arguments = [&target[..], &path].concat();
     world.server.cli_json(&arguments);
     for (base, size) in [(DESKTOP, "desktop"), (PHONE, "phone")] {
         for (dark, light) in [(false, "light"), (true, "dark")] {

@@ -53,10 +53,11 @@ impl World {
     }
 
     fn report_rows(&self, study: &str, file: &str) {
-        let rows = self.folder.path().join(file);
-        let rows = rows.to_str().unwrap();
-        let arguments = ["report", "--json", "--study", study, "--rows", rows];
-        self.server.cli_json(&arguments);
+        let [rows, state] = [file.to_owned(), format!("{study}-{file}.state")]
+            .map(|name| self.folder.path().join(name).display().to_string());
+        let target = ["--study", study, "--rows", &rows, "--state", &state];
+        self.server
+            .cli_json(&[&["report", "--json"][..], &target].concat());
     }
 
     /// A study with all reports and an estimate.
