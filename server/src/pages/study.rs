@@ -34,6 +34,15 @@ use crate::{
     store::{Arrivals, Study},
 };
 
+/// What [`View::components`] holds.
+const COMPONENT_HEADS: [&str; 6] = [
+    "Component",
+    "Verdict",
+    "Eigenvalue",
+    "Expected alignment",
+    "Variance",
+    "Largest loadings",
+];
 /// Estimates listed, the newest.
 const LISTED: usize = 20;
 
@@ -506,14 +515,12 @@ fn estimate_section(visitor: &Visitor, study: &Study, view: &View) -> Markup {
                 table #components {
                     caption { "Components" }
                     thead { tr {
-                        @for head in ["Component", "Verdict", "Eigenvalue", "Expected alignment", "Variance", "Largest loadings"] {
-                            th scope="col" { (head) }
-                        }
+                        @for head in COMPONENT_HEADS { th scope="col" { (head) } }
                     } }
                     tbody { @for row in &view.components {
                         tr {
-                            th scope="row" { (row[0]) }
-                            @for cell in &row[1..] { td { (cell) } }
+                            th scope="row" data-head=(COMPONENT_HEADS[0]) { (row[0]) }
+                            @for (head, cell) in COMPONENT_HEADS.iter().zip(row).skip(1) { td data-head=(head) { (cell) } }
                         }
                     } }
                 }

@@ -104,7 +104,8 @@ pub(crate) async fn check_fits(browser: &Browser, page: &str) {
                 if (root.scrollWidth > root.clientWidth) return [`page of ${root.scrollWidth} in ${root.clientWidth}`];
                 return [...document.querySelectorAll('body *')].filter((e) => {
                     const s = getComputedStyle(e);
-                    if (e.closest('.visually-hidden, svg') || !e.checkVisibility()) return false;
+                    const hidden = s.clipPath === 'inset(50%)' || e.closest('svg') || !e.checkVisibility();
+                    if (hidden) return false;
                     // A select does not say that its text is cut: it is as wide as it wants to be only without a width.
                     const selects = (e) => {
                         const free = e.cloneNode(true);
