@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 use clap::Args;
 use eigenveil_server::{Certificates, Environment, Server, ServerConfig};
 use serde::Serialize;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
 /// Run the aggregation server until Ctrl-C or SIGTERM
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  eigenveil serve --data ./data --listen 127.0.0.1:8080\n  eigenveil serve --data ./data --listen 0.0.0.0:443 --tls-cert fullchain.pem --tls-key privkey.pem\n  eigenveil serve --config eigenveil.toml --check-config\n\nThe operator's token is written once to DATA/operator.token (readable by its owner only).\nSIGHUP reads the certificate again. Logs go to standard error; RUST_LOG=debug shows more.\nNo address, token or payload is ever logged."
+    after_help = "Examples:\n  eigenveil serve --data ./data --listen 127.0.0.1:8080\n  eigenveil serve --data ./data --listen 0.0.0.0:443 --tls-cert fullchain.pem --tls-key privkey.pem\n  eigenveil serve --config eigenveil.toml --check-config\n\nThe operator's token is written once to DATA/operator.token (readable by its owner only).\nSIGHUP reads the certificate again and ends nothing. Logs go to standard error; RUST_LOG=debug shows more.\nNo address, token or payload is ever logged."
 )]
 pub(crate) struct ServeArgs {
     /// TOML file with settings (docs/eigenveil.toml shows all); the flags below win over it
@@ -106,6 +106,8 @@ pub(crate) async fn run(args: &ServeArgs, json: bool) -> Result<()> {
         return check(&config, json);
     }
     let (reachable, plain) = (!config.listen.ip().is_loopback(), config.tls_cert.is_none());
+    // Before anything that takes time: until it is caught, a hangup ends the process, and systemd takes that for a wish.
+    let hangup = signal(SignalKind::hangup()).map_err(|error| uncatchable(&error))?;
     let server = Server::bind(config, Environment::system()).await?;
     let scheme = if plain { "http" } else { "https" };
     let listening = Listening {
@@ -119,7 +121,7 @@ pub(crate) async fn run(args: &ServeArgs, json: bool) -> Result<()> {
         );
     }
     let stop = stop_signal()?;
-    let renewing = server.certificates().map(renew_on_hangup).transpose()?;
+    let renewing = renew_on_hangup(hangup, server.certificates().cloned());
     if json {
         output::json(&listening)?;
     } else {
@@ -129,9 +131,7 @@ pub(crate) async fn run(args: &ServeArgs, json: bool) -> Result<()> {
         ))?;
     }
     server.run(stop).await;
-    if let Some(renewing) = renewing {
-        renewing.abort();
-    }
+    renewing.abort();
     Ok(())
 }
 
@@ -147,16 +147,22 @@ fn check(config: &ServerConfig, json: bool) -> Result<()> {
     output::text("the configuration is usable")
 }
 
-/// Reads the certificate again at every SIGHUP.
-fn renew_on_hangup(certificates: &Arc<Certificates>) -> Result<tokio::task::JoinHandle<()>> {
-    let mut hangup = signal(SignalKind::hangup()).map_err(|error| uncatchable(&error))?;
-    let certificates = Arc::clone(certificates);
-    Ok(tokio::spawn(async move {
+/// Reads the certificate again at every SIGHUP; without one there is nothing to read, and the server goes on.
+fn renew_on_hangup(
+    mut hangup: Signal,
+    certificates: Option<Arc<Certificates>>,
+) -> tokio::task::JoinHandle<()> {
+    tokio::spawn(async move {
         while hangup.recv().await.is_some() {
-            // It says itself what it came to; where it failed the certificate before goes on.
-            let _ = certificates.reload();
+            match &certificates {
+                // It says itself what it came to; where it failed the certificate before goes on.
+                Some(certificates) => drop(certificates.reload()),
+                None => tracing::info!(
+                    "SIGHUP: no certificate to read again; other settings need a restart"
+                ),
+            }
         }
-    }))
+    })
 }
 
 fn uncatchable(error: &std::io::Error) -> CliError {

@@ -130,6 +130,28 @@ fn the_whole_path_over_https_with_a_renewed_certificate() {
     assert!(server.stop());
 }
 
+#[test]
+fn without_a_certificate_a_hangup_is_noted_and_the_server_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    let talkative = || {
+        let mut program = program();
+        program.env("RUST_LOG", "info");
+        program
+    };
+    let data = folder.path().join("data");
+    let mut server =
+        ServerProcess::start_logged(talkative, &data, &["--listen", "127.0.0.1:0"], &log);
+    server.signal("-HUP");
+    wait_until("the log says so", || {
+        fs::read_to_string(&log)
+            .unwrap()
+            .contains("no certificate to read again")
+    });
+    assert!(server.cli(&["study", "list"]).status.success());
+    assert!(server.stop());
+}
+
 fn wait_until(what: &str, done: impl Fn() -> bool) {
     let started = Instant::now();
     while !done() {
