@@ -35,6 +35,11 @@ impl<'a> Batches<'a> {
         self.expected() / self.rows.n() as f64
     }
 
+    /// `√((1 − B/n)/B)`: no less than what sampling moves `Σ x(xᵀX)/B` by for ‖X‖ ≤ 1 (root mean square, Frobenius).
+    pub(super) fn sampling_deviation(&self) -> f64 {
+        ((1.0 - self.rate()) / self.expected()).sqrt()
+    }
+
     /// `Σ x(xᵀX)` over a new sample for `factor` = X, each summand shortened to norm `clip`; and X again.
     pub(super) fn sum(
         &self,
