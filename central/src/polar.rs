@@ -1,12 +1,18 @@
 //! The nearest orthonormal frame.
 
-use eigenveil_estimation::linalg::{cross_product, orthonormalize, product, symmetric_eigen};
+use eigenveil_estimation::linalg::{
+    SymmetricEigen, cross_product, orthonormalize, product, symmetric_eigen,
+};
 use eigenveil_shared::{Error, ErrorCode, Result};
 use nalgebra::DMatrix;
 
+/// Smallest over largest eigenvalue of a Gram matrix that needs no QR factorisation before it.
+const WELL_CONDITIONED: f64 = 1e-4;
+
 /// `P_{O(D,r)}(A) = A(AᵀA)^{−1/2}`: the orthonormal frame nearest to A (`D × r`), its polar factor (Fan & Hoffman 1955).
 ///
-/// By the `r × r` Gram matrix, twice: the second pass works on a frame that is orthonormal up to the rounding of the first.
+/// By the `r × r` Gram matrix where A is well conditioned, as a frame after a short step is; after a QR factorisation
+/// otherwise, for the Gram matrix squares the condition.
 ///
 /// ```
 /// use nalgebra::dmatrix;
@@ -18,32 +24,41 @@ use nalgebra::DMatrix;
 /// # Errors
 /// `estimate-failed` where the columns are dependent to 1e-10 or not finite.
 pub fn polar(a: &DMatrix<f64>) -> Result<DMatrix<f64>> {
-    // QR first, which no conditioning spoils: A = QR has the polar factor Q·polar(R).
+    let gram = symmetric_eigen(&cross_product(a, a))?;
+    let (largest, smallest) = (gram.values.max(), gram.values.min());
+    // Written so that NaN fails.
+    if smallest > WELL_CONDITIONED * largest && largest.is_finite() {
+        let mut frame = product(a, &inverse_root(&gram));
+        // What rounding left, up to 1e-12: one step of Newton and Schulz squares it.
+        let defect = cross_product(&frame, &frame);
+        let r = defect.ncols();
+        let correction = DMatrix::identity(r, r) * 1.5 - defect * 0.5;
+        frame = product(&frame, &correction);
+        return Ok(frame);
+    }
+    // A = QR has the polar factor Q·polar(R).
     let q = orthonormalize(a.clone())?;
-    let r = cross_product(&q, a);
-    let turned = inverse_root_of_gram(&r)?;
-    Ok(product(&q, &turned))
-}
-
-/// `R(RᵀR)^{−1/2}`, twice.
-fn inverse_root_of_gram(r: &DMatrix<f64>) -> Result<DMatrix<f64>> {
-    let mut frame = r.clone();
+    let mut r = cross_product(&q, a);
     for _ in 0..2 {
-        let eigen = symmetric_eigen(&cross_product(&frame, &frame))?;
-        let (largest, smallest) = (eigen.values.max(), eigen.values.min());
-        if smallest <= 1e-20 * largest {
+        let gram = symmetric_eigen(&cross_product(&r, &r))?;
+        if gram.values.min() <= 1e-20 * gram.values.max() {
             return Err(Error::new(
                 ErrorCode::EstimateFailed,
                 "the columns of a frame are dependent: the noise swamps it, or the step is too long; take a larger budget, a smaller --step or a smaller k",
             ));
         }
-        let mut scaled = eigen.vectors.clone();
-        for (mut column, value) in scaled.column_iter_mut().zip(eigen.values.iter()) {
-            column /= value.sqrt();
-        }
-        frame *= scaled * eigen.vectors.transpose();
+        r *= inverse_root(&gram);
     }
-    Ok(frame)
+    Ok(product(&q, &r))
+}
+
+/// `G^(−1/2)` of a Gram matrix.
+fn inverse_root(gram: &SymmetricEigen) -> DMatrix<f64> {
+    let mut scaled = gram.vectors.clone();
+    for (mut column, value) in scaled.column_iter_mut().zip(gram.values.iter()) {
+        column /= value.sqrt();
+    }
+    scaled * gram.vectors.transpose()
 }
 
 #[cfg(test)]

@@ -26,6 +26,11 @@ impl<'a> Tracer<'a> {
         }
     }
 
+    /// Whether anything is recorded.
+    pub(crate) fn is_on(&self) -> bool {
+        self.truth.is_some()
+    }
+
     /// Records the leading k columns of `basis`; `objective` is asked for only where it is recorded.
     pub(crate) fn record(
         &mut self,

@@ -88,11 +88,11 @@ fn linear_svm_in_private_subspaces() {
         String::from("algorithm,calibration,true_epsilon,accuracy_mean,accuracy_std,repeats\n");
     let names = [
         "pca",
+        "dp-spca",
+        "dp-vrpca",
         "analyze-gauss",
         "mod-sulq",
         "ppi",
-        "dp-spca",
-        "dp-vrpca",
     ];
     let mut private_best = 0.0_f64;
     let mut reference = 0.0;
@@ -101,7 +101,7 @@ fn linear_svm_in_private_subspaces() {
             if name == "pca" && calibration == Calibration::AsPublished {
                 continue;
             }
-            // n steps an epoch, where published: three of the paper's ln(n…).
+            // n steps an epoch, where published: three of the paper's 9 there is time for.
             let long = name == "dp-vrpca" && calibration == Calibration::AsPublished;
             let options = Options {
                 epochs: long.then_some(3),

@@ -95,7 +95,7 @@ fn a_step_has_the_noise_of_its_budget() {
         batch: Some(n),
         step: Some(1e-9),
     };
-    for (neighbours, gradient) in [(Neighbours::ZeroOut, 1.0), (Neighbours::Replace, 2.0)] {
+    for neighbours in Neighbours::ALL {
         for method in [&spca as &dyn Baseline, &vrpca] {
             let privacy = private(1.0, 1e-6, neighbours, Calibration::Accounted);
             let fit = method
@@ -109,14 +109,13 @@ fn a_step_has_the_noise_of_its_budget() {
             let along = fit.subspace.dot(&start);
             let moved = (&fit.subspace / along - &start).norm();
             let sd = moved * n as f64 / 1e-9 / ((p - 1) as f64).sqrt();
-            if method.card().name == "dp-spca" {
-                let expected = gaussian::analytic_sigma(budget, gradient).unwrap();
-                assert!((sd / expected - 1.0).abs() < 0.1, "{sd} {expected}");
-            } else {
-                // A quarter of μ² is for the difference, which is 0 in the first step; Δ = 1 for k = 1.
-                let expected = gaussian::analytic_sigma(budget, (4.0_f64 / 3.0).sqrt()).unwrap();
-                assert!((sd / expected - 1.0).abs() < 0.1, "{sd} {expected}");
-            }
+            // All rows, k = 1: Δ = 1. A quarter of dp-vrpca's μ² is for the difference, which is 0 in the first step.
+            let sensitivity = match method.card().name {
+                "dp-spca" => 1.0,
+                _ => (4.0_f64 / 3.0).sqrt(),
+            };
+            let expected = gaussian::analytic_sigma(budget, sensitivity).unwrap();
+            assert!((sd / expected - 1.0).abs() < 0.1, "{sd} {expected}");
         }
     }
 }
@@ -138,24 +137,73 @@ fn the_reported_noise_is_what_the_budget_needs() {
     let fact = |fit: &eigenveil_central::Fit, name: &str| {
         fit.facts.iter().find(|(fact, _)| *fact == name).unwrap().1
     };
-    let spca = fit(&DpSpca::default());
-    let epsilon = |part: f64| {
+    // All rows, k = 2: Δ = √2. Over a tenth of them, sampled.
+    let epsilon = |batch: Option<usize>, part: f64| {
+        let spca = DpSpca {
+            batch,
+            ..DpSpca::default()
+        };
+        let sd = part * fact(&fit(&spca), "noise_sd");
         let mut run = Run::new(Neighbours::Replace);
-        run.subsampled(0.05, part * fact(&spca, "noise_sd"), 200)
-            .unwrap();
+        match batch {
+            None => run.full_batch(sd / std::f64::consts::SQRT_2, 60),
+            Some(rows) => run.subsampled(rows as f64 / 2_000.0, sd, 60),
+        }
+        .unwrap();
         run.epsilon(1e-6).unwrap()
     };
-    assert!(epsilon(1.0) <= 1.0 && epsilon(1.0) > 0.999 && epsilon(0.5) > 1.8);
+    for batch in [None, Some(200)] {
+        let whole = epsilon(batch, 1.0);
+        assert!(whole <= 1.0 && whole > 0.999, "{whole}");
+        assert!(epsilon(batch, 0.5) > 1.8);
+    }
     let vrpca = fit(&DpVrpca::default());
     let epsilon = |part: f64| {
         let mut run = Run::new(Neighbours::Replace);
         let full = fact(&vrpca, "full_noise_sd") / std::f64::consts::SQRT_2;
         let difference = fact(&vrpca, "difference_noise_multiplier");
-        run.full_batch(part * full, 4).unwrap();
-        run.subsampled(0.1, part * difference, 60).unwrap();
+        run.full_batch(part * full, 30).unwrap();
+        run.subsampled(0.5, part * difference, 90).unwrap();
         run.epsilon(1e-6).unwrap()
     };
     assert!(epsilon(1.0) <= 1.0 && epsilon(1.0) > 0.999 && epsilon(0.5) > 1.8);
+}
+
+/// The mean of the iterates is better than the last of them: at this budget a step's noise is √60 times that of the whole
+/// run. Means over five seeds; their ratio is about 6, of which a single one would have to miss by a factor of 10 for 2.
+#[test]
+fn the_noise_of_the_steps_averages_out() {
+    let mut rng = generator(Some(6)).unwrap();
+    let raw: Vec<Vec<f64>> = (0..20_000)
+        .map(|_| {
+            (0..20)
+                .map(|i| {
+                    let z: f64 =
+                        rand_distr::Distribution::sample(&rand_distr::StandardNormal, &mut rng);
+                    z * if i == 0 { 0.5 } else { 0.1 }
+                })
+                .collect()
+        })
+        .collect();
+    let rows = clipped(&raw, 1.0);
+    let truth = exact(&rows, 1);
+    let privacy = private(0.5, 1e-6, Neighbours::Replace, Calibration::Accounted);
+    let budget = Budget::approximate(0.5, 1e-6).unwrap();
+    // What a single power step from the truth would have, with the noise of one of 60 steps.
+    let sd = gaussian::analytic_sigma(budget, 60.0_f64.sqrt()).unwrap() / 20_000.0;
+    let captured = rows.multiply(&truth).dot(&truth) / 20_000.0;
+    let last = std::f64::consts::SQRT_2 * sd * 19.0_f64.sqrt() / captured;
+    let mean = (0..5)
+        .map(|seed| {
+            let mut rng = generator(Some(seed)).unwrap();
+            let fit = DpSpca::default()
+                .fit(&rows, &Request::new(1, privacy), &mut rng)
+                .unwrap();
+            projector_distance(&fit.subspace, &truth).unwrap() / 5.0
+        })
+        .sum::<f64>();
+    println!("mean of the iterates {mean}, one of them {last}");
+    assert!(mean < 0.5 * last, "{mean} {last}");
 }
 
 /// As published: one row a step, n steps; what holds is far above the claim, and the paper's step size cannot move.

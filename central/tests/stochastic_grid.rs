@@ -5,11 +5,7 @@
 mod common;
 mod tables;
 
-use std::fmt::Write as _;
-
-use eigenveil_central::{
-    Baseline, Calibration, DpSpca, DpVrpca, Neighbours, Options, Request, Rows, find, generator,
-};
+use eigenveil_central::{Calibration, Neighbours, Options, Request, Rows, find, generator};
 use eigenveil_estimation::metrics::{captured_variance, projector_distance};
 use eigenveil_shared::preprocess::Norm;
 use nalgebra::DMatrix;
@@ -20,89 +16,98 @@ use tables::{exact, prepared, private};
 const DELTA: f64 = 1e-3;
 const NEIGHBOURS: Neighbours = Neighbours::Replace;
 
+const REPEATS: u64 = 3;
+const HEADER: &str = "table,n,p,k,epsilon,delta,algorithm,calibration,true_epsilon,error_mean,error_std,captured_variance,epochs,repeats";
+
 /// One line of the table: an algorithm with its settings.
 struct Contender {
     label: &'static str,
-    method: Box<dyn Baseline>,
+    options: Options,
     calibration: Calibration,
-    repeats: u64,
 }
 
-/// Every algorithm both ways, and the two of the paper also with its step sizes. `n` rows; the longest runs, and those
-/// of the widest table, are made once.
+/// Every algorithm both ways, and the two of the paper also with its step sizes, over `n` rows: the quickest first.
 fn contenders(n: usize) -> Vec<Contender> {
+    let usual = |label: &'static str, calibration| Contender {
+        label,
+        options: Options::default(),
+        calibration,
+    };
+    let names = ["dp-spca", "dp-vrpca", "analyze-gauss", "mod-sulq", "ppi"];
     let published = Calibration::AsPublished;
-    let mut contenders = Vec::new();
-    for label in ["analyze-gauss", "mod-sulq", "ppi", "dp-spca", "dp-vrpca"] {
-        for calibration in Calibration::ALL {
-            let slow = calibration == published && label.starts_with("dp-");
-            // n steps an epoch: three, of the paper's ln(n...), are what there is time for.
-            let options = Options {
-                epochs: (slow && label == "dp-vrpca").then_some(3),
-                ..Options::default()
-            };
-            contenders.push(Contender {
-                label,
-                method: (find(label).unwrap().build)(&options).unwrap(),
-                calibration,
-                repeats: if slow || n < 5_000 { 1 } else { 3 },
-            });
-        }
-    }
+    let mut contenders: Vec<_> = names
+        .into_iter()
+        .map(|label| usual(label, Calibration::Accounted))
+        .collect();
+    let quick = names.iter().filter(|label| **label != "dp-vrpca");
+    contenders.extend(quick.map(|&label| usual(label, published)));
     // With the printed step and T = n the answer hardly leaves the random start; one epoch shows it.
-    let spca = DpSpca {
-        step: Some(0.5 / n as f64),
-        ..DpSpca::default()
-    };
-    let vrpca = DpVrpca {
-        step: Some(1.0 / n as f64),
-        epochs: Some(1),
-        ..DpVrpca::default()
-    };
     contenders.push(Contender {
         label: "dp-spca step 1/2n",
-        method: Box::new(spca),
+        options: Options {
+            step: Some(0.5 / n as f64),
+            ..Options::default()
+        },
         calibration: published,
-        repeats: 1,
     });
     contenders.push(Contender {
         label: "dp-vrpca step 1/n",
-        method: Box::new(vrpca),
+        options: Options {
+            step: Some(1.0 / n as f64),
+            epochs: Some(1),
+            ..Options::default()
+        },
         calibration: published,
-        repeats: 1,
     });
+    contenders.push(usual("dp-vrpca", published));
     contenders
 }
 
-/// Mean error, its deviation, mean captured variance and what holds, over the repeats.
+/// The end of a line: what holds, mean error, its deviation, mean captured variance, epochs and repeats.
 fn measure(
     contender: &Contender,
     rows: &Rows,
     truth: &DMatrix<f64>,
     moment: &DMatrix<f64>,
     epsilon: f64,
-) -> (f64, f64, f64, Option<f64>) {
-    let k = truth.ncols();
-    let request = Request::new(
-        k,
-        private(epsilon, DELTA, NEIGHBOURS, contender.calibration),
-    );
-    let (mut errors, mut captured, mut holds) = (Vec::new(), 0.0, None);
-    for repeat in 0..contender.repeats {
+) -> String {
+    let privacy = private(epsilon, DELTA, NEIGHBOURS, contender.calibration);
+    let request = Request::new(truth.ncols(), privacy);
+    let name = contender.label.split(' ').next().unwrap();
+    let fit = |repeat| {
+        let method = (find(name).unwrap().build)(&contender.options).unwrap();
         let mut rng = generator(Some(11)).unwrap();
         rng.set_stream(repeat);
-        let fit = contender.method.fit(rows, &request, &mut rng).unwrap();
-        errors.push(projector_distance(&fit.subspace, truth).unwrap());
-        captured += captured_variance(&fit.subspace, moment).unwrap();
-        holds = fit.privacy.unwrap().true_epsilon;
-    }
-    let count = errors.len() as f64;
+        method.fit(rows, &request, &mut rng).unwrap()
+    };
+    let fit = &fit;
+    let fits: Vec<_> = std::thread::scope(|scope| {
+        let running: Vec<_> = (0..REPEATS)
+            .map(|repeat| scope.spawn(move || fit(repeat)))
+            .collect();
+        running.into_iter().map(|fit| fit.join().unwrap()).collect()
+    });
+    let count = REPEATS as f64;
+    let errors: Vec<f64> = fits
+        .iter()
+        .map(|fit| projector_distance(&fit.subspace, truth).unwrap())
+        .collect();
     let mean = errors.iter().sum::<f64>() / count;
     let squares: f64 = errors.iter().map(|e| (e - mean).powi(2)).sum();
-    let deviation = (squares / (count - 1.0).max(1.0)).sqrt();
-    (mean, deviation, captured / count, holds)
+    let deviation = (squares / (count - 1.0)).sqrt();
+    let captured: f64 = fits
+        .iter()
+        .map(|fit| captured_variance(&fit.subspace, moment).unwrap() / count)
+        .sum();
+    let holds = fits[0].privacy.as_ref().unwrap().true_epsilon;
+    let holds = holds.map_or(String::new(), |e| format!("{e:.4}"));
+    let epochs = fits[0].facts.iter().find(|(name, _)| *name == "epochs");
+    let epochs = epochs.map_or(String::new(), |(_, epochs)| epochs.to_string());
+    format!("{holds},{mean:.4},{deviation:.4},{captured:.4},{epochs},{REPEATS}")
 }
 
+/// Lines that are in the file with as many repeats are kept, so that a run goes on where one ended; remove the file to
+/// start anew.
 fn grid(file: &str) {
     let name = file.trim_end_matches(".npy");
     let Some(raw) = common::shared_rows(file) else {
@@ -110,30 +115,32 @@ fn grid(file: &str) {
     };
     let rows = prepared(&raw, Norm::Normalize);
     drop(raw);
-    let moment = rows.sum_of_outer_products() / rows.n() as f64;
+    let (n, p) = (rows.n(), rows.dimension());
+    let moment = rows.sum_of_outer_products() / n as f64;
     let path = common::experiment_csv(&format!("stochastic_{name}"));
-    let mut csv = String::from(
-        "table,n,p,k,epsilon,delta,algorithm,calibration,true_epsilon,error_mean,error_std,captured_variance,repeats\n",
-    );
-    for k in [5, 10] {
-        let truth = exact(&rows, k);
-        for epsilon in [0.1, 0.5, 1.0] {
-            for contender in contenders(rows.n()) {
-                let (mean, deviation, captured, holds) =
-                    measure(&contender, &rows, &truth, &moment, epsilon);
-                let holds = holds.map_or(String::new(), |e| format!("{e:.4}"));
-                let line = format!(
-                    "{name},{},{},{k},{epsilon},{DELTA},{},{},{holds},{mean:.4},{deviation:.4},{captured:.4},{}",
-                    rows.n(),
-                    rows.dimension(),
-                    contender.label,
-                    contender.calibration,
-                    contender.repeats
-                );
+    let mut lines: Vec<String> = std::fs::read_to_string(&path)
+        .map(|text| text.lines().skip(1).map(str::to_owned).collect())
+        .unwrap_or_default();
+    for contender in contenders(n) {
+        for k in [5, 10] {
+            let truth = exact(&rows, k);
+            for epsilon in [0.1, 0.5, 1.0] {
+                let Contender {
+                    label, calibration, ..
+                } = contender;
+                let start = format!("{name},{n},{p},{k},{epsilon},{DELTA},{label},{calibration},");
+                let known = lines.iter().position(|line| line.starts_with(&start));
+                if known.is_some_and(|i| lines[i].ends_with(&format!(",{REPEATS}"))) {
+                    continue;
+                }
+                let line = start + &measure(&contender, &rows, &truth, &moment, epsilon);
                 println!("{line}");
-                writeln!(csv, "{line}").unwrap();
+                match known {
+                    Some(i) => lines[i] = line,
+                    None => lines.push(line),
+                }
                 // Line by line: what was measured stays.
-                std::fs::write(&path, &csv).unwrap();
+                std::fs::write(&path, format!("{HEADER}\n{}\n", lines.join("\n"))).unwrap();
             }
         }
     }

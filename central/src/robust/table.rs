@@ -1,9 +1,8 @@
 //! The spherised rows as one matrix.
 
 use nalgebra::DMatrix;
-use rand::RngExt;
 
-use crate::{Generator, Rows};
+use crate::{Generator, Rows, poisson};
 
 /// Columns multiplied at once: a block and its products stay in cache.
 const BLOCK: usize = 128;
@@ -45,7 +44,8 @@ impl Table {
 
     /// Each row with probability `rate`, independently.
     pub(super) fn poisson_sample(&self, rate: f64, rng: &mut Generator) -> DMatrix<f64> {
-        let chosen: Vec<usize> = (0..self.n()).filter(|_| rng.random_bool(rate)).collect();
+        let mut chosen = Vec::new();
+        poisson::poisson_sample(self.n(), rate, rng, |index| chosen.push(index));
         self.columns.select_columns(&chosen)
     }
 

@@ -2,9 +2,11 @@
 
 use eigenveil_shared::Result;
 use nalgebra::DMatrix;
-use rand::RngExt as _;
 
-use crate::{Generator, GradientSum, Rows, poisson::sampling_rate};
+use crate::{
+    Generator, GradientSum, Rows,
+    poisson::{poisson_sample, sampling_rate},
+};
 
 /// Each row with probability B/n, independently.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +35,11 @@ impl<'a> Batches<'a> {
         self.expected() / self.rows.n() as f64
     }
 
+    /// `√((1 − B/n)/B)`: no less than what sampling moves `Σ x(xᵀX)/B` by for ‖X‖ ≤ 1 (root mean square, Frobenius).
+    pub(super) fn sampling_deviation(&self) -> f64 {
+        ((1.0 - self.rate()) / self.expected()).sqrt()
+    }
+
     /// `Σ x(xᵀX)` over a new sample for `factor` = X, each summand shortened to norm `clip`; and X again.
     pub(super) fn sum(
         &self,
@@ -41,29 +48,10 @@ impl<'a> Batches<'a> {
         rng: &mut Generator,
     ) -> (DMatrix<f64>, DMatrix<f64>) {
         let mut sum = GradientSum::new(factor, Some(clip), self.expected);
-        self.sample(rng, |index| sum.add(self.rows.row(index)));
+        poisson_sample(self.rows.n(), self.rate(), rng, |index| {
+            sum.add(self.rows.row(index));
+        });
         sum.finish()
-    }
-
-    /// Gaps between the rows of a sample are geometric, so the work is that of the sample, not of n.
-    fn sample(&self, rng: &mut Generator, mut take: impl FnMut(usize)) {
-        let n = self.rows.n();
-        if self.expected == n {
-            (0..n).for_each(take);
-            return;
-        }
-        let ln_out = (-self.rate()).ln_1p();
-        let mut next = 0.0;
-        loop {
-            // In (0, 1]: the logarithm is finite.
-            let uniform = 1.0 - rng.random::<f64>();
-            next += (uniform.ln() / ln_out).floor();
-            if next >= n as f64 {
-                return;
-            }
-            take(next as usize);
-            next += 1.0;
-        }
     }
 }
 
@@ -71,29 +59,6 @@ impl<'a> Batches<'a> {
 mod tests {
     use super::*;
     use crate::{generator, testing::gaussian_rows};
-
-    /// 20,000 samples of 50 rows at rate 0.1: each row is in 2,000 ± 42 of them; within 6 deviations for all 50, false
-    /// alarm 1e-7. The sizes have the binomial variance 4.5, whose estimate has a standard error of 1 %.
-    #[test]
-    fn every_row_is_as_likely_and_sizes_are_binomial() {
-        let rows = gaussian_rows(50, &[0.5, 0.5], 1);
-        let batches = Batches::new(&rows, 5).unwrap();
-        let mut rng = generator(Some(1)).unwrap();
-        let (mut taken, mut squares) = ([0_u32; 50], 0.0);
-        for _ in 0..20_000 {
-            let mut size = 0.0;
-            batches.sample(&mut rng, |index| {
-                taken[index] += 1;
-                size += 1.0;
-            });
-            squares += (size - 5.0_f64).powi(2) / 20_000.0;
-        }
-        assert!(
-            taken.iter().all(|&t| (1_745..2_255).contains(&t)),
-            "{taken:?}"
-        );
-        assert!((squares - 4.5).abs() < 0.27, "{squares}");
-    }
 
     #[test]
     fn everybody_and_nobody() {

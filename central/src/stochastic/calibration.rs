@@ -33,6 +33,17 @@ impl Plan {
     fn all_steps(&self) -> u64 {
         self.steps as u64 * self.epochs as u64
     }
+
+    /// Adds all steps to `run`: noise `z` per unit of the bound of a row's share. Where every step takes all rows nothing is
+    /// sampled, and a pair of rows moves a sum by `sensitivity` of these units, which is less than twice the bound.
+    fn account(&self, run: &mut Run, z: f64, sensitivity: f64) -> Result<()> {
+        if self.rate < 1.0 {
+            run.subsampled(self.rate, z, self.all_steps())?;
+        } else {
+            run.full_batch(z / sensitivity, self.all_steps())?;
+        }
+        Ok(())
+    }
 }
 
 /// DP-SPCA's λ₁ on the gradient of a step: `λ₁² = 20Tα/(n²εμ)`, `α = ln(1/δ)/((1−μ)ε) + 1`, G = 1.
@@ -54,10 +65,12 @@ pub(super) fn spca_noise(
     neighbours: Neighbours,
     calibration: Calibration,
     plan: Plan,
+    k: usize,
 ) -> Result<(f64, Guarantee)> {
+    let sensitivity = gradient_sensitivity(neighbours, 1.0, k);
     let run = |sd: f64| {
         let mut run = Run::new(neighbours);
-        run.subsampled(plan.rate, sd, plan.all_steps())?;
+        plan.account(&mut run, sd, sensitivity)?;
         Ok(run)
     };
     let sd = match calibration {
@@ -116,16 +129,17 @@ impl VrNoise {
         sensitivity: f64,
     ) -> Result<(Self, Option<f64>)> {
         // With much noise a subsampled run has μ² = mT(qΔ/z)², Δ = 1 or 2, the full releases m/z².
-        let swing = neighbours.gradient_sensitivity() * plan.rate;
+        let swing = if plan.rate < 1.0 {
+            neighbours.gradient_sensitivity() * plan.rate
+        } else {
+            sensitivity
+        };
         let odds = FULL_SHARE / (1.0 - FULL_SHARE);
         let ratio = 1.0 / (swing * (odds * plan.steps as f64).sqrt());
         let run = |z: f64| {
             let mut run = Run::new(neighbours);
-            run.full_batch(ratio * z, plan.epochs as u64)?.subsampled(
-                plan.rate,
-                z,
-                plan.all_steps(),
-            )?;
+            run.full_batch(ratio * z, plan.epochs as u64)?;
+            plan.account(&mut run, z, sensitivity)?;
             Ok(run)
         };
         let difference = noise_multiplier(budget, run)?;
@@ -218,7 +232,7 @@ mod tests {
     fn half_the_noise_of_spca_breaks_the_budget() {
         for neighbours in Neighbours::ALL {
             let (sd, promised) =
-                spca_noise(budget(), neighbours, Calibration::Accounted, ALL).unwrap();
+                spca_noise(budget(), neighbours, Calibration::Accounted, ALL, 3).unwrap();
             assert!(promised.holds(), "{promised:?}");
             let epsilon = |sd: f64| {
                 let mut run = Run::new(neighbours);
@@ -265,7 +279,8 @@ mod tests {
         let holds = |epsilon: f64| {
             let budget = Budget::approximate(epsilon, 1e-3).unwrap();
             let neighbours = Neighbours::ZeroOut;
-            let (_, spca) = spca_noise(budget, neighbours, Calibration::AsPublished, plan).unwrap();
+            let (_, spca) =
+                spca_noise(budget, neighbours, Calibration::AsPublished, plan, 1).unwrap();
             let plan = Plan { epochs: 10, ..plan };
             let (_, vrpca) =
                 VrNoise::new(budget, neighbours, Calibration::AsPublished, plan, 1).unwrap();

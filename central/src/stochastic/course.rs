@@ -14,6 +14,11 @@ use crate::{
     trace::Tracer,
 };
 
+/// The longest step of a run without noise: nearly a power step wherever variances are above 1/1,000.
+const LONGEST_STEP: f64 = 1_000.0;
+/// Part of the steps of an averaged run that is left out of the average, for the iterate to arrive.
+const LEFT_OUT: f64 = 1.0 / 3.0;
+
 /// η of every step.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Steps {
@@ -24,21 +29,20 @@ pub(super) enum Steps {
 }
 
 impl Steps {
-    /// Where `set` is none, what [`StepSize::for_variance`] gives: all of the schedule or its first step.
-    ///
-    /// # Errors
-    /// `invalid-request` unless the step set is positive and finite.
-    pub(super) fn new(set: Option<f64>, variance: f64, falling: bool) -> Result<Self> {
+    /// `share/R`, R a bound on the noise of a gradient: where a direction is to be found at all its variance is above R,
+    /// and such a step is long. `noise` is of spectral norm, 0 for none.
+    pub(super) fn for_noise(share: f64, noise: f64) -> Self {
+        Self::Constant((share / noise).min(LONGEST_STEP))
+    }
+
+    /// What [`StepSize::for_variance`] gives: all of the schedule or its first step.
+    pub(super) fn for_variance(variance: f64, falling: bool) -> Result<Self> {
         let usual = StepSize::for_variance(DEFAULT_NUMERATOR, variance)?;
-        match set {
-            Some(step) if step.is_finite() && step > 0.0 => Ok(Self::Constant(step)),
-            Some(step) => Err(Error::new(
-                ErrorCode::InvalidRequest,
-                format!("the step is {step}; it must be positive and finite"),
-            )),
-            None if falling => Ok(Self::Falling(usual)),
-            None => Ok(Self::Constant(usual.at(1))),
-        }
+        Ok(if falling {
+            Self::Falling(usual)
+        } else {
+            Self::Constant(usual.at(1))
+        })
     }
 
     /// η of step t, from 1.
@@ -48,6 +52,25 @@ impl Steps {
             Self::Falling(schedule) => schedule.at(t),
         }
     }
+}
+
+/// The step a user set, if any.
+///
+/// # Errors
+/// `invalid-request` unless it is positive and finite.
+pub(super) fn step_set(step: Option<f64>) -> Result<Option<Steps>> {
+    match step {
+        Some(step) if !(step.is_finite() && step > 0.0) => Err(Error::new(
+            ErrorCode::InvalidRequest,
+            format!("the step is {step}; it must be positive and finite"),
+        )),
+        step => Ok(step.map(Steps::Constant)),
+    }
+}
+
+/// `sd·(√p + √k)`: the usual spectral norm of a `p × k` matrix of independent `N(0, sd²)`.
+pub(super) fn usual_norm(sd: f64, (p, k): (usize, usize)) -> f64 {
+    sd * ((p as f64).sqrt() + (k as f64).sqrt())
 }
 
 /// Whether the paper's noise is wanted; its own numbers of steps and rows come with it.
@@ -67,13 +90,18 @@ pub(super) struct Course<'a> {
     frame: DMatrix<f64>,
     /// Average of `Vᵀ·gradient`, later ones weighing more: what orders the columns, at no cost of privacy.
     scatter: DMatrix<f64>,
+    /// Sum of the later iterates, which the polar factor keeps from turning; their own polar factor is the answer.
+    later: Option<DMatrix<f64>>,
+    /// Steps before the first of these.
+    left_out: usize,
     taken: usize,
     watched_every: usize,
     tracer: Tracer<'a>,
 }
 
 impl<'a> Course<'a> {
-    /// At a uniformly random frame.
+    /// At a uniformly random frame. `averaged`: the answer is the mean of the later iterates, in which the noise of the
+    /// steps averages out, and not the last one.
     ///
     /// # Errors
     /// `invalid-request` for no step.
@@ -81,6 +109,7 @@ impl<'a> Course<'a> {
         rows: &'a Rows,
         request: &Request<'a>,
         steps: usize,
+        averaged: bool,
         rng: &mut Generator,
     ) -> Result<Self> {
         if steps == 0 {
@@ -89,10 +118,13 @@ impl<'a> Course<'a> {
                 "the number of steps is 0; take at least one",
             ));
         }
+        let (p, k) = (rows.dimension(), request.k);
         Ok(Self {
             rows,
-            frame: uniform_frame(rng, rows.dimension(), request.k)?,
-            scatter: DMatrix::zeros(request.k, request.k),
+            frame: uniform_frame(rng, p, k)?,
+            scatter: DMatrix::zeros(k, k),
+            later: averaged.then(|| DMatrix::zeros(p, k)),
+            left_out: (steps as f64 * LEFT_OUT) as usize,
             taken: 0,
             // All of a short run, a hundred of a long one.
             watched_every: steps.div_ceil(100),
@@ -111,13 +143,26 @@ impl<'a> Course<'a> {
         let seen = cross_product(&self.frame, gradient);
         self.scatter += (seen - &self.scatter) * (2.0 / (self.taken + 1) as f64);
         self.frame = polar(&(&self.frame + gradient * size))?;
-        if self.taken.is_multiple_of(self.watched_every) {
-            let rows = self.rows;
-            self.tracer.record(self.taken, passes, &self.frame, |v| {
+        if let Some(later) = &mut self.later
+            && self.taken > self.left_out
+        {
+            *later += &self.frame;
+        }
+        if self.tracer.is_on() && self.taken.is_multiple_of(self.watched_every) {
+            let (rows, answer) = (self.rows, self.answer()?);
+            self.tracer.record(self.taken, passes, &answer, |v| {
                 Some(rows.multiply(v).dot(v) / rows.n() as f64)
             })?;
         }
         Ok(())
+    }
+
+    /// The mean of the iterates after the first third, if there are any and they are averaged, or the last one.
+    fn answer(&self) -> Result<DMatrix<f64>> {
+        match &self.later {
+            Some(later) if self.taken > self.left_out => polar(later),
+            _ => Ok(self.frame.clone()),
+        }
     }
 
     /// The columns, leading first.
@@ -128,7 +173,7 @@ impl<'a> Course<'a> {
     ) -> Result<Fit> {
         let k = self.scatter.ncols();
         let symmetric = (&self.scatter + self.scatter.transpose()) * 0.5;
-        let mut subspace = self.frame * top_k(&symmetric, k)?.vectors;
+        let mut subspace = self.answer()? * top_k(&symmetric, k)?.vectors;
         fix_signs(&mut subspace);
         Ok(Fit {
             subspace,

@@ -5,7 +5,7 @@ use eigenveil_shared::Result;
 use super::{
     batches::Batches,
     calibration::{Plan, spca_noise},
-    course::{Course, Steps, is_published},
+    course::{Course, Steps, is_published, step_set, usual_norm},
 };
 use crate::{
     Baseline, Calibration, Card, Delta, Entry, Fit, Generator, Neighbours, Options, Privacy,
@@ -22,16 +22,18 @@ static CARD: Card = Card {
     delta: Delta::Positive,
 };
 
-/// Steps, and steps to a pass over the rows, unless published.
-const STEPS: usize = 200;
-const STEPS_A_PASS: usize = 20;
+/// Steps over all rows, unless published.
+const STEPS: usize = 60;
 
 /// `dp-spca`: `V ← polar(V + η/B·(Σ x(xᵀV) + N(0, sd²)))` over Poisson samples of B rows on average.
 ///
-/// * `accounted`: sd by the privacy losses of T samples; B = ⌈n/20⌉, T = 200.
-/// * `as-published`: sd = Bλ₁ with `λ₁² = 20Tα/(n²εμ)`, `α = ln(1/δ)/((1−μ)ε) + 1`, μ = 1/2, G = 1; B = 1, T = n.
-/// * Steps: `c/(o + t)` as `minibatch-oja`'s, or constant. The paper's is `1/2n`: with T = n no direction grows by more than
-///   √e, so the answer stays where it began.
+/// * `accounted`: sd by the privacy losses of T samples; B = n, T = 60. Sampling gives back no more than what fewer rows
+///   cost, and between `replace` neighbours a sum over all rows moves by √2 (1 for k = 1) where a sampled one may by 2. The
+///   answer is the polar factor of the mean of the last two thirds of the iterates. η = 1/R, R the usual spectral norm of
+///   the noise on `Σ/B`, its own and the sample's; at most 1,000.
+/// * `as-published`: sd = Bλ₁ with `λ₁² = 20Tα/(n²εμ)`, `α = ln(1/δ)/((1−μ)ε) + 1`, μ = 1/2, G = 1; B = 1, T = n; the last
+///   iterate. Steps `c/(o + t)` as `minibatch-oja`'s, or constant. The paper's is `1/2n`: with T = n no direction grows by
+///   more than √e, so the answer stays where it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DpSpca {
     /// T.
@@ -65,15 +67,11 @@ impl Baseline for DpSpca {
     fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
         let (n, p) = (rows.n(), rows.dimension());
         check(&CARD, p, n as u64, request)?;
-        let (steps, batch) = if is_published(&request.privacy) {
-            (n, 1)
-        } else {
-            (STEPS, n.div_ceil(STEPS_A_PASS))
-        };
+        let published = is_published(&request.privacy);
+        let (steps, batch) = if published { (n, 1) } else { (STEPS, n) };
         let steps = self.iterations.unwrap_or(steps);
         let batches = Batches::new(rows, self.batch.unwrap_or(batch))?;
         let expected = batches.expected();
-        let mut course = Course::start(rows, request, steps, rng)?;
         let (sd, promised) = match request.privacy {
             Privacy::None => (0.0, None),
             Privacy::Budget {
@@ -87,12 +85,23 @@ impl Baseline for DpSpca {
                     steps,
                     epochs: 1,
                 };
-                let (sd, promised) = spca_noise(budget, neighbours, calibration, plan)?;
+                let (sd, promised) = spca_noise(budget, neighbours, calibration, plan, request.k)?;
                 (sd, Some(promised))
             }
         };
-        let variance = 1.0 / expected + p as f64 * (sd / expected).powi(2);
-        let sizes = Steps::new(self.step, variance, true)?;
+        let sizes = match step_set(self.step)? {
+            Some(set) => set,
+            None if published => {
+                let variance = 1.0 / expected + p as f64 * (sd / expected).powi(2);
+                Steps::for_variance(variance, true)?
+            }
+            None => {
+                let noise = usual_norm(sd / expected, (p, request.k));
+                Steps::for_noise(1.0, noise.hypot(batches.sampling_deviation()))
+            }
+        };
+        let averaged = !published && (sd > 0.0 || batches.rate() < 1.0);
+        let mut course = Course::start(rows, request, steps, averaged, rng)?;
         let noise = EntryNoise::Gaussian { sd };
         for t in 1..=steps {
             let (_, mut sum) = batches.sum(course.frame().clone(), 1.0, rng);
@@ -105,6 +114,7 @@ impl Baseline for DpSpca {
             ("steps", steps as f64),
             ("batch", expected),
             ("noise_sd", sd),
+            ("first_step", sizes.at(1)),
         ];
         course.finish(promised, facts)
     }

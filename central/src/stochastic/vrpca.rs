@@ -7,7 +7,7 @@ use nalgebra::DMatrix;
 use super::{
     batches::Batches,
     calibration::{Plan, VrNoise},
-    course::{Course, Steps, is_published},
+    course::{Course, Steps, is_published, step_set, usual_norm},
 };
 use crate::{
     Baseline, Calibration, Card, Delta, Entry, Fit, Generator, Neighbours, Options, Privacy,
@@ -25,20 +25,24 @@ static CARD: Card = Card {
 };
 
 /// Epochs, steps of each, and steps to a pass over the rows, unless published.
-const EPOCHS: usize = 4;
-const STEPS: usize = 15;
-const STEPS_A_PASS: usize = 10;
+const EPOCHS: usize = 30;
+const STEPS: usize = 3;
+const STEPS_A_PASS: usize = 2;
+/// η as a part of the reciprocal noise of a full gradient.
+const STEP_SHARE: f64 = 0.2;
 
 /// `dp-vrpca`: each epoch releases `Ã = Σx(xᵀṼ)` at its start Ṽ, then makes T steps
 /// `V ← polar(V + η(Ã/n + S/B))`, `S = Σ x(xᵀ(V − Ṽ))` over a Poisson sample of B rows on average.
 ///
 /// * `accounted`: noise on Ã for its sensitivity (1, or √2 between `replace` neighbours with k > 1) and on S for `‖V − Ṽ‖`
 ///   (spectral), which is public: `‖x(xᵀD)‖_F = ‖x‖‖Dᵀx‖ ≤ ‖D‖`. All mT + m releases are composed; three quarters of the
-///   budget (in μ²) for the full ones. m = 4, T = 15, B = ⌈n/10⌉.
+///   budget (in μ²) for the full ones. m = 30, T = 3, B = ⌈n/2⌉. The answer is the polar factor of the mean of the last two
+///   thirds of the iterates.
 /// * `as-published`: fresh noise `λ₂² = Tm ln(1/δ)/(n²ε²)` on the gradient of every step; B = 1, T = n,
 ///   `m = ⌈ln(n²ε²/(p ln(1/δ)))⌉` (its constants 1, γ = 0); differences are clipped to norm 1, the paper's G.
-/// * Step: `c/(o + 1)`, [`StepSize::for_variance`](crate::oja::StepSize::for_variance)'s first, or as set. The paper's is
-///   `1/n`, with which no direction grows by more than e in an epoch.
+/// * Step: `0.2/R`, R the usual spectral norm of the noise on `Ã/n` and of what sampling adds, at most 1,000; as published
+///   `c/(o + 1)`, [`StepSize::for_variance`](crate::oja::StepSize::for_variance)'s first; or as set. The paper's is `1/n`,
+///   with which no direction grows by more than e in an epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DpVrpca {
     /// m.
@@ -101,7 +105,7 @@ impl Baseline for DpVrpca {
             epochs,
         };
         let all_steps = epochs.checked_mul(steps).ok_or_else(too_many)?;
-        let mut course = Course::start(rows, request, all_steps, rng)?;
+        let published = is_published(&request.privacy);
         let (noise, promised) = match request.privacy {
             Privacy::None => (VrNoise::default(), None),
             Privacy::Budget {
@@ -114,11 +118,19 @@ impl Baseline for DpVrpca {
             }
         };
         let b = batches.expected();
-        let entries = (noise.difference / b).powi(2)
-            + (noise.full_sd / n as f64).powi(2)
-            + noise.step_sd.powi(2);
-        let sizes = Steps::new(self.step, 1.0 / b + p as f64 * entries, false)?;
-        let published = is_published(&request.privacy);
+        let sizes = match step_set(self.step)? {
+            Some(set) => set,
+            None if published => {
+                let entries = noise.step_sd.powi(2);
+                Steps::for_variance(1.0 / b + p as f64 * entries, false)?
+            }
+            None => {
+                let full = usual_norm(noise.full_sd / n as f64, (p, k));
+                Steps::for_noise(STEP_SHARE, full.hypot(batches.sampling_deviation()))
+            }
+        };
+        let averaged = !published && noise.full_sd > 0.0;
+        let mut course = Course::start(rows, request, all_steps, averaged, rng)?;
         for epoch in 0..epochs {
             let start = course.frame().clone();
             let full = full_gradient(rows, &start, &noise, rng);
@@ -141,6 +153,7 @@ impl Baseline for DpVrpca {
             ("full_noise_sd", noise.full_sd),
             ("difference_noise_multiplier", noise.difference),
             ("step_noise_sd", noise.step_sd),
+            ("first_step", sizes.at(1)),
         ];
         course.finish(promised, facts)
     }
