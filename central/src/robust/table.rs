@@ -5,9 +5,6 @@ use rand::RngExt;
 
 use crate::{Generator, Rows};
 
-/// Columns multiplied at once: a block and its products stay in cache.
-const BLOCK: usize = 128;
-
 /// `x/‖x‖`, a column for each row; zero rows stay zero.
 pub(super) struct Table {
     columns: DMatrix<f64>,
@@ -47,13 +44,5 @@ impl Table {
     pub(super) fn poisson_sample(&self, rate: f64, rng: &mut Generator) -> DMatrix<f64> {
         let chosen: Vec<usize> = (0..self.n()).filter(|_| rng.random_bool(rate)).collect();
         self.columns.select_columns(&chosen)
-    }
-
-    /// Calls `visit` with the columns, a block at a time.
-    pub(super) fn for_each_block(&self, mut visit: impl FnMut(&DMatrix<f64>)) {
-        for start in (0..self.n()).step_by(BLOCK) {
-            let width = BLOCK.min(self.n() - start);
-            visit(&self.columns.columns(start, width).into_owned());
-        }
     }
 }
