@@ -1,7 +1,7 @@
 """Robust PCA on the stylised POPRES (N = 2,387) beside plain dense numpy, in turn, in one run.
 
     pip install numpy && python benches/popres.py [--dimension 10000] [--methods dp-ggd,dp-gd-reap,...]
-                                                   [--iterations 3] [--repeats 1] [--json FILE]
+                                                   [--iterations 3] [--repeats 1] [--binary FILE] [--json FILE]
 
 Ours: `timed_runs` of `central/tests/robust_popres.rs`, whole runs on all cores (three iterations of the mirror descents above
 D = 2,000). numpy: the same steps with full matrices, `--iterations` of them on random unit rows of the same size (its time does not
@@ -92,9 +92,10 @@ def numpy_seconds(method, d, steps, iterations):
     return (time.perf_counter() - started) / iterations
 
 
-def ours(method, d):
+def ours(method, d, binary):
     """Steps and seconds of a whole run."""
-    command = ["cargo", "test", "--release", "--workspace", "--test", "robust_popres", "timed", "--", "--ignored", "--nocapture"]
+    build = ["cargo", "test", "--release", "--workspace", "--test", "robust_popres", "timed", "--"]
+    command = ([binary, "timed"] if binary else build) + ["--ignored", "--nocapture"]
     environment = os.environ | {"POPRES_D": str(d), "POPRES_METHODS": method}
     text = subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
     fields = next(line for line in text.splitlines() if line.startswith("timed,")).split(",")
@@ -107,6 +108,7 @@ def main():
     parser.add_argument("--methods", default=",".join(GLAD + REAPER))
     parser.add_argument("--iterations", type=int, default=3)
     parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--binary", help="the test binary, where it is built already")
     parser.add_argument("--json")
     options = parser.parse_args()
     table = []
@@ -114,7 +116,7 @@ def main():
     for method in options.methods.split(","):
         us, them = [], []
         for _ in range(options.repeats):
-            steps, seconds = ours(method, options.dimension)
+            steps, seconds = ours(method, options.dimension, options.binary)
             us.append(seconds)
             them.append(numpy_seconds(method, options.dimension, 500 if method == "dp-sggd" else 100, options.iterations))
         mine, a_step = statistics.median(us), statistics.median(them)

@@ -1,5 +1,6 @@
 //! A point of the Fantope as a multiple of the identity and a factor, and REAPER's step from it, without any `p × p` matrix.
 
+use eigenveil_estimation::fantope::FantopeFactor;
 use eigenveil_estimation::linalg::{Symmetric, add_outer_lower, tall_cross_product, tall_product};
 use nalgebra::DMatrix;
 
@@ -10,10 +11,8 @@ const NEAR: f64 = 1e-3;
 pub(super) struct Iterate {
     /// c.
     pub(super) identity: f64,
-    /// V: orthonormal.
-    pub(super) vectors: DMatrix<f64>,
-    /// w.
-    pub(super) weights: Vec<f64>,
+    /// V and w.
+    pub(super) factor: FantopeFactor,
 }
 
 impl Iterate {
@@ -21,15 +20,18 @@ impl Iterate {
     pub(super) fn start(k: usize, p: usize) -> Self {
         Self {
             identity: k as f64 / p as f64,
-            vectors: DMatrix::zeros(p, 0),
-            weights: Vec::new(),
+            factor: FantopeFactor {
+                vectors: DMatrix::zeros(p, 0),
+                weights: Vec::new(),
+                searched: 0,
+            },
         }
     }
 
     /// `diag(w)·Vᵀ·block`.
     fn scores(&self, block: &DMatrix<f64>) -> DMatrix<f64> {
-        let mut scores = tall_cross_product(&self.vectors, block);
-        for (mut row, &weight) in scores.row_iter_mut().zip(&self.weights) {
+        let mut scores = tall_cross_product(&self.factor.vectors, block);
+        for (mut row, &weight) in scores.row_iter_mut().zip(&self.factor.weights) {
             row *= weight;
         }
         scores
@@ -37,12 +39,25 @@ impl Iterate {
 
     /// `P·block`.
     pub(super) fn times(&self, block: &DMatrix<f64>) -> DMatrix<f64> {
-        tall_product(&self.vectors, &self.scores(block)) + block * self.identity
+        tall_product(&self.factor.vectors, &self.scores(block)) + block * self.identity
+    }
+
+    /// A point of the Fantope.
+    pub(super) fn of(vectors: DMatrix<f64>, weights: Vec<f64>) -> Self {
+        let factor = FantopeFactor {
+            vectors,
+            weights,
+            searched: 0,
+        };
+        Self {
+            identity: 0.0,
+            factor,
+        }
     }
 
     /// Adds P to the lower triangle of `sum`.
     pub(super) fn add_to_lower(&self, sum: &mut DMatrix<f64>) {
-        add_outer_lower(sum, &self.vectors, &self.weights);
+        add_outer_lower(sum, &self.factor.vectors, &self.factor.weights);
         for i in 0..sum.nrows() {
             sum[(i, i)] += self.identity;
         }
@@ -97,7 +112,7 @@ impl<'a> Step<'a> {
             directions,
             noise,
         };
-        made.image = made.weighted(&iterate.vectors);
+        made.image = made.weighted(&iterate.factor.vectors);
         made
     }
 
@@ -119,11 +134,11 @@ impl<'a> Step<'a> {
     fn descent(&self, block: &DMatrix<f64>) -> DMatrix<f64> {
         let iterate = self.iterate;
         let mut across = tall_cross_product(&self.image, block);
-        for (mut row, &weight) in across.row_iter_mut().zip(&iterate.weights) {
+        for (mut row, &weight) in across.row_iter_mut().zip(&iterate.factor.weights) {
             row *= weight;
         }
         let mut out = self.weighted(block) * (1.0 - iterate.identity);
-        out -= tall_product(&iterate.vectors, &across) * 0.5;
+        out -= tall_product(&iterate.factor.vectors, &across) * 0.5;
         out -= tall_product(&self.image, &iterate.scores(block)) * 0.5;
         if self.near.ncols() > 0 {
             let (x, q) = (&self.near, &self.directions);
@@ -164,8 +179,11 @@ mod tests {
         for identity in [0.0, 0.05] {
             let iterate = Iterate {
                 identity,
-                vectors: frame.columns(0, 4).into_owned(),
-                weights: vec![1.0 - identity, 0.8, 0.5, 1e-3],
+                factor: FantopeFactor {
+                    vectors: frame.columns(0, 4).into_owned(),
+                    weights: vec![1.0 - identity, 0.8, 0.5, 1e-3],
+                    searched: 0,
+                },
             };
             let mut rows = uniform_frame(&mut rng, p, 30).unwrap();
             rows.set_column(0, &frame.column(0));

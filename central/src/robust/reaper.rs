@@ -215,14 +215,23 @@ impl Descent {
             }),
             _ => None,
         };
-        let found =
-            project_onto_fantope_partially(&step, unseen.as_mut(), rank, &p.vectors, accuracy)?;
+        let found = project_onto_fantope_partially(
+            &step,
+            unseen.as_mut(),
+            rank,
+            Some(&p.factor),
+            accuracy,
+        )?;
         match found {
             Some(factor) => Ok(Iterate {
                 identity: 0.0,
-                vectors: factor.vectors,
-                weights: factor.weights,
+                factor,
             }),
+            // Part of the noise has been looked at: it is neither drawn again nor left away.
+            None if matches!(self.noise, StepNoise::Isotropic(_)) => Err(Error::new(
+                ErrorCode::EstimateFailed,
+                "the noise of a step is below the rounding of its gradients; take a smaller budget",
+            )),
             None => {
                 let mut next = step.into_noise().unwrap_or_else(|| DMatrix::zeros(d, d));
                 p.add_to_lower(&mut next);
@@ -238,11 +247,8 @@ fn projected(lower: &DMatrix<f64>, rank: usize) -> Result<Iterate> {
     let eigen = symmetric_eigen(lower)?;
     let mut weights = project_eigenvalues(eigen.values.as_slice(), rank)?.values;
     weights.truncate(weights.iter().take_while(|&&w| w > 0.0).count());
-    Ok(Iterate {
-        identity: 0.0,
-        vectors: eigen.vectors.columns(0, weights.len()).into_owned(),
-        weights,
-    })
+    let vectors = eigen.vectors.columns(0, weights.len()).into_owned();
+    Ok(Iterate::of(vectors, weights))
 }
 
 /// The projection of `exp(log_p)`, the logarithm by its lower triangle, in the relative entropy; `log_p` becomes its logarithm.
@@ -268,11 +274,7 @@ fn entropy_projected(log_p: &mut DMatrix<f64>, rank: usize) -> Result<Iterate> {
         .take_while(|&w| w > 0.0)
         .collect();
     eigen.vectors.resize_horizontally_mut(weights.len(), 0.0);
-    Ok(Iterate {
-        identity: 0.0,
-        vectors: eigen.vectors,
-        weights,
-    })
+    Ok(Iterate::of(eigen.vectors, weights))
 }
 
 #[cfg(test)]

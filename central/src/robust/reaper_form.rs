@@ -165,20 +165,9 @@ impl Reaper {
     /// # Errors
     /// `invalid-request` for parameters that do not fit n; `invalid-budget` where the budget cannot be met.
     pub fn calibrate(&self, n: usize, privacy: &Privacy) -> Result<Option<Calibrated>> {
-        let Privacy::Budget {
-            budget,
-            neighbours,
-            calibration,
-        } = *privacy
-        else {
-            return Ok(None);
-        };
         check(self.card(), 1, n as u64, &Request::new(1, *privacy))?;
         let steps = self.steps(n, privacy)?;
-        let (printed, remark) = published(budget, n, steps);
-        Releases { steps, start: 0 }
-            .calibrate(budget, neighbours, calibration, printed, remark)
-            .map(Some)
+        Releases { steps, start: 0 }.calibrate(privacy, |budget| published(budget, n, steps))
     }
 
     /// The average iterate `P̄`, `p × p`, which is what the relaxation answers before it is rounded to a subspace, and the

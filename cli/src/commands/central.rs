@@ -7,7 +7,10 @@ use eigenveil_central::{
     ALGORITHMS, Calibration, Delta, Guarantee, Neighbours, Options, Privacy, Request, find,
     generator,
 };
-use eigenveil_estimation::metrics::{captured_variance, projector_distance};
+use eigenveil_estimation::{
+    linalg::Threads,
+    metrics::{captured_variance, projector_distance},
+};
 use eigenveil_shared::privacy::{Budget, delta_warning, epsilon_warning};
 use nalgebra::DMatrix;
 use serde::Serialize;

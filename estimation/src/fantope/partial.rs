@@ -26,7 +26,7 @@ pub struct FantopeFactor {
     pub vectors: DMatrix<f64>,
     /// Weights in (0, 1], descending, that add up to k.
     pub weights: Vec<f64>,
-    /// Dimension of the Krylov space it was found in.
+    /// Dimension of the Krylov space that was enough.
     pub searched: usize,
 }
 
@@ -61,7 +61,8 @@ fn squared_distance(a: &[f64], b: &[f64], overlap: &DMatrix<f64>) -> f64 {
 /// the projection's norm, or the answer has moved by less than that while the space grew by a seventh. The second is not a
 /// proof; on noise the distance that is left was a tenth of the move and less.
 ///
-/// `start`, `p × s`, are vectors that are nearly right, best first; it may be empty, and must not depend on the noise.
+/// `near` is the projection of a matrix nearby, if there is one: its vectors are looked along first, and its space says when to look
+/// at the Ritz pairs. It must not depend on the noise.
 /// The work is `m` products and `4pm²` operations for a space of dimension m. Where θ lies at depth d below the edge R
 /// of a noise spectrum m is about `4pd/R`.
 ///
@@ -74,7 +75,7 @@ pub fn project_onto_fantope_partially(
     matrix: &dyn Symmetric,
     mut noise: Option<&mut UnseenNoise<'_>>,
     k: usize,
-    start: &DMatrix<f64>,
+    near: Option<&FantopeFactor>,
     accuracy: f64,
 ) -> Result<Option<FantopeFactor>> {
     let p = matrix.dimension();
@@ -87,9 +88,12 @@ pub fn project_onto_fantope_partially(
         .clamp(SMALLEST_BLOCK, LARGEST_BLOCK)
         .max(k + 2)
         .min(p);
-    let mut lanczos = BlockLanczos::new(matrix, noise.as_deref_mut(), &filled_up(start, p, width));
+    let start = filled_up(near.map(|near| &near.vectors), p, width);
+    let mut lanczos = BlockLanczos::new(matrix, noise.as_deref_mut(), &start);
     let mut previous: Option<Found> = None;
-    let mut look_at = 4 * width;
+    // Two looks are the least; the second where the last space was enough.
+    let usual = near.map_or(0.0, |near| near.searched as f64 / GROWTH);
+    let mut look_at = (usual as usize).max(4 * width);
     loop {
         let grown = lanczos.grow();
         if grown && lanczos.multiplied() < look_at.min(largest) {
@@ -119,7 +123,13 @@ pub fn project_onto_fantope_partially(
             return Ok(Some(FantopeFactor {
                 vectors: lanczos.vectors(&found.coordinates),
                 weights: found.weights,
-                searched,
+                // Where it hardly moved the space before would have done.
+                searched: match previous {
+                    Some(before) if moved.is_some_and(|moved| moved <= 0.1 * accuracy * size) => {
+                        before.coordinates.nrows()
+                    }
+                    _ => searched,
+                },
             }));
         }
         if !grown || searched >= largest {
@@ -150,17 +160,16 @@ impl Found {
     }
 }
 
-/// The first columns of `start`, and random ones up to `width`, a quarter at least: a direction that the block is
+/// The first of the `known` columns, and random ones up to `width`, a quarter at least: a direction that the block is
 /// orthogonal to would stay unseen.
-fn filled_up(start: &DMatrix<f64>, p: usize, width: usize) -> DMatrix<f64> {
-    let known = start.ncols().min(width - width.div_ceil(4));
+fn filled_up(known: Option<&DMatrix<f64>>, p: usize, width: usize) -> DMatrix<f64> {
+    let most = width - width.div_ceil(4);
     let mut random = StartVectors::new();
     let mut block = DMatrix::zeros(p, width);
     for j in 0..width {
-        if j < known {
-            block.set_column(j, &start.column(j));
-        } else {
-            block.set_column(j, &random.draw(p));
+        match known {
+            Some(known) if j < known.ncols().min(most) => block.set_column(j, &known.column(j)),
+            _ => block.set_column(j, &random.draw(p)),
         }
     }
     block
@@ -221,9 +230,8 @@ mod tests {
             for k in [1, 2, 5] {
                 let full = project_onto_fantope(&matrix, k).unwrap();
                 for accuracy in [1e-2, 1e-6] {
-                    let start = DMatrix::zeros(p, 0);
                     let found =
-                        project_onto_fantope_partially(&matrix, None, k, &start, accuracy).unwrap();
+                        project_onto_fantope_partially(&matrix, None, k, None, accuracy).unwrap();
                     let Some(found) = found else {
                         // Six directions of weight 3.6 in all: at k = 5 every other one is needed.
                         assert!(edge > 0.0 || k == 5, "a low rank is found in part");
@@ -249,21 +257,22 @@ mod tests {
         let p = 600;
         let mut rng = rng(6);
         let matrix = low_rank(p, 1.0, &mut rng) + drawn(p, 0.005, &mut rng);
-        let search = |start: &DMatrix<f64>| {
-            project_onto_fantope_partially(&matrix, None, 2, start, 1e-8)
+        let search = |near: Option<&FantopeFactor>| {
+            project_onto_fantope_partially(&matrix, None, 2, near, 1e-8)
                 .unwrap()
                 .unwrap()
         };
-        let cold = search(&DMatrix::zeros(p, 0));
-        let warm = search(&cold.vectors);
-        assert!(
-            warm.searched < cold.searched,
-            "{} {}",
-            warm.searched,
-            cold.searched
-        );
+        let mut cold = search(None);
+        let warm = search(Some(&cold));
         assert!(cold.distance(&warm) < 1e-7);
-        assert!((cold.distance(&search(&DMatrix::zeros(p, 2))) - 0.0).abs() < 1e-7);
+        // With the same room, so that it is the vectors that help.
+        cold.searched = 0;
+        let warm = search(Some(&cold));
+        assert!(cold.distance(&warm) < 1e-7);
+        assert!(warm.searched < search(None).searched);
+        // A start that says nothing does no harm.
+        cold.vectors.fill(0.0);
+        assert!(search(Some(&cold)).distance(&warm) < 1e-7);
     }
 
     /// What a search that is stopped early answers is near the projection of the matrix that the same numbers give when the
@@ -275,16 +284,15 @@ mod tests {
             let h = low_rank(p, 1.0, &mut rng(seed));
             let sd = edge / (2.0 * p as f64).sqrt();
             let width = SMALLEST_BLOCK;
-            let start = filled_up(&DMatrix::zeros(p, 0), p, width);
+            let start = filled_up(None, p, width);
             let whole = seen_in_full(&h, sd, &start, &mut rng(100 + seed));
             let mut source = rng(100 + seed);
             let mut noise = UnseenNoise {
                 sd,
                 normal: &mut || StandardNormal.sample(&mut source),
             };
-            let empty = DMatrix::zeros(p, 0);
             let found =
-                project_onto_fantope_partially(&h, Some(&mut noise), 2, &empty, 1e-3).unwrap();
+                project_onto_fantope_partially(&h, Some(&mut noise), 2, None, 1e-3).unwrap();
             let found = found.unwrap();
             assert!(found.searched < p, "nothing was saved");
             let apart = apart(&found, &project_onto_fantope(&whole, 2).unwrap());
@@ -357,7 +365,7 @@ mod tests {
     fn the_edge_is_the_same() {
         let (p, repeats) = (120, 40);
         let mean = |of: &dyn Fn(u64) -> f64| (0..repeats).map(of).sum::<f64>() / repeats as f64;
-        let start = filled_up(&DMatrix::zeros(p, 0), p, 4);
+        let start = filled_up(None, p, 4);
         let zero = DMatrix::zeros(p, p);
         let partly = mean(&|seed| {
             let mut source = rng(seed);
@@ -383,15 +391,14 @@ mod tests {
     #[test]
     fn without_noise_what_it_cannot_do_is_said() {
         let p = 90;
-        let start = DMatrix::zeros(p, 0);
         let of = |matrix: &DMatrix<f64>| {
-            project_onto_fantope_partially(matrix, None, 2, &start, 1e-6).unwrap()
+            project_onto_fantope_partially(matrix, None, 2, None, 1e-6).unwrap()
         };
         // Every direction alike: the answer is (2/p)I, whose rank is p.
         assert_eq!(of(&DMatrix::identity(p, p)), None);
         assert_eq!(of(&DMatrix::zeros(p, p)), None);
         let none =
-            project_onto_fantope_partially(&low_rank(p, 1.0, &mut rng(1)), None, 0, &start, 1.0);
+            project_onto_fantope_partially(&low_rank(p, 1.0, &mut rng(1)), None, 0, None, 1.0);
         assert!(none.is_err());
     }
 }
