@@ -215,7 +215,8 @@ fn map_of_europe() {
 /// beside it. By hand:
 /// `POPRES_D=2000 POPRES_METHODS=dp-gd-reap,dp-sgd-reap cargo test --release --workspace --test robust_popres timed -- --ignored --nocapture`.
 ///
-/// ε = 4, δ = 1e-5, replace; 100 iterations over all rows (the paper's number for REAPER), 500 over batches for `dp-sggd`, and three of
+/// `POPRES_STEPS`: that many iterations of REAPER, with the noise of so short a run. Otherwise, at
+/// ε = 4, δ = 1e-5, replace: 100 iterations over all rows (the paper's number for REAPER), 500 over batches for `dp-sggd`, and three of
 /// the mirror descents above D = 2,000, whose time per iteration is the same in all.
 #[test]
 #[ignore = "minutes to an hour; prints times"]
@@ -228,7 +229,9 @@ fn timed_runs() {
     };
     let methods = set("POPRES_METHODS")
         .unwrap_or("dp-ggd,dp-sggd,dp-gd-reap,dp-sgd-reap,dp-md-reap,dp-smd-reap".to_owned());
-    let few = if d > 2_000 { 3 } else { 100 };
+    let steps = set("POPRES_STEPS").map(|steps| steps.parse().unwrap());
+    let many = steps.unwrap_or(100);
+    let few = steps.unwrap_or(if d > 2_000 { 3 } else { 100 });
     let privacy = private(4.0, 1e-5, Neighbours::Replace, Calibration::Accounted);
     let request = Request::new(2, privacy);
     for name in methods.split(',') {
@@ -239,8 +242,8 @@ fn timed_runs() {
         let method = match name {
             "dp-ggd" => Err(GladForm::DpGgd),
             "dp-sggd" => Err(GladForm::DpSggd),
-            "dp-gd-reap" => Ok(reaper(ReaperForm::Gd, 100)),
-            "dp-sgd-reap" => Ok(reaper(ReaperForm::Sgd, 100)),
+            "dp-gd-reap" => Ok(reaper(ReaperForm::Gd, many)),
+            "dp-sgd-reap" => Ok(reaper(ReaperForm::Sgd, many)),
             "dp-md-reap" => Ok(reaper(ReaperForm::Md, few)),
             "dp-smd-reap" => Ok(reaper(ReaperForm::Smd, few)),
             other => panic!("{other} is none of the six"),

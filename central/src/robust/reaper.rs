@@ -23,6 +23,8 @@ use crate::{Generator, noise::add_lower_noise};
 pub(super) const ON_THE_SUBSPACE: f64 = 1e-14;
 /// From this dimension the projection is found from the part of the spectrum that matters.
 const PARTIAL: usize = 500;
+/// A space of more than p over this costs as much as the full decomposition.
+const LARGEST_SHARE: usize = 2;
 /// Distance to the projection that is asked for, relative: with noise, which the step is far less exact than, and without.
 const NOISY_ACCURACY: f64 = 3e-3;
 const PLAIN_ACCURACY: f64 = 1e-8;
@@ -165,13 +167,7 @@ impl Descent {
                 Geometry::Euclidean if d >= PARTIAL => {
                     self.partial_step(&p, &rows, rank, eta, rng)?
                 }
-                Geometry::Euclidean => {
-                    let mut next = DMatrix::zeros(d, d);
-                    p.add_to_lower(&mut next);
-                    add_descent_direction(&mut next, &rows, &p.times(&rows), eta);
-                    self.noise.add_to_lower(&mut next, eta, rng);
-                    projected(&next, rank)?
-                }
+                Geometry::Euclidean => self.full_step(&p, &rows, rank, eta, rng)?,
                 Geometry::Entropy => {
                     add_descent_direction(&mut log_p, &rows, &p.times(&rows), eta);
                     self.noise.add_to_lower(&mut log_p, eta, rng);
@@ -186,6 +182,23 @@ impl Descent {
         Ok(average)
     }
 
+    /// A step by a full decomposition.
+    fn full_step(
+        &self,
+        p: &Iterate,
+        rows: &DMatrix<f64>,
+        rank: usize,
+        eta: f64,
+        rng: &mut Generator,
+    ) -> Result<Iterate> {
+        let d = rows.nrows();
+        let mut next = DMatrix::zeros(d, d);
+        p.add_to_lower(&mut next);
+        add_descent_direction(&mut next, rows, &p.times(rows), eta);
+        self.noise.add_to_lower(&mut next, eta, rng);
+        projected(&next, rank)
+    }
+
     /// A step without its `p × p` matrix where the noise allows, and without its full decomposition where the spectrum does.
     fn partial_step(
         &self,
@@ -196,6 +209,13 @@ impl Descent {
         rng: &mut Generator,
     ) -> Result<Iterate> {
         let d = rows.nrows();
+        let searched = p.factor.searched;
+        if searched > d / LARGEST_SHARE {
+            // As the steps get shorter the noise does, and the space grows: once it is large it stays so.
+            let mut next = self.full_step(p, rows, rank, eta, rng)?;
+            next.factor.searched = searched;
+            return Ok(next);
+        }
         let drawn = |rng: &mut Generator| {
             let mut noise = DMatrix::zeros(d, d);
             self.noise.add_to_lower(&mut noise, eta, rng);
