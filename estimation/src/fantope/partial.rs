@@ -73,7 +73,7 @@ fn squared_distance(a: &[f64], b: &[f64], overlap: &DMatrix<f64>) -> f64 {
 /// `InvalidRequest` unless `1 ≤ k ≤ p`; `EstimateFailed` for numbers that are not finite.
 pub fn project_onto_fantope_partially(
     matrix: &dyn Symmetric,
-    mut noise: Option<&mut UnseenNoise<'_>>,
+    noise: Option<&mut UnseenNoise<'_>>,
     k: usize,
     near: Option<&FantopeFactor>,
     accuracy: f64,
@@ -89,7 +89,7 @@ pub fn project_onto_fantope_partially(
         .max(k + 2)
         .min(p);
     let start = filled_up(near.map(|near| &near.vectors), p, width);
-    let mut lanczos = BlockLanczos::new(matrix, noise.as_deref_mut(), &start);
+    let mut lanczos = BlockLanczos::new(matrix, noise, &start);
     let mut previous: Option<Found> = None;
     // Two looks are the least; the second where the last space was enough.
     let usual = near.map_or(0.0, |near| near.searched as f64 / GROWTH);
