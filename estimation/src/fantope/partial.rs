@@ -55,7 +55,7 @@ fn squared_distance(a: &[f64], b: &[f64], overlap: &DMatrix<f64>) -> f64 {
     square(a) + square(b) - 2.0 * both
 }
 
-/// Projects H + W onto `F^k` by block Lanczos from `start`: H is `matrix`, W is `noise` that is drawn only where the
+/// Projects H + W onto `F^k` by block Lanczos: H is `matrix`, W is `noise` that is drawn only where the
 /// iteration looks. Among the points of `F^k` supported on the Krylov space the answer is the nearest to H + W, so it is
 /// exactly feasible; the space grows until the residuals bound the distance to the projection by `accuracy` relative to
 /// the projection's norm, or the answer has moved by less than that while the space grew by a seventh. The second is not a
@@ -63,6 +63,7 @@ fn squared_distance(a: &[f64], b: &[f64], overlap: &DMatrix<f64>) -> f64 {
 ///
 /// `near` is the projection of a matrix nearby, if there is one: its vectors are looked along first, and its space says when to look
 /// at the Ritz pairs. It must not depend on the noise.
+///
 /// The work is `m` products and `4pm²` operations for a space of dimension m. Where θ lies at depth d below the edge R
 /// of a noise spectrum m is about `4pd/R`.
 ///
