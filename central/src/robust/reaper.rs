@@ -316,6 +316,56 @@ pub(super) mod tests {
         sum
     }
 
+    /// From the same point and, where it is drawn as a matrix, with the same noise, the step by parts is the step by a full
+    /// decomposition.
+    #[test]
+    fn the_partial_step_is_the_full_one() {
+        let d = PARTIAL + 10;
+        let mut rng = generator(Some(8)).unwrap();
+        let mut rows = DMatrix::from_fn(d, 600, |i, _| {
+            let z: f64 = StandardNormal.sample(&mut rng);
+            z / (i + 1) as f64
+        });
+        for mut row in rows.column_iter_mut() {
+            let norm = row.norm();
+            row /= norm;
+        }
+        for (noise, allowed) in [
+            (StepNoise::None, 1e-6),
+            (StepNoise::Entrywise(20.0), NOISY_ACCURACY),
+        ] {
+            let descent = Descent {
+                geometry: Geometry::Euclidean,
+                steps: Steps {
+                    count: 1,
+                    rate: None,
+                },
+                step: 1.0,
+                noise,
+            };
+            let mut p = Iterate::start(2, d);
+            for seed in 0..3 {
+                let of = |seed| generator(Some(seed)).unwrap();
+                let full = descent
+                    .full_step(&p, &rows, 2, 2e-3, &mut of(seed))
+                    .unwrap();
+                let part = descent
+                    .partial_step(&p, &rows, 2, 2e-3, &mut of(seed))
+                    .unwrap();
+                let size = full
+                    .factor
+                    .weights
+                    .iter()
+                    .map(|w| w * w)
+                    .sum::<f64>()
+                    .sqrt();
+                let apart = part.factor.distance(&full.factor) / size;
+                assert!(apart < allowed, "{noise:?}: {apart}");
+                p = part;
+            }
+        }
+    }
+
     proptest! {
         /// One row moves the sum by at most 1 in Frobenius norm, and the zero row by nothing.
         #[test]

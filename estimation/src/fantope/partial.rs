@@ -67,7 +67,10 @@ fn squared_distance(a: &[f64], b: &[f64], overlap: &DMatrix<f64>) -> f64 {
 /// The work is `m` products and `4pm²` operations for a space of dimension m. Where θ lies at depth d below the edge R
 /// of a noise spectrum m is about `4pd/R`.
 ///
-/// `None` when the space would pass a third of p without noise, or is invariant and too small: then the full decomposition
+/// Without noise an eigenvalue that is repeated more often than the block is wide, which no data in general position have, may be
+/// taken for fewer.
+///
+/// `None` when the space would pass a third of p without noise, or is invariant: then the full decomposition
 /// is the better one. With noise the space grows to p if it has to, since noise is not drawn twice.
 ///
 /// # Errors
@@ -80,11 +83,8 @@ pub fn project_onto_fantope_partially(
     accuracy: f64,
 ) -> Result<Option<FantopeFactor>> {
     let p = matrix.dimension();
-    let largest = if noise.is_some() {
-        p
-    } else {
-        p / LARGEST_SHARE
-    };
+    let is_noisy = noise.is_some();
+    let largest = if is_noisy { p } else { p / LARGEST_SHARE };
     let width = (p / ROWS_PER_COLUMN)
         .clamp(SMALLEST_BLOCK, LARGEST_BLOCK)
         .max(k + 2)
@@ -102,7 +102,8 @@ pub fn project_onto_fantope_partially(
         }
         let Ritz { pairs, residuals } = lanczos.ritz()?;
         let searched = lanczos.multiplied();
-        if searched < k {
+        // An invariant space may hold too few copies of a repeated eigenvalue; noise repeats none.
+        if searched < k || (!is_noisy && searched < p && lanczos.lost_directions()) {
             return Ok(None);
         }
         let mut weights = project_eigenvalues(pairs.values.as_slice(), k)?.values;
@@ -223,7 +224,7 @@ mod tests {
     #[test]
     fn it_is_the_full_projection() {
         let p = 600;
-        for (seed, edge) in [(1, 0.0), (2, 0.02), (3, 1.0), (4, 10.0), (5, 100.0)] {
+        for (seed, edge) in [(1, 1e-3), (2, 0.02), (3, 1.0), (4, 10.0), (5, 100.0)] {
             let mut rng = rng(seed);
             // The edge of the spectrum of noise is √(2p)·sd.
             let sd = edge / (2.0 * p as f64).sqrt();
@@ -234,8 +235,8 @@ mod tests {
                     let found =
                         project_onto_fantope_partially(&matrix, None, k, None, accuracy).unwrap();
                     let Some(found) = found else {
-                        // Six directions of weight 3.6 in all: at k = 5 every other one is needed.
-                        assert!(edge > 0.0 || k == 5, "a low rank is found in part");
+                        // Six directions of weight 3.6 in all: at k = 5 many others are needed.
+                        assert!(edge > 0.01 || k == 5, "a low rank is found in part");
                         continue;
                     };
                     let apart = apart(&found, &full);

@@ -142,6 +142,11 @@ impl<'a, 'n> BlockLanczos<'a, 'n> {
         self.open
     }
 
+    /// Whether a block gave fewer new directions than it has columns.
+    pub(crate) fn lost_directions(&self) -> bool {
+        self.below.iter().any(|below| below.nrows() < below.ncols())
+    }
+
     /// Multiplies the last block and appends what is new; `false` when there is nothing left to multiply.
     pub(crate) fn grow(&mut self) -> bool {
         let b = self.width - self.open;
