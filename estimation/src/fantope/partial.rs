@@ -1,6 +1,6 @@
 //! The projection onto the Fantope of a large matrix from the part of its spectrum that matters.
 
-use eigenveil_shared::Result;
+use eigenveil_shared::{Error, ErrorCode, Result};
 use nalgebra::DMatrix;
 
 use super::projection::project_eigenvalues;
@@ -83,6 +83,12 @@ pub fn project_onto_fantope_partially(
     accuracy: f64,
 ) -> Result<Option<FantopeFactor>> {
     let p = matrix.dimension();
+    if k == 0 || k > p {
+        return Err(Error::new(
+            ErrorCode::InvalidRequest,
+            format!("k is {k}; a Fantope in dimension {p} has 1 ≤ k ≤ {p}"),
+        ));
+    }
     let is_noisy = noise.is_some();
     let largest = if is_noisy { p } else { p / LARGEST_SHARE };
     let width = (p / ROWS_PER_COLUMN)
