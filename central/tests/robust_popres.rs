@@ -1,5 +1,9 @@
 //! A map of Europe from stylised genes among outliers: Section 5.2 of the robust PCA paper, N = 2,387, D = 10,000, r = 2.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 #[path = "../../estimation/tests/common/mod.rs"]
 mod common;
@@ -11,7 +15,7 @@ use eigenveil_central::{
     Calibration, Neighbours, Request, Rows, generator,
     robust::{Glad, GladForm, Reaper, ReaperForm},
 };
-use eigenveil_estimation::linalg::{cross_product, orthonormalize, product, top_k};
+use eigenveil_estimation::linalg::{Threads, cross_product, orthonormalize, product, top_k};
 use eigenveil_plots::{Axis, LineChart, LineStyle, Marker, Series};
 use eigenveil_shared::preprocess::{Norm, Row};
 use nalgebra::DMatrix;
@@ -102,7 +106,7 @@ fn map_of_europe() {
         return;
     };
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
-    let mut csv = String::from("method,epsilon,delta,true_epsilon,iterations,seconds,map_r2\n");
+    let mut csv = String::from("method,epsilon,delta,true_epsilon,iterations,map_r2\n");
     let people = Rows::collect(rows.stream().take(places.nrows())).unwrap();
     let gram = DMatrix::from_iterator(
         rows.dimension(),
@@ -112,7 +116,7 @@ fn map_of_europe() {
     let leading = top_k(&cross_product(&gram, &gram), 2).unwrap().vectors;
     let alone = orthonormalize(product(&gram, &leading)).unwrap();
     let mut pictures = vec![("people-alone", map(&rows, &alone, &places))];
-    writeln!(csv, "PCA of the people alone,,,,,,{:.3}", pictures[0].1.1).unwrap();
+    writeln!(csv, "PCA of the people alone,,,,,{:.3}", pictures[0].1.1).unwrap();
     let dp = |epsilon, calibration| {
         let delta = 1e-5;
         private(epsilon, delta, Neighbours::Replace, calibration)
@@ -159,13 +163,10 @@ fn map_of_europe() {
         let noise = method
             .calibrate(rows.n(), rows.dimension(), &privacy)
             .unwrap();
-        let fit = method
-            .fit_calibrated(
-                &rows,
-                &Request::new(2, privacy),
-                noise.as_ref(),
-                &mut generator(Some(2)).unwrap(),
-            )
+        let mut rng = generator(Some(2)).unwrap();
+        let request = Request::new(2, privacy);
+        let fit = Threads::available()
+            .run(|| method.fit_calibrated(&rows, &request, noise.as_ref(), &mut rng))
             .unwrap();
         let seconds = started.elapsed().as_secs_f64();
         let (points, share) = map(&rows, &fit.subspace, &places);
@@ -175,7 +176,7 @@ fn map_of_europe() {
                 .map_or("none".to_owned(), |e| format!("{e:.3}"));
             format!("{},{:e},{holds}", g.budget.epsilon(), g.budget.delta())
         });
-        writeln!(csv, "{name},{numbers},{iterations},{seconds:.2},{share:.3}").unwrap();
+        writeln!(csv, "{name},{numbers},{iterations},{share:.3}").unwrap();
         println!("{name}: {numbers}, {seconds:.2} s, R² {share:.3}");
         std::fs::write(docs.join("experiments/robust_popres.csv"), &csv).unwrap();
         pictures.push((name, (points, share)));
@@ -210,37 +211,69 @@ fn map_of_europe() {
     }
 }
 
-/// Three iterations of each REAPER method at D = 2,000, timed:
-/// `cargo test --workspace --test robust_popres reaper -- --ignored --nocapture`.
+/// Whole runs, timed, one line each: `method,D,iterations,seconds,true_epsilon,map_r2`. `benches/popres.py` starts it and puts numpy
+/// beside it. By hand:
+/// `POPRES_D=2000 POPRES_METHODS=dp-gd-reap,dp-sgd-reap cargo test --release --workspace --test robust_popres timed -- --ignored --nocapture`.
+///
+/// `POPRES_STEPS`: that many iterations of REAPER, with the noise of so short a run. Otherwise, at
+/// ε = 4, δ = 1e-5, replace: 100 iterations over all rows (the paper's number for REAPER), 500 over batches for `dp-sggd`, and three of
+/// the mirror descents above D = 2,000, whose time per iteration is the same in all.
 #[test]
-#[ignore = "a minute; prints times"]
-fn reaper_iterations_at_2000() {
-    let Some((rows, _)) = stylised(2_000) else {
-        eprintln!("SKIPPED reaper_iterations_at_2000: the data are not there");
+#[ignore = "minutes to an hour; prints times"]
+fn timed_runs() {
+    let set = |name| std::env::var(name).ok();
+    let d = set("POPRES_D").map_or(10_000, |d| d.parse().unwrap());
+    let Some((rows, places)) = stylised(d) else {
+        eprintln!("SKIPPED timed_runs: the data are not there");
         return;
     };
+    let methods = set("POPRES_METHODS")
+        .unwrap_or("dp-ggd,dp-sggd,dp-gd-reap,dp-sgd-reap,dp-md-reap,dp-smd-reap".to_owned());
+    let steps = set("POPRES_STEPS").map(|steps| steps.parse().unwrap());
+    let many = steps.unwrap_or(100);
+    let few = steps.unwrap_or(if d > 2_000 { 3 } else { 100 });
     let privacy = private(4.0, 1e-5, Neighbours::Replace, Calibration::Accounted);
-    for form in [
-        ReaperForm::Gd,
-        ReaperForm::Sgd,
-        ReaperForm::Md,
-        ReaperForm::Smd,
-    ] {
-        let method = Reaper {
-            iterations: Some(3),
-            batch: matches!(form, ReaperForm::Sgd | ReaperForm::Smd).then_some(50),
+    let request = Request::new(2, privacy);
+    for name in methods.split(',') {
+        let reaper = |form, iterations| Reaper {
+            iterations: Some(iterations),
             ..Reaper::new(form)
         };
-        let noise = method.calibrate(rows.n(), &privacy).unwrap();
-        let started = Instant::now();
+        let method = match name {
+            "dp-ggd" => Err(GladForm::DpGgd),
+            "dp-sggd" => Err(GladForm::DpSggd),
+            "dp-gd-reap" => Ok(reaper(ReaperForm::Gd, many)),
+            "dp-sgd-reap" => Ok(reaper(ReaperForm::Sgd, many)),
+            "dp-md-reap" => Ok(reaper(ReaperForm::Md, few)),
+            "dp-smd-reap" => Ok(reaper(ReaperForm::Smd, few)),
+            other => panic!("{other} is none of the six"),
+        };
         let mut rng = generator(Some(2)).unwrap();
-        let (average, _) = method
-            .fit_calibrated(&rows, &Request::new(2, privacy), noise.as_ref(), &mut rng)
-            .unwrap();
-        assert!((average.trace() - 2.0).abs() < 1e-6);
-        println!(
-            "{form:?}: {:.2} s an iteration",
-            started.elapsed().as_secs_f64() / 3.0
-        );
+        let threads = Threads::available();
+        let (seconds, fit) = match method {
+            Err(form) => {
+                let method = Glad::new(form);
+                let noise = method.calibrate(rows.n(), d, &privacy).unwrap();
+                let started = Instant::now();
+                let fit = threads
+                    .run(|| method.fit_calibrated(&rows, &request, noise.as_ref(), &mut rng));
+                (started.elapsed(), fit.unwrap())
+            }
+            Ok(method) => {
+                let noise = method.calibrate(rows.n(), &privacy).unwrap();
+                let started = Instant::now();
+                let fit = threads
+                    .run(|| method.fit_calibrated(&rows, &request, noise.as_ref(), &mut rng));
+                let elapsed = started.elapsed();
+                let (average, fit) = fit.unwrap();
+                assert!((average.trace() - 2.0).abs() < 1e-6);
+                (elapsed, fit)
+            }
+        };
+        let (_, share) = map(&rows, &fit.subspace, &places);
+        let steps = fit.facts.iter().find(|fact| fact.0 == "steps").unwrap().1;
+        let holds = fit.privacy.and_then(|g| g.true_epsilon).unwrap();
+        let seconds = seconds.as_secs_f64();
+        println!("timed,{name},{d},{steps},{seconds:.2},{holds:.3},{share:.3}");
     }
 }

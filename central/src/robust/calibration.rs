@@ -75,15 +75,22 @@ impl Releases {
         Ok((start_sd * (1.0 + 1e-12), step_sd * (1.0 + 1e-12)))
     }
 
-    /// The noise, `published` being the paper's on a sum of gradients.
+    /// The noise of the run, `None` without privacy. `published` gives the paper's on a sum of gradients, and what is to be said
+    /// of it.
     pub(super) fn calibrate(
         &self,
-        budget: Budget,
-        neighbours: Neighbours,
-        calibration: Calibration,
-        published: f64,
-        remark: &str,
-    ) -> Result<Calibrated> {
+        privacy: &Privacy,
+        published: impl FnOnce(Budget) -> (f64, &'static str),
+    ) -> Result<Option<Calibrated>> {
+        let Privacy::Budget {
+            budget,
+            neighbours,
+            calibration,
+        } = *privacy
+        else {
+            return Ok(None);
+        };
+        let (published, remark) = published(budget);
         let (start_sd, step_sd) = match calibration {
             Calibration::Accounted => self.accounted(budget, neighbours)?,
             Calibration::AsPublished => {
@@ -106,14 +113,14 @@ impl Releases {
             true_epsilon,
             remark: (calibration == Calibration::AsPublished).then(|| remark.to_owned()),
         };
-        Ok(Calibrated {
+        Ok(Some(Calibrated {
             start_sd,
             step_sd,
             published_step_sd: published,
             guarantee,
             releases: *self,
             epsilon_of_steps: held(&steps_alone, delta)?,
-        })
+        }))
     }
 }
 

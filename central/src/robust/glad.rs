@@ -1,6 +1,6 @@
 //! Grassmannian least absolute deviations: objective, gradient, descent.
 
-use eigenveil_estimation::linalg::{cross_product, product};
+use eigenveil_estimation::linalg::{product, tall_cross_product, tall_product};
 use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 
@@ -10,36 +10,87 @@ use crate::{Generator, noise::EntryNoise, polar::polar};
 /// A row of the sphere nearer to the subspace than this lies on it, up to rounding: there 0 is a subgradient.
 const ON_THE_SUBSPACE: f64 = 1e-14;
 
+/// ‖Qx‖² below which `‖x‖² − ‖Vᵀx‖²` has lost too many digits, and `x − VVᵀx` is formed.
+const NEAR: f64 = 1e-3;
+
 /// `(1/N)Σ‖(I − VVᵀ)x‖`.
 pub(super) fn objective(table: &Table, v: &DMatrix<f64>) -> f64 {
-    let mut sum = 0.0;
-    table.for_each_block(|block| {
-        let (_, residuals) = split(block, v);
-        sum += residuals.column_iter().map(|r| r.norm()).sum::<f64>();
-    });
-    sum / table.n() as f64
+    let split = Split::new(table.columns(), v);
+    let far: f64 = split.squares.iter().map(|square| square.sqrt()).sum();
+    let near: f64 = split.residuals.column_iter().map(|r| r.norm()).sum();
+    (far + near) / table.n() as f64
 }
 
-/// `Σ Qx(xᵀV)/‖Qx‖` over the columns of `block`, Q = I − VVᵀ (equation 2.1): the *descent* direction. Every summand has
+/// `Σ Qx(xᵀV)/‖Qx‖` over the columns of `rows`, Q = I − VVᵀ (equation 2.1): the *descent* direction. Every summand has
 /// Frobenius norm `‖Vᵀx‖ ≤ 1`.
-pub(super) fn descent_direction(block: &DMatrix<f64>, v: &DMatrix<f64>) -> DMatrix<f64> {
-    let (scores, mut residuals) = split(block, v);
-    for mut residual in residuals.column_iter_mut() {
-        let norm = residual.norm();
-        if norm > ON_THE_SUBSPACE {
-            residual /= norm;
+///
+/// Rows far from the subspace enter as `X·diag(1/‖Qx‖)·Sᵀ − V·(S·diag(1/‖Qx‖)·Sᵀ)` with S = VᵀX: X is read twice, no `Qx` is formed.
+pub(super) fn descent_direction(rows: &DMatrix<f64>, v: &DMatrix<f64>) -> DMatrix<f64> {
+    let Split {
+        scores,
+        squares,
+        near,
+        residuals,
+    } = Split::new(rows, v);
+    let mut weighted = scores.transpose();
+    for (mut row, square) in weighted.row_iter_mut().zip(squares) {
+        row *= if square > 0.0 {
+            1.0 / square.sqrt()
         } else {
-            residual.fill(0.0);
+            0.0
+        };
+    }
+    let mut sum = tall_product(rows, &weighted) - product(v, &product(&scores, &weighted));
+    if !near.is_empty() {
+        let mut scores = scores.select_columns(&near).transpose();
+        for (mut row, residual) in scores.row_iter_mut().zip(residuals.column_iter()) {
+            let norm = residual.norm();
+            row *= if norm > ON_THE_SUBSPACE {
+                1.0 / norm
+            } else {
+                0.0
+            };
+        }
+        sum += tall_product(&residuals, &scores);
+    }
+    sum
+}
+
+/// The rows as seen from a subspace.
+struct Split {
+    /// Vᵀx, a column each.
+    scores: DMatrix<f64>,
+    /// ‖Qx‖² of the rows far from it; 0 for those near it.
+    squares: Vec<f64>,
+    /// The rows near it, and their Qx.
+    near: Vec<usize>,
+    residuals: DMatrix<f64>,
+}
+
+impl Split {
+    fn new(rows: &DMatrix<f64>, v: &DMatrix<f64>) -> Self {
+        let scores = tall_cross_product(rows, v).transpose();
+        // Rows are of length 1, or zero.
+        let mut squares: Vec<f64> = scores
+            .column_iter()
+            .zip(rows.column_iter())
+            .map(|(s, x)| x.norm_squared() - s.norm_squared())
+            .collect();
+        let near: Vec<usize> = (0..squares.len()).filter(|&i| squares[i] < NEAR).collect();
+        let mut residuals = rows.select_columns(&near);
+        if !near.is_empty() {
+            residuals -= tall_product(v, &scores.select_columns(&near));
+            for &i in &near {
+                squares[i] = 0.0;
+            }
+        }
+        Self {
+            scores,
+            squares,
+            near,
+            residuals,
         }
     }
-    product(&residuals, &scores.transpose())
-}
-
-/// `Vᵀx` and `x − VVᵀx` of every column.
-fn split(block: &DMatrix<f64>, v: &DMatrix<f64>) -> (DMatrix<f64>, DMatrix<f64>) {
-    let scores = cross_product(v, block);
-    let residuals = block - product(v, &scores);
-    (scores, residuals)
 }
 
 /// The iteration `V ← P_{O(D,r)}(V − η_t(∇F + noise))`.
@@ -64,9 +115,7 @@ impl Descent {
     ) -> Result<DMatrix<f64>> {
         let noise = EntryNoise::Gaussian { sd: self.noise_sd };
         for t in 1..=self.steps.count {
-            let mut sum = self
-                .steps
-                .sum(table, rng, |block| descent_direction(block, &v));
+            let mut sum = descent_direction(&self.steps.rows(table, rng), &v);
             if self.noise_sd > 0.0 {
                 noise.add_to(&mut sum, rng);
             }
@@ -81,7 +130,7 @@ impl Descent {
 
 #[cfg(test)]
 mod tests {
-    use eigenveil_estimation::models::uniform_frame;
+    use eigenveil_estimation::{linalg::cross_product, models::uniform_frame};
     use proptest::prelude::*;
 
     use super::*;

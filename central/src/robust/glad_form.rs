@@ -281,20 +281,9 @@ impl Glad {
     /// # Errors
     /// `invalid-request` for parameters that do not fit n; `invalid-budget` where the budget cannot be met.
     pub fn calibrate(&self, n: usize, p: usize, privacy: &Privacy) -> Result<Option<Calibrated>> {
-        let Privacy::Budget {
-            budget,
-            neighbours,
-            calibration,
-        } = *privacy
-        else {
-            return Ok(None);
-        };
         check(self.card(), p, n as u64, &Request::new(1, *privacy))?;
         let (releases, _) = self.releases(n, p, privacy)?;
-        let (printed, remark) = published(budget, n, releases.steps);
-        releases
-            .calibrate(budget, neighbours, calibration, printed, remark)
-            .map(Some)
+        releases.calibrate(privacy, |budget| published(budget, n, releases.steps))
     }
 
     /// As [`Baseline::fit`] with the noise of [`Glad::calibrate`] at hand.

@@ -13,6 +13,7 @@ mod calibration;
 mod cards;
 mod glad;
 mod glad_form;
+mod iterate;
 mod reaper;
 mod reaper_form;
 mod sampling;

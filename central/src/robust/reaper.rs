@@ -1,17 +1,36 @@
 //! REAPER: objective, gradient, and descent over the Fantope.
 
 use eigenveil_estimation::{
-    fantope::project_onto_fantope,
-    linalg::{outer_scaled, product, symmetric_eigen},
+    fantope::{project_eigenvalues, project_onto_fantope_partially},
+    linalg::{
+        UnseenNoise, add_outer_lower, add_symmetrised_outer_lower, leading_pairs, symmetric_eigen,
+        tall_product, top_k,
+    },
 };
 use eigenveil_shared::{Error, ErrorCode, Result};
 use nalgebra::DMatrix;
+use rand_distr::{Distribution, StandardNormal};
 
-use super::{sampling::Steps, simplex::project_entropy, table::Table};
-use crate::{Generator, noise::add_symmetric_noise};
+use super::{
+    iterate::{Iterate, Step},
+    sampling::Steps,
+    simplex::log_scale,
+    table::Table,
+};
+use crate::{Generator, noise::add_lower_noise};
 
 /// As for GLAD: there 0 is a subgradient.
-const ON_THE_SUBSPACE: f64 = 1e-14;
+pub(super) const ON_THE_SUBSPACE: f64 = 1e-14;
+/// From this dimension the projection is found from the part of the spectrum that matters.
+const PARTIAL: usize = 500;
+/// A space of more than p over this costs as much as the full decomposition.
+const LARGEST_SHARE: usize = 2;
+/// Distance to the projection that is asked for, relative: with noise, which the step is far less exact than, and without.
+const NOISY_ACCURACY: f64 = 3e-3;
+const PLAIN_ACCURACY: f64 = 1e-8;
+
+/// Residuals of the leading eigenvectors of the average, relative.
+const LEADING_ACCURACY: f64 = 1e-9;
 
 /// Which geometry a step is made in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,12 +43,8 @@ pub(super) enum Geometry {
 
 /// `(1/N)Σ‖(I − P)x‖`.
 pub(super) fn objective(table: &Table, p: &DMatrix<f64>) -> f64 {
-    let mut sum = 0.0;
-    table.for_each_block(|block| {
-        let residuals = block - product(p, block);
-        sum += residuals.column_iter().map(|r| r.norm()).sum::<f64>();
-    });
-    sum / table.n() as f64
+    let residuals = table.columns() - tall_product(p, table.columns());
+    residuals.column_iter().map(|r| r.norm()).sum::<f64>() / table.n() as f64
 }
 
 /// As [`objective`] with P checked.
@@ -44,10 +59,15 @@ pub(super) fn checked_objective(table: &Table, p: &DMatrix<f64>) -> Result<f64> 
     Ok(objective(table, p))
 }
 
-/// `Σ (Qx·xᵀ + x·(Qx)ᵀ)/2‖Qx‖` over the columns of `block`, Q = I − P: minus equation 4.1. Every summand has squared
-/// Frobenius norm `(1 + ⟨x, Qx⟩²/‖Qx‖²)/2 ≤ 1`.
-pub(super) fn descent_direction(block: &DMatrix<f64>, p: &DMatrix<f64>) -> DMatrix<f64> {
-    let mut residuals = block - product(p, block);
+/// Adds `factor·Σ (Qx·xᵀ + x·(Qx)ᵀ)/2‖Qx‖` over the columns of `rows`, Q = I − P, to the lower triangle of `sum`: minus
+/// equation 4.1. Every summand has squared Frobenius norm `(1 + ⟨x, Qx⟩²/‖Qx‖²)/2 ≤ 1`. `image` is `P·rows`.
+pub(super) fn add_descent_direction(
+    sum: &mut DMatrix<f64>,
+    rows: &DMatrix<f64>,
+    image: &DMatrix<f64>,
+    factor: f64,
+) {
+    let mut residuals = rows - image;
     for mut residual in residuals.column_iter_mut() {
         let norm = residual.norm();
         if norm > ON_THE_SUBSPACE {
@@ -56,8 +76,32 @@ pub(super) fn descent_direction(block: &DMatrix<f64>, p: &DMatrix<f64>) -> DMatr
             residual.fill(0.0);
         }
     }
-    let half = product(&residuals, &block.transpose());
-    &half + half.transpose()
+    add_symmetrised_outer_lower(sum, &residuals, rows, factor);
+}
+
+/// Noise on the *sum* of gradients.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum StepNoise {
+    /// None.
+    None,
+    /// This standard deviation along every direction of unit Frobenius norm: it over √2 off the diagonal.
+    Isotropic(f64),
+    /// This standard deviation on every entry.
+    Entrywise(f64),
+}
+
+impl StepNoise {
+    /// Adds it to the lower triangle of `sum`, times `factor`.
+    fn add_to_lower(self, sum: &mut DMatrix<f64>, factor: f64, rng: &mut Generator) {
+        match self {
+            Self::None => {}
+            Self::Isotropic(sd) => {
+                let off_diagonal = sd * std::f64::consts::FRAC_1_SQRT_2;
+                add_lower_noise(sum, factor * off_diagonal, factor * sd, rng);
+            }
+            Self::Entrywise(sd) => add_lower_noise(sum, factor * sd, factor * sd, rng),
+        }
+    }
 }
 
 /// Subgradient descent from `(r/p)I`, in one of two geometries, with the average of the iterates as its answer.
@@ -66,8 +110,35 @@ pub(super) struct Descent {
     pub(super) steps: Steps,
     /// c of the step sizes `c/√t`.
     pub(super) step: f64,
-    /// Standard deviations of the noise on the *sum* of gradients: off the diagonal, and on it.
-    pub(super) noise_sd: (f64, f64),
+    pub(super) noise: StepNoise,
+}
+
+/// The sum of the iterates so far, a lower triangle, and their number.
+pub(super) struct Average {
+    lower: DMatrix<f64>,
+    count: usize,
+}
+
+impl Average {
+    /// The average, symmetric.
+    pub(super) fn matrix(&self) -> DMatrix<f64> {
+        let mut average = &self.lower / self.count as f64;
+        average.fill_upper_triangle_with_lower_triangle();
+        average
+    }
+
+    /// Its leading eigenvectors.
+    pub(super) fn leading(&self, k: usize) -> Result<DMatrix<f64>> {
+        let found = if self.lower.nrows() < PARTIAL {
+            None
+        } else {
+            leading_pairs(&self.lower, k, LEADING_ACCURACY)?
+        };
+        match found {
+            Some(pairs) => Ok(pairs.vectors),
+            None => Ok(top_k(&self.matrix(), k)?.vectors),
+        }
+    }
 }
 
 impl Descent {
@@ -77,51 +148,223 @@ impl Descent {
         table: &Table,
         rank: usize,
         rng: &mut Generator,
-        mut watch: impl FnMut(usize, &DMatrix<f64>) -> Result<()>,
-    ) -> Result<DMatrix<f64>> {
+        mut watch: impl FnMut(usize, &Average) -> Result<()>,
+    ) -> Result<Average> {
         let d = table.dimension();
-        let mut p = DMatrix::from_diagonal_element(d, d, rank as f64 / d as f64);
+        let mut p = Iterate::start(rank, d);
         let mut log_p = DMatrix::zeros(0, 0);
         if self.geometry == Geometry::Entropy {
             log_p = DMatrix::from_diagonal_element(d, d, (rank as f64 / d as f64).ln());
         }
-        let mut average = DMatrix::zeros(d, d);
+        let mut average = Average {
+            lower: DMatrix::zeros(d, d),
+            count: 0,
+        };
         for t in 1..=self.steps.count {
-            let mut sum = self
-                .steps
-                .sum(table, rng, |block| descent_direction(block, &p));
-            let (off_diagonal, diagonal) = self.noise_sd;
-            if off_diagonal > 0.0 {
-                add_symmetric_noise(&mut sum, off_diagonal, diagonal, rng);
-            }
-            sum *= self.step / ((t as f64).sqrt() * self.steps.denominator(table.n()));
-            match self.geometry {
-                Geometry::Euclidean => p = project_onto_fantope(&(p + sum), rank)?.matrix,
-                Geometry::Entropy => {
-                    let eigen = symmetric_eigen(&(log_p + sum))?;
-                    let values = project_entropy(eigen.values.as_slice(), rank)?;
-                    let logs: Vec<f64> = values
-                        .iter()
-                        .map(|&g| g.max(f64::MIN_POSITIVE).ln())
-                        .collect();
-                    p = outer_scaled(&eigen.vectors, &values);
-                    log_p = outer_scaled(&eigen.vectors, &logs);
+            let rows = self.steps.rows(table, rng);
+            let eta = self.step / ((t as f64).sqrt() * self.steps.denominator(table.n()));
+            p = match self.geometry {
+                Geometry::Euclidean if d >= PARTIAL => {
+                    self.partial_step(&p, &rows, rank, eta, rng)?
                 }
-            }
-            average += (&p - &average) / t as f64;
+                Geometry::Euclidean => self.full_step(&p, &rows, rank, eta, rng)?,
+                Geometry::Entropy => {
+                    add_descent_direction(&mut log_p, &rows, &p.times(&rows), eta);
+                    self.noise.add_to_lower(&mut log_p, eta, rng);
+                    drop(p);
+                    entropy_projected(&mut log_p, rank)?
+                }
+            };
+            p.add_to_lower(&mut average.lower);
+            average.count = t;
             watch(t, &average)?;
         }
         Ok(average)
     }
+
+    /// A step by a full decomposition.
+    fn full_step(
+        &self,
+        p: &Iterate,
+        rows: &DMatrix<f64>,
+        rank: usize,
+        eta: f64,
+        rng: &mut Generator,
+    ) -> Result<Iterate> {
+        let d = rows.nrows();
+        let mut next = DMatrix::zeros(d, d);
+        p.add_to_lower(&mut next);
+        add_descent_direction(&mut next, rows, &p.times(rows), eta);
+        self.noise.add_to_lower(&mut next, eta, rng);
+        projected(&next, rank)
+    }
+
+    /// A step without its `p × p` matrix where the noise allows, and without its full decomposition where the spectrum does.
+    fn partial_step(
+        &self,
+        p: &Iterate,
+        rows: &DMatrix<f64>,
+        rank: usize,
+        eta: f64,
+        rng: &mut Generator,
+    ) -> Result<Iterate> {
+        let d = rows.nrows();
+        let searched = p.factor.searched;
+        if searched > d / LARGEST_SHARE {
+            // As the steps get shorter the noise does, and the space grows: once it is large it stays so.
+            let mut next = self.full_step(p, rows, rank, eta, rng)?;
+            next.factor.searched = searched;
+            return Ok(next);
+        }
+        let drawn = |rng: &mut Generator| {
+            let mut noise = DMatrix::zeros(d, d);
+            self.noise.add_to_lower(&mut noise, eta, rng);
+            noise
+        };
+        let (noise, accuracy) = match self.noise {
+            StepNoise::None => (None, PLAIN_ACCURACY),
+            StepNoise::Entrywise(_) => (Some(drawn(rng)), NOISY_ACCURACY),
+            StepNoise::Isotropic(_) => (None, NOISY_ACCURACY),
+        };
+        let step = Step::new(p, rows, eta, noise);
+        let mut normal = || StandardNormal.sample(rng);
+        let mut unseen = match self.noise {
+            StepNoise::Isotropic(sd) => Some(UnseenNoise {
+                sd: eta * sd,
+                normal: &mut normal,
+            }),
+            _ => None,
+        };
+        let found = project_onto_fantope_partially(
+            &step,
+            unseen.as_mut(),
+            rank,
+            Some(&p.factor),
+            accuracy,
+        )?;
+        match found {
+            Some(factor) => Ok(Iterate {
+                identity: 0.0,
+                factor,
+            }),
+            // Part of the noise has been looked at: it is neither drawn again nor left away.
+            None if matches!(self.noise, StepNoise::Isotropic(_)) => Err(Error::new(
+                ErrorCode::EstimateFailed,
+                "the noise of a step is below the rounding of its gradients; take a smaller budget",
+            )),
+            None => {
+                let mut next = step.into_noise().unwrap_or_else(|| DMatrix::zeros(d, d));
+                p.add_to_lower(&mut next);
+                add_descent_direction(&mut next, rows, &p.times(rows), eta);
+                projected(&next, rank)
+            }
+        }
+    }
+}
+
+/// The projection of a matrix, by its lower triangle, onto the Fantope.
+fn projected(lower: &DMatrix<f64>, rank: usize) -> Result<Iterate> {
+    let eigen = symmetric_eigen(lower)?;
+    let mut weights = project_eigenvalues(eigen.values.as_slice(), rank)?.values;
+    weights.truncate(weights.iter().take_while(|&&w| w > 0.0).count());
+    let vectors = eigen.vectors.columns(0, weights.len()).into_owned();
+    Ok(Iterate::of(vectors, weights))
+}
+
+/// The projection of `exp(log_p)`, the logarithm by its lower triangle, in the relative entropy; `log_p` becomes its logarithm.
+///
+/// That is `min(log_p + log c, 0)` in the eigenvalues: all but the few capped ones, k at most, only move by log c.
+fn entropy_projected(log_p: &mut DMatrix<f64>, rank: usize) -> Result<Iterate> {
+    let mut eigen = symmetric_eigen(log_p)?;
+    let log_c = log_scale(eigen.values.as_slice(), rank)?;
+    let logarithms = eigen.values.map(|value| value + log_c);
+    for i in 0..log_p.nrows() {
+        log_p[(i, i)] += log_c;
+    }
+    let capped = logarithms.iter().take_while(|&&l| l > 0.0).count();
+    let excess: Vec<f64> = logarithms.iter().take(capped).map(|l| -l).collect();
+    add_outer_lower(
+        log_p,
+        &eigen.vectors.columns(0, capped).into_owned(),
+        &excess,
+    );
+    let weights: Vec<f64> = logarithms
+        .iter()
+        .map(|l| l.min(0.0).exp())
+        .take_while(|&w| w > 0.0)
+        .collect();
+    eigen.vectors.resize_horizontally_mut(weights.len(), 0.0);
+    Ok(Iterate::of(eigen.vectors, weights))
 }
 
 #[cfg(test)]
-mod tests {
-    use eigenveil_estimation::models::uniform_frame;
+pub(super) mod tests {
+    use eigenveil_estimation::{linalg::outer_scaled, models::uniform_frame};
     use proptest::prelude::*;
 
     use super::*;
     use crate::generator;
+
+    /// The whole matrix.
+    pub(in crate::robust) fn descent_direction(
+        rows: &DMatrix<f64>,
+        p: &DMatrix<f64>,
+    ) -> DMatrix<f64> {
+        let mut sum = DMatrix::zeros(rows.nrows(), rows.nrows());
+        add_descent_direction(&mut sum, rows, &(p * rows), 1.0);
+        sum.fill_upper_triangle_with_lower_triangle();
+        sum
+    }
+
+    /// From the same point and, where it is drawn as a matrix, with the same noise, the step by parts is the step by a full
+    /// decomposition.
+    #[test]
+    fn the_partial_step_is_the_full_one() {
+        let d = PARTIAL + 10;
+        let mut rng = generator(Some(8)).unwrap();
+        let mut rows = DMatrix::from_fn(d, 600, |i, _| {
+            let z: f64 = StandardNormal.sample(&mut rng);
+            z / (i + 1) as f64
+        });
+        for mut row in rows.column_iter_mut() {
+            let norm = row.norm();
+            row /= norm;
+        }
+        for (noise, allowed) in [
+            (StepNoise::None, 1e-6),
+            (StepNoise::Entrywise(20.0), NOISY_ACCURACY),
+        ] {
+            let descent = Descent {
+                geometry: Geometry::Euclidean,
+                steps: Steps {
+                    count: 1,
+                    rate: None,
+                },
+                step: 1.0,
+                noise,
+            };
+            let mut p = Iterate::start(2, d);
+            for seed in 0..3 {
+                let of = |seed| generator(Some(seed)).unwrap();
+                let full = descent
+                    .full_step(&p, &rows, 2, 2e-3, &mut of(seed))
+                    .unwrap();
+                let part = descent
+                    .partial_step(&p, &rows, 2, 2e-3, &mut of(seed))
+                    .unwrap();
+                let size = full
+                    .factor
+                    .weights
+                    .iter()
+                    .map(|w| w * w)
+                    .sum::<f64>()
+                    .sqrt();
+                let apart = part.factor.distance(&full.factor) / size;
+                assert!(apart < allowed, "{noise:?}: {apart}");
+                p = part;
+            }
+        }
+    }
 
     proptest! {
         /// One row moves the sum by at most 1 in Frobenius norm, and the zero row by nothing.

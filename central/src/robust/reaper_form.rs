@@ -1,13 +1,12 @@
 //! The four private REAPER algorithms as baselines.
 
-use eigenveil_estimation::linalg::top_k;
 use eigenveil_shared::{Error, ErrorCode, Result, privacy::Budget};
 use nalgebra::DMatrix;
 
 use super::{
     calibration::{Calibrated, Releases, noise_of, published_for_batches},
     cards::private,
-    reaper::{Descent, Geometry, objective},
+    reaper::{Descent, Geometry, StepNoise, objective},
     sampling::Steps,
     table::Table,
 };
@@ -166,20 +165,9 @@ impl Reaper {
     /// # Errors
     /// `invalid-request` for parameters that do not fit n; `invalid-budget` where the budget cannot be met.
     pub fn calibrate(&self, n: usize, privacy: &Privacy) -> Result<Option<Calibrated>> {
-        let Privacy::Budget {
-            budget,
-            neighbours,
-            calibration,
-        } = *privacy
-        else {
-            return Ok(None);
-        };
         check(self.card(), 1, n as u64, &Request::new(1, *privacy))?;
         let steps = self.steps(n, privacy)?;
-        let (printed, remark) = published(budget, n, steps);
-        Releases { steps, start: 0 }
-            .calibrate(budget, neighbours, calibration, printed, remark)
-            .map(Some)
+        Releases { steps, start: 0 }.calibrate(privacy, |budget| published(budget, n, steps))
     }
 
     /// The average iterate `P̄`, `p × p`, which is what the relaxation answers before it is rounded to a subspace, and the
@@ -199,16 +187,14 @@ impl Reaper {
         let steps = self.steps(n, &request.privacy)?;
         let denominator = steps.denominator(n);
         let mut facts = vec![("steps", steps.count as f64), ("batch", denominator)];
-        let mut noise_sd = (0.0, 0.0);
+        let mut step_noise = StepNoise::None;
         let promised = noise_of(&request.privacy, Releases { steps, start: 0 }, calibrated)?;
         if let Some(noise) = promised {
-            // Along every direction of unit Frobenius length σ, which is σ/√2 off the diagonal: an entry there counts
-            // twice. The paper has σ everywhere, whose weakest directions, the diagonal's, have σ as well.
-            let off_diagonal = match noise.guarantee.calibration {
-                Calibration::Accounted => noise.step_sd * std::f64::consts::FRAC_1_SQRT_2,
-                Calibration::AsPublished => noise.step_sd,
+            // The paper has σ on every entry, whose weakest directions, the diagonal's, have σ as well.
+            step_noise = match noise.guarantee.calibration {
+                Calibration::Accounted => StepNoise::Isotropic(noise.step_sd),
+                Calibration::AsPublished => StepNoise::Entrywise(noise.step_sd),
             };
-            noise_sd = (off_diagonal, noise.step_sd);
             facts.extend([
                 ("noise_sd", noise.step_sd),
                 ("published_noise_sd", noise.published_step_sd),
@@ -220,24 +206,26 @@ impl Reaper {
             geometry: self.form.geometry(),
             steps,
             step: self.step,
-            noise_sd,
+            noise: step_noise,
         };
         let average = descent.run(&table, k, rng, |t, average| {
             if request.truth.is_some() && is_watched(t, steps.count) {
                 let passes = t as f64 * denominator / n as f64;
-                let leading = top_k(average, k)?.vectors;
-                tracer.record(t, passes, &leading, |_| Some(objective(&table, average)))?;
+                let leading = average.leading(k)?;
+                tracer.record(t, passes, &leading, |_| {
+                    Some(objective(&table, &average.matrix()))
+                })?;
             }
             Ok(())
         })?;
         let fit = Fit {
-            subspace: top_k(&average, k)?.vectors,
+            subspace: average.leading(k)?,
             n: n as u64,
             privacy: promised.map(|noise| noise.guarantee.clone()),
             trace: tracer.finish(),
             facts,
         };
-        Ok((average, fit))
+        Ok((average.matrix(), fit))
     }
 }
 

@@ -1,5 +1,7 @@
 //! Which rows a step sees.
 
+use std::borrow::Cow;
+
 use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 
@@ -52,25 +54,12 @@ impl Steps {
         Ok(Self { count, rate })
     }
 
-    /// Adds up `gradient` over the rows of one step.
-    pub(super) fn sum(
-        &self,
-        table: &Table,
-        rng: &mut Generator,
-        gradient: impl Fn(&DMatrix<f64>) -> DMatrix<f64>,
-    ) -> DMatrix<f64> {
-        if let Some(rate) = self.rate {
-            return gradient(&table.poisson_sample(rate, rng));
+    /// The rows of one step, a column each.
+    pub(super) fn rows<'a>(&self, table: &'a Table, rng: &mut Generator) -> Cow<'a, DMatrix<f64>> {
+        match self.rate {
+            Some(rate) => Cow::Owned(table.poisson_sample(rate, rng)),
+            None => Cow::Borrowed(table.columns()),
         }
-        let mut sum: Option<DMatrix<f64>> = None;
-        table.for_each_block(|block| {
-            let part = gradient(block);
-            match &mut sum {
-                Some(sum) => *sum += part,
-                None => sum = Some(part),
-            }
-        });
-        sum.unwrap_or_else(|| gradient(table.columns()))
     }
 
     /// The public number a sum is divided by: n, or the *expected* size of a batch, never the size it has.

@@ -17,6 +17,15 @@ use eigenveil_shared::{Error, ErrorCode, Result};
 /// # Errors
 /// `invalid-request` unless `1 ≤ k ≤ p`; `estimate-failed` for logarithms that are not finite.
 pub fn project_entropy(logarithms: &[f64], k: usize) -> Result<Vec<f64>> {
+    let log_c = log_scale(logarithms, k)?;
+    Ok(logarithms
+        .iter()
+        .map(|value| (value + log_c).min(0.0).exp())
+        .collect())
+}
+
+/// log c of [`project_entropy`].
+pub(super) fn log_scale(logarithms: &[f64], k: usize) -> Result<f64> {
     let p = logarithms.len();
     if k == 0 || k > p {
         return Err(Error::new(
@@ -43,11 +52,7 @@ pub fn project_entropy(logarithms: &[f64], k: usize) -> Result<Vec<f64>> {
     let scale = (0..k)
         .map(|capped| (capped, ((k - capped) as f64).ln() - tails[capped]))
         .find(|&(capped, log_c)| log_c + sorted[capped] <= 0.0);
-    let log_c = scale.map_or(-sorted[k - 1], |(_, log_c)| log_c);
-    Ok(logarithms
-        .iter()
-        .map(|value| (value + log_c).min(0.0).exp())
-        .collect())
+    Ok(scale.map_or(-sorted[k - 1], |(_, log_c)| log_c))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use eigenveil_estimation::{
-    linalg::{cross_product, orthonormalize, product, top_k},
+    linalg::{cross_product, orthonormalize, tall_cross_product, tall_product, top_k},
     models::uniform_frame,
 };
 use eigenveil_shared::Result;
@@ -98,7 +98,7 @@ fn gram(table: &Table) -> DMatrix<f64> {
 
 /// `(Σxxᵀ)·X`.
 fn times_gram(table: &Table, x: &DMatrix<f64>) -> DMatrix<f64> {
-    product(table.columns(), &cross_product(table.columns(), x))
+    tall_product(table.columns(), &tall_cross_product(table.columns(), x))
 }
 
 /// PCA without noise, by the smaller of the two Gram matrices.
@@ -106,8 +106,8 @@ fn pca(table: &Table, k: usize) -> Result<DMatrix<f64>> {
     if table.n() >= table.dimension() || k > table.n() {
         return Ok(top_k(&gram(table), k)?.vectors);
     }
-    let scores = top_k(&cross_product(table.columns(), table.columns()), k)?;
-    orthonormalize(product(table.columns(), &scores.vectors))
+    let scores = top_k(&tall_cross_product(table.columns(), table.columns()), k)?;
+    orthonormalize(tall_product(table.columns(), &scores.vectors))
 }
 
 #[cfg(test)]

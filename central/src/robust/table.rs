@@ -4,9 +4,6 @@ use nalgebra::DMatrix;
 
 use crate::{Generator, Rows, poisson};
 
-/// Columns multiplied at once: a block and its products stay in cache.
-const BLOCK: usize = 128;
-
 /// `x/‖x‖`, a column for each row; zero rows stay zero.
 pub(super) struct Table {
     columns: DMatrix<f64>,
@@ -47,13 +44,5 @@ impl Table {
         let mut chosen = Vec::new();
         poisson::poisson_sample(self.n(), rate, rng, |index| chosen.push(index));
         self.columns.select_columns(&chosen)
-    }
-
-    /// Calls `visit` with the columns, a block at a time.
-    pub(super) fn for_each_block(&self, mut visit: impl FnMut(&DMatrix<f64>)) {
-        for start in (0..self.n()).step_by(BLOCK) {
-            let width = BLOCK.min(self.n() - start);
-            visit(&self.columns.columns(start, width).into_owned());
-        }
     }
 }

@@ -7,7 +7,10 @@ use eigenveil_central::{
     ALGORITHMS, Calibration, Delta, Guarantee, Neighbours, Options, Privacy, Request, find,
     generator,
 };
-use eigenveil_estimation::metrics::{captured_variance, projector_distance};
+use eigenveil_estimation::{
+    linalg::Threads,
+    metrics::{captured_variance, projector_distance},
+};
 use eigenveil_shared::privacy::{Budget, delta_warning, epsilon_warning};
 use nalgebra::DMatrix;
 use serde::Serialize;
@@ -204,7 +207,8 @@ pub(crate) fn run(args: &CentralArgs, json: bool) -> Result<()> {
         let mut rng = generator(args.seed)?;
         // One stream a repeat: adding repeats leaves the earlier ones as they were.
         rng.set_stream(number);
-        let Compared { fit, truth, moment } = source.run(baseline.as_ref(), &request, &mut rng)?;
+        let Compared { fit, truth, moment } =
+            Threads::available().run(|| source.run(baseline.as_ref(), &request, &mut rng))?;
         errors.push(projector_distance(&fit.subspace, &truth)?);
         captured += captured_variance(&fit.subspace, &moment)?;
         first.get_or_insert(fit);

@@ -38,7 +38,7 @@ pub(crate) struct Budget {
 }
 
 /// A symmetric matrix as far as a Krylov method knows it.
-pub(crate) trait Symmetric {
+pub trait Symmetric {
     /// Its dimension p.
     fn dimension(&self) -> usize;
     /// Its product with a `p × b` block.

@@ -4,6 +4,7 @@
 //! calling thread: measured, two threads pay only from about p = 2,000 and cost 0–70 % below p = 400, so independent
 //! pieces are done side by side instead (the panels of a large matrix, the jackknife), on [`Threads::current`] threads.
 
+mod block_lanczos;
 mod blocked_cholesky;
 mod cholesky;
 mod convert;
@@ -15,23 +16,30 @@ mod orthonormal;
 mod panels;
 mod product;
 mod share_out;
+mod tall;
 mod threads;
 
+pub use block_lanczos::{UnseenNoise, leading_pairs};
 pub use cholesky::cholesky_is_positive_definite;
 pub use convert::{packed_to_dense, submatrix};
 pub use eigen::{SymmetricEigen, symmetric_eigen, symmetric_eigenvalues};
 pub use gram::GramSum;
+pub use krylov::Symmetric;
 pub use lanczos::{Spectrum, top_k};
 pub use orthonormal::{orthonormality_defect, orthonormalize};
-pub use product::{cross_product, outer_scaled, product};
+pub use product::{
+    add_outer_lower, add_symmetrised_outer_lower, cross_product, outer_scaled, product,
+};
+pub use tall::{tall_cross_product, tall_product};
 pub use threads::Threads;
 
+pub(crate) use block_lanczos::{BlockLanczos, Ritz};
 pub(crate) use blocked_cholesky::{Definiteness, blocked_cholesky, rounding_of_cholesky};
 pub(crate) use cholesky::spectrum_lies_below;
-pub(crate) use krylov::{Budget, RitzPairs, Symmetric, Wanted, block_ritz};
+pub(crate) use krylov::{Budget, RitzPairs, Wanted, block_ritz};
 pub(crate) use lanczos::StartVectors;
 pub(crate) use panels::{PANEL_WIDTH, Panels, add_outer_to_panel};
-pub(crate) use product::{add_outer_lower, outer_columns_lower, symmetric_product};
+pub(crate) use product::{outer_columns_lower, symmetric_product};
 pub(crate) use share_out::share_out;
 
 use eigenveil_shared::{Error, ErrorCode, Result};

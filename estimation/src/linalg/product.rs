@@ -7,7 +7,7 @@ use faer::{
 };
 use nalgebra::DMatrix;
 
-use super::{view, view_mut};
+use super::{share_out, view, view_mut};
 
 /// `A·B`.
 ///
@@ -57,23 +57,72 @@ pub fn outer_scaled(vectors: &DMatrix<f64>, weights: &[f64]) -> DMatrix<f64> {
     out
 }
 
-/// Adds `V·diag(weights)·Vᵀ` to the lower triangle of `out`; the upper one is left alone.
-pub(crate) fn add_outer_lower(out: &mut DMatrix<f64>, vectors: &DMatrix<f64>, weights: &[f64]) {
+/// Columns of one piece of a lower triangle.
+const PIECE: usize = 512;
+
+/// Adds `V·diag(weights)·Vᵀ` to the lower triangle of `out`; the upper one is left alone. On
+/// [`Threads::current`](super::Threads::current) threads.
+///
+/// # Panics
+/// If `out` is not `p × p` for `V` of p rows with one weight a column.
+pub fn add_outer_lower(out: &mut DMatrix<f64>, vectors: &DMatrix<f64>, weights: &[f64]) {
+    assert_eq!(vectors.ncols(), weights.len(), "one weight a column");
     let mut scaled = vectors.clone();
     for (mut column, &weight) in scaled.column_iter_mut().zip(weights) {
         column *= weight;
     }
-    triangular_matmul(
-        view_mut(out),
-        BlockStructure::TriangularLower,
-        Accum::Add,
-        view(&scaled),
-        BlockStructure::Rectangular,
-        view(vectors).transpose(),
-        BlockStructure::Rectangular,
-        1.0,
-        Par::Seq,
+    add_product_lower(out, &scaled, vectors, 1.0);
+}
+
+/// Adds `factor·(ABᵀ + BAᵀ)` to the lower triangle of `out`; the upper one is left alone. On
+/// [`Threads::current`](super::Threads::current) threads.
+///
+/// # Panics
+/// If A and B are not both `p × r` for `out` of dimension p.
+pub fn add_symmetrised_outer_lower(
+    out: &mut DMatrix<f64>,
+    a: &DMatrix<f64>,
+    b: &DMatrix<f64>,
+    factor: f64,
+) {
+    add_product_lower(out, a, b, factor);
+    add_product_lower(out, b, a, factor);
+}
+
+/// Adds the lower triangle of `factor·ABᵀ`, in pieces of a fixed size.
+fn add_product_lower(out: &mut DMatrix<f64>, a: &DMatrix<f64>, b: &DMatrix<f64>, factor: f64) {
+    let p = out.nrows();
+    assert!(
+        out.ncols() == p && a.nrows() == p && a.shape() == b.shape(),
+        "a p × p sum of p × r factors"
     );
+    let (a, b) = (view(a), view(b));
+    let mut pieces = Vec::new();
+    let (mut rest, mut from) = (view_mut(out), 0);
+    while rest.ncols() > 0 {
+        let (piece, after) = rest.split_at_col_mut(PIECE.min(p - from));
+        let next = from + piece.ncols();
+        pieces.push((from, piece.subrows_mut(from, p - from)));
+        (rest, from) = (after, next);
+    }
+    share_out(pieces.into_iter(), |(from, piece)| {
+        let width = piece.ncols();
+        let right = b.subrows(from, width).transpose();
+        let (corner, below) = piece.split_at_row_mut(width);
+        triangular_matmul(
+            corner,
+            BlockStructure::TriangularLower,
+            Accum::Add,
+            a.subrows(from, width),
+            BlockStructure::Rectangular,
+            right,
+            BlockStructure::Rectangular,
+            factor,
+            Par::Seq,
+        );
+        let rows = a.subrows(from + width, below.nrows());
+        matmul(below, Accum::Add, rows, right, factor, Par::Seq);
+    });
 }
 
 /// Columns `from..from + width` of `scaled·Vᵀ`, rows `from..` only, into the upper left of `out`.
@@ -147,6 +196,16 @@ mod tests {
         let ours = outer_scaled(&a, &weights);
         assert!((&ours - direct).amax() < 1e-11);
         assert_eq!(ours, ours.transpose());
+        let (mut lower, b) = (DMatrix::from_element(700, 700, 1.0), pattern(700, 3));
+        let c = b.map(|x| 2.0 * x + 1.0);
+        add_symmetrised_outer_lower(&mut lower, &b, &c, 0.5);
+        let expected = (&b * c.transpose() + &c * b.transpose()) * 0.5;
+        for j in 0..700 {
+            for i in 0..700 {
+                let added = if i >= j { expected[(i, j)] } else { 0.0 };
+                assert_eq!(lower[(i, j)], 1.0 + added);
+            }
+        }
         for p in [1, 95, 96, 250] {
             let full = DMatrix::from_fn(p, p, |i, j| ((i * j + i + j) % 13) as f64 - 6.0);
             let lower = DMatrix::from_fn(p, p, |i, j| if i >= j { full[(i, j)] } else { 1e9 });

@@ -1,0 +1,100 @@
+//! Products with tall matrices in pieces of a fixed size, over as many threads as the caller may take: what is computed does
+//! not depend on the number.
+
+use faer::{Accum, MatMut, MatRef, Par, linalg::matmul::matmul};
+use nalgebra::DMatrix;
+
+use super::{share_out, view, view_mut};
+
+/// Rows, or columns, of one piece.
+const PIECE: usize = 256;
+/// Multiplications below which a thread is not worth starting.
+const SMALL: usize = 1 << 22;
+
+/// `A·B` for A with many rows, on [`Threads::current`](super::Threads::current) threads.
+///
+/// # Panics
+/// If the inner dimensions differ.
+pub fn tall_product(a: &DMatrix<f64>, b: &DMatrix<f64>) -> DMatrix<f64> {
+    let mut out = DMatrix::zeros(a.nrows(), b.ncols());
+    add_tall_product(view_mut(&mut out), view(a), view(b), 1.0);
+    out
+}
+
+/// `Aᵀ·B` for A with many columns, on [`Threads::current`](super::Threads::current) threads.
+///
+/// # Panics
+/// If the numbers of rows differ.
+pub fn tall_cross_product(a: &DMatrix<f64>, b: &DMatrix<f64>) -> DMatrix<f64> {
+    let mut out = DMatrix::zeros(a.ncols(), b.ncols());
+    tall_cross(view_mut(&mut out), view(a), view(b));
+    out
+}
+
+/// `out += factor·A·B`.
+pub(crate) fn add_tall_product(
+    out: MatMut<'_, f64>,
+    a: MatRef<'_, f64>,
+    b: MatRef<'_, f64>,
+    factor: f64,
+) {
+    // Four times as high: the rows of a piece are what one product streams over.
+    by_rows(out, 4 * PIECE, a.ncols(), |from, piece| {
+        let rows = a.subrows(from, piece.nrows());
+        matmul(piece, Accum::Add, rows, b, factor, Par::Seq);
+    });
+}
+
+/// `out = Aᵀ·B`.
+pub(crate) fn tall_cross(out: MatMut<'_, f64>, a: MatRef<'_, f64>, b: MatRef<'_, f64>) {
+    by_rows(out, PIECE, a.nrows(), |from, piece| {
+        let columns = a.subcols(from, piece.nrows());
+        matmul(piece, Accum::Replace, columns.transpose(), b, 1.0, Par::Seq);
+    });
+}
+
+fn by_rows(
+    out: MatMut<'_, f64>,
+    height: usize,
+    inner: usize,
+    work: impl Fn(usize, MatMut<'_, f64>) + Sync,
+) {
+    let small = out.nrows() * out.ncols() * inner < SMALL;
+    let mut pieces = Vec::new();
+    let (mut rest, mut from) = (out, 0);
+    while rest.nrows() > 0 {
+        let here = height.min(rest.nrows());
+        let (piece, after) = rest.split_at_row_mut(here);
+        let next = from + piece.nrows();
+        pieces.push((from, piece));
+        (rest, from) = (after, next);
+    }
+    let pieces = pieces.into_iter();
+    if small {
+        pieces.for_each(|(from, piece)| work(from, piece));
+    } else {
+        share_out(pieces, |(from, piece)| work(from, piece));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::linalg::{Threads, cross_product, product};
+
+    #[test]
+    fn they_are_the_products_on_any_number_of_threads() {
+        for (rows, inner, columns) in [(2100, 130, 17), (300, 5, 3), (1, 1, 1), (700, 0, 2)] {
+            let a = DMatrix::from_fn(rows, inner, |i, j| ((i * 7 + j * 3) % 11) as f64 - 5.0);
+            let b = DMatrix::from_fn(inner, columns, |i, j| ((i * 5 + j) % 7) as f64 - 3.0);
+            let c = DMatrix::from_fn(rows, columns, |i, j| ((i + j * 5) % 13) as f64 - 6.0);
+            let one = (tall_product(&a, &b), tall_cross_product(&a, &c));
+            // Whole numbers: no rounding.
+            assert_eq!(one, (product(&a, &b), cross_product(&a, &c)));
+            let three = Threads::new(3)
+                .unwrap()
+                .run(|| (tall_product(&a, &b), tall_cross_product(&a, &c)));
+            assert_eq!(one, three);
+        }
+    }
+}
