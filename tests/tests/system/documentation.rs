@@ -107,6 +107,15 @@ fn the_central_pages_commands_work() {
     follow("docs/central-robust.md", &[]);
 }
 
+/// What a link to this heading is called.
+fn anchor(heading: &str) -> String {
+    let text = heading.trim_start_matches('#').trim().to_lowercase();
+    text.chars()
+        .filter(|c| c.is_alphanumeric() || *c == '-' || *c == ' ')
+        .map(|c| if c == ' ' { '-' } else { c })
+        .collect()
+}
+
 #[test]
 fn pictures_and_pages_that_are_linked_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
@@ -125,9 +134,21 @@ fn pictures_and_pages_that_are_linked_exist() {
             .skip(1)
             .filter_map(|rest| rest.split(')').next())
         {
-            if !target.starts_with("http") {
-                let from = root.join(page).parent().unwrap().to_owned();
-                assert!(from.join(target).exists(), "{page} links to {target}");
+            if target.starts_with("http") {
+                continue;
+            }
+            let (file, heading) = target.split_once('#').unwrap_or((target, ""));
+            let linked = match file {
+                "" => root.join(page),
+                file => root.join(page).parent().unwrap().join(file),
+            };
+            assert!(linked.exists(), "{page} links to {target}");
+            if !heading.is_empty() {
+                let text = std::fs::read_to_string(linked).unwrap();
+                let found = text
+                    .lines()
+                    .any(|line| line.starts_with('#') && anchor(line) == heading);
+                assert!(found, "{page} links to {target}");
             }
         }
     }
