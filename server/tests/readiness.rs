@@ -1,5 +1,9 @@
 //! `/readyz` says what keeps reports from being stored, and when it is over.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 mod common;
 
