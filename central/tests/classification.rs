@@ -101,13 +101,7 @@ fn linear_svm_in_private_subspaces() {
             if name == "pca" && calibration == Calibration::AsPublished {
                 continue;
             }
-            // n steps an epoch, where published: three of the paper's 9 there is time for.
-            let long = name == "dp-vrpca" && calibration == Calibration::AsPublished;
-            let options = Options {
-                epochs: long.then_some(3),
-                ..Options::default()
-            };
-            let method = (find(name).unwrap().build)(&options).unwrap();
+            let method = (find(name).unwrap().build)(&Options::default()).unwrap();
             let privacy = if name == "pca" {
                 Privacy::None
             } else {
