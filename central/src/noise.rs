@@ -67,18 +67,12 @@ pub(crate) fn add_lower_noise(
     }
 }
 
-/// Adds independent Gaussian noise to the upper triangle and mirrors it: standard deviation `off_diagonal`, and
-/// `diagonal` on the diagonal.
-pub(crate) fn add_symmetric_noise(
-    sum: &mut DMatrix<f64>,
-    off_diagonal: f64,
-    diagonal: f64,
-    rng: &mut Generator,
-) {
+/// Adds independent Gaussian noise of this standard deviation to the upper triangle and mirrors it.
+pub(crate) fn add_symmetric_noise(sum: &mut DMatrix<f64>, sd: f64, rng: &mut Generator) {
     for j in 0..sum.ncols() {
         for i in 0..=j {
             let z: f64 = StandardNormal.sample(rng);
-            sum[(i, j)] += z * if i == j { diagonal } else { off_diagonal };
+            sum[(i, j)] += z * sd;
             sum[(j, i)] = sum[(i, j)];
         }
     }

@@ -10,7 +10,7 @@ mod common;
 use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
-use common::{Harness, new_id, report, shape};
+use common::{Harness, batch, new_id, report, shape};
 use eigenveil_server::{ServerConfig, store::database_path};
 use eigenveil_shared::{ErrorCode as E, api::StudyDocument, codec};
 use rusqlite::Connection;
@@ -29,10 +29,8 @@ async fn ready_again(server: &Harness) {
 }
 
 fn batch_of_500(study: &StudyDocument) -> Vec<u8> {
-    let payload = 1.0_f32.to_le_bytes().repeat(shape(study).payload_len / 4);
-    let reports: Vec<_> = (0..500).map(|_| new_id()).collect();
-    let pairs = reports.iter().map(|id| (*id, payload.as_slice()));
-    codec::encode_batch(&shape(study), pairs).unwrap()
+    let reports: Vec<_> = (0..500).map(|_| (new_id(), 1.0)).collect();
+    batch(study, &reports)
 }
 
 /// A server whose store refuses to be written says so, and says when it is over.

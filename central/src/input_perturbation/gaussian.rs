@@ -132,7 +132,7 @@ fn fit_with(
         return fit_of_sum(rows, &sum, request.k, None, Vec::new());
     };
     let sigma = sigma(budget, neighbours, calibration, published)?;
-    add_symmetric_noise(&mut sum, sigma, sigma, rng);
+    add_symmetric_noise(&mut sum, sigma, rng);
     let guarantee = Guarantee {
         budget,
         neighbours,
@@ -188,7 +188,7 @@ mod tests {
                     };
                     let rows = Rows::collect([row])?;
                     let mut sum = rows.sum_of_outer_products();
-                    add_symmetric_noise(&mut sum, sigma, sigma, rng);
+                    add_symmetric_noise(&mut sum, sigma, rng);
                     Ok(match neighbours {
                         Neighbours::ZeroOut => sum[(0, 0)],
                         _ => sum[(0, 0)] - sum[(1, 1)],
@@ -214,7 +214,7 @@ mod tests {
         let rows = gaussian_rows(3, &[0.1; 40], 2);
         let clean = rows.sum_of_outer_products();
         let mut noisy = clean.clone();
-        add_symmetric_noise(&mut noisy, 3.0, 3.0, &mut generator(Some(1)).unwrap());
+        add_symmetric_noise(&mut noisy, 3.0, &mut generator(Some(1)).unwrap());
         assert!((&noisy - noisy.transpose()).amax() == 0.0);
         let mut squares = 0.0;
         for j in 0..40 {

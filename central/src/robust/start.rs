@@ -83,7 +83,7 @@ impl Start {
             }
             Self::AnalyzeGauss | Self::ByDimension => {
                 let mut sum = gram(table);
-                add_symmetric_noise(&mut sum, noise_sd, noise_sd, rng);
+                add_symmetric_noise(&mut sum, noise_sd, rng);
                 Ok(top_k(&sum, k)?.vectors)
             }
         }
