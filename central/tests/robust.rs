@@ -171,7 +171,7 @@ fn the_optima_are_those_of_a_convex_solver() {
             let (average, _) = method
                 .fit_calibrated(&rows, &Request::plain(k), None, &mut rng)
                 .unwrap();
-            let found = reaper_objective(&rows, &average).unwrap();
+            let found = reaper_objective(&rows, &average.matrix()).unwrap();
             assert!(
                 found > best - 1e-6 && found < best + 2e-3,
                 "{form:?}: {found} against {best}"
@@ -292,6 +292,7 @@ fn the_noise_is_what_the_budget_needs() {
                 &mut generator(Some(4)).unwrap(),
             )
             .unwrap();
+        let average = average.matrix();
         let squares: f64 = (0..p)
             .flat_map(|j| (0..j).map(move |i| (i, j)))
             .map(|at| average[at].powi(2))

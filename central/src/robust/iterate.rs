@@ -39,7 +39,12 @@ impl Iterate {
 
     /// `P·block`.
     pub(super) fn times(&self, block: &DMatrix<f64>) -> DMatrix<f64> {
-        tall_product(&self.factor.vectors, &self.scores(block)) + block * self.identity
+        let mut image = tall_product(&self.factor.vectors, &self.scores(block));
+        // After the first step there is none, and a pass over the block is felt beside so few vectors.
+        if self.identity > 0.0 {
+            image += block * self.identity;
+        }
+        image
     }
 
     /// A point of the Fantope.

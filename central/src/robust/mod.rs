@@ -9,6 +9,7 @@
 //! Rows are spherised: each is divided by its length, and a zero row stays zero. That is a map of one row at a time, so
 //! neighbours stay neighbours.
 
+mod average;
 mod calibration;
 mod cards;
 mod glad;
@@ -22,6 +23,7 @@ mod start;
 mod table;
 
 pub use crate::polar::polar;
+pub use average::AverageIterate;
 pub use calibration::Calibrated;
 pub use glad_form::{Glad, GladForm};
 pub use reaper_form::{Reaper, ReaperForm};

@@ -3,8 +3,7 @@
 use eigenveil_estimation::{
     fantope::{project_eigenvalues, project_onto_fantope_partially},
     linalg::{
-        UnseenNoise, add_outer_lower, add_symmetrised_outer_lower, leading_pairs, symmetric_eigen,
-        tall_product, top_k,
+        Symmetric, UnseenNoise, add_outer_lower, add_symmetrised_outer_lower, symmetric_eigen,
     },
 };
 use eigenveil_shared::{Error, ErrorCode, Result};
@@ -12,6 +11,7 @@ use nalgebra::DMatrix;
 use rand_distr::{Distribution, StandardNormal};
 
 use super::{
+    average::AverageIterate,
     iterate::{Iterate, Step},
     sampling::Steps,
     simplex::log_scale,
@@ -21,16 +21,13 @@ use crate::{Generator, noise::add_lower_noise};
 
 /// As for GLAD: there 0 is a subgradient.
 pub(super) const ON_THE_SUBSPACE: f64 = 1e-14;
-/// From this dimension the projection is found from the part of the spectrum that matters.
-const PARTIAL: usize = 500;
+/// From this dimension what is wanted of a spectrum is found without the rest of it.
+pub(super) const PARTIAL: usize = 500;
 /// A space of more than p over this costs as much as the full decomposition.
 const LARGEST_SHARE: usize = 2;
 /// Distance to the projection that is asked for, relative: with noise, which the step is far less exact than, and without.
 const NOISY_ACCURACY: f64 = 3e-3;
 const PLAIN_ACCURACY: f64 = 1e-8;
-
-/// Residuals of the leading eigenvectors of the average, relative.
-const LEADING_ACCURACY: f64 = 1e-9;
 
 /// Which geometry a step is made in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +39,8 @@ pub(super) enum Geometry {
 }
 
 /// `(1/N)Σ‖(I − P)x‖`.
-pub(super) fn objective(table: &Table, p: &DMatrix<f64>) -> f64 {
-    let residuals = table.columns() - tall_product(p, table.columns());
+pub(super) fn objective(table: &Table, p: &dyn Symmetric) -> f64 {
+    let residuals = table.columns() - p.times(table.columns());
     residuals.column_iter().map(|r| r.norm()).sum::<f64>() / table.n() as f64
 }
 
@@ -113,34 +110,6 @@ pub(super) struct Descent {
     pub(super) noise: StepNoise,
 }
 
-/// The sum of the iterates so far, a lower triangle, and their number.
-pub(super) struct Average {
-    lower: DMatrix<f64>,
-    count: usize,
-}
-
-impl Average {
-    /// The average, symmetric.
-    pub(super) fn matrix(&self) -> DMatrix<f64> {
-        let mut average = &self.lower / self.count as f64;
-        average.fill_upper_triangle_with_lower_triangle();
-        average
-    }
-
-    /// Its leading eigenvectors.
-    pub(super) fn leading(&self, k: usize) -> Result<DMatrix<f64>> {
-        let found = if self.lower.nrows() < PARTIAL {
-            None
-        } else {
-            leading_pairs(&self.lower, k, LEADING_ACCURACY)?
-        };
-        match found {
-            Some(pairs) => Ok(pairs.vectors),
-            None => Ok(top_k(&self.matrix(), k)?.vectors),
-        }
-    }
-}
-
 impl Descent {
     /// The average of the iterates; `watch` sees the iteration and the average so far.
     pub(super) fn run(
@@ -148,18 +117,15 @@ impl Descent {
         table: &Table,
         rank: usize,
         rng: &mut Generator,
-        mut watch: impl FnMut(usize, &Average) -> Result<()>,
-    ) -> Result<Average> {
+        mut watch: impl FnMut(usize, &AverageIterate) -> Result<()>,
+    ) -> Result<AverageIterate> {
         let d = table.dimension();
         let mut p = Iterate::start(rank, d);
         let mut log_p = DMatrix::zeros(0, 0);
         if self.geometry == Geometry::Entropy {
             log_p = DMatrix::from_diagonal_element(d, d, (rank as f64 / d as f64).ln());
         }
-        let mut average = Average {
-            lower: DMatrix::zeros(d, d),
-            count: 0,
-        };
+        let mut average = AverageIterate::new(d);
         for t in 1..=self.steps.count {
             let rows = self.steps.rows(table, rng);
             let eta = self.step / ((t as f64).sqrt() * self.steps.denominator(table.n()));
@@ -175,8 +141,11 @@ impl Descent {
                     entropy_projected(&mut log_p, rank)?
                 }
             };
-            p.add_to_lower(&mut average.lower);
-            average.count = t;
+            debug_assert_eq!(
+                p.identity, 0.0,
+                "only the start has a part along the identity"
+            );
+            average.add(&p.factor);
             watch(t, &average)?;
         }
         Ok(average)

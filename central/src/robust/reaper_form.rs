@@ -1,12 +1,10 @@
 //! The four private REAPER algorithms as baselines.
 
-use eigenveil_shared::{Error, ErrorCode, Result, privacy::Budget};
-use nalgebra::DMatrix;
-
 use super::{
+    average::AverageIterate,
     calibration::{Calibrated, Releases, noise_of, published_for_batches},
     cards::private,
-    reaper::{Descent, Geometry, StepNoise, objective},
+    reaper::{Descent, Geometry, PARTIAL, StepNoise, objective},
     sampling::Steps,
     table::Table,
 };
@@ -14,6 +12,7 @@ use crate::{
     Baseline, Calibration, Card, Entry, Fit, Generator, Options, Privacy, Request, Rows, check,
     trace::{Tracer, is_watched},
 };
+use eigenveil_shared::{Error, ErrorCode, Result, privacy::Budget};
 
 /// Steps without privacy.
 const PLAIN_STEPS: usize = 300;
@@ -170,8 +169,8 @@ impl Reaper {
         Releases { steps, start: 0 }.calibrate(privacy, |budget| published(budget, n, steps))
     }
 
-    /// The average iterate `P̄`, `p × p`, which is what the relaxation answers before it is rounded to a subspace, and the
-    /// fit; with the noise of [`Reaper::calibrate`].
+    /// The average iterate `P̄`, which is what the relaxation answers before it is rounded to a subspace, and the fit; with the
+    /// noise of [`Reaper::calibrate`].
     ///
     /// # Errors
     /// As [`Baseline::fit`]; `invalid-request` for the noise of another run.
@@ -181,7 +180,7 @@ impl Reaper {
         request: &Request<'_>,
         calibrated: Option<&Calibrated>,
         rng: &mut Generator,
-    ) -> Result<(DMatrix<f64>, Fit)> {
+    ) -> Result<(AverageIterate, Fit)> {
         let (n, k) = (rows.n(), request.k);
         check(self.card(), rows.dimension(), n as u64, request)?;
         let steps = self.steps(n, &request.privacy)?;
@@ -201,6 +200,7 @@ impl Reaper {
             ]);
         }
         let table = Table::spherised(rows);
+        let by_products = table.dimension() >= PARTIAL;
         let mut tracer = Tracer::new(request.truth);
         let descent = Descent {
             geometry: self.form.geometry(),
@@ -211,21 +211,19 @@ impl Reaper {
         let average = descent.run(&table, k, rng, |t, average| {
             if request.truth.is_some() && is_watched(t, steps.count) {
                 let passes = t as f64 * denominator / n as f64;
-                let leading = average.leading(k)?;
-                tracer.record(t, passes, &leading, |_| {
-                    Some(objective(&table, &average.matrix()))
-                })?;
+                let leading = average.leading(k, by_products)?;
+                tracer.record(t, passes, &leading, |_| Some(objective(&table, average)))?;
             }
             Ok(())
         })?;
         let fit = Fit {
-            subspace: average.leading(k)?,
+            subspace: average.leading(k, by_products)?,
             n: n as u64,
             privacy: promised.map(|noise| noise.guarantee.clone()),
             trace: tracer.finish(),
             facts,
         };
-        Ok((average.matrix(), fit))
+        Ok((average, fit))
     }
 }
 

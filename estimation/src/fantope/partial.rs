@@ -4,9 +4,7 @@ use eigenveil_shared::{Error, ErrorCode, Result};
 use nalgebra::DMatrix;
 
 use super::projection::project_eigenvalues;
-use crate::linalg::{
-    BlockLanczos, Ritz, StartVectors, Symmetric, UnseenNoise, cross_product, leading_columns,
-};
+use crate::linalg::{BlockLanczos, Ritz, StartVectors, Symmetric, UnseenNoise, cross_product};
 
 /// Columns of a block: wide enough that a product is not all memory, narrow because the space a block of b needs grows
 /// with b (measured on noise at p = 2,000: 350 for 8, 700 for 32).
@@ -106,19 +104,24 @@ pub fn project_onto_fantope_partially(
         if grown && lanczos.multiplied() < look_at.min(largest) {
             continue;
         }
-        let Ritz { pairs, residuals } = lanczos.ritz()?;
         let searched = lanczos.multiplied();
+        let mut weights = Vec::new();
+        let Ritz { pairs, residuals } = lanczos.ritz(|values| {
+            if searched >= k {
+                weights = project_eigenvalues(values, k)?.values;
+                weights.truncate(weights.iter().take_while(|&&w| w > 0.0).count());
+            }
+            Ok(weights.len())
+        })?;
         // An invariant space may hold too few copies of a repeated eigenvalue; noise repeats none.
         if searched < k || (!is_noisy && searched < p && lanczos.lost_directions()) {
             return Ok(None);
         }
-        let mut weights = project_eigenvalues(pairs.values.as_slice(), k)?.values;
-        weights.truncate(weights.iter().take_while(|&&w| w > 0.0).count());
         let rank = weights.len();
         let size = weights.iter().map(|w| w * w).sum::<f64>().sqrt();
-        let residual = residuals[..rank].iter().map(|r| r * r).sum::<f64>().sqrt();
+        let residual = residuals.iter().map(|r| r * r).sum::<f64>().sqrt();
         let found = Found {
-            coordinates: leading_columns(&pairs.vectors, rank),
+            coordinates: pairs.vectors,
             weights,
         };
         let moved = previous.as_ref().map(|before| before.distance(&found));
@@ -172,14 +175,15 @@ impl Found {
 /// orthogonal to would stay unseen.
 fn filled_up(known: Option<&DMatrix<f64>>, p: usize, width: usize) -> DMatrix<f64> {
     let most = width - width.div_ceil(4);
-    let mut random = StartVectors::new();
+    let kept = known.map_or(0, |known| known.ncols().min(most));
     let mut block = DMatrix::zeros(p, width);
-    for j in 0..width {
-        match known {
-            Some(known) if j < known.ncols().min(most) => block.set_column(j, &known.column(j)),
-            _ => block.set_column(j, &random.draw(p)),
-        }
+    if let Some(known) = known {
+        block
+            .columns_mut(0, kept)
+            .copy_from(&known.columns(0, kept));
     }
+    let random = StartVectors::new().block(p, width - kept);
+    block.columns_mut(kept, width - kept).copy_from(&random);
     block
 }
 
@@ -321,8 +325,8 @@ mod tests {
         };
         let mut lanczos = BlockLanczos::new(h, Some(&mut noise), start);
         while lanczos.grow() {}
-        let pairs = lanczos.ritz().unwrap().pairs;
-        outer_scaled(&lanczos.vectors(&pairs.vectors), pairs.values.as_slice())
+        let pairs = lanczos.ritz(|values| Ok(values.len())).unwrap().pairs;
+        outer_scaled(&lanczos.vectors(&pairs.vectors), &pairs.values)
     }
 
     /// The noise that was seen has the law it should have, along the axes and along the directions that the iteration chose by
@@ -385,7 +389,7 @@ mod tests {
             while lanczos.multiplied() < 80 {
                 assert!(lanczos.grow());
             }
-            lanczos.ritz().unwrap().pairs.values[0]
+            lanczos.ritz(|_| Ok(0)).unwrap().pairs.values[0]
         });
         let fully = mean(&|seed| {
             let matrix = drawn(p, 1.0, &mut rng(500 + seed));

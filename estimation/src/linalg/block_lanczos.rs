@@ -1,17 +1,20 @@
 //! Block Lanczos with full reorthogonalisation, of a matrix plus Gaussian noise that is drawn only where the iteration looks.
 
 use eigenveil_shared::Result;
-use nalgebra::DMatrix;
+use nalgebra::{DMatrix, DVector};
 
 use super::{
-    StartVectors, Symmetric, SymmetricEigen, cross_product, fix_signs, leading_columns,
-    leading_values, symmetric_eigen,
+    StartVectors, Symmetric, SymmetricEigen,
+    band::{Band, Leading},
+    cross_product, fix_signs, leading_columns,
     tall::{add_tall_product, tall_cross},
     view, view_mut,
 };
 
 /// A new direction smaller than this share of the matrix's size is rounding.
 const DEPENDENT: f64 = 1e-11;
+/// A direction that keeps this share of its length is orthogonal to the span to ten roundings; a shorter one has the span taken out again.
+const KEPT: f64 = 0.1;
 
 /// A symmetric Gaussian matrix W that nobody has looked at: standard deviation `sd` along every direction of unit Frobenius
 /// norm, which is `sd` on the diagonal and `sd/√2` off it (the Gaussian orthogonal ensemble).
@@ -57,30 +60,30 @@ impl UnseenNoise<'_> {
 /// dimensions are not enough.
 ///
 /// # Errors
-/// Those of [`symmetric_eigen`].
+/// Those of [`symmetric_eigen`](super::symmetric_eigen).
 pub fn leading_pairs(
     matrix: &dyn Symmetric,
     k: usize,
     accuracy: f64,
 ) -> Result<Option<SymmetricEigen>> {
     let p = matrix.dimension();
-    let mut random = StartVectors::new();
-    let columns: Vec<_> = (0..(k + 2).max(8).min(p)).map(|_| random.draw(p)).collect();
-    let mut lanczos = BlockLanczos::new(matrix, None, &DMatrix::from_columns(&columns));
-    let mut look_at = 4 * columns.len();
+    let width = (k + 2).max(8).min(p);
+    let start = StartVectors::new().block(p, width);
+    let mut lanczos = BlockLanczos::new(matrix, None, &start);
+    let mut look_at = 4 * width;
     loop {
         let grown = lanczos.grow();
         if grown && lanczos.multiplied() < look_at {
             continue;
         }
-        let Ritz { pairs, residuals } = lanczos.ritz()?;
+        let Ritz { pairs, residuals } = lanczos.ritz(|values| Ok(k.min(values.len())))?;
         let searched = lanczos.multiplied();
-        let allowed = accuracy * pairs.values.amax();
-        if searched >= k && residuals[..k].iter().all(|&r| r <= allowed) {
-            let mut vectors = lanczos.vectors(&leading_columns(&pairs.vectors, k));
+        let allowed = accuracy * pairs.values.iter().fold(0.0, |m: f64, v| m.max(v.abs()));
+        if searched >= k && residuals.iter().all(|&r| r <= allowed) {
+            let mut vectors = lanczos.vectors(&pairs.vectors);
             fix_signs(&mut vectors);
             return Ok(Some(SymmetricEigen {
-                values: leading_values(&pairs.values, k),
+                values: DVector::from_row_slice(&pairs.values[..k]),
                 vectors,
             }));
         }
@@ -109,9 +112,9 @@ pub(crate) struct BlockLanczos<'a, 'n> {
 
 /// Ritz pairs in the coordinates of the basis.
 pub(crate) struct Ritz {
-    /// All Ritz values, descending, and the vectors' coordinates in Q.
-    pub(crate) pairs: SymmetricEigen,
-    /// ‖Av − θv‖ of each.
+    /// All Ritz values, descending, and the coordinates in Q of the vectors that were wanted.
+    pub(crate) pairs: Leading,
+    /// ‖Av − θv‖ of each of these.
     pub(crate) residuals: Vec<f64>,
 }
 
@@ -175,12 +178,18 @@ impl<'a, 'n> BlockLanczos<'a, 'n> {
     /// `(I − QQᵀ)·directions = B·R`.
     fn append(&mut self, mut directions: DMatrix<f64>) -> DMatrix<f64> {
         let smallest = DEPENDENT * self.scale;
+        let lengths: Vec<f64> = directions.column_iter().map(|c| c.norm()).collect();
         self.take_out(&mut directions);
-        self.take_out(&mut directions);
-        let first = orthonormal_part(&mut directions, smallest);
-        // A short column has been blown up, and with it its rounding along the span.
-        self.take_out(&mut directions);
-        let second = orthonormal_part(&mut directions, 0.5);
+        let (mut r, left) = orthonormal_part(&mut directions, smallest);
+        // A short column has been blown up, and with it its rounding along the span. Twice is enough (Parlett 1998, Section 6.9).
+        if left
+            .iter()
+            .zip(&lengths)
+            .any(|(left, all)| *left < KEPT * all)
+        {
+            self.take_out(&mut directions);
+            r = orthonormal_part(&mut directions, 0.5).0 * r;
+        }
         let b = directions.ncols();
         if self.width + b > self.basis.ncols() {
             let room = (2 * self.basis.ncols()).clamp(self.width + b, self.width + b + 1024);
@@ -188,7 +197,7 @@ impl<'a, 'n> BlockLanczos<'a, 'n> {
         }
         self.basis.columns_mut(self.width, b).copy_from(&directions);
         self.width += b;
-        second * first
+        r
     }
 
     fn take_out(&self, directions: &mut DMatrix<f64>) {
@@ -201,21 +210,10 @@ impl<'a, 'n> BlockLanczos<'a, 'n> {
         add_tall_product(view_mut(directions), basis, view(&overlap), -1.0);
     }
 
-    /// The pairs of T.
-    pub(crate) fn ritz(&self) -> Result<Ritz> {
+    /// All values of T, and as many leading pairs as `wanted` says on seeing them.
+    pub(crate) fn ritz(&self, wanted: impl FnOnce(&[f64]) -> Result<usize>) -> Result<Ritz> {
         let m = self.open;
-        let mut t = DMatrix::zeros(m, m);
-        let mut at = 0;
-        for (diagonal, below) in self.diagonal.iter().zip(&self.below) {
-            let b = diagonal.ncols();
-            t.view_mut((at, at), (b, b)).copy_from(diagonal);
-            let next = at + b;
-            if next < m {
-                t.view_mut((next, at), below.shape()).copy_from(below);
-            }
-            at = next;
-        }
-        let pairs = symmetric_eigen(&t)?;
+        let pairs = self.projected(m).leading(wanted)?;
         let residuals = match (self.diagonal.last(), self.below.last()) {
             (Some(diagonal), Some(below)) => {
                 let b = diagonal.ncols();
@@ -227,6 +225,28 @@ impl<'a, 'n> BlockLanczos<'a, 'n> {
         Ok(Ritz { pairs, residuals })
     }
 
+    /// T, whose blocks below the diagonal are upper triangular.
+    fn projected(&self, m: usize) -> Band {
+        let widest = self.diagonal.iter().map(DMatrix::ncols).max();
+        let mut t = Band::zeros(m, widest.unwrap_or(0));
+        let mut at = 0;
+        for (diagonal, below) in self.diagonal.iter().zip(&self.below) {
+            let b = diagonal.ncols();
+            for j in 0..b {
+                for i in j..b {
+                    t.set(at + i, at + j, diagonal[(i, j)]);
+                }
+                for i in 0..below.nrows().min(j + 1) {
+                    if at + b + i < m {
+                        t.set(at + b + i, at + j, below[(i, j)]);
+                    }
+                }
+            }
+            at += b;
+        }
+        t
+    }
+
     /// `Q·coordinates`.
     pub(crate) fn vectors(&self, coordinates: &DMatrix<f64>) -> DMatrix<f64> {
         let mut out = DMatrix::zeros(self.basis.nrows(), coordinates.ncols());
@@ -236,11 +256,12 @@ impl<'a, 'n> BlockLanczos<'a, 'n> {
     }
 }
 
-/// Replaces the columns by an orthonormal basis B of their span and gives R with `old = B·R`; a column whose part across the
-/// ones before it is not longer than `smallest` gives none.
-fn orthonormal_part(columns: &mut DMatrix<f64>, smallest: f64) -> DMatrix<f64> {
+/// Replaces the columns by an orthonormal basis B of their span and gives R with `old = B·R`, and the length of each column's
+/// part across the ones before it; where that is not more than `smallest` the column gives no direction.
+fn orthonormal_part(columns: &mut DMatrix<f64>, smallest: f64) -> (DMatrix<f64>, Vec<f64>) {
     let b = columns.ncols();
     let mut r = DMatrix::zeros(b, b);
+    let mut across = Vec::with_capacity(b);
     let mut done = 0;
     for j in 0..b {
         for _ in 0..2 {
@@ -252,6 +273,7 @@ fn orthonormal_part(columns: &mut DMatrix<f64>, smallest: f64) -> DMatrix<f64> {
             }
         }
         let norm = columns.column(j).norm();
+        across.push(norm);
         // Written so that NaN gives none.
         if norm > smallest {
             r[(done, j)] = norm;
@@ -261,7 +283,7 @@ fn orthonormal_part(columns: &mut DMatrix<f64>, smallest: f64) -> DMatrix<f64> {
         }
     }
     *columns = leading_columns(columns, done);
-    r.rows(0, done).into_owned()
+    (r.rows(0, done).into_owned(), across)
 }
 
 #[cfg(test)]
@@ -321,8 +343,8 @@ mod tests {
             lanczos.multiplied(),
         ));
         assert!(orthonormality_defect(&basis) < 1e-13);
-        let pairs = lanczos.ritz().unwrap().pairs;
-        let rebuilt = outer_scaled(&lanczos.vectors(&pairs.vectors), pairs.values.as_slice());
+        let pairs = lanczos.ritz(|values| Ok(values.len())).unwrap().pairs;
+        let rebuilt = outer_scaled(&lanczos.vectors(&pairs.vectors), &pairs.values);
         assert!((rebuilt - matrix).amax() < 1e-9);
     }
 }

@@ -276,6 +276,15 @@ impl StartVectors {
         let norm = vector.norm();
         vector / norm
     }
+
+    /// `p × width`, drawn column by column.
+    pub(crate) fn block(&mut self, p: usize, width: usize) -> DMatrix<f64> {
+        let mut block = DMatrix::zeros(p, width);
+        for mut column in block.column_iter_mut() {
+            column.copy_from(&self.draw(p));
+        }
+        block
+    }
 }
 
 #[cfg(test)]

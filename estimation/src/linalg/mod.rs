@@ -4,6 +4,7 @@
 //! calling thread: measured, two threads pay only from about p = 2,000 and cost 0–70 % below p = 400, so independent
 //! pieces are done side by side instead (the panels of a large matrix, the jackknife), on [`Threads::current`] threads.
 
+mod band;
 mod block_lanczos;
 mod blocked_cholesky;
 mod cholesky;

@@ -8,11 +8,14 @@
 
   function watch(study) {
     let version = study.dataset.version;
+    let latest = version;
     let drawn = Date.now();
     let announced = 0;
+    let asking = false;
     const events = new EventSource(study.dataset.events);
-    events.addEventListener("study", (event) => {
+    events.addEventListener("study", async (event) => {
       const data = JSON.parse(event.data);
+      latest = data.version;
       let changed = false;
       for (const place of study.querySelectorAll("[data-live]")) {
         const text = data[place.dataset.live];
@@ -28,10 +31,17 @@
           `${data.reports} reports, expected error ${data.error}`;
       }
       const first = changed && document.getElementById("no-arrivals");
-      if (data.version !== version || first || (changed && Date.now() - drawn > 5000)) {
-        version = data.version;
+      if (!asking && (latest !== version || first || (changed && Date.now() - drawn > 5000))) {
+        asking = true;
         drawn = Date.now();
-        swap();
+        // A version counts as seen once it is shown: where the server did not answer, the next event asks again.
+        let wanted;
+        do {
+          wanted = latest;
+          if (!(await swap().catch(() => false))) break;
+          version = wanted;
+        } while (latest !== wanted);
+        asking = false;
       }
     });
     window.addEventListener("pagehide", () => events.close());
@@ -56,7 +66,7 @@
   // types into or reads with the keyboard is left alone.
   async function swap() {
     const answer = await fetch(location.href, { credentials: "same-origin" });
-    if (!answer.ok) return;
+    if (!answer.ok) return false;
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     for (const part of document.querySelectorAll("[data-swap]")) {
       const fresh = page.getElementById(part.id);
@@ -64,6 +74,7 @@
       if (fresh && !same && part.isConnected && !part.contains(document.activeElement)) part.replaceWith(fresh);
     }
     redraw();
+    return true;
   }
 
   function plan(form) {

@@ -1,0 +1,156 @@
+//! The average iterate of REAPER, without a `p × p` matrix as long as its factors are smaller than one.
+
+use eigenveil_estimation::{
+    fantope::FantopeFactor,
+    linalg::{Symmetric, add_outer_lower, leading_pairs, tall_cross_product, tall_product, top_k},
+};
+use eigenveil_shared::Result;
+use nalgebra::DMatrix;
+
+/// Residuals of the leading eigenvectors, relative.
+const LEADING_ACCURACY: f64 = 1e-9;
+
+/// `P̄ = (1/t)Σ P_s` of t points of the Fantope, itself one: what the relaxation answers before it is rounded to a subspace.
+///
+/// Kept as the points' factors `V·diag(w)·Vᵀ` until these have p columns between them, the size of a matrix; from then on as one.
+#[derive(Clone, Debug)]
+pub struct AverageIterate {
+    dimension: usize,
+    count: usize,
+    /// In the order they came, and the columns they have; none once there is a matrix.
+    factors: Vec<FantopeFactor>,
+    columns: usize,
+    /// Lower triangle of the sum.
+    lower: Option<DMatrix<f64>>,
+}
+
+impl AverageIterate {
+    /// Of nothing so far.
+    pub(super) fn new(dimension: usize) -> Self {
+        Self {
+            dimension,
+            count: 0,
+            factors: Vec::new(),
+            columns: 0,
+            lower: None,
+        }
+    }
+
+    /// Counts one more point.
+    pub(super) fn add(&mut self, point: &FantopeFactor) {
+        self.count += 1;
+        self.columns += point.weights.len();
+        if self.lower.is_none() && self.columns <= self.dimension {
+            self.factors.push(point.clone());
+            return;
+        }
+        let mut lower = match self.lower.take() {
+            Some(lower) => lower,
+            None => sum_of(self.dimension, &std::mem::take(&mut self.factors)),
+        };
+        add_outer_lower(&mut lower, &point.vectors, &point.weights);
+        self.lower = Some(lower);
+    }
+
+    /// `P̄`, `p × p`.
+    pub fn matrix(&self) -> DMatrix<f64> {
+        let count = self.count.max(1) as f64;
+        let mut average = match &self.lower {
+            Some(lower) => lower / count,
+            None => sum_of(self.dimension, &self.factors) / count,
+        };
+        average.fill_upper_triangle_with_lower_triangle();
+        average
+    }
+
+    /// tr P̄, which is k to rounding.
+    pub fn trace(&self) -> f64 {
+        let kept: f64 = self.factors.iter().flat_map(|f| &f.weights).sum();
+        let sum = kept + self.lower.as_ref().map_or(0.0, DMatrix::trace);
+        sum / self.count.max(1) as f64
+    }
+
+    /// The k leading eigenvectors; where `by_products`, without the matrix if they can be had.
+    pub(super) fn leading(&self, k: usize, by_products: bool) -> Result<DMatrix<f64>> {
+        let found = if by_products {
+            leading_pairs(self, k, LEADING_ACCURACY)?
+        } else {
+            None
+        };
+        match found {
+            Some(pairs) => Ok(pairs.vectors),
+            None => Ok(top_k(&self.matrix(), k)?.vectors),
+        }
+    }
+}
+
+/// Lower triangle of the sum.
+fn sum_of(dimension: usize, factors: &[FantopeFactor]) -> DMatrix<f64> {
+    let mut lower = DMatrix::zeros(dimension, dimension);
+    for factor in factors {
+        add_outer_lower(&mut lower, &factor.vectors, &factor.weights);
+    }
+    lower
+}
+
+impl Symmetric for AverageIterate {
+    fn dimension(&self) -> usize {
+        self.dimension
+    }
+
+    fn times(&self, block: &DMatrix<f64>) -> DMatrix<f64> {
+        let mut sum = match &self.lower {
+            Some(lower) => lower.times(block),
+            None => DMatrix::zeros(self.dimension, block.ncols()),
+        };
+        for factor in &self.factors {
+            let mut scores = tall_cross_product(&factor.vectors, block);
+            for (mut row, &weight) in scores.row_iter_mut().zip(&factor.weights) {
+                row *= weight;
+            }
+            sum += tall_product(&factor.vectors, &scores);
+        }
+        sum / self.count.max(1) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use eigenveil_estimation::models::uniform_frame;
+
+    use super::*;
+    use crate::generator;
+
+    /// By factors, and after they have become a matrix, it is the mean of the matrices.
+    #[test]
+    fn it_is_the_mean_of_the_points() {
+        let (p, mut rng) = (12, generator(Some(1)).unwrap());
+        let mut average = AverageIterate::new(p);
+        let mut sum = DMatrix::zeros(p, p);
+        let block = uniform_frame(&mut rng, p, 3).unwrap();
+        for count in 1..=6 {
+            let vectors = uniform_frame(&mut rng, p, 3).unwrap();
+            let weights = vec![1.0, 0.75, 0.25];
+            sum += &vectors
+                * DMatrix::from_diagonal(&nalgebra::DVector::from_row_slice(&weights))
+                * vectors.transpose();
+            average.add(&FantopeFactor {
+                vectors,
+                weights,
+                searched: 0,
+            });
+            assert_eq!(average.lower.is_some(), count > 4);
+            assert_eq!(average.factors.is_empty(), count > 4);
+            let mean = &sum / f64::from(count);
+            assert!((average.matrix() - &mean).amax() < 1e-15);
+            assert!((average.times(&block) - &mean * &block).amax() < 1e-15);
+            assert!((average.trace() - 2.0).abs() < 1e-14);
+            let leading = top_k(&mean, 2).unwrap().vectors;
+            for by_products in [false, true] {
+                let found = average.leading(2, by_products).unwrap();
+                let overlap = (leading.transpose() * found).map(f64::abs);
+                assert!((overlap - DMatrix::identity(2, 2)).amax() < 1e-8);
+            }
+        }
+    }
+}
