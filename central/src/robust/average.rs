@@ -52,6 +52,16 @@ impl AverageIterate {
         self.lower = Some(lower);
     }
 
+    /// Counts one more point, given as a matrix.
+    pub(super) fn add_matrix(&mut self, point: &DMatrix<f64>) {
+        self.count += 1;
+        let factors = std::mem::take(&mut self.factors);
+        match &mut self.lower {
+            Some(lower) => *lower += point,
+            None => self.lower = Some(sum_of(self.dimension, &factors) + point),
+        }
+    }
+
     /// `P̄`, `p × p`.
     pub fn matrix(&self) -> DMatrix<f64> {
         let count = self.count.max(1) as f64;
@@ -151,6 +161,25 @@ mod tests {
                 let overlap = (leading.transpose() * found).map(f64::abs);
                 assert!((overlap - DMatrix::identity(2, 2)).amax() < 1e-8);
             }
+        }
+        // A matrix among them.
+        for before in [0, 1, 6] {
+            let (point, mut sum) = (DMatrix::identity(p, p) / 6.0, DMatrix::zeros(p, p));
+            let mut average = AverageIterate::new(p);
+            for _ in 0..before {
+                let factor = FantopeFactor {
+                    vectors: uniform_frame(&mut rng, p, 2).unwrap(),
+                    weights: vec![1.0, 1.0],
+                    searched: 0,
+                };
+                sum += &factor.vectors * factor.vectors.transpose();
+                average.add(&factor);
+            }
+            average.add_matrix(&point);
+            let mean = (sum + &point) / f64::from(before + 1);
+            assert!((average.matrix() - &mean).amax() < 1e-15);
+            assert!((average.times(&block) - mean * &block).amax() < 1e-15);
+            assert!((average.trace() - 2.0).abs() < 1e-14);
         }
     }
 }

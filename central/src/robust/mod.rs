@@ -15,6 +15,7 @@ mod cards;
 mod glad;
 mod glad_form;
 mod iterate;
+mod mirror;
 mod reaper;
 mod reaper_form;
 mod sampling;

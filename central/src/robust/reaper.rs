@@ -2,9 +2,7 @@
 
 use eigenveil_estimation::{
     fantope::{project_eigenvalues, project_onto_fantope_partially},
-    linalg::{
-        Symmetric, UnseenNoise, add_outer_lower, add_symmetrised_outer_lower, symmetric_eigen,
-    },
+    linalg::{Symmetric, UnseenNoise, add_symmetrised_outer_lower, symmetric_eigen},
 };
 use eigenveil_shared::{Error, ErrorCode, Result};
 use nalgebra::DMatrix;
@@ -13,8 +11,8 @@ use rand_distr::{Distribution, StandardNormal};
 use super::{
     average::AverageIterate,
     iterate::{Iterate, Step},
+    mirror::Mirror,
     sampling::Steps,
-    simplex::log_scale,
     table::Table,
 };
 use crate::{Generator, noise::add_lower_noise};
@@ -28,6 +26,8 @@ const LARGEST_SHARE: usize = 2;
 /// Distance to the projection that is asked for, relative: with noise, which the step is far less exact than, and without.
 const NOISY_ACCURACY: f64 = 3e-3;
 const PLAIN_ACCURACY: f64 = 1e-8;
+/// Of the exponential, of its largest eigenvalue: p times as much of the trace, which is exact after that.
+const NOISY_EXPONENTIAL: f64 = 1e-7;
 
 /// Which geometry a step is made in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,31 +121,30 @@ impl Descent {
     ) -> Result<AverageIterate> {
         let d = table.dimension();
         let mut p = Iterate::start(rank, d);
-        let mut log_p = DMatrix::zeros(0, 0);
-        if self.geometry == Geometry::Entropy {
-            log_p = DMatrix::from_diagonal_element(d, d, (rank as f64 / d as f64).ln());
-        }
+        let accuracy = match self.noise {
+            StepNoise::None => PLAIN_ACCURACY,
+            _ => NOISY_EXPONENTIAL,
+        };
+        let mut mirror = (self.geometry == Geometry::Entropy).then(|| Mirror::start(rank, d));
         let mut average = AverageIterate::new(d);
         for t in 1..=self.steps.count {
             let rows = self.steps.rows(table, rng);
             let eta = self.step / ((t as f64).sqrt() * self.steps.denominator(table.n()));
-            p = match self.geometry {
-                Geometry::Euclidean if d >= PARTIAL => {
+            if let Some(mirror) = &mut mirror {
+                let image = mirror.times(&rows);
+                add_descent_direction(&mut mirror.logarithm, &rows, &image, eta);
+                self.noise.add_to_lower(&mut mirror.logarithm, eta, rng);
+                mirror.project(rank, accuracy)?;
+                mirror.add_to(&mut average);
+            } else {
+                p = if d >= PARTIAL {
                     self.partial_step(&p, &rows, rank, eta, rng)?
-                }
-                Geometry::Euclidean => self.full_step(&p, &rows, rank, eta, rng)?,
-                Geometry::Entropy => {
-                    add_descent_direction(&mut log_p, &rows, &p.times(&rows), eta);
-                    self.noise.add_to_lower(&mut log_p, eta, rng);
-                    drop(p);
-                    entropy_projected(&mut log_p, rank)?
-                }
-            };
-            debug_assert_eq!(
-                p.identity, 0.0,
-                "only the start has a part along the identity"
-            );
-            average.add(&p.factor);
+                } else {
+                    self.full_step(&p, &rows, rank, eta, rng)?
+                };
+                debug_assert_eq!(p.identity, 0.0, "only the start has a part along it");
+                average.add(&p.factor);
+            }
             watch(t, &average)?;
         }
         Ok(average)
@@ -238,32 +237,6 @@ fn projected(lower: &DMatrix<f64>, rank: usize) -> Result<Iterate> {
     weights.truncate(weights.iter().take_while(|&&w| w > 0.0).count());
     let vectors = eigen.vectors.columns(0, weights.len()).into_owned();
     Ok(Iterate::of(vectors, weights))
-}
-
-/// The projection of `exp(log_p)`, the logarithm by its lower triangle, in the relative entropy; `log_p` becomes its logarithm.
-///
-/// That is `min(log_p + log c, 0)` in the eigenvalues: all but the few capped ones, k at most, only move by log c.
-fn entropy_projected(log_p: &mut DMatrix<f64>, rank: usize) -> Result<Iterate> {
-    let mut eigen = symmetric_eigen(log_p)?;
-    let log_c = log_scale(eigen.values.as_slice(), rank)?;
-    let logarithms = eigen.values.map(|value| value + log_c);
-    for i in 0..log_p.nrows() {
-        log_p[(i, i)] += log_c;
-    }
-    let capped = logarithms.iter().take_while(|&&l| l > 0.0).count();
-    let excess: Vec<f64> = logarithms.iter().take(capped).map(|l| -l).collect();
-    add_outer_lower(
-        log_p,
-        &eigen.vectors.columns(0, capped).into_owned(),
-        &excess,
-    );
-    let weights: Vec<f64> = logarithms
-        .iter()
-        .map(|l| l.min(0.0).exp())
-        .take_while(|&w| w > 0.0)
-        .collect();
-    eigen.vectors.resize_horizontally_mut(weights.len(), 0.0);
-    Ok(Iterate::of(eigen.vectors, weights))
 }
 
 #[cfg(test)]

@@ -41,18 +41,31 @@ pub(super) fn log_scale(logarithms: &[f64], k: usize) -> Result<f64> {
     }
     let mut sorted = logarithms.to_vec();
     sorted.sort_unstable_by(|a, b| b.total_cmp(a));
-    // Sums from the smallest upwards, relative to the largest of the summands, so that nothing overflows.
-    let mut tails = vec![f64::NEG_INFINITY; p + 1];
-    for i in (0..p).rev() {
-        let (high, low) = (sorted[i].max(tails[i + 1]), sorted[i].min(tails[i + 1]));
-        tails[i] = high + (low - high).exp().ln_1p();
+    // From the smallest upwards.
+    let rest = sorted[k..].iter().rev().fold(f64::NEG_INFINITY, log_sum);
+    Ok(log_scale_of(&sorted[..k], rest))
+}
+
+/// As [`log_scale`] from the k largest logarithms, descending, and the logarithm of the sum of the other eigenvalues; none of these is
+/// above the k-th.
+pub(super) fn log_scale_of(leading: &[f64], log_rest: f64) -> f64 {
+    let k = leading.len();
+    let mut tails = vec![log_rest; k + 1];
+    for i in (0..k).rev() {
+        tails[i] = log_sum(tails[i + 1], &leading[i]);
     }
     // With the `capped` largest at 1 the others share k − capped; right for the first number for which none of
     // them passes 1.
-    let scale = (0..k)
+    (0..k)
         .map(|capped| (capped, ((k - capped) as f64).ln() - tails[capped]))
-        .find(|&(capped, log_c)| log_c + sorted[capped] <= 0.0);
-    Ok(scale.map_or(-sorted[k - 1], |(_, log_c)| log_c))
+        .find(|&(capped, log_c)| log_c + leading[capped] <= 0.0)
+        .map_or(-leading[k - 1], |(_, log_c)| log_c)
+}
+
+/// `ln(eᵃ + eᵇ)` without overflow, b finite.
+fn log_sum(a: f64, b: &f64) -> f64 {
+    let (high, low) = (a.max(*b), a.min(*b));
+    high + (low - high).exp().ln_1p()
 }
 
 #[cfg(test)]

@@ -13,6 +13,8 @@ use super::{
 
 /// A new direction smaller than this share of the matrix's size is rounding.
 const DEPENDENT: f64 = 1e-11;
+/// Residuals of [`spectrum_edges`], relative.
+const EDGE_ACCURACY: f64 = 0.005;
 /// A direction that keeps this share of its length is orthogonal to the span to ten roundings; a shorter one has the span taken out again.
 const KEPT: f64 = 0.1;
 
@@ -91,6 +93,32 @@ pub fn leading_pairs(
             return Ok(None);
         }
         look_at = searched + searched / 4;
+    }
+}
+
+/// About the smallest and the largest eigenvalue of a symmetric matrix that is known by its products, to half a per cent of the
+/// larger magnitude; `None` where a third of p dimensions are not enough.
+///
+/// # Errors
+/// Those of [`symmetric_eigen`](super::symmetric_eigen).
+pub fn spectrum_edges(matrix: &dyn Symmetric) -> Result<Option<(f64, f64)>> {
+    let largest = leading_pairs(matrix, 1, EDGE_ACCURACY)?;
+    let smallest = leading_pairs(&Negative(matrix), 1, EDGE_ACCURACY)?;
+    Ok(smallest
+        .zip(largest)
+        .map(|(smallest, largest)| (-smallest.values[0], largest.values[0])))
+}
+
+/// −A.
+struct Negative<'a>(&'a dyn Symmetric);
+
+impl Symmetric for Negative<'_> {
+    fn dimension(&self) -> usize {
+        self.0.dimension()
+    }
+
+    fn times(&self, block: &DMatrix<f64>) -> DMatrix<f64> {
+        -self.0.times(block)
     }
 }
 

@@ -59,6 +59,9 @@ pub fn outer_scaled(vectors: &DMatrix<f64>, weights: &[f64]) -> DMatrix<f64> {
 
 /// Columns of one piece of a lower triangle.
 const PIECE: usize = 512;
+/// Inner dimension and rows of one product within it: each column of a large matrix is on pages of its own, and few pages are at hand.
+const INNER: usize = 512;
+const HEIGHT: usize = 1024;
 
 /// Adds `V·diag(weights)·Vᵀ` to the lower triangle of `out`; the upper one is left alone. On
 /// [`Threads::current`](super::Threads::current) threads.
@@ -89,14 +92,28 @@ pub fn add_symmetrised_outer_lower(
     add_product_lower(out, b, a, factor);
 }
 
+/// `A·B` for symmetric matrices whose product is symmetric, since they commute: half the work, exactly symmetric.
+pub(super) fn symmetric_square(a: &DMatrix<f64>, b: &DMatrix<f64>) -> DMatrix<f64> {
+    let mut out = DMatrix::zeros(a.nrows(), a.nrows());
+    // Transposed, the left one is packed before it is multiplied; as it lies every column of a strip is on a page of its own.
+    add_products_lower(&mut out, view(a).transpose(), view(b), 1.0);
+    out.fill_upper_triangle_with_lower_triangle();
+    out
+}
+
 /// Adds the lower triangle of `factor·ABᵀ`, in pieces of a fixed size.
 fn add_product_lower(out: &mut DMatrix<f64>, a: &DMatrix<f64>, b: &DMatrix<f64>, factor: f64) {
+    assert_eq!(a.shape(), b.shape(), "a p × p sum of p × r factors");
+    add_products_lower(out, view(a), view(b).transpose(), factor);
+}
+
+/// Adds the lower triangle of `factor·AB`, in pieces of a fixed size.
+fn add_products_lower(out: &mut DMatrix<f64>, a: MatRef<'_, f64>, b: MatRef<'_, f64>, factor: f64) {
     let p = out.nrows();
     assert!(
-        out.ncols() == p && a.nrows() == p && a.shape() == b.shape(),
-        "a p × p sum of p × r factors"
+        out.ncols() == p && a.nrows() == p && b.ncols() == p && a.ncols() == b.nrows(),
+        "a p × p sum of p × r by r × p factors"
     );
-    let (a, b) = (view(a), view(b));
     let mut pieces = Vec::new();
     let (mut rest, mut from) = (view_mut(out), 0);
     while rest.ncols() > 0 {
@@ -107,21 +124,29 @@ fn add_product_lower(out: &mut DMatrix<f64>, a: &DMatrix<f64>, b: &DMatrix<f64>,
     }
     share_out(pieces.into_iter(), |(from, piece)| {
         let width = piece.ncols();
-        let right = b.subrows(from, width).transpose();
-        let (corner, below) = piece.split_at_row_mut(width);
-        triangular_matmul(
-            corner,
-            BlockStructure::TriangularLower,
-            Accum::Add,
-            a.subrows(from, width),
-            BlockStructure::Rectangular,
-            right,
-            BlockStructure::Rectangular,
-            factor,
-            Par::Seq,
-        );
-        let rows = a.subrows(from + width, below.nrows());
-        matmul(below, Accum::Add, rows, right, factor, Par::Seq);
+        let (mut corner, mut below) = piece.split_at_row_mut(width);
+        for inner in (0..a.ncols()).step_by(INNER) {
+            let length = INNER.min(a.ncols() - inner);
+            let left = a.subcols(inner, length);
+            let right = b.submatrix(inner, from, length, width);
+            triangular_matmul(
+                corner.as_mut(),
+                BlockStructure::TriangularLower,
+                Accum::Add,
+                left.subrows(from, width),
+                BlockStructure::Rectangular,
+                right,
+                BlockStructure::Rectangular,
+                factor,
+                Par::Seq,
+            );
+            for row in (0..below.nrows()).step_by(HEIGHT) {
+                let height = HEIGHT.min(below.nrows() - row);
+                let rows = left.subrows(from + width + row, height);
+                let out = below.as_mut().subrows_mut(row, height);
+                matmul(out, Accum::Add, rows, right, factor, Par::Seq);
+            }
+        }
     });
 }
 

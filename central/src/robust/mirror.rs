@@ -1,0 +1,224 @@
+//! Mirror descent in the von Neumann entropy: P and its logarithm.
+
+use eigenveil_estimation::linalg::{
+    add_outer_lower, leading_pairs, spectrum_edges, symmetric_eigen, symmetric_exponential,
+    tall_cross_product,
+};
+use eigenveil_shared::Result;
+use nalgebra::DMatrix;
+
+use super::{
+    average::AverageIterate,
+    iterate::Iterate,
+    reaper::PARTIAL,
+    simplex::{log_scale, log_scale_of},
+};
+
+/// Below this largest eigenvalue of P, which is known to a few hundredths of the width of the spectrum, nothing is capped.
+const FAR_FROM_THE_CAP: f64 = 0.3;
+
+/// A point of the Fantope by its logarithm, which descent adds to.
+pub(super) struct Mirror {
+    /// Lower triangle of log P.
+    pub(super) logarithm: DMatrix<f64>,
+    point: Point,
+    /// Whether eigenvalues were capped last time.
+    is_capped: bool,
+}
+
+enum Point {
+    /// By eigenvectors.
+    Factor(Iterate),
+    /// All of it.
+    Matrix(DMatrix<f64>),
+}
+
+impl Mirror {
+    /// `(k/p)I`.
+    pub(super) fn start(k: usize, p: usize) -> Self {
+        Self {
+            logarithm: DMatrix::from_diagonal_element(p, p, (k as f64 / p as f64).ln()),
+            point: Point::Factor(Iterate::start(k, p)),
+            is_capped: false,
+        }
+    }
+
+    /// `P·block`.
+    pub(super) fn times(&self, block: &DMatrix<f64>) -> DMatrix<f64> {
+        match &self.point {
+            Point::Factor(iterate) => iterate.times(block),
+            // Transposed, which it is equal to, the matrix is read once.
+            Point::Matrix(matrix) => tall_cross_product(matrix, block),
+        }
+    }
+
+    /// Counts P.
+    pub(super) fn add_to(&self, average: &mut AverageIterate) {
+        match &self.point {
+            Point::Factor(iterate) => average.add(&iterate.factor),
+            Point::Matrix(matrix) => average.add_matrix(matrix),
+        }
+    }
+
+    /// Makes P the projection of `exp(logarithm)` onto `F^k` in the relative entropy, and the logarithm that of P.
+    ///
+    /// That is `min(logarithm + log c, 0)` in the eigenvalues: all but the few capped ones, k at most, only move by log c. So
+    /// where nothing is capped P is a multiple of the exponential, which is cheaper than a decomposition: to `accuracy` of its largest
+    /// eigenvalue.
+    pub(super) fn project(&mut self, k: usize, accuracy: f64) -> Result<()> {
+        // Its memory first.
+        self.point = Point::Factor(Iterate::start(k, 0));
+        if self.logarithm.nrows() >= PARTIAL
+            && let Some(matrix) = self.by_products(k, accuracy)?
+        {
+            self.point = Point::Matrix(matrix);
+            return Ok(());
+        }
+        self.point = Point::Factor(self.by_eigenvectors(k)?);
+        Ok(())
+    }
+
+    fn move_by(&mut self, log_c: f64) {
+        for i in 0..self.logarithm.nrows() {
+            self.logarithm[(i, i)] += log_c;
+        }
+    }
+
+    fn by_eigenvectors(&mut self, k: usize) -> Result<Iterate> {
+        let mut eigen = symmetric_eigen(&self.logarithm)?;
+        let log_c = log_scale(eigen.values.as_slice(), k)?;
+        let logarithms = eigen.values.map(|value| value + log_c);
+        self.move_by(log_c);
+        let capped = logarithms.iter().take_while(|&&l| l > 0.0).count();
+        self.is_capped = capped > 0;
+        let excess: Vec<f64> = logarithms.iter().take(capped).map(|l| -l).collect();
+        let vectors = eigen.vectors.columns(0, capped).into_owned();
+        add_outer_lower(&mut self.logarithm, &vectors, &excess);
+        let weights: Vec<f64> = logarithms
+            .iter()
+            .map(|l| l.min(0.0).exp())
+            .take_while(|&w| w > 0.0)
+            .collect();
+        eigen.vectors.resize_horizontally_mut(weights.len(), 0.0);
+        Ok(Iterate::of(eigen.vectors, weights))
+    }
+
+    /// P; `None` where the ends of the spectrum take too long to find.
+    fn by_products(&mut self, k: usize, accuracy: f64) -> Result<Option<DMatrix<f64>>> {
+        let Some((bottom, top)) = spectrum_edges(&self.logarithm)? else {
+            return Ok(None);
+        };
+        if !self.is_capped {
+            let exponential = symmetric_exponential(&self.logarithm, bottom, top, accuracy);
+            let c = k as f64 / exponential.trace();
+            if c <= FAR_FROM_THE_CAP {
+                self.move_by(c.ln() - top);
+                return Ok(Some(exponential * c));
+            }
+        }
+        let Some(pairs) = leading_pairs(&self.logarithm, k + 1, 0.1 * accuracy)? else {
+            return Ok(None);
+        };
+        // The k leading eigenvalues come down to the next one, so that what is left keeps its digits.
+        let others = pairs.values[k];
+        let leading = pairs.vectors.columns(0, k).into_owned();
+        let above: Vec<f64> = (0..k).map(|i| pairs.values[i] - others).collect();
+        let mut lowered = self.logarithm.clone();
+        let down: Vec<f64> = above.iter().map(|l| -l).collect();
+        add_outer_lower(&mut lowered, &leading, &down);
+        let mut matrix = symmetric_exponential(&lowered, bottom, others, accuracy);
+        drop(lowered);
+        let rest = (matrix.trace() - k as f64).ln();
+        let log_c = log_scale_of(&above, rest);
+        let c = log_c.exp();
+        let logarithms = above.iter().map(|l| l + log_c);
+        self.move_by(log_c - others);
+        let excess: Vec<f64> = logarithms.clone().map(|l| -l.max(0.0)).collect();
+        self.is_capped = excess.iter().any(|&e| e < 0.0);
+        add_outer_lower(&mut self.logarithm, &leading, &excess);
+        matrix *= c;
+        let more: Vec<f64> = logarithms.map(|l| l.min(0.0).exp() - c).collect();
+        add_outer_lower(&mut matrix, &leading, &more);
+        matrix.fill_upper_triangle_with_lower_triangle();
+        Ok(Some(matrix))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand_distr::{Distribution, StandardNormal};
+
+    use super::*;
+    use crate::{Generator, generator, noise::add_lower_noise};
+
+    /// A logarithm with three directions `strength` above noise whose spectrum has this edge.
+    fn logarithm(p: usize, edge: f64, strength: f64, rng: &mut Generator) -> DMatrix<f64> {
+        let mut matrix = DMatrix::zeros(p, p);
+        let sd = edge / (2.0 * (p as f64).sqrt());
+        add_lower_noise(&mut matrix, sd, sd * 2.0_f64.sqrt(), rng);
+        let frame = DMatrix::from_fn(p, 3, |_, _| StandardNormal.sample(rng));
+        let frame = eigenveil_estimation::linalg::orthonormalize(frame).unwrap();
+        let weights = [strength, 0.9 * strength, 0.6 * strength];
+        add_outer_lower(&mut matrix, &frame, &weights);
+        matrix
+    }
+
+    /// By products P and its logarithm are what the eigenvectors give, with none, one and all of the eigenvalues capped.
+    #[test]
+    fn products_give_what_eigenvectors_do() {
+        let p = PARTIAL + 20;
+        let mut rng = generator(Some(5)).unwrap();
+        for (edge, strength, k, capped) in [
+            (4.0, 0.0, 2, 0),
+            (10.0, 3.0, 2, 0),
+            (1.0, 9.0, 2, 1),
+            (1.0, 30.0, 2, 2),
+            (1.0, 8.0, 3, 2),
+            (0.01, 60.0, 1, 1),
+        ] {
+            let start = Mirror {
+                logarithm: logarithm(p, edge, strength, &mut rng),
+                point: Point::Factor(Iterate::start(k, p)),
+                is_capped: false,
+            };
+            let mut expected = Mirror {
+                logarithm: start.logarithm.clone(),
+                ..start
+            };
+            expected.point = Point::Factor(expected.by_eigenvectors(k).unwrap());
+            for is_capped in [false, true] {
+                let mut found = Mirror {
+                    logarithm: start.logarithm.clone(),
+                    point: Point::Factor(Iterate::start(k, p)),
+                    is_capped,
+                };
+                let Some(matrix) = found.by_products(k, 1e-10).unwrap() else {
+                    assert!(
+                        is_capped && capped == 0,
+                        "only the edge of pure noise is left to eigenvectors"
+                    );
+                    continue;
+                };
+                let mut dense = DMatrix::zeros(p, p);
+                let Point::Factor(iterate) = &expected.point else {
+                    panic!("eigenvectors");
+                };
+                iterate.add_to_lower(&mut dense);
+                dense.fill_upper_triangle_with_lower_triangle();
+                let apart = (&matrix - dense).norm();
+                assert!(apart < 1e-8, "edge {edge}, strength {strength}: {apart}");
+                assert!((matrix.trace() - k as f64).abs() < 1e-8);
+                let count = iterate.factor.weights.iter().filter(|&&w| w == 1.0).count();
+                assert_eq!(count, capped, "edge {edge}, strength {strength}");
+                let mut apart = 0.0_f64;
+                for j in 0..p {
+                    for i in j..p {
+                        let at = (i, j);
+                        apart = apart.max((found.logarithm[at] - expected.logarithm[at]).abs());
+                    }
+                }
+                assert!(apart < 1e-7, "edge {edge}, strength {strength}: {apart}");
+            }
+        }
+    }
+}
