@@ -2,7 +2,7 @@
 
 use eigenveil_estimation::{
     fantope::FantopeFactor,
-    linalg::{Symmetric, add_outer_lower, leading_pairs, tall_cross_product, tall_product, top_k},
+    linalg::{Symmetric, add_outer_lower, leading_pairs, top_k},
 };
 use eigenveil_shared::Result;
 use nalgebra::DMatrix;
@@ -17,9 +17,8 @@ const LEADING_ACCURACY: f64 = 1e-9;
 pub struct AverageIterate {
     dimension: usize,
     count: usize,
-    /// In the order they came, and the columns they have; none once there is a matrix.
+    /// In the order they came; none once there is a matrix.
     factors: Vec<FantopeFactor>,
-    columns: usize,
     /// Lower triangle of the sum.
     lower: Option<DMatrix<f64>>,
 }
@@ -31,7 +30,6 @@ impl AverageIterate {
             dimension,
             count: 0,
             factors: Vec::new(),
-            columns: 0,
             lower: None,
         }
     }
@@ -39,27 +37,25 @@ impl AverageIterate {
     /// Counts one more point.
     pub(super) fn add(&mut self, point: &FantopeFactor) {
         self.count += 1;
-        self.columns += point.weights.len();
-        if self.lower.is_none() && self.columns <= self.dimension {
+        let kept: usize = self.factors.iter().map(|f| f.weights.len()).sum();
+        if self.lower.is_none() && kept + point.weights.len() <= self.dimension {
             self.factors.push(point.clone());
-            return;
+        } else {
+            add_outer_lower(self.as_matrix(), &point.vectors, &point.weights);
         }
-        let mut lower = match self.lower.take() {
-            Some(lower) => lower,
-            None => sum_of(self.dimension, &std::mem::take(&mut self.factors)),
-        };
-        add_outer_lower(&mut lower, &point.vectors, &point.weights);
-        self.lower = Some(lower);
     }
 
     /// Counts one more point, given as a matrix.
     pub(super) fn add_matrix(&mut self, point: &DMatrix<f64>) {
         self.count += 1;
+        *self.as_matrix() += point;
+    }
+
+    /// The sum, as a matrix from now on.
+    fn as_matrix(&mut self) -> &mut DMatrix<f64> {
         let factors = std::mem::take(&mut self.factors);
-        match &mut self.lower {
-            Some(lower) => *lower += point,
-            None => self.lower = Some(sum_of(self.dimension, &factors) + point),
-        }
+        self.lower
+            .get_or_insert_with(|| sum_of(self.dimension, &factors))
     }
 
     /// `P̄`, `p × p`.
@@ -114,11 +110,7 @@ impl Symmetric for AverageIterate {
             None => DMatrix::zeros(self.dimension, block.ncols()),
         };
         for factor in &self.factors {
-            let mut scores = tall_cross_product(&factor.vectors, block);
-            for (mut row, &weight) in scores.row_iter_mut().zip(&factor.weights) {
-                row *= weight;
-            }
-            sum += tall_product(&factor.vectors, &scores);
+            sum += factor.times(block);
         }
         sum / self.count.max(1) as f64
     }

@@ -28,18 +28,9 @@ impl Iterate {
         }
     }
 
-    /// `diag(w)·Vᵀ·block`.
-    fn scores(&self, block: &DMatrix<f64>) -> DMatrix<f64> {
-        let mut scores = tall_cross_product(&self.factor.vectors, block);
-        for (mut row, &weight) in scores.row_iter_mut().zip(&self.factor.weights) {
-            row *= weight;
-        }
-        scores
-    }
-
     /// `P·block`.
     pub(super) fn times(&self, block: &DMatrix<f64>) -> DMatrix<f64> {
-        let mut image = tall_product(&self.factor.vectors, &self.scores(block));
+        let mut image = self.factor.times(block);
         // After the first step there is none, and a pass over the block is felt beside so few vectors.
         if self.identity > 0.0 {
             image += block * self.identity;
@@ -144,7 +135,7 @@ impl<'a> Step<'a> {
         }
         let mut out = self.weighted(block) * (1.0 - iterate.identity);
         out -= tall_product(&iterate.factor.vectors, &across) * 0.5;
-        out -= tall_product(&self.image, &iterate.scores(block)) * 0.5;
+        out -= tall_product(&self.image, &iterate.factor.scores(block)) * 0.5;
         if self.near.ncols() > 0 {
             let (x, q) = (&self.near, &self.directions);
             let half = tall_product(q, &tall_cross_product(x, block))

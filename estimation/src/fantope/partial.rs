@@ -4,7 +4,10 @@ use eigenveil_shared::{Error, ErrorCode, Result};
 use nalgebra::DMatrix;
 
 use super::projection::project_eigenvalues;
-use crate::linalg::{BlockLanczos, Ritz, StartVectors, Symmetric, UnseenNoise, cross_product};
+use crate::linalg::{
+    BlockLanczos, Ritz, StartVectors, Symmetric, UnseenNoise, cross_product, tall_cross_product,
+    tall_product,
+};
 
 /// Columns of a block: wide enough that a product is not all memory, narrow because the space a block of b needs grows
 /// with b (measured on noise at p = 2,000: 350 for 8, 700 for 32).
@@ -29,6 +32,26 @@ pub struct FantopeFactor {
 }
 
 impl FantopeFactor {
+    /// `diag(w)·Vᵀ·block`, `r × b` for a `p × b` block.
+    ///
+    /// # Panics
+    /// If the block has not p rows.
+    pub fn scores(&self, block: &DMatrix<f64>) -> DMatrix<f64> {
+        let mut scores = tall_cross_product(&self.vectors, block);
+        for (mut row, &weight) in scores.row_iter_mut().zip(&self.weights) {
+            row *= weight;
+        }
+        scores
+    }
+
+    /// `V·diag(w)·Vᵀ·block`.
+    ///
+    /// # Panics
+    /// As [`FantopeFactor::scores`].
+    pub fn times(&self, block: &DMatrix<f64>) -> DMatrix<f64> {
+        tall_product(&self.vectors, &self.scores(block))
+    }
+
     /// ‖V·diag(w)·Vᵀ − V'·diag(w')·V'ᵀ‖_F.
     ///
     /// # Panics

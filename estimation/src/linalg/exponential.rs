@@ -3,7 +3,7 @@
 
 use nalgebra::DMatrix;
 
-use super::product::symmetric_square;
+use super::product::commuting_product;
 
 /// Terms of the polynomial, in four groups of four.
 const TERMS: usize = 16;
@@ -52,7 +52,7 @@ pub fn symmetric_exponential(
     let mut result = polynomial(&base, &chebyshev(half));
     drop(base);
     for _ in 0..squarings {
-        result = symmetric_square(&result, &result);
+        result = commuting_product(&result, &result);
     }
     result
 }
@@ -100,14 +100,14 @@ fn chebyshev(half: f64) -> [f64; TERMS] {
 
 /// `Σ powers[j]·Mʲ`.
 fn polynomial(first: &DMatrix<f64>, powers: &[f64; TERMS]) -> DMatrix<f64> {
-    let second = symmetric_square(first, first);
-    let third = symmetric_square(first, &second);
-    let fourth = symmetric_square(&second, &second);
+    let second = commuting_product(first, first);
+    let third = commuting_product(first, &second);
+    let fourth = commuting_product(&second, &second);
     // ((g₃M⁴ + g₂)M⁴ + g₁)M⁴ + g₀, each g of degree 3.
     let mut sum: Option<DMatrix<f64>> = None;
     for group in powers.chunks(4).rev() {
         let mut next = match sum.take() {
-            Some(sum) => symmetric_square(&sum, &fourth),
+            Some(sum) => commuting_product(&sum, &fourth),
             None => DMatrix::zeros(first.nrows(), first.ncols()),
         };
         let powers = first.iter().zip(second.iter()).zip(third.iter());
