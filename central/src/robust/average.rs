@@ -1,14 +1,15 @@
 //! The average iterate of REAPER, without a `p × p` matrix as long as its factors are smaller than one.
 
+use std::borrow::Cow;
+
 use eigenveil_estimation::{
     fantope::FantopeFactor,
-    linalg::{Symmetric, add_outer_lower, leading_pairs, top_k},
+    linalg::{HouseholderQr, Symmetric, add_outer_lower, leading_pairs, top_k},
 };
 use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 
-/// Residuals of the leading eigenvectors, relative.
-const LEADING_ACCURACY: f64 = 1e-9;
+use super::reaper::PARTIAL;
 
 /// `P̄ = (1/t)Σ P_s` of t points of the Fantope, itself one: what the relaxation answers before it is rounded to a subspace.
 ///
@@ -21,16 +22,19 @@ pub struct AverageIterate {
     factors: Vec<FantopeFactor>,
     /// Lower triangle of the sum.
     lower: Option<DMatrix<f64>>,
+    /// Q where the points are `QᵀPQ`.
+    turn: Option<HouseholderQr>,
 }
 
 impl AverageIterate {
     /// Of nothing so far.
-    pub(super) fn new(dimension: usize) -> Self {
+    pub(super) fn new(dimension: usize, turn: Option<HouseholderQr>) -> Self {
         Self {
             dimension,
             count: 0,
             factors: Vec::new(),
             lower: None,
+            turn,
         }
     }
 
@@ -66,7 +70,14 @@ impl AverageIterate {
             None => sum_of(self.dimension, &self.factors) / count,
         };
         average.fill_upper_triangle_with_lower_triangle();
-        average
+        match &self.turn {
+            Some(turn) => {
+                let mut turned = turn.times(turn.times(average).transpose());
+                turned.fill_upper_triangle_with_lower_triangle();
+                turned
+            }
+            None => average,
+        }
     }
 
     /// tr P̄, which is k to rounding.
@@ -76,10 +87,14 @@ impl AverageIterate {
         sum / self.count.max(1) as f64
     }
 
-    /// The k leading eigenvectors; where `by_products`, without the matrix if they can be had.
-    pub(super) fn leading(&self, k: usize, by_products: bool) -> Result<DMatrix<f64>> {
-        let found = if by_products {
-            leading_pairs(self, k, LEADING_ACCURACY)?
+    /// The k leading eigenvectors, `p × k`. From 500 dimensions they are had from products, without the matrix, to residuals of
+    /// `accuracy` relative to the largest eigenvalue; below, or where a third of p dimensions are not enough, from a full decomposition.
+    ///
+    /// # Errors
+    /// Those of [`top_k`].
+    pub fn leading(&self, k: usize, accuracy: f64) -> Result<DMatrix<f64>> {
+        let found = if self.dimension >= PARTIAL {
+            leading_pairs(self, k, accuracy)?
         } else {
             None
         };
@@ -105,14 +120,22 @@ impl Symmetric for AverageIterate {
     }
 
     fn times(&self, block: &DMatrix<f64>) -> DMatrix<f64> {
+        let block = match &self.turn {
+            Some(turn) => Cow::Owned(turn.transpose_times(block.clone())),
+            None => Cow::Borrowed(block),
+        };
         let mut sum = match &self.lower {
-            Some(lower) => lower.times(block),
+            Some(lower) => lower.times(&block),
             None => DMatrix::zeros(self.dimension, block.ncols()),
         };
         for factor in &self.factors {
-            sum += factor.times(block);
+            sum += factor.times(&block);
         }
-        sum / self.count.max(1) as f64
+        sum /= self.count.max(1) as f64;
+        match &self.turn {
+            Some(turn) => turn.times(sum),
+            None => sum,
+        }
     }
 }
 
@@ -123,11 +146,17 @@ mod tests {
     use super::*;
     use crate::generator;
 
-    /// By factors, and after they have become a matrix, it is the mean of the matrices.
+    /// By factors, and after they have become a matrix, it is the mean of the matrices; also of those that were turned.
     #[test]
     fn it_is_the_mean_of_the_points() {
+        let columns = uniform_frame(&mut generator(Some(2)).unwrap(), 12, 5).unwrap();
+        mean_of_points(None);
+        mean_of_points(Some(HouseholderQr::new(&columns)));
+    }
+
+    fn mean_of_points(turn: Option<HouseholderQr>) {
         let (p, mut rng) = (12, generator(Some(1)).unwrap());
-        let mut average = AverageIterate::new(p);
+        let mut average = AverageIterate::new(p, turn.clone());
         let mut sum = DMatrix::zeros(p, p);
         let block = uniform_frame(&mut rng, p, 3).unwrap();
         for count in 1..=6 {
@@ -137,19 +166,25 @@ mod tests {
                 * DMatrix::from_diagonal(&nalgebra::DVector::from_row_slice(&weights))
                 * vectors.transpose();
             average.add(&FantopeFactor {
-                vectors,
+                vectors: match &turn {
+                    Some(turn) => turn.transpose_times(vectors),
+                    None => vectors,
+                },
                 weights,
                 searched: 0,
             });
             assert_eq!(average.lower.is_some(), count > 4);
             assert_eq!(average.factors.is_empty(), count > 4);
             let mean = &sum / f64::from(count);
-            assert!((average.matrix() - &mean).amax() < 1e-15);
-            assert!((average.times(&block) - &mean * &block).amax() < 1e-15);
+            assert!((average.matrix() - &mean).amax() < 2e-15);
+            assert!((average.times(&block) - &mean * &block).amax() < 2e-15);
             assert!((average.trace() - 2.0).abs() < 1e-14);
             let leading = top_k(&mean, 2).unwrap().vectors;
-            for by_products in [false, true] {
-                let found = average.leading(2, by_products).unwrap();
+            let by_products = leading_pairs(&average, 2, 1e-9).unwrap();
+            for found in [
+                average.leading(2, 1e-9).unwrap(),
+                by_products.unwrap().vectors,
+            ] {
                 let overlap = (leading.transpose() * found).map(f64::abs);
                 assert!((overlap - DMatrix::identity(2, 2)).amax() < 1e-8);
             }
@@ -157,7 +192,7 @@ mod tests {
         // A matrix among them.
         for before in [0, 1, 6] {
             let (point, mut sum) = (DMatrix::identity(p, p) / 6.0, DMatrix::zeros(p, p));
-            let mut average = AverageIterate::new(p);
+            let mut average = AverageIterate::new(p, None);
             for _ in 0..before {
                 let factor = FantopeFactor {
                     vectors: uniform_frame(&mut rng, p, 2).unwrap(),
@@ -169,8 +204,8 @@ mod tests {
             }
             average.add_matrix(&point);
             let mean = (sum + &point) / f64::from(before + 1);
-            assert!((average.matrix() - &mean).amax() < 1e-15);
-            assert!((average.times(&block) - mean * &block).amax() < 1e-15);
+            assert!((average.matrix() - &mean).amax() < 2e-15);
+            assert!((average.times(&block) - mean * &block).amax() < 2e-15);
             assert!((average.trace() - 2.0).abs() < 1e-14);
         }
     }

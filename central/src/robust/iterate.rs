@@ -62,6 +62,8 @@ impl Iterate {
 
 /// `P + η·Σ(Qx·xᵀ + x·(Qx)ᵀ)/2‖Qx‖ (+ noise)`, Q = I − P: what the next P is the projection of, as a product with a block.
 ///
+/// Less the multiple of the identity in P, which moves no projection onto the Fantope.
+///
 /// With `S = Σxxᵀ/‖Qx‖` the sum is `(QS + SQ)/2 = (1 − c)S − (V diag(w)(SV)ᵀ + SV diag(w)Vᵀ)/2`, so that a product with it is one
 /// with the rows, back and forth.
 pub(super) struct Step<'a> {
@@ -152,7 +154,7 @@ impl Symmetric for Step<'_> {
     }
 
     fn times(&self, block: &DMatrix<f64>) -> DMatrix<f64> {
-        let mut out = self.iterate.times(block) + self.descent(block) * self.step;
+        let mut out = self.iterate.factor.times(block) + self.descent(block) * self.step;
         if let Some(noise) = &self.noise {
             out += noise.times(block);
         }
@@ -202,7 +204,9 @@ mod tests {
             });
             let mut mirrored = noise.clone();
             mirrored.fill_upper_triangle_with_lower_triangle();
-            let expected = (&dense + descent_direction(&rows, &dense) * 0.3 + mirrored) * &block;
+            let mut next = &dense + descent_direction(&rows, &dense) * 0.3 + mirrored;
+            next -= DMatrix::identity(p, p) * identity;
+            let expected = next * &block;
             let found = Step::new(&iterate, &rows, 0.3, Some(noise)).times(&block);
             // Qx of a row at 1e-7 has nine digits.
             assert!((found - expected).amax() < 1e-8, "{identity}");

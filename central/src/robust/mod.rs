@@ -20,6 +20,7 @@ mod reaper;
 mod reaper_form;
 mod sampling;
 mod simplex;
+mod span;
 mod start;
 mod table;
 

@@ -6,13 +6,13 @@ use eigenveil_estimation::{
 };
 use eigenveil_shared::{Error, ErrorCode, Result};
 use nalgebra::DMatrix;
-use rand_distr::{Distribution, StandardNormal};
 
 use super::{
     average::AverageIterate,
     iterate::{Iterate, Step},
     mirror::Mirror,
     sampling::Steps,
+    span::Span,
     table::Table,
 };
 use crate::{Generator, noise::add_lower_noise};
@@ -22,12 +22,15 @@ pub(super) const ON_THE_SUBSPACE: f64 = 1e-14;
 /// From this dimension what is wanted of a spectrum is found without the rest of it.
 pub(super) const PARTIAL: usize = 500;
 /// A space of more than p over this costs as much as the full decomposition.
-const LARGEST_SHARE: usize = 2;
+pub(super) const LARGEST_SHARE: usize = 2;
 /// Distance to the projection that is asked for, relative: with noise, which the step is far less exact than, and without.
 const NOISY_ACCURACY: f64 = 3e-3;
 const PLAIN_ACCURACY: f64 = 1e-8;
 /// Of the exponential, of its largest eigenvalue: p times as much of the trace, which is exact after that.
 const NOISY_EXPONENTIAL: f64 = 1e-7;
+/// Residuals of the answer's vectors, relative.
+const NOISY_LEADING: f64 = 1e-6;
+const PLAIN_LEADING: f64 = 1e-9;
 
 /// Which geometry a step is made in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +91,14 @@ pub(super) enum StepNoise {
 }
 
 impl StepNoise {
+    /// To which the leading vectors of an average of iterates with this noise are found.
+    pub(super) fn leading_accuracy(self) -> f64 {
+        match self {
+            Self::None => PLAIN_LEADING,
+            _ => NOISY_LEADING,
+        }
+    }
+
     /// Adds it to the lower triangle of `sum`, times `factor`.
     fn add_to_lower(self, sum: &mut DMatrix<f64>, factor: f64, rng: &mut Generator) {
         match self {
@@ -120,13 +131,18 @@ impl Descent {
         mut watch: impl FnMut(usize, &AverageIterate) -> Result<()>,
     ) -> Result<AverageIterate> {
         let d = table.dimension();
+        let turned = self.is_turned(table).then(|| table.turned());
+        let (turn, table) = match &turned {
+            Some((turn, turned)) => (Some(turn.clone()), turned),
+            None => (None, table),
+        };
         let mut p = Iterate::start(rank, d);
         let accuracy = match self.noise {
             StepNoise::None => PLAIN_ACCURACY,
             _ => NOISY_EXPONENTIAL,
         };
         let mut mirror = (self.geometry == Geometry::Entropy).then(|| Mirror::start(rank, d));
-        let mut average = AverageIterate::new(d);
+        let mut average = AverageIterate::new(d, turn);
         for t in 1..=self.steps.count {
             let rows = self.steps.rows(table, rng);
             let eta = self.step / ((t as f64).sqrt() * self.steps.denominator(table.n()));
@@ -137,10 +153,19 @@ impl Descent {
                 mirror.project(rank, accuracy)?;
                 mirror.add_to(&mut average);
             } else {
-                p = if d >= PARTIAL {
-                    self.partial_step(&p, &rows, rank, eta, rng)?
-                } else {
-                    self.full_step(&p, &rows, rank, eta, rng)?
+                let searched = p.factor.searched;
+                p = match self.noise {
+                    _ if d < PARTIAL => self.full_step(&p, &rows, rank, eta, rng)?,
+                    // As the steps get shorter the noise does, and the space grows: once it is large it stays so.
+                    _ if searched > d / LARGEST_SHARE => {
+                        p = self.full_step(&p, &rows, rank, eta, rng)?;
+                        p.factor.searched = searched;
+                        p
+                    }
+                    StepNoise::Isotropic(sd) => {
+                        step_by_span(&p, &rows, table.support(), rank, (eta, sd), rng)?
+                    }
+                    _ => self.partial_step(&p, &rows, rank, eta, rng)?,
                 };
                 debug_assert_eq!(p.identity, 0.0, "only the start has a part along it");
                 average.add(&p.factor);
@@ -167,7 +192,17 @@ impl Descent {
         projected(&next, rank)
     }
 
-    /// A step without its `p × p` matrix where the noise allows, and without its full decomposition where the spectrum does.
+    /// Whether the rows are turned into few coordinates, the same ones at every step. The noise has the same law in all of them.
+    fn is_turned(&self, table: &Table) -> bool {
+        let d = table.dimension();
+        self.geometry == Geometry::Euclidean
+            && self.steps.rate.is_none()
+            && matches!(self.noise, StepNoise::Isotropic(_))
+            && d >= PARTIAL
+            && table.n() <= d / LARGEST_SHARE
+    }
+
+    /// A step without its `p × p` matrix where there is no noise, and without its full decomposition where the spectrum allows.
     fn partial_step(
         &self,
         p: &Iterate,
@@ -177,13 +212,6 @@ impl Descent {
         rng: &mut Generator,
     ) -> Result<Iterate> {
         let d = rows.nrows();
-        let searched = p.factor.searched;
-        if searched > d / LARGEST_SHARE {
-            // As the steps get shorter the noise does, and the space grows: once it is large it stays so.
-            let mut next = self.full_step(p, rows, rank, eta, rng)?;
-            next.factor.searched = searched;
-            return Ok(next);
-        }
         let drawn = |rng: &mut Generator| {
             let mut noise = DMatrix::zeros(d, d);
             self.noise.add_to_lower(&mut noise, eta, rng);
@@ -191,35 +219,15 @@ impl Descent {
         };
         let (noise, accuracy) = match self.noise {
             StepNoise::None => (None, PLAIN_ACCURACY),
-            StepNoise::Entrywise(_) => (Some(drawn(rng)), NOISY_ACCURACY),
-            StepNoise::Isotropic(_) => (None, NOISY_ACCURACY),
+            _ => (Some(drawn(rng)), NOISY_ACCURACY),
         };
         let step = Step::new(p, rows, eta, noise);
-        let mut normal = || StandardNormal.sample(rng);
-        let mut unseen = match self.noise {
-            StepNoise::Isotropic(sd) => Some(UnseenNoise {
-                sd: eta * sd,
-                normal: &mut normal,
-            }),
-            _ => None,
-        };
-        let found = project_onto_fantope_partially(
-            &step,
-            unseen.as_mut(),
-            rank,
-            Some(&p.factor),
-            accuracy,
-        )?;
-        match found {
+        let near = Some(&p.factor);
+        match project_onto_fantope_partially(&step, None, rank, near, accuracy)? {
             Some(factor) => Ok(Iterate {
                 identity: 0.0,
                 factor,
             }),
-            // Part of the noise has been looked at: it is neither drawn again nor left away.
-            None if matches!(self.noise, StepNoise::Isotropic(_)) => Err(Error::new(
-                ErrorCode::EstimateFailed,
-                "the noise of a step is below the rounding of its gradients; take a smaller budget",
-            )),
             None => {
                 let mut next = step.into_noise().unwrap_or_else(|| DMatrix::zeros(d, d));
                 p.add_to_lower(&mut next);
@@ -228,6 +236,46 @@ impl Descent {
             }
         }
     }
+}
+
+/// A step with isotropic noise, of standard deviation σ along every direction on the sum of gradients: without any `p × p` matrix, and in
+/// the coordinates of what it spans, where these are few. `(η, σ)`; rows may be known to be zero after `support` coordinates.
+fn step_by_span(
+    p: &Iterate,
+    rows: &DMatrix<f64>,
+    support: Option<usize>,
+    rank: usize,
+    (eta, sd): (f64, f64),
+    rng: &mut Generator,
+) -> Result<Iterate> {
+    let spanned = Span::of(rows, p, support);
+    let (iterate, rows, beyond) = match &spanned {
+        Some((span, inside)) => (&inside.iterate, &inside.rows, span.beyond()),
+        None => (p, rows, 0),
+    };
+    let step = Step::new(iterate, rows, eta, None);
+    let mut unseen = UnseenNoise {
+        sd: eta * sd,
+        beyond,
+        rng,
+    };
+    let near = Some(&iterate.factor);
+    let found =
+        project_onto_fantope_partially(&step, Some(&mut unseen), rank, near, NOISY_ACCURACY)?;
+    // Part of the noise has been looked at: it is neither drawn again nor left away.
+    let mut factor = found.ok_or_else(|| {
+        Error::new(
+            ErrorCode::EstimateFailed,
+            "the noise of a step is below the rounding of its gradients; take a smaller budget",
+        )
+    })?;
+    if let Some((span, _)) = &spanned {
+        factor.vectors = span.embed(&factor.vectors, rng)?;
+    }
+    Ok(Iterate {
+        identity: 0.0,
+        factor,
+    })
 }
 
 /// The projection of a matrix, by its lower triangle, onto the Fantope.
@@ -243,6 +291,7 @@ fn projected(lower: &DMatrix<f64>, rank: usize) -> Result<Iterate> {
 pub(super) mod tests {
     use eigenveil_estimation::{linalg::outer_scaled, models::uniform_frame};
     use proptest::prelude::*;
+    use rand_distr::{Distribution, StandardNormal};
 
     use super::*;
     use crate::generator;

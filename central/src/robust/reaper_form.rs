@@ -4,7 +4,7 @@ use super::{
     average::AverageIterate,
     calibration::{Calibrated, Releases, noise_of, published_for_batches},
     cards::private,
-    reaper::{Descent, Geometry, PARTIAL, StepNoise, objective},
+    reaper::{Descent, Geometry, StepNoise, objective},
     sampling::Steps,
     table::Table,
 };
@@ -200,7 +200,7 @@ impl Reaper {
             ]);
         }
         let table = Table::spherised(rows);
-        let by_products = table.dimension() >= PARTIAL;
+        let accuracy = step_noise.leading_accuracy();
         let mut tracer = Tracer::new(request.truth);
         let descent = Descent {
             geometry: self.form.geometry(),
@@ -211,13 +211,13 @@ impl Reaper {
         let average = descent.run(&table, k, rng, |t, average| {
             if request.truth.is_some() && is_watched(t, steps.count) {
                 let passes = t as f64 * denominator / n as f64;
-                let leading = average.leading(k, by_products)?;
+                let leading = average.leading(k, accuracy)?;
                 tracer.record(t, passes, &leading, |_| Some(objective(&table, average)))?;
             }
             Ok(())
         })?;
         let fit = Fit {
-            subspace: average.leading(k, by_products)?,
+            subspace: average.leading(k, accuracy)?,
             n: n as u64,
             privacy: promised.map(|noise| noise.guarantee.clone()),
             trace: tracer.finish(),

@@ -1,5 +1,6 @@
 //! The spherised rows as one matrix.
 
+use eigenveil_estimation::linalg::HouseholderQr;
 use nalgebra::DMatrix;
 
 use crate::{Generator, Rows, poisson};
@@ -7,6 +8,8 @@ use crate::{Generator, Rows, poisson};
 /// `x/‖x‖`, a column for each row; zero rows stay zero.
 pub(super) struct Table {
     columns: DMatrix<f64>,
+    /// Where rows are known to be zero after their first so many coordinates.
+    support: Option<usize>,
 }
 
 impl Table {
@@ -21,12 +24,29 @@ impl Table {
                 column /= norm;
             }
         }
-        Self { columns }
+        Self {
+            columns,
+            support: None,
+        }
     }
 
     /// Dimension p.
     pub(super) fn dimension(&self) -> usize {
         self.columns.nrows()
+    }
+
+    /// How many coordinates, if the rows are known to be zero after them.
+    pub(super) fn support(&self) -> Option<usize> {
+        self.support
+    }
+
+    /// Q and the rows `Qᵀx` for n < p rows: zero after n coordinates.
+    pub(super) fn turned(&self) -> (HouseholderQr, Self) {
+        let turn = HouseholderQr::new(&self.columns);
+        let mut columns = turn.r();
+        columns.resize_vertically_mut(self.dimension(), 0.0);
+        let support = Some(self.n());
+        (turn, Self { columns, support })
     }
 
     /// Rows n.

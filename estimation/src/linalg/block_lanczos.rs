@@ -1,7 +1,10 @@
 //! Block Lanczos with full reorthogonalisation, of a matrix plus Gaussian noise that is drawn only where the iteration looks.
 
 use eigenveil_shared::Result;
+use faer::MatRef;
 use nalgebra::{DMatrix, DVector};
+use rand::Rng;
+use rand_distr::{ChiSquared, Distribution, StandardNormal};
 
 use super::{
     StartVectors, Symmetric, SymmetricEigen,
@@ -15,8 +18,9 @@ use super::{
 const DEPENDENT: f64 = 1e-11;
 /// Residuals of [`spectrum_edges`], relative.
 const EDGE_ACCURACY: f64 = 0.005;
-/// A direction that keeps this share of its length is orthogonal to the span to ten roundings; a shorter one has the span taken out again.
-const KEPT: f64 = 0.1;
+/// A direction that keeps this share of its length is as orthogonal to the span as the span's own basis is: below it what is missing there
+/// would be amplified from block to block. A shorter one has the span taken out again.
+const KEPT: f64 = std::f64::consts::FRAC_1_SQRT_2;
 
 /// A symmetric Gaussian matrix W that nobody has looked at: standard deviation `sd` along every direction of unit Frobenius
 /// norm, which is `sd` on the diagonal and `sd/√2` off it (the Gaussian orthogonal ensemble).
@@ -25,33 +29,57 @@ const KEPT: f64 = 0.1;
 /// directions, `(I − QQᵀ)W(I − QQᵀ)`, is such a matrix again and independent of all that was seen, also when Q was chosen by
 /// looking. A Lanczos iteration on H + W may therefore draw the numbers of W as it comes to them: everything it computes
 /// has the law it would have with W drawn at the start, and `p × m` numbers are drawn in place of `p × p`.
+///
+/// Where H lives in d of the p dimensions, the other `beyond = p − d` are alike as well: `W·q` has a part G there, `beyond × b` and
+/// Gaussian, of which only R of `G = FR` matters, since F is a uniformly distributed frame and independent of R. So R is drawn
+/// (Bartlett: `χ` on its diagonal, normal above), and F gives b further coordinates to count in. In coordinates d + 1, d + 2, … a result stands
+/// for what it is in any uniformly distributed frame of the dimensions beyond.
 pub struct UnseenNoise<'a> {
     /// Standard deviation along a direction of unit Frobenius norm.
     pub sd: f64,
-    /// Independent standard normal numbers.
-    pub normal: &'a mut dyn FnMut() -> f64,
+    /// Dimensions in which the matrix is zero, after its own.
+    pub beyond: usize,
+    /// Where the numbers come from.
+    pub rng: &'a mut dyn Rng,
 }
 
 impl UnseenNoise<'_> {
+    fn normal(&mut self) -> f64 {
+        StandardNormal.sample(&mut self.rng)
+    }
+
     /// W between the columns of a block of width `b`.
     fn within(&mut self, b: usize) -> DMatrix<f64> {
         let off_diagonal = self.sd * std::f64::consts::FRAC_1_SQRT_2;
         let mut block = DMatrix::zeros(b, b);
         for j in 0..b {
-            block[(j, j)] = self.sd * (self.normal)();
+            block[(j, j)] = self.sd * self.normal();
             for i in j + 1..b {
-                block[(i, j)] = off_diagonal * (self.normal)();
+                block[(i, j)] = off_diagonal * self.normal();
                 block[(j, i)] = block[(i, j)];
             }
         }
         block
     }
 
-    /// Adds what W takes the columns of a block to, before the directions seen so far are taken out.
-    fn add_across(&mut self, image: &mut DMatrix<f64>) {
+    /// Adds what W takes the columns of a block to, before the directions seen so far are taken out; where `left` of the dimensions
+    /// beyond have no coordinate yet, appends those that they reach.
+    fn add_across(&mut self, image: &mut DMatrix<f64>, left: usize) {
         let off_diagonal = self.sd * std::f64::consts::FRAC_1_SQRT_2;
         for entry in image.iter_mut() {
-            *entry += off_diagonal * (self.normal)();
+            *entry += off_diagonal * self.normal();
+        }
+        let (height, b) = image.shape();
+        let reached = left.min(b);
+        image.resize_vertically_mut(height + reached, 0.0);
+        for i in 0..reached {
+            // At least one degree of freedom; NaN would be met with at the next Ritz pairs.
+            let squared = ChiSquared::new((left - i) as f64)
+                .map_or(f64::NAN, |law| law.sample(&mut self.rng));
+            image[(height + i, i)] = off_diagonal * squared.sqrt();
+            for j in i + 1..b {
+                image[(height + i, j)] = off_diagonal * self.normal();
+            }
         }
     }
 }
@@ -126,9 +154,11 @@ impl Symmetric for Negative<'_> {
 pub(crate) struct BlockLanczos<'a, 'n> {
     matrix: &'a dyn Symmetric,
     noise: Option<&'a mut UnseenNoise<'n>>,
-    /// Q, in the leading `width` of its columns.
+    /// Q, in the leading `width` of its columns and `height` of its rows: those after the matrix's own are coordinates of the noise
+    /// beyond it.
     basis: DMatrix<f64>,
     width: usize,
+    height: usize,
     /// First column of the last block, whose product with A is not known yet.
     open: usize,
     /// The blocks of T on the diagonal, and below it.
@@ -158,6 +188,7 @@ impl<'a, 'n> BlockLanczos<'a, 'n> {
             noise,
             basis: DMatrix::zeros(matrix.dimension(), 0),
             width: 0,
+            height: matrix.dimension(),
             open: 0,
             diagonal: Vec::new(),
             below: Vec::new(),
@@ -184,13 +215,24 @@ impl<'a, 'n> BlockLanczos<'a, 'n> {
         if b == 0 {
             return false;
         }
-        let block = self.basis.columns(self.open, b).into_owned();
-        let mut image = self.matrix.times(&block);
+        let block = self
+            .basis
+            .view((0, self.open), (self.height, b))
+            .into_owned();
+        let own = self.matrix.dimension();
+        let mut image = if self.height == own {
+            self.matrix.times(&block)
+        } else {
+            self.matrix.times(&block.rows(0, own).into_owned())
+        };
+        image.resize_vertically_mut(self.height, 0.0);
         let mut within = cross_product(&block, &image);
         within = (&within + within.transpose()) * 0.5;
         if let Some(noise) = &mut self.noise {
             within += noise.within(b);
-            noise.add_across(&mut image);
+            let left = noise.beyond - (self.height - own);
+            noise.add_across(&mut image, left);
+            self.height = image.nrows();
         }
         let longest = image.column_iter().map(|c| c.norm()).fold(0.0, f64::max);
         self.scale = self.scale.max(longest);
@@ -206,8 +248,11 @@ impl<'a, 'n> BlockLanczos<'a, 'n> {
     /// `(I − QQᵀ)·directions = B·R`.
     fn append(&mut self, mut directions: DMatrix<f64>) -> DMatrix<f64> {
         let smallest = DEPENDENT * self.scale;
+        // Nearly all that is in the span is along the last two blocks; without them one pass over the whole span mostly does.
+        let recent = 2 * self.diagonal.first().map_or(0, DMatrix::ncols);
+        self.take_out(&mut directions, self.width.saturating_sub(recent));
         let lengths: Vec<f64> = directions.column_iter().map(|c| c.norm()).collect();
-        self.take_out(&mut directions);
+        self.take_out(&mut directions, 0);
         let (mut r, left) = orthonormal_part(&mut directions, smallest);
         // A short column has been blown up, and with it its rounding along the span. Twice is enough (Parlett 1998, Section 6.9).
         if left
@@ -215,25 +260,35 @@ impl<'a, 'n> BlockLanczos<'a, 'n> {
             .zip(&lengths)
             .any(|(left, all)| *left < KEPT * all)
         {
-            self.take_out(&mut directions);
+            self.take_out(&mut directions, 0);
             r = orthonormal_part(&mut directions, 0.5).0 * r;
         }
         let b = directions.ncols();
         if self.width + b > self.basis.ncols() {
             let room = (2 * self.basis.ncols()).clamp(self.width + b, self.width + b + 1024);
-            self.basis.resize_horizontally_mut(room, 0.0);
+            // Not more coordinates beyond the matrix than directions.
+            let beyond = self.noise.as_ref().map_or(0, |noise| noise.beyond);
+            let rows = self.matrix.dimension() + beyond.min(room);
+            self.basis.resize_mut(rows, room, 0.0);
         }
-        self.basis.columns_mut(self.width, b).copy_from(&directions);
+        let mut appended = self.basis.view_mut((0, self.width), directions.shape());
+        appended.copy_from(&directions);
         self.width += b;
         r
     }
 
-    fn take_out(&self, directions: &mut DMatrix<f64>) {
-        if self.width == 0 || directions.ncols() == 0 {
+    fn seen(&self) -> MatRef<'_, f64> {
+        view(&self.basis).subrows(0, self.height)
+    }
+
+    /// The basis from column `from` on out of `directions`.
+    fn take_out(&self, directions: &mut DMatrix<f64>, from: usize) {
+        let count = self.width - from;
+        if count == 0 || directions.ncols() == 0 {
             return;
         }
-        let basis = view(&self.basis).subcols(0, self.width);
-        let mut overlap = DMatrix::zeros(self.width, directions.ncols());
+        let basis = self.seen().subcols(from, count);
+        let mut overlap = DMatrix::zeros(count, directions.ncols());
         tall_cross(view_mut(&mut overlap), basis, view(directions));
         add_tall_product(view_mut(directions), basis, view(&overlap), -1.0);
     }
@@ -275,10 +330,10 @@ impl<'a, 'n> BlockLanczos<'a, 'n> {
         t
     }
 
-    /// `Q·coordinates`.
+    /// `Q·coordinates`: as many rows as the matrix, and one for each coordinate of the noise beyond it.
     pub(crate) fn vectors(&self, coordinates: &DMatrix<f64>) -> DMatrix<f64> {
-        let mut out = DMatrix::zeros(self.basis.nrows(), coordinates.ncols());
-        let basis = view(&self.basis).subcols(0, coordinates.nrows());
+        let mut out = DMatrix::zeros(self.height, coordinates.ncols());
+        let basis = self.seen().subcols(0, coordinates.nrows());
         add_tall_product(view_mut(&mut out), basis, view(coordinates), 1.0);
         out
     }
@@ -350,6 +405,31 @@ mod tests {
         // Too many for a third of the dimensions.
         let evenly = DMatrix::from_diagonal(&nalgebra::DVector::from_fn(p, |i, _| i as f64));
         assert!(leading_pairs(&evenly, 30, 1e-11).unwrap().is_none());
+    }
+
+    /// A multiple of the identity moves the values and nothing else, however large it is beside the rest: what a block then has outside the
+    /// span is short, and its part in the span is not amplified from block to block.
+    #[test]
+    fn a_shift_costs_no_orthogonality() {
+        let p = 600;
+        let mut random = StartVectors::new();
+        let half = random.block(p, p);
+        let matrix = &half + half.transpose();
+        let start = random.block(p, 8);
+        let leading = |shift: f64| {
+            let shifted = &matrix + DMatrix::from_diagonal_element(p, p, shift);
+            let mut lanczos = BlockLanczos::new(&shifted, None, &start);
+            while lanczos.multiplied() < 240 {
+                assert!(lanczos.grow());
+            }
+            let basis = lanczos.vectors(&DMatrix::identity(240, 240));
+            assert!(orthonormality_defect(&basis) < 1e-13);
+            lanczos.ritz(|_| Ok(0)).unwrap().pairs.values[0] - shift
+        };
+        let unshifted = leading(0.0);
+        for shift in [-8.5, 1e4] {
+            assert!((leading(shift) - unshifted).abs() < 1e-12 * (1.0 + shift.abs()));
+        }
     }
 
     /// The basis stays orthonormal, and T is what the matrix is on it, also when the space is invariant before it is full.

@@ -171,33 +171,72 @@ pub(crate) fn outer_columns_lower(
 
 /// Columns of the lower triangle that one step of [`symmetric_product`] reads, twice each while cached.
 const PANEL: usize = 96;
+/// Shares of a large triangle, of about the same area.
+const SHARES: usize = 8;
+/// Dimension below which a triangle is one share.
+const DIVIDED: usize = 1024;
 
-/// `A·B` for the symmetric A whose lower triangle `lower` holds: half the memory traffic of a product.
+/// `A·B` for the symmetric A whose lower triangle `lower` holds: half the memory traffic of a product. On
+/// [`Threads::current`](super::Threads::current) threads; the shares are the same, and added in the same order, on any number of them.
 pub(crate) fn symmetric_product(lower: &DMatrix<f64>, b: &DMatrix<f64>) -> DMatrix<f64> {
     let p = lower.nrows();
-    let columns = b.ncols();
-    let mut out = DMatrix::zeros(p, columns);
+    let starts = share_starts(p);
+    let mut shares = vec![DMatrix::zeros(0, 0); starts.len()];
+    let ends = starts.iter().skip(1).chain([&p]);
+    let work = starts.iter().zip(ends).zip(&mut shares);
+    share_out(work, |((&from, &to), share)| {
+        *share = columns_product(lower, b, from, to);
+    });
+    let mut shares = shares.into_iter().zip(starts);
+    let Some((mut sum, _)) = shares.next() else {
+        return DMatrix::zeros(p, b.ncols());
+    };
+    for (share, from) in shares {
+        let mut part = sum.rows_mut(from, share.nrows());
+        part += share;
+    }
+    sum
+}
+
+/// First columns of the shares: `(1 − from/p)²` is the area from there on.
+fn share_starts(p: usize) -> Vec<usize> {
+    if p == 0 {
+        return Vec::new();
+    }
+    let count = if p < DIVIDED { 1 } else { SHARES };
+    let mut starts: Vec<usize> = (0..count)
+        .map(|i| {
+            let before = 1.0 - (1.0 - i as f64 / count as f64).sqrt();
+            (before * p as f64) as usize / PANEL * PANEL
+        })
+        .collect();
+    starts.dedup();
+    starts
+}
+
+/// What columns `from..to` of the lower triangle, and they mirrored, add to the product, from row `from` down.
+fn columns_product(lower: &DMatrix<f64>, b: &DMatrix<f64>, from: usize, to: usize) -> DMatrix<f64> {
+    let p = lower.nrows();
+    let mut out = DMatrix::zeros(p - from, b.ncols());
     let (a, b) = (view(lower), view(b));
-    let mut from = 0;
-    while from < p {
-        let width = PANEL.min(p - from);
-        let mut corner = lower.view((from, from), (width, width)).into_owned();
+    for at in (from..to).step_by(PANEL) {
+        let width = PANEL.min(to - at);
+        let mut corner = lower.view((at, at), (width, width)).into_owned();
         corner.fill_upper_triangle_with_lower_triangle();
-        let mine = b.subrows(from, width);
+        let mine = b.subrows(at, width);
         let (mut top, mut bottom) = view_mut(&mut out)
-            .subrows_mut(from, p - from)
+            .subrows_mut(at - from, p - at)
             .split_at_row_mut(width);
         let add = |out: MatMut<'_, f64>, left: MatRef<'_, f64>, right: MatRef<'_, f64>| {
             matmul(out, Accum::Add, left, right, 1.0, Par::Seq);
         };
         add(top.as_mut(), view(&corner), mine);
-        let below = p - from - width;
+        let below = p - at - width;
         if below > 0 {
-            let panel = a.submatrix(from + width, from, below, width);
+            let panel = a.submatrix(at + width, at, below, width);
             add(bottom.as_mut(), panel, mine);
-            add(top, panel.transpose(), b.subrows(from + width, below));
+            add(top, panel.transpose(), b.subrows(at + width, below));
         }
-        from += width;
     }
     out
 }
@@ -205,6 +244,7 @@ pub(crate) fn symmetric_product(lower: &DMatrix<f64>, b: &DMatrix<f64>) -> DMatr
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::linalg::Threads;
 
     fn pattern(rows: usize, columns: usize) -> DMatrix<f64> {
         DMatrix::from_fn(rows, columns, |i, j| ((i * 7 + j * 3) % 11) as f64 - 5.0)
@@ -236,6 +276,17 @@ mod tests {
             let lower = DMatrix::from_fn(p, p, |i, j| if i >= j { full[(i, j)] } else { 1e9 });
             let b = pattern(p, 5);
             assert!((symmetric_product(&lower, &b) - &full * &b).amax() < 1e-9);
+        }
+        for p in [0, 1023, 1024, 1500] {
+            // Whole numbers: exact.
+            let full = DMatrix::from_fn(p, p, |i, j| ((i * j + i + j) % 13) as f64 - 6.0);
+            let lower = DMatrix::from_fn(p, p, |i, j| if i >= j { full[(i, j)] } else { 1e9 });
+            let b = pattern(p, 3);
+            for threads in [1, 3] {
+                let found = Threads::new(threads).unwrap();
+                let found = found.run(|| symmetric_product(&lower, &b));
+                assert_eq!(found, &full * &b);
+            }
         }
         assert_eq!(
             outer_scaled(&DMatrix::zeros(3, 0), &[]),

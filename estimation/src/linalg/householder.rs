@@ -1,0 +1,157 @@
+//! The orthogonal factor of a QR factorisation, kept as its reflections.
+
+use faer::{
+    Conj, Mat, MatMut, Par,
+    dyn_stack::{MemBuffer, MemStack},
+    linalg::{householder, qr::no_pivoting::factor},
+};
+use nalgebra::DMatrix;
+
+use super::{share_out, view, view_mut};
+
+/// Columns of one piece of a block that Q is applied to.
+const PIECE: usize = 64;
+
+/// `A = Q·[R; 0]` for A of shape `m × n`, n ≤ m. Q is `m × m`, orthogonal whatever the rank of A, and never formed.
+#[derive(Clone, Debug)]
+pub struct HouseholderQr {
+    /// R on the diagonal and above, the reflections below it.
+    factors: Mat<f64>,
+    coefficients: Mat<f64>,
+}
+
+impl HouseholderQr {
+    /// Of this matrix; on the calling thread.
+    ///
+    /// # Panics
+    /// If it has more columns than rows.
+    pub fn new(matrix: &DMatrix<f64>) -> Self {
+        let (m, n) = matrix.shape();
+        assert!(n <= m, "R is n × n");
+        let mut factors = view(matrix).to_owned();
+        let block = factor::recommended_block_size::<f64>(m, n).max(1);
+        let mut coefficients = Mat::zeros(block, n);
+        if n > 0 {
+            let scratch =
+                factor::qr_in_place_scratch::<f64>(m, n, block, Par::Seq, Default::default());
+            factor::qr_in_place(
+                factors.as_mut(),
+                coefficients.as_mut(),
+                Par::Seq,
+                MemStack::new(&mut MemBuffer::new(scratch)),
+                Default::default(),
+            );
+        }
+        Self {
+            factors,
+            coefficients,
+        }
+    }
+
+    /// m.
+    pub fn dimension(&self) -> usize {
+        self.factors.nrows()
+    }
+
+    /// n.
+    pub fn width(&self) -> usize {
+        self.factors.ncols()
+    }
+
+    /// R, `n × n`.
+    pub fn r(&self) -> DMatrix<f64> {
+        let n = self.factors.ncols();
+        DMatrix::from_fn(n, n, |i, j| if i <= j { self.factors[(i, j)] } else { 0.0 })
+    }
+
+    /// `Q·block`, on [`Threads::current`](super::Threads::current) threads.
+    ///
+    /// # Panics
+    /// If the block has not m rows.
+    pub fn times(&self, mut block: DMatrix<f64>) -> DMatrix<f64> {
+        self.by_columns(&mut block, |piece, stack| {
+            householder::apply_block_householder_sequence_on_the_left_in_place_with_conj(
+                self.factors.as_ref(),
+                self.coefficients.as_ref(),
+                Conj::No,
+                piece,
+                Par::Seq,
+                stack,
+            );
+        });
+        block
+    }
+
+    /// `Qᵀ·block`, likewise.
+    ///
+    /// # Panics
+    /// If the block has not m rows.
+    pub fn transpose_times(&self, mut block: DMatrix<f64>) -> DMatrix<f64> {
+        self.by_columns(&mut block, |piece, stack| {
+            householder::apply_block_householder_sequence_transpose_on_the_left_in_place_with_conj(
+                self.factors.as_ref(),
+                self.coefficients.as_ref(),
+                Conj::No,
+                piece,
+                Par::Seq,
+                stack,
+            );
+        });
+        block
+    }
+
+    fn by_columns(
+        &self,
+        block: &mut DMatrix<f64>,
+        work: impl Fn(MatMut<'_, f64>, &mut MemStack) + Sync,
+    ) {
+        let (m, n) = self.factors.shape();
+        assert_eq!(block.nrows(), m, "a block of m rows");
+        if n == 0 {
+            return;
+        }
+        // Both directions need as much.
+        let scratch = householder::apply_block_householder_sequence_on_the_left_in_place_scratch::<
+            f64,
+        >(m, self.coefficients.nrows(), PIECE);
+        let mut pieces = Vec::new();
+        let mut rest = view_mut(block);
+        while rest.ncols() > 0 {
+            let width = PIECE.min(rest.ncols());
+            let (piece, after) = rest.split_at_col_mut(width);
+            pieces.push(piece);
+            rest = after;
+        }
+        share_out(pieces.into_iter(), |piece| {
+            work(piece, MemStack::new(&mut MemBuffer::new(scratch)));
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::linalg::{StartVectors, Threads, orthonormality_defect};
+
+    #[test]
+    fn it_factorises_and_is_orthogonal() {
+        for (m, n) in [(9, 4), (5, 5), (140, 100), (3, 0), (1, 1)] {
+            let mut matrix = StartVectors::new().block(m, n);
+            if n > 3 {
+                // Q is orthogonal whatever the rank.
+                matrix.fill_column(2, 0.0);
+                let first = matrix.column(0).into_owned();
+                matrix.set_column(3, &first);
+            }
+            let qr = HouseholderQr::new(&matrix);
+            let mut padded = qr.r();
+            padded.resize_vertically_mut(m, 0.0);
+            assert!((qr.times(padded) - &matrix).norm() < 1e-12);
+            let q = qr.times(DMatrix::identity(m, m));
+            assert!(orthonormality_defect(&q) < 1e-13);
+            assert!((qr.transpose_times(q.clone()) - DMatrix::identity(m, m)).amax() < 1e-13);
+            let two = Threads::new(2).unwrap();
+            assert_eq!(two.run(|| qr.times(DMatrix::identity(m, m))), q);
+        }
+    }
+}
