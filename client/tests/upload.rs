@@ -231,6 +231,25 @@ async fn connections_are_kept_and_used_side_by_side() {
     );
 }
 
+/// The server takes error bars from the differences between commits: not all of a small upload may be in one.
+#[tokio::test]
+async fn a_small_upload_is_many_requests() {
+    let (server, _) = study_server(&params(1.0), |_, _, _| None).await;
+    let (client, study) = connect(&server).await;
+    let folder = tempfile::tempdir().unwrap();
+    for (count, requests) in [(5, 5), (300, 100)] {
+        let path = folder.path().join(format!("outbox-{count}"));
+        let (mut outbox, _) = fill(&path, &study, count);
+        let before = server.uploads().len();
+        let summary = Uploader::new(&client, &study, UploadSettings::default())
+            .drain(&mut outbox, |_| {})
+            .await
+            .unwrap();
+        assert_eq!(summary.accepted + summary.duplicates, count);
+        assert_eq!(server.uploads().len() - before, requests);
+    }
+}
+
 #[tokio::test]
 async fn retry_after_is_honoured_by_every_connection() {
     let (server, _) = study_server(&params(1.0), |number, _, _| {

@@ -139,7 +139,13 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
         .await;
     bar.finish_and_clear();
     let summary = uploaded.map_err(|failure| {
-        let message = format!("{failure}; run the same command again to finish");
+        let more = match failure.error.code() {
+            Some(ErrorCode::TokenRequired) => {
+                "run it again with --tokens FILE, a line for each row (whoever runs the study makes them: eigenveil study tokens)"
+            }
+            _ => "run the same command again to finish",
+        };
+        let message = format!("{failure}; {more}");
         CliError::from(failure.error).with_message(message)
     })?;
     finish(args, &state, &outbox, &table, summary, unusable, json)?;

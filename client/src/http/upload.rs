@@ -28,6 +28,9 @@ use crate::{
 
 /// Size a batch aims at: large enough for few requests, small enough to repeat.
 const BATCH_BYTES: usize = 1 << 20;
+/// Requests a small upload is divided into. The server counts the reports it commits together in one of 32 buckets, and what an
+/// estimate says of its own error is how these differ; four connections may share a commit.
+const LEAST_BATCHES: u64 = 128;
 /// Acknowledgements of single reports are recorded this many at a time, or this often.
 const RECORD_EVERY: usize = 256;
 const RECORD_WITHIN: Duration = Duration::from_millis(250);
@@ -39,7 +42,8 @@ const GRACE: Duration = Duration::from_secs(2);
 pub enum UploadMode {
     /// One report a request.
     Single,
-    /// Several reports a request; `None` lets their size decide. Never more than the study allows.
+    /// Several reports a request; `None` lets their size and number decide: about a megabyte, or the 128th part of a small
+    /// upload, so that the server has groups of reports to compare. Never more than the study allows.
     Batch {
         /// Most reports in one request.
         reports: Option<usize>,
@@ -252,12 +256,15 @@ impl Uploader {
         tokens.collect::<Result<_>>().map(Some)
     }
 
-    fn batch_size(&self) -> usize {
+    /// Most reports in a request of an upload of `total`.
+    fn batch_size(&self, total: u64) -> usize {
         match self.settings.mode {
             UploadMode::Single => 1,
             UploadMode::Batch { reports } => {
                 let by_size = BATCH_BYTES / (16 + self.study.shape().payload_len);
-                reports.unwrap_or(by_size).clamp(1, self.study.max_batch())
+                let by_number = usize::try_from(total.div_ceil(LEAST_BATCHES));
+                let usual = by_size.min(by_number.unwrap_or(usize::MAX));
+                reports.unwrap_or(usual).clamp(1, self.study.max_batch())
             }
         }
     }
@@ -349,7 +356,8 @@ impl Run<'_> {
         let Some(from) = self.next else {
             return Ok(Vec::new());
         };
-        let reports = outbox.pending_from(from, self.uploader.batch_size())?;
+        let most = self.uploader.batch_size(self.progress.total);
+        let reports = outbox.pending_from(from, most)?;
         self.next = reports.last().map(|report| report.participant + 1);
         Ok(reports)
     }

@@ -153,7 +153,11 @@ fn rows_are_reported_with_tokens_from_a_file() {
         arguments.extend(more);
         server.cli(&arguments)
     };
-    refused(&report(&[]), 1, &["[token-required]", "has none"]);
+    refused(
+        &report(&[]),
+        1,
+        &["[token-required]", "has none", "--tokens FILE"],
+    );
     std::fs::write(path("few.txt"), format!("{}\n", "ab".repeat(32))).unwrap();
     refused(
         &report(&["--tokens", &path("few.txt")]),
