@@ -151,12 +151,12 @@ mod tests {
     fn it_is_the_mean_of_the_points() {
         let columns = uniform_frame(&mut generator(Some(2)).unwrap(), 12, 5).unwrap();
         mean_of_points(None);
-        mean_of_points(Some(HouseholderQr::new(&columns)));
+        mean_of_points(Some(&HouseholderQr::new(&columns)));
     }
 
-    fn mean_of_points(turn: Option<HouseholderQr>) {
+    fn mean_of_points(turn: Option<&HouseholderQr>) {
         let (p, mut rng) = (12, generator(Some(1)).unwrap());
-        let mut average = AverageIterate::new(p, turn.clone());
+        let mut average = AverageIterate::new(p, turn.cloned());
         let mut sum = DMatrix::zeros(p, p);
         let block = uniform_frame(&mut rng, p, 3).unwrap();
         for count in 1..=6 {
@@ -166,7 +166,7 @@ mod tests {
                 * DMatrix::from_diagonal(&nalgebra::DVector::from_row_slice(&weights))
                 * vectors.transpose();
             average.add(&FantopeFactor {
-                vectors: match &turn {
+                vectors: match turn {
                     Some(turn) => turn.transpose_times(vectors),
                     None => vectors,
                 },

@@ -131,10 +131,13 @@ impl Descent {
         mut watch: impl FnMut(usize, &AverageIterate) -> Result<()>,
     ) -> Result<AverageIterate> {
         let d = table.dimension();
-        let turned = self.is_turned(table).then(|| table.turned());
-        let (turn, table) = match &turned {
-            Some((turn, turned)) => (Some(turn.clone()), turned),
-            None => (None, table),
+        let turned;
+        let (turn, table) = if self.is_turned(table) {
+            let (turn, columns) = table.turned();
+            turned = columns;
+            (Some(turn), &turned)
+        } else {
+            (None, table)
         };
         let mut p = Iterate::start(rank, d);
         let accuracy = match self.noise {
@@ -290,11 +293,12 @@ fn projected(lower: &DMatrix<f64>, rank: usize) -> Result<Iterate> {
 #[cfg(test)]
 pub(super) mod tests {
     use eigenveil_estimation::{linalg::outer_scaled, models::uniform_frame};
+    use eigenveil_shared::preprocess::{Norm, Preprocessing, Row};
     use proptest::prelude::*;
     use rand_distr::{Distribution, StandardNormal};
 
     use super::*;
-    use crate::generator;
+    use crate::{Rows, generator};
 
     /// The whole matrix.
     pub(in crate::robust) fn descent_direction(
@@ -354,6 +358,51 @@ pub(super) mod tests {
                 assert!(apart < allowed, "{noise:?}: {apart}");
                 p = part;
             }
+        }
+    }
+
+    /// With next to no noise a run in turned coordinates, and a batch in those of its span, come to what a run without noise does.
+    #[test]
+    fn coordinates_do_not_show_in_the_answer() {
+        let (d, n) = (PARTIAL + 10, 120);
+        let preprocessing = Preprocessing {
+            dimension: d,
+            features: None,
+            norm: Norm::Normalize,
+            centring: None,
+        };
+        let mut rng = generator(Some(9)).unwrap();
+        let rows = (0..n).map(|_| {
+            let row = (0..d).map(|i| {
+                let z: f64 = StandardNormal.sample(&mut rng);
+                z / (i + 1) as f64
+            });
+            preprocessing
+                .preprocessor()
+                .unwrap()
+                .prepare(&Row::new(row.collect()))
+        });
+        let table = Table::spherised(&Rows::collect(rows).unwrap());
+        for (count, rate) in [(3, None), (1, Some(0.5))] {
+            let run = |noise| {
+                let descent = Descent {
+                    geometry: Geometry::Euclidean,
+                    steps: Steps { count, rate },
+                    step: 1.0,
+                    noise,
+                };
+                assert_eq!(
+                    descent.is_turned(&table),
+                    rate.is_none() && noise != StepNoise::None
+                );
+                let mut rng = generator(Some(10)).unwrap();
+                descent.run(&table, 2, &mut rng, |_, _| Ok(())).unwrap()
+            };
+            let plain = run(StepNoise::None).matrix();
+            let average = run(StepNoise::Isotropic(1e-7));
+            let apart = (average.matrix() - &plain).norm() / plain.norm();
+            assert!(apart < count as f64 * NOISY_ACCURACY, "{rate:?}: {apart}");
+            assert!((objective(&table, &average) - objective(&table, &plain)).abs() < 1e-3);
         }
     }
 

@@ -1,5 +1,7 @@
 //! What scripts rely on: keys, exit codes, one line on standard output.
 
+use std::path::Path;
+
 use crate::program::{ServerProcess, has_keys, run, run_json};
 
 #[test]
@@ -359,12 +361,9 @@ fn simulate_prints_the_agreed_keys_for_every_source_and_path() {
     }
 }
 
-#[test]
-fn a_sparse_estimate_over_http_carries_its_settings() {
-    let folder = tempfile::tempdir().unwrap();
-    let server = ServerProcess::start(&folder.path().join("data"));
-    // Two features move together, six are noise of the data's own.
-    let rows = folder.path().join("rows.csv");
+/// A file of 6,000 rows in which two features move together and six are noise of the data's own.
+fn rows_of_a_pair(folder: &Path) -> String {
+    let rows = folder.join("rows.csv");
     let mut text = String::new();
     for i in 0..6000_u64 {
         let tall = (i * 37 % 101) as f64 - 50.0;
@@ -374,16 +373,17 @@ fn a_sparse_estimate_over_http_carries_its_settings() {
         text.push_str(&format!("{tall},{},{}\n", 0.8 * tall, other.join(",")));
     }
     std::fs::write(&rows, text).unwrap();
+    rows.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_sparse_estimate_over_http_carries_its_settings() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = ServerProcess::start(&folder.path().join("data"));
+    let rows = rows_of_a_pair(folder.path());
     let id = server.create_study(&["--p", "8", "--epsilon", "8"]);
     let id = id.as_str();
-    server.cli_json(&[
-        "report",
-        "--json",
-        "--study",
-        id,
-        "--rows",
-        rows.to_str().unwrap(),
-    ]);
+    server.cli_json(&["report", "--json", "--study", id, "--rows", &rows]);
     let out = folder.path().join("result");
     let done = server.cli_json(&[
         "estimate",
@@ -427,7 +427,13 @@ fn a_sparse_estimate_over_http_carries_its_settings() {
         loadings[2..].iter().all(|loading| loading == 0.0),
         "{loadings:?}"
     );
-    // One commit, or a few: too few buckets for folds.
+    // Four reports are in four commits at most: too few buckets for folds.
+    let few = folder.path().join("few.csv");
+    std::fs::write(&few, "1,2,3,4,5,6,7,8\n".repeat(4)).unwrap();
+    let id = server.create_study(&["--p", "8", "--epsilon", "8"]);
+    let id = id.as_str();
+    let few = few.to_str().unwrap();
+    server.cli_json(&["report", "--json", "--study", id, "--rows", few]);
     let cv = ["estimate", "--study", id, "--sparse", "--lambda", "cv"];
     let refused = server.cli(&[&cv[..], &["--wait"]].concat());
     assert_ne!(refused.status.code(), Some(0));
@@ -441,22 +447,9 @@ fn error_bars_and_cross_validation_over_the_buckets_of_a_server() {
     let server = ServerProcess::start(&folder.path().join("data"));
     let id = server.create_study(&["--p", "8", "--epsilon", "8"]);
     let id = id.as_str();
-    // Twelve commits at least, in ten buckets or more.
-    for part in 0..12_u64 {
-        let rows = folder.path().join(format!("rows{part}.csv"));
-        let mut text = String::new();
-        for i in 0..500 {
-            let i = 500 * part + i;
-            let tall = (i * 37 % 101) as f64 - 50.0;
-            let other: Vec<String> = (0..6)
-                .map(|j| (((i + 1) * (j + 2) * 7919) % 13).to_string())
-                .collect();
-            text.push_str(&format!("{tall},{},{}\n", 0.8 * tall, other.join(",")));
-        }
-        std::fs::write(&rows, text).unwrap();
-        let rows = rows.to_str().unwrap();
-        server.cli_json(&["report", "--json", "--study", id, "--rows", rows]);
-    }
+    // One upload, which is divided.
+    let rows = rows_of_a_pair(folder.path());
+    server.cli_json(&["report", "--json", "--study", id, "--rows", &rows]);
     let out = folder.path().join("result");
     let out = out.to_str().unwrap();
     let text = server.cli(&[
