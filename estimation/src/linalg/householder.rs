@@ -1,7 +1,7 @@
 //! The orthogonal factor of a QR factorisation, kept as its reflections.
 
 use faer::{
-    Conj, Mat, MatMut, Par,
+    Conj, Mat, MatMut, MatRef, Par,
     dyn_stack::{MemBuffer, MemStack},
     linalg::{householder, qr::no_pivoting::factor},
 };
@@ -11,6 +11,9 @@ use super::{share_out, view, view_mut};
 
 /// Columns of one piece of a block that Q is applied to.
 const PIECE: usize = 64;
+
+/// Applies a sequence of reflections or its transpose.
+type Apply = fn(MatRef<'_, f64>, MatRef<'_, f64>, Conj, MatMut<'_, f64>, Par, &mut MemStack);
 
 /// `A = Q·[R; 0]` for A of shape `m × n`, n ≤ m. Q is `m × m`, orthogonal whatever the rank of A, and never formed.
 #[derive(Clone, Debug)]
@@ -68,54 +71,37 @@ impl HouseholderQr {
     ///
     /// # Panics
     /// If the block has not m rows.
-    pub fn times(&self, mut block: DMatrix<f64>) -> DMatrix<f64> {
-        self.by_columns(&mut block, |piece, stack| {
-            householder::apply_block_householder_sequence_on_the_left_in_place_with_conj(
-                self.factors.as_ref(),
-                self.coefficients.as_ref(),
-                Conj::No,
-                piece,
-                Par::Seq,
-                stack,
-            );
-        });
-        block
+    pub fn times(&self, block: DMatrix<f64>) -> DMatrix<f64> {
+        self.applied(
+            block,
+            householder::apply_block_householder_sequence_on_the_left_in_place_with_conj,
+        )
     }
 
     /// `Qᵀ·block`, likewise.
     ///
     /// # Panics
     /// If the block has not m rows.
-    pub fn transpose_times(&self, mut block: DMatrix<f64>) -> DMatrix<f64> {
-        self.by_columns(&mut block, |piece, stack| {
-            householder::apply_block_householder_sequence_transpose_on_the_left_in_place_with_conj(
-                self.factors.as_ref(),
-                self.coefficients.as_ref(),
-                Conj::No,
-                piece,
-                Par::Seq,
-                stack,
-            );
-        });
-        block
+    pub fn transpose_times(&self, block: DMatrix<f64>) -> DMatrix<f64> {
+        self.applied(
+            block,
+            householder::apply_block_householder_sequence_transpose_on_the_left_in_place_with_conj,
+        )
     }
 
-    fn by_columns(
-        &self,
-        block: &mut DMatrix<f64>,
-        work: impl Fn(MatMut<'_, f64>, &mut MemStack) + Sync,
-    ) {
+    fn applied(&self, mut block: DMatrix<f64>, apply: Apply) -> DMatrix<f64> {
         let (m, n) = self.factors.shape();
         assert_eq!(block.nrows(), m, "a block of m rows");
         if n == 0 {
-            return;
+            return block;
         }
+        let (factors, coefficients) = (self.factors.as_ref(), self.coefficients.as_ref());
         // Both directions need as much.
         let scratch = householder::apply_block_householder_sequence_on_the_left_in_place_scratch::<
             f64,
-        >(m, self.coefficients.nrows(), PIECE);
+        >(m, coefficients.nrows(), PIECE);
         let mut pieces = Vec::new();
-        let mut rest = view_mut(block);
+        let mut rest = view_mut(&mut block);
         while rest.ncols() > 0 {
             let width = PIECE.min(rest.ncols());
             let (piece, after) = rest.split_at_col_mut(width);
@@ -123,8 +109,11 @@ impl HouseholderQr {
             rest = after;
         }
         share_out(pieces.into_iter(), |piece| {
-            work(piece, MemStack::new(&mut MemBuffer::new(scratch)));
+            let mut memory = MemBuffer::new(scratch);
+            let stack = MemStack::new(&mut memory);
+            apply(factors, coefficients, Conj::No, piece, Par::Seq, stack);
         });
+        block
     }
 }
 
