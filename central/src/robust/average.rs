@@ -156,6 +156,8 @@ mod tests {
 
     fn mean_of_points(turn: Option<&HouseholderQr>) {
         let (p, mut rng) = (12, generator(Some(1)).unwrap());
+        // Reflections there and back.
+        let rounding = if turn.is_some() { 2e-15 } else { 1e-15 };
         let mut average = AverageIterate::new(p, turn.cloned());
         let mut sum = DMatrix::zeros(p, p);
         let block = uniform_frame(&mut rng, p, 3).unwrap();
@@ -176,8 +178,8 @@ mod tests {
             assert_eq!(average.lower.is_some(), count > 4);
             assert_eq!(average.factors.is_empty(), count > 4);
             let mean = &sum / f64::from(count);
-            assert!((average.matrix() - &mean).amax() < 2e-15);
-            assert!((average.times(&block) - &mean * &block).amax() < 2e-15);
+            assert!((average.matrix() - &mean).amax() < rounding);
+            assert!((average.times(&block) - &mean * &block).amax() < rounding);
             assert!((average.trace() - 2.0).abs() < 1e-14);
             let leading = top_k(&mean, 2).unwrap().vectors;
             let by_products = leading_pairs(&average, 2, 1e-9).unwrap();
@@ -204,8 +206,8 @@ mod tests {
             }
             average.add_matrix(&point);
             let mean = (sum + &point) / f64::from(before + 1);
-            assert!((average.matrix() - &mean).amax() < 2e-15);
-            assert!((average.times(&block) - mean * &block).amax() < 2e-15);
+            assert!((average.matrix() - &mean).amax() < 1e-15);
+            assert!((average.times(&block) - mean * &block).amax() < 1e-15);
             assert!((average.trace() - 2.0).abs() < 1e-14);
         }
     }

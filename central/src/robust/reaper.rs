@@ -161,9 +161,9 @@ impl Descent {
                     _ if d < PARTIAL => self.full_step(&p, &rows, rank, eta, rng)?,
                     // As the steps get shorter the noise does, and the space grows: once it is large it stays so.
                     _ if searched > d / LARGEST_SHARE => {
-                        p = self.full_step(&p, &rows, rank, eta, rng)?;
-                        p.factor.searched = searched;
-                        p
+                        let mut next = self.full_step(&p, &rows, rank, eta, rng)?;
+                        next.factor.searched = searched;
+                        next
                     }
                     StepNoise::Isotropic(sd) => {
                         step_by_span(&p, &rows, table.support(), rank, (eta, sd), rng)?
@@ -215,14 +215,13 @@ impl Descent {
         rng: &mut Generator,
     ) -> Result<Iterate> {
         let d = rows.nrows();
-        let drawn = |rng: &mut Generator| {
-            let mut noise = DMatrix::zeros(d, d);
-            self.noise.add_to_lower(&mut noise, eta, rng);
-            noise
-        };
         let (noise, accuracy) = match self.noise {
             StepNoise::None => (None, PLAIN_ACCURACY),
-            _ => (Some(drawn(rng)), NOISY_ACCURACY),
+            _ => {
+                let mut noise = DMatrix::zeros(d, d);
+                self.noise.add_to_lower(&mut noise, eta, rng);
+                (Some(noise), NOISY_ACCURACY)
+            }
         };
         let step = Step::new(p, rows, eta, noise);
         let near = Some(&p.factor);

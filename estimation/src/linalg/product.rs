@@ -187,11 +187,8 @@ pub(crate) fn symmetric_product(lower: &DMatrix<f64>, b: &DMatrix<f64>) -> DMatr
     share_out(work, |((&from, &to), share)| {
         *share = columns_product(lower, b, from, to);
     });
-    let mut shares = shares.into_iter().zip(starts);
-    let Some((mut sum, _)) = shares.next() else {
-        return DMatrix::zeros(p, b.ncols());
-    };
-    for (share, from) in shares {
+    let mut sum = DMatrix::zeros(p, b.ncols());
+    for (share, from) in shares.iter().zip(starts) {
         let mut part = sum.rows_mut(from, share.nrows());
         part += share;
     }
@@ -200,9 +197,6 @@ pub(crate) fn symmetric_product(lower: &DMatrix<f64>, b: &DMatrix<f64>) -> DMatr
 
 /// First columns of the shares: `(1 − from/p)²` is the area from there on.
 fn share_starts(p: usize) -> Vec<usize> {
-    if p == 0 {
-        return Vec::new();
-    }
     let count = if p < DIVIDED { 1 } else { SHARES };
     let mut starts: Vec<usize> = (0..count)
         .map(|i| {

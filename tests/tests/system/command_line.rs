@@ -435,7 +435,9 @@ fn a_sparse_estimate_over_http_carries_its_settings() {
     let few = few.to_str().unwrap();
     server.cli_json(&["report", "--json", "--study", id, "--rows", few]);
     let cv = ["estimate", "--study", id, "--sparse", "--lambda", "cv"];
-    let refused = server.cli(&[&cv[..], &["--wait"]].concat());
+    // Were it not refused, its files would not land in the source tree.
+    let out = out.to_str().unwrap();
+    let refused = server.cli(&[&cv[..], &["--wait", "--out", out]].concat());
     assert_ne!(refused.status.code(), Some(0));
     let message = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(message.contains("hold reports"), "{message}");
