@@ -2,6 +2,7 @@
 
 use eigenveil_shared::{
     Error as SharedError, ErrorCode,
+    mechanism::MechanismKind,
     privacy::{Budget, MAX_EPSILON, PrivacyStatement, WARN_EPSILON},
     study::StudyParams,
 };
@@ -15,12 +16,12 @@ use crate::error::Result;
 ///
 /// | limit | default | why |
 /// |---|---|---|
-/// | `epsilon_per_study` | 8 | above it every surface of Eigenveil warns |
-/// | `epsilon_total` | 16 | the most a single study may have: all studies of a device together cost no more than that |
+/// | `epsilon_per_study` | 8.001 | above 8 every surface of Eigenveil warns; the rest is for the 2⁻²⁰ that `double-cap` costs besides its ε |
+/// | `epsilon_total` | 16.01 | the most a single study may have, and the same: all studies of a device together cost no more than that |
 /// | `delta_total` | 1e-5 | ten studies of δ = 1e-6, and far below one over the people of any study it is used for |
 ///
-/// A limit may be reached exactly. Sums are exact and then rounded up: ten times the number nearest to
-/// 0.1 is a little more than 1, so leave a little room.
+/// A limit may be reached exactly. Sums are exact and then rounded up, and a report of `double-cap` costs its
+/// ε and 2⁻²⁰ (about 0.000001): leave a little room.
 ///
 /// ```
 /// use eigenveil_client::Limits;
@@ -59,11 +60,11 @@ impl TryFrom<Unchecked> for Limits {
 }
 
 impl Default for Limits {
-    /// ε at most 8 per study and 16 in total, δ at most 1e-5 in total.
+    /// ε at most 8.001 per study and 16.01 in total, δ at most 1e-5 in total.
     fn default() -> Self {
         Self {
-            epsilon_per_study: WARN_EPSILON,
-            epsilon_total: MAX_EPSILON,
+            epsilon_per_study: WARN_EPSILON + 0.001,
+            epsilon_total: MAX_EPSILON + 0.01,
             delta_total: 1e-5,
         }
     }
@@ -132,42 +133,50 @@ impl Limits {
         }
     }
 
-    /// Refuses a study that would cost more than is left.
-    pub(super) fn check(&self, spent: &[Budget], study: &str, charge: Budget) -> Result<()> {
-        let over = |what: String| {
-            refuse(
-                ErrorCode::BudgetExceeded,
-                format!(
-                    "taking part in study {study} would cost {what}; do not take part, or let the device's owner raise the limit (Ledger::set_limits)"
-                ),
-            )
-        };
+    /// What a study would cost that passes a limit.
+    pub(super) fn check(&self, spent: &[Budget], charge: Budget) -> Result<(), Over> {
         if charge.epsilon() > self.epsilon_per_study {
-            return over(format!(
-                "epsilon {}, and this device spends at most {} on one study",
-                charge.epsilon(),
-                self.epsilon_per_study
-            ));
+            return Err(Over {
+                cost: format!("epsilon {}", charge.epsilon()),
+                limit: format!("{} on one study", self.epsilon_per_study),
+            });
         }
         let before = compose(spent.iter().copied());
         let after = compose(spent.iter().copied().chain([charge]));
         if after.epsilon > self.epsilon_total {
-            return over(format!(
-                "epsilon {} on top of {}, and this device spends at most {} in total",
-                charge.epsilon(),
-                before.epsilon,
-                self.epsilon_total
-            ));
+            return Err(Over {
+                cost: format!("epsilon {} on top of {}", charge.epsilon(), before.epsilon),
+                limit: format!("{} in total", self.epsilon_total),
+            });
         }
         if after.delta > self.delta_total {
-            return over(format!(
-                "delta {:e} on top of {:e}, and this device spends at most {:e} in total",
-                charge.delta(),
-                before.delta,
-                self.delta_total
-            ));
+            return Err(Over {
+                cost: format!("delta {:e} on top of {:e}", charge.delta(), before.delta),
+                limit: format!("{:e} in total", self.delta_total),
+            });
         }
         Ok(())
+    }
+}
+
+/// A limit that would be passed.
+#[derive(Debug)]
+pub(super) struct Over {
+    cost: String,
+    limit: String,
+}
+
+impl Over {
+    /// The error: whoever pays `spends` at most the limit, and `way_out` raises it.
+    pub(super) fn refusal(&self, what: &str, study: &str, spends: &str, way_out: &str) -> crate::Error {
+        SharedError::new(
+            ErrorCode::BudgetExceeded,
+            format!(
+                "{what} study {study} would cost {}, and {spends} at most {}; do not take part, or let {way_out}",
+                self.cost, self.limit
+            ),
+        )
+        .into()
     }
 }
 
@@ -184,7 +193,9 @@ pub struct Spent {
 /// What one report of these parameters is charged.
 ///
 /// The one place that knows. A study whose noise is as published may give less than it claims: the
-/// larger of the claimed ε and the ε that really holds at the claimed δ is charged.
+/// larger of the claimed ε and the ε that really holds at the claimed δ is charged. For `double-cap` what holds
+/// is ε + 2⁻²⁰ ([`GENERATOR_SLACK`](eigenveil_shared::privacy::accountant::GENERATOR_SLACK)): that is reported,
+/// and charged.
 ///
 /// # Errors
 /// `budget-exceeded` when no ε holds.
@@ -194,7 +205,8 @@ pub(super) fn charge(
     statement: &PrivacyStatement,
 ) -> Result<Budget> {
     let claimed = params.budget();
-    if statement.claim_holds {
+    // Where the claim holds exactly it is charged, not the bound on what holds, which is rounded up.
+    if statement.claim_holds && statement.mechanism != MechanismKind::DoubleCap {
         return Ok(claimed);
     }
     let Some(real) = statement.true_epsilon else {
