@@ -15,7 +15,9 @@ use std::{
     time::Duration,
 };
 
-use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Transaction, config::DbConfig};
+use rusqlite::{
+    Connection, ErrorCode, OpenFlags, OptionalExtension, Transaction, config::DbConfig,
+};
 
 use crate::error::{Error, Result};
 
@@ -247,7 +249,10 @@ impl Layout {
                 ),
             ));
         }
-        let journal = beside(&fs::canonicalize(at).unwrap_or_else(|_| at.to_owned()), "-journal");
+        let journal = beside(
+            &fs::canonicalize(at).unwrap_or_else(|_| at.to_owned()),
+            "-journal",
+        );
         if fs::metadata(&journal).is_ok_and(|found| found.len() > 0) {
             return Err(Error::file(
                 self.name,
@@ -340,9 +345,10 @@ impl Store {
         }
         // The log belongs to the file if the file has the log's last change, or the one before it. (Of a file
         // that cannot be read without its log there is nothing to be learned.)
-        if let (Some((token, previous)), Ok(Some((in_file, _)))) =
-            (tokens(&self.connection).map_err(sqlite)?, self.tokens_of_file())
-            && in_file != token
+        if let (Some((token, previous)), Ok(Some((in_file, _)))) = (
+            tokens(&self.connection).map_err(sqlite)?,
+            self.tokens_of_file(),
+        ) && in_file != token
             && in_file != previous
         {
             return Err(Error::file(

@@ -119,14 +119,19 @@ fn limits_are_reached_exactly_and_not_passed() {
     let path = folder.path().join("ledger");
     let mut ledger = Ledger::open(&path).unwrap();
     assert_eq!(ledger.limits().unwrap(), Limits::default());
+    // Room for the 2⁻²⁰ that double-cap costs besides.
+    assert_eq!(Limits::default(), Limits::new(8.001, 16.01, 1e-5).unwrap());
+    ledger
+        .set_limits(Limits::new(8.0, 16.0, 1e-5).unwrap())
+        .unwrap();
     let refused = Some(ErrorCode::BudgetExceeded);
-    // ε of one study: 8 by default.
+    // ε of one study.
     assert_eq!(
         code_of(&mut ledger, &study("a", 8.0_f64.next_up())),
         refused
     );
     take_part(&mut ledger, &study("a", 8.0));
-    // ε in total: 16 by default.
+    // ε in total.
     take_part(&mut ledger, &study("b", 4.0));
     assert_eq!(
         code_of(&mut ledger, &study("c", 4.0_f64.next_up())),
@@ -354,10 +359,10 @@ fn a_newer_layout_is_refused() {
     drop(Ledger::open(&path).unwrap());
     rusqlite::Connection::open(&path)
         .unwrap()
-        .pragma_update(None, "user_version", 3)
+        .pragma_update(None, "user_version", 4)
         .unwrap();
     let error = Ledger::open(&path).unwrap_err().to_string();
-    assert!(error.contains("layout version 3"), "{error}");
+    assert!(error.contains("layout version 4"), "{error}");
     assert!(error.contains("update"), "{error}");
 }
 
@@ -414,18 +419,200 @@ fn a_damaged_file_is_an_error_and_no_new_ledger() {
     assert_eq!(Ledger::open(&path).unwrap().owed().unwrap().len(), 3);
 }
 
+/// As emptied by somebody else's program, or as the creation of an earlier version left it when it was killed.
 #[test]
-fn a_creation_cut_short_leaves_an_empty_ledger() {
+fn an_existing_file_that_holds_nothing_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ledger");
-    rusqlite::Connection::open(&path)
-        .unwrap()
-        .pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))
-        .unwrap();
-    assert!(fs::metadata(&path).unwrap().len() > 0);
-    let error = Ledger::open_existing(&path).unwrap_err().to_string();
-    assert!(error.contains("not an Eigenveil ledger"), "{error}");
+    let no_tables = || {
+        rusqlite::Connection::open(&path)
+            .unwrap()
+            .pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))
+            .unwrap();
+    };
+    let empty = || fs::write(&path, "").unwrap();
+    for (make, says) in [
+        (&empty as &dyn Fn(), "only if there never was a ledger here"),
+        (&no_tables, "not an Eigenveil ledger"),
+    ] {
+        make();
+        let before = fs::read(&path).unwrap();
+        for error in [Ledger::open(&path), Ledger::open_existing(&path)] {
+            let error = error.unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
+        }
+        assert_eq!(fs::read(&path).unwrap(), before);
+    }
+    // The way out.
+    fs::remove_file(&path).unwrap();
     assert!(Ledger::open(&path).unwrap().owed().unwrap().is_empty());
+}
+
+/// The bytes of an acknowledged report are in no file any more, while it is open and after.
+#[test]
+fn an_acknowledged_report_is_overwritten() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger");
+    let holds = |payload: &[u8]| {
+        fs::read_dir(folder.path()).unwrap().any(|file| {
+            let bytes = fs::read(file.unwrap().path()).unwrap();
+            bytes.windows(payload.len()).any(|window| window == payload)
+        })
+    };
+    let mut ledger = Ledger::open(&path).unwrap();
+    for name in ["a", "b", "c"] {
+        let owed = take_part(&mut ledger, &study(name, 1.0))
+            .to_send()
+            .unwrap()
+            .clone();
+        let token = ParticipantToken::from_bytes([name.as_bytes()[0]; 32]);
+        ledger.keep_token(name, &token).unwrap();
+        assert!(holds(&owed.report.payload) && holds(token.as_bytes()));
+        ledger.acknowledge(owed.report.id).unwrap();
+        assert!(!holds(&owed.report.payload) && !holds(token.as_bytes()));
+    }
+    // What an earlier version left in free space goes when the file is upgraded.
+    drop(ledger);
+    common::downgrade(&path, 2);
+    let seed = [0xab; 60];
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    connection
+        .execute_batch("PRAGMA secure_delete = 0; CREATE TABLE left_over (bytes BLOB);")
+        .unwrap();
+    connection
+        .execute("INSERT INTO left_over VALUES (?1)", [&seed[..]])
+        .unwrap();
+    connection.execute_batch("DROP TABLE left_over").unwrap();
+    drop(connection);
+    assert!(holds(&seed));
+    drop(Ledger::open(&path).unwrap());
+    assert!(!holds(&seed));
+}
+
+#[test]
+fn a_file_with_two_names_is_refused_until_it_has_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger");
+    let other = folder.path().join("other");
+    let mut ledger = Ledger::open(&path).unwrap();
+    take_part(&mut ledger, &study("a", 1.0));
+    // Linked while it is open: nothing more is written.
+    fs::hard_link(&path, &other).unwrap();
+    let (participant, binding) = study("b", 1.0);
+    let error = ledger
+        .take_part(&participant, &binding, &row(1.0))
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("linked to"), "{error}");
+    drop(ledger);
+    for name in [&path, &other] {
+        let error = Ledger::open(name).unwrap_err().to_string();
+        assert!(error.contains("2 names"), "{error}");
+    }
+    fs::remove_file(&path).unwrap();
+    assert_eq!(Ledger::open(&other).unwrap().spent().unwrap().epsilon, 1.0);
+}
+
+#[test]
+fn a_file_that_is_moved_keeps_what_was_spent_and_is_not_written_at_its_old_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger");
+    let other = folder.path().join("other");
+    let mut ledger = Ledger::open(&path).unwrap();
+    let first = take_part(&mut ledger, &study("a", 1.0));
+    fs::rename(&path, &other).unwrap();
+    let (participant, binding) = study("b", 1.0);
+    let error = ledger
+        .take_part(&participant, &binding, &row(1.0))
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("was moved"), "{error}");
+    // Nobody makes a new one while the moved one is in use: its log is there.
+    let error = Ledger::open(&path).unwrap_err().to_string();
+    assert!(error.contains("moved away or lost"), "{error}");
+    // It has it open by the other name too.
+    assert!(Ledger::open(&other).unwrap_err().is_locked());
+    drop(ledger);
+    let mut ledger = Ledger::open(&other).unwrap();
+    assert_eq!(
+        take_part(&mut ledger, &study("a", 1.0)).to_send(),
+        first.to_send()
+    );
+    assert_eq!(ledger.spent().unwrap().epsilon, 1.0);
+}
+
+/// A change that nobody saw, in a log; the file goes on elsewhere without it and comes back.
+#[test]
+fn a_log_that_is_not_of_the_files_last_change_is_not_applied() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger");
+    let log = folder.path().join("ledger-wal");
+    let mut ledger = Ledger::open(&path).unwrap();
+    take_part(&mut ledger, &study("a", 1.0));
+    drop(ledger);
+    // As a kill between the log and the file leaves it.
+    let before = fs::read(&path).unwrap();
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    connection
+        .execute_batch(
+            "PRAGMA wal_autocheckpoint = 0; BEGIN;
+             UPDATE limits SET epsilon_total = 3;
+             UPDATE head SET previous = token, token = randomblob(16); COMMIT;",
+        )
+        .unwrap();
+    let left = fs::read(&log).unwrap();
+    drop(connection);
+    fs::write(&path, &before).unwrap();
+    fs::write(&log, &left).unwrap();
+    let mut ledger = Ledger::open(&path).unwrap();
+    assert_eq!(ledger.limits().unwrap().epsilon_total(), 3.0, "its own log");
+    ledger.set_limits(Limits::default()).unwrap();
+    take_part(&mut ledger, &study("b", 4.0));
+    drop(ledger);
+    let after = fs::read(&path).unwrap();
+    fs::write(&log, &left).unwrap();
+    let error = Ledger::open(&path).unwrap_err().to_string();
+    assert!(error.contains("not of its last change"), "{error}");
+    assert_eq!(fs::read(&path).unwrap(), after);
+    // The way out.
+    fs::remove_file(&log).unwrap();
+    assert_eq!(Ledger::open(&path).unwrap().spent().unwrap().epsilon, 5.0);
+}
+
+/// A ledger of the version before, killed: its charges are in the log alone.
+#[test]
+fn a_killed_ledger_of_layout_2_keeps_its_charges() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger");
+    let mut ledger = Ledger::open(&path).unwrap();
+    let first = take_part(&mut ledger, &study("a", 1.0));
+    drop(ledger);
+    common::downgrade(&path, 2);
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    connection
+        .execute_batch(
+            "PRAGMA wal_autocheckpoint = 0;
+             INSERT INTO entry SELECT 2, server, 'b', fingerprint, payload_len, mechanism, dimension,
+                 neighbours, sentence, 4, delta, day, zeroblob(16), state, code, detail FROM entry;
+             INSERT INTO payload SELECT 2, bytes FROM payload;",
+        )
+        .unwrap();
+    let (file, log) = (
+        fs::read(&path).unwrap(),
+        fs::read(folder.path().join("ledger-wal")).unwrap(),
+    );
+    drop(connection);
+    fs::write(&path, &file).unwrap();
+    fs::write(folder.path().join("ledger-wal"), &log).unwrap();
+    let mut ledger = Ledger::open(&path).unwrap();
+    assert_eq!(ledger.spent().unwrap().epsilon, 5.0);
+    assert_eq!(
+        take_part(&mut ledger, &study("a", 1.0)).to_send(),
+        first.to_send()
+    );
+    drop(ledger);
+    fs::remove_file(folder.path().join("ledger-wal")).unwrap_err();
+    assert_eq!(Ledger::open(&path).unwrap().spent().unwrap().epsilon, 5.0);
 }
 
 #[test]
@@ -487,10 +674,10 @@ const TEXT: &str = "\
 This device took part in 3 studies.
 
                    spent         left        limit
-  epsilon            5.5         10.5           16
+  epsilon            5.5        10.51        16.01
   delta             3e-6         7e-6         1e-5
 
-One study may cost epsilon 8 at most. Costs add up, whoever runs the studies.
+One study may cost epsilon 8.001 at most. Costs add up, whoever runs the studies.
 
 1. 2026-03-14  study 11111111111111111111111111111111 at http://localhost:8080
    one row of 5 numbers, perturbed by isotropic-gaussian
@@ -530,9 +717,9 @@ fn the_receipt_survives_json() {
     let json = serde_json::to_string_pretty(&receipt).unwrap();
     assert_eq!(serde_json::from_str::<Receipt>(&json).unwrap(), receipt);
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
-    assert_eq!(json["limits"]["epsilon_total"], 16.0);
+    assert_eq!(json["limits"]["epsilon_total"], 16.01);
     assert_eq!(json["spent"]["epsilon"], 5.5);
-    assert_eq!(json["left"]["epsilon"], 10.5);
+    assert!((json["left"]["epsilon"].as_f64().unwrap() - 10.51).abs() < 1e-12);
     let studies = json["studies"].as_array().unwrap();
     assert_eq!(studies[0]["state"], "acknowledged");
     assert_eq!(studies[1]["state"]["refused"]["code"], "payload-not-finite");
@@ -589,7 +776,7 @@ fn a_token_stays_with_its_report_until_it_is_acknowledged() {
     assert_eq!(report.token, None);
     drop(ledger);
     // A ledger from before there were tokens.
-    common::downgrade(&path);
+    common::downgrade(&path, 1);
     let mut ledger = Ledger::open(&path).unwrap();
     assert!(ledger.keep_token(&name, &token(1)).unwrap());
     drop(ledger);

@@ -168,7 +168,13 @@ pub(super) struct Over {
 
 impl Over {
     /// The error: whoever pays `spends` at most the limit, and `way_out` raises it.
-    pub(super) fn refusal(&self, what: &str, study: &str, spends: &str, way_out: &str) -> crate::Error {
+    pub(super) fn refusal(
+        &self,
+        what: &str,
+        study: &str,
+        spends: &str,
+        way_out: &str,
+    ) -> crate::Error {
         SharedError::new(
             ErrorCode::BudgetExceeded,
             format!(
@@ -299,43 +305,35 @@ mod tests {
         Budget::new(epsilon, delta).unwrap()
     }
 
-    fn code(result: Result<()>) -> Option<ErrorCode> {
-        result.err().and_then(|error| error.code())
-    }
-
     #[test]
     fn a_limit_may_be_reached_but_not_passed_by_one_ulp() {
-        let refused = Some(ErrorCode::BudgetExceeded);
         let limits = Limits::new(2.0, 5.0, 3e-6).unwrap();
-        let check = |spent: &[Budget], charge| code(limits.check(spent, "s", charge));
+        let fits = |spent: &[Budget], charge| limits.check(spent, charge).is_ok();
         // Per study.
-        assert_eq!(check(&[], budget(2.0, 0.0)), None);
-        assert_eq!(check(&[], budget(2.0_f64.next_up(), 0.0)), refused);
+        assert!(fits(&[], budget(2.0, 0.0)));
+        assert!(!fits(&[], budget(2.0_f64.next_up(), 0.0)));
         // In total.
         let spent = [budget(2.0, 0.0), budget(1.5, 0.0)];
-        assert_eq!(check(&spent, budget(1.5, 0.0)), None);
-        assert_eq!(check(&spent, budget(1.5_f64.next_up(), 0.0)), refused);
-        assert_eq!(check(&spent, budget(1.5_f64.next_down(), 0.0)), None);
+        assert!(fits(&spent, budget(1.5, 0.0)));
+        assert!(!fits(&spent, budget(1.5_f64.next_up(), 0.0)));
+        assert!(fits(&spent, budget(1.5_f64.next_down(), 0.0)));
         // An excess too small for the nearest sum to show is seen.
         assert_eq!(5.0 + 1e-300, 5.0);
         let spent = [budget(2.0, 0.0), budget(2.0, 0.0), budget(1.0, 0.0)];
-        assert_eq!(check(&spent, budget(1e-300, 0.0)), refused);
+        assert!(!fits(&spent, budget(1e-300, 0.0)));
         // δ.
         let spent = [budget(0.1, 2e-6)];
         let rest = difference_down(3e-6, 2e-6);
-        assert_eq!(check(&spent, budget(0.1, rest)), None);
-        assert_eq!(
-            check(&spent, budget(0.1, rest.next_up().next_up())),
-            refused
-        );
-        assert_eq!(check(&[], budget(0.1, 3e-6)), None);
-        assert_eq!(check(&[], budget(0.1, 3e-6_f64.next_up())), refused);
+        assert!(fits(&spent, budget(0.1, rest)));
+        assert!(!fits(&spent, budget(0.1, rest.next_up().next_up())));
+        assert!(fits(&[], budget(0.1, 3e-6)));
+        assert!(!fits(&[], budget(0.1, 3e-6_f64.next_up())));
         // Zero limits.
         let nothing = Limits::new(0.0, 0.0, 0.0).unwrap();
-        assert_eq!(code(nothing.check(&[], "s", budget(1e-9, 0.0))), refused);
+        assert!(nothing.check(&[], budget(1e-9, 0.0)).is_err());
         let pure = Limits::new(1.0, 1.0, 0.0).unwrap();
-        assert_eq!(code(pure.check(&[], "s", budget(1.0, 0.0))), None);
-        assert_eq!(code(pure.check(&[], "s", budget(1.0, 1e-300))), refused);
+        assert!(pure.check(&[], budget(1.0, 0.0)).is_ok());
+        assert!(pure.check(&[], budget(1.0, 1e-300)).is_err());
     }
 
     #[test]
@@ -358,9 +356,14 @@ mod tests {
                 "delta 2e-6 on top of 2e-6, and this device spends at most 3e-6 in total",
             ),
         ] {
-            let error = limits
-                .check(&spent, "0123", charge)
-                .unwrap_err()
+            let over = limits.check(&spent, charge).unwrap_err();
+            let error = over
+                .refusal(
+                    "taking part in",
+                    "0123",
+                    "this device spends",
+                    "the device's owner raise the limit (Ledger::set_limits)",
+                )
                 .to_string();
             assert!(
                 error.contains(says) && error.contains("study 0123"),
@@ -374,10 +377,10 @@ mod tests {
     fn ten_ordinary_studies_fit_the_default_delta() {
         let limits = Limits::default();
         let spent = [budget(1.0, 1e-6); 9];
-        assert_eq!(code(limits.check(&spent, "s", budget(1.0, 1e-6))), None);
+        assert!(limits.check(&spent, budget(1.0, 1e-6)).is_ok());
         let spent = [budget(1.0, 1e-6); 10];
-        assert!(code(limits.check(&spent, "s", budget(1.0, 1e-6))).is_some());
-        assert_eq!(limits.left(compose(spent)).epsilon, 6.0);
+        assert!(limits.check(&spent, budget(1.0, 1e-6)).is_err());
+        assert_eq!(limits.left(compose(spent)).epsilon, 16.01 - 10.0);
         assert!(limits.left(compose(spent)).delta < 1e-20);
         assert_eq!(
             limits.left(Spent {
@@ -443,6 +446,31 @@ mod tests {
         let error = charge("0123", &params, &statement).unwrap_err();
         assert_eq!(error.code(), Some(ErrorCode::BudgetExceeded));
         assert!(error.to_string().contains("no epsilon holds"), "{error}");
+    }
+
+    #[test]
+    fn double_cap_is_charged_what_is_said_to_hold() {
+        for epsilon in [0.01, 1.0, 4.0, 8.0, 16.0] {
+            let params = StudyParams::freeze(StudyDesign {
+                dimension: 40,
+                features: None,
+                norm: Norm::Normalize,
+                centring: None,
+                mechanism: MechanismKind::DoubleCap,
+                calibration: Calibration::Analytic,
+                budget: Budget::pure(epsilon).unwrap(),
+            })
+            .unwrap();
+            let statement = PrivacyStatement::of(&params);
+            let charged = charge("s", &params, &statement).unwrap();
+            assert!(statement.claim_holds);
+            assert_eq!(Some(charged.epsilon()), statement.true_epsilon);
+            assert!(charged.epsilon() >= epsilon + 2.0_f64.powi(-20));
+            assert_eq!(charged.delta(), 0.0);
+        }
+        // The defaults have room for it, as often as it can be.
+        let one = budget(4.0 + 2.0_f64.powi(-20), 0.0);
+        assert!(Limits::default().check(&[one; 3], one).is_ok());
     }
 
     /// A number of 60 bits at most, on a grid of 2⁻⁶⁰, and its exact multiple of it.

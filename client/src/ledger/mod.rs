@@ -33,13 +33,11 @@
 
 mod limits;
 mod receipt;
+mod rows;
 mod schema;
 mod tokens;
 
-use std::{
-    fmt,
-    path::Path,
-};
+use std::{fmt, path::Path};
 
 use eigenveil_shared::{
     Error as SharedError, ErrorCode,
@@ -54,7 +52,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use self::schema::Entry;
 use self::schema::{ACKNOWLEDGED, LAYOUT, OWED, REFUSED};
 use crate::{
-    error::{Error, Result},
+    error::Result,
     file::{MAX_DETAIL, Store},
     outbox::StudyBinding,
     participant::{Participant, PreparedReport, check_fingerprint},
@@ -62,6 +60,7 @@ use crate::{
 
 pub use limits::{Limits, Spent};
 pub use receipt::{Receipt, ReceiptEntry};
+pub use rows::{RowFile, RowLedger, RowReceipt, RowStudy};
 
 /// What has become of a report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -268,7 +267,14 @@ impl Ledger {
         let charge = limits::charge(binding.study(), participant.params(), &statement)?;
         self.limits()?
             .check(&self.charges()?, charge)
-            .map_err(|over| over.refusal("taking part in", binding.study(), "this device spends", "the device's owner raise the limit (Ledger::set_limits)"))?;
+            .map_err(|over| {
+                over.refusal(
+                    "taking part in",
+                    binding.study(),
+                    "this device spends",
+                    "the device's owner raise the limit (Ledger::set_limits)",
+                )
+            })?;
         let prepared = participant.report(row)?;
         self.keep(participant, binding, &statement, charge, &prepared)?;
         let notice = prepared.notice().cloned();
@@ -293,32 +299,32 @@ impl Ledger {
     ) -> Result<()> {
         let report = prepared.report();
         self.store.write(|file| {
-        file.execute(
-            "INSERT INTO entry (server, study, fingerprint, payload_len, mechanism, dimension,
+            file.execute(
+                "INSERT INTO entry (server, study, fingerprint, payload_len, mechanism, dimension,
                 neighbours, sentence, epsilon, delta, day, report, state)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
-            params![
-                binding.server,
-                binding.study,
-                binding.fingerprint.0,
-                binding.payload_len,
-                statement.mechanism.as_str(),
-                participant.params().dimension(),
-                statement.neighbours,
-                statement.sentence,
-                charge.epsilon(),
-                charge.delta(),
-                participant.day(),
-                report.id.0,
-                OWED,
-            ],
-        )?;
-        let number = file.last_insert_rowid();
-        file.execute(
-            "INSERT INTO payload (number, bytes) VALUES (?1, ?2)",
-            params![number, report.payload],
-        )?;
-        Ok(())
+                params![
+                    binding.server,
+                    binding.study,
+                    binding.fingerprint.0,
+                    binding.payload_len,
+                    statement.mechanism.as_str(),
+                    participant.params().dimension(),
+                    statement.neighbours,
+                    statement.sentence,
+                    charge.epsilon(),
+                    charge.delta(),
+                    participant.day(),
+                    report.id.0,
+                    OWED,
+                ],
+            )?;
+            let number = file.last_insert_rowid();
+            file.execute(
+                "INSERT INTO payload (number, bytes) VALUES (?1, ?2)",
+                params![number, report.payload],
+            )?;
+            Ok(())
         })
     }
 

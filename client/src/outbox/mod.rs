@@ -16,11 +16,7 @@
 mod schema;
 mod tokens;
 
-use std::{
-    fmt,
-    ops::Range,
-    path::Path,
-};
+use std::{fmt, ops::Range, path::Path};
 
 use eigenveil_shared::{
     enrolment::ParticipantToken,
@@ -266,6 +262,24 @@ impl Outbox {
             .map_err(|error| self.store.failed(&error))
     }
 
+    /// The identifiers of the reports of this range, ascending by participant, whatever their state.
+    pub(crate) fn ids(&self, range: Range<u64>) -> Result<Vec<(u64, [u8; 16])>> {
+        self.store
+            .connection()
+            .prepare_cached(
+                "SELECT participant, id FROM report WHERE participant >= ?1 AND participant < ?2
+                 ORDER BY participant",
+            )
+            .and_then(|mut query| {
+                query
+                    .query_map([key_up_to(range.start), key_up_to(range.end)], |row| {
+                        Ok((row.get::<_, i64>(0)?.cast_unsigned(), row.get(1)?))
+                    })?
+                    .collect()
+            })
+            .map_err(|error| self.store.failed(&error))
+    }
+
     /// The participants of this range that have no report yet, ascending: the only rows to perturb.
     /// Ask for a range that fits in memory.
     ///
@@ -392,8 +406,7 @@ impl Outbox {
             let mut update = file.prepare_cached(
                 "UPDATE report SET state = ?2 WHERE participant = ?1 AND state = ?3",
             )?;
-            let mut forget =
-                file.prepare_cached("DELETE FROM payload WHERE participant = ?1")?;
+            let mut forget = file.prepare_cached("DELETE FROM payload WHERE participant = ?1")?;
             let mut forget_token =
                 file.prepare_cached("DELETE FROM token WHERE participant = ?1")?;
             for &participant in acknowledged {
@@ -543,4 +556,9 @@ fn key(participant: u64) -> Result<i64> {
             "participant {participant} is out of range; an outbox takes numbers below 2^63"
         ))
     })
+}
+
+/// A bound of a range of participants as SQLite's key.
+fn key_up_to(bound: u64) -> i64 {
+    i64::try_from(bound).unwrap_or(i64::MAX)
 }
