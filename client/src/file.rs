@@ -200,6 +200,12 @@ impl Layout {
         Ok(())
     }
 
+    /// Whether the file at this path is one of this kind, as far as can be seen.
+    pub(crate) fn is_at(&self, path: &Path) -> bool {
+        std::path::absolute(path)
+            .is_ok_and(|at| application_of(&at).is_ok_and(|id| id == self.application_id))
+    }
+
     /// Opens a file that is there, and locks it for as long as the value lives.
     ///
     /// # Errors
@@ -209,6 +215,11 @@ impl Layout {
         let at = std::path::absolute(path)
             .map_err(|error| Error::file(self.name, path, format_args!("{error}")))?;
         let place = self.place(path, &at)?;
+        // Others' files are not touched. (One of an earlier version may have all it holds in its log.)
+        let in_log = fs::metadata(beside(&real(&at), "-wal")).is_ok_and(|log| log.len() > 0);
+        if !in_log && application_of(&at).is_ok_and(|id| id != self.application_id) {
+            return Err(self.not_one(path));
+        }
         let connection = match self.connect(&at) {
             Ok(Some(connection)) => connection,
             Ok(None) => return Err(self.not_one(path)),
@@ -249,10 +260,7 @@ impl Layout {
                 ),
             ));
         }
-        let journal = beside(
-            &fs::canonicalize(at).unwrap_or_else(|_| at.to_owned()),
-            "-journal",
-        );
+        let journal = beside(&real(at), "-journal");
         if fs::metadata(&journal).is_ok_and(|found| found.len() > 0) {
             return Err(Error::file(
                 self.name,
@@ -413,11 +421,7 @@ impl Store {
     /// By a second connection and not by reading the file: to close a file that this process has locked
     /// elsewhere would give up that lock (POSIX), which SQLite knows how to avoid.
     fn tokens_of_file(&self) -> rusqlite::Result<Option<Tokens>> {
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
-            | OpenFlags::SQLITE_OPEN_NO_MUTEX
-            | OpenFlags::SQLITE_OPEN_URI;
-        let file = Connection::open_with_flags(immutable(&self.at), flags)?;
-        tokens(&file)
+        tokens(&without_its_log(&self.at)?)
     }
 
     /// Makes one change, all of it or nothing, that is in the file and on the disk when this returns.
@@ -519,6 +523,18 @@ fn identity(_: &fs::Metadata) -> (Place, u64) {
     ((0, 0), 1)
 }
 
+fn application_of(at: &Path) -> rusqlite::Result<i32> {
+    without_its_log(at)?.pragma_query_value(None, "application_id", |row| row.get(0))
+}
+
+/// The file as it is, whatever a log or a lock says.
+fn without_its_log(at: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_URI;
+    Connection::open_with_flags(immutable(at), flags)
+}
+
 /// The address by which SQLite reads a file without its log and its locks.
 fn immutable(at: &Path) -> String {
     let path = at.as_os_str().as_encoded_bytes();
@@ -543,6 +559,11 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(ending);
     name.into()
+}
+
+/// The path without links, by which SQLite names the files beside.
+fn real(at: &Path) -> PathBuf {
+    fs::canonicalize(at).unwrap_or_else(|_| at.to_owned())
 }
 
 fn folder_of(path: &Path) -> &Path {

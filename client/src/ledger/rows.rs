@@ -196,6 +196,11 @@ impl RowLedger {
         Ok(ledger)
     }
 
+    /// Whether the file at this path is a ledger of rows, and not one of a device or something else.
+    pub fn is_at(path: impl AsRef<Path>) -> bool {
+        LAYOUT.is_at(path.as_ref())
+    }
+
     /// Where the file is.
     pub fn path(&self) -> &Path {
         self.store.path()
