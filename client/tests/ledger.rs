@@ -808,3 +808,46 @@ fn a_token_stays_with_its_report_until_it_is_acknowledged() {
         .unwrap();
     assert_eq!(left, 0);
 }
+
+/// `cargo test -p eigenveil-client --test ledger what_it_costs -- --ignored --nocapture`: a participation, synced into
+/// the file, beside a commit that is in the log alone.
+#[test]
+#[ignore = "measures, with nothing to pass or fail"]
+fn what_it_costs_to_take_part() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let plain = rusqlite::Connection::open(folder.path().join("plain")).unwrap();
+    plain
+        .execute_batch(
+            "PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
+             CREATE TABLE t (number INTEGER PRIMARY KEY, study TEXT UNIQUE, bytes BLOB);",
+        )
+        .unwrap();
+    let mut ledger = Ledger::open(folder.path().join("ledger")).unwrap();
+    ledger
+        .set_limits(Limits::new(1.0, 1e3, 0.1).unwrap())
+        .unwrap();
+    let (mut in_file, mut in_log) = (Vec::new(), Vec::new());
+    for number in 0..200 {
+        let study = study(&format!("{number}"), 0.5);
+        let begun = std::time::Instant::now();
+        take_part(&mut ledger, &study);
+        in_file.push(begun.elapsed().as_secs_f64());
+        let begun = std::time::Instant::now();
+        plain
+            .execute(
+                "INSERT INTO t VALUES (?1, ?2, zeroblob(400))",
+                rusqlite::params![number, study.1.study()],
+            )
+            .unwrap();
+        in_log.push(begun.elapsed().as_secs_f64());
+    }
+    let median = |times: &mut Vec<f64>| {
+        times.sort_by(f64::total_cmp);
+        1e3 * times[times.len() / 2]
+    };
+    println!(
+        "take_part: {:.2} ms; a commit to a log alone: {:.2} ms (medians of 200)",
+        median(&mut in_file),
+        median(&mut in_log)
+    );
+}

@@ -518,9 +518,9 @@ fn kill_and_damage(wanted: usize, seed: u64) {
         "{kills} kills, each with {} damages; refused: {refused}",
         DAMAGES.len()
     );
-    // An emptied file and a second name are refused each time, a lost log and another name never.
+    // An emptied file and a second name are refused each time, an old log often, a lost one hardly ever.
     assert!(
-        (2 * kills..=3 * kills).contains(&refused),
+        (2 * kills..=4 * kills).contains(&refused),
         "{refused} of {kills}"
     );
 }
