@@ -382,6 +382,24 @@ fn another_process_has_it_open() {
     drop(Ledger::open(ledger_path(folder.path())).unwrap());
 }
 
+/// POSIX gives up a process's locks on a file when the process closes any handle of it: a second opener here, or a
+/// look at what kind of file it is, must not let another process in.
+#[test]
+fn a_second_opener_in_this_process_does_not_give_up_the_lock() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = ledger_path(folder.path());
+    let ledger = Ledger::open(&path).unwrap();
+    assert!(Ledger::open(&path).unwrap_err().is_locked());
+    assert!(!eigenveil_client::RowLedger::is_at(&path));
+    let other = Command::new(env::current_exe().unwrap())
+        .args(["--exact", "holder", "--nocapture", "--test-threads=1"])
+        .env(HOLD, folder.path())
+        .output()
+        .unwrap();
+    assert!(!other.status.success(), "another process opened it");
+    drop(ledger);
+}
+
 /// What may become of a ledger between a kill and the next start.
 #[derive(Clone, Copy, Debug)]
 enum Damage {
