@@ -237,9 +237,7 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
         let message = format!("{failure}; {more}");
         CliError::from(failure.error).with_message(message)
     })?;
-    finish(
-        args, &state, &outbox, &table, summary, unusable, charged, json,
-    )?;
+    finish(&state, &outbox, &table, summary, unusable, charged, json)?;
     if !json {
         output::text(&format!(
             "\nwhat each row's owner gave away\n{}",
@@ -250,7 +248,6 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
 }
 
 fn finish(
-    args: &ReportArgs,
     state: &Path,
     outbox: &Outbox,
     table: &RowTable,
@@ -261,7 +258,7 @@ fn finish(
 ) -> Result<()> {
     let counts = outbox.counts()?;
     let reported = Reported {
-        study: args.study.clone(),
+        study: outbox.binding().study().to_owned(),
         rows: table.len() as u64,
         accepted: summary.accepted,
         duplicates: summary.duplicates,
@@ -399,10 +396,10 @@ fn with_flags(error: eigenveil_client::Error) -> CliError {
             "; the flags are --limit-epsilon, --limit-epsilon-per-study and --limit-delta"
         }
         Some(ErrorCode::AlreadyParticipated) => "; the outbox is chosen by --state",
-        None => "; the flags are --same-participants and --ledger",
-        Some(_) => "",
+        _ if error.is_ledger_of_other_rows() => "; the flags are --same-participants and --ledger",
+        _ => return error.into(),
     };
-    let message = format!("{error}{flags}");
+    let message = format!("{}{flags}", error.detail());
     CliError::from(error).with_message(message)
 }
 

@@ -250,7 +250,7 @@ impl RowLedger {
     /// # Errors
     /// `already-participated` when rows were reported in this study and their reports are not those in the
     /// outbox, or at another address; `budget-exceeded` when it would pass a row's limit;
-    /// `wrong-fingerprint`; a file that the ledger does not know
+    /// `wrong-fingerprint`; [`Error::is_ledger_of_other_rows`] for a file that the ledger does not know
     /// ([`RowFile::of_the_same_participants`]); the ledger or the outbox could not be read.
     pub fn admit(
         &self,
@@ -424,10 +424,7 @@ impl RowLedger {
         if this || !any || file.same_participants {
             return Ok(());
         }
-        Err(Error::usage(format!(
-            "ledger {}: the rows are not those it was used with before. It knows a participant by the number of the row: if row i is still the same participant, say so; if these are other people, use another ledger",
-            self.path().display()
-        )))
+        Err(Error::ledger_other_rows(self.path()))
     }
 
     fn known(&self, study: &str) -> Result<Option<Known>> {

@@ -203,7 +203,7 @@ fn another_file_of_the_same_name_is_asked_about() {
     fs::write(&bench.rows, lines.join("\n") + "\n").unwrap();
     let second = bench.study("8");
     let output = bench.report(&second, "state-2", &[]);
-    refused(&output, 2, &["number of the row", "--same-participants"]);
+    refused(&output, 1, &["number of the row", "--same-participants"]);
     let more = ["--same-participants"];
     let sent = succeeded(&bench.report(&second, "state-2", &more));
     assert_eq!(sent["accepted"], ROWS + 1);
