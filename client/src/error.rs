@@ -34,6 +34,7 @@ enum Kind {
     File,
     Locked,
     OutboxOtherStudy,
+    LedgerOtherRows,
     /// The caller asked for something that cannot be.
     Usage,
     #[cfg_attr(not(feature = "http"), expect(dead_code))]
@@ -86,6 +87,16 @@ impl Error {
             Kind::OutboxOtherStudy,
             format!(
                 "outbox {}: {what}; use one outbox file per study",
+                path.display()
+            ),
+        )
+    }
+
+    pub(crate) fn ledger_other_rows(path: &Path) -> Self {
+        Self::new(
+            Kind::LedgerOtherRows,
+            format!(
+                "ledger {}: the rows are not those it was used with before. It knows a participant by the number of the row: if row i is still the same participant, say so; if these are other people, use another ledger",
                 path.display()
             ),
         )
@@ -159,6 +170,11 @@ impl Error {
     /// Whether the outbox belongs to another study or server.
     pub fn is_outbox_of_other_study(&self) -> bool {
         matches!(self.0.kind, Kind::OutboxOtherStudy)
+    }
+
+    /// Whether a ledger of rows was used with a file that it does not know.
+    pub fn is_ledger_of_other_rows(&self) -> bool {
+        matches!(self.0.kind, Kind::LedgerOtherRows)
     }
 
     pub(crate) fn failure(&self) -> Option<&HttpFailure> {

@@ -1,14 +1,23 @@
-//! What every file of this crate has in common: created private, locked while open, recognised by its
-//! application identifier, and durable at each commit.
+//! What every file of this crate has in common: created private and whole, locked while open, recognised
+//! by its application identifier, complete in itself at each commit.
+//!
+//! The files are SQLite databases. SQLite keeps a change in a log beside the file first, and finds the log by
+//! name: a file that is renamed, or opened by another name, has left its log behind. So nothing is given out
+//! before its change is in the file itself and synced (a checkpoint after each commit): a log holds at most
+//! one change, which nobody has seen yet. And each change has a random token and names the one before it, so
+//! that a log that is not of the file's last change is noticed and not applied.
 
 use std::{
-    fs::{File, OpenOptions},
+    cell::Cell,
+    fs::{self, File},
     io,
-    path::Path,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rusqlite::{
+    Connection, ErrorCode, OpenFlags, OptionalExtension, Transaction, config::DbConfig,
+};
 
 use crate::error::{Error, Result};
 
@@ -22,13 +31,57 @@ pub(crate) struct Layout {
     pub(crate) name: &'static str,
     /// Tells it from any other SQLite file.
     pub(crate) application_id: i32,
-    /// Version of its tables.
-    pub(crate) version: i32,
+    /// Tables of version 1.
+    pub(crate) tables: &'static str,
     /// Step `i` brings tables of version `i + 1` to version `i + 2`.
     pub(crate) upgrades: &'static [&'static str],
+    /// The table whose rows never go: their number is kept beside them.
+    pub(crate) counted: &'static str,
 }
 
+/// Why a change failed.
+pub(crate) enum Failure {
+    Sqlite(rusqlite::Error),
+    Other(Error),
+}
+
+impl From<rusqlite::Error> for Failure {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(error)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Other(error)
+    }
+}
+
+/// Token of the last change and of the one before it.
+type Tokens = ([u8; 16], [u8; 16]);
+
 impl Layout {
+    /// Version of the tables: the last step is the one that all files of this crate have, [`Layout::head`].
+    fn version(&self) -> i32 {
+        i32::try_from(self.upgrades.len()).map_or(i32::MAX, |steps| steps + 2)
+    }
+
+    /// The last step: the token of the last change, and how many rows must be there.
+    fn head(&self) -> String {
+        let table = self.counted;
+        format!(
+            "CREATE TABLE head (
+                 one INTEGER PRIMARY KEY CHECK (one = 1),
+                 token BLOB NOT NULL CHECK (length(token) = 16),
+                 previous BLOB NOT NULL CHECK (length(previous) = 16),
+                 counted INTEGER NOT NULL
+             ) STRICT;
+             INSERT INTO head SELECT 1, randomblob(16), randomblob(16), count(*) FROM {table};
+             CREATE TRIGGER {table}_is_counted AFTER INSERT ON {table}
+                 BEGIN UPDATE head SET counted = counted + 1; END;"
+        )
+    }
+
     /// The error for a failed statement.
     pub(crate) fn failed(&self, path: &Path, error: &rusqlite::Error) -> Error {
         match error.sqlite_error_code() {
@@ -47,7 +100,7 @@ impl Layout {
     }
 
     /// The error for a file that is none of this kind.
-    pub(crate) fn not_one(&self, path: &Path) -> Error {
+    fn not_one(&self, path: &Path) -> Error {
         Error::file(
             self.name,
             path,
@@ -60,120 +113,468 @@ impl Layout {
 
     /// The error for a file whose contents cannot be.
     pub(crate) fn damaged(&self, path: &Path, what: impl std::fmt::Display) -> Error {
-        Error::file(self.name, path, format_args!("the file is damaged: {what}"))
+        Error::file(
+            self.name,
+            path,
+            format_args!(
+                "the file is damaged: {what}; put back the log that was beside it ({}), if there was one, or the latest copy of the file",
+                beside(path, "-wal").display()
+            ),
+        )
     }
 
-    /// Creates an empty file that only its owner can read, unless there is a file.
-    pub(crate) fn create_private(&self, path: &Path) -> Result<()> {
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        match options.open(path) {
-            Ok(_) => {
-                sync_folder_of(path);
-                Ok(())
-            }
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            Err(error) => Err(Error::file(
-                self.name,
-                path,
-                format_args!("cannot be created: {error}"),
-            )),
-        }
+    /// The error for a file that holds nothing. It may have been emptied: a new one in its place would forget.
+    fn empty(&self, path: &Path) -> Error {
+        Error::file(
+            self.name,
+            path,
+            format_args!(
+                "the file is there but holds nothing: what was in it is lost, and a new {0} would not know it. Put the latest copy in its place; only if there never was a {0} here, remove the file and run again",
+                self.name
+            ),
+        )
     }
 
-    /// Opens the file, locks it for as long as the connection lives, and makes commits durable.
-    pub(crate) fn connect(&self, path: &Path) -> Result<Connection> {
-        let open = || {
-            let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-            let connection = Connection::open_with_flags(path, flags)?;
-            connection.busy_timeout(Duration::ZERO)?;
-            // Before the first read: the lock is then taken with it, and kept.
-            connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
-            let application: i32 =
-                connection.pragma_query_value(None, "application_id", |r| r.get(0))?;
-            // A creation that was cut short leaves a file without tables, which is an empty one.
-            let tables: i64 =
-                connection.query_row("SELECT count(*) FROM sqlite_schema", [], |r| r.get(0))?;
-            if application != self.application_id && tables > 0 {
-                return Ok(None);
-            }
-            let mode: String =
-                connection.pragma_update_and_check(None, "journal_mode", "WAL", |r| r.get(0))?;
-            // Rollback journals are as safe; WAL is what saves one of two syncs.
-            debug_assert_eq!(mode, "wal");
-            connection.pragma_update(None, "synchronous", "FULL")?;
-            // Some disks of macOS acknowledge a plain fsync early.
-            connection.pragma_update(None, "fullfsync", true)?;
-            connection.execute_batch("BEGIN EXCLUSIVE; COMMIT")?;
-            self.upgrade(&connection)?;
-            Ok(Some(connection))
-        };
-        match open() {
-            Ok(Some(connection)) => Ok(connection),
-            Ok(None) => Err(self.not_one(path)),
-            Err(error) => Err(self.failed(path, &error)),
-        }
-    }
-
-    /// Brings tables of an earlier version to this one's.
-    fn upgrade(&self, connection: &Connection) -> rusqlite::Result<()> {
-        let version: i32 = connection.pragma_query_value(None, "user_version", |r| r.get(0))?;
-        if !(1..self.version).contains(&version) {
+    /// Makes a file that only its owner can read, unless there is one: whole under another name first, so
+    /// that whatever is killed there is a file with all its tables or none.
+    pub(crate) fn create(
+        &self,
+        path: &Path,
+        fill: impl FnOnce(&Connection) -> rusqlite::Result<()>,
+    ) -> Result<()> {
+        if fs::symlink_metadata(path).is_ok() {
             return Ok(());
         }
-        let transaction = connection.unchecked_transaction()?;
-        let done = usize::try_from(version - 1).unwrap_or(usize::MAX);
-        for step in self.upgrades.iter().skip(done) {
-            transaction.execute_batch(step)?;
-        }
-        self.mark(&transaction)?;
-        transaction.commit()
-    }
-
-    /// Whether the tables are still to be made; refuses tables of another version.
-    pub(crate) fn is_empty(&self, path: &Path, connection: &Connection) -> Result<bool> {
-        let version: i32 = connection
-            .pragma_query_value(None, "user_version", |r| r.get(0))
-            .map_err(|error| self.failed(path, &error))?;
-        match version {
-            0 => Ok(true),
-            version if version == self.version => Ok(false),
-            other => Err(Error::file(
+        let log = beside(path, "-wal");
+        if fs::symlink_metadata(&log).is_ok() {
+            return Err(Error::file(
                 self.name,
                 path,
                 format_args!(
-                    "the file has layout version {other} but this program knows {}; update it",
-                    self.version
+                    "there is no such file, but the log of one ({}): the file was moved away or lost. Put it back; only if there never was one here, remove the log",
+                    log.display()
                 ),
-            )),
+            ));
         }
+        let cannot = |error: &dyn std::fmt::Display| {
+            Error::file(self.name, path, format_args!("cannot be created: {error}"))
+        };
+        let folder = folder_of(path);
+        let mut name = std::ffi::OsString::from(".");
+        name.push(path.file_name().unwrap_or_default());
+        name.push(".");
+        let new = tempfile::Builder::new()
+            .prefix(&name)
+            .suffix(".new")
+            .tempfile_in(folder)
+            .map_err(|error| cannot(&error))?;
+        let make = || {
+            let connection = Connection::open_with_flags(
+                new.path(),
+                OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+            )?;
+            // No one else knows the file, which is synced below.
+            connection.pragma_update(None, "journal_mode", "MEMORY")?;
+            connection.pragma_update(None, "synchronous", "OFF")?;
+            connection.execute_batch("BEGIN")?;
+            connection.execute_batch(self.tables)?;
+            for step in self.upgrades {
+                connection.execute_batch(step)?;
+            }
+            connection.execute_batch(&self.head())?;
+            fill(&connection)?;
+            connection.pragma_update(None, "application_id", self.application_id)?;
+            connection.pragma_update(None, "user_version", self.version())?;
+            connection.execute_batch("COMMIT")?;
+            set_wal(&connection)?;
+            connection.close().map_err(|(_, error)| error)
+        };
+        make().map_err(|error| cannot(&error))?;
+        new.as_file().sync_all().map_err(|error| cannot(&error))?;
+        match new.persist_noclobber(path) {
+            Ok(_) => sync_folder(folder),
+            // Another process was faster: its file is as good.
+            Err(failed) if failed.error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(failed) => return Err(cannot(&failed.error)),
+        }
+        Ok(())
     }
 
-    /// Makes the tables, first those of version 1, in the transaction of the caller, and marks the file as one of this
-    /// kind and version.
-    pub(crate) fn make(&self, connection: &Connection, first: &str) -> rusqlite::Result<()> {
-        connection.execute_batch(first)?;
-        for step in self.upgrades {
-            connection.execute_batch(step)?;
-        }
-        self.mark(connection)
+    /// Whether the file at this path is one of this kind, as far as can be seen.
+    pub(crate) fn is_at(&self, path: &Path) -> bool {
+        std::path::absolute(path)
+            .is_ok_and(|at| application_of(&at).is_ok_and(|id| id == self.application_id))
     }
 
-    fn mark(&self, connection: &Connection) -> rusqlite::Result<()> {
-        connection.pragma_update(None, "application_id", self.application_id)?;
-        connection.pragma_update(None, "user_version", self.version)
+    /// Opens a file that is there, and locks it for as long as the value lives.
+    ///
+    /// # Errors
+    /// Locked, empty, damaged, none of this kind, of a newer version; known by more than one name; beside it
+    /// a log that is not of its last change.
+    pub(crate) fn open(&'static self, path: &Path) -> Result<Store> {
+        let at = std::path::absolute(path)
+            .map_err(|error| Error::file(self.name, path, format_args!("{error}")))?;
+        let place = self.place(path, &at)?;
+        // Others' files are not touched. (One of an earlier version may have all it holds in its log.)
+        let in_log = fs::metadata(beside(&real(&at), "-wal")).is_ok_and(|log| log.len() > 0);
+        if !in_log && application_of(&at).is_ok_and(|id| id != self.application_id) {
+            return Err(self.not_one(path));
+        }
+        let connection = match self.connect(&at) {
+            Ok(Some(connection)) => connection,
+            Ok(None) => return Err(self.not_one(path)),
+            Err(error) => return Err(self.failed(path, &error)),
+        };
+        let store = Store {
+            layout: self,
+            path: path.to_owned(),
+            at,
+            place,
+            connection,
+            unsettled: Cell::new(true),
+        };
+        store.check()?;
+        Ok(store)
+    }
+
+    /// Which file this is, of which there must be one name: SQLite's log goes by the name.
+    fn place(&self, path: &Path, at: &Path) -> Result<Place> {
+        let found = match fs::metadata(at) {
+            Ok(found) if found.is_file() => found,
+            Ok(_) => return Err(Error::file(self.name, path, "it is no file")),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(Error::file(self.name, path, "there is no such file"));
+            }
+            Err(error) => return Err(Error::file(self.name, path, error)),
+        };
+        if found.len() == 0 {
+            return Err(self.empty(path));
+        }
+        let (place, names) = identity(&found);
+        if names > 1 {
+            return Err(Error::file(
+                self.name,
+                path,
+                format_args!(
+                    "the file has {names} names (hard links), and each would have a log of its own; remove all but one (find -samefile)"
+                ),
+            ));
+        }
+        let journal = beside(&real(at), "-journal");
+        if fs::metadata(&journal).is_ok_and(|found| found.len() > 0) {
+            return Err(Error::file(
+                self.name,
+                path,
+                format_args!(
+                    "beside it lies a journal that this program does not write ({}) and that would undo what the file holds; move it away",
+                    journal.display()
+                ),
+            ));
+        }
+        Ok(place)
+    }
+
+    /// A connection with the lock; `None` for a file of another kind, which is left as it is.
+    fn connect(&self, at: &Path) -> rusqlite::Result<Option<Connection>> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(at, flags)?;
+        // A log is not applied before it was looked at, nor by leaving.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        connection.busy_timeout(Duration::ZERO)?;
+        // Before the first read: the lock is then taken with it, and kept.
+        connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
+        let application: i32 =
+            connection.pragma_query_value(None, "application_id", |r| r.get(0))?;
+        if application != self.application_id {
+            return Ok(None);
+        }
+        set_wal(&connection)?;
+        connection.pragma_update(None, "synchronous", "FULL")?;
+        // Some disks of macOS acknowledge a plain fsync early.
+        connection.pragma_update(None, "fullfsync", true)?;
+        connection.pragma_update(None, "checkpoint_fullfsync", true)?;
+        // A report that was acknowledged is overwritten, not left in free space.
+        connection.pragma_update(None, "secure_delete", true)?;
+        connection.pragma_update(None, "temp_store", "MEMORY")?;
+        // `Store::settle` does it, where its failure is seen.
+        connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+        connection.execute_batch("BEGIN EXCLUSIVE; COMMIT")?;
+        Ok(Some(connection))
     }
 }
 
-/// Makes the new file's name durable too. SQLite does so with its first log; where a folder cannot be
-/// opened or synced there is nothing more to do.
-fn sync_folder_of(path: &Path) {
-    let folder = match path.parent() {
+/// A file that is open and locked.
+pub(crate) struct Store {
+    layout: &'static Layout,
+    /// As the caller named it.
+    path: PathBuf,
+    at: PathBuf,
+    place: Place,
+    connection: Connection,
+    /// Whether the log may hold something that the file does not.
+    unsettled: Cell<bool>,
+}
+
+impl Store {
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// To read from.
+    pub(crate) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    /// The error for a failed statement.
+    pub(crate) fn failed(&self, error: &rusqlite::Error) -> Error {
+        self.layout.failed(&self.path, error)
+    }
+
+    /// Looks at log and file, brings the tables up to date, and leaves the log empty.
+    fn check(&self) -> Result<()> {
+        let sqlite = |error| self.failed(&error);
+        let layout = self.layout;
+        let version: i32 = self
+            .connection
+            .pragma_query_value(None, "user_version", |r| r.get(0))
+            .map_err(sqlite)?;
+        if version > layout.version() {
+            return Err(Error::file(
+                layout.name,
+                &self.path,
+                format_args!(
+                    "the file has layout version {version} but this program knows {}; update it",
+                    layout.version()
+                ),
+            ));
+        }
+        if version < 1 {
+            return Err(layout.empty(&self.path));
+        }
+        // The log belongs to the file if the file has the log's last change, or the one before it. (Of a file
+        // that cannot be read without its log there is nothing to be learned.)
+        if let (Some((token, previous)), Ok(Some((in_file, _)))) = (
+            tokens(&self.connection).map_err(sqlite)?,
+            self.tokens_of_file(),
+        ) && in_file != token
+            && in_file != previous
+        {
+            return Err(Error::file(
+                layout.name,
+                &self.path,
+                format_args!(
+                    "the log beside it ({}) is not of its last change: the file was used elsewhere without the log, or another one was put in its place. Nothing was given out that only a log holds: move the log away and run again",
+                    beside(&self.at, "-wal").display()
+                ),
+            ));
+        }
+        let found: String = self
+            .connection
+            .pragma_query_value(None, "integrity_check", |row| row.get(0))
+            .map_err(sqlite)?;
+        if found != "ok" {
+            return Err(layout.damaged(&self.path, found));
+        }
+        if version < layout.version() {
+            self.upgrade(version).map_err(sqlite)?;
+        }
+        let (said, counted): (i64, i64) = self
+            .connection
+            .query_row(
+                &format!(
+                    "SELECT counted, (SELECT count(*) FROM {}) FROM head",
+                    layout.counted
+                ),
+                [],
+                |row| Ok((row.get(0)?, row.get(1)?)),
+            )
+            .map_err(sqlite)?;
+        if said != counted {
+            return Err(layout.damaged(
+                &self.path,
+                format_args!("it holds {counted} entries and should hold {said}"),
+            ));
+        }
+        self.settle()?;
+        self.connection
+            .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)
+            .map(drop)
+            .map_err(sqlite)
+    }
+
+    /// Brings tables of an earlier version to this one's.
+    fn upgrade(&self, version: i32) -> rusqlite::Result<()> {
+        // Earlier versions left what they deleted in free space.
+        self.connection.execute_batch("VACUUM")?;
+        let transaction = self.connection.unchecked_transaction()?;
+        let done = usize::try_from(version - 1).unwrap_or(usize::MAX);
+        for step in self.layout.upgrades.iter().skip(done) {
+            transaction.execute_batch(step)?;
+        }
+        transaction.execute_batch(&self.layout.head())?;
+        transaction.pragma_update(None, "user_version", self.layout.version())?;
+        transaction.commit()
+    }
+
+    /// The tokens in the file alone, whatever a log says. `None` before the version that has them.
+    ///
+    /// By a second connection and not by reading the file: to close a file that this process has locked
+    /// elsewhere would give up that lock (POSIX), which SQLite knows how to avoid.
+    fn tokens_of_file(&self) -> rusqlite::Result<Option<Tokens>> {
+        tokens(&without_its_log(&self.at)?)
+    }
+
+    /// Makes one change, all of it or nothing, that is in the file and on the disk when this returns.
+    ///
+    /// # Errors
+    /// Those of the change; the file could not be written, or has been moved. After an error nothing of the
+    /// change may be given out before [`Store::settle`].
+    pub(crate) fn write<T>(
+        &mut self,
+        change: impl FnOnce(&Transaction<'_>) -> Result<T, Failure>,
+    ) -> Result<T> {
+        self.check_place()?;
+        let done = self.try_write(change).map_err(|failure| match failure {
+            Failure::Sqlite(error) => self.failed(&error),
+            Failure::Other(error) => error,
+        })?;
+        self.settle()?;
+        Ok(done)
+    }
+
+    fn try_write<T>(
+        &mut self,
+        change: impl FnOnce(&Transaction<'_>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let transaction = self.connection.transaction()?;
+        let done = change(&transaction)?;
+        transaction.execute(
+            "UPDATE head SET previous = token, token = randomblob(16)",
+            [],
+        )?;
+        self.unsettled.set(true);
+        transaction.commit()?;
+        Ok(done)
+    }
+
+    /// Brings what a log holds into the file, synced, and empties the log. Before anything is given out.
+    ///
+    /// # Errors
+    /// The file could not be written.
+    pub(crate) fn settle(&self) -> Result<()> {
+        if !self.unsettled.get() {
+            return Ok(());
+        }
+        let busy: i64 = self
+            .connection
+            .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))
+            .map_err(|error| self.failed(&error))?;
+        if busy != 0 {
+            return Err(Error::locked(self.layout.name, &self.path));
+        }
+        self.unsettled.set(false);
+        Ok(())
+    }
+
+    /// Refuses to go on with a file that has another name now: its log would stay at the old one.
+    fn check_place(&self) -> Result<()> {
+        match fs::metadata(&self.at) {
+            Ok(found) if identity(&found) == (self.place, 1) => Ok(()),
+            _ => Err(Error::file(
+                self.layout.name,
+                &self.path,
+                "the file was moved, replaced or linked to while it was open; nothing was written: open it again at its one present name",
+            )),
+        }
+    }
+}
+
+fn tokens(connection: &Connection) -> rusqlite::Result<Option<Tokens>> {
+    if !connection.table_exists(None, "head")? {
+        return Ok(None);
+    }
+    connection
+        .query_row("SELECT token, previous FROM head", [], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })
+        .optional()
+}
+
+fn set_wal(connection: &Connection) -> rusqlite::Result<()> {
+    let mode: String =
+        connection.pragma_update_and_check(None, "journal_mode", "WAL", |r| r.get(0))?;
+    debug_assert_eq!(mode, "wal");
+    Ok(())
+}
+
+/// Device and number of a file: the same for all its names.
+type Place = (u64, u64);
+
+/// Which file this is, and how many names it has.
+#[cfg(unix)]
+fn identity(found: &fs::Metadata) -> (Place, u64) {
+    use std::os::unix::fs::MetadataExt;
+    ((found.dev(), found.ino()), found.nlink())
+}
+
+/// Not known here: as if every file had one name and kept it.
+#[cfg(not(unix))]
+fn identity(_: &fs::Metadata) -> (Place, u64) {
+    ((0, 0), 1)
+}
+
+fn application_of(at: &Path) -> rusqlite::Result<i32> {
+    without_its_log(at)?.pragma_query_value(None, "application_id", |row| row.get(0))
+}
+
+/// The file as it is, whatever a log or a lock says.
+fn without_its_log(at: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_URI;
+    Connection::open_with_flags(immutable(at), flags)
+}
+
+/// The address by which SQLite reads a file without its log and its locks.
+fn immutable(at: &Path) -> String {
+    let path = at.as_os_str().as_encoded_bytes();
+    let mut uri = String::from("file:");
+    if !path.starts_with(b"/") {
+        // A drive's letter.
+        uri.push('/');
+    }
+    for &byte in path {
+        match byte {
+            b'\\' if cfg!(windows) => uri.push('/'),
+            b'/' | b':' | b'.' | b'-' | b'_' => uri.push(char::from(byte)),
+            _ if byte.is_ascii_alphanumeric() => uri.push(char::from(byte)),
+            _ => uri.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    uri + "?immutable=1"
+}
+
+/// The file of SQLite's that goes with this one.
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
+}
+
+/// The path without links, by which SQLite names the files beside.
+fn real(at: &Path) -> PathBuf {
+    fs::canonicalize(at).unwrap_or_else(|_| at.to_owned())
+}
+
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
-    };
+    }
+}
+
+/// Makes a new file's name durable too. Where a folder cannot be opened or synced there is nothing more to do.
+fn sync_folder(folder: &Path) {
     if let Ok(folder) = File::open(folder) {
         let _ = folder.sync_all();
     }

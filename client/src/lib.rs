@@ -13,6 +13,7 @@
 //! * [`Outbox`] is the other way round, one study and many participants: for a program that reports
 //!   the rows of many. A participant that is in the outbox is never given a second report, whatever
 //!   crashed in between: perturbing a row twice and sending both would spend its privacy budget twice.
+//!   A [`RowLedger`] beside it keeps what each of them has spent, in whatever outbox and study.
 #![cfg_attr(
     feature = "http",
     doc = "* [`http::StudyClient`] fetches a study and checks it against its fingerprint;
@@ -85,6 +86,9 @@ pub mod participant;
 pub mod blocking;
 
 pub use error::{Error, Result};
-pub use ledger::{EntryState, Ledger, Limits, OwedReport, Receipt, ReceiptEntry, Spent, TakePart};
+pub use ledger::{
+    EntryState, Ledger, Limits, OwedReport, Receipt, ReceiptEntry, RowFile, RowLedger, RowReceipt,
+    RowStudy, Spent, TakePart,
+};
 pub use outbox::{Outbox, OutboxCounts, PendingReport, RefusedEntry, StudyBinding};
 pub use participant::{Clock, Participant, PreparedReport, SystemClock};

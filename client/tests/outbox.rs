@@ -220,18 +220,79 @@ fn rusqlite_like_database(path: &Path) {
         .unwrap();
 }
 
+/// An outbox that was emptied would perturb every row again.
 #[test]
-fn a_creation_cut_short_leaves_an_empty_outbox() {
+fn an_existing_file_that_holds_nothing_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("outbox");
-    {
-        let connection = rusqlite::Connection::open(&path).unwrap();
-        connection
-            .pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))
-            .unwrap();
+    fs::write(&path, "").unwrap();
+    for opened in [
+        Outbox::open(&path, &binding(SERVER)),
+        Outbox::open_existing(&path),
+    ] {
+        let error = opened.unwrap_err().to_string();
+        assert!(
+            error.contains("only if there never was a outbox here")
+                || error.contains("holds nothing"),
+            "{error}"
+        );
     }
-    assert!(fs::metadata(&path).unwrap().len() > 0);
+    assert!(fs::read(&path).unwrap().is_empty());
+    fs::remove_file(&path).unwrap();
     assert_eq!(open(&path).counts().unwrap().total(), 0);
+}
+
+/// Without its log, under another name, by a second name: every report that was given, or an error.
+#[test]
+fn a_lost_log_another_name_and_a_second_name_lose_no_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("outbox");
+    let mut outbox = open(&path);
+    let mut given = Vec::new();
+    for number in 0..40 {
+        outbox
+            .enqueue_batch(borrowed(&prepare(&participant(), &[number])))
+            .unwrap();
+        given = outbox.pending(100).unwrap();
+        // As a kill leaves the file, without what is beside it.
+        let copy = folder.path().join(format!("copy-{number}"));
+        fs::copy(&path, &copy).unwrap();
+        assert_eq!(open(&copy).pending(100).unwrap(), given, "{number}");
+    }
+    let other = folder.path().join("other");
+    fs::hard_link(&path, &other).unwrap();
+    let batch = prepare(&participant(), &[99]);
+    let error = outbox.enqueue_batch(borrowed(&batch)).unwrap_err();
+    assert!(error.to_string().contains("linked to"), "{error}");
+    drop(outbox);
+    let error = Outbox::open(&other, &binding(SERVER)).unwrap_err();
+    assert!(error.to_string().contains("2 names"), "{error}");
+    fs::remove_file(&path).unwrap();
+    assert_eq!(open(&other).pending(100).unwrap(), given);
+}
+
+#[test]
+fn an_acknowledged_report_is_overwritten() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("outbox");
+    let mut outbox = open(&path);
+    let numbers: Vec<u64> = (0..200).collect();
+    outbox
+        .enqueue_batch(borrowed(&prepare(&participant(), &numbers)))
+        .unwrap();
+    let pending = outbox.pending(200).unwrap();
+    outbox.acknowledge(&numbers[..150]).unwrap();
+    let stored: Vec<u8> = fs::read_dir(folder.path())
+        .unwrap()
+        .flat_map(|file| fs::read(file.unwrap().path()).unwrap())
+        .collect();
+    for (number, report) in pending.iter().enumerate() {
+        let payload = &report.report.payload;
+        let found = stored
+            .windows(payload.len())
+            .any(|window| window == payload);
+        assert_eq!(found, number >= 150, "{number}");
+    }
 }
 
 #[test]
@@ -241,12 +302,12 @@ fn a_newer_layout_is_refused() {
     drop(open(&path));
     rusqlite::Connection::open(&path)
         .unwrap()
-        .pragma_update(None, "user_version", 3)
+        .pragma_update(None, "user_version", 4)
         .unwrap();
     let error = Outbox::open(&path, &binding(SERVER))
         .unwrap_err()
         .to_string();
-    assert!(error.contains("layout version 3"), "{error}");
+    assert!(error.contains("layout version 4"), "{error}");
 }
 
 #[test]
@@ -409,7 +470,7 @@ fn an_outbox_of_layout_1_is_upgraded() {
         .unwrap();
     let before = outbox.pending(10).unwrap();
     drop(outbox);
-    common::downgrade(&path);
+    common::downgrade(&path, 1);
     let mut outbox = open(&path);
     assert_eq!(outbox.pending(10).unwrap(), before);
     outbox.assign_tokens([(1, &token(1))]).unwrap();

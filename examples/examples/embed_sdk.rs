@@ -1,7 +1,7 @@
 //! A device: one row, perturbed here, charged to the device's ledger and durable before the first send,
 //! counted once.
 //!
-//! `cargo run -p eigenveil-examples --example embed_sdk -- http://127.0.0.1:8080 STUDY_ID [LEDGER]`
+//! `cargo run -p eigenveil-examples --example embed_sdk -- http://127.0.0.1:8080 STUDY_ID FINGERPRINT [LEDGER]`
 
 use eigenveil_client::{
     Ledger, TakePart,
@@ -12,11 +12,12 @@ use eigenveil_shared::preprocess::Row;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [server, study, rest @ ..] = arguments.as_slice() else {
-        return Err("give the server's address and the study's identifier".into());
+    let [server, study, fingerprint, rest @ ..] = arguments.as_slice() else {
+        return Err("give the server's address, the study's identifier and its fingerprint".into());
     };
-    // The parameters are checked against their fingerprint, the noise against the budget.
-    let study = StudyClient::new(server)?.fetch_study(study)?;
+    // Pinned: a server that gave each device constants of its own would mark its report by them.
+    // The parameters are checked against the fingerprint, the noise against the budget.
+    let study = StudyClient::new(server)?.fetch_study_pinned(study, fingerprint.parse()?)?;
     // One file for the life of the device and all its studies; it refuses what exceeds its limits.
     let mut ledger = Ledger::open(rest.first().map_or("device.ledger", String::as_str))?;
     let row = Row::new(

@@ -1,6 +1,6 @@
 //! The frozen, fingerprinted parameters of a study: all a device needs, nothing of the server's.
 
-use std::fmt;
+use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -251,6 +251,31 @@ pub struct Fingerprint(pub [u8; 32]);
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&to_hex(&self.0))
+    }
+}
+
+impl FromStr for Fingerprint {
+    type Err = Error;
+
+    /// Reads what `Display` writes: 64 hexadecimal digits.
+    ///
+    /// ```
+    /// use eigenveil_shared::study::Fingerprint;
+    /// let text = "ab".repeat(32);
+    /// assert_eq!(text.parse::<Fingerprint>()?.to_string(), text);
+    /// assert!("ab".parse::<Fingerprint>().is_err());
+    /// # Ok::<(), eigenveil_shared::Error>(())
+    /// ```
+    fn from_str(text: &str) -> Result<Self> {
+        from_hex(text.trim())
+            .and_then(|bytes| bytes.try_into().ok())
+            .map(Self)
+            .ok_or_else(|| {
+                Error::new(
+                    ErrorCode::WrongFingerprint,
+                    format!("a fingerprint has 64 hexadecimal digits, and not the {} characters given; study show prints it", text.trim().chars().count()),
+                )
+            })
     }
 }
 

@@ -1,26 +1,34 @@
 //! `eigenveil receipt`: what a device's ledger says.
 
-use std::path::PathBuf;
+use std::{fmt::Display, path::PathBuf};
 
 use clap::Args;
-use eigenveil_client::Ledger;
+use eigenveil_client::{Ledger, RowLedger};
+use serde::Serialize;
 
 use crate::{error::Result, output};
 
-/// What a device has told whom: the receipt of its ledger
+/// What a device, or the rows of a file, have told whom: the receipt of a ledger
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example:\n  eigenveil receipt device.ledger\n  eigenveil receipt device.ledger --json > receipt.json\n\nThe ledger is the file a device keeps (Ledger::open of the client SDK). The receipt names the studies, what each\nreport was charged and could tell, and what is left under the device's limits. It holds nothing of any row."
+    after_help = "Example:\n  eigenveil receipt device.ledger\n  eigenveil receipt device.ledger --json > receipt.json\n\nThe ledger is the file a device keeps (Ledger::open of the client SDK), or that of eigenveil report (rows.npy.ledger). The\nreceipt names the studies, what each report was charged and could tell, and what is left under the limits. It holds\nnothing of any row."
 )]
 pub(crate) struct ReceiptArgs {
-    /// The device's ledger
+    /// The ledger of a device, or of a file of rows
     ledger: PathBuf,
 }
 
 pub(crate) fn run(args: &ReceiptArgs, json: bool) -> Result<()> {
-    let receipt = Ledger::open_existing(&args.ledger)?.receipt()?;
+    if RowLedger::is_at(&args.ledger) {
+        show(&RowLedger::open_existing(&args.ledger)?.receipt()?, json)
+    } else {
+        show(&Ledger::open_existing(&args.ledger)?.receipt()?, json)
+    }
+}
+
+fn show(receipt: &(impl Serialize + Display), json: bool) -> Result<()> {
     if json {
-        output::json(&receipt)
+        output::json(receipt)
     } else {
         output::text(receipt.to_string().trim_end())
     }

@@ -2,12 +2,13 @@
 
 use std::{
     ffi::OsString,
+    fs,
     path::{Path, PathBuf},
 };
 
 use clap::Args;
 use eigenveil_client::{
-    Outbox, PreparedReport,
+    Limits, Outbox, PreparedReport, RowLedger, Spent,
     http::{StudyClient, UploadMode, UploadSettings, UploadSummary, Uploader},
 };
 use eigenveil_shared::{ErrorCode, enrolment::ParticipantToken, study::to_hex};
@@ -30,7 +31,7 @@ const ROWS_DIGEST: &str = "rows_sha256";
 /// Perturb the rows of a file, one participant each, and upload them
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example:\n  eigenveil report --server http://127.0.0.1:8080 --study ID --rows rows.npy\n\nEach row is perturbed once and its report is written to the outbox (--state, default FILE.eigenveil) before it is sent.\nRunning the command again finishes what an earlier run did not, and never counts a row twice.\nThe outbox remembers which token goes with which row: --tokens is needed once."
+    after_help = "Examples:\n  eigenveil report --server http://127.0.0.1:8080 --study ID --rows rows.npy\n  eigenveil report --study ID --rows rows.npy --ledger people.ledger --limit-epsilon 20\n\nEach row is perturbed once and its report is written to the outbox (--state, default FILE.eigenveil) before it is sent.\nRunning the command again finishes what an earlier run did not, and never counts a row twice.\nThe outbox remembers which token goes with which row: --tokens is needed once.\n\nThe ledger (--ledger, default FILE.ledger beside the rows) keeps what each row has spent in all studies, whatever\noutbox it was in, and refuses what would pass its limits, and a second report of a row for the same study. Row i of\nevery file that is used with a ledger is participant i. eigenveil receipt shows it."
 )]
 pub(crate) struct ReportArgs {
     #[command(flatten)]
@@ -47,6 +48,14 @@ pub(crate) struct ReportArgs {
     /// Directory of the outbox; beside the row file when absent
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
+    /// What each row has spent, over all studies and outboxes; beside the row file when absent
+    #[arg(long, value_name = "FILE")]
+    ledger: Option<PathBuf>,
+    #[command(flatten)]
+    limits: LimitArgs,
+    /// The file has changed, but row i is the participant that row i of the earlier files was
+    #[arg(long)]
+    same_participants: bool,
     /// One-time tokens of a study that wants them, one a line: line i is for row i (see study tokens)
     #[arg(long, value_name = "FILE")]
     tokens: Option<PathBuf>,
@@ -59,6 +68,51 @@ pub(crate) struct ReportArgs {
     /// Send a row with a NaN or infinite value (or outside --norm require) as the zero row instead of refusing the file
     #[arg(long)]
     unusable_as_zero: bool,
+}
+
+/// What each row may spend, as kept in the ledger.
+#[derive(Debug, Args)]
+struct LimitArgs {
+    /// Largest ε that a row may spend in all studies together; kept in the ledger [default there: 16.01]
+    #[arg(long, value_name = "EPSILON")]
+    limit_epsilon: Option<f64>,
+    /// Largest ε that a row may spend in one study; kept in the ledger [default there: 8.001]
+    #[arg(long, value_name = "EPSILON")]
+    limit_epsilon_per_study: Option<f64>,
+    /// Largest δ that a row may spend in all studies together; kept in the ledger [default there: 1e-5]
+    #[arg(long, value_name = "DELTA")]
+    limit_delta: Option<f64>,
+}
+
+impl LimitArgs {
+    /// Writes the limits that were given into the ledger.
+    fn keep(&self, ledger: &mut RowLedger) -> Result<()> {
+        let kept = ledger.limits()?;
+        let wanted = Limits::new(
+            self.limit_epsilon_per_study
+                .unwrap_or(kept.epsilon_per_study()),
+            self.limit_epsilon.unwrap_or(kept.epsilon_total()),
+            self.limit_delta.unwrap_or(kept.delta_total()),
+        )?;
+        if wanted != kept {
+            ledger.set_limits(wanted)?;
+        }
+        Ok(())
+    }
+}
+
+/// What the ledger says after this run.
+#[derive(Serialize)]
+struct Charged {
+    /// What this study costs each row: what the ledger was charged.
+    epsilon: f64,
+    delta: f64,
+    /// Rows charged by this run; the others were before.
+    rows: u64,
+    /// What the row that spent most has spent, and may spend, in all studies.
+    spent: Spent,
+    limits: Limits,
+    ledger: String,
 }
 
 #[derive(Serialize)]
@@ -75,6 +129,7 @@ struct Reported {
     retries: u64,
     seconds: f64,
     state: String,
+    charged: Charged,
 }
 
 pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
@@ -96,12 +151,27 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     let bytes = rows::read_bytes(&args.rows)?;
     let digest: [u8; 32] = Sha256::digest(&bytes).into();
     let table = rows::parse(&args.rows, &bytes, Some(study.params().dimension()))?;
+    let book = args.ledger.clone().unwrap_or_else(|| {
+        // A link to the rows has the ledger of the rows.
+        beside(
+            &fs::canonicalize(&args.rows).unwrap_or_else(|_| args.rows.clone()),
+            ".ledger",
+        )
+    });
+    let mut ledger = RowLedger::open(&book)?;
+    let mut file = ledger.row_file(table.len() as u64, &bytes)?;
+    if args.same_participants {
+        file = file.of_the_same_participants();
+    }
     drop(bytes);
     if !args.unusable_as_zero {
         check_usable(&table, study.params())?;
     }
 
-    let state = args.state.clone().unwrap_or_else(|| beside(&args.rows));
+    let state = args
+        .state
+        .clone()
+        .unwrap_or_else(|| beside(&args.rows, ".eigenveil"));
     output::make_dir(&state)?;
     let mut outbox = Outbox::open(state.join("outbox.db"), study.binding())?;
     match outbox.get_meta(ROWS_DIGEST)? {
@@ -116,11 +186,30 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
             )));
         }
     }
+    args.limits.keep(&mut ledger)?;
+    let participant = study.participant();
+    let cost = ledger
+        .admit(&participant, study.binding(), &file, &outbox)
+        .map_err(with_flags)?;
     if let Some(path) = &args.tokens {
         let tokens = read_tokens(path, table.len())?;
         outbox.assign_tokens((0..).zip(&tokens))?;
     }
-    let unusable = prepare(&table, &study.participant(), &mut outbox)?;
+    let unusable = prepare(&table, &participant, &mut outbox)?;
+    // Before anything is sent; then others may use the ledger.
+    let rows = ledger
+        .charge(&participant, study.binding(), &file, &outbox)
+        .map_err(with_flags)?;
+    let receipt = ledger.receipt()?;
+    drop(ledger);
+    let charged = Charged {
+        epsilon: cost.epsilon(),
+        delta: cost.delta(),
+        rows,
+        spent: receipt.spent,
+        limits: receipt.limits,
+        ledger: book.display().to_string(),
+    };
 
     let settings = UploadSettings {
         connections: usize::from(args.connections),
@@ -148,7 +237,7 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
         let message = format!("{failure}; {more}");
         CliError::from(failure.error).with_message(message)
     })?;
-    finish(args, &state, &outbox, &table, summary, unusable, json)?;
+    finish(&state, &outbox, &table, summary, unusable, charged, json)?;
     if !json {
         output::text(&format!(
             "\nwhat each row's owner gave away\n{}",
@@ -159,17 +248,17 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
 }
 
 fn finish(
-    args: &ReportArgs,
     state: &Path,
     outbox: &Outbox,
     table: &RowTable,
     summary: UploadSummary,
     unusable: u64,
+    charged: Charged,
     json: bool,
 ) -> Result<()> {
     let counts = outbox.counts()?;
     let reported = Reported {
-        study: args.study.clone(),
+        study: outbox.binding().study().to_owned(),
         rows: table.len() as u64,
         accepted: summary.accepted,
         duplicates: summary.duplicates,
@@ -181,6 +270,7 @@ fn finish(
         retries: summary.retries,
         seconds: summary.seconds,
         state: state.display().to_string(),
+        charged,
     };
     if json {
         output::json(&reported)?;
@@ -195,6 +285,21 @@ fn finish(
             reported.bytes,
             reported.seconds,
             reported.state
+        ))?;
+        let Charged {
+            epsilon,
+            delta,
+            rows,
+            spent,
+            limits,
+            ledger,
+        } = &reported.charged;
+        output::text(&format!(
+            "ledger: {ledger}: {rows} rows charged epsilon {epsilon}, delta {delta:e}; spent in all studies, at most: epsilon {} of {}, delta {:e} of {:e}",
+            spent.epsilon,
+            limits.epsilon_total(),
+            spent.delta,
+            limits.delta_total()
         ))?;
         if unusable > 0 {
             output::text(&format!(
@@ -284,8 +389,22 @@ fn check_usable(table: &RowTable, params: &eigenveil_shared::study::StudyParams)
     Ok(())
 }
 
-fn beside(rows: &Path) -> PathBuf {
+/// What of this command's flags may help.
+fn with_flags(error: eigenveil_client::Error) -> CliError {
+    let flags = match error.code() {
+        Some(ErrorCode::BudgetExceeded) => {
+            "; the flags are --limit-epsilon, --limit-epsilon-per-study and --limit-delta"
+        }
+        Some(ErrorCode::AlreadyParticipated) => "; the outbox is chosen by --state",
+        _ if error.is_ledger_of_other_rows() => "; the flags are --same-participants and --ledger",
+        _ => return error.into(),
+    };
+    let message = format!("{}{flags}", error.detail());
+    CliError::from(error).with_message(message)
+}
+
+fn beside(rows: &Path, ending: &str) -> PathBuf {
     let mut name: OsString = rows.as_os_str().to_owned();
-    name.push(".eigenveil");
+    name.push(ending);
     name.into()
 }

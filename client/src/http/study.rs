@@ -126,7 +126,9 @@ impl Study {
 /// use eigenveil_shared::preprocess::Row;
 /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 /// let client = StudyClient::new("http://localhost:8080")?;
-/// let study = client.fetch_study("0123456789abcdef0123456789abcdef").await?;
+/// // Shipped with the device: constants that nobody pinned could mark it.
+/// let pinned = "5e7a3c0f9b1d48e62a7c5f0e8d3b1a964c2e7f508b6d1a3f9e0c5b7d2a4f8e61".parse()?;
+/// let study = client.fetch_study_pinned("0123456789abcdef0123456789abcdef", pinned).await?;
 /// let mut outbox = Outbox::open("my.outbox", study.binding())?;
 /// if !outbox.is_known(0)? {
 ///     let row = Row::new(vec![0.5; study.params().dimension()]);
@@ -168,7 +170,8 @@ impl StudyClient {
         self.transport.server()
     }
 
-    /// Fetches a study and checks it.
+    /// Fetches a study and checks it. Whether other devices were given the same parameters cannot be seen: one
+    /// with constants of its own could be told by them. [`StudyClient::fetch_study_pinned`] takes one answer only.
     ///
     /// # Errors
     /// `study-not-found`; network failures; everything that does not check (see [`Study`]).

@@ -2,6 +2,7 @@
 
 use eigenveil_shared::{
     Error as SharedError, ErrorCode,
+    mechanism::MechanismKind,
     privacy::{Budget, MAX_EPSILON, PrivacyStatement, WARN_EPSILON},
     study::StudyParams,
 };
@@ -15,12 +16,12 @@ use crate::error::Result;
 ///
 /// | limit | default | why |
 /// |---|---|---|
-/// | `epsilon_per_study` | 8 | above it every surface of Eigenveil warns |
-/// | `epsilon_total` | 16 | the most a single study may have: all studies of a device together cost no more than that |
+/// | `epsilon_per_study` | 8.001 | above 8 every surface of Eigenveil warns; the rest is for the 2⁻²⁰ that `double-cap` costs besides its ε |
+/// | `epsilon_total` | 16.01 | the most a single study may have, and the same: all studies of a device together cost no more than that |
 /// | `delta_total` | 1e-5 | ten studies of δ = 1e-6, and far below one over the people of any study it is used for |
 ///
-/// A limit may be reached exactly. Sums are exact and then rounded up: ten times the number nearest to
-/// 0.1 is a little more than 1, so leave a little room.
+/// A limit may be reached exactly. Sums are exact and then rounded up, and a report of `double-cap` costs its
+/// ε and 2⁻²⁰ (about 0.000001): leave a little room.
 ///
 /// ```
 /// use eigenveil_client::Limits;
@@ -59,11 +60,11 @@ impl TryFrom<Unchecked> for Limits {
 }
 
 impl Default for Limits {
-    /// ε at most 8 per study and 16 in total, δ at most 1e-5 in total.
+    /// ε at most 8.001 per study and 16.01 in total, δ at most 1e-5 in total.
     fn default() -> Self {
         Self {
-            epsilon_per_study: WARN_EPSILON,
-            epsilon_total: MAX_EPSILON,
+            epsilon_per_study: WARN_EPSILON + 0.001,
+            epsilon_total: MAX_EPSILON + 0.01,
             delta_total: 1e-5,
         }
     }
@@ -132,42 +133,56 @@ impl Limits {
         }
     }
 
-    /// Refuses a study that would cost more than is left.
-    pub(super) fn check(&self, spent: &[Budget], study: &str, charge: Budget) -> Result<()> {
-        let over = |what: String| {
-            refuse(
-                ErrorCode::BudgetExceeded,
-                format!(
-                    "taking part in study {study} would cost {what}; do not take part, or let the device's owner raise the limit (Ledger::set_limits)"
-                ),
-            )
-        };
+    /// What a study would cost that passes a limit.
+    pub(super) fn check(&self, spent: &[Budget], charge: Budget) -> Result<(), Over> {
         if charge.epsilon() > self.epsilon_per_study {
-            return over(format!(
-                "epsilon {}, and this device spends at most {} on one study",
-                charge.epsilon(),
-                self.epsilon_per_study
-            ));
+            return Err(Over {
+                cost: format!("epsilon {}", charge.epsilon()),
+                limit: format!("{} on one study", self.epsilon_per_study),
+            });
         }
         let before = compose(spent.iter().copied());
         let after = compose(spent.iter().copied().chain([charge]));
         if after.epsilon > self.epsilon_total {
-            return over(format!(
-                "epsilon {} on top of {}, and this device spends at most {} in total",
-                charge.epsilon(),
-                before.epsilon,
-                self.epsilon_total
-            ));
+            return Err(Over {
+                cost: format!("epsilon {} on top of {}", charge.epsilon(), before.epsilon),
+                limit: format!("{} in total", self.epsilon_total),
+            });
         }
         if after.delta > self.delta_total {
-            return over(format!(
-                "delta {:e} on top of {:e}, and this device spends at most {:e} in total",
-                charge.delta(),
-                before.delta,
-                self.delta_total
-            ));
+            return Err(Over {
+                cost: format!("delta {:e} on top of {:e}", charge.delta(), before.delta),
+                limit: format!("{:e} in total", self.delta_total),
+            });
         }
         Ok(())
+    }
+}
+
+/// A limit that would be passed.
+#[derive(Debug)]
+pub(super) struct Over {
+    cost: String,
+    limit: String,
+}
+
+impl Over {
+    /// The error: whoever pays `spends` at most the limit, and `way_out` raises it.
+    pub(super) fn refusal(
+        &self,
+        what: &str,
+        study: &str,
+        spends: &str,
+        way_out: &str,
+    ) -> crate::Error {
+        SharedError::new(
+            ErrorCode::BudgetExceeded,
+            format!(
+                "{what} study {study} would cost {}, and {spends} at most {}; do not take part, or let {way_out}",
+                self.cost, self.limit
+            ),
+        )
+        .into()
     }
 }
 
@@ -184,7 +199,9 @@ pub struct Spent {
 /// What one report of these parameters is charged.
 ///
 /// The one place that knows. A study whose noise is as published may give less than it claims: the
-/// larger of the claimed ε and the ε that really holds at the claimed δ is charged.
+/// larger of the claimed ε and the ε that really holds at the claimed δ is charged. For `double-cap` what holds
+/// is ε + 2⁻²⁰ ([`GENERATOR_SLACK`](eigenveil_shared::privacy::accountant::GENERATOR_SLACK)): that is reported,
+/// and charged.
 ///
 /// # Errors
 /// `budget-exceeded` when no ε holds.
@@ -194,7 +211,8 @@ pub(super) fn charge(
     statement: &PrivacyStatement,
 ) -> Result<Budget> {
     let claimed = params.budget();
-    if statement.claim_holds {
+    // Where the claim holds exactly it is charged, not the bound on what holds, which is rounded up.
+    if statement.claim_holds && statement.mechanism != MechanismKind::DoubleCap {
         return Ok(claimed);
     }
     let Some(real) = statement.true_epsilon else {
@@ -287,43 +305,35 @@ mod tests {
         Budget::new(epsilon, delta).unwrap()
     }
 
-    fn code(result: Result<()>) -> Option<ErrorCode> {
-        result.err().and_then(|error| error.code())
-    }
-
     #[test]
     fn a_limit_may_be_reached_but_not_passed_by_one_ulp() {
-        let refused = Some(ErrorCode::BudgetExceeded);
         let limits = Limits::new(2.0, 5.0, 3e-6).unwrap();
-        let check = |spent: &[Budget], charge| code(limits.check(spent, "s", charge));
+        let fits = |spent: &[Budget], charge| limits.check(spent, charge).is_ok();
         // Per study.
-        assert_eq!(check(&[], budget(2.0, 0.0)), None);
-        assert_eq!(check(&[], budget(2.0_f64.next_up(), 0.0)), refused);
+        assert!(fits(&[], budget(2.0, 0.0)));
+        assert!(!fits(&[], budget(2.0_f64.next_up(), 0.0)));
         // In total.
         let spent = [budget(2.0, 0.0), budget(1.5, 0.0)];
-        assert_eq!(check(&spent, budget(1.5, 0.0)), None);
-        assert_eq!(check(&spent, budget(1.5_f64.next_up(), 0.0)), refused);
-        assert_eq!(check(&spent, budget(1.5_f64.next_down(), 0.0)), None);
+        assert!(fits(&spent, budget(1.5, 0.0)));
+        assert!(!fits(&spent, budget(1.5_f64.next_up(), 0.0)));
+        assert!(fits(&spent, budget(1.5_f64.next_down(), 0.0)));
         // An excess too small for the nearest sum to show is seen.
         assert_eq!(5.0 + 1e-300, 5.0);
         let spent = [budget(2.0, 0.0), budget(2.0, 0.0), budget(1.0, 0.0)];
-        assert_eq!(check(&spent, budget(1e-300, 0.0)), refused);
+        assert!(!fits(&spent, budget(1e-300, 0.0)));
         // δ.
         let spent = [budget(0.1, 2e-6)];
         let rest = difference_down(3e-6, 2e-6);
-        assert_eq!(check(&spent, budget(0.1, rest)), None);
-        assert_eq!(
-            check(&spent, budget(0.1, rest.next_up().next_up())),
-            refused
-        );
-        assert_eq!(check(&[], budget(0.1, 3e-6)), None);
-        assert_eq!(check(&[], budget(0.1, 3e-6_f64.next_up())), refused);
+        assert!(fits(&spent, budget(0.1, rest)));
+        assert!(!fits(&spent, budget(0.1, rest.next_up().next_up())));
+        assert!(fits(&[], budget(0.1, 3e-6)));
+        assert!(!fits(&[], budget(0.1, 3e-6_f64.next_up())));
         // Zero limits.
         let nothing = Limits::new(0.0, 0.0, 0.0).unwrap();
-        assert_eq!(code(nothing.check(&[], "s", budget(1e-9, 0.0))), refused);
+        assert!(nothing.check(&[], budget(1e-9, 0.0)).is_err());
         let pure = Limits::new(1.0, 1.0, 0.0).unwrap();
-        assert_eq!(code(pure.check(&[], "s", budget(1.0, 0.0))), None);
-        assert_eq!(code(pure.check(&[], "s", budget(1.0, 1e-300))), refused);
+        assert!(pure.check(&[], budget(1.0, 0.0)).is_ok());
+        assert!(pure.check(&[], budget(1.0, 1e-300)).is_err());
     }
 
     #[test]
@@ -346,9 +356,14 @@ mod tests {
                 "delta 2e-6 on top of 2e-6, and this device spends at most 3e-6 in total",
             ),
         ] {
-            let error = limits
-                .check(&spent, "0123", charge)
-                .unwrap_err()
+            let over = limits.check(&spent, charge).unwrap_err();
+            let error = over
+                .refusal(
+                    "taking part in",
+                    "0123",
+                    "this device spends",
+                    "the device's owner raise the limit (Ledger::set_limits)",
+                )
                 .to_string();
             assert!(
                 error.contains(says) && error.contains("study 0123"),
@@ -362,10 +377,10 @@ mod tests {
     fn ten_ordinary_studies_fit_the_default_delta() {
         let limits = Limits::default();
         let spent = [budget(1.0, 1e-6); 9];
-        assert_eq!(code(limits.check(&spent, "s", budget(1.0, 1e-6))), None);
+        assert!(limits.check(&spent, budget(1.0, 1e-6)).is_ok());
         let spent = [budget(1.0, 1e-6); 10];
-        assert!(code(limits.check(&spent, "s", budget(1.0, 1e-6))).is_some());
-        assert_eq!(limits.left(compose(spent)).epsilon, 6.0);
+        assert!(limits.check(&spent, budget(1.0, 1e-6)).is_err());
+        assert_eq!(limits.left(compose(spent)).epsilon, 16.01 - 10.0);
         assert!(limits.left(compose(spent)).delta < 1e-20);
         assert_eq!(
             limits.left(Spent {
@@ -431,6 +446,31 @@ mod tests {
         let error = charge("0123", &params, &statement).unwrap_err();
         assert_eq!(error.code(), Some(ErrorCode::BudgetExceeded));
         assert!(error.to_string().contains("no epsilon holds"), "{error}");
+    }
+
+    #[test]
+    fn double_cap_is_charged_what_is_said_to_hold() {
+        for epsilon in [0.01, 1.0, 4.0, 8.0, 16.0] {
+            let params = StudyParams::freeze(StudyDesign {
+                dimension: 40,
+                features: None,
+                norm: Norm::Normalize,
+                centring: None,
+                mechanism: MechanismKind::DoubleCap,
+                calibration: Calibration::Analytic,
+                budget: Budget::pure(epsilon).unwrap(),
+            })
+            .unwrap();
+            let statement = PrivacyStatement::of(&params);
+            let charged = charge("s", &params, &statement).unwrap();
+            assert!(statement.claim_holds);
+            assert_eq!(Some(charged.epsilon()), statement.true_epsilon);
+            assert!(charged.epsilon() >= epsilon + 2.0_f64.powi(-20));
+            assert_eq!(charged.delta(), 0.0);
+        }
+        // The defaults have room for it, as often as it can be.
+        let one = budget(4.0 + 2.0_f64.powi(-20), 0.0);
+        assert!(Limits::default().check(&[one; 3], one).is_ok());
     }
 
     /// A number of 60 bits at most, on a grid of 2⁻⁶⁰, and its exact multiple of it.

@@ -21,21 +21,23 @@
 //!
 //! # The file
 //!
-//! An SQLite database (write-ahead log, full sync), readable by its owner only and locked while it is
-//! open. Keep it on a local disk, together with the log beside it (`-wal`). Whoever deletes it, or puts
-//! an older copy in its place, makes the device forget what it has spent: leave it out of backups that
-//! are restored piece by piece, and let a device that has lost its ledger take part in nothing it may
-//! have taken part in before.
+//! An SQLite database, readable by its owner only and locked while it is open. Keep it on a local disk.
+//! What was given out is in this one file, whatever becomes of the log beside it (`-wal`): the file may be
+//! renamed or moved while nothing has it open. It may not have a second name (hard link); an empty or
+//! damaged file is an error, never a new ledger.
+//!
+//! Whoever deletes it, or puts an older copy in its place, makes the device forget what it has spent, and no
+//! program can tell a lost file from a first run: leave it out of backups that are restored piece by piece,
+//! open it with [`Ledger::open_existing`] once it has been made, and let a device that has lost its ledger
+//! take part in nothing it may have taken part in before.
 
 mod limits;
 mod receipt;
+mod rows;
 mod schema;
 mod tokens;
 
-use std::{
-    fmt,
-    path::{Path, PathBuf},
-};
+use std::{fmt, path::Path};
 
 use eigenveil_shared::{
     Error as SharedError, ErrorCode,
@@ -44,20 +46,21 @@ use eigenveil_shared::{
     privacy::{Budget, PrivacyStatement},
     report::{Report, ReportId},
 };
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{OptionalExtension, params};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::schema::Entry;
 use self::schema::{ACKNOWLEDGED, LAYOUT, OWED, REFUSED};
 use crate::{
-    error::{Error, Result},
-    file::MAX_DETAIL,
+    error::Result,
+    file::{MAX_DETAIL, Store},
     outbox::StudyBinding,
     participant::{Participant, PreparedReport, check_fingerprint},
 };
 
 pub use limits::{Limits, Spent};
 pub use receipt::{Receipt, ReceiptEntry};
+pub use rows::{RowFile, RowLedger, RowReceipt, RowStudy};
 
 /// What has become of a report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -172,40 +175,33 @@ impl TakePart {
 /// # Ok::<(), eigenveil_client::Error>(())
 /// ```
 pub struct Ledger {
-    path: PathBuf,
-    connection: Connection,
+    store: Store,
 }
 
 impl Ledger {
     /// Opens the device's ledger, creating the file (readable by its owner only, with the default
-    /// [`Limits`]) if there is none.
+    /// [`Limits`]) if there is none. A ledger that was lost looks like one that never was: see
+    /// [`Ledger::open_existing`].
     ///
     /// # Errors
     /// [`Error::is_locked`] when another process (or another `Ledger`) has it open; otherwise the file
-    /// could not be created, read or written, is damaged, or is no ledger.
+    /// could not be created, read or written, is empty or damaged, has two names, or is no ledger; or the
+    /// log beside it is not its own.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        LAYOUT.create_private(path.as_ref())?;
-        Self::connect(path.as_ref(), true)
+        LAYOUT.create(path.as_ref(), |file| {
+            schema::write_limits(file, &Limits::default()).map(drop)
+        })?;
+        Self::open_existing(path)
     }
 
-    /// Opens a ledger that is there: to look at it, without making a new one by mistake.
+    /// Opens a ledger that is there, and makes no new one by mistake: to look at it, and on a device that
+    /// knows that it has one.
     ///
     /// # Errors
     /// As [`Ledger::open`]; also when there is no such file.
     pub fn open_existing(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref();
-        if !path.is_file() {
-            return Err(Error::file(LAYOUT.name, path, "there is no such file"));
-        }
-        Self::connect(path, false)
-    }
-
-    fn connect(path: &Path, create: bool) -> Result<Self> {
-        let mut connection = LAYOUT.connect(path)?;
-        schema::prepare(path, &mut connection, create)?;
         let ledger = Self {
-            path: path.to_owned(),
-            connection,
+            store: LAYOUT.open(path.as_ref())?,
         };
         // A ledger that cannot be counted must not be used.
         ledger.limits()?;
@@ -215,7 +211,7 @@ impl Ledger {
 
     /// Where the file is.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.store.path()
     }
 
     /// The device's limits.
@@ -223,7 +219,7 @@ impl Ledger {
     /// # Errors
     /// The file could not be read.
     pub fn limits(&self) -> Result<Limits> {
-        schema::read_limits(&self.path, &self.connection)
+        schema::read_limits(&LAYOUT, &self.store)
     }
 
     /// Sets the device's limits: **for its owner**, never because a study asks for it. Limits below
@@ -232,11 +228,8 @@ impl Ledger {
     /// # Errors
     /// The file could not be written.
     pub fn set_limits(&mut self, limits: Limits) -> Result<()> {
-        let path = &self.path;
-        let failed = |error| LAYOUT.failed(path, &error);
-        let transaction = self.connection.transaction().map_err(failed)?;
-        schema::write_limits(&transaction, &limits).map_err(failed)?;
-        transaction.commit().map_err(failed)
+        self.store
+            .write(|file| Ok(schema::write_limits(file, &limits).map(drop)?))
     }
 
     /// What all reports of this device come to together, whatever became of them.
@@ -273,10 +266,17 @@ impl Ledger {
         let statement = PrivacyStatement::of(participant.params());
         let charge = limits::charge(binding.study(), participant.params(), &statement)?;
         self.limits()?
-            .check(&self.charges()?, binding.study(), charge)?;
+            .check(&self.charges()?, charge)
+            .map_err(|over| {
+                over.refusal(
+                    "taking part in",
+                    binding.study(),
+                    "this device spends",
+                    "the device's owner raise the limit (Ledger::set_limits)",
+                )
+            })?;
         let prepared = participant.report(row)?;
-        self.keep(participant, binding, &statement, charge, &prepared)
-            .map_err(|error| LAYOUT.failed(&self.path, &error))?;
+        self.keep(participant, binding, &statement, charge, &prepared)?;
         let notice = prepared.notice().cloned();
         Ok(TakePart::New {
             owed: OwedReport {
@@ -296,34 +296,36 @@ impl Ledger {
         statement: &PrivacyStatement,
         charge: Budget,
         prepared: &PreparedReport,
-    ) -> rusqlite::Result<()> {
+    ) -> Result<()> {
         let report = prepared.report();
-        let transaction = self.connection.transaction()?;
-        transaction.execute(
-            "INSERT INTO entry (server, study, fingerprint, payload_len, mechanism, dimension,
+        self.store.write(|file| {
+            file.execute(
+                "INSERT INTO entry (server, study, fingerprint, payload_len, mechanism, dimension,
                 neighbours, sentence, epsilon, delta, day, report, state)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
-            params![
-                binding.server,
-                binding.study,
-                binding.fingerprint.0,
-                binding.payload_len,
-                statement.mechanism.as_str(),
-                participant.params().dimension(),
-                statement.neighbours,
-                statement.sentence,
-                charge.epsilon(),
-                charge.delta(),
-                participant.day(),
-                report.id.0,
-                OWED,
-            ],
-        )?;
-        transaction.execute(
-            "INSERT INTO payload (number, bytes) VALUES (?1, ?2)",
-            params![transaction.last_insert_rowid(), report.payload],
-        )?;
-        transaction.commit()
+                params![
+                    binding.server,
+                    binding.study,
+                    binding.fingerprint.0,
+                    binding.payload_len,
+                    statement.mechanism.as_str(),
+                    participant.params().dimension(),
+                    statement.neighbours,
+                    statement.sentence,
+                    charge.epsilon(),
+                    charge.delta(),
+                    participant.day(),
+                    report.id.0,
+                    OWED,
+                ],
+            )?;
+            let number = file.last_insert_rowid();
+            file.execute(
+                "INSERT INTO payload (number, bytes) VALUES (?1, ?2)",
+                params![number, report.payload],
+            )?;
+            Ok(())
+        })
     }
 
     /// What the device has for a study it took part in before.
@@ -348,6 +350,7 @@ impl Ledger {
             )
             .into());
         }
+        self.store.settle()?;
         match entry.state {
             EntryState::Owed => Ok(TakePart::Owed(self.report_of(entry)?)),
             EntryState::Acknowledged => Ok(TakePart::Acknowledged(entry.report)),
@@ -379,24 +382,28 @@ impl Ledger {
 
     /// The report of this entry, which has not been acknowledged.
     pub(crate) fn report_of(&self, entry: Entry) -> Result<OwedReport> {
+        // It may be there after a write that failed half-way.
+        self.store.settle()?;
         let token: Option<[u8; 32]> = self
-            .connection
+            .store
+            .connection()
             .query_row(
                 "SELECT bytes FROM token WHERE number = ?1",
                 [entry.number],
                 |row| row.get(0),
             )
             .optional()
-            .map_err(|error| LAYOUT.failed(&self.path, &error))?;
+            .map_err(|error| self.store.failed(&error))?;
         let payload: Option<Vec<u8>> = self
-            .connection
+            .store
+            .connection()
             .query_row(
                 "SELECT bytes FROM payload WHERE number = ?1",
                 [entry.number],
                 |row| row.get(0),
             )
             .optional()
-            .map_err(|error| LAYOUT.failed(&self.path, &error))?;
+            .map_err(|error| self.store.failed(&error))?;
         match payload {
             Some(payload) if payload.len() == entry.binding.payload_len => Ok(OwedReport {
                 report: Report {
@@ -408,7 +415,7 @@ impl Ledger {
                 binding: entry.binding,
             }),
             other => Err(schema::without_its_bytes(
-                &self.path,
+                self.store.path(),
                 &entry,
                 other.map(|payload| payload.len()),
             )),
@@ -421,25 +428,21 @@ impl Ledger {
     /// # Errors
     /// The file could not be written.
     pub fn acknowledge(&mut self, report: ReportId) -> Result<bool> {
-        let path = &self.path;
-        let failed = |error| LAYOUT.failed(path, &error);
-        let transaction = self.connection.transaction().map_err(failed)?;
-        let settled = transaction
-            .execute(
+        self.store.write(|file| {
+            let settled = file.execute(
                 "UPDATE entry SET state = ?2 WHERE report = ?1 AND state = ?3",
                 params![report.0, ACKNOWLEDGED, OWED],
-            )
-            .map_err(failed)?;
-        if settled == 1 {
-            for table in ["payload", "token"] {
-                let forget = format!(
-                    "DELETE FROM {table} WHERE number = (SELECT number FROM entry WHERE report = ?1)"
-                );
-                transaction.execute(&forget, [report.0]).map_err(failed)?;
+            )?;
+            if settled == 1 {
+                for table in ["payload", "token"] {
+                    let forget = format!(
+                        "DELETE FROM {table} WHERE number = (SELECT number FROM entry WHERE report = ?1)"
+                    );
+                    file.execute(&forget, [report.0])?;
+                }
             }
-        }
-        transaction.commit().map_err(failed)?;
-        Ok(settled == 1)
+            Ok(settled == 1)
+        })
     }
 
     /// Records that the server refused this report for good. Its charge and its bytes stay. Gives
@@ -449,14 +452,14 @@ impl Ledger {
     /// The file could not be written.
     pub fn refuse(&mut self, report: ReportId, code: &str, detail: &str) -> Result<bool> {
         let cut = |text: &str| text.chars().take(MAX_DETAIL).collect::<String>();
-        self.connection
-            .execute(
+        self.store.write(|file| {
+            let settled = file.execute(
                 "UPDATE entry SET state = ?2, code = ?3, detail = ?4
                  WHERE report = ?1 AND state = ?5",
                 params![report.0, REFUSED, cut(code), cut(detail), OWED],
-            )
-            .map(|settled| settled == 1)
-            .map_err(|error| LAYOUT.failed(&self.path, &error))
+            )?;
+            Ok(settled == 1)
+        })
     }
 
     /// Makes all refused reports owed again, with the bytes they had: for a refusal that was the
@@ -465,12 +468,12 @@ impl Ledger {
     /// # Errors
     /// The file could not be written.
     pub fn requeue_refused(&mut self) -> Result<usize> {
-        self.connection
-            .execute(
+        self.store.write(|file| {
+            Ok(file.execute(
                 "UPDATE entry SET state = ?1, code = NULL, detail = NULL WHERE state = ?2",
                 [OWED, REFUSED],
-            )
-            .map_err(|error| LAYOUT.failed(&self.path, &error))
+            )?)
+        })
     }
 
     /// What the device has told whom, and what is left under its limits, for a person to read and
@@ -496,15 +499,16 @@ impl Ledger {
     }
 
     fn select(&self, which: &str, values: impl rusqlite::Params) -> Result<Vec<Entry>> {
-        let failed = |error| LAYOUT.failed(&self.path, &error);
+        let failed = |error| self.store.failed(&error);
         let mut query = self
-            .connection
+            .store
+            .connection()
             .prepare_cached(&format!("SELECT {} FROM entry {which}", Entry::COLUMNS))
             .map_err(failed)?;
         let mut rows = query.query(values).map_err(failed)?;
         let mut entries = Vec::new();
         while let Some(row) = rows.next().map_err(failed)? {
-            entries.push(Entry::read(&self.path, row)?);
+            entries.push(Entry::read(self.store.path(), row)?);
         }
         Ok(entries)
     }
@@ -513,7 +517,7 @@ impl Ledger {
 impl fmt::Debug for Ledger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Ledger")
-            .field("path", &self.path)
+            .field("path", &self.store.path())
             .finish_non_exhaustive()
     }
 }

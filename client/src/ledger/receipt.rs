@@ -104,31 +104,7 @@ impl fmt::Display for Receipt {
             count => writeln!(f, "This device took part in {count} studies.")?,
         }
         writeln!(f)?;
-        writeln!(
-            f,
-            "            {:>12} {:>12} {:>12}",
-            "spent", "left", "limit"
-        )?;
-        writeln!(
-            f,
-            "  epsilon   {:>12} {:>12} {:>12}",
-            up(spent.epsilon),
-            down(left.epsilon),
-            limits.epsilon_total()
-        )?;
-        writeln!(
-            f,
-            "  delta     {:>12} {:>12} {:>12}",
-            shown_delta(up(spent.delta)),
-            shown_delta(down(left.delta)),
-            shown_delta(limits.delta_total())
-        )?;
-        writeln!(f)?;
-        writeln!(
-            f,
-            "One study may cost epsilon {} at most. Costs add up, whoever runs the studies.",
-            limits.epsilon_per_study()
-        )?;
+        totals(f, limits, spent, left)?;
         for (number, study) in (1..).zip(&self.studies) {
             write!(f, "\n{number}. {study}")?;
         }
@@ -151,14 +127,7 @@ impl fmt::Display for ReceiptEntry {
             self.dimension,
             printable(&self.mechanism)
         )?;
-        writeln!(
-            f,
-            "   charged epsilon {}, delta {} ({})",
-            up(self.charged.epsilon()),
-            shown_delta(up(self.charged.delta())),
-            printable(&self.neighbours)
-        )?;
-        writeln!(f, "   {}", printable(&self.sentence))?;
+        cost(f, self.charged, &self.neighbours, &self.sentence)?;
         write!(f, "   report {}: ", printable(&self.report))?;
         match &self.state {
             EntryState::Owed => writeln!(f, "not yet known to have arrived"),
@@ -173,8 +142,59 @@ impl fmt::Display for ReceiptEntry {
     }
 }
 
+/// What is spent and left under the limits.
+pub(super) fn totals(
+    f: &mut fmt::Formatter<'_>,
+    limits: &Limits,
+    spent: Spent,
+    left: Spent,
+) -> fmt::Result {
+    writeln!(
+        f,
+        "            {:>12} {:>12} {:>12}",
+        "spent", "left", "limit"
+    )?;
+    writeln!(
+        f,
+        "  epsilon   {:>12} {:>12} {:>12}",
+        up(spent.epsilon),
+        down(left.epsilon),
+        limits.epsilon_total()
+    )?;
+    writeln!(
+        f,
+        "  delta     {:>12} {:>12} {:>12}",
+        shown_delta(up(spent.delta)),
+        shown_delta(down(left.delta)),
+        shown_delta(limits.delta_total())
+    )?;
+    writeln!(f)?;
+    writeln!(
+        f,
+        "One study may cost epsilon {} at most. Costs add up, whoever runs the studies.",
+        limits.epsilon_per_study()
+    )
+}
+
+/// What one report of a study cost, and what it could tell.
+pub(super) fn cost(
+    f: &mut fmt::Formatter<'_>,
+    charged: Budget,
+    neighbours: &str,
+    sentence: &str,
+) -> fmt::Result {
+    writeln!(
+        f,
+        "   charged epsilon {}, delta {} ({})",
+        up(charged.epsilon()),
+        shown_delta(up(charged.delta())),
+        printable(neighbours)
+    )?;
+    writeln!(f, "   {}", printable(sentence))
+}
+
 /// Others' text without control characters, which a terminal obeys.
-fn printable(text: &str) -> String {
+pub(super) fn printable(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { ' ' } else { c })
         .collect()
@@ -212,7 +232,7 @@ fn five_digits(value: f64, wrong: impl Fn(f64) -> bool, side: f64) -> f64 {
 
 /// The date of a day since 1970-01-01, Gregorian (Hinnant, "chrono-compatible low-level date
 /// algorithms": years begin in March, so that the leap day comes last).
-fn date(day: u64) -> String {
+pub(super) fn date(day: u64) -> String {
     let day = day + 719_468;
     let (era, of_era) = (day / 146_097, day % 146_097);
     let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;

@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use eigenveil_shared::{privacy::Budget, report::ReportId, study::Fingerprint};
-use rusqlite::{Connection, Row, Transaction, params};
+use rusqlite::{Connection, Row, params};
 
 use super::{EntryState, limits::Limits};
 use crate::{
     error::{Error, Result},
-    file::Layout,
+    file::{Layout, Store},
     outbox::StudyBinding,
 };
 
@@ -17,7 +17,8 @@ pub(super) const LAYOUT: Layout = Layout {
     name: "ledger",
     // "EvLg"
     application_id: 0x4576_4c67,
-    version: 2,
+    tables: TABLES,
+    counted: "entry",
     upgrades: &["
         CREATE TABLE token (
             number INTEGER PRIMARY KEY REFERENCES entry,
@@ -73,32 +74,9 @@ const TABLES: &str = "
         BEGIN SELECT RAISE(ABORT, 'a report is kept until it is acknowledged'); END;
 ";
 
-/// Creates the tables in an empty file, or checks those that are there.
-pub(super) fn prepare(path: &Path, connection: &mut Connection, create: bool) -> Result<()> {
-    let failed = |error| LAYOUT.failed(path, &error);
-    if !LAYOUT.is_empty(path, connection)? {
-        let found: String = connection
-            .pragma_query_value(None, "quick_check", |row| row.get(0))
-            .map_err(failed)?;
-        return match found.as_str() {
-            "ok" => Ok(()),
-            what => Err(LAYOUT.damaged(path, what)),
-        };
-    }
-    if !create {
-        return Err(LAYOUT.not_one(path));
-    }
-    let transaction = connection.transaction().map_err(failed)?;
-    LAYOUT.make(&transaction, TABLES).map_err(failed)?;
-    write_limits(&transaction, &Limits::default()).map_err(failed)?;
-    transaction.commit().map_err(failed)
-}
-
-pub(super) fn write_limits(
-    transaction: &Transaction<'_>,
-    limits: &Limits,
-) -> rusqlite::Result<usize> {
-    transaction.execute(
+/// Writes the limits of either kind of ledger.
+pub(super) fn write_limits(file: &Connection, limits: &Limits) -> rusqlite::Result<usize> {
+    file.execute(
         "INSERT INTO limits (one, epsilon_per_study, epsilon_total, delta_total)
          VALUES (1, ?1, ?2, ?3) ON CONFLICT (one) DO UPDATE SET
             epsilon_per_study = excluded.epsilon_per_study,
@@ -112,15 +90,17 @@ pub(super) fn write_limits(
     )
 }
 
-pub(super) fn read_limits(path: &Path, connection: &Connection) -> Result<Limits> {
-    let (per_study, total, delta) = connection
+/// Reads the limits of either kind of ledger.
+pub(super) fn read_limits(layout: &Layout, store: &Store) -> Result<Limits> {
+    let (per_study, total, delta) = store
+        .connection()
         .query_row(
             "SELECT epsilon_per_study, epsilon_total, delta_total FROM limits",
             [],
             |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
         )
-        .map_err(|error| LAYOUT.failed(path, &error))?;
-    Limits::new(per_study, total, delta).map_err(|error| LAYOUT.damaged(path, error))
+        .map_err(|error| store.failed(&error))?;
+    Limits::new(per_study, total, delta).map_err(|error| layout.damaged(store.path(), error))
 }
 
 /// One row of `entry`.

@@ -3,7 +3,7 @@
 use eigenveil_shared::{ErrorCode, enrolment::ParticipantToken};
 use rusqlite::params;
 
-use super::{EntryState, Ledger, schema::LAYOUT};
+use super::{EntryState, Ledger};
 use crate::{
     error::{Error, Result},
     outbox::ABOUT_A_TOKEN,
@@ -29,22 +29,20 @@ impl Ledger {
                 ErrorCode::parse(code).is_some_and(|code| ABOUT_A_TOKEN.contains(&code))
             }
         };
-        let keep = |connection: &mut rusqlite::Connection| {
-            let transaction = connection.transaction()?;
-            transaction.execute(
+        self.store.write(|file| {
+            file.execute(
                 "INSERT INTO token (number, bytes) VALUES (?1, ?2)
                  ON CONFLICT (number) DO UPDATE SET bytes = excluded.bytes",
                 params![entry.number, token.as_bytes()],
             )?;
             if again {
-                transaction.execute(
+                file.execute(
                     "UPDATE entry SET state = ?2, code = NULL, detail = NULL WHERE number = ?1",
                     params![entry.number, super::OWED],
                 )?;
             }
-            transaction.commit()
-        };
-        keep(&mut self.connection).map_err(|error| LAYOUT.failed(&self.path, &error))?;
+            Ok(())
+        })?;
         Ok(true)
     }
 }

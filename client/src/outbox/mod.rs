@@ -8,30 +8,28 @@
 //! used again) or `refused` (the bytes stay, so that a server's mistake can be made good with
 //! [`Outbox::requeue_refused`] and not with a second draw of noise).
 //!
-//! The file is an SQLite database (write-ahead log, full sync), locked while it is open. Keep it on a
-//! local disk: locks of network file systems cannot be relied on.
+//! The file is an SQLite database, locked while it is open and complete in itself: what was given to be
+//! sent is not in the log beside it alone. Keep it on a local disk: locks of network file systems cannot be
+//! relied on. An outbox knows its own reports only: what one participant spends in several outboxes,
+//! and in several studies, is for a [`RowLedger`](crate::RowLedger).
 
 mod schema;
 mod tokens;
 
-use std::{
-    fmt,
-    ops::Range,
-    path::{Path, PathBuf},
-};
+use std::{fmt, ops::Range, path::Path};
 
 use eigenveil_shared::{
     enrolment::ParticipantToken,
     report::{Report, ReportId},
     study::{Fingerprint, StudyParams},
 };
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{OptionalExtension, params};
 
 use self::schema::LAYOUT;
 pub(crate) use self::tokens::ABOUT_A_TOKEN;
 use crate::{
     error::{Error, Result},
-    file::MAX_DETAIL,
+    file::{MAX_DETAIL, Store},
     participant::{PreparedReport, check_fingerprint},
 };
 
@@ -169,9 +167,8 @@ pub(crate) struct Refusal<'a> {
 /// # Ok::<(), eigenveil_client::Error>(())
 /// ```
 pub struct Outbox {
-    path: PathBuf,
     binding: StudyBinding,
-    connection: Connection,
+    store: Store,
 }
 
 impl Outbox {
@@ -180,15 +177,14 @@ impl Outbox {
     /// # Errors
     /// [`Error::is_locked`] when another process (or another `Outbox`) has it open,
     /// [`Error::is_outbox_of_other_study`] when it was created for another study, other parameters
-    /// or another server; otherwise the file could not be created, read or written, or is no outbox.
+    /// or another server; otherwise the file could not be created, read or written, is empty or damaged, has
+    /// two names, or is no outbox; or the log beside it is not its own.
     pub fn open(path: impl AsRef<Path>, binding: &StudyBinding) -> Result<Self> {
         let path = path.as_ref();
-        LAYOUT.create_private(path)?;
-        let mut connection = LAYOUT.connect(path)?;
-        schema::prepare(path, &mut connection, Some(binding))?;
-        let recorded = schema::binding(path, &connection)?;
-        schema::check_binding(path, &recorded, binding)?;
-        Ok(Self::over(path, recorded, connection))
+        LAYOUT.create(path, |file| schema::bind(file, binding))?;
+        let outbox = Self::open_existing(path)?;
+        schema::check_binding(path, &outbox.binding, binding)?;
+        Ok(outbox)
     }
 
     /// Opens an outbox that is there, whatever study it belongs to: to look at it.
@@ -196,22 +192,11 @@ impl Outbox {
     /// # Errors
     /// As [`Outbox::open`]; also when there is no such file.
     pub fn open_existing(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref();
-        if !path.is_file() {
-            return Err(Error::file(LAYOUT.name, path, "there is no such file"));
-        }
-        let mut connection = LAYOUT.connect(path)?;
-        schema::prepare(path, &mut connection, None)?;
-        let recorded = schema::binding(path, &connection)?;
-        Ok(Self::over(path, recorded, connection))
-    }
-
-    fn over(path: &Path, binding: StudyBinding, connection: Connection) -> Self {
-        Self {
-            path: path.to_owned(),
-            binding,
-            connection,
-        }
+        let store = LAYOUT.open(path.as_ref())?;
+        Ok(Self {
+            binding: schema::binding(&store)?,
+            store,
+        })
     }
 
     /// The study this outbox belongs to.
@@ -221,7 +206,7 @@ impl Outbox {
 
     /// Where the file is.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.store.path()
     }
 
     /// Keeps one report; `false` when the participant already has one, which stays as it is.
@@ -241,39 +226,27 @@ impl Outbox {
         &mut self,
         reports: impl IntoIterator<Item = (u64, &'a PreparedReport)>,
     ) -> Result<Vec<u64>> {
-        let (path, fingerprint) = (&self.path, self.binding.fingerprint);
-        let failed = |error| LAYOUT.failed(path, &error);
-        let mut new = Vec::new();
-        let transaction = self.connection.transaction().map_err(failed)?;
-        {
-            let mut insert = transaction
-                .prepare_cached(
-                    "INSERT INTO report (participant, id, state) VALUES (?1, ?2, ?3)
-                     ON CONFLICT (participant) DO NOTHING",
-                )
-                .map_err(failed)?;
-            let mut queue = transaction
-                .prepare_cached("INSERT INTO payload (participant, bytes) VALUES (?1, ?2)")
-                .map_err(failed)?;
+        let fingerprint = self.binding.fingerprint;
+        self.store.write(|file| {
+            let mut new = Vec::new();
+            let mut insert = file.prepare_cached(
+                "INSERT INTO report (participant, id, state) VALUES (?1, ?2, ?3)
+                 ON CONFLICT (participant) DO NOTHING",
+            )?;
+            let mut queue =
+                file.prepare_cached("INSERT INTO payload (participant, bytes) VALUES (?1, ?2)")?;
             for (participant, prepared) in reports {
                 let report = prepared.report();
                 check_fingerprint(report.fingerprint, fingerprint)?;
                 let key = key(participant)?;
                 // The insert itself decides who was first.
-                if insert
-                    .execute(params![key, report.id.0, PENDING])
-                    .map_err(failed)?
-                    == 1
-                {
-                    queue
-                        .execute(params![key, report.payload])
-                        .map_err(failed)?;
+                if insert.execute(params![key, report.id.0, PENDING])? == 1 {
+                    queue.execute(params![key, report.payload])?;
                     new.push(participant);
                 }
             }
-        }
-        transaction.commit().map_err(failed)?;
-        Ok(new)
+            Ok(new)
+        })
     }
 
     /// Whether the participant has a report, in whatever state.
@@ -282,10 +255,29 @@ impl Outbox {
     /// The file could not be read.
     pub fn is_known(&self, participant: u64) -> Result<bool> {
         let key = key(participant)?;
-        self.connection
+        self.store
+            .connection()
             .prepare_cached("SELECT 1 FROM report WHERE participant = ?1")
             .and_then(|mut query| query.exists([key]))
-            .map_err(|error| LAYOUT.failed(&self.path, &error))
+            .map_err(|error| self.store.failed(&error))
+    }
+
+    /// The identifiers of the reports of this range, ascending by participant, whatever their state.
+    pub(crate) fn ids(&self, range: Range<u64>) -> Result<Vec<(u64, [u8; 16])>> {
+        self.store
+            .connection()
+            .prepare_cached(
+                "SELECT participant, id FROM report WHERE participant >= ?1 AND participant < ?2
+                 ORDER BY participant",
+            )
+            .and_then(|mut query| {
+                query
+                    .query_map([key_up_to(range.start), key_up_to(range.end)], |row| {
+                        Ok((row.get::<_, i64>(0)?.cast_unsigned(), row.get(1)?))
+                    })?
+                    .collect()
+            })
+            .map_err(|error| self.store.failed(&error))
     }
 
     /// The participants of this range that have no report yet, ascending: the only rows to perturb.
@@ -326,9 +318,11 @@ impl Outbox {
     /// # Errors
     /// The file could not be read.
     pub fn pending_from(&self, participant: u64, limit: usize) -> Result<Vec<PendingReport>> {
-        let failed = |error| LAYOUT.failed(&self.path, &error);
+        self.store.settle()?;
+        let failed = |error| self.store.failed(&error);
         let mut query = self
-            .connection
+            .store
+            .connection()
             .prepare_cached(
                 "SELECT p.participant, r.id, p.bytes, t.bytes FROM payload AS p
                  CROSS JOIN report AS r ON r.participant = p.participant
@@ -357,11 +351,10 @@ impl Outbox {
             let (participant, id, payload, token): (_, _, Vec<u8>, Option<[u8; 32]>) =
                 row.map_err(failed)?;
             if payload.len() != self.binding.payload_len {
-                return Err(Error::file(
-                    LAYOUT.name,
-                    &self.path,
+                return Err(LAYOUT.damaged(
+                    self.store.path(),
                     format_args!(
-                        "a payload has {} bytes instead of {}: the file is damaged",
+                        "a payload has {} bytes instead of {}",
                         payload.len(),
                         self.binding.payload_len
                     ),
@@ -408,56 +401,35 @@ impl Outbox {
         acknowledged: &[u64],
         refused: &[Refusal<'_>],
     ) -> Result<usize> {
-        let path = &self.path;
-        let failed = |error| LAYOUT.failed(path, &error);
-        let mut settled = 0;
-        let transaction = self.connection.transaction().map_err(failed)?;
-        {
-            let mut update = transaction
-                .prepare_cached(
-                    "UPDATE report SET state = ?2 WHERE participant = ?1 AND state = ?3",
-                )
-                .map_err(failed)?;
-            let mut forget = transaction
-                .prepare_cached("DELETE FROM payload WHERE participant = ?1")
-                .map_err(failed)?;
-            let mut forget_token = transaction
-                .prepare_cached("DELETE FROM token WHERE participant = ?1")
-                .map_err(failed)?;
+        self.store.write(|file| {
+            let mut settled = 0;
+            let mut update = file.prepare_cached(
+                "UPDATE report SET state = ?2 WHERE participant = ?1 AND state = ?3",
+            )?;
+            let mut forget = file.prepare_cached("DELETE FROM payload WHERE participant = ?1")?;
+            let mut forget_token =
+                file.prepare_cached("DELETE FROM token WHERE participant = ?1")?;
             for &participant in acknowledged {
                 let key = key(participant)?;
-                if update
-                    .execute(params![key, ACKNOWLEDGED, PENDING])
-                    .map_err(failed)?
-                    == 1
-                {
-                    forget.execute([key]).map_err(failed)?;
-                    forget_token.execute([key]).map_err(failed)?;
+                if update.execute(params![key, ACKNOWLEDGED, PENDING])? == 1 {
+                    forget.execute([key])?;
+                    forget_token.execute([key])?;
                     settled += 1;
                 }
             }
-            let mut explain = transaction
-                .prepare_cached(
-                    "INSERT INTO refusal (participant, code, detail) VALUES (?1, ?2, ?3)",
-                )
-                .map_err(failed)?;
+            let mut explain = file.prepare_cached(
+                "INSERT INTO refusal (participant, code, detail) VALUES (?1, ?2, ?3)",
+            )?;
             for refusal in refused {
                 let key = key(refusal.participant)?;
-                if update
-                    .execute(params![key, REFUSED, PENDING])
-                    .map_err(failed)?
-                    == 1
-                {
+                if update.execute(params![key, REFUSED, PENDING])? == 1 {
                     let detail: String = refusal.detail.chars().take(MAX_DETAIL).collect();
-                    explain
-                        .execute(params![key, refusal.code, detail])
-                        .map_err(failed)?;
+                    explain.execute(params![key, refusal.code, detail])?;
                     settled += 1;
                 }
             }
-        }
-        transaction.commit().map_err(failed)?;
-        Ok(settled)
+            Ok(settled)
+        })
     }
 
     /// The first reports that were refused, by participant, at most `limit`.
@@ -465,9 +437,10 @@ impl Outbox {
     /// # Errors
     /// The file could not be read.
     pub fn refused(&self, limit: usize) -> Result<Vec<RefusedEntry>> {
-        let failed = |error| LAYOUT.failed(&self.path, &error);
+        let failed = |error| self.store.failed(&error);
         let mut query = self
-            .connection
+            .store
+            .connection()
             .prepare_cached(
                 "SELECT f.participant, r.id, f.code, f.detail FROM refusal AS f
                  CROSS JOIN report AS r ON r.participant = f.participant
@@ -492,21 +465,15 @@ impl Outbox {
     /// # Errors
     /// The file could not be written.
     pub fn requeue_refused(&mut self) -> Result<usize> {
-        let path = &self.path;
-        let failed = |error| LAYOUT.failed(path, &error);
-        let transaction = self.connection.transaction().map_err(failed)?;
-        let count = transaction
-            .execute(
+        self.store.write(|file| {
+            let count = file.execute(
                 "UPDATE report SET state = ?1
                  WHERE participant IN (SELECT participant FROM refusal)",
                 [PENDING],
-            )
-            .map_err(failed)?;
-        transaction
-            .execute("DELETE FROM refusal", [])
-            .map_err(failed)?;
-        transaction.commit().map_err(failed)?;
-        Ok(count)
+            )?;
+            file.execute("DELETE FROM refusal", [])?;
+            Ok(count)
+        })
     }
 
     /// How many reports are in which state.
@@ -515,12 +482,13 @@ impl Outbox {
     /// The file could not be read.
     pub fn counts(&self) -> Result<OutboxCounts> {
         let count = |table: &str| {
-            self.connection
+            self.store
+                .connection()
                 .query_row(&format!("SELECT count(*) FROM {table}"), [], |row| {
                     row.get(0)
                 })
                 .map(i64::cast_unsigned)
-                .map_err(|error| LAYOUT.failed(&self.path, &error))
+                .map_err(|error| self.store.failed(&error))
         };
         let (total, kept, refused) = (count("report")?, count("payload")?, count("refusal")?);
         Ok(OutboxCounts {
@@ -535,12 +503,13 @@ impl Outbox {
     /// # Errors
     /// The file could not be read.
     pub fn get_meta(&self, key: &str) -> Result<Option<Vec<u8>>> {
-        self.connection
+        self.store
+            .connection()
             .query_row("SELECT value FROM meta WHERE key = ?1", [key], |row| {
                 row.get(0)
             })
             .optional()
-            .map_err(|error| LAYOUT.failed(&self.path, &error))
+            .map_err(|error| self.store.failed(&error))
     }
 
     /// Keeps a value with the outbox, in place of what was there under this key.
@@ -548,32 +517,33 @@ impl Outbox {
     /// # Errors
     /// The file could not be written.
     pub fn set_meta(&mut self, key: &str, value: &[u8]) -> Result<()> {
-        self.connection
-            .execute(
+        self.store.write(|file| {
+            file.execute(
                 "INSERT INTO meta (key, value) VALUES (?1, ?2)
                  ON CONFLICT (key) DO UPDATE SET value = excluded.value",
                 params![key, value],
-            )
-            .map(|_| ())
-            .map_err(|error| LAYOUT.failed(&self.path, &error))
+            )?;
+            Ok(())
+        })
     }
 
     fn numbers(&self, sql: &str, from: i64, to: i64) -> Result<Vec<u64>> {
-        self.connection
+        self.store
+            .connection()
             .prepare_cached(sql)
             .and_then(|mut query| {
                 query
                     .query_map([from, to], |row| row.get(0).map(i64::cast_unsigned))?
                     .collect()
             })
-            .map_err(|error| LAYOUT.failed(&self.path, &error))
+            .map_err(|error| self.store.failed(&error))
     }
 }
 
 impl fmt::Debug for Outbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Outbox")
-            .field("path", &self.path)
+            .field("path", &self.store.path())
             .field("study", &self.binding.study)
             .finish_non_exhaustive()
     }
@@ -586,4 +556,9 @@ fn key(participant: u64) -> Result<i64> {
             "participant {participant} is out of range; an outbox takes numbers below 2^63"
         ))
     })
+}
+
+/// A bound of a range of participants as SQLite's key.
+fn key_up_to(bound: u64) -> i64 {
+    i64::try_from(bound).unwrap_or(i64::MAX)
 }

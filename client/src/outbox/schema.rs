@@ -8,7 +8,7 @@ use rusqlite::{Connection, params};
 use super::StudyBinding;
 use crate::{
     error::{Error, Result},
-    file::Layout,
+    file::{Layout, Store},
 };
 
 /// How an outbox is recognised.
@@ -16,7 +16,8 @@ pub(super) const LAYOUT: Layout = Layout {
     name: "outbox",
     // "EvOb"
     application_id: 0x4576_4f62,
-    version: 2,
+    tables: TABLES,
+    counted: "report",
     upgrades: &["
         CREATE TABLE token (
             participant INTEGER PRIMARY KEY,
@@ -48,26 +49,9 @@ const TABLES: &str = "
     ) STRICT;
 ";
 
-/// Creates the tables for this study in an empty file; checks the version of a file that has them.
-pub(super) fn prepare(
-    path: &Path,
-    connection: &mut Connection,
-    binding: Option<&StudyBinding>,
-) -> Result<()> {
-    match (LAYOUT.is_empty(path, connection)?, binding) {
-        (false, _) => Ok(()),
-        (true, Some(binding)) => {
-            create(connection, binding).map_err(|error| LAYOUT.failed(path, &error))
-        }
-        (true, None) => Err(LAYOUT.not_one(path)),
-    }
-}
-
-/// Tables, versions and binding in one transaction: a file has all of them or is empty.
-fn create(connection: &mut Connection, binding: &StudyBinding) -> rusqlite::Result<()> {
-    let transaction = connection.transaction()?;
-    LAYOUT.make(&transaction, TABLES)?;
-    transaction.execute(
+/// Binds a new outbox to its study.
+pub(super) fn bind(file: &Connection, binding: &StudyBinding) -> rusqlite::Result<()> {
+    file.execute(
         "INSERT INTO binding (one, server, study, fingerprint, payload_len) VALUES (1, ?1, ?2, ?3, ?4)",
         params![
             binding.server,
@@ -75,13 +59,14 @@ fn create(connection: &mut Connection, binding: &StudyBinding) -> rusqlite::Resu
             binding.fingerprint.0,
             i64::try_from(binding.payload_len).unwrap_or(i64::MAX),
         ],
-    )?;
-    transaction.commit()
+    )
+    .map(drop)
 }
 
 /// The study recorded in the file.
-pub(super) fn binding(path: &Path, connection: &Connection) -> Result<StudyBinding> {
-    connection
+pub(super) fn binding(store: &Store) -> Result<StudyBinding> {
+    store
+        .connection()
         .query_row(
             "SELECT server, study, fingerprint, payload_len FROM binding",
             [],
@@ -94,7 +79,7 @@ pub(super) fn binding(path: &Path, connection: &Connection) -> Result<StudyBindi
                 })
             },
         )
-        .map_err(|error| LAYOUT.failed(path, &error))
+        .map_err(|error| store.failed(&error))
 }
 
 /// Refuses an outbox of another study.

@@ -49,9 +49,19 @@ pub(crate) fn borrowed(
     prepared.iter().map(|(index, report)| (*index, report))
 }
 
-/// Makes a file of layout 2 one of layout 1.
-pub(crate) fn downgrade(path: &std::path::Path) {
+/// Makes a file of layout 3 one of an earlier layout.
+pub(crate) fn downgrade(path: &std::path::Path, version: i32) {
     let connection = rusqlite::Connection::open(path).unwrap();
-    connection.execute_batch("DROP TABLE token").unwrap();
-    connection.pragma_update(None, "user_version", 1).unwrap();
+    connection
+        .execute_batch(
+            "DROP TRIGGER IF EXISTS entry_is_counted; DROP TRIGGER IF EXISTS report_is_counted;
+             DROP TABLE head;",
+        )
+        .unwrap();
+    if version < 2 {
+        connection.execute_batch("DROP TABLE token").unwrap();
+    }
+    connection
+        .pragma_update(None, "user_version", version)
+        .unwrap();
 }

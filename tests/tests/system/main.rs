@@ -28,5 +28,6 @@ mod noise_off;
 mod plan;
 mod program;
 mod proxy;
+mod row_ledger;
 mod secrets;
 mod secured;

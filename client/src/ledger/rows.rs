@@ -1,0 +1,662 @@
+//! What each of many participants has told which study: the ledger of a file of rows.
+//!
+//! Row `i` of every file that is used with a ledger is participant `i`: the number is all that the ledger
+//! keeps of a participant, so that nothing in it can be compared with a guess at one row. Of a whole file
+//! it keeps a digest, salted with random bytes of its own, to notice another file: its rows may be other
+//! people, or the same people in another order.
+//!
+//! The reports themselves are in outboxes, one a study. The order in which the two are written makes one
+//! report a participant and study:
+//!
+//! 1. [`RowLedger::admit`] refuses what would pass a limit, and an outbox that does not hold the reports
+//!    that were charged, before anything is perturbed.
+//! 2. The reports are written to the outbox.
+//! 3. [`RowLedger::charge`] charges them, by a digest of their identifiers. Only then may they be sent.
+//!
+//! Killed between 2 and 3, the reports are charged by the next run; if by then other reports of the same
+//! participants have been charged, from another outbox, these never leave.
+
+use std::{collections::BTreeMap, fmt, ops::Range, path::Path};
+
+use eigenveil_shared::{
+    Error as SharedError, ErrorCode,
+    privacy::{Budget, PrivacyStatement},
+    study::Fingerprint,
+};
+use rusqlite::{OptionalExtension, params};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::{
+    limits::{self, Limits, Spent},
+    receipt::date,
+    schema::{read_limits, write_limits},
+};
+use crate::{
+    error::{Error, Result},
+    file::{Layout, Store},
+    outbox::{Outbox, StudyBinding},
+    participant::{Participant, check_fingerprint},
+};
+
+/// How a ledger of rows is recognised.
+const LAYOUT: Layout = Layout {
+    name: "ledger",
+    // "EvRl"
+    application_id: 0x4576_526c,
+    tables: TABLES,
+    counted: "charge",
+    upgrades: &[],
+};
+
+const TABLES: &str = "
+    CREATE TABLE limits (
+        one INTEGER PRIMARY KEY CHECK (one = 1),
+        epsilon_per_study REAL NOT NULL,
+        epsilon_total REAL NOT NULL,
+        delta_total REAL NOT NULL
+    ) STRICT;
+    CREATE TABLE salt (
+        one INTEGER PRIMARY KEY CHECK (one = 1),
+        bytes BLOB NOT NULL CHECK (length(bytes) = 32)
+    ) STRICT;
+    CREATE TABLE file (digest BLOB PRIMARY KEY CHECK (length(digest) = 32)) STRICT;
+    CREATE TABLE study (
+        number INTEGER PRIMARY KEY,
+        server TEXT NOT NULL,
+        study TEXT NOT NULL UNIQUE,
+        fingerprint BLOB NOT NULL CHECK (length(fingerprint) = 32),
+        mechanism TEXT NOT NULL,
+        dimension INTEGER NOT NULL CHECK (dimension > 0),
+        neighbours TEXT NOT NULL,
+        sentence TEXT NOT NULL,
+        epsilon REAL NOT NULL CHECK (epsilon > 0),
+        delta REAL NOT NULL CHECK (delta >= 0 AND delta < 1),
+        day INTEGER NOT NULL
+    ) STRICT;
+    CREATE TABLE charge (
+        number INTEGER PRIMARY KEY,
+        study INTEGER NOT NULL REFERENCES study,
+        first INTEGER NOT NULL CHECK (first >= 0),
+        rows INTEGER NOT NULL CHECK (rows > 0),
+        reports BLOB NOT NULL CHECK (length(reports) = 32)
+    ) STRICT;
+    CREATE TRIGGER studies_stay BEFORE DELETE ON study
+        BEGIN SELECT RAISE(ABORT, 'a study of a ledger is never deleted'); END;
+    CREATE TRIGGER what_studies_cost_stays BEFORE UPDATE ON study
+        BEGIN SELECT RAISE(ABORT, 'what a ledger says of a study is never changed'); END;
+    CREATE TRIGGER charges_stay BEFORE DELETE ON charge
+        BEGIN SELECT RAISE(ABORT, 'a charge of a ledger is never deleted'); END;
+    CREATE TRIGGER charges_are_fixed BEFORE UPDATE ON charge
+        BEGIN SELECT RAISE(ABORT, 'a charge of a ledger is never changed'); END;
+";
+
+/// A file of rows as a ledger knows it: how many rows, and a digest that only this ledger can make.
+#[derive(Clone, Debug)]
+pub struct RowFile {
+    rows: u64,
+    digest: [u8; 32],
+    same_participants: bool,
+}
+
+impl RowFile {
+    /// Says that row `i` of this file is the participant that row `i` of earlier files was, though the
+    /// files differ: with new measurements, other features, or new participants at the end.
+    #[must_use]
+    pub fn of_the_same_participants(mut self) -> Self {
+        self.same_participants = true;
+        self
+    }
+}
+
+/// The durable file of many participants, by number, and many studies; see the [module](self).
+///
+/// ```
+/// use eigenveil_client::{Limits, Outbox, Participant, RowLedger, StudyBinding};
+/// use eigenveil_shared::{ErrorCode, preprocess::Row};
+/// # use eigenveil_shared::{
+/// #     mechanism::{Calibration, MechanismKind}, preprocess::Norm, privacy::Budget,
+/// #     study::{StudyDesign, StudyParams},
+/// # };
+/// # let params = StudyParams::freeze(StudyDesign {
+/// #     dimension: 2, features: None, norm: Norm::Normalize, centring: None,
+/// #     mechanism: MechanismKind::IsotropicGaussian, calibration: Calibration::Analytic,
+/// #     budget: Budget::approximate(1.0, 1e-6)?,
+/// # })?;
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path();
+/// let binding = StudyBinding::new("http://localhost:8080", "0123", &params);
+/// let participant = Participant::new(params);
+/// let rows = vec![Row::new(vec![1.0, 2.0]), Row::new(vec![3.0, 4.0])];
+///
+/// let mut ledger = RowLedger::open(path.join("rows.ledger"))?;
+/// let mut outbox = Outbox::open(path.join("outbox"), &binding)?;
+/// let file = ledger.row_file(2, b"1,2\n3,4\n")?;
+/// // Before anything is perturbed ...
+/// ledger.admit(&participant, &binding, &file, &outbox)?;
+/// for index in outbox.missing(0..2)? {
+///     outbox.enqueue(index, &participant.report(&rows[index as usize])?)?;
+/// }
+/// // ... and before anything is sent.
+/// assert_eq!(ledger.charge(&participant, &binding, &file, &outbox)?, 2);
+/// assert_eq!(ledger.receipt()?.spent.epsilon, 1.0);
+///
+/// // The same rows with another outbox: no second report.
+/// let other = Outbox::open(path.join("another"), &binding)?;
+/// let error = ledger.admit(&participant, &binding, &file, &other).unwrap_err();
+/// assert_eq!(error.code(), Some(ErrorCode::AlreadyParticipated));
+/// # Ok::<(), eigenveil_client::Error>(())
+/// ```
+pub struct RowLedger {
+    store: Store,
+}
+
+/// One study of a ledger of rows.
+struct Known {
+    number: i64,
+    server: String,
+    fingerprint: Fingerprint,
+}
+
+/// Reports of one study that were charged together: consecutive rows.
+struct Charge {
+    study: i64,
+    rows: Range<u64>,
+    reports: [u8; 32],
+}
+
+/// Consecutive rows that took part in the same studies, and what these cost.
+type Stretch = (Range<u64>, BTreeMap<i64, Budget>);
+
+impl RowLedger {
+    /// Opens the ledger, creating the file (readable by its owner only, with the default [`Limits`]) if
+    /// there is none. A ledger that was lost looks like one that never was.
+    ///
+    /// # Errors
+    /// As [`Ledger::open`](crate::Ledger::open).
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        LAYOUT.create(path.as_ref(), |file| {
+            write_limits(file, &Limits::default())?;
+            file.execute("INSERT INTO salt VALUES (1, randomblob(32))", [])
+                .map(drop)
+        })?;
+        Self::open_existing(path)
+    }
+
+    /// Opens a ledger that is there: to look at it, without making a new one by mistake.
+    ///
+    /// # Errors
+    /// As [`RowLedger::open`]; also when there is no such file.
+    pub fn open_existing(path: impl AsRef<Path>) -> Result<Self> {
+        let ledger = Self {
+            store: LAYOUT.open(path.as_ref())?,
+        };
+        // A ledger that cannot be counted must not be used.
+        ledger.receipt()?;
+        Ok(ledger)
+    }
+
+    /// Whether the file at this path is a ledger of rows, and not one of a device or something else.
+    pub fn is_at(path: impl AsRef<Path>) -> bool {
+        LAYOUT.is_at(path.as_ref())
+    }
+
+    /// Where the file is.
+    pub fn path(&self) -> &Path {
+        self.store.path()
+    }
+
+    /// What each row may spend.
+    ///
+    /// # Errors
+    /// The file could not be read.
+    pub fn limits(&self) -> Result<Limits> {
+        read_limits(&LAYOUT, &self.store)
+    }
+
+    /// Sets what each row may spend: for whoever answers for the rows. Limits below what is spent already are
+    /// allowed: nothing more is spent then.
+    ///
+    /// # Errors
+    /// The file could not be written.
+    pub fn set_limits(&mut self, limits: Limits) -> Result<()> {
+        self.store
+            .write(|file| Ok(write_limits(file, &limits).map(drop)?))
+    }
+
+    /// A file of `rows` rows whose bytes are these.
+    ///
+    /// # Errors
+    /// The ledger could not be read.
+    pub fn row_file(&self, rows: u64, bytes: &[u8]) -> Result<RowFile> {
+        let salt: [u8; 32] = self
+            .store
+            .connection()
+            .query_row("SELECT bytes FROM salt", [], |row| row.get(0))
+            .map_err(|error| self.store.failed(&error))?;
+        Ok(RowFile {
+            rows,
+            digest: Sha256::new()
+                .chain_update(salt)
+                .chain_update(bytes)
+                .finalize()
+                .into(),
+            same_participants: false,
+        })
+    }
+
+    /// Whether these rows may take part in the study with this outbox. Gives what it costs each of them.
+    ///
+    /// # Errors
+    /// `already-participated` when rows were reported in this study and their reports are not those in the
+    /// outbox, or at another address; `budget-exceeded` when it would pass a row's limit;
+    /// `wrong-fingerprint`; [`Error::is_ledger_of_other_rows`] for a file that the ledger does not know
+    /// ([`RowFile::of_the_same_participants`]); the ledger or the outbox could not be read.
+    pub fn admit(
+        &self,
+        participant: &Participant,
+        binding: &StudyBinding,
+        file: &RowFile,
+        outbox: &Outbox,
+    ) -> Result<Budget> {
+        check_fingerprint(participant.fingerprint(), binding.fingerprint())?;
+        self.check_file(file)?;
+        let statement = PrivacyStatement::of(participant.params());
+        let cost = limits::charge(binding.study(), participant.params(), &statement)?;
+        let known = self.known(binding.study())?;
+        let charges = self.charges()?;
+        if let Some(known) = &known {
+            check_known(known, binding)?;
+            for charge in charges.iter().filter(|charge| charge.study == known.number) {
+                if digest(&outbox.ids(charge.rows.clone())?, &charge.rows) != Some(charge.reports) {
+                    return Err(SharedError::new(
+                        ErrorCode::AlreadyParticipated,
+                        format!(
+                            "rows {} to {} have taken part in study {}, and the reports in {} are not those that were charged; use the outbox that holds them: a second report would spend the budget of these rows again",
+                            charge.rows.start + 1,
+                            charge.rows.end,
+                            binding.study(),
+                            outbox.path().display()
+                        ),
+                    )
+                    .into());
+                }
+            }
+        }
+        let limits = self.limits()?;
+        let here = known.map(|known| known.number);
+        for (rows, spent) in self.stretches(&charges, 0..file.rows)? {
+            if here.is_some_and(|here| spent.contains_key(&here)) {
+                continue;
+            }
+            let spent: Vec<Budget> = spent.into_values().collect();
+            limits.check(&spent, cost).map_err(|over| {
+                over.refusal(
+                    &format!("rows {} to {}: taking part in", rows.start + 1, rows.end),
+                    binding.study(),
+                    "this ledger lets a row spend",
+                    "whoever answers for the rows raise the limit (RowLedger::set_limits)",
+                )
+            })?;
+        }
+        Ok(cost)
+    }
+
+    /// Charges every row of the file whose report is in the outbox and was not charged. Gives how many.
+    /// Only after this may the outbox be sent.
+    ///
+    /// # Errors
+    /// As [`RowLedger::admit`]; the ledger could not be written.
+    pub fn charge(
+        &mut self,
+        participant: &Participant,
+        binding: &StudyBinding,
+        file: &RowFile,
+        outbox: &Outbox,
+    ) -> Result<u64> {
+        let cost = self.admit(participant, binding, file, outbox)?;
+        let known = self.known(binding.study())?.map(|known| known.number);
+        let mut charged: Vec<Range<u64>> = self
+            .charges()?
+            .into_iter()
+            .filter(|charge| Some(charge.study) == known)
+            .map(|charge| charge.rows)
+            .collect();
+        charged.sort_by_key(|rows| rows.start);
+        // Runs of consecutive reports between what is charged.
+        let mut runs: Vec<Vec<(u64, [u8; 16])>> = Vec::new();
+        let mut from = 0;
+        let ends = charged.iter().map(|rows| (rows.start, rows.end));
+        for (end, next) in ends.chain([(file.rows, file.rows)]) {
+            for report in outbox.ids(from..end.min(file.rows))? {
+                match runs.last_mut() {
+                    Some(run) if run.last().is_some_and(|last| last.0 + 1 == report.0) => {
+                        run.push(report);
+                    }
+                    _ => runs.push(vec![report]),
+                }
+            }
+            from = next;
+        }
+        let rows = runs.iter().map(|run| run.len() as u64).sum();
+        let statement = PrivacyStatement::of(participant.params());
+        self.store.write(|ledger| {
+            ledger.execute(
+                "INSERT INTO file VALUES (?1) ON CONFLICT DO NOTHING",
+                [file.digest],
+            )?;
+            if runs.is_empty() {
+                return Ok(());
+            }
+            let study = match known {
+                Some(number) => number,
+                None => {
+                    ledger.execute(
+                        "INSERT INTO study (server, study, fingerprint, mechanism, dimension,
+                            neighbours, sentence, epsilon, delta, day)
+                         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+                        params![
+                            binding.server(),
+                            binding.study(),
+                            binding.fingerprint().0,
+                            statement.mechanism.as_str(),
+                            participant.params().dimension(),
+                            statement.neighbours,
+                            statement.sentence,
+                            cost.epsilon(),
+                            cost.delta(),
+                            participant.day(),
+                        ],
+                    )?;
+                    ledger.last_insert_rowid()
+                }
+            };
+            for run in &runs {
+                let range = run[0].0..run[0].0 + run.len() as u64;
+                ledger.execute(
+                    "INSERT INTO charge (study, first, rows, reports) VALUES (?1, ?2, ?3, ?4)",
+                    params![study, range.start, run.len(), digest(run, &range)],
+                )?;
+            }
+            Ok(())
+        })?;
+        Ok(rows)
+    }
+
+    /// What the rows have told whom, and what is left under the limits.
+    ///
+    /// # Errors
+    /// The file could not be read.
+    pub fn receipt(&self) -> Result<RowReceipt> {
+        let charges = self.charges()?;
+        let mut spent = Spent::default();
+        for (_, stretch) in self.stretches(&charges, 0..u64::MAX)? {
+            let here = limits::compose(stretch.into_values());
+            spent.epsilon = spent.epsilon.max(here.epsilon);
+            spent.delta = spent.delta.max(here.delta);
+        }
+        let limits = self.limits()?;
+        let mut studies = self.studies()?;
+        for charge in &charges {
+            if let Some(study) = studies.get_mut(&charge.study) {
+                study.rows += charge.rows.end - charge.rows.start;
+            }
+        }
+        Ok(RowReceipt {
+            limits,
+            spent,
+            left: limits.left(spent),
+            studies: studies.into_values().collect(),
+        })
+    }
+
+    /// Refuses a file that differs from those that were charged, unless the caller answers for it.
+    fn check_file(&self, file: &RowFile) -> Result<()> {
+        let (any, this): (bool, bool) = self
+            .store
+            .connection()
+            .query_row(
+                "SELECT EXISTS (SELECT 1 FROM file), EXISTS (SELECT 1 FROM file WHERE digest = ?1)",
+                [file.digest],
+                |row| Ok((row.get(0)?, row.get(1)?)),
+            )
+            .map_err(|error| self.store.failed(&error))?;
+        if this || !any || file.same_participants {
+            return Ok(());
+        }
+        Err(Error::ledger_other_rows(self.path()))
+    }
+
+    fn known(&self, study: &str) -> Result<Option<Known>> {
+        self.store
+            .connection()
+            .query_row(
+                "SELECT number, server, fingerprint FROM study WHERE study = ?1",
+                [study],
+                |row| {
+                    Ok(Known {
+                        number: row.get(0)?,
+                        server: row.get(1)?,
+                        fingerprint: Fingerprint(row.get(2)?),
+                    })
+                },
+            )
+            .optional()
+            .map_err(|error| self.store.failed(&error))
+    }
+
+    /// All studies, without their numbers of rows.
+    fn studies(&self) -> Result<BTreeMap<i64, RowStudy>> {
+        let failed = |error| self.store.failed(&error);
+        let mut query = self
+            .store
+            .connection()
+            .prepare_cached(
+                "SELECT number, server, study, fingerprint, day, mechanism, dimension, neighbours,
+                    sentence, epsilon, delta FROM study ORDER BY number",
+            )
+            .map_err(failed)?;
+        let mut rows = query.query([]).map_err(failed)?;
+        let mut studies = BTreeMap::new();
+        while let Some(row) = rows.next().map_err(failed)? {
+            let (epsilon, delta) = (row.get(9).map_err(failed)?, row.get(10).map_err(failed)?);
+            let charged =
+                Budget::new(epsilon, delta).map_err(|error| LAYOUT.damaged(self.path(), error))?;
+            let read = || {
+                Ok(RowStudy {
+                    server: row.get(1)?,
+                    study: row.get(2)?,
+                    fingerprint: Fingerprint(row.get(3)?).to_string(),
+                    day: date(row.get(4)?),
+                    mechanism: row.get(5)?,
+                    dimension: row.get(6)?,
+                    neighbours: row.get(7)?,
+                    sentence: row.get(8)?,
+                    charged,
+                    rows: 0,
+                })
+            };
+            studies.insert(row.get(0).map_err(failed)?, read().map_err(failed)?);
+        }
+        Ok(studies)
+    }
+
+    fn charges(&self) -> Result<Vec<Charge>> {
+        self.store
+            .connection()
+            .prepare_cached("SELECT study, first, rows, reports FROM charge")
+            .and_then(|mut query| {
+                query
+                    .query_map([], |row| {
+                        let first: u64 = row.get(1)?;
+                        Ok(Charge {
+                            study: row.get(0)?,
+                            rows: first..first.saturating_add(row.get(2)?),
+                            reports: row.get(3)?,
+                        })
+                    })?
+                    .collect()
+            })
+            .map_err(|error| self.store.failed(&error))
+    }
+
+    /// The rows of a range, cut where what they took part in changes, with what that costs.
+    fn stretches(&self, charges: &[Charge], range: Range<u64>) -> Result<Vec<Stretch>> {
+        let budgets: BTreeMap<i64, Budget> = self
+            .studies()?
+            .into_iter()
+            .map(|(number, study)| (number, study.charged))
+            .collect();
+        // Where a study begins and where it ends.
+        let mut cuts: BTreeMap<u64, Vec<(i64, bool)>> = BTreeMap::new();
+        cuts.insert(range.start, Vec::new());
+        cuts.insert(range.end, Vec::new());
+        for charge in charges {
+            let (start, end) = (
+                charge.rows.start.clamp(range.start, range.end),
+                charge.rows.end.clamp(range.start, range.end),
+            );
+            if start < end {
+                cuts.entry(start).or_default().push((charge.study, true));
+                cuts.entry(end).or_default().push((charge.study, false));
+            }
+        }
+        let mut stretches: Vec<Stretch> = Vec::new();
+        let mut now = BTreeMap::new();
+        let mut from = range.start;
+        for (at, changes) in cuts {
+            if from < at {
+                stretches.push((from..at, now.clone()));
+            }
+            from = at;
+            // A study that ends here may begin again.
+            for &(study, _) in changes.iter().filter(|change| !change.1) {
+                now.remove(&study);
+            }
+            for &(study, _) in changes.iter().filter(|change| change.1) {
+                let budget = budgets.get(&study).copied().ok_or_else(|| {
+                    LAYOUT.damaged(self.path(), "a charge is for no study that it holds")
+                })?;
+                now.insert(study, budget);
+            }
+        }
+        Ok(stretches)
+    }
+}
+
+impl fmt::Debug for RowLedger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RowLedger")
+            .field("path", &self.path())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Refuses a study of a known identifier at another address or with other parameters.
+fn check_known(known: &Known, binding: &StudyBinding) -> Result<()> {
+    let refuse = |code, what: String| Err(SharedError::new(code, what).into());
+    if known.server != binding.server() {
+        return refuse(
+            ErrorCode::AlreadyParticipated,
+            format!(
+                "rows have taken part in study {} at {} and do not at {}, which a second report could reach as well; use the first address",
+                binding.study(),
+                known.server,
+                binding.server()
+            ),
+        );
+    }
+    if known.fingerprint != binding.fingerprint() {
+        return refuse(
+            ErrorCode::WrongFingerprint,
+            format!(
+                "rows have taken part in study {} with parameters {}, and now it is said to have {}; do not take part again",
+                binding.study(),
+                known.fingerprint,
+                binding.fingerprint()
+            ),
+        );
+    }
+    Ok(())
+}
+
+/// Digest of the identifiers of the reports of these rows; `None` where one has no report.
+fn digest(reports: &[(u64, [u8; 16])], rows: &Range<u64>) -> Option<[u8; 32]> {
+    if !rows.clone().eq(reports.iter().map(|report| report.0)) {
+        return None;
+    }
+    let mut digest = Sha256::new();
+    for (_, id) in reports {
+        digest.update(id);
+    }
+    Some(digest.finalize().into())
+}
+
+/// What the rows of a file have told whom. `Display` is a short text; serde gives JSON with exact numbers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RowReceipt {
+    /// What each row may spend.
+    pub limits: Limits,
+    /// What the row that spent most has spent, rounded up (the largest ε and the largest δ).
+    pub spent: Spent,
+    /// What is left to that row, rounded down.
+    pub left: Spent,
+    /// The studies, in the order in which rows took part.
+    pub studies: Vec<RowStudy>,
+}
+
+/// One study of a [`RowReceipt`], as it was when the first rows took part.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RowStudy {
+    /// Address of the server.
+    pub server: String,
+    /// Identifier of the study.
+    pub study: String,
+    /// Fingerprint of the study's parameters, in hexadecimal.
+    pub fingerprint: String,
+    /// The day of the first charge, UTC, such as `2026-03-14`.
+    pub day: String,
+    /// The local randomizer.
+    pub mechanism: String,
+    /// Dimension p of a row.
+    pub dimension: u64,
+    /// Which two inputs a report must not tell apart.
+    pub neighbours: String,
+    /// What one report could tell the server, in a sentence.
+    pub sentence: String,
+    /// What each row was charged: the ε that holds, at least the one that was claimed.
+    pub charged: Budget,
+    /// How many rows took part.
+    pub rows: u64,
+}
+
+impl fmt::Display for RowReceipt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "Rows took part in {} studies. The row that spent most:\n",
+            self.studies.len()
+        )?;
+        super::receipt::totals(f, &self.limits, self.spent, self.left)?;
+        for (number, study) in (1..).zip(&self.studies) {
+            writeln!(
+                f,
+                "\n{number}. {}  study {} at {}",
+                super::receipt::printable(&study.day),
+                super::receipt::printable(&study.study),
+                super::receipt::printable(&study.server)
+            )?;
+            writeln!(
+                f,
+                "   {} rows of {} numbers, perturbed by {}",
+                study.rows,
+                study.dimension,
+                super::receipt::printable(&study.mechanism)
+            )?;
+            super::receipt::cost(f, study.charged, &study.neighbours, &study.sentence)?;
+        }
+        Ok(())
+    }
+}
