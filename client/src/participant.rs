@@ -152,7 +152,7 @@ impl Participant {
     /// # Errors
     /// `wrong-dimension` (the program's mistake, not the data's) and `randomness-unavailable`.
     pub fn report(&self, row: &Row) -> Result<PreparedReport> {
-        let (bounded, notice) = self.params.preprocessor().prepare_or_zero(row)?;
+        let (bounded, notice) = self.params.preprocessor().prepare_with_notice(row)?;
         let payload = self.params.mechanism().release(&bounded)?;
         let mut random = [0_u8; 16];
         SysRng.try_fill_bytes(&mut random).map_err(|error| {
