@@ -139,7 +139,7 @@ fn sentence(epsilon: f64, exceeded: f64) -> String {
     } else if factor < 1e6 {
         format!("a factor of at most {:.0}", factor.ceil())
     } else if factor.is_finite() {
-        format!("a factor of at most {}", rounded_up(factor, 1))
+        format!("a factor of at most {}", rounded_up(factor, 2))
     } else {
         "any factor".to_owned()
     };
@@ -229,9 +229,9 @@ mod tests {
             "{}",
             analytic.sentence
         );
-        // 2.0e-5 upwards and 7.0e-6 downwards.
+        // 2.00e-5 upwards and 7.0e-6 downwards, up.
         assert!(
-            analytic.sentence.contains("probability 2.7e-5"),
+            analytic.sentence.contains("probability 2.8e-5"),
             "{}",
             analytic.sentence
         );
