@@ -314,6 +314,32 @@ mod tests {
         assert!(participant.report(&unit(0.5)).unwrap().notice().is_none());
     }
 
+    /// Whatever the values and the constants: a report of the same length, and nothing of the notice in it.
+    #[test]
+    fn every_row_of_the_right_dimension_gives_a_report() {
+        let norms = [
+            Norm::Normalize,
+            Norm::Clip {
+                radius: 2.0_f64.powi(-100),
+            },
+            Norm::Require {
+                radius: 2.0_f64.powi(100),
+            },
+        ];
+        for norm in norms {
+            let participant = Participant::new(params(norm));
+            for value in [0.0, 5e-324, 1e-310, 1.0, 1e300, f64::MAX, f64::NAN] {
+                for row in [vec![value; 8], vec![value, 1.0, 0.0, -value, 1.0, 1.0, 1.0, 1.0]] {
+                    let prepared = participant.report(&Row::new(row)).unwrap();
+                    assert_eq!(
+                        prepared.report().payload.len(),
+                        participant.params().payload_len()
+                    );
+                }
+            }
+        }
+    }
+
     #[test]
     fn a_row_of_another_dimension_is_an_error() {
         let error = Participant::new(params(Norm::Normalize))

@@ -236,7 +236,7 @@ mod tests {
             analytic.sentence
         );
         assert!(
-            analytic.cautions[0].contains("at most 4."),
+            analytic.cautions[0].contains("at most 9.1e-9"),
             "{:?}",
             analytic.cautions
         );
