@@ -1,6 +1,6 @@
 //! The one trait every algorithm is behind.
 
-use eigenveil_shared::{Error, ErrorCode, Result, preprocess::BoundedRow};
+use eigenveil_shared::{Error, ErrorCode, Result, preprocess::FeatureRow};
 
 use crate::{
     fit::{Fit, Request},
@@ -58,7 +58,7 @@ pub trait Baseline {
 }
 
 /// A stream of prepared rows.
-pub type RowStream<'a> = dyn Iterator<Item = Result<BoundedRow>> + 'a;
+pub type RowStream<'a> = dyn Iterator<Item = Result<FeatureRow>> + 'a;
 
 /// A baseline that sees each row once and keeps `O(pk)` numbers.
 pub trait StreamingBaseline: Baseline {

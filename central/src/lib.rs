@@ -14,7 +14,7 @@
 //! let preprocessor = preprocessing.preprocessor()?;
 //! let rows = [[3.0, 0.0], [0.0, 1.0], [2.0, 0.0]];
 //! let fit = pca(
-//!     rows.iter().map(|row| preprocessor.prepare(&Row::new(row.to_vec()))),
+//!     rows.iter().map(|row| preprocessor.prepare_features(&Row::new(row.to_vec()))),
 //!     2,
 //!     1,
 //! )?;

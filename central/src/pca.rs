@@ -1,7 +1,7 @@
 //! Plain PCA of the prepared rows: no privacy, the reference of every comparison.
 
 use eigenveil_estimation::{linalg, pca::pca as pca_of_moment};
-use eigenveil_shared::{Result, packed::PackedSymmetric, preprocess::BoundedRow};
+use eigenveil_shared::{Result, packed::PackedSymmetric, preprocess::FeatureRow};
 use nalgebra::{DMatrix, DVector};
 
 use crate::rows::{check_dimension, no_rows};
@@ -27,7 +27,7 @@ pub struct Reference {
 /// The first error of the rows; `wrong-dimension` for a row of another dimension;
 /// `invalid-request` unless `1 ≤ k ≤ p` and there is a row.
 pub fn pca(
-    rows: impl IntoIterator<Item = Result<BoundedRow>>,
+    rows: impl IntoIterator<Item = Result<FeatureRow>>,
     dimension: usize,
     k: usize,
 ) -> Result<Reference> {
@@ -41,7 +41,7 @@ pub fn pca(
 /// # Errors
 /// As [`pca`].
 pub fn centred_pca(
-    rows: impl IntoIterator<Item = Result<BoundedRow>>,
+    rows: impl IntoIterator<Item = Result<FeatureRow>>,
     dimension: usize,
     k: usize,
 ) -> Result<Reference> {
@@ -56,7 +56,7 @@ struct Sums {
     n: u64,
 }
 
-fn add_up(rows: impl IntoIterator<Item = Result<BoundedRow>>, dimension: usize) -> Result<Sums> {
+fn add_up(rows: impl IntoIterator<Item = Result<FeatureRow>>, dimension: usize) -> Result<Sums> {
     let mut sum = PackedSymmetric::zeros(dimension);
     let mut mean = DVector::zeros(dimension);
     let mut n = 0_u64;
@@ -99,7 +99,7 @@ mod tests {
 
     use super::*;
 
-    fn prepared(rows: &[Vec<f64>], norm: Norm) -> Vec<Result<BoundedRow>> {
+    fn prepared(rows: &[Vec<f64>], norm: Norm) -> Vec<Result<FeatureRow>> {
         let preprocessing = Preprocessing {
             dimension: rows[0].len(),
             features: None,
@@ -108,7 +108,7 @@ mod tests {
         };
         let preprocessor = preprocessing.preprocessor().unwrap();
         rows.iter()
-            .map(|row| preprocessor.prepare(&Row::new(row.clone())))
+            .map(|row| preprocessor.prepare_features(&Row::new(row.clone())))
             .collect()
     }
 

@@ -1,7 +1,7 @@
 //! The curator's table: n prepared rows of one dimension.
 
 use eigenveil_estimation::linalg::{GramSum, cross_product, packed_to_dense, product};
-use eigenveil_shared::{Error, ErrorCode, Result, preprocess::BoundedRow};
+use eigenveil_shared::{Error, ErrorCode, Result, preprocess::FeatureRow};
 use nalgebra::DMatrix;
 
 /// Rows gathered into one matrix for a product.
@@ -10,7 +10,7 @@ const BLOCK: usize = 256;
 /// `n ≥ 1` rows of dimension `p`, each of norm at most 1. Does not print its values.
 #[derive(Clone, Debug)]
 pub struct Rows {
-    rows: Vec<BoundedRow>,
+    rows: Vec<FeatureRow>,
     dimension: usize,
 }
 
@@ -20,8 +20,8 @@ impl Rows {
     /// # Errors
     /// The first error of the rows; `wrong-dimension` for a row of another dimension than the first;
     /// `invalid-request` without any.
-    pub fn collect(rows: impl IntoIterator<Item = Result<BoundedRow>>) -> Result<Self> {
-        let rows: Vec<BoundedRow> = rows.into_iter().collect::<Result<_>>()?;
+    pub fn collect(rows: impl IntoIterator<Item = Result<FeatureRow>>) -> Result<Self> {
+        let rows: Vec<FeatureRow> = rows.into_iter().collect::<Result<_>>()?;
         let dimension = rows.first().ok_or_else(no_rows)?.dimension();
         for (index, row) in rows.iter().enumerate() {
             check_dimension(index as u64, row, dimension)?;
@@ -48,12 +48,12 @@ impl Rows {
     }
 
     /// The rows, one after another.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = &BoundedRow> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &FeatureRow> {
         self.rows.iter()
     }
 
     /// The rows as a stream, for algorithms that take one.
-    pub fn stream(&self) -> impl Iterator<Item = Result<BoundedRow>> {
+    pub fn stream(&self) -> impl Iterator<Item = Result<FeatureRow>> {
         self.rows.iter().cloned().map(Ok)
     }
 
@@ -94,7 +94,7 @@ pub(crate) fn no_rows() -> Error {
 }
 
 /// `wrong-dimension` unless row `index` (from 0) has `dimension` values.
-pub(crate) fn check_dimension(index: u64, row: &BoundedRow, dimension: usize) -> Result<()> {
+pub(crate) fn check_dimension(index: u64, row: &FeatureRow, dimension: usize) -> Result<()> {
     if row.dimension() == dimension {
         return Ok(());
     }

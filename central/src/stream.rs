@@ -1,6 +1,6 @@
 //! A stream of rows of an announced number and dimension.
 
-use eigenveil_shared::{Error, ErrorCode, Result, preprocess::BoundedRow};
+use eigenveil_shared::{Error, ErrorCode, Result, preprocess::FeatureRow};
 
 use rand::seq::SliceRandom;
 
@@ -29,7 +29,7 @@ impl<'a, 'b> Feed<'a, 'b> {
     ///
     /// # Errors
     /// The row's own; `wrong-dimension`; `invalid-request` when there is none.
-    pub(crate) fn next_row(&mut self) -> Result<BoundedRow> {
+    pub(crate) fn next_row(&mut self) -> Result<FeatureRow> {
         let Some(row) = self.rows.next() else {
             return Err(Error::new(
                 ErrorCode::InvalidRequest,
@@ -50,8 +50,8 @@ impl<'a, 'b> Feed<'a, 'b> {
 pub(crate) fn shuffled<'a>(
     rows: &'a Rows,
     rng: &mut Generator,
-) -> impl Iterator<Item = Result<BoundedRow>> + use<'a> {
-    let mut order: Vec<&BoundedRow> = rows.iter().collect();
+) -> impl Iterator<Item = Result<FeatureRow>> + use<'a> {
+    let mut order: Vec<&FeatureRow> = rows.iter().collect();
     order.shuffle(rng);
     order.into_iter().cloned().map(Ok)
 }

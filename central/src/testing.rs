@@ -2,7 +2,7 @@
 
 use eigenveil_shared::{
     Result,
-    preprocess::{BoundedRow, Norm, Preprocessing, Row},
+    preprocess::{FeatureRow, Norm, Preprocessing, Row},
 };
 use rand::{SeedableRng, rngs::ChaCha20Rng};
 use rand_distr::{Distribution, StandardNormal};
@@ -10,7 +10,7 @@ use rand_distr::{Distribution, StandardNormal};
 use crate::rows::Rows;
 
 /// A row clipped at radius 1.
-pub(crate) fn bounded(values: &[f64]) -> Result<BoundedRow> {
+pub(crate) fn bounded(values: &[f64]) -> Result<FeatureRow> {
     let preprocessing = Preprocessing {
         dimension: values.len(),
         features: None,
@@ -19,7 +19,7 @@ pub(crate) fn bounded(values: &[f64]) -> Result<BoundedRow> {
     };
     preprocessing
         .preprocessor()?
-        .prepare(&Row::new(values.to_vec()))
+        .prepare_features(&Row::new(values.to_vec()))
 }
 
 /// `n` Gaussian rows with these standard deviations per coordinate, clipped at radius 1.

@@ -55,7 +55,7 @@ fn central(n: u64, epsilons: &[f64]) -> Vec<(f64, f64)> {
         rng.set_stream(repeat);
         let population = MODEL.draw(&mut rng).unwrap();
         let rows = Rows::collect(
-            (0..n).map(|_| preprocessor.prepare(&Row::new(population.row(&mut rng)))),
+            (0..n).map(|_| preprocessor.prepare_features(&Row::new(population.row(&mut rng)))),
         )
         .unwrap();
         for (errors, &epsilon) in errors.iter_mut().zip(epsilons) {

@@ -152,7 +152,7 @@ impl Participant {
     /// # Errors
     /// `wrong-dimension` (the program's mistake, not the data's) and `randomness-unavailable`.
     pub fn report(&self, row: &Row) -> Result<PreparedReport> {
-        let (bounded, notice) = self.params.preprocessor().prepare_or_zero(row)?;
+        let (bounded, notice) = self.params.preprocessor().prepare_with_notice(row)?;
         let payload = self.params.mechanism().release(&bounded)?;
         let mut random = [0_u8; 16];
         SysRng.try_fill_bytes(&mut random).map_err(|error| {
@@ -312,6 +312,32 @@ mod tests {
             assert!(mean_first_entry(&participant, &row).abs() < 0.1);
         }
         assert!(participant.report(&unit(0.5)).unwrap().notice().is_none());
+    }
+
+    /// Whatever the values and the constants: a report of the same length, and nothing of the notice in it.
+    #[test]
+    fn every_row_of_the_right_dimension_gives_a_report() {
+        let norms = [
+            Norm::Normalize,
+            Norm::Clip {
+                radius: 2.0_f64.powi(-100),
+            },
+            Norm::Require {
+                radius: 2.0_f64.powi(100),
+            },
+        ];
+        for norm in norms {
+            let participant = Participant::new(params(norm));
+            for value in [0.0, 5e-324, 1e-310, 1.0, 1e300, f64::MAX, f64::NAN] {
+                for row in [vec![value; 8], vec![value, 1.0, 0.0, -value, 1.0, 1.0, 1.0, 1.0]] {
+                    let prepared = participant.report(&Row::new(row)).unwrap();
+                    assert_eq!(
+                        prepared.report().payload.len(),
+                        participant.params().payload_len()
+                    );
+                }
+            }
+        }
     }
 
     #[test]

@@ -153,6 +153,47 @@ async fn damaged_studies_are_found_at_the_start() {
     refused(&config, &["damaged"]);
 }
 
+/// A study whose constants an older version allowed: the others are served, and it is left as it is.
+#[tokio::test]
+async fn a_study_beyond_the_bounds_does_not_stop_the_others() {
+    use sha2::{Digest, Sha256};
+    let server = Harness::new();
+    let kept = server.study(3).await;
+    let clip = json!({"norm": {"kind": "clip", "radius": 7.25}});
+    server.study_with(clip).await;
+    server.app.close();
+    let config = server.config.clone();
+    drop(server.routes);
+    drop(server.app);
+    let connection = Connection::open(database_path(&config.data_dir)).unwrap();
+    let (row, mut canonical): (i64, Vec<u8>) = connection
+        .query_row(
+            "SELECT study, canonical FROM studies ORDER BY study DESC LIMIT 1",
+            [],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )
+        .unwrap();
+    let radius = 7.25_f64.to_le_bytes();
+    let at = canonical.windows(8).position(|w| w == radius).unwrap();
+    canonical[at..at + 8].copy_from_slice(&1e-40_f64.to_le_bytes());
+    let fingerprint: [u8; 32] = Sha256::digest(&canonical).into();
+    connection
+        .execute(
+            "UPDATE studies SET canonical = ?, fingerprint = ? WHERE study = ?",
+            (&canonical, fingerprint, row),
+        )
+        .unwrap();
+    let store = Store::open(&config, environment()).unwrap();
+    let served: Vec<_> = store.studies().iter().map(|s| s.id().to_string()).collect();
+    assert_eq!(served, [kept.id]);
+    // Changed without its fingerprint it is damage as before.
+    drop(store);
+    connection
+        .execute("UPDATE studies SET fingerprint = zeroblob(32)", [])
+        .unwrap();
+    refused(&config, &["damaged"]);
+}
+
 #[test]
 fn the_first_start_needs_randomness() {
     struct Dry;

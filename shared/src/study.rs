@@ -347,6 +347,87 @@ mod tests {
         );
     }
 
+    /// What a server could hand out, by both ways in which parameters reach a device.
+    #[test]
+    fn constants_beyond_the_bounds_are_refused_wherever_they_come_in() {
+        let (center, scale, radius) = (3.125, 7.25, 5.5);
+        let feature = |name: &str| Feature {
+            name: name.into(),
+            center,
+            scale,
+        };
+        let params = StudyParams::freeze(StudyDesign {
+            features: Some(vec![feature("a"), feature("b"), feature("c")]),
+            norm: Norm::Clip { radius },
+            ..design()
+        })
+        .unwrap();
+        let (bytes, json) = (
+            params.canonical_bytes(),
+            serde_json::to_string(&params).unwrap(),
+        );
+        let edge = 2.0_f64.powi(100);
+        for (old, new, allowed) in [
+            (scale, 2.3e-308, false),
+            (scale, edge, true),
+            (scale, edge.next_up(), false),
+            // Within the range, but the center is too far off.
+            (scale, edge.recip(), false),
+            (center, 2.0_f64.powi(32) * scale, true),
+            (center, (-2.0_f64.powi(32) * scale).next_down(), false),
+            (center, f64::MAX, false),
+            (radius, edge.recip(), true),
+            (radius, edge.recip().next_down(), false),
+            (radius, 1e300, false),
+        ] {
+            let mut bytes = bytes.clone();
+            for at in 0..bytes.len() - 8 {
+                if bytes[at..at + 8] == f64::to_le_bytes(old) {
+                    bytes[at..at + 8].copy_from_slice(&f64::to_le_bytes(new));
+                }
+            }
+            let read = StudyParams::from_canonical(&bytes);
+            let json = json.replace(&format!(":{old}"), &format!(":{new:e}"));
+            let told = serde_json::from_str::<StudyParams>(&json);
+            if allowed {
+                assert_eq!(read.unwrap(), told.unwrap());
+            } else {
+                let error = read.unwrap_err();
+                assert_eq!(error.code(), ErrorCode::InvalidPreprocessing, "{new:e}");
+                let told = told.unwrap_err().to_string();
+                assert!(told.contains("invalid-preprocessing"), "{told}");
+            }
+        }
+    }
+
+    /// Where floating point could add more than a hundredth to ε, no noise in f64 keeps the claim.
+    #[test]
+    fn budgets_that_arithmetic_would_eat_are_refused() {
+        for mechanism in [
+            MechanismKind::SymmetricGaussian,
+            MechanismKind::IsotropicGaussian,
+        ] {
+            let freeze = |dimension, epsilon| {
+                StudyParams::freeze(StudyDesign {
+                    dimension,
+                    norm: Norm::Normalize,
+                    mechanism,
+                    budget: Budget::approximate(epsilon, 1e-6).unwrap(),
+                    ..design()
+                })
+            };
+            let slack = |dimension| {
+                let params = freeze(dimension, 1.0).unwrap();
+                params.mechanism().arithmetic_slack(dimension)
+            };
+            assert!(slack(40) < 2e-8 && slack(400) < 2e-6 && slack(4_096) < 3e-4);
+            let error = freeze(4_096, 0.5 * 100.0 * slack(4_096) / 3.0).unwrap_err();
+            assert_eq!(error.code(), ErrorCode::InvalidBudget);
+            assert!(error.detail().contains("discrete-gaussian"), "{error}");
+            assert!(freeze(4_096, 0.1).is_ok() && freeze(2, 1e-6).is_ok());
+        }
+    }
+
     #[test]
     fn every_field_moves_the_fingerprint() {
         let base = StudyParams::freeze(design()).unwrap().fingerprint();

@@ -45,7 +45,7 @@ use crate::Rows;
 /// use nalgebra::dmatrix;
 /// let preprocessing = Preprocessing { dimension: 2, features: None, norm: Norm::Normalize, centring: None };
 /// let preprocessor = preprocessing.preprocessor()?;
-/// let rows = Rows::collect([[3.0, 0.0], [0.0, 1.0]].map(|x| preprocessor.prepare(&Row::new(x.to_vec()))))?;
+/// let rows = Rows::collect([[3.0, 0.0], [0.0, 1.0]].map(|x| preprocessor.prepare_features(&Row::new(x.to_vec()))))?;
 /// assert_eq!(glad_objective(&rows, &dmatrix![1.0; 0.0]), 0.5);
 /// # Ok::<(), eigenveil_shared::Error>(())
 /// ```

@@ -379,7 +379,7 @@ pub(super) mod tests {
             preprocessing
                 .preprocessor()
                 .unwrap()
-                .prepare(&Row::new(row.collect()))
+                .prepare_features(&Row::new(row.collect()))
         });
         let table = Table::spherised(&Rows::collect(rows).unwrap());
         for (count, rate) in [(3, None), (1, Some(0.5))] {

@@ -24,7 +24,7 @@ pub fn prepared(raw: &[Row], norm: Norm) -> Rows {
         centring: None,
     };
     let preprocessor = preprocessing.preprocessor().unwrap();
-    Rows::collect(raw.iter().map(|row| preprocessor.prepare(row))).unwrap()
+    Rows::collect(raw.iter().map(|row| preprocessor.prepare_features(row))).unwrap()
 }
 
 /// Rows clipped at this radius.

@@ -7,7 +7,7 @@ use eigenveil_central::{Baseline, Fit, Generator, Request, Rows, pca};
 use eigenveil_estimation::models::{Model, Population};
 use eigenveil_shared::{
     Result as SharedResult,
-    preprocess::{BoundedRow, Norm, Preprocessing, Preprocessor, Row},
+    preprocess::{FeatureRow, Norm, Preprocessing, Preprocessor, Row},
 };
 use nalgebra::DMatrix;
 use rand::{RngExt, SeedableRng};
@@ -168,7 +168,7 @@ impl Source {
                 let fit = match self.n {
                     None => baseline.fit(rows, request, rng)?,
                     Some(n) => {
-                        let all: Vec<&BoundedRow> = rows.iter().collect();
+                        let all: Vec<&FeatureRow> = rows.iter().collect();
                         let drawn = Rows::collect(
                             (0..n).map(|_| Ok(all[rng.random_range(0..all.len())].clone())),
                         )?;
@@ -213,6 +213,6 @@ fn row_of(
     population: &Population,
     preprocessor: Preprocessor<'_>,
     rng: &mut Generator,
-) -> SharedResult<BoundedRow> {
+) -> SharedResult<FeatureRow> {
     preprocessor.prepare_features(&Row::new(population.row(rng)))
 }

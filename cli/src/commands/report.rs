@@ -31,7 +31,7 @@ const ROWS_DIGEST: &str = "rows_sha256";
 /// Perturb the rows of a file, one participant each, and upload them
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  eigenveil report --server http://127.0.0.1:8080 --study ID --rows rows.npy\n  eigenveil report --study ID --rows rows.npy --ledger people.ledger --limit-epsilon 20\n\nEach row is perturbed once and its report is written to the outbox (--state, default FILE.eigenveil) before it is sent.\nRunning the command again finishes what an earlier run did not, and never counts a row twice.\nThe outbox remembers which token goes with which row: --tokens is needed once.\n\nThe ledger (--ledger, default FILE.ledger beside the rows) keeps what each row has spent in all studies, whatever\noutbox it was in, and refuses what would pass its limits, and a second report of a row for the same study. Row i of\nevery file that is used with a ledger is participant i. eigenveil receipt shows it."
+    after_help = "Examples:\n  eigenveil report --server http://127.0.0.1:8080 --study ID --rows rows.npy\n  eigenveil report --study ID --rows rows.npy --ledger people.ledger --limit-epsilon 20\n\nEach row is perturbed once and its report is written to the outbox (--state, default FILE.eigenveil) before it is sent.\nRunning the command again finishes what an earlier run did not, and never counts a row twice.\nThe outbox remembers which token goes with which row: --tokens is needed once.\nA row with a field that is NaN, infinite or no number, or longer than --norm require allows, is sent as the zero row:\nwhether a row is sent must not tell what is in it. How many there were is said here only.\n\nThe ledger (--ledger, default FILE.ledger beside the rows) keeps what each row has spent in all studies, whatever\noutbox it was in, and refuses what would pass its limits, and a second report of a row for the same study. Row i of\nevery file that is used with a ledger is participant i. eigenveil receipt shows it."
 )]
 pub(crate) struct ReportArgs {
     #[command(flatten)]
@@ -65,9 +65,6 @@ pub(crate) struct ReportArgs {
     /// Connections used at once
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1024))]
     connections: u16,
-    /// Send a row with a NaN or infinite value (or outside --norm require) as the zero row instead of refusing the file
-    #[arg(long)]
-    unusable_as_zero: bool,
 }
 
 /// What each row may spend, as kept in the ledger.
@@ -164,10 +161,6 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
         file = file.of_the_same_participants();
     }
     drop(bytes);
-    if !args.unusable_as_zero {
-        check_usable(&table, study.params())?;
-    }
-
     let state = args
         .state
         .clone()
@@ -303,8 +296,11 @@ fn finish(
         ))?;
         if unusable > 0 {
             output::text(&format!(
-                "{unusable} rows could not be prepared and were sent as zero rows"
+                "{unusable} rows could not be used (not finite, or too long for the study) and were sent as zero rows; only you are told"
             ))?;
+            if let Err(why) = table.check_readable() {
+                output::text(&format!("the first of what is no number: {why}"))?;
+            }
         }
     }
     if reported.refused > 0 {
@@ -369,24 +365,6 @@ fn prepare(
     }
     bar.finish_and_clear();
     Ok(unusable)
-}
-
-/// Refuses the file, before anything is made or sent, if a row cannot be prepared.
-fn check_usable(table: &RowTable, params: &eigenveil_shared::study::StudyParams) -> Result<()> {
-    if let Some((row, column)) = table.first_not_finite() {
-        return Err(eigenveil_shared::Error::new(
-            ErrorCode::RowNotFinite,
-            format!(
-                "row {row}, column {column} is NaN or infinite; remove or impute it, or send such rows as zero rows with --unusable-as-zero"
-            ),
-        )
-        .into());
-    }
-    let preprocessor = params.preprocessor();
-    for index in 0..table.len() {
-        preprocessor.prepare_nth(index, &table.row(index))?;
-    }
-    Ok(())
 }
 
 /// What of this command's flags may help.

@@ -1,9 +1,10 @@
 //! CSV with or without a header line.
 
-use super::RowTable;
+use super::{Place, RowTable};
 use crate::error::{CliError, Result};
 
-/// Parses comma-separated numbers. The first line is a header when none of its fields is a number.
+/// Parses comma-separated numbers. The first line is a header when none of its fields is a number and one is a
+/// name: a participant of whom everything is missing is no header. A field that is no number is NaN.
 pub(super) fn parse(bytes: &[u8]) -> Result<RowTable> {
     let mut reader = ::csv::ReaderBuilder::new()
         .has_headers(false)
@@ -11,6 +12,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<RowTable> {
         .from_reader(bytes);
     let mut record = ::csv::StringRecord::new();
     let (mut names, mut columns, mut values, mut line) = (None, 0, Vec::new(), 0);
+    let mut unreadable = None;
     loop {
         line += 1;
         match reader.read_record(&mut record) {
@@ -20,21 +22,28 @@ pub(super) fn parse(bytes: &[u8]) -> Result<RowTable> {
         }
         if line == 1 {
             columns = record.len();
-            if record.iter().all(|field| field.parse::<f64>().is_err()) {
+            let is_header = record.iter().all(|field| field.parse::<f64>().is_err())
+                && record.iter().any(|field| !is_missing(field));
+            if is_header {
                 names = Some(record.iter().map(str::to_owned).collect());
                 continue;
             }
         }
         for (column, field) in record.iter().enumerate() {
-            values.push(field.parse::<f64>().map_err(|_| {
-                CliError::usage(format!(
-                    "line {line}, column {}: not a number; every field must be one",
-                    column + 1
-                ))
-            })?);
+            let column = column + 1;
+            values.push(field.parse::<f64>().unwrap_or_else(|_| {
+                unreadable.get_or_insert(Place { line, column });
+                f64::NAN
+            }));
         }
     }
-    RowTable::new(columns, values, names)
+    Ok(RowTable::new(columns, values, names)?.with_unreadable(unreadable))
+}
+
+/// What people write where there is no value.
+fn is_missing(field: &str) -> bool {
+    const MISSING: [&str; 8] = ["", "-", "?", ".", "na", "n/a", "null", "none"];
+    MISSING.contains(&field.to_ascii_lowercase().as_str())
 }
 
 /// The csv crate's own words may hold fields of the row: say where, not what.
@@ -64,6 +73,25 @@ mod tests {
         assert_eq!(without.row(1).values(), &[3.0, 4.0]);
     }
 
+    /// Whether a row is sent must not depend on it: in what is parsed for reports a cell that is no number is missing.
+    #[test]
+    fn what_is_no_number_is_missing() {
+        for (text, rows) in [
+            ("a,b\n1,secret\n", 1),
+            ("1,2\n3,\n", 2),
+            ("1,<0.5\n", 1),
+            (",\n1,2\n", 2),
+            ("NA,n/a\n1,2\n", 2),
+        ] {
+            let table = parse(text.as_bytes()).unwrap();
+            assert_eq!(table.len(), rows, "{text:?}");
+            assert!(table.first_not_finite().is_some(), "{text:?}");
+        }
+        // An index column without a name, as pandas writes it.
+        let table = parse(b",height\n0,1.5\n").unwrap();
+        assert_eq!((table.len(), table.check_readable().is_ok()), (1, true));
+    }
+
     #[test]
     fn errors_say_where_but_not_what() {
         for (text, place) in [
@@ -74,7 +102,11 @@ mod tests {
             ("a,b\n", "no rows"),
             ("", "no rows"),
         ] {
-            let error = parse(text.as_bytes()).unwrap_err().to_string();
+            let strict = parse(text.as_bytes()).and_then(|table| {
+                table.check_readable()?;
+                Ok(table)
+            });
+            let error = strict.unwrap_err().to_string();
             assert!(error.contains(place), "{text:?}: {error}");
             assert!(!error.contains("secret"));
         }

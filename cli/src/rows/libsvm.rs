@@ -1,6 +1,6 @@
 //! LIBSVM text: `label index:value index:value …`, indices from 1; labels are dropped.
 
-use super::RowTable;
+use super::{Place, RowTable};
 use crate::error::{CliError, Result};
 
 /// Largest dimension taken from a file: beyond it an index is surely a mistake.
@@ -8,11 +8,12 @@ const MAX_INDEX: usize = 1 << 20;
 /// Largest number of values a file may unfold to (8 GiB of memory).
 const MAX_VALUES: usize = 1 << 30;
 
-/// Parses LIBSVM text; without `dimension` the largest index decides.
+/// Parses LIBSVM text; without `dimension` the largest index decides. A value that is no number is NaN.
 pub(super) fn parse(bytes: &[u8], dimension: Option<usize>) -> Result<RowTable> {
     let text = std::str::from_utf8(bytes).map_err(|_| CliError::usage("it is not UTF-8 text"))?;
     let mut sparse: Vec<Vec<(usize, f64)>> = Vec::new();
     let mut largest = 0;
+    let mut unreadable = None;
     for (number, line) in text.lines().enumerate() {
         let line = line.split('#').next().unwrap_or_default().trim();
         if line.is_empty() {
@@ -46,10 +47,14 @@ pub(super) fn parse(bytes: &[u8], dimension: Option<usize>) -> Result<RowTable> 
                 )));
             }
             previous = index;
-            row.push((
-                index,
-                value.parse().map_err(|_| bad("a value is not a number"))?,
-            ));
+            let value = value.parse().unwrap_or_else(|_| {
+                unreadable.get_or_insert(Place {
+                    line: number + 1,
+                    column: index,
+                });
+                f64::NAN
+            });
+            row.push((index, value));
         }
         largest = largest.max(previous);
         sparse.push(row);
@@ -67,7 +72,7 @@ pub(super) fn parse(bytes: &[u8], dimension: Option<usize>) -> Result<RowTable> 
             line[index - 1] = value;
         }
     }
-    RowTable::new(columns, values, None)
+    Ok(RowTable::new(columns, values, None)?.with_unreadable(unreadable))
 }
 
 #[cfg(test)]
@@ -93,13 +98,17 @@ mod tests {
             ("1 0:1", None, "index 0"),
             ("1 3:1", Some(2), "index 3 is outside 1 to 2"),
             ("1 2:1 1:1", None, "does not come after"),
-            ("1 1:abc", None, "a value is not a number"),
+            ("1 1:abc", None, "line 1, column 1: not a number"),
             ("1 1:1 x", None, "not index:value"),
             ("1 99999999999:1", None, "outside"),
             ("", None, "no rows"),
             ("+1\n", None, "no rows"),
         ] {
-            let error = parse(text.as_bytes(), dimension).unwrap_err().to_string();
+            let strict = parse(text.as_bytes(), dimension).and_then(|table| {
+                table.check_readable()?;
+                Ok(table)
+            });
+            let error = strict.unwrap_err().to_string();
             assert!(error.contains(words), "{text:?}: {error}");
             assert!(!error.contains("abc"));
         }

@@ -18,6 +18,14 @@ pub struct RowTable {
     columns: usize,
     values: Vec<f64>,
     names: Option<Vec<String>>,
+    unreadable: Option<Place>,
+}
+
+/// Where a file has something else than a number, counted from 1.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    line: usize,
+    column: usize,
 }
 
 impl RowTable {
@@ -36,7 +44,26 @@ impl RowTable {
             columns,
             values,
             names,
+            unreadable: None,
         })
+    }
+
+    fn with_unreadable(mut self, first: Option<Place>) -> Self {
+        self.unreadable = first;
+        self
+    }
+
+    /// Refuses a table in which a field was no number (and is NaN).
+    ///
+    /// # Errors
+    /// Wrong usage that names the first such line and column.
+    pub fn check_readable(&self) -> Result<()> {
+        match self.unreadable {
+            None => Ok(()),
+            Some(Place { line, column }) => Err(CliError::usage(format!(
+                "line {line}, column {column}: not a number; every field must be one"
+            ))),
+        }
     }
 
     /// Number of rows n.
@@ -86,7 +113,11 @@ impl std::fmt::Debug for RowTable {
 /// Wrong usage that names the file, the row and the column; a file of another dimension than
 /// `dimension` is `wrong-dimension`.
 pub fn read(path: &Path, dimension: Option<usize>) -> Result<RowTable> {
-    parse(path, &read_bytes(path)?, dimension)
+    let table = parse(path, &read_bytes(path)?, dimension)?;
+    table
+        .check_readable()
+        .map_err(|error| error.context(path.display()))?;
+    Ok(table)
 }
 
 /// The bytes of a row file, for [`parse`].
@@ -98,10 +129,14 @@ pub fn read_bytes(path: &Path) -> Result<Vec<u8>> {
         .map_err(|error| CliError::usage(format!("cannot read {}: {error}", path.display())))
 }
 
-/// As [`read`], from bytes that were read before; `path` gives the ending and the name in errors.
+/// As [`read`], for reports, from bytes that were read before; `path` gives the ending and the name in errors.
+///
+/// Where a field is no number the value is NaN, and no error: its row is sent as the zero row, because whether a row
+/// is sent must not depend on what is in it (`<0.5` in a laboratory's file says a lot). What is an error is the same for
+/// every value: fields that are missing or too many, an index out of range, bytes of another format.
 ///
 /// # Errors
-/// As [`read`].
+/// Wrong usage that names the file and the line; `wrong-dimension` as for [`read`].
 pub fn parse(path: &Path, bytes: &[u8], dimension: Option<usize>) -> Result<RowTable> {
     let ending = path
         .extension()

@@ -41,7 +41,7 @@ impl<'a> Participants<'a> {
     /// (their non-private top-k is, around their mean if the study centres).
     ///
     /// # Errors
-    /// Those of [`Model::draw`] and of [`Preprocessor::prepare`] (with the row's number);
+    /// Those of [`Model::draw`] and of [`Preprocessor::prepare_features_nth`];
     /// `invalid-request` without rows or with k out of range.
     pub fn draw<R: Rng + ?Sized>(
         source: &RowSource<'_>,
@@ -66,7 +66,11 @@ impl<'a> Participants<'a> {
                 let prepared: Vec<BoundedRow> = rows
                     .iter()
                     .enumerate()
-                    .map(|(index, row)| preprocessor.prepare_nth(index, row))
+                    .map(|(index, row)| {
+                        // Refused here, not sent as zeros: the truth is computed from the same rows.
+                        preprocessor.prepare_features_nth(index, row)?;
+                        preprocessor.prepare(row)
+                    })
                     .collect::<Result<_>>()?;
                 let Some(first) = prepared.first() else {
                     return Err(Error::new(

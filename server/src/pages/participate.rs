@@ -8,7 +8,10 @@ use axum::{
 use eigenveil_estimation::floor::grouped;
 use eigenveil_plots::{Axis, LineChart, LineStyle, Marker, Series};
 use eigenveil_shared::{
-    api::StudyState, enrolment::Enrolment, mechanism::PayloadForm, privacy::PrivacyStatement,
+    api::StudyState,
+    enrolment::Enrolment,
+    mechanism::PayloadForm,
+    privacy::{PrivacyStatement, rounded_up},
 };
 use maud::html;
 
@@ -87,7 +90,7 @@ pub(super) async fn show(
             p #belief {
                 "Somebody who sees your report and thought one thing about your data as likely as its opposite (50 %) can become at most "
                 strong { (percent(at_most(0.5, epsilon))) } " sure of it."
-                @if rare > 0.0 { " With a probability of at most " (format!("{rare:.0e}")) " it can be more." }
+                @if rare > 0.0 { " With a probability of at most " (rounded_up(rare, 2)) " it can be more." }
             }
             @if epsilon.is_finite() {
                 (images::picture(&visitor, &format!("{path}/belief.svg"), "What a belief can become after one report, against what it was before; the table below has numbers."))

@@ -6,14 +6,15 @@
 //!   [`BoundedRow`] proves.
 //! * Guarantee: (ε, δ)-LDP where σ meets Theorem 8 of Balle & Wang 2018.
 //! * Source: Wang & Xu, Algorithms 1 and 2 (symmetric); `docs/mechanisms.md` (isotropic).
-//! * Rounding: noise and sum are computed in f64 and rounded to f32, which is post-processing. The
-//!   floating-point Gaussian itself is not covered by the proof (Mironov 2012; `docs/limitations.md`).
+//! * Rounding: noise and sum are computed in f64, and released on a grid of about a hundredth of σ. What the
+//!   arithmetic can add to ε is bounded ([`MechanismSpec::arithmetic_slack`](super::MechanismSpec::arithmetic_slack)).
+
+use std::f64::consts::FRAC_1_SQRT_2;
 
 use rand::Rng;
-use rand_distr::{Distribution, StandardNormal};
 use serde::{Deserialize, Serialize};
 
-use super::{Calibration, NoiseModel, spec::LocalRandomizer};
+use super::{Calibration, NoiseModel, rounded_gaussian::RoundedGaussian, spec::LocalRandomizer};
 use crate::{
     error::{Error, ErrorCode, Result},
     packed::packed_len,
@@ -143,12 +144,20 @@ impl SymmetricGaussian {
     pub fn noise(&self) -> GaussianNoise {
         self.0
     }
+
+    pub(super) fn rounded(&self) -> RoundedGaussian {
+        RoundedGaussian::new(self.0.sigma, self.0.sigma)
+    }
 }
 
 impl IsotropicGaussian {
     /// The noise.
     pub fn noise(&self) -> GaussianNoise {
         self.0
+    }
+
+    pub(super) fn rounded(&self) -> RoundedGaussian {
+        RoundedGaussian::new(self.0.sigma, self.0.sigma * FRAC_1_SQRT_2)
     }
 }
 
@@ -157,7 +166,7 @@ impl super::spec::Sealed for IsotropicGaussian {}
 
 impl LocalRandomizer for SymmetricGaussian {
     fn perturb<R: Rng + ?Sized>(&self, row: &BoundedRow, rng: &mut R) -> Vec<u8> {
-        perturb_triangle(row, self.0.sigma, self.0.sigma, rng)
+        perturb_triangle(row, self.rounded(), rng)
     }
 
     fn payload_len(&self, dimension: usize) -> usize {
@@ -174,12 +183,7 @@ impl LocalRandomizer for SymmetricGaussian {
 
 impl LocalRandomizer for IsotropicGaussian {
     fn perturb<R: Rng + ?Sized>(&self, row: &BoundedRow, rng: &mut R) -> Vec<u8> {
-        perturb_triangle(
-            row,
-            self.0.sigma,
-            self.0.sigma * std::f64::consts::FRAC_1_SQRT_2,
-            rng,
-        )
+        perturb_triangle(row, self.rounded(), rng)
     }
 
     fn payload_len(&self, dimension: usize) -> usize {
@@ -188,30 +192,27 @@ impl LocalRandomizer for IsotropicGaussian {
 
     fn noise_model(&self) -> NoiseModel {
         NoiseModel::Gaussian {
-            off_diagonal_sd: self.0.sigma * std::f64::consts::FRAC_1_SQRT_2,
+            off_diagonal_sd: self.0.sigma * FRAC_1_SQRT_2,
             diagonal_sd: self.0.sigma,
         }
     }
 }
 
-/// `tri(xxᵀ)` plus independent Gaussians, as little-endian f32.
+/// `tri(xxᵀ)` plus independent Gaussians on their grid, as little-endian f32. Products and sums stay in registers:
+/// nothing of them is left in memory of ours.
 fn perturb_triangle<R: Rng + ?Sized>(
     row: &BoundedRow,
-    diagonal_sd: f64,
-    off_diagonal_sd: f64,
+    noise: RoundedGaussian,
     rng: &mut R,
 ) -> Vec<u8> {
-    let x = row.as_slice();
-    let mut payload = Vec::with_capacity(4 * packed_len(x.len()));
-    for (i, &xi) in x.iter().enumerate() {
-        let mut sd = diagonal_sd;
-        for &xj in &x[i..] {
-            let z: f64 = StandardNormal.sample(rng);
-            #[allow(clippy::cast_possible_truncation)]
-            let entry = (xi * xj + sd * z) as f32;
-            payload.extend_from_slice(&entry.to_le_bytes());
-            sd = off_diagonal_sd;
+    let mut payload = Vec::with_capacity(4 * packed_len(row.dimension()));
+    let mut rest = row.as_slice();
+    while let [xi, right @ ..] = rest {
+        payload.extend_from_slice(&noise.on_diagonal(xi * xi, rng).to_le_bytes());
+        for xj in right {
+            payload.extend_from_slice(&noise.off_diagonal(xi * xj, rng).to_le_bytes());
         }
+        rest = right;
     }
     payload
 }

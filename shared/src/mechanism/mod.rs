@@ -5,6 +5,7 @@ pub mod double_cap;
 mod gaussian;
 mod noise;
 mod norm_bound;
+mod rounded_gaussian;
 mod spec;
 
 pub use gaussian::{GaussianNoise, IsotropicGaussian, MAX_DENSE_DIMENSION, SymmetricGaussian};

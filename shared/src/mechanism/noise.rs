@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "kebab-case", tag = "family")]
 #[non_exhaustive]
 pub enum NoiseModel {
-    /// `D = xxᵀ + E` with independent centred Gaussians on the upper triangle, mirrored (the discrete
-    /// Gaussian's difference is below 1e-5 of a standard deviation).
+    /// `D = xxᵀ + E` with independent centred Gaussians on the upper triangle, mirrored (what the grids of the
+    /// mechanisms add is below 1.1e-5 of a standard deviation).
     Gaussian {
         /// Standard deviation of an off-diagonal entry, `s`.
         off_diagonal_sd: f64,

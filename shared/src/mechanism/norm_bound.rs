@@ -1,6 +1,6 @@
 //! How long, as a vector, an honest report ever is: what a server may refuse, and what one report can do.
 //!
-//! A dense report is `s + e` with ‖s‖₂ ≤ 1, `s` being `tri(xxᵀ)` or `svec(xxᵀ)` (‖svec(xxᵀ)‖₂ = ‖x‖₂² ≤ 1, and `tri` is
+//! A dense report is `s + e` (rounded to a grid) with ‖s‖₂ ≤ 1, `s` being `tri(xxᵀ)` or `svec(xxᵀ)` (‖svec(xxᵀ)‖₂ = ‖x‖₂² ≤ 1, and `tri` is
 //! shorter), and d = p(p+1)/2 independent noises of variance proxy σ² in the same coordinates. So
 //! ‖s + e‖₂ ≤ 1 + ‖e‖₂, and
 //!
@@ -107,12 +107,15 @@ impl MechanismSpec {
         let chi = (entries + 2.0 * (entries * tail).sqrt() + 2.0 * tail).sqrt();
         let (off_diagonal, limit) = match self {
             MechanismSpec::DoubleCap(_) => return None,
+            // Rounding to the grid moves each entry by at most one half of its step.
             MechanismSpec::SymmetricGaussian(gaussian) => {
-                (1.0, 1.0 + gaussian.noise().sigma() * chi)
+                let rounding = 0.5 * gaussian.rounded().grid() * entries.sqrt();
+                (1.0, 1.0 + rounding + gaussian.noise().sigma() * chi)
             }
-            // On the wire the off-diagonal entries are those of the matrix: 1/√2 of svec's.
+            // On the wire the off-diagonal entries are those of the matrix: 1/√2 of svec's, p² weights in all.
             MechanismSpec::IsotropicGaussian(gaussian) => {
-                (2.0, 1.0 + gaussian.noise().sigma() * chi)
+                let rounding = 0.5 * gaussian.rounded().grid() * dimension as f64;
+                (2.0, 1.0 + rounding + gaussian.noise().sigma() * chi)
             }
             MechanismSpec::DiscreteGaussian(discrete) => {
                 let parameters = discrete.parameters();

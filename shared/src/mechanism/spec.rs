@@ -98,6 +98,9 @@ impl MechanismKind {
     }
 }
 
+/// Largest share of ε that floating point may add: a study beyond it is refused.
+const MAX_ARITHMETIC_SHARE: f64 = 0.01;
+
 /// δ of an (ε, δ) mechanism when nobody says.
 pub const DEFAULT_DELTA: f64 = 1e-6;
 
@@ -315,17 +318,48 @@ impl MechanismSpec {
     ///
     /// # Errors
     /// `invalid-mechanism` when the constants are not those this dimension and budget ask for;
-    /// `invalid-dimension` and `invalid-budget` when they are out of range.
+    /// `invalid-dimension` and `invalid-budget` when they are out of range, and where floating point could add
+    /// more than a hundredth to ε ([`arithmetic_slack`](Self::arithmetic_slack)).
     pub fn check(&self, dimension: usize, budget: Budget) -> Result<()> {
         budget.check_study_limit()?;
         match self {
             MechanismSpec::DoubleCap(cap) => cap.check(dimension, budget),
-            MechanismSpec::SymmetricGaussian(gaussian) => gaussian.noise().check(dimension, budget),
-            MechanismSpec::IsotropicGaussian(gaussian) => gaussian.noise().check(dimension, budget),
+            MechanismSpec::SymmetricGaussian(SymmetricGaussian(noise))
+            | MechanismSpec::IsotropicGaussian(IsotropicGaussian(noise)) => {
+                noise.check(dimension, budget)?;
+                let slack = self.arithmetic_slack(dimension);
+                if slack <= MAX_ARITHMETIC_SHARE * budget.epsilon() {
+                    return Ok(());
+                }
+                Err(Error::new(
+                    ErrorCode::InvalidBudget,
+                    format!(
+                        "epsilon is {:e} and floating point could add {slack:.1e} to it at dimension {dimension}; take epsilon = {:.1e} or more, or discrete-gaussian",
+                        budget.epsilon(),
+                        1.05 * slack / MAX_ARITHMETIC_SHARE
+                    ),
+                ))
+            }
             MechanismSpec::DiscreteGaussian(discrete) => {
                 check_dense_dimension(dimension)?;
                 discrete.check(dimension, budget)
             }
+        }
+    }
+
+    /// What computing in floating point adds at most to ε of one report of this dimension, beside the guarantee
+    /// of the real-number mechanism: [`GENERATOR_SLACK`] for `double-cap`, d·2⁻³⁵ or a little more for the
+    /// Gaussian mechanisms (whose δ also grows by half that share), 0 for the discrete one.
+    pub fn arithmetic_slack(&self, dimension: usize) -> f64 {
+        match self {
+            MechanismSpec::DoubleCap(_) => GENERATOR_SLACK,
+            MechanismSpec::SymmetricGaussian(gaussian) => {
+                gaussian.rounded().arithmetic_slack(dimension)
+            }
+            MechanismSpec::IsotropicGaussian(gaussian) => {
+                gaussian.rounded().arithmetic_slack(dimension)
+            }
+            MechanismSpec::DiscreteGaussian(_) => 0.0,
         }
     }
 
@@ -406,8 +440,8 @@ impl MechanismSpec {
         }
     }
 
-    /// Probability that the privacy loss of one report exceeds `epsilon` for the worst pair of rows; 0
-    /// for a pure mechanism at its ε. It is larger than δ.
+    /// Probability that one report changes the odds between the worst pair of rows by more than e^`epsilon`, one way or
+    /// the other ([`gaussian::loss_exceeds`]); 0 for a pure mechanism at its ε. It is larger than δ.
     pub fn loss_exceeds(&self, epsilon: f64) -> f64 {
         match self {
             MechanismSpec::DoubleCap(cap) if epsilon >= cap.epsilon() => 0.0,
@@ -420,7 +454,8 @@ impl MechanismSpec {
             MechanismSpec::DiscreteGaussian(discrete) => {
                 let parameters = discrete.parameters();
                 let sensitivity = grid_sensitivity(discrete.dimension(), parameters.grid_bits());
-                gaussian::loss_exceeds(parameters.sigma_grid() as f64, sensitivity, epsilon)
+                let sigma = parameters.sigma_grid() as f64;
+                (gaussian::loss_exceeds(sigma, sensitivity, epsilon) * (1.0 + 1e-4)).min(1.0)
             }
         }
     }

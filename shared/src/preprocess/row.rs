@@ -1,6 +1,8 @@
-//! Raw and bounded rows. Neither prints its values.
+//! Raw and prepared rows. None prints its values, and each overwrites them when it is dropped.
 
 use std::fmt;
+
+use zeroize::Zeroize;
 
 /// A participant's raw row: p values as they come. Never leaves the device.
 #[derive(Clone, PartialEq)]
@@ -24,14 +26,8 @@ impl From<Vec<f64>> for Row {
     }
 }
 
-impl fmt::Debug for Row {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Row({} values)", self.0.len())
-    }
-}
-
-/// Proof that ‖x‖₂ ≤ 1: made by [`Preprocessor`](super::Preprocessor) only, and the only thing a
-/// mechanism takes.
+/// Proof that ‖x‖₂ ≤ 1: made by [`Preprocessor::prepare`](super::Preprocessor::prepare) only, and the only
+/// thing a mechanism takes. Each value is 0 or at least [`SMALLEST_ENTRY`](super::SMALLEST_ENTRY) in magnitude.
 #[derive(Clone, PartialEq)]
 pub struct BoundedRow(Vec<f64>);
 
@@ -40,28 +36,60 @@ impl BoundedRow {
         Self(values)
     }
 
-    pub(super) fn zero(dimension: usize) -> Self {
-        Self(vec![0.0; dimension])
-    }
-
-    pub(super) fn into_values(self) -> Vec<f64> {
-        self.0
-    }
-
     /// The number of values: p, or p + 1 with private centring.
     pub fn dimension(&self) -> usize {
         self.0.len()
     }
 
-    /// The prepared values, for a mechanism, for scores on the owner's machine, or for a
-    /// trusted-curator baseline.
+    /// The prepared values, for a mechanism.
     pub fn as_slice(&self) -> &[f64] {
         &self.0
     }
 }
 
-impl fmt::Debug for BoundedRow {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "BoundedRow({} values)", self.0.len())
+/// The p prepared features of a usable row, ‖x‖₂ ≤ 1: for scores on the owner's machine and for trusted-curator
+/// baselines. No mechanism takes one, because making one fails where a row cannot be used:
+///
+/// ```compile_fail
+/// # use eigenveil_shared::{preprocess::Row, study::StudyParams};
+/// fn send(params: &StudyParams, row: &Row) -> eigenveil_shared::Result<Vec<u8>> {
+///     params.mechanism().release(&params.preprocessor().prepare_features(row)?)
+/// }
+/// ```
+#[derive(Clone, PartialEq)]
+pub struct FeatureRow(Vec<f64>);
+
+impl FeatureRow {
+    pub(super) fn proved(values: Vec<f64>) -> Self {
+        Self(values)
+    }
+
+    /// The number of values, p.
+    pub fn dimension(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The prepared values.
+    pub fn as_slice(&self) -> &[f64] {
+        &self.0
     }
 }
+
+/// Values are overwritten on drop, and never printed.
+macro_rules! secret {
+    ($($row:ident)*) => {$(
+        impl Drop for $row {
+            fn drop(&mut self) {
+                self.0.zeroize();
+            }
+        }
+
+        impl fmt::Debug for $row {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!(stringify!($row), "({} values)"), self.0.len())
+            }
+        }
+    )*};
+}
+
+secret!(Row BoundedRow FeatureRow);

@@ -97,17 +97,19 @@ pub fn true_epsilon(sigma: f64, sensitivity: f64, delta: f64) -> Option<f64> {
     )
 }
 
-/// Probability that the privacy loss of noise `sigma` on a query of L2 sensitivity `sensitivity`
-/// exceeds `epsilon`, for the worst pair of rows: `P(N(μ²/2, μ²) > ε) = Φ(μ/2 − ε/μ)`, μ = Δ/σ.
+/// Probability that noise `sigma` on a query of L2 sensitivity `sensitivity` changes the odds between the worst pair of
+/// rows by more than e^`epsilon`, **one way or the other**, where one of them is the participant's: the log-likelihood
+/// ratio is N(μ²/2, μ²), μ = Δ/σ, so `P(|·| > ε) = Φ(μ/2 − ε/μ) + Φ(−μ/2 − ε/μ)`. Rises with μ, so no closer pair has more.
 ///
-/// This is what a person understands by "ε, except with probability …", and it is **larger than δ**:
-/// δ also subtracts what the other row would have produced (20 times larger at ε = 1, δ = 1e-6).
+/// This is what a person understands by "ε, except with probability …", and it is **larger than δ**: δ counts one direction,
+/// and subtracts what the other row would have produced (27 times larger at ε = 1, δ = 1e-6). Not twice the
+/// larger term: downwards, where the report speaks against the participant's own row, it takes e^ε times as rare a noise.
 ///
 /// ```
 /// use eigenveil_shared::privacy::{Budget, gaussian};
 /// let sigma = gaussian::analytic_sigma(Budget::approximate(1.0, 1e-6)?, gaussian::SENSITIVITY)?;
 /// let exceeded = gaussian::loss_exceeds(sigma, gaussian::SENSITIVITY, 1.0);
-/// assert!(exceeded > 1.9e-5 && exceeded < 2.1e-5);
+/// assert!(exceeded > 2.7e-5 && exceeded < 2.8e-5);
 /// # Ok::<(), eigenveil_shared::Error>(())
 /// ```
 pub fn loss_exceeds(sigma: f64, sensitivity: f64, epsilon: f64) -> f64 {
@@ -115,7 +117,9 @@ pub fn loss_exceeds(sigma: f64, sensitivity: f64, epsilon: f64) -> f64 {
     if !is_positive_finite(mu) || epsilon.is_nan() {
         return 1.0;
     }
-    (cdf(0.5 * mu - epsilon / mu) * (1.0 + 1e-14)).min(1.0)
+    let up = cdf(0.5 * mu - epsilon / mu);
+    let down = cdf(-0.5 * mu - epsilon / mu);
+    ((up + down) * (1.0 + 1e-13)).min(1.0)
 }
 
 /// δ(ε) of the Gaussian mechanism with μ = Δ/σ, rounded up by more than the arithmetic can lose.
@@ -177,6 +181,8 @@ fn require_delta(budget: Budget) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use rand::SeedableRng;
+    use rand_distr::{Distribution, StandardNormal};
 
     use super::*;
 
@@ -253,6 +259,25 @@ mod tests {
             as_published_sigma(pure).unwrap_err().code(),
             ErrorCode::InvalidBudget
         );
+    }
+
+    /// The log-likelihood ratio of N(μ, 1) against N(0, 1) at z, drawn from the former: shares of 2 million beyond ±ε,
+    /// within 5 standard deviations (false alarm below 1e-5 in all).
+    #[test]
+    fn odds_move_both_ways() {
+        let mut rng = rand::rngs::ChaCha20Rng::seed_from_u64(6);
+        let draws = 2_000_000;
+        for (mu, epsilon) in [(1.0_f64, 1.0_f64), (0.5, 1.0), (2.0, 1.0), (0.1, 0.2)] {
+            let beyond = (0..draws)
+                .filter(|_| {
+                    let noise: f64 = StandardNormal.sample(&mut rng);
+                    let z = mu + noise;
+                    (mu * z - 0.5 * mu * mu).abs() > epsilon
+                })
+                .count() as f64;
+            let expected = loss_exceeds(SENSITIVITY / mu, SENSITIVITY, epsilon) * f64::from(draws);
+            assert!((beyond - expected).abs() < 5.0 * expected.sqrt(), "{mu}: {beyond}, {expected}");
+        }
     }
 
     #[test]

@@ -9,4 +9,4 @@ mod statement;
 
 pub use budget::{Budget, MAX_EPSILON, WARN_EPSILON};
 pub use search::smallest_epsilon;
-pub use statement::{PrivacyStatement, delta_warning, epsilon_warning};
+pub use statement::{PrivacyStatement, delta_warning, epsilon_warning, rounded_up};

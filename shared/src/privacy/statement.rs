@@ -24,12 +24,13 @@ pub struct PrivacyStatement {
     pub epsilon: f64,
     /// Claimed δ of one report.
     pub delta: f64,
-    /// The ε that really holds at the claimed δ, rounded up; `null` when none does.
+    /// The ε that really holds at the claimed δ, rounded up, arithmetic in floating point included; `null` when
+    /// none does.
     pub true_epsilon: Option<f64>,
-    /// The δ that really holds at the claimed ε, rounded up.
+    /// The δ that really holds at the claimed ε, rounded up; up to what floating point adds to that ε.
     pub true_delta: f64,
-    /// Whether the claim holds: `true_delta ≤ delta`; for `double-cap` up to the 2⁻²⁰ by which
-    /// `true_epsilon` is above ε.
+    /// Whether the claim holds: `true_delta ≤ delta`, up to what floating point adds to ε (2⁻²⁰ for `double-cap`; at
+    /// most a hundredth of ε for the Gaussian mechanisms, far less below p = 1,000; nothing for the discrete one).
     pub claim_holds: bool,
     /// Bytes of the mechanism's payload alone.
     pub payload_bytes: usize,
@@ -48,7 +49,14 @@ impl PrivacyStatement {
         let (epsilon, delta) = (budget.epsilon(), budget.delta());
         let mechanism = params.mechanism();
         let true_delta = mechanism.true_delta(epsilon);
-        let true_epsilon = mechanism.true_epsilon(delta);
+        let slack = mechanism.arithmetic_slack(params.report_dimension());
+        let true_epsilon = if mechanism.kind().is_gaussian() {
+            // (ε + slack, δ(1 + slack)): `shared/src/mechanism/rounded_gaussian.rs`.
+            let epsilon = mechanism.true_epsilon(delta / (1.0 + slack));
+            epsilon.map(|epsilon| (epsilon + slack).next_up())
+        } else {
+            mechanism.true_epsilon(delta)
+        };
         let claim_holds = true_delta <= delta;
         let mut cautions = Vec::new();
         if !claim_holds {
@@ -62,12 +70,14 @@ impl PrivacyStatement {
             });
         }
         cautions.extend(epsilon_warning(epsilon));
-        cautions.push(assumption(mechanism.kind()).to_owned());
-        let shown_epsilon = if claim_holds {
-            epsilon
-        } else {
-            true_epsilon.unwrap_or(f64::INFINITY)
+        cautions.push(assumption(mechanism.kind(), slack));
+        // The privacy loss of the real-number mechanism, and what floating point adds to it.
+        let loss = match true_epsilon {
+            _ if claim_holds => epsilon,
+            Some(real) => real,
+            None => f64::INFINITY,
         };
+        let exceeded = mechanism.loss_exceeds(loss) * (1.0 + slack);
         Self {
             mechanism: mechanism.kind(),
             calibration: mechanism.calibration(),
@@ -79,23 +89,24 @@ impl PrivacyStatement {
             claim_holds,
             payload_bytes: params.payload_len(),
             bytes_per_report: codec::report_len(params.payload_len()),
-            sentence: sentence(shown_epsilon, mechanism.loss_exceeds(shown_epsilon)),
+            sentence: sentence(loss + slack, exceeded.min(1.0)),
             cautions,
         }
     }
 }
 
-/// What the proof of a mechanism takes for granted.
-fn assumption(mechanism: MechanismKind) -> &'static str {
+/// What the proof of a mechanism takes for granted, and what floating point adds to ε.
+fn assumption(mechanism: MechanismKind, slack: f64) -> String {
     match mechanism {
         MechanismKind::DoubleCap => {
-            "The proof takes the ChaCha generators for random functions; with them arithmetic in floating point adds less than one millionth to epsilon, which is counted in the epsilon said to hold."
+            "The proof takes the ChaCha generators for random functions; with them arithmetic in floating point adds less than one millionth to epsilon, which is counted in the epsilon said to hold.".to_owned()
         }
-        MechanismKind::SymmetricGaussian | MechanismKind::IsotropicGaussian => {
-            "The Gaussian noise is drawn in floating point: its lowest bits are not covered by the proof."
-        }
+        MechanismKind::SymmetricGaussian | MechanismKind::IsotropicGaussian => format!(
+            "The Gaussian noise is drawn in floating point and released on a grid of one 64th of its standard deviation or less: arithmetic adds at most {} to epsilon, which is counted in the epsilon said to hold, and less than that share to delta.",
+            rounded_up(slack, 2)
+        ),
         MechanismKind::DiscreteGaussian => {
-            "The noise is exact, in integers. The time one report takes depends on its noise: send it later, not when it is ready."
+            "The noise is exact, in integers. The time one report takes depends on its noise: send it later, not when it is ready.".to_owned()
         }
     }
 }
@@ -118,24 +129,40 @@ pub fn delta_warning(delta: f64, n: u64) -> Option<String> {
     })
 }
 
-/// ε as odds a person can read, with the probability that they are exceeded (which is not δ).
+/// ε as odds a person can read, with the probability that they are exceeded either way (which is not δ). Both are
+/// rounded against us.
 fn sentence(epsilon: f64, exceeded: f64) -> String {
-    let factor = epsilon.exp();
-    let factor = if factor < 10.0 {
-        format!("{factor:.1}")
+    // More than what rounding the logarithm can lose.
+    let factor = epsilon.exp() * (1.0 + 4.0 * f64::EPSILON);
+    let change = if factor < 10.0 {
+        format!("a factor of at most {:.2}", (factor * 100.0).ceil() / 100.0)
     } else if factor < 1e6 {
-        format!("{factor:.0}")
+        format!("a factor of at most {:.0}", factor.ceil())
+    } else if factor.is_finite() {
+        format!("a factor of at most {}", rounded_up(factor, 2))
     } else {
-        format!("{factor:.0e}")
+        "any factor".to_owned()
     };
-    let exception = if exceeded > 0.0 {
-        format!(", except with probability {exceeded:.0e}")
+    let exception = if exceeded > 0.0 && factor.is_finite() {
+        format!(", except with probability {}", rounded_up(exceeded, 2))
     } else {
         String::new()
     };
     format!(
-        "Whatever the server believed about two possible rows of a participant, one report changes the odds between them by a factor of at most {factor}{exception}."
+        "Whatever the server believed about two possible rows of a participant, one report changes the odds between them by {change}{exception}."
     )
+}
+
+/// A positive finite number with so many significant digits (up to 15), never less than it is.
+pub fn rounded_up(value: f64, digits: u8) -> String {
+    let places = usize::from(digits.saturating_sub(1));
+    let nearest = format!("{value:.places$e}");
+    if nearest.parse::<f64>().is_ok_and(|shown| shown >= value) {
+        return nearest;
+    }
+    // The nearest is below: one unit of the last digit more.
+    let unit = 10.0_f64.powi(value.log10().floor() as i32 - i32::from(digits) + 1);
+    format!("{:.places$e}", value + unit)
 }
 
 #[cfg(test)]
@@ -171,8 +198,8 @@ mod tests {
             "{:?}",
             short.cautions
         );
-        // e^5.265 = 193: the sentence speaks of what holds, not of what is claimed.
-        assert!(short.sentence.contains("at most 193"), "{}", short.sentence);
+        // e^5.265 = 193.4: the sentence speaks of what holds, not of what is claimed.
+        assert!(short.sentence.contains("at most 194"), "{}", short.sentence);
         // The paper's own synthetic setting is on the safe side, and nothing there calls it broken.
         let safe = statement(Calibration::AsPublished, 0.5, 1e-4);
         assert!(safe.claim_holds && safe.true_epsilon.unwrap() < 0.5);
@@ -194,16 +221,24 @@ mod tests {
     #[test]
     fn the_sentence_does_not_pass_delta_off_as_a_probability_of_exceeding() {
         let analytic = statement(Calibration::Analytic, 1.0, 1e-6);
-        assert!(analytic.claim_holds && analytic.true_epsilon.unwrap() <= 1.0);
+        // p = 40: 820 entries, 2⁻³⁵ or so each.
+        let above = analytic.true_epsilon.unwrap() - 1.0;
+        assert!(analytic.claim_holds && above > 0.0 && above < 1e-7);
         assert!(
-            analytic.sentence.contains("at most 2.7"),
+            analytic.sentence.contains("at most 2.72, "),
+            "{}",
+            analytic.sentence
+        );
+        // 2.00e-5 upwards and 7.0e-6 downwards, up.
+        assert!(
+            analytic.sentence.contains("probability 2.8e-5"),
             "{}",
             analytic.sentence
         );
         assert!(
-            analytic.sentence.contains("probability 2e-5"),
-            "{}",
-            analytic.sentence
+            analytic.cautions[0].contains("at most 9.1e-9"),
+            "{:?}",
+            analytic.cautions
         );
         assert!(statement(Calibration::Analytic, 9.0, 1e-6).cautions[0].contains("above 8"));
         let pure = PrivacyStatement::of(
@@ -218,12 +253,36 @@ mod tests {
             })
             .unwrap(),
         );
-        assert!(pure.sentence.ends_with("at most 2.7."), "{}", pure.sentence);
+        assert!(pure.sentence.ends_with("at most 2.72."), "{}", pure.sentence);
         assert!(pure.claim_holds && pure.true_delta == 0.0 && pure.calibration.is_none());
         let above = pure.true_epsilon.unwrap() - 1.0;
         assert!((0.5_f64.powi(20)..0.6_f64.powi(20)).contains(&above));
         assert_eq!((pure.payload_bytes, pure.bytes_per_report), (16, 74));
         assert_eq!(analytic.payload_bytes, 4 * 820);
         assert_eq!(analytic.bytes_per_report, 58 + 4 * 820);
+    }
+    /// Fails where the nearest number is shown: "at most 1.0" at ε = 0.04.
+    #[test]
+    fn no_number_is_rounded_in_our_favour() {
+        for epsilon in [
+            1e-9, 0.001, 0.04, 0.5, 1.0, 2.0, 2.302, 2.303, 4.0, 5.265, 9.0, 13.8, 13.9, 16.0, 40.0,
+        ] {
+            let said = sentence(epsilon, 0.0);
+            let (_, factor) = said.rsplit_once(' ').unwrap();
+            let factor: f64 = factor.trim_end_matches('.').parse().unwrap();
+            assert!(factor >= epsilon.exp(), "{epsilon}: {factor}");
+            let step = if factor < 10.0 { 0.01 } else { factor * 0.1 };
+            assert!(factor <= epsilon.exp() + step, "{epsilon}: {factor}");
+        }
+        assert!(sentence(0.04, 0.0).contains("at most 1.05."));
+        assert!(sentence(1000.0, 0.5).ends_with("by any factor."));
+        for value in [2.0e-5, 2.65e-5, 2.649_999e-5, 9.99e-8, 1e-300, 5e-324, 9.96, 0.05] {
+            for digits in [1, 2, 5] {
+                let shown: f64 = rounded_up(value, digits).parse().unwrap();
+                let unit = 10.0_f64.powi(1 - i32::from(digits)).max(5e-324 / value);
+                assert!(shown >= value, "{value:e}: {shown:e}");
+                assert!(shown <= value * (1.0 + 1.001 * unit), "{value:e}: {shown:e}");
+            }
+        }
     }
 }

@@ -1,0 +1,335 @@
+//! Gaussian noise in floating point, released on a coarse grid, and what the arithmetic costs in privacy.
+//!
+//! A number released as it was computed gives the row away now and then: a sum near zero keeps the low bits of
+//! its larger part, so that its last digits tell a product that was there from one that was not (Mironov 2012). So each
+//! sum P + s·z is rounded to a grid of h = 2ᵉ, at most s/64, e from the standard deviations alone. That is
+//! post-processing of a sum, and raises the noise by less than 1.1e-5 of s.
+//!
+//! **What is left.** A grid number stands for a cell of length h, the event that z lies in an interval of length L = h/s.
+//! Let A be the law of what is computed and I that of real numbers. For |z| ≤ 20 + 1/s, whatever the row,
+//! A/I of a cell is within 1 ± κ, κ = 2⁻⁴⁴(1 + 1/16s)/L, which adds up
+//! * the generator's lattice. Each layer of the ziggurat has equally likely points, 2⁻⁵¹x_i ≤ 2⁻⁴⁹ apart, accepted with
+//!   a probability that falls with |z|: a sum over an interval is off by 2 points at most, of 2⁻⁶⁰ each. At most
+//!   m + 1 layers reach z, where (m − 1)V ≤ f(z)(z + M(z)), V = 0.00493 the area of one, f = exp(−z²/2) and M Mills'
+//!   ratio; together 2⁻⁴⁶·⁴/L at most (z = 3.65). Rounding in the tables and in f: 2⁻⁴⁹;
+//! * in the tail, drawn here with 53 significant bits however small the uniform number is, three roundings of z;
+//! * two roundings of the sum, of z and of the sum itself, which move the interval's ends by 2⁻⁵³(2|z| + 1/s).
+//!   Together with the tail 2⁻⁵²(100 + 6/s)·1.8/L at most. (Rounding of the product P is in the sensitivity's slack.)
+//!
+//! d independent entries multiply: e^(−K) ≤ A/I ≤ e^K, K = dκ, but where some |z| > 20: less than 1e-80. An (ε, δ)
+//! for I is then (ε + 2K, e^K·δ + 1e-80) for A. No event separates two rows any more; before, released
+//! values that no sum with a given product reaches had probability 2.2 δ at p = 4,096, ε = 8, δ = 1e-6 and 104 δ at p = 400,
+//! ε = 4, δ = 1e-9 (the test below has the count).
+
+use rand::Rng;
+use rand_distr::{Distribution, StandardNormal};
+
+use crate::packed::packed_len;
+
+/// Grid steps per standard deviation, at least: 2⁶.
+const STEPS_PER_SD: f64 = 64.0;
+/// Where the tail begins that rand_distr draws from uniform numbers of 52 bits, too coarse far out.
+const TAIL_START: f64 = 3.654_152_885_361_009;
+
+/// `N(0, sd²)` added to a number, on a grid.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RoundedGaussian {
+    diagonal_sd: f64,
+    off_diagonal_sd: f64,
+    grid: f64,
+}
+
+impl RoundedGaussian {
+    /// Noise of these standard deviations, on the grid of the smaller one.
+    pub(super) fn new(diagonal_sd: f64, off_diagonal_sd: f64) -> Self {
+        let smaller = diagonal_sd.min(off_diagonal_sd);
+        // The power of two at or below it.
+        let power = f64::from_bits(smaller.to_bits() & (0x7ff << 52));
+        Self {
+            diagonal_sd,
+            off_diagonal_sd,
+            grid: power / STEPS_PER_SD,
+        }
+    }
+
+    /// h, a power of two: every released number is a multiple of it.
+    pub(super) fn grid(&self) -> f64 {
+        self.grid
+    }
+
+    /// `value + N(0, diagonal_sd²)` on the grid.
+    pub(super) fn on_diagonal<R: Rng + ?Sized>(&self, value: f64, rng: &mut R) -> f32 {
+        self.round(value + self.diagonal_sd * standard_normal(rng))
+    }
+
+    /// `value + N(0, off_diagonal_sd²)` on the grid.
+    pub(super) fn off_diagonal<R: Rng + ?Sized>(&self, value: f64, rng: &mut R) -> f32 {
+        self.round(value + self.off_diagonal_sd * standard_normal(rng))
+    }
+
+    /// To the nearest grid number without a branch: beside 1.5·2⁵²h there is none between them. Zero comes out
+    /// without a sign, and below 2²⁴h the f32 is exact.
+    fn round(&self, sum: f64) -> f32 {
+        let large = 1.5 * (1_u64 << 52) as f64 * self.grid;
+        #[allow(clippy::cast_possible_truncation)]
+        {
+            ((sum + large) - large) as f32
+        }
+    }
+
+    /// 2K: what computing in f64 adds at most to ε of a report of dimension p (and relatively to δ, half of it).
+    pub(super) fn arithmetic_slack(&self, dimension: usize) -> f64 {
+        let larger = self.diagonal_sd.max(self.off_diagonal_sd);
+        let smaller = self.diagonal_sd.min(self.off_diagonal_sd);
+        let shortest = self.grid / larger;
+        let kappa = (1.0 + 1.0 / (16.0 * smaller)) / ((1_u64 << 44) as f64 * shortest);
+        2.0 * packed_len(dimension) as f64 * kappa
+    }
+}
+
+/// A standard normal number. Marsaglia's tail (1964) in place of the library's.
+fn standard_normal<R: Rng + ?Sized>(rng: &mut R) -> f64 {
+    let z: f64 = StandardNormal.sample(rng);
+    if z.abs() > TAIL_START {
+        return tail(rng).copysign(z);
+    }
+    z
+}
+
+/// A normal number given that it is above [`TAIL_START`].
+fn tail<R: Rng + ?Sized>(rng: &mut R) -> f64 {
+    loop {
+        let beyond = -libm::log(open_uniform(rng)) / TAIL_START;
+        if -2.0 * libm::log(open_uniform(rng)) > beyond * beyond {
+            return TAIL_START + beyond;
+        }
+    }
+}
+
+/// Uniform in (0, 1) with 53 significant bits, however small.
+fn open_uniform<R: Rng + ?Sized>(rng: &mut R) -> f64 {
+    let mut exponent = -1;
+    loop {
+        let word = rng.next_u64();
+        exponent -= word.leading_zeros().cast_signed();
+        // More than 10 words of zeros: probability 2⁻⁶⁴⁰.
+        if word != 0 || exponent < -640 {
+            break;
+        }
+    }
+    let significand = 1.0 + (rng.next_u64() >> 12) as f64 * (1.0 / (1_u64 << 52) as f64);
+    libm::ldexp(significand, exponent)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, convert::Infallible};
+
+    use rand::{SeedableRng, TryRng, rngs::ChaCha20Rng};
+
+    use super::*;
+    use crate::{
+        mechanism::{Calibration, MechanismKind, MechanismSpec},
+        preprocess::{BoundedRow, Norm, Preprocessing, Row},
+    };
+
+    const GAUSSIAN: [MechanismKind; 2] = [
+        MechanismKind::SymmetricGaussian,
+        MechanismKind::IsotropicGaussian,
+    ];
+
+    fn spec(kind: MechanismKind, p: usize, epsilon: f64, delta: f64) -> MechanismSpec {
+        let budget = kind.budget(epsilon, Some(delta)).unwrap();
+        MechanismSpec::derive(kind, Calibration::Analytic, p, budget).unwrap()
+    }
+
+    fn prepared(values: Vec<f64>) -> BoundedRow {
+        let preprocessing = Preprocessing {
+            dimension: values.len(),
+            features: None,
+            norm: Norm::Clip { radius: 1.0 },
+            centring: None,
+        };
+        let preprocessor = preprocessing.preprocessor().unwrap();
+        preprocessor.prepare(&Row::new(values)).unwrap()
+    }
+
+    fn decode(payload: &[u8]) -> Vec<f32> {
+        let (numbers, _) = payload.as_chunks::<4>();
+        numbers.iter().map(|b| f32::from_le_bytes(*b)).collect()
+    }
+
+    /// A generator given that the ziggurat draws from layer 200 a point within 2⁻³⁰ of a target: rare events of
+    /// the real one, with their own relative probabilities.
+    struct Near {
+        inner: ChaCha20Rng,
+        /// Units of 2⁻⁵¹ of the layer's width.
+        target: i64,
+    }
+
+    impl TryRng for Near {
+        type Error = Infallible;
+
+        fn try_next_u32(&mut self) -> Result<u32, Infallible> {
+            self.inner.try_next_u32()
+        }
+
+        fn try_next_u64(&mut self) -> Result<u64, Infallible> {
+            let near = self.inner.next_u64() >> 43;
+            // u = k·2⁻⁵¹ − 1 for the upper 52 bits k.
+            let k = (1_i64 << 51) + self.target + near.cast_signed() - (1 << 20);
+            Ok(k.cast_unsigned() << 12 | 200)
+        }
+
+        fn try_fill_bytes(&mut self, _: &mut [u8]) -> Result<(), Infallible> {
+            panic!("words only")
+        }
+    }
+
+    /// x₂₀₀ of the ziggurat: what u = ½ gives there, doubled.
+    fn layer_width() -> f64 {
+        let mut rng = Near {
+            inner: ChaCha20Rng::seed_from_u64(0),
+            target: 1 << 50,
+        };
+        let z: f64 = StandardNormal.sample(&mut rng);
+        2.0 * z
+    }
+
+    /// Released values near zero, with a product of ¼ and with none: with ac0c3a1 the sums of the one are
+    /// multiples of 2⁻⁵⁴ and those of the other are not, which tells the rows apart from one value.
+    #[test]
+    fn low_bits_near_zero_tell_nothing() {
+        for kind in GAUSSIAN {
+            let spec = spec(kind, 2, 16.0, 1e-3);
+            let (rows, products) = (
+                [prepared(vec![0.5, 0.5]), prepared(vec![0.5, 0.0])],
+                [0.25, 0.0],
+            );
+            let sd = match spec.noise_model() {
+                crate::mechanism::NoiseModel::Gaussian {
+                    off_diagonal_sd, ..
+                } => off_diagonal_sd,
+                other => panic!("{other:?}"),
+            };
+            let width = layer_width();
+            let seen = [0, 1].map(|side| {
+                // The noise that brings the off-diagonal sum to zero, within 2⁻³⁰.
+                let target = (-products[side] / (sd * width) * (1_u64 << 51) as f64).round();
+                let mut rng = Near {
+                    inner: ChaCha20Rng::seed_from_u64(9),
+                    target: target as i64,
+                };
+                let mut fine = 0;
+                let mut values = BTreeSet::new();
+                for _ in 0..1_000 {
+                    let value = decode(&spec.perturb_with(&rows[side], &mut rng))[1];
+                    assert!(value.abs() < 1e-8, "not near zero: {value}");
+                    fine += u32::from((f64::from(value) * (1_u64 << 54) as f64).fract() != 0.0);
+                    values.insert(value.to_bits());
+                }
+                (fine, values)
+            });
+            assert_eq!(seen[0], seen[1], "{kind}: a value of one row only");
+            assert!(seen[0].1.iter().eq(&[0]), "{kind}: {:?}", seen[0].1);
+        }
+    }
+
+    #[test]
+    fn every_released_value_is_on_the_grid() {
+        for kind in GAUSSIAN {
+            for (epsilon, delta) in [(0.01, 1e-12), (1.0, 1e-6), (16.0, 0.9)] {
+                let spec = spec(kind, 20, epsilon, delta);
+                let sigma = spec.gaussian_noise().unwrap().sigma();
+                let smaller = if kind == MechanismKind::IsotropicGaussian {
+                    sigma * std::f64::consts::FRAC_1_SQRT_2
+                } else {
+                    sigma
+                };
+                let grid = smaller.log2().floor().exp2() / 64.0;
+                let mut rng = ChaCha20Rng::seed_from_u64(4);
+                let row = prepared((1..=20).map(|i| 0.05 * f64::from(i).sin()).collect());
+                for value in (0..20).flat_map(|_| decode(&spec.perturb_with(&row, &mut rng))) {
+                    assert!((f64::from(value) / grid).fract() == 0.0, "{kind} {value}");
+                    assert!(value != 0.0 || value.is_sign_positive());
+                }
+            }
+        }
+    }
+
+    /// Mironov's event for the mechanism without the grid: a row of p equal entries has products P = 1/p, and every
+    /// sum of theirs near zero is a multiple of ulp(P); those of the zero row have all bits an f32 has. A
+    /// value in [2^(24−j), 2^(25−j))·ulp(P)/2 is no multiple with probability 1 − 2^(−j), hence
+    /// d·(2/3)·2²⁴·ulp(P)·φ(0)/s in all.
+    #[test]
+    fn the_separating_event_was_as_likely_as_the_issue_counts() {
+        let density = 1.0 / (2.0 * std::f64::consts::PI).sqrt();
+        for (kind, p, epsilon, delta, least, most) in [
+            (MechanismKind::SymmetricGaussian, 4_096, 8.0, 1e-6, 2.1, 2.3),
+            (MechanismKind::IsotropicGaussian, 400, 4.0, 1e-9, 103.0, 105.0),
+        ] {
+            let spec = spec(kind, p, epsilon, delta);
+            let sd = spec.noise_model().off_diagonal_sd();
+            let product = 1.0 / p as f64;
+            let ulp = product.next_up() - product;
+            let event = packed_len(p) as f64 * 2.0 / 3.0 * (1_u64 << 24) as f64 * ulp * density / sd;
+            assert!((least..most).contains(&(event / delta)), "{}", event / delta);
+        }
+    }
+
+    /// Shares of 4 million draws beyond eight points, in the tail too; 20 comparisons with 5.5 standard
+    /// deviations: a correct sampler fails for one seed in a million.
+    #[test]
+    fn the_tail_has_its_law() {
+        const DRAWS: u32 = 4_000_000;
+        let mut rng = ChaCha20Rng::seed_from_u64(17);
+        let points = [0.5, 1.0, 2.0, 3.0, 3.65, 3.7, 4.0, 4.5];
+        let mut beyond = [[0_u32; 8]; 2];
+        for _ in 0..DRAWS {
+            let z = standard_normal(&mut rng);
+            for (count, point) in beyond[usize::from(z < 0.0)].iter_mut().zip(points) {
+                *count += u32::from(z.abs() > point);
+            }
+        }
+        for side in beyond {
+            for (count, point) in side.into_iter().zip(points) {
+                let share = 0.5 * libm::erfc(point * std::f64::consts::FRAC_1_SQRT_2);
+                let expected = f64::from(DRAWS) * share;
+                let z = (f64::from(count) - expected) / (expected * (1.0 - share)).sqrt();
+                assert!(z.abs() < 5.5, "{point}: {count}, not {expected}");
+            }
+        }
+        // Conditional on the tail: P(Z > 5 | Z > start).
+        let draws = 400_000;
+        let count = (0..draws).filter(|_| tail(&mut rng) > 5.0).count();
+        let above = |x: f64| 0.5 * libm::erfc(x * std::f64::consts::FRAC_1_SQRT_2);
+        let share = above(5.0) / above(TAIL_START);
+        let expected = f64::from(draws) * share;
+        assert!((count as f64 - expected).abs() < 5.5 * expected.sqrt(), "{count}, not {expected}");
+    }
+
+    #[test]
+    fn small_uniform_numbers_keep_their_bits() {
+        /// 130 zero bits, then a word that is odd.
+        struct Zeros(u32);
+        impl TryRng for Zeros {
+            type Error = Infallible;
+            fn try_next_u32(&mut self) -> Result<u32, Infallible> {
+                panic!("words of 64 bits only")
+            }
+            fn try_next_u64(&mut self) -> Result<u64, Infallible> {
+                self.0 += 1;
+                Ok(match self.0 {
+                    1 | 2 => 0,
+                    3 => 1 << 61,
+                    _ => u64::MAX,
+                })
+            }
+            fn try_fill_bytes(&mut self, _: &mut [u8]) -> Result<(), Infallible> {
+                panic!("words of 64 bits only")
+            }
+        }
+        let expected = (2.0 - f64::EPSILON) * (-131.0_f64).exp2();
+        assert_eq!(open_uniform(&mut Zeros(0)), expected);
+    }
+}

@@ -1,0 +1,443 @@
+//! Bringing a row into the unit ball.
+//!
+//! The time this takes is meant not to depend on the values: unusable values and tiny ones are masked, not
+//! branched around, and no operation meets a subnormal number, which most processors are slow with. With the
+//! bounds of the [parent module](super), values and centres are 0 or of magnitude 2⁻³⁰⁰ to 2³⁰⁰; so
+//! `x − center` is 0 or 2⁻³⁵² to 2³⁰¹ (it is a multiple of 2⁻³⁵²), over `scale` 2⁻⁴⁵² to 2⁴⁰¹, relative to the
+//! largest 2⁻⁸⁵⁴ at least, of which what is below 2⁻²⁰⁰ is dropped before it is squared.
+
+use std::hint::black_box;
+
+use super::{
+    BoundedRow, FeatureRow, Norm, Preprocessing, Row, SMALLEST_ENTRY, VALUE_RANGE, power_of_two,
+};
+use crate::error::{Error, ErrorCode, Result};
+
+/// What is smaller than this, relative to the row's largest value, is dropped: nothing in f64 notices.
+const SMALLEST_SHARE: f64 = power_of_two(-200);
+
+/// Brings rows into the unit ball; made by [`Preprocessing::preprocessor`].
+#[derive(Clone, Copy, Debug)]
+pub struct Preprocessor<'a> {
+    constants: &'a Preprocessing,
+}
+
+impl<'a> Preprocessor<'a> {
+    /// A preprocessor of constants that were checked before (by [`crate::study::StudyParams`]).
+    pub(crate) fn of_checked(constants: &'a Preprocessing) -> Self {
+        Self { constants }
+    }
+
+    /// Prepares one row of length p for a mechanism: ‖result‖₂ ≤ 1, and one value longer with private
+    /// centring.
+    ///
+    /// A row that cannot be used (a NaN; too long under [`Norm::Require`]) becomes the zero row, with the constant of
+    /// private centring behind it: taking part must not depend on the data.
+    ///
+    /// ```
+    /// use eigenveil_shared::preprocess::{Norm, Preprocessing, Row};
+    /// let preprocessing = Preprocessing {
+    ///     dimension: 2, features: None, norm: Norm::Clip { radius: 10.0 }, centring: None,
+    /// };
+    /// let preprocessor = preprocessing.preprocessor()?;
+    /// assert_eq!(preprocessor.prepare(&Row::new(vec![3.0, 4.0]))?.as_slice(), &[0.3, 0.4]);
+    /// assert_eq!(preprocessor.prepare(&Row::new(vec![30.0, 40.0]))?.as_slice(), &[0.6, 0.8]);
+    /// assert_eq!(preprocessor.prepare(&Row::new(vec![f64::NAN, 1.0]))?.as_slice(), &[0.0, 0.0]);
+    /// # Ok::<(), eigenveil_shared::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `wrong-dimension` only: that depends on the program, not on the values.
+    pub fn prepare(&self, row: &Row) -> Result<BoundedRow> {
+        Ok(self.append_constant(self.bring_into_ball(row)?.0))
+    }
+
+    /// As [`prepare`](Self::prepare), with the reason beside a row that became the zero row: `row-not-finite`,
+    /// `row-outside-ball`. The reason holds no value, and is **for the participant only**.
+    ///
+    /// # Errors
+    /// As [`prepare`](Self::prepare).
+    pub fn prepare_with_notice(&self, row: &Row) -> Result<(BoundedRow, Option<Error>)> {
+        let (x, unusable) = self.bring_into_ball(row)?;
+        Ok((self.append_constant(x), unusable.map(Unusable::reason)))
+    }
+
+    /// The features without the constant that private centring appends, where the row can be used: for scores
+    /// on the owner's machine and for trusted-curator baselines, never for a report.
+    ///
+    /// # Errors
+    /// `wrong-dimension`, `row-not-finite`, `row-outside-ball` under [`Norm::Require`]. No error holds a value of
+    /// the row.
+    pub fn prepare_features(&self, row: &Row) -> Result<FeatureRow> {
+        match self.bring_into_ball(row)? {
+            (x, None) => Ok(FeatureRow::proved(x)),
+            (_, Some(unusable)) => Err(unusable.reason()),
+        }
+    }
+
+    /// As [`prepare_features`](Self::prepare_features) for row `index` (from 0) of a table: an error names
+    /// the row, counted from 1.
+    ///
+    /// # Errors
+    /// As [`prepare_features`](Self::prepare_features).
+    pub fn prepare_features_nth(&self, index: usize, row: &Row) -> Result<FeatureRow> {
+        self.prepare_features(row).map_err(|error| {
+            Error::new(
+                error.code(),
+                format!("row {}: {}", index + 1, error.detail()),
+            )
+        })
+    }
+
+    /// The features in the unit ball, with room for one value more; zeros where the row is unusable.
+    fn bring_into_ball(&self, row: &Row) -> Result<(Vec<f64>, Option<Unusable>)> {
+        let constants = self.constants;
+        self.check_dimension(row)?;
+        let mut x = Vec::with_capacity(constants.report_dimension());
+        x.extend_from_slice(row.values());
+
+        let (smallest, largest) = (*VALUE_RANGE.start(), *VALUE_RANGE.end());
+        let finite = x.iter().fold(true, |all, v| all & (v.abs() <= largest));
+        let keep = mask(finite);
+        for value in &mut x {
+            *value = flush(masked(*value, keep), smallest);
+        }
+        if let Some(features) = &constants.features {
+            for (value, feature) in x.iter_mut().zip(features) {
+                let centred = (*value - flush(feature.center, smallest)) / feature.scale;
+                *value = masked(centred, keep);
+            }
+        }
+
+        // Everything from here in units of a power of two near the largest value: exact, and squares stay in range.
+        let down = reciprocal_power_of_two(x.iter().fold(0.0_f64, |m, v| m.max(v.abs())));
+        for value in &mut x {
+            *value = flush(*value * down, SMALLEST_SHARE);
+        }
+        // At least 1 unless the row is zero.
+        let length = norm(&x);
+        let (divisor, inside) = match constants.norm {
+            Norm::Normalize => (length.max(1.0), true),
+            Norm::Clip { radius } => (length.max(radius * down), true),
+            Norm::Require { radius } => (radius * down, length <= radius * down),
+        };
+        let keep = mask(inside);
+        for value in &mut x {
+            *value = flush(masked(*value / divisor, keep), SMALLEST_ENTRY);
+        }
+        shorten_to_one(&mut x);
+
+        let unusable = match (finite, constants.norm) {
+            (false, _) => Some(Unusable::NotFinite),
+            (true, Norm::Require { radius }) if !inside => Some(Unusable::OutsideBall { radius }),
+            _ => None,
+        };
+        Ok((x, unusable))
+    }
+
+    /// `(x, a)/√(1+a²)`, never normalised again: a short x must stay shorter than a long one.
+    fn append_constant(&self, mut x: Vec<f64>) -> BoundedRow {
+        if let Some(a) = self.constants.centring {
+            // Within its capacity: nothing of the row is left behind in another place.
+            x.push(a);
+            let divisor = a.hypot(1.0);
+            for value in &mut x {
+                *value = flush(*value / divisor, SMALLEST_ENTRY);
+            }
+            shorten_to_one(&mut x);
+        }
+        BoundedRow::proved(x)
+    }
+
+    fn check_dimension(&self, row: &Row) -> Result<()> {
+        let p = self.constants.dimension;
+        if row.values().len() == p {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorCode::WrongDimension,
+            format!(
+                "the row has {} values but the study has {p} features; send the features the study names, in its order",
+                row.values().len()
+            ),
+        ))
+    }
+}
+
+/// Why a row was replaced by the zero row.
+#[derive(Clone, Copy)]
+enum Unusable {
+    NotFinite,
+    OutsideBall { radius: f64 },
+}
+
+impl Unusable {
+    fn reason(self) -> Error {
+        match self {
+            Unusable::NotFinite => Error::new(
+                ErrorCode::RowNotFinite,
+                format!(
+                    "the row has a value that is NaN, infinite or beyond {:.0e} in magnitude; impute it, or leave it: a device sends such a row as the zero row",
+                    VALUE_RANGE.end()
+                ),
+            ),
+            Unusable::OutsideBall { radius } => Error::new(
+                ErrorCode::RowOutsideBall,
+                format!(
+                    "the row is longer than the required radius {radius}; use a study with --norm clip, or scale the features by public constants"
+                ),
+            ),
+        }
+    }
+}
+
+/// Euclidean norm of values whose squares are normal numbers.
+fn norm(x: &[f64]) -> f64 {
+    x.iter().map(|v| v * v).sum::<f64>().sqrt()
+}
+
+/// The proof that the stored numbers have length at most one: rounding may leave it an ulp above. Dropping what
+/// has become tiny only shortens.
+fn shorten_to_one(x: &mut [f64]) {
+    let length = norm(x);
+    let over = mask(length > 1.0);
+    let divisor = masked(length * (1.0 + 4.0 * f64::EPSILON), over) + masked(1.0, !over);
+    for value in x {
+        *value = flush(*value / divisor, SMALLEST_ENTRY);
+    }
+}
+
+/// 2⁻ᵉ for a value of [2ᵉ, 2ᵉ⁺¹), |e| ≤ 500; 2⁵⁰⁰ for 0.
+fn reciprocal_power_of_two(value: f64) -> f64 {
+    let exponent = value.max(power_of_two(-500)).to_bits() >> 52;
+    f64::from_bits((2046 - exponent) << 52)
+}
+
+/// All ones or all zeros, which the compiler cannot turn back into a branch.
+fn mask(keep: bool) -> u64 {
+    black_box(u64::from(keep)).wrapping_neg()
+}
+
+fn masked(value: f64, mask: u64) -> f64 {
+    f64::from_bits(value.to_bits() & mask)
+}
+
+/// The value, or 0 if its magnitude is below `limit`: bits of positive numbers are ordered as the numbers are.
+fn flush(value: f64, limit: f64) -> f64 {
+    let below = value.abs().to_bits().wrapping_sub(limit.to_bits()) >> 63;
+    masked(value, below.wrapping_sub(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{super::Feature, *};
+
+    fn of(norm: Norm, dimension: usize) -> Preprocessing {
+        Preprocessing {
+            dimension,
+            features: None,
+            norm,
+            centring: None,
+        }
+    }
+
+    fn prepare(constants: &Preprocessing, values: &[f64]) -> (BoundedRow, Option<ErrorCode>) {
+        let preprocessor = constants.preprocessor().unwrap();
+        let row = Row::new(values.to_vec());
+        let (bounded, notice) = preprocessor.prepare_with_notice(&row).unwrap();
+        assert_eq!(preprocessor.prepare(&row).unwrap(), bounded);
+        let strict = preprocessor.prepare_features(&row);
+        let code = notice.map(|notice| notice.code());
+        assert_eq!(strict.as_ref().err().map(Error::code), code);
+        if let (Ok(strict), None) = (strict, constants.centring) {
+            assert_eq!(strict.as_slice(), bounded.as_slice());
+        }
+        (bounded, code)
+    }
+
+    #[test]
+    fn normalize_clip_require() {
+        let normalize = of(Norm::Normalize, 2);
+        assert_eq!(prepare(&normalize, &[3.0, 4.0]).0.as_slice(), &[0.6, 0.8]);
+        assert_eq!(prepare(&normalize, &[0.0, 0.0]).0.as_slice(), &[0.0, 0.0]);
+        let require = of(Norm::Require { radius: 5.0 }, 2);
+        assert_eq!(prepare(&require, &[3.0, 4.0]).0.as_slice(), &[0.6, 0.8]);
+        let (row, why) = prepare(&require, &[3.0, 4.1]);
+        assert_eq!(row.as_slice(), &[0.0, 0.0]);
+        assert_eq!(why, Some(ErrorCode::RowOutsideBall));
+        let error = require
+            .preprocessor()
+            .unwrap()
+            .prepare_features_nth(6, &Row::new(vec![3.0, 4.1]))
+            .unwrap_err();
+        let said = error.detail();
+        assert!(
+            said.contains("row 7") && said.contains('5') && !said.contains("4.1"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn public_constants_come_first() {
+        let feature = |name: &str, center, scale| Feature {
+            name: name.into(),
+            center,
+            scale,
+        };
+        let constants = Preprocessing {
+            features: Some(vec![
+                feature("height", 170.0, 10.0),
+                feature("weight", 70.0, 20.0),
+            ]),
+            ..of(Norm::Clip { radius: 2.0 }, 2)
+        };
+        let (row, _) = prepare(&constants, &[180.0, 70.0]);
+        assert_eq!(row.as_slice(), &[0.5, 0.0]);
+        // Unusable: the zero row, and not that of the centres.
+        let (row, why) = prepare(&constants, &[f64::NAN, 70.0]);
+        assert_eq!(row.as_slice(), &[0.0, 0.0]);
+        assert_eq!(why, Some(ErrorCode::RowNotFinite));
+    }
+
+    /// Where values count as infinite and as zero is fixed, whatever constants a study has.
+    #[test]
+    fn no_constant_moves_what_is_unusable() {
+        let (least, most) = (*VALUE_RANGE.start(), *VALUE_RANGE.end());
+        let root = 0.5_f64.sqrt();
+        for scale in [2.0_f64.powi(-100), 1.0, 2.0_f64.powi(100)] {
+            for centre in [0.0, 1.0, 2.0_f64.powi(32)] {
+                let feature = |name: &str| Feature {
+                    name: name.into(),
+                    center: centre * scale,
+                    scale,
+                };
+                for norm in [
+                    Norm::Normalize,
+                    Norm::Clip { radius: 2.0_f64.powi(-100) },
+                    Norm::Clip { radius: 2.0_f64.powi(100) },
+                ] {
+                    let constants = Preprocessing {
+                        features: Some(vec![feature("a"), feature("b")]),
+                        ..of(norm, 2)
+                    };
+                    for value in [0.0, least, 1.0, most, -most] {
+                        assert_eq!(prepare(&constants, &[value, 1.0]).1, None, "{value:e}");
+                    }
+                    for value in [most.next_up(), -most.next_up(), f64::MAX, f64::INFINITY, f64::NAN] {
+                        let (row, why) = prepare(&constants, &[value, 1.0]);
+                        assert_eq!(why, Some(ErrorCode::RowNotFinite), "{value:e}");
+                        assert_eq!(row.as_slice(), &[0.0, 0.0]);
+                    }
+                }
+            }
+        }
+        let normalize = of(Norm::Normalize, 2);
+        for value in [least, 1e-30, 1e30, most] {
+            for v in prepare(&normalize, &[value, value]).0.as_slice() {
+                assert!((v - root).abs() < 1e-15, "{value}: {v}");
+            }
+        }
+        for value in [least.next_down(), 5e-324, -0.0] {
+            assert_eq!(prepare(&normalize, &[value, value]).0.as_slice(), &[0.0, 0.0]);
+        }
+    }
+
+    #[test]
+    fn only_a_wrong_dimension_is_an_error() {
+        let constants = of(Norm::Normalize, 2);
+        let preprocessor = constants.preprocessor().unwrap();
+        let row = Row::new(vec![1.0]);
+        for error in [
+            preprocessor.prepare(&row).unwrap_err(),
+            preprocessor.prepare_with_notice(&row).unwrap_err(),
+        ] {
+            assert_eq!(error.code(), ErrorCode::WrongDimension);
+        }
+    }
+
+    #[test]
+    fn an_unusable_row_still_has_the_constant_of_centring() {
+        let constants = Preprocessing {
+            centring: Some(1.0),
+            ..of(Norm::Require { radius: 1.0 }, 2)
+        };
+        for values in [[f64::NAN, 0.0], [2.0, 0.0]] {
+            let (row, why) = prepare(&constants, &values);
+            assert!(why.is_some());
+            assert_eq!(&row.as_slice()[..2], &[0.0, 0.0]);
+            assert!((row.as_slice()[2] - 0.5_f64.sqrt()).abs() < 1e-15);
+        }
+    }
+
+    #[test]
+    fn debug_shows_no_values() {
+        let row = Row::new(vec![0.123456, 7.0]);
+        let (bounded, _) = prepare(&of(Norm::Normalize, 2), row.values());
+        assert_eq!(format!("{row:?}"), "Row(2 values)");
+        assert_eq!(format!("{bounded:?}"), "BoundedRow(2 values)");
+    }
+
+    /// Magnitudes over all of f64, subnormal numbers included, and zeros.
+    fn any_value() -> impl Strategy<Value = f64> {
+        prop_oneof![
+            4 => (-1074..1024_i32, -2.0_f64..2.0).prop_map(|(e, m)| m * 2.0_f64.powi(e.max(-1022)) * 2.0_f64.powi((e + 1022).min(0))),
+            1 => Just(0.0),
+            1 => -3.0_f64..3.0,
+        ]
+    }
+
+    /// Constants at and within the edges, as a server that means harm would choose them.
+    fn any_constants(dimension: usize) -> impl Strategy<Value = Preprocessing> {
+        let exponent = prop_oneof![Just(-100), Just(0), Just(100), -100..=100];
+        let norm = (0..3, exponent.clone()).prop_map(|(kind, e)| {
+            let radius = 2.0_f64.powi(e);
+            match kind {
+                0 => Norm::Normalize,
+                1 => Norm::Clip { radius },
+                _ => Norm::Require { radius },
+            }
+        });
+        let centre = prop_oneof![Just(0.0), Just(2.0_f64.powi(32)), Just(2.0_f64.powi(-300)), -2.0_f64..2.0];
+        let constants = proptest::collection::vec((exponent, centre), dimension);
+        let centring = prop_oneof![Just(None), Just(Some(0.01)), Just(Some(1.0))];
+        (norm, constants, centring).prop_map(move |(norm, constants, centring)| {
+            let features = constants.into_iter().enumerate().map(|(i, (e, centre))| Feature {
+                name: format!("x{i}"),
+                center: centre * 2.0_f64.powi(e),
+                scale: 2.0_f64.powi(e),
+            });
+            Preprocessing { dimension, features: Some(features.collect()), norm, centring }
+        })
+    }
+
+    proptest! {
+        /// Fails where entries keep every size: products of tiny ones are subnormal then.
+        #[test]
+        fn every_prepared_row_is_in_the_unit_ball_and_has_no_tiny_entry(
+            (constants, near, values) in (1_usize..12).prop_flat_map(|p| {
+                (any_constants(p), proptest::collection::vec(-2_i32..3, p), proptest::collection::vec(any_value(), p))
+            })
+        ) {
+            // A value far off, or the centre itself and its neighbours.
+            let features = constants.features.clone().unwrap();
+            let values: Vec<f64> = values.iter().zip(&near).zip(&features).map(|((value, near), feature)| match near {
+                0 => feature.center,
+                1 => feature.center.next_up(),
+                _ => *value,
+            }).collect();
+            let (row, _) = prepare(&constants, &values);
+            let x = row.as_slice();
+            let squared: f64 = x.iter().map(|v| v * v).sum();
+            prop_assert!(squared.sqrt() <= 1.0 + 1e-15);
+            for a in x {
+                prop_assert!(*a == 0.0 || a.abs() >= SMALLEST_ENTRY, "{a:e}");
+                for b in x {
+                    let product = a * b;
+                    prop_assert!(product == 0.0 || product.is_normal() && (product as f32).is_normal(), "{product:e}");
+                }
+            }
+        }
+    }
+}
