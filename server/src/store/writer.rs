@@ -18,7 +18,7 @@ use eigenveil_shared::{
     mechanism::{PayloadForm, double_cap::Seed},
     report::{ReportId, ValidatedReport},
 };
-use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
@@ -29,8 +29,10 @@ use super::{
     faults::Faults,
     health::Health,
     recent::RecentIds,
+    reserve::Reserve,
     seeds,
     study::{Study, state_from},
+    tenure::{self, Tenure},
 };
 use crate::{environment::Clock, memory::Reservation, metrics::Metrics};
 
@@ -182,6 +184,10 @@ pub(super) struct Writer {
     pub(super) health: Arc<Health>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) clock: Arc<dyn Clock>,
+    pub(super) tenure: Tenure,
+    pub(super) reserve: Reserve,
+    /// Another server writes: this one has ended.
+    pub(super) ousted: bool,
     pub(super) faults: Faults,
 }
 
@@ -209,7 +215,12 @@ impl Writer {
             self.metrics.queue_depth.dec();
             self.faults.wait_while_held();
             next = match command {
-                Command::Stop => return,
+                Command::Stop => {
+                    if let Err(failure) = self.tenure.end(&mut self.connection) {
+                        tracing::warn!(%failure, "the log of the store stays beside it, and belongs to it");
+                    }
+                    return;
+                }
                 Command::Task(task) => {
                     task(&mut self);
                     None
@@ -221,6 +232,9 @@ impl Writer {
                     held
                 }
             };
+            if self.ousted {
+                return;
+            }
             next = next.or_else(|| self.commands.recv().ok());
         }
     }
@@ -255,8 +269,37 @@ impl Writer {
         (group, None)
     }
 
-    /// Commits a group, then answers everybody in it.
+    /// Commits a group, then answers everybody in it. What one study's share fails at is not the others' fault: each is
+    /// then committed by itself.
     fn commit(&mut self, group: Vec<Submission>) {
+        let Err((group, failure)) = self.try_commit(group) else {
+            return;
+        };
+        let mut studies = by_study(group);
+        if studies.len() == 1 || failure.is_full() || matches!(failure, Failure::Ousted) {
+            self.refuse(studies.into_iter().flatten().collect(), failure);
+            return;
+        }
+        for share in studies.drain(..) {
+            if let Err((share, failure)) = self.try_commit(share) {
+                self.refuse(share, failure);
+            }
+        }
+    }
+
+    fn refuse(&self, group: Vec<Submission>, failure: Failure) {
+        self.health.commit_failed(&failure);
+        self.metrics.commit_failed();
+        let request_ids = request_ids(&group);
+        tracing::error!(%failure, requests = group.len(), request_ids, "commit failed; nothing was counted");
+        let error = failure.into_error();
+        for submission in group {
+            let _ = submission.reply.send(Err(error.clone()));
+        }
+    }
+
+    /// Commits a group and answers everybody in it, or gives it back.
+    fn try_commit(&mut self, group: Vec<Submission>) -> Result<(), (Vec<Submission>, Failure)> {
         let started = Instant::now();
         match self.transact(&group) {
             Ok((outcomes, changes)) => {
@@ -278,25 +321,30 @@ impl Writer {
                     let _ = submission.reply.send(Ok(outcomes));
                 }
                 self.faults.after_answers();
+                Ok(())
             }
             Err(failure) => {
                 self.caches.recent.distrust();
-                self.health.commit_failed(&failure);
-                self.metrics.commit_failed();
-                let request_ids = request_ids(&group);
-                tracing::error!(%failure, requests = group.len(), request_ids, "commit failed; nothing was counted");
-                let error = failure.into_error();
-                for submission in group {
-                    let _ = submission.reply.send(Err(error.clone()));
-                }
+                self.ousted |= matches!(failure, Failure::Ousted);
+                Err((group, failure))
             }
         }
     }
 
+    /// Before something that makes room: gives it the room that it needs itself.
+    pub(super) fn make_room(&mut self) {
+        if self.health.is_good() && !self.reserve.is_needed() {
+            return;
+        }
+        self.reserve.release();
+        // The log has its disk already: begun anew, it can take the deletion.
+        if let Err(failure) = tenure::checkpoint(&self.connection, "PASSIVE") {
+            tracing::debug!(%failure, "the log could not be begun anew");
+        }
+    }
+
     fn transact(&mut self, group: &[Submission]) -> Result<(Vec<Outcomes>, Vec<Change>), Failure> {
-        let transaction = self
-            .connection
-            .transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let transaction = self.tenure.transaction(&mut self.connection)?;
         self.caches.recent.refresh(&transaction)?;
         let mut outcomes = vec![Outcomes::new(); group.len()];
         let mut changes: Vec<Change> = Vec::new();
@@ -446,6 +494,22 @@ fn other_form() -> Error {
         ErrorCode::InvalidRequest,
         "a report was decoded for a study with another form of payloads; decode it for this one",
     )
+}
+
+/// The submissions of each study, in the order in which they came.
+fn by_study(group: Vec<Submission>) -> Vec<Vec<Submission>> {
+    let mut studies: Vec<Vec<Submission>> = Vec::new();
+    for submission in group {
+        let row = submission.study.row;
+        let same = |share: &&mut Vec<Submission>| {
+            share.first().is_some_and(|first| first.study.row == row)
+        };
+        match studies.iter_mut().find(same) {
+            Some(share) => share.push(submission),
+            None => studies.push(vec![submission]),
+        }
+    }
+    studies
 }
 
 /// Numbers of the requests, the first of them where they are many.
