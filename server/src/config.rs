@@ -1,6 +1,7 @@
 //! What an operator may set.
 
 mod check;
+pub(crate) mod descriptors;
 mod file;
 mod network;
 
