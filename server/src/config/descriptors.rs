@@ -5,7 +5,7 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 use super::ServerConfig;
 
 /// Descriptors kept for what is no connection: the listener, the database, its readers, backups, files that come and go.
-const BESIDE: u64 = 128;
+const BESIDE: u64 = 64;
 
 /// What the process may have open now, and what it may allow itself; `None`: no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub(crate) fn check(config: &ServerConfig) -> (usize, Option<String>) {
 }
 
 fn fitting(config: &ServerConfig, allowed: u64) -> (usize, Option<String>) {
-    let left = (allowed - BESIDE.min(allowed / 2)).max(1);
+    let left = (allowed - BESIDE.min(allowed / 4)).max(1);
     let fit = usize::try_from(left).unwrap_or(usize::MAX);
     if fit >= config.max_connections {
         return (config.max_connections, None);
@@ -92,11 +92,11 @@ mod tests {
             max_connections: 1_000,
             ..ServerConfig::new("data")
         };
-        assert_eq!(fitting(&config, 1_128), (1_000, None));
-        for (allowed, connections) in [(1_127, 999), (256, 128), (64, 32), (1, 1)] {
+        assert_eq!(fitting(&config, 1_064), (1_000, None));
+        for (allowed, connections) in [(1_063, 999), (256, 192), (64, 48), (1, 1)] {
             let (fit, warning) = fitting(&config, allowed);
             assert_eq!(fit, connections);
-            assert!(warning.unwrap().contains("1128"));
+            assert!(warning.unwrap().contains("1064"));
         }
     }
 }

@@ -527,3 +527,76 @@ fn payload_bytes(submission: &Submission) -> usize {
         .map(|report| report.payload().len())
         .sum()
 }
+
+#[cfg(test)]
+mod tests {
+    use eigenveil_shared::{codec, report::Report};
+    use serde_json::json;
+
+    use crate::{
+        Environment, ServerConfig, Store,
+        store::{Faults, NewReport, Stored, database_path},
+    };
+    use eigenveil_shared::report::ReportId;
+
+    /// Two studies share a commit, and the sum of one is not what was written: the other's reports are counted.
+    #[tokio::test]
+    async fn a_damaged_study_does_not_refuse_the_reports_of_another() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = ServerConfig::new(directory.path().join("data"));
+        let faults = Faults::default();
+        let open = || {
+            let environment = Environment {
+                faults: faults.clone(),
+                ..Environment::system()
+            };
+            Store::open(&config, environment).unwrap()
+        };
+        let mut store = open();
+        let mut ids = Vec::new();
+        for name in ["damaged", "whole"] {
+            let design = json!({
+                "name": name, "dimension": 3, "mechanism": "symmetric-gaussian", "epsilon": 1.0, "delta": 1e-6,
+            });
+            let design = serde_json::from_value(design).unwrap();
+            ids.push(store.create_study(design).await.unwrap().id());
+        }
+        let mut number = 0;
+        let mut send = |store: &Store, id| {
+            number += 1;
+            let study = store.study(id).unwrap();
+            let body = codec::encode_report(&Report {
+                id: ReportId::from_parts(1_700_000_000_000, [number; 16]),
+                fingerprint: study.shape().fingerprint,
+                payload: 0.5_f32.to_le_bytes().repeat(6),
+            });
+            let report = NewReport::decode(&body.into(), study.shape()).unwrap();
+            let store = store.clone();
+            async move { store.submit(&study, vec![report]).await }
+        };
+        // One in every bucket, which the commits choose.
+        for _ in 0..200 {
+            send(&store, ids[0]).await.unwrap();
+        }
+        drop(store);
+        rusqlite::Connection::open(database_path(&config.data_dir))
+            .unwrap()
+            .execute(
+                "UPDATE buckets SET sum = ?",
+                [f64::INFINITY.to_le_bytes().repeat(6)],
+            )
+            .unwrap();
+        store = open();
+        faults.hold();
+        let (damaged, whole) = (send(&store, ids[0]), send(&store, ids[1]));
+        let both = tokio::spawn(async { tokio::join!(damaged, whole) });
+        // One is in its hand and one waits: they share the next commit.
+        while store.metrics().queue_depth.get() < 1 {
+            tokio::task::yield_now().await;
+        }
+        faults.release();
+        let (damaged, whole) = both.await.unwrap();
+        assert!(damaged.is_err());
+        assert_eq!(whole.unwrap(), [Stored::Accepted]);
+    }
+}
