@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use eigenveil_server::pictures;
-use eigenveil_shared::estimate::{Estimate, LambdaPath};
+use eigenveil_shared::estimate::{Estimate, LambdaPath, csv_text};
 
 use crate::{
     error::{CliError, Result},
@@ -101,7 +101,7 @@ fn path_table(estimate: &Estimate, path: &LambdaPath) -> Result<Vec<u8>> {
             .iter()
             .filter_map(|&row| names.get(row).map(String::as_str))
             .collect();
-        names.join("; ")
+        csv_text(&names.join("; ")).into_owned()
     };
     let mut header: Vec<String> = [
         "lambda",

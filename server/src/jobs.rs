@@ -30,6 +30,8 @@ use crate::{
 const MAX_ATTEMPTS: u32 = 3;
 /// How long to leave a store alone that does not answer.
 const RETRY: Duration = Duration::from_secs(5);
+/// How often a job is tried that the store, and not the job, was at fault for: for an hour, and then it has failed.
+const MAX_TRIES: u32 = 720;
 /// How long to sleep when there is nothing to do; a new job ends it at once.
 const IDLE: Duration = Duration::from_secs(3_600);
 
@@ -72,6 +74,15 @@ impl Control {
             .wait_timeout_while(guard, at_most, |orders| !orders.wake)
             .unwrap_or_else(PoisonError::into_inner);
         guard.wake = false;
+    }
+
+    /// Leaves the store alone for a while, but not when nobody waits for this job any more.
+    fn pause(&self, job: i64) {
+        let guard = self.orders();
+        // Whoever stops or cancels wakes; a new job does not end the pause.
+        drop(self.woken.wait_timeout_while(guard, RETRY, |orders| {
+            !self.stopping() && !orders.cancelled.contains(&job)
+        }));
     }
 
     fn stopping(&self) -> bool {
@@ -127,6 +138,7 @@ impl Jobs {
         self.store
             .cancel_estimate(study, number, move |job| {
                 control.orders().cancelled.insert(job);
+                control.woken.notify_all();
             })
             .await
     }
@@ -184,14 +196,16 @@ fn run(store: &Store, control: &Control, study: &Study, job: &Job) {
             ),
         ))
     } else {
-        catch_unwind(AssertUnwindSafe(|| {
-            compute(store, study, &job.request, &cancelled)
-        }))
-        .unwrap_or_else(|_| {
-            Err(Error::new(
-                ErrorCode::EstimateFailed,
-                "the computation broke off by a fault of the program; the reports are untouched: please report this",
-            ))
+        patiently(store, control, job, || {
+            catch_unwind(AssertUnwindSafe(|| {
+                compute(store, study, &job.request, &cancelled)
+            }))
+            .unwrap_or_else(|_| {
+                Err(Error::new(
+                    ErrorCode::EstimateFailed,
+                    "the computation broke off by a fault of the program; the reports are untouched: please report this",
+                ))
+            })
         })
     };
     let end = match &result {
@@ -207,11 +221,16 @@ fn run(store: &Store, control: &Control, study: &Study, job: &Job) {
         Err(error) => {
             tracing::info!(study = %study.id(), code = %error.code(), "estimate failed");
             let problem = Problem::new(status_of(error.code()).as_u16(), &error);
-            store.finish_job(job.job, Err(problem))
+            patiently(store, control, job, || {
+                store.finish_job(job.job, Err(problem.clone()))
+            })
         }
         Ok(estimate) => {
             tracing::info!(study = %study.id(), n = estimate.n, k = estimate.k, seconds = estimate.seconds, "estimate done");
-            store.finish_job(job.job, Ok(estimate))
+            // What took long to compute is not computed again because the disk is full.
+            patiently(store, control, job, || {
+                store.finish_job(job.job, Ok(estimate.clone()))
+            })
         }
     };
     if let Err(error) = written {
@@ -220,6 +239,31 @@ fn run(store: &Store, control: &Control, study: &Study, job: &Job) {
             control.wait(RETRY);
         }
     }
+}
+
+/// Tries again while the store is at fault and may mend: no descriptor, a busy or full disk.
+fn patiently<T>(
+    store: &Store,
+    control: &Control,
+    job: &Job,
+    mut work: impl FnMut() -> Result<T>,
+) -> Result<T> {
+    for _ in 1..MAX_TRIES {
+        match work() {
+            Err(error)
+                if matches!(
+                    error.code(),
+                    ErrorCode::StoreUnavailable | ErrorCode::StoreFull
+                ) && !store.is_damaged()
+                    && !control.cancelled(job.job) =>
+            {
+                tracing::warn!(%error, "an estimate waits for the store");
+                control.pause(job.job);
+            }
+            result => return result,
+        }
+    }
+    work()
 }
 
 fn compute(

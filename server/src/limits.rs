@@ -18,7 +18,8 @@ use crate::{config::ServerConfig, environment::Entropy};
 /// Time after which everything about clients is forgotten, and a new salt is drawn.
 pub(crate) const MEMORY: Duration = Duration::from_secs(300);
 
-/// Clients held at once by one limit; with more of them it starts afresh, so that memory is bounded (about 2 MiB).
+/// Clients held at once by one limit; with more of them those that asked least are forgotten, so that memory is bounded
+/// (about 2 MiB).
 const MOST: usize = 65_536;
 
 /// A minute, over which every limit is given.
@@ -97,32 +98,22 @@ impl RateLimit {
     pub(crate) fn charge(&self, key: &[u8], now: Instant) -> Result<(), Duration> {
         let mut table = self.table(now);
         let key = table.hash(key);
-        let full_at = self.room(&table, key, now)?;
+        // When the bucket will be full, if one more event fits.
+        let full_at = table.full_at.get(&key).map_or(now, |&at| at.max(now));
+        let after = full_at + self.interval - now;
+        if let Some(wait) = after.checked_sub(MINUTE.max(self.interval))
+            && wait > Duration::ZERO
+        {
+            return Err(wait);
+        }
         if table.full_at.len() >= MOST && !table.full_at.contains_key(&key) {
             table.full_at.retain(|_, full_at| *full_at > now);
             if table.full_at.len() >= MOST {
-                table.full_at.clear();
+                table.forget_half();
             }
         }
         table.full_at.insert(key, full_at + self.interval);
         Ok(())
-    }
-
-    /// As [`charge`](Self::charge), without counting.
-    pub(crate) fn check(&self, key: &[u8], now: Instant) -> Result<(), Duration> {
-        let table = self.table(now);
-        let key = table.hash(key);
-        self.room(&table, key, now).map(|_| ())
-    }
-
-    /// When the bucket will be full, if one more event fits.
-    fn room(&self, table: &Table, key: u64, now: Instant) -> Result<Instant, Duration> {
-        let full_at = table.full_at.get(&key).map_or(now, |&at| at.max(now));
-        let after = full_at + self.interval - now;
-        match after.checked_sub(MINUTE.max(self.interval)) {
-            None | Some(Duration::ZERO) => Ok(full_at),
-            Some(wait) => Err(wait),
-        }
     }
 
     /// The table, new when the one before is old.
@@ -142,6 +133,15 @@ impl RateLimit {
 }
 
 impl Table {
+    /// Forgets at least half of the keys: those that did least. Whoever is at his limit is not forgotten because
+    /// many others asked once.
+    fn forget_half(&mut self) {
+        let mut times: Vec<Instant> = self.full_at.values().copied().collect();
+        let middle = times.len() / 2;
+        let (_, &mut median, _) = times.select_nth_unstable(middle);
+        self.full_at.retain(|_, full_at| *full_at > median);
+    }
+
     fn hash(&self, key: &[u8]) -> u64 {
         let digest = Sha256::new_with_prefix(self.salt)
             .chain_update(key)
@@ -178,12 +178,9 @@ mod tests {
             limit.charge(b"a", start).unwrap();
         }
         assert_eq!(limit.charge(b"a", start), Err(Duration::from_secs(10)));
-        assert_eq!(limit.check(b"a", start), Err(Duration::from_secs(10)));
         // Somebody else is not concerned.
-        limit.check(b"b", start).unwrap();
+        limit.charge(b"b", start).unwrap();
         let later = start + Duration::from_secs(10);
-        // Checking counts nothing.
-        limit.check(b"a", later).unwrap();
         limit.charge(b"a", later).unwrap();
         assert_eq!(limit.charge(b"a", later), Err(Duration::from_secs(10)));
         let mut admitted = 0;
@@ -215,6 +212,20 @@ mod tests {
             limit.charge(&client.to_le_bytes(), later).unwrap();
         }
         assert!(limit.table(later).full_at.len() <= MOST);
+    }
+
+    /// Addresses are cheap: more of them than are held must not wipe out what is known of the one that guesses.
+    #[test]
+    fn whoever_is_at_his_limit_stays_there_however_many_ask_once() {
+        let (limit, start) = (limit(6), Instant::now());
+        for _ in 0..6 {
+            limit.charge(b"guesser", start).unwrap();
+        }
+        for client in 0..(2 * MOST as u32) {
+            limit.charge(&client.to_le_bytes(), start).unwrap();
+        }
+        assert!(limit.table(start).full_at.len() <= MOST);
+        assert!(limit.charge(b"guesser", start).is_err());
     }
 
     #[test]

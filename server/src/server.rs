@@ -24,7 +24,7 @@ use tokio::{
 
 use crate::{
     app::AppState,
-    config::{ServerConfig, cannot_listen},
+    config::{ServerConfig, cannot_listen, descriptors},
     environment::Environment,
     http::{direct, router},
     limits,
@@ -62,6 +62,8 @@ pub struct Server {
     address: SocketAddr,
     app: AppState,
     tls: Option<(Arc<Certificates>, Handshake)>,
+    /// Served at once.
+    connections: usize,
 }
 
 impl Server {
@@ -81,6 +83,10 @@ impl Server {
             }
         };
         let refused = |error: std::io::Error| cannot_listen(&config, &error);
+        let (connections, warning) = descriptors::raise(&config);
+        if let Some(warning) = warning {
+            tracing::warn!("{warning}");
+        }
         let app = AppState::open(config.clone(), environment)?;
         let listener = TcpListener::bind(config.listen).await.map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
@@ -89,6 +95,7 @@ impl Server {
             address,
             app,
             tls,
+            connections,
         })
     }
 
@@ -136,11 +143,15 @@ impl Server {
         F: Future<Output = Result<Response, Infallible>> + Send,
     {
         let Self {
-            listener, app, tls, ..
+            listener,
+            app,
+            tls,
+            connections,
+            ..
         } = self;
         let config = app.config();
         let (certificates, handshake) = tls.unzip();
-        let permits = Arc::new(Semaphore::new(config.max_connections));
+        let permits = Arc::new(Semaphore::new(connections));
         let graceful = GracefulShutdown::new();
         // Dropped to cut the connections that did not end by themselves.
         let (patient, impatient) = watch::channel(());

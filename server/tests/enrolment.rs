@@ -120,7 +120,7 @@ async fn a_report_that_is_refused_spends_nothing() {
     let id = new_id();
     send(&server, &study, id, &tokens[0])
         .await
-        .is_problem(409, E::StudyNotOpen);
+        .is_problem(404, E::StudyNotFound);
     server
         .operator("POST", &format!("/v1/studies/{}/open", study.id), None)
         .await;

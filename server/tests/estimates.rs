@@ -348,3 +348,74 @@ async fn a_deadly_job_is_given_up() {
     assert_eq!(failed.state, EstimateState::Failed);
     assert!(failed.problem.unwrap().detail.contains("stopped 3 times"));
 }
+
+/// The store cannot be read for a while: the estimate waits, and is made when it can.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_estimate_outlives_a_store_that_cannot_be_read_for_a_while() {
+    let server = Harness::new();
+    let study = study_with_reports(&server, 4).await;
+    let database = database_path(&server.config.data_dir);
+    // Nobody can open it, whoever has it open goes on: as where there is no descriptor left.
+    let away = database.with_extension("away");
+    std::fs::rename(&database, &away).unwrap();
+    let location = server.ask_estimate(&study, json!({})).await;
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(4) {
+        let document: EstimateDocument = server.operator("GET", &location, None).await.json();
+        assert_eq!(document.state, EstimateState::Running, "{document:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    std::fs::rename(&away, &database).unwrap();
+    let done = server.wait_for_estimate(&location).await;
+    assert_eq!(done.state, EstimateState::Done, "{:?}", done.problem);
+}
+
+/// However large it is, a result asked for as JSON is sent as it is stored: nobody reads and writes it anew.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_result_is_sent_as_it_is_stored() {
+    let server = Harness::new();
+    let study = study_with_reports(&server, 3).await;
+    let location = server.ask_estimate(&study, json!({})).await;
+    server.wait_for_estimate(&location).await;
+    let stored = "{\"not\":   \"parsed\"}";
+    rusqlite::Connection::open(database_path(&server.config.data_dir))
+        .unwrap()
+        .execute("UPDATE estimates SET estimate = ?", [stored])
+        .unwrap();
+    let answer = server
+        .operator("GET", &format!("{location}?format=json"), None)
+        .await;
+    assert_eq!(answer.status, StatusCode::OK);
+    assert_eq!(answer.headers[header::CONTENT_TYPE], "application/json");
+    assert_eq!(answer.body, stored.as_bytes());
+}
+
+/// A feature's name is a text in every spreadsheet, and a number stays a number.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_of_features_are_no_formulas() {
+    let server = Harness::new();
+    let names = ["=1+1", "+1", "-1", "@A1", "a=b"];
+    let features: Vec<_> = names.iter().map(|name| json!({ "name": name })).collect();
+    let study = server
+        .study_with(json!({"dimension": 5, "features": features, "epsilon": 8.0}))
+        .await;
+    for _ in 0..30 {
+        let body = common::report(&study, new_id(), 0.25);
+        assert_eq!(server.post_report(&study, body).await.status, 201);
+    }
+    let location = server.ask_estimate(&study, json!({"k": 1})).await;
+    server.wait_for_estimate(&location).await;
+    let csv = server
+        .operator("GET", &format!("{location}?format=csv"), None)
+        .await;
+    let mut reader = csv::Reader::from_reader(csv.body.as_slice());
+    for (record, name) in reader.records().zip(names) {
+        let record = record.unwrap();
+        let expected = match name {
+            "a=b" => name.to_owned(),
+            _ => format!("'{name}"),
+        };
+        assert_eq!(record[0], expected);
+        assert!(record[1].parse::<f64>().is_ok());
+    }
+}

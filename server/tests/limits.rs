@@ -75,7 +75,7 @@ fn is_limited(answer: &Answer, what: &str) {
 }
 
 #[tokio::test]
-async fn guessing_tokens_ends_soon_and_for_the_guesser_alone() {
+async fn guessing_tokens_ends_soon_and_the_right_one_is_never_put_off() {
     let server = Harness::with(|config| ServerConfig {
         wrong_tokens_per_minute: 3,
         ..config
@@ -96,20 +96,22 @@ async fn guessing_tokens_ends_soon_and_for_the_guesser_alone() {
             .await;
         answer.is_problem(403, ErrorCode::Forbidden);
     }
-    // Now even the right one tells nothing.
-    for token in ["d", &right] {
+    let answer = Asks::from("192.0.2.7").with_token("d").send(&server).await;
+    is_limited(&answer, "refused tokens");
+    // The header that names whoever asks does not help where no proxy is trusted.
+    let answer = Asks::from("192.0.2.7")
+        .with_token("d")
+        .on_behalf_of("192.0.2.99")
+        .send(&server)
+        .await;
+    is_limited(&answer, "refused tokens");
+    // Somebody behind the same address guesses; the operator goes on.
+    for _ in 0..9 {
         let answer = Asks::from("192.0.2.7")
-            .with_token(token)
+            .with_token(&right)
             .send(&server)
             .await;
-        is_limited(&answer, "refused tokens");
-        // The header that names whoever asks does not help where no proxy is trusted.
-        let answer = Asks::from("192.0.2.7")
-            .with_token(token)
-            .on_behalf_of("192.0.2.99")
-            .send(&server)
-            .await;
-        is_limited(&answer, "refused tokens");
+        assert_eq!(answer.status, 200);
     }
     // What needs no token goes on, and so do others.
     assert_eq!(Asks::from("192.0.2.7").send(&server).await.status, 200);
@@ -207,6 +209,58 @@ async fn a_token_has_a_limit_wherever_it_is_used() {
         .await;
     is_limited(&third, "requests with this token");
     assert_eq!(Asks::from("192.0.2.9").send(&server).await.status, 200);
+}
+
+/// Spelt otherwise, it is the same token, and one that is nobody's takes no place in the table.
+#[tokio::test]
+async fn a_token_is_counted_by_what_it_is_and_not_by_how_it_is_written() {
+    let server = Harness::with(|config| ServerConfig {
+        token_requests_per_minute: Some(3),
+        ..config
+    });
+    let mut statuses = Vec::new();
+    for scheme in ["Bearer ", "bearer ", "BEARER   ", "bEaReR "] {
+        let request = Request::get("/v1/studies")
+            .header(header::AUTHORIZATION, format!("{scheme}{}", server.token));
+        let answer = server.send(request.body(Body::empty()).unwrap()).await;
+        statuses.push(answer.status.as_u16());
+    }
+    assert_eq!(statuses, [200, 200, 200, 429]);
+}
+
+/// What is shipped believes the proxy that it is shipped with, and the proxy says who asks and how.
+#[tokio::test]
+async fn the_shipped_configuration_sees_through_the_shipped_proxy() {
+    let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/../packaging/");
+    let settings = ServerConfig::from_file(format!("{shipped}eigenveil.toml").as_ref()).unwrap();
+    let server = Harness::with(|config| ServerConfig {
+        wrong_tokens_per_minute: 1,
+        trusted_proxies: settings.trusted_proxies,
+        proxy_header: settings.proxy_header,
+        ..config
+    });
+    for proxy in ["127.0.0.1", "[::1]"] {
+        for client in ["192.0.2.7", "192.0.2.8"] {
+            let ask = async || {
+                let asks = Asks::from(proxy).with_token("x");
+                asks.on_behalf_of(client).send(&server).await
+            };
+            if proxy == "127.0.0.1" {
+                ask().await.is_problem(403, ErrorCode::Forbidden);
+            }
+            is_limited(&ask().await, "refused tokens");
+        }
+    }
+    let nginx = std::fs::read_to_string(format!("{shipped}nginx.conf")).unwrap();
+    for line in [
+        "proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;",
+        "proxy_set_header X-Forwarded-Proto $scheme;",
+        "add_header Strict-Transport-Security",
+    ] {
+        assert!(nginx.contains(line), "{line}");
+    }
+    let caddy = std::fs::read_to_string(format!("{shipped}Caddyfile")).unwrap();
+    assert!(caddy.contains("Strict-Transport-Security"));
 }
 
 /// By default nobody who sends reports is limited by where he sits: a clinic, a carrier's NAT.

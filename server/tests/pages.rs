@@ -475,7 +475,8 @@ async fn sessions_end_with_their_token_and_wrong_tokens_are_refused() {
     assert!(!operator.page("/").await.has("a[href='/studies/new']"));
 }
 
-/// Wrong tokens typed into the form count as those of the interface do, and no right one gets through meanwhile.
+/// Wrong tokens typed into the form count as those of the interface do, whatever the form says it is; the right one gets
+/// in meanwhile.
 #[tokio::test]
 async fn guessing_in_the_form_ends() {
     let server = Harness::with(|config| ServerConfig {
@@ -484,7 +485,7 @@ async fn guessing_in_the_form_ends() {
     });
     let peer: SocketAddr = ([192, 0, 2, 7], 5_000).into();
     let cookie = "ab".repeat(32);
-    let login = async |token: String, peer: SocketAddr| {
+    let login = async |token: String, kind: &str| {
         let page = Request::get("/login")
             .header(header::COOKIE, format!("eigenveil-session={cookie}"))
             .header(header::ACCEPT, HTML);
@@ -492,20 +493,82 @@ async fn guessing_in_the_form_ends() {
         let key = page.value("input[name=form_key]");
         let request = Request::post("/login")
             .header(header::COOKIE, format!("eigenveil-session={cookie}"))
-            .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
+            .header(header::CONTENT_TYPE, kind)
             .extension(ConnectInfo(peer));
         let body = Body::from(format!("form_key={key}&token={token}"));
         server.send(request.body(body).unwrap()).await.status
     };
+    let kinds = ["application/x-www-form-urlencoded", "text/plain"];
     for guess in 0..5 {
-        assert_eq!(login(guess.to_string(), peer).await, StatusCode::FORBIDDEN);
+        let status = login(guess.to_string(), kinds[guess % 2]).await;
+        assert_eq!(status, StatusCode::FORBIDDEN);
+    }
+    for kind in kinds {
+        assert_eq!(login("x".into(), kind).await, StatusCode::TOO_MANY_REQUESTS);
     }
     let right = server.token.clone();
-    let refused = StatusCode::TOO_MANY_REQUESTS;
-    assert_eq!(login("x".into(), peer).await, refused);
-    assert_eq!(login(right.clone(), peer).await, refused);
-    let elsewhere: SocketAddr = ([192, 0, 2, 8], 5_000).into();
-    assert_eq!(login(right, elsewhere).await, StatusCode::SEE_OTHER);
+    assert_eq!(login(right, kinds[0]).await, StatusCode::SEE_OTHER);
+}
+
+/// However often an analyst logs in, he ends his own sessions only; and they count as requests with his token.
+#[tokio::test]
+async fn an_analysts_logins_do_not_end_the_operators_session() {
+    let server = Harness::new();
+    let mut operator = Browser::operator(&server).await;
+    let created: CreatedAnalyst = server
+        .operator("POST", "/v1/tokens", Some(json!({"name": "a"})))
+        .await
+        .json();
+    let mut analyst = Browser::new(&server);
+    let key = analyst.form_key().await;
+    let first = analyst.cookie.clone();
+    for _ in 0..1_001 {
+        analyst.cookie.clone_from(&first);
+        let answer = analyst
+            .post_raw("/login", &[("token", &created.token), ("form_key", &key)])
+            .await;
+        assert_eq!(answer.status, StatusCode::SEE_OTHER);
+    }
+    assert!(operator.page("/").await.has("a[href='/studies/new']"));
+
+    let server = Harness::with(|config| ServerConfig {
+        token_requests_per_minute: Some(4),
+        ..config
+    });
+    let mut operator = Browser::operator(&server).await;
+    let mut statuses = Vec::new();
+    for _ in 0..5 {
+        statuses.push(operator.get("/").await.status.as_u16());
+    }
+    assert_eq!(statuses, [200, 200, 200, 429, 429]);
+}
+
+/// Anybody may watch, and nobody takes the places of those who run the study.
+#[tokio::test]
+async fn anonymous_watchers_leave_places_for_the_operator() {
+    let server = Harness::new();
+    let study = server.study(3).await;
+    let operator = Browser::operator(&server).await;
+    let watch = async |cookie: Option<&str>| {
+        let mut request = Request::get(format!("/studies/{}/events", study.id));
+        if let Some(cookie) = cookie {
+            request = request.header(header::COOKIE, cookie);
+        }
+        let request = request.body(Body::empty()).unwrap();
+        server.routes.clone().oneshot(request).await.unwrap()
+    };
+    let mut watching = Vec::new();
+    let refused = loop {
+        let answer = watch(None).await;
+        if answer.status() != StatusCode::OK {
+            break answer.status();
+        }
+        watching.push(answer);
+        assert!(watching.len() <= 256, "no end");
+    };
+    assert_eq!(refused, StatusCode::TOO_MANY_REQUESTS);
+    let own = watch(operator.cookie.as_deref()).await;
+    assert_eq!(own.status(), StatusCode::OK);
 }
 
 #[tokio::test]

@@ -76,7 +76,7 @@ async fn a_study_goes_from_draft_to_open_to_closed() {
 }
 
 #[tokio::test]
-async fn drafts_are_listed_for_the_operator_only() {
+async fn drafts_are_there_for_the_operator_only() {
     let server = Harness::new();
     let draft = server.study_with(json!({"draft": true})).await;
     let open = server.study(4).await;
@@ -85,6 +85,16 @@ async fn drafts_are_listed_for_the_operator_only() {
         ids(server.get("/v1/studies").await.json()),
         std::slice::from_ref(&open.id)
     );
+    let path = format!("/v1/studies/{}", draft.id);
+    let unknown = server.get(&format!("/v1/studies/{}", "0".repeat(32))).await;
+    let unknown = unknown.is_problem(404, E::StudyNotFound);
+    let hidden = server.get(&path).await.is_problem(404, E::StudyNotFound);
+    // In the same words as one that never was.
+    assert_eq!(
+        hidden.detail.replace(&draft.id, ""),
+        unknown.detail.replace(&"0".repeat(32), "")
+    );
+    assert_eq!(server.operator("GET", &path, None).await.status, 200);
     let all = server.operator("GET", "/v1/studies", None).await;
     assert_eq!(ids(all.json()), [draft.id, open.id]);
 }

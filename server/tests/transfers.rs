@@ -521,3 +521,157 @@ async fn a_million_reports_move() {
         "seeds were lost, changed or moved"
     );
 }
+
+/// An export with another sum in its first bucket, and the checksum that fits.
+fn with_sum(export: &[u8], reports: u64, entry: f64) -> Vec<u8> {
+    use sha2::{Digest, Sha256};
+    let header = usize::try_from(u64::from_le_bytes(export[8..16].try_into().unwrap())).unwrap();
+    // Identifiers, then bucket, number and length of the first section.
+    let at = 16 + header + 16 * usize::try_from(reports).unwrap() + 20;
+    let mut changed = export[..export.len() - 32].to_vec();
+    changed[at..at + 8].copy_from_slice(&entry.to_le_bytes());
+    let sha256 = Sha256::digest(&changed);
+    changed.extend_from_slice(&sha256);
+    changed
+}
+
+/// Numbers that no reports add up to: alone they only spoil the study, twice they are not finite, and nothing can be
+/// added to that.
+#[tokio::test]
+async fn sums_that_so_many_reports_cannot_have_are_refused() {
+    let server = Harness::new();
+    for mechanism in [
+        "symmetric-gaussian",
+        "isotropic-gaussian",
+        "discrete-gaussian",
+    ] {
+        let study = server
+            .study_with(json!({"mechanism": mechanism, "epsilon": 4.0}))
+            .await;
+        let bound = study.params.mechanism().norm_bound(3).unwrap();
+        post_batch(&server, &study, some_reports(&study, 5, 1)).await;
+        let file = export(&server, &study).await;
+        let to = Harness::new();
+        for entry in [1.5e308, -1.5e308, 5.01 * bound.limit()] {
+            to.import(None, with_sum(&file, 5, entry))
+                .await
+                .is_problem(422, E::ImplausibleReport);
+        }
+        assert!(to.app.store().studies().is_empty());
+        // What five reports can have, however unlikely, is taken.
+        let answer = to
+            .import(None, with_sum(&file, 5, 0.9 * bound.limit()))
+            .await;
+        assert_eq!(answer.status, StatusCode::CREATED, "{answer:?}");
+        assert_eq!(to.accepted(&study).await, 5);
+    }
+}
+
+/// Many send the same export at once: one makes the study, and all are told that it is there.
+#[tokio::test]
+async fn imports_at_the_same_time_are_one_import() {
+    let (from, to) = (Harness::new(), Harness::new());
+    let (study, _) = studies(&from).await.swap_remove(0);
+    let file = export(&from, &study).await;
+    let imports = (0..24).map(|_| to.import(None, file.clone()));
+    let answers = futures_util::future::join_all(imports).await;
+    let count = |status: StatusCode| answers.iter().filter(|a| a.status == status).count();
+    assert_eq!(
+        (count(StatusCode::CREATED), count(StatusCode::OK)),
+        (1, 23),
+        "{answers:?}"
+    );
+    assert_eq!(to.accepted(&study).await, 35);
+}
+
+/// A copy of the main file alone, made while the server was running, lacks what only the log has. It is not opened as if
+/// nothing were missing; with its log it is.
+#[tokio::test]
+async fn a_copy_without_its_log_is_refused() {
+    let server = Harness::new();
+    let (study, _) = studies(&server).await.swap_remove(0);
+    let main = eigenveil_server::store::database_path(&server.config.data_dir);
+    let log = main.with_file_name("eigenveil.db-wal");
+    let copy = |files: &[&std::path::Path]| {
+        let directory = tempfile::tempdir().unwrap();
+        for file in files {
+            std::fs::copy(file, directory.path().join(file.file_name().unwrap())).unwrap();
+        }
+        let config = ServerConfig::new(directory.path());
+        (Store::open(&config, environment()), directory)
+    };
+    let (alone, directory) = copy(&[&main]);
+    let error = alone.unwrap_err();
+    assert_eq!(error.code(), E::StoreUnavailable);
+    assert!(
+        error.detail().contains("eigenveil.db-wal is missing"),
+        "{error}"
+    );
+    // Again: looking at it has not made a log that would do.
+    let config = ServerConfig::new(directory.path());
+    assert!(Store::open(&config, environment()).is_err());
+    // The way out that is named.
+    std::fs::write(directory.path().join("eigenveil.db-wal"), "").unwrap();
+    Store::open(&config, environment()).unwrap();
+
+    let (both, _directory) = copy(&[&main, &log]);
+    let both = both.unwrap();
+    let copied = both.study(StudyId::parse(&study.id).unwrap()).unwrap();
+    assert_eq!(both.moment(&copied).unwrap().n, 35);
+
+    // One that was stopped needs no log.
+    server.app.close();
+    drop(server.routes);
+    drop(server.app);
+    let (stopped, _directory) = copy(&[&main]);
+    assert_eq!(stopped.unwrap().studies().len(), 3);
+}
+
+/// A copy that is torn is found, wherever it is opened.
+#[tokio::test]
+async fn a_copy_that_lacks_reports_is_refused() {
+    let server = Harness::new();
+    let (study, _) = studies(&server).await.swap_remove(0);
+    let answer = server.operator("GET", "/v1/backup", None).await;
+    let directory = tempfile::tempdir().unwrap();
+    let database = directory.path().join("eigenveil.db");
+    std::fs::write(&database, &answer.body).unwrap();
+    let connection = rusqlite::Connection::open(&database).unwrap();
+    connection
+        .execute(
+            "UPDATE studies SET reports_accepted = 36 WHERE name = ?",
+            [&study.name],
+        )
+        .unwrap();
+    drop(connection);
+    let error = Store::open(&ServerConfig::new(directory.path()), environment()).unwrap_err();
+    assert!(error.detail().contains("36 reports"), "{error}");
+}
+
+/// Somebody removes the lock file, and a second server comes in: the first one ends, and what the two were sent is counted
+/// once each.
+#[tokio::test]
+async fn without_its_lock_file_a_directory_still_has_one_server_that_counts() {
+    let first = Harness::new();
+    let study = first.study_with(json!({"epsilon": 4.0})).await;
+    post_batch(&first, &study, some_reports(&study, 5, 1)).await;
+    std::fs::remove_file(first.config.data_dir.join("eigenveil.lock")).unwrap();
+    let second = Store::open(&first.config, environment()).unwrap();
+    // In the memory of the first, which would add to the sum as it was.
+    let body = some_reports(&study, 5, 2);
+    post_batch(&first, &study, body.clone())
+        .await
+        .is_problem(503, E::StoreUnavailable);
+    first
+        .get("/readyz")
+        .await
+        .is_problem(503, E::StoreUnavailable);
+    let stored = second.study(StudyId::parse(&study.id).unwrap()).unwrap();
+    let reports = eigenveil_server::store::NewReport::decode_batch(&body.into(), stored.shape());
+    let reports = reports.unwrap().into_iter().map(Result::unwrap).collect();
+    second.submit(&stored, reports).await.unwrap();
+    assert_eq!(second.moment(&stored).unwrap().n, 10);
+    // The first ends without a word about a database that is not its own.
+    first.app.close();
+    assert_eq!(second.moment(&stored).unwrap().n, 10);
+}

@@ -1,5 +1,7 @@
 //! The estimate as a document: what the server computes, the analyst fetches and pages show.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{api::SparseSettings, privacy::PrivacyStatement, study::StudyParams};
@@ -317,5 +319,20 @@ impl Estimate {
         self.study
             .feature_names()
             .unwrap_or_else(|| (1..=self.p).map(|i| format!("x{i}")).collect())
+    }
+}
+/// A text as a cell of a CSV file for spreadsheets, which take one that begins with `=`, `+`, `-`, `@`, a tab or a carriage
+/// return for a formula: such a one gets an apostrophe before it (OWASP, "CSV Injection"). Numbers are not texts.
+///
+/// ```
+/// use eigenveil_shared::estimate::csv_text;
+/// assert_eq!(csv_text("age"), "age");
+/// assert_eq!(csv_text("=HYPERLINK(\"http://x\")"), "'=HYPERLINK(\"http://x\")");
+/// ```
+pub fn csv_text(text: &str) -> Cow<'_, str> {
+    if text.starts_with(['=', '+', '-', '@', '\t', '\r']) {
+        Cow::Owned(format!("'{text}"))
+    } else {
+        Cow::Borrowed(text)
     }
 }

@@ -4,11 +4,11 @@ use std::{io, net::TcpListener, path::Path};
 
 use eigenveil_shared::{Error, ErrorCode, Result};
 
-use super::ServerConfig;
+use super::{ServerConfig, descriptors};
 use crate::{store, tls};
 
 /// Whether a server could start with these settings: the settings themselves, certificate and key, the data directory's
-/// permissions, the address. Changes nothing; gives warnings.
+/// permissions, the address, the limit of open files. Changes nothing; gives warnings.
 ///
 /// ```
 /// use eigenveil_server::{ServerConfig, check};
@@ -40,6 +40,7 @@ pub fn check(config: &ServerConfig) -> Result<Vec<String>> {
             config.listen
         ));
     }
+    warnings.extend(descriptors::check(config).1);
     store::check_directory(&config.data_dir)?;
     // A port of its own choice is always there, but the address need not be this machine's.
     match TcpListener::bind(config.listen) {

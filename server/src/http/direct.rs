@@ -15,7 +15,7 @@ use axum::{
 use hyper::body::Incoming;
 use tower::ServiceExt;
 
-use super::{extract, limit, problem, reports, surrounded};
+use super::{extract, problem, reports, surrounded};
 use crate::app::AppState;
 
 /// The path that [`router`](super::router) has for reports.
@@ -29,11 +29,12 @@ pub(crate) async fn answer(
     request: hyper::Request<Incoming>,
 ) -> Result<Response, Infallible> {
     let mut request = request.map(Body::new);
+    let study = study_of_report(&request).map(|id| extract::study(&app, id));
     // Most reports need none, and extensions are on the heap.
-    if limit::concern(&app, request.headers()) {
+    if study.is_none() || app.limits().address.is_some() {
         request.extensions_mut().insert(ConnectInfo(peer));
     }
-    let Some(study) = study_of_report(&request).map(|id| extract::study(&app, id)) else {
+    let Some(study) = study else {
         return routes.oneshot(request).await;
     };
     let submit = async |request: Request| {

@@ -20,7 +20,10 @@ use super::{
     openapi::{Binary, Refusals},
     problem::ApiError,
 };
-use crate::{app::AppState, store::check_rank};
+use crate::{
+    app::AppState,
+    store::{StoredEstimate, Study, check_rank},
+};
 
 /// Largest iteration cap that may be asked for.
 const MAX_ITERATIONS: usize = 1_000_000;
@@ -115,24 +118,30 @@ pub(super) async fn show(
             "the query is not one this path takes; it takes format=json, format=csv or format=npy",
         )
     })?;
-    blocking(move || {
-        let document = app.store().estimate(&study, number)?;
-        let Some(format) = format else {
-            return Ok(Json(document).into_response());
-        };
-        written(document, format)
+    blocking(move || match format {
+        Some(format) => written(&app, &study, number, format),
+        None => Ok(Json(app.store().estimate(&study, number)?).into_response()),
     })
     .await
     .map_err(ApiError)
 }
 
-/// The result of a job that is done, as a file.
-pub(crate) fn written(document: EstimateDocument, format: Format) -> Result<Response, Error> {
-    let estimate = finished(document)?;
+/// The result of a job that is done, as a file: JSON is what is stored, as it is.
+pub(crate) fn written(
+    app: &AppState,
+    study: &Study,
+    number: u64,
+    format: Format,
+) -> Result<Response, Error> {
+    let estimate = || finished(app.store().estimate(study, number)?);
     Ok(match format {
-        Format::Json => Json(estimate).into_response(),
-        Format::Csv => file("text/csv; charset=utf-8", files::csv(&estimate)?),
-        Format::Npy => file("application/octet-stream", files::npy(&estimate)),
+        Format::Json => {
+            let StoredEstimate { document, text } = app.store().stored_estimate(study, number)?;
+            let text = when_done(&document, text)?;
+            file("application/json", text.into_bytes())
+        }
+        Format::Csv => file("text/csv; charset=utf-8", files::csv(&estimate()?)?),
+        Format::Npy => file("application/octet-stream", files::npy(&estimate()?)),
     })
 }
 
@@ -156,7 +165,13 @@ pub(super) async fn cancel(
 }
 
 /// The result of a job that is done.
-pub(crate) fn finished(document: EstimateDocument) -> Result<Estimate, Error> {
+pub(crate) fn finished(mut document: EstimateDocument) -> Result<Estimate, Error> {
+    let estimate = document.estimate.take();
+    when_done(&document, estimate)
+}
+
+/// The result of a job, in whatever form, if it is done.
+fn when_done<T>(document: &EstimateDocument, result: Option<T>) -> Result<T, Error> {
     let number = document.number;
     let not_ready = |why: &str| {
         Err(Error::new(
@@ -164,8 +179,8 @@ pub(crate) fn finished(document: EstimateDocument) -> Result<Estimate, Error> {
             format!("estimate {number} {why}"),
         ))
     };
-    match (document.state, document.estimate) {
-        (EstimateState::Done, Some(estimate)) => Ok(estimate),
+    match (document.state, result) {
+        (EstimateState::Done, Some(result)) => Ok(result),
         (EstimateState::Running, _) => not_ready("is not finished; ask again in a moment"),
         (EstimateState::Cancelled, _) => {
             not_ready("was cancelled and has no result; ask for a new one")

@@ -4,23 +4,26 @@ use std::sync::Arc;
 
 use axum::{
     extract::{FromRequestParts, RawPathParams},
-    http::{header, request::Parts},
+    http::{HeaderMap, header, request::Parts},
 };
-use eigenveil_shared::{Error, ErrorCode};
+use eigenveil_shared::{Error, ErrorCode, api::StudyState};
 
-use super::problem::ApiError;
+use super::{
+    limit::{Caller, Refused, recognise},
+    problem::ApiError,
+};
 use crate::{
     app::AppState,
-    store::{Identity, Study, StudyId, no_such_identifier},
+    store::{Identity, Study, StudyId, TokenHash, gone, no_such_identifier},
 };
 
 /// Proof that the request carries the operator's token.
 pub(super) struct Operator;
 
 impl FromRequestParts<AppState> for Operator {
-    type Rejection = ApiError;
+    type Rejection = Refused;
 
-    async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, ApiError> {
+    async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, Refused> {
         match identity(parts, app)? {
             Some(Identity::Operator) => Ok(Operator),
             Some(Identity::Analyst(_)) => Err(Error::new(
@@ -38,9 +41,9 @@ impl FromRequestParts<AppState> for Operator {
 pub(super) struct Reader;
 
 impl FromRequestParts<AppState> for Reader {
-    type Rejection = ApiError;
+    type Rejection = Refused;
 
-    async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, ApiError> {
+    async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, Refused> {
         match identity(parts, app)? {
             Some(Identity::Operator | Identity::Analyst(None)) => Ok(Reader),
             Some(Identity::Analyst(Some(study))) => {
@@ -63,9 +66,9 @@ impl FromRequestParts<AppState> for Reader {
 pub(super) struct MetricsReader;
 
 impl FromRequestParts<AppState> for MetricsReader {
-    type Rejection = ApiError;
+    type Rejection = Refused;
 
-    async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, ApiError> {
+    async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, Refused> {
         if app.config().metrics_without_token {
             return Ok(Self);
         }
@@ -80,36 +83,45 @@ impl FromRequestParts<AppState> for MetricsReader {
 pub(super) struct MaybeOperator(pub(super) bool);
 
 impl FromRequestParts<AppState> for MaybeOperator {
-    type Rejection = ApiError;
+    type Rejection = Refused;
 
-    async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, ApiError> {
+    async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, Refused> {
         Ok(Self(identity(parts, app)? == Some(Identity::Operator)))
     }
 }
 
-/// Whose token the request carries, if it carries one.
-fn identity(parts: &Parts, app: &AppState) -> Result<Option<Identity>, Error> {
-    let Some(value) = parts.headers.get(header::AUTHORIZATION) else {
-        return Ok(None);
-    };
-    let token = value.to_str().ok().and_then(|text| {
+/// The token in the head of a request: `None` without such a header, `Some(None)` where it is of another form. However it is
+/// spelt, the same token is the same text.
+pub(super) fn bearer(headers: &HeaderMap) -> Option<Option<&str>> {
+    let value = headers.get(header::AUTHORIZATION)?;
+    Some(value.to_str().ok().and_then(|text| {
         let (scheme, token) = text.split_once(' ')?;
         scheme
             .eq_ignore_ascii_case("bearer")
             .then_some(token.trim())
-    });
+    }))
+}
+
+/// Whose token the request carries, if it carries one.
+fn identity(parts: &Parts, app: &AppState) -> Result<Option<Identity>, Refused> {
+    let Some(token) = bearer(&parts.headers) else {
+        return Ok(None);
+    };
     let Some(token) = token else {
         return Err(Error::new(
             ErrorCode::Unauthorized,
             "the Authorization header is not of the form: Bearer TOKEN",
-        ));
+        )
+        .into());
     };
-    match app.store().identify(token) {
+    let caller = Caller::of(app, &parts.headers, &parts.extensions);
+    match recognise(app, &TokenHash::of(token), caller.as_ref())? {
         Some(identity) => Ok(Some(identity)),
         None => Err(Error::new(
             ErrorCode::Forbidden,
             "this token is not one of this server, or not any more; the operator's is in operator.token in the data directory",
-        )),
+        )
+        .into()),
     }
 }
 
@@ -136,6 +148,17 @@ impl FromRequestParts<AppState> for StudyInPath {
 pub(super) fn study(app: &AppState, id: &str) -> Result<Arc<Study>, Error> {
     let id = StudyId::parse(id).ok_or_else(no_such_identifier)?;
     app.store().study(id)
+}
+
+/// A draft is the operator's: to others it is as if it were not there.
+///
+/// # Errors
+/// `study-not-found`.
+pub(crate) fn hide_draft(study: &Study, operator: bool) -> Result<(), Error> {
+    if study.state() == StudyState::Draft && !operator {
+        return Err(gone(study.id()));
+    }
+    Ok(())
 }
 
 /// The number of an estimate in the path.

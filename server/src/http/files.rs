@@ -1,6 +1,9 @@
 //! Components as files: CSV for people and spreadsheets, `.npy` for NumPy.
 
-use eigenveil_shared::{Error, ErrorCode, Result, estimate::Estimate};
+use eigenveil_shared::{
+    Error, ErrorCode, Result,
+    estimate::{Estimate, csv_text},
+};
 
 /// One line per feature: its name, then its loading on each component, whose verdict is in the column's name, and its
 /// mean where the study estimates it.
@@ -20,7 +23,9 @@ pub(super) fn csv(estimate: &Estimate) -> Result<Vec<u8>> {
         .write_record(std::iter::once("feature".to_owned()).chain(header))
         .map_err(|e| failed(&e))?;
     for (i, name) in names.iter().enumerate() {
-        writer.write_field(name).map_err(|e| failed(&e))?;
+        writer
+            .write_field(csv_text(name).as_ref())
+            .map_err(|e| failed(&e))?;
         for component in &estimate.components {
             let loading = component.loadings.get(i).copied().unwrap_or_default();
             writer

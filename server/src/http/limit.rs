@@ -7,7 +7,7 @@ use std::{
 
 use axum::{
     extract::{ConnectInfo, Request},
-    http::{HeaderMap, HeaderValue, StatusCode, header},
+    http::{Extensions, HeaderMap, HeaderValue, header},
     response::{IntoResponse, Response},
 };
 use eigenveil_shared::{Error, ErrorCode};
@@ -17,87 +17,148 @@ use crate::{
     app::AppState,
     config::{Network, ProxyHeader, ServerConfig},
     limits::address_key,
+    pages,
+    store::{Identity, TokenHash},
 };
 
-/// Whether a request with this head is counted at all.
-pub(super) fn concern(app: &AppState, headers: &HeaderMap) -> bool {
-    app.limits().address.is_some()
-        || headers.contains_key(header::AUTHORIZATION)
-        || is_form(headers)
-}
-
-/// Whether the body is a form, such as the one that logs in with a token.
-fn is_form(headers: &HeaderMap) -> bool {
-    let kind = headers.get(header::CONTENT_TYPE);
-    kind.is_some_and(|kind| {
-        kind.as_bytes()
-            .starts_with(b"application/x-www-form-urlencoded")
-    })
-}
-
-/// In the extensions of an answer: a form brought a token that is nobody's.
-#[derive(Clone, Copy)]
-pub(crate) struct RefusedToken;
-
-/// Answers 429 where a limit is reached. Where the application does not say who is connected
+/// Answers 429 where an address, or a token in force, asks too often. Where the application does not say who is connected
 /// (`ConnectInfo<SocketAddr>`), the limits of addresses do not apply.
+///
+/// Wrong tokens are not counted here but where a token is looked up ([`recognise`]): whatever route and header it came by.
 pub(super) async fn within(
     app: &AppState,
     request: Request,
     next: impl AsyncFnOnce(Request) -> Response,
 ) -> Response {
-    if !concern(app, request.headers()) {
-        return next(request).await;
-    }
-    let limits = app.limits();
-    let token = request.headers().get(header::AUTHORIZATION);
-    let address = request
-        .extensions()
-        .get::<ConnectInfo<SocketAddr>>()
-        .map(|ConnectInfo(peer)| client(peer.ip(), request.headers(), app.config()))
-        .map(address_key);
-    let now = Instant::now();
-    if let (Some(limit), Some(address)) = (&limits.address, &address)
-        && let Err(wait) = limit.charge(address, now)
+    let (headers, limits) = (request.headers(), app.limits());
+    if let Some(limit) = &limits.address
+        && let Some(Caller(address)) = Caller::of(app, headers, request.extensions())
+        && let Err(wait) = limit.charge(&address, Instant::now())
     {
-        return refuse("requests from this address", wait);
+        return TooMany::new("requests from this address", wait).into_response();
     }
-    let has_token = token.is_some();
-    if let Some(address) = &address
-        && (has_token || is_form(request.headers()))
-        && let Err(wait) = limits.guesses.check(address, now)
+    if limits.token.is_some()
+        && let Some(token) = token_in_force(app, headers)
+        && let Err(too_many) = charge_token(app, &token)
     {
-        return refuse("refused tokens from this address", wait);
+        return too_many.into_response();
     }
-    if let (Some(limit), Some(token)) = (&limits.token, token)
-        && let Err(wait) = limit.charge(token.as_bytes(), now)
-    {
-        return refuse("requests with this token", wait);
-    }
-    let response = next(request).await;
-    let refused = matches!(
-        response.status(),
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN
-    );
-    let guessed = (has_token && refused) || response.extensions().get::<RefusedToken>().is_some();
-    if let (true, Some(address)) = (guessed, &address) {
-        // Over the limit by others that came meanwhile: nothing more to count.
-        let _ = limits.guesses.charge(address, Instant::now());
-    }
-    response
+    next(request).await
 }
 
-fn refuse(what: &str, wait: Duration) -> Response {
-    let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-    let mut response = ApiError(Error::new(
-        ErrorCode::TooManyRequests,
-        format!("there were too many {what}; try again in {seconds} s"),
-    ))
-    .into_response();
-    response
-        .headers_mut()
-        .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-    response
+/// The token that a request acts with: in its head, or the one that its session was begun with. Tokens that are nobody's
+/// are not held, so that trying many cannot make the limit of others start afresh.
+fn token_in_force(app: &AppState, headers: &HeaderMap) -> Option<TokenHash> {
+    let token = match super::extract::bearer(headers) {
+        Some(bearer) => TokenHash::of(bearer?),
+        None => pages::session_token(app, headers)?,
+    };
+    app.store().identify_hash(&token).map(|_| token)
+}
+
+/// Counts a request with a token in force.
+pub(crate) fn charge_token(app: &AppState, token: &TokenHash) -> Result<(), TooMany> {
+    let Some(limit) = &app.limits().token else {
+        return Ok(());
+    };
+    let charged = limit.charge(token.bytes(), Instant::now());
+    charged.map_err(|wait| TooMany::new("requests with this token", wait))
+}
+
+/// Whose token this is. The right one is known first, and is not put off by wrong ones from the same address, which anybody
+/// behind the same proxy may have tried; a wrong one counts against the address.
+pub(crate) fn recognise(
+    app: &AppState,
+    token: &TokenHash,
+    caller: Option<&Caller>,
+) -> Result<Option<Identity>, TooMany> {
+    let identity = app.store().identify_hash(token);
+    if identity.is_none()
+        && let Some(Caller(address)) = caller
+    {
+        let charged = app.limits().guesses.charge(address, Instant::now());
+        charged.map_err(|wait| TooMany::new("refused tokens from this address", wait))?;
+    }
+    Ok(identity)
+}
+
+/// What stands for the address of whoever asks.
+pub(crate) struct Caller([u8; 16]);
+
+impl Caller {
+    /// `None` where the application does not say who is connected.
+    pub(crate) fn of(app: &AppState, headers: &HeaderMap, extensions: &Extensions) -> Option<Self> {
+        let ConnectInfo(peer) = extensions.get::<ConnectInfo<SocketAddr>>()?;
+        let address = client(peer.ip(), headers, app.config());
+        Some(Self(address_key(address)))
+    }
+}
+
+/// A limit was reached: of what, and how long to wait.
+#[derive(Debug)]
+pub(crate) struct TooMany {
+    what: &'static str,
+    wait: Duration,
+}
+
+impl TooMany {
+    fn new(what: &'static str, wait: Duration) -> Self {
+        Self { what, wait }
+    }
+}
+
+impl IntoResponse for TooMany {
+    fn into_response(self) -> Response {
+        let seconds = self.wait.as_secs() + u64::from(self.wait.subsec_nanos() > 0);
+        let mut response = ApiError(Error::new(
+            ErrorCode::TooManyRequests,
+            format!(
+                "there were too many {}; try again in {seconds} s",
+                self.what
+            ),
+        ))
+        .into_response();
+        response
+            .headers_mut()
+            .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        response
+    }
+}
+
+/// Why a request is not let in.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    /// It may not do this, or does not make sense.
+    Error(ApiError),
+    /// It may later.
+    TooMany(TooMany),
+}
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Self {
+        Self::Error(error.into())
+    }
+}
+
+impl From<ApiError> for Refused {
+    fn from(error: ApiError) -> Self {
+        Self::Error(error)
+    }
+}
+
+impl From<TooMany> for Refused {
+    fn from(too_many: TooMany) -> Self {
+        Self::TooMany(too_many)
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Error(error) => error.into_response(),
+            Self::TooMany(too_many) => too_many.into_response(),
+        }
+    }
 }
 
 /// Who asks: the other end of the connection, or, where that is a trusted proxy, the right-most address of its header

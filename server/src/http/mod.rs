@@ -27,7 +27,10 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 pub(crate) use self::direct::REPORTS;
 pub use self::{estimates::EstimateList, openapi::openapi, problem::status_of};
-pub(crate) use self::{limit::RefusedToken, problem::ApiError};
+pub(crate) use self::{
+    limit::{Caller, Refused, charge_token, recognise},
+    problem::ApiError,
+};
 use crate::{app::AppState, pages};
 
 /// The routes of one server, to be served by [`Server`](crate::Server) or mounted in an application of

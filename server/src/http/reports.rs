@@ -25,7 +25,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::{
     body,
-    extract::StudyInPath,
+    extract::{StudyInPath, hide_draft},
     openapi::{Binary, Refusals},
     problem::ApiError,
 };
@@ -61,6 +61,7 @@ pub(super) async fn submit(
 }
 
 async fn take(app: &AppState, study: Arc<Study>, request: Request) -> Result<Response, ApiError> {
+    hide_draft(&study, false)?;
     let (parts, content) = request.into_parts();
     let media_type = body::media_type(&parts.headers);
     let Some((enrolled, batched)) = frame_of(media_type) else {

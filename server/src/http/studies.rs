@@ -10,7 +10,7 @@ use eigenveil_shared::api::{CreateStudy, StudyDocument, StudyList, StudyState};
 
 use super::{
     body,
-    extract::{MaybeOperator, Operator, StudyInPath},
+    extract::{MaybeOperator, Operator, StudyInPath, hide_draft},
     openapi::Refusals,
     problem::ApiError,
 };
@@ -61,13 +61,19 @@ pub(super) async fn list(
 }
 
 /// Show a study
+///
+/// A draft is for the operator only.
 #[utoipa::path(
     get, path = "/v1/studies/{id}", tag = "studies",
     params(("id" = String, Path, description = "Identifier of the study")),
     responses((status = 200, description = "The study", body = StudyDocument), Refusals),
 )]
-pub(super) async fn show(StudyInPath(study): StudyInPath) -> Json<StudyDocument> {
-    Json(study.document())
+pub(super) async fn show(
+    MaybeOperator(operator): MaybeOperator,
+    StudyInPath(study): StudyInPath,
+) -> Result<Json<StudyDocument>, ApiError> {
+    hide_draft(&study, operator)?;
+    Ok(Json(study.document()))
 }
 
 /// Open a study

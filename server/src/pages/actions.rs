@@ -111,7 +111,7 @@ pub(super) async fn file(
                 return Ok(images::svg(drawing.clone()));
             }
         };
-        let mut response = written(app.store().estimate(&study, number)?, format)?;
+        let mut response = written(&app, &study, number, format)?;
         let headers = response.headers_mut();
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         headers.insert(

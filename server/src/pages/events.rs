@@ -55,14 +55,18 @@ pub(super) async fn stream(
     visitor: Visitor,
 ) -> Result<Response, ApiError> {
     hide_drafts(&visitor, &study)?;
-    let place = Arc::clone(&app.pages().watchers)
-        .try_acquire_owned()
-        .map_err(|_| {
-            Error::new(
-                ErrorCode::TooManyRequests,
-                "as many browsers watch as this server allows; reload the page to see new numbers",
-            )
-        })?;
+    let [anybody, analysts, operator] = &app.pages().watchers;
+    let places = match (visitor.is_operator(), visitor.is_known()) {
+        (true, _) => operator,
+        (false, true) => analysts,
+        (false, false) => anybody,
+    };
+    let place = Arc::clone(places).try_acquire_owned().map_err(|_| {
+        Error::new(
+            ErrorCode::TooManyRequests,
+            "as many browsers watch as this server allows; reload the page to see new numbers",
+        )
+    })?;
     let mut looks = interval(LOOK);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let watch = Watch {

@@ -1,5 +1,7 @@
 //! Logging in with a token, and out.
 
+use std::time::Instant;
+
 use axum::{
     extract::{RawQuery, State},
     http::{HeaderValue, StatusCode, header},
@@ -14,7 +16,7 @@ use super::{
 };
 use crate::{
     app::AppState,
-    http::{ApiError, RefusedToken},
+    http::{ApiError, Refused, charge_token, recognise},
     store::TokenHash,
 };
 
@@ -32,21 +34,25 @@ pub(super) async fn show(
 /// Takes a token. The session gets a new identifier: one that somebody planted in the browser is worth nothing.
 pub(super) async fn submit(
     State(app): State<AppState>,
-    Posted { visitor, fields }: Posted,
-) -> Result<Response, ApiError> {
+    Posted {
+        visitor,
+        fields,
+        caller,
+    }: Posted,
+) -> Result<Response, Refused> {
     let token = TokenHash::of(fields.get("token"));
     let next = next(&fields);
-    if app.store().identify_hash(&token).is_none() {
+    if recognise(&app, &token, caller.as_ref())?.is_none() {
         let why = "This token is not one of this server, or not any more. The operator's is in operator.token in the data directory; an analyst gets one from the operator.";
-        let mut response = form(&app, visitor, StatusCode::FORBIDDEN, next, Some(why))?;
-        response.extensions_mut().insert(RefusedToken);
-        return Ok(response);
+        let status = StatusCode::FORBIDDEN;
+        return Ok(form(&app, visitor, status, next, Some(why))?);
     }
+    charge_token(&app, &token)?;
     if let Some(old) = visitor.cookie() {
         app.pages().sessions.end(old);
     }
     let id = app.store().fresh_secret()?;
-    app.pages().sessions.begin(&id, token, app.store().now_ms());
+    app.pages().sessions.begin(&id, token, Instant::now());
     let mut response = layout::see_other(&visitor, next);
     give(&mut response, &visitor.set_cookie(&id));
     Ok(response)

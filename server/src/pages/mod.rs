@@ -32,17 +32,19 @@ use axum::{
 use eigenveil_shared::Error;
 use tokio::sync::Semaphore;
 
+pub(crate) use self::visitor::session_token;
 use self::{session::Sessions, view::Views, visitor::Visitor};
 use crate::app::AppState;
 
-/// Browsers that may watch a study at once.
-const MOST_WATCHERS: usize = 256;
+/// Browsers that may watch studies at once: those of anybody, of analysts, of the operator. Each has places that the others
+/// cannot take.
+const MOST_WATCHERS: [usize; 3] = [192, 48, 16];
 
 /// What pages keep between requests.
 pub(crate) struct PageState {
     sessions: Sessions,
     views: Views,
-    watchers: Arc<Semaphore>,
+    watchers: [Arc<Semaphore>; 3],
 }
 
 impl Default for PageState {
@@ -50,7 +52,7 @@ impl Default for PageState {
         Self {
             sessions: Sessions::default(),
             views: Views::default(),
-            watchers: Arc::new(Semaphore::new(MOST_WATCHERS)),
+            watchers: MOST_WATCHERS.map(|places| Arc::new(Semaphore::new(places))),
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
 };
 
 use eigenveil_shared::study::to_hex;
@@ -10,12 +11,13 @@ use sha2::{Digest, Sha256};
 
 use crate::store::TokenHash;
 
-/// Most sessions; the oldest ends when there is one more.
-const MOST: usize = 1_000;
-/// Milliseconds after which a session ends.
-pub(super) const LIFETIME_MS: u64 = 8 * 3_600_000;
-/// Milliseconds without a request after which a session ends.
-const IDLE_MS: u64 = 3_600_000;
+/// Most sessions of one token; the oldest of them ends when there is one more. However often somebody logs in, he ends no
+/// session but those of his own token.
+const MOST_OF_A_TOKEN: usize = 32;
+/// Time after which a session ends, by the clock that nobody sets.
+pub(super) const LIFETIME: Duration = Duration::from_secs(8 * 3_600);
+/// Time without a request after which a session ends.
+const IDLE: Duration = Duration::from_secs(3_600);
 
 /// Hash of the identifier in a browser's cookie. The identifier itself is kept by the browser alone.
 type Key = [u8; 32];
@@ -23,8 +25,8 @@ type Key = [u8; 32];
 struct Session {
     /// The token it was begun with: a session allows what the token allows now.
     token: TokenHash,
-    begun_ms: u64,
-    seen_ms: u64,
+    begun: Instant,
+    seen: Instant,
 }
 
 /// All sessions of a server.
@@ -35,34 +37,32 @@ pub(super) struct Sessions {
 
 impl Sessions {
     /// Begins a session under a new identifier.
-    pub(super) fn begin(&self, id: &str, token: TokenHash, now_ms: u64) {
+    pub(super) fn begin(&self, id: &str, token: TokenHash, now: Instant) {
         let mut held = self.held();
-        held.retain(|_, session| session.lives(now_ms));
-        if held.len() >= MOST
-            && let Some(oldest) = held
-                .iter()
-                .min_by_key(|(_, session)| session.begun_ms)
-                .map(|(key, _)| *key)
+        held.retain(|_, session| session.lives(now));
+        let own = || held.iter().filter(|(_, session)| session.token.is(&token));
+        if own().count() >= MOST_OF_A_TOKEN
+            && let Some((&oldest, _)) = own().min_by_key(|(_, session)| session.begun)
         {
             held.remove(&oldest);
         }
         let session = Session {
             token,
-            begun_ms: now_ms,
-            seen_ms: now_ms,
+            begun: now,
+            seen: now,
         };
         held.insert(key(id), session);
     }
 
     /// The token of a session that has not ended.
-    pub(super) fn token(&self, id: &str, now_ms: u64) -> Option<TokenHash> {
+    pub(super) fn token(&self, id: &str, now: Instant) -> Option<TokenHash> {
         let mut held = self.held();
         let session = held.get_mut(&key(id))?;
-        if !session.lives(now_ms) {
+        if !session.lives(now) {
             held.remove(&key(id));
             return None;
         }
-        session.seen_ms = now_ms;
+        session.seen = now;
         Some(session.token)
     }
 
@@ -77,9 +77,9 @@ impl Sessions {
 }
 
 impl Session {
-    fn lives(&self, now_ms: u64) -> bool {
-        now_ms.saturating_sub(self.begun_ms) < LIFETIME_MS
-            && now_ms.saturating_sub(self.seen_ms) < IDLE_MS
+    fn lives(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.begun) < LIFETIME
+            && now.saturating_duration_since(self.seen) < IDLE
     }
 }
 
@@ -105,24 +105,32 @@ mod tests {
     fn sessions_end_by_age_idleness_logout_and_number() {
         let sessions = Sessions::default();
         let token = TokenHash::of("t");
-        let lives = |id: &str, now| sessions.token(id, now).is_some();
-        sessions.begin("a", token, 0);
-        assert!(lives("a", IDLE_MS - 1) && !lives("b", 1));
-        assert!(!lives("a", 2 * IDLE_MS - 1));
+        let start = Instant::now();
+        let moment = Duration::from_millis(1);
+        let lives = |id: &str, after| sessions.token(id, start + after).is_some();
+        sessions.begin("a", token, start);
+        assert!(lives("a", IDLE - moment) && !lives("b", moment));
+        assert!(!lives("a", 2 * IDLE - moment));
         // Ended for good.
-        assert!(!lives("a", IDLE_MS));
-        sessions.begin("b", token, 0);
+        assert!(!lives("a", IDLE));
+        sessions.begin("b", token, start);
         for step in 1..16 {
-            assert!(lives("b", step * IDLE_MS / 2));
+            assert!(lives("b", step * IDLE / 2));
         }
-        assert!(!lives("b", LIFETIME_MS));
-        sessions.begin("c", token, 0);
+        assert!(!lives("b", LIFETIME));
+        sessions.begin("c", token, start);
         sessions.end("c");
-        assert!(!lives("c", 1));
-        for i in 0..=MOST as u64 {
-            sessions.begin(&format!("n{i}"), token, 10 + i);
+        assert!(!lives("c", moment));
+        let other = TokenHash::of("another's");
+        sessions.begin("another's", other, start);
+        for i in 0..=MOST_OF_A_TOKEN as u32 {
+            sessions.begin(&format!("n{i}"), token, start + i * moment);
         }
-        assert!(!lives("n0", 20) && lives("n1", 20) && lives("n1000", 1_020));
+        let last = format!("n{MOST_OF_A_TOKEN}");
+        let later = Duration::from_secs(1);
+        assert!(!lives("n0", later) && lives("n1", later) && lives(&last, later));
+        // However many there are of one token: the others stay.
+        assert!(lives("another's", later));
     }
 
     #[test]

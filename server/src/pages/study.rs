@@ -29,7 +29,7 @@ use crate::{
     http::{
         ApiError,
         estimates::blocking,
-        extract::{NumberInPath, StudyInPath},
+        extract::{NumberInPath, StudyInPath, hide_draft},
     },
     store::{Arrivals, Study},
 };
@@ -148,13 +148,7 @@ pub(super) async fn estimate(
 /// # Errors
 /// `study-not-found`.
 pub(super) fn hide_drafts(visitor: &Visitor, study: &Study) -> Result<(), Error> {
-    if study.state() == StudyState::Draft && !visitor.is_operator() {
-        return Err(Error::new(
-            ErrorCode::StudyNotFound,
-            format!("there is no study {}", study.id()),
-        ));
-    }
-    Ok(())
+    hide_draft(study, visitor.is_operator())
 }
 
 /// The picture of the reports over time.

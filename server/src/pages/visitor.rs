@@ -1,6 +1,6 @@
 //! Who looks at a page, and what a form brought.
 
-use std::convert::Infallible;
+use std::{convert::Infallible, time::Instant};
 
 use axum::{
     extract::{FromRequest, FromRequestParts, OriginalUri, Request},
@@ -12,8 +12,8 @@ use subtle::ConstantTimeEq;
 use super::session;
 use crate::{
     app::AppState,
-    http::{ApiError, body},
-    store::{Identity, Study},
+    http::{ApiError, Caller, body},
+    store::{Identity, Study, TokenHash},
 };
 
 /// Name of the cookie.
@@ -50,7 +50,7 @@ impl Visitor {
         let cookie = cookie(headers);
         let identity = cookie
             .as_deref()
-            .and_then(|id| app.pages().sessions.token(id, app.store().now_ms()))
+            .and_then(|id| app.pages().sessions.token(id, Instant::now()))
             .and_then(|token| app.store().identify_hash(&token));
         Self {
             base: base.trim_end_matches('/').to_owned(),
@@ -138,7 +138,7 @@ impl Visitor {
 
     /// The header that gives a browser this identifier.
     pub(super) fn set_cookie(&self, id: &str) -> String {
-        self.cookie_with(id, session::LIFETIME_MS / 1_000)
+        self.cookie_with(id, session::LIFETIME.as_secs())
     }
 
     /// The header that makes a browser forget its identifier.
@@ -161,6 +161,12 @@ impl FromRequestParts<AppState> for Visitor {
     async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, Infallible> {
         Ok(Self::of(app, &parts.uri, &parts.headers, &parts.extensions))
     }
+}
+
+/// The token that the session of a request was begun with.
+pub(crate) fn session_token(app: &AppState, headers: &HeaderMap) -> Option<TokenHash> {
+    let id = cookie(headers)?;
+    app.pages().sessions.token(&id, Instant::now())
 }
 
 fn cookie(headers: &HeaderMap) -> Option<String> {
@@ -204,6 +210,7 @@ impl Fields {
 pub(super) struct Posted {
     pub(super) visitor: Visitor,
     pub(super) fields: Fields,
+    pub(super) caller: Option<Caller>,
 }
 
 impl FromRequest<AppState> for Posted {
@@ -212,6 +219,7 @@ impl FromRequest<AppState> for Posted {
     async fn from_request(request: Request, app: &AppState) -> Result<Self, ApiError> {
         let (parts, content) = request.into_parts();
         let visitor = Visitor::of(app, &parts.uri, &parts.headers, &parts.extensions);
+        let caller = Caller::of(app, &parts.headers, &parts.extensions);
         // Browsers say where a request comes from; one that does not is judged by the form's key alone.
         let site = parts.headers.get("sec-fetch-site");
         if site.is_some_and(|site| site != "same-origin" && site != "none") {
@@ -224,7 +232,11 @@ impl FromRequest<AppState> for Posted {
         if expected.is_empty() || !bool::from(given.ct_eq(expected.as_bytes())) {
             return Err(foreign().into());
         }
-        Ok(Self { visitor, fields })
+        Ok(Self {
+            visitor,
+            fields,
+            caller,
+        })
     }
 }
 
@@ -245,7 +257,9 @@ impl FromRequest<AppState> for PostedByOperator {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, app: &AppState) -> Result<Self, ApiError> {
-        let Posted { visitor, fields } = Posted::from_request(request, app).await?;
+        let Posted {
+            visitor, fields, ..
+        } = Posted::from_request(request, app).await?;
         visitor.require_operator()?;
         Ok(Self { visitor, fields })
     }

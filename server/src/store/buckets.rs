@@ -159,7 +159,9 @@ pub(super) fn decode_sum(p: usize, n: u64, bytes: &[u8]) -> Result<Accumulator, 
     let (numbers, rest) = bytes.as_chunks::<8>();
     let entries: Vec<f64> = numbers.iter().map(|b| f64::from_le_bytes(*b)).collect();
     match PackedSymmetric::from_entries(p, entries) {
-        Some(sum) if rest.is_empty() => Ok(Accumulator::from_parts(sum, n)?),
+        Some(sum) if rest.is_empty() => {
+            Accumulator::from_parts(sum, n).map_err(|error| Failure::damaged(error.detail()))
+        }
         _ => Err(Failure::damaged(format!(
             "a stored sum has {} bytes but dimension {p} needs {}",
             bytes.len(),

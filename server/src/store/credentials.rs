@@ -113,11 +113,6 @@ impl Credentials {
 }
 
 impl Store {
-    /// Whose token this is.
-    pub(crate) fn identify(&self, token: &str) -> Option<Identity> {
-        self.identify_hash(&TokenHash::of(token))
-    }
-
     /// Whose token has this hash, now: one that was rotated or revoked is nobody's.
     pub(crate) fn identify_hash(&self, hash: &TokenHash) -> Option<Identity> {
         self.shared.credentials.identify(hash)

@@ -132,6 +132,11 @@ impl DataDirectory {
         self.path.join(DATABASE)
     }
 
+    /// The database's write-ahead log.
+    pub(super) fn log(&self) -> PathBuf {
+        self.path.join(format!("{DATABASE}-wal"))
+    }
+
     pub(super) fn token_files(&self) -> TokenFiles {
         TokenFiles {
             directory: self.path.clone(),

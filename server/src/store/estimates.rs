@@ -22,7 +22,25 @@ pub(crate) struct Job {
     pub(crate) attempts: u32,
 }
 
-const COLUMNS: &str = "number, state, request, estimate, problem, created_at_ms";
+/// A job whose result is still text.
+pub(crate) struct StoredEstimate {
+    /// Everything but the result.
+    pub(crate) document: EstimateDocument,
+    /// The result as JSON.
+    pub(crate) text: Option<String>,
+}
+
+impl StoredEstimate {
+    pub(super) fn parse(self) -> Result<EstimateDocument, Failure> {
+        let estimate = self.text.map(|text| serde_json::from_str(&text));
+        Ok(EstimateDocument {
+            estimate: estimate.transpose().map_err(Failure::damaged)?,
+            ..self.document
+        })
+    }
+}
+
+const COLUMNS: &str = "number, state, request, problem, created_at_ms";
 
 /// Adds a job at the end of the queue.
 pub(super) fn insert(
@@ -102,12 +120,15 @@ pub(super) fn get(
     study_row: i64,
     study: StudyId,
     number: u64,
-) -> Result<EstimateDocument, Failure> {
+) -> Result<StoredEstimate, Failure> {
     connection
         .prepare_cached(&format!(
-            "SELECT {COLUMNS} FROM estimates WHERE study = ? AND number = ?"
+            "SELECT {COLUMNS}, estimate FROM estimates WHERE study = ? AND number = ?"
         ))?
-        .query_row(params![study_row, number], |row| Ok(document(row, study)))
+        .query_row(params![study_row, number], |row| {
+            let text = row.get(5)?;
+            Ok(document(row, study).map(|document| StoredEstimate { document, text }))
+        })
         .optional()?
         .unwrap_or_else(|| Err(not_found(study, number).into()))
 }
@@ -118,10 +139,9 @@ pub(super) fn list(
     study_row: i64,
     study: StudyId,
 ) -> Result<Vec<EstimateDocument>, Failure> {
-    let mut statement = connection.prepare_cached(
-        "SELECT number, state, request, NULL, problem, created_at_ms FROM estimates
-         WHERE study = ? ORDER BY number",
-    )?;
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT {COLUMNS} FROM estimates WHERE study = ? ORDER BY number"
+    ))?;
     let rows = statement.query_map([study_row], |row| Ok(document(row, study)))?;
     rows.map(|row| row?).collect()
 }
@@ -134,7 +154,7 @@ pub(super) fn cancel(
     number: u64,
     now_ms: u64,
 ) -> Result<(EstimateDocument, i64), Failure> {
-    let mut current = get(transaction, study_row, study, number)?;
+    let mut current = get(transaction, study_row, study, number)?.document;
     match current.state {
         EstimateState::Running | EstimateState::Cancelled => {}
         finished @ (EstimateState::Done | EstimateState::Failed) => {
@@ -227,8 +247,7 @@ pub(super) fn finish(
 fn document(row: &Row<'_>, study: StudyId) -> Result<EstimateDocument, Failure> {
     let state: String = row.get(1)?;
     let request: String = row.get(2)?;
-    let estimate: Option<String> = row.get(3)?;
-    let problem: Option<String> = row.get(4)?;
+    let problem: Option<String> = row.get(3)?;
     Ok(EstimateDocument {
         number: row.get(0)?,
         study: study.to_string(),
@@ -242,15 +261,12 @@ fn document(row: &Row<'_>, study: StudyId) -> Result<EstimateDocument, Failure> 
         .find(|s| s.as_str() == state)
         .ok_or_else(|| Failure::damaged("an estimate has an unknown state"))?,
         request: serde_json::from_str(&request).map_err(Failure::damaged)?,
-        estimate: estimate
-            .map(|text| serde_json::from_str(&text))
-            .transpose()
-            .map_err(Failure::damaged)?,
+        estimate: None,
         problem: problem
             .map(|text| serde_json::from_str(&text))
             .transpose()
             .map_err(Failure::damaged)?,
-        created_at_ms: row.get(5)?,
+        created_at_ms: row.get(4)?,
     })
 }
 

@@ -11,6 +11,8 @@ pub(super) enum Failure {
     Sqlite(rusqlite::Error),
     /// Stored bytes are not what was written: how so.
     Damaged(String),
+    /// Another server has taken the database over: this one may not write any more.
+    Ousted,
     /// The request cannot be done in the state the store is in.
     Refused(Error),
 }
@@ -40,6 +42,11 @@ impl Failure {
         ))
     }
 
+    /// Whether there was no room for it.
+    pub(super) fn is_full(&self) -> bool {
+        matches!(self, Failure::Sqlite(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull))
+    }
+
     /// A file beside the database that cannot be written or read.
     pub(super) fn file(why: impl fmt::Display) -> Self {
         Self::Refused(unavailable(format!(
@@ -51,15 +58,14 @@ impl Failure {
         if let Some(damage) = self.damage() {
             return unavailable(damage);
         }
+        if self.is_full() {
+            return Error::new(
+                ErrorCode::StoreFull,
+                "the store has no room for this and nothing was changed; the operator has to free disk, delete studies, or raise store_bytes: send it again after that",
+            );
+        }
         match self {
-            Failure::Sqlite(error)
-                if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull) =>
-            {
-                Error::new(
-                    ErrorCode::StoreFull,
-                    "the store has no room for this and nothing was changed; the operator has to free disk, delete studies, or raise store_bytes: send it again after that",
-                )
-            }
+            Failure::Ousted => unavailable(OUSTED),
             Failure::Damaged(what) => unavailable(what),
             Failure::Sqlite(error) => unavailable(format!(
                 "the store could not do this ({error}); nothing was changed: try again, and tell the operator if it goes on"
@@ -74,6 +80,7 @@ impl fmt::Display for Failure {
         match self {
             Failure::Sqlite(error) => error.fmt(f),
             Failure::Damaged(what) => what.fmt(f),
+            Failure::Ousted => OUSTED.fmt(f),
             Failure::Refused(error) => error.fmt(f),
         }
     }
@@ -90,6 +97,10 @@ impl From<Error> for Failure {
         Failure::Refused(error)
     }
 }
+
+/// What is said of [`Failure::Ousted`].
+const OUSTED: &str = "another server has opened this data directory meanwhile and this one writes nothing any more; stop one of the two: \
+     the lock file in the directory must not be removed";
 
 pub(crate) fn unavailable(detail: impl Into<String>) -> Error {
     Error::new(ErrorCode::StoreUnavailable, detail)

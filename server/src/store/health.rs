@@ -42,6 +42,11 @@ impl Health {
         }
     }
 
+    /// Whether damage was met.
+    pub(super) fn is_damaged(&self) -> bool {
+        self.damage.get().is_some()
+    }
+
     /// Whether the last commit went through and no damage was met.
     pub(super) fn is_good(&self) -> bool {
         !self.failed.load(Ordering::Acquire) && self.damage.get().is_none()

@@ -16,11 +16,13 @@ mod faults;
 mod health;
 mod recent;
 mod removal;
+mod reserve;
 mod rows;
 mod schema;
 mod seeds;
 mod snapshot;
 mod study;
+mod tenure;
 mod token;
 mod transfer;
 mod writer;
@@ -42,7 +44,7 @@ use eigenveil_shared::{
     estimate::Estimate,
     mechanism::PayloadForm,
 };
-use rusqlite::{Connection, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, Transaction, params};
 use tokio::sync::oneshot;
 
 pub(crate) use self::directory::check as check_directory;
@@ -51,9 +53,9 @@ pub(crate) use self::faults::{Fault, Faults, Mutation};
 pub(crate) use self::{
     arrivals::Arrivals,
     credentials::Identity,
-    estimates::Job,
+    estimates::{Job, StoredEstimate},
     failure::unavailable,
-    rows::no_such_identifier,
+    rows::{gone, no_such_identifier},
     study::{check_name, check_rank, frozen},
     token::TokenHash,
     transfer::VerifiedExport,
@@ -73,7 +75,9 @@ use self::{
     failure::Failure,
     health::Health,
     recent::RecentIds,
+    reserve::Reserve,
     study::{NewStudy, Registry, state_from},
+    tenure::{Log, Tenure, checkpoint},
     writer::{Caches, Command, CommitLimits, Outcomes, Reports, Submission, Writer},
 };
 use crate::{
@@ -117,6 +121,7 @@ struct Shared {
     credentials: Arc<Credentials>,
     stopping: AtomicBool,
     health: Arc<Health>,
+    reserve: Reserve,
     // Last: unlocked only after the writer has ended.
     directory: DataDirectory,
 }
@@ -140,7 +145,20 @@ impl Store {
     pub fn open(config: &ServerConfig, environment: Environment) -> Result<Self> {
         config.check()?;
         let directory = DataDirectory::open(&config.data_dir)?;
-        let connection = schema::open_for_writing(&directory.database(), config.store_bytes)?;
+        let (log, entropy) = (Log::of(&directory), &*environment.entropy);
+        let mut connection = schema::open_for_writing(&directory.database(), config.store_bytes)?;
+        let reserve = Reserve::new(directory.path().to_owned());
+        // Before anything is read that the writer keeps in memory: whoever wrote until now does so no more.
+        let tenure = match Tenure::begin(&mut connection, &directory, log, entropy) {
+            Err(failure) if failure.is_full() => {
+                reserve.release();
+                checkpoint(&connection, "PASSIVE").map_err(Failure::into_error)?;
+                Tenure::begin(&mut connection, &directory, log, entropy)
+            }
+            begun => begun,
+        };
+        let tenure = tenure.map_err(Failure::into_error)?;
+        reserve.keep();
         let operator = token::ensure(&connection, &directory.token_files(), &*environment.entropy)?;
         let credentials = Credentials::load(&connection, operator).map_err(Failure::into_error)?;
         let registry = Arc::new(rows::load(&connection).map_err(Failure::into_error)?);
@@ -165,6 +183,9 @@ impl Store {
             health: Arc::clone(&health),
             metrics: Arc::clone(&metrics),
             clock: Arc::clone(&environment.clock),
+            tenure,
+            reserve: reserve.clone(),
+            ousted: false,
             #[cfg(test)]
             faults: environment.faults.clone(),
             #[cfg(not(test))]
@@ -191,6 +212,7 @@ impl Store {
                 credentials: Arc::new(credentials),
                 stopping: AtomicBool::new(false),
                 health,
+                reserve,
                 directory,
             }),
         })
@@ -252,7 +274,13 @@ impl Store {
     pub async fn set_state(&self, study: &Arc<Study>, wanted: StudyState) -> Result<()> {
         let (row, id, now) = (study.row, study.id(), self.now_ms());
         let study = Arc::clone(study);
-        self.write(
+        // Closing comes before deleting.
+        let urgency = match wanted {
+            StudyState::Closed => Urgency::MakesRoom,
+            _ => Urgency::Asked,
+        };
+        self.write_as(
+            urgency,
             move |transaction| {
                 rows::require(transaction, row, id)?;
                 let current: String = transaction.query_row(
@@ -434,6 +462,13 @@ impl Store {
 
     /// Blocks while reading.
     pub(crate) fn estimate(&self, study: &Study, number: u64) -> Result<EstimateDocument> {
+        let stored = self.stored_estimate(study, number)?;
+        stored.parse().map_err(Failure::into_error)
+    }
+
+    /// As [`estimate`](Self::estimate), with the result as the text that is stored. Blocks while reading.
+    pub(crate) fn stored_estimate(&self, study: &Study, number: u64) -> Result<StoredEstimate> {
+        // Others wait for the reader: nothing is parsed here, which takes seconds for a large one.
         let reader = self.reader();
         estimates::get(&reader, study.row, study.id(), number).map_err(Failure::into_error)
     }
@@ -465,6 +500,11 @@ impl Store {
             estimates::finish(transaction, job, &result, now)?;
             estimates::forget_old(transaction, job, keep)
         })
+    }
+
+    /// Whether something in the store is not what was written, which does not mend itself.
+    pub(crate) fn is_damaged(&self) -> bool {
+        self.shared.health.is_damaged()
     }
 
     /// Blocks.
@@ -500,7 +540,16 @@ impl Store {
         work: impl FnOnce(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
         publish: impl FnOnce(&T, &mut Caches) + Send + 'static,
     ) -> Result<T> {
-        let (task, outcome) = task(work, publish, true);
+        self.write_as(Urgency::Asked, work, publish).await
+    }
+
+    async fn write_as<T: Send + 'static>(
+        &self,
+        urgency: Urgency,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
+        publish: impl FnOnce(&T, &mut Caches) + Send + 'static,
+    ) -> Result<T> {
+        let (task, outcome) = task(work, publish, urgency);
         self.send(task)?;
         outcome.await.unwrap_or_else(|_| Err(self.gone()))
     }
@@ -510,15 +559,16 @@ impl Store {
         &self,
         work: impl FnOnce(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T> {
-        self.write_blocking_then(work, |_, _| ())
+        self.write_blocking_then(Urgency::Chore, work, |_, _| ())
     }
 
     fn write_blocking_then<T: Send + 'static>(
         &self,
+        urgency: Urgency,
         work: impl FnOnce(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
         publish: impl FnOnce(&T, &mut Caches) + Send + 'static,
     ) -> Result<T> {
-        let (task, outcome) = task(work, publish, false);
+        let (task, outcome) = task(work, publish, urgency);
         self.shared.metrics.queue_depth.inc();
         self.shared.commands.send(task).map_err(|_| self.gone())?;
         outcome.blocking_recv().unwrap_or_else(|_| Err(self.gone()))
@@ -579,20 +629,35 @@ impl Drop for Shared {
     }
 }
 
+/// For whom the writer does something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Urgency {
+    /// For whoever asked.
+    Asked,
+    /// The same, and it makes room or comes before what does: a full disk must not refuse it.
+    MakesRoom,
+    /// For the estimates' thread.
+    Chore,
+    /// For the same, clearing away.
+    ClearsAway,
+}
+
 /// A command for the writer, and where its outcome arrives.
 fn task<T: Send + 'static>(
     work: impl FnOnce(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
     publish: impl FnOnce(&T, &mut Caches) + Send + 'static,
-    // A test's faults strike what an operator asks for, not what the estimates' thread writes.
-    may_fail: bool,
+    urgency: Urgency,
 ) -> (Command, oneshot::Receiver<Result<T>>) {
     let (reply, outcome) = oneshot::channel();
     let request = request_id::current();
+    // A test's faults strike what an operator asks for, not what the estimates' thread writes.
+    let may_fail = matches!(urgency, Urgency::Asked | Urgency::MakesRoom);
     let task = move |writer: &mut Writer| {
+        if matches!(urgency, Urgency::MakesRoom | Urgency::ClearsAway) {
+            writer.make_room();
+        }
         let run = || -> Result<T, Failure> {
-            let transaction = writer
-                .connection
-                .transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let transaction = writer.tenure.transaction(&mut writer.connection)?;
             let value = work(&transaction)?;
             if !may_fail || writer.faults.permit_commit()? {
                 transaction.commit()?;
@@ -603,7 +668,11 @@ fn task<T: Send + 'static>(
             Ok(value)
         };
         let result = run().map_err(|failure| {
-            writer.health.look_for_damage(&failure);
+            writer.ousted |= matches!(failure, Failure::Ousted);
+            match failure.is_full() {
+                true => writer.health.commit_failed(&failure),
+                false => writer.health.look_for_damage(&failure),
+            }
             if let Failure::Sqlite(error) = &failure {
                 tracing::error!(request_id = request, %error, "transaction failed; nothing was changed");
             }

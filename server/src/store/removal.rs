@@ -8,7 +8,7 @@ use std::sync::Arc;
 use eigenveil_shared::{Error, ErrorCode, Result};
 use rusqlite::{OptionalExtension, Transaction, params};
 
-use super::{Failure, Store, recent, rows, study::Study};
+use super::{Failure, Store, Urgency, recent, rows, study::Study};
 
 /// Identifiers removed in one transaction.
 const IDENTIFIERS: u64 = 50_000;
@@ -27,7 +27,8 @@ impl Store {
         let (row, id, now) = (study.row, study.id(), self.now_ms());
         let registry = Arc::clone(&self.shared.registry);
         let credentials = Arc::clone(&self.shared.credentials);
-        self.write(
+        self.write_as(
+            Urgency::MakesRoom,
             move |transaction| {
                 rows::require(transaction, row, id)?;
                 let open: bool = transaction.query_row(
@@ -77,6 +78,7 @@ impl Store {
         let keep = self.shared.retain_ids_days;
         while !stopping() {
             let more = self.write_blocking_then(
+                Urgency::ClearsAway,
                 move |transaction| {
                     Ok(clear_deleted(transaction)?
                         || clear_identifiers(transaction, keep, now)?
@@ -92,6 +94,7 @@ impl Store {
                 break;
             }
         }
+        self.shared.reserve.keep();
         Ok(())
     }
 }

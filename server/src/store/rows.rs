@@ -54,7 +54,7 @@ pub(super) fn require(connection: &Connection, row: i64, id: StudyId) -> Result<
 }
 
 /// The error for a study that is not there.
-pub(super) fn gone(id: StudyId) -> Error {
+pub(crate) fn gone(id: StudyId) -> Error {
     Error::new(
         ErrorCode::StudyNotFound,
         format!("there is no study {id}; list them with GET /v1/studies"),

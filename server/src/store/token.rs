@@ -13,7 +13,13 @@ use rusqlite::{Connection, OptionalExtension};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use super::{Failure, directory::DataDirectory, directory::TokenFiles, schema, unavailable};
+use super::{
+    Failure,
+    directory::{DataDirectory, TokenFiles},
+    schema,
+    tenure::{Log, Tenure},
+    unavailable,
+};
 use crate::environment::{Entropy, Environment};
 
 /// SHA-256 of a token. Says nothing about the token.
@@ -34,7 +40,7 @@ impl TokenHash {
     }
 
     /// Whether this is the same hash, in time that does not depend on where it differs.
-    pub(super) fn is(&self, other: &Self) -> bool {
+    pub(crate) fn is(&self, other: &Self) -> bool {
         self.0.ct_eq(&other.0).into()
     }
 }
@@ -113,9 +119,13 @@ pub fn rotate_operator_token(data_dir: &Path, environment: &Environment) -> Resu
         )));
     }
     let directory = DataDirectory::open(data_dir)?;
-    let connection = schema::open_for_writing(&directory.database(), None)?;
+    let (log, entropy) = (Log::of(&directory), &*environment.entropy);
+    let mut connection = schema::open_for_writing(&directory.database(), None)?;
+    let tenure =
+        Tenure::begin(&mut connection, &directory, log, entropy).map_err(Failure::into_error)?;
     let files = directory.token_files();
-    ensure(&connection, &files, &*environment.entropy)?;
-    rotate(&connection, &files, &*environment.entropy)?;
+    ensure(&connection, &files, entropy)?;
+    rotate(&connection, &files, entropy)?;
+    tenure.end(&mut connection).map_err(Failure::into_error)?;
     Ok(files.path())
 }

@@ -19,6 +19,7 @@ use super::{
     archive::{self, ArchiveWriter, Header, Part},
     buckets, recent, rows, schema, seeds,
     study::{NewStudy, Study, StudyId, state_from},
+    tenure,
 };
 
 /// An export that was read to its end and found whole.
@@ -45,12 +46,16 @@ impl VerifiedExport {
         let (id, design) = header.study()?;
         let p = design.params.report_dimension();
         let form = design.params.mechanism().payload_form();
+        let bound = design.params.mechanism().norm_bound(p);
         let sha256 = reader.walk(&header, &design.params, |part| match part {
             Part::Section { n, bytes, .. } if form != PayloadForm::Seed => {
-                match buckets::decode_sum(p, n, &bytes) {
-                    Ok(_) => Ok(()),
-                    Err(_) => Err(archive::malformed("a sum").into()),
+                let sums =
+                    buckets::decode_sum(p, n, &bytes).map_err(|_| archive::malformed("a sum"))?;
+                // As every report is when it is uploaded.
+                if let Some(bound) = &bound {
+                    bound.check_sum(sums.sum().as_slice(), n)?;
                 }
+                Ok(())
             }
             _ => Ok(()),
         })?;
@@ -111,6 +116,8 @@ impl Store {
                 .to_str()
                 .ok_or_else(|| Failure::file("the path of the data directory is not UTF-8"))?;
             connection.execute("VACUUM INTO ?", [path])?;
+            // Whole without a log, and to be opened wherever it is put.
+            tenure::release(named.path())?;
             // Open, and without its name from here on.
             named.reopen().map_err(Failure::file)
         };
@@ -143,14 +150,18 @@ impl Store {
         into: Option<Arc<Study>>,
     ) -> Result<Imported> {
         let now = self.now_ms();
-        let (target, known) = match &into {
-            Some(study) => (study.id(), Some(Arc::clone(study))),
-            None => (export.id, self.shared.registry.get(export.id)),
-        };
         let registry = Arc::clone(&self.shared.registry);
+        let known = Arc::clone(&registry);
         let (imported, _) = self
             .write(
-                move |transaction| import_into(transaction, export, target, known, now),
+                move |transaction| {
+                    // Looked up in the writer's turn: another import may make the study meanwhile.
+                    let (target, known) = match into {
+                        Some(study) => (study.id(), Some(study)),
+                        None => (export.id, known.get(export.id)),
+                    };
+                    import_into(transaction, export, target, known, now)
+                },
                 move |(imported, total): &(Imported, u64), caches| {
                     caches.sums.evict(imported.study.row);
                     caches.recent.distrust();
@@ -332,6 +343,13 @@ fn import_into(
                 let p = study.params().report_dimension();
                 let mut sums = buckets::read_sum(transaction, &study, bucket)?;
                 sums.merge(&buckets::decode_sum(p, n, &bytes)?)?;
+                if !sums.sum().as_slice().iter().all(|entry| entry.is_finite()) {
+                    return Err(Error::new(
+                        ErrorCode::ImplausibleReport,
+                        format!("with this export a sum of study {target} would not be finite; nothing was imported"),
+                    )
+                    .into());
+                }
                 buckets::write_sum(transaction, &study, bucket, &sums, &mut Vec::new())?;
             }
             Ok(())

@@ -18,7 +18,7 @@ use eigenveil_shared::{
     mechanism::{PayloadForm, double_cap::Seed},
     report::{ReportId, ValidatedReport},
 };
-use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
@@ -29,8 +29,10 @@ use super::{
     faults::Faults,
     health::Health,
     recent::RecentIds,
+    reserve::Reserve,
     seeds,
     study::{Study, state_from},
+    tenure::{self, Tenure},
 };
 use crate::{environment::Clock, memory::Reservation, metrics::Metrics};
 
@@ -182,6 +184,10 @@ pub(super) struct Writer {
     pub(super) health: Arc<Health>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) clock: Arc<dyn Clock>,
+    pub(super) tenure: Tenure,
+    pub(super) reserve: Reserve,
+    /// Another server writes: this one has ended.
+    pub(super) ousted: bool,
     pub(super) faults: Faults,
 }
 
@@ -209,7 +215,12 @@ impl Writer {
             self.metrics.queue_depth.dec();
             self.faults.wait_while_held();
             next = match command {
-                Command::Stop => return,
+                Command::Stop => {
+                    if let Err(failure) = self.tenure.end(&mut self.connection) {
+                        tracing::warn!(%failure, "the log of the store stays beside it, and belongs to it");
+                    }
+                    return;
+                }
                 Command::Task(task) => {
                     task(&mut self);
                     None
@@ -221,6 +232,9 @@ impl Writer {
                     held
                 }
             };
+            if self.ousted {
+                return;
+            }
             next = next.or_else(|| self.commands.recv().ok());
         }
     }
@@ -255,8 +269,37 @@ impl Writer {
         (group, None)
     }
 
-    /// Commits a group, then answers everybody in it.
+    /// Commits a group, then answers everybody in it. What one study's share fails at is not the others' fault: each is
+    /// then committed by itself.
     fn commit(&mut self, group: Vec<Submission>) {
+        let Err((group, failure)) = self.try_commit(group) else {
+            return;
+        };
+        let mut studies = by_study(group);
+        if studies.len() == 1 || failure.is_full() || matches!(failure, Failure::Ousted) {
+            self.refuse(studies.into_iter().flatten().collect(), failure);
+            return;
+        }
+        for share in studies.drain(..) {
+            if let Err((share, failure)) = self.try_commit(share) {
+                self.refuse(share, failure);
+            }
+        }
+    }
+
+    fn refuse(&self, group: Vec<Submission>, failure: Failure) {
+        self.health.commit_failed(&failure);
+        self.metrics.commit_failed();
+        let request_ids = request_ids(&group);
+        tracing::error!(%failure, requests = group.len(), request_ids, "commit failed; nothing was counted");
+        let error = failure.into_error();
+        for submission in group {
+            let _ = submission.reply.send(Err(error.clone()));
+        }
+    }
+
+    /// Commits a group and answers everybody in it, or gives it back.
+    fn try_commit(&mut self, group: Vec<Submission>) -> Result<(), (Vec<Submission>, Failure)> {
         let started = Instant::now();
         match self.transact(&group) {
             Ok((outcomes, changes)) => {
@@ -278,25 +321,30 @@ impl Writer {
                     let _ = submission.reply.send(Ok(outcomes));
                 }
                 self.faults.after_answers();
+                Ok(())
             }
             Err(failure) => {
                 self.caches.recent.distrust();
-                self.health.commit_failed(&failure);
-                self.metrics.commit_failed();
-                let request_ids = request_ids(&group);
-                tracing::error!(%failure, requests = group.len(), request_ids, "commit failed; nothing was counted");
-                let error = failure.into_error();
-                for submission in group {
-                    let _ = submission.reply.send(Err(error.clone()));
-                }
+                self.ousted |= matches!(failure, Failure::Ousted);
+                Err((group, failure))
             }
         }
     }
 
+    /// Before something that makes room: gives it the room that it needs itself.
+    pub(super) fn make_room(&mut self) {
+        if self.health.is_good() && !self.reserve.is_needed() {
+            return;
+        }
+        self.reserve.release();
+        // The log has its disk already: begun anew, it can take the deletion.
+        if let Err(failure) = tenure::checkpoint(&self.connection, "PASSIVE") {
+            tracing::debug!(%failure, "the log could not be begun anew");
+        }
+    }
+
     fn transact(&mut self, group: &[Submission]) -> Result<(Vec<Outcomes>, Vec<Change>), Failure> {
-        let transaction = self
-            .connection
-            .transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let transaction = self.tenure.transaction(&mut self.connection)?;
         self.caches.recent.refresh(&transaction)?;
         let mut outcomes = vec![Outcomes::new(); group.len()];
         let mut changes: Vec<Change> = Vec::new();
@@ -448,6 +496,22 @@ fn other_form() -> Error {
     )
 }
 
+/// The submissions of each study, in the order in which they came.
+fn by_study(group: Vec<Submission>) -> Vec<Vec<Submission>> {
+    let mut studies: Vec<Vec<Submission>> = Vec::new();
+    for submission in group {
+        let row = submission.study.row;
+        let same = |share: &&mut Vec<Submission>| {
+            share.first().is_some_and(|first| first.study.row == row)
+        };
+        match studies.iter_mut().find(same) {
+            Some(share) => share.push(submission),
+            None => studies.push(vec![submission]),
+        }
+    }
+    studies
+}
+
 /// Numbers of the requests, the first of them where they are many.
 fn request_ids(group: &[Submission]) -> String {
     const SHOWN: usize = 32;
@@ -462,4 +526,77 @@ fn payload_bytes(submission: &Submission) -> usize {
         .iter()
         .map(|report| report.payload().len())
         .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use eigenveil_shared::{codec, report::Report};
+    use serde_json::json;
+
+    use crate::{
+        Environment, ServerConfig, Store,
+        store::{Faults, NewReport, Stored, database_path},
+    };
+    use eigenveil_shared::report::ReportId;
+
+    /// Two studies share a commit, and the sum of one is not what was written: the other's reports are counted.
+    #[tokio::test]
+    async fn a_damaged_study_does_not_refuse_the_reports_of_another() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = ServerConfig::new(directory.path().join("data"));
+        let faults = Faults::default();
+        let open = || {
+            let environment = Environment {
+                faults: faults.clone(),
+                ..Environment::system()
+            };
+            Store::open(&config, environment).unwrap()
+        };
+        let mut store = open();
+        let mut ids = Vec::new();
+        for name in ["damaged", "whole"] {
+            let design = json!({
+                "name": name, "dimension": 3, "mechanism": "symmetric-gaussian", "epsilon": 1.0, "delta": 1e-6,
+            });
+            let design = serde_json::from_value(design).unwrap();
+            ids.push(store.create_study(design).await.unwrap().id());
+        }
+        let mut number = 0;
+        let mut send = |store: &Store, id| {
+            number += 1;
+            let study = store.study(id).unwrap();
+            let body = codec::encode_report(&Report {
+                id: ReportId::from_parts(1_700_000_000_000, [number; 16]),
+                fingerprint: study.shape().fingerprint,
+                payload: 0.5_f32.to_le_bytes().repeat(6),
+            });
+            let report = NewReport::decode(&body.into(), study.shape()).unwrap();
+            let store = store.clone();
+            async move { store.submit(&study, vec![report]).await }
+        };
+        // One in every bucket, which the commits choose.
+        for _ in 0..200 {
+            send(&store, ids[0]).await.unwrap();
+        }
+        drop(store);
+        rusqlite::Connection::open(database_path(&config.data_dir))
+            .unwrap()
+            .execute(
+                "UPDATE buckets SET sum = ?",
+                [f64::INFINITY.to_le_bytes().repeat(6)],
+            )
+            .unwrap();
+        store = open();
+        faults.hold();
+        let (damaged, whole) = (send(&store, ids[0]), send(&store, ids[1]));
+        let both = tokio::spawn(async { tokio::join!(damaged, whole) });
+        // One is in its hand and one waits: they share the next commit.
+        while store.metrics().queue_depth.get() < 1 {
+            tokio::task::yield_now().await;
+        }
+        faults.release();
+        let (damaged, whole) = both.await.unwrap();
+        assert!(damaged.is_err());
+        assert_eq!(whole.unwrap(), [Stored::Accepted]);
+    }
 }

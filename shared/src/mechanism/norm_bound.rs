@@ -93,6 +93,30 @@ impl NormBound {
         self.off_diagonal * all - (self.off_diagonal - 1.0) * diagonal.sum::<f64>()
     }
 
+    /// Refuses the sum of `count` payloads, as their numbers add up, that is longer than so many reports can make it: a
+    /// sum is at most as long as what it is of, together.
+    ///
+    /// # Errors
+    /// `implausible-report`, also for a sum that is not finite.
+    pub fn check_sum(&self, sum: &[f64], count: u64) -> Result<()> {
+        let all: f64 = sum.iter().map(|x| x * x).sum();
+        let diagonal = (0..self.dimension)
+            .filter_map(|i| sum.get(packed_index(self.dimension, i, i)))
+            .map(|x| x * x)
+            .sum::<f64>();
+        let norm = (self.off_diagonal * (all - diagonal) + diagonal).sqrt();
+        let limit = count as f64 * self.limit;
+        if norm <= limit {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorCode::ImplausibleReport,
+            format!(
+                "the sum of {count} reports is {norm:.3e} long, and so many that this study would take make at most {limit:.3e}; none of them was counted"
+            ),
+        ))
+    }
+
     /// The limit, in units of the payload's numbers.
     pub fn limit(&self) -> f64 {
         self.limit

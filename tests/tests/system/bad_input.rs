@@ -174,7 +174,7 @@ fn studies_that_cannot_be_used() {
     refused(
         &server.cli(&["report", "--study", &draft, "--rows", rows]),
         1,
-        &["[study-not-open]"],
+        &["[study-not-found]"],
     );
     let closed = create(&[]);
     server.cli_json(&["study", "close", "--json", &closed]);

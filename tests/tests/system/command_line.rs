@@ -565,3 +565,51 @@ fn usage_errors_exit_with_two_and_help_with_zero() {
         assert_eq!(run(wrong).status.code(), Some(2), "{wrong:?}");
     }
 }
+
+/// Descriptors that do not suffice are said before the server starts and when it does; with those that there are it serves.
+#[test]
+fn too_few_descriptors_are_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, log) = (folder.path().join("data"), folder.path().join("log"));
+    let text = data.display().to_string();
+    let mut shell = std::process::Command::new("sh");
+    let checked = shell
+        .args(["-c", "ulimit -n 256; exec \"$0\" \"$@\""])
+        .arg(crate::program::program().get_program())
+        .args([
+            "serve",
+            "--check-config",
+            "--listen",
+            "127.0.0.1:0",
+            "--data",
+            &text,
+        ])
+        .output()
+        .unwrap();
+    assert!(checked.status.success(), "{checked:?}");
+    let said = String::from_utf8_lossy(&checked.stderr);
+    for word in ["max_connections is 4096", "256 files", "LimitNOFILE"] {
+        assert!(said.contains(word), "{word:?} is not in {said}");
+    }
+    let mut server =
+        crate::program::ServerProcess::start_limited(&data, "ulimit -n 256", &[], &log);
+    assert!(
+        std::fs::read_to_string(&log)
+            .unwrap()
+            .contains("max_connections")
+    );
+    assert!(server.stop());
+    // A soft limit is raised.
+    let data = folder.path().join("other");
+    let mut server =
+        crate::program::ServerProcess::start_limited(&data, "ulimit -Sn 256", &[], &log);
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", server.id())).unwrap();
+    let line = limits
+        .lines()
+        .find(|line| line.starts_with("Max open files"))
+        .unwrap();
+    let soft: u64 = line.split_whitespace().nth(3).unwrap().parse().unwrap();
+    let hard: u64 = line.split_whitespace().nth(4).unwrap().parse().unwrap();
+    assert_eq!(soft, hard.min(4_160), "{line}");
+    assert!(server.stop());
+}

@@ -40,7 +40,7 @@ async fn a_full_disk_loses_nothing_that_was_acknowledged() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     let log = folder.path().join("log");
-    let mut server = ServerProcess::start_confined(&data, 2_048, &log);
+    let mut server = ServerProcess::start_limited(&data, "trap '' XFSZ; ulimit -f 2048", &[], &log);
     let id = server.create_study(&["--p", "16", "--epsilon", "4"]);
     let settings = HttpSettings {
         retry: RetryPolicy::never(),
@@ -146,4 +146,52 @@ fn a_directory_has_one_server_process() {
         1
     );
     assert!(third.stop());
+}
+
+/// What takes the room can be closed and deleted while there is none, and then there is some.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_is_emptied_by_deleting() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, log) = (folder.path().join("data"), folder.path().join("log"));
+    let limits = "trap '' XFSZ; ulimit -f 2048";
+    let mut server = ServerProcess::start_limited(&data, limits, &[], &log);
+    let settings = HttpSettings {
+        retry: RetryPolicy::never(),
+        ..HttpSettings::default()
+    };
+    let client = StudyClient::with_settings(&server.url, &settings).unwrap();
+    let [large, small] = [(); 2].map(|()| server.create_study(&["--p", "16", "--epsilon", "4"]));
+    let study = client.fetch_study(&large).await.unwrap();
+    let mut full = false;
+    for _ in 0..400 {
+        if client
+            .upload_batch(&study, &reports(&study, 200))
+            .await
+            .is_err()
+        {
+            full = true;
+            break;
+        }
+    }
+    assert!(full, "the limit was never felt");
+    server.cli_json(&["study", "close", "--json", &large]);
+    let deleted = server.cli(&["study", "delete", &large, "--yes"]);
+    assert!(deleted.status.success(), "{deleted:?}");
+    // Cleared away step by step: the other study takes reports again, without a restart.
+    let study = client.fetch_study(&small).await.unwrap();
+    let batch = reports(&study, 200);
+    let mut accepted = 0;
+    for _ in 0..600 {
+        match client.upload_batch(&study, &batch).await {
+            Ok(receipt) => {
+                accepted = receipt.accepted + receipt.duplicates;
+                break;
+            }
+            Err(error) => assert!(error.is_retryable(), "{error}"),
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    assert_eq!(accepted, 200);
+    assert!(server.stop());
+    assert_stored(&data, &small, 200, &sum(&batch, 16, &study));
 }

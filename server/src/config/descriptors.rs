@@ -1,0 +1,102 @@
+//! How many files the system lets the process have open: a connection is one.
+
+use rustix::process::{Resource, Rlimit, setrlimit};
+
+use super::ServerConfig;
+
+/// Descriptors kept for what is no connection: the listener, the database, its readers, backups, files that come and go.
+const BESIDE: u64 = 64;
+
+/// What the process may have open now, and what it may allow itself; `None`: no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Descriptors {
+    now: Option<u64>,
+    most: Option<u64>,
+}
+
+/// Connections that fit, and a warning where they are fewer than `max_connections`. Raises the limit of the process as far as
+/// that needs it and the system lets it.
+pub(crate) fn raise(config: &ServerConfig) -> (usize, Option<String>) {
+    let Descriptors { now, most } = limits();
+    let needed = config.max_connections as u64 + BESIDE;
+    let mut allowed = now.unwrap_or(u64::MAX);
+    let wanted = needed.min(most.unwrap_or(u64::MAX));
+    if allowed < wanted {
+        let limit = Rlimit {
+            current: Some(wanted),
+            maximum: most,
+        };
+        if setrlimit(Resource::Nofile, limit).is_ok() {
+            allowed = wanted;
+        }
+    }
+    fitting(config, allowed)
+}
+
+/// As [`raise`], without raising.
+pub(crate) fn check(config: &ServerConfig) -> (usize, Option<String>) {
+    let Descriptors { now, most } = limits();
+    let allowed = if now.is_none() { None } else { most };
+    fitting(config, allowed.unwrap_or(u64::MAX))
+}
+
+fn fitting(config: &ServerConfig, allowed: u64) -> (usize, Option<String>) {
+    let left = (allowed - BESIDE.min(allowed / 4)).max(1);
+    let fit = usize::try_from(left).unwrap_or(usize::MAX);
+    if fit >= config.max_connections {
+        return (config.max_connections, None);
+    }
+    let warning = format!(
+        "max_connections is {}, but the process may have {allowed} files open and {fit} connections are served at once; \
+         raise the limit to {} (LimitNOFILE in the unit, ulimit -n), or lower max_connections",
+        config.max_connections,
+        config.max_connections as u64 + BESIDE
+    );
+    (fit, Some(warning))
+}
+
+/// From the file of the process: where a filter of system calls forbids `prlimit`, asking it would tell nothing.
+fn limits() -> Descriptors {
+    let text = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    parse(&text).unwrap_or(Descriptors {
+        now: None,
+        most: None,
+    })
+}
+
+fn parse(text: &str) -> Option<Descriptors> {
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("Max open files"))?;
+    let mut fields = line.split_whitespace();
+    let mut next = || Some(fields.next()?.parse().ok());
+    Some(Descriptors {
+        now: next()?,
+        most: next()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_read_and_connections_are_those_that_fit() {
+        let text = "Limit  Soft Limit  Hard Limit  Units\nMax open files            1024                 524288               files\n";
+        let read = parse(text).unwrap();
+        assert_eq!((read.now, read.most), (Some(1_024), Some(524_288)));
+        let endless = parse("Max open files  unlimited  unlimited  files").unwrap();
+        assert_eq!((endless.now, endless.most), (None, None));
+        assert_eq!(parse("nothing"), None);
+        let config = ServerConfig {
+            max_connections: 1_000,
+            ..ServerConfig::new("data")
+        };
+        assert_eq!(fitting(&config, 1_064), (1_000, None));
+        for (allowed, connections) in [(1_063, 999), (256, 192), (64, 48), (1, 1)] {
+            let (fit, warning) = fitting(&config, allowed);
+            assert_eq!(fit, connections);
+            assert!(warning.unwrap().contains("1064"));
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Disk kept back, so that a full one can be emptied by deleting: a deletion has to be written down too.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Write as _},
+    path::PathBuf,
+};
+
+use rustix::fs::{FallocateFlags, fallocate, statvfs};
+
+/// The file's name in the data directory.
+const NAME: &str = "eigenveil.reserve";
+/// Its size: the changed pages of some transactions that delete.
+const BYTES: u64 = 8 << 20;
+
+/// A file of nothing, given up when a deletion finds no room.
+#[derive(Clone, Debug)]
+pub(super) struct Reserve {
+    directory: PathBuf,
+}
+
+impl Reserve {
+    pub(super) fn new(directory: PathBuf) -> Self {
+        Self { directory }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.directory.join(NAME)
+    }
+
+    /// Makes the file where it is missing and there is room for it and more.
+    pub(super) fn keep(&self) {
+        let path = self.path();
+        if fs::metadata(&path).is_ok_and(|file| file.len() == BYTES) || self.free() < 4 * BYTES {
+            return;
+        }
+        if let Err(error) = make(&path) {
+            tracing::warn!(%error, "no disk could be kept back for deletions");
+            // What there is of it would only be in the way.
+            let _ = fs::remove_file(&path);
+        }
+    }
+
+    /// Gives the disk free.
+    pub(super) fn release(&self) {
+        match fs::remove_file(self.path()) {
+            Ok(()) => {
+                tracing::warn!("the disk is full; what was kept back for deletions is given free")
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => {
+                tracing::warn!(%error, "the disk kept back for deletions cannot be given free")
+            }
+        }
+    }
+
+    /// Whether less is free than a deletion may need.
+    pub(super) fn is_needed(&self) -> bool {
+        self.free() < BYTES
+    }
+
+    fn free(&self) -> u64 {
+        // Where nobody can tell there is enough.
+        statvfs(&self.directory)
+            .map_or(u64::MAX, |disk| disk.f_bavail.saturating_mul(disk.f_frsize))
+    }
+}
+
+fn make(path: &std::path::Path) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file: File = options.open(path)?;
+    if fallocate(&file, FallocateFlags::empty(), 0, BYTES).is_ok() {
+        return Ok(());
+    }
+    // Not every file system sets blocks aside without their being written.
+    let zeros = vec![0; 1 << 16];
+    for _ in 0..BYTES / zeros.len() as u64 {
+        file.write_all(&zeros)?;
+    }
+    file.sync_all()
+}

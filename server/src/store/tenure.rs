@@ -1,0 +1,179 @@
+//! Whose database it is: one server's at a time, whatever became of the lock file, and lying where it was left.
+//!
+//! Whoever opens the database for writing puts a number of his own into it, and each of his transactions looks whether it
+//! is still there: a second server that came in because somebody removed the lock file ends the first, and neither counts
+//! what the other has counted. A mark says that the log (`-wal`) belongs to the database; it is on disk before anything
+//! is acknowledged, and goes when everything is in the main file.
+
+use std::{os::unix::fs::MetadataExt as _, path::Path};
+
+use eigenveil_shared::Result;
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+
+use super::{Failure, directory::DataDirectory, unavailable};
+use crate::environment::Entropy;
+
+/// Of the last server that opened it: 16 random bytes.
+const SERVER: &str = "server";
+/// There while the log may hold what the main file does not.
+const IN_USE: &str = "in-use";
+/// Device and inode of the main file, as the last server found them.
+const PLACE: &str = "place";
+
+/// The right to write, until another server takes it.
+#[derive(Clone, Copy)]
+pub(super) struct Tenure([u8; 16]);
+
+/// Whether the log lies beside the database. To be asked before the database is opened, which makes one.
+#[derive(Clone, Copy)]
+pub(super) struct Log {
+    there: bool,
+}
+
+impl Log {
+    pub(super) fn of(directory: &DataDirectory) -> Self {
+        let there = directory.log().exists();
+        Self { there }
+    }
+}
+
+impl Tenure {
+    /// Takes the database over, which is checked where it does not lie where the last server left it.
+    ///
+    /// # Errors
+    /// `store-unavailable` for a database whose log is missing, or a copy that is torn; those of the store.
+    pub(super) fn begin(
+        connection: &mut Connection,
+        directory: &DataDirectory,
+        log: Log,
+        entropy: &dyn Entropy,
+    ) -> Result<Self, Failure> {
+        let was_in_use = setting(connection, IN_USE)?.is_some();
+        if was_in_use && !log.there {
+            return Err(log_missing(directory).into());
+        }
+        let place = place(&directory.database())?;
+        let before = setting(connection, PLACE)?;
+        if before.as_deref() != Some(&place) {
+            check(connection)?;
+            if before.is_some() {
+                tracing::warn!(
+                    "the database is a copy, and whole; what was acknowledged after it was made is not in it"
+                );
+            }
+        }
+        let mut number = [0; 16];
+        entropy.fill(&mut number)?;
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        for (key, value) in [(SERVER, &number[..]), (PLACE, &place), (IN_USE, &[1][..])] {
+            // The mark is rewritten only where it is missing: it stays where a crash left it.
+            transaction.execute(
+                "INSERT INTO settings (key, value) VALUES (?1, ?2)
+                 ON CONFLICT (key) DO UPDATE SET value = excluded.value WHERE value != excluded.value",
+                params![key, value],
+            )?;
+        }
+        transaction.commit()?;
+        if !was_in_use {
+            // Into the main file, before anything is acknowledged that only the log has.
+            checkpoint(connection, "TRUNCATE")?;
+        }
+        Ok(Self(number))
+    }
+
+    /// A transaction that writes.
+    ///
+    /// # Errors
+    /// [`Failure::Ousted`] when another server has taken the database over.
+    pub(super) fn transaction<'a>(
+        &self,
+        connection: &'a mut Connection,
+    ) -> Result<Transaction<'a>, Failure> {
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let same = transaction
+            .prepare_cached("SELECT value = ? FROM settings WHERE key = ?")?
+            .query_row(params![self.0, SERVER], |row| row.get(0))
+            .optional()?;
+        match same {
+            Some(true) => Ok(transaction),
+            _ => Err(Failure::Ousted),
+        }
+    }
+
+    /// Leaves a database that is whole without its log.
+    pub(super) fn end(&self, connection: &mut Connection) -> Result<(), Failure> {
+        let transaction = self.transaction(connection)?;
+        transaction.execute("DELETE FROM settings WHERE key = ?", [IN_USE])?;
+        transaction.commit()?;
+        // Empty where nobody reads just now: it cannot be taken for that of another database.
+        checkpoint(connection, "TRUNCATE")
+    }
+}
+
+/// Brings what the log holds into the main file, as far as no reader needs it; the next write begins the log anew.
+pub(super) fn checkpoint(connection: &Connection, how: &str) -> Result<(), Failure> {
+    connection.query_row(&format!("PRAGMA wal_checkpoint({how})"), [], |_| Ok(()))?;
+    Ok(())
+}
+
+/// Makes a copy that is whole, such as a backup, one that may be opened anywhere.
+pub(super) fn release(copy: &Path) -> Result<(), Failure> {
+    let connection = Connection::open(copy)?;
+    connection.execute(
+        "DELETE FROM settings WHERE key IN (?, ?)",
+        params![IN_USE, PLACE],
+    )?;
+    connection.close().map_err(|(_, error)| error.into())
+}
+
+fn setting(connection: &Connection, key: &str) -> Result<Option<Vec<u8>>, Failure> {
+    Ok(connection
+        .query_row("SELECT value FROM settings WHERE key = ?", [key], |row| {
+            row.get(0)
+        })
+        .optional()?)
+}
+
+fn place(database: &Path) -> Result<Vec<u8>, Failure> {
+    let file = std::fs::metadata(database).map_err(Failure::file)?;
+    Ok([file.dev(), file.ino()].map(u64::to_le_bytes).concat())
+}
+
+fn log_missing(directory: &DataDirectory) -> eigenveil_shared::Error {
+    let log = directory.log();
+    unavailable(format!(
+        "the store {} was in use when it was copied or its server ended, and its log {} is missing: what was acknowledged last is lost with it. \
+         Put the log beside it, or restore a backup (eigenveil backup). Where there is neither, make an empty file of that name to go on without; \
+         devices do not send again what was acknowledged. Nothing is lost where another program has opened the store since",
+        directory.database().display(),
+        log.display()
+    ))
+}
+
+/// Looks for what a copy of a database in use would lack: pages, and reports that are counted but not there.
+fn check(connection: &Connection) -> Result<(), Failure> {
+    let said: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+    if said != "ok" {
+        return Err(Failure::damaged(said));
+    }
+    let torn: Option<(String, u64)> = connection
+        .query_row(
+            "SELECT name, reports_accepted FROM studies AS s
+             WHERE study NOT IN (SELECT study FROM deleted_studies)
+             AND (reports_accepted != coalesce((SELECT sum(n) FROM buckets AS b WHERE b.study = s.study), 0)
+                                    + coalesce((SELECT sum(n) FROM seeds AS d WHERE d.study = s.study), 0)
+                  OR closed_at_ms IS NULL
+                  AND reports_accepted != (SELECT count(*) FROM report_ids AS r WHERE r.study = s.study)
+                      + coalesce((SELECT sum(length(ids)) / 16 FROM recent_ids AS i WHERE i.study = s.study), 0))
+             LIMIT 1",
+            [],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )
+        .optional()?;
+    match torn {
+        Some((name, reports)) => Err(Failure::damaged(format!(
+            "the study {name:?} has accepted {reports} reports, and its sums or identifiers are of another number"
+        ))),
+        None => Ok(()),
+    }
+}
