@@ -263,7 +263,7 @@ fn the_blocking_face_has_them_too() {
         EstimateState::Done
     );
     let done = client
-        .wait_for_estimate(STUDY, 7, Duration::from_secs(5))
+        .wait_for_estimate(STUDY, 7, Duration::from_secs(300))
         .unwrap();
     assert_eq!(done.state, EstimateState::Done);
     let cancelled = client.cancel_estimate(STUDY, 7).unwrap();
@@ -381,7 +381,7 @@ async fn ending(polls: usize, end: EstimateDocument) -> Server {
 
 #[tokio::test]
 async fn waiting_ends_with_the_estimate() {
-    let patience = Duration::from_secs(20);
+    let patience = Duration::from_secs(300);
     let server = ending(3, estimate(EstimateState::Done, None)).await;
     let done = client(&server)
         .wait_for_estimate(STUDY, 7, patience)
@@ -428,10 +428,8 @@ async fn waiting_ends_when_the_time_is_up() {
         .await
         .unwrap_err();
     assert!(error.is_timeout(), "{error}");
-    assert!(started.elapsed() < Duration::from_secs(5));
-    assert!(
-        (3..8).contains(&server.requests().len()),
-        "{}",
-        server.requests().len()
-    );
+    assert!(started.elapsed() >= Duration::from_millis(300));
+    // At 0, 50, 125, 237 and 300 ms; a busy machine may ask less often.
+    let polls = server.requests().len();
+    assert!((1..=5).contains(&polls), "{polls}");
 }

@@ -101,7 +101,7 @@ fn holder() {
     };
     let ledger = Ledger::open(ledger_path(&folder)).unwrap();
     std::io::stdout().write_all(b"begins\n").unwrap();
-    thread::sleep(Duration::from_secs(60));
+    thread::sleep(Duration::from_secs(600));
     drop(ledger);
 }
 

@@ -27,12 +27,11 @@ type Stores = Arc<Mutex<BTreeMap<&'static str, Store>>>;
 
 fn settings() -> HttpSettings {
     HttpSettings {
-        request_timeout: Duration::from_millis(1_000),
         retry: RetryPolicy {
             max_attempts: 4,
             first_delay: Duration::from_millis(5),
             max_delay: Duration::from_millis(20),
-            max_elapsed: Duration::from_secs(10),
+            max_elapsed: Duration::from_secs(600),
         },
         ..HttpSettings::default()
     }

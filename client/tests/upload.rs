@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod common;
+#[path = "../../server/tests/common/patience.rs"]
+mod patience;
 #[path = "common/server.rs"]
 mod server;
 
@@ -28,6 +30,7 @@ use eigenveil_shared::{
     report::Report,
     study::{Fingerprint, to_hex},
 };
+use patience::until;
 use server::{
     Reply, Request, Server, Store, document, lock, other_json, study_server, truncated_json,
 };
@@ -36,20 +39,55 @@ fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
+/// Longer than any test waits.
+const NEVER: Duration = Duration::from_secs(24 * 3_600);
+
+/// Tokio's clock, which moves only by `advance` while this lives: on a runtime of one thread it would otherwise jump to the
+/// next deadline whenever all wait for the network. A task on a thread of its own keeps it from that.
+struct StoppedClock {
+    _held: std::sync::mpsc::Sender<()>,
+}
+
+impl StoppedClock {
+    fn new() -> Self {
+        let (held, released) = std::sync::mpsc::channel::<()>();
+        tokio::task::spawn_blocking(move || released.recv());
+        tokio::time::pause();
+        Self { _held: held }
+    }
+}
+
 fn quick() -> RetryPolicy {
     RetryPolicy {
         max_attempts: 6,
         first_delay: ms(5),
         max_delay: ms(20),
-        max_elapsed: Duration::from_secs(10),
+        max_elapsed: Duration::from_secs(600),
     }
 }
 
 fn http() -> HttpSettings {
     HttpSettings {
-        request_timeout: ms(1_000),
         retry: quick(),
         ..HttpSettings::default()
+    }
+}
+
+/// For servers that are silent at times. A busy machine may keep a request waiting too, which is then sent again.
+fn impatient() -> HttpSettings {
+    HttpSettings {
+        request_timeout: ms(1_500),
+        ..http()
+    }
+}
+
+fn never_giving_up(settings: UploadSettings) -> UploadSettings {
+    UploadSettings {
+        retry: RetryPolicy {
+            max_attempts: 1_000,
+            ..settings.retry
+        },
+        ..settings
     }
 }
 
@@ -72,7 +110,11 @@ fn singles(connections: usize) -> UploadSettings {
 }
 
 async fn connect(server: &Server) -> (StudyClient, Study) {
-    let client = StudyClient::with_settings(&server.address, &http()).unwrap();
+    connect_with(server, &http()).await
+}
+
+async fn connect_with(server: &Server, settings: &HttpSettings) -> (StudyClient, Study) {
+    let client = StudyClient::with_settings(&server.address, settings).unwrap();
     let study = client.fetch_study(STUDY).await.unwrap();
     (client, study)
 }
@@ -146,7 +188,7 @@ fn fault(number: usize, request: &Request, store: &mut Store) -> Reply {
         }
         6 => {
             let answer = store.take(&shape, request, true);
-            Reply::After(ms(1_500), Box::new(answer))
+            Reply::After(NEVER, Box::new(answer))
         }
         7 => {
             store.take(&shape, request, true);
@@ -170,8 +212,9 @@ fn fault(number: usize, request: &Request, store: &mut Store) -> Reply {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_report_is_counted_once_whatever_the_network_does() {
     for (settings, count) in [(batches(10, 3), 200), (singles(4), 40)] {
+        let settings = never_giving_up(settings);
         let (server, store) = study_server(&params(1.0), every_fault()).await;
-        let (client, study) = connect(&server).await;
+        let (client, study) = connect_with(&server, &impatient()).await;
         let folder = tempfile::tempdir().unwrap();
         let (mut outbox, reports) = fill(&folder.path().join("outbox"), &study, count);
 
@@ -191,12 +234,16 @@ async fn every_report_is_counted_once_whatever_the_network_does() {
             "{summary:?}"
         );
         assert!(summary.retries >= 40 && summary.refused == 0, "{summary:?}");
-        let sent: usize = server
-            .uploads()
-            .iter()
-            .map(|upload| upload.body.len())
-            .sum();
-        assert_eq!(summary.bytes, sent as u64);
+        // What was given up on may be read a moment later.
+        until("all that was sent has come", async || {
+            let sent: usize = server
+                .uploads()
+                .iter()
+                .map(|upload| upload.body.len())
+                .sum();
+            summary.bytes == sent as u64
+        })
+        .await;
         assert_eq!(
             outbox.counts().unwrap(),
             OutboxCounts {
@@ -270,7 +317,6 @@ async fn retry_after_is_honoured_by_every_connection() {
     let waited = |i: usize| uploads[i].at - uploads[0].at;
     // The second connection's request may have been under way; what follows waits.
     assert!(waited(2) > ms(990), "{:?}", waited(2));
-    assert!(waited(4) < ms(3_000), "{:?}", waited(4));
 }
 
 #[tokio::test]
@@ -487,11 +533,14 @@ async fn a_refusal_that_concerns_the_study_stops_the_upload() {
     }
 }
 
+/// The clock stands still, and moves when the server has the second batch: the first is there in time on any machine.
 #[tokio::test]
 async fn an_upload_keeps_its_deadline() {
+    let _clock = StoppedClock::new();
     let (server, _) = study_server(&params(1.0), |number, _, _| {
         (number > 0).then(|| {
-            Reply::problem(503, ErrorCode::ShuttingDown, "later").with_header("retry-after", "5")
+            tokio::spawn(tokio::time::advance(ms(300)));
+            Reply::After(NEVER, Box::new(Reply::Drop))
         })
     })
     .await;
@@ -507,7 +556,10 @@ async fn an_upload_keeps_its_deadline() {
         .await
         .unwrap_err();
     assert!(failure.error.is_timeout(), "{failure}");
-    assert!(failure.summary.seconds < 3.0, "{failure:?}");
+    assert!(
+        (0.3..3.0).contains(&failure.summary.seconds),
+        "{failure:?}"
+    );
     assert_eq!(outbox.counts().unwrap().acknowledged, 10);
     assert_eq!(failure.summary.pending, 10);
 }
@@ -675,7 +727,7 @@ async fn answers_of_other_programs_give_a_clear_sentence() {
             "404",
         ),
         (
-            || Reply::After(ms(700), Box::new(Reply::Drop)),
+            || Reply::After(NEVER, Box::new(Reply::Drop)),
             true,
             "within 0.4 s",
         ),
@@ -684,7 +736,12 @@ async fn answers_of_other_programs_give_a_clear_sentence() {
         let server = Server::start(move |_| answer()).await;
         let settings = HttpSettings {
             max_answer_bytes: 2_000,
-            request_timeout: ms(400),
+            // So little for the silent one alone: a busy machine may take longer over the others.
+            request_timeout: if says.starts_with("within") {
+                ms(400)
+            } else {
+                Duration::from_secs(60)
+            },
             retry: RetryPolicy::never(),
             ..http()
         };
@@ -714,7 +771,7 @@ async fn answers_of_other_programs_give_a_clear_sentence() {
 fn the_blocking_face_does_the_same() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let (server, store) = runtime.block_on(study_server(&params(1.0), every_fault()));
-    let client = blocking::StudyClient::with_settings(&server.address, &http()).unwrap();
+    let client = blocking::StudyClient::with_settings(&server.address, &impatient()).unwrap();
     let study = client
         .fetch_study_pinned(STUDY, params(1.0).fingerprint())
         .unwrap();
@@ -722,7 +779,7 @@ fn the_blocking_face_does_the_same() {
     let (mut outbox, reports) = fill(&folder.path().join("outbox"), &study, 50);
     let mut calls = 0;
     let summary = client
-        .upload(&study, &mut outbox, batches(6, 2), |_| calls += 1)
+        .upload(&study, &mut outbox, never_giving_up(batches(6, 2)), |_| calls += 1)
         .unwrap();
     assert_eq!(summary.accepted + summary.duplicates, 50);
     assert!(summary.retries > 0 && calls > 0);

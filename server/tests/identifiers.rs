@@ -7,10 +7,8 @@
 
 mod common;
 
-use std::time::{Duration, Instant};
-
 use axum::http::StatusCode;
-use common::{Harness, shape};
+use common::{Harness, patience::until, shape};
 use eigenveil_server::store::database_path;
 use eigenveil_shared::{
     api::{BatchReceipt, StudyDocument},
@@ -111,10 +109,7 @@ async fn reports_are_counted_once_wherever_their_identifiers_lie() {
     server
         .operator("POST", &format!("/v1/studies/{}/close", study.id), None)
         .await;
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while places(&server) != (BATCHES * BATCH, 0, 0) {
-        assert!(Instant::now() < deadline, "{:?}", places(&server));
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    let all = (BATCHES * BATCH, 0, 0);
+    until("only single reports are left", async || places(&server) == all).await;
     assert_eq!(send(&server, &study, 3).await, (0, BATCH));
 }

@@ -8,10 +8,7 @@
 mod browser;
 mod common;
 
-use std::{
-    net::SocketAddr,
-    time::{Duration, Instant},
-};
+use std::net::SocketAddr;
 
 use axum::{
     body::Body,
@@ -19,7 +16,7 @@ use axum::{
     http::{HeaderMap, Request, StatusCode, header},
 };
 use browser::{Browser, HTML, Page};
-use common::{Answer, Harness, new_id, report};
+use common::{Answer, Harness, new_id, patience::within, report};
 use eigenveil_server::{Environment, Server, ServerConfig, store::database_path};
 use eigenveil_shared::{
     ErrorCode as E,
@@ -646,9 +643,7 @@ async fn numbers_come_live_and_end_when_the_server_stops() {
     );
     let mut body = response.into_body();
     let next = async |body: &mut Body| -> Option<String> {
-        let frame = tokio::time::timeout(Duration::from_secs(20), body.frame())
-            .await
-            .unwrap()?;
+        let frame = within("an event or the end", body.frame()).await?;
         Some(String::from_utf8(frame.unwrap().into_data().unwrap().to_vec()).unwrap())
     };
     let first = next(&mut body).await.unwrap();
@@ -659,10 +654,8 @@ async fn numbers_come_live_and_end_when_the_server_stops() {
     upload(&server, &study, 2).await;
     let second = next(&mut body).await.unwrap();
     assert!(second.contains("\"reports\":\"5\""), "{second}");
-    let stopped = Instant::now();
     server.app.announce_stop();
     assert_eq!(next(&mut body).await, None);
-    assert!(stopped.elapsed() < Duration::from_secs(1));
 }
 
 /// A browser that watches is told to go, and the server does not wait for it to lose interest.
@@ -671,7 +664,7 @@ async fn a_server_that_stops_does_not_wait_for_watchers() {
     let directory = tempfile::tempdir().unwrap();
     let config = ServerConfig {
         listen: ([127, 0, 0, 1], 0).into(),
-        shutdown_timeout_ms: 60_000,
+        shutdown_timeout_ms: 24 * 3_600_000,
         ..ServerConfig::new(directory.path().join("data"))
     };
     let server = Server::bind(config, Environment::system()).await.unwrap();
@@ -693,13 +686,7 @@ async fn a_server_that_stops_does_not_wait_for_watchers() {
         assert_ne!(stream.read_buf(&mut seen).await.unwrap(), 0);
     }
     stop.send(()).unwrap();
-    let begun = Instant::now();
-    running.await.unwrap();
-    assert!(
-        begun.elapsed() < Duration::from_secs(10),
-        "{:?}",
-        begun.elapsed()
-    );
+    within("the end of the server", running).await.unwrap();
 }
 
 #[tokio::test]

@@ -12,11 +12,11 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use axum::http::StatusCode;
-use common::{Harness, environment, report, shape};
+use common::{Harness, environment, patience::until, report, shape};
 use eigenveil_estimation::accumulate::SeedSum;
 use eigenveil_server::{
     AppState, Clock, Environment, ServerConfig, StudyId, router, store::database_path,
@@ -216,11 +216,7 @@ async fn identifiers_of_closed_studies_go_after_their_time() {
         .0
         .store(1_700_000_000_000 + 31 * DAY_MS, Ordering::Relaxed);
     let server = start(directory);
-    let started = Instant::now();
-    while identifiers(&closed) > 0 {
-        assert!(started.elapsed() < Duration::from_secs(30), "they stay");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until("the identifiers are gone", async || identifiers(&closed) == 0).await;
     assert_eq!(identifiers(&open), 3);
     // The sums stay; a late retry is refused and changes nothing; an export would forget what was counted.
     let late = server

@@ -7,9 +7,13 @@
 
 mod common;
 
-use std::time::Duration;
+use std::net::SocketAddr;
 
-use common::{design, environment, new_id, report, shape};
+use common::{
+    design, environment, new_id,
+    patience::{until, within},
+    report, shape,
+};
 use eigenveil_server::{Server, ServerConfig, Store, StudyId, store::NewReport};
 use eigenveil_shared::api::{REPORT_MEDIA_TYPE, StudyDocument};
 use serde_json::json;
@@ -17,6 +21,7 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
     sync::oneshot,
+    task::JoinHandle,
 };
 
 /// Reads one answer with a Content-Length.
@@ -45,39 +50,88 @@ async fn post(stream: &mut TcpStream, path: &str, headers: &str, body: &[u8]) {
     stream.write_all(body).await.unwrap();
 }
 
+/// A server on a port of its own.
+struct Running {
+    directory: tempfile::TempDir,
+    config: ServerConfig,
+    address: SocketAddr,
+    operator: String,
+    stop: oneshot::Sender<()>,
+    ended: JoinHandle<()>,
+}
+
+impl Running {
+    async fn start(change: impl FnOnce(ServerConfig) -> ServerConfig) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let config = change(ServerConfig {
+            listen: ([127, 0, 0, 1], 0).into(),
+            ..ServerConfig::new(directory.path().join("data"))
+        });
+        let server = Server::bind(config.clone(), environment()).await.unwrap();
+        let token = std::fs::read_to_string(server.app().store().token_path()).unwrap();
+        let (stop, stopped) = oneshot::channel::<()>();
+        Self {
+            directory,
+            config,
+            address: server.local_addr(),
+            operator: format!("authorization: Bearer {}\r\n", token.trim()),
+            stop,
+            ended: tokio::spawn(server.run(async {
+                stopped.await.ok();
+            })),
+        }
+    }
+
+    async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address).await.unwrap()
+    }
+
+    /// A new study, asked for on this connection.
+    async fn study(&self, stream: &mut TcpStream) -> StudyDocument {
+        let headers = format!("{}content-type: application/json\r\n", self.operator);
+        let design = design(&json!({})).to_string();
+        post(stream, "/v1/studies", &headers, design.as_bytes()).await;
+        let (status, body) = answer(stream).await;
+        assert_eq!(status, 201);
+        serde_json::from_slice(&body).unwrap()
+    }
+
+    /// A connection on which the server waits for a body of so many bytes: it has said that it wants it.
+    async fn waiting_for_a_body(&self, study: &StudyDocument, length: usize) -> TcpStream {
+        let mut stream = self.connect().await;
+        let head = format!(
+            "POST /v1/studies/{}/reports HTTP/1.1\r\nhost: x\r\ncontent-type: {REPORT_MEDIA_TYPE}\r\nexpect: 100-continue\r\ncontent-length: {length}\r\n\r\n",
+            study.id
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut wanted = Vec::new();
+        while !wanted.ends_with(b"\r\n\r\n") {
+            wanted.push(stream.read_u8().await.unwrap());
+        }
+        assert!(wanted.starts_with(b"HTTP/1.1 100 "), "{wanted:?}");
+        stream
+    }
+
+    async fn stop(self) {
+        self.stop.send(()).unwrap();
+        within("the end of the server", self.ended).await.unwrap();
+    }
+}
+
+/// A day: nothing here waits for that.
+const NEVER_MS: u64 = 24 * 3_600_000;
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_real_server_serves_and_stops_in_good_order() {
-    let directory = tempfile::tempdir().unwrap();
-    let config = ServerConfig {
-        listen: ([127, 0, 0, 1], 0).into(),
-        header_timeout_ms: 400,
-        shutdown_timeout_ms: 1_500,
-        ..ServerConfig::new(directory.path().join("data"))
-    };
-    let server = Server::bind(config.clone(), environment()).await.unwrap();
-    let address = server.local_addr();
-    let token = std::fs::read_to_string(server.app().store().token_path()).unwrap();
-    let (stop, stopped) = oneshot::channel::<()>();
-    let running = tokio::spawn(server.run(async {
-        stopped.await.ok();
-    }));
-
-    // Several requests on one connection.
-    let mut stream = TcpStream::connect(address).await.unwrap();
-    let operator = format!(
-        "authorization: Bearer {}\r\ncontent-type: application/json\r\n",
-        token.trim()
-    );
-    post(
-        &mut stream,
-        "/v1/studies",
-        &operator,
-        design(&json!({})).to_string().as_bytes(),
-    )
+    let server = Running::start(|config| ServerConfig {
+        shutdown_timeout_ms: NEVER_MS,
+        body_timeout_ms: NEVER_MS,
+        ..config
+    })
     .await;
-    let (status, body) = answer(&mut stream).await;
-    assert_eq!(status, 201);
-    let study: StudyDocument = serde_json::from_slice(&body).unwrap();
+    // Several requests on one connection.
+    let mut stream = server.connect().await;
+    let study = server.study(&mut stream).await;
     let path = format!("/v1/studies/{}/reports", study.id);
     let content = format!("content-type: {REPORT_MEDIA_TYPE}\r\n");
     let mut sent = Vec::new();
@@ -87,55 +141,44 @@ async fn a_real_server_serves_and_stops_in_good_order() {
         assert_eq!(answer(&mut stream).await.0, 201);
         sent.push(body);
     }
+    drop(stream);
 
-    // Whoever does not finish the head of a request is cut off, and holds nobody up.
-    let mut slow = TcpStream::connect(address).await.unwrap();
-    slow.write_all(b"POST /v1/studies HTTP/1.1\r\nhost:")
-        .await
-        .unwrap();
-    let mut rest = Vec::new();
-    let cut = tokio::time::timeout(Duration::from_secs(5), slow.read_to_end(&mut rest)).await;
-    assert!(cut.is_ok(), "the slow connection is still open");
-    // Nor may a head be endless.
-    let mut long = TcpStream::connect(address).await.unwrap();
+    // A head may not be endless.
+    let mut long = server.connect().await;
     let head = format!(
         "GET /healthz HTTP/1.1\r\nhost: x\r\nx: {}",
         "x".repeat(80_000)
     );
     // The server may have answered and gone before all of it is sent.
     let _ = long.write_all(head.as_bytes()).await;
-    let status = tokio::time::timeout(Duration::from_secs(5), answer(&mut long)).await;
-    assert_eq!(status.expect("a long head is waited for").0, 431);
+    assert_eq!(within("an answer", answer(&mut long)).await.0, 431);
     // What is not HTTP gets an answer or is cut, and the server goes on.
-    let mut noise = TcpStream::connect(address).await.unwrap();
+    let mut noise = server.connect().await;
     noise.write_all(&[0xff; 64]).await.unwrap();
-    let _ = noise.read_to_end(&mut rest).await;
+    let _ = within("the cut", noise.read_to_end(&mut Vec::new())).await;
 
     // Stopping while a request is on its way: it is answered, then the connection ends.
-    let mut stream = TcpStream::connect(address).await.unwrap();
     let last = report(&study, new_id(), 4.0);
-    let head = format!(
-        "POST {path} HTTP/1.1\r\nhost: x\r\n{content}content-length: {}\r\n\r\n",
-        last.len()
-    );
-    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut stream = server.waiting_for_a_body(&study, last.len()).await;
     stream.write_all(&last[..20]).await.unwrap();
-    // One that never sends the rest is cut when the time is up.
-    let mut stuck = TcpStream::connect(address).await.unwrap();
-    stuck.write_all(head.as_bytes()).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    let Running {
+        directory: _directory,
+        config,
+        address,
+        stop,
+        ended,
+        ..
+    } = server;
     stop.send(()).unwrap();
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    assert!(!running.is_finished());
+    // Once nobody is let in any more it has begun to stop.
+    until("it stops", async || {
+        TcpStream::connect(address).await.is_err()
+    })
+    .await;
+    assert!(!ended.is_finished());
     stream.write_all(&last[20..]).await.unwrap();
     assert_eq!(answer(&mut stream).await.0, 201);
-    tokio::time::timeout(Duration::from_secs(5), running)
-        .await
-        .unwrap()
-        .unwrap();
-    let cut = tokio::time::timeout(Duration::from_secs(5), stuck.read_to_end(&mut rest)).await;
-    assert!(cut.is_ok(), "the stuck connection is still open");
-    assert!(TcpStream::connect(address).await.is_err());
+    within("the end of the server", ended).await.unwrap();
 
     // Everything acknowledged is there.
     sent.push(last);
@@ -147,6 +190,37 @@ async fn a_real_server_serves_and_stops_in_good_order() {
         let outcome = store.submit(&stored, vec![again]).await.unwrap();
         assert_eq!(outcome, [eigenveil_server::store::Stored::Duplicate]);
     }
+}
+
+/// Whoever does not finish the head of a request is cut off, and holds nobody up.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_head_that_does_not_end_is_cut() {
+    let server = Running::start(|config| ServerConfig {
+        header_timeout_ms: 400,
+        ..config
+    })
+    .await;
+    let mut slow = server.connect().await;
+    slow.write_all(b"POST /v1/studies HTTP/1.1\r\nhost:")
+        .await
+        .unwrap();
+    let _ = within("the cut", slow.read_to_end(&mut Vec::new())).await;
+    server.stop().await;
+}
+
+/// One that never sends the rest of its body is cut when the time for stopping is up.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stopping_waits_for_no_body_beyond_its_time() {
+    let server = Running::start(|config| ServerConfig {
+        shutdown_timeout_ms: 300,
+        body_timeout_ms: NEVER_MS,
+        ..config
+    })
+    .await;
+    let study = server.study(&mut server.connect().await).await;
+    let mut stuck = server.waiting_for_a_body(&study, 100).await;
+    server.stop().await;
+    let _ = within("the cut", stuck.read_to_end(&mut Vec::new())).await;
 }
 
 /// A client that asks for much and takes nothing is cut off, and its place is free for others.
@@ -187,8 +261,7 @@ async fn whoever_does_not_take_the_answer_is_cut() {
     next.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
         .await
         .unwrap();
-    let served = tokio::time::timeout(Duration::from_secs(20), answer(&mut next)).await;
-    assert_eq!(served.expect("the place stays taken").0, 200);
+    assert_eq!(within("a free place", answer(&mut next)).await.0, 200);
     let mut taken = Vec::new();
     // Reset, or ended in the middle.
     let _ = idle.read_to_end(&mut taken).await;
@@ -198,40 +271,39 @@ async fn whoever_does_not_take_the_answer_is_cut() {
     running.await.unwrap();
 }
 
-/// The server knows who is connected, and limits those by it: on the way of reports too, which is a way of its own.
+/// The server knows who is connected, and limits those by it: on the way of reports too, which is a way of its own. One a
+/// minute, so that no place comes back while the test runs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn limits_hold_over_sockets_for_the_address() {
-    let directory = tempfile::tempdir().unwrap();
-    let config = ServerConfig {
-        listen: ([127, 0, 0, 1], 0).into(),
-        wrong_tokens_per_minute: 2,
-        address_requests_per_minute: Some(5),
-        ..ServerConfig::new(directory.path().join("data"))
-    };
-    let server = Server::bind(config, environment()).await.unwrap();
-    let address = server.local_addr();
-    let (stop, stopped) = oneshot::channel::<()>();
-    let running = tokio::spawn(server.run(async {
-        stopped.await.ok();
-    }));
     // Every connection is a new one: it is the address that counts.
-    let ask = async |from: [u8; 4], path: &str, headers: &str| {
+    let ask = async |server: &Running, from: [u8; 4], path: &str, headers: &str| {
         let socket = tokio::net::TcpSocket::new_v4().unwrap();
         socket.bind((from, 0).into()).unwrap();
-        let mut stream = socket.connect(address).await.unwrap();
+        let mut stream = socket.connect(server.address).await.unwrap();
         post(&mut stream, path, headers, b"").await;
         answer(&mut stream).await.0
     };
+    let (one, other) = ([127, 0, 0, 1], [127, 0, 0, 2]);
+
+    let server = Running::start(|config| ServerConfig {
+        wrong_tokens_per_minute: 1,
+        ..config
+    })
+    .await;
     let guess = "authorization: Bearer guess\r\n";
-    for status in [403, 403, 429] {
-        assert_eq!(ask([127, 0, 0, 1], "/v1/studies", guess).await, status);
+    for (from, status) in [(one, 403), (one, 429), (other, 403)] {
+        assert_eq!(ask(&server, from, "/v1/studies", guess).await, status);
     }
-    assert_eq!(ask([127, 0, 0, 2], "/v1/studies", guess).await, 403);
+    server.stop().await;
+
+    let server = Running::start(|config| ServerConfig {
+        address_requests_per_minute: Some(1),
+        ..config
+    })
+    .await;
     let reports = format!("/v1/studies/{}/reports", "ab".repeat(16));
-    for status in [404, 404, 429] {
-        assert_eq!(ask([127, 0, 0, 1], &reports, "").await, status);
+    for (from, status) in [(one, 404), (one, 429), (other, 404)] {
+        assert_eq!(ask(&server, from, &reports, "").await, status);
     }
-    assert_eq!(ask([127, 0, 0, 2], &reports, "").await, 404);
-    stop.send(()).unwrap();
-    running.await.unwrap();
+    server.stop().await;
 }

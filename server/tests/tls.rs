@@ -9,10 +9,13 @@
 mod certificates;
 mod common;
 
-use std::{fs, path::PathBuf, sync::Arc, time::Duration};
+use std::{fs, io::Read as _, path::PathBuf, sync::Arc, time::Duration};
 
 use certificates::Authority;
-use common::environment;
+use common::{
+    environment,
+    patience::{until, within},
+};
 use eigenveil_server::{Certificates, Reload, Server, ServerConfig, check};
 use eigenveil_shared::ErrorCode;
 use tempfile::TempDir;
@@ -21,7 +24,6 @@ use tokio::{
     net::TcpStream,
     sync::oneshot,
     task::JoinHandle,
-    time::timeout,
 };
 use tokio_rustls::{TlsConnector, client::TlsStream, rustls};
 
@@ -61,13 +63,20 @@ impl Secured {
         authority: &Authority,
         name: &str,
     ) -> Result<TlsStream<TcpStream>, rustls::Error> {
+        let stream = self.handshake(authority, name).await;
+        stream.map_err(|error| error.downcast::<rustls::Error>().unwrap())
+    }
+
+    /// The same, where the server may also cut the connection.
+    async fn handshake(
+        &self,
+        authority: &Authority,
+        name: &str,
+    ) -> std::io::Result<TlsStream<TcpStream>> {
         let connector = TlsConnector::from(Arc::new(authority.client()));
         let stream = TcpStream::connect(self.address).await.unwrap();
         let name = name.to_owned().try_into().unwrap();
-        match connector.connect(name, stream).await {
-            Ok(stream) => Ok(stream),
-            Err(error) => Err(error.downcast::<rustls::Error>().unwrap()),
-        }
+        connector.connect(name, stream).await
     }
 
     async fn stop(self) {
@@ -249,12 +258,10 @@ async fn renewed_files_are_found_without_being_asked() {
     .await;
     let next = Authority::new("second");
     next.issue("localhost").write(server.directory.path());
-    let found = timeout(Duration::from_secs(20), async {
-        while server.connect(&next, "localhost").await.is_err() {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    });
-    found.await.unwrap();
+    until("the new certificate is served", async || {
+        server.connect(&next, "localhost").await.is_ok()
+    })
+    .await;
     server.stop().await;
 }
 
@@ -263,7 +270,7 @@ async fn renewed_files_are_found_without_being_asked() {
 async fn handshakes_count_as_connections_and_end() {
     let server = Secured::start(|config| ServerConfig {
         max_connections: 2,
-        handshake_timeout_ms: 1_500,
+        handshake_timeout_ms: 1_000,
         ..config
     })
     .await;
@@ -271,20 +278,22 @@ async fn handshakes_count_as_connections_and_end() {
     let mut silent = TcpStream::connect(server.address).await.unwrap();
     let mut begun = TcpStream::connect(server.address).await.unwrap();
     begun.write_all(&[0x16, 3, 1]).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    let third = server.connect(&server.authority, "localhost");
-    let mut third = Box::pin(third);
-    assert!(
-        timeout(Duration::from_millis(400), &mut third)
-            .await
-            .is_err()
-    );
-    asks(&mut third.await.unwrap()).await;
-    for stream in [&mut silent, &mut begun] {
-        let mut rest = Vec::new();
-        let cut = timeout(Duration::from_secs(10), stream.read_to_end(&mut rest)).await;
-        assert!(cut.is_ok(), "the handshake is still waited for");
-    }
+    // The third comes in once one of them has been cut. A busy machine may cut the third too.
+    let mut third = None;
+    until("a free place", async || {
+        third = server.handshake(&server.authority, "localhost").await.ok();
+        third.is_some()
+    })
+    .await;
+    let (silent, begun) = (silent.into_std().unwrap(), begun.into_std().unwrap());
+    let cut = |mut stream: &std::net::TcpStream| {
+        // An end or a reset, at once.
+        let read = stream.read(&mut [0; 64]);
+        !matches!(read, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
+    };
+    assert!(cut(&silent) || cut(&begun), "three connections at a time");
+    asks(&mut third.unwrap()).await;
+    until("both are cut", async || cut(&silent) && cut(&begun)).await;
     server.stop().await;
 }
 
@@ -298,9 +307,7 @@ async fn stopping_waits_for_no_handshake_beyond_its_time() {
     .await;
     let _silent = TcpStream::connect(server.address).await.unwrap();
     tokio::time::sleep(Duration::from_millis(100)).await;
-    timeout(Duration::from_secs(10), server.stop())
-        .await
-        .unwrap();
+    within("the end of the server", server.stop()).await;
 }
 
 #[tokio::test]

@@ -11,13 +11,12 @@ use axum::{
     body::Body,
     http::{Request, StatusCode, header},
 };
-use common::{Answer, Harness, batch, environment, new_id, report, shape};
+use common::{Answer, Harness, batch, environment, new_id, patience::until, report, shape};
 use eigenveil_server::{ServerConfig, Store, StudyId, store::StoredMoment};
 use eigenveil_shared::{
     ErrorCode as E,
     api::{
-        BatchReceipt, EstimateDocument, EstimateState, ImportOutcome, ImportReceipt,
-        REPORT_BATCH_MEDIA_TYPE, STUDY_EXPORT_MEDIA_TYPE, StudyDocument, StudyState,
+        BatchReceipt, ImportOutcome, ImportReceipt, REPORT_BATCH_MEDIA_TYPE, STUDY_EXPORT_MEDIA_TYPE, StudyDocument, StudyState,
     },
     codec,
     mechanism::PayloadForm,
@@ -281,7 +280,8 @@ async fn an_imported_study_has_the_same_estimate() {
         for server in [&from, &to] {
             let path = format!("/v1/studies/{}/estimates", study.id);
             server.operator("POST", &path, Some(json!({}))).await;
-            results.push(wait(server, &format!("{path}/1")).await.estimate.unwrap());
+            let done = server.wait_for_estimate(&format!("{path}/1")).await;
+            results.push(done.estimate.unwrap());
         }
         assert_eq!(results[0].eigenvalues, results[1].eigenvalues);
         assert_eq!(results[0].components, results[1].components);
@@ -289,16 +289,6 @@ async fn an_imported_study_has_the_same_estimate() {
         let influence = results[0].influence.unwrap();
         let expected = study.params.mechanism().report_influence(3) / 35.0;
         assert!(influence > 0.0 && (influence - expected).abs() < 1e-12 * expected);
-    }
-}
-
-async fn wait(server: &Harness, path: &str) -> EstimateDocument {
-    loop {
-        let document: EstimateDocument = server.operator("GET", path, None).await.json();
-        if document.state != EstimateState::Running {
-            return document;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
 }
 
@@ -407,14 +397,7 @@ async fn deleted_studies_are_gone_and_their_rows_never_come_back() {
             .query_row("SELECT count(*) FROM studies", [], |row| row.get(0))
             .unwrap()
     };
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
-    while rows() > 3 {
-        assert!(
-            std::time::Instant::now() < deadline,
-            "nothing was cleared away"
-        );
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-    }
+    until("the rows are cleared away", async || rows() <= 3).await;
     let server = server.restart();
     for (study, _) in &all[..2] {
         assert_eq!(server.accepted(study).await, 35);

@@ -5,12 +5,11 @@
     reason = "every test file compiles this and uses its own part"
 )]
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::{Duration, Instant},
+pub mod patience;
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
 };
 
 use axum::{
@@ -198,15 +197,13 @@ impl Harness {
 
     /// The estimate at this location, once it has ended.
     pub async fn wait_for_estimate(&self, location: &str) -> EstimateDocument {
-        let started = Instant::now();
-        loop {
-            let document: EstimateDocument = self.operator("GET", location, None).await.json();
-            if document.state != EstimateState::Running {
-                return document;
-            }
-            assert!(started.elapsed() < Duration::from_secs(120), "{document:?}");
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        let mut document: Option<EstimateDocument> = None;
+        patience::until(location, async || {
+            let shown = document.insert(self.operator("GET", location, None).await.json());
+            shown.state != EstimateState::Running
+        })
+        .await;
+        document.unwrap()
     }
 
     pub async fn get(&self, path: &str) -> Answer {

@@ -12,8 +12,8 @@ use fantoccini::{
 use hyper_util::client::legacy::connect::HttpConnector;
 use serde_json::{Value, json};
 
-/// How long a page may take to show what it should.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// How long is waited for a page to show what it should: longer than a busy machine takes.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
 /// What a browser is set to.
 #[derive(Clone, Copy, Debug)]

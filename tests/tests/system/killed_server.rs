@@ -1,19 +1,22 @@
 //! SIGKILL of the server, several times during one upload.
 
-use std::time::Duration;
+use std::sync::mpsc::channel;
 
 use eigenveil_client::{
     Outbox, Participant,
-    http::{Study, StudyClient, UploadMode, UploadSettings, Uploader},
+    http::{Study, StudyClient, UploadMode, UploadProgress, UploadSettings, Uploader},
 };
 use eigenveil_estimation::accumulate::ReportSum;
 use eigenveil_shared::{mechanism::MechanismKind, preprocess::Row};
 
-use crate::program::{ServerProcess, assert_stored, patient};
+use crate::{
+    patience::PATIENCE,
+    program::{ServerProcess, assert_stored, patient},
+};
 
 const P: usize = 16;
 const REPORTS: u64 = 20_000;
-const KILLS: usize = 6;
+const KILLS: u64 = 6;
 
 /// The sum of what the outbox will send, in f64: of numbers report by report, of seeds expanded.
 fn expected_sum(outbox: &Outbox, study: &Study) -> Vec<f64> {
@@ -34,7 +37,7 @@ fn row(number: u64) -> Row {
     )
 }
 
-async fn survives(mechanism: MechanismKind, mode: UploadMode, pause: Duration) {
+async fn survives(mechanism: MechanismKind, mode: UploadMode) {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     let mut server = ServerProcess::start(&data);
@@ -68,24 +71,30 @@ async fn survives(mechanism: MechanismKind, mode: UploadMode, pause: Duration) {
             ..UploadSettings::default()
         },
     );
+    // At every eighth of the reports, and not in the last quarter, the upload waits for a kill with seven requests under way.
+    let (reached, reaches) = channel();
+    let (killed, kills) = channel();
     let upload = tokio::spawn(async move {
-        let summary = uploader.drain(&mut outbox, |_| {}).await.unwrap();
+        let mut next = 1;
+        let note = |now: UploadProgress| {
+            if next <= KILLS && now.accepted + now.duplicates >= next * REPORTS / (KILLS + 2) {
+                next += 1;
+                reached.send(()).unwrap();
+                tokio::task::block_in_place(|| kills.recv().unwrap());
+            }
+        };
+        let summary = uploader.drain(&mut outbox, note).await.unwrap();
         (summary, outbox)
     });
     let listen = server.listen().to_owned();
-    let mut killed_during_upload = 0;
     for _ in 0..KILLS {
-        tokio::time::sleep(pause).await;
-        if !upload.is_finished() {
-            killed_during_upload += 1;
-        }
-        server.kill();
-        server = ServerProcess::start_on(&data, &listen);
+        tokio::task::block_in_place(|| {
+            reaches.recv_timeout(PATIENCE).unwrap();
+            server.kill();
+            killed.send(()).unwrap();
+            server = ServerProcess::start_on(&data, &listen);
+        });
     }
-    assert!(
-        killed_during_upload >= 3,
-        "only {killed_during_upload} kills came during the upload"
-    );
     let (summary, outbox) = upload.await.unwrap();
     assert_eq!(
         summary.accepted + summary.duplicates,
@@ -107,7 +116,6 @@ async fn no_acknowledged_report_is_lost_or_doubled_one_by_one() {
     survives(
         MechanismKind::SymmetricGaussian,
         UploadMode::Single,
-        Duration::from_millis(350),
     )
     .await;
 }
@@ -117,7 +125,6 @@ async fn no_acknowledged_report_is_lost_or_doubled_in_batches() {
     survives(
         MechanismKind::SymmetricGaussian,
         UploadMode::Batch { reports: Some(20) },
-        Duration::from_millis(120),
     )
     .await;
 }
@@ -127,7 +134,6 @@ async fn no_acknowledged_seed_is_lost_or_doubled() {
     survives(
         MechanismKind::DoubleCap,
         UploadMode::Batch { reports: Some(20) },
-        Duration::from_millis(120),
     )
     .await;
 }

@@ -25,6 +25,8 @@ mod killed_client;
 mod killed_server;
 mod million;
 mod noise_off;
+#[path = "../../../server/tests/common/patience.rs"]
+mod patience;
 mod plan;
 mod program;
 mod proxy;

@@ -111,7 +111,8 @@ impl ServerProcess {
             program.stderr(Stdio::piped());
             program
         };
-        for _ in 0..50 {
+        // Five minutes.
+        for _ in 0..3_000 {
             match Self::spawn(&piped, data, flags) {
                 Ok(server) => return server,
                 Err(why) => assert!(

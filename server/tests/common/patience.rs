@@ -1,0 +1,34 @@
+//! Waiting for what must come, on a machine that may be busy with other things.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::panic,
+    reason = "every test file compiles this and uses its own part"
+)]
+
+use std::{
+    future::Future,
+    time::{Duration, Instant},
+};
+
+/// What works comes long before, however busy the machine; less than the ten minutes after which a watcher is sent away.
+pub const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Waits until this holds.
+#[track_caller]
+pub fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) -> impl Future<Output = ()> {
+    let started = Instant::now();
+    async move {
+        while !holds().await {
+            assert!(started.elapsed() < PATIENCE, "never: {what}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+/// What this gives, once it does.
+pub async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, future)
+        .await
+        .unwrap_or_else(|_| panic!("never: {what}"))
+}
