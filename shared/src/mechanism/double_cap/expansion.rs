@@ -1,8 +1,15 @@
 //! From 16 bytes to a direction: part of the wire protocol, pinned in `docs/protocol.md`.
+//!
+//! A device rejects the seeds outside its row's cap: time that depended on a seed would tell of the row. All
+//! here is straight lines and loops over p, with the widest registers that the processor has.
 
-#![allow(clippy::excessive_precision, reason = "the coefficients as published")]
+use pulp::{Arch, Simd, WithSimd};
+use zeroize::Zeroize;
 
-use rand::{Rng, SeedableRng, rngs::ChaCha12Rng};
+use super::{
+    key_stream::{KeyStream, WORDS},
+    quantile::{LANES, Steps, quantiles},
+};
 
 /// Bytes of a seed, which is the whole payload.
 pub const SEED_LEN: usize = 16;
@@ -13,14 +20,15 @@ pub type Seed = [u8; SEED_LEN];
 /// Second half of the ChaCha key: keeps these streams apart from every other use of a 16-byte seed.
 const DOMAIN: [u8; 16] = *b"eigenveil-dcap-1";
 
-/// Half the width of the central region of AS 241.
-const CENTRAL: f64 = 0.425;
+/// Groups of [`LANES`] coordinates expanded at a time.
+const GROUPS: usize = WORDS / LANES;
 
 /// Expands a seed into `z.len()` independent standard normals and gives ‖z‖₂². The direction the seed
 /// stands for is g = z/‖z‖₂, uniform on the unit sphere for a uniformly random seed.
 ///
 /// ChaCha12 with key `seed ‖ "eigenveil-dcap-1"`, nonce 0, counter from 0; each coordinate takes one
-/// 64-bit little-endian word w and is Φ⁻¹((⌊w/2¹²⌋ + ½)·2⁻⁵²) by AS 241 (Wichura 1988, PPND16).
+/// 64-bit little-endian word w and is Φ⁻¹((⌊w/2¹²⌋ + ½)·2⁻⁵²), to 1e-14 and with the same bits on every machine.
+/// The time taken does not depend on the seed.
 ///
 /// ```
 /// use eigenveil_shared::mechanism::double_cap::expand;
@@ -29,94 +37,115 @@ const CENTRAL: f64 = 0.425;
 /// assert!(((z[0] / length).hypot(z[1] / length).hypot(z[2] / length) - 1.0).abs() < 1e-15);
 /// ```
 pub fn expand(seed: &Seed, z: &mut [f64]) -> f64 {
+    let workspace = &mut Workspace::new();
+    Arch::new().dispatch(Expand { seed, z, workspace })
+}
+
+/// ‖z‖₂² and zᵀu of the seed's normals, which are not kept.
+pub(super) fn project(seed: &Seed, u: &[f64], workspace: &mut Workspace) -> [f64; 2] {
+    Arch::new().dispatch(Project { seed, u, workspace })
+}
+
+/// Everything an expansion writes to on its way: kept from try to try, and wiped once.
+pub(super) struct Workspace {
+    rows: [[u32; 8]; 16],
+    words: [[u64; LANES]; GROUPS],
+    steps: Steps<GROUPS>,
+    normals: [[f64; LANES]; GROUPS],
+}
+
+impl Workspace {
+    pub(super) const fn new() -> Self {
+        Self {
+            rows: [[0; 8]; 16],
+            words: [[0; LANES]; GROUPS],
+            steps: Steps::new(),
+            normals: [[0.0; LANES]; GROUPS],
+        }
+    }
+
+    /// The next `count` ≤ 64 normals of the stream, `at` times 64 having been made; zeros up to a whole group.
+    #[inline(always)]
+    fn fill(&mut self, stream: &KeyStream, at: usize, count: usize) -> &[[f64; LANES]] {
+        stream.words(at as u32, &mut self.rows, &mut self.words);
+        let groups = count.div_ceil(LANES);
+        quantiles(&self.words, groups, &mut self.steps, &mut self.normals);
+        // `count` is public: it follows from p.
+        self.normals.as_flattened_mut()[count..groups * LANES].fill(0.0);
+        &self.normals[..groups]
+    }
+}
+
+impl Zeroize for Workspace {
+    fn zeroize(&mut self) {
+        self.rows.as_flattened_mut().zeroize();
+        self.words.as_flattened_mut().zeroize();
+        self.steps.zeroize();
+        self.normals.as_flattened_mut().zeroize();
+    }
+}
+
+fn key_stream(seed: &Seed) -> KeyStream {
     let mut key = [0; 32];
     key[..SEED_LEN].copy_from_slice(seed);
     key[SEED_LEN..].copy_from_slice(&DOMAIN);
-    let mut generator = ChaCha12Rng::from_seed(key);
-    let mut chunks = z.chunks_exact_mut(LANES);
-    let mut squares = [0.0; LANES];
-    for chunk in &mut chunks {
-        let mut q = [0.0; LANES];
-        for q in &mut q {
-            *q = centred_uniform(generator.next_u64());
+    KeyStream::new(&key)
+}
+
+struct Expand<'a> {
+    seed: &'a Seed,
+    z: &'a mut [f64],
+    workspace: &'a mut Workspace,
+}
+
+impl WithSimd for Expand<'_> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> f64 {
+        let stream = key_stream(self.seed);
+        let mut squares = [0.0; LANES];
+        for (at, z) in self.z.chunks_mut(WORDS).enumerate() {
+            let normals = self.workspace.fill(&stream, at, z.len());
+            for group in normals {
+                for (square, z) in squares.iter_mut().zip(group) {
+                    *square += z * z;
+                }
+            }
+            z.copy_from_slice(&normals.as_flattened()[..z.len()]);
         }
-        // All lanes take the central branch, which vectorises; the rare tails are put right after it.
-        let mut normals = q.map(central);
-        for (normal, q) in normals.iter_mut().zip(q) {
-            if q.abs() > CENTRAL {
-                *normal = tail(q);
+        squares.iter().sum()
+    }
+}
+
+struct Project<'a> {
+    seed: &'a Seed,
+    u: &'a [f64],
+    workspace: &'a mut Workspace,
+}
+
+impl WithSimd for Project<'_> {
+    type Output = [f64; 2];
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> [f64; 2] {
+        let stream = key_stream(self.seed);
+        let mut squares = [0.0; LANES];
+        let mut products = [0.0; LANES];
+        for (at, u) in self.u.chunks(WORDS).enumerate() {
+            let normals = self.workspace.fill(&stream, at, u.len());
+            let (groups, rest) = u.as_chunks::<LANES>();
+            let mut last = [0.0; LANES];
+            last[..rest.len()].copy_from_slice(rest);
+            for (z, u) in normals.iter().zip(groups.iter().chain([&last])) {
+                for lane in 0..LANES {
+                    squares[lane] += z[lane] * z[lane];
+                    products[lane] += z[lane] * u[lane];
+                }
             }
         }
-        for ((square, z), normal) in squares.iter_mut().zip(chunk).zip(normals) {
-            *z = normal;
-            *square += normal * normal;
-        }
+        [squares.iter().sum(), products.iter().sum()]
     }
-    for (square, z) in squares.iter_mut().zip(chunks.into_remainder()) {
-        *z = standard_normal(centred_uniform(generator.next_u64()));
-        *square += *z * *z;
-    }
-    squares.iter().sum()
-}
-
-const LANES: usize = 8;
-
-/// The uniform number minus ½: exact, symmetric about 0, never 0 or ±½.
-fn centred_uniform(word: u64) -> f64 {
-    ((word >> 12) as f64 + 0.5) * (1.0 / (1_u64 << 52) as f64) - 0.5
-}
-
-/// Φ⁻¹(½ + q), |q| < ½.
-fn standard_normal(q: f64) -> f64 {
-    if q.abs() > CENTRAL {
-        tail(q)
-    } else {
-        central(q)
-    }
-}
-
-#[rustfmt::skip]
-fn central(q: f64) -> f64 {
-    let r = 0.180_625 - q * q;
-    let numerator = ((((((2.509_080_928_730_122_672_7e3 * r + 3.343_057_558_358_812_810_5e4) * r
-        + 6.726_577_092_700_870_085_3e4) * r + 4.592_195_393_154_987_145_7e4) * r
-        + 1.373_169_376_550_946_112_5e4) * r + 1.971_590_950_306_551_442_7e3) * r
-        + 1.331_416_678_917_843_774_5e2) * r + 3.387_132_872_796_366_608;
-    let denominator = ((((((5.226_495_278_852_854_561e3 * r + 2.872_908_573_572_194_267_4e4) * r
-        + 3.930_789_580_009_271_061e4) * r + 2.121_379_430_158_659_586_7e4) * r
-        + 5.394_196_021_424_751_107_7e3) * r + 6.871_870_074_920_579_083e2) * r
-        + 4.231_333_070_160_091_125_2e1) * r + 1.0;
-    q * numerator / denominator
-}
-
-#[rustfmt::skip]
-fn tail(q: f64) -> f64 {
-    // `libm`, not the platform's logarithm: every machine must find the same number.
-    let r = libm::sqrt(-libm::log(0.5 - q.abs()));
-    let magnitude = if r <= 5.0 {
-        let r = r - 1.6;
-        let numerator = ((((((7.745_450_142_783_414_076_4e-4 * r + 2.272_384_498_926_918_458_33e-2) * r
-            + 2.417_807_251_774_506_117_7e-1) * r + 1.270_458_252_452_368_382_58) * r
-            + 3.647_848_324_763_204_605_04) * r + 5.769_497_221_460_691_405_5) * r
-            + 4.630_337_846_156_545_295_9) * r + 1.423_437_110_749_683_577_34;
-        let denominator = ((((((1.050_750_071_644_416_843_24e-9 * r + 5.475_938_084_995_344_946e-4) * r
-            + 1.519_866_656_361_645_719_66e-2) * r + 1.481_039_764_274_800_745_9e-1) * r
-            + 6.897_673_349_851_000_045_5e-1) * r + 1.676_384_830_183_803_849_4) * r
-            + 2.053_191_626_637_758_821_87) * r + 1.0;
-        numerator / denominator
-    } else {
-        let r = r - 5.0;
-        let numerator = ((((((2.010_334_399_292_288_132_65e-7 * r + 2.711_555_568_743_487_578_15e-5) * r
-            + 1.242_660_947_388_078_438_6e-3) * r + 2.653_218_952_657_612_309_3e-2) * r
-            + 2.965_605_718_285_048_912_3e-1) * r + 1.784_826_539_917_291_335_8) * r
-            + 5.463_784_911_164_114_369_9) * r + 6.657_904_643_501_103_777_2;
-        let denominator = ((((((2.044_263_103_389_939_785_64e-15 * r + 1.421_511_758_316_445_888_7e-7) * r
-            + 1.846_318_317_510_054_681_8e-5) * r + 7.868_691_311_456_132_591e-4) * r
-            + 1.487_536_129_085_061_485_25e-2) * r + 1.369_298_809_227_358_053_1e-1) * r
-            + 5.998_322_065_558_879_376_9e-1) * r + 1.0;
-        numerator / denominator
-    };
-    magnitude.copysign(q)
 }
 
 #[cfg(test)]
@@ -124,37 +153,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_are_those_of_the_normal_law() {
-        // mpmath, 40 digits: √2·erfinv(2q).
-        for (q, wanted) in [
-            (0.1, 0.253_347_103_135_799_8),
-            (0.425, 1.439_531_470_938_455_8),
-            (0.425_1, 1.440_238_267_527_963_5),
-            (0.49, 2.326_347_874_040_841),
-            (0.499_999, 4.753_424_308_828_306),
-            (0.499_999_999_999, 7.034_486_910_047_835),
-            (0.5 - 1.0 / (1_u64 << 53) as f64, 8.209_536_151_601_387),
-        ] {
-            assert!((standard_normal(q) / wanted - 1.0_f64).abs() < 2e-15, "{q}");
-            assert_eq!(standard_normal(-q), -standard_normal(q));
-        }
-    }
-
-    #[test]
-    fn uniforms_are_exact_midpoints() {
-        assert_eq!(centred_uniform(0), 0.5_f64.powi(53) - 0.5);
-        assert_eq!(centred_uniform(u64::MAX), 0.5 - 0.5_f64.powi(53));
-        for word in [1, 0xdead_beef_dead_beef, 1 << 63, u64::MAX >> 1] {
-            assert_eq!(centred_uniform(word), -centred_uniform(!word));
-        }
-    }
-
-    #[test]
     fn a_longer_expansion_begins_with_the_shorter() {
         let seed = [7; SEED_LEN];
-        let mut long = [0.0; 45];
+        let mut long = [0.0; 145];
         expand(&seed, &mut long);
-        for p in [2, 3, 8, 13, 40] {
+        for p in [2, 3, 8, 13, 40, 64, 65, 144] {
             let mut short = vec![0.0; p];
             let squared = expand(&seed, &mut short);
             assert_eq!(short, long[..p]);

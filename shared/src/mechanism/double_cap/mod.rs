@@ -8,7 +8,9 @@
 
 mod beta_tail;
 mod expansion;
+mod key_stream;
 mod parameters;
+mod quantile;
 mod randomizer;
 
 pub use expansion::{SEED_LEN, Seed, expand};

@@ -4,8 +4,12 @@ use std::hint::black_box;
 
 use rand::Rng;
 use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
 
-use super::{DoubleCapParameters, SEED_LEN, Seed, expand};
+use super::{
+    DoubleCapParameters, SEED_LEN, Seed, expand,
+    expansion::{Workspace, project},
+};
 use crate::{
     error::{Error, ErrorCode, Result},
     mechanism::{NoiseModel, spec::LocalRandomizer},
@@ -157,15 +161,16 @@ impl DoubleCap {
     fn draw<R: Rng + ?Sized>(&self, x: &[f64], rng: &mut R) -> (Seed, u64) {
         let u = self.direction(x, rng);
         let coin_limit = coin_limit(self.epsilon);
-        let mut z = vec![0.0; x.len()];
+        let mut workspace = Zeroizing::new(Workspace::new());
         let mut tries = 0;
         loop {
             tries += 1;
             let seed = fresh_seed(rng);
             let coin = u128::from(rng.next_u64()) < coin_limit;
-            let squared_length = expand(&seed, &mut z);
-            let product = dot(&z, &u);
-            let inside = product * product > self.threshold * squared_length;
+            let mut projected = Zeroizing::new(project(&seed, &u, &mut workspace));
+            let [squared_length, product] = &mut *projected;
+            *product *= *product;
+            let inside = *product > self.threshold * *squared_length;
             // Bitwise on values the optimiser cannot see through: no branch tells which of the two it was.
             let accept = black_box(u8::from(inside)) | black_box(u8::from(coin));
             if accept != 0 {
@@ -176,12 +181,12 @@ impl DoubleCap {
 
     /// The row's direction, or with probability 1 − r² a fresh random one. Both are always made, and one
     /// is selected without a branch.
-    fn direction<R: Rng + ?Sized>(&self, x: &[f64], rng: &mut R) -> Vec<f64> {
+    fn direction<R: Rng + ?Sized>(&self, x: &[f64], rng: &mut R) -> Zeroizing<Vec<f64>> {
         let squared = dot(x, x).min(1.0);
         let length = libm::sqrt(squared);
         let probability = if length < SHORTEST { 0.0 } else { squared };
         let uniform = (rng.next_u64() >> 11) as f64 * (0.5 / (1_u64 << 52) as f64);
-        let mut fresh = vec![0.0; x.len()];
+        let mut fresh = Zeroizing::new(vec![0.0; x.len()]);
         let fresh_length = libm::sqrt(expand(&fresh_seed(rng), &mut fresh));
         let divisor = length.max(SHORTEST);
         // All ones to keep the row's own direction, all zeros to replace it.
