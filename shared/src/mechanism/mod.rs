@@ -6,6 +6,7 @@ mod gaussian;
 mod noise;
 mod norm_bound;
 mod spec;
+mod work;
 
 pub use gaussian::{GaussianNoise, IsotropicGaussian, MAX_DENSE_DIMENSION, SymmetricGaussian};
 pub use noise::NoiseModel;
@@ -13,3 +14,4 @@ pub use norm_bound::{NORM_TAIL, NormBound};
 pub use spec::{
     Calibration, DEFAULT_DELTA, LocalRandomizer, MechanismKind, MechanismSpec, PayloadForm,
 };
+pub use work::Work;
