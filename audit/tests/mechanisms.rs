@@ -4,7 +4,9 @@
 //! the bound.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use eigenveil_audit::{AuditReport, AuditSettings, PairKind, TriesVerdict, Verdict, audit};
+use eigenveil_audit::{
+    AuditReport, AuditSettings, CONFIDENCE, Observed, PairKind, Source, TriesVerdict, Verdict, audit,
+};
 use eigenveil_shared::mechanism::{Calibration, MechanismKind};
 
 fn run(
@@ -21,8 +23,10 @@ fn run(
             budget: mechanism.budget(epsilon, None).unwrap(),
             trials,
             seed: 1,
+            source: Source::Seeded,
             pairs: vec![],
             method: None,
+            confidence: CONFIDENCE,
         },
         &|_| (),
     )
@@ -30,7 +34,12 @@ fn run(
     let pairs: Vec<String> = report
         .pairs
         .iter()
-        .map(|pair| format!("{} {:.4}", pair.name, pair.epsilon_lower_bound))
+        .map(|pair| {
+            format!(
+                "{} {:.4} {:.4}",
+                pair.name, pair.epsilon_lower_bound, pair.joint_epsilon_lower_bound
+            )
+        })
         .collect();
     eprintln!(
         "{mechanism} {calibration} epsilon {epsilon}, {trials} trials: {:.4} on {} ({}), black box {:.4}, tries p {:?}, {:.1} s",
