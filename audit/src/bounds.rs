@@ -302,7 +302,10 @@ mod tests {
             };
             let params = settings.study(PairKind::UnitZero).unwrap();
             let (a, b) = PairKind::UnitZero.rows(40, 1);
-            let pair = (prepared(&params, &a).unwrap(), prepared(&params, &b).unwrap());
+            let pair = (
+                prepared(&params, &a).unwrap(),
+                prepared(&params, &b).unwrap(),
+            );
             let statistic = Statistic::of(params.mechanism(), &pair).unwrap();
             let report = |side: Side, rng: &mut ChaCha20Rng| {
                 let row = if side == Side::A { &pair.0 } else { &pair.1 };

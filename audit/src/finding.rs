@@ -15,7 +15,8 @@ pub(crate) fn finding(report: &AuditReport, claim: f64) -> String {
         Observed::Report => "from the report alone",
         Observed::Joint => "from the report, its envelope and the work it took together",
     };
-    let seen = format!("at {percent} % confidence epsilon is at least {bound:.4} (pair {pair}, {from})");
+    let seen =
+        format!("at {percent} % confidence epsilon is at least {bound:.4} (pair {pair}, {from})");
     let exceeds = *bound > claim;
     let mut text = match report.verdict {
         Verdict::Consistent => {

@@ -195,7 +195,10 @@ fn of_bits(found: [&[f64]; 2], of: [f64; 2]) -> Vec<f64> {
     let mut table = vec![0.0; 256];
     for bit in 0..8 {
         let ones = found.map(|tally| {
-            let set = tally.iter().enumerate().filter(|(value, _)| value >> bit & 1 == 1);
+            let set = tally
+                .iter()
+                .enumerate()
+                .filter(|(value, _)| value >> bit & 1 == 1);
             set.map(|(_, count)| count).sum::<f64>()
         });
         let zeros = [of[0] - ones[0], of[1] - ones[1]];
@@ -247,7 +250,10 @@ mod tests {
                 let mut seen = Seen {
                     value: 0.0,
                     class: Some((rng.next_u32() % 4) as usize),
-                    work: Work { tries, words: 3 + 3 * tries },
+                    work: Work {
+                        tries,
+                        words: 3 + 3 * tries,
+                    },
                     bytes,
                 };
                 leak(&mut seen);
@@ -279,6 +285,10 @@ mod tests {
         assert_eq!(joint.bits[0].0, 7);
         let telling = |seen: &&Seen| matches!(seen.class, Some(1 | 2));
         assert!(a.iter().filter(telling).all(|seen| joint.score(seen) > 5.0));
-        assert!(b.iter().filter(telling).all(|seen| joint.score(seen) < -5.0));
+        assert!(
+            b.iter()
+                .filter(telling)
+                .all(|seen| joint.score(seen) < -5.0)
+        );
     }
 }

@@ -109,7 +109,11 @@ mod tests {
 
     const PAIR: PairKind = PairKind::Axes;
 
-    fn sample(seed: u64, trials: usize, mut count: impl FnMut(&mut ChaCha20Rng) -> u64) -> Vec<u64> {
+    fn sample(
+        seed: u64,
+        trials: usize,
+        mut count: impl FnMut(&mut ChaCha20Rng) -> u64,
+    ) -> Vec<u64> {
         let mut rng = ChaCha20Rng::seed_from_u64(seed);
         (0..trials).map(|_| count(&mut rng)).collect()
     }

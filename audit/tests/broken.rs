@@ -104,7 +104,11 @@ fn every_leak_is_convicted(trials: usize) {
             report.pair,
             report.observed,
             report.verdict,
-            if passed_before(&report) { "passed" } else { "convicted" },
+            if passed_before(&report) {
+                "passed"
+            } else {
+                "convicted"
+            },
         );
         let wanted = if leak.leaks() {
             Verdict::Convicted
@@ -112,7 +116,11 @@ fn every_leak_is_convicted(trials: usize) {
             Verdict::Consistent
         };
         assert_eq!(report.verdict, wanted, "{leak:?}: {report:?}");
-        assert_eq!(passed_before(&report), unseen.contains(&leak), "{leak:?}: {report:?}");
+        assert_eq!(
+            passed_before(&report),
+            unseen.contains(&leak),
+            "{leak:?}: {report:?}"
+        );
     }
 }
 
@@ -120,12 +128,18 @@ fn every_leak_is_convicted(trials: usize) {
 fn the_parity_of_the_tries_is_seen_with_the_report(trials: usize) {
     let report = audit_of(Leak::ParityOfTries, trials);
     assert_eq!(report.observed, Observed::Joint);
-    assert_eq!(report.tries.as_ref().unwrap().verdict, TriesVerdict::SameForEveryRow);
+    assert_eq!(
+        report.tries.as_ref().unwrap().verdict,
+        TriesVerdict::SameForEveryRow
+    );
     for pair in &report.pairs {
         assert!(pair.epsilon_lower_bound <= 1.0, "{pair:?}");
     }
     // Nothing seen under the other row, nearly always: as much as so many trials can prove.
-    assert!(report.epsilon_lower_bound > report.epsilon_provable - 2.0, "{report:?}");
+    assert!(
+        report.epsilon_lower_bound > report.epsilon_provable - 2.0,
+        "{report:?}"
+    );
     assert!(report.finding.starts_with("Convicted") && report.finding.contains("together"));
 }
 
@@ -147,7 +161,9 @@ fn gaussian_with_noise_times(factor: f64, trials: usize) -> Vec<(MechanismKind, 
         };
         let samples = observe(&subject, 0, &Sampling::quiet(trials, SEED)).unwrap();
         assert_eq!(Method::of(&real), Method::MuGdp);
-        let bound = mu_bound(&real, &samples, DELTA, 0.95).unwrap().epsilon_lower_bound;
+        let bound = mu_bound(&real, &samples, DELTA, 0.95)
+            .unwrap()
+            .epsilon_lower_bound;
         eprintln!("{kind} with {factor} of its noise, {trials} trials: epsilon ≥ {bound:.4}");
         (kind, bound)
     })
@@ -178,7 +194,10 @@ fn retries_randomised_again(trials: usize) {
     };
     let samples = observe(&subject, 0, &Sampling::quiet(trials, SEED)).unwrap();
     let bound = event_bound(&samples, 0.0, 0.95).unwrap();
-    eprintln!("ten retries, averaged: epsilon ≥ {:.4}", bound.epsilon_lower_bound);
+    eprintln!(
+        "ten retries, averaged: epsilon ≥ {:.4}",
+        bound.epsilon_lower_bound
+    );
     assert!(bound.epsilon_lower_bound > 2.5, "{bound:?}");
 }
 

@@ -163,7 +163,9 @@ impl Leaky {
         let values = row.values();
         let constant = self.params.preprocessing().centring;
         let raw: Vec<f64> = match (self.leak, constant) {
-            (Leak::NoPreprocessing, None) if values.iter().all(|v| v.is_finite()) => values.to_vec(),
+            (Leak::NoPreprocessing, None) if values.iter().all(|v| v.is_finite()) => {
+                values.to_vec()
+            }
             (Leak::UnusableRowsMarked, None) if values.iter().any(|v| v.is_nan()) => {
                 vec![1.0; values.len()]
             }
@@ -172,9 +174,7 @@ impl Leaky {
                 let bounded = prepared(&self.params, row)?;
                 bounded.as_slice().iter().map(|y| y * a_factor).collect()
             }
-            (Leak::ConstantBeforeNormalising, Some(a))
-                if values.iter().all(|v| v.is_finite()) =>
-            {
+            (Leak::ConstantBeforeNormalising, Some(a)) if values.iter().all(|v| v.is_finite()) => {
                 values.iter().copied().chain([a]).collect()
             }
             _ => return Ok((prepared(&self.params, row)?, 1.0)),
@@ -250,7 +250,13 @@ fn draw(cap: &DoubleCap, leak: Leak, x: &[f64], rng: &mut ChaCha20Rng) -> Drawn 
         let product: f64 = z.iter().zip(&u).map(|(z, u)| z * u).sum();
         let inside = product * product > cap.parameters().threshold * squared_length;
         let short = leak == Leak::OneTryForShortRows && !keep;
-        if short || inside || early.unwrap_or_else(|| { work.words += 1; uniform(rng) }) < outsiders {
+        if short
+            || inside
+            || early.unwrap_or_else(|| {
+                work.words += 1;
+                uniform(rng)
+            }) < outsiders
+        {
             return Drawn { seed, work, inside };
         }
     }
