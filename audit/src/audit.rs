@@ -4,36 +4,45 @@ use std::time::Instant;
 
 use eigenveil_shared::{
     Error, ErrorCode, Result,
+    codec::{StudyShape, decode_report},
     mechanism::{Calibration, MechanismKind, MechanismSpec},
-    preprocess::{BoundedRow, Norm, Row},
+    preprocess::Row,
     privacy::Budget,
     study::{StudyDesign, StudyParams},
 };
+use rand::rngs::ChaCha20Rng;
 use serde::Serialize;
 
 use crate::{
-    Bound, PairKind, Released, Sampling, TriesTest, TriesVerdict, bounds::check_gaussian,
-    event_bound, mu_bound, observe, tries_test,
+    Bound, Device, PairKind, Samples, Sampling, Source, Statistic, TriesTest, TriesVerdict,
+    bounds::check_gaussian,
+    device::prepared,
+    event_bound,
+    finding::finding,
+    joint::{Joint, Seen},
+    mu_bound, tries_test,
 };
 
-/// Confidence of every bound, over the whole set of pairs.
+/// Confidence of a verdict when nobody says.
 pub const CONFIDENCE: f64 = 0.95;
 
 /// Fewest trials a row: with fewer, no event proves an ε of 5.
 pub const MIN_TRIALS: usize = 1_000;
 
-/// Most trials a row: what is observed of one pair is held in memory, 16 bytes a trial and as much again
-/// while it is sorted.
-pub const MAX_TRIALS: usize = 20_000_000;
+/// Most trials a row: what is observed of one pair is held in memory, some 100 bytes a trial while it is judged.
+pub const MAX_TRIALS: usize = 10_000_000;
 
-/// Most draws of each row in the test of the tries: plenty for it.
-const MAX_TRIES_TRIALS: usize = 200_000;
+/// Most counts of tries of each row that are compared: plenty for it.
+const MAX_TRIES: usize = 200_000;
 
-/// Stream of the first draw of the tries, beyond those of the pairs.
-const TRIES_STREAM: u64 = 1_000;
+/// Most trials of each row that the statistic of everything is learned from.
+const MAX_LEARNED: usize = 50_000;
 
-/// Length of the short row in the test of the tries.
-const SHORT: f64 = 0.5;
+/// Part of a verdict's false alarms that is the test of the tries'; the bound has the rest.
+const TRIES_SHARE: f64 = 0.02;
+
+/// Streams of the trials that are learned from lie beyond those of the trials that are judged.
+const LEARNING: u64 = 1_000;
 
 /// How the bound is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -98,46 +107,93 @@ pub struct AuditSettings {
     pub budget: Budget,
     /// Trials under each row of each pair, [`MIN_TRIALS`] to [`MAX_TRIALS`].
     pub trials: usize,
-    /// The same seed gives the same numbers.
+    /// Chooses the random pair, and the trials of [`Source::Seeded`].
     pub seed: u64,
-    /// Pairs to try; none means all.
+    /// Where the trials' randomness comes from.
+    pub source: Source,
+    /// Pairs to try; none means all that fit.
     pub pairs: Vec<PairKind>,
     /// The bound; none means [`Method::of`] the mechanism.
     pub method: Option<Method>,
+    /// Confidence of the verdict, ½ to 1 exclusive: a correct mechanism is convicted at most once in
+    /// 1/(1 − confidence) audits.
+    pub confidence: f64,
 }
 
 impl AuditSettings {
     /// Each once, in one order, whatever was asked for.
     fn pairs(&self) -> Vec<PairKind> {
         let mut pairs = PairKind::ALL.to_vec();
-        pairs.retain(|pair| self.pairs.is_empty() || self.pairs.contains(pair));
+        pairs.retain(|pair| {
+            if self.pairs.is_empty() {
+                pair.fits(self.mechanism, self.dimension)
+            } else {
+                self.pairs.contains(pair)
+            }
+        });
         pairs
     }
 
-    fn tries_trials(&self) -> usize {
-        self.trials.min(MAX_TRIES_TRIALS)
+    /// Trials of each row that are learned from, beside those that are judged.
+    fn learned(&self) -> usize {
+        (self.trials / 4).min(MAX_LEARNED)
     }
 
     /// Draws the whole audit makes, for a progress bar.
     pub fn draws(&self) -> u64 {
-        let of_pairs = 2 * self.pairs().len() * self.trials;
-        let of_tries = if self.mechanism == MechanismKind::DoubleCap {
-            3 * self.tries_trials()
-        } else {
-            0
-        };
-        (of_pairs + of_tries) as u64
+        (2 * self.pairs().len() * (self.trials + self.learned())) as u64
+    }
+
+    /// The study whose devices make the reports of this pair.
+    pub(crate) fn study(&self, pair: PairKind) -> Result<StudyParams> {
+        StudyParams::freeze(StudyDesign {
+            dimension: self.dimension,
+            features: None,
+            norm: pair.norm(),
+            centring: pair.centring(),
+            mechanism: self.mechanism,
+            calibration: self.calibration,
+            budget: self.budget,
+        })
+    }
+
+    fn check(&self) -> Result<()> {
+        let invalid = |detail| Err(Error::new(ErrorCode::InvalidRequest, detail));
+        if !(MIN_TRIALS..=MAX_TRIALS).contains(&self.trials) {
+            return invalid(format!(
+                "{} trials; an audit takes {MIN_TRIALS} to {MAX_TRIALS} under each row",
+                self.trials
+            ));
+        }
+        if !(self.confidence >= 0.5 && self.confidence < 1.0) {
+            return invalid(format!(
+                "the confidence is {}; it lies from 0.5 to below 1, such as {CONFIDENCE}",
+                self.confidence
+            ));
+        }
+        Ok(())
     }
 }
 
-/// Whether the outputs are compatible with the claim.
+/// Whether what was seen is compatible with the claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// The lower bound does not exceed the claim. This proves nothing beyond the bound.
+    /// The lower bound does not exceed the claim, and the tries have one law. This proves nothing beyond
+    /// the bound.
     Consistent,
-    /// The lower bound exceeds the claim.
+    /// The lower bound exceeds the claim, or the number of tries depends on the row.
     Convicted,
+}
+
+/// What a bound was made from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Observed {
+    /// The payload of the report, by the statistic that the mechanism's claim suggests.
+    Report,
+    /// Everything together: the report, every bit on the wire, the tries and the words of randomness.
+    Joint,
 }
 
 /// What one pair shows.
@@ -145,8 +201,10 @@ pub enum Verdict {
 pub struct PairReport {
     /// The pair.
     pub name: PairKind,
-    /// Its bound by the audit's method, valid for this pair alone.
+    /// The bound from its reports by the audit's method, valid for this pair alone.
     pub epsilon_lower_bound: f64,
+    /// The black-box bound from everything seen together, valid for this pair alone.
+    pub joint_epsilon_lower_bound: f64,
 }
 
 /// Result of [`audit`].
@@ -164,29 +222,35 @@ pub struct AuditReport {
     pub delta: f64,
     /// ε that really holds at this δ, by analysis.
     pub true_epsilon: Option<f64>,
-    /// No ε below this fits the outputs, at [`AuditReport::confidence`] over all pairs.
+    /// No ε below this fits what was seen: over all pairs, from the report and from everything.
     pub epsilon_lower_bound: f64,
-    /// The bound.
+    /// What that bound was made from.
+    pub observed: Observed,
+    /// How it was made.
     pub method: Method,
     /// Whether it takes the shape of the noise on trust.
     pub model_based: bool,
-    /// The black-box bound on the same outputs, for which nothing is assumed.
+    /// The black-box bound from the reports alone, for which nothing is assumed.
     pub event_epsilon_lower_bound: f64,
+    /// The black-box bound from everything seen together.
+    pub joint_epsilon_lower_bound: f64,
     /// Largest bound that this many trials can give: a claim above it cannot be refuted by them.
     pub epsilon_provable: f64,
-    /// Confidence of the bound.
+    /// Confidence of the verdict.
     pub confidence: f64,
     /// Trials under each row of each pair; half of them choose the event, half judge it.
     pub trials: usize,
+    /// Where their randomness came from.
+    pub source: Source,
     /// The pair whose bound is reported, chosen on the first half.
     pub pair: PairKind,
-    /// Every pair's bound.
+    /// Every pair's bounds.
     pub pairs: Vec<PairReport>,
     /// Bound against claim.
     pub verdict: Verdict,
     /// p-value of the test that the tries have one law, for mechanisms that try.
     pub tries_p_value: Option<f64>,
-    /// That test, over a unit row, one of length ½ and the zero row.
+    /// That test, over all pairs.
     pub tries: Option<TriesTest>,
     /// The verdict in words.
     pub finding: String,
@@ -196,11 +260,11 @@ pub struct AuditReport {
     pub seconds: f64,
 }
 
-/// Audits a mechanism as devices run it: reports of chosen pairs of rows, perturbed, encoded and decoded by
-/// the public path, and a lower bound on ε from them at [`CONFIDENCE`].
+/// Audits a mechanism as devices run it: raw rows of chosen pairs through the preprocessing of a study, the
+/// release and the wire, and a lower bound on ε from what came out.
 ///
 /// ```
-/// use eigenveil_audit::{AuditSettings, Verdict, audit};
+/// use eigenveil_audit::{AuditSettings, CONFIDENCE, Source, Verdict, audit};
 /// use eigenveil_shared::{mechanism::MechanismKind, privacy::Budget};
 /// let report = audit(
 ///     &AuditSettings {
@@ -210,8 +274,10 @@ pub struct AuditReport {
 ///         budget: Budget::pure(1.0)?,
 ///         trials: 2_000,
 ///         seed: 1,
+///         source: Source::Seeded,
 ///         pairs: vec![],
 ///         method: None,
+///         confidence: CONFIDENCE,
 ///     },
 ///     &|_| (),
 /// )?;
@@ -222,51 +288,62 @@ pub struct AuditReport {
 ///
 /// # Errors
 /// `invalid-dimension`, `invalid-budget`, `invalid-mechanism` for a study that cannot be, or a method that
-/// does not fit the mechanism; `invalid-request` for trials out of range.
+/// does not fit the mechanism; `invalid-request` for trials or a confidence out of range.
 pub fn audit(settings: &AuditSettings, progress: &(dyn Fn(u64) + Sync)) -> Result<AuditReport> {
-    if !(MIN_TRIALS..=MAX_TRIALS).contains(&settings.trials) {
-        return Err(Error::new(
-            ErrorCode::InvalidRequest,
-            format!(
-                "{} trials; an audit takes {MIN_TRIALS} to {MAX_TRIALS} under each row",
-                settings.trials
-            ),
-        ));
-    }
-    let params = study(
-        settings.mechanism,
-        settings.calibration,
-        settings.dimension,
-        settings.budget,
-    )?;
+    let device = |params: &StudyParams| Ok(settings.source.device(params));
+    audit_devices(settings, &device, progress)
+}
+
+/// As [`audit`], of devices from elsewhere: the claim and the studies are those of the settings, what comes
+/// out of a row is the device's own.
+///
+/// # Errors
+/// As [`audit`], and what a device gives.
+pub fn audit_devices(
+    settings: &AuditSettings,
+    device: &dyn Fn(&StudyParams) -> Result<Box<dyn Device>>,
+    progress: &(dyn Fn(u64) + Sync),
+) -> Result<AuditReport> {
+    settings.check()?;
+    // The claim is the budget's, whatever the pair: only the dimension of a report differs between studies.
+    let params = settings.study(PairKind::Axes)?;
     let spec = params.mechanism();
     let method = settings.method.unwrap_or_else(|| Method::of(spec));
     if method.is_model_based() {
         check_gaussian(spec)?;
     }
     let started = Instant::now();
-    let delta = settings.budget.delta();
-    let sampling = Sampling {
-        progress,
-        ..Sampling::quiet(settings.trials, settings.seed)
-    };
-    let (mut bounds, mut events) = (Vec::new(), Vec::new());
-    let pairs = settings.pairs();
-    for &kind in &pairs {
-        let rows = kind.rows(&params, settings.seed)?;
-        // A pair's numbers do not depend on which others are tried.
-        let samples = observe(&Released::new(&params, &rows)?, kind as u64, &sampling)?;
-        let event = event_bound(&samples, delta, CONFIDENCE)?;
-        events.push(event);
-        bounds.push(match method {
-            Method::Event => event,
-            Method::MuGdp => mu_bound(spec, &samples, delta, CONFIDENCE)?,
-        });
+    let mut findings = Vec::new();
+    for pair in settings.pairs() {
+        findings.push(try_pair(settings, pair, method, device, progress)?);
     }
-    let no_pair = || Error::new(ErrorCode::InvalidRequest, "no pair of rows to audit");
-    let worst = Bound::worst(&bounds).ok_or_else(no_pair)?;
-    let worst_event = Bound::worst(&events).ok_or_else(no_pair)?;
-    let tries = tries_of(&params, settings, &sampling)?;
+    let worst = |bounds: Vec<Bound>| {
+        let at = Bound::worst(&bounds)
+            .ok_or_else(|| Error::new(ErrorCode::InvalidRequest, "no pair of rows to audit"))?;
+        Ok::<(usize, Bound), Error>((at, bounds[at]))
+    };
+    let of = |which: fn(&PairFinding) -> Bound| findings.iter().map(which).collect::<Vec<_>>();
+    let (_, event) = worst(of(|finding| finding.event))?;
+    let (_, joint) = worst(of(|finding| finding.joint))?;
+    // One choice among all of them, on the selection halves: the chosen bound keeps its confidence.
+    let mut all = of(|finding| finding.report);
+    all.extend(of(|finding| finding.joint));
+    let (at, bound) = worst(all)?;
+    let (observed, method) = if at < findings.len() {
+        (Observed::Report, method)
+    } else {
+        (Observed::Joint, Method::Event)
+    };
+    let tries = matches!(spec, MechanismSpec::DoubleCap(_))
+        .then(|| {
+            let counts: Vec<_> = findings
+                .iter()
+                .map(|finding| (finding.pair, finding.tries.clone()))
+                .collect();
+            tries_test(&counts, TRIES_SHARE * (1.0 - settings.confidence))
+        })
+        .flatten();
+    let delta = settings.budget.delta();
     let mut report = AuditReport {
         mechanism: spec.kind(),
         calibration: spec.calibration(),
@@ -274,22 +351,18 @@ pub fn audit(settings: &AuditSettings, progress: &(dyn Fn(u64) + Sync)) -> Resul
         epsilon: settings.budget.epsilon(),
         delta,
         true_epsilon: spec.true_epsilon(delta),
-        epsilon_lower_bound: bounds[worst].epsilon_lower_bound,
+        epsilon_lower_bound: bound.epsilon_lower_bound,
+        observed,
         method,
         model_based: method.is_model_based(),
-        event_epsilon_lower_bound: events[worst_event].epsilon_lower_bound,
-        epsilon_provable: bounds[worst].provable,
-        confidence: CONFIDENCE,
+        event_epsilon_lower_bound: event.epsilon_lower_bound,
+        joint_epsilon_lower_bound: joint.epsilon_lower_bound,
+        epsilon_provable: bound.provable,
+        confidence: settings.confidence,
         trials: settings.trials,
-        pair: pairs[worst],
-        pairs: pairs
-            .iter()
-            .zip(&bounds)
-            .map(|(&name, bound)| PairReport {
-                name,
-                epsilon_lower_bound: bound.epsilon_lower_bound,
-            })
-            .collect(),
+        source: settings.source,
+        pair: findings[at % findings.len()].pair,
+        pairs: findings.iter().map(PairFinding::report).collect(),
         verdict: Verdict::Consistent,
         tries_p_value: tries.as_ref().map(|tries| tries.p_value),
         tries,
@@ -302,102 +375,129 @@ pub fn audit(settings: &AuditSettings, progress: &(dyn Fn(u64) + Sync)) -> Resul
         MechanismSpec::DoubleCap(_) => report.true_epsilon.unwrap_or(report.epsilon),
         _ => report.epsilon,
     };
-    if report.epsilon_lower_bound > claim {
+    let tries_tell = report
+        .tries
+        .as_ref()
+        .is_some_and(|tries| tries.verdict == TriesVerdict::DependsOnTheRow);
+    if report.epsilon_lower_bound > claim || tries_tell {
         report.verdict = Verdict::Convicted;
     }
-    report.finding = finding(&report);
+    report.finding = finding(&report, claim);
     report.seconds = started.elapsed().as_secs_f64();
     Ok(report)
 }
 
-/// A study of rows in the unit ball as they are.
-pub(crate) fn study(
-    mechanism: MechanismKind,
-    calibration: Calibration,
-    dimension: usize,
-    budget: Budget,
-) -> Result<StudyParams> {
-    StudyParams::freeze(StudyDesign {
-        dimension,
-        features: None,
-        norm: Norm::Clip { radius: 1.0 },
-        centring: None,
-        mechanism,
-        calibration,
-        budget,
+/// What the trials of one pair show.
+struct PairFinding {
+    pair: PairKind,
+    /// From the report, by the audit's method.
+    report: Bound,
+    /// From the report, black box.
+    event: Bound,
+    /// From everything, black box.
+    joint: Bound,
+    /// Tries under row A and row B.
+    tries: [Vec<u64>; 2],
+}
+
+impl PairFinding {
+    fn report(&self) -> PairReport {
+        PairReport {
+            name: self.pair,
+            epsilon_lower_bound: self.report.epsilon_lower_bound,
+            joint_epsilon_lower_bound: self.joint.epsilon_lower_bound,
+        }
+    }
+}
+
+/// One judged trial: the report's statistic, that of everything, and the tries.
+type Trial = (f64, f64, u64);
+
+fn try_pair(
+    settings: &AuditSettings,
+    pair: PairKind,
+    method: Method,
+    device: &dyn Fn(&StudyParams) -> Result<Box<dyn Device>>,
+    progress: &(dyn Fn(u64) + Sync),
+) -> Result<PairFinding> {
+    let params = settings.study(pair)?;
+    let device = device(&params)?;
+    let rows = pair.rows(settings.dimension, settings.seed);
+    let observer = Observer {
+        shape: StudyShape::of(&params),
+        statistic: Statistic::of(
+            params.mechanism(),
+            &(prepared(&params, &rows.0)?, prepared(&params, &rows.1)?),
+        )?,
+        device: &*device,
+    };
+    let sampling = Sampling {
+        progress,
+        ..Sampling::quiet(settings.trials, settings.seed)
+    };
+    // A pair's numbers do not depend on which others are tried.
+    let stream = 2 * pair as u64;
+    let learn = |row, stream| {
+        sampling.draw(stream + LEARNING, settings.learned(), &|rng| {
+            observer.look(row, rng)
+        })
+    };
+    let joint = Joint::learn(&learn(&rows.0, stream)?, &learn(&rows.1, stream + 1)?);
+    let judge = |row, stream| -> Result<Vec<Trial>> {
+        sampling.draw(stream, settings.trials, &|rng| {
+            let seen = observer.look(row, rng)?;
+            Ok((seen.value, joint.score(&seen), seen.work.tries))
+        })
+    };
+    let (a, b) = (judge(&rows.0, stream)?, judge(&rows.1, stream + 1)?);
+    let samples = |value: fn(&Trial) -> f64| Samples {
+        a: a.iter().map(value).collect(),
+        b: b.iter().map(value).collect(),
+    };
+    let delta = settings.budget.delta();
+    let spec = params.mechanism();
+    let confidence = if matches!(spec, MechanismSpec::DoubleCap(_)) {
+        1.0 - (1.0 - TRIES_SHARE) * (1.0 - settings.confidence)
+    } else {
+        settings.confidence
+    };
+    let joint = event_bound(&samples(|trial| trial.1), delta, confidence)?;
+    let reports = samples(|trial| trial.0);
+    let event = event_bound(&reports, delta, confidence)?;
+    let report = match method {
+        Method::Event => event,
+        Method::MuGdp => mu_bound(spec, &reports, delta, confidence)?,
+    };
+    let tries = |trials: &[Trial]| {
+        let tries = trials.iter().map(|trial| trial.2);
+        tries.take(MAX_TRIES).collect()
+    };
+    Ok(PairFinding {
+        pair,
+        report,
+        event,
+        joint,
+        tries: [tries(&a), tries(&b)],
     })
 }
 
-/// The test of the tries, for a mechanism that tries.
-fn tries_of(
-    params: &StudyParams,
-    settings: &AuditSettings,
-    sampling: &Sampling<'_>,
-) -> Result<Option<TriesTest>> {
-    let MechanismSpec::DoubleCap(cap) = params.mechanism() else {
-        return Ok(None);
-    };
-    let mut short = vec![0.0; params.dimension()];
-    short[0] = SHORT;
-    let (unit, zero) = PairKind::UnitZero.rows(params, settings.seed)?;
-    let rows: [BoundedRow; 3] = [unit, params.preprocessor().prepare(&Row::new(short))?, zero];
-    let sampling = Sampling {
-        trials: settings.tries_trials(),
-        ..*sampling
-    };
-    let count = |row: usize, rng: &mut _| Ok(cap.draw_with(&rows[row], rng).1);
-    tries_test(&count, rows.len(), TRIES_STREAM, &sampling).map(Some)
+/// Who reads what a device sends, and times it.
+struct Observer<'a> {
+    shape: StudyShape,
+    statistic: Statistic,
+    device: &'a dyn Device,
 }
 
-fn finding(report: &AuditReport) -> String {
-    let AuditReport {
-        epsilon,
-        epsilon_lower_bound: bound,
-        pair,
-        ..
-    } = report;
-    let percent = 100.0 * report.confidence;
-    let mut text = match report.verdict {
-        Verdict::Consistent => format!(
-            "Consistent: nothing seen contradicts epsilon {epsilon}; at {percent} % confidence epsilon is at least {bound:.4} (pair {pair})."
-        ),
-        Verdict::Convicted => format!(
-            "Convicted: epsilon {epsilon} is claimed, and at {percent} % confidence it is at least {bound:.4} (pair {pair})."
-        ),
-    };
-    match (report.verdict, report.true_epsilon) {
-        (Verdict::Convicted, Some(really)) if really >= *bound => {
-            text.push_str(&format!(
-                " The noise is smaller than the claim needs: what really holds is epsilon {really:.4} at delta {:e}.",
-                report.delta
-            ));
-        }
-        (Verdict::Convicted, _) => text.push_str(
-            " The analysis of this noise allows no such thing: the implementation does not do what it says, do not use it.",
-        ),
-        (Verdict::Consistent, Some(really)) if really > epsilon * 1.000_01 => {
-            text.push_str(&format!(
-                " Yet the claim is too small by analysis: what really holds is epsilon {really:.4} at delta {:e}.",
-                report.delta
-            ));
-        }
-        (Verdict::Consistent, _) => {}
+impl Observer<'_> {
+    fn look(&self, row: &Row, rng: &mut ChaCha20Rng) -> Result<Seen> {
+        let sent = self.device.report(row, rng)?;
+        let report = decode_report(&sent.bytes, &self.shape)?;
+        let (value, class) = self.statistic.read(report.payload())?;
+        Ok(Seen {
+            value,
+            class,
+            work: sent.work,
+            bytes: sent.bytes,
+        })
     }
-    if report.epsilon_provable < *epsilon {
-        text.push_str(&format!(
-            " {} trials cannot refute a claim above {:.2}: give more.",
-            report.trials, report.epsilon_provable
-        ));
-    }
-    if let Some(TriesTest {
-        verdict: TriesVerdict::DependsOnTheRow,
-        p_value,
-        ..
-    }) = &report.tries
-    {
-        text.push_str(&format!(
-            " The number of tries depends on the row (p = {p_value:.1e}): the time a device takes tells about its data."
-        ));
-    }
-    text
 }

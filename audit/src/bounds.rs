@@ -234,7 +234,11 @@ mod tests {
     };
 
     use super::*;
-    use crate::{PairKind, Released, Sampling, audit::study, observe};
+    use rand::rngs::ChaCha20Rng;
+
+    use crate::{
+        AuditSettings, CONFIDENCE, PairKind, Sampling, Side, Source, Statistic, observe, prepared,
+    };
 
     #[test]
     fn normal_quantiles() {
@@ -284,12 +288,30 @@ mod tests {
     #[test]
     fn the_mu_bound_would_convict_a_correct_double_cap_and_refuses_it() {
         for (epsilon, at_least) in [(1.0, 2.0), (4.0, 8.0)] {
-            let budget = Budget::pure(epsilon).unwrap();
-            let params =
-                study(MechanismKind::DoubleCap, Calibration::Analytic, 40, budget).unwrap();
-            let pair = PairKind::UnitZero.rows(&params, 1).unwrap();
-            let released = Released::new(&params, &pair).unwrap();
-            let samples = observe(&released, 0, &Sampling::quiet(20_000, 1)).unwrap();
+            let settings = AuditSettings {
+                mechanism: MechanismKind::DoubleCap,
+                calibration: Calibration::Analytic,
+                dimension: 40,
+                budget: Budget::pure(epsilon).unwrap(),
+                trials: 20_000,
+                seed: 1,
+                source: Source::Seeded,
+                pairs: vec![],
+                method: None,
+                confidence: CONFIDENCE,
+            };
+            let params = settings.study(PairKind::UnitZero).unwrap();
+            let (a, b) = PairKind::UnitZero.rows(40, 1);
+            let pair = (
+                prepared(&params, &a).unwrap(),
+                prepared(&params, &b).unwrap(),
+            );
+            let statistic = Statistic::of(params.mechanism(), &pair).unwrap();
+            let report = |side: Side, rng: &mut ChaCha20Rng| {
+                let row = if side == Side::A { &pair.0 } else { &pair.1 };
+                statistic.value(&params.mechanism().perturb_with(row, rng))
+            };
+            let samples = observe(&report, 0, &Sampling::quiet(20_000, 1)).unwrap();
             let claim = event_bound(&samples, 0.0, 0.95).unwrap();
             assert!(claim.epsilon_lower_bound <= epsilon, "{claim:?}");
             let wrong = mu_bound_of_anything(&samples, 1e-6, 0.95).unwrap();

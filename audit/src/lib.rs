@@ -1,9 +1,10 @@
 //! Empirical lower bounds on ε: a test that would catch a mechanism that lies.
 //!
-//! Black box: outputs under each of two rows through the public perturb-and-encode path; a threshold event
-//! is chosen on one half of them and judged on the other, so that the bound is valid whatever the choice.
-//! [`audit()`] does that for the mechanisms of this workspace; [`Subject`], [`observe`] and [`event_bound`] do it
-//! for any randomizer, also one that is broken on purpose.
+//! Black box: outputs under each of two rows through the device's own path, from the raw row to the bytes on
+//! the wire and the work they took; a threshold event is chosen on one half of them and judged on the other, so
+//! that the bound is valid whatever the choice. [`audit()`] does that for the mechanisms of this workspace,
+//! [`audit_devices`] for any [`Device`], also one that is broken on purpose; [`Subject`], [`observe`] and
+//! [`event_bound`] do it for any randomizer seen through one number.
 //!
 //! ```
 //! use eigenveil_audit::{Sampling, Side, event_bound, observe};
@@ -22,18 +23,22 @@
 mod audit;
 mod bounds;
 mod clopper_pearson;
+mod device;
+mod finding;
+mod joint;
 mod pairs;
 mod sampling;
 mod statistic;
 mod tries;
 
 pub use audit::{
-    AuditReport, AuditSettings, CONFIDENCE, MAX_TRIALS, MIN_TRIALS, Method, PairReport, Verdict,
-    audit,
+    AuditReport, AuditSettings, CONFIDENCE, MAX_TRIALS, MIN_TRIALS, Method, Observed, PairReport,
+    Verdict, audit, audit_devices,
 };
 pub use bounds::{Bound, event_bound, mu_bound};
 pub use clopper_pearson::{lower_limit, upper_limit};
+pub use device::{Device, Released, Seeded, Sent, Source, prepared, wire};
 pub use pairs::PairKind;
 pub use sampling::{Samples, Sampling, Side, Subject, observe};
-pub use statistic::{CapStatistic, LinearStatistic, Released, Statistic};
-pub use tries::{TRIES_FALSE_ALARM, TriesTest, TriesVerdict, tries_test};
+pub use statistic::{CapStatistic, LinearStatistic, Statistic};
+pub use tries::{TriesTest, TriesVerdict, tries_test};

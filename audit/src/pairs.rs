@@ -1,16 +1,18 @@
-//! The pairs of rows that are tried.
+//! The pairs of rows that are tried, and the study each is tried in.
 
 use std::{fmt, str::FromStr};
 
 use eigenveil_shared::{
     Error, ErrorCode, Result,
-    mechanism::double_cap::expand,
-    preprocess::{BoundedRow, Row},
-    study::StudyParams,
+    mechanism::{
+        MAX_DENSE_DIMENSION, MechanismKind,
+        double_cap::{MAX_DIMENSION, expand},
+    },
+    preprocess::{DEFAULT_CENTRING, Norm, Row},
 };
 use serde::Serialize;
 
-/// A pair of rows.
+/// A pair of rows as their owners have them, and how their study prepares them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PairKind {
@@ -20,11 +22,34 @@ pub enum PairKind {
     Orthogonal,
     /// (e₁, 0).
     UnitZero,
+    /// (1,000 e₁, 7 e₂), far outside the ball, under `clip`.
+    Clipped,
+    /// (e₁/1,000, 1,000 e₂) under `normalize`.
+    Normalized,
+    /// (e₁, 2 e₂) under `require`: the second is too long, and sent as the zero row.
+    Required,
+    /// (e₁, a row with a NaN) under `normalize`.
+    Unusable,
+    /// Two rows outside the ball under `clip` with private centring, such that the rows with the constant are
+    /// orthogonal: the worst pair there.
+    Centred,
+    /// (5 e₁, a row with a NaN) under `normalize` with private centring: the second keeps the constant only.
+    CentredUnusable,
 }
 
 impl PairKind {
     /// Every pair, in the order in which they are tried.
-    pub const ALL: [PairKind; 3] = [Self::Axes, Self::Orthogonal, Self::UnitZero];
+    pub const ALL: [PairKind; 9] = [
+        Self::Axes,
+        Self::Orthogonal,
+        Self::UnitZero,
+        Self::Clipped,
+        Self::Normalized,
+        Self::Required,
+        Self::Unusable,
+        Self::Centred,
+        Self::CentredUnusable,
+    ];
 
     /// The name as written on the command line.
     pub const fn as_str(self) -> &'static str {
@@ -32,26 +57,66 @@ impl PairKind {
             Self::Axes => "axes",
             Self::Orthogonal => "orthogonal",
             Self::UnitZero => "unit-zero",
+            Self::Clipped => "clipped",
+            Self::Normalized => "normalized",
+            Self::Required => "required",
+            Self::Unusable => "unusable",
+            Self::Centred => "centred",
+            Self::CentredUnusable => "centred-unusable",
         }
     }
 
-    /// The rows, prepared as this study's devices prepare theirs.
-    ///
-    /// # Errors
-    /// Those of preparing a row.
-    pub fn rows(self, params: &StudyParams, seed: u64) -> Result<(BoundedRow, BoundedRow)> {
-        let p = params.dimension();
-        let axis = |at: usize| (0..p).map(|i| f64::from(u8::from(i == at))).collect();
-        let (a, b) = match self {
-            Self::Axes => (axis(0), axis(1)),
-            Self::Orthogonal => orthogonal(p, seed),
-            Self::UnitZero => (axis(0), vec![0.0; p]),
+    /// How the pair's study brings rows into the unit ball.
+    pub const fn norm(self) -> Norm {
+        match self {
+            Self::Normalized | Self::Unusable | Self::CentredUnusable => Norm::Normalize,
+            Self::Required => Norm::Require { radius: 1.0 },
+            _ => Norm::Clip { radius: 1.0 },
+        }
+    }
+
+    /// The constant of private centring, where the pair's study has one.
+    pub const fn centring(self) -> Option<f64> {
+        match self {
+            Self::Centred | Self::CentredUnusable => Some(DEFAULT_CENTRING),
+            _ => None,
+        }
+    }
+
+    /// Whether a study of rows of this dimension can be: private centring needs room for its constant.
+    pub fn fits(self, mechanism: MechanismKind, dimension: usize) -> bool {
+        let most = match mechanism {
+            MechanismKind::DoubleCap => MAX_DIMENSION,
+            _ => MAX_DENSE_DIMENSION,
         };
-        let preprocessor = params.preprocessor();
-        Ok((
-            preprocessor.prepare(&Row::new(a))?,
-            preprocessor.prepare(&Row::new(b))?,
-        ))
+        self.centring().is_none() || dimension < most
+    }
+
+    /// The raw rows of length `p` ≥ 2.
+    pub fn rows(self, p: usize, seed: u64) -> (Row, Row) {
+        let axis = |length: f64, at: usize| {
+            let mut row = vec![0.0; p];
+            row[at] = length;
+            row
+        };
+        let (a, b) = match self {
+            Self::Axes => (axis(1.0, 0), axis(1.0, 1)),
+            Self::Orthogonal => orthogonal(p, seed),
+            Self::UnitZero => (axis(1.0, 0), vec![0.0; p]),
+            Self::Clipped => (axis(1e3, 0), axis(7.0, 1)),
+            Self::Normalized => (axis(1e-3, 0), axis(1e3, 1)),
+            Self::Required => (axis(1.0, 0), axis(2.0, 1)),
+            Self::Unusable => (axis(1.0, 0), axis(f64::NAN, 1)),
+            Self::Centred => {
+                // Cosine −a²: with the constant a behind both, the product is zero.
+                let cosine = -DEFAULT_CENTRING * DEFAULT_CENTRING;
+                let mut b = axis(10.0 * cosine, 0);
+                b[1] = 10.0 * (1.0 - cosine * cosine).sqrt();
+                (axis(10.0, 0), b)
+            }
+            Self::CentredUnusable => (axis(5.0, 0), axis(f64::NAN, 1)),
+        };
+        (Row::new(a), Row::new(b))
     }
 }
 
@@ -72,7 +137,8 @@ impl FromStr for PairKind {
                 Error::new(
                     ErrorCode::InvalidRequest,
                     format!(
-                        "there is no pair {text:?}; the pairs are axes, orthogonal and unit-zero"
+                        "there is no pair {text:?}; the pairs are {}",
+                        Self::ALL.map(Self::as_str).join(", ")
                     ),
                 )
             })

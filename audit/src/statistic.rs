@@ -1,19 +1,13 @@
-//! The number a report is reduced to, and reports through the public path.
+//! The number a report is reduced to.
 
 use eigenveil_shared::{
     Error, ErrorCode, Result,
-    codec::{StudyShape, decode_report, encode_report},
     mechanism::{
         MechanismSpec, NoiseModel, PayloadForm,
         double_cap::{DoubleCapParameters, expand},
     },
     preprocess::BoundedRow,
-    report::{Report, ReportId},
-    study::StudyParams,
 };
-use rand::{Rng, rngs::ChaCha20Rng};
-
-use crate::{Side, Subject};
 
 /// Log-likelihood ratio of row A against row B, as far as the mechanism's claim tells it.
 #[derive(Clone, Debug)]
@@ -78,13 +72,22 @@ impl Statistic {
     /// # Errors
     /// `wrong-payload-length`.
     pub fn value(&self, payload: &[u8]) -> Result<f64> {
+        Ok(self.read(payload)?.0)
+    }
+
+    /// The statistic of one payload, and for `double-cap` the caps it lies in: 1 for row A's, 2 for row B's,
+    /// 3 for both.
+    pub(crate) fn read(&self, payload: &[u8]) -> Result<(f64, Option<usize>)> {
         match self {
-            Self::Linear(linear) => linear.value(payload),
+            Self::Linear(linear) => Ok((linear.value(payload)?, None)),
             Self::Caps(caps) => {
                 let seed = payload
                     .try_into()
                     .map_err(|_| wrong_length(payload.len(), 16))?;
-                Ok(caps.value(&seed))
+                let depths = caps.depths(&seed);
+                let (a, b) = caps.inside_at(depths);
+                let class = usize::from(a) + 2 * usize::from(b);
+                Ok((caps.value_at(depths), Some(class)))
             }
         }
     }
@@ -180,13 +183,19 @@ impl CapStatistic {
 
     /// Whether the direction this seed stands for lies in the caps of row A and of row B.
     pub fn inside(&self, seed: &[u8; 16]) -> (bool, bool) {
-        let (a, b) = self.depths(seed);
+        self.inside_at(self.depths(seed))
+    }
+
+    fn inside_at(&self, (a, b): (f64, f64)) -> (bool, bool) {
         (a > self.parameters.threshold, b > self.parameters.threshold)
     }
 
     /// The statistic of one seed.
     pub fn value(&self, seed: &[u8; 16]) -> f64 {
-        let (a, b) = self.depths(seed);
+        self.value_at(self.depths(seed))
+    }
+
+    fn value_at(&self, (a, b): (f64, f64)) -> f64 {
         let refinement = self.a.squared_length * a - self.b.squared_length * b;
         self.ln_density(&self.a, a) - self.ln_density(&self.b, b)
             + 0.25 * self.parameters.epsilon * refinement
@@ -207,47 +216,5 @@ impl CapStatistic {
             1.0
         } / self.parameters.normaliser();
         (row.squared_length * leaning + 1.0 - row.squared_length).ln()
-    }
-}
-
-/// Reports of one pair of rows through the public path: perturbed, encoded, decoded, reduced to the
-/// statistic.
-pub struct Released<'a> {
-    params: &'a StudyParams,
-    shape: StudyShape,
-    rows: &'a (BoundedRow, BoundedRow),
-    statistic: Statistic,
-}
-
-impl<'a> Released<'a> {
-    /// The reports a device of this study makes of these rows.
-    ///
-    /// # Errors
-    /// Those of [`Statistic::of`].
-    pub fn new(params: &'a StudyParams, rows: &'a (BoundedRow, BoundedRow)) -> Result<Self> {
-        Ok(Self {
-            params,
-            shape: StudyShape::of(params),
-            rows,
-            statistic: Statistic::of(params.mechanism(), rows)?,
-        })
-    }
-}
-
-impl Subject for Released<'_> {
-    fn observe(&self, side: Side, rng: &mut ChaCha20Rng) -> Result<f64> {
-        let row = match side {
-            Side::A => &self.rows.0,
-            Side::B => &self.rows.1,
-        };
-        let mut random = [0; 16];
-        rng.fill_bytes(&mut random);
-        let bytes = encode_report(&Report {
-            id: ReportId::from_parts(0, random),
-            fingerprint: self.shape.fingerprint,
-            payload: self.params.mechanism().perturb_with(row, rng),
-        });
-        self.statistic
-            .value(decode_report(&bytes, &self.shape)?.payload())
     }
 }

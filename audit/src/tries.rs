@@ -1,14 +1,9 @@
 //! Whether a count has the same law for every row: the number of tries shows in the time a device takes.
 
-use eigenveil_shared::Result;
-use rand::rngs::ChaCha20Rng;
 use serde::Serialize;
 use statrs::function::gamma::gamma_ur;
 
-use crate::Sampling;
-
-/// Probability that a mechanism whose counts have one law is accused.
-pub const TRIES_FALSE_ALARM: f64 = 1e-3;
+use crate::PairKind;
 
 /// What the counts say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -23,7 +18,7 @@ pub enum TriesVerdict {
 /// Result of [`tries_test`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TriesTest {
-    /// Probability of counts at least this different when all rows have one law.
+    /// Probability of tries at least this different in some pair when they have one law in each.
     pub p_value: f64,
     /// The p-value below which the rows are said to differ.
     pub false_alarm: f64,
@@ -31,38 +26,34 @@ pub struct TriesTest {
     pub verdict: TriesVerdict,
     /// Draws of each row.
     pub trials: usize,
-    /// Mean count under each row, in the order given.
-    pub mean: Vec<f64>,
+    /// The pair that differs most.
+    pub pair: PairKind,
+    /// Its mean tries under row A and row B.
+    pub mean: [f64; 2],
 }
 
-/// χ² test that a count has one law under each of `rows` rows. Bins are chosen on the pooled counts alone,
-/// at least 25 expected in each.
-///
-/// # Errors
-/// The first error of a draw.
-pub fn tries_test(
-    count: &(dyn Fn(usize, &mut ChaCha20Rng) -> Result<u64> + Sync),
-    rows: usize,
-    number: u64,
-    sampling: &Sampling<'_>,
-) -> Result<TriesTest> {
-    let counts = (0..rows)
-        .map(|row| sampling.draw(number + row as u64, sampling.trials, &|rng| count(row, rng)))
-        .collect::<Result<Vec<Vec<u64>>>>()?;
-    let p_value = same_law(&counts);
-    Ok(TriesTest {
+/// χ² tests that a count has one law under both rows of each pair, the smallest p-value multiplied by the
+/// number of pairs (Bonferroni). Bins are chosen on the pooled counts of a pair alone, at least 25 expected in
+/// each. `None` without pairs.
+pub fn tries_test(counts: &[(PairKind, [Vec<u64>; 2])], false_alarm: f64) -> Option<TriesTest> {
+    let tested = counts
+        .iter()
+        .map(|(pair, samples)| (same_law(samples), pair, samples));
+    let (smallest, &pair, samples) = tested.min_by(|x, y| x.0.total_cmp(&y.0))?;
+    let p_value = (smallest * counts.len() as f64).min(1.0);
+    Some(TriesTest {
         p_value,
-        false_alarm: TRIES_FALSE_ALARM,
-        verdict: if p_value < TRIES_FALSE_ALARM {
+        false_alarm,
+        verdict: if p_value < false_alarm {
             TriesVerdict::DependsOnTheRow
         } else {
             TriesVerdict::SameForEveryRow
         },
-        trials: sampling.trials,
-        mean: counts
-            .iter()
-            .map(|counts| counts.iter().sum::<u64>() as f64 / counts.len() as f64)
-            .collect(),
+        trials: samples[0].len(),
+        pair,
+        mean: samples
+            .each_ref()
+            .map(|sample| sample.iter().sum::<u64>() as f64 / sample.len() as f64),
     })
 }
 
@@ -112,20 +103,34 @@ fn same_law(samples: &[Vec<u64>]) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use rand::Rng;
+    use rand::{Rng, SeedableRng, rngs::ChaCha20Rng};
 
     use super::*;
 
-    /// A geometric count: false alarms at 5 % come in 5 % of 400 seeds, within 4 standard deviations.
+    const PAIR: PairKind = PairKind::Axes;
+
+    fn sample(
+        seed: u64,
+        trials: usize,
+        mut count: impl FnMut(&mut ChaCha20Rng) -> u64,
+    ) -> Vec<u64> {
+        let mut rng = ChaCha20Rng::seed_from_u64(seed);
+        (0..trials).map(|_| count(&mut rng)).collect()
+    }
+
+    /// A geometric count: false alarms at 5 % come in at most 5 % of 400 seeds, within 4 standard deviations.
     #[test]
     fn false_alarms_come_as_often_as_stated() {
+        let geometric =
+            |rng: &mut ChaCha20Rng| 1 + (f64::from(rng.next_u32()) / 4e9).ln().abs() as u64;
         let alarms = (0..400)
             .filter(|&seed| {
-                let count = |_: usize, rng: &mut ChaCha20Rng| {
-                    Ok(1 + (f64::from(rng.next_u32()) / 4e9).ln().abs() as u64)
+                let pair = |pair: u64| {
+                    let sample = |side| sample(10_000 * seed + 2 * pair + side, 600, geometric);
+                    (PAIR, [sample(0), sample(1)])
                 };
-                let test = tries_test(&count, 3, 0, &Sampling::quiet(600, seed)).unwrap();
-                test.p_value < 0.05
+                let test = tries_test(&[pair(0), pair(1), pair(2)], 0.05).unwrap();
+                test.verdict == TriesVerdict::DependsOnTheRow
             })
             .count();
         assert!((3..=37).contains(&alarms), "{alarms} of 400");
@@ -133,19 +138,21 @@ mod tests {
 
     #[test]
     fn a_different_law_is_found_and_a_constant_is_not_one() {
-        let differs = |row: usize, rng: &mut ChaCha20Rng| {
-            Ok(u64::from(rng.next_u32() % 100 < 50 + 5 * row as u32))
+        let with = |percent: u32| {
+            sample(u64::from(percent), 5000, |rng| {
+                u64::from(rng.next_u32() % 100 < percent)
+            })
         };
-        let test = tries_test(&differs, 3, 0, &Sampling::quiet(5000, 1)).unwrap();
+        let test = tries_test(&[(PAIR, [with(50), with(60)])], 1e-3).unwrap();
         assert_eq!(test.verdict, TriesVerdict::DependsOnTheRow);
-        let constant = |_: usize, _: &mut ChaCha20Rng| Ok(1);
-        let test = tries_test(&constant, 3, 0, &Sampling::quiet(5000, 1)).unwrap();
+        let constant = || sample(1, 5000, |_| 1);
+        let test = tries_test(&[(PAIR, [constant(), constant()])], 1e-3).unwrap();
         assert_eq!(
             (test.p_value, test.verdict),
             (1.0, TriesVerdict::SameForEveryRow)
         );
-        let certain = |row: usize, _: &mut ChaCha20Rng| Ok(u64::from(row == 0));
-        let test = tries_test(&certain, 2, 0, &Sampling::quiet(5000, 1)).unwrap();
+        let test = tries_test(&[(PAIR, [with(0), with(100)])], 1e-3).unwrap();
         assert!(test.p_value < 1e-100, "{}", test.p_value);
+        assert_eq!(tries_test(&[], 1e-3), None);
     }
 }

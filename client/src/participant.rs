@@ -8,6 +8,7 @@ use std::{
 
 use eigenveil_shared::{
     Error as SharedError, ErrorCode,
+    mechanism::Work,
     preprocess::Row,
     report::{Report, ReportId},
     study::{Fingerprint, StudyParams},
@@ -152,8 +153,18 @@ impl Participant {
     /// # Errors
     /// `wrong-dimension` (the program's mistake, not the data's) and `randomness-unavailable`.
     pub fn report(&self, row: &Row) -> Result<PreparedReport> {
+        Ok(self.report_counted(row)?.0)
+    }
+
+    /// The report and what its noise took, **for the audit**: [`report`](Self::report) is its first half.
+    /// The work is to leave no device.
+    ///
+    /// # Errors
+    /// As [`report`](Self::report).
+    #[doc(hidden)]
+    pub fn report_counted(&self, row: &Row) -> Result<(PreparedReport, Work)> {
         let (bounded, notice) = self.params.preprocessor().prepare_with_notice(row)?;
-        let payload = self.params.mechanism().release(&bounded)?;
+        let (payload, work) = self.params.mechanism().release_counted(&bounded)?;
         let mut random = [0_u8; 16];
         SysRng.try_fill_bytes(&mut random).map_err(|error| {
             SharedError::new(
@@ -163,14 +174,15 @@ impl Participant {
                 ),
             )
         })?;
-        Ok(PreparedReport {
+        let prepared = PreparedReport {
             report: Report {
                 id: ReportId::from_parts(self.clock.unix_ms(), random),
                 fingerprint: self.fingerprint,
                 payload,
             },
             notice,
-        })
+        };
+        Ok((prepared, work))
     }
 }
 

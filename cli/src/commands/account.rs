@@ -20,7 +20,7 @@ use crate::{
 /// What one report, several studies together, or a shuffled report give away
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  eigenveil account --epsilon 4 --studies 5\n  eigenveil account --mechanism isotropic-gaussian --epsilon 1 --delta 1e-6 --studies 5\n  eigenveil account --epsilon 4 --n 1000000\n  eigenveil account --sigma 5.3 --sensitivity 1.4142135623730951 --delta 1e-6\n\nNeighbours are any two rows of one participant. Every number is rounded up, against us.\nA shuffled report is one seen only as part of an unordered set, without identifiers: nothing here shuffles for you."
+    after_help = "Examples:\n  eigenveil account --epsilon 4 --studies 5\n  eigenveil account --mechanism isotropic-gaussian --epsilon 1 --delta 1e-6 --studies 5\n  eigenveil account --epsilon 4 --n 1000000\n  eigenveil account --sigma 5.3 --sensitivity 1.4142135623730951 --delta 1e-6\n\nNeighbours are any two rows of one participant. Every number is rounded up, against us.\nSeveral studies: their number and parameters are fixed in advance. Where they are chosen from outcomes the line for that holds, if what the studies come to together is the limit and is never passed.\nA shuffled report is one seen only as part of an unordered set, without identifiers: nothing here shuffles for you."
 )]
 pub(crate) struct AccountArgs {
     /// Local randomizer of the reports
@@ -49,7 +49,7 @@ pub(crate) struct AccountArgs {
     /// δ at which ε is asked for; the claimed δ of an (ε, δ) mechanism [default: 1e-6]
     #[arg(long, value_name = "D")]
     delta: Option<f64>,
-    /// Studies one participant takes part in, a report each
+    /// Studies one participant takes part in, a report each; their number is fixed in advance
     #[arg(long, value_name = "M", default_value_t = NonZeroU64::MIN)]
     studies: NonZeroU64,
     /// Participants whose reports are shuffled (double-cap only)
@@ -69,6 +69,8 @@ struct Account {
     studies: u64,
     composed_epsilon: Option<f64>,
     composed_pure_epsilon: Option<f64>,
+    /// Where number and parameters of the studies are chosen from outcomes, within the same totals.
+    filter_epsilon: Option<f64>,
     n: Option<u64>,
     shuffled_epsilon: Option<f64>,
     shuffled_epsilon_closed_form: Option<f64>,
@@ -124,6 +126,7 @@ pub(crate) fn run(args: &AccountArgs, json: bool) -> Result<()> {
         studies: args.studies.get(),
         composed_epsilon: composed.epsilon(delta),
         composed_pure_epsilon: composed.pure_epsilon(),
+        filter_epsilon: composed.filter_epsilon(delta),
         n: args.n.map(NonZeroU64::get),
         shuffled_epsilon: shuffled.as_ref().map(|shuffled| shuffled.epsilon(delta)),
         shuffled_epsilon_closed_form: shuffled
@@ -186,7 +189,7 @@ fn print(account: &Account) -> Result<()> {
     }
     if account.studies > 1 {
         output::text(&format!(
-            "{:<6} studies     epsilon {} at delta {delta:e}{}",
+            "{:<6} studies     epsilon {} at delta {delta:e}{}, their number and parameters fixed in advance",
             account.studies,
             number(account.composed_epsilon),
             account
@@ -194,6 +197,10 @@ fn print(account: &Account) -> Result<()> {
                 .map_or_else(String::new, |pure| format!(
                     "; epsilon {pure:.6} at delta 0"
                 ))
+        ))?;
+        output::text(&format!(
+            "chosen later       epsilon {} at delta {delta:e}: number or parameters chosen from outcomes, within the same totals",
+            number(account.filter_epsilon)
         ))?;
     }
     if let (Some(n), Some(epsilon)) = (account.n, account.shuffled_epsilon) {

@@ -2,7 +2,8 @@
 
 use clap::Args;
 use eigenveil_audit::{
-    AuditReport, AuditSettings, Method, PairKind, TriesVerdict, audit as run_audit,
+    AuditReport, AuditSettings, CONFIDENCE, Method, Observed, PairKind, Source, TriesVerdict,
+    audit as run_audit,
 };
 use eigenveil_shared::{
     mechanism::{Calibration, MechanismKind},
@@ -14,7 +15,7 @@ use crate::{args::parse, error::Result, output};
 /// Try to refute a mechanism's ε: a lower bound from many reports of chosen rows
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  eigenveil audit --mechanism double-cap --p 8 --epsilon 1 --trials 1000000\n  eigenveil audit --mechanism symmetric-gaussian --calibration as-published --p 40 --epsilon 4\n\nA convicted mechanism is a result, not a failure: the exit code is 0 and the verdict says it.\nAn audit can refute a claim and never prove one; docs/audit.md says how to read it."
+    after_help = "Examples:\n  eigenveil audit --mechanism double-cap --p 8 --epsilon 1 --trials 1000000\n  eigenveil audit --mechanism symmetric-gaussian --calibration as-published --p 40 --epsilon 4\n\nReports are made as a device makes them, from the raw row to the wire; what is seen is the report, its envelope and the work it took.\nA convicted mechanism is a result, not a failure: the exit code is 0 and the verdict says it.\nAn audit can refute a claim and never prove one; docs/audit.md says how to read it."
 )]
 pub(crate) struct AuditArgs {
     /// Local randomizer: double-cap, symmetric-gaussian, isotropic-gaussian or discrete-gaussian
@@ -35,10 +36,16 @@ pub(crate) struct AuditArgs {
     /// Reports made of each row of each pair, at least 1000; more make the bound tighter
     #[arg(long, value_name = "T", default_value_t = 100_000)]
     trials: usize,
-    /// Seed; the same seed gives the same numbers
+    /// Seed of the random rows, and of the trials with --source seeded
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// Pairs of rows: axes (e₁, e₂), orthogonal (two random unit rows), unit-zero (e₁, 0) [default: all]
+    /// Where randomness comes from: system (the device's own release, other numbers each time) or seeded (the same seed gives the same numbers)
+    #[arg(long, value_name = "system|seeded", default_value = "system", value_parser = parse::<Source>)]
+    source: Source,
+    /// Confidence of the verdict, from 0.5 to below 1
+    #[arg(long, value_name = "C", default_value_t = CONFIDENCE)]
+    confidence: f64,
+    /// Pairs of rows: axes, orthogonal, unit-zero; clipped, normalized, required, unusable; centred, centred-unusable [default: all]
     #[arg(long, value_name = "PAIR,…", value_delimiter = ',', value_parser = parse::<PairKind>)]
     pair: Vec<PairKind>,
     /// event assumes nothing; mu-gdp takes Gaussian noise on trust, and is refused where there is none [default: the tightest that fits the mechanism]
@@ -54,8 +61,10 @@ pub(crate) fn run(args: &AuditArgs, json: bool) -> Result<()> {
         budget: args.mechanism.budget(args.epsilon, args.delta)?,
         trials: args.trials,
         seed: args.seed,
+        source: args.source,
         pairs: args.pair.clone(),
         method: args.method,
+        confidence: args.confidence,
     };
     let bar = output::bar(settings.draws(), "reports");
     let report = run_audit(&settings, &|done| bar.inc(done))?;
@@ -79,19 +88,23 @@ fn print(report: &AuditReport) -> Result<()> {
         report.trials,
         report.seconds
     ))?;
-    output::text("pair          epsilon is at least")?;
+    output::text("epsilon is at least\npair              from the report   from everything")?;
     for pair in &report.pairs {
-        output::text(&format!(
-            "{:<13} {:.4}{}",
-            pair.name.as_str(),
-            pair.epsilon_lower_bound,
-            if pair.name == report.pair {
-                "   reported: chosen on the first half of the trials, judged on the second"
-            } else {
-                ""
-            }
-        ))?;
+        let (alone, joint) = if pair.name != report.pair {
+            ("", "")
+        } else if report.observed == Observed::Report {
+            (" *", "")
+        } else {
+            ("", " *")
+        };
+        let alone = format!("{:.4}{alone}", pair.epsilon_lower_bound);
+        let joint = format!("{:.4}{joint}", pair.joint_epsilon_lower_bound);
+        let line = format!("{:<17} {alone:<17} {joint}", pair.name.as_str());
+        output::text(line.trim_end())?;
     }
+    output::text(
+        "                  * reported: chosen on the first half of the trials, judged on the second",
+    )?;
     let true_epsilon = report
         .true_epsilon
         .map_or("-".to_owned(), |epsilon| format!("{epsilon:.6}"));
@@ -101,18 +114,21 @@ fn print(report: &AuditReport) -> Result<()> {
     ))?;
     output::text(&if report.model_based {
         format!(
-            "method        mu-gdp, model-based: takes Gaussian noise on trust and measures its scale; the black-box event alone gives {:.4}",
+            "method        mu-gdp, model-based: takes Gaussian noise on trust and measures its scale; black box, the report alone gives {:.4}",
             report.event_epsilon_lower_bound
         )
     } else {
         "method        event, black box: nothing is assumed about the mechanism".to_owned()
     })?;
+    output::text(&format!(
+        "everything    report, envelope, tries and words of randomness together: {:.4}",
+        report.joint_epsilon_lower_bound
+    ))?;
     if let Some(tries) = &report.tries {
         output::text(&format!(
             "tries         {} (p = {:.3}; a correct mechanism is accused once in {:.0})",
             match tries.verdict {
-                TriesVerdict::SameForEveryRow =>
-                    "no difference between rows of length 1, 1/2 and 0",
+                TriesVerdict::SameForEveryRow => "no difference between the rows of any pair",
                 TriesVerdict::DependsOnTheRow => "depend on the row",
             },
             tries.p_value,
@@ -121,7 +137,7 @@ fn print(report: &AuditReport) -> Result<()> {
     }
     output::text(&report.finding)?;
     output::text(&format!(
-        "It tried these pairs and this kind of event: it can refute the claim, up to epsilon {:.2} with this many trials, and cannot prove it.",
+        "It tried these pairs and these statistics: it can refute the claim, up to epsilon {:.2} with this many trials, and cannot prove it.",
         report.epsilon_provable
     ))
 }

@@ -7,6 +7,7 @@ mod noise;
 mod norm_bound;
 mod rounded_gaussian;
 mod spec;
+mod work;
 
 pub use gaussian::{GaussianNoise, IsotropicGaussian, MAX_DENSE_DIMENSION, SymmetricGaussian};
 pub use noise::NoiseModel;
@@ -14,3 +15,4 @@ pub use norm_bound::{NORM_TAIL, NormBound};
 pub use spec::{
     Calibration, DEFAULT_DELTA, LocalRandomizer, MechanismKind, MechanismSpec, PayloadForm,
 };
+pub use work::Work;

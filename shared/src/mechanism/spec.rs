@@ -11,6 +11,7 @@ use super::{
     discrete_gaussian::{DiscreteGaussian, DiscreteGaussianParameters, grid_sensitivity},
     double_cap::DoubleCap,
     gaussian::check_dense_dimension,
+    work::{Counting, Work},
 };
 use crate::{
     error::{Error, ErrorCode, Result},
@@ -468,6 +469,15 @@ impl MechanismSpec {
     /// # Errors
     /// `randomness-unavailable` when the operating system gives no randomness.
     pub fn release(&self, row: &BoundedRow) -> Result<Vec<u8>> {
+        Ok(self.release_counted(row)?.0)
+    }
+
+    /// The release and what it took, **for the audit**: [`release`](Self::release) is its first half. The
+    /// work is to leave no device.
+    ///
+    /// # Errors
+    /// As [`release`](Self::release).
+    pub fn release_counted(&self, row: &BoundedRow) -> Result<(Vec<u8>, Work)> {
         let mut generator = ChaCha20Rng::try_from_rng(&mut SysRng).map_err(|error| {
             Error::new(
                 ErrorCode::RandomnessUnavailable,
@@ -476,13 +486,33 @@ impl MechanismSpec {
                 ),
             )
         })?;
-        Ok(self.perturb_with(row, &mut generator))
+        Ok(self.perturb_counted(row, &mut generator))
     }
 
     /// Perturbs one row with the caller's generator, **for simulation only**: reproducible noise
     /// protects nobody. The device SDK never calls this.
     pub fn perturb_with<R: Rng + ?Sized>(&self, row: &BoundedRow, rng: &mut R) -> Vec<u8> {
-        with_randomizer!(self, randomizer => randomizer.perturb(row, rng))
+        self.perturb_counted(row, rng).0
+    }
+
+    /// As [`perturb_with`](Self::perturb_with), with what it took.
+    pub fn perturb_counted<R: Rng + ?Sized>(
+        &self,
+        row: &BoundedRow,
+        rng: &mut R,
+    ) -> (Vec<u8>, Work) {
+        let mut counting = Counting::new(rng);
+        let (payload, tries) = match self {
+            MechanismSpec::DoubleCap(cap) => {
+                let (seed, tries) = cap.draw_with(row, &mut counting);
+                (seed.to_vec(), tries)
+            }
+            MechanismSpec::SymmetricGaussian(gaussian) => (gaussian.perturb(row, &mut counting), 1),
+            MechanismSpec::IsotropicGaussian(gaussian) => (gaussian.perturb(row, &mut counting), 1),
+            MechanismSpec::DiscreteGaussian(discrete) => (discrete.perturb(row, &mut counting), 1),
+        };
+        let words = counting.words();
+        (payload, Work { tries, words })
     }
 
     /// Bytes of one payload of reports of this dimension.

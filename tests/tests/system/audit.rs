@@ -17,6 +17,9 @@ fn audit_prints_the_agreed_keys_and_refuses_wrong_usage() {
         "true_epsilon",
         "model_based",
         "event_epsilon_lower_bound",
+        "joint_epsilon_lower_bound",
+        "observed",
+        "source",
         "epsilon_provable",
         "confidence",
         "pair",
@@ -29,6 +32,7 @@ fn audit_prints_the_agreed_keys_and_refuses_wrong_usage() {
     ];
     let audit = |mechanism: &[&str]| {
         let mut arguments = vec!["audit", "--json", "--p", "4", "--trials", "2000"];
+        arguments.extend(["--source", "seeded"]);
         arguments.extend(mechanism);
         let result = run_json(&arguments);
         has_keys(&result, &wanted);
@@ -40,7 +44,25 @@ fn audit_prints_the_agreed_keys_and_refuses_wrong_usage() {
         (&cap["method"], &cap["verdict"], &cap["delta"]),
         (&"event".into(), &"consistent".into(), &0.0.into())
     );
-    assert_eq!(cap["pairs"].as_array().unwrap().len(), 3);
+    let pairs = cap["pairs"].as_array().unwrap();
+    assert_eq!(pairs.len(), 9);
+    for pair in pairs {
+        has_keys(
+            pair,
+            &["name", "epsilon_lower_bound", "joint_epsilon_lower_bound"],
+        );
+    }
+    has_keys(
+        &cap["tries"],
+        &[
+            "p_value",
+            "false_alarm",
+            "verdict",
+            "trials",
+            "pair",
+            "mean",
+        ],
+    );
     assert_eq!(cap["tries"]["verdict"], "same-for-every-row");
     assert!(cap["calibration"].is_null());
     let published = audit(&[
@@ -71,6 +93,28 @@ fn audit_prints_the_agreed_keys_and_refuses_wrong_usage() {
     // A seed gives the same numbers.
     let again = audit(&["--epsilon", "1"]);
     assert_eq!(again["epsilon_lower_bound"], cap["epsilon_lower_bound"]);
+    assert_eq!(
+        again["joint_epsilon_lower_bound"],
+        cap["joint_epsilon_lower_bound"]
+    );
+    // The device's own release, by default: a false alarm once in 10⁶ runs.
+    let released = run_json(&[
+        "audit",
+        "--json",
+        "--p",
+        "4",
+        "--trials",
+        "2000",
+        "--epsilon",
+        "1",
+        "--confidence",
+        "0.999999",
+    ]);
+    assert_eq!(
+        (&released["source"], &released["verdict"]),
+        (&"system".into(), &"consistent".into())
+    );
+    assert_eq!(released["confidence"], 0.999_999);
     let arguments = |more: &[&'static str]| [&["audit", "--p", "4"], more].concat();
     for (wrong, says) in [
         (
@@ -92,6 +136,11 @@ fn audit_prints_the_agreed_keys_and_refuses_wrong_usage() {
             "no calibration",
         ),
         (arguments(&["--epsilon", "1", "--pair", "twins"]), "twins"),
+        (arguments(&["--epsilon", "1", "--source", "dice"]), "dice"),
+        (
+            arguments(&["--epsilon", "1", "--confidence", "1"]),
+            "below 1",
+        ),
         (arguments(&[]), "--epsilon"),
     ] {
         eprintln!("{wrong:?}");

@@ -6,6 +6,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod account;
 mod audit;
 mod bad_input;
 mod central;

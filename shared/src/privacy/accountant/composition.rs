@@ -11,8 +11,13 @@ use crate::privacy::search::{is_open_unit, smallest_epsilon};
 /// Precision of a composed ε, as a part of itself.
 const PRECISION: f64 = 1e-10;
 
-/// What the reports of one participant to different studies satisfy together, whatever was known of the
-/// earlier ones when the later studies were set up (adaptive composition).
+/// What the reports of one participant to different studies satisfy together.
+///
+/// **Their number and their guarantees are fixed in advance**; only what a later study asks may depend on
+/// earlier reports. If a guarantee, or whether there is another report, is chosen from outcomes, then
+/// [`epsilon`](Self::epsilon) and [`delta`](Self::delta) of the reports that came about do **not** hold: stopping
+/// among 100 studies of ε = 1 when it pays has five times the δ that is asked for
+/// (`shared/tests/chosen_from_outcomes.rs`). [`filter_epsilon`](Self::filter_epsilon) holds then.
 ///
 /// Each report's guarantee is replaced by a pair of laws that dominates it; dominating pairs compose by
 /// taking products (Zhu, Dong & Wang 2022, Theorem 10):
@@ -91,6 +96,39 @@ impl Composition {
         let found = smallest_epsilon(|epsilon| prepared.delta(epsilon), delta, PRECISION);
         // The search ends a little above the smallest ε, and the sum may be exactly it.
         match (found, self.pure_epsilon()) {
+            (Some(found), Some(sum)) => Some(found.min(sum)),
+            (found, sum) => found.or(sum),
+        }
+    }
+
+    /// An ε at `delta` for reports whose number and guarantees **may be chosen from outcomes**, as long as they
+    /// never pass the totals of these ones: a privacy filter. The totals are Σε and Σδ (pure and approximate
+    /// reports), Σμ² (Gaussian ones) and Σρ (all, Gaussian ones with μ²/2, pure ones with ε²/2); fix them
+    /// before the first report and refuse what would pass one.
+    ///
+    /// The smallest of three bounds: Σε at δ ≥ Σδ, where all are pure or approximate (Rogers, Roth, Ullman &
+    /// Vadhan 2016); √Σμ² as one Gaussian, where all are (Smith & Thakurta 2022); Σρ as one zCDP, Σδ added
+    /// (Feldman & Zrnic 2021; Whitehouse, Ramdas, Rogers & Wu 2023). `None` as [`epsilon`](Self::epsilon).
+    pub fn filter_epsilon(&self, delta: f64) -> Option<f64> {
+        if delta == 0.0 {
+            return self.pure_epsilon();
+        }
+        if !is_open_unit(delta) || delta <= self.lost {
+            return None;
+        }
+        let only_gaussian = self.pure.is_empty() && self.rho == 0.0;
+        let rest = if only_gaussian {
+            self.prepared().rest
+        } else {
+            Rest::Zcdp(self.total_rho())
+        };
+        let found = smallest_epsilon(
+            |epsilon| add_up(self.lost, rest.delta(epsilon)),
+            delta,
+            PRECISION,
+        );
+        let basic = (self.mu_squared == 0.0 && self.rho == 0.0).then(|| self.pure_sum());
+        match (found, basic) {
             (Some(found), Some(sum)) => Some(found.min(sum)),
             (found, sum) => found.or(sum),
         }

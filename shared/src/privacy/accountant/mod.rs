@@ -2,7 +2,8 @@
 //!
 //! * [`Guarantee`]: what one report satisfies, as one of four checked types ([`Pure`], [`Approximate`],
 //!   [`Gaussian`], [`Zcdp`]), with the conversions that are theorems and no others.
-//! * [`Composition`]: the reports of one participant to different studies, taken together.
+//! * [`Composition`]: the reports of one participant to different studies, taken together: fixed in advance,
+//!   or chosen from outcomes within limits that were.
 //! * [`Shuffled`]: the reports of many participants to one study, seen only as an unordered set. It is
 //!   not a [`Guarantee`] and cannot be composed with one: it holds against another observer.
 //!

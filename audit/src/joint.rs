@@ -1,0 +1,294 @@
+//! A statistic of everything an observer with a clock sees, learned from trials that are not judged.
+//!
+//! A report may keep its claim alone, and the work it took may be independent of the row alone, while the two
+//! together give the row away. So trials fall into classes by what the report says (for `double-cap` the
+//! caps of the two rows that it lies in, else the quarter its likelihood ratio lies in), and within each class every
+//! further thing is asked whether it leans to one of the rows: tries and words of randomness, their
+//! remainders, and each bit on the wire. What leans beyond chance adds its log-ratio to that of the class. The
+//! choice may be any; the bound is made from fresh trials.
+
+use eigenveil_shared::mechanism::Work;
+
+/// How many standard deviations a difference must have to count: several thousand are looked at.
+const SIGNIFICANT: f64 = 4.5;
+/// Bytes of a report that are looked at bit by bit: the envelope and the first hundred numbers.
+const MOST_BYTES: usize = 458;
+/// Most classes of reports.
+const CLASSES: usize = 4;
+/// Most values of a count that are told apart; larger ones share a bin.
+const BINS: usize = 32;
+/// Moduli of the remainders.
+const MODULI: std::ops::RangeInclusive<u64> = 2..=8;
+
+/// One trial, before it is reduced to numbers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Seen {
+    /// The report's own statistic.
+    pub(crate) value: f64,
+    /// Its class, where the mechanism has classes.
+    pub(crate) class: Option<usize>,
+    pub(crate) work: Work,
+    /// The report on the wire.
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// The learned statistic.
+pub(crate) struct Joint {
+    /// Bounds of the quarters, for reports without classes.
+    cuts: Vec<f64>,
+    of_class: [f64; CLASSES],
+    counts: Vec<(Count, Weights)>,
+    bits: Vec<(usize, Weights)>,
+}
+
+/// By class, then by category.
+type Weights = [Vec<f64>; CLASSES];
+
+/// A category of the work: which count, and its bin or its remainder.
+struct Count {
+    of: fn(&Work) -> u64,
+    by: By,
+}
+
+enum By {
+    /// Upper ends of the bins.
+    Bin(Vec<u64>),
+    Modulo(u64),
+}
+
+impl Count {
+    /// Every category of both counts.
+    fn all(trials: &[&[Seen]; 2]) -> Vec<Self> {
+        let counts: [fn(&Work) -> u64; 2] = [|work| work.tries, |work| work.words];
+        counts
+            .into_iter()
+            .flat_map(|of| {
+                let mut pooled: Vec<u64> = trials
+                    .iter()
+                    .flat_map(|side| side.iter().map(|seen| of(&seen.work)))
+                    .collect();
+                pooled.sort_unstable();
+                // All values where there are few, quantiles where there are many.
+                let mut ends = pooled.clone();
+                ends.dedup();
+                if ends.len() > BINS {
+                    ends = (1..BINS)
+                        .filter_map(|i| pooled.get(pooled.len() * i / BINS).copied())
+                        .collect();
+                    ends.dedup();
+                }
+                std::iter::once(By::Bin(ends))
+                    .chain(MODULI.map(By::Modulo))
+                    .map(move |by| Self { of, by })
+            })
+            .collect()
+    }
+
+    fn category(&self, work: &Work) -> usize {
+        let count = (self.of)(work);
+        match &self.by {
+            By::Bin(ends) => ends.partition_point(|&end| end < count),
+            By::Modulo(modulus) => usize::try_from(count % modulus).unwrap_or(0),
+        }
+    }
+}
+
+impl Joint {
+    /// Learns from trials under row A and row B.
+    pub(crate) fn learn(a: &[Seen], b: &[Seen]) -> Self {
+        let trials = [a, b];
+        let mut values: Vec<f64> = a.iter().chain(b).map(|seen| seen.value).collect();
+        values.sort_unstable_by(f64::total_cmp);
+        let cuts = (1..CLASSES)
+            .filter_map(|i| values.get(values.len() * i / CLASSES).copied())
+            .collect();
+        let mut joint = Self {
+            cuts,
+            of_class: [0.0; CLASSES],
+            counts: Vec::new(),
+            bits: Vec::new(),
+        };
+        let totals = joint.tally(&trials, 1, |_| 0);
+        let total = |side: usize| totals[side].iter().map(|class| class[0]).sum();
+        for class in 0..CLASSES {
+            let found = [totals[0][class][0], totals[1][class][0]];
+            joint.of_class[class] = log_ratio(found, [total(0), total(1)]);
+        }
+        for count in Count::all(&trials) {
+            let categories = BINS.max(8) + 1;
+            let tally = joint.tally(&trials, categories, |seen| count.category(&seen.work));
+            let weights = weights(&tally, &totals, |found, of| {
+                (0..categories)
+                    .map(|category| leaning([found[0][category], found[1][category]], of))
+                    .collect()
+            });
+            if lean(&weights) {
+                joint.counts.push((count, weights));
+            }
+        }
+        let bytes = trials
+            .iter()
+            .flat_map(|side| side.iter().map(|seen| seen.bytes.len()))
+            .min();
+        for at in 0..bytes.unwrap_or(0).min(MOST_BYTES) {
+            let tally = joint.tally(&trials, 256, |seen| usize::from(seen.bytes[at]));
+            let weights = weights(&tally, &totals, of_bits);
+            if lean(&weights) {
+                joint.bits.push((at, weights));
+            }
+        }
+        joint
+    }
+
+    /// The statistic of one trial.
+    pub(crate) fn score(&self, seen: &Seen) -> f64 {
+        let class = self.class(seen);
+        let counts = self
+            .counts
+            .iter()
+            .map(|(count, weights)| weights[class][count.category(&seen.work)]);
+        let bits = self.bits.iter().map(|(at, weights)| {
+            let byte = seen.bytes.get(*at).copied().unwrap_or(0);
+            weights[class][usize::from(byte)]
+        });
+        self.of_class[class] + counts.sum::<f64>() + bits.sum::<f64>()
+    }
+
+    fn class(&self, seen: &Seen) -> usize {
+        seen.class
+            .unwrap_or_else(|| self.cuts.partition_point(|&cut| cut < seen.value))
+    }
+
+    /// How often each category came, by side and class.
+    fn tally(
+        &self,
+        trials: &[&[Seen]; 2],
+        categories: usize,
+        category: impl Fn(&Seen) -> usize,
+    ) -> [[Vec<f64>; CLASSES]; 2] {
+        trials.map(|side| {
+            let mut tally: [Vec<f64>; CLASSES] = std::array::from_fn(|_| vec![0.0; categories]);
+            for seen in side {
+                tally[self.class(seen)][category(seen)] += 1.0;
+            }
+            tally
+        })
+    }
+}
+
+/// Weights of every class from its tallies under both rows and its totals.
+fn weights(
+    tally: &[[Vec<f64>; CLASSES]; 2],
+    totals: &[[Vec<f64>; CLASSES]; 2],
+    of_class: impl Fn([&[f64]; 2], [f64; 2]) -> Vec<f64>,
+) -> Weights {
+    std::array::from_fn(|class| {
+        of_class(
+            [&tally[0][class], &tally[1][class]],
+            [totals[0][class][0], totals[1][class][0]],
+        )
+    })
+}
+
+/// Weights of the 256 values of a byte: each bit adds its own.
+fn of_bits(found: [&[f64]; 2], of: [f64; 2]) -> Vec<f64> {
+    let mut table = vec![0.0; 256];
+    for bit in 0..8 {
+        let ones = found.map(|tally| {
+            let set = tally
+                .iter()
+                .enumerate()
+                .filter(|(value, _)| value >> bit & 1 == 1);
+            set.map(|(_, count)| count).sum::<f64>()
+        });
+        let zeros = [of[0] - ones[0], of[1] - ones[1]];
+        let weight = [leaning(zeros, of), leaning(ones, of)];
+        for (value, entry) in table.iter_mut().enumerate() {
+            *entry += weight[value >> bit & 1];
+        }
+    }
+    table
+}
+
+fn lean(weights: &Weights) -> bool {
+    weights.iter().flatten().any(|&weight| weight != 0.0)
+}
+
+/// The log-ratio of two frequencies where they differ beyond chance, otherwise 0.
+fn leaning(found: [f64; 2], of: [f64; 2]) -> f64 {
+    if of[0] == 0.0 || of[1] == 0.0 {
+        return 0.0;
+    }
+    let pooled = (found[0] + found[1]) / (of[0] + of[1]);
+    let variance = pooled * (1.0 - pooled) * (of[0].recip() + of[1].recip());
+    let difference = found[0] / of[0] - found[1] / of[1];
+    if difference * difference > SIGNIFICANT * SIGNIFICANT * variance {
+        log_ratio(found, of)
+    } else {
+        0.0
+    }
+}
+
+fn log_ratio(found: [f64; 2], of: [f64; 2]) -> f64 {
+    ((found[0] + 0.5) / (of[0] + 1.0)).ln() - ((found[1] + 0.5) / (of[1] + 1.0)).ln()
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::{Rng, SeedableRng, rngs::ChaCha20Rng};
+
+    use super::*;
+
+    /// Trials with a fair class, tries and bytes, changed by `leak`.
+    fn trials(seed: u64, leak: impl Fn(&mut Seen)) -> Vec<Seen> {
+        let mut rng = ChaCha20Rng::seed_from_u64(seed);
+        (0..20_000)
+            .map(|_| {
+                let mut bytes = vec![0; 20];
+                rng.fill_bytes(&mut bytes);
+                let tries = 1 + u64::from(rng.next_u32().leading_zeros());
+                let mut seen = Seen {
+                    value: 0.0,
+                    class: Some((rng.next_u32() % 4) as usize),
+                    work: Work {
+                        tries,
+                        words: 3 + 3 * tries,
+                    },
+                    bytes,
+                };
+                leak(&mut seen);
+                seen
+            })
+            .collect()
+    }
+
+    #[test]
+    fn nothing_leans_where_nothing_differs() {
+        let joint = Joint::learn(&trials(1, |_| ()), &trials(2, |_| ()));
+        assert!(joint.counts.is_empty() && joint.bits.is_empty());
+        assert!(joint.of_class.iter().all(|weight| weight.abs() < 0.1));
+    }
+
+    #[test]
+    fn what_leans_in_one_class_only_is_learned_there() {
+        // The bit is fair under both rows: its meaning turns with the class.
+        let bit = |value: bool| {
+            move |seen: &mut Seen| {
+                if let Some(class @ (1 | 2)) = seen.class {
+                    seen.bytes[7] = seen.bytes[7] & !4 | u8::from((class == 1) == value) << 2;
+                }
+            }
+        };
+        let (a, b) = (trials(1, bit(true)), trials(2, bit(false)));
+        let joint = Joint::learn(&a, &b);
+        assert_eq!(joint.bits.len(), 1);
+        assert_eq!(joint.bits[0].0, 7);
+        let telling = |seen: &&Seen| matches!(seen.class, Some(1 | 2));
+        assert!(a.iter().filter(telling).all(|seen| joint.score(seen) > 5.0));
+        assert!(
+            b.iter()
+                .filter(telling)
+                .all(|seen| joint.score(seen) < -5.0)
+        );
+    }
+}

@@ -1,0 +1,263 @@
+//! Devices with a leak, planted on purpose.
+
+use eigenveil_audit::{Device, Sent, prepared, wire};
+use eigenveil_shared::{
+    Result,
+    mechanism::{
+        MechanismKind, MechanismSpec, Work,
+        double_cap::{DoubleCap, Seed, expand},
+    },
+    preprocess::{BoundedRow, Norm, Preprocessing, Row},
+    study::{Fingerprint, StudyParams},
+};
+use rand::{Rng, rngs::ChaCha20Rng};
+
+/// A leak, by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leak {
+    /// None: the loop of `double-cap` written afresh.
+    None,
+    /// One try more where needed, so that their number is even if and only if the seed lies in the row's
+    /// own cap. Report alone and tries alone have their right laws.
+    ParityOfTries,
+    /// A short row takes one try and no cap.
+    OneTryForShortRows,
+    /// The coin is drawn outside the cap only.
+    LazyCoin,
+    /// Outsiders are accepted with e^(−2ε).
+    TooFewOutsiders,
+    /// The last bit of the seed says whether it lies in the row's own cap.
+    LastBitOfTheSeed,
+    /// The last bit of the identifier says so.
+    LastBitOfTheIdentifier,
+    /// Gaussian noise of half the size.
+    HalfTheNoise,
+    /// The row is perturbed as it came.
+    NoPreprocessing,
+    /// The lowest bit of the last number says whether the row's first value is positive.
+    LowestBitOfANumber,
+    /// The constant of private centring is appended, and the row with it not brought back into the ball.
+    ConstantOutsideTheBall,
+    /// The constant is appended first and the whole normalised: the estimate is wrong, the privacy is not.
+    ConstantBeforeNormalising,
+    /// A row that cannot be used is sent as a row of its own choosing, not as the zero row, and longer than one.
+    UnusableRowsMarked,
+}
+
+impl Leak {
+    pub const ALL: [Leak; 13] = [
+        Self::None,
+        Self::ParityOfTries,
+        Self::OneTryForShortRows,
+        Self::LazyCoin,
+        Self::TooFewOutsiders,
+        Self::LastBitOfTheSeed,
+        Self::LastBitOfTheIdentifier,
+        Self::HalfTheNoise,
+        Self::NoPreprocessing,
+        Self::LowestBitOfANumber,
+        Self::ConstantOutsideTheBall,
+        Self::ConstantBeforeNormalising,
+        Self::UnusableRowsMarked,
+    ];
+
+    /// Whether it is one: whether the audit must convict.
+    pub fn leaks(self) -> bool {
+        !matches!(self, Self::None | Self::ConstantBeforeNormalising)
+    }
+
+    /// The mechanism it is planted in.
+    pub fn mechanism(self) -> MechanismKind {
+        match self {
+            Self::None
+            | Self::ParityOfTries
+            | Self::OneTryForShortRows
+            | Self::LazyCoin
+            | Self::TooFewOutsiders
+            | Self::LastBitOfTheSeed
+            | Self::LastBitOfTheIdentifier => MechanismKind::DoubleCap,
+            _ => MechanismKind::IsotropicGaussian,
+        }
+    }
+
+    /// The leaking device of this study.
+    pub fn device(self, params: &StudyParams) -> Box<dyn Device> {
+        Box::new(Leaky {
+            leak: self,
+            fingerprint: params.fingerprint(),
+            params: params.clone(),
+        })
+    }
+}
+
+struct Leaky {
+    leak: Leak,
+    fingerprint: Fingerprint,
+    params: StudyParams,
+}
+
+impl Device for Leaky {
+    fn report(&self, row: &Row, rng: &mut ChaCha20Rng) -> Result<Sent> {
+        match self.params.mechanism() {
+            MechanismSpec::DoubleCap(cap) => self.of_caps(cap, row, rng),
+            _ => self.of_numbers(row, rng),
+        }
+    }
+}
+
+impl Leaky {
+    fn of_caps(&self, cap: &DoubleCap, row: &Row, rng: &mut ChaCha20Rng) -> Result<Sent> {
+        let bounded = prepared(&self.params, row)?;
+        let mut drawn = draw(cap, self.leak, bounded.as_slice(), rng);
+        if self.leak == Leak::LastBitOfTheSeed {
+            // Again until the bit is right: a search that an optimisation could bring in.
+            while (drawn.seed[15] & 1 == 1) != drawn.inside {
+                drawn = draw(cap, self.leak, bounded.as_slice(), rng);
+            }
+        }
+        if self.leak == Leak::ParityOfTries && (drawn.work.tries % 2 == 0) != drawn.inside {
+            drawn.work.tries += 1;
+            drawn.work.words += 3;
+        }
+        let mut bytes = wire(self.fingerprint, drawn.seed.to_vec(), rng);
+        if self.leak == Leak::LastBitOfTheIdentifier {
+            // Version and fingerprint come first.
+            let last = 2 + 32 + 15;
+            bytes[last] = bytes[last] & !1 | u8::from(drawn.inside);
+        }
+        Ok(Sent {
+            bytes,
+            work: drawn.work,
+        })
+    }
+
+    fn of_numbers(&self, row: &Row, rng: &mut ChaCha20Rng) -> Result<Sent> {
+        let mechanism = self.params.mechanism();
+        let bounded = self.prepared(row)?;
+        // A row of the unit ball stands for one that is longer: noise of 1/length² times the size, and the sum
+        // brought back to scale.
+        let (bounded, length) = bounded;
+        let quieter = match self.leak {
+            Leak::HalfTheNoise => 0.5,
+            _ => length.powi(-2),
+        };
+        let (payload, work) = with_noise_times(mechanism, quieter).perturb_counted(&bounded, rng);
+        let (numbers, _) = payload.as_chunks::<4>();
+        let mut payload: Vec<u8> = numbers
+            .iter()
+            .flat_map(|n| (f32::from_le_bytes(*n) * length.powi(2) as f32).to_le_bytes())
+            .collect();
+        if self.leak == Leak::LowestBitOfANumber {
+            let at = payload.len() - 4;
+            let positive = row.values()[0] > 0.0;
+            payload[at] = payload[at] & !1 | u8::from(positive);
+        }
+        Ok(Sent {
+            bytes: wire(self.fingerprint, payload, rng),
+            work,
+        })
+    }
+
+    /// What is perturbed, as a row of the unit ball and the length it really has.
+    fn prepared(&self, row: &Row) -> Result<(BoundedRow, f64)> {
+        let values = row.values();
+        let constant = self.params.preprocessing().centring;
+        let raw: Vec<f64> = match (self.leak, constant) {
+            (Leak::NoPreprocessing, None) if values.iter().all(|v| v.is_finite()) => {
+                values.to_vec()
+            }
+            (Leak::UnusableRowsMarked, None) if values.iter().any(|v| v.is_nan()) => {
+                vec![1.0; values.len()]
+            }
+            (Leak::ConstantOutsideTheBall, Some(a)) => {
+                let a_factor = a.hypot(1.0);
+                let bounded = prepared(&self.params, row)?;
+                bounded.as_slice().iter().map(|y| y * a_factor).collect()
+            }
+            (Leak::ConstantBeforeNormalising, Some(a)) if values.iter().all(|v| v.is_finite()) => {
+                values.iter().copied().chain([a]).collect()
+            }
+            _ => return Ok((prepared(&self.params, row)?, 1.0)),
+        };
+        let length = raw.iter().map(|v| v * v).sum::<f64>().sqrt();
+        let unit = Preprocessing {
+            dimension: raw.len(),
+            features: None,
+            norm: Norm::Normalize,
+            centring: None,
+        };
+        let bounded = unit.preprocessor()?.prepare_or_zero(&Row::new(raw))?.0;
+        let length = match self.leak {
+            Leak::ConstantBeforeNormalising => 1.0,
+            // Noise and numbers stay in the range that the wire takes.
+            _ => length.clamp(1e-3, 4.0),
+        };
+        Ok((bounded, length))
+    }
+}
+
+/// The mechanism with its noise multiplied.
+pub fn with_noise_times(mechanism: &MechanismSpec, factor: f64) -> MechanismSpec {
+    let mut json = serde_json::to_value(mechanism).unwrap();
+    match json["sigma"].as_f64() {
+        Some(sigma) => json["sigma"] = (factor * sigma).into(),
+        None => {
+            let steps = json["sigma_grid"].as_u64().unwrap() as f64;
+            json["sigma_grid"] = ((factor * steps).round() as u64).into();
+        }
+    }
+    serde_json::from_value(json).unwrap()
+}
+
+struct Drawn {
+    seed: Seed,
+    work: Work,
+    /// Whether the seed lies in the cap of the direction that was used.
+    inside: bool,
+}
+
+/// The design's loop written afresh, with its leak.
+fn draw(cap: &DoubleCap, leak: Leak, x: &[f64], rng: &mut ChaCha20Rng) -> Drawn {
+    let uniform = |rng: &mut ChaCha20Rng| (rng.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
+    let fresh_seed = |rng: &mut ChaCha20Rng| {
+        let mut seed = [0; 16];
+        rng.fill_bytes(&mut seed);
+        seed
+    };
+    let outsiders = match leak {
+        Leak::TooFewOutsiders => (-2.0 * cap.epsilon()).exp(),
+        _ => (-cap.epsilon()).exp(),
+    };
+    let squared: f64 = x.iter().map(|x| x * x).sum();
+    let keep = uniform(rng) < squared;
+    let mut u = vec![0.0; x.len()];
+    let length = expand(&fresh_seed(rng), &mut u).sqrt();
+    for (u, x) in u.iter_mut().zip(x) {
+        *u = if keep {
+            x / squared.sqrt()
+        } else {
+            *u / length
+        };
+    }
+    let mut z = vec![0.0; x.len()];
+    let mut work = Work { tries: 0, words: 3 };
+    loop {
+        work.tries += 1;
+        let seed = fresh_seed(rng);
+        let early = (leak != Leak::LazyCoin).then(|| uniform(rng));
+        work.words += 2 + u64::from(early.is_some());
+        let squared_length = expand(&seed, &mut z);
+        let product: f64 = z.iter().zip(&u).map(|(z, u)| z * u).sum();
+        let inside = product * product > cap.parameters().threshold * squared_length;
+        let short = leak == Leak::OneTryForShortRows && !keep;
+        if short
+            || inside
+            || early.unwrap_or_else(|| {
+                work.words += 1;
+                uniform(rng)
+            }) < outsiders
+        {
+            return Drawn { seed, work, inside };
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! `eigenveil account` as a process: what it says of several studies.
+
+use crate::program::{run, run_json};
+
+/// What holds of studies that are fixed in advance does not hold of studies chosen from outcomes
+/// (`shared/tests/chosen_from_outcomes.rs`): every surface says which one it prints.
+#[test]
+fn account_says_what_is_fixed_in_advance() {
+    let arguments = ["account", "--epsilon", "1", "--studies", "100"];
+    let output = run(&arguments);
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        text.contains("number and parameters fixed in advance"),
+        "{text}"
+    );
+    assert!(text.contains("chosen from outcomes"), "{text}");
+    let help = String::from_utf8(run(&["account", "--help"]).stdout).unwrap();
+    for said in [&text, &help] {
+        assert!(!said.to_lowercase().contains("adaptive"), "{said}");
+    }
+    let json = run_json(&["account", "--json", "--epsilon", "1", "--studies", "100"]);
+    let (fixed, filter) = (&json["composed_epsilon"], &json["filter_epsilon"]);
+    assert!(filter.as_f64().unwrap() > fixed.as_f64().unwrap(), "{json}");
+}
+
+/// No page promises more, either.
+#[test]
+fn no_page_promises_adaptive_composition() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let pages = [
+        "README.md",
+        "SECURITY.md",
+        "docs/mechanisms.md",
+        "docs/limitations.md",
+        "docs/protocol.md",
+    ];
+    let sources = [
+        "shared/src/privacy/accountant/composition.rs",
+        "shared/src/privacy/accountant/mod.rs",
+    ];
+    for page in pages.into_iter().chain(sources) {
+        let text = std::fs::read_to_string(root.join(page)).unwrap();
+        assert!(
+            !text.to_lowercase().contains("adaptive composition"),
+            "{page}"
+        );
+    }
+    let accounting = std::fs::read_to_string(root.join("docs/mechanisms.md")).unwrap();
+    assert!(accounting.contains("fixed in advance") && accounting.contains("chosen from outcomes"));
+}
