@@ -92,6 +92,16 @@ fn insert(
     Ok(())
 }
 
+/// Sums that the buckets are divided among, where `fit` of them fit: one each, or bucket b in that of b mod so many. Even then, so
+/// that buckets of even and of odd number stay apart, as the check of the rows needs them.
+fn groups(fit: u32, buckets: u32) -> u32 {
+    match fit.min(buckets) {
+        all if all == buckets => all,
+        one @ (0 | 1) => one,
+        some => some - some % 2,
+    }
+}
+
 /// How many sums fit, one of them still a full square: at least one, whose memory is checked when it is made.
 fn sums_within(memory_bytes: u64, p: usize) -> u32 {
     let one = 8 * packed_len(p).max(1) as u64;
@@ -186,7 +196,7 @@ impl<'a> StoredSeeds<'a> {
         cancel: &dyn Fn() -> bool,
     ) -> Result<Option<Vec<(u32, Accumulator)>>, Failure> {
         let p = self.study.params().report_dimension();
-        let groups = sums_within(memory_bytes, p).min(self.study.buckets());
+        let groups = groups(sums_within(memory_bytes, p), self.study.buckets());
         let mut once = self.repeated.filter();
         let mut sums = Vec::new();
         for group in 0..groups {
@@ -334,5 +344,8 @@ mod tests {
         }
         assert_eq!((sums_within(167, 3), sums_within(168, 3)), (1, 2));
         assert_eq!(sums_within(0, 3), 1);
+        let divided = [(1, 32), (2, 32), (5, 32), (31, 32), (40, 32), (40, 5)];
+        let into = divided.map(|(fit, buckets)| groups(fit, buckets));
+        assert_eq!(into, [1, 2, 4, 30, 32, 5]);
     }
 }

@@ -11,6 +11,7 @@ mod expansion;
 mod parameters;
 mod randomizer;
 
+pub use beta_tail::uniform_tail;
 pub use expansion::{SEED_LEN, Seed, expand};
 pub use parameters::{DoubleCapMoments, DoubleCapParameters, MAX_DIMENSION};
 pub use randomizer::DoubleCap;
