@@ -130,7 +130,7 @@ pub(crate) fn in_words(agreement: &BucketAgreement) -> Option<String> {
             many => (many.to_string(), "disagree"),
         };
         format!(
-            "{buckets} of the {} buckets of reports {disagree} with the others more than noise and sampling explain ({:.1} standard deviations; honest reports reach {:.1} in one study of 1,000): a poisoned or broken batch may be in the sums, and it moves the estimate along one direction by {:.2e}. Look at where the reports came from before you rely on the components.",
+            "{buckets} of the {} buckets of reports {disagree} with the others more than noise and sampling explain ({:.1} standard deviations; reports of one kind reach {:.1} in one study of 1,000): a poisoned or broken batch may be in the sums, and it moves the estimate along one direction by {:.2e}. Look at where the reports came from before you rely on the components.",
             agreement.buckets, agreement.statistic, agreement.threshold, agreement.shift
         )
     })

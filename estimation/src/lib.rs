@@ -16,6 +16,7 @@
 //! * [`metrics`]: distances between subspaces. [`models`]: synthetic populations with a known truth.
 //! * [`simulate`]: the whole path from rows to estimate, repeated, with the truth known.
 //! * [`jackknife`]: standard errors from the buckets. [`agreement`]: do the buckets agree?
+//! * [`row_check`](mod@row_check): can rows in the unit ball have made the reports?
 //! * [`large`]: row-sparse components at p in the tens of thousands, from seeds read twice.
 //! * [`linalg`]: the only module that names the kernel library.
 //!
@@ -38,4 +39,5 @@ pub mod models;
 pub mod moment;
 pub mod pca;
 pub mod plan;
+pub mod row_check;
 pub mod simulate;

@@ -5,13 +5,15 @@ use std::{ops::ControlFlow, time::Instant};
 use eigenveil_estimation::{
     estimate::{Findings, principal_components, sparse_components},
     fantope::Progress,
+    floor::grouped,
     large::{self, SeedSource},
     moment::NoisyMoment,
+    row_check,
 };
 use eigenveil_shared::{
     Error, ErrorCode, Result,
     api::{Lambda, SparseSettings},
-    estimate::{Estimate, Rank},
+    estimate::{Estimate, Rank, RowCheck},
     mechanism::PayloadForm,
     privacy::{PrivacyStatement, delta_warning},
     study::StudyParams,
@@ -98,6 +100,34 @@ pub fn estimate_from_seeds(
     Ok(estimate)
 }
 
+/// Puts what rows can and cannot do into the document, and first of all what they cannot.
+pub(crate) fn note_row_check(estimate: &mut Estimate, check: RowCheck) {
+    // JSON has no infinity; sums of enormous reports are refused elsewhere.
+    if check.length.found.is_finite() {
+        estimate.warnings.splice(0..0, row_check::in_words(&check));
+        estimate.row_check = Some(check);
+    }
+}
+
+/// Says how many reports were left out because another one with their seed is counted.
+pub(crate) fn note_repeated(estimate: &mut Estimate, repeated: u64) {
+    estimate.repeated_seeds = repeated;
+    if repeated > 0 {
+        let (reports, repeat) = match repeated {
+            1 => ("report", "repeats"),
+            _ => ("reports", "repeat"),
+        };
+        estimate.warnings.insert(
+            0,
+            format!(
+                "{} {reports} {repeat} the seed of another report, which devices do not do (two of them once in 10³⁸): each seed is counted once, and they are not among the {} reports of this estimate. Somebody sends made-up reports, or a device sends one report again under new identifiers.",
+                grouped(repeated),
+                grouped(estimate.n)
+            ),
+        );
+    }
+}
+
 fn setting_of(params: &StudyParams) -> String {
     format!("ε = {}", params.budget().epsilon())
 }
@@ -127,6 +157,7 @@ fn document(params: &StudyParams, name: &str, n: u64, k: Rank, findings: Finding
         study: params.clone(),
         fingerprint: params.fingerprint().to_string(),
         n,
+        repeated_seeds: 0,
         p: vectors.nrows(),
         k: assessment.components.len(),
         requested_k: k,
@@ -145,6 +176,7 @@ fn document(params: &StudyParams, name: &str, n: u64, k: Rank, findings: Finding
         ),
         sparse,
         bucket_agreement,
+        row_check: None,
         privacy: PrivacyStatement::of(params),
         warnings: assessment.warnings,
         seconds: 0.0,

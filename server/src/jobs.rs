@@ -11,15 +11,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-use eigenveil_estimation::{large, linalg::Threads, moment::NoisyMoment};
+use eigenveil_estimation::{
+    large::{self, SeedSource},
+    linalg::Threads,
+    moment::NoisyMoment,
+    row_check::row_check,
+};
 use eigenveil_shared::{
     Error, ErrorCode, Result,
     api::{EstimateDocument, EstimateRequest, Problem},
     estimate::Estimate,
+    mechanism::PayloadForm,
 };
 
 use crate::{
-    estimate_job::{can_stream, estimate, estimate_from_seeds},
+    estimate_job::{can_stream, estimate, estimate_from_seeds, note_repeated, note_row_check},
     http::status_of,
     metrics::EstimateEnd,
     store::{Job, Store, Study},
@@ -283,12 +289,28 @@ fn compute(
         let needed = large::bytes_needed(p, Threads::current().count());
         let what = format!("estimating row-sparse components of dimension {p} from seeds");
         store.check_memory(&what, needed)?;
-        let seeds = store.seeds(study)?;
-        return estimate_from_seeds(params, study.name(), &seeds, k, settings, cancelled);
+        let seeds = store.seeds_unless(study, cancelled)?;
+        let mut estimate = estimate_from_seeds(params, study.name(), &seeds, k, settings, cancelled)?;
+        note_repeated(&mut estimate, seeds.repeated());
+        return Ok(estimate);
     }
-    let stored = store.moment_unless(study, cancelled)?;
+    let seeds = match study.shape().payload_form {
+        PayloadForm::Seed => Some(store.seeds_unless(study, cancelled)?),
+        _ => None,
+    };
+    let stored = match &seeds {
+        Some(seeds) => store.moment_of(seeds, cancelled)?,
+        None => store.moment_unless(study, cancelled)?,
+    };
+    let source = seeds.as_ref().map(|seeds| seeds as &dyn SeedSource);
+    let rows = row_check(&stored.buckets, params, source, cancelled)?;
     let buckets = stored.buckets.into_iter().map(|(_, sums)| sums).collect();
     let moment = NoisyMoment::decode(buckets, params)?;
     let sparse = request.sparse.as_ref();
-    estimate(params, study.name(), &moment, k, sparse, cancelled)
+    let mut estimate = estimate(params, study.name(), &moment, k, sparse, cancelled)?;
+    if let Some(rows) = rows {
+        note_row_check(&mut estimate, rows);
+    }
+    note_repeated(&mut estimate, stored.repeated);
+    Ok(estimate)
 }

@@ -136,6 +136,68 @@ pub struct BucketAgreement {
     pub shift: f64,
 }
 
+/// Whether rows in the unit ball, perturbed by the study's mechanism, can have made the reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum RowVerdict {
+    /// Some rows can; that these did is not said.
+    Possible,
+    /// No rows can: reports that no device made are in the sums.
+    Impossible,
+}
+
+/// Along directions found in the buckets of even number, the reports of the others beside what the mechanism allows,
+/// whatever the rows (`docs/estimation.md`, "Can rows have made this?").
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct RowCheck {
+    /// Reports looked at: those in the buckets of odd number.
+    pub reports: u64,
+    /// Probability of `impossible` where a device made every report, at most.
+    pub false_alarm_rate: f64,
+    /// What came out.
+    pub verdict: RowVerdict,
+    /// How much of the rows' squared length lies along the directions.
+    pub length: LengthCheck,
+    /// How many seeds lie close to the directions; `null` without seeds.
+    pub seeds: Option<SeedCheck>,
+}
+
+/// Mean squared length of the rows along the leading directions, which is at most 1: the sum of their eigenvalues.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct LengthCheck {
+    /// Leading directions taken together: the number for which `found` comes nearest to `limit`, or exceeds it most.
+    pub directions: usize,
+    /// `Σ vᵀS̃v` over them.
+    pub found: f64,
+    /// What rows and noise exceed with half of the false-alarm rate at most.
+    pub limit: f64,
+}
+
+/// Seeds whose direction lies close to one of the directions, or to the space that the leading ones span. The mechanism
+/// gives no set of seeds more than e^ε/Z times the probability that a random seed has.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct SeedCheck {
+    /// Which direction, from 1, or how many leading ones together: the set of seeds least likely to hold so many.
+    pub direction: usize,
+    /// Whether it is the space spanned by so many leading directions.
+    pub together: bool,
+    /// Probability that a random seed lies as close.
+    pub chance: f64,
+    /// Seeds that lie as close.
+    pub found: u64,
+    /// The most to be expected of devices, whatever the rows.
+    pub expected: f64,
+    /// Fewest seeds that devices reach with half of the false-alarm rate at most, over all sets looked at.
+    pub limit: u64,
+}
+
 /// The closed-form noise floor of the moment (`docs/mechanisms.md`, "Noise floor").
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -268,8 +330,11 @@ pub struct Estimate {
     pub study: StudyParams,
     /// Fingerprint of the parameters, lower-case hex.
     pub fingerprint: String,
-    /// Reports summed.
+    /// Reports summed; a seed that came more than once counts once.
     pub n: u64,
+    /// Reports left out of `n` because another one with their seed is in it.
+    #[serde(default)]
+    pub repeated_seeds: u64,
     /// Dimension of the components.
     pub p: usize,
     /// Components given.
@@ -305,6 +370,10 @@ pub struct Estimate {
     /// and above p = 2,000, where it would take too long.
     #[serde(default)]
     pub bucket_agreement: Option<BucketAgreement>,
+    /// Whether rows in the unit ball can have made the reports; `null` with fewer than 64 reports in the buckets of even or of
+    /// odd number, and for sparse estimates from seeds read twice.
+    #[serde(default)]
+    pub row_check: Option<RowCheck>,
     /// What was promised to each participant.
     pub privacy: PrivacyStatement,
     /// Plain-words warnings; empty when there is nothing to warn of.
@@ -314,6 +383,19 @@ pub struct Estimate {
 }
 
 impl Estimate {
+    /// The fewest made-up reports that could lift an eigenvalue from the noise to this component's, by
+    /// [`influence`](Self::influence); `None` where either is not known.
+    pub fn reports_that_suffice(&self, component: &Component) -> Option<u64> {
+        let (size, influence) = (component.debiased_eigenvalue?, self.influence?);
+        // With private centring components are in units of the rows, not of the lifted ones that reports show.
+        let unit = match self.study.preprocessing().centring {
+            Some(a) => 1.0 + a * a,
+            None => 1.0,
+        };
+        let reports = (size / (unit * influence)).ceil();
+        (reports.is_finite() && reports >= 0.0).then_some((reports as u64).min(self.n))
+    }
+
     /// Names of the p features: the study's, or x1, x2, …
     pub fn feature_names(&self) -> Vec<String> {
         self.study

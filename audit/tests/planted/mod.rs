@@ -186,7 +186,7 @@ impl Leaky {
             norm: Norm::Normalize,
             centring: None,
         };
-        let bounded = unit.preprocessor()?.prepare_or_zero(&Row::new(raw))?.0;
+        let bounded = unit.preprocessor()?.prepare(&Row::new(raw))?;
         let length = match self.leak {
             Leak::ConstantBeforeNormalising => 1.0,
             // Noise and numbers stay in the range that the wire takes.

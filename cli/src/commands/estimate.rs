@@ -6,7 +6,7 @@ use clap::Args;
 use eigenveil_client::http::EstimateFormat;
 use eigenveil_shared::{
     api::{EstimateRequest, EstimateState},
-    estimate::{BucketVerdict, Estimate, Rank, Verdict},
+    estimate::{BucketVerdict, Estimate, Rank, RowCheck, RowVerdict, Verdict},
 };
 use serde::Serialize;
 
@@ -60,6 +60,8 @@ struct Estimated {
     components_above_floor: Option<usize>,
     expected_error: Option<f64>,
     influence: Option<f64>,
+    repeated_seeds: Option<u64>,
+    row_check: Option<RowCheck>,
     seconds: Option<f64>,
     warnings: Vec<String>,
     out: Option<String>,
@@ -120,6 +122,8 @@ pub(crate) async fn run(args: &EstimateArgs, json: bool) -> Result<()> {
         components_above_floor: estimate.map(|e| e.floor.components_above),
         expected_error: estimate.map(|e| e.expected_error),
         influence: estimate.and_then(|e| e.influence),
+        repeated_seeds: estimate.map(|e| e.repeated_seeds),
+        row_check: estimate.and_then(|e| e.row_check.clone()),
         seconds: estimate.map(|e| e.seconds),
         warnings: estimate.map(|e| e.warnings.clone()).unwrap_or_default(),
         out,
@@ -183,9 +187,20 @@ pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
         output::text(&format!("private centring: {centring}"))?;
     }
     if let Some(influence) = estimate.influence {
+        let leading = estimate.components.first();
+        let suffice = leading.and_then(|component| estimate.reports_that_suffice(component));
         output::text(&format!(
-            "influence: exchanging one report moves the moment by at most {influence:.2e}; 1 % of colluders by {:.3}",
-            influence * (0.01 * estimate.n as f64).ceil()
+            "influence: exchanging one report moves the moment by at most {influence:.2e}; 1 % of colluders by {:.3}{}",
+            influence * (0.01 * estimate.n as f64).ceil(),
+            suffice.map_or_else(String::new, |reports| format!(
+                "; {reports} made-up reports suffice for component 1"
+            ))
+        ))?;
+    }
+    if estimate.repeated_seeds > 0 {
+        output::text(&format!(
+            "repeated seeds: {} reports left out, each seed is counted once",
+            estimate.repeated_seeds
         ))?;
     }
     output::text(&format!(
@@ -222,7 +237,7 @@ pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
     }
     if let Some(agreement) = &estimate.bucket_agreement {
         output::text(&format!(
-            "{} buckets of reports {}: largest deviation {:.1} standard deviations, honest reports stay below {:.1}",
+            "{} buckets of reports {}: largest deviation {:.1} standard deviations, chance reaches {:.1} once in 1,000; poison spread evenly agrees too",
             agreement.buckets,
             match agreement.verdict {
                 BucketVerdict::Agree => "agree",
@@ -230,6 +245,29 @@ pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
             },
             agreement.statistic,
             agreement.threshold
+        ))?;
+    }
+    if let Some(check) = &estimate.row_check {
+        output::text(&format!(
+            "rows {} these {} reports: squared length {:.3} along {} direction{}, limit {:.3}{}",
+            match check.verdict {
+                RowVerdict::Possible => "can have made",
+                RowVerdict::Impossible => "CANNOT have made",
+            },
+            check.reports,
+            check.length.found,
+            check.length.directions,
+            if check.length.directions == 1 { "" } else { "s" },
+            check.length.limit,
+            check
+                .seeds
+                .as_ref()
+                .map_or_else(String::new, |seeds| format!(
+                    "; {} seeds as close as one in {:.0}, limit {}",
+                    seeds.found,
+                    seeds.chance.recip(),
+                    seeds.limit
+                ))
         ))?;
     }
     for warning in &estimate.warnings {

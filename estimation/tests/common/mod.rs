@@ -7,6 +7,8 @@
     reason = "every test uses part of it; a test fails by panicking"
 )]
 
+pub mod poison;
+
 use std::path::{Path, PathBuf};
 
 use eigenveil_shared::{

@@ -35,9 +35,10 @@ use crate::{
 };
 
 /// What [`View::components`] holds.
-const COMPONENT_HEADS: [&str; 6] = [
+const COMPONENT_HEADS: [&str; 7] = [
     "Component",
     "Verdict",
+    "Could be made up by",
     "Eigenvalue",
     "Expected alignment",
     "Variance",

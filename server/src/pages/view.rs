@@ -11,7 +11,7 @@ use eigenveil_plots::{BarChart, DataTable};
 use eigenveil_shared::{
     Error, Result,
     api::EstimateDocument,
-    estimate::{BucketVerdict, Component, Estimate, Verdict},
+    estimate::{BucketVerdict, Component, Estimate, RowVerdict, Verdict},
 };
 
 use super::{images, layout::short, planner::Outlook};
@@ -48,8 +48,9 @@ pub(super) struct View {
     /// How far to trust it, in sentences.
     pub(super) verdict: Vec<String>,
     pub(super) warnings: Vec<String>,
-    /// One row a component: number, verdict, eigenvalue, alignment, share of the variance, largest loadings.
-    pub(super) components: Vec<[String; 6]>,
+    /// One row a component: number, verdict, made-up reports that suffice for it, eigenvalue, alignment, share of the
+    /// variance, largest loadings.
+    pub(super) components: Vec<[String; 7]>,
     pub(super) pictures: Vec<Picture>,
     pub(super) seconds: f64,
     /// What it says about the error of other numbers of participants.
@@ -162,13 +163,28 @@ fn verdict(estimate: &Estimate) -> Vec<String> {
         Some(agreement) if agreement.verdict == BucketVerdict::Disagree => sentences.push(
             "Parts of the reports disagree more than chance allows: some may be made up. Be careful.".to_owned(),
         ),
-        Some(_) => sentences.push("Parts of the reports agree with each other, as honest ones do.".to_owned()),
+        Some(_) => sentences.push(
+            "The parts of the reports agree with each other, so no single batch turned the components. Made-up reports spread evenly over the study agree as well.".to_owned(),
+        ),
         None => {}
+    }
+    if let Some(check) = &estimate.row_check {
+        sentences.push(match check.verdict {
+            RowVerdict::Impossible => "No rows can have made these reports: some are made up. Do not rely on the components.".to_owned(),
+            RowVerdict::Possible => "Rows can have made these reports, which does not prove that rows did.".to_owned(),
+        });
+    }
+    if let Some(influence) = estimate.influence {
+        sentences.push(format!(
+            "One report moves the moment by at most {}, and 1 % of the participants together by {}: nothing here says that they told the truth.",
+            eigenveil_plots::format_number(influence),
+            short(influence * (0.01 * estimate.n as f64).ceil())
+        ));
     }
     sentences
 }
 
-fn components(estimate: &Estimate) -> Vec<[String; 6]> {
+fn components(estimate: &Estimate) -> Vec<[String; 7]> {
     let names = estimate.feature_names();
     estimate
         .components
@@ -187,6 +203,9 @@ fn components(estimate: &Estimate) -> Vec<[String; 6]> {
             [
                 (j + 1).to_string(),
                 word.to_owned(),
+                estimate
+                    .reports_that_suffice(component)
+                    .map_or_else(|| "–".to_owned(), |reports| format!("{} reports", grouped(reports))),
                 with_error(
                     component.debiased_eigenvalue.unwrap_or(0.0),
                     component.debiased_eigenvalue_se,

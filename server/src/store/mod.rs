@@ -16,6 +16,7 @@ mod faults;
 mod health;
 mod recent;
 mod removal;
+mod repeated;
 mod reserve;
 mod rows;
 mod schema;
@@ -129,8 +130,10 @@ struct Shared {
 /// The bucket sums of a study at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredMoment {
-    /// Reports in the sums.
+    /// Reports stored.
     pub n: u64,
+    /// Of these, left out of the sums because another report with their seed is in them.
+    pub repeated: u64,
     /// The sums of the buckets that have reports, by bucket number.
     pub buckets: Vec<(u32, Accumulator)>,
 }
@@ -364,40 +367,56 @@ impl Store {
     /// # Errors
     /// Those of [`moment`](Self::moment); `estimate-failed` when given up.
     pub fn moment_unless(&self, study: &Study, cancel: &dyn Fn() -> bool) -> Result<StoredMoment> {
+        if study.shape().payload_form == PayloadForm::Seed {
+            return self.moment_of(&self.seeds_unless(study, cancel)?, cancel);
+        }
         // An own connection: reading a gigabyte must not hold up everybody else.
         let read = || -> Result<StoredMoment, Failure> {
             let mut connection = schema::open_for_reading(&self.shared.directory.database())?;
             let transaction = connection.transaction()?;
-            let (n, commit_seq) = accepted(&transaction, study)?;
-            let buckets = match study.shape().payload_form {
-                PayloadForm::Seed => {
-                    // The commits before this one stay what they are without it.
-                    transaction.commit()?;
-                    let limit = self.shared.memory_bytes;
-                    seeds::sums(&connection, study, commit_seq, limit, cancel)?
-                        .ok_or_else(cancelled)?
-                }
-                _ => read_sums(&transaction, study)?,
-            };
-            let summed: u64 = buckets.iter().map(|(_, sums)| sums.count()).sum();
-            if summed != n {
-                return Err(Failure::damaged(format!(
-                    "{n} reports were accepted but the sums hold {summed}"
-                )));
-            }
-            Ok(StoredMoment { n, buckets })
+            let (n, _) = accepted(&transaction, study)?;
+            let buckets = read_sums(&transaction, study)?;
+            summed(n, 0, buckets)
         };
-        read().map_err(|failure| {
-            self.shared.health.look_for_damage(&failure);
-            failure.into_error()
-        })
+        self.looked(read())
     }
 
-    /// The seeds of a study as they are now, to be read again and again: later reports are not among them.
+    /// The sums of these seeds, each counted once.
+    ///
+    /// # Errors
+    /// Those of [`moment_unless`](Self::moment_unless).
+    pub(crate) fn moment_of(
+        &self,
+        seeds: &StoredSeeds<'_>,
+        cancel: &dyn Fn() -> bool,
+    ) -> Result<StoredMoment> {
+        let read = || -> Result<StoredMoment, Failure> {
+            let buckets = seeds
+                .sums(self.shared.memory_bytes, cancel)?
+                .ok_or_else(cancelled)?;
+            summed(seeds.stored(), seeds.repeated(), buckets)
+        };
+        self.looked(read())
+    }
+
+    /// The seeds of a study as they are now, to be read again and again: later reports are not among them. A seed that
+    /// came more than once is among them once.
     ///
     /// # Errors
     /// `store-unavailable` when they cannot be read; `invalid-request` for a study whose reports are no seeds.
     pub fn seeds<'a>(&self, study: &'a Study) -> Result<StoredSeeds<'a>> {
+        self.seeds_unless(study, &|| false)
+    }
+
+    /// As [`seeds`](Self::seeds), given up when `cancel` says so.
+    ///
+    /// # Errors
+    /// Those of [`seeds`](Self::seeds); `estimate-failed` when given up.
+    pub(crate) fn seeds_unless<'a>(
+        &self,
+        study: &'a Study,
+        cancel: &dyn Fn() -> bool,
+    ) -> Result<StoredSeeds<'a>> {
         if study.shape().payload_form != PayloadForm::Seed {
             return Err(Error::new(
                 ErrorCode::InvalidRequest,
@@ -408,11 +427,22 @@ impl Store {
             ));
         }
         let read = || -> Result<StoredSeeds<'a>, Failure> {
+            // The commits before this one stay what they are without a transaction.
             let connection = schema::open_for_reading(&self.shared.directory.database())?;
-            let (n, commit_seq) = accepted(&connection, study)?;
-            Ok(StoredSeeds::new(connection, study, commit_seq, n))
+            let (n, end) = accepted(&connection, study)?;
+            let memory = self.shared.memory_bytes;
+            let seeds = StoredSeeds::new(connection, study, end, n, memory, cancel)?;
+            Ok(seeds.ok_or_else(cancelled)?)
         };
-        read().map_err(Failure::into_error)
+        self.looked(read())
+    }
+
+    /// What was read; a failure is looked at for damage.
+    fn looked<T>(&self, read: Result<T, Failure>) -> Result<T> {
+        read.map_err(|failure| {
+            self.shared.health.look_for_damage(&failure);
+            failure.into_error()
+        })
     }
 
     /// Dimension from which sparse estimates are streamed.
@@ -696,6 +726,25 @@ fn accepted(connection: &Connection, study: &Study) -> Result<(u64, u64), Failur
         [study.row],
         |row| Ok((row.get(0)?, row.get(1)?)),
     )?)
+}
+
+/// The moment of `n` reports, `repeated` of which are not in the sums.
+fn summed(
+    n: u64,
+    repeated: u64,
+    buckets: Vec<(u32, Accumulator)>,
+) -> Result<StoredMoment, Failure> {
+    let summed: u64 = buckets.iter().map(|(_, sums)| sums.count()).sum();
+    if summed + repeated != n {
+        return Err(Failure::damaged(format!(
+            "{n} reports were accepted but the sums hold {summed}"
+        )));
+    }
+    Ok(StoredMoment {
+        n,
+        repeated,
+        buckets,
+    })
 }
 
 /// Why an estimate that was called off has no result.

@@ -2,7 +2,7 @@
 //!
 //! A commit appends its seeds as one row: no sum is read, changed or rewritten, so taking reports costs
 //! the same at every dimension. Rows are never changed, so that everything below a commit's number is
-//! one moment however long it takes to read.
+//! one moment however long it takes to read. A seed that came more than once is [counted once](super::repeated).
 
 use std::{cell::RefCell, ops::ControlFlow};
 
@@ -17,7 +17,11 @@ use eigenveil_shared::{
 };
 use rusqlite::{Connection, Transaction, params};
 
-use super::{Failure, study::Study};
+use super::{
+    Failure,
+    repeated::{Once, Repeated},
+    study::Study,
+};
 
 /// Seeds added between two questions whether anybody still wants the sum: one block of [`SeedSum`].
 const BLOCK: usize = 256;
@@ -88,52 +92,14 @@ fn insert(
     Ok(())
 }
 
-/// Adds up the seeds of every commit before `end`; `None` when `cancel` says so. A sum a bucket, or as many sums of
-/// several buckets as `memory_bytes` holds.
-pub(super) fn sums(
-    connection: &Connection,
-    study: &Study,
-    end: u64,
-    memory_bytes: u64,
-    cancel: &dyn Fn() -> bool,
-) -> Result<Option<Vec<(u32, Accumulator)>>, Failure> {
-    let p = study.params().report_dimension();
-    let groups = sums_within(memory_bytes, p).min(study.buckets());
-    let mut sums = Vec::new();
-    for group in 0..groups {
-        let mut sum: Option<SeedSum> = None;
-        let mut take = |seeds: &[Seed]| -> Result<bool, Failure> {
-            let sum = match &mut sum {
-                Some(sum) => sum,
-                none => {
-                    check_memory(
-                        &format!("adding up reports of dimension {p}"),
-                        bytes_needed(p, 1),
-                        memory_bytes,
-                    )?;
-                    none.insert(SeedSum::new(p)?)
-                }
-            };
-            for block in seeds.chunks(BLOCK) {
-                if cancel() {
-                    return Ok(false);
-                }
-                for seed in block {
-                    sum.add(seed);
-                }
-            }
-            Ok(true)
-        };
-        for bucket in (group..study.buckets()).step_by(groups as usize) {
-            if !read_bucket(connection, study, bucket, end, &mut take)? {
-                return Ok(None);
-            }
-        }
-        if let Some(sum) = sum {
-            sums.push((group, sum.finish()?));
-        }
+/// Sums that the buckets are divided among, where `fit` of them fit: one each, or bucket b in that of b mod so many. Even then, so
+/// that buckets of even and of odd number stay apart, as the check of the rows needs them.
+fn groups(fit: u32, buckets: u32) -> u32 {
+    match fit.min(buckets) {
+        all if all == buckets => all,
+        one @ (0 | 1) => one,
+        some => some - some % 2,
     }
-    Ok(Some(sums))
 }
 
 /// How many sums fit, one of them still a full square: at least one, whose memory is checked when it is made.
@@ -162,51 +128,150 @@ fn read_bucket(
     Ok(true)
 }
 
-/// The seeds a study had at one moment, to be read as often as needed.
+/// The seeds a study had at one moment, to be read as often as needed; each once, however often it came.
 pub struct StoredSeeds<'a> {
     /// Of its own: reading must not hold up everybody else.
     connection: RefCell<Connection>,
     study: &'a Study,
     end: u64,
-    n: u64,
+    stored: u64,
+    repeated: Repeated,
 }
 
 impl<'a> StoredSeeds<'a> {
-    /// Those of every commit before `end`, `n` in all.
-    pub(super) fn new(connection: Connection, study: &'a Study, end: u64, n: u64) -> Self {
-        Self {
+    /// Those of every commit before `end`, `stored` in all; `None` when `cancel` says so. Takes up to `memory_bytes` to
+    /// find those that came more than once.
+    pub(super) fn new(
+        connection: Connection,
+        study: &'a Study,
+        end: u64,
+        stored: u64,
+        memory_bytes: u64,
+        cancel: &dyn Fn() -> bool,
+    ) -> Result<Option<Self>, Failure> {
+        let read = |take: &mut dyn FnMut(&[Seed])| {
+            for bucket in 0..study.buckets() {
+                let whole = read_bucket(&connection, study, bucket, end, &mut |seeds| {
+                    take(seeds);
+                    Ok(!cancel())
+                })?;
+                if !whole {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        };
+        let Some(repeated) = Repeated::find(stored, memory_bytes, &read)? else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
             connection: RefCell::new(connection),
             study,
             end,
-            n,
-        }
+            stored,
+            repeated,
+        }))
     }
 
-    /// How many there are.
+    /// How many there are, each counted once.
     pub fn count(&self) -> u64 {
-        self.n
+        self.stored.saturating_sub(self.repeated())
+    }
+
+    /// Reports that are stored but not counted, since another one with their seed is.
+    pub fn repeated(&self) -> u64 {
+        self.repeated.left_out()
+    }
+
+    /// Reports stored.
+    pub(super) fn stored(&self) -> u64 {
+        self.stored
+    }
+
+    /// Adds them up; `None` when `cancel` says so. A sum a bucket, or as many sums of several buckets as `memory_bytes`
+    /// holds, with the number of the first of them.
+    pub(super) fn sums(
+        &self,
+        memory_bytes: u64,
+        cancel: &dyn Fn() -> bool,
+    ) -> Result<Option<Vec<(u32, Accumulator)>>, Failure> {
+        let p = self.study.params().report_dimension();
+        let groups = groups(sums_within(memory_bytes, p), self.study.buckets());
+        let mut once = self.repeated.filter();
+        let mut sums = Vec::new();
+        for group in 0..groups {
+            let mut sum: Option<SeedSum> = None;
+            let mut take = |seeds: &[Seed]| -> Result<bool, Failure> {
+                let sum = match &mut sum {
+                    Some(sum) => sum,
+                    none => {
+                        check_memory(
+                            &format!("adding up reports of dimension {p}"),
+                            bytes_needed(p, 1),
+                            memory_bytes,
+                        )?;
+                        none.insert(SeedSum::new(p)?)
+                    }
+                };
+                for block in seeds.chunks(BLOCK) {
+                    if cancel() {
+                        return Ok(false);
+                    }
+                    for seed in block {
+                        sum.add(seed);
+                    }
+                }
+                Ok(true)
+            };
+            for bucket in (group..self.study.buckets()).step_by(groups as usize) {
+                if !self.read(bucket, &mut once, &mut take)? {
+                    return Ok(None);
+                }
+            }
+            if let Some(sum) = sum {
+                sums.push((group, sum.finish()?));
+            }
+        }
+        Ok(Some(sums))
+    }
+
+    /// Hands over the seeds of a bucket that `once` lets through, where there are any; false when `take` had enough.
+    fn read(
+        &self,
+        bucket: u32,
+        once: &mut Once<'_>,
+        take: &mut dyn FnMut(&[Seed]) -> Result<bool, Failure>,
+    ) -> Result<bool, Failure> {
+        let connection = self.connection.borrow();
+        read_bucket(&connection, self.study, bucket, self.end, &mut |seeds| {
+            match once.keep(seeds) {
+                [] => Ok(true),
+                seeds => take(seeds),
+            }
+        })
     }
 }
 
 impl SeedSource for StoredSeeds<'_> {
     fn pass(&self, take: &mut dyn FnMut(u32, &[Seed]) -> ControlFlow<()>) -> Result<()> {
-        let connection = self.connection.borrow();
+        let mut once = self.repeated.filter();
         let mut read = 0;
         for bucket in 0..self.study.buckets() {
             let mut piece = |seeds: &[Seed]| {
                 read += seeds.len() as u64;
                 Ok(take(bucket, seeds).is_continue())
             };
-            let on = read_bucket(&connection, self.study, bucket, self.end, &mut piece)
+            let on = self
+                .read(bucket, &mut once, &mut piece)
                 .map_err(Failure::into_error)?;
             if !on {
                 return Ok(());
             }
         }
-        if read != self.n {
+        if read != self.count() {
             return Err(Failure::damaged(format!(
-                "{} reports were accepted but {read} seeds are stored",
-                self.n
+                "{} different seeds were found and then {read} read",
+                self.count()
             ))
             .into_error());
         }
@@ -279,5 +344,8 @@ mod tests {
         }
         assert_eq!((sums_within(167, 3), sums_within(168, 3)), (1, 2));
         assert_eq!(sums_within(0, 3), 1);
+        let divided = [(1, 32), (2, 32), (5, 32), (31, 32), (40, 32), (40, 5)];
+        let into = divided.map(|(fit, buckets)| groups(fit, buckets));
+        assert_eq!(into, [1, 2, 4, 30, 32, 5]);
     }
 }

@@ -32,6 +32,32 @@ pub(super) fn upper_tails(tau: f64, b: f64) -> Tails {
     }
 }
 
+/// `P(g₁² + … + g_j² > t)` for the first j = `leading` coordinates of a uniformly random unit vector of `dimension` numbers:
+/// the upper tail of Beta(j/2, (p−j)/2), to a relative accuracy near 1e-10. 1 for j ≥ p or t ≤ 0.
+///
+/// ```
+/// use eigenveil_shared::mechanism::double_cap::uniform_tail;
+/// // On the sphere in three dimensions a coordinate is uniform (Archimedes).
+/// assert!((uniform_tail(1, 3, 0.25) - 0.5).abs() < 1e-12);
+/// ```
+pub fn uniform_tail(leading: usize, dimension: usize, t: f64) -> f64 {
+    if leading >= dimension || t <= 0.0 {
+        return 1.0;
+    }
+    if leading == 0 || t >= 1.0 {
+        return 0.0;
+    }
+    let a = 0.5 * leading as f64;
+    let b = 0.5 * (dimension - leading) as f64;
+    let ln_beta = libm::lgamma(a) + libm::lgamma(b) - libm::lgamma(a + b);
+    let density = (a * t.ln() + b * (-t).ln_1p() - ln_beta).exp();
+    if t > (a + 1.0) / (a + b + 2.0) {
+        density / b * continued_fraction(1.0 - t, b, a)
+    } else {
+        1.0 - density / a * continued_fraction(t, a, b)
+    }
+}
+
 /// ln B(1/2, b) = ln(√π Γ(b)/Γ(b+1/2)).
 fn ln_beta_half(b: f64) -> f64 {
     let ratio = if b < 20.0 {
@@ -111,6 +137,24 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn tails_of_several_coordinates() {
+        for p in [3, 8, 40, 400] {
+            for t in [1e-3, 0.02, 0.1, 0.5, 0.9] {
+                let half = upper_tails(t, 0.5 * (p as f64 - 1.0)).half;
+                assert!((uniform_tail(1, p, t) / half - 1.0).abs() < 1e-9, "{p} {t}");
+                // Beta(1, b) in closed form.
+                let exact = (1.0 - t).powf(0.5 * (p as f64 - 2.0));
+                assert!((uniform_tail(2, p, t) / exact - 1.0).abs() < 1e-9, "{p} {t}");
+                // The others have the rest of the length.
+                let rest = 1.0 - uniform_tail(p - 2, p, 1.0 - t);
+                assert!((rest - exact).abs() < 1e-11, "{p} {t}");
+            }
+        }
+        assert_eq!((uniform_tail(3, 3, 0.5), uniform_tail(0, 3, 0.5)), (1.0, 0.0));
+        assert_eq!((uniform_tail(1, 3, 0.0), uniform_tail(1, 3, 1.0)), (1.0, 0.0));
     }
 
     const REFERENCE: [(f64, f64, [f64; 3]); 10] = [

@@ -1,0 +1,95 @@
+//! How much of the rows' squared length lies along directions chosen without looking at them.
+
+use eigenveil_shared::{
+    estimate::LengthCheck,
+    mechanism::{MechanismSpec, NoiseModel, double_cap::DoubleCap},
+    study::StudyParams,
+};
+
+use super::{Halves, SHARE};
+use crate::{linalg::packed_to_dense, pca::rayleigh_quotients};
+
+/// The leading directions whose sum exceeds its limit most, or comes nearest to it.
+pub(super) fn check(halves: &Halves, params: &StudyParams) -> LengthCheck {
+    let n = halves.others.count() as f64;
+    let directions = halves.directions.ncols();
+    let ln_alarms = (directions as f64 / SHARE).ln();
+    let sum = packed_to_dense(halves.others.sum());
+    let mut found = 0.0;
+    let checks = rayleigh_quotients(&sum, &halves.directions)
+        .iter()
+        .enumerate()
+        .map(|(j, value)| {
+            found += value / n;
+            LengthCheck {
+                directions: j + 1,
+                found,
+                limit: limit(params, j + 1, n, ln_alarms),
+            }
+        })
+        .collect::<Vec<_>>();
+    let room = |check: &LengthCheck| check.limit - check.found;
+    checks
+        .into_iter()
+        .min_by(|a, b| room(a).total_cmp(&room(b)))
+        .unwrap_or(LengthCheck {
+            directions: 0,
+            found: 0.0,
+            limit: 1.0,
+        })
+}
+
+/// What `Σ vᵀS̃v` over `directions` orthonormal vectors exceeds with probability e^{−ln_alarms} at most, S̃ the mean of n reports.
+fn limit(params: &StudyParams, directions: usize, n: f64, ln_alarms: f64) -> f64 {
+    let j = directions as f64;
+    let p = params.report_dimension() as f64;
+    let mechanism = params.mechanism();
+    match (mechanism, mechanism.noise_model()) {
+        (MechanismSpec::DoubleCap(cap), _) => {
+            1.0 - j / p + cap.scale() * deviation(cap, j, n, ln_alarms)
+        }
+        (
+            _,
+            NoiseModel::Gaussian {
+                off_diagonal_sd,
+                diagonal_sd,
+            },
+        ) => {
+            // tr(PN) of a projector P has variance 2s²‖P‖² + (d² − 2s²)Σ Pᵢᵢ², ‖P‖² = j ≥ Σ Pᵢᵢ²; and P(z > t) ≤ e^{−t²/2},
+            // for the discrete Gaussian too.
+            let variance = j * (2.0 * off_diagonal_sd.powi(2)).max(diagonal_sd.powi(2));
+            // Rows are rounded to the grid: half a step an entry.
+            let rounding = match mechanism {
+                MechanismSpec::DiscreteGaussian(discrete) => {
+                    let steps = discrete.parameters();
+                    0.5 * p * steps.diagonal_step().max(steps.off_diagonal_step())
+                }
+                _ => 0.0,
+            };
+            1.0 + j * rounding + (2.0 * ln_alarms * variance / n).sqrt()
+        }
+        // A law that is not known here limits nothing.
+        _ => f64::MAX,
+    }
+}
+
+/// How far the mean of `Y = ‖Vᵀg‖²` over n reports exceeds its expectation, with probability e^{−ln_alarms} at most: Bennett's
+/// inequality for `0 ≤ Y ≤ 1` with `E Y² ≤ (e^ε/Z)·j(j+2)/(p(p+2))`, e^ε/Z times that of a random direction.
+fn deviation(cap: &DoubleCap, j: f64, n: f64, ln_alarms: f64) -> f64 {
+    let parameters = cap.parameters();
+    let p = cap.dimension() as f64;
+    let variance =
+        (parameters.expected_tries() * j * (j + 2.0) / (p * (p + 2.0))).min(0.25);
+    let wanted = ln_alarms / (n * variance);
+    // h(u) = (1+u)ln(1+u) − u rises, and is at least u²/(2 + 2u/3).
+    let (mut low, mut high) = (0.0, (2.0 * wanted).sqrt() + wanted);
+    for _ in 0..100 {
+        let u = 0.5 * (low + high);
+        if (1.0 + u) * f64::ln_1p(u) - u > wanted {
+            high = u;
+        } else {
+            low = u;
+        }
+    }
+    variance * high
+}

@@ -1,0 +1,169 @@
+//! Can rows have made this? What no rows in the unit ball can do, whatever they are, pointed out at a false-alarm rate.
+//!
+//! Nothing is taken for granted about the rows: the limits hold for every list of them. Directions come from one half
+//! of the reports (the buckets of even number) and the other half is looked at, so that given the directions its reports
+//! are independent draws of the mechanism, and nothing is lost to having searched. Two limits:
+//!
+//! * **Length** (every mechanism). Rows in the unit ball have `Σᵢ E(vᵢᵀx)² ≤ 1` over orthonormal directions. What noise adds is
+//!   bounded by its own law.
+//! * **Seeds** (`double-cap`). A report's direction has a density between 1/Z and e^ε/Z, whatever the row: this is what
+//!   privacy says. So no set of directions is hit more than e^ε/Z times as often as by random seeds. Seeds
+//!   chosen to lie close to a direction do exactly that.
+//!
+//! What both let pass is what liars with made-up *rows* could do: f of them move an eigenvalue by about f, not by f·c.
+//! How much more seeds that are chosen with the limits in view can do is in `docs/estimation.md`.
+
+mod length;
+mod seeds;
+
+use std::ops::ControlFlow;
+
+use eigenveil_shared::{
+    Result,
+    estimate::{LengthCheck, RowCheck, RowVerdict, SeedCheck},
+    mechanism::MechanismSpec,
+    study::StudyParams,
+};
+use nalgebra::DMatrix;
+
+pub use self::seeds::SeedCounts;
+use crate::{accumulate::Accumulator, large::SeedSource, linalg::{packed_to_dense, top_k}};
+
+/// Probability of `impossible` where a device made every report, at most.
+pub const FALSE_ALARM_RATE: f64 = 1e-3;
+/// What of it each of the two limits may use.
+const SHARE: f64 = 0.5 * FALSE_ALARM_RATE;
+/// Most directions looked at.
+const MOST_DIRECTIONS: usize = 8;
+/// Fewest reports in a half.
+const FEWEST_REPORTS: u64 = 64;
+
+/// The leading directions of one half of the reports, and the sum of the other half.
+pub struct Halves {
+    /// `p × d`, orthonormal, leading first; p is the dimension of the reports.
+    pub directions: DMatrix<f64>,
+    /// The decoded sum of the other half.
+    pub others: Accumulator,
+}
+
+/// Whether a bucket is in the half that gives the directions.
+fn gives_directions(bucket: u32) -> bool {
+    bucket.is_multiple_of(2)
+}
+
+impl Halves {
+    /// Divides the sums of payloads of a study by the parity of their numbers; `None` where a half has fewer than 64 reports.
+    ///
+    /// # Errors
+    /// `WrongDimension` when buckets differ in dimension; `EstimateFailed` when a sum is not finite.
+    pub fn of(buckets: &[(u32, Accumulator)], params: &StudyParams) -> Result<Option<Self>> {
+        let p = params.report_dimension();
+        let mut halves = [Accumulator::new(p)?, Accumulator::new(p)?];
+        for (number, sum) in buckets {
+            halves[usize::from(!gives_directions(*number))].merge(sum)?;
+        }
+        if p < 2 || halves.iter().any(|half| half.count() < FEWEST_REPORTS) {
+            return Ok(None);
+        }
+        let [mut first, mut others] = halves;
+        first.decode(params.mechanism());
+        others.decode(params.mechanism());
+        let moment = packed_to_dense(first.sum());
+        let directions = top_k(&moment, MOST_DIRECTIONS.min(p - 1))?.vectors;
+        Ok(Some(Self { directions, others }))
+    }
+}
+
+/// Compares the sums of a study's payloads, and its seeds where it has some, with what rows can do. `buckets` are those of
+/// [`ReportSum`](crate::accumulate::ReportSum), with their numbers; `seeds` are the same reports, with bucket numbers of
+/// the same parity.
+///
+/// `None` with fewer than 64 reports in a half, and when `cancelled` says so.
+///
+/// # Errors
+/// As [`Halves::of`]; those of reading the seeds.
+pub fn row_check(
+    buckets: &[(u32, Accumulator)],
+    params: &StudyParams,
+    seeds: Option<&dyn SeedSource>,
+    cancelled: &dyn Fn() -> bool,
+) -> Result<Option<RowCheck>> {
+    let Some(halves) = Halves::of(buckets, params)? else {
+        return Ok(None);
+    };
+    let seeds = match (params.mechanism(), seeds) {
+        (MechanismSpec::DoubleCap(cap), Some(seeds)) => {
+            let mut counts = SeedCounts::new(&halves.directions, cap);
+            let mut stopped = false;
+            seeds.pass(&mut |bucket, seeds| {
+                if gives_directions(bucket) {
+                    return ControlFlow::Continue(());
+                }
+                stopped = cancelled();
+                if stopped {
+                    return ControlFlow::Break(());
+                }
+                counts.add_seeds(seeds);
+                ControlFlow::Continue(())
+            })?;
+            if stopped {
+                return Ok(None);
+            }
+            counts.finish()
+        }
+        _ => None,
+    };
+    Ok(Some(judge(&halves, params, seeds)))
+}
+
+/// The verdict on these halves and the count of the other half's seeds.
+pub fn judge(halves: &Halves, params: &StudyParams, seeds: Option<SeedCheck>) -> RowCheck {
+    let length = length::check(halves, params);
+    let too_many = seeds.as_ref().is_some_and(|seeds| seeds.found >= seeds.limit);
+    RowCheck {
+        reports: halves.others.count(),
+        false_alarm_rate: FALSE_ALARM_RATE,
+        verdict: match length.found > length.limit || too_many {
+            true => RowVerdict::Impossible,
+            false => RowVerdict::Possible,
+        },
+        length,
+        seeds,
+    }
+}
+
+/// The warnings for what rows cannot do.
+pub fn in_words(check: &RowCheck) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let LengthCheck {
+        directions,
+        found,
+        limit,
+    } = check.length;
+    if found > limit {
+        let which = match directions {
+            1 => "an eigenvalue".to_owned(),
+            many => format!("{many} eigenvalues that add up to"),
+        };
+        warnings.push(format!(
+            "The reports have {which} {found:.3}, which no rows can: rows in the unit ball have eigenvalues that add up to 1 at most, {limit:.3} with the noise of all but one study in 2,000. Reports that no device made are in the sums: do not rely on the components."
+        ));
+    }
+    if let Some(seeds) = check.seeds.as_ref().filter(|seeds| seeds.found >= seeds.limit) {
+        let place = match (seeds.together, seeds.direction) {
+            (true, many) => format!("the space of the {many} leading directions"),
+            (false, which) => format!("direction {which} of the reports"),
+        };
+        let excess = (seeds.found as f64 - seeds.expected) / check.reports as f64;
+        warnings.push(format!(
+            "{} of {} seeds lie closer to {place} than one in {:.0} random seeds; devices send at most {:.1} such on average, whatever the rows, and {} or more in one study of 2,000. Seeds were chosen to turn the components, at least {:.2} % of them: do not rely on the components.",
+            seeds.found,
+            check.reports,
+            seeds.chance.recip(),
+            seeds.expected,
+            seeds.limit,
+            100.0 * excess
+        ));
+    }
+    warnings
+}
