@@ -8,7 +8,7 @@ use zeroize::Zeroize;
 
 use super::{
     key_stream::{KeyStream, WORDS},
-    quantile::{LANES, Steps, quantiles},
+    quantile::{Steps, quantiles},
 };
 
 /// Bytes of a seed, which is the whole payload.
@@ -19,6 +19,8 @@ pub type Seed = [u8; SEED_LEN];
 
 /// Second half of the ChaCha key: keeps these streams apart from every other use of a 16-byte seed.
 const DOMAIN: [u8; 16] = *b"eigenveil-dcap-1";
+
+pub(super) use super::quantile::LANES;
 
 /// Groups of [`LANES`] coordinates expanded at a time.
 const GROUPS: usize = WORDS / LANES;
@@ -41,9 +43,19 @@ pub fn expand(seed: &Seed, z: &mut [f64]) -> f64 {
     Arch::new().dispatch(Expand { seed, z, workspace })
 }
 
-/// ‖z‖₂² and zᵀu of the seed's normals, which are not kept.
-pub(super) fn project(seed: &Seed, u: &[f64], workspace: &mut Workspace) -> [f64; 2] {
-    Arch::new().dispatch(Project { seed, u, workspace })
+/// ‖z‖₂² and zᵀu of the seed's normals, which are not kept. `u` has p numbers, then zeros up to a whole group.
+pub(super) fn project(
+    seed: &Seed,
+    u: &[[f64; LANES]],
+    p: usize,
+    workspace: &mut Workspace,
+) -> [f64; 2] {
+    Arch::new().dispatch(Project {
+        seed,
+        u,
+        p,
+        workspace,
+    })
 }
 
 /// Everything an expansion writes to on its way: kept from try to try, and wiped once.
@@ -66,10 +78,16 @@ impl Workspace {
 
     /// The next `count` ≤ 64 normals of the stream, `at` times 64 having been made; zeros up to a whole group.
     #[inline(always)]
-    fn fill(&mut self, stream: &KeyStream, at: usize, count: usize) -> &[[f64; LANES]] {
+    fn fill<S: Simd>(
+        &mut self,
+        simd: S,
+        stream: &KeyStream,
+        at: usize,
+        count: usize,
+    ) -> &[[f64; LANES]] {
         stream.words(at as u32, &mut self.rows, &mut self.words);
         let groups = count.div_ceil(LANES);
-        quantiles(&self.words, groups, &mut self.steps, &mut self.normals);
+        quantiles(simd, &self.words, groups, &mut self.steps, &mut self.normals);
         // `count` is public: it follows from p.
         self.normals.as_flattened_mut()[count..groups * LANES].fill(0.0);
         &self.normals[..groups]
@@ -102,11 +120,11 @@ impl WithSimd for Expand<'_> {
     type Output = f64;
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) -> f64 {
+    fn with_simd<S: Simd>(self, simd: S) -> f64 {
         let stream = key_stream(self.seed);
         let mut squares = [0.0; LANES];
         for (at, z) in self.z.chunks_mut(WORDS).enumerate() {
-            let normals = self.workspace.fill(&stream, at, z.len());
+            let normals = self.workspace.fill(simd, &stream, at, z.len());
             for group in normals {
                 for (square, z) in squares.iter_mut().zip(group) {
                     *square += z * z;
@@ -120,7 +138,8 @@ impl WithSimd for Expand<'_> {
 
 struct Project<'a> {
     seed: &'a Seed,
-    u: &'a [f64],
+    u: &'a [[f64; LANES]],
+    p: usize,
     workspace: &'a mut Workspace,
 }
 
@@ -128,16 +147,14 @@ impl WithSimd for Project<'_> {
     type Output = [f64; 2];
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) -> [f64; 2] {
+    fn with_simd<S: Simd>(self, simd: S) -> [f64; 2] {
         let stream = key_stream(self.seed);
         let mut squares = [0.0; LANES];
         let mut products = [0.0; LANES];
-        for (at, u) in self.u.chunks(WORDS).enumerate() {
-            let normals = self.workspace.fill(&stream, at, u.len());
-            let (groups, rest) = u.as_chunks::<LANES>();
-            let mut last = [0.0; LANES];
-            last[..rest.len()].copy_from_slice(rest);
-            for (z, u) in normals.iter().zip(groups.iter().chain([&last])) {
+        for (at, u) in self.u.chunks(GROUPS).enumerate() {
+            let count = (self.p - at * WORDS).min(WORDS);
+            let normals = self.workspace.fill(simd, &stream, at, count);
+            for (z, u) in normals.iter().zip(u) {
                 for lane in 0..LANES {
                     squares[lane] += z[lane] * z[lane];
                     products[lane] += z[lane] * u[lane];

@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 
 use super::{
     DoubleCapParameters, SEED_LEN, Seed, expand,
-    expansion::{Workspace, project},
+    expansion::{LANES, Workspace, project},
 };
 use crate::{
     error::{Error, ErrorCode, Result},
@@ -167,7 +167,7 @@ impl DoubleCap {
             tries += 1;
             let seed = fresh_seed(rng);
             let coin = u128::from(rng.next_u64()) < coin_limit;
-            let mut projected = Zeroizing::new(project(&seed, &u, &mut workspace));
+            let mut projected = Zeroizing::new(project(&seed, u.as_chunks().0, x.len(), &mut workspace));
             let [squared_length, product] = &mut *projected;
             *product *= *product;
             let inside = *product > self.threshold * *squared_length;
@@ -180,14 +180,14 @@ impl DoubleCap {
     }
 
     /// The row's direction, or with probability 1 − r² a fresh random one. Both are always made, and one
-    /// is selected without a branch.
+    /// is selected without a branch. Zeros follow, up to a whole group of [`LANES`].
     fn direction<R: Rng + ?Sized>(&self, x: &[f64], rng: &mut R) -> Zeroizing<Vec<f64>> {
         let squared = dot(x, x).min(1.0);
         let length = libm::sqrt(squared);
         let probability = if length < SHORTEST { 0.0 } else { squared };
         let uniform = (rng.next_u64() >> 11) as f64 * (0.5 / (1_u64 << 52) as f64);
-        let mut fresh = Zeroizing::new(vec![0.0; x.len()]);
-        let fresh_length = libm::sqrt(expand(&fresh_seed(rng), &mut fresh));
+        let mut fresh = Zeroizing::new(vec![0.0; x.len().next_multiple_of(LANES)]);
+        let fresh_length = libm::sqrt(expand(&fresh_seed(rng), &mut fresh[..x.len()]));
         let divisor = length.max(SHORTEST);
         // All ones to keep the row's own direction, all zeros to replace it.
         let keep = black_box(u64::from(uniform < probability)).wrapping_neg();
@@ -245,7 +245,6 @@ fn coin_limit(epsilon: f64) -> u128 {
 
 /// The whole dot product, in eight interleaved partial sums; no early exit.
 fn dot(a: &[f64], b: &[f64]) -> f64 {
-    const LANES: usize = 8;
     let (a_blocks, a_rest) = a.as_chunks::<LANES>();
     let (b_blocks, b_rest) = b.as_chunks::<LANES>();
     let mut sums = [0.0; LANES];
