@@ -196,8 +196,18 @@ fn cubic<S: Simd, const U: usize>(
     w: &[S::f64s; U],
     w2: &[S::f64s; U],
 ) -> [S::f64s; U] {
-    let low = sum(simd, &[simd.splat_f64s(c[0]); U], &[simd.splat_f64s(c[1]); U], w);
-    let high = sum(simd, &[simd.splat_f64s(c[2]); U], &[simd.splat_f64s(c[3]); U], w);
+    let low = sum(
+        simd,
+        &[simd.splat_f64s(c[0]); U],
+        &[simd.splat_f64s(c[1]); U],
+        w,
+    );
+    let high = sum(
+        simd,
+        &[simd.splat_f64s(c[2]); U],
+        &[simd.splat_f64s(c[3]); U],
+        w,
+    );
     sum(simd, &low, &high, w2)
 }
 
@@ -217,11 +227,7 @@ fn sum<S: Simd, const U: usize>(
 }
 
 #[inline(always)]
-fn product<S: Simd, const U: usize>(
-    simd: S,
-    a: &[S::f64s; U],
-    b: &[S::f64s; U],
-) -> [S::f64s; U] {
+fn product<S: Simd, const U: usize>(simd: S, a: &[S::f64s; U], b: &[S::f64s; U]) -> [S::f64s; U] {
     let mut out = *a;
     for at in 0..U {
         out[at] = simd.mul_f64s(a[at], b[at]);
@@ -236,7 +242,13 @@ mod tests {
     /// Φ⁻¹ at the middle of the cell that the word stands for.
     fn normal(word: u64) -> f64 {
         let mut normals = [[0.0; LANES]];
-        quantiles(pulp::Scalar, &[[word; LANES]], 1, &mut Steps::new(), &mut normals);
+        quantiles(
+            pulp::Scalar,
+            &[[word; LANES]],
+            1,
+            &mut Steps::new(),
+            &mut normals,
+        );
         normals[0][0]
     }
 
@@ -268,7 +280,10 @@ mod tests {
             (2251799813685247, -2.78291642467176692e-16),
         ] {
             let found = normal(cell << 12);
-            assert!((found / wanted - 1.0_f64).abs() < 5e-15, "{cell}: {found:e} {wanted:e}");
+            assert!(
+                (found / wanted - 1.0_f64).abs() < 5e-15,
+                "{cell}: {found:e} {wanted:e}"
+            );
             assert_eq!(normal(!(cell << 12)), -found);
         }
     }

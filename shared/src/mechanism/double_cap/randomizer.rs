@@ -30,8 +30,9 @@ const SHORTEST: f64 = 1e-150;
 ///   probability 1 − r², which makes its law a mixture with the uniform one, and 1 ≤ Z ≤ e^ε.
 /// * Rounding: reported as ε + 2⁻²⁰
 ///   ([`GENERATOR_SLACK`](crate::privacy::accountant::GENERATOR_SLACK)); never worse than 2ε for any generator.
-/// * Side channels: each try draws seed and coin first, computes the whole dot product, and decides
-///   without a branch on the row; the number of tries has one law for all rows.
+/// * Side channels: each try draws seed and coin first, expands the seed by the same instructions whatever it
+///   is, computes the whole dot product, and decides without a branch on the row; the number of tries has one
+///   law for all rows. Direction, normals and products are wiped afterwards.
 /// * Source: `docs/mechanisms.md`, after the bounded-query mechanisms of Duchi, Jordan & Wainwright and
 ///   PrivUnit (Bhowmick et al. 2018), for the rank-one matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -167,7 +168,8 @@ impl DoubleCap {
             tries += 1;
             let seed = fresh_seed(rng);
             let coin = u128::from(rng.next_u64()) < coin_limit;
-            let mut projected = Zeroizing::new(project(&seed, u.as_chunks().0, x.len(), &mut workspace));
+            let mut projected =
+                Zeroizing::new(project(&seed, u.as_chunks().0, x.len(), &mut workspace));
             let [squared_length, product] = &mut *projected;
             *product *= *product;
             let inside = *product > self.threshold * *squared_length;
@@ -188,13 +190,15 @@ impl DoubleCap {
         let uniform = (rng.next_u64() >> 11) as f64 * (0.5 / (1_u64 << 52) as f64);
         let mut fresh = Zeroizing::new(vec![0.0; x.len().next_multiple_of(LANES)]);
         let fresh_length = libm::sqrt(expand(&fresh_seed(rng), &mut fresh[..x.len()]));
-        let divisor = length.max(SHORTEST);
+        let own_length = length.max(SHORTEST);
         // All ones to keep the row's own direction, all zeros to replace it.
         let keep = black_box(u64::from(uniform < probability)).wrapping_neg();
+        let select = |own: f64, other: f64| {
+            f64::from_bits((own.to_bits() & keep) | (other.to_bits() & !keep))
+        };
+        let divisor = select(own_length, fresh_length);
         for (fresh, x) in fresh.iter_mut().zip(x) {
-            let own = (x / divisor).to_bits() & keep;
-            let other = (*fresh / fresh_length).to_bits() & !keep;
-            *fresh = f64::from_bits(own | other);
+            *fresh = select(*x, *fresh) / divisor;
         }
         fresh
     }
