@@ -1,6 +1,6 @@
 //! Does the time that a device takes tell of its row? Worst pairs of rows, for every mechanism.
 //!
-//! The two rows of a pair are perturbed in turns, and each time is a mean over a batch, so that the machine's moods hit both.
+//! The two rows of a pair are perturbed in turns, so that the machine's moods hit both; a time is a mean over a batch.
 //! Printed for each pair: the median times, their ratio, the ratio of the first row against itself (the
 //! null: what noise alone does), and how often the best threshold on one time, found in the first half, names the row
 //! right in the second half (50 % is guessing; the same for the null).

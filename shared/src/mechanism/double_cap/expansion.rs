@@ -29,7 +29,7 @@ const GROUPS: usize = WORDS / LANES;
 /// stands for is g = z/‖z‖₂, uniform on the unit sphere for a uniformly random seed.
 ///
 /// ChaCha12 with key `seed ‖ "eigenveil-dcap-1"`, nonce 0, counter from 0; each coordinate takes one
-/// 64-bit little-endian word w and is Φ⁻¹((⌊w/2¹²⌋ + ½)·2⁻⁵²), to 1e-14 and with the same bits on every machine.
+/// 64-bit little-endian word w and is Φ⁻¹((⌊w/2¹²⌋ + ½)·2⁻⁵²), to 1e-14, with the same bits on every machine.
 /// The time taken does not depend on the seed.
 ///
 /// ```
