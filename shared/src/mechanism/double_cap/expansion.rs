@@ -8,7 +8,7 @@ use zeroize::Zeroize;
 
 use super::{
     key_stream::{KeyStream, WORDS},
-    quantile::{LANES, Steps, quantiles},
+    quantile::{Steps, quantiles},
 };
 
 /// Bytes of a seed, which is the whole payload.
@@ -20,6 +20,8 @@ pub type Seed = [u8; SEED_LEN];
 /// Second half of the ChaCha key: keeps these streams apart from every other use of a 16-byte seed.
 const DOMAIN: [u8; 16] = *b"eigenveil-dcap-1";
 
+pub(super) use super::quantile::LANES;
+
 /// Groups of [`LANES`] coordinates expanded at a time.
 const GROUPS: usize = WORDS / LANES;
 
@@ -27,7 +29,7 @@ const GROUPS: usize = WORDS / LANES;
 /// stands for is g = z/‖z‖₂, uniform on the unit sphere for a uniformly random seed.
 ///
 /// ChaCha12 with key `seed ‖ "eigenveil-dcap-1"`, nonce 0, counter from 0; each coordinate takes one
-/// 64-bit little-endian word w and is Φ⁻¹((⌊w/2¹²⌋ + ½)·2⁻⁵²), to 1e-14 and with the same bits on every machine.
+/// 64-bit little-endian word w and is Φ⁻¹((⌊w/2¹²⌋ + ½)·2⁻⁵²), to 1e-14, with the same bits on every machine.
 /// The time taken does not depend on the seed.
 ///
 /// ```
@@ -41,9 +43,19 @@ pub fn expand(seed: &Seed, z: &mut [f64]) -> f64 {
     Arch::new().dispatch(Expand { seed, z, workspace })
 }
 
-/// ‖z‖₂² and zᵀu of the seed's normals, which are not kept.
-pub(super) fn project(seed: &Seed, u: &[f64], workspace: &mut Workspace) -> [f64; 2] {
-    Arch::new().dispatch(Project { seed, u, workspace })
+/// ‖z‖₂² and zᵀu of the seed's normals, which are not kept. `u` has p numbers, then zeros up to a whole group.
+pub(super) fn project(
+    seed: &Seed,
+    u: &[[f64; LANES]],
+    p: usize,
+    workspace: &mut Workspace,
+) -> [f64; 2] {
+    Arch::new().dispatch(Project {
+        seed,
+        u,
+        p,
+        workspace,
+    })
 }
 
 /// Everything an expansion writes to on its way: kept from try to try, and wiped once.
@@ -66,10 +78,22 @@ impl Workspace {
 
     /// The next `count` ≤ 64 normals of the stream, `at` times 64 having been made; zeros up to a whole group.
     #[inline(always)]
-    fn fill(&mut self, stream: &KeyStream, at: usize, count: usize) -> &[[f64; LANES]] {
+    fn fill<S: Simd>(
+        &mut self,
+        simd: S,
+        stream: &KeyStream,
+        at: usize,
+        count: usize,
+    ) -> &[[f64; LANES]] {
         stream.words(at as u32, &mut self.rows, &mut self.words);
         let groups = count.div_ceil(LANES);
-        quantiles(&self.words, groups, &mut self.steps, &mut self.normals);
+        quantiles(
+            simd,
+            &self.words,
+            groups,
+            &mut self.steps,
+            &mut self.normals,
+        );
         // `count` is public: it follows from p.
         self.normals.as_flattened_mut()[count..groups * LANES].fill(0.0);
         &self.normals[..groups]
@@ -102,11 +126,11 @@ impl WithSimd for Expand<'_> {
     type Output = f64;
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) -> f64 {
+    fn with_simd<S: Simd>(self, simd: S) -> f64 {
         let stream = key_stream(self.seed);
         let mut squares = [0.0; LANES];
         for (at, z) in self.z.chunks_mut(WORDS).enumerate() {
-            let normals = self.workspace.fill(&stream, at, z.len());
+            let normals = self.workspace.fill(simd, &stream, at, z.len());
             for group in normals {
                 for (square, z) in squares.iter_mut().zip(group) {
                     *square += z * z;
@@ -120,7 +144,8 @@ impl WithSimd for Expand<'_> {
 
 struct Project<'a> {
     seed: &'a Seed,
-    u: &'a [f64],
+    u: &'a [[f64; LANES]],
+    p: usize,
     workspace: &'a mut Workspace,
 }
 
@@ -128,16 +153,14 @@ impl WithSimd for Project<'_> {
     type Output = [f64; 2];
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) -> [f64; 2] {
+    fn with_simd<S: Simd>(self, simd: S) -> [f64; 2] {
         let stream = key_stream(self.seed);
         let mut squares = [0.0; LANES];
         let mut products = [0.0; LANES];
-        for (at, u) in self.u.chunks(WORDS).enumerate() {
-            let normals = self.workspace.fill(&stream, at, u.len());
-            let (groups, rest) = u.as_chunks::<LANES>();
-            let mut last = [0.0; LANES];
-            last[..rest.len()].copy_from_slice(rest);
-            for (z, u) in normals.iter().zip(groups.iter().chain([&last])) {
+        for (at, u) in self.u.chunks(GROUPS).enumerate() {
+            let count = (self.p - at * WORDS).min(WORDS);
+            let normals = self.workspace.fill(simd, &stream, at, count);
+            for (z, u) in normals.iter().zip(u) {
                 for lane in 0..LANES {
                     squares[lane] += z[lane] * z[lane];
                     products[lane] += z[lane] * u[lane];
@@ -165,4 +188,51 @@ mod tests {
             assert!((squared / plain - 1.0).abs() < 1e-14);
         }
     }
+
+    /// Seeds whose first coordinates are central, in the tail and far in the tail take the same path: a
+    /// coordinate's bits depend on its word alone, neither on its neighbours nor on the registers.
+    #[test]
+    fn every_register_width_gives_the_same_bits() {
+        for p in [2, 7, 8, 63, 64, 65, 400] {
+            for byte in 0..40 {
+                let seed = &[byte; SEED_LEN];
+                let (mut wide, mut narrow) = (vec![0.0; p], vec![0.0; p]);
+                let workspace = &mut Workspace::new();
+                let squared = expand(seed, &mut wide);
+                let narrowly = Expand {
+                    seed,
+                    z: &mut narrow,
+                    workspace,
+                }
+                .with_simd(pulp::Scalar);
+                assert_eq!(squared.to_bits(), narrowly.to_bits());
+                assert!(
+                    wide.iter()
+                        .zip(&narrow)
+                        .all(|(a, b)| a.to_bits() == b.to_bits())
+                );
+                let mut u = vec![0.0; p.next_multiple_of(LANES)];
+                u[..p].copy_from_slice(&wide);
+                assert_eq!(project(seed, u.as_chunks().0, p, workspace), [squared; 2]);
+            }
+        }
+    }
+
+    /// The bits themselves, so that no compiler or machine changes them unseen: FNV-1a over all of them.
+    #[test]
+    fn the_bits_are_pinned() {
+        let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+        let mut z = [0.0; 1_000];
+        for byte in 0..100 {
+            let squared = expand(&[byte; SEED_LEN], &mut z);
+            for value in z.iter().chain([&squared]) {
+                for byte in value.to_bits().to_le_bytes() {
+                    hash = (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+                }
+            }
+        }
+        assert_eq!(hash, PINNED, "{hash:#x}");
+    }
+
+    const PINNED: u64 = 0xf800_2946_e984_fe7e;
 }

@@ -1,8 +1,8 @@
 //! ChaCha12, eight blocks side by side.
 //!
-//! The key stream is that of `rand`'s `ChaCha12Rng`, which makes four blocks at a time and waits for each
-//! step of them: a seed is expanded some twenty times a report, and this takes a quarter less time. No step
-//! depends on the data, as ever with ChaCha.
+//! The key stream is that of `rand`'s `ChaCha12Rng`, which makes four blocks at a time and copies them out, word
+//! by word. A seed is expanded some twenty times a report: this takes a tenth to a fifth less time, and nothing of
+//! it is left in a generator to be wiped each time. No step depends on the data, as ever with ChaCha.
 
 /// Words of 64 bits that eight blocks hold.
 pub(super) const WORDS: usize = 64;
@@ -34,7 +34,7 @@ impl KeyStream {
         &self,
         at: u32,
         rows: &mut [[u32; LANES]; 16],
-        words: &mut [u64; WORDS],
+        words: &mut [[u64; 8]; LANES],
     ) {
         // One block a turn, in straight lines: the compiler does all turns at once, in the lanes of a register.
         for lane in 0..LANES {
@@ -51,10 +51,15 @@ impl KeyStream {
                 rows[row][lane] = x[row].wrapping_add(start[row]);
             }
         }
+        let mut pairs = [[0; LANES]; 8];
+        for (pair, [low, high]) in pairs.iter_mut().zip(rows.as_chunks::<2>().0) {
+            for lane in 0..LANES {
+                pair[lane] = u64::from(low[lane]) | u64::from(high[lane]) << 32;
+            }
+        }
         for lane in 0..LANES {
             for pair in 0..8 {
-                words[8 * lane + pair] =
-                    u64::from(rows[2 * pair][lane]) | u64::from(rows[2 * pair + 1][lane]) << 32;
+                words[lane][pair] = pairs[pair][lane];
             }
         }
     }
@@ -96,10 +101,10 @@ mod tests {
             let key = std::array::from_fn(|at| (at as u8).wrapping_mul(37) ^ byte);
             let stream = KeyStream::new(&key);
             let mut generator = ChaCha12Rng::from_seed(key);
-            let (mut rows, mut words) = ([[0; LANES]; 16], [0; WORDS]);
+            let (mut rows, mut words) = ([[0; LANES]; 16], [[0; 8]; LANES]);
             for at in 0..40 {
                 stream.words(at, &mut rows, &mut words);
-                for word in words {
+                for &word in words.as_flattened() {
                     assert_eq!(word, generator.next_u64());
                 }
             }

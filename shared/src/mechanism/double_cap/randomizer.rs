@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 
 use super::{
     DoubleCapParameters, SEED_LEN, Seed, expand,
-    expansion::{Workspace, project},
+    expansion::{LANES, Workspace, project},
 };
 use crate::{
     error::{Error, ErrorCode, Result},
@@ -30,8 +30,9 @@ const SHORTEST: f64 = 1e-150;
 ///   probability 1 − r², which makes its law a mixture with the uniform one, and 1 ≤ Z ≤ e^ε.
 /// * Rounding: reported as ε + 2⁻²⁰
 ///   ([`GENERATOR_SLACK`](crate::privacy::accountant::GENERATOR_SLACK)); never worse than 2ε for any generator.
-/// * Side channels: each try draws seed and coin first, computes the whole dot product, and decides
-///   without a branch on the row; the number of tries has one law for all rows.
+/// * Side channels: each try draws seed and coin first, expands the seed by the same instructions whatever it
+///   is, computes the whole dot product, and decides without a branch on the row; the number of tries has one
+///   law for all rows. Direction, normals and products are wiped afterwards.
 /// * Source: `docs/mechanisms.md`, after the bounded-query mechanisms of Duchi, Jordan & Wainwright and
 ///   PrivUnit (Bhowmick et al. 2018), for the rank-one matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -167,7 +168,8 @@ impl DoubleCap {
             tries += 1;
             let seed = fresh_seed(rng);
             let coin = u128::from(rng.next_u64()) < coin_limit;
-            let mut projected = Zeroizing::new(project(&seed, &u, &mut workspace));
+            let mut projected =
+                Zeroizing::new(project(&seed, u.as_chunks().0, x.len(), &mut workspace));
             let [squared_length, product] = &mut *projected;
             *product *= *product;
             let inside = *product > self.threshold * *squared_length;
@@ -180,21 +182,23 @@ impl DoubleCap {
     }
 
     /// The row's direction, or with probability 1 − r² a fresh random one. Both are always made, and one
-    /// is selected without a branch.
+    /// is selected without a branch. Zeros follow, up to a whole group of [`LANES`].
     fn direction<R: Rng + ?Sized>(&self, x: &[f64], rng: &mut R) -> Zeroizing<Vec<f64>> {
         let squared = dot(x, x).min(1.0);
         let length = libm::sqrt(squared);
         let probability = if length < SHORTEST { 0.0 } else { squared };
         let uniform = (rng.next_u64() >> 11) as f64 * (0.5 / (1_u64 << 52) as f64);
-        let mut fresh = Zeroizing::new(vec![0.0; x.len()]);
-        let fresh_length = libm::sqrt(expand(&fresh_seed(rng), &mut fresh));
-        let divisor = length.max(SHORTEST);
+        let mut fresh = Zeroizing::new(vec![0.0; x.len().next_multiple_of(LANES)]);
+        let fresh_length = libm::sqrt(expand(&fresh_seed(rng), &mut fresh[..x.len()]));
+        let own_length = length.max(SHORTEST);
         // All ones to keep the row's own direction, all zeros to replace it.
         let keep = black_box(u64::from(uniform < probability)).wrapping_neg();
+        let select = |own: f64, other: f64| {
+            f64::from_bits((own.to_bits() & keep) | (other.to_bits() & !keep))
+        };
+        let divisor = select(own_length, fresh_length);
         for (fresh, x) in fresh.iter_mut().zip(x) {
-            let own = (x / divisor).to_bits() & keep;
-            let other = (*fresh / fresh_length).to_bits() & !keep;
-            *fresh = f64::from_bits(own | other);
+            *fresh = select(*x, *fresh) / divisor;
         }
         fresh
     }
@@ -245,7 +249,6 @@ fn coin_limit(epsilon: f64) -> u128 {
 
 /// The whole dot product, in eight interleaved partial sums; no early exit.
 fn dot(a: &[f64], b: &[f64]) -> f64 {
-    const LANES: usize = 8;
     let (a_blocks, a_rest) = a.as_chunks::<LANES>();
     let (b_blocks, b_rest) = b.as_chunks::<LANES>();
     let mut sums = [0.0; LANES];

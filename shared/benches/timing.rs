@@ -1,0 +1,254 @@
+//! Does the time that a device takes tell of its row? Worst pairs of rows, for every mechanism.
+//!
+//! The two rows of a pair are perturbed in turns, so that the machine's moods hit both; a time is a mean over a batch.
+//! Printed for each pair: the median times, their ratio, the ratio of the first row against itself (the
+//! null: what noise alone does), and how often the best threshold on one time, found in the first half, names the row
+//! right in the second half (50 % is guessing; the same for the null).
+//!
+//! `cargo bench -p eigenveil-shared --bench timing [-- ROUNDS [P…]]`
+
+use std::{hint::black_box, time::Instant};
+
+use eigenveil_shared::{
+    mechanism::{Calibration, MechanismKind},
+    preprocess::{BoundedRow, Feature, Norm, Preprocessing, Row},
+    study::{StudyDesign, StudyParams},
+};
+
+const DIMENSIONS: [usize; 4] = [40, 400, 1_000, 4_000];
+
+/// A pair of raw rows with the public constants that make it hard.
+struct Pair {
+    name: &'static str,
+    features: Option<(f64, f64)>,
+    rows: [Vec<f64>; 2],
+}
+
+fn pairs(p: usize) -> Vec<Pair> {
+    let axis = |value: f64| {
+        let mut row = vec![0.0; p];
+        row[0] = value;
+        row
+    };
+    // Half of the entries at the center: their products are zero, the others' smallest.
+    let halves = |at: f64, off: f64| (0..p).map(|j| if j % 2 == 0 { at } else { off }).collect();
+    vec![
+        Pair {
+            name: "axis / flat",
+            features: None,
+            rows: [axis(1.0), vec![1.0; p]],
+        },
+        Pair {
+            name: "axis / zero row",
+            features: None,
+            rows: [axis(1.0), vec![0.0; p]],
+        },
+        Pair {
+            name: "axis / axis with 1e-155 beside it",
+            features: None,
+            rows: [axis(1.0), {
+                let mut row = vec![1e-155; p];
+                row[0] = 1.0;
+                row
+            }],
+        },
+        Pair {
+            name: "axis / axis with 1e-310 beside it",
+            features: None,
+            rows: [axis(1.0), {
+                let mut row = vec![1e-310; p];
+                row[0] = 1.0;
+                row
+            }],
+        },
+        Pair {
+            name: "scale 1e-160: flat / half at 1",
+            features: Some((0.0, 1e-160)),
+            rows: [vec![1e-160; p], {
+                let mut row: Vec<f64> = halves(1e-160, 1e-318);
+                row[0] = 1.0;
+                row
+            }],
+        },
+        Pair {
+            name: "center 1e150: at it / half off",
+            features: Some((1e150, 1.0)),
+            rows: [vec![1e150; p], halves(1e150, 0.0)],
+        },
+        Pair {
+            name: "center 3: at it / off it",
+            features: Some((3.0, 1.0)),
+            rows: [vec![3.0; p], vec![4.0; p]],
+        },
+        Pair {
+            name: "unusable (NaN) / usable",
+            features: None,
+            rows: [vec![f64::NAN; p], vec![1.0; p]],
+        },
+    ]
+}
+
+fn main() {
+    let numbers: Vec<usize> = std::env::args()
+        .skip(1)
+        .filter_map(|a| a.parse().ok())
+        .collect();
+    let rounds = numbers.first().copied().unwrap_or(200);
+    let dimensions = if numbers.len() > 1 {
+        &numbers[1..]
+    } else {
+        &DIMENSIONS
+    };
+    println!(
+        "| mechanism | p | rows | median, μs | ratio | ratio of the null | guessed right | null |"
+    );
+    println!("|---|---|---|---|---|---|---|---|");
+    for &p in dimensions {
+        for (kind, epsilon) in [
+            (MechanismKind::DoubleCap, 0.5),
+            (MechanismKind::DoubleCap, 4.0),
+            (MechanismKind::SymmetricGaussian, 4.0),
+            (MechanismKind::IsotropicGaussian, 4.0),
+            (MechanismKind::DiscreteGaussian, 4.0),
+        ] {
+            // A second a report, and nothing to learn beyond p = 400.
+            if kind == MechanismKind::DiscreteGaussian && p > 400 {
+                continue;
+            }
+            for pair in pairs(p) {
+                measure(kind, epsilon, p, &pair, rounds);
+            }
+        }
+    }
+}
+
+fn measure(kind: MechanismKind, epsilon: f64, p: usize, pair: &Pair, rounds: usize) {
+    let features = pair.features.map(|(center, scale)| {
+        let feature = |j| Feature {
+            name: format!("x{j}"),
+            center,
+            scale,
+        };
+        (0..p).map(feature).collect()
+    });
+    let frozen = kind.budget(epsilon, None).and_then(|budget| {
+        StudyParams::freeze(StudyDesign {
+            dimension: p,
+            features,
+            norm: Norm::Normalize,
+            centring: None,
+            mechanism: kind,
+            calibration: Calibration::Analytic,
+            budget,
+        })
+    });
+    let start = format!("| {kind}, ε = {epsilon} | {p} | {} |", pair.name);
+    let params = match frozen {
+        Ok(params) => params,
+        Err(error) => {
+            return println!(
+                "{start} no study has these constants: {} | | | | |",
+                error.code()
+            );
+        }
+    };
+    let rows = pair.rows.clone().map(Row::new);
+    let once = |row: &Row| {
+        // A row that cannot be used takes part as the zero row.
+        let bounded = params
+            .preprocessor()
+            .prepare(black_box(row))
+            .unwrap_or_else(|_| zero(p));
+        black_box(params.mechanism().release(&bounded).expect("randomness"));
+    };
+    // A batch lasts some 50 μs at least.
+    let origin = Instant::now();
+    once(&rows[0]);
+    let batch = (5e-5 / origin.elapsed().as_secs_f64())
+        .ceil()
+        .clamp(1.0, 50.0) as usize;
+    let mut times = [Vec::new(), Vec::new(), Vec::new()];
+    for round in 0..3 * rounds {
+        // In turns, beginning with another one each round: first row, second row, first row again.
+        let which = (round + round / 3) % 3;
+        let origin = Instant::now();
+        for _ in 0..batch {
+            once(&rows[which % 2]);
+        }
+        times[which].push(origin.elapsed().as_secs_f64() * 1e6 / batch as f64);
+    }
+    let medians = times.each_ref().map(|times| median(times));
+    println!(
+        "{start} {:.1}, {:.1} | {:.3} | {:.3} ± {:.3} | {:.0} % | {:.0} % ± {:.0} |",
+        medians[0],
+        medians[1],
+        medians[1] / medians[0],
+        medians[2] / medians[0],
+        spread(&times[0], &times[2]),
+        guessed(&times[0], &times[1]),
+        guessed(&times[0], &times[2]),
+        50.0 / (rounds as f64).sqrt(),
+    );
+}
+
+fn zero(p: usize) -> BoundedRow {
+    let preprocessing = Preprocessing {
+        dimension: p,
+        features: None,
+        norm: Norm::Normalize,
+        centring: None,
+    };
+    let zero = Row::new(vec![0.0; p]);
+    preprocessing
+        .preprocessor()
+        .and_then(|p| p.prepare(&zero))
+        .expect("the zero row")
+}
+
+fn median(times: &[f64]) -> f64 {
+    let mut sorted = times.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted[sorted.len() / 2]
+}
+
+/// The standard deviation of the ratio of medians, over ten parts of the null, brought to the whole.
+fn spread(a: &[f64], b: &[f64]) -> f64 {
+    let size = (a.len() / 10).max(1);
+    let ratios: Vec<f64> = a
+        .chunks(size)
+        .zip(b.chunks(size))
+        .map(|(a, b)| median(b) / median(a))
+        .collect();
+    let mean = ratios.iter().sum::<f64>() / ratios.len() as f64;
+    let variance = ratios.iter().map(|r| (r - mean).powi(2)).sum::<f64>() / ratios.len() as f64;
+    (variance / ratios.len() as f64).sqrt()
+}
+
+/// Percent of times in the second half whose row the best threshold of the first half names.
+fn guessed(a: &[f64], b: &[f64]) -> f64 {
+    let (a_first, a_second) = a.split_at(a.len() / 2);
+    let (b_first, b_second) = b.split_at(b.len() / 2);
+    let right = |a: &[f64], b: &[f64], threshold: f64| {
+        let below = |times: &[f64]| {
+            times.iter().filter(|time| **time <= threshold).count() as f64 / times.len() as f64
+        };
+        (below(a) + 1.0 - below(b)) / 2.0
+    };
+    let best = |score: &dyn Fn(f64) -> f64| {
+        a_first
+            .iter()
+            .chain(b_first)
+            .copied()
+            .max_by(|x, y| score(*x).total_cmp(&score(*y)))
+            .unwrap_or(0.0)
+    };
+    let up = best(&|threshold| right(a_first, b_first, threshold));
+    let down = best(&|threshold| 1.0 - right(a_first, b_first, threshold));
+    let flip = 1.0 - right(a_first, b_first, down) > right(a_first, b_first, up);
+    100.0
+        * if flip {
+            1.0 - right(a_second, b_second, down)
+        } else {
+            right(a_second, b_second, up)
+        }
+}
