@@ -272,14 +272,26 @@ mod tests {
         let density = 1.0 / (2.0 * std::f64::consts::PI).sqrt();
         for (kind, p, epsilon, delta, least, most) in [
             (MechanismKind::SymmetricGaussian, 4_096, 8.0, 1e-6, 2.1, 2.3),
-            (MechanismKind::IsotropicGaussian, 400, 4.0, 1e-9, 103.0, 105.0),
+            (
+                MechanismKind::IsotropicGaussian,
+                400,
+                4.0,
+                1e-9,
+                103.0,
+                105.0,
+            ),
         ] {
             let spec = spec(kind, p, epsilon, delta);
             let sd = spec.noise_model().off_diagonal_sd();
             let product = 1.0 / p as f64;
             let ulp = product.next_up() - product;
-            let event = packed_len(p) as f64 * 2.0 / 3.0 * (1_u64 << 24) as f64 * ulp * density / sd;
-            assert!((least..most).contains(&(event / delta)), "{}", event / delta);
+            let event =
+                packed_len(p) as f64 * 2.0 / 3.0 * (1_u64 << 24) as f64 * ulp * density / sd;
+            assert!(
+                (least..most).contains(&(event / delta)),
+                "{}",
+                event / delta
+            );
         }
     }
 
@@ -311,7 +323,10 @@ mod tests {
         let above = |x: f64| 0.5 * libm::erfc(x * std::f64::consts::FRAC_1_SQRT_2);
         let share = above(5.0) / above(TAIL_START);
         let expected = f64::from(draws) * share;
-        assert!((count as f64 - expected).abs() < 5.5 * expected.sqrt(), "{count}, not {expected}");
+        assert!(
+            (count as f64 - expected).abs() < 5.5 * expected.sqrt(),
+            "{count}, not {expected}"
+        );
     }
 
     #[test]

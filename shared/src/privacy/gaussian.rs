@@ -276,7 +276,10 @@ mod tests {
                 })
                 .count() as f64;
             let expected = loss_exceeds(SENSITIVITY / mu, SENSITIVITY, epsilon) * f64::from(draws);
-            assert!((beyond - expected).abs() < 5.0 * expected.sqrt(), "{mu}: {beyond}, {expected}");
+            assert!(
+                (beyond - expected).abs() < 5.0 * expected.sqrt(),
+                "{mu}: {beyond}, {expected}"
+            );
         }
     }
 
