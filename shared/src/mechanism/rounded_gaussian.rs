@@ -5,7 +5,7 @@
 //! sum P + s·z is rounded to a grid of h = 2ᵉ, at most s/64, e from the standard deviations alone. That is
 //! post-processing of a sum, and raises the noise by less than 1.1e-5 of s.
 //!
-//! **What is left.** A grid number stands for a cell of length h, the event that z lies in an interval of length L = h/s.
+//! **What is left.** A grid number stands for a cell of length h: z lies in an interval of length L = h/s.
 //! Let A be the law of what is computed and I that of real numbers. For |z| ≤ 20 + 1/s, whatever the row,
 //! A/I of a cell is within 1 ± κ, κ = 2⁻⁴⁴(1 + 1/16s)/L, which adds up
 //! * the generator's lattice. Each layer of the ziggurat has equally likely points, 2⁻⁵¹x_i ≤ 2⁻⁴⁹ apart, accepted with
@@ -18,8 +18,8 @@
 //!
 //! d independent entries multiply: e^(−K) ≤ A/I ≤ e^K, K = dκ, but where some |z| > 20: less than 1e-80. An (ε, δ)
 //! for I is then (ε + 2K, e^K·δ + 1e-80) for A. No event separates two rows any more; before, released
-//! values that no sum with a given product reaches had probability 2.2 δ at p = 4,096, ε = 8, δ = 1e-6 and 104 δ at p = 400,
-//! ε = 4, δ = 1e-9 (the test below has the count).
+//! values that no sum with a given product reaches had probability 2.2 δ at p = 4,096, ε = 8, δ = 1e-6 and 104 δ
+//! at p = 400, ε = 4, δ = 1e-9 (the test below has the count).
 
 use rand::Rng;
 use rand_distr::{Distribution, StandardNormal};

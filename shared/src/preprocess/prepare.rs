@@ -395,7 +395,9 @@ mod tests {
     /// Magnitudes over all of f64, subnormal numbers included, and zeros.
     fn any_value() -> impl Strategy<Value = f64> {
         prop_oneof![
-            4 => (-1074..1024_i32, -2.0_f64..2.0).prop_map(|(e, m)| m * 2.0_f64.powi(e.max(-1022)) * 2.0_f64.powi((e + 1022).min(0))),
+            4 => (-1074..1024_i32, -2.0_f64..2.0).prop_map(|(e, m)| {
+                m * 2.0_f64.powi(e.max(-1022)) * 2.0_f64.powi((e + 1022).min(0))
+            }),
             1 => Just(0.0),
             1 => -3.0_f64..3.0,
         ]
