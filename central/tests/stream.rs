@@ -50,8 +50,8 @@ fn errors_over_a_stream(n: u64, p: usize, k: usize) -> Vec<(&'static str, f64)> 
         .into_iter()
         .map(|(method, privacy)| {
             let mut source = generator(Some(12)).unwrap();
-            let mut stream =
-                (0..n).map(|_| preprocessor.prepare_features(&Row::new(population.row(&mut source))));
+            let mut stream = (0..n)
+                .map(|_| preprocessor.prepare_features(&Row::new(population.row(&mut source))));
             let started = Instant::now();
             let request = Request::new(k, privacy);
             let fit = method

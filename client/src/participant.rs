@@ -341,7 +341,10 @@ mod tests {
         for norm in norms {
             let participant = Participant::new(params(norm));
             for value in [0.0, 5e-324, 1e-310, 1.0, 1e300, f64::MAX, f64::NAN] {
-                for row in [vec![value; 8], vec![value, 1.0, 0.0, -value, 1.0, 1.0, 1.0, 1.0]] {
+                for row in [
+                    vec![value; 8],
+                    vec![value, 1.0, 0.0, -value, 1.0, 1.0, 1.0, 1.0],
+                ] {
                     let prepared = participant.report(&Row::new(row)).unwrap();
                     assert_eq!(
                         prepared.report().payload.len(),

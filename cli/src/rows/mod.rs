@@ -132,8 +132,8 @@ pub fn read_bytes(path: &Path) -> Result<Vec<u8>> {
 /// As [`read`], for reports, from bytes that were read before; `path` gives the ending and the name in errors.
 ///
 /// Where a field is no number the value is NaN, and no error: its row is sent as the zero row, because whether a row
-/// is sent must not depend on what is in it (`<0.5` in a laboratory's file says a lot). What is an error is the same for
-/// every value: fields that are missing or too many, an index out of range, bytes of another format.
+/// is sent must not depend on what is in it (`<0.5` in a laboratory's file says a lot). What is an error is the
+/// same for every value: fields that are missing or too many, an index out of range, bytes of another format.
 ///
 /// # Errors
 /// Wrong usage that names the file and the line; `wrong-dimension` as for [`read`].

@@ -1,7 +1,7 @@
 //! How long, as a vector, an honest report ever is: what a server may refuse, and what one report can do.
 //!
-//! A dense report is `s + e` (rounded to a grid) with ‖s‖₂ ≤ 1, `s` being `tri(xxᵀ)` or `svec(xxᵀ)` (‖svec(xxᵀ)‖₂ = ‖x‖₂² ≤ 1, and `tri` is
-//! shorter), and d = p(p+1)/2 independent noises of variance proxy σ² in the same coordinates. So
+//! A dense report is `s + e`, on a grid, with ‖s‖₂ ≤ 1, `s` being `tri(xxᵀ)` or `svec(xxᵀ)`
+//! (‖svec(xxᵀ)‖₂ = ‖x‖₂² ≤ 1, and `tri` is shorter), and d = p(p+1)/2 independent noises of variance proxy σ² in the same coordinates. So
 //! ‖s + e‖₂ ≤ 1 + ‖e‖₂, and
 //!
 //! ```text

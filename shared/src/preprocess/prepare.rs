@@ -315,8 +315,12 @@ mod tests {
                 };
                 for norm in [
                     Norm::Normalize,
-                    Norm::Clip { radius: 2.0_f64.powi(-100) },
-                    Norm::Clip { radius: 2.0_f64.powi(100) },
+                    Norm::Clip {
+                        radius: 2.0_f64.powi(-100),
+                    },
+                    Norm::Clip {
+                        radius: 2.0_f64.powi(100),
+                    },
                 ] {
                     let constants = Preprocessing {
                         features: Some(vec![feature("a"), feature("b")]),
@@ -325,7 +329,13 @@ mod tests {
                     for value in [0.0, least, 1.0, most, -most] {
                         assert_eq!(prepare(&constants, &[value, 1.0]).1, None, "{value:e}");
                     }
-                    for value in [most.next_up(), -most.next_up(), f64::MAX, f64::INFINITY, f64::NAN] {
+                    for value in [
+                        most.next_up(),
+                        -most.next_up(),
+                        f64::MAX,
+                        f64::INFINITY,
+                        f64::NAN,
+                    ] {
                         let (row, why) = prepare(&constants, &[value, 1.0]);
                         assert_eq!(why, Some(ErrorCode::RowNotFinite), "{value:e}");
                         assert_eq!(row.as_slice(), &[0.0, 0.0]);
@@ -340,7 +350,10 @@ mod tests {
             }
         }
         for value in [least.next_down(), 5e-324, -0.0] {
-            assert_eq!(prepare(&normalize, &[value, value]).0.as_slice(), &[0.0, 0.0]);
+            assert_eq!(
+                prepare(&normalize, &[value, value]).0.as_slice(),
+                &[0.0, 0.0]
+            );
         }
     }
 
@@ -382,7 +395,9 @@ mod tests {
     /// Magnitudes over all of f64, subnormal numbers included, and zeros.
     fn any_value() -> impl Strategy<Value = f64> {
         prop_oneof![
-            4 => (-1074..1024_i32, -2.0_f64..2.0).prop_map(|(e, m)| m * 2.0_f64.powi(e.max(-1022)) * 2.0_f64.powi((e + 1022).min(0))),
+            4 => (-1074..1024_i32, -2.0_f64..2.0).prop_map(|(e, m)| {
+                m * 2.0_f64.powi(e.max(-1022)) * 2.0_f64.powi((e + 1022).min(0))
+            }),
             1 => Just(0.0),
             1 => -3.0_f64..3.0,
         ]
@@ -399,16 +414,29 @@ mod tests {
                 _ => Norm::Require { radius },
             }
         });
-        let centre = prop_oneof![Just(0.0), Just(2.0_f64.powi(32)), Just(2.0_f64.powi(-300)), -2.0_f64..2.0];
+        let centre = prop_oneof![
+            Just(0.0),
+            Just(2.0_f64.powi(32)),
+            Just(2.0_f64.powi(-300)),
+            -2.0_f64..2.0
+        ];
         let constants = proptest::collection::vec((exponent, centre), dimension);
         let centring = prop_oneof![Just(None), Just(Some(0.01)), Just(Some(1.0))];
         (norm, constants, centring).prop_map(move |(norm, constants, centring)| {
-            let features = constants.into_iter().enumerate().map(|(i, (e, centre))| Feature {
-                name: format!("x{i}"),
-                center: centre * 2.0_f64.powi(e),
-                scale: 2.0_f64.powi(e),
-            });
-            Preprocessing { dimension, features: Some(features.collect()), norm, centring }
+            let features = constants
+                .into_iter()
+                .enumerate()
+                .map(|(i, (e, centre))| Feature {
+                    name: format!("x{i}"),
+                    center: centre * 2.0_f64.powi(e),
+                    scale: 2.0_f64.powi(e),
+                });
+            Preprocessing {
+                dimension,
+                features: Some(features.collect()),
+                norm,
+                centring,
+            }
         })
     }
 

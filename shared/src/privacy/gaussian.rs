@@ -98,12 +98,13 @@ pub fn true_epsilon(sigma: f64, sensitivity: f64, delta: f64) -> Option<f64> {
 }
 
 /// Probability that noise `sigma` on a query of L2 sensitivity `sensitivity` changes the odds between the worst pair of
-/// rows by more than e^`epsilon`, **one way or the other**, where one of them is the participant's: the log-likelihood
-/// ratio is N(μ²/2, μ²), μ = Δ/σ, so `P(|·| > ε) = Φ(μ/2 − ε/μ) + Φ(−μ/2 − ε/μ)`. Rises with μ, so no closer pair has more.
+/// rows by more than e^`epsilon`, **one way or the other**, where one of them is the participant's: the
+/// log-likelihood ratio is N(μ²/2, μ²), μ = Δ/σ, so `P(|·| > ε) = Φ(μ/2 − ε/μ) + Φ(−μ/2 − ε/μ)`. It rises with μ, so
+/// no closer pair has more.
 ///
 /// This is what a person understands by "ε, except with probability …", and it is **larger than δ**: δ counts one direction,
-/// and subtracts what the other row would have produced (27 times larger at ε = 1, δ = 1e-6). Not twice the
-/// larger term: downwards, where the report speaks against the participant's own row, it takes e^ε times as rare a noise.
+/// and subtracts what the other row would have produced (27 times larger at ε = 1, δ = 1e-6). Nor is it twice
+/// the first term: the second is e^(−ε) times the first less δ.
 ///
 /// ```
 /// use eigenveil_shared::privacy::{Budget, gaussian};
@@ -276,7 +277,10 @@ mod tests {
                 })
                 .count() as f64;
             let expected = loss_exceeds(SENSITIVITY / mu, SENSITIVITY, epsilon) * f64::from(draws);
-            assert!((beyond - expected).abs() < 5.0 * expected.sqrt(), "{mu}: {beyond}, {expected}");
+            assert!(
+                (beyond - expected).abs() < 5.0 * expected.sqrt(),
+                "{mu}: {beyond}, {expected}"
+            );
         }
     }
 

@@ -253,7 +253,11 @@ mod tests {
             })
             .unwrap(),
         );
-        assert!(pure.sentence.ends_with("at most 2.72."), "{}", pure.sentence);
+        assert!(
+            pure.sentence.ends_with("at most 2.72."),
+            "{}",
+            pure.sentence
+        );
         assert!(pure.claim_holds && pure.true_delta == 0.0 && pure.calibration.is_none());
         let above = pure.true_epsilon.unwrap() - 1.0;
         assert!((0.5_f64.powi(20)..0.6_f64.powi(20)).contains(&above));
@@ -276,12 +280,24 @@ mod tests {
         }
         assert!(sentence(0.04, 0.0).contains("at most 1.05."));
         assert!(sentence(1000.0, 0.5).ends_with("by any factor."));
-        for value in [2.0e-5, 2.65e-5, 2.649_999e-5, 9.99e-8, 1e-300, 5e-324, 9.96, 0.05] {
+        for value in [
+            2.0e-5,
+            2.65e-5,
+            2.649_999e-5,
+            9.99e-8,
+            1e-300,
+            5e-324,
+            9.96,
+            0.05,
+        ] {
             for digits in [1, 2, 5] {
                 let shown: f64 = rounded_up(value, digits).parse().unwrap();
                 let unit = 10.0_f64.powi(1 - i32::from(digits)).max(5e-324 / value);
                 assert!(shown >= value, "{value:e}: {shown:e}");
-                assert!(shown <= value * (1.0 + 1.001 * unit), "{value:e}: {shown:e}");
+                assert!(
+                    shown <= value * (1.0 + 1.001 * unit),
+                    "{value:e}: {shown:e}"
+                );
             }
         }
     }

@@ -124,7 +124,10 @@ fn rows_that_cannot_be_used() {
         &["not a .npy file"],
     );
     // A row that cannot be used is sent as zeros, whatever is in it: that it was is said here only.
-    let nan = file("nan.csv", "1,2,3\n4,NaN,0.7391\n,1e999,1e200\n4,secretvalue,6\n");
+    let nan = file(
+        "nan.csv",
+        "1,2,3\n4,NaN,0.7391\n,1e999,1e200\n4,secretvalue,6\n",
+    );
     let sent = server.cli_json(&["report", "--json", "--study", id, "--rows", &nan]);
     assert_eq!(
         (&sent["accepted"], &sent["unusable"]),

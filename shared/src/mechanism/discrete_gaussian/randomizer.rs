@@ -158,6 +158,9 @@ impl LocalRandomizer for DiscreteGaussian {
     }
 }
 
+/// Beside this number there is none between two integers.
+const LARGE: f64 = 1.5 * (1_u64 << 52) as f64;
+
 /// `2ᵇ·svec(xxᵀ)`, rounded to the nearest integers, row by row.
 fn on_grid(row: &BoundedRow, grid_bits: u8) -> impl Iterator<Item = i64> {
     let x = row.as_slice();
@@ -166,9 +169,10 @@ fn on_grid(row: &BoundedRow, grid_bits: u8) -> impl Iterator<Item = i64> {
     x.iter().enumerate().flat_map(move |(i, &xi)| {
         x[i..].iter().enumerate().map(move |(step, &xj)| {
             let scale = if step == 0 { diagonal } else { off_diagonal };
-            #[allow(clippy::cast_possible_truncation, reason = "at most 2^24")]
+            // To the nearest, ties to even, without the branches of a library's rounding.
+            #[allow(clippy::cast_possible_truncation, reason = "at most 2^25")]
             {
-                (xi * xj * scale).round_ties_even() as i64
+                ((xi * xj * scale + LARGE) - LARGE) as i64
             }
         })
     })
