@@ -560,7 +560,7 @@ fn copied_while_open_without_its_log() {
         // Charge and report, together.
         assert_eq!(
             found.spent().unwrap().epsilon,
-            EPSILON * (number + 1) as f64
+            EPSILON * f64::from(number + 1)
         );
         let again = found.take_part(&participant, &binding, &row).unwrap();
         assert_eq!(again.to_send(), taken.to_send());
