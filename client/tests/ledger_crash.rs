@@ -251,15 +251,18 @@ impl Moments {
     }
 }
 
+/// How long a device takes that is not killed.
+fn whole_run() -> Duration {
+    let folder = tempfile::tempdir().unwrap();
+    let begun = Instant::now();
+    Device::default().runs_to_the_end(folder.path());
+    begun.elapsed()
+}
+
 /// Kills devices until this many kills came in the middle of something.
 fn kill_devices(wanted: usize, seed: u64) {
     let started = Instant::now();
-    let whole = {
-        let folder = tempfile::tempdir().unwrap();
-        let begun = Instant::now();
-        Device::default().runs_to_the_end(folder.path());
-        begun.elapsed()
-    };
+    let whole = whole_run();
     let mut moments = Moments(seed);
     let (mut kills, mut devices) = (0, 0);
     while kills < wanted {
@@ -510,12 +513,7 @@ fn killed_and_then_damaged_hundreds_of_times() {
 }
 
 fn kill_and_damage(wanted: usize, seed: u64) {
-    let whole = {
-        let folder = tempfile::tempdir().unwrap();
-        let begun = Instant::now();
-        Device::default().runs_to_the_end(folder.path());
-        begun.elapsed()
-    };
+    let whole = whole_run();
     let mut moments = Moments(seed);
     let (mut kills, mut refused) = (0, 0);
     while kills < wanted {
@@ -562,7 +560,7 @@ fn copied_while_open_without_its_log() {
         // Charge and report, together.
         assert_eq!(
             found.spent().unwrap().epsilon,
-            EPSILON * (number + 1) as f64
+            EPSILON * f64::from(number + 1)
         );
         let again = found.take_part(&participant, &binding, &row).unwrap();
         assert_eq!(again.to_send(), taken.to_send());
