@@ -65,8 +65,8 @@ pub struct ServerConfig {
     /// measured no better.
     #[serde(default = "default::commit_delay_us")]
     pub commit_delay_us: u64,
-    /// Connections served at once; further ones wait to be accepted. The process needs 64 open files more: with fewer it serves
-    /// as many as fit. Default 4,096.
+    /// Connections served at once; further ones wait to be accepted. The process needs 64 open files more: with fewer
+    /// it serves as many as fit. Default 4,096.
     #[serde(default = "default::max_connections")]
     pub max_connections: usize,
     /// Milliseconds a client may take to send the head of a request; also how long an idle
@@ -135,12 +135,12 @@ pub struct ServerConfig {
     /// since many participants may share an address, and reports have limits of their own.
     #[serde(default)]
     pub address_requests_per_minute: Option<u32>,
-    /// Requests a minute that may be made with one token, its sessions and logins included; beyond it they are answered 429.
-    /// Absent: no limit.
+    /// Requests a minute that may be made with one token, its sessions and logins included; beyond it they are answered
+    /// 429. Absent: no limit.
     #[serde(default)]
     pub token_requests_per_minute: Option<u32>,
-    /// Refused tokens a minute that one address (of IPv6: one /64) may try; beyond it further wrong ones are answered 429, and
-    /// never the right one. Default 60.
+    /// Refused tokens a minute that one address (of IPv6: one /64) may try; beyond it further wrong ones are answered
+    /// 429, and never the right one. Default 60.
     #[serde(default = "default::wrong_tokens_per_minute")]
     pub wrong_tokens_per_minute: u32,
 }

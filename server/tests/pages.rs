@@ -472,8 +472,8 @@ async fn sessions_end_with_their_token_and_wrong_tokens_are_refused() {
     assert!(!operator.page("/").await.has("a[href='/studies/new']"));
 }
 
-/// Wrong tokens typed into the form count as those of the interface do, whatever the form says it is; the right one gets
-/// in meanwhile.
+/// Wrong tokens typed into the form count as those of the interface do, whatever the form says it is; the right one
+/// gets in meanwhile.
 #[tokio::test]
 async fn guessing_in_the_form_ends() {
     let server = Harness::with(|config| ServerConfig {

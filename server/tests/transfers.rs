@@ -567,8 +567,8 @@ async fn imports_at_the_same_time_are_one_import() {
     assert_eq!(to.accepted(&study).await, 35);
 }
 
-/// A copy of the main file alone, made while the server was running, lacks what only the log has. It is not opened as if
-/// nothing were missing; with its log it is.
+/// A copy of the main file alone, made while the server was running, lacks what only the log has. It is not opened as
+/// if nothing were missing; with its log it is.
 #[tokio::test]
 async fn a_copy_without_its_log_is_refused() {
     let server = Harness::new();
@@ -631,8 +631,8 @@ async fn a_copy_that_lacks_reports_is_refused() {
     assert!(error.detail().contains("36 reports"), "{error}");
 }
 
-/// Somebody removes the lock file, and a second server comes in: the first one ends, and what the two were sent is counted
-/// once each.
+/// Somebody removes the lock file, and a second server comes in: the first one ends, and what the two were sent is
+/// counted once each.
 #[tokio::test]
 async fn without_its_lock_file_a_directory_still_has_one_server_that_counts() {
     let first = Harness::new();

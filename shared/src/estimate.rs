@@ -403,8 +403,9 @@ impl Estimate {
             .unwrap_or_else(|| (1..=self.p).map(|i| format!("x{i}")).collect())
     }
 }
-/// A text as a cell of a CSV file for spreadsheets, which take one that begins with `=`, `+`, `-`, `@`, a tab or a carriage
-/// return for a formula: such a one gets an apostrophe before it (OWASP, "CSV Injection"). Numbers are not texts.
+/// A text as a cell of a CSV file for spreadsheets, which take one that begins with `=`, `+`, `-`, `@`, a tab or a
+/// carriage return for a formula: such a one gets an apostrophe before it (OWASP, "CSV Injection"). Numbers are not
+/// texts.
 ///
 /// ```
 /// use eigenveil_shared::estimate::csv_text;

@@ -4,7 +4,8 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 
 use super::ServerConfig;
 
-/// Descriptors kept for what is no connection: the listener, the database, its readers, backups, files that come and go.
+/// Descriptors kept for what is no connection: the listener, the database, its readers, backups, files that come and
+/// go.
 const BESIDE: u64 = 64;
 
 /// What the process may have open now, and what it may allow itself; `None`: no limit.
@@ -14,8 +15,8 @@ struct Descriptors {
     most: Option<u64>,
 }
 
-/// Connections that fit, and a warning where they are fewer than `max_connections`. Raises the limit of the process as far as
-/// that needs it and the system lets it.
+/// Connections that fit, and a warning where they are fewer than `max_connections`. Raises the limit of the process as
+/// far as that needs it and the system lets it.
 pub(crate) fn raise(config: &ServerConfig) -> (usize, Option<String>) {
     let Descriptors { now, most } = limits();
     let needed = config.max_connections as u64 + BESIDE;

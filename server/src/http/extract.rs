@@ -90,8 +90,8 @@ impl FromRequestParts<AppState> for MaybeOperator {
     }
 }
 
-/// The token in the head of a request: `None` without such a header, `Some(None)` where it is of another form. However it is
-/// spelt, the same token is the same text.
+/// The token in the head of a request: `None` without such a header, `Some(None)` where it is of another form. However
+/// it is spelt, the same token is the same text.
 pub(super) fn bearer(headers: &HeaderMap) -> Option<Option<&str>> {
     let value = headers.get(header::AUTHORIZATION)?;
     Some(value.to_str().ok().and_then(|text| {

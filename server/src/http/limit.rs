@@ -21,10 +21,12 @@ use crate::{
     store::{Identity, TokenHash},
 };
 
-/// Answers 429 where an address, or a token in force, asks too often. Where the application does not say who is connected
+/// Answers 429 where an address, or a token in force, asks too often. Where the application does not say who is
+/// connected
 /// (`ConnectInfo<SocketAddr>`), the limits of addresses do not apply.
 ///
-/// Wrong tokens are not counted here but where a token is looked up ([`recognise`]): whatever route and header it came by.
+/// Wrong tokens are not counted here but where a token is looked up ([`recognise`]): whatever route and header it came
+/// by.
 pub(super) async fn within(
     app: &AppState,
     request: Request,
@@ -46,8 +48,8 @@ pub(super) async fn within(
     next(request).await
 }
 
-/// The token that a request acts with: in its head, or the one that its session was begun with. Tokens that are nobody's
-/// are not held, so that trying many cannot make the limit of others start afresh.
+/// The token that a request acts with: in its head, or the one that its session was begun with. Tokens that are
+/// nobody's are not held, so that trying many cannot make the limit of others start afresh.
 fn token_in_force(app: &AppState, headers: &HeaderMap) -> Option<TokenHash> {
     let token = match super::extract::bearer(headers) {
         Some(bearer) => TokenHash::of(bearer?),
@@ -65,8 +67,8 @@ pub(crate) fn charge_token(app: &AppState, token: &TokenHash) -> Result<(), TooM
     charged.map_err(|wait| TooMany::new("requests with this token", wait))
 }
 
-/// Whose token this is. The right one is known first, and is not put off by wrong ones from the same address, which anybody
-/// behind the same proxy may have tried; a wrong one counts against the address.
+/// Whose token this is. The right one is known first, and is not put off by wrong ones from the same address, which
+/// anybody behind the same proxy may have tried; a wrong one counts against the address.
 pub(crate) fn recognise(
     app: &AppState,
     token: &TokenHash,

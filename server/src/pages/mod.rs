@@ -36,8 +36,8 @@ pub(crate) use self::visitor::session_token;
 use self::{session::Sessions, view::Views, visitor::Visitor};
 use crate::app::AppState;
 
-/// Browsers that may watch studies at once: those of anybody, of analysts, of the operator. Each has places that the others
-/// cannot take.
+/// Browsers that may watch studies at once: those of anybody, of analysts, of the operator. Each has places that the
+/// others cannot take.
 const MOST_WATCHERS: [usize; 3] = [192, 48, 16];
 
 /// What pages keep between requests.

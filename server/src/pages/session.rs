@@ -11,8 +11,8 @@ use sha2::{Digest, Sha256};
 
 use crate::store::TokenHash;
 
-/// Most sessions of one token; the oldest of them ends when there is one more. However often somebody logs in, he ends no
-/// session but those of his own token.
+/// Most sessions of one token; the oldest of them ends when there is one more. However often somebody logs in, he ends
+/// no session but those of his own token.
 const MOST_OF_A_TOKEN: usize = 32;
 /// Time after which a session ends, by the clock that nobody sets.
 pub(super) const LIFETIME: Duration = Duration::from_secs(8 * 3_600);

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use eigenveil_shared::Result;
-use rusqlite::{Connection, ErrorCode as SqliteCode, OpenFlags, Transaction};
+use rusqlite::{Connection, ErrorCode as SqliteCode, OpenFlags, Transaction, config::DbConfig};
 
 use super::unavailable;
 
@@ -184,10 +184,19 @@ pub(super) fn open_for_reading(path: &Path) -> rusqlite::Result<Connection> {
         OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX,
     )?;
     connection.busy_timeout(std::time::Duration::from_secs(5))?;
+    keep_log(&connection, true)?;
     Ok(connection)
 }
 
+/// Whether the log stays when the last connection is closed: then it goes only where
+/// [`Tenure::end`](super::tenure::Tenure::end) has said that the main file is whole.
+pub(super) fn keep_log(connection: &Connection, keep: bool) -> rusqlite::Result<()> {
+    let setting = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
+    connection.set_db_config(setting, keep).map(|_| ())
+}
+
 fn configure(connection: &Connection) -> rusqlite::Result<()> {
+    keep_log(connection, true)?;
     connection.busy_timeout(std::time::Duration::from_secs(5))?;
     connection.pragma_update(None, "page_size", PAGE)?;
     let mode: String =

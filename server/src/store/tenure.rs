@@ -1,16 +1,16 @@
 //! Whose database it is: one server's at a time, whatever became of the lock file, and lying where it was left.
 //!
-//! Whoever opens the database for writing puts a number of his own into it, and each of his transactions looks whether it
-//! is still there: a second server that came in because somebody removed the lock file ends the first, and neither counts
-//! what the other has counted. A mark says that the log (`-wal`) belongs to the database; it is on disk before anything
-//! is acknowledged, and goes when everything is in the main file.
+//! Whoever opens the database for writing puts a number of his own into it, and each of his transactions looks whether
+//! it is still there: a second server that came in because somebody removed the lock file ends the first, and neither
+//! counts what the other has counted. A mark says that the log (`-wal`) belongs to the database; it is on disk before
+//! anything is acknowledged, and goes when everything is in the main file.
 
 use std::{os::unix::fs::MetadataExt as _, path::Path};
 
 use eigenveil_shared::Result;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
-use super::{Failure, directory::DataDirectory, unavailable};
+use super::{Failure, directory::DataDirectory, schema, unavailable};
 use crate::environment::Entropy;
 
 /// Of the last server that opened it: 16 random bytes.
@@ -50,6 +50,8 @@ impl Tenure {
     ) -> Result<Self, Failure> {
         let was_in_use = setting(connection, IN_USE)?.is_some();
         if was_in_use && !log.there {
+            // What opening it has made must not be taken for the log next time.
+            schema::keep_log(connection, false)?;
             return Err(log_missing(directory).into());
         }
         let place = place(&directory.database())?;

@@ -91,8 +91,8 @@ fn connections_take_every_descriptor() {
     });
 }
 
-/// A file system of 40 MiB of the server's own is filled to the last byte: closing and deleting a study goes through, by
-/// what was kept back, and the other study takes reports again.
+/// A file system of 40 MiB of the server's own is filled to the last byte: closing and deleting a study goes through,
+/// by what was kept back, and the other study takes reports again.
 #[test]
 #[ignore = "needs user namespaces (unshare -rm)"]
 fn a_full_file_system_is_emptied_by_deleting() {

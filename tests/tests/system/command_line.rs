@@ -566,7 +566,8 @@ fn usage_errors_exit_with_two_and_help_with_zero() {
     }
 }
 
-/// Descriptors that do not suffice are said before the server starts and when it does; with those that there are it serves.
+/// Descriptors that do not suffice are said before the server starts and when it does; with those that there are it
+/// serves.
 #[test]
 fn too_few_descriptors_are_said() {
     let folder = tempfile::tempdir().unwrap();
