@@ -107,7 +107,10 @@ fn dense_mechanisms_keep_the_length_of_rows() {
                     let payload = match i % 100 < poisoned {
                         true => poison.clone(),
                         false => {
-                            let row = params.preprocessor().prepare(&Row::new(axis(4, 0))).unwrap();
+                            let row = params
+                                .preprocessor()
+                                .prepare(&Row::new(axis(4, 0)))
+                                .unwrap();
                             params.mechanism().perturb_with(&row, &mut rng)
                         }
                     };
@@ -182,7 +185,10 @@ fn what_rows_could_do_is_let_pass() {
         moved += cap.scale() * (squared - 1.0 / 40.0) / liars as f64;
         study.buckets[i % BUCKETS].push(with_share(&v, squared, &mut rng));
     }
-    println!("each moves the moment by {moved:.2}, an identical seed by {:.2}", cap.scale());
+    println!(
+        "each moves the moment by {moved:.2}, an identical seed by {:.2}",
+        cap.scale()
+    );
     assert!(moved < 4.0);
     assert_eq!(study.check(&params).verdict, RowVerdict::Possible);
 }
@@ -217,7 +223,10 @@ fn seeds_are_counted_as_their_directions() {
     let check = check.unwrap().unwrap();
     assert_eq!(check.reports, 400);
     assert_eq!(check, study.check(&params));
-    assert_eq!(row_check(&sums, &params, Some(&source), &|| true).unwrap(), None);
+    assert_eq!(
+        row_check(&sums, &params, Some(&source), &|| true).unwrap(),
+        None
+    );
     // A half with fewer than 64 reports gives no directions.
     let few = &sums[1..2];
     assert_eq!(row_check(few, &params, None, &|| false).unwrap(), None);
