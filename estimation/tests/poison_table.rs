@@ -80,12 +80,7 @@ fn seen(
     let agreement = found.bucket_agreement.unwrap();
     Seen {
         truth: (truth.transpose() * first).norm_squared(),
-        poison: first
-            .iter()
-            .zip(v)
-            .map(|(a, b)| a * b)
-            .sum::<f64>()
-            .powi(2),
+        poison: first.iter().zip(v).map(|(a, b)| a * b).sum::<f64>().powi(2),
         verdict: found.assessment.components[0].verdict.as_str(),
         buckets: match agreement.verdict {
             BucketVerdict::Agree => "agree",
@@ -99,11 +94,17 @@ fn place(i: usize, batch: bool) -> usize {
     if batch { 8 } else { i % BUCKETS }
 }
 
-fn line(table: &mut String, params: &StudyParams, study: &str, before: &Seen, now: &Seen, check: &RowCheck) {
-    let (found, limit) = check
-        .seeds
-        .as_ref()
-        .map_or_else(Default::default, |s| (s.found.to_string(), s.limit.to_string()));
+fn line(
+    table: &mut String,
+    params: &StudyParams,
+    study: &str,
+    before: &Seen,
+    now: &Seen,
+    check: &RowCheck,
+) {
+    let (found, limit) = check.seeds.as_ref().map_or_else(Default::default, |s| {
+        (s.found.to_string(), s.limit.to_string())
+    });
     writeln!(
         table,
         "{},{},{study},{:.2},{:.2},{},{},{:.2},{:.2},{},{},{},{:.3},{:.3},{found},{limit}",
@@ -154,7 +155,14 @@ fn double_cap(table: &mut String, p: usize, rng: &mut ChaCha20Rng) {
         })
         .unwrap();
     let none = seen(&clean.sums(p), &params, people.truth(), &v);
-    line(table, &params, "none,0,-", &none, &none, &clean.check(&params));
+    line(
+        table,
+        &params,
+        "none,0,-",
+        &none,
+        &none,
+        &clean.check(&params),
+    );
     let attacks = [
         Attack::Identical,
         Attack::Chosen(1024.0),
@@ -179,7 +187,8 @@ fn double_cap(table: &mut String, p: usize, rng: &mut ChaCha20Rng) {
             let before = seen(&clean.sums(p), &params, people.truth(), &v);
             if let Attack::Identical = attack {
                 // Counted once: one is left of them all.
-                let keep = |(bucket, length): (&mut Vec<Vec<f64>>, &usize)| bucket.truncate(*length);
+                let keep =
+                    |(bucket, length): (&mut Vec<Vec<f64>>, &usize)| bucket.truncate(*length);
                 clean.buckets.iter_mut().zip(&lengths).for_each(keep);
                 clean.buckets[place(0, batch)].push(v.clone());
             }
@@ -196,7 +205,11 @@ fn double_cap(table: &mut String, p: usize, rng: &mut ChaCha20Rng) {
 
 fn gaussian(table: &mut String, p: usize, rng: &mut ChaCha20Rng) {
     let params = params(p, MechanismKind::SymmetricGaussian, EPSILON);
-    let model = RowSource::Model(Model::Spiked { p, k: 2, spike: 20.0 });
+    let model = RowSource::Model(Model::Spiked {
+        p,
+        k: 2,
+        spike: 20.0,
+    });
     let people = Participants::draw(&model, 2, &params, rng).unwrap();
     let v = across(people.truth(), rng);
     let sum = || ReportSum::new(params.mechanism(), p).unwrap();

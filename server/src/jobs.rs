@@ -290,7 +290,8 @@ fn compute(
         let what = format!("estimating row-sparse components of dimension {p} from seeds");
         store.check_memory(&what, needed)?;
         let seeds = store.seeds_unless(study, cancelled)?;
-        let mut estimate = estimate_from_seeds(params, study.name(), &seeds, k, settings, cancelled)?;
+        let mut estimate =
+            estimate_from_seeds(params, study.name(), &seeds, k, settings, cancelled)?;
         note_repeated(&mut estimate, seeds.repeated());
         return Ok(estimate);
     }

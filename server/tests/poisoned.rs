@@ -126,8 +126,7 @@ async fn a_repeated_seed_is_counted_once() {
     let mut rng = ChaCha20Rng::seed_from_u64(23);
     let poison = seed_beyond(&repeated, 0.9, &mut rng);
     for batch in 0..20 {
-        let mut payloads: Vec<Vec<u8>> =
-            (0..50).map(|_| honest(&repeated, &mut rng)).collect();
+        let mut payloads: Vec<Vec<u8>> = (0..50).map(|_| honest(&repeated, &mut rng)).collect();
         if batch == 0 {
             payloads.push(poison.clone());
         }
@@ -140,7 +139,11 @@ async fn a_repeated_seed_is_counted_once() {
         let wanted = estimate(server, &once).await;
         assert_eq!((found.n, wanted.n), (n, 1_001));
         assert_eq!((found.repeated_seeds, wanted.repeated_seeds), (left_out, 0));
-        assert!(has(&found, "repeat the seed of another report"), "{:?}", found.warnings);
+        assert!(
+            has(&found, "repeat the seed of another report"),
+            "{:?}",
+            found.warnings
+        );
         assert!(!has(&wanted, "seed of another"), "{:?}", wanted.warnings);
         for (found, wanted) in found.eigenvalues.iter().zip(&wanted.eigenvalues) {
             assert!((found - wanted).abs() < 1e-9, "{found} {wanted}");

@@ -257,7 +257,11 @@ pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
             check.reports,
             check.length.found,
             check.length.directions,
-            if check.length.directions == 1 { "" } else { "s" },
+            if check.length.directions == 1 {
+                ""
+            } else {
+                "s"
+            },
             check.length.limit,
             check
                 .seeds

@@ -78,8 +78,7 @@ fn limit(params: &StudyParams, directions: usize, n: f64, ln_alarms: f64) -> f64
 fn deviation(cap: &DoubleCap, j: f64, n: f64, ln_alarms: f64) -> f64 {
     let parameters = cap.parameters();
     let p = cap.dimension() as f64;
-    let variance =
-        (parameters.expected_tries() * j * (j + 2.0) / (p * (p + 2.0))).min(0.25);
+    let variance = (parameters.expected_tries() * j * (j + 2.0) / (p * (p + 2.0))).min(0.25);
     let wanted = ln_alarms / (n * variance);
     // h(u) = (1+u)ln(1+u) − u rises, and is at least u²/(2 + 2u/3).
     let (mut low, mut high) = (0.0, (2.0 * wanted).sqrt() + wanted);

@@ -27,7 +27,11 @@ use eigenveil_shared::{
 use nalgebra::DMatrix;
 
 pub use self::seeds::SeedCounts;
-use crate::{accumulate::Accumulator, large::SeedSource, linalg::{packed_to_dense, top_k}};
+use crate::{
+    accumulate::Accumulator,
+    large::SeedSource,
+    linalg::{packed_to_dense, top_k},
+};
 
 /// Probability of `impossible` where a device made every report, at most.
 pub const FALSE_ALARM_RATE: f64 = 1e-3;
@@ -119,7 +123,9 @@ pub fn row_check(
 /// The verdict on these halves and the count of the other half's seeds.
 pub fn judge(halves: &Halves, params: &StudyParams, seeds: Option<SeedCheck>) -> RowCheck {
     let length = length::check(halves, params);
-    let too_many = seeds.as_ref().is_some_and(|seeds| seeds.found >= seeds.limit);
+    let too_many = seeds
+        .as_ref()
+        .is_some_and(|seeds| seeds.found >= seeds.limit);
     RowCheck {
         reports: halves.others.count(),
         false_alarm_rate: FALSE_ALARM_RATE,
@@ -149,7 +155,11 @@ pub fn in_words(check: &RowCheck) -> Vec<String> {
             "The reports have {which} {found:.3}, which no rows can: rows in the unit ball have eigenvalues that add up to 1 at most, {limit:.3} with the noise of all but one study in 2,000. Reports that no device made are in the sums: do not rely on the components."
         ));
     }
-    if let Some(seeds) = check.seeds.as_ref().filter(|seeds| seeds.found >= seeds.limit) {
+    if let Some(seeds) = check
+        .seeds
+        .as_ref()
+        .filter(|seeds| seeds.found >= seeds.limit)
+    {
         let place = match (seeds.together, seeds.direction) {
             (true, many) => format!("the space of the {many} leading directions"),
             (false, which) => format!("direction {which} of the reports"),

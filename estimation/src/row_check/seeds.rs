@@ -81,7 +81,9 @@ impl<'a> SeedCounts<'a> {
                 let squared_length = expand(seed, &mut normals);
                 count(places, directions, &normals, squared_length, &mut own);
             }
-            let mut total = total.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut total = total
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
             for (total, own) in total.iter_mut().flatten().zip(own.iter().flatten()) {
                 *total += own;
             }

@@ -203,9 +203,10 @@ fn components(estimate: &Estimate) -> Vec<[String; 7]> {
             [
                 (j + 1).to_string(),
                 word.to_owned(),
-                estimate
-                    .reports_that_suffice(component)
-                    .map_or_else(|| "–".to_owned(), |reports| format!("{} reports", grouped(reports))),
+                estimate.reports_that_suffice(component).map_or_else(
+                    || "–".to_owned(),
+                    |reports| format!("{} reports", grouped(reports)),
+                ),
                 with_error(
                     component.debiased_eigenvalue.unwrap_or(0.0),
                     component.debiased_eigenvalue_se,

@@ -48,7 +48,10 @@ impl Repeated {
                 return Ok(None);
             }
             seeds.sort_unstable();
-            for equal in seeds.chunk_by(|a, b| a == b).filter(|equal| equal.len() > 1) {
+            for equal in seeds
+                .chunk_by(|a, b| a == b)
+                .filter(|equal| equal.len() > 1)
+            {
                 found.seeds.push(equal[0]);
                 found.left_out += equal.len() as u64 - 1;
             }

@@ -243,12 +243,16 @@ impl<'a> StoredSeeds<'a> {
         take: &mut dyn FnMut(&[Seed]) -> Result<bool, Failure>,
     ) -> Result<bool, Failure> {
         let connection = self.connection.borrow();
-        read_bucket(&connection, self.study, bucket, self.end, &mut |seeds| {
-            match once.keep(seeds) {
+        read_bucket(
+            &connection,
+            self.study,
+            bucket,
+            self.end,
+            &mut |seeds| match once.keep(seeds) {
                 [] => Ok(true),
                 seeds => take(seeds),
-            }
-        })
+            },
+        )
     }
 }
 

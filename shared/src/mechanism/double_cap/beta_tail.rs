@@ -147,14 +147,23 @@ mod tests {
                 assert!((uniform_tail(1, p, t) / half - 1.0).abs() < 1e-9, "{p} {t}");
                 // Beta(1, b) in closed form.
                 let exact = (1.0 - t).powf(0.5 * (p as f64 - 2.0));
-                assert!((uniform_tail(2, p, t) / exact - 1.0).abs() < 1e-9, "{p} {t}");
+                assert!(
+                    (uniform_tail(2, p, t) / exact - 1.0).abs() < 1e-9,
+                    "{p} {t}"
+                );
                 // The others have the rest of the length.
                 let rest = 1.0 - uniform_tail(p - 2, p, 1.0 - t);
                 assert!((rest - exact).abs() < 1e-11, "{p} {t}");
             }
         }
-        assert_eq!((uniform_tail(3, 3, 0.5), uniform_tail(0, 3, 0.5)), (1.0, 0.0));
-        assert_eq!((uniform_tail(1, 3, 0.0), uniform_tail(1, 3, 1.0)), (1.0, 0.0));
+        assert_eq!(
+            (uniform_tail(3, 3, 0.5), uniform_tail(0, 3, 0.5)),
+            (1.0, 0.0)
+        );
+        assert_eq!(
+            (uniform_tail(1, 3, 0.0), uniform_tail(1, 3, 1.0)),
+            (1.0, 0.0)
+        );
     }
 
     const REFERENCE: [(f64, f64, [f64; 3]); 10] = [
