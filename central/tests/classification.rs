@@ -24,6 +24,9 @@ use tables::{prepared, private};
 
 const K: usize = 10;
 const REPEATS: u64 = 5;
+/// The two columns of a9a that say "female" and "male", which are left out of the rows.
+const SEX: [usize; 2] = [71, 72];
+
 /// Scores `Vᵀx` of some rows.
 fn scores(rows: &Rows, which: &[usize], subspace: &DMatrix<f64>) -> Array2<f64> {
     let scores: Vec<_> = which
@@ -55,8 +58,8 @@ fn accuracy(
     right.count() as f64 / test.len() as f64
 }
 
-/// a9a with its labels (an income above 50,000 or not). As in the paper a half of the rows gives the subspace, a tenth trains
-/// the classifier, the rest tests it; k = 10, ε = 0.1, δ = 1e-3, replace.
+/// Not the paper's task: a9a's labels came to `../shared/data` after this was measured, and the task is to tell "female" from the
+/// other 121 columns. As in the paper a half of the rows gives the subspace, a tenth trains the classifier, the rest tests it; k = 10, ε = 0.1, δ = 1e-3, replace.
 /// Writes `docs/experiments/classification_a9a.csv`.
 ///
 /// `cargo test --workspace --test classification -- --ignored --nocapture`
@@ -66,11 +69,21 @@ fn linear_svm_in_private_subspaces() {
     let Some(raw) = common::shared_rows("a9a.npy") else {
         return;
     };
-    let classes = common::shared_rows("a9a_labels.npy").unwrap();
-    let labels: Vec<bool> = classes.iter().map(|row| row.values()[0] > 0.5).collect();
-    let n = raw.len();
-    assert_eq!(labels.len(), n);
-    let rows = prepared(&raw, Norm::Normalize);
+    let labels: Vec<bool> = raw.iter().map(|row| row.values()[SEX[0]] > 0.5).collect();
+    let without: Vec<Row> = raw
+        .iter()
+        .map(|row| {
+            let values = row.values().iter().enumerate();
+            Row::new(
+                values
+                    .filter(|(i, _)| !SEX.contains(i))
+                    .map(|(_, x)| *x)
+                    .collect(),
+            )
+        })
+        .collect();
+    let n = labels.len();
+    let rows = prepared(&without, Norm::Normalize);
     let mut csv =
         String::from("algorithm,calibration,true_epsilon,accuracy_mean,accuracy_std,repeats\n");
     let names = [
@@ -102,7 +115,7 @@ fn linear_svm_in_private_subspaces() {
                 order.shuffle(&mut rng);
                 let (holdout, rest) = order.split_at(n / 2);
                 let (train, test) = rest.split_at(n / 10);
-                let half: Vec<Row> = holdout.iter().map(|&i| raw[i].clone()).collect();
+                let half: Vec<Row> = holdout.iter().map(|&i| without[i].clone()).collect();
                 let half = prepared(&half, Norm::Normalize);
                 let fit = method
                     .fit(&half, &Request::new(K, privacy), &mut rng)
@@ -126,10 +139,9 @@ fn linear_svm_in_private_subspaces() {
             }
         }
     }
-    let positive = labels.iter().filter(|label| **label).count() as f64 / n as f64;
-    let constant = positive.max(1.0 - positive);
-    println!("always the same answer: {constant:.4}");
-    assert!(reference > constant + 0.02, "{reference}");
+    let female = labels.iter().filter(|label| **label).count() as f64 / n as f64;
+    println!("always the same answer: {:.4}", female.max(1.0 - female));
+    assert!(reference > female.max(1.0 - female) + 0.02, "{reference}");
     assert!(
         private_best <= reference + 0.02,
         "{private_best} {reference}"

@@ -19,7 +19,8 @@ use rand_distr::{Distribution, StandardNormal};
 
 use tables::{clipped, exact, prepared, private, real_tables};
 
-/// Example 4.1 of the paper, `x = ±v + σ·noise`, scaled so that rows fit the ball; and v.
+/// Example 4.1 of the paper, `x = ±v + σ·noise`; and v. The paper's rows are not bounded; here they are divided by 1.5 and
+/// clipped to the unit ball, which the signal, of length 2/3, is well inside.
 fn example(n: usize, d: usize, sigma: f64, seed: u64) -> (Rows, DMatrix<f64>) {
     let mut rng = generator(Some(seed)).unwrap();
     let v = uniform_frame(&mut rng, d, 1).unwrap();
@@ -76,7 +77,7 @@ fn example_4_1_separates_it_from_private_oja() {
 }
 
 /// Example 4.1 over seven σ: writes `docs/experiments/example_4_1.csv` and `docs/img/example-4-1.svg`. ε = 2, δ = 1e-6,
-/// replace, p = 10, n = 20,000, 20 repeats.
+/// replace, p = 10, n = 20,000, rows divided by 1.5, 20 repeats.
 ///
 /// `cargo test --workspace --test dp_pca -- --ignored --nocapture`
 #[test]

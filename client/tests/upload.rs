@@ -556,10 +556,7 @@ async fn an_upload_keeps_its_deadline() {
         .await
         .unwrap_err();
     assert!(failure.error.is_timeout(), "{failure}");
-    assert!(
-        (0.3..3.0).contains(&failure.summary.seconds),
-        "{failure:?}"
-    );
+    assert!((0.3..3.0).contains(&failure.summary.seconds), "{failure:?}");
     assert_eq!(outbox.counts().unwrap().acknowledged, 10);
     assert_eq!(failure.summary.pending, 10);
 }
@@ -779,7 +776,9 @@ fn the_blocking_face_does_the_same() {
     let (mut outbox, reports) = fill(&folder.path().join("outbox"), &study, 50);
     let mut calls = 0;
     let summary = client
-        .upload(&study, &mut outbox, never_giving_up(batches(6, 2)), |_| calls += 1)
+        .upload(&study, &mut outbox, never_giving_up(batches(6, 2)), |_| {
+            calls += 1
+        })
         .unwrap();
     assert_eq!(summary.accepted + summary.duplicates, 50);
     assert!(summary.retries > 0 && calls > 0);

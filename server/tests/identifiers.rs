@@ -110,6 +110,9 @@ async fn reports_are_counted_once_wherever_their_identifiers_lie() {
         .operator("POST", &format!("/v1/studies/{}/close", study.id), None)
         .await;
     let all = (BATCHES * BATCH, 0, 0);
-    until("only single reports are left", async || places(&server) == all).await;
+    until("only single reports are left", async || {
+        places(&server) == all
+    })
+    .await;
     assert_eq!(send(&server, &study, 3).await, (0, BATCH));
 }

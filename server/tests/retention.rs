@@ -216,7 +216,10 @@ async fn identifiers_of_closed_studies_go_after_their_time() {
         .0
         .store(1_700_000_000_000 + 31 * DAY_MS, Ordering::Relaxed);
     let server = start(directory);
-    until("the identifiers are gone", async || identifiers(&closed) == 0).await;
+    until("the identifiers are gone", async || {
+        identifiers(&closed) == 0
+    })
+    .await;
     assert_eq!(identifiers(&open), 3);
     // The sums stay; a late retry is refused and changes nothing; an export would forget what was counted.
     let late = server

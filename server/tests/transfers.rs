@@ -16,7 +16,8 @@ use eigenveil_server::{ServerConfig, Store, StudyId, store::StoredMoment};
 use eigenveil_shared::{
     ErrorCode as E,
     api::{
-        BatchReceipt, ImportOutcome, ImportReceipt, REPORT_BATCH_MEDIA_TYPE, STUDY_EXPORT_MEDIA_TYPE, StudyDocument, StudyState,
+        BatchReceipt, ImportOutcome, ImportReceipt, REPORT_BATCH_MEDIA_TYPE,
+        STUDY_EXPORT_MEDIA_TYPE, StudyDocument, StudyState,
     },
     codec,
     mechanism::PayloadForm,

@@ -50,7 +50,8 @@ pub enum GladForm {
 
 /// Geodesic gradient descent on `(1/N)Σ‖(I − VVᵀ)x‖` over spherised rows (Maunu, Yu & Lerman, Section 2).
 ///
-/// Starts at PCA ([`Start`]) and steps `V ← P_{O(D,r)}(V − η_t(∇F + noise))`. Every `stage` iterations η halves: the paper's
+/// Starts at PCA ([`Start`]) and steps `V ← P_{O(D,r)}(V − η_t(∇F + noise))`, P the polar factor, as the paper's noisy forms do;
+/// its GGD itself steps along geodesics, `Exp_V(−η∇F)`, which is the same up to O(η³). Every `stage` iterations η halves: the paper's
 /// geometric restarts, each from where the last one ended. Batches are Poisson samples, and their sums are divided by the
 /// size they have in the mean.
 #[derive(Clone, Copy, Debug, PartialEq)]

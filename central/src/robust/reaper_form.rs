@@ -35,7 +35,7 @@ pub enum ReaperForm {
 /// REAPER: least absolute deviations over `{0 ≼ P ≼ I, tr P = k}` by (mirror) subgradient descent on spherised rows (Maunu, Yu
 /// & Lerman, Section 4.3 and Appendix A); the answer is the top-k subspace of the average iterate.
 ///
-/// Starts at `(k/p)I`. The noise is on the **sum** of equation 4.1 over the rows of a step, symmetric; the sum is then divided
+/// Starts at `(k/p)I`; the paper's `AᵀA`, `A_ij ~ N(1, 0.01)`, is not in the set. The noise is on the **sum** of equation 4.1 over the rows of a step, symmetric; the sum is then divided
 /// by n, or by the mean size of a batch. Without a budget there is none, which is the non-private REAPER.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reaper {

@@ -15,14 +15,11 @@ use std::{
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Waits until this holds.
-#[track_caller]
-pub fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) -> impl Future<Output = ()> {
+pub async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let started = Instant::now();
-    async move {
-        while !holds().await {
-            assert!(started.elapsed() < PATIENCE, "never: {what}");
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+    while !holds().await {
+        assert!(started.elapsed() < PATIENCE, "never: {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 

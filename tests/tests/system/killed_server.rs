@@ -113,11 +113,7 @@ async fn survives(mechanism: MechanismKind, mode: UploadMode) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_acknowledged_report_is_lost_or_doubled_one_by_one() {
-    survives(
-        MechanismKind::SymmetricGaussian,
-        UploadMode::Single,
-    )
-    .await;
+    survives(MechanismKind::SymmetricGaussian, UploadMode::Single).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
