@@ -11,7 +11,7 @@
 //! 3. What never arrived, came in pieces, was refused, or was first sent after a close, is not counted.
 //! 4. Sums, counts, identifiers and what HTTP shows agree.
 //! 5. An answer says what is true: 201 for a report that was not counted before, 200 for one that was, 409 only where
-//!    it was not counted and the study is not open; a failed commit has counted nothing.
+//!    it was not counted and the study is closed, 404 for a draft; a failed commit has counted nothing.
 //! 6. A finished estimate is of one moment between its request and now: its spectrum is that of the sums
 //!    at its n.
 //! 7. An import adds all reports of an export or none, none where one of them is there already, and the same

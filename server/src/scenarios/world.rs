@@ -287,7 +287,7 @@ impl World {
             Network::CutShort => {
                 body.truncate(body.len() - 1);
                 let (status, _) = self.post(at, REPORT_MEDIA_TYPE, body).await;
-                return check(status == 400, || {
+                return check(status == self.half(at), || {
                     format!("half a report is answered {status}")
                 });
             }
@@ -298,6 +298,14 @@ impl World {
         match network {
             Network::Answered => self.learn(at, report, answer.0, false),
             _ => Ok(()),
+        }
+    }
+
+    /// What is answered to a body that breaks off: nobody learns that a draft is there.
+    fn half(&self, at: usize) -> u16 {
+        match self.studies[at].state {
+            StudyState::Draft => 404,
+            _ => 400,
         }
     }
 
@@ -315,7 +323,8 @@ impl World {
         let right = match status {
             201 => letter.may_count && !letter.counted && (sent_twice || !letter.acknowledged),
             200 => letter.counted || sent_twice,
-            409 => !letter.counted && !letter.acknowledged && state != StudyState::Open,
+            409 => !letter.counted && !letter.acknowledged && state == StudyState::Closed,
+            404 => state == StudyState::Draft,
             _ => false,
         };
         letter.acknowledged |= matches!(status, 200 | 201);
@@ -341,7 +350,7 @@ impl World {
             Network::CutShort => {
                 body.truncate(body.len() - 1);
                 let (status, _) = self.post(at, REPORT_BATCH_MEDIA_TYPE, body).await;
-                return check(status == 400, || {
+                return check(status == self.half(at), || {
                     format!("half a batch is answered {status}")
                 });
             }
@@ -362,9 +371,14 @@ impl World {
         }
         let state = self.studies[at].state;
         let known = |report: &&usize| self.studies[at].letters[**report].counted;
+        if status == 404 {
+            return check(state == StudyState::Draft, || {
+                format!("a study that is {state:?} is hidden")
+            });
+        }
         if status == 409 {
             return check(
-                state != StudyState::Open && !good.iter().any(|report| known(&report)),
+                state == StudyState::Closed && !good.iter().any(|report| known(&report)),
                 || format!("a batch is refused as a whole in a study that is {state:?}"),
             );
         }
@@ -446,7 +460,7 @@ impl World {
             self.arrived(at, *report);
             let sent_twice = !seen.insert(*report);
             match status {
-                200 | 201 | 409 => self.learn(at, *report, *status, sent_twice)?,
+                200 | 201 | 404 | 409 => self.learn(at, *report, *status, sent_twice)?,
                 429 => {}
                 503 | 507 if fault.is_some() => {}
                 status => return Err(format!("report {report} in a burst is answered {status}")),

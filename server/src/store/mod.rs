@@ -148,15 +148,15 @@ impl Store {
     pub fn open(config: &ServerConfig, environment: Environment) -> Result<Self> {
         config.check()?;
         let directory = DataDirectory::open(&config.data_dir)?;
-        let (log, entropy) = (Log::of(&directory), &*environment.entropy);
+        let log = Log::of(&directory);
         let mut connection = schema::open_for_writing(&directory.database(), config.store_bytes)?;
         let reserve = Reserve::new(directory.path().to_owned());
         // Before anything is read that the writer keeps in memory: whoever wrote until now does so no more.
-        let tenure = match Tenure::begin(&mut connection, &directory, log, entropy) {
+        let tenure = match Tenure::begin(&mut connection, &directory, log) {
             Err(failure) if failure.is_full() => {
                 reserve.release();
                 checkpoint(&connection, "PASSIVE").map_err(Failure::into_error)?;
-                Tenure::begin(&mut connection, &directory, log, entropy)
+                Tenure::begin(&mut connection, &directory, log)
             }
             begun => begun,
         };

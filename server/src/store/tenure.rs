@@ -11,7 +11,6 @@ use eigenveil_shared::Result;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
 use super::{Failure, directory::DataDirectory, schema, unavailable};
-use crate::environment::Entropy;
 
 /// Of the last server that opened it: 16 random bytes.
 const SERVER: &str = "server";
@@ -46,7 +45,6 @@ impl Tenure {
         connection: &mut Connection,
         directory: &DataDirectory,
         log: Log,
-        entropy: &dyn Entropy,
     ) -> Result<Self, Failure> {
         let was_in_use = setting(connection, IN_USE)?.is_some();
         if was_in_use && !log.there {
@@ -64,9 +62,10 @@ impl Tenure {
                 );
             }
         }
-        let mut number = [0; 16];
-        entropy.fill(&mut number)?;
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        // Nobody may guess or not guess it: it has to be another one each time.
+        let number: [u8; 16] =
+            transaction.query_row("SELECT randomblob(16)", [], |row| row.get(0))?;
         for (key, value) in [(SERVER, &number[..]), (PLACE, &place), (IN_USE, &[1][..])] {
             // The mark is rewritten only where it is missing: it stays where a crash left it.
             transaction.execute(

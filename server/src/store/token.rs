@@ -121,8 +121,7 @@ pub fn rotate_operator_token(data_dir: &Path, environment: &Environment) -> Resu
     let directory = DataDirectory::open(data_dir)?;
     let (log, entropy) = (Log::of(&directory), &*environment.entropy);
     let mut connection = schema::open_for_writing(&directory.database(), None)?;
-    let tenure =
-        Tenure::begin(&mut connection, &directory, log, entropy).map_err(Failure::into_error)?;
+    let tenure = Tenure::begin(&mut connection, &directory, log).map_err(Failure::into_error)?;
     let files = directory.token_files();
     ensure(&connection, &files, entropy)?;
     rotate(&connection, &files, entropy)?;
