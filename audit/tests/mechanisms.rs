@@ -113,7 +113,7 @@ fn what_devices_release_stays_below_the_claim() {
         let settings = AuditSettings {
             source: Source::System,
             confidence: 1.0 - 1e-9,
-            ..settings(mechanism, 1.0, 10_000)
+            ..settings(mechanism, 4.0, 10_000)
         };
         let report = audit(&settings, &|_| ()).unwrap();
         assert_eq!(report.verdict, Verdict::Consistent, "{report:?}");
