@@ -40,7 +40,7 @@ async fn a_full_disk_loses_nothing_that_was_acknowledged() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     let log = folder.path().join("log");
-    let mut server = ServerProcess::start_confined(&data, 2_048, &log);
+    let mut server = ServerProcess::start_limited(&data, "trap '' XFSZ; ulimit -f 2048", &[], &log);
     let id = server.create_study(&["--p", "16", "--epsilon", "4"]);
     let settings = HttpSettings {
         retry: RetryPolicy::never(),

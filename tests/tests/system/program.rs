@@ -93,18 +93,16 @@ impl ServerProcess {
         Self::start_as(logged, data, flags)
     }
 
-    /// Starts where no file may grow beyond this many blocks of 512 bytes: writing more fails, as on a full disk. What it
-    /// says goes to `log`, as JSON.
-    pub(crate) fn start_confined(data: &Path, blocks: u32, log: &Path) -> Self {
-        let confined = || {
-            let command = format!(
-                "trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\" 2>\"$EIGENVEIL_LOG\""
-            );
+    /// Starts within limits of the shell's `ulimit`, such as `ulimit -n 256`. What it says goes to `log`, as JSON.
+    pub(crate) fn start_limited(data: &Path, limits: &str, flags: &[&str], log: &Path) -> Self {
+        let limited = || {
+            let command = format!("{limits}; exec \"$0\" \"$@\" 2>\"$EIGENVEIL_LOG\"");
             let mut shell = shell(&command, &program());
             shell.env("EIGENVEIL_LOG", log);
             shell
         };
-        Self::start_as(confined, data, &["--listen", "127.0.0.1:0", "--log-json"])
+        let all = [&["--listen", "127.0.0.1:0", "--log-json"], flags].concat();
+        Self::start_as(limited, data, &all)
     }
 
     fn start_as(program: impl Fn() -> Command, data: &Path, flags: &[&str]) -> Self {
@@ -169,8 +167,12 @@ impl ServerProcess {
         self.child.take().unwrap().wait().unwrap().success()
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.child.as_ref().unwrap().id()
+    }
+
     pub(crate) fn signal(&self, signal: &str) {
-        let id = self.child.as_ref().unwrap().id().to_string();
+        let id = self.id().to_string();
         let sent = Command::new("kill").args([signal, &id]).status();
         assert!(sent.unwrap().success());
     }

@@ -1,0 +1,147 @@
+//! Honest devices: each sends a report until it is acknowledged, then the next one.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use eigenveil_shared::{
+    api::{REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE, StudyDocument},
+    codec::{self, StudyShape},
+    report::{Report, ReportId},
+};
+use tokio::task::JoinSet;
+
+use crate::wire::Wire;
+
+/// Where honest devices are: one network behind one address.
+const HOME: [u8; 4] = [127, 0, 0, 1];
+/// Devices that send at once to each study.
+const DEVICES: u64 = 8;
+/// A device that got no answer for so long tries again on a new connection.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A study that honest devices take part in.
+pub(crate) struct Honest {
+    study: StudyDocument,
+    acknowledged: Mutex<Vec<ReportId>>,
+    count: AtomicU64,
+    stop: AtomicBool,
+}
+
+impl Honest {
+    pub(crate) fn new(study: StudyDocument) -> Arc<Self> {
+        Arc::new(Self {
+            study,
+            acknowledged: Mutex::default(),
+            count: AtomicU64::new(0),
+            stop: AtomicBool::new(false),
+        })
+    }
+
+    /// Reports acknowledged so far.
+    pub(crate) fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Sends until stopped; the last report of each device is acknowledged too.
+    pub(crate) async fn run(self: Arc<Self>, server: SocketAddr) {
+        let mut devices = JoinSet::new();
+        for device in 0..DEVICES {
+            let this = Arc::clone(&self);
+            devices.spawn(async move { this.device(server, device).await });
+        }
+        while let Some(ended) = devices.join_next().await {
+            ended.unwrap();
+        }
+    }
+
+    async fn device(&self, server: SocketAddr, device: u64) {
+        let (mut wire, mut number) = (None, 0);
+        while !self.stop.load(Ordering::Relaxed) {
+            number += 1;
+            let id = report_id(device, number);
+            let body = report(&self.study, id);
+            while !self.try_once(server, &mut wire, &body).await {
+                wire = None;
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            self.acknowledged.lock().unwrap().push(id);
+            self.count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether this try was acknowledged. Refusals of a busy server are tried again, as our client does.
+    async fn try_once(&self, server: SocketAddr, wire: &mut Option<Wire>, body: &[u8]) -> bool {
+        let head = format!("content-type: {REPORT_MEDIA_TYPE}\r\n");
+        let path = format!("/v1/studies/{}/reports", self.study.id);
+        let attempt = async {
+            let wire = match wire {
+                Some(wire) => wire,
+                none => none.insert(Wire::connect(server, HOME).await?),
+            };
+            wire.send("POST", &path, &head, body).await
+        };
+        let Ok(Ok(answer)) = tokio::time::timeout(PATIENCE, attempt).await else {
+            return false;
+        };
+        match answer.status {
+            200 | 201 => true,
+            408 | 429 | 503 | 507 => false,
+            _ => panic!("{answer:?}"),
+        }
+    }
+
+    /// Every acknowledged report is counted exactly once: the server's count is theirs, and sent again each is a
+    /// duplicate.
+    pub(crate) async fn verify(&self, server: SocketAddr) {
+        let acknowledged = self.acknowledged.lock().unwrap().clone();
+        let mut wire = Wire::connect(server, HOME).await.unwrap();
+        let path = format!("/v1/studies/{}", self.study.id);
+        let shown = wire.get(&path).await.unwrap();
+        let shown: StudyDocument = serde_json::from_slice(&shown.body).unwrap();
+        assert_eq!(shown.reports_accepted, acknowledged.len() as u64);
+        let reports = format!("{path}/reports");
+        let shape = StudyShape::of(&self.study.params);
+        let payload = vec![0; shape.payload_len];
+        let head = format!("content-type: {REPORT_BATCH_MEDIA_TYPE}\r\n");
+        for ids in acknowledged.chunks(codec::max_batch(shape.payload_len)) {
+            let pairs = ids.iter().map(|id| (*id, payload.as_slice()));
+            let body = codec::encode_batch(&shape, pairs).unwrap();
+            let answer = wire.send("POST", &reports, &head, &body).await.unwrap();
+            let answer: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
+            assert_eq!(answer["duplicates"], ids.len(), "{answer}");
+        }
+    }
+}
+
+/// An identifier of this device's report.
+fn report_id(device: u64, number: u64) -> ReportId {
+    let mut random = [0; 16];
+    random[7] = u8::try_from(device).unwrap();
+    random[8..].copy_from_slice(&number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
+    random[4..7].copy_from_slice(&number.to_be_bytes()[5..]);
+    ReportId::from_parts(1_700_000_000_000 + number, random)
+}
+
+/// A whole report; what it says does not matter here, but seeds differ.
+pub(crate) fn report(study: &StudyDocument, id: ReportId) -> Vec<u8> {
+    let shape = StudyShape::of(&study.params);
+    let mut payload = vec![0; shape.payload_len];
+    if payload.len() == id.0.len() {
+        payload.copy_from_slice(&id.0);
+    }
+    codec::encode_report(&Report {
+        id,
+        fingerprint: shape.fingerprint,
+        payload,
+    })
+}

@@ -1,0 +1,215 @@
+//! Attacks against a real server with 1 GiB of memory and 256 descriptors, while honest devices upload.
+//!
+//! `cargo test -p eigenveil-tests --test attacks -- --ignored --test-threads=1 --nocapture` prints a line an attack. Each
+//! measures what honest devices get before the attack and under it, in the same process, and checks afterwards
+//! that every acknowledged report is counted exactly once. A new attack is a file with a test that calls [`withstand`].
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::needless_pass_by_value,
+    reason = "a test fails by panicking"
+)]
+
+mod honest;
+mod memory;
+#[allow(dead_code, reason = "the system tests use all of it")]
+#[path = "../system/program.rs"]
+mod program;
+mod wire;
+
+use std::{
+    future::Future,
+    net::SocketAddr,
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use eigenveil_shared::api::StudyDocument;
+use tokio::sync::oneshot;
+
+use crate::{honest::Honest, program::ServerProcess, wire::Wire};
+
+/// What the server's process may have: virtual memory in KiB, and descriptors.
+const LIMITS: &str = "ulimit -v 1048576; ulimit -n 256";
+/// Honest devices get at least this share of what they get without an attack.
+const SHARE: f64 = 0.5;
+/// How long honest devices are counted, before the attack and under it.
+const COUNTED: Duration = Duration::from_secs(8);
+/// How long devices and attackers are given to come into their stride.
+const STRIDE: Duration = Duration::from_secs(2);
+/// Where the health check comes from.
+const PROBE: [u8; 4] = [127, 0, 9, 9];
+
+/// What an attack is told of the server.
+#[derive(Clone)]
+pub(crate) struct Target {
+    pub(crate) address: SocketAddr,
+    /// An open study of seeds that honest devices do not take part in.
+    pub(crate) seeds: StudyDocument,
+    /// One of matrices of p = 2,048: a report has 8 MiB.
+    pub(crate) large: StudyDocument,
+    /// The operator's token: for what an attack needs set up, not for attackers.
+    pub(crate) token: String,
+}
+
+/// What honest devices saw for a while.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen {
+    /// Seeds a second, by devices that send 74 bytes each.
+    pub(crate) seeds: f64,
+    /// Reports of 20 KiB a second.
+    pub(crate) matrices: f64,
+    /// Slowest answer of the health check.
+    pub(crate) health: Duration,
+}
+
+/// Plays an attack against a server with these settings (TOML) and these limits. `attack` runs on a thread of its own
+/// until the end; it sends on its channel when it is set up.
+pub(crate) fn withstand<F>(
+    name: &str,
+    settings: &str,
+    attack: impl FnOnce(Target, oneshot::Sender<()>) -> F + Send + 'static,
+) -> (Seen, Seen)
+where
+    F: Future<Output = ()>,
+{
+    let folder = tempfile::tempdir().unwrap();
+    let (config, log) = (folder.path().join("toml"), folder.path().join("log"));
+    std::fs::write(&config, settings).unwrap();
+    let data = folder.path().join("data");
+    let flags = ["--config", config.to_str().unwrap()];
+    let mut server = ServerProcess::start_limited(&data, LIMITS, &flags, &log);
+    let address: SocketAddr = server.listen().parse().unwrap();
+    let runtime = runtime();
+    let document = |flags: &[&str]| {
+        let id = server.create_study(flags);
+        runtime.block_on(study(address, &id))
+    };
+    let seeds = Honest::new(document(&["--p", "400", "--epsilon", "4"]));
+    let dense = ["--epsilon", "4", "--mechanism", "symmetric-gaussian"];
+    let matrices = Honest::new(document(&[&dense[..], &["--p", "100"]].concat()));
+    let target = Target {
+        address,
+        seeds: document(&["--p", "400", "--epsilon", "4"]),
+        large: document(&[&dense[..], &["--p", "2048"]].concat()),
+        token: std::fs::read_to_string(server.token_file())
+            .unwrap()
+            .trim()
+            .to_owned(),
+    };
+    let running = [&seeds, &matrices].map(|honest| runtime.spawn(Arc::clone(honest).run(address)));
+    let look = async || see(address, &seeds, &matrices).await;
+    let before = runtime.block_on(async {
+        tokio::time::sleep(STRIDE).await;
+        look().await
+    });
+    let (begun, begins) = oneshot::channel();
+    let (end, ended) = oneshot::channel::<()>();
+    let attacker = std::thread::spawn(move || {
+        self::runtime().block_on(async {
+            tokio::select! {
+                () = attack(target, begun) => {}
+                _ = ended => {}
+            }
+        });
+    });
+    let under = runtime.block_on(async {
+        // Where the attack ended without saying so there is nothing to measure.
+        tokio::time::timeout(Duration::from_secs(120), begins)
+            .await
+            .unwrap()
+            .unwrap();
+        tokio::time::sleep(STRIDE).await;
+        look().await
+    });
+    let memory = peak_mib(server.id());
+    let _ = end.send(());
+    attacker.join().unwrap();
+    seeds.stop();
+    matrices.stop();
+    runtime.block_on(async {
+        for devices in running {
+            devices.await.unwrap();
+        }
+        seeds.verify(address).await;
+        matrices.verify(address).await;
+    });
+    assert!(server.stop(), "the server did not end well: {}", tail(&log));
+    println!(
+        "{name}: seeds {:.0} -> {:.0}/s ({:.0} %), matrices {:.0} -> {:.0}/s ({:.0} %), slowest health check {:.0} -> {:.0} ms, peak {memory:.0} MiB",
+        before.seeds,
+        under.seeds,
+        100.0 * under.seeds / before.seeds,
+        before.matrices,
+        under.matrices,
+        100.0 * under.matrices / before.matrices,
+        1e3 * before.health.as_secs_f64(),
+        1e3 * under.health.as_secs_f64(),
+    );
+    for (what, before, under) in [
+        ("seeds", before.seeds, under.seeds),
+        ("matrices", before.matrices, under.matrices),
+    ] {
+        assert!(
+            under >= SHARE * before,
+            "{name}: {what} fell from {before:.0} to {under:.0} a second; {}",
+            tail(&log)
+        );
+    }
+    (before, under)
+}
+
+/// One thread: what attackers and devices take of the machine is not the server's.
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap()
+}
+
+async fn study(address: SocketAddr, id: &str) -> StudyDocument {
+    let mut wire = Wire::connect(address, PROBE).await.unwrap();
+    let answer = wire.get(&format!("/v1/studies/{id}")).await.unwrap();
+    serde_json::from_slice(&answer.body).unwrap()
+}
+
+async fn see(address: SocketAddr, seeds: &Honest, matrices: &Honest) -> Seen {
+    let (started, before) = (Instant::now(), [seeds.count(), matrices.count()]);
+    let mut health = Duration::ZERO;
+    while started.elapsed() < COUNTED {
+        let asked = Instant::now();
+        let healthy = async {
+            let mut wire = Wire::connect(address, PROBE).await?;
+            wire.get("/healthz").await
+        };
+        let healthy = tokio::time::timeout(COUNTED, healthy).await;
+        health = health.max(asked.elapsed());
+        if let Ok(Ok(answer)) = healthy {
+            assert_eq!(answer.status, 200);
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let rate = |now: u64, then: u64| (now - then) as f64 / started.elapsed().as_secs_f64();
+    Seen {
+        seeds: rate(seeds.count(), before[0]),
+        matrices: rate(matrices.count(), before[1]),
+        health,
+    }
+}
+
+/// Most physical memory that the process had.
+fn peak_mib(process: u32) -> f64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<f64>().ok());
+    kib.map_or(f64::NAN, |kib| kib / 1024.0)
+}
+
+/// The last of what the server said.
+fn tail(log: &Path) -> String {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(5)..].join("\n")
+}

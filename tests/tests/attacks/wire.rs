@@ -1,0 +1,107 @@
+//! HTTP by hand, from any address of this machine: what an attacker does is not what a client's library does.
+
+use std::{io, net::SocketAddr};
+
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpSocket, TcpStream},
+};
+
+/// A connection whose other end is one of 127.0.0.0/8.
+pub(crate) struct Wire {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+}
+
+/// Status and body of an answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Wire {
+    /// Connects from this address of the machine, such as `[127, 0, 0, 2]`.
+    pub(crate) async fn connect(to: SocketAddr, from: [u8; 4]) -> io::Result<Self> {
+        Self::connect_with(to, from, None).await
+    }
+
+    /// The same with a receive buffer of so many bytes: for answers that nobody takes.
+    pub(crate) async fn connect_with(
+        to: SocketAddr,
+        from: [u8; 4],
+        receive: Option<u32>,
+    ) -> io::Result<Self> {
+        let socket = TcpSocket::new_v4()?;
+        if let Some(bytes) = receive {
+            socket.set_recv_buffer_size(bytes)?;
+        }
+        socket.bind((from, 0).into())?;
+        let stream = socket.connect(to).await?;
+        stream.set_nodelay(true)?;
+        Ok(Self {
+            stream,
+            buffer: Vec::new(),
+        })
+    }
+
+    pub(crate) async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.write_all(bytes).await
+    }
+
+    pub(crate) async fn get(&mut self, path: &str) -> io::Result<Answer> {
+        self.write(format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n").as_bytes())
+            .await?;
+        self.answer().await
+    }
+
+    /// Sends a whole request with a body; `head` is further lines, each with its end.
+    pub(crate) async fn send(
+        &mut self,
+        method: &str,
+        path: &str,
+        head: &str,
+        body: &[u8],
+    ) -> io::Result<Answer> {
+        let length = body.len();
+        let mut request = format!(
+            "{method} {path} HTTP/1.1\r\nhost: x\r\n{head}content-length: {length}\r\n\r\n"
+        )
+        .into_bytes();
+        request.extend_from_slice(body);
+        self.write(&request).await?;
+        self.answer().await
+    }
+
+    /// Reads one answer of a stated length.
+    pub(crate) async fn answer(&mut self) -> io::Result<Answer> {
+        let broken = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
+        let end = loop {
+            if let Some(at) = self.buffer.windows(4).position(|w| w == b"\r\n\r\n") {
+                break at + 4;
+            }
+            self.more().await?;
+        };
+        let head = String::from_utf8_lossy(&self.buffer[..end]).to_lowercase();
+        let status = head.split(' ').nth(1).and_then(|text| text.parse().ok());
+        let status = status.ok_or_else(|| broken("no status"))?;
+        let length = head
+            .lines()
+            .find_map(|line| line.strip_prefix("content-length:")?.trim().parse().ok())
+            .unwrap_or(0);
+        while self.buffer.len() < end + length {
+            self.more().await?;
+        }
+        let body = self.buffer[end..end + length].to_vec();
+        self.buffer.drain(..end + length);
+        Ok(Answer { status, head, body })
+    }
+
+    async fn more(&mut self) -> io::Result<()> {
+        match self.stream.read_buf(&mut self.buffer).await? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => Ok(()),
+        }
+    }
+}
