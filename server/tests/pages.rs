@@ -631,7 +631,7 @@ async fn a_server_that_stops_does_not_wait_for_watchers() {
     }
     stop.send(()).unwrap();
     let begun = Instant::now();
-    running.await.unwrap();
+    running.await.unwrap().unwrap();
     assert!(
         begun.elapsed() < Duration::from_secs(10),
         "{:?}",

@@ -195,7 +195,7 @@ async fn whoever_does_not_take_the_answer_is_cut() {
     assert!(taken.len() < 8_000_000, "{} bytes were taken", taken.len());
     drop(next);
     stop.send(()).unwrap();
-    running.await.unwrap();
+    running.await.unwrap().unwrap();
 }
 
 /// The server knows who is connected, and limits those by it: on the way of reports too, which is a way of its own.
@@ -233,5 +233,5 @@ async fn limits_hold_over_sockets_for_the_address() {
     }
     assert_eq!(ask([127, 0, 0, 2], &reports, "").await, 404);
     stop.send(()).unwrap();
-    running.await.unwrap();
+    running.await.unwrap().unwrap();
 }

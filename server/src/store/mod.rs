@@ -43,7 +43,7 @@ use eigenveil_shared::{
     mechanism::PayloadForm,
 };
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 pub(crate) use self::directory::check as check_directory;
 #[cfg(test)]
@@ -104,6 +104,8 @@ pub struct Store {
 struct Shared {
     commands: SyncSender<Command>,
     writer: Mutex<Option<JoinHandle<()>>>,
+    /// Closed when the writer has ended.
+    writing: watch::Receiver<()>,
     reader: Mutex<Connection>,
     registry: Arc<Registry>,
     environment: Environment,
@@ -170,14 +172,20 @@ impl Store {
             #[cfg(not(test))]
             faults: faults::Faults,
         };
+        let (running, ended) = watch::channel(());
         let writer = std::thread::Builder::new()
             .name("eigenveil-writer".into())
-            .spawn(move || writer.run())
+            .spawn(move || {
+                // Dropped at the end, by whichever way it comes.
+                let _running = running;
+                writer.run();
+            })
             .map_err(|error| unavailable(format!("the writer's thread cannot start ({error})")))?;
         Ok(Self {
             shared: Arc::new(Shared {
                 commands,
                 writer: Mutex::new(Some(writer)),
+                writing: ended,
                 reader: Mutex::new(reader),
                 registry,
                 environment,
@@ -199,6 +207,23 @@ impl Store {
     /// Writes what is queued, then ends the writer. Everything after that is answered `shutting-down`.
     pub fn close(&self) {
         self.shared.close();
+    }
+
+    /// Done when the writer has ended, of itself or by [`close`](Self::close): nothing is stored any more.
+    pub(crate) async fn writer_ended(&self) {
+        let mut writing = self.shared.writing.clone();
+        while writing.changed().await.is_ok() {}
+    }
+
+    /// Whether there is a writer.
+    ///
+    /// # Errors
+    /// `store-unavailable`, `shutting-down`.
+    pub(crate) fn check_writer(&self) -> Result<()> {
+        match self.shared.writing.has_changed() {
+            Ok(_) => Ok(()),
+            Err(_) => Err(self.gone()),
+        }
     }
 
     /// Where the operator's token was written at the first start, or when it was rotated.

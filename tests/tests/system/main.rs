@@ -8,6 +8,7 @@
 
 mod audit;
 mod bad_input;
+mod broken_log;
 mod central;
 mod centring;
 #[path = "../../../server/tests/common/certificates.rs"]
