@@ -56,7 +56,7 @@ async fn readiness_follows_the_store() {
     outside
         .execute_batch("DROP TRIGGER broken; DROP TRIGGER broken_too")
         .unwrap();
-    assert_eq!(server.get("/readyz").await.status, StatusCode::OK);
+    ready_again(&server).await;
     let accepted = server
         .post_report(&study, report(&study, new_id(), 1.0))
         .await;

@@ -12,11 +12,11 @@ use axum::{
     http::Method,
     response::{IntoResponse, Response},
 };
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use tower::ServiceExt;
 
 use super::{extract, limit, problem, reports, surrounded};
-use crate::app::AppState;
+use crate::{app::AppState, memory::SMALL};
 
 /// The path that [`router`](super::router) has for reports.
 pub(crate) const REPORTS: &str = "/v1/studies/{id}/reports";
@@ -30,10 +30,16 @@ pub(crate) async fn answer(
 ) -> Result<Response, Infallible> {
     let mut request = request.map(Body::new);
     // Most reports need none, and extensions are on the heap.
-    if limit::concern(&app, request.headers()) {
+    let small = request
+        .body()
+        .size_hint()
+        .upper()
+        .is_some_and(|bytes| bytes <= SMALL as u64);
+    let study = study_of_report(&request).map(|id| extract::study(&app, id));
+    if study.is_none() || !small || limit::concern(&app, request.headers()) {
         request.extensions_mut().insert(ConnectInfo(peer));
     }
-    let Some(study) = study_of_report(&request).map(|id| extract::study(&app, id)) else {
+    let Some(study) = study else {
         return routes.oneshot(request).await;
     };
     let submit = async |request: Request| {

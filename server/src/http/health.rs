@@ -38,6 +38,17 @@ pub(super) async fn ready(State(app): State<AppState>) -> Result<Json<Value>, Ap
         )
         .into());
     }
+    let bodies = app.store().ingest_memory();
+    if bodies.is_exhausted() {
+        return Err(Error::new(
+            ErrorCode::StoreUnavailable,
+            format!(
+                "{} bytes of bodies are in memory (ingest_bytes) and further ones were refused",
+                bodies.used()
+            ),
+        )
+        .into());
+    }
     match tokio::time::timeout(PATIENCE, app.store().check_writable()).await {
         Ok(Ok(())) => Ok(Json(json!({"status": "ready"}))),
         // However busy it is: not ready.

@@ -7,7 +7,7 @@ use std::{
 
 use axum::{
     extract::{ConnectInfo, Request},
-    http::{HeaderMap, HeaderValue, StatusCode, header},
+    http::{Extensions, HeaderMap, HeaderValue, StatusCode, header, request::Parts},
     response::{IntoResponse, Response},
 };
 use eigenveil_shared::{Error, ErrorCode};
@@ -39,6 +39,20 @@ fn is_form(headers: &HeaderMap) -> bool {
 #[derive(Clone, Copy)]
 pub(crate) struct RefusedToken;
 
+/// What stands for the address of whoever asks, where the application says who is connected.
+pub(super) fn address(app: &AppState, parts: &Parts) -> Option<[u8; 16]> {
+    key(app, &parts.extensions, &parts.headers)
+}
+
+pub(super) fn key(
+    app: &AppState,
+    extensions: &Extensions,
+    headers: &HeaderMap,
+) -> Option<[u8; 16]> {
+    let ConnectInfo(peer) = extensions.get::<ConnectInfo<SocketAddr>>()?;
+    Some(address_key(client(peer.ip(), headers, app.config())))
+}
+
 /// Answers 429 where a limit is reached. Where the application does not say who is connected
 /// (`ConnectInfo<SocketAddr>`), the limits of addresses do not apply.
 pub(super) async fn within(
@@ -51,11 +65,7 @@ pub(super) async fn within(
     }
     let limits = app.limits();
     let token = request.headers().get(header::AUTHORIZATION);
-    let address = request
-        .extensions()
-        .get::<ConnectInfo<SocketAddr>>()
-        .map(|ConnectInfo(peer)| client(peer.ip(), request.headers(), app.config()))
-        .map(address_key);
+    let address = key(app, request.extensions(), request.headers());
     let now = Instant::now();
     if let (Some(limit), Some(address)) = (&limits.address, &address)
         && let Err(wait) = limit.charge(address, now)

@@ -32,7 +32,7 @@ use axum::{
 use eigenveil_shared::Error;
 use tokio::sync::Semaphore;
 
-use self::{session::Sessions, view::Views, visitor::Visitor};
+use self::{images::Drawings, session::Sessions, view::Views, visitor::Visitor};
 use crate::app::AppState;
 
 /// Browsers that may watch a study at once.
@@ -42,6 +42,7 @@ const MOST_WATCHERS: usize = 256;
 pub(crate) struct PageState {
     sessions: Sessions,
     views: Views,
+    drawings: Drawings,
     watchers: Arc<Semaphore>,
 }
 
@@ -50,6 +51,7 @@ impl Default for PageState {
         Self {
             sessions: Sessions::default(),
             views: Views::default(),
+            drawings: Drawings::default(),
             watchers: Arc::new(Semaphore::new(MOST_WATCHERS)),
         }
     }

@@ -67,7 +67,7 @@ impl World {
         self.revive(fault);
         let listed = self.operator("GET", "/v1/studies", None).await;
         let listed: eigenveil_shared::api::StudyList = serde_json::from_slice(&listed.1).unwrap();
-        let new: Vec<&StudyDocument> = listed
+        let new: Vec<_> = listed
             .studies
             .iter()
             .filter(|study| self.studies.iter().all(|known| known.id != study.id))
@@ -88,7 +88,8 @@ impl World {
             )
         })?;
         for document in new {
-            self.studies.push(StudyModel::new(document, family));
+            self.studies
+                .push(StudyModel::new(&document.id, document.state, family));
         }
         Ok(())
     }

@@ -79,7 +79,7 @@ use self::{
 use crate::{
     config::ServerConfig,
     environment::Environment,
-    memory::{IngestMemory, Reservation},
+    memory::{Budget, Reservation},
     metrics::Metrics,
     request_id,
 };
@@ -114,7 +114,7 @@ struct Shared {
     retain_estimates: u32,
     retain_ids_days: Option<u32>,
     waiting_estimates: u32,
-    ingest: Arc<IngestMemory>,
+    ingest: Arc<Budget>,
     metrics: Arc<Metrics>,
     credentials: Arc<Credentials>,
     stopping: AtomicBool,
@@ -194,7 +194,10 @@ impl Store {
                 retain_estimates: config.retain_estimates,
                 retain_ids_days: config.retain_ids_days,
                 waiting_estimates: config.waiting_estimates,
-                ingest: IngestMemory::new(config.ingest_bytes),
+                ingest: Budget::new(
+                    config.ingest_bytes,
+                    "bodies wait to be written: send this again after a second",
+                ),
                 metrics,
                 credentials: Arc::new(credentials),
                 stopping: AtomicBool::new(false),
@@ -234,6 +237,16 @@ impl Store {
     /// All studies, oldest first.
     pub fn studies(&self) -> Vec<Arc<Study>> {
         self.shared.registry.list()
+    }
+
+    /// The studies behind a place in the list that `wanted` takes: at most `limit` of them, and the place to go on from.
+    pub(crate) fn studies_after(
+        &self,
+        place: i64,
+        limit: usize,
+        wanted: impl Fn(&Study) -> bool,
+    ) -> (Vec<Arc<Study>>, Option<i64>) {
+        self.shared.registry.page(place, limit, wanted)
     }
 
     /// The study of this identifier.
@@ -501,7 +514,7 @@ impl Store {
         &self.shared.metrics
     }
 
-    pub(crate) fn ingest_memory(&self) -> &Arc<IngestMemory> {
+    pub(crate) fn ingest_memory(&self) -> &Arc<Budget> {
         &self.shared.ingest
     }
 
