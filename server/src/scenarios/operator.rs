@@ -189,7 +189,8 @@ impl World {
                     format!("an imported study is answered {status}")
                 })?;
                 let document: StudyDocument = serde_json::from_slice(&body).unwrap();
-                self.studies.push(StudyModel::new(&document, export.family));
+                self.studies
+                    .push(StudyModel::new(&document.id, document.state, export.family));
                 self.studies.len() - 1
             }
         };
