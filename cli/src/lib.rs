@@ -75,7 +75,7 @@ pub fn main() -> ExitCode {
     match run(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error}");
+            output::say(&format!("error: {error}"));
             error.exit_code()
         }
     }

@@ -36,6 +36,11 @@ pub(crate) fn text(line: &str) -> Result<()> {
         .map_err(CliError::from)
 }
 
+/// A line on standard error, for as long as anybody can be told: a log that cannot be written is no reason to stop.
+pub(crate) fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
 /// A bar on standard error: hidden when that is not a terminal.
 pub(crate) fn bar(total: u64, what: &str) -> ProgressBar {
     let bar = ProgressBar::new(total);

@@ -27,7 +27,7 @@ use eigenveil_shared::{
     api::{
         AnalystDocument, BatchReceipt, CreateAnalyst, CreateStudy, CreatedAnalyst,
         EstimateDocument, EstimateRequest, ImportReceipt, ReportReceipt, StudyDocument,
-        TokenCounts,
+        StudySummary, TokenCounts,
     },
     enrolment::ParticipantToken,
     report::Report,
@@ -337,7 +337,7 @@ impl AnalystClient {
     ///
     /// # Errors
     /// As there.
-    pub fn list(&self) -> Result<Vec<StudyDocument>> {
+    pub fn list(&self) -> Result<Vec<StudySummary>> {
         self.waiter.wait(self.client.list())
     }
 

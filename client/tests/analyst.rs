@@ -122,7 +122,15 @@ fn routes(request: &Request) -> Reply {
         "GET /v1/studies" => Reply::json(
             200,
             &StudyList {
-                studies: vec![state(StudyState::Open), state(StudyState::Draft)],
+                studies: vec![(&state(StudyState::Open)).into()],
+                next: Some("7".into()),
+            },
+        ),
+        "GET /v1/studies?after=7" => Reply::json(
+            200,
+            &StudyList {
+                studies: vec![(&state(StudyState::Draft)).into()],
+                next: None,
             },
         ),
         "POST S/estimates" => {

@@ -12,8 +12,8 @@ use eigenveil_shared::Result;
 use tokio::sync::watch;
 
 use crate::{
-    config::ServerConfig, environment::Environment, jobs::Jobs, limits::Limits, pages::PageState,
-    store::Store,
+    config::ServerConfig, environment::Environment, jobs::Jobs, limits::Limits, memory::Budget,
+    pages::PageState, store::Store,
 };
 
 /// A running Eigenveil: the store, the estimates' thread and the settings. Clones share it.
@@ -41,6 +41,7 @@ struct Inner {
     limits: Limits,
     config: ServerConfig,
     pages: PageState,
+    answers: Arc<Budget>,
     stopping: watch::Sender<bool>,
     requests: AtomicU64,
 }
@@ -59,6 +60,10 @@ impl AppState {
                 store,
                 jobs,
                 limits,
+                answers: Budget::new(
+                    config.answer_bytes,
+                    "answers wait to be taken: ask again after a second",
+                ),
                 config,
                 pages: PageState::default(),
                 stopping: watch::Sender::new(false),
@@ -101,6 +106,11 @@ impl AppState {
     /// What pages keep between requests.
     pub(crate) fn pages(&self) -> &PageState {
         &self.inner.pages
+    }
+
+    /// What answers that are not taken yet may hold.
+    pub(crate) fn answer_memory(&self) -> &Arc<Budget> {
+        &self.inner.answers
     }
 
     /// True from the moment the server stops.

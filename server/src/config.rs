@@ -51,6 +51,10 @@ pub struct ServerConfig {
     /// beyond it requests are answered 429. Default 256 MiB.
     #[serde(default = "default::ingest_bytes")]
     pub ingest_bytes: usize,
+    /// Bytes of answers that may be in memory at once until clients take them; beyond it requests are answered 429.
+    /// Default 64 MiB.
+    #[serde(default = "default::answer_bytes")]
+    pub answer_bytes: usize,
     /// Requests that may wait for the writer; beyond it requests are answered 429. Default 4,096.
     #[serde(default = "default::queue_requests")]
     pub queue_requests: usize,
@@ -160,6 +164,9 @@ mod default {
     pub(super) fn ingest_bytes() -> usize {
         256 << 20
     }
+    pub(super) fn answer_bytes() -> usize {
+        64 << 20
+    }
     pub(super) fn queue_requests() -> usize {
         4_096
     }
@@ -219,6 +226,7 @@ impl ServerConfig {
             memory_bytes: default::memory_bytes(),
             stream_sparse_from: default::stream_sparse_from(),
             ingest_bytes: default::ingest_bytes(),
+            answer_bytes: default::answer_bytes(),
             queue_requests: default::queue_requests(),
             commit_reports: default::commit_reports(),
             commit_bytes: default::commit_bytes(),
@@ -268,6 +276,7 @@ impl ServerConfig {
         }
         for (setting, value) in [
             ("ingest_bytes", self.ingest_bytes),
+            ("answer_bytes", self.answer_bytes),
             ("queue_requests", self.queue_requests),
             ("commit_reports", self.commit_reports),
             ("commit_bytes", self.commit_bytes),

@@ -51,7 +51,7 @@ const MAX_HEAD: usize = 64 << 10;
 /// };
 /// let server = Server::bind(config, Environment::system()).await?;
 /// assert_ne!(server.local_addr().port(), 0);
-/// server.run(async {}).await; // stops when this future is done: at once
+/// server.run(async {}).await?; // stops when this future is done: at once
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -117,15 +117,22 @@ impl Server {
     /// Serves until `stop` is done. Then no connection is accepted any more, requests being served are
     /// answered (within the shutdown timeout), what is queued is committed, and an estimate being
     /// computed is put back.
-    pub async fn run(self, stop: impl Future<Output = ()>) {
+    ///
+    /// # Errors
+    /// `store-unavailable` when the store's writer ended by itself, after the same good order: nothing could be
+    /// stored any more, and a new process can.
+    pub async fn run(self, stop: impl Future<Output = ()>) -> Result<()> {
         let (app, routes) = (self.app.clone(), router(self.app.clone()));
         let answer =
             move |peer, request| direct::answer(app.clone(), routes.clone(), peer, request);
-        self.run_service(answer, stop).await;
+        self.run_service(answer, stop).await
     }
 
     /// As [`run`](Self::run), with routes of your own around [`router`]. Requests carry `ConnectInfo<SocketAddr>`.
-    pub async fn run_router(self, routes: Router, stop: impl Future<Output = ()>) {
+    ///
+    /// # Errors
+    /// Those of [`run`](Self::run).
+    pub async fn run_router(self, routes: Router, stop: impl Future<Output = ()>) -> Result<()> {
         let routes = TowerToHyperService::new(routes);
         let answer = move |peer, mut request: Request<Incoming>| {
             request
@@ -133,11 +140,11 @@ impl Server {
                 .insert(ConnectInfo::<SocketAddr>(peer));
             routes.call(request)
         };
-        self.run_service(answer, stop).await;
+        self.run_service(answer, stop).await
     }
 
     /// Serves with what answers a request of somebody at an address.
-    async fn run_service<S, F>(self, answer: S, stop: impl Future<Output = ()>)
+    async fn run_service<S, F>(self, answer: S, stop: impl Future<Output = ()>) -> Result<()>
     where
         S: Fn(SocketAddr, Request<Incoming>) -> F + Clone + Send + 'static,
         F: Future<Output = Result<Response, Infallible>> + Send,
@@ -165,7 +172,9 @@ impl Server {
             .max_buf_size(MAX_HEAD);
         let mut stop = std::pin::pin!(stop);
         let mut chores = std::pin::pin!(chores(app.clone(), certificates));
-        loop {
+        let store = app.store().clone();
+        let mut writer_ended = std::pin::pin!(store.writer_ended());
+        let ended = loop {
             let accepted = async {
                 // The semaphore is never closed; were it, the connection is served without a permit.
                 let permit = Arc::clone(&permits).acquire_owned().await.ok();
@@ -173,7 +182,8 @@ impl Server {
             };
             let (accepted, permit) = tokio::select! {
                 accepted = accepted => accepted,
-                () = &mut stop => break,
+                () = &mut stop => break Ok(()),
+                () = &mut writer_ended => break store.check_writer(),
                 () = &mut chores => continue,
             };
             let (stream, peer) = match accepted {
@@ -217,6 +227,9 @@ impl Server {
                 connections.dec();
                 drop(permit);
             });
+        };
+        if let Err(error) = &ended {
+            tracing::error!(%error, "the server ends");
         }
         drop(listener);
         app.announce_stop();
@@ -232,6 +245,7 @@ impl Server {
         if closing.await.is_err() {
             tracing::error!("closing the store panicked");
         }
+        ended
     }
 }
 
@@ -286,5 +300,69 @@ async fn chores(app: AppState, certificates: Option<Arc<Certificates>>) {
 fn prepare(stream: &TcpStream) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY could not be set");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use eigenveil_shared::{ErrorCode, api::CreateStudy};
+    use tower::ServiceExt as _;
+
+    use super::*;
+    use crate::store::Fault;
+
+    fn study() -> CreateStudy {
+        let design = serde_json::json!({"name": "test", "dimension": 3, "epsilon": 1.0});
+        serde_json::from_value(design).unwrap()
+    }
+
+    /// A server whose writer dies at the next commit.
+    async fn doomed() -> (tempfile::TempDir, Server) {
+        let directory = tempfile::tempdir().unwrap();
+        let config = ServerConfig {
+            listen: ([127, 0, 0, 1], 0).into(),
+            ..ServerConfig::new(directory.path().join("data"))
+        };
+        let environment = Environment::system();
+        environment.faults.set_next(Some(Fault::DiesBeforeCommit));
+        let server = Server::bind(config, environment).await.unwrap();
+        (directory, server)
+    }
+
+    async fn status(app: &AppState, path: &str) -> u16 {
+        let request = Request::get(path).body(axum::body::Body::empty()).unwrap();
+        let answer = router(app.clone()).oneshot(request).await.unwrap();
+        answer.status().as_u16()
+    }
+
+    #[tokio::test]
+    async fn a_server_without_a_writer_says_so() {
+        let (_directory, server) = doomed().await;
+        let app = server.app();
+        for path in ["/healthz", "/readyz"] {
+            assert_eq!(status(app, path).await, 200, "{path}");
+        }
+        app.store().create_study(study()).await.unwrap_err();
+        app.store().writer_ended().await;
+        for path in ["/healthz", "/readyz"] {
+            assert_eq!(status(app, path).await, 503, "{path}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_without_a_writer_ends_with_an_error() {
+        let (_directory, server) = doomed().await;
+        let app = server.app().clone();
+        let running = tokio::spawn(server.run(std::future::pending()));
+        app.store().create_study(study()).await.unwrap_err();
+        let error = running.await.unwrap().unwrap_err();
+        assert_eq!(error.code(), ErrorCode::StoreUnavailable);
+        assert!(error.detail().contains("restart"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_server_that_is_stopped_ends_well() {
+        let (_directory, server) = doomed().await;
+        server.run(async {}).await.unwrap();
     }
 }

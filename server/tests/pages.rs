@@ -686,7 +686,10 @@ async fn a_server_that_stops_does_not_wait_for_watchers() {
         assert_ne!(stream.read_buf(&mut seen).await.unwrap(), 0);
     }
     stop.send(()).unwrap();
-    within("the end of the server", running).await.unwrap();
+    within("the end of the server", running)
+        .await
+        .unwrap()
+        .unwrap();
 }
 
 #[tokio::test]

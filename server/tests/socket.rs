@@ -268,7 +268,7 @@ async fn whoever_does_not_take_the_answer_is_cut() {
     assert!(taken.len() < 8_000_000, "{} bytes were taken", taken.len());
     drop(next);
     stop.send(()).unwrap();
-    running.await.unwrap();
+    running.await.unwrap().unwrap();
 }
 
 /// The server knows who is connected, and limits those by it: on the way of reports too, which is a way of its own. One a

@@ -81,7 +81,7 @@ impl Secured {
 
     async fn stop(self) {
         self.stop.send(()).unwrap();
-        self.running.await.unwrap();
+        self.running.await.unwrap().unwrap();
     }
 }
 

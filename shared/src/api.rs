@@ -191,12 +191,62 @@ pub struct StudyDocument {
     pub enrolment: Enrolment,
 }
 
-/// `GET /v1/studies`.
+/// One study in a list: what is as long for every study. `GET /v1/studies/{id}` has the rest.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct StudySummary {
+    /// Identifier, 32 hexadecimal digits.
+    pub id: String,
+    /// Name shown to people.
+    pub name: String,
+    /// Draft, open or closed.
+    pub state: StudyState,
+    /// SHA-256 of the canonical bytes, lower-case hex.
+    pub fingerprint: String,
+    /// Dimension p of a row.
+    pub dimension: usize,
+    /// The local randomizer.
+    pub mechanism: MechanismKind,
+    /// Claimed ε of one report.
+    pub epsilon: f64,
+    /// Claimed δ of one report.
+    pub delta: f64,
+    /// Distinct reports durably accepted.
+    pub reports_accepted: u64,
+    /// Milliseconds since 1970-01-01 UTC.
+    pub created_at_ms: u64,
+    /// Who may take part.
+    #[serde(default)]
+    pub enrolment: Enrolment,
+}
+
+impl From<&StudyDocument> for StudySummary {
+    fn from(study: &StudyDocument) -> Self {
+        Self {
+            id: study.id.clone(),
+            name: study.name.clone(),
+            state: study.state,
+            fingerprint: study.fingerprint.clone(),
+            dimension: study.params.dimension(),
+            mechanism: study.privacy.mechanism,
+            epsilon: study.privacy.epsilon,
+            delta: study.privacy.delta,
+            reports_accepted: study.reports_accepted,
+            created_at_ms: study.created_at_ms,
+            enrolment: study.enrolment,
+        }
+    }
+}
+
+/// `GET /v1/studies`: a page of them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StudyList {
-    /// All studies, oldest first.
-    pub studies: Vec<StudyDocument>,
+    /// Oldest first.
+    pub studies: Vec<StudySummary>,
+    /// What to give as `after` for the next page; absent with the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
 }
 
 /// `POST /v1/studies/{id}/tokens`.

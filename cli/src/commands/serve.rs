@@ -115,10 +115,10 @@ pub(crate) async fn run(args: &ServeArgs, json: bool) -> Result<()> {
         token_file: server.app().store().token_path().display().to_string(),
     };
     if plain && reachable {
-        eprintln!(
+        output::say(&format!(
             "warning: {} is reachable from other machines and this server speaks plain HTTP; let nobody but a TLS proxy reach it",
             server.local_addr()
-        );
+        ));
     }
     let stop = stop_signal()?;
     let renewing = renew_on_hangup(hangup, server.certificates().cloned());
@@ -130,9 +130,9 @@ pub(crate) async fn run(args: &ServeArgs, json: bool) -> Result<()> {
             listening.listening, listening.token_file
         ))?;
     }
-    server.run(stop).await;
+    let ended = server.run(stop).await;
     renewing.abort();
-    Ok(())
+    Ok(ended?)
 }
 
 /// Looks at the settings only.
@@ -142,7 +142,7 @@ fn check(config: &ServerConfig, json: bool) -> Result<()> {
         return output::json(&Checked { ok: true, warnings });
     }
     for warning in &warnings {
-        eprintln!("warning: {warning}");
+        output::say(&format!("warning: {warning}"));
     }
     output::text("the configuration is usable")
 }
@@ -174,7 +174,10 @@ fn start_logging(as_json: bool) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr);
+        .with_writer(std::io::stderr)
+        // It would say on standard error that standard error cannot be written, and panic: a full disk or a dead pipe must
+        // not end the thread that has something to log.
+        .log_internal_errors(false);
     // A second start in one process keeps the first: there is one standard error.
     let _ = if as_json {
         builder.json().try_init()

@@ -159,18 +159,19 @@ pub(crate) async fn run(args: &DemoArgs, json: bool) -> Result<()> {
         print(&result, &estimate, &rows)?;
     }
     if args.keep_serving {
-        eprintln!(
+        output::say(&format!(
             "serving {url} (study {}, operator token in {}) until Ctrl-C; the store is thrown away then",
             document.id,
             token_path.display()
-        );
+        ));
         stop_signal()?.await;
     }
     // The receiver may be gone if the server stopped by itself: then there is nothing to stop.
     let _ = stop.send(());
     serving
         .await
-        .map_err(|error| CliError::failed(format!("the server failed: {error}")))
+        .map_err(|error| CliError::failed(format!("the server failed: {error}")))?
+        .map_err(CliError::from)
 }
 
 fn study_request(args: &DemoArgs, rows: &DemoRows) -> CreateStudy {

@@ -9,7 +9,7 @@ use eigenveil_shared::{
     api::{
         AnalystDocument, AnalystList, CreateAnalyst, CreateStudy, CreatedAnalyst, EstimateDocument,
         EstimateRequest, EstimateState, ImportReceipt, IssueTokens, IssuedTokens, RotatedToken,
-        STUDY_EXPORT_MEDIA_TYPE, StudyDocument, StudyList, TokenCounts,
+        STUDY_EXPORT_MEDIA_TYPE, StudyDocument, StudyList, StudySummary, TokenCounts,
     },
     enrolment::ParticipantToken,
 };
@@ -274,13 +274,25 @@ impl AnalystClient {
             .await
     }
 
-    /// All studies, oldest first.
+    /// All studies, oldest first, page by page.
     ///
     /// # Errors
     /// Network failures.
-    pub async fn list(&self) -> Result<Vec<StudyDocument>> {
-        let list: StudyList = self.transport.json(&Call::get(&["v1", "studies"])).await?;
-        Ok(list.studies)
+    pub async fn list(&self) -> Result<Vec<StudySummary>> {
+        let (mut studies, mut after) = (Vec::new(), None::<String>);
+        loop {
+            let call = Call {
+                query: after.as_deref().map(|after| ("after", after)),
+                ..Call::get(&["v1", "studies"])
+            };
+            let page: StudyList = self.transport.json(&call).await?;
+            let ended = page.studies.is_empty() || page.next == after;
+            studies.extend(page.studies);
+            if ended || page.next.is_none() {
+                return Ok(studies);
+            }
+            after = page.next;
+        }
     }
 
     /// Asks for an estimate: plain or, with `sparse` settings, by the Fantope ADMM. It is computed as

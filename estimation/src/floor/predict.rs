@@ -17,6 +17,33 @@ pub struct Spectrum {
     bulk: f64,
     /// `m_v²/a²` of every eigenvector, in the same order; empty without private centring.
     excess: Vec<f64>,
+    /// The rest again, equal neighbours together: a flat bulk is one, whatever p is.
+    runs: Vec<Run>,
+}
+
+/// Neighbours of the bulk that are equal.
+#[derive(Clone, Debug, PartialEq)]
+struct Run {
+    eigenvalue: f64,
+    excess: f64,
+    count: f64,
+}
+
+/// Equal neighbours of the bulk, which has these excesses or none.
+fn runs(rest: &[f64], excess: &[f64]) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    for (j, &eigenvalue) in rest.iter().enumerate() {
+        let excess = excess.get(j).copied().unwrap_or(0.0);
+        match runs.last_mut() {
+            Some(run) if run.eigenvalue == eigenvalue && run.excess == excess => run.count += 1.0,
+            _ => runs.push(Run {
+                eigenvalue,
+                excess,
+                count: 1.0,
+            }),
+        }
+    }
+    runs
 }
 
 impl Spectrum {
@@ -58,6 +85,7 @@ impl Spectrum {
         }
         let bulk = rest.iter().sum::<f64>() / rest.len() as f64;
         Ok(Self {
+            runs: runs(&rest, &[]),
             leading,
             rest,
             bulk,
@@ -82,6 +110,7 @@ impl Spectrum {
                 ),
             ));
         }
+        self.runs = runs(&self.rest, &excess[self.rank()..]);
         self.excess = excess;
         Ok(self)
     }
@@ -146,15 +175,17 @@ impl Spectrum {
         // Sums and their derivatives.
         let (mut m0, mut m1, mut dm0, mut dm1) = (0.0, 0.0, 0.0, 0.0);
         let (mut mean, mut dmean) = (0.0, 0.0);
-        for (j, w) in self.rest.iter().enumerate() {
-            let inverse = 1.0 / (y - w);
+        for run in &self.runs {
+            let w = run.eigenvalue;
+            let single = 1.0 / (y - w);
+            let inverse = run.count * single;
             m0 += inverse;
             m1 += w * inverse;
-            dm0 -= inverse * inverse;
-            dm1 -= w * inverse * inverse;
-            let along = along_mean * self.excess(self.rank() + j);
+            dm0 -= inverse * single;
+            dm1 -= w * inverse * single;
+            let along = along_mean * run.excess;
             mean += along * inverse;
-            dmean -= along * inverse * inverse;
+            dmean -= along * inverse * single;
         }
         let directions = self.rest.len() as f64;
         let drift = 1.0 - shift * m0 / directions;
@@ -301,21 +332,25 @@ fn prediction(spectrum: &Spectrum, profile: &NoiseProfile) -> Prediction {
         f64::NEG_INFINITY
     };
     let threshold = spectrum.edge(profile).max(lifted) + flat.margin(spectrum.dimension());
-    let components: Vec<PredictedComponent> = spectrum
-        .leading
-        .iter()
-        .enumerate()
-        .map(|(j, &lambda)| {
-            let spike = spectrum
-                .spike(lambda, spectrum.excess(j), profile)
-                .filter(|spike| spike.displacement > lifted);
-            let above_threshold = spike.is_some_and(|spike| spike.displacement > threshold);
-            PredictedComponent {
-                spike,
-                above_threshold,
-            }
-        })
-        .collect();
+    let mut components: Vec<PredictedComponent> = Vec::with_capacity(spectrum.rank());
+    for (j, &lambda) in spectrum.leading.iter().enumerate() {
+        // Equal ones show equally, and may be many.
+        if let Some(last) = components.last().copied()
+            && spectrum.leading[j - 1] == lambda
+            && spectrum.excess(j - 1) == spectrum.excess(j)
+        {
+            components.push(last);
+            continue;
+        }
+        let spike = spectrum
+            .spike(lambda, spectrum.excess(j), profile)
+            .filter(|spike| spike.displacement > lifted);
+        let above_threshold = spike.is_some_and(|spike| spike.displacement > threshold);
+        components.push(PredictedComponent {
+            spike,
+            above_threshold,
+        });
+    }
     let expected_error = expected_error(
         components
             .iter()

@@ -184,7 +184,7 @@ impl Load {
             let stored = app.store().study(StudyId(study.id().0)).unwrap();
             assert_eq!(stored.reports_accepted(), outcome.reports);
             stop.send(()).unwrap();
-            running.await.unwrap();
+            running.await.unwrap().unwrap();
             outcome
         })
     }

@@ -1,15 +1,27 @@
 //! Reading a body without ever holding more than its limit.
 
+use std::time::Duration;
+
 use axum::{
     body::Body,
-    http::{HeaderMap, header},
+    http::{HeaderMap, header, request::Parts},
 };
 use bytes::{Bytes, BytesMut};
 use eigenveil_shared::{Error, ErrorCode, Result};
 use http_body_util::BodyExt;
+use hyper::body::Frame;
 use serde::de::DeserializeOwned;
 
-use crate::{app::AppState, memory::Reservation};
+use super::limit;
+use crate::{
+    app::AppState,
+    memory::{Reservation, SMALL},
+};
+
+/// Where memory is short, a body that brings less than `min_bytes_per_second` over this long is cut off.
+const WATCHED: Duration = Duration::from_secs(5);
+/// Room made for a body that comes in pieces, at first.
+const FIRST_ROOM: usize = 64 << 10;
 
 /// Reads a body of at most `limit` bytes. A body that arrives in one piece is not copied.
 ///
@@ -18,9 +30,25 @@ use crate::{app::AppState, memory::Reservation};
 /// `too-many-requests` when too many bodies are in memory, or this one does not arrive in time.
 pub(crate) async fn read(
     app: &AppState,
+    parts: &Parts,
+    body: Body,
+    limit: usize,
+) -> Result<(Bytes, Reservation)> {
+    let client = limit::address(app, parts);
+    let reservation = Reservation::of(app.store().ingest_memory(), client);
+    read_into(app, &parts.headers, body, limit, reservation).await
+}
+
+/// The same with a reservation of the caller's.
+///
+/// # Errors
+/// Those of [`read`].
+pub(super) async fn read_into(
+    app: &AppState,
     headers: &HeaderMap,
     body: Body,
     limit: usize,
+    reservation: Reservation,
 ) -> Result<(Bytes, Reservation)> {
     let announced = headers
         .get(header::CONTENT_LENGTH)
@@ -31,7 +59,7 @@ pub(crate) async fn read(
         return Err(too_large(length, limit));
     }
     let timeout = app.config().body_timeout_for(limit);
-    let reading = collect(app, body, limit, announced);
+    let reading = collect(app, body, limit, announced, reservation);
     match tokio::time::timeout(timeout, reading).await {
         Ok(result) => result,
         Err(_) => Err(Error::new(
@@ -49,12 +77,15 @@ async fn collect(
     mut body: Body,
     limit: usize,
     announced: Option<u64>,
+    mut reservation: Reservation,
 ) -> Result<(Bytes, Reservation)> {
-    let mut reservation = Reservation::empty(app.store().ingest_memory());
+    let mut pace = Pace::new(app.config().min_bytes_per_second);
     let mut first = Bytes::new();
     let mut rest = BytesMut::new();
     let mut length = 0;
-    while let Some(frame) = body.frame().await {
+    // What the reservation holds.
+    let mut held = 0;
+    while let Some(frame) = pace.next(&mut body, length, &reservation).await? {
         let frame = frame.map_err(|_| {
             Error::new(
                 ErrorCode::MalformedReport,
@@ -68,14 +99,23 @@ async fn collect(
         if length > limit {
             return Err(too_large(length as u64, limit));
         }
-        reservation.grow(data.len())?;
         if first.is_empty() {
+            reservation.grow(data.len())?;
+            held = data.len();
             first = data;
         } else {
+            if length > rest.capacity() {
+                // Room is held before it is made: twice as much each time, and never more than is announced and allowed.
+                let announced = announced.map_or(limit, |n| usize::try_from(n).unwrap_or(limit));
+                let room = (2 * length).max(FIRST_ROOM).min(announced).max(length);
+                reservation.grow(room - held)?;
+                held = room;
+                // Made anew: growing would take more than was held.
+                let mut larger = BytesMut::with_capacity(room);
+                larger.extend_from_slice(&rest);
+                rest = larger;
+            }
             if rest.is_empty() {
-                // Room for all that was announced, which the limit bounds.
-                let expected = announced.map_or(0, |n| usize::try_from(n).unwrap_or(0));
-                rest.reserve(expected.max(length));
                 rest.extend_from_slice(&first);
             }
             rest.extend_from_slice(&data);
@@ -90,21 +130,71 @@ async fn collect(
     Ok((bytes, reservation))
 }
 
+/// How fast a body comes.
+struct Pace {
+    bytes_per_second: u64,
+    since: tokio::time::Instant,
+    /// Bytes that had come then.
+    before: usize,
+}
+
+impl Pace {
+    fn new(bytes_per_second: u64) -> Self {
+        Self {
+            bytes_per_second,
+            since: tokio::time::Instant::now(),
+            before: 0,
+        }
+    }
+
+    /// The next frame of a body of which `length` bytes have come.
+    ///
+    /// # Errors
+    /// `request-timeout` where others wait for the memory and this comes too slowly.
+    async fn next(
+        &mut self,
+        body: &mut Body,
+        length: usize,
+        held: &Reservation,
+    ) -> Result<Option<Result<Frame<Bytes>, axum::Error>>> {
+        loop {
+            let until = self.since + WATCHED;
+            if tokio::time::Instant::now() < until
+                && let Ok(frame) = tokio::time::timeout_at(until, body.frame()).await
+            {
+                return Ok(frame);
+            }
+            let wanted = WATCHED.as_secs().saturating_mul(self.bytes_per_second);
+            let slow = ((length - self.before) as u64) < wanted;
+            if slow && length > SMALL && held.budget().is_pressed() {
+                return Err(Error::new(
+                    ErrorCode::RequestTimeout,
+                    format!(
+                        "memory is short and less than {wanted} bytes of the body came in {} s; send it again",
+                        WATCHED.as_secs()
+                    ),
+                ));
+            }
+            (self.since, self.before) = (tokio::time::Instant::now(), length);
+        }
+    }
+}
+
 /// Reads and parses a JSON body.
 ///
 /// # Errors
 /// `unsupported-media-type`, `malformed-json`, and those of [`read`].
 pub(super) async fn read_json<T: DeserializeOwned>(
     app: &AppState,
-    headers: &HeaderMap,
+    parts: &Parts,
     body: Body,
 ) -> Result<T> {
-    let media_type = media_type(headers);
+    let media_type = media_type(&parts.headers);
     let essence = media_type.split(';').next().unwrap_or_default().trim();
     if !essence.eq_ignore_ascii_case("application/json") {
         return Err(unsupported_media_type(media_type, "application/json"));
     }
-    let (bytes, _reservation) = read(app, headers, body, app.config().json_bytes).await?;
+    let (bytes, _reservation) = read(app, parts, body, app.config().json_bytes).await?;
     serde_json::from_slice(&bytes).map_err(|error| {
         Error::new(
             ErrorCode::MalformedJson,

@@ -12,11 +12,11 @@ use axum::{
     http::Method,
     response::{IntoResponse, Response},
 };
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use tower::ServiceExt;
 
 use super::{extract, problem, reports, surrounded};
-use crate::app::AppState;
+use crate::{app::AppState, memory::SMALL};
 
 /// The path that [`router`](super::router) has for reports.
 pub(crate) const REPORTS: &str = "/v1/studies/{id}/reports";
@@ -31,7 +31,12 @@ pub(crate) async fn answer(
     let mut request = request.map(Body::new);
     let study = study_of_report(&request).map(|id| extract::study(&app, id));
     // Most reports need none, and extensions are on the heap.
-    if study.is_none() || app.limits().address.is_some() {
+    let small = request
+        .body()
+        .size_hint()
+        .upper()
+        .is_some_and(|bytes| bytes <= SMALL as u64);
+    if study.is_none() || !small || app.limits().address.is_some() {
         request.extensions_mut().insert(ConnectInfo(peer));
     }
     let Some(study) = study else {

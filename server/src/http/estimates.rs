@@ -65,7 +65,7 @@ pub(super) async fn create(
     request: Request,
 ) -> Result<Response, ApiError> {
     let (parts, content) = request.into_parts();
-    let wanted: EstimateRequest = body::read_json(&app, &parts.headers, content).await?;
+    let wanted: EstimateRequest = body::read_json(&app, &parts, content).await?;
     if let Some(k) = wanted.k {
         check_rank(k, study.params().dimension())?;
     }

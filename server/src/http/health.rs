@@ -12,13 +12,17 @@ use crate::app::AppState;
 /// How long the writer may take to answer before the server counts as not ready.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Whether the process lives
+/// Whether the process lives and can go on
 #[utoipa::path(
     get, path = "/healthz", tag = "service",
     responses((status = 200, description = "Up", body = Object), Refusals),
 )]
-pub(super) async fn live() -> Json<Value> {
-    Json(json!({"status": "up"}))
+pub(super) async fn live(State(app): State<AppState>) -> Result<Json<Value>, ApiError> {
+    // A server that stops in good order lives until it is gone.
+    if !app.is_stopping() {
+        app.store().check_writer()?;
+    }
+    Ok(Json(json!({"status": "up"})))
 }
 
 /// Whether reports can be stored
@@ -31,6 +35,17 @@ pub(super) async fn ready(State(app): State<AppState>) -> Result<Json<Value>, Ap
         return Err(Error::new(
             ErrorCode::ShuttingDown,
             "the server is stopping; use another one, or wait until it is back",
+        )
+        .into());
+    }
+    let bodies = app.store().ingest_memory();
+    if bodies.is_exhausted() {
+        return Err(Error::new(
+            ErrorCode::StoreUnavailable,
+            format!(
+                "{} bytes of bodies are in memory (ingest_bytes) and further ones were refused",
+                bodies.used()
+            ),
         )
         .into());
     }

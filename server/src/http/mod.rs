@@ -1,5 +1,6 @@
 //! The HTTP interface (`docs/protocol.md`).
 
+mod answers;
 pub(crate) mod body;
 pub(crate) mod direct;
 mod drain;
@@ -88,8 +89,10 @@ async fn surrounded(
     path: &str,
     handler: impl AsyncFnOnce(Request) -> Response,
 ) -> Response {
-    trace::log(app, request, path, |request| {
-        drain::unread(app, request, |request| limit::within(app, request, handler))
+    let client = limit::key(app, request.extensions(), request.headers());
+    trace::log(app, request, path, async |request| {
+        let drained = |request| limit::within(app, request, handler);
+        answers::held(app, client, drain::unread(app, request, drained).await)
     })
     .await
 }

@@ -13,7 +13,7 @@ use eigenveil_shared::{
     Error, ErrorCode,
     api::{
         BatchReceipt, REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE, RefusedReport, ReportOutcome,
-        ReportReceipt,
+        ReportReceipt, StudyState,
     },
     codec,
     enrolment::{
@@ -26,11 +26,13 @@ use smallvec::{SmallVec, smallvec};
 use super::{
     body,
     extract::{StudyInPath, hide_draft},
+    limit,
     openapi::{Binary, Refusals},
     problem::ApiError,
 };
 use crate::{
     app::AppState,
+    memory::Reservation,
     store::{NewReport, Stored, Study},
 };
 
@@ -74,11 +76,23 @@ async fn take(app: &AppState, study: Arc<Study>, request: Request) -> Result<Res
         .into());
     };
     let payload_len = study.shape().payload_len;
+    // Reports that were counted are known again whatever the state is; there are none where nothing was ever counted.
+    let open = study.state() == StudyState::Open;
+    if !open && study.reports_accepted() == 0 {
+        return Err(not_open(&study).into());
+    }
+    let client = limit::address(app, &parts);
+    let mut reservation = Reservation::of(app.store().ingest_memory(), client);
+    if !open {
+        // Bodies that cannot be counted any more take no room from those that can.
+        reservation = reservation.modest();
+    }
     if batched {
         let most = codec::max_batch(payload_len);
         let tokens = if enrolled { tokens_len(most) } else { 0 };
         let limit = tokens + codec::batch_len(payload_len, most);
-        let (bytes, reservation) = body::read(app, &parts.headers, content, limit).await?;
+        let (bytes, reservation) =
+            body::read_into(app, &parts.headers, content, limit, reservation).await?;
         let decoded = decode_batch(&bytes, enrolled, &study)?;
         drop(bytes);
         let mut batch = Batch::sort(decoded);
@@ -99,7 +113,8 @@ async fn take(app: &AppState, study: Arc<Study>, request: Request) -> Result<Res
         return Ok(Json(Receipt::Batch(receipt)).into_response());
     }
     let limit = if enrolled { TOKEN_LEN } else { 0 } + codec::report_len(payload_len);
-    let (bytes, reservation) = body::read(app, &parts.headers, content, limit).await?;
+    let (bytes, reservation) =
+        body::read_into(app, &parts.headers, content, limit, reservation).await?;
     let report = decode_report(&bytes, enrolled, &study)?;
     // Both lie in the buffer that the connection's next request may use.
     drop((bytes, parts));

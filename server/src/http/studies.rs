@@ -2,11 +2,14 @@
 
 use axum::{
     Json,
-    extract::{OriginalUri, Request, State},
-    http::{StatusCode, header},
+    extract::{OriginalUri, RawQuery, Request, State},
+    http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use eigenveil_shared::api::{CreateStudy, StudyDocument, StudyList, StudyState};
+use eigenveil_shared::{
+    Error, ErrorCode,
+    api::{CreateStudy, StudyDocument, StudyList, StudyState},
+};
 
 use super::{
     body,
@@ -14,7 +17,12 @@ use super::{
     openapi::Refusals,
     problem::ApiError,
 };
-use crate::app::AppState;
+use crate::{app::AppState, store::Study};
+
+/// Studies of a page when nobody says.
+const DEFAULT_PAGE: usize = 100;
+/// Most of one page: about half a megabyte.
+const MOST_OF_A_PAGE: usize = 1_000;
 
 /// Create a study
 #[utoipa::path(
@@ -30,7 +38,7 @@ pub(super) async fn create(
     request: Request,
 ) -> Result<Response, ApiError> {
     let (parts, content) = request.into_parts();
-    let wanted: CreateStudy = body::read_json(&app, &parts.headers, content).await?;
+    let wanted: CreateStudy = body::read_json(&app, &parts, content).await?;
     let study = app.store().create_study(wanted).await?;
     tracing::info!(study = %study.id(), "study created");
     // Where the routes are mounted is the application's choice.
@@ -41,23 +49,67 @@ pub(super) async fn create(
 
 /// List the studies
 ///
-/// Drafts are for the operator only.
+/// Oldest first, a page at a time; what is behind `after` comes next. Drafts are for the operator only.
 #[utoipa::path(
     get, path = "/v1/studies", tag = "studies",
-    responses((status = 200, description = "The studies", body = StudyList), Refusals),
+    params(
+        ("after" = Option<String>, Query, description = "The `next` of the page before; absent: from the oldest"),
+        ("limit" = Option<u32>, Query, minimum = 1, maximum = 1_000, description = "Studies of a page, 1 to 1,000; absent: 100"),
+    ),
+    responses((status = 200, description = "The studies; `Link` has the next page", body = StudyList), Refusals),
 )]
 pub(super) async fn list(
     MaybeOperator(operator): MaybeOperator,
     State(app): State<AppState>,
-) -> Json<StudyList> {
-    let studies = app
-        .store()
-        .studies()
-        .iter()
-        .filter(|study| operator || study.state() != StudyState::Draft)
-        .map(|study| study.document())
-        .collect();
-    Json(StudyList { studies })
+    OriginalUri(here): OriginalUri,
+    RawQuery(query): RawQuery,
+) -> Result<Response, ApiError> {
+    let (after, limit) = page(query.as_deref().unwrap_or_default())?;
+    let shown = |study: &Study| operator || study.state() != StudyState::Draft;
+    let (studies, next) = app.store().studies_after(after, limit, shown);
+    let list = StudyList {
+        studies: studies.iter().map(|study| study.summary()).collect(),
+        next: next.map(|place| place.to_string()),
+    };
+    let link = list
+        .next
+        .as_ref()
+        .map(|next| format!("<{}?after={next}&limit={limit}>; rel=\"next\"", here.path()));
+    let mut response = Json(list).into_response();
+    if let Some(link) = link.and_then(|link| HeaderValue::from_str(&link).ok()) {
+        response.headers_mut().insert(header::LINK, link);
+    }
+    Ok(response)
+}
+
+/// Where the page begins, and how many studies it has.
+fn page(query: &str) -> Result<(i64, usize), Error> {
+    let (mut after, mut limit) = (0, DEFAULT_PAGE);
+    for (key, value) in form_urlencoded::parse(query.as_bytes()) {
+        match &*key {
+            "after" => {
+                after = value.parse().ok().filter(|place| *place >= 0).ok_or_else(|| {
+                    invalid("after is no place in the list; give the `next` of the page before, as it is")
+                })?;
+            }
+            "limit" => {
+                let wanted = value.parse().ok();
+                limit = wanted
+                    .filter(|n| (1..=MOST_OF_A_PAGE).contains(n))
+                    .ok_or_else(|| {
+                        invalid(&format!(
+                            "limit is not a whole number from 1 to {MOST_OF_A_PAGE}"
+                        ))
+                    })?;
+            }
+            _ => {}
+        }
+    }
+    Ok((after, limit))
+}
+
+fn invalid(detail: &str) -> Error {
+    Error::new(ErrorCode::InvalidRequest, detail)
 }
 
 /// Show a study

@@ -44,7 +44,7 @@ pub(super) async fn issue(
     request: Request,
 ) -> Result<Response, ApiError> {
     let (parts, content) = request.into_parts();
-    let IssueTokens { count } = body::read_json(&app, &parts.headers, content).await?;
+    let IssueTokens { count } = body::read_json(&app, &parts, content).await?;
     let issued = app.store().issue_tokens(&study, count).await?;
     tracing::info!(study = %study.id(), count, "participant tokens made");
     Ok(secret(StatusCode::CREATED, issued))
@@ -82,7 +82,7 @@ pub(super) async fn create(
     request: Request,
 ) -> Result<Response, ApiError> {
     let (parts, content) = request.into_parts();
-    let wanted: CreateAnalyst = body::read_json(&app, &parts.headers, content).await?;
+    let wanted: CreateAnalyst = body::read_json(&app, &parts, content).await?;
     let created = app.store().create_analyst(wanted).await?;
     tracing::info!(id = created.analyst.id, "analyst token made");
     Ok(secret(StatusCode::CREATED, created))

@@ -24,6 +24,7 @@ use hyper::body::{Frame, SizeHint};
 use tokio::sync::mpsc;
 
 use super::{
+    answers::FromFile,
     body,
     estimates::blocking,
     extract::{Operator, StudyInPath},
@@ -197,6 +198,7 @@ fn download(app: &AppState, file: File, media_type: &'static str) -> Result<Resp
     response
         .headers_mut()
         .insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+    response.extensions_mut().insert(FromFile);
     Ok(response)
 }
 

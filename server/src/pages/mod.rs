@@ -33,7 +33,7 @@ use eigenveil_shared::Error;
 use tokio::sync::Semaphore;
 
 pub(crate) use self::visitor::session_token;
-use self::{session::Sessions, view::Views, visitor::Visitor};
+use self::{images::Drawings, session::Sessions, view::Views, visitor::Visitor};
 use crate::app::AppState;
 
 /// Browsers that may watch studies at once: those of anybody, of analysts, of the operator. Each has places that the
@@ -44,6 +44,7 @@ const MOST_WATCHERS: [usize; 3] = [192, 48, 16];
 pub(crate) struct PageState {
     sessions: Sessions,
     views: Views,
+    drawings: Drawings,
     watchers: [Arc<Semaphore>; 3],
 }
 
@@ -52,6 +53,7 @@ impl Default for PageState {
         Self {
             sessions: Sessions::default(),
             views: Views::default(),
+            drawings: Drawings::default(),
             watchers: MOST_WATCHERS.map(|places| Arc::new(Semaphore::new(places))),
         }
     }

@@ -16,7 +16,8 @@ use eigenveil_shared::{
 use maud::html;
 
 use super::{
-    images, layout,
+    images::{self, Drawing, What},
+    layout,
     study::hide_drafts,
     visitor::{Fields, Visitor},
 };
@@ -167,12 +168,27 @@ pub(super) async fn show(
 /// The picture: a belief before and after.
 pub(super) async fn belief(
     StudyInPath(study): StudyInPath,
-    State(_): State<AppState>,
+    State(app): State<AppState>,
     visitor: Visitor,
     RawQuery(query): RawQuery,
 ) -> Result<Response, ApiError> {
     hide_drafts(&visitor, &study)?;
     let fields = Fields::parse(query.unwrap_or_default().as_bytes());
+    let drawing = Drawing {
+        study: study.id(),
+        what: What::Belief,
+        reports: 0,
+        estimate: None,
+        narrow: fields.has("narrow"),
+    };
+    let drawn = app
+        .pages()
+        .drawings
+        .get(drawing, move || Ok(draw_belief(&study, &fields)));
+    Ok(images::svg(drawn.await?))
+}
+
+fn draw_belief(study: &Study, fields: &Fields) -> String {
     let epsilon = epsilon_that_holds(study.privacy());
     let line = |name: &str, after: &dyn Fn(f64) -> f64, style| {
         let points = (0..=POINTS).map(|i| {
@@ -208,8 +224,8 @@ pub(super) async fn belief(
             LineStyle::Dashed,
         ),
     ];
-    chart.width = images::width(&fields);
-    Ok(images::svg(chart.to_svg().into()))
+    chart.width = images::width(fields);
+    chart.to_svg()
 }
 
 #[cfg(test)]

@@ -19,7 +19,8 @@ use eigenveil_shared::{
 use maud::{Markup, PreEscaped, html};
 
 use super::{
-    images, layout,
+    images::{self, Drawing, What},
+    layout,
     planner::Outlook,
     view::View,
     visitor::{Fields, Visitor},
@@ -161,14 +162,23 @@ pub(super) async fn arrivals(
 ) -> Result<Response, ApiError> {
     hide_drafts(&visitor, &study)?;
     let fields = Fields::parse(query.unwrap_or_default().as_bytes());
-    let svg = blocking(move || {
+    let reports = study.reports_accepted();
+    let drawing = Drawing {
+        study: study.id(),
+        what: What::Arrivals,
+        reports,
+        estimate: None,
+        narrow: fields.has("narrow"),
+    };
+    let pages = app.clone();
+    let svg = pages.pages().drawings.get(drawing, move || {
         let arrivals = app.store().arrivals(&study)?;
-        let mut chart = over_time(&arrivals, study.reports_accepted());
+        let mut chart = over_time(&arrivals, reports);
         chart.width = images::width(&fields);
         chart.height = 320.0;
         Ok(chart.to_svg())
     });
-    Ok(images::svg(svg.await?.into()))
+    Ok(images::svg(svg.await?))
 }
 
 /// The picture of the expected error.
@@ -180,16 +190,24 @@ pub(super) async fn expected_error(
 ) -> Result<Response, ApiError> {
     hide_drafts(&visitor, &study)?;
     let fields = Fields::parse(query.unwrap_or_default().as_bytes());
-    let svg = blocking(move || {
-        let sight = Sight::of(&app, &visitor, study)?;
-        let reports = sight.study.reports_accepted();
+    let reports = study.reports_accepted();
+    let pages = app.clone();
+    let sight = blocking(move || Sight::of(&app, &visitor, study)).await?;
+    let drawing = Drawing {
+        study: sight.study.id(),
+        what: What::ExpectedError,
+        reports,
+        estimate: sight.view.as_ref().map(|view| view.number),
+        narrow: fields.has("narrow"),
+    };
+    let svg = pages.pages().drawings.get(drawing, move || {
         let chart =
             sight.with_outlook(|outlook| outlook.map(|o| o.progress(reports)).transpose())?;
         let mut chart = chart.ok_or_else(no_outlook)?;
         chart.width = images::width(&fields);
         Ok(chart.to_svg())
     });
-    Ok(images::svg(svg.await?.into()))
+    Ok(images::svg(svg.await?))
 }
 
 fn no_outlook() -> Error {

@@ -225,7 +225,7 @@ impl FromRequest<AppState> for Posted {
         if site.is_some_and(|site| site != "same-origin" && site != "none") {
             return Err(foreign().into());
         }
-        let (text, _held) = body::read(app, &parts.headers, content, FORM_BYTES).await?;
+        let (text, _held) = body::read(app, &parts, content, FORM_BYTES).await?;
         let fields = Fields::parse(&text);
         let expected = visitor.form_key();
         let given = fields.get("form_key").as_bytes();

@@ -127,11 +127,11 @@ pub(super) struct StudyModel {
 }
 
 impl StudyModel {
-    pub(super) fn new(document: &StudyDocument, family: usize) -> Self {
+    pub(super) fn new(id: &str, state: StudyState, family: usize) -> Self {
         Self {
-            id: document.id.clone(),
+            id: id.to_owned(),
             family,
-            state: document.state,
+            state,
             letters: vec![Letter::default(); REPORTS],
             spectra: HashMap::new(),
             asked: Vec::new(),

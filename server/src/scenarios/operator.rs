@@ -67,7 +67,7 @@ impl World {
         self.revive(fault);
         let listed = self.operator("GET", "/v1/studies", None).await;
         let listed: eigenveil_shared::api::StudyList = serde_json::from_slice(&listed.1).unwrap();
-        let new: Vec<&StudyDocument> = listed
+        let new: Vec<_> = listed
             .studies
             .iter()
             .filter(|study| self.studies.iter().all(|known| known.id != study.id))
@@ -88,7 +88,8 @@ impl World {
             )
         })?;
         for document in new {
-            self.studies.push(StudyModel::new(document, family));
+            self.studies
+                .push(StudyModel::new(&document.id, document.state, family));
         }
         Ok(())
     }
@@ -188,7 +189,8 @@ impl World {
                     format!("an imported study is answered {status}")
                 })?;
                 let document: StudyDocument = serde_json::from_slice(&body).unwrap();
-                self.studies.push(StudyModel::new(&document, export.family));
+                self.studies
+                    .push(StudyModel::new(&document.id, document.state, export.family));
                 self.studies.len() - 1
             }
         };

@@ -114,9 +114,11 @@ impl World {
             assert_eq!(status, 201);
             let document: StudyDocument = serde_json::from_slice(&body).unwrap();
             let family = Family::new(design, &document, &mut rng);
-            world
-                .studies
-                .push(StudyModel::new(&document, world.families.len()));
+            world.studies.push(StudyModel::new(
+                &document.id,
+                document.state,
+                world.families.len(),
+            ));
             world.families.push(family);
         }
         world

@@ -1,8 +1,11 @@
 //! Whether writing works, from what the last writes met.
 
-use std::sync::{
-    OnceLock,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
 };
 
 use eigenveil_shared::Result;
@@ -14,12 +17,25 @@ use super::{Failure, Store, failure::unavailable};
 /// that is there already would fit into a full store.
 const TRIAL_BYTES: usize = 65_536;
 
+/// A look takes the writer's time, and after a failure the disk's.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
 /// What the last writes met.
 #[derive(Debug, Default)]
 pub(super) struct Health {
     failed: AtomicBool,
     /// Damage does not mend itself: said until the server is started on a store that is whole.
     damage: OnceLock<String>,
+    /// The last look, with whether a commit had failed by then.
+    looked: tokio::sync::Mutex<Option<Look>>,
+}
+
+/// What a look at the writer came to.
+#[derive(Debug)]
+struct Look {
+    at: Instant,
+    failed: bool,
+    found: Result<()>,
 }
 
 impl Health {
@@ -55,15 +71,37 @@ impl Health {
 
 impl Store {
     /// Whether reports can be stored now: the writer answers, no damage was met, and after a failed commit a trial write
-    /// goes through.
+    /// goes through. It is tried once a second at most: whoever asks more often is told what was found then, unless a
+    /// commit has failed, or gone through again, since.
     ///
     /// # Errors
     /// `store-unavailable`, `store-full`, `shutting-down`, `too-many-requests`.
     pub async fn check_writable(&self) -> Result<()> {
         let health = &self.shared.health;
+        self.check_writer()?;
         if let Some(damage) = health.damage.get() {
             return Err(unavailable(damage.clone()));
         }
+        // Those who come meanwhile wait for the same look.
+        let mut looked = health.looked.lock().await;
+        let failed = health.failed.load(Ordering::Acquire);
+        if let Some(look) = &*looked
+            && look.failed == failed
+            && look.at.elapsed() < LOOK_EVERY
+        {
+            return look.found.clone();
+        }
+        let found = self.look().await;
+        *looked = Some(Look {
+            at: Instant::now(),
+            failed: health.failed.load(Ordering::Acquire),
+            found: found.clone(),
+        });
+        found
+    }
+
+    async fn look(&self) -> Result<()> {
+        let health = &self.shared.health;
         if !health.failed.load(Ordering::Acquire) {
             return self.write(|_| Ok(()), |(), _| ()).await;
         }
@@ -87,4 +125,36 @@ fn put_trial(transaction: &Transaction<'_>) -> Result<(), Failure> {
 fn remove_trial(transaction: &Transaction<'_>) -> Result<(), Failure> {
     transaction.execute("DELETE FROM settings WHERE key = 'trial'", [])?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{config::ServerConfig, environment::Environment};
+
+    /// However many ask, the writer is asked once.
+    #[tokio::test]
+    async fn the_writer_is_asked_once_a_second() {
+        let directory = tempfile::tempdir().unwrap();
+        let environment = Environment::system();
+        let faults = environment.faults.clone();
+        let config = ServerConfig::new(directory.path().join("data"));
+        let store = Store::open(&config, environment).unwrap();
+        faults.hold();
+        let mut asked = tokio::task::JoinSet::new();
+        for _ in 0..50 {
+            let store = store.clone();
+            asked.spawn(async move { store.check_writable().await });
+        }
+        // Each has begun to wait.
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        let waiting = store.metrics().queue_depth.get();
+        faults.release();
+        while let Some(answer) = asked.join_next().await {
+            answer.unwrap().unwrap();
+        }
+        assert!(waiting <= 1, "{waiting} commands for one question");
+    }
 }

@@ -46,7 +46,7 @@ use eigenveil_shared::{
     mechanism::PayloadForm,
 };
 use rusqlite::{Connection, Transaction, params};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 pub(crate) use self::directory::check as check_directory;
 #[cfg(test)]
@@ -84,7 +84,7 @@ use self::{
 use crate::{
     config::ServerConfig,
     environment::Environment,
-    memory::{IngestMemory, Reservation},
+    memory::{Budget, Reservation},
     metrics::Metrics,
     request_id,
 };
@@ -109,6 +109,8 @@ pub struct Store {
 struct Shared {
     commands: SyncSender<Command>,
     writer: Mutex<Option<JoinHandle<()>>>,
+    /// Closed when the writer has ended.
+    writing: watch::Receiver<()>,
     reader: Mutex<Connection>,
     registry: Arc<Registry>,
     environment: Environment,
@@ -117,7 +119,7 @@ struct Shared {
     retain_estimates: u32,
     retain_ids_days: Option<u32>,
     waiting_estimates: u32,
-    ingest: Arc<IngestMemory>,
+    ingest: Arc<Budget>,
     metrics: Arc<Metrics>,
     credentials: Arc<Credentials>,
     stopping: AtomicBool,
@@ -194,14 +196,20 @@ impl Store {
             #[cfg(not(test))]
             faults: faults::Faults,
         };
+        let (running, ended) = watch::channel(());
         let writer = std::thread::Builder::new()
             .name("eigenveil-writer".into())
-            .spawn(move || writer.run())
+            .spawn(move || {
+                // Dropped at the end, by whichever way it comes.
+                let _running = running;
+                writer.run();
+            })
             .map_err(|error| unavailable(format!("the writer's thread cannot start ({error})")))?;
         Ok(Self {
             shared: Arc::new(Shared {
                 commands,
                 writer: Mutex::new(Some(writer)),
+                writing: ended,
                 reader: Mutex::new(reader),
                 registry,
                 environment,
@@ -210,7 +218,10 @@ impl Store {
                 retain_estimates: config.retain_estimates,
                 retain_ids_days: config.retain_ids_days,
                 waiting_estimates: config.waiting_estimates,
-                ingest: IngestMemory::new(config.ingest_bytes),
+                ingest: Budget::new(
+                    config.ingest_bytes,
+                    "bodies wait to be written: send this again after a second",
+                ),
                 metrics,
                 credentials: Arc::new(credentials),
                 stopping: AtomicBool::new(false),
@@ -226,6 +237,23 @@ impl Store {
         self.shared.close();
     }
 
+    /// Done when the writer has ended, of itself or by [`close`](Self::close): nothing is stored any more.
+    pub(crate) async fn writer_ended(&self) {
+        let mut writing = self.shared.writing.clone();
+        while writing.changed().await.is_ok() {}
+    }
+
+    /// Whether there is a writer.
+    ///
+    /// # Errors
+    /// `store-unavailable`, `shutting-down`.
+    pub(crate) fn check_writer(&self) -> Result<()> {
+        match self.shared.writing.has_changed() {
+            Ok(_) => Ok(()),
+            Err(_) => Err(self.gone()),
+        }
+    }
+
     /// Where the operator's token was written at the first start, or when it was rotated.
     pub fn token_path(&self) -> PathBuf {
         self.shared.directory.token_files().path()
@@ -234,6 +262,16 @@ impl Store {
     /// All studies, oldest first.
     pub fn studies(&self) -> Vec<Arc<Study>> {
         self.shared.registry.list()
+    }
+
+    /// The studies behind a place in the list that `wanted` takes: at most `limit` of them, and the place to go on from.
+    pub(crate) fn studies_after(
+        &self,
+        place: i64,
+        limit: usize,
+        wanted: impl Fn(&Study) -> bool,
+    ) -> (Vec<Arc<Study>>, Option<i64>) {
+        self.shared.registry.page(place, limit, wanted)
     }
 
     /// The study of this identifier.
@@ -546,7 +584,7 @@ impl Store {
         &self.shared.metrics
     }
 
-    pub(crate) fn ingest_memory(&self) -> &Arc<IngestMemory> {
+    pub(crate) fn ingest_memory(&self) -> &Arc<Budget> {
         &self.shared.ingest
     }
 

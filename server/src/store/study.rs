@@ -10,7 +10,7 @@ use std::{
 
 use eigenveil_shared::{
     Error, ErrorCode, Result,
-    api::{CreateStudy, StudyDocument, StudyState},
+    api::{CreateStudy, StudyDocument, StudyState, StudySummary},
     codec::{self, StudyShape},
     enrolment::Enrolment,
     estimate::Rank,
@@ -160,6 +160,15 @@ impl Study {
         self.reports_accepted.load(Ordering::Acquire)
     }
 
+    /// The study in a list.
+    pub(crate) fn summary(&self) -> StudySummary {
+        StudySummary {
+            state: self.state(),
+            reports_accepted: self.reports_accepted(),
+            ..StudySummary::from(&self.document)
+        }
+    }
+
     /// The study as anybody may see it.
     pub fn document(&self) -> StudyDocument {
         StudyDocument {
@@ -305,6 +314,22 @@ impl Registry {
     pub(super) fn by_row(&self, row: i64) -> Option<Arc<Study>> {
         let studies = self.studies.read().unwrap_or_else(PoisonError::into_inner);
         studies.ordered.iter().find(|s| s.row == row).cloned()
+    }
+
+    /// The studies behind this row that `wanted` takes, oldest first: so many, and the row to go on behind.
+    pub(super) fn page(
+        &self,
+        after: i64,
+        limit: usize,
+        wanted: impl Fn(&Study) -> bool,
+    ) -> (Vec<Arc<Study>>, Option<i64>) {
+        let studies = self.studies.read().unwrap_or_else(PoisonError::into_inner);
+        // Rows go up, and so does this list.
+        let from = studies.ordered.partition_point(|study| study.row <= after);
+        let mut behind = studies.ordered[from..].iter().filter(|study| wanted(study));
+        let page: Vec<_> = behind.by_ref().take(limit).cloned().collect();
+        let next = behind.next().and(page.last()).map(|last| last.row);
+        (page, next)
     }
 
     pub(super) fn list(&self) -> Vec<Arc<Study>> {

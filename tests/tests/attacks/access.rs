@@ -59,8 +59,10 @@ fn connections_take_every_descriptor() {
             payload: vec![5; 16],
         });
         let head = format!("content-type: {REPORT_MEDIA_TYPE}\r\n");
-        let sent = operator.send("POST", &format!("{path}/reports"), &head, &report);
-        assert_eq!(sent.await.unwrap().status, 201);
+        let sent = operator
+            .send("POST", &format!("{path}/reports"), &head, &report)
+            .await;
+        assert_eq!(sent.unwrap().status, 201);
         let mut held = Vec::new();
         for number in 0..300_u16 {
             let from = [127, 0, 2, u8::try_from(number % 250).unwrap() + 1];
@@ -69,8 +71,10 @@ fn connections_take_every_descriptor() {
         begun.send(()).unwrap();
         let token = format!("authorization: Bearer {}\r\n", target.token);
         let head = format!("{token}content-type: application/json\r\n");
-        let asked = operator.send("POST", &format!("{path}/estimates"), &head, b"{}");
-        assert_eq!(asked.await.unwrap().status, 202);
+        let asked = operator
+            .send("POST", &format!("{path}/estimates"), &head, b"{}")
+            .await;
+        assert_eq!(asked.unwrap().status, 202);
         loop {
             let answer = operator
                 .send("GET", &format!("{path}/estimates/1"), &token, b"")

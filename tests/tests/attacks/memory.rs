@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use eigenveil_shared::{
-    api::REPORT_MEDIA_TYPE,
+    api::{REPORT_MEDIA_TYPE, StudyDocument},
     codec::{self, StudyShape},
 };
 use tokio::{sync::oneshot, task::JoinSet};
@@ -61,4 +61,106 @@ fn bodies_held_by_many_addresses() {
     held_bodies("bodies held by 128 addresses", |number| {
         [127, 0, 1, 1 + number]
     });
+}
+
+/// Answers of a megabyte, of which nothing is taken.
+#[test]
+#[ignore = "half a minute of two processors"]
+fn answers_that_nobody_takes() {
+    withstand(
+        "answers that nobody takes",
+        "",
+        |target: Target, begun| async move {
+            let features: Vec<_> = (0..4_096)
+            .map(|i| serde_json::json!({"name": format!("{i:0>150}"), "center": 0.0, "scale": 1.0}))
+            .collect();
+            let design = serde_json::json!({
+                "name": "long", "dimension": 4_096, "epsilon": 4.0, "features": features,
+            });
+            let head = format!(
+                "authorization: Bearer {}\r\ncontent-type: application/json\r\n",
+                target.token
+            );
+            let mut wire = Wire::connect(target.address, [127, 0, 0, 2]).await.unwrap();
+            let made = wire.send("POST", "/v1/studies", &head, design.to_string().as_bytes());
+            let made: StudyDocument = serde_json::from_slice(&made.await.unwrap().body).unwrap();
+            let paths = [format!("/v1/studies/{}", made.id), "/v1/studies".to_owned()];
+            let mut holders = JoinSet::new();
+            for number in 0..CONNECTIONS {
+                let path = paths[usize::from(number % 2)].clone();
+                let server = target.address;
+                holders.spawn(async move {
+                    loop {
+                        let from = [127, 0, 1, 1 + number];
+                        let held = async {
+                            let mut wire = Wire::connect_with(server, from, Some(4_096)).await?;
+                            // One after the other, as far as the server reads.
+                            let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n");
+                            wire.write(request.repeat(16).as_bytes()).await?;
+                            tokio::time::sleep(Duration::from_secs(5)).await;
+                            std::io::Result::Ok(())
+                        };
+                        if held.await.is_err() {
+                            tokio::time::sleep(Duration::from_millis(100)).await;
+                        }
+                    }
+                });
+            }
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            begin(begun);
+            holders.join_next().await;
+        },
+    );
+}
+
+/// So many connections ask for this again and again; at most one after 10 ms each.
+async fn ask_for(target: Target, connections: u8, path: String, begun: oneshot::Sender<()>) {
+    let mut asking = JoinSet::new();
+    for number in 0..connections {
+        let (path, server) = (path.clone(), target.address);
+        asking.spawn(async move {
+            loop {
+                if let Ok(mut wire) = Wire::connect(server, [127, 0, 1, 1 + number]).await {
+                    while wire.get(&path).await.is_ok() {
+                        tokio::time::sleep(Duration::from_millis(10)).await;
+                    }
+                }
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        });
+    }
+    begin(begun);
+    asking.join_next().await;
+}
+
+#[test]
+#[ignore = "half a minute of two processors"]
+fn readiness_asked_again_and_again() {
+    withstand("readiness asked by 16", "", |target: Target, begun| {
+        ask_for(target, 16, "/readyz".to_owned(), begun)
+    });
+}
+
+/// The largest study, and the picture of it that took 79 s.
+#[test]
+#[ignore = "half a minute of two processors"]
+fn pictures_of_the_largest_study() {
+    withstand(
+        "pictures asked by 64",
+        "",
+        |target: Target, begun| async move {
+            let design = serde_json::json!({
+                "name": "large", "dimension": 65_536, "epsilon": 4.0, "default_k": 32_768,
+            });
+            let head = format!(
+                "authorization: Bearer {}\r\ncontent-type: application/json\r\n",
+                target.token
+            );
+            let mut wire = Wire::connect(target.address, [127, 0, 0, 2]).await.unwrap();
+            let made = wire.send("POST", "/v1/studies", &head, design.to_string().as_bytes());
+            let made: StudyDocument = serde_json::from_slice(&made.await.unwrap().body).unwrap();
+            let path = format!("/studies/{}/expected-error.svg", made.id);
+            ask_for(target, 64, path, begun).await;
+        },
+    );
 }

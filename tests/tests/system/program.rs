@@ -105,7 +105,8 @@ impl ServerProcess {
         Self::start_as(limited, data, &all)
     }
 
-    fn start_as(program: impl Fn() -> Command, data: &Path, flags: &[&str]) -> Self {
+    /// Starts with these flags besides `--data` and `--json`; what it says is read when it does not start.
+    pub(crate) fn start_as(program: impl Fn() -> Command, data: &Path, flags: &[&str]) -> Self {
         let piped = || {
             let mut program = program();
             program.stderr(Stdio::piped());
@@ -153,6 +154,11 @@ impl ServerProcess {
             stderr.read_to_string(&mut why).unwrap();
         }
         Err(why)
+    }
+
+    /// Nobody reads what it says any more: its standard error is a pipe without an end.
+    pub(crate) fn deafen(&mut self) {
+        self.child.as_mut().unwrap().stderr.take();
     }
 
     /// SIGKILL: no farewell, nothing flushed.

@@ -1,0 +1,111 @@
+//! Answers wait in memory until their clients take them: all together under a budget, each with a lowest pace.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use axum::{
+    body::{Body, Bytes, HttpBody as _},
+    response::{IntoResponse, Response},
+};
+use hyper::body::{Frame, SizeHint};
+use tokio::time::Instant;
+
+use super::ApiError;
+use crate::{
+    app::AppState,
+    memory::{Reservation, SMALL},
+};
+
+/// What the connection gets at a time. It asks for the next piece when this one is on its way.
+const PIECE: usize = 64 << 10;
+
+/// In the extensions of an answer that is read from a file as its client takes it.
+#[derive(Clone, Copy)]
+pub(super) struct FromFile;
+
+/// The answer, which holds its bytes of the budget until the last of them is taken; or a refusal.
+pub(super) fn held(app: &AppState, client: Option<[u8; 16]>, response: Response) -> Response {
+    let size = response.body().size_hint().exact().unwrap_or(0);
+    let size = usize::try_from(size).unwrap_or(usize::MAX);
+    // Small ones are bounded by the number of connections.
+    if size <= SMALL || response.extensions().get::<FromFile>().is_some() {
+        return response;
+    }
+    let mut reservation = Reservation::of(app.answer_memory(), client);
+    if let Err(error) = reservation.grow(size) {
+        return ApiError(error).into_response();
+    }
+    let config = app.config();
+    let (patience, pace) = (config.body_timeout(), config.min_bytes_per_second);
+    response.map(|body| {
+        Body::new(Held {
+            body,
+            rest: Bytes::new(),
+            given: 0,
+            since: Instant::now(),
+            patience,
+            bytes_per_second: pace,
+            _reservation: reservation,
+        })
+    })
+}
+
+/// A body in pieces, so that what is not taken stays here, where it is counted.
+struct Held {
+    body: Body,
+    /// What was read of it and not given on.
+    rest: Bytes,
+    given: u64,
+    since: Instant,
+    patience: Duration,
+    bytes_per_second: u64,
+    _reservation: Reservation,
+}
+
+impl hyper::body::Body for Held {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        // Whoever takes nothing is cut off by the connection; this is for whoever takes a byte now and then.
+        let taken = Duration::from_secs(self.given / self.bytes_per_second.max(1));
+        if self.since.elapsed() > self.patience + taken {
+            let slow = std::io::Error::from(std::io::ErrorKind::TimedOut);
+            return Poll::Ready(Some(Err(axum::Error::new(slow))));
+        }
+        if self.rest.is_empty() {
+            match ready!(Pin::new(&mut self.body).poll_frame(context)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => self.rest = data,
+                    Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+                },
+                other => return Poll::Ready(other),
+            }
+        }
+        let length = self.rest.len().min(PIECE);
+        let piece = self.rest.split_to(length);
+        self.given += length as u64;
+        Poll::Ready(Some(Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let rest = self.rest.len() as u64;
+        let of_body = self.body.size_hint();
+        let mut hint = SizeHint::new();
+        hint.set_lower(of_body.lower() + rest);
+        if let Some(upper) = of_body.upper() {
+            hint.set_upper(upper + rest);
+        }
+        hint
+    }
+}
