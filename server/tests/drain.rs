@@ -14,6 +14,7 @@ use std::{
 
 use common::{environment, patience::within};
 use eigenveil_server::{Server, ServerConfig};
+use eigenveil_shared::Error;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -25,7 +26,7 @@ struct Running {
     _directory: tempfile::TempDir,
     address: SocketAddr,
     stop: oneshot::Sender<()>,
-    ended: JoinHandle<()>,
+    ended: JoinHandle<Result<(), Error>>,
 }
 
 impl Running {
@@ -64,7 +65,10 @@ impl Running {
         assert_eq!(answer(&mut stream).await.status, 200);
         drop(stream);
         self.stop.send(()).unwrap();
-        within("the end of the server", self.ended).await.unwrap();
+        within("the end of the server", self.ended)
+            .await
+            .unwrap()
+            .unwrap();
     }
 }
 

@@ -7,6 +7,8 @@
 
 mod common;
 
+use std::time::{Duration, Instant};
+
 use axum::http::{StatusCode, header};
 use common::{Harness, new_id, shape};
 use eigenveil_server::{AppState, EstimateList, ServerConfig, store::database_path};

@@ -15,7 +15,10 @@ use common::{
     report, shape,
 };
 use eigenveil_server::{Server, ServerConfig, Store, StudyId, store::NewReport};
-use eigenveil_shared::api::{REPORT_MEDIA_TYPE, StudyDocument};
+use eigenveil_shared::{
+    Error,
+    api::{REPORT_MEDIA_TYPE, StudyDocument},
+};
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -57,7 +60,7 @@ struct Running {
     address: SocketAddr,
     operator: String,
     stop: oneshot::Sender<()>,
-    ended: JoinHandle<()>,
+    ended: JoinHandle<Result<(), Error>>,
 }
 
 impl Running {
@@ -114,7 +117,10 @@ impl Running {
 
     async fn stop(self) {
         self.stop.send(()).unwrap();
-        within("the end of the server", self.ended).await.unwrap();
+        within("the end of the server", self.ended)
+            .await
+            .unwrap()
+            .unwrap();
     }
 }
 

@@ -9,6 +9,7 @@ mod common;
 
 use std::fs;
 
+use axum::http::StatusCode;
 use common::{Harness, environment, new_id, report};
 use eigenveil_server::{
     Entropy, Environment, ServerConfig, Store, StudyId,

@@ -17,7 +17,7 @@ use common::{
     patience::{until, within},
 };
 use eigenveil_server::{Certificates, Reload, Server, ServerConfig, check};
-use eigenveil_shared::ErrorCode;
+use eigenveil_shared::{Error, ErrorCode};
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -34,7 +34,7 @@ struct Secured {
     address: std::net::SocketAddr,
     certificates: Arc<Certificates>,
     stop: oneshot::Sender<()>,
-    running: JoinHandle<()>,
+    running: JoinHandle<Result<(), Error>>,
 }
 
 impl Secured {
@@ -275,7 +275,7 @@ async fn handshakes_count_as_connections_and_end() {
     })
     .await;
     // One says nothing, one begins.
-    let mut silent = TcpStream::connect(server.address).await.unwrap();
+    let silent = TcpStream::connect(server.address).await.unwrap();
     let mut begun = TcpStream::connect(server.address).await.unwrap();
     begun.write_all(&[0x16, 3, 1]).await.unwrap();
     // The third comes in once one of them has been cut. A busy machine may cut the third too.

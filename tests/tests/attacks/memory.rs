@@ -82,7 +82,8 @@ fn answers_that_nobody_takes() {
                 target.token
             );
             let mut wire = Wire::connect(target.address, [127, 0, 0, 2]).await.unwrap();
-            let made = wire.send("POST", "/v1/studies", &head, design.to_string().as_bytes());
+            let design = design.to_string();
+            let made = wire.send("POST", "/v1/studies", &head, design.as_bytes());
             let made: StudyDocument = serde_json::from_slice(&made.await.unwrap().body).unwrap();
             let paths = [format!("/v1/studies/{}", made.id), "/v1/studies".to_owned()];
             let mut holders = JoinSet::new();
@@ -157,7 +158,8 @@ fn pictures_of_the_largest_study() {
                 target.token
             );
             let mut wire = Wire::connect(target.address, [127, 0, 0, 2]).await.unwrap();
-            let made = wire.send("POST", "/v1/studies", &head, design.to_string().as_bytes());
+            let design = design.to_string();
+            let made = wire.send("POST", "/v1/studies", &head, design.as_bytes());
             let made: StudyDocument = serde_json::from_slice(&made.await.unwrap().body).unwrap();
             let path = format!("/studies/{}/expected-error.svg", made.id);
             ask_for(target, 64, path, begun).await;

@@ -76,7 +76,7 @@ async fn survives(mechanism: MechanismKind, mode: UploadMode) {
     let (killed, kills) = channel();
     let upload = tokio::spawn(async move {
         let mut next = 1;
-        let note = |now: UploadProgress| {
+        let note = move |now: UploadProgress| {
             if next <= KILLS && now.accepted + now.duplicates >= next * REPORTS / (KILLS + 2) {
                 next += 1;
                 reached.send(()).unwrap();

@@ -29,6 +29,10 @@ impl KeyStream {
     }
 
     /// The 64 words of blocks `8·at` to `8·at + 7`, `at` below 2²⁹. `rows` is room to work in.
+    #[expect(
+        clippy::needless_range_loop,
+        reason = "lanes are what the compiler puts side by side"
+    )]
     #[inline(always)]
     pub(super) fn words(
         &self,
