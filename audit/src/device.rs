@@ -133,7 +133,7 @@ impl Device for Seeded {
 /// # Errors
 /// `wrong-dimension`.
 pub fn prepared(params: &StudyParams, row: &Row) -> Result<BoundedRow> {
-    Ok(params.preprocessor().prepare(row)?)
+    params.preprocessor().prepare(row)
 }
 
 /// This payload on the wire, with a random identifier.

@@ -110,9 +110,10 @@ impl Joint {
         };
         let totals = joint.tally(&trials, 1, |_| 0);
         let total = |side: usize| totals[side].iter().map(|class| class[0]).sum();
-        for class in 0..CLASSES {
-            let found = [totals[0][class][0], totals[1][class][0]];
-            joint.of_class[class] = log_ratio(found, [total(0), total(1)]);
+        let of = [total(0), total(1)];
+        let [of_a, of_b] = &totals;
+        for ((ratio, a), b) in joint.of_class.iter_mut().zip(of_a).zip(of_b) {
+            *ratio = log_ratio([a[0], b[0]], of);
         }
         for count in Count::all(&trials) {
             let categories = BINS.max(8) + 1;

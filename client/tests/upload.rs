@@ -224,10 +224,12 @@ async fn every_report_is_counted_once_whatever_the_network_does() {
             .await
             .unwrap();
 
-        let store = lock(&store);
-        // The store checked that the bytes of an identifier never changed.
-        assert_stored(&store, &reports);
-        assert!(store.repeated > 0);
+        {
+            let store = lock(&store);
+            // The store checked that the bytes of an identifier never changed.
+            assert_stored(&store, &reports);
+            assert!(store.repeated > 0);
+        }
         assert_eq!(summary.accepted + summary.duplicates, count);
         assert!(
             summary.duplicates > 0 && summary.accepted > 0,
@@ -777,7 +779,7 @@ fn the_blocking_face_does_the_same() {
     let mut calls = 0;
     let summary = client
         .upload(&study, &mut outbox, never_giving_up(batches(6, 2)), |_| {
-            calls += 1
+            calls += 1;
         })
         .unwrap();
     assert_eq!(summary.accepted + summary.duplicates, 50);

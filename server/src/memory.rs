@@ -66,11 +66,14 @@ impl Budget {
     /// How much may be held by all when one of them holds `own`.
     fn ceiling(&self, own: usize, modest: bool) -> usize {
         let eighth = self.limit / 8;
-        match own {
-            _ if modest => eighth,
-            ..=SMALL => self.limit,
-            ..=MIDDLING => self.limit - eighth,
-            _ => self.limit - 2 * eighth,
+        if modest {
+            eighth
+        } else if own <= SMALL {
+            self.limit
+        } else if own <= MIDDLING {
+            self.limit - eighth
+        } else {
+            self.limit - 2 * eighth
         }
     }
 

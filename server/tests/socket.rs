@@ -184,7 +184,10 @@ async fn a_real_server_serves_and_stops_in_good_order() {
     assert!(!ended.is_finished());
     stream.write_all(&last[20..]).await.unwrap();
     assert_eq!(answer(&mut stream).await.0, 201);
-    within("the end of the server", ended).await.unwrap();
+    within("the end of the server", ended)
+        .await
+        .unwrap()
+        .unwrap();
 
     // Everything acknowledged is there.
     sent.push(last);

@@ -3,6 +3,8 @@
 //!
 //! Without valgrind it says SKIPPED.
 
+#![allow(clippy::panic, reason = "a test fails by panicking")]
+
 use std::{env, process::Command};
 
 use eigenveil_shared::mechanism::double_cap::{SEED_LEN, expand};

@@ -14,7 +14,7 @@ use rand::{Rng, rngs::ChaCha20Rng};
 
 /// A leak, by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leak {
+pub(crate) enum Leak {
     /// None: the loop of `double-cap` written afresh.
     None,
     /// One try more where needed, so that their number is even if and only if the seed lies in the row's
@@ -45,7 +45,7 @@ pub enum Leak {
 }
 
 impl Leak {
-    pub const ALL: [Leak; 13] = [
+    pub(crate) const ALL: [Leak; 13] = [
         Self::None,
         Self::ParityOfTries,
         Self::OneTryForShortRows,
@@ -62,12 +62,12 @@ impl Leak {
     ];
 
     /// Whether it is one: whether the audit must convict.
-    pub fn leaks(self) -> bool {
+    pub(crate) fn leaks(self) -> bool {
         !matches!(self, Self::None | Self::ConstantBeforeNormalising)
     }
 
     /// The mechanism it is planted in.
-    pub fn mechanism(self) -> MechanismKind {
+    pub(crate) fn mechanism(self) -> MechanismKind {
         match self {
             Self::None
             | Self::ParityOfTries
@@ -81,7 +81,7 @@ impl Leak {
     }
 
     /// The leaking device of this study.
-    pub fn device(self, params: &StudyParams) -> Box<dyn Device> {
+    pub(crate) fn device(self, params: &StudyParams) -> Box<dyn Device> {
         Box::new(Leaky {
             leak: self,
             fingerprint: params.fingerprint(),
@@ -115,7 +115,7 @@ impl Leaky {
                 drawn = draw(cap, self.leak, bounded.as_slice(), rng);
             }
         }
-        if self.leak == Leak::ParityOfTries && (drawn.work.tries % 2 == 0) != drawn.inside {
+        if self.leak == Leak::ParityOfTries && drawn.work.tries.is_multiple_of(2) != drawn.inside {
             drawn.work.tries += 1;
             drawn.work.words += 3;
         }
@@ -197,7 +197,7 @@ impl Leaky {
 }
 
 /// The mechanism with its noise multiplied.
-pub fn with_noise_times(mechanism: &MechanismSpec, factor: f64) -> MechanismSpec {
+pub(crate) fn with_noise_times(mechanism: &MechanismSpec, factor: f64) -> MechanismSpec {
     let mut json = serde_json::to_value(mechanism).unwrap();
     match json["sigma"].as_f64() {
         Some(sigma) => json["sigma"] = (factor * sigma).into(),

@@ -11,6 +11,9 @@ use eigenveil_shared::mechanism::double_cap::{SEED_LEN, Seed};
 
 use super::Failure;
 
+/// Hands over all seeds, piece by piece; false when it was called off.
+type Reading<'a> = dyn Fn(&mut dyn FnMut(&[Seed])) -> Result<bool, Failure> + 'a;
+
 /// The seeds of a study that came more than once.
 #[derive(Debug, Default)]
 pub(super) struct Repeated {
@@ -25,7 +28,7 @@ impl Repeated {
     pub(super) fn find(
         n: u64,
         memory_bytes: u64,
-        read: &dyn Fn(&mut dyn FnMut(&[Seed])) -> Result<bool, Failure>,
+        read: &Reading<'_>,
     ) -> Result<Option<Self>, Failure> {
         let parts = n
             .saturating_mul(SEED_LEN as u64)

@@ -45,11 +45,11 @@ impl Reserve {
     pub(super) fn release(&self) {
         match fs::remove_file(self.path()) {
             Ok(()) => {
-                tracing::warn!("the disk is full; what was kept back for deletions is given free")
+                tracing::warn!("the disk is full; what was kept back for deletions is given free");
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
-                tracing::warn!(%error, "the disk kept back for deletions cannot be given free")
+                tracing::warn!(%error, "the disk kept back for deletions cannot be given free");
             }
         }
     }

@@ -17,7 +17,6 @@ pub(crate) struct Wire {
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
-    pub(crate) head: String,
     pub(crate) body: Vec<u8>,
 }
 
@@ -95,7 +94,7 @@ impl Wire {
         }
         let body = self.buffer[end..end + length].to_vec();
         self.buffer.drain(..end + length);
-        Ok(Answer { status, head, body })
+        Ok(Answer { status, body })
     }
 
     async fn more(&mut self) -> io::Result<()> {
