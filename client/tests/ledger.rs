@@ -138,7 +138,7 @@ fn limits_are_reached_exactly_and_not_passed() {
         refused
     );
     take_part(&mut ledger, &study("c", 4.0));
-    assert_eq!(code_of(&mut ledger, &study("d", 1e-9)), refused);
+    assert_eq!(code_of(&mut ledger, &study("d", 1e-7)), refused);
     assert_eq!(ledger.spent().unwrap().epsilon, 16.0);
     assert_eq!(ledger.owed().unwrap().len(), 3);
     assert_eq!(ledger.receipt().unwrap().left.epsilon, 0.0);

@@ -339,9 +339,8 @@ mod tests {
     async fn a_server_without_a_writer_says_so() {
         let (_directory, server) = doomed().await;
         let app = server.app();
-        for path in ["/healthz", "/readyz"] {
-            assert_eq!(status(app, path).await, 200, "{path}");
-        }
+        // `/readyz` would write, and so meet the fault.
+        assert_eq!(status(app, "/healthz").await, 200);
         app.store().create_study(study()).await.unwrap_err();
         app.store().writer_ended().await;
         for path in ["/healthz", "/readyz"] {

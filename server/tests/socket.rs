@@ -227,7 +227,8 @@ async fn stopping_waits_for_no_body_beyond_its_time() {
     })
     .await;
     let study = server.study(&mut server.connect().await).await;
-    let mut stuck = server.waiting_for_a_body(&study, 100).await;
+    let length = report(&study, new_id(), 4.0).len();
+    let mut stuck = server.waiting_for_a_body(&study, length).await;
     server.stop().await;
     let _ = within("the cut", stuck.read_to_end(&mut Vec::new())).await;
 }

@@ -168,7 +168,7 @@ async fn tokens_leave_no_trace() {
         (
             &format!("/v1/studies/{participant}"),
             "x",
-            StatusCode::NOT_FOUND,
+            StatusCode::FORBIDDEN,
         ),
         (
             &format!("/v1/{participant}?token={participant}"),
