@@ -1,15 +1,19 @@
 //! CSV with or without a header line.
 
-use super::{Place, RowTable};
+use std::collections::BTreeSet;
+
+use super::{Place, RowTable, text_of};
 use crate::error::{CliError, Result};
 
-/// Parses comma-separated numbers. The first line is a header when none of its fields is a number and one is a
-/// name: a participant of whom everything is missing is no header. A field that is no number is NaN.
+/// Parses comma-separated numbers. The first line is a header when its fields are the names of columns: no two alike,
+/// none a number or something that stands for one ([`is_number_or_bound`]), at most one missing. A field that is no number
+/// is NaN.
 pub(super) fn parse(bytes: &[u8]) -> Result<RowTable> {
+    let text = text_of(bytes)?;
     let mut reader = ::csv::ReaderBuilder::new()
         .has_headers(false)
         .trim(::csv::Trim::All)
-        .from_reader(bytes);
+        .from_reader(text.as_bytes());
     let mut record = ::csv::StringRecord::new();
     let (mut names, mut columns, mut values, mut line) = (None, 0, Vec::new(), 0);
     let mut unreadable = None;
@@ -22,9 +26,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<RowTable> {
         }
         if line == 1 {
             columns = record.len();
-            let is_header = record.iter().all(|field| field.parse::<f64>().is_err())
-                && record.iter().any(|field| !is_missing(field));
-            if is_header {
+            if is_header(&record) {
                 names = Some(record.iter().map(str::to_owned).collect());
                 continue;
             }
@@ -38,6 +40,23 @@ pub(super) fn parse(bytes: &[u8]) -> Result<RowTable> {
         }
     }
     Ok(RowTable::new(columns, values, names)?.with_unreadable(unreadable))
+}
+
+/// Whether these are names of columns, and not the first participant of whom nothing is a number.
+fn is_header(record: &::csv::StringRecord) -> bool {
+    let distinct: BTreeSet<&str> = record.iter().collect();
+    distinct.len() == record.len()
+        && record.iter().filter(|field| is_missing(field)).count() <= 1
+        && record.iter().any(|field| !is_missing(field))
+        && !record.iter().any(is_number_or_bound)
+}
+
+/// Whether it is a number, or one that a laboratory writes: `<0.5`, `> 100`, `~3`.
+fn is_number_or_bound(field: &str) -> bool {
+    field
+        .trim_start_matches(['<', '>', '=', '~', '≤', '≥', '≈', ' '])
+        .parse::<f64>()
+        .is_ok()
 }
 
 /// What people write where there is no value.
@@ -54,7 +73,6 @@ fn refused(error: &::csv::Error, line: usize) -> CliError {
         } => {
             format!("line {line} has {len} fields but the first line has {expected_len}")
         }
-        ::csv::ErrorKind::Utf8 { .. } => format!("line {line} is not UTF-8 text"),
         _ => format!("line {line} is not comma-separated text"),
     })
 }
@@ -82,6 +100,11 @@ mod tests {
             ("1,<0.5\n", 1),
             (",\n1,2\n", 2),
             ("NA,n/a\n1,2\n", 2),
+            // The first participant, or the only one of a device, is no header.
+            ("<0.5,<0.3\n1,2\n", 2),
+            ("< 0.5,≥3\n", 1),
+            ("trace,trace\n", 1),
+            ("NA,\n1,2\n", 2),
         ] {
             let table = parse(text.as_bytes()).unwrap();
             assert_eq!(table.len(), rows, "{text:?}");
@@ -110,6 +133,9 @@ mod tests {
             assert!(error.contains(place), "{text:?}: {error}");
             assert!(!error.contains("secret"));
         }
-        assert!(parse(b"1,\xff\n").is_err());
+        assert!(parse(b"\xff\xfe1\0,\x002\0").is_err());
+        // One cell in another encoding is missing, and not a file that is refused.
+        let table = parse(b"1,2\n3,<5 \xb5g\n").unwrap();
+        assert_eq!((table.len(), table.check_readable().is_ok()), (2, false));
     }
 }

@@ -6,7 +6,7 @@ mod csv;
 mod libsvm;
 mod npy;
 
-use std::path::Path;
+use std::{borrow::Cow, path::Path};
 
 use eigenveil_shared::{ErrorCode, preprocess::Row};
 
@@ -61,7 +61,7 @@ impl RowTable {
         match self.unreadable {
             None => Ok(()),
             Some(Place { line, column }) => Err(CliError::usage(format!(
-                "line {line}, column {column}: not a number; every field must be one"
+                "line {line}, column {column}: not a number, or there is no such column; every field must be a number"
             ))),
         }
     }
@@ -132,11 +132,12 @@ pub fn read_bytes(path: &Path) -> Result<Vec<u8>> {
 /// As [`read`], for reports, from bytes that were read before; `path` gives the ending and the name in errors.
 ///
 /// Where a field is no number the value is NaN, and no error: its row is sent as the zero row, because whether a row
-/// is sent must not depend on what is in it (`<0.5` in a laboratory's file says a lot). What is an error is the
-/// same for every value: fields that are missing or too many, an index out of range, bytes of another format.
+/// is sent must not depend on what is in it (`<0.5` in a laboratory's file says a lot). So is a row of LIBSVM text with
+/// an index beyond `dimension`. What is an error is the same for every value: fields that are missing or too many, a
+/// line of LIBSVM text without a label, bytes of another format.
 ///
 /// # Errors
-/// Wrong usage that names the file and the line; `wrong-dimension` as for [`read`].
+/// Wrong usage that names the file and the line; `wrong-dimension` as for [`read`], of formats that say how wide they are.
 pub fn parse(path: &Path, bytes: &[u8], dimension: Option<usize>) -> Result<RowTable> {
     let ending = path
         .extension()
@@ -161,6 +162,18 @@ pub fn parse(path: &Path, bytes: &[u8], dimension: Option<usize>) -> Result<RowT
         .into()),
         _ => Ok(table),
     }
+}
+
+/// The bytes as text. What is no UTF-8 becomes a sign that is in no number: one cell in another encoding (`<5 µg`)
+/// must not decide whether the rows are sent.
+///
+/// # Errors
+/// Wrong usage for text of 16-bit units, which says so at its beginning.
+fn text_of(bytes: &[u8]) -> Result<Cow<'_, str>> {
+    if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
+        return Err(CliError::usage("it is UTF-16 text; save it as UTF-8"));
+    }
+    Ok(String::from_utf8_lossy(bytes))
 }
 
 /// Reads the bytes of a `.npy` file.

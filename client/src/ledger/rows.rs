@@ -1,9 +1,9 @@
 //! What each of many participants has told which study: the ledger of a file of rows.
 //!
 //! Row `i` of every file that is used with a ledger is participant `i`: the number is all that the ledger
-//! keeps of a participant, so that nothing in it can be compared with a guess at one row. Of a whole file
-//! it keeps a digest, salted with random bytes of its own, to notice another file: its rows may be other
-//! people, or the same people in another order.
+//! keeps of a participant. Of a whole file it keeps a digest, salted with random bytes of its own, to notice another
+//! file: its rows may be other people, or the same people in another order. Whoever has the ledger can compare the
+//! digest with a guess at the whole file, which for one row is a guess at that row: keep it as private as the file.
 //!
 //! The reports themselves are in outboxes, one a study. The order in which the two are written makes one
 //! report a participant and study:
