@@ -110,9 +110,14 @@ fn run(cli: Cli) -> Result<()> {
     }
 }
 
+/// Threads that read the disk for requests. Each takes a stack and, with its first query, a heap of its own of 64 MiB of
+/// addresses: as many as there are connections (tokio's 512) do not fit into 1 GiB, and a refused allocation ends the process.
+const READING_THREADS: usize = 4;
+
 fn runtime() -> Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
+        .max_blocking_threads(READING_THREADS)
         .build()
         .map_err(|error| CliError::failed(format!("the runtime could not start: {error}")))
 }

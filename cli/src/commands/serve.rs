@@ -122,13 +122,17 @@ pub(crate) async fn run(args: &ServeArgs, json: bool) -> Result<()> {
     }
     let stop = stop_signal()?;
     let renewing = renew_on_hangup(hangup, server.certificates().cloned());
-    if json {
-        output::json(&listening)?;
+    let said = if json {
+        output::json(&listening)
     } else {
         output::text(&format!(
             "listening on {}\noperator token: {}",
             listening.listening, listening.token_file
-        ))?;
+        ))
+    };
+    // On a full disk that has the log too, only a server that runs can delete.
+    if let Err(error) = said {
+        tracing::warn!(%error, "standard output cannot be written");
     }
     let ended = server.run(stop).await;
     renewing.abort();

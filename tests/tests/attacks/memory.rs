@@ -166,3 +166,13 @@ fn pictures_of_the_largest_study() {
         },
     );
 }
+
+/// A page is made by a thread that reads the disk: nearly as many connections as the server takes ask for one.
+#[test]
+#[ignore = "half a minute of two processors"]
+fn pages_asked_for_by_many() {
+    withstand("pages asked by 150", "", |target: Target, begun| {
+        let path = format!("/studies/{}", target.seeds.id);
+        ask_for(target, 150, path, begun)
+    });
+}

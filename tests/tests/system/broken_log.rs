@@ -75,3 +75,31 @@ async fn a_server_whose_log_nobody_reads_any_more_goes_on() {
     server.deafen();
     goes_on(server).await;
 }
+
+/// Only a server that runs can delete what fills the disk that standard output is on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_whose_output_is_on_a_full_disk_starts() {
+    let folder = tempfile::tempdir().unwrap();
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap();
+    drop(free);
+    let full = std::fs::File::options().write(true).open("/dev/full");
+    let mut server = program()
+        .args(["serve", "--listen", &address.to_string(), "--data"])
+        .arg(folder.path().join("data"))
+        .stdout(full.unwrap())
+        .spawn()
+        .unwrap();
+    let answer = loop {
+        if let Ok(answer) = reqwest::get(format!("http://{address}/readyz")).await {
+            break Some(answer.status());
+        }
+        if server.try_wait().unwrap().is_some() {
+            break None;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    };
+    let _ = server.kill();
+    server.wait().unwrap();
+    assert_eq!(answer.map(|status| status.as_u16()), Some(200));
+}
