@@ -9,7 +9,7 @@ mod common;
 
 use std::{
     sync::Arc,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use axum::{
