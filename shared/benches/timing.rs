@@ -11,7 +11,7 @@ use std::{hint::black_box, time::Instant};
 
 use eigenveil_shared::{
     mechanism::{Calibration, MechanismKind},
-    preprocess::{BoundedRow, Feature, Norm, Preprocessing, Row},
+    preprocess::{Feature, Norm, Row},
     study::{StudyDesign, StudyParams},
 };
 
@@ -154,11 +154,10 @@ fn measure(kind: MechanismKind, epsilon: f64, p: usize, pair: &Pair, rounds: usi
     };
     let rows = pair.rows.clone().map(Row::new);
     let once = |row: &Row| {
-        // A row that cannot be used takes part as the zero row.
         let bounded = params
             .preprocessor()
             .prepare(black_box(row))
-            .unwrap_or_else(|_| zero(p));
+            .expect("p values");
         black_box(params.mechanism().release(&bounded).expect("randomness"));
     };
     // A batch lasts some 50 μs at least.
@@ -189,20 +188,6 @@ fn measure(kind: MechanismKind, epsilon: f64, p: usize, pair: &Pair, rounds: usi
         guessed(&times[0], &times[2]),
         50.0 / (rounds as f64).sqrt(),
     );
-}
-
-fn zero(p: usize) -> BoundedRow {
-    let preprocessing = Preprocessing {
-        dimension: p,
-        features: None,
-        norm: Norm::Normalize,
-        centring: None,
-    };
-    let zero = Row::new(vec![0.0; p]);
-    preprocessing
-        .preprocessor()
-        .and_then(|p| p.prepare(&zero))
-        .expect("the zero row")
 }
 
 fn median(times: &[f64]) -> f64 {
