@@ -7,10 +7,7 @@
 
 mod common;
 
-use std::{
-    sync::Arc,
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     body::{Body, Bytes},

@@ -24,7 +24,11 @@ impl<const KEYS: usize> KeyStreams<KEYS> {
     pub(super) fn new(keys: &[[u8; 32]; KEYS]) -> Self {
         let mut start = [[0; LANES]; 16];
         // "expand 32-byte k"
-        for (row, word) in start.iter_mut().zip([0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574]) {
+        for (row, word) in
+            start
+                .iter_mut()
+                .zip([0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574])
+        {
             *row = [word; LANES];
         }
         for lane in 0..LANES {
