@@ -7,7 +7,7 @@ use pulp::{Arch, Simd, WithSimd};
 use zeroize::Zeroize;
 
 use super::{
-    key_stream::{KeyStreams, WORDS},
+    key_stream::{KeyStream, WORDS},
     quantile::{Steps, quantiles},
 };
 
@@ -43,57 +43,17 @@ pub fn expand(seed: &Seed, z: &mut [f64]) -> f64 {
     Arch::new().dispatch(Expand { seed, z, workspace })
 }
 
-/// Seeds that a device tries at a time, each in its share of the lanes. Eight waste more tries than they save
-/// elsewhere; one leaves lanes empty at small p.
-pub(super) const BATCH: usize = 4;
-
-type Streams = KeyStreams<BATCH>;
-
-/// Coordinates of each seed made at a time.
-const STEP: usize = LANES * Streams::BLOCKS;
-
-/// A direction in the order in which [`project`] meets its coordinates.
-pub(super) struct Target {
-    /// Row `i`, lane `l` of a step belong to word `i` of the block in that lane. Zeros follow the last coordinate.
-    steps: Vec<[[f64; LANES]; LANES]>,
-    p: usize,
-}
-
-impl Target {
-    pub(super) fn new(u: &[f64]) -> Self {
-        let mut steps = vec![[[0.0; LANES]; LANES]; u.len().div_ceil(STEP)];
-        for (step, u) in steps.iter_mut().zip(u.chunks(STEP)) {
-            for (block, u) in u.chunks(LANES).enumerate() {
-                for (row, u) in step.iter_mut().zip(u) {
-                    for key in 0..BATCH {
-                        row[key * Streams::BLOCKS + block] = *u;
-                    }
-                }
-            }
-        }
-        Self { steps, p: u.len() }
-    }
-}
-
-impl Zeroize for Target {
-    fn zeroize(&mut self) {
-        self.steps
-            .as_mut_slice()
-            .as_flattened_mut()
-            .as_flattened_mut()
-            .zeroize();
-    }
-}
-
-/// ‖z‖₂² and zᵀu of each seed's normals, which are not kept.
+/// ‖z‖₂² and zᵀu of the seed's normals, which are not kept. `u` has p numbers, then zeros up to a whole group.
 pub(super) fn project(
-    seeds: &[Seed; BATCH],
-    u: &Target,
+    seed: &Seed,
+    u: &[[f64; LANES]],
+    p: usize,
     workspace: &mut Workspace,
-) -> [[f64; 2]; BATCH] {
+) -> [f64; 2] {
     Arch::new().dispatch(Project {
-        seeds,
+        seed,
         u,
+        p,
         workspace,
     })
 }
@@ -116,24 +76,27 @@ impl Workspace {
         }
     }
 
-    /// The normals of the next eight blocks, `at` times as many having been made, in the order of
-    /// [`KeyStreams::words`].
+    /// The next `count` ≤ 64 normals of the stream, `at` times 64 having been made; zeros up to a whole group.
     #[inline(always)]
-    fn fill<S: Simd, const KEYS: usize>(
+    fn fill<S: Simd>(
         &mut self,
         simd: S,
-        streams: &KeyStreams<KEYS>,
+        stream: &KeyStream,
         at: usize,
-    ) -> &mut [[f64; LANES]; GROUPS] {
-        streams.words(at as u32, &mut self.rows, &mut self.words);
+        count: usize,
+    ) -> &[[f64; LANES]] {
+        stream.words(at as u32, &mut self.rows, &mut self.words);
+        let groups = count.div_ceil(LANES);
         quantiles(
             simd,
             &self.words,
-            GROUPS,
+            groups,
             &mut self.steps,
             &mut self.normals,
         );
-        &mut self.normals
+        // `count` is public: it follows from p.
+        self.normals.as_flattened_mut()[count..groups * LANES].fill(0.0);
+        &self.normals[..groups]
     }
 }
 
@@ -146,11 +109,11 @@ impl Zeroize for Workspace {
     }
 }
 
-fn key(seed: &Seed) -> [u8; 32] {
+fn key_stream(seed: &Seed) -> KeyStream {
     let mut key = [0; 32];
     key[..SEED_LEN].copy_from_slice(seed);
     key[SEED_LEN..].copy_from_slice(&DOMAIN);
-    key
+    KeyStream::new(&key)
 }
 
 struct Expand<'a> {
@@ -164,57 +127,39 @@ impl WithSimd for Expand<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> f64 {
-        let stream = KeyStreams::new(&[key(self.seed)]);
+        let stream = key_stream(self.seed);
         let mut squares = [0.0; LANES];
         for (at, z) in self.z.chunks_mut(WORDS).enumerate() {
-            let normals = self.workspace.fill(simd, &stream, at);
-            // Here a row holds a word of each block, and blocks follow one another in z.
-            let mut ordered = [[0.0; LANES]; GROUPS];
-            for (block, group) in ordered.iter_mut().enumerate() {
-                for (z, row) in group.iter_mut().zip(&*normals) {
-                    *z = row[block];
-                }
-            }
-            // Zeros after the last coordinate: which it is follows from p.
-            ordered.as_flattened_mut()[z.len()..].fill(0.0);
-            for group in &ordered {
+            let normals = self.workspace.fill(simd, &stream, at, z.len());
+            for group in normals {
                 for (square, z) in squares.iter_mut().zip(group) {
                     *square += z * z;
                 }
             }
-            z.copy_from_slice(&ordered.as_flattened()[..z.len()]);
+            z.copy_from_slice(&normals.as_flattened()[..z.len()]);
         }
         squares.iter().sum()
     }
 }
 
 struct Project<'a> {
-    seeds: &'a [Seed; BATCH],
-    u: &'a Target,
+    seed: &'a Seed,
+    u: &'a [[f64; LANES]],
+    p: usize,
     workspace: &'a mut Workspace,
 }
 
 impl WithSimd for Project<'_> {
-    type Output = [[f64; 2]; BATCH];
+    type Output = [f64; 2];
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) -> Self::Output {
-        let streams = Streams::new(&self.seeds.each_ref().map(key));
+    fn with_simd<S: Simd>(self, simd: S) -> [f64; 2] {
+        let stream = key_stream(self.seed);
         let mut squares = [0.0; LANES];
         let mut products = [0.0; LANES];
-        for (at, u) in self.u.steps.iter().enumerate() {
-            let normals = self.workspace.fill(simd, &streams, at);
-            // Zeros after the last coordinate: which it is follows from p.
-            let count = self.u.p - at * STEP;
-            if count < STEP {
-                for (word, row) in normals.iter_mut().enumerate() {
-                    for (lane, z) in row.iter_mut().enumerate() {
-                        if lane % Streams::BLOCKS * LANES + word >= count {
-                            *z = 0.0;
-                        }
-                    }
-                }
-            }
+        for (at, u) in self.u.chunks(GROUPS).enumerate() {
+            let count = (self.p - at * WORDS).min(WORDS);
+            let normals = self.workspace.fill(simd, &stream, at, count);
             for (z, u) in normals.iter().zip(u) {
                 for lane in 0..LANES {
                     squares[lane] += z[lane] * z[lane];
@@ -222,11 +167,7 @@ impl WithSimd for Project<'_> {
                 }
             }
         }
-        let (squares, products) = (
-            squares.as_chunks::<{ Streams::BLOCKS }>().0,
-            products.as_chunks::<{ Streams::BLOCKS }>().0,
-        );
-        std::array::from_fn(|key| [squares[key].iter().sum(), products[key].iter().sum()])
+        [squares.iter().sum(), products.iter().sum()]
     }
 }
 
@@ -270,23 +211,9 @@ mod tests {
                         .zip(&narrow)
                         .all(|(a, b)| a.to_bits() == b.to_bits())
                 );
-                // Each seed of a batch beside others: its own numbers, whatever the registers.
-                let target = &Target::new(&wide);
-                let seeds = &std::array::from_fn(|at| [byte ^ at as u8; SEED_LEN]);
-                let projected = project(seeds, target, workspace);
-                let narrowly = Project {
-                    seeds,
-                    u: target,
-                    workspace,
-                }
-                .with_simd(pulp::Scalar);
-                assert_eq!(projected, narrowly);
-                for (seed, [squares, product]) in seeds.iter().zip(projected) {
-                    let squared = expand(seed, &mut narrow);
-                    let plain: f64 = narrow.iter().zip(&wide).map(|(z, u)| z * u).sum();
-                    assert!((squares / squared - 1.0).abs() < 1e-14);
-                    assert!((product - plain).abs() < 1e-14 * squared.max(p as f64) * 10.0);
-                }
+                let mut u = vec![0.0; p.next_multiple_of(LANES)];
+                u[..p].copy_from_slice(&wide);
+                assert_eq!(project(seed, u.as_chunks().0, p, workspace), [squared; 2]);
             }
         }
     }

@@ -8,41 +8,27 @@
 pub(super) const WORDS: usize = 64;
 
 /// Blocks made at a time: one each lane.
-pub(super) const LANES: usize = 8;
+const LANES: usize = 8;
 
-/// Key streams from their beginning, side by side: nonce 0, and the counter in words 12 and 13.
-pub(super) struct KeyStreams<const KEYS: usize> {
-    start: [[u32; LANES]; 16],
+/// A key stream from its beginning: nonce 0, and the counter in words 12 and 13.
+pub(super) struct KeyStream {
+    state: [u32; 16],
 }
 
-impl<const KEYS: usize> KeyStreams<KEYS> {
-    /// Blocks of each stream made at a time.
-    pub(super) const BLOCKS: usize = LANES / KEYS;
-
-    /// The streams of these 32-byte keys: 1, 2, 4 or 8. The first takes the first lanes.
+impl KeyStream {
+    /// The stream of this 32-byte key.
     #[inline(always)]
-    pub(super) fn new(keys: &[[u8; 32]; KEYS]) -> Self {
-        let mut start = [[0; LANES]; 16];
+    pub(super) fn new(key: &[u8; 32]) -> Self {
+        let mut state = [0; 16];
         // "expand 32-byte k"
-        for (row, word) in
-            start
-                .iter_mut()
-                .zip([0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574])
-        {
-            *row = [word; LANES];
+        state[..4].copy_from_slice(&[0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574]);
+        for (word, bytes) in state[4..12].iter_mut().zip(key.as_chunks::<4>().0) {
+            *word = u32::from_le_bytes(*bytes);
         }
-        for lane in 0..LANES {
-            let key = &keys[lane / Self::BLOCKS];
-            for (row, bytes) in start[4..12].iter_mut().zip(key.as_chunks::<4>().0) {
-                row[lane] = u32::from_le_bytes(*bytes);
-            }
-            start[12][lane] = (lane % Self::BLOCKS) as u32;
-        }
-        Self { start }
+        Self { state }
     }
 
-    /// Blocks `at·BLOCKS` to `at·BLOCKS + BLOCKS − 1` of every stream, their number below 2³²: word `i` of the block in
-    /// lane `l` is `words[i][l]`. `rows` is room to work in.
+    /// The 64 words of blocks `8·at` to `8·at + 7`, `at` below 2²⁹. `rows` is room to work in.
     #[expect(
         clippy::needless_range_loop,
         reason = "lanes are what the compiler puts side by side"
@@ -52,16 +38,12 @@ impl<const KEYS: usize> KeyStreams<KEYS> {
         &self,
         at: u32,
         rows: &mut [[u32; LANES]; 16],
-        words: &mut [[u64; LANES]; 8],
+        words: &mut [[u64; 8]; LANES],
     ) {
-        let first = at * Self::BLOCKS as u32;
         // One block a turn, in straight lines: the compiler does all turns at once, in the lanes of a register.
         for lane in 0..LANES {
-            let mut start = [0; 16];
-            for row in 0..16 {
-                start[row] = self.start[row][lane];
-            }
-            start[12] += first;
+            let mut start = self.state;
+            start[12] = at * LANES as u32 + lane as u32;
             let mut x = start;
             double_round(&mut x);
             double_round(&mut x);
@@ -73,9 +55,15 @@ impl<const KEYS: usize> KeyStreams<KEYS> {
                 rows[row][lane] = x[row].wrapping_add(start[row]);
             }
         }
-        for (words, [low, high]) in words.iter_mut().zip(rows.as_chunks::<2>().0) {
+        let mut pairs = [[0; LANES]; 8];
+        for (pair, [low, high]) in pairs.iter_mut().zip(rows.as_chunks::<2>().0) {
             for lane in 0..LANES {
-                words[lane] = u64::from(low[lane]) | u64::from(high[lane]) << 32;
+                pair[lane] = u64::from(low[lane]) | u64::from(high[lane]) << 32;
+            }
+        }
+        for lane in 0..LANES {
+            for pair in 0..8 {
+                words[lane][pair] = pairs[pair][lane];
             }
         }
     }
@@ -111,31 +99,19 @@ mod tests {
 
     use super::*;
 
-    fn streams_are_those_of_rand<const KEYS: usize>() {
-        let blocks = KeyStreams::<KEYS>::BLOCKS;
+    #[test]
+    fn the_key_stream_is_that_of_rand() {
         for byte in [0, 1, 0x80, 0xff] {
-            let keys: [[u8; 32]; KEYS] = std::array::from_fn(|key| {
-                std::array::from_fn(|at| (at as u8 + key as u8).wrapping_mul(37) ^ byte)
-            });
-            let streams = KeyStreams::new(&keys);
-            let mut generators = keys.map(ChaCha12Rng::from_seed);
-            let (mut rows, mut words) = ([[0; LANES]; 16], [[0; LANES]; 8]);
+            let key = std::array::from_fn(|at| (at as u8).wrapping_mul(37) ^ byte);
+            let stream = KeyStream::new(&key);
+            let mut generator = ChaCha12Rng::from_seed(key);
+            let (mut rows, mut words) = ([[0; LANES]; 16], [[0; 8]; LANES]);
             for at in 0..40 {
-                streams.words(at, &mut rows, &mut words);
-                for (lane, generator) in (0..LANES).map(|lane| (lane, lane / blocks)) {
-                    for row in &words {
-                        assert_eq!(row[lane], generators[generator].next_u64());
-                    }
+                stream.words(at, &mut rows, &mut words);
+                for &word in words.as_flattened() {
+                    assert_eq!(word, generator.next_u64());
                 }
             }
         }
-    }
-
-    #[test]
-    fn the_key_streams_are_those_of_rand() {
-        streams_are_those_of_rand::<1>();
-        streams_are_those_of_rand::<2>();
-        streams_are_those_of_rand::<4>();
-        streams_are_those_of_rand::<8>();
     }
 }

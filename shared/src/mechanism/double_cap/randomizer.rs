@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 
 use super::{
     DoubleCapParameters, SEED_LEN, Seed, expand,
-    expansion::{BATCH, LANES, Target, Workspace, project},
+    expansion::{LANES, Workspace, project},
 };
 use crate::{
     error::{Error, ErrorCode, Result},
@@ -30,9 +30,9 @@ const SHORTEST: f64 = 1e-150;
 ///   probability 1 − r², which makes its law a mixture with the uniform one, and 1 ≤ Z ≤ e^ε.
 /// * Rounding: reported as ε + 2⁻²⁰
 ///   ([`GENERATOR_SLACK`](crate::privacy::accountant::GENERATOR_SLACK)); never worse than 2ε for any generator.
-/// * Side channels: tries are made four at a time, and the first accepted in order counts. A batch draws all its
-///   seeds and coins, expands the seeds by the same instructions whatever they are, computes whole dot products, and
-///   decides without a branch on the row; the number of tries has one law for all rows. Direction, normals and products are wiped afterwards.
+/// * Side channels: each try draws seed and coin first, expands the seed by the same instructions whatever it
+///   is, computes the whole dot product, and decides without a branch on the row; the number of tries has one
+///   law for all rows. Direction, normals and products are wiped afterwards.
 /// * Source: `docs/mechanisms.md`, after the bounded-query mechanisms of Duchi, Jordan & Wainwright and
 ///   PrivUnit (Bhowmick et al. 2018), for the rank-one matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -160,45 +160,36 @@ impl DoubleCap {
     }
 
     fn draw<R: Rng + ?Sized>(&self, x: &[f64], rng: &mut R) -> (Seed, u64) {
-        let u = Zeroizing::new(Target::new(&self.direction(x, rng)));
+        let u = self.direction(x, rng);
         let coin_limit = coin_limit(self.epsilon);
         let mut workspace = Zeroizing::new(Workspace::new());
-        let mut batches = 0;
+        let mut tries = 0;
         loop {
-            let mut seeds = [[0; SEED_LEN]; BATCH];
-            let mut coins = [false; BATCH];
-            for (seed, coin) in seeds.iter_mut().zip(&mut coins) {
-                *seed = fresh_seed(rng);
-                *coin = u128::from(rng.next_u64()) < coin_limit;
+            tries += 1;
+            let seed = fresh_seed(rng);
+            let coin = u128::from(rng.next_u64()) < coin_limit;
+            let mut projected =
+                Zeroizing::new(project(&seed, u.as_chunks().0, x.len(), &mut workspace));
+            let [squared_length, product] = &mut *projected;
+            *product *= *product;
+            let inside = *product > self.threshold * *squared_length;
+            // Bitwise on values the optimiser cannot see through: no branch tells which of the two it was.
+            let accept = black_box(u8::from(inside)) | black_box(u8::from(coin));
+            if accept != 0 {
+                return (seed, tries);
             }
-            let mut projected = Zeroizing::new(project(&seeds, &u, &mut workspace));
-            let mut accepted = 0;
-            for (at, ([squared_length, product], coin)) in
-                projected.iter_mut().zip(coins).enumerate()
-            {
-                *product *= *product;
-                let inside = *product > self.threshold * *squared_length;
-                // Bitwise on values the optimiser cannot see through: no branch tells which of the two it was.
-                accepted |= (black_box(u8::from(inside)) | black_box(u8::from(coin))) << at;
-            }
-            if accepted != 0 {
-                // The first in order: the tries after it are as if they had never been drawn.
-                let first = accepted.trailing_zeros() as usize;
-                return (seeds[first], (batches * BATCH + first + 1) as u64);
-            }
-            batches += 1;
         }
     }
 
     /// The row's direction, or with probability 1 − r² a fresh random one. Both are always made, and one
-    /// is selected without a branch.
+    /// is selected without a branch. Zeros follow, up to a whole group of [`LANES`].
     fn direction<R: Rng + ?Sized>(&self, x: &[f64], rng: &mut R) -> Zeroizing<Vec<f64>> {
         let squared = dot(x, x).min(1.0);
         let length = libm::sqrt(squared);
         let probability = if length < SHORTEST { 0.0 } else { squared };
         let uniform = (rng.next_u64() >> 11) as f64 * (0.5 / (1_u64 << 52) as f64);
-        let mut fresh = Zeroizing::new(vec![0.0; x.len()]);
-        let fresh_length = libm::sqrt(expand(&fresh_seed(rng), &mut fresh));
+        let mut fresh = Zeroizing::new(vec![0.0; x.len().next_multiple_of(LANES)]);
+        let fresh_length = libm::sqrt(expand(&fresh_seed(rng), &mut fresh[..x.len()]));
         let own_length = length.max(SHORTEST);
         // All ones to keep the row's own direction, all zeros to replace it.
         let keep = black_box(u64::from(uniform < probability)).wrapping_neg();
