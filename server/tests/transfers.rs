@@ -208,6 +208,29 @@ async fn studies_of_the_same_parameters_are_merged_and_no_report_twice() {
     }
 }
 
+/// A time that the store cannot hold is a fault of the file, not of the store.
+#[tokio::test]
+async fn a_time_that_cannot_be_is_a_fault_of_the_file() {
+    use sha2::{Digest, Sha256};
+    let server = Harness::new();
+    let study = server.study(3).await;
+    let file = export(&server, &study).await;
+    let length = u64::from_le_bytes(file[8..16].try_into().unwrap()) as usize;
+    let mut head: serde_json::Value = serde_json::from_slice(&file[16..16 + length]).unwrap();
+    head["created_at_ms"] = json!(u64::MAX);
+    let head = serde_json::to_vec(&head).unwrap();
+    let mut forged = file[..8].to_vec();
+    forged.extend((head.len() as u64).to_le_bytes());
+    forged.extend(head);
+    forged.extend(&file[16 + length..file.len() - 32]);
+    let hash = Sha256::digest(&forged);
+    forged.extend_from_slice(&hash);
+    let to = Harness::new();
+    to.import(None, forged)
+        .await
+        .is_problem(400, E::MalformedExport);
+}
+
 #[tokio::test]
 async fn files_that_do_not_fit_are_refused_and_change_nothing() {
     let server = Harness::new();

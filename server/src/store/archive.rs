@@ -64,6 +64,9 @@ impl Header {
         if !(1..=MAX_BUCKETS).contains(&self.buckets) || self.sections > self.buckets {
             return Err(malformed("the number of buckets").into());
         }
+        if i64::try_from(self.created_at_ms).is_err() {
+            return Err(malformed("the time when the study was made").into());
+        }
         let design = NewStudy {
             name: self.name.clone(),
             params,
