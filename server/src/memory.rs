@@ -50,9 +50,10 @@ impl Budget {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Whether somebody found no room, and it is not over: half of it has to be free again.
+    /// Whether somebody found no room, and it is not over: three quarters of it have to be free again. (At half of it
+    /// those that hold the rest need not hurry, and the largest report may find no room for ever.)
     pub(crate) fn is_exhausted(&self) -> bool {
-        if self.used() <= self.limit / 2 {
+        if self.used() <= self.limit / 4 {
             self.exhausted.store(false, Ordering::Relaxed);
         }
         self.exhausted.load(Ordering::Relaxed)

@@ -10,7 +10,7 @@ mod common;
 use std::time::Duration;
 
 use axum::http::{StatusCode, header};
-use common::{Harness, new_id, shape};
+use common::{Harness, new_id, report, shape};
 use eigenveil_server::{AppState, EstimateList, ServerConfig, store::database_path};
 use eigenveil_shared::{
     ErrorCode as E,
@@ -355,7 +355,14 @@ async fn a_deadly_job_is_given_up() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_estimate_outlives_a_store_that_cannot_be_read_for_a_while() {
     let server = Harness::new();
-    let study = study_with_reports(&server, 200).await;
+    let study = server.study(200).await;
+    for number in 0..4_u8 {
+        let body = report(&study, new_id(), f32::from(number));
+        assert_eq!(
+            server.post_report(&study, body).await.status,
+            StatusCode::CREATED
+        );
+    }
     let database = database_path(&server.config.data_dir);
     let away = database.with_extension("away");
     // While it is under way the file goes: it can be neither read nor written. (An estimate that was faster is made
