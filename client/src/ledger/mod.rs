@@ -184,7 +184,7 @@ impl Ledger {
     /// [`Ledger::open_existing`].
     ///
     /// # Errors
-    /// [`Error::is_locked`] when another process (or another `Ledger`) has it open; otherwise the file
+    /// [`Error::is_locked`](crate::Error::is_locked) when another process (or another `Ledger`) has it open; otherwise the file
     /// could not be created, read or written, is empty or damaged, has two names, or is no ledger; or the
     /// log beside it is not its own.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {

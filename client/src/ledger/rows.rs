@@ -109,7 +109,7 @@ impl RowFile {
     }
 }
 
-/// The durable file of many participants, by number, and many studies; see the [module](self).
+/// The durable file of many participants, by number, and many studies.
 ///
 /// ```
 /// use eigenveil_client::{Limits, Outbox, Participant, RowLedger, StudyBinding};
