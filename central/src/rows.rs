@@ -59,7 +59,7 @@ impl Rows {
 
     /// `Σxxᵀ`, `p × p`.
     pub fn sum_of_outer_products(&self) -> DMatrix<f64> {
-        let mut sum = GramSum::new(self.dimension);
+        let mut sum = GramSum::<f64>::new(self.dimension);
         for row in &self.rows {
             sum.add(row.as_slice(), 1.0);
         }

@@ -43,7 +43,7 @@ fn relaxed(moment: &DMatrix<f64>, k: usize, lambda: f64, tolerance: f64) -> Outc
 /// From rows of data to the relaxed solution and the loadings refitted within its blocks.
 fn from_rows(data: &DMatrix<f64>, k: usize, lambda: f64) -> Outcome<(Solution, DMatrix<f64>)> {
     let (p, n) = data.shape();
-    let mut sum = GramSum::new(p);
+    let mut sum = GramSum::<f64>::new(p);
     for row in data.as_slice().chunks(p) {
         sum.add(row, 1.0 / n as f64);
     }

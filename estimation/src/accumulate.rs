@@ -166,7 +166,8 @@ impl Accumulator {
 }
 
 /// `Σ ggᵀ` over the directions of `double-cap` seeds, gathered in blocks: p normals and p(p+1) flops a
-/// report.
+/// report, the flops in single precision. What that rounds off is of either sign and below 1e-5 of the noise that
+/// the directions are made of.
 ///
 /// ```
 /// use eigenveil_estimation::accumulate::SeedSum;
@@ -175,11 +176,11 @@ impl Accumulator {
 /// sum.add_payload(&[2; 16])?;
 /// let sum = sum.finish()?;
 /// assert_eq!(sum.count(), 2);
-/// assert!((sum.sum().trace() - 2.0).abs() < 1e-14); // directions have length one
+/// assert!((sum.sum().trace() - 2.0).abs() < 1e-6); // directions have length one
 /// # Ok::<(), eigenveil_shared::Error>(())
 /// ```
 pub struct SeedSum {
-    gram: GramSum,
+    gram: GramSum<f32>,
     normals: Vec<f64>,
     count: u64,
 }

@@ -50,6 +50,7 @@
 
 pub mod api;
 pub mod codec;
+mod dot;
 pub mod enrolment;
 pub mod error;
 pub mod estimate;

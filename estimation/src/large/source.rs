@@ -92,7 +92,7 @@ pub(super) fn sums_of_rows(
     cancelled: &dyn Fn() -> bool,
 ) -> Result<Option<Vec<Accumulator>>> {
     let mut directions = Directions::new(p, Some(rows.to_vec()));
-    let mut sums: Vec<(u32, GramSum, u64)> = Vec::new();
+    let mut sums: Vec<(u32, GramSum<f64>, u64)> = Vec::new();
     let mut stopped = false;
     source.pass(&mut |bucket, seeds| {
         let at = match sums.iter().position(|(number, ..)| *number == bucket) {

@@ -27,7 +27,7 @@ pub use cholesky::cholesky_is_positive_definite;
 pub use convert::{packed_to_dense, submatrix};
 pub use eigen::{SymmetricEigen, symmetric_eigen, symmetric_eigenvalues};
 pub use exponential::symmetric_exponential;
-pub use gram::GramSum;
+pub use gram::{GramSum, Precision};
 pub use householder::HouseholderQr;
 pub use krylov::Symmetric;
 pub use lanczos::{Spectrum, top_k};

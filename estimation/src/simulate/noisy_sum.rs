@@ -85,7 +85,7 @@ pub fn noisy_sum<R: Rng + ?Sized>(
     let mut buckets = Vec::new();
     for bucket in 0..BUCKETS.min(n) {
         let count = n / BUCKETS.min(n) + u64::from(bucket < n % BUCKETS.min(n));
-        let mut gram = GramSum::new(p);
+        let mut gram = GramSum::<f64>::new(p);
         let accumulator = match path {
             Path::Law => {
                 let mut law = LawSum::new(params)?;

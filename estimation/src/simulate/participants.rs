@@ -78,7 +78,7 @@ impl<'a> Participants<'a> {
                         "there are no rows; give at least one",
                     ));
                 };
-                let mut sum = GramSum::new(first.dimension());
+                let mut sum = GramSum::<f64>::new(first.dimension());
                 for row in &prepared {
                     sum.add(row.as_slice(), 1.0);
                 }

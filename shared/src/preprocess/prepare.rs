@@ -8,10 +8,15 @@
 
 use std::hint::black_box;
 
+use pulp::Arch;
+
 use super::{
     BoundedRow, FeatureRow, Norm, Preprocessing, Row, SMALLEST_ENTRY, VALUE_RANGE, power_of_two,
 };
-use crate::error::{Error, ErrorCode, Result};
+use crate::{
+    dot::dot,
+    error::{Error, ErrorCode, Result},
+};
 
 /// What is smaller than this, relative to the row's largest value, is dropped: nothing in f64 notices.
 const SMALLEST_SHARE: f64 = power_of_two(-200);
@@ -91,15 +96,20 @@ impl<'a> Preprocessor<'a> {
 
     /// The features in the unit ball, with room for one value more; zeros where the row is unusable.
     fn bring_into_ball(&self, row: &Row) -> Result<(Vec<f64>, Option<Unusable>)> {
-        let constants = self.constants;
         self.check_dimension(row)?;
-        let mut x = Vec::with_capacity(constants.report_dimension());
+        let mut x = Vec::with_capacity(self.constants.report_dimension());
         x.extend_from_slice(row.values());
+        let unusable = Arch::new().dispatch(|| self.shrink(&mut x));
+        Ok((x, unusable))
+    }
 
+    #[inline(always)]
+    fn shrink(&self, x: &mut [f64]) -> Option<Unusable> {
+        let constants = self.constants;
         let (smallest, largest) = (*VALUE_RANGE.start(), *VALUE_RANGE.end());
         let finite = x.iter().fold(true, |all, v| all & (v.abs() <= largest));
         let keep = mask(finite);
-        for value in &mut x {
+        for value in &mut *x {
             *value = flush(masked(*value, keep), smallest);
         }
         if let Some(features) = &constants.features {
@@ -111,28 +121,27 @@ impl<'a> Preprocessor<'a> {
 
         // Everything from here in units of a power of two near the largest value: exact, and squares stay in range.
         let down = reciprocal_power_of_two(x.iter().fold(0.0_f64, |m, v| m.max(v.abs())));
-        for value in &mut x {
+        for value in &mut *x {
             *value = flush(*value * down, SMALLEST_SHARE);
         }
         // At least 1 unless the row is zero.
-        let length = norm(&x);
+        let length = norm(x);
         let (divisor, inside) = match constants.norm {
             Norm::Normalize => (length.max(1.0), true),
             Norm::Clip { radius } => (length.max(radius * down), true),
             Norm::Require { radius } => (radius * down, length <= radius * down),
         };
         let keep = mask(inside);
-        for value in &mut x {
+        for value in &mut *x {
             *value = flush(masked(*value / divisor, keep), SMALLEST_ENTRY);
         }
-        shorten_to_one(&mut x);
+        shorten_to_one(x);
 
-        let unusable = match (finite, constants.norm) {
+        match (finite, constants.norm) {
             (false, _) => Some(Unusable::NotFinite),
             (true, Norm::Require { radius }) if !inside => Some(Unusable::OutsideBall { radius }),
             _ => None,
-        };
-        Ok((x, unusable))
+        }
     }
 
     /// `(x, a)/√(1+a²)`, never normalised again: a short x must stay shorter than a long one.
@@ -192,12 +201,14 @@ impl Unusable {
 }
 
 /// Euclidean norm of values whose squares are normal numbers.
+#[inline(always)]
 fn norm(x: &[f64]) -> f64 {
-    x.iter().map(|v| v * v).sum::<f64>().sqrt()
+    dot(x, x).sqrt()
 }
 
 /// The proof that the stored numbers have length at most one: rounding may leave it an ulp above. Dropping what
 /// has become tiny only shortens.
+#[inline(always)]
 fn shorten_to_one(x: &mut [f64]) {
     let length = norm(x);
     let over = mask(length > 1.0);
@@ -208,21 +219,25 @@ fn shorten_to_one(x: &mut [f64]) {
 }
 
 /// 2⁻ᵉ for a value of [2ᵉ, 2ᵉ⁺¹), |e| ≤ 500; 2⁵⁰⁰ for 0.
+#[inline(always)]
 fn reciprocal_power_of_two(value: f64) -> f64 {
     let exponent = value.max(power_of_two(-500)).to_bits() >> 52;
     f64::from_bits((2046 - exponent) << 52)
 }
 
 /// All ones or all zeros, which the compiler cannot turn back into a branch.
+#[inline(always)]
 fn mask(keep: bool) -> u64 {
     black_box(u64::from(keep)).wrapping_neg()
 }
 
+#[inline(always)]
 fn masked(value: f64, mask: u64) -> f64 {
     f64::from_bits(value.to_bits() & mask)
 }
 
 /// The value, or 0 if its magnitude is below `limit`: bits of positive numbers are ordered as the numbers are.
+#[inline(always)]
 fn flush(value: f64, limit: f64) -> f64 {
     let below = value.abs().to_bits().wrapping_sub(limit.to_bits()) >> 63;
     masked(value, below.wrapping_sub(1))

@@ -7,8 +7,8 @@ use pulp::{Arch, Simd, WithSimd};
 use zeroize::Zeroize;
 
 use super::{
-    key_stream::{KeyStream, WORDS},
-    quantile::{Steps, quantiles},
+    key_stream::{BLOCK_WORDS, BLOCKS, KeyStream, NO_ROWS, Rows},
+    quantile::{Arithmetic, Steps, quantiles},
 };
 
 /// Bytes of a seed, which is the whole payload.
@@ -22,7 +22,8 @@ const DOMAIN: [u8; 16] = *b"eigenveil-dcap-1";
 
 pub(super) use super::quantile::LANES;
 
-/// Groups of [`LANES`] coordinates expanded at a time.
+/// Coordinates expanded at a time, and groups of [`LANES`] of them.
+const WORDS: usize = BLOCKS * BLOCK_WORDS;
 const GROUPS: usize = WORDS / LANES;
 
 /// Expands a seed into `z.len()` independent standard normals and gives ‖z‖₂². The direction the seed
@@ -60,8 +61,8 @@ pub(super) fn project(
 
 /// Everything an expansion writes to on its way: kept from try to try, and wiped once.
 pub(super) struct Workspace {
-    rows: [[u32; 8]; 16],
-    words: [[u64; LANES]; GROUPS],
+    rows: Rows,
+    words: [[u64; BLOCK_WORDS]; BLOCKS],
     steps: Steps<GROUPS>,
     normals: [[f64; LANES]; GROUPS],
 }
@@ -69,26 +70,32 @@ pub(super) struct Workspace {
 impl Workspace {
     pub(super) const fn new() -> Self {
         Self {
-            rows: [[0; 8]; 16],
-            words: [[0; LANES]; GROUPS],
+            rows: NO_ROWS,
+            words: [[0; BLOCK_WORDS]; BLOCKS],
             steps: Steps::new(),
             normals: [[0.0; LANES]; GROUPS],
         }
     }
 
-    /// The next `count` ≤ 64 normals of the stream, `at` times 64 having been made; zeros up to a whole group.
+    /// The next `count` ≤ [`WORDS`] normals of the stream, `at` times as many having been made; zeros up to a whole group.
     #[inline(always)]
-    fn fill<S: Simd>(
+    fn fill<S: Simd, const FUSED: bool>(
         &mut self,
-        simd: S,
+        arithmetic: Arithmetic<S, FUSED>,
         stream: &KeyStream,
         at: usize,
         count: usize,
     ) -> &[[f64; LANES]] {
-        stream.words(at as u32, &mut self.rows, &mut self.words);
         let groups = count.div_ceil(LANES);
+        stream.words(
+            arithmetic.0,
+            at * BLOCKS,
+            groups,
+            &mut self.rows,
+            &mut self.words,
+        );
         quantiles(
-            simd,
+            arithmetic,
             &self.words,
             groups,
             &mut self.steps,
@@ -127,10 +134,11 @@ impl WithSimd for Expand<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> f64 {
+        let arithmetic = Arithmetic::<_, false>(simd);
         let stream = key_stream(self.seed);
         let mut squares = [0.0; LANES];
         for (at, z) in self.z.chunks_mut(WORDS).enumerate() {
-            let normals = self.workspace.fill(simd, &stream, at, z.len());
+            let normals = self.workspace.fill(arithmetic, &stream, at, z.len());
             for group in normals {
                 for (square, z) in squares.iter_mut().zip(group) {
                     *square += z * z;
@@ -154,20 +162,21 @@ impl WithSimd for Project<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> [f64; 2] {
+        let arithmetic = Arithmetic::<_, true>(simd);
         let stream = key_stream(self.seed);
-        let mut squares = [0.0; LANES];
-        let mut products = [0.0; LANES];
+        let mut squares = simd.splat_f64s(0.0);
+        let mut products = squares;
         for (at, u) in self.u.chunks(GROUPS).enumerate() {
             let count = (self.p - at * WORDS).min(WORDS);
-            let normals = self.workspace.fill(simd, &stream, at, count);
-            for (z, u) in normals.iter().zip(u) {
-                for lane in 0..LANES {
-                    squares[lane] += z[lane] * z[lane];
-                    products[lane] += z[lane] * u[lane];
-                }
+            let normals = self.workspace.fill(arithmetic, &stream, at, count);
+            let (z, _) = S::as_simd_f64s(normals.as_flattened());
+            let (u, _) = S::as_simd_f64s(u.as_flattened());
+            for (z, u) in z.iter().zip(u) {
+                squares = simd.mul_add_e_f64s(*z, *z, squares);
+                products = simd.mul_add_e_f64s(*z, *u, products);
             }
         }
-        [squares.iter().sum(), products.iter().sum()]
+        [squares, products].map(|sums| simd.reduce_sum_f64s(sums))
     }
 }
 

@@ -1,14 +1,24 @@
-//! ChaCha12, eight blocks side by side.
+//! ChaCha12, several blocks side by side.
 //!
 //! The key stream is that of `rand`'s `ChaCha12Rng`, which makes four blocks at a time and copies them out, word
-//! by word. A seed is expanded some twenty times a report: this takes a tenth to a fifth less time, and nothing of
+//! by word. A seed is expanded some twenty times a report: this takes a third less time, and nothing of
 //! it is left in a generator to be wiped each time. No step depends on the data, as ever with ChaCha.
 
-/// Words of 64 bits that eight blocks hold.
-pub(super) const WORDS: usize = 64;
+use pulp::Simd;
 
-/// Blocks made at a time: one each lane.
-const LANES: usize = 8;
+/// Words of 64 bits that a block holds.
+pub(super) const BLOCK_WORDS: usize = 8;
+
+/// Blocks that are room for at a time: a multiple of what each form below makes at a time.
+pub(super) const BLOCKS: usize = 12;
+
+/// Blocks made at a time in the plain form: one each lane.
+const LANES: usize = 4;
+
+/// What the plain form needs to work in.
+pub(super) type Rows = [[u32; LANES]; 16];
+
+pub(super) const NO_ROWS: Rows = [[0; LANES]; 16];
 
 /// A key stream from its beginning: nonce 0, and the counter in words 12 and 13.
 pub(super) struct KeyStream {
@@ -28,22 +38,42 @@ impl KeyStream {
         Self { state }
     }
 
-    /// The 64 words of blocks `8·at` to `8·at + 7`, `at` below 2²⁹. `rows` is room to work in.
+    /// The first `count` blocks from block `first` on. What is beyond them in `words` is left as it falls.
+    #[inline(always)]
+    pub(super) fn words<S: Simd>(
+        &self,
+        simd: S,
+        first: usize,
+        count: usize,
+        rows: &mut Rows,
+        words: &mut [[u64; BLOCK_WORDS]; BLOCKS],
+    ) {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(avx2) = widest(&simd) {
+            use super::key_stream_avx2::{BLOCKS, blocks};
+            let batches = words.as_chunks_mut().0.iter_mut();
+            for (at, words) in batches.take(count.div_ceil(BLOCKS)).enumerate() {
+                blocks(avx2, &self.state, (first + at * BLOCKS) as u32, words);
+            }
+            return;
+        }
+        let batches = words.as_chunks_mut().0.iter_mut();
+        for (at, words) in batches.take(count.div_ceil(LANES)).enumerate() {
+            self.blocks((first + at * LANES) as u32, rows, words);
+        }
+    }
+
+    /// Blocks in a form that any compiler puts into the registers it has.
     #[expect(
         clippy::needless_range_loop,
         reason = "lanes are what the compiler puts side by side"
     )]
     #[inline(always)]
-    pub(super) fn words(
-        &self,
-        at: u32,
-        rows: &mut [[u32; LANES]; 16],
-        words: &mut [[u64; 8]; LANES],
-    ) {
+    fn blocks(&self, first: u32, rows: &mut Rows, words: &mut [[u64; BLOCK_WORDS]; LANES]) {
         // One block a turn, in straight lines: the compiler does all turns at once, in the lanes of a register.
         for lane in 0..LANES {
             let mut start = self.state;
-            start[12] = at * LANES as u32 + lane as u32;
+            start[12] = first + lane as u32;
             let mut x = start;
             double_round(&mut x);
             double_round(&mut x);
@@ -55,18 +85,28 @@ impl KeyStream {
                 rows[row][lane] = x[row].wrapping_add(start[row]);
             }
         }
-        let mut pairs = [[0; LANES]; 8];
+        let mut pairs = [[0; LANES]; BLOCK_WORDS];
         for (pair, [low, high]) in pairs.iter_mut().zip(rows.as_chunks::<2>().0) {
             for lane in 0..LANES {
                 pair[lane] = u64::from(low[lane]) | u64::from(high[lane]) << 32;
             }
         }
         for lane in 0..LANES {
-            for pair in 0..8 {
+            for pair in 0..BLOCK_WORDS {
                 words[lane][pair] = pairs[pair][lane];
             }
         }
     }
+}
+
+/// The token of AVX2, where these registers have it.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn widest<S: Simd>(simd: &S) -> Option<pulp::x86::V3> {
+    let simd: &dyn std::any::Any = simd;
+    simd.downcast_ref::<pulp::x86::V4>()
+        .map(|avx512| **avx512)
+        .or_else(|| simd.downcast_ref().copied())
 }
 
 #[inline(always)]
@@ -95,9 +135,23 @@ fn quarter_round(x: &mut [u32; 16], a: usize, b: usize, c: usize, d: usize) {
 
 #[cfg(test)]
 mod tests {
+    use pulp::{Arch, WithSimd};
     use rand::{Rng, SeedableRng, rngs::ChaCha12Rng};
 
     use super::*;
+
+    struct Words<'a>(&'a KeyStream, usize);
+
+    impl WithSimd for Words<'_> {
+        type Output = [[u64; BLOCK_WORDS]; BLOCKS];
+
+        #[inline(always)]
+        fn with_simd<S: Simd>(self, simd: S) -> Self::Output {
+            let (mut rows, mut words) = (NO_ROWS, [[0; BLOCK_WORDS]; BLOCKS]);
+            self.0.words(simd, self.1, BLOCKS, &mut rows, &mut words);
+            words
+        }
+    }
 
     #[test]
     fn the_key_stream_is_that_of_rand() {
@@ -105,12 +159,12 @@ mod tests {
             let key = std::array::from_fn(|at| (at as u8).wrapping_mul(37) ^ byte);
             let stream = KeyStream::new(&key);
             let mut generator = ChaCha12Rng::from_seed(key);
-            let (mut rows, mut words) = ([[0; LANES]; 16], [[0; 8]; LANES]);
-            for at in 0..40 {
-                stream.words(at, &mut rows, &mut words);
-                for &word in words.as_flattened() {
-                    assert_eq!(word, generator.next_u64());
-                }
+            for first in (0..400).step_by(BLOCKS) {
+                let expected = [(); BLOCKS * BLOCK_WORDS].map(|()| generator.next_u64());
+                let plain = Words(&stream, first).with_simd(pulp::Scalar);
+                assert_eq!(plain.as_flattened(), expected);
+                let widest = Arch::new().dispatch(Words(&stream, first));
+                assert_eq!(widest.as_flattened(), expected);
             }
         }
     }

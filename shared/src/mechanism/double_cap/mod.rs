@@ -9,6 +9,8 @@
 mod beta_tail;
 mod expansion;
 mod key_stream;
+#[cfg(target_arch = "x86_64")]
+mod key_stream_avx2;
 mod parameters;
 mod quantile;
 mod randomizer;

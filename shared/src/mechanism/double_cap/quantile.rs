@@ -82,15 +82,20 @@ impl<const N: usize> Steps<N> {
     }
 }
 
+/// How a sum of a product is rounded: after each of the two (`FUSED` false: the same bits on every machine), or once,
+/// where the processor can, which takes a sixth less time.
+#[derive(Clone, Copy)]
+pub(super) struct Arithmetic<S, const FUSED: bool>(pub(super) S);
+
 /// Turns the first `count` groups of 64-bit words into standard normals x = Φ⁻¹(u), u = (⌊word/2¹²⌋ + ½)·2⁻⁵².
 ///
 /// With q = u − ½ and w = −ln 4u(1 − u), x/q is a smooth function of w over its whole range, 0 to 51 ln 2:
 /// one rational function does for centre and tails, where AS 241 (Wichura 1988) has three and a branch. The
-/// relative error is below 1e-14. Nothing but +, −, ×, ÷ of IEEE 754 in this order, whole-number operations
-/// and no fused ones: compilers may not reorder or fuse them, so every machine and register width has the same bits.
+/// relative error is below 1e-14. Nothing but +, −, ×, ÷ of IEEE 754 in this order and whole-number operations;
+/// compilers may not reorder or fuse them. So, unless fused, every machine and register width has the same bits.
 #[inline(always)]
-pub(super) fn quantiles<S: Simd, const N: usize>(
-    simd: S,
+pub(super) fn quantiles<S: Simd, const FUSED: bool, const N: usize>(
+    arithmetic: Arithmetic<S, FUSED>,
     words: &[[u64; LANES]; N],
     count: usize,
     steps: &mut Steps<N>,
@@ -116,19 +121,20 @@ pub(super) fn quantiles<S: Simd, const N: usize>(
         *exponent = (TWO_TO_52 + 1_021.0) - f64::from_bits((bits >> 52) | TWO_TO_52_BITS);
         *ratio = (1.0 - mantissa) / (1.0 + mantissa);
     }
-    for (w, ratio) in exponents.iter_mut().zip(&*ratios) {
-        *w = negative_logarithm(*w, *ratio);
+    let (w, _) = S::as_mut_simd_f64s(exponents);
+    let (ratios, _) = S::as_simd_f64s(ratios);
+    for (w, ratio) in w.iter_mut().zip(ratios) {
+        *w = arithmetic.negative_logarithm(*w, *ratio);
     }
-    let (w, _) = S::as_simd_f64s(exponents);
     let (normals, _) = S::as_mut_simd_f64s(normals);
     // Two registers at a time share the coefficients.
     let (w_pairs, w_last) = w.as_chunks::<2>();
     let (normal_pairs, normal_last) = normals.as_chunks_mut::<2>();
     for (normals, w) in normal_pairs.iter_mut().zip(w_pairs) {
-        multiply_by_ratio(simd, normals, w);
+        *normals = arithmetic.times_ratio(*normals, *w);
     }
     for (normal, w) in normal_last.iter_mut().zip(w_last) {
-        multiply_by_ratio(simd, std::array::from_mut(normal), &[*w]);
+        [*normal] = arithmetic.times_ratio([*normal], [*w]);
     }
 }
 
@@ -141,98 +147,94 @@ fn centred_uniform(word: u64) -> f64 {
     (f64::from_bits((word >> 12) | ONE_BITS) - 1.5) + 0.5 / TWO_TO_52
 }
 
-/// exponent·ln 2 + ln((1 + r)/(1 − r)).
-#[inline(always)]
-fn negative_logarithm(exponent: f64, r: f64) -> f64 {
-    let c = &LOGARITHM;
-    let r2 = r * r;
-    let r4 = r2 * r2;
-    let low = (c[0] + c[1] * r2) + (c[2] + c[3] * r2) * r4;
-    let high = (c[4] + c[5] * r2) + c[6] * r4;
-    exponent * std::f64::consts::LN_2 + r * (low + high * (r4 * r4))
-}
-
-/// Multiplies by x/q at w.
-#[inline(always)]
-fn multiply_by_ratio<S: Simd, const U: usize>(
-    simd: S,
-    normals: &mut [S::f64s; U],
-    w: &[S::f64s; U],
-) {
-    let w2 = product(simd, w, w);
-    let w4 = product(simd, &w2, &w2);
-    let w8 = product(simd, &w4, &w4);
-    let numerator = polynomial(simd, &NUMERATOR, w, &w2, &w4, &w8);
-    let denominator = polynomial(simd, &DENOMINATOR, w, &w2, &w4, &w8);
-    for at in 0..U {
-        let ratio = simd.div_f64s(numerator[at], denominator[at]);
-        normals[at] = simd.mul_f64s(normals[at], ratio);
+// Loops, no closures: what is not put in its caller's place loses the wide registers.
+impl<S: Simd, const FUSED: bool> Arithmetic<S, FUSED> {
+    /// exponent·ln 2 + ln((1 + r)/(1 − r)).
+    #[inline(always)]
+    fn negative_logarithm(self, exponent: S::f64s, r: S::f64s) -> S::f64s {
+        let [c0, c1, c2, c3, c4, c5, c6] = LOGARITHM;
+        let [exponent, r] = [[exponent], [r]];
+        let r2 = self.product(r, r);
+        let r4 = self.product(r2, r2);
+        let low = self.cubic([c0, c1, c2, c3], r2, r4);
+        let high = self.sum(self.linear(c4, c5, r2), self.constant(c6), r4);
+        let logarithm = self.product(r, self.sum(low, high, self.product(r4, r4)));
+        let [w] = self.sum(logarithm, exponent, self.constant(std::f64::consts::LN_2));
+        w
     }
-}
 
-/// Estrin's scheme: few steps wait for one another.
-#[inline(always)]
-fn polynomial<S: Simd, const U: usize>(
-    simd: S,
-    c: &[f64; 13],
-    w: &[S::f64s; U],
-    w2: &[S::f64s; U],
-    w4: &[S::f64s; U],
-    w8: &[S::f64s; U],
-) -> [S::f64s; U] {
-    let first = cubic(simd, [c[0], c[1], c[2], c[3]], w, w2);
-    let second = cubic(simd, [c[4], c[5], c[6], c[7]], w, w2);
-    let third = cubic(simd, [c[8], c[9], c[10], c[11]], w, w2);
-    let last = [simd.splat_f64s(c[12]); U];
-    let low = sum(simd, &first, &second, w4);
-    let high = sum(simd, &third, &last, w4);
-    sum(simd, &low, &high, w8)
-}
-
-#[inline(always)]
-fn cubic<S: Simd, const U: usize>(
-    simd: S,
-    c: [f64; 4],
-    w: &[S::f64s; U],
-    w2: &[S::f64s; U],
-) -> [S::f64s; U] {
-    let low = sum(
-        simd,
-        &[simd.splat_f64s(c[0]); U],
-        &[simd.splat_f64s(c[1]); U],
-        w,
-    );
-    let high = sum(
-        simd,
-        &[simd.splat_f64s(c[2]); U],
-        &[simd.splat_f64s(c[3]); U],
-        w,
-    );
-    sum(simd, &low, &high, w2)
-}
-
-/// a + b·x.
-#[inline(always)]
-fn sum<S: Simd, const U: usize>(
-    simd: S,
-    a: &[S::f64s; U],
-    b: &[S::f64s; U],
-    x: &[S::f64s; U],
-) -> [S::f64s; U] {
-    let mut out = product(simd, b, x);
-    for at in 0..U {
-        out[at] = simd.add_f64s(a[at], out[at]);
+    /// q·(x/q at w).
+    #[inline(always)]
+    fn times_ratio<const U: usize>(self, mut q: [S::f64s; U], w: [S::f64s; U]) -> [S::f64s; U] {
+        let w2 = self.product(w, w);
+        let w4 = self.product(w2, w2);
+        let powers = [w, w2, w4, self.product(w4, w4)];
+        let numerator = self.polynomial(&NUMERATOR, powers);
+        let denominator = self.polynomial(&DENOMINATOR, powers);
+        for at in 0..U {
+            let ratio = self.0.div_f64s(numerator[at], denominator[at]);
+            q[at] = self.0.mul_f64s(q[at], ratio);
+        }
+        q
     }
-    out
-}
 
-#[inline(always)]
-fn product<S: Simd, const U: usize>(simd: S, a: &[S::f64s; U], b: &[S::f64s; U]) -> [S::f64s; U] {
-    let mut out = *a;
-    for at in 0..U {
-        out[at] = simd.mul_f64s(a[at], b[at]);
+    /// By Estrin's scheme, from w, w², w⁴ and w⁸: few steps wait for one another.
+    #[inline(always)]
+    fn polynomial<const U: usize>(
+        self,
+        c: &[f64; 13],
+        [w, w2, w4, w8]: [[S::f64s; U]; 4],
+    ) -> [S::f64s; U] {
+        let first = self.cubic([c[0], c[1], c[2], c[3]], w, w2);
+        let second = self.cubic([c[4], c[5], c[6], c[7]], w, w2);
+        let third = self.cubic([c[8], c[9], c[10], c[11]], w, w2);
+        let low = self.sum(first, second, w4);
+        let high = self.sum(third, self.constant(c[12]), w4);
+        self.sum(low, high, w8)
     }
-    out
+
+    #[inline(always)]
+    fn cubic<const U: usize>(self, c: [f64; 4], x: [S::f64s; U], x2: [S::f64s; U]) -> [S::f64s; U] {
+        let low = self.linear(c[0], c[1], x);
+        let high = self.linear(c[2], c[3], x);
+        self.sum(low, high, x2)
+    }
+
+    #[inline(always)]
+    fn linear<const U: usize>(self, a: f64, b: f64, x: [S::f64s; U]) -> [S::f64s; U] {
+        self.sum(self.constant(a), self.constant(b), x)
+    }
+
+    #[inline(always)]
+    fn constant<const U: usize>(self, value: f64) -> [S::f64s; U] {
+        [self.0.splat_f64s(value); U]
+    }
+
+    /// a + b·x.
+    #[inline(always)]
+    fn sum<const U: usize>(
+        self,
+        mut a: [S::f64s; U],
+        b: [S::f64s; U],
+        x: [S::f64s; U],
+    ) -> [S::f64s; U] {
+        for at in 0..U {
+            a[at] = if FUSED {
+                self.0.mul_add_e_f64s(b[at], x[at], a[at])
+            } else {
+                self.0.add_f64s(a[at], self.0.mul_f64s(b[at], x[at]))
+            };
+        }
+        a
+    }
+
+    #[inline(always)]
+    fn product<const U: usize>(self, mut a: [S::f64s; U], b: [S::f64s; U]) -> [S::f64s; U] {
+        for at in 0..U {
+            a[at] = self.0.mul_f64s(a[at], b[at]);
+        }
+        a
+    }
 }
 
 #[cfg(test)]
@@ -243,7 +245,7 @@ mod tests {
     fn normal(word: u64) -> f64 {
         let mut normals = [[0.0; LANES]];
         quantiles(
-            pulp::Scalar,
+            Arithmetic::<_, false>(pulp::Scalar),
             &[[word; LANES]],
             1,
             &mut Steps::new(),

@@ -2,6 +2,7 @@
 
 use std::hint::black_box;
 
+use pulp::Arch;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
@@ -11,6 +12,7 @@ use super::{
     expansion::{LANES, Workspace, project},
 };
 use crate::{
+    dot::dot,
     error::{Error, ErrorCode, Result},
     mechanism::{NoiseModel, spec::LocalRandomizer},
     preprocess::BoundedRow,
@@ -166,8 +168,8 @@ impl DoubleCap {
         let mut tries = 0;
         loop {
             tries += 1;
-            let seed = fresh_seed(rng);
-            let coin = u128::from(rng.next_u64()) < coin_limit;
+            let (seed, coin) = seed_and_coin(rng);
+            let coin = u128::from(coin) < coin_limit;
             let mut projected =
                 Zeroizing::new(project(&seed, u.as_chunks().0, x.len(), &mut workspace));
             let [squared_length, product] = &mut *projected;
@@ -197,9 +199,11 @@ impl DoubleCap {
             f64::from_bits((own.to_bits() & keep) | (other.to_bits() & !keep))
         };
         let divisor = select(own_length, fresh_length);
-        for (fresh, x) in fresh.iter_mut().zip(x) {
-            *fresh = select(*x, *fresh) / divisor;
-        }
+        Arch::new().dispatch(|| {
+            for (fresh, x) in fresh.iter_mut().zip(x) {
+                *fresh = select(*x, *fresh) / divisor;
+            }
+        });
         fresh
     }
 }
@@ -234,6 +238,17 @@ fn fresh_seed<R: Rng + ?Sized>(rng: &mut R) -> Seed {
     seed
 }
 
+/// One call of the generator for both.
+fn seed_and_coin<R: Rng + ?Sized>(rng: &mut R) -> (Seed, u64) {
+    let mut bytes = [0; SEED_LEN + 8];
+    rng.fill_bytes(&mut bytes);
+    let mut seed = [0; SEED_LEN];
+    seed.copy_from_slice(&bytes[..SEED_LEN]);
+    let mut coin = [0; 8];
+    coin.copy_from_slice(&bytes[SEED_LEN..]);
+    (seed, u64::from_le_bytes(coin))
+}
+
 /// ⌈e^{−ε}·2⁶⁴⌉, rounded up past the error of the exponential: more coins than due mean less ε.
 fn coin_limit(epsilon: f64) -> u128 {
     const TWO_TO_64: f64 = (1_u128 << 64) as f64;
@@ -245,22 +260,6 @@ fn coin_limit(epsilon: f64) -> u128 {
     )]
     let limit = limit as u128;
     limit
-}
-
-/// The whole dot product, in eight interleaved partial sums; no early exit.
-fn dot(a: &[f64], b: &[f64]) -> f64 {
-    let (a_blocks, a_rest) = a.as_chunks::<LANES>();
-    let (b_blocks, b_rest) = b.as_chunks::<LANES>();
-    let mut sums = [0.0; LANES];
-    for (a, b) in a_blocks.iter().zip(b_blocks) {
-        for lane in 0..LANES {
-            sums[lane] += a[lane] * b[lane];
-        }
-    }
-    for (sum, (a, b)) in sums.iter_mut().zip(a_rest.iter().zip(b_rest)) {
-        *sum += a * b;
-    }
-    sums.iter().sum()
 }
 
 #[cfg(test)]
