@@ -8,7 +8,7 @@
 
 use std::hint::black_box;
 
-use pulp::Arch;
+use pulp::{Arch, Simd, WithSimd};
 
 use super::{
     BoundedRow, FeatureRow, Norm, Preprocessing, Row, SMALLEST_ENTRY, VALUE_RANGE, power_of_two,
@@ -99,13 +99,54 @@ impl<'a> Preprocessor<'a> {
         self.check_dimension(row)?;
         let mut x = Vec::with_capacity(self.constants.report_dimension());
         x.extend_from_slice(row.values());
-        let unusable = Arch::new().dispatch(|| self.shrink(&mut x));
+        let unusable = Arch::new().dispatch(Shrink {
+            constants: self.constants,
+            x: &mut x,
+        });
         Ok((x, unusable))
     }
 
+    /// `(x, a)/√(1+a²)`, never normalised again: a short x must stay shorter than a long one.
+    fn append_constant(&self, mut x: Vec<f64>) -> BoundedRow {
+        if let Some(a) = self.constants.centring {
+            // Within its capacity: nothing of the row is left behind in another place.
+            x.push(a);
+            let divisor = a.hypot(1.0);
+            for value in &mut x {
+                *value = flush(*value / divisor, SMALLEST_ENTRY);
+            }
+            shorten_to_one(&mut x);
+        }
+        BoundedRow::proved(x)
+    }
+
+    fn check_dimension(&self, row: &Row) -> Result<()> {
+        let p = self.constants.dimension;
+        if row.values().len() == p {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorCode::WrongDimension,
+            format!(
+                "the row has {} values but the study has {p} features; send the features the study names, in its order",
+                row.values().len()
+            ),
+        ))
+    }
+}
+
+/// Raw features to features in the unit ball, in place, in the widest registers there are.
+struct Shrink<'a> {
+    constants: &'a Preprocessing,
+    x: &'a mut [f64],
+}
+
+impl WithSimd for Shrink<'_> {
+    type Output = Option<Unusable>;
+
     #[inline(always)]
-    fn shrink(&self, x: &mut [f64]) -> Option<Unusable> {
-        let constants = self.constants;
+    fn with_simd<S: Simd>(self, _: S) -> Option<Unusable> {
+        let Shrink { constants, x } = self;
         let (smallest, largest) = (*VALUE_RANGE.start(), *VALUE_RANGE.end());
         let finite = x.iter().fold(true, |all, v| all & (v.abs() <= largest));
         let keep = mask(finite);
@@ -142,34 +183,6 @@ impl<'a> Preprocessor<'a> {
             (true, Norm::Require { radius }) if !inside => Some(Unusable::OutsideBall { radius }),
             _ => None,
         }
-    }
-
-    /// `(x, a)/√(1+a²)`, never normalised again: a short x must stay shorter than a long one.
-    fn append_constant(&self, mut x: Vec<f64>) -> BoundedRow {
-        if let Some(a) = self.constants.centring {
-            // Within its capacity: nothing of the row is left behind in another place.
-            x.push(a);
-            let divisor = a.hypot(1.0);
-            for value in &mut x {
-                *value = flush(*value / divisor, SMALLEST_ENTRY);
-            }
-            shorten_to_one(&mut x);
-        }
-        BoundedRow::proved(x)
-    }
-
-    fn check_dimension(&self, row: &Row) -> Result<()> {
-        let p = self.constants.dimension;
-        if row.values().len() == p {
-            return Ok(());
-        }
-        Err(Error::new(
-            ErrorCode::WrongDimension,
-            format!(
-                "the row has {} values but the study has {p} features; send the features the study names, in its order",
-                row.values().len()
-            ),
-        ))
     }
 }
 

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use super::{
-    DoubleCapParameters, SEED_LEN, Seed, expand,
-    expansion::{LANES, Workspace, project},
+    DoubleCapParameters, SEED_LEN, Seed,
+    expansion::{LANES, Workspace, expand_in, project},
 };
 use crate::{
     dot::dot,
@@ -162,9 +162,9 @@ impl DoubleCap {
     }
 
     fn draw<R: Rng + ?Sized>(&self, x: &[f64], rng: &mut R) -> (Seed, u64) {
-        let u = self.direction(x, rng);
-        let coin_limit = coin_limit(self.epsilon);
         let mut workspace = Zeroizing::new(Workspace::new());
+        let u = self.direction(x, rng, &mut workspace);
+        let coin_limit = coin_limit(self.epsilon);
         let mut tries = 0;
         loop {
             tries += 1;
@@ -185,13 +185,19 @@ impl DoubleCap {
 
     /// The row's direction, or with probability 1 − r² a fresh random one. Both are always made, and one
     /// is selected without a branch. Zeros follow, up to a whole group of [`LANES`].
-    fn direction<R: Rng + ?Sized>(&self, x: &[f64], rng: &mut R) -> Zeroizing<Vec<f64>> {
+    fn direction<R: Rng + ?Sized>(
+        &self,
+        x: &[f64],
+        rng: &mut R,
+        workspace: &mut Workspace,
+    ) -> Zeroizing<Vec<f64>> {
         let squared = dot(x, x).min(1.0);
         let length = libm::sqrt(squared);
         let probability = if length < SHORTEST { 0.0 } else { squared };
         let uniform = (rng.next_u64() >> 11) as f64 * (0.5 / (1_u64 << 52) as f64);
         let mut fresh = Zeroizing::new(vec![0.0; x.len().next_multiple_of(LANES)]);
-        let fresh_length = libm::sqrt(expand(&fresh_seed(rng), &mut fresh[..x.len()]));
+        let fresh_squared = expand_in(&fresh_seed(rng), &mut fresh[..x.len()], workspace);
+        let fresh_length = libm::sqrt(fresh_squared);
         let own_length = length.max(SHORTEST);
         // All ones to keep the row's own direction, all zeros to replace it.
         let keep = black_box(u64::from(uniform < probability)).wrapping_neg();
@@ -334,7 +340,7 @@ mod tests {
             vec![1e-200; 5],
         ] {
             let mut rng = ChaCha20Rng::from_seed([5; 32]);
-            let u = mechanism.direction(bounded(row).as_slice(), &mut rng);
+            let u = mechanism.direction(bounded(row).as_slice(), &mut rng, &mut Workspace::new());
             assert!((dot(&u, &u) - 1.0).abs() < 1e-14);
             ends.push(rng.next_u64());
         }
