@@ -248,12 +248,14 @@ pub(crate) async fn blocking<T: Send + 'static>(
         let _turn = turn;
         work()
     };
-    tokio::task::spawn_blocking(in_turn).await.unwrap_or_else(|_| {
-        Err(Error::new(
-            ErrorCode::Internal,
-            "reading the store failed by a fault of the server; try again",
-        ))
-    })
+    tokio::task::spawn_blocking(in_turn)
+        .await
+        .unwrap_or_else(|_| {
+            Err(Error::new(
+                ErrorCode::Internal,
+                "reading the store failed by a fault of the server; try again",
+            ))
+        })
 }
 
 #[cfg(test)]

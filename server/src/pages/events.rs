@@ -155,6 +155,8 @@ impl Watch {
         };
         let reports = || self.study.reports_accepted();
         let rendered = &self.app.pages().rendered;
-        rendered.page(self.visitor.clone(), what, reports, look).await
+        rendered
+            .page(self.visitor.clone(), what, reports, look)
+            .await
     }
 }

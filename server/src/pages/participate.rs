@@ -187,10 +187,11 @@ pub(super) async fn belief(
         estimate: None,
         narrow: fields.has("narrow"),
     };
-    let drawn = app
-        .pages()
-        .drawings
-        .get(drawing, || 0, move || Ok(draw_belief(&study, &fields).into()));
+    let drawn = app.pages().drawings.get(
+        drawing,
+        || 0,
+        move || Ok(draw_belief(&study, &fields).into()),
+    );
     Ok(images::svg(drawn.await?))
 }
 

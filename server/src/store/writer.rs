@@ -24,7 +24,7 @@ use tokio::sync::oneshot;
 
 use super::{
     Failure, arrivals,
-    buckets::{BucketCache, bucket_of},
+    buckets::BucketCache,
     enrolment,
     faults::Faults,
     health::Health,
@@ -418,7 +418,7 @@ fn add_reports<'a>(
         recent,
     } = caches;
     let mut ids = recent.begin(transaction, study.row, reports)?;
-    let bucket = bucket_of(commit_seq, study.buckets());
+    let bucket = cache.bucket_of(study, commit_seq);
     let mut share = match study.shape().payload_form {
         PayloadForm::Seed => Share::Seeds(Vec::new()),
         _ => Share::Sum(None),
