@@ -30,7 +30,7 @@ use sha2::{Digest, Sha256};
 use super::{
     limits::{self, Limits, Spent},
     receipt::date,
-    schema::{read_limits, write_limits},
+    schema::{LIMITS, read_limits, write_limits},
 };
 use crate::{
     error::{Error, Result},
@@ -44,18 +44,12 @@ const LAYOUT: Layout = Layout {
     name: "ledger",
     // "EvRl"
     application_id: 0x4576_526c,
-    tables: TABLES,
+    tables: &[LIMITS, TABLES],
     counted: "charge",
     upgrades: &[],
 };
 
 const TABLES: &str = "
-    CREATE TABLE limits (
-        one INTEGER PRIMARY KEY CHECK (one = 1),
-        epsilon_per_study REAL NOT NULL,
-        epsilon_total REAL NOT NULL,
-        delta_total REAL NOT NULL
-    ) STRICT;
     CREATE TABLE salt (
         one INTEGER PRIMARY KEY CHECK (one = 1),
         bytes BLOB NOT NULL CHECK (length(bytes) = 32)

@@ -534,7 +534,7 @@ mod tests {
     use serde_json::json;
 
     use crate::{
-        Environment, ServerConfig, Store,
+        ServerConfig, Store,
         store::{Faults, NewReport, Stored, database_path},
     };
     use eigenveil_shared::report::ReportId;
@@ -545,13 +545,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let config = ServerConfig::new(directory.path().join("data"));
         let faults = Faults::default();
-        let open = || {
-            let environment = Environment {
-                faults: faults.clone(),
-                ..Environment::system()
-            };
-            Store::open(&config, environment).unwrap()
-        };
+        let open = || faults.open(&config);
         let mut store = open();
         let mut ids = Vec::new();
         for name in ["damaged", "whole"] {
