@@ -32,7 +32,7 @@ pub(crate) struct Layout {
     /// Tells it from any other SQLite file.
     pub(crate) application_id: i32,
     /// Tables of version 1.
-    pub(crate) tables: &'static str,
+    pub(crate) tables: &'static [&'static str],
     /// Step `i` brings tables of version `i + 1` to version `i + 2`.
     pub(crate) upgrades: &'static [&'static str],
     /// The table whose rows never go: their number is kept beside them.
@@ -177,7 +177,7 @@ impl Layout {
             connection.pragma_update(None, "journal_mode", "MEMORY")?;
             connection.pragma_update(None, "synchronous", "OFF")?;
             connection.execute_batch("BEGIN")?;
-            connection.execute_batch(self.tables)?;
+            connection.execute_batch(&self.tables.concat())?;
             for step in self.upgrades {
                 connection.execute_batch(step)?;
             }

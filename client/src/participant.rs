@@ -6,6 +6,8 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
+#[cfg(feature = "http")]
+use eigenveil_shared::api::StudyState;
 use eigenveil_shared::{
     Error as SharedError, ErrorCode,
     mechanism::Work,
@@ -57,6 +59,8 @@ pub struct Participant {
     params: Arc<StudyParams>,
     fingerprint: Fingerprint,
     clock: Arc<dyn Clock>,
+    /// Why nobody can take part, where the study said so when it was fetched.
+    not_open: Option<SharedError>,
 }
 
 impl Participant {
@@ -67,6 +71,35 @@ impl Participant {
             params: Arc::new(params),
             fingerprint,
             clock: Arc::new(SystemClock),
+            not_open: None,
+        }
+    }
+
+    /// The participant of a study that takes no reports, which perturbs nothing.
+    #[cfg(feature = "http")]
+    pub(crate) fn of_a_study_that_is(mut self, state: StudyState, id: &str) -> Self {
+        self.not_open = (state != StudyState::Open).then(|| {
+            SharedError::new(
+                ErrorCode::StudyNotOpen,
+                format!(
+                    "study {id} is {} and takes no reports; nothing was perturbed or charged: fetch the study again when whoever runs it has opened it, or take part in another one",
+                    state.as_str()
+                ),
+            )
+        });
+        self
+    }
+
+    /// Whether the study took reports when it was fetched: to be asked before anything is written for it.
+    /// [`report`](Self::report) and the ledgers ask it themselves. Parameters that came from nowhere
+    /// ([`new`](Self::new), [`from_canonical`](Self::from_canonical)) have no state, and pass.
+    ///
+    /// # Errors
+    /// `study-not-open`.
+    pub fn check_open(&self) -> Result<()> {
+        match &self.not_open {
+            None => Ok(()),
+            Some(error) => Err(error.clone().into()),
         }
     }
 
@@ -151,7 +184,8 @@ impl Participant {
     /// ```
     ///
     /// # Errors
-    /// `wrong-dimension` (the program's mistake, not the data's) and `randomness-unavailable`.
+    /// `wrong-dimension` (the program's mistake, not the data's), `randomness-unavailable`, and `study-not-open` for the
+    /// participant of a study that was not open when it was fetched.
     pub fn report(&self, row: &Row) -> Result<PreparedReport> {
         Ok(self.report_counted(row)?.0)
     }
@@ -163,6 +197,7 @@ impl Participant {
     /// As [`report`](Self::report).
     #[doc(hidden)]
     pub fn report_counted(&self, row: &Row) -> Result<(PreparedReport, Work)> {
+        self.check_open()?;
         let (bounded, notice) = self.params.preprocessor().prepare_with_notice(row)?;
         let (payload, work) = self.params.mechanism().release_counted(&bounded)?;
         let mut random = [0_u8; 16];

@@ -155,6 +155,30 @@ fn of_two_draws_only_the_one_that_was_charged_may_be_sent() {
     assert_eq!(ledger.receipt().unwrap().spent.epsilon, 1.0);
 }
 
+/// A report of no row of the file would be sent with the others, and nobody would have paid for it.
+#[test]
+fn a_report_beyond_the_rows_of_the_file_is_not_passed_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let one = study("one", 1.0);
+    let mut ledger = RowLedger::open(at("ledger")).unwrap();
+    let mut outbox = one.outbox(&at("outbox"));
+    one.fill(&mut outbox, 0..12);
+    let ten = ledger.row_file(10, b"ten").unwrap();
+    let error = one.charge(&mut ledger, &ten, &outbox).unwrap_err();
+    let said = error.to_string();
+    assert!(
+        said.contains("a report of row 11") && said.contains("has 10 rows"),
+        "{said}"
+    );
+    assert_eq!(ledger.receipt().unwrap().studies, []);
+    // With the file that has them; those that are charged may be of a longer file.
+    let twelve = ledger.row_file(12, b"twelve").unwrap();
+    assert_eq!(one.charge(&mut ledger, &twelve, &outbox).unwrap(), 12);
+    let ten = ten.of_the_same_participants();
+    assert_eq!(one.charge(&mut ledger, &ten, &outbox).unwrap(), 0);
+}
+
 #[test]
 fn the_file_itself_refuses_to_forget_and_holds_no_digest_that_is_the_same_elsewhere() {
     let folder = tempfile::tempdir().unwrap();

@@ -14,9 +14,9 @@ use std::{
     time::Duration,
 };
 
-use common::{STUDY, borrowed, params, participant, prepare};
+use common::{STUDY, borrowed, params, params_of, participant, prepare};
 use eigenveil_client::{
-    Outbox, OutboxCounts, blocking,
+    Ledger, Outbox, OutboxCounts, RowLedger, blocking,
     http::{
         HttpSettings, RetryPolicy, Study, StudyClient, UploadMode, UploadProgress, UploadSettings,
         Uploader,
@@ -24,9 +24,10 @@ use eigenveil_client::{
 };
 use eigenveil_shared::{
     ErrorCode,
-    api::{BatchReceipt, RefusedReport, ReportOutcome},
+    api::{BatchReceipt, RefusedReport, ReportOutcome, StudyState},
     codec::StudyShape,
-    mechanism::Calibration,
+    mechanism::{Calibration, MechanismKind},
+    preprocess::Row,
     report::Report,
     study::{Fingerprint, to_hex},
 };
@@ -614,7 +615,7 @@ async fn single_calls_retry_and_check() {
 
 #[tokio::test]
 async fn a_study_is_checked_before_it_is_believed() {
-    let honest = params(1.0);
+    let honest = params_of(MechanismKind::IsotropicGaussian, 1.0);
     let fetch = |document: eigenveil_shared::api::StudyDocument| async move {
         let server = Server::start(move |_| Reply::json(200, &document)).await;
         StudyClient::with_settings(&server.address, &http())
@@ -669,6 +670,44 @@ async fn a_study_is_checked_before_it_is_believed() {
         honest.mechanism().calibration(),
         Some(Calibration::Analytic)
     );
+}
+
+/// A device that was told that a study is closed neither draws noise for it nor pays.
+#[tokio::test]
+async fn nothing_is_perturbed_or_charged_for_a_study_that_is_not_open() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut closed = document(&params(1.0));
+    closed.state = StudyState::Closed;
+    let server = Server::start(move |_| Reply::json(200, &closed)).await;
+    let client = StudyClient::with_settings(&server.address, &http()).unwrap();
+    let study = client.fetch_study(STUDY).await.unwrap();
+    let (participant, row) = (study.participant(), Row::new(vec![1.0; 5]));
+    let mut device = Ledger::open(folder.path().join("device")).unwrap();
+    let mut rows = RowLedger::open(folder.path().join("rows")).unwrap();
+    let file = rows.row_file(1, b"1,1,1,1,1").unwrap();
+    let mut outbox = Outbox::open(folder.path().join("outbox"), study.binding()).unwrap();
+    // Perturbed while it was open, and killed before it was charged.
+    let earlier = prepare(&common::participant(), &[0]);
+    outbox.enqueue_batch(borrowed(&earlier)).unwrap();
+    let errors = [
+        participant.check_open().unwrap_err(),
+        participant.report(&row).unwrap_err(),
+        device
+            .take_part(&participant, study.binding(), &row)
+            .unwrap_err(),
+        rows.charge(&participant, study.binding(), &file, &outbox)
+            .unwrap_err(),
+    ];
+    for error in errors {
+        assert_eq!(error.code(), Some(ErrorCode::StudyNotOpen));
+        let said = error.to_string();
+        assert!(
+            said.contains("is closed") && said.contains("another one"),
+            "{said}"
+        );
+    }
+    assert_eq!(device.spent().unwrap().epsilon, 0.0);
+    assert_eq!(rows.receipt().unwrap().spent.epsilon, 0.0);
 }
 
 #[tokio::test]

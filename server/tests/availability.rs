@@ -17,8 +17,12 @@ use common::{Harness, new_id, patience::until, report, shape};
 use eigenveil_server::ServerConfig;
 use eigenveil_shared::{
     ErrorCode as E,
-    api::{REPORT_MEDIA_TYPE, StudyDocument, StudyList},
+    api::{IssuedTokens, REPORT_MEDIA_TYPE, StudyDocument, StudyList},
     codec,
+    enrolment::{
+        ENROLLED_BATCH_MEDIA_TYPE, ENROLLED_REPORT_MEDIA_TYPE, ParticipantToken, with_token,
+        with_tokens,
+    },
 };
 use futures_util::{StreamExt as _, stream};
 use serde_json::json;
@@ -90,6 +94,80 @@ async fn held_bodies_do_not_keep_seeds_out() {
     .await;
     for holder in holders {
         holder.abort();
+    }
+}
+
+/// Bodies with no token, or with wrong or spent ones, take no room from one with the right token.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bodies_without_the_right_token_do_not_keep_the_right_one_out() {
+    let server = Arc::new(Harness::with(|config| ServerConfig {
+        ingest_bytes: 1 << 20,
+        ..config
+    }));
+    let study = server
+        .study_with(json!({"dimension": 512, "enrolment": "token"}))
+        .await;
+    let issued = server
+        .operator(
+            "POST",
+            &format!("/v1/studies/{}/tokens", study.id),
+            Some(json!({"count": 2})),
+        )
+        .await;
+    let issued: IssuedTokens = issued.json();
+    let [spent, right] = [0, 1].map(|i| ParticipantToken::parse(&issued.tokens[i]).unwrap());
+    let path = format!("/v1/studies/{}/reports", study.id);
+    let send = async |token: &ParticipantToken, id| {
+        let body = with_token(token, &report(&study, id, 0.0));
+        server.post(&path, ENROLLED_REPORT_MEDIA_TYPE, body).await
+    };
+    let id = new_id();
+    assert_eq!(send(&spent, id).await.status, StatusCode::CREATED);
+    let wrong = ParticipantToken::from_bytes([7; 32]);
+    let batch_of_wrong = with_tokens(&[&wrong; 3], &[]);
+    let attempts = [
+        (ENROLLED_REPORT_MEDIA_TYPE, with_token(&wrong, &[])),
+        (ENROLLED_REPORT_MEDIA_TYPE, with_token(&spent, &[])),
+        (ENROLLED_BATCH_MEDIA_TYPE, batch_of_wrong),
+        (REPORT_MEDIA_TYPE, Vec::new()),
+    ];
+    let holders: Vec<_> = (0..12)
+        .map(|number: usize| {
+            let (media_type, begin) = attempts[number % attempts.len()].clone();
+            let (server, path) = (Arc::clone(&server), path.clone());
+            tokio::spawn(async move {
+                // More than an eighth of what there is.
+                let begin = [begin, vec![0; 129 << 10]].concat();
+                let begin = Bytes::from(begin);
+                let chunks = stream::iter([Ok::<_, std::io::Error>(begin)]);
+                let body = Body::from_stream(chunks.chain(stream::pending()));
+                server.post(&path, media_type, body).await
+            })
+        })
+        .collect();
+    for number in 0..2 {
+        // All who may be refused were: one may be alone with the memory.
+        until("most of them refused", async || {
+            let refused = holders.iter().filter(|holder| holder.is_finished());
+            refused.count() >= holders.len() - 1
+        })
+        .await;
+        let answer = match number {
+            0 => send(&right, new_id()).await,
+            // Learns that it was counted, for which it needs room too: when there is nobody else.
+            _ => {
+                holders.iter().for_each(tokio::task::JoinHandle::abort);
+                let mut answer = send(&spent, id).await;
+                until("the answer of a spent token", async || {
+                    answer = send(&spent, id).await;
+                    answer.status != StatusCode::TOO_MANY_REQUESTS
+                })
+                .await;
+                answer
+            }
+        };
+        let wanted = [StatusCode::CREATED, StatusCode::OK][number];
+        assert_eq!(answer.status, wanted, "{answer:?}");
     }
 }
 

@@ -625,6 +625,57 @@ async fn mounted_elsewhere_the_links_lead_there() {
     }
 }
 
+/// A page is shared by all who are not logged in: by nobody else, and no longer than it is true.
+#[tokio::test]
+async fn a_shared_page_is_what_each_visitor_would_get_alone() {
+    let server = Harness::new();
+    let study = server.study_with(json!({"epsilon": 4.0})).await;
+    let path = format!("/studies/{}", study.id);
+    let mut operator = Browser::operator(&server).await;
+    let mut anybody = Browser::new(&server);
+    for reports in 0..3 {
+        for path in ["/", &path] {
+            let shared = anybody.page(path).await;
+            let own = operator.page(path).await;
+            // Who asks first, and what he sees, changes nothing for the next.
+            let again = Browser::new(&server).page(path).await;
+            assert_eq!(shared.answer.body, again.answer.body);
+            assert!(own.has("form[action='/logout']") && !shared.has("form"));
+            let said = String::from_utf8_lossy(&shared.answer.body).into_owned();
+            assert!(
+                !said.contains("form_key") && said.contains("Log in"),
+                "{said}"
+            );
+        }
+        assert_eq!(
+            anybody.page(&path).await.text("#reports"),
+            reports.to_string()
+        );
+        upload(&server, &study, 1).await;
+    }
+    operator.act(&format!("{path}/close"), &[]).await;
+    for mut browser in [anybody, operator] {
+        assert_eq!(browser.page(&path).await.text("#state"), "closed");
+        assert!(browser.page("/").await.has(".badge.closed"));
+        let told = browser.page(&format!("{path}/participate")).await;
+        assert!(String::from_utf8_lossy(&told.answer.body).contains("which is closed"));
+    }
+    // Mounted elsewhere its links are others.
+    let routes = axum::Router::new().nest("/deep/er", server.routes.clone());
+    let request = Request::get(format!("/deep/er{path}"))
+        .body(Body::empty())
+        .unwrap();
+    let body = routes.oneshot(request).await.unwrap().into_body();
+    let body = body.collect().await.unwrap().to_bytes();
+    assert!(String::from_utf8_lossy(&body).contains("href=\"/deep/er/login\""));
+    let other = server.study_with(json!({"draft": true})).await;
+    let mut operator = Browser::operator(&server).await;
+    let draft = format!("/studies/{}", other.id);
+    operator.page(&draft).await;
+    let hidden = Browser::new(&server).get(&draft).await;
+    assert_eq!(hidden.status, StatusCode::NOT_FOUND);
+}
+
 #[tokio::test]
 async fn numbers_come_live_and_end_when_the_server_stops() {
     let server = Harness::new();

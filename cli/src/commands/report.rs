@@ -25,6 +25,8 @@ use crate::{
 
 /// Rows perturbed before they are synced to the outbox together.
 const PREPARED_AT_ONCE: usize = 1_024;
+/// Name of the outbox in its directory.
+const OUTBOX: &str = "outbox.db";
 /// What of the row file the outbox remembers.
 const ROWS_DIGEST: &str = "rows_sha256";
 
@@ -144,6 +146,16 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
         )
         .into());
     }
+    let state = args
+        .state
+        .clone()
+        .unwrap_or_else(|| beside(&args.rows, ".eigenveil"));
+    let participant = study.participant();
+    // Before anything is made for it. What an earlier run has prepared is sent all the same: the server may have
+    // counted it.
+    if !state.join(OUTBOX).exists() {
+        participant.check_open()?;
+    }
     // One read: what is fingerprinted is what is perturbed.
     let bytes = rows::read_bytes(&args.rows)?;
     let digest: [u8; 32] = Sha256::digest(&bytes).into();
@@ -161,12 +173,8 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
         file = file.of_the_same_participants();
     }
     drop(bytes);
-    let state = args
-        .state
-        .clone()
-        .unwrap_or_else(|| beside(&args.rows, ".eigenveil"));
     output::make_dir(&state)?;
-    let mut outbox = Outbox::open(state.join("outbox.db"), study.binding())?;
+    let mut outbox = Outbox::open(state.join(OUTBOX), study.binding())?;
     match outbox.get_meta(ROWS_DIGEST)? {
         None => outbox.set_meta(ROWS_DIGEST, &digest)?,
         Some(known) if known == digest => {}
@@ -179,7 +187,6 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
         }
     }
     args.limits.keep(&mut ledger)?;
-    let participant = study.participant();
     let cost = ledger
         .admit(&participant, study.binding(), &file, &outbox)
         .map_err(with_flags)?;

@@ -95,9 +95,11 @@ impl Study {
         self.shape.fingerprint
     }
 
-    /// A participant of this study.
+    /// A participant of this study, who perturbs nothing where it was not open when it was fetched
+    /// ([`Participant::check_open`]).
     pub fn participant(&self) -> Participant {
-        Participant::new(self.document.params.clone())
+        let participant = Participant::new(self.document.params.clone());
+        participant.of_a_study_that_is(self.document.state, self.id())
     }
 
     /// What an outbox for this study is opened with.

@@ -2,7 +2,6 @@
 
 use eigenveil_shared::{
     Error as SharedError, ErrorCode,
-    mechanism::MechanismKind,
     privacy::{Budget, MAX_EPSILON, PrivacyStatement, WARN_EPSILON},
     study::StudyParams,
 };
@@ -16,12 +15,12 @@ use crate::error::Result;
 ///
 /// | limit | default | why |
 /// |---|---|---|
-/// | `epsilon_per_study` | 8.001 | above 8 every surface of Eigenveil warns; the rest is for the 2⁻²⁰ that `double-cap` costs besides its ε |
+/// | `epsilon_per_study` | 8.001 | above 8 every surface of Eigenveil warns; the rest is for what floating point adds: 2⁻²⁰ to `double-cap`, at most 3e-4 to the Gaussian mechanisms |
 /// | `epsilon_total` | 16.01 | the most a single study may have, and the same: all studies of a device together cost no more than that |
 /// | `delta_total` | 1e-5 | ten studies of δ = 1e-6, and far below one over the people of any study it is used for |
 ///
-/// A limit may be reached exactly. Sums are exact and then rounded up, and a report of `double-cap` costs its
-/// ε and 2⁻²⁰ (about 0.000001): leave a little room.
+/// A limit may be reached exactly. Sums are exact and then rounded up, and a report costs its ε and what floating
+/// point adds to it, about 0.000001 for `double-cap`: leave a little room.
 ///
 /// ```
 /// use eigenveil_client::Limits;
@@ -199,9 +198,10 @@ pub struct Spent {
 /// What one report of these parameters is charged.
 ///
 /// The one place that knows. A study whose noise is as published may give less than it claims: the
-/// larger of the claimed ε and the ε that really holds at the claimed δ is charged. For `double-cap` what holds
-/// is ε + 2⁻²⁰ ([`GENERATOR_SLACK`](eigenveil_shared::privacy::accountant::GENERATOR_SLACK)): that is reported,
-/// and charged.
+/// larger of the claimed ε and the ε that really holds at the claimed δ is charged. That counts what computing in
+/// floating point adds
+/// ([`arithmetic_slack`](eigenveil_shared::mechanism::MechanismSpec::arithmetic_slack)): 2⁻²⁰ for `double-cap`, at most
+/// a hundredth of ε for the Gaussian mechanisms, nothing for the discrete one.
 ///
 /// # Errors
 /// `budget-exceeded` when no ε holds.
@@ -212,7 +212,10 @@ pub(super) fn charge(
 ) -> Result<Budget> {
     let claimed = params.budget();
     // Where the claim holds exactly it is charged, not the bound on what holds, which is rounded up.
-    if statement.claim_holds && statement.mechanism != MechanismKind::DoubleCap {
+    let slack = params
+        .mechanism()
+        .arithmetic_slack(params.report_dimension());
+    if statement.claim_holds && slack == 0.0 {
         return Ok(claimed);
     }
     let Some(real) = statement.true_epsilon else {
@@ -416,13 +419,13 @@ mod tests {
 
     #[test]
     fn what_really_holds_is_charged() {
-        let of = |calibration, epsilon| {
+        let of_mechanism = |mechanism, dimension, calibration, epsilon| {
             let params = StudyParams::freeze(StudyDesign {
-                dimension: 4,
+                dimension,
                 features: None,
                 norm: Norm::Normalize,
                 centring: None,
-                mechanism: MechanismKind::SymmetricGaussian,
+                mechanism,
                 calibration,
                 budget: budget(epsilon, 1e-6),
             })
@@ -430,9 +433,30 @@ mod tests {
             let statement = PrivacyStatement::of(&params);
             (charge("s", &params, &statement), params, statement)
         };
-        // As claimed where the claim holds, even where the noise gives a little more.
-        for epsilon in [0.01, 0.1, 1.0, 4.0, 8.0, 16.0] {
-            let (charged, ..) = of(Calibration::Analytic, epsilon);
+        let of = |calibration, epsilon| {
+            of_mechanism(MechanismKind::SymmetricGaussian, 4, calibration, epsilon)
+        };
+        // What is said to hold, floating point included, and no more than a hair above the claim.
+        for mechanism in [
+            MechanismKind::SymmetricGaussian,
+            MechanismKind::IsotropicGaussian,
+        ] {
+            for (dimension, epsilon) in [(4, 0.01), (4, 0.1), (400, 1.0), (4, 4.0), (4_096, 8.0)] {
+                let (charged, params, statement) =
+                    of_mechanism(mechanism, dimension, Calibration::Analytic, epsilon);
+                let charged = charged.unwrap();
+                assert_eq!(Some(charged.epsilon()), statement.true_epsilon);
+                assert_eq!(charged.delta(), 1e-6);
+                let slack = params.mechanism().arithmetic_slack(dimension);
+                assert!(slack > 0.0 && charged.epsilon() >= epsilon + slack);
+                assert!(charged.epsilon() <= epsilon * (1.0 + 1e-6) + 1.1 * slack);
+                assert!(Limits::default().check(&[], charged).is_ok());
+            }
+        }
+        // As claimed where nothing is added, even where the noise gives a little more.
+        for epsilon in [0.1, 1.0, 4.0, 8.0, 16.0] {
+            let kind = MechanismKind::DiscreteGaussian;
+            let (charged, ..) = of_mechanism(kind, 4, Calibration::Analytic, epsilon);
             assert_eq!(charged.unwrap(), budget(epsilon, 1e-6));
         }
         let (charged, ..) = of(Calibration::AsPublished, 0.1);

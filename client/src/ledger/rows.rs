@@ -30,7 +30,7 @@ use sha2::{Digest, Sha256};
 use super::{
     limits::{self, Limits, Spent},
     receipt::date,
-    schema::{read_limits, write_limits},
+    schema::{LIMITS, read_limits, write_limits},
 };
 use crate::{
     error::{Error, Result},
@@ -44,18 +44,12 @@ const LAYOUT: Layout = Layout {
     name: "ledger",
     // "EvRl"
     application_id: 0x4576_526c,
-    tables: TABLES,
+    tables: &[LIMITS, TABLES],
     counted: "charge",
     upgrades: &[],
 };
 
 const TABLES: &str = "
-    CREATE TABLE limits (
-        one INTEGER PRIMARY KEY CHECK (one = 1),
-        epsilon_per_study REAL NOT NULL,
-        epsilon_total REAL NOT NULL,
-        delta_total REAL NOT NULL
-    ) STRICT;
     CREATE TABLE salt (
         one INTEGER PRIMARY KEY CHECK (one = 1),
         bytes BLOB NOT NULL CHECK (length(bytes) = 32)
@@ -139,7 +133,8 @@ impl RowFile {
 /// }
 /// // ... and before anything is sent.
 /// assert_eq!(ledger.charge(&participant, &binding, &file, &outbox)?, 2);
-/// assert_eq!(ledger.receipt()?.spent.epsilon, 1.0);
+/// // The ε of the study, and what floating point adds.
+/// assert!(ledger.receipt()?.spent.epsilon < 1.000_001);
 ///
 /// // The same rows with another outbox: no second report.
 /// let other = Outbox::open(path.join("another"), &binding)?;
@@ -306,7 +301,9 @@ impl RowLedger {
     /// Only after this may the outbox be sent.
     ///
     /// # Errors
-    /// As [`RowLedger::admit`]; the ledger could not be written.
+    /// As [`RowLedger::admit`]; `study-not-open` when there is something to charge for a study that took no reports
+    /// when it was fetched; a report in the outbox that is of no row of the file and was not charged, for which
+    /// nothing is charged at all; the ledger could not be written.
     pub fn charge(
         &mut self,
         participant: &Participant,
@@ -327,8 +324,16 @@ impl RowLedger {
         let mut runs: Vec<Vec<(u64, [u8; 16])>> = Vec::new();
         let mut from = 0;
         let ends = charged.iter().map(|rows| (rows.start, rows.end));
-        for (end, next) in ends.chain([(file.rows, file.rows)]) {
-            for report in outbox.ids(from..end.min(file.rows))? {
+        for (end, next) in ends.chain([(u64::MAX, u64::MAX)]) {
+            for report in outbox.ids(from..end)? {
+                if report.0 >= file.rows {
+                    return Err(Error::usage(format!(
+                        "{} has a report of row {}, which was not charged, and the file has {} rows; use the file that has this row, or another outbox",
+                        outbox.path().display(),
+                        report.0 + 1,
+                        file.rows
+                    )));
+                }
                 match runs.last_mut() {
                     Some(run) if run.last().is_some_and(|last| last.0 + 1 == report.0) => {
                         run.push(report);
@@ -337,6 +342,9 @@ impl RowLedger {
                 }
             }
             from = next;
+        }
+        if !runs.is_empty() {
+            participant.check_open()?;
         }
         let rows = runs.iter().map(|run| run.len() as u64).sum();
         let statement = PrivacyStatement::of(participant.params());

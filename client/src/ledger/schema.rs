@@ -17,7 +17,7 @@ pub(super) const LAYOUT: Layout = Layout {
     name: "ledger",
     // "EvLg"
     application_id: 0x4576_4c67,
-    tables: TABLES,
+    tables: &[LIMITS, TABLES],
     counted: "entry",
     upgrades: &["
         CREATE TABLE token (
@@ -31,14 +31,18 @@ pub(super) const OWED: i64 = 0;
 pub(super) const ACKNOWLEDGED: i64 = 1;
 pub(super) const REFUSED: i64 = 2;
 
-// The triggers say it where no code can forget it: a charge stays, and so does the report it was for.
-const TABLES: &str = "
+/// What may be spent, in either kind of ledger.
+pub(super) const LIMITS: &str = "
     CREATE TABLE limits (
         one INTEGER PRIMARY KEY CHECK (one = 1),
         epsilon_per_study REAL NOT NULL,
         epsilon_total REAL NOT NULL,
         delta_total REAL NOT NULL
     ) STRICT;
+";
+
+// The triggers say it where no code can forget it: a charge stays, and so does the report it was for.
+const TABLES: &str = "
     CREATE TABLE entry (
         number INTEGER PRIMARY KEY,
         server TEXT NOT NULL,

@@ -16,7 +16,7 @@ pub(super) const LAYOUT: Layout = Layout {
     name: "outbox",
     // "EvOb"
     application_id: 0x4576_4f62,
-    tables: TABLES,
+    tables: &[TABLES],
     counted: "report",
     upgrades: &["
         CREATE TABLE token (

@@ -12,13 +12,18 @@ use eigenveil_shared::{
 
 pub(crate) const STUDY: &str = "0123456789abcdef0123456789abcdef";
 
+/// Charged what it claims, to the last bit.
 pub(crate) fn params(epsilon: f64) -> StudyParams {
+    params_of(MechanismKind::DiscreteGaussian, epsilon)
+}
+
+pub(crate) fn params_of(mechanism: MechanismKind, epsilon: f64) -> StudyParams {
     StudyParams::freeze(StudyDesign {
         dimension: 5,
         features: None,
         norm: Norm::Normalize,
         centring: None,
-        mechanism: MechanismKind::IsotropicGaussian,
+        mechanism,
         calibration: Calibration::Analytic,
         budget: Budget::approximate(epsilon, 1e-6).unwrap(),
     })

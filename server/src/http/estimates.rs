@@ -12,6 +12,7 @@ use eigenveil_shared::{
     estimate::Estimate,
 };
 use serde::{Deserialize, Serialize};
+use tokio::sync::Semaphore;
 
 use super::{
     body,
@@ -233,14 +234,60 @@ fn file(media_type: &'static str, bytes: Vec<u8>) -> Response {
     ([(header::CONTENT_TYPE, content_type)], bytes).into_response()
 }
 
+/// Turns of requests that read the disk, of the whole process: in the runtime of whoever mounts the router there may
+/// be hundreds of threads for them, which would leave the threads that serve and the writer few processors.
+static TURNS: Semaphore = Semaphore::const_new(4);
+
 /// Runs something that reads the disk away from the threads that serve.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| {
-        Err(Error::new(
-            ErrorCode::Internal,
-            "reading the store failed by a fault of the server; try again",
-        ))
-    })
+    // Never closed. The turn ends with the work, even where nobody waits for it any more.
+    let turn = TURNS.acquire().await.ok();
+    let in_turn = move || {
+        let _turn = turn;
+        work()
+    };
+    tokio::task::spawn_blocking(in_turn)
+        .await
+        .unwrap_or_else(|_| {
+            Err(Error::new(
+                ErrorCode::Internal,
+                "reading the store failed by a fault of the server; try again",
+            ))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    };
+
+    use super::*;
+
+    /// In a runtime like that of an application that mounts the router, where nobody waits for some of them.
+    #[tokio::test]
+    async fn few_requests_read_the_disk_at_once_whatever_the_runtime_allows() {
+        let [now, most] = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
+        for number in 0..64 {
+            let (now, most) = (Arc::clone(&now), Arc::clone(&most));
+            let read = blocking(move || {
+                most.fetch_max(1 + now.fetch_add(1, Ordering::SeqCst), Ordering::SeqCst);
+                std::thread::sleep(std::time::Duration::from_millis(5));
+                now.fetch_sub(1, Ordering::SeqCst);
+                Ok(())
+            });
+            let reading = tokio::spawn(read);
+            tokio::task::yield_now().await;
+            if number % 2 == 1 {
+                reading.abort();
+            }
+        }
+        // In its turn, behind all the others.
+        blocking(|| Ok(())).await.unwrap();
+        let most = most.load(Ordering::SeqCst);
+        assert!((1..=4).contains(&most), "{most} at once");
+    }
 }

@@ -7,7 +7,7 @@ use std::{
 
 use axum::{
     extract::{ConnectInfo, Request},
-    http::{Extensions, HeaderMap, HeaderValue, header, request::Parts},
+    http::{Extensions, HeaderMap, HeaderValue, header},
     response::{IntoResponse, Response},
 };
 use eigenveil_shared::{Error, ErrorCode};
@@ -20,19 +20,6 @@ use crate::{
     pages,
     store::{Identity, TokenHash},
 };
-
-/// What stands for the address of whoever asks, where the application says who is connected.
-pub(super) fn address(app: &AppState, parts: &Parts) -> Option<[u8; 16]> {
-    key(app, &parts.extensions, &parts.headers)
-}
-
-pub(super) fn key(
-    app: &AppState,
-    extensions: &Extensions,
-    headers: &HeaderMap,
-) -> Option<[u8; 16]> {
-    Caller::of(app, headers, extensions).map(|Caller(address)| address)
-}
 
 /// Answers 429 where an address, or a token in force, asks too often. Where the application does not say who is
 /// connected
@@ -106,6 +93,10 @@ impl Caller {
         let ConnectInfo(peer) = extensions.get::<ConnectInfo<SocketAddr>>()?;
         let address = client(peer.ip(), headers, app.config());
         Some(Self(address_key(address)))
+    }
+
+    pub(super) fn address(self) -> [u8; 16] {
+        self.0
     }
 }
 

@@ -7,7 +7,7 @@ use axum::{
 };
 use eigenveil_shared::{Error, ErrorCode};
 
-use super::{extract::MetricsReader, openapi::Refusals, problem::ApiError};
+use super::{estimates::blocking, extract::MetricsReader, openapi::Refusals, problem::ApiError};
 use crate::app::AppState;
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -25,11 +25,11 @@ pub(super) async fn show(
     State(app): State<AppState>,
 ) -> Result<Response, ApiError> {
     let store = app.store().clone();
-    let rendered = tokio::task::spawn_blocking(move || {
+    let rendered = blocking(move || {
         let snapshot = store.snapshot()?;
         store.metrics().render(&snapshot).map_err(|_| broken())
     });
-    let text = rendered.await.unwrap_or_else(|_| Err(broken()))?;
+    let text = rendered.await?;
     Ok(([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response())
 }
 

@@ -1,5 +1,6 @@
 //! The HTTP interface (`docs/protocol.md`).
 
+mod admission;
 mod answers;
 pub(crate) mod body;
 pub(crate) mod direct;
@@ -89,7 +90,7 @@ async fn surrounded(
     path: &str,
     handler: impl AsyncFnOnce(Request) -> Response,
 ) -> Response {
-    let client = limit::key(app, request.extensions(), request.headers());
+    let client = Caller::of(app, request.headers(), request.extensions()).map(Caller::address);
     trace::log(app, request, path, async |request| {
         let drained = |request| limit::within(app, request, handler);
         answers::held(app, client, drain::unread(app, request, drained).await)

@@ -17,16 +17,17 @@ use eigenveil_shared::{
     },
     codec,
     enrolment::{
-        ENROLLED_BATCH_MEDIA_TYPE, ENROLLED_REPORT_MEDIA_TYPE, TOKEN_LEN, split_token,
+        ENROLLED_BATCH_MEDIA_TYPE, ENROLLED_REPORT_MEDIA_TYPE, Enrolment, TOKEN_LEN, split_token,
         split_tokens, tokens_len,
     },
 };
 use smallvec::{SmallVec, smallvec};
 
 use super::{
+    admission::Admission,
     body,
     extract::{StudyInPath, hide_draft},
-    limit,
+    limit::Caller,
     openapi::{Binary, Refusals},
     problem::ApiError,
 };
@@ -81,18 +82,20 @@ async fn take(app: &AppState, study: Arc<Study>, request: Request) -> Result<Res
     if !open && study.reports_accepted() == 0 {
         return Err(not_open(&study).into());
     }
-    let client = limit::address(app, &parts);
+    let client = Caller::of(app, &parts.headers, &parts.extensions).map(Caller::address);
     let mut reservation = Reservation::of(app.store().ingest_memory(), client);
-    if !open {
-        // Bodies that cannot be counted any more take no room from those that can.
+    let by_token = study.enrolment() == Enrolment::Token;
+    if !open || by_token && !enrolled {
+        // Bodies that cannot be counted take no room from those that can.
         reservation = reservation.modest();
     }
+    let admission = (by_token && enrolled).then(|| Admission::new(app, &study, batched));
     if batched {
         let most = codec::max_batch(payload_len);
         let tokens = if enrolled { tokens_len(most) } else { 0 };
         let limit = tokens + codec::batch_len(payload_len, most);
         let (bytes, reservation) =
-            body::read_into(app, &parts.headers, content, limit, reservation).await?;
+            body::read_into(app, &parts.headers, content, limit, reservation, admission).await?;
         let decoded = decode_batch(&bytes, enrolled, &study)?;
         drop(bytes);
         let mut batch = Batch::sort(decoded);
@@ -114,7 +117,7 @@ async fn take(app: &AppState, study: Arc<Study>, request: Request) -> Result<Res
     }
     let limit = if enrolled { TOKEN_LEN } else { 0 } + codec::report_len(payload_len);
     let (bytes, reservation) =
-        body::read_into(app, &parts.headers, content, limit, reservation).await?;
+        body::read_into(app, &parts.headers, content, limit, reservation, admission).await?;
     let report = decode_report(&bytes, enrolled, &study)?;
     // Both lie in the buffer that the connection's next request may use.
     drop((bytes, parts));

@@ -10,6 +10,7 @@ use axum::{
         sse::{Event, KeepAlive, Sse},
     },
 };
+use bytes::Bytes;
 use eigenveil_estimation::floor::grouped;
 use eigenveil_shared::{Error, ErrorCode};
 use futures_util::stream;
@@ -20,12 +21,13 @@ use tokio::{
 };
 
 use super::{
+    renderings::PageOf,
     study::{Sight, hide_drafts},
     visitor::Visitor,
 };
 use crate::{
     app::AppState,
-    http::{ApiError, estimates::blocking, extract::StudyInPath},
+    http::{ApiError, extract::StudyInPath},
     store::Study,
 };
 
@@ -45,7 +47,8 @@ struct Watch {
     stopping: watch::Receiver<bool>,
     until: Instant,
     looked: u32,
-    sent: Option<(u64, String)>,
+    /// The last number of reports that was looked at, and what was sent.
+    sent: Option<(u64, Bytes)>,
     _place: OwnedSemaphorePermit,
 }
 
@@ -123,31 +126,37 @@ impl Watch {
             {
                 continue;
             }
-            let (app, visitor, study) = (
-                self.app.clone(),
-                self.visitor.clone(),
-                Arc::clone(&self.study),
-            );
             // A store in trouble is looked at again.
-            let Ok((version, error)) = blocking(move || {
-                let sight = Sight::of(&app, &visitor, study)?;
-                Ok((sight.version(), sight.expected_error()))
-            })
-            .await
-            else {
+            let Ok(data) = self.look().await else {
                 continue;
             };
-            let now = (reports, version);
-            if self.sent.as_ref() == Some(&now) {
+            let known = self.sent.as_ref().is_some_and(|(_, sent)| *sent == data);
+            self.sent = Some((reports, data.clone()));
+            if known {
                 continue;
             }
-            let data = json!({
-                "reports": grouped(reports),
-                "error": error,
-                "version": now.1,
-            });
-            self.sent = Some(now);
-            return Some(Event::default().event("study").data(data.to_string()));
+            let text = String::from_utf8_lossy(&data);
+            return Some(Event::default().event("study").data(text));
         }
+    }
+
+    /// What moves on the page of this visitor, as JSON.
+    async fn look(&self) -> Result<Bytes, Error> {
+        let (app, study) = (self.app.clone(), Arc::clone(&self.study));
+        let what = PageOf::Events(study.id(), study.state());
+        let look = move |visitor: &Visitor| {
+            let sight = Sight::of(&app, visitor, study)?;
+            let data = json!({
+                "reports": grouped(sight.study.reports_accepted()),
+                "error": sight.expected_error(),
+                "version": sight.version(),
+            });
+            Ok(data.to_string().into())
+        };
+        let reports = || self.study.reports_accepted();
+        let rendered = &self.app.pages().rendered;
+        rendered
+            .page(self.visitor.clone(), what, reports, look)
+            .await
     }
 }

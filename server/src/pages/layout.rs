@@ -4,6 +4,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
+use bytes::Bytes;
 use eigenveil_shared::api::StudyState;
 use maud::{DOCTYPE, Markup, html};
 
@@ -12,13 +13,19 @@ use super::{assets, visitor::Visitor};
 /// Nothing from elsewhere, nothing inline, nobody's frame.
 pub(super) const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 
-/// A page.
+/// A page that is made on the spot.
 pub(super) fn page(
     visitor: &Visitor,
     status: StatusCode,
     title: &str,
     content: &Markup,
 ) -> Response {
+    answer(status, document(visitor, title, content))
+}
+
+/// The bytes of a page. For visitors who are not logged in they depend on nothing but what is shown and
+/// [`Visitor::base`]: they are shared ([`Renderings::page`](super::renderings::Renderings::page)).
+pub(super) fn document(visitor: &Visitor, title: &str, content: &Markup) -> Bytes {
     let markup = html! {
         (DOCTYPE)
         html lang="en" {
@@ -57,7 +64,12 @@ pub(super) fn page(
             }
         }
     };
-    let mut response = (status, axum::response::Html(markup.into_string())).into_response();
+    markup.into_string().into()
+}
+
+/// The answer that is a page.
+pub(super) fn answer(status: StatusCode, document: Bytes) -> Response {
+    let mut response = (status, axum::response::Html(document)).into_response();
     let headers = response.headers_mut();
     for (name, value) in [
         (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),

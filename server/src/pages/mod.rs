@@ -14,6 +14,7 @@ mod layout;
 mod login;
 mod participate;
 mod planner;
+mod renderings;
 mod session;
 mod studies;
 mod study;
@@ -33,7 +34,13 @@ use eigenveil_shared::Error;
 use tokio::sync::Semaphore;
 
 pub(crate) use self::visitor::session_token;
-use self::{images::Drawings, session::Sessions, view::Views, visitor::Visitor};
+use self::{
+    images::Drawing,
+    renderings::{Page, Renderings},
+    session::Sessions,
+    view::Views,
+    visitor::Visitor,
+};
 use crate::app::AppState;
 
 /// Browsers that may watch studies at once: those of anybody, of analysts, of the operator. Each has places that the
@@ -44,7 +51,8 @@ const MOST_WATCHERS: [usize; 3] = [192, 48, 16];
 pub(crate) struct PageState {
     sessions: Sessions,
     views: Views,
-    drawings: Drawings,
+    rendered: Renderings<Page>,
+    drawings: Renderings<Drawing>,
     watchers: [Arc<Semaphore>; 3],
 }
 
@@ -53,7 +61,8 @@ impl Default for PageState {
         Self {
             sessions: Sessions::default(),
             views: Views::default(),
-            drawings: Drawings::default(),
+            rendered: Renderings::default(),
+            drawings: Renderings::default(),
             watchers: MOST_WATCHERS.map(|places| Arc::new(Semaphore::new(places))),
         }
     }

@@ -13,11 +13,12 @@ use eigenveil_shared::{
     mechanism::PayloadForm,
     privacy::{PrivacyStatement, rounded_up},
 };
-use maud::html;
+use maud::{Markup, html};
 
 use super::{
     images::{self, Drawing, What},
     layout,
+    renderings::PageOf,
     study::hide_drafts,
     visitor::{Fields, Visitor},
 };
@@ -27,6 +28,7 @@ use crate::{
     store::Study,
 };
 
+const TITLE: &str = "What one report reveals";
 /// Prior beliefs in the table, in percent.
 const PRIORS: [f64; 5] = [1.0, 10.0, 50.0, 90.0, 99.0];
 /// Points of the picture's lines.
@@ -73,17 +75,28 @@ fn percent(probability: f64) -> String {
 
 pub(super) async fn show(
     StudyInPath(study): StudyInPath,
+    State(app): State<AppState>,
     visitor: Visitor,
 ) -> Result<Response, ApiError> {
     hide_drafts(&visitor, &study)?;
+    let what = PageOf::Participate(study.id(), study.state());
+    let render = move |visitor: &Visitor| {
+        let content = content(visitor, &study);
+        Ok(layout::document(visitor, TITLE, &content))
+    };
+    let page = app.pages().rendered.page(visitor, what, || 0, render);
+    Ok(layout::answer(StatusCode::OK, page.await?))
+}
+
+fn content(visitor: &Visitor, study: &Study) -> Markup {
     let path = format!("/studies/{}", study.id());
     let privacy = study.privacy();
     let epsilon = epsilon_that_holds(privacy);
-    let rare = exception(&study);
+    let rare = exception(study);
     let seeds = study.shape().payload_form == PayloadForm::Seed;
-    let content = html! {
+    html! {
         p { a href=(visitor.link(&path)) { "← " (study.name()) } }
-        h1 { "What one report reveals" }
+        h1 { (TITLE) }
         p { "You are asked to take part in " strong { (study.name()) } ", which is " (study.state().as_str()) "." }
         section aria-labelledby="h-belief" {
             h2 #h-belief { "What an observer can learn about you" }
@@ -94,7 +107,7 @@ pub(super) async fn show(
                 @if rare > 0.0 { " With a probability of at most " (rounded_up(rare, 2)) " it can be more." }
             }
             @if epsilon.is_finite() {
-                (images::picture(&visitor, &format!("{path}/belief.svg"), "What a belief can become after one report, against what it was before; the table below has numbers."))
+                (images::picture(visitor, &format!("{path}/belief.svg"), "What a belief can become after one report, against what it was before; the table below has numbers."))
                 div .scroll tabindex="0" role="region" aria-label="Beliefs before and after" {
                     table #beliefs {
                         caption { "What a belief can become" }
@@ -156,13 +169,7 @@ pub(super) async fn show(
                 pre tabindex="0" { code { "eigenveil report --server SERVER --study " (study.id()) " --rows rows.npy" } }
             }
         }
-    };
-    Ok(layout::page(
-        &visitor,
-        StatusCode::OK,
-        "What one report reveals",
-        &content,
-    ))
+    }
 }
 
 /// The picture: a belief before and after.
@@ -177,14 +184,14 @@ pub(super) async fn belief(
     let drawing = Drawing {
         study: study.id(),
         what: What::Belief,
-        reports: 0,
         estimate: None,
         narrow: fields.has("narrow"),
     };
-    let drawn = app
-        .pages()
-        .drawings
-        .get(drawing, move || Ok(draw_belief(&study, &fields)));
+    let drawn = app.pages().drawings.get(
+        drawing,
+        || 0,
+        move || Ok(draw_belief(&study, &fields).into()),
+    );
     Ok(images::svg(drawn.await?))
 }
 

@@ -22,6 +22,7 @@ use super::{
     images::{self, Drawing, What},
     layout,
     planner::Outlook,
+    renderings::PageOf,
     view::View,
     visitor::{Fields, Visitor},
 };
@@ -109,18 +110,17 @@ pub(super) async fn show(
     visitor: Visitor,
 ) -> Result<Response, ApiError> {
     hide_drafts(&visitor, &study)?;
-    let response = blocking(move || {
-        let sight = Sight::of(&app, &visitor, study)?;
+    let what = PageOf::Study(study.id(), study.state());
+    let (pages, counted) = (app.clone(), Arc::clone(&study));
+    let reports = || counted.reports_accepted();
+    let render = move |visitor: &Visitor| {
+        let sight = Sight::of(&app, visitor, study)?;
         let arrivals = app.store().arrivals(&sight.study)?;
-        let content = content(&visitor, &sight, &arrivals);
-        Ok(layout::page(
-            &visitor,
-            StatusCode::OK,
-            sight.study.name(),
-            &content,
-        ))
-    });
-    Ok(response.await?)
+        let content = content(visitor, &sight, &arrivals);
+        Ok(layout::document(visitor, sight.study.name(), &content))
+    };
+    let page = pages.pages().rendered.page(visitor, what, reports, render);
+    Ok(layout::answer(StatusCode::OK, page.await?))
 }
 
 /// An estimate that is not the newest.
@@ -132,7 +132,8 @@ pub(super) async fn estimate(
 ) -> Result<Response, ApiError> {
     hide_drafts(&visitor, &study)?;
     visitor.require_reader(&study)?;
-    let response = blocking(move || {
+    let pages = app.clone();
+    let response = pages.pages().rendered.unshared(move || {
         let view = app.pages().views.get(app.store(), &study, number)?;
         let content = html! {
             p { a href=(visitor.link(&format!("/studies/{}", study.id()))) { "← " (study.name()) } }
@@ -162,22 +163,22 @@ pub(super) async fn arrivals(
 ) -> Result<Response, ApiError> {
     hide_drafts(&visitor, &study)?;
     let fields = Fields::parse(query.unwrap_or_default().as_bytes());
-    let reports = study.reports_accepted();
     let drawing = Drawing {
         study: study.id(),
         what: What::Arrivals,
-        reports,
         estimate: None,
         narrow: fields.has("narrow"),
     };
-    let pages = app.clone();
-    let svg = pages.pages().drawings.get(drawing, move || {
+    let (pages, counted) = (app.clone(), Arc::clone(&study));
+    let draw = move || {
         let arrivals = app.store().arrivals(&study)?;
-        let mut chart = over_time(&arrivals, reports);
+        let mut chart = over_time(&arrivals, study.reports_accepted());
         chart.width = images::width(&fields);
         chart.height = 320.0;
-        Ok(chart.to_svg())
-    });
+        Ok(chart.to_svg().into())
+    };
+    let reports = || counted.reports_accepted();
+    let svg = pages.pages().drawings.get(drawing, reports, draw);
     Ok(images::svg(svg.await?))
 }
 
@@ -190,23 +191,24 @@ pub(super) async fn expected_error(
 ) -> Result<Response, ApiError> {
     hide_drafts(&visitor, &study)?;
     let fields = Fields::parse(query.unwrap_or_default().as_bytes());
-    let reports = study.reports_accepted();
-    let pages = app.clone();
+    let (pages, counted) = (app.clone(), Arc::clone(&study));
     let sight = blocking(move || Sight::of(&app, &visitor, study)).await?;
     let drawing = Drawing {
         study: sight.study.id(),
         what: What::ExpectedError,
-        reports,
         estimate: sight.view.as_ref().map(|view| view.number),
         narrow: fields.has("narrow"),
     };
-    let svg = pages.pages().drawings.get(drawing, move || {
+    let draw = move || {
+        let reports = sight.study.reports_accepted();
         let chart =
             sight.with_outlook(|outlook| outlook.map(|o| o.progress(reports)).transpose())?;
         let mut chart = chart.ok_or_else(no_outlook)?;
         chart.width = images::width(&fields);
-        Ok(chart.to_svg())
-    });
+        Ok(chart.to_svg().into())
+    };
+    let reports = || counted.reports_accepted();
+    let svg = pages.pages().drawings.get(drawing, reports, draw);
     Ok(images::svg(svg.await?))
 }
 

@@ -69,6 +69,11 @@ impl Visitor {
         format!("{}{path}", self.base)
     }
 
+    /// What all links of a page begin with.
+    pub(super) fn base(&self) -> &str {
+        &self.base
+    }
+
     pub(super) fn is_known(&self) -> bool {
         self.identity.is_some()
     }

@@ -3,19 +3,42 @@
 use std::collections::HashMap;
 
 use eigenveil_estimation::accumulate::Accumulator;
-use eigenveil_shared::packed::{PackedSymmetric, packed_len};
+use eigenveil_shared::{
+    Result,
+    packed::{PackedSymmetric, packed_len},
+};
 use rusqlite::{Connection, OptionalExtension, params};
+use sha2::{Digest as _, Sha256};
 
 use super::{Failure, study::Study};
+use crate::environment::Entropy;
 
-/// The bucket of a study's commit with this sequence number: a hash (splitmix64), so that buckets are
-/// exchangeable and no client can choose one.
-pub(super) fn bucket_of(commit_seq: u64, buckets: u32) -> u32 {
-    let mut z = commit_seq.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^= z >> 31;
-    u32::try_from(z % u64::from(buckets.max(1))).unwrap_or(0)
+/// What decides which bucket a commit goes to: a hash under a key of this process, so that buckets are exchangeable
+/// and nobody who counts commits can tell, let alone choose, the bucket of the next. It is not stored: the bucket itself
+/// is, with what was committed.
+pub(super) struct BucketKey([u8; 32]);
+
+impl BucketKey {
+    /// # Errors
+    /// `randomness-unavailable`.
+    pub(super) fn draw(entropy: &dyn Entropy) -> Result<Self> {
+        let mut key = [0; 32];
+        entropy.fill(&mut key)?;
+        Ok(Self(key))
+    }
+
+    /// The bucket of the commit with this sequence number.
+    fn bucket_of(&self, study_row: i64, commit_seq: u64, buckets: u32) -> u32 {
+        let hash: [u8; 32] = Sha256::new()
+            .chain_update(self.0)
+            .chain_update(study_row.to_le_bytes())
+            .chain_update(commit_seq.to_le_bytes())
+            .finalize()
+            .into();
+        let [a, b, c, d, ..] = hash;
+        // Of 2³² numbers to at most 32 buckets: even to one part in 10⁸.
+        u32::from_le_bytes([a, b, c, d]) % buckets.max(1)
+    }
 }
 
 /// Sums kept in memory, so that a commit need not read what it adds to.
@@ -23,6 +46,7 @@ pub(super) fn bucket_of(commit_seq: u64, buckets: u32) -> u32 {
 /// A sum is taken out while a transaction changes it and put back after the commit: whatever a failed
 /// transaction did is gone with it.
 pub(super) struct BucketCache {
+    key: BucketKey,
     limit: u64,
     used: u64,
     turn: u64,
@@ -31,14 +55,20 @@ pub(super) struct BucketCache {
 }
 
 impl BucketCache {
-    pub(super) fn new(limit: u64) -> Self {
+    pub(super) fn new(limit: u64, key: BucketKey) -> Self {
         Self {
+            key,
             limit,
             used: 0,
             turn: 0,
             sums: HashMap::new(),
             bytes: Vec::new(),
         }
+    }
+
+    /// The bucket of a study's commit with this sequence number.
+    pub(super) fn bucket_of(&self, study: &Study, commit_seq: u64) -> u32 {
+        self.key.bucket_of(study.row, commit_seq, study.buckets())
     }
 
     /// Takes a bucket's sum out of the cache, or reads it.
@@ -172,25 +202,65 @@ pub(super) fn decode_sum(p: usize, n: u64, bytes: &[u8]) -> Result<Accumulator, 
 
 #[cfg(test)]
 mod tests {
+    use eigenveil_shared::{
+        codec,
+        report::{Report, ReportId},
+    };
+
     use super::*;
+    use crate::{
+        Environment, ServerConfig,
+        store::{NewReport, Store},
+    };
 
     #[test]
-    fn commits_spread_evenly() {
+    fn commits_spread_evenly_and_otherwise_under_another_key_and_in_another_study() {
+        let key = BucketKey([7; 32]);
         let mut counts = [0_u32; 32];
         for commit in 0..32_000 {
-            counts[bucket_of(commit, 32) as usize] += 1;
+            counts[key.bucket_of(1, commit, 32) as usize] += 1;
         }
         // Expected 1,000 each; six standard deviations are 187.
         assert!(
             counts.iter().all(|&c| (813..1_187).contains(&c)),
             "{counts:?}"
         );
-        assert!((0..100).all(|commit| bucket_of(commit, 1) == 0));
-        // The reference generator's first output for seed 0 (Vigna, splitmix64.c).
-        assert_eq!(
-            bucket_of(0, u32::MAX),
-            (0xe220_a839_7b1d_cdaf_u64 % u64::from(u32::MAX)) as u32
-        );
+        assert!((0..100).all(|commit| key.bucket_of(1, commit, 1) == 0));
+        let same = |other: &BucketKey, row| {
+            let pairs = (0..32_000).map(|n| (key.bucket_of(1, n, 32), other.bucket_of(row, n, 32)));
+            pairs.filter(|(a, b)| a == b).count()
+        };
+        // As many as by chance.
+        assert!((813..1_187).contains(&same(&BucketKey([8; 32]), 1)));
+        assert!((813..1_187).contains(&same(&key, 2)));
+    }
+
+    /// Whoever counts the commits of a study knows what he would know of any other server.
+    #[tokio::test]
+    async fn two_servers_put_the_same_commits_into_different_buckets() {
+        let mut filled = Vec::new();
+        for _ in 0..2 {
+            let directory = tempfile::tempdir().unwrap();
+            let config = ServerConfig::new(directory.path().join("data"));
+            let store = Store::open(&config, Environment::system()).unwrap();
+            let design = r#"{"name": "x", "dimension": 3, "epsilon": 1.0}"#;
+            let design = serde_json::from_str(design).unwrap();
+            let study = store.create_study(design).await.unwrap();
+            for number in 0..64 {
+                let body = codec::encode_report(&Report {
+                    id: ReportId::from_parts(1_700_000_000_000, [number; 16]),
+                    fingerprint: study.shape().fingerprint,
+                    payload: vec![number; 16],
+                });
+                let report = NewReport::decode(&body.into(), study.shape()).unwrap();
+                store.submit(&study, vec![report]).await.unwrap();
+            }
+            let counts = |(bucket, sums): &(u32, Accumulator)| (*bucket, sums.count());
+            let moment = store.moment(&study).unwrap();
+            filled.push(moment.buckets.iter().map(counts).collect::<Vec<_>>());
+        }
+        // By chance less than once in 10¹⁰ runs.
+        assert_ne!(filled[0], filled[1]);
     }
 
     #[test]

@@ -39,6 +39,7 @@ mod in_tests {
     use rusqlite::ffi;
 
     use super::Failure;
+    use crate::{Environment, ServerConfig, store::Store};
 
     /// What happens to the next commit of reports or of an operator's request.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +81,15 @@ mod in_tests {
             let faults = Self::default();
             faults.plan().mutation = Some(mutation);
             faults
+        }
+
+        /// Opens a store whose writer is in this hand.
+        pub(crate) fn open(&self, config: &ServerConfig) -> Store {
+            let environment = Environment {
+                faults: self.clone(),
+                ..Environment::system()
+            };
+            Store::open(config, environment).unwrap()
         }
 
         /// The writer takes up nothing until released, so that everything sent meanwhile shares a commit.

@@ -70,7 +70,7 @@ pub use self::{
 };
 
 use self::{
-    buckets::{BucketCache, read_sums},
+    buckets::{BucketCache, BucketKey, read_sums},
     credentials::Credentials,
     directory::DataDirectory,
     failure::Failure,
@@ -157,12 +157,18 @@ impl Store {
         let tenure = match Tenure::begin(&mut connection, &directory, log) {
             Err(failure) if failure.is_full() => {
                 reserve.release();
-                checkpoint(&connection, "PASSIVE").map_err(Failure::into_error)?;
+                // What fits into the main file as it is makes the log begin anew.
+                if let Err(failure) = checkpoint(&connection, "PASSIVE") {
+                    tracing::debug!(%failure, "the log could not be begun anew");
+                }
                 Tenure::begin(&mut connection, &directory, log)
             }
             begun => begun,
         };
-        let tenure = tenure.map_err(Failure::into_error)?;
+        let tenure = tenure.map_err(|failure| match failure.is_full() {
+            true => reserve.no_room_to_start(),
+            false => failure.into_error(),
+        })?;
         reserve.keep();
         let operator = token::ensure(&connection, &directory.token_files(), &*environment.entropy)?;
         let credentials = Credentials::load(&connection, operator).map_err(Failure::into_error)?;
@@ -170,6 +176,7 @@ impl Store {
         let recent = RecentIds::load(&connection).map_err(Failure::into_error)?;
         let reader = schema::open_for_reading(&directory.database())
             .map_err(|error| Failure::from(error).into_error())?;
+        let key = BucketKey::draw(&*environment.entropy)?;
         let (commands, received) = sync_channel(config.queue_requests);
         let health = Arc::new(Health::default());
         let metrics = Metrics::new(config.queue_requests);
@@ -177,7 +184,7 @@ impl Store {
             connection,
             commands: received,
             caches: Caches {
-                sums: BucketCache::new(config.memory_bytes),
+                sums: BucketCache::new(config.memory_bytes, key),
                 recent,
             },
             limits: CommitLimits {

@@ -6,6 +6,7 @@ use std::{
     path::PathBuf,
 };
 
+use eigenveil_shared::{Error, ErrorCode};
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
 
 /// The file's name in the data directory.
@@ -52,6 +53,20 @@ impl Reserve {
                 tracing::warn!(%error, "the disk kept back for deletions cannot be given free");
             }
         }
+    }
+
+    /// The error of a start for which neither the disk nor what was kept back has room.
+    pub(super) fn no_room_to_start(&self) -> Error {
+        Error::new(
+            ErrorCode::StoreFull,
+            format!(
+                "the disk of {} is full ({} bytes are free) and nothing is kept back on it any more: the server has to write a few pages before it can serve, deletions included. \
+                 Free {} bytes there, by moving away files that are not the server's (none of the eigenveil.db files: they hold what was acknowledged), start again, then close and delete studies",
+                self.directory.display(),
+                self.free(),
+                5 * BYTES
+            ),
+        )
     }
 
     /// Whether less is free than a deletion may need.

@@ -24,7 +24,7 @@ use tokio::sync::oneshot;
 
 use super::{
     Failure, arrivals,
-    buckets::{BucketCache, bucket_of},
+    buckets::BucketCache,
     enrolment,
     faults::Faults,
     health::Health,
@@ -418,7 +418,7 @@ fn add_reports<'a>(
         recent,
     } = caches;
     let mut ids = recent.begin(transaction, study.row, reports)?;
-    let bucket = bucket_of(commit_seq, study.buckets());
+    let bucket = cache.bucket_of(study, commit_seq);
     let mut share = match study.shape().payload_form {
         PayloadForm::Seed => Share::Seeds(Vec::new()),
         _ => Share::Sum(None),
@@ -534,7 +534,7 @@ mod tests {
     use serde_json::json;
 
     use crate::{
-        Environment, ServerConfig, Store,
+        ServerConfig, Store,
         store::{Faults, NewReport, Stored, database_path},
     };
     use eigenveil_shared::report::ReportId;
@@ -545,13 +545,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let config = ServerConfig::new(directory.path().join("data"));
         let faults = Faults::default();
-        let open = || {
-            let environment = Environment {
-                faults: faults.clone(),
-                ..Environment::system()
-            };
-            Store::open(&config, environment).unwrap()
-        };
+        let open = || faults.open(&config);
         let mut store = open();
         let mut ids = Vec::new();
         for name in ["damaged", "whole"] {

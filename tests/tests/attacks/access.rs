@@ -1,6 +1,12 @@
 //! Who gets in: guesses behind the operator's own address, connections that take every descriptor, a disk that is full.
 
-use std::{io::Write as _, path::PathBuf, time::Duration};
+use std::{
+    io::Write as _,
+    net::SocketAddr,
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
 
 use eigenveil_shared::{
     api::{REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE, StudyDocument},
@@ -95,22 +101,131 @@ fn connections_take_every_descriptor() {
     });
 }
 
+/// A file system of 40 MiB of its own, in a namespace that lives as long as this.
+struct Disk {
+    holder: Child,
+    path: PathBuf,
+}
+
+impl Disk {
+    fn new(path: PathBuf) -> Self {
+        std::fs::create_dir(&path).unwrap();
+        let mount = format!(
+            "mount -t tmpfs -o size=40m none {} && echo mounted && exec sleep 1000",
+            path.display()
+        );
+        let mut holder = Command::new("unshare")
+            .args(["-rm", "sh", "-c", &mount])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = [0; 7];
+        let out = holder.stdout.as_mut().unwrap();
+        std::io::Read::read_exact(out, &mut said).unwrap();
+        assert_eq!(&said, b"mounted");
+        Self { holder, path }
+    }
+
+    /// What a shell does instead of executing the program, so that it sees the disk.
+    fn within(&self) -> String {
+        let holder = self.holder.id();
+        format!(
+            "exec nsenter --preserve-credentials -U -m -t {holder} \"$0\" \"$@\" 2>\"$EIGENVEIL_LOG\""
+        )
+    }
+
+    /// The disk as it is seen from here.
+    fn seen(&self) -> PathBuf {
+        PathBuf::from(format!(
+            "/proc/{}/root{}",
+            self.holder.id(),
+            self.path.display()
+        ))
+    }
+
+    /// To the last byte.
+    fn fill(&self, name: &str) {
+        let mut ballast = std::fs::File::create(self.seen().join(name)).unwrap();
+        while ballast.write(&[1; 4_096]).is_ok_and(|written| written > 0) {}
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = self.holder.kill();
+        let _ = self.holder.wait();
+    }
+}
+
+/// Stopped on a full disk of which nothing is kept back: the next start says what to do, and after that all is there.
+#[test]
+#[ignore = "needs user namespaces (unshare -rm)"]
+fn a_start_on_a_full_file_system_says_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = Disk::new(folder.path().join("disk"));
+    let (data, log) = (disk.path.join("data"), folder.path().join("log"));
+    let start = || {
+        let mut server = ServerProcess::start_limited(&data, &disk.within(), &[], &log);
+        server.data = disk.seen().join("data");
+        server
+    };
+    let mut server = start();
+    let runtime = crate::runtime();
+    let id = server.create_study(&["--p", "16", "--epsilon", "4"]);
+    let address = server.listen().parse().unwrap();
+    let study = runtime.block_on(crate::study(address, &id));
+    // The log holds more than fits into the main file as it is.
+    for number in 0..40 {
+        let sent = runtime.block_on(send_thousand(address, &study, number));
+        assert_eq!(sent, 200);
+    }
+    // As after an earlier deletion.
+    std::fs::remove_file(disk.seen().join("data/eigenveil.reserve")).unwrap();
+    disk.fill("ballast");
+    assert!(server.stop());
+    let failed = std::panic::catch_unwind(start);
+    assert!(failed.is_err(), "it started on a full disk");
+    let said = std::fs::read_to_string(&log).unwrap();
+    for word in ["[store-full]", "Free 41943040 bytes there", "start again"] {
+        assert!(said.contains(word), "{word:?} is not in: {said}");
+    }
+    std::fs::remove_file(disk.seen().join("ballast")).unwrap();
+    let mut server = start();
+    let shown = server.cli_json(&["study", "show", "--json", &id]);
+    assert_eq!(shown["reports_accepted"], 40_000);
+    server.cli_json(&["study", "close", "--json", &id]);
+    let deleted = server.cli(&["study", "delete", &id, "--yes"]);
+    assert!(deleted.status.success(), "{deleted:?}");
+    assert!(server.stop());
+}
+
+/// Sends the thousand reports of this number, and gives the status of the answer.
+async fn send_thousand(server: SocketAddr, study: &StudyDocument, number: u64) -> u16 {
+    let reports: Vec<_> = (0..1_000)
+        .map(|i| {
+            let random = [[0; 8], (1_000 * number + i).to_be_bytes()].concat();
+            ReportId::from_parts(1_700_000_000_000, random.try_into().unwrap())
+        })
+        .collect();
+    let pairs = reports.iter().map(|id| (*id, id.0.as_slice()));
+    let body = codec::encode_batch(&StudyShape::of(&study.params), pairs).unwrap();
+    let path = format!("/v1/studies/{}/reports", study.id);
+    let head = format!("content-type: {REPORT_BATCH_MEDIA_TYPE}\r\n");
+    let mut wire = Wire::connect(server, HOME).await.unwrap();
+    wire.send("POST", &path, &head, &body).await.unwrap().status
+}
+
 /// A file system of 40 MiB of the server's own is filled to the last byte: closing and deleting a study goes through,
 /// by what was kept back, and the other study takes reports again.
 #[test]
 #[ignore = "needs user namespaces (unshare -rm)"]
 fn a_full_file_system_is_emptied_by_deleting() {
     let folder = tempfile::tempdir().unwrap();
-    let (disk, log) = (folder.path().join("disk"), folder.path().join("log"));
-    std::fs::create_dir(&disk).unwrap();
-    let own = format!(
-        "exec unshare -rm sh -c 'mount -t tmpfs -o size=40m none {} && exec \"$0\" \"$@\" 2>\"$EIGENVEIL_LOG\"' \"$0\" \"$@\"",
-        disk.display()
-    );
-    let mut server = ServerProcess::start_limited(&disk.join("data"), &own, &[], &log);
-    // The disk as the server sees it.
-    let seen = PathBuf::from(format!("/proc/{}/root{}", server.id(), disk.display()));
-    server.data = seen.join("data");
+    let disk = Disk::new(folder.path().join("disk"));
+    let log = folder.path().join("log");
+    let data = disk.path.join("data");
+    let mut server = ServerProcess::start_limited(&data, &disk.within(), &[], &log);
+    server.data = disk.seen().join("data");
     let runtime = crate::runtime();
     let address = server.listen().parse().unwrap();
     let [large, small] = [(); 2].map(|()| {
@@ -119,29 +234,15 @@ fn a_full_file_system_is_emptied_by_deleting() {
     });
     let mut number = 0_u64;
     let mut send = |study: &StudyDocument| {
-        let mut reports = Vec::new();
-        for _ in 0..1_000 {
-            number += 1;
-            let random = [[0; 8], number.to_be_bytes()].concat().try_into().unwrap();
-            reports.push(ReportId::from_parts(1_700_000_000_000, random));
-        }
-        let seed = [5; 16];
-        let pairs = reports.iter().map(|id| (*id, seed.as_slice()));
-        let body = codec::encode_batch(&StudyShape::of(&study.params), pairs).unwrap();
-        let path = format!("/v1/studies/{}/reports", study.id);
-        let head = format!("content-type: {REPORT_BATCH_MEDIA_TYPE}\r\n");
-        runtime.block_on(async {
-            let mut wire = Wire::connect(address, HOME).await.unwrap();
-            wire.send("POST", &path, &head, &body).await.unwrap().status
-        })
+        number += 1;
+        runtime.block_on(send_thousand(address, study, number))
     };
     let mut acknowledged = 0;
     for _ in 0..20 {
         assert_eq!(send(&large), 200);
         acknowledged += 1_000;
     }
-    let mut ballast = std::fs::File::create(seen.join("ballast")).unwrap();
-    while ballast.write(&[1; 4_096]).is_ok_and(|written| written > 0) {}
+    disk.fill("ballast");
     let mut refused = 0;
     for _ in 0..200 {
         match send(&large) {

@@ -93,6 +93,36 @@ fn copy_folder(from: &Path, to: &Path) {
     }
 }
 
+/// A study that is closed costs nobody anything: it is said before a row is perturbed, and nothing is made for it.
+#[test]
+fn a_closed_study_is_refused_before_anything_is_perturbed_or_charged() {
+    let bench = Bench::new(ROWS);
+    let [closed, reported] = [(); 2].map(|()| bench.study("4"));
+    succeeded(&bench.report(&reported, "reported", &[]));
+    let spent = || {
+        let ledger = format!("{}.ledger", bench.rows);
+        run_json(&["receipt", &ledger, "--json"])["spent"].clone()
+    };
+    let before = spent();
+    for study in [&closed, &reported] {
+        bench.server.cli_json(&["study", "close", "--json", study]);
+    }
+    let output = bench.report(&closed, "state", &[]);
+    let says = [
+        "[study-not-open]",
+        &closed,
+        "is closed",
+        "nothing was perturbed or charged",
+    ];
+    refused(&output, 1, &says);
+    assert!(!bench.at("state").exists());
+    assert_eq!(spent(), before);
+    // What was sent before can be finished, and no row that came later is perturbed.
+    let again = succeeded(&bench.report(&reported, "reported", &[]));
+    assert_eq!(again["acknowledged"], ROWS);
+    assert_eq!(spent(), before);
+}
+
 #[test]
 fn five_outboxes_are_one_report_a_row() {
     let bench = Bench::new(ROWS);
