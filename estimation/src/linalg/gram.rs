@@ -176,15 +176,15 @@ mod tests {
     /// √n/p of an entry, less than one part in a hundred thousand.
     #[test]
     fn single_precision_is_far_below_the_noise() {
-        let (p, n) = (30, 3_000);
+        let (p, n) = (30, 3_000_u32);
         let (mut single, mut double) = (GramSum::<f32>::new(p), GramSum::<f64>::new(p));
         let mut g = vec![0.0; p];
-        for number in 0..n as u128 {
+        for number in 0..u128::from(n) {
             let squared = expand(&number.to_le_bytes(), &mut g);
             single.add(&g, squared.recip());
             double.add(&g, squared.recip());
         }
-        let noise = (n as f64).sqrt() / p as f64;
+        let noise = f64::from(n).sqrt() / p as f64;
         for (a, b) in single
             .finish()
             .as_slice()

@@ -151,6 +151,10 @@ pub(super) fn without_noise(
 }
 
 /// A sum of payloads drawn from its law.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a simulation has one, and keeps it"
+)]
 enum LawSum {
     /// The noise of all reports is drawn at once: independent Gaussians add up to one, and discrete ones
     /// on their grid to a rounded one, up to the rounding of each row's own entries.

@@ -41,17 +41,9 @@ pub(super) fn blocks(
     for _ in 0..6 {
         column_round(simd, &mut rows, pulp::cast(by_16), pulp::cast(by_8));
         // Row b is the last to be ready: the others move, so that columns hold the diagonals.
-        for pair in 0..BLOCKS / 2 {
-            rows[0][pair] = avx2._mm256_shuffle_epi32::<0x93>(rows[0][pair]);
-            rows[3][pair] = avx2._mm256_shuffle_epi32::<0x4e>(rows[3][pair]);
-            rows[2][pair] = avx2._mm256_shuffle_epi32::<0x39>(rows[2][pair]);
-        }
+        shift_rows::<0x93, 0x39>(simd, &mut rows);
         column_round(simd, &mut rows, pulp::cast(by_16), pulp::cast(by_8));
-        for pair in 0..BLOCKS / 2 {
-            rows[0][pair] = avx2._mm256_shuffle_epi32::<0x39>(rows[0][pair]);
-            rows[3][pair] = avx2._mm256_shuffle_epi32::<0x4e>(rows[3][pair]);
-            rows[2][pair] = avx2._mm256_shuffle_epi32::<0x93>(rows[2][pair]);
-        }
+        shift_rows::<0x39, 0x93>(simd, &mut rows);
     }
     for pair in 0..BLOCKS / 2 {
         for row in 0..4 {
@@ -66,6 +58,16 @@ pub(super) fn blocks(
             avx2._mm256_permute2x128_si256::<0x31>(a, b),
             avx2._mm256_permute2x128_si256::<0x31>(c, d),
         ]);
+    }
+}
+
+/// Moves the words of rows a and c by one place, in opposite directions, and those of row d by two.
+#[inline(always)]
+fn shift_rows<const A: i32, const C: i32>(simd: V3, [a, _, c, d]: &mut Rows) {
+    for pair in 0..BLOCKS / 2 {
+        a[pair] = simd.avx2._mm256_shuffle_epi32::<A>(a[pair]);
+        d[pair] = simd.avx2._mm256_shuffle_epi32::<0x4e>(d[pair]);
+        c[pair] = simd.avx2._mm256_shuffle_epi32::<C>(c[pair]);
     }
 }
 
