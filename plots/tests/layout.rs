@@ -314,11 +314,10 @@ fn verdict() -> impl Strategy<Value = Verdict> {
 
 fn component() -> impl Strategy<Value = ScreeComponent> {
     let number = || prop::option::of(value());
-    (verdict(), number(), number(), number(), number()).prop_map(
-        |(verdict, alignment, jackknife, alignment_error, standard_error)| ScreeComponent {
+    (verdict(), number(), number(), number()).prop_map(
+        |(verdict, alignment, alignment_error, standard_error)| ScreeComponent {
             verdict,
             alignment,
-            jackknife,
             alignment_error,
             standard_error,
         },

@@ -297,8 +297,8 @@ fn write_results(
     rows: &DemoRows,
 ) -> Result<()> {
     let json = serde_json::to_vec(estimate).map_err(|error| CliError::failed(error.to_string()))?;
-    output::write_file(&out.join("estimate.json"), &json)?;
-    results::write(out, estimate, Some(&reference.eigenvalues))?;
+    let mut files = vec![("estimate.json", json)];
+    files.extend(results::files(estimate, Some(&reference.eigenvalues))?);
     let described = format!(
         "{}; {} participants hold rows drawn from these with replacement",
         rows.described,
@@ -311,7 +311,8 @@ fn write_results(
         nonprivate_eigenvalues: &reference.eigenvalues,
         rows_described: &described,
     });
-    output::write_file(&out.join("report.html"), page.as_bytes())
+    files.push(("report.html", page.into_bytes()));
+    results::write(out, &files)
 }
 
 fn print(result: &DemoResult, estimate: &Estimate, rows: &DemoRows) -> Result<()> {
@@ -328,8 +329,8 @@ fn print(result: &DemoResult, estimate: &Estimate, rows: &DemoRows) -> Result<()
     ))?;
     print_components(estimate)?;
     output::text(&format!(
-        "\nerror against the non-private answer {:.3}; variance captured {:.4}, non-private {:.4} ({:.1} %)",
-        result.error,
+        "\nerror against the non-private answer {}; variance captured {:.4}, non-private {:.4} ({:.1} %)",
+        output::error_text(result.error, result.p, result.k),
         result.captured,
         result.nonprivate_captured,
         100.0 * result.captured / result.nonprivate_captured

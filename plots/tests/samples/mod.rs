@@ -144,7 +144,6 @@ pub(crate) fn scree() -> Scree {
         verdict,
         alignment: Some(alignment),
         alignment_error: Some(0.12 * (1.0 - alignment)),
-        jackknife: None,
         standard_error: Some(0.2 * alignment),
     };
     scree.components = vec![
@@ -167,7 +166,6 @@ pub(crate) fn alignment(width: f64) -> AlignmentChart {
         verdict,
         alignment: Some(alignment),
         alignment_error: error,
-        jackknife: error.map(|error| alignment * (1.0 - error)),
         standard_error: None,
     };
     let components = [
@@ -236,7 +234,6 @@ pub(crate) fn few() -> Scree {
             verdict,
             alignment: Some(a),
             alignment_error: None,
-            jackknife: None,
             standard_error: None,
         })
         .collect();

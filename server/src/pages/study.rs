@@ -40,9 +40,9 @@ const COMPONENT_HEADS: [&str; 7] = [
     "Component",
     "Verdict",
     "Could be made up by",
-    "Eigenvalue",
-    "Expected alignment",
     "Variance",
+    "Explained",
+    "Expected alignment",
     "Largest loadings",
 ];
 /// Estimates listed, the newest.
