@@ -19,6 +19,8 @@ pub(super) struct Page<'a> {
     pub nonprivate: &'a DMatrix<f64>,
     /// Eigenvalues of the non-private moment, descending.
     pub nonprivate_eigenvalues: &'a [f64],
+    /// The rows in the plane of the first two components, as SVG; `None` with fewer.
+    pub scatter: Option<&'a str>,
     /// What the rows are, in words.
     pub rows_described: &'a str,
 }
@@ -97,6 +99,12 @@ pub(super) fn render(page: &Page<'_>) -> String {
     body.push_str("<section><h2>The components, private beside non-private</h2>");
     body.push_str(&components_picture(page));
     body.push_str("</section>");
+
+    if let Some(scatter) = page.scatter {
+        body.push_str("<section><h2>The rows by component</h2>");
+        body.push_str(&figure(scatter));
+        body.push_str("</section>");
+    }
 
     body.push_str(&privacy_section(page));
     document(
