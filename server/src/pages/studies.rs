@@ -17,6 +17,10 @@ use crate::app::AppState;
 
 /// Studies of one page.
 const PER_PAGE: usize = 50;
+/// From so many studies there is a field to search them.
+const SEARCHED: usize = 10;
+/// Most characters that are searched for: no name is longer.
+const LONGEST: usize = 200;
 
 pub(super) async fn show(
     State(app): State<AppState>,
@@ -28,6 +32,22 @@ pub(super) async fn show(
     let mut studies = app.store().studies();
     studies.retain(|study| visitor.is_operator() || study.state() != StudyState::Draft);
     studies.reverse();
+    let all = studies.len();
+    let wanted: String = fields.get("q").chars().take(LONGEST).collect();
+    let words = wanted.to_lowercase();
+    studies.retain(|study| {
+        let name = study.name().to_lowercase();
+        let named = words.split_whitespace().all(|word| name.contains(word));
+        named || study.id().to_string().starts_with(&words)
+    });
+    let at = |page: usize| {
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        if !wanted.is_empty() {
+            query.append_pair("q", &wanted);
+        }
+        query.append_pair("page", &page.to_string());
+        visitor.link(&format!("/?{}", query.finish()))
+    };
     let pages = studies.len().div_ceil(PER_PAGE);
     let shown = studies
         .iter()
@@ -39,7 +59,21 @@ pub(super) async fn show(
         @if visitor.is_operator() {
             p { a .button href=(visitor.link("/studies/new")) { "Create a study" } }
         }
-        @if studies.is_empty() {
+        @if all > SEARCHED || !wanted.is_empty() {
+            form .search role="search" method="get" action=(visitor.link("/")) {
+                label for="q" { "Name, or how the identifier begins" }
+                input #q type="search" name="q" value=(wanted) maxlength=(LONGEST) autocomplete="off";
+                button type="submit" { "Search" }
+                @if !wanted.is_empty() { a href=(visitor.link("/")) { "All studies" } }
+            }
+            p #found .muted {
+                @if wanted.is_empty() { (grouped(all as u64)) " studies, the newest first." }
+                @else { (grouped(studies.len() as u64)) " of " (grouped(all as u64)) " studies." }
+            }
+        }
+        @if all > 0 && studies.is_empty() {
+            p #none { "No study has such a name." }
+        } @else if studies.is_empty() {
             p #empty { "There is no study yet." }
         } @else {
             ul #studies .cards {
@@ -62,9 +96,9 @@ pub(super) async fn show(
         }
         @if pages > 1 {
             nav aria-label="Pages" .pager {
-                @if page > 1 { a rel="prev" href=(visitor.link(&format!("/?page={}", page - 1))) { "Newer" } }
+                @if page > 1 { a rel="prev" href=(at(page - 1)) { "Newer" } }
                 span { "Page " (page) " of " (pages) }
-                @if page < pages { a rel="next" href=(visitor.link(&format!("/?page={}", page + 1))) { "Older" } }
+                @if page < pages { a rel="next" href=(at(page + 1)) { "Older" } }
             }
         }
     };

@@ -174,6 +174,8 @@ pub(super) async fn arrivals(
     let svg = pages.pages().drawings.get(drawing, move || {
         let arrivals = app.store().arrivals(&study)?;
         let mut chart = over_time(&arrivals, reports);
+        // The page has it as a heading.
+        chart.title.clear();
         chart.width = images::width(&fields);
         chart.height = 320.0;
         Ok(chart.to_svg())
@@ -204,6 +206,9 @@ pub(super) async fn expected_error(
         let chart =
             sight.with_outlook(|outlook| outlook.map(|o| o.progress(reports)).transpose())?;
         let mut chart = chart.ok_or_else(no_outlook)?;
+        // The page has both beside the picture.
+        chart.title.clear();
+        chart.subtitle = None;
         chart.width = images::width(&fields);
         Ok(chart.to_svg())
     });

@@ -277,6 +277,13 @@ fn largest_loadings(component: &Component, names: &[String]) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
+/// Without the study's name, which is the page's heading.
+fn untitled(title: &mut String, estimate: &Estimate) {
+    if let Some(short) = title.strip_suffix(&format!(", {}", estimate.name)) {
+        *title = short.to_owned();
+    }
+}
+
 fn pictures(estimate: &Estimate) -> Vec<Picture> {
     let mut all = Vec::new();
     let mut add = |file: &str, what: &str, draw: &dyn Fn(f64) -> String, table: DataTable| {
@@ -288,7 +295,8 @@ fn pictures(estimate: &Estimate) -> Vec<Picture> {
             table: first_rows(table).to_html(),
         });
     };
-    let scree = pictures::scree(estimate, None);
+    let mut scree = pictures::scree(estimate, None);
+    untitled(&mut scree.title, estimate);
     let draw = |width| {
         let mut chart = scree.clone();
         chart.width = width;
@@ -301,7 +309,8 @@ fn pictures(estimate: &Estimate) -> Vec<Picture> {
         scree.to_table(),
     );
     if !estimate.components.is_empty() {
-        let alignment = pictures::alignment(estimate);
+        let mut alignment = pictures::alignment(estimate);
+        untitled(&mut alignment.title, estimate);
         let draw = |width| {
             let mut chart = alignment.clone();
             chart.width = width;
@@ -316,7 +325,8 @@ fn pictures(estimate: &Estimate) -> Vec<Picture> {
     }
     match &estimate.sparse {
         Some(sparse) if !sparse.support.is_empty() && !estimate.components.is_empty() => {
-            let loadings = pictures::loadings(estimate, sparse);
+            let mut loadings = pictures::loadings(estimate, sparse);
+            untitled(&mut loadings.title, estimate);
             let draw = |width| {
                 let mut chart = loadings.clone();
                 chart.width = width;
@@ -371,7 +381,8 @@ fn pictures(estimate: &Estimate) -> Vec<Picture> {
             ),
         ];
         for (file, what, chart) in charts {
-            let Some(chart) = chart else { continue };
+            let Some(mut chart) = chart else { continue };
+            untitled(&mut chart.title, estimate);
             let draw = |width| {
                 let mut chart = chart.clone();
                 chart.width = width;

@@ -167,17 +167,22 @@ fn first_number(text: &str) -> String {
 
 fn on_the_page(html: &str) -> Variances {
     let html = Html::parse_document(html);
-    let select = |css: &str| Selector::parse(css).unwrap();
-    let heads = html.select(&select("#components thead th"));
-    let heads: Vec<String> = heads.map(|head| head.text().collect()).collect();
+    let [heads, rows, cells] = ["#components thead th", "#components tbody tr", "th, td"]
+        .map(|css| Selector::parse(css).unwrap());
+    let heads: Vec<String> = html
+        .select(&heads)
+        .map(|head| head.text().collect())
+        .collect();
     let column = heads.iter().position(|head| head == "Variance").unwrap();
-    let rows = html.select(&select("#components tbody tr"));
-    rows.map(|row| {
-        let cells = row.select(&select("th, td"));
-        let cells: Vec<String> = cells.map(|cell| cell.text().collect()).collect();
-        (cells[0].clone(), first_number(&cells[column]))
-    })
-    .collect()
+    html.select(&rows)
+        .map(|row| {
+            let cells: Vec<String> = row
+                .select(&cells)
+                .map(|cell| cell.text().collect())
+                .collect();
+            (cells[0].clone(), first_number(&cells[column]))
+        })
+        .collect()
 }
 
 fn on_the_terminal(text: &str) -> Variances {
