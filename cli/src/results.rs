@@ -171,12 +171,14 @@ fn path_table(estimate: &Estimate, path: &LambdaPath) -> Result<Vec<u8>> {
     if path.points.iter().all(|point| point.row_norms.is_some()) {
         header.extend(names.iter().map(|name| format!("norm of {name}")));
     }
+    // In units of E[xxᵀ], as every variance in a table.
+    let missing = estimate.k as f64 * estimate.missing_trace();
     let rows = path.points.iter().map(|point| {
         let mut row = vec![
             point.lambda.to_string(),
             (point.lambda == path.chosen).to_string(),
             point.support.to_string(),
-            point.captured_variance.to_string(),
+            (point.captured_variance + missing).max(0.0).to_string(),
             point.relative_gap.to_string(),
             point.converged.to_string(),
             joined(&point.entering),

@@ -114,7 +114,13 @@ pub fn loadings(estimate: &Estimate, sparse: &SparseOutcome) -> LoadingTable {
 
 /// Variance captured and rows selected along a path of λ.
 pub fn lambda_path(estimate: &Estimate, path: &LambdaPath) -> LineChart {
-    let share = |captured: f64| captured / path.most_variance;
+    // In units of E[xxᵀ]: k directions of a moment without a trace can have a negative sum.
+    let missing = estimate.k as f64 * estimate.missing_trace();
+    let most = path.most_variance + missing;
+    let share = move |captured: f64| match most > 0.0 {
+        true => ((captured + missing) / most).clamp(0.0, 1.0),
+        false => 0.0,
+    };
     let mut chart = LineChart::new(
         format!("What the penalty costs, {}", estimate.name),
         Axis::log("Penalty λ"),

@@ -483,6 +483,24 @@ impl Estimate {
         component.variance.or_else(share)
     }
 
+    /// What a direction's raw `vᵀS̃v` lacks of an eigenvalue of E[xxᵀ]: its share of the trace that the reports do not show (all
+    /// of it with `double-cap`). Where the total is not known the bulk counts as zero.
+    pub fn missing_trace(&self) -> f64 {
+        match self.total_variance {
+            Some(total) => {
+                // Only seeds are ever read twice, and they have no trace.
+                let all = self.eigenvalues.len() == self.p;
+                let trace = if all {
+                    self.eigenvalues.iter().sum()
+                } else {
+                    0.0
+                };
+                (total - trace) / self.p as f64
+            }
+            None => -self.floor.centre,
+        }
+    }
+
     /// The group of component `index`, from 0.
     pub fn group_of(&self, index: usize) -> Option<&ComponentGroup> {
         let number = index + 1;
