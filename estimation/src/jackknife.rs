@@ -70,16 +70,22 @@ impl DirectionErrors {
     /// Mean squared sine of the span of the components `first..=last` (from 0), over its dimensions, at most 1.
     pub fn squared_sine_of_span(&self, first: usize, last: usize) -> f64 {
         let size = (last - first + 1) as f64;
+        (self.squared_sines(first, last) / size).min(1.0)
+    }
+
+    /// Sum of the squared sines of the components `first..=last` out of their span, without a bound.
+    pub(crate) fn squared_sines(&self, first: usize, last: usize) -> f64 {
         let out = |i: usize| {
             let others = (0..self.outside.len()).filter(|j| !(first..=last).contains(j));
             self.outside[i] + others.map(|j| self.mixing[(i, j)]).sum::<f64>()
         };
-        ((first..=last).map(out).sum::<f64>() / size).min(1.0)
+        (first..=last).map(out).sum()
     }
 
-    /// How much directions i and j change places.
-    pub(crate) fn mixing_between(&self, i: usize, j: usize) -> f64 {
-        self.mixing[(i, j)] + self.mixing[(j, i)]
+    /// The part of it of one run of components that is towards another run.
+    pub(crate) fn mixing(&self, one: (usize, usize), other: (usize, usize)) -> f64 {
+        let pairs = (one.0..=one.1).flat_map(|i| (other.0..=other.1).map(move |j| (i, j)));
+        pairs.map(|pair| self.mixing[pair]).sum()
     }
 }
 

@@ -76,7 +76,7 @@ fn split(linked: &[bool]) -> Vec<(usize, usize)> {
     runs
 }
 
-/// The link from a run that is open to the neighbouring run that it changes places with most, if that makes it better.
+/// The link from a run that is open to the neighbouring run that it changes places with, where it mostly does.
 fn next_link(
     linked: &[bool],
     directions: &DirectionErrors,
@@ -84,10 +84,7 @@ fn next_link(
 ) -> Option<usize> {
     let runs = split(linked);
     let error = |(first, last): (usize, usize)| directions.squared_sine_of_span(first, last);
-    let mixing = |one: (usize, usize), other: (usize, usize)| -> f64 {
-        let pairs = (one.0..=one.1).flat_map(|i| (other.0..=other.1).map(move |j| (i, j)));
-        pairs.map(|(i, j)| directions.mixing_between(i, j)).sum()
-    };
+    let mixing = |one: (usize, usize), other: (usize, usize)| directions.mixing(one, other);
     let link = |(place, run): (usize, &(usize, usize))| {
         if !standing(run.0) || error(*run) <= OPEN {
             return None;
@@ -99,8 +96,9 @@ fn next_link(
             .flatten()
             .filter(|other| standing(other.0))
             .max_by(|a, b| mixing(*run, **a).total_cmp(&mixing(*run, **b)))?;
-        let joint = (run.0.min(other.0), run.1.max(other.1));
-        (error(joint) < error(*run)).then_some(run.1.min(other.1))
+        // Half of what is open must be towards it: any two directions have a smaller error on average than the worse one.
+        let most = mixing(*run, *other) > 0.5 * directions.squared_sines(run.0, run.1);
+        most.then_some(run.1.min(other.1))
     };
     runs.iter().enumerate().find_map(link)
 }

@@ -60,9 +60,7 @@ fn demo_prints_the_agreed_keys_and_writes_its_files() {
         ("summary.csv", "alignment_se"),
         ("features.txt", "pixel_7_7"),
         ("alignment.svg", "How far to trust"),
-        ("biplot.svg", "Arrows: the 10 longest loadings of 64"),
         ("report.html", "non-private"),
-        ("report.html", "The rows by component"),
     ] {
         let text = std::fs::read_to_string(out.join(file)).unwrap();
         assert!(text.contains(holds), "{file} does not hold {holds:?}");

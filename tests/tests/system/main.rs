@@ -9,6 +9,7 @@
 mod account;
 mod audit;
 mod bad_input;
+mod biplot;
 mod broken_log;
 mod central;
 mod centring;
