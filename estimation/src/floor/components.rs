@@ -215,9 +215,11 @@ impl Units {
                 noise.spike_from_eigenvalue(value - self.floor.centre),
             )
         };
+        // At the edge itself nothing shows: the limit from above.
+        let above_edge = self.floor.edge + 1e-6 * (self.floor.threshold - self.floor.edge);
         VarianceFloor {
             level: self.level().max(0.0),
-            edge: at(self.floor.edge),
+            edge: at(above_edge),
             threshold: at(self.floor.threshold),
         }
     }
