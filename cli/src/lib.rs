@@ -1,6 +1,7 @@
 //! The `eigenveil` command as a library, so that whole-system tests run the fresh program.
 
 mod args;
+mod biplot;
 mod commands;
 mod demo;
 mod error;

@@ -6,8 +6,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use eigenveil_estimation::plan::largest_error;
 use eigenveil_shared::{
-    estimate::Estimate,
+    estimate::{Estimate, SparseOutcome},
     mechanism::{Calibration, MechanismKind},
     privacy::PrivacyStatement,
 };
@@ -69,6 +70,36 @@ pub(crate) fn budget_text(epsilon: f64, delta: f64) -> String {
     } else {
         format!("epsilon {epsilon}, delta {delta:e}")
     }
+}
+
+/// The error of a subspace beside the largest there is, that of spaces with nothing in common: "0.61 of at most 2.83".
+pub(crate) fn error_text(error: f64, p: usize, k: usize) -> String {
+    format!("{error:.2} of at most {:.2}", largest_error(p, k))
+}
+
+/// Most rows of a sparse estimate named on the terminal.
+const MOST_NAMED: usize = 40;
+
+/// What a sparse estimate selected: λ, how many rows, and which.
+pub(crate) fn selection_text(estimate: &Estimate, sparse: &SparseOutcome) -> String {
+    let names = estimate.feature_names();
+    let of = |row: &usize| names.get(*row).map_or("", String::as_str);
+    let named: Vec<&str> = sparse.support.iter().take(MOST_NAMED).map(of).collect();
+    let more = match sparse.support.len().saturating_sub(MOST_NAMED) {
+        0 => String::new(),
+        more => format!(", and {more} more (components.csv has all)"),
+    };
+    format!(
+        "sparse: λ = {:.6}, {} of {} rows selected: {}{more}",
+        sparse.lambda,
+        sparse.support.len(),
+        estimate.p,
+        if named.is_empty() {
+            "none".to_owned()
+        } else {
+            named.join(", ")
+        }
+    )
 }
 
 /// What private centring did, where the study has it.

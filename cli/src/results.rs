@@ -10,16 +10,68 @@ use crate::{
     output,
 };
 
-/// Writes `summary.csv`, `features.txt` and the pictures of an estimate into a directory, and what a path of λ gives; the
-/// names of the files. `without_noise` adds the non-private spectrum to the scree plot.
+/// The file in a result's directory that names the files of the last run.
+const MANIFEST: &str = ".eigenveil-files";
+
+/// A file of a result: its name and what is in it.
+pub(crate) type ResultFile = (&'static str, Vec<u8>);
+
+/// Writes the files of a result into a directory, which is made if need be, and removes those that an earlier run wrote
+/// there and this one did not: a picture of one estimate beside the numbers of another misleads. Files of anybody else stay.
 ///
 /// # Errors
-/// Names the file that cannot be written.
-pub(crate) fn write(
-    out: &Path,
-    estimate: &Estimate,
-    without_noise: Option<&[f64]>,
-) -> Result<Vec<&'static str>> {
+/// Names the file that cannot be written or removed.
+pub(crate) fn write(out: &Path, files: &[ResultFile]) -> Result<()> {
+    output::make_dir(out)?;
+    let manifest = out.join(MANIFEST);
+    let before = std::fs::read_to_string(&manifest).unwrap_or_default();
+    let names = || files.iter().map(|(name, _)| *name);
+    // One name a line, and never a way out of the directory.
+    let stale = || {
+        before
+            .lines()
+            .filter(|line| !names().any(|name| name == *line) && is_plain_name(line))
+    };
+    let listed = |all: Vec<&str>| {
+        let mut text = all.join("\n");
+        text.push('\n');
+        text
+    };
+    // First both lists: what an interrupted run leaves behind is still known to the next one.
+    let both = listed(names().chain(stale()).collect());
+    output::write_file(&manifest, both.as_bytes())?;
+    for (name, bytes) in files {
+        output::write_file(&out.join(name), bytes)?;
+    }
+    for name in stale() {
+        let path = out.join(name);
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(CliError::failed(format!(
+                    "cannot remove {}, which an earlier run left: {error}",
+                    path.display()
+                )));
+            }
+            _ => {}
+        }
+    }
+    output::write_file(&manifest, listed(names().collect()).as_bytes())
+}
+
+fn is_plain_name(line: &str) -> bool {
+    let mut parts = Path::new(line).components();
+    matches!(
+        (parts.next(), parts.next()),
+        (Some(std::path::Component::Normal(_)), None)
+    )
+}
+
+/// `summary.csv`, `features.txt` and the pictures of an estimate, and what a path of λ gives. `without_noise` adds the
+/// non-private spectrum to the scree plot.
+///
+/// # Errors
+/// When a table cannot be written.
+pub(crate) fn files(estimate: &Estimate, without_noise: Option<&[f64]>) -> Result<Vec<ResultFile>> {
     let mut names = estimate.feature_names().join("\n");
     names.push('\n');
     let mut files = vec![
@@ -48,10 +100,7 @@ pub(crate) fn write(
             }
         }
     }
-    for (name, bytes) in &files {
-        output::write_file(&out.join(name), bytes)?;
-    }
-    Ok(files.into_iter().map(|(name, _)| name).collect())
+    Ok(files)
 }
 
 /// One line for each component; cells are empty where nothing is known.
@@ -60,31 +109,35 @@ fn summary(estimate: &Estimate) -> Result<Vec<u8>> {
     let header = [
         "component",
         "verdict",
-        "eigenvalue",
-        "eigenvalue_se",
-        "debiased_eigenvalue",
-        "debiased_eigenvalue_se",
-        "expected_alignment",
-        "expected_alignment_se",
-        "direction_se",
+        "group",
+        "variance",
+        "variance_se",
         "explained_variance_ratio",
+        "alignment",
+        "alignment_se",
+        "direction_se",
     ];
     let rows = estimate
         .components
         .iter()
         .enumerate()
         .map(|(j, component)| {
-            let mut row = vec![(j + 1).to_string(), component.verdict.as_str().to_owned()];
+            let group = estimate.group_of(j);
+            let mut row = vec![
+                (j + 1).to_string(),
+                component.verdict.as_str().to_owned(),
+                group.map_or_else(String::new, |group| {
+                    format!("{} to {}", group.first, group.last)
+                }),
+            ];
             row.extend(
                 [
-                    Some(component.eigenvalue),
-                    component.eigenvalue_se,
-                    component.debiased_eigenvalue,
-                    component.debiased_eigenvalue_se,
-                    Some(component.expected_alignment),
-                    component.expected_alignment_se,
-                    component.direction_se,
+                    estimate.variance(component),
+                    component.variance_se,
                     component.explained_variance_ratio,
+                    Some(component.alignment()),
+                    component.alignment_se(),
+                    component.direction_se,
                 ]
                 .map(number),
             );
@@ -118,12 +171,14 @@ fn path_table(estimate: &Estimate, path: &LambdaPath) -> Result<Vec<u8>> {
     if path.points.iter().all(|point| point.row_norms.is_some()) {
         header.extend(names.iter().map(|name| format!("norm of {name}")));
     }
+    // In units of E[xxᵀ], as every variance in a table.
+    let missing = estimate.k as f64 * estimate.missing_trace();
     let rows = path.points.iter().map(|point| {
         let mut row = vec![
             point.lambda.to_string(),
             (point.lambda == path.chosen).to_string(),
             point.support.to_string(),
-            point.captured_variance.to_string(),
+            (point.captured_variance + missing).max(0.0).to_string(),
             point.relative_gap.to_string(),
             point.converged.to_string(),
             joined(&point.entering),

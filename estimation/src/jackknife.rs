@@ -11,6 +11,9 @@
 //! For a direction `θ̃ⱼ − θ̂_J` is `(hⱼ−1)` times the sine between the direction with and without the group, so
 //! `se² = (1/g) Σ (hⱼ−1) sin²ⱼ`: the mean squared sine to the direction without sampling and noise, where it is small.
 //!
+//! A bucket's sine splits into parts, one towards each other component and one out of their span, so that the error of the
+//! space that some components span is a sum of parts too ([`DirectionErrors::squared_sine_of_span`]).
+//!
 //! Both the noise of the mechanism and the choice of the participants are in it. g = 32 buckets determine it to 1/√62 =
 //! 13 %. It assumes that buckets are exchangeable: reports that belong together and come in one batch share a commit.
 
@@ -45,8 +48,45 @@ const DEPTH: usize = 8;
 pub struct ErrorBars {
     /// Of the eigenvalues (of `vᵀS̃v` for directions that are held fixed), in units of the moment.
     pub eigenvalues: Vec<f64>,
-    /// Root mean squared sine of each direction, at most 1; `None` where the directions were held fixed.
-    pub directions: Option<Vec<f64>>,
+    /// How the directions move; `None` where they were held fixed.
+    pub directions: Option<DirectionErrors>,
+}
+
+/// Mean squared sines between directions with and without each group, scaled to the whole.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DirectionErrors {
+    /// `k × k`: of direction i (row) towards direction j; zero on the diagonal.
+    mixing: DMatrix<f64>,
+    /// Of direction i out of the span of all k.
+    outside: DVector<f64>,
+}
+
+impl DirectionErrors {
+    /// Root mean squared sine of direction `j`, at most 1.
+    pub fn sine(&self, j: usize) -> f64 {
+        self.squared_sine_of_span(j, j).sqrt()
+    }
+
+    /// Mean squared sine of the span of the components `first..=last` (from 0), over its dimensions, at most 1.
+    pub fn squared_sine_of_span(&self, first: usize, last: usize) -> f64 {
+        let size = (last - first + 1) as f64;
+        (self.squared_sines(first, last) / size).min(1.0)
+    }
+
+    /// Sum of the squared sines of the components `first..=last` out of their span, without a bound.
+    pub(crate) fn squared_sines(&self, first: usize, last: usize) -> f64 {
+        let out = |i: usize| {
+            let others = (0..self.outside.len()).filter(|j| !(first..=last).contains(j));
+            self.outside[i] + others.map(|j| self.mixing[(i, j)]).sum::<f64>()
+        };
+        (first..=last).map(out).sum()
+    }
+
+    /// The part of it of one run of components that is towards another run.
+    pub(crate) fn mixing(&self, one: (usize, usize), other: (usize, usize)) -> f64 {
+        let pairs = (one.0..=one.1).flat_map(|i| (other.0..=other.1).map(move |j| (i, j)));
+        pairs.map(|pair| self.mixing[pair]).sum()
+    }
 }
 
 /// What is estimated again without each bucket.
@@ -92,16 +132,12 @@ pub fn error_bars(
         if again == Again::Nothing {
             return Ok(Without {
                 values: rayleigh_quotients(&left, &on_rows),
-                squared_sines: DVector::zeros(k),
+                cosines: DMatrix::zeros(0, 0),
             });
         }
         let leading = leading_near(&left, &on_rows)?;
-        let squared_sine = |j| {
-            let cosine = leading.vectors.column(j).dot(&on_rows.column(j));
-            (1.0 - cosine * cosine).max(0.0)
-        };
         Ok(Without {
-            squared_sines: DVector::from_fn(k, |j, _| squared_sine(j)),
+            cosines: cross_product(&on_rows, &leading.vectors),
             values: leading.values,
         })
     };
@@ -111,25 +147,25 @@ pub fn error_bars(
     });
     let mut sizes = Vec::with_capacity(groups.len());
     let mut values = vec![Vec::with_capacity(groups.len()); k];
-    let mut squared_sines = vec![0.0; k];
+    let moving = again != Again::Nothing;
+    let mut directions = moving.then(|| DirectionErrors {
+        mixing: DMatrix::zeros(k, k),
+        outside: DVector::zeros(k),
+    });
     for (group, estimate) in groups.iter().zip(estimates.into_iter().flatten()) {
         let estimate = estimate?;
         let share = n / group.count() as f64;
         sizes.push(share);
         for j in 0..k {
             values[j].push(estimate.values[j]);
-            squared_sines[j] += (share - 1.0) * estimate.squared_sines[j];
+        }
+        if let Some(directions) = &mut directions {
+            directions.add(&estimate.cosines, (share - 1.0) / groups.len() as f64);
         }
     }
     let eigenvalues = (0..k)
         .map(|j| standard_error(whole[j], &values[j], &sizes))
         .collect();
-    let directions = (again != Again::Nothing).then(|| {
-        squared_sines
-            .iter()
-            .map(|sum| (sum / groups.len() as f64).sqrt().min(1.0))
-            .collect()
-    });
     Ok(Some(ErrorBars {
         eigenvalues,
         directions,
@@ -139,8 +175,19 @@ pub fn error_bars(
 /// The components without one bucket.
 struct Without {
     values: DVector<f64>,
-    /// Of the angles to the whole's.
-    squared_sines: DVector<f64>,
+    /// `k × k`, of the angles between the whole's directions (rows) and these; empty where they were held fixed.
+    cosines: DMatrix<f64>,
+}
+
+impl DirectionErrors {
+    fn add(&mut self, cosines: &DMatrix<f64>, weight: f64) {
+        for (i, row) in cosines.row_iter().enumerate() {
+            self.outside[i] += weight * (1.0 - row.norm_squared()).max(0.0);
+            for (j, cosine) in row.iter().enumerate().filter(|(j, _)| *j != i) {
+                self.mixing[(i, j)] += weight * cosine * cosine;
+            }
+        }
+    }
 }
 
 /// The non-empty buckets, when there are enough of them.
@@ -305,7 +352,7 @@ mod tests {
             let exact = 2.0 / n.sqrt();
             assert!((bars.eigenvalues[0] / exact - 1.0).abs() < 0.4, "{bars:?}");
             let sine = 2.0 * (29.0 / n).sqrt();
-            let direction = bars.directions.unwrap()[0];
+            let direction = bars.directions.unwrap().sine(0);
             assert!((direction / sine - 1.0).abs() < 0.2, "{direction} {sine}");
         }
     }
@@ -330,6 +377,30 @@ mod tests {
         assert_eq!(leading_near(&exact, &start).unwrap().values[0], 1.0);
     }
 
+    /// Two equal components change places between the buckets; the plane they span stays.
+    #[test]
+    fn a_plane_is_known_where_its_directions_are_not() {
+        let mut moment = moment(30, &[1_000; 24], 1.0);
+        let buckets = moment.buckets().iter().map(|bucket| {
+            let mut sum = bucket.sum().clone();
+            let second = eigenveil_shared::packed::packed_index(30, 1, 1);
+            sum.as_mut_slice()[second] += bucket.count() as f64;
+            Accumulator::from_parts(sum, bucket.count()).unwrap()
+        });
+        moment = NoisyMoment::from_buckets(buckets.collect(), *moment.noise()).unwrap();
+        let leading = top_k(&moment.dense(), 2).unwrap();
+        let bars = error_bars(&moment, &leading.vectors, Again::Pca).unwrap();
+        let directions = bars.unwrap().directions.unwrap();
+        // The noise's law: 28 directions outside, variance 1/n each.
+        let exact = 28.0 / 24_000.0;
+        let plane = directions.squared_sine_of_span(0, 1);
+        assert!((plane / exact - 1.0).abs() < 0.4, "{plane} {exact}");
+        assert!(directions.sine(0) > 0.3, "{}", directions.sine(0));
+        // Alone, a direction's error is what it was: out of the plane and towards the other one.
+        let parts = directions.outside[0] + directions.mixing[(0, 1)];
+        assert!((directions.sine(0).powi(2) - parts.min(1.0)).abs() < 1e-12);
+    }
+
     #[test]
     fn too_few_or_lopsided_buckets_have_no_error_bars() {
         let axis = leading_columns(&DMatrix::identity(5, 5), 1);
@@ -345,7 +416,7 @@ mod tests {
         let rows = error_bars(&moment, &axis, Again::PcaOnRows(&[0])).unwrap();
         let rows = rows.unwrap();
         // Alone on its row a direction cannot move, and its eigenvalue is the fixed one's.
-        assert_eq!(rows.directions, Some(vec![0.0]));
+        assert_eq!(rows.directions.unwrap().sine(0), 0.0);
         assert!((rows.eigenvalues[0] - fixed.eigenvalues[0]).abs() < 1e-12);
     }
 }

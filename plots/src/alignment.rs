@@ -2,8 +2,7 @@
 
 use crate::{
     frame::{MARGIN, axes, block, block_height, caption_under, heading, usable_width, whisker},
-    label::{Key, Label, Rows},
-    marker::{LineStyle, Marker},
+    label::Rows,
     number::compact,
     scale::{Scale, Tick},
     scree::{ScreeComponent, rank, ranks},
@@ -30,7 +29,6 @@ pub struct AlignmentChart {
     pub width: f64,
 }
 
-const JACKKNIFE: &str = "by the jackknife, neighbours that change places included";
 const HEIGHT: f64 = 220.0;
 const MARK: f64 = 4.5;
 
@@ -61,12 +59,7 @@ impl AlignmentChart {
         let mut svg = Svg::default();
         let mut top = heading(&mut svg, &self.title, self.subtitle.as_deref(), width) + 8.0;
         let verdicts: Vec<_> = components.iter().map(|c| Some(c.verdict)).collect();
-        let mut labels = legend(&verdicts);
-        if components.iter().any(|c| jackknife_of(c).is_some()) {
-            let key = Key::Series(LineStyle::None, Marker::Cross);
-            labels.push(Label::above(JACKKNIFE, "c5 fine", key));
-        }
-        let rows = Rows::new(labels, width - 2.0 * MARGIN);
+        let rows = Rows::new(legend(&verdicts), width - 2.0 * MARGIN);
         rows.draw(&mut svg, (MARGIN, top));
         top += rows.height + 10.0;
         let left = MARGIN + Role::Small.width("0.5") + 8.0;
@@ -107,20 +100,13 @@ impl AlignmentChart {
     /// The numbers as a table, one row for each component shown.
     #[must_use]
     pub fn to_table(&self) -> DataTable {
-        let headers = [
-            "Component",
-            "Noise floor",
-            ALIGNMENT,
-            "Standard error",
-            "By the jackknife",
-        ];
+        let headers = ["Component", "Noise floor", ALIGNMENT, "Standard error"];
         let rows = self.shown().iter().enumerate().map(|(i, component)| {
             vec![
                 (i + 1).to_string(),
                 component.verdict.word().to_owned(),
                 component.alignment.map(compact).unwrap_or_default(),
                 error_of(component).map(compact).unwrap_or_default(),
-                jackknife_of(component).map(compact).unwrap_or_default(),
             ]
         });
         DataTable {
@@ -135,11 +121,6 @@ fn error_of(component: &ScreeComponent) -> Option<f64> {
     component
         .alignment_error
         .filter(|error| error.is_finite() && *error > 0.0)
-}
-
-fn jackknife_of(component: &ScreeComponent) -> Option<f64> {
-    let value = component.jackknife.filter(|value| value.is_finite())?;
-    Some(value.clamp(0.0, 1.0))
 }
 
 fn in_words((i, component): (usize, &ScreeComponent)) -> String {
@@ -213,12 +194,6 @@ pub(crate) fn panel(
             component.verdict.marker().draw(svg, (centre, upper), MARK);
             svg.close_group();
             highest = highest.min(upper - MARK - 2.0);
-            if let Some(value) = jackknife_of(component) {
-                svg.open_group("c5 fine", &format!("{JACKKNIFE}: {}", compact(value)));
-                Marker::Cross.draw(svg, (centre, y.at(value)), MARK);
-                svg.close_group();
-                highest = highest.min(y.at(value) - MARK - 2.0);
-            }
         }
         let text = format!("{value:.2}");
         if Role::Small.width(&text) + 4.0 <= slot {

@@ -1,7 +1,7 @@
 //! The largest loadings of a component, by name.
 
 use crate::{
-    frame::{MARGIN, block, block_height, heading, usable_width},
+    frame::{MARGIN, RowNames, block, block_height, heading, usable_width},
     number::{compact, drawable},
     scale::{Axis, Scale},
     svg::{Anchor, Area, Svg},
@@ -71,14 +71,8 @@ impl BarChart {
         let all = self.sorted();
         let bars: Vec<&Bar> = all.iter().copied().take(self.shown).collect();
         let room = usable_width(self.width) * 0.34;
-        let names: Vec<String> = bars
-            .iter()
-            .map(|b| Role::Label.shorten(&b.name, room))
-            .collect();
-        let name_width = names
-            .iter()
-            .map(|n| Role::Label.width(n))
-            .fold(0.0, f64::max);
+        let names = RowNames::new(bars.iter().map(|b| b.name.as_str()), room, STEP);
+        let name_width = names.width;
         let numbers: Vec<String> = bars.iter().map(|b| compact(b.value)).collect();
         let number_width = numbers
             .iter()
@@ -110,23 +104,22 @@ impl BarChart {
         let x = Scale::fit(&axis, std::iter::empty(), range, 4);
         let zero = x.at(0.0);
 
-        let height = STEP * bars.len().max(1) as f64;
+        let height = names.height().max(STEP);
         let area = Area {
             x: left,
             y: top,
             w: right - left,
             h: height,
         };
-        for (i, ((bar, name), number)) in bars.iter().zip(&names).zip(&numbers).enumerate() {
-            let centre = area.y + STEP * (i as f64 + 0.5);
+        for (i, (bar, number)) in bars.iter().zip(&numbers).enumerate() {
+            let centre = area.y + names.centre(i);
             let end = x.at(bar.value);
             let (class, anchor, at) = if bar.value < 0.0 {
                 ("neg", Anchor::End, end - 6.0)
             } else {
                 ("pos", Anchor::Start, end + 6.0)
             };
-            let baseline = centre + Role::Label.size() * 0.35;
-            svg.text(Role::Label, "", (left - 12.0, baseline), Anchor::End, name);
+            names.draw(&mut svg, i, left - 12.0, centre);
             svg.open_group(class, &format!("{}: {number}", bar.name));
             let w = (end - zero).abs().max(0.75);
             svg.rect(

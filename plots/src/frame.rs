@@ -64,6 +64,59 @@ pub(crate) fn block(svg: &mut Svg, role: Role, lines: &[String], x: f64, top: f6
     }
 }
 
+/// Most lines of a name beside its row.
+const NAME_LINES: usize = 6;
+
+/// Names in a column to the left of their rows, each whole, on as many lines as it takes.
+pub(crate) struct RowNames {
+    names: Vec<Vec<String>>,
+    /// Of the widest line.
+    pub(crate) width: f64,
+    /// Height of each row, at least the step asked for.
+    heights: Vec<f64>,
+}
+
+impl RowNames {
+    /// Breaks names into lines no wider than `room`.
+    pub(crate) fn new<'a>(names: impl Iterator<Item = &'a str>, room: f64, step: f64) -> Self {
+        let role = Role::Label;
+        let names: Vec<Vec<String>> = names
+            .map(|name| role.wrap(name, room, NAME_LINES))
+            .collect();
+        let widths = names.iter().flatten().map(|line| role.width(line));
+        Self {
+            width: widths.fold(0.0, f64::max),
+            heights: names
+                .iter()
+                .map(|lines| step.max(block_height(role, lines) + 6.0))
+                .collect(),
+            names,
+        }
+    }
+
+    /// Of all rows together.
+    pub(crate) fn height(&self) -> f64 {
+        self.heights.iter().sum()
+    }
+
+    /// The middle of row `index`, from the top of the first.
+    pub(crate) fn centre(&self, index: usize) -> f64 {
+        let above: f64 = self.heights.iter().take(index).sum();
+        above + 0.5 * self.heights.get(index).copied().unwrap_or_default()
+    }
+
+    /// Writes the name of row `index`, ending at `right`, its middle at `centre`.
+    pub(crate) fn draw(&self, svg: &mut Svg, index: usize, right: f64, centre: f64) {
+        let role = Role::Label;
+        let lines = self.names.get(index).map_or(&[][..], Vec::as_slice);
+        let first = centre - 0.5 * role.line_height() * (lines.len() as f64 - 1.0);
+        for (i, line) in lines.iter().enumerate() {
+            let baseline = first + role.line_height() * i as f64 + role.size() * 0.35;
+            svg.text(role, "", (right, baseline), Anchor::End, line);
+        }
+    }
+}
+
 /// Lines under the middle of a plot, wrapped and kept inside the picture; the height of the whole picture.
 pub(crate) fn caption_under(
     svg: &mut Svg,

@@ -3,11 +3,12 @@
 //! Every picture is a plain struct that is filled in and turned into a string:
 //!
 //! * [`LineChart`]: one or more series over a linear or logarithmic axis, with error bars;
-//! * [`Scree`]: the eigenvalues of an estimate against its noise floor;
+//! * [`Scree`]: the variances of an estimate's components against its noise floor;
 //! * [`AlignmentChart`]: how well each component is expected to be recovered;
 //! * [`LoadingTable`]: features by components, for sparse subspaces;
 //! * [`ImageGrid`] of [`LoadingImage`]s: components of pictures, drawn as pictures;
 //! * [`BarChart`]: the largest loadings of a component, by name;
+//! * [`Biplot`]: rows in the plane of two components, with the loadings as arrows;
 //! * [`DataTable`]: the same numbers as an HTML table, for readers who want those.
 //!
 //! The strings hold no script, no font and no link, so they can be written to a file, served as an
@@ -28,6 +29,7 @@
 
 mod alignment;
 mod bars;
+mod biplot;
 mod chart;
 mod frame;
 mod image;
@@ -45,6 +47,7 @@ mod verdict;
 
 pub use alignment::AlignmentChart;
 pub use bars::{Bar, BarChart};
+pub use biplot::{Arrow, Biplot, PointGroup};
 pub use chart::{HorizontalLine, LineChart, Series};
 pub use image::{ColourScale, ImageGrid, ImageRow, LoadingImage, WrongShape};
 pub use loadings::{LoadingRow, LoadingTable};

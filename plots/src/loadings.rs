@@ -1,7 +1,7 @@
 //! The rows of a sparse subspace: features by components.
 
 use crate::{
-    frame::{MARGIN, block, block_height, heading, usable_width},
+    frame::{MARGIN, RowNames, block, block_height, heading, usable_width},
     number::{compact, drawable},
     svg::{Anchor, Area, Svg},
     table::DataTable,
@@ -83,11 +83,8 @@ impl LoadingTable {
         let all = self.sorted();
         let rows = &all[..all.len().min(self.shown)];
         let longest = |texts: &mut dyn Iterator<Item = f64>| texts.fold(0.0, f64::max);
-        let names: Vec<String> = rows
-            .iter()
-            .map(|row| Role::Label.shorten(&row.name, width * 0.3))
-            .collect();
-        let left = MARGIN + longest(&mut names.iter().map(|n| Role::Label.width(n))) + 14.0;
+        let names = RowNames::new(rows.iter().map(|r| r.name.as_str()), width * 0.3, STEP);
+        let left = MARGIN + names.width + 14.0;
         // Of what is shown at all: NaN and the like are left out.
         let numbers = |row: &LoadingRow| -> Vec<Option<(f64, String)>> {
             let loadings = self.columns.iter().enumerate();
@@ -125,12 +122,11 @@ impl LoadingTable {
             x: left,
             y: top + above + 10.0,
             w: columns as f64 * column,
-            h: STEP * rows.len().max(1) as f64,
+            h: names.height().max(STEP),
         };
-        for (i, name) in names.iter().enumerate() {
-            let centre = area.y + STEP * (i as f64 + 0.5);
-            let baseline = centre + Role::Label.size() * 0.35;
-            svg.text(Role::Label, "", (left - 10.0, baseline), Anchor::End, name);
+        for i in 0..rows.len() {
+            let centre = area.y + names.centre(i);
+            names.draw(&mut svg, i, left - 10.0, centre);
             svg.line("grid", (left, centre), (area.right(), centre));
         }
         for (j, title) in titles.iter().enumerate() {
@@ -140,7 +136,7 @@ impl LoadingTable {
                 let Some((value, number)) = row[j].as_ref() else {
                     continue;
                 };
-                let centre = area.y + STEP * (i as f64 + 0.5);
+                let centre = area.y + names.centre(i);
                 let length = (column / 2.0 - pad) * value.abs() / largest;
                 let (class, from, at, anchor) = if *value < 0.0 {
                     ("neg", zero - length, zero - length - 4.0, Anchor::End)

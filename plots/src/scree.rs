@@ -1,4 +1,4 @@
-//! Eigenvalues of an estimate against its noise floor.
+//! Variances of the components of an estimate, against its noise floor.
 
 use crate::{
     alignment::{ALIGNMENT, panel},
@@ -20,12 +20,9 @@ pub struct ScreeComponent {
     pub verdict: Verdict,
     /// Expected squared cosine with the true component, from 0 to 1.
     pub alignment: Option<f64>,
-    /// Squared cosine between the directions with and without a part of the data, scaled to the whole (a jackknife): small
-    /// where the component changes places with a neighbour.
-    pub jackknife: Option<f64>,
     /// Standard error of the alignment.
     pub alignment_error: Option<f64>,
-    /// Standard error of the eigenvalue.
+    /// Standard error of the variance.
     pub standard_error: Option<f64>,
 }
 
@@ -34,11 +31,11 @@ pub struct ScreeComponent {
 pub struct Reference {
     /// What it is.
     pub name: String,
-    /// Its eigenvalues, descending.
+    /// Its eigenvalues, descending, in the same units.
     pub eigenvalues: Vec<f64>,
 }
 
-/// A scree plot: eigenvalues by rank, the noise floor, and how well each component is expected to
+/// A scree plot: variances (eigenvalues of E[xxᵀ]) by rank, the noise floor, and how well each component is expected to
 /// be recovered.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scree {
@@ -46,7 +43,7 @@ pub struct Scree {
     pub title: String,
     /// A line under the title.
     pub subtitle: Option<String>,
-    /// Eigenvalues, descending.
+    /// Variances, as a rule descending.
     pub eigenvalues: Vec<f64>,
     /// The noise floor.
     pub floor: Option<NoiseFloor>,
@@ -75,6 +72,7 @@ impl Default for Scree {
     }
 }
 
+const VARIANCE: &str = "Variance";
 const UPPER: f64 = 250.0;
 const LOWER: f64 = 84.0;
 
@@ -144,7 +142,7 @@ impl Scree {
         block(
             &mut svg,
             Role::Label,
-            &["Eigenvalue".into()],
+            &[VARIANCE.into()],
             MARGIN,
             top,
             Anchor::Start,
@@ -189,7 +187,7 @@ impl Scree {
         if total > n {
             let rest = total - n;
             let s = if rest == 1 { "" } else { "s" };
-            under.push(format!("… and {rest} smaller eigenvalue{s}, not shown"));
+            under.push(format!("… and {rest} smaller one{s}, not shown"));
         }
         if values.iter().any(|&(i, v)| self.whisker_of(i, v).is_some()) {
             under.push("Whiskers: one standard error to either side".to_owned());
@@ -202,7 +200,13 @@ impl Scree {
     /// The numbers of the plot as a table, one row for each eigenvalue shown.
     #[must_use]
     pub fn to_table(&self) -> DataTable {
-        let mut headers = vec!["Component", "Eigenvalue", "Noise floor", ALIGNMENT];
+        let mut headers = vec![
+            "Component",
+            VARIANCE,
+            "Standard error",
+            "Noise floor",
+            ALIGNMENT,
+        ];
         let reference = self.reference.as_ref();
         headers.extend(reference.map(|r| r.name.as_str()));
         let rows = self
@@ -213,7 +217,13 @@ impl Scree {
             .map(|(i, &value)| {
                 let alignment = self.components.get(i).and_then(|c| c.alignment);
                 let verdict = self.verdict(i, value).map_or("", Verdict::word);
-                let mut row = vec![(i + 1).to_string(), compact(value), verdict.to_owned()];
+                let error = self.components.get(i).and_then(|c| c.standard_error);
+                let mut row = vec![
+                    (i + 1).to_string(),
+                    compact(value),
+                    error.map(compact).unwrap_or_default(),
+                    verdict.to_owned(),
+                ];
                 row.push(alignment.map(compact).unwrap_or_default());
                 if let Some(r) = reference {
                     row.push(
@@ -256,7 +266,7 @@ impl Scree {
             ));
         }
         if self.floor.is_some() {
-            labels.push(Label::above("range of pure noise", "", Key::Band));
+            labels.push(Label::above("hidden by the noise", "", Key::Band));
         }
         labels
     }
@@ -330,7 +340,7 @@ impl Scree {
 
     fn description(&self, n: usize) -> String {
         let mut text = format!(
-            "Scree plot of the first {n} of {} eigenvalues, from {} down to {}.",
+            "Scree plot of the first {n} of {} variances, from {} down to {}.",
             self.eigenvalues.len(),
             self.eigenvalues
                 .first()
@@ -343,7 +353,7 @@ impl Scree {
         );
         if let Some(floor) = self.floor {
             text.push_str(&format!(
-                " The noise reaches {}, and a component counts above {}.",
+                " The noise hides variances up to {}, and a component counts above {}.",
                 compact(floor.edge),
                 compact(floor.threshold)
             ));

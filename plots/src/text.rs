@@ -73,7 +73,7 @@ impl Role {
                 lines.push(std::mem::take(&mut line));
             }
             while self.width(&word) > room && word.chars().count() > 1 {
-                let fits = self.prefix(&word, room).max(1);
+                let fits = after_separator(&word, self.prefix(&word, room).max(1));
                 let rest: String = word.chars().skip(fits).collect();
                 lines.push(word.chars().take(fits).collect());
                 word = rest;
@@ -112,6 +112,18 @@ impl Role {
     }
 }
 
+/// Where to break a word of which `fits` characters fit: after the last `_`, `-`, `/`, `.` or `:` among them, if there is one
+/// that leaves a part of some length, as names of features have them.
+fn after_separator(word: &str, fits: usize) -> usize {
+    let separators = word.chars().take(fits).enumerate();
+    let last = separators
+        .filter(|(_, c)| matches!(c, '_' | '-' | '/' | '.' | ':'))
+        .last();
+    last.map(|(at, _)| at + 1)
+        .filter(|broken| *broken >= 3)
+        .unwrap_or(fits)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -128,6 +140,11 @@ mod tests {
             ["one two", "three…"]
         );
         assert!(role.wrap("  ", 60.0, 2).is_empty());
+        let name = "Horizontal_Distance_To_Roadways";
+        assert_eq!(
+            role.wrap(name, 160.0, 9),
+            ["Horizontal_Distance_", "To_Roadways"]
+        );
     }
 
     proptest! {

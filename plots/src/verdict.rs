@@ -69,24 +69,24 @@ pub(crate) fn legend(present: &[Option<Verdict>]) -> Vec<Label> {
         .collect()
 }
 
-/// The noise floor: where eigenvalues of pure noise would lie.
+/// The noise floor: which variances the noise hides.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NoiseFloor {
-    /// Lower edge of the noise bulk; by default the band reaches the bottom of the picture.
+    /// Mean variance of the directions that cannot be seen; by default the band reaches the bottom of the picture.
     pub lower: Option<f64>,
-    /// Upper edge of the noise bulk.
+    /// Smallest variance that shows outside of the noise.
     pub edge: f64,
-    /// What an eigenvalue must exceed to count as a component.
+    /// What a variance must exceed to count as a component's.
     pub threshold: f64,
 }
 
 impl NoiseFloor {
-    /// Where an eigenvalue stands relative to this floor.
+    /// Where a variance stands relative to this floor.
     #[must_use]
-    pub fn verdict(&self, eigenvalue: f64) -> Verdict {
-        if eigenvalue > self.threshold {
+    pub fn verdict(&self, variance: f64) -> Verdict {
+        if variance > self.threshold {
             Verdict::Above
-        } else if eigenvalue > self.edge {
+        } else if variance > self.edge {
             Verdict::At
         } else {
             Verdict::Below

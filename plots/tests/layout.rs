@@ -182,6 +182,38 @@ fn text_is_escaped() {
     }
 }
 
+/// Names are whole wherever loadings are drawn, at every width that pages ask for.
+#[test]
+fn the_longest_names_of_features_are_whole() {
+    for width in [350.0, 560.0, 720.0] {
+        let rows = samples::LONG_NAMES.iter().map(|name| LoadingRow {
+            name: (*name).to_owned(),
+            loadings: vec![0.4, -0.2],
+        });
+        let columns = ["component 1, above", "component 2, above"].map(str::to_owned);
+        let mut table = LoadingTable::new("Selected", columns, rows);
+        table.width = width;
+        for svg in [samples::long_names(width).to_svg(), table.to_svg()] {
+            check(&svg);
+            let written: String = texts(&svg).concat().split_whitespace().collect();
+            for name in samples::LONG_NAMES {
+                let name: String = name.split_whitespace().collect();
+                assert!(written.contains(&name), "{name} is not in {written}");
+            }
+            // Nothing else is cut either.
+            assert!(
+                !texts(&svg).iter().any(|text| text.ends_with('…')),
+                "{written}"
+            );
+        }
+    }
+    // Arrows have room for one line each; a name that finds none is said under the picture.
+    let written = texts(&samples::biplot(720.0).to_svg()).concat();
+    for name in samples::LONG_NAMES {
+        assert!(written.contains(name), "{name} is not in {written}");
+    }
+}
+
 #[test]
 fn odd_data_still_gives_a_picture() {
     let cases: [&[(f64, f64)]; 9] = [
@@ -314,11 +346,10 @@ fn verdict() -> impl Strategy<Value = Verdict> {
 
 fn component() -> impl Strategy<Value = ScreeComponent> {
     let number = || prop::option::of(value());
-    (verdict(), number(), number(), number(), number()).prop_map(
-        |(verdict, alignment, jackknife, alignment_error, standard_error)| ScreeComponent {
+    (verdict(), number(), number(), number()).prop_map(
+        |(verdict, alignment, alignment_error, standard_error)| ScreeComponent {
             verdict,
             alignment,
-            jackknife,
             alignment_error,
             standard_error,
         },

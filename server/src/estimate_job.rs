@@ -5,7 +5,7 @@ use std::{ops::ControlFlow, time::Instant};
 use eigenveil_estimation::{
     estimate::{Findings, principal_components, sparse_components},
     fantope::Progress,
-    floor::grouped,
+    floor::{grouped, probably_the_mean},
     large::{self, SeedSource},
     moment::NoisyMoment,
     row_check,
@@ -149,8 +149,14 @@ fn document(params: &StudyParams, name: &str, n: u64, k: Rank, findings: Finding
         bucket_agreement,
         ..
     } = findings;
-    let delta = params.budget().delta();
-    assessment.warnings.extend(delta_warning(delta, n));
+    match probably_the_mean(params, &assessment) {
+        // Then the others are small beside it, and asking for more people would be the wrong advice.
+        Some(mean) => assessment.warnings.insert(0, mean),
+        None => assessment.warnings.extend(assessment.outlook.take()),
+    }
+    assessment
+        .warnings
+        .extend(delta_warning(params.budget().delta(), n));
     Estimate {
         format: FORMAT,
         name: name.to_owned(),
@@ -162,8 +168,10 @@ fn document(params: &StudyParams, name: &str, n: u64, k: Rank, findings: Finding
         k: assessment.components.len(),
         requested_k: k,
         components: assessment.components,
+        groups: assessment.groups,
         mean: None,
         mean_standard_error: None,
+        variances: assessment.variances,
         eigenvalues: spectrum,
         total_variance: assessment.total_variance,
         floor: assessment.floor,
@@ -217,6 +225,8 @@ fn check_finite(estimate: &Estimate) -> Result<()> {
         .iter()
         .flat_map(|component| {
             component.loadings.iter().copied().chain([
+                component.variance.unwrap_or(0.0),
+                component.variance_se.unwrap_or(0.0),
                 component.eigenvalue,
                 component.debiased_eigenvalue.unwrap_or(0.0),
                 component.expected_alignment,
@@ -228,6 +238,13 @@ fn check_finite(estimate: &Estimate) -> Result<()> {
             ])
         })
         .chain(estimate.eigenvalues.iter().copied())
+        .chain(estimate.variances.iter().copied())
+        .chain(
+            estimate
+                .groups
+                .iter()
+                .flat_map(|group| [group.variance, group.alignment]),
+        )
         .chain(scores)
         .chain(path)
         .chain(estimate.mean.iter().flatten().copied())
@@ -246,7 +263,13 @@ fn check_finite(estimate: &Estimate) -> Result<()> {
             floor.radius,
             floor.edge,
             floor.threshold,
-        ]);
+        ])
+        .chain(
+            floor
+                .variance
+                .iter()
+                .flat_map(|floor| [floor.level, floor.edge, floor.threshold]),
+        );
     if numbers.into_iter().all(f64::is_finite) {
         return Ok(());
     }

@@ -8,31 +8,29 @@ use eigenveil_plots::{
     AlignmentChart, Axis, HorizontalLine, LineChart, LineStyle, LoadingRow, LoadingTable, Marker,
     NoiseFloor, Reference, Scree, ScreeComponent, Series, Verdict, format_number,
 };
-use eigenveil_shared::{
-    estimate::{Estimate, LambdaPath, SparseOutcome, Verdict as Standing},
-    mechanism::MechanismKind,
-};
+use eigenveil_shared::estimate::{Estimate, LambdaPath, SparseOutcome, Verdict as Standing};
 
-/// The scree plot of an estimate with its noise floor; `without_noise` adds the non-private spectrum.
+/// The scree plot of an estimate with its noise floor; `without_noise` adds the non-private spectrum. Everything is in units
+/// of a component's variance, an eigenvalue of E[xxᵀ].
 pub fn scree(estimate: &Estimate, without_noise: Option<&[f64]>) -> Scree {
-    let what = if estimate.mean.is_some() {
-        "covariance"
-    } else {
-        "moment"
-    };
-    let mut scree = Scree::new(
-        format!("Eigenvalues of the noisy {what}, {}", estimate.name),
-        estimate.eigenvalues.clone(),
-    );
+    let title = format!("Variance by component, {}", estimate.name);
+    let of_components = estimate.components.iter();
+    let mut variances: Vec<f64> = of_components
+        .map(|component| estimate.variance(component).unwrap_or(f64::NAN))
+        .collect();
+    variances.extend(estimate.variances.iter().skip(variances.len()));
+    let mut scree = Scree::new(title, variances);
     scree.subtitle = Some(setting(estimate));
-    let floor = &estimate.floor;
-    scree.floor = Some(NoiseFloor {
-        lower: Some(floor.centre - 2.0 * floor.radius),
+    scree.floor = estimate.floor.variance.map(|floor| NoiseFloor {
+        lower: Some(floor.level),
         edge: floor.edge,
         threshold: floor.threshold,
     });
     scree.components = components(estimate);
-    scree.reference = without_noise.map(|eigenvalues| reference(estimate, eigenvalues));
+    scree.reference = without_noise.map(|eigenvalues| Reference {
+        name: "without noise (non-private)".to_owned(),
+        eigenvalues: eigenvalues.to_vec(),
+    });
     scree
 }
 
@@ -50,6 +48,19 @@ fn setting(estimate: &Estimate) -> String {
     )
 }
 
+/// The setting, and which components cannot be told apart.
+fn setting_and_groups(estimate: &Estimate) -> String {
+    let mut text = setting(estimate);
+    for group in &estimate.groups {
+        text.push_str(&format!(
+            "; {} cannot be told apart, together {}",
+            group.range(),
+            format_number(group.alignment)
+        ));
+    }
+    text
+}
+
 fn components(estimate: &Estimate) -> Vec<ScreeComponent> {
     let of = |component: &eigenveil_shared::estimate::Component| ScreeComponent {
         verdict: match component.verdict {
@@ -57,10 +68,9 @@ fn components(estimate: &Estimate) -> Vec<ScreeComponent> {
             Standing::At => Verdict::At,
             Standing::Below => Verdict::Below,
         },
-        alignment: Some(component.expected_alignment),
-        jackknife: component.direction_se.map(|sine| 1.0 - sine * sine),
-        alignment_error: component.expected_alignment_se,
-        standard_error: component.eigenvalue_se,
+        alignment: Some(component.alignment()),
+        alignment_error: component.alignment_se(),
+        standard_error: component.variance_se,
     };
     estimate.components.iter().map(of).collect()
 }
@@ -69,7 +79,7 @@ fn components(estimate: &Estimate) -> Vec<ScreeComponent> {
 pub fn alignment(estimate: &Estimate) -> AlignmentChart {
     let title = format!("How far to trust each component, {}", estimate.name);
     let mut chart = AlignmentChart::new(title, components(estimate));
-    chart.subtitle = Some(setting(estimate));
+    chart.subtitle = Some(setting_and_groups(estimate));
     chart
 }
 
@@ -104,7 +114,13 @@ pub fn loadings(estimate: &Estimate, sparse: &SparseOutcome) -> LoadingTable {
 
 /// Variance captured and rows selected along a path of λ.
 pub fn lambda_path(estimate: &Estimate, path: &LambdaPath) -> LineChart {
-    let share = |captured: f64| captured / path.most_variance;
+    // In units of E[xxᵀ]: k directions of a moment without a trace can have a negative sum.
+    let missing = estimate.k as f64 * estimate.missing_trace();
+    let most = path.most_variance + missing;
+    let share = move |captured: f64| match most > 0.0 {
+        true => ((captured + missing) / most).clamp(0.0, 1.0),
+        false => 0.0,
+    };
     let mut chart = LineChart::new(
         format!("What the penalty costs, {}", estimate.name),
         Axis::log("Penalty λ"),
@@ -173,22 +189,6 @@ pub fn lambda_rows(estimate: &Estimate, path: &LambdaPath) -> Option<LineChart> 
         })
         .collect();
     Some(chart)
-}
-
-/// The non-private spectrum, moved to where the noisy one shows it: `double-cap` reports have trace zero.
-fn reference(estimate: &Estimate, eigenvalues: &[f64]) -> Reference {
-    let traceless = estimate.privacy.mechanism == MechanismKind::DoubleCap
-        && estimate.study.preprocessing().centring.is_none();
-    let mean = eigenvalues.iter().sum::<f64>() / eigenvalues.len().max(1) as f64;
-    let (name, shift) = if traceless {
-        ("without noise, less its mean (non-private)", mean)
-    } else {
-        ("without noise (non-private)", 0.0)
-    };
-    Reference {
-        name: name.to_owned(),
-        eigenvalues: eigenvalues.iter().map(|value| value - shift).collect(),
-    }
 }
 
 /// Lines of expected error against the number of participants, for a population of this spectrum.

@@ -767,3 +767,43 @@ async fn what_a_browser_may_keep_is_said() {
         );
     }
 }
+
+/// Of two hundred studies a page shows fifty, and one is found by a part of its name or the beginning of its identifier.
+#[tokio::test]
+async fn two_hundred_studies_stay_readable() {
+    let server = Harness::new();
+    let mut first = None;
+    for number in 0..200 {
+        let name = format!("Ward {} of clinic {}", number % 7, number);
+        let study = server.study_with(json!({ "name": name })).await;
+        first.get_or_insert(study);
+    }
+    let mut browser = Browser::new(&server);
+    let page = browser.page("/").await;
+    assert_eq!(page.all("#studies li").len(), 50);
+    assert_eq!(page.text("#found"), "200 studies, the newest first.");
+    assert!(page.text("#studies li").contains("clinic 199"));
+
+    // Every word of it, wherever it stands; the pager keeps the search.
+    let page = browser.page("/?q=WARD+3").await;
+    let found = page.text("#found");
+    assert_eq!(found, "61 of 200 studies.");
+    assert_eq!(page.value("#q"), "WARD 3");
+    let page = browser.page("/?q=clinic+1").await;
+    assert_eq!(page.text("#found"), "131 of 200 studies.");
+    let next = page.all("nav.pager a[rel=next]")[0]
+        .attr("href")
+        .unwrap()
+        .to_owned();
+    assert_eq!(next, "/?q=clinic+1&page=2");
+    let page = browser.page(&next).await;
+    assert_eq!(page.all("#studies li").len(), 50);
+    assert_eq!(page.text("#found"), "131 of 200 studies.");
+
+    let id = first.unwrap().id;
+    let page = browser.page(&format!("/?q={id}")).await;
+    assert!(page.text("#studies li").contains("clinic 0"));
+    let page = browser.page("/?q=%22%3E%3Cscript%3E").await;
+    assert!(page.has("#none") && !page.has("#studies"));
+    assert_eq!(page.value("#q"), "\"><script>");
+}

@@ -50,7 +50,8 @@ impl<'de> Deserialize<'de> for Rank {
 pub enum Verdict {
     /// Above the floor's threshold: noise alone would hardly ever reach it.
     Above,
-    /// Between the noise's edge and the threshold: it may be real, it may be noise.
+    /// Between the noise's edge and the threshold: it may be real, it may be noise. Or above the threshold in a
+    /// direction that the error bars leave open by more than 45°, outside of every [`ComponentGroup`].
     At,
     /// Inside the noise: the direction is not evidence of anything.
     Below,
@@ -74,7 +75,17 @@ impl Verdict {
 pub struct Component {
     /// Unit vector of length p; the loading of largest magnitude is positive.
     pub loadings: Vec<f64>,
-    /// Eigenvalue of the noisy moment (of `vᵀS̃v` for a sparse estimate), in units of the prepared rows.
+    /// The component's variance: its eigenvalue of E[xxᵀ] (of the covariance with private centring), noise taken out, in
+    /// squared units of the prepared rows; never negative. The mean level of the bulk where it is not visible. Where
+    /// [`Estimate::total_variance`] is `null` the bulk counts as zero: the smallest it can be. `null` in documents of
+    /// older programs: [`Estimate::variance`] has both.
+    #[serde(default)]
+    pub variance: Option<f64>,
+    /// Standard error of `variance`, that of `debiased_eigenvalue`. `null` where that is.
+    #[serde(default)]
+    pub variance_se: Option<f64>,
+    /// Raw: eigenvalue of the noisy moment (of `vᵀS̃v` for a sparse estimate), noise included; `double-cap` reports have no
+    /// trace, and theirs are lower by what that leaves out.
     pub eigenvalue: f64,
     /// Estimate of the noiseless eigenvalue above the bulk, `θ̂`; `null` where the component is not visible.
     pub debiased_eigenvalue: Option<f64>,
@@ -82,8 +93,7 @@ pub struct Component {
     pub expected_alignment: f64,
     /// Where it stands relative to the noise floor.
     pub verdict: Verdict,
-    /// Share of [`Estimate::total_variance`] explained: of the debiased eigenvalue where it is visible, of
-    /// the bulk's level where it is not; clamped to `[0, 1]`. `null` where the total is.
+    /// `variance` over [`Estimate::total_variance`], clamped to `[0, 1]`. `null` where the total is.
     pub explained_variance_ratio: Option<f64>,
     /// Standard error of `eigenvalue`, by the jackknife over the buckets. `null` with fewer than four non-empty
     /// buckets or one that holds more than half of the reports, and above p = 2,000 or (from p = 300) k = 32,
@@ -102,6 +112,55 @@ pub struct Component {
     /// is, and for sparse components without `refit`.
     #[serde(default)]
     pub direction_se: Option<f64>,
+}
+
+impl Component {
+    /// What to show as the squared cosine with the true component: the smaller of what the noise floor expects and what
+    /// the error bars leave, `1 − direction_se²`.
+    pub fn alignment(&self) -> f64 {
+        smaller_alignment(self.expected_alignment, self.direction_se)
+    }
+
+    /// Standard error of [`alignment`](Self::alignment), where the noise floor's is the smaller one.
+    pub fn alignment_se(&self) -> Option<f64> {
+        let floors = self.alignment() == self.expected_alignment;
+        self.expected_alignment_se.filter(|_| floors)
+    }
+}
+
+/// The smaller of an expected squared cosine and what an error bar, a root mean squared sine, leaves of 1.
+pub fn smaller_alignment(expected: f64, sine: Option<f64>) -> f64 {
+    sine.map_or(expected, |sine| expected.min((1.0 - sine * sine).max(0.0)))
+}
+
+/// Components that stand above the noise and cannot be told apart: the space they span is a finding, the single directions
+/// are not. Neighbours whose eigenvalues' error bars overlap, or that change places between the buckets.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct ComponentGroup {
+    /// Number of its first component, from 1.
+    pub first: usize,
+    /// Number of its last one.
+    pub last: usize,
+    /// Where the space stands: that of its components, or `at` where the error bars leave the space open by more than 45°.
+    pub verdict: Verdict,
+    /// Sum of the components' variances.
+    pub variance: f64,
+    /// Of the total; `null` where that is.
+    pub explained_variance_ratio: Option<f64>,
+    /// Mean squared cosine of the space with the true one: the smaller of what the noise floor expects and what
+    /// `span_se` leaves.
+    pub alignment: f64,
+    /// Root mean squared sine of the space's error, over its dimensions, by the jackknife; `null` without error bars.
+    pub span_se: Option<f64>,
+}
+
+impl ComponentGroup {
+    /// "2–4".
+    pub fn range(&self) -> String {
+        format!("{}–{}", self.first, self.last)
+    }
 }
 
 /// Whether the buckets of reports agree.
@@ -213,6 +272,22 @@ pub struct FloorDocument {
     pub threshold: f64,
     /// How many eigenvalues exceed the threshold.
     pub components_above: usize,
+    /// The floor in units of [`Component::variance`]; `null` in documents of older programs.
+    #[serde(default)]
+    pub variance: Option<VarianceFloor>,
+}
+
+/// The noise floor in units of variance, eigenvalues of E[xxᵀ].
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct VarianceFloor {
+    /// Mean over the directions that cannot be seen.
+    pub level: f64,
+    /// Variance of a component whose eigenvalue shows at the upper edge of the noise bulk.
+    pub edge: f64,
+    /// What a variance must exceed to count: that of a component whose eigenvalue shows at the threshold.
+    pub threshold: f64,
 }
 
 /// How the Fantope solver ended.
@@ -343,13 +418,19 @@ pub struct Estimate {
     pub requested_k: Rank,
     /// The components, leading first.
     pub components: Vec<Component>,
+    /// Those of them that cannot be told apart, leading first.
+    #[serde(default)]
+    pub groups: Vec<ComponentGroup>,
     /// Mean of the prepared rows, in their units; `null` unless the study has private centring (second
     /// moments alone do not show it). With it, the components are those of the covariance around it.
     pub mean: Option<Vec<f64>>,
     /// The noise's standard deviation of an entry of `mean`.
     #[serde(default)]
     pub mean_standard_error: Option<f64>,
-    /// Eigenvalues of the noisy moment, descending: all of them, or (a sparse estimate from seeds read twice, by default from
+    /// Variance of each of `eigenvalues`, as that of the components; empty in documents of older programs.
+    #[serde(default)]
+    pub variances: Vec<f64>,
+    /// Raw: eigenvalues of the noisy moment, descending: all of them, or (a sparse estimate from seeds read twice, by default from
     /// p = 1,500) more of the leading ones than stand above the noise, then Ritz values: never above the true ones.
     pub eigenvalues: Vec<f64>,
     /// Mean squared norm of the prepared rows: `tr S̃`, an estimate, with Gaussian noise; with `double-cap`,
@@ -396,6 +477,37 @@ impl Estimate {
         (reports.is_finite() && reports >= 0.0).then_some((reports as u64).min(self.n))
     }
 
+    /// A component's variance, an eigenvalue of E[xxᵀ]; also of documents of older programs, but for those without a total.
+    pub fn variance(&self, component: &Component) -> Option<f64> {
+        let share = || Some(component.explained_variance_ratio? * self.total_variance?);
+        component.variance.or_else(share)
+    }
+
+    /// What a direction's raw `vᵀS̃v` lacks of an eigenvalue of E[xxᵀ]: its share of the trace that the reports do not show (all
+    /// of it with `double-cap`). Where the total is not known the bulk counts as zero.
+    pub fn missing_trace(&self) -> f64 {
+        match self.total_variance {
+            Some(total) => {
+                // Only seeds are ever read twice, and they have no trace.
+                let all = self.eigenvalues.len() == self.p;
+                let trace = if all {
+                    self.eigenvalues.iter().sum()
+                } else {
+                    0.0
+                };
+                (total - trace) / self.p as f64
+            }
+            None => -self.floor.centre,
+        }
+    }
+
+    /// The group of component `index`, from 0.
+    pub fn group_of(&self, index: usize) -> Option<&ComponentGroup> {
+        let number = index + 1;
+        let mut groups = self.groups.iter();
+        groups.find(|group| (group.first..=group.last).contains(&number))
+    }
+
     /// Names of the p features: the study's, or x1, x2, …
     pub fn feature_names(&self) -> Vec<String> {
         self.study
@@ -403,6 +515,7 @@ impl Estimate {
             .unwrap_or_else(|| (1..=self.p).map(|i| format!("x{i}")).collect())
     }
 }
+
 /// A text as a cell of a CSV file for spreadsheets, which take one that begins with `=`, `+`, `-`, `@`, a tab or a
 /// carriage return for a formula: such a one gets an apostrophe before it (OWASP, "CSV Injection"). Numbers are not
 /// texts.

@@ -96,7 +96,7 @@ pub(crate) async fn run(args: &EstimateArgs, json: bool) -> Result<()> {
     let mut out = None;
     let mut files = Vec::new();
     if let Some(estimate) = &document.estimate {
-        output::make_dir(&args.out)?;
+        let mut written = Vec::new();
         for (format, file) in [
             (EstimateFormat::Json, "estimate.json"),
             (EstimateFormat::Csv, "components.csv"),
@@ -105,10 +105,11 @@ pub(crate) async fn run(args: &EstimateArgs, json: bool) -> Result<()> {
             let bytes = client
                 .fetch_estimate_file(&args.study, number, format)
                 .await?;
-            output::write_file(&args.out.join(file), &bytes)?;
-            files.push(file);
+            written.push((file, bytes));
         }
-        files.extend(results::write(&args.out, estimate, None)?);
+        written.extend(results::files(estimate, None)?);
+        results::write(&args.out, &written)?;
+        files = written.iter().map(|(name, _)| *name).collect();
         out = Some(args.out.display().to_string());
     }
     let estimate = document.estimate.as_ref();
@@ -144,28 +145,17 @@ pub(crate) async fn run(args: &EstimateArgs, json: bool) -> Result<()> {
     }
 }
 
-/// "0.05270 ± 0.00310", or the value alone.
-fn with_error(value: f64, error: Option<f64>) -> String {
-    match error {
-        Some(error) => format!("{value:.5} ± {error:.5}"),
-        None => format!("{value:.5}"),
-    }
-}
-
 /// The components with their trust, as a table for people.
 pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
+    let above = estimate.components.iter();
+    let above = above.filter(|c| c.verdict == Verdict::Above).count();
     output::text(&format!(
-        "{} reports, p = {}, {}: {} of {} components above the noise floor, expected subspace error {:.3}",
+        "{} reports, p = {}, {}: {above} of {} components above the noise floor, expected subspace error {}",
         estimate.n,
         estimate.p,
         estimate.privacy.mechanism,
-        estimate
-            .components
-            .iter()
-            .filter(|c| c.verdict == Verdict::Above)
-            .count(),
         estimate.k,
-        estimate.expected_error
+        output::error_text(estimate.expected_error, estimate.p, estimate.k)
     ))?;
     let privacy = &estimate.privacy;
     output::text(&format!(
@@ -203,38 +193,10 @@ pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
             estimate.repeated_seeds
         ))?;
     }
-    output::text(&format!(
-        "component  {:>20}  {:>20}  alignment  {:>12}  explained  verdict",
-        "eigenvalue ± s.e.", "debiased ± s.e.", "direction"
-    ))?;
-    for (index, component) in estimate.components.iter().enumerate() {
-        output::text(&format!(
-            "{:>9}  {:>20}  {:>20}  {:>9.3}  {:>12}  {:>9}  {}",
-            index + 1,
-            with_error(component.eigenvalue, component.eigenvalue_se),
-            component
-                .debiased_eigenvalue
-                .map_or("-".to_owned(), |v| with_error(
-                    v,
-                    component.debiased_eigenvalue_se
-                )),
-            component.expected_alignment,
-            component
-                .direction_se
-                .map_or("-".to_owned(), |sine| format!(
-                    "{:.1}°",
-                    sine.asin().to_degrees()
-                )),
-            component
-                .explained_variance_ratio
-                .map_or("-".to_owned(), |share| format!("{:.1}%", 100.0 * share)),
-            match component.verdict {
-                Verdict::Above => "above the noise floor",
-                Verdict::At => "at the noise floor",
-                Verdict::Below => "in the noise",
-            }
-        ))?;
+    if let Some(sparse) = &estimate.sparse {
+        output::text(&output::selection_text(estimate, sparse))?;
     }
+    output::text(&table(estimate))?;
     if let Some(agreement) = &estimate.bucket_agreement {
         output::text(&format!(
             "{} buckets of reports {}: largest deviation {:.1} standard deviations, chance reaches {:.1} once in 1,000; poison spread evenly agrees too",
@@ -278,4 +240,81 @@ pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
         output::text(&format!("warning: {warning}"))?;
     }
     Ok(())
+}
+
+/// One line a component, and after the last of those that cannot be told apart one for the space they span.
+fn table(estimate: &Estimate) -> String {
+    let line = |cells: [&str; 6]| {
+        let [
+            component,
+            variance,
+            explained,
+            alignment,
+            direction,
+            verdict,
+        ] = cells;
+        format!(
+            "{component:>9}  {variance:>19}  {explained:>9}  {alignment:>9}  {direction:>9}  {verdict}"
+        )
+    };
+    let share = |share: Option<f64>| {
+        share.map_or_else(|| "-".to_owned(), |share| format!("{:.1}%", 100.0 * share))
+    };
+    let angle = |sine: Option<f64>| {
+        let degrees = |sine: f64| format!("±{:.1}°", sine.asin().to_degrees());
+        sine.map_or_else(|| "-".to_owned(), degrees)
+    };
+    let mut lines = vec![line([
+        "component",
+        "variance ± s.e.",
+        "explained",
+        "alignment",
+        "direction",
+        "verdict",
+    ])];
+    for (index, component) in estimate.components.iter().enumerate() {
+        let group = estimate.group_of(index);
+        let variance = estimate.variance(component);
+        lines.push(line([
+            &(index + 1).to_string(),
+            &variance.map_or_else(
+                || "-".to_owned(),
+                |value| with_error(value, component.variance_se),
+            ),
+            &share(component.explained_variance_ratio),
+            &format!("{:.3}", component.alignment()),
+            &angle(component.direction_se),
+            &group.map_or_else(
+                || words(component.verdict).to_owned(),
+                |group| format!("not told apart from others of {}", group.range()),
+            ),
+        ]));
+        if let Some(group) = group.filter(|group| group.last == index + 1) {
+            lines.push(line([
+                &group.range(),
+                &format!("{:.5}", group.variance),
+                &share(group.explained_variance_ratio),
+                &format!("{:.3}", group.alignment),
+                &angle(group.span_se),
+                &format!("together: {}", words(group.verdict)),
+            ]));
+        }
+    }
+    lines.join("\n")
+}
+
+/// "0.05270 ± 0.00310", or the value alone.
+fn with_error(value: f64, error: Option<f64>) -> String {
+    match error {
+        Some(error) => format!("{value:.5} ± {error:.5}"),
+        None => format!("{value:.5}"),
+    }
+}
+
+fn words(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Above => "above the noise floor",
+        Verdict::At => "at the noise floor",
+        Verdict::Below => "in the noise",
+    }
 }

@@ -7,6 +7,7 @@ use eigenveil_shared::estimate::Estimate;
 use serde::Serialize;
 
 use crate::{
+    biplot,
     error::{CliError, Result},
     output, rows,
 };
@@ -14,7 +15,7 @@ use crate::{
 /// Scores of rows in the estimated subspace, around the estimated mean if there is one; nothing is sent anywhere
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example:\n  eigenveil project --estimate result/estimate.json --rows rows.npy --out scores.csv"
+    after_help = "Examples:\n  eigenveil project --estimate result/estimate.json --rows rows.npy --out scores.csv\n  eigenveil project --estimate result/estimate.json --rows rows.csv --out scores.csv --plot scatter.svg --label kind"
 )]
 pub(crate) struct ProjectArgs {
     /// The estimate, as `eigenveil estimate` and `eigenveil demo` write it
@@ -26,6 +27,25 @@ pub(crate) struct ProjectArgs {
     /// Where to write the scores as CSV; standard output when absent
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// Where to draw the rows in the plane of two components, with the loadings as arrows; it shows rows: keep it as you
+    /// keep them
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
+    /// Column of the .csv file with the label of each row, which becomes its colour in the picture; not a feature
+    #[arg(long, value_name = "COLUMN", requires = "plot")]
+    label: Option<String>,
+    /// The two components of the picture
+    #[arg(long, value_name = "I,J", requires = "plot", default_value = "1,2", value_parser = axes)]
+    axes: (usize, usize),
+}
+
+/// "1,2" as places from 0.
+fn axes(text: &str) -> std::result::Result<(usize, usize), String> {
+    let number = |text: &str| text.trim().parse::<usize>().ok()?.checked_sub(1);
+    text.split_once(',')
+        .and_then(|(first, second)| number(first).zip(number(second)))
+        .filter(|(first, second)| first != second)
+        .ok_or_else(|| "two different components, counted from 1, such as 1,2".to_owned())
 }
 
 #[derive(Serialize)]
@@ -34,6 +54,7 @@ struct Projected {
     p: usize,
     k: usize,
     out: String,
+    plot: Option<String>,
 }
 
 pub(crate) fn run(args: &ProjectArgs, json: bool) -> Result<()> {
@@ -43,24 +64,25 @@ pub(crate) fn run(args: &ProjectArgs, json: bool) -> Result<()> {
         ));
     }
     let estimate = read_estimate(&args.estimate)?;
-    let table = rows::read(&args.rows, Some(estimate.p))?;
-    let preprocessor = estimate.study.preprocessor();
+    let (table, labels) = match &args.label {
+        Some(column) => {
+            let (table, labels) = biplot::read_labelled(&args.rows, column, estimate.p)?;
+            (table, Some(labels))
+        }
+        None => (rows::read(&args.rows, Some(estimate.p))?, None),
+    };
+    let scores = biplot::scores(&estimate, &table)?;
+    if let Some(plot) = &args.plot {
+        let picture = biplot::picture(&estimate, args.axes, &scores, labels.as_deref())?;
+        output::write_file(plot, picture.to_svg().as_bytes())?;
+    }
     let mut csv = csv::Writer::from_writer(Vec::new());
     let failed = |error: csv::Error| CliError::failed(format!("cannot write the scores: {error}"));
     csv.write_record((1..=estimate.k).map(|j| format!("component_{j}")))
         .map_err(failed)?;
-    for index in 0..table.len() {
-        let row = preprocessor.prepare_features_nth(index, &table.row(index))?;
-        let mut centred = row.as_slice().to_vec();
-        for (x, mean) in centred.iter_mut().zip(estimate.mean.iter().flatten()) {
-            *x -= mean;
-        }
-        csv.write_record(estimate.components.iter().map(|component| {
-            let loadings = component.loadings.iter();
-            let score: f64 = loadings.zip(&centred).map(|(v, x)| v * x).sum();
-            score.to_string()
-        }))
-        .map_err(failed)?;
+    for row in &scores {
+        csv.write_record(row.iter().map(f64::to_string))
+            .map_err(failed)?;
     }
     let bytes = csv
         .into_inner()
@@ -74,13 +96,19 @@ pub(crate) fn run(args: &ProjectArgs, json: bool) -> Result<()> {
         p: estimate.p,
         k: estimate.k,
         out: out.display().to_string(),
+        plot: args.plot.as_ref().map(|plot| plot.display().to_string()),
     };
     if json {
         return output::json(&projected);
     }
     output::text(&format!(
-        "{} rows projected onto {} components: {}",
-        projected.n, projected.k, projected.out
+        "{} rows projected onto {} components: {}{}",
+        projected.n,
+        projected.k,
+        projected.out,
+        projected
+            .plot
+            .map_or_else(String::new, |plot| format!(", drawn in {plot}"))
     ))
 }
 

@@ -36,6 +36,7 @@ use tokio::task::JoinSet;
 use self::rows::DemoRows;
 use crate::{
     args::{MechanismArgs, SparseArgs},
+    biplot,
     commands::{estimate::print_components, serve::stop_signal},
     error::{CliError, Result},
     output, results,
@@ -48,7 +49,7 @@ const CONNECTIONS: usize = 128;
 /// The whole story on this machine: server, participants, upload, estimate, comparison
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example:\n  eigenveil demo\n  eigenveil demo --rows rows.csv --n 100000 --k 2 --epsilon 4 --out result/\n  eigenveil demo --sparse --refit --lambda path --k 3\n\nWrites report.html, estimate.json, summary.csv, features.txt and the pictures (those of eigenveil estimate). The built-in rows are 1,797 handwritten digits of 8 × 8 pixels (UCI Optdigits, CC BY 4.0)."
+    after_help = "Example:\n  eigenveil demo\n  eigenveil demo --rows rows.csv --n 100000 --k 2 --epsilon 4 --out result/\n  eigenveil demo --sparse --refit --lambda path --k 3\n\nWrites report.html, estimate.json, summary.csv, features.txt and the pictures (those of eigenveil estimate, and biplot.svg). The built-in rows are 1,797 handwritten digits of 8 × 8 pixels (UCI Optdigits, CC BY 4.0)."
 )]
 pub(crate) struct DemoArgs {
     /// Rows: .npy, .csv or LIBSVM text; the built-in digits when absent
@@ -297,21 +298,32 @@ fn write_results(
     rows: &DemoRows,
 ) -> Result<()> {
     let json = serde_json::to_vec(estimate).map_err(|error| CliError::failed(error.to_string()))?;
-    output::write_file(&out.join("estimate.json"), &json)?;
-    results::write(out, estimate, Some(&reference.eigenvalues))?;
+    let mut files = vec![("estimate.json", json)];
+    files.extend(results::files(estimate, Some(&reference.eigenvalues))?);
     let described = format!(
         "{}; {} participants hold rows drawn from these with replacement",
         rows.described,
         grouped(result.n)
     );
+    // The rows of the demo are on this machine anyway; a study's stay with their owners.
+    let scatter = match estimate.k {
+        0 | 1 => None,
+        _ => {
+            let scores = biplot::scores(estimate, &rows.table)?;
+            Some(biplot::picture(estimate, (0, 1), &scores, None)?.to_svg())
+        }
+    };
     let page = page::render(&page::Page {
         result,
+        scatter: scatter.as_deref(),
         estimate,
         nonprivate: &reference.subspace,
         nonprivate_eigenvalues: &reference.eigenvalues,
         rows_described: &described,
     });
-    output::write_file(&out.join("report.html"), page.as_bytes())
+    files.extend(scatter.map(|svg| ("biplot.svg", svg.into_bytes())));
+    files.push(("report.html", page.into_bytes()));
+    results::write(out, &files)
 }
 
 fn print(result: &DemoResult, estimate: &Estimate, rows: &DemoRows) -> Result<()> {
@@ -328,8 +340,8 @@ fn print(result: &DemoResult, estimate: &Estimate, rows: &DemoRows) -> Result<()
     ))?;
     print_components(estimate)?;
     output::text(&format!(
-        "\nerror against the non-private answer {:.3}; variance captured {:.4}, non-private {:.4} ({:.1} %)",
-        result.error,
+        "\nerror against the non-private answer {}; variance captured {:.4}, non-private {:.4} ({:.1} %)",
+        output::error_text(result.error, result.p, result.k),
         result.captured,
         result.nonprivate_captured,
         100.0 * result.captured / result.nonprivate_captured

@@ -19,6 +19,8 @@ pub(super) struct Page<'a> {
     pub nonprivate: &'a DMatrix<f64>,
     /// Eigenvalues of the non-private moment, descending.
     pub nonprivate_eigenvalues: &'a [f64],
+    /// The rows in the plane of the first two components, as SVG; `None` with fewer.
+    pub scatter: Option<&'a str>,
     /// What the rows are, in words.
     pub rows_described: &'a str,
 }
@@ -43,7 +45,7 @@ pub(super) fn render(page: &Page<'_>) -> String {
     body.push_str("<section class=\"tiles\">");
     for (value, label) in [
         (
-            format!("{:.3}", result.error),
+            output::error_text(result.error, result.p, result.k),
             "subspace error ‖V̂V̂ᵀ − VVᵀ‖<sub>F</sub>",
         ),
         (
@@ -98,6 +100,12 @@ pub(super) fn render(page: &Page<'_>) -> String {
     body.push_str(&components_picture(page));
     body.push_str("</section>");
 
+    if let Some(scatter) = page.scatter {
+        body.push_str("<section><h2>The rows by component</h2>");
+        body.push_str(&figure(scatter));
+        body.push_str("</section>");
+    }
+
     body.push_str(&privacy_section(page));
     document(
         &format!(
@@ -111,25 +119,46 @@ pub(super) fn render(page: &Page<'_>) -> String {
 
 fn components_table(estimate: &Estimate) -> String {
     let mut table = String::from(
-        "<table><thead><tr><th scope=\"col\">component</th><th scope=\"col\">noisy eigenvalue</th><th scope=\"col\">debiased, above the bulk</th><th scope=\"col\">expected alignment cos²</th><th scope=\"col\">explained variance</th><th scope=\"col\">verdict</th></tr></thead><tbody>",
+        "<table><thead><tr><th scope=\"col\">component</th><th scope=\"col\">variance</th><th scope=\"col\">explained</th><th scope=\"col\">expected alignment cos²</th><th scope=\"col\">verdict</th></tr></thead><tbody>",
     );
     for (index, component) in estimate.components.iter().enumerate() {
-        let verdict = words(component.verdict);
-        table.push_str(&format!(
-            "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{:.3}</td><td>{}</td><td>{verdict}</td></tr>",
-            index + 1,
-            with_error(component.eigenvalue, component.eigenvalue_se),
-            component.debiased_eigenvalue.map_or("—".to_owned(), |value| {
-                with_error(value, component.debiased_eigenvalue_se)
-            }),
-            component.expected_alignment,
-            component
-                .explained_variance_ratio
-                .map_or("—".to_owned(), |share| format!("{:.1}&nbsp;%", 100.0 * share)),
+        let group = estimate.group_of(index);
+        let verdict = group.map_or_else(
+            || words(component.verdict).to_owned(),
+            |group| format!("not told apart from others of {}", group.range()),
+        );
+        table.push_str(&row(
+            &(index + 1).to_string(),
+            &estimate
+                .variance(component)
+                .map_or("—".to_owned(), |value| {
+                    with_error(value, component.variance_se)
+                }),
+            component.explained_variance_ratio,
+            component.alignment(),
+            &verdict,
         ));
+        if let Some(group) = group.filter(|group| group.last == index + 1) {
+            table.push_str(&row(
+                &group.range(),
+                &format_number(group.variance),
+                group.explained_variance_ratio,
+                group.alignment,
+                &format!("together {}", words(group.verdict)),
+            ));
+        }
     }
     table.push_str("</tbody></table>");
     table
+}
+
+fn row(number: &str, variance: &str, share: Option<f64>, alignment: f64, verdict: &str) -> String {
+    let share = share.map_or("—".to_owned(), |share| {
+        format!("{:.1}&nbsp;%", 100.0 * share)
+    });
+    format!(
+        "<tr><th scope=\"row\">{number}</th><td>{variance}</td><td>{share}</td><td>{alignment:.3}</td><td>{verdict}</td></tr>"
+    )
 }
 
 /// A number with its standard error, where there is one.
@@ -166,7 +195,7 @@ fn components_picture(page: &Page<'_>) -> String {
         let (mut private, mut open) = (Vec::new(), Vec::new());
         for (index, component) in estimate.components.iter().take(shown).enumerate() {
             let reference: Vec<f64> = page.nonprivate.column(index).iter().copied().collect();
-            let trust = format!("alignment {:.2}", component.expected_alignment);
+            let trust = format!("alignment {:.2}", component.alignment());
             let eigenvalue = format!(
                 "eigenvalue {}",
                 format_number(page.nonprivate_eigenvalues[index])

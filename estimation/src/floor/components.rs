@@ -2,13 +2,13 @@
 
 use eigenveil_shared::{
     Error, ErrorCode, Result,
-    estimate::{Component, FloorDocument, Verdict},
+    estimate::{Component, ComponentGroup, FloorDocument, VarianceFloor, Verdict},
     mechanism::NoiseModel,
 };
 use nalgebra::DMatrix;
 
 use super::{
-    Eigenvalues, Floor, Judgement, SpectralNoise, centring, from_data::settle,
+    Eigenvalues, Floor, Judgement, SpectralNoise, Spike, centring, from_data::settle, groups,
     predict::expected_error, warnings,
 };
 use crate::{centring::EstimatedMean, jackknife::ErrorBars, pca::share_of};
@@ -41,6 +41,10 @@ pub struct Measured<'a> {
 pub struct Assessment {
     /// The components, leading first.
     pub components: Vec<Component>,
+    /// Those of them that cannot be told apart.
+    pub groups: Vec<ComponentGroup>,
+    /// Variance of each eigenvalue of the spectrum.
+    pub variances: Vec<f64>,
     /// The floor of the whole moment (what a scree plot shows), whatever the estimator.
     pub floor: FloorDocument,
     /// Predicted ‖V̂V̂ᵀ−VVᵀ‖_F; an invisible component counts as fully wrong.
@@ -49,6 +53,8 @@ pub struct Assessment {
     pub total_variance: Option<f64>,
     /// Plain-words warnings; empty when there is nothing to warn of.
     pub warnings: Vec<String>,
+    /// Where some components are seen and others are not: how many participants it would take, in words.
+    pub outlook: Option<String>,
 }
 
 /// Judges every component against the noise floor.
@@ -106,35 +112,48 @@ pub fn assess(measured: &Measured<'_>) -> Result<Assessment> {
             judgement
         })
         .collect();
-    let components = (0..k)
+    // What the trace of the reports leaves out (all of it, with `double-cap`), spread evenly. Where it is not known the bulk
+    // counts as zero, the least it can be.
+    let shift = match total_variance {
+        Some(total) => (total - trace) / p as f64,
+        None => -floor.centre,
+    };
+    let units = Units { shift, floor };
+    let mut components: Vec<Component> = (0..k)
         .map(|j| {
             let Judgement { verdict, spike } = judgements[j];
             let bar = error_bars.and_then(|bars| bars.eigenvalues.get(j).copied());
             let slopes =
                 spike.and_then(|_| judge_floor.slopes(values[j], centring::excess(measured, j)));
-            // The noiseless eigenvalue is θ above the bulk, and the bulk's centre estimates its level,
-            // but for the part of the trace that the reports do not show; of a direction that cannot be
-            // seen nothing better is known than that level.
-            let above_level = judge_floor.centre + spike.map_or(0.0, |spike| spike.theta);
+            let shift = match total_variance {
+                Some(_) => shift,
+                None => -judge_floor.centre,
+            };
+            let variance = variance_of(judge_floor.centre + shift, spike);
+            let variance_se = bar.zip(slopes).map(|(bar, slopes)| bar * slopes.theta);
             Component {
                 loadings: vectors.column(j).iter().copied().collect(),
+                variance: Some(variance),
+                variance_se,
                 eigenvalue: values[j],
                 debiased_eigenvalue: spike.map(|spike| spike.theta),
                 expected_alignment: spike.map_or(0.0, |spike| spike.squared_cosine),
                 verdict,
-                explained_variance_ratio: total_variance
-                    .map(|total| share_of(above_level + (total - trace) / p as f64, total)),
+                explained_variance_ratio: total_variance.map(|total| share_of(variance, total)),
                 eigenvalue_se: bar,
-                debiased_eigenvalue_se: bar.zip(slopes).map(|(bar, slopes)| bar * slopes.theta),
+                debiased_eigenvalue_se: variance_se,
                 expected_alignment_se: bar
                     .zip(slopes)
                     .map(|(bar, slopes)| (bar * slopes.squared_cosine.abs()).min(1.0)),
                 direction_se: error_bars
                     .and_then(|bars| bars.directions.as_ref())
-                    .and_then(|sines| sines.get(j).copied()),
+                    .map(|directions| directions.sine(j)),
             }
         })
         .collect();
+    let runs = groups::runs(&judge_floor, &judgements, values, error_bars);
+    let groups = groups::documents(&runs, &components, error_bars, total_variance);
+    let lowered = groups::lower_open_ones(&mut components, &groups);
     let leaks = match support {
         None => leaks(&floor, spectrum.leading, k),
         Some(_) => vec![0.0; k],
@@ -147,14 +166,63 @@ pub fn assess(measured: &Measured<'_>) -> Result<Assessment> {
     // Two subspaces of dimension k > p/2 share at least 2k − p directions.
     let most = (2.0 * k.min(p - k) as f64).sqrt();
     let expected_error = expected_error(alignments).min(most);
-    let warnings = warnings::plain_words(measured, &floor, &judgements);
+    let (mut warnings, outlook) = warnings::plain_words(measured, &floor, &judgements);
+    let visible = floor.components_above;
+    warnings.extend(groups::in_words(&groups, &lowered, k, visible));
     Ok(Assessment {
         components,
-        floor: floor.document(),
+        groups,
+        variances: units.variances(spectrum.leading),
+        floor: FloorDocument {
+            variance: Some(units.of_floor()),
+            ..floor.document()
+        },
         expected_error,
         total_variance,
         warnings,
+        outlook,
     })
+}
+
+/// The noiseless eigenvalue is θ above the bulk; of a direction that cannot be seen nothing better is known than the
+/// bulk's `level`. Never negative, as no mean square is.
+fn variance_of(level: f64, spike: Option<Spike>) -> f64 {
+    (level + spike.map_or(0.0, |spike| spike.theta)).max(0.0)
+}
+
+/// From eigenvalues of the noisy moment to those of E[xxᵀ].
+struct Units {
+    /// What the trace of the reports leaves out, a direction.
+    shift: f64,
+    floor: Floor,
+}
+
+impl Units {
+    fn level(&self) -> f64 {
+        self.floor.centre + self.shift
+    }
+
+    fn variances(&self, eigenvalues: &[f64]) -> Vec<f64> {
+        let of = |&value: &f64| variance_of(self.level(), self.floor.judge(value).spike);
+        eigenvalues.iter().map(of).collect()
+    }
+
+    fn of_floor(&self) -> VarianceFloor {
+        let at = |value: f64| {
+            let noise = &self.floor.noise;
+            variance_of(
+                self.level(),
+                noise.spike_from_eigenvalue(value - self.floor.centre),
+            )
+        };
+        // At the edge itself nothing shows: the limit from above.
+        let above_edge = self.floor.edge + 1e-6 * (self.floor.threshold - self.floor.edge);
+        VarianceFloor {
+            level: self.level().max(0.0),
+            edge: at(above_edge),
+            threshold: at(self.floor.threshold),
+        }
+    }
 }
 
 /// For every component asked for, the squared sine it loses to components that stand above the floor

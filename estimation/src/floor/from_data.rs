@@ -191,6 +191,7 @@ impl Floor {
             edge: self.edge,
             threshold: self.threshold,
             components_above: self.components_above,
+            variance: None,
         }
     }
 }

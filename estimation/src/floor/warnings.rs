@@ -9,13 +9,14 @@ use super::{
 /// What a component that is not seen is taken to hold more than the rest, of the variance of unit rows, at most.
 const EXAMPLE_SHARE: f64 = 0.1;
 
-/// The warnings an assessment carries, most important first.
+/// The warnings an assessment carries, most important first, and what it would take to see the components that are not
+/// seen where others are.
 pub(super) fn plain_words(
     measured: &Measured<'_>,
     floor: &Floor,
     judgements: &[Judgement],
-) -> Vec<String> {
-    let mut warnings = Vec::new();
+) -> (Vec<String>, Option<String>) {
+    let (mut warnings, mut rest) = (Vec::new(), None);
     let k = judgements.len();
     let standing = judgements
         .iter()
@@ -36,14 +37,11 @@ pub(super) fn plain_words(
         } else {
             "the others are"
         };
-        let mut text = format!(
+        warnings.push(format!(
             "Only {standing} of the {k} components asked for stand above the noise; {others} mostly noise."
-        );
-        text.push_str(&outlook(measured, judgements, k));
-        warnings.push(text);
-    }
-    if let Some(pairs) = indistinct(floor, judgements) {
-        warnings.push(pairs);
+        ));
+        let words = outlook(measured, judgements, k).trim_start().to_owned();
+        rest = (!words.is_empty()).then_some(words);
     }
     warnings.extend(centring::not_evidence(measured, floor, judgements));
     if measured.vectors.nrows() == k && k > 0 {
@@ -51,7 +49,7 @@ pub(super) fn plain_words(
             "All {k} dimensions were asked for: the subspace is the whole space, and there is no noise bulk to measure."
         ));
     }
-    warnings
+    (warnings, rest)
 }
 
 /// How many participants it would take for the first `k`, as `eigenveil plan` says: if each of those that are not seen held
@@ -137,28 +135,6 @@ pub fn number_in_words(n: u64) -> String {
         Some((unit, name)) => format!("{} {name}", n as f64 / *unit as f64),
         None => grouped(n),
     }
-}
-
-/// Neighbouring visible components whose order and directions noise could swap.
-fn indistinct(floor: &Floor, judgements: &[Judgement]) -> Option<String> {
-    let pairs: Vec<String> = judgements
-        .windows(2)
-        .enumerate()
-        .filter(|(_, pair)| pair.iter().all(stands))
-        .filter_map(|(j, pair)| {
-            let (first, second) = (pair[0].spike?.theta, pair[1].spike?.theta);
-            let gap = first - second;
-            let sd = floor.noise.variance_between(first, second).sqrt();
-            // sin² of the mixing is (sd/gap)²: beyond a quarter the two are not separate findings.
-            (gap.abs() < 2.0 * sd).then(|| format!("{} and {}", j + 1, j + 2))
-        })
-        .collect();
-    (!pairs.is_empty()).then(|| {
-        format!(
-            "Components {} cannot be told apart at this noise: their span means something, the single directions do not.",
-            pairs.join(", ")
-        )
-    })
 }
 
 /// Three significant digits.

@@ -1,9 +1,9 @@
 //! Sample pictures, shared by the gallery and the layout tests.
 
 use eigenveil_plots::{
-    AlignmentChart, Axis, BarChart, ColourScale, HorizontalLine, ImageGrid, LineChart, LineStyle,
-    LoadingImage, LoadingRow, LoadingTable, NoiseFloor, Reference, Scree, ScreeComponent, Series,
-    Verdict,
+    AlignmentChart, Arrow, Axis, BarChart, Biplot, ColourScale, HorizontalLine, ImageGrid,
+    LineChart, LineStyle, LoadingImage, LoadingRow, LoadingTable, NoiseFloor, PointGroup,
+    Reference, Scree, ScreeComponent, Series, Verdict,
 };
 
 /// All samples, by name.
@@ -35,6 +35,10 @@ pub(crate) fn all() -> Vec<(&'static str, String)> {
             }
             .to_svg(),
         ),
+        ("biplot", biplot(720.0).to_svg()),
+        ("biplot-narrow", biplot(360.0).to_svg()),
+        ("bars-long-names", long_names(560.0).to_svg()),
+        ("bars-long-names-narrow", long_names(350.0).to_svg()),
         ("alignment", alignment(720.0).to_svg()),
         ("alignment-narrow", alignment(360.0).to_svg()),
         ("loading-table", table(3, 720.0).to_svg()),
@@ -144,7 +148,6 @@ pub(crate) fn scree() -> Scree {
         verdict,
         alignment: Some(alignment),
         alignment_error: Some(0.12 * (1.0 - alignment)),
-        jackknife: None,
         standard_error: Some(0.2 * alignment),
     };
     scree.components = vec![
@@ -167,7 +170,6 @@ pub(crate) fn alignment(width: f64) -> AlignmentChart {
         verdict,
         alignment: Some(alignment),
         alignment_error: error,
-        jackknife: error.map(|error| alignment * (1.0 - error)),
         standard_error: None,
     };
     let components = [
@@ -213,6 +215,57 @@ pub(crate) fn table(components: usize, width: f64) -> LoadingTable {
     table
 }
 
+/// Rows of three kinds over two components, with the longest names of well-known tables.
+pub(crate) fn biplot(width: f64) -> Biplot {
+    let kinds = ["benign", "malignant", "not said"];
+    let groups = kinds.iter().enumerate().map(|(kind, name)| PointGroup {
+        name: (*name).to_owned(),
+        points: (0..40)
+            .map(|i| {
+                let t = f64::from(i) * 0.7 + kind as f64;
+                (0.3 * kind as f64 + 0.1 * t.sin(), 0.12 * (1.7 * t).cos())
+            })
+            .collect(),
+    });
+    let arrows = LONG_NAMES.iter().enumerate().map(|(i, name)| Arrow {
+        name: (*name).to_owned(),
+        x: (i as f64 * 1.3).cos(),
+        y: 0.8 * (i as f64 * 1.3).sin(),
+    });
+    let axes = [
+        "Component 1 (43.1 % of the variance)",
+        "Component 2 (19.8 %)",
+    ];
+    let mut plot = Biplot::new(
+        "Rows by component",
+        axes.map(str::to_owned).into(),
+        groups,
+        arrows,
+    );
+    plot.subtitle = Some("120 rows".to_owned());
+    plot.width = width;
+    plot
+}
+
+/// Longest names of features of tables that people try first.
+pub(crate) const LONG_NAMES: [&str; 6] = [
+    "od280/od315_of_diluted_wines",
+    "worst fractal dimension",
+    "fractal dimension error",
+    "Horizontal_Distance_To_Hydrology",
+    "Horizontal_Distance_To_Fire_Points",
+    "Vertical_Distance_To_Hydrology",
+];
+
+/// Those names beside bars.
+pub(crate) fn long_names(width: f64) -> BarChart {
+    let bars = LONG_NAMES.iter().enumerate();
+    let bars = bars.map(|(i, name)| (*name, 0.5 - 0.17 * i as f64));
+    let mut chart = BarChart::new("Component 1: largest loadings", "loading", bars);
+    chart.width = width;
+    chart
+}
+
 /// A short spectrum with negative eigenvalues.
 pub(crate) fn few() -> Scree {
     let mut scree = Scree::new("Few eigenvalues", [0.041, 0.012, 0.003, -0.004, -0.009]);
@@ -236,7 +289,6 @@ pub(crate) fn few() -> Scree {
             verdict,
             alignment: Some(a),
             alignment_error: None,
-            jackknife: None,
             standard_error: None,
         })
         .collect();

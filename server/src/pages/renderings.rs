@@ -51,10 +51,10 @@ pub(super) struct Page {
 }
 
 /// What a page shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PageOf {
-    /// A part of the list.
-    Studies(usize),
+    /// A part of the list, of those that were searched for.
+    Studies(usize, String),
     Study(StudyId, StudyState),
     Participate(StudyId, StudyState),
     /// Not a page, but what moves on that of the study.

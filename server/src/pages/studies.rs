@@ -23,6 +23,10 @@ use crate::{app::AppState, http::ApiError, store::Study};
 
 /// Studies of one page.
 const PER_PAGE: usize = 50;
+/// From so many studies there is a field to search them.
+const SEARCHED: usize = 10;
+/// Most characters that are searched for: no name is longer.
+const LONGEST: usize = 200;
 
 pub(super) async fn show(
     State(app): State<AppState>,
@@ -31,42 +35,53 @@ pub(super) async fn show(
 ) -> Result<Response, ApiError> {
     let fields = Fields::parse(query.unwrap_or_default().as_bytes());
     let page: usize = fields.get("page").parse().unwrap_or(1).max(1);
+    let wanted: String = fields.get("q").chars().take(LONGEST).collect();
     let operator = visitor.is_operator();
-    let list = app.clone();
-    let version = move || Part::of(&list, page, operator).version();
-    let pages = app.clone();
+    let what = PageOf::Studies(page, wanted.clone());
+    let (pages, list, searched) = (app.clone(), app.clone(), wanted.clone());
+    let version = move || Part::new(&list, page, &searched, operator).version();
     let render = move |visitor: &Visitor| {
-        let content = content(visitor, page, &Part::of(&app, page, operator));
+        let part = Part::new(&app, page, &wanted, operator);
+        let content = content(visitor, page, &wanted, &part);
         Ok(layout::document(visitor, "Studies", &content))
     };
     let rendered = &pages.pages().rendered;
-    let list = rendered.page(visitor, PageOf::Studies(page), version, render);
+    let list = rendered.page(visitor, what, version, render);
     Ok(layout::answer(StatusCode::OK, list.await?))
 }
 
-/// The studies of one page, and the number of pages.
+/// The studies of one page, and how many there are.
 struct Part {
     studies: Vec<Arc<Study>>,
-    pages: usize,
+    found: usize,
+    all: usize,
 }
 
 impl Part {
-    fn of(app: &AppState, page: usize, drafts: bool) -> Self {
+    fn new(app: &AppState, page: usize, wanted: &str, drafts: bool) -> Self {
         let mut studies = app.store().studies();
         studies.retain(|study| drafts || study.state() != StudyState::Draft);
-        let pages = studies.len().div_ceil(PER_PAGE);
+        let all = studies.len();
+        let words = wanted.to_lowercase();
+        studies.retain(|study| {
+            let name = study.name().to_lowercase();
+            let named = words.split_whitespace().all(|word| name.contains(word));
+            named || study.id().to_string().starts_with(&words)
+        });
+        let found = studies.len();
         let shown = studies.into_iter().rev();
         let shown = shown.skip((page - 1).saturating_mul(PER_PAGE));
         Self {
             studies: shown.take(PER_PAGE).collect(),
-            pages,
+            found,
+            all,
         }
     }
 
     /// Another one when anything that the page shows has changed.
     fn version(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
-        self.pages.hash(&mut hasher);
+        (self.found, self.all).hash(&mut hasher);
         for study in &self.studies {
             let state = study.state().as_str();
             (study.id(), state, study.reports_accepted()).hash(&mut hasher);
@@ -75,15 +90,42 @@ impl Part {
     }
 }
 
-fn content(visitor: &Visitor, page: usize, part: &Part) -> Markup {
-    let Part { studies, pages } = part;
+fn content(visitor: &Visitor, page: usize, wanted: &str, part: &Part) -> Markup {
+    let &Part {
+        ref studies,
+        found,
+        all,
+    } = part;
+    let pages = found.div_ceil(PER_PAGE);
+    let at = |page: usize| {
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        if !wanted.is_empty() {
+            query.append_pair("q", wanted);
+        }
+        query.append_pair("page", &page.to_string());
+        visitor.link(&format!("/?{}", query.finish()))
+    };
     html! {
         h1 { "Studies" }
         p { "Each study finds the directions in which its participants' data vary most, without anybody's data leaving their device." }
         @if visitor.is_operator() {
             p { a .button href=(visitor.link("/studies/new")) { "Create a study" } }
         }
-        @if studies.is_empty() {
+        @if all > SEARCHED || !wanted.is_empty() {
+            form .search role="search" method="get" action=(visitor.link("/")) {
+                label for="q" { "Name, or how the identifier begins" }
+                input #q type="search" name="q" value=(wanted) maxlength=(LONGEST) autocomplete="off";
+                button type="submit" { "Search" }
+                @if !wanted.is_empty() { a href=(visitor.link("/")) { "All studies" } }
+            }
+            p #found .muted {
+                @if wanted.is_empty() { (grouped(all as u64)) " studies, the newest first." }
+                @else { (grouped(found as u64)) " of " (grouped(all as u64)) " studies." }
+            }
+        }
+        @if all > 0 && found == 0 {
+            p #none { "No study has such a name." }
+        } @else if studies.is_empty() {
             p #empty { "There is no study yet." }
         } @else {
             ul #studies .cards {
@@ -104,11 +146,11 @@ fn content(visitor: &Visitor, page: usize, part: &Part) -> Markup {
                 }
             }
         }
-        @if *pages > 1 {
+        @if pages > 1 {
             nav aria-label="Pages" .pager {
-                @if page > 1 { a rel="prev" href=(visitor.link(&format!("/?page={}", page - 1))) { "Newer" } }
+                @if page > 1 { a rel="prev" href=(at(page - 1)) { "Newer" } }
                 span { "Page " (page) " of " (pages) }
-                @if page < *pages { a rel="next" href=(visitor.link(&format!("/?page={}", page + 1))) { "Older" } }
+                @if page < pages { a rel="next" href=(at(page + 1)) { "Older" } }
             }
         }
     }

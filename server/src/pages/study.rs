@@ -41,9 +41,9 @@ const COMPONENT_HEADS: [&str; 7] = [
     "Component",
     "Verdict",
     "Could be made up by",
-    "Eigenvalue",
-    "Expected alignment",
     "Variance",
+    "Explained",
+    "Expected alignment",
     "Largest loadings",
 ];
 /// Estimates listed, the newest.
@@ -173,6 +173,8 @@ pub(super) async fn arrivals(
     let draw = move || {
         let arrivals = app.store().arrivals(&study)?;
         let mut chart = over_time(&arrivals, study.reports_accepted());
+        // The page has it as a heading.
+        chart.title.clear();
         chart.width = images::width(&fields);
         chart.height = 320.0;
         Ok(chart.to_svg().into())
@@ -204,6 +206,9 @@ pub(super) async fn expected_error(
         let chart =
             sight.with_outlook(|outlook| outlook.map(|o| o.progress(reports)).transpose())?;
         let mut chart = chart.ok_or_else(no_outlook)?;
+        // The page has both beside the picture.
+        chart.title.clear();
+        chart.subtitle = None;
         chart.width = images::width(&fields);
         Ok(chart.to_svg().into())
     };

@@ -11,7 +11,7 @@ use eigenveil_plots::{BarChart, DataTable};
 use eigenveil_shared::{
     Error, Result,
     api::EstimateDocument,
-    estimate::{BucketVerdict, Component, Estimate, RowVerdict, Verdict},
+    estimate::{BucketVerdict, Component, Estimate, RowVerdict, SparseOutcome, Verdict},
 };
 
 use super::{images, layout::short, planner::Outlook};
@@ -48,8 +48,8 @@ pub(super) struct View {
     /// How far to trust it, in sentences.
     pub(super) verdict: Vec<String>,
     pub(super) warnings: Vec<String>,
-    /// One row a component: number, verdict, made-up reports that suffice for it, eigenvalue, alignment, share of the
-    /// variance, largest loadings.
+    /// One row a component, and one for those that cannot be told apart: number, verdict, made-up reports that suffice for
+    /// it, variance, share of the total, alignment, largest loadings.
     pub(super) components: Vec<[String; 7]>,
     pub(super) pictures: Vec<Picture>,
     pub(super) seconds: f64,
@@ -152,12 +152,7 @@ fn verdict(estimate: &Estimate) -> Vec<String> {
         ));
     }
     if let Some(sparse) = &estimate.sparse {
-        sentences.push(format!(
-            "{} of {} features were selected (λ = {}).",
-            grouped(sparse.support.len() as u64),
-            grouped(estimate.p as u64),
-            eigenveil_plots::format_number(sparse.lambda)
-        ));
+        sentences.push(selection(estimate, sparse));
     }
     match &estimate.bucket_agreement {
         Some(agreement) if agreement.verdict == BucketVerdict::Disagree => sentences.push(
@@ -186,40 +181,73 @@ fn verdict(estimate: &Estimate) -> Vec<String> {
 
 fn components(estimate: &Estimate) -> Vec<[String; 7]> {
     let names = estimate.feature_names();
-    estimate
-        .components
+    let absent = || "–".to_owned();
+    let share =
+        |share: Option<f64>| share.map_or_else(absent, |share| format!("{:.1} %", 100.0 * share));
+    let mut rows = Vec::new();
+    for (j, component) in estimate.components.iter().take(ROWS).enumerate() {
+        let group = estimate.group_of(j);
+        let suffice = estimate.reports_that_suffice(component);
+        rows.push([
+            (j + 1).to_string(),
+            group.map_or_else(
+                || words(component.verdict).to_owned(),
+                |group| format!("not told apart from others of {}", group.range()),
+            ),
+            suffice.map_or_else(absent, |reports| format!("{} reports", grouped(reports))),
+            estimate
+                .variance(component)
+                .map_or_else(absent, |value| with_error(value, component.variance_se)),
+            share(component.explained_variance_ratio),
+            with_error(component.alignment(), component.alignment_se()),
+            largest_loadings(component, &names),
+        ]);
+        if let Some(group) = group.filter(|group| group.last == j + 1) {
+            rows.push([
+                group.range(),
+                format!("together {}", words(group.verdict)),
+                absent(),
+                short(group.variance),
+                share(group.explained_variance_ratio),
+                short(group.alignment),
+                absent(),
+            ]);
+        }
+    }
+    rows
+}
+
+fn words(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Above => "above the noise",
+        Verdict::At => "at its edge",
+        Verdict::Below => "inside the noise",
+    }
+}
+
+/// Most rows of a sparse estimate named in a sentence; a table has all of them.
+const NAMED: usize = 20;
+
+/// What a sparse estimate selected.
+fn selection(estimate: &Estimate, sparse: &SparseOutcome) -> String {
+    let names = estimate.feature_names();
+    let named: Vec<&str> = sparse
+        .support
         .iter()
-        .take(ROWS)
-        .enumerate()
-        .map(|(j, component)| {
-            let word = match component.verdict {
-                Verdict::Above => "above the noise",
-                Verdict::At => "at its edge",
-                Verdict::Below => "inside the noise",
-            };
-            let share = component
-                .explained_variance_ratio
-                .map_or_else(|| "–".to_owned(), |share| format!("{:.1} %", 100.0 * share));
-            [
-                (j + 1).to_string(),
-                word.to_owned(),
-                estimate.reports_that_suffice(component).map_or_else(
-                    || "–".to_owned(),
-                    |reports| format!("{} reports", grouped(reports)),
-                ),
-                with_error(
-                    component.debiased_eigenvalue.unwrap_or(0.0),
-                    component.debiased_eigenvalue_se,
-                ),
-                with_error(
-                    component.expected_alignment,
-                    component.expected_alignment_se,
-                ),
-                share,
-                largest_loadings(component, &names),
-            ]
-        })
-        .collect()
+        .take(NAMED)
+        .filter_map(|&row| names.get(row).map(String::as_str))
+        .collect();
+    let list = match sparse.support.len() {
+        0 => ".".to_owned(),
+        all if all > NAMED => format!(": {} and {} more.", named.join(", "), all - NAMED),
+        _ => format!(": {}.", named.join(", ")),
+    };
+    format!(
+        "{} of {} features were selected (λ = {}){list}",
+        grouped(sparse.support.len() as u64),
+        grouped(estimate.p as u64),
+        eigenveil_plots::format_number(sparse.lambda)
+    )
 }
 
 fn with_error(value: f64, error: Option<f64>) -> String {
@@ -249,6 +277,13 @@ fn largest_loadings(component: &Component, names: &[String]) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
+/// Without the study's name, which is the page's heading.
+fn untitled(title: &mut String, estimate: &Estimate) {
+    if let Some(short) = title.strip_suffix(&format!(", {}", estimate.name)) {
+        *title = short.to_owned();
+    }
+}
+
 fn pictures(estimate: &Estimate) -> Vec<Picture> {
     let mut all = Vec::new();
     let mut add = |file: &str, what: &str, draw: &dyn Fn(f64) -> String, table: DataTable| {
@@ -260,7 +295,8 @@ fn pictures(estimate: &Estimate) -> Vec<Picture> {
             table: first_rows(table).to_html(),
         });
     };
-    let scree = pictures::scree(estimate, None);
+    let mut scree = pictures::scree(estimate, None);
+    untitled(&mut scree.title, estimate);
     let draw = |width| {
         let mut chart = scree.clone();
         chart.width = width;
@@ -268,12 +304,13 @@ fn pictures(estimate: &Estimate) -> Vec<Picture> {
     };
     add(
         "scree",
-        "Eigenvalues with error bars against the noise floor.",
+        "Variance of each component, with error bars, against the noise floor.",
         &draw,
         scree.to_table(),
     );
     if !estimate.components.is_empty() {
-        let alignment = pictures::alignment(estimate);
+        let mut alignment = pictures::alignment(estimate);
+        untitled(&mut alignment.title, estimate);
         let draw = |width| {
             let mut chart = alignment.clone();
             chart.width = width;
@@ -288,7 +325,8 @@ fn pictures(estimate: &Estimate) -> Vec<Picture> {
     }
     match &estimate.sparse {
         Some(sparse) if !sparse.support.is_empty() && !estimate.components.is_empty() => {
-            let loadings = pictures::loadings(estimate, sparse);
+            let mut loadings = pictures::loadings(estimate, sparse);
+            untitled(&mut loadings.title, estimate);
             let draw = |width| {
                 let mut chart = loadings.clone();
                 chart.width = width;
@@ -343,7 +381,8 @@ fn pictures(estimate: &Estimate) -> Vec<Picture> {
             ),
         ];
         for (file, what, chart) in charts {
-            let Some(chart) = chart else { continue };
+            let Some(mut chart) = chart else { continue };
+            untitled(&mut chart.title, estimate);
             let draw = |width| {
                 let mut chart = chart.clone();
                 chart.width = width;

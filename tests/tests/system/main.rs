@@ -9,12 +9,14 @@
 mod account;
 mod audit;
 mod bad_input;
+mod biplot;
 mod broken_log;
 mod central;
 mod centring;
 #[path = "../../../server/tests/common/certificates.rs"]
 mod certificates;
 mod command_line;
+mod consistency;
 mod crash_matrix;
 mod documentation;
 mod enrolment;
@@ -32,6 +34,7 @@ mod patience;
 mod plan;
 mod program;
 mod proxy;
+mod readme_numbers;
 mod row_ledger;
 mod secrets;
 mod secured;

@@ -1,0 +1,202 @@
+//! Components that cannot be told apart.
+//!
+//! Noise of variance V between two directions turns components whose eigenvalues are a gap apart into each other by about
+//! `√V/gap`; where that is large, each direction is an accident and the space they span is not. Three things link two
+//! neighbours above the floor: a gap below `2√V` (half a radian, from the floor alone), eigenvalues whose error bars
+//! overlap, and, for a component whose direction the error bars leave open by more than 45°, the neighbour that it changes
+//! places with.
+
+use eigenveil_shared::estimate::{Component, ComponentGroup, Verdict, smaller_alignment};
+
+use super::{Floor, Judgement, components::stands};
+use crate::{
+    jackknife::{DirectionErrors, ErrorBars},
+    pca::share_of,
+};
+
+/// Mean squared sine beyond which a direction, or a space, is open: 45°.
+const OPEN: f64 = 0.5;
+
+/// Runs `first..=last` (from 0) of two components or more that stand and cannot be told apart, leading first.
+pub(super) fn runs(
+    floor: &Floor,
+    judgements: &[Judgement],
+    values: &[f64],
+    bars: Option<&ErrorBars>,
+) -> Vec<(usize, usize)> {
+    let k = judgements.len();
+    let standing = |j: usize| judgements.get(j).is_some_and(stands);
+    // Whether j and j + 1 are linked.
+    let mut linked: Vec<bool> = (0..k)
+        .map(|j| {
+            let near = || close(floor, judgements, j) || overlap(values, bars, j);
+            standing(j) && standing(j + 1) && near()
+        })
+        .collect();
+    if let Some(directions) = bars.and_then(|bars| bars.directions.as_ref()) {
+        // Every round links two runs, so there are fewer than k.
+        while let Some(place) = next_link(&linked, directions, &standing) {
+            linked[place] = true;
+        }
+    }
+    split(&linked)
+        .into_iter()
+        .filter(|(first, last)| last > first)
+        .collect()
+}
+
+/// Whether noise alone could swap components j and j + 1.
+fn close(floor: &Floor, judgements: &[Judgement], j: usize) -> bool {
+    let theta = |j: usize| Some(judgements.get(j)?.spike?.theta);
+    let Some((first, second)) = theta(j).zip(theta(j + 1)) else {
+        return false;
+    };
+    let sd = floor.noise.variance_between(first, second).sqrt();
+    (first - second).abs() < 2.0 * sd
+}
+
+/// Whether the error bars of eigenvalues j and j + 1 overlap.
+fn overlap(values: &[f64], bars: Option<&ErrorBars>, j: usize) -> bool {
+    let bar = |j: usize| Some((*values.get(j)?, *bars?.eigenvalues.get(j)?));
+    bar(j)
+        .zip(bar(j + 1))
+        .is_some_and(|((one, its), (other, others))| (one - other).abs() < its + others)
+}
+
+/// Runs of linked components, single ones among them.
+fn split(linked: &[bool]) -> Vec<(usize, usize)> {
+    let mut runs = Vec::new();
+    let mut first = 0;
+    for (j, linked) in linked.iter().enumerate() {
+        if !linked {
+            runs.push((first, j));
+            first = j + 1;
+        }
+    }
+    runs
+}
+
+/// The link from a run that is open to the neighbouring run that it changes places with, where it mostly does.
+fn next_link(
+    linked: &[bool],
+    directions: &DirectionErrors,
+    standing: &dyn Fn(usize) -> bool,
+) -> Option<usize> {
+    let runs = split(linked);
+    let error = |(first, last): (usize, usize)| directions.squared_sine_of_span(first, last);
+    let mixing = |one: (usize, usize), other: (usize, usize)| directions.mixing(one, other);
+    let link = |(place, run): (usize, &(usize, usize))| {
+        if !standing(run.0) || error(*run) <= OPEN {
+            return None;
+        }
+        let before = place.checked_sub(1).and_then(|before| runs.get(before));
+        let after = runs.get(place + 1);
+        let other = [before, after]
+            .into_iter()
+            .flatten()
+            .filter(|other| standing(other.0))
+            .max_by(|a, b| mixing(*run, **a).total_cmp(&mixing(*run, **b)))?;
+        // Half of what is open must be towards it: any two directions have a smaller error on average than the worse one.
+        let most = mixing(*run, *other) > 0.5 * directions.squared_sines(run.0, run.1);
+        most.then_some(run.1.min(other.1))
+    };
+    runs.iter().enumerate().find_map(link)
+}
+
+/// The groups of these runs as a document; `total` is the total variance.
+pub(super) fn documents(
+    runs: &[(usize, usize)],
+    components: &[Component],
+    bars: Option<&ErrorBars>,
+    total: Option<f64>,
+) -> Vec<ComponentGroup> {
+    let directions = bars.and_then(|bars| bars.directions.as_ref());
+    let group = |&(first, last): &(usize, usize)| {
+        let members = &components[first..=last];
+        let squared = directions.map(|errors| errors.squared_sine_of_span(first, last));
+        let variance = members.iter().filter_map(|member| member.variance).sum();
+        let expected: f64 = members.iter().map(|member| member.expected_alignment).sum();
+        let span_se = squared.map(f64::sqrt);
+        ComponentGroup {
+            first: first + 1,
+            last: last + 1,
+            verdict: match squared {
+                Some(squared) if squared > OPEN => Verdict::At,
+                _ => Verdict::Above,
+            },
+            variance,
+            explained_variance_ratio: total.map(|total| share_of(variance, total)),
+            alignment: smaller_alignment(expected / members.len() as f64, span_se),
+            span_se,
+        }
+    };
+    runs.iter().map(group).collect()
+}
+
+/// A component above the floor in a direction that is open, outside of the groups that are not, is only at the floor: there
+/// is something, and where is not known. Gives the numbers of those, from 1.
+pub(super) fn lower_open_ones(
+    components: &mut [Component],
+    groups: &[ComponentGroup],
+) -> Vec<usize> {
+    let mut lowered = Vec::new();
+    for (j, component) in components.iter_mut().enumerate() {
+        let number = j + 1;
+        let in_group = groups.iter().any(|group| {
+            group.verdict == Verdict::Above && (group.first..=group.last).contains(&number)
+        });
+        let open = component
+            .direction_se
+            .is_some_and(|sine| sine * sine > OPEN);
+        if component.verdict == Verdict::Above && open && !in_group {
+            component.verdict = Verdict::At;
+            lowered.push(number);
+        }
+    }
+    lowered
+}
+
+/// The warnings: what a group means, and which components were lowered. `visible` eigenvalues stand above the floor.
+pub(super) fn in_words(
+    groups: &[ComponentGroup],
+    lowered: &[usize],
+    k: usize,
+    visible: usize,
+) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for group in groups {
+        let open = match group.span_se {
+            Some(sine) => format!(" (known to ±{:.0}°)", sine.asin().to_degrees()),
+            None => String::new(),
+        };
+        let range = group.range();
+        warnings.push(match group.verdict {
+            Verdict::Above => format!(
+                "Components {range} cannot be told apart at this noise: together they span a space that means something{open}, the single directions do not."
+            ),
+            _ => format!(
+                "Components {range} stand above the noise, but neither their directions nor the space they span hold still between the parts of the reports{open}."
+            ),
+        });
+    }
+    if let [number] = lowered
+        && *number == k
+        && visible > k
+    {
+        warnings.push(format!(
+            "Component {k} changes places with components that were not asked for: {visible} stand above the noise. Ask for more than {k}, or for fewer."
+        ));
+    } else if !lowered.is_empty() {
+        let numbers: Vec<String> = lowered.iter().map(usize::to_string).collect();
+        let (s, their) = match lowered.len() {
+            1 => ("", "its direction does"),
+            _ => ("s", "their directions do"),
+        };
+        let verb = if s.is_empty() { "exceeds" } else { "exceed" };
+        warnings.push(format!(
+            "Component{s} {} {verb} what noise alone reaches, but {their} not hold still between the parts of the reports (error bar beyond 45°): \"at the noise floor\".",
+            numbers.join(", ")
+        ));
+    }
+    warnings
+}

@@ -1,0 +1,88 @@
+//! When the first component is probably the mean.
+//!
+//! Reports show E[xxᵀ] = Σ + μμᵀ and never μ: where nothing centres the rows, the mean is one of the directions, and mostly
+//! the first. From the moment alone that cannot be proved. Two signs of it are looked for, only in studies that neither
+//! state a centre nor centre privately:
+//!
+//! * **Loadings of one sign.** Rows without negative entries have an E[xxᵀ] without negative entries, and its leading
+//!   eigenvector has one sign (Perron and Frobenius). Centred rows owe nobody a sign: a column may be coded either way,
+//!   and m loadings agree by chance once in 2^(m−1).
+//! * **Nearly all of the squared length.** Centred rows of several columns on one scale rarely have one direction with
+//!   four fifths of it; the mean of raw columns has, and so has one column in units much smaller than the others'.
+
+use eigenveil_shared::{estimate::Verdict, study::StudyParams};
+
+use super::components::Assessment;
+
+/// Fewest loadings of one sign: by chance once in 32.
+const FEWEST_OF_ONE_SIGN: usize = 6;
+/// Share of the squared length that one direction of centred rows hardly has.
+const LARGE_SHARE: f64 = 0.8;
+
+/// What to say where the leading component is probably the mean of the rows; `None` where nothing speaks for it, it does
+/// not stand above the noise, or the study centres.
+pub fn probably_the_mean(params: &StudyParams, assessment: &Assessment) -> Option<String> {
+    let preprocessing = params.preprocessing();
+    let centres = preprocessing.features.iter().flatten();
+    if preprocessing.centring.is_some() || centres.clone().any(|feature| feature.center != 0.0) {
+        return None;
+    }
+    let leading = assessment.components.first()?;
+    if leading.verdict != Verdict::Above {
+        return None;
+    }
+    let total = assessment.total_variance.unwrap_or(1.0);
+    let share = leading.variance.map(|variance| variance / total);
+    let large = share.filter(|share| *share >= LARGE_SHARE);
+    let of_one_sign = clear_loadings_of_one_sign(&leading.loadings, leading.alignment());
+    let of_one_sign = of_one_sign.filter(|count| *count >= FEWEST_OF_ONE_SIGN);
+    let reason = match (of_one_sign, large) {
+        (None, None) => return None,
+        (Some(count), _) => format!("its {count} clear loadings all have one sign"),
+        (None, Some(share)) => format!(
+            "it holds {:.0} % of the rows' squared length",
+            100.0 * share.min(1.0)
+        ),
+    };
+    let or_column = match of_one_sign {
+        Some(_) => "",
+        None => " (or one column in much smaller units than the others)",
+    };
+    Some(format!(
+        "Component 1 is probably the mean of the rows{or_column}, not a direction in which they differ: this study does not centre them, and {reason}. More participants will not change that: create a study with centres (`--features`) or with private centring (`--centring`)."
+    ))
+}
+
+/// How many loadings stand clear of the noise, if all of those have one sign.
+fn clear_loadings_of_one_sign(loadings: &[f64], alignment: f64) -> Option<usize> {
+    let p = loadings.len() as f64;
+    // What the component lost is spread over all directions; below a quarter of the average size a sign says little.
+    let noise = ((1.0 - alignment).max(0.0) / p).sqrt();
+    let least = (3.0 * noise).max(0.25 / p.sqrt());
+    let clear = loadings.iter().filter(|loading| loading.abs() > least);
+    let (mut positive, mut negative) = (0, 0);
+    for loading in clear {
+        if *loading > 0.0 {
+            positive += 1;
+        } else {
+            negative += 1;
+        }
+    }
+    (positive == 0 || negative == 0).then_some(positive + negative)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_loadings_have_no_say() {
+        let mut loadings = vec![0.3; 9];
+        loadings.push(-0.02);
+        assert_eq!(clear_loadings_of_one_sign(&loadings, 0.99), Some(9));
+        loadings[9] = -0.3;
+        assert_eq!(clear_loadings_of_one_sign(&loadings, 0.99), None);
+        // So much noise that nothing is clear.
+        assert_eq!(clear_loadings_of_one_sign(&[0.3; 10], 0.5), Some(0));
+    }
+}

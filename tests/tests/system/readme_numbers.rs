@@ -1,0 +1,135 @@
+//! The numbers that README quotes are those that its commands print.
+
+use std::path::Path;
+
+use eigenveil_shared::{
+    codec,
+    mechanism::{Calibration, MechanismKind},
+    preprocess::{Norm, Row},
+    report::{Report, ReportId},
+    study::{StudyDesign, StudyParams},
+};
+use serde_json::Value;
+
+use crate::program::run_json;
+
+fn readme() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    // A sentence goes on over a line's end.
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The numbers after these words, up to the first that is none: "0.80, 0.36 and 0.16;" has three.
+fn quoted(text: &str, before: &str) -> Vec<String> {
+    assert_eq!(
+        text.matches(before).count(),
+        1,
+        "README has {before:?} once"
+    );
+    let (_, rest) = text.split_once(before).unwrap();
+    let mut numbers = Vec::new();
+    for word in rest.split_whitespace().filter(|word| *word != "and") {
+        let number = word.trim_end_matches([',', '.', ';', ')', ':']);
+        if number.replace(',', "").parse::<f64>().is_err() {
+            break;
+        }
+        numbers.push(number.to_owned());
+        if word.ends_with(['.', ';', ')', ':']) {
+            break;
+        }
+    }
+    numbers
+}
+
+/// The command of README that begins like this, with more flags.
+fn printed(text: &str, beginning: &str, more: &[&str]) -> Value {
+    let (_, rest) = text.split_once(beginning).unwrap();
+    let (rest, _) = rest.split_once("```").unwrap();
+    let line = format!("{beginning}{rest}");
+    let arguments = line.split_whitespace().skip(1);
+    let arguments: Vec<&str> = arguments.chain(more.iter().copied()).collect();
+    run_json(&[&arguments[..], &["--json"]].concat())
+}
+
+/// As README rounds them.
+fn two_decimals(values: &Value, key: &str) -> Vec<String> {
+    let rows = values["rows"].as_array().unwrap();
+    rows.iter()
+        .map(|row| format!("{:.2}", row[key].as_f64().unwrap()))
+        .collect()
+}
+
+/// Three significant digits, rounded up as a number of people is, thousands apart.
+fn people(n: u64) -> String {
+    eigenveil_estimation::floor::grouped(eigenveil_estimation::floor::rounded_up(n, 3))
+}
+
+#[test]
+fn errors_and_numbers_of_users_are_what_the_commands_print() {
+    let text = readme();
+    let simulate = "eigenveil simulate --model spiked";
+    let ours = two_decimals(&printed(&text, simulate, &[]), "error_mean");
+    assert_eq!(quoted(&text, "`double-cap`, the error is "), ours);
+    let paper = [
+        "--mechanism",
+        "symmetric-gaussian",
+        "--calibration",
+        "as-published",
+    ];
+    let theirs = two_decimals(&printed(&text, simulate, &paper), "error_mean");
+    assert_eq!(
+        quoted(
+            &text,
+            "(`--mechanism symmetric-gaussian --calibration as-published`) "
+        ),
+        theirs
+    );
+
+    let plan = printed(&text, "eigenveil plan --p 40", &[]);
+    let rows = plan["rows"].as_array().unwrap().iter();
+    let users: Vec<String> = rows
+        .filter(|row| row["mechanism"] == "double-cap")
+        .map(|row| people(row["n"].as_u64().unwrap()))
+        .collect();
+    assert_eq!(quoted(&text, "With `double-cap` "), users);
+
+    let central = printed(&text, "eigenveil central analyze-gauss", &[]);
+    let error = format!("{:.3}", central["error"].as_f64().unwrap());
+    assert_eq!(quoted(&text, "would answer at the same ε (error "), [error]);
+    assert_eq!(quoted(&text, "; `double-cap` "), [ours[0].clone()]);
+}
+
+/// What leaves a device: the payload, and with it identifier, fingerprint and envelope.
+#[test]
+fn a_report_has_as_many_bytes_as_readme_says() {
+    let text = readme();
+    let (p, kind) = (64, MechanismKind::DoubleCap);
+    let study = StudyParams::freeze(StudyDesign {
+        dimension: p,
+        features: None,
+        norm: Norm::Normalize,
+        centring: None,
+        mechanism: kind,
+        calibration: Calibration::Analytic,
+        budget: kind.budget(4.0, None).unwrap(),
+    })
+    .unwrap();
+    let row = Row::new(vec![0.3; p]);
+    let row = study.preprocessor().prepare(&row).unwrap();
+    let payload = study.mechanism().release(&row).unwrap();
+    let bytes = payload.len();
+    let report = codec::encode_report(&Report {
+        id: ReportId::from_parts(1_700_000_000_000, [7; 16]),
+        fingerprint: study.fingerprint(),
+        payload,
+    });
+    let wire = report.len();
+    assert_eq!((bytes, wire), (16, 74));
+    for words in [
+        format!("{wire} bytes leave it (a payload of {bytes}"),
+        format!("one report of {wire} bytes, {bytes} of them payload"),
+    ] {
+        assert!(text.contains(&words), "README does not say {words:?}");
+    }
+}
