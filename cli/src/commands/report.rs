@@ -20,13 +20,15 @@ use crate::{
     args::ServerArgs,
     error::{CliError, Result},
     output,
-    rows::{self, RowTable},
+    rows::{self, RowTable, TableArgs, Wanted},
 };
 
 /// Rows perturbed before they are synced to the outbox together.
 const PREPARED_AT_ONCE: usize = 1_024;
 /// What of the row file the outbox remembers.
 const ROWS_DIGEST: &str = "rows_sha256";
+/// How it was read: rows of another header or of other columns are other rows.
+const READ_AS: &str = "rows_read_as";
 
 /// Perturb the rows of a file, one participant each, and upload them
 #[derive(Debug, Args)]
@@ -42,7 +44,7 @@ pub(crate) struct ReportArgs {
     /// Fingerprint the study must have; refuses to take part in anything else
     #[arg(long, value_name = "HEX")]
     fingerprint: Option<String>,
-    /// Rows: .npy, .csv or LIBSVM text; one row = one participant
+    /// Rows: .csv, .tsv, .parquet, .npy or LIBSVM text; one row = one participant
     #[arg(long, value_name = "FILE")]
     rows: PathBuf,
     /// Directory of the outbox; beside the row file when absent
@@ -65,6 +67,8 @@ pub(crate) struct ReportArgs {
     /// Connections used at once
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1024))]
     connections: u16,
+    #[command(flatten)]
+    table: TableArgs,
 }
 
 /// What each row may spend, as kept in the ledger.
@@ -147,7 +151,14 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     // One read: what is fingerprinted is what is perturbed.
     let bytes = rows::read_bytes(&args.rows)?;
     let digest: [u8; 32] = Sha256::digest(&bytes).into();
-    let table = rows::parse(&args.rows, &bytes, Some(study.params().dimension()))?;
+    let wanted = Wanted {
+        of: "study",
+        dimension: study.params().dimension(),
+        names: study.params().feature_names(),
+        reports: true,
+    };
+    let table = rows::parse(&args.rows, &bytes, &args.table, Some(&wanted))?;
+    output::notes(table.notes());
     let book = args.ledger.clone().unwrap_or_else(|| {
         // A link to the rows has the ledger of the rows.
         beside(
@@ -174,6 +185,22 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
         Some(_) => {
             return Err(CliError::usage(format!(
                 "{} has changed since its reports were prepared; reports are made once, so restore the file or use another --state for other participants",
+                args.rows.display(),
+            )));
+        }
+    }
+    let read_as = read_as(&table);
+    let counts = outbox.counts()?;
+    match outbox.get_meta(READ_AS)? {
+        Some(known) if known == read_as => {}
+        _ if counts.pending + counts.acknowledged + counts.refused == 0 => {
+            outbox.set_meta(READ_AS, &read_as)?;
+        }
+        // Of an outbox that an earlier version made.
+        None => outbox.set_meta(READ_AS, &read_as)?,
+        Some(_) => {
+            return Err(CliError::usage(format!(
+                "{} was read with another header or other columns when its reports were prepared; reports are made once: give the flags that were given then",
                 args.rows.display(),
             )));
         }
@@ -314,6 +341,16 @@ fn finish(
         )));
     }
     Ok(())
+}
+
+/// The number of rows and the columns that were taken.
+fn read_as(table: &RowTable) -> Vec<u8> {
+    let mut hash = Sha256::new();
+    hash.update((table.len() as u64).to_le_bytes());
+    for &column in table.taken() {
+        hash.update((column as u64).to_le_bytes());
+    }
+    hash.finalize().to_vec()
 }
 
 /// One token for each row. Errors name lines, never what is in them.
