@@ -26,7 +26,7 @@ struct Table {
 }
 
 impl Table {
-    /// scikit-learn's `load_wine`. Centers and scales are the means and deviations that are published with it.
+    /// scikit-learn's `load_wine`. Centers and scales are what is published with it.
     fn wine() -> Self {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/data/wine.csv");
         let text = fs::read_to_string(path).unwrap();
@@ -41,27 +41,9 @@ impl Table {
                     .collect()
             })
             .collect();
-        let published = [
-            (13.0, 0.8),
-            (2.34, 1.12),
-            (2.36, 0.27),
-            (19.5, 3.3),
-            (99.7, 14.3),
-            (2.29, 0.63),
-            (2.03, 1.0),
-            (0.36, 0.12),
-            (1.59, 0.57),
-            (5.1, 2.3),
-            (0.96, 0.23),
-            (2.61, 0.71),
-            (746.0, 315.0),
-        ];
-        let constants = names.iter().zip(published);
-        let constants: String = constants
-            .map(|(name, (center, scale))| format!("{name},{center},{scale}\n"))
-            .collect();
+        let constants = fs::read_to_string(path.with_file_name("wine_features.csv")).unwrap();
         Self {
-            constants: format!("name,center,scale\n{constants}"),
+            constants,
             names,
             rows,
         }
