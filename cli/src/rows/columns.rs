@@ -81,7 +81,7 @@ pub(super) fn layout(found: Found, how: &TableArgs, wanted: Option<&Wanted>) -> 
         notes.push("the columns have the names of the features file, in its order".to_owned());
     }
     let Some(wanted) = wanted else {
-        chosen.check_names(&[])?;
+        chosen.check_names(&[], true)?;
         return Ok(chosen.into_layout(notes));
     };
     let (p, of) = (wanted.dimension, wanted.of);
@@ -107,7 +107,7 @@ pub(super) fn layout(found: Found, how: &TableArgs, wanted: Option<&Wanted>) -> 
     match (&wanted.names, &chosen.names) {
         (None, names) => {
             count(&chosen)?;
-            chosen.check_names(&[])?;
+            chosen.check_names(&[], true)?;
             notes.push(match names {
                 Some(names) if chosen.shown => format!(
                     "the {of}'s columns have no names: those of the file are taken in its order: {}",
@@ -224,8 +224,8 @@ impl Chosen {
         self.names.as_deref().is_some_and(is_numbering)
     }
 
-    /// Refuses two columns of one name, and a probable index, unless it is wanted.
-    fn check_names(&self, wanted: &[String]) -> Result<()> {
+    /// Refuses two columns of one name, and a probable index, unless it is wanted or the names may be values.
+    fn check_names(&self, wanted: &[String], names_for_sure: bool) -> Result<()> {
         let Some(names) = &self.names else {
             return Ok(());
         };
@@ -248,15 +248,14 @@ impl Chosen {
                 }));
             }
         }
-        match names
-            .iter()
-            .find(|name| is_index(name) && !wanted.contains(name))
-        {
-            None => Ok(()),
-            Some(name) => Err(CliError::usage(format!(
+        let (index, rest): (Vec<&String>, Vec<&String>) =
+            names.iter().partition(|name| is_index(name));
+        match index.iter().find(|name| !wanted.contains(name)) {
+            Some(name) if names_for_sure || is_numbering(&rest) => Err(CliError::usage(format!(
                 "column {name:?} is probably the index that pandas writes beside the rows; leave it out with {} (or write the table with index=False), or give the column a name",
                 drop_flag(&[name])
             ))),
+            _ => Ok(()),
         }
     }
 
@@ -280,7 +279,7 @@ fn matched(
     let own: BTreeSet<&String> = names.iter().collect();
     // Where one is wanted the line is a header; where none is, it may be a row, which is never shown.
     chosen.shown |= wanted.iter().any(|name| own.contains(name));
-    chosen.check_names(wanted)?;
+    chosen.check_names(wanted, chosen.shown)?;
     let missing: Vec<&String> = wanted.iter().filter(|name| !own.contains(name)).collect();
     let theirs: BTreeSet<&String> = wanted.iter().collect();
     let more: Vec<&String> = names.iter().filter(|name| !theirs.contains(name)).collect();
@@ -480,6 +479,7 @@ mod tests {
                 &["a", "b", "c", "__index_level_0__"],
                 &["index", "--drop __index_level_0__"],
             ),
+            (&["", "0", "1", "2"], &["index", "--drop 'Unnamed: 0'"]),
             (&["0", "1", "2"], &["pandas", "--features", "--in-order"]),
         ] {
             let error = of(found(names, false), &wanted).unwrap_err().to_string();
@@ -493,7 +493,12 @@ mod tests {
     #[test]
     fn values_of_a_row_are_in_no_message() {
         let wanted = study(Some(&["a", "b"]), 2);
-        for line in [&["17.25", "secret"][..], &["secret", "secret"], &["secret"]] {
+        for line in [
+            &["17.25", "secret"][..],
+            &["", "17.25"],
+            &["secret", "secret"],
+            &["secret"],
+        ] {
             let error = of(found(line, false), &wanted).unwrap_err().to_string();
             assert!(
                 !error.contains("secret") && !error.contains("17.25"),

@@ -197,3 +197,104 @@ fn check_compression(compression: Compression) -> Result<()> {
 fn refused(error: ParquetError) -> CliError {
     CliError::usage(format!("it cannot be read as Parquet ({error})"))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use parquet::{
+        data_type::{BoolType, FloatType, Int32Type, Int64Type},
+        file::{
+            properties::WriterProperties,
+            writer::{SerializedFileWriter, SerializedRowGroupWriter},
+        },
+        schema::parser::parse_message_type,
+    };
+
+    use super::*;
+    use crate::rows::flags::Names;
+
+    fn add<T: DataType>(
+        group: &mut SerializedRowGroupWriter<'_, Vec<u8>>,
+        values: &[T::T],
+        present: Option<&[i16]>,
+    ) {
+        let mut column = group.next_column().unwrap().unwrap();
+        let typed = column.typed::<T>();
+        typed.write_batch(values, present, None).unwrap();
+        column.close().unwrap();
+    }
+
+    /// Two row groups of two rows.
+    fn written(compression: Compression) -> Vec<u8> {
+        let schema = "message schema {
+            required boolean flag;
+            optional int32 small;
+            required int64 large (integer(64, false));
+            required float half;
+            required int32 day (date);
+        }";
+        let properties = WriterProperties::builder().set_compression(compression);
+        let schema = Arc::new(parse_message_type(schema).unwrap());
+        let properties = Arc::new(properties.build());
+        let mut writer = SerializedFileWriter::new(Vec::new(), schema, properties).unwrap();
+        for _ in 0..2 {
+            let mut group = writer.next_row_group().unwrap();
+            add::<BoolType>(&mut group, &[true, false], None);
+            add::<Int32Type>(&mut group, &[-7], Some(&[0, 1]));
+            add::<Int64Type>(&mut group, &[-1, 5], None);
+            add::<FloatType>(&mut group, &[0.5, 1.5], None);
+            add::<Int32Type>(&mut group, &[20_000, 20_001], None);
+            group.close().unwrap();
+        }
+        writer.into_inner().unwrap()
+    }
+
+    fn without(names: &[&str]) -> TableArgs {
+        TableArgs {
+            drop: Some(Names(names.iter().map(|&name| name.to_owned()).collect())),
+            ..TableArgs::default()
+        }
+    }
+
+    #[test]
+    fn numbers_of_every_type() {
+        let table = parse(&written(Compression::SNAPPY), &without(&["day"]), None).unwrap();
+        assert_eq!(table.names().unwrap(), ["flag", "small", "large", "half"]);
+        assert_eq!((table.len(), table.dimension()), (4, 4));
+        for row in [1, 3] {
+            assert_eq!(table.row(row).values(), &[0.0, -7.0, 5.0, 1.5]);
+        }
+        let first = table.row(2);
+        assert!(first.values()[1].is_nan());
+        assert_eq!(first.values()[2], 2.0_f64.powi(64));
+        let error = table.check_readable().unwrap_err().to_string();
+        assert!(
+            error.contains("line 1, column 2 (small): the value is missing"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn what_it_cannot_use_is_a_clear_error() {
+        let good = written(Compression::UNCOMPRESSED);
+        let error = parse(&good, &TableArgs::default(), None)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("\"day\" holds dates") && error.contains("--drop"),
+            "{error}"
+        );
+        let how = without(&["day"]);
+        for cut in 0..good.len() {
+            assert!(parse(&good[..cut], &how, None).is_err(), "cut to {cut}");
+        }
+        // Any byte of it another: a table or an error.
+        for at in 0..good.len() {
+            let mut bad = good.clone();
+            bad[at] ^= 0x55;
+            let _ = parse(&bad, &how, None);
+        }
+        assert!(check_compression(Compression::ZSTD(Default::default())).is_err());
+    }
+}

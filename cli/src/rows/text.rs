@@ -4,6 +4,8 @@
 //! not fit, or a field that is no number, makes its row unusable and no other. Lines are split before quotes are
 //! looked at, so that no field can swallow the rows after it.
 
+use std::collections::BTreeMap;
+
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder, Terminator};
 
 use super::{
@@ -14,8 +16,8 @@ use super::{
 };
 use crate::error::{CliError, Result};
 
-/// What may separate columns; the first of those that do equally well is taken.
-const DELIMITERS: [u8; 4] = [b'\t', b';', b'|', b','];
+/// What may separate columns.
+const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
 /// Lines from which most can be said to have another number of fields than the header.
 const MOST_OF: usize = 3;
 
@@ -28,55 +30,32 @@ pub(super) fn parse(
 ) -> Result<RowTable> {
     let text = text_of(bytes)?;
     let text = text.trim_start_matches('\u{feff}');
-    let lines: Vec<(usize, &str)> = (1..).zip(text.lines()).collect();
-    let begin = lines
-        .iter()
-        .position(|(_, line)| !line.trim().is_empty())
-        .ok_or_else(super::no_rows)?;
-    let lines = &lines[begin..];
-    let first = lines[0].1;
-    let names = wanted.and_then(|wanted| wanted.names.as_deref());
-    let delimiters = match (how.delimiter, tabs) {
+    let mut lines: Vec<(usize, &str)> = (1..).zip(text.lines()).collect();
+    if how.header != Header::No {
+        let begin = lines.iter().position(|(_, line)| !line.trim().is_empty());
+        lines.drain(..begin.unwrap_or(lines.len()));
+    }
+    let &(_, first) = lines.first().ok_or_else(super::no_rows)?;
+    let candidates = match (how.delimiter, tabs) {
         (Some(delimiter), _) => vec![delimiter],
         (None, true) => vec![b'\t'],
         (None, false) => DELIMITERS.to_vec(),
     };
-    let header = has_header(first, &delimiters, how, wanted)?;
-    // Without a header the study says how many fields a line has, where all of them are taken.
-    let said = wanted
-        .filter(|_| !header && how.columns.is_none() && how.drop.is_none())
-        .map(|wanted| wanted.dimension);
-    let score = |&delimiter: &u8| -> (usize, usize) {
-        let mut splitter = Splitter::new(delimiter);
-        let cells = splitter.cells(first);
-        if header {
-            let known = names.unwrap_or_default();
-            let matched = cells.iter().filter(|cell| known.contains(cell)).count();
-            return (matched, cells.len());
-        }
-        let count = said.unwrap_or(cells.len());
-        let fit = lines
-            .iter()
-            .filter(|(_, line)| splitter.split(line) == count);
-        (fit.count(), 0)
+    let header = has_header(first, &candidates, how, wanted)?;
+    let (delimiter, count) = if header {
+        by_header(first, &candidates, wanted)
+    } else {
+        // Without a header the study says how many fields a line has, where all of them are taken.
+        let all = how.columns.is_none() && how.drop.is_none();
+        by_lines(&lines, &candidates, wanted.filter(|_| all))
     };
-    // A delimiter that separates nothing is none. Of equal ones the first: max_by_key would take the last.
-    let delimiter = delimiters
-        .iter()
-        .copied()
-        .rev()
-        .filter(|&delimiter| delimiters.len() == 1 || first.as_bytes().contains(&delimiter))
-        .max_by_key(score)
-        .unwrap_or(b',');
     let mut splitter = Splitter::new(delimiter);
-    let cells = splitter.cells(first);
     let found = Found {
-        count: cells.len(),
-        names: header.then_some(cells),
+        count,
+        names: header.then(|| splitter.cells(first)),
         shown: how.header == Header::Yes,
         headerless: how.header == Header::No,
     };
-    let count = said.unwrap_or(found.count);
     let lines = &lines[usize::from(header)..];
     let wrong = lines
         .iter()
@@ -85,8 +64,52 @@ pub(super) fn parse(
     if 2 * wrong > lines.len() && (!header || lines.len() >= MOST_OF) {
         return Err(refused_count(lines, count, header, delimiter, wanted));
     }
-    let layout = columns::layout(Found { count, ..found }, how, wanted)?;
+    let layout = columns::layout(found, how, wanted)?;
     values(lines, count, splitter, delimiter, layout)
+}
+
+/// The delimiter of a header and its number of fields: the one that gives most of the names wanted, else most names.
+fn by_header(first: &str, candidates: &[u8], wanted: Option<&Wanted>) -> (u8, usize) {
+    let known = wanted.and_then(|wanted| wanted.names.as_deref());
+    let known = known.unwrap_or_default();
+    let scored = candidates.iter().map(|&delimiter| {
+        let cells = Splitter::new(delimiter).cells(first);
+        let matched = cells.iter().filter(|cell| known.contains(cell)).count();
+        (matched, cells.len(), delimiter)
+    });
+    // Of equal ones the first.
+    let best = scored
+        .rev()
+        .max_by_key(|&(matched, count, _)| (matched, count));
+    best.map_or((b',', 0), |(_, count, delimiter)| (delimiter, count))
+}
+
+/// The delimiter of lines without a header and their number of fields: what suits most lines. No line alone decides
+/// it, where the others agree.
+fn by_lines(lines: &[(usize, &str)], candidates: &[u8], wanted: Option<&Wanted>) -> (u8, usize) {
+    let scored = candidates.iter().map(|&delimiter| {
+        let mut splitter = Splitter::new(delimiter);
+        let mut lines_with: BTreeMap<usize, usize> = BTreeMap::new();
+        for (_, line) in lines {
+            *lines_with.entry(splitter.split(line)).or_default() += 1;
+        }
+        let (suited, count) = match wanted.map(|wanted| wanted.dimension) {
+            Some(p) => (lines_with.get(&p).copied().unwrap_or_default(), p),
+            None => lines_with
+                .into_iter()
+                .map(|(count, lines)| (lines, count))
+                .max()
+                .unwrap_or_default(),
+        };
+        (if count > 1 { suited } else { 0 }, count, delimiter)
+    });
+    let scored: Vec<(usize, usize, u8)> = scored.collect();
+    // Of equal ones the last: in 1,5;2,5 the semicolon. The first, which is the comma, where none suits.
+    let best = scored.iter().max_by_key(|&&(suited, _, _)| suited);
+    let best = best
+        .filter(|&&(suited, _, _)| suited > 0)
+        .or(scored.first());
+    best.map_or((b',', 0), |&(_, count, delimiter)| (delimiter, count))
 }
 
 /// The values of these lines.
@@ -284,6 +307,7 @@ fn refused_count(
     let mut splitter = Splitter::new(delimiter);
     let (line, has) = lines
         .iter()
+        .filter(|(_, text)| !is_blank(text, count))
         .map(|(line, text)| (*line, splitter.split(text)))
         .find(|&(_, has)| has != count)
         .unwrap_or_default();

@@ -29,7 +29,7 @@ impl Table {
     /// scikit-learn's `load_wine`. Centers and scales are what is published with it.
     fn wine() -> Self {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/data/wine.csv");
-        let text = fs::read_to_string(path).unwrap();
+        let text = fs::read_to_string(&path).unwrap();
         let (header, body) = text.split_once('\n').unwrap();
         let names: Vec<String> = header.split(',').take(13).map(str::to_owned).collect();
         let rows = body
