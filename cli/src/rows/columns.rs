@@ -145,7 +145,7 @@ pub(super) fn layout(found: Found, how: &TableArgs, wanted: Option<&Wanted>) -> 
     }
 }
 
-/// The columns that `--columns` and `--drop` leave.
+/// The columns that `--keep` and `--drop` leave.
 struct Chosen {
     take: Vec<usize>,
     names: Option<Vec<String>>,
@@ -180,15 +180,15 @@ fn chosen(found: Found, how: &TableArgs) -> Result<Chosen> {
         shown |= at.is_some() && names.is_some();
         at.ok_or_else(|| {
             CliError::usage(match &names {
-                Some(_) => format!("it has no column {name:?}, which --columns or --drop names"),
+                Some(_) => format!("it has no column {name:?}, which --keep or --drop names"),
                 None => format!(
-                    "its columns have no names: give --columns and --drop numbers from 1 to {}, not {name:?}",
+                    "its columns have no names: give --keep and --drop numbers from 1 to {}, not {name:?}",
                     found.count
                 ),
             })
         })
     };
-    let take: Vec<usize> = match (&how.columns, &how.drop) {
+    let take: Vec<usize> = match (&how.keep, &how.drop) {
         (Some(columns), _) => columns
             .0
             .iter()
@@ -326,7 +326,7 @@ fn matched(
             drop_flag(&more)
         ));
     } else if !more.is_empty() {
-        way.push("take the columns that are wanted with --columns".to_owned());
+        way.push("take the columns that are wanted with --keep".to_owned());
     }
     if !missing.is_empty() {
         way.push(format!(

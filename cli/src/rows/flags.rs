@@ -32,9 +32,9 @@ pub struct TableArgs {
     pub delimiter: Option<u8>,
     /// Columns to take, such as height,weight; a name with a comma in double quotes, numbers from 1 where there are no names
     #[arg(long, value_name = "NAMES", value_parser = names)]
-    pub columns: Option<Names>,
+    pub keep: Option<Names>,
     /// Columns to leave out, such as id,"Unnamed: 0"
-    #[arg(long, value_name = "NAMES", value_parser = names, conflicts_with = "columns")]
+    #[arg(long, value_name = "NAMES", value_parser = names, conflicts_with = "keep")]
     pub drop: Option<Names>,
     /// Names of the columns where the table has none: one a line, or the features file of study create
     #[arg(long, value_name = "FILE")]

@@ -46,7 +46,7 @@ pub(super) fn parse(
         by_header(first, &candidates, wanted)
     } else {
         // Without a header the study says how many fields a line has, where all of them are taken.
-        let all = how.columns.is_none() && how.drop.is_none();
+        let all = how.keep.is_none() && how.drop.is_none();
         by_lines(&lines, &candidates, wanted.filter(|_| all))
     };
     let mut splitter = Splitter::new(delimiter);
