@@ -10,7 +10,7 @@ use eigenveil_shared::estimate::{Estimate, Verdict};
 
 use crate::{
     error::{CliError, Result},
-    rows::{self, RowTable},
+    rows::{self, RowTable, TableArgs, Wanted},
 };
 
 /// Most points drawn: more make a file that nothing opens, and no other picture.
@@ -138,28 +138,33 @@ fn group_names(labels: &[String]) -> Result<Vec<&str>> {
     Ok(names.into_iter().map(|(name, _)| name).collect())
 }
 
-/// A row file with one column of labels: the table without it, and the labels.
+/// A text table with one column of labels: the table without it, and the labels.
 ///
 /// # Errors
-/// Wrong usage for a file that is no CSV with this column in its header; those of reading rows.
+/// Wrong usage for a file that is no text table with this column in its header; those of reading rows.
 pub(crate) fn read_labelled(
     path: &Path,
     column: &str,
-    dimension: usize,
+    how: &TableArgs,
+    wanted: &Wanted,
 ) -> Result<(RowTable, Vec<String>)> {
-    let csv = path
-        .extension()
-        .is_some_and(|ending| ending.eq_ignore_ascii_case("csv"));
-    if !csv {
-        return Err(CliError::usage(format!(
-            "--label takes a column of a .csv file with a header, and {} is none",
-            path.display()
-        )));
-    }
+    let ending = path.extension().and_then(|ending| ending.to_str());
+    let ending = ending.unwrap_or_default().to_ascii_lowercase();
+    let delimiters = match (how.delimiter, ending.as_str()) {
+        (Some(delimiter), "csv" | "tsv" | "tab") => vec![delimiter],
+        (None, "csv") => b",;\t|".to_vec(),
+        (None, "tsv" | "tab") => b"\t".to_vec(),
+        _ => {
+            return Err(CliError::usage(format!(
+                "--label takes a column of a .csv or .tsv file with a header, and {} is none",
+                path.display()
+            )));
+        }
+    };
     let bytes = rows::read_bytes(path)?;
     let (labels, rest) =
-        take_column(&bytes, column).map_err(|error| error.context(path.display()))?;
-    let table = rows::parse(path, &rest, Some(dimension))?;
+        take_column(&bytes, column, &delimiters).map_err(|error| error.context(path.display()))?;
+    let table = rows::parse(path, &rest, how, Some(wanted))?;
     table
         .check_readable()
         .map_err(|error| error.context(path.display()))?;
@@ -174,29 +179,40 @@ pub(crate) fn read_labelled(
     Ok((table, labels))
 }
 
-/// The cells of the column of this name, and the table without it.
-fn take_column(bytes: &[u8], column: &str) -> Result<(Vec<String>, Vec<u8>)> {
-    let mut reader = csv::ReaderBuilder::new()
-        .has_headers(false)
-        .trim(csv::Trim::All)
-        .from_reader(bytes);
-    let mut rest = csv::Writer::from_writer(Vec::new());
-    let (mut place, mut labels) = (None, Vec::new());
-    for (line, record) in reader.byte_records().enumerate() {
+/// The cells of the column of this name, and the table without it. Of the delimiters the first counts by which line 1
+/// has the name.
+fn take_column(bytes: &[u8], column: &str, delimiters: &[u8]) -> Result<(Vec<String>, Vec<u8>)> {
+    let reader = |delimiter: u8| {
+        csv::ReaderBuilder::new()
+            .has_headers(false)
+            .delimiter(delimiter)
+            .trim(csv::Trim::All)
+            .from_reader(bytes)
+    };
+    let found = delimiters.iter().find_map(|&delimiter| {
+        let header = reader(delimiter).into_byte_records().next()?.ok()?;
+        let place = header.iter().position(|field| field == column.as_bytes())?;
+        Some((delimiter, place))
+    });
+    let Some((delimiter, place)) = found else {
+        return Err(CliError::usage(format!(
+            "its first line names no column {column:?}"
+        )));
+    };
+    let mut rest = csv::WriterBuilder::new()
+        .delimiter(delimiter)
+        .from_writer(Vec::new());
+    let mut labels = Vec::new();
+    for (line, record) in reader(delimiter).byte_records().enumerate() {
         // The crate's own words may hold fields of the row.
         let record = record.map_err(|_| {
             CliError::usage(format!("line {} does not fit the first one", line + 1))
         })?;
-        if line == 0 {
-            place = record.iter().position(|field| field == column.as_bytes());
-        } else if let Some(cell) = place.and_then(|place| record.get(place)) {
+        if line > 0
+            && let Some(cell) = record.get(place)
+        {
             labels.push(String::from_utf8_lossy(cell).into_owned());
         }
-        let Some(place) = place else {
-            return Err(CliError::usage(format!(
-                "its first line names no column {column:?}"
-            )));
-        };
         let others = record.iter().enumerate().filter(|(at, _)| *at != place);
         rest.write_record(others.map(|(_, field)| field))
             .map_err(|_| CliError::failed("the table without its labels cannot be written"))?;
@@ -214,13 +230,15 @@ mod tests {
     #[test]
     fn a_column_is_taken_out_by_its_name() {
         let text = b"a, kind ,b\n1,red,2\n3,\"dark, blue\",4\n";
-        let (labels, rest) = take_column(text, "kind").unwrap();
+        let (labels, rest) = take_column(text, "kind", b",;").unwrap();
         assert_eq!(labels, ["red", "dark, blue"]);
         assert_eq!(rest, b"a,b\n1,2\n3,4\n");
-        let error = take_column(text, "color").unwrap_err().to_string();
+        let (labels, rest) = take_column(b"a;kind\n1;red\n", "kind", b",;").unwrap();
+        assert_eq!((labels, rest), (vec!["red".to_owned()], b"a\n1\n".to_vec()));
+        let error = take_column(text, "color", b",;").unwrap_err().to_string();
         assert!(error.contains("no column \"color\""), "{error}");
         // No value of a row is in it.
-        let error = take_column(b"a,kind\nsecret\n", "kind").unwrap_err();
+        let error = take_column(b"a,kind\nsecret\n", "kind", b",").unwrap_err();
         assert!(!error.to_string().contains("secret"));
     }
 

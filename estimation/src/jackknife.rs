@@ -156,8 +156,8 @@ pub fn error_bars(
         let estimate = estimate?;
         let share = n / group.count() as f64;
         sizes.push(share);
-        for j in 0..k {
-            values[j].push(estimate.values[j]);
+        for (values, value) in values.iter_mut().zip(&estimate.values) {
+            values.push(*value);
         }
         if let Some(directions) = &mut directions {
             directions.add(&estimate.cosines, (share - 1.0) / groups.len() as f64);

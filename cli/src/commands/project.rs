@@ -9,24 +9,27 @@ use serde::Serialize;
 use crate::{
     biplot,
     error::{CliError, Result},
-    output, rows,
+    output,
+    rows::{self, TableArgs, Wanted},
 };
 
 /// Scores of rows in the estimated subspace, around the estimated mean if there is one; nothing is sent anywhere
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  eigenveil project --estimate result/estimate.json --rows rows.npy --out scores.csv\n  eigenveil project --estimate result/estimate.json --rows rows.csv --out scores.csv --plot scatter.svg --label kind"
+    after_help = "Examples:\n  eigenveil project --estimate result/estimate.json --rows rows.npy --out scores.csv\n  eigenveil project --estimate result/estimate.json --rows people.csv --drop id --out scores.csv\n  eigenveil project --estimate result/estimate.json --rows rows.csv --out scores.csv --plot scatter.svg --label kind\n\nColumns are matched by name with the features of the estimate, where they have names."
 )]
 pub(crate) struct ProjectArgs {
     /// The estimate, as `eigenveil estimate` and `eigenveil demo` write it
     #[arg(long, value_name = "FILE")]
     estimate: PathBuf,
-    /// Rows to project: .npy, .csv or LIBSVM text
+    /// Rows to project: .csv, .tsv, .parquet, .npy or LIBSVM text
     #[arg(long, value_name = "FILE")]
     rows: PathBuf,
     /// Where to write the scores as CSV; standard output when absent
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    #[command(flatten)]
+    table: TableArgs,
     /// Where to draw the rows in the plane of two components, with the loadings as arrows; it shows rows: keep it as you
     /// keep them
     #[arg(long, value_name = "FILE.svg")]
@@ -64,13 +67,20 @@ pub(crate) fn run(args: &ProjectArgs, json: bool) -> Result<()> {
         ));
     }
     let estimate = read_estimate(&args.estimate)?;
+    let wanted = Wanted {
+        of: "estimate",
+        dimension: estimate.p,
+        names: estimate.study.feature_names(),
+        reports: false,
+    };
     let (table, labels) = match &args.label {
         Some(column) => {
-            let (table, labels) = biplot::read_labelled(&args.rows, column, estimate.p)?;
+            let (table, labels) = biplot::read_labelled(&args.rows, column, &args.table, &wanted)?;
             (table, Some(labels))
         }
-        None => (rows::read(&args.rows, Some(estimate.p))?, None),
+        None => (rows::read(&args.rows, &args.table, Some(&wanted))?, None),
     };
+    output::notes(table.notes());
     let scores = biplot::scores(&estimate, &table)?;
     if let Some(plot) = &args.plot {
         let picture = biplot::picture(&estimate, args.axes, &scores, labels.as_deref())?;

@@ -38,3 +38,4 @@ mod readme_numbers;
 mod row_ledger;
 mod secrets;
 mod secured;
+mod tables;
