@@ -56,7 +56,17 @@ pub(super) fn parse(bytes: &[u8], how: &TableArgs, wanted: Option<&Wanted>) -> R
     for group in 0..file.num_row_groups() {
         let group = file.get_row_group(group).map_err(refused)?;
         for ((&at, numbers), column) in layout.take.iter().zip(&numbers).zip(&mut columns) {
-            check_compression(group.metadata().column(at).compression())?;
+            let chunk = group.metadata().column(at);
+            check_compression(chunk.compression())?;
+            // The crate panics at negative ones.
+            let start = chunk.dictionary_page_offset().unwrap_or(0);
+            if start
+                .min(chunk.data_page_offset())
+                .min(chunk.compressed_size())
+                < 0
+            {
+                return Err(CliError::usage("its footer is damaged; write it again"));
+            }
             let reader = group.get_column_reader(at).map_err(refused)?;
             let optional = group.metadata().schema_descr().column(at).max_def_level() > 0;
             let wants = usize::try_from(group.metadata().num_rows()).unwrap_or_default();
