@@ -172,7 +172,8 @@ impl Table {
             let mut group = writer.next_row_group().unwrap();
             for (number, &at) in order.iter().enumerate() {
                 let hole = |row: usize| {
-                    number == 0 && every.is_some_and(|every| (100 * part + row) % every == 0)
+                    number == 0
+                        && every.is_some_and(|every| (100 * part + row).is_multiple_of(every))
                 };
                 let there: Vec<i16> = (0..rows.len()).map(|row| i16::from(!hole(row))).collect();
                 let values: Vec<f64> = rows
