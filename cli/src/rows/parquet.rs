@@ -24,7 +24,8 @@ const MAX_VALUES: usize = 1 << 30;
 
 /// Parses a Parquet file.
 pub(super) fn parse(bytes: &[u8], how: &TableArgs, wanted: Option<&Wanted>) -> Result<RowTable> {
-    let file = SerializedFileReader::new(Bytes::copy_from_slice(bytes)).map_err(refused)?;
+    let file = SerializedFileReader::new(Bytes::copy_from_slice(bytes))
+        .map_err(|error| refused(&error))?;
     let metadata = file.metadata();
     let schema = metadata.file_metadata().schema_descr();
     let found = Found {
@@ -54,15 +55,27 @@ pub(super) fn parse(bytes: &[u8], how: &TableArgs, wanted: Option<&Wanted>) -> R
     }
     let mut columns: Vec<Vec<f64>> = vec![Vec::new(); wide];
     for group in 0..file.num_row_groups() {
-        let group = file.get_row_group(group).map_err(refused)?;
+        let group = file.get_row_group(group).map_err(|error| refused(&error))?;
         for ((&at, numbers), column) in layout.take.iter().zip(&numbers).zip(&mut columns) {
-            check_compression(group.metadata().column(at).compression())?;
-            let reader = group.get_column_reader(at).map_err(refused)?;
+            let chunk = group.metadata().column(at);
+            check_compression(chunk.compression())?;
+            // The crate panics at negative ones.
+            let start = chunk.dictionary_page_offset().unwrap_or(0);
+            if start
+                .min(chunk.data_page_offset())
+                .min(chunk.compressed_size())
+                < 0
+            {
+                return Err(CliError::usage("its footer is damaged; write it again"));
+            }
+            let reader = group
+                .get_column_reader(at)
+                .map_err(|error| refused(&error))?;
             let optional = group.metadata().schema_descr().column(at).max_def_level() > 0;
             let wants = usize::try_from(group.metadata().num_rows()).unwrap_or_default();
             numbers
                 .read(reader, optional, wants, column)
-                .map_err(refused)?;
+                .map_err(|error| refused(&error))?;
         }
     }
     let mut values = Vec::with_capacity(rows.min(columns[0].len()) * wide);
@@ -194,8 +207,7 @@ fn check_compression(compression: Compression) -> Result<()> {
 }
 
 /// The crate's words are about bytes and pages; none holds a value.
-#[expect(clippy::needless_pass_by_value, reason = "as `map_err` gives it")]
-fn refused(error: ParquetError) -> CliError {
+fn refused(error: &ParquetError) -> CliError {
     CliError::usage(format!("it cannot be read as Parquet ({error})"))
 }
 

@@ -511,7 +511,7 @@ mod tests {
             ("1,2\n3,\n", "line 2, column 2: the value is missing"),
             ("1,x\n", "line 1, column 2"),
             ("a,b\n1,\"2,5\"\n", "line 2, column 2 (b): a decimal comma"),
-            ("a,b\n1,\"secret\n2\",5\n1,2\n1,2\n1,2\n", "quoted cell"),
+            ("a,b\n\"1,secret\n1,2\n1,2\n", "quoted cell"),
             ("a,b\n1,2,3\n1,2,3\n1,2,3\n", "decimal commas"),
             ("a,b\n1,2,3\n1,2,3\n1,2,3\n", "row names"),
             ("a;b\n1,2\n1,2\n1,2\n", "separated by ';'"),
