@@ -14,7 +14,7 @@ use eigenveil_shared::{Error, ErrorCode, Result};
 /// What always finds room, and counts for nobody's share: a seed with its token, a form, a short answer.
 pub(crate) const SMALL: usize = 4 << 10;
 /// What finds room where larger ones do not.
-pub(crate) const MIDDLING: usize = 64 << 10;
+const MIDDLING: usize = 64 << 10;
 /// One client may hold this part of what there is.
 const SHARES: usize = 4;
 

@@ -12,10 +12,10 @@ use http_body_util::BodyExt;
 use hyper::body::Frame;
 use serde::de::DeserializeOwned;
 
-use super::{admission::Admission, limit::Caller};
+use super::limit::Caller;
 use crate::{
     app::AppState,
-    memory::{MIDDLING, Reservation, SMALL},
+    memory::{Reservation, SMALL},
 };
 
 /// Where memory is short, a body that brings less than `min_bytes_per_second` over this long is cut off.
@@ -36,11 +36,10 @@ pub(crate) async fn read(
 ) -> Result<(Bytes, Reservation)> {
     let client = Caller::of(app, &parts.headers, &parts.extensions).map(Caller::address);
     let reservation = Reservation::of(app.store().ingest_memory(), client);
-    read_into(app, &parts.headers, body, limit, reservation, None).await
+    read_into(app, &parts.headers, body, limit, reservation).await
 }
 
-/// The same with a reservation of the caller's. A body of more than [`MIDDLING`] bytes, of which the first show that it
-/// is not admitted, gets room only while nearly all is free.
+/// The same with a reservation of the caller's.
 ///
 /// # Errors
 /// Those of [`read`].
@@ -50,7 +49,6 @@ pub(super) async fn read_into(
     body: Body,
     limit: usize,
     reservation: Reservation,
-    admission: Option<Admission>,
 ) -> Result<(Bytes, Reservation)> {
     let announced = headers
         .get(header::CONTENT_LENGTH)
@@ -61,7 +59,7 @@ pub(super) async fn read_into(
         return Err(too_large(length, limit));
     }
     let timeout = app.config().body_timeout_for(limit);
-    let reading = collect(app, body, limit, announced, reservation, admission);
+    let reading = collect(app, body, limit, announced, reservation);
     match tokio::time::timeout(timeout, reading).await {
         Ok(result) => result,
         Err(_) => Err(Error::new(
@@ -80,7 +78,6 @@ async fn collect(
     limit: usize,
     announced: Option<u64>,
     mut reservation: Reservation,
-    mut admission: Option<Admission>,
 ) -> Result<(Bytes, Reservation)> {
     let mut pace = Pace::new(app.config().min_bytes_per_second);
     let mut first = Bytes::new();
@@ -101,18 +98,6 @@ async fn collect(
         length += data.len();
         if length > limit {
             return Err(too_large(length as u64, limit));
-        }
-        if length > MIDDLING
-            && let Some(admission) = admission.take()
-        {
-            let begin = match (rest.is_empty(), first.is_empty()) {
-                (true, true) => &data[..],
-                (true, false) => &first[..],
-                (false, _) => &rest[..],
-            };
-            if !admission.of(begin).await? {
-                reservation = reservation.modest();
-            }
         }
         if first.is_empty() {
             reservation.grow(data.len())?;

@@ -1,6 +1,5 @@
 //! The HTTP interface (`docs/protocol.md`).
 
-mod admission;
 mod answers;
 pub(crate) mod body;
 pub(crate) mod direct;

@@ -24,7 +24,6 @@ use eigenveil_shared::{
 use smallvec::{SmallVec, smallvec};
 
 use super::{
-    admission::Admission,
     body,
     extract::{StudyInPath, hide_draft},
     limit::Caller,
@@ -89,13 +88,12 @@ async fn take(app: &AppState, study: Arc<Study>, request: Request) -> Result<Res
         // Bodies that cannot be counted take no room from those that can.
         reservation = reservation.modest();
     }
-    let admission = (by_token && enrolled).then(|| Admission::new(app, &study, batched));
     if batched {
         let most = codec::max_batch(payload_len);
         let tokens = if enrolled { tokens_len(most) } else { 0 };
         let limit = tokens + codec::batch_len(payload_len, most);
         let (bytes, reservation) =
-            body::read_into(app, &parts.headers, content, limit, reservation, admission).await?;
+            body::read_into(app, &parts.headers, content, limit, reservation).await?;
         let decoded = decode_batch(&bytes, enrolled, &study)?;
         drop(bytes);
         let mut batch = Batch::sort(decoded);
@@ -117,7 +115,7 @@ async fn take(app: &AppState, study: Arc<Study>, request: Request) -> Result<Res
     }
     let limit = if enrolled { TOKEN_LEN } else { 0 } + codec::report_len(payload_len);
     let (bytes, reservation) =
-        body::read_into(app, &parts.headers, content, limit, reservation, admission).await?;
+        body::read_into(app, &parts.headers, content, limit, reservation).await?;
     let report = decode_report(&bytes, enrolled, &study)?;
     // Both lie in the buffer that the connection's next request may use.
     drop((bytes, parts));

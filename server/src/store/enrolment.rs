@@ -108,26 +108,6 @@ impl Store {
         Ok(IssuedTokens { tokens })
     }
 
-    /// Whether one of these is the hash of a token of the study that was not spent. Blocks.
-    ///
-    /// # Errors
-    /// Those of the store.
-    pub(crate) fn has_unspent_token(&self, study: &Study, hashes: &[[u8; 32]]) -> Result<bool> {
-        let reader = self.reader();
-        let look = || -> Result<bool, Failure> {
-            let mut query = reader.prepare_cached(
-                "SELECT 1 FROM participant_tokens WHERE study = ? AND hash = ? AND spent = 0",
-            )?;
-            for hash in hashes {
-                if query.exists(params![study.row, hash])? {
-                    return Ok(true);
-                }
-            }
-            Ok(false)
-        };
-        look().map_err(Failure::into_error)
-    }
-
     /// How many participant tokens a study has. Blocks.
     ///
     /// # Errors

@@ -168,8 +168,8 @@ impl DoubleCap {
         let mut tries = 0;
         loop {
             tries += 1;
-            let (seed, coin) = seed_and_coin(rng);
-            let coin = u128::from(coin) < coin_limit;
+            let seed = fresh_seed(rng);
+            let coin = u128::from(rng.next_u64()) < coin_limit;
             let mut projected =
                 Zeroizing::new(project(&seed, u.as_chunks().0, x.len(), &mut workspace));
             let [squared_length, product] = &mut *projected;
@@ -242,17 +242,6 @@ fn fresh_seed<R: Rng + ?Sized>(rng: &mut R) -> Seed {
     let mut seed = [0; SEED_LEN];
     rng.fill_bytes(&mut seed);
     seed
-}
-
-/// One call of the generator for both.
-fn seed_and_coin<R: Rng + ?Sized>(rng: &mut R) -> (Seed, u64) {
-    let mut bytes = [0; SEED_LEN + 8];
-    rng.fill_bytes(&mut bytes);
-    let mut seed = [0; SEED_LEN];
-    seed.copy_from_slice(&bytes[..SEED_LEN]);
-    let mut coin = [0; 8];
-    coin.copy_from_slice(&bytes[SEED_LEN..]);
-    (seed, u64::from_le_bytes(coin))
 }
 
 /// ⌈e^{−ε}·2⁶⁴⌉, rounded up past the error of the exponential: more coins than due mean less ε.
