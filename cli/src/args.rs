@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use eigenveil_shared::{
-    Result as SharedResult,
     api::{Lambda, SparseSettings},
     estimate::Rank,
     mechanism::{Calibration, MechanismKind},
@@ -29,22 +28,27 @@ pub(crate) struct NormArgs {
     /// How a row is brought into the unit ball [default: normalize]
     #[arg(long, value_enum)]
     pub(crate) norm: Option<NormArg>,
-    /// Radius R of --norm clip and --norm require
-    #[arg(long, value_name = "R", default_value_t = 1.0)]
-    pub(crate) radius: f64,
+    /// Radius R of --norm clip and --norm require [default: 1]
+    #[arg(long, value_name = "R")]
+    pub(crate) radius: Option<f64>,
 }
 
 impl NormArgs {
     /// The norm with its radius.
-    pub(crate) fn norm(&self) -> Norm {
+    ///
+    /// # Errors
+    /// Wrong usage for a radius that would not be used.
+    pub(crate) fn norm(&self) -> crate::error::Result<Norm> {
+        let radius = self.radius.unwrap_or(1.0);
         match self.norm.unwrap_or(NormArg::Normalize) {
-            NormArg::Normalize => Norm::Normalize,
-            NormArg::Clip => Norm::Clip {
-                radius: self.radius,
-            },
-            NormArg::Require => Norm::Require {
-                radius: self.radius,
-            },
+            NormArg::Normalize if self.radius.is_some() => {
+                Err(crate::error::CliError::usage(format!(
+                    "--radius {radius} is not used with --norm normalize, which divides each row by its own length; leave it out, or give --norm clip"
+                )))
+            }
+            NormArg::Normalize => Ok(Norm::Normalize),
+            NormArg::Clip => Ok(Norm::Clip { radius }),
+            NormArg::Require => Ok(Norm::Require { radius }),
         }
     }
 }
@@ -75,22 +79,22 @@ impl MechanismArgs {
     /// The frozen parameters of a study with these flags.
     ///
     /// # Errors
-    /// Those of [`StudyParams::freeze`].
+    /// Those of [`StudyParams::freeze`] and [`NormArgs::norm`].
     pub(crate) fn freeze(
         &self,
         dimension: usize,
         epsilon: f64,
         features: Option<Vec<Feature>>,
-    ) -> SharedResult<StudyParams> {
-        StudyParams::freeze(StudyDesign {
+    ) -> crate::error::Result<StudyParams> {
+        Ok(StudyParams::freeze(StudyDesign {
             dimension,
             features,
-            norm: self.norm.norm(),
+            norm: self.norm.norm()?,
             centring: self.centring,
             mechanism: self.mechanism,
             calibration: self.calibration,
             budget: self.mechanism.budget(epsilon, self.delta)?,
-        })
+        })?)
     }
 }
 

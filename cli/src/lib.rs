@@ -9,9 +9,9 @@ mod output;
 mod results;
 pub mod rows;
 
-use std::process::ExitCode;
+use std::{io::ErrorKind, process::ExitCode};
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches as _, Parser, Subcommand};
 
 pub use crate::error::{CliError, Result};
 
@@ -61,15 +61,15 @@ enum Command {
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let matches = with_negative_numbers(Cli::command()).try_get_matches();
+    let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => {
             // clap's own codes are 2 for wrong usage and 0 for help and version.
             let code = u8::try_from(error.exit_code()).unwrap_or(2);
-            return if error.print().is_ok() {
-                ExitCode::from(code)
-            } else {
-                ExitCode::from(1)
+            return match error.print() {
+                Err(error) if error.kind() != ErrorKind::BrokenPipe => ExitCode::from(1),
+                _ => ExitCode::from(code),
             };
         }
     };
@@ -80,6 +80,13 @@ pub fn main() -> ExitCode {
             error.exit_code()
         }
     }
+}
+
+/// Takes "-1" for a number everywhere: what is wrong with it is said by whoever reads it.
+fn with_negative_numbers(command: clap::Command) -> clap::Command {
+    command
+        .allow_negative_numbers(true)
+        .mut_subcommands(with_negative_numbers)
 }
 
 fn run(cli: Cli) -> Result<()> {
@@ -100,13 +107,9 @@ fn run(cli: Cli) -> Result<()> {
         Command::Audit(args) => commands::audit::run(&args, json),
         Command::Central(args) => commands::central::run(&args, json),
         Command::Completions { shell } => {
-            clap_complete::generate(
-                shell,
-                &mut Cli::command(),
-                "eigenveil",
-                &mut std::io::stdout(),
-            );
-            Ok(())
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "eigenveil", &mut script);
+            output::bytes(&script)
         }
     }
 }

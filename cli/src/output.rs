@@ -2,17 +2,17 @@
 
 use std::{
     fs,
-    io::Write as _,
+    io::{ErrorKind, Write as _},
     path::{Path, PathBuf},
 };
 
-use eigenveil_estimation::plan::largest_error;
+use eigenveil_estimation::{floor::grouped, plan::largest_error};
 use eigenveil_shared::{
     estimate::{Estimate, SparseOutcome},
     mechanism::{Calibration, MechanismKind},
     privacy::PrivacyStatement,
 };
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use serde::Serialize;
 
 use crate::error::{CliError, Result};
@@ -29,12 +29,21 @@ pub(crate) fn json(value: &impl Serialize) -> Result<()> {
 /// Prints a line of text.
 ///
 /// # Errors
-/// When standard output is closed.
+/// When standard output cannot be written.
 pub(crate) fn text(line: &str) -> Result<()> {
+    bytes(format!("{line}\n").as_bytes())
+}
+
+/// Prints these bytes. A reader that has had enough (`… | head`) is no error.
+///
+/// # Errors
+/// When standard output cannot be written.
+pub(crate) fn bytes(bytes: &[u8]) -> Result<()> {
     let mut out = std::io::stdout().lock();
-    writeln!(out, "{line}")
-        .and_then(|()| out.flush())
-        .map_err(CliError::from)
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
 }
 
 /// A line on standard error, for as long as anybody can be told: a log that cannot be written is no reason to stop.
@@ -54,12 +63,34 @@ pub(crate) fn bar(total: u64, what: &str) -> ProgressBar {
     let bar = ProgressBar::new(total);
     // The template is a constant; should it ever not parse, the default style is as good.
     if let Ok(style) =
-        ProgressStyle::with_template("{msg} {wide_bar} {human_pos}/{human_len} {per_sec} {eta}")
+        ProgressStyle::with_template("{msg} {wide_bar} {human_pos}/{human_len} {rate} {eta}")
     {
-        bar.set_style(style);
+        let rate = |state: &ProgressState, text: &mut dyn std::fmt::Write| {
+            // A bar that cannot be written is no reason to stop.
+            let _ = write!(text, "{}/s", rounded_rate(state.per_sec()));
+        };
+        bar.set_style(style.with_key("rate", rate));
     }
     bar.set_message(what.to_owned());
     bar
+}
+
+/// A rate without decimals that mean nothing: two digits below 10, whole numbers above.
+fn rounded_rate(rate: f64) -> String {
+    if rate < 10.0 {
+        format!("{rate:.1}")
+    } else {
+        grouped(rate.round() as u64)
+    }
+}
+
+/// Mean and standard deviation over some runs; of one run there is no deviation.
+pub(crate) fn over_runs(mean: f64, deviation: f64, runs: u64) -> String {
+    if runs == 1 {
+        format!("{mean:.4}")
+    } else {
+        format!("{mean:.4} ± {deviation:.4}")
+    }
 }
 
 /// A mechanism's name, with the calibration where there is a choice.

@@ -115,6 +115,14 @@ impl ParticipantToken {
     }
 }
 
+impl std::str::FromStr for ParticipantToken {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Self::parse(text)
+    }
+}
+
 impl fmt::Debug for ParticipantToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ParticipantToken(…)")

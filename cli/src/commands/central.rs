@@ -336,9 +336,8 @@ fn print(answer: &Answer<'_>, guarantee: Option<&Guarantee>) -> Result<()> {
         }
     }
     output::text(&format!(
-        "error              {:.4} ± {:.4}   (0 is perfect; at most {:.3}; not private)",
-        answer.error,
-        answer.error_std,
+        "error              {}   (0 is perfect; at most {:.3}; not private)",
+        output::over_runs(answer.error, answer.error_std, answer.repeats),
         (2.0 * answer.k.min(answer.p - answer.k) as f64).sqrt()
     ))?;
     output::text(&format!(

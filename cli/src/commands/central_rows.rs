@@ -99,7 +99,7 @@ impl RowsArgs {
         let preprocessing = Preprocessing {
             dimension,
             features: features.flatten(),
-            norm: norm.norm(),
+            norm: norm.norm()?,
             centring: None,
         };
         let kind = match (table, self.model) {

@@ -10,7 +10,7 @@ use eigenveil_shared::{
 };
 use serde::Serialize;
 
-use super::analyst;
+use super::{analyst, study_name::identifier};
 use crate::{
     args::{ServerArgs, SparseArgs, TokenArgs, rank},
     error::Result,
@@ -27,7 +27,7 @@ pub(crate) struct EstimateArgs {
     server: ServerArgs,
     #[command(flatten)]
     token: TokenArgs,
-    /// Identifier of the study
+    /// Identifier of the study, how it begins, or the study's name
     #[arg(long, value_name = "ID")]
     study: String,
     /// Components: a number, or as many as stand above the noise floor; the study's default when absent
@@ -69,6 +69,7 @@ struct Estimated {
 
 pub(crate) async fn run(args: &EstimateArgs, json: bool) -> Result<()> {
     let client = analyst(&args.server, &args.token)?;
+    let study = identifier(&client, &args.study).await?;
     let number = match args.number {
         Some(number) => number,
         None => {
@@ -76,19 +77,19 @@ pub(crate) async fn run(args: &EstimateArgs, json: bool) -> Result<()> {
                 k: args.k,
                 sparse: args.sparse.settings(),
             };
-            client.request_estimate(&args.study, &request).await?.number
+            client.request_estimate(&study, &request).await?.number
         }
     };
     let document = if args.wait {
         let spinner = output::bar(0, "estimating");
         spinner.enable_steady_tick(Duration::from_millis(200));
         let done = client
-            .wait_for_estimate(&args.study, number, Duration::from_secs(args.timeout))
+            .wait_for_estimate(&study, number, Duration::from_secs(args.timeout))
             .await;
         spinner.finish_and_clear();
         done?
     } else {
-        client.fetch_estimate(&args.study, number).await?
+        client.fetch_estimate(&study, number).await?
     };
     if let Some(problem) = &document.problem {
         return Err(eigenveil_shared::Error::new(problem.code, problem.detail.clone()).into());
@@ -102,9 +103,7 @@ pub(crate) async fn run(args: &EstimateArgs, json: bool) -> Result<()> {
             (EstimateFormat::Csv, "components.csv"),
             (EstimateFormat::Npy, "components.npy"),
         ] {
-            let bytes = client
-                .fetch_estimate_file(&args.study, number, format)
-                .await?;
+            let bytes = client.fetch_estimate_file(&study, number, format).await?;
             written.push((file, bytes));
         }
         written.extend(results::files(estimate, None)?);
@@ -114,7 +113,7 @@ pub(crate) async fn run(args: &EstimateArgs, json: bool) -> Result<()> {
     }
     let estimate = document.estimate.as_ref();
     let estimated = Estimated {
-        study: args.study.clone(),
+        study: study.clone(),
         number,
         state: document.state,
         n: estimate.map(|e| e.n),
@@ -140,7 +139,7 @@ pub(crate) async fn run(args: &EstimateArgs, json: bool) -> Result<()> {
         _ => output::text(&format!(
             "estimate {number} is {}; fetch it with: eigenveil estimate --study {} --number {number} --wait",
             document.state.as_str(),
-            args.study
+            study
         )),
     }
 }

@@ -14,6 +14,7 @@ pub(crate) mod report;
 pub(crate) mod serve;
 pub(crate) mod simulate;
 pub(crate) mod study;
+mod study_name;
 mod sweep;
 pub(crate) mod token;
 

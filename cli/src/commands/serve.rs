@@ -1,6 +1,10 @@
 //! `eigenveil serve`: the aggregation server.
 
-use std::{net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{
+    net::{SocketAddr, ToSocketAddrs as _},
+    path::PathBuf,
+    sync::Arc,
+};
 
 use clap::Args;
 use eigenveil_server::{Certificates, Environment, Server, ServerConfig};
@@ -28,8 +32,8 @@ pub(crate) struct ServeArgs {
     /// Directory of the store; made when missing
     #[arg(long, value_name = "DIR", required_unless_present = "config")]
     data: Option<PathBuf>,
-    /// Address to listen on; port 0 lets the system choose [default: 127.0.0.1:8080]
-    #[arg(long, value_name = "ADDR")]
+    /// Address to listen on, such as 0.0.0.0:8080 or localhost:8080; port 0 lets the system choose [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDR", value_parser = address)]
     listen: Option<SocketAddr>,
     /// PEM file with the server's certificate, then those of its issuers: HTTPS instead of HTTP
     #[arg(long, value_name = "FILE", requires = "tls_key")]
@@ -58,6 +62,28 @@ pub(crate) struct ServeArgs {
     /// Write logs as JSON lines
     #[arg(long)]
     log_json: bool,
+}
+
+/// An address, or a name with a port, which is looked up.
+fn address(text: &str) -> std::result::Result<SocketAddr, String> {
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    let has_port = text
+        .rsplit_once(':')
+        .is_some_and(|(name, port)| !name.is_empty() && port.parse::<u16>().is_ok());
+    if !has_port {
+        return Err("give an address or a name, and a port from 0 to 65535: 127.0.0.1:8080 or localhost:8080".to_owned());
+    }
+    let unknown =
+        |why: String| format!("no address is known for it{why}; give one, such as 127.0.0.1:8080");
+    let found = text
+        .to_socket_addrs()
+        .map_err(|error| unknown(format!(" ({error})")))?;
+    // IPv4 first, which is what a browser or curl on this machine tries when IPv6 does not answer.
+    found
+        .min_by_key(SocketAddr::is_ipv6)
+        .ok_or_else(|| unknown(String::new()))
 }
 
 impl ServeArgs {

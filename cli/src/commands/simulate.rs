@@ -370,9 +370,12 @@ fn print(args: &SimulateArgs, simulated: &Simulated) -> Result<()> {
     ))?;
     let number = |value: Option<f64>| value.map_or("-".to_owned(), |v| format!("{v:.4}"));
     output::text(&format!(
-        "error              {:.4} ± {:.4}   (0 is perfect; at most {:.3})",
-        simulated.error_mean,
-        simulated.error_std,
+        "error              {}   (0 is perfect; at most {:.3})",
+        output::over_runs(
+            simulated.error_mean,
+            simulated.error_std,
+            simulated.repeats as u64
+        ),
         (2.0 * simulated.k.min(simulated.p - simulated.k) as f64).sqrt()
     ))?;
     output::text(&format!(

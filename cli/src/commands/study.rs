@@ -13,7 +13,7 @@ use eigenveil_shared::{
     estimate::Rank,
 };
 
-use super::analyst;
+use super::{analyst, study_name::identifier};
 use crate::{
     args::{MechanismArgs, ServerArgs, TokenArgs, parse, rank},
     error::{CliError, Result},
@@ -47,19 +47,19 @@ enum StudyCommand {
     /// Show one study
     #[command(after_help = "Example:\n  eigenveil study show 0193c0ffee0193c0ffee0193c0ffee01")]
     Show {
-        /// Identifier of the study
+        /// Identifier of the study, how it begins, or the study's name
         id: String,
     },
     /// Open a draft: it takes reports from now on
     #[command(after_help = "Example:\n  eigenveil study open 0193c0ffee0193c0ffee0193c0ffee01")]
     Open {
-        /// Identifier of the study
+        /// Identifier of the study, how it begins, or the study's name
         id: String,
     },
     /// Close a study: it takes no further report
     #[command(after_help = "Example:\n  eigenveil study close 0193c0ffee0193c0ffee0193c0ffee01")]
     Close {
-        /// Identifier of the study
+        /// Identifier of the study, how it begins, or the study's name
         id: String,
     },
     /// Make one-time participant tokens for a study created with --enrolment token
@@ -67,7 +67,7 @@ enum StudyCommand {
         after_help = "Example:\n  eigenveil study tokens 0193c0ffee0193c0ffee0193c0ffee01 --count 500 --out tokens.txt\n\nThe file has one token a line and is readable by its owner only; the server keeps hashes.\nEach token is good for one report. Without --count: how many were made and spent."
     )]
     Tokens {
-        /// Identifier of the study
+        /// Identifier of the study, how it begins, or the study's name
         id: String,
         /// How many to make
         #[arg(long, value_name = "N", requires = "out", value_parser = clap::value_parser!(u64).range(1..))]
@@ -81,7 +81,7 @@ enum StudyCommand {
         after_help = "Example:\n  eigenveil study export 0193c0ffee0193c0ffee0193c0ffee01 --out study.evstudy"
     )]
     Export {
-        /// Identifier of the study
+        /// Identifier of the study, how it begins, or the study's name
         id: String,
         /// File to write; an existing one is refused
         #[arg(long, value_name = "FILE")]
@@ -94,7 +94,7 @@ enum StudyCommand {
     Import {
         /// The file
         file: PathBuf,
-        /// Study to add the reports to
+        /// Study to add the reports to: its identifier, how it begins, or its name
         #[arg(long, value_name = "ID")]
         into: Option<String>,
     },
@@ -103,7 +103,7 @@ enum StudyCommand {
         after_help = "Example:\n  eigenveil study delete 0193c0ffee0193c0ffee0193c0ffee01 --yes"
     )]
     Delete {
-        /// Identifier of the study
+        /// Identifier of the study, how it begins, or the study's name
         id: String,
         /// Really delete it
         #[arg(long, required = true)]
@@ -142,13 +142,15 @@ pub(crate) async fn run(args: &StudyArgs, json: bool) -> Result<()> {
     let client = analyst(&args.server, &args.token)?;
     let document = match &args.command {
         StudyCommand::Create(create) => client.create_study(&request(create)?).await?,
-        StudyCommand::Show { id } => client.study(id).await?,
-        StudyCommand::Open { id } => client.open(id).await?,
-        StudyCommand::Close { id } => client.close(id).await?,
+        StudyCommand::Show { id } => client.study(&identifier(&client, id).await?).await?,
+        StudyCommand::Open { id } => client.open(&identifier(&client, id).await?).await?,
+        StudyCommand::Close { id } => client.close(&identifier(&client, id).await?).await?,
         StudyCommand::Tokens { id, count, out } => {
-            return tokens(&client, id, count.zip(out.as_deref()), json).await;
+            let id = identifier(&client, id).await?;
+            return tokens(&client, &id, count.zip(out.as_deref()), json).await;
         }
         StudyCommand::Export { id, out } => {
+            let id = &identifier(&client, id).await?;
             let mut file = output::NewFile::create(out)?;
             let bytes = client.export(id, file.writer()).await?;
             file.keep()?;
@@ -162,6 +164,10 @@ pub(crate) async fn run(args: &StudyArgs, json: bool) -> Result<()> {
             let bytes = std::fs::read(file).map_err(|error| {
                 CliError::usage(format!("cannot read {}: {error}", file.display()))
             })?;
+            let into = match into {
+                Some(into) => Some(identifier(&client, into).await?),
+                None => None,
+            };
             let receipt = client.import(bytes.into(), into.as_deref()).await?;
             if json {
                 return output::json(&receipt);
@@ -256,7 +262,7 @@ fn request(create: &CreateArgs) -> Result<CreateStudy> {
         name: create.name.clone(),
         dimension,
         features,
-        norm: create.mechanism.norm.norm(),
+        norm: create.mechanism.norm.norm()?,
         centring: create.mechanism.centring,
         mechanism: create.mechanism.mechanism,
         calibration: create.mechanism.calibration,

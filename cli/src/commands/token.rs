@@ -10,7 +10,7 @@ use eigenveil_client::http::AnalystClient;
 use eigenveil_server::{Environment, store::rotate_operator_token};
 use eigenveil_shared::api::CreateAnalyst;
 
-use super::analyst;
+use super::{analyst, study_name::identifier};
 use crate::{
     args::{ServerArgs, TokenArgs},
     error::Result,
@@ -41,7 +41,7 @@ enum TokenCommand {
         /// Who is to have it
         #[arg(long)]
         name: String,
-        /// The one study whose estimates it reads; all studies when absent
+        /// The one study whose estimates it reads, by identifier, how that begins, or name; all studies when absent
         #[arg(long, value_name = "ID")]
         study: Option<String>,
         /// File for the token, readable by its owner only; an existing one is refused
@@ -75,11 +75,16 @@ pub(crate) async fn run(args: &TokenCommandArgs, json: bool) -> Result<()> {
     let client = || analyst(&args.server, &args.token);
     match &args.command {
         TokenCommand::Create { name, study, out } => {
+            let client = client()?;
+            let study = match study {
+                Some(study) => Some(identifier(&client, study).await?),
+                None => None,
+            };
             let file = output::NewFile::create(out)?;
-            let created = client()?
+            let created = client
                 .create_token(&CreateAnalyst {
                     name: name.clone(),
-                    study: study.clone(),
+                    study,
                 })
                 .await?;
             keep(file, &created.token)?;

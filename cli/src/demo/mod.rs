@@ -136,7 +136,7 @@ pub(crate) async fn run(args: &DemoArgs, json: bool) -> Result<()> {
     }));
 
     let analyst = AnalystClient::new(&url, &Token::from_file(&token_path)?)?;
-    let document = analyst.create_study(&study_request(args, &rows)).await?;
+    let document = analyst.create_study(&study_request(args, &rows)?).await?;
     let devices = StudyClient::new(&url)?;
     let study = devices
         .fetch_study_pinned(&document.id, params.fingerprint())
@@ -177,12 +177,12 @@ pub(crate) async fn run(args: &DemoArgs, json: bool) -> Result<()> {
         .map_err(CliError::from)
 }
 
-fn study_request(args: &DemoArgs, rows: &DemoRows) -> CreateStudy {
-    CreateStudy {
+fn study_request(args: &DemoArgs, rows: &DemoRows) -> Result<CreateStudy> {
+    Ok(CreateStudy {
         name: rows.name.clone(),
         dimension: rows.table.dimension(),
         features: rows.features(),
-        norm: args.mechanism.norm.norm(),
+        norm: args.mechanism.norm.norm()?,
         centring: args.mechanism.centring,
         mechanism: args.mechanism.mechanism,
         calibration: args.mechanism.calibration,
@@ -191,7 +191,7 @@ fn study_request(args: &DemoArgs, rows: &DemoRows) -> CreateStudy {
         default_k: Rank::Fixed(usize::from(args.k)),
         enrolment: Enrolment::Open,
         draft: false,
-    }
+    })
 }
 
 /// Every participant perturbs its own row and uploads it, over a shared pool of connections.

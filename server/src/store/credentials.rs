@@ -233,7 +233,7 @@ impl Store {
         let missing = || {
             Error::new(
                 ErrorCode::TokenNotFound,
-                "there is no analyst's token of that identifier; list them with GET /v1/tokens",
+                "there is no analyst's token of that identifier; `eigenveil token list` or GET /v1/tokens shows those there are",
             )
         };
         let id: [u8; 8] = from_hex(id)

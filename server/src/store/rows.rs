@@ -57,7 +57,9 @@ pub(super) fn require(connection: &Connection, row: i64, id: StudyId) -> Result<
 pub(crate) fn gone(id: StudyId) -> Error {
     Error::new(
         ErrorCode::StudyNotFound,
-        format!("there is no study {id}; list them with GET /v1/studies"),
+        format!(
+            "there is no study {id}; `eigenveil study list` or GET /v1/studies shows those there are"
+        ),
     )
 }
 
@@ -65,7 +67,7 @@ pub(crate) fn gone(id: StudyId) -> Error {
 pub(crate) fn no_such_identifier() -> Error {
     Error::new(
         ErrorCode::StudyNotFound,
-        "there is no study of that identifier, which is not 32 hexadecimal digits; list them with GET /v1/studies",
+        "there is no study of that identifier, which is not 32 hexadecimal digits; `eigenveil study list` or GET /v1/studies shows those there are",
     )
 }
 

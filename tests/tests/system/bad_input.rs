@@ -35,7 +35,11 @@ fn study_parameters_out_of_range() {
         ] {
             refused(&create(mechanism, p, epsilon, &[]), 2, &words);
         }
-        refused(&create(mechanism, "4", "-1", &[]), 2, &[]);
+        refused(
+            &create(mechanism, "4", "-1", &[]),
+            2,
+            &["[invalid-budget]", "-1"],
+        );
         refused(
             &create(mechanism, "4", "1", &["--centring=1.5"]),
             2,

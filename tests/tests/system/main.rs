@@ -27,6 +27,7 @@ mod full_disk;
 mod identifiable;
 mod killed_client;
 mod killed_server;
+mod messages;
 mod million;
 mod noise_off;
 #[path = "../../../server/tests/common/patience.rs"]

@@ -1,0 +1,96 @@
+//! Studies as people call them: by name, or by the first digits of an identifier.
+
+use eigenveil_client::http::AnalystClient;
+use eigenveil_shared::api::StudySummary;
+
+use crate::error::{CliError, Result};
+
+/// Digits of an identifier.
+const LENGTH: usize = 32;
+/// Fewest digits that stand for an identifier.
+const FEWEST: usize = 4;
+/// Studies in a message, at most.
+const SHOWN: usize = 5;
+
+/// The identifier of the one study whose identifier or name this is, or whose identifier begins with it. A whole identifier
+/// is passed on without asking the server.
+///
+/// # Errors
+/// Wrong usage where there is none, or several; network failures.
+pub(crate) async fn identifier(client: &AnalystClient, text: &str) -> Result<String> {
+    let digits = text.bytes().all(|b| b.is_ascii_hexdigit());
+    if digits && text.len() == LENGTH {
+        return Ok(text.to_owned());
+    }
+    one_of(&client.list().await?, text)
+}
+
+fn one_of(studies: &[StudySummary], text: &str) -> Result<String> {
+    let named: Vec<&StudySummary> = studies.iter().filter(|study| study.name == text).collect();
+    let lower = text.to_ascii_lowercase();
+    let begun = |study: &&StudySummary| text.len() >= FEWEST && study.id.starts_with(&lower);
+    let found = if named.is_empty() {
+        studies.iter().filter(begun).collect()
+    } else {
+        named
+    };
+    match found.as_slice() {
+        [study] => Ok(study.id.clone()),
+        [] => Err(CliError::usage(format!(
+            "no study has the name {text:?} or an identifier that begins so; `eigenveil study list` shows those there are"
+        ))),
+        several => {
+            let line = |study: &&StudySummary| format!("\n  {}  {}", study.id, study.name);
+            let shown: String = several.iter().take(SHOWN).map(line).collect();
+            Err(CliError::usage(format!(
+                "{} studies are called {text:?} or begin so; give more of the identifier:{shown}",
+                several.len()
+            )))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use eigenveil_shared::{api::StudyState, mechanism::MechanismKind};
+
+    use super::*;
+
+    fn study(id: &str, name: &str) -> StudySummary {
+        serde_json::from_value(serde_json::json!({
+            "id": format!("{id:0<32}"),
+            "name": name,
+            "state": StudyState::Open,
+            "fingerprint": "00",
+            "dimension": 2,
+            "mechanism": MechanismKind::DoubleCap,
+            "epsilon": 1.0,
+            "delta": 0.0,
+            "reports_accepted": 0,
+            "created_ms": 0,
+            "enrolment": "open"
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_study_is_found_by_name_or_by_how_its_identifier_begins() {
+        let studies = [
+            study("abcd1", "wine"),
+            study("abcd2", "heights"),
+            study("ffff", "abcd1"),
+            study("1234", "twice"),
+            study("5678", "twice"),
+        ];
+        let found = |text: &str| one_of(&studies, text).map_err(|error| error.to_string());
+        assert_eq!(found("wine").unwrap(), studies[0].id);
+        assert_eq!(found("ABCD2").unwrap(), studies[1].id);
+        // A name goes before a beginning.
+        assert_eq!(found("abcd1").unwrap(), studies[2].id);
+        assert!(found("abcd").unwrap_err().contains("2 studies"));
+        assert!(found("twice").unwrap_err().contains(&studies[4].id));
+        for none in ["fff", "win", ""] {
+            assert!(found(none).unwrap_err().contains("study list"), "{none}");
+        }
+    }
+}
