@@ -19,7 +19,7 @@ use eigenveil_shared::{
     ErrorCode as E,
     api::{IssuedTokens, REPORT_MEDIA_TYPE, StudyDocument, StudyList},
     codec,
-    enrolment::{ENROLLED_REPORT_MEDIA_TYPE, ParticipantToken, with_token, with_tokens},
+    enrolment::{ENROLLED_REPORT_MEDIA_TYPE, ParticipantToken, with_token},
 };
 use futures_util::{StreamExt as _, stream};
 use serde_json::json;
