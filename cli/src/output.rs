@@ -41,6 +41,13 @@ pub(crate) fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
+/// What the user is told once, on standard error.
+pub(crate) fn notes(notes: &[String]) {
+    for note in notes {
+        say(&format!("note: {note}"));
+    }
+}
+
 /// A bar on standard error: hidden when that is not a terminal.
 pub(crate) fn bar(total: u64, what: &str) -> ProgressBar {
     let bar = ProgressBar::new(total);

@@ -3,16 +3,26 @@
 
 use std::path::Path;
 
+use eigenveil::rows::{Header, TableArgs, Wanted, parse};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
     let Some((&which, data)) = data.split_first() else {
         return;
     };
-    let name = ["rows.npy", "rows.csv", "rows.libsvm"][usize::from(which % 3)];
-    let dimension = (which & 4 != 0).then_some(usize::from(which >> 3));
-    if let Ok(table) = eigenveil::rows::parse(Path::new(name), data, dimension) {
-        assert!(dimension.is_none_or(|p| p == table.dimension()));
+    let name = ["rows.npy", "rows.csv", "rows.libsvm", "rows.parquet"][usize::from(which % 4)];
+    let how = TableArgs {
+        header: [Header::Auto, Header::No, Header::Yes][usize::from(which >> 6) % 3],
+        ..TableArgs::default()
+    };
+    let wanted = (which & 4 != 0).then(|| Wanted {
+        of: "study",
+        dimension: usize::from(which >> 3) % 8,
+        names: None,
+        reports: which & 8 != 0,
+    });
+    if let Ok(table) = parse(Path::new(name), data, &how, wanted.as_ref()) {
+        assert!(wanted.is_none_or(|wanted| wanted.dimension == table.dimension()));
         if !table.is_empty() {
             let last = table.row(table.len() - 1);
             assert_eq!(last.values().len(), table.dimension());

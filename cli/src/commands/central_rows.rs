@@ -7,7 +7,7 @@ use eigenveil_central::{Baseline, Fit, Generator, Request, Rows, pca};
 use eigenveil_estimation::models::{Model, Population};
 use eigenveil_shared::{
     Result as SharedResult,
-    preprocess::{FeatureRow, Norm, Preprocessing, Preprocessor, Row},
+    preprocess::{FeatureRow, Preprocessing, Preprocessor, Row},
 };
 use nalgebra::DMatrix;
 use rand::{RngExt, SeedableRng};
@@ -16,7 +16,7 @@ use super::simulate::{HaystackArgs, ModelArg, model_of};
 use crate::{
     args::{NormArg, NormArgs},
     error::{CliError, Result},
-    rows,
+    rows::{self, TableArgs},
 };
 
 /// Where rows come from and how they are prepared.
@@ -25,7 +25,7 @@ pub(super) struct RowsArgs {
     /// Synthetic population
     #[arg(long, value_enum, conflicts_with = "rows", requires_all = ["p", "n"])]
     model: Option<ModelArg>,
-    /// Rows: .npy, .csv or LIBSVM text; all of them, or --n of them drawn with replacement
+    /// Rows: .csv, .tsv, .parquet, .npy or LIBSVM text; all of them, or --n of them drawn with replacement
     #[arg(long, value_name = "FILE")]
     rows: Option<PathBuf>,
     /// Dimension of the model
@@ -44,6 +44,8 @@ pub(super) struct RowsArgs {
     haystack: HaystackArgs,
     #[command(flatten)]
     norm: NormArgs,
+    #[command(flatten)]
+    table: TableArgs,
 }
 
 /// The source of every repeat's rows.
@@ -79,7 +81,7 @@ impl RowsArgs {
     pub(super) fn source(&self, k: usize) -> Result<Source> {
         let mut norm = self.norm;
         let table = match (&self.rows, self.model) {
-            (Some(path), _) => Some(rows::read(path, None)?),
+            (Some(path), _) => Some(rows::read_with_constants(path, &self.table)?),
             (None, Some(_)) => None,
             (None, None) => return Err(CliError::usage("give --model or --rows")),
         };
@@ -90,10 +92,16 @@ impl RowsArgs {
         if self.n == Some(0) {
             return Err(CliError::usage("--n is 0; at least one row is needed"));
         }
+        let (table, features) = table.unzip();
         let dimension = table
             .as_ref()
             .map_or(self.p.unwrap_or(0), rows::RowTable::dimension);
-        let preprocessing = preprocessing(dimension, norm.norm());
+        let preprocessing = Preprocessing {
+            dimension,
+            features: features.flatten(),
+            norm: norm.norm(),
+            centring: None,
+        };
         let kind = match (table, self.model) {
             (Some(table), _) => {
                 let preprocessor = preprocessing.preprocessor()?;
@@ -126,15 +134,6 @@ impl RowsArgs {
             preprocessing,
             n: self.n,
         })
-    }
-}
-
-fn preprocessing(dimension: usize, norm: Norm) -> Preprocessing {
-    Preprocessing {
-        dimension,
-        features: None,
-        norm,
-        centring: None,
     }
 }
 

@@ -8,24 +8,27 @@ use serde::Serialize;
 
 use crate::{
     error::{CliError, Result},
-    output, rows,
+    output,
+    rows::{self, TableArgs, Wanted},
 };
 
 /// Scores of rows in the estimated subspace, around the estimated mean if there is one; nothing is sent anywhere
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example:\n  eigenveil project --estimate result/estimate.json --rows rows.npy --out scores.csv"
+    after_help = "Example:\n  eigenveil project --estimate result/estimate.json --rows rows.npy --out scores.csv\n  eigenveil project --estimate result/estimate.json --rows people.csv --drop id --out scores.csv\n\nColumns are matched by name with the features of the estimate, where they have names."
 )]
 pub(crate) struct ProjectArgs {
     /// The estimate, as `eigenveil estimate` and `eigenveil demo` write it
     #[arg(long, value_name = "FILE")]
     estimate: PathBuf,
-    /// Rows to project: .npy, .csv or LIBSVM text
+    /// Rows to project: .csv, .tsv, .parquet, .npy or LIBSVM text
     #[arg(long, value_name = "FILE")]
     rows: PathBuf,
     /// Where to write the scores as CSV; standard output when absent
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    #[command(flatten)]
+    table: TableArgs,
 }
 
 #[derive(Serialize)]
@@ -43,7 +46,14 @@ pub(crate) fn run(args: &ProjectArgs, json: bool) -> Result<()> {
         ));
     }
     let estimate = read_estimate(&args.estimate)?;
-    let table = rows::read(&args.rows, Some(estimate.p))?;
+    let wanted = Wanted {
+        of: "estimate",
+        dimension: estimate.p,
+        names: estimate.study.feature_names(),
+        reports: false,
+    };
+    let table = rows::read(&args.rows, &args.table, Some(&wanted))?;
+    output::notes(table.notes());
     let preprocessor = estimate.study.preprocessor();
     let mut csv = csv::Writer::from_writer(Vec::new());
     let failed = |error: csv::Error| CliError::failed(format!("cannot write the scores: {error}"));

@@ -20,18 +20,20 @@ use crate::{
     args::ServerArgs,
     error::{CliError, Result},
     output,
-    rows::{self, RowTable},
+    rows::{self, RowTable, TableArgs, Wanted},
 };
 
 /// Rows perturbed before they are synced to the outbox together.
 const PREPARED_AT_ONCE: usize = 1_024;
 /// What of the row file the outbox remembers.
 const ROWS_DIGEST: &str = "rows_sha256";
+/// How it was read: rows of another header or of other columns are other rows.
+const READ_AS: &str = "rows_read_as";
 
 /// Perturb the rows of a file, one participant each, and upload them
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  eigenveil report --server http://127.0.0.1:8080 --study ID --rows rows.npy\n  eigenveil report --study ID --rows rows.npy --ledger people.ledger --limit-epsilon 20\n\nEach row is perturbed once and its report is written to the outbox (--state, default FILE.eigenveil) before it is sent.\nRunning the command again finishes what an earlier run did not, and never counts a row twice.\nThe outbox remembers which token goes with which row: --tokens is needed once.\nA row with a field that is NaN, infinite or no number, with a LIBSVM index beyond the study's dimension,\nor longer than --norm require allows, is sent as the zero row: whether a row is sent must not tell what is in it. How many there were is said here only.\n\nThe ledger (--ledger, default FILE.ledger beside the rows) keeps what each row has spent in all studies, whatever\noutbox it was in, and refuses what would pass its limits, and a second report of a row for the same study. Row i of\nevery file that is used with a ledger is participant i. eigenveil receipt shows it."
+    after_help = "Examples:\n  eigenveil report --server http://127.0.0.1:8080 --study ID --rows rows.npy\n  eigenveil report --study ID --rows people.csv --drop id --ledger people.ledger --limit-epsilon 20\n\nColumns are matched by name with the study's features, where it has names, before anything is perturbed or charged.\nCSV and TSV: where the features have no names, --header yes or --header no says what the first line is; it is not\nguessed, because that would depend on the first participant's row.\n\nEach row is perturbed once and its report is written to the outbox (--state, default FILE.eigenveil) before it is sent.\nRunning the command again finishes what an earlier run did not, and never counts a row twice.\nThe outbox remembers which token goes with which row: --tokens is needed once.\nA row with a field that is missing, infinite or no number, with too many fields or a LIBSVM index beyond the\nstudy's dimension, or longer than --norm require allows, is sent as the zero row: whether a row is sent must not tell what is in it. How many there were is said here only.\n\nThe ledger (--ledger, default FILE.ledger beside the rows) keeps what each row has spent in all studies, whatever\noutbox it was in, and refuses what would pass its limits, and a second report of a row for the same study. Row i of\nevery file that is used with a ledger is participant i. eigenveil receipt shows it."
 )]
 pub(crate) struct ReportArgs {
     #[command(flatten)]
@@ -42,7 +44,7 @@ pub(crate) struct ReportArgs {
     /// Fingerprint the study must have; refuses to take part in anything else
     #[arg(long, value_name = "HEX")]
     fingerprint: Option<String>,
-    /// Rows: .npy, .csv or LIBSVM text; one row = one participant
+    /// Rows: .csv, .tsv, .parquet, .npy or LIBSVM text; one row = one participant
     #[arg(long, value_name = "FILE")]
     rows: PathBuf,
     /// Directory of the outbox; beside the row file when absent
@@ -65,6 +67,8 @@ pub(crate) struct ReportArgs {
     /// Connections used at once
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1024))]
     connections: u16,
+    #[command(flatten)]
+    table: TableArgs,
 }
 
 /// What each row may spend, as kept in the ledger.
@@ -147,7 +151,14 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     // One read: what is fingerprinted is what is perturbed.
     let bytes = rows::read_bytes(&args.rows)?;
     let digest: [u8; 32] = Sha256::digest(&bytes).into();
-    let table = rows::parse(&args.rows, &bytes, Some(study.params().dimension()))?;
+    let wanted = Wanted {
+        of: "study",
+        dimension: study.params().dimension(),
+        names: study.params().feature_names(),
+        reports: true,
+    };
+    let table = rows::parse(&args.rows, &bytes, &args.table, Some(&wanted))?;
+    output::notes(table.notes());
     let book = args.ledger.clone().unwrap_or_else(|| {
         // A link to the rows has the ledger of the rows.
         beside(
@@ -174,6 +185,22 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
         Some(_) => {
             return Err(CliError::usage(format!(
                 "{} has changed since its reports were prepared; reports are made once, so restore the file or use another --state for other participants",
+                args.rows.display(),
+            )));
+        }
+    }
+    let read_as = read_as(&table);
+    let counts = outbox.counts()?;
+    match outbox.get_meta(READ_AS)? {
+        Some(known) if known == read_as => {}
+        _ if counts.pending + counts.acknowledged + counts.refused == 0 => {
+            outbox.set_meta(READ_AS, &read_as)?;
+        }
+        // Of an outbox that an earlier version made.
+        None => outbox.set_meta(READ_AS, &read_as)?,
+        Some(_) => {
+            return Err(CliError::usage(format!(
+                "{} was read with another header or other columns when its reports were prepared; reports are made once: give the flags that were given then",
                 args.rows.display(),
             )));
         }
@@ -314,6 +341,16 @@ fn finish(
         )));
     }
     Ok(())
+}
+
+/// The number of rows and the columns that were taken.
+fn read_as(table: &RowTable) -> Vec<u8> {
+    let mut hash = Sha256::new();
+    hash.update((table.len() as u64).to_le_bytes());
+    for &column in table.taken() {
+        hash.update((column as u64).to_le_bytes());
+    }
+    hash.finalize().to_vec()
 }
 
 /// One token for each row. Errors name lines, never what is in them.

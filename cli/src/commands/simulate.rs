@@ -9,7 +9,7 @@ use eigenveil_estimation::{
 };
 use eigenveil_shared::{
     mechanism::{Calibration, MechanismKind},
-    preprocess::Row,
+    preprocess::{Feature, Row},
     privacy::{PrivacyStatement, delta_warning, epsilon_warning},
 };
 use serde::Serialize;
@@ -18,7 +18,8 @@ use super::sweep;
 use crate::{
     args::{MechanismArgs, NormArg, SparseArgs},
     error::{CliError, Result},
-    output, rows,
+    output,
+    rows::{self, TableArgs},
 };
 
 /// A synthetic population with a known principal subspace.
@@ -60,7 +61,7 @@ pub(crate) struct SimulateArgs {
         requires = "p"
     )]
     model: Option<ModelArg>,
-    /// Rows to draw participants from, with replacement: .npy, .csv or LIBSVM text
+    /// Rows to draw participants from, with replacement: .csv, .tsv, .parquet, .npy or LIBSVM text
     #[arg(long, value_name = "FILE")]
     rows: Option<PathBuf>,
     /// Dimension of the model; several values, with commas, make a sweep, as do several of --n, --k, --s, --epsilon
@@ -112,6 +113,14 @@ pub(crate) struct SimulateArgs {
     /// Title of the picture
     #[arg(long, value_name = "TEXT", requires = "plot")]
     title: Option<String>,
+    #[command(flatten)]
+    table: TableArgs,
+}
+
+/// The rows of a file, with the public constants of a features file.
+struct Raw {
+    rows: Vec<Row>,
+    features: Option<Vec<Feature>>,
 }
 
 /// One setting of a sweep.
@@ -157,13 +166,15 @@ pub(super) struct Simulated {
 }
 
 pub(crate) fn run(args: &SimulateArgs, json: bool) -> Result<()> {
-    let raw: Option<Vec<Row>> = match &args.rows {
-        None => None,
-        Some(path) => {
-            let table = rows::read(path, None)?;
-            Some((0..table.len()).map(|index| table.row(index)).collect())
-        }
-    };
+    let read = args
+        .rows
+        .as_deref()
+        .map(|path| rows::read_with_constants(path, &args.table))
+        .transpose()?;
+    let raw = read.map(|(table, features)| Raw {
+        rows: (0..table.len()).map(|index| table.row(index)).collect(),
+        features,
+    });
     let settings = settings_of(args);
     let participants = settings.iter().map(|setting| setting.n).sum::<u64>();
     let bar = output::bar(
@@ -172,7 +183,7 @@ pub(crate) fn run(args: &SimulateArgs, json: bool) -> Result<()> {
     );
     let simulated = settings
         .iter()
-        .map(|setting| one(args, setting, raw.as_deref(), &bar))
+        .map(|setting| one(args, setting, raw.as_ref(), &bar))
         .collect::<Result<Vec<_>>>()?;
     bar.finish_and_clear();
     // On standard error, so that JSON stays alone on standard output.
@@ -233,13 +244,13 @@ fn settings_of(args: &SimulateArgs) -> Vec<Setting> {
 fn one(
     args: &SimulateArgs,
     setting: &Setting,
-    raw: Option<&[Row]>,
+    raw: Option<&Raw>,
     bar: &indicatif::ProgressBar,
 ) -> Result<Simulated> {
     let (source, p) = match (raw, args.model) {
         (Some(raw), _) => (
-            RowSource::Rows(raw),
-            raw.first().map_or(0, |row| row.values().len()),
+            RowSource::Rows(&raw.rows),
+            raw.rows.first().map_or(0, |row| row.values().len()),
         ),
         (None, Some(model)) => {
             let p = setting
@@ -264,7 +275,7 @@ fn one(
     if args.model == Some(ModelArg::Published) {
         mechanism.norm.norm.get_or_insert(NormArg::Clip);
     }
-    let params = mechanism.freeze(p, setting.epsilon, None)?;
+    let params = mechanism.freeze(p, setting.epsilon, raw.and_then(|raw| raw.features.clone()))?;
     let sparse = args.sparse.settings();
     let experiment = Experiment {
         params: &params,

@@ -11,14 +11,13 @@ use eigenveil_shared::{
     api::{CreateStudy, StudyDocument},
     enrolment::{Enrolment, MAX_TOKENS_PER_REQUEST},
     estimate::Rank,
-    preprocess::Feature,
 };
 
 use super::analyst;
 use crate::{
     args::{MechanismArgs, ServerArgs, TokenArgs, parse, rank},
     error::{CliError, Result},
-    output,
+    output, rows,
 };
 
 /// Create, list, show, open, close, export, import and delete studies; make participants' tokens
@@ -239,7 +238,11 @@ async fn tokens(
 }
 
 fn request(create: &CreateArgs) -> Result<CreateStudy> {
-    let features = create.features.as_deref().map(read_features).transpose()?;
+    let features = create
+        .features
+        .as_deref()
+        .map(rows::features::read_constants)
+        .transpose()?;
     let dimension = match (create.p, &features) {
         (Some(p), _) => p,
         (None, Some(features)) => features.len(),
@@ -263,22 +266,6 @@ fn request(create: &CreateArgs) -> Result<CreateStudy> {
         draft: create.draft,
         enrolment: create.enrolment,
     })
-}
-
-fn read_features(path: &Path) -> Result<Vec<Feature>> {
-    let refused = |error: csv::Error| {
-        CliError::usage(format!(
-            "{}: {error}; it must have the columns name,center,scale",
-            path.display()
-        ))
-    };
-    csv::ReaderBuilder::new()
-        .trim(csv::Trim::All)
-        .from_path(path)
-        .map_err(refused)?
-        .deserialize()
-        .map(|line| line.map_err(refused))
-        .collect()
 }
 
 fn show(study: &StudyDocument, json: bool) -> Result<()> {

@@ -51,7 +51,7 @@ const CONNECTIONS: usize = 128;
     after_help = "Example:\n  eigenveil demo\n  eigenveil demo --rows rows.csv --n 100000 --k 2 --epsilon 4 --out result/\n  eigenveil demo --sparse --refit --lambda path --k 3\n\nWrites report.html, estimate.json, summary.csv, features.txt and the pictures (those of eigenveil estimate). The built-in rows are 1,797 handwritten digits of 8 × 8 pixels (UCI Optdigits, CC BY 4.0)."
 )]
 pub(crate) struct DemoArgs {
-    /// Rows: .npy, .csv or LIBSVM text; the built-in digits when absent
+    /// Rows: .csv, .tsv, .parquet, .npy or LIBSVM text; the built-in digits when absent
     #[arg(long, value_name = "FILE")]
     rows: Option<PathBuf>,
     /// Participants; each holds one row drawn with replacement
@@ -73,6 +73,8 @@ pub(crate) struct DemoArgs {
     /// Leave the server running until Ctrl-C
     #[arg(long)]
     keep_serving: bool,
+    #[command(flatten)]
+    table: crate::rows::TableArgs,
 }
 
 /// What the demo measured; the keys are what scripts rely on.
@@ -99,7 +101,7 @@ struct DemoResult {
 }
 
 pub(crate) async fn run(args: &DemoArgs, json: bool) -> Result<()> {
-    let rows = DemoRows::load(args.rows.as_deref())?;
+    let rows = DemoRows::load(args.rows.as_deref(), &args.table)?;
     let params = args
         .mechanism
         .freeze(rows.table.dimension(), args.epsilon, rows.features())?;

@@ -6,7 +6,7 @@ use eigenveil_shared::preprocess::Feature;
 
 use crate::{
     error::Result,
-    rows::{self, RowTable},
+    rows::{self, RowTable, TableArgs},
 };
 
 /// 1,797 × 64 bytes; origin and licence in `examples/data/README.md`.
@@ -17,51 +17,55 @@ pub(super) struct DemoRows {
     pub(super) table: Arc<RowTable>,
     pub(super) name: String,
     pub(super) described: String,
-    digits: bool,
+    features: Option<Vec<Feature>>,
 }
 
 impl DemoRows {
-    pub(super) fn load(path: Option<&Path>) -> Result<Self> {
-        let (table, name, described) = match path {
+    pub(super) fn load(path: Option<&Path>, how: &TableArgs) -> Result<Self> {
+        let (table, features, name, described) = match path {
             None => (
                 rows::read_npy(DIGITS)?,
+                Some(
+                    (0..64)
+                        .map(|i| named(format!("pixel_{}_{}", i / 8, i % 8)))
+                        .collect(),
+                ),
                 "handwritten digits".to_owned(),
                 "1,797 handwritten digits, 8 × 8 pixels (UCI Optdigits, CC BY 4.0)".to_owned(),
             ),
             Some(path) => {
-                let table = rows::read(path, None)?;
+                let (table, constants) = rows::read_with_constants(path, how)?;
+                let names = || Some(table.names()?.iter().cloned().map(named).collect());
+                let features = constants.or_else(names);
                 let name = path
                     .file_name()
                     .unwrap_or(path.as_os_str())
                     .to_string_lossy()
                     .into_owned();
                 let described = format!("{} rows of {name}", table.len());
-                (table, name, described)
+                (table, features, name, described)
             }
         };
         Ok(Self {
             table: Arc::new(table),
             name,
             described,
-            digits: path.is_none(),
+            features,
         })
     }
 
-    /// The features' names: the file's, or the pixels'.
+    /// The features: those of a features file, the columns' names, or the pixels'.
     pub(super) fn features(&self) -> Option<Vec<Feature>> {
-        let named = |name: String| Feature {
-            name,
-            center: 0.0,
-            scale: 1.0,
-        };
-        if self.digits {
-            return Some(
-                (0..64)
-                    .map(|i| named(format!("pixel_{}_{}", i / 8, i % 8)))
-                    .collect(),
-            );
-        }
-        Some(self.table.names()?.iter().cloned().map(named).collect())
+        self.features.clone()
+    }
+}
+
+/// A feature that is left as it is.
+fn named(name: String) -> Feature {
+    Feature {
+        name,
+        center: 0.0,
+        scale: 1.0,
     }
 }
 
@@ -71,7 +75,7 @@ mod tests {
 
     #[test]
     fn the_digits_are_the_digits() {
-        let rows = DemoRows::load(None).unwrap();
+        let rows = DemoRows::load(None, &TableArgs::default()).unwrap();
         assert_eq!((rows.table.len(), rows.table.dimension()), (1_797, 64));
         let first = rows.table.row(0);
         // The first image of the set: a zero whose first line of pixels is 0 0 5 13 9 1 0 0.

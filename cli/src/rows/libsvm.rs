@@ -3,7 +3,7 @@
 //! Which indices a line has is what the row holds: zeros are left out. So nothing about them may decide whether the
 //! other rows are read. Labels must be there: without them the line of a zero row is a blank one.
 
-use super::{Place, RowTable, text_of};
+use super::{RowTable, Unreadable, Why, columns::Layout, text_of};
 use crate::error::{CliError, Result};
 
 /// Largest dimension taken from a file: beyond it an index is surely a mistake.
@@ -13,7 +13,12 @@ const MAX_VALUES: usize = 1 << 30;
 
 /// Parses LIBSVM text; without `dimension` the largest index decides. A value that is no number is NaN, and so is a row
 /// with an index beyond `dimension`.
-pub(super) fn parse(bytes: &[u8], dimension: Option<usize>) -> Result<RowTable> {
+/// `layout` says which of the columns are taken.
+pub(super) fn parse(
+    bytes: &[u8],
+    dimension: Option<usize>,
+    layout: impl FnOnce(usize) -> Result<Layout>,
+) -> Result<RowTable> {
     let text = text_of(bytes)?;
     let mut sparse: Vec<Vec<(usize, f64)>> = Vec::new();
     let mut largest = 0;
@@ -54,16 +59,20 @@ pub(super) fn parse(bytes: &[u8], dimension: Option<usize>) -> Result<RowTable> 
             // Refusing the file would tell a server that picks `dimension` which rows reach beyond it.
             if dimension.is_some_and(|p| index > p) {
                 outside = true;
-                unreadable.get_or_insert(Place {
+                unreadable.get_or_insert(Unreadable {
                     line: number + 1,
-                    column: index,
+                    column: Some(index),
+                    named: None,
+                    why: Why::Outside,
                 });
                 continue;
             }
             let value = value.parse().unwrap_or_else(|_| {
-                unreadable.get_or_insert(Place {
+                unreadable.get_or_insert(Unreadable {
                     line: number + 1,
-                    column: index,
+                    column: Some(index),
+                    named: None,
+                    why: Why::NotANumber,
                 });
                 f64::NAN
             });
@@ -76,6 +85,10 @@ pub(super) fn parse(bytes: &[u8], dimension: Option<usize>) -> Result<RowTable> 
         sparse.push(row);
     }
     let columns = dimension.unwrap_or(largest);
+    if columns == 0 {
+        return Err(super::no_rows());
+    }
+    let layout = layout(columns)?;
     if columns.saturating_mul(sparse.len()) > MAX_VALUES {
         return Err(CliError::usage(format!(
             "{} rows of {columns} values need more memory than is sensible; give fewer rows",
@@ -88,12 +101,21 @@ pub(super) fn parse(bytes: &[u8], dimension: Option<usize>) -> Result<RowTable> 
             line[index - 1] = value;
         }
     }
-    Ok(RowTable::new(columns, values, None)?.with_unreadable(unreadable))
+    Ok(RowTable::new(columns, values, None)?
+        .with_unreadable(unreadable)
+        .rearranged(layout))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rows::{TableArgs, nameless};
+
+    fn parse(bytes: &[u8], dimension: Option<usize>) -> Result<RowTable> {
+        super::parse(bytes, dimension, |count| {
+            nameless(count, &TableArgs::default(), None)
+        })
+    }
 
     #[test]
     fn rows_unfold() {
@@ -133,7 +155,7 @@ mod tests {
             (
                 "1 3:1",
                 Some(2),
-                "line 1, column 3: not a number, or there is no such",
+                "line 1, column 3: there is no such column",
             ),
             ("1:1", None, "does not begin with a label"),
             ("1 1:1\n1:1", None, "line 2: it does not begin with a label"),

@@ -1,31 +1,64 @@
-//! Row files: `.npy`, `.csv` and LIBSVM text. One row of a file = one participant.
+//! Tables of rows: CSV and its relatives, `.npy`, Parquet and LIBSVM text. One row of a file = one participant.
 //!
-//! Errors name the row and the column, never the value.
+//! The columns to take are chosen by name before a value is read ([`columns`]). Errors name the row and the column,
+//! never the value.
 
-mod csv;
+mod columns;
+pub mod features;
+mod flags;
 mod libsvm;
 mod npy;
+#[cfg(feature = "parquet")]
+mod parquet;
+mod text;
 
 use std::{borrow::Cow, path::Path};
 
-use eigenveil_shared::{ErrorCode, preprocess::Row};
+use eigenveil_shared::preprocess::{Feature, Row};
 
+use self::columns::{Found, Layout};
+pub use self::{
+    columns::Wanted,
+    flags::{Header, Names, TableArgs},
+};
 use crate::error::{CliError, Result};
 
-/// The rows of a file.
+/// The rows of a file, with the columns that were chosen.
 pub struct RowTable {
     rows: usize,
     columns: usize,
     values: Vec<f64>,
     names: Option<Vec<String>>,
-    unreadable: Option<Place>,
+    unreadable: Option<Unreadable>,
+    notes: Vec<String>,
+    taken: Vec<usize>,
 }
 
 /// Where a file has something else than a number, counted from 1.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct Unreadable {
     line: usize,
-    column: usize,
+    /// Column of the file; the whole line when absent.
+    column: Option<usize>,
+    /// The same column of the table, from 0, where it may have a name.
+    named: Option<usize>,
+    why: Why,
+}
+
+/// Why it is no number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    Missing,
+    NotANumber,
+    DecimalComma,
+    /// A LIBSVM index beyond the study's dimension.
+    Outside,
+    /// A line with another number of fields than the first; with a quote that the line does not close.
+    Fields {
+        has: usize,
+        wants: usize,
+        open: bool,
+    },
 }
 
 impl RowTable {
@@ -35,9 +68,7 @@ impl RowTable {
     /// Wrong usage when there is no row or no column, or the values do not fill whole rows.
     pub fn new(columns: usize, values: Vec<f64>, names: Option<Vec<String>>) -> Result<Self> {
         if columns == 0 || values.is_empty() || !values.len().is_multiple_of(columns) {
-            return Err(CliError::usage(
-                "it has no rows; one row is one participant",
-            ));
+            return Err(no_rows());
         }
         Ok(Self {
             rows: values.len() / columns,
@@ -45,12 +76,35 @@ impl RowTable {
             values,
             names,
             unreadable: None,
+            notes: Vec::new(),
+            taken: (0..columns).collect(),
         })
     }
 
-    fn with_unreadable(mut self, first: Option<Place>) -> Self {
+    fn with_unreadable(mut self, first: Option<Unreadable>) -> Self {
         self.unreadable = first;
         self
+    }
+
+    /// Columns that were taken as the layout says.
+    fn of_layout(mut self, layout: Layout) -> Self {
+        self.names = layout.names;
+        self.notes = layout.notes;
+        self.taken = layout.take;
+        self
+    }
+
+    /// The columns of a layout, from a table with all of them.
+    fn rearranged(mut self, layout: Layout) -> Self {
+        if !layout.is_identity(self.columns) {
+            self.values = self
+                .values
+                .chunks_exact(self.columns)
+                .flat_map(|row| layout.take.iter().map(|&at| row[at]))
+                .collect();
+            self.columns = layout.take.len();
+        }
+        self.of_layout(layout)
     }
 
     /// Refuses a table in which a field was no number (and is NaN).
@@ -58,12 +112,49 @@ impl RowTable {
     /// # Errors
     /// Wrong usage that names the first such line and column.
     pub fn check_readable(&self) -> Result<()> {
-        match self.unreadable {
-            None => Ok(()),
-            Some(Place { line, column }) => Err(CliError::usage(format!(
-                "line {line}, column {column}: not a number, or there is no such column; every field must be a number"
-            ))),
-        }
+        let Some(Unreadable {
+            line,
+            column,
+            named,
+            why,
+        }) = self.unreadable
+        else {
+            return Ok(());
+        };
+        let name = named.and_then(|at| self.names()?.get(at));
+        let place = match (column, name) {
+            (Some(column), Some(name)) => format!("line {line}, column {column} ({name})"),
+            (Some(column), None) => format!("line {line}, column {column}"),
+            (None, _) => format!("line {line}"),
+        };
+        Err(CliError::usage(match why {
+            Why::Missing => format!(
+                "{place}: the value is missing; fill it in, or leave the row or the column out"
+            ),
+            Why::NotANumber => format!("{place}: not a number; every field must be a number"),
+            Why::Outside => format!("{place}: there is no such column in the study"),
+            Why::DecimalComma => format!(
+                "{place}: a decimal comma, or one between thousands; write numbers as 1234.5, or separate the columns by ';'"
+            ),
+            Why::Fields { has, wants, open } => format!(
+                "{place} has {has} fields but the first line has {wants}{}",
+                if open {
+                    "; a quoted cell must end on its line"
+                } else {
+                    "; a decimal comma makes one more"
+                }
+            ),
+        }))
+    }
+
+    /// What the user should be told once of how the columns were taken.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// The file's column, from 0, of each column of the table.
+    pub fn taken(&self) -> &[usize] {
+        &self.taken
     }
 
     /// Number of rows n.
@@ -81,7 +172,7 @@ impl RowTable {
         self.columns
     }
 
-    /// Column names, where the file has them.
+    /// Column names, where there are any.
     pub fn names(&self) -> Option<&[String]> {
         self.names.as_deref()
     }
@@ -99,6 +190,31 @@ impl RowTable {
         let at = self.values.iter().position(|v| !v.is_finite())?;
         Some((at / self.columns + 1, at % self.columns + 1))
     }
+
+    /// Says when a column only counts the rows: nobody's principal component.
+    fn note_index(&mut self) {
+        let counts = |column: usize| {
+            let mut own = self.values.iter().skip(column).step_by(self.columns);
+            let first = own.next().copied().unwrap_or(f64::NAN);
+            (first == 0.0 || first == 1.0) && own.zip(1..).all(|(x, i)| *x == first + f64::from(i))
+        };
+        if self.rows < 3 || self.columns < 2 {
+            return;
+        }
+        if let Some(column) = (0..self.columns).find(|&column| counts(column)) {
+            let name = self.names.as_ref().map_or_else(
+                || format!("{}", column + 1),
+                |names| format!("{:?}", names[column]),
+            );
+            self.notes.push(format!(
+                "column {name} counts the rows: if it is an index, leave it out with --drop"
+            ));
+        }
+    }
+}
+
+fn no_rows() -> CliError {
+    CliError::usage("it has no rows; one row is one participant")
 }
 
 impl std::fmt::Debug for RowTable {
@@ -107,17 +223,42 @@ impl std::fmt::Debug for RowTable {
     }
 }
 
-/// Reads a row file; the ending decides the format (`.npy`, `.csv`, anything else is LIBSVM text).
+/// Reads a row file of which every value must be a number; the ending decides the format, as in [`parse`].
 ///
 /// # Errors
-/// Wrong usage that names the file, the row and the column; a file of another dimension than
-/// `dimension` is `wrong-dimension`.
-pub fn read(path: &Path, dimension: Option<usize>) -> Result<RowTable> {
-    let table = parse(path, &read_bytes(path)?, dimension)?;
+/// Wrong usage that names the file, the row and the column; those of [`parse`].
+pub fn read(path: &Path, how: &TableArgs, wanted: Option<&Wanted>) -> Result<RowTable> {
+    let table = parse(path, &read_bytes(path)?, how, wanted)?;
     table
         .check_readable()
         .map_err(|error| error.context(path.display()))?;
     Ok(table)
+}
+
+/// As [`read`], for commands without a study: a features file (`--features`) gives the names and order of the columns,
+/// and the public constants that are returned beside the table.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_with_constants(
+    path: &Path,
+    how: &TableArgs,
+) -> Result<(RowTable, Option<Vec<Feature>>)> {
+    let features = how.features()?;
+    let wanted = features.as_ref().map(|features| Wanted {
+        of: "features file",
+        dimension: features.len(),
+        names: Some(
+            features
+                .iter()
+                .map(|feature| feature.name.clone())
+                .collect(),
+        ),
+        reports: false,
+    });
+    let table = read(path, how, wanted.as_ref())?;
+    crate::output::notes(table.notes());
+    Ok((table, features))
 }
 
 /// The bytes of a row file, for [`parse`].
@@ -129,39 +270,68 @@ pub fn read_bytes(path: &Path) -> Result<Vec<u8>> {
         .map_err(|error| CliError::usage(format!("cannot read {}: {error}", path.display())))
 }
 
-/// As [`read`], for reports, from bytes that were read before; `path` gives the ending and the name in errors.
+/// As [`read`], for reports, from bytes that were read before; `path` gives the ending and the name in errors:
+/// `.csv`, `.tsv` and `.tab`, `.npy`, `.parquet` and `.pq`; anything else is LIBSVM text.
 ///
 /// Where a field is no number the value is NaN, and no error: its row is sent as the zero row, because whether a row
 /// is sent must not depend on what is in it (`<0.5` in a laboratory's file says a lot). So is a row of LIBSVM text with
-/// an index beyond `dimension`. What is an error is the same for every value: fields that are missing or too many, a
-/// line of LIBSVM text without a label, bytes of another format.
+/// an index beyond the dimension, and a line with another number of fields than the header. What is an error is the
+/// form: names and number of the columns, their types, a line of LIBSVM text without a label, bytes of another format.
 ///
 /// # Errors
-/// Wrong usage that names the file and the line; `wrong-dimension` as for [`read`], of formats that say how wide they are.
-pub fn parse(path: &Path, bytes: &[u8], dimension: Option<usize>) -> Result<RowTable> {
+/// Wrong usage that names the file and the columns; `wrong-dimension` where their number is not that of `wanted`.
+pub fn parse(
+    path: &Path,
+    bytes: &[u8],
+    how: &TableArgs,
+    wanted: Option<&Wanted>,
+) -> Result<RowTable> {
     let ending = path
         .extension()
         .and_then(|e| e.to_str())
         .unwrap_or_default()
         .to_ascii_lowercase();
-    let table = match ending.as_str() {
-        "npy" => npy::parse(bytes),
-        "csv" => csv::parse(bytes),
-        _ => libsvm::parse(bytes, dimension),
+    let is_text = matches!(ending.as_str(), "csv" | "tsv" | "tab");
+    let read = || {
+        if !is_text && (how.header != Header::Auto || how.delimiter.is_some()) {
+            return Err(CliError::usage(
+                "--header and --delimiter are for text tables: .csv, .tsv or .tab",
+            ));
+        }
+        match ending.as_str() {
+            "csv" => text::parse(bytes, false, how, wanted),
+            "tsv" | "tab" => text::parse(bytes, true, how, wanted),
+            "npy" => npy::parse(bytes, |count| nameless(count, how, wanted)),
+            #[cfg(feature = "parquet")]
+            "parquet" | "pq" => parquet::parse(bytes, how, wanted),
+            #[cfg(not(feature = "parquet"))]
+            "parquet" | "pq" => Err(CliError::usage(
+                "this eigenveil was built without Parquet; write the table as CSV, or build with --features parquet",
+            )),
+            "feather" | "arrow" | "ipc" | "npz" | "xlsx" | "xls" | "ods" | "json" | "gz"
+            | "zip" | "zst" => Err(CliError::usage(format!(
+                "a .{ending} file is not read; write the table as Parquet (.parquet), CSV or .npy"
+            ))),
+            _ => {
+                let dimension = wanted.map(|wanted| wanted.dimension);
+                libsvm::parse(bytes, dimension, |count| nameless(count, how, wanted))
+            }
+        }
+    };
+    let mut table = read().map_err(|error| error.context(path.display()))?;
+    if wanted.is_none_or(|wanted| wanted.names.is_none()) {
+        table.note_index();
     }
-    .map_err(|error| error.context(path.display()))?;
-    match dimension {
-        Some(p) if p != table.columns => Err(eigenveil_shared::Error::new(
-            ErrorCode::WrongDimension,
-            format!(
-                "{} has {} columns but the study has {p} features; give the features the study names, in its order",
-                path.display(),
-                table.columns
-            ),
-        )
-        .into()),
-        _ => Ok(table),
-    }
+    Ok(table)
+}
+
+/// The layout of a format without names.
+fn nameless(count: usize, how: &TableArgs, wanted: Option<&Wanted>) -> Result<Layout> {
+    let found = Found {
+        count,
+        ..Found::default()
+    };
+    columns::layout(found, how, wanted)
 }
 
 /// The bytes as text. What is no UTF-8 becomes a sign that is in no number: one cell in another encoding (`<5 µg`)
@@ -181,11 +351,13 @@ fn text_of(bytes: &[u8]) -> Result<Cow<'_, str>> {
 /// # Errors
 /// Wrong usage that says what is wrong with it.
 pub fn read_npy(bytes: &[u8]) -> Result<RowTable> {
-    npy::parse(bytes)
+    npy::parse(bytes, |count| nameless(count, &TableArgs::default(), None))
 }
 
 #[cfg(test)]
 mod tests {
+    use eigenveil_shared::ErrorCode;
+
     use super::*;
 
     #[test]
@@ -193,19 +365,58 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let csv = dir.path().join("rows.csv");
         std::fs::write(&csv, "a,b\n1,2\n3,4\n").unwrap();
-        let table = read(&csv, None).unwrap();
+        let how = TableArgs::default();
+        let study = |dimension| Wanted {
+            of: "study",
+            dimension,
+            names: None,
+            reports: false,
+        };
+        let table = read(&csv, &how, None).unwrap();
         assert_eq!((table.len(), table.dimension()), (2, 2));
         assert_eq!(table.row(1).values(), &[3.0, 4.0]);
-        let error = read(&csv, Some(3)).unwrap_err();
+        let error = read(&csv, &how, Some(&study(3))).unwrap_err();
         assert_eq!(error.code(), Some(ErrorCode::WrongDimension));
         let text = dir.path().join("rows.libsvm");
         std::fs::write(&text, "+1 1:0.5 3:2\n").unwrap();
         assert_eq!(
-            read(&text, Some(4)).unwrap().row(0).values(),
+            read(&text, &how, Some(&study(4))).unwrap().row(0).values(),
             &[0.5, 0.0, 2.0, 0.0]
         );
-        let missing = read(&dir.path().join("none.npy"), None).unwrap_err();
+        let missing = read(&dir.path().join("none.npy"), &how, None).unwrap_err();
         assert!(missing.to_string().contains("none.npy"));
+        // The header can be anything that separates columns, in a file of any of these endings.
+        let tsv = dir.path().join("rows.tsv");
+        std::fs::write(&tsv, "b\ta\n1,5\t2\n3\t4\n").unwrap();
+        let named = Wanted {
+            names: Some(vec!["a".into(), "b".into()]),
+            ..study(2)
+        };
+        let table = read(&tsv, &how, Some(&named)).unwrap();
+        assert_eq!(table.row(0).values(), &[2.0, 1.5]);
+        assert_eq!(table.notes().len(), 1);
+        for (name, words) in [("rows.feather", "Parquet"), ("rows.xlsx", "CSV")] {
+            let error = parse(Path::new(name), b"x", &how, None).unwrap_err();
+            assert!(error.to_string().contains(words), "{error}");
+        }
+        let yes = TableArgs {
+            header: Header::Yes,
+            ..TableArgs::default()
+        };
+        let error = read(&text, &yes, None).unwrap_err().to_string();
+        assert!(error.contains("--header"), "{error}");
+    }
+
+    #[test]
+    fn a_column_that_counts_is_pointed_out() {
+        let how = TableArgs::default();
+        let of = |text: &str| {
+            let table = parse(Path::new("rows.csv"), text.as_bytes(), &how, None).unwrap();
+            table.notes().join("; ")
+        };
+        assert!(of("id,a\n0,5\n1,7\n2,6\n").contains("column \"id\" counts"));
+        assert!(of("5,1\n7,2\n6,3\n").contains("column 2 counts"));
+        assert!(!of("a,b\n0,5\n1,7\n3,6\n").contains("counts"));
     }
 
     #[test]

@@ -1,15 +1,18 @@
-//! NumPy `.npy` files of `f32`, `f64` or `u8`, two-dimensional, C or Fortran order.
+//! NumPy `.npy` files of floating-point numbers, integers or booleans, two-dimensional, C or Fortran order.
 
 use npyz::{DType, NpyFile, Order};
 
-use super::RowTable;
+use super::{RowTable, columns::Layout};
 use crate::error::{CliError, Result};
 
 /// Deepest nesting of brackets in a header; an array of numbers has 2.
 const DEEPEST: usize = 8;
 
-/// Parses an n × p array, rows = participants.
-pub(super) fn parse(bytes: &[u8]) -> Result<RowTable> {
+/// Parses an n × p array, rows = participants; `layout` says which of the p columns are taken.
+pub(super) fn parse(
+    bytes: &[u8],
+    layout: impl FnOnce(usize) -> Result<Layout>,
+) -> Result<RowTable> {
     // The reader's parser takes twice as long for every bracket more (found by fuzzing).
     if nesting(bytes) > DEEPEST {
         return Err(CliError::usage(
@@ -27,6 +30,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<RowTable> {
     let order = file.order();
     let dtype = file.dtype();
     let (rows, columns) = (whole(rows)?, whole(columns)?);
+    let layout = layout(columns)?;
     let wanted = rows
         .checked_mul(columns)
         .filter(|values| values / 8 <= bytes.len())
@@ -36,10 +40,19 @@ pub(super) fn parse(bytes: &[u8]) -> Result<RowTable> {
             ))
         })?;
     let values: Vec<f64> = match &dtype {
-        DType::Plain(t) => match t.to_string().as_str() {
-            "<f8" | ">f8" => numbers::<f64>(file)?,
-            "<f4" | ">f4" => numbers::<f32>(file)?.into_iter().map(f64::from).collect(),
-            "|u1" => numbers::<u8>(file)?.into_iter().map(f64::from).collect(),
+        DType::Plain(t) => match t.to_string().trim_start_matches(['<', '>', '|']) {
+            "f8" => numbers::<f64>(file, |x| x)?,
+            "f4" => numbers::<f32>(file, f64::from)?,
+            "u1" => numbers::<u8>(file, f64::from)?,
+            "u2" => numbers::<u16>(file, f64::from)?,
+            "u4" => numbers::<u32>(file, f64::from)?,
+            // Beyond 2⁵³ to the nearest that there is, as NumPy does.
+            "u8" => numbers::<u64>(file, |x| x as f64)?,
+            "i1" => numbers::<i8>(file, f64::from)?,
+            "i2" => numbers::<i16>(file, f64::from)?,
+            "i4" => numbers::<i32>(file, f64::from)?,
+            "i8" => numbers::<i64>(file, |x| x as f64)?,
+            "b1" => numbers::<bool>(file, f64::from)?,
             other => return Err(unsupported(other)),
         },
         other => return Err(unsupported(&other.descr())),
@@ -57,7 +70,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<RowTable> {
             .map(|at| values[at])
             .collect(),
     };
-    RowTable::new(columns, values, None)
+    Ok(RowTable::new(columns, values, None)?.rearranged(layout))
 }
 
 /// Most brackets open at once in the header: a length of two bytes in version 1, of four in the others.
@@ -82,9 +95,14 @@ fn nesting(bytes: &[u8]) -> usize {
     most
 }
 
-fn numbers<T: npyz::Deserialize>(file: NpyFile<&[u8]>) -> Result<Vec<T>> {
-    file.into_vec()
-        .map_err(|error| CliError::usage(format!("its values cannot be read ({error})")))
+fn numbers<T: npyz::Deserialize>(
+    file: NpyFile<&[u8]>,
+    number: impl Fn(T) -> f64,
+) -> Result<Vec<f64>> {
+    let values = file
+        .into_vec::<T>()
+        .map_err(|error| CliError::usage(format!("its values cannot be read ({error})")))?;
+    Ok(values.into_iter().map(number).collect())
 }
 
 fn whole(value: u64) -> Result<usize> {
@@ -93,7 +111,7 @@ fn whole(value: u64) -> Result<usize> {
 
 fn unsupported(dtype: &str) -> CliError {
     CliError::usage(format!(
-        "its values have type {dtype}; save it as float32, float64 or uint8"
+        "its values have type {dtype}; save it as float32 or float64, integers or booleans: numpy.save(file, array.astype(float))"
     ))
 }
 
@@ -102,6 +120,11 @@ mod tests {
     use npyz::WriterBuilder;
 
     use super::*;
+    use crate::rows::read_npy;
+
+    fn parse(bytes: &[u8]) -> Result<RowTable> {
+        read_npy(bytes)
+    }
 
     fn written<T: npyz::AutoSerialize + Clone>(
         shape: &[u64],
@@ -139,14 +162,29 @@ mod tests {
         assert_eq!(f.row(1).values(), &[4.0, 5.0, 6.0]);
         let u = parse(&written(&[1, 2], Order::C, &[7_u8, 255])).unwrap();
         assert_eq!(u.row(0).values(), &[7.0, 255.0]);
+        fn read<T: npyz::AutoSerialize + Clone>(values: &[T; 2]) -> Vec<f64> {
+            let table = parse(&written(&[1, 2], Order::C, values)).unwrap();
+            table.row(0).values().to_vec()
+        }
+        assert_eq!(read(&[-1_i8, 2]), [-1.0, 2.0]);
+        assert_eq!(read(&[-1_i16, 2]), [-1.0, 2.0]);
+        assert_eq!(read(&[-1_i32, 2]), [-1.0, 2.0]);
+        assert_eq!(read(&[-1_i64, 1 << 40]), [-1.0, 2.0_f64.powi(40)]);
+        assert_eq!(read(&[1_u16, 2]), [1.0, 2.0]);
+        assert_eq!(read(&[1_u32, 2]), [1.0, 2.0]);
+        assert_eq!(read(&[1_u64, 2]), [1.0, 2.0]);
+        assert_eq!(read(&[true, false]), [1.0, 0.0]);
     }
 
     #[test]
     fn what_it_cannot_use_is_a_clear_error() {
         let one = written(&[3], Order::C, &[1.0_f64, 2.0, 3.0]);
         assert!(parse(&one).unwrap_err().to_string().contains("n × p"));
-        let long = written(&[1, 2], Order::C, &[1_i64, 2]);
-        assert!(parse(&long).unwrap_err().to_string().contains("float32"));
+        let mut texts = written(&[1, 2], Order::C, &[1.0_f64, 2.0]);
+        let dtype = texts.windows(3).position(|three| three == b"<f8").unwrap();
+        texts[dtype..dtype + 3].copy_from_slice(b"<U2");
+        let error = parse(&texts).unwrap_err().to_string();
+        assert!(error.contains("float32"), "{error}");
         let good = written(&[2, 2], Order::C, &[1.0_f64, 2.0, 3.0, 4.0]);
         for cut in 0..good.len() {
             assert!(parse(&good[..cut]).is_err(), "cut to {cut}");

@@ -57,7 +57,7 @@ impl World {
             .map(|name| self.folder.path().join(name).display().to_string());
         let target = ["--study", study, "--rows", &rows, "--state", &state];
         self.server
-            .cli_json(&[&["report", "--json"][..], &target].concat());
+            .cli_json(&[&["report", "--header", "no", "--json"][..], &target].concat());
     }
 
     /// A study with all reports and an estimate.

@@ -110,7 +110,8 @@ fn rows_that_cannot_be_used() {
         std::fs::write(&path, text).unwrap();
         path.to_str().unwrap().to_owned()
     };
-    let report = |rows: &str| server.cli(&["report", "--study", id, "--rows", rows]);
+    let report =
+        |rows: &str| server.cli(&["report", "--header", "no", "--study", id, "--rows", rows]);
     refused(
         &report(&file("two.csv", "1,2\n")),
         2,
@@ -119,7 +120,13 @@ fn rows_that_cannot_be_used() {
     refused(&report(&file("empty.csv", "")), 2, &["no rows"]);
     refused(&report("/no/such/file.npy"), 2, &["/no/such/file.npy"]);
     refused(
-        &report(&file("bad.npy", "not numpy")),
+        &server.cli(&[
+            "report",
+            "--study",
+            id,
+            "--rows",
+            &file("bad.npy", "not numpy"),
+        ]),
         2,
         &["not a .npy file"],
     );
@@ -128,7 +135,9 @@ fn rows_that_cannot_be_used() {
         "nan.csv",
         "1,2,3\n4,NaN,0.7391\n,1e999,1e200\n4,secretvalue,6\n",
     );
-    let sent = server.cli_json(&["report", "--json", "--study", id, "--rows", &nan]);
+    let sent = server.cli_json(&[
+        "report", "--header", "no", "--json", "--study", id, "--rows", &nan,
+    ]);
     assert_eq!(
         (&sent["accepted"], &sent["unusable"]),
         (&4.into(), &3.into())
@@ -164,7 +173,9 @@ fn studies_that_cannot_be_used() {
         |extra: &[&str]| server.create_study(&[&["--p", "2", "--epsilon", "1"], extra].concat());
     let unknown = "0123456789abcdef0123456789abcdef";
     refused(
-        &server.cli(&["report", "--study", unknown, "--rows", rows]),
+        &server.cli(&[
+            "report", "--header", "no", "--study", unknown, "--rows", rows,
+        ]),
         1,
         &["[study-not-found]"],
     );
@@ -175,7 +186,9 @@ fn studies_that_cannot_be_used() {
     );
     let draft = create(&["--draft"]);
     refused(
-        &server.cli(&["report", "--study", &draft, "--rows", rows]),
+        &server.cli(&[
+            "report", "--header", "no", "--study", &draft, "--rows", rows,
+        ]),
         1,
         &["[study-not-found]"],
     );
@@ -184,6 +197,8 @@ fn studies_that_cannot_be_used() {
     let state = folder.path().join("closed-state");
     let refusal = server.cli(&[
         "report",
+        "--header",
+        "no",
         "--study",
         &closed,
         "--rows",
@@ -202,6 +217,8 @@ fn studies_that_cannot_be_used() {
     refused(
         &server.cli(&[
             "report",
+            "--header",
+            "no",
             "--study",
             &open,
             "--rows",
@@ -216,6 +233,8 @@ fn studies_that_cannot_be_used() {
     refused(
         &server.cli(&[
             "report",
+            "--header",
+            "no",
             "--study",
             &open,
             "--rows",

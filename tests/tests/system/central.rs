@@ -143,7 +143,10 @@ fn central_reads_rows_writes_loadings_and_repeats_with_a_seed() {
     let model = ["--model", "spiked", "--p", "4"];
     for (wrong, says) in [
         (file("LONG", &["--norm", "require"]), "row 2"),
-        (file("NAN", &[]), "row 2"),
+        (
+            file("NAN", &[]),
+            "line 3, column 1 (a): the value is missing",
+        ),
         (file("LONG", &["--epsilon", "0"]), "epsilon is 0"),
         (file("LONG", &["--epsilon", "nan"]), "epsilon is NaN"),
         (file("LONG", &["--epsilon", "17"]), "at most 16"),

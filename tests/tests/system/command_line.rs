@@ -383,7 +383,9 @@ fn a_sparse_estimate_over_http_carries_its_settings() {
     let rows = rows_of_a_pair(folder.path());
     let id = server.create_study(&["--p", "8", "--epsilon", "8"]);
     let id = id.as_str();
-    server.cli_json(&["report", "--json", "--study", id, "--rows", &rows]);
+    server.cli_json(&[
+        "report", "--header", "no", "--json", "--study", id, "--rows", &rows,
+    ]);
     let out = folder.path().join("result");
     let done = server.cli_json(&[
         "estimate",
@@ -433,7 +435,9 @@ fn a_sparse_estimate_over_http_carries_its_settings() {
     let id = server.create_study(&["--p", "8", "--epsilon", "8"]);
     let id = id.as_str();
     let few = few.to_str().unwrap();
-    server.cli_json(&["report", "--json", "--study", id, "--rows", few]);
+    server.cli_json(&[
+        "report", "--header", "no", "--json", "--study", id, "--rows", few,
+    ]);
     let cv = ["estimate", "--study", id, "--sparse", "--lambda", "cv"];
     // Were it not refused, its files would not land in the source tree.
     let out = out.to_str().unwrap();
@@ -451,7 +455,9 @@ fn error_bars_and_cross_validation_over_the_buckets_of_a_server() {
     let id = id.as_str();
     // One upload, which is divided.
     let rows = rows_of_a_pair(folder.path());
-    server.cli_json(&["report", "--json", "--study", id, "--rows", &rows]);
+    server.cli_json(&[
+        "report", "--header", "no", "--json", "--study", id, "--rows", &rows,
+    ]);
     let out = folder.path().join("result");
     let out = out.to_str().unwrap();
     let text = server.cli(&[

@@ -36,8 +36,14 @@ fn follow(page: &str, made: &[&str]) {
         bin.join("eigenveil"),
     )
     .unwrap();
-    let digits = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/data/digits.npy");
-    std::fs::copy(digits, folder.path().join("rows.npy")).unwrap();
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/data");
+    for (file, called) in [
+        ("digits.npy", "rows.npy"),
+        ("wine.csv", "wine.csv"),
+        ("wine_features.csv", "features.csv"),
+    ] {
+        std::fs::copy(data.join(file), folder.path().join(called)).unwrap();
+    }
     let mut id = String::from("ID");
     let mut ran = 0;
     for line in console_lines(page) {
@@ -102,6 +108,11 @@ fn the_operations_guides_commands_work() {
 }
 
 #[test]
+fn the_commands_of_the_page_on_tables_work() {
+    follow("docs/tables.md", &STUDY_FILES);
+}
+
+#[test]
 fn the_central_pages_commands_work() {
     follow("docs/central.md", &["components.csv"]);
     follow("docs/central-robust.md", &[]);
@@ -125,6 +136,7 @@ fn pictures_and_pages_that_are_linked_exist() {
         "SECURITY.md",
         "docs/protocol.md",
         "docs/limitations.md",
+        "docs/tables.md",
         "docs/central.md",
         "docs/central-robust.md",
     ] {

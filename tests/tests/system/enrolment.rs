@@ -149,7 +149,9 @@ fn rows_are_reported_with_tokens_from_a_file() {
     std::fs::write(path("rows.csv"), "1,2\n3,4\n5,6\n").unwrap();
     let rows = path("rows.csv");
     let report = |more: &[&str]| {
-        let mut arguments = vec!["report", "--json", "--study", &id, "--rows", &rows];
+        let mut arguments = vec![
+            "report", "--header", "no", "--json", "--study", &id, "--rows", &rows,
+        ];
         arguments.extend(more);
         server.cli(&arguments)
     };
@@ -270,6 +272,8 @@ fn analysts_and_rotation_from_the_command_line() {
     std::fs::write(path("rows.csv"), "1,2\n3,4\n5,6\n").unwrap();
     server.cli_json(&[
         "report",
+        "--header",
+        "no",
         "--json",
         "--study",
         &id,

@@ -20,6 +20,8 @@ fn a_study_is_exported_imported_merged_and_deleted() {
     let id = one.create_study(&flags);
     one.cli_json(&[
         "report",
+        "--header",
+        "no",
         "--json",
         "--study",
         &id,
@@ -109,6 +111,8 @@ fn a_backup_of_a_running_server_is_restored() {
     fs::write(at("rows.csv"), "1,2,3\n4,5,6\n7,8,10\n").unwrap();
     server.cli_json(&[
         "report",
+        "--header",
+        "no",
         "--json",
         "--study",
         &id,

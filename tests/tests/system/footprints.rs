@@ -192,7 +192,7 @@ fn rows_addresses_and_programs_of_clients_are_nowhere() {
         let state = at(mechanism);
         for arguments in [
             vec![
-                "report", "--study", &study, "--rows", &rows, "--state", &state,
+                "report", "--header", "no", "--study", &study, "--rows", &rows, "--state", &state,
             ],
             vec![
                 "estimate", "--study", &study, "--k", "1", "--wait", "--out", &state,
@@ -213,6 +213,8 @@ fn rows_addresses_and_programs_of_clients_are_nowhere() {
         let state = at(&format!("broken-{mechanism}"));
         let output = server.cli(&[
             "report",
+            "--header",
+            "no",
             "--study",
             &study,
             "--rows",

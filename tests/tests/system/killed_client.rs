@@ -51,6 +51,8 @@ async fn every_row_is_counted_once_and_always_sent_with_the_same_bytes() {
         command
             .args([
                 "report",
+                "--header",
+                "no",
                 "--json",
                 "--connections",
                 "2",

@@ -35,3 +35,4 @@ mod proxy;
 mod row_ledger;
 mod secrets;
 mod secured;
+mod tables;

@@ -48,6 +48,8 @@ impl Bench {
         let state = self.at(state);
         let fixed = [
             "report",
+            "--header",
+            "no",
             "--json",
             "--study",
             study,
@@ -131,6 +133,8 @@ fn five_outboxes_are_one_report_a_row() {
     let link = bench.at("link.csv");
     let output = bench.server.cli(&[
         "report",
+        "--header",
+        "no",
         "--study",
         &study,
         "--rows",

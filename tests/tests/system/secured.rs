@@ -86,6 +86,8 @@ fn the_whole_path_over_https_with_a_renewed_certificate() {
     fs::write(&rows, "1,2\n2,1\n1,1\n").unwrap();
     let report = [
         "report",
+        "--header",
+        "no",
         "--json",
         "--study",
         &study,
@@ -271,6 +273,8 @@ fn clients_do_not_speak_plain_http_to_other_machines() {
         &["study", "list", "--server", "http://192.0.2.1:9"][..],
         &[
             "report",
+            "--header",
+            "no",
             "--study",
             "0",
             "--rows",

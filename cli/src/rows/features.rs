@@ -1,0 +1,89 @@
+//! The features file: names of columns with public constants (`name,center,scale`), or names alone, one a line.
+
+use std::path::Path;
+
+use eigenveil_shared::preprocess::Feature;
+
+use crate::error::{CliError, Result};
+
+/// Reads either form: a first line with the column `name` makes it CSV.
+///
+/// # Errors
+/// Wrong usage that names the file.
+pub fn read(path: &Path) -> Result<Vec<Feature>> {
+    let text = text_of(path)?;
+    let first = text.lines().next().unwrap_or_default();
+    if first.split(',').any(|cell| cell.trim() == "name") {
+        return constants(path, &text);
+    }
+    let features: Vec<Feature> = text
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .map(|name| Feature {
+            name: name.to_owned(),
+            center: 0.0,
+            scale: 1.0,
+        })
+        .collect();
+    if features.is_empty() {
+        return Err(CliError::usage(format!(
+            "{} has no names; it needs one a line, or the columns name,center,scale",
+            path.display()
+        )));
+    }
+    Ok(features)
+}
+
+/// Reads a file with the columns `name,center,scale`; what is left out is 0 and 1.
+///
+/// # Errors
+/// Wrong usage that names the file.
+pub fn read_constants(path: &Path) -> Result<Vec<Feature>> {
+    constants(path, &text_of(path)?)
+}
+
+fn constants(path: &Path, text: &str) -> Result<Vec<Feature>> {
+    let refused = |error: ::csv::Error| {
+        CliError::usage(format!(
+            "{}: {error}; it must have the columns name,center,scale",
+            path.display()
+        ))
+    };
+    ::csv::ReaderBuilder::new()
+        .trim(::csv::Trim::All)
+        .from_reader(text.as_bytes())
+        .deserialize()
+        .map(|line| line.map_err(refused))
+        .collect()
+}
+
+fn text_of(path: &Path) -> Result<String> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| CliError::usage(format!("cannot read {}: {error}", path.display())))?;
+    Ok(text.trim_start_matches('\u{feff}').to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_forms() {
+        let folder = tempfile::tempdir().unwrap();
+        let of = |text: &str| {
+            let path = folder.path().join("features");
+            std::fs::write(&path, text).unwrap();
+            read(&path)
+        };
+        let names = of("\u{feff}height\r\nsize, cm\n\n").unwrap();
+        assert_eq!(
+            (names[0].name.as_str(), names[1].name.as_str(), names.len()),
+            ("height", "size, cm", 2)
+        );
+        let constants = of("name,center,scale\nheight,170,10\n").unwrap();
+        assert_eq!((constants[0].center, constants[0].scale), (170.0, 10.0));
+        assert_eq!(of("name\nheight\n").unwrap()[0].scale, 1.0);
+        assert!(of("").is_err() && of("name,centre\nheight,1\n").is_err());
+    }
+}

@@ -1,0 +1,102 @@
+//! The flags of every command that reads rows.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use eigenveil_shared::preprocess::Feature;
+
+use super::features;
+use crate::error::Result;
+
+/// Whether the first line of a text table names its columns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Header {
+    /// It names the columns
+    Yes,
+    /// It is the first row; the columns are in the study's order
+    No,
+    /// `report`: a study with names wants them there, for one without say which it is. Others look at the line
+    #[default]
+    Auto,
+}
+
+/// How a table is read.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "The table")]
+pub struct TableArgs {
+    /// Whether line 1 of CSV or TSV names the columns: --header yes where pandas wrote 0,1,2,…
+    #[arg(long, value_enum, default_value_t)]
+    pub header: Header,
+    /// What stands between the columns of a text table, such as ';' or tab [default: found from the first line]
+    #[arg(long, value_name = "CHAR|tab", value_parser = delimiter)]
+    pub delimiter: Option<u8>,
+    /// Columns to take, such as height,weight; a name with a comma in double quotes, numbers from 1 where there are no names
+    #[arg(long, value_name = "NAMES", value_parser = names)]
+    pub keep: Option<Names>,
+    /// Columns to leave out, such as id,"Unnamed: 0"
+    #[arg(long, value_name = "NAMES", value_parser = names, conflicts_with = "keep")]
+    pub drop: Option<Names>,
+    /// Names of the columns where the table has none: one a line, or the features file of study create
+    #[arg(long, value_name = "FILE")]
+    pub features: Option<PathBuf>,
+    /// The columns are in the order wanted, whatever they are called
+    #[arg(long)]
+    pub in_order: bool,
+}
+
+impl TableArgs {
+    /// The features file's lines, where one was given.
+    ///
+    /// # Errors
+    /// Wrong usage that names the file.
+    pub fn features(&self) -> Result<Option<Vec<Feature>>> {
+        self.features.as_deref().map(features::read).transpose()
+    }
+}
+
+/// Names of columns, given on the command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Names(pub Vec<String>);
+
+/// Names separated by commas, quoted as in CSV.
+fn names(text: &str) -> Result<Names, String> {
+    let mut reader = ::csv::ReaderBuilder::new()
+        .has_headers(false)
+        .trim(::csv::Trim::All)
+        .from_reader(text.as_bytes());
+    let mut record = ::csv::StringRecord::new();
+    match reader.read_record(&mut record) {
+        Ok(true) => Ok(Names(record.iter().map(str::to_owned).collect())),
+        _ => Err("give names separated by commas, such as height,weight".to_owned()),
+    }
+}
+
+fn delimiter(text: &str) -> Result<u8, String> {
+    match text {
+        "tab" | "\\t" | "\t" => Ok(b'\t'),
+        _ => match text.as_bytes() {
+            [one] if one.is_ascii_punctuation() && !b"\"'.-+_".contains(one) => Ok(*one),
+            _ => Err("it is one sign, such as ';', ',' or '|', or the word tab".to_owned()),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_delimiters() {
+        assert_eq!(names("a, b").unwrap().0, ["a", "b"]);
+        assert_eq!(
+            names("\"size, cm\",Unnamed: 0").unwrap().0,
+            ["size, cm", "Unnamed: 0"]
+        );
+        assert!(names("").is_err());
+        assert_eq!(delimiter("tab"), Ok(b'\t'));
+        assert_eq!(delimiter(";"), Ok(b';'));
+        for bad in ["", "::", "\"", ".", "x", "5"] {
+            assert!(delimiter(bad).is_err(), "{bad:?}");
+        }
+    }
+}

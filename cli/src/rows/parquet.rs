@@ -1,0 +1,313 @@
+//! Parquet tables: columns of numbers, by name.
+//!
+//! Types and names come from the file's footer; only the columns that are taken are read. A null is a missing value.
+
+use bytes::Bytes;
+use parquet::{
+    basic::{Compression, LogicalType, Type},
+    column::reader::{ColumnReader, ColumnReaderImpl},
+    data_type::DataType,
+    errors::ParquetError,
+    file::reader::{FileReader, SerializedFileReader},
+    schema::types::ColumnDescriptor,
+};
+
+use super::{
+    RowTable, Unreadable, Why,
+    columns::{self, Found, Wanted},
+    flags::TableArgs,
+};
+use crate::error::{CliError, Result};
+
+/// Most values that are read (8 GiB of memory): a footer can promise more than there is.
+const MAX_VALUES: usize = 1 << 30;
+
+/// Parses a Parquet file.
+pub(super) fn parse(bytes: &[u8], how: &TableArgs, wanted: Option<&Wanted>) -> Result<RowTable> {
+    let file = SerializedFileReader::new(Bytes::copy_from_slice(bytes))
+        .map_err(|error| refused(&error))?;
+    let metadata = file.metadata();
+    let schema = metadata.file_metadata().schema_descr();
+    let found = Found {
+        count: schema.num_columns(),
+        names: Some(
+            schema
+                .columns()
+                .iter()
+                .map(|column| column.path().string())
+                .collect(),
+        ),
+        shown: true,
+        headerless: false,
+    };
+    let layout = columns::layout(found, how, wanted)?;
+    let numbers = layout
+        .take
+        .iter()
+        .map(|&at| Numbers::of(&schema.column(at)))
+        .collect::<Result<Vec<_>>>()?;
+    let rows = usize::try_from(metadata.file_metadata().num_rows()).unwrap_or_default();
+    let wide = layout.take.len();
+    if rows.saturating_mul(wide) > MAX_VALUES {
+        return Err(CliError::usage(format!(
+            "{rows} rows of {wide} values need more memory than is sensible; give fewer rows or columns"
+        )));
+    }
+    let mut columns: Vec<Vec<f64>> = vec![Vec::new(); wide];
+    for group in 0..file.num_row_groups() {
+        let group = file.get_row_group(group).map_err(|error| refused(&error))?;
+        for ((&at, numbers), column) in layout.take.iter().zip(&numbers).zip(&mut columns) {
+            let chunk = group.metadata().column(at);
+            check_compression(chunk.compression())?;
+            // The crate panics at negative ones.
+            let start = chunk.dictionary_page_offset().unwrap_or(0);
+            if start
+                .min(chunk.data_page_offset())
+                .min(chunk.compressed_size())
+                < 0
+            {
+                return Err(CliError::usage("its footer is damaged; write it again"));
+            }
+            let reader = group
+                .get_column_reader(at)
+                .map_err(|error| refused(&error))?;
+            let optional = group.metadata().schema_descr().column(at).max_def_level() > 0;
+            let wants = usize::try_from(group.metadata().num_rows()).unwrap_or_default();
+            numbers
+                .read(reader, optional, wants, column)
+                .map_err(|error| refused(&error))?;
+        }
+    }
+    let mut values = Vec::with_capacity(rows.min(columns[0].len()) * wide);
+    let mut unreadable = None;
+    for row in 0..rows {
+        for (named, column) in columns.iter().enumerate() {
+            let value = column.get(row).copied().ok_or_else(|| {
+                CliError::usage(format!("it says {rows} rows but has fewer; write it again"))
+            })?;
+            if value.is_nan() {
+                unreadable.get_or_insert(Unreadable {
+                    line: row + 1,
+                    column: Some(layout.take[named] + 1),
+                    named: Some(named),
+                    why: Why::Missing,
+                });
+            }
+            values.push(value);
+        }
+    }
+    Ok(RowTable::new(wide, values, None)?
+        .with_unreadable(unreadable)
+        .of_layout(layout))
+}
+
+/// How the values of a column become numbers.
+#[derive(Clone, Copy)]
+struct Numbers {
+    unsigned: bool,
+}
+
+impl Numbers {
+    /// # Errors
+    /// Wrong usage that names a column that does not hold numbers.
+    fn of(column: &ColumnDescriptor) -> Result<Self> {
+        let refused = |what: &str| {
+            Err(CliError::usage(format!(
+                "column {:?} holds {what}, not numbers; leave it out with --drop, or write it as floats, integers or booleans",
+                column.path().string()
+            )))
+        };
+        if column.max_rep_level() > 0 || column.path().parts().len() > 1 {
+            return refused("lists or structures");
+        }
+        let unsigned = match column.logical_type_ref() {
+            None => false,
+            Some(LogicalType::Integer(integer)) => !integer.is_signed,
+            Some(LogicalType::String | LogicalType::Enum | LogicalType::Json) => {
+                return refused("text");
+            }
+            Some(LogicalType::Date | LogicalType::Time(_) | LogicalType::Timestamp(_)) => {
+                return refused("dates or times");
+            }
+            Some(LogicalType::Decimal(_)) => return refused("decimals of fixed point"),
+            Some(_) => return refused("values of another type"),
+        };
+        match column.physical_type() {
+            Type::BOOLEAN | Type::INT32 | Type::INT64 | Type::FLOAT | Type::DOUBLE => {
+                Ok(Self { unsigned })
+            }
+            Type::BYTE_ARRAY => refused("text"),
+            Type::INT96 => refused("dates or times"),
+            Type::FIXED_LEN_BYTE_ARRAY => refused("bytes"),
+        }
+    }
+
+    /// Adds the values of one row group, NaN where there is none.
+    fn read(
+        self,
+        reader: ColumnReader,
+        optional: bool,
+        rows: usize,
+        into: &mut Vec<f64>,
+    ) -> std::result::Result<(), ParquetError> {
+        match reader {
+            ColumnReader::BoolColumnReader(r) => all(r, optional, rows, f64::from, into),
+            ColumnReader::Int32ColumnReader(r) if self.unsigned => {
+                all(r, optional, rows, |x| f64::from(x.cast_unsigned()), into)
+            }
+            ColumnReader::Int32ColumnReader(r) => all(r, optional, rows, f64::from, into),
+            // Beyond 2⁵³ to the nearest that there is.
+            ColumnReader::Int64ColumnReader(r) if self.unsigned => {
+                all(r, optional, rows, |x| x.cast_unsigned() as f64, into)
+            }
+            ColumnReader::Int64ColumnReader(r) => all(r, optional, rows, |x| x as f64, into),
+            ColumnReader::FloatColumnReader(r) => all(r, optional, rows, f64::from, into),
+            ColumnReader::DoubleColumnReader(r) => all(r, optional, rows, |x| x, into),
+            _ => Err(ParquetError::General("a column of another type".to_owned())),
+        }
+    }
+}
+
+fn all<T: DataType>(
+    mut reader: ColumnReaderImpl<T>,
+    optional: bool,
+    rows: usize,
+    number: impl Fn(T::T) -> f64,
+    into: &mut Vec<f64>,
+) -> std::result::Result<(), ParquetError> {
+    let mut left = rows;
+    while left > 0 {
+        let (mut present, mut values) = (Vec::new(), Vec::new());
+        let (read, _, _) = reader.read_records(left, Some(&mut present), None, &mut values)?;
+        if read == 0 {
+            break;
+        }
+        left = left.saturating_sub(read);
+        let mut values = values.into_iter().map(&number);
+        if optional {
+            into.extend(present.iter().map(|&level| match level {
+                0 => f64::NAN,
+                _ => values.next().unwrap_or(f64::NAN),
+            }));
+        } else {
+            into.extend(values);
+        }
+    }
+    Ok(())
+}
+
+fn check_compression(compression: Compression) -> Result<()> {
+    match compression {
+        Compression::UNCOMPRESSED | Compression::SNAPPY => Ok(()),
+        other => Err(CliError::usage(format!(
+            "it is compressed by {}; write it with snappy, as pandas does, or without compression",
+            other.to_string().split('(').next().unwrap_or_default()
+        ))),
+    }
+}
+
+/// The crate's words are about bytes and pages; none holds a value.
+fn refused(error: &ParquetError) -> CliError {
+    CliError::usage(format!("it cannot be read as Parquet ({error})"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use parquet::{
+        data_type::{BoolType, FloatType, Int32Type, Int64Type},
+        file::{
+            properties::WriterProperties,
+            writer::{SerializedFileWriter, SerializedRowGroupWriter},
+        },
+        schema::parser::parse_message_type,
+    };
+
+    use super::*;
+    use crate::rows::flags::Names;
+
+    fn add<T: DataType>(
+        group: &mut SerializedRowGroupWriter<'_, Vec<u8>>,
+        values: &[T::T],
+        present: Option<&[i16]>,
+    ) {
+        let mut column = group.next_column().unwrap().unwrap();
+        let typed = column.typed::<T>();
+        typed.write_batch(values, present, None).unwrap();
+        column.close().unwrap();
+    }
+
+    /// Two row groups of two rows.
+    fn written(compression: Compression) -> Vec<u8> {
+        let schema = "message schema {
+            required boolean flag;
+            optional int32 small;
+            required int64 large (integer(64, false));
+            required float half;
+            required int32 day (date);
+        }";
+        let properties = WriterProperties::builder().set_compression(compression);
+        let schema = Arc::new(parse_message_type(schema).unwrap());
+        let properties = Arc::new(properties.build());
+        let mut writer = SerializedFileWriter::new(Vec::new(), schema, properties).unwrap();
+        for _ in 0..2 {
+            let mut group = writer.next_row_group().unwrap();
+            add::<BoolType>(&mut group, &[true, false], None);
+            add::<Int32Type>(&mut group, &[-7], Some(&[0, 1]));
+            add::<Int64Type>(&mut group, &[-1, 5], None);
+            add::<FloatType>(&mut group, &[0.5, 1.5], None);
+            add::<Int32Type>(&mut group, &[20_000, 20_001], None);
+            group.close().unwrap();
+        }
+        writer.into_inner().unwrap()
+    }
+
+    fn without(names: &[&str]) -> TableArgs {
+        TableArgs {
+            drop: Some(Names(names.iter().map(|&name| name.to_owned()).collect())),
+            ..TableArgs::default()
+        }
+    }
+
+    #[test]
+    fn numbers_of_every_type() {
+        let table = parse(&written(Compression::SNAPPY), &without(&["day"]), None).unwrap();
+        assert_eq!(table.names().unwrap(), ["flag", "small", "large", "half"]);
+        assert_eq!((table.len(), table.dimension()), (4, 4));
+        for row in [1, 3] {
+            assert_eq!(table.row(row).values(), &[0.0, -7.0, 5.0, 1.5]);
+        }
+        let first = table.row(2);
+        assert!(first.values()[1].is_nan());
+        assert_eq!(first.values()[2], 2.0_f64.powi(64));
+        let error = table.check_readable().unwrap_err().to_string();
+        assert!(
+            error.contains("line 1, column 2 (small): the value is missing"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn what_it_cannot_use_is_a_clear_error() {
+        let good = written(Compression::UNCOMPRESSED);
+        let error = parse(&good, &TableArgs::default(), None)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("\"day\" holds dates") && error.contains("--drop"),
+            "{error}"
+        );
+        let how = without(&["day"]);
+        for cut in 0..good.len() {
+            assert!(parse(&good[..cut], &how, None).is_err(), "cut to {cut}");
+        }
+        // Any byte of it another: a table or an error.
+        for at in 0..good.len() {
+            let mut bad = good.clone();
+            bad[at] ^= 0x55;
+            let _ = parse(&bad, &how, None);
+        }
+        assert!(check_compression(Compression::ZSTD(Default::default())).is_err());
+    }
+}

@@ -1,0 +1,622 @@
+//! CSV and its relatives: columns separated by commas, semicolons, tabs or `|`. One line is one participant.
+//!
+//! In a table whose first line names the columns, that line alone decides how the others are read; a line that does
+//! not fit, or a field that is no number, makes its row unusable and no other. Lines are split before quotes are
+//! looked at, so that no field can swallow the rows after it.
+
+use std::collections::BTreeMap;
+
+use csv_core::{ReadRecordResult, Reader, ReaderBuilder, Terminator};
+
+use super::{
+    RowTable, Unreadable, Why,
+    columns::{self, Found, Layout, Wanted},
+    flags::{Header, TableArgs},
+    text_of,
+};
+use crate::error::{CliError, Result};
+
+/// What may separate columns.
+const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
+/// Lines from which most can be said to have another number of fields than the header.
+const MOST_OF: usize = 3;
+
+/// Parses a text table. `tabs`: the file's ending says that tabs separate the columns.
+pub(super) fn parse(
+    bytes: &[u8],
+    tabs: bool,
+    how: &TableArgs,
+    wanted: Option<&Wanted>,
+) -> Result<RowTable> {
+    let text = text_of(bytes)?;
+    let text = text.trim_start_matches('\u{feff}');
+    let mut lines: Vec<(usize, &str)> = (1..).zip(text.lines()).collect();
+    if how.header != Header::No {
+        let begin = lines.iter().position(|(_, line)| !line.trim().is_empty());
+        lines.drain(..begin.unwrap_or(lines.len()));
+    }
+    let &(_, first) = lines.first().ok_or_else(super::no_rows)?;
+    let candidates = match (how.delimiter, tabs) {
+        (Some(delimiter), _) => vec![delimiter],
+        (None, true) => vec![b'\t'],
+        (None, false) => DELIMITERS.to_vec(),
+    };
+    let header = has_header(first, &candidates, how, wanted)?;
+    let (delimiter, count) = if header {
+        by_header(first, &candidates, wanted)
+    } else {
+        // Without a header the study says how many fields a line has, where all of them are taken.
+        let all = how.keep.is_none() && how.drop.is_none();
+        by_lines(&lines, &candidates, wanted.filter(|_| all))
+    };
+    let mut splitter = Splitter::new(delimiter);
+    let found = Found {
+        count,
+        names: header.then(|| splitter.cells(first)),
+        shown: how.header == Header::Yes,
+        headerless: how.header == Header::No,
+    };
+    let lines = &lines[usize::from(header)..];
+    let wrong = lines
+        .iter()
+        .filter(|(_, line)| !is_blank(line, count) && splitter.split(line) != count)
+        .count();
+    if 2 * wrong > lines.len() && (!header || lines.len() >= MOST_OF) {
+        return Err(refused_count(lines, count, header, delimiter, wanted));
+    }
+    let layout = columns::layout(found, how, wanted)?;
+    values(lines, count, splitter, delimiter, layout)
+}
+
+/// The delimiter of a header and its number of fields: the one that gives most of the names wanted, else most names.
+fn by_header(first: &str, candidates: &[u8], wanted: Option<&Wanted>) -> (u8, usize) {
+    let known = wanted.and_then(|wanted| wanted.names.as_deref());
+    let known = known.unwrap_or_default();
+    let scored = candidates.iter().map(|&delimiter| {
+        let cells = Splitter::new(delimiter).cells(first);
+        let matched = cells.iter().filter(|cell| known.contains(cell)).count();
+        (matched, cells.len(), delimiter)
+    });
+    // Of equal ones the first.
+    let best = scored
+        .rev()
+        .max_by_key(|&(matched, count, _)| (matched, count));
+    best.map_or((b',', 0), |(_, count, delimiter)| (delimiter, count))
+}
+
+/// The delimiter of lines without a header and their number of fields: what suits most lines. No line alone decides
+/// it, where the others agree.
+fn by_lines(lines: &[(usize, &str)], candidates: &[u8], wanted: Option<&Wanted>) -> (u8, usize) {
+    let scored = candidates.iter().map(|&delimiter| {
+        let mut splitter = Splitter::new(delimiter);
+        let mut lines_with: BTreeMap<usize, usize> = BTreeMap::new();
+        for (_, line) in lines {
+            *lines_with.entry(splitter.split(line)).or_default() += 1;
+        }
+        let (suited, count) = match wanted.map(|wanted| wanted.dimension) {
+            Some(p) => (lines_with.get(&p).copied().unwrap_or_default(), p),
+            None => lines_with
+                .into_iter()
+                .map(|(count, lines)| (lines, count))
+                .max()
+                .unwrap_or_default(),
+        };
+        (if count > 1 { suited } else { 0 }, count, delimiter)
+    });
+    let scored: Vec<(usize, usize, u8)> = scored.collect();
+    // Of equal ones the last: in 1,5;2,5 the semicolon. The first, which is the comma, where none suits.
+    let best = scored.iter().max_by_key(|&&(suited, _, _)| suited);
+    let best = best
+        .filter(|&&(suited, _, _)| suited > 0)
+        .or(scored.first());
+    best.map_or((b',', 0), |&(_, count, delimiter)| (delimiter, count))
+}
+
+/// The values of these lines.
+fn values(
+    lines: &[(usize, &str)],
+    count: usize,
+    mut splitter: Splitter,
+    delimiter: u8,
+    layout: Layout,
+) -> Result<RowTable> {
+    let mut values = Vec::with_capacity(lines.len() * layout.take.len());
+    let mut unreadable: Option<Unreadable> = None;
+    let mut texts = vec![0_usize; layout.take.len()];
+    for &(line, text) in lines {
+        if is_blank(text, count) {
+            continue;
+        }
+        let has = splitter.split(text);
+        if has != count {
+            unreadable.get_or_insert(Unreadable {
+                line,
+                column: None,
+                named: None,
+                why: Why::Fields {
+                    has,
+                    wants: count,
+                    open: text.matches('"').count() % 2 == 1,
+                },
+            });
+            values.extend(layout.take.iter().map(|_| f64::NAN));
+            continue;
+        }
+        for (named, &column) in layout.take.iter().enumerate() {
+            let cell = splitter.cell(column);
+            values.push(number(cell, delimiter).unwrap_or_else(|why| {
+                texts[named] += usize::from(why == Why::DecimalComma || !is_value(cell));
+                unreadable.get_or_insert(Unreadable {
+                    line,
+                    column: Some(column + 1),
+                    named: Some(named),
+                    why,
+                });
+                f64::NAN
+            }));
+        }
+    }
+    check_types(&texts, lines.len(), &layout, unreadable)?;
+    Ok(RowTable::new(layout.take.len(), values, None)?
+        .with_unreadable(unreadable)
+        .of_layout(layout))
+}
+
+/// Refuses a column most of whose fields are text, as Parquet would say of its type: all rows would be unusable. One
+/// row does not decide it where the others agree.
+fn check_types(
+    texts: &[usize],
+    rows: usize,
+    layout: &Layout,
+    first: Option<Unreadable>,
+) -> Result<()> {
+    let most = |&count: &usize| rows >= MOST_OF && 2 * count > rows;
+    let Some(at) = texts.iter().position(most) else {
+        return Ok(());
+    };
+    let column = layout.take[at] + 1;
+    let name = match &layout.names {
+        Some(names) => format!("column {column} ({})", names[at]),
+        None => format!("column {column}"),
+    };
+    Err(CliError::usage(match first.map(|first| first.why) {
+        Some(Why::DecimalComma) => format!(
+            "{name}: most numbers have a decimal comma, or one between thousands; write them as 1234.5, or separate the columns by ';'"
+        ),
+        _ => format!(
+            "{name} holds text in most rows, not numbers; leave it out with --drop, or make numbers of it"
+        ),
+    }))
+}
+
+/// Whether a line says nothing. In a table of one column it is a row whose value is missing.
+fn is_blank(line: &str, columns: usize) -> bool {
+    columns > 1 && line.trim().is_empty()
+}
+
+/// Whether the first line names the columns.
+///
+/// Of a table for reports no value may decide it: where the study has names they stand there, and where nobody says
+/// so the user does. Elsewhere the line itself shows it.
+fn has_header(
+    first: &str,
+    delimiters: &[u8],
+    how: &TableArgs,
+    wanted: Option<&Wanted>,
+) -> Result<bool> {
+    let ask = |why: &str| {
+        Err(CliError::usage(format!(
+            "{why}, and line 1 may be names or the first participant: say --header yes or --header no"
+        )))
+    };
+    match (how.header, wanted) {
+        (Header::Yes, _) => Ok(true),
+        (Header::No, _) => Ok(false),
+        (Header::Auto, Some(wanted)) if wanted.reports => match &wanted.names {
+            _ if how.in_order => ask("--in-order takes the columns whatever they are called"),
+            None => ask("the study's columns have no names"),
+            // A server picks the names: it could ask whether the first row is this.
+            Some(names) if names.iter().any(|name| is_value(name)) => {
+                ask("some names of the study's columns are numbers or signs for missing values")
+            }
+            Some(_) => Ok(true),
+        },
+        (Header::Auto, wanted) => {
+            let names = wanted.and_then(|wanted| wanted.names.as_deref());
+            // By any delimiter that separates something; a line that has none is one column.
+            let some = |delimiter: &&u8| first.as_bytes().contains(*delimiter);
+            let mut read: Vec<Vec<String>> = delimiters
+                .iter()
+                .filter(some)
+                .map(|&delimiter| Splitter::new(delimiter).cells(first))
+                .collect();
+            if read.is_empty() {
+                read.push(vec![first.trim().to_owned()]);
+            }
+            Ok(read.iter().any(|cells| {
+                let known = |cell| names.is_some_and(|names: &[String]| names.contains(cell));
+                cells.iter().any(known) || looks_like_header(cells)
+            }))
+        }
+    }
+}
+
+/// Whether these are names of columns: none a number, at most one missing; or 0, 1, 2, …, as pandas writes them.
+fn looks_like_header(cells: &[String]) -> bool {
+    let rest = match cells {
+        [index, rest @ ..] if index.is_empty() => rest,
+        all => all,
+    };
+    if rest.len() > 1 && columns::is_numbering(rest) {
+        return true;
+    }
+    !rest.is_empty() && !rest.iter().any(|cell| is_value(cell))
+}
+
+/// Whether it is a number, one that a laboratory writes (`<0.5`, `> 100`, `~3`), or a sign for a missing value.
+fn is_value(cell: &str) -> bool {
+    let bound = cell.trim_start_matches(['<', '>', '=', '~', '≤', '≥', '≈', ' ']);
+    is_missing(cell) || number(bound, b';').is_ok()
+}
+
+/// What people and programs write where there is no value.
+fn is_missing(cell: &str) -> bool {
+    const MISSING: [&str; 15] = [
+        "", "-", "?", ".", "na", "n/a", "<na>", "#n/a", "#na", "nan", "-nan", "null", "none",
+        "nil", "missing",
+    ];
+    MISSING.contains(&cell.to_ascii_lowercase().as_str())
+}
+
+/// The number in a field. Where columns are not separated by commas, a comma may stand before the decimals.
+fn number(cell: &str, delimiter: u8) -> Result<f64, Why> {
+    if is_missing(cell) {
+        return Err(Why::Missing);
+    }
+    if let Ok(number) = cell.parse::<f64>() {
+        return Ok(number);
+    }
+    match cell {
+        "True" | "TRUE" | "true" => return Ok(1.0),
+        "False" | "FALSE" | "false" => return Ok(0.0),
+        _ => {}
+    }
+    let Some((before, after)) = cell.split_once(',') else {
+        return Err(Why::NotANumber);
+    };
+    let whole = |text: &str| {
+        text.trim_start_matches(['-', '+'])
+            .bytes()
+            .all(|b| b.is_ascii_digit())
+    };
+    match format!("{before}.{after}").parse::<f64>() {
+        Ok(number) if whole(before) && delimiter != b',' => Ok(number),
+        Ok(_) if whole(before) => Err(Why::DecimalComma),
+        _ => Err(Why::NotANumber),
+    }
+}
+
+/// Says that most lines have another number of fields than they should.
+fn refused_count(
+    lines: &[(usize, &str)],
+    count: usize,
+    header: bool,
+    delimiter: u8,
+    wanted: Option<&Wanted>,
+) -> CliError {
+    let mut splitter = Splitter::new(delimiter);
+    let (line, has) = lines
+        .iter()
+        .filter(|(_, text)| !is_blank(text, count))
+        .map(|(line, text)| (*line, splitter.split(text)))
+        .find(|&(_, has)| has != count)
+        .unwrap_or_default();
+    let separated = match delimiter {
+        b'\t' => "tabs".to_owned(),
+        other => format!("'{}'", char::from(other)),
+    };
+    let hint = if has > count && delimiter == b',' {
+        "; if numbers have decimal commas, separate the columns by ';'"
+    } else {
+        "; another sign between the columns is given with --delimiter"
+    };
+    let more = if header && has == count + 1 {
+        ", or a name for the first column is missing (R writes row names so)"
+    } else {
+        ""
+    };
+    match (header, wanted) {
+        (false, Some(wanted)) => eigenveil_shared::Error::new(
+            eigenveil_shared::ErrorCode::WrongDimension,
+            format!(
+                "it has {has} columns separated by {separated} (line {line}) but the {} has {count} features{hint}",
+                wanted.of
+            ),
+        )
+        .into(),
+        _ => CliError::usage(format!(
+            "most lines do not have the {count} fields of line 1: line {line} has {has}, separated by {separated}{hint}{more}"
+        )),
+    }
+}
+
+/// Splits lines into fields, with the quotes of CSV.
+struct Splitter {
+    reader: Reader,
+    text: Vec<u8>,
+    ends: Vec<usize>,
+    fields: usize,
+}
+
+impl Splitter {
+    fn new(delimiter: u8) -> Self {
+        Self {
+            reader: ReaderBuilder::new()
+                .delimiter(delimiter)
+                .terminator(Terminator::Any(b'\n'))
+                .build(),
+            text: Vec::new(),
+            ends: Vec::new(),
+            fields: 0,
+        }
+    }
+
+    /// Splits one line; gives the number of fields. An empty line is one empty field.
+    fn split(&mut self, line: &str) -> usize {
+        self.reader.reset();
+        // Enough for any line, so that the reader is never short of room.
+        self.text.resize(line.len().max(self.text.len()) + 1, 0);
+        self.ends.resize(line.len().max(self.ends.len()) + 2, 0);
+        let (mut input, mut written, mut ended) = (line.as_bytes(), 0, 0);
+        loop {
+            let (result, _, wrote, ends) =
+                self.reader
+                    .read_record(input, &mut self.text[written..], &mut self.ends[ended..]);
+            written += wrote;
+            ended += ends;
+            match result {
+                // No input is the end of the last field.
+                ReadRecordResult::InputEmpty => input = &[],
+                _ => break,
+            }
+        }
+        if ended == 0 {
+            self.ends[0] = 0;
+        }
+        self.fields = ended.max(1);
+        self.fields
+    }
+
+    /// A field of the line that was split last, without blanks around it.
+    fn cell(&self, field: usize) -> &str {
+        let begin = if field == 0 { 0 } else { self.ends[field - 1] };
+        // It was text before: quotes are cut out between characters.
+        std::str::from_utf8(&self.text[begin..self.ends[field]])
+            .unwrap_or_default()
+            .trim()
+    }
+
+    fn cells(&mut self, line: &str) -> Vec<String> {
+        let fields = self.split(line);
+        (0..fields)
+            .map(|field| self.cell(field).to_owned())
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(header: Header) -> TableArgs {
+        TableArgs {
+            header,
+            ..TableArgs::default()
+        }
+    }
+
+    /// As `project` and `central` read it, but lenient.
+    fn local(text: &str) -> Result<RowTable> {
+        parse(text.as_bytes(), false, &with(Header::Auto), None)
+    }
+
+    fn study(names: Option<&[&str]>, dimension: usize) -> Wanted {
+        Wanted {
+            of: "study",
+            dimension,
+            names: names.map(|names| names.iter().map(|&name| name.to_owned()).collect()),
+            reports: true,
+        }
+    }
+
+    fn report(text: &str, header: Header, wanted: &Wanted) -> Result<RowTable> {
+        parse(text.as_bytes(), false, &with(header), Some(wanted))
+    }
+
+    #[test]
+    fn with_and_without_header() {
+        let with = local("height, weight\n1.5, -2e3\n0,7\n").unwrap();
+        assert_eq!(with.names().unwrap(), ["height", "weight"]);
+        assert_eq!(with.row(0).values(), &[1.5, -2000.0]);
+        let without = local("1,2\r\n3,4").unwrap();
+        assert!(without.names().is_none());
+        assert_eq!(without.row(1).values(), &[3.0, 4.0]);
+        // As pandas writes columns without names, and with a byte-order mark as Excel does.
+        assert_eq!(local("0,1,2\n5,6,7\n").unwrap().len(), 1);
+        assert_eq!(
+            local("\u{feff}a,b\n5,6\n").unwrap().names().unwrap()[0],
+            "a"
+        );
+        let one = local("x\n5\n\n6\n").unwrap();
+        assert_eq!((one.len(), one.dimension()), (3, 1));
+        // The line of an index without a name.
+        let error = local(",height\n0,1.5\n").unwrap_err().to_string();
+        assert!(error.contains("--drop 'Unnamed: 0'"), "{error}");
+    }
+
+    #[test]
+    fn delimiters_are_found() {
+        for text in [
+            "a,b\n1.5,2\n",
+            "a;b\n1.5;2\n",
+            "a;b\n1,5;2\n",
+            "a\tb\n1,5\t2\n",
+            "a|b\n1.5|2\n",
+            "\"a\";\"b\"\n\"1,5\";2\n",
+            "1,5;2\n1,5;2\n",
+            "1.5\t2\n",
+        ] {
+            let table = local(text).unwrap();
+            assert!(table.check_readable().is_ok(), "{text:?}");
+            assert_eq!(table.row(table.len() - 1).values(), &[1.5, 2.0], "{text:?}");
+        }
+        let colon = TableArgs {
+            delimiter: Some(b':'),
+            ..TableArgs::default()
+        };
+        let table = parse(b"a:b\n1:2\n", false, &colon, None).unwrap();
+        assert_eq!(table.dimension(), 2);
+        let tabs = parse(b"a,b\tc\n1\t2\n", true, &TableArgs::default(), None).unwrap();
+        assert_eq!(tabs.names().unwrap(), ["a,b", "c"]);
+        // Names with other signs in them: those that the study knows decide.
+        let wanted = study(Some(&["a; b; c", "d"]), 2);
+        let table = report("d,a; b; c\n1,2\n", Header::Auto, &wanted).unwrap();
+        assert_eq!(table.row(0).values(), &[2.0, 1.0]);
+    }
+
+    #[test]
+    fn what_cells_hold() {
+        let cells = "a,b,c,d,e\n1,True,FALSE,1e3,+2\n";
+        assert_eq!(
+            local(cells).unwrap().row(0).values(),
+            &[1.0, 1.0, 0.0, 1000.0, 2.0]
+        );
+        for missing in [
+            "", "NA", "N/A", "nan", "NaN", "NULL", "None", "#N/A", "<NA>", "?", "-",
+        ] {
+            let table = local(&format!("a,b\n1,{missing}\n")).unwrap();
+            let error = table.check_readable().unwrap_err().to_string();
+            assert!(
+                error.contains("line 2, column 2 (b): the value is missing"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn errors_say_where_but_not_what() {
+        for (text, place) in [
+            ("a,b\n1,secret\n", "line 2, column 2 (b): not a number"),
+            ("1,2\n3\n", "line 2 has 1 fields"),
+            ("1,2\n3,\n", "line 2, column 2: the value is missing"),
+            ("1,x\n", "line 1, column 2"),
+            ("a,b\n1,\"2,5\"\n", "line 2, column 2 (b): a decimal comma"),
+            ("a,b\n\"1,secret\n1,2\n1,2\n", "quoted cell"),
+            ("a,b\n1,2,3\n1,2,3\n1,2,3\n", "decimal commas"),
+            ("a,b\n1,2,3\n1,2,3\n1,2,3\n", "row names"),
+            ("a;b\n1,2\n1,2\n1,2\n", "separated by ';'"),
+            ("a,b\n", "no rows"),
+            ("", "no rows"),
+        ] {
+            let strict = local(text).and_then(|table| {
+                table.check_readable()?;
+                Ok(table)
+            });
+            let error = strict.unwrap_err().to_string();
+            assert!(error.contains(place), "{text:?}: {error}");
+            assert!(!error.contains("secret"));
+        }
+        assert!(parse(b"\xff\xfe1\0,\x002\0", false, &TableArgs::default(), None).is_err());
+    }
+
+    /// Whether a row is sent must not depend on what is in it, nor on what is in another.
+    #[test]
+    fn what_a_row_holds_does_not_decide_whether_it_is_read() {
+        let named = study(Some(&["a", "b"]), 2);
+        let plain = study(None, 2);
+        for row in [
+            "1,2",
+            "trace,below",
+            "<0.5,>3",
+            ",",
+            "NA,n/a",
+            "0,1",
+            "a,b",
+            "1,5,2,5",
+            "1;2",
+            "\"1,2",
+            "\"1",
+            "1,\"x",
+            "\"\"\",1",
+            "x;y,\t",
+            "\u{fffd},\r1",
+        ] {
+            for (before, after) in [("", ""), ("7,8\n", ""), ("", "\n7,8"), ("7,8\n", "\n7,8")] {
+                let rows = 1 + [before, after]
+                    .iter()
+                    .filter(|text| !text.is_empty())
+                    .count();
+                let body = format!("{before}{row}{after}\n");
+                for table in [
+                    report(&format!("a,b\n{body}"), Header::Auto, &named),
+                    report(&format!("b,a\n{body}"), Header::Yes, &named),
+                    report(&format!("x,y\n{body}"), Header::Yes, &plain),
+                    // Without a header at least half of the lines must have the fields that the study has.
+                    report(&format!("{body}3,4\n3,4\n"), Header::No, &plain),
+                    report(&format!("{body}3,4\n3,4\n"), Header::No, &named),
+                ] {
+                    let table = table.unwrap();
+                    let more = if table.row(table.len() - 1).values() == [3.0, 4.0] {
+                        2
+                    } else {
+                        0
+                    };
+                    assert_eq!(table.len(), rows + more, "{body:?}");
+                    // The others are what they are.
+                    let first = table.row(0);
+                    if !before.is_empty() {
+                        assert_eq!(first.values().iter().sum::<f64>(), 15.0, "{body:?}");
+                    }
+                }
+                // Nobody said: the same answer whatever is in the line.
+                let error = report(&body, Header::Auto, &plain).unwrap_err().to_string();
+                assert!(error.contains("--header yes or --header no"), "{error}");
+            }
+        }
+        // One cell in another encoding is missing, and not a file that is refused.
+        let latin = b"1,2\n3,<5 \xb5g\n";
+        let table = parse(latin, false, &with(Header::No), Some(&plain)).unwrap();
+        assert_eq!((table.len(), table.check_readable().is_ok()), (2, false));
+        // Names that a server could choose so that they ask what the first row is.
+        for names in [["0", "1"], ["a", "<0.5"], ["NA", "b"]] {
+            let line = format!("{}\n1,2\n", names.join(","));
+            let wanted = study(Some(&names), 2);
+            assert!(report(&line, Header::Auto, &wanted).is_err());
+            assert_eq!(report(&line, Header::Yes, &wanted).unwrap().len(), 1);
+        }
+    }
+
+    #[test]
+    fn the_form_is_refused_before_a_value_is_read() {
+        let named = study(Some(&["a", "b"]), 2);
+        for (text, header, words) in [
+            ("1,2,3\n", Header::No, "has 3 columns"),
+            ("1,2\n", Header::Auto, "names none of the study's columns"),
+            ("a,c\n1,2\n", Header::Auto, "lacks \"b\""),
+            ("a,b\n1,2,3\n4,5,6\n7,8,9\n", Header::Auto, "most lines"),
+            (
+                "a,b\n1,x\n2,y\n3,<0.5\n",
+                Header::Auto,
+                "column 2 (b) holds text",
+            ),
+            (
+                "a,b\n1,\"2,5\"\n2,\"1,5\"\n3,2\n",
+                Header::Auto,
+                "decimal comma",
+            ),
+        ] {
+            let error = report(text, header, &named).unwrap_err().to_string();
+            assert!(error.contains(words), "{text:?}: {error}");
+        }
+    }
+}
