@@ -97,7 +97,12 @@ mod tests {
         assert_eq!(shares.columns, [0.9, 0.1]);
         assert_eq!(shares.mean, 0.9);
         let name = |column: usize| ["a", "b"][column].to_owned();
-        assert!(shares.warning(name).unwrap().contains("column a has 90.0 %"));
+        assert!(
+            shares
+                .warning(name)
+                .unwrap()
+                .contains("column a has 90.0 %")
+        );
         assert_eq!(shares.largest(1), [(0, 0.9)]);
         let even = Shares::of(2, [[1.0, -1.0], [-1.0, 1.0]]);
         assert_eq!((even.mean, even.warning(name)), (0.0, None));

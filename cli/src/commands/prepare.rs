@@ -251,16 +251,26 @@ fn columns(known: &[Known], shares: &Shares) -> Result<Vec<Column>> {
         .zip(&shares.columns)
         .map(|(column, &share)| {
             let constant = column.deviation <= 1e-9 * column.mean.abs();
-            let scale = if constant { 1.0 } else { rounded(column.deviation) };
+            let scale = if constant {
+                1.0
+            } else {
+                rounded(column.deviation)
+            };
             let center = if constant {
                 column.mean
             } else {
                 on_grid(column.mean, scale)
             };
             let reason = if constant {
-                format!("center is its one value, {}; it says nothing of the others", column.source)
+                format!(
+                    "center is its one value, {}; it says nothing of the others",
+                    column.source
+                )
             } else {
-                format!("center and scale are the mean and standard deviation {}", column.source)
+                format!(
+                    "center and scale are the mean and standard deviation {}",
+                    column.source
+                )
             };
             Ok(Column {
                 feature: Feature {
@@ -409,7 +419,12 @@ mod tests {
         assert_eq!((known[0].mean, known[0].deviation), (170.0, 10.0));
         assert_eq!(known[1].mean, 6.0);
         assert!((known[1].deviation - 12_f64.sqrt()).abs() < 1e-12);
-        for bad in ["name,mean\na,1\n", "name,mean,sd\na,1,-2\n", "name,min,max\na,2,1\n", "name,mean,sd\n"] {
+        for bad in [
+            "name,mean\na,1\n",
+            "name,mean,sd\na,1,-2\n",
+            "name,min,max\na,2,1\n",
+            "name,mean,sd\n",
+        ] {
             assert!(of(bad).is_err(), "{bad}");
         }
     }

@@ -55,14 +55,22 @@ pub(super) struct Choice {
 impl Choice {
     /// The flags of `study create`.
     pub(super) fn flags(&self) -> String {
-        let centring = if self.centring.is_some() { " --centring" } else { "" };
+        let centring = if self.centring.is_some() {
+            " --centring"
+        } else {
+            ""
+        };
         norm_flags(self.norm) + centring
     }
 }
 
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let before = if self.prepared { "prepared" } else { "as they are" };
+        let before = if self.prepared {
+            "prepared"
+        } else {
+            "as they are"
+        };
         let text = format!("{before}{}", self.flags());
         f.pad(&text)
     }
@@ -96,7 +104,11 @@ pub(super) fn choices(
     let mut all = Vec::new();
     for (prepared, features) in [(false, named.as_slice()), (true, features)] {
         let mut norms = vec![Norm::Normalize];
-        norms.extend(radii(table, features).into_iter().map(|radius| Norm::Clip { radius }));
+        norms.extend(
+            radii(table, features)
+                .into_iter()
+                .map(|radius| Norm::Clip { radius }),
+        );
         for norm in norms {
             let rows = prepared_rows(table, features, norm)?;
             for centring in [None, Some(DEFAULT_CENTRING)] {
@@ -171,7 +183,11 @@ fn choice(
     }
     let mut moment = packed_to_dense(&sum.finish());
     let total = moment.trace();
-    let mean_share = if total > 0.0 { mean.norm_squared() / total } else { 0.0 };
+    let mean_share = if total > 0.0 {
+        mean.norm_squared() / total
+    } else {
+        0.0
+    };
     let centring = params.preprocessing().centring;
     if centring.is_some() {
         moment -= &mean * mean.transpose();
@@ -188,15 +204,27 @@ fn choice(
     let noise = planned_noise(params, spectrum.total(), mean.norm())?;
     let planned = plan(&spectrum, &noise, Wish::Participants(setting.n))?;
     let first = eigen.vectors.column(0);
-    let (column, weight) = first.iter().map(|x| x * x).enumerate().fold(
-        (0, 0.0),
-        |best, (at, x)| if x > best.1 { (at, x) } else { best },
-    );
+    let (column, weight) =
+        first
+            .iter()
+            .map(|x| x * x)
+            .enumerate()
+            .fold(
+                (0, 0.0),
+                |best, (at, x)| if x > best.1 { (at, x) } else { best },
+            );
     let along = first.dot(&mean).powi(2);
     let warning = if weight > MOST {
-        Some(format!("{} of it is {:?}", percent(weight), features[column].name))
+        Some(format!(
+            "{} of it is {:?}",
+            percent(weight),
+            features[column].name
+        ))
     } else if centring.is_none() && along > MOST * values[0] {
-        Some(format!("the mean ({} of its variance)", percent(along / values[0])))
+        Some(format!(
+            "the mean ({} of its variance)",
+            percent(along / values[0])
+        ))
     } else {
         None
     };

@@ -275,9 +275,10 @@ fn request(create: &CreateArgs) -> Result<CreateStudy> {
 
 /// What whoever creates a study should know of it before anybody spends a report.
 fn cautions(create: &CreateArgs, request: &CreateStudy) -> Result<Vec<String>> {
-    let params = create
-        .mechanism
-        .freeze(request.dimension, request.epsilon, request.features.clone())?;
+    let params =
+        create
+            .mechanism
+            .freeze(request.dimension, request.epsilon, request.features.clone())?;
     let mut cautions = Vec::new();
     let features = request.features.as_deref().unwrap_or_default();
     if request.centring.is_none() && features.iter().all(|feature| feature.center == 0.0) {

@@ -30,6 +30,7 @@ mod noise_off;
 #[path = "../../../server/tests/common/patience.rs"]
 mod patience;
 mod plan;
+mod prepare;
 mod program;
 mod proxy;
 mod row_ledger;
