@@ -4,10 +4,12 @@ mod args;
 mod biplot;
 mod commands;
 mod demo;
+mod device_time;
 mod error;
 mod output;
 mod results;
 pub mod rows;
+mod shares;
 
 use std::{io::ErrorKind, process::ExitCode};
 
@@ -45,6 +47,7 @@ enum Command {
     Project(commands::project::ProjectArgs),
     Simulate(commands::simulate::SimulateArgs),
     Plan(commands::plan::PlanArgs),
+    Prepare(Box<commands::prepare::PrepareArgs>),
     Account(commands::account::AccountArgs),
     Receipt(commands::receipt::ReceiptArgs),
     Audit(commands::audit::AuditArgs),
@@ -101,6 +104,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Estimate(args) => runtime()?.block_on(commands::estimate::run(&args, json)),
         Command::Project(args) => commands::project::run(&args, json),
         Command::Simulate(args) => commands::simulate::run(&args, json),
+        Command::Prepare(args) => commands::prepare::run(&args, json),
         Command::Plan(args) => commands::plan::run(&args, json),
         Command::Account(args) => commands::account::run(&args, json),
         Command::Receipt(args) => commands::receipt::run(&args, json),

@@ -8,6 +8,8 @@ mod central_rows;
 pub(crate) mod estimate;
 pub(crate) mod plan;
 mod plan_chart;
+pub(crate) mod prepare;
+mod prepare_choices;
 pub(crate) mod project;
 pub(crate) mod receipt;
 pub(crate) mod report;

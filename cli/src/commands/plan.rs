@@ -22,6 +22,7 @@ use serde::Serialize;
 use super::{plan_chart, project::read_estimate};
 use crate::{
     args::{DEFAULT_CENTRING_TEXT, NormArg},
+    device_time,
     error::{CliError, Result},
     output,
 };
@@ -111,6 +112,8 @@ pub(super) struct PlanRow {
     claim_holds: bool,
     components_above_floor: Option<usize>,
     reason: Option<String>,
+    /// Of one report on its device; double-cap only.
+    expected_tries: Option<f64>,
     #[serde(skip)]
     pub(super) noise: NoiseModel,
 }
@@ -155,6 +158,9 @@ pub(crate) fn run(args: &PlanArgs, json: bool) -> Result<()> {
             })?;
             let noise = planned_noise(&params, spectrum.total(), mean_length)?;
             let privacy = PrivacyStatement::of(&params);
+            if let Some(slow) = device_time::slow(&params) {
+                notes.push(format!("{mechanism} at epsilon {epsilon}: {slow}."));
+            }
             for &wish in &wishes {
                 let planned = plan(&spectrum, &noise, wish)?;
                 rows.push(PlanRow {
@@ -169,6 +175,7 @@ pub(crate) fn run(args: &PlanArgs, json: bool) -> Result<()> {
                     claim_holds: privacy.claim_holds,
                     components_above_floor: planned.components_above,
                     reason: planned.reason,
+                    expected_tries: device_time::expected_tries(&params),
                     noise,
                 });
             }

@@ -3,7 +3,9 @@
 use std::{
     ffi::OsString,
     fs,
+    io::{BufRead as _, IsTerminal as _},
     path::{Path, PathBuf},
+    thread,
 };
 
 use clap::Args;
@@ -21,6 +23,7 @@ use crate::{
     error::{CliError, Result},
     output,
     rows::{self, RowTable, TableArgs, Wanted},
+    shares::Shares,
 };
 
 /// Rows perturbed before they are synced to the outbox together.
@@ -69,6 +72,9 @@ pub(crate) struct ReportArgs {
     /// Connections used at once
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1024))]
     connections: u16,
+    /// Do not ask, on a terminal, when one column or the mean has most of the rows' squared length
+    #[arg(long)]
+    yes: bool,
     #[command(flatten)]
     table: TableArgs,
 }
@@ -212,6 +218,10 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
                 args.rows.display(),
             )));
         }
+    }
+    // What is prepared already is not asked about: it will be sent as it is.
+    if counts.pending + counts.acknowledged + counts.refused == 0 {
+        look(&table, &participant, args.yes)?;
     }
     args.limits.keep(&mut ledger)?;
     let cost = ledger
@@ -382,7 +392,46 @@ fn read_tokens(path: &Path, rows: usize) -> Result<Vec<ParticipantToken>> {
     Ok(tokens)
 }
 
-/// Perturbs the rows that have no report yet; each batch is durable before the next is made.
+/// Shows what the rows of a file are made of, here only, and asks a person at a terminal whether to go on. Never of one
+/// row: there a column's share is nearly its value, and a "no" would tell it. Without a terminal nothing depends on it.
+fn look(table: &RowTable, participant: &eigenveil_client::Participant, yes: bool) -> Result<()> {
+    if table.len() < 2 {
+        return Ok(());
+    }
+    let params = participant.params();
+    let preprocessor = params.preprocessor();
+    // A row that cannot be used is sent as the zero row.
+    let rows = (0..table.len()).filter_map(|i| preprocessor.prepare_features(&table.row(i)).ok());
+    let shares = Shares::of(params.dimension(), rows.map(|row| row.as_slice().to_vec()));
+    let names = params.feature_names();
+    let name = |column: usize| {
+        names.as_ref().map_or_else(
+            || format!("{}", column + 1),
+            |names| format!("{:?}", names[column]),
+        )
+    };
+    output::say(&format!("only you are told: {}", shares.summary(name)));
+    let Some(warning) = shares.warning(name) else {
+        return Ok(());
+    };
+    output::say(&format!("warning, only to you: {warning}"));
+    if yes || !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        return Ok(());
+    }
+    output::say(
+        "Nothing has been perturbed or sent. Whoever runs the study can see whether you take part. Go on? [y/N]",
+    );
+    let mut answer = String::new();
+    std::io::stdin().lock().read_line(&mut answer)?;
+    if matches!(answer.trim(), "y" | "Y" | "yes") {
+        return Ok(());
+    }
+    Err(CliError::failed(
+        "nothing was perturbed or sent; ask whoever runs the study for centers and scales (eigenveil prepare), or run it with --yes",
+    ))
+}
+
+/// Perturbs the rows that have no report yet, on all cores; each batch is durable before the next is made.
 fn prepare(
     table: &RowTable,
     participant: &eigenveil_client::Participant,
@@ -392,22 +441,50 @@ fn prepare(
     let bar = output::bar(missing.len() as u64, "perturbing");
     let mut unusable = 0;
     for chunk in missing.chunks(PREPARED_AT_ONCE) {
-        let prepared = chunk
-            .iter()
-            .map(|&index| {
-                let row = table.row(usize::try_from(index).unwrap_or(usize::MAX));
-                Ok((index, participant.report(&row)?))
-            })
-            .collect::<Result<Vec<(u64, PreparedReport)>>>()?;
+        let prepared = perturb(chunk, table, participant, &bar)?;
         unusable += prepared
             .iter()
             .filter(|(_, report)| report.notice().is_some())
             .count() as u64;
         outbox.enqueue_batch(prepared.iter().map(|(index, report)| (*index, report)))?;
-        bar.inc(chunk.len() as u64);
     }
     bar.finish_and_clear();
     Ok(unusable)
+}
+
+/// The reports of these rows, in their order, a part of the rows on each core.
+fn perturb(
+    indices: &[u64],
+    table: &RowTable,
+    participant: &eigenveil_client::Participant,
+    bar: &indicatif::ProgressBar,
+) -> Result<Vec<(u64, PreparedReport)>> {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        let parts: Vec<_> = indices
+            .chunks(indices.len().div_ceil(cores).max(1))
+            .map(|part| {
+                scope.spawn(move || {
+                    part.iter()
+                        .map(|&index| {
+                            let row = table.row(usize::try_from(index).unwrap_or(usize::MAX));
+                            let report = participant.report(&row)?;
+                            bar.inc(1);
+                            Ok((index, report))
+                        })
+                        .collect::<Result<Vec<_>>>()
+                })
+            })
+            .collect();
+        let mut all = Vec::with_capacity(indices.len());
+        for part in parts {
+            all.extend(
+                part.join()
+                    .map_err(|_| CliError::failed("a thread that perturbs rows has stopped"))??,
+            );
+        }
+        Ok(all)
+    })
 }
 
 /// What of this command's flags may help.

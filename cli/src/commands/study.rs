@@ -16,6 +16,7 @@ use eigenveil_shared::{
 use super::{analyst, study_name::identifier};
 use crate::{
     args::{MechanismArgs, ServerArgs, TokenArgs, parse, rank},
+    device_time,
     error::{CliError, Result},
     output, rows,
 };
@@ -141,7 +142,11 @@ struct CreateArgs {
 pub(crate) async fn run(args: &StudyArgs, json: bool) -> Result<()> {
     let client = analyst(&args.server, &args.token)?;
     let document = match &args.command {
-        StudyCommand::Create(create) => client.create_study(&request(create)?).await?,
+        StudyCommand::Create(create) => {
+            let request = request(create)?;
+            output::notes(&cautions(create, &request)?);
+            client.create_study(&request).await?
+        }
         StudyCommand::Show { id } => client.study(&identifier(&client, id).await?).await?,
         StudyCommand::Open { id } => client.open(&identifier(&client, id).await?).await?,
         StudyCommand::Close { id } => client.close(&identifier(&client, id).await?).await?,
@@ -272,6 +277,24 @@ fn request(create: &CreateArgs) -> Result<CreateStudy> {
         draft: create.draft,
         enrolment: create.enrolment,
     })
+}
+
+/// What whoever creates a study should know of it before anybody spends a report.
+fn cautions(create: &CreateArgs, request: &CreateStudy) -> Result<Vec<String>> {
+    let params =
+        create
+            .mechanism
+            .freeze(request.dimension, request.epsilon, request.features.clone())?;
+    let mut cautions = Vec::new();
+    let features = request.features.as_deref().unwrap_or_default();
+    if request.centring.is_none() && features.iter().all(|feature| feature.center == 0.0) {
+        cautions.push(
+            "no center is subtracted: where the values are not around 0, the first component is the mean, or the column with the largest numbers; eigenveil prepare makes centers and scales from public rows, --centring removes the mean privately"
+                .to_owned(),
+        );
+    }
+    cautions.extend(device_time::slow(&params));
+    Ok(cautions)
 }
 
 fn show(study: &StudyDocument, json: bool) -> Result<()> {

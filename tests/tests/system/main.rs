@@ -33,6 +33,7 @@ mod noise_off;
 #[path = "../../../server/tests/common/patience.rs"]
 mod patience;
 mod plan;
+mod prepare;
 mod program;
 mod proxy;
 mod readme_numbers;

@@ -1,0 +1,431 @@
+//! `eigenveil prepare`: the public constants of a study, from public rows or from what is published of the columns.
+
+use std::{io::Write as _, num::NonZeroU64, path::PathBuf};
+
+use clap::Args;
+use eigenveil_shared::{
+    mechanism::MechanismKind,
+    preprocess::{Feature, Norm},
+};
+use serde::{Deserialize, Serialize};
+
+use super::prepare_choices::{Choice, Setting, choices};
+use crate::{
+    error::{CliError, Result},
+    output,
+    rows::{self, RowTable, TableArgs},
+    shares::{Shares, percent},
+};
+
+/// Make a study's features file (centers and scales) from public rows or a description
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  eigenveil prepare --rows public.csv --k 3 --n 20000 --epsilon 4 --out features.csv\n  eigenveil prepare --description columns.csv --out features.csv\n\nEverything that is written is public and stays in the study. Use public rows of the same kind (a published table,\nan earlier survey), never the participants' own rows. A description is CSV with the columns name,mean,sd\nor name,min,max, as data sheets and health surveys print them."
+)]
+pub(crate) struct PrepareArgs {
+    /// Public rows: .csv, .tsv, .parquet, .npy or LIBSVM text
+    #[arg(long, value_name = "FILE", required_unless_present = "description")]
+    rows: Option<PathBuf>,
+    /// What is published of the columns: CSV with name,mean,sd or name,min,max
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["rows", "k", "n", "epsilon"])]
+    description: Option<PathBuf>,
+    /// Components wanted
+    #[arg(long, required_unless_present = "description")]
+    k: Option<usize>,
+    /// Participants there will be
+    #[arg(long, required_unless_present = "description")]
+    n: Option<NonZeroU64>,
+    /// Privacy-loss bound ε of one report, at most 16
+    #[arg(long, value_name = "E", required_unless_present = "description")]
+    epsilon: Option<f64>,
+    /// Local randomizer of the study
+    #[arg(long, default_value = "double-cap", value_parser = crate::args::parse::<MechanismKind>)]
+    mechanism: MechanismKind,
+    /// Failure probability δ of the (ε, δ) mechanisms [default: 1e-6]
+    #[arg(long, value_name = "D")]
+    delta: Option<f64>,
+    /// Features file to write; an existing one is refused
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    #[command(flatten)]
+    table: TableArgs,
+}
+
+/// One column, as it is and with its constants.
+#[derive(Serialize)]
+struct Column {
+    #[serde(flatten)]
+    feature: Feature,
+    reason: String,
+    /// Share of the squared length of the raw rows.
+    share: f64,
+    /// Share of the squared length of the mean of the raw rows.
+    share_of_mean: f64,
+}
+
+#[derive(Serialize)]
+struct Prepared {
+    out: String,
+    columns: Vec<Column>,
+    /// `‖E x‖²/E‖x‖²` of the raw rows.
+    mean_share: f64,
+    /// Empty without rows.
+    choices: Vec<Choice>,
+    chosen: Option<Choice>,
+    warnings: Vec<String>,
+}
+
+/// What is known of one column.
+struct Known {
+    name: String,
+    mean: f64,
+    deviation: f64,
+    /// Where both come from.
+    source: String,
+}
+
+pub(crate) fn run(args: &PrepareArgs, json: bool) -> Result<()> {
+    let table = match &args.rows {
+        Some(path) => Some(rows::read_with_constants(path, &args.table)?.0),
+        None => None,
+    };
+    let known = match (&table, &args.description) {
+        (Some(table), _) => of_rows(table),
+        (None, Some(path)) => described(path)?,
+        (None, None) => return Err(CliError::usage("give --rows or --description")),
+    };
+    let shares = Shares::of_moments(
+        known.iter().map(|c| c.mean * c.mean).sum(),
+        known
+            .iter()
+            .map(|c| c.mean * c.mean + c.deviation * c.deviation)
+            .collect(),
+    );
+    let columns = columns(&known, &shares)?;
+    let features: Vec<Feature> = columns.iter().map(|c| c.feature.clone()).collect();
+    let mut warnings: Vec<String> = shares
+        .warning(|column| format!("{:?}", known[column].name))
+        .map(|warning| format!("as the columns are, {warning}"))
+        .into_iter()
+        .collect();
+    let choices = match (&table, args.k, args.n, args.epsilon) {
+        (Some(table), Some(k), Some(n), Some(epsilon)) => {
+            let setting = Setting {
+                k,
+                n: n.get(),
+                mechanism: args.mechanism,
+                budget: args.mechanism.budget(epsilon, args.delta)?,
+            };
+            choices(table, &features, &setting)?
+        }
+        _ => Vec::new(),
+    };
+    // Only what uses the file that is written, and does not spend the first component on the mean or one column.
+    let chosen = choices
+        .iter()
+        .filter(|choice| choice.prepared && choice.warning.is_none())
+        .min_by(|a, b| a.error.total_cmp(&b.error))
+        .cloned();
+    if !choices.is_empty() && chosen.is_none() {
+        warnings.push(
+            "even with these centers and scales the first component is one column or the mean: look at the columns"
+                .to_owned(),
+        );
+    }
+    let mut file = output::NewFile::create(&args.out)?;
+    file.writer().write_all(&features_csv(&features)?)?;
+    file.keep()?;
+    let prepared = Prepared {
+        out: args.out.display().to_string(),
+        columns,
+        mean_share: shares.mean,
+        choices,
+        chosen,
+        warnings,
+    };
+    if json {
+        return output::json(&prepared);
+    }
+    print(args, &prepared)
+}
+
+/// Means and standard deviations of public rows.
+fn of_rows(table: &RowTable) -> Vec<Known> {
+    let n = table.len() as f64;
+    let p = table.dimension();
+    let mut means = vec![0.0; p];
+    for index in 0..table.len() {
+        for (mean, x) in means.iter_mut().zip(table.row(index).values()) {
+            *mean += x / n;
+        }
+    }
+    let mut variances = vec![0.0; p];
+    for index in 0..table.len() {
+        let row = table.row(index);
+        for ((variance, mean), x) in variances.iter_mut().zip(&means).zip(row.values()) {
+            *variance += (x - mean) * (x - mean) / n;
+        }
+    }
+    let source = format!("of {} public rows", table.len());
+    means
+        .into_iter()
+        .zip(variances)
+        .enumerate()
+        .map(|(at, (mean, variance))| Known {
+            name: table
+                .names()
+                .map_or_else(|| format!("column_{}", at + 1), |names| names[at].clone()),
+            mean,
+            deviation: variance.sqrt(),
+            source: source.clone(),
+        })
+        .collect()
+}
+
+/// A line of a description.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    name: String,
+    mean: Option<f64>,
+    sd: Option<f64>,
+    min: Option<f64>,
+    max: Option<f64>,
+}
+
+fn described(path: &std::path::Path) -> Result<Vec<Known>> {
+    let refused = |why: String| {
+        CliError::usage(format!(
+            "{}: {why}; it must have the columns name,mean,sd or name,min,max",
+            path.display()
+        ))
+    };
+    let mut known = Vec::new();
+    for line in csv::ReaderBuilder::new()
+        .trim(csv::Trim::All)
+        .from_path(path)
+        .map_err(|error| refused(error.to_string()))?
+        .deserialize()
+    {
+        let line: Line = line.map_err(|error| refused(error.to_string()))?;
+        let (mean, deviation, source) = match (line.mean, line.sd, line.min, line.max) {
+            (Some(mean), Some(sd), _, _) => (mean, sd, "as described".to_owned()),
+            // As if every value of the range were as likely: what a range alone says.
+            (_, _, Some(min), Some(max)) => (
+                0.5 * (min + max),
+                (max - min) / 12_f64.sqrt(),
+                format!("of a column spread evenly from {min} to {max}"),
+            ),
+            _ => {
+                return Err(refused(format!(
+                    "{} has neither mean and sd nor min and max",
+                    line.name
+                )));
+            }
+        };
+        // Written so that NaN fails.
+        if !(mean.is_finite() && deviation.is_finite() && deviation >= 0.0) {
+            return Err(refused(format!(
+                "{} has a number that is not finite, a negative sd or a max below its min",
+                line.name
+            )));
+        }
+        known.push(Known {
+            name: line.name,
+            mean,
+            deviation,
+            source,
+        });
+    }
+    if known.is_empty() {
+        return Err(refused("it has no line".to_owned()));
+    }
+    Ok(known)
+}
+
+/// Constants of few digits, with where they come from.
+fn columns(known: &[Known], shares: &Shares) -> Result<Vec<Column>> {
+    let squared: f64 = known.iter().map(|c| c.mean * c.mean).sum();
+    known
+        .iter()
+        .zip(&shares.columns)
+        .map(|(column, &share)| {
+            let constant = column.deviation <= 1e-9 * column.mean.abs();
+            let scale = if constant {
+                1.0
+            } else {
+                rounded(column.deviation)
+            };
+            let center = if constant {
+                column.mean
+            } else {
+                on_grid(column.mean, scale)
+            };
+            let reason = if constant {
+                format!(
+                    "center is its one value, {}; it says nothing of the others",
+                    column.source
+                )
+            } else {
+                format!(
+                    "center and scale are the mean and standard deviation {}",
+                    column.source
+                )
+            };
+            Ok(Column {
+                feature: Feature {
+                    name: column.name.clone(),
+                    center,
+                    scale,
+                },
+                reason,
+                share,
+                share_of_mean: if squared > 0.0 {
+                    column.mean * column.mean / squared
+                } else {
+                    0.0
+                },
+            })
+        })
+        .collect()
+}
+
+/// Three significant digits: a constant that people can read and type.
+pub(super) fn rounded(x: f64) -> f64 {
+    format!("{x:.2e}").parse().unwrap_or(x)
+}
+
+/// Rounded to about a hundredth of the scale.
+fn on_grid(x: f64, scale: f64) -> f64 {
+    let digits = 2.0 - scale.log10().floor();
+    if (0.0..=15.0).contains(&digits) {
+        format!("{x:.*}", digits as usize).parse().unwrap_or(x)
+    } else if digits < 0.0 {
+        let step = 10_f64.powf(-digits);
+        (x / step).round() * step
+    } else {
+        x
+    }
+}
+
+fn features_csv(features: &[Feature]) -> Result<Vec<u8>> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    for feature in features {
+        writer
+            .serialize(feature)
+            .map_err(|error| CliError::failed(error.to_string()))?;
+    }
+    writer
+        .into_inner()
+        .map_err(|error| CliError::failed(error.to_string()))
+}
+
+/// Columns shown on a terminal; all are in the file and in JSON.
+const SHOWN: usize = 40;
+
+fn print(args: &PrepareArgs, prepared: &Prepared) -> Result<()> {
+    output::text(&format!(
+        "{:<30} {:>12} {:>12} {:>9} {:>9}  reason",
+        "column", "center", "scale", "length", "mean"
+    ))?;
+    for column in prepared.columns.iter().take(SHOWN) {
+        output::text(&format!(
+            "{:<30} {:>12} {:>12} {:>9} {:>9}  {}",
+            column.feature.name,
+            column.feature.center,
+            column.feature.scale,
+            percent(column.share),
+            percent(column.share_of_mean),
+            column.reason
+        ))?;
+    }
+    if prepared.columns.len() > SHOWN {
+        output::text(&format!(
+            "… and {} columns more",
+            prepared.columns.len() - SHOWN
+        ))?;
+    }
+    output::text(&format!(
+        "\nlength: share of the squared length of the raw rows; mean: share of that of their mean, which is {} of the rows'",
+        percent(prepared.mean_share)
+    ))?;
+    for warning in &prepared.warnings {
+        output::text(&format!("warning: {warning}"))?;
+    }
+    if !prepared.choices.is_empty() {
+        output::text(&format!(
+            "\n{:<40} {:>6} {:>6} {:>11}  first component",
+            "what a study would get", "error", "clear", "mean's share"
+        ))?;
+    }
+    for choice in &prepared.choices {
+        output::text(&format!(
+            "{:<40} {:>6.3} {:>6} {:>11}  {}",
+            choice.to_string(),
+            choice.error,
+            format!("{}/{}", choice.components_above_floor, choice.k),
+            percent(choice.mean_share),
+            choice.warning.as_deref().unwrap_or("of several columns")
+        ))?;
+    }
+    output::text(&format!("\nwritten: {}", prepared.out))?;
+    match (&prepared.chosen, args.epsilon) {
+        (Some(chosen), Some(epsilon)) => output::text(&format!(
+            "smallest expected error, {:.3}:\n  eigenveil study create --name NAME --features {} --k {} --epsilon {epsilon} --mechanism {}{}",
+            chosen.error,
+            prepared.out,
+            chosen.k,
+            args.mechanism,
+            chosen.flags()
+        )),
+        _ => output::text(&format!(
+            "  eigenveil study create --name NAME --features {} --epsilon 4\n--norm normalize needs no radius; for --norm clip, rows are about --radius {} long after this (√p)",
+            prepared.out,
+            rounded((prepared.columns.len() as f64).sqrt())
+        )),
+    }
+}
+
+/// The flags of `study create` for a norm.
+pub(super) fn norm_flags(norm: Norm) -> String {
+    match norm {
+        Norm::Normalize => " --norm normalize".to_owned(),
+        Norm::Clip { radius } => format!(" --norm clip --radius {radius}"),
+        Norm::Require { radius } => format!(" --norm require --radius {radius}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn constants_have_few_digits() {
+        assert_eq!((rounded(3.5240), rounded(0.001_234_5)), (3.52, 0.00123));
+        assert_eq!(on_grid(14.127_291, 3.52), 14.13);
+        assert_eq!(on_grid(880.583, 569.0), 881.0);
+        assert_eq!(on_grid(123_456.0, 56_900.0), 123_500.0);
+    }
+
+    #[test]
+    fn a_range_or_moments_describe_a_column() {
+        let folder = tempfile::tempdir().unwrap();
+        let of = |text: &str| {
+            let path = folder.path().join("columns.csv");
+            std::fs::write(&path, text).unwrap();
+            described(&path)
+        };
+        let known = of("name,mean,sd,min,max\nheight,170,10,,\nshare,,,0,12\n").unwrap();
+        assert_eq!((known[0].mean, known[0].deviation), (170.0, 10.0));
+        assert_eq!(known[1].mean, 6.0);
+        assert!((known[1].deviation - 12_f64.sqrt()).abs() < 1e-12);
+        for bad in [
+            "name,mean\na,1\n",
+            "name,mean,sd\na,1,-2\n",
+            "name,min,max\na,2,1\n",
+            "name,mean,sd\n",
+        ] {
+            assert!(of(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! What `normalize`, `clip` and private centring would do to a study of rows like these.
+
+use std::fmt;
+
+use eigenveil_estimation::{
+    centring::planned_noise,
+    floor::Spectrum,
+    linalg::{GramSum, packed_to_dense, symmetric_eigen},
+    plan::{Wish, plan},
+};
+use eigenveil_shared::{
+    mechanism::{Calibration, MechanismKind},
+    preprocess::{DEFAULT_CENTRING, Feature, Norm, Preprocessing},
+    privacy::Budget,
+    study::{StudyDesign, StudyParams},
+};
+use nalgebra::DVector;
+use serde::Serialize;
+
+use super::prepare::{norm_flags, rounded};
+use crate::{
+    error::{CliError, Result},
+    rows::RowTable,
+    shares::{MOST, percent},
+};
+
+/// Quantiles of the rows' lengths that are tried as radius of `clip`.
+const QUANTILES: [f64; 3] = [0.5, 0.9, 1.0];
+
+/// The study that is planned.
+pub(super) struct Setting {
+    pub(super) k: usize,
+    pub(super) n: u64,
+    pub(super) mechanism: MechanismKind,
+    pub(super) budget: Budget,
+}
+
+/// One way to prepare rows, and what the study would get.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Choice {
+    /// Whether the centers and scales are used.
+    pub(super) prepared: bool,
+    norm: Norm,
+    centring: Option<f64>,
+    pub(super) k: usize,
+    /// Expected ‖V̂V̂ᵀ−VVᵀ‖_F, V of rows prepared this way.
+    pub(super) error: f64,
+    pub(super) components_above_floor: usize,
+    /// `‖E x‖²/E‖x‖²` of the prepared rows; what centring removes.
+    pub(super) mean_share: f64,
+    /// When the first component is one column or the mean.
+    pub(super) warning: Option<String>,
+}
+
+impl Choice {
+    /// The flags of `study create`.
+    pub(super) fn flags(&self) -> String {
+        let centring = if self.centring.is_some() {
+            " --centring"
+        } else {
+            ""
+        };
+        norm_flags(self.norm) + centring
+    }
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let before = if self.prepared {
+            "prepared"
+        } else {
+            "as they are"
+        };
+        let text = format!("{before}{}", self.flags());
+        f.pad(&text)
+    }
+}
+
+/// Every way, for public rows.
+///
+/// # Errors
+/// Those of freezing a study, of preparing a row, and of the planner.
+pub(super) fn choices(
+    table: &RowTable,
+    features: &[Feature],
+    setting: &Setting,
+) -> Result<Vec<Choice>> {
+    let p = table.dimension();
+    if !(1..p).contains(&setting.k) {
+        return Err(CliError::usage(format!(
+            "--k is {}; it is between 1 and p − 1 = {}",
+            setting.k,
+            p.saturating_sub(1)
+        )));
+    }
+    let named: Vec<Feature> = features
+        .iter()
+        .map(|feature| Feature {
+            center: 0.0,
+            scale: 1.0,
+            ..feature.clone()
+        })
+        .collect();
+    let mut all = Vec::new();
+    for (prepared, features) in [(false, named.as_slice()), (true, features)] {
+        let mut norms = vec![Norm::Normalize];
+        norms.extend(
+            radii(table, features)
+                .into_iter()
+                .map(|radius| Norm::Clip { radius }),
+        );
+        for norm in norms {
+            let rows = prepared_rows(table, features, norm)?;
+            for centring in [None, Some(DEFAULT_CENTRING)] {
+                let params = StudyParams::freeze(StudyDesign {
+                    dimension: p,
+                    features: Some(features.to_vec()),
+                    norm,
+                    centring,
+                    mechanism: setting.mechanism,
+                    calibration: Calibration::Analytic,
+                    budget: setting.budget,
+                })?;
+                all.push(choice(&rows, &params, features, prepared, setting)?);
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Lengths of the rows with these constants, at the quantiles, each once.
+fn radii(table: &RowTable, features: &[Feature]) -> Vec<f64> {
+    let mut lengths: Vec<f64> = (0..table.len())
+        .map(|index| {
+            let row = table.row(index);
+            let entries = row.values().iter().zip(features);
+            entries
+                .map(|(x, f)| ((x - f.center) / f.scale).powi(2))
+                .sum::<f64>()
+                .sqrt()
+        })
+        .collect();
+    lengths.sort_by(f64::total_cmp);
+    let mut radii: Vec<f64> = QUANTILES
+        .iter()
+        .map(|q| rounded(lengths[((lengths.len() - 1) as f64 * q).round() as usize]))
+        .filter(|radius| *radius > 0.0)
+        .collect();
+    radii.dedup();
+    radii
+}
+
+fn prepared_rows(table: &RowTable, features: &[Feature], norm: Norm) -> Result<Vec<Vec<f64>>> {
+    let preprocessing = Preprocessing {
+        dimension: table.dimension(),
+        features: Some(features.to_vec()),
+        norm,
+        centring: None,
+    };
+    let preprocessor = preprocessing.preprocessor()?;
+    (0..table.len())
+        .map(|index| {
+            let row = preprocessor.prepare_features_nth(index, &table.row(index))?;
+            Ok(row.as_slice().to_vec())
+        })
+        .collect()
+}
+
+fn choice(
+    rows: &[Vec<f64>],
+    params: &StudyParams,
+    features: &[Feature],
+    prepared: bool,
+    setting: &Setting,
+) -> Result<Choice> {
+    let p = features.len();
+    let weight = 1.0 / rows.len() as f64;
+    let mut sum = GramSum::<f64>::new(p);
+    let mut mean = DVector::<f64>::zeros(p);
+    for row in rows {
+        sum.add(row, weight);
+        mean += weight * DVector::from_column_slice(row);
+    }
+    let mut moment = packed_to_dense(&sum.finish());
+    let total = moment.trace();
+    let mean_share = if total > 0.0 {
+        mean.norm_squared() / total
+    } else {
+        0.0
+    };
+    let centring = params.preprocessing().centring;
+    if centring.is_some() {
+        moment -= &mean * mean.transpose();
+    }
+    let eigen = symmetric_eigen(&moment)?;
+    // Rounding leaves what is 0 a little below.
+    let values: Vec<f64> = eigen.values.iter().map(|x| x.max(0.0)).collect();
+    let mut spectrum = Spectrum::from_eigenvalues(&values, setting.k)?;
+    if let Some(a) = centring {
+        let along = eigen.vectors.tr_mul(&mean);
+        spectrum =
+            spectrum.with_excess_along_mean(along.iter().map(|m| (m / a).powi(2)).collect())?;
+    }
+    let noise = planned_noise(params, spectrum.total(), mean.norm())?;
+    let planned = plan(&spectrum, &noise, Wish::Participants(setting.n))?;
+    let first = eigen.vectors.column(0);
+    let (column, weight) =
+        first
+            .iter()
+            .map(|x| x * x)
+            .enumerate()
+            .fold(
+                (0, 0.0),
+                |best, (at, x)| if x > best.1 { (at, x) } else { best },
+            );
+    let along = first.dot(&mean).powi(2);
+    let warning = if weight > MOST {
+        Some(format!(
+            "{} of it is {:?}",
+            percent(weight),
+            features[column].name
+        ))
+    } else if centring.is_none() && along > MOST * values[0] {
+        Some(format!(
+            "the mean ({} of its variance)",
+            percent(along / values[0])
+        ))
+    } else {
+        None
+    };
+    Ok(Choice {
+        prepared,
+        norm: params.preprocessing().norm,
+        centring,
+        k: setting.k,
+        error: planned.error.unwrap_or(f64::INFINITY),
+        components_above_floor: planned.components_above.unwrap_or(0),
+        mean_share,
+        warning,
+    })
+}

@@ -1,0 +1,110 @@
+//! What the squared length of rows is made of: its columns and its mean.
+
+/// Share above which a column or the mean is called most of it.
+pub(crate) const MOST: f64 = 0.5;
+
+/// `E xxᵀ` summed up along its diagonal, of rows of p numbers.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Shares {
+    /// `E xⱼ²/E‖x‖²`, p shares that sum to 1; all 0 where every row is 0.
+    pub(crate) columns: Vec<f64>,
+    /// `‖E x‖²/E‖x‖²`, 0 to 1.
+    pub(crate) mean: f64,
+}
+
+impl Shares {
+    /// Of rows of dimension `p`.
+    pub(crate) fn of<R: AsRef<[f64]>>(p: usize, rows: impl IntoIterator<Item = R>) -> Self {
+        let (mut sums, mut squares, mut n) = (vec![0.0; p], vec![0.0; p], 0.0);
+        for row in rows {
+            n += 1.0;
+            for ((x, sum), square) in row.as_ref().iter().zip(&mut sums).zip(&mut squares) {
+                *sum += x;
+                *square += x * x;
+            }
+        }
+        let n = f64::max(n, 1.0);
+        let means = sums.into_iter().map(|sum: f64| (sum / n) * (sum / n));
+        Self::of_moments(means.sum(), squares.into_iter().map(|s| s / n).collect())
+    }
+
+    /// Of the squared length of the mean and the columns' mean squares.
+    pub(crate) fn of_moments(squared_mean: f64, mean_squares: Vec<f64>) -> Self {
+        let total: f64 = mean_squares.iter().sum();
+        let total = if total > 0.0 { total } else { 1.0 };
+        Self {
+            mean: (squared_mean / total).min(1.0),
+            columns: mean_squares.into_iter().map(|x| x / total).collect(),
+        }
+    }
+
+    /// The columns with the largest shares, at most `count`, largest first.
+    pub(crate) fn largest(&self, count: usize) -> Vec<(usize, f64)> {
+        let mut all: Vec<(usize, f64)> = self.columns.iter().copied().enumerate().collect();
+        all.sort_by(|a, b| b.1.total_cmp(&a.1));
+        all.truncate(count);
+        all
+    }
+
+    /// What holds more than half, in words.
+    pub(crate) fn warning(&self, name: impl Fn(usize) -> String) -> Option<String> {
+        let (column, share) = self.largest(1).first().copied()?;
+        if share > MOST {
+            return Some(format!(
+                "column {} has {} of the squared length: the first component would be little else",
+                name(column),
+                percent(share)
+            ));
+        }
+        (self.mean > MOST).then(|| {
+            format!(
+                "the mean has {} of the squared length: the first component would be the mean",
+                percent(self.mean)
+            )
+        })
+    }
+
+    /// One line: the largest columns and the mean.
+    pub(crate) fn summary(&self, name: impl Fn(usize) -> String) -> String {
+        let columns: Vec<String> = self
+            .largest(3)
+            .into_iter()
+            .map(|(column, share)| format!("{} {}", name(column), percent(share)))
+            .collect();
+        format!(
+            "shares of the squared length: {}; the mean's {}",
+            columns.join(", "),
+            percent(self.mean)
+        )
+    }
+}
+
+/// A share for people.
+pub(crate) fn percent(share: f64) -> String {
+    format!("{:.1} %", 100.0 * share)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_of_rows() {
+        let shares = Shares::of(2, [[3.0, 1.0], [3.0, -1.0]]);
+        assert_eq!(shares.columns, [0.9, 0.1]);
+        assert_eq!(shares.mean, 0.9);
+        let name = |column: usize| ["a", "b"][column].to_owned();
+        assert!(
+            shares
+                .warning(name)
+                .unwrap()
+                .contains("column a has 90.0 %")
+        );
+        assert_eq!(shares.largest(1), [(0, 0.9)]);
+        let even = Shares::of(2, [[1.0, -1.0], [-1.0, 1.0]]);
+        assert_eq!((even.mean, even.warning(name)), (0.0, None));
+        let mean = Shares::of(2, [[1.0, 1.0], [1.0, 1.0]]);
+        assert!(mean.warning(name).unwrap().contains("the mean has 100.0 %"));
+        assert_eq!(Shares::of(1, [[0.0]]).columns, [0.0]);
+    }
+}
