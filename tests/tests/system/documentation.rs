@@ -51,7 +51,8 @@ fn follow(page: &str, made: &[&str]) {
         let line = line
             .replace("http://127.0.0.1:8080", &server.url)
             .replace(" ID", &format!(" {id}"));
-        if !line.starts_with("eigenveil ") || line.starts_with("eigenveil serve") {
+        let runs = line.starts_with("eigenveil ") || line.starts_with("awk ");
+        if !runs || line.starts_with("eigenveil serve") {
             continue;
         }
         let output = Command::new("bash")
@@ -105,6 +106,12 @@ fn the_readmes_commands_work() {
 #[test]
 fn the_operations_guides_commands_work() {
     follow("docs/operations.md", &STUDY_FILES);
+}
+
+#[test]
+fn the_tutorial_can_be_followed() {
+    let made = ["constants.csv", "scatter.svg"];
+    follow("docs/tutorial.md", &[&STUDY_FILES[..], &made].concat());
 }
 
 #[test]
