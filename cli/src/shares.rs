@@ -15,7 +15,7 @@ pub(crate) struct Shares {
 impl Shares {
     /// Of rows of dimension `p`.
     pub(crate) fn of<R: AsRef<[f64]>>(p: usize, rows: impl IntoIterator<Item = R>) -> Self {
-        let (mut sums, mut squares, mut n) = (vec![0.0; p], vec![0.0; p], 0.0);
+        let (mut sums, mut squares, mut n) = (vec![0.0_f64; p], vec![0.0_f64; p], 0.0);
         for row in rows {
             n += 1.0;
             for ((x, sum), square) in row.as_ref().iter().zip(&mut sums).zip(&mut squares) {
@@ -24,17 +24,18 @@ impl Shares {
             }
         }
         let n = f64::max(n, 1.0);
-        let means = sums.into_iter().map(|sum: f64| (sum / n) * (sum / n));
-        Self::of_moments(means.sum(), squares.into_iter().map(|s| s / n).collect())
+        let means: Vec<f64> = sums.into_iter().map(|sum| (sum / n) * (sum / n)).collect();
+        let squares: Vec<f64> = squares.into_iter().map(|s| s / n).collect();
+        Self::of_moments(&means, &squares)
     }
 
-    /// Of the squared length of the mean and the columns' mean squares.
-    pub(crate) fn of_moments(squared_mean: f64, mean_squares: Vec<f64>) -> Self {
+    /// Of the columns' squared means and mean squares.
+    pub(crate) fn of_moments(squared_means: &[f64], mean_squares: &[f64]) -> Self {
         let total: f64 = mean_squares.iter().sum();
         let total = if total > 0.0 { total } else { 1.0 };
         Self {
-            mean: (squared_mean / total).min(1.0),
-            columns: mean_squares.into_iter().map(|x| x / total).collect(),
+            mean: (squared_means.iter().sum::<f64>() / total).min(1.0),
+            columns: mean_squares.iter().map(|x| x / total).collect(),
         }
     }
 

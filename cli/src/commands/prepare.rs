@@ -94,13 +94,12 @@ pub(crate) fn run(args: &PrepareArgs, json: bool) -> Result<()> {
         (None, Some(path)) => described(path)?,
         (None, None) => return Err(CliError::usage("give --rows or --description")),
     };
-    let shares = Shares::of_moments(
-        known.iter().map(|c| c.mean * c.mean).sum(),
-        known
-            .iter()
-            .map(|c| c.mean * c.mean + c.deviation * c.deviation)
-            .collect(),
-    );
+    let squared_means: Vec<f64> = known.iter().map(|c| c.mean * c.mean).collect();
+    let mean_squares: Vec<f64> = known
+        .iter()
+        .map(|c| c.mean * c.mean + c.deviation * c.deviation)
+        .collect();
+    let shares = Shares::of_moments(&squared_means, &mean_squares);
     let columns = columns(&known, &shares)?;
     let features: Vec<Feature> = columns.iter().map(|c| c.feature.clone()).collect();
     let mut warnings: Vec<String> = shares
