@@ -138,7 +138,7 @@ fn limits_are_reached_exactly_and_not_passed() {
         refused
     );
     take_part(&mut ledger, &study("c", 4.0));
-    assert_eq!(code_of(&mut ledger, &study("d", 1e-7)), refused);
+    assert_eq!(code_of(&mut ledger, &study("d", 1e-3)), refused);
     assert_eq!(ledger.spent().unwrap().epsilon, 16.0);
     assert_eq!(ledger.owed().unwrap().len(), 3);
     assert_eq!(ledger.receipt().unwrap().left.epsilon, 0.0);
@@ -484,19 +484,19 @@ This device took part in 3 studies.
 One study may cost epsilon 8.001 at most. Costs add up, whoever runs the studies.
 
 1. 2026-03-14  study 11111111111111111111111111111111 at http://localhost:8080
-   one row of 5 numbers, perturbed by isotropic-gaussian
+   one row of 5 numbers, perturbed by discrete-gaussian
    charged epsilon 1, delta 1e-6 (replacement: any two rows the participant might hold)
    Whatever the server believed about two possible rows of a participant, one report changes the odds between them by a factor of at most 2.72, except with probability 2.8e-5.
    report ID-1: the server has it
 
 2. 2026-03-14  study 22222222222222222222222222222222 at http://localhost:8080
-   one row of 5 numbers, perturbed by isotropic-gaussian
+   one row of 5 numbers, perturbed by discrete-gaussian
    charged epsilon 0.5, delta 1e-6 (replacement: any two rows the participant might hold)
    Whatever the server believed about two possible rows of a participant, one report changes the odds between them by a factor of at most 1.65, except with probability 6.0e-5.
    report ID-2: refused by the server (payload-not-finite: entry 3 is not a  [31mnumber); charged all the same, since it may have been seen
 
 3. 2026-03-14  study 33333333333333333333333333333333 at http://localhost:8080
-   one row of 5 numbers, perturbed by isotropic-gaussian
+   one row of 5 numbers, perturbed by discrete-gaussian
    charged epsilon 4, delta 1e-6 (replacement: any two rows the participant might hold)
    Whatever the server believed about two possible rows of a participant, one report changes the odds between them by a factor of at most 55, except with probability 6.9e-6.
    report ID-3: not yet known to have arrived

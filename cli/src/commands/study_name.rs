@@ -67,7 +67,7 @@ mod tests {
             "epsilon": 1.0,
             "delta": 0.0,
             "reports_accepted": 0,
-            "created_ms": 0,
+            "created_at_ms": 0,
             "enrolment": "open"
         }))
         .unwrap()

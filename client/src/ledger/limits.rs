@@ -436,7 +436,7 @@ mod tests {
         let of = |calibration, epsilon| {
             of_mechanism(MechanismKind::SymmetricGaussian, 4, calibration, epsilon)
         };
-        // What is said to hold, floating point included, and no more than a hair above the claim.
+        // What is said to hold, floating point included, and no more than a hundredth above the claim.
         for mechanism in [
             MechanismKind::SymmetricGaussian,
             MechanismKind::IsotropicGaussian,
@@ -449,7 +449,8 @@ mod tests {
                 assert_eq!(charged.delta(), 1e-6);
                 let slack = params.mechanism().arithmetic_slack(dimension);
                 assert!(slack > 0.0 && charged.epsilon() >= epsilon + slack);
-                assert!(charged.epsilon() <= epsilon * (1.0 + 1e-6) + 1.1 * slack);
+                // A study where it is more is refused.
+                assert!(charged.epsilon() <= epsilon * 1.01);
                 assert!(Limits::default().check(&[], charged).is_ok());
             }
         }
