@@ -37,7 +37,7 @@
 //!     features: None,
 //!     norm: Norm::Normalize,
 //!     centring: None,
-//!     mechanism: MechanismKind::IsotropicGaussian,
+//!     mechanism: MechanismKind::DiscreteGaussian,
 //!     calibration: Calibration::Analytic,
 //!     budget: Budget::approximate(1.0, 1e-6)?,
 //! })?;

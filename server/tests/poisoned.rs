@@ -146,7 +146,8 @@ async fn a_repeated_seed_is_counted_once() {
         );
         assert!(!has(&wanted, "seed of another"), "{:?}", wanted.warnings);
         for (found, wanted) in found.eigenvalues.iter().zip(&wanted.eigenvalues) {
-            assert!((found - wanted).abs() < 1e-9, "{found} {wanted}");
+            // Sums of directions are made in single precision, in another order.
+            assert!((found - wanted).abs() < 1e-6, "{found} {wanted}");
         }
     };
     compare(&server, 1_001, 100).await;

@@ -93,7 +93,8 @@ async fn a_store_of_the_first_release_goes_on() {
         total
     };
     for (got, wanted) in total.iter().zip(expected.sum().as_slice()) {
-        assert!((got - wanted).abs() < 1e-12, "{got} {wanted}");
+        // Products of directions are made in single precision.
+        assert!((got - wanted).abs() < 1e-6, "{got} {wanted}");
     }
     // The identifiers: a retry is a duplicate, in the open study and in the closed one.
     let retry = |study: &StudyDocument, end: &str| {

@@ -196,7 +196,7 @@ async fn a_study_beyond_the_bounds_does_not_stop_the_others() {
 }
 
 #[test]
-fn the_first_start_needs_randomness() {
+fn a_start_needs_randomness() {
     struct Dry;
     impl Entropy for Dry {
         fn fill(&self, _: &mut [u8]) -> eigenveil_shared::Result<()> {
@@ -211,9 +211,10 @@ fn the_first_start_needs_randomness() {
     };
     let error = Store::open(&config, dry.clone()).unwrap_err();
     assert_eq!(error.code(), E::RandomnessUnavailable);
-    // Later starts do not, and an interrupted first start is made good.
+    // An interrupted first start is made good; later ones need it for the key of the buckets.
     drop(Store::open(&config, environment()).unwrap());
-    Store::open(&config, dry).unwrap();
+    let error = Store::open(&config, dry).unwrap_err();
+    assert_eq!(error.code(), E::RandomnessUnavailable);
 }
 
 /// A close is a barrier: everything acknowledged before it is in, nothing after it is.

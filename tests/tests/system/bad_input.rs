@@ -185,8 +185,13 @@ fn studies_that_cannot_be_used() {
     );
     refused(
         &server.cli(&["study", "show", "no-id"]),
+        2,
+        &["\"no-id\"", "eigenveil study list"],
+    );
+    refused(
+        &server.cli(&["study", "show", unknown]),
         1,
-        &["[study-not-found]"],
+        &["[study-not-found]", "eigenveil study list"],
     );
     let draft = create(&["--draft"]);
     refused(

@@ -384,7 +384,9 @@ fn nothing_of_an_earlier_run_stays() {
     });
     let file = folder.path().join("rows.csv");
     std::fs::write(&file, rows).unwrap();
-    let report = ["report", "--json", "--study", &study, "--rows"];
+    let report = [
+        "report", "--json", "--header", "no", "--study", &study, "--rows",
+    ];
     server.cli_json(&[&report[..], &[file.to_str().unwrap()]].concat());
     let out = folder.path().join("out");
     std::fs::create_dir(&out).unwrap();
