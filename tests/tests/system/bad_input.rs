@@ -239,17 +239,15 @@ fn studies_that_cannot_be_used() {
         &["[wrong-fingerprint]", "do not take part"],
     );
     // The outbox of one study takes no reports for another.
+    let other = create(&[]);
+    let state = folder.path().join("state");
+    let state = state.to_str().unwrap();
+    server.cli_json(&[
+        "report", "--json", "--header", "no", "--study", &other, "--rows", rows, "--state", state,
+    ]);
     refused(
         &server.cli(&[
-            "report",
-            "--header",
-            "no",
-            "--study",
-            &open,
-            "--rows",
-            rows,
-            "--state",
-            state.to_str().unwrap(),
+            "report", "--header", "no", "--study", &open, "--rows", rows, "--state", state,
         ]),
         1,
         &["study"],
