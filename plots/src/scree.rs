@@ -35,7 +35,7 @@ pub struct Reference {
     pub eigenvalues: Vec<f64>,
 }
 
-/// A scree plot: variances (eigenvalues of E[xxᵀ]) by rank, the noise floor, and how well each component is expected to
+/// A scree plot: variances (eigenvalues of `E[xxᵀ]`) by rank, the noise floor, and how well each component is expected to
 /// be recovered.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scree {

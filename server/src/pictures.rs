@@ -11,7 +11,7 @@ use eigenveil_plots::{
 use eigenveil_shared::estimate::{Estimate, LambdaPath, SparseOutcome, Verdict as Standing};
 
 /// The scree plot of an estimate with its noise floor; `without_noise` adds the non-private spectrum. Everything is in units
-/// of a component's variance, an eigenvalue of E[xxᵀ].
+/// of a component's variance, an eigenvalue of `E[xxᵀ]`.
 pub fn scree(estimate: &Estimate, without_noise: Option<&[f64]>) -> Scree {
     let of = match estimate.mean {
         Some(_) => " of the covariance",

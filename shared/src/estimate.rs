@@ -75,7 +75,7 @@ impl Verdict {
 pub struct Component {
     /// Unit vector of length p; the loading of largest magnitude is positive.
     pub loadings: Vec<f64>,
-    /// The component's variance: its eigenvalue of E[xxᵀ] (of the covariance with private centring), noise taken out, in
+    /// The component's variance: its eigenvalue of `E[xxᵀ]` (of the covariance with private centring), noise taken out, in
     /// squared units of the prepared rows; never negative. The mean level of the bulk where it is not visible. Where
     /// [`Estimate::total_variance`] is `null` the bulk counts as zero: the smallest it can be. `null` in documents of
     /// older programs: [`Estimate::variance`] has both.
@@ -277,7 +277,7 @@ pub struct FloorDocument {
     pub variance: Option<VarianceFloor>,
 }
 
-/// The noise floor in units of variance, eigenvalues of E[xxᵀ].
+/// The noise floor in units of variance, eigenvalues of `E[xxᵀ]`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -477,13 +477,13 @@ impl Estimate {
         (reports.is_finite() && reports >= 0.0).then_some((reports as u64).min(self.n))
     }
 
-    /// A component's variance, an eigenvalue of E[xxᵀ]; also of documents of older programs, but for those without a total.
+    /// A component's variance, an eigenvalue of `E[xxᵀ]`; also of documents of older programs, but for those without a total.
     pub fn variance(&self, component: &Component) -> Option<f64> {
         let share = || Some(component.explained_variance_ratio? * self.total_variance?);
         component.variance.or_else(share)
     }
 
-    /// What a direction's raw `vᵀS̃v` lacks of an eigenvalue of E[xxᵀ]: its share of the trace that the reports do not show (all
+    /// What a direction's raw `vᵀS̃v` lacks of an eigenvalue of `E[xxᵀ]`: its share of the trace that the reports do not show (all
     /// of it with `double-cap`). Where the total is not known the bulk counts as zero.
     pub fn missing_trace(&self) -> f64 {
         match self.total_variance {

@@ -1,6 +1,6 @@
 //! Tables of rows: CSV and its relatives, `.npy`, Parquet and LIBSVM text. One row of a file = one participant.
 //!
-//! The columns to take are chosen by name before a value is read ([`columns`]). Errors name the row and the column,
+//! The columns to take are chosen by name before a value is read (`columns`). Errors name the row and the column,
 //! never the value.
 
 mod columns;

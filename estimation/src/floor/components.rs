@@ -190,7 +190,7 @@ fn variance_of(level: f64, spike: Option<Spike>) -> f64 {
     (level + spike.map_or(0.0, |spike| spike.theta)).max(0.0)
 }
 
-/// From eigenvalues of the noisy moment to those of E[xxᵀ].
+/// From eigenvalues of the noisy moment to those of `E[xxᵀ]`.
 struct Units {
     /// What the trace of the reports leaves out, a direction.
     shift: f64,

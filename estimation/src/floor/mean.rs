@@ -1,10 +1,10 @@
 //! When the first component is probably the mean.
 //!
-//! Reports show E[xxᵀ] = Σ + μμᵀ and never μ: where nothing centres the rows, the mean is one of the directions, and mostly
+//! Reports show `E[xxᵀ]` = Σ + μμᵀ and never μ: where nothing centres the rows, the mean is one of the directions, and mostly
 //! the first. From the moment alone that cannot be proved. Two signs of it are looked for, only in studies that neither
 //! state a centre nor centre privately:
 //!
-//! * **Loadings of one sign.** Rows without negative entries have an E[xxᵀ] without negative entries, and its leading
+//! * **Loadings of one sign.** Rows without negative entries have an `E[xxᵀ]` without negative entries, and its leading
 //!   eigenvector has one sign (Perron and Frobenius). Centred rows owe nobody a sign: a column may be coded either way,
 //!   and m loadings agree by chance once in 2^(m−1).
 //! * **Nearly all of the squared length.** Centred rows of several columns on one scale rarely have one direction with
