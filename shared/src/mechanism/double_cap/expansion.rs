@@ -4,7 +4,7 @@
 //! here is straight lines and loops over p, with the widest registers that the processor has.
 
 use pulp::{Arch, Simd, WithSimd};
-use zeroize::Zeroize;
+use zeroize::{Zeroize, optimization_barrier};
 
 use super::{
     key_stream::{BLOCK_WORDS, BLOCKS, KeyStream, NO_ROWS, Rows},
@@ -118,11 +118,10 @@ impl Workspace {
 }
 
 impl Zeroize for Workspace {
+    /// In whole registers: number by number it takes four times as long, a fiftieth of a report of 40 features.
     fn zeroize(&mut self) {
-        self.rows.as_flattened_mut().zeroize();
-        self.words.as_flattened_mut().zeroize();
-        self.steps.zeroize();
-        self.normals.as_flattened_mut().zeroize();
+        *self = Self::new();
+        optimization_barrier(self);
     }
 }
 

@@ -74,12 +74,6 @@ impl<const N: usize> Steps<N> {
             ratio: [[0.0; LANES]; N],
         }
     }
-
-    pub(super) fn zeroize(&mut self) {
-        use zeroize::Zeroize;
-        self.exponent.as_flattened_mut().zeroize();
-        self.ratio.as_flattened_mut().zeroize();
-    }
 }
 
 /// How a sum of a product is rounded: after each of the two (`FUSED` false: the same bits on every machine), or once,
