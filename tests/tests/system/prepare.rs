@@ -1,6 +1,12 @@
 //! A table as it comes is told of before anybody spends a report, and `prepare` mends it.
 
-use std::{fmt::Write as _, fs, path::Path};
+use std::{
+    fmt::Write as _,
+    fs,
+    io::Write as _,
+    path::Path,
+    process::{Command, Stdio},
+};
 
 use serde_json::Value;
 
@@ -191,6 +197,55 @@ fn creation_and_report_say_what_the_rows_are_made_of_before_it_is_spent() {
     fs::write(&one, "a,b,c,salary\n1,2,3,40000\n").unwrap();
     let (sent, said) = report(&bare, &one, "one");
     assert_eq!((sent, said.contains("only")), (1, false), "{said}");
+}
+
+/// Nothing of a row is perturbed, charged or sent before the person has said yes.
+#[test]
+fn at_a_terminal_a_person_is_asked() {
+    if Command::new("script").arg("--version").output().is_err() {
+        println!("SKIPPED: script (util-linux), which gives a program a terminal, is not here");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let rows = folder.path().join("people.csv");
+    fs::write(&rows, public_rows()).unwrap();
+    let server = ServerProcess::start(&folder.path().join("data"));
+    let study = server.create_study(&["--name", "x", "--p", "4", "--epsilon", "4"]);
+    let ledger = folder.path().join("people.csv.ledger");
+    let report = |answer: &str| {
+        let command = format!(
+            "{} report --server {} --study {study} --rows {} --header yes --in-order",
+            program().get_program().display(),
+            server.url,
+            rows.display(),
+        );
+        let mut child = Command::new("script")
+            .args(["--quiet", "--return", "--command", &command, "/dev/null"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child
+            .stdin
+            .take()
+            .unwrap()
+            .write_all(answer.as_bytes())
+            .unwrap();
+        let output = child.wait_with_output().unwrap();
+        (output.status.success(), text(&output.stdout))
+    };
+    let accepted = || server.cli_json(&["study", "show", &study, "--json"])["reports_accepted"].clone();
+    for answer in ["n\n", "\n", "what?\n"] {
+        let (done, said) = report(answer);
+        assert!(!done && said.contains("Go on? [y/N]"), "{said}");
+        assert!(said.contains("nothing was perturbed or sent"), "{said}");
+        assert_eq!(accepted(), 0);
+        let spent = run(&["receipt", "--ledger", ledger.to_str().unwrap()]);
+        assert!(!text(&spent.stdout).contains(&study), "{spent:?}");
+    }
+    let (done, said) = report("y\n");
+    assert!(done && said.contains("200 of 200 rows"), "{said}");
+    assert_eq!(accepted(), 200);
 }
 
 #[test]
