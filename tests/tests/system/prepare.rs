@@ -210,7 +210,7 @@ fn at_a_terminal_a_person_is_asked() {
     let rows = folder.path().join("people.csv");
     fs::write(&rows, public_rows()).unwrap();
     let server = ServerProcess::start(&folder.path().join("data"));
-    let study = server.create_study(&["--name", "x", "--p", "4", "--epsilon", "4"]);
+    let study = server.create_study(&["--p", "4", "--epsilon", "4"]);
     let ledger = folder.path().join("people.csv.ledger");
     let report = |answer: &str| {
         let command = format!(
@@ -234,7 +234,8 @@ fn at_a_terminal_a_person_is_asked() {
         let output = child.wait_with_output().unwrap();
         (output.status.success(), text(&output.stdout))
     };
-    let accepted = || server.cli_json(&["study", "show", &study, "--json"])["reports_accepted"].clone();
+    let accepted =
+        || server.cli_json(&["study", "show", &study, "--json"])["reports_accepted"].clone();
     for answer in ["n\n", "\n", "what?\n"] {
         let (done, said) = report(answer);
         assert!(!done && said.contains("Go on? [y/N]"), "{said}");
