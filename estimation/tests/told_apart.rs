@@ -65,8 +65,7 @@ fn equal_components_have_one_verdict_that_is_true() {
         for seed in 0..20 {
             let (findings, truth) = found(&params, &source, k, 60_000, seed);
             let assessment = &findings.assessment;
-            // Three equal eigenvalues come out apart by chance: error bars of one standard error overlap in two of three
-            // pairs of equal ones.
+            // Equal eigenvalues come out apart by chance, two of them once in 20 studies.
             let [group] = &assessment.groups[..] else {
                 continue;
             };
@@ -95,8 +94,33 @@ fn equal_components_have_one_verdict_that_is_true() {
         println!(
             "{mechanism}: {studies} of 20 in one group, alignment {expected:.4}, truly {there:.4}"
         );
-        assert!(studies >= 5, "{studies}");
+        assert!(studies >= 15, "{studies}");
         assert!((expected - there).abs() < 0.02, "{expected} {there}");
+    }
+}
+
+/// Two equal eigenvalues have no directions: they are told apart by mistake in one study of 20. More than 14 of 100 would
+/// come once in 3,000 times.
+#[test]
+fn two_equal_components_are_hardly_ever_told_apart() {
+    for mechanism in [MechanismKind::DoubleCap, MechanismKind::SymmetricGaussian] {
+        let (p, k) = (8, 2);
+        let params = params(p, mechanism, 4.0);
+        let source = RowSource::Model(Model::Spiked { p, k, spike: 20.0 });
+        let apart = (0..100).filter(|seed| {
+            let (findings, _) = found(&params, &source, k, 16_000, *seed);
+            let assessment = &findings.assessment;
+            assert!(
+                assessment
+                    .components
+                    .iter()
+                    .all(|c| c.verdict == Verdict::Above)
+            );
+            assessment.groups.is_empty()
+        });
+        let apart = apart.count();
+        println!("{mechanism}: {apart} of 100");
+        assert!(apart <= 14, "{apart}");
     }
 }
 
@@ -129,7 +153,7 @@ fn half_a_plane_is_not_above() {
         k: 3,
         spike: 20.0,
     });
-    let lowered = (0..20).filter(|seed| {
+    let lowered = (0..60).filter(|seed| {
         let (findings, _) = found(&params, &source, 2, 20_000, *seed);
         let second = &findings.assessment.components[1];
         let open = second.direction_se.unwrap() > 0.5_f64.sqrt();
@@ -152,7 +176,7 @@ fn half_a_plane_is_not_above() {
         open
     });
     let lowered = lowered.count();
-    println!("{lowered} of 20");
+    println!("{lowered} of 60");
     assert!(lowered >= 2, "{lowered}");
 }
 
@@ -171,6 +195,7 @@ fn the_mean_is_called_the_mean() {
     let assessment = &findings.assessment;
     let words = probably_the_mean(&params, assessment).unwrap();
     assert!(words.starts_with("Component 1 is probably the mean of the rows"));
+    assert!(words.contains("Unless they were centred before"), "{words}");
     // The call for more people is apart from the warnings, so that it can be left out.
     assert!(assessment.outlook.is_some(), "{assessment:?}");
     let warnings = assessment.warnings.join(" ");

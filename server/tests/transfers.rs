@@ -174,8 +174,9 @@ async fn studies_of_the_same_parameters_are_merged_and_no_report_twice() {
         );
         assert_eq!(server.accepted(&first).await, 46);
         for (got, wanted) in sum(&first.id).iter().zip(&expected) {
+            // Sums of seeds are made in single precision, in blocks that a merge ends earlier.
             assert!(
-                (got - wanted).abs() <= 1e-9 * wanted.abs().max(1.0),
+                (got - wanted).abs() <= 1e-6 * wanted.abs().max(1.0),
                 "{got} {wanted}"
             );
         }

@@ -91,6 +91,10 @@ pub struct Component {
     pub debiased_eigenvalue: Option<f64>,
     /// Expected squared cosine between the estimated and the true component; 0 where it is not visible.
     pub expected_alignment: f64,
+    /// Squared cosine with the true component, to show: the smaller of `expected_alignment` and what the error bars leave,
+    /// `1 − direction_se²`. `null` in documents of older programs.
+    #[serde(default)]
+    pub alignment: Option<f64>,
     /// Where it stands relative to the noise floor.
     pub verdict: Verdict,
     /// `variance` over [`Estimate::total_variance`], clamped to `[0, 1]`. `null` where the total is.
@@ -115,8 +119,8 @@ pub struct Component {
 }
 
 impl Component {
-    /// What to show as the squared cosine with the true component: the smaller of what the noise floor expects and what
-    /// the error bars leave, `1 − direction_se²`.
+    /// What to show as the squared cosine with the true component: the field `alignment`, also for documents of older
+    /// programs.
     pub fn alignment(&self) -> f64 {
         smaller_alignment(self.expected_alignment, self.direction_se)
     }

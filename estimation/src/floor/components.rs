@@ -2,7 +2,9 @@
 
 use eigenveil_shared::{
     Error, ErrorCode, Result,
-    estimate::{Component, ComponentGroup, FloorDocument, VarianceFloor, Verdict},
+    estimate::{
+        Component, ComponentGroup, FloorDocument, VarianceFloor, Verdict, smaller_alignment,
+    },
     mechanism::NoiseModel,
 };
 use nalgebra::DMatrix;
@@ -131,13 +133,18 @@ pub fn assess(measured: &Measured<'_>) -> Result<Assessment> {
             };
             let variance = variance_of(judge_floor.centre + shift, spike);
             let variance_se = bar.zip(slopes).map(|(bar, slopes)| bar * slopes.theta);
+            let expected_alignment = spike.map_or(0.0, |spike| spike.squared_cosine);
+            let direction_se = error_bars
+                .and_then(|bars| bars.directions.as_ref())
+                .map(|directions| directions.sine(j));
             Component {
                 loadings: vectors.column(j).iter().copied().collect(),
                 variance: Some(variance),
                 variance_se,
                 eigenvalue: values[j],
                 debiased_eigenvalue: spike.map(|spike| spike.theta),
-                expected_alignment: spike.map_or(0.0, |spike| spike.squared_cosine),
+                expected_alignment,
+                alignment: Some(smaller_alignment(expected_alignment, direction_se)),
                 verdict,
                 explained_variance_ratio: total_variance.map(|total| share_of(variance, total)),
                 eigenvalue_se: bar,
@@ -145,9 +152,7 @@ pub fn assess(measured: &Measured<'_>) -> Result<Assessment> {
                 expected_alignment_se: bar
                     .zip(slopes)
                     .map(|(bar, slopes)| (bar * slopes.squared_cosine.abs()).min(1.0)),
-                direction_se: error_bars
-                    .and_then(|bars| bars.directions.as_ref())
-                    .map(|directions| directions.sine(j)),
+                direction_se,
             }
         })
         .collect();

@@ -2,9 +2,9 @@
 //!
 //! Noise of variance V between two directions turns components whose eigenvalues are a gap apart into each other by about
 //! `√V/gap`; where that is large, each direction is an accident and the space they span is not. Three things link two
-//! neighbours above the floor: a gap below `2√V` (half a radian, from the floor alone), eigenvalues whose error bars
-//! overlap, and, for a component whose direction the error bars leave open by more than 45°, the neighbour that it changes
-//! places with.
+//! neighbours above the floor: a gap that two equal eigenvalues come to by noise alone ([`EQUAL_ONES_GAP`]), eigenvalues
+//! whose error bars overlap, and, for a component whose direction the error bars leave open by more than 45°, the neighbour
+//! that it changes places with.
 
 use eigenveil_shared::estimate::{Component, ComponentGroup, Verdict, smaller_alignment};
 
@@ -13,6 +13,11 @@ use crate::{
     jackknife::{DirectionErrors, ErrorBars},
     pca::share_of,
 };
+
+/// In units of √V: two equal eigenvalues come out further apart in one study of 20. Their gap is that of a symmetric 2 × 2
+/// matrix of noise, off the diagonal of variance V and on it 2V: 2√V times a number with the law of Rayleigh, which exceeds
+/// √(2 ln 20) once in 20.
+const EQUAL_ONES_GAP: f64 = 4.895;
 
 /// Mean squared sine beyond which a direction, or a space, is open: 45°.
 const OPEN: f64 = 0.5;
@@ -45,14 +50,14 @@ pub(super) fn runs(
         .collect()
 }
 
-/// Whether noise alone could swap components j and j + 1.
+/// Whether components j and j + 1 could be equal, and apart by noise alone.
 fn close(floor: &Floor, judgements: &[Judgement], j: usize) -> bool {
     let theta = |j: usize| Some(judgements.get(j)?.spike?.theta);
     let Some((first, second)) = theta(j).zip(theta(j + 1)) else {
         return false;
     };
     let sd = floor.noise.variance_between(first, second).sqrt();
-    (first - second).abs() < 2.0 * sd
+    (first - second).abs() < EQUAL_ONES_GAP * sd
 }
 
 /// Whether the error bars of eigenvalues j and j + 1 overlap.

@@ -5,8 +5,8 @@ use eigenveil_shared::{
     estimate::{Estimate, csv_text},
 };
 
-/// One line per feature: its name, then its loading on each component, whose verdict is in the column's name, and its
-/// mean where the study estimates it.
+/// One line per feature: its name, then its loading on each component, whose verdict is in the column's name (that of its
+/// group, where it cannot be told apart from others), and its mean where the study estimates it.
 pub(super) fn csv(estimate: &Estimate) -> Result<Vec<u8>> {
     let failed = |error: &dyn std::fmt::Display| {
         Error::new(
@@ -17,7 +17,13 @@ pub(super) fn csv(estimate: &Estimate) -> Result<Vec<u8>> {
     let names = estimate.feature_names();
     let mut writer = csv::Writer::from_writer(Vec::new());
     let header = estimate.components.iter().enumerate();
-    let header = header.map(|(j, c)| format!("component_{} ({})", j + 1, c.verdict.as_str()));
+    let header = header.map(|(j, component)| {
+        let verdict = match estimate.group_of(j) {
+            Some(group) => format!("{} together {}", group.range(), group.verdict.as_str()),
+            None => component.verdict.as_str().to_owned(),
+        };
+        format!("component_{} ({verdict})", j + 1)
+    });
     let header = header.chain(estimate.mean.is_some().then(|| "mean".to_owned()));
     writer
         .write_record(std::iter::once("feature".to_owned()).chain(header))

@@ -269,6 +269,22 @@ fn agree(number: u64, estimate: &Estimate, ways: &[(&str, Variances)]) {
     }
 }
 
+/// The heads of the loadings have the verdict that everything else has: the group's, where there is one.
+fn heads_agree(estimate: &Estimate, csv: &str) {
+    let heads = csv.lines().next().unwrap().split(',').skip(1);
+    for ((j, component), head) in estimate.components.iter().enumerate().zip(heads) {
+        let number = j + 1;
+        let wanted = match estimate.group_of(j) {
+            Some(group) => {
+                let verdict = group.verdict.as_str();
+                format!("component_{number} ({} together {verdict})", group.range())
+            }
+            None => format!("component_{number} ({})", component.verdict.as_str()),
+        };
+        assert_eq!(head, wanted);
+    }
+}
+
 /// No line of an estimate contradicts another one.
 fn is_consistent(number: u64, estimate: &Estimate) {
     for (j, component) in estimate.components.iter().enumerate() {
@@ -286,6 +302,7 @@ fn is_consistent(number: u64, estimate: &Estimate) {
         }
         let left = component.direction_se.map_or(1.0, |sine| 1.0 - sine * sine);
         assert!(component.alignment() <= left + 1e-12);
+        assert_eq!(component.alignment, Some(component.alignment()));
         assert!(component.alignment() <= component.expected_alignment);
         let open = left < 1.0 - OPEN;
         let group = estimate.group_of(j);
@@ -341,6 +358,7 @@ async fn every_way_to_read_an_estimate_says_the_same() {
         ];
         agree(number, &estimate, &ways);
         is_consistent(number, &estimate);
+        heads_agree(&estimate, &read("components.csv"));
         let free = estimate.k.min(estimate.p - estimate.k);
         let wanted = format!("of at most {:.2}", (2.0 * free as f64).sqrt());
         assert!(text.contains(&wanted), "{wanted} is not in {text}");

@@ -209,7 +209,15 @@ fn a_pilot_is_planned_from_its_components_above_the_floor_alone() {
     ]);
     let pilot = out.join("estimate.json");
     let pilot = pilot.to_str().unwrap();
-    let above = demo["components_above_floor"].as_u64().unwrap();
+    let text = std::fs::read_to_string(pilot).unwrap();
+    let estimate: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let components = estimate["components"].as_array().unwrap();
+    // A weak third may stand above by chance where the second does not.
+    let above = components
+        .iter()
+        .take_while(|component| component["verdict"] == "above")
+        .count();
+    assert!(demo["components_above_floor"].as_u64().unwrap() >= above as u64);
     // 3,000 reports show the strong first component of the digits and not all of the weak fifth.
     assert!((1..5).contains(&above), "{above}");
     let planned = run_json(&[
@@ -227,11 +235,7 @@ fn a_pilot_is_planned_from_its_components_above_the_floor_alone() {
     assert_eq!((&planned["p"], &planned["k"]), (&64.into(), &1.into()));
     assert!(planned["notes"][0].as_str().unwrap().contains("uncertain"));
     // As many users again can expect what the pilot says of itself.
-    let text = std::fs::read_to_string(pilot).unwrap();
-    let estimate: serde_json::Value = serde_json::from_str(&text).unwrap();
-    let alignment = estimate["components"][0]["expected_alignment"]
-        .as_f64()
-        .unwrap();
+    let alignment = components[0]["expected_alignment"].as_f64().unwrap();
     let itself = (2.0 * (1.0 - alignment)).sqrt();
     let again = planned["rows"][0]["error"].as_f64().unwrap();
     assert_eq!(planned["rows"][0]["mechanism"], "double-cap");
