@@ -90,7 +90,7 @@ def double_cap():
         names = ["tau", "q", "Z", "c", "alpha", "mu4", "a0", "a1", "a2"]
         numbers = [mp.nstr(k[name], 10) for name in names]
         tries = mp.nstr(mp.exp(epsilon) / k["Z"], 6)
-        print(p, epsilon, *numbers, tries, mp.nstr(k["slope"] * k["tau"], 3))
+        print(p, epsilon, *numbers, tries, mp.nstr(k["slope"], 3))
     rng = np.random.default_rng(7)
     p, epsilon, n = 10, 2, 400_000
     k = constants(p, epsilon)
