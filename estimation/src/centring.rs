@@ -14,7 +14,7 @@
 //!   which y is `(x_v − m_v)/√f`: `f²c²[a₀(1 + m_v²/a² + m_w²/a²) + a₁(λ_v + λ_w)/f + a₂λ_vλ_w/f²]`, λ the
 //!   *centred* variances.
 //!
-//! Derived in `docs/derivations/centring.md`.
+//! Derived in `docs/derivations/centring.md`; "Noise" there has the small part along the mean that is left out here.
 
 use eigenveil_shared::{
     Error, ErrorCode, Result, mechanism::NoiseModel, packed::PackedSymmetric, preprocess::Norm,
