@@ -168,6 +168,22 @@ def on_grid(sd, distance, grid, epsilon):
     return np.exp(mine)[np.abs(mine - other) > epsilon].sum()
 
 
+def two_on_grid(sd, distances, grid, epsilon):
+    """The same where the rows differ in two released numbers."""
+    mine, other = [], []
+    for distance in distances:
+        at = np.arange(-int((9.5 * sd + 1) / grid), int((9.5 * sd + 1) / grid) + 1) * grid
+        mine.append(cells((at - distance / 2) / sd, grid / sd))
+        other.append(cells((at + distance / 2) / sd, grid / sd))
+    loss = [a - b for a, b in zip(mine, other)]
+    weights = [np.exp(a) for a in mine]
+    below = np.concatenate([[0], np.cumsum(weights[1])])
+    above = np.concatenate([np.cumsum(weights[1][::-1])[::-1], [0]])
+    up = above[np.searchsorted(loss[1], epsilon - loss[0], side="right")]
+    down = below[np.searchsorted(loss[1], -epsilon - loss[0], side="left")]
+    return (weights[0] * (up + down)).sum()
+
+
 def gaussian():
     print("# gaussian: analytic sigma (sensitivity sqrt 2)")
     for epsilon, delta in [(0.1, 1e-6), (1, 1e-6), (4, 1e-6), (8, 1e-6), (0.5, 1e-4)]:
@@ -197,6 +213,19 @@ def gaussian():
             if found / plain > 1.02:
                 print(epsilon, delta, found, plain, found / plain, half / plain)
     print("largest found / half a cell", worst)
+    worst = 0
+    for epsilon, delta in [(5, 1e-7), (2, 1e-7), (1, 1e-6), (0.7, 1e-7), (10, 1e-7), (5, 1e-12)]:
+        mu = float(gaussian_mu(epsilon, delta))
+        grid = 2.0 ** floor(-log2(mu)) / 64
+        half = two_sided(mu, epsilon - 0.5 * mu * mu * grid)
+        for angle in np.linspace(0, pi / 4, 13):
+            found = two_on_grid(1 / mu, (np.cos(angle), np.sin(angle)), grid, epsilon)
+            worst = max(worst, found / half)
+    print("  and for rows that differ in two numbers", worst)
+    for epsilon in (1, 8.4):
+        mu = float(gaussian_mu(epsilon, 1e-6))
+        grid = 2.0 ** floor(-log2(mu)) / 64
+        print("delta 1e-6, epsilon", epsilon, on_grid(1 / mu, 1, grid, epsilon), two_sided(mu, epsilon))
     # Rounding to the grid.
     print("grid s/64 raises the standard deviation by", sqrt(1 + (1 / 64) ** 2 / 12) - 1)
     m = lambda z: sqrt(2 * pi) * (1 - phi(z)) * exp(z * z / 2)
@@ -242,6 +271,15 @@ def discrete():
         bound = min(discrete_bound(sigma, norm, len(v), epsilon, 0.02 * 1.02**i) for i in range(400))
         exact = discrete_exact(sigma, v, epsilon)
         print(sigma, v, epsilon, exact, bound, "exact/continuous", exact / float(gaussian_delta(norm / sigma, epsilon)))
+    rng = np.random.default_rng(2)
+    furthest = 0.0
+    for _ in range(20):
+        rows = rng.standard_normal((2, 100_000, 3))
+        rows /= np.linalg.norm(rows, axis=2)[:, :, None]
+        entries = [rows[:, :, i] * rows[:, :, j] * (1 if i == j else sqrt(2)) for i in range(3) for j in range(i, 3)]
+        moved = sum((np.round(8 * e[0]) - np.round(8 * e[1])) ** 2 for e in entries)
+        furthest = max(furthest, sqrt(moved.max()))
+    print("p = 3, b = 3: furthest pair", furthest, "sensitivity", 8 * sqrt(2) + sqrt(6))
     for epsilon in (0.1, 1, 4, 8):
         mu = float(gaussian_mu(epsilon, 1e-6))
         bound = discrete_bound(4096, mu * 4096, 80_200, epsilon, 3)
@@ -287,6 +325,23 @@ def centring():
             m = f / a * d[:p, p]
             squares.append(((f * d[:p, :p] - np.outer(m, m))[0, 2:] ** 2).mean())
         print(a, np.mean(squares) / s**2, f * f * (1 + 0.25 / a**2))
+    print("double-cap along the mean: p, epsilon, found / without the term a1 lambda_w m_v^2 / a^2 f, found / with it")
+    a, n = sqrt(0.5), 300_000
+    f = 1 + a * a
+    for p, epsilon in [(20, 4), (20, 8), (40, 4), (40, 8)]:
+        k = constants(p + 1, epsilon)
+        x = rng.standard_normal((n, p)) * 0.12 * sqrt(20 / p)
+        x[:, 0] += 0.8
+        x /= np.linalg.norm(x, axis=1)[:, None]
+        y = np.hstack([x, np.full((n, 1), a)]) / sqrt(f)
+        g = np.vstack([directions(part, k, epsilon, rng) for part in np.array_split(y, 20)])
+        c, a0, a1, a2 = (float(k[name]) for name in ("c", "a0", "a1", "a2"))
+        m = x.mean(0)
+        own, excess = g[:, 0] - m[0] / a * g[:, p], (m[0] / a) ** 2
+        found = np.mean([(f * c * own * (g[:, w] - m[w] / a * g[:, p])).var() for w in range(1, p)])
+        lv, lw = x[:, 0].var(), x[:, 1:].var(0).mean()
+        plain = f * f * c * c * (a0 * (1 + excess) + a1 * (lv + lw) / f + a2 * lv * lw / f**2)
+        print(p, epsilon, found / plain, found / (plain + f * c * c * a1 * lw * excess))
     print("outlier of pure noise: x, found, x + 1/x, deviation, x sqrt(1.5/p), squared cosine, derived")
     p, u = 200, np.eye(200)[0]
     for x in (1.2, 1.8, 3.6):

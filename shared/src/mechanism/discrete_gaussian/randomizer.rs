@@ -239,7 +239,7 @@ mod tests {
             furthest = furthest.max((squared as f64).sqrt());
         }
         assert!(furthest <= bound, "{furthest} is above {bound}");
-        // Without the rounding term the bound would be false: another search found 12.37.
+        // Without the rounding term the bound would be false: another search found 12.88.
         assert!(furthest > 8.0 * std::f64::consts::SQRT_2, "{furthest}");
     }
 
