@@ -86,7 +86,7 @@ pub(crate) fn check_gaussian(spec: &MechanismSpec) -> Result<()> {
         MechanismSpec::SymmetricGaussian(_)
         | MechanismSpec::IsotropicGaussian(_)
         // A sum of discrete Gaussians of σ ≥ 2¹⁰ steps: its tails are a Gaussian's to far below what any
-        // number of trials resolves (`design/referee.md` §4b).
+        // number of trials resolves (`docs/derivations/discrete-gaussian.md`, "Guarantee").
         | MechanismSpec::DiscreteGaussian(_) => return Ok(()),
         // Whoever adds a mechanism and proves that it is Gaussian says so above.
         _ => {}

@@ -8,7 +8,7 @@ use eigenveil_central::{
 use eigenveil_shared::privacy::{Budget, gaussian};
 use proptest::prelude::*;
 
-/// `../shared/vectors/reference.json`, `subsampled_gaussian` (add or remove one row: as zero-out): rate, multiplier,
+/// `shared/tests/vectors/reference.json`, `subsampled_gaussian` (add or remove one row: as zero-out): rate, multiplier,
 /// steps, δ, ε by Rényi divergences, ε by privacy losses.
 const REFERENCE: [(f64, f64, u64, f64, f64, f64); 6] = [
     (1.0, 5.0, 100, 1e-6, 11.68862679916635, 10.997151218387838),
@@ -59,7 +59,7 @@ fn reference_values() {
         );
         assert!((quick / renyi - 1.0).abs() < 0.01, "{quick} {renyi}");
         assert!((tight / losses - 1.0).abs() < 0.02, "{tight} {losses}");
-        // The reference rounds to a grid of its own: the fourth row is 1.2859 by the referee's accountant.
+        // The reference rounds to a grid of its own: the fourth row is 1.2859 by another accountant, written apart.
         assert!(tight >= losses * (1.0 - 3e-4), "{tight} {losses}");
         assert!(run.delta(tight).unwrap() <= delta * (1.0 + 1e-3));
     }

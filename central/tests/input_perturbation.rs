@@ -49,7 +49,7 @@ fn published(n: usize, seed: u64) -> (Rows, nalgebra::DMatrix<f64>) {
     (clipped(&raw, 1.0), population.subspace().clone())
 }
 
-/// `measurements-rivals.md`, section C: 2.24, 0.63, 0.34, 0.20. Five repeats; the bands are 10 % and some five standard
+/// Measured by a program in numpy: 2.24, 0.63, 0.34, 0.20. Five repeats; the bands are 10 % and some five standard
 /// errors of the mean wide (the s.d. of a repeat is 5 % or less).
 #[test]
 fn analyze_gauss_at_the_measured_setting() {

@@ -209,7 +209,8 @@ fn the_true_epsilon_and_both_noise_scales_are_told() {
     };
     assert!((over(8) / over(2) - 2.0).abs() < 1e-9);
     assert!(over(2) > 1.0);
-    // referee.md 7g: for a symmetric pair of entries the printed noise fails at ε = 8, δ = 1e-3.
+    // For a symmetric pair of entries the printed noise fails at ε = 8, δ = 1e-3
+    // (docs/central-power-oja.md, "private-power (PPM)").
     let privacy = private(8.0, 1e-3, Neighbours::Entry, Calibration::AsPublished);
     let mut rng = generator(Some(9)).unwrap();
     let fit = PrivatePower::default()

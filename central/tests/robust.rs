@@ -194,7 +194,7 @@ fn the_optima_are_those_of_a_convex_solver() {
     assert!(tight >= 1);
 }
 
-/// The paper's first experiment: N = T = 2,000, B = 20, ε = 0.8, δ = 1/√N. The referee's values by an independent
+/// The paper's first experiment: N = T = 2,000, B = 20, ε = 0.8, δ = 1/√N. By an independent
 /// accountant: multiplier 1.09 gives ε = 0.776 (zero-out); the printed one is a hundred times smaller, and dp-GGD's steps
 /// hold ε = 0.19 (zero-out) and 0.57 (replace).
 #[test]

@@ -14,7 +14,7 @@
 //!   which y is `(x_v − m_v)/√f`: `f²c²[a₀(1 + m_v²/a² + m_w²/a²) + a₁(λ_v + λ_w)/f + a₂λ_vλ_w/f²]`, λ the
 //!   *centred* variances.
 //!
-//! Source: `design/referee.md` §3.
+//! Derived in `docs/derivations/centring.md`; "Noise" there has the small part along the mean that is left out here.
 
 use eigenveil_shared::{
     Error, ErrorCode, Result, mechanism::NoiseModel, packed::PackedSymmetric, preprocess::Norm,
@@ -196,7 +196,7 @@ impl ReportNoise {
                 let length = (dimension * identity).min(1.0);
                 let uniform = 1.0 / (dimension * (dimension + 2.0));
                 let outside = length * a0 + (1.0 - length) * uniform;
-                // ‖D e_P‖² without the corner is c²·g_P²(1 − g_P²): §2b has both moments. What the rows
+                // ‖D e_P‖² without the corner is c²·g_P²(1 − g_P²): the variance of one report has both moments. What the rows
                 // themselves put there is not noise.
                 let second = 1.0 / dimension + (last - identity) / scale;
                 let fourth = 3.0 * outside + 6.0 * a1 * last + a2 * last * last / length;

@@ -1,4 +1,4 @@
-//! Private centring: the oracle without noise, the referee's numbers, the price, the spurious component,
+//! Private centring: the oracle without noise, independent numbers, the price, the spurious component,
 //! both paths, real data.
 #![allow(
     clippy::unwrap_used,
@@ -211,11 +211,11 @@ fn device_moment(
     NoisyMoment::decode(vec![sum.finish().unwrap()], params).unwrap()
 }
 
-/// Referee §3a: p = 20, n = 1e5, ε = 4, real devices: mean error 0.010–0.015 (euclidean), the identity fixed, a
-/// remaining spectral error of 0.009–0.02 or a little more for small a. Seeds are fixed; the bounds are those of
-/// the report with a factor for another population, and the measured numbers are printed.
+/// `docs/derivations/centring.md`, "Independent values": p = 20, n = 1e5, ε = 4, real devices: mean error 0.010–0.015 (euclidean), the identity fixed, a
+/// remaining spectral error of 0.009–0.02 or a little more for small a. Seeds are fixed; the bounds are those
+/// with a factor for another population, and the measured numbers are printed.
 #[test]
-fn the_referees_simulation() {
+fn the_independent_simulation() {
     let p = 20;
     let n = 100_000;
     for norm in [Norm::Normalize, Norm::Clip { radius: 1.2 }] {
@@ -293,7 +293,7 @@ fn noisy_moment<R: Rng + ?Sized>(
         .unwrap()
 }
 
-/// Referee §3b: the variance in direction v, relative to an uncentred report, is `(1+a²)²(1+m_v²/a²)`. 4,000
+/// `docs/derivations/centring.md`, "Price": the variance in direction v, relative to an uncentred report, is `(1+a²)²(1+m_v²/a²)`. 4,000
 /// draws of 38 independent entries: the ratio has a relative standard error of √(2/152,000) = 0.4 %, so 3 % fails
 /// about never by chance; the rest of the tolerance is the second order in the noise.
 #[test]
@@ -330,7 +330,7 @@ fn the_price_of_centring() {
     assert!((price(DEFAULT_CENTRING, 1.0) - 6.75).abs() < 1e-12);
 }
 
-/// Referee §3b: where ‖m‖ > a, the top of pure noise is (x + 1/x)/2 times the bulk's edge: 1.178, 1.939, 1.029,
+/// `docs/derivations/centring.md`, "The spurious component": where ‖m‖ > a, the top of pure noise is (x + 1/x)/2 times the bulk's edge: 1.178, 1.939, 1.029,
 /// and 1 for a = 1. The floor's edge must be there, and what stands at it is called no component.
 #[test]
 fn the_spurious_component_is_where_the_floor_says_and_is_not_counted() {
@@ -341,7 +341,7 @@ fn the_spurious_component_is_where_the_floor_says_and_is_not_counted() {
     let mut mean = DVector::zeros(p);
     mean[7] = 0.9;
     let zero = DMatrix::zeros(p, p);
-    for (a, referee) in [
+    for (a, independent) in [
         (0.5, 1.172),
         (0.25, 1.914),
         (DEFAULT_CENTRING, 1.023),
@@ -363,11 +363,11 @@ fn the_spurious_component_is_where_the_floor_says_and_is_not_counted() {
         let x = 0.9 / a;
         let formula = if x > 1.0 { 0.5 * (x + 1.0 / x) } else { 1.0 };
         println!(
-            "a = {a:.3}: top {top:.3} (referee {referee}), floor's edge {edge:.3}, formula {formula:.3}, squared cosine to the mean {aligned:.2}, counted {counted} of {draws}"
+            "a = {a:.3}: top {top:.3} (independent {independent}), floor's edge {edge:.3}, formula {formula:.3}, squared cosine to the mean {aligned:.2}, counted {counted} of {draws}"
         );
         assert!((edge - formula).abs() < 0.02, "{a}: {edge}");
         // Forty draws: the mean of the top has a standard error below 0.01; finite p lowers it by up to 0.02.
-        assert!((top - referee).abs() < 0.03, "{a}: {top}");
+        assert!((top - independent).abs() < 0.03, "{a}: {top}");
         assert!(counted <= 2, "{a}: {counted}");
     }
 }

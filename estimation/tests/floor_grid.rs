@@ -113,7 +113,7 @@ fn spiked_at_p_200() {
     spiked("floor_grid_p200", 200, 12);
 }
 
-/// A spread bulk: the formulas of §5e.
+/// A spread bulk: `docs/derivations/floor.md`, "A spread bulk".
 #[test]
 #[ignore = "minutes; see the top of the file"]
 fn digits() {

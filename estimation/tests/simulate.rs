@@ -151,7 +151,7 @@ fn the_published_model_is_far_below_the_floor_and_the_floor_says_so() {
         seed: 2,
     };
     let (repeats, summary) = run(&experiment, &mut |_| {}).unwrap();
-    // A random subspace has 2.97 of at most √10; see design/measurements.md.
+    // A random subspace has √(2k(1 − k/p)) = 2.96 of at most √10.
     assert!(summary.error_mean > 2.7, "{}", summary.error_mean);
     assert!(
         summary.nonprivate_error < 0.2,

@@ -45,8 +45,8 @@
 //!
 //! # What is not here
 //!
-//! No I/O, no clock, no async, no linear algebra. Not protected: the low bits of a floating-point
-//! Gaussian (`docs/limitations.md`, "Floating point").
+//! No I/O, no clock, no async, no linear algebra. What floating point adds to the ε of the Gaussian
+//! mechanisms is bounded and stated (`docs/derivations/gaussian.md`, "Floating point").
 
 pub mod api;
 pub mod codec;

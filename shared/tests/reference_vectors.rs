@@ -1,12 +1,10 @@
-//! Agreement with the values computed independently (`../shared/vectors/reference.json`).
+//! Agreement with the values computed independently (`shared/tests/vectors/reference.json`).
 
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
     reason = "a test fails by panicking"
 )]
-
-use std::path::Path;
 
 use eigenveil_shared::{
     mechanism::{Calibration, MechanismKind, MechanismSpec, double_cap::DoubleCapParameters},
@@ -16,17 +14,8 @@ use eigenveil_shared::{
     },
 };
 
-/// The independent values, or `None` with a loud word where the folder beside the checkout is absent.
-fn reference() -> Option<serde_json::Value> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/vectors/reference.json");
-    if !path.exists() {
-        eprintln!(
-            "SKIPPED: {} is absent, so nothing was compared with the independent values",
-            path.display()
-        );
-        return None;
-    }
-    Some(serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap())
+fn reference() -> serde_json::Value {
+    serde_json::from_str(include_str!("vectors/reference.json")).unwrap()
 }
 
 fn close(what: &str, ours: f64, theirs: f64) {
@@ -39,7 +28,7 @@ fn close(what: &str, ours: f64, theirs: f64) {
 
 #[test]
 fn gaussian_calibration_agrees_to_1e_9() {
-    let Some(reference) = reference() else { return };
+    let reference = reference();
     let rows = reference["gaussian_calibration"].as_array().unwrap();
     assert_eq!(rows.len(), 24);
     for row in rows {
@@ -76,10 +65,10 @@ fn gaussian_calibration_agrees_to_1e_9() {
 }
 
 /// The reference's own optimiser is flat at the maximum: its threshold and cap probability are good to
-/// 1e-6 only (`referee.md` §2a).
+/// 1e-6 only (`docs/derivations/double-cap.md`, "Independent values").
 #[test]
 fn double_cap_constants_agree() {
-    let Some(reference) = reference() else { return };
+    let reference = reference();
     let rows = reference["double_cap"].as_array().unwrap();
     assert_eq!(rows.len(), 48);
     for row in rows {

@@ -133,7 +133,7 @@ mod tests {
             }
             let exact = moments.map(|moment| moment / mass);
             if a == [0.0, 3.0] {
-                // measurements-rivals.md, where two libraries give 0.063.
+                // Where two libraries give 0.063, not this.
                 assert!((exact[1] - 0.2019).abs() < 1e-4, "{exact:?}");
             }
             compare(&a, &exact, seed);

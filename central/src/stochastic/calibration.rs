@@ -266,10 +266,10 @@ mod tests {
         }
     }
 
-    /// referee.md, section 7d: a9a, T = n, δ = 1e-3, zero-out. DP-SPCA's true ε is 8.8 at 0.5 and about 100 at 1; at 0.1 the
+    /// By another accountant, written apart: a9a, T = n, δ = 1e-3, zero-out. DP-SPCA's true ε is 8.8 at 0.5 and about 100 at 1; at 0.1 the
     /// claim holds. DP-VRPCA's (m = 10) is about 1 at a claimed 0.1 and above 1,000 at 0.5.
     #[test]
-    fn what_the_printed_noise_gives_is_the_referees() {
+    fn what_the_printed_noise_gives_has_the_independent_values() {
         let plan = Plan {
             n: 32_561,
             rate: 1.0 / 32_561.0,

@@ -1,4 +1,5 @@
-//! What removing an estimated mean does to the noise's spectrum (`design/referee.md` §3b).
+//! What removing an estimated mean does to the noise's spectrum (`docs/derivations/centring.md`,
+//! "The spurious component").
 //!
 //! The noise of Ĉ has the metric `I + m̂m̂ᵀ/a²` instead of I. With x = ‖m‖/a > 1 its `−δmᵀ − mδᵀ` (δ the error
 //! of m̂) leaves the bulk: pure noise then has an eigenvalue at `(x + 1/x)·r` above the centre, with squared cosine

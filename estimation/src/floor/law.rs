@@ -7,9 +7,9 @@ use super::centring;
 /// Second moments of the noise of the mean of n reports, between two orthonormal directions in which the
 /// rows have mean squares λ and λ': `V = constant + linear·(λ + λ') + bilinear·λλ'`.
 ///
-/// For `double-cap` it is §2b of the referee's report averaged over rows of independent length and
-/// direction, `E‖x‖² = ρ`: constant `(c²/n)[ρa₀ + (1−ρ)/(p(p+2))]`, linear `(c²/n)a₁`, bilinear
-/// `(c²/n)a₂·p/((p+2)ρ)`. The last factor (1 in the report) makes V exactly `c²/(n p(p+2))` for rows of
+/// For `double-cap` it is the variance of one report (`docs/derivations/double-cap.md`, "Variance") averaged over rows
+/// of independent length and direction (`docs/derivations/floor.md`, "The noise of a mean"), `E‖x‖² = ρ`: constant `(c²/n)[ρa₀ + (1−ρ)/(p(p+2))]`, linear `(c²/n)a₁`, bilinear
+/// `(c²/n)a₂·p/((p+2)ρ)`. The last factor makes V exactly `c²/(n p(p+2))` for rows of
 /// uniform direction and any length, so that the floor under pure noise is right in small dimensions too.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct NoiseProfile {

@@ -3,7 +3,7 @@
 //! The noise in `S̃` is, up to a shift, a random symmetric matrix whose eigenvalues fill an interval
 //! `b + χ ± 2 r_b`. A component of size θ above the bulk shows as an eigenvalue outside it only if it is
 //! strong enough, and even then at the wrong place and along a tilted direction. All of it has a closed
-//! form (`design/referee.md` §5d; checked there on 51 settings, predicted / measured error 0.88–1.11):
+//! form (`docs/derivations/floor.md`, "A flat bulk"; checked on 51 settings, predicted / measured error 0.88–1.11):
 //!
 //! ```text
 //! Hⱼ = ½[(θⱼ−χ) + √((θⱼ−χ)² + 4(Rⱼ²−r_b²))]      visible iff Hⱼ > r_b

@@ -58,7 +58,8 @@ impl Spectrum {
     }
 
     /// The `k` leading of all `eigenvalues` (descending) over the others as they are: real data has
-    /// a spread bulk, and components near its upper end are tilted into it (`referee.md` §5e).
+    /// a spread bulk, and components near its upper end are tilted into it
+    /// (`docs/derivations/floor.md`, "A spread bulk").
     ///
     /// # Errors
     /// `InvalidRequest` unless `1 ≤ k < p` and the eigenvalues are finite and descending.
@@ -147,8 +148,8 @@ impl Spectrum {
 
     /// Where an eigenvalue `y` above the bulk shows, without regard to whether it does.
     ///
-    /// §5e's equations, `g_w = 1/(z − λ_w − Σ_w' V_ww' g_w')` and `z = λⱼ + Σ_w V_jw g_w`, with §5d's shift
-    /// in them: every sum over V g is divided by `1 − χ·mean(g)`, as in the law of a sample covariance.
+    /// The equations of `docs/derivations/floor.md`, "A spread bulk", `g_w = 1/(z − λ_w − Σ_w' V_ww' g_w')` and
+    /// `z = λⱼ + Σ_w V_jw g_w`, with the shift χ in them: every sum over V g is divided by `1 − χ·mean(g)`, as in the law of a sample covariance.
     /// Because V has rank two they have a closed form. With `m₀ = Σ 1/(y−λ_w)`, `m₁ = Σ λ_w/(y−λ_w)`,
     /// `D = 1 − χ·m₀/(p−k)` and V = α + β(λ+λ') + γλλ':
     ///
@@ -157,7 +158,7 @@ impl Spectrum {
     /// z(y) = y + (α+βy)S₀ + (β+γy)S₁        visible iff z'(y) > 0   cos² = z'(y)/(1+βS₀+γS₁)
     /// ```
     ///
-    /// Over a flat bulk this is §5d; for noise of one variance V it is `z = y + V m₀`, `cos² = 1 − V Σ 1/(y−λ_w)²`.
+    /// Over a flat bulk this is the closed form of [`SpectralNoise`]; for noise of one variance V it is `z = y + V m₀`, `cos² = 1 − V Σ 1/(y−λ_w)²`.
     /// What private centring adds along the mean, for the component (`excess`) and the others, comes in to
     /// first order.
     fn emergence(&self, y: f64, excess: f64, profile: &NoiseProfile) -> Option<Emergence> {
@@ -524,7 +525,7 @@ mod tests {
         }
     }
 
-    /// The closed form solves §5e's equations, here by iteration, with a spread bulk.
+    /// The closed form solves the self-consistent equations, here by iteration, with a spread bulk.
     #[test]
     fn a_spread_bulk_solves_the_self_consistent_equations() {
         let noise = double_cap(20, 6.0);

@@ -12,7 +12,7 @@ use crate::linalg::{PANEL_WIDTH, Panels, share_out};
 ///
 /// Directions are rounded to f32 and added up in blocks of [`BLOCK`], so that a term of an entry passes
 /// `B + n/B` roundings: the sum is off by at most `(B + n/B + 2)·u·c·E|gᵢgⱼ|`, u = 2⁻²⁴, which in standard deviations
-/// `c/(p√n)` of the noise is below `0.64·√n·(B + n/B + 2)·u`: 0.8 % at n = 10⁵, 0.1 at 10⁶. Roundings are not all in one
+/// `c/(p√n)` of the noise is below `0.64·√n·(B + n/B + 2)·u`: 0.8 % at n = 10⁵, 0.16 at 10⁶. Roundings are not all in one
 /// direction: measured, they are some thousand times less (a test compares).
 pub(super) struct LargeMoment {
     lower: Panels<f32>,

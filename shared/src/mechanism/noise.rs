@@ -17,7 +17,7 @@ pub enum NoiseModel {
         diagonal_sd: f64,
     },
     /// `D = c(ggᵀ − I/p)` with g leaning towards the row: `E D = xxᵀ − (r²/p)I`, and a variance that
-    /// depends on the row (`docs/mechanisms.md`, "Exact variance").
+    /// depends on the row (`docs/derivations/double-cap.md`, "Variance").
     DoubleCap {
         /// Dimension p of the reports.
         dimension: usize,

@@ -451,7 +451,8 @@ impl MechanismSpec {
             | MechanismSpec::IsotropicGaussian(IsotropicGaussian(noise)) => {
                 gaussian::loss_exceeds(noise.sigma(), gaussian::SENSITIVITY, epsilon)
             }
-            // The continuous Gaussian of this σ: the discrete one differs by less than 1e-4 of it.
+            // The continuous Gaussian at the sensitivity on the grid: the discrete one of the pairs that were computed has
+            // less (docs/derivations/discrete-gaussian.md, "The two-sided probability").
             MechanismSpec::DiscreteGaussian(discrete) => {
                 let parameters = discrete.parameters();
                 let sensitivity = grid_sensitivity(discrete.dimension(), parameters.grid_bits());

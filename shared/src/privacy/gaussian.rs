@@ -2,7 +2,7 @@
 //!
 //! * Neighbours: any two rows of one participant (replacement, the local model).
 //! * Norm and sensitivity: L2; for rows in the unit ball the released matrix, packed or scaled-packed,
-//!   moves by at most **Δ = √2** ([`SENSITIVITY`]; `docs/mechanisms.md` has the proof).
+//!   moves by at most **Δ = √2** ([`SENSITIVITY`]; `docs/derivations/gaussian.md`, "Sensitivity").
 //! * Guarantee: `N(0, σ²I)` on an L2-sensitivity-Δ query is (ε, δ)-DP iff
 //!   `Φ(Δ/2σ − εσ/Δ) − e^ε Φ(−Δ/2σ − εσ/Δ) ≤ δ` (Balle & Wang 2018, Theorem 8).
 //! * Rounding: every σ, δ and ε below is rounded against us.
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn values_at_the_papers_settings() {
-        // referee.md §1d: the printed noise is enough for the paper's synthetic experiment …
+        // docs/derivations/gaussian.md, "The published noise": it is enough for the paper's synthetic experiment …
         let paper = Budget::approximate(0.5, 1e-4).unwrap();
         let printed = as_published_sigma(paper).unwrap();
         assert!((printed - 8.687).abs() < 1e-3);
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn the_papers_noise_crosses_where_the_referee_says() {
+    fn the_papers_noise_crosses_at_the_independent_values() {
         for (delta, crossing) in [
             (1e-3, 1.252),
             (1e-4, 0.7256),

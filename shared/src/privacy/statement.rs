@@ -80,7 +80,8 @@ impl PrivacyStatement {
             Some(real) => real,
             None => f64::INFINITY,
         };
-        // Not monotone under rounding to the grid, which changes it by 1.2 % at most where it was computed.
+        // Not monotone under rounding to the grid, which can raise it by a little more than this allowance:
+        // docs/derivations/gaussian.md, "The two-sided statement".
         let exceeded = mechanism.loss_exceeds(loss) * (1.0 + slack) * GRID_ALLOWANCE;
         Self {
             mechanism: mechanism.kind(),

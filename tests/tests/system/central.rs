@@ -4,7 +4,7 @@ use eigenveil_central::ALGORITHMS;
 
 use crate::program::{has_keys, refused, run, run_json};
 
-/// The keys of `design/cli.md`.
+/// The keys that every algorithm prints.
 const KEYS: [&str; 9] = [
     "algorithm",
     "epsilon",

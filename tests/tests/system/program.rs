@@ -306,7 +306,7 @@ pub(crate) fn keys(value: &serde_json::Value) -> Vec<&str> {
         .collect()
 }
 
-/// The keys of `design/cli.md`, in any order, with room for more.
+/// The keys that are promised, in any order, with room for more.
 #[track_caller]
 pub(crate) fn has_keys(value: &serde_json::Value, wanted: &[&str]) {
     let keys = keys(value);

@@ -72,7 +72,7 @@ impl Table {
         let mut names: Vec<String> = measured.iter().map(|name| format!("mean {name}")).collect();
         names.extend(measured.iter().map(|name| format!("{name} error")));
         names.extend(measured.iter().map(|name| format!("worst {name}")));
-        // Version 1.0, C order, little-endian f32: shared/data/README.md.
+        // Version 1.0, C order, little-endian f32.
         let begin = 10 + usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
         let numbers: Vec<f64> = bytes[begin..]
             .chunks_exact(4)

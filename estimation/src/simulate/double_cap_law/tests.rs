@@ -169,8 +169,8 @@ fn exact(
     }
 }
 
-/// `Var(vᵀDw)` as §2b of the referee's report has it.
-fn referee(parameters: &DoubleCapParameters, r: f64, (v, w): ([f64; 3], [f64; 3])) -> f64 {
+/// `Var(vᵀDw)` as `docs/derivations/double-cap.md`, "Variance", has it.
+fn derived(parameters: &DoubleCapParameters, r: f64, (v, w): ([f64; 3], [f64; 3])) -> f64 {
     let moments = parameters.moments();
     let p = parameters.dimension as f64;
     let square = parameters.scale * parameters.scale;
@@ -192,7 +192,7 @@ fn parameters(p: usize, epsilon: f64) -> (DoubleCap, [Released; 2]) {
     (cap, released)
 }
 
-/// Quadrature over the density, which shares nothing with the closed forms, gives §2b's means and variances.
+/// Quadrature over the density, which shares nothing with the closed forms, gives the derived means and variances.
 #[test]
 fn the_exact_variances_are_those_of_the_density() {
     for p in DIMENSIONS {
@@ -207,7 +207,7 @@ fn the_exact_variances_are_those_of_the_density() {
                     let mean = r * r * v[0] * w[0] - trace;
                     let scale = constants.scale;
                     assert!((law.mean - mean).abs() < 1e-9 * scale, "p={p} ε={epsilon}");
-                    let stated = referee(&constants, r, pair);
+                    let stated = derived(&constants, r, pair);
                     assert!(
                         (law.variance - stated).abs() < 1e-7 * (scale / p as f64).powi(2),
                         "p={p} ε={epsilon} r={r} {pair:?}: {} {stated}",

@@ -15,17 +15,17 @@ use crate::{
 };
 
 /// Smallest σ, in grid steps, that a study may have: below it the discrete Gaussian is too far from the
-/// continuous one (`design/referee.md` §4b).
+/// continuous one (`docs/derivations/discrete-gaussian.md`, "Guarantee").
 pub const MIN_SIGMA_GRID: u64 = 1 << 10;
 /// Largest σ in grid steps: 16σ must fit the payload's integers.
 pub const MAX_SIGMA_GRID: u64 = 1 << 26;
 /// Finest grid, 2⁻²⁴: [`DiscreteGaussianParameters::derive`] never needs more than 2⁻¹⁸.
 pub const MAX_GRID_BITS: u8 = 24;
 
-/// σ in grid steps from which the bound of §4b is within 1e-5 of the analytic δ (ε ≤ 8,
+/// σ in grid steps from which that bound is within 1e-5 of the analytic δ (ε ≤ 8,
 /// δ ≥ 1e-20).
 const FINE_SIGMA_GRID: u64 = 1 << 12;
-/// τ² of the bound of §4b: any value is valid, and from σ = 2¹⁰ on this one costs below 1.5e-6 of σ.
+/// τ² of that bound: any value is valid, and from σ = 2¹⁰ on this one costs below 1.5e-6 of σ.
 const TAU_SQUARED: f64 = 3.0;
 /// Share of δ that the analytic formula is given; the rest pays for the discrete law.
 const ANALYTIC_SHARE: f64 = 0.9999;
@@ -80,7 +80,7 @@ const fn min_grid_bits(report_dimension: usize) -> u8 {
 }
 
 /// L2 sensitivity of the rounded `2ᵇ·svec(xxᵀ)` under replacement of a row of the unit ball:
-/// Δ_grid = (√2·2ᵇ + √(p(p+1)/2))(1 + 2⁻⁴⁰) (`design/referee.md` §4a).
+/// Δ_grid = (√2·2ᵇ + √(p(p+1)/2))(1 + 2⁻⁴⁰) (`docs/derivations/discrete-gaussian.md`, "Sensitivity on the grid").
 pub fn grid_sensitivity(report_dimension: usize, grid_bits: u8) -> f64 {
     const SLACK: f64 = 1.0 / (1_u64 << 40) as f64;
     let rounding = (packed_len(report_dimension) as f64).sqrt();
@@ -117,7 +117,7 @@ impl DiscreteGaussianParameters {
 
     /// The constants for reports of dimension p and this budget: the coarsest grid with b ≥ ⌈log₂(50p)⌉
     /// and σ ≥ 2¹² grid steps, and the σ of the analytic formula (Balle & Wang 2018) for Δ_grid at
-    /// 0.9999·δ, rounded up, and raised where the bound of §4b asks for more.
+    /// 0.9999·δ, rounded up, and raised where [`true_delta`](Self::true_delta) asks for more.
     ///
     /// # Errors
     /// `invalid-dimension` unless 2 ≤ p ≤ 4,096; `invalid-budget` for a pure budget, ε > 16, or one so
@@ -142,7 +142,7 @@ impl DiscreteGaussianParameters {
         ))
     }
 
-    /// Checks, on the device too, that the constants give what the study claims. By the bound of §4b,
+    /// Checks, on the device too, that the constants give what the study claims. By the bound itself,
     /// not by repeating [`derive`](Self::derive): another implementation may end its search elsewhere.
     ///
     /// # Errors
@@ -218,7 +218,8 @@ impl DiscreteGaussianParameters {
         (1 << 53) / u64::from(self.payload_bound().unsigned_abs())
     }
 
-    /// A δ for which reports of dimension p are (`epsilon`, δ)-LDP: the bound of `design/referee.md` §4b,
+    /// A δ for which reports of dimension p are (`epsilon`, δ)-LDP: the bound of
+    /// `docs/derivations/discrete-gaussian.md`, "Guarantee",
     /// above the smallest one by a few millionths at σ ≥ 2¹², rounded against us. 1 for a negative ε.
     pub fn true_delta(&self, report_dimension: usize, epsilon: f64) -> f64 {
         delta_bound(report_dimension, self.grid_bits, self.sigma_grid, epsilon)
@@ -264,7 +265,7 @@ fn check_dimension(report_dimension: usize) -> Result<()> {
 }
 
 /// The σ in grid steps that a study with this grid takes: analytic at 0.9999·δ, rounded up, or the
-/// smallest above it that the bound of §4b accepts.
+/// smallest above it that the bound accepts.
 fn needed_sigma(report_dimension: usize, grid_bits: u8, budget: Budget) -> Result<u64> {
     let sensitivity = grid_sensitivity(report_dimension, grid_bits);
     let analytic = if budget.is_pure() {
@@ -329,7 +330,7 @@ fn delta_bound(report_dimension: usize, grid_bits: u8, sigma_grid: u64, epsilon:
     )
 }
 
-/// δ of the bound of `design/referee.md` §4b for d independent `N_Z(0, σ²)` on integers whose L2
+/// δ of the bound of `docs/derivations/discrete-gaussian.md`, "Guarantee", for d independent `N_Z(0, σ²)` on integers whose L2
 /// sensitivity is Δ: `(1+η)^d·[e^{ξμ²/2}Φ(d₁) − e^εΦ(d₂)]`.
 ///
 /// With v = μ√(1+ξ) and ε' = ε − ξμ²/2 the bracket is `e^{ξμ²/2}` times the analytic δ(ε') of a Gaussian
@@ -373,7 +374,7 @@ mod tests {
         Budget::approximate(epsilon, delta).unwrap()
     }
 
-    /// The smallest bound of §4b over τ², on a grid of 400 values.
+    /// The smallest bound over τ², on a grid of 400 values.
     fn best_bound(sensitivity: f64, sigma: f64, entries: usize, epsilon: f64) -> f64 {
         (0..400)
             .map(|i| 0.02 * 1.02_f64.powi(i))
@@ -408,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bound_has_the_referees_values() {
+    fn the_bound_has_the_independent_values() {
         // σ = 8, v = (5, 6, 1), ε = 4: exact 3.496e-5, bound 3.753e-5.
         let norm = 62.0_f64.sqrt();
         let exact = exact_delta(8.0, &[5, 6, 1], 4.0);
@@ -473,7 +474,7 @@ mod tests {
                     assert!(parameters.true_delta(p, epsilon) <= delta);
                     let back = parameters.true_epsilon(p, delta).unwrap();
                     assert!(back <= epsilon && back > epsilon * 0.998, "{back}");
-                    // At most 2 % above the continuous mechanism (referee.md §4a), plus one step.
+                    // At most 2 % above the continuous mechanism, plus one step.
                     let continuous =
                         gaussian::analytic_sigma(budget, gaussian::SENSITIVITY).unwrap();
                     let price = parameters.sigma() / continuous;

@@ -18,7 +18,7 @@ use crate::{
 /// * Sensitivity: Δ_grid = (√2·2ᵇ + √(p(p+1)/2))(1 + 2⁻⁴⁰) ([`super::grid_sensitivity`]): √2·2ᵇ before
 ///   rounding, and rounding moves the difference of two rows by at most one per entry. The last factor
 ///   covers the f64 arithmetic: ‖x‖² ≤ 1 + 2⁻⁴¹ for p ≤ 4,096, and an entry errs by three roundings.
-/// * Guarantee: (ε, δ)-LDP by the bound of `design/referee.md` §4b
+/// * Guarantee: (ε, δ)-LDP by the bound of `docs/derivations/discrete-gaussian.md`, "Guarantee"
 ///   ([`DiscreteGaussianParameters::true_delta`]), and Δ_grid²/2σ²-zCDP
 ///   ([`DiscreteGaussianParameters::zcdp_rho`]), which composes.
 /// * Source: Canonne, Kamath & Steinke 2020, Algorithms 1 to 3 and its zCDP of the multivariate case.
@@ -239,7 +239,7 @@ mod tests {
             furthest = furthest.max((squared as f64).sqrt());
         }
         assert!(furthest <= bound, "{furthest} is above {bound}");
-        // Without the rounding term the bound would be false: referee.md §4a finds 12.37.
+        // Without the rounding term the bound would be false: another search found 12.88.
         assert!(furthest > 8.0 * std::f64::consts::SQRT_2, "{furthest}");
     }
 

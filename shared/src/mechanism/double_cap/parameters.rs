@@ -38,7 +38,7 @@ pub struct DoubleCapParameters {
 }
 
 /// Moments of B = (gᵀu)² of a released g, and the exact variance constants built from them
-/// (`design/referee.md` §2b).
+/// (`docs/derivations/double-cap.md`, "Variance").
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DoubleCapMoments {
     /// α = E B.
@@ -146,9 +146,9 @@ impl DoubleCapParameters {
 mod tests {
     use super::*;
 
-    /// `referee.md`, Appendix A: p, ε, τ*, α, μ₄, a₀, a₁, a₂.
+    /// `docs/derivations/double-cap.md`, "Independent values": p, ε, τ*, α, μ₄, a₀, a₁, a₂.
     #[rustfmt::skip]
-    const APPENDIX_A: [[f64; 8]; 25] = [
+    const INDEPENDENT: [[f64; 8]; 25] = [
         [2.0, 0.1, 0.515910296236, 0.515910296236, 0.391036864999, 0.1197387575, 0.005134673728, 0.001012550105],
         [2.0, 1.0, 0.654143564952, 0.654143564952, 0.541023684261, 0.07757885145, 0.03554102924, 0.09504095446],
         [2.0, 2.0, 0.782163919776, 0.782163919776, 0.696972158587, 0.04421477301, 0.04097698818, 0.3184659105],
@@ -177,8 +177,8 @@ mod tests {
     ];
 
     #[test]
-    fn appendix_a_to_1e_8() {
-        for [p, epsilon, tau, alpha, mu4, a0, a1, a2] in APPENDIX_A {
+    fn the_moments_have_the_independent_values_to_1e_8() {
+        for [p, epsilon, tau, alpha, mu4, a0, a1, a2] in INDEPENDENT {
             let parameters = DoubleCapParameters::derive(p as usize, epsilon).unwrap();
             let moments = parameters.moments();
             for (name, ours, theirs) in [

@@ -1,0 +1,500 @@
+"""The numbers of docs/derivations, computed apart from the Rust code: mpmath, numpy and scipy, from the definitions.
+
+Usage: pip install mpmath numpy scipy; python derivations.py [double_cap gaussian discrete centring floor shuffle]
+Prints one line for each number, what was derived beside what was found. Seeds are fixed; a few minutes in all.
+"""
+
+import sys
+from math import exp, expm1, floor, log, log2, pi, sqrt, tanh
+
+import mpmath as mp
+import numpy as np
+from scipy import special, stats
+from scipy.optimize import brentq
+
+mp.mp.dps = 40
+
+
+def phi(x):
+    """Normal distribution function."""
+    return special.ndtr(x)
+
+
+# double-cap
+
+
+def tail(a, b, t):
+    """P(Beta(a, b) > t)."""
+    return mp.betainc(a, b, t, 1, regularized=True)
+
+
+def constants(p, epsilon):
+    """Threshold, cap probability, gain, scale and moments at the best threshold."""
+    b, odds = mp.mpf(p - 1) / 2, mp.expm1(epsilon)
+
+    def gain(t):
+        q = tail(0.5, b, t)
+        return odds * (tail(1.5, b, t) - q) / (p * (1 + q * odds))
+
+    # Not from the condition m = tau - 1/p: by search for the largest gain, then polished on that condition.
+    grid = [mp.mpf(i) / 400 for i in range(1, 400)]
+    low = max(range(len(grid)), key=lambda i: gain(grid[i]))
+    start = (grid[max(low - 1, 0)], grid[min(low + 1, len(grid) - 1)])
+    t = mp.findroot(lambda t: t - mp.mpf(1) / p - gain(t), start, solver="anderson", tol=1e-32)
+    q = tail(0.5, b, t)
+    z, m = 1 + q * odds, gain(t)
+    alpha = mp.mpf(1) / p + m
+    mu4 = 3 * (1 + odds * tail(2.5, b, t)) / (p * (p + 2) * z)
+    a0 = (1 - 2 * alpha + mu4) / ((p - 1) * (p + 1))
+    a1 = (alpha - mu4) / (p - 1) - a0
+    density = t ** mp.mpf(0.5) * (1 - t) ** b / (mp.beta(0.5, b) * (1 - t))
+    return {
+        "tau": t, "q": q, "Z": z, "m": m, "c": (p - 1) / (p * m), "alpha": alpha, "mu4": mu4,
+        "a0": a0, "a1": a1, "a2": mu4 - 3 * a0 - 6 * a1, "slope": odds * density / z,
+    }  # fmt: skip
+
+
+def directions(rows, k, epsilon, rng):
+    """Released directions by their law given the row, which is derived from the definition of the cap."""
+    n, p = rows.shape
+    squared = (rows * rows).sum(1)
+    normal = rng.standard_normal((n, p))
+    unit = rows / np.sqrt(np.maximum(squared, 1e-300))[:, None]
+    along = (normal * unit).sum(1)
+    across = normal - along[:, None] * unit
+    across /= np.linalg.norm(across, axis=1)[:, None]
+    tau, b = float(k["tau"]), (p - 1) / 2
+    inside = rng.random(n) < float(k["q"]) * exp(epsilon) / float(k["Z"])
+    share = np.empty(n)
+    for cap in (True, False):
+        left = np.where(inside == cap)[0]
+        while len(left):
+            # By numpy's own beta variables outside; inside by the inverse of the tail.
+            if cap:
+                u = rng.random(len(left)) * float(k["q"])
+                share[left] = 1 - special.betaincinv(b, 0.5, u)
+                break
+            drawn = rng.beta(0.5, b, len(left))
+            share[left] = drawn
+            left = left[drawn > tau]
+    sign = np.where(along >= 0, 1, -1)
+    leaning = (np.sqrt(share) * sign)[:, None] * unit + np.sqrt(1 - share)[:, None] * across
+    uniform = normal / np.linalg.norm(normal, axis=1)[:, None]
+    return np.where((rng.random(n) < squared)[:, None], leaning, uniform)
+
+
+def double_cap():
+    print("# double-cap: p, epsilon; tau, q, Z, c, alpha, mu4, a0, a1, a2; tries; |d ln Z / d ln tau|")
+    for p, epsilon in [(2, 1), (2, 8), (3, 4), (10, 2), (10, 8), (40, 1), (40, 2), (40, 4), (40, 8), (400, 4)]:
+        k = constants(p, epsilon)
+        names = ["tau", "q", "Z", "c", "alpha", "mu4", "a0", "a1", "a2"]
+        numbers = [mp.nstr(k[name], 10) for name in names]
+        tries = mp.nstr(mp.exp(epsilon) / k["Z"], 6)
+        print(p, epsilon, *numbers, tries, mp.nstr(k["slope"], 3))
+    rng = np.random.default_rng(7)
+    p, epsilon, n = 10, 2, 400_000
+    k = constants(p, epsilon)
+    c, a0, a1, mu4 = (float(k[name]) for name in ("c", "a0", "a1", "mu4"))
+    # The device's loop itself: uniform directions, accepted inside or by the coin.
+    kept = np.empty((0, p))
+    tries = 0
+    while len(kept) < n:
+        g = rng.standard_normal((n, p))
+        g /= np.linalg.norm(g, axis=1)[:, None]
+        ok = (g[:, 0] ** 2 > float(k["tau"])) | (rng.random(n) < exp(-epsilon))
+        tries += n
+        kept = np.vstack([kept, g[ok]])
+    print("tries of the loop", tries / len(kept), "derived", exp(epsilon) / float(k["Z"]))
+    for name, i, j, derived in [
+        ("bulk", 1, 2, c * c * a0),
+        ("signal-bulk", 0, 1, c * c * (a0 + a1)),
+        ("signal diagonal", 0, 0, c * c * (mu4 - float(k["alpha"]) ** 2)),
+        ("bulk diagonal", 1, 1, 3 * c * c * a0 - (c / p - 1 / p) ** 2),
+    ]:
+        found = (c * (kept[:, i] * kept[:, j] - (i == j) / p)).var()
+        print("variance,", name, "found", found, "derived", derived)
+    r = 0.6
+    g = directions(np.tile([r] + [0] * (p - 1), (n, 1)), k, epsilon, rng)
+    shorter = r * r * a0 + (1 - r * r) / (p * (p + 2))
+    print("short row r = 0.6", (c * g[:, 0] * g[:, 1]).var(), c * c * (shorter + a1 * r * r))
+    print("  its mean", (c * (g[:, 0] ** 2 - 1 / p)).mean(), r * r * (1 - 1 / p))
+    # Sums of directions in single precision, in blocks of 512 as the code makes them.
+    p, n = 40, 51_200
+    g = rng.standard_normal((n, p))
+    g /= np.linalg.norm(g, axis=1)[:, None]
+    single = np.zeros((p, p))
+    for block in np.split(g, n // 512):
+        f = block.astype(np.float32)
+        single += f.T @ f
+    off = np.abs(single - g.T @ g)
+    print("single precision, largest error / (sqrt(n)/p)", off.max() / (sqrt(n) / p), "rms", sqrt((off**2).mean()) / (sqrt(n) / p))
+
+
+# Gaussian mechanisms
+
+
+def gaussian_delta(mu, epsilon):
+    mu, epsilon = mp.mpf(mu), mp.mpf(epsilon)
+    return mp.ncdf(mu / 2 - epsilon / mu) - mp.exp(epsilon) * mp.ncdf(-mu / 2 - epsilon / mu)
+
+
+def gaussian_mu(epsilon, delta):
+    low, high = mp.mpf("1e-6"), mp.mpf(100)
+    for _ in range(140):
+        middle = mp.sqrt(low * high)
+        low, high = (middle, high) if gaussian_delta(middle, epsilon) <= delta else (low, middle)
+    return low
+
+
+def two_sided(mu, epsilon):
+    mu = float(mu)
+    return phi(mu / 2 - epsilon / mu) + phi(-mu / 2 - epsilon / mu)
+
+
+def cells(centres, length):
+    """Logarithms of the probabilities that a standard normal number lies within length/2 of the centres."""
+    upper, lower = special.log_ndtr(length / 2 - centres), special.log_ndtr(-length / 2 - centres)
+    mirrored = special.log_ndtr(centres + length / 2), special.log_ndtr(centres - length / 2)
+    high = np.where(centres > 0, upper, mirrored[0])
+    low = np.where(centres > 0, lower, mirrored[1])
+    return high + np.log1p(-np.exp(low - high))
+
+
+def on_grid(sd, distance, grid, epsilon):
+    """P(odds move by more than e^epsilon) where the rows differ in one released number, exactly on the grid."""
+    reach = int((14 * sd + distance) / grid)
+    at = np.arange(-reach, reach + 1) * grid
+    mine, other = cells((at - distance / 2) / sd, grid / sd), cells((at + distance / 2) / sd, grid / sd)
+    return np.exp(mine)[np.abs(mine - other) > epsilon].sum()
+
+
+def two_on_grid(sd, distances, grid, epsilon):
+    """The same where the rows differ in two released numbers."""
+    mine, other = [], []
+    for distance in distances:
+        at = np.arange(-int((9.5 * sd + 1) / grid), int((9.5 * sd + 1) / grid) + 1) * grid
+        mine.append(cells((at - distance / 2) / sd, grid / sd))
+        other.append(cells((at + distance / 2) / sd, grid / sd))
+    loss = [a - b for a, b in zip(mine, other)]
+    weights = [np.exp(a) for a in mine]
+    below = np.concatenate([[0], np.cumsum(weights[1])])
+    above = np.concatenate([np.cumsum(weights[1][::-1])[::-1], [0]])
+    up = above[np.searchsorted(loss[1], epsilon - loss[0], side="right")]
+    down = below[np.searchsorted(loss[1], -epsilon - loss[0], side="left")]
+    return (weights[0] * (up + down)).sum()
+
+
+def gaussian():
+    print("# gaussian: analytic sigma (sensitivity sqrt 2)")
+    for epsilon, delta in [(0.1, 1e-6), (1, 1e-6), (4, 1e-6), (8, 1e-6), (0.5, 1e-4)]:
+        print(epsilon, delta, mp.nstr(mp.sqrt(2) / gaussian_mu(epsilon, delta), 12))
+    print("published noise is enough up to epsilon")
+    for delta in [1e-3, 1e-4, 1e-5, 1e-6, 1e-8, 1e-9]:
+
+        def excess(epsilon):
+            return float(mp.log(gaussian_delta(sqrt(2) * epsilon / sqrt(2 * log(1.25 / delta)), epsilon) / delta))
+
+        print(delta, brentq(excess, 1e-3, 3, xtol=1e-7))
+    for epsilon in (1, 2, 4):
+        sigma = sqrt(2 * log(1.25e6)) / epsilon
+        print("published, true delta at", epsilon, mp.nstr(gaussian_delta(sqrt(2) / sigma, epsilon), 4))
+    mu = gaussian_mu(1, 1e-6)
+    print("two-sided at (1, 1e-6)", two_sided(mu, 1), "up", phi(float(mu) / 2 - 1 / float(mu)))
+    print("on the grid, rows that differ in one number of isotropic-gaussian: found, continuous, ratio, half a cell")
+    worst = 0
+    for delta in (1e-6, 1e-7, 1e-9, 1e-12):
+        for epsilon in (0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 1, 1.2, 1.5, 2, 3, 4, 5, 6, 8, 10, 12, 16):
+            mu = float(gaussian_mu(epsilon, delta))
+            sd = 1 / mu
+            grid = 2.0 ** floor(log2(sd)) / 64
+            found, plain = on_grid(sd, 1, grid, epsilon), two_sided(mu, epsilon)
+            half = two_sided(mu, epsilon - 0.5 * mu * grid / sd)
+            worst = max(worst, found / half)
+            if found / plain > 1.02:
+                print(epsilon, delta, found, plain, found / plain, half / plain)
+    print("largest found / half a cell", worst)
+    worst = 0
+    for epsilon, delta in [(5, 1e-7), (2, 1e-7), (1, 1e-6), (0.7, 1e-7), (10, 1e-7), (5, 1e-12)]:
+        mu = float(gaussian_mu(epsilon, delta))
+        grid = 2.0 ** floor(-log2(mu)) / 64
+        half = two_sided(mu, epsilon - 0.5 * mu * mu * grid)
+        for angle in np.linspace(0, pi / 4, 13):
+            found = two_on_grid(1 / mu, (np.cos(angle), np.sin(angle)), grid, epsilon)
+            worst = max(worst, found / half)
+    print("  and for rows that differ in two numbers", worst)
+    for epsilon in (1, 8.4):
+        mu = float(gaussian_mu(epsilon, 1e-6))
+        grid = 2.0 ** floor(-log2(mu)) / 64
+        print("delta 1e-6, epsilon", epsilon, on_grid(1 / mu, 1, grid, epsilon), two_sided(mu, epsilon))
+    # Rounding to the grid.
+    print("grid s/64 raises the standard deviation by", sqrt(1 + (1 / 64) ** 2 / 12) - 1)
+    m = lambda z: sqrt(2 * pi) * (1 - phi(z)) * exp(z * z / 2)
+    v = 0.00492867323399
+    lattice = max(
+        (2 + exp(-z * z / 2) * (z + m(z)) / v) * 512 * v / exp(-z * z / 2) * 2 * 2.0**-60 for z in np.linspace(0, 3.6542, 400)
+    )
+    print("ziggurat's lattice, log2 of kappa L", log2(lattice))
+
+
+# discrete-gaussian
+
+
+def discrete_exact(sigma, v, epsilon):
+    reach = int(np.ceil(10 * sigma)) + max(map(abs, v))
+    y = np.arange(-reach, reach + 1)
+    weight = np.exp(-y * y / (2 * sigma * sigma))
+    weight /= weight.sum()
+    law = {0: 1.0}
+    for step in v:
+        new = {}
+        for at, probability in law.items():
+            for place, w in zip(at + step * y, weight):
+                new[place] = new.get(place, 0) + probability * w
+        law = new
+    squared = sum(step * step for step in v)
+    return sum(w * max(exp((2 * at - squared) / (2 * sigma**2)) - exp(epsilon), 0) for at, w in law.items())
+
+
+def discrete_bound(sigma, norm, d, epsilon, tau2):
+    mu, xi = norm / sigma, tau2 / sigma**2
+    kappa = sigma**2 * tau2 / (sigma**2 + tau2)
+    eta = 2 * exp(-2 * pi**2 * kappa) / (1 - exp(-6 * pi**2 * kappa))
+    v = mu * sqrt(1 + xi)
+    d1 = (xi * mu * mu / 2 - epsilon) / v + v / 2
+    return (1 + eta) ** d * (exp(xi * mu * mu / 2) * phi(d1) - exp(epsilon) * phi(d1 - v))
+
+
+def discrete():
+    print("# discrete-gaussian: sigma, v, epsilon: exact, best bound, continuous")
+    for sigma, v, epsilon in [(8, (5, 6, 1), 4), (1, (1,), 1), (2, (1,), 1), (3, (3,), 1), (3, (1, 1), 0.5)]:
+        norm = sqrt(sum(x * x for x in v))
+        bound = min(discrete_bound(sigma, norm, len(v), epsilon, 0.02 * 1.02**i) for i in range(400))
+        exact = discrete_exact(sigma, v, epsilon)
+        print(sigma, v, epsilon, exact, bound, "exact/continuous", exact / float(gaussian_delta(norm / sigma, epsilon)))
+    rng = np.random.default_rng(2)
+    furthest = 0.0
+    for _ in range(20):
+        rows = rng.standard_normal((2, 100_000, 3))
+        rows /= np.linalg.norm(rows, axis=2)[:, :, None]
+        entries = [rows[:, :, i] * rows[:, :, j] * (1 if i == j else sqrt(2)) for i in range(3) for j in range(i, 3)]
+        moved = sum((np.round(8 * e[0]) - np.round(8 * e[1])) ** 2 for e in entries)
+        furthest = max(furthest, sqrt(moved.max()))
+    print("p = 3, b = 3: furthest pair", furthest, "sensitivity", 8 * sqrt(2) + sqrt(6))
+    for epsilon in (0.1, 1, 4, 8):
+        mu = float(gaussian_mu(epsilon, 1e-6))
+        bound = discrete_bound(4096, mu * 4096, 80_200, epsilon, 3)
+        print("sigma 4096, p = 400: bound/analytic - 1", epsilon, bound / float(gaussian_delta(mu, epsilon)) - 1)
+    print("two-sided, the axes at p = 2: found, stated with the sensitivity on the grid")
+    for epsilon in (0.5, 1, 4, 16):
+        mu = float(gaussian_mu(epsilon, 1e-6))
+        bits = 7
+        while sqrt(2) / mu * 2**bits < 4096:
+            bits += 1
+        sensitivity = sqrt(2) * 2**bits + sqrt(3)
+        sigma = int(np.ceil(sensitivity / mu))
+        y = np.arange(-9 * sigma, 9 * sigma + 1)
+        one = np.exp(-y * y / (2.0 * sigma * sigma))
+        one /= one.sum()
+        # The loss is 2^b (z1 - z2 + 2^b)/sigma^2; z1 - z2 by convolution.
+        size = 1 << (2 * len(one)).bit_length()
+        both = np.fft.irfft(np.abs(np.fft.rfft(one, size)) ** 2, size)
+        at = np.arange(size)
+        at = np.where(at > size // 2, at - size, at)
+        loss = 2.0**bits * (at + 2**bits) / sigma**2
+        found = both[np.abs(loss) > epsilon].sum()
+        same = two_sided(sqrt(2) * 2**bits / sigma, epsilon)
+        stated = two_sided(sensitivity / sigma, epsilon)
+        print(epsilon, found, stated, "found/stated", found / stated, "found/continuous of the same distance", found / same)
+
+
+# Centring
+
+
+def centring():
+    rng = np.random.default_rng(3)
+    print("# centring: price found, derived, at a (m_v^2 = 1/4)")
+    p, s = 40, 1e-3
+    for a in (0.35, 0.5, sqrt(0.5), 1.0):
+        f, mean = 1 + a * a, np.zeros(p)
+        mean[0], mean[1] = 0.5, sqrt(0.81 - 0.25)
+        truth = np.block([[np.outer(mean, mean), a * mean[:, None]], [a * mean[None, :], np.array([[a * a]])]]) / f
+        squares = []
+        for _ in range(1500):
+            w = rng.standard_normal((p + 1, p + 1))
+            d = truth + s * (w + w.T) / sqrt(2)
+            m = f / a * d[:p, p]
+            squares.append(((f * d[:p, :p] - np.outer(m, m))[0, 2:] ** 2).mean())
+        print(a, np.mean(squares) / s**2, f * f * (1 + 0.25 / a**2))
+    print("double-cap along the mean: p, epsilon, found / without the term a1 lambda_w m_v^2 / a^2 f, found / with it")
+    a, n = sqrt(0.5), 300_000
+    f = 1 + a * a
+    for p, epsilon in [(20, 4), (20, 8), (40, 4), (40, 8)]:
+        k = constants(p + 1, epsilon)
+        x = rng.standard_normal((n, p)) * 0.12 * sqrt(20 / p)
+        x[:, 0] += 0.8
+        x /= np.linalg.norm(x, axis=1)[:, None]
+        y = np.hstack([x, np.full((n, 1), a)]) / sqrt(f)
+        g = np.vstack([directions(part, k, epsilon, rng) for part in np.array_split(y, 20)])
+        c, a0, a1, a2 = (float(k[name]) for name in ("c", "a0", "a1", "a2"))
+        m = x.mean(0)
+        own, excess = g[:, 0] - m[0] / a * g[:, p], (m[0] / a) ** 2
+        found = np.mean([(f * c * own * (g[:, w] - m[w] / a * g[:, p])).var() for w in range(1, p)])
+        lv, lw = x[:, 0].var(), x[:, 1:].var(0).mean()
+        plain = f * f * c * c * (a0 * (1 + excess) + a1 * (lv + lw) / f + a2 * lv * lw / f**2)
+        print(p, epsilon, found / plain, found / (plain + f * c * c * a1 * lw * excess))
+    print("outlier of pure noise: x, found, x + 1/x, deviation, x sqrt(1.5/p), squared cosine, derived")
+    p, u = 200, np.eye(200)[0]
+    for x in (1.2, 1.8, 3.6):
+        tops, cosines = [], []
+        for _ in range(150):
+            w = rng.standard_normal((p, p))
+            g = rng.standard_normal(p) / sqrt(p)
+            values, vectors = np.linalg.eigh((w + w.T) / sqrt(2 * p) - x * (np.outer(u, g) + np.outer(g, u)))
+            tops.append(values[-1])
+            cosines.append(vectors[0, -1] ** 2)
+        print(x, np.mean(tops), x + 1 / x, np.std(tops), x * sqrt(1.5 / p), np.mean(cosines), (x * x - 1) / (2 * x * x))
+
+
+# Noise floor
+
+
+def profile(k, n, p, one, other):
+    c2 = float(k["c"]) ** 2 / n
+    return c2 * (float(k["a0"]) + float(k["a1"]) * (one + other) + float(k["a2"]) * one * other * p / (p + 2))
+
+
+def noisy(rows_sd, k, epsilon, n, rng):
+    p, left = len(rows_sd), n
+    total = np.zeros((p, p))
+    while left:
+        take = min(left, 20_000)
+        rows = rng.standard_normal((take, p)) * rows_sd
+        rows /= np.linalg.norm(rows, axis=1)[:, None]
+        g = directions(rows, k, epsilon, rng)
+        total += g.T @ g
+        left -= take
+    return float(k["c"]) * (total / n - np.eye(p) / p)
+
+
+def moments_of(rows_sd, rng):
+    rows = rng.standard_normal((400_000, len(rows_sd))) * rows_sd
+    rows /= np.linalg.norm(rows, axis=1)[:, None]
+    return np.sort((rows * rows).mean(0))[::-1]
+
+
+def floor_():
+    rng = np.random.default_rng(11)
+    print("# floor: pure noise of double-cap; p, epsilon, n, top/(2r + chi), top/2r, counted, counted by 2r + r p^(-2/3)")
+    for p, epsilon, n, repeats in [(40, 2, 4_000, 200), (100, 2, 2_000, 80)]:
+        k = constants(p, epsilon)
+        c = float(k["c"])
+        r, chi = c / sqrt((p + 2) * n), c / n
+        tops = []
+        for _ in range(repeats):
+            g = rng.standard_normal((n, p))
+            g /= np.linalg.norm(g, axis=1)[:, None]
+            tops.append(np.linalg.eigvalsh(c * (g.T @ g / n - np.eye(p) / p))[-1])
+        tops = np.array(tops)
+        counted = (tops > chi + 2 * r + 2 * r * p ** (-2 / 3)).mean(), (tops > 2 * r + r * p ** (-2 / 3)).mean()
+        print(p, epsilon, n, tops.mean() / (2 * r + chi), tops.mean() / (2 * r), *counted)
+    print("one component: p, epsilon, n, theta/r, eigenvalue found, derived, error found, derived, sqrt(2) r/theta")
+    for p, epsilon, n, share, repeats in [(40, 4, 10_000, 0.2, 40), (40, 8, 10_000, 0.4, 40), (40, 4, 4_000, 0.06, 80)]:
+        k = constants(p, epsilon)
+        spread = np.sqrt(np.r_[share, np.full(p - 1, (1 - share) / (p - 1))])
+        top = moments_of(spread, rng)[0]
+        level = (1 - top) / (p - 1)
+        chi, theta = float(k["c"]) / n, top - level
+        r2, big = ((p - 1) * profile(k, n, p, x, level) for x in (level, top))
+        h = 0.5 * ((theta - chi) + sqrt((theta - chi) ** 2 + 4 * (big - r2)))
+        cosine = (h * h - r2) / (h * h - r2 + big)
+        found = [np.linalg.eigh(noisy(spread, k, epsilon, n, rng)) for _ in range(repeats)]
+        place = np.mean([values[-1] for values, _ in found])
+        error = sqrt(np.mean([2 * (1 - vectors[0, -1] ** 2) for _, vectors in found]))
+        print(p, epsilon, n, theta / sqrt(r2), place, chi + h + r2 / h - theta / p, error, sqrt(2 * (1 - cosine)), sqrt(2 * r2) / theta)
+    print("spread bulk: squared cosine found, closed form")
+    p, epsilon, n, repeats = 30, 4, 20_000, 40
+    k = constants(p, epsilon)
+    spread = np.sqrt(np.r_[0.35, np.linspace(0.06, 0.001, p - 1)])
+    truth = moments_of(spread, rng)
+    y, rest = truth[0], truth[1:]
+    c2 = float(k["c"]) ** 2 / n
+    al, be, ga = c2 * float(k["a0"]), c2 * float(k["a1"]), c2 * float(k["a2"]) * p / (p + 2)
+
+    def place(y):
+        m0, m1 = (1 / (y - rest)).sum(), (rest / (y - rest)).sum()
+        drift = 1 - float(k["c"]) / n * m0 / (p - 1)
+        h = 0.5 * (drift + sqrt(drift * drift + 4 * (be * m0 + ga * m1)))
+        return y + (al + be * y) * m0 / h + (be + ga * y) * m1 / h, 1 + be * m0 / h + ga * m1 / h
+
+    slope = (place(y + 1e-6)[0] - place(y - 1e-6)[0]) / 2e-6
+    found = [np.linalg.eigh(noisy(spread, k, epsilon, n, rng)) for _ in range(repeats)]
+    cosines = np.mean([vectors[0, -1] ** 2 for _, vectors in found])
+    print(cosines, slope / place(y)[1], "eigenvalue", np.mean([v[-1] for v, _ in found]), place(y)[0] - 1 / p)
+
+
+# Shuffling
+
+
+def blankets(total, q, local, epsilon):
+    """delta of the blanket bound for `total` uniform reports, the first participant's among them."""
+    odds = expm1(local)
+    z = 1 + q * odds
+    width = 12 * sqrt(total * 2 * q * (1 - 2 * q)) + 3
+    spots = np.arange(max(0, int(total * 2 * q - width)), min(total, int(total * 2 * q + width)) + 1)
+    result = 0.0
+    for spot, weight in zip(spots, stats.binom.pmf(spots, total, 2 * q)):
+        if weight > 1e-18:
+            n0 = np.arange(max(0, int(spot / 2 - 5 * sqrt(spot)) - 1), min(spot, int(spot / 2 + 5 * sqrt(spot)) + 1) + 1)
+            value = odds * n0 - exp(epsilon) * odds * (spot - n0) - total * expm1(epsilon)
+            result += weight * (stats.binom.pmf(n0, spot, 0.5) * np.maximum(value, 0)).sum()
+    return result / (total * z)
+
+
+def clones(total, local, epsilon):
+    width = 7 * sqrt(total)
+    a = np.arange(max(0, int(total / 2 - width)), min(total, int(total / 2 + width)) + 1)
+    excess = np.maximum((2 * a / total - 1) * tanh(local / 2) - tanh(epsilon / 2), 0)
+    return (1 + exp(epsilon)) * (stats.binom.pmf(a, total, 0.5) * excess).sum()
+
+
+def mean_over(n, chance, of):
+    """E of(M + 1), M ~ Bin(n - 1, chance)."""
+    if n <= 400:
+        return sum(stats.binom.pmf(m, n - 1, chance) * of(m + 1) for m in range(n))
+    nodes, weights = np.polynomial.hermite_e.hermegauss(11)
+    mean, sd = (n - 1) * chance, sqrt((n - 1) * chance * (1 - chance))
+    return sum(w * of(max(1, round(mean + sd * x) + 1)) for x, w in zip(nodes, weights / weights.sum()))
+
+
+def shuffle():
+    rng = np.random.default_rng(1)
+    print("# shuffle: the likelihood ratio itself, others' caps disjoint from both: found, its deviation, bound")
+    for n, q, local, epsilon in [(10, 0.13, 2, 0.05), (300, 0.05, 4, 0.3)]:
+        odds = expm1(local)
+        z = 1 + q * odds
+        base = np.array([q, q, q, 1 - 3 * q])
+        first, others = base * [exp(local), 1, 1, 1] / z, base * [1, 1, exp(local), 1] / z
+        counts = rng.multinomial(n - 1, others, 400_000) + rng.multinomial(1, first, 400_000)
+        shared = counts[:, 2] / exp(local) + counts[:, 3]
+        mine = counts[:, 0] * exp(local) + counts[:, 1] + shared
+        other = counts[:, 0] + counts[:, 1] * exp(local) + shared
+        value = np.maximum(1 - exp(epsilon) * other / mine, 0)
+        bound = mean_over(n, 1 / z, lambda total: blankets(total, q, local, epsilon))
+        print(n, q, local, epsilon, value.mean(), value.std() / sqrt(len(value)), bound)
+    print("shuffled epsilon, p = 40: local, n, delta, by clones, by blankets")
+    for local, n, delta in [(2, 10**4, 1e-7), (4, 10**4, 1e-7), (4, 10**5, 1e-7), (4, 10**5, 1e-6), (4, 10**6, 1e-6), (6, 10**5, 1e-7)]:
+        k = constants(40, local)
+        q, z = float(k["q"]), float(k["Z"])
+        answers = []
+        for of in (
+            lambda e: mean_over(n, exp(-local), lambda total: clones(total, local, e)),
+            lambda e: mean_over(n, 1 / z, lambda total: blankets(total, q, local, e)),
+        ):
+            answers.append(brentq(lambda e: log(max(of(e), 1e-300) / delta), 1e-3, 0.999 * local, xtol=1e-5))
+        print(local, n, delta, *answers)
+
+
+if __name__ == "__main__":
+    parts = {"double_cap": double_cap, "gaussian": gaussian, "discrete": discrete, "centring": centring, "floor": floor_, "shuffle": shuffle}
+    for name in sys.argv[1:] or parts:
+        parts[name]()
