@@ -492,13 +492,13 @@ One study may cost epsilon 8.001 at most. Costs add up, whoever runs the studies
 2. 2026-03-14  study 22222222222222222222222222222222 at http://localhost:8080
    one row of 5 numbers, perturbed by discrete-gaussian
    charged epsilon 0.5, delta 1e-6 (replacement: any two rows the participant might hold)
-   Whatever the server believed about two possible rows of a participant, one report changes the odds between them by a factor of at most 1.65, except with probability 6.0e-5.
+   Whatever the server believed about two possible rows of a participant, one report changes the odds between them by a factor of at most 1.65, except with probability 5.8e-5.
    report ID-2: refused by the server (payload-not-finite: entry 3 is not a  [31mnumber); charged all the same, since it may have been seen
 
 3. 2026-03-14  study 33333333333333333333333333333333 at http://localhost:8080
    one row of 5 numbers, perturbed by discrete-gaussian
    charged epsilon 4, delta 1e-6 (replacement: any two rows the participant might hold)
-   Whatever the server believed about two possible rows of a participant, one report changes the odds between them by a factor of at most 55, except with probability 6.9e-6.
+   Whatever the server believed about two possible rows of a participant, one report changes the odds between them by a factor of at most 55, except with probability 6.8e-6.
    report ID-3: not yet known to have arrived
 ";
 

@@ -60,6 +60,11 @@ impl RoundedGaussian {
         self.grid
     }
 
+    /// h/2s: half a step in units of the smaller standard deviation.
+    pub(super) fn half_cell(&self) -> f64 {
+        0.5 * self.grid / self.diagonal_sd.min(self.off_diagonal_sd)
+    }
+
     /// `value + N(0, diagonal_sd²)` on the grid.
     #[inline]
     pub(super) fn on_diagonal<R: Rng + ?Sized>(&self, value: f64, rng: &mut R) -> f32 {
@@ -327,6 +332,47 @@ mod tests {
             (count as f64 - expected).abs() < 5.5 * expected.sqrt(),
             "{count}, not {expected}"
         );
+    }
+
+    /// The odds that a released number moves, summed over the grid: rows that differ in one entry off the diagonal, by the
+    /// whole sensitivity. What is stated covers them; the continuous law does not, by up to 3.4 %.
+    #[test]
+    fn the_stated_probability_covers_the_grid() {
+        let upper = |x: f64| 0.5 * libm::erfc(x * std::f64::consts::FRAC_1_SQRT_2);
+        // Of a cell, from the side where nothing cancels.
+        let cell = |low: f64, high: f64| {
+            if low + high > 0.0 {
+                upper(low) - upper(high)
+            } else {
+                upper(-high) - upper(-low)
+            }
+        };
+        for (epsilon, delta) in [(1.0, 1e-6), (8.4, 1e-6), (2.0, 1e-7), (5.0, 1e-7)] {
+            let spec = spec(MechanismKind::IsotropicGaussian, 2, epsilon, delta);
+            let sigma = spec.gaussian_noise().unwrap().sigma();
+            let sd = sigma * std::f64::consts::FRAC_1_SQRT_2;
+            let step = sd.log2().floor().exp2() / 64.0 / sd;
+            // Products of ½ and −½, in standard deviations: whole steps.
+            let half = 0.5 / sd;
+            let reach = ((12.0 + half) / step) as i32;
+            let mut found = 0.0;
+            for k in -reach..=reach {
+                let at = f64::from(k) * step;
+                let (low, high) = (at - 0.5 * step, at + 0.5 * step);
+                let (own, other) = (cell(low - half, high - half), cell(low + half, high + half));
+                if own > 0.0 && other > 0.0 && (own / other).ln().abs() > epsilon {
+                    found += own;
+                }
+            }
+            let stated = spec.loss_exceeds(epsilon);
+            let continuous = crate::privacy::gaussian::loss_exceeds(
+                sigma,
+                crate::privacy::gaussian::SENSITIVITY,
+                epsilon,
+            );
+            assert!(found <= stated, "{epsilon} {delta}: {found:e}, {stated:e}");
+            assert!(found > continuous && stated < 1.05 * continuous);
+        }
     }
 
     #[test]

@@ -447,17 +447,20 @@ impl MechanismSpec {
         match self {
             MechanismSpec::DoubleCap(cap) if epsilon >= cap.epsilon() => 0.0,
             MechanismSpec::DoubleCap(_) => 1.0,
-            MechanismSpec::SymmetricGaussian(SymmetricGaussian(noise))
-            | MechanismSpec::IsotropicGaussian(IsotropicGaussian(noise)) => {
-                gaussian::loss_exceeds(noise.sigma(), gaussian::SENSITIVITY, epsilon)
+            // The grid misses the threshold by half a cell at most (docs/derivations/gaussian.md, "The two-sided statement").
+            MechanismSpec::SymmetricGaussian(gaussian) => {
+                loss_exceeds_within(gaussian.noise(), gaussian.rounded().half_cell(), epsilon)
             }
-            // The continuous Gaussian at the sensitivity on the grid: the discrete one of the pairs that were computed has
-            // less (docs/derivations/discrete-gaussian.md, "The two-sided probability").
+            MechanismSpec::IsotropicGaussian(gaussian) => {
+                loss_exceeds_within(gaussian.noise(), gaussian.rounded().half_cell(), epsilon)
+            }
+            // So do whole numbers (docs/derivations/discrete-gaussian.md, "The two-sided probability").
             MechanismSpec::DiscreteGaussian(discrete) => {
                 let parameters = discrete.parameters();
                 let sensitivity = grid_sensitivity(discrete.dimension(), parameters.grid_bits());
                 let sigma = parameters.sigma_grid() as f64;
-                (gaussian::loss_exceeds(sigma, sensitivity, epsilon) * (1.0 + 1e-4)).min(1.0)
+                let half_step = 0.5 * sensitivity / (sigma * sigma);
+                gaussian::loss_exceeds(sigma, sensitivity, epsilon - half_step)
             }
         }
     }
@@ -538,6 +541,12 @@ impl MechanismSpec {
     pub fn noise_model(&self) -> NoiseModel {
         with_randomizer!(self, randomizer => randomizer.noise_model())
     }
+}
+
+/// [`gaussian::loss_exceeds`] where a released number is known to within this many standard deviations.
+fn loss_exceeds_within(noise: GaussianNoise, within: f64, epsilon: f64) -> f64 {
+    let missed = within * gaussian::SENSITIVITY / noise.sigma();
+    gaussian::loss_exceeds(noise.sigma(), gaussian::SENSITIVITY, epsilon - missed)
 }
 
 /// A constant that must be a whole number no `f64` has rounded.

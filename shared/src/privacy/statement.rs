@@ -9,9 +9,6 @@ use crate::{
     study::StudyParams,
 };
 
-/// What rounding to the grid may do to the probability with which ε is exceeded.
-const GRID_ALLOWANCE: f64 = 1.02;
-
 /// The privacy statement of a study, shown on every surface.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -80,9 +77,7 @@ impl PrivacyStatement {
             Some(real) => real,
             None => f64::INFINITY,
         };
-        // Not monotone under rounding to the grid, which can raise it by a little more than this allowance:
-        // docs/derivations/gaussian.md, "The two-sided statement".
-        let exceeded = mechanism.loss_exceeds(loss) * (1.0 + slack) * GRID_ALLOWANCE;
+        let exceeded = mechanism.loss_exceeds(loss) * (1.0 + slack);
         Self {
             mechanism: mechanism.kind(),
             calibration: mechanism.calibration(),
