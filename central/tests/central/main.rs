@@ -1,0 +1,26 @@
+//! The integration tests of this crate, in one program: linked once.
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
+#[path = "../../../estimation/tests/common/mod.rs"]
+mod common;
+#[path = "../tables/mod.rs"]
+mod tables;
+
+mod accountant;
+mod central_vs_local;
+mod classification;
+mod dp_pca;
+mod input_perturbation;
+mod oja;
+mod power;
+mod power_and_oja;
+mod robust;
+mod robust_experiments;
+mod robust_popres;
+mod stochastic;
+mod stochastic_grid;
+mod stream;

@@ -1,0 +1,105 @@
+//! A stream too large to hold, in the memory of a few matrices.
+
+use std::time::Instant;
+
+use eigenveil_central::{
+    Calibration, Neighbours, Privacy, Request, StreamingBaseline, generator,
+    oja::Oja,
+    power::{Shape, StreamingPower},
+};
+use eigenveil_estimation::{metrics::projector_distance, models::Model};
+use eigenveil_shared::{
+    preprocess::{Norm, Preprocessing, Row},
+    privacy::Budget,
+};
+
+/// `n` spiked rows in dimension `p` through every streaming algorithm, made as they are asked for. Returns the error
+/// of each beside its name.
+fn errors_over_a_stream(n: u64, p: usize, k: usize) -> Vec<(&'static str, f64)> {
+    let mut rng = generator(Some(11)).unwrap();
+    let model = Model::Spiked {
+        p,
+        k,
+        spike: p as f64,
+    };
+    let population = model.draw(&mut rng).unwrap();
+    let preprocessing = Preprocessing {
+        dimension: p,
+        features: None,
+        norm: Norm::Normalize,
+        centring: None,
+    };
+    let preprocessor = preprocessing.preprocessor().unwrap();
+    let privacy = Privacy::Budget {
+        budget: Budget::approximate(4.0, 1e-8).unwrap(),
+        neighbours: Neighbours::Replace,
+        calibration: Calibration::Accounted,
+    };
+    let power = StreamingPower {
+        shape: Shape::default(),
+        block: None,
+    };
+    let methods: [(&dyn StreamingBaseline, Privacy); 4] = [
+        (&power, Privacy::None),
+        (&Oja::PLAIN, Privacy::None),
+        (&Oja::PRIVATE, privacy),
+        (&Oja::MINIBATCH, privacy),
+    ];
+    methods
+        .into_iter()
+        .map(|(method, privacy)| {
+            let mut source = generator(Some(12)).unwrap();
+            let mut stream = (0..n)
+                .map(|_| preprocessor.prepare_features(&Row::new(population.row(&mut source))));
+            let started = Instant::now();
+            let request = Request::new(k, privacy);
+            let fit = method
+                .fit_stream(&mut stream, p, n, &request, &mut rng)
+                .unwrap();
+            let error = projector_distance(&fit.subspace, population.subspace()).unwrap();
+            let name = method.card().name;
+            println!(
+                "{name}: error {error:.4}, {:.1} s with making the rows",
+                started.elapsed().as_secs_f64()
+            );
+            assert!(
+                stream.next().is_none() || name == "minibatch-oja" || name == "streaming-power"
+            );
+            (name, error)
+        })
+        .collect()
+}
+
+/// The same at a size that takes a second. A random subspace is at `√(2k(1−k/p))` = 1.95; private-oja, with a whole
+/// row's noise on every row, is only asked to be well below.
+#[test]
+fn a_small_stream() {
+    for (name, error) in errors_over_a_stream(40_000, 40, 2) {
+        let limit = if name == "private-oja" { 1.5 } else { 0.2 };
+        assert!(error < limit, "{name}: {error}");
+    }
+}
+
+/// 10⁶ × 1,000: 8 GB of rows, made one at a time. Prints seconds and the peak of the resident memory, which must stay
+/// below 200 MB.
+///
+/// `cargo test --workspace --test stream -- --ignored --nocapture`
+#[test]
+#[ignore = "two minutes"]
+fn a_million_rows_of_a_thousand() {
+    let errors = errors_over_a_stream(1_000_000, 1_000, 2);
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let peak = status
+        .lines()
+        .find(|line| line.starts_with("VmHWM"))
+        .unwrap();
+    println!("{peak}");
+    let kilobytes: u64 = peak.split_whitespace().nth(1).unwrap().parse().unwrap();
+    assert!(kilobytes < 200_000, "{peak}");
+    let plain = errors
+        .iter()
+        .filter(|(name, _)| !name.starts_with("private"));
+    for (name, error) in plain {
+        assert!(*error < 0.5, "{name}: {error}");
+    }
+}

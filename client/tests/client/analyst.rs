@@ -1,0 +1,440 @@
+//! The analyst's client: routes, token, what is sent again and what is not, waiting for an estimate.
+
+use std::time::{Duration, Instant};
+
+use eigenveil_client::{
+    blocking,
+    http::{AnalystClient, EstimateFormat, HttpSettings, RetryPolicy, Token},
+};
+use eigenveil_shared::{
+    Error as SharedError, ErrorCode,
+    api::{
+        BACKUP_MEDIA_TYPE, CreateStudy, EstimateDocument, EstimateRequest, EstimateState,
+        ImportOutcome, ImportReceipt, Lambda, Problem, STUDY_EXPORT_MEDIA_TYPE, SparseSettings,
+        StudyList, StudyState,
+    },
+    estimate::Rank,
+    mechanism::{Calibration, MechanismKind},
+    preprocess::Norm,
+};
+
+use crate::{
+    common::{STUDY, params},
+    server::{Reply, Request, Server, document},
+};
+
+fn settings() -> HttpSettings {
+    HttpSettings {
+        retry: RetryPolicy {
+            max_attempts: 3,
+            first_delay: Duration::from_millis(5),
+            ..RetryPolicy::default()
+        },
+        ..HttpSettings::default()
+    }
+}
+
+fn client(server: &Server) -> AnalystClient {
+    AnalystClient::with_settings(&server.address, &Token::new("s3cret").unwrap(), &settings())
+        .unwrap()
+}
+
+fn create() -> CreateStudy {
+    CreateStudy {
+        name: "A study".to_owned(),
+        dimension: 5,
+        features: None,
+        norm: Norm::Normalize,
+        centring: None,
+        mechanism: MechanismKind::IsotropicGaussian,
+        calibration: Calibration::Analytic,
+        epsilon: 1.0,
+        delta: Some(1e-6),
+        default_k: Rank::Auto,
+        draft: true,
+        enrolment: eigenveil_shared::enrolment::Enrolment::Open,
+    }
+}
+
+fn estimate(state: EstimateState, problem: Option<Problem>) -> EstimateDocument {
+    EstimateDocument {
+        number: 7,
+        study: STUDY.to_owned(),
+        state,
+        request: EstimateRequest::default(),
+        estimate: None,
+        problem,
+        created_at_ms: 0,
+    }
+}
+
+/// A file that the routes give and take.
+const EXPORT: &[u8] = b"EVSTUDY1 and more";
+
+/// The server's routes, as the contract has them.
+fn routes(request: &Request) -> Reply {
+    assert_eq!(request.headers["authorization"], "Bearer s3cret");
+    let prefix = format!("/v1/studies/{STUDY}");
+    let line = request
+        .line
+        .strip_suffix(" HTTP/1.1")
+        .unwrap()
+        .replace(&prefix, "S");
+    let state = |state| {
+        let mut document = document(&params(1.0));
+        document.state = state;
+        document
+    };
+    let json = |body: &[u8]| serde_json::from_slice::<serde_json::Value>(body).unwrap();
+    match line.as_str() {
+        "POST /v1/studies" => {
+            assert_eq!(request.headers["content-type"], "application/json");
+            assert_eq!(
+                serde_json::from_slice::<CreateStudy>(&request.body).unwrap(),
+                create()
+            );
+            Reply::json(201, &state(StudyState::Draft))
+        }
+        "POST S/open" => Reply::json(200, &state(StudyState::Open)),
+        "POST S/close" => Reply::json(200, &state(StudyState::Closed)),
+        "DELETE S" => Reply::Answer(204, "text/plain", Vec::new(), Vec::new()),
+        "GET S/export" => Reply::Answer(200, STUDY_EXPORT_MEDIA_TYPE, EXPORT.to_vec(), Vec::new()),
+        "GET /v1/backup" => Reply::Answer(200, BACKUP_MEDIA_TYPE, b"SQLite".to_vec(), Vec::new()),
+        "POST /v1/imports" | "POST S/import" => {
+            assert_eq!(request.headers["content-type"], STUDY_EXPORT_MEDIA_TYPE);
+            assert_eq!(request.body, EXPORT);
+            let (outcome, status) = match line.as_str() {
+                "POST /v1/imports" => (ImportOutcome::Created, 201),
+                _ => (ImportOutcome::Merged, 200),
+            };
+            let study = state(StudyState::Open);
+            let receipt = ImportReceipt {
+                outcome,
+                reports: 3,
+                study,
+            };
+            Reply::json(status, &receipt)
+        }
+        "GET S" => Reply::json(200, &state(StudyState::Open)),
+        "GET /v1/studies" => Reply::json(
+            200,
+            &StudyList {
+                studies: vec![(&state(StudyState::Open)).into()],
+                next: Some("7".into()),
+            },
+        ),
+        "GET /v1/studies?after=7" => Reply::json(
+            200,
+            &StudyList {
+                studies: vec![(&state(StudyState::Draft)).into()],
+                next: None,
+            },
+        ),
+        "POST S/estimates" => {
+            let sent = json(&request.body);
+            assert_eq!(
+                (&sent["k"], &sent["sparse"]["lambda"]),
+                (&3.into(), &"cv".into())
+            );
+            Reply::json(202, &estimate(EstimateState::Running, None))
+                .with_header("location", &format!("{prefix}/estimates/7"))
+        }
+        "GET S/estimates/7" => Reply::json(200, &estimate(EstimateState::Done, None)),
+        "GET S/estimates/7?format=csv" => {
+            Reply::Answer(200, "text/csv", b"0.5,0.5\n".to_vec(), Vec::new())
+        }
+        "GET S/estimates/7?format=npy" => Reply::Answer(
+            200,
+            "application/octet-stream",
+            vec![0x93, 0, 255],
+            Vec::new(),
+        ),
+        "GET S/estimates/7?format=json" => Reply::json(200, &"whole"),
+        "DELETE S/estimates/7" => Reply::json(200, &estimate(EstimateState::Cancelled, None)),
+        _ => Reply::problem(404, ErrorCode::NotFound, "no such route"),
+    }
+}
+
+fn sparse() -> EstimateRequest {
+    EstimateRequest {
+        k: Some(Rank::Fixed(3)),
+        sparse: Some(SparseSettings {
+            lambda: Lambda::CrossValidated,
+            ..SparseSettings::default()
+        }),
+    }
+}
+
+#[tokio::test]
+async fn files_go_both_ways() {
+    let server = Server::start(routes).await;
+    let client = client(&server);
+    let mut file = Vec::new();
+    assert_eq!(
+        client.export(STUDY, &mut file).await.unwrap(),
+        EXPORT.len() as u64
+    );
+    assert_eq!(file, EXPORT);
+    file.clear();
+    assert_eq!(client.backup(&mut file).await.unwrap(), 6);
+    assert_eq!(file, b"SQLite");
+    let made = client.import(EXPORT.into(), None).await.unwrap();
+    assert_eq!((made.outcome, made.reports), (ImportOutcome::Created, 3));
+    let merged = client.import(EXPORT.into(), Some(STUDY)).await.unwrap();
+    assert_eq!(merged.outcome, ImportOutcome::Merged);
+    client.delete(STUDY).await.unwrap();
+    // A refusal is told as such and nothing is written.
+    file.clear();
+    let error = client.export("elsewhere", &mut file).await.unwrap_err();
+    assert_eq!(error.code(), Some(ErrorCode::NotFound));
+    assert!(file.is_empty());
+    // A full disk here is no fault of the server.
+    struct Full;
+    impl std::io::Write for Full {
+        fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+            Err(std::io::ErrorKind::StorageFull.into())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let error = client.backup(&mut Full).await.unwrap_err();
+    assert!(error.detail().contains("cannot be written"), "{error}");
+    assert_eq!(error.status(), None);
+}
+
+#[tokio::test]
+async fn every_call_has_its_route() {
+    let server = Server::start(routes).await;
+    let client = client(&server);
+    assert_eq!(
+        client.create_study(&create()).await.unwrap().state,
+        StudyState::Draft
+    );
+    assert_eq!(client.open(STUDY).await.unwrap().state, StudyState::Open);
+    assert_eq!(client.close(STUDY).await.unwrap().state, StudyState::Closed);
+    assert_eq!(client.study(STUDY).await.unwrap().id, STUDY);
+    assert_eq!(client.list().await.unwrap().len(), 2);
+    assert_eq!(
+        client
+            .request_estimate(STUDY, &sparse())
+            .await
+            .unwrap()
+            .number,
+        7
+    );
+    assert_eq!(
+        client.fetch_estimate(STUDY, 7).await.unwrap().state,
+        EstimateState::Done
+    );
+    let cancelled = client.cancel_estimate(STUDY, 7).await.unwrap();
+    assert_eq!(cancelled.state, EstimateState::Cancelled);
+    for (format, bytes) in [
+        (EstimateFormat::Csv, &b"0.5,0.5\n"[..]),
+        (EstimateFormat::Npy, &[0x93, 0, 255]),
+        (EstimateFormat::Json, b"\"whole\""),
+    ] {
+        assert_eq!(
+            client.fetch_estimate_file(STUDY, 7, format).await.unwrap(),
+            bytes
+        );
+    }
+    let shown = format!("{client:?}");
+    assert!(
+        shown.contains(&server.address) && !shown.contains("s3cret"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn the_blocking_face_has_them_too() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let server = runtime.block_on(Server::start(routes));
+    let token = Token::new("s3cret").unwrap();
+    let client =
+        blocking::AnalystClient::with_settings(&server.address, &token, &settings()).unwrap();
+    assert_eq!(client.server(), server.address);
+    assert_eq!(
+        client.create_study(&create()).unwrap().state,
+        StudyState::Draft
+    );
+    assert_eq!(client.open(STUDY).unwrap().state, StudyState::Open);
+    assert_eq!(client.close(STUDY).unwrap().state, StudyState::Closed);
+    assert_eq!(client.study(STUDY).unwrap().id, STUDY);
+    assert_eq!(client.list().unwrap().len(), 2);
+    assert_eq!(client.request_estimate(STUDY, &sparse()).unwrap().number, 7);
+    assert_eq!(
+        client.fetch_estimate(STUDY, 7).unwrap().state,
+        EstimateState::Done
+    );
+    let done = client
+        .wait_for_estimate(STUDY, 7, Duration::from_secs(300))
+        .unwrap();
+    assert_eq!(done.state, EstimateState::Done);
+    let cancelled = client.cancel_estimate(STUDY, 7).unwrap();
+    assert_eq!(cancelled.state, EstimateState::Cancelled);
+    let mut file = Vec::new();
+    assert_eq!(
+        client.export(STUDY, &mut file).unwrap(),
+        EXPORT.len() as u64
+    );
+    assert_eq!(client.backup(&mut Vec::new()).unwrap(), 6);
+    assert_eq!(client.import(file.into(), None).unwrap().reports, 3);
+    client.delete(STUDY).unwrap();
+    let csv = client
+        .fetch_estimate_file(STUDY, 7, EstimateFormat::Csv)
+        .unwrap();
+    assert_eq!(csv, b"0.5,0.5\n");
+    assert!(!format!("{client:?}").contains("s3cret"));
+}
+
+#[tokio::test]
+async fn a_study_is_never_created_twice_by_a_retry() {
+    // The answer is lost: whether it was created is not known.
+    let server = Server::start(|_| Reply::Drop).await;
+    let error = client(&server).create_study(&create()).await.unwrap_err();
+    assert!(error.is_retryable(), "{error}");
+    assert_eq!(server.requests().len(), 1);
+    let server = Server::start(|_| Reply::problem(500, ErrorCode::StoreUnavailable, "oops")).await;
+    let error = client(&server).create_study(&create()).await.unwrap_err();
+    assert_eq!(error.status(), Some(500));
+    assert_eq!(server.requests().len(), 1);
+    // Asking for something twice does no harm.
+    assert!(client(&server).list().await.is_err());
+    assert_eq!(server.requests().len(), 1 + 3);
+
+    // Refused because it is busy: it was not.
+    let mut calls = 0;
+    let server = Server::start(move |request| {
+        calls += 1;
+        match calls {
+            1 => Reply::problem(503, ErrorCode::ShuttingDown, "restarting"),
+            2 => Reply::problem(429, ErrorCode::TooManyRequests, "slow down"),
+            _ => routes(request),
+        }
+    })
+    .await;
+    client(&server).create_study(&create()).await.unwrap();
+    assert_eq!(server.requests().len(), 3);
+}
+
+#[tokio::test]
+async fn errors_keep_code_status_and_detail() {
+    let unknown =
+        br#"{"type":"urn:x","title":"t","status":418,"code":"brand-new","detail":"Tea.\u001b[2J"}"#;
+    for (reply, code, text, status, says) in [
+        (
+            Reply::problem(401, ErrorCode::Unauthorized, "the token is not known"),
+            Some(ErrorCode::Unauthorized),
+            Some("unauthorized"),
+            401,
+            "the token is not known [unauthorized]",
+        ),
+        (
+            Reply::problem(422, ErrorCode::InvalidBudget, "epsilon is -1"),
+            Some(ErrorCode::InvalidBudget),
+            Some("invalid-budget"),
+            422,
+            "epsilon is -1 [invalid-budget]",
+        ),
+        (
+            // A newer server's code.
+            Reply::Answer(
+                418,
+                "application/problem+json; charset=utf-8",
+                unknown.to_vec(),
+                Vec::new(),
+            ),
+            None,
+            Some("brand-new"),
+            418,
+            "Tea. [2J [brand-new]",
+        ),
+        (
+            Reply::Answer(403, "application/problem+json", b"{".to_vec(), Vec::new()),
+            None,
+            None,
+            403,
+            "instead of a problem document",
+        ),
+    ] {
+        let mut reply = Some(reply);
+        let server = Server::start(move |_| reply.take().unwrap()).await;
+        let error = client(&server).create_study(&create()).await.unwrap_err();
+        assert_eq!(
+            (error.code(), error.code_text(), error.status()),
+            (code, text, Some(status))
+        );
+        assert!(error.to_string().contains(says), "{error}");
+        assert!(!error.is_retryable());
+        assert!(!format!("{error:?}").contains("s3cret"));
+    }
+}
+
+/// A server on which the estimate runs for some polls and ends like this.
+async fn ending(polls: usize, end: EstimateDocument) -> Server {
+    let mut left = polls;
+    Server::start(move |_| {
+        if left == 0 {
+            return Reply::json(200, &end);
+        }
+        left -= 1;
+        Reply::json(200, &estimate(EstimateState::Running, None))
+    })
+    .await
+}
+
+#[tokio::test]
+async fn waiting_ends_with_the_estimate() {
+    let patience = Duration::from_secs(300);
+    let server = ending(3, estimate(EstimateState::Done, None)).await;
+    let done = client(&server)
+        .wait_for_estimate(STUDY, 7, patience)
+        .await
+        .unwrap();
+    assert_eq!(done.state, EstimateState::Done);
+    let polls = server.requests();
+    assert_eq!(polls.len(), 4);
+    // Less and less often: 50, 75, 112 ms.
+    assert!(polls[3].at - polls[2].at > Duration::from_millis(110));
+
+    let problem = Problem::new(
+        422,
+        &SharedError::new(ErrorCode::EstimateFailed, "there are no reports"),
+    );
+    let server = ending(1, estimate(EstimateState::Failed, Some(problem))).await;
+    let error = client(&server)
+        .wait_for_estimate(STUDY, 7, patience)
+        .await
+        .unwrap_err();
+    assert_eq!(error.code(), Some(ErrorCode::EstimateFailed));
+    assert!(
+        error.to_string().contains("there are no reports"),
+        "{error}"
+    );
+
+    let server = ending(0, estimate(EstimateState::Cancelled, None)).await;
+    let error = client(&server)
+        .wait_for_estimate(STUDY, 7, patience)
+        .await
+        .unwrap_err();
+    assert!(
+        error.to_string().contains("cancelled") && !error.is_timeout(),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn waiting_ends_when_the_time_is_up() {
+    let server = ending(usize::MAX, estimate(EstimateState::Done, None)).await;
+    let started = Instant::now();
+    let error = client(&server)
+        .wait_for_estimate(STUDY, 7, Duration::from_millis(300))
+        .await
+        .unwrap_err();
+    assert!(error.is_timeout(), "{error}");
+    assert!(started.elapsed() >= Duration::from_millis(300));
+    // At 0, 50, 125, 237 and 300 ms; a busy machine may ask less often.
+    let polls = server.requests().len();
+    assert!((1..=5).contains(&polls), "{polls}");
+}

@@ -1,0 +1,611 @@
+//! What the ledger promises while nothing is killed (`tests/ledger_crash.rs` kills).
+
+use std::{
+    fs::{self, OpenOptions},
+    io::{Seek, SeekFrom, Write},
+    path::Path,
+};
+
+use eigenveil_client::{
+    EntryState, Ledger, Limits, Outbox, Participant, Receipt, StudyBinding, TakePart,
+};
+use eigenveil_shared::{
+    ErrorCode,
+    enrolment::ParticipantToken,
+    mechanism::{Calibration, MechanismKind},
+    preprocess::{Norm, Row},
+    privacy::Budget,
+    study::{StudyDesign, StudyParams},
+};
+
+use crate::common::{self, STUDY, binding, params};
+
+const SERVER: &str = "http://localhost:8080";
+
+/// A study of this ε on the server, by name.
+fn study(name: &str, epsilon: f64) -> (Participant, StudyBinding) {
+    study_of(name, params(epsilon))
+}
+
+fn study_of(name: &str, params: StudyParams) -> (Participant, StudyBinding) {
+    let binding = StudyBinding::new(SERVER, name, &params);
+    // 2026-03-14, in the morning.
+    let participant = Participant::new(params).with_clock(|| 20_526 * 86_400_000 + 30_000_000);
+    (participant, binding)
+}
+
+fn row(first: f64) -> Row {
+    Row::new(vec![first, 1.0, 2.0, 3.0, 4.0])
+}
+
+fn take_part(
+    ledger: &mut Ledger,
+    (participant, binding): &(Participant, StudyBinding),
+) -> TakePart {
+    ledger.take_part(participant, binding, &row(1.0)).unwrap()
+}
+
+fn code_of(ledger: &mut Ledger, study: &(Participant, StudyBinding)) -> Option<ErrorCode> {
+    let error = ledger.take_part(&study.0, &study.1, &row(1.0)).unwrap_err();
+    error.code()
+}
+
+#[test]
+fn a_second_participation_gives_the_very_same_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger");
+    let (participant, binding) = study(STUDY, 1.0);
+    let mut ledger = Ledger::open(&path).unwrap();
+    let first = ledger.take_part(&participant, &binding, &row(1.0)).unwrap();
+    assert!(first.is_new());
+    let report = first.to_send().unwrap().clone();
+    assert_eq!(report.binding, binding);
+    assert_eq!(report.report.fingerprint, participant.fingerprint());
+    for _ in 0..3 {
+        // Another row, also one that could not be prepared: it is not looked at.
+        for other in [row(2.0), row(f64::NAN), Row::new(vec![1.0])] {
+            let again = ledger.take_part(&participant, &binding, &other).unwrap();
+            assert_eq!(again, TakePart::Owed(report.clone()));
+        }
+        assert_eq!(ledger.owed().unwrap(), std::slice::from_ref(&report));
+        assert_eq!(ledger.spent().unwrap().epsilon, 1.0);
+        drop(ledger);
+        ledger = Ledger::open(&path).unwrap();
+    }
+    // A slash at the end of the address does not count.
+    let slash = StudyBinding::new("http://localhost:8080/", STUDY, participant.params());
+    assert!(
+        !ledger
+            .take_part(&participant, &slash, &row(1.0))
+            .unwrap()
+            .is_new()
+    );
+
+    assert!(ledger.acknowledge(report.report.id).unwrap());
+    assert!(
+        !ledger.acknowledge(report.report.id).unwrap(),
+        "harmless when repeated"
+    );
+    assert!(
+        !ledger
+            .refuse(report.report.id, "malformed-report", "too late")
+            .unwrap()
+    );
+    for _ in 0..2 {
+        let after = ledger.take_part(&participant, &binding, &row(1.0)).unwrap();
+        assert_eq!(after, TakePart::Acknowledged(report.report.id));
+        assert!(after.to_send().is_none() && ledger.owed().unwrap().is_empty());
+        assert_eq!(ledger.spent().unwrap().epsilon, 1.0);
+        drop(ledger);
+        ledger = Ledger::open(&path).unwrap();
+    }
+    // The bytes themselves are gone.
+    let connection = {
+        drop(ledger);
+        rusqlite::Connection::open(&path).unwrap()
+    };
+    let payloads: i64 = connection
+        .query_row("SELECT count(*) FROM payload", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(payloads, 0);
+}
+
+#[test]
+fn limits_are_reached_exactly_and_not_passed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger");
+    let mut ledger = Ledger::open(&path).unwrap();
+    assert_eq!(ledger.limits().unwrap(), Limits::default());
+    // Room for the 2⁻²⁰ that double-cap costs besides.
+    assert_eq!(Limits::default(), Limits::new(8.001, 16.01, 1e-5).unwrap());
+    ledger
+        .set_limits(Limits::new(8.0, 16.0, 1e-5).unwrap())
+        .unwrap();
+    let refused = Some(ErrorCode::BudgetExceeded);
+    // ε of one study.
+    assert_eq!(
+        code_of(&mut ledger, &study("a", 8.0_f64.next_up())),
+        refused
+    );
+    take_part(&mut ledger, &study("a", 8.0));
+    // ε in total.
+    take_part(&mut ledger, &study("b", 4.0));
+    assert_eq!(
+        code_of(&mut ledger, &study("c", 4.0_f64.next_up())),
+        refused
+    );
+    take_part(&mut ledger, &study("c", 4.0));
+    assert_eq!(code_of(&mut ledger, &study("d", 1e-3)), refused);
+    assert_eq!(ledger.spent().unwrap().epsilon, 16.0);
+    assert_eq!(ledger.owed().unwrap().len(), 3);
+    assert_eq!(ledger.receipt().unwrap().left.epsilon, 0.0);
+
+    // The limits are the owner's, and stay.
+    let raised = Limits::new(2.0, 18.0, 4e-6).unwrap();
+    ledger.set_limits(raised).unwrap();
+    drop(ledger);
+    let mut ledger = Ledger::open(&path).unwrap();
+    assert_eq!(ledger.limits().unwrap(), raised);
+    assert_eq!(code_of(&mut ledger, &study("d", 2.5)), refused);
+    take_part(&mut ledger, &study("d", 1.0));
+    // δ: four studies of 1e-6 make 4e-6.
+    assert_eq!(code_of(&mut ledger, &study("e", 0.5)), refused);
+    // Below what is spent: nothing more, but what there is stays and is given.
+    ledger
+        .set_limits(Limits::new(0.0, 0.0, 0.0).unwrap())
+        .unwrap();
+    assert_eq!(code_of(&mut ledger, &study("e", 0.5)), refused);
+    assert!(take_part(&mut ledger, &study("a", 8.0)).to_send().is_some());
+    assert_eq!(ledger.owed().unwrap().len(), 4);
+}
+
+#[test]
+fn an_identifier_is_one_study_whatever_the_address_or_the_parameters() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut ledger = Ledger::open(folder.path().join("ledger")).unwrap();
+    let (participant, binding) = study(STUDY, 1.0);
+    ledger.take_part(&participant, &binding, &row(1.0)).unwrap();
+
+    let elsewhere = StudyBinding::new("https://elsewhere", STUDY, participant.params());
+    let error = ledger
+        .take_part(&participant, &elsewhere, &row(1.0))
+        .unwrap_err();
+    assert_eq!(error.code(), Some(ErrorCode::AlreadyParticipated));
+    for part in [STUDY, SERVER, "https://elsewhere"] {
+        assert!(error.to_string().contains(part), "{error}");
+    }
+    let changed = study(STUDY, 2.0);
+    assert_eq!(
+        code_of(&mut ledger, &changed),
+        Some(ErrorCode::WrongFingerprint)
+    );
+    // A participant of other parameters than the binding's.
+    let mixed = (changed.0, study("another", 1.0).1);
+    assert_eq!(
+        code_of(&mut ledger, &mixed),
+        Some(ErrorCode::WrongFingerprint)
+    );
+    assert_eq!(ledger.spent().unwrap().epsilon, 1.0);
+
+    // The same parameters under another identifier: another study, charged again.
+    assert!(take_part(&mut ledger, &study("another", 1.0)).is_new());
+    assert_eq!(ledger.spent().unwrap().epsilon, 2.0);
+}
+
+#[test]
+fn a_row_that_cannot_be_prepared_is_charged_and_sent() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut ledger = Ledger::open(folder.path().join("ledger")).unwrap();
+    let (participant, binding) = study(STUDY, 1.0);
+    let taken = ledger
+        .take_part(&participant, &binding, &row(f64::NAN))
+        .unwrap();
+    let TakePart::New { owed, notice } = taken else {
+        panic!("{taken:?}");
+    };
+    assert_eq!(notice.unwrap().code(), ErrorCode::RowNotFinite);
+    assert_eq!(owed.report.payload.len(), 60);
+    assert_eq!(ledger.spent().unwrap().epsilon, 1.0);
+    // The program's mistake is not charged: its row says nothing.
+    let (participant, binding) = study("b", 1.0);
+    let error = ledger
+        .take_part(&participant, &binding, &Row::new(vec![1.0]))
+        .unwrap_err();
+    assert_eq!(error.code(), Some(ErrorCode::WrongDimension));
+    assert_eq!(ledger.spent().unwrap().epsilon, 1.0);
+    // The limit comes before the row: of two reasons to refuse it is the one that says nothing of it.
+    ledger
+        .set_limits(Limits::new(0.5, 9.0, 1e-5).unwrap())
+        .unwrap();
+    for row in [row(1.0), row(f64::NAN), Row::new(vec![1.0])] {
+        let error = ledger.take_part(&participant, &binding, &row).unwrap_err();
+        assert_eq!(error.code(), Some(ErrorCode::BudgetExceeded));
+    }
+}
+
+#[test]
+fn a_charge_survives_refusal() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger");
+    let mut ledger = Ledger::open(&path).unwrap();
+    let one = study(STUDY, 1.0);
+    let report = take_part(&mut ledger, &one).to_send().unwrap().clone();
+    let id = report.report.id;
+    assert!(
+        ledger
+            .refuse(id, "payload-not-finite", &"é".repeat(5_000))
+            .unwrap()
+    );
+    assert!(!ledger.refuse(id, "payload-not-finite", "again").unwrap());
+    assert!(!ledger.acknowledge(id).unwrap(), "refused is not owed");
+    drop(ledger);
+    let mut ledger = Ledger::open(&path).unwrap();
+    let again = take_part(&mut ledger, &one);
+    let TakePart::Refused {
+        id: refused,
+        code,
+        detail,
+    } = &again
+    else {
+        panic!("{again:?}");
+    };
+    assert_eq!(
+        (*refused, code.as_str(), detail.chars().count()),
+        (id, "payload-not-finite", 1_000)
+    );
+    assert!(again.to_send().is_none() && ledger.owed().unwrap().is_empty());
+    assert_eq!(ledger.spent().unwrap().epsilon, 1.0);
+    // The server's mistake is made good with the same bytes and no second charge.
+    assert_eq!(ledger.requeue_refused().unwrap(), 1);
+    assert_eq!(ledger.requeue_refused().unwrap(), 0);
+    assert_eq!(take_part(&mut ledger, &one), TakePart::Owed(report));
+    assert_eq!(ledger.spent().unwrap().epsilon, 1.0);
+}
+
+#[test]
+fn the_noise_of_the_paper_is_charged_with_what_holds() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut ledger = Ledger::open(folder.path().join("ledger")).unwrap();
+    let as_published = |epsilon| {
+        StudyParams::freeze(StudyDesign {
+            dimension: 5,
+            features: None,
+            norm: Norm::Normalize,
+            centring: None,
+            mechanism: MechanismKind::SymmetricGaussian,
+            calibration: Calibration::AsPublished,
+            budget: Budget::approximate(epsilon, 1e-6).unwrap(),
+        })
+        .unwrap()
+    };
+    take_part(&mut ledger, &study_of("a", as_published(4.0)));
+    let spent = ledger.spent().unwrap().epsilon;
+    assert!(spent > 5.26 && spent < 5.27, "{spent}");
+    // What it claims is within the limit of 8 for one study; what holds is not.
+    let error = code_of(&mut ledger, &study_of("b", as_published(7.9)));
+    assert_eq!(error, Some(ErrorCode::BudgetExceeded));
+}
+
+#[test]
+fn the_file_itself_refuses_to_forget() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger");
+    let mut ledger = Ledger::open(&path).unwrap();
+    let first = take_part(&mut ledger, &study("a", 1.0))
+        .to_send()
+        .unwrap()
+        .report
+        .id;
+    take_part(&mut ledger, &study("b", 1.0));
+    ledger.acknowledge(first).unwrap();
+    drop(ledger);
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    for statement in [
+        "DELETE FROM entry",
+        "UPDATE entry SET epsilon = 0.1",
+        "UPDATE entry SET study = 'c' WHERE study = 'a'",
+        "UPDATE entry SET state = 0 WHERE study = 'a'",
+        "UPDATE payload SET bytes = zeroblob(60)",
+        "DELETE FROM payload",
+        "INSERT INTO entry SELECT number + 9, server, study, fingerprint, payload_len, mechanism,
+            dimension, neighbours, sentence, epsilon, delta, day, zeroblob(16), state, code, detail
+            FROM entry",
+    ] {
+        connection.execute(statement, []).unwrap_err();
+    }
+}
+
+#[test]
+fn other_files_are_refused_and_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = folder.path().join("rows.csv");
+    fs::write(&text, "1,2,3\n".repeat(500)).unwrap();
+    let database = folder.path().join("other.db");
+    rusqlite::Connection::open(&database)
+        .unwrap()
+        .execute_batch("CREATE TABLE t (x); INSERT INTO t VALUES (1);")
+        .unwrap();
+    let outbox = folder.path().join("outbox");
+    drop(Outbox::open(&outbox, &binding(SERVER)).unwrap());
+    for path in [text, database, outbox.clone()] {
+        let before = fs::read(&path).unwrap();
+        let error = Ledger::open(&path).unwrap_err().to_string();
+        assert!(error.contains("not an Eigenveil ledger"), "{error}");
+        assert_eq!(fs::read(&path).unwrap(), before);
+    }
+    let ledger = folder.path().join("ledger");
+    let error = Ledger::open_existing(&ledger).unwrap_err().to_string();
+    assert!(
+        error.contains("no such file") && !ledger.exists(),
+        "{error}"
+    );
+    let error = Ledger::open(folder.path().join("no/folder")).unwrap_err();
+    assert!(error.to_string().contains("cannot be created"), "{error}");
+    drop(Ledger::open(&ledger).unwrap());
+    drop(Ledger::open_existing(&ledger).unwrap());
+    let error = Outbox::open(&ledger, &binding(SERVER))
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("not an Eigenveil outbox"), "{error}");
+}
+
+#[test]
+fn a_newer_layout_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger");
+    drop(Ledger::open(&path).unwrap());
+    rusqlite::Connection::open(&path)
+        .unwrap()
+        .pragma_update(None, "user_version", 4)
+        .unwrap();
+    let error = Ledger::open(&path).unwrap_err().to_string();
+    assert!(error.contains("layout version 4"), "{error}");
+    assert!(error.contains("update"), "{error}");
+}
+
+#[test]
+fn a_damaged_file_is_an_error_and_no_new_ledger() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger");
+    let mut ledger = Ledger::open(&path).unwrap();
+    for name in ["a", "b", "c"] {
+        take_part(&mut ledger, &study(name, 1.0));
+    }
+    drop(ledger);
+    let whole = fs::read(&path).unwrap();
+    let page = 4_096;
+    assert!(whole.len() > 4 * page, "{}", whole.len());
+    let mut says = Vec::new();
+    for at in (page..whole.len()).step_by(page) {
+        // A page of rubbish; the file cut there.
+        let mut file = OpenOptions::new().write(true).open(&path).unwrap();
+        file.seek(SeekFrom::Start(at as u64)).unwrap();
+        file.write_all(&[0xa5; 4_096]).unwrap();
+        drop(file);
+        says.push(Ledger::open(&path).unwrap_err().to_string());
+        fs::write(&path, &whole[..at]).unwrap();
+        says.push(Ledger::open(&path).unwrap_err().to_string());
+        fs::write(&path, &whole).unwrap();
+    }
+    for error in says {
+        assert!(error.contains("damaged"), "{error}");
+    }
+    // A charge that is no number, and a report that is gone: found before anything is sent.
+    let edit = |statement: &str| {
+        let connection = rusqlite::Connection::open(&path).unwrap();
+        connection
+            .execute_batch(&format!(
+                "PRAGMA ignore_check_constraints = 1; DROP TRIGGER charges_stay;
+                 DROP TRIGGER owed_reports_stay; {statement}"
+            ))
+            .unwrap();
+        drop(connection);
+        let error = Ledger::open(&path)
+            .and_then(|ledger| ledger.owed())
+            .unwrap_err();
+        assert!(
+            error.to_string().contains("damaged"),
+            "{statement}: {error}"
+        );
+        fs::write(&path, &whole).unwrap();
+    };
+    edit("UPDATE entry SET epsilon = -1 WHERE study = 'b'");
+    edit("UPDATE entry SET delta = 2 WHERE study = 'b'");
+    edit("UPDATE limits SET epsilon_total = 9e999");
+    edit("DELETE FROM payload WHERE number = 2");
+    assert_eq!(Ledger::open(&path).unwrap().owed().unwrap().len(), 3);
+}
+
+#[test]
+fn a_second_opener_is_refused_until_the_first_is_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger");
+    let first = Ledger::open(&path).unwrap();
+    for error in [
+        Ledger::open(&path).unwrap_err(),
+        Ledger::open_existing(&path).unwrap_err(),
+    ] {
+        assert!(error.is_locked(), "{error}");
+        assert!(error.to_string().contains("ledger"), "{error}");
+    }
+    drop(first);
+    drop(Ledger::open(&path).unwrap());
+}
+
+#[cfg(unix)]
+#[test]
+fn only_the_owner_can_read_it() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let mut ledger = Ledger::open(folder.path().join("ledger")).unwrap();
+    take_part(&mut ledger, &study("a", 1.0));
+    let mut files = 0;
+    for entry in fs::read_dir(folder.path()).unwrap() {
+        let mode = entry.unwrap().metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{mode:o}");
+        files += 1;
+    }
+    assert_eq!(files, 2, "the file and its log");
+}
+
+/// A ledger with a report in each state; the identifiers, to be blanked out.
+fn three_states(path: &Path) -> (Ledger, Vec<String>) {
+    let mut ledger = Ledger::open(path).unwrap();
+    let mut ids = Vec::new();
+    for (name, epsilon) in [
+        ("11111111111111111111111111111111", 1.0),
+        ("22222222222222222222222222222222", 0.5),
+        ("33333333333333333333333333333333", 4.0),
+    ] {
+        let taken = take_part(&mut ledger, &study(name, epsilon));
+        ids.push(taken.to_send().unwrap().report.id);
+    }
+    ledger.acknowledge(ids[0]).unwrap();
+    ledger
+        .refuse(
+            ids[1],
+            "payload-not-finite",
+            "entry 3 is\nnot a \u{1b}[31mnumber",
+        )
+        .unwrap();
+    (ledger, ids.iter().map(ToString::to_string).collect())
+}
+
+const TEXT: &str = "\
+This device took part in 3 studies.
+
+                   spent         left        limit
+  epsilon            5.5        10.51        16.01
+  delta             3e-6         7e-6         1e-5
+
+One study may cost epsilon 8.001 at most. Costs add up, whoever runs the studies.
+
+1. 2026-03-14  study 11111111111111111111111111111111 at http://localhost:8080
+   one row of 5 numbers, perturbed by discrete-gaussian
+   charged epsilon 1, delta 1e-6 (replacement: any two rows the participant might hold)
+   Whatever the server believed about two possible rows of a participant, one report changes the odds between them by a factor of at most 2.72, except with probability 2.8e-5.
+   report ID-1: the server has it
+
+2. 2026-03-14  study 22222222222222222222222222222222 at http://localhost:8080
+   one row of 5 numbers, perturbed by discrete-gaussian
+   charged epsilon 0.5, delta 1e-6 (replacement: any two rows the participant might hold)
+   Whatever the server believed about two possible rows of a participant, one report changes the odds between them by a factor of at most 1.65, except with probability 5.8e-5.
+   report ID-2: refused by the server (payload-not-finite: entry 3 is not a  [31mnumber); charged all the same, since it may have been seen
+
+3. 2026-03-14  study 33333333333333333333333333333333 at http://localhost:8080
+   one row of 5 numbers, perturbed by discrete-gaussian
+   charged epsilon 4, delta 1e-6 (replacement: any two rows the participant might hold)
+   Whatever the server believed about two possible rows of a participant, one report changes the odds between them by a factor of at most 55, except with probability 6.8e-6.
+   report ID-3: not yet known to have arrived
+";
+
+#[test]
+fn the_receipt_is_a_text_a_person_can_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ledger, ids) = three_states(&folder.path().join("ledger"));
+    let mut text = ledger.receipt().unwrap().to_string();
+    for (number, id) in (1..).zip(&ids) {
+        text = text.replace(id, &format!("ID-{number}"));
+    }
+    assert_eq!(text, TEXT, "\n{text}");
+}
+
+#[test]
+fn the_receipt_survives_json() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ledger, ids) = three_states(&folder.path().join("ledger"));
+    let receipt = ledger.receipt().unwrap();
+    let json = serde_json::to_string_pretty(&receipt).unwrap();
+    assert_eq!(serde_json::from_str::<Receipt>(&json).unwrap(), receipt);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["limits"]["epsilon_total"], 16.01);
+    assert_eq!(json["spent"]["epsilon"], 5.5);
+    assert!((json["left"]["epsilon"].as_f64().unwrap() - 10.51).abs() < 1e-12);
+    let studies = json["studies"].as_array().unwrap();
+    assert_eq!(studies[0]["state"], "acknowledged");
+    assert_eq!(studies[1]["state"]["refused"]["code"], "payload-not-finite");
+    assert_eq!(studies[2]["state"], "owed");
+    assert_eq!(studies[2]["report"], ids[2]);
+    assert_eq!(studies[2]["charged"]["delta"], 1e-6);
+    assert_eq!(
+        studies[2]["fingerprint"],
+        params(4.0).fingerprint().to_string()
+    );
+    assert_eq!(receipt.studies[2].state, EntryState::Owed);
+}
+
+#[test]
+fn no_row_value_reaches_the_file_the_receipt_or_a_message() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger");
+    let sentinel = 54_321.987_f64;
+    let mut ledger = Ledger::open(&path).unwrap();
+    let (participant, binding) = study(STUDY, 1.0);
+    let sensitive = Row::new(vec![sentinel; 5]);
+    let taken = ledger
+        .take_part(&participant, &binding, &sensitive)
+        .unwrap();
+    let receipt = ledger.receipt().unwrap();
+    let shown = format!(
+        "{ledger:?} {taken:?} {receipt} {receipt:?} {}",
+        serde_json::to_string(&receipt).unwrap()
+    );
+    assert!(!shown.contains("54321"), "{shown}");
+    let mut stored = fs::read(folder.path().join("ledger-wal")).unwrap();
+    drop(ledger);
+    stored.extend(fs::read(&path).unwrap());
+    for raw in [
+        sentinel.to_le_bytes().to_vec(),
+        sentinel.to_be_bytes().to_vec(),
+        (sentinel as f32).to_le_bytes().to_vec(),
+    ] {
+        assert!(!stored.windows(raw.len()).any(|window| window == raw));
+    }
+}
+
+#[test]
+fn a_token_stays_with_its_report_until_it_is_acknowledged() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger");
+    let token = |byte| ParticipantToken::from_bytes([byte; 32]);
+    let study = study("tokens", 1.0);
+    let name = study.1.study().to_owned();
+    let mut ledger = Ledger::open(&path).unwrap();
+    let error = ledger.keep_token(&name, &token(1)).unwrap_err();
+    assert!(error.to_string().contains("take part first"), "{error}");
+    let report = take_part(&mut ledger, &study).to_send().unwrap().clone();
+    assert_eq!(report.token, None);
+    drop(ledger);
+    // A ledger from before there were tokens.
+    common::downgrade(&path, 1);
+    let mut ledger = Ledger::open(&path).unwrap();
+    assert!(ledger.keep_token(&name, &token(1)).unwrap());
+    drop(ledger);
+    let mut ledger = Ledger::open(&path).unwrap();
+    let owed = ledger.owed().unwrap().remove(0);
+    assert_eq!(
+        (&owed.report, &owed.token),
+        (&report.report, &Some(token(1)))
+    );
+    assert!(!format!("{owed:?}").contains("0101"));
+    // Refused for its token, another one makes it good.
+    let id = owed.report.id;
+    ledger.refuse(id, "token-unknown", "no such token").unwrap();
+    assert!(ledger.owed().unwrap().is_empty());
+    assert!(ledger.keep_token(&name, &token(2)).unwrap());
+    assert_eq!(ledger.owed().unwrap()[0].token, Some(token(2)));
+    ledger
+        .refuse(id, "implausible-report", "too large")
+        .unwrap();
+    assert!(ledger.keep_token(&name, &token(3)).unwrap());
+    assert!(ledger.owed().unwrap().is_empty());
+    ledger.requeue_refused().unwrap();
+    ledger.acknowledge(id).unwrap();
+    assert!(!ledger.keep_token(&name, &token(4)).unwrap());
+    drop(ledger);
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    let left: i64 = connection
+        .query_row("SELECT count(*) FROM token", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(left, 0);
+}

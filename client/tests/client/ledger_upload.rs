@@ -1,0 +1,276 @@
+//! Sending what a ledger owes, to servers that misbehave.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use eigenveil_client::{
+    EntryState, Ledger, Participant, StudyBinding, blocking,
+    http::{self, HttpSettings, RetryPolicy},
+};
+use eigenveil_shared::{ErrorCode, codec::StudyShape, preprocess::Row, report::Report};
+
+use crate::{
+    common::params,
+    server::{Reply, Request, Server, Store, lock},
+};
+
+/// Studies of this name have this ε; every server has them all.
+const STUDIES: [(&str, f64); 4] = [("aa", 1.0), ("bb", 0.5), ("cc", 2.0), ("dd", 0.25)];
+
+type Stores = Arc<Mutex<BTreeMap<&'static str, Store>>>;
+
+fn settings() -> HttpSettings {
+    HttpSettings {
+        retry: RetryPolicy {
+            max_attempts: 4,
+            first_delay: Duration::from_millis(5),
+            max_delay: Duration::from_millis(20),
+            max_elapsed: Duration::from_secs(600),
+        },
+        ..HttpSettings::default()
+    }
+}
+
+/// A server of the studies that stores what arrives, except where `fault` answers for it. `fault` is
+/// told the study and the number of the upload to it, from 0.
+async fn server(
+    mut fault: impl FnMut(&str, usize, &Request, &mut Store) -> Option<Reply> + Send + 'static,
+) -> (Server, Stores) {
+    let stores = Stores::default();
+    let inside = Arc::clone(&stores);
+    let mut uploads = BTreeMap::<&str, usize>::new();
+    let server = Server::start(move |request| {
+        let (name, epsilon) = STUDIES
+            .into_iter()
+            .find(|(name, _)| request.line == format!("POST /v1/studies/{name}/reports HTTP/1.1"))
+            .unwrap();
+        let number = uploads.entry(name).or_default();
+        *number += 1;
+        let mut stores = lock(&inside);
+        let store = stores.entry(name).or_default();
+        fault(name, *number - 1, request, store).unwrap_or_else(|| take(epsilon, store, request))
+    })
+    .await;
+    (server, stores)
+}
+
+fn take(epsilon: f64, store: &mut Store, request: &Request) -> Reply {
+    store.take(&StudyShape::of(&params(epsilon)), request, true)
+}
+
+fn row() -> Row {
+    Row::new(vec![1.0, 2.0, 3.0, 4.0, 5.0])
+}
+
+/// Takes part in these studies of a server.
+fn take_part(ledger: &mut Ledger, server: &str, names: &[&str]) -> BTreeMap<String, Report> {
+    let mut reports = BTreeMap::new();
+    for (name, epsilon) in STUDIES.iter().filter(|(name, _)| names.contains(name)) {
+        let params = params(*epsilon);
+        let binding = StudyBinding::new(server, name, &params);
+        let taken = ledger
+            .take_part(&Participant::new(params), &binding, &row())
+            .unwrap();
+        let owed = taken.to_send().unwrap();
+        reports.insert((*name).to_owned(), owed.report.clone());
+    }
+    reports
+}
+
+/// Exactly these reports are stored, and whatever arrived had their bytes.
+fn assert_stored(stores: &Stores, reports: &BTreeMap<String, Report>) {
+    let stores = lock(stores);
+    assert_eq!(stores.len(), reports.len());
+    for (name, report) in reports {
+        let store = &stores[name.as_str()];
+        let expected = BTreeMap::from([(report.id.0, report.payload.clone())]);
+        assert_eq!(
+            (&store.stored, &store.arrived),
+            (&expected, &expected),
+            "{name}"
+        );
+    }
+}
+
+fn state(ledger: &Ledger, study: &str) -> EntryState {
+    let receipt = ledger.receipt().unwrap();
+    let entry = receipt
+        .studies
+        .into_iter()
+        .find(|entry| entry.study == study);
+    entry.unwrap().state
+}
+
+#[tokio::test]
+async fn a_lost_acknowledgement_sends_the_same_bytes_again() {
+    let (server, stores) = server(|study, number, request, store| match (study, number) {
+        // Stored, but the answer is lost; never arrived; busy.
+        ("aa", 0) => {
+            take(1.0, store, request);
+            Some(Reply::Drop)
+        }
+        ("bb", 0 | 1) => Some(Reply::Drop),
+        ("cc", 0) => Some(Reply::problem(503, ErrorCode::ShuttingDown, "stopping")),
+        _ => None,
+    })
+    .await;
+    let folder = tempfile::tempdir().unwrap();
+    let mut ledger = Ledger::open(folder.path().join("ledger")).unwrap();
+    let reports = take_part(&mut ledger, &server.address, &["aa", "bb", "cc", "dd"]);
+    let summary = http::send_owed(&mut ledger, &settings()).await.unwrap();
+    assert_eq!((summary.accepted, summary.duplicates), (3, 1));
+    assert_eq!((summary.refused, summary.owed, summary.retries), (0, 0, 4));
+    assert!(summary.failures.is_empty(), "{summary:?}");
+    let sent: usize = server
+        .uploads()
+        .iter()
+        .map(|upload| upload.body.len())
+        .sum();
+    assert_eq!(summary.bytes, sent as u64);
+    assert_stored(&stores, &reports);
+    for (name, _) in STUDIES {
+        assert_eq!(state(&ledger, name), EntryState::Acknowledged);
+    }
+    // Nothing is left to send.
+    let again = http::send_owed(&mut ledger, &settings()).await.unwrap();
+    assert_eq!((again.bytes, server.uploads().len()), (0, 8));
+}
+
+#[tokio::test]
+async fn a_lost_local_acknowledgement_makes_a_duplicate_and_no_more() {
+    let (server, stores) = server(|_, _, _, _| None).await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger");
+    let mut ledger = Ledger::open(&path).unwrap();
+    let reports = take_part(&mut ledger, &server.address, &["aa", "cc"]);
+    drop(ledger);
+    // As if the device were killed between the answer and its record.
+    let before = std::fs::read(&path).unwrap();
+    for (accepted, duplicates) in [(2, 0), (0, 2)] {
+        std::fs::write(&path, &before).unwrap();
+        let mut ledger = Ledger::open(&path).unwrap();
+        let summary = http::send_owed(&mut ledger, &settings()).await.unwrap();
+        assert_eq!(
+            (summary.accepted, summary.duplicates),
+            (accepted, duplicates)
+        );
+    }
+    assert_stored(&stores, &reports);
+}
+
+#[tokio::test]
+async fn a_server_that_is_gone_keeps_nobody_elses_report_back() {
+    let (here, stores) = server(|_, _, _, _| None).await;
+    let gone = {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        format!("http://{}", listener.local_addr().unwrap())
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger");
+    let mut ledger = Ledger::open(&path).unwrap();
+    let lost = take_part(&mut ledger, &gone, &["aa"]);
+    let unusable = take_part(&mut ledger, "not an address", &["bb"]);
+    let reports = take_part(&mut ledger, &here.address, &["cc", "dd"]);
+    let summary = http::send_owed(&mut ledger, &settings()).await.unwrap();
+    assert_eq!((summary.accepted, summary.owed), (2, 2));
+    assert_stored(&stores, &reports);
+    let failures: BTreeMap<_, _> = summary
+        .failures
+        .iter()
+        .map(|failure| (failure.binding.study(), &failure.error))
+        .collect();
+    assert_eq!(failures.len(), 2);
+    assert!(failures["aa"].is_retryable(), "{summary:?}");
+    assert!(
+        failures["aa"].to_string().contains("4 attempts"),
+        "{summary:?}"
+    );
+    assert!(
+        failures["bb"].to_string().contains("not an address"),
+        "{summary:?}"
+    );
+    // What is owed stays, with its bytes.
+    drop(ledger);
+    let owed = Ledger::open(&path).unwrap().owed().unwrap();
+    let owed: Vec<_> = owed.iter().map(|owed| &owed.report).collect();
+    assert_eq!(owed, [&lost["aa"], &unusable["bb"]]);
+}
+
+#[tokio::test]
+async fn refusals_of_the_report_are_kept_and_refusals_of_the_study_leave_it_owed() {
+    let (server, _) = server(|study, number, _, _| match (study, number) {
+        ("aa", 0) => Some(Reply::problem(
+            422,
+            ErrorCode::PayloadNotFinite,
+            "entry 3 is no number",
+        )),
+        ("bb", 0) => Some(Reply::problem(409, ErrorCode::StudyNotOpen, "not yet open")),
+        ("cc", 0) => Some(Reply::Answer(
+            200,
+            "text/html",
+            b"<html>Log in".to_vec(),
+            Vec::new(),
+        )),
+        _ => None,
+    })
+    .await;
+    let folder = tempfile::tempdir().unwrap();
+    let mut ledger = Ledger::open(folder.path().join("ledger")).unwrap();
+    let reports = take_part(&mut ledger, &server.address, &["aa", "bb", "cc", "dd"]);
+    let spent = ledger.spent().unwrap();
+    let summary = http::send_owed(&mut ledger, &settings()).await.unwrap();
+    assert_eq!((summary.accepted, summary.refused), (1, 1));
+    assert_eq!((summary.owed, summary.retries), (2, 0));
+    assert_eq!(summary.failures.len(), 2);
+    assert!(
+        summary
+            .failures
+            .iter()
+            .all(|failure| !failure.error.is_retryable())
+    );
+    let refused = EntryState::Refused {
+        code: "payload-not-finite".to_owned(),
+        detail: "entry 3 is no number".to_owned(),
+    };
+    assert_eq!(state(&ledger, "aa"), refused);
+    assert_eq!(state(&ledger, "bb"), EntryState::Owed);
+    assert_eq!(state(&ledger, "cc"), EntryState::Owed);
+    assert_eq!(ledger.spent().unwrap(), spent);
+    // The study opens, the proxy goes away; the refused one is not sent again unless it is asked for.
+    let summary = http::send_owed(&mut ledger, &settings()).await.unwrap();
+    assert_eq!((summary.accepted, summary.owed), (2, 0));
+    assert_eq!(ledger.requeue_refused().unwrap(), 1);
+    let summary = http::send_owed(&mut ledger, &settings()).await.unwrap();
+    assert_eq!((summary.accepted, summary.owed), (1, 0));
+    assert_eq!(server.uploads().len(), 7);
+    let bodies: Vec<_> = server
+        .uploads()
+        .into_iter()
+        .filter(|upload| upload.line.contains("/aa/"))
+        .map(|upload| upload.body)
+        .collect();
+    let sent = eigenveil_shared::codec::encode_report(&reports["aa"]);
+    assert_eq!(bodies, [sent.clone(), sent]);
+    assert_eq!(ledger.spent().unwrap(), spent);
+}
+
+#[test]
+fn the_blocking_face_does_the_same() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let (server, stores) = runtime.block_on(server(|_, number, _, _| {
+        (number == 0).then_some(Reply::Drop)
+    }));
+    let folder = tempfile::tempdir().unwrap();
+    let mut ledger = Ledger::open(folder.path().join("ledger")).unwrap();
+    let reports = take_part(&mut ledger, &server.address, &["aa", "bb", "cc"]);
+    let summary = blocking::send_owed(&mut ledger, &settings()).unwrap();
+    assert_eq!((summary.accepted, summary.owed, summary.retries), (3, 0, 3));
+    assert_stored(&stores, &reports);
+    let error = runtime
+        .block_on(async { blocking::send_owed(&mut ledger, &settings()) })
+        .unwrap_err();
+    assert!(error.to_string().contains("async runtime"), "{error}");
+}

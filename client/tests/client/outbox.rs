@@ -1,0 +1,475 @@
+//! What the outbox promises while nothing is killed (`tests/outbox_crash.rs` kills).
+
+use std::{fs, path::Path};
+
+use eigenveil_client::{Outbox, OutboxCounts, Participant, StudyBinding};
+use eigenveil_shared::{ErrorCode, enrolment::ParticipantToken, preprocess::Row};
+
+use crate::common::{self, STUDY, binding, borrowed, params, participant, prepare};
+
+const SERVER: &str = "http://localhost:8080";
+
+fn open(path: &Path) -> Outbox {
+    Outbox::open(path, &binding(SERVER)).unwrap()
+}
+
+#[test]
+fn bytes_stay_the_same_over_reads_and_restarts() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("outbox");
+    let prepared = prepare(&participant(), &[7, 3, 100]);
+    let first = {
+        let mut outbox = open(&path);
+        assert_eq!(
+            outbox.enqueue_batch(borrowed(&prepared)).unwrap(),
+            [7, 3, 100]
+        );
+        outbox.pending(10).unwrap()
+    };
+    assert_eq!(
+        first.iter().map(|p| p.participant).collect::<Vec<_>>(),
+        [3, 7, 100]
+    );
+    for pending in &first {
+        let (_, original) = prepared
+            .iter()
+            .find(|(i, _)| *i == pending.participant)
+            .unwrap();
+        assert_eq!(&pending.report, original.report());
+    }
+    let outbox = open(&path);
+    assert_eq!(outbox.pending(10).unwrap(), first);
+    assert_eq!(outbox.pending(2).unwrap(), first[..2]);
+    assert_eq!(outbox.pending_from(4, 10).unwrap(), first[1..]);
+}
+
+#[test]
+fn a_participant_never_gets_a_second_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("outbox");
+    let participant = participant();
+    let mut outbox = open(&path);
+    outbox
+        .enqueue_batch(borrowed(&prepare(&participant, &[1, 2])))
+        .unwrap();
+    let kept = outbox.pending(10).unwrap();
+
+    // While it is pending, in one batch, after a restart.
+    let again = prepare(&participant, &[1, 2, 4, 4]);
+    assert_eq!(outbox.enqueue_batch(borrowed(&again)).unwrap(), [4]);
+    assert_eq!(outbox.pending(10).unwrap()[..2], kept);
+    assert_eq!(&outbox.pending(10).unwrap()[2].report, again[2].1.report());
+
+    // After it was acknowledged or refused.
+    outbox.acknowledge(&[1]).unwrap();
+    outbox.refuse(2, "malformed-report", "no").unwrap();
+    drop(outbox);
+    let mut outbox = open(&path);
+    assert!(
+        !outbox
+            .enqueue(1, &prepare(&participant, &[1])[0].1)
+            .unwrap()
+    );
+    assert!(
+        !outbox
+            .enqueue(2, &prepare(&participant, &[2])[0].1)
+            .unwrap()
+    );
+    assert_eq!(outbox.pending(10).unwrap().len(), 1);
+    for (index, known) in [(1, true), (2, true), (3, false), (4, true)] {
+        assert_eq!(outbox.is_known(index).unwrap(), known, "{index}");
+    }
+    assert_eq!(outbox.missing(0..7).unwrap(), [0, 3, 5, 6]);
+    assert_eq!(outbox.missing(1..3).unwrap(), [0_u64; 0]);
+    assert_eq!(outbox.missing(3..3).unwrap(), [0_u64; 0]);
+}
+
+#[test]
+fn acknowledged_reports_are_gone_and_refused_ones_can_come_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("outbox");
+    let mut outbox = open(&path);
+    outbox
+        .enqueue_batch(borrowed(&prepare(&participant(), &[0, 1, 2, 3])))
+        .unwrap();
+    let all = outbox.pending(10).unwrap();
+    assert_eq!(outbox.acknowledge(&[0, 2, 99]).unwrap(), 2);
+    assert_eq!(
+        outbox.acknowledge(&[0, 2]).unwrap(),
+        0,
+        "repeating is harmless"
+    );
+    assert!(
+        outbox
+            .refuse(1, "payload-not-finite", &"x".repeat(5_000))
+            .unwrap()
+    );
+    assert!(!outbox.refuse(0, "payload-not-finite", "too late").unwrap());
+    assert_eq!(
+        outbox.acknowledge(&[1]).unwrap(),
+        0,
+        "refused is not pending"
+    );
+    let counts = OutboxCounts {
+        pending: 1,
+        acknowledged: 2,
+        refused: 1,
+    };
+    assert_eq!(outbox.counts().unwrap(), counts);
+    assert_eq!(counts.total(), 4);
+    drop(outbox);
+
+    let mut outbox = open(&path);
+    assert_eq!(outbox.counts().unwrap(), counts);
+    assert_eq!(outbox.pending(10).unwrap(), all[3..]);
+    let refused = outbox.refused(10).unwrap();
+    assert_eq!(
+        (refused[0].participant, refused[0].id),
+        (1, all[1].report.id)
+    );
+    assert_eq!(refused[0].code, "payload-not-finite");
+    assert_eq!(refused[0].detail.len(), 1_000);
+
+    assert_eq!(outbox.requeue_refused().unwrap(), 1);
+    let back = outbox.pending(10).unwrap();
+    assert_eq!(back, [all[1].clone(), all[3].clone()], "the same bytes");
+    assert_eq!(outbox.counts().unwrap().refused, 0);
+}
+
+#[test]
+fn an_outbox_belongs_to_one_study() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("outbox");
+    drop(open(&path));
+    // The slash does not count.
+    drop(Outbox::open(&path, &binding("http://localhost:8080/")).unwrap());
+    let params_1 = params(1.0);
+    for (other, names) in [
+        (StudyBinding::new(SERVER, "ffff", &params_1), "ffff"),
+        (
+            StudyBinding::new("http://elsewhere", STUDY, &params_1),
+            "http://elsewhere",
+        ),
+        (
+            StudyBinding::new(SERVER, STUDY, &params(2.0)),
+            &*params(2.0).fingerprint().to_string(),
+        ),
+    ] {
+        let error = Outbox::open(&path, &other).unwrap_err();
+        assert!(error.is_outbox_of_other_study(), "{error}");
+        assert!(error.to_string().contains(names), "{error}");
+    }
+    let mut outbox = Outbox::open_existing(&path).unwrap();
+    assert_eq!(outbox.binding(), &binding(SERVER));
+
+    // A report of other parameters is refused, and with it the whole batch.
+    let mut mixed = prepare(&participant(), &[1]);
+    mixed.extend(prepare(&Participant::new(params(2.0)), &[2]));
+    let error = outbox.enqueue_batch(borrowed(&mixed)).unwrap_err();
+    assert_eq!(error.code(), Some(ErrorCode::WrongFingerprint));
+    assert_eq!(outbox.counts().unwrap().total(), 0);
+}
+
+#[test]
+fn a_second_opener_is_refused_until_the_first_is_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("outbox");
+    let first = open(&path);
+    for error in [
+        Outbox::open(&path, &binding(SERVER)).unwrap_err(),
+        Outbox::open_existing(&path).unwrap_err(),
+    ] {
+        assert!(error.is_locked(), "{error}");
+        assert!(error.to_string().contains("another process"), "{error}");
+    }
+    drop(first);
+    drop(open(&path));
+}
+
+#[test]
+fn other_files_are_refused_and_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = folder.path().join("rows.csv");
+    fs::write(&text, "1,2,3\n".repeat(500)).unwrap();
+    let database = folder.path().join("other.db");
+    rusqlite_like_database(&database);
+    for path in [text, database] {
+        let before = fs::read(&path).unwrap();
+        let error = Outbox::open(&path, &binding(SERVER)).unwrap_err();
+        assert!(
+            error.to_string().contains("not an Eigenveil outbox"),
+            "{error}"
+        );
+        assert_eq!(fs::read(&path).unwrap(), before);
+    }
+    let error = Outbox::open_existing(folder.path().join("nothing")).unwrap_err();
+    assert!(error.to_string().contains("no such file"), "{error}");
+    assert!(!folder.path().join("nothing").exists());
+    let error = Outbox::open(folder.path().join("no/folder"), &binding(SERVER)).unwrap_err();
+    assert!(error.to_string().contains("cannot be created"), "{error}");
+}
+
+/// Another program's SQLite file.
+fn rusqlite_like_database(path: &Path) {
+    let connection = rusqlite::Connection::open(path).unwrap();
+    connection
+        .execute_batch("CREATE TABLE t (x); INSERT INTO t VALUES (1);")
+        .unwrap();
+}
+
+/// An outbox that was emptied would perturb every row again.
+#[test]
+fn an_existing_file_that_holds_nothing_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("outbox");
+    fs::write(&path, "").unwrap();
+    for opened in [
+        Outbox::open(&path, &binding(SERVER)),
+        Outbox::open_existing(&path),
+    ] {
+        let error = opened.unwrap_err().to_string();
+        assert!(
+            error.contains("only if there never was a outbox here")
+                || error.contains("holds nothing"),
+            "{error}"
+        );
+    }
+    assert!(fs::read(&path).unwrap().is_empty());
+    fs::remove_file(&path).unwrap();
+    assert_eq!(open(&path).counts().unwrap().total(), 0);
+}
+
+/// Without its log, under another name, by a second name: every report that was given, or an error.
+#[test]
+fn a_lost_log_another_name_and_a_second_name_lose_no_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("outbox");
+    let mut outbox = open(&path);
+    let mut given = Vec::new();
+    for number in 0..40 {
+        outbox
+            .enqueue_batch(borrowed(&prepare(&participant(), &[number])))
+            .unwrap();
+        given = outbox.pending(100).unwrap();
+        // As a kill leaves the file, without what is beside it.
+        let copy = folder.path().join(format!("copy-{number}"));
+        fs::copy(&path, &copy).unwrap();
+        assert_eq!(open(&copy).pending(100).unwrap(), given, "{number}");
+    }
+    let other = folder.path().join("other");
+    fs::hard_link(&path, &other).unwrap();
+    let batch = prepare(&participant(), &[99]);
+    let error = outbox.enqueue_batch(borrowed(&batch)).unwrap_err();
+    assert!(error.to_string().contains("linked to"), "{error}");
+    drop(outbox);
+    let error = Outbox::open(&other, &binding(SERVER)).unwrap_err();
+    assert!(error.to_string().contains("2 names"), "{error}");
+    fs::remove_file(&path).unwrap();
+    assert_eq!(open(&other).pending(100).unwrap(), given);
+}
+
+#[test]
+fn an_acknowledged_report_is_overwritten() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("outbox");
+    let mut outbox = open(&path);
+    let numbers: Vec<u64> = (0..200).collect();
+    outbox
+        .enqueue_batch(borrowed(&prepare(&participant(), &numbers)))
+        .unwrap();
+    let pending = outbox.pending(200).unwrap();
+    outbox.acknowledge(&numbers[..150]).unwrap();
+    let stored: Vec<u8> = fs::read_dir(folder.path())
+        .unwrap()
+        .flat_map(|file| fs::read(file.unwrap().path()).unwrap())
+        .collect();
+    for (number, report) in pending.iter().enumerate() {
+        let payload = &report.report.payload;
+        let found = stored
+            .windows(payload.len())
+            .any(|window| window == payload);
+        assert_eq!(found, number >= 150, "{number}");
+    }
+}
+
+#[test]
+fn a_newer_layout_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("outbox");
+    drop(open(&path));
+    rusqlite::Connection::open(&path)
+        .unwrap()
+        .pragma_update(None, "user_version", 4)
+        .unwrap();
+    let error = Outbox::open(&path, &binding(SERVER))
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("layout version 4"), "{error}");
+}
+
+#[test]
+fn meta_values_stay() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("outbox");
+    let mut outbox = open(&path);
+    assert_eq!(outbox.get_meta("rows").unwrap(), None);
+    outbox.set_meta("rows", b"digest").unwrap();
+    outbox.set_meta("rows", &[0, 255]).unwrap();
+    drop(outbox);
+    assert_eq!(open(&path).get_meta("rows").unwrap(), Some(vec![0, 255]));
+}
+
+#[test]
+fn the_space_of_acknowledged_reports_is_used_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("outbox");
+    let participant = participant();
+    let round = |outbox: &mut Outbox, round: u64| {
+        let indices: Vec<u64> = (round * 500..(round + 1) * 500).collect();
+        outbox
+            .enqueue_batch(borrowed(&prepare(&participant, &indices)))
+            .unwrap();
+        outbox.acknowledge(&indices).unwrap();
+    };
+    let size = |rounds: std::ops::Range<u64>| {
+        let mut outbox = open(&path);
+        rounds.for_each(|r| round(&mut outbox, r));
+        drop(outbox);
+        fs::metadata(&path).unwrap().len()
+    };
+    let early = size(0..2);
+    let late = size(2..40);
+    // What stays is participant, identifier and state: below 40 bytes, where a report is over 60.
+    assert!(late - early < 38 * 500 * 40, "{early} -> {late}");
+}
+
+#[cfg(unix)]
+#[test]
+fn only_the_owner_can_read_it() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("outbox");
+    let mut outbox = open(&path);
+    outbox
+        .enqueue_batch(borrowed(&prepare(&participant(), &[1])))
+        .unwrap();
+    let mut files = 0;
+    for entry in fs::read_dir(folder.path()).unwrap() {
+        let mode = entry.unwrap().metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{mode:o}");
+        files += 1;
+    }
+    assert_eq!(files, 2, "the file and its log");
+}
+
+#[test]
+fn impossible_participants_are_errors() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut outbox = open(&folder.path().join("outbox"));
+    let report = participant().report(&Row::new(vec![1.0; 5])).unwrap();
+    for result in [
+        outbox.enqueue(u64::MAX, &report).map(|_| ()),
+        outbox.is_known(1 << 63).map(|_| ()),
+        outbox.acknowledge(&[u64::MAX]).map(|_| ()),
+    ] {
+        assert!(result.unwrap_err().to_string().contains("below 2^63"));
+    }
+    assert!(outbox.enqueue((1 << 63) - 1, &report).unwrap());
+}
+
+#[test]
+fn no_row_value_reaches_the_file_or_a_message() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("outbox");
+    let sentinel = 54_321.987_f64;
+    let report = participant().report(&Row::new(vec![sentinel; 5])).unwrap();
+    let mut outbox = open(&path);
+    outbox.enqueue(0, &report).unwrap();
+    let shown = format!(
+        "{outbox:?} {:?} {:?}",
+        outbox.pending(1).unwrap(),
+        outbox.counts()
+    );
+    assert!(!shown.contains("54321"), "{shown}");
+    let mut stored = fs::read(folder.path().join("outbox-wal")).unwrap();
+    drop(outbox);
+    stored.extend(fs::read(&path).unwrap());
+    for raw in [
+        sentinel.to_le_bytes().to_vec(),
+        sentinel.to_be_bytes().to_vec(),
+        (sentinel as f32).to_le_bytes().to_vec(),
+    ] {
+        assert!(!stored.windows(raw.len()).any(|window| window == raw));
+    }
+}
+
+fn token(byte: u8) -> ParticipantToken {
+    ParticipantToken::from_bytes([byte; 32])
+}
+
+fn tokens_of(outbox: &Outbox) -> Vec<(u64, Option<ParticipantToken>)> {
+    let pending = outbox.pending(10).unwrap();
+    pending
+        .into_iter()
+        .map(|p| (p.participant, p.token))
+        .collect()
+}
+
+#[test]
+fn a_token_stays_with_its_report_until_it_is_acknowledged() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("outbox");
+    let mut outbox = open(&path);
+    // Before there is a report, too.
+    assert_eq!(outbox.assign_tokens([(2, &token(2))]).unwrap(), 1);
+    outbox
+        .enqueue_batch(borrowed(&prepare(&participant(), &[1, 2, 3])))
+        .unwrap();
+    assert_eq!(outbox.assign_tokens([(1, &token(1))]).unwrap(), 1);
+    drop(outbox);
+    let mut outbox = open(&path);
+    let expected = [(1, Some(token(1))), (2, Some(token(2))), (3, None)];
+    assert_eq!(tokens_of(&outbox), expected);
+    // Refused for its token: another one makes it good. Refused for another reason: it does not.
+    outbox.refuse(1, "token-spent", "spent").unwrap();
+    outbox.refuse(3, "payload-not-finite", "broken").unwrap();
+    let again = [(1, &token(4)), (3, &token(5))];
+    assert_eq!(outbox.assign_tokens(again).unwrap(), 2);
+    assert_eq!(
+        tokens_of(&outbox),
+        [(1, Some(token(4))), (2, Some(token(2)))]
+    );
+    assert_eq!(outbox.counts().unwrap().refused, 1);
+    outbox.acknowledge(&[1]).unwrap();
+    assert_eq!(outbox.assign_tokens([(1, &token(6))]).unwrap(), 0);
+    let debug = format!("{:?}", outbox.pending(10).unwrap());
+    assert!(debug.contains("ParticipantToken(…)"), "{debug}");
+    // What was acknowledged has left nothing behind.
+    drop(outbox);
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    let left: i64 = connection
+        .query_row(
+            "SELECT count(*) FROM token WHERE participant = 1",
+            [],
+            |row| row.get(0),
+        )
+        .unwrap();
+    assert_eq!(left, 0);
+}
+
+#[test]
+fn an_outbox_of_layout_1_is_upgraded() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("outbox");
+    let mut outbox = open(&path);
+    outbox
+        .enqueue_batch(borrowed(&prepare(&participant(), &[1])))
+        .unwrap();
+    let before = outbox.pending(10).unwrap();
+    drop(outbox);
+    common::downgrade(&path, 1);
+    let mut outbox = open(&path);
+    assert_eq!(outbox.pending(10).unwrap(), before);
+    outbox.assign_tokens([(1, &token(1))]).unwrap();
+    assert_eq!(tokens_of(&outbox), [(1, Some(token(1)))]);
+}

@@ -1,0 +1,880 @@
+//! Uploads against a server that misbehaves in every way we could think of.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    path::Path,
+    time::Duration,
+};
+
+use eigenveil_client::{
+    Ledger, Outbox, OutboxCounts, RowLedger, blocking,
+    http::{
+        HttpSettings, RetryPolicy, Study, StudyClient, UploadMode, UploadProgress, UploadSettings,
+        Uploader,
+    },
+};
+use eigenveil_shared::{
+    ErrorCode,
+    api::{BatchReceipt, RefusedReport, ReportOutcome, StudyState},
+    codec::StudyShape,
+    mechanism::{Calibration, MechanismKind},
+    preprocess::Row,
+    report::Report,
+    study::{Fingerprint, to_hex},
+};
+
+use crate::{
+    common::{self, STUDY, borrowed, params, params_of, participant, prepare},
+    patience::until,
+    server::{
+        Reply, Request, Server, Store, document, lock, other_json, study_server, truncated_json,
+    },
+};
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// Longer than any test waits.
+const NEVER: Duration = Duration::from_secs(24 * 3_600);
+
+/// Tokio's clock, which moves only by `advance` while this lives: on a runtime of one thread it would otherwise jump to the
+/// next deadline whenever all wait for the network. A task on a thread of its own keeps it from that.
+struct StoppedClock {
+    _held: std::sync::mpsc::Sender<()>,
+}
+
+impl StoppedClock {
+    fn new() -> Self {
+        let (held, released) = std::sync::mpsc::channel::<()>();
+        tokio::task::spawn_blocking(move || released.recv());
+        tokio::time::pause();
+        Self { _held: held }
+    }
+}
+
+fn quick() -> RetryPolicy {
+    RetryPolicy {
+        max_attempts: 6,
+        first_delay: ms(5),
+        max_delay: ms(20),
+        max_elapsed: Duration::from_secs(600),
+    }
+}
+
+fn http() -> HttpSettings {
+    HttpSettings {
+        retry: quick(),
+        ..HttpSettings::default()
+    }
+}
+
+/// For servers that are silent at times. A busy machine may keep a request waiting too, which is then sent again.
+fn impatient() -> HttpSettings {
+    HttpSettings {
+        request_timeout: ms(1_500),
+        ..http()
+    }
+}
+
+fn never_giving_up(settings: UploadSettings) -> UploadSettings {
+    UploadSettings {
+        retry: RetryPolicy {
+            max_attempts: 1_000,
+            ..settings.retry
+        },
+        ..settings
+    }
+}
+
+fn batches(reports: usize, connections: usize) -> UploadSettings {
+    UploadSettings {
+        connections,
+        mode: UploadMode::Batch {
+            reports: Some(reports),
+        },
+        retry: quick(),
+        deadline: None,
+    }
+}
+
+fn singles(connections: usize) -> UploadSettings {
+    UploadSettings {
+        mode: UploadMode::Single,
+        ..batches(1, connections)
+    }
+}
+
+async fn connect(server: &Server) -> (StudyClient, Study) {
+    connect_with(server, &http()).await
+}
+
+async fn connect_with(server: &Server, settings: &HttpSettings) -> (StudyClient, Study) {
+    let client = StudyClient::with_settings(&server.address, settings).unwrap();
+    let study = client.fetch_study(STUDY).await.unwrap();
+    (client, study)
+}
+
+/// An outbox with `count` new reports, and what they are.
+fn fill(path: &Path, study: &Study, count: u64) -> (Outbox, Vec<Report>) {
+    let mut outbox = Outbox::open(path, study.binding()).unwrap();
+    let indices: Vec<u64> = (0..count).collect();
+    outbox
+        .enqueue_batch(borrowed(&prepare(&participant(), &indices)))
+        .unwrap();
+    let reports = outbox
+        .pending(usize::MAX)
+        .unwrap()
+        .into_iter()
+        .map(|p| p.report)
+        .collect();
+    (outbox, reports)
+}
+
+fn assert_stored(store: &Store, reports: &[Report]) {
+    assert_eq!(store.stored.len(), reports.len());
+    for report in reports {
+        assert_eq!(store.stored.get(&report.id.0), Some(&report.payload));
+    }
+}
+
+/// Every kind of fault in turn, on the first two arrivals of each request.
+fn every_fault() -> impl FnMut(usize, &Request, &mut Store) -> Option<Reply> + Send + 'static {
+    let mut arrivals = HashMap::<Vec<u8>, usize>::new();
+    let mut faults = 0;
+    move |_, request, store| {
+        let arrivals = arrivals.entry(request.body.clone()).or_default();
+        *arrivals += 1;
+        if *arrivals > 2 {
+            return None;
+        }
+        faults += 1;
+        Some(fault(faults - 1, request, store))
+    }
+}
+
+fn fault(number: usize, request: &Request, store: &mut Store) -> Reply {
+    let shape = StudyShape::of(&params(1.0));
+    let seen_only = |store: &mut Store| drop(store.take(&shape, request, false));
+    match number % 9 {
+        0 => {
+            seen_only(store);
+            Reply::problem(503, ErrorCode::StoreUnavailable, "busy").with_header("retry-after", "0")
+        }
+        1 => {
+            seen_only(store);
+            Reply::Drop
+        }
+        // Stored, but the answer is lost.
+        2 => {
+            store.take(&shape, request, true);
+            Reply::Drop
+        }
+        3 => {
+            seen_only(store);
+            Reply::problem(429, ErrorCode::TooManyRequests, "slow down")
+        }
+        4 => {
+            seen_only(store);
+            Reply::Raw(b"\x00\x01\x02 this is not HTTP at all".to_vec())
+        }
+        5 => {
+            store.take(&shape, request, true);
+            truncated_json()
+        }
+        6 => {
+            let answer = store.take(&shape, request, true);
+            Reply::After(NEVER, Box::new(answer))
+        }
+        7 => {
+            store.take(&shape, request, true);
+            Reply::Raw(
+                b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{"
+                    .to_vec(),
+            )
+        }
+        _ => {
+            seen_only(store);
+            Reply::Answer(
+                502,
+                "text/html",
+                b"<h1>Bad gateway</h1>".to_vec(),
+                Vec::new(),
+            )
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_report_is_counted_once_whatever_the_network_does() {
+    for (settings, count) in [(batches(10, 3), 200), (singles(4), 40)] {
+        let settings = never_giving_up(settings);
+        let (server, store) = study_server(&params(1.0), every_fault()).await;
+        let (client, study) = connect_with(&server, &impatient()).await;
+        let folder = tempfile::tempdir().unwrap();
+        let (mut outbox, reports) = fill(&folder.path().join("outbox"), &study, count);
+
+        let mut progress: Vec<UploadProgress> = Vec::new();
+        let summary = Uploader::new(&client, &study, settings)
+            .drain(&mut outbox, |now| progress.push(now))
+            .await
+            .unwrap();
+
+        {
+            let store = lock(&store);
+            // The store checked that the bytes of an identifier never changed.
+            assert_stored(&store, &reports);
+            assert!(store.repeated > 0);
+        }
+        assert_eq!(summary.accepted + summary.duplicates, count);
+        assert!(
+            summary.duplicates > 0 && summary.accepted > 0,
+            "{summary:?}"
+        );
+        assert!(summary.retries >= 40 && summary.refused == 0, "{summary:?}");
+        // What was given up on may be read a moment later.
+        until("all that was sent has come", async || {
+            let sent: usize = server
+                .uploads()
+                .iter()
+                .map(|upload| upload.body.len())
+                .sum();
+            summary.bytes == sent as u64
+        })
+        .await;
+        assert_eq!(
+            outbox.counts().unwrap(),
+            OutboxCounts {
+                acknowledged: count,
+                ..OutboxCounts::default()
+            }
+        );
+        let last = progress.last().unwrap();
+        assert_eq!((last.total, last.accepted), (count, summary.accepted));
+        assert!(progress.windows(2).all(|p| p[0].accepted <= p[1].accepted));
+    }
+}
+
+#[tokio::test]
+async fn connections_are_kept_and_used_side_by_side() {
+    let (server, _) = study_server(&params(1.0), |_, _, _| None).await;
+    let (client, study) = connect(&server).await;
+    let folder = tempfile::tempdir().unwrap();
+    let (mut outbox, _) = fill(&folder.path().join("outbox"), &study, 200);
+    let summary = Uploader::new(&client, &study, singles(3))
+        .drain(&mut outbox, |_| {})
+        .await
+        .unwrap();
+    assert_eq!((summary.accepted, summary.pending), (200, 0));
+    let connections: BTreeSet<_> = server.uploads().iter().map(|r| r.connection).collect();
+    assert!((2..=4).contains(&connections.len()), "{connections:?}");
+    assert!(
+        server
+            .uploads()
+            .iter()
+            .all(|r| !r.headers.contains_key("authorization"))
+    );
+}
+
+/// The server takes error bars from the differences between commits: not all of a small upload may be in one.
+#[tokio::test]
+async fn a_small_upload_is_many_requests() {
+    let (server, _) = study_server(&params(1.0), |_, _, _| None).await;
+    let (client, study) = connect(&server).await;
+    let folder = tempfile::tempdir().unwrap();
+    for (count, requests) in [(5, 5), (300, 100)] {
+        let path = folder.path().join(format!("outbox-{count}"));
+        let (mut outbox, _) = fill(&path, &study, count);
+        let before = server.uploads().len();
+        let summary = Uploader::new(&client, &study, UploadSettings::default())
+            .drain(&mut outbox, |_| {})
+            .await
+            .unwrap();
+        assert_eq!(summary.accepted + summary.duplicates, count);
+        assert_eq!(server.uploads().len() - before, requests);
+    }
+}
+
+#[tokio::test]
+async fn retry_after_is_honoured_by_every_connection() {
+    let (server, _) = study_server(&params(1.0), |number, _, _| {
+        (number == 0).then(|| {
+            Reply::problem(429, ErrorCode::TooManyRequests, "wait").with_header("retry-after", "1")
+        })
+    })
+    .await;
+    let (client, study) = connect(&server).await;
+    let folder = tempfile::tempdir().unwrap();
+    let (mut outbox, _) = fill(&folder.path().join("outbox"), &study, 40);
+    Uploader::new(&client, &study, batches(10, 2))
+        .drain(&mut outbox, |_| {})
+        .await
+        .unwrap();
+    let uploads = server.uploads();
+    assert_eq!(uploads.len(), 5);
+    let waited = |i: usize| uploads[i].at - uploads[0].at;
+    // The second connection's request may have been under way; what follows waits.
+    assert!(waited(2) > ms(990), "{:?}", waited(2));
+}
+
+#[tokio::test]
+async fn attempts_are_bounded_and_a_later_run_sends_the_same_bytes() {
+    let (server, store) = study_server(&params(1.0), |number, _, _| {
+        (number < 6).then(|| Reply::problem(503, ErrorCode::ShuttingDown, "stopping"))
+    })
+    .await;
+    let (client, study) = connect(&server).await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("outbox");
+    let (mut outbox, reports) = fill(&path, &study, 30);
+    let uploader = Uploader::new(&client, &study, batches(30, 1));
+    let failure = uploader.drain(&mut outbox, |_| {}).await.unwrap_err();
+    assert!(failure.error.is_retryable());
+    assert_eq!(failure.error.code(), Some(ErrorCode::ShuttingDown));
+    assert!(failure.to_string().contains("6 attempts"), "{failure}");
+    assert_eq!((failure.summary.pending, failure.summary.retries), (30, 5));
+    assert_eq!(server.uploads().len(), 6);
+
+    drop(outbox);
+    let mut outbox = Outbox::open(&path, study.binding()).unwrap();
+    let summary = uploader.drain(&mut outbox, |_| {}).await.unwrap();
+    assert_eq!((summary.accepted, summary.pending), (30, 0));
+    let uploads = server.uploads();
+    assert_eq!(uploads.len(), 7);
+    assert!(uploads.iter().all(|upload| upload.body == uploads[0].body));
+    assert_stored(&lock(&store), &reports);
+    // Nothing is left to send.
+    let again = uploader.drain(&mut outbox, |_| {}).await.unwrap();
+    assert_eq!(
+        (again.accepted, again.bytes, server.uploads().len()),
+        (0, 0, 7)
+    );
+}
+
+#[tokio::test]
+async fn a_lost_local_acknowledgement_makes_a_duplicate_and_no_more() {
+    let (server, store) = study_server(&params(1.0), |_, _, _| None).await;
+    let (client, study) = connect(&server).await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("outbox");
+    let (outbox, reports) = fill(&path, &study, 12);
+    drop(outbox);
+    let before = std::fs::read(&path).unwrap();
+    for (accepted, duplicates) in [(12, 0), (0, 12)] {
+        std::fs::write(&path, &before).unwrap();
+        let mut outbox = Outbox::open(&path, study.binding()).unwrap();
+        let summary = Uploader::new(&client, &study, UploadSettings::default())
+            .drain(&mut outbox, |_| {})
+            .await
+            .unwrap();
+        assert_eq!(
+            (summary.accepted, summary.duplicates),
+            (accepted, duplicates)
+        );
+    }
+    assert_stored(&lock(&store), &reports);
+}
+
+#[tokio::test]
+async fn a_refused_report_is_recorded_and_never_sent_again() {
+    let (server, store) = study_server(&params(1.0), |number, _, _| {
+        (number == 3)
+            .then(|| Reply::problem(422, ErrorCode::PayloadNotFinite, "entry 3 is not a number"))
+    })
+    .await;
+    let (client, study) = connect(&server).await;
+    let folder = tempfile::tempdir().unwrap();
+    let (mut outbox, _) = fill(&folder.path().join("outbox"), &study, 8);
+    let uploader = Uploader::new(&client, &study, singles(1));
+    let summary = uploader.drain(&mut outbox, |_| {}).await.unwrap();
+    assert_eq!(
+        (summary.accepted, summary.refused, summary.pending),
+        (7, 1, 0)
+    );
+    assert_eq!((server.uploads().len(), summary.retries), (8, 0));
+    let refused = outbox.refused(10).unwrap();
+    assert_eq!(
+        (refused[0].participant, refused[0].code.as_str()),
+        (3, "payload-not-finite")
+    );
+    assert_eq!(refused[0].detail, "entry 3 is not a number");
+    assert_eq!(lock(&store).stored.len(), 7);
+    uploader.drain(&mut outbox, |_| {}).await.unwrap();
+    assert_eq!(server.uploads().len(), 8);
+}
+
+#[tokio::test]
+async fn refusals_within_a_batch_are_told_apart() {
+    let refused = |index, code| RefusedReport {
+        index,
+        code,
+        detail: format!("number {index}"),
+    };
+    let (server, _) = study_server(&params(1.0), move |number, _, _| {
+        (number == 0).then(|| {
+            Reply::json(
+                200,
+                &BatchReceipt {
+                    accepted: 6,
+                    duplicates: 1,
+                    refused: vec![
+                        refused(2, ErrorCode::MalformedReport),
+                        refused(5, ErrorCode::TooManyRequests),
+                        refused(7, ErrorCode::PayloadNotFinite),
+                    ],
+                },
+            )
+        })
+    })
+    .await;
+    let (client, study) = connect(&server).await;
+    let folder = tempfile::tempdir().unwrap();
+    let (mut outbox, _) = fill(&folder.path().join("outbox"), &study, 10);
+    let summary = Uploader::new(&client, &study, batches(10, 1))
+        .drain(&mut outbox, |_| {})
+        .await
+        .unwrap();
+    assert_eq!(
+        (summary.accepted, summary.duplicates, summary.refused),
+        (6, 1, 2)
+    );
+    let refused: Vec<_> = outbox
+        .refused(9)
+        .unwrap()
+        .iter()
+        .map(|r| r.participant)
+        .collect();
+    assert_eq!(refused, [2, 7]);
+    // What was busy is for the next run.
+    assert_eq!(summary.pending, 1);
+    assert_eq!(outbox.pending(9).unwrap()[0].participant, 5);
+}
+
+#[tokio::test]
+async fn a_receipt_that_does_not_add_up_acknowledges_nothing() {
+    let (server, _) = study_server(&params(1.0), |_, _, _| {
+        Some(Reply::json(
+            200,
+            &BatchReceipt {
+                accepted: 9,
+                duplicates: 0,
+                refused: Vec::new(),
+            },
+        ))
+    })
+    .await;
+    let (client, study) = connect(&server).await;
+    let folder = tempfile::tempdir().unwrap();
+    let (mut outbox, _) = fill(&folder.path().join("outbox"), &study, 10);
+    let failure = Uploader::new(&client, &study, batches(10, 1))
+        .drain(&mut outbox, |_| {})
+        .await
+        .unwrap_err();
+    assert!(failure.to_string().contains("does not add up"), "{failure}");
+    assert_eq!(failure.summary.pending, 10);
+}
+
+#[tokio::test]
+async fn a_refusal_that_concerns_the_study_stops_the_upload() {
+    type Stop = fn() -> Reply;
+    let cases: [(Stop, Option<ErrorCode>, &str); 5] = [
+        (
+            || Reply::problem(409, ErrorCode::StudyNotOpen, "the study is closed"),
+            Some(ErrorCode::StudyNotOpen),
+            "the study is closed",
+        ),
+        (
+            || Reply::problem(422, ErrorCode::WrongFingerprint, "other parameters"),
+            Some(ErrorCode::WrongFingerprint),
+            "other parameters",
+        ),
+        (
+            || Reply::Answer(413, "text/html", b"<html>".to_vec(), Vec::new()),
+            None,
+            "413",
+        ),
+        (
+            || Reply::Answer(200, "text/html", b"<html>Log in".to_vec(), Vec::new()),
+            None,
+            "is it an Eigenveil server?",
+        ),
+        (
+            || {
+                Reply::Answer(301, "text/plain", Vec::new(), Vec::new())
+                    .with_header("location", "https://elsewhere.example/")
+            },
+            None,
+            "https://elsewhere.example/",
+        ),
+    ];
+    for (stop, code, says) in cases {
+        for settings in [batches(5, 2), singles(2)] {
+            // What was stored before is acknowledged all the same.
+            let (server, _) =
+                study_server(&params(1.0), move |number, _, _| (number > 0).then(stop)).await;
+            let (client, study) = connect(&server).await;
+            let folder = tempfile::tempdir().unwrap();
+            let (mut outbox, _) = fill(&folder.path().join("outbox"), &study, 40);
+            let failure = Uploader::new(&client, &study, settings)
+                .drain(&mut outbox, |_| {})
+                .await
+                .unwrap_err();
+            assert_eq!(failure.error.code(), code);
+            assert!(failure.to_string().contains(says), "{failure}");
+            let counts = outbox.counts().unwrap();
+            assert_eq!(counts.refused, 0);
+            assert!(counts.acknowledged > 0 && counts.acknowledged == failure.summary.accepted);
+            assert_eq!(counts.pending, 40 - counts.acknowledged);
+            assert_eq!(counts.pending, failure.summary.pending);
+            assert!(server.uploads().len() <= 4, "{}", server.uploads().len());
+        }
+    }
+}
+
+/// The clock stands still, and moves when the server has the second batch: the first is there in time on any machine.
+#[tokio::test]
+async fn an_upload_keeps_its_deadline() {
+    let _clock = StoppedClock::new();
+    let (server, _) = study_server(&params(1.0), |number, _, _| {
+        (number > 0).then(|| {
+            // Past the deadline by more than the millisecond to which timers are rounded.
+            tokio::spawn(async {
+                tokio::time::advance(ms(400)).await;
+                // What is under way has a while to end.
+                tokio::time::resume();
+            });
+            Reply::After(NEVER, Box::new(Reply::Drop))
+        })
+    })
+    .await;
+    let (client, study) = connect(&server).await;
+    let folder = tempfile::tempdir().unwrap();
+    let (mut outbox, _) = fill(&folder.path().join("outbox"), &study, 20);
+    let settings = UploadSettings {
+        deadline: Some(ms(300)),
+        ..batches(10, 1)
+    };
+    let failure = Uploader::new(&client, &study, settings)
+        .drain(&mut outbox, |_| {})
+        .await
+        .unwrap_err();
+    assert!(failure.error.is_timeout(), "{failure}");
+    assert!(failure.summary.seconds >= 0.3, "{failure:?}");
+    assert_eq!(outbox.counts().unwrap().acknowledged, 10);
+    assert_eq!(failure.summary.pending, 10);
+}
+
+#[tokio::test]
+async fn an_outbox_of_another_server_is_not_sent() {
+    let (server, _) = study_server(&params(1.0), |_, _, _| None).await;
+    let (client, study) = connect(&server).await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("outbox");
+    let mut outbox = Outbox::open(path, &common::binding("http://elsewhere")).unwrap();
+    let failure = Uploader::new(&client, &study, UploadSettings::default())
+        .drain(&mut outbox, |_| {})
+        .await
+        .unwrap_err();
+    assert!(failure.error.is_outbox_of_other_study());
+    assert!(server.uploads().is_empty());
+}
+
+#[tokio::test]
+async fn single_calls_retry_and_check() {
+    let (server, store) = study_server(&params(1.0), |number, _, _| {
+        (number % 2 == 0).then_some(Reply::Drop)
+    })
+    .await;
+    let (client, study) = connect(&server).await;
+    let reports: Vec<Report> = prepare(&participant(), &[1, 2])
+        .into_iter()
+        .map(|(_, prepared)| prepared.into_report())
+        .collect();
+    let receipt = client.upload_one(&study, &reports[0]).await.unwrap();
+    assert_eq!(receipt.outcome, ReportOutcome::Accepted);
+    let receipt = client.upload_batch(&study, &reports).await.unwrap();
+    assert_eq!((receipt.accepted, receipt.duplicates), (1, 1));
+    assert_stored(&lock(&store), &reports);
+
+    let many = vec![reports[0].clone(); study.document().max_batch + 1];
+    for wrong in [&[][..], &many] {
+        let error = client.upload_batch(&study, wrong).await.unwrap_err();
+        assert!(error.to_string().contains("cannot be sent"), "{error}");
+    }
+    let mut other = reports[0].clone();
+    other.fingerprint = Fingerprint([0; 32]);
+    let error = client.upload_one(&study, &other).await.unwrap_err();
+    assert_eq!(error.code(), Some(ErrorCode::WrongFingerprint));
+    assert_eq!(server.uploads().len(), 4);
+}
+
+#[tokio::test]
+async fn a_study_is_checked_before_it_is_believed() {
+    let honest = params_of(MechanismKind::IsotropicGaussian, 1.0);
+    let fetch = |document: eigenveil_shared::api::StudyDocument| async move {
+        let server = Server::start(move |_| Reply::json(200, &document)).await;
+        StudyClient::with_settings(&server.address, &http())
+            .unwrap()
+            .fetch_study(STUDY)
+            .await
+    };
+    let study = fetch(document(&honest)).await.unwrap();
+    assert_eq!(study.params(), &honest);
+    assert_eq!(study.fingerprint(), honest.fingerprint());
+    assert_eq!(study.binding().study(), STUDY);
+
+    // What only describes the parameters is worked out again.
+    let mut embellished = document(&honest);
+    embellished.params = params(2.0);
+    embellished.privacy.true_delta = 0.0;
+    embellished.privacy.sentence = "Perfectly safe.".to_owned();
+    let study = fetch(embellished).await.unwrap();
+    assert_eq!(study.document().params, honest);
+    assert_eq!(study.document().privacy, document(&honest).privacy);
+
+    let mut canonical = honest.canonical_bytes();
+    let sigma = honest.mechanism().gaussian_noise().unwrap().sigma();
+    let at = canonical
+        .windows(8)
+        .position(|bytes| bytes == sigma.to_le_bytes())
+        .unwrap();
+    canonical[at..at + 8].copy_from_slice(&(sigma * 0.9).to_le_bytes());
+    type Change = Box<dyn Fn(&mut eigenveil_shared::api::StudyDocument)>;
+    let changes: [(Change, &str); 7] = [
+        (Box::new(|d| d.id = "ffff".into()), "another study"),
+        (Box::new(|d| d.canonical = "zz".into()), "not hexadecimal"),
+        (Box::new(|d| d.canonical.truncate(8)), "do not parse"),
+        (
+            Box::new(move |d| d.canonical = to_hex(&canonical)),
+            "do not take part",
+        ),
+        (
+            Box::new(|d| d.fingerprint = params(2.0).fingerprint().to_string()),
+            "another fingerprint",
+        ),
+        (Box::new(|d| d.max_batch = 0), "a batch"),
+        (Box::new(|d| d.report_bytes = 3), "3 bytes"),
+    ];
+    for (change, says) in changes {
+        let mut changed = document(&honest);
+        change(&mut changed);
+        let error = fetch(changed).await.unwrap_err().to_string();
+        assert!(error.contains(says), "{says}: {error}");
+    }
+    assert_eq!(
+        honest.mechanism().calibration(),
+        Some(Calibration::Analytic)
+    );
+}
+
+/// A device that was told that a study is closed neither draws noise for it nor pays.
+#[tokio::test]
+async fn nothing_is_perturbed_or_charged_for_a_study_that_is_not_open() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut closed = document(&params(1.0));
+    closed.state = StudyState::Closed;
+    let server = Server::start(move |_| Reply::json(200, &closed)).await;
+    let client = StudyClient::with_settings(&server.address, &http()).unwrap();
+    let study = client.fetch_study(STUDY).await.unwrap();
+    let (participant, row) = (study.participant(), Row::new(vec![1.0; 5]));
+    let mut device = Ledger::open(folder.path().join("device")).unwrap();
+    let mut rows = RowLedger::open(folder.path().join("rows")).unwrap();
+    let file = rows.row_file(1, b"1,1,1,1,1").unwrap();
+    let mut outbox = Outbox::open(folder.path().join("outbox"), study.binding()).unwrap();
+    // Perturbed while it was open, and killed before it was charged.
+    let earlier = prepare(&common::participant(), &[0]);
+    outbox.enqueue_batch(borrowed(&earlier)).unwrap();
+    let errors = [
+        participant.check_open().unwrap_err(),
+        participant.report(&row).unwrap_err(),
+        device
+            .take_part(&participant, study.binding(), &row)
+            .unwrap_err(),
+        rows.charge(&participant, study.binding(), &file, &outbox)
+            .unwrap_err(),
+    ];
+    for error in errors {
+        assert_eq!(error.code(), Some(ErrorCode::StudyNotOpen));
+        let said = error.to_string();
+        assert!(
+            said.contains("is closed") && said.contains("another one"),
+            "{said}"
+        );
+    }
+    assert_eq!(device.spent().unwrap().epsilon, 0.0);
+    assert_eq!(rows.receipt().unwrap().spent.epsilon, 0.0);
+}
+
+#[tokio::test]
+async fn a_pinned_study_must_be_the_one() {
+    let (server, _) = study_server(&params(1.0), |_, _, _| None).await;
+    let client = StudyClient::with_settings(&server.address, &http()).unwrap();
+    let pinned = params(1.0).fingerprint();
+    assert!(client.fetch_study_pinned(STUDY, pinned).await.is_ok());
+    let error = client
+        .fetch_study_pinned(STUDY, params(2.0).fingerprint())
+        .await
+        .unwrap_err();
+    assert_eq!(error.code(), Some(ErrorCode::WrongFingerprint));
+    let error = client.fetch_study("0000").await.unwrap_err();
+    assert_eq!(
+        (error.code(), error.status()),
+        (Some(ErrorCode::NotFound), Some(404))
+    );
+    // An identifier cannot reach another route.
+    client.fetch_study("../studies/x?y#z").await.unwrap_err();
+    let line = server.requests().last().unwrap().line.clone();
+    assert_eq!(line, "GET /v1/studies/..%2Fstudies%2Fx%3Fy%23z HTTP/1.1");
+}
+
+#[tokio::test]
+async fn answers_of_other_programs_give_a_clear_sentence() {
+    type Answer = fn() -> Reply;
+    let cases: [(Answer, bool, &str); 8] = [
+        (
+            // No length is announced: it ends with the connection.
+            || {
+                let mut bytes =
+                    b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n".to_vec();
+                bytes.resize(3_000, b' ');
+                Reply::Raw(bytes)
+            },
+            false,
+            "larger than 2000 bytes",
+        ),
+        (
+            || Reply::Raw(b"SSH-2.0-OpenSSH_9.6\r\n".to_vec()),
+            true,
+            "no HTTP answer from",
+        ),
+        (|| Reply::Drop, true, "no HTTP answer from"),
+        (
+            || Reply::Answer(200, "text/html", b"<html>".to_vec(), Vec::new()),
+            false,
+            "with text/html instead of application/json",
+        ),
+        (other_json, true, "JSON that is not what was asked for"),
+        (
+            || Reply::json(200, &"x".repeat(3_000)),
+            false,
+            "larger than 2000 bytes",
+        ),
+        (
+            || Reply::Answer(404, "text/plain", b"nope".to_vec(), Vec::new()),
+            false,
+            "404",
+        ),
+        (
+            || Reply::After(NEVER, Box::new(Reply::Drop)),
+            true,
+            "within 0.4 s",
+        ),
+    ];
+    for (answer, retryable, says) in cases {
+        let server = Server::start(move |_| answer()).await;
+        let settings = HttpSettings {
+            max_answer_bytes: 2_000,
+            // So little for the silent one alone: a busy machine may take longer over the others.
+            request_timeout: if says.starts_with("within") {
+                ms(400)
+            } else {
+                Duration::from_secs(60)
+            },
+            retry: RetryPolicy::never(),
+            ..http()
+        };
+        let client = StudyClient::with_settings(&server.address, &settings).unwrap();
+        let error = client.fetch_study(STUDY).await.unwrap_err();
+        assert!(error.to_string().contains(says), "{says}: {error}");
+        assert!(error.to_string().contains(&server.address), "{error}");
+        assert_eq!(error.is_retryable(), retryable, "{error}");
+    }
+    // A port where nobody listens.
+    let closed = {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        format!("http://{}", listener.local_addr().unwrap())
+    };
+    let client = StudyClient::with_settings(&closed, &http()).unwrap();
+    let error = client.fetch_study(STUDY).await.unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains(&format!("cannot connect to {closed}")),
+        "{error}"
+    );
+    assert!(error.to_string().contains("after 6 attempts"), "{error}");
+}
+
+#[test]
+fn the_blocking_face_does_the_same() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let (server, store) = runtime.block_on(study_server(&params(1.0), every_fault()));
+    let client = blocking::StudyClient::with_settings(&server.address, &impatient()).unwrap();
+    let study = client
+        .fetch_study_pinned(STUDY, params(1.0).fingerprint())
+        .unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let (mut outbox, reports) = fill(&folder.path().join("outbox"), &study, 50);
+    let mut calls = 0;
+    let summary = client
+        .upload(&study, &mut outbox, never_giving_up(batches(6, 2)), |_| {
+            calls += 1;
+        })
+        .unwrap();
+    assert_eq!(summary.accepted + summary.duplicates, 50);
+    assert!(summary.retries > 0 && calls > 0);
+    assert_stored(&lock(&store), &reports);
+    let receipt = client.upload_one(&study, &reports[0]).unwrap();
+    assert_eq!(receipt.outcome, ReportOutcome::Duplicate);
+    assert_eq!(
+        client
+            .upload_batch(&study, &reports[..3])
+            .unwrap()
+            .duplicates,
+        3
+    );
+
+    // Inside a runtime it says so instead of panicking.
+    runtime.block_on(async {
+        for error in [
+            client.fetch_study(STUDY).unwrap_err(),
+            blocking::StudyClient::new(&server.address).unwrap_err(),
+        ] {
+            assert!(error.to_string().contains("async runtime"), "{error}");
+        }
+    });
+}
+
+#[tokio::test]
+async fn no_message_of_an_upload_shows_a_payload_number() {
+    let (server, _) = study_server(&params(1.0), |_, _, _| {
+        Some(Reply::problem(503, ErrorCode::StoreUnavailable, "busy"))
+    })
+    .await;
+    let (client, study) = connect(&server).await;
+    let folder = tempfile::tempdir().unwrap();
+    let (mut outbox, reports) = fill(&folder.path().join("outbox"), &study, 3);
+    let failure = Uploader::new(&client, &study, singles(1))
+        .drain(&mut outbox, |_| {})
+        .await
+        .unwrap_err();
+    let shown = format!(
+        "{failure} {failure:?} {client:?} {study:?} {:?}",
+        outbox.pending(3)
+    );
+    assert!(shown.contains("payload bytes"));
+    for report in &reports {
+        assert!(!shown.contains(&to_hex(&report.payload)[..16]));
+        // Numbers of a grid may be as short as "2.5", which is elsewhere by chance.
+        let numbers: Vec<String> = report
+            .payload
+            .chunks_exact(4)
+            .map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap()).to_string())
+            .filter(|number| number.len() >= 6)
+            .collect();
+        assert!(numbers.len() > 3, "{numbers:?}");
+        for number in numbers {
+            assert!(!shown.contains(&number), "{number}");
+        }
+    }
+}

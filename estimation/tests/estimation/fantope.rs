@@ -1,0 +1,561 @@
+//! The Fantope solver against a public convex solver, against PCA, and on matrices that break solvers.
+
+// Helpers of tests may unwrap as tests do: a failure names its line.
+use std::{cell::Cell, ops::ControlFlow};
+
+use eigenveil_estimation::{
+    fantope::{
+        AdmmSettings, Progress, Solution, Stop, largest_useful_lambda, refit, solve,
+        solve_by_full_projections,
+    },
+    linalg::{orthonormality_defect, symmetric_eigen, symmetric_eigenvalues, top_k},
+    metrics::projector_distance,
+    models::Model,
+};
+use eigenveil_shared::ErrorCode;
+use nalgebra::{DMatrix, dmatrix};
+use proptest::prelude::*;
+use rand::{SeedableRng, rngs::ChaCha8Rng};
+use rand_distr::{Distribution, StandardNormal};
+
+const ON: &dyn Fn(&Progress) -> ControlFlow<()> = &|_| ControlFlow::Continue(());
+
+fn tight() -> AdmmSettings {
+    AdmmSettings {
+        tolerance: 1e-9,
+        max_iterations: 20_000,
+        ..AdmmSettings::default()
+    }
+}
+
+/// Everything a solution promises, whatever the problem.
+fn assert_sound(moment: &DMatrix<f64>, k: usize, solution: &Solution) {
+    let p = moment.nrows();
+    let eigen = symmetric_eigen(&solution.x).unwrap();
+    assert!(
+        eigen
+            .values
+            .iter()
+            .all(|v| (-1e-8..=1.0 + 1e-8).contains(v)),
+        "{}",
+        eigen.values
+    );
+    assert!((solution.x.trace() - k as f64).abs() < 1e-8);
+    assert_eq!(solution.vectors.shape(), (p, k));
+    assert!(orthonormality_defect(&solution.vectors) < 1e-10);
+    assert!(solution.support.len() >= k && solution.support.windows(2).all(|w| w[0] < w[1]));
+    for row in 0..p {
+        if !solution.support.contains(&row) {
+            assert!(solution.vectors.row(row).iter().all(|&v| v == 0.0));
+        }
+    }
+    let numbers = [
+        solution.objective,
+        solution.gap,
+        solution.relative_gap,
+        solution.primal_residual,
+        solution.dual_residual,
+        solution.rho,
+    ];
+    assert!(numbers.iter().all(|x| x.is_finite()), "{numbers:?}");
+    assert!(
+        solution.relative_gap >= -1e-12,
+        "negative gap {}",
+        solution.relative_gap
+    );
+    // The objective is the one of the original problem at X, diagonal penalty included.
+    let penalty: f64 = solution.x.iter().map(|x| x.abs()).sum();
+    let direct = moment.dot(&solution.x) - solution.lambda * penalty;
+    let size = moment.amax() * (k * p) as f64 + solution.lambda * penalty;
+    assert!(
+        (solution.objective - direct).abs() <= 1e-12 * size,
+        "{} {direct}",
+        solution.objective
+    );
+}
+
+fn matrix_of(rows: &serde_json::Value) -> DMatrix<f64> {
+    let rows: Vec<Vec<f64>> = serde_json::from_value(rows.clone()).unwrap();
+    DMatrix::from_fn(rows.len(), rows.len(), |i, j| rows[i][j])
+}
+
+/// Ten problems solved by cvxpy with Clarabel; `fantope_reference/make.py` records them.
+#[test]
+fn agrees_with_a_public_convex_solver() {
+    let record: serde_json::Value =
+        serde_json::from_str(include_str!("../fantope_reference/problems.json")).unwrap();
+    let problems = record["problems"].as_array().unwrap();
+    assert_eq!(problems.len(), 10);
+    for problem in problems {
+        let name = problem["name"].as_str().unwrap();
+        let moment = matrix_of(&problem["moment"]);
+        let k = problem["k"].as_u64().unwrap() as usize;
+        let lambda = problem["lambda"].as_f64().unwrap();
+        let objective = problem["objective"].as_f64().unwrap();
+        let solution = solve(&moment, k, lambda, &tight(), ON).unwrap();
+        assert_sound(&moment, k, &solution);
+        assert!(solution.converged(), "{name}: {:?}", solution.stop);
+        let off = (solution.objective - objective).abs() / objective.abs();
+        println!(
+            "{name}: {} iterations, off by {off:.1e}, gap {:.1e}",
+            solution.iterations, solution.relative_gap
+        );
+        assert!(
+            off < 1e-6,
+            "{name}: {} against {objective}",
+            solution.objective
+        );
+        // Where the reference is far more accurate than our tolerance, its X must be ours too.
+        let theirs = matrix_of(&problem["x"]);
+        if name != "repeated eigenvalues" {
+            assert!((&solution.x - &theirs).norm() < 1e-3, "{name}: X differs");
+        }
+    }
+}
+
+/// Partial and full projections: both certified, so the objectives are within the gaps, from a clear
+/// signal to noise that drowns it.
+#[test]
+fn partial_projections_agree_with_full_ones() {
+    for (p, k, s, sd, share) in [
+        (100, 3, 15, 0.02, 0.6),
+        (120, 5, 20, 0.05, 0.4),
+        (100, 2, 10, 0.5, 0.25),
+        (90, 4, 12, 2.0, 0.3),
+    ] {
+        let (moment, _) = noisy_sparse(p, k, s, sd, 11);
+        let lambda = share * sd * (2.0 * (p * p / 2) as f64).ln().sqrt();
+        let settings = AdmmSettings {
+            tolerance: 1e-6,
+            max_iterations: 3_000,
+            rho: None,
+            noise_gap: None,
+        };
+        let ours = solve(&moment, k, lambda, &settings, ON).unwrap();
+        let full = solve_by_full_projections(&moment, k, lambda, &settings, ON).unwrap();
+        println!(
+            "p = {p}, sd = {sd}: {} and {} iterations, {:?}, gaps {:.1e} {:.1e}, X apart {:.1e}",
+            ours.iterations,
+            full.iterations,
+            ours.stop,
+            ours.relative_gap,
+            full.relative_gap,
+            (&ours.x - &full.x).norm()
+        );
+        assert_sound(&moment, k, &ours);
+        assert_eq!(ours.converged(), full.converged());
+        assert!(ours.objective <= full.objective + full.gap + 1e-12);
+        assert!(full.objective <= ours.objective + ours.gap + 1e-12);
+        assert!((&ours.x - &full.x).norm() < 5e-3);
+    }
+}
+
+/// Rows ruled out beforehand change nothing: the screened and the plain solver agree within their gaps, and
+/// the dual point of the screened one certifies its X against all rows.
+#[test]
+fn screening_is_exact() {
+    for (k, lambda, seed) in [
+        (2, 0.15, 1),
+        (3, 0.17, 2),
+        (1, 0.2, 3),
+        (6, 0.25, 4),
+        (3, 0.3, 5),
+    ] {
+        let (moment, _) = noisy_sparse(90, 3, 12, 0.05, seed);
+        let settings = AdmmSettings {
+            tolerance: 1e-7,
+            ..tight()
+        };
+        let ours = solve(&moment, k, lambda, &settings, ON).unwrap();
+        let plain = solve_by_full_projections(&moment, k, lambda, &settings, ON).unwrap();
+        assert_sound(&moment, k, &ours);
+        assert!(ours.converged() && plain.converged());
+        let joined: Vec<usize> = (0..90)
+            .filter(|&i| (0..90).any(|j| i != j && moment[(i, j)].abs() > lambda))
+            .collect();
+        assert!(
+            joined.len() < 80,
+            "{} rows stay: nothing is screened",
+            joined.len()
+        );
+        let apart = (ours.objective - plain.objective).abs();
+        assert!(apart <= ours.gap + plain.gap + 1e-10, "{apart}");
+        // Weak duality, written out: ⟨S̃,X⟩ − λ‖X‖₁,₁ ≤ Σ_{i≤k} λᵢ(S̃ − Z) for |Zᵢⱼ| ≤ λ, here with Zᵢᵢ = λ.
+        let mut residual = &moment - &ours.dual;
+        for i in 0..90 {
+            assert_eq!(ours.dual[(i, i)], 0.0);
+            residual[(i, i)] -= lambda;
+        }
+        assert!(ours.dual.amax() <= lambda * (1.0 + 1e-12));
+        let bound: f64 = symmetric_eigenvalues(&residual)
+            .unwrap()
+            .iter()
+            .take(k)
+            .sum();
+        let own = bound - ours.objective;
+        assert!(
+            own > -1e-9 && own <= ours.gap.max(1e-6) + 1e-9,
+            "{own} {}",
+            ours.gap
+        );
+    }
+}
+
+/// A gap that means nothing beside the noise is enough once convergence proves slow, and only then.
+#[test]
+fn it_stops_within_the_noise() {
+    let (moment, _) = noisy_sparse(60, 2, 8, 1.0, 8);
+    let asked = |noise_gap| AdmmSettings {
+        noise_gap,
+        tolerance: 1e-6,
+        ..tight()
+    };
+    let lambda = 1.0;
+    let optimum = solve(&moment, 2, lambda, &asked(None), ON).unwrap();
+    let early = solve(&moment, 2, lambda, &asked(Some(0.02)), ON).unwrap();
+    assert!(optimum.converged());
+    assert_eq!(early.stop, Stop::WithinNoise);
+    assert_sound(&moment, 2, &early);
+    assert!(
+        (200..optimum.iterations).contains(&early.iterations),
+        "{}",
+        early.iterations
+    );
+    assert!(early.gap <= 0.02 && optimum.objective - early.objective <= early.gap + 1e-9);
+    let (clear, _) = noisy_sparse(60, 2, 8, 0.02, 8);
+    let settings = AdmmSettings {
+        noise_gap: Some(1.0),
+        ..AdmmSettings::default()
+    };
+    assert!(solve(&clear, 2, 0.05, &settings, ON).unwrap().converged());
+    let negative = asked(Some(-1.0));
+    assert!(solve(&moment, 2, lambda, &negative, ON).is_err());
+}
+
+/// The gap is a certificate: it bounds the distance to the optimum at *every* iteration.
+#[test]
+fn the_gap_is_valid_from_the_first_iteration() {
+    let (moment, _) = noisy_sparse(40, 3, 9, 0.15, 4);
+    let optimum = solve(&moment, 3, 0.1, &tight(), ON).unwrap();
+    assert!(optimum.converged());
+    for cap in [1, 2, 3, 5, 8, 13, 40] {
+        let settings = AdmmSettings {
+            max_iterations: cap,
+            tolerance: 1e-12,
+            rho: None,
+            noise_gap: None,
+        };
+        let early = solve(&moment, 3, 0.1, &settings, ON).unwrap();
+        assert_eq!((early.stop, early.iterations), (Stop::IterationCap, cap));
+        assert_sound(&moment, 3, &early);
+        let missing = optimum.objective - early.objective;
+        assert!(
+            missing <= early.gap + optimum.gap + 1e-12,
+            "{missing} over the gap {}",
+            early.gap
+        );
+        assert!(missing > -optimum.gap - 1e-12);
+    }
+    // And it is not vacuous: after one iteration it is within a few per cent.
+    let first = solve(
+        &moment,
+        3,
+        0.1,
+        &AdmmSettings {
+            max_iterations: 1,
+            ..tight()
+        },
+        ON,
+    )
+    .unwrap();
+    assert!(
+        first.relative_gap > 1e-9 && first.relative_gap < 0.2,
+        "{}",
+        first.relative_gap
+    );
+}
+
+#[test]
+fn without_penalty_it_is_pca() {
+    for (p, k, seed) in [(2, 1, 1), (7, 3, 2), (40, 5, 3)] {
+        let (moment, _) = noisy_sparse(p, k, p.min(6).max(k), 0.3, seed);
+        let solution = solve(&moment, k, 0.0, &AdmmSettings::default(), ON).unwrap();
+        assert_sound(&moment, k, &solution);
+        assert!(solution.converged());
+        let plain = top_k(&moment, k).unwrap();
+        assert!(projector_distance(&solution.vectors, &plain.vectors).unwrap() < 1e-7);
+        assert!((solution.objective - plain.values.sum()).abs() < 1e-9 * moment.amax());
+        // Not only the subspace: the components themselves, in order and with their signs.
+        assert!((&solution.vectors - &plain.vectors).amax() < 1e-6);
+    }
+}
+
+#[test]
+fn sparse_signal_is_found_exactly() {
+    let (moment, population) = noisy_sparse(100, 3, 15, 0.02, 5);
+    let lambda = 0.6 * 0.02 * (2.0 * 4950.0_f64.ln()).sqrt();
+    let solution = solve(&moment, 3, lambda, &AdmmSettings::default(), ON).unwrap();
+    assert!(solution.converged());
+    assert_eq!(solution.support, population.support());
+    let plain =
+        projector_distance(&top_k(&moment, 3).unwrap().vectors, population.subspace()).unwrap();
+    let relaxed = projector_distance(&solution.vectors, population.subspace()).unwrap();
+    let refitted = projector_distance(
+        &refit(&moment, &solution.support, 3).unwrap(),
+        population.subspace(),
+    )
+    .unwrap();
+    assert!(
+        relaxed < plain && refitted < 0.5 * plain,
+        "{plain} {relaxed} {refitted}"
+    );
+    // The support does not depend on how far past the default tolerance one goes; with little penalty
+    // some rows of noise are selected, but not those that only an unfinished iterate carries.
+    for share in [1.0, 0.4] {
+        let usual = solve(&moment, 3, share * lambda, &AdmmSettings::default(), ON).unwrap();
+        let exact = solve(&moment, 3, share * lambda, &tight(), ON).unwrap();
+        assert!(exact.converged());
+        assert_eq!(exact.support, usual.support);
+    }
+}
+
+/// The answer scales with the problem and does not see a multiple of the identity.
+#[test]
+fn scale_and_offset_do_not_matter() {
+    let (moment, _) = noisy_sparse(30, 2, 6, 0.1, 6);
+    let base = solve(&moment, 2, 0.08, &AdmmSettings::default(), ON).unwrap();
+    // Powers of two round nothing, so that the iteration is the same to the last digit; with others the
+    // accelerated steps differ in number.
+    let two = |power: i32| 2.0_f64.powi(power);
+    for (scale, exact) in [
+        (1e-6, false),
+        (1e150, false),
+        (two(-20), true),
+        (two(20), true),
+        (two(-500), true),
+        (two(500), true),
+    ] {
+        let scaled = solve(
+            &(&moment * scale),
+            2,
+            0.08 * scale,
+            &AdmmSettings::default(),
+            ON,
+        )
+        .unwrap();
+        assert_sound(&(&moment * scale), 2, &scaled);
+        assert_eq!(scaled.support, base.support);
+        if exact {
+            assert_eq!(scaled.iterations, base.iterations);
+        }
+        // Both optimal to their gaps.
+        let apart = (scaled.objective / scale - base.objective).abs();
+        assert!(apart <= base.gap.max(scaled.gap / scale) + 1e-12 * base.objective.abs());
+        assert!((&scaled.x - &base.x).norm() < 1e-3);
+    }
+    for offset in [-3.0, 100.0] {
+        let shifted = &moment + DMatrix::identity(30, 30) * offset;
+        let solution = solve(&shifted, 2, 0.08, &AdmmSettings::default(), ON).unwrap();
+        assert!((&solution.x - &base.x).norm() < 1e-3);
+        let apart = (solution.objective - base.objective - 2.0 * offset).abs();
+        assert!(apart <= base.gap.max(solution.gap) + 1e-9, "{apart}");
+    }
+}
+
+#[test]
+fn nasty_matrices_have_answers() {
+    let repeated = DMatrix::from_diagonal(&nalgebra::dvector![2.0, 2.0, 2.0, 1.0, 1.0]);
+    let rank_one = DMatrix::from_element(5, 5, 1.0);
+    let indefinite = dmatrix![0.0, 1.0, 0.0; 1.0, 0.0, 1.0; 0.0, 1.0, 0.0];
+    let two_blocks = {
+        // Two identical blocks: the optimum is not unique for odd k.
+        let mut m = DMatrix::zeros(6, 6);
+        for block in [0, 3] {
+            m.view_mut((block, block), (3, 3))
+                .copy_from(&DMatrix::from_element(3, 3, 1.0));
+        }
+        m
+    };
+    let negative = -DMatrix::<f64>::from_element(4, 4, 1.0);
+    let one = dmatrix![-2.0];
+    let matrices = [
+        DMatrix::zeros(4, 4),
+        DMatrix::identity(4, 4),
+        DMatrix::identity(3, 3) * 0.1,
+        repeated,
+        rank_one,
+        indefinite,
+        two_blocks,
+        negative,
+        one,
+        dmatrix![1.0, 0.3; 0.3, 1.0],
+        dmatrix![1.0, 1e-12; 1e-12, 1.0],
+    ];
+    for moment in &matrices {
+        let p = moment.nrows();
+        for scale in [1.0, 1e-6, 1e6, 1e-300] {
+            let moment = moment * scale;
+            let largest = largest_useful_lambda(&moment);
+            for k in 1..=p {
+                for lambda in [
+                    0.0,
+                    0.01 * largest,
+                    0.5 * largest,
+                    largest,
+                    3.0 * largest + scale,
+                ] {
+                    let solution = solve(&moment, k, lambda, &AdmmSettings::default(), ON).unwrap();
+                    assert_sound(&moment, k, &solution);
+                    assert!(
+                        solution.converged(),
+                        "p = {p}, k = {k}, λ = {lambda}, {moment}"
+                    );
+                    if k == p {
+                        assert_eq!(solution.x, DMatrix::identity(p, p));
+                    }
+                    if lambda >= largest && k < p {
+                        let off: f64 = solution.x.iter().sum::<f64>() - solution.x.trace();
+                        assert_eq!(off, 0.0, "a diagonal solution is optimal");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_caller_can_stop_it() {
+    let (moment, _) = noisy_sparse(30, 2, 6, 0.3, 9);
+    let seen = Cell::new(0);
+    let solution = solve(&moment, 2, 0.2, &tight(), &|progress| {
+        seen.set(progress.iterations);
+        if progress.iterations == 4 {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    })
+    .unwrap();
+    assert_eq!(
+        (solution.stop, solution.iterations, seen.get()),
+        (Stop::Cancelled, 4, 4)
+    );
+    assert_sound(&moment, 2, &solution);
+}
+
+#[test]
+fn settings_out_of_range_are_refused() {
+    let moment = DMatrix::identity(3, 3);
+    let usual = AdmmSettings::default();
+    let bad_settings = [
+        AdmmSettings {
+            rho: Some(0.0),
+            ..usual
+        },
+        AdmmSettings {
+            rho: Some(f64::NAN),
+            ..usual
+        },
+        AdmmSettings {
+            max_iterations: 0,
+            ..usual
+        },
+        AdmmSettings {
+            tolerance: 0.0,
+            ..usual
+        },
+        AdmmSettings {
+            tolerance: f64::NAN,
+            ..usual
+        },
+    ];
+    for settings in bad_settings {
+        let error = solve(&moment, 1, 0.1, &settings, ON).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidRequest);
+    }
+    for (k, lambda) in [
+        (0, 0.1),
+        (4, 0.1),
+        (1, -0.1),
+        (1, f64::NAN),
+        (1, f64::INFINITY),
+    ] {
+        let error = solve(&moment, k, lambda, &usual, ON).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidRequest);
+    }
+    let broken = dmatrix![1.0, f64::NAN; f64::NAN, 1.0];
+    assert_eq!(
+        solve(&broken, 1, 0.1, &usual, ON).unwrap_err().code(),
+        ErrorCode::EstimateFailed
+    );
+    // Any start of ρ leads to the same place.
+    let (moment, _) = noisy_sparse(20, 2, 5, 0.1, 10);
+    let base = solve(&moment, 2, 0.08, &tight(), ON).unwrap();
+    for rho in [1e-3, 1.0, 1e3, 1e12] {
+        let other = solve(
+            &moment,
+            2,
+            0.08,
+            &AdmmSettings {
+                rho: Some(rho),
+                ..tight()
+            },
+            ON,
+        )
+        .unwrap();
+        assert!(
+            (other.objective - base.objective).abs() <= other.gap + base.gap + 1e-12,
+            "ρ = {rho}"
+        );
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+    /// Any small symmetric matrix: sound, certified, and no better point among PCA and the axes.
+    #[test]
+    fn any_small_problem(entries in prop::collection::vec(-2.0_f64..2.0, 36), p in 2_usize..7,
+                         k in 1_usize..6, share in 0.0_f64..1.2) {
+        let k = k.min(p);
+        let moment = DMatrix::from_fn(p, p, |i, j| entries[i.min(j) * 6 + i.max(j)]);
+        let lambda = share * largest_useful_lambda(&moment);
+        let solution = solve(&moment, k, lambda, &AdmmSettings::default(), ON).unwrap();
+        assert_sound(&moment, k, &solution);
+        let objective =
+            |x: &DMatrix<f64>| moment.dot(x) - lambda * x.iter().map(|v| v.abs()).sum::<f64>();
+        let plain = top_k(&moment, k).unwrap().vectors;
+        prop_assert!(objective(&(&plain * plain.transpose())) <= solution.objective + solution.gap + 1e-12);
+        let spread = DMatrix::identity(p, p) * (k as f64 / p as f64);
+        prop_assert!(objective(&spread) <= solution.objective + solution.gap + 1e-12);
+        let unpenalised: f64 = symmetric_eigenvalues(&moment).unwrap().iter().take(k).sum();
+        prop_assert!(solution.objective <= unpenalised - lambda * k as f64 + 1e-9);
+    }
+}
+
+/// A sparse population's covariance with Gaussian noise of standard deviation `sd` on every entry.
+fn noisy_sparse(
+    p: usize,
+    k: usize,
+    s: usize,
+    sd: f64,
+    seed: u64,
+) -> (DMatrix<f64>, eigenveil_estimation::models::Population) {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let population = Model::Sparse {
+        p,
+        k,
+        s,
+        spike: 2.0,
+    }
+    .draw(&mut rng)
+    .unwrap();
+    let mut moment = population.covariance();
+    for i in 0..p {
+        for j in 0..=i {
+            let z: f64 = StandardNormal.sample(&mut rng);
+            moment[(i, j)] += sd * z;
+            moment[(j, i)] = moment[(i, j)];
+        }
+    }
+    (moment, population)
+}

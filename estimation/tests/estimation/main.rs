@@ -1,0 +1,27 @@
+//! The integration tests of this crate, in one program: linked once.
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod centring;
+mod cross_validation;
+mod double_cap_floor;
+mod fantope;
+mod floor_grid;
+mod jackknife;
+mod kappa;
+mod lambda_path;
+mod median_of_means;
+mod noise_floor;
+mod plan;
+mod poison_table;
+mod real_path;
+mod row_check;
+mod simulate;
+mod told_apart;
+mod warnings;

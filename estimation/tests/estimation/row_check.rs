@@ -1,0 +1,231 @@
+//! What no rows can do: false alarms over rows and mechanisms, and poison spread evenly. Fixed seeds.
+
+use std::ops::ControlFlow;
+
+use eigenveil_estimation::{
+    accumulate::{Accumulator, ReportSum},
+    large::SeedSource,
+    row_check::{FALSE_ALARM_RATE, in_words, row_check},
+};
+use eigenveil_shared::{
+    Result,
+    estimate::RowVerdict,
+    mechanism::{MechanismKind, double_cap::Seed},
+    preprocess::Row,
+    study::StudyParams,
+};
+use rand::{RngExt, SeedableRng, rngs::ChaCha20Rng};
+
+use crate::common::{
+    params,
+    poison::{BUCKETS, Directions, cap, chosen, dense, honest, share_at, with_share},
+};
+
+fn axis(p: usize, i: usize) -> Vec<f64> {
+    (0..p).map(|j| f64::from(u8::from(i == j))).collect()
+}
+
+/// Unit rows, one after the other: all the same (no others are as close to the limits), two orthogonal ones, all axes.
+fn rows(p: usize, kind: usize) -> Vec<Vec<f64>> {
+    (0..[1, 2, p][kind]).map(|i| axis(p, i)).collect()
+}
+
+/// A `double-cap` study of honest reports.
+fn honest_study(params: &StudyParams, kind: usize, n: usize, rng: &mut ChaCha20Rng) -> Directions {
+    let rows = rows(params.dimension(), kind);
+    let mut study = Directions::new();
+    for i in 0..n {
+        // Rows and buckets are independent: their numbers have no common factor.
+        let row = &rows[(i / BUCKETS) % rows.len()];
+        study.buckets[i % BUCKETS].push(honest(cap(params), row, rng));
+    }
+    study
+}
+
+/// Alarms among `runs` studies of each of 27 settings.
+fn alarms(runs: usize, n: usize) -> usize {
+    let mut rng = ChaCha20Rng::seed_from_u64(31);
+    let mut alarms = 0;
+    for p in [2, 8, 40] {
+        for epsilon in [0.5, 4.0, 8.0] {
+            let params = params(p, MechanismKind::DoubleCap, epsilon);
+            for kind in 0..3 {
+                let found = (0..runs)
+                    .filter(|_| {
+                        let check = honest_study(&params, kind, n, &mut rng).check(&params);
+                        assert_eq!(check.reports as usize, n / 2);
+                        check.verdict == RowVerdict::Impossible
+                    })
+                    .count();
+                if runs > 100 {
+                    println!("p {p} epsilon {epsilon} rows {kind}: {found} in {runs}");
+                }
+                alarms += found;
+            }
+        }
+    }
+    alarms
+}
+
+/// 270 honest studies at a rate of 1e-3 at most: 0.27 alarms expected, more than 3 come with probability 2e-4.
+#[test]
+fn honest_rows_are_hardly_ever_called_impossible() {
+    assert_eq!(FALSE_ALARM_RATE, 1e-3);
+    let alarms = alarms(10, 2_000);
+    assert!(alarms <= 3, "{alarms}");
+}
+
+/// 27 settings, 1,000 studies each: 27 alarms at the stated rate, more than 48 with probability 1e-4. Minutes:
+/// `cargo test --release -p eigenveil-estimation --test row_check -- --ignored --nocapture false_alarm`.
+#[test]
+#[ignore = "minutes"]
+fn the_false_alarm_rate_of_each_setting() {
+    let alarms = alarms(1_000, 2_000);
+    println!("{alarms} in 27,000");
+    assert!(alarms <= 48, "{alarms}");
+}
+
+/// Rows that are all the same, so that one eigenvalue is 1: 60 studies, more than one alarm comes with probability 2e-3.
+/// A length of 1.2 is found.
+#[test]
+fn dense_mechanisms_keep_the_length_of_rows() {
+    use MechanismKind::{DiscreteGaussian, IsotropicGaussian, SymmetricGaussian};
+    let mut rng = ChaCha20Rng::seed_from_u64(32);
+    let mut alarms = 0;
+    for mechanism in [SymmetricGaussian, IsotropicGaussian, DiscreteGaussian] {
+        let params = params(4, mechanism, 8.0);
+        let poison = dense(&params, &axis(4, 0));
+        for run in 0..20 {
+            let mut study = |poisoned: usize| {
+                let mut sums: Vec<ReportSum> = (0..BUCKETS)
+                    .map(|_| ReportSum::new(params.mechanism(), 4).unwrap())
+                    .collect();
+                for i in 0..6_400 {
+                    // A liar at the edge of the norm test, or nearly: 3 times as long as a row at ε = 8.
+                    let payload = match i % 100 < poisoned {
+                        true => poison.clone(),
+                        false => {
+                            let row = params
+                                .preprocessor()
+                                .prepare(&Row::new(axis(4, 0)))
+                                .unwrap();
+                            params.mechanism().perturb_with(&row, &mut rng)
+                        }
+                    };
+                    sums[i % BUCKETS].add_payload(&payload).unwrap();
+                }
+                let sums: Vec<Accumulator> =
+                    sums.into_iter().map(|sum| sum.finish().unwrap()).collect();
+                let sums: Vec<(u32, Accumulator)> = (0..).zip(sums).collect();
+                row_check(&sums, &params, None, &|| false).unwrap().unwrap()
+            };
+            let check = study(0);
+            assert!((check.length.found - 1.0).abs() < 0.2, "{check:?}");
+            assert_eq!(check.seeds, None);
+            alarms += usize::from(check.verdict == RowVerdict::Impossible);
+            if run == 0 {
+                let check = study(20);
+                assert_eq!(check.verdict, RowVerdict::Impossible, "{check:?}");
+                let warnings = in_words(&check);
+                assert!(warnings[0].contains("which no rows can"), "{warnings:?}");
+            }
+        }
+    }
+    assert!(alarms <= 1, "{alarms}");
+}
+
+/// 1 % of the reports, each the best of a million seeds, spread evenly: at p = 40 they are the first component, every verdict of
+/// the noise floor and of the buckets is as without them, and the seeds tell.
+#[test]
+fn chosen_seeds_are_pointed_out() {
+    let params = params(40, MechanismKind::DoubleCap, 4.0);
+    let mut rng = ChaCha20Rng::seed_from_u64(33);
+    let n = 20_000;
+    let mut study = honest_study(&params, 2, n, &mut rng);
+    let clean = study.check(&params);
+    assert_eq!(clean.verdict, RowVerdict::Possible, "{clean:?}");
+    assert!(in_words(&clean).is_empty());
+    let v = axis(40, 7);
+    for i in 0..n / 100 {
+        study.buckets[i % BUCKETS].push(chosen(&v, 1e6, &mut rng));
+    }
+    let check = study.check(&params);
+    assert_eq!(check.verdict, RowVerdict::Impossible, "{check:?}");
+    let seeds = check.seeds.as_ref().unwrap();
+    assert!(seeds.found >= 80 && seeds.expected < 10.0, "{seeds:?}");
+    assert!(check.length.found < check.length.limit, "{check:?}");
+    let warnings = in_words(&check);
+    assert!(warnings[0].contains("Seeds were chosen"), "{warnings:?}");
+}
+
+/// Liars who keep within what rows can do are not found, and move an eigenvalue by a few times their share.
+#[test]
+fn what_rows_could_do_is_let_pass() {
+    let params = params(40, MechanismKind::DoubleCap, 4.0);
+    let cap = cap(&params);
+    let mut rng = ChaCha20Rng::seed_from_u64(34);
+    let n = 20_000;
+    let mut study = honest_study(&params, 2, n, &mut rng);
+    let v = axis(40, 7);
+    // A twentieth who claim to have the row v.
+    for i in 0..n / 20 {
+        study.buckets[i % BUCKETS].push(honest(cap, &v, &mut rng));
+    }
+    assert_eq!(study.check(&params).verdict, RowVerdict::Possible);
+    // The half of the room that e^ε/Z leaves, filled from the closest directions on.
+    let share = 0.01;
+    let tail = 2.0 * share / cap.parameters().expected_tries();
+    let mut moved = 0.0;
+    let mut study = honest_study(&params, 2, n, &mut rng);
+    let liars = (share * n as f64) as usize;
+    for i in 0..liars {
+        let squared = share_at(40, tail * rng.random::<f64>());
+        moved += cap.scale() * (squared - 1.0 / 40.0) / liars as f64;
+        study.buckets[i % BUCKETS].push(with_share(&v, squared, &mut rng));
+    }
+    println!(
+        "each moves the moment by {moved:.2}, an identical seed by {:.2}",
+        cap.scale()
+    );
+    assert!(moved < 4.0);
+    assert_eq!(study.check(&params).verdict, RowVerdict::Possible);
+}
+
+struct InMemory(Vec<Vec<Seed>>);
+
+impl SeedSource for InMemory {
+    fn pass(&self, take: &mut dyn FnMut(u32, &[Seed]) -> ControlFlow<()>) -> Result<()> {
+        self.0[..].pass(take)
+    }
+}
+
+/// Seeds and the directions they stand for are counted alike, and only those of the odd buckets.
+#[test]
+fn seeds_are_counted_as_their_directions() {
+    let params = params(6, MechanismKind::DoubleCap, 2.0);
+    let mut rng = ChaCha20Rng::seed_from_u64(35);
+    let seeds: Vec<Vec<Seed>> = (0..5)
+        .map(|_| (0..200).map(|_| rng.random()).collect())
+        .collect();
+    let mut study = Directions::new();
+    for (bucket, seeds) in study.buckets.iter_mut().zip(&seeds) {
+        for seed in seeds {
+            let mut z = vec![0.0; 6];
+            let length = eigenveil_shared::mechanism::double_cap::expand(seed, &mut z).sqrt();
+            bucket.push(z.iter().map(|z| z / length).collect());
+        }
+    }
+    let sums = study.sums(6);
+    let source = InMemory(seeds);
+    let check = row_check(&sums, &params, Some(&source), &|| false);
+    let check = check.unwrap().unwrap();
+    assert_eq!(check.reports, 400);
+    assert_eq!(check, study.check(&params));
+    assert_eq!(
+        row_check(&sums, &params, Some(&source), &|| true).unwrap(),
+        None
+    );
+    // A half with fewer than 64 reports gives no directions.
+    let few = &sums[1..2];
+    assert_eq!(row_check(few, &params, None, &|| false).unwrap(), None);
+}

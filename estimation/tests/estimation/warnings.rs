@@ -1,0 +1,77 @@
+//! The number of participants a warning names is the planner's.
+
+use eigenveil_estimation::{
+    estimate::principal_components,
+    models::Model,
+    plan::{Total, Wish, plan, spectrum_of},
+    simulate::{Participants, Path, RowSource, noisy_sum},
+};
+use eigenveil_shared::{estimate::Rank, mechanism::MechanismKind};
+use rand::{SeedableRng, rngs::ChaCha20Rng};
+
+use crate::common::params;
+
+/// The number that ends right before `before`: "2.1 million" or "340,000".
+fn number_before(text: &str, before: &str) -> u64 {
+    let end = text
+        .find(before)
+        .unwrap_or_else(|| panic!("{before:?} is not in {text:?}"));
+    let words: Vec<&str> = text[..end].split_whitespace().collect();
+    let unit = match words[words.len() - 1] {
+        "million" => 1e6,
+        "billion" => 1e9,
+        last => return last.replace(',', "").parse().unwrap(),
+    };
+    (words[words.len() - 2].parse::<f64>().unwrap() * unit).round() as u64
+}
+
+/// A drowned study of 1,797 participants: that many participants see the components, four fifths of them do not.
+#[test]
+fn the_number_named_is_enough_for_the_planner() {
+    for (mechanism, epsilon, k) in [
+        (MechanismKind::SymmetricGaussian, 1.0, 3),
+        (MechanismKind::DoubleCap, 1.0, 3),
+        (MechanismKind::DoubleCap, 0.5, 1),
+        (MechanismKind::IsotropicGaussian, 1.0, 12),
+    ] {
+        let p = 64;
+        let params = params(p, mechanism, epsilon);
+        let mut rng = ChaCha20Rng::seed_from_u64(2);
+        let model = RowSource::Model(Model::Spiked { p, k, spike: 5.0 });
+        let people = Participants::draw(&model, k, &params, &mut rng).unwrap();
+        let (moment, _) =
+            noisy_sum(&params, &people, 1_797, Path::Law, &mut rng, &mut |_| {}).unwrap();
+        let setting = format!("ε = {epsilon}");
+        let found = principal_components(&moment, Rank::Fixed(k), &setting).unwrap();
+        let warning = &found.assessment.warnings[0];
+        println!("{mechanism}: {warning}");
+        let opening = format!("At n = 1,797 and ε = {epsilon} no component stands above the noise");
+        assert!(warning.starts_with(&opening), "{warning}");
+
+        // What the words say, given to the planner.
+        let n = number_before(warning, " participants would be needed");
+        let start = warning.find(" held ").unwrap() + " held ".len();
+        let share: f64 = warning[start..].split(' ').next().unwrap().parse().unwrap();
+        let share = share / 100.0;
+        let rest = (1.0 - share * k as f64) / p as f64;
+        let spectrum = spectrum_of(p, k, &vec![share + rest; k], Total::UnitRows).unwrap();
+        let above = |n: u64| {
+            let planned = plan(&spectrum, &params.noise_model(), Wish::Participants(n)).unwrap();
+            planned.components_above.unwrap()
+        };
+        assert_eq!(above(n), k, "{warning}");
+        assert!(above(n * 4 / 5) < k, "{warning}");
+
+        // And below the last number not even the kindest rows are enough. (With one component they would have been.)
+        if k == 1 {
+            assert!(!warning.contains("cannot be enough"), "{warning}");
+            continue;
+        }
+        let least = number_before(warning, " cannot be enough");
+        assert!(least < n);
+        let kindest = spectrum_of(p, k, &vec![1.0 / k as f64; k], Total::UnitRows).unwrap();
+        let wish = Wish::Participants(least - 1);
+        let planned = plan(&kindest, &params.noise_model(), wish).unwrap();
+        assert!(planned.components_above.unwrap() < k, "{warning}");
+    }
+}

@@ -1,0 +1,258 @@
+//! Memory and turns: what some hold keeps nobody else out.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    body::{Body, Bytes},
+    http::{Request, StatusCode, header},
+};
+use eigenveil_server::ServerConfig;
+use eigenveil_shared::{
+    ErrorCode as E,
+    api::{IssuedTokens, REPORT_MEDIA_TYPE, StudyDocument, StudyList},
+    codec,
+    enrolment::{ENROLLED_REPORT_MEDIA_TYPE, ParticipantToken, with_token},
+};
+use futures_util::{StreamExt as _, stream};
+use serde_json::json;
+use tower::ServiceExt as _;
+
+use crate::common::{self, Harness, new_id, patience::until, report, shape};
+
+/// A body that begins with so many bytes and never ends.
+fn held(bytes: usize) -> Body {
+    let begin = stream::iter([Ok::<_, std::io::Error>(Bytes::from(vec![0; bytes]))]);
+    Body::from_stream(begin.chain(stream::pending()))
+}
+
+fn upload(study: &StudyDocument, body: Body) -> Request<Body> {
+    Request::post(format!("/v1/studies/{}/reports", study.id))
+        .header(header::CONTENT_TYPE, REPORT_MEDIA_TYPE)
+        .body(body)
+        .unwrap()
+}
+
+/// Until `/readyz` answers this.
+async fn readiness(server: &Harness, wanted: StatusCode) -> common::Answer {
+    let mut last = None;
+    until("/readyz as wanted", async || {
+        let answer = server.get("/readyz").await;
+        let come = answer.status == wanted;
+        last = Some(answer);
+        come
+    })
+    .await;
+    last.unwrap()
+}
+
+/// Large bodies that do not come to their end fill what there is for them; a seed is counted all the same, `/readyz` says
+/// so, and those that bring nothing more are cut off.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn held_bodies_do_not_keep_seeds_out() {
+    let server = Arc::new(Harness::with(|config| ServerConfig {
+        ingest_bytes: 1 << 20,
+        ..config
+    }));
+    let dense = server.study(512).await;
+    let seeds = server
+        .study_with(json!({"mechanism": "double-cap", "delta": null}))
+        .await;
+    let holders: Vec<_> = (0..4)
+        .map(|_| {
+            let (server, dense) = (Arc::clone(&server), dense.clone());
+            tokio::spawn(async move { server.send(upload(&dense, held(256 << 10))).await })
+        })
+        .collect();
+    let answer = readiness(&server, StatusCode::SERVICE_UNAVAILABLE).await;
+    let problem = answer.is_problem(503, E::StoreUnavailable);
+    assert!(problem.detail.contains("ingest_bytes"), "{problem:?}");
+    for _ in 0..3 {
+        let seed = codec::encode_report(&eigenveil_shared::report::Report {
+            id: new_id(),
+            fingerprint: shape(&seeds).fingerprint,
+            payload: vec![7; 16],
+        });
+        let counted = server.post_report(&seeds, seed).await;
+        assert_eq!(counted.status, StatusCode::CREATED, "{counted:?}");
+    }
+    readiness(&server, StatusCode::OK).await;
+    let whole = report(&dense, new_id(), 0.0);
+    // Some of those that hold room may still be there.
+    until("room for a large report", async || {
+        let answer = server.post_report(&dense, whole.clone()).await;
+        answer.status == StatusCode::CREATED
+    })
+    .await;
+    for holder in holders {
+        holder.abort();
+    }
+}
+
+/// Bodies with no token take no room from one that has a token.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bodies_without_a_token_do_not_keep_one_with_a_token_out() {
+    let server = Arc::new(Harness::with(|config| ServerConfig {
+        ingest_bytes: 1 << 20,
+        ..config
+    }));
+    let study = server
+        .study_with(json!({"dimension": 512, "enrolment": "token"}))
+        .await;
+    let issued = server
+        .operator(
+            "POST",
+            &format!("/v1/studies/{}/tokens", study.id),
+            Some(json!({"count": 1})),
+        )
+        .await;
+    let issued: IssuedTokens = issued.json();
+    let token = ParticipantToken::parse(&issued.tokens[0]).unwrap();
+    let path = format!("/v1/studies/{}/reports", study.id);
+    let holders: Vec<_> = (0..12)
+        .map(|_| {
+            let (server, path) = (Arc::clone(&server), path.clone());
+            tokio::spawn(async move {
+                // More than an eighth of what there is.
+                let begin = Bytes::from(vec![0; 129 << 10]);
+                let chunks = stream::iter([Ok::<_, std::io::Error>(begin)]);
+                let body = Body::from_stream(chunks.chain(stream::pending()));
+                server.post(&path, REPORT_MEDIA_TYPE, body).await
+            })
+        })
+        .collect();
+    // All who may be refused were: one may be alone with the memory.
+    until("most of them refused", async || {
+        let refused = holders.iter().filter(|holder| holder.is_finished());
+        refused.count() >= holders.len() - 1
+    })
+    .await;
+    let body = with_token(&token, &report(&study, new_id(), 0.0));
+    let answer = server.post(&path, ENROLLED_REPORT_MEDIA_TYPE, body).await;
+    assert_eq!(answer.status, StatusCode::CREATED, "{answer:?}");
+    holders.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+/// What cannot be counted is refused before it is read.
+#[tokio::test]
+async fn a_study_that_takes_no_reports_reads_none() {
+    let server = Harness::with(|config| ServerConfig {
+        body_timeout_ms: 500,
+        ..config
+    });
+    let draft = server.study_with(json!({"draft": true})).await;
+    let closed = server.study(3).await;
+    let close = format!("/v1/studies/{}/close", closed.id);
+    server.operator("POST", &close, None).await;
+    for (study, status, code) in [
+        (draft, 404, E::StudyNotFound),
+        (closed, 409, E::StudyNotOpen),
+    ] {
+        let refused = server.send(upload(&study, held(16))).await;
+        refused.is_problem(status, code);
+    }
+}
+
+/// Answers that nobody takes are counted, and given back when they are taken or dropped.
+#[tokio::test]
+async fn answers_have_a_budget() {
+    let server = Harness::with(|config| ServerConfig {
+        answer_bytes: 1 << 20,
+        ..config
+    });
+    let feature = |i| json!({"name": format!("{i:0>100}"), "center": 0.0, "scale": 1.0});
+    let features: Vec<_> = (0..1_000).map(feature).collect();
+    let study = server
+        .study_with(json!({"dimension": 1_000, "features": features}))
+        .await;
+    let path = format!("/v1/studies/{}", study.id);
+    let ask = async || {
+        let request = Request::get(&path).body(Body::empty()).unwrap();
+        server.routes.clone().oneshot(request).await.unwrap()
+    };
+    let mut untaken = Vec::new();
+    let refused = loop {
+        let answer = ask().await;
+        if answer.status() != StatusCode::OK {
+            break answer;
+        }
+        untaken.push(answer);
+        assert!(untaken.len() < 100, "no limit");
+    };
+    assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert!(refused.headers().contains_key(header::RETRY_AFTER));
+    assert!(!untaken.is_empty());
+    // Small ones find room.
+    assert_eq!(server.get("/healthz").await.status, StatusCode::OK);
+    let list = server.get("/v1/studies").await;
+    assert!(list.body.len() < 1_000, "{} bytes", list.body.len());
+    untaken.pop();
+    let again: StudyDocument = server.get(&path).await.json();
+    assert_eq!(again, study);
+}
+
+#[tokio::test]
+async fn studies_come_in_pages() {
+    let server = Harness::new();
+    let mut ids = Vec::new();
+    for draft in [false, true, false, false, true] {
+        ids.push(server.study_with(json!({"draft": draft})).await.id);
+    }
+    for (operator, wanted) in [(true, &[0, 1, 2, 3, 4][..]), (false, &[0, 2, 3])] {
+        for limit in [1, 2, 3, 4, 100] {
+            let mut found = Vec::new();
+            let mut next = format!("/v1/studies?limit={limit}");
+            loop {
+                let answer = match operator {
+                    true => server.operator("GET", &next, None).await,
+                    false => server.get(&next).await,
+                };
+                let page: StudyList = answer.json();
+                assert!(page.studies.len() <= limit);
+                found.extend(page.studies.into_iter().map(|study| study.id));
+                let Some(after) = page.next else {
+                    assert!(!answer.headers.contains_key(header::LINK));
+                    break;
+                };
+                next = format!("/v1/studies?after={after}&limit={limit}");
+                let link = answer.headers[header::LINK].to_str().unwrap();
+                assert_eq!(link, format!("<{next}>; rel=\"next\""));
+            }
+            let wanted: Vec<&String> = wanted.iter().map(|&i| &ids[i]).collect();
+            assert_eq!(found.iter().collect::<Vec<_>>(), wanted, "{limit}");
+        }
+    }
+    for query in ["limit=0", "limit=1001", "limit=x", "after=-1", "after=x"] {
+        let refused = server.get(&format!("/v1/studies?{query}")).await;
+        refused.is_problem(422, E::InvalidRequest);
+    }
+}
+
+/// The picture of the largest study that there can be, asked for by many: minutes of processor time each, once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pictures_of_the_largest_study_cost_little() {
+    let server = Arc::new(Harness::new());
+    let study = server
+        .study_with(json!({
+            "mechanism": "double-cap", "delta": null, "dimension": 65_536, "default_k": 32_768,
+        }))
+        .await;
+    let asked: Vec<_> = (0..64)
+        .map(|number| {
+            let (server, id) = (Arc::clone(&server), study.id.clone());
+            tokio::spawn(async move {
+                let narrow = if number % 2 == 0 { "" } else { "?narrow=1" };
+                let path = format!("/studies/{id}/expected-error.svg{narrow}");
+                server.get(&path).await
+            })
+        })
+        .collect();
+    let all = async {
+        for answer in asked {
+            let answer = answer.await.unwrap();
+            assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(120), all)
+        .await
+        .expect("64 requests for one picture");
+}

@@ -1,0 +1,321 @@
+//! One-time participant tokens: who is admitted, once, and what the store keeps of it.
+
+use std::collections::HashSet;
+
+use axum::http::StatusCode;
+use eigenveil_server::store::database_path;
+use eigenveil_shared::{
+    ErrorCode as E,
+    api::{BatchReceipt, IssuedTokens, StudyDocument, TokenCounts},
+    enrolment::{
+        ENROLLED_BATCH_MEDIA_TYPE, ENROLLED_REPORT_MEDIA_TYPE, Enrolment, ParticipantToken,
+        with_token, with_tokens,
+    },
+    report::ReportId,
+};
+use rand::{SeedableRng, rngs::ChaCha8Rng, seq::SliceRandom};
+use serde_json::json;
+
+use crate::common::{Answer, Harness, batch, new_id, patience::until, report};
+
+async fn token_study(server: &Harness) -> StudyDocument {
+    let study = server.study_with(json!({ "enrolment": "token" })).await;
+    assert_eq!(study.enrolment, Enrolment::Token);
+    study
+}
+
+async fn issue(server: &Harness, study: &StudyDocument, count: usize) -> Vec<ParticipantToken> {
+    let path = format!("/v1/studies/{}/tokens", study.id);
+    let answer = server
+        .operator("POST", &path, Some(json!({ "count": count })))
+        .await;
+    assert_eq!(answer.status, StatusCode::CREATED, "{answer:?}");
+    assert_eq!(answer.headers["cache-control"], "no-store");
+    let issued: IssuedTokens = answer.json();
+    assert!(!format!("{issued:?}").contains(&issued.tokens[0]));
+    issued
+        .tokens
+        .iter()
+        .map(|text| ParticipantToken::parse(text).unwrap())
+        .collect()
+}
+
+async fn counts(server: &Harness, study: &StudyDocument) -> (u64, u64) {
+    let path = format!("/v1/studies/{}/tokens", study.id);
+    let counts: TokenCounts = server.operator("GET", &path, None).await.json();
+    (counts.issued, counts.spent)
+}
+
+async fn send(
+    server: &Harness,
+    study: &StudyDocument,
+    id: ReportId,
+    token: &ParticipantToken,
+) -> Answer {
+    let path = format!("/v1/studies/{}/reports", study.id);
+    let body = with_token(token, &report(study, id, 1.0));
+    server.post(&path, ENROLLED_REPORT_MEDIA_TYPE, body).await
+}
+
+#[tokio::test]
+async fn a_token_admits_one_report() {
+    let server = Harness::new();
+    let study = token_study(&server).await;
+    let tokens = issue(&server, &study, 3).await;
+    let (a, b) = (new_id(), new_id());
+    assert_eq!(send(&server, &study, a, &tokens[0]).await.status, 201);
+    // The acknowledgement was lost: the same report, with its token, with another, and without one.
+    assert_eq!(send(&server, &study, a, &tokens[0]).await.status, 200);
+    assert_eq!(send(&server, &study, a, &tokens[1]).await.status, 200);
+    let bare = server.post_report(&study, report(&study, a, 1.0)).await;
+    assert_eq!(bare.status, 200);
+    // None of that has spent another token.
+    assert_eq!(counts(&server, &study).await, (3, 1));
+    send(&server, &study, b, &tokens[0])
+        .await
+        .is_problem(409, E::TokenSpent);
+    let unknown = ParticipantToken::from_bytes([7; 32]);
+    send(&server, &study, b, &unknown)
+        .await
+        .is_problem(403, E::TokenUnknown);
+    server
+        .post_report(&study, report(&study, b, 1.0))
+        .await
+        .is_problem(403, E::TokenRequired);
+    assert_eq!(server.accepted(&study).await, 1);
+    assert_eq!(send(&server, &study, b, &tokens[1]).await.status, 201);
+    // Tokens are of one study.
+    let other = token_study(&server).await;
+    send(&server, &other, new_id(), &tokens[2])
+        .await
+        .is_problem(403, E::TokenUnknown);
+    // An open study looks at no token.
+    let open = server.study(3).await;
+    assert_eq!(send(&server, &open, new_id(), &tokens[2]).await.status, 201);
+    assert_eq!(counts(&server, &study).await, (3, 2));
+    let server = server.restart();
+    assert_eq!(counts(&server, &study).await, (3, 2));
+    send(&server, &study, new_id(), &tokens[1])
+        .await
+        .is_problem(409, E::TokenSpent);
+    assert_eq!(
+        send(&server, &study, new_id(), &tokens[2]).await.status,
+        201
+    );
+}
+
+#[tokio::test]
+async fn a_report_that_is_refused_spends_nothing() {
+    let server = Harness::new();
+    let study = server
+        .study_with(json!({ "enrolment": "token", "draft": true }))
+        .await;
+    let tokens = issue(&server, &study, 2).await;
+    let id = new_id();
+    send(&server, &study, id, &tokens[0])
+        .await
+        .is_problem(404, E::StudyNotFound);
+    server
+        .operator("POST", &format!("/v1/studies/{}/open", study.id), None)
+        .await;
+    let path = format!("/v1/studies/{}/reports", study.id);
+    let bad = with_token(&tokens[0], &report(&study, id, f32::NAN));
+    server
+        .post(&path, ENROLLED_REPORT_MEDIA_TYPE, bad)
+        .await
+        .is_problem(422, E::PayloadNotFinite);
+    assert_eq!(counts(&server, &study).await, (2, 0));
+    assert_eq!(send(&server, &study, id, &tokens[0]).await.status, 201);
+    server
+        .operator("POST", &format!("/v1/studies/{}/close", study.id), None)
+        .await;
+    send(&server, &study, new_id(), &tokens[1])
+        .await
+        .is_problem(409, E::StudyNotOpen);
+    assert_eq!(send(&server, &study, id, &tokens[0]).await.status, 200);
+    assert_eq!(counts(&server, &study).await, (2, 1));
+}
+
+#[tokio::test]
+async fn a_batch_has_a_token_for_each_report() {
+    let server = Harness::new();
+    let study = token_study(&server).await;
+    let tokens = issue(&server, &study, 3).await;
+    let path = format!("/v1/studies/{}/reports", study.id);
+    let ids: Vec<ReportId> = (0..5).map(|_| new_id()).collect();
+    let unknown = ParticipantToken::from_bytes([9; 32]);
+    let reports = [
+        (ids[0], 1.0),
+        (ids[1], f32::NAN),
+        (ids[2], 1.0),
+        (ids[3], 1.0),
+        (ids[0], 1.0),
+        (ids[4], 1.0),
+    ];
+    // The second token stays with its malformed report; the first is tried twice.
+    let with = [
+        &tokens[0], &tokens[1], &tokens[0], &unknown, &tokens[0], &tokens[2],
+    ];
+    let body = with_tokens(&with, &batch(&study, &reports));
+    let answer = server.post(&path, ENROLLED_BATCH_MEDIA_TYPE, body).await;
+    let receipt: BatchReceipt = answer.json();
+    assert_eq!((receipt.accepted, receipt.duplicates), (2, 1));
+    let refused: Vec<_> = receipt.refused.iter().map(|r| (r.index, r.code)).collect();
+    assert_eq!(
+        refused,
+        [
+            (1, E::PayloadNotFinite),
+            (2, E::TokenSpent),
+            (3, E::TokenUnknown)
+        ]
+    );
+    assert_eq!(counts(&server, &study).await, (3, 2));
+    // The whole batch again, and its reports without tokens.
+    let body = batch(&study, &[(ids[0], 1.0), (ids[4], 1.0), (ids[3], 1.0)]);
+    let receipt: BatchReceipt = server.post_batch(&study, body).await.json();
+    assert_eq!((receipt.accepted, receipt.duplicates), (0, 2));
+    assert_eq!(receipt.refused[0].code, E::TokenRequired);
+    // One token too few, one too many, none, and half of one.
+    let one = batch(&study, &[(ids[1], 1.0)]);
+    for tokens in [&[][..], &[&tokens[1], &tokens[2]]] {
+        server
+            .post(&path, ENROLLED_BATCH_MEDIA_TYPE, with_tokens(tokens, &one))
+            .await
+            .is_problem(400, E::MalformedReport);
+    }
+    for body in [vec![], vec![1, 0, 0, 0, 0, 0, 0, 0], vec![0xff; 40]] {
+        server
+            .post(&path, ENROLLED_BATCH_MEDIA_TYPE, body)
+            .await
+            .is_problem(400, E::MalformedReport);
+    }
+    server
+        .post(&path, ENROLLED_REPORT_MEDIA_TYPE, vec![1; 31])
+        .await
+        .is_problem(400, E::MalformedReport);
+    assert_eq!(server.accepted(&study).await, 2);
+    assert_eq!(counts(&server, &study).await, (3, 2));
+}
+
+#[tokio::test]
+async fn tokens_are_made_for_studies_that_want_them() {
+    let server = Harness::new();
+    let open = server.study(3).await;
+    let path = format!("/v1/studies/{}/tokens", open.id);
+    server
+        .operator("POST", &path, Some(json!({ "count": 1 })))
+        .await
+        .is_problem(409, E::InvalidTransition);
+    let study = token_study(&server).await;
+    let path = format!("/v1/studies/{}/tokens", study.id);
+    for count in [0, 100_001] {
+        let asked = Some(json!({ "count": count }));
+        server
+            .operator("POST", &path, asked)
+            .await
+            .is_problem(422, E::InvalidRequest);
+    }
+    assert_eq!(counts(&server, &study).await, (0, 0));
+    let tokens = issue(&server, &study, 1_000).await;
+    let distinct: HashSet<String> = tokens.iter().map(ParticipantToken::reveal).collect();
+    assert_eq!(distinct.len(), 1_000);
+    server
+        .operator("POST", &format!("/v1/studies/{}/close", study.id), None)
+        .await;
+    server
+        .operator("POST", &path, Some(json!({ "count": 1 })))
+        .await
+        .is_problem(409, E::InvalidTransition);
+}
+
+/// The study keeps its enrolment on its way to another server, and its tokens stay behind.
+#[tokio::test]
+async fn tokens_do_not_travel() {
+    let server = Harness::new();
+    let study = token_study(&server).await;
+    let tokens = issue(&server, &study, 2).await;
+    let id = new_id();
+    assert_eq!(send(&server, &study, id, &tokens[0]).await.status, 201);
+    let path = format!("/v1/studies/{}/export", study.id);
+    let export = server.operator("GET", &path, None).await.body;
+    let other = Harness::new();
+    let request = axum::http::Request::post("/v1/imports")
+        .header("authorization", format!("Bearer {}", other.token))
+        .header("content-type", "application/vnd.eigenveil.study-export")
+        .body(export.into())
+        .unwrap();
+    assert_eq!(other.send(request).await.status, 201);
+    let there: StudyDocument = other.get(&format!("/v1/studies/{}", study.id)).await.json();
+    assert_eq!(there.enrolment, Enrolment::Token);
+    assert_eq!(counts(&other, &study).await, (0, 0));
+    assert_eq!(send(&other, &study, id, &tokens[0]).await.status, 200);
+    send(&other, &study, new_id(), &tokens[1])
+        .await
+        .is_problem(403, E::TokenUnknown);
+    let new = issue(&other, &study, 1).await;
+    assert_eq!(send(&other, &study, new_id(), &new[0]).await.status, 201);
+}
+
+#[tokio::test]
+async fn a_deleted_study_takes_its_tokens_with_it() {
+    let server = Harness::new();
+    let study = token_study(&server).await;
+    issue(&server, &study, 20).await;
+    server
+        .operator("POST", &format!("/v1/studies/{}/close", study.id), None)
+        .await;
+    let path = format!("/v1/studies/{}", study.id);
+    assert_eq!(server.operator("DELETE", &path, None).await.status, 204);
+    let connection = rusqlite::Connection::open(database_path(&server.config.data_dir)).unwrap();
+    let left = || -> u64 {
+        connection
+            .query_row("SELECT count(*) FROM participant_tokens", [], |row| {
+                row.get(0)
+            })
+            .unwrap()
+    };
+    until("the tokens are gone", async || left() == 0).await;
+}
+
+/// What the store has of tokens is the same, whichever of the reports came with which of them.
+#[tokio::test]
+async fn nothing_kept_pairs_a_token_with_a_report() {
+    const PARTICIPANTS: usize = 64;
+    let server = Harness::new();
+    let study = token_study(&server).await;
+    let tokens = issue(&server, &study, 2 * PARTICIPANTS).await;
+    let mut used: Vec<&ParticipantToken> = tokens.iter().take(PARTICIPANTS).collect();
+    used.shuffle(&mut ChaCha8Rng::seed_from_u64(1));
+    for token in &used {
+        assert_eq!(send(&server, &study, new_id(), token).await.status, 201);
+    }
+    let connection = rusqlite::Connection::open(database_path(&server.config.data_dir)).unwrap();
+    let columns: Vec<String> = connection
+        .prepare("SELECT name FROM pragma_table_info('participant_tokens')")
+        .unwrap()
+        .query_map([], |row| row.get(0))
+        .unwrap()
+        .map(Result::unwrap)
+        .collect();
+    assert_eq!(columns, ["study", "hash", "spent"]);
+    // No hidden number of the row either.
+    assert!(
+        connection
+            .prepare("SELECT rowid FROM participant_tokens")
+            .is_err()
+    );
+    // As the table lies on the disk: by hash, with a bit.
+    let stored: Vec<([u8; 32], bool)> = connection
+        .prepare("SELECT hash, spent FROM participant_tokens")
+        .unwrap()
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))
+        .unwrap()
+        .map(Result::unwrap)
+        .collect();
+    let mut expected: Vec<([u8; 32], bool)> = tokens
+        .iter()
+        .map(|token| (token.digest(), used.contains(&token)))
+        .collect();
+    expected.sort_unstable();
+    assert_eq!(stored, expected);
+}

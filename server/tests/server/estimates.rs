@@ -1,0 +1,433 @@
+//! Estimates: asked for, computed in order, fetched, cancelled, taken up after a restart.
+
+use std::time::Duration;
+
+use axum::http::{StatusCode, header};
+use eigenveil_server::{AppState, EstimateList, ServerConfig, store::database_path};
+use eigenveil_shared::{
+    ErrorCode as E,
+    api::{EstimateDocument, EstimateState, StudyDocument},
+    codec,
+    estimate::{Estimate, Rank, Verdict},
+    packed::{packed_index, packed_len},
+    privacy::PrivacyStatement,
+};
+use serde_json::json;
+
+use crate::common::{self, Harness, new_id, report, shape};
+
+/// Ten thousand reports with no noise at all of the row e₂ (by the law of large numbers on the cheap),
+/// so that the answer is known.
+async fn study_with_reports(server: &Harness, p: usize) -> StudyDocument {
+    let names: Vec<_> = (0..p).map(|i| json!({"name": format!("f,{i}")})).collect();
+    let study = server
+        .study_with(json!({"dimension": p, "features": names, "epsilon": 8.0, "default_k": 2}))
+        .await;
+    let mut entries = vec![0.0_f32; packed_len(p)];
+    entries[packed_index(p, 1, 1)] = 1.0;
+    let payload: Vec<u8> = entries.iter().flat_map(|x| x.to_le_bytes()).collect();
+    for _ in 0..4 {
+        let reports: Vec<_> = (0..2_500).map(|_| (new_id(), payload.as_slice())).collect();
+        let body = codec::encode_batch(&shape(&study), reports).unwrap();
+        assert_eq!(server.post_batch(&study, body).await.status, StatusCode::OK);
+    }
+    study
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_estimate_is_made_and_fetched_in_every_format() {
+    let server = Harness::new();
+    let study = study_with_reports(&server, 5).await;
+    let location = server.ask_estimate(&study, json!({})).await;
+    let done = server.wait_for_estimate(&location).await;
+    assert_eq!(
+        (done.number, done.state),
+        (1, EstimateState::Done),
+        "{:?}",
+        done.problem
+    );
+    let estimate = done.estimate.unwrap();
+    assert_eq!((estimate.n, estimate.p, estimate.k), (10_000, 5, 2));
+    assert_eq!(estimate.requested_k, Rank::Fixed(2));
+    assert_eq!(estimate.components[0].loadings, [0.0, 1.0, 0.0, 0.0, 0.0]);
+    assert_eq!(estimate.components[0].verdict, Verdict::Above);
+    assert!((estimate.total_variance.unwrap() - 1.0).abs() < 1e-12);
+    assert_eq!(estimate.privacy, PrivacyStatement::of(&study.params));
+    assert_eq!(estimate.fingerprint, study.fingerprint);
+    assert_eq!(estimate.study, study.params);
+
+    let json = server
+        .operator("GET", &format!("{location}?format=json"), None)
+        .await;
+    assert_eq!(json.json::<Estimate>(), estimate);
+
+    let csv = server
+        .operator("GET", &format!("{location}?format=csv"), None)
+        .await;
+    assert_eq!(csv.headers[header::CONTENT_TYPE], "text/csv; charset=utf-8");
+    let mut reader = csv::Reader::from_reader(csv.body.as_slice());
+    assert_eq!(
+        reader.headers().unwrap(),
+        vec![
+            "feature".to_owned(),
+            "component_1 (above)".to_owned(),
+            format!("component_2 ({})", estimate.components[1].verdict.as_str()),
+        ]
+    );
+    for (i, record) in reader.records().enumerate() {
+        let record = record.unwrap();
+        assert_eq!(record[0], format!("f,{i}"));
+        for (j, component) in estimate.components.iter().enumerate() {
+            assert_eq!(record[j + 1].parse::<f64>().unwrap(), component.loadings[i]);
+        }
+    }
+
+    let npy = server
+        .operator("GET", &format!("{location}?format=npy"), None)
+        .await
+        .body;
+    assert_eq!(&npy[..8], b"\x93NUMPY\x01\x00");
+    let header_len = usize::from(u16::from_le_bytes([npy[8], npy[9]]));
+    assert_eq!((10 + header_len) % 64, 0);
+    let head = std::str::from_utf8(&npy[10..10 + header_len]).unwrap();
+    assert_eq!(
+        head.trim_end(),
+        "{'descr': '<f8', 'fortran_order': False, 'shape': (5, 2), }"
+    );
+    assert!(head.ends_with('\n'));
+    let numbers: Vec<f64> = npy[10 + header_len..]
+        .chunks_exact(8)
+        .map(|b| f64::from_le_bytes(b.try_into().unwrap()))
+        .collect();
+    let rows: Vec<f64> = (0..5)
+        .flat_map(|i| estimate.components.iter().map(move |c| c.loadings[i]))
+        .collect();
+    assert_eq!(numbers, rows);
+
+    for query in ["format=xml", "format=", "fmt=csv", "format=csv&x=1"] {
+        let answer = server
+            .operator("GET", &format!("{location}?{query}"), None)
+            .await;
+        answer.is_problem(422, E::InvalidRequest);
+    }
+    // A finished estimate stays what it is, also after a restart.
+    let answer = server.operator("DELETE", &location, None).await;
+    answer.is_problem(409, E::InvalidTransition);
+    let server = server.restart();
+    assert_eq!(
+        server.wait_for_estimate(&location).await.estimate.unwrap(),
+        estimate
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sparse_and_automatic_estimates() {
+    let server = Harness::new();
+    let study = study_with_reports(&server, 6).await;
+    let location = server
+        .ask_estimate(
+            &study,
+            json!({"k": 1, "sparse": {"lambda": 0.01, "refit": true}}),
+        )
+        .await;
+    let done = server.wait_for_estimate(&location).await;
+    let estimate = done
+        .estimate
+        .unwrap_or_else(|| panic!("{:?}", done.problem));
+    let sparse = estimate.sparse.unwrap();
+    assert_eq!(sparse.support, [1]);
+    assert!(sparse.refit && sparse.converged);
+    assert_eq!(estimate.components[0].loadings[1], 1.0);
+
+    let location = server.ask_estimate(&study, json!({"k": "auto"})).await;
+    let automatic = server.wait_for_estimate(&location).await.estimate.unwrap();
+    assert_eq!((automatic.k, automatic.requested_k), (1, Rank::Auto));
+
+    let list = server
+        .operator("GET", &format!("/v1/studies/{}/estimates", study.id), None)
+        .await
+        .json::<EstimateList>();
+    let numbers: Vec<_> = list.estimates.iter().map(|e| (e.number, e.state)).collect();
+    assert_eq!(
+        numbers,
+        [(1, EstimateState::Done), (2, EstimateState::Done)]
+    );
+    assert!(list.estimates.iter().all(|e| e.estimate.is_none()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_reports_no_estimate() {
+    let server = Harness::new();
+    let study = server.study(3).await;
+    let location = server.ask_estimate(&study, json!({})).await;
+    let failed = server.wait_for_estimate(&location).await;
+    assert_eq!(
+        (failed.state, failed.estimate),
+        (EstimateState::Failed, None)
+    );
+    let problem = failed.problem.unwrap();
+    assert_eq!((problem.code, problem.status), (E::EstimateFailed, 422));
+    assert!(problem.detail.contains("n = 0"), "{}", problem.detail);
+    for format in ["json", "csv", "npy"] {
+        let answer = server
+            .operator("GET", &format!("{location}?format={format}"), None)
+            .await;
+        answer.is_problem(409, E::EstimateNotReady);
+    }
+}
+
+#[tokio::test]
+async fn wrong_requests_are_refused_before_they_are_queued() {
+    let server = Harness::new();
+    let study = server.study(3).await;
+    let path = format!("/v1/studies/{}/estimates", study.id);
+    for (request, status, code) in [
+        (json!({"k": 0}), 422, E::InvalidRequest),
+        (json!({"k": 4}), 422, E::InvalidRequest),
+        (json!({"k": -1}), 400, E::MalformedJson),
+        (json!({"k": "many"}), 400, E::MalformedJson),
+        (json!({"components": 2}), 400, E::MalformedJson),
+        (json!({"sparse": {"lambda": -1.0}}), 422, E::InvalidRequest),
+        (json!({"sparse": {"lambda": "much"}}), 400, E::MalformedJson),
+        (json!({"sparse": {"rho": 0.0}}), 422, E::InvalidRequest),
+        (
+            json!({"sparse": {"tolerance": 0.0}}),
+            422,
+            E::InvalidRequest,
+        ),
+        (
+            json!({"sparse": {"tolerance": 1.5}}),
+            422,
+            E::InvalidRequest,
+        ),
+        (
+            json!({"sparse": {"max_iterations": 0}}),
+            422,
+            E::InvalidRequest,
+        ),
+        (
+            json!({"sparse": {"max_iterations": 10_000_000}}),
+            422,
+            E::InvalidRequest,
+        ),
+        (json!({"sparse": {"gamma": 1}}), 400, E::MalformedJson),
+    ] {
+        let answer = server.operator("POST", &path, Some(request)).await;
+        answer.is_problem(status, code);
+    }
+    let list = server.operator("GET", &path, None).await;
+    assert_eq!(list.json::<EstimateList>().estimates, []);
+    for number in [
+        "0",
+        "1",
+        "-1",
+        "x",
+        "99999999999999999999",
+        "18446744073709551615",
+    ] {
+        for method in ["GET", "DELETE"] {
+            let answer = server
+                .operator(method, &format!("{path}/{number}"), None)
+                .await;
+            answer.is_problem(404, E::EstimateNotFound);
+        }
+    }
+}
+
+/// A job that never ends by itself: cancelled ones stay cancelled, unfinished ones run again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn jobs_wait_their_turn_are_cancelled_and_survive_a_restart() {
+    // The server waits for its estimates as long as it takes: it ends early only because they are interrupted.
+    let server = Harness::with(|config| ServerConfig {
+        shutdown_timeout_ms: 24 * 3_600_000,
+        ..config
+    });
+    let study = study_with_reports(&server, 40).await;
+    // Reports without structure, so that the solver has something to do.
+    let noisy: Vec<_> = (0..2_500)
+        .map(|_| {
+            let entries =
+                (0..packed_len(40) as u32).map(|i| (i * 7_919 % 1_000) as f32 / 500.0 - 1.0);
+            (
+                new_id(),
+                entries.flat_map(f32::to_le_bytes).collect::<Vec<u8>>(),
+            )
+        })
+        .collect();
+    let body = codec::encode_batch(
+        &shape(&study),
+        noisy.iter().map(|(id, p)| (*id, p.as_slice())),
+    );
+    server.post_batch(&study, body.unwrap()).await;
+    let endless = json!({"k": 2, "sparse": {"tolerance": 1e-300, "max_iterations": 1_000_000}});
+    let first = server.ask_estimate(&study, endless).await;
+    let second = server.ask_estimate(&study, json!({"k": 1})).await;
+    let third = server.ask_estimate(&study, json!({"k": 2})).await;
+    for location in [&first, &second, &third] {
+        let answer = server
+            .operator("GET", &format!("{location}?format=npy"), None)
+            .await;
+        answer.is_problem(409, E::EstimateNotReady);
+    }
+    // Cancelling one that waits, twice.
+    for _ in 0..2 {
+        let cancelled = server.operator("DELETE", &second, None).await;
+        assert_eq!(cancelled.status, StatusCode::OK);
+        assert_eq!(
+            cancelled.json::<EstimateDocument>().state,
+            EstimateState::Cancelled
+        );
+    }
+    // Reports and studies go on meanwhile, and the server stops although one is running.
+    assert_eq!(server.accepted(&study).await, 12_500);
+    let server = server.restart();
+    let state = |location: String| {
+        let server = &server;
+        async move {
+            server
+                .operator("GET", &location, None)
+                .await
+                .json::<EstimateDocument>()
+                .state
+        }
+    };
+    assert_eq!(state(first.clone()).await, EstimateState::Running);
+    assert_eq!(state(second.clone()).await, EstimateState::Cancelled);
+    assert_eq!(state(third.clone()).await, EstimateState::Running);
+    // Cancelling the one being computed lets the next one through.
+    server.operator("DELETE", &first, None).await;
+    assert_eq!(
+        server.wait_for_estimate(&third).await.state,
+        EstimateState::Done
+    );
+    assert_eq!(state(first).await, EstimateState::Cancelled);
+    let answer = server
+        .operator("GET", &format!("{second}?format=csv"), None)
+        .await;
+    answer.is_problem(409, E::EstimateNotReady);
+}
+
+/// A job that took the process down three times is given up instead of doing it again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deadly_job_is_given_up() {
+    let server = Harness::new();
+    let study = server.study(3).await;
+    let data = server.config.data_dir.clone();
+    let Harness {
+        directory,
+        config,
+        app,
+        routes,
+        token,
+    } = server;
+    app.close();
+    drop((app, routes));
+    rusqlite::Connection::open(database_path(&data))
+        .unwrap()
+        .execute(
+            "INSERT INTO estimates (study, number, state, request, attempts, created_at_ms)
+             VALUES (1, 1, 'running', '{}', 3, 0)",
+            [],
+        )
+        .unwrap();
+    let app = AppState::open(config.clone(), common::environment()).unwrap();
+    let server = Harness {
+        directory,
+        config,
+        routes: eigenveil_server::router(app.clone()),
+        app,
+        token,
+    };
+    let failed = server
+        .wait_for_estimate(&format!("/v1/studies/{}/estimates/1", study.id))
+        .await;
+    assert_eq!(failed.state, EstimateState::Failed);
+    assert!(failed.problem.unwrap().detail.contains("stopped 3 times"));
+}
+
+/// The store cannot be read for a while: the estimate waits, and is made when it can.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_estimate_outlives_a_store_that_cannot_be_read_for_a_while() {
+    let server = Harness::new();
+    let study = server.study(200).await;
+    for number in 0..4_u8 {
+        let body = report(&study, new_id(), f32::from(number));
+        assert_eq!(
+            server.post_report(&study, body).await.status,
+            StatusCode::CREATED
+        );
+    }
+    let database = database_path(&server.config.data_dir);
+    let away = database.with_extension("away");
+    // While it is under way the file goes: it can be neither read nor written. (An estimate that was faster is made
+    // again.)
+    let mut tries = 0;
+    let location = loop {
+        tries += 1;
+        assert!(
+            tries <= 10,
+            "every estimate was done before the file was gone"
+        );
+        let location = server.ask_estimate(&study, json!({})).await;
+        std::fs::rename(&database, &away).unwrap();
+        // Long enough for one that gives up to do so.
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        std::fs::rename(&away, &database).unwrap();
+        let document: EstimateDocument = server.operator("GET", &location, None).await.json();
+        if document.state != EstimateState::Done {
+            break location;
+        }
+    };
+    let done = server.wait_for_estimate(&location).await;
+    assert_eq!(done.state, EstimateState::Done, "{:?}", done.problem);
+}
+
+/// However large it is, a result asked for as JSON is sent as it is stored: nobody reads and writes it anew.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_result_is_sent_as_it_is_stored() {
+    let server = Harness::new();
+    let study = study_with_reports(&server, 3).await;
+    let location = server.ask_estimate(&study, json!({})).await;
+    server.wait_for_estimate(&location).await;
+    let stored = "{\"not\":   \"parsed\"}";
+    rusqlite::Connection::open(database_path(&server.config.data_dir))
+        .unwrap()
+        .execute("UPDATE estimates SET estimate = ?", [stored])
+        .unwrap();
+    let answer = server
+        .operator("GET", &format!("{location}?format=json"), None)
+        .await;
+    assert_eq!(answer.status, StatusCode::OK);
+    assert_eq!(answer.headers[header::CONTENT_TYPE], "application/json");
+    assert_eq!(answer.body, stored.as_bytes());
+}
+
+/// A feature's name is a text in every spreadsheet, and a number stays a number.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_of_features_are_no_formulas() {
+    let server = Harness::new();
+    let names = ["=1+1", "+1", "-1", "@A1", "a=b"];
+    let features: Vec<_> = names.iter().map(|name| json!({ "name": name })).collect();
+    let study = server
+        .study_with(json!({"dimension": 5, "features": features, "epsilon": 8.0}))
+        .await;
+    for _ in 0..30 {
+        let body = common::report(&study, new_id(), 0.25);
+        assert_eq!(server.post_report(&study, body).await.status, 201);
+    }
+    let location = server.ask_estimate(&study, json!({"k": 1})).await;
+    server.wait_for_estimate(&location).await;
+    let csv = server
+        .operator("GET", &format!("{location}?format=csv"), None)
+        .await;
+    let mut reader = csv::Reader::from_reader(csv.body.as_slice());
+    for (record, name) in reader.records().zip(names) {
+        let record = record.unwrap();
+        let expected = match name {
+            "a=b" => name.to_owned(),
+            _ => format!("'{name}"),
+        };
+        assert_eq!(record[0], expected);
+        assert!(record[1].parse::<f64>().is_ok());
+    }
+}

@@ -1,0 +1,269 @@
+//! What goes wrong outside: full disks, damaged files, poisoned reports. Clear errors, nothing acknowledged lost.
+
+use std::{
+    fs::OpenOptions,
+    io::{Seek, SeekFrom, Write},
+};
+
+use axum::http::{StatusCode, header};
+use eigenveil_server::{ServerConfig, Store, store::database_path};
+use eigenveil_shared::{
+    ErrorCode as E,
+    api::{BatchReceipt, StudyDocument},
+    codec,
+    mechanism::PayloadForm,
+    report::{Report, ReportId},
+};
+use serde_json::json;
+
+use crate::common::{Harness, batch, environment, new_id, patience::until, report, shape};
+
+/// Batches of this many reports.
+const BATCH: u64 = 500;
+
+/// A batch of fresh reports, of random seeds or of payloads that are all ones.
+fn fresh(study: &StudyDocument) -> Vec<u8> {
+    let payload = match shape(study).payload_form {
+        PayloadForm::Seed => vec![7; 16],
+        _ => 1.0_f32.to_le_bytes().repeat(shape(study).payload_len / 4),
+    };
+    let reports: Vec<ReportId> = (0..BATCH).map(|_| new_id()).collect();
+    let pairs = reports.iter().map(|id| (*id, payload.as_slice()));
+    codec::encode_batch(&shape(study), pairs).unwrap()
+}
+
+#[tokio::test]
+async fn a_full_store_is_said_and_deleting_makes_room() {
+    let server = Harness::with(|config| ServerConfig {
+        store_bytes: Some(1 << 20),
+        ..config
+    });
+    for changes in [
+        json!({"name": "ballast"}),
+        json!({"name": "seeds", "mechanism": "double-cap", "delta": null}),
+    ] {
+        server.study_with(changes).await;
+    }
+    let studies = server.app.store().studies();
+    let [ballast, seeds] = [studies[0].document(), studies[1].document()];
+    // Half of the room goes to a study that will be deleted.
+    let mut filled = 0;
+    while filled < 8_000 {
+        let receipt: BatchReceipt = server.post_batch(&ballast, fresh(&ballast)).await.json();
+        filled += receipt.accepted;
+    }
+    let mut acknowledged = 0;
+    let refused = loop {
+        let answer = server.post_batch(&seeds, fresh(&seeds)).await;
+        if answer.status != StatusCode::OK {
+            break answer;
+        }
+        acknowledged += answer.json::<BatchReceipt>().accepted;
+        assert!(acknowledged < 100_000, "the limit is not kept");
+    };
+    let problem = refused.is_problem(507, E::StoreFull);
+    assert!(problem.detail.contains("store_bytes"), "{}", problem.detail);
+    assert_eq!(refused.headers[header::RETRY_AFTER], "60");
+    assert!(acknowledged > 0);
+    // Nothing is lost, and it stays so over a restart.
+    assert_eq!(server.accepted(&seeds).await, acknowledged);
+    let server = server.restart();
+    assert_eq!(server.accepted(&seeds).await, acknowledged);
+    assert_eq!(server.accepted(&ballast).await, filled);
+    let size = std::fs::metadata(database_path(&server.config.data_dir))
+        .unwrap()
+        .len();
+    assert!(size <= 1 << 20, "{size} bytes");
+
+    let path = format!("/v1/studies/{}", ballast.id);
+    server
+        .operator("POST", &format!("{path}/close"), None)
+        .await;
+    let deleted = server.operator("DELETE", &path, None).await;
+    assert_eq!(deleted.status, StatusCode::NO_CONTENT, "{deleted:?}");
+    until("deleting makes room", async || {
+        let answer = server.post_batch(&seeds, fresh(&seeds)).await;
+        if answer.status == StatusCode::OK {
+            return true;
+        }
+        answer.is_problem(507, E::StoreFull);
+        false
+    })
+    .await;
+    acknowledged += BATCH;
+    assert_eq!(server.accepted(&seeds).await, acknowledged);
+}
+
+/// Pages of the database overwritten while the server was down: it either does not start or says at the report that
+/// the store is damaged, with a way out, and acknowledges nothing it could lose.
+#[tokio::test]
+async fn a_damaged_store_is_said() {
+    let server = Harness::new();
+    let study = server
+        .study_with(json!({"mechanism": "double-cap", "delta": null}))
+        .await;
+    for _ in 0..20 {
+        server.post_batch(&study, fresh(&study)).await;
+    }
+    server.app.close();
+    let (config, directory) = (server.config.clone(), server.directory);
+    drop(server.routes);
+    drop(server.app);
+    let database = database_path(&config.data_dir);
+    let length = std::fs::metadata(&database).unwrap().len();
+    assert!(length > 40 * 8_192);
+    let whole = std::fs::read(&database).unwrap();
+    for (what, from) in [
+        ("everything but the head", 1),
+        ("the second half", length / 8_192 / 2),
+    ] {
+        std::fs::write(&database, &whole).unwrap();
+        let mut file = OpenOptions::new().write(true).open(&database).unwrap();
+        file.seek(SeekFrom::Start(from * 8_192)).unwrap();
+        file.write_all(&vec![0x5a; (length - from * 8_192) as usize])
+            .unwrap();
+        drop(file);
+        match Store::open(&config, environment()) {
+            Err(error) => {
+                assert_eq!(error.code(), E::StoreUnavailable, "{what}");
+                assert!(error.detail().contains("backup"), "{what}: {error}");
+            }
+            Ok(store) => {
+                let stored = store.studies()[0].clone();
+                let reports = eigenveil_server::store::NewReport::decode_batch(
+                    &fresh(&study).into(),
+                    stored.shape(),
+                )
+                .unwrap();
+                let reports = reports.into_iter().map(Result::unwrap).collect();
+                let error = store.submit(&stored, reports).await.unwrap_err();
+                assert_eq!(error.code(), E::StoreUnavailable, "{what}");
+                assert!(error.detail().contains("backup"), "{what}: {error}");
+                assert!(store.moment(&stored).is_err(), "{what}");
+            }
+        }
+    }
+    // The backup is whole.
+    std::fs::write(&database, &whole).unwrap();
+    let store = Store::open(&config, environment()).unwrap();
+    assert_eq!(store.moment(&store.studies()[0]).unwrap().n, 20 * BATCH);
+    drop(directory);
+}
+
+/// A report longer than any honest device's is refused, alone and in a batch, and the sums stay as they are.
+#[tokio::test]
+async fn implausible_reports_are_refused() {
+    let server = Harness::new();
+    for mechanism in [
+        "symmetric-gaussian",
+        "isotropic-gaussian",
+        "discrete-gaussian",
+    ] {
+        let study = server.study_with(json!({"mechanism": mechanism})).await;
+        let bound = shape(&study).norm_bound.unwrap();
+        let with = |factor: f64| {
+            // Everything in one diagonal entry, which counts once whatever the coordinates are.
+            let value = factor * bound.limit();
+            let bytes = match shape(&study).payload_form {
+                PayloadForm::Floats => (value as f32).to_le_bytes(),
+                _ => (value as i32).to_le_bytes(),
+            };
+            let mut payload = vec![0; shape(&study).payload_len];
+            payload[..4].copy_from_slice(&bytes);
+            (new_id(), payload)
+        };
+        let single = |(id, payload): (ReportId, Vec<u8>)| {
+            let fingerprint = shape(&study).fingerprint;
+            codec::encode_report(&Report {
+                id,
+                fingerprint,
+                payload,
+            })
+        };
+        let honest = server.post_report(&study, single(with(0.99))).await;
+        assert_eq!(honest.status, StatusCode::CREATED, "{honest:?}");
+        let before = server.total(&study);
+        for factor in [1.01, -1.01] {
+            let refused = server.post_report(&study, single(with(factor))).await;
+            let problem = refused.is_problem(422, E::ImplausibleReport);
+            assert!(problem.detail.contains("1.01"), "{}", problem.detail);
+        }
+        let mixed = [with(0.5), with(1.01), with(-0.5), with(-7.0)];
+        let pairs = mixed.iter().map(|(id, payload)| (*id, payload.as_slice()));
+        let body = codec::encode_batch(&shape(&study), pairs).unwrap();
+        let receipt: BatchReceipt = server.post_batch(&study, body).await.json();
+        let refused: Vec<_> = receipt.refused.iter().map(|r| (r.index, r.code)).collect();
+        let implausible = [(1, E::ImplausibleReport), (3, E::PayloadOutOfRange)];
+        let expected = match mechanism {
+            // Integers have a bound of their own.
+            "discrete-gaussian" => implausible,
+            _ => implausible.map(|(index, _)| (index, E::ImplausibleReport)),
+        };
+        assert_eq!(receipt.accepted, 2);
+        assert_eq!(refused, expected);
+        assert_eq!(server.total(&study), before);
+        assert_eq!(server.accepted(&study).await, 3);
+    }
+    // Every seed is a report: there is nothing to refuse.
+    let study = server
+        .study_with(json!({"mechanism": "double-cap", "delta": null}))
+        .await;
+    assert_eq!(shape(&study).norm_bound, None);
+}
+
+/// Finished estimates are kept as long as the operator says, and only so many may wait.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn estimates_have_limits() {
+    let server = Harness::with(|config| ServerConfig {
+        retain_estimates: 2,
+        waiting_estimates: 1,
+        ..config
+    });
+    let study = server.study(3).await;
+    server
+        .post_report(&study, report(&study, new_id(), 1.0))
+        .await;
+    let path = format!("/v1/studies/{}/estimates", study.id);
+    // Several at a time, until one has come while another waited.
+    let (mut asked, mut refused) = (0, 0);
+    until("one is refused", async || {
+        let ask = || server.operator("POST", &path, Some(json!({})));
+        let answers: [_; 4] = tokio::join!(ask(), ask(), ask(), ask()).into();
+        for answer in answers {
+            if answer.status == StatusCode::TOO_MANY_REQUESTS {
+                answer.is_problem(429, E::TooManyRequests);
+                assert!(answer.headers.contains_key(header::RETRY_AFTER));
+                refused += 1;
+                continue;
+            }
+            assert_eq!(answer.status, StatusCode::ACCEPTED);
+            asked += 1;
+            let location = answer.headers[header::LOCATION].to_str().unwrap();
+            let number: u64 = location.rsplit('/').next().unwrap().parse().unwrap();
+            assert!((1..=asked + 3).contains(&number), "{location}");
+        }
+        refused > 0 && asked >= 5
+    })
+    .await;
+    let numbers = || async {
+        let list: serde_json::Value = server.operator("GET", &path, None).await.json();
+        let estimates = list["estimates"].as_array().unwrap().clone();
+        estimates
+            .iter()
+            .map(|e| {
+                (
+                    e["number"].as_u64().unwrap(),
+                    e["state"].as_str().unwrap().to_owned(),
+                )
+            })
+            .collect::<Vec<_>>()
+    };
+    until("the last two are kept", async || {
+        numbers().await == [(asked - 1, "done".to_owned()), (asked, "done".to_owned())]
+    })
+    .await;
+    let batched = server
+        .post_batch(&study, batch(&study, &[(new_id(), 1.0)]))
+        .await;
+    assert_eq!(batched.status, StatusCode::OK);
+}

@@ -1,0 +1,269 @@
+//! Row-sparse estimates from seeds on disk, read twice: small ones as the server makes them, and p = 20,000.
+
+use std::{path::Path, sync::mpsc::sync_channel, time::Instant};
+
+use eigenveil_estimation::{
+    linalg::Threads,
+    metrics::projector_distance,
+    models::{Model, Population},
+};
+use eigenveil_server::{ServerConfig, Store, estimate_from_seeds, store::NewReport};
+use eigenveil_shared::{
+    api::{BatchReceipt, EstimateDocument, SparseSettings, StudyDocument},
+    codec,
+    estimate::{Estimate, Rank},
+    mechanism::{MechanismSpec, double_cap::Seed},
+    preprocess::Row,
+    report::ReportId,
+    study::StudyParams,
+};
+use nalgebra::DMatrix;
+use rand::{SeedableRng, rngs::ChaCha8Rng};
+use serde_json::{Value, json};
+
+use crate::common::{Harness, design, environment, new_id, shape};
+
+fn population(p: usize, k: usize, s: usize) -> Population {
+    // With unit rows each component has 1/(k+1) of the variance: k·p against p·1.
+    let spike = p as f64;
+    let mut rng = ChaCha8Rng::seed_from_u64(20_000);
+    Model::Sparse { p, k, s, spike }.draw(&mut rng).unwrap()
+}
+
+/// Reports of `count` participants, the same for the same number of the batch.
+fn reports(
+    params: &StudyParams,
+    population: &Population,
+    batch: u64,
+    count: usize,
+) -> Vec<(ReportId, Seed)> {
+    let mut rng = ChaCha8Rng::seed_from_u64(1_000 + batch);
+    let MechanismSpec::DoubleCap(cap) = params.mechanism() else {
+        panic!("double-cap")
+    };
+    let one = |_| {
+        let row = Row::new(population.row(&mut rng));
+        let row = params.preprocessor().prepare(&row).unwrap();
+        (new_id(), cap.draw_with(&row, &mut rng).0)
+    };
+    (0..count).map(one).collect()
+}
+
+fn body(params_of: &StudyDocument, reports: &[(ReportId, Seed)]) -> Vec<u8> {
+    let pairs = reports.iter().map(|(id, seed)| (*id, seed.as_slice()));
+    codec::encode_batch(&shape(params_of), pairs).unwrap()
+}
+
+async fn ask(server: &Harness, study: &StudyDocument, request: Value) -> EstimateDocument {
+    let location = server.ask_estimate(study, request).await;
+    server.wait_for_estimate(&location).await
+}
+
+/// The same study estimated with the sums of its buckets and from its seeds; then with too little memory.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_server_streams_seeds_from_the_dimension_it_is_told() {
+    let p = 230;
+    let mut server = Harness::new();
+    let changes = json!({"dimension": p, "mechanism": "double-cap", "delta": null, "epsilon": 6.0});
+    let study = server.study_with(changes).await;
+    let population = population(p, 2, 8);
+    for batch in 0..60 {
+        let reports = reports(&study.params, &population, batch, 100);
+        let answer = server.post_batch(&study, body(&study, &reports)).await;
+        assert_eq!(answer.json::<BatchReceipt>().accepted, 100);
+    }
+    let request = json!({"k": 2, "sparse": {"refit": true, "lambda": 0.02, "tolerance": 1e-5}});
+    let whole = ask(&server, &study, request.clone())
+        .await
+        .estimate
+        .unwrap();
+    assert_eq!(whole.eigenvalues.len(), p);
+    server.config.stream_sparse_from = p;
+    // A sum a bucket would not fit.
+    server.config.memory_bytes = 20 << 20;
+    let mut server = server.restart();
+    let streamed = ask(&server, &study, request.clone())
+        .await
+        .estimate
+        .unwrap();
+    assert!(streamed.eigenvalues.len() < p && streamed.p == p && streamed.n == 6_000);
+    let (a, b) = (whole.sparse.unwrap(), streamed.sparse.unwrap());
+    assert!(a.converged && b.converged);
+    assert_eq!(a.support, b.support);
+    assert!(
+        b.support
+            .iter()
+            .all(|row| population.support().contains(row))
+    );
+    for (a, b) in whole.components.iter().zip(&streamed.components) {
+        assert_eq!(a.verdict, b.verdict);
+        assert!((a.eigenvalue / b.eigenvalue - 1.0).abs() < 1e-6);
+        // 32 buckets in both.
+        let (a, b) = (a.direction_se.unwrap(), b.direction_se.unwrap());
+        assert!((a / b - 1.0).abs() < 1e-3, "{a} {b}");
+    }
+    // Plain PCA and cross-validation go the other way.
+    let plain = ask(&server, &study, json!({"k": 2}))
+        .await
+        .estimate
+        .unwrap();
+    assert_eq!(plain.eigenvalues.len(), p);
+    server.config.memory_bytes = 1 << 20;
+    let server = server.restart();
+    let problem = ask(&server, &study, request).await.problem.unwrap();
+    for word in ["230", "1048576", "memory_bytes", "restart"] {
+        assert!(problem.detail.contains(word), "{}", problem.detail);
+    }
+}
+
+/// Peak resident memory of this process in MB.
+fn peak_megabytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmHWM"))
+        .unwrap();
+    line.split_whitespace()
+        .nth(1)
+        .unwrap()
+        .parse::<u64>()
+        .unwrap()
+        / 1_000
+}
+
+fn f1(found: &[usize], truth: &[usize]) -> f64 {
+    let hits = found.iter().filter(|row| truth.contains(row)).count() as f64;
+    2.0 * hits / (found.len() + truth.len()) as f64
+}
+
+/// Fills the study of this directory up to n reports, on all processors; what is there already stays.
+async fn collect(store: &Store, document: Value, population: &Population, n: u64) -> StudyParams {
+    const BATCH: usize = 500;
+    let study = match store.studies().first() {
+        Some(study) => study.clone(),
+        None => {
+            let request = serde_json::from_value(document).unwrap();
+            store.create_study(request).await.unwrap()
+        }
+    };
+    let params = study.params().clone();
+    let started = Instant::now();
+    let (first, last) = (study.reports_accepted() / BATCH as u64, n / BATCH as u64);
+    let threads = Threads::available().count() as u64;
+    let (full, batches) = sync_channel(4);
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let (full, params) = (full.clone(), &params);
+            scope.spawn(move || {
+                for batch in (first + thread..last).step_by(threads as usize) {
+                    // Identifiers of their own, whatever an earlier run stored.
+                    let mut some = reports(params, population, batch, BATCH);
+                    for (i, (id, _)) in some.iter_mut().enumerate() {
+                        let mut random = [0; 16];
+                        let number = batch * BATCH as u64 + i as u64;
+                        random[8..].copy_from_slice(&number.to_be_bytes());
+                        *id = ReportId::from_parts(1_700_000_000_000, random);
+                    }
+                    full.send(some).unwrap();
+                }
+            });
+        }
+        drop(full);
+        let runtime = tokio::runtime::Handle::current();
+        for some in batches {
+            let shape = *study.shape();
+            let pairs = some.iter().map(|(id, seed)| (*id, seed.as_slice()));
+            let body = codec::encode_batch(&shape, pairs).unwrap().into();
+            let reports = NewReport::decode_batch(&body, &shape).unwrap();
+            let reports = reports.into_iter().collect::<Result<_, _>>().unwrap();
+            tokio::task::block_in_place(|| {
+                runtime.block_on(store.submit(&study, reports)).unwrap();
+            });
+        }
+    });
+    println!(
+        "{} reports made and stored in {:.0} s",
+        n - first * BATCH as u64,
+        started.elapsed().as_secs_f64()
+    );
+    params
+}
+
+fn loadings(estimate: &Estimate) -> DMatrix<f64> {
+    let columns: Vec<f64> = estimate
+        .components
+        .iter()
+        .flat_map(|component| component.loadings.clone())
+        .collect();
+    DMatrix::from_vec(estimate.p, estimate.components.len(), columns)
+}
+
+/// The whole of p = 20,000: 40 active rows, five components, ε = 4, 10⁵ real reports, which take minutes to make and are
+/// kept under `target/tmp` for the next run.
+///
+/// ```console
+/// bash -c 'ulimit -v 16000000; cargo test --workspace --release --test large_sparse -- --ignored --nocapture'
+/// ```
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes up to half an hour and 3 GB; see its documentation"]
+async fn twenty_thousand_dimensions_from_seeds_on_disk() {
+    let number = |name: &str, default: usize| {
+        std::env::var(name).map_or(default, |value| value.parse().unwrap())
+    };
+    // Smaller ones to try the test itself.
+    let p = number("EIGENVEIL_LARGE_P", 20_000);
+    let n = number("EIGENVEIL_LARGE_N", 100_000) as u64;
+    let population = population(p, 5, 40);
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("large-sparse-{p}-{n}"));
+    let store = Store::open(&ServerConfig::new(&directory), environment()).unwrap();
+    let document =
+        design(&json!({"dimension": p, "mechanism": "double-cap", "delta": null, "epsilon": 4.0}));
+    let params = collect(&store, document, &population, n).await;
+    println!("before the estimate: peak {} MB", peak_megabytes());
+    let study = store.studies()[0].clone();
+    let seeds = store.seeds(&study).unwrap();
+    assert_eq!(seeds.count(), n);
+    let settings = SparseSettings {
+        refit: true,
+        tolerance: 1e-3,
+        ..SparseSettings::default()
+    };
+    let k = Rank::Fixed(5);
+    let estimate = Threads::available()
+        .run(|| estimate_from_seeds(&params, "large", &seeds, k, &settings, &|| false))
+        .unwrap();
+    let peak = peak_megabytes();
+    let sparse = estimate.sparse.as_ref().unwrap();
+    let unit: f64 = estimate.eigenvalues.iter().take(5).sum();
+    let score = f1(&sparse.support, population.support());
+    println!(
+        "p = {p}, n = {n}: {:.0} s on {} threads, peak {peak} MB; gap {:.2e} = {:.1e} of {unit:.3}, {} iterations, λ = {:.2e}; {} rows, F1 {score:.3}; error {:.3}, expected {:.3}",
+        estimate.seconds,
+        Threads::available().count(),
+        sparse.duality_gap,
+        sparse.duality_gap / unit,
+        sparse.iterations,
+        sparse.lambda,
+        sparse.support.len(),
+        projector_distance(&loadings(&estimate), population.subspace()).unwrap(),
+        estimate.expected_error,
+    );
+    for (j, component) in estimate.components.iter().enumerate() {
+        println!(
+            "{}: eigenvalue {:.4} ± {:.4}, debiased {:.4}, {:?}",
+            j + 1,
+            component.eigenvalue,
+            component.eigenvalue_se.unwrap(),
+            component.debiased_eigenvalue.unwrap_or(f64::NAN),
+            component.verdict
+        );
+    }
+    println!(
+        "eigenvalues {:.4?}, floor {:?}",
+        estimate.eigenvalues, estimate.floor
+    );
+    println!("{:?}", estimate.warnings);
+    assert!(sparse.converged && sparse.duality_gap <= 1e-3 * unit);
+    assert!(score >= 0.9);
+    assert!(estimate.seconds < 1_200.0 && peak < 6_000);
+}

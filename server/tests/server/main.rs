@@ -1,0 +1,36 @@
+//! The integration tests of this crate, in one program: linked once.
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
+#[path = "../browser/mod.rs"]
+mod browser;
+#[path = "../common/certificates.rs"]
+mod certificates;
+#[path = "../common/mod.rs"]
+mod common;
+
+mod availability;
+mod drain;
+mod enrolment;
+mod estimates;
+mod faults;
+mod identifiers;
+mod large_sparse;
+mod limits;
+mod metrics;
+mod openapi;
+mod pages;
+mod poisoned;
+mod readiness;
+mod reports;
+mod retention;
+mod seeds;
+mod socket;
+mod store;
+mod studies;
+mod tls;
+mod tokens;
+mod transfers;

@@ -1,0 +1,120 @@
+//! What `/metrics` says, and to whom.
+
+use axum::http::{StatusCode, header};
+use eigenveil_server::ServerConfig;
+use eigenveil_shared::ErrorCode;
+use serde_json::json;
+
+use crate::common::{Harness, batch, new_id, report};
+
+/// The value of a line without its labels, or with all of them.
+fn value(text: &str, name: &str) -> f64 {
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("no {name} in\n{text}"))
+        .parse()
+        .unwrap()
+}
+
+async fn scrape(server: &Harness) -> String {
+    let answer = server.operator("GET", "/metrics", None).await;
+    assert_eq!(answer.status, StatusCode::OK);
+    let media_type = answer.headers[header::CONTENT_TYPE].to_str().unwrap();
+    assert!(media_type.starts_with("application/openmetrics-text"));
+    let text = String::from_utf8(answer.body).unwrap();
+    assert!(text.ends_with("# EOF\n"));
+    text
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn everything_that_happens_is_counted_under_the_documented_names() {
+    let server = Harness::new();
+    let study = server.study_with(json!({"name": "Secret Name"})).await;
+    let (one, other) = (new_id(), new_id());
+    let body = report(&study, one, 0.5);
+    let bytes = body.len();
+    for status in [StatusCode::CREATED, StatusCode::OK] {
+        assert_eq!(
+            server.post_report(&study, body.clone()).await.status,
+            status
+        );
+    }
+    let framed = batch(&study, &[(one, 0.5), (other, 0.5), (new_id(), f32::NAN)]);
+    let all_bytes = 2 * bytes + framed.len();
+    let answer = server.post_batch(&study, framed).await;
+    assert_eq!(answer.status, StatusCode::OK);
+    let answer = server.post_report(&study, vec![1, 0, 3]).await;
+    answer.is_problem(400, ErrorCode::MalformedReport);
+    let location = server.ask_estimate(&study, json!({"k": 1})).await;
+    server.wait_for_estimate(&location).await;
+
+    let text = scrape(&server).await;
+    let reports = |outcome: &str| {
+        value(
+            &text,
+            &format!("eigenveil_reports_total{{outcome=\"{outcome}\"}}"),
+        ) as u64
+    };
+    assert_eq!(reports("accepted"), 2);
+    assert_eq!(reports("duplicate"), 2);
+    assert_eq!(reports("payload-not-finite"), 1);
+    assert_eq!(reports("malformed-report"), 1);
+    let requests = |route: &str, method: &str, status: u16| {
+        let labels = format!("route=\"{route}\",method=\"{method}\",status=\"{status}\"");
+        value(&text, &format!("eigenveil_requests_total{{{labels}}}")) as u64
+    };
+    let route = "/v1/studies/{id}/reports";
+    assert_eq!(requests(route, "POST", 201), 1);
+    assert_eq!(requests(route, "POST", 200), 2);
+    assert_eq!(requests(route, "POST", 400), 1);
+    assert_eq!(requests("/v1/studies", "POST", 201), 1);
+    assert!(value(&text, "eigenveil_body_bytes_total") as usize >= all_bytes + 3);
+    assert_eq!(value(&text, "eigenveil_commit_seconds_count") as u64, 3);
+    assert_eq!(value(&text, "eigenveil_commit_reports_sum") as u64, 4);
+    assert_eq!(value(&text, "eigenveil_commit_failures_total") as u64, 0);
+    assert_eq!(value(&text, "eigenveil_queue_depth") as i64, 0);
+    assert_eq!(value(&text, "eigenveil_queue_capacity") as i64, 4_096);
+    assert_eq!(value(&text, "eigenveil_ingest_bytes") as i64, 0);
+    assert_eq!(value(&text, "eigenveil_estimates_waiting") as i64, 0);
+    assert_eq!(value(&text, "eigenveil_store_healthy") as i64, 1);
+    assert_eq!(value(&text, "eigenveil_studies{state=\"open\"}") as i64, 1);
+    assert_eq!(
+        value(&text, "eigenveil_studies{state=\"closed\"}") as i64,
+        0
+    );
+    let estimates: f64 = ["done", "failed"]
+        .map(|end| format!("eigenveil_estimate_seconds_count{{outcome=\"{end}\"}}"))
+        .iter()
+        .map(|name| value(&text, name))
+        .sum();
+    assert_eq!(estimates as u64, 1);
+    assert!(value(&text, "eigenveil_store_bytes") > 4_096.0);
+    assert!(value(&text, "eigenveil_disk_free_bytes") > 4_096.0);
+    assert!(value(&text, "eigenveil_resident_memory_bytes") > 4_096.0);
+
+    // The guide has every name, and nothing of a study is told.
+    let guide = include_str!("../../../docs/operations.md");
+    for line in text.lines().filter(|line| line.starts_with("# TYPE ")) {
+        let name = line.split(' ').nth(2).unwrap();
+        assert!(
+            guide.contains(&format!("`{name}")),
+            "{name} is not in the guide"
+        );
+    }
+    assert!(!text.contains("Secret") && !text.contains(&study.id));
+}
+
+#[tokio::test]
+async fn metrics_need_a_token_unless_the_operator_says_otherwise() {
+    let server = Harness::new();
+    server
+        .get("/metrics")
+        .await
+        .is_problem(401, ErrorCode::Unauthorized);
+    let open = Harness::with(|config| ServerConfig {
+        metrics_without_token: true,
+        ..config
+    });
+    assert_eq!(open.get("/metrics").await.status, StatusCode::OK);
+}

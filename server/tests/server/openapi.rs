@@ -1,0 +1,395 @@
+//! The OpenAPI document: what is served is what it says, and who may do what, path by path.
+
+use std::{collections::BTreeSet, path::PathBuf};
+
+use axum::{
+    body::Body,
+    http::{Request, header},
+};
+use eigenveil_server::{openapi, store::database_path};
+use eigenveil_shared::{
+    ErrorCode as E,
+    api::{CreatedAnalyst, IssuedTokens, Problem, RotatedToken, StudyDocument},
+};
+use rusqlite::types::Value as Cell;
+use serde_json::{Value, json};
+
+use crate::common::{Answer, Harness, new_id, report};
+
+const METHODS: [&str; 5] = ["get", "post", "put", "delete", "patch"];
+
+/// What anybody may ask for. A new path is the operator's, or it is named here on purpose.
+const PUBLIC: [(&str, &str); 6] = [
+    ("get", "/healthz"),
+    ("get", "/openapi.json"),
+    ("get", "/readyz"),
+    ("get", "/v1/studies"),
+    ("get", "/v1/studies/{id}"),
+    ("post", "/v1/studies/{id}/reports"),
+];
+
+/// What analysts may ask for.
+const ANALYSTS: [(&str, &str); 3] = [
+    ("get", "/metrics"),
+    ("get", "/v1/studies/{id}/estimates"),
+    ("get", "/v1/studies/{id}/estimates/{number}"),
+];
+
+struct Operation {
+    method: String,
+    path: String,
+    /// Names of the schemes that admit, none for a public one.
+    schemes: BTreeSet<String>,
+}
+
+fn operations() -> Vec<Operation> {
+    let document = openapi();
+    let mut operations = Vec::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            assert!(METHODS.contains(&method.as_str()), "{method} {path}");
+            let schemes = operation["security"].as_array().into_iter().flatten();
+            operations.push(Operation {
+                method: method.clone(),
+                path: path.clone(),
+                schemes: schemes
+                    .flat_map(|scheme| scheme.as_object().unwrap().keys().cloned())
+                    .collect(),
+            });
+        }
+    }
+    operations
+}
+
+/// `EIGENVEIL_WRITE_OPENAPI=1 cargo test --workspace --test openapi golden` writes it anew.
+#[test]
+fn golden_file() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/openapi.json");
+    let now = serde_json::to_string_pretty(&openapi()).unwrap() + "\n";
+    if std::env::var_os("EIGENVEIL_WRITE_OPENAPI").is_some() {
+        std::fs::write(&path, &now).unwrap();
+    }
+    let kept = std::fs::read_to_string(&path).unwrap();
+    assert!(
+        now == kept,
+        "docs/openapi.json is not what the handlers say; look at the difference, then run EIGENVEIL_WRITE_OPENAPI=1 cargo test --workspace --test openapi golden"
+    );
+}
+
+/// Where a part of the document points, there is something.
+#[test]
+fn every_reference_resolves() {
+    fn references<'a>(value: &'a Value, found: &mut BTreeSet<&'a str>) {
+        match value {
+            Value::Object(map) => {
+                found.extend(map.get("$ref").and_then(Value::as_str));
+                map.values().for_each(|value| references(value, found));
+            }
+            Value::Array(items) => items.iter().for_each(|value| references(value, found)),
+            _ => {}
+        }
+    }
+    let document = openapi();
+    let mut found = BTreeSet::new();
+    references(&document, &mut found);
+    assert!(found.len() > 30, "{found:?}");
+    for reference in found {
+        let place = reference.strip_prefix('#').unwrap();
+        assert!(document.pointer(place).is_some(), "{reference}");
+    }
+}
+
+#[test]
+fn every_operation_is_somebodys_on_purpose() {
+    let with = |wanted: &[&str]| -> Vec<(String, String)> {
+        let wanted: BTreeSet<String> = wanted.iter().map(|&name| name.to_owned()).collect();
+        let operations = operations().into_iter();
+        operations
+            .filter(|operation| operation.schemes == wanted)
+            .map(|operation| (operation.method, operation.path))
+            .collect()
+    };
+    let sorted = |table: &[(&str, &str)]| -> BTreeSet<(String, String)> {
+        let owned = table.iter().map(|&(m, p)| (m.to_owned(), p.to_owned()));
+        owned.collect()
+    };
+    let (public, analysts) = (with(&[]), with(&["analyst", "operator"]));
+    assert_eq!(BTreeSet::from_iter(public.clone()), sorted(&PUBLIC));
+    assert_eq!(BTreeSet::from_iter(analysts.clone()), sorted(&ANALYSTS));
+    let operators = with(&["operator"]);
+    assert_eq!(
+        public.len() + analysts.len() + operators.len(),
+        operations().len()
+    );
+    assert!(operators.len() >= 16, "{operators:?}");
+}
+
+/// The table of routes is the only place where there are any, so that the document has them all.
+#[test]
+fn routes_are_in_the_one_table() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/http");
+    let mut served = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let source = std::fs::read_to_string(&path).unwrap();
+        // Pages are not the interface; tests/pages.rs has the table of theirs.
+        let source = source.replacen(".merge(pages::routes())", "", 1);
+        for other in [
+            ".route(",
+            ".route_service(",
+            ".nest(",
+            ".nest_service(",
+            ".merge(",
+        ] {
+            assert!(!source.contains(other), "{}: {other}", path.display());
+        }
+        served += source.matches("#[utoipa::path(").count();
+    }
+    assert_eq!(served, operations().len());
+    let protocol = include_str!("../../../docs/protocol.md");
+    for operation in operations() {
+        // The tables of protocol.md shorten a path that follows from the one before.
+        let end = operation.path.trim_start_matches("/v1/studies/{id}");
+        assert!(
+            protocol.contains(&operation.path) || protocol.contains(&format!("`{end}`")),
+            "docs/protocol.md says nothing of {} {}",
+            operation.method,
+            operation.path
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_is_served_is_the_document_and_every_path_takes_its_methods_alone() {
+    let server = Harness::new();
+    let answer = server.get("/openapi.json").await;
+    assert_eq!(answer.headers[header::CONTENT_TYPE], "application/json");
+    assert_eq!(answer.json::<Value>(), openapi());
+    let operations = operations();
+    let paths: BTreeSet<&String> = operations.iter().map(|o| &o.path).collect();
+    for path in paths {
+        for method in METHODS {
+            let known = operations
+                .iter()
+                .any(|o| o.path == *path && o.method == method);
+            let uri = path.replace("{id}", &"0".repeat(32));
+            let uri = uri.replace("{number}", "1").replace("{token}", "00");
+            let answer = server.operator(&method.to_uppercase(), &uri, None).await;
+            assert_eq!(
+                answer.status == 405,
+                !known,
+                "{method} {path}: {}",
+                answer.status
+            );
+            if answer.status == 404 {
+                assert_ne!(
+                    answer.json::<Problem>().code,
+                    E::NotFound,
+                    "{method} {path}"
+                );
+            }
+        }
+    }
+}
+
+/// A server with something behind every path.
+struct Full {
+    server: Harness,
+    study: StudyDocument,
+    paths: Vec<(String, String)>,
+    /// Old or wrong, with the status they are answered.
+    useless: Vec<(&'static str, Option<String>, u16)>,
+    /// Reads the estimates of `study`.
+    analyst: String,
+    /// Reads those of another study.
+    other_analyst: String,
+}
+
+impl Full {
+    async fn new() -> Self {
+        let mut server = Harness::new();
+        let study = server
+            .study_with(
+                json!({ "name": "the study's own name", "enrolment": "token", "draft": true }),
+            )
+            .await;
+        let other = server.study(3).await;
+        server
+            .post_report(&other, report(&other, new_id(), 1.0))
+            .await;
+        let path = format!("/v1/studies/{}/tokens", study.id);
+        let issued: IssuedTokens = server
+            .operator("POST", &path, Some(json!({ "count": 1 })))
+            .await
+            .json();
+        let location = server.ask_estimate(&study, json!({ "k": 1 })).await;
+        server.wait_for_estimate(&location).await;
+        let mut analysts = Vec::new();
+        for study in [&study, &other, &study] {
+            let wanted = json!({ "name": "somebody", "study": study.id });
+            let answer = server.operator("POST", "/v1/tokens", Some(wanted)).await;
+            analysts.push(answer.json::<CreatedAnalyst>());
+        }
+        let revoked = analysts.pop().unwrap();
+        let path = format!("/v1/tokens/{}", revoked.analyst.id);
+        assert_eq!(server.operator("DELETE", &path, None).await.status, 204);
+        let old = server.token.clone();
+        let answer = server.operator("POST", "/v1/operator-token", None).await;
+        server.token = answer.json::<RotatedToken>().token;
+        let bearer = |token: &str| Some(format!("Bearer {token}"));
+        let paths = operations().into_iter().map(|operation| {
+            let path = operation
+                .path
+                .replace("{id}", &study.id)
+                .replace("{number}", "1")
+                .replace("{token}", &analysts[0].analyst.id);
+            (operation.path, path)
+        });
+        Self {
+            paths: paths.collect(),
+            useless: vec![
+                ("no token", None, 401),
+                ("another scheme", Some("Basic abc".into()), 401),
+                ("no text", bearer(""), 403),
+                ("a wrong one", bearer(&"0".repeat(64)), 403),
+                ("one too long", bearer(&format!("{}0", server.token)), 403),
+                ("a participant's", bearer(&issued.tokens[0]), 403),
+                ("a revoked one", bearer(&revoked.token), 403),
+                ("the operator's before it was rotated", bearer(&old), 403),
+            ],
+            analyst: analysts[0].token.clone(),
+            other_analyst: analysts[1].token.clone(),
+            study,
+            server,
+        }
+    }
+
+    async fn ask(&self, method: &str, path: &str, authorization: Option<&str>) -> Answer {
+        let mut request = Request::builder()
+            .method(method.to_uppercase().as_str())
+            .uri(path)
+            .header(header::CONTENT_TYPE, "application/json");
+        if let Some(value) = authorization {
+            request = request.header(header::AUTHORIZATION, value);
+        }
+        let body = json!({ "name": "x", "count": 1, "k": 1, "dimension": 3, "epsilon": 1.0 });
+        self.server
+            .send(request.body(Body::from(body.to_string())).unwrap())
+            .await
+    }
+
+    /// Everything that is stored.
+    fn stored(&self) -> Vec<(String, Vec<Vec<Cell>>)> {
+        let path = database_path(&self.server.config.data_dir);
+        let connection = rusqlite::Connection::open(path).unwrap();
+        let tables: Vec<String> = connection
+            .prepare("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")
+            .unwrap()
+            .query_map([], |row| row.get(0))
+            .unwrap()
+            .map(Result::unwrap)
+            .collect();
+        assert!(tables.len() >= 8, "{tables:?}");
+        let rows_of = |table: &String| {
+            let mut statement = connection
+                .prepare(&format!("SELECT * FROM {table}"))
+                .unwrap();
+            let columns = statement.column_count();
+            let rows = statement
+                .query_map([], |row| (0..columns).map(|at| row.get(at)).collect())
+                .unwrap();
+            (table.clone(), rows.map(Result::unwrap).collect())
+        };
+        tables.iter().map(rows_of).collect()
+    }
+}
+
+#[tokio::test]
+async fn without_the_right_token_nothing_is_told_and_nothing_changes() {
+    let full = Full::new().await;
+    let before = full.stored();
+    let mut refused = 0;
+    for (operation, (_, path)) in operations().iter().zip(&full.paths) {
+        let mut who: Vec<(&str, Option<String>, u16)> = full.useless.clone();
+        let analyst = |token: &str| Some(format!("Bearer {token}"));
+        if operation.schemes.contains("analyst") {
+            let answer = full
+                .ask(&operation.method, path, analyst(&full.analyst).as_deref())
+                .await;
+            assert_eq!(answer.status, 200, "{path}");
+        } else {
+            who.push(("an analyst's", analyst(&full.analyst), 403));
+        }
+        // What is of the server, not of a study, is for every analyst.
+        if operation.path == "/metrics" {
+            let token = analyst(&full.other_analyst);
+            let answer = full.ask(&operation.method, path, token.as_deref()).await;
+            assert_eq!(answer.status, 200, "{path}");
+        } else {
+            who.push(("another's analyst's", analyst(&full.other_analyst), 403));
+        }
+        for (whose, authorization, status) in who {
+            let told = format!("{} {path} with {whose}", operation.method);
+            let authorization = authorization.as_deref();
+            let answer = full.ask(&operation.method, path, authorization).await;
+            if operation.schemes.is_empty() {
+                // Public; what shows the operator more, drafts, refuses tokens that are none.
+                let strict = ["/v1/studies", "/v1/studies/{id}"].contains(&operation.path.as_str());
+                assert!(
+                    strict || !matches!(answer.status.as_u16(), 401 | 403),
+                    "{told}"
+                );
+                continue;
+            }
+            refused += 1;
+            let code = if status == 401 {
+                E::Unauthorized
+            } else {
+                E::Forbidden
+            };
+            answer.is_problem(status, code);
+            assert_eq!(
+                answer.headers.contains_key(header::WWW_AUTHENTICATE),
+                status == 401,
+                "{told}"
+            );
+            // The same words for what is not there.
+            let elsewhere = path
+                .replace(&full.study.id, &"f".repeat(32))
+                .replace("/estimates/1", "/estimates/99");
+            let nothing = full.ask(&operation.method, &elsewhere, authorization).await;
+            assert_eq!(
+                (nothing.status, &nothing.body),
+                (answer.status, &answer.body),
+                "{told}"
+            );
+            let text = String::from_utf8(answer.body).unwrap();
+            for secret in [
+                full.study.id.as_str(),
+                full.study.name.as_str(),
+                authorization
+                    .and_then(|a| a.split_once(' '))
+                    .map_or(
+                        "(none)",
+                        |(_, token)| if token.is_empty() { "(none)" } else { token },
+                    ),
+            ] {
+                assert!(!text.contains(secret), "{told}: {text}");
+            }
+        }
+    }
+    assert!(refused >= 150, "{refused}");
+    assert_eq!(full.stored(), before);
+}
+
+/// The dump of the store would show a change.
+#[tokio::test]
+async fn the_right_token_changes_something() {
+    let full = Full::new().await;
+    let before = full.stored();
+    let bearer = format!("Bearer {}", full.server.token);
+    let path = format!("/v1/studies/{}/open", full.study.id);
+    let answer = full.ask("post", &path, Some(&bearer)).await;
+    assert_eq!(answer.status, 200);
+    assert_ne!(full.stored(), before);
+}

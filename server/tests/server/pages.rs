@@ -1,0 +1,804 @@
+//! Pages: complete without a script, safe in a browser, and nothing for those who may not see it.
+
+use std::net::SocketAddr;
+
+use axum::{
+    body::Body,
+    extract::ConnectInfo,
+    http::{HeaderMap, Request, StatusCode, header},
+};
+use eigenveil_server::{Environment, Server, ServerConfig, store::database_path};
+use eigenveil_shared::{
+    ErrorCode as E,
+    api::{CreatedAnalyst, StudyDocument},
+    estimate::Estimate,
+};
+use http_body_util::BodyExt;
+use scraper::{Html, Selector};
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tower::ServiceExt;
+
+use crate::{
+    browser::{Browser, HTML, Page},
+    common::{self, Answer, Harness, new_id, patience::within, report},
+};
+
+/// A design for the form.
+const FORM: [(&str, &str); 9] = [
+    ("name", "A <script>alert(1)</script> & \"study\""),
+    ("dimension", "8"),
+    ("k", "2"),
+    ("norm", "normalize"),
+    ("mechanism", "double-cap"),
+    ("epsilon", "4"),
+    ("enrolment", "open"),
+    ("users", "1000"),
+    ("share", "60"),
+];
+
+fn form(changes: &[(&'static str, &'static str)]) -> Vec<(&'static str, &'static str)> {
+    let mut fields: Vec<_> = FORM
+        .iter()
+        .filter(|(name, _)| !changes.iter().any(|(changed, _)| changed == name))
+        .copied()
+        .collect();
+    fields.extend(changes);
+    fields
+}
+
+async fn upload(server: &Harness, study: &StudyDocument, reports: usize) {
+    // Each different: a seed that comes again is counted once.
+    for number in 1..=reports {
+        let answer = server
+            .post_report(study, report(study, new_id(), number as f32))
+            .await;
+        assert_eq!(answer.status, StatusCode::CREATED, "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn from_a_study_to_a_download_without_a_script() {
+    let server = Harness::new();
+    let mut browser = Browser::new(&server);
+    assert!(browser.page("/").await.has("#empty"));
+    // The operator's pages send to the login and back.
+    let answer = browser.get("/studies/new").await;
+    assert_eq!(answer.status, StatusCode::SEE_OTHER);
+    assert_eq!(answer.headers[header::LOCATION], "/login?next=/studies/new");
+    let login = browser.page("/login?next=/studies/new").await;
+    let next = login.value("input[name=next]");
+    let before = browser.cookie.clone();
+    let token = server.token.clone();
+    let create = browser
+        .act("/login", &[("token", &token), ("next", &next)])
+        .await;
+    assert!(create.has("form#create") && create.has("table#plan"));
+    // The identifier from before the login is worth nothing now.
+    assert_ne!(browser.cookie, before);
+    assert!(!String::from_utf8_lossy(&create.answer.body).contains(&server.token));
+
+    // The planner shows other numbers for other designs, and keeps what was typed.
+    let mut errors = Vec::new();
+    for epsilon in ["2", "8"] {
+        let answer = browser
+            .post(
+                "/studies/new",
+                &form(&[("epsilon", epsilon), ("step", "plan")]),
+            )
+            .await;
+        assert_eq!(answer.status, StatusCode::OK);
+        let page = Page::of(answer);
+        assert_eq!(page.value("#epsilon"), epsilon);
+        assert_eq!(page.value("#name"), FORM[0].1);
+        errors.push(page.text("#expected").parse::<f64>().unwrap());
+        let picture = page.all("#planner img")[0].attr("src").unwrap().to_owned();
+        let picture = browser.get(&picture).await;
+        assert_eq!(picture.status, StatusCode::OK);
+        assert_eq!(picture.headers[header::CONTENT_TYPE], "image/svg+xml");
+    }
+    assert!(errors[1] < errors[0], "{errors:?}");
+    assert!(server.app.store().studies().is_empty());
+
+    // What is wrong is said beside its field; nothing is created.
+    let answer = browser
+        .post(
+            "/studies/new",
+            &form(&[
+                ("epsilon", "17"),
+                ("k", "9"),
+                ("name", ""),
+                ("step", "create"),
+            ]),
+        )
+        .await;
+    assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY);
+    let page = Page::of(answer);
+    assert!(
+        page.text("#name-help").contains("it needs 1 to 200"),
+        "{}",
+        page.text("#name-help")
+    );
+    assert!(page.has("#epsilon[aria-invalid]"));
+    assert_eq!(page.value("#epsilon"), "17");
+    assert!(server.app.store().studies().is_empty());
+
+    let page = browser
+        .act("/studies/new", &form(&[("step", "create")]))
+        .await;
+    assert_eq!(page.text("h1"), format!("{} open", FORM[0].1));
+    let study = server.app.store().studies()[0].document();
+    let path = format!("/studies/{}", study.id);
+
+    upload(&server, &study, 40).await;
+    let page = browser.page(&path).await;
+    assert_eq!(page.text("#reports"), "40");
+    assert!(page.text("#error-now").parse::<f64>().unwrap() > 0.0);
+    for image in page.all("img, source") {
+        let source = image.attr("src").or(image.attr("srcset")).unwrap();
+        let picture = Browser::new(&server).get(source).await;
+        assert_eq!(picture.status, StatusCode::OK, "{source}");
+        assert_eq!(picture.headers[header::CONTENT_TYPE], "image/svg+xml");
+        assert_eq!(picture.headers[header::X_CONTENT_TYPE_OPTIONS], "nosniff");
+    }
+
+    browser
+        .act(&format!("{path}/estimates"), &[("k", "2")])
+        .await;
+    server
+        .wait_for_estimate(&format!("/v1{path}/estimates/1"))
+        .await;
+    let page = browser.page(&path).await;
+    assert!(
+        page.text("#verdict").contains("stand"),
+        "{}",
+        page.text("#verdict")
+    );
+    assert_eq!(page.all("#components tbody tr").len(), 2);
+    let downloads: Vec<String> = page
+        .all("#downloads a")
+        .iter()
+        .map(|a| a.attr("href").unwrap().to_owned())
+        .collect();
+    assert_eq!(downloads.len(), 3);
+    for (link, format) in downloads.iter().zip(["json", "csv", "npy"]) {
+        let file = browser.get(link).await;
+        assert_eq!(file.status, StatusCode::OK);
+        let name = file.headers[header::CONTENT_DISPOSITION].to_str().unwrap();
+        assert!(
+            name.starts_with("attachment") && name.contains(format),
+            "{name}"
+        );
+        let api = format!("/v1{path}/estimates/1?format={format}");
+        assert_eq!(file.body, server.operator("GET", &api, None).await.body);
+    }
+    let estimate: Estimate = browser.get(&downloads[0]).await.json();
+    assert_eq!((estimate.n, estimate.k), (40, 2));
+    for image in page.all("#estimate img, #estimate source") {
+        let source = image
+            .attr("src")
+            .or(image.attr("srcset"))
+            .unwrap()
+            .to_owned();
+        assert_eq!(
+            browser.get(&source).await.status,
+            StatusCode::OK,
+            "{source}"
+        );
+        assert_eq!(
+            Browser::new(&server).get(&source).await.status,
+            StatusCode::UNAUTHORIZED
+        );
+    }
+    assert!(
+        browser
+            .page(&format!("{path}/estimates/1"))
+            .await
+            .has("#verdict")
+    );
+
+    let closed = browser.act(&format!("{path}/close"), &[]).await;
+    assert_eq!(closed.text("#state"), "closed");
+    // Closed for good, and said so on a page.
+    let answer = browser.post(&format!("{path}/open"), &[]).await;
+    assert_eq!(answer.status, StatusCode::CONFLICT);
+    assert!(
+        Page::of(answer)
+            .text("#error")
+            .contains("from draft to open to closed")
+    );
+
+    let gone = browser.act("/logout", &[]).await;
+    assert!(!gone.has("a[href='/studies/new']") && browser.cookie.is_none());
+    assert_eq!(
+        browser.page(&path).await.all("#operator, #verdict").len(),
+        0
+    );
+}
+
+#[tokio::test]
+async fn names_are_text_and_participants_are_told_what_they_give() {
+    let server = Harness::new();
+    let mut browser = Browser::operator(&server).await;
+    browser
+        .act("/studies/new", &form(&[("step", "create")]))
+        .await;
+    let study = server.app.store().studies()[0].document();
+    let mut anybody = Browser::new(&server);
+    for path in [
+        "/".to_owned(),
+        format!("/studies/{}", study.id),
+        format!("/studies/{}/participate", study.id),
+    ] {
+        let page = anybody.page(&path).await;
+        let text = String::from_utf8_lossy(&page.answer.body).into_owned();
+        assert!(
+            text.contains("&lt;script&gt;alert(1)&lt;/script&gt; &amp; "),
+            "{path}"
+        );
+        assert_eq!(page.all("script").len(), 1, "{path}");
+    }
+    let page = anybody
+        .page(&format!("/studies/{}/participate", study.id))
+        .await;
+    // e^4/(1+e^4) = 0.98201…
+    assert!(
+        page.text("#belief").contains("98.2 %"),
+        "{}",
+        page.text("#belief")
+    );
+    assert!(page.text("main").contains(&study.fingerprint));
+    assert!(page.text("main").contains("74 bytes"));
+    assert_eq!(page.all("#beliefs tbody tr").len(), 5);
+    let picture = anybody
+        .get(&format!("/studies/{}/belief.svg", study.id))
+        .await;
+    assert!(String::from_utf8(picture.body).unwrap().contains("98.2"));
+}
+
+/// Pages anybody may see. A new route is among these on purpose, or in the lists of the test below.
+const PUBLIC: [&str; 11] = [
+    "/",
+    "/login",
+    "/logout",
+    "/studies/{id}",
+    "/studies/{id}/events",
+    "/studies/{id}/arrivals.svg",
+    "/studies/{id}/expected-error.svg",
+    "/studies/{id}/participate",
+    "/studies/{id}/belief.svg",
+    "/assets/style.css",
+    "/assets/live.js",
+];
+
+/// Routes of the operator, or of readers of estimates.
+const GUARDED: [&str; 8] = [
+    "/studies/new",
+    "/studies/new/plan",
+    "/studies/new/curve.svg",
+    "/studies/{id}/open",
+    "/studies/{id}/close",
+    "/studies/{id}/estimates",
+    "/studies/{id}/estimates/{number}",
+    "/studies/{id}/estimates/{number}/{file}",
+];
+
+#[test]
+fn every_route_is_public_on_purpose_or_tried_below() {
+    let source = include_str!("../../src/pages/mod.rs");
+    let compact: String = source.split_whitespace().collect();
+    let mut routes: Vec<&str> = compact
+        .split(".route(\"")
+        .skip(1)
+        .map(|rest| rest.split('"').next().unwrap())
+        .collect();
+    let mut known = [&PUBLIC[..], &GUARDED[..]].concat();
+    routes.sort_unstable();
+    known.sort_unstable();
+    assert_eq!(routes, known);
+    // The icon has its path from a constant.
+    assert_eq!(compact.matches(".route(").count(), known.len() + 1);
+}
+
+/// Every page and form of the operator's, as somebody without a session, with a planted cookie, with an analyst's
+/// session and without a form's key: the login or an error, and nothing changes.
+#[tokio::test]
+async fn without_the_right_session_nothing_is_shown_or_changed() {
+    let server = Harness::new();
+    let mut operator = Browser::operator(&server).await;
+    operator
+        .act(
+            "/studies/new",
+            &form(&[("draft", "yes"), ("step", "create")]),
+        )
+        .await;
+    let draft = server.app.store().studies()[0].document();
+    operator
+        .act("/studies/new", &form(&[("step", "create")]))
+        .await;
+    let open = server.app.store().studies()[1].document();
+    upload(&server, &open, 20).await;
+    operator
+        .act(&format!("/studies/{}/estimates", open.id), &[("k", "1")])
+        .await;
+    server
+        .wait_for_estimate(&format!("/v1/studies/{}/estimates/1", open.id))
+        .await;
+    let answer = server
+        .operator(
+            "POST",
+            "/v1/tokens",
+            Some(json!({"name": "a", "study": draft.id})),
+        )
+        .await;
+    let analyst_of_other: CreatedAnalyst = answer.json();
+
+    let before = dump(&server);
+    let forms = [
+        "/studies/new".to_owned(),
+        "/studies/new/plan".to_owned(),
+        format!("/studies/{}/open", draft.id),
+        format!("/studies/{}/close", open.id),
+        format!("/studies/{}/estimates", open.id),
+    ];
+    let pages = [
+        "/studies/new/curve.svg?name=x".to_owned(),
+        format!("/studies/{}/estimates/1", open.id),
+        format!("/studies/{}/estimates/1/estimate.json", open.id),
+        format!("/studies/{}/estimates/1/components.csv", open.id),
+        format!("/studies/{}/estimates/1/scree.svg", open.id),
+    ];
+    let drafts = [
+        "",
+        "/participate",
+        "/events",
+        "/arrivals.svg",
+        "/expected-error.svg",
+        "/belief.svg",
+        "/estimates/1",
+    ];
+    let mut analyst = Browser::new(&server);
+    analyst.login(&analyst_of_other.token).await;
+    let planted = Browser {
+        server: &server,
+        cookie: Some(format!("eigenveil-session={}", "ab".repeat(32))),
+    };
+    for (who, mut browser) in [
+        ("nobody", Browser::new(&server)),
+        ("planted", planted),
+        ("analyst", analyst),
+    ] {
+        let refused = |answer: &Answer, what: &str| {
+            let status = answer.status;
+            let refused = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].contains(&status);
+            assert!(refused, "{who}: {what} answered {status}");
+        };
+        for path in &forms {
+            // With the key of the visitor's own login page, which everybody has.
+            refused(
+                &browser.post(path, &form(&[("step", "create")])).await,
+                path,
+            );
+            refused(
+                &browser.post_raw(path, &form(&[("step", "create")])).await,
+                path,
+            );
+        }
+        for path in &pages {
+            let answer = browser.get(path).await;
+            refused(&answer, path);
+            assert!(Page::of(answer).has("#error"), "{who}: {path}");
+        }
+        let answer = browser.get("/studies/new").await;
+        if who == "analyst" {
+            refused(&answer, "/studies/new");
+        } else {
+            assert_eq!(answer.headers[header::LOCATION], "/login?next=/studies/new");
+        }
+        for end in drafts {
+            let answer = browser.get(&format!("/studies/{}{end}", draft.id)).await;
+            assert_eq!(answer.status, StatusCode::NOT_FOUND, "{who}: {end}");
+        }
+        let list = browser.page("/").await;
+        assert_eq!(list.all("#studies li").len(), 1, "{who} sees drafts");
+    }
+    // The operator's own session, from a page of another site.
+    for path in &forms {
+        for key in ["", &"0".repeat(64)] {
+            let answer = operator
+                .post_raw(path, &[("form_key", key), ("k", "1")])
+                .await;
+            assert_eq!(answer.status, StatusCode::FORBIDDEN, "{path}");
+        }
+        let key = operator.form_key().await;
+        let request = Request::post(path)
+            .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
+            .header("sec-fetch-site", "cross-site");
+        let answer = operator.send(request, format!("form_key={key}&k=1")).await;
+        assert_eq!(answer.status, StatusCode::FORBIDDEN, "{path}");
+    }
+    assert_eq!(dump(&server), before);
+    assert_eq!(operator.page("/").await.all("#studies li").len(), 2);
+}
+
+/// Everything in the database that a page might change.
+fn dump(server: &Harness) -> Vec<String> {
+    let connection = rusqlite::Connection::open(database_path(&server.config.data_dir)).unwrap();
+    let mut rows = Vec::new();
+    for query in [
+        "SELECT group_concat(hex(id) || name || state || reports_accepted) FROM studies",
+        "SELECT group_concat(study || ' ' || number || state) FROM estimates",
+    ] {
+        let row: Option<String> = connection.query_row(query, [], |row| row.get(0)).unwrap();
+        rows.push(row.unwrap_or_default());
+    }
+    rows
+}
+
+#[tokio::test]
+async fn sessions_end_with_their_token_and_wrong_tokens_are_refused() {
+    let server = Harness::new();
+    let mut browser = Browser::new(&server);
+    browser.page("/login").await;
+    let answer = browser
+        .post("/login", &[("token", "a guess of mine"), ("next", "/")])
+        .await;
+    assert_eq!(answer.status, StatusCode::FORBIDDEN);
+    let page = Page::of(answer);
+    assert!(page.has("#token[aria-invalid]") && page.value("#token").is_empty());
+    assert!(!String::from_utf8_lossy(&page.answer.body).contains("a guess"));
+    let mut operator = Browser::operator(&server).await;
+    let mut analyst = Browser::new(&server);
+    let created: CreatedAnalyst = server
+        .operator("POST", "/v1/tokens", Some(json!({"name": "a"})))
+        .await
+        .json();
+    analyst.login(&created.token).await;
+    assert!(!analyst.page("/").await.has("a[href='/login']"));
+    server
+        .operator(
+            "DELETE",
+            &format!("/v1/tokens/{}", created.analyst.id),
+            None,
+        )
+        .await;
+    assert!(analyst.page("/").await.has("a[href='/login']"));
+    assert!(operator.page("/").await.has("a[href='/studies/new']"));
+    server.operator("POST", "/v1/operator-token", None).await;
+    assert!(!operator.page("/").await.has("a[href='/studies/new']"));
+}
+
+/// Wrong tokens typed into the form count as those of the interface do, whatever the form says it is; the right one
+/// gets in meanwhile.
+#[tokio::test]
+async fn guessing_in_the_form_ends() {
+    let server = Harness::with(|config| ServerConfig {
+        wrong_tokens_per_minute: 5,
+        ..config
+    });
+    let peer: SocketAddr = ([192, 0, 2, 7], 5_000).into();
+    let cookie = "ab".repeat(32);
+    let login = async |token: String, kind: &str| {
+        let page = Request::get("/login")
+            .header(header::COOKIE, format!("eigenveil-session={cookie}"))
+            .header(header::ACCEPT, HTML);
+        let page = Page::of(server.send(page.body(Body::empty()).unwrap()).await);
+        let key = page.value("input[name=form_key]");
+        let request = Request::post("/login")
+            .header(header::COOKIE, format!("eigenveil-session={cookie}"))
+            .header(header::CONTENT_TYPE, kind)
+            .extension(ConnectInfo(peer));
+        let body = Body::from(format!("form_key={key}&token={token}"));
+        server.send(request.body(body).unwrap()).await.status
+    };
+    let kinds = ["application/x-www-form-urlencoded", "text/plain"];
+    for guess in 0..5 {
+        let status = login(guess.to_string(), kinds[guess % 2]).await;
+        assert_eq!(status, StatusCode::FORBIDDEN);
+    }
+    for kind in kinds {
+        assert_eq!(login("x".into(), kind).await, StatusCode::TOO_MANY_REQUESTS);
+    }
+    let right = server.token.clone();
+    assert_eq!(login(right, kinds[0]).await, StatusCode::SEE_OTHER);
+}
+
+/// However often an analyst logs in, he ends his own sessions only; and they count as requests with his token.
+#[tokio::test]
+async fn an_analysts_logins_do_not_end_the_operators_session() {
+    let server = Harness::new();
+    let mut operator = Browser::operator(&server).await;
+    let created: CreatedAnalyst = server
+        .operator("POST", "/v1/tokens", Some(json!({"name": "a"})))
+        .await
+        .json();
+    let mut analyst = Browser::new(&server);
+    let key = analyst.form_key().await;
+    let first = analyst.cookie.clone();
+    for _ in 0..1_001 {
+        analyst.cookie.clone_from(&first);
+        let answer = analyst
+            .post_raw("/login", &[("token", &created.token), ("form_key", &key)])
+            .await;
+        assert_eq!(answer.status, StatusCode::SEE_OTHER);
+    }
+    assert!(operator.page("/").await.has("a[href='/studies/new']"));
+
+    let server = Harness::with(|config| ServerConfig {
+        token_requests_per_minute: Some(4),
+        ..config
+    });
+    let mut operator = Browser::operator(&server).await;
+    let mut statuses = Vec::new();
+    for _ in 0..5 {
+        statuses.push(operator.get("/").await.status.as_u16());
+    }
+    assert_eq!(statuses, [200, 200, 200, 429, 429]);
+}
+
+/// Anybody may watch, and nobody takes the places of those who run the study.
+#[tokio::test]
+async fn anonymous_watchers_leave_places_for_the_operator() {
+    let server = Harness::new();
+    let study = server.study(3).await;
+    let operator = Browser::operator(&server).await;
+    let watch = async |cookie: Option<&str>| {
+        let mut request = Request::get(format!("/studies/{}/events", study.id));
+        if let Some(cookie) = cookie {
+            request = request.header(header::COOKIE, cookie);
+        }
+        let request = request.body(Body::empty()).unwrap();
+        server.routes.clone().oneshot(request).await.unwrap()
+    };
+    let mut watching = Vec::new();
+    let refused = loop {
+        let answer = watch(None).await;
+        if answer.status() != StatusCode::OK {
+            break answer.status();
+        }
+        watching.push(answer);
+        assert!(watching.len() <= 256, "no end");
+    };
+    assert_eq!(refused, StatusCode::TOO_MANY_REQUESTS);
+    let own = watch(operator.cookie.as_deref()).await;
+    assert_eq!(own.status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn errors_are_pages_for_browsers_and_problems_for_programs() {
+    let server = Harness::new();
+    let mut browser = Browser::new(&server);
+    let none = "0".repeat(32);
+    for (path, status) in [
+        ("/nothing".to_owned(), 404),
+        (format!("/studies/{none}"), 404),
+        ("/studies/zz".to_owned(), 404),
+        (format!("/v1/studies/{none}"), 404),
+        (format!("/studies/{none}/estimates/1/x.svg"), 404),
+        ("/studies/new/plan".to_owned(), 405),
+    ] {
+        let answer = browser.get(&path).await;
+        assert_eq!(answer.status.as_u16(), status, "{path}");
+        let id = answer.headers.get("x-request-id").cloned();
+        assert!(id.is_some());
+        assert!(Page::of(answer).has("#error"), "{path}");
+    }
+    server.get("/nothing").await.is_problem(404, E::NotFound);
+    server
+        .get(&format!("/studies/{none}"))
+        .await
+        .is_problem(404, E::StudyNotFound);
+    server
+        .get("/studies/new/plan")
+        .await
+        .is_problem(405, E::MethodNotAllowed);
+}
+
+#[tokio::test]
+async fn mounted_elsewhere_the_links_lead_there() {
+    let server = Harness::new();
+    let routes = axum::Router::new().nest("/deep/er", server.routes.clone());
+    for path in ["/deep/er/login", "/deep/er"] {
+        let request = Request::get(path)
+            .header(header::ACCEPT, HTML)
+            .body(Body::empty())
+            .unwrap();
+        let response = routes.clone().oneshot(request).await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK, "{path}");
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        let html = Html::parse_document(std::str::from_utf8(&body).unwrap());
+        for link in html.select(&Selector::parse("[href], [src], [action]").unwrap()) {
+            let to = ["href", "src", "action"]
+                .iter()
+                .find_map(|name| link.attr(name))
+                .unwrap();
+            assert!(
+                to.starts_with("/deep/er/") || to.starts_with('#'),
+                "{path}: {to}"
+            );
+        }
+    }
+}
+
+/// A page is shared by all who are not logged in: by nobody else, and no longer than it is true.
+#[tokio::test]
+async fn a_shared_page_is_what_each_visitor_would_get_alone() {
+    let server = Harness::new();
+    let study = server.study_with(json!({"epsilon": 4.0})).await;
+    let path = format!("/studies/{}", study.id);
+    let mut operator = Browser::operator(&server).await;
+    let mut anybody = Browser::new(&server);
+    for reports in 0..3 {
+        for path in ["/", &path] {
+            let shared = anybody.page(path).await;
+            let own = operator.page(path).await;
+            // Who asks first, and what he sees, changes nothing for the next.
+            let again = Browser::new(&server).page(path).await;
+            assert_eq!(shared.answer.body, again.answer.body);
+            assert!(own.has("form[action='/logout']") && !shared.has("form"));
+            let said = String::from_utf8_lossy(&shared.answer.body).into_owned();
+            assert!(
+                !said.contains("form_key") && said.contains("Log in"),
+                "{said}"
+            );
+        }
+        assert_eq!(
+            anybody.page(&path).await.text("#reports"),
+            reports.to_string()
+        );
+        upload(&server, &study, 1).await;
+    }
+    operator.act(&format!("{path}/close"), &[]).await;
+    for mut browser in [anybody, operator] {
+        assert_eq!(browser.page(&path).await.text("#state"), "closed");
+        assert!(browser.page("/").await.has(".badge.closed"));
+        let told = browser.page(&format!("{path}/participate")).await;
+        assert!(String::from_utf8_lossy(&told.answer.body).contains("which is closed"));
+    }
+    // Mounted elsewhere its links are others.
+    let routes = axum::Router::new().nest("/deep/er", server.routes.clone());
+    let request = Request::get(format!("/deep/er{path}"))
+        .body(Body::empty())
+        .unwrap();
+    let body = routes.oneshot(request).await.unwrap().into_body();
+    let body = body.collect().await.unwrap().to_bytes();
+    assert!(String::from_utf8_lossy(&body).contains("href=\"/deep/er/login\""));
+    let other = server.study_with(json!({"draft": true})).await;
+    let mut operator = Browser::operator(&server).await;
+    let draft = format!("/studies/{}", other.id);
+    operator.page(&draft).await;
+    let hidden = Browser::new(&server).get(&draft).await;
+    assert_eq!(hidden.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn numbers_come_live_and_end_when_the_server_stops() {
+    let server = Harness::new();
+    let mut operator = Browser::operator(&server).await;
+    operator
+        .act("/studies/new", &form(&[("step", "create")]))
+        .await;
+    let study = server.app.store().studies()[0].document();
+    upload(&server, &study, 3).await;
+    let request = Request::get(format!("/studies/{}/events", study.id))
+        .body(Body::empty())
+        .unwrap();
+    let response = server.routes.clone().oneshot(request).await.unwrap();
+    assert_eq!(
+        response.headers()[header::CONTENT_TYPE],
+        "text/event-stream"
+    );
+    let mut body = response.into_body();
+    let next = async |body: &mut Body| -> Option<String> {
+        let frame = within("an event or the end", body.frame()).await?;
+        Some(String::from_utf8(frame.unwrap().into_data().unwrap().to_vec()).unwrap())
+    };
+    let first = next(&mut body).await.unwrap();
+    assert!(
+        first.contains("event: study") && first.contains("\"reports\":\"3\""),
+        "{first}"
+    );
+    upload(&server, &study, 2).await;
+    let second = next(&mut body).await.unwrap();
+    assert!(second.contains("\"reports\":\"5\""), "{second}");
+    server.app.announce_stop();
+    assert_eq!(next(&mut body).await, None);
+}
+
+/// A browser that watches is told to go, and the server does not wait for it to lose interest.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_stops_does_not_wait_for_watchers() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = ServerConfig {
+        listen: ([127, 0, 0, 1], 0).into(),
+        shutdown_timeout_ms: 24 * 3_600_000,
+        ..ServerConfig::new(directory.path().join("data"))
+    };
+    let server = Server::bind(config, Environment::system()).await.unwrap();
+    let design = serde_json::from_value(common::design(&json!({}))).unwrap();
+    let study = server.app().store().create_study(design).await.unwrap();
+    let address = server.local_addr();
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let running = tokio::spawn(server.run(async {
+        let _ = stopped.await;
+    }));
+    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let request = format!(
+        "GET /studies/{}/events HTTP/1.1\r\nHost: x\r\n\r\n",
+        study.id()
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut seen = Vec::new();
+    while !String::from_utf8_lossy(&seen).contains("event: study") {
+        assert_ne!(stream.read_buf(&mut seen).await.unwrap(), 0);
+    }
+    stop.send(()).unwrap();
+    within("the end of the server", running)
+        .await
+        .unwrap()
+        .unwrap();
+}
+
+#[tokio::test]
+async fn what_a_browser_may_keep_is_said() {
+    let server = Harness::new();
+    for (path, kind) in [
+        ("/assets/style.css", "text/css; charset=utf-8"),
+        ("/assets/live.js", "text/javascript; charset=utf-8"),
+        ("/assets/icon.svg", "image/svg+xml"),
+    ] {
+        let Answer {
+            status, headers, ..
+        } = server.get(path).await;
+        let headers: HeaderMap = headers;
+        assert_eq!(status, StatusCode::OK);
+        assert_eq!(headers[header::CONTENT_TYPE], kind);
+        assert_eq!(headers[header::X_CONTENT_TYPE_OPTIONS], "nosniff");
+        assert!(
+            headers[header::CACHE_CONTROL]
+                .to_str()
+                .unwrap()
+                .contains("max-age")
+        );
+    }
+}
+
+/// Of two hundred studies a page shows fifty, and one is found by a part of its name or the beginning of its identifier.
+#[tokio::test]
+async fn two_hundred_studies_stay_readable() {
+    let server = Harness::new();
+    let mut first = None;
+    for number in 0..200 {
+        let name = format!("Ward {} of clinic {}", number % 7, number);
+        let study = server.study_with(json!({ "name": name })).await;
+        first.get_or_insert(study);
+    }
+    let mut browser = Browser::new(&server);
+    let page = browser.page("/").await;
+    assert_eq!(page.all("#studies li").len(), 50);
+    assert_eq!(page.text("#found"), "200 studies, the newest first.");
+    assert!(page.text("#studies li").contains("clinic 199"));
+
+    // Every word of it, wherever it stands; the pager keeps the search.
+    let page = browser.page("/?q=WARD+3").await;
+    let found = page.text("#found");
+    assert_eq!(found, "61 of 200 studies.");
+    assert_eq!(page.value("#q"), "WARD 3");
+    let page = browser.page("/?q=clinic+1").await;
+    assert_eq!(page.text("#found"), "131 of 200 studies.");
+    let next = page.all("nav.pager a[rel=next]")[0]
+        .attr("href")
+        .unwrap()
+        .to_owned();
+    assert_eq!(next, "/?q=clinic+1&page=2");
+    let page = browser.page(&next).await;
+    assert_eq!(page.all("#studies li").len(), 50);
+    assert_eq!(page.text("#found"), "131 of 200 studies.");
+
+    let id = first.unwrap().id;
+    let page = browser.page(&format!("/?q={id}")).await;
+    assert!(page.text("#studies li").contains("clinic 0"));
+    let page = browser.page("/?q=%22%3E%3Cscript%3E").await;
+    assert!(page.has("#none") && !page.has("#studies"));
+    assert_eq!(page.value("#q"), "\"><script>");
+}

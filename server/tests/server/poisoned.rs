@@ -1,0 +1,223 @@
+//! Poison through the whole server: a batch that disagrees, a seed sent again and again, poison spread evenly.
+
+use axum::http::StatusCode;
+use eigenveil_shared::{
+    api::{BatchReceipt, ImportReceipt, StudyDocument},
+    codec,
+    estimate::{BucketVerdict, Estimate, RowVerdict},
+    mechanism::double_cap::{Seed, expand},
+    preprocess::Row,
+};
+use rand::{RngExt, SeedableRng, rngs::ChaCha20Rng};
+use serde_json::{Value, json};
+
+use crate::common::{Harness, new_id, shape};
+
+const P: usize = 8;
+const BATCHES: usize = 60;
+const REPORTS: usize = 100;
+
+async fn send(server: &Harness, study: &StudyDocument, payloads: &[Vec<u8>]) {
+    let reports = payloads
+        .iter()
+        .map(|payload| (new_id(), payload.as_slice()));
+    let body = codec::encode_batch(&shape(study), reports).unwrap();
+    let answer = server.post_batch(study, body).await;
+    assert_eq!(answer.status, StatusCode::OK);
+    let receipt: BatchReceipt = answer.json();
+    assert_eq!(receipt.accepted, payloads.len() as u64, "{receipt:?}");
+}
+
+/// Payloads of poisoned reports: different seeds, each the first of random ones that lies close to an axis, or the largest
+/// matrix of equal entries that passes the norm test.
+fn poison_for(study: &StudyDocument, rng: &mut ChaCha20Rng) -> Vec<u8> {
+    match shape(study).norm_bound {
+        None => seed_beyond(study, 0.8, rng),
+        Some(bound) => {
+            // Every entry counts at most twice in the squared norm.
+            let entries = P * (P + 1) / 2;
+            let entry = 0.99 * bound.limit() / (2.0 * entries as f64).sqrt();
+            (entry as f32).to_le_bytes().repeat(entries)
+        }
+    }
+}
+
+/// The first of random seeds whose direction has a larger squared cosine with the axis 5.
+fn seed_beyond(study: &StudyDocument, share: f64, rng: &mut ChaCha20Rng) -> Vec<u8> {
+    let mut z = vec![0.0; study.params.report_dimension()];
+    loop {
+        let seed: Seed = rng.random();
+        let squared_length = expand(&seed, &mut z);
+        if z[5] * z[5] > share * squared_length {
+            return seed.to_vec();
+        }
+    }
+}
+
+/// What an honest device sends.
+fn honest(study: &StudyDocument, rng: &mut ChaCha20Rng) -> Vec<u8> {
+    let mut row: Vec<f64> = (0..P).map(|_| rng.random_range(-1.0..1.0)).collect();
+    row[0] *= 4.0;
+    let row = study.params.preprocessor().prepare(&Row::new(row)).unwrap();
+    study.params.mechanism().perturb_with(&row, rng)
+}
+
+async fn estimate(server: &Harness, study: &StudyDocument) -> Estimate {
+    let location = server.ask_estimate(study, json!({"k": 2})).await;
+    server.wait_for_estimate(&location).await.estimate.unwrap()
+}
+
+/// Batches of honest devices; with `poisoned` every 20th is poison.
+async fn estimate_of(changes: Value, poisoned: bool) -> Estimate {
+    let server = Harness::new();
+    let study = server.study_with(changes).await;
+    let mut rng = ChaCha20Rng::seed_from_u64(21);
+    for batch in 0..BATCHES {
+        let payloads: Vec<Vec<u8>> = (0..REPORTS)
+            .map(|_| match poisoned && batch % 20 == 7 {
+                true => poison_for(&study, &mut rng),
+                false => honest(&study, &mut rng),
+            })
+            .collect();
+        send(&server, &study, &payloads).await;
+    }
+    estimate(&server, &study).await
+}
+
+/// The same with so many of the reports of every batch poison.
+async fn spread(study: Value, poisoned: usize, share: f64) -> Estimate {
+    let server = Harness::new();
+    let study = server.study_with(study).await;
+    let mut rng = ChaCha20Rng::seed_from_u64(22);
+    for _ in 0..BATCHES {
+        let payloads: Vec<Vec<u8>> = (0..REPORTS)
+            .map(|i| match (i < poisoned, shape(&study).norm_bound) {
+                (false, _) => honest(&study, &mut rng),
+                (true, None) => seed_beyond(&study, share, &mut rng),
+                (true, Some(_)) => poison_for(&study, &mut rng),
+            })
+            .collect();
+        send(&server, &study, &payloads).await;
+    }
+    estimate(&server, &study).await
+}
+
+fn has(estimate: &Estimate, words: &str) -> bool {
+    estimate.warnings.iter().any(|said| said.contains(words))
+}
+
+fn cap() -> Value {
+    json!({"dimension": P, "mechanism": "double-cap", "epsilon": 4.0, "delta": 0.0})
+}
+
+/// One seed in every batch, under fresh identifiers: acknowledged like any other, counted once; also after a restart, an export
+/// and a merge with a study that has it too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repeated_seed_is_counted_once() {
+    let server = Harness::new();
+    let repeated = server.study_with(cap()).await;
+    let once = server.study_with(cap()).await;
+    let mut rng = ChaCha20Rng::seed_from_u64(23);
+    let poison = seed_beyond(&repeated, 0.9, &mut rng);
+    for batch in 0..20 {
+        let mut payloads: Vec<Vec<u8>> = (0..50).map(|_| honest(&repeated, &mut rng)).collect();
+        if batch == 0 {
+            payloads.push(poison.clone());
+        }
+        send(&server, &once, &payloads).await;
+        payloads.extend(vec![poison.clone(); 5]);
+        send(&server, &repeated, &payloads).await;
+    }
+    let compare = async |server: &Harness, n: u64, left_out: u64| {
+        let found = estimate(server, &repeated).await;
+        let wanted = estimate(server, &once).await;
+        assert_eq!((found.n, wanted.n), (n, 1_001));
+        assert_eq!((found.repeated_seeds, wanted.repeated_seeds), (left_out, 0));
+        assert!(
+            has(&found, "repeat the seed of another report"),
+            "{:?}",
+            found.warnings
+        );
+        assert!(!has(&wanted, "seed of another"), "{:?}", wanted.warnings);
+        for (found, wanted) in found.eigenvalues.iter().zip(&wanted.eigenvalues) {
+            // Sums of directions are made in single precision, in another order.
+            assert!((found - wanted).abs() < 1e-6, "{found} {wanted}");
+        }
+    };
+    compare(&server, 1_001, 100).await;
+    let server = server.restart();
+    compare(&server, 1_001, 100).await;
+    // A study that shares a seed with it, as a file, into it.
+    let other = server.study_with(cap()).await;
+    send(&server, &other, &[poison.clone(), poison]).await;
+    let path = format!("/v1/studies/{}/export", other.id);
+    let file = server.operator("GET", &path, None).await.body;
+    let merged: ImportReceipt = server.import(Some(&repeated.id), file).await.json();
+    assert_eq!(merged.reports, 2);
+    assert_eq!(server.accepted(&repeated).await, 1_103);
+    compare(&server, 1_001, 102).await;
+}
+
+/// Poison in every batch, so that the buckets agree: chosen seeds, and long rows. Honest studies give no such warning (a
+/// false-alarm rate of 1e-3 each, fixed seeds).
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn evenly_spread_poison_is_said() {
+    let gaussian = json!({"dimension": P, "epsilon": 8.0});
+    for (study, poisoned, words) in [
+        (cap(), 6, "Seeds were chosen to turn the components"),
+        (gaussian, 15, "which no rows can"),
+    ] {
+        let clean = spread(study.clone(), 0, 0.0).await;
+        let check = clean.row_check.as_ref().unwrap();
+        assert_eq!(check.verdict, RowVerdict::Possible, "{check:?}");
+        assert!(!has(&clean, words), "{:?}", clean.warnings);
+        // One random seed in 10,000 lies so close.
+        let found = spread(study, poisoned, 0.9).await;
+        let agreement = found.bucket_agreement.as_ref().unwrap();
+        assert_eq!(agreement.verdict, BucketVerdict::Agree, "{agreement:?}");
+        let check = found.row_check.as_ref().unwrap();
+        assert_eq!(check.verdict, RowVerdict::Impossible, "{check:?}");
+        assert!(has(&found, words), "{:?}", found.warnings);
+        assert!(check.false_alarm_rate <= 1e-3 && check.reports > 1_000);
+    }
+}
+
+fn said(estimate: &Estimate) -> bool {
+    let warning = "a poisoned or broken batch may be in the sums";
+    estimate.warnings.iter().any(|said| said.contains(warning))
+}
+
+/// Honest studies agree, also with private centring; three poisoned batches do not. The honest
+/// ones have a fixed seed and a false-alarm rate of 1e-3 each.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_poisoned_batch_is_said() {
+    let cap = cap();
+    let mut centred = cap.clone();
+    centred["centring"] = json!(0.7);
+    let gaussian = json!({"dimension": P, "epsilon": 8.0});
+    for changes in [cap, centred, gaussian] {
+        let honest = estimate_of(changes.clone(), false).await;
+        let agreement = honest.bucket_agreement.as_ref().unwrap();
+        assert_eq!(agreement.verdict, BucketVerdict::Agree, "{agreement:?}");
+        assert_eq!(
+            (agreement.false_alarm_rate, agreement.suspicious_buckets),
+            (1e-3, 0)
+        );
+        assert!(!said(&honest), "{:?}", honest.warnings);
+
+        let poisoned = estimate_of(changes, true).await;
+        let agreement = poisoned.bucket_agreement.as_ref().unwrap();
+        assert_eq!(agreement.verdict, BucketVerdict::Disagree, "{agreement:?}");
+        assert!(agreement.statistic > agreement.threshold);
+        // Three batches of sixty, in three buckets at most.
+        assert!(
+            (1..=3).contains(&agreement.suspicious_buckets),
+            "{agreement:?}"
+        );
+        assert!(
+            agreement.shift > 0.0 && said(&poisoned),
+            "{:?}",
+            poisoned.warnings
+        );
+    }
+}

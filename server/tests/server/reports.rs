@@ -1,0 +1,536 @@
+//! Reports: what is counted, what is refused, what is acknowledged.
+
+use std::{
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll},
+};
+
+use axum::{
+    body::Body,
+    http::{Request, StatusCode, header},
+};
+use bytes::Bytes;
+use eigenveil_server::{ServerConfig, store::database_path};
+use eigenveil_shared::{
+    ErrorCode as E,
+    api::{BatchReceipt, REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE, ReportOutcome, ReportReceipt},
+    codec::{self, batch_len, report_len},
+    report::{Report, ReportId},
+    study::Fingerprint,
+};
+use serde_json::json;
+
+use crate::common::{Harness, batch, new_id, payload, report, shape};
+
+#[tokio::test]
+async fn a_report_is_counted_once() {
+    let server = Harness::new();
+    let study = server.study(3).await;
+    let body = report(&study, new_id(), 0.5);
+    let first = server.post_report(&study, body.clone()).await;
+    assert_eq!(first.status, StatusCode::CREATED);
+    assert_eq!(
+        first.json::<ReportReceipt>().outcome,
+        ReportOutcome::Accepted
+    );
+    for _ in 0..3 {
+        let again = server.post_report(&study, body.clone()).await;
+        assert_eq!(again.status, StatusCode::OK);
+        assert_eq!(
+            again.json::<ReportReceipt>().outcome,
+            ReportOutcome::Duplicate
+        );
+    }
+    assert_eq!(server.accepted(&study).await, 1);
+    assert_eq!(server.total(&study), [0.5; 6]);
+    // The same identifier in another study is another report.
+    let other = server.study(4).await;
+    let id = new_id();
+    server.post_report(&study, report(&study, id, 1.0)).await;
+    let answer = server.post_report(&other, report(&other, id, 1.0)).await;
+    assert_eq!(answer.status, StatusCode::CREATED);
+}
+
+#[tokio::test]
+async fn a_batch_counts_each_identifier_once_and_names_the_refused() {
+    let server = Harness::new();
+    let study = server.study(3).await;
+    let (a, b, c) = (new_id(), new_id(), new_id());
+    server.post_report(&study, report(&study, a, 1.0)).await;
+    let bad = ReportId([0; 16]);
+    let reports = [
+        (a, 1.0),
+        (b, 2.0),
+        (bad, 9.0),
+        (b, 2.0),
+        (c, f32::NAN),
+        (c, 4.0),
+    ];
+    let answer = server.post_batch(&study, batch(&study, &reports)).await;
+    assert_eq!(answer.status, StatusCode::OK);
+    let receipt: BatchReceipt = answer.json();
+    assert_eq!((receipt.accepted, receipt.duplicates), (2, 2));
+    let refused: Vec<_> = receipt.refused.iter().map(|r| (r.index, r.code)).collect();
+    assert_eq!(refused, [(2, E::MalformedReport), (4, E::PayloadNotFinite)]);
+    assert_eq!(server.accepted(&study).await, 3);
+    assert_eq!(server.total(&study), [7.0; 6]);
+}
+
+#[tokio::test]
+async fn bad_bodies_are_refused_and_change_nothing() {
+    let server = Harness::new();
+    let study = server.study(3).await;
+    let other = server.study(4).await;
+    server
+        .post_report(&study, report(&study, new_id(), 1.0))
+        .await;
+    let good = report(&study, new_id(), 1.0);
+    let with = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = good.clone();
+        change(&mut bytes);
+        bytes
+    };
+    let wire = |payload: Vec<u8>| {
+        codec::encode_report(&Report {
+            id: new_id(),
+            fingerprint: shape(&study).fingerprint,
+            payload,
+        })
+    };
+    let limit = report_len(shape(&study).payload_len);
+    for (what, body, status, code) in [
+        ("nothing", vec![], 400, E::MalformedReport),
+        ("one byte", vec![1], 400, E::MalformedReport),
+        (
+            "random bytes",
+            (0..limit).map(|i| (i * 131 % 251) as u8).collect(),
+            400,
+            E::UnsupportedVersion,
+        ),
+        ("version 2", with(&|b| b[0] = 2), 400, E::UnsupportedVersion),
+        (
+            "truncated",
+            with(&|b| b.truncate(limit - 1)),
+            400,
+            E::MalformedReport,
+        ),
+        ("one byte more", with(&|b| b.push(0)), 413, E::BodyTooLarge),
+        (
+            "enormous length prefix",
+            with(&|b| b[50..58].fill(0xff)),
+            400,
+            E::MalformedReport,
+        ),
+        (
+            "length prefix of 2^40",
+            with(&|b| b[50..58].copy_from_slice(&(1_u64 << 40).to_le_bytes())),
+            400,
+            E::MalformedReport,
+        ),
+        (
+            "another fingerprint",
+            codec::encode_report(&Report {
+                id: new_id(),
+                fingerprint: Fingerprint([7; 32]),
+                payload: payload(&study, 1.0),
+            }),
+            422,
+            E::WrongFingerprint,
+        ),
+        (
+            "a report of another study",
+            report(&other, new_id(), 1.0),
+            413,
+            E::BodyTooLarge,
+        ),
+        (
+            "short payload",
+            wire(vec![0; 20]),
+            422,
+            E::WrongPayloadLength,
+        ),
+        ("no payload", wire(vec![]), 422, E::WrongPayloadLength),
+        (
+            "NaN",
+            wire(payload(&study, f32::NAN)),
+            422,
+            E::PayloadNotFinite,
+        ),
+        (
+            "infinity",
+            wire(payload(&study, f32::INFINITY)),
+            422,
+            E::PayloadNotFinite,
+        ),
+        (
+            "identifier that is no UUIDv7",
+            report(&study, ReportId([0xff; 16]), 1.0),
+            400,
+            E::MalformedReport,
+        ),
+        ("oversized", vec![0; 1 << 20], 413, E::BodyTooLarge),
+    ] {
+        let answer = server.post_report(&study, body).await;
+        let problem = answer.is_problem(status, code);
+        assert!(problem.detail.len() < 400, "{what}: {}", problem.detail);
+    }
+    let batch_limit = batch_len(shape(&study).payload_len, study.max_batch);
+    for (what, body, status, code) in [
+        ("a single report", good.clone(), 400, E::MalformedReport),
+        (
+            "empty batch",
+            codec::encode_batch(&shape(&study), []).unwrap(),
+            400,
+            E::MalformedReport,
+        ),
+        (
+            "another study's batch",
+            batch(&other, &[(new_id(), 1.0)]),
+            422,
+            E::WrongFingerprint,
+        ),
+        (
+            "over the limit",
+            vec![0; batch_limit + 1],
+            413,
+            E::BodyTooLarge,
+        ),
+    ] {
+        let answer = server.post_batch(&study, body).await;
+        let problem = answer.is_problem(status, code);
+        assert!(problem.detail.len() < 400, "{what}: {}", problem.detail);
+    }
+    let path = format!("/v1/studies/{}/reports", study.id);
+    for media_type in [
+        "",
+        "application/json",
+        "application/octet-stream",
+        "text/plain",
+    ] {
+        let answer = server.post(&path, media_type, good.clone()).await;
+        answer.is_problem(415, E::UnsupportedMediaType);
+    }
+    let nobody = format!("/v1/studies/{}/reports", "0".repeat(32));
+    let answer = server.post(&nobody, REPORT_MEDIA_TYPE, good.clone()).await;
+    answer.is_problem(404, E::StudyNotFound);
+
+    assert_eq!(server.accepted(&study).await, 1);
+    assert_eq!(server.total(&study), [1.0; 6]);
+    // And the server is still there.
+    assert_eq!(
+        server.post_report(&study, good).await.status,
+        StatusCode::CREATED
+    );
+}
+
+/// The limit holds while reading, whatever was announced.
+#[tokio::test]
+async fn an_endless_body_is_cut_off() {
+    let server = Harness::new();
+    let study = server.study(3).await;
+    let pieces = std::iter::repeat_with(|| Ok::<_, std::io::Error>(Bytes::from(vec![0; 1 << 10])));
+    let read = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&read);
+    let stream = futures_stream(pieces.inspect(move |_| {
+        counter.fetch_add(1, Ordering::Relaxed);
+    }));
+    let answer = server.post_report(&study, Body::new(stream)).await;
+    answer.is_problem(413, E::BodyTooLarge);
+    // What is left is read for nothing, up to 16 MiB, so that the client gets this answer.
+    assert_eq!(answer.headers[header::CONNECTION], "close");
+    assert!((16 << 20..=(16 << 20) + 8_192).contains(&(read.load(Ordering::Relaxed) << 10)));
+    // In pieces, a good report is as good as in one.
+    let good = report(&study, new_id(), 2.0);
+    let pieces: Vec<_> = good
+        .chunks(7)
+        .map(|c| Ok::<_, std::io::Error>(Bytes::copy_from_slice(c)))
+        .collect();
+    let answer = server
+        .post_report(&study, Body::new(futures_stream(pieces.into_iter())))
+        .await;
+    assert_eq!(answer.status, StatusCode::CREATED);
+    // A body that breaks off is not a report.
+    let broken = good
+        .chunks(7)
+        .take(2)
+        .map(|c| Ok(Bytes::copy_from_slice(c)));
+    let broken: Vec<_> = broken.chain([Err(std::io::Error::other("gone"))]).collect();
+    let answer = server
+        .post_report(&study, Body::new(futures_stream(broken.into_iter())))
+        .await;
+    answer.is_problem(400, E::MalformedReport);
+    assert_eq!(server.total(&study), [2.0; 6]);
+}
+
+fn futures_stream(
+    mut pieces: impl Iterator<Item = Result<Bytes, std::io::Error>> + Send + Unpin + 'static,
+) -> impl http_body::Body<Data = Bytes, Error = std::io::Error> + Send + 'static {
+    struct Pieces<I>(I);
+    impl<I: Iterator<Item = Result<Bytes, std::io::Error>> + Unpin> http_body::Body for Pieces<I> {
+        type Data = Bytes;
+        type Error = std::io::Error;
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<http_body::Frame<Bytes>, std::io::Error>>> {
+            Poll::Ready(self.0.next().map(|piece| piece.map(http_body::Frame::data)))
+        }
+    }
+    Pieces(std::iter::from_fn(move || pieces.next()))
+}
+
+#[tokio::test]
+async fn a_slow_body_is_given_up_and_a_full_memory_is_said() {
+    let server = Harness::with(|config| ServerConfig {
+        body_timeout_ms: 50,
+        ingest_bytes: 1,
+        ..config
+    });
+    let study = server.study(3).await;
+    struct Never;
+    impl http_body::Body for Never {
+        type Data = Bytes;
+        type Error = std::io::Error;
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<http_body::Frame<Bytes>, std::io::Error>>> {
+            Poll::Pending
+        }
+    }
+    let answer = server.post_report(&study, Body::new(Never)).await;
+    answer.is_problem(408, E::RequestTimeout);
+    assert_eq!(answer.headers[header::CONNECTION], "close");
+    // Alone, a report larger than the memory allowed still goes through.
+    let alone = server
+        .post_report(&study, report(&study, new_id(), 1.0))
+        .await;
+    assert_eq!(alone.status, StatusCode::CREATED);
+}
+
+#[tokio::test]
+async fn a_study_that_is_not_open_takes_nothing_but_knows_what_it_has() {
+    let server = Harness::new();
+    let draft = server.study_with(json!({"draft": true})).await;
+    let id = new_id();
+    let early = server.post_report(&draft, report(&draft, id, 1.0)).await;
+    // Nobody but the operator learns that it is there.
+    early.is_problem(404, E::StudyNotFound);
+
+    let path = format!("/v1/studies/{}", draft.id);
+    server.operator("POST", &format!("{path}/open"), None).await;
+    let study = draft;
+    let counted = server.post_report(&study, report(&study, id, 1.0)).await;
+    assert_eq!(counted.status, StatusCode::CREATED);
+    server
+        .operator("POST", &format!("{path}/close"), None)
+        .await;
+    // Whose acknowledgement was lost learns that it was counted; a new one is refused.
+    let again = server.post_report(&study, report(&study, id, 1.0)).await;
+    assert_eq!(
+        again.json::<ReportReceipt>().outcome,
+        ReportOutcome::Duplicate
+    );
+    let late = server
+        .post_report(&study, report(&study, new_id(), 1.0))
+        .await;
+    late.is_problem(409, E::StudyNotOpen);
+    let mixed = batch(
+        &study,
+        &[(new_id(), 1.0), (id, 1.0), (ReportId([0; 16]), 1.0)],
+    );
+    let receipt: BatchReceipt = server.post_batch(&study, mixed).await.json();
+    assert_eq!((receipt.accepted, receipt.duplicates), (0, 1));
+    let refused: Vec<_> = receipt.refused.iter().map(|r| (r.index, r.code)).collect();
+    assert_eq!(refused, [(0, E::StudyNotOpen), (2, E::MalformedReport)]);
+    let fresh = batch(&study, &[(new_id(), 1.0), (new_id(), 1.0)]);
+    server
+        .post_batch(&study, fresh)
+        .await
+        .is_problem(409, E::StudyNotOpen);
+    assert_eq!(server.accepted(&study).await, 1);
+}
+
+/// 200 requests at once, a third of them copies: one count each, one exact sum, also after a restart.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn concurrent_reports_are_counted_exactly() {
+    let server = Harness::new();
+    let study = server.study(5).await;
+    let mut expected = 0.0;
+    let mut requests = tokio::task::JoinSet::new();
+    let reports: Vec<_> = (0..200)
+        .map(|i| (new_id(), f32::from(i as u16) / 16.0))
+        .collect();
+    let copies = reports
+        .iter()
+        .enumerate()
+        .filter(|(i, _)| i % 3 == 0)
+        .map(|(_, r)| *r);
+    for (id, value) in reports.iter().copied().chain(copies) {
+        let (routes, body) = (server.routes.clone(), report(&study, id, value));
+        let request = Request::post(format!("/v1/studies/{}/reports", study.id))
+            .header(header::CONTENT_TYPE, REPORT_MEDIA_TYPE)
+            .body(Body::from(body))
+            .unwrap();
+        requests.spawn(async move {
+            tower::ServiceExt::oneshot(routes, request)
+                .await
+                .unwrap()
+                .status()
+        });
+    }
+    for (_, value) in &reports {
+        expected += f64::from(*value);
+    }
+    let mut statuses = [0, 0];
+    while let Some(status) = requests.join_next().await {
+        match status.unwrap() {
+            StatusCode::CREATED => statuses[0] += 1,
+            StatusCode::OK => statuses[1] += 1,
+            other => panic!("{other}"),
+        }
+    }
+    assert_eq!(statuses, [200, 67]);
+    assert_eq!(server.accepted(&study).await, 200);
+    assert_eq!(server.total(&study), [expected; 15]);
+
+    let moment = |server: &Harness| {
+        let store = server.app.store();
+        let id = eigenveil_server::StudyId::parse(&study.id).unwrap();
+        store.moment(&store.study(id).unwrap()).unwrap()
+    };
+    let before = moment(&server);
+    let server = server.restart();
+    let after = moment(&server);
+    assert_eq!(after.n, 200);
+    for ((bucket, a), (other, b)) in before.buckets.iter().zip(&after.buckets) {
+        assert_eq!((bucket, a.count()), (other, b.count()));
+        for (x, y) in a.sum().as_slice().iter().zip(b.sum().as_slice()) {
+            assert_eq!(x.to_bits(), y.to_bits());
+        }
+    }
+    assert_eq!(server.accepted(&study).await, 200);
+    let again = server
+        .post_report(&study, report(&study, reports[0].0, 0.0))
+        .await;
+    assert_eq!(again.status, StatusCode::OK);
+}
+
+/// A small cache is a slow cache, not a wrong one: sums of several studies push each other out.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn studies_share_commits_and_a_tiny_cache() {
+    let server = Harness::with(|config| ServerConfig {
+        memory_bytes: 700,
+        ..config
+    });
+    let studies = [
+        server.study(5).await,
+        server.study(6).await,
+        server.study(7).await,
+    ];
+    for round in 0..20 {
+        let posts = studies.iter().map(|study| {
+            server.post_batch(
+                study,
+                batch(
+                    study,
+                    &[(new_id(), 1.0), (new_id(), f32::from(round as u8) / 2.0)],
+                ),
+            )
+        });
+        let mut posts: Vec<_> = posts.map(Box::pin).collect();
+        for post in &mut posts {
+            assert_eq!(post.await.json::<BatchReceipt>().accepted, 2);
+        }
+    }
+    for study in &studies {
+        assert_eq!(server.accepted(study).await, 40);
+        assert!(server.total(study).iter().all(|&x| x == 115.0));
+    }
+}
+
+/// When the commit fails nothing is acknowledged and nothing counted; when it works again, everything is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failed_commit_acknowledges_nothing() {
+    let server = Harness::new();
+    let study = server.study(3).await;
+    server
+        .post_report(&study, report(&study, new_id(), 1.0))
+        .await;
+    let outside = rusqlite::Connection::open(database_path(&server.config.data_dir)).unwrap();
+    // Each statement of a commit fails once, and at last the COMMIT itself: by a promise that is only
+    // checked at the end.
+    outside
+        .execute_batch(
+            "CREATE TABLE promises (study REFERENCES studies DEFERRABLE INITIALLY DEFERRED)",
+        )
+        .unwrap();
+    let fail = "SELECT RAISE(ABORT, 'injected')";
+    for (statement, action) in [
+        ("BEFORE INSERT ON report_ids", fail),
+        ("BEFORE INSERT ON buckets", fail),
+        ("BEFORE UPDATE ON studies", fail),
+        (
+            "AFTER UPDATE ON studies",
+            "INSERT INTO promises VALUES (999)",
+        ),
+    ] {
+        outside
+            .execute_batch(&format!(
+                "CREATE TRIGGER broken {statement} BEGIN {action}; END"
+            ))
+            .unwrap();
+        let before = server.total(&study);
+        let bodies: Vec<_> = (0..4).map(|_| report(&study, new_id(), 0.25)).collect();
+        let failing = bodies
+            .iter()
+            .map(|body| server.post_report(&study, body.clone()));
+        for answer in join_all(failing).await {
+            answer.is_problem(503, E::StoreUnavailable);
+            assert!(answer.headers.contains_key(header::RETRY_AFTER));
+        }
+        let whole = batch(&study, &[(new_id(), 1.0), (new_id(), 1.0)]);
+        let answer = server
+            .post(
+                &format!("/v1/studies/{}/reports", study.id),
+                REPORT_BATCH_MEDIA_TYPE,
+                whole,
+            )
+            .await;
+        answer.is_problem(503, E::StoreUnavailable);
+        assert_eq!(server.total(&study), before, "{statement}");
+        let count = server.accepted(&study).await;
+
+        outside.execute_batch("DROP TRIGGER broken").unwrap();
+        for body in bodies {
+            let answer = server.post_report(&study, body).await;
+            assert_eq!(answer.status, StatusCode::CREATED, "{statement}");
+        }
+        assert_eq!(server.accepted(&study).await, count + 4);
+        let expected: Vec<f64> = before.iter().map(|x| x + 1.0).collect();
+        assert_eq!(server.total(&study), expected);
+    }
+}
+
+/// Polls all of them before waiting for any, so that they share a commit.
+async fn join_all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
+    let mut pending: Vec<_> = futures.map(|future| (Box::pin(future), None)).collect();
+    std::future::poll_fn(move |context| {
+        for (future, output) in &mut pending {
+            if output.is_none()
+                && let Poll::Ready(value) = future.as_mut().poll(context)
+            {
+                *output = Some(value);
+            }
+        }
+        if pending.iter().any(|(_, output)| output.is_none()) {
+            return Poll::Pending;
+        }
+        Poll::Ready(pending.drain(..).filter_map(|(_, output)| output).collect())
+    })
+    .await
+}

@@ -1,0 +1,214 @@
+//! Analysts' tokens, and the operator's when it is rotated.
+
+use axum::{
+    body::Body,
+    http::{Request, header},
+};
+use eigenveil_server::{Environment, store::rotate_operator_token};
+use eigenveil_shared::{
+    ErrorCode as E,
+    api::{AnalystList, CreatedAnalyst, RotatedToken, StudyDocument, StudyList},
+};
+use serde_json::json;
+
+use crate::common::{Answer, Harness, new_id, report};
+
+async fn ask(server: &Harness, method: &str, path: &str, token: &str) -> Answer {
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header(header::AUTHORIZATION, format!("Bearer {token}"))
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(Body::from("{}"))
+        .unwrap();
+    server.send(request).await
+}
+
+async fn analyst(server: &Harness, name: &str, study: Option<&StudyDocument>) -> CreatedAnalyst {
+    let wanted = json!({ "name": name, "study": study.map(|study| &study.id) });
+    let answer = server.operator("POST", "/v1/tokens", Some(wanted)).await;
+    assert_eq!(answer.status, 201, "{answer:?}");
+    assert_eq!(answer.headers["cache-control"], "no-store");
+    answer.json()
+}
+
+async fn listed(server: &Harness) -> Vec<String> {
+    let list: AnalystList = server.operator("GET", "/v1/tokens", None).await.json();
+    list.tokens.into_iter().map(|token| token.name).collect()
+}
+
+#[tokio::test]
+async fn an_analyst_reads_estimates_and_nothing_else() {
+    let server = Harness::new();
+    let (one, two) = (server.study(3).await, server.study(3).await);
+    for study in [&one, &two] {
+        server
+            .post_report(study, report(study, new_id(), 1.0))
+            .await;
+        let location = server.ask_estimate(study, json!({ "k": 1 })).await;
+        server.wait_for_estimate(&location).await;
+    }
+    let all = analyst(&server, "all", None).await;
+    let narrow = analyst(&server, "narrow", Some(&one)).await;
+    let list_of = |study: &StudyDocument| format!("/v1/studies/{}/estimates", study.id);
+    for (token, study, may) in [
+        (&all, &one, true),
+        (&all, &two, true),
+        (&narrow, &one, true),
+        (&narrow, &two, false),
+    ] {
+        let list = list_of(study);
+        for path in [&list, &format!("{list}/1"), &format!("{list}/1?format=csv")] {
+            let answer = ask(&server, "GET", path, &token.token).await;
+            if may {
+                assert_eq!(answer.status, 200, "{answer:?}");
+            } else {
+                answer.is_problem(403, E::Forbidden);
+            }
+        }
+        // To ask for one costs the server's time, and to cancel is not to read.
+        ask(&server, "POST", &list, &token.token)
+            .await
+            .is_problem(403, E::Forbidden);
+        ask(&server, "DELETE", &format!("{list}/1"), &token.token)
+            .await
+            .is_problem(403, E::Forbidden);
+    }
+    // What is not there is not told from what is another's.
+    let elsewhere = format!("/v1/studies/{}/estimates", "0".repeat(32));
+    ask(&server, "GET", &elsewhere, &narrow.token)
+        .await
+        .is_problem(403, E::Forbidden);
+    // Drafts stay the operator's.
+    server.study_with(json!({ "draft": true })).await;
+    let shown: StudyList = ask(&server, "GET", "/v1/studies", &all.token).await.json();
+    assert_eq!(shown.studies.len(), 2);
+
+    let server = server.restart();
+    // Made in the same millisecond of the test's clock: then by name.
+    assert_eq!(listed(&server).await, ["all", "narrow"]);
+    let read = async |token: &str| ask(&server, "GET", &list_of(&one), token).await;
+    assert_eq!(read(&narrow.token).await.status, 200);
+    let path = format!("/v1/tokens/{}", all.analyst.id);
+    assert_eq!(server.operator("DELETE", &path, None).await.status, 204);
+    server
+        .operator("DELETE", &path, None)
+        .await
+        .is_problem(404, E::TokenNotFound);
+    read(&all.token).await.is_problem(403, E::Forbidden);
+    assert_eq!(listed(&server).await, ["narrow"]);
+    // A token for one study goes with it.
+    let study = format!("/v1/studies/{}", one.id);
+    server
+        .operator("POST", &format!("{study}/close"), None)
+        .await;
+    assert_eq!(server.operator("DELETE", &study, None).await.status, 204);
+    read(&narrow.token).await.is_problem(403, E::Forbidden);
+    assert!(listed(&server).await.is_empty());
+    let server = server.restart();
+    assert!(listed(&server).await.is_empty());
+}
+
+#[tokio::test]
+async fn tokens_need_a_name_and_a_study_that_is_there() {
+    let server = Harness::new();
+    for (wanted, status, code) in [
+        (json!({ "name": "" }), 422, E::InvalidName),
+        (json!({ "name": "a\nb" }), 422, E::InvalidName),
+        (json!({ "name": "a", "study": "x" }), 404, E::StudyNotFound),
+        (
+            json!({ "name": "a", "study": "0".repeat(32) }),
+            404,
+            E::StudyNotFound,
+        ),
+        (
+            json!({ "name": "a", "role": "operator" }),
+            400,
+            E::MalformedJson,
+        ),
+    ] {
+        server
+            .operator("POST", "/v1/tokens", Some(wanted))
+            .await
+            .is_problem(status, code);
+    }
+    for id in ["x", "0123456789abcdef", &"0".repeat(64)] {
+        server
+            .operator("DELETE", &format!("/v1/tokens/{id}"), None)
+            .await
+            .is_problem(404, E::TokenNotFound);
+    }
+}
+
+fn token_file(server: &Harness) -> String {
+    let text = std::fs::read_to_string(server.app.store().token_path()).unwrap();
+    text.trim().to_owned()
+}
+
+#[tokio::test]
+async fn a_rotated_token_takes_over_at_once_and_for_good() {
+    let server = Harness::new();
+    let old = server.token.clone();
+    let answer = ask(&server, "POST", "/v1/operator-token", &old).await;
+    assert_eq!(answer.headers["cache-control"], "no-store");
+    let RotatedToken { token: new } = answer.json();
+    assert_ne!(new, old);
+    assert_eq!(token_file(&server), new);
+    let works = async |server: &Harness, token: &str| {
+        ask(server, "GET", "/v1/tokens", token).await.status == 200
+    };
+    assert!(!works(&server, &old).await && works(&server, &new).await);
+    let server = server.restart();
+    assert!(!works(&server, &old).await && works(&server, &new).await);
+
+    // While a server runs the directory is its own.
+    let data = server.config.data_dir.clone();
+    let error = rotate_operator_token(&data, &Environment::system()).unwrap_err();
+    assert!(error.detail().contains("another server"), "{error}");
+    let Harness {
+        directory,
+        config,
+        app,
+        routes,
+        ..
+    } = server;
+    app.close();
+    drop((routes, app));
+    let path = rotate_operator_token(&data, &Environment::system()).unwrap();
+    let newest = std::fs::read_to_string(path).unwrap().trim().to_owned();
+    assert_ne!(newest, new);
+    let server = Harness::over_config(directory, config, &newest);
+    assert!(!works(&server, &new).await && works(&server, &newest).await);
+}
+
+/// Whatever a rotation was cut short by, the file has the token that counts after the next start.
+#[tokio::test]
+async fn a_rotation_that_was_cut_short_is_finished_or_forgotten() {
+    let server = Harness::new();
+    let staged = server.config.data_dir.join("operator.token.new");
+    // Before the commit: the staged token never counted.
+    std::fs::write(&staged, "a token that nobody committed\n").unwrap();
+    let server = server.restart();
+    assert!(!staged.exists());
+    assert_eq!(token_file(&server), server.token);
+    assert_eq!(server.operator("GET", "/v1/tokens", None).await.status, 200);
+    // After it: the file in force is still the old one.
+    let RotatedToken { token: new } = server
+        .operator("POST", "/v1/operator-token", None)
+        .await
+        .json();
+    std::fs::rename(server.app.store().token_path(), &staged).unwrap();
+    std::fs::write(server.app.store().token_path(), &server.token).unwrap();
+    let server = server.restart();
+    assert!(!staged.exists());
+    assert_eq!(token_file(&server), new);
+    assert_eq!(server.operator("GET", "/v1/tokens", None).await.status, 200);
+}
+
+#[test]
+fn only_a_data_directory_has_a_token_to_rotate() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = rotate_operator_token(folder.path(), &Environment::system()).unwrap_err();
+    assert!(error.detail().contains("no database"), "{error}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}

@@ -1,0 +1,679 @@
+//! Studies and stores as files: nothing is lost on the way, nothing counted twice.
+
+use axum::{
+    body::Body,
+    http::{Request, StatusCode, header},
+};
+use eigenveil_server::{ServerConfig, Store, StudyId, store::StoredMoment};
+use eigenveil_shared::{
+    ErrorCode as E,
+    api::{
+        BatchReceipt, ImportOutcome, ImportReceipt, REPORT_BATCH_MEDIA_TYPE,
+        STUDY_EXPORT_MEDIA_TYPE, StudyDocument, StudyState,
+    },
+    codec,
+    mechanism::PayloadForm,
+    report::ReportId,
+};
+use serde_json::json;
+
+use crate::common::{Answer, Harness, batch, environment, new_id, patience::until, report, shape};
+
+/// A study of each kind of payload with some reports, in several commits; a name, identifiers, bodies.
+async fn studies(server: &Harness) -> Vec<(StudyDocument, Vec<Vec<u8>>)> {
+    let mut studies = Vec::new();
+    for mechanism in ["symmetric-gaussian", "discrete-gaussian", "double-cap"] {
+        let delta = (mechanism != "double-cap").then_some(1e-6);
+        let changes = json!({
+            "mechanism": mechanism, "delta": delta, "name": mechanism, "default_k": 2, "epsilon": 4.0,
+        });
+        let study = server.study_with(changes).await;
+        let mut bodies = Vec::new();
+        for commit in 0_u8..7 {
+            let body = some_reports(&study, 5, commit);
+            let answer = post_batch(server, &study, body.clone()).await;
+            assert_eq!(answer.json::<BatchReceipt>().accepted, 5, "{answer:?}");
+            bodies.push(body);
+        }
+        studies.push((study, bodies));
+    }
+    studies
+}
+
+/// A batch with payloads that say which they are.
+fn some_reports(study: &StudyDocument, count: u8, salt: u8) -> Vec<u8> {
+    let payloads: Vec<(ReportId, Vec<u8>)> = (0..count)
+        .map(|number| {
+            let (a, b) = (f32::from(salt) / 100.0, f32::from(number) / 9.0);
+            let entries = shape(study).payload_len / 4;
+            let payload = match shape(study).payload_form {
+                PayloadForm::Seed => [salt, number].repeat(8),
+                PayloadForm::Floats => (0..entries)
+                    .flat_map(|at| (a - b * at as f32).to_le_bytes())
+                    .collect(),
+                _ => (0..entries as i32)
+                    .flat_map(|at| {
+                        (100 * at + 10 * i32::from(salt) + i32::from(number)).to_le_bytes()
+                    })
+                    .collect(),
+            };
+            (new_id(), payload)
+        })
+        .collect();
+    let pairs = payloads
+        .iter()
+        .map(|(id, payload)| (*id, payload.as_slice()));
+    codec::encode_batch(&shape(study), pairs).unwrap()
+}
+
+async fn post_batch(server: &Harness, study: &StudyDocument, body: Vec<u8>) -> Answer {
+    let path = format!("/v1/studies/{}/reports", study.id);
+    server.post(&path, REPORT_BATCH_MEDIA_TYPE, body).await
+}
+
+async fn export(server: &Harness, study: &StudyDocument) -> Vec<u8> {
+    let path = format!("/v1/studies/{}/export", study.id);
+    let answer = server.operator("GET", &path, None).await;
+    assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
+    assert_eq!(
+        answer.headers[header::CONTENT_TYPE],
+        STUDY_EXPORT_MEDIA_TYPE
+    );
+    answer.body
+}
+
+fn moment(server: &Harness, study: &str) -> StoredMoment {
+    let store = server.app.store();
+    let stored = store.study(StudyId::parse(study).unwrap()).unwrap();
+    store.moment(&stored).unwrap()
+}
+
+#[tokio::test]
+async fn a_study_moves_to_another_server_bit_by_bit() {
+    let (from, to) = (Harness::new(), Harness::new());
+    for (study, bodies) in studies(&from).await {
+        let file = export(&from, &study).await;
+        let answer = to.import(None, file.clone()).await;
+        assert_eq!(answer.status, StatusCode::CREATED, "{answer:?}");
+        let receipt: ImportReceipt = answer.json();
+        assert_eq!(
+            (receipt.outcome, receipt.reports),
+            (ImportOutcome::Created, 35)
+        );
+        let mut expected: StudyDocument =
+            from.get(&format!("/v1/studies/{}", study.id)).await.json();
+        assert_eq!(receipt.study, expected);
+        // The same sums, bucket by bucket and bit by bit.
+        assert_eq!(moment(&to, &study.id), moment(&from, &study.id));
+        // The same identifiers: whoever sends again is told that it is counted.
+        for body in bodies {
+            let again: BatchReceipt = post_batch(&to, &study, body).await.json();
+            assert_eq!((again.accepted, again.duplicates), (0, 5));
+        }
+        // It lives on: new reports are counted on top.
+        let more: BatchReceipt = post_batch(&to, &study, some_reports(&study, 3, 99))
+            .await
+            .json();
+        assert_eq!(more.accepted, 3);
+        expected.reports_accepted += 3;
+        assert_eq!(to.accepted(&study).await, expected.reports_accepted);
+        // The same file again changes nothing.
+        let again: ImportReceipt = to.import(None, file).await.json();
+        assert_eq!(
+            (again.outcome, again.reports),
+            (ImportOutcome::AlreadyImported, 0)
+        );
+        assert_eq!(again.study.reports_accepted, expected.reports_accepted);
+    }
+    let to = to.restart();
+    assert_eq!(to.app.store().studies().len(), 3);
+    for study in to.app.store().studies() {
+        assert_eq!(study.reports_accepted(), 38);
+        assert_eq!(to.app.store().moment(&study).unwrap().n, 38);
+    }
+}
+
+#[tokio::test]
+async fn studies_of_the_same_parameters_are_merged_and_no_report_twice() {
+    let server = Harness::new();
+    for (first, _) in studies(&server).await {
+        let second = server
+            .study_with(json!({
+                "name": "second", "epsilon": 4.0, "mechanism": first.params.mechanism().kind().as_str(),
+                "delta": (!first.params.mechanism().kind().is_pure()).then_some(1e-6),
+            }))
+            .await;
+        assert_eq!(second.fingerprint, first.fingerprint);
+        post_batch(&server, &second, some_reports(&second, 11, 200)).await;
+        let sum = |id: &str| {
+            let mut total = vec![0.0; 6];
+            for (_, sums) in moment(&server, id).buckets {
+                total
+                    .iter_mut()
+                    .zip(sums.sum().as_slice())
+                    .for_each(|(t, x)| *t += x);
+            }
+            total
+        };
+        let expected: Vec<f64> = sum(&first.id)
+            .iter()
+            .zip(sum(&second.id))
+            .map(|(a, b)| a + b)
+            .collect();
+        let file = export(&server, &second).await;
+        let merged: ImportReceipt = server.import(Some(&first.id), file.clone()).await.json();
+        assert_eq!(
+            (merged.outcome, merged.reports),
+            (ImportOutcome::Merged, 11)
+        );
+        assert_eq!(server.accepted(&first).await, 46);
+        for (got, wanted) in sum(&first.id).iter().zip(&expected) {
+            // Sums of seeds are made in single precision, in blocks that a merge ends earlier.
+            assert!(
+                (got - wanted).abs() <= 1e-6 * wanted.abs().max(1.0),
+                "{got} {wanted}"
+            );
+        }
+        let again: ImportReceipt = server.import(Some(&first.id), file).await.json();
+        assert_eq!(again.outcome, ImportOutcome::AlreadyImported);
+
+        // What overlaps is refused as a whole, new reports and all: a sum cannot leave some of them out.
+        post_batch(&server, &second, some_reports(&second, 2, 201)).await;
+        let longer = export(&server, &second).await;
+        let before = moment(&server, &first.id);
+        let problem = server
+            .import(Some(&first.id), longer)
+            .await
+            .is_problem(409, E::AlreadyCounted);
+        assert!(
+            problem.detail.starts_with("11 of the 13"),
+            "{}",
+            problem.detail
+        );
+        assert_eq!(moment(&server, &first.id), before);
+        let own = export(&server, &first).await;
+        server
+            .import(None, own)
+            .await
+            .is_problem(409, E::AlreadyCounted);
+        assert_eq!(moment(&server, &first.id), before);
+        // And uploads go on from the merged sums.
+        post_batch(&server, &first, some_reports(&first, 1, 202)).await;
+        assert_eq!(server.accepted(&first).await, 47);
+    }
+}
+
+/// A time that the store cannot hold is a fault of the file, not of the store.
+#[tokio::test]
+async fn a_time_that_cannot_be_is_a_fault_of_the_file() {
+    use sha2::{Digest, Sha256};
+    let server = Harness::new();
+    let study = server.study(3).await;
+    let file = export(&server, &study).await;
+    let length = u64::from_le_bytes(file[8..16].try_into().unwrap()) as usize;
+    let mut head: serde_json::Value = serde_json::from_slice(&file[16..16 + length]).unwrap();
+    head["created_at_ms"] = json!(u64::MAX);
+    let head = serde_json::to_vec(&head).unwrap();
+    let mut forged = file[..8].to_vec();
+    forged.extend((head.len() as u64).to_le_bytes());
+    forged.extend(head);
+    forged.extend(&file[16 + length..file.len() - 32]);
+    let hash = Sha256::digest(&forged);
+    forged.extend_from_slice(&hash);
+    let to = Harness::new();
+    to.import(None, forged)
+        .await
+        .is_problem(400, E::MalformedExport);
+}
+
+#[tokio::test]
+async fn files_that_do_not_fit_are_refused_and_change_nothing() {
+    let server = Harness::new();
+    let all = studies(&server).await;
+    let other = server.study_with(json!({"epsilon": 2.0})).await;
+    for (study, _) in &all {
+        let file = export(&server, study).await;
+        server
+            .import(Some(&other.id), file.clone())
+            .await
+            .is_problem(422, E::WrongFingerprint);
+        let missing = "0".repeat(32);
+        server
+            .import(Some(&missing), file.clone())
+            .await
+            .is_problem(404, E::StudyNotFound);
+
+        // Every byte counts: changed anywhere, cut anywhere, or longer.
+        let to = Harness::new();
+        let step = (file.len() / 120).max(1);
+        for at in (0..file.len()).step_by(step).chain([file.len() - 1]) {
+            let mut changed = file.clone();
+            changed[at] ^= 1;
+            let answer = to.import(None, changed).await;
+            assert!(
+                [400, 422].contains(&answer.status.as_u16()),
+                "byte {at} of {}: {answer:?}",
+                file.len()
+            );
+            to.import(None, file[..at].to_vec())
+                .await
+                .is_problem(400, E::MalformedExport);
+        }
+        let longer = [file.as_slice(), &[0]].concat();
+        to.import(None, longer)
+            .await
+            .is_problem(400, E::MalformedExport);
+        assert!(to.app.store().studies().is_empty());
+    }
+    // Only the operator, only this media type.
+    let file = export(&server, &all[0].0).await;
+    let request = |media_type: &str, token: Option<&str>| {
+        let mut request = Request::post("/v1/imports").header(header::CONTENT_TYPE, media_type);
+        if let Some(token) = token {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+        }
+        request.body(Body::from(file.clone())).unwrap()
+    };
+    let anybody = request(STUDY_EXPORT_MEDIA_TYPE, None);
+    server.send(anybody).await.is_problem(401, E::Unauthorized);
+    let typed = request("application/json", Some(&server.token));
+    server
+        .send(typed)
+        .await
+        .is_problem(415, E::UnsupportedMediaType);
+    for path in [
+        "/v1/backup".to_owned(),
+        format!("/v1/studies/{}/export", all[0].0.id),
+    ] {
+        server.get(&path).await.is_problem(401, E::Unauthorized);
+    }
+}
+
+/// An estimate over an imported study is the estimate over the original.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_imported_study_has_the_same_estimate() {
+    let (from, to) = (Harness::new(), Harness::new());
+    for (study, _) in studies(&from).await {
+        to.import(None, export(&from, &study).await).await;
+        let mut results = Vec::new();
+        for server in [&from, &to] {
+            let path = format!("/v1/studies/{}/estimates", study.id);
+            server.operator("POST", &path, Some(json!({}))).await;
+            let done = server.wait_for_estimate(&format!("{path}/1")).await;
+            results.push(done.estimate.unwrap());
+        }
+        assert_eq!(results[0].eigenvalues, results[1].eigenvalues);
+        assert_eq!(results[0].components, results[1].components);
+        // Beside it, what one report can do.
+        let influence = results[0].influence.unwrap();
+        let expected = study.params.mechanism().report_influence(3) / 35.0;
+        assert!(influence > 0.0 && (influence - expected).abs() < 1e-12 * expected);
+    }
+}
+
+#[tokio::test]
+async fn a_backup_is_a_store() {
+    let server = Harness::new();
+    let all = studies(&server).await;
+    let answer = server.operator("GET", "/v1/backup", None).await;
+    assert_eq!(answer.status, StatusCode::OK);
+    // Acknowledged after the backup: not in it.
+    post_batch(&server, &all[0].0, some_reports(&all[0].0, 4, 77)).await;
+
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("eigenveil.db"), &answer.body).unwrap();
+    let restored = Harness::over(directory, &server.token);
+    for (study, bodies) in &all {
+        assert_eq!(restored.accepted(study).await, 35);
+        let again: BatchReceipt = post_batch(&restored, study, bodies[0].clone()).await.json();
+        assert_eq!(again.duplicates, 5);
+        if study.id != all[0].0.id {
+            assert_eq!(moment(&restored, &study.id), moment(&server, &study.id));
+        }
+        // The operator's token is the same.
+        let path = format!("/v1/studies/{}/close", study.id);
+        assert_eq!(
+            restored.operator("POST", &path, None).await.status,
+            StatusCode::OK
+        );
+    }
+    // Nothing is left beside the database.
+    let names: Vec<_> = std::fs::read_dir(&server.config.data_dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.starts_with('.'))
+        .collect();
+    assert_eq!(names, [""; 0]);
+}
+
+/// What a crash in the middle of a backup leaves is gone after the next start.
+#[test]
+fn leftovers_are_removed_at_the_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = ServerConfig::new(directory.path().join("data"));
+    drop(Store::open(&config, environment()).unwrap());
+    let left = config.data_dir.join(".eigenveil-x7Ks");
+    std::fs::write(&left, "half a backup").unwrap();
+    drop(Store::open(&config, environment()).unwrap());
+    assert!(!left.exists());
+}
+
+#[tokio::test]
+async fn deleted_studies_are_gone_and_their_rows_never_come_back() {
+    let server = Harness::new();
+    let all = studies(&server).await;
+    let (last, bodies) = all.last().unwrap();
+    let path = format!("/v1/studies/{}", last.id);
+    server
+        .operator("DELETE", &path, None)
+        .await
+        .is_problem(409, E::InvalidTransition);
+    let stale = server
+        .app
+        .store()
+        .study(StudyId::parse(&last.id).unwrap())
+        .unwrap();
+    let file = export(&server, last).await;
+    server
+        .operator("POST", &format!("{path}/close"), None)
+        .await;
+    server.get(&path).await;
+    let anybody = Request::delete(&path).body(Body::empty()).unwrap();
+    server.send(anybody).await.is_problem(401, E::Unauthorized);
+    assert_eq!(
+        server.operator("DELETE", &path, None).await.status,
+        StatusCode::NO_CONTENT
+    );
+    server.get(&path).await.is_problem(404, E::StudyNotFound);
+    server
+        .operator("DELETE", &path, None)
+        .await
+        .is_problem(404, E::StudyNotFound);
+    let reports = format!("{path}/reports");
+    server
+        .post(&reports, REPORT_BATCH_MEDIA_TYPE, bodies[0].clone())
+        .await
+        .is_problem(404, E::StudyNotFound);
+
+    // A request that found the study before it was deleted does not reach the one that comes next.
+    let next = server
+        .study_with(json!({"mechanism": "double-cap", "delta": null, "epsilon": 4.0}))
+        .await;
+    let bytes = some_reports(&next, 1, 5).into();
+    let submitted =
+        eigenveil_server::store::NewReport::decode_batch(&bytes, stale.shape()).unwrap();
+    let submitted = submitted.into_iter().map(Result::unwrap).collect();
+    let outcome = server.app.store().submit(&stale, submitted).await.unwrap();
+    assert_eq!(outcome, [eigenveil_server::store::Stored::Gone]);
+    assert_eq!(server.accepted(&next).await, 0);
+    assert!(server.app.store().moment(&stale).is_err());
+
+    // Others are untouched, also after the rows are cleared away; and what was exported can come back.
+    let database = eigenveil_server::store::database_path(&server.config.data_dir);
+    let rows = || -> u64 {
+        rusqlite::Connection::open(&database)
+            .unwrap()
+            .query_row("SELECT count(*) FROM studies", [], |row| row.get(0))
+            .unwrap()
+    };
+    until("the rows are cleared away", async || rows() <= 3).await;
+    let server = server.restart();
+    for (study, _) in &all[..2] {
+        assert_eq!(server.accepted(study).await, 35);
+    }
+    let back: ImportReceipt = server.import(None, file).await.json();
+    assert_eq!((back.outcome, back.reports), (ImportOutcome::Created, 35));
+    assert_eq!(back.study.state, StudyState::Open);
+    assert_eq!(server.accepted(last).await, 35);
+}
+
+/// A report sent while the study is deleted is answered one way or the other, and other studies are not disturbed.
+#[tokio::test]
+async fn one_group_may_hold_a_deleted_study() {
+    let server = Harness::new();
+    let (kept, doomed) = (server.study(3).await, server.study(3).await);
+    let stale = server
+        .app
+        .store()
+        .study(StudyId::parse(&doomed.id).unwrap())
+        .unwrap();
+    let path = format!("/v1/studies/{}", doomed.id);
+    server
+        .operator("POST", &format!("{path}/close"), None)
+        .await;
+    server.operator("DELETE", &path, None).await;
+    let alive = server
+        .app
+        .store()
+        .study(StudyId::parse(&kept.id).unwrap())
+        .unwrap();
+    let of = |study: &StudyDocument| {
+        let body = report(study, new_id(), 1.0).into();
+        vec![eigenveil_server::store::NewReport::decode(&body, &shape(study)).unwrap()]
+    };
+    let store = server.app.store();
+    let (gone, counted) = tokio::join!(
+        store.submit(&stale, of(&doomed)),
+        store.submit(&alive, of(&kept))
+    );
+    assert_eq!(gone.unwrap(), [eigenveil_server::store::Stored::Gone]);
+    assert_eq!(
+        counted.unwrap(),
+        [eigenveil_server::store::Stored::Accepted]
+    );
+    let batched = server
+        .post_batch(&kept, batch(&kept, &[(new_id(), 1.0)]))
+        .await;
+    assert_eq!(batched.json::<BatchReceipt>().accepted, 1);
+    assert_eq!(server.accepted(&kept).await, 2);
+}
+
+/// `cargo test --workspace --test transfers a_million -- --ignored --nocapture`: how long an export and an import of a
+/// million seeds take, and that all of it arrives.
+#[tokio::test]
+#[ignore = "a million reports: some ten seconds"]
+async fn a_million_reports_move() {
+    let (from, to) = (Harness::new(), Harness::new());
+    let study = from
+        .study_with(json!({"mechanism": "double-cap", "delta": null, "dimension": 40}))
+        .await;
+    for round in 0..20_u64 {
+        let payloads: Vec<(ReportId, [u8; 16])> = (0..50_000_u64)
+            .map(|number| {
+                let seed = (round << 32 | number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                (new_id(), u128::from(seed).to_le_bytes())
+            })
+            .collect();
+        let pairs = payloads.iter().map(|(id, seed)| (*id, seed.as_slice()));
+        let body = codec::encode_batch(&shape(&study), pairs).unwrap();
+        assert_eq!(post_batch(&from, &study, body).await.status, StatusCode::OK);
+    }
+    let started = std::time::Instant::now();
+    let file = export(&from, &study).await;
+    let exported = started.elapsed();
+    let (bytes, started) = (file.len(), std::time::Instant::now());
+    let receipt: ImportReceipt = to.import(None, file).await.json();
+    println!(
+        "1,000,000 seeds, {:.1} MB: exported in {:.2} s, imported in {:.2} s",
+        bytes as f64 / 1e6,
+        exported.as_secs_f64(),
+        started.elapsed().as_secs_f64()
+    );
+    assert_eq!(receipt.reports, 1_000_000);
+    let runs = |server: &Harness| -> Vec<Vec<u8>> {
+        let database = eigenveil_server::store::database_path(&server.config.data_dir);
+        let connection = rusqlite::Connection::open(database).unwrap();
+        let mut statement = connection
+            .prepare("SELECT bucket, seeds FROM seeds ORDER BY bucket, commit_seq")
+            .unwrap();
+        let rows = statement
+            .query_map([], |row| {
+                Ok((row.get::<_, usize>(0)?, row.get::<_, Vec<u8>>(1)?))
+            })
+            .unwrap();
+        let mut runs = vec![Vec::new(); 32];
+        for row in rows {
+            let (bucket, seeds) = row.unwrap();
+            runs[bucket].extend(seeds);
+        }
+        runs
+    };
+    assert!(
+        runs(&from) == runs(&to),
+        "seeds were lost, changed or moved"
+    );
+}
+
+/// An export with another sum in its first bucket, and the checksum that fits.
+fn with_sum(export: &[u8], reports: u64, entry: f64) -> Vec<u8> {
+    use sha2::{Digest, Sha256};
+    let header = usize::try_from(u64::from_le_bytes(export[8..16].try_into().unwrap())).unwrap();
+    // Identifiers, then bucket, number and length of the first section.
+    let at = 16 + header + 16 * usize::try_from(reports).unwrap() + 20;
+    let mut changed = export[..export.len() - 32].to_vec();
+    changed[at..at + 8].copy_from_slice(&entry.to_le_bytes());
+    let sha256 = Sha256::digest(&changed);
+    changed.extend_from_slice(&sha256);
+    changed
+}
+
+/// Numbers that no reports add up to: alone they only spoil the study, twice they are not finite, and nothing can be
+/// added to that.
+#[tokio::test]
+async fn sums_that_so_many_reports_cannot_have_are_refused() {
+    let server = Harness::new();
+    for mechanism in [
+        "symmetric-gaussian",
+        "isotropic-gaussian",
+        "discrete-gaussian",
+    ] {
+        let study = server
+            .study_with(json!({"mechanism": mechanism, "epsilon": 4.0}))
+            .await;
+        let bound = study.params.mechanism().norm_bound(3).unwrap();
+        post_batch(&server, &study, some_reports(&study, 5, 1)).await;
+        let file = export(&server, &study).await;
+        let to = Harness::new();
+        for entry in [1.5e308, -1.5e308, 5.01 * bound.limit()] {
+            to.import(None, with_sum(&file, 5, entry))
+                .await
+                .is_problem(422, E::ImplausibleReport);
+        }
+        assert!(to.app.store().studies().is_empty());
+        // What five reports can have, however unlikely, is taken.
+        let answer = to
+            .import(None, with_sum(&file, 5, 0.9 * bound.limit()))
+            .await;
+        assert_eq!(answer.status, StatusCode::CREATED, "{answer:?}");
+        assert_eq!(to.accepted(&study).await, 5);
+    }
+}
+
+/// Many send the same export at once: one makes the study, and all are told that it is there.
+#[tokio::test]
+async fn imports_at_the_same_time_are_one_import() {
+    let (from, to) = (Harness::new(), Harness::new());
+    let (study, _) = studies(&from).await.swap_remove(0);
+    let file = export(&from, &study).await;
+    let imports = (0..24).map(|_| to.import(None, file.clone()));
+    let answers = futures_util::future::join_all(imports).await;
+    let count = |status: StatusCode| answers.iter().filter(|a| a.status == status).count();
+    assert_eq!(
+        (count(StatusCode::CREATED), count(StatusCode::OK)),
+        (1, 23),
+        "{answers:?}"
+    );
+    assert_eq!(to.accepted(&study).await, 35);
+}
+
+/// A copy of the main file alone, made while the server was running, lacks what only the log has. It is not opened as
+/// if nothing were missing; with its log it is.
+#[tokio::test]
+async fn a_copy_without_its_log_is_refused() {
+    let server = Harness::new();
+    let (study, _) = studies(&server).await.swap_remove(0);
+    let main = eigenveil_server::store::database_path(&server.config.data_dir);
+    let log = main.with_file_name("eigenveil.db-wal");
+    let copy = |files: &[&std::path::Path]| {
+        let directory = tempfile::tempdir().unwrap();
+        for file in files {
+            std::fs::copy(file, directory.path().join(file.file_name().unwrap())).unwrap();
+        }
+        let config = ServerConfig::new(directory.path());
+        (Store::open(&config, environment()), directory)
+    };
+    let (alone, directory) = copy(&[&main]);
+    let error = alone.unwrap_err();
+    assert_eq!(error.code(), E::StoreUnavailable);
+    assert!(
+        error.detail().contains("eigenveil.db-wal is missing"),
+        "{error}"
+    );
+    // Again: looking at it has not made a log that would do.
+    let config = ServerConfig::new(directory.path());
+    assert!(Store::open(&config, environment()).is_err());
+    // The way out that is named.
+    std::fs::write(directory.path().join("eigenveil.db-wal"), "").unwrap();
+    Store::open(&config, environment()).unwrap();
+
+    let (both, _directory) = copy(&[&main, &log]);
+    let both = both.unwrap();
+    let copied = both.study(StudyId::parse(&study.id).unwrap()).unwrap();
+    assert_eq!(both.moment(&copied).unwrap().n, 35);
+
+    // One that was stopped needs no log.
+    server.app.close();
+    drop(server.routes);
+    drop(server.app);
+    let (stopped, _directory) = copy(&[&main]);
+    assert_eq!(stopped.unwrap().studies().len(), 3);
+}
+
+/// A copy that is torn is found, wherever it is opened.
+#[tokio::test]
+async fn a_copy_that_lacks_reports_is_refused() {
+    let server = Harness::new();
+    let (study, _) = studies(&server).await.swap_remove(0);
+    let answer = server.operator("GET", "/v1/backup", None).await;
+    let directory = tempfile::tempdir().unwrap();
+    let database = directory.path().join("eigenveil.db");
+    std::fs::write(&database, &answer.body).unwrap();
+    let connection = rusqlite::Connection::open(&database).unwrap();
+    connection
+        .execute(
+            "UPDATE studies SET reports_accepted = 36 WHERE name = ?",
+            [&study.name],
+        )
+        .unwrap();
+    drop(connection);
+    let error = Store::open(&ServerConfig::new(directory.path()), environment()).unwrap_err();
+    assert!(error.detail().contains("36 reports"), "{error}");
+}
+
+/// Somebody removes the lock file, and a second server comes in: the first one ends, and what the two were sent is
+/// counted once each.
+#[tokio::test]
+async fn without_its_lock_file_a_directory_still_has_one_server_that_counts() {
+    let first = Harness::new();
+    let study = first.study_with(json!({"epsilon": 4.0})).await;
+    post_batch(&first, &study, some_reports(&study, 5, 1)).await;
+    std::fs::remove_file(first.config.data_dir.join("eigenveil.lock")).unwrap();
+    let second = Store::open(&first.config, environment()).unwrap();
+    // In the memory of the first, which would add to the sum as it was.
+    let body = some_reports(&study, 5, 2);
+    post_batch(&first, &study, body.clone())
+        .await
+        .is_problem(503, E::StoreUnavailable);
+    first
+        .get("/readyz")
+        .await
+        .is_problem(503, E::StoreUnavailable);
+    let stored = second.study(StudyId::parse(&study.id).unwrap()).unwrap();
+    let reports = eigenveil_server::store::NewReport::decode_batch(&body.into(), stored.shape());
+    let reports = reports.unwrap().into_iter().map(Result::unwrap).collect();
+    second.submit(&stored, reports).await.unwrap();
+    assert_eq!(second.moment(&stored).unwrap().n, 10);
+    // The first ends without a word about a database that is not its own.
+    first.app.close();
+    assert_eq!(second.moment(&stored).unwrap().n, 10);
+}

@@ -1,0 +1,632 @@
+//! Golden vectors of the wire (`tests/vectors/*.hex`, commented) and their malformed twins.
+//!
+//! To regenerate after a deliberate change of layout (which also needs a new version number):
+//! `EIGENVEIL_WRITE_VECTORS=1 cargo test -p eigenveil-shared --test codec_vectors`, then comment the
+//! bytes again by hand.
+
+use std::path::{Path, PathBuf};
+
+use eigenveil_shared::{
+    ErrorCode,
+    codec::{self, StudyShape},
+    enrolment::{self, ParticipantToken},
+    mechanism::{Calibration, MechanismKind, PayloadForm, double_cap},
+    preprocess::{Feature, Norm},
+    privacy::Budget,
+    report::{Report, ReportId},
+    study::{Fingerprint, StudyDesign, StudyParams, from_hex, to_hex},
+};
+
+fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/vectors")
+        .join(name)
+}
+
+/// The bytes of a commented hex file: everything after `#` is a comment, white space is folded.
+fn golden(name: &str, ours: &[u8]) -> Vec<u8> {
+    if std::env::var_os("EIGENVEIL_WRITE_VECTORS").is_some() {
+        std::fs::write(path(name), to_hex(ours)).unwrap();
+    }
+    let text = std::fs::read_to_string(path(name)).unwrap();
+    let digits: String = text
+        .lines()
+        .map(|line| line.split('#').next().unwrap_or_default())
+        .flat_map(|line| line.chars().filter(|c| !c.is_whitespace()))
+        .collect();
+    from_hex(&digits).expect("hexadecimal digits")
+}
+
+fn params() -> StudyParams {
+    StudyParams::freeze(StudyDesign {
+        dimension: 2,
+        features: Some(vec![
+            Feature {
+                name: "height".into(),
+                center: 170.0,
+                scale: 10.0,
+            },
+            Feature {
+                name: "größe".into(),
+                center: -0.5,
+                scale: 0.25,
+            },
+        ]),
+        norm: Norm::Clip { radius: 2.0 },
+        centring: None,
+        mechanism: MechanismKind::IsotropicGaussian,
+        calibration: Calibration::AsPublished,
+        budget: Budget::approximate(4.0, 0.5_f64.powi(20)).unwrap(),
+    })
+    .unwrap()
+}
+
+fn shape() -> StudyShape {
+    StudyShape {
+        fingerprint: Fingerprint([0xab; 32]),
+        payload_len: 12,
+        payload_form: PayloadForm::Floats,
+        norm_bound: None,
+    }
+}
+
+fn id(last: u8) -> ReportId {
+    let mut random = [0x11; 16];
+    random[15] = last;
+    ReportId::from_parts(0x0193_8000_0000, random)
+}
+
+fn payload() -> Vec<u8> {
+    [1.0_f32, -2.5, 0.125]
+        .iter()
+        .flat_map(|v| v.to_le_bytes())
+        .collect()
+}
+
+fn report() -> Report {
+    Report {
+        id: id(1),
+        fingerprint: shape().fingerprint,
+        payload: payload(),
+    }
+}
+
+#[test]
+fn study_parameters() {
+    let ours = params().canonical_bytes();
+    let golden = golden("study_params.hex", &ours);
+    assert_eq!(to_hex(&ours), to_hex(&golden));
+    assert_eq!(StudyParams::from_canonical(&golden).unwrap(), params());
+}
+
+/// A study of double-cap with private centring: reports of dimension 3 for rows of dimension 2.
+fn double_cap_params() -> StudyParams {
+    StudyParams::freeze(StudyDesign {
+        dimension: 2,
+        features: None,
+        norm: Norm::Normalize,
+        centring: Some(0.5),
+        mechanism: MechanismKind::DoubleCap,
+        calibration: Calibration::Analytic,
+        budget: Budget::pure(4.0).unwrap(),
+    })
+    .unwrap()
+}
+
+#[test]
+fn study_parameters_of_double_cap() {
+    let ours = double_cap_params().canonical_bytes();
+    let golden = golden("study_params_double_cap.hex", &ours);
+    // The constants are found by a search, which another libm may end an ulp elsewhere: they are read
+    // from the bytes.
+    let read = StudyParams::from_canonical(&golden).unwrap();
+    assert_eq!(read.canonical_bytes(), golden);
+    assert_eq!(golden.len(), ours.len());
+    assert_eq!(
+        to_hex(&ours[..ours.len() - 24]),
+        to_hex(&golden[..golden.len() - 24])
+    );
+    for (name, bytes, code) in broken_frames(&golden) {
+        let error = StudyParams::from_canonical(&bytes).expect_err(&name);
+        assert_eq!(error.code(), code, "{name}: {error}");
+    }
+    let end = golden.len();
+    for (name, bad, code) in [
+        (
+            "another threshold",
+            with(&golden, end - 24, &0.5_f64.to_le_bytes()),
+            ErrorCode::InvalidMechanism,
+        ),
+        (
+            "NaN for a scale",
+            with(&golden, end - 8, &f64::NAN.to_le_bytes()),
+            ErrorCode::InvalidMechanism,
+        ),
+        (
+            "two constants",
+            with(&golden, end - 32, &2_u64.to_le_bytes()),
+            ErrorCode::MalformedReport,
+        ),
+        (
+            "a calibration",
+            with(&golden, end - 33, &[1]),
+            ErrorCode::MalformedReport,
+        ),
+        (
+            "mechanism 9",
+            with(&golden, end - 34, &[9]),
+            ErrorCode::InvalidMechanism,
+        ),
+        (
+            "a delta",
+            with(&golden, end - 42, &1e-6_f64.to_le_bytes()),
+            ErrorCode::InvalidBudget,
+        ),
+        (
+            "epsilon 17",
+            with(&golden, end - 50, &17.0_f64.to_le_bytes()),
+            ErrorCode::InvalidBudget,
+        ),
+        (
+            "epsilon 0",
+            with(&golden, end - 50, &0.0_f64.to_le_bytes()),
+            ErrorCode::InvalidBudget,
+        ),
+        (
+            "centring 2",
+            with(&golden, end - 58, &2.0_f64.to_le_bytes()),
+            ErrorCode::InvalidPreprocessing,
+        ),
+        (
+            "another dimension",
+            with(&golden, 2, &[3]),
+            ErrorCode::InvalidMechanism,
+        ),
+    ] {
+        let error = StudyParams::from_canonical(&bad).expect_err(name);
+        assert_eq!(error.code(), code, "{name}: {error}");
+    }
+}
+
+fn discrete_gaussian_params() -> StudyParams {
+    StudyParams::freeze(StudyDesign {
+        dimension: 2,
+        features: None,
+        norm: Norm::Normalize,
+        centring: None,
+        mechanism: MechanismKind::DiscreteGaussian,
+        calibration: Calibration::Analytic,
+        budget: Budget::approximate(4.0, 0.5_f64.powi(20)).unwrap(),
+    })
+    .unwrap()
+}
+
+#[test]
+fn study_parameters_of_discrete_gaussian() {
+    let params = discrete_gaussian_params();
+    let ours = params.canonical_bytes();
+    let golden = golden("study_params_discrete_gaussian.hex", &ours);
+    assert_eq!(to_hex(&ours), to_hex(&golden));
+    assert_eq!(StudyParams::from_canonical(&golden).unwrap(), params);
+    let json = serde_json::to_string(&params).unwrap();
+    assert_eq!(serde_json::from_str::<StudyParams>(&json).unwrap(), params);
+    for (name, bytes, code) in broken_frames(&golden) {
+        let error = StudyParams::from_canonical(&bytes).expect_err(&name);
+        assert_eq!(error.code(), code, "{name}: {error}");
+    }
+    let end = golden.len();
+    let sigma = f64::from_le_bytes(golden[end - 8..].try_into().unwrap());
+    for (name, bad, code) in [
+        (
+            "less noise",
+            with(&golden, end - 8, &(0.5 * sigma).round().to_le_bytes()),
+            ErrorCode::InvalidMechanism,
+        ),
+        (
+            "below 2^10",
+            with(&golden, end - 8, &1_023.0_f64.to_le_bytes()),
+            ErrorCode::MalformedReport,
+        ),
+        (
+            "half a step",
+            with(&golden, end - 8, &(sigma + 0.5).to_le_bytes()),
+            ErrorCode::MalformedReport,
+        ),
+        (
+            "NaN",
+            with(&golden, end - 8, &f64::NAN.to_le_bytes()),
+            ErrorCode::MalformedReport,
+        ),
+        (
+            "a negative grid",
+            with(&golden, end - 16, &(-1.0_f64).to_le_bytes()),
+            ErrorCode::MalformedReport,
+        ),
+        (
+            "a grid too fine",
+            with(&golden, end - 16, &60.0_f64.to_le_bytes()),
+            ErrorCode::MalformedReport,
+        ),
+        (
+            "no delta",
+            with(&golden, end - 34, &0.0_f64.to_le_bytes()),
+            ErrorCode::InvalidBudget,
+        ),
+        (
+            "a budget among the smallest numbers",
+            with(
+                &with(&golden, end - 42, &f64::MIN_POSITIVE.to_le_bytes()),
+                end - 34,
+                &2.8e-315_f64.to_le_bytes(),
+            ),
+            ErrorCode::InvalidBudget,
+        ),
+    ] {
+        let error = StudyParams::from_canonical(&bad).expect_err(name);
+        assert_eq!(error.code(), code, "{name}: {error}");
+    }
+}
+
+#[test]
+fn integers_beyond_the_bound_are_refused() {
+    let params = discrete_gaussian_params();
+    // The norm test is stricter at small dimensions; this is about the range of each number.
+    let shape = StudyShape {
+        norm_bound: None,
+        ..StudyShape::of(&params)
+    };
+    let PayloadForm::Integers { bound } = shape.payload_form else {
+        panic!("{:?}", shape.payload_form)
+    };
+    let encode = |entries: [i32; 3]| {
+        codec::encode_report(&Report {
+            id: id(4),
+            fingerprint: shape.fingerprint,
+            payload: entries.iter().flat_map(|v| v.to_le_bytes()).collect(),
+        })
+    };
+    assert!(codec::decode_report(&encode([bound, -bound, 0]), &shape).is_ok());
+    for bad in [bound + 1, -bound - 1, i32::MAX, i32::MIN] {
+        for at in 0..3 {
+            let mut entries = [0; 3];
+            entries[at] = bad;
+            let error = codec::decode_report(&encode(entries), &shape).unwrap_err();
+            assert_eq!(error.code(), ErrorCode::PayloadOutOfRange);
+        }
+    }
+}
+
+#[test]
+fn one_report_of_double_cap() {
+    let shape = StudyShape {
+        fingerprint: Fingerprint([0xab; 32]),
+        payload_len: 16,
+        payload_form: PayloadForm::Seed,
+        norm_bound: None,
+    };
+    let seed: Vec<u8> = (0..16).collect();
+    let report = Report {
+        id: id(3),
+        fingerprint: shape.fingerprint,
+        payload: seed.clone(),
+    };
+    let ours = codec::encode_report(&report);
+    let golden = golden("report_double_cap.hex", &ours);
+    assert_eq!(to_hex(&ours), to_hex(&golden));
+    assert_eq!(golden.len(), 74);
+    assert_eq!(
+        codec::decode_report(&golden, &shape).unwrap().payload(),
+        seed
+    );
+    for (name, bytes, code) in broken_frames(&golden) {
+        let error = codec::decode_report(&bytes, &shape).expect_err(&name);
+        assert_eq!(error.code(), code, "{name}: {error}");
+    }
+    for payload in [vec![0; 15], vec![0; 17], vec![]] {
+        let other = codec::encode_report(&Report {
+            payload,
+            ..report.clone()
+        });
+        let error = codec::decode_report(&other, &shape).unwrap_err();
+        assert!(
+            matches!(
+                error.code(),
+                ErrorCode::WrongPayloadLength | ErrorCode::MalformedReport
+            ),
+            "{error}"
+        );
+    }
+    // Every seed is a report: there is nothing in it to be wrong.
+    let extreme = with(&golden, 58, &[0xff; 16]);
+    assert!(codec::decode_report(&extreme, &shape).is_ok());
+}
+
+/// `double_cap_seeds.json` was computed by another implementation (`double_cap_seeds.py`).
+#[test]
+fn seeds_expand_to_the_published_directions() {
+    let text = std::fs::read_to_string(path("double_cap_seeds.json")).unwrap();
+    let vectors: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
+    assert_eq!(vectors.len(), 4);
+    for vector in vectors {
+        let seed: double_cap::Seed = from_hex(vector["seed"].as_str().unwrap())
+            .unwrap()
+            .try_into()
+            .unwrap();
+        let direction = vector["direction"].as_array().unwrap();
+        let mut z = vec![0.0; direction.len()];
+        let length = double_cap::expand(&seed, &mut z).sqrt();
+        for (z, wanted) in z.iter().zip(direction) {
+            let wanted = wanted.as_f64().unwrap();
+            assert!(
+                (z / length - wanted).abs() < 1e-14,
+                "{} {wanted}",
+                z / length
+            );
+        }
+    }
+}
+
+#[test]
+fn one_report() {
+    let ours = codec::encode_report(&report());
+    let golden = golden("report.hex", &ours);
+    assert_eq!(to_hex(&ours), to_hex(&golden));
+    assert_eq!(golden.len(), codec::report_len(12));
+    let decoded = codec::decode_report(&golden, &shape()).unwrap();
+    assert_eq!(
+        (decoded.id(), decoded.payload()),
+        (id(1), payload().as_slice())
+    );
+}
+
+#[test]
+fn a_batch() {
+    let (a, b) = (payload(), vec![0_u8; 12]);
+    let ours =
+        codec::encode_batch(&shape(), [(id(1), a.as_slice()), (id(2), b.as_slice())]).unwrap();
+    let golden = golden("batch.hex", &ours);
+    assert_eq!(to_hex(&ours), to_hex(&golden));
+    assert_eq!(golden.len(), codec::batch_len(12, 2));
+    let decoded = codec::decode_batch(&golden, &shape()).unwrap();
+    let ids: Vec<_> = decoded.iter().map(|r| r.as_ref().unwrap().id()).collect();
+    assert_eq!(ids, [id(1), id(2)]);
+    assert_eq!(decoded[1].as_ref().unwrap().payload(), b.as_slice());
+}
+
+fn token(first: u8) -> ParticipantToken {
+    ParticipantToken::from_bytes(std::array::from_fn(|at| first + at as u8))
+}
+
+#[test]
+fn one_report_with_its_token() {
+    let ours = enrolment::with_token(&token(0xc0), &codec::encode_report(&report()));
+    let golden = golden("enrolled_report.hex", &ours);
+    assert_eq!(to_hex(&ours), to_hex(&golden));
+    let read = |bytes: &[u8]| {
+        let (token, report) = enrolment::split_token(bytes)?;
+        codec::decode_report(report, &shape()).map(|report| (token, report.id()))
+    };
+    assert_eq!(read(&golden).unwrap(), (token(0xc0), id(1)));
+    // Every token is one; what follows must be a report.
+    let (before, after) = golden.split_at(enrolment::TOKEN_LEN);
+    for (name, twin, code) in broken_frames(after) {
+        let error = read(&[before, &twin].concat()).expect_err(&name);
+        assert_eq!(error.code(), code, "{name}: {error}");
+    }
+    for length in 0..enrolment::TOKEN_LEN {
+        let error = read(&golden[..length]).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::MalformedReport);
+    }
+}
+
+#[test]
+fn a_batch_with_its_tokens() {
+    let (a, b) = (payload(), vec![0_u8; 12]);
+    let batch =
+        codec::encode_batch(&shape(), [(id(1), a.as_slice()), (id(2), b.as_slice())]).unwrap();
+    let tokens = [token(0xc0), token(0xe0)];
+    let ours = enrolment::with_tokens(&tokens.each_ref(), &batch);
+    let golden = golden("enrolled_batch.hex", &ours);
+    assert_eq!(to_hex(&ours), to_hex(&golden));
+    assert_eq!(golden.len(), enrolment::tokens_len(2) + batch.len());
+    let read = |bytes: &[u8]| {
+        let (tokens, batch) = enrolment::split_tokens(bytes)?;
+        let reports = codec::decode_batch(batch, &shape())?;
+        Ok::<_, eigenveil_shared::Error>((tokens.collect::<Vec<_>>(), reports.len()))
+    };
+    assert_eq!(read(&golden).unwrap(), (tokens.to_vec(), 2));
+    for length in 0..golden.len() {
+        let error = read(&golden[..length]).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::MalformedReport, "cut to {length}");
+    }
+    // A token more or less moves the batch away from where it begins.
+    for count in [0_u64, 1, 3, 5, 1 << 58, 1 << 59, u64::MAX] {
+        assert!(
+            read(&with(&golden, 0, &count.to_le_bytes())).is_err(),
+            "{count}"
+        );
+    }
+}
+
+/// Every single-byte truncation and extension of `bytes`, and those with a changed version.
+fn broken_frames(bytes: &[u8]) -> Vec<(String, Vec<u8>, ErrorCode)> {
+    let mut twins = Vec::new();
+    for len in 0..bytes.len() {
+        twins.push((
+            format!("cut to {len}"),
+            bytes[..len].to_vec(),
+            ErrorCode::MalformedReport,
+        ));
+    }
+    let mut long = bytes.to_vec();
+    long.push(0);
+    twins.push(("one byte more".into(), long, ErrorCode::MalformedReport));
+    for version in [0_u16, 2, 0x0100, 0xffff] {
+        let mut other = bytes.to_vec();
+        other[..2].copy_from_slice(&version.to_le_bytes());
+        twins.push((
+            format!("version {version}"),
+            other,
+            ErrorCode::UnsupportedVersion,
+        ));
+    }
+    twins
+}
+
+fn with(bytes: &[u8], at: usize, new: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    bytes[at..at + new.len()].copy_from_slice(new);
+    bytes
+}
+
+#[test]
+fn malformed_reports_are_refused_with_the_right_code() {
+    let good = codec::encode_report(&report());
+    let mut twins = broken_frames(&good);
+    for length in [0_u64, 8, 11, 13, 1 << 40, u64::MAX] {
+        twins.push((
+            format!("length prefix {length}"),
+            with(&good, 50, &length.to_le_bytes()),
+            ErrorCode::MalformedReport,
+        ));
+    }
+    twins.push((
+        "another study".into(),
+        with(&good, 2, &[0xac]),
+        ErrorCode::WrongFingerprint,
+    ));
+    twins.push((
+        "not UUIDv7".into(),
+        with(&good, 34 + 6, &[0x40]),
+        ErrorCode::MalformedReport,
+    ));
+    for (name, bad) in [
+        ("NaN", f32::NAN),
+        ("negative NaN", -f32::NAN),
+        ("infinity", f32::INFINITY),
+        ("−infinity", f32::NEG_INFINITY),
+        ("signalling NaN", f32::from_bits(0x7f80_0001)),
+    ] {
+        for entry in 0..3 {
+            twins.push((
+                format!("{name} at {entry}"),
+                with(&good, 58 + 4 * entry, &bad.to_le_bytes()),
+                ErrorCode::PayloadNotFinite,
+            ));
+        }
+    }
+    // A well-framed report of another mechanism or dimension.
+    let shorter = codec::encode_report(&Report {
+        payload: vec![0; 8],
+        ..report()
+    });
+    twins.push((
+        "shorter payload".into(),
+        shorter,
+        ErrorCode::WrongPayloadLength,
+    ));
+    for (name, bytes, code) in twins {
+        let error = codec::decode_report(&bytes, &shape()).expect_err(&name);
+        assert_eq!(error.code(), code, "{name}: {error}");
+    }
+    // The largest finite number is not an error.
+    let extreme = with(&good, 58, &f32::MAX.to_le_bytes());
+    assert!(codec::decode_report(&extreme, &shape()).is_ok());
+}
+
+#[test]
+fn malformed_batches_are_refused_with_the_right_code() {
+    let (a, b) = (payload(), payload());
+    let good =
+        codec::encode_batch(&shape(), [(id(1), a.as_slice()), (id(2), b.as_slice())]).unwrap();
+    let mut twins = broken_frames(&good);
+    twins.push((
+        "another study".into(),
+        with(&good, 33, &[0]),
+        ErrorCode::WrongFingerprint,
+    ));
+    for length in [0_u64, 11, 28, u64::MAX] {
+        twins.push((
+            format!("payload length {length}"),
+            with(&good, 34, &length.to_le_bytes()),
+            ErrorCode::WrongPayloadLength,
+        ));
+        twins.push((
+            format!("run of {length}"),
+            with(&good, 42, &length.to_le_bytes()),
+            ErrorCode::MalformedReport,
+        ));
+    }
+    let empty = codec::encode_batch(&shape(), []).unwrap();
+    twins.push(("empty".into(), empty, ErrorCode::MalformedReport));
+    for (name, bytes, code) in twins {
+        let error = codec::decode_batch(&bytes, &shape()).expect_err(&name);
+        assert_eq!(error.code(), code, "{name}: {error}");
+    }
+    // One bad report does not spoil the other.
+    let half = with(&good, codec::batch_len(12, 0) + 16, &f32::NAN.to_le_bytes());
+    let decoded = codec::decode_batch(&half, &shape()).unwrap();
+    assert_eq!(
+        decoded[0].as_ref().unwrap_err().code(),
+        ErrorCode::PayloadNotFinite
+    );
+    assert_eq!(decoded[1].as_ref().unwrap().id(), id(2));
+    let wrong = codec::encode_batch(&shape(), [(id(1), [0_u8; 8].as_slice())]).unwrap_err();
+    assert_eq!(wrong.code(), ErrorCode::WrongPayloadLength);
+}
+
+#[test]
+fn malformed_parameters_are_refused() {
+    let good = params().canonical_bytes();
+    for (name, bytes, code) in broken_frames(&good) {
+        let error = StudyParams::from_canonical(&bytes).expect_err(&name);
+        assert_eq!(error.code(), code, "{name}: {error}");
+    }
+    // Every flipped bit is refused or describes other parameters: there is one spelling of each.
+    for at in 0..good.len() {
+        for bit in 0..8 {
+            let mut flipped = good.clone();
+            flipped[at] ^= 1 << bit;
+            if let Ok(other) = StudyParams::from_canonical(&flipped) {
+                assert_ne!(other, params(), "byte {at} bit {bit}");
+                assert_eq!(other.canonical_bytes(), flipped);
+            }
+        }
+    }
+    // A device refuses a study whose noise is less than its budget needs.
+    let sigma = params().mechanism().gaussian_noise().unwrap().sigma();
+    let at = good
+        .windows(8)
+        .position(|w| w == sigma.to_le_bytes())
+        .unwrap();
+    let error =
+        StudyParams::from_canonical(&with(&good, at, &(sigma * 0.999).to_le_bytes())).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidMechanism);
+}
+
+mod random_bytes {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn never_panic_and_never_validate(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            prop_assert!(codec::decode_report(&bytes, &shape()).is_err());
+            prop_assert!(codec::decode_batch(&bytes, &shape()).is_err());
+            prop_assert!(StudyParams::from_canonical(&bytes).is_err());
+        }
+
+        #[test]
+        fn reports_round_trip(entries in proptest::collection::vec(-1e30_f32..1e30, 3), random in any::<[u8; 16]>(), ms in 0_u64..1 << 48) {
+            let report = Report {
+                id: ReportId::from_parts(ms, random),
+                fingerprint: shape().fingerprint,
+                payload: entries.iter().flat_map(|v| v.to_le_bytes()).collect(),
+            };
+            let bytes = codec::encode_report(&report);
+            let decoded = codec::decode_report(&bytes, &shape()).unwrap();
+            prop_assert_eq!(decoded.id(), report.id);
+            prop_assert_eq!(decoded.payload(), report.payload.as_slice());
+        }
+    }
+}

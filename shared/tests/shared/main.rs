@@ -1,0 +1,11 @@
+//! The integration tests of this crate, in one program: linked once.
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
+mod chosen_from_outcomes;
+mod codec_vectors;
+mod mechanism_law;
+mod reference_vectors;
