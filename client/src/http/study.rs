@@ -357,6 +357,7 @@ pub(super) fn concerns_the_study(code: ErrorCode) -> bool {
     matches!(
         code,
         ErrorCode::StudyNotOpen
+            | ErrorCode::StudyEnded
             | ErrorCode::StudyNotFound
             | ErrorCode::WrongFingerprint
             | ErrorCode::UnsupportedVersion

@@ -2,6 +2,7 @@
 
 use eigenveil_shared::{
     Error, ErrorCode,
+    about::{About, Day},
     api::CreateStudy,
     enrolment::Enrolment,
     estimate::Rank,
@@ -41,6 +42,10 @@ impl FieldErrors {
         let field = match error.code() {
             ErrorCode::InvalidName if detail.contains("feature") => "features",
             ErrorCode::InvalidName => "name",
+            ErrorCode::InvalidAbout if detail.starts_with("the purpose") => "purpose",
+            ErrorCode::InvalidAbout if detail.starts_with("the responsible") => "responsible",
+            ErrorCode::InvalidAbout if detail.starts_with("the contact") => "contact",
+            ErrorCode::InvalidAbout => "ends",
             ErrorCode::InvalidDimension => "dimension",
             ErrorCode::InvalidBudget if detail.starts_with("delta") => "delta",
             ErrorCode::InvalidBudget => "epsilon",
@@ -162,7 +167,18 @@ impl Design {
                 "token" => Enrolment::Token,
                 _ => Enrolment::Open,
             },
+            about: About {
+                purpose: stated(fields, "purpose"),
+                responsible: stated(fields, "responsible"),
+                contact: stated(fields, "contact"),
+                ends: errors.take("ends", last_day(fields.get("ends")), None),
+            },
         };
+        if let Err(error) = request.about.check() {
+            for (field, text) in FieldErrors::of(&error).iter() {
+                errors.add(field, text);
+            }
+        }
         let users = errors.take("users", whole(fields, "users"), 1).max(1);
         let percent = errors.take("share", number(fields, "share"), 50.0);
         if !(percent > 0.0 && percent <= 100.0) {
@@ -277,6 +293,22 @@ fn whole(fields: &Fields, name: &str) -> Result<u64, String> {
         .map_err(|_| format!("{name} is {text:?}; it is a whole number such as 100"))
 }
 
+/// What a field says; nothing where it is empty.
+fn stated(fields: &Fields, name: &str) -> Option<String> {
+    Some(fields.get(name))
+        .filter(|text| !text.is_empty())
+        .map(str::to_owned)
+}
+
+fn last_day(text: &str) -> Result<Option<Day>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    text.parse()
+        .map(Some)
+        .map_err(|error: Error| error.detail().to_owned())
+}
+
 /// One feature a line: a name, or a name and its public centre and scale.
 fn features(text: &str) -> Result<Option<Vec<Feature>>, String> {
     if text.is_empty() {
@@ -347,6 +379,11 @@ mod tests {
             ("epsilon=4", "epsilon=4&features=a%0Ab", "features"),
             ("epsilon=4", "epsilon=4&features=a,1", "features"),
             ("double-cap", "isotropic-gaussian&delta=2", "delta"),
+            ("name=n", "name=n&purpose=a%0Ab", "purpose"),
+            ("name=n", "name=n&responsible=a%1Bb", "responsible"),
+            ("name=n", "name=n&contact=javascript:alert(1)", "contact"),
+            ("name=n", "name=n&ends=tomorrow", "ends"),
+            ("name=n", "name=n&ends=2027-02-29", "ends"),
         ] {
             let errors = read(&GOOD.replace(from, to)).err();
             let errors = errors.unwrap_or_else(|| panic!("{to} was taken"));

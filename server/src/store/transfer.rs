@@ -226,6 +226,7 @@ fn export_to(connection: &Connection, study: &Study, file: &File) -> Result<(), 
         reports,
         sections: sizes.len() as u32,
         enrolment: study.enrolment(),
+        about: document.about,
     };
     let mut archive = ArchiveWriter::new(file, &header)?;
     let mut statement =
