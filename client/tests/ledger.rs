@@ -359,10 +359,10 @@ fn a_newer_layout_is_refused() {
     drop(Ledger::open(&path).unwrap());
     rusqlite::Connection::open(&path)
         .unwrap()
-        .pragma_update(None, "user_version", 4)
+        .pragma_update(None, "user_version", 5)
         .unwrap();
     let error = Ledger::open(&path).unwrap_err().to_string();
-    assert!(error.contains("layout version 4"), "{error}");
+    assert!(error.contains("layout version 5"), "{error}");
     assert!(error.contains("update"), "{error}");
 }
 
