@@ -172,7 +172,9 @@ fn is_host(host: &str) -> bool {
         (1..=63).contains(&label.len())
             && !label.starts_with('-')
             && !label.ends_with('-')
-            && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+            && label
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b == b'-')
     };
     host.len() <= 253 && host.contains('.') && host.split('.').all(label)
 }
@@ -341,9 +343,15 @@ mod tests {
         };
         for (contact, link) in [
             ("a@b.org", "mailto:a@b.org"),
-            ("first.last+study@mail.example-1.co.uk", "mailto:first.last+study@mail.example-1.co.uk"),
+            (
+                "first.last+study@mail.example-1.co.uk",
+                "mailto:first.last+study@mail.example-1.co.uk",
+            ),
             ("https://example.org", "https://example.org"),
-            ("https://example.org:8443/study?id=7#contact", "https://example.org:8443/study?id=7#contact"),
+            (
+                "https://example.org:8443/study?id=7#contact",
+                "https://example.org:8443/study?id=7#contact",
+            ),
         ] {
             assert_eq!(about(contact).check(), Ok(()), "{contact}");
             assert_eq!(about(contact).contact_link().as_deref(), Some(link));
@@ -405,11 +413,27 @@ mod tests {
             ]
         };
         let long = "é".repeat(MAX_RESPONSIBLE / 2);
-        for text in ["x", "Was Leute wach hält: <b>\"Schlaf\" & 'Traum'</b>", &long] {
-            assert!(with(text).iter().all(|about| about.check().is_ok()), "{text}");
+        for text in [
+            "x",
+            "Was Leute wach hält: <b>\"Schlaf\" & 'Traum'</b>",
+            &long,
+        ] {
+            assert!(
+                with(text).iter().all(|about| about.check().is_ok()),
+                "{text}"
+            );
         }
         let long = "x".repeat(MAX_PURPOSE + 1);
-        for text in ["", "  ", "a\nb", "a\u{1b}[2Jb", "a\u{0}", "a\u{202e}b", "a\u{2028}b", &long] {
+        for text in [
+            "",
+            "  ",
+            "a\nb",
+            "a\u{1b}[2Jb",
+            "a\u{0}",
+            "a\u{202e}b",
+            "a\u{2028}b",
+            &long,
+        ] {
             for about in with(text) {
                 assert_eq!(about.check().unwrap_err().code(), ErrorCode::InvalidAbout);
             }
@@ -434,7 +458,11 @@ mod tests {
         assert_eq!(about.missing(), ["responsible party", "contact"]);
         let nothing: About = serde_json::from_str("{}").unwrap();
         assert!(nothing.is_empty() && nothing.check().is_ok() && !nothing.is_over(u64::MAX));
-        for wrong in [r#"{"ends":"soon"}"#, r#"{"ends":20000}"#, r#"{"purpos":"p"}"#] {
+        for wrong in [
+            r#"{"ends":"soon"}"#,
+            r#"{"ends":20000}"#,
+            r#"{"purpos":"p"}"#,
+        ] {
             assert!(serde_json::from_str::<About>(wrong).is_err(), "{wrong}");
         }
     }

@@ -6,9 +6,7 @@ use utoipa::{
     PartialSchema, ToSchema,
     openapi::{
         RefOr,
-        schema::{
-            KnownFormat, Object, ObjectBuilder, OneOfBuilder, Schema, SchemaFormat, Type,
-        },
+        schema::{KnownFormat, Object, ObjectBuilder, OneOfBuilder, Schema, SchemaFormat, Type},
     },
 };
 

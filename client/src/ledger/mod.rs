@@ -35,8 +35,8 @@ mod limits;
 mod receipt;
 mod rows;
 mod schema;
-mod told;
 mod tokens;
+mod told;
 
 use std::{fmt, path::Path};
 
@@ -61,8 +61,8 @@ use crate::{
 
 pub use limits::{Limits, Spent};
 pub use receipt::{Receipt, ReceiptEntry};
-pub use told::Told;
 pub use rows::{RowFile, RowLedger, RowReceipt, RowStudy};
+pub use told::Told;
 
 /// What has become of a report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -162,7 +162,11 @@ pub(super) fn told(
             if let Some(parameters) = &told.parameters {
                 let claimed = parameters.budget();
                 let delta = shown_delta(claimed.delta());
-                writeln!(f, "   claimed      epsilon {}, delta {delta}", claimed.epsilon())?;
+                writeln!(
+                    f,
+                    "   claimed      epsilon {}, delta {delta}",
+                    claimed.epsilon()
+                )?;
             }
         }
         None => writeln!(

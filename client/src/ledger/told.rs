@@ -114,7 +114,11 @@ impl fmt::Display for Told {
         let ends = about.ends.map(|day| format!("{day} (UTC)"));
         line(f, "last day", ends.as_deref())?;
         let Some(parameters) = &self.parameters else {
-            return line(f, "parameters", Some("ones that this version takes no part in"));
+            return line(
+                f,
+                "parameters",
+                Some("ones that this version takes no part in"),
+            );
         };
         let preprocessing = parameters.preprocessing();
         line(f, "norm", Some(&norm(preprocessing)))?;

@@ -48,8 +48,12 @@ pub(super) fn parameters(study: &Study) -> Markup {
     let (params, privacy) = (study.params(), study.privacy());
     let norm = match params.preprocessing().norm {
         Norm::Normalize => "normalize: divided by its length".to_owned(),
-        Norm::Clip { radius } => format!("clip: shortened to length {radius} where it is longer, then divided by {radius}"),
-        Norm::Require { radius } => format!("require: divided by {radius}; a row longer than that is sent as the zero row"),
+        Norm::Clip { radius } => format!(
+            "clip: shortened to length {radius} where it is longer, then divided by {radius}"
+        ),
+        Norm::Require { radius } => {
+            format!("require: divided by {radius}; a row longer than that is sent as the zero row")
+        }
     };
     html! {
         dl .pairs #parameters {
