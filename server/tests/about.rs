@@ -106,15 +106,7 @@ async fn it_is_kept_shown_exported_imported_and_backed_up() {
     let other = Harness::new();
     let imported: ImportReceipt = other.import(None, file.clone()).await.json();
     assert_eq!(imported.study.about, expected);
-    // A merge keeps what the study said that the reports come to.
-    let target = other.study_with(json!({})).await;
-    let deleted = format!("/v1/studies/{}", study.id);
-    other
-        .operator("POST", &format!("{deleted}/close"), None)
-        .await;
-    other.operator("DELETE", &deleted, None).await;
-    let merged: ImportReceipt = other.import(Some(&target.id), file).await.json();
-    assert_eq!((merged.reports, merged.study.about.is_empty()), (1, true));
+    assert_eq!(shown(&other, &study).await.about, expected);
 
     let backup = server.operator("GET", "/v1/backup", None).await.body;
     let restored = tempfile::tempdir().unwrap();
@@ -124,6 +116,39 @@ async fn it_is_kept_shown_exported_imported_and_backed_up() {
     let server = server.restart();
     assert_eq!(shown(&server, &study).await.about, expected);
     assert!(shown(&server, &silent).await.about.is_empty());
+}
+
+/// Reports are added up for the purpose that people read, and for no other.
+#[tokio::test]
+async fn a_merge_keeps_to_the_purpose() {
+    let server = Harness::new();
+    let with = async |purpose: Value| {
+        let about = json!({ "purpose": purpose, "responsible": "A", "ends": "2027-03-31" });
+        server.study_with(json!({ "about": about })).await
+    };
+    let (given, same) = (with(json!("sleep")).await, with(json!("sleep")).await);
+    let (other, silent) = (with(json!("sales")).await, with(Value::Null).await);
+    for study in [&given, &silent] {
+        let sent = server
+            .post_report(study, report(study, new_id(), 1.0))
+            .await;
+        assert_eq!(sent.status, StatusCode::CREATED);
+    }
+    let export = async |study: &StudyDocument| {
+        let path = format!("/v1/studies/{}/export", study.id);
+        server.operator("GET", &path, None).await.body
+    };
+    let (file, silent_file) = (export(&given).await, export(&silent).await);
+    for study in [&other, &silent] {
+        let refused = server.import(Some(&study.id), file.clone()).await;
+        refused.is_problem(422, E::InvalidAbout);
+    }
+    assert_eq!(server.accepted(&other).await, 0);
+    // Nothing was said to those, so nothing is broken.
+    for (target, file) in [(&same, file), (&other, silent_file)] {
+        let merged: ImportReceipt = server.import(Some(&target.id), file).await.json();
+        assert_eq!((merged.reports, &merged.study.about), (1, &target.about));
+    }
 }
 
 #[tokio::test]

@@ -111,9 +111,9 @@ fn table(features: &[Feature]) -> Markup {
                 thead { tr { th scope="col" { "Feature" } th scope="col" { "Center" } th scope="col" { "Scale" } } }
                 tbody { @for feature in features {
                     tr {
-                        th scope="row" data-head="Feature" { (feature.name) }
-                        td data-head="Center" { (feature.center) }
-                        td data-head="Scale" { (feature.scale) }
+                        th scope="row" { (feature.name) }
+                        td { (feature.center) }
+                        td { (feature.scale) }
                     }
                 } }
             }

@@ -193,7 +193,7 @@ fn tokens() -> Markup {
                 li { "A token is 64 hexadecimal digits, and good for one report. Whoever runs the study makes the tokens and gives you yours; this page has none to give. Without one the server takes no report." }
                 li { "It is a ticket and says nothing about your data. Whoever has it can use it in your place: keep it to yourself until your report has arrived." }
                 li { "What it reveals: that it was used. The server keeps a hash of each token and whether it was spent. Whoever knows to whom your token was given, and reads that, learns that you took part." }
-                li { "The server stores nothing that says which report came with which token. But both come in one request: whoever changes the server's program, or reads what crosses the network unencrypted, can see them together, and know which report is yours. What they then learn about your data is bounded by ε as above." }
+                li { "The server's database does not say which report came with which token. But both come in one request: whoever runs the server and watches its memory, its disk or its traffic at that moment, or changes its program, can see them together and know which report is yours. What they then learn about your data is bounded by ε as above." }
                 li { "If the answer gets lost, send the same report again: it is counted once, and your token is not needed twice." }
             }
         }

@@ -87,12 +87,14 @@ async fn the_page_prints_commands_that_work_and_the_receipt_says_all() {
     let table = format!("\"{LONG_NAME}\",alcohol\n2.5,13.2\n3.1,12.9\n1.8,14.0\n");
     std::fs::write(folder.path().join("mine.csv"), table).unwrap();
     let report = text(&page, "#report-command").replace("ROWS.csv", "mine.csv");
-    let printed = said(&as_printed(folder.path(), &report));
+    let reported = as_printed(folder.path(), &report);
+    let asked = String::from_utf8_lossy(&reported.stderr).into_owned();
+    let printed = said(&reported);
     assert!(printed.contains("3 of 3 rows acknowledged"), "{printed}");
     let receipt = text(&page, "#receipt-command").replace("ROWS.csv", "mine.csv");
     let receipt = said(&as_printed(folder.path(), &receipt));
     for (_, value) in TOLD {
-        for place in [&told, &receipt, &shown] {
+        for place in [&told, &asked, &receipt, &shown] {
             assert!(place.contains(value), "{value:?} is not in {place}");
         }
     }
