@@ -158,7 +158,7 @@ pub struct CreateStudy {
     #[serde(default)]
     pub enrolment: Enrolment,
     /// What the people who are asked are told; fixed like everything else.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "About::is_empty")]
     pub about: About,
 }
 
