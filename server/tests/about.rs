@@ -15,53 +15,26 @@ use std::sync::{
 
 use axum::http::{Request, StatusCode, header};
 use browser::{Browser, Page};
-use common::{Harness, batch, design, environment, new_id, patience::until, report};
-use eigenveil_server::{
-    AppState, Clock, Environment, ServerConfig, StudyId, router, store::database_path,
-};
+use common::{Harness, SetClock, batch, design, new_id, patience::until, report};
+use eigenveil_server::{ServerConfig, StudyId, store::database_path};
 use eigenveil_shared::{
     ErrorCode as E,
     about::About,
     api::{BatchReceipt, ImportReceipt, StudyDocument, StudyState},
 };
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
 /// 2023-11-14, the day of the tests' clock.
 const TODAY: &str = "2023-11-14";
 /// The first millisecond after it.
 const TOMORROW: u64 = 1_700_006_400_000;
 
-struct SetClock(AtomicU64);
-
-impl Clock for SetClock {
-    fn now_ms(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
 /// A server whose clock the test sets.
 fn timed() -> (Harness, Arc<SetClock>) {
     let directory = tempfile::tempdir().unwrap();
     let config = ServerConfig::new(directory.path().join("data"));
     let clock = Arc::new(SetClock(AtomicU64::new(1_700_000_000_000)));
-    (over(directory, config, &clock), clock)
-}
-
-fn over(directory: TempDir, config: ServerConfig, clock: &Arc<SetClock>) -> Harness {
-    let set = Environment {
-        clock: Arc::<SetClock>::clone(clock),
-        ..environment()
-    };
-    let app = AppState::open(config.clone(), set).unwrap();
-    let token = std::fs::read_to_string(app.store().token_path()).unwrap();
-    Harness {
-        directory,
-        config,
-        routes: router(app.clone()),
-        app,
-        token: token.trim().to_owned(),
-    }
+    (Harness::at(directory, config, &clock), clock)
 }
 
 fn told() -> Value {
@@ -261,17 +234,9 @@ async fn a_study_that_ended_while_the_server_was_down_is_closed_at_the_start() {
     let study = server
         .study_with(json!({ "about": { "ends": TODAY } }))
         .await;
-    let Harness {
-        directory,
-        config,
-        app,
-        routes,
-        ..
-    } = server;
-    app.close();
-    drop((routes, app));
+    let (directory, config) = server.stop();
     clock.0.store(TOMORROW, Ordering::Relaxed);
-    let server = over(directory, config, &clock);
+    let server = Harness::at(directory, config, &clock);
     until("the study is closed", async || {
         shown(&server, &study).await.state == StudyState::Closed
     })
