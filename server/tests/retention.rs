@@ -65,6 +65,8 @@ async fn a_store_of_the_first_release_goes_on() {
         ("integers", 2)
     );
     assert_eq!((seeds.name.as_str(), seeds.reports_accepted), ("seeds", 3));
+    // Nobody had asked for what participants are told.
+    assert!(integers.about.is_empty() && seeds.about.is_empty());
     // The sums, exactly.
     assert_eq!(server.total(&integers), [101.0, -5.0, 33.0]);
     let mut expected = SeedSum::new(3).unwrap();
