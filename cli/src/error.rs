@@ -83,6 +83,7 @@ impl From<eigenveil_shared::Error> for CliError {
                     | ErrorCode::InvalidMechanism
                     | ErrorCode::InvalidPreprocessing
                     | ErrorCode::InvalidName
+                    | ErrorCode::InvalidAbout
                     | ErrorCode::InvalidRequest
                     | ErrorCode::WrongDimension
                     | ErrorCode::RowNotFinite

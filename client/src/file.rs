@@ -8,6 +8,7 @@
 //! that a log that is not of the file's last change is noticed and not applied.
 
 use std::{
+    borrow::Cow,
     cell::Cell,
     fs::{self, File},
     io,
@@ -33,8 +34,10 @@ pub(crate) struct Layout {
     pub(crate) application_id: i32,
     /// Tables of version 1.
     pub(crate) tables: &'static [&'static str],
-    /// Step `i` brings tables of version `i + 1` to version `i + 2`.
+    /// Step `i` brings tables of version `i + 1` to version `i + 2`; the step after these is [`Layout::head`].
     pub(crate) upgrades: &'static [&'static str],
+    /// The steps after that one.
+    pub(crate) later: &'static [&'static str],
     /// The table whose rows never go: their number is kept beside them.
     pub(crate) counted: &'static str,
 }
@@ -61,12 +64,21 @@ impl From<Error> for Failure {
 type Tokens = ([u8; 16], [u8; 16]);
 
 impl Layout {
-    /// Version of the tables: the last step is the one that all files of this crate have, [`Layout::head`].
+    /// Version of the tables.
     fn version(&self) -> i32 {
-        i32::try_from(self.upgrades.len()).map_or(i32::MAX, |steps| steps + 2)
+        i32::try_from(self.steps().len()).map_or(i32::MAX, |steps| steps + 1)
     }
 
-    /// The last step: the token of the last change, and how many rows must be there.
+    /// What brings tables of version 1 to this one's.
+    fn steps(&self) -> Vec<Cow<'static, str>> {
+        let of = |steps: &'static [&'static str]| steps.iter().copied().map(Cow::Borrowed);
+        of(self.upgrades)
+            .chain([Cow::Owned(self.head())])
+            .chain(of(self.later))
+            .collect()
+    }
+
+    /// The step that all files of this crate have: the token of the last change, and how many rows must be there.
     fn head(&self) -> String {
         let table = self.counted;
         format!(
@@ -178,10 +190,9 @@ impl Layout {
             connection.pragma_update(None, "synchronous", "OFF")?;
             connection.execute_batch("BEGIN")?;
             connection.execute_batch(&self.tables.concat())?;
-            for step in self.upgrades {
-                connection.execute_batch(step)?;
+            for step in self.steps() {
+                connection.execute_batch(&step)?;
             }
-            connection.execute_batch(&self.head())?;
             fill(&connection)?;
             connection.pragma_update(None, "application_id", self.application_id)?;
             connection.pragma_update(None, "user_version", self.version())?;
@@ -408,10 +419,9 @@ impl Store {
         self.connection.execute_batch("VACUUM")?;
         let transaction = self.connection.unchecked_transaction()?;
         let done = usize::try_from(version - 1).unwrap_or(usize::MAX);
-        for step in self.layout.upgrades.iter().skip(done) {
+        for step in self.layout.steps().iter().skip(done) {
             transaction.execute_batch(step)?;
         }
-        transaction.execute_batch(&self.layout.head())?;
         transaction.pragma_update(None, "user_version", self.layout.version())?;
         transaction.commit()
     }

@@ -88,7 +88,7 @@ pub mod blocking;
 pub use error::{Error, Result};
 pub use ledger::{
     EntryState, Ledger, Limits, OwedReport, Receipt, ReceiptEntry, RowFile, RowLedger, RowReceipt,
-    RowStudy, Spent, TakePart,
+    RowStudy, Spent, TakePart, Told,
 };
 pub use outbox::{Outbox, OutboxCounts, PendingReport, RefusedEntry, StudyBinding};
 pub use participant::{Clock, Participant, PreparedReport, SystemClock};

@@ -10,6 +10,7 @@ use std::{
 use eigenveil_shared::api::StudyState;
 use eigenveil_shared::{
     Error as SharedError, ErrorCode,
+    about::{self, About},
     mechanism::Work,
     preprocess::Row,
     report::{Report, ReportId},
@@ -61,7 +62,17 @@ pub struct Participant {
     clock: Arc<dyn Clock>,
     /// Why nobody can take part, where the study said so when it was fetched.
     not_open: Option<SharedError>,
+    /// What the study said of itself, with its name; nothing where parameters came alone.
+    said: Option<Arc<(String, About)>>,
 }
+
+/// Of parameters that came alone.
+static NOT_STATED: About = About {
+    purpose: None,
+    responsible: None,
+    contact: None,
+    ends: None,
+};
 
 impl Participant {
     /// A participant of the study with these (checked, frozen) parameters.
@@ -72,6 +83,7 @@ impl Participant {
             fingerprint,
             clock: Arc::new(SystemClock),
             not_open: None,
+            said: None,
         }
     }
 
@@ -90,13 +102,44 @@ impl Participant {
         self
     }
 
-    /// Whether the study took reports when it was fetched: to be asked before anything is written for it.
+    /// The same participant of a study with this name that says this of itself: the ledgers keep it for the receipt,
+    /// and nothing is perturbed after its last day. A study that was fetched has it already.
+    #[must_use]
+    pub fn of_study(mut self, name: impl Into<String>, about: About) -> Self {
+        self.said = Some(Arc::new((name.into(), about)));
+        self
+    }
+
+    /// The study's name, where it is known.
+    pub fn study_name(&self) -> Option<&str> {
+        self.said.as_ref().map(|said| said.0.as_str())
+    }
+
+    /// What the study says of itself; nothing where parameters came alone.
+    pub fn about(&self) -> &About {
+        self.said.as_ref().map_or(&NOT_STATED, |said| &said.1)
+    }
+
+    /// Whether the study took reports when it was fetched, and its last day is not over by this device's clock: to be
+    /// asked before anything is written for it.
     /// [`report`](Self::report) and the ledgers ask it themselves. Parameters that came from nowhere
-    /// ([`new`](Self::new), [`from_canonical`](Self::from_canonical)) have no state, and pass.
+    /// ([`new`](Self::new), [`from_canonical`](Self::from_canonical)) have no state and no last day, and pass.
     ///
     /// # Errors
-    /// `study-not-open`.
+    /// `study-not-open`, `study-ended`.
     pub fn check_open(&self) -> Result<()> {
+        if let (Some(day), true) = (
+            self.about().ends,
+            self.about().is_over(self.clock.unix_ms()),
+        ) {
+            let name = self.study_name().unwrap_or_default();
+            return Err(about::ended(
+                &format!("{name:?}"),
+                day,
+                "nothing was perturbed or charged: check this device's clock if that is wrong, or ask whoever runs the study for another one",
+            )
+            .into());
+        }
         match &self.not_open {
             None => Ok(()),
             Some(error) => Err(error.clone().into()),
@@ -152,7 +195,7 @@ impl Participant {
 
     /// Days since 1970-01-01 UTC.
     pub(crate) fn day(&self) -> u64 {
-        self.clock.unix_ms() / (24 * 60 * 60 * 1_000)
+        about::Day::of(self.clock.unix_ms()).0
     }
 
     /// Prepares and perturbs one row. **Call it once per participant and study**, keep the result
@@ -184,8 +227,8 @@ impl Participant {
     /// ```
     ///
     /// # Errors
-    /// `wrong-dimension` (the program's mistake, not the data's), `randomness-unavailable`, and `study-not-open` for the
-    /// participant of a study that was not open when it was fetched.
+    /// `wrong-dimension` (the program's mistake, not the data's), `randomness-unavailable`, and `study-not-open` or
+    /// `study-ended` for the participant of a study that takes no reports.
     pub fn report(&self, row: &Row) -> Result<PreparedReport> {
         Ok(self.report_counted(row)?.0)
     }

@@ -78,6 +78,7 @@ fn the_sdk_reports_to_a_server_in_an_own_application() {
             default_k: Rank::Auto,
             draft: false,
             enrolment: eigenveil_shared::enrolment::Enrolment::Open,
+            about: Default::default(),
         })
         .unwrap();
     let ledger = folder.path().join("device.ledger");

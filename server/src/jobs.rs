@@ -1,4 +1,5 @@
-//! The one thread that computes estimates, in the order they were asked for, and clears away what was deleted.
+//! The one thread that computes estimates, in the order they were asked for, clears away what was deleted, and closes studies
+//! whose last day is over.
 
 use std::{
     collections::HashSet,
@@ -179,13 +180,24 @@ fn work(store: &Store, control: &Control) {
                 if let Err(error) = store.sweep(&|| control.stopping()) {
                     tracing::warn!(%error, "what is deleted could not be cleared away; it will be tried again");
                 }
-                control.wait(IDLE);
+                control.wait(until_an_end(store));
             }
             Err(error) if error.code() == ErrorCode::ShuttingDown => return,
             Err(error) => {
                 tracing::error!(%error, "the queue of estimates cannot be read");
                 control.wait(RETRY);
             }
+        }
+    }
+}
+
+/// Closes what has ended; how long to sleep then.
+fn until_an_end(store: &Store) -> Duration {
+    match store.close_ended() {
+        Ok(next) => next.map_or(IDLE, |next| next.min(IDLE)),
+        Err(error) => {
+            tracing::warn!(%error, "a study whose last day is over could not be closed; it takes no reports all the same");
+            RETRY
         }
     }
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    about::About,
     enrolment::Enrolment,
     error::ErrorCode,
     estimate::{Estimate, Rank},
@@ -156,6 +157,9 @@ pub struct CreateStudy {
     /// Who may take part; absent: anybody who knows the study's identifier.
     #[serde(default)]
     pub enrolment: Enrolment,
+    /// What the people who are asked are told; fixed like everything else.
+    #[serde(default, skip_serializing_if = "About::is_empty")]
+    pub about: About,
 }
 
 /// One study, as anybody may see it.
@@ -189,6 +193,9 @@ pub struct StudyDocument {
     /// Who may take part.
     #[serde(default)]
     pub enrolment: Enrolment,
+    /// What the people who are asked are told.
+    #[serde(default)]
+    pub about: About,
 }
 
 /// One study in a list: what is as long for every study. `GET /v1/studies/{id}` has the rest.

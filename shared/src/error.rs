@@ -48,6 +48,8 @@ error_codes! {
     InvalidPreprocessing = "invalid-preprocessing", "The preprocessing is not usable";
     /// A name that is empty, too long, or has characters that cannot be shown.
     InvalidName = "invalid-name", "The name is not usable";
+    /// A purpose, responsible party, contact or last day that cannot be shown, or is none.
+    InvalidAbout = "invalid-about", "What participants are told of the study is not usable";
     /// A row, or a row file, of another dimension than the study's.
     WrongDimension = "wrong-dimension", "The row has another dimension than the study";
     /// A row with a value that is not finite.
@@ -78,6 +80,8 @@ error_codes! {
     StudyNotFound = "study-not-found", "There is no such study";
     /// Reports arrive for a study that is not open.
     StudyNotOpen = "study-not-open", "The study does not take reports now";
+    /// Reports arrive, or would be made, after the study's last day.
+    StudyEnded = "study-ended", "The study's last day is over";
     /// A state change that the study's state does not allow.
     InvalidTransition = "invalid-transition", "The study's state does not allow this";
     /// No estimate of that number.

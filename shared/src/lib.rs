@@ -15,6 +15,7 @@
 //! * [`study`]: [`StudyParams`](study::StudyParams), frozen and fingerprinted.
 //! * [`report`], [`codec`]: what travels, and the one module that knows the byte layout.
 //! * [`enrolment`]: who may take part, and one-time tokens.
+//! * [`about`]: what the people who are asked are told.
 //! * [`api`], [`estimate`], [`error`]: the JSON documents both ends of HTTP speak.
 //!
 //! # A report, start to end
@@ -48,6 +49,7 @@
 //! No I/O, no clock, no async, no linear algebra. What floating point adds to the ε of the Gaussian
 //! mechanisms is bounded and stated (`docs/derivations/gaussian.md`, "Floating point").
 
+pub mod about;
 pub mod api;
 pub mod codec;
 mod dot;

@@ -6,11 +6,11 @@ use utoipa::{
     PartialSchema, ToSchema,
     openapi::{
         RefOr,
-        schema::{Object, ObjectBuilder, OneOfBuilder, Schema, Type},
+        schema::{KnownFormat, Object, ObjectBuilder, OneOfBuilder, Schema, SchemaFormat, Type},
     },
 };
 
-use crate::{api::Lambda, error::ErrorCode, estimate::Rank};
+use crate::{about::Day, api::Lambda, error::ErrorCode, estimate::Rank};
 
 /// One of these texts.
 fn words(words: impl IntoIterator<Item = &'static str>) -> Object {
@@ -30,6 +30,21 @@ impl PartialSchema for ErrorCode {
 impl ToSchema for ErrorCode {
     fn name() -> Cow<'static, str> {
         "ErrorCode".into()
+    }
+}
+
+impl PartialSchema for Day {
+    fn schema() -> RefOr<Schema> {
+        let date = ObjectBuilder::new()
+            .schema_type(Type::String)
+            .format(Some(SchemaFormat::KnownFormat(KnownFormat::Date)));
+        Schema::Object(date.build()).into()
+    }
+}
+
+impl ToSchema for Day {
+    fn name() -> Cow<'static, str> {
+        "Day".into()
     }
 }
 

@@ -13,7 +13,7 @@ use eigenveil_client::{
     Limits, Outbox, PreparedReport, RowLedger, Spent,
     http::{StudyClient, UploadMode, UploadSettings, UploadSummary, Uploader},
 };
-use eigenveil_shared::{ErrorCode, enrolment::ParticipantToken};
+use eigenveil_shared::{ErrorCode, api::StudyDocument, enrolment::ParticipantToken};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
@@ -219,6 +219,10 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
             )));
         }
     }
+    // Before it is agreed to. The ledger keeps the same for the receipt.
+    if !json {
+        output::say(&who_asks(study.document()));
+    }
     // What is prepared already is not asked about: it will be sent as it is.
     if counts.pending + counts.acknowledged + counts.refused == 0 {
         look(&table, &participant, args.yes)?;
@@ -358,6 +362,20 @@ fn finish(
         )));
     }
     Ok(())
+}
+
+/// Who asks for the rows, and what for.
+fn who_asks(study: &StudyDocument) -> String {
+    let stated = |text: &Option<String>| text.clone().unwrap_or_else(|| "not stated".to_owned());
+    let about = &study.about;
+    format!(
+        "study {:?}\n  purpose      {}\n  responsible  {}\n  contact      {}\n  last day     {}",
+        study.name,
+        stated(&about.purpose),
+        stated(&about.responsible),
+        stated(&about.contact),
+        stated(&about.ends.map(|day| format!("{day} (UTC)")))
+    )
 }
 
 /// The number of rows and the columns that were taken.

@@ -6,8 +6,9 @@ use std::{
 };
 
 use clap::{Args, Subcommand};
-use eigenveil_client::http::AnalystClient;
+use eigenveil_client::{Told, http::AnalystClient};
 use eigenveil_shared::{
+    about::{About, Day},
     api::{CreateStudy, StudyDocument},
     enrolment::{Enrolment, MAX_TOKENS_PER_REQUEST},
     estimate::Rank,
@@ -39,7 +40,7 @@ pub(crate) struct StudyArgs {
 enum StudyCommand {
     /// Create a study and open it
     #[command(
-        after_help = "Example:\n  eigenveil study create --name heights --p 2 --k 1 --epsilon 4 --features features.csv --norm clip --radius 3\n\nfeatures.csv has the columns name,center,scale: public constants, one line per feature.\nTake them from what is published about the population, never from the participants' rows."
+        after_help = "Example:\n  eigenveil study create --name heights --p 2 --k 1 --epsilon 4 --features features.csv --norm clip --radius 3 \\\n    --purpose \"How height and weight vary together\" --responsible \"University of Example\" \\\n    --contact study@example.org --ends 2027-03-31\n\nfeatures.csv has the columns name,center,scale: public constants, one line per feature.\nTake them from what is published about the population, never from the participants' rows."
     )]
     Create(Box<CreateArgs>),
     /// List studies
@@ -137,6 +138,39 @@ struct CreateArgs {
     /// Leave the study in draft
     #[arg(long)]
     draft: bool,
+    #[command(flatten)]
+    about: AboutArgs,
+}
+
+/// What participants read on the study's page, and keep in their receipts.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "What participants are told (fixed with the study)")]
+struct AboutArgs {
+    /// What the answer is wanted for, in a sentence or two
+    #[arg(long, value_name = "TEXT")]
+    purpose: Option<String>,
+    /// The person or organisation that answers for the study
+    #[arg(long, value_name = "NAME")]
+    responsible: Option<String>,
+    /// How to reach them: an e-mail address, or a page that begins with https://
+    #[arg(long, value_name = "ADDRESS")]
+    contact: Option<String>,
+    /// Last day on which reports are taken, UTC, such as 2027-03-31; without it until the study is closed
+    #[arg(long, value_name = "DATE", value_parser = parse::<Day>)]
+    ends: Option<Day>,
+}
+
+impl AboutArgs {
+    fn about(&self) -> Result<About> {
+        let about = About {
+            purpose: self.purpose.clone(),
+            responsible: self.responsible.clone(),
+            contact: self.contact.clone(),
+            ends: self.ends,
+        };
+        about.check()?;
+        Ok(about)
+    }
 }
 
 pub(crate) async fn run(args: &StudyArgs, json: bool) -> Result<()> {
@@ -276,6 +310,7 @@ fn request(create: &CreateArgs) -> Result<CreateStudy> {
         default_k: create.k,
         draft: create.draft,
         enrolment: create.enrolment,
+        about: create.about.about()?,
     })
 }
 
@@ -286,6 +321,13 @@ fn cautions(create: &CreateArgs, request: &CreateStudy) -> Result<Vec<String>> {
             .mechanism
             .freeze(request.dimension, request.epsilon, request.features.clone())?;
     let mut cautions = Vec::new();
+    let missing = request.about.missing();
+    if !missing.is_empty() {
+        cautions.push(format!(
+            "participants read \"not stated\" for: {}; it cannot be stated later (--purpose, --responsible, --contact, --ends)",
+            missing.join(", ")
+        ));
+    }
     let features = request.features.as_deref().unwrap_or_default();
     if request.centring.is_none() && features.iter().all(|feature| feature.center == 0.0) {
         cautions.push(
@@ -301,14 +343,19 @@ fn show(study: &StudyDocument, json: bool) -> Result<()> {
     if json {
         return output::json(study);
     }
+    let told = Told {
+        name: Some(study.name.clone()),
+        about: study.about.clone(),
+        parameters: Some(study.params.clone()),
+    };
     output::text(&format!(
-        "study        {}\nname         {}\nstate        {}\nreports      {}\ndimension    {}\nfingerprint  {}\n{}",
+        "study        {}\nstate        {}\nreports      {}\nenrolment    {}\nfingerprint  {}\ndimension    {}\n{told}{}",
         study.id,
-        study.name,
         study.state.as_str(),
         study.reports_accepted,
-        study.params.dimension(),
+        study.enrolment.as_str(),
         study.fingerprint,
+        study.params.dimension(),
         output::privacy_text(&study.privacy)
     ))
 }

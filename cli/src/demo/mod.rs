@@ -22,6 +22,7 @@ use eigenveil_estimation::{floor::grouped, metrics};
 use eigenveil_server::{Environment, Server, ServerConfig};
 use eigenveil_shared::{
     ErrorCode,
+    about::About,
     api::{CreateStudy, EstimateRequest},
     enrolment::Enrolment,
     estimate::{Estimate, Rank},
@@ -191,6 +192,11 @@ fn study_request(args: &DemoArgs, rows: &DemoRows) -> Result<CreateStudy> {
         default_k: Rank::Fixed(usize::from(args.k)),
         enrolment: Enrolment::Open,
         draft: false,
+        about: About {
+            purpose: Some("To show on one machine what a study does".to_owned()),
+            responsible: Some("Whoever runs this demonstration".to_owned()),
+            ..About::default()
+        },
     })
 }
 

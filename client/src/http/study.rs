@@ -63,6 +63,8 @@ impl Study {
                 document.report_bytes, document.max_batch
             ));
         }
+        // Shown to people and kept for them: not what nobody could have stated.
+        document.about.check()?;
         // What the parameters say counts, not what the server says about them.
         document.privacy = PrivacyStatement::of(&params);
         let binding = StudyBinding::new(server, id, &params);
@@ -98,8 +100,9 @@ impl Study {
     /// A participant of this study, who perturbs nothing where it was not open when it was fetched
     /// ([`Participant::check_open`]).
     pub fn participant(&self) -> Participant {
-        let participant = Participant::new(self.document.params.clone());
-        participant.of_a_study_that_is(self.document.state, self.id())
+        Participant::new(self.document.params.clone())
+            .of_study(&self.document.name, self.document.about.clone())
+            .of_a_study_that_is(self.document.state, self.id())
     }
 
     /// What an outbox for this study is opened with.
@@ -357,6 +360,7 @@ pub(super) fn concerns_the_study(code: ErrorCode) -> bool {
     matches!(
         code,
         ErrorCode::StudyNotOpen
+            | ErrorCode::StudyEnded
             | ErrorCode::StudyNotFound
             | ErrorCode::WrongFingerprint
             | ErrorCode::UnsupportedVersion

@@ -36,6 +36,7 @@ mod receipt;
 mod rows;
 mod schema;
 mod tokens;
+mod told;
 
 use std::{fmt, path::Path};
 
@@ -61,6 +62,7 @@ use crate::{
 pub use limits::{Limits, Spent};
 pub use receipt::{Receipt, ReceiptEntry};
 pub use rows::{RowFile, RowLedger, RowReceipt, RowStudy};
+pub use told::Told;
 
 /// What has become of a report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -252,7 +254,7 @@ impl Ledger {
     /// `budget-exceeded`; `already-participated` when the device took part in a study of this identifier
     /// at another address; `wrong-fingerprint` when the study's parameters are not those of the binding,
     /// or have changed since the device took part; `study-not-open` when it is new to the device and took no
-    /// reports when it was fetched; `wrong-dimension`, `randomness-unavailable`; the file could not be written. After an error nothing was given out. If the disk kept the entry in spite
+    /// reports when it was fetched; `study-ended` when its last day is over by this device's clock; `wrong-dimension`, `randomness-unavailable`; the file could not be written. After an error nothing was given out. If the disk kept the entry in spite
     /// of the failure it reported, the next call finds it and gives its report.
     pub fn take_part(
         &mut self,
@@ -326,6 +328,7 @@ impl Ledger {
                 "INSERT INTO payload (number, bytes) VALUES (?1, ?2)",
                 params![number, report.payload],
             )?;
+            told::keep(file, number, participant)?;
             Ok(())
         })
     }
@@ -484,7 +487,11 @@ impl Ledger {
     /// # Errors
     /// The file could not be read.
     pub fn receipt(&self) -> Result<Receipt> {
-        Ok(Receipt::of(self.limits()?, self.entries()?))
+        let mut receipt = Receipt::of(self.limits()?, self.entries()?);
+        for (study, entry) in receipt.studies.iter_mut().zip(self.entries()?) {
+            study.told = told::read(&self.store, entry.number)?;
+        }
+        Ok(receipt)
     }
 
     fn charges(&self) -> Result<Vec<Budget>> {

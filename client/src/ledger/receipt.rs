@@ -2,13 +2,14 @@
 
 use std::fmt;
 
-use eigenveil_shared::privacy::Budget;
+use eigenveil_shared::{about::Day, privacy::Budget};
 use serde::{Deserialize, Serialize};
 
 use super::{
     EntryState,
     limits::{self, Limits, Spent},
     schema::Entry,
+    told::Told,
 };
 
 /// What a device has told whom. `Display` is a short text for a person; serde gives JSON with exact
@@ -63,6 +64,9 @@ pub struct ReceiptEntry {
     pub report: String,
     /// What became of it.
     pub state: EntryState,
+    /// What the device was told of the study; `None` where an earlier version took part, which did not keep it.
+    #[serde(default)]
+    pub told: Option<Told>,
 }
 
 impl Receipt {
@@ -83,7 +87,7 @@ impl ReceiptEntry {
             server: entry.binding.server,
             study: entry.binding.study,
             fingerprint: entry.binding.fingerprint.to_string(),
-            day: date(entry.day),
+            day: Day(entry.day).to_string(),
             mechanism: entry.mechanism,
             dimension: entry.dimension,
             neighbours: entry.neighbours,
@@ -91,6 +95,7 @@ impl ReceiptEntry {
             sentence: entry.sentence,
             report: entry.report.to_string(),
             state: entry.state,
+            told: None,
         }
     }
 }
@@ -138,8 +143,38 @@ impl fmt::Display for ReceiptEntry {
                 printable(code),
                 printable(detail)
             ),
-        }
+        }?;
+        told(f, self.told.as_ref(), &self.fingerprint)
     }
+}
+
+/// What the study said when this side took part.
+pub(super) fn told(
+    f: &mut fmt::Formatter<'_>,
+    told: Option<&Told>,
+    fingerprint: &str,
+) -> fmt::Result {
+    match told {
+        Some(told) => {
+            for line in told.to_string().lines() {
+                writeln!(f, "   {line}")?;
+            }
+            if let Some(parameters) = &told.parameters {
+                let claimed = parameters.budget();
+                let delta = shown_delta(claimed.delta());
+                writeln!(
+                    f,
+                    "   claimed      epsilon {}, delta {delta}",
+                    claimed.epsilon()
+                )?;
+            }
+        }
+        None => writeln!(
+            f,
+            "   what the study said of itself was not kept by the version that took part"
+        )?,
+    }
+    writeln!(f, "   {:<13}{}", "fingerprint", printable(fingerprint))
 }
 
 /// What is spent and left under the limits.
@@ -230,46 +265,9 @@ fn five_digits(value: f64, wrong: impl Fn(f64) -> bool, side: f64) -> f64 {
     }
 }
 
-/// The date of a day since 1970-01-01, Gregorian (Hinnant, "chrono-compatible low-level date
-/// algorithms": years begin in March, so that the leap day comes last).
-pub(super) fn date(day: u64) -> String {
-    let day = day + 719_468;
-    let (era, of_era) = (day / 146_097, day % 146_097);
-    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let from_march = (5 * of_year + 2) / 153;
-    let day_of_month = of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 {
-        from_march + 3
-    } else {
-        from_march - 9
-    };
-    let year = year + 400 * era + u64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day_of_month:02}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn dates() {
-        for (day, expected) in [
-            (0, "1970-01-01"),
-            (58, "1970-02-28"),
-            (59, "1970-03-01"),
-            (789, "1972-02-29"),
-            (790, "1972-03-01"),
-            (11_016, "2000-02-29"),
-            (11_017, "2000-03-01"),
-            (11_322, "2000-12-31"),
-            (20_526, "2026-03-14"),
-            (47_540, "2100-02-28"),
-            (47_541, "2100-03-01"),
-        ] {
-            assert_eq!(date(day), expected);
-        }
-    }
 
     #[test]
     fn numbers_are_short_and_on_the_safe_side() {

@@ -20,6 +20,7 @@ use std::{collections::BTreeMap, fmt, ops::Range, path::Path};
 
 use eigenveil_shared::{
     Error as SharedError, ErrorCode,
+    about::Day,
     privacy::{Budget, PrivacyStatement},
     study::Fingerprint,
 };
@@ -29,8 +30,8 @@ use sha2::{Digest, Sha256};
 
 use super::{
     limits::{self, Limits, Spent},
-    receipt::date,
     schema::{LIMITS, read_limits, write_limits},
+    told::{self, Told, told_table},
 };
 use crate::{
     error::{Error, Result},
@@ -47,6 +48,7 @@ const LAYOUT: Layout = Layout {
     tables: &[LIMITS, TABLES],
     counted: "charge",
     upgrades: &[],
+    later: &[told_table!("study")],
 };
 
 const TABLES: &str = "
@@ -302,7 +304,7 @@ impl RowLedger {
     ///
     /// # Errors
     /// As [`RowLedger::admit`]; `study-not-open` when there is something to charge for a study that took no reports
-    /// when it was fetched; a report in the outbox that is of no row of the file and was not charged, for which
+    /// when it was fetched, `study-ended` where its last day is over by this machine's clock; a report in the outbox that is of no row of the file and was not charged, for which
     /// nothing is charged at all; the ledger could not be written.
     pub fn charge(
         &mut self,
@@ -376,7 +378,9 @@ impl RowLedger {
                             participant.day(),
                         ],
                     )?;
-                    ledger.last_insert_rowid()
+                    let number = ledger.last_insert_rowid();
+                    told::keep(ledger, number, participant)?;
+                    number
                 }
             };
             for run in &runs {
@@ -409,6 +413,9 @@ impl RowLedger {
             if let Some(study) = studies.get_mut(&charge.study) {
                 study.rows += charge.rows.end - charge.rows.start;
             }
+        }
+        for (number, study) in &mut studies {
+            study.told = told::read(&self.store, *number)?;
         }
         Ok(RowReceipt {
             limits,
@@ -475,13 +482,14 @@ impl RowLedger {
                     server: row.get(1)?,
                     study: row.get(2)?,
                     fingerprint: Fingerprint(row.get(3)?).to_string(),
-                    day: date(row.get(4)?),
+                    day: Day(row.get(4)?).to_string(),
                     mechanism: row.get(5)?,
                     dimension: row.get(6)?,
                     neighbours: row.get(7)?,
                     sentence: row.get(8)?,
                     charged,
                     rows: 0,
+                    told: None,
                 })
             };
             studies.insert(row.get(0).map_err(failed)?, read().map_err(failed)?);
@@ -638,6 +646,9 @@ pub struct RowStudy {
     pub charged: Budget,
     /// How many rows took part.
     pub rows: u64,
+    /// What was said of the study when the first rows took part; `None` of an earlier version, which did not keep it.
+    #[serde(default)]
+    pub told: Option<Told>,
 }
 
 impl fmt::Display for RowReceipt {
@@ -664,6 +675,7 @@ impl fmt::Display for RowReceipt {
                 super::receipt::printable(&study.mechanism)
             )?;
             super::receipt::cost(f, study.charged, &study.neighbours, &study.sentence)?;
+            super::receipt::told(f, study.told.as_ref(), &study.fingerprint)?;
         }
         Ok(())
     }

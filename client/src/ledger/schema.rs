@@ -5,7 +5,7 @@ use std::path::Path;
 use eigenveil_shared::{privacy::Budget, report::ReportId, study::Fingerprint};
 use rusqlite::{Connection, Row, params};
 
-use super::{EntryState, limits::Limits};
+use super::{EntryState, limits::Limits, told::told_table};
 use crate::{
     error::{Error, Result},
     file::{Layout, Store},
@@ -25,6 +25,7 @@ pub(super) const LAYOUT: Layout = Layout {
             bytes BLOB NOT NULL CHECK (length(bytes) = 32)
         ) STRICT;
     "],
+    later: &[told_table!("entry")],
 };
 
 pub(super) const OWED: i64 = 0;

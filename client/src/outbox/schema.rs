@@ -24,6 +24,7 @@ pub(super) const LAYOUT: Layout = Layout {
             bytes BLOB NOT NULL CHECK (length(bytes) = 32)
         ) STRICT;
     "],
+    later: &[],
 };
 
 // Payloads have a table of their own: deleting one frees whole pages, which the next one uses again.

@@ -53,6 +53,7 @@ fn create() -> CreateStudy {
         default_k: Rank::Auto,
         draft: true,
         enrolment: eigenveil_shared::enrolment::Enrolment::Open,
+        about: Default::default(),
     }
 }
 

@@ -356,10 +356,10 @@ fn a_newer_layout_is_refused() {
     drop(Ledger::open(&path).unwrap());
     rusqlite::Connection::open(&path)
         .unwrap()
-        .pragma_update(None, "user_version", 4)
+        .pragma_update(None, "user_version", 5)
         .unwrap();
     let error = Ledger::open(&path).unwrap_err().to_string();
-    assert!(error.contains("layout version 4"), "{error}");
+    assert!(error.contains("layout version 5"), "{error}");
     assert!(error.contains("update"), "{error}");
 }
 
@@ -485,18 +485,48 @@ One study may cost epsilon 8.001 at most. Costs add up, whoever runs the studies
    charged epsilon 1, delta 1e-6 (replacement: any two rows the participant might hold)
    Whatever the server believed about two possible rows of a participant, one report changes the odds between them by a factor of at most 2.72, except with probability 2.8e-5.
    report ID-1: the server has it
+   name         not stated
+   purpose      not stated
+   responsible  not stated
+   contact      not stated
+   last day     not stated
+   norm         normalize: each row divided by its length
+   centring     none
+   features     5 numbers without names, used as they come
+   claimed      epsilon 1, delta 1e-6
+   fingerprint  8a93e41da2f5e98c423d43f3927919d1a661abac6d54c9c72907b609bdacf51b
 
 2. 2026-03-14  study 22222222222222222222222222222222 at http://localhost:8080
    one row of 5 numbers, perturbed by discrete-gaussian
    charged epsilon 0.5, delta 1e-6 (replacement: any two rows the participant might hold)
    Whatever the server believed about two possible rows of a participant, one report changes the odds between them by a factor of at most 1.65, except with probability 5.8e-5.
    report ID-2: refused by the server (payload-not-finite: entry 3 is not a  [31mnumber); charged all the same, since it may have been seen
+   name         not stated
+   purpose      not stated
+   responsible  not stated
+   contact      not stated
+   last day     not stated
+   norm         normalize: each row divided by its length
+   centring     none
+   features     5 numbers without names, used as they come
+   claimed      epsilon 0.5, delta 1e-6
+   fingerprint  a48dffbf0784fcc7f8b0a1d97623482627937e8838002755cba01939bdb2de01
 
 3. 2026-03-14  study 33333333333333333333333333333333 at http://localhost:8080
    one row of 5 numbers, perturbed by discrete-gaussian
    charged epsilon 4, delta 1e-6 (replacement: any two rows the participant might hold)
    Whatever the server believed about two possible rows of a participant, one report changes the odds between them by a factor of at most 55, except with probability 6.8e-6.
    report ID-3: not yet known to have arrived
+   name         not stated
+   purpose      not stated
+   responsible  not stated
+   contact      not stated
+   last day     not stated
+   norm         normalize: each row divided by its length
+   centring     none
+   features     5 numbers without names, used as they come
+   claimed      epsilon 4, delta 1e-6
+   fingerprint  81a6e59e0103e941b4c5d6fa369c889d2cee6a77817f6f4ec0313c08c07a1c7b
 ";
 
 #[test]

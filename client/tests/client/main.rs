@@ -26,4 +26,6 @@ mod row_ledger;
 #[cfg(feature = "http")]
 mod tls;
 #[cfg(feature = "http")]
+mod told;
+#[cfg(feature = "http")]
 mod upload;

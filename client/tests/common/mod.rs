@@ -54,9 +54,17 @@ pub(crate) fn borrowed(
     prepared.iter().map(|(index, report)| (*index, report))
 }
 
-/// Makes a file of layout 3 one of an earlier layout.
+/// Makes a file of today's layout one of an earlier layout: 3 knew nothing of what a study says of itself.
 pub(crate) fn downgrade(path: &std::path::Path, version: i32) {
     let connection = rusqlite::Connection::open(path).unwrap();
+    connection
+        .execute_batch("DROP TABLE IF EXISTS told")
+        .unwrap();
+    if version == 3 {
+        return connection
+            .pragma_update(None, "user_version", version)
+            .unwrap();
+    }
     connection
         .execute_batch(
             "DROP TRIGGER IF EXISTS entry_is_counted; DROP TRIGGER IF EXISTS report_is_counted;

@@ -202,6 +202,7 @@ pub(crate) fn document(params: &StudyParams) -> StudyDocument {
         created_at_ms: 0,
         privacy: PrivacyStatement::of(params),
         enrolment: eigenveil_shared::enrolment::Enrolment::Open,
+        about: Default::default(),
     }
 }
 

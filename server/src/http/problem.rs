@@ -33,6 +33,7 @@ pub fn status_of(code: ErrorCode) -> StatusCode {
         }
         E::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
         E::StudyNotOpen
+        | E::StudyEnded
         | E::InvalidTransition
         | E::EstimateNotReady
         | E::AlreadyParticipated
@@ -45,6 +46,7 @@ pub fn status_of(code: ErrorCode) -> StatusCode {
         | E::InvalidMechanism
         | E::InvalidPreprocessing
         | E::InvalidName
+        | E::InvalidAbout
         | E::InvalidRequest
         | E::WrongDimension
         | E::RowNotFinite

@@ -10,7 +10,7 @@ use axum::{
 };
 use bytes::Bytes;
 use eigenveil_shared::{
-    Error, ErrorCode,
+    Error, ErrorCode, about,
     api::{
         BatchReceipt, REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE, RefusedReport, ReportOutcome,
         ReportReceipt, StudyState,
@@ -77,9 +77,10 @@ async fn take(app: &AppState, study: Arc<Study>, request: Request) -> Result<Res
     };
     let payload_len = study.shape().payload_len;
     // Reports that were counted are known again whatever the state is; there are none where nothing was ever counted.
-    let open = study.state() == StudyState::Open;
+    let over = study.about().is_over(app.store().now_ms());
+    let open = study.state() == StudyState::Open && !over;
     if !open && study.reports_accepted() == 0 {
-        return Err(not_open(&study).into());
+        return Err(takes_none(&study, over).into());
     }
     let client = Caller::of(app, &parts.headers, &parts.extensions).map(Caller::address);
     let mut reservation = Reservation::of(app.store().ingest_memory(), client);
@@ -128,7 +129,8 @@ async fn take(app: &AppState, study: Arc<Study>, request: Request) -> Result<Res
         Some(Stored::Duplicate) => (StatusCode::OK, ReportOutcome::Duplicate),
         Some(Stored::Gone) => return Err(gone(&study).into()),
         Some(Stored::NotAdmitted(code)) => return Err(not_admitted(*code).into()),
-        Some(Stored::NotOpen) | None => return Err(not_open(&study).into()),
+        Some(Stored::Ended) => return Err(takes_none(&study, true).into()),
+        Some(Stored::NotOpen) | None => return Err(takes_none(&study, false).into()),
     };
     let accepted = u64::from(outcome == ReportOutcome::Accepted);
     let metrics = app.store().metrics();
@@ -229,13 +231,16 @@ impl Batch {
             return Err(gone(study).into());
         }
         let (accepted, duplicates) = (count(Stored::Accepted), count(Stored::Duplicate));
-        if count(Stored::NotOpen) > 0 {
-            let error = not_open(study);
+        for (late, over) in [(Stored::NotOpen, false), (Stored::Ended, true)] {
+            if count(late) == 0 {
+                continue;
+            }
+            let error = takes_none(study, over);
             if accepted + duplicates == 0 {
                 return Err(error.into());
             }
             for (&index, stored) in self.positions.iter().zip(stored) {
-                if *stored == Stored::NotOpen {
+                if *stored == late {
                     self.refused.push(refused(index, &error));
                 }
             }
@@ -282,7 +287,11 @@ fn not_admitted(code: ErrorCode) -> Error {
     Error::new(code, why)
 }
 
-fn not_open(study: &Study) -> Error {
+/// Why a study takes no reports: its last day is over, or it is not open.
+fn takes_none(study: &Study, over: bool) -> Error {
+    if let (true, Some(day)) = (over, study.about().ends) {
+        return about::ended(&study.id().to_string(), day, "this one was not counted");
+    }
     Error::new(
         ErrorCode::StudyNotOpen,
         format!(

@@ -41,6 +41,8 @@ pub(super) async fn create(
     let wanted: CreateStudy = body::read_json(&app, &parts, content).await?;
     let study = app.store().create_study(wanted).await?;
     tracing::info!(study = %study.id(), "study created");
+    // It may be the next to end.
+    app.jobs().wake();
     // Where the routes are mounted is the application's choice.
     let location = format!("{}/{}", here.path(), study.id());
     let created = [(header::LOCATION, location)];
@@ -141,6 +143,7 @@ pub(super) async fn open(
     State(app): State<AppState>,
 ) -> Result<Json<StudyDocument>, ApiError> {
     app.store().set_state(&study, StudyState::Open).await?;
+    app.jobs().wake();
     Ok(Json(study.document()))
 }
 

@@ -44,6 +44,7 @@ pub(super) async fn submit(
         Ok(design) => match app.store().create_study(design.request).await {
             Ok(study) => {
                 tracing::info!(study = %study.id(), "study created");
+                app.jobs().wake();
                 return Ok(layout::see_other(
                     &visitor,
                     &format!("/studies/{}", study.id()),
@@ -105,6 +106,7 @@ fn about_the_form(error: &Error) -> bool {
     matches!(
         error.code(),
         E::InvalidName
+            | E::InvalidAbout
             | E::InvalidDimension
             | E::InvalidBudget
             | E::InvalidMechanism
@@ -156,6 +158,14 @@ fn content(visitor: &Visitor, fields: &Fields, errors: &FieldErrors) -> Markup {
                         (text("radius", "Radius R", "For clipping and requiring: a public constant.", "decimal"))
                         (text("features", "Features (optional)", "One a line: name, or name,center,scale. Public constants, never computed from the participants' rows.", "lines"))
                         (tick(fields, "centring", "Private centring: estimate and remove the mean too"))
+                    }
+                    fieldset {
+                        legend { "What participants are told" }
+                        p .help { "On the study's page and in their receipts, word for word; where it is empty they read \"not stated\". It cannot be changed later." }
+                        (text("purpose", "Purpose", "What the answer is wanted for, in a sentence or two.", "text"))
+                        (text("responsible", "Responsible", "The person or organisation that answers for the study.", "text"))
+                        (text("contact", "Contact", "An e-mail address, or a page that begins with https://.", "text"))
+                        (text("ends", "Last day (UTC)", "Such as 2027-03-31: no report is taken after it. Empty: until you close the study.", "text"))
                     }
                     fieldset {
                         legend { "Privacy and people" }

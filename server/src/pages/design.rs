@@ -2,6 +2,7 @@
 
 use eigenveil_shared::{
     Error, ErrorCode,
+    about::{About, Day},
     api::CreateStudy,
     enrolment::Enrolment,
     estimate::Rank,
@@ -41,6 +42,10 @@ impl FieldErrors {
         let field = match error.code() {
             ErrorCode::InvalidName if detail.contains("feature") => "features",
             ErrorCode::InvalidName => "name",
+            ErrorCode::InvalidAbout if detail.starts_with("the purpose") => "purpose",
+            ErrorCode::InvalidAbout if detail.starts_with("the responsible") => "responsible",
+            ErrorCode::InvalidAbout if detail.starts_with("the contact") => "contact",
+            ErrorCode::InvalidAbout => "ends",
             ErrorCode::InvalidDimension => "dimension",
             ErrorCode::InvalidBudget if detail.starts_with("delta") => "delta",
             ErrorCode::InvalidBudget => "epsilon",
@@ -78,6 +83,12 @@ impl FieldErrors {
         }
     }
 
+    fn merge(&mut self, others: &Self) {
+        for (field, text) in others.iter() {
+            self.add(field, text);
+        }
+    }
+
     /// The value, or its default and a remark.
     fn take<T>(&mut self, field: &'static str, read: Result<T, String>, otherwise: T) -> T {
         read.unwrap_or_else(|text| {
@@ -100,20 +111,24 @@ impl Design {
     /// # Errors
     /// All that is wrong, field by field.
     pub(super) fn read(fields: &Fields) -> Result<Self, FieldErrors> {
-        let named = check_name("the name of the study", fields.get("name"));
-        match (Self::read_for_planner(fields), named) {
-            (design, Ok(())) => design,
-            (design, Err(error)) => {
-                let mut errors = FieldErrors::of(&error);
-                for (field, text) in design.err().unwrap_or_default().iter() {
-                    errors.add(field, text);
-                }
+        let mut errors = match check_name("the name of the study", fields.get("name")) {
+            Ok(()) => FieldErrors::default(),
+            Err(error) => FieldErrors::of(&error),
+        };
+        let about = about(fields, &mut errors);
+        match Self::read_for_planner(fields) {
+            Ok(mut design) if errors.is_empty() => {
+                design.request.about = about;
+                Ok(design)
+            }
+            design => {
+                errors.merge(&design.err().unwrap_or_default());
                 Err(errors)
             }
         }
     }
 
-    /// The same, whatever the name.
+    /// The same, whatever the name and what participants are told.
     ///
     /// # Errors
     /// All that is wrong, field by field.
@@ -162,6 +177,7 @@ impl Design {
                 "token" => Enrolment::Token,
                 _ => Enrolment::Open,
             },
+            about: About::default(),
         };
         let users = errors.take("users", whole(fields, "users"), 1).max(1);
         let percent = errors.take("share", number(fields, "share"), 50.0);
@@ -277,6 +293,36 @@ fn whole(fields: &Fields, name: &str) -> Result<u64, String> {
         .map_err(|_| format!("{name} is {text:?}; it is a whole number such as 100"))
 }
 
+/// What participants are told.
+fn about(fields: &Fields, errors: &mut FieldErrors) -> About {
+    let about = About {
+        purpose: stated(fields, "purpose"),
+        responsible: stated(fields, "responsible"),
+        contact: stated(fields, "contact"),
+        ends: errors.take("ends", last_day(fields.get("ends")), None),
+    };
+    if let Err(error) = about.check() {
+        errors.merge(&FieldErrors::of(&error));
+    }
+    about
+}
+
+/// What a field says; nothing where it is empty.
+fn stated(fields: &Fields, name: &str) -> Option<String> {
+    Some(fields.get(name))
+        .filter(|text| !text.is_empty())
+        .map(str::to_owned)
+}
+
+fn last_day(text: &str) -> Result<Option<Day>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    text.parse()
+        .map(Some)
+        .map_err(|error: Error| error.detail().to_owned())
+}
+
 /// One feature a line: a name, or a name and its public centre and scale.
 fn features(text: &str) -> Result<Option<Vec<Feature>>, String> {
     if text.is_empty() {
@@ -347,6 +393,11 @@ mod tests {
             ("epsilon=4", "epsilon=4&features=a%0Ab", "features"),
             ("epsilon=4", "epsilon=4&features=a,1", "features"),
             ("double-cap", "isotropic-gaussian&delta=2", "delta"),
+            ("name=n", "name=n&purpose=a%0Ab", "purpose"),
+            ("name=n", "name=n&responsible=a%1Bb", "responsible"),
+            ("name=n", "name=n&contact=javascript:alert(1)", "contact"),
+            ("name=n", "name=n&ends=tomorrow", "ends"),
+            ("name=n", "name=n&ends=2027-02-29", "ends"),
         ] {
             let errors = read(&GOOD.replace(from, to)).err();
             let errors = errors.unwrap_or_else(|| panic!("{to} was taken"));
@@ -355,6 +406,16 @@ mod tests {
         let several = read("share=50").err().unwrap();
         for field in ["name", "dimension", "mechanism", "epsilon", "users"] {
             assert!(several.of_field(field).is_some(), "{field}");
+        }
+    }
+
+    /// The planner goes on while somebody types an address.
+    #[test]
+    fn the_planner_does_not_wait_for_what_participants_are_told() {
+        for typed in ["contact=some", "ends=2027-0", "purpose=a%0Ab"] {
+            let fields = Fields::parse(format!("{GOOD}&{typed}").as_bytes());
+            assert!(Design::read_for_planner(&fields).is_ok(), "{typed}");
+            assert!(Design::read(&fields).is_err(), "{typed}");
         }
     }
 

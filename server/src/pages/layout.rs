@@ -5,7 +5,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
-use eigenveil_shared::api::StudyState;
+use eigenveil_shared::{about::Day, api::StudyState};
 use maud::{DOCTYPE, Markup, html};
 
 use super::{assets, visitor::Visitor};
@@ -109,32 +109,8 @@ pub(super) fn short(value: f64) -> String {
 
 /// Milliseconds since 1970-01-01 as a date and a time, UTC.
 pub(super) fn moment(ms: u64) -> String {
-    let minutes = ms / 60_000;
-    let (year, month, day) = civil((minutes / 1_440) as i64);
-    let of_day = minutes % 1_440;
-    format!(
-        "{year}-{month:02}-{day:02} {:02}:{:02} UTC",
-        of_day / 60,
-        of_day % 60
-    )
-}
-
-/// The date that many days after 1970-01-01 in the Gregorian calendar (H. Hinnant, "chrono-compatible low-level date
-/// algorithms": eras of 400 years that begin in March).
-fn civil(days: i64) -> (i64, i64, i64) {
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let of_era = shifted.rem_euclid(146_097);
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 {
-        from_march + 3
-    } else {
-        from_march - 9
-    };
-    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+    let of_day = ms / 60_000 % 1_440;
+    format!("{} {:02}:{:02} UTC", Day::of(ms), of_day / 60, of_day % 60)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! One file a page, its handler beside its markup. Nothing inline, nothing from elsewhere: the policy in
 //! [`layout`] holds for all of them. They are not part of the interface for programs, and not in its OpenAPI document.
 
+mod about;
 mod actions;
 mod assets;
 mod create;

@@ -16,6 +16,7 @@ use eigenveil_shared::{
 use maud::{Markup, html};
 
 use super::{
+    about,
     images::{self, Drawing, What},
     layout,
     renderings::PageOf,
@@ -79,16 +80,21 @@ pub(super) async fn show(
     visitor: Visitor,
 ) -> Result<Response, ApiError> {
     hide_drafts(&visitor, &study)?;
-    let what = PageOf::Participate(study.id(), study.state());
+    // The state follows the last day a little later than reports do.
+    let state = match study.about().is_over(app.store().now_ms()) {
+        true if study.state() == StudyState::Open => StudyState::Closed,
+        _ => study.state(),
+    };
+    let what = PageOf::Participate(study.id(), state, visitor.address());
     let render = move |visitor: &Visitor| {
-        let content = content(visitor, &study);
+        let content = content(visitor, &study, state);
         Ok(layout::document(visitor, TITLE, &content))
     };
     let page = app.pages().rendered.page(visitor, what, || 0, render);
     Ok(layout::answer(StatusCode::OK, page.await?))
 }
 
-fn content(visitor: &Visitor, study: &Study) -> Markup {
+fn content(visitor: &Visitor, study: &Study, state: StudyState) -> Markup {
     let path = format!("/studies/{}", study.id());
     let privacy = study.privacy();
     let epsilon = epsilon_that_holds(privacy);
@@ -97,7 +103,18 @@ fn content(visitor: &Visitor, study: &Study) -> Markup {
     html! {
         p { a href=(visitor.link(&path)) { "← " (study.name()) } }
         h1 { (TITLE) }
-        p { "You are asked to take part in " strong { (study.name()) } ", which is " (study.state().as_str()) "." }
+        p { "You are asked to take part in " strong { (study.name()) } ", which is " (state.as_str()) "." }
+        section aria-labelledby="h-about" {
+            h2 #h-about { "Who asks, and what for" }
+            (about::people(study))
+            p .muted { "These are the words of whoever runs the study; nothing here checks them. They cannot be changed while the study exists." }
+        }
+        section aria-labelledby="h-row" {
+            h2 #h-row { "What is asked for" }
+            (about::features(study))
+            h3 { "What is done with it" }
+            (about::parameters(study))
+        }
         section aria-labelledby="h-belief" {
             h2 #h-belief { "What an observer can learn about you" }
             p { (privacy.sentence) }
@@ -162,11 +179,60 @@ fn content(visitor: &Visitor, study: &Study) -> Markup {
                 li { "The program is open: " code { "eigenveil audit" } " tries to break the promise and says how far it got." }
             }
         }
-        @if study.state() == StudyState::Open {
-            section aria-labelledby="h-take-part" {
-                h2 #h-take-part { "Take part" }
-                p { "With the program, for the rows of a file (or with an app that has the device library inside):" }
-                pre tabindex="0" { code { "eigenveil report --server SERVER --study " (study.id()) " --rows rows.npy" } }
+        @if study.enrolment() == Enrolment::Token { (tokens()) }
+        @if state == StudyState::Open { (commands(visitor, study)) }
+    }
+}
+
+/// What the participants of a study with tokens should know of them.
+fn tokens() -> Markup {
+    html! {
+        section #tokens aria-labelledby="h-tokens" {
+            h2 #h-tokens { "You need a one-time token" }
+            ul {
+                li { "A token is 64 hexadecimal digits, and good for one report. Whoever runs the study makes the tokens and gives you yours; this page has none to give. Without one the server takes no report." }
+                li { "It is a ticket and says nothing about your data. Whoever has it can use it in your place: keep it to yourself until your report has arrived." }
+                li { "What it reveals: that it was used. The server keeps a hash of each token and whether it was spent. Whoever knows to whom your token was given, and reads that, learns that you took part." }
+                li { "The server's database does not say which report came with which token. But both come in one request: whoever runs the server and watches its memory, its disk or its traffic at that moment, or changes its program, can see them together and know which report is yours. What they then learn about your data is bounded by ε as above." }
+                li { "If the answer gets lost, send the same report again: it is counted once, and your token is not needed twice." }
+            }
+        }
+    }
+}
+
+/// The commands with which somebody takes part: they work as they are printed, but for the names of files.
+fn commands(visitor: &Visitor, study: &Study) -> Markup {
+    let address = visitor.address();
+    let server = address.as_deref().unwrap_or("SERVER");
+    let by_token = study.enrolment() == Enrolment::Token;
+    let named = study.params().preprocessing().features.is_some();
+    // One row of a table is never looked at to guess what its first line is.
+    let header = if named { "" } else { " --header yes" };
+    let tokens = if by_token { " --tokens TOKENS.txt" } else { "" };
+    let report = format!(
+        "eigenveil report --server {server} --study {} --fingerprint {} --rows ROWS.csv{header}{tokens}",
+        study.id(),
+        study.shape().fingerprint
+    );
+    html! {
+        section aria-labelledby="h-take-part" {
+            h2 #h-take-part { "Take part" }
+            p { "With the program, for the rows of a file (or with an app that has the device library inside):" }
+            pre tabindex="0" { code #report-command { (report) } }
+            p { "Replace:" }
+            ul {
+                @if address.is_none() { li { code { "SERVER" } " by the address of this page up to the first single slash, such as https://study.example." } }
+                li {
+                    code { "ROWS.csv" } " by your table: one line a person. "
+                    @if named { "Its first line names the columns, which are the features above, in any order; " code { "--drop NAME" } " leaves a column out." }
+                    @else { "Its first line names the columns, and these are in the order that the study means." }
+                }
+                @if by_token { li { code { "TOKENS.txt" } " by a file with your token in it: one token a line, line 1 for the first row." } }
+            }
+            p { "Your row is perturbed on your machine; what cannot be sent now is sent when you run the command again, and is counted once. What it cost, and what you were told, is in the ledger beside your table:" }
+            pre tabindex="0" { code #receipt-command { "eigenveil receipt ROWS.csv.ledger" } }
+            @if address.as_deref().is_some_and(|address| address.starts_with("http://")) {
+                p .muted { "Plain HTTP is for a server on your own machine. If this one is elsewhere, the program sends nothing: ask the contact for the address that begins with https." }
             }
         }
     }

@@ -56,7 +56,8 @@ pub(super) enum PageOf {
     /// A part of the list, of those that were searched for.
     Studies(usize, String),
     Study(StudyId, StudyState),
-    Participate(StudyId, StudyState),
+    /// With the address of the server as it was asked for, which its commands name.
+    Participate(StudyId, StudyState, Option<String>),
     /// Not a page, but what moves on that of the study.
     Events(StudyId, StudyState),
 }

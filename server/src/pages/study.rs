@@ -12,13 +12,11 @@ use eigenveil_plots::{Axis, DataTable, LineChart, Marker, Series};
 use eigenveil_shared::{
     Error, ErrorCode,
     api::{EstimateDocument, EstimateState, StudyState},
-    enrolment::Enrolment,
-    estimate::Rank,
-    preprocess::Norm,
 };
 use maud::{Markup, PreEscaped, html};
 
 use super::{
+    about,
     images::{self, Drawing, What},
     layout,
     planner::Outlook,
@@ -296,6 +294,13 @@ fn content(visitor: &Visitor, sight: &Sight, arrivals: &[Arrivals]) -> Markup {
             @if study.state() == StudyState::Open {
                 p { a .button href=(visitor.link(&format!("{path}/participate"))) { "What does one report reveal?" } }
             }
+            section aria-labelledby="h-about" {
+                h2 #h-about { "About this study" }
+                (about::people(study))
+                @if visitor.is_operator() && !study.about().missing().is_empty() {
+                    p #not-stated .muted { "Participants read \"not stated\" for: " (study.about().missing().join(", ")) ". It is fixed with the study: make another one to state it." }
+                }
+            }
             div .pictures {
                 section aria-labelledby="h-time" {
                     h2 #h-time { "Reports over time" }
@@ -333,7 +338,9 @@ fn content(visitor: &Visitor, sight: &Sight, arrivals: &[Arrivals]) -> Markup {
                 section aria-labelledby="h-parameters" {
                     h2 #h-parameters { "Parameters" }
                     p .muted { "Frozen when the study was created, " (layout::moment(study.created_at_ms())) "." }
-                    (parameters(study))
+                    (about::parameters(study))
+                    h3 { "What a row is" }
+                    (about::features(study))
                 }
                 section aria-labelledby="h-privacy" {
                     h2 #h-privacy { "Privacy" }
@@ -388,39 +395,6 @@ fn numbers(id: impl Into<Option<&'static str>>, table: &str) -> Markup {
         details {
             summary { "Numbers" }
             div .scroll id=[id] data-swap=[id.map(|_| "")] tabindex="0" role="region" aria-label="Numbers of the picture" { (PreEscaped(table)) }
-        }
-    }
-}
-
-fn parameters(study: &Study) -> Markup {
-    let (params, privacy) = (study.params(), study.privacy());
-    let norm = match params.preprocessing().norm {
-        Norm::Normalize => "divided by its length".to_owned(),
-        Norm::Clip { radius } => format!("clipped to length {radius}"),
-        Norm::Require { radius } => format!("required to have length {radius} at most"),
-    };
-    html! {
-        dl .pairs {
-            dt { "Features p" } dd { (grouped(params.dimension() as u64)) }
-            dt { "Components k" } dd {
-                @match study.default_k() {
-                    Rank::Auto => "as many as stand above the noise",
-                    Rank::Fixed(k) => (k),
-                }
-            }
-            dt { "Mechanism" } dd { (privacy.mechanism) }
-            dt { "ε" } dd { (privacy.epsilon) }
-            dt { "δ" } dd { @if privacy.delta == 0.0 { "0 (pure)" } @else { (format!("{:e}", privacy.delta)) } }
-            dt { "Rows" } dd { "each " (norm) @if params.preprocessing().centring.is_some() { ", with private centring" } }
-            dt { "One report" } dd { (grouped(privacy.bytes_per_report as u64)) " bytes" }
-            dt { "Who may take part" } dd {
-                @match study.enrolment() {
-                    Enrolment::Open => "anybody who knows the study's address",
-                    Enrolment::Token => "whoever has a one-time token",
-                }
-            }
-            dt { "Identifier" } dd { code { (study.id()) } }
-            dt { "Fingerprint" } dd { code { (study.shape().fingerprint) } }
         }
     }
 }

@@ -31,6 +31,8 @@ pub(super) struct Visitor {
     identity: Option<Identity>,
     /// Whether the connection is encrypted, as far as this server can tell.
     secure: bool,
+    /// The host that was asked, with its port, if it is one.
+    host: Option<String>,
 }
 
 impl Visitor {
@@ -61,6 +63,7 @@ impl Visitor {
                 || headers
                     .get("x-forwarded-proto")
                     .is_some_and(|proto| proto == "https"),
+            host: host(headers),
         }
     }
 
@@ -72,6 +75,14 @@ impl Visitor {
     /// What all links of a page begin with.
     pub(super) fn base(&self) -> &str {
         &self.base
+    }
+
+    /// This server's address as this visitor reached it, for commands to copy: scheme, host, and where the routes are
+    /// mounted. `None` where the request did not say.
+    pub(super) fn address(&self) -> Option<String> {
+        let scheme = if self.secure { "https" } else { "http" };
+        let host = self.host.as_deref()?;
+        Some(format!("{scheme}://{host}{}", self.base))
     }
 
     pub(super) fn is_known(&self) -> bool {
@@ -174,6 +185,31 @@ pub(crate) fn session_token(app: &AppState, headers: &HeaderMap) -> Option<Token
     app.pages().sessions.token(&id, Instant::now())
 }
 
+/// The host that was asked. It is shown to be copied into a shell, so that nothing but a name, an address and a port
+/// is one.
+fn host(headers: &HeaderMap) -> Option<String> {
+    const LONGEST: usize = 262;
+    let host = headers.get(header::HOST)?.to_str().ok()?;
+    let (name, port) = match host.rsplit_once(':') {
+        Some((name, port)) if !port.ends_with(']') => (name, port),
+        _ => (host, "80"),
+    };
+    let is_name = match name
+        .strip_prefix('[')
+        .and_then(|name| name.strip_suffix(']'))
+    {
+        Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => {
+            !name.is_empty()
+                && !name.starts_with('-')
+                && name
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'.')
+        }
+    };
+    (host.len() <= LONGEST && is_name && port.parse::<u16>().is_ok()).then(|| host.to_owned())
+}
+
 fn cookie(headers: &HeaderMap) -> Option<String> {
     headers
         .get_all(header::COOKIE)
@@ -267,5 +303,36 @@ impl FromRequest<AppState> for PostedByOperator {
         } = Posted::from_request(request, app).await?;
         visitor.require_operator()?;
         Ok(Self { visitor, fields })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_host_is_one() {
+        let of = |value: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::HOST, value.parse().unwrap());
+            host(&headers)
+        };
+        for good in [
+            "study.example",
+            "127.0.0.1:8080",
+            "localhost",
+            "[::1]:8080",
+            "[2001:db8::1]",
+        ] {
+            assert_eq!(of(good).as_deref(), Some(good));
+        }
+        let long = "a".repeat(300);
+        for bad in [
+            "", ":80", "a b", "a;rm", "a$(id)", "a`id`", "a/b", "user@a", "a:b", "a:99999", "[::1",
+            "[x]:1", "-server", "a'b", "<b>", &long,
+        ] {
+            assert_eq!(of(bad), None, "{bad}");
+        }
+        assert_eq!(host(&HeaderMap::new()), None);
     }
 }

@@ -7,6 +7,7 @@ use std::io::{BufReader, BufWriter, Read, Write};
 
 use eigenveil_shared::{
     Error, ErrorCode,
+    about::About,
     api::StudyState,
     enrolment::Enrolment,
     estimate::Rank,
@@ -46,6 +47,9 @@ pub(super) struct Header {
     /// Who may take part. Tokens do not travel: one that two servers knew could be spent on both.
     #[serde(default, skip_serializing_if = "is_open")]
     pub(super) enrolment: Enrolment,
+    /// What the people who were asked were told.
+    #[serde(default, skip_serializing_if = "About::is_empty")]
+    pub(super) about: About,
 }
 
 fn is_open(enrolment: &Enrolment) -> bool {
@@ -60,6 +64,8 @@ impl Header {
             from_hex(&self.canonical).ok_or_else(|| malformed("the canonical parameters"))?;
         let params = StudyParams::from_canonical(&canonical)?;
         check_name("the name of the study", &self.name)?;
+        // The last day may be over: the reports came before.
+        self.about.check()?;
         check_rank(self.default_k, params.dimension())?;
         if !(1..=MAX_BUCKETS).contains(&self.buckets) || self.sections > self.buckets {
             return Err(malformed("the number of buckets").into());
@@ -74,6 +80,7 @@ impl Header {
             state: self.state,
             buckets: self.buckets,
             enrolment: self.enrolment,
+            about: self.about.clone(),
         };
         Ok((id, design))
     }

@@ -9,6 +9,7 @@ mod arrivals;
 mod buckets;
 mod credentials;
 mod directory;
+mod ending;
 mod enrolment;
 mod estimates;
 mod failure;
@@ -57,7 +58,7 @@ pub(crate) use self::{
     estimates::{Job, StoredEstimate},
     failure::unavailable,
     rows::{gone, no_such_identifier},
-    study::{check_name, check_rank, frozen},
+    study::{check_about, check_name, check_rank, frozen},
     token::TokenHash,
     transfer::VerifiedExport,
 };
@@ -292,9 +293,10 @@ impl Store {
     /// Checks, freezes and stores a study.
     ///
     /// # Errors
-    /// As [`StudyParams::freeze`](eigenveil_shared::study::StudyParams::freeze); `invalid-name`, `invalid-request`; those of the store.
+    /// As [`StudyParams::freeze`](eigenveil_shared::study::StudyParams::freeze); `invalid-name`,
+    /// `invalid-about`, `invalid-request`; those of the store.
     pub async fn create_study(&self, request: CreateStudy) -> Result<Arc<Study>> {
-        let design = NewStudy::from_request(request, self.shared.memory_bytes)?;
+        let design = NewStudy::from_request(request, self.shared.memory_bytes, self.now_ms())?;
         let mut id = [0; 16];
         self.shared.environment.entropy.fill(&mut id)?;
         let created_at_ms = self.now_ms();
@@ -321,6 +323,9 @@ impl Store {
     /// `invalid-transition` unless draft → open → closed; those of the store.
     pub async fn set_state(&self, study: &Arc<Study>, wanted: StudyState) -> Result<()> {
         let (row, id, now) = (study.row, study.id(), self.now_ms());
+        if wanted == StudyState::Open && study.state() == StudyState::Draft {
+            check_about(study.about(), now)?;
+        }
         let study = Arc::clone(study);
         // Closing comes before deleting.
         let urgency = match wanted {

@@ -2,7 +2,12 @@
 
 use std::sync::Arc;
 
-use eigenveil_shared::{Error, ErrorCode, estimate::Rank, study::StudyParams};
+use eigenveil_shared::{
+    Error, ErrorCode,
+    about::{About, Day},
+    estimate::Rank,
+    study::StudyParams,
+};
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use sha2::{Digest, Sha256};
 
@@ -25,10 +30,11 @@ pub(super) fn insert(
     // Never the row of a study that was deleted: requests of that one may still be on their way.
     transaction.execute(
         "INSERT INTO studies
-         (study, id, name, state, canonical, fingerprint, default_k, buckets, created_at_ms, enrolment)
+         (study, id, name, state, canonical, fingerprint, default_k, buckets, created_at_ms, enrolment,
+          purpose, responsible, contact, ends)
          VALUES (1 + max((SELECT coalesce(max(study), 0) FROM studies),
                          (SELECT coalesce(max(study), 0) FROM deleted_studies)),
-                 ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                 ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         params![
             id.0,
             design.name,
@@ -38,7 +44,11 @@ pub(super) fn insert(
             default_k,
             design.buckets,
             created_at_ms,
-            design.enrolment.as_str()
+            design.enrolment.as_str(),
+            design.about.purpose,
+            design.about.responsible,
+            design.about.contact,
+            design.about.ends.map(|day| day.0)
         ],
     )?;
     Ok(transaction.last_insert_rowid())
@@ -76,7 +86,7 @@ pub(super) fn load(connection: &Connection) -> Result<Registry, Failure> {
     let registry = Registry::default();
     let mut statement = connection.prepare(
         "SELECT study, id, name, state, canonical, fingerprint, default_k, buckets,
-                created_at_ms, reports_accepted, enrolment
+                created_at_ms, reports_accepted, enrolment, purpose, responsible, contact, ends
          FROM studies WHERE study NOT IN (SELECT study FROM deleted_studies) ORDER BY study",
     )?;
     let mut rows = statement.query([])?;
@@ -121,6 +131,12 @@ pub(super) fn load(connection: &Connection) -> Result<Registry, Failure> {
             enrolment: enrolment
                 .parse()
                 .map_err(|_| Failure::damaged(format!("study {id} has an unknown enrolment")))?,
+            about: About {
+                purpose: row.get(11)?,
+                responsible: row.get(12)?,
+                contact: row.get(13)?,
+                ends: row.get::<_, Option<u64>>(14)?.map(Day),
+            },
         };
         let study = Study::new(row.get(0)?, id, design, row.get(8)?);
         study.publish_count(row.get(9)?);

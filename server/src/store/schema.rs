@@ -136,6 +136,14 @@ const MIGRATIONS: &[&str] = &["
         n       INTEGER NOT NULL CHECK (n > 0),
         PRIMARY KEY (study, seconds, start)
     ) STRICT, WITHOUT ROWID;
+",
+"
+    -- What the people who are asked are told, fixed with the study; NULL: not stated.
+    ALTER TABLE studies ADD COLUMN purpose TEXT;
+    ALTER TABLE studies ADD COLUMN responsible TEXT;
+    ALTER TABLE studies ADD COLUMN contact TEXT;
+    -- The last day on which reports are taken: days since 1970-01-01 UTC.
+    ALTER TABLE studies ADD COLUMN ends INTEGER CHECK (ends >= 0);
 "];
 
 /// Bytes of a page.

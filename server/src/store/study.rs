@@ -10,6 +10,7 @@ use std::{
 
 use eigenveil_shared::{
     Error, ErrorCode, Result,
+    about::About,
     api::{CreateStudy, StudyDocument, StudyState, StudySummary},
     codec::{self, StudyShape},
     enrolment::Enrolment,
@@ -70,6 +71,7 @@ impl Study {
             state,
             buckets,
             enrolment,
+            about,
         } = design;
         let shape = StudyShape::of(&params);
         let payload_len = shape.payload_len;
@@ -92,6 +94,7 @@ impl Study {
                 max_batch: codec::max_batch(payload_len),
                 created_at_ms,
                 enrolment,
+                about,
             },
             state: AtomicU8::new(state as u8),
             reports_accepted: AtomicU64::new(0),
@@ -141,6 +144,11 @@ impl Study {
     /// Who may take part.
     pub fn enrolment(&self) -> Enrolment {
         self.document.enrolment
+    }
+
+    /// What the people who are asked are told.
+    pub fn about(&self) -> &About {
+        &self.document.about
     }
 
     /// Draft, open or closed, as of the last commit.
@@ -198,12 +206,18 @@ pub(super) struct NewStudy {
     pub(super) state: StudyState,
     pub(super) buckets: u32,
     pub(super) enrolment: Enrolment,
+    pub(super) about: About,
 }
 
 impl NewStudy {
-    /// Checks and freezes what an operator asked for.
-    pub(super) fn from_request(request: CreateStudy, memory_bytes: u64) -> Result<Self> {
+    /// Checks and freezes what an operator asked for now.
+    pub(super) fn from_request(
+        request: CreateStudy,
+        memory_bytes: u64,
+        now_ms: u64,
+    ) -> Result<Self> {
         check_name("the name of the study", &request.name)?;
+        check_about(&request.about, now_ms)?;
         let params = frozen(&request)?;
         check_rank(request.default_k, params.dimension())?;
         Ok(Self {
@@ -217,7 +231,22 @@ impl NewStudy {
                 StudyState::Open
             },
             enrolment: request.enrolment,
+            about: request.about,
         })
+    }
+}
+
+/// Refuses what cannot be shown to the people who are asked, and a last day that is over.
+pub(crate) fn check_about(about: &About, now_ms: u64) -> Result<()> {
+    about.check()?;
+    match about.ends {
+        Some(day) if day.is_over(now_ms) => Err(Error::new(
+            ErrorCode::InvalidAbout,
+            format!(
+                "the last day is {day} (UTC), which is over: nobody could take part; give a day that is still to come"
+            ),
+        )),
+        _ => Ok(()),
     }
 }
 

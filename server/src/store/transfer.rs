@@ -8,6 +8,7 @@ use std::{
 
 use eigenveil_shared::{
     Error, ErrorCode, Result,
+    about::About,
     api::{ImportOutcome, StudyState},
     mechanism::PayloadForm,
     study::to_hex,
@@ -142,7 +143,8 @@ impl Store {
     /// reports). The same export a second time changes nothing.
     ///
     /// # Errors
-    /// `wrong-fingerprint` when the parameters differ; `already-counted` when a report of the export is counted in the
+    /// `wrong-fingerprint` when the parameters differ; `invalid-about` when the reports were given for a purpose that the
+    /// study does not state; `already-counted` when a report of the export is counted in the
     /// study, since it cannot be left out of a sum; `study-not-found`; those of the store.
     pub(crate) async fn import(
         &self,
@@ -226,6 +228,7 @@ fn export_to(connection: &Connection, study: &Study, file: &File) -> Result<(), 
         reports,
         sections: sizes.len() as u32,
         enrolment: study.enrolment(),
+        about: document.about,
     };
     let mut archive = ArchiveWriter::new(file, &header)?;
     let mut statement =
@@ -259,6 +262,20 @@ fn export_to(connection: &Connection, study: &Study, file: &File) -> Result<(), 
     archive.finish()
 }
 
+/// People gave their reports for the purpose that they read: only there may these be added up.
+fn check_purpose(given_for: &About, into: &Study) -> Result<()> {
+    if given_for.purpose.is_none() || given_for.purpose == into.about().purpose {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorCode::InvalidAbout,
+        format!(
+            "the reports of the export were given for a purpose that study {} does not state in the same words; nothing was imported: import it without naming a study, or into one that states that purpose",
+            into.id()
+        ),
+    ))
+}
+
 fn import_into(
     transaction: &Transaction<'_>,
     export: VerifiedExport,
@@ -288,6 +305,7 @@ fn import_into(
                 )
                 .into());
             }
+            check_purpose(&design.about, &study)?;
             study
         }
         None => {

@@ -138,6 +138,8 @@ pub enum Stored {
     Duplicate,
     /// Never seen, and the study does not take reports.
     NotOpen,
+    /// Never seen, and the study's last day is over.
+    Ended,
     /// Never seen, and not admitted: `token-required`, `token-unknown` or `token-spent`.
     NotAdmitted(ErrorCode),
     /// The study was deleted.
@@ -348,7 +350,7 @@ impl Writer {
         self.caches.recent.refresh(&transaction)?;
         let mut outcomes = vec![Outcomes::new(); group.len()];
         let mut changes: Vec<Change> = Vec::new();
-        let now_s = self.clock.now_ms() / 1_000;
+        let now_ms = self.clock.now_ms();
         for submission in group {
             let study = &submission.study;
             if changes.iter().any(|change| change.study.row == study.row) {
@@ -370,7 +372,7 @@ impl Writer {
                 study,
                 reports,
                 of_study,
-                now_s,
+                now_ms,
                 forgets,
             )?);
         }
@@ -389,7 +391,7 @@ fn add_reports<'a>(
     study: &Arc<Study>,
     reports: usize,
     submissions: impl Iterator<Item = (&'a Submission, &'a mut Outcomes)>,
-    now_s: u64,
+    now_ms: u64,
     // What a test uses to see that it would notice.
     forgets: bool,
 ) -> Result<Change, Failure> {
@@ -412,7 +414,9 @@ fn add_reports<'a>(
             sums: None,
         });
     };
-    let open = state_from(&state) == Some(StudyState::Open);
+    // So is the time: a last day ends for all reports of a commit at once.
+    let over = study.about().is_over(now_ms);
+    let open = state_from(&state) == Some(StudyState::Open) && !over;
     let Caches {
         sums: cache,
         recent,
@@ -457,6 +461,8 @@ fn add_reports<'a>(
                 }
             } else if ids.contains(&report.id.0)? {
                 Stored::Duplicate
+            } else if over {
+                Stored::Ended
             } else {
                 Stored::NotOpen
             });
@@ -476,7 +482,7 @@ fn add_reports<'a>(
                  WHERE study = ?",
             )?
             .execute(params![accepted, study.row])?;
-        arrivals::count(transaction, study.row, now_s, accepted)?;
+        arrivals::count(transaction, study.row, now_ms / 1_000, accepted)?;
     }
     Ok(Change {
         study: Arc::clone(study),

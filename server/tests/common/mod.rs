@@ -42,6 +42,15 @@ impl Clock for FixedClock {
     }
 }
 
+/// A clock that a test sets.
+pub struct SetClock(pub AtomicU64);
+
+impl Clock for SetClock {
+    fn now_ms(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 pub fn environment() -> Environment {
     Environment {
         clock: Arc::new(FixedClock),
@@ -88,6 +97,12 @@ impl Answer {
     }
 }
 
+/// The token that the first start wrote.
+fn token_in_file(app: &AppState) -> String {
+    let token = std::fs::read_to_string(app.store().token_path()).unwrap();
+    token.trim().to_owned()
+}
+
 impl Harness {
     pub fn new() -> Self {
         Self::with(|config| config)
@@ -100,18 +115,25 @@ impl Harness {
     }
 
     fn start(directory: TempDir, config: ServerConfig) -> Self {
-        Self::assemble(directory, config, |app| {
-            let token = std::fs::read_to_string(app.store().token_path()).unwrap();
-            token.trim().to_owned()
-        })
+        Self::assemble(directory, config, environment(), token_in_file)
+    }
+
+    /// A server with this clock.
+    pub fn at(directory: TempDir, config: ServerConfig, clock: &Arc<SetClock>) -> Self {
+        let environment = Environment {
+            clock: Arc::<SetClock>::clone(clock),
+            ..environment()
+        };
+        Self::assemble(directory, config, environment, token_in_file)
     }
 
     fn assemble(
         directory: TempDir,
         config: ServerConfig,
+        environment: Environment,
         token: impl FnOnce(&AppState) -> String,
     ) -> Self {
-        let app = AppState::open(config.clone(), environment()).unwrap();
+        let app = AppState::open(config.clone(), environment).unwrap();
         Self {
             directory,
             token: token(&app),
@@ -129,24 +151,22 @@ impl Harness {
 
     /// A server with this configuration, whose operator has this token.
     pub fn over_config(directory: TempDir, config: ServerConfig, token: &str) -> Self {
-        Self::assemble(directory, config, |_| token.to_owned())
+        Self::assemble(directory, config, environment(), |_| token.to_owned())
     }
 
     /// Stops in good order and starts again, with a token that no file holds.
     pub fn restart_over(self, token: &str) -> Self {
-        let Self {
-            directory,
-            app,
-            routes,
-            ..
-        } = self;
-        app.close();
-        drop((routes, app));
-        Self::over(directory, token)
+        Self::over(self.stop().0, token)
     }
 
     /// Stops in good order and starts again on the same directory.
     pub fn restart(self) -> Self {
+        let (directory, config) = self.stop();
+        Self::start(directory, config)
+    }
+
+    /// Stops in good order; what is left.
+    pub fn stop(self) -> (TempDir, ServerConfig) {
         let Self {
             directory,
             config,
@@ -155,9 +175,8 @@ impl Harness {
             ..
         } = self;
         app.close();
-        drop(routes);
-        drop(app);
-        Self::start(directory, config)
+        drop((routes, app));
+        (directory, config)
     }
 
     pub async fn send(&self, request: Request<Body>) -> Answer {

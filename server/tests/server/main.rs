@@ -12,6 +12,7 @@ mod certificates;
 #[path = "../common/mod.rs"]
 mod common;
 
+mod about;
 mod availability;
 mod drain;
 mod enrolment;

@@ -10,9 +10,7 @@ use std::{
 
 use axum::http::StatusCode;
 use eigenveil_estimation::accumulate::SeedSum;
-use eigenveil_server::{
-    AppState, Clock, Environment, ServerConfig, StudyId, router, store::database_path,
-};
+use eigenveil_server::{ServerConfig, StudyId, store::database_path};
 use eigenveil_shared::{
     ErrorCode as E,
     api::{EstimateDocument, EstimateState, StudyDocument},
@@ -23,7 +21,7 @@ use rusqlite::Connection;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::common::{Harness, environment, patience::until, report, shape};
+use crate::common::{Harness, SetClock, patience::until, report, shape};
 
 /// A data directory as the first released program left it.
 fn first_release() -> TempDir {
@@ -61,6 +59,8 @@ async fn a_store_of_the_first_release_goes_on() {
         ("integers", 2)
     );
     assert_eq!((seeds.name.as_str(), seeds.reports_accepted), ("seeds", 3));
+    // Nobody had asked for what participants are told.
+    assert!(integers.about.is_empty() && seeds.about.is_empty());
     // The sums, exactly.
     assert_eq!(server.total(&integers), [101.0, -5.0, 33.0]);
     let mut expected = SeedSum::new(3).unwrap();
@@ -134,14 +134,6 @@ async fn a_store_of_the_first_release_goes_on() {
 }
 
 /// A clock that is set.
-struct SetClock(AtomicU64);
-
-impl Clock for SetClock {
-    fn now_ms(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
 const DAY_MS: u64 = 86_400_000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -152,21 +144,7 @@ async fn identifiers_of_closed_studies_go_after_their_time() {
         ..ServerConfig::new(directory.path().join("data"))
     };
     let clock = Arc::new(SetClock(AtomicU64::new(1_700_000_000_000)));
-    let start = |directory: TempDir| {
-        let set = Environment {
-            clock: Arc::<SetClock>::clone(&clock),
-            ..environment()
-        };
-        let app = AppState::open(config.clone(), set).unwrap();
-        let token = std::fs::read_to_string(app.store().token_path()).unwrap();
-        Harness {
-            directory,
-            config: config.clone(),
-            routes: router(app.clone()),
-            app,
-            token: token.trim().to_owned(),
-        }
-    };
+    let start = |directory: TempDir| Harness::at(directory, config.clone(), &clock);
     let server = start(directory);
     let (open, closed) = (server.study(3).await, server.study(3).await);
     for study in [&open, &closed] {
@@ -190,10 +168,7 @@ async fn identifiers_of_closed_studies_go_after_their_time() {
             )
             .unwrap()
     };
-    let stop = |server: Harness| {
-        server.app.close();
-        server.directory
-    };
+    let stop = |server: Harness| server.stop().0;
     // A day before the time is up, and with a clock that went back, everything is there.
     let mut directory = stop(server);
     for now in [1_700_000_000_000 + 29 * DAY_MS, 0] {

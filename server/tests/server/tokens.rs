@@ -165,15 +165,7 @@ async fn a_rotated_token_takes_over_at_once_and_for_good() {
     let data = server.config.data_dir.clone();
     let error = rotate_operator_token(&data, &Environment::system()).unwrap_err();
     assert!(error.detail().contains("another server"), "{error}");
-    let Harness {
-        directory,
-        config,
-        app,
-        routes,
-        ..
-    } = server;
-    app.close();
-    drop((routes, app));
+    let (directory, config) = server.stop();
     let path = rotate_operator_token(&data, &Environment::system()).unwrap();
     let newest = std::fs::read_to_string(path).unwrap().trim().to_owned();
     assert_ne!(newest, new);

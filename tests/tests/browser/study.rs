@@ -96,6 +96,14 @@ pub(crate) async fn create(browser: &Browser, name: &str) -> String {
     browser.fill("#epsilon", "8").await;
     browser.fill("#users", &ROWS.to_string()).await;
     browser.fill("#share", "80").await;
+    for (field, told) in [
+        ("#purpose", "Which daily habits go together with bad sleep"),
+        ("#responsible", "Sleep laboratory, University of Example"),
+        ("#contact", "sleep@example.org"),
+        ("#ends", "2099-12-31"),
+    ] {
+        browser.fill(field, told).await;
+    }
     browser.click("#create button[value=create]").await;
     browser.find("#study").await;
     let path = browser.path().await;

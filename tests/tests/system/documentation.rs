@@ -4,7 +4,7 @@ use std::{path::Path, process::Command};
 
 use crate::program::ServerProcess;
 
-/// The lines of every `console` block of a page, prompts removed.
+/// The lines of every `console` block of a page, prompts removed; one that ends with a backslash goes on in the next.
 fn console_lines(page: &str) -> Vec<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(page);
     let text = std::fs::read_to_string(path).unwrap();
@@ -14,7 +14,16 @@ fn console_lines(page: &str) -> Vec<String> {
         match line {
             "```console" => inside = true,
             "```" => inside = false,
-            _ if inside => lines.push(line.strip_prefix("$ ").unwrap_or(line).to_owned()),
+            _ if inside => match lines
+                .last_mut()
+                .filter(|last: &&mut String| last.ends_with('\\'))
+            {
+                Some(last) => {
+                    last.pop();
+                    last.push_str(line.trim_start());
+                }
+                None => lines.push(line.strip_prefix("$ ").unwrap_or(line).to_owned()),
+            },
             _ => {}
         }
     }

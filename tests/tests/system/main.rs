@@ -30,6 +30,7 @@ mod killed_server;
 mod messages;
 mod million;
 mod noise_off;
+mod participants;
 #[path = "../../../server/tests/common/patience.rs"]
 mod patience;
 mod plan;

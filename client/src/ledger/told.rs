@@ -1,0 +1,166 @@
+//! What a device was told of a study when it took part: kept as it was, for the receipt.
+//!
+//! The words are the server's and in no fingerprint: another device may have been told others. The parameters are what
+//! this side computed with.
+
+use std::fmt;
+
+use eigenveil_shared::{
+    about::{About, Day},
+    preprocess::{Norm, Preprocessing},
+    study::StudyParams,
+};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use serde::{Deserialize, Serialize};
+
+use super::receipt::printable;
+use crate::{error::Result, file::Store, participant::Participant};
+
+/// The table, in a ledger whose table of studies this is.
+macro_rules! told_table {
+    ($studies:literal) => {
+        concat!(
+            "CREATE TABLE told (
+                 number INTEGER PRIMARY KEY REFERENCES ",
+            $studies,
+            ",
+                 name TEXT,
+                 purpose TEXT,
+                 responsible TEXT,
+                 contact TEXT,
+                 ends INTEGER CHECK (ends >= 0),
+                 canonical BLOB NOT NULL
+             ) STRICT;
+             CREATE TRIGGER told_stays BEFORE DELETE ON told
+                 BEGIN SELECT RAISE(ABORT, 'what a device was told is never deleted'); END;
+             CREATE TRIGGER told_is_fixed BEFORE UPDATE ON told
+                 BEGIN SELECT RAISE(ABORT, 'what a device was told is never changed'); END;"
+        )
+    };
+}
+pub(super) use told_table;
+
+/// What a device was told of a study when it took part. `Display` is a line for each thing, features last.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Told {
+    /// The study's name; `None` where the parameters came without it.
+    pub name: Option<String>,
+    /// What the study said of itself.
+    pub about: About,
+    /// What was done with the row: features, centers, scales, norm, centring, mechanism, ε and δ. `None` where this
+    /// version would refuse them; the fingerprint says which they were.
+    pub parameters: Option<StudyParams>,
+}
+
+/// Keeps what a participant was told of the study with this number.
+pub(super) fn keep(
+    file: &Connection,
+    number: i64,
+    participant: &Participant,
+) -> rusqlite::Result<usize> {
+    let about = participant.about();
+    file.execute(
+        "INSERT INTO told (number, name, purpose, responsible, contact, ends, canonical)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        params![
+            number,
+            participant.study_name(),
+            about.purpose,
+            about.responsible,
+            about.contact,
+            about.ends.map(|day| day.0),
+            participant.params().canonical_bytes(),
+        ],
+    )
+}
+
+/// What was kept for this number; `None` of a version that kept nothing.
+pub(super) fn read(store: &Store, number: i64) -> Result<Option<Told>> {
+    let told = |row: &Row<'_>| {
+        let canonical: Vec<u8> = row.get(5)?;
+        Ok(Told {
+            name: row.get(0)?,
+            about: About {
+                purpose: row.get(1)?,
+                responsible: row.get(2)?,
+                contact: row.get(3)?,
+                ends: row.get::<_, Option<u64>>(4)?.map(Day),
+            },
+            // A version that bounds its constants more must still count what was spent.
+            parameters: StudyParams::from_canonical(&canonical).ok(),
+        })
+    };
+    store
+        .connection()
+        .prepare_cached(
+            "SELECT name, purpose, responsible, contact, ends, canonical FROM told WHERE number = ?1",
+        )
+        .and_then(|mut query| query.query_row([number], told).optional())
+        .map_err(|error| store.failed(&error))
+}
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let about = &self.about;
+        let line = |f: &mut fmt::Formatter<'_>, what: &str, text: Option<&str>| {
+            let text = text.map_or_else(|| "not stated".to_owned(), printable);
+            writeln!(f, "{what:<13}{text}")
+        };
+        line(f, "name", self.name.as_deref())?;
+        line(f, "purpose", about.purpose.as_deref())?;
+        line(f, "responsible", about.responsible.as_deref())?;
+        line(f, "contact", about.contact.as_deref())?;
+        let ends = about.ends.map(|day| format!("{day} (UTC)"));
+        line(f, "last day", ends.as_deref())?;
+        let Some(parameters) = &self.parameters else {
+            return line(
+                f,
+                "parameters",
+                Some("ones that this version takes no part in"),
+            );
+        };
+        let preprocessing = parameters.preprocessing();
+        line(f, "norm", Some(&norm(preprocessing)))?;
+        let centring = match preprocessing.centring {
+            Some(constant) => format!("private, with constant {constant}"),
+            None => "none".to_owned(),
+        };
+        line(f, "centring", Some(&centring))?;
+        match &preprocessing.features {
+            None => line(
+                f,
+                "features",
+                Some(&format!(
+                    "{} numbers without names, used as they come",
+                    preprocessing.dimension
+                )),
+            ),
+            Some(features) => {
+                line(f, "features", Some("each x becomes (x - center) / scale"))?;
+                for feature in features {
+                    writeln!(
+                        f,
+                        "  {}: center {}, scale {}",
+                        printable(&feature.name),
+                        feature.center,
+                        feature.scale
+                    )?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+fn norm(preprocessing: &Preprocessing) -> String {
+    match preprocessing.norm {
+        Norm::Normalize => "normalize: each row divided by its length".to_owned(),
+        Norm::Clip { radius } => {
+            format!("clip: rows longer than {radius} shortened to it, then divided by it")
+        }
+        Norm::Require { radius } => {
+            format!("require: divided by {radius}; longer rows sent as the zero row")
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! What a device was told of a study: kept for the receipt, and its last day kept to.
+
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use eigenveil_client::{
+    Ledger, Outbox, Participant, Receipt, RowLedger, RowReceipt, StudyBinding, http::StudyClient,
+};
+use eigenveil_shared::{
+    ErrorCode,
+    about::{About, Day},
+    mechanism::{Calibration, MechanismKind},
+    preprocess::{Feature, Norm, Row},
+    privacy::Budget,
+    study::{StudyDesign, StudyParams},
+};
+
+use crate::{
+    common,
+    server::{Reply, Server, document},
+};
+
+const SERVER: &str = "http://localhost:8080";
+const LONG_NAME: &str = "od280/od315_of_diluted_wines, measured twice and written out whole";
+
+fn about() -> About {
+    About {
+        purpose: Some("What makes wines differ".to_owned()),
+        responsible: Some("Institute of Wine, Example".to_owned()),
+        contact: Some("wine@example.org".to_owned()),
+        ends: Some("2027-03-31".parse().unwrap()),
+    }
+}
+
+fn params() -> StudyParams {
+    StudyParams::freeze(StudyDesign {
+        dimension: 2,
+        features: Some(vec![
+            Feature {
+                name: "alcohol".to_owned(),
+                center: 13.0,
+                scale: 0.8125,
+            },
+            Feature {
+                name: LONG_NAME.to_owned(),
+                center: 2.6,
+                scale: 0.75,
+            },
+        ]),
+        norm: Norm::Clip { radius: 3.5 },
+        centring: Some(0.25),
+        mechanism: MechanismKind::DoubleCap,
+        calibration: Calibration::Analytic,
+        budget: Budget::pure(4.0).unwrap(),
+    })
+    .unwrap()
+}
+
+fn participant() -> (Participant, StudyBinding) {
+    let binding = StudyBinding::new(SERVER, "0123", &params());
+    let participant = Participant::new(params())
+        .of_study("wines", about())
+        .with_clock(|| 20_526 * 86_400_000);
+    (participant, binding)
+}
+
+/// One row of a file reported and charged.
+fn charge(
+    folder: &Path,
+    participant: &Participant,
+    binding: &StudyBinding,
+) -> eigenveil_client::Result<RowLedger> {
+    let mut rows = RowLedger::open(folder.join("rows.ledger"))?;
+    let mut outbox = Outbox::open(folder.join("outbox"), binding)?;
+    let file = rows.row_file(1, b"13,2")?;
+    rows.admit(participant, binding, &file, &outbox)?;
+    if !outbox.missing(0..1)?.is_empty() {
+        outbox.enqueue(0, &participant.report(&Row::new(vec![13.0, 2.0]))?)?;
+    }
+    rows.charge(participant, binding, &file, &outbox)?;
+    Ok(rows)
+}
+
+#[test]
+fn both_receipts_say_everything_that_was_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let (participant, binding) = participant();
+    let mut ledger = Ledger::open(folder.path().join("ledger")).unwrap();
+    let row = Row::new(vec![13.0, 2.0]);
+    ledger.take_part(&participant, &binding, &row).unwrap();
+    let receipt = ledger.receipt().unwrap();
+    let rows = charge(folder.path(), &participant, &binding).unwrap();
+    let of_rows = rows.receipt().unwrap();
+    let words = [
+        "wines",
+        "What makes wines differ",
+        "Institute of Wine, Example",
+        "wine@example.org",
+        "2027-03-31 (UTC)",
+        "clip: rows longer than 3.5",
+        "private, with constant 0.25",
+        "alcohol: center 13, scale 0.8125",
+        "double-cap",
+        "epsilon 4, delta 0",
+        &format!("{LONG_NAME}: center 2.6, scale 0.75"),
+        &params().fingerprint().to_string(),
+    ];
+    for text in [receipt.to_string(), of_rows.to_string()] {
+        for word in words {
+            assert!(text.contains(word), "{word:?} is not in:\n{text}");
+        }
+    }
+    for told in [&receipt.studies[0].told, &of_rows.studies[0].told] {
+        let told = told.as_ref().unwrap();
+        assert_eq!(
+            (told.name.as_deref(), &told.about),
+            (Some("wines"), &about())
+        );
+        assert_eq!(told.parameters.as_ref(), Some(&params()));
+    }
+    // As JSON, bit by bit.
+    let json = serde_json::to_string(&receipt).unwrap();
+    assert_eq!(serde_json::from_str::<Receipt>(&json).unwrap(), receipt);
+    let json = serde_json::to_string(&of_rows).unwrap();
+    assert_eq!(serde_json::from_str::<RowReceipt>(&json).unwrap(), of_rows);
+    // What was agreed to is not rewritten.
+    drop((ledger, rows));
+    for file in ["ledger", "rows.ledger"] {
+        let connection = rusqlite::Connection::open(folder.path().join(file)).unwrap();
+        for statement in ["DELETE FROM told", "UPDATE told SET purpose = 'another'"] {
+            connection.execute(statement, []).unwrap_err();
+        }
+    }
+}
+
+#[test]
+fn what_is_not_stated_is_said_to_be_not_stated() {
+    let folder = tempfile::tempdir().unwrap();
+    let params = common::params(1.0);
+    let binding = StudyBinding::new(SERVER, "0123", &params);
+    let mut ledger = Ledger::open(folder.path().join("ledger")).unwrap();
+    let row = Row::new(vec![1.0; 5]);
+    ledger
+        .take_part(&Participant::new(params), &binding, &row)
+        .unwrap();
+    let text = ledger.receipt().unwrap().to_string();
+    for what in ["name", "purpose", "responsible", "contact", "last day"] {
+        assert!(
+            text.contains(&format!("   {what:<13}not stated\n")),
+            "{text}"
+        );
+    }
+    assert!(text.contains("5 numbers without names"), "{text}");
+}
+
+/// The last day belongs to the study to its last millisecond; from the next one on nothing is perturbed or charged.
+#[test]
+fn nothing_is_perturbed_or_charged_after_the_last_day() {
+    let end = about().ends.unwrap().over_at_ms();
+    assert_eq!(end, 1_806_537_600_000);
+    let now = Arc::new(AtomicU64::new(end));
+    let clock = Arc::clone(&now);
+    let (participant, binding) = participant();
+    let participant = participant.with_clock(move || clock.load(Ordering::Relaxed));
+    let folder = tempfile::tempdir().unwrap();
+    let mut ledger = Ledger::open(folder.path().join("ledger")).unwrap();
+    let mut rows = RowLedger::open(folder.path().join("rows")).unwrap();
+    let file = rows.row_file(1, b"13,2").unwrap();
+    let mut outbox = Outbox::open(folder.path().join("early"), &binding).unwrap();
+    let row = Row::new(vec![13.0, 2.0]);
+    // Perturbed in time, and killed before it was charged.
+    now.store(end - 1, Ordering::Relaxed);
+    participant.check_open().unwrap();
+    outbox
+        .enqueue(0, &participant.report(&row).unwrap())
+        .unwrap();
+    for late in [end, end + 1, u64::MAX] {
+        now.store(late, Ordering::Relaxed);
+        for error in [
+            participant.check_open().unwrap_err(),
+            participant.report(&row).unwrap_err(),
+            // Whatever is in the row.
+            participant
+                .report(&Row::new(vec![f64::NAN; 2]))
+                .unwrap_err(),
+            ledger.take_part(&participant, &binding, &row).unwrap_err(),
+            rows.charge(&participant, &binding, &file, &outbox)
+                .unwrap_err(),
+        ] {
+            assert_eq!(error.code(), Some(ErrorCode::StudyEnded), "{error}");
+            let said = error.to_string();
+            for word in [
+                "\"wines\"",
+                "2027-03-31",
+                "nothing was perturbed or charged",
+                "clock",
+            ] {
+                assert!(said.contains(word), "{said}");
+            }
+        }
+        assert_eq!(ledger.spent().unwrap().epsilon, 0.0);
+        assert_eq!(rows.receipt().unwrap().spent.epsilon, 0.0);
+    }
+    now.store(end - 1, Ordering::Relaxed);
+    let taken = ledger.take_part(&participant, &binding, &row).unwrap();
+    assert!(taken.is_new());
+    assert_eq!(
+        rows.charge(&participant, &binding, &file, &outbox).unwrap(),
+        1
+    );
+    // What was charged in time is still owed, and asked for again it is the same.
+    now.store(end, Ordering::Relaxed);
+    let again = ledger.take_part(&participant, &binding, &row).unwrap();
+    assert_eq!(again.to_send(), taken.to_send());
+}
+
+/// Files of the version before open, keep their charges, and say that they do not know what was said.
+#[test]
+fn ledgers_of_before_open_and_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let (participant, binding) = participant();
+    let path = folder.path().join("ledger");
+    let row = Row::new(vec![13.0, 2.0]);
+    let mut ledger = Ledger::open(&path).unwrap();
+    ledger.take_part(&participant, &binding, &row).unwrap();
+    drop(ledger);
+    drop(charge(folder.path(), &participant, &binding).unwrap());
+    common::downgrade(&path, 3);
+    let of_rows = folder.path().join("rows.ledger");
+    rusqlite::Connection::open(&of_rows)
+        .unwrap()
+        .execute_batch("DROP TABLE told; PRAGMA user_version = 2")
+        .unwrap();
+    let mut ledger = Ledger::open(&path).unwrap();
+    let rows = RowLedger::open(&of_rows).unwrap();
+    for text in [
+        ledger.receipt().unwrap().to_string(),
+        rows.receipt().unwrap().to_string(),
+    ] {
+        assert!(text.contains("was not kept by the version"), "{text}");
+        assert!(text.contains(&params().fingerprint().to_string()), "{text}");
+    }
+    let spent = ledger.spent().unwrap().epsilon;
+    assert!(spent >= 4.0 && rows.receipt().unwrap().spent.epsilon >= 4.0);
+    // The next study is kept as every one is now.
+    let other = StudyBinding::new(SERVER, "4567", &params());
+    ledger.take_part(&participant, &other, &row).unwrap();
+    let receipt = ledger.receipt().unwrap();
+    assert_eq!(receipt.studies[0].told, None);
+    assert_eq!(receipt.studies[1].told.as_ref().unwrap().about, about());
+    // Receipts that a person kept as JSON, too.
+    let mut json = serde_json::to_value(&receipt).unwrap();
+    json["studies"][0].as_object_mut().unwrap().remove("told");
+    assert_eq!(serde_json::from_value::<Receipt>(json).unwrap(), receipt);
+}
+
+/// A server cannot make a device keep, and show its owner, what nobody could have stated.
+#[tokio::test]
+async fn a_study_that_says_what_cannot_be_said_is_refused() {
+    let honest = About {
+        ends: Some(Day(2_900_000)),
+        ..about()
+    };
+    let with = |contact: &str, purpose: &str| About {
+        contact: Some(contact.to_owned()),
+        purpose: Some(purpose.to_owned()),
+        ..honest.clone()
+    };
+    for (about, taken) in [
+        (honest.clone(), true),
+        (with("javascript:alert(1)", "p"), false),
+        (with("a@b.org", "\u{1b}[2J"), false),
+        (with("a@b.org", &"x".repeat(1_001)), false),
+    ] {
+        let mut study = document(&params());
+        study.about = about.clone();
+        let server = Server::start(move |_| Reply::json(200, &study)).await;
+        let client = StudyClient::new(&server.address).unwrap();
+        match client.fetch_study(common::STUDY).await {
+            Ok(study) => {
+                assert!(taken);
+                assert_eq!(study.participant().about(), &about);
+                assert_eq!(study.participant().study_name(), Some("A study"));
+            }
+            Err(error) => {
+                assert!(!taken, "{error}");
+                assert_eq!(error.code(), Some(ErrorCode::InvalidAbout));
+                assert!(!error.to_string().contains('\u{1b}'));
+            }
+        }
+    }
+}

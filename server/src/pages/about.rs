@@ -1,0 +1,123 @@
+//! What a study says of itself: who asks for what, until when, and everything that is done with a row.
+
+use eigenveil_estimation::floor::grouped;
+use eigenveil_shared::{
+    enrolment::Enrolment,
+    estimate::Rank,
+    preprocess::{Feature, Norm},
+};
+use maud::{Markup, html};
+
+use super::layout;
+use crate::store::Study;
+
+/// More features than this are folded away, all of them.
+const UNFOLDED: usize = 40;
+
+/// Purpose, responsible party, contact and last day, in the words of the operator.
+pub(super) fn people(study: &Study) -> Markup {
+    let about = study.about();
+    let not_stated = html! { span .muted { "not stated" } };
+    let stated = |text: &Option<String>| match text {
+        Some(text) => html! { (text) },
+        None => not_stated.clone(),
+    };
+    html! {
+        dl .pairs #about {
+            dt { "Purpose" } dd { (stated(&about.purpose)) }
+            dt { "Responsible" } dd { (stated(&about.responsible)) }
+            dt { "Contact" } dd {
+                @match (&about.contact, about.contact_link()) {
+                    (Some(contact), Some(link)) => { a href=(link) rel="noreferrer" { (contact) } },
+                    (contact, _) => { (stated(contact)) }
+                }
+            }
+            dt { "Last day" } dd {
+                @match about.ends {
+                    Some(day) => { (day) " (UTC); no report is taken after it" }
+                    None => { (not_stated) ": reports are taken until the study is closed" }
+                }
+            }
+            dt { "Created" } dd { (layout::moment(study.created_at_ms())) }
+        }
+    }
+}
+
+/// What was frozen when the study was made.
+pub(super) fn parameters(study: &Study) -> Markup {
+    let (params, privacy) = (study.params(), study.privacy());
+    let norm = match params.preprocessing().norm {
+        Norm::Normalize => "normalize: divided by its length".to_owned(),
+        Norm::Clip { radius } => format!(
+            "clip: shortened to length {radius} where it is longer, then divided by {radius}"
+        ),
+        Norm::Require { radius } => {
+            format!("require: divided by {radius}; a row longer than that is sent as the zero row")
+        }
+    };
+    html! {
+        dl .pairs #parameters {
+            dt { "Features p" } dd { (grouped(params.dimension() as u64)) }
+            dt { "Components k" } dd {
+                @match study.default_k() {
+                    Rank::Auto => "as many as stand above the noise",
+                    Rank::Fixed(k) => (k),
+                }
+            }
+            dt { "Mechanism" } dd { (privacy.mechanism) @if let Some(calibration) = privacy.calibration { ", calibration " (calibration) } }
+            dt { "ε" } dd { (privacy.epsilon) }
+            dt { "δ" } dd { @if privacy.delta == 0.0 { "0 (pure)" } @else { (format!("{:e}", privacy.delta)) } }
+            dt { "Norm of each row" } dd { (norm) }
+            dt { "Private centring" } dd {
+                @match params.preprocessing().centring {
+                    Some(constant) => { "yes, with constant " (constant) ": the mean is estimated from the reports and removed" }
+                    None => "none",
+                }
+            }
+            dt { "One report" } dd { (grouped(privacy.bytes_per_report as u64)) " bytes" }
+            dt { "Who may take part" } dd {
+                @match study.enrolment() {
+                    Enrolment::Open => "anybody who knows the study's address",
+                    Enrolment::Token => "whoever has a one-time token",
+                }
+            }
+            dt { "Identifier" } dd { code { (study.id()) } }
+            dt { "Fingerprint" } dd { code { (study.shape().fingerprint) } }
+        }
+    }
+}
+
+/// What a row consists of, with the public constants of each number.
+pub(super) fn features(study: &Study) -> Markup {
+    match study.params().preprocessing().features.as_deref() {
+        None => html! {
+            p #features { "A row is " (grouped(study.params().dimension() as u64)) " numbers. This study gives them no names, and uses them as they come: no center is subtracted and nothing is scaled. Ask the contact which numbers are meant." }
+        },
+        Some(features) if features.len() <= UNFOLDED => table(features),
+        Some(features) => html! {
+            details {
+                summary { "All " (grouped(features.len() as u64)) " features" }
+                (table(features))
+            }
+        },
+    }
+}
+
+fn table(features: &[Feature]) -> Markup {
+    html! {
+        div .scroll tabindex="0" role="region" aria-label="Features" {
+            table #features {
+                caption { "Features" }
+                thead { tr { th scope="col" { "Feature" } th scope="col" { "Center" } th scope="col" { "Scale" } } }
+                tbody { @for feature in features {
+                    tr {
+                        th scope="row" { (feature.name) }
+                        td { (feature.center) }
+                        td { (feature.scale) }
+                    }
+                } }
+            }
+        }
+        p .muted { "Each value x becomes (x − center) / scale. These constants are public and the same for everybody." }
+    }
+}

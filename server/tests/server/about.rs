@@ -1,0 +1,410 @@
+//! What a study says of itself to the people who are asked, and its last day.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use axum::http::{Request, StatusCode, header};
+use eigenveil_server::{ServerConfig, StudyId, store::database_path};
+use eigenveil_shared::{
+    ErrorCode as E,
+    about::About,
+    api::{BatchReceipt, ImportReceipt, StudyDocument, StudyState},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    browser::{Browser, Page},
+    common::{Harness, SetClock, batch, design, new_id, patience::until, report},
+};
+
+/// 2023-11-14, the day of the tests' clock.
+const TODAY: &str = "2023-11-14";
+/// The first millisecond after it.
+const TOMORROW: u64 = 1_700_006_400_000;
+
+/// A server whose clock the test sets.
+fn timed() -> (Harness, Arc<SetClock>) {
+    let directory = tempfile::tempdir().unwrap();
+    let config = ServerConfig::new(directory.path().join("data"));
+    let clock = Arc::new(SetClock(AtomicU64::new(1_700_000_000_000)));
+    (Harness::at(directory, config, &clock), clock)
+}
+
+fn told() -> Value {
+    json!({
+        "purpose": "What <b>keeps</b> people awake & why",
+        "responsible": "Sleep laboratory \"Example\"",
+        "contact": "sleep@example.org",
+        "ends": "2027-03-31",
+    })
+}
+
+async fn shown(server: &Harness, study: &StudyDocument) -> StudyDocument {
+    server
+        .get(&format!("/v1/studies/{}", study.id))
+        .await
+        .json()
+}
+
+#[tokio::test]
+async fn it_is_kept_shown_exported_imported_and_backed_up() {
+    let server = Harness::new();
+    let study = server.study_with(json!({ "about": told() })).await;
+    let expected: About = serde_json::from_value(told()).unwrap();
+    assert_eq!(study.about, expected);
+    // The parameters, and so the fingerprint, know nothing of it.
+    let silent = server.study_with(json!({})).await;
+    assert_eq!(silent.fingerprint, study.fingerprint);
+    assert!(silent.about.is_empty());
+    let sent = server
+        .post_report(&study, report(&study, new_id(), 1.0))
+        .await;
+    assert_eq!(sent.status, StatusCode::CREATED);
+
+    let export = async |study: &StudyDocument| {
+        let path = format!("/v1/studies/{}/export", study.id);
+        server.operator("GET", &path, None).await.body
+    };
+    let (file, silent_file) = (export(&study).await, export(&silent).await);
+    // A server of before reads what says nothing.
+    let says = |file: &[u8]| String::from_utf8_lossy(file).contains("\"about\"");
+    assert!(says(&file) && !says(&silent_file));
+    let other = Harness::new();
+    let imported: ImportReceipt = other.import(None, file.clone()).await.json();
+    assert_eq!(imported.study.about, expected);
+    assert_eq!(shown(&other, &study).await.about, expected);
+
+    let backup = server.operator("GET", "/v1/backup", None).await.body;
+    let restored = tempfile::tempdir().unwrap();
+    std::fs::write(database_path(restored.path()), backup).unwrap();
+    let restored = Harness::over(restored, &server.token);
+    assert_eq!(shown(&restored, &study).await.about, expected);
+    let server = server.restart();
+    assert_eq!(shown(&server, &study).await.about, expected);
+    assert!(shown(&server, &silent).await.about.is_empty());
+}
+
+/// Reports are added up for the purpose that people read, and for no other.
+#[tokio::test]
+async fn a_merge_keeps_to_the_purpose() {
+    let server = Harness::new();
+    let with = async |purpose: Value| {
+        let about = json!({ "purpose": purpose, "responsible": "A", "ends": "2027-03-31" });
+        server.study_with(json!({ "about": about })).await
+    };
+    let (given, same) = (with(json!("sleep")).await, with(json!("sleep")).await);
+    let (other, silent) = (with(json!("sales")).await, with(Value::Null).await);
+    for study in [&given, &silent] {
+        let sent = server
+            .post_report(study, report(study, new_id(), 1.0))
+            .await;
+        assert_eq!(sent.status, StatusCode::CREATED);
+    }
+    let export = async |study: &StudyDocument| {
+        let path = format!("/v1/studies/{}/export", study.id);
+        server.operator("GET", &path, None).await.body
+    };
+    let (file, silent_file) = (export(&given).await, export(&silent).await);
+    for study in [&other, &silent] {
+        let refused = server.import(Some(&study.id), file.clone()).await;
+        refused.is_problem(422, E::InvalidAbout);
+    }
+    assert_eq!(server.accepted(&other).await, 0);
+    // Nothing was said to those, so nothing is broken.
+    for (target, file) in [(&same, file), (&other, silent_file)] {
+        let merged: ImportReceipt = server.import(Some(&target.id), file).await.json();
+        assert_eq!((merged.reports, &merged.study.about), (1, &target.about));
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_shown_is_refused() {
+    let server = Harness::new();
+    let long = |bytes| "x".repeat(bytes);
+    for (key, value, code) in [
+        ("purpose", json!(""), E::InvalidAbout),
+        ("purpose", json!("a\nb"), E::InvalidAbout),
+        ("purpose", json!(long(1_001)), E::InvalidAbout),
+        ("responsible", json!("a\u{202e}b"), E::InvalidAbout),
+        ("responsible", json!(long(201)), E::InvalidAbout),
+        ("contact", json!("javascript:alert(1)"), E::InvalidAbout),
+        ("contact", json!("http://example.org"), E::InvalidAbout),
+        ("contact", json!("nobody"), E::InvalidAbout),
+        ("ends", json!("2023-11-13"), E::InvalidAbout),
+        ("ends", json!("2027-02-29"), E::MalformedJson),
+        ("ends", json!("soon"), E::MalformedJson),
+        ("ends", json!(1_700_000_000_000_u64), E::MalformedJson),
+        ("purpos", json!("x"), E::MalformedJson),
+    ] {
+        let mut about = told();
+        about[key] = value;
+        let request = design(&json!({ "about": about }));
+        let answer = server.operator("POST", "/v1/studies", Some(request)).await;
+        let status = if code == E::MalformedJson { 400 } else { 422 };
+        answer.is_problem(status, code);
+    }
+    assert!(server.app.store().studies().is_empty());
+    // The whole of today is still to come.
+    let today = server
+        .study_with(json!({ "about": { "ends": TODAY } }))
+        .await;
+    assert_eq!(today.about.ends.unwrap().over_at_ms(), TOMORROW);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_last_day_ends_with_its_last_millisecond() {
+    let (server, clock) = timed();
+    let ends = json!({ "about": { "ends": TODAY } });
+    let (study, empty, longer, draft) = (
+        server.study_with(ends.clone()).await,
+        server.study_with(ends).await,
+        server
+            .study_with(json!({ "about": { "ends": "2023-11-15" } }))
+            .await,
+        server
+            .study_with(json!({ "about": { "ends": TODAY }, "draft": true }))
+            .await,
+    );
+    clock.0.store(TOMORROW - 1, Ordering::Relaxed);
+    let (first, second) = (new_id(), new_id());
+    let in_time = server.post_report(&study, report(&study, first, 1.0)).await;
+    assert_eq!(in_time.status, StatusCode::CREATED);
+    assert_eq!(shown(&server, &study).await.state, StudyState::Open);
+
+    clock.0.store(TOMORROW, Ordering::Relaxed);
+    for late in [&study, &empty] {
+        let answer = server.post_report(late, report(late, new_id(), 1.0)).await;
+        let problem = answer.is_problem(409, E::StudyEnded);
+        assert!(problem.detail.contains(TODAY), "{}", problem.detail);
+    }
+    // A report that was counted is known, so that whoever lost the answer learns it.
+    let again = server.post_report(&study, report(&study, first, 1.0)).await;
+    assert_eq!(again.status, StatusCode::OK);
+    let both: BatchReceipt = server
+        .post_batch(&study, batch(&study, &[(second, 1.0), (first, 1.0)]))
+        .await
+        .json();
+    assert_eq!((both.accepted, both.duplicates), (0, 1));
+    assert_eq!(
+        (both.refused[0].index, both.refused[0].code),
+        (0, E::StudyEnded)
+    );
+    let other = server.post_report(&longer, report(&longer, new_id(), 1.0));
+    assert_eq!(other.await.status, StatusCode::CREATED);
+    // Nobody could take part.
+    let open = format!("/v1/studies/{}/open", draft.id);
+    server
+        .operator("POST", &open, None)
+        .await
+        .is_problem(422, E::InvalidAbout);
+
+    // The server closes it by itself; what wakes it here is another study.
+    server.study(3).await;
+    until("the study is closed", async || {
+        shown(&server, &study).await.state == StudyState::Closed
+    })
+    .await;
+    assert_eq!(shown(&server, &longer).await.state, StudyState::Open);
+    assert_eq!(server.accepted(&study).await, 1);
+    let late = server.post_report(&study, report(&study, new_id(), 1.0));
+    late.await.is_problem(409, E::StudyEnded);
+    let id = StudyId::parse(&study.id).unwrap();
+    let closed_at: u64 = rusqlite::Connection::open(database_path(&server.config.data_dir))
+        .unwrap()
+        .query_row(
+            "SELECT closed_at_ms FROM studies WHERE id = ?",
+            [id.0],
+            |row| row.get(0),
+        )
+        .unwrap();
+    assert_eq!(closed_at, TOMORROW);
+}
+
+/// The server need not run when the day ends.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_study_that_ended_while_the_server_was_down_is_closed_at_the_start() {
+    let (server, clock) = timed();
+    let study = server
+        .study_with(json!({ "about": { "ends": TODAY } }))
+        .await;
+    let (directory, config) = server.stop();
+    clock.0.store(TOMORROW, Ordering::Relaxed);
+    let server = Harness::at(directory, config, &clock);
+    until("the study is closed", async || {
+        shown(&server, &study).await.state == StudyState::Closed
+    })
+    .await;
+}
+
+async fn participate(server: &Harness, study: &StudyDocument, host: Option<&str>) -> Page {
+    let path = format!("/studies/{}/participate", study.id);
+    let request = Request::get(path);
+    let request = match host {
+        Some(host) => request.header(header::HOST, host),
+        None => request,
+    };
+    let answer = Browser::new(server).send(request, String::new()).await;
+    assert_eq!(answer.status, StatusCode::OK);
+    Page::of(answer)
+}
+
+#[tokio::test]
+async fn the_page_tells_who_asks_and_everything_that_is_done_with_a_row() {
+    let server = Harness::new();
+    let long = "a feature whose name is long, has <i>signs</i> & is shown whole to its last word";
+    let study = server
+        .study_with(json!({
+            "about": told(), "dimension": 2, "norm": { "kind": "clip", "radius": 3.5 }, "centring": 0.25,
+            "mechanism": "double-cap", "epsilon": 4.0, "delta": null,
+            "features": [
+                { "name": "alcohol", "center": 13.0, "scale": 0.8125 },
+                { "name": long, "center": 2.6, "scale": 0.75 },
+            ],
+        }))
+        .await;
+    let page = participate(&server, &study, Some("study.example:8443")).await;
+    let raw = String::from_utf8_lossy(&page.answer.body).into_owned();
+    assert!(raw.contains("What &lt;b&gt;keeps&lt;/b&gt; people awake &amp; why"));
+    assert!(raw.contains("href=\"mailto:sleep@example.org\""));
+    let about = page.text("#about");
+    for word in [
+        "What <b>keeps</b> people awake & why",
+        "Sleep laboratory \"Example\"",
+        "sleep@example.org",
+        "2027-03-31",
+    ] {
+        assert!(about.contains(word), "{about}");
+    }
+    let features = page.text("table#features");
+    for word in ["alcohol", "13", "0.8125", long, "2.6", "0.75"] {
+        assert!(features.contains(word), "{features}");
+    }
+    let parameters = page.text("#parameters");
+    for word in [
+        "double-cap",
+        "4",
+        "0 (pure)",
+        "length 3.5",
+        "constant 0.25",
+        &study.fingerprint,
+    ] {
+        assert!(parameters.contains(word), "{word:?}: {parameters}");
+    }
+    assert!(!page.has("#tokens"));
+    assert_eq!(
+        page.text("#report-command"),
+        format!(
+            "eigenveil report --server http://study.example:8443 --study {} --fingerprint {} --rows ROWS.csv",
+            study.id, study.fingerprint
+        )
+    );
+    // The study's own page says the same.
+    let mut browser = Browser::new(&server);
+    let page = browser.page(&format!("/studies/{}", study.id)).await;
+    assert!(page.text("#about").contains("2027-03-31"));
+    assert!(page.text("table#features").contains(long));
+}
+
+#[tokio::test]
+async fn the_page_says_what_is_not_stated_and_what_tokens_are() {
+    let server = Harness::new();
+    let study = server.study_with(json!({ "enrolment": "token" })).await;
+    // Nothing but a host gets into the command.
+    for (host, address) in [
+        (Some("127.0.0.1:8080"), "http://127.0.0.1:8080"),
+        (Some("a.example'; rm -rf ~ #"), "SERVER"),
+        (Some("a.example$(id)"), "SERVER"),
+        (None, "SERVER"),
+    ] {
+        let page = participate(&server, &study, host).await;
+        assert_eq!(page.text("#about").matches("not stated").count(), 4);
+        assert_eq!(
+            page.text("#report-command"),
+            format!(
+                "eigenveil report --server {address} --study {} --fingerprint {} --rows ROWS.csv --header yes --tokens TOKENS.txt",
+                study.id, study.fingerprint
+            )
+        );
+        let tokens = page.text("#tokens");
+        for word in [
+            "one report",
+            "Whoever runs the study",
+            "you took part",
+            "hash",
+            "together",
+        ] {
+            assert!(tokens.contains(word), "{tokens}");
+        }
+    }
+    let mut operator = Browser::operator(&server).await;
+    let page = operator.page(&format!("/studies/{}", study.id)).await;
+    let missing = page.text("#not-stated");
+    assert!(
+        missing.contains("purpose, responsible party, contact, last day"),
+        "{missing}"
+    );
+}
+
+/// The page of a study that has ended prints no command, also before the server has closed it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_is_asked_after_the_last_day() {
+    let (server, clock) = timed();
+    let study = server
+        .study_with(json!({ "about": { "ends": TODAY } }))
+        .await;
+    let page = participate(&server, &study, None).await;
+    assert!(page.has("#report-command"));
+    clock.0.store(TOMORROW, Ordering::Relaxed);
+    let page = participate(&server, &study, None).await;
+    assert!(!page.has("#report-command"));
+    assert!(page.text("main").contains("which is closed"));
+}
+
+#[tokio::test]
+async fn the_form_asks_and_refuses_beside_the_field() {
+    let server = Harness::new();
+    let mut browser = Browser::operator(&server).await;
+    let form = browser.page("/studies/new").await;
+    for field in ["purpose", "responsible", "contact", "ends"] {
+        assert_eq!(form.all(&format!("input#{field}")).len(), 1, "{field}");
+    }
+    let design = [
+        ("step", "create"),
+        ("name", "sleep"),
+        ("dimension", "3"),
+        ("k", "1"),
+        ("norm", "normalize"),
+        ("mechanism", "double-cap"),
+        ("epsilon", "4"),
+        ("users", "1000"),
+        ("share", "60"),
+        ("purpose", "What keeps people awake"),
+        ("responsible", "Sleep laboratory"),
+    ];
+    for (field, bad) in [
+        ("contact", "javascript:alert(1)"),
+        ("ends", "tomorrow"),
+        ("ends", "2023-11-13"),
+    ] {
+        let fields = [&design[..], &[(field, bad)]].concat();
+        let answer = browser.post("/studies/new", &fields).await;
+        assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY);
+        let page = Page::of(answer);
+        assert_eq!(page.value(&format!("input#{field}")), bad);
+        assert_eq!(page.all(&format!("#{field}[aria-invalid=true]")).len(), 1);
+    }
+    let fields = [
+        &design[..],
+        &[
+            ("contact", "https://example.org/sleep"),
+            ("ends", "2027-03-31"),
+        ],
+    ]
+    .concat();
+    let page = browser.act("/studies/new", &fields).await;
+    assert!(page.text("#about").contains("What keeps people awake"));
+    let study = server.app.store().studies()[0].document();
+    assert_eq!(study.about.missing(), Vec::<&str>::new());
+}

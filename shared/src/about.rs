@@ -1,0 +1,469 @@
+//! What the people who are asked are told of a study: what it is for, who answers for it, how to reach them, and its
+//! last day.
+//!
+//! None of it is a parameter: it is not in the fingerprint and says nothing about what a report reveals. It is fixed
+//! when the study is made, since people agreed to what they read; a device keeps what it was told with its receipt.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, ErrorCode, Result};
+
+/// Longest purpose in bytes.
+pub const MAX_PURPOSE: usize = 1_000;
+/// Longest name of a responsible party in bytes.
+pub const MAX_RESPONSIBLE: usize = 200;
+/// Longest contact in bytes: an e-mail address has 254 at most.
+pub const MAX_CONTACT: usize = 254;
+/// Milliseconds of a day.
+const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
+
+/// What a study says of itself to the people who are asked. What is `None` is shown as "not stated".
+///
+/// ```
+/// use eigenveil_shared::about::About;
+/// let about = About {
+///     purpose: Some("What makes people sleep badly".to_owned()),
+///     responsible: Some("Sleep laboratory, University of Example".to_owned()),
+///     contact: Some("sleep@example.org".to_owned()),
+///     ends: Some("2027-03-31".parse()?),
+/// };
+/// about.check()?;
+/// assert_eq!(about.contact_link().as_deref(), Some("mailto:sleep@example.org"));
+/// // A link that does something else than reach somebody is refused.
+/// let trap = About { contact: Some("javascript:alert(1)".to_owned()), ..about };
+/// assert!(trap.check().is_err() && trap.contact_link().is_none());
+/// # Ok::<(), eigenveil_shared::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct About {
+    /// What the answer is wanted for; at most 1,000 bytes.
+    #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(max_length = 1_000))]
+    pub purpose: Option<String>,
+    /// The person or organisation that answers for the study; at most 200 bytes.
+    #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(max_length = 200))]
+    pub responsible: Option<String>,
+    /// How to reach them: an e-mail address, or an address that begins with `https://`; at most 254 bytes.
+    #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(max_length = 254))]
+    pub contact: Option<String>,
+    /// The last day on which reports are taken, UTC; `null`: until somebody closes the study.
+    #[serde(default)]
+    pub ends: Option<Day>,
+}
+
+impl About {
+    /// Whether nothing is said.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// What is not stated, in the words of the people who are asked.
+    pub fn missing(&self) -> Vec<&'static str> {
+        let stated = [
+            (self.purpose.is_some(), "purpose"),
+            (self.responsible.is_some(), "responsible party"),
+            (self.contact.is_some(), "contact"),
+            (self.ends.is_some(), "last day"),
+        ];
+        stated
+            .into_iter()
+            .filter_map(|(stated, what)| (!stated).then_some(what))
+            .collect()
+    }
+
+    /// Refuses what cannot be shown, or is no contact.
+    ///
+    /// # Errors
+    /// `invalid-about`; its sentence begins with "the purpose", "the responsible party" or "the contact".
+    pub fn check(&self) -> Result<()> {
+        for (what, text, most) in [
+            ("the purpose", &self.purpose, MAX_PURPOSE),
+            ("the responsible party", &self.responsible, MAX_RESPONSIBLE),
+            ("the contact", &self.contact, MAX_CONTACT),
+        ] {
+            let Some(text) = text else { continue };
+            if text.trim().is_empty() || text.len() > most || !text.chars().all(is_shown) {
+                return Err(refused(format!(
+                    "{what} has {} bytes; it needs 1 to {most} that can be printed, without line breaks: leave it out where there is nothing to say",
+                    text.len()
+                )));
+            }
+        }
+        match &self.contact {
+            Some(contact) if !is_address(contact) && !is_link(contact) => Err(refused(format!(
+                "the contact is {contact:?}; give an e-mail address such as study@example.org, or a page such as https://example.org/study"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Where a link to the contact leads: `mailto:` or `https://`, and never anywhere else.
+    pub fn contact_link(&self) -> Option<String> {
+        let contact = self.contact.as_deref()?;
+        if is_address(contact) {
+            Some(format!("mailto:{contact}"))
+        } else {
+            is_link(contact).then(|| contact.to_owned())
+        }
+    }
+
+    /// Whether the last day is over at this time, in milliseconds since 1970-01-01 UTC.
+    pub fn is_over(&self, now_ms: u64) -> bool {
+        self.ends.is_some_and(|day| day.is_over(now_ms))
+    }
+}
+
+/// The error for a study whose last day is over: on the server when a report comes, on a device before it makes one.
+pub fn ended(study: &str, day: Day, and: &str) -> Error {
+    Error::new(
+        ErrorCode::StudyEnded,
+        format!("study {study} took reports until the end of {day} (UTC), which is over; {and}"),
+    )
+}
+
+fn refused(detail: String) -> Error {
+    Error::new(ErrorCode::InvalidAbout, detail)
+}
+
+/// Neither a control character nor one that turns the direction of what follows, which would show another text than
+/// there is.
+fn is_shown(c: char) -> bool {
+    !(c.is_control()
+        || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'))
+}
+
+/// An e-mail address as nearly everybody has it: no quotes, no comments, nothing that means something in a link.
+fn is_address(text: &str) -> bool {
+    let Some((local, host)) = text.split_once('@') else {
+        return false;
+    };
+    let signs = |b: u8| b.is_ascii_alphanumeric() || b"._+-".contains(&b);
+    text.len() <= MAX_CONTACT
+        && (1..=64).contains(&local.len())
+        && local.bytes().all(signs)
+        && is_host(host)
+}
+
+/// A page over TLS, without a user's name before the host, which could pass for the host.
+fn is_link(text: &str) -> bool {
+    let Some(rest) = text.strip_prefix("https://") else {
+        return false;
+    };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    let (host, port) = authority.split_once(':').unwrap_or((authority, "443"));
+    text.len() <= MAX_CONTACT
+        && is_host(host)
+        && port.parse::<u16>().is_ok_and(|port| port > 0)
+        && path
+            .bytes()
+            .all(|b| b.is_ascii_graphic() && !b"\"'<>\\^`{|}".contains(&b))
+}
+
+/// A name of labels with a dot between them.
+fn is_host(host: &str) -> bool {
+    let label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+            && label
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b == b'-')
+    };
+    host.len() <= 253 && host.contains('.') && host.split('.').all(label)
+}
+
+/// A day, UTC: whole days since 1970-01-01. `Display` and JSON write it as `2027-03-31`.
+///
+/// ```
+/// use eigenveil_shared::about::Day;
+/// let day: Day = "2027-03-31".parse()?;
+/// assert_eq!(day.to_string(), "2027-03-31");
+/// // The day belongs to it to its last millisecond.
+/// assert!(!day.is_over(1_806_537_599_999) && day.is_over(1_806_537_600_000));
+/// assert!("2027-02-29".parse::<Day>().is_err());
+/// # Ok::<(), eigenveil_shared::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Day(pub u64);
+
+impl Day {
+    /// The day of this time, in milliseconds since 1970-01-01 UTC.
+    pub fn of(now_ms: u64) -> Self {
+        Self(now_ms / DAY_MS)
+    }
+
+    /// The first millisecond after the day, since 1970-01-01 UTC.
+    pub fn over_at_ms(self) -> u64 {
+        self.0.saturating_add(1).saturating_mul(DAY_MS)
+    }
+
+    /// Whether the day is over at this time, in milliseconds since 1970-01-01 UTC.
+    pub fn is_over(self, now_ms: u64) -> bool {
+        now_ms >= self.over_at_ms()
+    }
+}
+
+impl fmt::Display for Day {
+    /// The Gregorian date (Hinnant, "chrono-compatible low-level date algorithms": years begin in March, so that the
+    /// leap day comes last).
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Beyond any calendar; a clock that is wrong must not overflow.
+        let day = self.0.min(u64::MAX / 2) + 719_468;
+        let (era, of_era) = (day / 146_097, day % 146_097);
+        let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+        let of_year = of_era - (365 * year + year / 4 - year / 100);
+        let from_march = (5 * of_year + 2) / 153;
+        let day_of_month = of_year - (153 * from_march + 2) / 5 + 1;
+        let month = if from_march < 10 {
+            from_march + 3
+        } else {
+            from_march - 9
+        };
+        let year = year + 400 * era + u64::from(month <= 2);
+        write!(f, "{year:04}-{month:02}-{day_of_month:02}")
+    }
+}
+
+impl FromStr for Day {
+    type Err = Error;
+
+    /// Reads `2027-03-31`: a day from 1970 to 9999 that the calendar has.
+    fn from_str(text: &str) -> Result<Self> {
+        let wrong = || {
+            refused(format!(
+                "the last day is {text:?}; it is a date such as 2027-03-31 (year-month-day, UTC)"
+            ))
+        };
+        let digits = text.bytes().enumerate().all(|(i, b)| match i {
+            4 | 7 => b == b'-',
+            _ => b.is_ascii_digit(),
+        });
+        if text.len() != 10 || !digits {
+            return Err(wrong());
+        }
+        let number = |from: usize, to: usize| text[from..to].parse::<u64>().map_err(|_| wrong());
+        let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
+        if year < 1970 || !(1..=12).contains(&month) {
+            return Err(wrong());
+        }
+        // The inverse of `Display`, by the same source.
+        let of_march = if month > 2 { month - 3 } else { month + 9 };
+        let year = if month > 2 { year } else { year - 1 };
+        let (era, of_era) = (year / 400, year % 400);
+        let of_year = (153 * of_march + 2) / 5 + day.saturating_sub(1);
+        let days = era * 146_097 + 365 * of_era + of_era / 4 - of_era / 100 + of_year;
+        let found = days.checked_sub(719_468).map(Self).ok_or_else(wrong)?;
+        // A 30 February is a day of March.
+        if found.to_string() == text {
+            Ok(found)
+        } else {
+            Err(wrong())
+        }
+    }
+}
+
+impl Serialize for Day {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Day {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse()
+            .map_err(|error: Error| serde::de::Error::custom(error.detail()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_are_written_and_read() {
+        for (day, text) in [
+            (0, "1970-01-01"),
+            (58, "1970-02-28"),
+            (59, "1970-03-01"),
+            (789, "1972-02-29"),
+            (790, "1972-03-01"),
+            (11_016, "2000-02-29"),
+            (11_017, "2000-03-01"),
+            (11_322, "2000-12-31"),
+            (20_526, "2026-03-14"),
+            (47_540, "2100-02-28"),
+            (47_541, "2100-03-01"),
+            (2_932_896, "9999-12-31"),
+        ] {
+            assert_eq!(Day(day).to_string(), text);
+            assert_eq!(text.parse::<Day>(), Ok(Day(day)));
+        }
+        for day in 0..60_000 {
+            assert_eq!(Day(day).to_string().parse::<Day>(), Ok(Day(day)));
+        }
+        for wrong in [
+            "",
+            "2027",
+            "2027-3-31",
+            "2027-02-29",
+            "2100-02-29",
+            "2027-04-31",
+            "2027-00-10",
+            "2027-13-01",
+            "2027-01-00",
+            "2027-01-32",
+            "1969-12-31",
+            "31.03.2027",
+            "2027-03-31T00:00:00Z",
+            " 2027-03-31",
+            "+027-03-31",
+            "2027/03/31",
+            "２０２７-03-31",
+        ] {
+            let error = wrong.parse::<Day>().unwrap_err();
+            assert_eq!(error.code(), ErrorCode::InvalidAbout, "{wrong}");
+        }
+        assert!(!Day(u64::MAX).is_over(u64::MAX - 1));
+        let _ = Day(u64::MAX).to_string();
+    }
+
+    #[test]
+    fn a_contact_reaches_somebody_and_does_nothing_else() {
+        let about = |contact: &str| About {
+            contact: Some(contact.to_owned()),
+            ..About::default()
+        };
+        for (contact, link) in [
+            ("a@b.org", "mailto:a@b.org"),
+            (
+                "first.last+study@mail.example-1.co.uk",
+                "mailto:first.last+study@mail.example-1.co.uk",
+            ),
+            ("https://example.org", "https://example.org"),
+            (
+                "https://example.org:8443/study?id=7#contact",
+                "https://example.org:8443/study?id=7#contact",
+            ),
+        ] {
+            assert_eq!(about(contact).check(), Ok(()), "{contact}");
+            assert_eq!(about(contact).contact_link().as_deref(), Some(link));
+        }
+        let long = format!("{}@example.org", "a".repeat(65));
+        let longer = format!("https://example.org/{}", "a".repeat(MAX_CONTACT));
+        for contact in [
+            "",
+            " ",
+            "somebody",
+            "+44 20 7946 0000",
+            "a@b",
+            "@b.org",
+            "a@b@c.org",
+            "a b@c.org",
+            "a@b..org",
+            "a@-b.org",
+            "a@b.org?bcc=x@y.org",
+            "a%40b@c.org",
+            "\"a\"@b.org",
+            "javascript:alert(1)",
+            "JavaScript:alert(1)//@b.org",
+            "data:text/html,x",
+            "http://example.org",
+            "HTTPS://example.org",
+            "https://",
+            "https://localhost",
+            "https://example.org:0",
+            "https://example.org:x",
+            "https://bank.example@evil.example",
+            "https://example.org/\"onclick=x",
+            "https://example.org/<b>",
+            "https://exa mple.org",
+            "https://example.org/\u{202e}gro",
+            "a@b.org\nBcc: c@d.org",
+            "mailto:a@b.org",
+            &long,
+            &longer,
+        ] {
+            let error = about(contact).check().unwrap_err();
+            assert_eq!(error.code(), ErrorCode::InvalidAbout, "{contact}");
+            assert!(error.detail().starts_with("the contact"), "{error}");
+            assert_eq!(about(contact).contact_link(), None, "{contact}");
+        }
+    }
+
+    #[test]
+    fn texts_are_short_and_can_be_printed() {
+        let with = |text: &str| {
+            [
+                About {
+                    purpose: Some(text.to_owned()),
+                    ..About::default()
+                },
+                About {
+                    responsible: Some(text.to_owned()),
+                    ..About::default()
+                },
+            ]
+        };
+        let long = "é".repeat(MAX_RESPONSIBLE / 2);
+        for text in [
+            "x",
+            "Was Leute wach hält: <b>\"Schlaf\" & 'Traum'</b>",
+            &long,
+        ] {
+            assert!(
+                with(text).iter().all(|about| about.check().is_ok()),
+                "{text}"
+            );
+        }
+        let long = "x".repeat(MAX_PURPOSE + 1);
+        for text in [
+            "",
+            "  ",
+            "a\nb",
+            "a\u{1b}[2Jb",
+            "a\u{0}",
+            "a\u{202e}b",
+            "a\u{2028}b",
+            &long,
+        ] {
+            for about in with(text) {
+                assert_eq!(about.check().unwrap_err().code(), ErrorCode::InvalidAbout);
+            }
+        }
+        assert_eq!(with(&"x".repeat(MAX_PURPOSE))[0].check(), Ok(()));
+        assert!(with(&"x".repeat(MAX_RESPONSIBLE + 1))[1].check().is_err());
+    }
+
+    #[test]
+    fn json_of_today_and_of_before() {
+        let about = About {
+            purpose: Some("p".to_owned()),
+            ends: Some("2027-03-31".parse().unwrap()),
+            ..About::default()
+        };
+        let text = serde_json::to_string(&about).unwrap();
+        assert_eq!(
+            text,
+            r#"{"purpose":"p","responsible":null,"contact":null,"ends":"2027-03-31"}"#
+        );
+        assert_eq!(serde_json::from_str::<About>(&text).unwrap(), about);
+        assert_eq!(about.missing(), ["responsible party", "contact"]);
+        let nothing: About = serde_json::from_str("{}").unwrap();
+        assert!(nothing.is_empty() && nothing.check().is_ok() && !nothing.is_over(u64::MAX));
+        for wrong in [
+            r#"{"ends":"soon"}"#,
+            r#"{"ends":20000}"#,
+            r#"{"purpos":"p"}"#,
+        ] {
+            assert!(serde_json::from_str::<About>(wrong).is_err(), "{wrong}");
+        }
+    }
+}
