@@ -26,7 +26,7 @@ pub(crate) fn finding(report: &AuditReport, claim: f64) -> String {
             format!("Convicted: epsilon {epsilon} is claimed, and {seen}.")
         }
         Verdict::Convicted => format!(
-            "Convicted: the tries are claimed to have one law for every row, and have not; {seen}."
+            "Convicted: the number of tries should have the same distribution for every row, and it does not; {seen}."
         ),
     };
     match report.true_epsilon {
@@ -35,17 +35,17 @@ pub(crate) fn finding(report: &AuditReport, claim: f64) -> String {
             report.delta
         )),
         _ if report.verdict == Verdict::Convicted => text.push_str(
-            " The analysis allows no such thing: the implementation does not do what it says, do not use it.",
+            " The analysis rules this out, so the implementation does not do what it claims: do not use it.",
         ),
         Some(really) if really > epsilon * 1.000_01 => text.push_str(&format!(
-            " Yet the claim is too small by analysis: what really holds is epsilon {really:.4} at delta {:e}.",
+            " But by analysis the claim is too small: what really holds is epsilon {really:.4} at delta {:e}.",
             report.delta
         )),
         _ => {}
     }
     if report.epsilon_provable < *epsilon {
         text.push_str(&format!(
-            " {} trials cannot refute a claim above {:.2}: give more.",
+            " {} trials cannot refute a claim above {:.2}: give more --trials.",
             report.trials, report.epsilon_provable
         ));
     }

@@ -76,7 +76,7 @@ impl Error {
         Self::new(
             Kind::Locked,
             format!(
-                "{name} {}: another process has it open; wait for that one to end",
+                "{name} {}: another process has it open; wait until that one ends",
                 path.display()
             ),
         )

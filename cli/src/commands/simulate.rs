@@ -78,7 +78,7 @@ pub(crate) struct SimulateArgs {
     /// Components; also the rank of the model's subspace
     #[arg(long, value_name = "K,…", value_delimiter = ',', required = true)]
     k: Vec<usize>,
-    /// Rows of V that are not zero (model sparse, and published for the paper's sparse experiments)
+    /// Rows of V that are not zero, for --model sparse, and for published in the paper's sparse experiments
     #[arg(
         long,
         value_name = "S,…",
@@ -86,7 +86,7 @@ pub(crate) struct SimulateArgs {
         conflicts_with = "rows"
     )]
     s: Vec<usize>,
-    /// Variance along V of the models spiked and sparse
+    /// Variance along V, for --model spiked and sparse
     #[arg(long, value_name = "X", default_value_t = 20.0)]
     spike: f64,
     #[command(flatten)]
@@ -98,7 +98,7 @@ pub(crate) struct SimulateArgs {
     mechanism: MechanismArgs,
     #[command(flatten)]
     sparse: SparseArgs,
-    /// Repeats, each with a population and noise of its own
+    /// Number of runs, each with a population and noise of its own
     #[arg(long, value_name = "R", default_value_t = 1)]
     repeats: usize,
     /// law: noise from the exact law of the sum; device: every report perturbed, encoded and decoded

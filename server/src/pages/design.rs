@@ -134,7 +134,7 @@ impl Design {
             text => text
                 .parse()
                 .map(Rank::Fixed)
-                .map_err(|_| format!("k is {text:?}; it is a whole number such as 5, or auto")),
+                .map_err(|_| format!("k is {text:?}; it must be a whole number such as 5, or auto")),
         };
         let radius =
             |errors: &mut FieldErrors| errors.take("radius", number(fields, "radius"), 1.0);
@@ -168,7 +168,7 @@ impl Design {
         if !(percent > 0.0 && percent <= 100.0) {
             errors.add(
                 "share",
-                format!("the share is {percent} %; it is above 0 and at most 100"),
+                format!("the share is {percent} %; it must be above 0 and at most 100"),
             );
         }
         if !errors.is_empty() {
@@ -264,7 +264,7 @@ fn number(fields: &Fields, name: &str) -> Result<f64, String> {
     let text = fields.get(name);
     match text.parse::<f64>() {
         Ok(value) if value.is_finite() => Ok(value),
-        _ => Err(format!("{name} is {text:?}; it is a number such as 1.5")),
+        _ => Err(format!("{name} is {text:?}; it must be a number such as 1.5")),
     }
 }
 
@@ -274,7 +274,7 @@ fn whole(fields: &Fields, name: &str) -> Result<u64, String> {
     digits
         .parse::<u32>()
         .map(u64::from)
-        .map_err(|_| format!("{name} is {text:?}; it is a whole number such as 100"))
+        .map_err(|_| format!("{name} is {text:?}; it must be a whole number such as 100"))
 }
 
 /// One feature a line: a name, or a name and its public centre and scale.
@@ -287,7 +287,7 @@ fn features(text: &str) -> Result<Option<Vec<Feature>>, String> {
         let constant = |text: &str| {
             text.parse::<f64>().map_err(|_| {
                 format!(
-                    "line {}: {text:?} is no number; write name,center,scale",
+                    "line {}: {text:?} is not a number; write name,center,scale",
                     i + 1
                 )
             })
