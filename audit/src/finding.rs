@@ -1,5 +1,7 @@
 //! The verdict in words.
 
+use eigenveil_shared::privacy::delta_text;
+
 use crate::{AuditReport, Observed, TriesTest, TriesVerdict, Verdict};
 
 /// What the report says, against this claim.
@@ -31,15 +33,15 @@ pub(crate) fn finding(report: &AuditReport, claim: f64) -> String {
     };
     match report.true_epsilon {
         Some(really) if exceeds && really >= *bound => text.push_str(&format!(
-            " The noise is smaller than the claim needs: what really holds is epsilon {really:.4} at delta {:e}.",
-            report.delta
+            " The noise is smaller than the claim needs: what really holds is epsilon {really:.4} at delta {}.",
+            delta_text(report.delta)
         )),
         _ if report.verdict == Verdict::Convicted => text.push_str(
             " The analysis rules this out, so the implementation does not do what it claims: do not use it.",
         ),
         Some(really) if really > epsilon * 1.000_01 => text.push_str(&format!(
-            " But by analysis the claim is too small: what really holds is epsilon {really:.4} at delta {:e}.",
-            report.delta
+            " But by analysis the claim is too small: what really holds is epsilon {really:.4} at delta {}.",
+            delta_text(report.delta)
         )),
         _ => {}
     }

@@ -206,7 +206,10 @@ fn take_column(bytes: &[u8], column: &str, delimiters: &[u8]) -> Result<(Vec<Str
     for (line, record) in reader(delimiter).byte_records().enumerate() {
         // The crate's own words may hold fields of the row.
         let record = record.map_err(|_| {
-            CliError::usage(format!("line {} does not have the fields of line 1", line + 1))
+            CliError::usage(format!(
+                "line {} does not have the fields of line 1",
+                line + 1
+            ))
         })?;
         if line > 0
             && let Some(cell) = record.get(place)

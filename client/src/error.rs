@@ -86,7 +86,7 @@ impl Error {
         Self::new(
             Kind::OutboxOtherStudy,
             format!(
-                "outbox {}: {what}; use one outbox file per study",
+                "outbox {}: {what}; use one outbox for each study",
                 path.display()
             ),
         )

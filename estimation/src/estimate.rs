@@ -350,7 +350,7 @@ mod tests {
         // What the expectation takes for granted is said.
         let warnings = sparse.assessment.warnings.join(" ");
         assert!(
-            warnings.contains("takes the chosen rows as right"),
+            warnings.contains("assumes that the right rows were chosen"),
             "{warnings}"
         );
         let automatic = sparse_components(&moment, Rank::Auto, &settings, "ε = 1", ON).unwrap();

@@ -7,7 +7,7 @@ use eigenveil_shared::{
     mechanism::{Calibration, DEFAULT_DELTA, MechanismKind, MechanismSpec},
     privacy::{
         accountant::{Composition, Gaussian, Guarantee, Shuffled},
-        delta_warning, gaussian,
+        delta_text, delta_warning, gaussian,
     },
 };
 use serde::Serialize;
@@ -161,13 +161,13 @@ fn report(args: &AccountArgs) -> Result<(Option<(MechanismSpec, f64)>, Guarantee
 
 fn print(account: &Account) -> Result<()> {
     let number = |value: Option<f64>| value.map_or("none".to_owned(), |v| format!("{v:.6}"));
-    let delta = account.delta;
+    let delta = delta_text(account.delta);
     if let (Some(mechanism), Some(epsilon)) = (account.mechanism, account.epsilon) {
         let pure = mechanism.is_pure();
         output::text(&format!(
             "one report         {}, claimed {}",
             output::mechanism_text(mechanism, account.calibration),
-            output::budget_text(epsilon, if pure { 0.0 } else { delta })
+            output::budget_text(epsilon, if pure { 0.0 } else { account.delta })
         ))?;
         output::text(&format!(
             "really holds       epsilon {}{}",
@@ -176,20 +176,20 @@ fn print(account: &Account) -> Result<()> {
                 ", delta 0".to_owned()
             } else {
                 format!(
-                    " at delta {delta:e}; delta {:.2e} at epsilon {epsilon}",
+                    " at delta {delta}; delta {:.2e} at epsilon {epsilon}",
                     account.true_delta.unwrap_or(1.0)
                 )
             }
         ))?;
     } else {
         output::text(&format!(
-            "one release        epsilon {} at delta {delta:e}",
+            "one release        epsilon {} at delta {delta}",
             number(account.true_epsilon)
         ))?;
     }
     if account.studies > 1 {
         output::text(&format!(
-            "{:<6} studies     epsilon {} at delta {delta:e}{}, their number and parameters fixed in advance",
+            "{:<6} studies     epsilon {} at delta {delta}{}, their number and parameters fixed in advance",
             account.studies,
             number(account.composed_epsilon),
             account
@@ -199,13 +199,13 @@ fn print(account: &Account) -> Result<()> {
                 ))
         ))?;
         output::text(&format!(
-            "chosen later       epsilon {} at delta {delta:e}: number or parameters chosen from outcomes, within the same totals",
+            "chosen later       epsilon {} at delta {delta}: number or parameters chosen from outcomes, within the same totals",
             number(account.filter_epsilon)
         ))?;
     }
     if let (Some(n), Some(epsilon)) = (account.n, account.shuffled_epsilon) {
         output::text(&format!(
-            "shuffled, n={n}  epsilon {epsilon:.6} at delta {delta:e} (closed form {})\n\nThe shuffled line holds only against somebody who sees the reports as an unordered set without identifiers. The server is not that: against it the first lines hold.",
+            "shuffled, n={n}  epsilon {epsilon:.6} at delta {delta} (closed form {})\n\nThe shuffled line holds only against somebody who sees the reports as an unordered set without identifiers. The server is not that: against it the first lines hold.",
             number(account.shuffled_epsilon_closed_form)
         ))?;
     }

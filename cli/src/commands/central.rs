@@ -11,7 +11,7 @@ use eigenveil_estimation::{
     linalg::Threads,
     metrics::{captured_variance, projector_distance},
 };
-use eigenveil_shared::privacy::{Budget, delta_warning, epsilon_warning};
+use eigenveil_shared::privacy::{Budget, delta_text, delta_warning, epsilon_warning};
 use nalgebra::DMatrix;
 use serde::Serialize;
 
@@ -327,7 +327,7 @@ fn print(answer: &Answer<'_>, guarantee: Option<&Guarantee>) -> Result<()> {
                 Some(epsilon) => {
                     output::budget_text((1e6 * epsilon).ceil() / 1e6, guarantee.budget.delta())
                 }
-                None => format!("nothing at delta {:e}", guarantee.budget.delta()),
+                None => format!("nothing at delta {}", delta_text(guarantee.budget.delta())),
             };
             output::text(&format!("really holds       {holds}"))?;
             if let Some(remark) = answer.remark {

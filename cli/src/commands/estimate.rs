@@ -260,7 +260,7 @@ fn table(estimate: &Estimate) -> String {
         share.map_or_else(|| "-".to_owned(), |share| format!("{:.1}%", 100.0 * share))
     };
     let angle = |sine: Option<f64>| {
-        let degrees = |sine: f64| format!("±{:.1}°", sine.asin().to_degrees());
+        let degrees = |sine: f64| format!("±{}°", output::decimals(sine.asin().to_degrees(), 1));
         sine.map_or_else(|| "-".to_owned(), degrees)
     };
     let mut lines = vec![line([
@@ -305,7 +305,7 @@ fn table(estimate: &Estimate) -> String {
 /// "0.05270 ± 0.00310", or the value alone.
 fn with_error(value: f64, error: Option<f64>) -> String {
     match error {
-        Some(error) => format!("{value:.5} ± {error:.5}"),
+        Some(error) => format!("{value:.5} ± {}", output::decimals(error, 5)),
         None => format!("{value:.5}"),
     }
 }

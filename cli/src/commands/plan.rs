@@ -416,6 +416,8 @@ fn answer(plan: &Plan) -> String {
         }
     }
     if let Some(target) = plan.target_error {
+        let largest = eigenveil_estimation::plan::largest_error(plan.p, plan.k);
+        let of = format!("{target} of at most {largest:.2}");
         let parts: Vec<String> = epsilons
             .iter()
             .filter_map(|epsilon| {
@@ -431,10 +433,10 @@ fn answer(plan: &Plan) -> String {
             .collect();
         return match plan.rows.iter().find_map(|row| row.reason.as_deref()) {
             Some(reason) if parts.is_empty() => {
-                format!("How many users do I need? For an error of {target}: {reason}.")
+                format!("How many users do I need? For an error of {of}: {reason}.")
             }
             _ => format!(
-                "How many users do I need? For an expected error of {target}: {}.",
+                "How many users do I need? For an expected error of {of}: {}.",
                 parts.join(", ")
             ),
         };
@@ -447,11 +449,11 @@ fn answer(plan: &Plan) -> String {
     best.and_then(|row| Some((row, row.n?, row.error?)))
         .map_or(String::new(), |(row, n, error)| {
             format!(
-                "The best of these: {} users with {} at epsilon {} can expect an error of about {error:.3}; {:.3} shares nothing with the truth.",
+                "The best of these: {} users with {} at epsilon {} can expect an error of about {}.",
                 grouped(n),
                 row.mechanism,
                 row.epsilon,
-                eigenveil_estimation::plan::largest_error(plan.p, plan.k)
+                output::error_text(error, plan.p, plan.k)
             )
         })
 }

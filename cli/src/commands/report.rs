@@ -13,7 +13,7 @@ use eigenveil_client::{
     Limits, Outbox, PreparedReport, RowLedger, Spent,
     http::{StudyClient, UploadMode, UploadSettings, UploadSummary, Uploader},
 };
-use eigenveil_shared::{ErrorCode, enrolment::ParticipantToken};
+use eigenveil_shared::{ErrorCode, enrolment::ParticipantToken, privacy::delta_text};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
@@ -150,7 +150,7 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
         return Err(eigenveil_shared::Error::new(
             ErrorCode::WrongFingerprint,
             format!(
-                "the study has fingerprint {}, not the one given; do not take part",
+                "the study has fingerprint {}, not {pinned} as given; do not take part",
                 study.fingerprint()
             ),
         )
@@ -191,7 +191,18 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     }
     drop(bytes);
     output::make_dir(&state)?;
-    let mut outbox = Outbox::open(state.join(OUTBOX), study.binding())?;
+    let mut outbox = Outbox::open(state.join(OUTBOX), study.binding()).map_err(|error| {
+        if !error.is_outbox_of_other_study() {
+            return CliError::from(error);
+        }
+        let other = beside(&args.rows, &format!(".{}", study.id()));
+        let message = format!(
+            "{}; for this study give --state DIR of its own, such as --state {}",
+            error.detail(),
+            other.display()
+        );
+        CliError::from(error).with_message(message)
+    })?;
     match outbox.get_meta(ROWS_DIGEST)? {
         None => outbox.set_meta(ROWS_DIGEST, &digest)?,
         Some(known) if known == digest => {}
@@ -331,11 +342,12 @@ fn finish(
             ledger,
         } = &reported.charged;
         output::text(&format!(
-            "ledger: {ledger}: {rows} rows charged epsilon {epsilon}, delta {delta:e}; spent in all studies, at most: epsilon {} of {}, delta {:e} of {:e}",
+            "ledger: {ledger}: {rows} rows charged epsilon {epsilon}, delta {}; the most that a row has spent in all studies: epsilon {} of {}, delta {} of {}",
+            delta_text(*delta),
             spent.epsilon,
             limits.epsilon_total(),
-            spent.delta,
-            limits.delta_total()
+            delta_text(spent.delta),
+            delta_text(limits.delta_total())
         ))?;
         if unusable > 0 {
             output::text(&format!(

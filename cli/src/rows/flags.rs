@@ -76,7 +76,9 @@ fn delimiter(text: &str) -> Result<u8, String> {
         "tab" | "\\t" | "\t" => Ok(b'\t'),
         _ => match text.as_bytes() {
             [one] if one.is_ascii_punctuation() && !b"\"'.-+_".contains(one) => Ok(*one),
-            _ => Err("it must be one character, such as ';', ',' or '|', or the word tab".to_owned()),
+            _ => {
+                Err("it must be one character, such as ';', ',' or '|', or the word tab".to_owned())
+            }
         },
     }
 }

@@ -105,7 +105,9 @@ impl AdmmSettings {
         if let Some(gap) = self.noise_gap
             && !(gap.is_finite() && gap >= 0.0)
         {
-            return refuse(format!("noise_gap is {gap}; it must be a finite number ≥ 0"));
+            return refuse(format!(
+                "noise_gap is {gap}; it must be a finite number ≥ 0"
+            ));
         }
         Ok(())
     }

@@ -131,10 +131,9 @@ impl Design {
         };
         let k = match fields.get("k") {
             "" | "auto" => Ok(Rank::Auto),
-            text => text
-                .parse()
-                .map(Rank::Fixed)
-                .map_err(|_| format!("k is {text:?}; it must be a whole number such as 5, or auto")),
+            text => text.parse().map(Rank::Fixed).map_err(|_| {
+                format!("k is {text:?}; it must be a whole number such as 5, or auto")
+            }),
         };
         let radius =
             |errors: &mut FieldErrors| errors.take("radius", number(fields, "radius"), 1.0);
@@ -264,7 +263,9 @@ fn number(fields: &Fields, name: &str) -> Result<f64, String> {
     let text = fields.get(name);
     match text.parse::<f64>() {
         Ok(value) if value.is_finite() => Ok(value),
-        _ => Err(format!("{name} is {text:?}; it must be a number such as 1.5")),
+        _ => Err(format!(
+            "{name} is {text:?}; it must be a number such as 1.5"
+        )),
     }
 }
 

@@ -252,8 +252,18 @@ fn selection(estimate: &Estimate, sparse: &SparseOutcome) -> String {
 
 fn with_error(value: f64, error: Option<f64>) -> String {
     match error {
-        Some(error) => format!("{} ± {}", short(value), short(error)),
+        Some(error) => format!("{} ± {}", short(value), short_error(error)),
         None => short(value),
+    }
+}
+
+/// As [`short`], and never 0 for an error that is not: then its first digit.
+fn short_error(error: f64) -> String {
+    if error > 0.0 && error < 0.5e-4 {
+        let first: f64 = format!("{error:.0e}").parse().unwrap_or(error);
+        eigenveil_plots::format_number(first)
+    } else {
+        short(error)
     }
 }
 
@@ -404,4 +414,18 @@ fn first_rows(mut table: DataTable) -> DataTable {
         table.rows.truncate(ROWS);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_standard_error_is_not_shown_as_zero() {
+        assert_eq!(with_error(0.353_76, Some(0.003_72)), "0.3538 ± 0.0037");
+        assert_eq!(with_error(0.353_76, Some(4.2e-5)), "0.3538 ± 4×10⁻⁵");
+        assert_eq!(with_error(0.353_76, Some(3e-9)), "0.3538 ± 3×10⁻⁹");
+        assert_eq!(with_error(0.353_76, Some(0.0)), "0.3538 ± 0");
+        assert_eq!(with_error(0.353_76, None), "0.3538");
+    }
 }

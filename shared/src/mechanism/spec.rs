@@ -89,9 +89,7 @@ impl MechanismKind {
             // 0 is what a pure mechanism has: saying so is no mistake.
             Some(delta) if self.is_pure() && delta != 0.0 => Err(Error::new(
                 ErrorCode::InvalidBudget,
-                format!(
-                    "delta is {delta:e}, but the delta of {self} is always 0; leave delta out"
-                ),
+                format!("delta is {delta:e}, but the delta of {self} is always 0; leave delta out"),
             )),
             _ if self.is_pure() => Budget::pure(epsilon),
             delta => Budget::approximate(epsilon, delta.unwrap_or(DEFAULT_DELTA)),
