@@ -116,7 +116,7 @@ fn plan_prints_the_agreed_keys_and_refuses_wrong_usage() {
     for (wrong, says) in [
         (
             with(&["--epsilon", "4", "--target-error", "2"]),
-            "shares nothing",
+            "nothing in common",
         ),
         (
             with(&["--epsilon", "4", "--target-error", "-1"]),
