@@ -411,7 +411,7 @@ mod tests {
                 .assessment
                 .warnings
                 .iter()
-                .any(|w| w.contains("cap of 2 iterations"))
+                .any(|w| w.contains("limit of 2 iterations"))
         );
         let cancelled = sparse_components(
             &moment,

@@ -436,7 +436,7 @@ mod tests {
                 .detail()
                 .to_owned()
         };
-        assert!(refused(2.0).contains("shares nothing"));
+        assert!(refused(2.0).contains("nothing in common"));
         assert!(refused(-1.0).contains("positive") && refused(f64::NAN).contains("positive"));
         assert!(plan(&tied, &noise, Wish::Participants(0)).is_err());
         assert_eq!(largest_error(10, 8), 2.0);

@@ -228,8 +228,9 @@ pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
                 .seeds
                 .as_ref()
                 .map_or_else(String::new, |seeds| format!(
-                    "; {} seeds as close as one in {:.0}, limit {}",
+                    "; {} seed{} as close as one in {:.0}, limit {}",
                     seeds.found,
+                    if seeds.found == 1 { "" } else { "s" },
                     seeds.chance.recip(),
                     seeds.limit
                 ))

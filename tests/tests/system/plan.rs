@@ -139,7 +139,7 @@ fn plan_prints_the_agreed_keys_and_refuses_wrong_usage() {
                 &["--mechanism", "double-cap", "--delta", "1e-6"],
             ]
             .concat(),
-            "takes none",
+            "is always 0",
         ),
         (
             [
