@@ -239,7 +239,7 @@ mod tests {
         let (labels, rest) = take_column(b"a;kind\n1;red\n", "kind", b",;").unwrap();
         assert_eq!((labels, rest), (vec!["red".to_owned()], b"a\n1\n".to_vec()));
         let error = take_column(text, "color", b",;").unwrap_err().to_string();
-        assert!(error.contains("no column \"color\""), "{error}");
+        assert!(error.contains("no column named \"color\""), "{error}");
         // No value of a row is in it.
         let error = take_column(b"a,kind\nsecret\n", "kind", b",").unwrap_err();
         assert!(!error.to_string().contains("secret"));

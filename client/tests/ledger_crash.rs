@@ -488,7 +488,8 @@ impl Device {
             Err(error) => {
                 let error = error.to_string();
                 assert!(
-                    error.contains("does not belong to its last change") || error.contains("damaged"),
+                    error.contains("does not belong to its last change")
+                        || error.contains("damaged"),
                     "{error}"
                 );
                 return false;
