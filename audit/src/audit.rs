@@ -88,7 +88,7 @@ impl std::str::FromStr for Method {
             .ok_or_else(|| {
                 Error::new(
                     ErrorCode::InvalidRequest,
-                    format!("there is no method {text:?}; it is event or mu-gdp"),
+                    format!("there is no method {text:?}; use event or mu-gdp"),
                 )
             })
     }
@@ -167,7 +167,7 @@ impl AuditSettings {
         }
         if !(self.confidence >= 0.5 && self.confidence < 1.0) {
             return invalid(format!(
-                "the confidence is {}; it lies from 0.5 to below 1, such as {CONFIDENCE}",
+                "the confidence is {}; it must be at least 0.5 and below 1, such as {CONFIDENCE}",
                 self.confidence
             ));
         }

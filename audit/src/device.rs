@@ -72,7 +72,7 @@ impl FromStr for Source {
             .ok_or_else(|| {
                 Error::new(
                     ErrorCode::InvalidRequest,
-                    format!("there is no source {text:?}; it is system or seeded"),
+                    format!("there is no source {text:?}; use system or seeded"),
                 )
             })
     }

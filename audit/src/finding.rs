@@ -1,5 +1,7 @@
 //! The verdict in words.
 
+use eigenveil_shared::privacy::delta_text;
+
 use crate::{AuditReport, Observed, TriesTest, TriesVerdict, Verdict};
 
 /// What the report says, against this claim.
@@ -26,26 +28,26 @@ pub(crate) fn finding(report: &AuditReport, claim: f64) -> String {
             format!("Convicted: epsilon {epsilon} is claimed, and {seen}.")
         }
         Verdict::Convicted => format!(
-            "Convicted: the tries are claimed to have one law for every row, and have not; {seen}."
+            "Convicted: the number of tries should have the same distribution for every row, and it does not; {seen}."
         ),
     };
     match report.true_epsilon {
         Some(really) if exceeds && really >= *bound => text.push_str(&format!(
-            " The noise is smaller than the claim needs: what really holds is epsilon {really:.4} at delta {:e}.",
-            report.delta
+            " The noise is smaller than the claim needs: what really holds is epsilon {really:.4} at delta {}.",
+            delta_text(report.delta)
         )),
         _ if report.verdict == Verdict::Convicted => text.push_str(
-            " The analysis allows no such thing: the implementation does not do what it says, do not use it.",
+            " The analysis rules this out, so the implementation does not do what it claims: do not use it.",
         ),
         Some(really) if really > epsilon * 1.000_01 => text.push_str(&format!(
-            " Yet the claim is too small by analysis: what really holds is epsilon {really:.4} at delta {:e}.",
-            report.delta
+            " But by analysis the claim is too small: what really holds is epsilon {really:.4} at delta {}.",
+            delta_text(report.delta)
         )),
         _ => {}
     }
     if report.epsilon_provable < *epsilon {
         text.push_str(&format!(
-            " {} trials cannot refute a claim above {:.2}: give more.",
+            " {} trials cannot refute a claim above {:.2}: give more --trials.",
             report.trials, report.epsilon_provable
         ));
     }

@@ -90,7 +90,7 @@ pub fn check(card: &Card, dimension: usize, n: u64, request: &Request<'_>) -> Re
     }
     if k == 0 || k > dimension {
         return refuse(format!(
-            "k is {k}; it is between 1 and p = {dimension}, the length of a row"
+            "k is {k}; it must be between 1 and p = {dimension}, the length of a row"
         ));
     }
     if let Some(truth) = request.truth
@@ -112,7 +112,7 @@ pub fn check(card: &Card, dimension: usize, n: u64, request: &Request<'_>) -> Re
     let name = card.name;
     if card.calibrations.is_empty() {
         return refuse(format!(
-            "{name} has no private form; take it without a budget (--epsilon inf), or another algorithm"
+            "{name} has no private form; run it without a budget (--epsilon inf), or use another algorithm"
         ));
     }
     if !card.calibrations.contains(&calibration) {

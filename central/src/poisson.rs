@@ -13,7 +13,7 @@ pub(crate) fn sampling_rate(batch: usize, n: usize) -> Result<f64> {
     if batch == 0 || batch > n {
         return Err(Error::new(
             ErrorCode::InvalidRequest,
-            format!("a batch of {batch} rows of n = {n}; take between 1 and n"),
+            format!("a batch of {batch} rows of n = {n}; use between 1 and n"),
         ));
     }
     Ok(batch as f64 / n as f64)

@@ -44,7 +44,7 @@ pub fn polar(a: &DMatrix<f64>) -> Result<DMatrix<f64>> {
         if gram.values.min() <= 1e-20 * gram.values.max() {
             return Err(Error::new(
                 ErrorCode::EstimateFailed,
-                "the columns of a frame are dependent: the noise swamps it, or the step is too long; take a larger budget, a smaller --step or a smaller k",
+                "the columns of a frame are dependent: the noise swamps it, or the step is too long; use a larger budget, a smaller --step or a smaller k",
             ));
         }
         r *= inverse_root(&gram);

@@ -171,7 +171,7 @@ pub fn find(name: &str) -> Result<&'static Entry> {
             Error::new(
                 ErrorCode::InvalidRequest,
                 format!(
-                    "there is no algorithm {name:?}; take one of {}",
+                    "there is no algorithm {name:?}; use one of {}",
                     names.join(", ")
                 ),
             )

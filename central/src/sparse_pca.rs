@@ -65,7 +65,7 @@ impl Baseline for SparsePca {
         if !(lambda.is_finite() && lambda >= 0.0) {
             return Err(Error::new(
                 ErrorCode::InvalidRequest,
-                format!("lambda is {lambda}; it is a finite number, at least 0"),
+                format!("lambda is {lambda}; it must be a finite number, at least 0"),
             ));
         }
         let settings = AdmmSettings::default();

@@ -34,7 +34,7 @@ impl<'a, 'b> Feed<'a, 'b> {
             return Err(Error::new(
                 ErrorCode::InvalidRequest,
                 format!(
-                    "the stream ended after {} rows; n = {} was announced: give the number there is",
+                    "the stream ended after {} rows; n = {} was announced: give the number there are",
                     self.seen, self.announced
                 ),
             ));
@@ -66,14 +66,14 @@ pub(crate) fn whole_steps(n: u64, batch: usize) -> Result<usize> {
         return Err(Error::new(
             ErrorCode::InvalidRequest,
             format!(
-                "a batch of {batch} rows and n = {n} rows make no step; take between 1 and n rows a batch"
+                "a batch of {batch} rows and n = {n} rows make no step; use between 1 and n rows a batch"
             ),
         ));
     }
     usize::try_from(steps).map_err(|_| {
         Error::new(
             ErrorCode::InvalidRequest,
-            format!("{steps} steps are more than this machine counts; take a larger batch"),
+            format!("{steps} steps are more than this machine counts; use a larger batch"),
         )
     })
 }

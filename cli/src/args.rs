@@ -18,7 +18,7 @@ pub(crate) enum NormArg {
     Normalize,
     /// Shorten rows longer than --radius to that length
     Clip,
-    /// Refuse rows longer than --radius on the device
+    /// Divide by --radius; a row longer than that is sent as the zero row
     Require,
 }
 
@@ -59,10 +59,10 @@ pub(crate) struct MechanismArgs {
     /// Local randomizer: double-cap (pure ε, 16 bytes), symmetric-gaussian (Algorithms 1 and 2 of Wang & Xu), isotropic-gaussian (half the off-diagonal variance) or discrete-gaussian (exact noise in integers)
     #[arg(long, default_value = "double-cap", value_parser = parse::<MechanismKind>)]
     pub(crate) mechanism: MechanismKind,
-    /// How Gaussian noise is chosen: analytic (the claim holds) or as-published (the paper's formula, shown with what really holds)
+    /// How Gaussian noise is chosen: analytic (the claim holds) or as-published (the paper's formula; the guarantee it really gives is shown)
     #[arg(long, default_value = "analytic", value_parser = parse::<Calibration>)]
     pub(crate) calibration: Calibration,
-    /// Failure probability δ of one report, well below 1/n; not for double-cap, which has none [default: 1e-6]
+    /// Failure probability δ of one report, well below 1/n; not for double-cap, whose δ is 0 [default: 1e-6]
     #[arg(long, value_name = "D")]
     pub(crate) delta: Option<f64>,
     #[command(flatten)]
@@ -107,13 +107,13 @@ pub(crate) struct SparseArgs {
     /// Penalty: a number ≥ 0 in units of the moment's entries, auto (from the known noise), cv (cross-validation over the buckets of reports) or path (the value nearest to auto, with the solutions from the largest useful penalty down)
     #[arg(long, value_name = "auto|cv|path|X", default_value = "auto", value_parser = parse::<Lambda>, requires = "sparse")]
     pub(crate) lambda: Lambda,
-    /// Initial ADMM step; chosen from the spectrum when absent
+    /// Initial ADMM step [default: chosen from the spectrum]
     #[arg(long, value_name = "X", requires = "sparse")]
     pub(crate) rho: Option<f64>,
     /// Keep the selected rows and run PCA on them, which removes the shrinkage
     #[arg(long, requires = "sparse")]
     pub(crate) refit: bool,
-    /// Iteration cap; one that is hit is reported
+    /// Largest number of iterations; reaching it is reported
     #[arg(long, value_name = "N", default_value_t = SparseSettings::default().max_iterations, requires = "sparse")]
     pub(crate) max_iterations: usize,
     /// Relative duality gap at which to stop
@@ -149,7 +149,7 @@ pub(crate) struct ServerArgs {
     /// PEM file of a certificate to trust besides the system's
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) ca_cert: Option<PathBuf>,
-    /// Allow http:// to another machine, where everybody on the way can read tokens and reports
+    /// Allow http:// to another machine; anybody on the network path can then read tokens and reports
     #[arg(long, global = true)]
     pub(crate) insecure_http: bool,
 }
@@ -190,7 +190,7 @@ pub(crate) fn rank(text: &str) -> Result<Rank, String> {
     match text.parse::<usize>() {
         Ok(k) if k > 0 => Ok(Rank::Fixed(k)),
         _ => Err(format!(
-            "k is {text:?}; it is a whole number from 1, or auto"
+            "k is {text:?}; it must be a whole number of at least 1, or auto"
         )),
     }
 }

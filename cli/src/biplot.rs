@@ -56,7 +56,7 @@ pub(crate) fn picture(
         estimate.components.get(second),
     ) else {
         return Err(CliError::usage(format!(
-            "a scatter of components {} and {} needs both, and the estimate has {}; estimate with a larger --k, or give --axes",
+            "the picture needs components {} and {}, but the estimate has {}; estimate with a larger --k, or choose others with --axes",
             first + 1,
             second + 1,
             estimate.k
@@ -97,7 +97,7 @@ pub(crate) fn picture(
         let standing = match component.verdict {
             Verdict::Above => "",
             Verdict::At => ", at the noise floor",
-            Verdict::Below => ", in the noise",
+            Verdict::Below => ", below the noise floor",
         };
         let share = component.explained_variance_ratio;
         let share = share.map_or_else(String::new, |share| {
@@ -126,7 +126,7 @@ fn group_names(labels: &[String]) -> Result<Vec<&str>> {
     }
     if counts.len() > MOST_DIFFERENT {
         return Err(CliError::usage(format!(
-            "the label column holds {} different values, and labels are {MOST_DIFFERENT} at most; give a column of few",
+            "the label column has {} different values; at most {MOST_DIFFERENT} can be drawn: give a column with fewer",
             counts.len()
         )));
     }
@@ -156,7 +156,7 @@ pub(crate) fn read_labelled(
         (None, "tsv" | "tab") => b"\t".to_vec(),
         _ => {
             return Err(CliError::usage(format!(
-                "--label takes a column of a .csv or .tsv file with a header, and {} is none",
+                "--label needs a .csv or .tsv file with a header, and {} is not one",
                 path.display()
             )));
         }
@@ -170,7 +170,7 @@ pub(crate) fn read_labelled(
         .map_err(|error| error.context(path.display()))?;
     if table.len() != labels.len() {
         return Err(CliError::usage(format!(
-            "{} has {} labels for {} rows; --label needs a header line with names of columns",
+            "{} has {} labels for {} rows; --label needs a header line that names the columns",
             path.display(),
             labels.len(),
             table.len()
@@ -196,7 +196,7 @@ fn take_column(bytes: &[u8], column: &str, delimiters: &[u8]) -> Result<(Vec<Str
     });
     let Some((delimiter, place)) = found else {
         return Err(CliError::usage(format!(
-            "its first line names no column {column:?}"
+            "its first line has no column named {column:?}"
         )));
     };
     let mut rest = csv::WriterBuilder::new()
@@ -206,7 +206,10 @@ fn take_column(bytes: &[u8], column: &str, delimiters: &[u8]) -> Result<(Vec<Str
     for (line, record) in reader(delimiter).byte_records().enumerate() {
         // The crate's own words may hold fields of the row.
         let record = record.map_err(|_| {
-            CliError::usage(format!("line {} does not fit the first one", line + 1))
+            CliError::usage(format!(
+                "line {} does not have the fields of line 1",
+                line + 1
+            ))
         })?;
         if line > 0
             && let Some(cell) = record.get(place)
@@ -236,7 +239,7 @@ mod tests {
         let (labels, rest) = take_column(b"a;kind\n1;red\n", "kind", b",;").unwrap();
         assert_eq!((labels, rest), (vec!["red".to_owned()], b"a\n1\n".to_vec()));
         let error = take_column(text, "color", b",;").unwrap_err().to_string();
-        assert!(error.contains("no column \"color\""), "{error}");
+        assert!(error.contains("no column named \"color\""), "{error}");
         // No value of a row is in it.
         let error = take_column(b"a,kind\nsecret\n", "kind", b",").unwrap_err();
         assert!(!error.to_string().contains("secret"));

@@ -10,7 +10,7 @@ use eigenveil_estimation::{floor::grouped, plan::largest_error};
 use eigenveil_shared::{
     estimate::{Estimate, SparseOutcome},
     mechanism::{Calibration, MechanismKind},
-    privacy::PrivacyStatement,
+    privacy::{PrivacyStatement, delta_text},
 };
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use serde::Serialize;
@@ -86,10 +86,21 @@ fn rounded_rate(rate: f64) -> String {
 
 /// Mean and standard deviation over some runs; of one run there is no deviation.
 pub(crate) fn over_runs(mean: f64, deviation: f64, runs: u64) -> String {
+    let mean = decimals(mean, 4);
     if runs == 1 {
-        format!("{mean:.4}")
+        mean
     } else {
-        format!("{mean:.4} ± {deviation:.4}")
+        format!("{mean} ± {}", decimals(deviation, 4))
+    }
+}
+
+/// A number to so many decimals; to its first digit where those would all be zero ("3e-6").
+pub(crate) fn decimals(value: f64, places: usize) -> String {
+    let text = format!("{value:.places$}");
+    if value != 0.0 && text.chars().all(|c| matches!(c, '-' | '0' | '.')) {
+        format!("{value:.0e}")
+    } else {
+        text
     }
 }
 
@@ -106,7 +117,7 @@ pub(crate) fn budget_text(epsilon: f64, delta: f64) -> String {
     if delta == 0.0 {
         format!("epsilon {epsilon}, pure (delta 0)")
     } else {
-        format!("epsilon {epsilon}, delta {delta:e}")
+        format!("epsilon {epsilon}, delta {}", delta_text(delta))
     }
 }
 
@@ -145,9 +156,9 @@ pub(crate) fn centring_text(estimate: &Estimate) -> Option<String> {
     let mean = estimate.mean.as_ref()?;
     let length = mean.iter().map(|x| x * x).sum::<f64>().sqrt();
     Some(format!(
-        "constant {:.4}; mean of length {length:.4} removed, each entry known to about {:.4}",
+        "constant {:.4}; mean of length {length:.4} removed, each entry known to about {}",
         estimate.study.preprocessing().centring?,
-        estimate.mean_standard_error.unwrap_or(0.0)
+        decimals(estimate.mean_standard_error.unwrap_or(0.0), 4)
     ))
 }
 
@@ -155,7 +166,7 @@ pub(crate) fn centring_text(estimate: &Estimate) -> Option<String> {
 pub(crate) fn privacy_text(privacy: &PrivacyStatement) -> String {
     let holds = match privacy.true_epsilon {
         Some(epsilon) => budget_text((1e6 * epsilon).ceil() / 1e6, privacy.delta),
-        None => format!("nothing at delta {:e}", privacy.delta),
+        None => format!("nothing at delta {}", delta_text(privacy.delta)),
     };
     let mut text = format!(
         "mechanism    {}\nneighbours   {}\nclaimed      {}\nreally holds {holds}\none report   {} bytes ({} of payload)\n\n{}",
@@ -260,5 +271,26 @@ impl Drop for NewFile {
     fn drop(&mut self) {
         // Nothing to remove once it has its name; half a file is of no use.
         let _ = fs::remove_file(&self.partial);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_that_is_not_zero_is_not_shown_as_zero() {
+        assert_eq!(over_runs(0.25, 3.2e-6, 5), "0.2500 ± 3e-6");
+        assert_eq!(over_runs(0.25, 0.001_23, 5), "0.2500 ± 0.0012");
+        assert_eq!(over_runs(0.25, 0.0, 5), "0.2500 ± 0.0000");
+        assert_eq!(decimals(4e-7, 5), "4e-7");
+        assert_eq!(decimals(-0.000_06, 4), "-0.0001");
+        assert_eq!(decimals(0.04, 1), "4e-2");
+    }
+
+    #[test]
+    fn a_pure_budget_has_no_exponent() {
+        assert_eq!(budget_text(4.0, 0.0), "epsilon 4, pure (delta 0)");
+        assert_eq!(budget_text(4.0, 1e-6), "epsilon 4, delta 1e-6");
     }
 }

@@ -76,7 +76,7 @@ impl Error {
         Self::new(
             Kind::Locked,
             format!(
-                "{name} {}: another process has it open; wait for that one to end",
+                "{name} {}: another process has it open; wait until that one ends",
                 path.display()
             ),
         )
@@ -86,7 +86,7 @@ impl Error {
         Self::new(
             Kind::OutboxOtherStudy,
             format!(
-                "outbox {}: {what}; use one outbox file per study",
+                "outbox {}: {what}; use one outbox for each study",
                 path.display()
             ),
         )

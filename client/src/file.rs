@@ -252,7 +252,7 @@ impl Layout {
     fn place(&self, path: &Path, at: &Path) -> Result<Place> {
         let found = match fs::metadata(at) {
             Ok(found) if found.is_file() => found,
-            Ok(_) => return Err(Error::file(self.name, path, "it is no file")),
+            Ok(_) => return Err(Error::file(self.name, path, "it is not a file")),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Err(Error::file(self.name, path, "there is no such file"));
             }
@@ -277,7 +277,7 @@ impl Layout {
                 self.name,
                 path,
                 format_args!(
-                    "beside it lies a journal that this program does not write ({}) and that would undo what the file holds; move it away",
+                    "beside it is a journal that this program did not write ({}) and that would undo what the file holds; move it away",
                     journal.display()
                 ),
             ));
@@ -374,7 +374,7 @@ impl Store {
                 layout.name,
                 &self.path,
                 format_args!(
-                    "the log beside it ({}) is not of its last change: the file was used elsewhere without the log, or another one was put in its place. Nothing was given out that only a log holds: move the log away and run again",
+                    "the log beside it ({}) does not belong to its last change: the file was used elsewhere without the log, or another one was put in its place. Nothing was given out that only a log holds: move the log away and run again",
                     beside(&self.at, "-wal").display()
                 ),
             ));

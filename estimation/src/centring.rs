@@ -109,7 +109,7 @@ impl NoisyMoment {
         if !(a > 0.0 && a.is_finite()) {
             return Err(Error::new(
                 ErrorCode::InvalidPreprocessing,
-                format!("the constant of private centring is {a}; it is a positive number"),
+                format!("the constant of private centring is {a}; it must be a positive number"),
             ));
         }
         let p = report_dimension - 1;

@@ -209,7 +209,7 @@ fn unproved(solution: &Solution) -> Option<String> {
             "The sparse solver stopped after {iterations} iterations at a relative duality gap of {gap:.1e}: what is left is less than a hundredth of what the noise alone does to the objective. Convergence this slow is usual where noise drowns the signal."
         )),
         Stop::IterationCap => Some(format!(
-            "The sparse solver stopped at its cap of {iterations} iterations with a relative duality gap of {gap:.1e}; raise max_iterations or the tolerance."
+            "The sparse solver stopped at its limit of {iterations} iterations with a relative duality gap of {gap:.1e}; raise max_iterations or the tolerance."
         )),
         Stop::Converged | Stop::Cancelled => None,
     }
@@ -245,7 +245,7 @@ pub(crate) fn sparse_findings(
         .any(|component| component.verdict == Verdict::At && component.expected_alignment > 0.0)
     {
         assessment.warnings.push(format!(
-            "Choosing {} of {} rows could by itself lift noise as high as the components marked \"at\" the floor; the expected error takes the chosen rows as right.",
+            "Choosing {} of {} rows could by itself lift noise as high as the components marked \"at\" the floor; the expected error assumes that the right rows were chosen.",
             outcome.support.len(),
             measured.spectrum.dimension
         ));
@@ -272,7 +272,7 @@ pub(crate) fn checked_rank(k: usize, p: usize) -> Result<usize> {
     if k == 0 || k > p {
         return Err(Error::new(
             ErrorCode::InvalidRequest,
-            format!("k is {k}; it is between 1 and p = {p}, or auto"),
+            format!("k is {k}; it must be between 1 and p = {p}, or auto"),
         ));
     }
     Ok(k)
@@ -350,7 +350,7 @@ mod tests {
         // What the expectation takes for granted is said.
         let warnings = sparse.assessment.warnings.join(" ");
         assert!(
-            warnings.contains("takes the chosen rows as right"),
+            warnings.contains("assumes that the right rows were chosen"),
             "{warnings}"
         );
         let automatic = sparse_components(&moment, Rank::Auto, &settings, "ε = 1", ON).unwrap();
@@ -411,7 +411,7 @@ mod tests {
                 .assessment
                 .warnings
                 .iter()
-                .any(|w| w.contains("cap of 2 iterations"))
+                .any(|w| w.contains("limit of 2 iterations"))
         );
         let cancelled = sparse_components(
             &moment,

@@ -83,7 +83,7 @@ impl Model {
         if !(inlier_share > 0.0 && inlier_share <= 1.0) {
             return Err(Error::new(
                 ErrorCode::InvalidRequest,
-                format!("the share of inliers is {inlier_share}; it is above 0 and at most 1"),
+                format!("the share of inliers is {inlier_share}; it must be above 0 and at most 1"),
             ));
         }
         if !(bulk.is_finite() && bulk >= 0.0) {

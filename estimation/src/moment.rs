@@ -48,7 +48,7 @@ impl NoisyMoment {
         if !(sd.is_finite() && sd >= 0.0) {
             return Err(Error::new(
                 ErrorCode::InvalidMechanism,
-                format!("the noise's standard deviation is {sd}; it is a finite number ≥ 0"),
+                format!("the noise's standard deviation is {sd}; it must be a finite number ≥ 0"),
             ));
         }
         let Some((first, rest)) = buckets.split_first() else {

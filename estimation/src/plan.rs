@@ -63,7 +63,7 @@ impl Total {
             Total::Unknown => Ok(None),
             Total::Known(total) if total > 0.0 && total <= 1.0 => Ok(Some(total)),
             Total::Known(total) => refuse(format!(
-                "the mean squared length of the prepared rows is {total}; it is above 0 and at most 1"
+                "the mean squared length of the prepared rows is {total}; it must be above 0 and at most 1"
             )),
         }
     }
@@ -109,7 +109,7 @@ pub fn largest_error(p: usize, k: usize) -> f64 {
 pub fn spectrum_of(p: usize, k: usize, eigenvalues: &[f64], total: Total) -> Result<Spectrum> {
     if k == 0 || k >= p {
         return refuse(format!(
-            "k is {k}; it is between 1 and p − 1 = {}",
+            "k is {k}; it must be between 1 and p − 1 = {}",
             p.saturating_sub(1)
         ));
     }
@@ -144,7 +144,7 @@ pub fn spectrum_of(p: usize, k: usize, eigenvalues: &[f64], total: Total) -> Res
     if missing > 0 {
         let Some(total) = total else {
             return refuse(format!(
-                "{} of {p} eigenvalues say nothing of the others unless the mean squared length of the prepared rows is known: give it (--total), or all {p}",
+                "{} of {p} eigenvalues say nothing about the others unless the mean squared length of the prepared rows is known: give it (--total), or all {p}",
                 eigenvalues.len()
             ));
         };
@@ -188,7 +188,7 @@ pub fn spectrum_of_pilot(pilot: &Estimate, k: usize, total: Total) -> Result<Spe
         .collect();
     if standing.len() < k {
         return refuse(match standing.len() {
-            0 => "no component of the pilot stands above its noise floor: its eigenvalues are noise and tell nothing of the population; run a larger pilot or give --spectrum".to_owned(),
+            0 => "no component of the pilot stands above its noise floor: its eigenvalues are noise and tell nothing about the population; run a larger pilot or give --spectrum".to_owned(),
             seen => format!(
                 "component {} of the pilot does not stand above its noise floor: its eigenvalue is noise; plan for k = {seen}, run a larger pilot or give --spectrum",
                 seen + 1
@@ -276,7 +276,7 @@ pub fn plan(spectrum: &Spectrum, noise: &NoiseModel, wish: Wish) -> Result<Plann
             let largest = largest_error(p, k);
             if target >= largest {
                 return refuse(format!(
-                    "the target error is {target}; it is below {largest:.4}, which a subspace that shares nothing with the true one has (k = {k}, p = {p})"
+                    "the target error is {target}; it must be below {largest:.4}, the error of a subspace that has nothing in common with the true one (k = {k}, p = {p})"
                 ));
             }
             match participants_for_error(spectrum, noise, target)? {
@@ -287,7 +287,7 @@ pub fn plan(spectrum: &Spectrum, noise: &NoiseModel, wish: Wish) -> Result<Plann
                         error: None,
                         components_above: None,
                         reason: Some(format!(
-                            "no number of participants up to 10^18 is enough: component {k} does not stand out of the directions after it"
+                            "no number of participants up to 10^18 is enough: component {k} does not stand out from the directions after it"
                         )),
                     });
                 }
@@ -320,7 +320,7 @@ pub fn error_curve(
     points: usize,
 ) -> Result<Vec<(u64, f64)>> {
     if from == 0 || from > to {
-        return refuse(format!("participants from {from} to {to} are no range"));
+        return refuse(format!("participants from {from} to {to} are not a range"));
     }
     let ratio = to as f64 / from as f64;
     let steps = points.saturating_sub(1).max(1) as f64;
@@ -436,7 +436,7 @@ mod tests {
                 .detail()
                 .to_owned()
         };
-        assert!(refused(2.0).contains("shares nothing"));
+        assert!(refused(2.0).contains("nothing in common"));
         assert!(refused(-1.0).contains("positive") && refused(f64::NAN).contains("positive"));
         assert!(plan(&tied, &noise, Wish::Participants(0)).is_err());
         assert_eq!(largest_error(10, 8), 2.0);

@@ -41,9 +41,9 @@ impl Verdict {
     /// What it means, for a legend.
     pub(crate) fn legend(self) -> &'static str {
         match self {
-            Verdict::Above => "above the threshold",
-            Verdict::At => "at the noise edge",
-            Verdict::Below => "inside the noise",
+            Verdict::Above => "above the noise floor",
+            Verdict::At => "at the noise floor",
+            Verdict::Below => "below the noise floor",
         }
     }
 

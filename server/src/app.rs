@@ -62,7 +62,7 @@ impl AppState {
                 limits,
                 answers: Budget::new(
                     config.answer_bytes,
-                    "answers wait to be taken: ask again after a second",
+                    "other answers have not been read yet: ask again after a second",
                 ),
                 config,
                 pages: PageState::default(),

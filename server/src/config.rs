@@ -327,7 +327,7 @@ impl ServerConfig {
             return refuse(
                 "tls_reload_seconds",
                 self.tls_reload_seconds.to_string(),
-                "at most 31536000 (a year); 0 is only when asked",
+                "at most 31536000 (a year); 0 means only when asked",
             );
         }
         if self.commit_delay_us > 1_000_000 {

@@ -120,7 +120,7 @@ pub(crate) fn note_repeated(estimate: &mut Estimate, repeated: u64) {
         estimate.warnings.insert(
             0,
             format!(
-                "{} {reports} {repeat} the seed of another report, which devices do not do (two of them once in 10³⁸): each seed is counted once, and they are not among the {} reports of this estimate. Somebody sends made-up reports, or a device sends one report again under new identifiers.",
+                "{} {reports} {repeat} the seed of another report, which honest devices do not do (two seeds are equal once in 10³⁸): each seed is counted once, and they are not among the {} reports of this estimate. Somebody sends made-up reports, or a device sends one report again under new identifiers.",
                 grouped(repeated),
                 grouped(estimate.n)
             ),

@@ -221,7 +221,7 @@ fn run(store: &Store, control: &Control, study: &Study, job: &Job) {
             .unwrap_or_else(|_| {
                 Err(Error::new(
                     ErrorCode::EstimateFailed,
-                    "the computation broke off by a fault of the program; the reports are untouched: please report this",
+                    "the computation failed through a fault of the program; the reports are untouched: please report this",
                 ))
             })
         })

@@ -135,7 +135,7 @@ fn logged(reload: Result<Reload>) -> Result<Reload> {
         Ok(Reload::Unchanged) => {}
         Ok(Reload::Replaced) => tracing::info!("new connections get the renewed certificate"),
         Err(error) => {
-            tracing::warn!(%error, "the certificate is not renewed; the one before goes on");
+            tracing::warn!(%error, "the certificate is not renewed; the previous one stays in use");
         }
     }
     reload

@@ -459,7 +459,7 @@ impl std::str::FromStr for Lambda {
                 Ok(value) if value.is_finite() && value >= 0.0 => Ok(Lambda::Fixed(value)),
                 _ => Err(crate::Error::new(
                     ErrorCode::InvalidRequest,
-                    format!("lambda is {text:?}; it is a number ≥ 0, auto, cv or path"),
+                    format!("lambda is {text:?}; it must be a number ≥ 0, auto, cv or path"),
                 )),
             },
         }

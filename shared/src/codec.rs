@@ -281,7 +281,7 @@ pub(crate) fn decode_params(bytes: &[u8]) -> Result<StudyParams> {
     let wire: WireParams = options()
         .with_limit(MAX_PARAMS_BYTES)
         .deserialize(bytes)
-        .map_err(|error| malformed(format!("the study parameters do not parse: {error}")))?;
+        .map_err(|error| malformed(format!("the study parameters cannot be read: {error}")))?;
     let norm = match (wire.norm, wire.radius) {
         (0, 0.0) => Norm::Normalize,
         (1, radius) => Norm::Clip { radius },
@@ -336,7 +336,7 @@ pub(crate) fn decode_params(bytes: &[u8]) -> Result<StudyParams> {
     )
     .ok_or_else(|| {
         malformed(format!(
-            "the {} constants are not what {kind} has",
+            "{} constants do not fit {kind}",
             wire.constants.len()
         ))
     })?;
@@ -405,7 +405,7 @@ fn check_wire_version(bytes: &[u8]) -> Result<()> {
         version => Err(Error::new(
             ErrorCode::UnsupportedVersion,
             format!(
-                "the report has wire version {version} but version {WIRE_VERSION} is spoken here"
+                "the report has wire version {version}, but this program knows version {WIRE_VERSION}: update the older of the two"
             ),
         )),
     }
@@ -424,7 +424,7 @@ fn version_of(bytes: &[u8]) -> Result<u16> {
 fn read<'a, T: Deserialize<'a>>(bytes: &'a [u8], limit: usize) -> Result<T> {
     options().with_limit(limit as u64).deserialize(bytes).map_err(|error| {
         malformed(format!(
-            "{} bytes do not hold what was announced ({error}); the limit here is {limit} bytes",
+            "{} bytes do not hold what they announce ({error}); the limit here is {limit} bytes",
             bytes.len()
         ))
     })

@@ -55,7 +55,7 @@ impl std::str::FromStr for Enrolment {
             "token" => Ok(Enrolment::Token),
             _ => Err(Error::new(
                 ErrorCode::InvalidRequest,
-                format!("enrolment is {text:?}; it is open or token"),
+                format!("enrolment is {text:?}; it must be open or token"),
             )),
         }
     }

@@ -43,7 +43,7 @@ error_codes! {
     /// ε or δ outside the accepted range.
     InvalidBudget = "invalid-budget", "The privacy budget is out of range";
     /// A calibration or a derived constant that does not fit the mechanism.
-    InvalidMechanism = "invalid-mechanism", "The mechanism's parameters do not hold";
+    InvalidMechanism = "invalid-mechanism", "The mechanism's parameters are not valid";
     /// A norm, radius, centre or scale that cannot be used.
     InvalidPreprocessing = "invalid-preprocessing", "The preprocessing is not usable";
     /// A name that is empty, too long, or has characters that cannot be shown.
@@ -51,7 +51,7 @@ error_codes! {
     /// A purpose, responsible party, contact or last day that cannot be shown, or is none.
     InvalidAbout = "invalid-about", "What participants are told of the study is not usable";
     /// A row, or a row file, of another dimension than the study's.
-    WrongDimension = "wrong-dimension", "The row has another dimension than the study";
+    WrongDimension = "wrong-dimension", "The row does not have the study's dimension";
     /// A row with a value that is not finite.
     RowNotFinite = "row-not-finite", "The row has a value that is not a finite number";
     /// A row outside the ball under `require`.
@@ -63,7 +63,7 @@ error_codes! {
     /// A report made for other study parameters.
     WrongFingerprint = "wrong-fingerprint", "The report was made for other study parameters";
     /// A report whose payload has another length than the mechanism's.
-    WrongPayloadLength = "wrong-payload-length", "The payload has another length than the mechanism's";
+    WrongPayloadLength = "wrong-payload-length", "The payload does not have the mechanism's length";
     /// A payload with NaN or an infinity.
     PayloadNotFinite = "payload-not-finite", "The payload has a value that is not a finite number";
     /// A payload with a number that no device of the study sends.
@@ -109,7 +109,7 @@ error_codes! {
     /// A body that did not arrive in time.
     RequestTimeout = "request-timeout", "The request took too long to arrive";
     /// No route of that name.
-    NotFound = "not-found", "There is nothing here";
+    NotFound = "not-found", "There is nothing at this address";
     /// A route, but not with this method.
     MethodNotAllowed = "method-not-allowed", "The method is not allowed here";
     /// The store could not be read or written.
@@ -117,11 +117,11 @@ error_codes! {
     /// The store has no room: the disk is full, or its limit is reached.
     StoreFull = "store-full", "The store is full";
     /// A file that is not the export of a study, or a damaged one.
-    MalformedExport = "malformed-export", "The file is not a whole export of a study";
+    MalformedExport = "malformed-export", "The file is not a complete export of a study";
     /// Reports that are to be merged are counted in the study already.
-    AlreadyCounted = "already-counted", "Some of the reports are counted already";
+    AlreadyCounted = "already-counted", "Some of the reports have been counted already";
     /// A fault of the server itself; what was not acknowledged was not counted.
-    Internal = "internal", "The server failed by a fault of its own";
+    Internal = "internal", "The server failed through a fault of its own";
     /// The server is stopping.
     ShuttingDown = "shutting-down", "The server is stopping";
     /// The operating system's random generator failed.

@@ -37,7 +37,7 @@ impl<'de> Deserialize<'de> for Rank {
             Either::Number(k) => Ok(Rank::Fixed(k)),
             Either::Text(text) if text == "auto" => Ok(Rank::Auto),
             Either::Text(text) => Err(serde::de::Error::custom(format!(
-                "k is {text:?}; it is a whole number or \"auto\""
+                "k is {text:?}; it must be a whole number or \"auto\""
             ))),
         }
     }

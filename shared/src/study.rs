@@ -273,7 +273,7 @@ impl FromStr for Fingerprint {
             .ok_or_else(|| {
                 Error::new(
                     ErrorCode::WrongFingerprint,
-                    format!("a fingerprint has 64 hexadecimal digits, and not the {} characters given; study show prints it", text.trim().chars().count()),
+                    format!("a fingerprint has 64 hexadecimal digits, not these {} characters; `eigenveil study show` prints it", text.trim().chars().count()),
                 )
             })
     }

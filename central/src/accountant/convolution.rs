@@ -85,7 +85,7 @@ impl Composed {
             if lambda < SMALLEST_EXPONENT || width.is_nan() {
                 return Err(Error::new(
                     ErrorCode::InvalidBudget,
-                    "the noise is too small for these steps to be accounted; take more noise, fewer steps or a larger epsilon",
+                    "the noise is too small for these steps to be accounted; use more noise, fewer steps or a larger epsilon",
                 ));
             }
         };

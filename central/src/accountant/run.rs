@@ -69,13 +69,13 @@ impl Run {
         if !(rate > 0.0 && rate <= 1.0) {
             return Err(Error::new(
                 ErrorCode::InvalidRequest,
-                format!("the sampling rate is {rate}; it is above 0 and at most 1"),
+                format!("the sampling rate is {rate}; it must be above 0 and at most 1"),
             ));
         }
         if self.neighbours == Neighbours::Entry {
             return Err(Error::new(
                 ErrorCode::InvalidRequest,
-                "entry neighbours have no sampled rows; take zero-out or replace",
+                "entry neighbours have no sampled rows; use zero-out or replace",
             ));
         }
         if times > 0 {
@@ -112,7 +112,7 @@ impl Run {
         let none = || {
             Error::new(
                 ErrorCode::InvalidBudget,
-                format!("no epsilon holds at delta {delta:e}; take more noise or fewer steps"),
+                format!("no epsilon holds at delta {delta:e}; use more noise or fewer steps"),
             )
         };
         if self.subsampled.is_empty() {
@@ -224,7 +224,7 @@ pub fn noise_multiplier(budget: Budget, build: impl Fn(f64) -> Result<Run>) -> R
             return Err(Error::new(
                 ErrorCode::InvalidBudget,
                 format!(
-                    "no noise multiplier below 1e9 keeps epsilon {} at delta {:e}; take a larger budget or fewer steps",
+                    "no noise multiplier below 1e9 keeps epsilon {} at delta {:e}; use a larger budget or fewer steps",
                     budget.epsilon(),
                     budget.delta()
                 ),

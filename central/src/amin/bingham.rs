@@ -65,7 +65,7 @@ fn draw_diagonal(a: &[f64], rng: &mut Generator) -> Result<Vec<f64>> {
     }
     Err(Error::new(
         ErrorCode::EstimateFailed,
-        format!("no draw was kept out of {MAX_PROPOSALS}; take a smaller epsilon or fewer rows"),
+        format!("no draw was kept out of {MAX_PROPOSALS}; use a smaller epsilon or fewer rows"),
     ))
 }
 

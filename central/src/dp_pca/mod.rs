@@ -106,7 +106,7 @@ impl DpPca {
             return Err(Error::new(
                 ErrorCode::InvalidRequest,
                 format!(
-                    "a batch of {batch} rows; this budget needs {fewest} for the histograms to fill: take more, or a larger budget"
+                    "a batch of {batch} rows; this budget needs {fewest} for the histograms to fill: use more, or a larger budget"
                 ),
             ));
         }

@@ -11,7 +11,7 @@ static PLAIN: Card = Card {
     name: "oja",
     source: "Liu et al. 2022, Algorithm 1",
     description: "stochastic gradient ascent, one row a step; one pass, O(pk) memory",
-    guarantee: "none of its own: take private-oja or minibatch-oja for privacy",
+    guarantee: "none of its own: use private-oja or minibatch-oja for privacy",
     neighbours: &[],
     calibrations: &[],
     delta: Delta::Positive,
@@ -193,7 +193,7 @@ impl Form {
                     return Err(Error::new(
                         ErrorCode::InvalidRequest,
                         format!(
-                            "{steps} steps over n = {n} rows; a step needs a row: take between 1 and n steps"
+                            "{steps} steps over n = {n} rows; a step needs a row: use between 1 and n steps"
                         ),
                     ));
                 }

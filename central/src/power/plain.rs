@@ -24,7 +24,7 @@ static CARD: Card = Card {
     name: "noisy-power",
     source: "Hardt & Price 2014, Figure 1",
     description: "block power method, X <- QR(AX + G); with any G as a closure in the library, without one here",
-    guarantee: "none of its own: take private-power for privacy",
+    guarantee: "none of its own: use private-power for privacy",
     neighbours: &[],
     calibrations: &[],
     delta: Delta::Positive,

@@ -18,7 +18,7 @@ static CARD: Card = Card {
     name: "streaming-power",
     source: "Hardt & Price 2014, Figure 2 (SPM)",
     description: "one power step per block of a stream of rows; one pass, O(pk) memory",
-    guarantee: "none of its own: take private-power or private-oja for privacy",
+    guarantee: "none of its own: use private-power or private-oja for privacy",
     neighbours: &[],
     calibrations: &[],
     delta: Delta::Positive,
@@ -128,7 +128,7 @@ fn blocks(
         return Err(Error::new(
             ErrorCode::InvalidRequest,
             format!(
-                "a block has {block} of the n = {n} rows; {columns} columns need at least {columns}: take fewer iterations, fewer columns or more rows"
+                "a block has {block} of the n = {n} rows; {columns} columns need at least {columns}: use fewer iterations, fewer columns or more rows"
             ),
         ));
     }

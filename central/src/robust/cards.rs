@@ -12,7 +12,7 @@ pub(super) const fn plain(
         name,
         source,
         description,
-        guarantee: "none of its own: take dp-ggd or dp-sggd for privacy",
+        guarantee: "none of its own: use dp-ggd or dp-sggd for privacy",
         neighbours: &[],
         calibrations: &[],
         delta: Delta::Positive,

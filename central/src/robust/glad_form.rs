@@ -198,7 +198,7 @@ impl Glad {
         if count == 0 || stage == 0 {
             return Err(Error::new(
                 ErrorCode::InvalidRequest,
-                format!("{count} iterations in stages of {stage}; both are at least 1"),
+                format!("{count} iterations in stages of {stage}; both must be at least 1"),
             ));
         }
         let steps = Steps::new(count, sampled, self.batch, n, privacy)?;
@@ -214,7 +214,7 @@ fn given(options: &Options) -> Result<f64> {
     }
     Err(Error::new(
         ErrorCode::InvalidRequest,
-        format!("sigma is {sigma}; it is a finite number, 0 or more, such as {USUAL_SIGMA}"),
+        format!("sigma is {sigma}; it must be a finite number, 0 or more, such as {USUAL_SIGMA}"),
     ))
 }
 
@@ -306,7 +306,7 @@ impl Glad {
             return Err(Error::new(
                 ErrorCode::InvalidRequest,
                 format!(
-                    "the step is {}; it is a positive number, such as 1",
+                    "the step is {}; it must be a positive number, such as 1",
                     self.step
                 ),
             ));

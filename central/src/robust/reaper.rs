@@ -268,7 +268,7 @@ fn step_by_span(
     let mut factor = found.ok_or_else(|| {
         Error::new(
             ErrorCode::EstimateFailed,
-            "the noise of a step is below the rounding of its gradients; take a smaller budget",
+            "the noise of a step is below the rounding of its gradients; use a smaller budget",
         )
     })?;
     if let Some((span, _)) = &spanned {

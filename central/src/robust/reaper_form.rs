@@ -151,7 +151,7 @@ impl Reaper {
             return Err(Error::new(
                 ErrorCode::InvalidRequest,
                 format!(
-                    "{count} iterations with step {}; take at least 1, and a positive step such as {STEP}",
+                    "{count} iterations with step {}; use at least 1, and a positive step such as {STEP}",
                     self.step
                 ),
             ));
@@ -242,7 +242,7 @@ fn published(budget: Budget, n: usize, steps: Steps) -> (f64, &'static str) {
         ),
         Some(rate) => (
             published_for_batches(budget, n, steps.count, rate),
-            "of three printed formulas that of Algorithms 1 and 2, on the mean over a batch: too small by N/B",
+            "of the three printed formulas this is the one of Algorithms 1 and 2, on the mean over a batch: too small by N/B",
         ),
     }
 }

@@ -30,13 +30,13 @@ pub(super) fn log_scale(logarithms: &[f64], k: usize) -> Result<f64> {
     if k == 0 || k > p {
         return Err(Error::new(
             ErrorCode::InvalidRequest,
-            format!("k is {k}; it is between 1 and p = {p}"),
+            format!("k is {k}; it must be between 1 and p = {p}"),
         ));
     }
     if logarithms.iter().any(|value| !value.is_finite()) {
         return Err(Error::new(
             ErrorCode::EstimateFailed,
-            "an eigenvalue is not a finite number; take a smaller step",
+            "an eigenvalue is not a finite number; use a smaller step",
         ));
     }
     let mut sorted = logarithms.to_vec();

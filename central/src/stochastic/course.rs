@@ -115,7 +115,7 @@ impl<'a> Course<'a> {
         if steps == 0 {
             return Err(Error::new(
                 ErrorCode::InvalidRequest,
-                "the number of steps is 0; take at least one",
+                "the number of steps is 0; use at least one",
             ));
         }
         let (p, k) = (rows.dimension(), request.k);

@@ -200,7 +200,7 @@ fn difference(
 fn too_many() -> Error {
     Error::new(
         ErrorCode::InvalidRequest,
-        "epochs times iterations are more than this machine counts; take fewer",
+        "epochs times iterations are more than this machine counts; use fewer",
     )
 }
 

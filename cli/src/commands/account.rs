@@ -7,7 +7,7 @@ use eigenveil_shared::{
     mechanism::{Calibration, DEFAULT_DELTA, MechanismKind, MechanismSpec},
     privacy::{
         accountant::{Composition, Gaussian, Guarantee, Shuffled},
-        delta_warning, gaussian,
+        delta_text, delta_warning, gaussian,
     },
 };
 use serde::Serialize;
@@ -17,10 +17,10 @@ use crate::{
     output,
 };
 
-/// What one report, several studies together, or a shuffled report give away
+/// Show what one report, several studies together, or a shuffled report gives away
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  eigenveil account --epsilon 4 --studies 5\n  eigenveil account --mechanism isotropic-gaussian --epsilon 1 --delta 1e-6 --studies 5\n  eigenveil account --epsilon 4 --n 1000000\n  eigenveil account --sigma 5.3 --sensitivity 1.4142135623730951 --delta 1e-6\n\nNeighbours are any two rows of one participant. Every number is rounded up, against us.\nSeveral studies: their number and parameters are fixed in advance. Where they are chosen from outcomes the line for that holds, if what the studies come to together is the limit and is never passed.\nA shuffled report is one seen only as part of an unordered set, without identifiers: nothing here shuffles for you."
+    after_help = "Examples:\n  eigenveil account --epsilon 4 --studies 5\n  eigenveil account --mechanism isotropic-gaussian --epsilon 1 --delta 1e-6 --studies 5\n  eigenveil account --epsilon 4 --n 1000000\n  eigenveil account --sigma 5.3 --sensitivity 1.4142135623730951 --delta 1e-6\n\nNeighbours are any two rows of one participant. Every number is rounded up, to the safe side.\nSeveral studies: the line \"studies\" holds if their number and parameters are fixed in advance. If they are chosen from earlier outcomes, the line \"chosen later\" holds, provided that the total of these studies is a limit set beforehand and never exceeded.\nA shuffled report is one that is seen only as part of an unordered set, without identifiers: Eigenveil does not shuffle for you."
 )]
 pub(crate) struct AccountArgs {
     /// Local randomizer of the reports
@@ -29,7 +29,7 @@ pub(crate) struct AccountArgs {
     /// How Gaussian noise is chosen: analytic or as-published
     #[arg(long, default_value = "analytic", value_parser = crate::args::parse::<Calibration>)]
     calibration: Calibration,
-    /// Dimension of a report (it matters to discrete-gaussian only)
+    /// Dimension of a report (it matters for discrete-gaussian only)
     #[arg(long, value_name = "P", default_value_t = 40)]
     p: usize,
     /// Privacy-loss bound ε claimed for one report
@@ -46,10 +46,10 @@ pub(crate) struct AccountArgs {
     /// L2 sensitivity of that release
     #[arg(long, value_name = "D", requires = "sigma")]
     sensitivity: Option<f64>,
-    /// δ at which ε is asked for; the claimed δ of an (ε, δ) mechanism [default: 1e-6]
+    /// δ at which ε is computed; the claimed δ of an (ε, δ) mechanism [default: 1e-6]
     #[arg(long, value_name = "D")]
     delta: Option<f64>,
-    /// Studies one participant takes part in, a report each; their number is fixed in advance
+    /// Studies that one participant takes part in, with one report each; their number is fixed in advance
     #[arg(long, value_name = "M", default_value_t = NonZeroU64::MIN)]
     studies: NonZeroU64,
     /// Participants whose reports are shuffled (double-cap only)
@@ -82,14 +82,14 @@ const MOST_STUDIES: u64 = 10_000;
 pub(crate) fn run(args: &AccountArgs, json: bool) -> Result<()> {
     if args.studies.get() > MOST_STUDIES {
         return Err(CliError::usage(format!(
-            "--studies is {}; it is at most {MOST_STUDIES}",
+            "--studies is {}; it must be at most {MOST_STUDIES}",
             args.studies
         )));
     }
     let delta = args.delta.unwrap_or(DEFAULT_DELTA);
     if !(delta > 0.0 && delta < 1.0) {
         return Err(CliError::usage(format!(
-            "--delta is {delta}; it lies between 0 and 1, such as 1e-6"
+            "--delta is {delta}; it must lie between 0 and 1, such as 1e-6"
         )));
     }
     let (spec, guarantee) = report(args)?;
@@ -112,7 +112,7 @@ pub(crate) fn run(args: &AccountArgs, json: bool) -> Result<()> {
         (Some(n), Guarantee::Pure(pure)) => Some(Shuffled::new(pure, n)),
         (Some(_), _) => {
             return Err(CliError::usage(
-                "--n asks for a shuffled guarantee, which only double-cap has: for (epsilon, delta) reports the bound adds about n·delta·e^epsilon and says nothing",
+                "--n asks for a shuffled guarantee, which only double-cap has: for (epsilon, delta) reports the bound adds about n·delta·e^epsilon to delta, which makes it useless; leave --n out",
             ));
         }
     };
@@ -161,13 +161,13 @@ fn report(args: &AccountArgs) -> Result<(Option<(MechanismSpec, f64)>, Guarantee
 
 fn print(account: &Account) -> Result<()> {
     let number = |value: Option<f64>| value.map_or("none".to_owned(), |v| format!("{v:.6}"));
-    let delta = account.delta;
+    let delta = delta_text(account.delta);
     if let (Some(mechanism), Some(epsilon)) = (account.mechanism, account.epsilon) {
         let pure = mechanism.is_pure();
         output::text(&format!(
             "one report         {}, claimed {}",
             output::mechanism_text(mechanism, account.calibration),
-            output::budget_text(epsilon, if pure { 0.0 } else { delta })
+            output::budget_text(epsilon, if pure { 0.0 } else { account.delta })
         ))?;
         output::text(&format!(
             "really holds       epsilon {}{}",
@@ -176,20 +176,20 @@ fn print(account: &Account) -> Result<()> {
                 ", delta 0".to_owned()
             } else {
                 format!(
-                    " at delta {delta:e}; delta {:.2e} at epsilon {epsilon}",
+                    " at delta {delta}; delta {:.2e} at epsilon {epsilon}",
                     account.true_delta.unwrap_or(1.0)
                 )
             }
         ))?;
     } else {
         output::text(&format!(
-            "one release        epsilon {} at delta {delta:e}",
+            "one release        epsilon {} at delta {delta}",
             number(account.true_epsilon)
         ))?;
     }
     if account.studies > 1 {
         output::text(&format!(
-            "{:<6} studies     epsilon {} at delta {delta:e}{}, their number and parameters fixed in advance",
+            "{:<6} studies     epsilon {} at delta {delta}{}, their number and parameters fixed in advance",
             account.studies,
             number(account.composed_epsilon),
             account
@@ -199,13 +199,13 @@ fn print(account: &Account) -> Result<()> {
                 ))
         ))?;
         output::text(&format!(
-            "chosen later       epsilon {} at delta {delta:e}: number or parameters chosen from outcomes, within the same totals",
+            "chosen later       epsilon {} at delta {delta}: number or parameters chosen from outcomes, within the same totals",
             number(account.filter_epsilon)
         ))?;
     }
     if let (Some(n), Some(epsilon)) = (account.n, account.shuffled_epsilon) {
         output::text(&format!(
-            "shuffled, n={n}  epsilon {epsilon:.6} at delta {delta:e} (closed form {})\n\nThe shuffled line holds only against somebody who sees the reports as an unordered set without identifiers. The server is not that: against it the first lines hold.",
+            "shuffled, n={n}  epsilon {epsilon:.6} at delta {delta} (closed form {})\n\nThe shuffled line holds only against somebody who sees the reports as an unordered set without identifiers. The server is not that: against it the first lines hold.",
             number(account.shuffled_epsilon_closed_form)
         ))?;
     }

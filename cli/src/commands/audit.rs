@@ -137,7 +137,7 @@ fn print(report: &AuditReport) -> Result<()> {
     }
     output::text(&report.finding)?;
     output::text(&format!(
-        "It tried these pairs and these statistics: it can refute the claim, up to epsilon {:.2} with this many trials, and cannot prove it.",
+        "This audit tried these pairs and these statistics. With this many trials it can refute a claim up to epsilon {:.2}; it cannot prove one.",
         report.epsilon_provable
     ))
 }

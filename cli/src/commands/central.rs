@@ -11,7 +11,7 @@ use eigenveil_estimation::{
     linalg::Threads,
     metrics::{captured_variance, projector_distance},
 };
-use eigenveil_shared::privacy::{Budget, delta_warning, epsilon_warning};
+use eigenveil_shared::privacy::{Budget, delta_text, delta_warning, epsilon_warning};
 use nalgebra::DMatrix;
 use serde::Serialize;
 
@@ -29,12 +29,12 @@ const DEFAULT_DELTA: f64 = 1e-6;
 #[command(
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
-    after_help = "Examples:\n  eigenveil central list\n  eigenveil central analyze-gauss --model published --p 40 --n 100000 --k 5 --epsilon 1 --delta 1e-4 --repeats 20 --seed 1\n  eigenveil central private-power --rows rows.npy --k 3 --epsilon 2 --neighbours zero-out --out components.csv\n  eigenveil central dp-sggd --model haystack --p 20 --n 2000 --k 2 --epsilon 0.8\n  eigenveil central pca --rows people.csv --drop id --features features.csv --k 3 --json\n\nThe error and the captured variance are computed from the rows, or from a model's truth: they are not private. With --seed the noise can be repeated and protects nobody; leave it out for a result that is released."
+    after_help = "Examples:\n  eigenveil central list\n  eigenveil central analyze-gauss --model published --p 40 --n 100000 --k 5 --epsilon 1 --delta 1e-4 --repeats 20 --seed 1\n  eigenveil central private-power --rows rows.npy --k 3 --epsilon 2 --neighbours zero-out --out components.csv\n  eigenveil central dp-sggd --model haystack --p 20 --n 2000 --k 2 --epsilon 0.8\n  eigenveil central pca --rows people.csv --drop id --features features.csv --k 3 --json\n\nThe error and the captured variance are computed from the rows, or from a model's truth: they are not private. With --seed the noise can be repeated and protects nobody; leave it out for a result that you release."
 )]
 pub(crate) struct CentralArgs {
     #[command(subcommand)]
     command: Option<CentralCommand>,
-    /// Name of the algorithm; eigenveil central list has them
+    /// Name of the algorithm; `eigenveil central list` shows them
     #[arg(required = true)]
     algorithm: Option<String>,
     #[command(flatten)]
@@ -48,15 +48,15 @@ pub(crate) struct CentralArgs {
     /// Failure probability δ, well below 1/n; 0 for pure ε [default: 1e-6; 0 for wishart and amin]
     #[arg(long, value_name = "D")]
     delta: Option<f64>,
-    /// Between which tables: replace (one row by any other, as in the local model) zero-out (one row by the zero row) or entry (one entry of the sum of outer products; private-power only)
+    /// Which tables are neighbours: replace (one row replaced by any other, as in the local model), zero-out (one row replaced by the zero row) or entry (one entry of the sum of outer products changed; private-power only)
     #[arg(long, default_value = "replace", value_parser = crate::args::parse::<Neighbours>)]
     neighbours: Neighbours,
-    /// How the noise is chosen: accounted (the whole run keeps the budget) or as-published (the paper's formula, with what really holds)
+    /// How the noise is chosen: accounted (the whole run keeps the budget) or as-published (the paper's formula; the guarantee it really gives is shown)
     #[arg(long, default_value = "accounted", value_parser = crate::args::parse::<Calibration>)]
     calibration: Calibration,
     #[command(flatten)]
     options: OptionArgs,
-    /// Repeats; with --model each has rows of its own
+    /// Number of runs; with --model each has rows of its own
     #[arg(long, value_name = "R", default_value_t = 1)]
     repeats: u64,
     /// Seed; the same seed gives the same numbers, and no privacy [default: from the operating system]
@@ -101,7 +101,7 @@ struct OptionArgs {
     /// Rows of the subspace that sparse-pca keeps
     #[arg(long, value_name = "S")]
     support: Option<usize>,
-    /// Components of dp-pca one after another, each over n/k rows, instead of all at once
+    /// Find the components of dp-pca one after another, each over n/k rows, instead of all at once
     #[arg(long)]
     deflation: bool,
     /// ζ of dp-pca, its failure probability [default: 0.01]
@@ -113,10 +113,10 @@ struct OptionArgs {
     /// a of dp-pca, the power of the logarithm in that tail [default: 1]
     #[arg(long, value_name = "X")]
     tail_power: Option<f64>,
-    /// Groups of dp-pca's eigenvalue histogram, times its threshold [default: 8]
+    /// Groups of rows in dp-pca's eigenvalue histogram, as a multiple of its threshold [default: 8]
     #[arg(long, value_name = "X")]
     groups: Option<f64>,
-    /// Rows of such a group [default: 20]
+    /// Rows in each group of that histogram [default: 20]
     #[arg(long, value_name = "R")]
     group_rows: Option<usize>,
     /// Iterations before the step of ggd and its relatives halves
@@ -187,7 +187,7 @@ pub(crate) fn run(args: &CentralArgs, json: bool) -> Result<()> {
     // clap has seen to both.
     let (Some(name), Some(k)) = (&args.algorithm, args.k) else {
         return Err(CliError::usage(
-            "give an algorithm and --k; eigenveil central list has the algorithms",
+            "give an algorithm and --k; `eigenveil central list` shows the algorithms",
         ));
     };
     if args.repeats == 0 {
@@ -327,7 +327,7 @@ fn print(answer: &Answer<'_>, guarantee: Option<&Guarantee>) -> Result<()> {
                 Some(epsilon) => {
                     output::budget_text((1e6 * epsilon).ceil() / 1e6, guarantee.budget.delta())
                 }
-                None => format!("nothing at delta {:e}", guarantee.budget.delta()),
+                None => format!("nothing at delta {}", delta_text(guarantee.budget.delta())),
             };
             output::text(&format!("really holds       {holds}"))?;
             if let Some(remark) = answer.remark {

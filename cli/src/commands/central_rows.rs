@@ -28,16 +28,16 @@ pub(super) struct RowsArgs {
     /// Rows: .csv, .tsv, .parquet, .npy or LIBSVM text; all of them, or --n of them drawn with replacement
     #[arg(long, value_name = "FILE")]
     rows: Option<PathBuf>,
-    /// Dimension of the model
+    /// Dimension p of the model
     #[arg(long, value_name = "P", conflicts_with = "rows")]
     p: Option<usize>,
-    /// Rows n
+    /// Number of rows n
     #[arg(long, value_name = "N")]
     n: Option<u64>,
-    /// Rows of V that are not zero (model sparse or published)
+    /// Rows of V that are not zero, for --model sparse and published
     #[arg(long, value_name = "S", conflicts_with = "rows")]
     s: Option<usize>,
-    /// Variance along V of the models spiked and sparse
+    /// Variance along V, for --model spiked and sparse
     #[arg(long, value_name = "X", default_value_t = 20.0)]
     spike: f64,
     #[command(flatten)]
@@ -138,7 +138,7 @@ impl RowsArgs {
 }
 
 impl Source {
-    /// Rows n and dimension p of a run.
+    /// Number of rows n and dimension p of a run.
     pub(super) fn shape(&self) -> (u64, usize) {
         let n = match &self.kind {
             Kind::Table { rows, .. } => self.n.unwrap_or(rows.n() as u64),

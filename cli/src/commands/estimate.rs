@@ -27,10 +27,10 @@ pub(crate) struct EstimateArgs {
     server: ServerArgs,
     #[command(flatten)]
     token: TokenArgs,
-    /// Identifier of the study, how it begins, or the study's name
+    /// Identifier of the study, the beginning of it, or the study's name
     #[arg(long, value_name = "ID")]
     study: String,
-    /// Components: a number, or as many as stand above the noise floor; the study's default when absent
+    /// Components: a number, or auto for as many as stand above the noise floor; the study's default when absent
     #[arg(long, value_name = "K|auto", value_parser = rank)]
     k: Option<Rank>,
     #[command(flatten)]
@@ -41,7 +41,7 @@ pub(crate) struct EstimateArgs {
     /// Wait until it is done
     #[arg(long)]
     wait: bool,
-    /// Seconds to wait at most; the job goes on
+    /// Longest wait in seconds; the estimate goes on after it
     #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
     timeout: u64,
     /// Directory for the result
@@ -179,16 +179,16 @@ pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
         let leading = estimate.components.first();
         let suffice = leading.and_then(|component| estimate.reports_that_suffice(component));
         output::text(&format!(
-            "influence: exchanging one report moves the moment by at most {influence:.2e}; 1 % of colluders by {:.3}{}",
+            "influence: replacing one report by another moves the moment by at most {influence:.2e}; 1 % of the participants together move it by at most {:.3}{}",
             influence * (0.01 * estimate.n as f64).ceil(),
             suffice.map_or_else(String::new, |reports| format!(
-                "; {reports} made-up reports suffice for component 1"
+                "; {reports} made-up reports are enough to make component 1"
             ))
         ))?;
     }
     if estimate.repeated_seeds > 0 {
         output::text(&format!(
-            "repeated seeds: {} reports left out, each seed is counted once",
+            "repeated seeds: {} reports were left out, because each seed is counted once",
             estimate.repeated_seeds
         ))?;
     }
@@ -198,7 +198,7 @@ pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
     output::text(&table(estimate))?;
     if let Some(agreement) = &estimate.bucket_agreement {
         output::text(&format!(
-            "{} buckets of reports {}: largest deviation {:.1} standard deviations, chance reaches {:.1} once in 1,000; poison spread evenly agrees too",
+            "{} buckets of reports {}: largest deviation {:.1} standard deviations, chance alone reaches {:.1} in one study of 1,000; made-up reports spread evenly agree too",
             agreement.buckets,
             match agreement.verdict {
                 BucketVerdict::Agree => "agree",
@@ -228,8 +228,9 @@ pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
                 .seeds
                 .as_ref()
                 .map_or_else(String::new, |seeds| format!(
-                    "; {} seeds as close as one in {:.0}, limit {}",
+                    "; {} seed{} as close as one in {:.0}, limit {}",
                     seeds.found,
+                    if seeds.found == 1 { "" } else { "s" },
                     seeds.chance.recip(),
                     seeds.limit
                 ))
@@ -260,7 +261,7 @@ fn table(estimate: &Estimate) -> String {
         share.map_or_else(|| "-".to_owned(), |share| format!("{:.1}%", 100.0 * share))
     };
     let angle = |sine: Option<f64>| {
-        let degrees = |sine: f64| format!("±{:.1}°", sine.asin().to_degrees());
+        let degrees = |sine: f64| format!("±{}°", output::decimals(sine.asin().to_degrees(), 1));
         sine.map_or_else(|| "-".to_owned(), degrees)
     };
     let mut lines = vec![line([
@@ -285,7 +286,7 @@ fn table(estimate: &Estimate) -> String {
             &angle(component.direction_se),
             &group.map_or_else(
                 || words(component.verdict).to_owned(),
-                |group| format!("not told apart from others of {}", group.range()),
+                |group| format!("cannot be told apart from others in {}", group.range()),
             ),
         ]));
         if let Some(group) = group.filter(|group| group.last == index + 1) {
@@ -305,7 +306,7 @@ fn table(estimate: &Estimate) -> String {
 /// "0.05270 ± 0.00310", or the value alone.
 fn with_error(value: f64, error: Option<f64>) -> String {
     match error {
-        Some(error) => format!("{value:.5} ± {error:.5}"),
+        Some(error) => format!("{value:.5} ± {}", output::decimals(error, 5)),
         None => format!("{value:.5}"),
     }
 }
@@ -314,6 +315,6 @@ fn words(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Above => "above the noise floor",
         Verdict::At => "at the noise floor",
-        Verdict::Below => "in the noise",
+        Verdict::Below => "below the noise floor",
     }
 }

@@ -27,10 +27,10 @@ use crate::{
     output,
 };
 
-/// How many users are needed for an error, or what error so many users would get, for every mechanism
+/// Plan a study: how many users an error needs, or what error to expect with so many users, for every mechanism
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  eigenveil plan --p 40 --k 2 --spectrum 0.3,0.2 --epsilon 1,2,4 --target-error 0.3\n  eigenveil plan --p 40 --k 2 --spectrum 0.3,0.2 --epsilon 4 --n 100000,1000000 --plot plan.svg\n  eigenveil plan --pilot result/estimate.json --k 2 --epsilon 4 --target-error 0.3\n  eigenveil plan --p 40 --k 2 --spectrum 0.15,0.1 --centring --mean-length 0.8 --epsilon 4 --target-error 0.3\n\nThe error is the expected distance between projectors, 0 to √(2k), of PCA without --sparse; single runs vary around it.\nA spectrum comes from public data, from a pilot, or from a guess: never from the participants' own rows.\nA pilot's debiased eigenvalues are themselves uncertain, and so is what follows from them."
+    after_help = "Examples:\n  eigenveil plan --p 40 --k 2 --spectrum 0.3,0.2 --epsilon 1,2,4 --target-error 0.3\n  eigenveil plan --p 40 --k 2 --spectrum 0.3,0.2 --epsilon 4 --n 100000,1000000 --plot plan.svg\n  eigenveil plan --pilot result/estimate.json --k 2 --epsilon 4 --target-error 0.3\n  eigenveil plan --p 40 --k 2 --spectrum 0.15,0.1 --centring --mean-length 0.8 --epsilon 4 --target-error 0.3\n\nThe error is the expected distance between projectors, 0 to √(2k), of PCA without --sparse; single runs vary around it.\nTake the spectrum from public data, from a pilot, or from a guess, never from the participants' own rows.\nA pilot's debiased eigenvalues are themselves uncertain, and so is what follows from them."
 )]
 pub(crate) struct PlanArgs {
     /// Dimension of the rows
@@ -51,7 +51,7 @@ pub(crate) struct PlanArgs {
     /// as-published adds a row for the paper's own noise of symmetric-gaussian, with the ε that really holds
     #[arg(long, default_value = "analytic", value_parser = crate::args::parse::<Calibration>)]
     calibration: Calibration,
-    /// The k leading eigenvalues of E[xxᵀ] of prepared rows, or more. Under --norm normalize all p sum to 1; what the given ones leave of it is spread evenly over the other directions
+    /// The k leading eigenvalues of E[xxᵀ] of prepared rows, or more. Under --norm normalize all p of them sum to 1; what the given ones leave is spread evenly over the other directions
     #[arg(
         long,
         value_name = "A,B,…",
@@ -73,7 +73,7 @@ pub(crate) struct PlanArgs {
         allow_negative_numbers = true
     )]
     target_error: Option<f64>,
-    /// Participants there will be; several values with commas
+    /// Participants expected; several values with commas
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     n: Vec<NonZeroU64>,
     /// How a row is brought into the unit ball [default: normalize]
@@ -82,7 +82,7 @@ pub(crate) struct PlanArgs {
     /// Mean squared length of the prepared rows, at most 1 (for --norm clip and require; normalize makes it 1)
     #[arg(long, value_name = "T", allow_negative_numbers = true)]
     total: Option<f64>,
-    /// Plan for private centring with the constant A [default A: 1/√2]: the spectrum is then that of the covariance; components are taken to lie across the mean
+    /// Plan for private centring with the constant A [default A: 1/√2]: the spectrum is then that of the covariance; components are assumed to be orthogonal to the mean
     #[arg(long, value_name = "A", num_args = 0..=1, require_equals = true, default_missing_value = DEFAULT_CENTRING_TEXT, requires = "mean_length", conflicts_with = "pilot")]
     centring: Option<f64>,
     /// Length of the mean E x of the prepared rows, 0 to 1, for --centring; 0.7 to 0.9 is usual where every feature is positive
@@ -214,7 +214,7 @@ struct Population {
 fn without_mean(total: f64, mean_length: f64) -> Result<f64> {
     if !(mean_length >= 0.0 && mean_length * mean_length < total) {
         return Err(CliError::usage(format!(
-            "--mean-length is {mean_length}; it is at least 0 and below {:.4}, the length that makes up all of the mean squared length of the prepared rows ({total})",
+            "--mean-length is {mean_length}; it must be at least 0 and below {:.4}: a longer mean would exceed the mean squared length of the prepared rows ({total})",
             total.sqrt()
         )));
     }
@@ -231,7 +231,7 @@ fn of_spectrum(args: &PlanArgs) -> Result<Population> {
         (NormArg::Normalize, None) => (Norm::Normalize, Total::UnitRows),
         (NormArg::Normalize, Some(total)) => {
             return Err(CliError::usage(format!(
-                "--total is {total}, but --norm normalize makes every row of length 1; leave it out, or give --norm clip or require"
+                "--total is {total}, but under --norm normalize every row has length 1; leave it out, or give --norm clip or require"
             )));
         }
         (NormArg::Clip, total) => (Norm::Clip { radius: 1.0 }, total_of(total)),
@@ -245,7 +245,7 @@ fn of_spectrum(args: &PlanArgs) -> Result<Population> {
         (Some(_), Total::Known(total)) => Total::Known(without_mean(total, mean_length)?),
     };
     if args.centring.is_some() {
-        notes.push("Private centring: the spectrum is that of the covariance, and the components are taken to lie across the mean; one along it has more noise.".to_owned());
+        notes.push("Private centring: the spectrum is that of the covariance, and the components are assumed to be orthogonal to the mean; a component along the mean has more noise.".to_owned());
     }
     Ok(Population {
         spectrum: spectrum_of(p, k, &args.spectrum, total)?,
@@ -307,12 +307,12 @@ fn mechanisms(
     if !named && p > largest {
         kinds.retain(|kind| kind.is_pure());
         notes.push(format!(
-            "p = {p} is above {largest}, the most the Gaussian mechanisms take."
+            "p = {p} is above {largest}, the largest p of the Gaussian mechanisms: they are left out."
         ));
     }
     if args.delta.is_some_and(|delta| delta != 0.0) && kinds.iter().all(|kind| kind.is_pure()) {
         return Err(CliError::usage(
-            "--delta is given but double-cap is purely private and takes none; leave it out",
+            "--delta is given, but the delta of double-cap is always 0; leave --delta out",
         ));
     }
     let mut all = Vec::new();
@@ -325,7 +325,7 @@ fn mechanisms(
         let published = MechanismKind::SymmetricGaussian;
         let Some(place) = all.iter().position(|(kind, _)| *kind == published) else {
             return Err(CliError::usage(
-                "--calibration as-published is that of symmetric-gaussian, which is not among the mechanisms",
+                "--calibration as-published is for symmetric-gaussian, which is not among the mechanisms; add it to --mechanism, or leave --calibration out",
             ));
         };
         all.insert(place + 1, (published, Calibration::AsPublished));
@@ -416,6 +416,8 @@ fn answer(plan: &Plan) -> String {
         }
     }
     if let Some(target) = plan.target_error {
+        let largest = eigenveil_estimation::plan::largest_error(plan.p, plan.k);
+        let of = format!("{target} of at most {largest:.2}");
         let parts: Vec<String> = epsilons
             .iter()
             .filter_map(|epsilon| {
@@ -431,10 +433,10 @@ fn answer(plan: &Plan) -> String {
             .collect();
         return match plan.rows.iter().find_map(|row| row.reason.as_deref()) {
             Some(reason) if parts.is_empty() => {
-                format!("How many users do I need? For an error of {target}: {reason}.")
+                format!("How many users do I need? For an error of {of}: {reason}.")
             }
             _ => format!(
-                "How many users do I need? For an expected error of {target}: {}.",
+                "How many users do I need? For an expected error of {of}: {}.",
                 parts.join(", ")
             ),
         };
@@ -447,11 +449,11 @@ fn answer(plan: &Plan) -> String {
     best.and_then(|row| Some((row, row.n?, row.error?)))
         .map_or(String::new(), |(row, n, error)| {
             format!(
-                "The best of these: {} users with {} at epsilon {} can expect an error of about {error:.3}; {:.3} shares nothing with the truth.",
+                "The best of these: {} users with {} at epsilon {} can expect an error of about {}.",
                 grouped(n),
                 row.mechanism,
                 row.epsilon,
-                eigenveil_estimation::plan::largest_error(plan.p, plan.k)
+                output::error_text(error, plan.p, plan.k)
             )
         })
 }

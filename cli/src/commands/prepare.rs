@@ -26,13 +26,13 @@ pub(crate) struct PrepareArgs {
     /// Public rows: .csv, .tsv, .parquet, .npy or LIBSVM text
     #[arg(long, value_name = "FILE", required_unless_present = "description")]
     rows: Option<PathBuf>,
-    /// What is published of the columns: CSV with name,mean,sd or name,min,max
+    /// What is published about the columns: CSV with name,mean,sd or name,min,max
     #[arg(long, value_name = "FILE", conflicts_with_all = ["rows", "k", "n", "epsilon"])]
     description: Option<PathBuf>,
     /// Components wanted
     #[arg(long, required_unless_present = "description")]
     k: Option<usize>,
-    /// Participants there will be
+    /// Participants expected
     #[arg(long, required_unless_present = "description")]
     n: Option<NonZeroU64>,
     /// Privacy-loss bound ε of one report, at most 16
@@ -237,7 +237,7 @@ fn described(path: &std::path::Path) -> Result<Vec<Known>> {
         });
     }
     if known.is_empty() {
-        return Err(refused("it has no line".to_owned()));
+        return Err(refused("it has no lines".to_owned()));
     }
     Ok(known)
 }
@@ -262,7 +262,7 @@ fn columns(known: &[Known], shares: &Shares) -> Result<Vec<Column>> {
             };
             let reason = if constant {
                 format!(
-                    "center is its one value, {}; it says nothing of the others",
+                    "center is its only value, {}, which says nothing about other values",
                     column.source
                 )
             } else {
@@ -345,7 +345,7 @@ fn print(args: &PrepareArgs, prepared: &Prepared) -> Result<()> {
         ))?;
     }
     output::text(&format!(
-        "\nlength: share of the squared length of the raw rows; mean: share of that of their mean, which is {} of the rows'",
+        "\nlength: the column's share of the raw rows' squared length; mean: its share of their mean's squared length, which is {} of the rows'",
         percent(prepared.mean_share)
     ))?;
     for warning in &prepared.warnings {
@@ -378,7 +378,7 @@ fn print(args: &PrepareArgs, prepared: &Prepared) -> Result<()> {
             chosen.flags()
         )),
         _ => output::text(&format!(
-            "  eigenveil study create --name NAME --features {} --epsilon 4\n--norm normalize needs no radius; for --norm clip, rows are about --radius {} long after this (√p)",
+            "  eigenveil study create --name NAME --features {} --epsilon 4\n--norm normalize needs no radius; for --norm clip, --radius {} (√p) is about the length of rows scaled this way",
             prepared.out,
             rounded((prepared.columns.len() as f64).sqrt())
         )),

@@ -88,7 +88,7 @@ pub(super) fn choices(
     let p = table.dimension();
     if !(1..p).contains(&setting.k) {
         return Err(CliError::usage(format!(
-            "--k is {}; it is between 1 and p − 1 = {}",
+            "--k is {}; it must be between 1 and p − 1 = {}",
             setting.k,
             p.saturating_sub(1)
         )));

@@ -30,8 +30,7 @@ pub(crate) struct ProjectArgs {
     out: Option<PathBuf>,
     #[command(flatten)]
     table: TableArgs,
-    /// Where to draw the rows in the plane of two components, with the loadings as arrows; it shows rows: keep it as you
-    /// keep them
+    /// SVG file that shows the rows in the plane of two components, with the loadings as arrows; it shows rows, so protect it as you protect them
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
     /// Column of the .csv file with the label of each row, which becomes its colour in the picture; not a feature
@@ -48,7 +47,7 @@ fn axes(text: &str) -> std::result::Result<(usize, usize), String> {
     text.split_once(',')
         .and_then(|(first, second)| number(first).zip(number(second)))
         .filter(|(first, second)| first != second)
-        .ok_or_else(|| "two different components, counted from 1, such as 1,2".to_owned())
+        .ok_or_else(|| "give two different components, counted from 1, such as 1,2".to_owned())
 }
 
 #[derive(Serialize)]
@@ -127,7 +126,7 @@ pub(super) fn read_estimate(path: &std::path::Path) -> Result<Estimate> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| CliError::usage(format!("cannot read {}: {error}", path.display())))?;
     let estimate: Estimate = serde_json::from_str(&text).map_err(|error| {
-        CliError::usage(format!("{} is not an estimate ({error})", path.display()))
+        CliError::usage(format!("{} is not an estimate ({error}); give an estimate.json of eigenveil estimate or eigenveil demo", path.display()))
     })?;
     let fits = estimate.p == estimate.study.dimension()
         && estimate.k == estimate.components.len()
@@ -141,7 +140,7 @@ pub(super) fn read_estimate(path: &std::path::Path) -> Result<Estimate> {
             .all(|c| c.loadings.len() == estimate.p);
     if !fits {
         return Err(CliError::usage(format!(
-            "{} does not fit together: {} components of dimension {} for a study of {}",
+            "{} contradicts itself: it has {} components of dimension {} for a study of dimension {}; fetch the estimate again",
             path.display(),
             estimate.components.len(),
             estimate.p,

@@ -8,10 +8,10 @@ use serde::Serialize;
 
 use crate::{error::Result, output};
 
-/// What a device, or the rows of a file, have told whom: the receipt of a ledger
+/// Show the receipt of a ledger: what a device, or the rows of a file, have told which study
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example:\n  eigenveil receipt device.ledger\n  eigenveil receipt device.ledger --json > receipt.json\n\nThe ledger is the file a device keeps (Ledger::open of the client SDK), or that of eigenveil report (rows.npy.ledger). The\nreceipt names the studies, what each report was charged and could tell, and what is left under the limits. It holds\nnothing of any row."
+    after_help = "Example:\n  eigenveil receipt device.ledger\n  eigenveil receipt device.ledger --json > receipt.json\n\nThe ledger is the file a device keeps (Ledger::open of the client SDK), or that of eigenveil report (rows.npy.ledger). The\nreceipt names the studies, what each report was charged and can tell, and what is left under the limits. It contains\nnothing of any row."
 )]
 pub(crate) struct ReceiptArgs {
     /// The ledger of a device, or of a file of rows

@@ -13,7 +13,9 @@ use eigenveil_client::{
     Limits, Outbox, PreparedReport, RowLedger, Spent,
     http::{StudyClient, UploadMode, UploadSettings, UploadSummary, Uploader},
 };
-use eigenveil_shared::{ErrorCode, api::StudyDocument, enrolment::ParticipantToken};
+use eigenveil_shared::{
+    ErrorCode, api::StudyDocument, enrolment::ParticipantToken, privacy::delta_text,
+};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
@@ -38,7 +40,7 @@ const READ_AS: &str = "rows_read_as";
 /// Perturb the rows of a file, one participant each, and upload them
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  eigenveil report --server http://127.0.0.1:8080 --study ID --rows rows.npy\n  eigenveil report --study ID --rows people.csv --drop id --ledger people.ledger --limit-epsilon 20\n\nColumns are matched by name with the study's features, where it has names, before anything is perturbed or charged.\nCSV and TSV: where the features have no names, --header yes or --header no says what the first line is; it is not\nguessed, because that would depend on the first participant's row.\n\nEach row is perturbed once and its report is written to the outbox (--state, default FILE.eigenveil) before it is sent.\nRunning the command again finishes what an earlier run did not, and never counts a row twice.\nThe outbox remembers which token goes with which row: --tokens is needed once.\nA row with a field that is missing, infinite or no number, with too many fields or a LIBSVM index beyond the\nstudy's dimension, or longer than --norm require allows, is sent as the zero row: whether a row is sent must not tell what is in it. How many there were is said here only.\n\nThe ledger (--ledger, default FILE.ledger beside the rows) keeps what each row has spent in all studies, whatever\noutbox it was in, and refuses what would pass its limits, and a second report of a row for the same study. Row i of\nevery file that is used with a ledger is participant i. eigenveil receipt shows it."
+    after_help = "Examples:\n  eigenveil report --server http://127.0.0.1:8080 --study ID --rows rows.npy\n  eigenveil report --study ID --rows people.csv --drop id --ledger people.ledger --limit-epsilon 20\n\nColumns are matched by name with the study's features, where it has names, before anything is perturbed or charged.\nCSV and TSV: where the features have no names, --header yes or --header no says what the first line is; it is not\nguessed, because that would depend on the first participant's row.\n\nEach row is perturbed once and its report is written to the outbox (--state, default FILE.eigenveil) before it is sent.\nRunning the command again finishes what an earlier run did not, and never counts a row twice.\nThe outbox remembers which token goes with which row: --tokens is needed once.\nA row with a field that is missing, infinite or not a number, with too many fields or a LIBSVM index beyond the\nstudy's dimension, or longer than --norm require allows, is sent as the zero row: whether a row is sent must not tell what is in it. Only you are told how many such rows there were.\n\nThe ledger (--ledger, default FILE.ledger beside the rows) keeps what each row has spent in all studies, whatever\noutbox it was in, and refuses what would pass its limits, and a second report of a row for the same study. Row i of\nevery file that is used with a ledger is participant i. eigenveil receipt shows it."
 )]
 pub(crate) struct ReportArgs {
     #[command(flatten)]
@@ -60,7 +62,7 @@ pub(crate) struct ReportArgs {
     ledger: Option<PathBuf>,
     #[command(flatten)]
     limits: LimitArgs,
-    /// The file has changed, but row i is the participant that row i of the earlier files was
+    /// The file has changed, but row i is still the same participant as row i of the earlier files
     #[arg(long)]
     same_participants: bool,
     /// One-time tokens of a study that wants them, one a line: line i is for row i (see study tokens)
@@ -69,7 +71,7 @@ pub(crate) struct ReportArgs {
     /// Send one report per request instead of batches
     #[arg(long)]
     single: bool,
-    /// Connections used at once
+    /// Number of connections to use at once
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1024))]
     connections: u16,
     /// Do not ask, on a terminal, when one column or the mean has most of the rows' squared length
@@ -82,13 +84,13 @@ pub(crate) struct ReportArgs {
 /// What each row may spend, as kept in the ledger.
 #[derive(Debug, Args)]
 struct LimitArgs {
-    /// Largest ε that a row may spend in all studies together; kept in the ledger [default there: 16.01]
+    /// Largest ε that a row may spend in all studies together; kept in the ledger [default in a new ledger: 16.01]
     #[arg(long, value_name = "EPSILON")]
     limit_epsilon: Option<f64>,
-    /// Largest ε that a row may spend in one study; kept in the ledger [default there: 8.001]
+    /// Largest ε that a row may spend in one study; kept in the ledger [default in a new ledger: 8.001]
     #[arg(long, value_name = "EPSILON")]
     limit_epsilon_per_study: Option<f64>,
-    /// Largest δ that a row may spend in all studies together; kept in the ledger [default there: 1e-5]
+    /// Largest δ that a row may spend in all studies together; kept in the ledger [default in a new ledger: 1e-5]
     #[arg(long, value_name = "DELTA")]
     limit_delta: Option<f64>,
 }
@@ -150,7 +152,7 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
         return Err(eigenveil_shared::Error::new(
             ErrorCode::WrongFingerprint,
             format!(
-                "the study has fingerprint {}, not the one given; do not take part",
+                "the study has fingerprint {}, not {pinned} as given; do not take part",
                 study.fingerprint()
             ),
         )
@@ -191,14 +193,25 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     }
     drop(bytes);
     output::make_dir(&state)?;
-    let mut outbox = Outbox::open(state.join(OUTBOX), study.binding())?;
+    let mut outbox = Outbox::open(state.join(OUTBOX), study.binding()).map_err(|error| {
+        if !error.is_outbox_of_other_study() {
+            return CliError::from(error);
+        }
+        let other = beside(&args.rows, &format!(".{}", study.id()));
+        let message = format!(
+            "{}; for this study give --state DIR of its own, such as --state {}",
+            error.detail(),
+            other.display()
+        );
+        CliError::from(error).with_message(message)
+    })?;
     match outbox.get_meta(ROWS_DIGEST)? {
         None => outbox.set_meta(ROWS_DIGEST, &digest)?,
         Some(known) if known == digest => {}
         // Not what it is and was: a digest of a short file can be compared with guesses at it.
         Some(_) => {
             return Err(CliError::usage(format!(
-                "{} has changed since its reports were prepared; reports are made once, so restore the file or use another --state for other participants",
+                "{} has changed since its reports were prepared; each row's report is made only once: restore the file, or use another --state for other participants",
                 args.rows.display(),
             )));
         }
@@ -214,7 +227,7 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
         None => outbox.set_meta(READ_AS, &read_as)?,
         Some(_) => {
             return Err(CliError::usage(format!(
-                "{} was read with another header or other columns when its reports were prepared; reports are made once: give the flags that were given then",
+                "{} was read with another header or other columns when its reports were prepared; each row's report is made only once: give the flags that were given then",
                 args.rows.display(),
             )));
         }
@@ -335,18 +348,19 @@ fn finish(
             ledger,
         } = &reported.charged;
         output::text(&format!(
-            "ledger: {ledger}: {rows} rows charged epsilon {epsilon}, delta {delta:e}; spent in all studies, at most: epsilon {} of {}, delta {:e} of {:e}",
+            "ledger: {ledger}: {rows} rows charged epsilon {epsilon}, delta {}; the most that a row has spent in all studies: epsilon {} of {}, delta {} of {}",
+            delta_text(*delta),
             spent.epsilon,
             limits.epsilon_total(),
-            spent.delta,
-            limits.delta_total()
+            delta_text(spent.delta),
+            delta_text(limits.delta_total())
         ))?;
         if unusable > 0 {
             output::text(&format!(
                 "{unusable} rows could not be used (not finite, too long or too wide for the study) and were sent as zero rows; only you are told"
             ))?;
             if let Err(why) = table.check_readable() {
-                output::text(&format!("the first of what is no number: {why}"))?;
+                output::text(&format!("the first value that is not a number: {why}"))?;
             }
         }
     }
@@ -402,7 +416,7 @@ fn read_tokens(path: &Path, rows: usize) -> Result<Vec<ParticipantToken>> {
     }
     if tokens.len() < rows {
         return Err(CliError::usage(format!(
-            "{} has {} tokens for {rows} rows; ask whoever runs the study for one for each",
+            "{} has {} tokens for {rows} rows; ask whoever runs the study for one token per row",
             path.display(),
             tokens.len()
         )));
@@ -428,11 +442,11 @@ fn look(table: &RowTable, participant: &eigenveil_client::Participant, yes: bool
             |names| format!("{:?}", names[column]),
         )
     };
-    output::say(&format!("only you are told: {}", shares.summary(name)));
+    output::say(&format!("shown only to you: {}", shares.summary(name)));
     let Some(warning) = shares.warning(name) else {
         return Ok(());
     };
-    output::say(&format!("warning, only to you: {warning}"));
+    output::say(&format!("warning, shown only to you: {warning}"));
     if yes || !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return Ok(());
     }

@@ -20,13 +20,13 @@ use crate::{
 /// Run the aggregation server until Ctrl-C or SIGTERM
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  eigenveil serve --data ./data --listen 127.0.0.1:8080\n  eigenveil serve --data ./data --listen 0.0.0.0:443 --tls-cert fullchain.pem --tls-key privkey.pem\n  eigenveil serve --config eigenveil.toml --check-config\n\nThe operator's token is written once to DATA/operator.token (readable by its owner only).\nSIGHUP reads the certificate again and ends nothing. Logs go to standard error; RUST_LOG=debug shows more.\nNo address, token or payload is ever logged."
+    after_help = "Examples:\n  eigenveil serve --data ./data --listen 127.0.0.1:8080\n  eigenveil serve --data ./data --listen 0.0.0.0:443 --tls-cert fullchain.pem --tls-key privkey.pem\n  eigenveil serve --config eigenveil.toml --check-config\n\nThe operator's token is written once to DATA/operator.token (readable by its owner only).\nSIGHUP reads the certificate again and closes no connection. Logs go to standard error; RUST_LOG=debug shows more.\nNo address, token or payload is ever logged."
 )]
 pub(crate) struct ServeArgs {
-    /// TOML file with settings (docs/eigenveil.toml shows all); the flags below win over it
+    /// TOML file with settings (docs/eigenveil.toml shows all); the flags below override it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Say what is wrong with the settings, certificate, data directory or address, and stop; changes nothing
+    /// Check the settings, the certificate, the data directory and the address, say what is wrong, and stop; changes nothing
     #[arg(long)]
     check_config: bool,
     /// Directory of the store; made when missing
@@ -41,16 +41,16 @@ pub(crate) struct ServeArgs {
     /// PEM file with the certificate's key
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// Allow plain HTTP on an address that other machines reach, for a TLS proxy before the server
+    /// Allow plain HTTP on an address that other machines reach, for a TLS proxy in front of the server
     #[arg(long)]
     insecure_http: bool,
-    /// Bytes of memory for sums of reports: one takes 4p², while it is made of double-cap seeds 12p² [default: 1073741824]
+    /// Bytes of memory for sums of reports: one takes 4p² bytes, or 12p² while it is computed from double-cap seeds [default: 1073741824]
     #[arg(long, value_name = "BYTES")]
     memory_bytes: Option<u64>,
     /// Threads that one estimate may take [default: 1]
     #[arg(long, value_name = "N")]
     estimate_threads: Option<usize>,
-    /// Bytes the database may have; beyond it reports are refused until studies are deleted
+    /// Largest size of the database in bytes; beyond it reports are refused until studies are deleted
     #[arg(long, value_name = "BYTES")]
     store_bytes: Option<u64>,
     /// Finished estimates kept of each study [default: 1000]
@@ -76,7 +76,7 @@ fn address(text: &str) -> std::result::Result<SocketAddr, String> {
         return Err("give an address or a name, and a port from 0 to 65535: 127.0.0.1:8080 or localhost:8080".to_owned());
     }
     let unknown =
-        |why: String| format!("no address is known for it{why}; give one, such as 127.0.0.1:8080");
+        |why: String| format!("it has no known address{why}; give another, such as 127.0.0.1:8080");
     let found = text
         .to_socket_addrs()
         .map_err(|error| unknown(format!(" ({error})")))?;

@@ -10,7 +10,7 @@ use eigenveil_estimation::{
 use eigenveil_shared::{
     mechanism::{Calibration, MechanismKind},
     preprocess::{Feature, Row},
-    privacy::{PrivacyStatement, delta_warning, epsilon_warning},
+    privacy::{PrivacyStatement, delta_text, delta_warning, epsilon_warning},
 };
 use serde::Serialize;
 
@@ -78,7 +78,7 @@ pub(crate) struct SimulateArgs {
     /// Components; also the rank of the model's subspace
     #[arg(long, value_name = "K,…", value_delimiter = ',', required = true)]
     k: Vec<usize>,
-    /// Rows of V that are not zero (model sparse, and published for the paper's sparse experiments)
+    /// Rows of V that are not zero, for --model sparse, and for published in the paper's sparse experiments
     #[arg(
         long,
         value_name = "S,…",
@@ -86,7 +86,7 @@ pub(crate) struct SimulateArgs {
         conflicts_with = "rows"
     )]
     s: Vec<usize>,
-    /// Variance along V of the models spiked and sparse
+    /// Variance along V, for --model spiked and sparse
     #[arg(long, value_name = "X", default_value_t = 20.0)]
     spike: f64,
     #[command(flatten)]
@@ -98,7 +98,7 @@ pub(crate) struct SimulateArgs {
     mechanism: MechanismArgs,
     #[command(flatten)]
     sparse: SparseArgs,
-    /// Repeats, each with a population and noise of its own
+    /// Number of runs, each with a population and noise of its own
     #[arg(long, value_name = "R", default_value_t = 1)]
     repeats: usize,
     /// law: noise from the exact law of the sum; device: every report perturbed, encoded and decoded
@@ -410,14 +410,14 @@ fn print(args: &SimulateArgs, simulated: &Simulated) -> Result<()> {
         }
     }
     output::text(&format!(
-        "above the floor    {:.1} of {} components",
-        simulated.components_above_floor, simulated.k
+        "above the floor    {:.1} of all {} eigenvalues   (k = {} asked for)",
+        simulated.components_above_floor, simulated.p, simulated.k
     ))?;
     if !simulated.claim_holds {
         output::text(&format!(
-            "warning: the noise is smaller than claimed; what really holds is epsilon {} at delta {:e}",
+            "warning: the noise is smaller than claimed; what really holds is epsilon {} at delta {}",
             number(simulated.true_epsilon),
-            simulated.delta
+            delta_text(simulated.delta)
         ))?;
     }
     Ok(())
@@ -446,16 +446,16 @@ fn print_table(rows: &[Simulated], sparse: bool) -> Result<()> {
     for row in rows {
         let number = |value: Option<f64>| value.map_or("-".to_owned(), |v| format!("{v:.4}"));
         let mut line = format!(
-            "{:>9} {:>6} {:>4} {:>4} {:>7}  {:>8.4} {:>7.4} {:>9} {:>11.4} {:>10.1}",
+            "{:>9} {:>6} {:>4} {:>4} {:>7}  {:>8} {:>7} {:>9} {:>11} {:>10.1}",
             row.n,
             row.p,
             row.k,
             row.s.map_or("-".to_owned(), |s| s.to_string()),
             row.epsilon,
-            row.error_mean,
-            row.error_std,
+            output::decimals(row.error_mean, 4),
+            output::decimals(row.error_std, 4),
             number(row.predicted_error),
-            row.nonprivate_error,
+            output::decimals(row.nonprivate_error, 4),
             row.components_above_floor
         );
         if sparse {

@@ -49,19 +49,19 @@ enum StudyCommand {
     /// Show one study
     #[command(after_help = "Example:\n  eigenveil study show 0193c0ffee0193c0ffee0193c0ffee01")]
     Show {
-        /// Identifier of the study, how it begins, or the study's name
+        /// Identifier of the study, the beginning of it, or the study's name
         id: String,
     },
     /// Open a draft: it takes reports from now on
     #[command(after_help = "Example:\n  eigenveil study open 0193c0ffee0193c0ffee0193c0ffee01")]
     Open {
-        /// Identifier of the study, how it begins, or the study's name
+        /// Identifier of the study, the beginning of it, or the study's name
         id: String,
     },
-    /// Close a study: it takes no further report
+    /// Close a study: it takes no more reports
     #[command(after_help = "Example:\n  eigenveil study close 0193c0ffee0193c0ffee0193c0ffee01")]
     Close {
-        /// Identifier of the study, how it begins, or the study's name
+        /// Identifier of the study, the beginning of it, or the study's name
         id: String,
     },
     /// Make one-time participant tokens for a study created with --enrolment token
@@ -69,9 +69,9 @@ enum StudyCommand {
         after_help = "Example:\n  eigenveil study tokens 0193c0ffee0193c0ffee0193c0ffee01 --count 500 --out tokens.txt\n\nThe file has one token a line and is readable by its owner only; the server keeps hashes.\nEach token is good for one report. Without --count: how many were made and spent."
     )]
     Tokens {
-        /// Identifier of the study, how it begins, or the study's name
+        /// Identifier of the study, the beginning of it, or the study's name
         id: String,
-        /// How many to make
+        /// How many tokens to make
         #[arg(long, value_name = "N", requires = "out", value_parser = clap::value_parser!(u64).range(1..))]
         count: Option<u64>,
         /// File to write; an existing one is refused
@@ -83,7 +83,7 @@ enum StudyCommand {
         after_help = "Example:\n  eigenveil study export 0193c0ffee0193c0ffee0193c0ffee01 --out study.evstudy"
     )]
     Export {
-        /// Identifier of the study, how it begins, or the study's name
+        /// Identifier of the study, the beginning of it, or the study's name
         id: String,
         /// File to write; an existing one is refused
         #[arg(long, value_name = "FILE")]
@@ -96,7 +96,7 @@ enum StudyCommand {
     Import {
         /// The file
         file: PathBuf,
-        /// Study to add the reports to: its identifier, how it begins, or its name
+        /// Study to add the reports to: its identifier, the beginning of it, or its name
         #[arg(long, value_name = "ID")]
         into: Option<String>,
     },
@@ -105,7 +105,7 @@ enum StudyCommand {
         after_help = "Example:\n  eigenveil study delete 0193c0ffee0193c0ffee0193c0ffee01 --yes"
     )]
     Delete {
-        /// Identifier of the study, how it begins, or the study's name
+        /// Identifier of the study, the beginning of it, or the study's name
         id: String,
         /// Really delete it
         #[arg(long, required = true)]
@@ -121,7 +121,7 @@ struct CreateArgs {
     /// Dimension of a row; the number of lines of --features when absent
     #[arg(long, value_name = "P", required_unless_present = "features")]
     p: Option<usize>,
-    /// Components an estimate gives when it does not say
+    /// Components of an estimate that does not say how many
     #[arg(long, value_name = "K|auto", default_value = "auto", value_parser = rank)]
     k: Rank,
     /// Privacy-loss bound ε of one report, at most 16
@@ -132,7 +132,7 @@ struct CreateArgs {
     /// CSV with the columns name,center,scale: public constants of the features
     #[arg(long, value_name = "FILE")]
     features: Option<PathBuf>,
-    /// Who may take part: open (whoever knows the identifier) or token (whoever has a one-time token, see study tokens)
+    /// Who may take part: open (anybody who knows the identifier) or token (anybody who has a one-time token, see study tokens)
     #[arg(long, default_value = "open", value_parser = parse::<Enrolment>)]
     enrolment: Enrolment,
     /// Leave the study in draft

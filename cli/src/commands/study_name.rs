@@ -37,13 +37,13 @@ fn one_of(studies: &[StudySummary], text: &str) -> Result<String> {
     match found.as_slice() {
         [study] => Ok(study.id.clone()),
         [] => Err(CliError::usage(format!(
-            "no study has the name {text:?} or an identifier that begins so; `eigenveil study list` shows those there are"
+            "no study has the name {text:?} or an identifier that begins with it; `eigenveil study list` shows those there are"
         ))),
         several => {
             let line = |study: &&StudySummary| format!("\n  {}  {}", study.id, study.name);
             let shown: String = several.iter().take(SHOWN).map(line).collect();
             Err(CliError::usage(format!(
-                "{} studies are called {text:?} or begin so; give more of the identifier:{shown}",
+                "{} studies have the name {text:?} or an identifier that begins with it; give more of the identifier:{shown}",
                 several.len()
             )))
         }

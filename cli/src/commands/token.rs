@@ -38,10 +38,10 @@ enum TokenCommand {
         after_help = "Example:\n  eigenveil token create --name alice --study 0193c0ffee0193c0ffee0193c0ffee01 --out alice.token"
     )]
     Create {
-        /// Who is to have it
+        /// Name of the analyst who gets the token
         #[arg(long)]
         name: String,
-        /// The one study whose estimates it reads, by identifier, how that begins, or name; all studies when absent
+        /// The one study whose estimates it may read (identifier, beginning of it, or name); all studies when absent
         #[arg(long, value_name = "ID")]
         study: Option<String>,
         /// File for the token, readable by its owner only; an existing one is refused
@@ -51,7 +51,7 @@ enum TokenCommand {
     /// List the analysts' tokens, without their text
     #[command(after_help = "Example:\n  eigenveil token list --json")]
     List,
-    /// Make an analyst's token useless
+    /// Revoke an analyst's token
     #[command(after_help = "Example:\n  eigenveil token revoke 0193c0ffee0193c0")]
     Revoke {
         /// Identifier of the token, as listed

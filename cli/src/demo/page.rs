@@ -125,7 +125,7 @@ fn components_table(estimate: &Estimate) -> String {
         let group = estimate.group_of(index);
         let verdict = group.map_or_else(
             || words(component.verdict).to_owned(),
-            |group| format!("not told apart from others of {}", group.range()),
+            |group| format!("cannot be told apart from others in {}", group.range()),
         );
         table.push_str(&row(
             &(index + 1).to_string(),
@@ -172,9 +172,9 @@ fn with_error(value: f64, error: Option<f64>) -> String {
 /// A verdict for people.
 fn words(verdict: Verdict) -> &'static str {
     match verdict {
-        Verdict::Above => "above the floor",
-        Verdict::At => "at the floor",
-        Verdict::Below => "in the noise",
+        Verdict::Above => "above the noise floor",
+        Verdict::At => "at the noise floor",
+        Verdict::Below => "below the noise floor",
     }
 }
 

@@ -130,7 +130,7 @@ pub(super) fn layout(found: Found, how: &TableArgs, wanted: Option<&Wanted>) -> 
             count(&chosen)?;
             if !chosen.headerless {
                 return Err(CliError::usage(format!(
-                    "its columns have no names, those of the {of} are {}; name them with --features FILE (one name a line, in the file's order), or say --in-order if they are in the {of}'s order",
+                    "its columns have no names, those of the {of} are {}; name them with --features FILE (one name a line, in the file's order), or give --in-order if they are in the {of}'s order",
                     listed(wanted_names)
                 )));
             }
@@ -241,7 +241,7 @@ impl Chosen {
                     )
                 } else {
                     format!(
-                        "columns {} and {} have the same name; rename one of them, or say --header no if line 1 is a row",
+                        "columns {} and {} have the same name; rename one of them, or give --header no if line 1 is a row",
                         before + 1,
                         at + 1
                     )
@@ -302,13 +302,13 @@ fn matched(
     }
     if chosen.is_numbering() {
         return Err(CliError::usage(format!(
-            "its columns are named 0, 1, 2, …, as pandas does with columns without names, those of the {of} are {}; name them with --features FILE (one name a line, in the file's order), or say --in-order if they are in the {of}'s order",
+            "its columns are named 0, 1, 2, …, as pandas does with columns without names, those of the {of} are {}; name them with --features FILE (one name a line, in the file's order), or give --in-order if they are in the {of}'s order",
             listed(wanted)
         )));
     }
     if !chosen.shown {
         return Err(CliError::usage(format!(
-            "line 1 names none of the {of}'s columns, which are {}; say --header no if it is the first row and the columns are in this order, or write the names there",
+            "line 1 names none of the {of}'s columns, which are {}; give --header no if it is the first row and the columns are in this order, or write the names there",
             listed(wanted)
         )));
     }

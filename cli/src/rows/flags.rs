@@ -15,7 +15,7 @@ pub enum Header {
     Yes,
     /// It is the first row; the columns are in the study's order
     No,
-    /// `report`: a study with names wants them there, for one without say which it is. Others look at the line
+    /// `report`: the names of the study must be there; for a study without names, give yes or no. Other commands look at the line
     #[default]
     Auto,
 }
@@ -76,7 +76,9 @@ fn delimiter(text: &str) -> Result<u8, String> {
         "tab" | "\\t" | "\t" => Ok(b'\t'),
         _ => match text.as_bytes() {
             [one] if one.is_ascii_punctuation() && !b"\"'.-+_".contains(one) => Ok(*one),
-            _ => Err("it is one sign, such as ';', ',' or '|', or the word tab".to_owned()),
+            _ => {
+                Err("it must be one character, such as ';', ',' or '|', or the word tab".to_owned())
+            }
         },
     }
 }

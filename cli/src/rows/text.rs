@@ -184,7 +184,7 @@ fn check_types(
             "{name}: most numbers have a decimal comma, or one between thousands; write them as 1234.5, or separate the columns by ';'"
         ),
         _ => format!(
-            "{name} holds text in most rows, not numbers; leave it out with --drop, or make numbers of it"
+            "{name} holds text in most rows, not numbers; leave it out with --drop, or turn it into numbers"
         ),
     }))
 }
@@ -206,7 +206,7 @@ fn has_header(
 ) -> Result<bool> {
     let ask = |why: &str| {
         Err(CliError::usage(format!(
-            "{why}, and line 1 may be names or the first participant: say --header yes or --header no"
+            "{why}, and line 1 may be names or the first participant: give --header yes or --header no"
         )))
     };
     match (how.header, wanted) {
@@ -217,7 +217,7 @@ fn has_header(
             None => ask("the study's columns have no names"),
             // A server picks the names: it could ask whether the first row is this.
             Some(names) if names.iter().any(|name| is_value(name)) => {
-                ask("some names of the study's columns are numbers or signs for missing values")
+                ask("some names of the study's columns are numbers or stand for missing values")
             }
             Some(_) => Ok(true),
         },
@@ -318,10 +318,10 @@ fn refused_count(
     let hint = if has > count && delimiter == b',' {
         "; if numbers have decimal commas, separate the columns by ';'"
     } else {
-        "; another sign between the columns is given with --delimiter"
+        "; if something else separates the columns, name it with --delimiter"
     };
     let more = if header && has == count + 1 {
-        ", or a name for the first column is missing (R writes row names so)"
+        ", or a name for the first column is missing (as when R writes row names)"
     } else {
         ""
     };

@@ -51,7 +51,7 @@ impl Study {
         let shape = StudyShape::of(&params);
         if document.fingerprint != shape.fingerprint.to_string() {
             return wrong(format!(
-                "study {id} is said to have another fingerprint than its parameters have ({}); do not take part",
+                "the server gives study {id} a fingerprint that is not that of its parameters ({}); do not take part",
                 shape.fingerprint
             ));
         }

@@ -92,7 +92,7 @@ impl Transport {
         let base = parse_server(server)?;
         if base.scheme() == "http" && !settings.allow_plain_http && !is_this_machine(&base) {
             return Err(Error::usage(format!(
-                "{base} is plain HTTP to another machine, where everybody on the way can read tokens and reports; use https://, or allow it (allow_plain_http, --insecure-http)"
+                "{base} is plain HTTP to another machine, where anybody on the network path can read tokens and reports; use https://, or allow it (allow_plain_http, --insecure-http)"
             )));
         }
         Ok(Self {
@@ -333,7 +333,7 @@ impl Transport {
             return Error::http(
                 failure,
                 format!(
-                    "{server} answered {status} and points to {}; give the address that is meant",
+                    "{server} answered {status} and redirects to {}; give that address if it is the right one",
                     printable(&String::from_utf8_lossy(location.as_bytes()))
                 ),
             );
@@ -361,7 +361,7 @@ impl Transport {
             refused_certificate(server, &cause)
         } else if error.is_connect() && cause.contains("InvalidContentType") {
             format!(
-                "cannot connect to {server}: what answers there is not TLS; does it speak https?"
+                "cannot connect to {server}: what answers there does not speak TLS; is its address http:// and not https://?"
             )
         } else if error.is_connect() {
             format!("cannot connect to {server}: {cause}")

@@ -329,7 +329,7 @@ impl Run<'_> {
                 // The grace has run out.
                 Err(_) if self.stop.is_some() => break,
                 Err(_) => self.stop_for(Error::timed_out(format!(
-                    "the upload was given {} s, which are over",
+                    "the upload did not finish within the {} s that it was given",
                     settings.deadline.unwrap_or_default().as_secs_f64()
                 ))),
             }

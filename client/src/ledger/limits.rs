@@ -2,7 +2,7 @@
 
 use eigenveil_shared::{
     Error as SharedError, ErrorCode,
-    privacy::{Budget, MAX_EPSILON, PrivacyStatement, WARN_EPSILON},
+    privacy::{Budget, MAX_EPSILON, PrivacyStatement, WARN_EPSILON, delta_text},
     study::StudyParams,
 };
 use serde::{Deserialize, Serialize};
@@ -150,8 +150,12 @@ impl Limits {
         }
         if after.delta > self.delta_total {
             return Err(Over {
-                cost: format!("delta {:e} on top of {:e}", charge.delta(), before.delta),
-                limit: format!("{:e} in total", self.delta_total),
+                cost: format!(
+                    "delta {} on top of {}",
+                    delta_text(charge.delta()),
+                    delta_text(before.delta)
+                ),
+                limit: format!("{} in total", delta_text(self.delta_total)),
             });
         }
         Ok(())
@@ -222,8 +226,8 @@ pub(super) fn charge(
         return refuse(
             ErrorCode::BudgetExceeded,
             format!(
-                "the noise of study {study} is so small that no epsilon holds at delta {:e}, which no limit allows; do not take part",
-                claimed.delta()
+                "the noise of study {study} is so small that no epsilon holds at delta {}, which no limit allows; do not take part",
+                delta_text(claimed.delta())
             ),
         );
     };

@@ -339,7 +339,7 @@ impl Ledger {
             return Err(SharedError::new(
                 ErrorCode::AlreadyParticipated,
                 format!(
-                    "the device took part in study {} at {} and does not at {}, which a second report could reach as well; use the first address",
+                    "the device took part in study {} at {}; it does not take part again at {}, where a second report could reach the same study: use the first address",
                     binding.study, entry.binding.server, binding.server
                 ),
             )
@@ -349,7 +349,7 @@ impl Ledger {
             return Err(SharedError::new(
                 ErrorCode::WrongFingerprint,
                 format!(
-                    "the device took part in study {} with parameters {}, and now it is said to have {}; do not take part again",
+                    "the device took part in study {} with parameters {}, and now the server gives it parameters {}; do not take part again",
                     binding.study, entry.binding.fingerprint, binding.fingerprint
                 ),
             )

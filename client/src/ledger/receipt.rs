@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use eigenveil_shared::{about::Day, privacy::Budget};
+use eigenveil_shared::{
+    about::Day,
+    privacy::{Budget, delta_text},
+};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -161,7 +164,7 @@ pub(super) fn told(
             }
             if let Some(parameters) = &told.parameters {
                 let claimed = parameters.budget();
-                let delta = shown_delta(claimed.delta());
+                let delta = delta_text(claimed.delta());
                 writeln!(
                     f,
                     "   claimed      epsilon {}, delta {delta}",
@@ -199,9 +202,9 @@ pub(super) fn totals(
     writeln!(
         f,
         "  delta     {:>12} {:>12} {:>12}",
-        shown_delta(up(spent.delta)),
-        shown_delta(down(left.delta)),
-        shown_delta(limits.delta_total())
+        delta_text(up(spent.delta)),
+        delta_text(down(left.delta)),
+        delta_text(limits.delta_total())
     )?;
     writeln!(f)?;
     writeln!(
@@ -222,7 +225,7 @@ pub(super) fn cost(
         f,
         "   charged epsilon {}, delta {} ({})",
         up(charged.epsilon()),
-        shown_delta(up(charged.delta())),
+        delta_text(up(charged.delta())),
         printable(neighbours)
     )?;
     writeln!(f, "   {}", printable(sentence))
@@ -233,15 +236,6 @@ pub(super) fn printable(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { ' ' } else { c })
         .collect()
-}
-
-/// A δ as it is usually written.
-fn shown_delta(delta: f64) -> String {
-    if delta == 0.0 {
-        "0".to_owned()
-    } else {
-        format!("{delta:e}")
-    }
 }
 
 /// To five digits, not below the value, but for what is lost in any sum of decimals.
@@ -284,7 +278,7 @@ mod tests {
         ] {
             assert_eq!((up(value), down(value)), (shown_up, shown_down), "{value}");
         }
-        assert_eq!(shown_delta(0.0), "0");
-        assert_eq!(shown_delta(1e-6), "1e-6");
+        assert_eq!(delta_text(0.0), "0");
+        assert_eq!(delta_text(1e-6), "1e-6");
     }
 }

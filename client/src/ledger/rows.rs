@@ -551,7 +551,7 @@ impl RowLedger {
             }
             for &(study, _) in changes.iter().filter(|change| change.1) {
                 let budget = budgets.get(&study).copied().ok_or_else(|| {
-                    LAYOUT.damaged(self.path(), "a charge is for no study that it holds")
+                    LAYOUT.damaged(self.path(), "a charge is for a study that it does not hold")
                 })?;
                 now.insert(study, budget);
             }
@@ -575,7 +575,7 @@ fn check_known(known: &Known, binding: &StudyBinding) -> Result<()> {
         return refuse(
             ErrorCode::AlreadyParticipated,
             format!(
-                "rows have taken part in study {} at {} and do not at {}, which a second report could reach as well; use the first address",
+                "rows have taken part in study {} at {}; they do not take part again at {}, where a second report could reach the same study: use the first address",
                 binding.study(),
                 known.server,
                 binding.server()
@@ -586,7 +586,7 @@ fn check_known(known: &Known, binding: &StudyBinding) -> Result<()> {
         return refuse(
             ErrorCode::WrongFingerprint,
             format!(
-                "rows have taken part in study {} with parameters {}, and now it is said to have {}; do not take part again",
+                "rows have taken part in study {} with parameters {}, and now the server gives it parameters {}; do not take part again",
                 binding.study(),
                 known.fingerprint,
                 binding.fingerprint()

@@ -94,17 +94,17 @@ pub(super) fn check_binding(
     }
     let differs = if recorded.study != wanted.study {
         format!(
-            "it belongs to study {}, not to {}",
+            "it holds reports for study {}, not for study {}",
             recorded.study, wanted.study
         )
     } else if recorded.server != wanted.server {
         format!(
-            "it belongs to server {}, not to {}",
+            "it holds reports for the server {}, not for {}",
             recorded.server, wanted.server
         )
     } else {
         format!(
-            "it was made for study parameters {}, not {}",
+            "it holds reports for study parameters {}, not {}",
             recorded.fingerprint, wanted.fingerprint
         )
     };

@@ -495,7 +495,8 @@ impl Device {
             Err(error) => {
                 let error = error.to_string();
                 assert!(
-                    error.contains("not of its last change") || error.contains("damaged"),
+                    error.contains("does not belong to its last change")
+                        || error.contains("damaged"),
                     "{error}"
                 );
                 return false;

@@ -181,7 +181,10 @@ fn a_log_that_is_not_of_the_files_last_change_is_not_applied() {
     let after = fs::read(&path).unwrap();
     fs::write(&log, &left).unwrap();
     let error = Ledger::open(&path).unwrap_err().to_string();
-    assert!(error.contains("not of its last change"), "{error}");
+    assert!(
+        error.contains("does not belong to its last change"),
+        "{error}"
+    );
     assert_eq!(fs::read(&path).unwrap(), after);
     // The way out.
     fs::remove_file(&log).unwrap();

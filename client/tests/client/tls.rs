@@ -132,7 +132,7 @@ async fn plain_http_behind_https_is_named() {
     let client = StudyClient::with_settings(&address, &settings).unwrap();
     let error = client.fetch_study(STUDY).await.unwrap_err();
     assert!(
-        error.to_string().contains("does it speak https?"),
+        error.to_string().contains("is its address http:"),
         "{error}"
     );
 }

@@ -643,14 +643,14 @@ async fn a_study_is_checked_before_it_is_believed() {
     let changes: [(Change, &str); 7] = [
         (Box::new(|d| d.id = "ffff".into()), "another study"),
         (Box::new(|d| d.canonical = "zz".into()), "not hexadecimal"),
-        (Box::new(|d| d.canonical.truncate(8)), "do not parse"),
+        (Box::new(|d| d.canonical.truncate(8)), "cannot be read"),
         (
             Box::new(move |d| d.canonical = to_hex(&canonical)),
             "do not take part",
         ),
         (
             Box::new(|d| d.fingerprint = params(2.0).fingerprint().to_string()),
-            "another fingerprint",
+            "not that of its parameters",
         ),
         (Box::new(|d| d.max_batch = 0), "a batch"),
         (Box::new(|d| d.report_bytes = 3), "3 bytes"),

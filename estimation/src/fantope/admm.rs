@@ -91,21 +91,23 @@ impl AdmmSettings {
         if let Some(rho) = self.rho
             && !(rho.is_finite() && rho > 0.0)
         {
-            return refuse(format!("rho is {rho}; it is a positive finite number"));
+            return refuse(format!("rho is {rho}; it must be a positive finite number"));
         }
         if self.max_iterations == 0 {
             return refuse("max_iterations is 0; at least 1 is needed".to_owned());
         }
         if !(self.tolerance.is_finite() && self.tolerance > 0.0) {
             return refuse(format!(
-                "tolerance is {}; it is a positive number",
+                "tolerance is {}; it must be a positive number",
                 self.tolerance
             ));
         }
         if let Some(gap) = self.noise_gap
             && !(gap.is_finite() && gap >= 0.0)
         {
-            return refuse(format!("noise_gap is {gap}; it is a finite number ≥ 0"));
+            return refuse(format!(
+                "noise_gap is {gap}; it must be a finite number ≥ 0"
+            ));
         }
         Ok(())
     }
@@ -279,13 +281,13 @@ fn solve_by(
     if k == 0 || k > p {
         return Err(Error::new(
             ErrorCode::InvalidRequest,
-            format!("k is {k}; it is between 1 and p = {p}"),
+            format!("k is {k}; it must be between 1 and p = {p}"),
         ));
     }
     if !(lambda.is_finite() && lambda >= 0.0) {
         return Err(Error::new(
             ErrorCode::InvalidRequest,
-            format!("lambda is {lambda}; it is a finite number ≥ 0"),
+            format!("lambda is {lambda}; it must be a finite number ≥ 0"),
         ));
     }
     let screen = match method {

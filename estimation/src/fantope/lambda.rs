@@ -84,7 +84,7 @@ pub fn resolve_lambda(
         Lambda::Fixed(value) if value.is_finite() && value >= 0.0 => Ok(Some(value)),
         Lambda::Fixed(value) => Err(Error::new(
             ErrorCode::InvalidRequest,
-            format!("lambda is {value}; it is a finite number ≥ 0, auto, cv or path"),
+            format!("lambda is {value}; it must be a finite number ≥ 0, auto, cv or path"),
         )),
         Lambda::CrossValidated | Lambda::Path => Ok(None),
     }

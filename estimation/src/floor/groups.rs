@@ -177,10 +177,10 @@ pub(super) fn in_words(
         let range = group.range();
         warnings.push(match group.verdict {
             Verdict::Above => format!(
-                "Components {range} cannot be told apart at this noise: together they span a space that means something{open}, the single directions do not."
+                "Components {range} cannot be told apart at this noise: the space that they span together is meaningful{open}, their single directions are not."
             ),
             _ => format!(
-                "Components {range} stand above the noise, but neither their directions nor the space they span hold still between the parts of the reports{open}."
+                "Components {range} stand above the noise, but neither their directions nor the space they span are stable across the parts of the reports{open}."
             ),
         });
     }
@@ -194,12 +194,12 @@ pub(super) fn in_words(
     } else if !lowered.is_empty() {
         let numbers: Vec<String> = lowered.iter().map(usize::to_string).collect();
         let (s, their) = match lowered.len() {
-            1 => ("", "its direction does"),
-            _ => ("s", "their directions do"),
+            1 => ("", "its direction is"),
+            _ => ("s", "their directions are"),
         };
         let verb = if s.is_empty() { "exceeds" } else { "exceed" };
         warnings.push(format!(
-            "Component{s} {} {verb} what noise alone reaches, but {their} not hold still between the parts of the reports (error bar beyond 45°): \"at the noise floor\".",
+            "Component{s} {} {verb} what noise alone reaches, but {their} not stable across the parts of the reports (error bar above 45°), so the verdict is \"at the noise floor\".",
             numbers.join(", ")
         ));
     }

@@ -36,7 +36,7 @@ impl NoiseProfile {
         if !(sd.is_finite() && sd >= 0.0) {
             return Err(Error::new(
                 ErrorCode::InvalidMechanism,
-                format!("the noise's standard deviation is {sd}; it is a finite number ≥ 0"),
+                format!("the noise's standard deviation is {sd}; it must be a finite number ≥ 0"),
             ));
         }
         match *noise {

@@ -49,7 +49,7 @@ pub fn probably_the_mean(params: &StudyParams, assessment: &Assessment) -> Optio
         None => " (or one column in much smaller units than the others)",
     };
     Some(format!(
-        "Component 1 is probably the mean of the rows{or_column}, not a direction in which they differ: this study does not centre them, and {reason}. Unless they were centred before, more participants will not change that: create a study with centres (`--features`) or with private centring (`--centring`)."
+        "Component 1 is probably the mean of the rows{or_column}, not a direction in which they differ: this study subtracts no center, and {reason}. Unless they were centred before, more participants will not change that: create a study with centers (`--features`) or with private centring (`--centring`)."
     ))
 }
 

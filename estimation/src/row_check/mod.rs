@@ -152,7 +152,7 @@ pub fn in_words(check: &RowCheck) -> Vec<String> {
             many => format!("{many} eigenvalues that add up to"),
         };
         warnings.push(format!(
-            "The reports have {which} {found:.3}, which no rows can: rows in the unit ball have eigenvalues that add up to 1 at most, {limit:.3} with the noise of all but one study in 2,000. Reports that no device made are in the sums: do not rely on the components."
+            "The reports have {which} {found:.3}, which no rows can have: the eigenvalues of rows in the unit ball add up to 1 at most, and with noise to {limit:.3} at most in all but one study of 2,000. Reports that no device made are in the sums: do not rely on the components."
         ));
     }
     if let Some(seeds) = check
@@ -166,7 +166,7 @@ pub fn in_words(check: &RowCheck) -> Vec<String> {
         };
         let excess = (seeds.found as f64 - seeds.expected) / check.reports as f64;
         warnings.push(format!(
-            "{} of {} seeds lie closer to {place} than one in {:.0} random seeds; devices send at most {:.1} such on average, whatever the rows, and {} or more in one study of 2,000. Seeds were chosen to turn the components, at least {:.2} % of them: do not rely on the components.",
+            "{} of {} seeds lie closer to {place} than one in {:.0} random seeds; devices send at most {:.1} such seeds on average, whatever the rows, and {} or more in one study of 2,000. Seeds were chosen to turn the components, at least {:.2} % of them: do not rely on the components.",
             seeds.found,
             check.reports,
             seeds.chance.recip(),

@@ -109,7 +109,7 @@ pub fn run(
     if experiment.k == 0 || experiment.k > p {
         return Err(Error::new(
             ErrorCode::InvalidRequest,
-            format!("k is {}; it is between 1 and p = {p}", experiment.k),
+            format!("k is {}; it must be between 1 and p = {p}", experiment.k),
         ));
     }
     let started = Instant::now();

@@ -52,7 +52,7 @@ impl FromStr for Path {
             "device" => Ok(Path::Device),
             _ => Err(Error::new(
                 ErrorCode::InvalidRequest,
-                format!("there is no path {text:?}; it is law or device"),
+                format!("there is no path {text:?}; use law or device"),
             )),
         }
     }

@@ -158,10 +158,7 @@ fn half_a_plane_is_not_above() {
                 .all(|group| group.verdict != Verdict::Above);
         assert_eq!(second.verdict == Verdict::Above, !open, "{second:?}");
         let said = findings.assessment.warnings.join(" ");
-        let reasons = [
-            "were not asked for: 3 stand above",
-            "not hold still between",
-        ];
+        let reasons = ["were not asked for: 3 stand above", "not stable across"];
         assert_eq!(
             reasons.iter().any(|reason| said.contains(reason)),
             open,

@@ -208,7 +208,7 @@ pub(crate) fn table(components: usize, width: f64) -> LoadingTable {
             })
             .collect(),
     });
-    let columns = (1..=components).map(|j| format!("component {j}, above the threshold"));
+    let columns = (1..=components).map(|j| format!("component {j}, above the noise floor"));
     let mut table = LoadingTable::new("Five features carry the subspace", columns, rows);
     table.subtitle = Some("λ = 0.0123, refitted".into());
     table.width = width;

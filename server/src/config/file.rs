@@ -62,7 +62,9 @@ fn unknown(key: &str) -> Error {
     let key: String = key.chars().take(80).collect();
     Error::new(
         ErrorCode::InvalidRequest,
-        format!("there is no key {key:?}; is {nearest:?} meant? docs/eigenveil.toml shows all"),
+        format!(
+            "there is no key {key:?}; did you mean {nearest:?}? docs/eigenveil.toml shows all keys"
+        ),
     )
 }
 

@@ -253,7 +253,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
         .unwrap_or_else(|_| {
             Err(Error::new(
                 ErrorCode::Internal,
-                "reading the store failed by a fault of the server; try again",
+                "reading the store failed through a fault of the server; try again",
             ))
         })
 }

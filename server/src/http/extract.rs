@@ -119,7 +119,7 @@ fn identity(parts: &Parts, app: &AppState) -> Result<Option<Identity>, Refused> 
         Some(identity) => Ok(Some(identity)),
         None => Err(Error::new(
             ErrorCode::Forbidden,
-            "this token is not one of this server, or not any more; the operator's is in operator.token in the data directory",
+            "this server does not know this token, or has revoked it; the operator's token is in operator.token in the data directory",
         )
         .into()),
     }

@@ -36,6 +36,6 @@ pub(super) async fn show(
 fn broken() -> Error {
     Error::new(
         ErrorCode::Internal,
-        "the metrics could not be written by a fault of the server; please report this",
+        "the metrics could not be written, through a fault of the server; please report this",
     )
 }

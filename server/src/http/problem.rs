@@ -150,7 +150,7 @@ fn panicked() -> Response {
     tracing::error!(request_id = request_id::current(), "a handler panicked");
     ApiError(Error::new(
         ErrorCode::Internal,
-        "the server failed at this request by a fault of its own; what was not acknowledged was not counted: send it again",
+        "the server failed on this request through a fault of its own; what was not acknowledged was not counted: send it again",
     ))
     .into_response()
 }

@@ -48,7 +48,7 @@ use crate::{
         (inline(Binary) = "application/vnd.eigenveil.enrolled-report"),
         (inline(Binary) = "application/vnd.eigenveil.enrolled-report-batch"),
     )),
-    responses((status = 201, description = "One report, counted now", body = ReportReceipt), (status = 200, description = "One report that was counted before; or what became of a batch", body = Receipt), Refusals),
+    responses((status = 201, description = "One report, counted now", body = ReportReceipt), (status = 200, description = "A report that was counted before; or the outcome of a batch", body = Receipt), Refusals),
 )]
 pub(super) async fn submit(
     StudyInPath(study): StudyInPath,

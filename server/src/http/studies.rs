@@ -55,10 +55,10 @@ pub(super) async fn create(
 #[utoipa::path(
     get, path = "/v1/studies", tag = "studies",
     params(
-        ("after" = Option<String>, Query, description = "The `next` of the page before; absent: from the oldest"),
-        ("limit" = Option<u32>, Query, minimum = 1, maximum = 1_000, description = "Studies of a page, 1 to 1,000; absent: 100"),
+        ("after" = Option<String>, Query, description = "The `next` of the previous page; without it, from the oldest study on"),
+        ("limit" = Option<u32>, Query, minimum = 1, maximum = 1_000, description = "Studies on a page, 1 to 1,000; without it, 100"),
     ),
-    responses((status = 200, description = "The studies; `Link` has the next page", body = StudyList), Refusals),
+    responses((status = 200, description = "The studies; `Link` points to the next page", body = StudyList), Refusals),
 )]
 pub(super) async fn list(
     MaybeOperator(operator): MaybeOperator,
@@ -91,7 +91,7 @@ fn page(query: &str) -> Result<(i64, usize), Error> {
         match &*key {
             "after" => {
                 after = value.parse().ok().filter(|place| *place >= 0).ok_or_else(|| {
-                    invalid("after is no place in the list; give the `next` of the page before, as it is")
+                    invalid("after is not a position in the list; give the `next` of the previous page unchanged")
                 })?;
             }
             "limit" => {
@@ -151,7 +151,7 @@ pub(super) async fn open(
 #[utoipa::path(
     delete, path = "/v1/studies/{id}", tag = "studies",
     params(("id" = String, Path, description = "Identifier of the study")),
-    responses((status = 204, description = "It is gone"), Refusals),
+    responses((status = 204, description = "The study is deleted"), Refusals),
     security(("operator" = [])),
 )]
 pub(super) async fn delete(

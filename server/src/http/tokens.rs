@@ -103,7 +103,7 @@ pub(super) async fn list(_: Operator, State(app): State<AppState>) -> Json<Analy
 #[utoipa::path(
     delete, path = "/v1/tokens/{token}", tag = "tokens",
     params(("token" = String, Path, description = "Identifier of the token, not its text")),
-    responses((status = 204, description = "It is of no use any more"), Refusals),
+    responses((status = 204, description = "The token is revoked"), Refusals),
     security(("operator" = [])),
 )]
 pub(super) async fn revoke(

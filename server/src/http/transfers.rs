@@ -140,7 +140,7 @@ async fn spool(app: &AppState, mut content: Body) -> Result<File> {
             Ok(Some(Err(_))) => {
                 return Err(Error::new(
                     ErrorCode::MalformedExport,
-                    "the export broke off on its way; send it again",
+                    "the export was cut off on its way; send it again",
                 ));
             }
             Err(_) => {
@@ -157,7 +157,7 @@ async fn spool(app: &AppState, mut content: Body) -> Result<File> {
             file = blocking(move || {
                 file.write_all(&data).map_err(|error| {
                     unavailable(format!(
-                        "the export cannot be put down in the data directory ({error}); make room and send it again"
+                        "the export cannot be stored in the data directory ({error}); make room and send it again"
                     ))
                 })?;
                 Ok(file)

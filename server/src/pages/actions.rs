@@ -59,7 +59,9 @@ pub(super) async fn ask(
         text => Some(Rank::Fixed(text.parse().map_err(|_| {
             Error::new(
                 ErrorCode::InvalidRequest,
-                format!("k is {text:?}; it is a whole number such as 5, auto, or nothing"),
+                format!(
+                    "k is {text:?}; it must be a whole number such as 5, or auto, or be left empty"
+                ),
             )
         })?)),
     };

@@ -97,7 +97,7 @@ pub(super) async fn curve(
 fn nothing_to_draw() -> Error {
     Error::new(
         ErrorCode::InvalidRequest,
-        "no error can be told for this design; the form says why",
+        "no error can be predicted for this design; the form says why",
     )
 }
 
@@ -170,11 +170,11 @@ fn content(visitor: &Visitor, fields: &Fields, errors: &FieldErrors) -> Markup {
                     fieldset {
                         legend { "Privacy and people" }
                         (choice("mechanism", "Mechanism", "double-cap sends 74 bytes, whatever p is; the others send a matrix. discrete-gaussian has exact noise, in integers.", MECHANISMS))
-                        (text("epsilon", "ε of one report", "Smaller is more private. Above 8 one report may give a row away; 16 is the most.", "decimal"))
+                        (text("epsilon", "ε of one report", "Smaller is more private. Above 8 one report may give a row away; 16 is the maximum.", "decimal"))
                         (text("delta", "δ of one report", "For the Gaussian mechanisms; double-cap has none.", "decimal"))
-                        (choice("enrolment", "Who may take part", "With tokens everybody can report once only: you make one for each participant and hand it out.", &[
-                            ("open", "anybody with the address"),
-                            ("token", "whoever has a one-time token"),
+                        (choice("enrolment", "Who may take part", "With tokens each participant can report only once: you make one token for each and hand it out.", &[
+                            ("open", "anybody who knows the address"),
+                            ("token", "anybody who has a one-time token"),
                         ]))
                         (tick(fields, "draft", "Leave it in draft: nobody can take part before you open it"))
                     }
@@ -209,7 +209,7 @@ fn planner(visitor: &Visitor, fields: &Fields) -> Markup {
     let Some(outlook) = design.outlook(design.request.epsilon) else {
         return html! {
             h2 { "Expected error" }
-            p .wrong { "No error can be told: k must be below p, and its components must hold more than their even share, " (layout::short(100.0 * design.rank() as f64 / design.request.dimension as f64)) " %, of the variance." }
+            p .wrong { "No error can be predicted: k must be below p, and its components must hold more than their even share, " (layout::short(100.0 * design.rank() as f64 / design.request.dimension as f64)) " %, of the variance." }
         };
     };
     let numbers = [
@@ -237,7 +237,7 @@ fn planner(visitor: &Visitor, fields: &Fields) -> Markup {
                 }
             }
         }
-        p .muted { "The error is ‖V̂V̂ᵀ − VVᵀ‖F: 0 when the subspace is found, " (layout::short(largest)) " when nothing of it is. " (super::error::sentence(outlook.source())) }
+        p .muted { "The error is ‖V̂V̂ᵀ − VVᵀ‖F: 0 when the subspace is found, " (layout::short(largest)) " when nothing of it is found. " (super::error::sentence(outlook.source())) }
         (images::picture(visitor, &format!("/studies/new/curve.svg?{query}"), "Expected error against the number of participants, for three values of epsilon; the table below has numbers."))
         div .scroll tabindex="0" role="region" aria-label="Expected errors" {
             table #plan {

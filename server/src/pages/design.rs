@@ -146,10 +146,9 @@ impl Design {
         };
         let k = match fields.get("k") {
             "" | "auto" => Ok(Rank::Auto),
-            text => text
-                .parse()
-                .map(Rank::Fixed)
-                .map_err(|_| format!("k is {text:?}; it is a whole number such as 5, or auto")),
+            text => text.parse().map(Rank::Fixed).map_err(|_| {
+                format!("k is {text:?}; it must be a whole number such as 5, or auto")
+            }),
         };
         let radius =
             |errors: &mut FieldErrors| errors.take("radius", number(fields, "radius"), 1.0);
@@ -184,7 +183,7 @@ impl Design {
         if !(percent > 0.0 && percent <= 100.0) {
             errors.add(
                 "share",
-                format!("the share is {percent} %; it is above 0 and at most 100"),
+                format!("the share is {percent} %; it must be above 0 and at most 100"),
             );
         }
         if !errors.is_empty() {
@@ -280,7 +279,9 @@ fn number(fields: &Fields, name: &str) -> Result<f64, String> {
     let text = fields.get(name);
     match text.parse::<f64>() {
         Ok(value) if value.is_finite() => Ok(value),
-        _ => Err(format!("{name} is {text:?}; it is a number such as 1.5")),
+        _ => Err(format!(
+            "{name} is {text:?}; it must be a number such as 1.5"
+        )),
     }
 }
 
@@ -290,7 +291,7 @@ fn whole(fields: &Fields, name: &str) -> Result<u64, String> {
     digits
         .parse::<u32>()
         .map(u64::from)
-        .map_err(|_| format!("{name} is {text:?}; it is a whole number such as 100"))
+        .map_err(|_| format!("{name} is {text:?}; it must be a whole number such as 100"))
 }
 
 /// What participants are told.
@@ -333,7 +334,7 @@ fn features(text: &str) -> Result<Option<Vec<Feature>>, String> {
         let constant = |text: &str| {
             text.parse::<f64>().map_err(|_| {
                 format!(
-                    "line {}: {text:?} is no number; write name,center,scale",
+                    "line {}: {text:?} is not a number; write name,center,scale",
                     i + 1
                 )
             })

@@ -67,7 +67,7 @@ pub(super) async fn stream(
     let place = Arc::clone(places).try_acquire_owned().map_err(|_| {
         Error::new(
             ErrorCode::TooManyRequests,
-            "as many browsers watch as this server allows; reload the page to see new numbers",
+            "this server updates no more open pages at once; reload the page to see new numbers",
         )
     })?;
     let mut looks = interval(LOOK);

@@ -43,7 +43,7 @@ pub(super) async fn submit(
     let token = TokenHash::of(fields.get("token"));
     let next = next(&fields);
     if recognise(&app, &token, caller.as_ref())?.is_none() {
-        let why = "This token is not one of this server, or not any more. The operator's is in operator.token in the data directory; an analyst gets one from the operator.";
+        let why = "This server does not know this token, or has revoked it. The operator's token is in operator.token in the data directory; an analyst gets one from the operator.";
         let status = StatusCode::FORBIDDEN;
         return Ok(form(&app, visitor, status, next, Some(why))?);
     }

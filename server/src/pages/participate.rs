@@ -119,9 +119,9 @@ fn content(visitor: &Visitor, study: &Study, state: StudyState) -> Markup {
             h2 #h-belief { "What an observer can learn about you" }
             p { (privacy.sentence) }
             p #belief {
-                "Somebody who sees your report and thought one thing about your data as likely as its opposite (50 %) can become at most "
+                "Suppose somebody thinks that a statement about your data is as likely to be true as false (50 %). After seeing your report they can be at most "
                 strong { (percent(at_most(0.5, epsilon))) } " sure of it."
-                @if rare > 0.0 { " With a probability of at most " (rounded_up(rare, 2)) " it can be more." }
+                @if rare > 0.0 { " With a probability of at most " (rounded_up(rare, 2)) " they can be surer." }
             }
             @if epsilon.is_finite() {
                 (images::picture(visitor, &format!("{path}/belief.svg"), "What a belief can become after one report, against what it was before; the table below has numbers."))
@@ -173,10 +173,10 @@ fn content(visitor: &Visitor, study: &Study, state: StudyState) -> Markup {
         section aria-labelledby="h-check" {
             h2 #h-check { "How to check" }
             ul {
-                li { "The answer to your report is a receipt: accepted, or a duplicate of one that was counted before." }
+                li { "The answer to your report says that it was accepted, or that it is a duplicate of one that was counted before." }
                 li { "Your device keeps a ledger of what it has spent, and refuses what goes beyond your own limit." }
                 li { "Your device computes with the parameters whose fingerprint is below, and refuses others: compare it with the one you were given. " code .long { (study.shape().fingerprint) } }
-                li { "The program is open: " code { "eigenveil audit" } " tries to break the promise and says how far it got." }
+                li { "The program is open: " code { "eigenveil audit" } " tries to break the promise and shows how far it gets." }
             }
         }
         @if study.enrolment() == Enrolment::Token { (tokens()) }
@@ -290,7 +290,7 @@ fn draw_belief(study: &Study, fields: &Fields) -> String {
             &|prior| at_most(prior, epsilon),
             LineStyle::Solid,
         ),
-        line("nothing learnt", &|prior| prior, LineStyle::Dotted),
+        line("nothing learned", &|prior| prior, LineStyle::Dotted),
         line(
             "at least",
             &|prior| at_least(prior, epsilon),

@@ -218,7 +218,7 @@ pub(super) async fn expected_error(
 fn no_outlook() -> Error {
     Error::new(
         ErrorCode::InvalidRequest,
-        "all components are wanted: no error can be told; ask for fewer than p",
+        "all components are wanted, so no error can be predicted; ask for fewer than p",
     )
 }
 
@@ -313,7 +313,7 @@ fn content(visitor: &Visitor, sight: &Sight, arrivals: &[Arrivals]) -> Markup {
                         } @else if reports == 0 {
                             p #no-arrivals { "No report has come yet." }
                         } @else {
-                            p #no-arrivals { "All reports were imported: when they came is not known." }
+                            p #no-arrivals { "All reports were imported; when they arrived is not known." }
                         }
                     }
                 }
@@ -414,7 +414,7 @@ fn state_section(visitor: &Visitor, study: &Study, path: &str) -> Markup {
             h2 #h-operator { "State" }
             @match study.state() {
                 StudyState::Draft => (button("open", "Open the study", "Participants can then send reports.")),
-                StudyState::Open => (button("close", "Close the study", "No more reports; for good.")),
+                StudyState::Open => (button("close", "Close the study", "It then takes no more reports; this cannot be undone.")),
                 StudyState::Closed => p .muted { "The study is closed." },
             }
         }
@@ -434,13 +434,13 @@ fn ask(visitor: &Visitor, sight: &Sight, path: &str) -> Markup {
                         div .field {
                             label for="k" { "Components k" }
                             input #k type="text" name="k" value="" placeholder="as the study says" autocomplete="off" aria-describedby="k-help";
-                            p #k-help .help { "A whole number, auto, or nothing." }
+                            p #k-help .help { "A whole number, or auto; empty for the study's own." }
                         }
                         div .field {
-                            label for="lambda" { "Penalty λ, for a sparse one" }
+                            label for="lambda" { "Penalty λ, for a sparse estimate" }
                             select #lambda name="lambda" {
                                 option value="auto" { "from the known noise" }
-                                option value="path" { "a path, nearest to the noise's" }
+                                option value="path" { "a path of values, and the one nearest to that" }
                                 option value="cv" { "cross-validated" }
                             }
                         }

@@ -136,7 +136,7 @@ fn verdict(estimate: &Estimate) -> Vec<String> {
     });
     if at > 0 {
         sentences.push(format!(
-            "{at} {} at the edge of the noise: real perhaps, and recovered badly.",
+            "{at} {} at the noise floor: perhaps real, but poorly recovered.",
             if at == 1 { "is" } else { "are" }
         ));
     }
@@ -156,7 +156,7 @@ fn verdict(estimate: &Estimate) -> Vec<String> {
     }
     match &estimate.bucket_agreement {
         Some(agreement) if agreement.verdict == BucketVerdict::Disagree => sentences.push(
-            "Parts of the reports disagree more than chance allows: some may be made up. Be careful.".to_owned(),
+            "Parts of the reports disagree more than chance allows: some may be made up. Do not rely on the components before you know why.".to_owned(),
         ),
         Some(_) => sentences.push(
             "The parts of the reports agree with each other, so no single batch turned the components. Made-up reports spread evenly over the study agree as well.".to_owned(),
@@ -171,7 +171,7 @@ fn verdict(estimate: &Estimate) -> Vec<String> {
     }
     if let Some(influence) = estimate.influence {
         sentences.push(format!(
-            "One report moves the moment by at most {}, and 1 % of the participants together by {}: nothing here says that they told the truth.",
+            "One report moves the moment by at most {}, and 1 % of the participants together by at most {}. Nothing here shows that they told the truth.",
             eigenveil_plots::format_number(influence),
             short(influence * (0.01 * estimate.n as f64).ceil())
         ));
@@ -192,7 +192,7 @@ fn components(estimate: &Estimate) -> Vec<[String; 7]> {
             (j + 1).to_string(),
             group.map_or_else(
                 || words(component.verdict).to_owned(),
-                |group| format!("not told apart from others of {}", group.range()),
+                |group| format!("cannot be told apart from others in {}", group.range()),
             ),
             suffice.map_or_else(absent, |reports| format!("{} reports", grouped(reports))),
             estimate
@@ -219,9 +219,9 @@ fn components(estimate: &Estimate) -> Vec<[String; 7]> {
 
 fn words(verdict: Verdict) -> &'static str {
     match verdict {
-        Verdict::Above => "above the noise",
-        Verdict::At => "at its edge",
-        Verdict::Below => "inside the noise",
+        Verdict::Above => "above the noise floor",
+        Verdict::At => "at the noise floor",
+        Verdict::Below => "below the noise floor",
     }
 }
 
@@ -252,8 +252,18 @@ fn selection(estimate: &Estimate, sparse: &SparseOutcome) -> String {
 
 fn with_error(value: f64, error: Option<f64>) -> String {
     match error {
-        Some(error) => format!("{} ± {}", short(value), short(error)),
+        Some(error) => format!("{} ± {}", short(value), short_error(error)),
         None => short(value),
+    }
+}
+
+/// As [`short`], and never 0 for an error that is not: then its first digit.
+fn short_error(error: f64) -> String {
+    if error > 0.0 && error < 0.5e-4 {
+        let first: f64 = format!("{error:.0e}").parse().unwrap_or(error);
+        eigenveil_plots::format_number(first)
+    } else {
+        short(error)
     }
 }
 
@@ -404,4 +414,18 @@ fn first_rows(mut table: DataTable) -> DataTable {
         table.rows.truncate(ROWS);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_standard_error_is_not_shown_as_zero() {
+        assert_eq!(with_error(0.353_76, Some(0.003_72)), "0.3538 ± 0.0037");
+        assert_eq!(with_error(0.353_76, Some(4.2e-5)), "0.3538 ± 4×10⁻⁵");
+        assert_eq!(with_error(0.353_76, Some(3e-9)), "0.3538 ± 3×10⁻⁹");
+        assert_eq!(with_error(0.353_76, Some(0.0)), "0.3538 ± 0");
+        assert_eq!(with_error(0.353_76, None), "0.3538");
+    }
 }

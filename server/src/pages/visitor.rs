@@ -129,7 +129,7 @@ impl Visitor {
             )),
             (false, false) => Err(Error::new(
                 ErrorCode::Unauthorized,
-                "this is the operator's: log in with the operator's token",
+                "only the operator may do this: log in with the operator's token",
             )),
         }
     }

@@ -247,7 +247,7 @@ pub(super) fn malformed(what: &str) -> Error {
     Error::new(
         ErrorCode::MalformedExport,
         format!(
-            "this is not the whole export of a study: what is wrong is {what}; nothing was imported: export it again"
+            "this is not a complete export of a study (wrong: {what}); nothing was imported: export it again"
         ),
     )
 }

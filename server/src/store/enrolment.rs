@@ -90,7 +90,7 @@ impl Store {
                     return Err(Error::new(
                         ErrorCode::InvalidTransition,
                         format!(
-                            "study {id} is closed and takes no reports; tokens for it are of no use"
+                            "study {id} is closed and takes no reports; tokens for it would be useless"
                         ),
                     )
                     .into());

@@ -90,7 +90,7 @@ pub(super) fn check_room(transaction: &Transaction<'_>, limit: u32) -> Result<()
     Err(Error::new(
         ErrorCode::TooManyRequests,
         format!(
-            "{waiting} estimates wait already and the limit is {limit}; ask again when one is done"
+            "{waiting} estimates are waiting already and the limit is {limit}; ask again when one is done"
         ),
     )
     .into())

@@ -61,14 +61,14 @@ impl Failure {
         if self.is_full() {
             return Error::new(
                 ErrorCode::StoreFull,
-                "the store has no room for this and nothing was changed; the operator has to free disk, delete studies, or raise store_bytes: send it again after that",
+                "the store has no room for this and nothing was changed; the operator has to free disk space, delete studies, or raise store_bytes: send it again after that",
             );
         }
         match self {
             Failure::Ousted => unavailable(OUSTED),
             Failure::Damaged(what) => unavailable(what),
             Failure::Sqlite(error) => unavailable(format!(
-                "the store could not do this ({error}); nothing was changed: try again, and tell the operator if it goes on"
+                "the store could not do this ({error}); nothing was changed: try again, and tell the operator if it keeps failing"
             )),
             Failure::Refused(error) => error,
         }

@@ -228,7 +228,7 @@ impl Store {
                 waiting_estimates: config.waiting_estimates,
                 ingest: Budget::new(
                     config.ingest_bytes,
-                    "bodies wait to be written: send this again after a second",
+                    "other bodies wait to be stored: send this again after a second",
                 ),
                 metrics,
                 credentials: Arc::new(credentials),

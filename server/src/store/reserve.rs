@@ -36,7 +36,7 @@ impl Reserve {
             return;
         }
         if let Err(error) = make(&path) {
-            tracing::warn!(%error, "no disk could be kept back for deletions");
+            tracing::warn!(%error, "no disk space could be kept back for deletions");
             // What there is of it would only be in the way.
             let _ = fs::remove_file(&path);
         }
@@ -46,11 +46,11 @@ impl Reserve {
     pub(super) fn release(&self) {
         match fs::remove_file(self.path()) {
             Ok(()) => {
-                tracing::warn!("the disk is full; what was kept back for deletions is given free");
+                tracing::warn!("the disk is full; what was kept back for deletions is released");
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
-                tracing::warn!(%error, "the disk kept back for deletions cannot be given free");
+                tracing::warn!(%error, "the disk space kept back for deletions cannot be released");
             }
         }
     }

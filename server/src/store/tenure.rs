@@ -58,7 +58,7 @@ impl Tenure {
             check(connection)?;
             if before.is_some() {
                 tracing::warn!(
-                    "the database is a copy, and whole; what was acknowledged after it was made is not in it"
+                    "the database is an undamaged copy; what was acknowledged after it was made is not in it"
                 );
             }
         }

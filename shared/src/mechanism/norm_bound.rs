@@ -112,7 +112,7 @@ impl NormBound {
         Err(Error::new(
             ErrorCode::ImplausibleReport,
             format!(
-                "the sum of {count} reports is {norm:.3e} long, and so many that this study would take make at most {limit:.3e}; none of them was counted"
+                "the sum of {count} reports has length {norm:.3e}, and the sum of so many valid reports has at most {limit:.3e}; none of them was counted"
             ),
         ))
     }

@@ -89,9 +89,7 @@ impl MechanismKind {
             // 0 is what a pure mechanism has: saying so is no mistake.
             Some(delta) if self.is_pure() && delta != 0.0 => Err(Error::new(
                 ErrorCode::InvalidBudget,
-                format!(
-                    "delta is {delta:e} but {self} is purely private and takes none; leave delta out"
-                ),
+                format!("delta is {delta:e}, but the delta of {self} is always 0; leave delta out"),
             )),
             _ if self.is_pure() => Budget::pure(epsilon),
             delta => Budget::approximate(epsilon, delta.unwrap_or(DEFAULT_DELTA)),
@@ -170,7 +168,7 @@ impl std::str::FromStr for Calibration {
             "as-published" => Ok(Calibration::AsPublished),
             _ => Err(Error::new(
                 ErrorCode::InvalidMechanism,
-                format!("there is no calibration {text:?}; it is analytic or as-published"),
+                format!("there is no calibration {text:?}; use analytic or as-published"),
             )),
         }
     }

@@ -46,7 +46,7 @@ impl Norm {
                 Err(Error::new(
                     ErrorCode::InvalidPreprocessing,
                     format!(
-                        "the radius is {radius:e}; it lies in {:.1e} to {:.1e}, such as 1: measure the features in other units",
+                        "the radius is {radius:e}; it must be from {:.1e} to {:.1e}, such as 1: measure the features in other units",
                         SCALE_RANGE.start(),
                         SCALE_RANGE.end()
                     ),
@@ -141,7 +141,7 @@ impl Preprocessing {
             return Err(Error::new(
                 ErrorCode::InvalidPreprocessing,
                 format!(
-                    "the constant of private centring is {a}; it lies in {} to {} (1/sqrt 2 unless the length of the mean is known)",
+                    "the constant of private centring is {a}; it must be from {} to {} (1/sqrt 2 unless the length of the mean is known)",
                     CENTRING_RANGE.start(),
                     CENTRING_RANGE.end()
                 ),
@@ -166,7 +166,7 @@ impl Preprocessing {
                 return Err(Error::new(
                     ErrorCode::InvalidPreprocessing,
                     format!(
-                        "feature {index} has scale {:e}; it lies in {:.1e} to {:.1e}: measure the feature in another unit",
+                        "feature {index} has scale {:e}; it must be from {:.1e} to {:.1e}: measure the feature in another unit",
                         feature.scale,
                         SCALE_RANGE.start(),
                         SCALE_RANGE.end()
@@ -179,7 +179,7 @@ impl Preprocessing {
                 return Err(Error::new(
                     ErrorCode::InvalidPreprocessing,
                     format!(
-                        "feature {index} has center {:e} and scale {:e}; the center is at most {MAX_CENTER:.1e} scales from 0: take a larger scale, or count from another origin",
+                        "feature {index} has center {:e} and scale {:e}; the center must be at most {MAX_CENTER:.1e} scales from 0: use a larger scale, or count from another origin",
                         feature.center, feature.scale
                     ),
                 ));

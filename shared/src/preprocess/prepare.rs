@@ -199,7 +199,7 @@ impl Unusable {
             Unusable::NotFinite => Error::new(
                 ErrorCode::RowNotFinite,
                 format!(
-                    "the row has a value that is NaN, infinite or beyond {:.0e} in magnitude; impute it, or leave it: a device sends such a row as the zero row",
+                    "the row has a value that is NaN, infinite or beyond {:.0e} in magnitude; impute it, or leave it as it is: a device sends such a row as the zero row",
                     VALUE_RANGE.end()
                 ),
             ),

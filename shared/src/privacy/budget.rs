@@ -100,6 +100,20 @@ impl Budget {
     }
 }
 
+/// A δ as people read it: 0, or 1e-6.
+///
+/// ```
+/// use eigenveil_shared::privacy::delta_text;
+/// assert_eq!((delta_text(0.0), delta_text(1e-6)), ("0".to_owned(), "1e-6".to_owned()));
+/// ```
+pub fn delta_text(delta: f64) -> String {
+    if delta == 0.0 {
+        "0".to_owned()
+    } else {
+        format!("{delta:e}")
+    }
+}
+
 fn check_epsilon(epsilon: f64) -> Result<f64> {
     if epsilon.is_normal() && epsilon > 0.0 {
         Ok(epsilon)

@@ -7,6 +7,6 @@ mod normal;
 pub(crate) mod search;
 mod statement;
 
-pub use budget::{Budget, MAX_EPSILON, WARN_EPSILON};
+pub use budget::{Budget, MAX_EPSILON, WARN_EPSILON, delta_text};
 pub use search::smallest_epsilon;
 pub use statement::{PrivacyStatement, delta_warning, epsilon_warning, rounded_up};

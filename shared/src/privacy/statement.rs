@@ -62,7 +62,7 @@ impl PrivacyStatement {
         if !claim_holds {
             cautions.push(match true_epsilon {
                 Some(real) => format!(
-                    "The noise is the one the paper prints. It is smaller than this epsilon and delta need: what really holds is ({real:.4}, {delta:.1e}), or ({epsilon}, {true_delta:.1e})."
+                    "The noise is the one printed in the paper. It is smaller than this epsilon and delta need: what really holds is ({real:.4}, {delta:.1e}), or ({epsilon}, {true_delta:.1e})."
                 ),
                 None => format!(
                     "The noise is far smaller than this epsilon and delta need: no epsilon holds at delta {delta:.1e}."
@@ -99,7 +99,7 @@ impl PrivacyStatement {
 fn assumption(mechanism: MechanismKind, slack: f64) -> String {
     match mechanism {
         MechanismKind::DoubleCap => {
-            "The proof takes the ChaCha generators for random functions; with them arithmetic in floating point adds less than one millionth to epsilon, which is counted in the epsilon said to hold.".to_owned()
+            "The proof treats the ChaCha generators as random functions; then floating-point arithmetic adds less than one millionth to epsilon, which is counted in the epsilon said to hold.".to_owned()
         }
         MechanismKind::SymmetricGaussian | MechanismKind::IsotropicGaussian => format!(
             "The Gaussian noise is drawn in floating point and released on a grid of one 64th of its standard deviation or less: arithmetic adds at most {} to epsilon, which is counted in the epsilon said to hold, and less than that share to delta.",
@@ -123,7 +123,7 @@ pub fn epsilon_warning(epsilon: f64) -> Option<String> {
 pub fn delta_warning(delta: f64, n: u64) -> Option<String> {
     (delta * n as f64 > 1.0).then(|| {
         format!(
-            "Delta is {delta:e}, more than one over the {n} participants: such a delta allows that somebody's row is given away. Take it well below {:.0e}.",
+            "Delta is {delta:e}, more than one over the {n} participants: such a delta allows giving somebody's row away. Choose one well below {:.0e}.",
             1.0 / n as f64
         )
     })

@@ -119,7 +119,7 @@ fn audit_prints_the_agreed_keys_and_refuses_wrong_usage() {
     for (wrong, says) in [
         (
             arguments(&["--epsilon", "1", "--delta", "1e-6"]),
-            "takes none",
+            "is always 0",
         ),
         (arguments(&["--epsilon", "17"]), "at most 16"),
         (

@@ -107,7 +107,7 @@ fn a_scatter_has_every_row_its_label_and_the_loadings() {
     refused(
         &wrong(&["--rows", &labelled, "--label", "sort"]),
         2,
-        &["names no column \"sort\""],
+        &["has no column named \"sort\""],
     );
     refused(
         &wrong(&["--rows", &rows, "--axes", "1,3"]),

@@ -229,7 +229,7 @@ fn in_the_table(csv: &str) -> Variances {
         .collect()
 }
 
-/// What the points say of themselves: "Component 2: 0.123, above the threshold".
+/// What the points say of themselves: "Component 2: 0.123, above the noise floor".
 fn in_the_scree(svg: &str, k: usize) -> Variances {
     (1..=k)
         .map(|j| {

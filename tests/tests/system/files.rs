@@ -66,7 +66,7 @@ fn a_study_is_exported_imported_merged_and_deleted() {
     let refusal = two.cli(&["study", "import", &at("a.evstudy"), "--into", &other]);
     refused(&refusal, 1, &["only studies of the same parameters"]);
     let own = two.cli(&["study", "import", &at("rows.csv")]);
-    refused(&own, 1, &["not the whole export of a study"]);
+    refused(&own, 1, &["not a complete export of a study"]);
     // The estimate of the imported study says what one report can do.
     let estimate = two.cli_json(&[
         "estimate",
@@ -80,10 +80,7 @@ fn a_study_is_exported_imported_merged_and_deleted() {
     assert!(estimate["influence"].as_f64().unwrap() > 0.0, "{estimate}");
     let shown = two.cli(&["estimate", "--study", &id, "--wait", "--out", &at("result")]);
     let shown = String::from_utf8(shown.stdout).unwrap();
-    assert!(
-        shown.contains("influence: exchanging one report"),
-        "{shown}"
-    );
+    assert!(shown.contains("influence: replacing one report"), "{shown}");
 
     // Deleting wants to be meant, and a closed study.
     refused(&two.cli(&["study", "delete", &id]), 2, &["--yes"]);

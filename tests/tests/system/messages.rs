@@ -115,3 +115,96 @@ fn a_reader_may_close_the_pipe() {
         assert!(output.status.success(), "{arguments:?}");
     }
 }
+
+#[test]
+fn a_second_study_on_one_outbox_is_told_both_studies_and_the_way_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = ServerProcess::start(&folder.path().join("data"));
+    let rows = folder.path().join("rows.csv");
+    std::fs::write(&rows, "a,b,c\n1,2,3\n2,1,0\n").unwrap();
+    let rows = rows.to_str().unwrap();
+    let report = |study: &str, more: &[&str]| {
+        let mut arguments = vec!["report", "--study", study, "--rows", rows];
+        arguments.extend(["--header", "yes", "--in-order"]);
+        arguments.extend(more);
+        server.cli(&arguments)
+    };
+    let create = |name: &str| {
+        let make = [
+            "study",
+            "create",
+            "--name",
+            name,
+            "--p",
+            "3",
+            "--epsilon",
+            "1",
+            "--json",
+        ];
+        let made = one_json_line(&server.cli(&make).stdout);
+        made["id"].as_str().unwrap().to_owned()
+    };
+    let (first, second) = (create("first"), create("second"));
+    let done = report(&first, &[]);
+    assert!(done.status.success(), "{done:?}");
+    // A pure mechanism has no δ to show.
+    let said = String::from_utf8(done.stdout).unwrap();
+    assert!(
+        said.contains("epsilon 1.00000095367431") && said.contains("delta 0;"),
+        "{said}"
+    );
+    assert!(!said.contains("0e0"), "{said}");
+    let other = format!("{rows}.{second}");
+    let refusal = report(&second, &[]);
+    refused(&refusal, 1, &[&first, &second, "--state", &other]);
+    // The way out is one.
+    let done = report(&second, &["--state", &other]);
+    assert!(done.status.success(), "{done:?}");
+}
+
+#[test]
+fn what_is_printed_beside_a_number_says_what_it_is() {
+    // Six directions stand clear of the noise, and two components are asked for.
+    let simulate = [
+        "simulate", "--model", "spiked", "--p", "12", "--k", "6", "--n", "200000",
+    ];
+    let more = [
+        "--spike",
+        "20",
+        "--epsilon",
+        "8",
+        "--repeats",
+        "2",
+        "--seed",
+        "1",
+    ];
+    let output = run(&[&simulate[..], &more].concat());
+    let text = String::from_utf8(output.stdout).unwrap();
+    let above = text
+        .lines()
+        .find(|line| line.starts_with("above the floor"))
+        .unwrap();
+    assert!(
+        above.contains("of all 12 eigenvalues") && above.contains("k = 6"),
+        "{above}"
+    );
+    let plan = [
+        "plan",
+        "--p",
+        "40",
+        "--k",
+        "4",
+        "--spectrum",
+        "0.2,0.15,0.1,0.08",
+        "--epsilon",
+        "2",
+    ];
+    let said = |more: &[&str]| {
+        let output = run(&[&plan[..], more].concat());
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let reached = said(&["--n", "100000"]);
+    assert!(reached.contains(" of at most 2.83."), "{reached}");
+    let wanted = said(&["--target-error", "0.3"]);
+    assert!(wanted.contains("error of 0.3 of at most 2.83:"), "{wanted}");
+}

@@ -116,7 +116,7 @@ fn plan_prints_the_agreed_keys_and_refuses_wrong_usage() {
     for (wrong, says) in [
         (
             with(&["--epsilon", "4", "--target-error", "2"]),
-            "shares nothing",
+            "nothing in common",
         ),
         (
             with(&["--epsilon", "4", "--target-error", "-1"]),
@@ -139,7 +139,7 @@ fn plan_prints_the_agreed_keys_and_refuses_wrong_usage() {
                 &["--mechanism", "double-cap", "--delta", "1e-6"],
             ]
             .concat(),
-            "takes none",
+            "is always 0",
         ),
         (
             [

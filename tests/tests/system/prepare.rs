@@ -183,7 +183,7 @@ fn creation_and_report_say_what_the_rows_are_made_of_before_it_is_spent() {
     let (sent, said) = report(&bare, &rows, "bare");
     assert_eq!(sent, 200);
     assert!(
-        said.contains("warning, only to you: column \"salary\" has 100.0 %"),
+        said.contains("warning, shown only to you: column \"salary\" has 100.0 %"),
         "{said}"
     );
     let (sent, said) = report(&centred, &rows, "centred");

@@ -70,7 +70,7 @@ impl DoubleCapParameters {
             return Err(Error::new(
                 ErrorCode::InvalidBudget,
                 format!(
-                    "epsilon is {epsilon}; double-cap takes a positive one of at most {MAX_EPSILON}"
+                    "epsilon is {epsilon}; for double-cap it must be positive and at most {MAX_EPSILON}"
                 ),
             ));
         }

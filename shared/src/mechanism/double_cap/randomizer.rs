@@ -58,7 +58,7 @@ impl DoubleCap {
             return Err(Error::new(
                 ErrorCode::InvalidBudget,
                 format!(
-                    "delta is {:e} but double-cap is purely private and takes none; leave delta out",
+                    "delta is {:e}, but the delta of double-cap is always 0; leave delta out",
                     budget.delta()
                 ),
             ));
