@@ -110,7 +110,7 @@ fn local(n: u64, epsilon: f64, mechanism: MechanismKind) -> (f64, f64, Option<f6
 }
 
 /// Writes `docs/experiments/central_vs_local.csv` and `docs/img/central-vs-local.svg`:
-/// `cargo test --release --workspace --test central_vs_local -- --ignored --nocapture` (some 5 minutes).
+/// `cargo test --release --workspace --test central central_vs_local:: -- --ignored --nocapture` (some 5 minutes).
 #[test]
 #[ignore = "some 5 minutes; writes into docs"]
 fn table_of_central_and_local() {

@@ -60,7 +60,7 @@ fn accuracy(
 /// other 121 columns. As in the paper a half of the rows gives the subspace, a tenth trains the classifier, the rest tests it; k = 10, ε = 0.1, δ = 1e-3, replace.
 /// Writes `docs/experiments/classification_a9a.csv`.
 ///
-/// `cargo test --workspace --test classification -- --ignored --nocapture`
+/// `cargo test --workspace --test central classification:: -- --ignored --nocapture`
 #[test]
 #[ignore = "an experiment: minutes; writes into docs"]
 fn linear_svm_in_private_subspaces() {

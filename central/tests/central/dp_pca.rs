@@ -77,7 +77,7 @@ fn example_4_1_separates_it_from_private_oja() {
 /// Example 4.1 over seven σ: writes `docs/experiments/example_4_1.csv` and `docs/img/example-4-1.svg`. ε = 2, δ = 1e-6,
 /// replace, p = 10, n = 20,000, rows divided by 1.5, 20 repeats.
 ///
-/// `cargo test --workspace --test dp_pca -- --ignored --nocapture`
+/// `cargo test --workspace --test central dp_pca:: -- --ignored --nocapture`
 #[test]
 #[ignore = "an experiment: a minute or two; writes into docs"]
 fn table_of_example_4_1() {

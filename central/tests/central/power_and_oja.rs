@@ -16,7 +16,7 @@ const REPEATS: u64 = 10;
 /// Error against the true subspace of the spiked model (p = 40, k = 2, spike 8, unit rows), replace neighbours,
 /// δ = 1e-6: mean and standard deviation over ten draws of the model. Writes the CSV.
 ///
-/// `cargo test --workspace --test power_and_oja -- --ignored --nocapture`
+/// `cargo test --workspace --test central power_and_oja:: -- --ignored --nocapture`
 #[test]
 #[ignore = "an experiment: a minute"]
 fn errors_of_the_private_forms() {

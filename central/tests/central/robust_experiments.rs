@@ -159,7 +159,7 @@ fn holds(epsilon: Option<f64>) -> String {
 }
 
 /// The six at equal true ε, noiseless and noisy inliers: `docs/experiments/robust_compared.csv`.
-/// `cargo test --workspace --test robust_experiments compared -- --ignored --nocapture` (some 10 minutes).
+/// `cargo test --workspace --test central robust_experiments::compared_at_equal_epsilon -- --ignored --nocapture` (some 10 minutes).
 #[test]
 #[ignore = "some 10 minutes; writes into docs"]
 fn compared_at_equal_epsilon() {
@@ -200,7 +200,7 @@ fn compared_at_equal_epsilon() {
 
 /// The paper's Figure 1 (N = T = 2,000, D = 20, ε = 0.8, δ = 1/√N) with its noise and with noise that holds:
 /// `docs/experiments/robust_convergence.csv` and `docs/img/robust-convergence-*.svg`.
-/// `cargo test --workspace --test robust_experiments convergence -- --ignored --nocapture` (some 10 minutes).
+/// `cargo test --workspace --test central robust_experiments::convergence_as_printed_and_accounted -- --ignored --nocapture` (some 10 minutes).
 #[test]
 #[ignore = "some 10 minutes; writes into docs"]
 fn convergence_as_printed_and_accounted() {
@@ -260,7 +260,7 @@ fn convergence_as_printed_and_accounted() {
 
 /// The paper's Figure 2 with noise that holds: the mean of log10 of the error over N and D at ε = 0.8, δ = 1/√N, all rows (50 steps)
 /// and batches (200 steps; the paper has 2N): `docs/experiments/robust_phase.csv` and `docs/img/robust-phase.svg`.
-/// `cargo test --workspace --test robust_experiments phase -- --ignored --nocapture` (some minutes).
+/// `cargo test --workspace --test central robust_experiments::phase_transition_over_n_and_p -- --ignored --nocapture` (some minutes).
 #[test]
 #[ignore = "some minutes; writes into docs"]
 fn phase_transition_over_n_and_p() {

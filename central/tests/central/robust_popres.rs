@@ -172,7 +172,7 @@ fn picture(title: String, points: &DMatrix<f64>, places: &DMatrix<f64>) -> Strin
 /// `docs/experiments/robust_popres.csv` and the pictures among `docs/img/robust-popres-*.svg` that a page shows, both from the
 /// same runs: people and outliers are the same in all, the noise of each is of a seed of its own, 2 to 33. A picture is that of
 /// the run at the median, the 16th of 32 from below.
-/// `cargo test --workspace --test robust_popres map -- --ignored --nocapture` (a quarter of an hour of one core, 3 GB).
+/// `cargo test --workspace --test central robust_popres:: -- --ignored --nocapture` (a quarter of an hour of one core, 3 GB).
 #[test]
 #[ignore = "a quarter of an hour; writes into docs"]
 fn map_of_europe() {
@@ -261,7 +261,7 @@ fn map_of_europe() {
 /// Whole runs, timed, one line each: `method,D,iterations,seconds,true_epsilon,map_r2,answer_seconds`, the last one those of the whole
 /// in which REAPER's average becomes a subspace: once in a run, however few its iterations. `benches/popres.py` starts it and puts numpy
 /// beside it. By hand:
-/// `POPRES_D=2000 POPRES_METHODS=dp-gd-reap,dp-sgd-reap cargo test --release --workspace --test robust_popres timed -- --ignored --nocapture`.
+/// `POPRES_D=2000 POPRES_METHODS=dp-gd-reap,dp-sgd-reap cargo test --release --workspace --test central robust_popres::timed_runs -- --ignored --nocapture`.
 ///
 /// `POPRES_STEPS`: that many iterations of REAPER, with the noise of so short a run. Otherwise, at
 /// ε = 4, δ = 1e-5, replace: 100 iterations over all rows (the paper's number for REAPER), 500 over batches for `dp-sggd`, and three of

@@ -158,7 +158,7 @@ fn grid(file: &str) {
     }
 }
 
-/// `cargo test --workspace --test stochastic_grid -- --ignored --nocapture`
+/// `cargo test --workspace --test central stochastic_grid:: -- --ignored --nocapture`
 #[test]
 #[ignore = "an experiment: minutes"]
 fn a9a() {

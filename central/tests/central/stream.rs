@@ -83,7 +83,7 @@ fn a_small_stream() {
 /// 10⁶ × 1,000: 8 GB of rows, made one at a time. Prints seconds and the peak of the resident memory, which must stay
 /// below 200 MB.
 ///
-/// `cargo test --workspace --test stream -- --ignored --nocapture`
+/// `cargo test --workspace --test central stream:: -- --ignored --nocapture`
 #[test]
 #[ignore = "two minutes"]
 fn a_million_rows_of_a_thousand() {

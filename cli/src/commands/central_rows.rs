@@ -19,13 +19,16 @@ use crate::{
     rows::{self, TableArgs},
 };
 
+/// Most columns: a matrix of p × p takes 3.2 GB then, and some algorithms hold several.
+const MAX_DIMENSION: usize = 20_000;
+
 /// Where rows come from and how they are prepared.
 #[derive(Clone, Debug, Args)]
 pub(super) struct RowsArgs {
     /// Synthetic population
     #[arg(long, value_enum, conflicts_with = "rows", requires_all = ["p", "n"])]
     model: Option<ModelArg>,
-    /// Rows: .csv, .tsv, .parquet, .npy or LIBSVM text; all of them, or --n of them drawn with replacement
+    /// Rows: .csv, .tsv, .parquet, .npy or .libsvm; all of them, or --n of them drawn with replacement
     #[arg(long, value_name = "FILE")]
     rows: Option<PathBuf>,
     /// Dimension p of the model
@@ -96,6 +99,11 @@ impl RowsArgs {
         let dimension = table
             .as_ref()
             .map_or(self.p.unwrap_or(0), rows::RowTable::dimension);
+        if dimension > MAX_DIMENSION {
+            return Err(CliError::usage(format!(
+                "the rows have {dimension} columns; central holds matrices of p × p, for at most {MAX_DIMENSION}: take some of them with --keep"
+            )));
+        }
         let preprocessing = Preprocessing {
             dimension,
             features: features.flatten(),

@@ -23,7 +23,7 @@ use crate::{
     after_help = "Examples:\n  eigenveil prepare --rows public.csv --k 3 --n 20000 --epsilon 4 --out features.csv\n  eigenveil prepare --description columns.csv --out features.csv\n\nEverything that is written is public and stays in the study. Use public rows of the same kind (a published table,\nan earlier survey), never the participants' own rows. A description is CSV with the columns name,mean,sd\nor name,min,max, as data sheets and health surveys print them."
 )]
 pub(crate) struct PrepareArgs {
-    /// Public rows: .csv, .tsv, .parquet, .npy or LIBSVM text
+    /// Public rows: .csv, .tsv, .parquet, .npy or .libsvm
     #[arg(long, value_name = "FILE", required_unless_present = "description")]
     rows: Option<PathBuf>,
     /// What is published about the columns: CSV with name,mean,sd or name,min,max
@@ -86,7 +86,14 @@ struct Known {
 
 pub(crate) fn run(args: &PrepareArgs, json: bool) -> Result<()> {
     let table = match &args.rows {
-        Some(path) => Some(rows::read_with_constants(path, &args.table)?.0),
+        Some(path) => {
+            let table = rows::read_with_constants(path, &args.table)?.0;
+            // Names that were taken for a row would be in every center and scale.
+            table
+                .check_header_is_known()
+                .map_err(|error| error.context(path.display()))?;
+            Some(table)
+        }
         None => None,
     };
     let known = match (&table, &args.description) {

@@ -22,7 +22,7 @@ pub(crate) struct ProjectArgs {
     /// The estimate, as `eigenveil estimate` and `eigenveil demo` write it
     #[arg(long, value_name = "FILE")]
     estimate: PathBuf,
-    /// Rows to project: .csv, .tsv, .parquet, .npy or LIBSVM text
+    /// Rows to project: .csv, .tsv, .parquet, .npy or .libsvm
     #[arg(long, value_name = "FILE")]
     rows: PathBuf,
     /// Where to write the scores as CSV; standard output when absent

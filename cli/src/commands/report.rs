@@ -51,7 +51,7 @@ pub(crate) struct ReportArgs {
     /// Fingerprint the study must have; refuses to take part in anything else
     #[arg(long, value_name = "HEX")]
     fingerprint: Option<String>,
-    /// Rows: .csv, .tsv, .parquet, .npy or LIBSVM text; one row = one participant
+    /// Rows: .csv, .tsv, .parquet, .npy or .libsvm; one row = one participant
     #[arg(long, value_name = "FILE")]
     rows: PathBuf,
     /// Directory of the outbox; beside the row file when absent
@@ -205,9 +205,13 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
         );
         CliError::from(error).with_message(message)
     })?;
+    let counts = outbox.counts()?;
+    let is_empty = counts.pending + counts.acknowledged + counts.refused == 0;
     match outbox.get_meta(ROWS_DIGEST)? {
-        None => outbox.set_meta(ROWS_DIGEST, &digest)?,
         Some(known) if known == digest => {}
+        // Of a run that prepared nothing: the file may have been mended since.
+        _ if is_empty => outbox.set_meta(ROWS_DIGEST, &digest)?,
+        None => outbox.set_meta(ROWS_DIGEST, &digest)?,
         // Not what it is and was: a digest of a short file can be compared with guesses at it.
         Some(_) => {
             return Err(CliError::usage(format!(
@@ -217,12 +221,9 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
         }
     }
     let read_as = read_as(&table);
-    let counts = outbox.counts()?;
     match outbox.get_meta(READ_AS)? {
         Some(known) if known == read_as => {}
-        _ if counts.pending + counts.acknowledged + counts.refused == 0 => {
-            outbox.set_meta(READ_AS, &read_as)?;
-        }
+        _ if is_empty => outbox.set_meta(READ_AS, &read_as)?,
         // Of an outbox that an earlier version made.
         None => outbox.set_meta(READ_AS, &read_as)?,
         Some(_) => {
@@ -237,7 +238,7 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
         output::say(&who_asks(study.document()));
     }
     // What is prepared already is not asked about: it will be sent as it is.
-    if counts.pending + counts.acknowledged + counts.refused == 0 {
+    if is_empty {
         look(&table, &participant, args.yes)?;
     }
     args.limits.keep(&mut ledger)?;

@@ -61,7 +61,7 @@ pub(crate) struct SimulateArgs {
         requires = "p"
     )]
     model: Option<ModelArg>,
-    /// Rows to draw participants from, with replacement: .csv, .tsv, .parquet, .npy or LIBSVM text
+    /// Rows to draw participants from, with replacement: .csv, .tsv, .parquet, .npy or .libsvm
     #[arg(long, value_name = "FILE")]
     rows: Option<PathBuf>,
     /// Dimension of the model; several values, with commas, make a sweep, as do several of --n, --k, --s, --epsilon

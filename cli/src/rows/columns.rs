@@ -119,6 +119,17 @@ pub(super) fn layout(found: Found, how: &TableArgs, wanted: Option<&Wanted>) -> 
         }
         (Some(wanted_names), _) if how.in_order => {
             count(&chosen)?;
+            let mut own = chosen.names.clone().unwrap_or_default();
+            if own != *wanted_names {
+                let mut theirs = wanted_names.clone();
+                own.sort();
+                theirs.sort();
+                if own == theirs {
+                    return Err(CliError::usage(format!(
+                        "its columns are those of the {of} in another order, which --in-order would mix up; leave --in-order out: they are matched by name"
+                    )));
+                }
+            }
             notes.push(format!(
                 "--in-order: the file's columns are taken for {}",
                 listed(wanted_names)
@@ -209,6 +220,9 @@ fn chosen(found: Found, how: &TableArgs) -> Result<Chosen> {
     if take.is_empty() {
         return Err(CliError::usage("no column is left"));
     }
+    if take.iter().collect::<BTreeSet<_>>().len() < take.len() {
+        return Err(CliError::usage("--keep names a column twice"));
+    }
     let names = names.map(|names| take.iter().map(|&at| names[at].clone()).collect());
     Ok(Chosen {
         take,
@@ -277,9 +291,10 @@ fn matched(
 ) -> Result<Layout> {
     let names = chosen.names.clone().unwrap_or_default();
     let own: BTreeSet<&String> = names.iter().collect();
-    // Where one is wanted the line is a header; where none is, it may be a row, which is never shown.
-    chosen.shown |= wanted.iter().any(|name| own.contains(name));
-    chosen.check_names(wanted, chosen.shown)?;
+    // Where most are wanted the line is a header; otherwise it may be a row, which is never shown.
+    let known = wanted.iter().filter(|name| own.contains(name)).count();
+    chosen.shown |= 2 * known > wanted.len();
+    chosen.check_names(wanted, chosen.shown || known > 0)?;
     let missing: Vec<&String> = wanted.iter().filter(|name| !own.contains(name)).collect();
     let theirs: BTreeSet<&String> = wanted.iter().collect();
     let more: Vec<&String> = names.iter().filter(|name| !theirs.contains(name)).collect();
@@ -306,7 +321,7 @@ fn matched(
             listed(wanted)
         )));
     }
-    if !chosen.shown {
+    if !chosen.shown && known == 0 {
         return Err(CliError::usage(format!(
             "line 1 names none of the {of}'s columns, which are {}; give --header no if it is the first row and the columns are in this order, or write the names there",
             listed(wanted)
@@ -316,11 +331,16 @@ fn matched(
     if !missing.is_empty() {
         what.push(format!("it lacks {}", listed(&missing)));
     }
-    if !more.is_empty() {
+    if !more.is_empty() && chosen.shown {
         what.push(format!("the {of} does not have {}", listed(&more)));
+    } else if !more.is_empty() {
+        what.push(format!(
+            "{} of its columns the {of} does not have",
+            more.len()
+        ));
     }
     let mut way = Vec::new();
-    if !more.is_empty() && more.len() <= SHOWN {
+    if !more.is_empty() && more.len() <= SHOWN && chosen.shown {
         way.push(format!(
             "leave out what is not wanted with {}",
             drop_flag(&more)
@@ -440,6 +460,42 @@ mod tests {
             drop: Some(Names(strings(names))),
             ..TableArgs::default()
         }
+    }
+
+    #[test]
+    fn no_column_is_taken_twice_or_mixed_up() {
+        let names = |list: &[&str]| Some(Names(strings(list)));
+        let twice = TableArgs {
+            keep: names(&["a", "a"]),
+            in_order: true,
+            ..TableArgs::default()
+        };
+        let wanted = study(Some(&["a", "b"]), 2);
+        let error = layout(found(&["a", "b"], true), &twice, Some(&wanted)).unwrap_err();
+        assert!(error.to_string().contains("twice"), "{error}");
+        let in_order = TableArgs {
+            in_order: true,
+            ..TableArgs::default()
+        };
+        let error = layout(found(&["b", "a"], true), &in_order, Some(&wanted)).unwrap_err();
+        assert!(error.to_string().contains("another order"), "{error}");
+        assert!(layout(found(&["x", "y"], true), &in_order, Some(&wanted)).is_ok());
+    }
+
+    /// One cell that is a wanted name does not make the others of its line names.
+    #[test]
+    fn a_row_is_not_shown() {
+        let wanted = study(Some(&["a", "b", "c"]), 3);
+        let error = layout(
+            found(&["a", "17.25", "99.5"], false),
+            &TableArgs::default(),
+            Some(&wanted),
+        );
+        let error = error.unwrap_err().to_string();
+        assert!(
+            !error.contains("17.25") && error.contains("lacks \"b\""),
+            "{error}"
+        );
     }
 
     #[test]

@@ -20,10 +20,28 @@ pub enum Header {
     Auto,
 }
 
+/// What a table is written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Text, a line a row: .csv
+    Csv,
+    /// Text with tabs between the columns: .tsv, .tab
+    Tsv,
+    /// NumPy: .npy
+    Npy,
+    /// .parquet, .pq
+    Parquet,
+    /// Sparse text, label index:value …, indices from 1: .libsvm, .svm, .svmlight
+    Libsvm,
+}
+
 /// How a table is read.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "The table")]
 pub struct TableArgs {
+    /// What the table is written in [default: as its name ends]
+    #[arg(long, value_enum)]
+    pub format: Option<Format>,
     /// Whether line 1 of CSV or TSV names the columns: --header yes where pandas wrote 0,1,2,…
     #[arg(long, value_enum, default_value_t)]
     pub header: Header,

@@ -1,88 +1,70 @@
 //! LIBSVM text: `label index:value index:value …`, indices from 1; labels are dropped.
 //!
 //! Which indices a line has is what the row holds: zeros are left out. So nothing about them may decide whether the
-//! other rows are read. Labels must be there: without them the line of a zero row is a blank one.
+//! other rows are read: for reports a line that is no LIBSVM text is a row that cannot be used, unless most are. Labels
+//! must be there: without them the line of a zero row is a blank one.
 
-use super::{RowTable, Unreadable, Why, columns::Layout, text_of};
+use super::{RowTable, Unreadable, Wanted, Why, columns::Layout, text_of};
 use crate::error::{CliError, Result};
 
 /// Largest dimension taken from a file: beyond it an index is surely a mistake.
 const MAX_INDEX: usize = 1 << 20;
 /// Largest number of values a file may unfold to (8 GiB of memory).
 const MAX_VALUES: usize = 1 << 30;
+/// Lines from which most can be said to be something else.
+const MOST_OF: usize = 3;
 
-/// Parses LIBSVM text; without `dimension` the largest index decides. A value that is no number is NaN, and so is a row
-/// with an index beyond `dimension`.
+/// Parses LIBSVM text; without `wanted` the largest index decides the dimension. A value that is no number is NaN, and so
+/// is a row with an index beyond the dimension.
 /// `layout` says which of the columns are taken.
 pub(super) fn parse(
     bytes: &[u8],
-    dimension: Option<usize>,
+    wanted: Option<&Wanted>,
     layout: impl FnOnce(usize) -> Result<Layout>,
 ) -> Result<RowTable> {
+    let dimension = wanted.map(|wanted| wanted.dimension);
+    let reports = wanted.is_some_and(|wanted| wanted.reports);
     let text = text_of(bytes)?;
     let mut sparse: Vec<Vec<(usize, f64)>> = Vec::new();
-    let mut largest = 0;
+    let (mut largest, mut wrong) = (0, 0);
+    let mut first_wrong = None;
     let mut unreadable = None;
-    for (number, line) in text.lines().enumerate() {
-        let line = line.split('#').next().unwrap_or_default().trim();
-        if line.is_empty() {
+    for (line, text) in (1..).zip(text.lines()) {
+        let text = text.split('#').next().unwrap_or_default().trim();
+        if text.is_empty() {
             continue;
         }
-        let bad = |what: &str| CliError::usage(format!("line {}: {what}", number + 1));
-        let mut fields = line.split_ascii_whitespace().peekable();
-        if fields.next_if(|field| !field.contains(':')).is_none() {
-            return Err(bad(
-                "it does not begin with a label; every line needs one (0 will do), or a row of zeros is a blank line",
-            ));
-        }
-        let mut row = Vec::new();
-        let (mut previous, mut outside) = (0, false);
-        for field in fields {
-            let (index, value) = field
-                .split_once(':')
-                .ok_or_else(|| bad("a field is not index:value, as LIBSVM text has it"))?;
-            if index == "qid" {
-                continue;
+        let row = match row(text, dimension) {
+            Ok(row) => row,
+            Err(what) => {
+                let error = CliError::usage(format!("line {line}: {what}"));
+                // A label is no part of the row: that it is missing tells nothing of it.
+                if !reports || what == NO_LABEL {
+                    return Err(error);
+                }
+                wrong += 1;
+                first_wrong.get_or_insert(error);
+                Parsed {
+                    entries: vec![(1, f64::NAN)],
+                    largest: 0,
+                    why: Some((None, Why::NotLibsvm)),
+                }
             }
-            let index: usize = index
-                .parse()
-                .map_err(|_| bad("an index is not a whole number"))?;
-            if index == 0 || (dimension.is_none() && index > MAX_INDEX) {
-                return Err(bad(&format!("index {index} is outside 1 to {MAX_INDEX}")));
-            }
-            if index <= previous {
-                return Err(bad(&format!(
-                    "index {index} does not come after index {previous}"
-                )));
-            }
-            previous = index;
-            // Refusing the file would tell a server that picks `dimension` which rows reach beyond it.
-            if dimension.is_some_and(|p| index > p) {
-                outside = true;
-                unreadable.get_or_insert(Unreadable {
-                    line: number + 1,
-                    column: Some(index),
-                    named: None,
-                    why: Why::Outside,
-                });
-                continue;
-            }
-            let value = value.parse().unwrap_or_else(|_| {
-                unreadable.get_or_insert(Unreadable {
-                    line: number + 1,
-                    column: Some(index),
-                    named: None,
-                    why: Why::NotANumber,
-                });
-                f64::NAN
+        };
+        if let Some((column, why)) = row.why {
+            unreadable.get_or_insert(Unreadable {
+                line,
+                column,
+                named: None,
+                why,
             });
-            row.push((index, value));
         }
-        if outside {
-            row = vec![(1, f64::NAN)];
-        }
-        largest = largest.max(previous);
-        sparse.push(row);
+        largest = largest.max(row.largest);
+        sparse.push(row.entries);
+    }
+    if let Some(error) = first_wrong.filter(|_| sparse.len() >= MOST_OF && 2 * wrong > sparse.len())
+    {
+        return Err(error);
     }
     let columns = dimension.unwrap_or(largest);
     if columns == 0 {
@@ -106,15 +88,121 @@ pub(super) fn parse(
         .rearranged(layout))
 }
 
+const NO_LABEL: &str = "it does not begin with a label; every line needs one (0 will do), or a row of zeros is a blank line";
+
+/// One line.
+struct Parsed {
+    entries: Vec<(usize, f64)>,
+    largest: usize,
+    why: Option<(Option<usize>, Why)>,
+}
+
+/// The entries of a line; what is wrong with it where it is no LIBSVM text.
+fn row(line: &str, dimension: Option<usize>) -> std::result::Result<Parsed, String> {
+    let mut fields = line.split_ascii_whitespace().peekable();
+    let label = fields
+        .next_if(|field| !field.contains(':'))
+        .ok_or(NO_LABEL)?;
+    // Several labels have commas between them; so has a line of CSV, which is one field.
+    let is_label = label.split(',').all(|part| part.parse::<f64>().is_ok());
+    if !is_label || (label.contains(',') && fields.peek().is_none()) {
+        return Err("its label is no number: is this CSV? (--format csv)".to_owned());
+    }
+    let mut parsed = Parsed {
+        entries: Vec::new(),
+        largest: 0,
+        why: None,
+    };
+    let mut outside = false;
+    for field in fields {
+        let (index, value) = field
+            .split_once(':')
+            .ok_or("a field is not index:value, as LIBSVM text has it")?;
+        if index == "qid" {
+            continue;
+        }
+        let index: usize = index
+            .parse()
+            .map_err(|_| "an index is not a whole number")?;
+        if index == 0 {
+            return Err("index 0: indices begin at 1 (scikit-learn: zero_based=False)".to_owned());
+        }
+        if dimension.is_none() && index > MAX_INDEX {
+            return Err(format!("index {index} is outside 1 to {MAX_INDEX}"));
+        }
+        if index <= parsed.largest {
+            let before = parsed.largest;
+            return Err(format!("index {index} does not come after index {before}"));
+        }
+        parsed.largest = index;
+        // Refusing the file would tell a server that picks the dimension which rows reach beyond it.
+        if dimension.is_some_and(|p| index > p) {
+            outside = true;
+            parsed.why.get_or_insert((Some(index), Why::Outside));
+            continue;
+        }
+        let value = value.parse().unwrap_or_else(|_| {
+            parsed.why.get_or_insert((Some(index), Why::NotANumber));
+            f64::NAN
+        });
+        parsed.entries.push((index, value));
+    }
+    if outside {
+        parsed.entries = vec![(1, f64::NAN)];
+    }
+    Ok(parsed)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::rows::{TableArgs, nameless};
 
-    fn parse(bytes: &[u8], dimension: Option<usize>) -> Result<RowTable> {
-        super::parse(bytes, dimension, |count| {
+    fn read(bytes: &[u8], dimension: Option<usize>, reports: bool) -> Result<RowTable> {
+        let wanted = dimension.map(|dimension| Wanted {
+            of: "study",
+            dimension,
+            names: None,
+            reports,
+        });
+        super::parse(bytes, wanted.as_ref(), |count| {
             nameless(count, &TableArgs::default(), None)
         })
+    }
+
+    fn parse(bytes: &[u8], dimension: Option<usize>) -> Result<RowTable> {
+        read(bytes, dimension, false)
+    }
+
+    /// One line that is no LIBSVM text is one row that cannot be used; a file of them is no LIBSVM text.
+    #[test]
+    fn one_line_does_not_decide_for_the_others() {
+        for line in [
+            "1 0:5 2:1",
+            "1 2:1 1:1",
+            "1 1:1 1:2",
+            "1 a:1",
+            "1 -1:5",
+            "1 1: 5",
+            "1 x",
+            "x 1:1",
+        ] {
+            for (before, after) in [("", ""), ("0 1:7\n", ""), ("0 1:7\n", "\n0 2:8\n")] {
+                let text = format!("{before}{line}{after}");
+                let table = read(text.as_bytes(), Some(2), true).unwrap();
+                assert_eq!(table.len(), text.lines().count(), "{text:?}");
+                assert!(table.check_readable().is_err(), "{text:?}");
+                // Elsewhere it is an error that says where.
+                assert!(parse(text.as_bytes(), Some(2)).is_err(), "{text:?}");
+            }
+        }
+        for other in [
+            "1.5,2.5\n3.5,4.5\n5.5,6.5\n",
+            "a b\nc d\ne f\n",
+            "QUJD\nREVG\nR0hJ\n",
+        ] {
+            assert!(read(other.as_bytes(), Some(2), true).is_err(), "{other:?}");
+        }
     }
 
     #[test]

@@ -14,14 +14,20 @@ mod text;
 
 use std::{borrow::Cow, path::Path};
 
-use eigenveil_shared::preprocess::{Feature, Row};
+use eigenveil_shared::{
+    mechanism::double_cap::MAX_DIMENSION,
+    preprocess::{Feature, Row},
+};
 
 use self::columns::{Found, Layout};
 pub use self::{
     columns::Wanted,
-    flags::{Header, Names, TableArgs},
+    flags::{Format, Header, Names, TableArgs},
 };
 use crate::error::{CliError, Result};
+
+/// Most columns that a table may have: what a study can have, and as many beside them.
+const MAX_COLUMNS: usize = 2 * MAX_DIMENSION;
 
 /// The rows of a file, with the columns that were chosen.
 pub struct RowTable {
@@ -32,6 +38,8 @@ pub struct RowTable {
     unreadable: Option<Unreadable>,
     notes: Vec<String>,
     taken: Vec<usize>,
+    /// Line 1 could be names or a row, and nobody said which.
+    guessed_header: bool,
 }
 
 /// Where a file has something else than a number, counted from 1.
@@ -53,6 +61,8 @@ enum Why {
     DecimalComma,
     /// A LIBSVM index beyond the study's dimension.
     Outside,
+    /// A line that is no LIBSVM text.
+    NotLibsvm,
     /// A line with another number of fields than the first; with a quote that the line does not close.
     Fields {
         has: usize,
@@ -78,6 +88,7 @@ impl RowTable {
             unreadable: None,
             notes: Vec::new(),
             taken: (0..columns).collect(),
+            guessed_header: false,
         })
     }
 
@@ -133,6 +144,9 @@ impl RowTable {
             ),
             Why::NotANumber => format!("{place}: not a number; every field must be a number"),
             Why::Outside => format!("{place}: there is no such column in the study"),
+            Why::NotLibsvm => format!(
+                "{place}: not LIBSVM text, which is a number and then index:value, indices from 1 and rising"
+            ),
             Why::DecimalComma => format!(
                 "{place}: a decimal comma, or one between thousands; write numbers as 1234.5, or separate the columns by ';'"
             ),
@@ -145,6 +159,19 @@ impl RowTable {
                 }
             ),
         }))
+    }
+
+    /// Refuses a table whose first line could be names or a row, where nobody said which.
+    ///
+    /// # Errors
+    /// Wrong usage that names the flag.
+    pub fn check_header_is_known(&self) -> Result<()> {
+        if !self.guessed_header {
+            return Ok(());
+        }
+        Err(CliError::usage(
+            "line 1 is numbers: it may name the columns or be the first row; give --header yes or --header no",
+        ))
     }
 
     /// What the user should be told once of how the columns were taken.
@@ -270,8 +297,7 @@ pub fn read_bytes(path: &Path) -> Result<Vec<u8>> {
         .map_err(|error| CliError::usage(format!("cannot read {}: {error}", path.display())))
 }
 
-/// As [`read`], for reports, from bytes that were read before; `path` gives the ending and the name in errors:
-/// `.csv`, `.tsv` and `.tab`, `.npy`, `.parquet` and `.pq`; anything else is LIBSVM text.
+/// As [`read`], for reports, from bytes that were read before; `path` gives the format by its ending, and the name in errors.
 ///
 /// Where a field is no number the value is NaN, and no error: its row is sent as the zero row, because whether a row
 /// is sent must not depend on what is in it (`<0.5` in a laboratory's file says a lot). So is a row of LIBSVM text with
@@ -286,36 +312,28 @@ pub fn parse(
     how: &TableArgs,
     wanted: Option<&Wanted>,
 ) -> Result<RowTable> {
-    let ending = path
-        .extension()
-        .and_then(|e| e.to_str())
-        .unwrap_or_default()
-        .to_ascii_lowercase();
-    let is_text = matches!(ending.as_str(), "csv" | "tsv" | "tab");
     let read = || {
+        let format = match how.format {
+            Some(format) => format,
+            None => format_of(path)?,
+        };
+        let is_text = matches!(format, Format::Csv | Format::Tsv);
         if !is_text && (how.header != Header::Auto || how.delimiter.is_some()) {
             return Err(CliError::usage(
                 "--header and --delimiter are for text tables: .csv, .tsv or .tab",
             ));
         }
-        match ending.as_str() {
-            "csv" => text::parse(bytes, false, how, wanted),
-            "tsv" | "tab" => text::parse(bytes, true, how, wanted),
-            "npy" => npy::parse(bytes, |count| nameless(count, how, wanted)),
+        match format {
+            Format::Csv => text::parse(bytes, false, how, wanted),
+            Format::Tsv => text::parse(bytes, true, how, wanted),
+            Format::Npy => npy::parse(bytes, |count| nameless(count, how, wanted)),
             #[cfg(feature = "parquet")]
-            "parquet" | "pq" => parquet::parse(bytes, how, wanted),
+            Format::Parquet => parquet::parse(bytes, how, wanted),
             #[cfg(not(feature = "parquet"))]
-            "parquet" | "pq" => Err(CliError::usage(
+            Format::Parquet => Err(CliError::usage(
                 "this eigenveil was built without Parquet; write the table as CSV, or build with --features parquet",
             )),
-            "feather" | "arrow" | "ipc" | "npz" | "xlsx" | "xls" | "ods" | "json" | "gz"
-            | "zip" | "zst" => Err(CliError::usage(format!(
-                "a .{ending} file is not read; write the table as Parquet (.parquet), CSV or .npy"
-            ))),
-            _ => {
-                let dimension = wanted.map(|wanted| wanted.dimension);
-                libsvm::parse(bytes, dimension, |count| nameless(count, how, wanted))
-            }
+            Format::Libsvm => libsvm::parse(bytes, wanted, |count| nameless(count, how, wanted)),
         }
     };
     let mut table = read().map_err(|error| error.context(path.display()))?;
@@ -325,8 +343,40 @@ pub fn parse(
     Ok(table)
 }
 
+/// The format that the ending stands for. What is in the file decides nothing: a table taken for another format would be
+/// rows of zeros, each of which costs its budget.
+fn format_of(path: &Path) -> Result<Format> {
+    let ending = path.extension().and_then(|e| e.to_str());
+    let ending = ending.unwrap_or_default().to_ascii_lowercase();
+    match ending.as_str() {
+        "csv" => Ok(Format::Csv),
+        "tsv" | "tab" => Ok(Format::Tsv),
+        "npy" => Ok(Format::Npy),
+        "parquet" | "pq" => Ok(Format::Parquet),
+        "libsvm" | "svm" | "svmlight" => Ok(Format::Libsvm),
+        "feather" | "arrow" | "ipc" | "npz" | "xlsx" | "xls" | "ods" | "json" | "gz" | "zip"
+        | "zst" => Err(CliError::usage(format!(
+            "a .{ending} file is not read; write the table as Parquet (.parquet), CSV or .npy"
+        ))),
+        _ => Err(CliError::usage(
+            "its name does not end as a table's does (.csv, .tsv, .tab, .parquet, .npy, .libsvm, .svm, .svmlight); say what it is with --format csv, tsv, parquet, npy or libsvm",
+        )),
+    }
+}
+
+/// Refuses more columns than any study has, before room is made for them.
+fn check_columns(count: usize) -> Result<()> {
+    if count <= MAX_COLUMNS {
+        return Ok(());
+    }
+    Err(CliError::usage(format!(
+        "it has {count} columns; at most {MAX_COLUMNS} can be used"
+    )))
+}
+
 /// The layout of a format without names.
 fn nameless(count: usize, how: &TableArgs, wanted: Option<&Wanted>) -> Result<Layout> {
+    check_columns(count)?;
     let found = Found {
         count,
         ..Found::default()
@@ -405,6 +455,23 @@ mod tests {
         };
         let error = read(&text, &yes, None).unwrap_err().to_string();
         assert!(error.contains("--header"), "{error}");
+    }
+
+    /// Taken for LIBSVM text, a table of another format would be rows of zeros.
+    #[test]
+    fn an_unknown_ending_is_no_format() {
+        let rows = b"1.5,2.5,3.5\n4.5,5.5,6.5\n";
+        for name in ["wine.data", "wine.txt", "wine", "rnd.bin", "x.sav"] {
+            let error = parse(Path::new(name), rows, &TableArgs::default(), None).unwrap_err();
+            assert!(error.to_string().contains("--format"), "{error}");
+            let how = TableArgs {
+                format: Some(Format::Csv),
+                ..TableArgs::default()
+            };
+            assert_eq!(parse(Path::new(name), rows, &how, None).unwrap().len(), 2);
+        }
+        let error = parse(Path::new("x.svm"), rows, &TableArgs::default(), None).unwrap_err();
+        assert!(error.to_string().contains("--format csv"), "{error}");
     }
 
     #[test]

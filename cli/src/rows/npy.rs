@@ -19,6 +19,8 @@ pub(super) fn parse(
             "its header has too many nested brackets; save it again with numpy.save",
         ));
     }
+    // The reader multiplies the lengths without looking.
+    check_shape(bytes)?;
     let file = NpyFile::new(bytes)
         .map_err(|error| CliError::usage(format!("it is not a .npy file ({error})")))?;
     let &[rows, columns] = file.shape() else {
@@ -73,18 +75,36 @@ pub(super) fn parse(
     Ok(RowTable::new(columns, values, None)?.rearranged(layout))
 }
 
-/// Most brackets open at once in the header: a length of two bytes in version 1, of four in the others.
-fn nesting(bytes: &[u8]) -> usize {
+/// The header: its length has two bytes in version 1, four in the others.
+fn header(bytes: &[u8]) -> &[u8] {
     let (from, length) = match bytes {
         [_, _, _, _, _, _, 1, _, a, b, ..] => (10, usize::from(u16::from_le_bytes([*a, *b]))),
         [_, _, _, _, _, _, _, _, a, b, c, d, ..] => {
             (12, u32::from_le_bytes([*a, *b, *c, *d]) as usize)
         }
-        _ => return 0,
+        _ => return &[],
     };
     let rest = &bytes[from..];
+    &rest[..length.min(rest.len())]
+}
+
+/// Refuses lengths that nobody's array has.
+fn check_shape(bytes: &[u8]) -> Result<()> {
+    let numbers = header(bytes).split(|byte| !byte.is_ascii_digit());
+    let longest = numbers.map(<[u8]>::len).max().unwrap_or_default();
+    // 10¹²: the product of two does not overflow, and the file is compared with it.
+    if longest <= 12 {
+        return Ok(());
+    }
+    Err(CliError::usage(
+        "its header has a length of more than 12 digits; save it again with numpy.save",
+    ))
+}
+
+/// Most brackets open at once in the header.
+fn nesting(bytes: &[u8]) -> usize {
     let (mut open, mut most) = (0_usize, 0);
-    for byte in &rest[..length.min(rest.len())] {
+    for byte in header(bytes) {
         match byte {
             b'(' | b'[' | b'{' => open += 1,
             b')' | b']' | b'}' => open = open.saturating_sub(1),
@@ -194,6 +214,17 @@ mod tests {
         let nested = [b"\x93NUMPY\x01\x00\x29\x00", header.as_bytes()].concat();
         let error = parse(&nested).unwrap_err().to_string();
         assert!(error.contains("nested brackets"), "{error}");
+        // Lengths whose product overflows, and columns that nobody has.
+        for shape in [
+            "(18446744073709551615, 18446744073709551615)",
+            "(0, 1000000000000)",
+        ] {
+            let header =
+                format!("{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}\n");
+            let length = u16::try_from(header.len()).unwrap().to_le_bytes();
+            let bytes = [b"\x93NUMPY\x01\x00", &length[..], header.as_bytes()].concat();
+            assert!(parse(&bytes).is_err(), "{shape}");
+        }
         // A header that promises more than there is must not allocate it.
         let text = String::from_utf8_lossy(&good[..good.len() - 32])
             .replace("(2, 2)", "(99999999, 99999999)");

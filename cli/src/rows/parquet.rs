@@ -19,8 +19,10 @@ use super::{
 };
 use crate::error::{CliError, Result};
 
-/// Most values that are read (8 GiB of memory): a footer can promise more than there is.
-const MAX_VALUES: usize = 1 << 30;
+/// Most values that are read (1 GiB of memory, and as much again on the way): a small file can stand for many.
+const MAX_VALUES: usize = 1 << 27;
+/// Rows of a column that are read at a time.
+const AT_ONCE: usize = 1 << 16;
 
 /// Parses a Parquet file.
 pub(super) fn parse(bytes: &[u8], how: &TableArgs, wanted: Option<&Wanted>) -> Result<RowTable> {
@@ -40,6 +42,7 @@ pub(super) fn parse(bytes: &[u8], how: &TableArgs, wanted: Option<&Wanted>) -> R
         shown: true,
         headerless: false,
     };
+    super::check_columns(found.count)?;
     let layout = columns::layout(found, how, wanted)?;
     let numbers = layout
         .take
@@ -51,6 +54,13 @@ pub(super) fn parse(bytes: &[u8], how: &TableArgs, wanted: Option<&Wanted>) -> R
     if rows.saturating_mul(wide) > MAX_VALUES {
         return Err(CliError::usage(format!(
             "{rows} rows of {wide} values need more memory than is sensible; give fewer rows or columns"
+        )));
+    }
+    let of_groups = metadata.row_groups().iter().map(|group| group.num_rows());
+    let of_groups = of_groups.fold(0_i64, i64::saturating_add);
+    if usize::try_from(of_groups) != Ok(rows) {
+        return Err(CliError::usage(format!(
+            "it says {rows} rows but its parts have {of_groups}; write it again"
         )));
     }
     let mut columns: Vec<Vec<f64>> = vec![Vec::new(); wide];
@@ -121,7 +131,8 @@ impl Numbers {
             return refused("lists or structures");
         }
         let unsigned = match column.logical_type_ref() {
-            None => false,
+            // Nothing but missing values: pandas gives such a column no type.
+            None | Some(LogicalType::Unknown) => false,
             Some(LogicalType::Integer(integer)) => !integer.is_signed,
             Some(LogicalType::String | LogicalType::Enum | LogicalType::Json) => {
                 return refused("text");
@@ -178,7 +189,8 @@ fn all<T: DataType>(
     let mut left = rows;
     while left > 0 {
         let (mut present, mut values) = (Vec::new(), Vec::new());
-        let (read, _, _) = reader.read_records(left, Some(&mut present), None, &mut values)?;
+        let (read, _, _) =
+            reader.read_records(left.min(AT_ONCE), Some(&mut present), None, &mut values)?;
         if read == 0 {
             break;
         }

@@ -18,6 +18,8 @@ use crate::error::{CliError, Result};
 
 /// What may separate columns.
 const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
+/// Longest line that is looked at.
+const MAX_LINE: usize = 1 << 24;
 /// Lines from which most can be said to have another number of fields than the header.
 const MOST_OF: usize = 3;
 
@@ -31,17 +33,28 @@ pub(super) fn parse(
     let text = text_of(bytes)?;
     let text = text.trim_start_matches('\u{feff}');
     let mut lines: Vec<(usize, &str)> = (1..).zip(text.lines()).collect();
-    if how.header != Header::No {
-        let begin = lines.iter().position(|(_, line)| !line.trim().is_empty());
-        lines.drain(..begin.unwrap_or(lines.len()));
-    }
-    let &(_, first) = lines.first().ok_or_else(super::no_rows)?;
     let candidates = match (how.delimiter, tabs) {
         (Some(delimiter), _) => vec![delimiter],
         (None, true) => vec![b'\t'],
         (None, false) => DELIMITERS.to_vec(),
     };
-    let header = has_header(first, &candidates, how, wanted)?;
+    if how.header != Header::No {
+        // Of tabs alone a line is a row without a value.
+        let says_nothing = |line: &str| match candidates[..] {
+            [delimiter] => is_blank(line, 2, delimiter),
+            _ => line.trim().is_empty(),
+        };
+        let begin = lines.iter().position(|(_, line)| !says_nothing(line));
+        lines.drain(..begin.unwrap_or(lines.len()));
+    }
+    let &(_, first) = lines.first().ok_or_else(super::no_rows)?;
+    if first.len() > MAX_LINE {
+        return Err(CliError::usage(format!(
+            "its first line has {} bytes; a line may have {MAX_LINE}",
+            first.len()
+        )));
+    }
+    let (header, guess) = has_header(first, &candidates, how, wanted)?;
     let (delimiter, count) = if header {
         by_header(first, &candidates, wanted)
     } else {
@@ -59,13 +72,17 @@ pub(super) fn parse(
     let lines = &lines[usize::from(header)..];
     let wrong = lines
         .iter()
-        .filter(|(_, line)| !is_blank(line, count) && splitter.split(line) != count)
+        .filter(|(_, line)| !is_blank(line, count, delimiter) && splitter.split(line) != count)
         .count();
     if 2 * wrong > lines.len() && (!header || lines.len() >= MOST_OF) {
         return Err(refused_count(lines, count, header, delimiter, wanted));
     }
-    let layout = columns::layout(found, how, wanted)?;
-    values(lines, count, splitter, delimiter, layout)
+    super::check_columns(count)?;
+    let mut layout = columns::layout(found, how, wanted)?;
+    layout.notes.extend(guess.map(str::to_owned));
+    let mut table = values(lines, count, splitter, delimiter, layout)?;
+    table.guessed_header = guess.is_some();
+    Ok(table)
 }
 
 /// The delimiter of a header and its number of fields: the one that gives most of the names wanted, else most names.
@@ -124,7 +141,7 @@ fn values(
     let mut unreadable: Option<Unreadable> = None;
     let mut texts = vec![0_usize; layout.take.len()];
     for &(line, text) in lines {
-        if is_blank(text, count) {
+        if is_blank(text, count, delimiter) {
             continue;
         }
         let has = splitter.split(text);
@@ -189,12 +206,13 @@ fn check_types(
     }))
 }
 
-/// Whether a line says nothing. In a table of one column it is a row whose value is missing.
-fn is_blank(line: &str, columns: usize) -> bool {
-    columns > 1 && line.trim().is_empty()
+/// Whether a line says nothing. In a table of one column it is a row whose value is missing, and so is one of delimiters
+/// alone, tabs among them.
+fn is_blank(line: &str, columns: usize, delimiter: u8) -> bool {
+    columns > 1 && line.trim().is_empty() && !line.as_bytes().contains(&delimiter)
 }
 
-/// Whether the first line names the columns.
+/// Whether the first line names the columns, and what to tell of it where it was a guess.
 ///
 /// Of a table for reports no value may decide it: where the study has names they stand there, and where nobody says
 /// so the user does. Elsewhere the line itself shows it.
@@ -203,23 +221,24 @@ fn has_header(
     delimiters: &[u8],
     how: &TableArgs,
     wanted: Option<&Wanted>,
-) -> Result<bool> {
+) -> Result<(bool, Option<&'static str>)> {
     let ask = |why: &str| {
         Err(CliError::usage(format!(
             "{why}, and line 1 may be names or the first participant: give --header yes or --header no"
         )))
     };
     match (how.header, wanted) {
-        (Header::Yes, _) => Ok(true),
-        (Header::No, _) => Ok(false),
+        (Header::Yes, _) => Ok((true, None)),
+        (Header::No, _) => Ok((false, None)),
         (Header::Auto, Some(wanted)) if wanted.reports => match &wanted.names {
             _ if how.in_order => ask("--in-order takes the columns whatever they are called"),
+            _ if how.features.is_some() => ask("--features names the columns"),
             None => ask("the study's columns have no names"),
             // A server picks the names: it could ask whether the first row is this.
             Some(names) if names.iter().any(|name| is_value(name)) => {
                 ask("some names of the study's columns are numbers or stand for missing values")
             }
-            Some(_) => Ok(true),
+            Some(_) => Ok((true, None)),
         },
         (Header::Auto, wanted) => {
             let names = wanted.and_then(|wanted| wanted.names.as_deref());
@@ -233,13 +252,30 @@ fn has_header(
             if read.is_empty() {
                 read.push(vec![first.trim().to_owned()]);
             }
-            Ok(read.iter().any(|cells| {
-                let known = |cell| names.is_some_and(|names: &[String]| names.contains(cell));
-                cells.iter().any(known) || looks_like_header(cells)
-            }))
+            let known = |cell| names.is_some_and(|names: &[String]| names.contains(cell));
+            if read.iter().any(|cells| cells.iter().any(known)) {
+                return Ok((true, None));
+            }
+            let header = read.iter().any(|cells| looks_like_header(cells));
+            let numbers = read
+                .iter()
+                .any(|cells| cells.iter().all(|cell| is_value(cell)));
+            Ok((
+                header,
+                match (numbers, header) {
+                    (false, _) => None,
+                    (true, true) => Some(NUMBERED),
+                    (true, false) => Some(FIRST_ROW),
+                },
+            ))
         }
     }
 }
+
+/// Said where the first line could be either.
+const NUMBERED: &str = "line 1 is 0, 1, 2, …: it is taken for pandas' numbers of the columns; if it is a row, give --header no";
+const FIRST_ROW: &str =
+    "line 1 is numbers: it is taken for the first row; if it names the columns, give --header yes";
 
 /// Whether these are names of columns: none a number, at most one missing; or 0, 1, 2, …, as pandas writes them.
 fn looks_like_header(cells: &[String]) -> bool {
@@ -307,7 +343,7 @@ fn refused_count(
     let mut splitter = Splitter::new(delimiter);
     let (line, has) = lines
         .iter()
-        .filter(|(_, text)| !is_blank(text, count))
+        .filter(|(_, text)| !is_blank(text, count, delimiter))
         .map(|(line, text)| (*line, splitter.split(text)))
         .find(|&(_, has)| has != count)
         .unwrap_or_default();
@@ -355,8 +391,8 @@ impl Splitter {
                 .delimiter(delimiter)
                 .terminator(Terminator::Any(b'\n'))
                 .build(),
-            text: Vec::new(),
-            ends: Vec::new(),
+            text: vec![0; 1],
+            ends: vec![0; 2],
             fields: 0,
         }
     }
@@ -364,9 +400,16 @@ impl Splitter {
     /// Splits one line; gives the number of fields. An empty line is one empty field.
     fn split(&mut self, line: &str) -> usize {
         self.reader.reset();
+        // One that is too long has too many fields, whatever is in it.
+        if line.len() > MAX_LINE {
+            self.fields = 0;
+            return usize::MAX;
+        }
         // Enough for any line, so that the reader is never short of room.
-        self.text.resize(line.len().max(self.text.len()) + 1, 0);
-        self.ends.resize(line.len().max(self.ends.len()) + 2, 0);
+        if self.text.len() <= line.len() {
+            self.text.resize(line.len() + 1, 0);
+            self.ends.resize(line.len() + 2, 0);
+        }
         let (mut input, mut written, mut ended) = (line.as_bytes(), 0, 0);
         loop {
             let (result, _, wrote, ends) =
@@ -594,6 +637,73 @@ mod tests {
             assert!(report(&line, Header::Auto, &wanted).is_err());
             assert_eq!(report(&line, Header::Yes, &wanted).unwrap().len(), 1);
         }
+    }
+
+    /// A row of delimiters alone is a row, whatever they are.
+    #[test]
+    fn a_row_without_a_value_is_a_row() {
+        let named = study(Some(&["a", "b"]), 2);
+        let tabs = |text: &str, header| {
+            parse(text.as_bytes(), true, &with(header), Some(&named))
+                .unwrap()
+                .len()
+        };
+        assert_eq!(tabs("a\tb\n\t\n", Header::Auto), 1);
+        assert_eq!(tabs("a\tb\n1\t2\n\t\n3\t4\n", Header::Auto), 3);
+        assert_eq!(tabs("\t\n3\t4\n", Header::No), 2);
+        assert_eq!(tabs("a\tb\n1\t2\n\n", Header::Auto), 1);
+    }
+
+    /// Whoever names the columns elsewhere must say what line 1 is: it may be a participant with the values 0 and 1.
+    #[test]
+    fn names_from_elsewhere_do_not_make_a_header() {
+        let folder = tempfile::tempdir().unwrap();
+        let features = folder.path().join("names.txt");
+        std::fs::write(&features, "a\nb\n").unwrap();
+        let named = study(Some(&["a", "b"]), 2);
+        let how = |header| TableArgs {
+            header,
+            features: Some(features.clone()),
+            ..TableArgs::default()
+        };
+        let read = |header| parse(b"0,1\n5,6\n", false, &how(header), Some(&named));
+        let error = read(Header::Auto).unwrap_err().to_string();
+        assert!(error.contains("--header yes or --header no"), "{error}");
+        assert_eq!(read(Header::Yes).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_guess_is_said() {
+        for (text, rows, words) in [
+            ("450,451\n1,2\n", 2, "--header yes"),
+            ("0,1\n1,0\n", 1, "--header no"),
+        ] {
+            let table = local(text).unwrap();
+            assert_eq!(table.len(), rows);
+            assert!(
+                table.notes().join(" ").contains(words),
+                "{:?}",
+                table.notes()
+            );
+            assert!(table.check_header_is_known().is_err());
+        }
+        assert!(local("a,b\n1,2\n").unwrap().check_header_is_known().is_ok());
+        let told = parse(b"450,451\n1,2\n", false, &with(Header::Yes), None).unwrap();
+        assert!(told.check_header_is_known().is_ok());
+    }
+
+    #[test]
+    fn lines_without_end_are_refused() {
+        let commas = ",".repeat(MAX_LINE + 1);
+        assert!(local(&commas).is_err());
+        let wide = ",".repeat(super::super::MAX_COLUMNS + 1);
+        let error = local(&format!("{wide}\n{wide}\n")).unwrap_err().to_string();
+        assert!(error.contains("columns; at most"), "{error}");
+        let mut splitter = Splitter::new(b',');
+        for _ in 0..1_000 {
+            assert_eq!(splitter.split("1,2"), 2);
+        }
+        assert!(splitter.text.len() < 10);
     }
 
     #[test]

@@ -235,6 +235,7 @@ impl RowLedger {
             rows,
             digest: Sha256::new()
                 .chain_update(salt)
+                .chain_update(rows.to_le_bytes())
                 .chain_update(bytes)
                 .finalize()
                 .into(),

@@ -227,7 +227,7 @@ fn a_killed_ledger_of_layout_2_keeps_its_charges() {
     assert_eq!(Ledger::open(&path).unwrap().spent().unwrap().epsilon, 5.0);
 }
 
-/// `cargo test -p eigenveil-client --test ledger_file what_it_costs -- --ignored --nocapture`: a participation, synced into
+/// `cargo test -p eigenveil-client --test client ledger_file::what_it_costs_to_take_part -- --ignored --nocapture`: a participation, synced into
 /// the file, beside a commit that is in the log alone.
 #[test]
 #[ignore = "measures, with nothing to pass or fail"]

@@ -220,7 +220,7 @@ fn the_file_itself_refuses_to_forget_and_holds_no_digest_that_is_the_same_elsewh
     assert!(error.contains("holds nothing"), "{error}");
 }
 
-/// `cargo test -p eigenveil-client --test row_ledger million -- --ignored --nocapture`
+/// `cargo test -p eigenveil-client --test client row_ledger::a_million_rows_are_a_small_file -- --ignored --nocapture`
 #[test]
 #[ignore = "a million reports, and a measurement"]
 fn a_million_rows_are_a_small_file() {

@@ -365,10 +365,9 @@ fn prediction(spectrum: &Spectrum, profile: &NoiseProfile) -> Prediction {
 
 /// `√(2Σ(1−cos²))`.
 pub(super) fn expected_error(squared_cosines: impl Iterator<Item = f64>) -> f64 {
-    (2.0 * squared_cosines
-        .map(|c| (1.0 - c).clamp(0.0, 1.0))
-        .sum::<f64>())
-    .sqrt()
+    // An empty sum is −0.
+    let sum: f64 = squared_cosines.map(|c| (1.0 - c).clamp(0.0, 1.0)).sum();
+    (2.0 * sum + 0.0).sqrt()
 }
 
 /// Fewest participants for which every leading component of `spectrum` is expected above the

@@ -2,7 +2,7 @@
 //! in `docs/experiments/`):
 //!
 //! ```text
-//! cargo test --workspace --test floor_grid -- --ignored --nocapture --test-threads 1
+//! cargo test --workspace --test estimation floor_grid:: -- --ignored --nocapture --test-threads 1
 //! ```
 
 use std::fmt::Write;

@@ -2,7 +2,7 @@
 //! `docs/experiments/kappa.csv`):
 //!
 //! ```text
-//! cargo test --workspace --test kappa -- --ignored --nocapture
+//! cargo test --workspace --test estimation kappa:: -- --ignored --nocapture
 //! ```
 //!
 //! λ = κ·s·√(2 ln(p(p−1)/2)/n), s the off-diagonal standard deviation of one report. For each setting and κ: the

@@ -71,7 +71,7 @@ fn honest_reports_hardly_ever_disagree() {
 }
 
 /// The same with 2,000 studies of each setting: at most 9 alarms each, which 2 expected ones exceed with probability 5e-5.
-/// Minutes: `cargo test --release --workspace --test median_of_means -- --ignored --nocapture`.
+/// Minutes: `cargo test --release --workspace --test estimation median_of_means:: -- --ignored --nocapture`.
 #[test]
 #[ignore = "minutes"]
 fn the_false_alarm_rate_of_each_setting() {

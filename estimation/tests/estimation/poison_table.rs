@@ -1,5 +1,5 @@
 //! The table of `docs/experiments/poison.csv`: what poison moves, and what an analyst is told. Fixed seeds.
-//! `cargo test --release -p eigenveil-estimation --test poison_table -- --ignored --nocapture`.
+//! `cargo test --release -p eigenveil-estimation --test estimation poison_table:: -- --ignored --nocapture`.
 
 use std::fmt::Write;
 

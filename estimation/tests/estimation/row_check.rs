@@ -76,7 +76,7 @@ fn honest_rows_are_hardly_ever_called_impossible() {
 }
 
 /// 27 settings, 1,000 studies each: 27 alarms at the stated rate, more than 48 with probability 1e-4. Minutes:
-/// `cargo test --release -p eigenveil-estimation --test row_check -- --ignored --nocapture false_alarm`.
+/// `cargo test --release -p eigenveil-estimation --test estimation row_check::the_false_alarm_rate_of_each_setting -- --ignored --nocapture`.
 #[test]
 #[ignore = "minutes"]
 fn the_false_alarm_rate_of_each_setting() {

@@ -202,7 +202,7 @@ fn loadings(estimate: &Estimate) -> DMatrix<f64> {
 /// kept under `target/tmp` for the next run.
 ///
 /// ```console
-/// bash -c 'ulimit -v 16000000; cargo test --workspace --release --test large_sparse -- --ignored --nocapture'
+/// bash -c 'ulimit -v 16000000; cargo test --workspace --release --test server large_sparse:: -- --ignored --nocapture'
 /// ```
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes up to half an hour and 3 GB; see its documentation"]

@@ -61,7 +61,7 @@ fn operations() -> Vec<Operation> {
     operations
 }
 
-/// `EIGENVEIL_WRITE_OPENAPI=1 cargo test --workspace --test openapi golden` writes it anew.
+/// `EIGENVEIL_WRITE_OPENAPI=1 cargo test --workspace --test server openapi::golden_file` writes it anew.
 #[test]
 fn golden_file() {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/openapi.json");
@@ -72,7 +72,7 @@ fn golden_file() {
     let kept = std::fs::read_to_string(&path).unwrap();
     assert!(
         now == kept,
-        "docs/openapi.json is not what the handlers say; look at the difference, then run EIGENVEIL_WRITE_OPENAPI=1 cargo test --workspace --test openapi golden"
+        "docs/openapi.json is not what the handlers say; look at the difference, then run EIGENVEIL_WRITE_OPENAPI=1 cargo test --workspace --test server openapi:: golden"
     );
 }
 

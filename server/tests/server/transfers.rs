@@ -468,7 +468,7 @@ async fn one_group_may_hold_a_deleted_study() {
     assert_eq!(server.accepted(&kept).await, 2);
 }
 
-/// `cargo test --workspace --test transfers a_million -- --ignored --nocapture`: how long an export and an import of a
+/// `cargo test --workspace --test server transfers::a_million_reports_move -- --ignored --nocapture`: how long an export and an import of a
 /// million seeds take, and that all of it arrives.
 #[tokio::test]
 #[ignore = "a million reports: some ten seconds"]

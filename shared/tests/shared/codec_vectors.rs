@@ -1,7 +1,7 @@
 //! Golden vectors of the wire (`tests/vectors/*.hex`, commented) and their malformed twins.
 //!
 //! To regenerate after a deliberate change of layout (which also needs a new version number):
-//! `EIGENVEIL_WRITE_VECTORS=1 cargo test -p eigenveil-shared --test codec_vectors`, then comment the
+//! `EIGENVEIL_WRITE_VECTORS=1 cargo test -p eigenveil-shared --test shared codec_vectors::`, then comment the
 //! bytes again by hand.
 
 use std::path::{Path, PathBuf};

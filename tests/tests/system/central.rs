@@ -187,6 +187,12 @@ fn central_reads_rows_writes_loadings_and_repeats_with_a_seed() {
         // Never a value of a row.
         assert!(!String::from_utf8_lossy(&output.stderr).contains("9.25"));
     }
+    // A matrix of 8 TB.
+    let wide = folder.path().join("wide.libsvm");
+    std::fs::write(&wide, "1 1048576:1\n").unwrap();
+    let wide = wide.to_str().unwrap();
+    let much = run(&["central", "pca", "--rows", wide, "--k", "2"]);
+    refused(&much, 2, &["columns"]);
     // Fewer rows than a batch.
     let few = run(&[
         "central",

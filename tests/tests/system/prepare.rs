@@ -244,6 +244,8 @@ fn at_a_terminal_a_person_is_asked() {
         let spent = run(&["receipt", "--ledger", ledger.to_str().unwrap()]);
         assert!(!text(&spent.stdout).contains(&study), "{spent:?}");
     }
+    // What the answer no advises: the rows are mended, and nothing is held against the new file.
+    fs::write(&rows, public_rows().replacen("\n-9.5,", "\n-9.4,", 1)).unwrap();
     let (done, said) = report("y\n");
     assert!(done && said.contains("200 of 200 rows"), "{said}");
     assert_eq!(accepted(), 200);
@@ -336,6 +338,32 @@ fn breast_cancer_through_prepare() {
         simulated["expected_error"].as_f64().unwrap() <= 0.3,
         "{simulated}"
     );
+}
+
+/// A header of numbers would be in every center and scale.
+#[test]
+fn a_first_line_of_numbers_is_asked_about() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows = folder.path().join("spectra.csv");
+    fs::write(
+        &rows,
+        public_rows().replacen("a,b,c,salary", "450,451,452,453", 1),
+    )
+    .unwrap();
+    let out = folder.path().join("features.csv");
+    let arguments = [
+        "prepare",
+        "--rows",
+        rows.to_str().unwrap(),
+        "--out",
+        out.to_str().unwrap(),
+    ];
+    refused(&run(&arguments), 2, &["--header yes", "spectra.csv"]);
+    assert!(!out.exists());
+    let told = [&arguments[..], &["--header", "yes"]].concat();
+    assert!(run(&told).status.success());
+    let written = fs::read_to_string(&out).unwrap();
+    assert!(written.contains("\n450,"), "{written}");
 }
 
 #[test]
