@@ -3,7 +3,7 @@
     pip install numpy && python benches/popres.py [--dimension 10000] [--methods dp-ggd,dp-gd-reap,...]
                                                    [--iterations 3] [--repeats 1] [--binary FILE] [--json FILE]
 
-Ours: `timed_runs` of `central/tests/robust_popres.rs`, whole runs on all cores (three iterations of the mirror descents above
+Ours: `timed_runs` of `central/tests/central/robust_popres.rs`, whole runs on all cores (three iterations of the mirror descents above
 D = 2,000). numpy: the same steps with full matrices, `--iterations` of them on random unit rows of the same size (its time does not
 depend on their values), on all cores too, and scaled to the iterations of our run. With `--repeats` both are run that often in turn
 and medians are printed. At D = 10,000 one numpy step of REAPER takes minutes, all of it an hour and a half.

@@ -2,7 +2,7 @@
 //!
 //! bincode 1.3.3 with fixed-width little-endian integers, trailing bytes refused and a size limit
 //! derived from the study. `docs/protocol.md` describes the layout byte by byte, and the golden
-//! vectors in `tests/codec_vectors.rs` hold it, so that it does not depend on the crate's future.
+//! vectors in `shared/tests/shared/codec_vectors.rs` hold it, so that it does not depend on the crate's future.
 //! Payloads travel as one contiguous run and are borrowed, never copied, when decoded.
 
 use bincode::Options;

@@ -125,7 +125,7 @@ fn without_noise_the_private_forms_are_the_plain_ones() {
     assert!(projector_distance(&noisy, &full).unwrap() > 1e-6);
 }
 
-/// The optima of `vectors/reaper.json` (cvxpy with Clarabel, by `vectors/reaper.py`): the average iterate of both geometries comes
+/// The optima of `vectors/reaper.json` (cvxpy with Clarabel, by `central/tests/vectors/reaper.py`): the average iterate of both geometries comes
 /// near them from above, and GLAD, whose feasible set is smaller, ends above; at them where the relaxation is tight.
 #[test]
 fn the_optima_are_those_of_a_convex_solver() {

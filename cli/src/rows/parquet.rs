@@ -8,7 +8,10 @@ use parquet::{
     column::reader::{ColumnReader, ColumnReaderImpl},
     data_type::DataType,
     errors::ParquetError,
-    file::reader::{FileReader, SerializedFileReader},
+    file::{
+        metadata::RowGroupMetaData,
+        reader::{FileReader, SerializedFileReader},
+    },
     schema::types::ColumnDescriptor,
 };
 
@@ -56,7 +59,7 @@ pub(super) fn parse(bytes: &[u8], how: &TableArgs, wanted: Option<&Wanted>) -> R
             "{rows} rows of {wide} values need more memory than is sensible; give fewer rows or columns"
         )));
     }
-    let of_groups = metadata.row_groups().iter().map(|group| group.num_rows());
+    let of_groups = metadata.row_groups().iter().map(RowGroupMetaData::num_rows);
     let of_groups = of_groups.fold(0_i64, i64::saturating_add);
     if usize::try_from(of_groups) != Ok(rows) {
         return Err(CliError::usage(format!(

@@ -1,4 +1,4 @@
-//! What the ledger promises while nothing is killed (`tests/ledger_crash.rs` kills).
+//! What the ledger promises while nothing is killed (`client/tests/client/ledger_crash.rs` kills).
 
 use std::{
     fs::{self, OpenOptions},

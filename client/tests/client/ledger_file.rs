@@ -1,4 +1,4 @@
-//! What may become of the file of a ledger while nothing is killed (`tests/ledger_crash.rs` kills): emptied, moved,
+//! What may become of the file of a ledger while nothing is killed (`client/tests/client/ledger_crash.rs` kills): emptied, moved,
 //! linked to, beside the log of another time, of an earlier version.
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! What the outbox promises while nothing is killed (`tests/outbox_crash.rs` kills).
+//! What the outbox promises while nothing is killed (`client/tests/client/outbox_crash.rs` kills).
 
 use std::{fs, path::Path};
 

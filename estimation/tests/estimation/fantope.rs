@@ -79,7 +79,7 @@ fn matrix_of(rows: &serde_json::Value) -> DMatrix<f64> {
     DMatrix::from_fn(rows.len(), rows.len(), |i, j| rows[i][j])
 }
 
-/// Ten problems solved by cvxpy with Clarabel; `fantope_reference/make.py` records them.
+/// Ten problems solved by cvxpy with Clarabel; `estimation/tests/fantope_reference/make.py` records them.
 #[test]
 fn agrees_with_a_public_convex_solver() {
     let record: serde_json::Value =

@@ -132,7 +132,7 @@ fn routes_are_in_the_one_table() {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let source = std::fs::read_to_string(&path).unwrap();
-        // Pages are not the interface; tests/pages.rs has the table of theirs.
+        // Pages are not the interface; server/tests/server/pages.rs has the table of theirs.
         let source = source.replacen(".merge(pages::routes())", "", 1);
         for other in [
             ".route(",

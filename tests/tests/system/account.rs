@@ -3,7 +3,7 @@
 use crate::program::{run, run_json};
 
 /// What holds of studies that are fixed in advance does not hold of studies chosen from outcomes
-/// (`shared/tests/chosen_from_outcomes.rs`): every surface says which one it prints.
+/// (`shared/tests/shared/chosen_from_outcomes.rs`): every surface says which one it prints.
 #[test]
 fn account_says_what_is_fixed_in_advance() {
     let arguments = ["account", "--epsilon", "1", "--studies", "100"];

@@ -17,7 +17,7 @@ const PRECISION: f64 = 1e-10;
 /// earlier reports. If a guarantee, or whether there is another report, is chosen from outcomes, then
 /// [`epsilon`](Self::epsilon) and [`delta`](Self::delta) of the reports that came about do **not** hold: stopping
 /// among 100 studies of ε = 1 when it pays has five times the δ that is asked for
-/// (`shared/tests/chosen_from_outcomes.rs`). [`filter_epsilon`](Self::filter_epsilon) holds then.
+/// (`shared/tests/shared/chosen_from_outcomes.rs`). [`filter_epsilon`](Self::filter_epsilon) holds then.
 ///
 /// Each report's guarantee is replaced by a pair of laws that dominates it; dominating pairs compose by
 /// taking products (Zhu, Dong & Wang 2022, Theorem 10):
