@@ -357,6 +357,12 @@ fn a_first_line_of_numbers_is_asked_about() {
         rows.to_str().unwrap(),
         "--out",
         out.to_str().unwrap(),
+        "--k",
+        "1",
+        "--n",
+        "1000",
+        "--epsilon",
+        "4",
     ];
     refused(&run(&arguments), 2, &["--header yes", "spectra.csv"]);
     assert!(!out.exists());
