@@ -173,8 +173,8 @@ fn content(visitor: &Visitor, fields: &Fields, errors: &FieldErrors) -> Markup {
                         (text("epsilon", "ε of one report", "Smaller is more private. Above 8 one report may give a row away; 16 is the maximum.", "decimal"))
                         (text("delta", "δ of one report", "For the Gaussian mechanisms; double-cap has none.", "decimal"))
                         (choice("enrolment", "Who may take part", "With tokens each participant can report only once: you make one token for each and hand it out.", &[
-                            ("open", "anybody who knows the address"),
-                            ("token", "anybody who has a one-time token"),
+                            ("open", "anybody with the address"),
+                            ("token", "anybody with a one-time token"),
                         ]))
                         (tick(fields, "draft", "Leave it in draft: nobody can take part before you open it"))
                     }
