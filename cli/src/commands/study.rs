@@ -105,7 +105,7 @@ enum StudyCommand {
         after_help = "Example:\n  eigenveil study delete 0193c0ffee0193c0ffee0193c0ffee01 --yes"
     )]
     Delete {
-        /// Identifier of the study, the beginning of it, or the study's name
+        /// Identifier of the study, all of it: a deletion cannot be undone
         id: String,
         /// Really delete it
         #[arg(long, required = true)]

@@ -24,6 +24,8 @@ mod outbox;
 mod outbox_crash;
 mod row_ledger;
 #[cfg(feature = "http")]
+mod study;
+#[cfg(feature = "http")]
 mod tls;
 #[cfg(feature = "http")]
 mod told;

@@ -7,7 +7,7 @@ use std::{
 };
 
 use eigenveil_client::{
-    Ledger, Outbox, OutboxCounts, RowLedger, blocking,
+    Outbox, OutboxCounts, blocking,
     http::{
         HttpSettings, RetryPolicy, Study, StudyClient, UploadMode, UploadProgress, UploadSettings,
         Uploader,
@@ -15,28 +15,24 @@ use eigenveil_client::{
 };
 use eigenveil_shared::{
     ErrorCode,
-    api::{BatchReceipt, RefusedReport, ReportOutcome, StudyState},
+    api::{BatchReceipt, RefusedReport, ReportOutcome},
     codec::StudyShape,
-    mechanism::{Calibration, MechanismKind},
-    preprocess::Row,
     report::Report,
     study::{Fingerprint, to_hex},
 };
 
 use crate::{
-    common::{self, STUDY, borrowed, params, params_of, participant, prepare},
+    common::{self, STUDY, borrowed, params, participant, prepare},
     patience::until,
-    server::{
-        Reply, Request, Server, Store, document, lock, other_json, study_server, truncated_json,
-    },
+    server::{Reply, Request, Server, Store, lock, study_server, truncated_json},
 };
 
-fn ms(ms: u64) -> Duration {
+pub(crate) fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
 /// Longer than any test waits.
-const NEVER: Duration = Duration::from_secs(24 * 3_600);
+pub(crate) const NEVER: Duration = Duration::from_secs(24 * 3_600);
 
 /// Tokio's clock, which moves only by `advance` while this lives: on a runtime of one thread it would otherwise jump to the
 /// next deadline whenever all wait for the network. A task on a thread of its own keeps it from that.
@@ -62,7 +58,7 @@ fn quick() -> RetryPolicy {
     }
 }
 
-fn http() -> HttpSettings {
+pub(crate) fn http() -> HttpSettings {
     HttpSettings {
         retry: quick(),
         ..HttpSettings::default()
@@ -606,203 +602,6 @@ async fn single_calls_retry_and_check() {
     let error = client.upload_one(&study, &other).await.unwrap_err();
     assert_eq!(error.code(), Some(ErrorCode::WrongFingerprint));
     assert_eq!(server.uploads().len(), 4);
-}
-
-#[tokio::test]
-async fn a_study_is_checked_before_it_is_believed() {
-    let honest = params_of(MechanismKind::IsotropicGaussian, 1.0);
-    let fetch = |document: eigenveil_shared::api::StudyDocument| async move {
-        let server = Server::start(move |_| Reply::json(200, &document)).await;
-        StudyClient::with_settings(&server.address, &http())
-            .unwrap()
-            .fetch_study(STUDY)
-            .await
-    };
-    let study = fetch(document(&honest)).await.unwrap();
-    assert_eq!(study.params(), &honest);
-    assert_eq!(study.fingerprint(), honest.fingerprint());
-    assert_eq!(study.binding().study(), STUDY);
-
-    // What only describes the parameters is worked out again.
-    let mut embellished = document(&honest);
-    embellished.params = params(2.0);
-    embellished.privacy.true_delta = 0.0;
-    embellished.privacy.sentence = "Perfectly safe.".to_owned();
-    let study = fetch(embellished).await.unwrap();
-    assert_eq!(study.document().params, honest);
-    assert_eq!(study.document().privacy, document(&honest).privacy);
-
-    let mut canonical = honest.canonical_bytes();
-    let sigma = honest.mechanism().gaussian_noise().unwrap().sigma();
-    let at = canonical
-        .windows(8)
-        .position(|bytes| bytes == sigma.to_le_bytes())
-        .unwrap();
-    canonical[at..at + 8].copy_from_slice(&(sigma * 0.9).to_le_bytes());
-    type Change = Box<dyn Fn(&mut eigenveil_shared::api::StudyDocument)>;
-    let changes: [(Change, &str); 7] = [
-        (Box::new(|d| d.id = "ffff".into()), "another study"),
-        (Box::new(|d| d.canonical = "zz".into()), "not hexadecimal"),
-        (Box::new(|d| d.canonical.truncate(8)), "cannot be read"),
-        (
-            Box::new(move |d| d.canonical = to_hex(&canonical)),
-            "do not take part",
-        ),
-        (
-            Box::new(|d| d.fingerprint = params(2.0).fingerprint().to_string()),
-            "not that of its parameters",
-        ),
-        (Box::new(|d| d.max_batch = 0), "a batch"),
-        (Box::new(|d| d.report_bytes = 3), "3 bytes"),
-    ];
-    for (change, says) in changes {
-        let mut changed = document(&honest);
-        change(&mut changed);
-        let error = fetch(changed).await.unwrap_err().to_string();
-        assert!(error.contains(says), "{says}: {error}");
-    }
-    assert_eq!(
-        honest.mechanism().calibration(),
-        Some(Calibration::Analytic)
-    );
-}
-
-/// A device that was told that a study is closed neither draws noise for it nor pays.
-#[tokio::test]
-async fn nothing_is_perturbed_or_charged_for_a_study_that_is_not_open() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut closed = document(&params(1.0));
-    closed.state = StudyState::Closed;
-    let server = Server::start(move |_| Reply::json(200, &closed)).await;
-    let client = StudyClient::with_settings(&server.address, &http()).unwrap();
-    let study = client.fetch_study(STUDY).await.unwrap();
-    let (participant, row) = (study.participant(), Row::new(vec![1.0; 5]));
-    let mut device = Ledger::open(folder.path().join("device")).unwrap();
-    let mut rows = RowLedger::open(folder.path().join("rows")).unwrap();
-    let file = rows.row_file(1, b"1,1,1,1,1").unwrap();
-    let mut outbox = Outbox::open(folder.path().join("outbox"), study.binding()).unwrap();
-    // Perturbed while it was open, and killed before it was charged.
-    let earlier = prepare(&common::participant(), &[0]);
-    outbox.enqueue_batch(borrowed(&earlier)).unwrap();
-    let errors = [
-        participant.check_open().unwrap_err(),
-        participant.report(&row).unwrap_err(),
-        device
-            .take_part(&participant, study.binding(), &row)
-            .unwrap_err(),
-        rows.charge(&participant, study.binding(), &file, &outbox)
-            .unwrap_err(),
-    ];
-    for error in errors {
-        assert_eq!(error.code(), Some(ErrorCode::StudyNotOpen));
-        let said = error.to_string();
-        assert!(
-            said.contains("is closed") && said.contains("another one"),
-            "{said}"
-        );
-    }
-    assert_eq!(device.spent().unwrap().epsilon, 0.0);
-    assert_eq!(rows.receipt().unwrap().spent.epsilon, 0.0);
-}
-
-#[tokio::test]
-async fn a_pinned_study_must_be_the_one() {
-    let (server, _) = study_server(&params(1.0), |_, _, _| None).await;
-    let client = StudyClient::with_settings(&server.address, &http()).unwrap();
-    let pinned = params(1.0).fingerprint();
-    assert!(client.fetch_study_pinned(STUDY, pinned).await.is_ok());
-    let error = client
-        .fetch_study_pinned(STUDY, params(2.0).fingerprint())
-        .await
-        .unwrap_err();
-    assert_eq!(error.code(), Some(ErrorCode::WrongFingerprint));
-    let error = client.fetch_study("0000").await.unwrap_err();
-    assert_eq!(
-        (error.code(), error.status()),
-        (Some(ErrorCode::NotFound), Some(404))
-    );
-    // An identifier cannot reach another route.
-    client.fetch_study("../studies/x?y#z").await.unwrap_err();
-    let line = server.requests().last().unwrap().line.clone();
-    assert_eq!(line, "GET /v1/studies/..%2Fstudies%2Fx%3Fy%23z HTTP/1.1");
-}
-
-#[tokio::test]
-async fn answers_of_other_programs_give_a_clear_sentence() {
-    type Answer = fn() -> Reply;
-    let cases: [(Answer, bool, &str); 8] = [
-        (
-            // No length is announced: it ends with the connection.
-            || {
-                let mut bytes =
-                    b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n".to_vec();
-                bytes.resize(3_000, b' ');
-                Reply::Raw(bytes)
-            },
-            false,
-            "larger than 2000 bytes",
-        ),
-        (
-            || Reply::Raw(b"SSH-2.0-OpenSSH_9.6\r\n".to_vec()),
-            true,
-            "no HTTP answer from",
-        ),
-        (|| Reply::Drop, true, "no HTTP answer from"),
-        (
-            || Reply::Answer(200, "text/html", b"<html>".to_vec(), Vec::new()),
-            false,
-            "with text/html instead of application/json",
-        ),
-        (other_json, true, "JSON that is not what was asked for"),
-        (
-            || Reply::json(200, &"x".repeat(3_000)),
-            false,
-            "larger than 2000 bytes",
-        ),
-        (
-            || Reply::Answer(404, "text/plain", b"nope".to_vec(), Vec::new()),
-            false,
-            "404",
-        ),
-        (
-            || Reply::After(NEVER, Box::new(Reply::Drop)),
-            true,
-            "within 0.4 s",
-        ),
-    ];
-    for (answer, retryable, says) in cases {
-        let server = Server::start(move |_| answer()).await;
-        let settings = HttpSettings {
-            max_answer_bytes: 2_000,
-            // So little for the silent one alone: a busy machine may take longer over the others.
-            request_timeout: if says.starts_with("within") {
-                ms(400)
-            } else {
-                Duration::from_secs(60)
-            },
-            retry: RetryPolicy::never(),
-            ..http()
-        };
-        let client = StudyClient::with_settings(&server.address, &settings).unwrap();
-        let error = client.fetch_study(STUDY).await.unwrap_err();
-        assert!(error.to_string().contains(says), "{says}: {error}");
-        assert!(error.to_string().contains(&server.address), "{error}");
-        assert_eq!(error.is_retryable(), retryable, "{error}");
-    }
-    // A port where nobody listens.
-    let closed = {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        format!("http://{}", listener.local_addr().unwrap())
-    };
-    let client = StudyClient::with_settings(&closed, &http()).unwrap();
-    let error = client.fetch_study(STUDY).await.unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .contains(&format!("cannot connect to {closed}")),
-        "{error}"
-    );
-    assert!(error.to_string().contains("after 6 attempts"), "{error}");
 }
 
 #[test]
