@@ -47,8 +47,22 @@ pub(crate) fn bytes(bytes: &[u8]) -> Result<()> {
 }
 
 /// A line on standard error, for as long as anybody can be told: a log that cannot be written is no reason to stop.
+/// What would steer the terminal (an escape in a file's column name) is shown as a sign.
 pub(crate) fn say(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{line}");
+    let _ = writeln!(std::io::stderr(), "{}", printable(line));
+}
+
+fn printable(text: &str) -> String {
+    let shown = |c: char| !c.is_control() || matches!(c, '\n' | '\t');
+    text.chars()
+        .map(|c| {
+            if shown(c) {
+                c
+            } else {
+                char::REPLACEMENT_CHARACTER
+            }
+        })
+        .collect()
 }
 
 /// What the user is told once, on standard error.

@@ -70,7 +70,7 @@ pub(crate) fn run(args: &AuditArgs, json: bool) -> Result<()> {
     let report = run_audit(&settings, &|done| bar.inc(done))?;
     bar.finish_and_clear();
     if let Some(warning) = epsilon_warning(args.epsilon) {
-        eprintln!("warning: {warning}");
+        crate::output::say(&format!("warning: {warning}"));
     }
     if json {
         output::json(&report)

@@ -287,7 +287,7 @@ fn warn(privacy: &Privacy, n: u64) {
         delta_warning(budget.delta(), n),
     ];
     for warning in warnings.into_iter().flatten() {
-        eprintln!("warning: {warning}");
+        crate::output::say(&format!("warning: {warning}"));
     }
 }
 

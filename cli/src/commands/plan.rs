@@ -342,7 +342,7 @@ fn warn(rows: &[PlanRow]) {
         .into_iter()
         .flatten()
     {
-        eprintln!("warning: {warning}");
+        crate::output::say(&format!("warning: {warning}"));
     }
 }
 

@@ -5,7 +5,7 @@ use std::{io::Write as _, num::NonZeroU64, path::PathBuf};
 use clap::Args;
 use eigenveil_shared::{
     mechanism::MechanismKind,
-    preprocess::{Feature, Norm},
+    preprocess::{Feature, Norm, Preprocessing},
 };
 use serde::{Deserialize, Serialize};
 
@@ -114,6 +114,14 @@ pub(crate) fn run(args: &PrepareArgs, json: bool) -> Result<()> {
         .map(|warning| format!("as the columns are, {warning}"))
         .into_iter()
         .collect();
+    // What study create would refuse.
+    Preprocessing {
+        dimension: features.len(),
+        features: Some(features.clone()),
+        norm: Norm::Normalize,
+        centring: None,
+    }
+    .check()?;
     let choices = match (&table, args.k, args.n, args.epsilon) {
         (Some(table), Some(k), Some(n), Some(epsilon)) => {
             let setting = Setting {
@@ -224,7 +232,7 @@ fn described(path: &std::path::Path) -> Result<Vec<Known>> {
             ),
             _ => {
                 return Err(refused(format!(
-                    "{} has neither mean and sd nor min and max",
+                    "{:?} has neither mean and sd nor min and max",
                     line.name
                 )));
             }
@@ -232,7 +240,7 @@ fn described(path: &std::path::Path) -> Result<Vec<Known>> {
         // Written so that NaN fails.
         if !(mean.is_finite() && deviation.is_finite() && deviation >= 0.0) {
             return Err(refused(format!(
-                "{} has a number that is not finite, a negative sd or a max below its min",
+                "{:?} has a number that is not finite, a negative sd or a max below its min",
                 line.name
             )));
         }
@@ -305,10 +313,11 @@ pub(super) fn rounded(x: f64) -> f64 {
 fn on_grid(x: f64, scale: f64) -> f64 {
     let digits = 2.0 - scale.log10().floor();
     if (0.0..=15.0).contains(&digits) {
-        format!("{x:.*}", digits as usize).parse().unwrap_or(x)
+        // Adding 0 makes −0 a 0.
+        format!("{x:.*}", digits as usize).parse().unwrap_or(x) + 0.0
     } else if digits < 0.0 {
         let step = 10_f64.powf(-digits);
-        (x / step).round() * step
+        (x / step).round() * step + 0.0
     } else {
         x
     }
@@ -411,6 +420,7 @@ mod tests {
         assert_eq!(on_grid(14.127_291, 3.52), 14.13);
         assert_eq!(on_grid(880.583, 569.0), 881.0);
         assert_eq!(on_grid(123_456.0, 56_900.0), 123_500.0);
+        assert!(on_grid(-0.000_1, 1.0).is_sign_positive() && on_grid(-3.0, 5e4).is_sign_positive());
     }
 
     #[test]

@@ -64,10 +64,18 @@ impl Layout {
 /// # Errors
 /// Wrong usage that names the columns concerned and the way out.
 pub(super) fn layout(found: Found, how: &TableArgs, wanted: Option<&Wanted>) -> Result<Layout> {
+    // They would reach the terminal.
+    let unprintable = |name: &String| name.chars().any(char::is_control);
+    if let Some(at) = found.names.iter().flatten().position(unprintable) {
+        return Err(CliError::usage(format!(
+            "the name of column {} has a control character; rename it",
+            at + 1
+        )));
+    }
     let mut chosen = chosen(found, how)?;
     let mut notes = Vec::new();
     if let Some(features) = how.features()?
-        && (chosen.names.is_none() || chosen.is_numbering())
+        && (chosen.names.is_none() || chosen.numbered)
     {
         if features.len() != chosen.take.len() {
             return Err(wrong_dimension(format!(
@@ -160,6 +168,8 @@ pub(super) fn layout(found: Found, how: &TableArgs, wanted: Option<&Wanted>) -> 
 struct Chosen {
     take: Vec<usize>,
     names: Option<Vec<String>>,
+    /// The names are 0, 1, 2, …: what pandas writes for columns without names.
+    numbered: bool,
     shown: bool,
     headerless: bool,
 }
@@ -223,21 +233,25 @@ fn chosen(found: Found, how: &TableArgs) -> Result<Chosen> {
     if take.iter().collect::<BTreeSet<_>>().len() < take.len() {
         return Err(CliError::usage("--keep names a column twice"));
     }
-    let names = names.map(|names| take.iter().map(|&at| names[at].clone()).collect());
+    // Beside an index, or some of them left out, they still are.
+    let all = names.as_deref().unwrap_or_default();
+    let named: Vec<&String> = all.iter().filter(|name| !is_index(name)).collect();
+    let taken: Option<Vec<String>> = names
+        .as_ref()
+        .map(|names| take.iter().map(|&at| names[at].clone()).collect());
+    let numbered = taken
+        .as_deref()
+        .is_some_and(|taken| is_numbering(taken) || is_numbering(&named));
     Ok(Chosen {
         take,
-        names,
+        names: taken,
+        numbered,
         shown,
         headerless: found.headerless,
     })
 }
 
 impl Chosen {
-    /// Whether the names are 0, 1, 2, …: what pandas writes for columns without names.
-    fn is_numbering(&self) -> bool {
-        self.names.as_deref().is_some_and(is_numbering)
-    }
-
     /// Refuses two columns of one name, and a probable index, unless it is wanted or the names may be values.
     fn check_names(&self, wanted: &[String], names_for_sure: bool) -> Result<()> {
         let Some(names) = &self.names else {
@@ -315,7 +329,7 @@ fn matched(
             notes,
         });
     }
-    if chosen.is_numbering() {
+    if chosen.numbered {
         return Err(CliError::usage(format!(
             "its columns are named 0, 1, 2, …, as pandas does with columns without names, those of the {of} are {}; name them with --features FILE (one name a line, in the file's order), or give --in-order if they are in the {of}'s order",
             listed(wanted)
@@ -453,6 +467,43 @@ mod tests {
 
     fn of(found: Found, wanted: &Wanted) -> Result<Layout> {
         layout(found, &TableArgs::default(), Some(wanted))
+    }
+
+    /// pandas' numbers stay numbers when some of them, or an index, are left out.
+    #[test]
+    fn numbers_of_columns_take_the_names_of_the_features_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let features = folder.path().join("names.txt");
+        std::fs::write(&features, "a\nb\n").unwrap();
+        for (names, left) in [
+            (["0", "1", "2"], "0"),
+            (["Unnamed: 0", "0", "1"], "Unnamed: 0"),
+        ] {
+            let how = TableArgs {
+                features: Some(features.clone()),
+                ..drop(&[left])
+            };
+            let taken = layout(found(&names, false), &how, None).unwrap();
+            assert_eq!(
+                (taken.take, taken.names.unwrap()),
+                (vec![1, 2], strings(&["a", "b"]))
+            );
+        }
+    }
+
+    #[test]
+    fn names_that_would_steer_a_terminal_are_refused() {
+        let error = layout(
+            found(&["a\u{1b}[2J", "b"], true),
+            &TableArgs::default(),
+            None,
+        )
+        .unwrap_err()
+        .to_string();
+        assert!(
+            error.contains("column 1 has a control character"),
+            "{error}"
+        );
     }
 
     fn drop(names: &[&str]) -> TableArgs {

@@ -57,6 +57,9 @@ pub struct TableArgs {
     /// Names of the columns where the table has none: one a line, or the features file of study create
     #[arg(long, value_name = "FILE")]
     pub features: Option<PathBuf>,
+    /// What the first column is called in LIBSVM text: 0 where scikit-learn wrote it [default: 1]
+    #[arg(long, value_name = "0|1", value_parser = first_index)]
+    pub first_index: Option<usize>,
     /// The columns are in the order wanted, whatever they are called
     #[arg(long)]
     pub in_order: bool,
@@ -86,6 +89,14 @@ fn names(text: &str) -> Result<Names, String> {
     match reader.read_record(&mut record) {
         Ok(true) => Ok(Names(record.iter().map(str::to_owned).collect())),
         _ => Err("give names separated by commas, such as height,weight".to_owned()),
+    }
+}
+
+fn first_index(text: &str) -> Result<usize, String> {
+    match text {
+        "0" => Ok(0),
+        "1" => Ok(1),
+        _ => Err("it must be 0 or 1".to_owned()),
     }
 }
 

@@ -1,4 +1,4 @@
-//! LIBSVM text: `label index:value index:value …`, indices from 1; labels are dropped.
+//! LIBSVM text: `label index:value index:value …`, indices from 1, or from 0 where the user says so; labels are dropped.
 //!
 //! Which indices a line has is what the row holds: zeros are left out. So nothing about them may decide whether the
 //! other rows are read: for reports a line that is no LIBSVM text is a row that cannot be used, unless most are. Labels
@@ -16,9 +16,10 @@ const MOST_OF: usize = 3;
 
 /// Parses LIBSVM text; without `wanted` the largest index decides the dimension. A value that is no number is NaN, and so
 /// is a row with an index beyond the dimension.
-/// `layout` says which of the columns are taken.
+/// `first` is the index of the first column, 0 or 1; `layout` says which of the columns are taken.
 pub(super) fn parse(
     bytes: &[u8],
+    first: usize,
     wanted: Option<&Wanted>,
     layout: impl FnOnce(usize) -> Result<Layout>,
 ) -> Result<RowTable> {
@@ -34,7 +35,7 @@ pub(super) fn parse(
         if text.is_empty() {
             continue;
         }
-        let row = match row(text, dimension) {
+        let row = match row(text, first, dimension) {
             Ok(row) => row,
             Err(what) => {
                 let error = CliError::usage(format!("line {line}: {what}"));
@@ -42,12 +43,17 @@ pub(super) fn parse(
                 if !reports || what == NO_LABEL {
                     return Err(error);
                 }
+                let why = if what == INDEX_ZERO {
+                    Why::IndexZero
+                } else {
+                    Why::NotLibsvm
+                };
                 wrong += 1;
                 first_wrong.get_or_insert(error);
                 Parsed {
                     entries: vec![(1, f64::NAN)],
                     largest: 0,
-                    why: Some((None, Why::NotLibsvm)),
+                    why: Some((None, why)),
                 }
             }
         };
@@ -90,6 +96,8 @@ pub(super) fn parse(
 
 const NO_LABEL: &str = "it does not begin with a label; every line needs one (0 will do), or a row of zeros is a blank line";
 
+const INDEX_ZERO: &str = "index 0, but indices are taken from 1; if the file counts from 0 (as scikit-learn's dump_svmlight_file does), give --first-index 0";
+
 /// One line.
 struct Parsed {
     entries: Vec<(usize, f64)>,
@@ -98,7 +106,7 @@ struct Parsed {
 }
 
 /// The entries of a line; what is wrong with it where it is no LIBSVM text.
-fn row(line: &str, dimension: Option<usize>) -> std::result::Result<Parsed, String> {
+fn row(line: &str, first: usize, dimension: Option<usize>) -> std::result::Result<Parsed, String> {
     let mut fields = line.split_ascii_whitespace().peekable();
     let label = fields
         .next_if(|field| !field.contains(':'))
@@ -124,15 +132,20 @@ fn row(line: &str, dimension: Option<usize>) -> std::result::Result<Parsed, Stri
         let index: usize = index
             .parse()
             .map_err(|_| "an index is not a whole number")?;
-        if index == 0 {
-            return Err("index 0: indices begin at 1 (scikit-learn: zero_based=False)".to_owned());
-        }
+        // Counted from 1 from here on.
+        let Some(index) = index.checked_add(1 - first).filter(|&index| index > 0) else {
+            return Err(INDEX_ZERO.to_owned());
+        };
         if dimension.is_none() && index > MAX_INDEX {
-            return Err(format!("index {index} is outside 1 to {MAX_INDEX}"));
+            return Err(format!(
+                "index {} is outside {first} to {}",
+                index - (1 - first),
+                MAX_INDEX - (1 - first)
+            ));
         }
         if index <= parsed.largest {
-            let before = parsed.largest;
-            return Err(format!("index {index} does not come after index {before}"));
+            let (after, before) = (index - (1 - first), parsed.largest - (1 - first));
+            return Err(format!("index {after} does not come after index {before}"));
         }
         parsed.largest = index;
         // Refusing the file would tell a server that picks the dimension which rows reach beyond it.
@@ -165,7 +178,7 @@ mod tests {
             names: None,
             reports,
         });
-        super::parse(bytes, wanted.as_ref(), |count| {
+        super::parse(bytes, 1, wanted.as_ref(), |count| {
             nameless(count, &TableArgs::default(), None)
         })
     }
@@ -234,6 +247,25 @@ mod tests {
         for unlabelled in ["1:1\n\n2:1\n", "1 1:1\n2:1\n", "\n"] {
             assert!(parse(unlabelled.as_bytes(), Some(2)).is_err());
         }
+    }
+
+    /// scikit-learn writes indices from 0 unless told otherwise, and no line need show it.
+    #[test]
+    fn files_that_count_from_0_are_read_when_told() {
+        let text = b"1 0:5 1:2\n0 1:3\n0\n";
+        let table = super::parse(text, 0, None, |count| {
+            nameless(count, &TableArgs::default(), None)
+        })
+        .unwrap();
+        assert_eq!((table.len(), table.dimension()), (3, 2));
+        assert_eq!(table.row(0).values(), &[5.0, 2.0]);
+        assert_eq!(table.row(1).values(), &[0.0, 3.0]);
+        // Not told: the line is not sent as it stands, and its owner learns why.
+        let table = read(text, Some(2), true).unwrap();
+        let error = table.check_readable().unwrap_err().to_string();
+        assert!(error.contains("--first-index 0"), "{error}");
+        let error = parse(text, None).unwrap_err().to_string();
+        assert!(error.contains("--first-index 0"), "{error}");
     }
 
     #[test]

@@ -61,6 +61,8 @@ enum Why {
     DecimalComma,
     /// A LIBSVM index beyond the study's dimension.
     Outside,
+    /// A LIBSVM index 0 in a file taken to count from 1.
+    IndexZero,
     /// A line that is no LIBSVM text.
     NotLibsvm,
     /// A line with another number of fields than the first; with a quote that the line does not close.
@@ -144,6 +146,9 @@ impl RowTable {
             ),
             Why::NotANumber => format!("{place}: not a number; every field must be a number"),
             Why::Outside => format!("{place}: there is no such column in the study"),
+            Why::IndexZero => format!(
+                "{place}: index 0, but indices are taken from 1; if the file counts from 0 (as scikit-learn's dump_svmlight_file does), give --first-index 0"
+            ),
             Why::NotLibsvm => format!(
                 "{place}: not LIBSVM text, which is a number and then index:value, indices from 1 and rising"
             ),
@@ -170,7 +175,7 @@ impl RowTable {
             return Ok(());
         }
         Err(CliError::usage(
-            "line 1 is numbers: it may name the columns or be the first row; give --header yes or --header no",
+            "line 1 has numbers: it may name the columns or be the first row; give --header yes or --header no",
         ))
     }
 
@@ -212,10 +217,28 @@ impl RowTable {
         Row::new(self.values[index * self.columns..(index + 1) * self.columns].to_vec())
     }
 
-    /// The first value that is NaN or infinite, as (row, column) counted from 1.
-    pub fn first_not_finite(&self) -> Option<(usize, usize)> {
-        let at = self.values.iter().position(|v| !v.is_finite())?;
-        Some((at / self.columns + 1, at % self.columns + 1))
+    /// Refuses a table with a value that is NaN or infinite.
+    ///
+    /// # Errors
+    /// Wrong usage that names the first such row and column.
+    pub fn check_finite(&self) -> Result<()> {
+        let Some(at) = self.values.iter().position(|v| !v.is_finite()) else {
+            return Ok(());
+        };
+        let (row, named) = (at / self.columns + 1, at % self.columns);
+        let column = self.taken[named] + 1;
+        let column = match self.names() {
+            Some(names) => format!("column {column} ({})", names[named]),
+            None => format!("column {column}"),
+        };
+        let what = if self.values[at].is_nan() {
+            "not a number"
+        } else {
+            "infinite"
+        };
+        Err(CliError::usage(format!(
+            "row {row}, {column}: the value is {what}; give a finite number, or leave the row or the column out"
+        )))
     }
 
     /// Says when a column only counts the rows: nobody's principal component.
@@ -258,6 +281,7 @@ pub fn read(path: &Path, how: &TableArgs, wanted: Option<&Wanted>) -> Result<Row
     let table = parse(path, &read_bytes(path)?, how, wanted)?;
     table
         .check_readable()
+        .and_then(|()| table.check_finite())
         .map_err(|error| error.context(path.display()))?;
     Ok(table)
 }
@@ -323,6 +347,9 @@ pub fn parse(
                 "--header and --delimiter are for text tables: .csv, .tsv or .tab",
             ));
         }
+        if format != Format::Libsvm && how.first_index.is_some() {
+            return Err(CliError::usage("--first-index is for LIBSVM text"));
+        }
         match format {
             Format::Csv => text::parse(bytes, false, how, wanted),
             Format::Tsv => text::parse(bytes, true, how, wanted),
@@ -333,7 +360,9 @@ pub fn parse(
             Format::Parquet => Err(CliError::usage(
                 "this eigenveil was built without Parquet; write the table as CSV, or build with --features parquet",
             )),
-            Format::Libsvm => libsvm::parse(bytes, wanted, |count| nameless(count, how, wanted)),
+            Format::Libsvm => libsvm::parse(bytes, how.first_index.unwrap_or(1), wanted, |count| {
+                nameless(count, how, wanted)
+            }),
         }
     };
     let mut table = read().map_err(|error| error.context(path.display()))?;
@@ -489,7 +518,18 @@ mod tests {
     #[test]
     fn debug_and_not_finite() {
         let table = RowTable::new(2, vec![1.0, 2.0, 3.0, f64::NAN], None).unwrap();
-        assert_eq!(table.first_not_finite(), Some((2, 2)));
+        let error = table.check_finite().unwrap_err().to_string();
+        assert!(
+            error.contains("row 2, column 2: the value is not a number"),
+            "{error}"
+        );
+        let named = Some(vec!["a".to_owned(), "b".to_owned()]);
+        let table = RowTable::new(2, vec![1.0, 2.0, f64::INFINITY, 3.0], named).unwrap();
+        let error = table.check_finite().unwrap_err().to_string();
+        assert!(
+            error.contains("row 2, column 1 (a): the value is infinite"),
+            "{error}"
+        );
         assert_eq!(format!("{table:?}"), "RowTable(2 rows of 2)");
         assert!(RowTable::new(2, vec![1.0], None).is_err());
         assert!(RowTable::new(0, vec![], None).is_err());

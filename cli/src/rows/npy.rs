@@ -88,17 +88,20 @@ fn header(bytes: &[u8]) -> &[u8] {
     &rest[..length.min(rest.len())]
 }
 
-/// Refuses lengths that nobody's array has.
+/// Refuses lengths whose product, with the width of a value, does not fit 64 bits. The width and whatever else the
+/// header counts stand among them: all are multiplied.
 fn check_shape(bytes: &[u8]) -> Result<()> {
     let numbers = header(bytes).split(|byte| !byte.is_ascii_digit());
-    let longest = numbers.map(<[u8]>::len).max().unwrap_or_default();
-    // 10¹²: the product of two does not overflow, and the file is compared with it.
-    if longest <= 12 {
-        return Ok(());
+    let product = numbers
+        .filter(|digits| !digits.is_empty())
+        .map(|digits| str::from_utf8(digits).ok()?.parse::<u64>().ok())
+        .try_fold(1_u64, |product, number| product.checked_mul(number?.max(1)));
+    match product {
+        Some(_) => Ok(()),
+        None => Err(CliError::usage(
+            "the lengths in its header are more than any array has; save it again as n × p numbers with numpy.save",
+        )),
     }
-    Err(CliError::usage(
-        "its header has a length of more than 12 digits; save it again with numpy.save",
-    ))
 }
 
 /// Most brackets open at once in the header.
@@ -218,6 +221,9 @@ mod tests {
         for shape in [
             "(18446744073709551615, 18446744073709551615)",
             "(0, 1000000000000)",
+            "(999999999999, 999999999999)",
+            "(4294967296, 4294967296)",
+            "(0, 99999999999, 99999999999)",
         ] {
             let header =
                 format!("{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}\n");

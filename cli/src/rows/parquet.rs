@@ -9,11 +9,13 @@ use parquet::{
     data_type::DataType,
     errors::ParquetError,
     file::{
-        metadata::RowGroupMetaData,
+        metadata::{KeyValue, RowGroupMetaData},
         reader::{FileReader, SerializedFileReader},
     },
     schema::types::ColumnDescriptor,
 };
+
+use serde::Deserialize;
 
 use super::{
     RowTable, Unreadable, Why,
@@ -47,10 +49,11 @@ pub(super) fn parse(bytes: &[u8], how: &TableArgs, wanted: Option<&Wanted>) -> R
     };
     super::check_columns(found.count)?;
     let layout = columns::layout(found, how, wanted)?;
+    let durations = durations(metadata.file_metadata().key_value_metadata());
     let numbers = layout
         .take
         .iter()
-        .map(|&at| Numbers::of(&schema.column(at)))
+        .map(|&at| Numbers::of(&schema.column(at), &durations))
         .collect::<Result<Vec<_>>>()?;
     let rows = usize::try_from(metadata.file_metadata().num_rows()).unwrap_or_default();
     let wide = layout.take.len();
@@ -114,6 +117,32 @@ pub(super) fn parse(bytes: &[u8], how: &TableArgs, wanted: Option<&Wanted>) -> R
         .of_layout(layout))
 }
 
+/// Names of the columns that pandas says are durations. Parquet has no such type: they stand there as whole numbers of
+/// nanoseconds or of another unit.
+fn durations(metadata: Option<&Vec<KeyValue>>) -> Vec<String> {
+    #[derive(Deserialize)]
+    struct Pandas {
+        columns: Vec<Column>,
+    }
+    #[derive(Deserialize)]
+    struct Column {
+        field_name: Option<String>,
+        numpy_type: Option<String>,
+    }
+    metadata
+        .into_iter()
+        .flatten()
+        .filter(|pair| pair.key == "pandas")
+        .filter_map(|pair| serde_json::from_str::<Pandas>(pair.value.as_deref()?).ok())
+        .flat_map(|pandas| pandas.columns)
+        .filter(|column| {
+            let numpy = column.numpy_type.as_deref().unwrap_or_default();
+            numpy.starts_with("timedelta64") || numpy.starts_with("duration")
+        })
+        .filter_map(|column| column.field_name)
+        .collect()
+}
+
 /// How the values of a column become numbers.
 #[derive(Clone, Copy)]
 struct Numbers {
@@ -123,7 +152,7 @@ struct Numbers {
 impl Numbers {
     /// # Errors
     /// Wrong usage that names a column that does not hold numbers.
-    fn of(column: &ColumnDescriptor) -> Result<Self> {
+    fn of(column: &ColumnDescriptor, durations: &[String]) -> Result<Self> {
         let refused = |what: &str| {
             Err(CliError::usage(format!(
                 "column {:?} holds {what}, not numbers; leave it out with --drop, or write it as floats, integers or booleans",
@@ -132,6 +161,9 @@ impl Numbers {
         };
         if column.max_rep_level() > 0 || column.path().parts().len() > 1 {
             return refused("lists or structures");
+        }
+        if durations.contains(&column.path().string()) {
+            return refused("durations");
         }
         let unsigned = match column.logical_type_ref() {
             // Nothing but missing values: pandas gives such a column no type.
@@ -251,6 +283,81 @@ mod tests {
         let typed = column.typed::<T>();
         typed.write_batch(values, present, None).unwrap();
         column.close().unwrap();
+    }
+
+    /// A footer that says another number of rows than its groups: room would be made for either.
+    #[test]
+    fn rows_are_those_of_its_groups() {
+        let schema = Arc::new(parse_message_type("message schema { required float a; }").unwrap());
+        let mut writer = SerializedFileWriter::new(Vec::new(), schema, Arc::default()).unwrap();
+        let mut group = writer.next_row_group().unwrap();
+        add::<FloatType>(&mut group, &[1.0; 77], None);
+        group.close().unwrap();
+        let good = writer.into_inner().unwrap();
+        let table = |bytes: &[u8]| parse(bytes, &TableArgs::default(), None);
+        assert_eq!(table(&good).unwrap().len(), 77);
+        // 77 is written as 154 in the footer: of the page, the group and the file.
+        let footer = good.len() - 8 - usize::from(good[good.len() - 8]);
+        let places: Vec<usize> = (footer..good.len() - 8)
+            .filter(|&at| good[at] == 154)
+            .collect();
+        let said: Vec<String> = places
+            .iter()
+            .filter_map(|&at| {
+                let mut bad = good.clone();
+                bad.splice(at..=at + 1, [130, 1]);
+                table(&bad).err().map(|error| error.to_string())
+            })
+            .collect();
+        let parts = said
+            .iter()
+            .filter(|error| error.contains("rows but its parts have"));
+        assert_eq!(parts.count(), 2, "{said:?}");
+    }
+
+    /// What pandas 2.2 writes of `pandas.to_timedelta([1, 2], "s")`.
+    #[test]
+    fn durations_are_no_numbers() {
+        let pandas = r#"{"columns": [
+            {"name": "a", "field_name": "a", "pandas_type": "timedelta", "numpy_type": "timedelta64[ns]"},
+            {"name": null, "field_name": null, "pandas_type": "int64", "numpy_type": "int64"}]}"#;
+        let schema = "message schema { optional int64 a; required float b; }";
+        let properties =
+            WriterProperties::builder().set_key_value_metadata(Some(vec![KeyValue::new(
+                "pandas".to_owned(),
+                pandas.to_owned(),
+            )]));
+        let schema = Arc::new(parse_message_type(schema).unwrap());
+        let properties = Arc::new(properties.build());
+        let mut writer = SerializedFileWriter::new(Vec::new(), schema, properties).unwrap();
+        let mut group = writer.next_row_group().unwrap();
+        add::<Int64Type>(&mut group, &[1_000_000_000, 2_000_000_000], Some(&[1, 1]));
+        add::<FloatType>(&mut group, &[2.0, 3.0], None);
+        group.close().unwrap();
+        let bytes = writer.into_inner().unwrap();
+        let error = parse(&bytes, &TableArgs::default(), None)
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("\"a\" holds durations"), "{error}");
+        assert_eq!(
+            parse(&bytes, &without(&["a"]), None).unwrap().dimension(),
+            1
+        );
+    }
+
+    /// pandas gives a column of missing values alone no type.
+    #[test]
+    fn a_column_without_a_value_is_one_of_missing_values() {
+        let schema = "message schema { optional int32 a (unknown); required float b; }";
+        let schema = Arc::new(parse_message_type(schema).unwrap());
+        let mut writer = SerializedFileWriter::new(Vec::new(), schema, Arc::default()).unwrap();
+        let mut group = writer.next_row_group().unwrap();
+        add::<Int32Type>(&mut group, &[], Some(&[0]));
+        add::<FloatType>(&mut group, &[2.0], None);
+        group.close().unwrap();
+        let table = parse(&writer.into_inner().unwrap(), &TableArgs::default(), None).unwrap();
+        assert!(table.row(0).values()[0].is_nan());
+        assert_eq!(table.row(0).values()[1], 2.0);
     }
 
     /// Two row groups of two rows.

@@ -32,8 +32,17 @@ pub(super) fn parse(
 ) -> Result<RowTable> {
     let text = text_of(bytes)?;
     let text = text.trim_start_matches('\u{feff}');
+    // All of it would be line 1, whose cells are taken for names and may be shown.
+    if !text.contains('\n') && text.trim_end().contains('\r') {
+        return Err(CliError::usage(
+            "its lines end in carriage returns alone, as on the Macs of the nineties; save it with line feeds",
+        ));
+    }
     let mut lines: Vec<(usize, &str)> = (1..).zip(text.lines()).collect();
-    let candidates = match (how.delimiter, tabs) {
+    // Spreadsheets write such a line for each other: no row, and no names.
+    let said = lines.first().and_then(|(_, line)| separator(line));
+    lines.drain(..usize::from(said.is_some()));
+    let candidates = match (how.delimiter.or(said), tabs) {
         (Some(delimiter), _) => vec![delimiter],
         (None, true) => vec![b'\t'],
         (None, false) => DELIMITERS.to_vec(),
@@ -135,11 +144,12 @@ fn values(
     count: usize,
     mut splitter: Splitter,
     delimiter: u8,
-    layout: Layout,
+    mut layout: Layout,
 ) -> Result<RowTable> {
     let mut values = Vec::with_capacity(lines.len() * layout.take.len());
     let mut unreadable: Option<Unreadable> = None;
     let mut texts = vec![0_usize; layout.take.len()];
+    let mut commas = vec![Commas::default(); layout.take.len()];
     for &(line, text) in lines {
         if is_blank(text, count, delimiter) {
             continue;
@@ -161,6 +171,7 @@ fn values(
         }
         for (named, &column) in layout.take.iter().enumerate() {
             let cell = splitter.cell(column);
+            commas[named].see(cell);
             values.push(number(cell, delimiter).unwrap_or_else(|why| {
                 texts[named] += usize::from(why == Why::DecimalComma || !is_value(cell));
                 unreadable.get_or_insert(Unreadable {
@@ -174,9 +185,56 @@ fn values(
         }
     }
     check_types(&texts, lines.len(), &layout, unreadable)?;
+    for (at, _) in (0..)
+        .zip(&commas)
+        .filter(|(_, seen)| delimiter != b',' && seen.ambiguous())
+    {
+        layout.notes.push(format!(
+            "{}: every comma stands before three digits; they were read as decimals: if they separate thousands, write 1234 for 1,234",
+            named(&layout, at)
+        ));
+    }
     Ok(RowTable::new(layout.take.len(), values, None)?
         .with_unreadable(unreadable)
         .of_layout(layout))
+}
+
+/// The commas in a column's numbers.
+#[derive(Clone, Copy, Default)]
+struct Commas {
+    /// As between thousands: 12,500.
+    thousands: usize,
+    /// Before decimals for sure: 0,125 and 1,5.
+    decimals: usize,
+}
+
+impl Commas {
+    fn see(&mut self, cell: &str) {
+        let Some((before, after)) = cell.split_once(',') else {
+            return;
+        };
+        let before = before.trim_start_matches(['-', '+']);
+        let thousands =
+            after.len() == 3 && (1..=3).contains(&before.len()) && !before.starts_with('0');
+        if thousands {
+            self.thousands += 1;
+        } else {
+            self.decimals += 1;
+        }
+    }
+
+    fn ambiguous(self) -> bool {
+        self.thousands > 0 && self.decimals == 0
+    }
+}
+
+/// A column of the file, for messages.
+fn named(layout: &Layout, at: usize) -> String {
+    let column = layout.take[at] + 1;
+    match &layout.names {
+        Some(names) => format!("column {column} ({})", names[at]),
+        None => format!("column {column}"),
+    }
 }
 
 /// Refuses a column most of whose fields are text, as Parquet would say of its type: all rows would be unusable. One
@@ -191,11 +249,7 @@ fn check_types(
     let Some(at) = texts.iter().position(most) else {
         return Ok(());
     };
-    let column = layout.take[at] + 1;
-    let name = match &layout.names {
-        Some(names) => format!("column {column} ({})", names[at]),
-        None => format!("column {column}"),
-    };
+    let name = named(layout, at);
     Err(CliError::usage(match first.map(|first| first.why) {
         Some(Why::DecimalComma) => format!(
             "{name}: most numbers have a decimal comma, or one between thousands; write them as 1234.5, or separate the columns by ';'"
@@ -204,6 +258,15 @@ fn check_types(
             "{name} holds text in most rows, not numbers; leave it out with --drop, or turn it into numbers"
         ),
     }))
+}
+
+/// The delimiter of a first line such as `sep=;`.
+fn separator(line: &str) -> Option<u8> {
+    let (sep, delimiter) = line.trim_end_matches('\r').split_once('=')?;
+    match delimiter.as_bytes() {
+        &[one] if sep.eq_ignore_ascii_case("sep") && DELIMITERS.contains(&one) => Some(one),
+        _ => None,
+    }
 }
 
 /// Whether a line says nothing. In a table of one column it is a row whose value is missing, and so is one of delimiters
@@ -262,10 +325,11 @@ fn has_header(
                 .any(|cells| cells.iter().all(|cell| is_value(cell)));
             Ok((
                 header,
-                match (numbers, header) {
-                    (false, _) => None,
+                match (header, numbers) {
+                    (true, false) => None,
                     (true, true) => Some(NUMBERED),
-                    (true, false) => Some(FIRST_ROW),
+                    // Names may be among the numbers: sample,450,451.
+                    (false, _) => Some(FIRST_ROW),
                 },
             ))
         }
@@ -275,7 +339,7 @@ fn has_header(
 /// Said where the first line could be either.
 const NUMBERED: &str = "line 1 is 0, 1, 2, …: it is taken for pandas' numbers of the columns; if it is a row, give --header no";
 const FIRST_ROW: &str =
-    "line 1 is numbers: it is taken for the first row; if it names the columns, give --header yes";
+    "line 1 has numbers: it is taken for the first row; if it names the columns, give --header yes";
 
 /// Whether these are names of columns: none a number, at most one missing; or 0, 1, 2, …, as pandas writes them.
 fn looks_like_header(cells: &[String]) -> bool {
@@ -676,6 +740,7 @@ mod tests {
     fn a_guess_is_said() {
         for (text, rows, words) in [
             ("450,451\n1,2\n", 2, "--header yes"),
+            ("7,451\n1,2\n", 2, "--header yes"),
             ("0,1\n1,0\n", 1, "--header no"),
         ] {
             let table = local(text).unwrap();
@@ -688,8 +753,49 @@ mod tests {
             assert!(table.check_header_is_known().is_err());
         }
         assert!(local("a,b\n1,2\n").unwrap().check_header_is_known().is_ok());
+        // A name among numbers, and its column left out.
+        let how = TableArgs {
+            drop: Some(crate::rows::Names(vec!["1".to_owned()])),
+            ..TableArgs::default()
+        };
+        let table = parse(b"sample,450,451\ns1,1,2\ns2,3,4\n", false, &how, None).unwrap();
+        assert_eq!(table.len(), 3);
+        assert!(table.check_header_is_known().is_err());
+        assert!(table.notes().join(" ").contains("--header yes"));
         let told = parse(b"450,451\n1,2\n", false, &with(Header::Yes), None).unwrap();
         assert!(told.check_header_is_known().is_ok());
+    }
+
+    #[test]
+    fn commas_that_may_stand_between_thousands_are_said() {
+        let notes = |text: &str| local(text).unwrap().notes().join("; ");
+        assert!(notes("a;b\n1,234;5\n12,500;6\n").contains("column 1 (a): every comma"));
+        for decimal in [
+            "a;b\n1,234;5\n1,5;6\n",
+            "a;b\n0,234;5\n3;6\n",
+            "a;b\n1;2\n3;4\n",
+        ] {
+            assert!(!notes(decimal).contains("every comma"), "{decimal:?}");
+        }
+    }
+
+    #[test]
+    fn what_programs_put_around_a_table() {
+        // Excel's line that names the delimiter.
+        let table = local("sep=;\na;b\n1,5;2\n").unwrap();
+        assert_eq!(table.names().unwrap(), ["a", "b"]);
+        assert_eq!(table.row(0).values(), [1.5, 2.0]);
+        assert_eq!(local("SEP=|\r\na|b\r\n1|2\r\n").unwrap().dimension(), 2);
+        // Lines that end in CR alone would all be the first one, and its cells are shown.
+        let named = study(Some(&["a", "b", "c"]), 3);
+        for text in ["a,b,c\r17.25,99.5,3\r", "a,b,c\r17.25,99.5,3"] {
+            let error = report(text, Header::Auto, &named).unwrap_err().to_string();
+            assert!(
+                error.contains("carriage returns") && !error.contains("17.25"),
+                "{error}"
+            );
+        }
+        assert_eq!(local("a,b\r\n1,2\r\n").unwrap().len(), 1);
     }
 
     #[test]

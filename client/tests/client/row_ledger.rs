@@ -176,6 +176,26 @@ fn a_report_beyond_the_rows_of_the_file_is_not_passed_over() {
     assert_eq!(one.charge(&mut ledger, &ten, &outbox).unwrap(), 0);
 }
 
+/// The same bytes read with a header and without are other participants, one place further.
+#[test]
+fn the_same_bytes_with_another_number_of_rows_are_another_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let one = study("one", 1.0);
+    let two = study("two", 1.0);
+    let mut ledger = RowLedger::open(at("ledger")).unwrap();
+    let mut outbox = one.outbox(&at("outbox"));
+    one.fill(&mut outbox, 0..3);
+    let with_header = ledger.row_file(3, b"1,2\n3,4\n5,6\n7,8\n").unwrap();
+    assert_eq!(one.charge(&mut ledger, &with_header, &outbox).unwrap(), 3);
+    let mut other = two.outbox(&at("other"));
+    two.fill(&mut other, 0..4);
+    let without = ledger.row_file(4, b"1,2\n3,4\n5,6\n7,8\n").unwrap();
+    let error = two.charge(&mut ledger, &without, &other).unwrap_err();
+    assert!(error.is_ledger_of_other_rows(), "{error}");
+    assert_eq!(ledger.receipt().unwrap().spent.epsilon, 1.0);
+}
+
 #[test]
 fn the_file_itself_refuses_to_forget_and_holds_no_digest_that_is_the_same_elsewhere() {
     let folder = tempfile::tempdir().unwrap();

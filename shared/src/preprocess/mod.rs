@@ -161,12 +161,31 @@ impl Preprocessing {
             ));
         }
         let mut names = std::collections::BTreeSet::new();
-        for (index, feature) in features.iter().enumerate() {
+        for (number, feature) in (1..).zip(features) {
+            let name = feature.name.as_str();
+            if name.is_empty()
+                || name.len() > MAX_FEATURE_NAME
+                || name.chars().any(char::is_control)
+            {
+                return Err(Error::new(
+                    ErrorCode::InvalidName,
+                    format!(
+                        "the name of feature {number} has {} bytes; it needs 1 to {MAX_FEATURE_NAME} printable ones",
+                        name.len()
+                    ),
+                ));
+            }
+            if !names.insert(name) {
+                return Err(Error::new(
+                    ErrorCode::InvalidName,
+                    format!("two features are named {name:?}; names must differ"),
+                ));
+            }
             if !SCALE_RANGE.contains(&feature.scale) {
                 return Err(Error::new(
                     ErrorCode::InvalidPreprocessing,
                     format!(
-                        "feature {index} has scale {:e}; it must be from {:.1e} to {:.1e}: measure the feature in another unit",
+                        "feature {name:?} has scale {:e}; it must be from {:.1e} to {:.1e}: measure the feature in another unit",
                         feature.scale,
                         SCALE_RANGE.start(),
                         SCALE_RANGE.end()
@@ -179,28 +198,9 @@ impl Preprocessing {
                 return Err(Error::new(
                     ErrorCode::InvalidPreprocessing,
                     format!(
-                        "feature {index} has center {:e} and scale {:e}; the center must be at most {MAX_CENTER:.1e} scales from 0: use a larger scale, or count from another origin",
+                        "feature {name:?} has center {:e} and scale {:e}; the center must be at most {MAX_CENTER:.1e} scales from 0: use a larger scale, or count from another origin",
                         feature.center, feature.scale
                     ),
-                ));
-            }
-            let name = feature.name.as_str();
-            if name.is_empty()
-                || name.len() > MAX_FEATURE_NAME
-                || name.chars().any(char::is_control)
-            {
-                return Err(Error::new(
-                    ErrorCode::InvalidName,
-                    format!(
-                        "the name of feature {index} has {} bytes; it needs 1 to {MAX_FEATURE_NAME} printable ones",
-                        name.len()
-                    ),
-                ));
-            }
-            if !names.insert(name) {
-                return Err(Error::new(
-                    ErrorCode::InvalidName,
-                    format!("two features are named {name:?}; names must differ"),
                 ));
             }
         }
