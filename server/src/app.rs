@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use crate::{
     config::ServerConfig, environment::Environment, jobs::Jobs, limits::Limits, memory::Budget,
-    pages::PageState, store::Store,
+    sessions::Sessions, store::Store,
 };
 
 /// A running Eigenveil: the store, the estimates' thread and the settings. Clones share it.
@@ -40,7 +40,7 @@ struct Inner {
     jobs: Jobs,
     limits: Limits,
     config: ServerConfig,
-    pages: PageState,
+    sessions: Sessions,
     answers: Arc<Budget>,
     stopping: watch::Sender<bool>,
     requests: AtomicU64,
@@ -65,7 +65,7 @@ impl AppState {
                     "other answers have not been read yet: ask again after a second",
                 ),
                 config,
-                pages: PageState::default(),
+                sessions: Sessions::default(),
                 stopping: watch::Sender::new(false),
                 requests: AtomicU64::new(0),
             }),
@@ -103,9 +103,9 @@ impl AppState {
         &self.inner.limits
     }
 
-    /// What pages keep between requests.
-    pub(crate) fn pages(&self) -> &PageState {
-        &self.inner.pages
+    /// The sessions of browsers.
+    pub(crate) fn sessions(&self) -> &Sessions {
+        &self.inner.sessions
     }
 
     /// What answers that are not taken yet may hold.

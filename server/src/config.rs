@@ -1,25 +1,19 @@
 //! What an operator may set.
 
-mod check;
-pub(crate) mod descriptors;
 mod file;
 mod network;
 
 use std::{
-    net::SocketAddr,
+    net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use eigenveil_estimation::linalg::Threads;
+use eigenveil_estimation::{large::SMALLEST_LARGE, linalg::Threads};
 use eigenveil_shared::{Error, ErrorCode, Result};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::check::cannot_listen;
-pub use self::{
-    check::check,
-    network::{Network, ProxyHeader},
-};
+pub use self::network::{Network, ProxyHeader};
 
 /// Settings of a server. Every field but the data directory has a default; unknown keys are refused.
 ///
@@ -30,190 +24,130 @@ pub use self::{
 /// assert!(ServerConfig { queue_requests: 0, ..config }.check().is_err());
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct ServerConfig {
     /// Directory of the store; made when it is missing. Nothing else may live in it. Has no default.
-    #[serde(default)]
     pub data_dir: PathBuf,
     /// Address to listen on; port 0 lets the system choose. Default `127.0.0.1:8080`.
-    #[serde(default = "default::listen")]
     pub listen: SocketAddr,
     /// Bytes of bucket sums kept in memory, over all studies. Also decides, when a study is created,
     /// how many of the 32 buckets it gets. Default 1 GiB.
-    #[serde(default = "default::memory_bytes")]
     pub memory_bytes: u64,
     /// Dimension from which row-sparse estimates of `double-cap` studies (without private centring, λ neither `cv` nor
     /// `path`) read the seeds twice and keep half a triangle of p² in memory, not a sum a bucket: about 6p²
     /// bytes of `memory_bytes`. They then have the leading eigenvalues only. Default 1,500.
-    #[serde(default = "default::stream_sparse_from")]
     pub stream_sparse_from: usize,
     /// Bytes of report bodies that may be in memory at once, being read or waiting for a commit;
     /// beyond it requests are answered 429. Default 256 MiB.
-    #[serde(default = "default::ingest_bytes")]
     pub ingest_bytes: usize,
     /// Bytes of answers that may be in memory at once until clients take them; beyond it requests are answered 429.
     /// Default 64 MiB.
-    #[serde(default = "default::answer_bytes")]
     pub answer_bytes: usize,
     /// Requests that may wait for the writer; beyond it requests are answered 429. Default 4,096.
-    #[serde(default = "default::queue_requests")]
     pub queue_requests: usize,
     /// Reports after which a commit takes no further request. Default 8,192.
-    #[serde(default = "default::commit_reports")]
     pub commit_reports: usize,
     /// Payload bytes after which a commit takes no further request. Default 64 MiB.
-    #[serde(default = "default::commit_bytes")]
     pub commit_bytes: usize,
     /// Microseconds a commit that already has company waits for more; a lone request never waits.
     /// Default 0: while one commit is synced the next one gathers by itself, and waiting longer
     /// measured no better.
-    #[serde(default = "default::commit_delay_us")]
     pub commit_delay_us: u64,
     /// Connections served at once; further ones wait to be accepted. The process needs 64 open files more: with fewer
     /// it serves as many as fit. Default 4,096.
-    #[serde(default = "default::max_connections")]
     pub max_connections: usize,
     /// Milliseconds a client may take to send the head of a request; also how long an idle
     /// connection stays open. Default 30,000.
-    #[serde(default = "default::header_timeout_ms")]
     pub header_timeout_ms: u64,
     /// Milliseconds a client may take to send a body. Default 60,000.
-    #[serde(default = "default::body_timeout_ms")]
     pub body_timeout_ms: u64,
     /// Milliseconds that requests being served are given to finish when the server stops. Default 10,000.
-    #[serde(default = "default::shutdown_timeout_ms")]
     pub shutdown_timeout_ms: u64,
     /// Threads that one estimate may take. Default 1: the machine is the reports'. What is computed does not depend on it.
-    #[serde(default = "default::estimate_threads")]
     pub estimate_threads: usize,
     /// Whether `/metrics` is read without a token, by everybody who reaches the server. Default `false`.
-    #[serde(default)]
     pub metrics_without_token: bool,
     /// Bytes per second below which a client that sends a large body is cut off: a body may take
     /// `body_timeout_ms` and its limit at this rate. Default 65,536.
-    #[serde(default = "default::min_bytes_per_second")]
     pub min_bytes_per_second: u64,
     /// Bytes the database may have; beyond it reports are answered 507 until studies are deleted. Absent: as many
     /// as the disk takes.
-    #[serde(default)]
     pub store_bytes: Option<u64>,
     /// Finished estimates kept of each study; older ones are deleted. Default 1,000.
-    #[serde(default = "default::retain_estimates")]
     pub retain_estimates: u32,
     /// Days for which the identifiers of a closed study are kept. Without them a device that never learnt that
     /// its report was counted is told that the study is closed, and the study cannot be exported. Absent: for ever.
-    #[serde(default)]
     pub retain_ids_days: Option<u32>,
     /// Estimates that may wait, over all studies; beyond it requests are answered 429. Default 100.
-    #[serde(default = "default::waiting_estimates")]
     pub waiting_estimates: u32,
     /// Largest JSON body in bytes. Default 4 MiB, which holds 4,096 features with long names.
-    #[serde(default = "default::json_bytes")]
     pub json_bytes: usize,
     /// PEM file with the server's certificate, then those of its issuers. With `tls_key` the server speaks HTTPS
     /// only. Absent: plain HTTP.
-    #[serde(default)]
     pub tls_cert: Option<PathBuf>,
     /// PEM file with the certificate's key, without a password.
-    #[serde(default)]
     pub tls_key: Option<PathBuf>,
     /// Seconds after which the certificate's files are read again; a pair that cannot be used is told of in the log and
     /// the one before goes on. 0: only when asked (SIGHUP to `eigenveil serve`). Default 60.
-    #[serde(default = "default::tls_reload_seconds")]
     pub tls_reload_seconds: u64,
     /// Milliseconds a client may take for the TLS handshake. Default 10,000.
-    #[serde(default = "default::handshake_timeout_ms")]
     pub handshake_timeout_ms: u64,
     /// Allows plain HTTP on an address that other machines reach: for a TLS proxy on another machine. Default false.
-    #[serde(default)]
     pub insecure_http: bool,
     /// Proxies whose `proxy_header` is believed, such as `10.0.0.0/8`. Default none: the address of a client is that
     /// of the connection. Used for limits only.
-    #[serde(default)]
     pub trusted_proxies: Vec<Network>,
     /// The header in which these proxies write whom they speak for, to the right of what was there. Default
     /// `x-forwarded-for`.
-    #[serde(default)]
     pub proxy_header: ProxyHeader,
     /// Requests a minute that one address (of IPv6: one /64) may make; beyond it they are answered 429. Absent: no limit,
     /// since many participants may share an address, and reports have limits of their own.
-    #[serde(default)]
     pub address_requests_per_minute: Option<u32>,
     /// Requests a minute that may be made with one token, its sessions and logins included; beyond it they are answered
     /// 429. Absent: no limit.
-    #[serde(default)]
     pub token_requests_per_minute: Option<u32>,
     /// Refused tokens a minute that one address (of IPv6: one /64) may try; beyond it further wrong ones are answered
     /// 429, and never the right one. Default 60.
-    #[serde(default = "default::wrong_tokens_per_minute")]
     pub wrong_tokens_per_minute: u32,
 }
 
-mod default {
-    use std::net::{Ipv4Addr, SocketAddr};
-
-    pub(super) fn listen() -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, 8080).into()
-    }
-    pub(super) fn memory_bytes() -> u64 {
-        1 << 30
-    }
-    pub(super) fn stream_sparse_from() -> usize {
-        eigenveil_estimation::large::SMALLEST_LARGE
-    }
-    pub(super) fn ingest_bytes() -> usize {
-        256 << 20
-    }
-    pub(super) fn answer_bytes() -> usize {
-        64 << 20
-    }
-    pub(super) fn queue_requests() -> usize {
-        4_096
-    }
-    pub(super) fn commit_reports() -> usize {
-        8_192
-    }
-    pub(super) fn commit_bytes() -> usize {
-        64 << 20
-    }
-    pub(super) fn commit_delay_us() -> u64 {
-        0
-    }
-    pub(super) fn max_connections() -> usize {
-        4_096
-    }
-    pub(super) fn header_timeout_ms() -> u64 {
-        30_000
-    }
-    pub(super) fn body_timeout_ms() -> u64 {
-        60_000
-    }
-    pub(super) fn shutdown_timeout_ms() -> u64 {
-        10_000
-    }
-    pub(super) fn estimate_threads() -> usize {
-        1
-    }
-    pub(super) fn min_bytes_per_second() -> u64 {
-        65_536
-    }
-    pub(super) fn retain_estimates() -> u32 {
-        1_000
-    }
-    pub(super) fn waiting_estimates() -> u32 {
-        100
-    }
-    pub(super) fn json_bytes() -> usize {
-        4 << 20
-    }
-    pub(super) fn tls_reload_seconds() -> u64 {
-        60
-    }
-    pub(super) fn handshake_timeout_ms() -> u64 {
-        10_000
-    }
-    pub(super) fn wrong_tokens_per_minute() -> u32 {
-        60
+impl Default for ServerConfig {
+    /// The documented defaults, without a directory.
+    fn default() -> Self {
+        Self {
+            data_dir: PathBuf::new(),
+            listen: (Ipv4Addr::LOCALHOST, 8080).into(),
+            memory_bytes: 1 << 30,
+            stream_sparse_from: SMALLEST_LARGE,
+            ingest_bytes: 256 << 20,
+            answer_bytes: 64 << 20,
+            queue_requests: 4_096,
+            commit_reports: 8_192,
+            commit_bytes: 64 << 20,
+            commit_delay_us: 0,
+            max_connections: 4_096,
+            header_timeout_ms: 30_000,
+            body_timeout_ms: 60_000,
+            shutdown_timeout_ms: 10_000,
+            estimate_threads: 1,
+            min_bytes_per_second: 65_536,
+            store_bytes: None,
+            retain_estimates: 1_000,
+            retain_ids_days: None,
+            waiting_estimates: 100,
+            json_bytes: 4 << 20,
+            tls_cert: None,
+            tls_key: None,
+            tls_reload_seconds: 60,
+            handshake_timeout_ms: 10_000,
+            insecure_http: false,
+            metrics_without_token: false,
+            trusted_proxies: Vec::new(),
+            proxy_header: ProxyHeader::default(),
+            address_requests_per_minute: None,
+            token_requests_per_minute: None,
+            wrong_tokens_per_minute: 60,
+        }
     }
 }
 
@@ -222,37 +156,7 @@ impl ServerConfig {
     pub fn new(data_dir: impl Into<PathBuf>) -> Self {
         Self {
             data_dir: data_dir.into(),
-            listen: default::listen(),
-            memory_bytes: default::memory_bytes(),
-            stream_sparse_from: default::stream_sparse_from(),
-            ingest_bytes: default::ingest_bytes(),
-            answer_bytes: default::answer_bytes(),
-            queue_requests: default::queue_requests(),
-            commit_reports: default::commit_reports(),
-            commit_bytes: default::commit_bytes(),
-            commit_delay_us: default::commit_delay_us(),
-            max_connections: default::max_connections(),
-            header_timeout_ms: default::header_timeout_ms(),
-            body_timeout_ms: default::body_timeout_ms(),
-            shutdown_timeout_ms: default::shutdown_timeout_ms(),
-            estimate_threads: default::estimate_threads(),
-            min_bytes_per_second: default::min_bytes_per_second(),
-            store_bytes: None,
-            retain_estimates: default::retain_estimates(),
-            retain_ids_days: None,
-            waiting_estimates: default::waiting_estimates(),
-            json_bytes: default::json_bytes(),
-            tls_cert: None,
-            tls_key: None,
-            tls_reload_seconds: default::tls_reload_seconds(),
-            handshake_timeout_ms: default::handshake_timeout_ms(),
-            insecure_http: false,
-            metrics_without_token: false,
-            trusted_proxies: Vec::new(),
-            proxy_header: ProxyHeader::default(),
-            address_requests_per_minute: None,
-            token_requests_per_minute: None,
-            wrong_tokens_per_minute: default::wrong_tokens_per_minute(),
+            ..Self::default()
         }
     }
 

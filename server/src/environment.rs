@@ -60,7 +60,7 @@ pub struct Environment {
     pub entropy: Arc<dyn Entropy>,
     /// What goes wrong with the store.
     #[cfg(test)]
-    pub(crate) faults: crate::store::Faults,
+    pub(crate) faults: crate::faults::Faults,
 }
 
 impl Environment {
@@ -70,7 +70,7 @@ impl Environment {
             clock: Arc::new(SystemClock),
             entropy: Arc::new(SystemEntropy),
             #[cfg(test)]
-            faults: crate::store::Faults::default(),
+            faults: crate::faults::Faults::default(),
         }
     }
 }

@@ -27,8 +27,8 @@ use eigenveil_shared::{
 
 use crate::{
     estimate_job::{can_stream, estimate, estimate_from_seeds, note_repeated, note_row_check},
-    http::status_of,
     metrics::EstimateEnd,
+    status::status_of,
     store::{Job, Store, Study},
 };
 

@@ -20,29 +20,38 @@
 //! without their identifiers: either way an estimate cannot leave single reports out afterwards.
 
 mod app;
+mod check;
 mod config;
+mod descriptors;
 mod environment;
 mod estimate_job;
+mod faults;
 mod http;
 mod jobs;
 mod limits;
 mod memory;
 mod metrics;
 mod pages;
-mod patient;
 pub mod pictures;
 mod request_id;
+mod routes;
 #[cfg(test)]
 mod scenarios;
 mod server;
+mod sessions;
+mod status;
 pub mod store;
 mod tls;
+mod write_timeout;
 
 pub use app::AppState;
-pub use config::{Network, ProxyHeader, ServerConfig, check};
+pub use check::check;
+pub use config::{Network, ProxyHeader, ServerConfig};
 pub use environment::{Clock, Entropy, Environment, SystemClock, SystemEntropy};
 pub use estimate_job::{estimate, estimate_from_seeds};
-pub use http::{EstimateList, openapi, router, status_of};
+pub use http::EstimateList;
+pub use routes::{openapi, router};
 pub use server::Server;
+pub use status::status_of;
 pub use store::{Store, Study, StudyId};
 pub use tls::{Certificates, Reload};

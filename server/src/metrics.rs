@@ -21,8 +21,8 @@ use prometheus_client::{
 
 /// Names of `docs/operations.md`: changing one breaks somebody's alert.
 const PREFIX: &str = "eigenveil";
-/// What nearly every request of a busy server is.
-const REPORTS: &str = crate::http::REPORTS;
+/// The route of reports, which nearly every request of a busy server asks for.
+pub(crate) const REPORTS: &str = "/v1/studies/{id}/reports";
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RequestLabels {

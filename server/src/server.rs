@@ -24,12 +24,14 @@ use tokio::{
 
 use crate::{
     app::AppState,
-    config::{ServerConfig, cannot_listen, descriptors},
+    check::cannot_listen,
+    config::ServerConfig,
+    descriptors,
     environment::Environment,
-    http::{direct, router},
     limits,
-    patient::Patient,
+    routes::{direct, router},
     tls::{Certificates, Handshake},
+    write_timeout::WriteTimeout,
 };
 
 /// How long to leave the listener alone when the system has no more file descriptors.
@@ -171,7 +173,7 @@ impl Server {
             .writev(false)
             .max_buf_size(MAX_HEAD);
         let mut stop = std::pin::pin!(stop);
-        let mut chores = std::pin::pin!(chores(app.clone(), certificates));
+        let mut maintenance = std::pin::pin!(maintenance(app.clone(), certificates));
         let store = app.store().clone();
         let mut writer_ended = std::pin::pin!(store.writer_ended());
         let ended = loop {
@@ -184,7 +186,7 @@ impl Server {
                 accepted = accepted => accepted,
                 () = &mut stop => break Ok(()),
                 () = &mut writer_ended => break store.check_writer(),
-                () = &mut chores => continue,
+                () = &mut maintenance => continue,
             };
             let (stream, peer) = match accepted {
                 Ok(accepted) => accepted,
@@ -208,7 +210,7 @@ impl Server {
             tokio::spawn(async move {
                 let served = async {
                     match handshake {
-                        None => connection.serve(Patient::new(stream, patience)).await,
+                        None => connection.serve(WriteTimeout::new(stream, patience)).await,
                         // Boxed, so that plain connections stay small.
                         Some(handshake) => {
                             Box::pin(async move {
@@ -278,7 +280,7 @@ where
 }
 
 /// What has to be done now and then, for ever: forgetting clients, and looking whether the certificate was renewed.
-async fn chores(app: AppState, certificates: Option<Arc<Certificates>>) {
+async fn maintenance(app: AppState, certificates: Option<Arc<Certificates>>) {
     let mut forget = interval(limits::MEMORY / 5);
     let patience = app.config().tls_reload();
     let mut renew = interval(patience.unwrap_or(limits::MEMORY));
@@ -309,7 +311,7 @@ mod tests {
     use tower::ServiceExt as _;
 
     use super::*;
-    use crate::store::Fault;
+    use crate::faults::Fault;
 
     fn study() -> CreateStudy {
         let design = serde_json::json!({"name": "test", "dimension": 3, "epsilon": 1.0});

@@ -25,7 +25,7 @@ use tokio_rustls::{
     },
 };
 
-use crate::patient::Patient;
+use crate::write_timeout::WriteTimeout;
 
 /// First byte of every TLS handshake.
 const HANDSHAKE: u8 = 0x16;
@@ -285,7 +285,7 @@ impl Handshake {
                 refuse_plain(stream, first[0]).await;
                 return None;
             }
-            let stream = Patient::new(stream, patience);
+            let stream = WriteTimeout::new(stream, patience);
             match self.acceptor.accept(stream).await {
                 Ok(stream) => Some(stream),
                 Err(error) => {

@@ -13,7 +13,7 @@ use axum::{
 use hyper::body::{Frame, SizeHint};
 use tokio::time::Instant;
 
-use super::ApiError;
+use super::problem::ApiError;
 use crate::{
     app::AppState,
     memory::{Reservation, SMALL},
@@ -24,10 +24,10 @@ const PIECE: usize = 64 << 10;
 
 /// In the extensions of an answer that is read from a file as its client takes it.
 #[derive(Clone, Copy)]
-pub(super) struct FromFile;
+pub(crate) struct FromFile;
 
 /// The answer, which holds its bytes of the budget until the last of them is taken; or a refusal.
-pub(super) fn held(app: &AppState, client: Option<[u8; 16]>, response: Response) -> Response {
+pub(crate) fn held(app: &AppState, client: Option<[u8; 16]>, response: Response) -> Response {
     let size = response.body().size_hint().exact().unwrap_or(0);
     let size = usize::try_from(size).unwrap_or(usize::MAX);
     // Small ones are bounded by the number of connections.

@@ -43,7 +43,7 @@ pub(crate) async fn read(
 ///
 /// # Errors
 /// Those of [`read`].
-pub(super) async fn read_into(
+pub(crate) async fn read_into(
     app: &AppState,
     headers: &HeaderMap,
     body: Body,
@@ -184,7 +184,7 @@ impl Pace {
 ///
 /// # Errors
 /// `unsupported-media-type`, `malformed-json`, and those of [`read`].
-pub(super) async fn read_json<T: DeserializeOwned>(
+pub(crate) async fn read_json<T: DeserializeOwned>(
     app: &AppState,
     parts: &Parts,
     body: Body,
@@ -204,14 +204,14 @@ pub(super) async fn read_json<T: DeserializeOwned>(
 }
 
 /// The content type as sent; empty when there is none, or none that is text.
-pub(super) fn media_type(headers: &HeaderMap) -> &str {
+pub(crate) fn media_type(headers: &HeaderMap) -> &str {
     headers
         .get(header::CONTENT_TYPE)
         .and_then(|value| value.to_str().ok())
         .unwrap_or_default()
 }
 
-pub(super) fn unsupported_media_type(sent: &str, wanted: &str) -> Error {
+pub(crate) fn unsupported_media_type(sent: &str, wanted: &str) -> Error {
     // Somebody else's text: no more of it than is needed to recognise it.
     let sent: String = sent.chars().take(80).collect();
     Error::new(

@@ -28,7 +28,7 @@ const MAX_DRAINED: u64 = 16 << 20;
 
 /// Sends the answer when the whole body is read, within [`MAX_DRAINED`] bytes and the time a client may
 /// take to send a body, counted from the head of the request.
-pub(super) async fn unread(
+pub(crate) async fn unread(
     app: &AppState,
     request: Request,
     next: impl AsyncFnOnce(Request) -> Response,

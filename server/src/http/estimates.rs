@@ -46,7 +46,7 @@ pub(crate) enum Format {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Show {
+pub(crate) struct Show {
     format: Option<Format>,
 }
 
@@ -58,7 +58,7 @@ pub(super) struct Show {
     responses((status = 202, description = "The job", body = EstimateDocument), Refusals),
     security(("operator" = [])),
 )]
-pub(super) async fn create(
+pub(crate) async fn create(
     _: Operator,
     StudyInPath(study): StudyInPath,
     State(app): State<AppState>,
@@ -86,7 +86,7 @@ pub(super) async fn create(
     responses((status = 200, description = "The jobs", body = EstimateList), Refusals),
     security(("operator" = []), ("analyst" = [])),
 )]
-pub(super) async fn list(
+pub(crate) async fn list(
     _: Reader,
     StudyInPath(study): StudyInPath,
     State(app): State<AppState>,
@@ -106,7 +106,7 @@ pub(super) async fn list(
     responses((status = 200, description = "The job, or its result alone in the format asked for", content((EstimateDocument = "application/json"), (String = "text/csv; charset=utf-8"), (inline(Binary) = "application/octet-stream"))), Refusals),
     security(("operator" = []), ("analyst" = [])),
 )]
-pub(super) async fn show(
+pub(crate) async fn show(
     _: Reader,
     StudyInPath(study): StudyInPath,
     NumberInPath(number): NumberInPath,
@@ -156,7 +156,7 @@ pub(crate) fn written(
     responses((status = 200, description = "The job", body = EstimateDocument), Refusals),
     security(("operator" = [])),
 )]
-pub(super) async fn cancel(
+pub(crate) async fn cancel(
     _: Operator,
     StudyInPath(study): StudyInPath,
     NumberInPath(number): NumberInPath,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{
-    extract::{FromRequestParts, RawPathParams},
+    extract::{FromRef, FromRequestParts, RawPathParams},
     http::{HeaderMap, header, request::Parts},
 };
 use eigenveil_shared::{Error, ErrorCode, api::StudyState};
@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Proof that the request carries the operator's token.
-pub(super) struct Operator;
+pub(crate) struct Operator;
 
 impl FromRequestParts<AppState> for Operator {
     type Rejection = Refused;
@@ -38,7 +38,7 @@ impl FromRequestParts<AppState> for Operator {
 
 /// Proof that the request may read the estimates of the study in its path: it carries the operator's token, or an
 /// analyst's for this study.
-pub(super) struct Reader;
+pub(crate) struct Reader;
 
 impl FromRequestParts<AppState> for Reader {
     type Rejection = Refused;
@@ -63,7 +63,7 @@ impl FromRequestParts<AppState> for Reader {
 }
 
 /// Proof that the request may read the metrics.
-pub(super) struct MetricsReader;
+pub(crate) struct MetricsReader;
 
 impl FromRequestParts<AppState> for MetricsReader {
     type Rejection = Refused;
@@ -80,7 +80,7 @@ impl FromRequestParts<AppState> for MetricsReader {
 }
 
 /// Whether the request carries the operator's token; a wrong one is an error all the same.
-pub(super) struct MaybeOperator(pub(super) bool);
+pub(crate) struct MaybeOperator(pub(crate) bool);
 
 impl FromRequestParts<AppState> for MaybeOperator {
     type Rejection = Refused;
@@ -92,7 +92,7 @@ impl FromRequestParts<AppState> for MaybeOperator {
 
 /// The token in the head of a request: `None` without such a header, `Some(None)` where it is of another form. However
 /// it is spelt, the same token is the same text.
-pub(super) fn bearer(headers: &HeaderMap) -> Option<Option<&str>> {
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<Option<&str>> {
     let value = headers.get(header::AUTHORIZATION)?;
     Some(value.to_str().ok().and_then(|text| {
         let (scheme, token) = text.split_once(' ')?;
@@ -135,17 +135,21 @@ fn missing(what: &str) -> Error {
 /// The study named in the path.
 pub(crate) struct StudyInPath(pub(crate) Arc<Study>);
 
-impl FromRequestParts<AppState> for StudyInPath {
+impl<S: Send + Sync> FromRequestParts<S> for StudyInPath
+where
+    AppState: FromRef<S>,
+{
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, ApiError> {
-        let params = path_params(parts, app).await?;
-        Ok(Self(study(app, param(&params, "id"))?))
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let params = path_params(parts, state).await?;
+        let app = AppState::from_ref(state);
+        Ok(Self(study(&app, param(&params, "id"))?))
     }
 }
 
 /// The study with this identifier.
-pub(super) fn study(app: &AppState, id: &str) -> Result<Arc<Study>, Error> {
+pub(crate) fn study(app: &AppState, id: &str) -> Result<Arc<Study>, Error> {
     let id = StudyId::parse(id).ok_or_else(no_such_identifier)?;
     app.store().study(id)
 }
@@ -164,11 +168,11 @@ pub(crate) fn hide_draft(study: &Study, operator: bool) -> Result<(), Error> {
 /// The number of an estimate in the path.
 pub(crate) struct NumberInPath(pub(crate) u64);
 
-impl FromRequestParts<AppState> for NumberInPath {
+impl<S: Send + Sync> FromRequestParts<S> for NumberInPath {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, ApiError> {
-        let params = path_params(parts, app).await?;
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let params = path_params(parts, state).await?;
         // Numbers are stored as signed integers.
         let number = param(&params, "number")
             .parse()
@@ -185,19 +189,22 @@ impl FromRequestParts<AppState> for NumberInPath {
 }
 
 /// The identifier of an analyst's token in the path.
-pub(super) struct TokenInPath(pub(super) String);
+pub(crate) struct TokenInPath(pub(crate) String);
 
-impl FromRequestParts<AppState> for TokenInPath {
+impl<S: Send + Sync> FromRequestParts<S> for TokenInPath {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, ApiError> {
-        let params = path_params(parts, app).await?;
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let params = path_params(parts, state).await?;
         Ok(Self(param(&params, "token").to_owned()))
     }
 }
 
-async fn path_params(parts: &mut Parts, app: &AppState) -> Result<RawPathParams, ApiError> {
-    RawPathParams::from_request_parts(parts, app)
+async fn path_params<S: Send + Sync>(
+    parts: &mut Parts,
+    state: &S,
+) -> Result<RawPathParams, ApiError> {
+    RawPathParams::from_request_parts(parts, state)
         .await
         .map_err(|_| {
             Error::new(

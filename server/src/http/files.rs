@@ -7,7 +7,7 @@ use eigenveil_shared::{
 
 /// One line per feature: its name, then its loading on each component, whose verdict is in the column's name (that of its
 /// group, where it cannot be told apart from others), and its mean where the study estimates it.
-pub(super) fn csv(estimate: &Estimate) -> Result<Vec<u8>> {
+pub(crate) fn csv(estimate: &Estimate) -> Result<Vec<u8>> {
     let failed = |error: &dyn std::fmt::Display| {
         Error::new(
             ErrorCode::StoreUnavailable,
@@ -50,7 +50,7 @@ pub(super) fn csv(estimate: &Estimate) -> Result<Vec<u8>> {
 }
 
 /// A p × k array of f64, C order, NumPy format 1.0.
-pub(super) fn npy(estimate: &Estimate) -> Vec<u8> {
+pub(crate) fn npy(estimate: &Estimate) -> Vec<u8> {
     let (p, k) = (estimate.p, estimate.components.len());
     let mut header = format!("{{'descr': '<f8', 'fortran_order': False, 'shape': ({p}, {k}), }}");
     // Magic, version and length take 10 bytes; the whole is a multiple of 64 and ends in a line feed.

@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
     get, path = "/healthz", tag = "service",
     responses((status = 200, description = "Up", body = Object), Refusals),
 )]
-pub(super) async fn live(State(app): State<AppState>) -> Result<Json<Value>, ApiError> {
+pub(crate) async fn live(State(app): State<AppState>) -> Result<Json<Value>, ApiError> {
     // A server that stops in good order lives until it is gone.
     if !app.is_stopping() {
         app.store().check_writer()?;
@@ -30,7 +30,7 @@ pub(super) async fn live(State(app): State<AppState>) -> Result<Json<Value>, Api
     get, path = "/readyz", tag = "service",
     responses((status = 200, description = "Ready", body = Object), Refusals),
 )]
-pub(super) async fn ready(State(app): State<AppState>) -> Result<Json<Value>, ApiError> {
+pub(crate) async fn ready(State(app): State<AppState>) -> Result<Json<Value>, ApiError> {
     if app.is_stopping() {
         return Err(Error::new(
             ErrorCode::ShuttingDown,

@@ -17,7 +17,6 @@ use crate::{
     app::AppState,
     config::{Network, ProxyHeader, ServerConfig},
     limits::address_key,
-    pages,
     store::{Identity, TokenHash},
 };
 
@@ -27,7 +26,7 @@ use crate::{
 ///
 /// Wrong tokens are not counted here but where a token is looked up ([`recognise`]): whatever route and header it came
 /// by.
-pub(super) async fn within(
+pub(crate) async fn within(
     app: &AppState,
     request: Request,
     next: impl AsyncFnOnce(Request) -> Response,
@@ -53,7 +52,7 @@ pub(super) async fn within(
 fn token_in_force(app: &AppState, headers: &HeaderMap) -> Option<TokenHash> {
     let token = match super::extract::bearer(headers) {
         Some(bearer) => TokenHash::of(bearer?),
-        None => pages::session_token(app, headers)?,
+        None => app.sessions().token_of(headers)?,
     };
     app.store().identify_hash(&token).map(|_| token)
 }
@@ -95,7 +94,7 @@ impl Caller {
         Some(Self(address_key(address)))
     }
 
-    pub(super) fn address(self) -> [u8; 16] {
+    pub(crate) fn address(self) -> [u8; 16] {
         self.0
     }
 }

@@ -20,7 +20,7 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
     security(("operator" = []), ("analyst" = [])),
     responses((status = 200, description = "Text of OpenMetrics", body = String, content_type = "application/openmetrics-text"), Refusals),
 )]
-pub(super) async fn show(
+pub(crate) async fn show(
     _: MetricsReader,
     State(app): State<AppState>,
 ) -> Result<Response, ApiError> {

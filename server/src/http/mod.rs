@@ -1,98 +1,25 @@
-//! The HTTP interface (`docs/protocol.md`).
+//! The HTTP interface (`docs/protocol.md`): one file a resource, and what their handlers share. The table of routes is
+//! in [`routes`](crate::routes).
 
-mod answers;
+pub(crate) mod answers;
 pub(crate) mod body;
-pub(crate) mod direct;
-mod drain;
+pub(crate) mod drain;
 pub(crate) mod estimates;
 pub(crate) mod extract;
 mod files;
-mod health;
-mod limit;
-mod metrics;
-mod openapi;
-mod problem;
-mod reports;
-mod studies;
-mod tokens;
-mod trace;
-mod transfers;
+pub(crate) mod health;
+pub(crate) mod limit;
+pub(crate) mod metrics;
+pub(crate) mod openapi;
+pub(crate) mod problem;
+pub(crate) mod reports;
+pub(crate) mod studies;
+pub(crate) mod tokens;
+pub(crate) mod trace;
+pub(crate) mod transfers;
 
-use axum::{
-    Router,
-    extract::{MatchedPath, Request, State},
-    middleware::{Next, from_fn_with_state},
-    response::Response,
-};
-use utoipa_axum::{router::OpenApiRouter, routes};
-
-pub(crate) use self::direct::REPORTS;
-pub use self::{estimates::EstimateList, openapi::openapi, problem::status_of};
+pub use self::estimates::EstimateList;
 pub(crate) use self::{
     limit::{Caller, Refused, charge_token, recognise},
     problem::ApiError,
 };
-use crate::{app::AppState, pages};
-
-/// The routes of one server, to be served by [`Server`](crate::Server) or mounted in an application of
-/// your own.
-pub fn router(app: AppState) -> Router {
-    Router::from(routes())
-        .merge(pages::routes())
-        .fallback(problem::not_found)
-        .method_not_allowed_fallback(problem::method_not_allowed)
-        .layer(from_fn_with_state(app.clone(), around))
-        .with_state(app)
-}
-
-/// The one table of routes. A handler brings its method, path and description with it, so that what is served is
-/// what the OpenAPI document says.
-fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::with_openapi(openapi::frame())
-        .routes(routes!(studies::create, studies::list))
-        .routes(routes!(studies::show, studies::delete))
-        .routes(routes!(studies::open))
-        .routes(routes!(studies::close))
-        .routes(routes!(reports::submit))
-        .routes(routes!(estimates::create, estimates::list))
-        .routes(routes!(estimates::show, estimates::cancel))
-        .routes(routes!(tokens::issue, tokens::count))
-        .routes(routes!(tokens::create, tokens::list))
-        .routes(routes!(tokens::revoke))
-        .routes(routes!(tokens::rotate))
-        .routes(routes!(transfers::export))
-        .routes(routes!(transfers::merge))
-        .routes(routes!(transfers::import))
-        .routes(routes!(transfers::backup))
-        .routes(routes!(health::live))
-        .routes(routes!(health::ready))
-        .routes(routes!(metrics::show))
-        .routes(routes!(openapi::document))
-}
-
-/// One layer, because each boxes a future and clones the routes beneath it.
-async fn around(State(app): State<AppState>, request: Request, next: Next) -> Response {
-    let path = request.extensions().get::<MatchedPath>().cloned();
-    let path = path.as_ref().map_or("(none)", MatchedPath::as_str);
-    pages::errors_for_browsers(&app, request, |request| {
-        surrounded(&app, request, path, |request| {
-            problem::caught(next.run(request))
-        })
-    })
-    .await
-}
-
-/// What is done around every handler.
-async fn surrounded(
-    app: &AppState,
-    request: Request,
-    path: &str,
-    handler: impl AsyncFnOnce(Request) -> Response,
-) -> Response {
-    let client = Caller::of(app, request.headers(), request.extensions()).map(Caller::address);
-    trace::log(app, request, path, async |request| {
-        let drained = |request| limit::within(app, request, handler);
-        answers::held(app, client, drain::unread(app, request, drained).await)
-    })
-    .await
-}

@@ -50,7 +50,7 @@ use crate::{
     )),
     responses((status = 201, description = "One report, counted now", body = ReportReceipt), (status = 200, description = "A report that was counted before; or the outcome of a batch", body = Receipt), Refusals),
 )]
-pub(super) async fn submit(
+pub(crate) async fn submit(
     StudyInPath(study): StudyInPath,
     State(app): State<AppState>,
     request: Request,

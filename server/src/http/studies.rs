@@ -31,7 +31,7 @@ const MOST_OF_A_PAGE: usize = 1_000;
     responses((status = 201, description = "The study", body = StudyDocument), Refusals),
     security(("operator" = [])),
 )]
-pub(super) async fn create(
+pub(crate) async fn create(
     _: Operator,
     State(app): State<AppState>,
     OriginalUri(here): OriginalUri,
@@ -60,7 +60,7 @@ pub(super) async fn create(
     ),
     responses((status = 200, description = "The studies; `Link` points to the next page", body = StudyList), Refusals),
 )]
-pub(super) async fn list(
+pub(crate) async fn list(
     MaybeOperator(operator): MaybeOperator,
     State(app): State<AppState>,
     OriginalUri(here): OriginalUri,
@@ -122,7 +122,7 @@ fn invalid(detail: &str) -> Error {
     params(("id" = String, Path, description = "Identifier of the study")),
     responses((status = 200, description = "The study", body = StudyDocument), Refusals),
 )]
-pub(super) async fn show(
+pub(crate) async fn show(
     MaybeOperator(operator): MaybeOperator,
     StudyInPath(study): StudyInPath,
 ) -> Result<Json<StudyDocument>, ApiError> {
@@ -137,7 +137,7 @@ pub(super) async fn show(
     responses((status = 200, description = "The study", body = StudyDocument), Refusals),
     security(("operator" = [])),
 )]
-pub(super) async fn open(
+pub(crate) async fn open(
     _: Operator,
     StudyInPath(study): StudyInPath,
     State(app): State<AppState>,
@@ -154,7 +154,7 @@ pub(super) async fn open(
     responses((status = 204, description = "The study is deleted"), Refusals),
     security(("operator" = [])),
 )]
-pub(super) async fn delete(
+pub(crate) async fn delete(
     _: Operator,
     StudyInPath(study): StudyInPath,
     State(app): State<AppState>,
@@ -172,7 +172,7 @@ pub(super) async fn delete(
     responses((status = 200, description = "The study", body = StudyDocument), Refusals),
     security(("operator" = [])),
 )]
-pub(super) async fn close(
+pub(crate) async fn close(
     _: Operator,
     StudyInPath(study): StudyInPath,
     State(app): State<AppState>,

@@ -37,7 +37,7 @@ fn secret(status: StatusCode, content: impl Serialize) -> Response {
     responses((status = 201, description = "The tokens", body = IssuedTokens), Refusals),
     security(("operator" = [])),
 )]
-pub(super) async fn issue(
+pub(crate) async fn issue(
     _: Operator,
     StudyInPath(study): StudyInPath,
     State(app): State<AppState>,
@@ -57,7 +57,7 @@ pub(super) async fn issue(
     responses((status = 200, description = "How many were made and spent", body = TokenCounts), Refusals),
     security(("operator" = [])),
 )]
-pub(super) async fn count(
+pub(crate) async fn count(
     _: Operator,
     StudyInPath(study): StudyInPath,
     State(app): State<AppState>,
@@ -76,7 +76,7 @@ pub(super) async fn count(
     responses((status = 201, description = "The token", body = CreatedAnalyst), Refusals),
     security(("operator" = [])),
 )]
-pub(super) async fn create(
+pub(crate) async fn create(
     _: Operator,
     State(app): State<AppState>,
     request: Request,
@@ -94,7 +94,7 @@ pub(super) async fn create(
     responses((status = 200, description = "The tokens, without their text", body = AnalystList), Refusals),
     security(("operator" = [])),
 )]
-pub(super) async fn list(_: Operator, State(app): State<AppState>) -> Json<AnalystList> {
+pub(crate) async fn list(_: Operator, State(app): State<AppState>) -> Json<AnalystList> {
     let tokens = app.store().analysts();
     Json(AnalystList { tokens })
 }
@@ -106,7 +106,7 @@ pub(super) async fn list(_: Operator, State(app): State<AppState>) -> Json<Analy
     responses((status = 204, description = "The token is revoked"), Refusals),
     security(("operator" = [])),
 )]
-pub(super) async fn revoke(
+pub(crate) async fn revoke(
     _: Operator,
     TokenInPath(id): TokenInPath,
     State(app): State<AppState>,
@@ -124,7 +124,7 @@ pub(super) async fn revoke(
     responses((status = 200, description = "The new token", body = RotatedToken), Refusals),
     security(("operator" = [])),
 )]
-pub(super) async fn rotate(_: Operator, State(app): State<AppState>) -> Result<Response, ApiError> {
+pub(crate) async fn rotate(_: Operator, State(app): State<AppState>) -> Result<Response, ApiError> {
     let rotated = app.store().rotate_token().await?;
     tracing::info!("operator token rotated");
     Ok(secret(StatusCode::OK, rotated))

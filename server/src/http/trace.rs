@@ -18,7 +18,7 @@ const FREQUENT: &[&str] = &["/reports", "/healthz", "/readyz", "/metrics"];
 
 /// Numbers the request, times it and logs it. Reports and probes are logged at debug level, so
 /// that a busy study does not fill the disk.
-pub(super) async fn log(
+pub(crate) async fn log(
     app: &AppState,
     request: Request,
     path: &str,

@@ -46,7 +46,7 @@ const PIECE: usize = 1 << 16;
     responses((status = 200, description = "The study as a file", body = inline(Binary), content_type = STUDY_EXPORT_MEDIA_TYPE), Refusals),
     security(("operator" = [])),
 )]
-pub(super) async fn export(
+pub(crate) async fn export(
     _: Operator,
     StudyInPath(study): StudyInPath,
     State(app): State<AppState>,
@@ -62,7 +62,7 @@ pub(super) async fn export(
     responses((status = 200, description = "A SQLite database", body = inline(Binary), content_type = BACKUP_MEDIA_TYPE), Refusals),
     security(("operator" = [])),
 )]
-pub(super) async fn backup(_: Operator, State(app): State<AppState>) -> Result<Response, ApiError> {
+pub(crate) async fn backup(_: Operator, State(app): State<AppState>) -> Result<Response, ApiError> {
     let store = app.store().clone();
     let file = blocking(move || store.backup()).await?;
     download(&app, file, BACKUP_MEDIA_TYPE)
@@ -75,7 +75,7 @@ pub(super) async fn backup(_: Operator, State(app): State<AppState>) -> Result<R
     responses((status = 201, description = "The study was made", body = ImportReceipt), (status = 200, description = "Merged, or imported before", body = ImportReceipt), Refusals),
     security(("operator" = [])),
 )]
-pub(super) async fn import(
+pub(crate) async fn import(
     _: Operator,
     State(app): State<AppState>,
     request: Request,
@@ -91,7 +91,7 @@ pub(super) async fn import(
     responses((status = 200, description = "Merged, or imported before", body = ImportReceipt), Refusals),
     security(("operator" = [])),
 )]
-pub(super) async fn merge(
+pub(crate) async fn merge(
     _: Operator,
     StudyInPath(study): StudyInPath,
     State(app): State<AppState>,

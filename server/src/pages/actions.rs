@@ -13,11 +13,11 @@ use eigenveil_shared::{
 
 use super::{
     images, layout,
+    state::Pages,
     study::hide_drafts,
     visitor::{Fields, PostedByOperator, Visitor},
 };
 use crate::{
-    app::AppState,
     http::{
         ApiError,
         estimates::{Format, blocking, check_sparse, written},
@@ -31,7 +31,7 @@ pub(super) const FILES: [&str; 3] = ["estimate.json", "components.csv", "compone
 
 pub(super) async fn open(
     StudyInPath(study): StudyInPath,
-    State(app): State<AppState>,
+    State(app): State<Pages>,
     posted: PostedByOperator,
 ) -> Result<Response, ApiError> {
     app.store().set_state(&study, StudyState::Open).await?;
@@ -40,7 +40,7 @@ pub(super) async fn open(
 
 pub(super) async fn close(
     StudyInPath(study): StudyInPath,
-    State(app): State<AppState>,
+    State(app): State<Pages>,
     posted: PostedByOperator,
 ) -> Result<Response, ApiError> {
     app.store().set_state(&study, StudyState::Closed).await?;
@@ -50,7 +50,7 @@ pub(super) async fn close(
 /// Asks for an estimate.
 pub(super) async fn ask(
     StudyInPath(study): StudyInPath,
-    State(app): State<AppState>,
+    State(app): State<Pages>,
     PostedByOperator { visitor, fields }: PostedByOperator,
 ) -> Result<Response, ApiError> {
     let k = match fields.get("k") {
@@ -90,7 +90,7 @@ pub(super) async fn file(
     StudyInPath(study): StudyInPath,
     NumberInPath(number): NumberInPath,
     Path((_, _, name)): Path<(String, String, String)>,
-    State(app): State<AppState>,
+    State(app): State<Pages>,
     visitor: Visitor,
     RawQuery(query): RawQuery,
 ) -> Result<Response, ApiError> {
@@ -103,7 +103,7 @@ pub(super) async fn file(
             "components.csv" => Format::Csv,
             "components.npy" => Format::Npy,
             _ => {
-                let view = app.pages().views.get(app.store(), &study, number)?;
+                let view = app.kept.views.get(app.store(), &study, number)?;
                 let picture = view.picture(&name).ok_or_else(|| no_such_file(number))?;
                 let drawing = if narrow {
                     &picture.narrow

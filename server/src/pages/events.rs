@@ -22,11 +22,11 @@ use tokio::{
 
 use super::{
     renderings::PageOf,
+    state::Pages,
     study::{Sight, hide_drafts},
     visitor::Visitor,
 };
 use crate::{
-    app::AppState,
     http::{ApiError, extract::StudyInPath},
     store::Study,
 };
@@ -40,7 +40,7 @@ const LONGEST: Duration = Duration::from_secs(600);
 
 /// One browser that watches.
 struct Watch {
-    app: AppState,
+    app: Pages,
     visitor: Visitor,
     study: Arc<Study>,
     looks: tokio::time::Interval,
@@ -54,11 +54,11 @@ struct Watch {
 
 pub(super) async fn stream(
     StudyInPath(study): StudyInPath,
-    State(app): State<AppState>,
+    State(app): State<Pages>,
     visitor: Visitor,
 ) -> Result<Response, ApiError> {
     hide_drafts(&visitor, &study)?;
-    let [anybody, analysts, operator] = &app.pages().watchers;
+    let [anybody, analysts, operator] = &app.kept.watchers;
     let places = match (visitor.is_operator(), visitor.is_known()) {
         (true, _) => operator,
         (false, true) => analysts,
@@ -154,7 +154,7 @@ impl Watch {
             Ok(data.to_string().into())
         };
         let reports = || self.study.reports_accepted();
-        let rendered = &self.app.pages().rendered;
+        let rendered = &self.app.kept.rendered;
         rendered
             .page(self.visitor.clone(), what, reports, look)
             .await

@@ -49,10 +49,10 @@ pub(super) async fn submit(
     }
     charge_token(&app, &token)?;
     if let Some(old) = visitor.cookie() {
-        app.pages().sessions.end(old);
+        app.sessions().end(old);
     }
     let id = app.store().fresh_secret()?;
-    app.pages().sessions.begin(&id, token, Instant::now());
+    app.sessions().begin(&id, token, Instant::now());
     let mut response = layout::see_other(&visitor, next);
     give(&mut response, &visitor.set_cookie(&id));
     Ok(response)
@@ -64,7 +64,7 @@ pub(super) async fn logout(
     Posted { visitor, .. }: Posted,
 ) -> Response {
     if let Some(id) = visitor.cookie() {
-        app.pages().sessions.end(id);
+        app.sessions().end(id);
     }
     let mut response = layout::see_other(&visitor, "/");
     give(&mut response, &visitor.forget_cookie());

@@ -16,13 +16,11 @@ mod login;
 mod participate;
 mod planner;
 mod renderings;
-mod session;
+mod state;
 mod studies;
 mod study;
 mod view;
 mod visitor;
-
-use std::sync::Arc;
 
 use axum::{
     Router,
@@ -32,45 +30,12 @@ use axum::{
     routing::{get, post},
 };
 use eigenveil_shared::Error;
-use tokio::sync::Semaphore;
 
-pub(crate) use self::visitor::session_token;
-use self::{
-    images::Drawing,
-    renderings::{Page, Renderings},
-    session::Sessions,
-    view::Views,
-    visitor::Visitor,
-};
+use self::{state::Pages, visitor::Visitor};
 use crate::app::AppState;
 
-/// Browsers that may watch studies at once: those of anybody, of analysts, of the operator. Each has places that the
-/// others cannot take.
-const MOST_WATCHERS: [usize; 3] = [192, 48, 16];
-
-/// What pages keep between requests.
-pub(crate) struct PageState {
-    sessions: Sessions,
-    views: Views,
-    rendered: Renderings<Page>,
-    drawings: Renderings<Drawing>,
-    watchers: [Arc<Semaphore>; 3],
-}
-
-impl Default for PageState {
-    fn default() -> Self {
-        Self {
-            sessions: Sessions::default(),
-            views: Views::default(),
-            rendered: Renderings::default(),
-            drawings: Renderings::default(),
-            watchers: MOST_WATCHERS.map(|places| Arc::new(Semaphore::new(places))),
-        }
-    }
-}
-
 /// The routes of the pages.
-pub(crate) fn routes() -> Router<AppState> {
+pub(crate) fn routes(app: AppState) -> Router<AppState> {
     Router::new()
         .route("/", get(studies::show))
         .route("/login", get(login::show).post(login::submit))
@@ -98,6 +63,7 @@ pub(crate) fn routes() -> Router<AppState> {
         .route("/assets/style.css", get(assets::style))
         .route("/assets/live.js", get(assets::script))
         .route(assets::ICON, get(assets::icon))
+        .with_state(Pages::new(app))
 }
 
 /// Turns the errors of a request whose sender wants pages into pages.

@@ -20,11 +20,11 @@ use super::{
     images::{self, Drawing, What},
     layout,
     renderings::PageOf,
+    state::Pages,
     study::hide_drafts,
     visitor::{Fields, Visitor},
 };
 use crate::{
-    app::AppState,
     http::{ApiError, extract::StudyInPath},
     store::Study,
 };
@@ -76,7 +76,7 @@ fn percent(probability: f64) -> String {
 
 pub(super) async fn show(
     StudyInPath(study): StudyInPath,
-    State(app): State<AppState>,
+    State(app): State<Pages>,
     visitor: Visitor,
 ) -> Result<Response, ApiError> {
     hide_drafts(&visitor, &study)?;
@@ -90,7 +90,7 @@ pub(super) async fn show(
         let content = content(visitor, &study, state);
         Ok(layout::document(visitor, TITLE, &content))
     };
-    let page = app.pages().rendered.page(visitor, what, || 0, render);
+    let page = app.kept.rendered.page(visitor, what, || 0, render);
     Ok(layout::answer(StatusCode::OK, page.await?))
 }
 
@@ -241,7 +241,7 @@ fn commands(visitor: &Visitor, study: &Study) -> Markup {
 /// The picture: a belief before and after.
 pub(super) async fn belief(
     StudyInPath(study): StudyInPath,
-    State(app): State<AppState>,
+    State(app): State<Pages>,
     visitor: Visitor,
     RawQuery(query): RawQuery,
 ) -> Result<Response, ApiError> {
@@ -253,7 +253,7 @@ pub(super) async fn belief(
         estimate: None,
         narrow: fields.has("narrow"),
     };
-    let drawn = app.pages().drawings.get(
+    let drawn = app.kept.drawings.get(
         drawing,
         || 0,
         move || Ok(draw_belief(&study, &fields).into()),

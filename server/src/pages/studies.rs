@@ -17,9 +17,10 @@ use maud::{Markup, html};
 use super::{
     layout,
     renderings::PageOf,
+    state::Pages,
     visitor::{Fields, Visitor},
 };
-use crate::{app::AppState, http::ApiError, store::Study};
+use crate::{http::ApiError, store::Study};
 
 /// Studies of one page.
 const PER_PAGE: usize = 50;
@@ -29,7 +30,7 @@ const SEARCHED: usize = 10;
 const LONGEST: usize = 200;
 
 pub(super) async fn show(
-    State(app): State<AppState>,
+    State(app): State<Pages>,
     visitor: Visitor,
     RawQuery(query): RawQuery,
 ) -> Result<Response, ApiError> {
@@ -45,7 +46,7 @@ pub(super) async fn show(
         let content = content(visitor, page, &wanted, &part);
         Ok(layout::document(visitor, "Studies", &content))
     };
-    let rendered = &pages.pages().rendered;
+    let rendered = &pages.kept.rendered;
     let list = rendered.page(visitor, what, version, render);
     Ok(layout::answer(StatusCode::OK, list.await?))
 }
@@ -58,7 +59,7 @@ struct Part {
 }
 
 impl Part {
-    fn new(app: &AppState, page: usize, wanted: &str, drafts: bool) -> Self {
+    fn new(app: &Pages, page: usize, wanted: &str, drafts: bool) -> Self {
         let mut studies = app.store().studies();
         studies.retain(|study| drafts || study.state() != StudyState::Draft);
         let all = studies.len();

@@ -21,11 +21,11 @@ use super::{
     layout,
     planner::Outlook,
     renderings::PageOf,
+    state::Pages,
     view::View,
     visitor::{Fields, Visitor},
 };
 use crate::{
-    app::AppState,
     http::{
         ApiError,
         estimates::blocking,
@@ -60,7 +60,7 @@ impl Sight {
     ///
     /// # Errors
     /// Those of the store.
-    pub(super) fn of(app: &AppState, visitor: &Visitor, study: Arc<Study>) -> Result<Self, Error> {
+    pub(super) fn of(app: &Pages, visitor: &Visitor, study: Arc<Study>) -> Result<Self, Error> {
         let mut jobs = match visitor.may_read(&study) {
             true => app.store().estimates(&study)?,
             false => Vec::new(),
@@ -68,7 +68,7 @@ impl Sight {
         jobs.reverse();
         let newest = jobs.iter().find(|job| job.state == EstimateState::Done);
         let view = newest
-            .map(|job| app.pages().views.get(app.store(), &study, job.number))
+            .map(|job| app.kept.views.get(app.store(), &study, job.number))
             .transpose()?;
         Ok(Self { study, jobs, view })
     }
@@ -104,7 +104,7 @@ impl Sight {
 
 pub(super) async fn show(
     StudyInPath(study): StudyInPath,
-    State(app): State<AppState>,
+    State(app): State<Pages>,
     visitor: Visitor,
 ) -> Result<Response, ApiError> {
     hide_drafts(&visitor, &study)?;
@@ -117,7 +117,7 @@ pub(super) async fn show(
         let content = content(visitor, &sight, &arrivals);
         Ok(layout::document(visitor, sight.study.name(), &content))
     };
-    let page = pages.pages().rendered.page(visitor, what, reports, render);
+    let page = pages.kept.rendered.page(visitor, what, reports, render);
     Ok(layout::answer(StatusCode::OK, page.await?))
 }
 
@@ -125,14 +125,14 @@ pub(super) async fn show(
 pub(super) async fn estimate(
     StudyInPath(study): StudyInPath,
     NumberInPath(number): NumberInPath,
-    State(app): State<AppState>,
+    State(app): State<Pages>,
     visitor: Visitor,
 ) -> Result<Response, ApiError> {
     hide_drafts(&visitor, &study)?;
     visitor.require_reader(&study)?;
     let pages = app.clone();
-    let response = pages.pages().rendered.unshared(move || {
-        let view = app.pages().views.get(app.store(), &study, number)?;
+    let response = pages.kept.rendered.unshared(move || {
+        let view = app.kept.views.get(app.store(), &study, number)?;
         let content = html! {
             p { a href=(visitor.link(&format!("/studies/{}", study.id()))) { "← " (study.name()) } }
             h1 { "Estimate " (number) }
@@ -155,7 +155,7 @@ pub(super) fn hide_drafts(visitor: &Visitor, study: &Study) -> Result<(), Error>
 /// The picture of the reports over time.
 pub(super) async fn arrivals(
     StudyInPath(study): StudyInPath,
-    State(app): State<AppState>,
+    State(app): State<Pages>,
     visitor: Visitor,
     RawQuery(query): RawQuery,
 ) -> Result<Response, ApiError> {
@@ -178,14 +178,14 @@ pub(super) async fn arrivals(
         Ok(chart.to_svg().into())
     };
     let reports = || counted.reports_accepted();
-    let svg = pages.pages().drawings.get(drawing, reports, draw);
+    let svg = pages.kept.drawings.get(drawing, reports, draw);
     Ok(images::svg(svg.await?))
 }
 
 /// The picture of the expected error.
 pub(super) async fn expected_error(
     StudyInPath(study): StudyInPath,
-    State(app): State<AppState>,
+    State(app): State<Pages>,
     visitor: Visitor,
     RawQuery(query): RawQuery,
 ) -> Result<Response, ApiError> {
@@ -211,7 +211,7 @@ pub(super) async fn expected_error(
         Ok(chart.to_svg().into())
     };
     let reports = || counted.reports_accepted();
-    let svg = pages.pages().drawings.get(drawing, reports, draw);
+    let svg = pages.kept.drawings.get(drawing, reports, draw);
     Ok(images::svg(svg.await?))
 }
 

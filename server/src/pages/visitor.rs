@@ -3,21 +3,19 @@
 use std::{convert::Infallible, time::Instant};
 
 use axum::{
-    extract::{FromRequest, FromRequestParts, OriginalUri, Request},
+    extract::{FromRef, FromRequest, FromRequestParts, OriginalUri, Request},
     http::{Extensions, HeaderMap, Uri, header, request::Parts},
 };
 use eigenveil_shared::{Error, ErrorCode};
 use subtle::ConstantTimeEq;
 
-use super::session;
 use crate::{
     app::AppState,
     http::{ApiError, Caller, body},
-    store::{Identity, Study, TokenHash},
+    sessions::{self, COOKIE},
+    store::{Identity, Study},
 };
 
-/// Name of the cookie.
-const COOKIE: &str = "eigenveil-session";
 /// Longest form in bytes: 4,096 features with names fit.
 const FORM_BYTES: usize = 1 << 20;
 
@@ -49,10 +47,10 @@ impl Visitor {
             "/" => whole,
             _ => "",
         });
-        let cookie = cookie(headers);
+        let cookie = sessions::cookie(headers);
         let identity = cookie
             .as_deref()
-            .and_then(|id| app.pages().sessions.token(id, Instant::now()))
+            .and_then(|id| app.sessions().token(id, Instant::now()))
             .and_then(|token| app.store().identify_hash(&token));
         Self {
             base: base.trim_end_matches('/').to_owned(),
@@ -138,7 +136,7 @@ impl Visitor {
     pub(super) fn form_key(&self) -> String {
         self.cookie
             .as_deref()
-            .map(session::form_key)
+            .map(sessions::form_key)
             .unwrap_or_default()
     }
 
@@ -154,7 +152,7 @@ impl Visitor {
 
     /// The header that gives a browser this identifier.
     pub(super) fn set_cookie(&self, id: &str) -> String {
-        self.cookie_with(id, session::LIFETIME.as_secs())
+        self.cookie_with(id, sessions::LIFETIME.as_secs())
     }
 
     /// The header that makes a browser forget its identifier.
@@ -171,18 +169,20 @@ impl Visitor {
     }
 }
 
-impl FromRequestParts<AppState> for Visitor {
+impl<S: Send + Sync> FromRequestParts<S> for Visitor
+where
+    AppState: FromRef<S>,
+{
     type Rejection = Infallible;
 
-    async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, Infallible> {
-        Ok(Self::of(app, &parts.uri, &parts.headers, &parts.extensions))
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Infallible> {
+        Ok(Self::of(
+            &AppState::from_ref(state),
+            &parts.uri,
+            &parts.headers,
+            &parts.extensions,
+        ))
     }
-}
-
-/// The token that the session of a request was begun with.
-pub(crate) fn session_token(app: &AppState, headers: &HeaderMap) -> Option<TokenHash> {
-    let id = cookie(headers)?;
-    app.pages().sessions.token(&id, Instant::now())
 }
 
 /// The host that was asked. It is shown to be copied into a shell, so that nothing but a name, an address and a port
@@ -208,19 +208,6 @@ fn host(headers: &HeaderMap) -> Option<String> {
         }
     };
     (host.len() <= LONGEST && is_name && port.parse::<u16>().is_ok()).then(|| host.to_owned())
-}
-
-fn cookie(headers: &HeaderMap) -> Option<String> {
-    headers
-        .get_all(header::COOKIE)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|line| line.split(';'))
-        .filter_map(|pair| pair.trim().split_once('='))
-        .find(|(name, value)| {
-            *name == COOKIE && value.len() == 64 && value.bytes().all(|b| b.is_ascii_hexdigit())
-        })
-        .map(|(_, value)| value.to_owned())
 }
 
 /// The fields of a form, as they were typed.
@@ -254,10 +241,14 @@ pub(super) struct Posted {
     pub(super) caller: Option<Caller>,
 }
 
-impl FromRequest<AppState> for Posted {
+impl<S: Send + Sync> FromRequest<S> for Posted
+where
+    AppState: FromRef<S>,
+{
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, app: &AppState) -> Result<Self, ApiError> {
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        let app = &AppState::from_ref(state);
         let (parts, content) = request.into_parts();
         let visitor = Visitor::of(app, &parts.uri, &parts.headers, &parts.extensions);
         let caller = Caller::of(app, &parts.headers, &parts.extensions);
@@ -294,13 +285,16 @@ pub(super) struct PostedByOperator {
     pub(super) fields: Fields,
 }
 
-impl FromRequest<AppState> for PostedByOperator {
+impl<S: Send + Sync> FromRequest<S> for PostedByOperator
+where
+    AppState: FromRef<S>,
+{
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, app: &AppState) -> Result<Self, ApiError> {
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
         let Posted {
             visitor, fields, ..
-        } = Posted::from_request(request, app).await?;
+        } = Posted::from_request(request, state).await?;
         visitor.require_operator()?;
         Ok(Self { visitor, fields })
     }

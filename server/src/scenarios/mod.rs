@@ -41,7 +41,7 @@ use self::{
     operations::{Operation, generate},
     world::World,
 };
-use crate::store::{Faults, Mutation};
+use crate::faults::{Faults, Mutation};
 
 /// Scenarios of the default suite.
 const FEW: u64 = 300;

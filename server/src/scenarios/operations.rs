@@ -2,7 +2,7 @@
 
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng, seq::IndexedRandom};
 
-use crate::store::Fault;
+use crate::faults::Fault;
 
 /// Reports that the devices of one family of studies have.
 pub(super) const REPORTS: usize = 24;

@@ -15,7 +15,7 @@ use super::{
     operations::Wanted,
     world::{Checked, World, check, send},
 };
-use crate::store::Fault;
+use crate::faults::Fault;
 
 impl World {
     pub(super) async fn set_state(

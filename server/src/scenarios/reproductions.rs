@@ -1,7 +1,7 @@
 //! Scenarios that once failed, or that somebody thought of, by name.
 
 use super::operations::{Network, Operation, Wanted};
-use crate::store::Fault;
+use crate::faults::Fault;
 
 /// Name, seed of the server's settings and the reports, operations.
 pub(super) fn all() -> Vec<(&'static str, u64, Vec<Operation>)> {

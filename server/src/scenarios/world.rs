@@ -27,8 +27,9 @@ use super::{
     operations::{Network, Operation, Wanted},
 };
 use crate::{
-    AppState, Clock, Environment, ServerConfig, router,
-    store::{Fault, Faults},
+    AppState, Clock, Environment, ServerConfig,
+    faults::{Fault, Faults},
+    router,
 };
 
 /// An invariant that does not hold.

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{
-    Failure,
+    failure::Failure,
     study::{MAX_BUCKETS, NewStudy, StudyId, check_name, check_rank},
 };
 

@@ -3,7 +3,7 @@
 use eigenveil_shared::Result;
 use rusqlite::{Connection, Transaction, params};
 
-use super::{Failure, Store, study::Study};
+use super::{Store, failure::Failure, study::Study};
 
 const MINUTE: u64 = 60;
 const HOUR: u64 = 3_600;

@@ -10,7 +10,7 @@ use eigenveil_shared::{
 use rusqlite::{Connection, OptionalExtension, params};
 use sha2::{Digest as _, Sha256};
 
-use super::{Failure, study::Study};
+use super::{failure::Failure, study::Study};
 use crate::environment::Entropy;
 
 /// What decides which bucket a commit goes to: a hash under a key of this process, so that buckets are exchangeable

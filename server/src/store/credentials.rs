@@ -10,7 +10,9 @@ use eigenveil_shared::{
 use rusqlite::{Connection, params};
 
 use super::{
-    Failure, Store, rows,
+    Store,
+    failure::Failure,
+    rows,
     study::{Study, StudyId, check_name},
     token::{self, TokenHash},
 };

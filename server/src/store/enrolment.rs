@@ -11,7 +11,9 @@ use eigenveil_shared::{
 use rusqlite::{OptionalExtension, Transaction, params};
 
 use super::{
-    Failure, Store, rows, schema,
+    Store,
+    failure::Failure,
+    rows, schema,
     study::{Study, state_from},
 };
 
@@ -139,7 +141,8 @@ mod tests {
     use super::*;
     use crate::{
         ServerConfig,
-        store::{Fault, Faults, NewReport, Stored},
+        faults::{Fault, Faults},
+        store::{NewReport, Store, Stored},
     };
 
     /// A failed commit has spent nothing; one whose acknowledgement was never sent has spent the token with the report.
@@ -148,7 +151,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let config = ServerConfig::new(directory.path().join("data"));
         let faults = Faults::default();
-        let open = || faults.open(&config);
+        let open = || Store::with_faults(&config, &faults);
         let store = open();
         let request = r#"{"name": "x", "dimension": 3, "epsilon": 1.0, "enrolment": "token"}"#;
         let study = store

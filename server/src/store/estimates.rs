@@ -7,7 +7,7 @@ use eigenveil_shared::{
 };
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
-use super::{Failure, study::StudyId};
+use super::{failure::Failure, study::StudyId};
 
 /// A job that is to be computed.
 #[derive(Clone, Debug)]

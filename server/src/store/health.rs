@@ -11,7 +11,10 @@ use std::{
 use eigenveil_shared::Result;
 use rusqlite::Transaction;
 
-use super::{Failure, Store, failure::unavailable};
+use super::{
+    Store,
+    failure::{Failure, unavailable},
+};
 
 /// Bytes of a trial write: several pages that must find room, as those of a commit of reports must. An entry of the settings
 /// that is there already would fit into a full store.

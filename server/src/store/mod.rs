@@ -13,7 +13,6 @@ mod ending;
 mod enrolment;
 mod estimates;
 mod failure;
-mod faults;
 mod health;
 mod recent;
 mod removal;
@@ -50,8 +49,6 @@ use rusqlite::{Connection, Transaction, params};
 use tokio::sync::{oneshot, watch};
 
 pub(crate) use self::directory::check as check_directory;
-#[cfg(test)]
-pub(crate) use self::faults::{Fault, Faults, Mutation};
 pub(crate) use self::{
     arrivals::Arrivals,
     credentials::Identity,
@@ -115,11 +112,7 @@ struct Shared {
     reader: Mutex<Connection>,
     registry: Arc<Registry>,
     environment: Environment,
-    memory_bytes: u64,
-    stream_sparse_from: usize,
-    retain_estimates: u32,
-    retain_ids_days: Option<u32>,
-    waiting_estimates: u32,
+    config: ServerConfig,
     ingest: Arc<Budget>,
     metrics: Arc<Metrics>,
     credentials: Arc<Credentials>,
@@ -202,7 +195,7 @@ impl Store {
             #[cfg(test)]
             faults: environment.faults.clone(),
             #[cfg(not(test))]
-            faults: faults::Faults,
+            faults: crate::faults::Faults,
         };
         let (running, ended) = watch::channel(());
         let writer = std::thread::Builder::new()
@@ -221,11 +214,7 @@ impl Store {
                 reader: Mutex::new(reader),
                 registry,
                 environment,
-                memory_bytes: config.memory_bytes,
-                stream_sparse_from: config.stream_sparse_from,
-                retain_estimates: config.retain_estimates,
-                retain_ids_days: config.retain_ids_days,
-                waiting_estimates: config.waiting_estimates,
+                config: config.clone(),
                 ingest: Budget::new(
                     config.ingest_bytes,
                     "other bodies wait to be stored: send this again after a second",
@@ -238,6 +227,16 @@ impl Store {
                 directory,
             }),
         })
+    }
+
+    /// A store whose writer is in this hand.
+    #[cfg(test)]
+    fn with_faults(config: &ServerConfig, faults: &crate::faults::Faults) -> Self {
+        let environment = Environment {
+            faults: faults.clone(),
+            ..Environment::system()
+        };
+        Self::open(config, environment).unwrap()
     }
 
     /// Writes what is queued, then ends the writer. Everything after that is answered `shutting-down`.
@@ -296,7 +295,8 @@ impl Store {
     /// As [`StudyParams::freeze`](eigenveil_shared::study::StudyParams::freeze); `invalid-name`,
     /// `invalid-about`, `invalid-request`; those of the store.
     pub async fn create_study(&self, request: CreateStudy) -> Result<Arc<Study>> {
-        let design = NewStudy::from_request(request, self.shared.memory_bytes, self.now_ms())?;
+        let design =
+            NewStudy::from_request(request, self.shared.config.memory_bytes, self.now_ms())?;
         let mut id = [0; 16];
         self.shared.environment.entropy.fill(&mut id)?;
         let created_at_ms = self.now_ms();
@@ -442,7 +442,7 @@ impl Store {
     ) -> Result<StoredMoment> {
         let read = || -> Result<StoredMoment, Failure> {
             let buckets = seeds
-                .sums(self.shared.memory_bytes, cancel)?
+                .sums(self.shared.config.memory_bytes, cancel)?
                 .ok_or_else(cancelled)?;
             summed(seeds.stored(), seeds.repeated(), buckets)
         };
@@ -480,7 +480,7 @@ impl Store {
             // The commits before this one stay what they are without a transaction.
             let connection = schema::open_for_reading(&self.shared.directory.database())?;
             let (n, end) = accepted(&connection, study)?;
-            let memory = self.shared.memory_bytes;
+            let memory = self.shared.config.memory_bytes;
             let seeds = StoredSeeds::new(connection, study, end, n, memory, cancel)?;
             Ok(seeds.ok_or_else(cancelled)?)
         };
@@ -497,12 +497,12 @@ impl Store {
 
     /// Dimension from which sparse estimates are streamed.
     pub(crate) fn stream_sparse_from(&self) -> usize {
-        self.shared.stream_sparse_from
+        self.shared.config.stream_sparse_from
     }
 
     /// Whether `memory_bytes` allows an estimate that needs so many.
     pub(crate) fn check_memory(&self, what: &str, needed: u64) -> Result<()> {
-        seeds::check_memory(what, needed, self.shared.memory_bytes)
+        seeds::check_memory(what, needed, self.shared.config.memory_bytes)
     }
 
     pub(crate) async fn add_estimate(
@@ -512,7 +512,7 @@ impl Store {
         wake: impl FnOnce() + Send + 'static,
     ) -> Result<EstimateDocument> {
         let (row, id, now) = (study.row, study.id(), self.now_ms());
-        let limit = self.shared.waiting_estimates;
+        let limit = self.shared.config.waiting_estimates;
         self.write(
             move |transaction| {
                 rows::require(transaction, row, id)?;
@@ -575,7 +575,7 @@ impl Store {
 
     /// Blocks.
     pub(crate) fn finish_job(&self, job: i64, result: Result<Estimate, Problem>) -> Result<()> {
-        let (now, keep) = (self.now_ms(), self.shared.retain_estimates);
+        let (now, keep) = (self.now_ms(), self.shared.config.retain_estimates);
         self.write_blocking(move |transaction| {
             estimates::finish(transaction, job, &result, now)?;
             estimates::forget_old(transaction, job, keep)

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use rusqlite::{CachedStatement, Connection, Transaction, params};
 
-use super::Failure;
+use super::failure::Failure;
 
 /// A commit with fewer reports of a study puts their identifiers into the index at once, so that where little arrives
 /// nothing shows for a while which identifier came with which commit.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use eigenveil_shared::{Error, ErrorCode, Result};
 use rusqlite::{OptionalExtension, Transaction, params};
 
-use super::{Failure, Store, Urgency, recent, rows, study::Study};
+use super::{Store, Urgency, failure::Failure, recent, rows, study::Study};
 
 /// Identifiers removed in one transaction.
 const IDENTIFIERS: u64 = 50_000;
@@ -75,7 +75,7 @@ impl Store {
     /// Those of the store; `shutting-down`.
     pub(crate) fn sweep(&self, stopping: &dyn Fn() -> bool) -> Result<()> {
         let now = self.now_ms();
-        let keep = self.shared.retain_ids_days;
+        let keep = self.shared.config.retain_ids_days;
         while !stopping() {
             let more = self.write_blocking_then(
                 Urgency::ClearsAway,

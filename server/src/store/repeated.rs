@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use eigenveil_shared::mechanism::double_cap::{SEED_LEN, Seed};
 
-use super::Failure;
+use super::failure::Failure;
 
 /// Hands over all seeds, piece by piece; false when it was called off.
 type Reading<'a> = dyn Fn(&mut dyn FnMut(&[Seed])) -> Result<bool, Failure> + 'a;

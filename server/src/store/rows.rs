@@ -12,7 +12,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use sha2::{Digest, Sha256};
 
 use super::{
-    Failure,
+    failure::Failure,
     study::{NewStudy, Registry, Study, StudyId, state_from},
 };
 

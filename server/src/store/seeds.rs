@@ -18,7 +18,7 @@ use eigenveil_shared::{
 use rusqlite::{Connection, Transaction, params};
 
 use super::{
-    Failure,
+    failure::Failure,
     repeated::{Once, Repeated},
     study::Study,
 };

@@ -2,7 +2,7 @@
 
 use eigenveil_shared::{Result, api::StudyState};
 
-use super::{Failure, Store, estimates};
+use super::{Store, estimates, failure::Failure};
 use crate::metrics::{Snapshot, resident_memory, signed};
 
 impl Store {

@@ -10,7 +10,11 @@ use std::{os::unix::fs::MetadataExt as _, path::Path};
 use eigenveil_shared::Result;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
-use super::{Failure, directory::DataDirectory, schema, unavailable};
+use super::{
+    directory::DataDirectory,
+    failure::{Failure, unavailable},
+    schema,
+};
 
 /// Of the last server that opened it: 16 random bytes.
 const SERVER: &str = "server";

@@ -14,11 +14,10 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use super::{
-    Failure,
     directory::{DataDirectory, TokenFiles},
+    failure::{Failure, unavailable},
     schema,
     tenure::{Log, Tenure},
-    unavailable,
 };
 use crate::environment::{Entropy, Environment};
 

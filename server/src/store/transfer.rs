@@ -16,9 +16,11 @@ use eigenveil_shared::{
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
 use super::{
-    Failure, Store,
+    Store,
     archive::{self, ArchiveWriter, Header, Part},
-    buckets, recent, rows, schema, seeds,
+    buckets,
+    failure::Failure,
+    recent, rows, schema, seeds,
     study::{NewStudy, Study, StudyId, state_from},
     tenure,
 };

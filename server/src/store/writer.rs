@@ -23,10 +23,10 @@ use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
 use super::{
-    Failure, arrivals,
+    arrivals,
     buckets::BucketCache,
     enrolment,
-    faults::Faults,
+    failure::Failure,
     health::Health,
     recent::RecentIds,
     reserve::Reserve,
@@ -34,7 +34,7 @@ use super::{
     study::{Study, state_from},
     tenure::{self, Tenure},
 };
-use crate::{environment::Clock, memory::Reservation, metrics::Metrics};
+use crate::{environment::Clock, faults::Faults, memory::Reservation, metrics::Metrics};
 
 /// Payloads up to this many bytes are copied out of the body, whose buffer has at least 8 KiB: it is free for the
 /// connection's next request at once, instead of being held until the commit.
@@ -541,7 +541,8 @@ mod tests {
 
     use crate::{
         ServerConfig, Store,
-        store::{Faults, NewReport, Stored, database_path},
+        faults::Faults,
+        store::{NewReport, Stored, database_path},
     };
     use eigenveil_shared::report::ReportId;
 
@@ -551,7 +552,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let config = ServerConfig::new(directory.path().join("data"));
         let faults = Faults::default();
-        let open = || faults.open(&config);
+        let open = || Store::with_faults(&config, &faults);
         let mut store = open();
         let mut ids = Vec::new();
         for name in ["damaged", "whole"] {

@@ -1,7 +1,5 @@
 //! Where a test makes the writer fail. Outside tests there is nothing here.
 
-use super::Failure;
-
 /// Permits everything.
 #[cfg(not(test))]
 #[derive(Clone, Copy, Debug, Default)]
@@ -14,17 +12,17 @@ pub(crate) struct Faults;
     reason = "the same calls as in tests"
 )]
 impl Faults {
-    pub(super) fn wait_while_held(self) {}
+    pub(crate) fn wait_while_held(self) {}
 
-    pub(super) fn permit_commit(self) -> Result<bool, Failure> {
+    pub(crate) fn permit_commit(self) -> rusqlite::Result<bool> {
         Ok(true)
     }
 
-    pub(super) fn after_commit(self) {}
+    pub(crate) fn after_commit(self) {}
 
-    pub(super) fn after_answers(self) {}
+    pub(crate) fn after_answers(self) {}
 
-    pub(super) fn forgets_identifiers(self) -> bool {
+    pub(crate) fn forgets_identifiers(self) -> bool {
         false
     }
 }
@@ -37,9 +35,6 @@ mod in_tests {
     use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
     use rusqlite::ffi;
-
-    use super::Failure;
-    use crate::{Environment, ServerConfig, store::Store};
 
     /// What happens to the next commit of reports or of an operator's request.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,15 +78,6 @@ mod in_tests {
             faults
         }
 
-        /// Opens a store whose writer is in this hand.
-        pub(crate) fn open(&self, config: &ServerConfig) -> Store {
-            let environment = Environment {
-                faults: self.clone(),
-                ..Environment::system()
-            };
-            Store::open(config, environment).unwrap()
-        }
-
         /// The writer takes up nothing until released, so that everything sent meanwhile shares a commit.
         pub(crate) fn hold(&self) {
             self.plan().held = true;
@@ -111,19 +97,19 @@ mod in_tests {
             self.shared.0.lock().unwrap()
         }
 
-        pub(in crate::store) fn wait_while_held(&self) {
+        pub(crate) fn wait_while_held(&self) {
             let plan = self.plan();
             drop(self.shared.1.wait_while(plan, |plan| plan.held).unwrap());
         }
 
-        pub(in crate::store) fn permit_commit(&self) -> Result<bool, Failure> {
+        pub(crate) fn permit_commit(&self) -> rusqlite::Result<bool> {
             let mut plan = self.plan();
             match plan.next {
                 None => Ok(true),
                 Some(Fault::CommitFails) => {
                     plan.next = None;
                     let full = ffi::Error::new(ffi::SQLITE_FULL);
-                    Err(rusqlite::Error::SqliteFailure(full, None).into())
+                    Err(rusqlite::Error::SqliteFailure(full, None))
                 }
                 Some(Fault::DiesBeforeCommit) => {
                     plan.next = None;
@@ -138,7 +124,7 @@ mod in_tests {
             }
         }
 
-        pub(in crate::store) fn after_commit(&self) {
+        pub(crate) fn after_commit(&self) {
             let mut plan = self.plan();
             if plan.next == Some(Fault::DiesAfterCommit) {
                 plan.next = None;
@@ -147,7 +133,7 @@ mod in_tests {
             }
         }
 
-        pub(in crate::store) fn after_answers(&self) {
+        pub(crate) fn after_answers(&self) {
             let mut plan = self.plan();
             if std::mem::take(&mut plan.dies_after_answers) {
                 drop(plan);
@@ -155,7 +141,7 @@ mod in_tests {
             }
         }
 
-        pub(in crate::store) fn forgets_identifiers(&self) -> bool {
+        pub(crate) fn forgets_identifiers(&self) -> bool {
             self.plan().mutation == Some(Mutation::NoDedupe)
         }
     }

@@ -4,8 +4,7 @@ use std::{io, net::TcpListener, path::Path};
 
 use eigenveil_shared::{Error, ErrorCode, Result};
 
-use super::{ServerConfig, descriptors};
-use crate::{store, tls};
+use crate::{config::ServerConfig, descriptors, store, tls};
 
 /// Whether a server could start with these settings: the settings themselves, certificate and key, the data directory's
 /// permissions, the address, the limit of open files. Changes nothing; gives warnings.

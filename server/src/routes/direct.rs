@@ -15,11 +15,13 @@ use axum::{
 use hyper::body::{Body as _, Incoming};
 use tower::ServiceExt;
 
-use super::{extract, problem, reports, surrounded};
-use crate::{app::AppState, memory::SMALL};
-
-/// The path that [`router`](super::router) has for reports.
-pub(crate) const REPORTS: &str = "/v1/studies/{id}/reports";
+use super::surrounded;
+use crate::{
+    app::AppState,
+    http::{extract, problem, reports},
+    memory::SMALL,
+    metrics::REPORTS,
+};
 
 /// Answers a request as [`router`](super::router) would.
 pub(crate) async fn answer(

@@ -6,16 +6,19 @@ use std::{
     time::{Duration, Instant},
 };
 
+use axum::http::{HeaderMap, header};
 use eigenveil_shared::study::to_hex;
 use sha2::{Digest, Sha256};
 
 use crate::store::TokenHash;
 
+/// Name of the cookie.
+pub(crate) const COOKIE: &str = "eigenveil-session";
 /// Most sessions of one token; the oldest of them ends when there is one more. However often somebody logs in, he ends
 /// no session but those of his own token.
 const MOST_OF_A_TOKEN: usize = 32;
 /// Time after which a session ends, by the clock that nobody sets.
-pub(super) const LIFETIME: Duration = Duration::from_secs(8 * 3_600);
+pub(crate) const LIFETIME: Duration = Duration::from_secs(8 * 3_600);
 /// Time without a request after which a session ends.
 const IDLE: Duration = Duration::from_secs(3_600);
 
@@ -31,13 +34,13 @@ struct Session {
 
 /// All sessions of a server.
 #[derive(Default)]
-pub(super) struct Sessions {
+pub(crate) struct Sessions {
     held: Mutex<HashMap<Key, Session>>,
 }
 
 impl Sessions {
     /// Begins a session under a new identifier.
-    pub(super) fn begin(&self, id: &str, token: TokenHash, now: Instant) {
+    pub(crate) fn begin(&self, id: &str, token: TokenHash, now: Instant) {
         let mut held = self.held();
         held.retain(|_, session| session.lives(now));
         let own = || held.iter().filter(|(_, session)| session.token.is(&token));
@@ -55,7 +58,7 @@ impl Sessions {
     }
 
     /// The token of a session that has not ended.
-    pub(super) fn token(&self, id: &str, now: Instant) -> Option<TokenHash> {
+    pub(crate) fn token(&self, id: &str, now: Instant) -> Option<TokenHash> {
         let mut held = self.held();
         let session = held.get_mut(&key(id))?;
         if !session.lives(now) {
@@ -66,8 +69,13 @@ impl Sessions {
         Some(session.token)
     }
 
+    /// The token that the session of a request was begun with.
+    pub(crate) fn token_of(&self, headers: &HeaderMap) -> Option<TokenHash> {
+        self.token(&cookie(headers)?, Instant::now())
+    }
+
     /// Ends a session.
-    pub(super) fn end(&self, id: &str) {
+    pub(crate) fn end(&self, id: &str) {
         self.held().remove(&key(id));
     }
 
@@ -83,13 +91,27 @@ impl Session {
     }
 }
 
+/// The identifier in the cookie of a request, if it has the form of one.
+pub(crate) fn cookie(headers: &HeaderMap) -> Option<String> {
+    headers
+        .get_all(header::COOKIE)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|line| line.split(';'))
+        .filter_map(|pair| pair.trim().split_once('='))
+        .find(|(name, value)| {
+            *name == COOKIE && value.len() == 64 && value.bytes().all(|b| b.is_ascii_hexdigit())
+        })
+        .map(|(_, value)| value.to_owned())
+}
+
 fn key(id: &str) -> Key {
     Sha256::digest(id.as_bytes()).into()
 }
 
 /// What a form must carry to be taken from the browser that has this identifier: another site can make the browser send
 /// the cookie, but cannot read it.
-pub(super) fn form_key(id: &str) -> String {
+pub(crate) fn form_key(id: &str) -> String {
     let hash = Sha256::new()
         .chain_update(b"eigenveil form key\0")
         .chain_update(id.as_bytes())

@@ -2,7 +2,7 @@
 
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-use super::ServerConfig;
+use crate::config::ServerConfig;
 
 /// Descriptors kept for what is no connection: the listener, the database, its readers, backups, files that come and
 /// go.

@@ -1,0 +1,85 @@
+//! The table of routes, and what is done around every handler.
+
+pub(crate) mod direct;
+mod openapi;
+
+use axum::{
+    Router,
+    extract::{MatchedPath, Request, State},
+    middleware::{Next, from_fn_with_state},
+    response::Response,
+};
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+pub use self::openapi::openapi;
+use crate::{
+    app::AppState,
+    http::{
+        Caller, answers, drain, estimates, health, limit, metrics, openapi::frame, problem,
+        reports, studies, tokens, trace, transfers,
+    },
+    pages,
+};
+
+/// The routes of one server, to be served by [`Server`](crate::Server) or mounted in an application of
+/// your own.
+pub fn router(app: AppState) -> Router {
+    Router::from(routes())
+        .merge(pages::routes(app.clone()))
+        .fallback(problem::not_found)
+        .method_not_allowed_fallback(problem::method_not_allowed)
+        .layer(from_fn_with_state(app.clone(), around))
+        .with_state(app)
+}
+
+/// The one table of the interface's routes. A handler brings its method, path and description with it, so that what is served is
+/// what the OpenAPI document says.
+fn routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::with_openapi(frame())
+        .routes(routes!(studies::create, studies::list))
+        .routes(routes!(studies::show, studies::delete))
+        .routes(routes!(studies::open))
+        .routes(routes!(studies::close))
+        .routes(routes!(reports::submit))
+        .routes(routes!(estimates::create, estimates::list))
+        .routes(routes!(estimates::show, estimates::cancel))
+        .routes(routes!(tokens::issue, tokens::count))
+        .routes(routes!(tokens::create, tokens::list))
+        .routes(routes!(tokens::revoke))
+        .routes(routes!(tokens::rotate))
+        .routes(routes!(transfers::export))
+        .routes(routes!(transfers::merge))
+        .routes(routes!(transfers::import))
+        .routes(routes!(transfers::backup))
+        .routes(routes!(health::live))
+        .routes(routes!(health::ready))
+        .routes(routes!(metrics::show))
+        .routes(routes!(openapi::document))
+}
+
+/// One layer, because each boxes a future and clones the routes beneath it.
+async fn around(State(app): State<AppState>, request: Request, next: Next) -> Response {
+    let path = request.extensions().get::<MatchedPath>().cloned();
+    let path = path.as_ref().map_or("(none)", MatchedPath::as_str);
+    pages::errors_for_browsers(&app, request, |request| {
+        surrounded(&app, request, path, |request| {
+            problem::caught(next.run(request))
+        })
+    })
+    .await
+}
+
+/// What is done around every handler.
+async fn surrounded(
+    app: &AppState,
+    request: Request,
+    path: &str,
+    handler: impl AsyncFnOnce(Request) -> Response,
+) -> Response {
+    let client = Caller::of(app, request.headers(), request.extensions()).map(Caller::address);
+    trace::log(app, request, path, async |request| {
+        let drained = |request| limit::within(app, request, handler);
+        answers::held(app, client, drain::unread(app, request, drained).await)
+    })
+    .await
+}
