@@ -1,7 +1,6 @@
 //! `sparse-pca`: row-sparse components by tighten after relax.
 
-use std::ops::ControlFlow;
-
+use eigenveil_estimation::Cancel;
 use eigenveil_estimation::fantope::{AdmmSettings, largest_useful_lambda, solve, tighten};
 use eigenveil_shared::{Error, ErrorCode, Result};
 
@@ -69,13 +68,7 @@ impl Baseline for SparsePca {
             ));
         }
         let settings = AdmmSettings::default();
-        let relaxed = solve(
-            &moment,
-            k,
-            lambda,
-            &settings,
-            &|_| ControlFlow::Continue(()),
-        )?;
+        let relaxed = solve(&moment, k, lambda, &settings, Cancel::NEVER)?;
         let support = self.support.unwrap_or(relaxed.support.len());
         let tight = tighten(&moment, &relaxed, support, PURSUIT)?;
         let mut tracer = Tracer::new(request.truth);

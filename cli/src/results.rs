@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use eigenveil_server::pictures;
+use eigenveil_pictures as pictures;
 use eigenveil_shared::estimate::{Estimate, LambdaPath, csv_text};
 
 use crate::{

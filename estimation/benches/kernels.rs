@@ -6,10 +6,11 @@
 //! one pass over the matrix, whose bytes every matrix–vector product must read; for `double-cap` the
 //! expansion of the seeds alone.
 
-use std::{hint::black_box, ops::ControlFlow};
+use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use eigenveil_estimation::{
+    Cancel,
     accumulate::{Accumulator, SeedSum},
     fantope::{AdmmSettings, solve},
     linalg::{product, symmetric_eigen, symmetric_eigenvalues, top_k},
@@ -129,13 +130,7 @@ fn fantope(c: &mut Criterion) {
         let matrix = moment(p, k);
         let run = || {
             let settings = AdmmSettings::default();
-            let solution = solve(
-                &matrix,
-                k,
-                lambda,
-                &settings,
-                &|_| ControlFlow::Continue(()),
-            );
+            let solution = solve(&matrix, k, lambda, &settings, Cancel::NEVER);
             let Ok(solution) = solution else {
                 unreachable!("the problem is valid")
             };

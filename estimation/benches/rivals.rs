@@ -7,9 +7,10 @@
 //! rows DATA N P K LAMBDA OUT REPEATS              moment of N rows, relaxed, refitted; loadings to OUT
 //! ```
 
-use std::{error::Error, ops::ControlFlow};
+use std::error::Error;
 
 use eigenveil_estimation::{
+    Cancel,
     fantope::{AdmmSettings, Solution, refit_within_blocks, solve},
     linalg::{GramSum, packed_to_dense, symmetric_eigen, top_k},
 };
@@ -36,7 +37,7 @@ fn relaxed(moment: &DMatrix<f64>, k: usize, lambda: f64, tolerance: f64) -> Outc
         tolerance,
         ..AdmmSettings::default()
     };
-    let on = &|_: &_| ControlFlow::Continue(());
+    let on = Cancel::NEVER;
     Ok(solve(moment, k, lambda, &settings, on)?)
 }
 

@@ -2,8 +2,7 @@
 //! milliseconds of the same run. `cargo bench -p eigenveil-estimation --bench sparse_solver`; with `-- drowned`
 //! instead noise without a signal (minutes).
 
-use std::ops::ControlFlow;
-
+use eigenveil_estimation::Cancel;
 use eigenveil_estimation::fantope::{
     AdmmSettings, negligible_gap, solve, solve_by_full_projections,
 };
@@ -63,7 +62,7 @@ fn drowned(p: usize, k: usize, kappa: f64) {
             noise_gap,
             ..AdmmSettings::default()
         };
-        let on = &|_: &_| ControlFlow::Continue(());
+        let on = Cancel::NEVER;
         let (time, solution) = timed(1, || solve(&matrix, k, lambda, &settings, on));
         let Ok(solution) = solution else {
             unreachable!("the problem is valid")
@@ -85,7 +84,7 @@ fn main() {
         drowned(400, 10, 0.35);
         return;
     }
-    let on = &|_: &_| ControlFlow::Continue(());
+    let on = Cancel::NEVER;
     for (p, lambda, repeats) in [(400, 0.05, 20), (1000, 0.035, 10)] {
         let matrix = instance(p, 10);
         for tolerance in [1e-4, 1e-6] {

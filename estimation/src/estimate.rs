@@ -1,8 +1,6 @@
 //! One call from a noisy moment to components that have been judged: what the server and the
 //! simulation run.
 
-use std::ops::ControlFlow;
-
 use eigenveil_shared::{
     Error, ErrorCode, Result,
     api::{Lambda, SparseSettings},
@@ -12,7 +10,8 @@ use nalgebra::DMatrix;
 
 use crate::{
     agreement,
-    fantope::{self, AdmmSettings, Progress, Solution, Stop, resolve_lambda},
+    cancel::Cancel,
+    fantope::{self, AdmmSettings, Solution, Stop, resolve_lambda},
     floor::{Assessment, Eigenvalues, Floor, Measured, assess},
     jackknife::{Again, error_bars},
     linalg::{Spectrum, symmetric_eigenvalues},
@@ -122,17 +121,17 @@ pub(crate) fn principal(
 ///
 /// With `k = auto` the components above the plain floor are counted; where there is none, one sparse
 /// component is still looked for, because selecting rows also leaves their noise out, and judged on
-/// its own rows. `watch` is called after every iteration and can cancel.
+/// its own rows. `cancel` is asked after every iteration.
 ///
 /// # Errors
 /// As [`principal_components`]; `InvalidRequest` for settings out of range; `EstimateFailed` when
-/// `watch` cancels. An iteration cap that is hit is a warning, and `converged` is false.
+/// it was called off. An iteration cap that is hit is a warning, and `converged` is false.
 pub fn sparse_components(
     moment: &NoisyMoment,
     rank: Rank,
     settings: &SparseSettings,
     setting: &str,
-    watch: &dyn Fn(&Progress) -> ControlFlow<()>,
+    cancel: Cancel<'_>,
 ) -> Result<Findings> {
     let dense = moment.dense();
     let p = moment.dimension();
@@ -148,12 +147,12 @@ pub fn sparse_components(
     let lambda = match (resolved, settings.lambda) {
         (Some(lambda), _) => lambda,
         (None, Lambda::Path) => {
-            path.insert(fantope::lambda_path(moment, k, settings, watch)?)
+            path.insert(fantope::lambda_path(moment, k, settings, cancel)?)
                 .chosen
         }
         (None, _) => {
             cross_validation
-                .insert(fantope::cross_validate(moment, k, settings, watch)?)
+                .insert(fantope::cross_validate(moment, k, settings, cancel)?)
                 .chosen
         }
     };
@@ -161,10 +160,7 @@ pub fn sparse_components(
         noise_gap: Some(fantope::negligible_gap(moment.noise(), k, moment.n())),
         ..AdmmSettings::from(settings)
     };
-    let solution = fantope::solve(&dense, k, lambda, &admm, watch)?;
-    if solution.stop == Stop::Cancelled {
-        return Err(cancelled(solution.iterations));
-    }
+    let solution = fantope::solve(&dense, k, lambda, &admm, cancel)?;
     let vectors = if settings.refit {
         fantope::refit(&dense, &solution.support, k)?
     } else {
@@ -211,7 +207,7 @@ fn unproved(solution: &Solution) -> Option<String> {
         Stop::IterationCap => Some(format!(
             "The sparse solver stopped at its limit of {iterations} iterations with a relative duality gap of {gap:.1e}; raise max_iterations or the tolerance."
         )),
-        Stop::Converged | Stop::Cancelled => None,
+        Stop::Converged => None,
     }
 }
 
@@ -258,14 +254,6 @@ pub(crate) fn sparse_findings(
         sparse: Some(outcome),
         bucket_agreement: None,
     })
-}
-
-/// What a solver that was called off leaves.
-pub(crate) fn cancelled(iterations: usize) -> Error {
-    Error::new(
-        ErrorCode::EstimateFailed,
-        format!("the estimate was cancelled after {iterations} iterations"),
-    )
 }
 
 pub(crate) fn checked_rank(k: usize, p: usize) -> Result<usize> {
@@ -324,8 +312,6 @@ mod tests {
         )
     }
 
-    const ON: &dyn Fn(&Progress) -> ControlFlow<()> = &|_| ControlFlow::Continue(());
-
     #[test]
     fn sparsity_beats_plain_pca_and_is_judged() {
         let (moment, truth, rows) = noisy(120, 8, 3.0);
@@ -335,7 +321,8 @@ mod tests {
             refit: true,
             ..SparseSettings::default()
         };
-        let sparse = sparse_components(&moment, Rank::Fixed(2), &settings, "ε = 1", ON).unwrap();
+        let sparse =
+            sparse_components(&moment, Rank::Fixed(2), &settings, "ε = 1", Cancel::NEVER).unwrap();
         let outcome = sparse.sparse.as_ref().unwrap();
         assert!(outcome.converged && outcome.refit);
         assert!(outcome.support.len() >= 6 && outcome.support.iter().all(|row| rows.contains(row)));
@@ -353,7 +340,8 @@ mod tests {
             warnings.contains("assumes that the right rows were chosen"),
             "{warnings}"
         );
-        let automatic = sparse_components(&moment, Rank::Auto, &settings, "ε = 1", ON).unwrap();
+        let automatic =
+            sparse_components(&moment, Rank::Auto, &settings, "ε = 1", Cancel::NEVER).unwrap();
         assert_eq!(
             automatic.vectors.ncols(),
             plain.assessment.floor.components_above.max(1)
@@ -374,7 +362,7 @@ mod tests {
             Rank::Auto,
             &SparseSettings::default(),
             "ε = 0.01",
-            ON,
+            Cancel::NEVER,
         )
         .unwrap();
         assert_eq!(sparse.vectors.ncols(), 1);
@@ -386,8 +374,14 @@ mod tests {
     fn drowned_in_noise_it_stops_early_and_says_so() {
         let (moment, ..) = noisy(60, 4, 300.0);
         let settings = SparseSettings::default();
-        let drowned =
-            sparse_components(&moment, Rank::Fixed(2), &settings, "ε = 0.01", ON).unwrap();
+        let drowned = sparse_components(
+            &moment,
+            Rank::Fixed(2),
+            &settings,
+            "ε = 0.01",
+            Cancel::NEVER,
+        )
+        .unwrap();
         let outcome = drowned.sparse.unwrap();
         let negligible = fantope::negligible_gap(moment.noise(), 2, N);
         assert!(!outcome.converged && outcome.iterations < 1_000);
@@ -404,7 +398,8 @@ mod tests {
             tolerance: 1e-12,
             ..SparseSettings::default()
         };
-        let capped = sparse_components(&moment, Rank::Fixed(2), &short, "ε = 1", ON).unwrap();
+        let capped =
+            sparse_components(&moment, Rank::Fixed(2), &short, "ε = 1", Cancel::NEVER).unwrap();
         assert!(!capped.sparse.unwrap().converged);
         assert!(
             capped
@@ -413,6 +408,7 @@ mod tests {
                 .iter()
                 .any(|w| w.contains("limit of 2 iterations"))
         );
+        let asked = std::cell::Cell::new(1);
         let cancelled = sparse_components(
             &moment,
             Rank::Fixed(2),
@@ -421,19 +417,11 @@ mod tests {
                 ..SparseSettings::default()
             },
             "ε = 1",
-            &|progress| {
-                if progress.iterations == 3 {
-                    ControlFlow::Break(())
-                } else {
-                    ControlFlow::Continue(())
-                }
-            },
+            Cancel::when(&|| asked.replace(asked.get() + 1) == 3),
         )
         .unwrap_err();
-        assert_eq!(
-            cancelled.detail(),
-            "the estimate was cancelled after 3 iterations"
-        );
+        assert_eq!(cancelled.detail(), "the estimate was cancelled");
+        assert_eq!(asked.get(), 4);
         for k in [0, 61] {
             let error = principal_components(&moment, Rank::Fixed(k), "").unwrap_err();
             assert_eq!(error.code(), ErrorCode::InvalidRequest);
@@ -442,7 +430,7 @@ mod tests {
             lambda: Lambda::CrossValidated,
             ..SparseSettings::default()
         };
-        let error = sparse_components(&moment, Rank::Fixed(1), &cv, "", ON).unwrap_err();
+        let error = sparse_components(&moment, Rank::Fixed(1), &cv, "", Cancel::NEVER).unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidRequest);
         assert!(
             error

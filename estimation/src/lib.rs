@@ -5,9 +5,10 @@
 //!            (bucket sums)   (S̃, n, law)  └▶ fantope::solve ──┘
 //! ```
 //!
+//! * [`estimate()`]: the one way from a study's reports to the document an analyst gets.
 //! * [`accumulate`], [`moment`]: sums of decoded reports, and their mean with the noise of one report.
 //! * [`centring`]: the mean, and the covariance around it, from reports with a constant appended.
-//! * [`estimate`]: the one call from a moment to judged components.
+//! * [`estimate`](mod@estimate): from a moment to judged components.
 //! * [`pca`](mod@pca): top-k eigenvectors (Algorithm 1 of Wang & Xu).
 //! * [`fantope`]: row-sparse components (Algorithm 2) with a duality gap as certificate.
 //! * [`floor`]: what the noise alone would look like, so that every component gets a verdict, a
@@ -27,7 +28,9 @@
 
 pub mod accumulate;
 pub mod agreement;
+mod cancel;
 pub mod centring;
+mod document;
 pub mod estimate;
 pub mod fantope;
 pub mod floor;
@@ -40,4 +43,9 @@ pub mod moment;
 pub mod pca;
 pub mod plan;
 pub mod row_check;
+mod seed_sums;
 pub mod simulate;
+
+pub use cancel::Cancel;
+pub use document::{Request, Source, estimate};
+pub use seed_sums::sums_of_seeds;

@@ -12,12 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use eigenveil_estimation::{
-    large::{self, SeedSource},
-    linalg::Threads,
-    moment::NoisyMoment,
-    row_check::row_check,
-};
+use eigenveil_estimation::{self as estimation, Cancel, Source, linalg::Threads};
 use eigenveil_shared::{
     Error, ErrorCode, Result,
     api::{EstimateDocument, EstimateRequest, Problem},
@@ -26,7 +21,6 @@ use eigenveil_shared::{
 };
 
 use crate::{
-    estimate_job::{can_stream, estimate, estimate_from_seeds, note_repeated, note_row_check},
     metrics::EstimateEnd,
     status::status_of,
     store::{Job, Store, Study},
@@ -216,7 +210,7 @@ fn run(store: &Store, control: &Control, study: &Study, job: &Job) {
     } else {
         patiently(store, control, job, || {
             catch_unwind(AssertUnwindSafe(|| {
-                compute(store, study, &job.request, &cancelled)
+                compute(store, study, &job.request, Cancel::when(&cancelled))
             }))
             .unwrap_or_else(|_| {
                 Err(Error::new(
@@ -288,42 +282,21 @@ fn compute(
     store: &Store,
     study: &Study,
     request: &EstimateRequest,
-    cancelled: &dyn Fn() -> bool,
+    cancel: Cancel<'_>,
 ) -> Result<Estimate> {
-    let params = study.params();
-    let k = request.k.unwrap_or(study.default_k());
-    let p = params.report_dimension();
-    let streamed = request
-        .sparse
-        .as_ref()
-        .filter(|settings| p >= store.stream_sparse_from() && can_stream(params, k, settings));
-    if let Some(settings) = streamed {
-        let needed = large::bytes_needed(p, Threads::current().count());
-        let what = format!("estimating row-sparse components of dimension {p} from seeds");
-        store.check_memory(&what, needed)?;
-        let seeds = store.seeds_unless(study, cancelled)?;
-        let mut estimate =
-            estimate_from_seeds(params, study.name(), &seeds, k, settings, cancelled)?;
-        note_repeated(&mut estimate, seeds.repeated());
-        return Ok(estimate);
-    }
-    let seeds = match study.shape().payload_form {
-        PayloadForm::Seed => Some(store.seeds_unless(study, cancelled)?),
-        _ => None,
+    let config = store.config();
+    let wanted = estimation::Request {
+        name: study.name(),
+        k: request.k.unwrap_or(study.default_k()),
+        sparse: request.sparse.as_ref(),
+        memory_bytes: config.memory_bytes,
+        stream_from: config.stream_sparse_from,
     };
-    let stored = match &seeds {
-        Some(seeds) => store.moment_of(seeds, cancelled)?,
-        None => store.moment_unless(study, cancelled)?,
-    };
-    let source = seeds.as_ref().map(|seeds| seeds as &dyn SeedSource);
-    let rows = row_check(&stored.buckets, params, source, cancelled)?;
-    let buckets = stored.buckets.into_iter().map(|(_, sums)| sums).collect();
-    let moment = NoisyMoment::decode(buckets, params)?;
-    let sparse = request.sparse.as_ref();
-    let mut estimate = estimate(params, study.name(), &moment, k, sparse, cancelled)?;
-    if let Some(rows) = rows {
-        note_row_check(&mut estimate, rows);
+    if study.shape().payload_form == PayloadForm::Seed {
+        let seeds = store.seeds(study, cancel)?;
+        estimation::estimate(Source::Seeds(&seeds), study.params(), &wanted, cancel)
+    } else {
+        let sums = Source::Sums(store.moment(study, cancel)?.buckets);
+        estimation::estimate(sums, study.params(), &wanted, cancel)
     }
-    note_repeated(&mut estimate, stored.repeated);
-    Ok(estimate)
 }

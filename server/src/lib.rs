@@ -10,7 +10,6 @@
 //! * [`Store`]: one embedded database file, one thread that writes. Nothing acknowledged is ever lost,
 //!   nothing is counted twice.
 //! * Pages for people: studies, one study live, a form with the planner beside it (`docs/operations.md`).
-//! * [`estimate`]: from a study's sums to the document an analyst gets.
 //! * [`ServerConfig`]: what an operator may set. [`Environment`]: clock and randomness, passed in.
 //!
 //! # What is not here
@@ -24,7 +23,6 @@ mod check;
 mod config;
 mod descriptors;
 mod environment;
-mod estimate_job;
 mod faults;
 mod http;
 mod jobs;
@@ -32,7 +30,6 @@ mod limits;
 mod memory;
 mod metrics;
 mod pages;
-pub mod pictures;
 mod request_id;
 mod routes;
 #[cfg(test)]
@@ -48,7 +45,6 @@ pub use app::AppState;
 pub use check::check;
 pub use config::{Network, ProxyHeader, ServerConfig};
 pub use environment::{Clock, Entropy, Environment, SystemClock, SystemEntropy};
-pub use estimate_job::{estimate, estimate_from_seeds};
 pub use http::EstimateList;
 pub use routes::{openapi, router};
 pub use server::Server;

@@ -4,8 +4,8 @@ use eigenveil_estimation::{
     floor::{Spectrum, grouped},
     plan::error_curve,
 };
+use eigenveil_pictures as pictures;
 use eigenveil_plots::{HorizontalLine, LineChart, LineStyle, Marker, Series};
-use eigenveil_server::pictures;
 use eigenveil_shared::mechanism::{Calibration, MechanismKind};
 
 use super::plan::PlanRow;

@@ -1,8 +1,8 @@
 //! `report.html`: the demo's result as one self-contained page.
 
 use eigenveil_estimation::floor::grouped;
+use eigenveil_pictures as pictures;
 use eigenveil_plots::{BarChart, ColourScale, ImageGrid, LoadingImage, format_number};
-use eigenveil_server::pictures;
 use eigenveil_shared::estimate::{Estimate, Verdict};
 use nalgebra::DMatrix;
 

@@ -12,8 +12,6 @@
 //! `|Zᵢⱼ| ≤ λ` by construction, with over-relaxation and after a change of ρ too: it is dual feasible at
 //! every iteration, so the gap at the feasible X is a proof of optimality at every iteration.
 
-use std::ops::ControlFlow;
-
 use eigenveil_shared::{Error, ErrorCode, Result, api::SparseSettings};
 use nalgebra::DMatrix;
 
@@ -25,6 +23,7 @@ use super::{
     spectrum::{Bound, Factor, FullSpectrum, Spectrum, WarmSpectrum},
     sweep::{PANEL, Sums, dual_matrix, rescale_dual, retarget, sweep},
 };
+use crate::cancel::Cancel;
 use crate::linalg::{add_outer_lower, outer_scaled, require_square_and_finite};
 
 /// Over-relaxation α.
@@ -113,19 +112,6 @@ impl AdmmSettings {
     }
 }
 
-/// Where a running solver is.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Progress {
-    /// Iterations made.
-    pub iterations: usize,
-    /// Relative duality gap when last computed; infinite before that.
-    pub relative_gap: f64,
-    /// ‖X−Y‖_F relative to the larger of the two.
-    pub primal_residual: f64,
-    /// ρ‖Y−Y_prev‖_F relative to the dual variable.
-    pub dual_residual: f64,
-}
-
 /// Why the solver stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
@@ -136,8 +122,6 @@ pub enum Stop {
     /// The gap is below [`AdmmSettings::noise_gap`] and convergence is slow: more iterations would fit the
     /// noise more exactly.
     WithinNoise,
-    /// The caller's callback asked for it.
-    Cancelled,
 }
 
 /// What the solver found.
@@ -202,19 +186,17 @@ impl Solution {
 
 /// Solves the Fantope problem for the symmetric `moment` (`p × p`, any scale) at penalty `lambda`.
 ///
-/// `watch` is called after every iteration and can stop the solver with [`ControlFlow::Break`]; what
-/// was reached is then returned with [`Stop::Cancelled`].
+/// `cancel` is asked after every iteration.
 ///
 /// # Errors
 /// `InvalidRequest` unless `1 ≤ k ≤ p`, λ ≥ 0 and the settings are in range; `EstimateFailed` when an
-/// entry is not finite. An iteration cap that is hit is not an error: see [`Solution::stop`].
+/// entry is not finite, and when it was called off. An iteration cap that is hit is not an error: see [`Solution::stop`].
 ///
 /// ```
-/// use eigenveil_estimation::fantope::{AdmmSettings, solve};
+/// use eigenveil_estimation::{Cancel, fantope::{AdmmSettings, solve}};
 /// use nalgebra::dmatrix;
-/// use std::ops::ControlFlow;
 /// let moment = dmatrix![2.0, 0.9, 0.05; 0.9, 2.0, -0.05; 0.05, -0.05, 1.0];
-/// let solution = solve(&moment, 1, 0.1, &AdmmSettings::default(), &|_| ControlFlow::Continue(()))?;
+/// let solution = solve(&moment, 1, 0.1, &AdmmSettings::default(), Cancel::NEVER)?;
 /// assert!(solution.converged());
 /// assert_eq!(solution.support, [0, 1]);
 /// assert_eq!(solution.vectors[2], 0.0);
@@ -225,9 +207,9 @@ pub fn solve(
     k: usize,
     lambda: f64,
     settings: &AdmmSettings,
-    watch: &dyn Fn(&Progress) -> ControlFlow<()>,
+    cancel: Cancel<'_>,
 ) -> Result<Solution> {
-    solve_from(moment, k, lambda, settings, None, watch)
+    solve_from(moment, k, lambda, settings, None, cancel)
 }
 
 /// As [`solve`], from where another solver of a problem of this size ended.
@@ -237,9 +219,9 @@ pub(super) fn solve_from(
     lambda: f64,
     settings: &AdmmSettings,
     start: Option<&Start>,
-    watch: &dyn Fn(&Progress) -> ControlFlow<()>,
+    cancel: Cancel<'_>,
 ) -> Result<Solution> {
-    solve_by(moment, k, lambda, settings, start, watch, Method::Fast)
+    solve_by(moment, k, lambda, settings, start, cancel, Method::Fast)
 }
 
 /// [`solve`] on all rows, with a full decomposition in every iteration: what the screening and the
@@ -252,9 +234,9 @@ pub fn solve_by_full_projections(
     k: usize,
     lambda: f64,
     settings: &AdmmSettings,
-    watch: &dyn Fn(&Progress) -> ControlFlow<()>,
+    cancel: Cancel<'_>,
 ) -> Result<Solution> {
-    solve_by(moment, k, lambda, settings, None, watch, Method::Plain)
+    solve_by(moment, k, lambda, settings, None, cancel, Method::Plain)
 }
 
 /// Which shortcuts are taken; the answer is the same.
@@ -272,7 +254,7 @@ fn solve_by(
     lambda: f64,
     settings: &AdmmSettings,
     start: Option<&Start>,
-    watch: &dyn Fn(&Progress) -> ControlFlow<()>,
+    cancel: Cancel<'_>,
     method: Method,
 ) -> Result<Solution> {
     require_square_and_finite(moment)?;
@@ -307,7 +289,7 @@ fn solve_by(
             } else {
                 &mut FullSpectrum
             };
-            Solver::new(&problem, settings, start, spectrum)?.run(watch)?
+            Solver::new(&problem, settings, start, spectrum)?.run(cancel)?
         }
     };
     problem.finish(moment, found)
@@ -392,7 +374,7 @@ impl<'a> Solver<'a> {
         })
     }
 
-    fn run(mut self, watch: &dyn Fn(&Progress) -> ControlFlow<()>) -> Result<Found> {
+    fn run(mut self, cancel: Cancel<'_>) -> Result<Found> {
         let (k, tolerance) = (self.problem.k, self.settings.tolerance);
         let allowed = tolerance * self.unit;
         let enough = self.settings.noise_gap.map(|gap| gap / self.problem.scale);
@@ -420,12 +402,6 @@ impl<'a> Solver<'a> {
             let objective = sums.linear - self.problem.lambda * sums.penalty;
             let small = relative_primal.max(relative_dual) <= RESIDUAL_FACTOR * tolerance;
             let last = iterations >= self.settings.max_iterations;
-            let mut progress = Progress {
-                iterations,
-                relative_gap: f64::INFINITY,
-                primal_residual: relative_primal,
-                dual_residual: relative_dual,
-            };
             let mut gap = f64::INFINITY;
             if small || last || iterations % GAP_EVERY == 0 {
                 // Where only convergence is in question a hopeless bound need not be proved.
@@ -437,15 +413,13 @@ impl<'a> Solver<'a> {
                 self.improve_bound(allowed, hopeless)?;
                 if self.best_bound.is_finite() {
                     gap = self.best_bound - objective;
-                    progress.relative_gap = gap / self.unit;
                 }
             }
             let patient = iterations >= PATIENT_FOR;
+            cancel.check()?;
             // The gap is the proof; the residuals only make the support sharper.
             let stop = if gap <= allowed && (small || patient) {
                 Some(Stop::Converged)
-            } else if watch(&progress).is_break() {
-                Some(Stop::Cancelled)
             } else if last {
                 Some(Stop::IterationCap)
             } else if patient && enough.is_some_and(|enough| gap <= enough) {
@@ -583,12 +557,12 @@ mod tests {
             signal + 0.2 * (a * 3.7 + b * 1.3 + a * b).sin()
         });
         let settings = AdmmSettings::default();
-        let on: &dyn Fn(&Progress) -> ControlFlow<()> = &|_| ControlFlow::Continue(());
         let mut start = None;
         for step in 0..8 {
             let lambda = 1.3 * 0.75_f64.powi(step);
-            let cold = solve(&moment, 2, lambda, &settings, on).unwrap();
-            let warm = solve_from(&moment, 2, lambda, &settings, start.as_ref(), on).unwrap();
+            let cold = solve(&moment, 2, lambda, &settings, Cancel::NEVER).unwrap();
+            let warm =
+                solve_from(&moment, 2, lambda, &settings, start.as_ref(), Cancel::NEVER).unwrap();
             assert!(cold.converged() && warm.converged());
             let apart = (cold.objective - warm.objective).abs();
             assert!(apart <= cold.gap + warm.gap + 1e-9, "{apart}");

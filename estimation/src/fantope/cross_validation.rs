@@ -1,7 +1,5 @@
 //! λ by cross-validation over the buckets.
 
-use std::ops::ControlFlow;
-
 use eigenveil_shared::{
     Error, ErrorCode, Result,
     api::SparseSettings,
@@ -10,13 +8,14 @@ use eigenveil_shared::{
 use nalgebra::DMatrix;
 
 use super::{
-    admm::{Progress, Start, Stop, solve_from},
+    admm::{Start, solve_from},
     lambda::{automatic_lambda, largest_useful_lambda},
     path::{STEPS, coarse, grid},
     refit::refit,
 };
 use crate::{
-    accumulate::Accumulator, linalg::packed_to_dense, moment::NoisyMoment, pca::rayleigh_quotients,
+    accumulate::Accumulator, cancel::Cancel, linalg::packed_to_dense, moment::NoisyMoment,
+    pca::rayleigh_quotients,
 };
 
 /// Folds, and the fewest non-empty buckets.
@@ -46,12 +45,12 @@ struct Fold {
 ///
 /// # Errors
 /// `InvalidRequest` with fewer than five non-empty buckets; those of [`solve`](super::solve); `EstimateFailed` when
-/// `watch` cancels.
+/// it was called off.
 pub fn cross_validate(
     moment: &NoisyMoment,
     k: usize,
     settings: &SparseSettings,
-    watch: &dyn Fn(&Progress) -> ControlFlow<()>,
+    cancel: Cancel<'_>,
 ) -> Result<CrossValidation> {
     let admm = coarse(settings);
     let largest = largest_useful_lambda(&moment.dense());
@@ -69,13 +68,7 @@ pub fn cross_validate(
         for fold in &mut folds {
             let start = fold.start.take();
             let penalty = lambda * fold.noisier;
-            let solution = solve_from(&fold.training, k, penalty, &admm, start.as_ref(), watch)?;
-            if solution.stop == Stop::Cancelled {
-                return Err(Error::new(
-                    ErrorCode::EstimateFailed,
-                    "the estimate was cancelled while it cross-validated lambda",
-                ));
-            }
+            let solution = solve_from(&fold.training, k, penalty, &admm, start.as_ref(), cancel)?;
             let score = if settings.refit {
                 let vectors = refit(&fold.training, &solution.support, k)?;
                 rayleigh_quotients(&fold.held_out, &vectors).sum()

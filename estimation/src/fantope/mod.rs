@@ -31,7 +31,7 @@ mod spectrum;
 mod sweep;
 mod tighten;
 
-pub use admm::{AdmmSettings, Progress, Solution, Stop, solve, solve_by_full_projections};
+pub use admm::{AdmmSettings, Solution, Stop, solve, solve_by_full_projections};
 pub use cross_validation::cross_validate;
 pub use lambda::{KAPPA, automatic_lambda, largest_useful_lambda, negligible_gap, resolve_lambda};
 pub use partial::{FantopeFactor, project_onto_fantope_partially};

@@ -1,20 +1,21 @@
 //! The solutions over a grid of λ: what enters when the penalty falls.
 
-use std::{collections::BTreeSet, ops::ControlFlow};
+use std::collections::BTreeSet;
 
 use eigenveil_shared::{
-    Error, ErrorCode, Result,
+    Result,
     api::SparseSettings,
     estimate::{LambdaPath, PathPoint},
 };
 use nalgebra::DMatrix;
 
 use super::{
-    admm::{AdmmSettings, Progress, Stop, solve_from},
+    admm::{AdmmSettings, solve_from},
     lambda::{automatic_lambda, largest_useful_lambda},
     refit::refit,
 };
 use crate::{
+    cancel::Cancel,
     linalg::{submatrix, symmetric_eigenvalues, top_k},
     moment::NoisyMoment,
     pca::rayleigh_quotients,
@@ -59,12 +60,12 @@ pub(super) fn grid(largest: f64, automatic: f64) -> impl Iterator<Item = f64> {
 /// the one before ended, and chooses the value nearest to `auto` (in its logarithm).
 ///
 /// # Errors
-/// Those of [`solve`](super::solve) and [`refit`](super::refit()); `EstimateFailed` when `watch` cancels.
+/// Those of [`solve`](super::solve) and [`refit`](super::refit()); `EstimateFailed` when it was called off.
 pub fn lambda_path(
     moment: &NoisyMoment,
     k: usize,
     settings: &SparseSettings,
-    watch: &dyn Fn(&Progress) -> ControlFlow<()>,
+    cancel: Cancel<'_>,
 ) -> Result<LambdaPath> {
     let dense = moment.dense();
     let p = moment.dimension();
@@ -75,13 +76,7 @@ pub fn lambda_path(
     let mut before = BTreeSet::new();
     let mut start = None;
     for lambda in grid(lambda_max, automatic) {
-        let solution = solve_from(&dense, k, lambda, &admm, start.as_ref(), watch)?;
-        if solution.stop == Stop::Cancelled {
-            return Err(Error::new(
-                ErrorCode::EstimateFailed,
-                "the estimate was cancelled on the path of lambda",
-            ));
-        }
+        let solution = solve_from(&dense, k, lambda, &admm, start.as_ref(), cancel)?;
         let vectors = match settings.refit {
             true => refit(&dense, &solution.support, k)?,
             false => solution.vectors.clone(),
@@ -189,8 +184,6 @@ fn proves_diagonal(
 mod tests {
     use super::{super::solve, *};
 
-    const ON: &dyn Fn(&Progress) -> ControlFlow<()> = &|_| ControlFlow::Continue(());
-
     #[test]
     fn the_grid_reaches_below_auto_within_bounds() {
         for (largest, automatic, last) in [
@@ -217,7 +210,7 @@ mod tests {
     fn the_largest_lambda_is_the_smallest_without_off_diagonal_entries() {
         let settings = AdmmSettings::default();
         let diagonal = |moment: &DMatrix<f64>, k: usize, lambda: f64| {
-            let solution = solve(moment, k, lambda, &settings, ON).unwrap();
+            let solution = solve(moment, k, lambda, &settings, Cancel::NEVER).unwrap();
             assert!(solution.converged());
             let p = moment.nrows();
             (0..p).all(|i| (0..p).all(|j| i == j || solution.y[(i, j)].abs() < 1e-6))

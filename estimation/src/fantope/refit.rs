@@ -42,11 +42,11 @@ pub fn refit(moment: &DMatrix<f64>, support: &[usize], k: usize) -> Result<DMatr
 /// As [`refit`]; `InvalidRequest` when the solution is of another size than the moment.
 ///
 /// ```
+/// use eigenveil_estimation::Cancel;
 /// use eigenveil_estimation::fantope::{AdmmSettings, refit_within_blocks, solve};
 /// use nalgebra::dmatrix;
-/// use std::ops::ControlFlow;
 /// let moment = dmatrix![3.0, 1.0, 0.1, 0.0; 1.0, 3.0, 0.0, 0.1; 0.1, 0.0, 2.0, 1.0; 0.0, 0.1, 1.0, 2.0];
-/// let solution = solve(&moment, 2, 0.2, &AdmmSettings::default(), &|_| ControlFlow::Continue(()))?;
+/// let solution = solve(&moment, 2, 0.2, &AdmmSettings::default(), Cancel::NEVER)?;
 /// let vectors = refit_within_blocks(&moment, &solution)?;
 /// assert!((vectors[(0, 0)] - 0.5_f64.sqrt()).abs() < 1e-12 && vectors[(2, 0)] == 0.0);
 /// # Ok::<(), eigenveil_shared::Error>(())
@@ -84,6 +84,7 @@ pub(crate) fn embed(vectors: &DMatrix<f64>, support: &[usize], p: usize) -> DMat
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cancel::Cancel;
 
     /// Two blocks with noise between them: the loadings are those of each block alone; one block: `refit`.
     #[test]
@@ -98,7 +99,7 @@ mod tests {
             }
         }
         let settings = AdmmSettings::default();
-        let on = &|_: &_| std::ops::ControlFlow::Continue(());
+        let on = Cancel::NEVER;
         let solution = solve(&moment, 2, 0.1, &settings, on).unwrap();
         let apart = refit_within_blocks(&moment, &solution).unwrap();
         for (column, rows) in [(0, [0, 1, 2]), (1, [3, 4, 5])] {

@@ -41,11 +41,11 @@ pub struct Tightened {
 /// `InvalidRequest` unless `k ≤ rows ≤ p`, the shapes agree and `max_iterations ≥ 1`; otherwise as [`top_k`].
 ///
 /// ```
+/// use eigenveil_estimation::Cancel;
 /// use eigenveil_estimation::fantope::{AdmmSettings, solve, tighten};
 /// use nalgebra::dmatrix;
-/// use std::ops::ControlFlow;
 /// let moment = dmatrix![2.0, 0.9, 0.3; 0.9, 2.0, -0.1; 0.3, -0.1, 1.0];
-/// let relaxed = solve(&moment, 1, 0.1, &AdmmSettings::default(), &|_| ControlFlow::Continue(()))?;
+/// let relaxed = solve(&moment, 1, 0.1, &AdmmSettings::default(), Cancel::NEVER)?;
 /// let tight = tighten(&moment, &relaxed, 2, 100)?;
 /// assert_eq!(tight.support, [0, 1]);
 /// assert!((tight.captured - 2.9).abs() < 1e-12);
@@ -160,8 +160,7 @@ fn truncated(vectors: &DMatrix<f64>, support: &[usize]) -> Result<DMatrix<f64>> 
 
 #[cfg(test)]
 mod tests {
-    use std::ops::ControlFlow;
-
+    use crate::cancel::Cancel;
     use rand::{SeedableRng, rngs::ChaCha8Rng};
     use rand_distr::{Distribution, StandardNormal};
 
@@ -197,7 +196,7 @@ mod tests {
 
     fn relaxed(moment: &DMatrix<f64>, lambda: f64) -> Solution {
         let settings = AdmmSettings::default();
-        solve(moment, 3, lambda, &settings, &|_| ControlFlow::Continue(())).unwrap()
+        solve(moment, 3, lambda, &settings, Cancel::NEVER).unwrap()
     }
 
     /// Without noise the planted subspace comes back to rounding, from a relaxed solution that is shrunk.

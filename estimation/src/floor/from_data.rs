@@ -84,6 +84,23 @@ impl Floor {
     /// Those of [`from_eigenvalues`](Self::from_eigenvalues); `InvalidRequest` when all of the leading ones, and
     /// so perhaps others, stand above the noise.
     pub fn from_leading(spectrum: &Eigenvalues<'_>, noise: &NoiseModel, n: u64) -> Result<Self> {
+        Self::below(spectrum, noise, n)?.ok_or_else(|| {
+            Error::new(
+                ErrorCode::InvalidRequest,
+                format!(
+                    "all {} leading eigenvalues stand above the noise; the floor in dimension {} needs one that does not",
+                    spectrum.leading.len(),
+                    spectrum.dimension
+                ),
+            )
+        })
+    }
+
+    /// As [`from_leading`](Self::from_leading); `None` when all of the leading ones stand above the noise.
+    ///
+    /// # Errors
+    /// Those of [`from_eigenvalues`](Self::from_eigenvalues).
+    pub fn below(spectrum: &Eigenvalues<'_>, noise: &NoiseModel, n: u64) -> Result<Option<Self>> {
         let Eigenvalues {
             leading: eigenvalues,
             trace,
@@ -125,21 +142,16 @@ impl Floor {
                 .count()
                 .min(p - 1);
             if above == eigenvalues.len() && above < p - 1 {
-                return Err(Error::new(
-                    ErrorCode::InvalidRequest,
-                    format!(
-                        "all {above} leading eigenvalues stand above the noise; the floor in dimension {p} needs one that does not"
-                    ),
-                ));
+                return Ok(None);
             }
             if above <= count {
-                return Ok(Self {
+                return Ok(Some(Self {
                     centre,
                     noise: law,
                     edge,
                     threshold,
                     components_above: count,
-                });
+                }));
             }
             count = above;
         }

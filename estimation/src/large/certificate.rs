@@ -5,6 +5,7 @@ use nalgebra::DMatrix;
 
 use super::dual::DualMatrix;
 use crate::{
+    cancel::Cancel,
     fantope::{Accuracy, LeadingSum},
     linalg::{
         Budget, Definiteness, Panels, StartVectors, add_outer_to_panel, blocked_cholesky,
@@ -30,8 +31,6 @@ pub(super) enum Proof {
     Proved(f64),
     /// The factorisation broke off: an eigenvalue was missed, or rounding hides the margin.
     Failed,
-    /// The caller called it off.
-    Cancelled,
 }
 
 impl Claim {
@@ -102,12 +101,15 @@ impl Claim {
 
     /// Factorises `t·I − M + V·diag(w)·Vᵀ`: p³/3 multiplications and 4p² bytes. `loose` ≥ 1 multiplies the
     /// distance of t from the k-th value, for when a bound is wanted rather than a good one.
+    ///
+    /// # Errors
+    /// When it was called off.
     pub(super) fn prove(
         &self,
         matrix: &DualMatrix<'_>,
         loose: f64,
-        go_on: &dyn Fn() -> bool,
-    ) -> Proof {
+        cancel: Cancel<'_>,
+    ) -> Result<Proof> {
         let LeadingSum {
             t,
             weights,
@@ -137,11 +139,10 @@ impl Claim {
                 panel[(c, c)] -= allowance;
             }
         }
-        match blocked_cholesky(&mut shifted, go_on) {
+        Ok(match blocked_cholesky(&mut shifted, cancel)? {
             Definiteness::Definite => Proof::Proved(at_most + self.k as f64 * raised),
             Definiteness::NotShown => Proof::Failed,
-            Definiteness::Cancelled => Proof::Cancelled,
-        }
+        })
     }
 }
 

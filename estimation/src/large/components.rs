@@ -1,7 +1,5 @@
 //! From seeds to judged row-sparse components.
 
-use std::ops::ControlFlow;
-
 use eigenveil_shared::{
     Error, ErrorCode, Result,
     api::{Lambda, SparseSettings},
@@ -17,8 +15,9 @@ use super::{
 };
 use crate::{
     accumulate::Accumulator,
-    estimate::{Findings, cancelled as called_off, checked_rank, outcome_of, sparse_findings},
-    fantope::{AdmmSettings, KAPPA, Progress, automatic_lambda, embed, resolve_lambda},
+    cancel::Cancel,
+    estimate::{Findings, checked_rank, outcome_of, sparse_findings},
+    fantope::{AdmmSettings, KAPPA, automatic_lambda, embed, resolve_lambda},
     floor::{Eigenvalues, Floor, Measured},
     jackknife::{Again, error_bars},
     linalg::{PANEL_WIDTH, top_k},
@@ -53,7 +52,7 @@ pub fn bytes_needed(p: usize, threads: usize) -> u64 {
 /// The duality gap is that of the whole problem. [`Findings::spectrum`] holds the leading eigenvalues of S̃ only, as Ritz
 /// values (never above the true ones) with residuals of about 0.3 % of the largest. Works on [`Threads::current`](crate::linalg::Threads::current) threads.
 ///
-/// `cancelled` is asked once every 256 seeds and between steps, `watch` after every iteration of the solver.
+/// `cancel` is asked once every 256 seeds, between steps and after every iteration of the solver.
 ///
 /// # Errors
 /// As [`estimate::sparse_components`](crate::estimate::sparse_components) and those of the source; `InvalidRequest` for more than
@@ -64,17 +63,19 @@ pub fn sparse_components(
     rank: Rank,
     settings: &SparseSettings,
     setting: &str,
-    watch: &dyn Fn(&Progress) -> ControlFlow<()>,
-    cancelled: &dyn Fn() -> bool,
+    cancel: Cancel<'_>,
 ) -> Result<(Findings, u64)> {
     let mechanism = supported(params, rank, settings)?;
     let noise = params.noise_model();
     let p = mechanism.dimension();
-    let Some(moment) = LargeMoment::gather(source, mechanism, cancelled)? else {
-        return Err(called_off(0));
-    };
+    let moment = LargeMoment::gather(source, mechanism, cancel)?;
     let n = moment.n();
-    let lambda = resolve_lambda(settings, &noise, p, n)?.unwrap_or_default();
+    let lambda = resolve_lambda(settings, &noise, p, n)?.ok_or_else(|| {
+        Error::new(
+            ErrorCode::EstimateFailed,
+            "lambda cannot be had without the sums of every bucket",
+        )
+    })?;
     let (k, spectrum) = leading_spectrum(&moment, rank, &noise)?;
     let centre = moment.trace() / p as f64;
     let unit: f64 = spectrum.iter().take(k).map(|value| value - centre).sum();
@@ -86,13 +87,11 @@ pub fn sparse_components(
         settings: AdmmSettings::from(settings),
     };
     let unit = unit.max(f64::MIN_POSITIVE);
-    let solved = problem.solve(unit, watch, cancelled)?.map_err(called_off)?;
+    let solved = problem.solve(unit, cancel)?;
     let trace = moment.trace();
     // The triangle is not needed any more: the second pass has the rows in double precision.
     drop(moment);
-    let Some(buckets) = sums_of_rows(source, p, &solved.support, cancelled)? else {
-        return Err(called_off(solved.iterations));
-    };
+    let buckets = sums_of_rows(source, p, &solved.support, cancel)?;
     check_same_reports(&buckets, n)?;
     let on_rows = moment_of_rows(buckets, params)?;
     let dense = on_rows.dense();
@@ -131,6 +130,11 @@ pub fn sparse_components(
     Ok((sparse_findings(&measured, outcome, unproved)?, n))
 }
 
+/// Whether row-sparse components of this study can be found by [`sparse_components`].
+pub fn can_stream(params: &StudyParams, rank: Rank, settings: &SparseSettings) -> bool {
+    supported(params, rank, settings).is_ok()
+}
+
 /// The study's mechanism, where this way is open.
 fn supported<'a>(
     params: &'a StudyParams,
@@ -145,9 +149,9 @@ fn supported<'a>(
             "k is {k}; of a row-sparse estimate from seeds it is at most {MOST_COMPONENTS}"
         ));
     }
-    if settings.lambda == Lambda::CrossValidated {
+    if matches!(settings.lambda, Lambda::CrossValidated | Lambda::Path) {
         return refuse(
-            "lambda is cv, which needs the sums of every bucket; without them it is a number or auto",
+            "lambda is cv or path, which need the sums of every bucket; without them it is a number or auto",
         );
     }
     if params.preprocessing().centring.is_some() {
@@ -179,24 +183,24 @@ fn leading_spectrum(
             trace: moment.trace(),
             dimension: p,
         };
-        match Floor::from_leading(&spectrum, noise, moment.n()) {
-            Ok(floor) => {
-                let k = match rank {
-                    Rank::Fixed(k) => k,
-                    Rank::Auto => floor.components_above.max(1),
-                };
-                return Ok((k, values));
-            }
-            // All of them are components: look at more.
-            Err(error)
-                if error.code() == ErrorCode::InvalidRequest
-                    && values.len() < p
-                    && wanted <= MOST_COMPONENTS =>
-            {
-                wanted *= 2;
-            }
-            Err(error) => return Err(error),
+        if let Some(floor) = Floor::below(&spectrum, noise, moment.n())? {
+            let k = match rank {
+                Rank::Fixed(k) => k,
+                Rank::Auto => floor.components_above.max(1),
+            };
+            return Ok((k, values));
         }
+        // All of them are components: look at more.
+        if wanted > MOST_COMPONENTS {
+            return Err(Error::new(
+                ErrorCode::InvalidRequest,
+                format!(
+                    "all {} leading eigenvalues stand above the noise; a row-sparse estimate from seeds finds at most {MOST_COMPONENTS} components",
+                    values.len()
+                ),
+            ));
+        }
+        wanted *= 2;
     }
 }
 

@@ -19,5 +19,7 @@ mod source;
 #[cfg(test)]
 mod tests;
 
-pub use components::{MOST_COMPONENTS, SMALLEST_LARGE, bytes_needed, sparse_components};
+pub use components::{
+    MOST_COMPONENTS, SMALLEST_LARGE, bytes_needed, can_stream, sparse_components,
+};
 pub use source::SeedSource;

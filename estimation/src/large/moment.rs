@@ -1,12 +1,13 @@
 //! S̃ in single precision: half a triangle of f32 where memory decides.
 
-use std::ops::ControlFlow;
-
 use eigenveil_shared::{Error, ErrorCode, Result, mechanism::double_cap::DoubleCap};
 use nalgebra::DMatrix;
 
 use super::source::{BLOCK, Directions, SeedSource};
-use crate::linalg::{PANEL_WIDTH, Panels, share_out};
+use crate::{
+    cancel::Cancel,
+    linalg::{PANEL_WIDTH, Panels, share_out},
+};
 
 /// The mean of n decoded `double-cap` reports `c(ggᵀ − I/p)`: the triangle in f32, the diagonal and the trace in f64.
 ///
@@ -21,24 +22,24 @@ pub(super) struct LargeMoment {
 }
 
 impl LargeMoment {
-    /// One pass over the seeds; `None` when `cancelled` says so, which is asked once a block.
+    /// One pass over the seeds; `cancel` is asked once a block.
     ///
     /// # Errors
-    /// Those of the source; `EstimateFailed` when it has no seed.
+    /// Those of the source; `EstimateFailed` when it has no seed, or was called off.
     pub(super) fn gather(
         source: &(impl SeedSource + ?Sized),
         mechanism: &DoubleCap,
-        cancelled: &dyn Fn() -> bool,
-    ) -> Result<Option<Self>> {
-        Self::gather_in(source, mechanism, PANEL_WIDTH, cancelled)
+        cancel: Cancel<'_>,
+    ) -> Result<Self> {
+        Self::gather_in(source, mechanism, PANEL_WIDTH, cancel)
     }
 
     pub(super) fn gather_in(
         source: &(impl SeedSource + ?Sized),
         mechanism: &DoubleCap,
         width: usize,
-        cancelled: &dyn Fn() -> bool,
-    ) -> Result<Option<Self>> {
+        cancel: Cancel<'_>,
+    ) -> Result<Self> {
         let p = mechanism.dimension();
         let mut moment = Self {
             lower: Panels::zeros(p, width),
@@ -47,24 +48,17 @@ impl LargeMoment {
         };
         let mut directions = Directions::new(p, None);
         let mut waiting = Vec::with_capacity(BLOCK);
-        let mut stopped = false;
         source.pass(&mut |_, seeds| {
             for seed in seeds {
                 waiting.push(*seed);
                 if waiting.len() == BLOCK {
-                    if cancelled() {
-                        stopped = true;
-                        return ControlFlow::Break(());
-                    }
+                    cancel.check()?;
                     moment.add(&mut directions, &waiting);
                     waiting.clear();
                 }
             }
-            ControlFlow::Continue(())
+            Ok(())
         })?;
-        if stopped {
-            return Ok(None);
-        }
         moment.add(&mut directions, &waiting);
         if moment.n == 0 {
             return Err(Error::new(
@@ -73,7 +67,7 @@ impl LargeMoment {
             ));
         }
         moment.decode(mechanism);
-        Ok(Some(moment))
+        Ok(moment)
     }
 
     fn add(&mut self, directions: &mut Directions<f32>, seeds: &[[u8; 16]]) {

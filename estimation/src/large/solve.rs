@@ -1,7 +1,5 @@
 //! The Fantope problem on all p rows, solved on a few of them and proved on all.
 
-use std::ops::ControlFlow;
-
 use eigenveil_shared::{Error, ErrorCode, Result};
 use nalgebra::DMatrix;
 
@@ -12,7 +10,8 @@ use super::{
     moment::LargeMoment,
 };
 use crate::{
-    fantope::{self, AdmmSettings, Progress, Solution, Stop, embed},
+    cancel::Cancel,
+    fantope::{self, AdmmSettings, Solution, embed},
     linalg::{StartVectors, leading_columns, symmetric_eigen},
 };
 
@@ -63,23 +62,17 @@ pub(super) struct Solved {
 }
 
 impl Problem<'_> {
-    /// Solves; `unit` is `Σ_{i≤k} λᵢ` of the centred S̃, from below. `None` when `watch` or `cancelled` call it off,
-    /// with the iterations made.
+    /// Solves; `unit` is `Σ_{i≤k} λᵢ` of the centred S̃, from below. `cancel` is asked between steps.
     ///
     /// # Errors
     /// Those of [`fantope::solve`].
-    pub(super) fn solve(
-        &self,
-        unit: f64,
-        watch: &dyn Fn(&Progress) -> ControlFlow<()>,
-        cancelled: &dyn Fn() -> bool,
-    ) -> Result<Result<Solved, usize>> {
+    pub(super) fn solve(&self, unit: f64, cancel: Cancel<'_>) -> Result<Solved> {
         let Self {
             moment, k, lambda, ..
         } = *self;
         let mut random = StartVectors::new();
         let mut candidates = first_candidates(moment, k, lambda, self.loud, &mut random)?;
-        self.solve_from(&mut candidates, unit, &mut random, watch, cancelled)
+        self.solve_from(&mut candidates, unit, &mut random, cancel)
     }
 
     /// From these candidates, ascending.
@@ -88,9 +81,8 @@ impl Problem<'_> {
         candidates: &mut Vec<usize>,
         unit: f64,
         random: &mut StartVectors,
-        watch: &dyn Fn(&Progress) -> ControlFlow<()>,
-        cancelled: &dyn Fn() -> bool,
-    ) -> Result<Result<Solved, usize>> {
+        cancel: Cancel<'_>,
+    ) -> Result<Solved> {
         let Self {
             moment, k, lambda, ..
         } = *self;
@@ -102,22 +94,16 @@ impl Problem<'_> {
             tolerance: INNER_SHARE * self.settings.tolerance,
             ..self.settings
         };
-        let go_on = || !cancelled();
         let mut iterations = 0;
         let (mut least, mut stalled) = (f64::INFINITY, 0);
         loop {
-            if cancelled() {
-                return Ok(Err(iterations));
-            }
+            cancel.check()?;
             let mut inside = moment.submatrix(candidates);
             for i in 0..candidates.len() {
                 inside[(i, i)] -= centre;
             }
-            let small = fantope::solve(&inside, k, lambda, &inner, watch)?;
+            let small = fantope::solve(&inside, k, lambda, &inner, cancel)?;
             iterations += small.iterations;
-            if small.stop == Stop::Cancelled {
-                return Ok(Err(iterations));
-            }
             let reached = objective(&inside, &small.x, lambda);
             let left = &inside - &small.dual;
             let eigen = symmetric_eigen(&left)?;
@@ -134,8 +120,7 @@ impl Problem<'_> {
             if claim.at_least() - reached <= allowed {
                 // Twice: what the first claim missed may show to other random vectors.
                 for _ in 0..2 {
-                    match claim.prove(&dual, 1.0, &go_on) {
-                        Proof::Cancelled => return Ok(Err(iterations)),
+                    match claim.prove(&dual, 1.0, cancel)? {
                         Proof::Proved(bound) => proved = Some(bound),
                         Proof::Failed => {
                             claim = claim.again(&dual, random)?;
@@ -168,8 +153,7 @@ impl Problem<'_> {
                 if let Some(bound) = proved {
                     break bound;
                 }
-                match claim.prove(&dual, loose, &go_on) {
-                    Proof::Cancelled => return Ok(Err(iterations)),
+                match claim.prove(&dual, loose, cancel)? {
                     Proof::Proved(bound) => proved = Some(bound),
                     Proof::Failed if loose < FURTHEST => loose *= 2.0,
                     Proof::Failed => {
@@ -181,7 +165,7 @@ impl Problem<'_> {
                 }
             };
             let gap = (bound - reached).max(0.0);
-            return Ok(Ok(Solved {
+            return Ok(Solved {
                 vectors: embed(&small.vectors, candidates, p),
                 support: small.support.iter().map(|&a| candidates[a]).collect(),
                 gap,
@@ -190,7 +174,7 @@ impl Problem<'_> {
                 iterations,
                 candidates: candidates.len(),
                 small,
-            }));
+            });
         }
     }
 }

@@ -1,7 +1,5 @@
 //! Where the reports come from: seeds that can be read more than once.
 
-use std::ops::ControlFlow;
-
 use eigenveil_shared::{
     Error, ErrorCode, Result,
     mechanism::double_cap::{Seed, expand},
@@ -10,6 +8,7 @@ use nalgebra::DMatrix;
 
 use crate::{
     accumulate::Accumulator,
+    cancel::Cancel,
     linalg::{GramSum, share_out},
 };
 
@@ -18,20 +17,30 @@ pub(super) const BLOCK: usize = 256;
 
 /// The stored seeds of a study. Every pass gives the same seeds, bucket after bucket.
 pub trait SeedSource {
-    /// Hands over all seeds in pieces, each with the number of its bucket, until `take` breaks.
+    /// Number of buckets.
+    fn buckets(&self) -> u32;
+
+    /// Reports that are stored but not among the seeds, since another one with their seed is.
+    fn repeated(&self) -> u64 {
+        0
+    }
+
+    /// Hands over all seeds in pieces, each with the number of its bucket.
     ///
     /// # Errors
-    /// When they cannot be read.
-    fn pass(&self, take: &mut dyn FnMut(u32, &[Seed]) -> ControlFlow<()>) -> Result<()>;
+    /// When they cannot be read; those of `take`, which end it.
+    fn pass(&self, take: &mut dyn FnMut(u32, &[Seed]) -> Result<()>) -> Result<()>;
 }
 
 /// Seeds in memory, bucket after bucket.
-impl SeedSource for [Vec<Seed>] {
-    fn pass(&self, take: &mut dyn FnMut(u32, &[Seed]) -> ControlFlow<()>) -> Result<()> {
+impl SeedSource for Vec<Vec<Seed>> {
+    fn buckets(&self) -> u32 {
+        self.len() as u32
+    }
+
+    fn pass(&self, take: &mut dyn FnMut(u32, &[Seed]) -> Result<()>) -> Result<()> {
         for (bucket, seeds) in (0..).zip(self) {
-            if take(bucket, seeds).is_break() {
-                break;
-            }
+            take(bucket, seeds)?;
         }
         Ok(())
     }
@@ -81,19 +90,18 @@ impl<T: nalgebra::Scalar + Default + Send> Directions<T> {
     }
 }
 
-/// `Σ ggᵀ` on `rows` (and their columns) in f64, bucket by bucket; `None` when `cancelled` says so.
+/// `Σ ggᵀ` on `rows` (and their columns) in f64, bucket by bucket; `cancel` is asked once a block.
 ///
 /// # Errors
-/// Those of the source.
+/// Those of the source; when it was called off.
 pub(super) fn sums_of_rows(
     source: &(impl SeedSource + ?Sized),
     p: usize,
     rows: &[usize],
-    cancelled: &dyn Fn() -> bool,
-) -> Result<Option<Vec<Accumulator>>> {
+    cancel: Cancel<'_>,
+) -> Result<Vec<Accumulator>> {
     let mut directions = Directions::new(p, Some(rows.to_vec()));
     let mut sums: Vec<(u32, GramSum<f64>, u64)> = Vec::new();
-    let mut stopped = false;
     source.pass(&mut |bucket, seeds| {
         let at = match sums.iter().position(|(number, ..)| *number == bucket) {
             Some(at) => at,
@@ -104,25 +112,18 @@ pub(super) fn sums_of_rows(
         };
         let (_, gram, count) = &mut sums[at];
         for some in seeds.chunks(BLOCK) {
-            if cancelled() {
-                stopped = true;
-                return ControlFlow::Break(());
-            }
+            cancel.check()?;
             directions.fill(some, |z| z);
             for column in directions.block.column_iter().take(some.len()) {
                 gram.add(column.as_slice(), 1.0);
             }
             *count += some.len() as u64;
         }
-        ControlFlow::Continue(())
+        Ok(())
     })?;
-    if stopped {
-        return Ok(None);
-    }
     sums.into_iter()
         .map(|(_, gram, count)| Accumulator::from_parts(gram.finish(), count))
-        .collect::<Result<_>>()
-        .map(Some)
+        .collect()
 }
 
 /// The reports of the second pass must be those of the first.

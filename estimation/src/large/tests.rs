@@ -1,7 +1,5 @@
 //! The large way against the small one, where both can be taken.
 
-use std::ops::ControlFlow;
-
 use eigenveil_shared::{
     ErrorCode,
     api::{Lambda, SparseSettings},
@@ -16,6 +14,7 @@ use rand::{SeedableRng, rngs::ChaCha8Rng};
 use rand_distr::{Distribution, StandardNormal};
 
 use super::{
+    can_stream,
     certificate::{Claim, Proof},
     dual::DualMatrix,
     moment::LargeMoment,
@@ -25,15 +24,14 @@ use super::{
 };
 use crate::{
     accumulate::SeedSum,
+    cancel::Cancel,
     estimate,
-    fantope::{self, AdmmSettings, Progress},
+    fantope::{self, AdmmSettings},
     linalg::{StartVectors, Threads, symmetric_eigenvalues},
     metrics::projector_distance,
     models::Model,
     moment::NoisyMoment,
 };
-
-const ON: &dyn Fn(&Progress) -> ControlFlow<()> = &|_| ControlFlow::Continue(());
 
 /// A row-sparse projector of rank k, times 1, in noise of standard deviation `sd`, and its rows.
 fn spiked(p: usize, k: usize, s: usize, sd: f64, seed: u64) -> (DMatrix<f64>, Vec<usize>) {
@@ -79,7 +77,7 @@ fn unit(matrix: &DMatrix<f64>, k: usize) -> f64 {
 #[track_caller]
 fn agrees(matrix: &DMatrix<f64>, problem: &Problem<'_>, solved: &Solved) {
     let Problem { k, lambda, .. } = *problem;
-    let small = fantope::solve(matrix, k, lambda, &problem.settings, ON).unwrap();
+    let small = fantope::solve(matrix, k, lambda, &problem.settings, Cancel::NEVER).unwrap();
     assert!(small.converged() && solved.converged);
     assert!(solved.relative_gap <= problem.settings.tolerance);
     assert_eq!(small.support, solved.support);
@@ -101,12 +99,9 @@ fn the_whole_problem_is_solved_on_few_rows() {
         let (matrix, rows) = spiked(p, k, s, sd, 7 + p as u64);
         let moment = LargeMoment::from_dense(&matrix, 1_000, width);
         let problem = problem(&moment, k, 2.0 * sd, sd);
-        let solved = Threads::new(threads).unwrap().run(|| {
-            problem
-                .solve(unit(&matrix, k), ON, &|| false)
-                .unwrap()
-                .unwrap()
-        });
+        let solved = Threads::new(threads)
+            .unwrap()
+            .run(|| problem.solve(unit(&matrix, k), Cancel::NEVER).unwrap());
         agrees(&matrix, &problem, &solved);
         assert!(solved.support.iter().all(|row| rows.contains(row)));
         assert!(p == 60 || solved.candidates < p, "{}", solved.candidates);
@@ -123,10 +118,12 @@ fn rows_that_are_missing_join() {
     let unit = unit(&matrix, k);
     let mut candidates: Vec<usize> = rows.iter().copied().step_by(2).collect();
     let solved = problem
-        .solve_from(&mut candidates, unit, &mut StartVectors::new(), ON, &|| {
-            false
-        })
-        .unwrap()
+        .solve_from(
+            &mut candidates,
+            unit,
+            &mut StartVectors::new(),
+            Cancel::NEVER,
+        )
         .unwrap();
     agrees(&matrix, &problem, &solved);
     assert!(rows.iter().all(|row| candidates.contains(row)));
@@ -144,7 +141,7 @@ fn a_direction_left_out_is_not_certified() {
     let mut random = StartVectors::new();
     let none = DMatrix::zeros(p, 0);
     let claim = Claim::find(&whole, &none, k, 1e-7, &mut random).unwrap();
-    let Proof::Proved(bound) = claim.prove(&whole, 1.0, &|| true) else {
+    let Proof::Proved(bound) = claim.prove(&whole, 1.0, Cancel::NEVER).unwrap() else {
         unreachable!("a true claim")
     };
     assert!(bound >= exact && bound < exact + 1e-6, "{bound} {exact}");
@@ -154,11 +151,11 @@ fn a_direction_left_out_is_not_certified() {
     hidden[(p - 1, p - 1)] += 3.0;
     let more = LargeMoment::from_dense(&hidden, 1_000, 40);
     let more = DualMatrix::soft(&more, 0.0, 0.0);
-    assert!(matches!(claim.prove(&more, 1.0, &|| true), Proof::Failed));
     assert!(matches!(
-        claim.prove(&whole, 1.0, &|| false),
-        Proof::Cancelled
+        claim.prove(&more, 1.0, Cancel::NEVER),
+        Ok(Proof::Failed)
     ));
+    assert!(claim.prove(&whole, 1.0, Cancel::when(&|| true)).is_err());
 }
 
 /// More noise than λ leaves out: no proof within the tolerance, and that is said with a bound that holds.
@@ -170,13 +167,12 @@ fn what_cannot_be_proved_has_an_honest_gap() {
     let mut problem = problem(&moment, k, 0.01, sd);
     problem.settings.max_iterations = 3;
     let unit = unit(&matrix, k);
-    let solved = problem.solve(unit, ON, &|| false).unwrap().unwrap();
+    let solved = problem.solve(unit, Cancel::NEVER).unwrap();
     assert!(!solved.converged && solved.gap > 0.0);
-    let small = fantope::solve(&matrix, k, 0.01, &AdmmSettings::default(), ON).unwrap();
+    let small = fantope::solve(&matrix, k, 0.01, &AdmmSettings::default(), Cancel::NEVER).unwrap();
     // The optimum is at most what the gap says above the objective at X, which is at most the optimum.
     assert!(solved.gap.is_finite() && small.gap <= solved.gap);
-    let off = problem.solve(unit, ON, &|| true).unwrap();
-    assert_eq!(off.err(), Some(0));
+    assert!(problem.solve(unit, Cancel::when(&|| true)).is_err());
 }
 
 fn study(p: usize, centring: Option<f64>) -> StudyParams {
@@ -231,9 +227,7 @@ fn seeds_give_the_components_that_bucket_sums_give() {
     let MechanismSpec::DoubleCap(cap) = params.mechanism() else {
         unreachable!("double-cap")
     };
-    let single = LargeMoment::gather_in(&seeds[..], cap, 64, &|| false)
-        .unwrap()
-        .unwrap();
+    let single = LargeMoment::gather_in(&seeds, cap, 64, Cancel::NEVER).unwrap();
     let sd = params.noise_model().off_diagonal_sd() / (moment.n() as f64).sqrt();
     let off = (single.submatrix(&(0..p).collect::<Vec<_>>()) - moment.dense()).amax();
     assert!(off < 1e-4 * sd, "{off} {sd}");
@@ -250,12 +244,10 @@ fn seeds_give_the_components_that_bucket_sums_give() {
             tolerance: 1e-5,
             ..SparseSettings::default()
         };
-        let small = estimate::sparse_components(&moment, rank, &settings, "ε = 6", ON).unwrap();
+        let small =
+            estimate::sparse_components(&moment, rank, &settings, "ε = 6", Cancel::NEVER).unwrap();
         let (large, n) =
-            sparse_components(&seeds[..], &params, rank, &settings, "ε = 6", ON, &|| {
-                false
-            })
-            .unwrap();
+            sparse_components(&seeds, &params, rank, &settings, "ε = 6", Cancel::NEVER).unwrap();
         assert_eq!(n, moment.n());
         let (a, b) = (small.sparse.unwrap(), large.sparse.unwrap());
         assert_eq!(a.lambda, b.lambda);
@@ -295,39 +287,54 @@ fn seeds_give_the_components_that_bucket_sums_give() {
 fn what_cannot_be_streamed_is_refused_and_cancelling_works() {
     let params = study(40, None);
     let (seeds, _) = seeds(&params, 600, 4);
-    let run = |params: &StudyParams, settings: &SparseSettings, cancelled: &dyn Fn() -> bool| {
+    let run = |params: &StudyParams, settings: &SparseSettings, cancel: Cancel<'_>| {
         let rank = Rank::Fixed(1);
-        sparse_components(&seeds[..], params, rank, settings, "", ON, cancelled)
+        sparse_components(&seeds, params, rank, settings, "", cancel)
     };
     let plain = SparseSettings::default();
     let cv = SparseSettings {
         lambda: Lambda::CrossValidated,
         ..plain.clone()
     };
-    let never = || false;
-    let error = run(&params, &cv, &never).unwrap_err();
+    let error = run(&params, &cv, Cancel::NEVER).unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidRequest);
     assert!(error.detail().contains("a number or auto"), "{error}");
-    let error = run(&study(39, Some(0.7)), &plain, &never).unwrap_err();
+    let path = SparseSettings {
+        lambda: Lambda::Path,
+        ..plain.clone()
+    };
+    // It was solved with λ = 0.
+    let error = run(&params, &path, Cancel::NEVER).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidRequest);
+    for settings in [&cv, &path] {
+        assert!(!can_stream(&params, Rank::Fixed(1), settings));
+    }
+    assert!(can_stream(&params, Rank::Fixed(1), &plain));
+    let error = run(&study(39, Some(0.7)), &plain, Cancel::NEVER).unwrap_err();
     assert!(error.detail().contains("private centring"), "{error}");
-    let error = run(&params, &plain, &|| true).unwrap_err();
+    let error = run(&params, &plain, Cancel::when(&|| true)).unwrap_err();
     assert!(error.detail().contains("cancelled"), "{error}");
-    let empty: [Vec<Seed>; 2] = [vec![], vec![]];
+    let empty: Vec<Vec<Seed>> = vec![vec![], vec![]];
     let rank = Rank::Fixed(1);
-    let error = sparse_components(&empty[..], &params, rank, &plain, "", ON, &never).unwrap_err();
+    let error = sparse_components(&empty, &params, rank, &plain, "", Cancel::NEVER).unwrap_err();
     assert!(error.detail().contains("n = 0"), "{error}");
     // A source that changes between the passes is found out.
     struct Shrinking<'a>(&'a [Vec<Seed>], std::cell::Cell<usize>);
     impl SeedSource for Shrinking<'_> {
+        fn buckets(&self) -> u32 {
+            self.0.len() as u32
+        }
+
         fn pass(
             &self,
-            take: &mut dyn FnMut(u32, &[Seed]) -> ControlFlow<()>,
+            take: &mut dyn FnMut(u32, &[Seed]) -> eigenveil_shared::Result<()>,
         ) -> eigenveil_shared::Result<()> {
             let left = self.1.replace(self.1.get() - 1);
-            self.0[..left].pass(take)
+            self.0[..left].to_vec().pass(take)
         }
     }
     let shrinking = Shrinking(&seeds, std::cell::Cell::new(4));
-    let error = sparse_components(&shrinking, &params, rank, &plain, "", ON, &never).unwrap_err();
+    let error =
+        sparse_components(&shrinking, &params, rank, &plain, "", Cancel::NEVER).unwrap_err();
     assert!(error.detail().contains("600 reports"), "{error}");
 }

@@ -1,5 +1,6 @@
 //! Cholesky of a matrix too large for a square of its own, as a proof of definiteness.
 
+use eigenveil_shared::Result;
 use faer::{
     Accum, MatMut, Par,
     linalg::{matmul::matmul, triangular_solve::solve_lower_triangular_in_place},
@@ -7,6 +8,7 @@ use faer::{
 use nalgebra::DMatrix;
 
 use super::{Panels, cholesky::factorises, share_out, view, view_mut};
+use crate::cancel::Cancel;
 
 /// Rows of a panel that one thread solves for at a time.
 const ROWS: usize = 1_024;
@@ -18,8 +20,6 @@ pub(crate) enum Definiteness {
     Definite,
     /// A pivot was not a positive finite number.
     NotShown,
-    /// `go_on` said no.
-    Cancelled,
 }
 
 /// By how much, in spectral norm, a matrix of this dimension and trace whose factorisation succeeded may be away
@@ -32,18 +32,22 @@ pub(crate) fn rounding_of_cholesky(p: usize, trace: f64) -> f64 {
 }
 
 /// Factorises the matrix in place, panel by panel: p³/3 multiplications, the updates shared out among threads.
-/// `go_on` is asked before every panel.
-pub(crate) fn blocked_cholesky(matrix: &mut Panels<f64>, go_on: &dyn Fn() -> bool) -> Definiteness {
+/// `cancel` is asked before every panel.
+///
+/// # Errors
+/// When it was called off.
+pub(crate) fn blocked_cholesky(
+    matrix: &mut Panels<f64>,
+    cancel: Cancel<'_>,
+) -> Result<Definiteness> {
     let width = matrix.width();
     let mut j = 0;
     while let Some((panel, later)) = matrix.split_at_mut(j) {
-        if !go_on() {
-            return Definiteness::Cancelled;
-        }
+        cancel.check()?;
         let own = panel.ncols();
         let mut corner: DMatrix<f64> = panel.rows(0, own).into_owned();
         if !factorises(&mut corner) {
-            return Definiteness::NotShown;
+            return Ok(Definiteness::NotShown);
         }
         let below = view_mut(panel).subrows_mut(own, later.first().map_or(0, DMatrix::nrows));
         share_out(chunks_of_rows(below).into_iter(), |rows| {
@@ -57,7 +61,7 @@ pub(crate) fn blocked_cholesky(matrix: &mut Panels<f64>, go_on: &dyn Fn() -> boo
         });
         j += 1;
     }
-    Definiteness::Definite
+    Ok(Definiteness::Definite)
 }
 
 fn chunks_of_rows(mut matrix: MatMut<'_, f64>) -> Vec<MatMut<'_, f64>> {
@@ -103,7 +107,7 @@ mod tests {
                 let mut panels = panels_of(&matrix, width);
                 let shown = Threads::new(threads)
                     .unwrap()
-                    .run(|| blocked_cholesky(&mut panels, &|| true));
+                    .run(|| blocked_cholesky(&mut panels, Cancel::NEVER).unwrap());
                 assert_eq!(shown, Definiteness::Definite);
                 // The squares at the top are factorised in a copy: compare what is below them.
                 for j in 0..p {
@@ -124,7 +128,8 @@ mod tests {
             vector /= vector.norm();
             let shift =
                 |value: f64| DMatrix::identity(p, p) + &vector * vector.transpose() * (value - 1.0);
-            let shown = |value| blocked_cholesky(&mut panels_of(&shift(value), 8), &|| true);
+            let shown =
+                |value| blocked_cholesky(&mut panels_of(&shift(value), 8), Cancel::NEVER).unwrap();
             assert_eq!(shown(1e-9), Definiteness::Definite);
             assert_eq!(shown(-1e-9), Definiteness::NotShown);
             assert_eq!(shown(f64::NAN), Definiteness::NotShown);
@@ -132,13 +137,11 @@ mod tests {
         assert!(rounding_of_cholesky(40, 40.0) < 1e-12);
         let mut identity = panels_of(&DMatrix::identity(p, p), 8);
         let asked = std::cell::Cell::new(0);
-        let go_on = || {
+        let called_off = || {
             asked.set(asked.get() + 1);
-            asked.get() < 3
+            asked.get() == 3
         };
-        assert_eq!(
-            blocked_cholesky(&mut identity, &go_on),
-            Definiteness::Cancelled
-        );
+        blocked_cholesky(&mut identity, Cancel::when(&called_off)).unwrap_err();
+        assert_eq!(asked.get(), 3);
     }
 }

@@ -16,8 +16,6 @@
 mod length;
 mod seeds;
 
-use std::ops::ControlFlow;
-
 use eigenveil_shared::{
     Result,
     estimate::{LengthCheck, RowCheck, RowVerdict, SeedCheck},
@@ -29,6 +27,7 @@ use nalgebra::DMatrix;
 pub use self::seeds::SeedCounts;
 use crate::{
     accumulate::Accumulator,
+    cancel::Cancel,
     large::SeedSource,
     linalg::{packed_to_dense, top_k},
 };
@@ -82,15 +81,15 @@ impl Halves {
 /// [`ReportSum`](crate::accumulate::ReportSum), with their numbers; `seeds` are the same reports, with bucket numbers of
 /// the same parity.
 ///
-/// `None` with fewer than 64 reports in a half, and when `cancelled` says so.
+/// `None` with fewer than 64 reports in a half. `cancel` is asked for every piece of seeds.
 ///
 /// # Errors
-/// As [`Halves::of`]; those of reading the seeds.
+/// As [`Halves::of`]; those of reading the seeds; when it was called off.
 pub fn row_check(
     buckets: &[(u32, Accumulator)],
     params: &StudyParams,
     seeds: Option<&dyn SeedSource>,
-    cancelled: &dyn Fn() -> bool,
+    cancel: Cancel<'_>,
 ) -> Result<Option<RowCheck>> {
     let Some(halves) = Halves::of(buckets, params)? else {
         return Ok(None);
@@ -98,21 +97,14 @@ pub fn row_check(
     let seeds = match (params.mechanism(), seeds) {
         (MechanismSpec::DoubleCap(cap), Some(seeds)) => {
             let mut counts = SeedCounts::new(&halves.directions, cap);
-            let mut stopped = false;
             seeds.pass(&mut |bucket, seeds| {
                 if gives_directions(bucket) {
-                    return ControlFlow::Continue(());
+                    return Ok(());
                 }
-                stopped = cancelled();
-                if stopped {
-                    return ControlFlow::Break(());
-                }
+                cancel.check()?;
                 counts.add_seeds(seeds);
-                ControlFlow::Continue(())
+                Ok(())
             })?;
-            if stopped {
-                return Ok(None);
-            }
             counts.finish()
         }
         _ => None,

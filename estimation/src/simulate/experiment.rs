@@ -1,6 +1,6 @@
 //! One setting, repeated: errors, the floor's prediction beside them.
 
-use std::{ops::ControlFlow, time::Instant};
+use std::time::Instant;
 
 use eigenveil_shared::{
     Error, ErrorCode, Result, api::SparseSettings, estimate::Rank, study::StudyParams,
@@ -9,6 +9,7 @@ use rand::{SeedableRng, rngs::ChaCha20Rng};
 
 use super::{Participants, Path, RowSource, noisy_sum};
 use crate::{
+    cancel::Cancel,
     estimate::{Findings, principal, sparse_components},
     floor::{Prediction, Spectrum, predict},
     linalg::{submatrix, symmetric_eigen},
@@ -159,9 +160,8 @@ fn repeat(
     let (found, support, converged) = match experiment.sparse {
         None => (plain, None, true),
         Some(settings) => {
-            let found = sparse_components(&noisy, Rank::Fixed(k), settings, &setting, &|_| {
-                ControlFlow::Continue(())
-            })?;
+            let found =
+                sparse_components(&noisy, Rank::Fixed(k), settings, &setting, Cancel::NEVER)?;
             let outcome = found.sparse.as_ref();
             let support = outcome
                 .zip(participants.support())

@@ -1,10 +1,10 @@
 //! λ by cross-validation against the best λ on its path, fixed seeds.
 
-use std::{cell::Cell, ops::ControlFlow};
+use std::cell::Cell;
 
 use eigenveil_estimation::{
+    Cancel,
     estimate::sparse_components,
-    fantope::Progress,
     metrics::projector_distance,
     models::Model,
     moment::NoisyMoment,
@@ -21,7 +21,6 @@ use rand::{SeedableRng, rngs::ChaCha20Rng};
 
 use crate::common::params;
 
-const ON: &dyn Fn(&Progress) -> ControlFlow<()> = &|_| ControlFlow::Continue(());
 const K: usize = 2;
 
 fn study(mechanism: MechanismKind, n: u64, seed: u64) -> (NoisyMoment, DMatrix<f64>) {
@@ -63,7 +62,8 @@ fn the_chosen_lambda_is_nearly_the_best_on_the_path() {
                 let error = |lambda| {
                     let settings = settings(lambda, refit);
                     let found =
-                        sparse_components(&moment, Rank::Fixed(K), &settings, "", ON).unwrap();
+                        sparse_components(&moment, Rank::Fixed(K), &settings, "", Cancel::NEVER)
+                            .unwrap();
                     let error = projector_distance(&found.vectors, &truth).unwrap();
                     (error, found.sparse.unwrap())
                 };
@@ -105,18 +105,16 @@ fn few_buckets_and_cancellation_are_errors() {
     let (moment, _) = study(MechanismKind::SymmetricGaussian, 1_000, 1);
     let few = NoisyMoment::from_buckets(moment.buckets()[..4].to_vec(), *moment.noise()).unwrap();
     let cv = settings(Lambda::CrossValidated, false);
-    let error = sparse_components(&few, Rank::Fixed(K), &cv, "", ON).unwrap_err();
+    let error = sparse_components(&few, Rank::Fixed(K), &cv, "", Cancel::NEVER).unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidRequest);
     assert!(error.detail().contains("4 of them hold reports"), "{error}");
     let calls = Cell::new(0);
-    let error = sparse_components(&moment, Rank::Fixed(K), &cv, "", &|_| {
+    let called_off = || {
         calls.set(calls.get() + 1);
-        match calls.get() {
-            30 => ControlFlow::Break(()),
-            _ => ControlFlow::Continue(()),
-        }
-    })
-    .unwrap_err();
+        calls.get() == 30
+    };
+    let error =
+        sparse_components(&moment, Rank::Fixed(K), &cv, "", Cancel::when(&called_off)).unwrap_err();
     assert_eq!(error.code(), ErrorCode::EstimateFailed);
     assert_eq!(calls.get(), 30);
 }

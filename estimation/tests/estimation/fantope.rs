@@ -1,11 +1,12 @@
 //! The Fantope solver against a public convex solver, against PCA, and on matrices that break solvers.
 
 // Helpers of tests may unwrap as tests do: a failure names its line.
-use std::{cell::Cell, ops::ControlFlow};
+use std::cell::Cell;
 
 use eigenveil_estimation::{
+    Cancel,
     fantope::{
-        AdmmSettings, Progress, Solution, Stop, largest_useful_lambda, refit, solve,
+        AdmmSettings, Solution, Stop, largest_useful_lambda, refit, solve,
         solve_by_full_projections,
     },
     linalg::{orthonormality_defect, symmetric_eigen, symmetric_eigenvalues, top_k},
@@ -17,8 +18,6 @@ use nalgebra::{DMatrix, dmatrix};
 use proptest::prelude::*;
 use rand::{SeedableRng, rngs::ChaCha8Rng};
 use rand_distr::{Distribution, StandardNormal};
-
-const ON: &dyn Fn(&Progress) -> ControlFlow<()> = &|_| ControlFlow::Continue(());
 
 fn tight() -> AdmmSettings {
     AdmmSettings {
@@ -92,7 +91,7 @@ fn agrees_with_a_public_convex_solver() {
         let k = problem["k"].as_u64().unwrap() as usize;
         let lambda = problem["lambda"].as_f64().unwrap();
         let objective = problem["objective"].as_f64().unwrap();
-        let solution = solve(&moment, k, lambda, &tight(), ON).unwrap();
+        let solution = solve(&moment, k, lambda, &tight(), Cancel::NEVER).unwrap();
         assert_sound(&moment, k, &solution);
         assert!(solution.converged(), "{name}: {:?}", solution.stop);
         let off = (solution.objective - objective).abs() / objective.abs();
@@ -131,8 +130,8 @@ fn partial_projections_agree_with_full_ones() {
             rho: None,
             noise_gap: None,
         };
-        let ours = solve(&moment, k, lambda, &settings, ON).unwrap();
-        let full = solve_by_full_projections(&moment, k, lambda, &settings, ON).unwrap();
+        let ours = solve(&moment, k, lambda, &settings, Cancel::NEVER).unwrap();
+        let full = solve_by_full_projections(&moment, k, lambda, &settings, Cancel::NEVER).unwrap();
         println!(
             "p = {p}, sd = {sd}: {} and {} iterations, {:?}, gaps {:.1e} {:.1e}, X apart {:.1e}",
             ours.iterations,
@@ -166,8 +165,9 @@ fn screening_is_exact() {
             tolerance: 1e-7,
             ..tight()
         };
-        let ours = solve(&moment, k, lambda, &settings, ON).unwrap();
-        let plain = solve_by_full_projections(&moment, k, lambda, &settings, ON).unwrap();
+        let ours = solve(&moment, k, lambda, &settings, Cancel::NEVER).unwrap();
+        let plain =
+            solve_by_full_projections(&moment, k, lambda, &settings, Cancel::NEVER).unwrap();
         assert_sound(&moment, k, &ours);
         assert!(ours.converged() && plain.converged());
         let joined: Vec<usize> = (0..90)
@@ -211,8 +211,8 @@ fn it_stops_within_the_noise() {
         ..tight()
     };
     let lambda = 1.0;
-    let optimum = solve(&moment, 2, lambda, &asked(None), ON).unwrap();
-    let early = solve(&moment, 2, lambda, &asked(Some(0.02)), ON).unwrap();
+    let optimum = solve(&moment, 2, lambda, &asked(None), Cancel::NEVER).unwrap();
+    let early = solve(&moment, 2, lambda, &asked(Some(0.02)), Cancel::NEVER).unwrap();
     assert!(optimum.converged());
     assert_eq!(early.stop, Stop::WithinNoise);
     assert_sound(&moment, 2, &early);
@@ -227,16 +227,20 @@ fn it_stops_within_the_noise() {
         noise_gap: Some(1.0),
         ..AdmmSettings::default()
     };
-    assert!(solve(&clear, 2, 0.05, &settings, ON).unwrap().converged());
+    assert!(
+        solve(&clear, 2, 0.05, &settings, Cancel::NEVER)
+            .unwrap()
+            .converged()
+    );
     let negative = asked(Some(-1.0));
-    assert!(solve(&moment, 2, lambda, &negative, ON).is_err());
+    assert!(solve(&moment, 2, lambda, &negative, Cancel::NEVER).is_err());
 }
 
 /// The gap is a certificate: it bounds the distance to the optimum at *every* iteration.
 #[test]
 fn the_gap_is_valid_from_the_first_iteration() {
     let (moment, _) = noisy_sparse(40, 3, 9, 0.15, 4);
-    let optimum = solve(&moment, 3, 0.1, &tight(), ON).unwrap();
+    let optimum = solve(&moment, 3, 0.1, &tight(), Cancel::NEVER).unwrap();
     assert!(optimum.converged());
     for cap in [1, 2, 3, 5, 8, 13, 40] {
         let settings = AdmmSettings {
@@ -245,7 +249,7 @@ fn the_gap_is_valid_from_the_first_iteration() {
             rho: None,
             noise_gap: None,
         };
-        let early = solve(&moment, 3, 0.1, &settings, ON).unwrap();
+        let early = solve(&moment, 3, 0.1, &settings, Cancel::NEVER).unwrap();
         assert_eq!((early.stop, early.iterations), (Stop::IterationCap, cap));
         assert_sound(&moment, 3, &early);
         let missing = optimum.objective - early.objective;
@@ -265,7 +269,7 @@ fn the_gap_is_valid_from_the_first_iteration() {
             max_iterations: 1,
             ..tight()
         },
-        ON,
+        Cancel::NEVER,
     )
     .unwrap();
     assert!(
@@ -279,7 +283,7 @@ fn the_gap_is_valid_from_the_first_iteration() {
 fn without_penalty_it_is_pca() {
     for (p, k, seed) in [(2, 1, 1), (7, 3, 2), (40, 5, 3)] {
         let (moment, _) = noisy_sparse(p, k, p.min(6).max(k), 0.3, seed);
-        let solution = solve(&moment, k, 0.0, &AdmmSettings::default(), ON).unwrap();
+        let solution = solve(&moment, k, 0.0, &AdmmSettings::default(), Cancel::NEVER).unwrap();
         assert_sound(&moment, k, &solution);
         assert!(solution.converged());
         let plain = top_k(&moment, k).unwrap();
@@ -294,7 +298,7 @@ fn without_penalty_it_is_pca() {
 fn sparse_signal_is_found_exactly() {
     let (moment, population) = noisy_sparse(100, 3, 15, 0.02, 5);
     let lambda = 0.6 * 0.02 * (2.0 * 4950.0_f64.ln()).sqrt();
-    let solution = solve(&moment, 3, lambda, &AdmmSettings::default(), ON).unwrap();
+    let solution = solve(&moment, 3, lambda, &AdmmSettings::default(), Cancel::NEVER).unwrap();
     assert!(solution.converged());
     assert_eq!(solution.support, population.support());
     let plain =
@@ -312,8 +316,15 @@ fn sparse_signal_is_found_exactly() {
     // The support does not depend on how far past the default tolerance one goes; with little penalty
     // some rows of noise are selected, but not those that only an unfinished iterate carries.
     for share in [1.0, 0.4] {
-        let usual = solve(&moment, 3, share * lambda, &AdmmSettings::default(), ON).unwrap();
-        let exact = solve(&moment, 3, share * lambda, &tight(), ON).unwrap();
+        let usual = solve(
+            &moment,
+            3,
+            share * lambda,
+            &AdmmSettings::default(),
+            Cancel::NEVER,
+        )
+        .unwrap();
+        let exact = solve(&moment, 3, share * lambda, &tight(), Cancel::NEVER).unwrap();
         assert!(exact.converged());
         assert_eq!(exact.support, usual.support);
     }
@@ -323,7 +334,7 @@ fn sparse_signal_is_found_exactly() {
 #[test]
 fn scale_and_offset_do_not_matter() {
     let (moment, _) = noisy_sparse(30, 2, 6, 0.1, 6);
-    let base = solve(&moment, 2, 0.08, &AdmmSettings::default(), ON).unwrap();
+    let base = solve(&moment, 2, 0.08, &AdmmSettings::default(), Cancel::NEVER).unwrap();
     // Powers of two round nothing, so that the iteration is the same to the last digit; with others the
     // accelerated steps differ in number.
     let two = |power: i32| 2.0_f64.powi(power);
@@ -340,7 +351,7 @@ fn scale_and_offset_do_not_matter() {
             2,
             0.08 * scale,
             &AdmmSettings::default(),
-            ON,
+            Cancel::NEVER,
         )
         .unwrap();
         assert_sound(&(&moment * scale), 2, &scaled);
@@ -355,7 +366,7 @@ fn scale_and_offset_do_not_matter() {
     }
     for offset in [-3.0, 100.0] {
         let shifted = &moment + DMatrix::identity(30, 30) * offset;
-        let solution = solve(&shifted, 2, 0.08, &AdmmSettings::default(), ON).unwrap();
+        let solution = solve(&shifted, 2, 0.08, &AdmmSettings::default(), Cancel::NEVER).unwrap();
         assert!((&solution.x - &base.x).norm() < 1e-3);
         let apart = (solution.objective - base.objective - 2.0 * offset).abs();
         assert!(apart <= base.gap.max(solution.gap) + 1e-9, "{apart}");
@@ -404,7 +415,8 @@ fn nasty_matrices_have_answers() {
                     largest,
                     3.0 * largest + scale,
                 ] {
-                    let solution = solve(&moment, k, lambda, &AdmmSettings::default(), ON).unwrap();
+                    let solution =
+                        solve(&moment, k, lambda, &AdmmSettings::default(), Cancel::NEVER).unwrap();
                     assert_sound(&moment, k, &solution);
                     assert!(
                         solution.converged(),
@@ -427,20 +439,12 @@ fn nasty_matrices_have_answers() {
 fn the_caller_can_stop_it() {
     let (moment, _) = noisy_sparse(30, 2, 6, 0.3, 9);
     let seen = Cell::new(0);
-    let solution = solve(&moment, 2, 0.2, &tight(), &|progress| {
-        seen.set(progress.iterations);
-        if progress.iterations == 4 {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
-        }
-    })
-    .unwrap();
+    let called_off = || seen.replace(seen.get() + 1) == 3;
+    let error = solve(&moment, 2, 0.2, &tight(), Cancel::when(&called_off)).unwrap_err();
     assert_eq!(
-        (solution.stop, solution.iterations, seen.get()),
-        (Stop::Cancelled, 4, 4)
+        (error.detail(), seen.get()),
+        ("the estimate was cancelled", 4)
     );
-    assert_sound(&moment, 2, &solution);
 }
 
 #[test]
@@ -470,7 +474,7 @@ fn settings_out_of_range_are_refused() {
         },
     ];
     for settings in bad_settings {
-        let error = solve(&moment, 1, 0.1, &settings, ON).unwrap_err();
+        let error = solve(&moment, 1, 0.1, &settings, Cancel::NEVER).unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidRequest);
     }
     for (k, lambda) in [
@@ -480,17 +484,19 @@ fn settings_out_of_range_are_refused() {
         (1, f64::NAN),
         (1, f64::INFINITY),
     ] {
-        let error = solve(&moment, k, lambda, &usual, ON).unwrap_err();
+        let error = solve(&moment, k, lambda, &usual, Cancel::NEVER).unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidRequest);
     }
     let broken = dmatrix![1.0, f64::NAN; f64::NAN, 1.0];
     assert_eq!(
-        solve(&broken, 1, 0.1, &usual, ON).unwrap_err().code(),
+        solve(&broken, 1, 0.1, &usual, Cancel::NEVER)
+            .unwrap_err()
+            .code(),
         ErrorCode::EstimateFailed
     );
     // Any start of ρ leads to the same place.
     let (moment, _) = noisy_sparse(20, 2, 5, 0.1, 10);
-    let base = solve(&moment, 2, 0.08, &tight(), ON).unwrap();
+    let base = solve(&moment, 2, 0.08, &tight(), Cancel::NEVER).unwrap();
     for rho in [1e-3, 1.0, 1e3, 1e12] {
         let other = solve(
             &moment,
@@ -500,7 +506,7 @@ fn settings_out_of_range_are_refused() {
                 rho: Some(rho),
                 ..tight()
             },
-            ON,
+            Cancel::NEVER,
         )
         .unwrap();
         assert!(
@@ -519,7 +525,7 @@ proptest! {
         let k = k.min(p);
         let moment = DMatrix::from_fn(p, p, |i, j| entries[i.min(j) * 6 + i.max(j)]);
         let lambda = share * largest_useful_lambda(&moment);
-        let solution = solve(&moment, k, lambda, &AdmmSettings::default(), ON).unwrap();
+        let solution = solve(&moment, k, lambda, &AdmmSettings::default(), Cancel::NEVER).unwrap();
         assert_sound(&moment, k, &solution);
         let objective =
             |x: &DMatrix<f64>| moment.dot(x) - lambda * x.iter().map(|v| v.abs()).sum::<f64>();

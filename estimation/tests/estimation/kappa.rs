@@ -8,9 +8,10 @@
 //! λ = κ·s·√(2 ln(p(p−1)/2)/n), s the off-diagonal standard deviation of one report. For each setting and κ: the
 //! error of the relaxed solution and of PCA refitted on its rows, beside plain PCA on the same reports.
 
-use std::{fmt::Write, ops::ControlFlow};
+use std::fmt::Write;
 
 use eigenveil_estimation::{
+    Cancel,
     fantope::{
         self, AdmmSettings, automatic_lambda,
         lambda::{KAPPA, KAPPA_REFIT},
@@ -71,8 +72,7 @@ fn errors(setting: &Setting, csv: &mut String) -> [(f64, f64); KAPPAS.len()] {
             ..AdmmSettings::default()
         };
         for (at, kappa) in KAPPAS.iter().enumerate() {
-            let watch = |_: &_| ControlFlow::Continue(());
-            let found = fantope::solve(&moment, k, kappa * unit, &settings, &watch).unwrap();
+            let found = fantope::solve(&moment, k, kappa * unit, &settings, Cancel::NEVER).unwrap();
             let refitted = fantope::refit(&moment, &found.support, k).unwrap();
             let score = support_score(&found.support, people.support().unwrap());
             sums[at].0 += distance(&found.vectors);

@@ -1,10 +1,11 @@
 //! The path of λ: it starts empty, rows of the truth come first, and the value nearest to `auto` is taken.
 
-use std::{cell::Cell, ops::ControlFlow};
+use std::cell::Cell;
 
 use eigenveil_estimation::{
+    Cancel,
     estimate::sparse_components,
-    fantope::{Progress, diagonal_lambda},
+    fantope::diagonal_lambda,
     linalg::{submatrix, top_k},
     models::Model,
     moment::NoisyMoment,
@@ -20,7 +21,6 @@ use rand::{SeedableRng, rngs::ChaCha20Rng};
 
 use crate::common::params;
 
-const ON: &dyn Fn(&Progress) -> ControlFlow<()> = &|_| ControlFlow::Continue(());
 const K: usize = 2;
 
 fn study(p: usize, n: u64) -> (NoisyMoment, Vec<usize>) {
@@ -50,7 +50,8 @@ fn settings(refit: bool) -> SparseSettings {
 fn the_path_is_what_single_estimates_give() {
     let (moment, truth) = study(60, 60_000);
     for refit in [false, true] {
-        let found = sparse_components(&moment, Rank::Fixed(K), &settings(refit), "", ON).unwrap();
+        let found = sparse_components(&moment, Rank::Fixed(K), &settings(refit), "", Cancel::NEVER)
+            .unwrap();
         let outcome = found.sparse.unwrap();
         let path = outcome.path.unwrap();
         assert_eq!((path.chosen, path.points.len()), (outcome.lambda, 16));
@@ -101,7 +102,8 @@ fn the_path_is_what_single_estimates_give() {
                 tolerance: 1e-5,
                 ..settings(refit)
             };
-            let alone = sparse_components(&moment, Rank::Fixed(K), &alone, "", ON).unwrap();
+            let alone =
+                sparse_components(&moment, Rank::Fixed(K), &alone, "", Cancel::NEVER).unwrap();
             let captured: f64 = alone
                 .assessment
                 .components
@@ -137,18 +139,23 @@ fn the_path_is_what_single_estimates_give() {
 #[test]
 fn large_paths_leave_the_row_norms_out_and_cancelling_stops_them() {
     let (moment, _) = study(110, 400_000);
-    let found = sparse_components(&moment, Rank::Fixed(K), &settings(false), "", ON).unwrap();
+    let found =
+        sparse_components(&moment, Rank::Fixed(K), &settings(false), "", Cancel::NEVER).unwrap();
     let path = found.sparse.unwrap().path.unwrap();
     assert!(path.points.iter().all(|point| point.row_norms.is_none()));
     let calls = Cell::new(0);
-    let error = sparse_components(&moment, Rank::Fixed(K), &settings(false), "", &|_| {
+    let called_off = || {
         calls.set(calls.get() + 1);
-        match calls.get() {
-            20 => ControlFlow::Break(()),
-            _ => ControlFlow::Continue(()),
-        }
-    })
+        calls.get() == 20
+    };
+    let error = sparse_components(
+        &moment,
+        Rank::Fixed(K),
+        &settings(false),
+        "",
+        Cancel::when(&called_off),
+    )
     .unwrap_err();
     assert_eq!((error.code(), calls.get()), (ErrorCode::EstimateFailed, 20));
-    assert!(error.detail().contains("path of lambda"), "{error}");
+    assert!(error.detail().contains("cancelled"), "{error}");
 }

@@ -4,6 +4,7 @@
 use std::fmt::Write;
 
 use eigenveil_estimation::{
+    Cancel,
     accumulate::{Accumulator, ReportSum},
     estimate::principal_components,
     models::Model,
@@ -233,7 +234,9 @@ fn gaussian(table: &mut String, p: usize, rng: &mut ChaCha20Rng) {
                 })
                 .collect();
             let now = seen(&sums, &params, people.truth(), &v);
-            let check = row_check(&sums, &params, None, &|| false).unwrap().unwrap();
+            let check = row_check(&sums, &params, None, Cancel::NEVER)
+                .unwrap()
+                .unwrap();
             let placed = if batch { "one batch" } else { "spread" };
             let study = format!("{},{share},{placed}", Attack::Dense.name());
             line(table, &params, &study, &now, &now, &check);

@@ -1,8 +1,7 @@
 //! What no rows can do: false alarms over rows and mechanisms, and poison spread evenly. Fixed seeds.
 
-use std::ops::ControlFlow;
-
 use eigenveil_estimation::{
+    Cancel,
     accumulate::{Accumulator, ReportSum},
     large::SeedSource,
     row_check::{FALSE_ALARM_RATE, in_words, row_check},
@@ -117,7 +116,9 @@ fn dense_mechanisms_keep_the_length_of_rows() {
                 let sums: Vec<Accumulator> =
                     sums.into_iter().map(|sum| sum.finish().unwrap()).collect();
                 let sums: Vec<(u32, Accumulator)> = (0..).zip(sums).collect();
-                row_check(&sums, &params, None, &|| false).unwrap().unwrap()
+                row_check(&sums, &params, None, Cancel::NEVER)
+                    .unwrap()
+                    .unwrap()
             };
             let check = study(0);
             assert!((check.length.found - 1.0).abs() < 0.2, "{check:?}");
@@ -191,14 +192,6 @@ fn what_rows_could_do_is_let_pass() {
     assert_eq!(study.check(&params).verdict, RowVerdict::Possible);
 }
 
-struct InMemory(Vec<Vec<Seed>>);
-
-impl SeedSource for InMemory {
-    fn pass(&self, take: &mut dyn FnMut(u32, &[Seed]) -> ControlFlow<()>) -> Result<()> {
-        self.0[..].pass(take)
-    }
-}
-
 /// Seeds and the directions they stand for are counted alike, and only those of the odd buckets.
 #[test]
 fn seeds_are_counted_as_their_directions() {
@@ -216,16 +209,13 @@ fn seeds_are_counted_as_their_directions() {
         }
     }
     let sums = study.sums(6);
-    let source = InMemory(seeds);
-    let check = row_check(&sums, &params, Some(&source), &|| false);
+    let source = seeds;
+    let check = row_check(&sums, &params, Some(&source), Cancel::NEVER);
     let check = check.unwrap().unwrap();
     assert_eq!(check.reports, 400);
     assert_eq!(check, study.check(&params));
-    assert_eq!(
-        row_check(&sums, &params, Some(&source), &|| true).unwrap(),
-        None
-    );
+    row_check(&sums, &params, Some(&source), Cancel::when(&|| true)).unwrap_err();
     // A half with fewer than 64 reports gives no directions.
     let few = &sums[1..2];
-    assert_eq!(row_check(few, &params, None, &|| false).unwrap(), None);
+    assert_eq!(row_check(few, &params, None, Cancel::NEVER).unwrap(), None);
 }

@@ -4,6 +4,7 @@ use eigenveil_estimation::{
     floor::{Spectrum, grouped},
     plan::{Planned, Total, Wish, error_curve, plan, spectrum_of, spectrum_of_pilot},
 };
+use eigenveil_pictures as pictures;
 use eigenveil_plots::{LineChart, LineStyle, Marker, Series};
 use eigenveil_shared::{
     Result,
@@ -11,8 +12,6 @@ use eigenveil_shared::{
     mechanism::NoiseModel,
     study::StudyParams,
 };
-
-use crate::pictures;
 
 /// Share of the variance that the components are assumed to hold when nobody says.
 pub(super) const DEFAULT_SHARE: f64 = 0.5;

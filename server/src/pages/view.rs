@@ -7,6 +7,7 @@ use std::{
 
 use bytes::Bytes;
 use eigenveil_estimation::floor::grouped;
+use eigenveil_pictures as pictures;
 use eigenveil_plots::{BarChart, DataTable};
 use eigenveil_shared::{
     Error, Result,
@@ -17,7 +18,6 @@ use eigenveil_shared::{
 use super::{images, layout::short, planner::Outlook};
 use crate::{
     http::estimates::finished,
-    pictures,
     store::{Store, Study, StudyId},
 };
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use eigenveil_estimation::Cancel;
 use eigenveil_estimation::{accumulate::Accumulator, moment::NoisyMoment};
 
 use super::{
@@ -21,7 +22,9 @@ impl World {
         }
         let store = self.app().store();
         let stored = store.study(StudyId::parse(&study.id).unwrap()).unwrap();
-        let moment = store.moment(&stored).map_err(|error| error.to_string())?;
+        let moment = store
+            .moment(&stored, Cancel::NEVER)
+            .map_err(|error| error.to_string())?;
         let mut total = Accumulator::new(P).unwrap();
         for (_, sums) in &moment.buckets {
             total.merge(sums).unwrap();
@@ -128,7 +131,9 @@ impl World {
         let study = store
             .study(StudyId::parse(&self.studies[at].id).unwrap())
             .unwrap();
-        let stored = store.moment(&study).map_err(|error| error.to_string())?;
+        let stored = store
+            .moment(&study, Cancel::NEVER)
+            .map_err(|error| error.to_string())?;
         check(stored.n == n, || {
             format!("the moment is of {} reports, not {n}", stored.n)
         })?;

@@ -202,6 +202,7 @@ pub(super) fn decode_sum(p: usize, n: u64, bytes: &[u8]) -> Result<Accumulator, 
 
 #[cfg(test)]
 mod tests {
+    use eigenveil_estimation::Cancel;
     use eigenveil_shared::{
         codec,
         report::{Report, ReportId},
@@ -256,7 +257,7 @@ mod tests {
                 store.submit(&study, vec![report]).await.unwrap();
             }
             let counts = |(bucket, sums): &(u32, Accumulator)| (*bucket, sums.count());
-            let moment = store.moment(&study).unwrap();
+            let moment = store.moment(&study, Cancel::NEVER).unwrap();
             filled.push(moment.buckets.iter().map(counts).collect::<Vec<_>>());
         }
         // By chance less than once in 10¹⁰ runs.

@@ -136,6 +136,7 @@ impl Store {
 
 #[cfg(test)]
 mod tests {
+    use eigenveil_estimation::Cancel;
     use eigenveil_shared::report::{Report, ReportId};
 
     use super::*;
@@ -172,7 +173,13 @@ mod tests {
         faults.set_next(Some(Fault::CommitFails));
         assert!(store.submit(&study, vec![report.clone()]).await.is_err());
         faults.set_next(None);
-        assert_eq!((spent(&store), store.moment(&study).unwrap().n), (0, 0));
+        assert_eq!(
+            (
+                spent(&store),
+                store.moment(&study, Cancel::NEVER).unwrap().n
+            ),
+            (0, 0)
+        );
         let mut store = store;
         for (fault, counted) in [(Fault::DiesBeforeCommit, 0), (Fault::DiesAfterCommit, 1)] {
             faults.set_next(Some(fault));
@@ -185,6 +192,12 @@ mod tests {
         }
         let stored = store.submit(&study, vec![report]).await.unwrap();
         assert_eq!(stored, [Stored::Duplicate]);
-        assert_eq!((spent(&store), store.moment(&study).unwrap().n), (1, 1));
+        assert_eq!(
+            (
+                spent(&store),
+                store.moment(&study, Cancel::NEVER).unwrap().n
+            ),
+            (1, 1)
+        );
     }
 }

@@ -38,7 +38,9 @@ use std::{
     thread::JoinHandle,
 };
 
-use eigenveil_estimation::accumulate::Accumulator;
+use eigenveil_estimation::{
+    Cancel, accumulate::Accumulator, large::SeedSource as _, sums_of_seeds,
+};
 use eigenveil_shared::{
     Error, ErrorCode, Result,
     api::{CreateStudy, EstimateDocument, EstimateRequest, Problem, StudyState},
@@ -402,23 +404,21 @@ impl Store {
         outcome.await.unwrap_or_else(|_| Err(self.gone()))
     }
 
-    /// The sums of a study, of one consistent moment. Seeds are expanded and added up now, one after
-    /// the other on this thread.
+    /// The sums of a study, of one consistent moment. Seeds are expanded and added up now, one after the other on this
+    /// thread, each counted once; `cancel` is asked every 256 of them.
     ///
     /// # Errors
-    /// `store-unavailable` when they cannot be read, or do not add up to the reports accepted;
-    /// `estimate-failed` when seeds are to be added up and their sums need more than `memory_bytes`.
-    pub fn moment(&self, study: &Study) -> Result<StoredMoment> {
-        self.moment_unless(study, &|| false)
-    }
-
-    /// As [`moment`](Self::moment), given up when `cancel` says so: it is asked every 256 seeds.
-    ///
-    /// # Errors
-    /// Those of [`moment`](Self::moment); `estimate-failed` when given up.
-    pub fn moment_unless(&self, study: &Study, cancel: &dyn Fn() -> bool) -> Result<StoredMoment> {
+    /// `store-unavailable` when they cannot be read, or do not add up to the reports accepted; `estimate-failed` when
+    /// seeds are to be added up and their sums need more than `memory_bytes`, and when it was called off.
+    pub fn moment(&self, study: &Study, cancel: Cancel<'_>) -> Result<StoredMoment> {
         if study.shape().payload_form == PayloadForm::Seed {
-            return self.moment_of(&self.seeds_unless(study, cancel)?, cancel);
+            let seeds = self.seeds(study, cancel)?;
+            let p = study.params().report_dimension();
+            return Ok(StoredMoment {
+                n: seeds.stored(),
+                repeated: seeds.repeated(),
+                buckets: sums_of_seeds(&seeds, p, self.shared.config.memory_bytes, cancel)?,
+            });
         }
         // An own connection: reading a gigabyte must not hold up everybody else.
         let read = || -> Result<StoredMoment, Failure> {
@@ -426,25 +426,17 @@ impl Store {
             let transaction = connection.transaction()?;
             let (n, _) = accepted(&transaction, study)?;
             let buckets = read_sums(&transaction, study)?;
-            summed(n, 0, buckets)
-        };
-        self.looked(read())
-    }
-
-    /// The sums of these seeds, each counted once.
-    ///
-    /// # Errors
-    /// Those of [`moment_unless`](Self::moment_unless).
-    pub(crate) fn moment_of(
-        &self,
-        seeds: &StoredSeeds<'_>,
-        cancel: &dyn Fn() -> bool,
-    ) -> Result<StoredMoment> {
-        let read = || -> Result<StoredMoment, Failure> {
-            let buckets = seeds
-                .sums(self.shared.config.memory_bytes, cancel)?
-                .ok_or_else(cancelled)?;
-            summed(seeds.stored(), seeds.repeated(), buckets)
+            let summed: u64 = buckets.iter().map(|(_, sums)| sums.count()).sum();
+            if summed != n {
+                return Err(Failure::damaged(format!(
+                    "{n} reports were accepted but the sums hold {summed}"
+                )));
+            }
+            Ok(StoredMoment {
+                n,
+                repeated: 0,
+                buckets,
+            })
         };
         self.looked(read())
     }
@@ -453,20 +445,9 @@ impl Store {
     /// came more than once is among them once.
     ///
     /// # Errors
-    /// `store-unavailable` when they cannot be read; `invalid-request` for a study whose reports are no seeds.
-    pub fn seeds<'a>(&self, study: &'a Study) -> Result<StoredSeeds<'a>> {
-        self.seeds_unless(study, &|| false)
-    }
-
-    /// As [`seeds`](Self::seeds), given up when `cancel` says so.
-    ///
-    /// # Errors
-    /// Those of [`seeds`](Self::seeds); `estimate-failed` when given up.
-    pub(crate) fn seeds_unless<'a>(
-        &self,
-        study: &'a Study,
-        cancel: &dyn Fn() -> bool,
-    ) -> Result<StoredSeeds<'a>> {
+    /// `store-unavailable` when they cannot be read; `invalid-request` for a study whose reports are no seeds;
+    /// `estimate-failed` when it was called off.
+    pub fn seeds<'a>(&self, study: &'a Study, cancel: Cancel<'_>) -> Result<StoredSeeds<'a>> {
         if study.shape().payload_form != PayloadForm::Seed {
             return Err(Error::new(
                 ErrorCode::InvalidRequest,
@@ -481,8 +462,8 @@ impl Store {
             let connection = schema::open_for_reading(&self.shared.directory.database())?;
             let (n, end) = accepted(&connection, study)?;
             let memory = self.shared.config.memory_bytes;
-            let seeds = StoredSeeds::new(connection, study, end, n, memory, cancel)?;
-            Ok(seeds.ok_or_else(cancelled)?)
+            let health = Arc::clone(&self.shared.health);
+            StoredSeeds::new(connection, study, end, n, memory, health, cancel)
         };
         self.looked(read())
     }
@@ -495,14 +476,8 @@ impl Store {
         })
     }
 
-    /// Dimension from which sparse estimates are streamed.
-    pub(crate) fn stream_sparse_from(&self) -> usize {
-        self.shared.config.stream_sparse_from
-    }
-
-    /// Whether `memory_bytes` allows an estimate that needs so many.
-    pub(crate) fn check_memory(&self, what: &str, needed: u64) -> Result<()> {
-        seeds::check_memory(what, needed, self.shared.config.memory_bytes)
+    pub(crate) fn config(&self) -> &ServerConfig {
+        &self.shared.config
     }
 
     pub(crate) async fn add_estimate(
@@ -776,30 +751,6 @@ fn accepted(connection: &Connection, study: &Study) -> Result<(u64, u64), Failur
         [study.row],
         |row| Ok((row.get(0)?, row.get(1)?)),
     )?)
-}
-
-/// The moment of `n` reports, `repeated` of which are not in the sums.
-fn summed(
-    n: u64,
-    repeated: u64,
-    buckets: Vec<(u32, Accumulator)>,
-) -> Result<StoredMoment, Failure> {
-    let summed: u64 = buckets.iter().map(|(_, sums)| sums.count()).sum();
-    if summed + repeated != n {
-        return Err(Failure::damaged(format!(
-            "{n} reports were accepted but the sums hold {summed}"
-        )));
-    }
-    Ok(StoredMoment {
-        n,
-        repeated,
-        buckets,
-    })
-}
-
-/// Why an estimate that was called off has no result.
-pub(crate) fn cancelled() -> Error {
-    Error::new(ErrorCode::EstimateFailed, "the estimate was cancelled")
 }
 
 /// Where the database of a data directory lies, for backups and inspection.

@@ -11,8 +11,8 @@ use eigenveil_shared::mechanism::double_cap::{SEED_LEN, Seed};
 
 use super::failure::Failure;
 
-/// Hands over all seeds, piece by piece; false when it was called off.
-type Reading<'a> = dyn Fn(&mut dyn FnMut(&[Seed])) -> Result<bool, Failure> + 'a;
+/// Hands over all seeds, piece by piece.
+type Reading<'a> = dyn Fn(&mut dyn FnMut(&[Seed])) -> Result<(), Failure> + 'a;
 
 /// The seeds of a study that came more than once.
 #[derive(Debug, Default)]
@@ -24,12 +24,8 @@ pub(super) struct Repeated {
 
 impl Repeated {
     /// Sorts the `n` seeds that `read` hands over, in as many parts, each with a reading of its own, as 16 bytes a seed
-    /// need to stay within `memory_bytes`; `None` when `read` was called off and says false.
-    pub(super) fn find(
-        n: u64,
-        memory_bytes: u64,
-        read: &Reading<'_>,
-    ) -> Result<Option<Self>, Failure> {
+    /// need to stay within `memory_bytes`.
+    pub(super) fn find(n: u64, memory_bytes: u64, read: &Reading<'_>) -> Result<Self, Failure> {
         let parts = n
             .saturating_mul(SEED_LEN as u64)
             .div_ceil(memory_bytes.max(1))
@@ -39,7 +35,7 @@ impl Repeated {
         let mut found = Self::default();
         for part in 0..parts {
             let mut seeds: Vec<Seed> = Vec::new();
-            let whole = read(&mut |piece| {
+            read(&mut |piece| {
                 if parts == 1 {
                     seeds.extend_from_slice(piece);
                 } else {
@@ -47,9 +43,6 @@ impl Repeated {
                     seeds.extend(piece.iter().filter(of_part));
                 }
             })?;
-            if !whole {
-                return Ok(None);
-            }
             seeds.sort_unstable();
             for equal in seeds
                 .chunk_by(|a, b| a == b)
@@ -60,7 +53,7 @@ impl Repeated {
             }
         }
         found.seeds.sort_unstable();
-        Ok(Some(found))
+        Ok(found)
     }
 
     /// Reports that are not counted, since another one with their seed is.
@@ -128,11 +121,11 @@ mod tests {
         let different: HashSet<Seed> = seeds.iter().copied().collect();
         let read = |take: &mut dyn FnMut(&[Seed])| {
             seeds.chunks(7).for_each(take);
-            Ok(true)
+            Ok(())
         };
         for memory in [0, 700, 16_000, u64::MAX] {
             let n = if memory == 0 { 40 } else { 1_000 };
-            let found = Repeated::find(n, memory, &read).unwrap().unwrap();
+            let found = Repeated::find(n, memory, &read).unwrap();
             assert_eq!(found.left_out() as usize, seeds.len() - different.len());
             for _ in 0..2 {
                 let mut once = found.filter();
@@ -144,7 +137,6 @@ mod tests {
                 assert_eq!(counted.into_iter().collect::<HashSet<_>>(), different);
             }
         }
-        assert!(Repeated::find(9, 9, &|_| Ok(false)).unwrap().is_none());
     }
 
     /// What it costs: `cargo test --release -p eigenveil-server --lib the_cost_of_sorting -- --ignored --nocapture`.
@@ -155,11 +147,11 @@ mod tests {
         let seeds: Vec<Seed> = (0..10_000_000).map(|_| rng.random()).collect();
         let read = |take: &mut dyn FnMut(&[Seed])| {
             seeds.chunks(1 << 16).for_each(take);
-            Ok(true)
+            Ok(())
         };
         for memory in [u64::MAX, 40_000_000] {
             let started = std::time::Instant::now();
-            let found = Repeated::find(10_000_000, memory, &read).unwrap().unwrap();
+            let found = Repeated::find(10_000_000, memory, &read).unwrap();
             println!("{memory}: {:.2} s", started.elapsed().as_secs_f64());
             assert_eq!(found.left_out(), 0);
         }

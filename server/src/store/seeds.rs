@@ -4,35 +4,19 @@
 //! the same at every dimension. Rows are never changed, so that everything below a commit's number is
 //! one moment however long it takes to read. A seed that came more than once is [counted once](super::repeated).
 
-use std::{cell::RefCell, ops::ControlFlow};
+use std::{cell::RefCell, sync::Arc};
 
-use eigenveil_estimation::{
-    accumulate::{Accumulator, SeedSum},
-    large::SeedSource,
-};
+use eigenveil_estimation::{Cancel, large::SeedSource};
 use eigenveil_shared::{
-    Error, ErrorCode, Result,
+    Result,
     mechanism::double_cap::{SEED_LEN, Seed},
-    packed::packed_len,
 };
 use rusqlite::{Connection, Transaction, params};
 
-use super::{
-    failure::Failure,
-    repeated::{Once, Repeated},
-    study::Study,
-};
+use super::{failure::Failure, health::Health, repeated::Repeated, study::Study};
 
-/// Seeds added between two questions whether anybody still wants the sum: one block of [`SeedSum`].
-const BLOCK: usize = 256;
 /// Seeds held in memory at once (1 MiB), or those of one commit where it has more.
 const PIECE: usize = 1 << 16;
-
-/// Bytes that adding up takes at most: the sums of all buckets, one of them still a full square.
-pub(super) fn bytes_needed(p: usize, buckets: u32) -> u64 {
-    let square = 8 * (p as u64) * (p as u64);
-    square.saturating_add(u64::from(buckets).saturating_mul(8 * packed_len(p) as u64))
-}
 
 /// Appends the seeds of a commit to its bucket.
 ///
@@ -92,40 +76,21 @@ fn insert(
     Ok(())
 }
 
-/// Sums that the buckets are divided among, where `fit` of them fit: one each, or bucket b in that of b mod so many. Even then, so
-/// that buckets of even and of odd number stay apart, as the check of the rows needs them.
-fn groups(fit: u32, buckets: u32) -> u32 {
-    match fit.min(buckets) {
-        all if all == buckets => all,
-        one @ (0 | 1) => one,
-        some => some - some % 2,
-    }
-}
-
-/// How many sums fit, one of them still a full square: at least one, whose memory is checked when it is made.
-fn sums_within(memory_bytes: u64, p: usize) -> u32 {
-    let one = 8 * packed_len(p).max(1) as u64;
-    let fit = memory_bytes.saturating_sub(bytes_needed(p, 0)) / one;
-    u32::try_from(fit).unwrap_or(u32::MAX).max(1)
-}
-
-/// Hands over the seeds of a bucket's commits before `end` in pieces; false when `take` had enough.
+/// Hands over the seeds of a bucket's commits before `end` in pieces.
 fn read_bucket(
     connection: &Connection,
     study: &Study,
     bucket: u32,
     end: u64,
-    take: &mut dyn FnMut(&[Seed]) -> Result<bool, Failure>,
-) -> Result<bool, Failure> {
+    take: &mut dyn FnMut(&[Seed]) -> Result<(), Failure>,
+) -> Result<(), Failure> {
     let mut seeds = Vec::new();
     let mut from = 0;
     while let Some(next) = read_piece(connection, study, bucket, from..end, &mut seeds)? {
-        if !take(&seeds)? {
-            return Ok(false);
-        }
+        take(&seeds)?;
         from = next;
     }
-    Ok(true)
+    Ok(())
 }
 
 /// The seeds a study had at one moment, to be read as often as needed; each once, however often it came.
@@ -136,10 +101,12 @@ pub struct StoredSeeds<'a> {
     end: u64,
     stored: u64,
     repeated: Repeated,
+    /// To be told of damage.
+    health: Arc<Health>,
 }
 
 impl<'a> StoredSeeds<'a> {
-    /// Those of every commit before `end`, `stored` in all; `None` when `cancel` says so. Takes up to `memory_bytes` to
+    /// Those of every commit before `end`, `stored` in all. Takes up to `memory_bytes` to
     /// find those that came more than once.
     pub(super) fn new(
         connection: Connection,
@@ -147,40 +114,32 @@ impl<'a> StoredSeeds<'a> {
         end: u64,
         stored: u64,
         memory_bytes: u64,
-        cancel: &dyn Fn() -> bool,
-    ) -> Result<Option<Self>, Failure> {
+        health: Arc<Health>,
+        cancel: Cancel<'_>,
+    ) -> Result<Self, Failure> {
         let read = |take: &mut dyn FnMut(&[Seed])| {
             for bucket in 0..study.buckets() {
-                let whole = read_bucket(&connection, study, bucket, end, &mut |seeds| {
+                read_bucket(&connection, study, bucket, end, &mut |seeds| {
                     take(seeds);
-                    Ok(!cancel())
+                    Ok(cancel.check()?)
                 })?;
-                if !whole {
-                    return Ok(false);
-                }
             }
-            Ok(true)
+            Ok(())
         };
-        let Some(repeated) = Repeated::find(stored, memory_bytes, &read)? else {
-            return Ok(None);
-        };
-        Ok(Some(Self {
+        let repeated = Repeated::find(stored, memory_bytes, &read)?;
+        Ok(Self {
             connection: RefCell::new(connection),
             study,
             end,
             stored,
             repeated,
-        }))
+            health,
+        })
     }
 
     /// How many there are, each counted once.
     pub fn count(&self) -> u64 {
-        self.stored.saturating_sub(self.repeated())
-    }
-
-    /// Reports that are stored but not counted, since another one with their seed is.
-    pub fn repeated(&self) -> u64 {
-        self.repeated.left_out()
+        self.stored.saturating_sub(self.repeated.left_out())
     }
 
     /// Reports stored.
@@ -188,98 +147,49 @@ impl<'a> StoredSeeds<'a> {
         self.stored
     }
 
-    /// Adds them up; `None` when `cancel` says so. A sum a bucket, or as many sums of several buckets as `memory_bytes`
-    /// holds, with the number of the first of them.
-    pub(super) fn sums(
-        &self,
-        memory_bytes: u64,
-        cancel: &dyn Fn() -> bool,
-    ) -> Result<Option<Vec<(u32, Accumulator)>>, Failure> {
-        let p = self.study.params().report_dimension();
-        let groups = groups(sums_within(memory_bytes, p), self.study.buckets());
-        let mut once = self.repeated.filter();
-        let mut sums = Vec::new();
-        for group in 0..groups {
-            let mut sum: Option<SeedSum> = None;
-            let mut take = |seeds: &[Seed]| -> Result<bool, Failure> {
-                let sum = match &mut sum {
-                    Some(sum) => sum,
-                    none => {
-                        check_memory(
-                            &format!("adding up reports of dimension {p}"),
-                            bytes_needed(p, 1),
-                            memory_bytes,
-                        )?;
-                        none.insert(SeedSum::new(p)?)
-                    }
-                };
-                for block in seeds.chunks(BLOCK) {
-                    if cancel() {
-                        return Ok(false);
-                    }
-                    for seed in block {
-                        sum.add(seed);
-                    }
-                }
-                Ok(true)
-            };
-            for bucket in (group..self.study.buckets()).step_by(groups as usize) {
-                if !self.read(bucket, &mut once, &mut take)? {
-                    return Ok(None);
-                }
-            }
-            if let Some(sum) = sum {
-                sums.push((group, sum.finish()?));
-            }
-        }
-        Ok(Some(sums))
-    }
-
-    /// Hands over the seeds of a bucket that `once` lets through, where there are any; false when `take` had enough.
+    /// Hands over all seeds that are counted, bucket after bucket.
     fn read(
         &self,
-        bucket: u32,
-        once: &mut Once<'_>,
-        take: &mut dyn FnMut(&[Seed]) -> Result<bool, Failure>,
-    ) -> Result<bool, Failure> {
+        take: &mut dyn FnMut(u32, &[Seed]) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
         let connection = self.connection.borrow();
-        read_bucket(
-            &connection,
-            self.study,
-            bucket,
-            self.end,
-            &mut |seeds| match once.keep(seeds) {
-                [] => Ok(true),
-                seeds => take(seeds),
-            },
-        )
+        let mut once = self.repeated.filter();
+        let mut read = 0;
+        for bucket in 0..self.study.buckets() {
+            read_bucket(&connection, self.study, bucket, self.end, &mut |seeds| {
+                let seeds = once.keep(seeds);
+                read += seeds.len() as u64;
+                match seeds {
+                    [] => Ok(()),
+                    seeds => take(bucket, seeds),
+                }
+            })?;
+        }
+        if read != self.count() {
+            return Err(Failure::damaged(format!(
+                "{} reports were accepted but the seeds of {read} are there",
+                self.count()
+            )));
+        }
+        Ok(())
     }
 }
 
 impl SeedSource for StoredSeeds<'_> {
-    fn pass(&self, take: &mut dyn FnMut(u32, &[Seed]) -> ControlFlow<()>) -> Result<()> {
-        let mut once = self.repeated.filter();
-        let mut read = 0;
-        for bucket in 0..self.study.buckets() {
-            let mut piece = |seeds: &[Seed]| {
-                read += seeds.len() as u64;
-                Ok(take(bucket, seeds).is_continue())
-            };
-            let on = self
-                .read(bucket, &mut once, &mut piece)
-                .map_err(Failure::into_error)?;
-            if !on {
-                return Ok(());
-            }
-        }
-        if read != self.count() {
-            return Err(Failure::damaged(format!(
-                "{} different seeds were found and then {read} read",
-                self.count()
-            ))
-            .into_error());
-        }
-        Ok(())
+    fn buckets(&self) -> u32 {
+        self.study.buckets()
+    }
+
+    fn repeated(&self) -> u64 {
+        self.repeated.left_out()
+    }
+
+    fn pass(&self, take: &mut dyn FnMut(u32, &[Seed]) -> Result<()>) -> Result<()> {
+        self.read(&mut |bucket, seeds| Ok(take(bucket, seeds)?))
+            .map_err(|failure| {
+                self.health.look_for_damage(&failure);
+                failure.into_error()
+            })
     }
 }
 
@@ -317,39 +227,4 @@ fn read_piece(
         next = Some(commit_seq + 1);
     }
     Ok(next)
-}
-
-/// Whether `memory_bytes` allows `what`.
-pub(super) fn check_memory(what: &str, needed: u64, limit: u64) -> Result<()> {
-    if needed <= limit {
-        return Ok(());
-    }
-    Err(Error::new(
-        ErrorCode::EstimateFailed,
-        format!(
-            "{what} needs {needed} bytes and memory_bytes is {limit}; the reports are safe: restart the server with memory_bytes of {needed} or more and ask again"
-        ),
-    ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn too_little_memory_is_said_with_a_way_out() {
-        assert_eq!(bytes_needed(3, 2), 8 * (9 + 2 * 6));
-        check_memory("adding up", 168, 168).unwrap();
-        let needed = bytes_needed(65_536, 1);
-        let error = check_memory("dimension 65536", needed, 1 << 30).unwrap_err();
-        assert_eq!(error.code(), ErrorCode::EstimateFailed);
-        for word in ["51539869696", "1073741824", "memory_bytes", "65536"] {
-            assert!(error.detail().contains(word), "{error}");
-        }
-        assert_eq!((sums_within(167, 3), sums_within(168, 3)), (1, 2));
-        assert_eq!(sums_within(0, 3), 1);
-        let divided = [(1, 32), (2, 32), (5, 32), (31, 32), (40, 32), (40, 5)];
-        let into = divided.map(|(fit, buckets)| groups(fit, buckets));
-        assert_eq!(into, [1, 2, 4, 30, 32, 5]);
-    }
 }

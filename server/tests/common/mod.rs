@@ -17,6 +17,7 @@ use axum::{
     body::Body,
     http::{HeaderMap, Request, StatusCode, header},
 };
+use eigenveil_estimation::Cancel;
 use eigenveil_server::{AppState, Clock, Environment, ServerConfig, StudyId, router};
 use eigenveil_shared::{
     ErrorCode,
@@ -286,7 +287,7 @@ impl Harness {
             .store()
             .study(StudyId::parse(&study.id).unwrap())
             .unwrap();
-        let moment = self.app.store().moment(&stored).unwrap();
+        let moment = self.app.store().moment(&stored, Cancel::NEVER).unwrap();
         assert_eq!(moment.n, shown.reports_accepted);
         shown.reports_accepted
     }
@@ -295,7 +296,7 @@ impl Harness {
     pub fn total(&self, study: &StudyDocument) -> Vec<f64> {
         let store = self.app.store();
         let study = store.study(StudyId::parse(&study.id).unwrap()).unwrap();
-        let moment = store.moment(&study).unwrap();
+        let moment = store.moment(&study, Cancel::NEVER).unwrap();
         let mut total = vec![0.0; study.shape().payload_len / 4];
         for (_, sums) in &moment.buckets {
             for (t, x) in total.iter_mut().zip(sums.sum().as_slice()) {

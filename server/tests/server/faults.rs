@@ -6,6 +6,7 @@ use std::{
 };
 
 use axum::http::{StatusCode, header};
+use eigenveil_estimation::Cancel;
 use eigenveil_server::{ServerConfig, Store, store::database_path};
 use eigenveil_shared::{
     ErrorCode as E,
@@ -139,14 +140,17 @@ async fn a_damaged_store_is_said() {
                 let error = store.submit(&stored, reports).await.unwrap_err();
                 assert_eq!(error.code(), E::StoreUnavailable, "{what}");
                 assert!(error.detail().contains("backup"), "{what}: {error}");
-                assert!(store.moment(&stored).is_err(), "{what}");
+                assert!(store.moment(&stored, Cancel::NEVER).is_err(), "{what}");
             }
         }
     }
     // The backup is whole.
     std::fs::write(&database, &whole).unwrap();
     let store = Store::open(&config, environment()).unwrap();
-    assert_eq!(store.moment(&store.studies()[0]).unwrap().n, 20 * BATCH);
+    assert_eq!(
+        store.moment(&store.studies()[0], Cancel::NEVER).unwrap().n,
+        20 * BATCH
+    );
     drop(directory);
 }
 

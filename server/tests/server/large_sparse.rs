@@ -3,11 +3,12 @@
 use std::{path::Path, sync::mpsc::sync_channel, time::Instant};
 
 use eigenveil_estimation::{
+    Cancel, Request, Source, estimate,
     linalg::Threads,
     metrics::projector_distance,
     models::{Model, Population},
 };
-use eigenveil_server::{ServerConfig, Store, estimate_from_seeds, store::NewReport};
+use eigenveil_server::{ServerConfig, Store, store::NewReport};
 use eigenveil_shared::{
     api::{BatchReceipt, EstimateDocument, SparseSettings, StudyDocument},
     codec,
@@ -221,7 +222,7 @@ async fn twenty_thousand_dimensions_from_seeds_on_disk() {
     let params = collect(&store, document, &population, n).await;
     println!("before the estimate: peak {} MB", peak_megabytes());
     let study = store.studies()[0].clone();
-    let seeds = store.seeds(&study).unwrap();
+    let seeds = store.seeds(&study, Cancel::NEVER).unwrap();
     assert_eq!(seeds.count(), n);
     let settings = SparseSettings {
         refit: true,
@@ -230,7 +231,16 @@ async fn twenty_thousand_dimensions_from_seeds_on_disk() {
     };
     let k = Rank::Fixed(5);
     let estimate = Threads::available()
-        .run(|| estimate_from_seeds(&params, "large", &seeds, k, &settings, &|| false))
+        .run(|| {
+            let request = Request {
+                name: "large",
+                k,
+                sparse: Some(&settings),
+                memory_bytes: u64::MAX,
+                stream_from: 1,
+            };
+            estimate(Source::Seeds(&seeds), &params, &request, Cancel::NEVER)
+        })
         .unwrap();
     let peak = peak_megabytes();
     let sparse = estimate.sparse.as_ref().unwrap();

@@ -9,6 +9,7 @@ use std::{
 };
 
 use axum::http::StatusCode;
+use eigenveil_estimation::Cancel;
 use eigenveil_server::{ServerConfig, store::database_path};
 use eigenveil_shared::{ErrorCode as E, api::StudyDocument, codec};
 use rusqlite::Connection;
@@ -118,7 +119,11 @@ async fn a_damaged_store_is_not_ready_any_more() {
         .unwrap();
     // Reading for an estimate meets it.
     let stored = server.app.store().studies()[0].clone();
-    let error = server.app.store().moment(&stored).unwrap_err();
+    let error = server
+        .app
+        .store()
+        .moment(&stored, Cancel::NEVER)
+        .unwrap_err();
     assert!(error.detail().contains("backup"), "{error}");
     let accepted = server.post_report(&study, seed_report(&study)).await;
     assert_eq!(accepted.status, StatusCode::CREATED);

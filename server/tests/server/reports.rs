@@ -14,6 +14,7 @@ use axum::{
     http::{Request, StatusCode, header},
 };
 use bytes::Bytes;
+use eigenveil_estimation::Cancel;
 use eigenveil_server::{ServerConfig, store::database_path};
 use eigenveil_shared::{
     ErrorCode as E,
@@ -401,7 +402,9 @@ async fn concurrent_reports_are_counted_exactly() {
     let moment = |server: &Harness| {
         let store = server.app.store();
         let id = eigenveil_server::StudyId::parse(&study.id).unwrap();
-        store.moment(&store.study(id).unwrap()).unwrap()
+        store
+            .moment(&store.study(id).unwrap(), Cancel::NEVER)
+            .unwrap()
     };
     let before = moment(&server);
     let server = server.restart();

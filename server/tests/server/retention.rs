@@ -9,6 +9,7 @@ use std::{
 };
 
 use axum::http::StatusCode;
+use eigenveil_estimation::Cancel;
 use eigenveil_estimation::accumulate::SeedSum;
 use eigenveil_server::{ServerConfig, StudyId, store::database_path};
 use eigenveil_shared::{
@@ -78,7 +79,7 @@ async fn a_store_of_the_first_release_goes_on() {
         let store = server.app.store();
         let study = store.study(StudyId::parse(&seeds.id).unwrap()).unwrap();
         let mut total = vec![0.0; 6];
-        for (_, sums) in store.moment(&study).unwrap().buckets {
+        for (_, sums) in store.moment(&study, Cancel::NEVER).unwrap().buckets {
             total
                 .iter_mut()
                 .zip(sums.sum().as_slice())

@@ -4,8 +4,9 @@ use std::{cell::Cell, time::Duration};
 
 use axum::http::{StatusCode, header};
 use eigenveil_estimation::{
+    Cancel, Request, Source,
     accumulate::{Accumulator, SeedSum},
-    moment::NoisyMoment,
+    estimate,
 };
 use eigenveil_server::{ServerConfig, StudyId, store::database_path};
 use eigenveil_shared::{
@@ -69,7 +70,7 @@ fn sum_of(p: usize, seeds: &[Seed]) -> Accumulator {
 fn assert_stored(server: &Harness, study: &StudyDocument, seeds: &[Seed]) {
     let store = server.app.store();
     let stored = store.study(StudyId::parse(&study.id).unwrap()).unwrap();
-    let moment = store.moment(&stored).unwrap();
+    let moment = store.moment(&stored, Cancel::NEVER).unwrap();
     let n = seeds.len() as u64;
     assert_eq!((moment.n, stored.reports_accepted()), (n, n));
     let p = study.params.report_dimension();
@@ -195,9 +196,12 @@ async fn a_failed_commit_stores_no_seed() {
         .unwrap();
     let store = server.app.store();
     let stored = store.study(StudyId::parse(&study.id).unwrap()).unwrap();
-    let error = store.moment(&stored).unwrap_err();
+    let error = store.moment(&stored, Cancel::NEVER).unwrap_err();
     assert_eq!(error.code(), E::StoreUnavailable);
-    assert!(error.detail().contains("9 reports"), "{error}");
+    assert!(
+        error.detail().contains("the seeds of 9 are there"),
+        "{error}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -207,16 +211,16 @@ async fn an_estimate_over_stored_seeds_is_that_of_one_process() {
     let seeds = send(&server, &study, 3_000).await;
     let location = ask(&server, &study).await;
     let done = server.wait_for_estimate(&location).await;
-    let sums = vec![sum_of(12, &seeds)];
-    let moment = NoisyMoment::decode(sums, &study.params).unwrap();
-    let expected = eigenveil_server::estimate(
-        &study.params,
-        "test",
-        &moment,
-        Rank::Fixed(2),
-        None,
-        &|| false,
-    );
+    let request = Request {
+        name: "test",
+        k: Rank::Fixed(2),
+        sparse: None,
+        memory_bytes: u64::MAX,
+        stream_from: usize::MAX,
+    };
+    let seeds = vec![seeds];
+    let source = Source::Seeds(&seeds);
+    let expected = estimate(source, &study.params, &request, Cancel::NEVER);
     let (stored, expected) = match (done.estimate, expected) {
         (Some(stored), Ok(expected)) => (stored, expected),
         // What one process cannot estimate the server cannot either, for the same reason.
@@ -272,7 +276,9 @@ async fn less_memory_than_before_is_said() {
     server.config.memory_bytes -= 1;
     let server = server.restart();
     let store = server.app.store();
-    let error = store.moment(&store.study(id).unwrap()).unwrap_err();
+    let error = store
+        .moment(&store.study(id).unwrap(), Cancel::NEVER)
+        .unwrap_err();
     assert_eq!(error.code(), E::EstimateFailed);
     assert!(error.detail().contains("1240"), "{error}");
 }
@@ -301,7 +307,7 @@ async fn adding_up_can_be_called_off() {
         asked.set(asked.get() + 1);
         asked.get() == 5
     };
-    let error = store.moment_unless(&stored, &cancel).unwrap_err();
+    let error = store.moment(&stored, Cancel::when(&cancel)).unwrap_err();
     assert_eq!((error.code(), asked.get()), (E::EstimateFailed, 5));
 
     let first = ask(&server, &study).await;

@@ -3,6 +3,7 @@
 use std::fs;
 
 use axum::http::StatusCode;
+use eigenveil_estimation::Cancel;
 use eigenveil_server::{
     Entropy, Environment, ServerConfig, Store, StudyId,
     store::{NewReport, Stored, database_path},
@@ -236,7 +237,7 @@ async fn a_close_is_a_barrier() {
     }
     tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     store.set_state(&stored, StudyState::Closed).await.unwrap();
-    let at_close = store.moment(&stored).unwrap().n;
+    let at_close = store.moment(&stored, Cancel::NEVER).unwrap().n;
     let mut acknowledged = 0;
     while let Some(accepted) = tasks.join_next().await {
         acknowledged += accepted.unwrap();
@@ -300,7 +301,9 @@ async fn buckets_are_fixed_at_creation() {
             .await;
     }
     let store = server.app.store();
-    let moment = store.moment(&store.study(id).unwrap()).unwrap();
+    let moment = store
+        .moment(&store.study(id).unwrap(), Cancel::NEVER)
+        .unwrap();
     let counts: Vec<_> = moment
         .buckets
         .iter()

@@ -4,6 +4,7 @@ use axum::{
     body::Body,
     http::{Request, StatusCode, header},
 };
+use eigenveil_estimation::Cancel;
 use eigenveil_server::{ServerConfig, Store, StudyId, store::StoredMoment};
 use eigenveil_shared::{
     ErrorCode as E,
@@ -85,7 +86,7 @@ async fn export(server: &Harness, study: &StudyDocument) -> Vec<u8> {
 fn moment(server: &Harness, study: &str) -> StoredMoment {
     let store = server.app.store();
     let stored = store.study(StudyId::parse(study).unwrap()).unwrap();
-    store.moment(&stored).unwrap()
+    store.moment(&stored, Cancel::NEVER).unwrap()
 }
 
 #[tokio::test]
@@ -129,7 +130,7 @@ async fn a_study_moves_to_another_server_bit_by_bit() {
     assert_eq!(to.app.store().studies().len(), 3);
     for study in to.app.store().studies() {
         assert_eq!(study.reports_accepted(), 38);
-        assert_eq!(to.app.store().moment(&study).unwrap().n, 38);
+        assert_eq!(to.app.store().moment(&study, Cancel::NEVER).unwrap().n, 38);
     }
 }
 
@@ -406,7 +407,7 @@ async fn deleted_studies_are_gone_and_their_rows_never_come_back() {
     let outcome = server.app.store().submit(&stale, submitted).await.unwrap();
     assert_eq!(outcome, [eigenveil_server::store::Stored::Gone]);
     assert_eq!(server.accepted(&next).await, 0);
-    assert!(server.app.store().moment(&stale).is_err());
+    assert!(server.app.store().moment(&stale, Cancel::NEVER).is_err());
 
     // Others are untouched, also after the rows are cleared away; and what was exported can come back.
     let database = eigenveil_server::store::database_path(&server.config.data_dir);
@@ -619,7 +620,7 @@ async fn a_copy_without_its_log_is_refused() {
     let (both, _directory) = copy(&[&main, &log]);
     let both = both.unwrap();
     let copied = both.study(StudyId::parse(&study.id).unwrap()).unwrap();
-    assert_eq!(both.moment(&copied).unwrap().n, 35);
+    assert_eq!(both.moment(&copied, Cancel::NEVER).unwrap().n, 35);
 
     // One that was stopped needs no log.
     server.app.close();
@@ -672,8 +673,8 @@ async fn without_its_lock_file_a_directory_still_has_one_server_that_counts() {
     let reports = eigenveil_server::store::NewReport::decode_batch(&body.into(), stored.shape());
     let reports = reports.unwrap().into_iter().map(Result::unwrap).collect();
     second.submit(&stored, reports).await.unwrap();
-    assert_eq!(second.moment(&stored).unwrap().n, 10);
+    assert_eq!(second.moment(&stored, Cancel::NEVER).unwrap().n, 10);
     // The first ends without a word about a database that is not its own.
     first.app.close();
-    assert_eq!(second.moment(&stored).unwrap().n, 10);
+    assert_eq!(second.moment(&stored, Cancel::NEVER).unwrap().n, 10);
 }

@@ -10,6 +10,7 @@ use std::{
 };
 
 use eigenveil_client::http::{HttpSettings, RetryPolicy, Study, StudyClient};
+use eigenveil_estimation::Cancel;
 use eigenveil_server::{Environment, ServerConfig, Store, StudyId, store::database_path};
 use eigenveil_shared::{
     packed::packed_len,
@@ -98,7 +99,7 @@ impl Devices {
 fn digits_on_disk(data: &Path, study: &str) -> Vec<u32> {
     let store = Store::open(&ServerConfig::new(data), Environment::system()).unwrap();
     let study = store.study(StudyId::parse(study).unwrap()).unwrap();
-    let stored = store.moment(&study).unwrap();
+    let stored = store.moment(&study, Cancel::NEVER).unwrap();
     let mut sums = vec![0.0; packed_len(P)];
     for (_, bucket) in &stored.buckets {
         for (sum, value) in sums.iter_mut().zip(bucket.sum().as_slice()) {

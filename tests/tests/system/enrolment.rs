@@ -8,6 +8,7 @@ use eigenveil_client::{
         HttpSettings, RetryPolicy, StudyClient, UploadMode, UploadSettings, Uploader, send_owed,
     },
 };
+use eigenveil_estimation::Cancel;
 use eigenveil_server::{Environment, ServerConfig, Store, StudyId};
 use eigenveil_shared::{
     ErrorCode, api::ReportOutcome, enrolment::ParticipantToken, preprocess::Row,
@@ -137,7 +138,7 @@ async fn ten_thousand_tokens_are_spent_once_though_answers_are_lost() {
     assert!(server.stop());
     let store = Store::open(&ServerConfig::new(&data), Environment::system()).unwrap();
     let study = store.study(StudyId::parse(&id).unwrap()).unwrap();
-    assert_eq!(store.moment(&study).unwrap().n, PARTICIPANTS);
+    assert_eq!(store.moment(&study, Cancel::NEVER).unwrap().n, PARTICIPANTS);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Pictures of an estimate, for pages and files.
+//! Which pictures an estimate and a plan have: from documents to charts, for pages and files.
 
 use eigenveil_estimation::{
     floor::{Spectrum, grouped},

@@ -1,107 +1,122 @@
-//! From the sums of a study to the document an analyst gets.
+//! The one way from the reports of a study to the document an analyst gets.
 
-use std::{ops::ControlFlow, time::Instant};
+use std::time::Instant;
 
-use eigenveil_estimation::{
-    estimate::{Findings, principal_components, sparse_components},
-    fantope::Progress,
-    floor::{grouped, probably_the_mean},
-    large::{self, SeedSource},
-    moment::NoisyMoment,
-    row_check,
-};
 use eigenveil_shared::{
     Error, ErrorCode, Result,
-    api::{Lambda, SparseSettings},
+    api::SparseSettings,
     estimate::{Estimate, Rank, RowCheck},
-    mechanism::PayloadForm,
     privacy::{PrivacyStatement, delta_warning},
     study::StudyParams,
 };
 
-use crate::store::cancelled;
+use crate::{
+    accumulate::Accumulator,
+    cancel::Cancel,
+    estimate::{Findings, principal_components, sparse_components},
+    floor::{grouped, probably_the_mean},
+    large::{self, SeedSource},
+    linalg::Threads,
+    moment::NoisyMoment,
+    row_check,
+    seed_sums::{check_memory, sums_of_seeds},
+};
 
 /// Version of the [`Estimate`] document.
 const FORMAT: u32 = 1;
 
-/// Estimates the principal subspace of a study: PCA, or row-sparse components with `sparse`.
+/// Where the reports of a study are.
+pub enum Source<'a> {
+    /// Added up: the sums of the buckets that have reports, with their numbers.
+    Sums(Vec<(u32, Accumulator)>),
+    /// Kept as seeds, which can be read again and again.
+    Seeds(&'a dyn SeedSource),
+}
+
+/// What is asked of a study, and what it may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// Name of the study.
+    pub name: &'a str,
+    /// Components wanted.
+    pub k: Rank,
+    /// Row-sparse components with these settings; without, PCA.
+    pub sparse: Option<&'a SparseSettings>,
+    /// Bytes that adding up seeds, or reading them twice, may take.
+    pub memory_bytes: u64,
+    /// Dimension from which seeds are read twice for row-sparse components, where [`can_stream`](large::can_stream) says
+    /// that this is possible.
+    pub stream_from: usize,
+}
+
+/// Estimates the principal subspace of a study: the document that an analyst gets. Works on
+/// [`Threads::current`] threads, and for seeds that are added up on this one.
 ///
-/// `cancel` is asked before and after plain PCA and after every iteration of the sparse solver.
+/// `cancel` is asked every 256 seeds, before and after plain PCA and after every iteration of the sparse solver.
 ///
 /// # Errors
-/// `estimate-failed` when cancelled, when there is no report, or when a number is not finite;
-/// `invalid-request` for a k or a setting out of range.
+/// `estimate-failed` when called off, when there is no report, when a number is not finite or memory does not suffice;
+/// `invalid-request` for a k or a setting out of range; those of reading the seeds.
 pub fn estimate(
+    source: Source<'_>,
     params: &StudyParams,
-    name: &str,
-    moment: &NoisyMoment,
-    k: Rank,
-    sparse: Option<&SparseSettings>,
-    cancel: &dyn Fn() -> bool,
+    request: &Request<'_>,
+    cancel: Cancel<'_>,
 ) -> Result<Estimate> {
     let started = Instant::now();
-    if cancel() {
-        return Err(cancelled());
-    }
-    let setting = setting_of(params);
-    let findings = match sparse {
-        None => principal_components(moment, k, &setting)?,
-        Some(settings) => sparse_components(moment, k, settings, &setting, &watch(cancel))?,
+    cancel.check()?;
+    let (k, p) = (request.k, params.report_dimension());
+    let setting = format!("ε = {}", params.budget().epsilon());
+    let repeated = match &source {
+        Source::Sums(_) => 0,
+        Source::Seeds(seeds) => seeds.repeated(),
     };
-    if cancel() {
-        return Err(cancelled());
-    }
-    let mut estimate = document(params, name, moment.n(), k, findings);
-    if let Some(mean) = moment.estimated_mean() {
-        estimate.mean = Some(mean.values().to_vec());
-        estimate.mean_standard_error = Some(mean.standard_error());
-    }
-    estimate.seconds = started.elapsed().as_secs_f64();
-    check_finite(&estimate)?;
-    Ok(estimate)
-}
-
-/// Whether a row-sparse estimate of this study can be made by [`estimate_from_seeds`].
-pub(crate) fn can_stream(params: &StudyParams, k: Rank, settings: &SparseSettings) -> bool {
-    let few = match k {
-        Rank::Auto => true,
-        Rank::Fixed(k) => k <= large::MOST_COMPONENTS,
+    let mut estimate = match (source, request.sparse) {
+        (Source::Seeds(seeds), Some(settings))
+            if p >= request.stream_from && large::can_stream(params, k, settings) =>
+        {
+            let needed = large::bytes_needed(p, Threads::current().count());
+            let what = format!("estimating row-sparse components of dimension {p} from seeds");
+            check_memory(&what, needed, request.memory_bytes)?;
+            let (findings, n) =
+                large::sparse_components(seeds, params, k, settings, &setting, cancel)?;
+            document(params, request.name, n, k, findings)
+        }
+        (source, sparse) => {
+            let (buckets, seeds) = match source {
+                Source::Sums(buckets) => (buckets, None),
+                Source::Seeds(seeds) => (
+                    sums_of_seeds(seeds, p, request.memory_bytes, cancel)?,
+                    Some(seeds),
+                ),
+            };
+            let rows = row_check::row_check(&buckets, params, seeds, cancel)?;
+            let buckets = buckets.into_iter().map(|(_, sums)| sums).collect();
+            let moment = NoisyMoment::decode(buckets, params)?;
+            let findings = match sparse {
+                None => principal_components(&moment, k, &setting)?,
+                Some(settings) => sparse_components(&moment, k, settings, &setting, cancel)?,
+            };
+            cancel.check()?;
+            let mut estimate = document(params, request.name, moment.n(), k, findings);
+            if let Some(mean) = moment.estimated_mean() {
+                estimate.mean = Some(mean.values().to_vec());
+                estimate.mean_standard_error = Some(mean.standard_error());
+            }
+            if let Some(rows) = rows {
+                note_row_check(&mut estimate, rows);
+            }
+            estimate
+        }
     };
-    params.mechanism().payload_form() == PayloadForm::Seed
-        && params.preprocessing().centring.is_none()
-        && !matches!(settings.lambda, Lambda::CrossValidated | Lambda::Path)
-        && few
-}
-
-/// Row-sparse components of a study from its seeds, which are read twice: for dimensions at which the sums of the buckets
-/// would not fit into memory. Works on [`Threads::current`](eigenveil_estimation::linalg::Threads::current) threads.
-///
-/// `cancel` is asked every 256 seeds and after every iteration.
-///
-/// # Errors
-/// As [`estimate`], and those of reading the seeds; `invalid-request` for a study or a setting that needs the sums of
-/// the buckets.
-pub fn estimate_from_seeds(
-    params: &StudyParams,
-    name: &str,
-    seeds: &impl SeedSource,
-    k: Rank,
-    settings: &SparseSettings,
-    cancel: &dyn Fn() -> bool,
-) -> Result<Estimate> {
-    let started = Instant::now();
-    let setting = setting_of(params);
-    let watch = watch(cancel);
-    let (findings, n) =
-        large::sparse_components(seeds, params, k, settings, &setting, &watch, cancel)?;
-    let mut estimate = document(params, name, n, k, findings);
+    note_repeated(&mut estimate, repeated);
     estimate.seconds = started.elapsed().as_secs_f64();
     check_finite(&estimate)?;
     Ok(estimate)
 }
 
 /// Puts what rows can and cannot do into the document, and first of all what they cannot.
-pub(crate) fn note_row_check(estimate: &mut Estimate, check: RowCheck) {
+fn note_row_check(estimate: &mut Estimate, check: RowCheck) {
     // JSON has no infinity; sums of enormous reports are refused elsewhere.
     if check.length.found.is_finite() {
         estimate.warnings.splice(0..0, row_check::in_words(&check));
@@ -110,7 +125,7 @@ pub(crate) fn note_row_check(estimate: &mut Estimate, check: RowCheck) {
 }
 
 /// Says how many reports were left out because another one with their seed is counted.
-pub(crate) fn note_repeated(estimate: &mut Estimate, repeated: u64) {
+fn note_repeated(estimate: &mut Estimate, repeated: u64) {
     estimate.repeated_seeds = repeated;
     if repeated > 0 {
         let (reports, repeat) = match repeated {
@@ -128,18 +143,7 @@ pub(crate) fn note_repeated(estimate: &mut Estimate, repeated: u64) {
     }
 }
 
-fn setting_of(params: &StudyParams) -> String {
-    format!("ε = {}", params.budget().epsilon())
-}
-
-fn watch(cancel: &dyn Fn() -> bool) -> impl Fn(&Progress) -> ControlFlow<()> {
-    move |_| match cancel() {
-        true => ControlFlow::Break(()),
-        false => ControlFlow::Continue(()),
-    }
-}
-
-/// The document of these findings from `n` reports; mean and time are the caller's.
+/// The document of these findings from `n` reports, without what is known of the mean, the rows and the time.
 fn document(params: &StudyParams, name: &str, n: u64, k: Rank, findings: Findings) -> Estimate {
     let Findings {
         vectors,

@@ -1,0 +1,43 @@
+//! Whether anybody still waits for what is being computed.
+
+use std::fmt;
+
+use eigenveil_shared::{Error, ErrorCode, Result};
+
+/// Asked between the steps of a long computation.
+///
+/// ```
+/// use eigenveil_estimation::Cancel;
+/// assert!(Cancel::NEVER.check().is_ok());
+/// assert!(Cancel::when(&|| true).check().is_err());
+/// ```
+#[derive(Clone, Copy)]
+pub struct Cancel<'a>(&'a dyn Fn() -> bool);
+
+impl<'a> Cancel<'a> {
+    /// Nobody will call it off.
+    pub const NEVER: Self = Self(&|| false);
+
+    /// Called off as soon as this says so.
+    pub fn when(called_off: &'a dyn Fn() -> bool) -> Self {
+        Self(called_off)
+    }
+
+    /// # Errors
+    /// `estimate-failed` when it was called off.
+    pub fn check(self) -> Result<()> {
+        match (self.0)() {
+            false => Ok(()),
+            true => Err(Error::new(
+                ErrorCode::EstimateFailed,
+                "the estimate was cancelled",
+            )),
+        }
+    }
+}
+
+impl fmt::Debug for Cancel<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Cancel")
+    }
+}
