@@ -3,11 +3,9 @@
 use eigenveil_estimation::{
     Cancel,
     accumulate::{Accumulator, ReportSum},
-    large::SeedSource,
     row_check::{FALSE_ALARM_RATE, in_words, row_check},
 };
 use eigenveil_shared::{
-    Result,
     estimate::RowVerdict,
     mechanism::{MechanismKind, double_cap::Seed},
     preprocess::Row,

@@ -12,7 +12,7 @@ use maud::{Markup, html};
 use super::{
     design::{Design, FieldErrors, MECHANISMS, NORMS},
     images, layout,
-    planner::{self, Outlook},
+    planner::{self, Forecast},
     visitor::{Fields, PostedByOperator, Visitor},
 };
 use crate::{
@@ -78,14 +78,17 @@ pub(super) async fn curve(
     let fields = Fields::parse(query.unwrap_or_default().as_bytes());
     let svg = blocking(move || {
         let design = Design::read(&fields).map_err(|errors| errors.first())?;
-        let outlooks: Vec<(String, Outlook)> = design
+        let forecasts: Vec<(String, Forecast)> = design
             .epsilons()
             .into_iter()
             .filter_map(|epsilon| {
-                Some((format!("ε\u{a0}=\u{a0}{epsilon}"), design.outlook(epsilon)?))
+                Some((
+                    format!("ε\u{a0}=\u{a0}{epsilon}"),
+                    design.forecast(epsilon)?,
+                ))
             })
             .collect();
-        let chart = planner::compare(&outlooks, design.users)?;
+        let chart = planner::compare(&forecasts, design.users)?;
         let mut chart = chart.ok_or_else(nothing_to_draw)?;
         chart.width = images::width(&fields);
         Ok(chart.to_svg())
@@ -206,7 +209,7 @@ fn planner(visitor: &Visitor, fields: &Fields) -> Markup {
             };
         }
     };
-    let Some(outlook) = design.outlook(design.request.epsilon) else {
+    let Some(forecast) = design.forecast(design.request.epsilon) else {
         return html! {
             h2 { "Expected error" }
             p .wrong { "No error can be predicted: k must be below p, and its components must hold more than their even share, " (layout::short(100.0 * design.rank() as f64 / design.request.dimension as f64)) " %, of the variance." }
@@ -218,8 +221,8 @@ fn planner(visitor: &Visitor, fields: &Fields) -> Markup {
         design.users.saturating_mul(10),
     ]
     .map(|n| n.max(1));
-    let largest = largest_error(design.request.dimension, outlook.rank());
-    let now = outlook.at(design.users);
+    let largest = largest_error(design.request.dimension, forecast.rank());
+    let now = forecast.at(design.users);
     let query = design.query();
     html! {
         h2 { "Expected error" }
@@ -229,15 +232,15 @@ fn planner(visitor: &Visitor, fields: &Fields) -> Markup {
                 " of at most " (layout::short(largest))
             }
             p {
-                (now.components_above.unwrap_or(0)) " of " (outlook.rank())
+                (now.components_above.unwrap_or(0)) " of " (forecast.rank())
                 " components are expected to stand above the noise with " (grouped(design.users)) " participants. "
-                @match outlook.needed(0.1 * largest).and_then(|planned| planned.n) {
+                @match forecast.needed(0.1 * largest).and_then(|planned| planned.n) {
                     Some(n) => { "An error of " (layout::short(0.1 * largest)) " takes " (grouped(n)) " participants." }
                     None => { "No number of participants brings the error to a tenth of its largest value." }
                 }
             }
         }
-        p .muted { "The error is ‖V̂V̂ᵀ − VVᵀ‖F: 0 when the subspace is found, " (layout::short(largest)) " when nothing of it is found. " (super::error::sentence(outlook.source())) }
+        p .muted { "The error is ‖V̂V̂ᵀ − VVᵀ‖F: 0 when the subspace is found, " (layout::short(largest)) " when nothing of it is found. " (super::error::sentence(forecast.source())) }
         (images::picture(visitor, &format!("/studies/new/curve.svg?{query}"), "Expected error against the number of participants, for three values of epsilon; the table below has numbers."))
         div .scroll tabindex="0" role="region" aria-label="Expected errors" {
             table #plan {
@@ -247,11 +250,11 @@ fn planner(visitor: &Visitor, fields: &Fields) -> Markup {
                     @for n in numbers { th scope="col" { "n = " (grouped(n)) } }
                 } }
                 tbody {
-                    @for (epsilon, outlook) in design.epsilons().into_iter().map(|e| (e, design.outlook(e))) {
+                    @for (epsilon, forecast) in design.epsilons().into_iter().map(|e| (e, design.forecast(e))) {
                         tr {
                             th scope="row" { (epsilon) }
                             @for n in numbers {
-                                td { (outlook.as_ref().and_then(|o| o.at(n)?.error).map_or_else(|| "–".to_owned(), layout::short)) }
+                                td { (forecast.as_ref().and_then(|o| o.at(n)?.error).map_or_else(|| "–".to_owned(), layout::short)) }
                             }
                         }
                     }
@@ -346,7 +349,7 @@ mod tests {
     fn the_form_begins_with_a_design_that_works() {
         let fields = Fields::parse(DEFAULTS.as_bytes());
         let design = Design::read_for_planner(&fields).unwrap();
-        assert!(design.outlook(4.0).is_some());
+        assert!(design.forecast(4.0).is_some());
         // Only the name is missing.
         let errors = Design::read(&fields).err().unwrap();
         assert_eq!(

@@ -12,7 +12,7 @@ use eigenveil_shared::{
     study::StudyParams,
 };
 
-use super::{planner::Outlook, visitor::Fields};
+use super::{planner::Forecast, visitor::Fields};
 use crate::store::{check_name, check_rank, frozen};
 
 /// Ways to bring a row into the unit ball.
@@ -211,7 +211,7 @@ impl Design {
     }
 
     /// The error to expect at this ε; `None` where it cannot be told.
-    pub(super) fn outlook(&self, epsilon: f64) -> Option<Outlook> {
+    pub(super) fn forecast(&self, epsilon: f64) -> Option<Forecast> {
         let other;
         let params = if epsilon == self.request.epsilon {
             &self.params
@@ -223,7 +223,7 @@ impl Design {
             .ok()?;
             &other
         };
-        Outlook::assumed(params, self.request.default_k, self.share).ok()
+        Forecast::assumed(params, self.request.default_k, self.share).ok()
     }
 
     /// What the design promises a participant.

@@ -23,7 +23,7 @@ use tokio::{
 use super::{
     renderings::PageOf,
     state::Pages,
-    study::{Sight, hide_drafts},
+    study::{VisibleStudy, hide_drafts},
     visitor::Visitor,
 };
 use crate::{
@@ -145,11 +145,11 @@ impl Watch {
         let (app, study) = (self.app.clone(), Arc::clone(&self.study));
         let what = PageOf::Events(study.id(), study.state());
         let look = move |visitor: &Visitor| {
-            let sight = Sight::of(&app, visitor, study)?;
+            let visible = VisibleStudy::of(&app, visitor, study)?;
             let data = json!({
-                "reports": grouped(sight.study.reports_accepted()),
-                "error": sight.expected_error(),
-                "version": sight.version(),
+                "reports": grouped(visible.study.reports_accepted()),
+                "error": visible.expected_error(),
+                "version": visible.version(),
             });
             Ok(data.to_string().into())
         };

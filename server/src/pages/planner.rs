@@ -29,13 +29,13 @@ fn wanted(rank: Rank, p: usize) -> usize {
 }
 
 /// What is known, or assumed, of a population, with the noise of a report.
-pub(super) struct Outlook {
+pub(super) struct Forecast {
     spectrum: Spectrum,
     noise: NoiseModel,
     source: String,
 }
 
-impl Outlook {
+impl Forecast {
     /// Assumes that the components have equal parts of this share of the variance, and the other directions the rest.
     ///
     /// # Errors
@@ -133,16 +133,16 @@ impl Outlook {
 }
 
 /// Lines of several settings of one population, around this number of participants.
-pub(super) fn compare(outlooks: &[(String, Outlook)], n: u64) -> Result<Option<LineChart>> {
-    let Some((_, first)) = outlooks.first() else {
+pub(super) fn compare(forecasts: &[(String, Forecast)], n: u64) -> Result<Option<LineChart>> {
+    let Some((_, first)) = forecasts.first() else {
         return Ok(None);
     };
     let range = range_around([n]);
     let styles = [LineStyle::Dashed, LineStyle::Solid, LineStyle::Dotted];
-    let lines: Vec<Series> = outlooks
+    let lines: Vec<Series> = forecasts
         .iter()
         .zip(styles.into_iter().cycle())
-        .map(|((name, outlook), style)| Ok(outlook.line(name.clone(), range)?.with_style(style)))
+        .map(|((name, forecast), style)| Ok(forecast.line(name.clone(), range)?.with_style(style)))
         .collect::<Result<_>>()?;
     let mut chart = pictures::expected_error(
         "Expected error by participants",
@@ -195,17 +195,17 @@ mod tests {
     }
 
     #[test]
-    fn every_study_has_an_outlook_unless_all_components_are_wanted() {
+    fn every_study_has_a_forecast_unless_all_components_are_wanted() {
         for p in [2, 3, 5, 40] {
             for k in 1..=p {
-                let outlook = Outlook::of_study(&params(p), Rank::Fixed(k));
-                assert_eq!(outlook.is_some(), k < p, "p = {p}, k = {k}");
+                let forecast = Forecast::of_study(&params(p), Rank::Fixed(k));
+                assert_eq!(forecast.is_some(), k < p, "p = {p}, k = {k}");
             }
-            let outlook = Outlook::of_study(&params(p), Rank::Auto).unwrap();
-            let error = |n| outlook.at(n).unwrap().error.unwrap();
+            let forecast = Forecast::of_study(&params(p), Rank::Auto).unwrap();
+            let error = |n| forecast.at(n).unwrap().error.unwrap();
             assert!(error(1_000_000) < error(1_000));
             assert!(
-                outlook
+                forecast
                     .progress(5_000)
                     .unwrap()
                     .to_svg()

@@ -19,7 +19,7 @@ use super::{
     about,
     images::{self, Drawing, What},
     layout,
-    planner::Outlook,
+    planner::Forecast,
     renderings::PageOf,
     state::Pages,
     view::View,
@@ -48,14 +48,14 @@ const COMPONENT_HEADS: [&str; 7] = [
 const LISTED: usize = 20;
 
 /// Everything a visitor may know about the study now.
-pub(super) struct Sight {
+pub(super) struct VisibleStudy {
     pub(super) study: Arc<Study>,
     /// Newest first; none for visitors who may not read estimates.
     jobs: Vec<EstimateDocument>,
     view: Option<Arc<View>>,
 }
 
-impl Sight {
+impl VisibleStudy {
     /// Blocks while reading.
     ///
     /// # Errors
@@ -73,18 +73,18 @@ impl Sight {
         Ok(Self { study, jobs, view })
     }
 
-    /// With the outlook of the newest estimate, or an assumed one.
-    pub(super) fn with_outlook<T>(&self, look: impl FnOnce(Option<&Outlook>) -> T) -> T {
-        match self.view.as_ref().and_then(|view| view.outlook.as_ref()) {
-            Some(outlook) => look(Some(outlook)),
-            None => look(Outlook::of_study(self.study.params(), self.study.default_k()).as_ref()),
+    /// With the forecast of the newest estimate, or an assumed one.
+    pub(super) fn with_forecast<T>(&self, look: impl FnOnce(Option<&Forecast>) -> T) -> T {
+        match self.view.as_ref().and_then(|view| view.forecast.as_ref()) {
+            Some(forecast) => look(Some(forecast)),
+            None => look(Forecast::of_study(self.study.params(), self.study.default_k()).as_ref()),
         }
     }
 
     /// The error to expect of the reports that are there, as text.
     pub(super) fn expected_error(&self) -> String {
         let n = self.study.reports_accepted();
-        let error = self.with_outlook(|outlook| outlook?.at(n)?.error);
+        let error = self.with_forecast(|forecast| forecast?.at(n)?.error);
         match error {
             Some(error) if n > 0 => layout::short(error),
             _ => "–".to_owned(),
@@ -112,10 +112,10 @@ pub(super) async fn show(
     let (pages, counted) = (app.clone(), Arc::clone(&study));
     let reports = || counted.reports_accepted();
     let render = move |visitor: &Visitor| {
-        let sight = Sight::of(&app, visitor, study)?;
-        let arrivals = app.store().arrivals(&sight.study)?;
-        let content = content(visitor, &sight, &arrivals);
-        Ok(layout::document(visitor, sight.study.name(), &content))
+        let visible = VisibleStudy::of(&app, visitor, study)?;
+        let arrivals = app.store().arrivals(&visible.study)?;
+        let content = content(visitor, &visible, &arrivals);
+        Ok(layout::document(visitor, visible.study.name(), &content))
     };
     let page = pages.kept.rendered.page(visitor, what, reports, render);
     Ok(layout::answer(StatusCode::OK, page.await?))
@@ -192,18 +192,18 @@ pub(super) async fn expected_error(
     hide_drafts(&visitor, &study)?;
     let fields = Fields::parse(query.unwrap_or_default().as_bytes());
     let (pages, counted) = (app.clone(), Arc::clone(&study));
-    let sight = blocking(move || Sight::of(&app, &visitor, study)).await?;
+    let visible = blocking(move || VisibleStudy::of(&app, &visitor, study)).await?;
     let drawing = Drawing {
-        study: sight.study.id(),
+        study: visible.study.id(),
         what: What::ExpectedError,
-        estimate: sight.view.as_ref().map(|view| view.number),
+        estimate: visible.view.as_ref().map(|view| view.number),
         narrow: fields.has("narrow"),
     };
     let draw = move || {
-        let reports = sight.study.reports_accepted();
+        let reports = visible.study.reports_accepted();
         let chart =
-            sight.with_outlook(|outlook| outlook.map(|o| o.progress(reports)).transpose())?;
-        let mut chart = chart.ok_or_else(no_outlook)?;
+            visible.with_forecast(|forecast| forecast.map(|o| o.progress(reports)).transpose())?;
+        let mut chart = chart.ok_or_else(no_forecast)?;
         // The page has both beside the picture.
         chart.title.clear();
         chart.subtitle = None;
@@ -215,7 +215,7 @@ pub(super) async fn expected_error(
     Ok(images::svg(svg.await?))
 }
 
-fn no_outlook() -> Error {
+fn no_forecast() -> Error {
     Error::new(
         ErrorCode::InvalidRequest,
         "all components are wanted, so no error can be predicted; ask for fewer than p",
@@ -272,21 +272,21 @@ fn arrivals_table(arrivals: &[Arrivals]) -> DataTable {
     }
 }
 
-fn content(visitor: &Visitor, sight: &Sight, arrivals: &[Arrivals]) -> Markup {
-    let study = &sight.study;
+fn content(visitor: &Visitor, visible: &VisibleStudy, arrivals: &[Arrivals]) -> Markup {
+    let study = &visible.study;
     let path = format!("/studies/{}", study.id());
     let reports = study.reports_accepted();
     let largest =
-        sight.with_outlook(|o| o.map(|o| largest_error(study.params().dimension(), o.rank())));
-    let source = sight.with_outlook(|o| o.map(|o| super::error::sentence(o.source())));
+        visible.with_forecast(|o| o.map(|o| largest_error(study.params().dimension(), o.rank())));
+    let source = visible.with_forecast(|o| o.map(|o| super::error::sentence(o.source())));
     html! {
-        div #study data-events=(visitor.link(&format!("{path}/events"))) data-version=(sight.version()) {
+        div #study data-events=(visitor.link(&format!("{path}/events"))) data-version=(visible.version()) {
             p { a href=(visitor.link("/")) { "← All studies" } }
             h1 { (study.name()) " " span #state data-swap=(study.state().as_str()) { (layout::badge(study.state())) } }
             div .numbers-row {
                 p .number { strong #reports data-live="reports" { (grouped(reports)) } " reports" }
                 p .number {
-                    strong #error-now data-live="error" { (sight.expected_error()) }
+                    strong #error-now data-live="error" { (visible.expected_error()) }
                     " expected error" @if let Some(largest) = largest { ", of at most " (layout::short(largest)) }
                 }
             }
@@ -322,7 +322,7 @@ fn content(visitor: &Visitor, sight: &Sight, arrivals: &[Arrivals]) -> Markup {
                     @match source {
                         Some(source) => {
                             (images::picture(visitor, &format!("{path}/expected-error.svg"), "Expected error against the number of participants; the table below has numbers."))
-                            (numbers("error-numbers", &error_table(sight).to_html()))
+                            (numbers("error-numbers", &error_table(visible).to_html()))
                             p #error-source .muted data-swap=(source) { (source) " The error is ‖V̂V̂ᵀ − VVᵀ‖F." }
                         }
                         None => { p { "All components are asked for: there is no subspace to miss, and no error to expect." } }
@@ -331,8 +331,8 @@ fn content(visitor: &Visitor, sight: &Sight, arrivals: &[Arrivals]) -> Markup {
             }
             section aria-labelledby="h-estimate" {
                 h2 #h-estimate { "Newest estimate" }
-                @if visitor.is_operator() { (ask(visitor, sight, &path)) }
-                div #estimate data-swap=(sight.version()) { (estimates(visitor, sight, &path)) }
+                @if visitor.is_operator() { (ask(visitor, visible, &path)) }
+                div #estimate data-swap=(visible.version()) { (estimates(visitor, visible, &path)) }
             }
             div .pictures {
                 section aria-labelledby="h-parameters" {
@@ -356,17 +356,17 @@ fn content(visitor: &Visitor, sight: &Sight, arrivals: &[Arrivals]) -> Markup {
     }
 }
 
-fn error_table(sight: &Sight) -> DataTable {
-    let n = sight.study.reports_accepted();
+fn error_table(visible: &VisibleStudy) -> DataTable {
+    let n = visible.study.reports_accepted();
     let mut numbers: Vec<u64> = (3..=7)
         .map(|power| 10_u64.pow(power))
         .chain((n > 0).then_some(n))
         .collect();
     numbers.sort_unstable();
     numbers.dedup();
-    let rows = sight.with_outlook(|outlook| {
+    let rows = visible.with_forecast(|forecast| {
         let row = |n: u64| {
-            let planned = outlook?.at(n)?;
+            let planned = forecast?.at(n)?;
             Some(vec![
                 grouped(n),
                 layout::short(planned.error?),
@@ -422,9 +422,9 @@ fn state_section(visitor: &Visitor, study: &Study, path: &str) -> Markup {
 }
 
 /// The form for an estimate: open until there is one, then folded away.
-fn ask(visitor: &Visitor, sight: &Sight, path: &str) -> Markup {
+fn ask(visitor: &Visitor, visible: &VisibleStudy, path: &str) -> Markup {
     html! {
-        details #ask open[sight.jobs.is_empty()] {
+        details #ask open[visible.jobs.is_empty()] {
             summary { "Ask for an estimate" }
             form method="post" action=(visitor.link(&format!("{path}/estimates"))) {
                 (layout::form_key(visitor))
@@ -456,8 +456,8 @@ fn ask(visitor: &Visitor, sight: &Sight, path: &str) -> Markup {
     }
 }
 
-fn estimates(visitor: &Visitor, sight: &Sight, path: &str) -> Markup {
-    let study = &sight.study;
+fn estimates(visitor: &Visitor, visible: &VisibleStudy, path: &str) -> Markup {
+    let study = &visible.study;
     if !visitor.may_read(study) {
         return html! {
             p { "Estimates are for the operator and for analysts. "
@@ -465,18 +465,18 @@ fn estimates(visitor: &Visitor, sight: &Sight, path: &str) -> Markup {
         };
     }
     html! {
-        @for job in sight.jobs.iter().filter(|job| job.state == EstimateState::Running) {
+        @for job in visible.jobs.iter().filter(|job| job.state == EstimateState::Running) {
             p .running { "Estimate " (job.number) " is being computed or waits its turn. "
                 a href="" { "Look again" } }
         }
-        @match &sight.view {
+        @match &visible.view {
             Some(view) => (estimate_section(visitor, study, view)),
             None => p { "There is none yet." },
         }
-        @if sight.jobs.len() > 1 || sight.jobs.iter().any(|job| job.state != EstimateState::Done) {
+        @if visible.jobs.len() > 1 || visible.jobs.iter().any(|job| job.state != EstimateState::Done) {
             h3 { "All estimates" }
             ul #jobs {
-                @for job in sight.jobs.iter().take(LISTED) {
+                @for job in visible.jobs.iter().take(LISTED) {
                     li {
                         @if job.state == EstimateState::Done {
                             a href=(visitor.link(&format!("{path}/estimates/{}", job.number))) { "Estimate " (job.number) }

@@ -15,7 +15,7 @@ use eigenveil_shared::{
     estimate::{BucketVerdict, Component, Estimate, RowVerdict, SparseOutcome, Verdict},
 };
 
-use super::{images, layout::short, planner::Outlook};
+use super::{images, layout::short, planner::Forecast};
 use crate::{
     http::estimates::finished,
     store::{Store, Study, StudyId},
@@ -54,7 +54,7 @@ pub(super) struct View {
     pub(super) pictures: Vec<Picture>,
     pub(super) seconds: f64,
     /// What it says about the error of other numbers of participants.
-    pub(super) outlook: Option<Outlook>,
+    pub(super) forecast: Option<Forecast>,
 }
 
 /// The last estimates that were shown.
@@ -101,7 +101,7 @@ impl View {
             components: components(&estimate),
             pictures: pictures(&estimate),
             seconds: estimate.seconds,
-            outlook: Outlook::measured(&estimate, number),
+            forecast: Forecast::measured(&estimate, number),
         })
     }
 
