@@ -199,7 +199,7 @@ fn what_is_not_stated_is_pointed_out_and_what_is_no_contact_refused() {
 fn a_purpose_that_changed_is_told_before_anything_is_sent() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
-    let server = ServerProcess::start(&data);
+    let mut server = ServerProcess::start(&data);
     let flags = ["--p", "2", "--epsilon", "4", "--enrolment", "token"];
     let id = server.create_study(&[&flags[..], &["--purpose", "sleep"]].concat());
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
@@ -215,7 +215,7 @@ fn a_purpose_that_changed_is_told_before_anything_is_sent() {
     // Prepared and charged, and not sent for want of tokens.
     refused(&report(&server, &[]), 1, &["[token-required]"]);
     let listen = server.listen().to_owned();
-    drop(server);
+    assert!(server.stop());
     rusqlite::Connection::open(eigenveil_server::store::database_path(&data))
         .unwrap()
         .execute("UPDATE studies SET purpose = 'sales'", [])
