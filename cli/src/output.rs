@@ -23,15 +23,16 @@ use crate::error::{CliError, Result};
 /// When standard output is closed.
 pub(crate) fn json(value: &impl Serialize) -> Result<()> {
     let line = serde_json::to_string(value).map_err(|error| CliError::failed(error.to_string()))?;
-    text(&line)
+    bytes(format!("{line}\n").as_bytes())
 }
 
-/// Prints a line of text.
+/// Prints a line of text. What would steer the terminal, such as an escape in the name that a server gives a study, is
+/// shown as a sign.
 ///
 /// # Errors
 /// When standard output cannot be written.
 pub(crate) fn text(line: &str) -> Result<()> {
-    bytes(format!("{line}\n").as_bytes())
+    bytes(format!("{}\n", printable(line)).as_bytes())
 }
 
 /// Prints these bytes. A reader that has had enough (`… | head`) is no error.
@@ -50,6 +51,15 @@ pub(crate) fn bytes(bytes: &[u8]) -> Result<()> {
 /// What would steer the terminal (an escape in a file's column name) is shown as a sign.
 pub(crate) fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{}", printable(line));
+}
+
+/// A word as a shell takes it.
+pub(crate) fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "_-.,/".contains(c);
+    match word.chars().all(plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
 }
 
 fn printable(text: &str) -> String {
@@ -291,6 +301,13 @@ impl Drop for NewFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn others_words_do_not_steer_the_terminal() {
+        assert_eq!(printable("a\u{1b}]0;x\u{7}\n\tb\u{9b}"), "a�]0;x�\n\tb�");
+        assert_eq!(quoted("a/b-1.csv"), "a/b-1.csv");
+        assert_eq!(quoted("it's;x"), "'it'\\''s;x'");
+    }
 
     #[test]
     fn an_error_that_is_not_zero_is_not_shown_as_zero() {

@@ -88,7 +88,7 @@ impl About {
             ("the contact", &self.contact, MAX_CONTACT),
         ] {
             let Some(text) = text else { continue };
-            if text.trim().is_empty() || text.len() > most || !text.chars().all(is_shown) {
+            if text.len() > most || !is_readable(text) {
                 return Err(refused(format!(
                     "{what} has {} bytes; it needs 1 to {most} that can be printed, without line breaks: leave it out where there is nothing to say",
                     text.len()
@@ -131,11 +131,29 @@ fn refused(detail: String) -> Error {
     Error::new(ErrorCode::InvalidAbout, detail)
 }
 
-/// Neither a control character nor one that turns the direction of what follows, which would show another text than
-/// there is.
+/// Whether people can read a text, and read what is there: one line, something to see in it, and nothing that controls
+/// a terminal or turns the direction of what follows. Names of studies and of features are held to the same.
+pub fn is_readable(text: &str) -> bool {
+    text.chars().all(is_shown) && text.chars().any(is_visible)
+}
+
+/// Neither a control character nor one that turns the direction of what follows, annotates it or tags it, which would
+/// show another text than there is.
 fn is_shown(c: char) -> bool {
     !(c.is_control()
-        || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'))
+        || matches!(c,
+            '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{206f}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}'))
+}
+
+/// Whether there is something to see: no blank, and none of Unicode's characters that are ignored where a font lacks
+/// them (`Default_Ignorable_Code_Point`), such as the joiners that scripts and emoji need between others.
+fn is_visible(c: char) -> bool {
+    !(c.is_whitespace()
+        || matches!(c,
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2060}'..='\u{2065}' | '\u{2800}'
+            | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fff8}'
+            | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'))
 }
 
 /// An e-mail address as nearly everybody has it: no quotes, no comments, nothing that means something in a link.
@@ -160,6 +178,7 @@ fn is_link(text: &str) -> bool {
     let (host, port) = authority.split_once(':').unwrap_or((authority, "443"));
     text.len() <= MAX_CONTACT
         && is_host(host)
+        && port.bytes().all(|b| b.is_ascii_digit())
         && port.parse::<u16>().is_ok_and(|port| port > 0)
         && path
             .bytes()
@@ -286,6 +305,41 @@ impl<'de> Deserialize<'de> for Day {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_cannot_be_read_is_no_text() {
+        for good in [
+            "a",
+            " a ",
+            "नमस्ते",
+            "می\u{200c}خواهم",
+            "👩\u{200d}🔬",
+            "❤\u{fe0f}",
+            "\u{200f}שלום",
+        ] {
+            assert!(is_readable(good), "{good:?}");
+        }
+        for bad in [
+            "",
+            " ",
+            "\u{a0}",
+            "\u{200b}",
+            "\u{ad}\u{34f}",
+            "\u{2800}",
+            "\u{3164}",
+            "\u{fe0f}",
+            "a\u{202e}b",
+            "a\u{2066}b",
+            "a\u{2028}b",
+            "a\u{1b}[2J",
+            "a\u{7f}",
+            "a\u{9b}",
+            "a\u{fff9}b",
+            "a\u{e0041}",
+        ] {
+            assert!(!is_readable(bad), "{bad:?}");
+        }
+    }
 
     #[test]
     fn days_are_written_and_read() {

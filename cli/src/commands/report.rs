@@ -11,7 +11,7 @@ use std::{
 use clap::Args;
 use eigenveil_client::{
     Limits, Outbox, PreparedReport, RowLedger, Spent,
-    http::{StudyClient, UploadMode, UploadSettings, UploadSummary, Uploader},
+    http::{Study, StudyClient, UploadMode, UploadSettings, UploadSummary, Uploader},
 };
 use eigenveil_shared::{
     ErrorCode, api::StudyDocument, enrolment::ParticipantToken, privacy::delta_text,
@@ -74,6 +74,9 @@ pub(crate) struct ReportArgs {
     /// Number of connections to use at once
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1024))]
     connections: u16,
+    /// Send what was prepared although the study states another purpose or responsible party now
+    #[arg(long)]
+    accept_changes: bool,
     /// Do not ask, on a terminal, when one column or the mean has most of the rows' squared length
     #[arg(long)]
     yes: bool,
@@ -201,7 +204,7 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
         let message = format!(
             "{}; for this study give --state DIR of its own, such as --state {}",
             error.detail(),
-            other.display()
+            output::quoted(&other.display().to_string())
         );
         CliError::from(error).with_message(message)
     })?;
@@ -237,9 +240,11 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     if !json {
         output::say(&who_asks(study.document()));
     }
-    // What is prepared already is not asked about: it will be sent as it is.
+    // What is prepared already is not asked about: it will be sent as it is, for what its owner was told.
     if is_empty {
         look(&table, &participant, args.yes)?;
+    } else if counts.pending > 0 && !args.accept_changes {
+        check_told(&ledger, &study)?;
     }
     args.limits.keep(&mut ledger)?;
     let cost = ledger
@@ -285,6 +290,9 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
         let more = match failure.error.code() {
             Some(ErrorCode::TokenRequired) => {
                 "run it again with --tokens FILE, a line for each row (whoever runs the study makes them: eigenveil study tokens)"
+            }
+            Some(ErrorCode::StudyEnded) => {
+                "what was not counted by then will not be, and stays charged: what was perturbed cannot be taken back"
             }
             _ => "run the same command again to finish",
         };
@@ -391,6 +399,24 @@ fn who_asks(study: &StudyDocument) -> String {
         stated(&about.contact),
         stated(&about.ends.map(|day| format!("{day} (UTC)")))
     )
+}
+
+/// Refuses to send what was prepared for another purpose than the study states now.
+fn check_told(ledger: &RowLedger, study: &Study) -> Result<()> {
+    let binding = study.binding();
+    let entries = ledger.receipt()?.studies;
+    let mut entries = entries
+        .iter()
+        .filter(|entry| entry.server == binding.server() && entry.study == binding.study());
+    match entries.find_map(|entry| entry.told.as_ref()) {
+        Some(told) => told
+            .check_unchanged(&study.document().about)
+            .map_err(|error| {
+                let message = format!("{}; or give --accept-changes", error.detail());
+                CliError::from(error).with_message(message)
+            }),
+        None => Ok(()),
+    }
 }
 
 /// The number of rows and the columns that were taken.

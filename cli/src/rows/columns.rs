@@ -408,12 +408,13 @@ fn drop_flag(names: &[impl AsRef<str>]) -> String {
         })
         .collect();
     let list = cells.join(",");
-    let plain = |c: char| c.is_alphanumeric() || "_-.,".contains(c);
-    if list.chars().all(plain) {
-        format!("--drop {list}")
+    // A name such as -x would be taken for a flag.
+    let flag = if list.starts_with('-') {
+        "--drop="
     } else {
-        format!("--drop '{}'", list.replace('\'', "'\\''"))
-    }
+        "--drop "
+    };
+    format!("{flag}{}", crate::output::quoted(&list))
 }
 
 /// Names for a message: not more than a line or two.
@@ -579,6 +580,7 @@ mod tests {
                 &["a", "b", "c", "target, all"],
                 &["does not have \"target, all\"", "--drop '\"target, all\"'"],
             ),
+            (&["a", "b", "c", "-x"], &["--drop=-x"]),
             (&["a", "b", "C"], &["lacks \"c\"", "\"C\"", "--drop C"]),
             (&["a", "b", "b", "c"], &["columns 2 and 3", "\"b\""]),
             (&["", "a", "b", "c"], &["index", "--drop 'Unnamed: 0'"]),

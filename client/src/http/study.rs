@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use eigenveil_shared::{
     ErrorCode,
+    about::is_readable,
     api::{BatchReceipt, REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE, ReportReceipt, StudyDocument},
     codec::{self, StudyShape},
     enrolment::{
@@ -65,6 +66,11 @@ impl Study {
         }
         // Shown to people and kept for them: not what nobody could have stated.
         document.about.check()?;
+        if !is_readable(&document.name) {
+            return wrong(format!(
+                "the server gives study {id} a name that cannot be shown; do not take part"
+            ));
+        }
         // What the parameters say counts, not what the server says about them.
         document.privacy = PrivacyStatement::of(&params);
         let binding = StudyBinding::new(server, id, &params);

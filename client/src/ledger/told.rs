@@ -6,6 +6,7 @@
 use std::fmt;
 
 use eigenveil_shared::{
+    ErrorCode,
     about::{About, Day},
     preprocess::{Norm, Preprocessing},
     study::StudyParams,
@@ -51,6 +52,41 @@ pub struct Told {
     /// What was done with the row: features, centers, scales, norm, centring, mechanism, ε and δ. `None` where this
     /// version would refuse them; the fingerprint says which they were.
     pub parameters: Option<StudyParams>,
+}
+
+impl Told {
+    /// Refuses what the study states now, where it is another purpose or responsible party than when the device took
+    /// part: to be asked before a report that was made then is sent.
+    ///
+    /// # Errors
+    /// `invalid-about`, with both texts.
+    pub fn check_unchanged(&self, now: &About) -> Result<()> {
+        for (what, then, now) in [
+            ("purpose", &self.about.purpose, &now.purpose),
+            (
+                "responsible party",
+                &self.about.responsible,
+                &now.responsible,
+            ),
+        ] {
+            if then != now {
+                let stated = |text: &Option<String>| match text {
+                    Some(text) => format!("{text:?}"),
+                    None => "not stated".to_owned(),
+                };
+                return Err(eigenveil_shared::Error::new(
+                    ErrorCode::InvalidAbout,
+                    format!(
+                        "the study's {what} was {} when the report was made and is {} now; nothing was sent: ask whoever runs the study",
+                        stated(then),
+                        stated(now)
+                    ),
+                )
+                .into());
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Keeps what a participant was told of the study with this number.

@@ -2,9 +2,9 @@
 //!
 //! Noise of variance V between two directions turns components whose eigenvalues are a gap apart into each other by about
 //! `√V/gap`; where that is large, each direction is an accident and the space they span is not. Three things link two
-//! neighbours above the floor: a gap that two equal eigenvalues come to by noise alone ([`EQUAL_ONES_GAP`]), eigenvalues
-//! whose error bars overlap, and, for a component whose direction the error bars leave open by more than 45°, the neighbour
-//! that it changes places with.
+//! neighbours above the floor: a gap that two equal eigenvalues come to ([`EQUAL_ONES_GAP`]) by the mechanism's noise
+//! alone, or by whatever their error bars hold, the choice of the participants included; and, for a component whose
+//! direction the error bars leave open by more than 45°, the neighbour that it changes places with.
 
 use eigenveil_shared::estimate::{Component, ComponentGroup, Verdict, smaller_alignment};
 
@@ -34,7 +34,7 @@ pub(super) fn runs(
     // Whether j and j + 1 are linked.
     let mut linked: Vec<bool> = (0..k)
         .map(|j| {
-            let near = || close(floor, judgements, j) || overlap(values, bars, j);
+            let near = || close(floor, judgements, j) || within_bars(values, bars, j);
             standing(j) && standing(j + 1) && near()
         })
         .collect();
@@ -60,12 +60,15 @@ fn close(floor: &Floor, judgements: &[Judgement], j: usize) -> bool {
     (first - second).abs() < EQUAL_ONES_GAP * sd
 }
 
-/// Whether the error bars of eigenvalues j and j + 1 overlap.
-fn overlap(values: &[f64], bars: Option<&ErrorBars>, j: usize) -> bool {
+/// Whether eigenvalues j and j + 1 could be equal, and apart by what their error bars hold. The variance of an eigenvalue
+/// is 2V, so that V is a quarter of the sum of two.
+fn within_bars(values: &[f64], bars: Option<&ErrorBars>, j: usize) -> bool {
     let bar = |j: usize| Some((*values.get(j)?, *bars?.eigenvalues.get(j)?));
     bar(j)
         .zip(bar(j + 1))
-        .is_some_and(|((one, its), (other, others))| (one - other).abs() < its + others)
+        .is_some_and(|((one, its), (other, others))| {
+            (one - other).abs() < EQUAL_ONES_GAP * 0.5 * its.hypot(others)
+        })
 }
 
 /// Runs of linked components, single ones among them.
@@ -177,7 +180,7 @@ pub(super) fn in_words(
         let range = group.range();
         warnings.push(match group.verdict {
             Verdict::Above => format!(
-                "Components {range} cannot be told apart at this noise: the space that they span together is meaningful{open}, their single directions are not."
+                "Components {range} cannot be told apart at this noise: the space that they span together is meaningful{open}, their single directions are much less certain."
             ),
             _ => format!(
                 "Components {range} stand above the noise, but neither their directions nor the space they span are stable across the parts of the reports{open}."

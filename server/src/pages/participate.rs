@@ -206,11 +206,9 @@ fn commands(visitor: &Visitor, study: &Study) -> Markup {
     let server = address.as_deref().unwrap_or("SERVER");
     let by_token = study.enrolment() == Enrolment::Token;
     let named = study.params().preprocessing().features.is_some();
-    // One row of a table is never looked at to guess what its first line is.
-    let header = if named { "" } else { " --header yes" };
     let tokens = if by_token { " --tokens TOKENS.txt" } else { "" };
     let report = format!(
-        "eigenveil report --server {server} --study {} --fingerprint {} --rows ROWS.csv{header}{tokens}",
+        "eigenveil report --server {server} --study {} --fingerprint {} --rows ROWS.csv --header yes{tokens}",
         study.id(),
         study.shape().fingerprint
     );

@@ -207,7 +207,8 @@ fn host(headers: &HeaderMap) -> Option<String> {
                     .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'.')
         }
     };
-    (host.len() <= LONGEST && is_name && port.parse::<u16>().is_ok()).then(|| host.to_owned())
+    let is_port = port.bytes().all(|b| b.is_ascii_digit()) && port.parse::<u16>().is_ok();
+    (host.len() <= LONGEST && is_name && is_port).then(|| host.to_owned())
 }
 
 /// The fields of a form, as they were typed.
@@ -323,7 +324,7 @@ mod tests {
         let long = "a".repeat(300);
         for bad in [
             "", ":80", "a b", "a;rm", "a$(id)", "a`id`", "a/b", "user@a", "a:b", "a:99999", "[::1",
-            "[x]:1", "-server", "a'b", "<b>", &long,
+            "[x]:1", "a:+80", "-server", "a'b", "<b>", &long,
         ] {
             assert_eq!(of(bad), None, "{bad}");
         }

@@ -1,18 +1,19 @@
 //! Studies whose last day is over: closed by the server itself.
 //!
 //! The writer refuses their reports from the first millisecond on, whatever the state; the state follows, so that
-//! pages, devices and the deletion see a closed study.
+//! pages, devices and the deletion see a closed study. A state that a wrong clock has set is taken back when the clock
+//! is right again.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use eigenveil_shared::{Result, api::StudyState};
+use rusqlite::{Transaction, params};
 
-use rusqlite::params;
-
-use super::{Store, Urgency};
+use super::{Failure, Store, Study, Urgency};
 
 impl Store {
-    /// Closes the open studies whose last day is over. Gives the time until the next one ends. Blocks.
+    /// Closes the open studies whose last day is over, and opens again those that were closed at a time that has not come
+    /// yet: by a clock that was wrong. Gives the time until the next one ends. Blocks.
     ///
     /// # Errors
     /// Those of the store; `shutting-down`.
@@ -23,35 +24,68 @@ impl Store {
             let Some(day) = study.about().ends else {
                 continue;
             };
-            if study.state() != StudyState::Open {
-                continue;
+            let (over_at, over) = (day.over_at_ms(), day.is_over(now));
+            match study.state() {
+                StudyState::Open if over => self.close_at(&study, now)?,
+                StudyState::Closed if !over => self.open_again(&study, over_at)?,
+                _ => {}
             }
-            if !day.is_over(now) {
-                let left = day.over_at_ms() - now;
+            if study.state() == StudyState::Open {
+                let left = over_at.saturating_sub(now);
                 next = Some(next.map_or(left, |next| next.min(left)));
-                continue;
             }
-            let row = study.row;
-            self.write_blocking_then(
-                Urgency::Chore,
-                move |transaction| {
-                    Ok(transaction.execute(
-                        "UPDATE studies SET state = 'closed', closed_at_ms = ?
-                         WHERE study = ? AND state = 'open'",
-                        params![now, row],
-                    )?)
-                },
-                {
-                    let study = study.clone();
-                    move |closed, _| {
-                        if *closed > 0 {
-                            study.publish_state(StudyState::Closed);
-                        }
-                    }
-                },
-            )?;
-            tracing::info!(study = %study.id(), "study closed: its last day is over");
         }
         Ok(next.map(Duration::from_millis))
+    }
+
+    fn close_at(&self, study: &Arc<Study>, now: u64) -> Result<()> {
+        let row = study.row;
+        let closed = self.change_state(study, StudyState::Closed, move |transaction| {
+            Ok(transaction.execute(
+                "UPDATE studies SET state = 'closed', closed_at_ms = ?
+                 WHERE study = ? AND state = 'open'",
+                params![now, row],
+            )?)
+        })?;
+        if closed {
+            tracing::info!(study = %study.id(), "study closed: its last day is over");
+        }
+        Ok(())
+    }
+
+    /// A study that the operator closed was closed before its last day was over, and stays so; one whose identifiers are
+    /// gone could count a report twice.
+    fn open_again(&self, study: &Arc<Study>, over_at: u64) -> Result<()> {
+        let row = study.row;
+        let opened = self.change_state(study, StudyState::Open, move |transaction| {
+            Ok(transaction.execute(
+                "UPDATE studies SET state = 'open', closed_at_ms = NULL
+                 WHERE study = ? AND state = 'closed' AND closed_at_ms >= ? AND identifiers_kept = 1",
+                params![row, over_at],
+            )?)
+        })?;
+        if opened {
+            tracing::warn!(
+                study = %study.id(),
+                "study opened again: it was closed at a time that has not come yet; this machine's clock was wrong"
+            );
+        }
+        Ok(())
+    }
+
+    /// Whether `change` has moved the study to this state.
+    fn change_state(
+        &self,
+        study: &Arc<Study>,
+        state: StudyState,
+        change: impl FnOnce(&Transaction<'_>) -> Result<usize, Failure> + Send + 'static,
+    ) -> Result<bool> {
+        let study = Arc::clone(study);
+        let changed = self.write_blocking_then(Urgency::Chore, change, move |changed, _| {
+            if *changed > 0 {
+                study.publish_state(state);
+            }
+        })?;
+        Ok(changed > 0)
     }
 }

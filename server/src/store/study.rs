@@ -10,7 +10,7 @@ use std::{
 
 use eigenveil_shared::{
     Error, ErrorCode, Result,
-    about::About,
+    about::{About, is_readable},
     api::{CreateStudy, StudyDocument, StudyState, StudySummary},
     codec::{self, StudyShape},
     enrolment::Enrolment,
@@ -278,13 +278,13 @@ pub(crate) fn check_rank(rank: Rank, dimension: usize) -> Result<()> {
 }
 
 pub(crate) fn check_name(what: &str, name: &str) -> Result<()> {
-    if !name.trim().is_empty() && name.len() <= MAX_NAME && !name.chars().any(char::is_control) {
+    if name.len() <= MAX_NAME && is_readable(name) {
         return Ok(());
     }
     Err(Error::new(
         ErrorCode::InvalidName,
         format!(
-            "{what} has {} bytes; it needs 1 to {MAX_NAME} printable ones",
+            "{what} has {} bytes; it needs 1 to {MAX_NAME} printable ones, not all of them blank",
             name.len()
         ),
     ))

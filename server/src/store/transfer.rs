@@ -264,15 +264,18 @@ fn export_to(connection: &Connection, study: &Study, file: &File) -> Result<(), 
     archive.finish()
 }
 
-/// People gave their reports for the purpose that they read: only there may these be added up.
-fn check_purpose(given_for: &About, into: &Study) -> Result<()> {
-    if given_for.purpose.is_none() || given_for.purpose == into.about().purpose {
-        return Ok(());
-    }
+/// People gave their reports to somebody, for the purpose that they read: only there may these be added up.
+fn check_given_for(given: &About, into: &Study) -> Result<()> {
+    let here = into.about();
+    let other = match () {
+        () if given.purpose != here.purpose => "purpose",
+        () if given.responsible != here.responsible => "responsible party",
+        () => return Ok(()),
+    };
     Err(Error::new(
         ErrorCode::InvalidAbout,
         format!(
-            "the reports of the export were given for a purpose that study {} does not state in the same words; nothing was imported: import it without naming a study, or into one that states that purpose",
+            "the {other} of study {} is not, in the same words, the one that the reports of the export were given for; nothing was imported: import it without naming a study, or into one that states the same",
             into.id()
         ),
     ))
@@ -307,7 +310,7 @@ fn import_into(
                 )
                 .into());
             }
-            check_purpose(&design.about, &study)?;
+            check_given_for(&design.about, &study)?;
             study
         }
         None => {

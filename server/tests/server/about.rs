@@ -86,16 +86,18 @@ async fn it_is_kept_shown_exported_imported_and_backed_up() {
     assert!(shown(&server, &silent).await.about.is_empty());
 }
 
-/// Reports are added up for the purpose that people read, and for no other.
+/// Reports are added up for the purpose that people read and by whom they read of, and for nothing and nobody else.
 #[tokio::test]
 async fn a_merge_keeps_to_the_purpose() {
     let server = Harness::new();
-    let with = async |purpose: Value| {
-        let about = json!({ "purpose": purpose, "responsible": "A", "ends": "2027-03-31" });
+    let by = async |responsible: &str, purpose: Value| {
+        let about = json!({ "purpose": purpose, "responsible": responsible, "ends": "2027-03-31" });
         server.study_with(json!({ "about": about })).await
     };
+    let with = async |purpose: Value| by("A", purpose).await;
     let (given, same) = (with(json!("sleep")).await, with(json!("sleep")).await);
     let (other, silent) = (with(json!("sales")).await, with(Value::Null).await);
+    let (others, as_silent) = (by("B", json!("sleep")).await, with(Value::Null).await);
     for study in [&given, &silent] {
         let sent = server
             .post_report(study, report(study, new_id(), 1.0))
@@ -107,13 +109,17 @@ async fn a_merge_keeps_to_the_purpose() {
         server.operator("GET", &path, None).await.body
     };
     let (file, silent_file) = (export(&given).await, export(&silent).await);
-    for study in [&other, &silent] {
+    for (study, file) in [
+        (&other, &file),
+        (&silent, &file),
+        (&others, &file),
+        (&other, &silent_file),
+    ] {
         let refused = server.import(Some(&study.id), file.clone()).await;
         refused.is_problem(422, E::InvalidAbout);
     }
     assert_eq!(server.accepted(&other).await, 0);
-    // Nothing was said to those, so nothing is broken.
-    for (target, file) in [(&same, file), (&other, silent_file)] {
+    for (target, file) in [(&same, file), (&as_silent, silent_file)] {
         let merged: ImportReceipt = server.import(Some(&target.id), file).await.json();
         assert_eq!((merged.reports, &merged.study.about), (1, &target.about));
     }
@@ -127,7 +133,18 @@ async fn what_cannot_be_shown_is_refused() {
         ("purpose", json!(""), E::InvalidAbout),
         ("purpose", json!("a\nb"), E::InvalidAbout),
         ("purpose", json!(long(1_001)), E::InvalidAbout),
+        (
+            "purpose",
+            json!("\u{200b}\u{2060}\u{feff}"),
+            E::InvalidAbout,
+        ),
         ("responsible", json!("a\u{202e}b"), E::InvalidAbout),
+        ("responsible", json!("\u{3164}"), E::InvalidAbout),
+        (
+            "contact",
+            json!("https://example.org:+443/"),
+            E::InvalidAbout,
+        ),
         ("responsible", json!(long(201)), E::InvalidAbout),
         ("contact", json!("javascript:alert(1)"), E::InvalidAbout),
         ("contact", json!("http://example.org"), E::InvalidAbout),
@@ -238,6 +255,41 @@ async fn a_study_that_ended_while_the_server_was_down_is_closed_at_the_start() {
     .await;
 }
 
+/// A clock that is ahead for a moment, as before a machine has asked for the time, ends nothing for good.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_study_closed_by_a_wrong_clock_is_opened_again() {
+    let (server, clock) = timed();
+    let ends = json!({ "about": { "ends": TODAY } });
+    let (study, closed) = (
+        server.study_with(ends.clone()).await,
+        server.study_with(ends).await,
+    );
+    let close = format!("/v1/studies/{}/close", closed.id);
+    server.operator("POST", &close, None).await;
+    let now = clock.0.swap(TOMORROW + 5, Ordering::Relaxed);
+    let (directory, config) = server.stop();
+    let server = Harness::at(directory, config, &clock);
+    until("the study is closed", async || {
+        shown(&server, &study).await.state == StudyState::Closed
+    })
+    .await;
+    clock.0.store(now, Ordering::Relaxed);
+    let (directory, config) = server.stop();
+    let server = Harness::at(directory, config, &clock);
+    until("the study is open", async || {
+        shown(&server, &study).await.state == StudyState::Open
+    })
+    .await;
+    let sent = server.post_report(&study, report(&study, new_id(), 1.0));
+    assert_eq!(sent.await.status, StatusCode::CREATED);
+    // What the operator has closed stays closed.
+    assert_eq!(shown(&server, &closed).await.state, StudyState::Closed);
+    // And the day still ends.
+    clock.0.store(TOMORROW, Ordering::Relaxed);
+    let late = server.post_report(&study, report(&study, new_id(), 1.0));
+    late.await.is_problem(409, E::StudyEnded);
+}
+
 async fn participate(server: &Harness, study: &StudyDocument, host: Option<&str>) -> Page {
     let path = format!("/studies/{}/participate", study.id);
     let request = Request::get(path);
@@ -296,7 +348,7 @@ async fn the_page_tells_who_asks_and_everything_that_is_done_with_a_row() {
     assert_eq!(
         page.text("#report-command"),
         format!(
-            "eigenveil report --server http://study.example:8443 --study {} --fingerprint {} --rows ROWS.csv",
+            "eigenveil report --server http://study.example:8443 --study {} --fingerprint {} --rows ROWS.csv --header yes",
             study.id, study.fingerprint
         )
     );

@@ -13,7 +13,10 @@ pub use row::{BoundedRow, FeatureRow, Row};
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, ErrorCode, Result};
+use crate::{
+    about::is_readable,
+    error::{Error, ErrorCode, Result},
+};
 
 /// How a row is brought into the unit ball. `R` is a public constant of the study.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, Default)]
@@ -163,14 +166,11 @@ impl Preprocessing {
         let mut names = std::collections::BTreeSet::new();
         for (number, feature) in (1..).zip(features) {
             let name = feature.name.as_str();
-            if name.is_empty()
-                || name.len() > MAX_FEATURE_NAME
-                || name.chars().any(char::is_control)
-            {
+            if name.is_empty() || name.len() > MAX_FEATURE_NAME || !is_readable(name) {
                 return Err(Error::new(
                     ErrorCode::InvalidName,
                     format!(
-                        "the name of feature {number} has {} bytes; it needs 1 to {MAX_FEATURE_NAME} printable ones",
+                        "the name of feature {number} has {} bytes; it needs 1 to {MAX_FEATURE_NAME} printable ones, not all of them blank",
                         name.len()
                     ),
                 ));

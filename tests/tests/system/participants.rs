@@ -193,3 +193,47 @@ fn what_is_not_stated_is_pointed_out_and_what_is_no_contact_refused() {
         refused(&create(&flags), 2, &words);
     }
 }
+
+/// What was prepared for one purpose is not sent for another without a word.
+#[test]
+fn a_purpose_that_changed_is_told_before_anything_is_sent() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let mut server = ServerProcess::start(&data);
+    let flags = ["--p", "2", "--epsilon", "4", "--enrolment", "token"];
+    let id = server.create_study(&[&flags[..], &["--purpose", "sleep"]].concat());
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (rows, tokens) = (path("rows.csv"), path("tokens.txt"));
+    std::fs::write(&rows, "1,2\n3,4\n").unwrap();
+    server.cli_json(&[
+        "study", "tokens", &id, "--json", "--count", "2", "--out", &tokens,
+    ]);
+    let report = |server: &ServerProcess, more: &[&str]| {
+        let command = ["report", "--header", "no", "--study", &id, "--rows", &rows];
+        server.cli(&[&command[..], more].concat())
+    };
+    // Prepared and charged, and not sent for want of tokens.
+    refused(&report(&server, &[]), 1, &["[token-required]"]);
+    let listen = server.listen().to_owned();
+    assert!(server.stop());
+    rusqlite::Connection::open(eigenveil_server::store::database_path(&data))
+        .unwrap()
+        .execute("UPDATE studies SET purpose = 'sales'", [])
+        .unwrap();
+    let server = ServerProcess::start_on(&data, &listen);
+    let refusal = report(&server, &["--tokens", &tokens]);
+    refused(
+        &refusal,
+        2,
+        &[
+            "\"sleep\"",
+            "\"sales\" now",
+            "nothing was sent",
+            "--accept-changes",
+        ],
+    );
+    let shown = server.cli_json(&["study", "show", "--json", &id]);
+    assert_eq!(shown["reports_accepted"], 0);
+    let agreed = said(&report(&server, &["--tokens", &tokens, "--accept-changes"]));
+    assert!(agreed.contains("2 of 2 rows acknowledged"), "{agreed}");
+}
