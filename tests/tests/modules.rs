@@ -171,7 +171,13 @@ fn item(tokens: &[&str], mut at: usize) -> usize {
     while tokens[at..].starts_with(&["#", "["]) {
         at = behind(tokens, at + 1);
     }
-    let is_use = tokens[at..].iter().take(5).any(|token| *token == "use");
+    if tokens[at..].starts_with(&["pub"]) {
+        at += 1;
+        if tokens[at..].starts_with(&["("]) {
+            at = behind(tokens, at);
+        }
+    }
+    let is_use = tokens[at..].starts_with(&["use"]);
     while at < tokens.len() {
         match tokens[at] {
             "{" if !is_use => return behind(tokens, at),
