@@ -5,11 +5,12 @@ use eigenveil_shared::{Error, ErrorCode, Result, preprocess::FeatureRow};
 use crate::{
     fit::{Fit, Request},
     generator::Generator,
+    parameter::{Options, Parameter},
     privacy::{Calibration, Neighbours, Privacy},
     rows::Rows,
 };
 
-/// What there is to say of an algorithm before running it; `eigenveil central list` prints it.
+/// What there is to say of an algorithm before running it; the command line is made from it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Card {
     /// Name on the command line, in kebab case.
@@ -26,6 +27,71 @@ pub struct Card {
     pub calibrations: &'static [Calibration],
     /// The δ it is made for.
     pub delta: Delta,
+    /// Its parameters.
+    pub parameters: &'static [Parameter],
+}
+
+impl Card {
+    /// What the algorithms without a private form have in common.
+    pub(crate) const PLAIN: Self = Self {
+        name: "",
+        source: "",
+        description: "",
+        guarantee: "",
+        neighbours: &[],
+        calibrations: &[],
+        delta: Delta::Positive,
+        parameters: &[],
+    };
+
+    /// What those have in common that protect rows by Gaussian noise.
+    pub(crate) const PRIVATE: Self = Self {
+        neighbours: &Neighbours::ALL,
+        calibrations: &Calibration::ALL,
+        ..Self::PLAIN
+    };
+}
+
+/// An algorithm and how it is made.
+pub struct Entry {
+    /// What there is to say of it.
+    pub card: &'static Card,
+    make: fn(&Options) -> Result<Box<dyn Baseline>>,
+}
+
+impl Entry {
+    pub(crate) const fn new(
+        card: &'static Card,
+        make: fn(&Options) -> Result<Box<dyn Baseline>>,
+    ) -> Self {
+        Self { card, make }
+    }
+
+    /// The algorithm with these parameters, the others as usual.
+    ///
+    /// # Errors
+    /// `invalid-request` for a parameter that it does not have, a value out of its limits, and two that exclude each
+    /// other.
+    pub fn build(&self, options: &Options) -> Result<Box<dyn Baseline>> {
+        for (parameter, value) in options.iter() {
+            let names = self.card.parameters.iter().map(|own| own.name);
+            if !names.clone().any(|name| name == parameter.name) {
+                let names: Vec<&str> = names.collect();
+                let has = if names.is_empty() {
+                    "none".to_owned()
+                } else {
+                    names.join(", ")
+                };
+                let (algorithm, name) = (self.card.name, parameter.name);
+                return Err(Error::new(
+                    ErrorCode::InvalidRequest,
+                    format!("{algorithm} has no parameter {name}; leave it out (it has {has})"),
+                ));
+            }
+            parameter.check(*value)?;
+        }
+        (self.make)(options)
+    }
 }
 
 /// Which δ an algorithm is made for.

@@ -2,18 +2,14 @@
 
 use eigenveil_shared::Result;
 
-use crate::{
-    Baseline, Card, Delta, Entry, Fit, Generator, Request, Rows, check, pca, trace::Tracer,
-};
+use crate::{Baseline, Card, Entry, Fit, Generator, Request, Rows, check, pca, trace::Tracer};
 
 static CARD: Card = Card {
     name: "pca",
     source: "textbook; what every comparison refers to",
     description: "the top eigenvectors of the rows' second moment, exactly",
     guarantee: "none: it is the non-private reference",
-    neighbours: &[],
-    calibrations: &[],
-    delta: Delta::Positive,
+    ..Card::PLAIN
 };
 
 /// `pca`: [`pca`](crate::pca()) of the table.
@@ -22,7 +18,7 @@ pub struct Pca;
 
 impl Pca {
     /// For the registry.
-    pub const ENTRY: Entry = Entry::without_parameters::<Self>(&CARD);
+    pub const ENTRY: Entry = Entry::new(&CARD, |_| Ok(Box::new(Self)));
 }
 
 impl Baseline for Pca {

@@ -3,10 +3,12 @@
 use std::ops::ControlFlow;
 
 use eigenveil_estimation::fantope::{AdmmSettings, largest_useful_lambda, solve, tighten};
-use eigenveil_shared::{Error, ErrorCode, Result};
+use eigenveil_shared::Result;
 
 use crate::{
-    Baseline, Card, Delta, Entry, Fit, Generator, Options, Request, Rows, check, trace::Tracer,
+    Baseline, Card, Entry, Fit, Generator, Request, Rows, check,
+    parameter::{LAMBDA, SUPPORT},
+    trace::Tracer,
 };
 
 /// λ as a share of the largest useful one, where it is not set.
@@ -20,9 +22,8 @@ static CARD: Card = Card {
     source: "Wang, Lu & Liu 2014 (tighten after relax); Vu et al. 2013",
     description: "row-sparse components: Fantope relaxation, then sparse orthogonal iteration on a fixed number of rows",
     guarantee: "none: it is the non-private sparse reference",
-    neighbours: &[],
-    calibrations: &[],
-    delta: Delta::Positive,
+    parameters: &[LAMBDA, SUPPORT],
+    ..Card::PLAIN
 };
 
 /// `sparse-pca`: the relaxation ([`solve`]) of the rows' second moment, tightened ([`tighten`]) to exactly s rows.
@@ -36,16 +37,12 @@ pub struct SparsePca {
 
 impl SparsePca {
     /// For the registry.
-    pub const ENTRY: Entry = Entry {
-        card: &CARD,
-        build: |options: &Options| {
-            options.only(CARD.name, &["lambda", "support"])?;
-            Ok(Box::new(Self {
-                lambda: options.lambda,
-                support: options.support,
-            }))
-        },
-    };
+    pub const ENTRY: Entry = Entry::new(&CARD, |options| {
+        Ok(Box::new(Self {
+            lambda: options.number(LAMBDA),
+            support: options.count(SUPPORT),
+        }))
+    });
 }
 
 impl Baseline for SparsePca {
@@ -62,12 +59,7 @@ impl Baseline for SparsePca {
         let lambda = self
             .lambda
             .unwrap_or_else(|| DEFAULT_SHARE * largest_useful_lambda(&moment));
-        if !(lambda.is_finite() && lambda >= 0.0) {
-            return Err(Error::new(
-                ErrorCode::InvalidRequest,
-                format!("lambda is {lambda}; it must be a finite number, at least 0"),
-            ));
-        }
+        LAMBDA.check(lambda)?;
         let settings = AdmmSettings::default();
         let relaxed = solve(
             &moment,

@@ -8,12 +8,11 @@ use nalgebra::{DMatrix, DVector};
 
 use crate::{
     accountant::laplace,
-    baseline::{Baseline, Card, Delta, check},
+    baseline::{Baseline, Card, Delta, Entry, check},
     fit::{Fit, Request},
     generator::Generator,
     noise::EntryNoise,
     privacy::{Calibration, Guarantee, Neighbours, Privacy},
-    registry::Entry,
     rows::Rows,
 };
 
@@ -33,14 +32,13 @@ static CARD: Card = Card {
     source: "Amin, Dick, Kulesza, Muñoz Medina & Vassilvitskii 2019, Algorithm 1",
     description: "eigenvectors one after another by the exponential mechanism on the sphere",
     guarantee: "accounted: pure ε; as-published: pure, with less than the ε it claims to spend (printed)",
-    neighbours: &Neighbours::ALL,
-    calibrations: &Calibration::ALL,
     delta: Delta::Zero,
+    ..Card::PRIVATE
 };
 
 impl Amin {
     /// For the registry.
-    pub const ENTRY: Entry = Entry::without_parameters::<Self>(&CARD);
+    pub const ENTRY: Entry = Entry::new(&CARD, |_| Ok(Box::new(Self)));
 }
 
 /// Constants of a run.

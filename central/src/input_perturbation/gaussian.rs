@@ -7,12 +7,11 @@ use eigenveil_shared::{
 
 use super::fit_of_sum;
 use crate::{
-    baseline::{Baseline, Card, Delta, check},
+    baseline::{Baseline, Card, Entry, check},
     fit::{Fit, Request},
     generator::Generator,
     noise::add_symmetric_noise,
     privacy::{Calibration, Guarantee, Neighbours, Privacy},
-    registry::Entry,
     rows::Rows,
 };
 
@@ -40,9 +39,7 @@ static ANALYZE_GAUSS: Card = Card {
     source: "Dwork, Talwar, Thakurta & Zhang 2014, Algorithm 1",
     description: "PCA of the second moment with symmetric Gaussian noise",
     guarantee: "accounted: (ε, δ), exactly; as-published: the classical formula, too small for large ε (the true ε is printed)",
-    neighbours: &Neighbours::ALL,
-    calibrations: &Calibration::ALL,
-    delta: Delta::Positive,
+    ..Card::PRIVATE
 };
 
 static MOD_SULQ: Card = Card {
@@ -50,19 +47,17 @@ static MOD_SULQ: Card = Card {
     source: "Chaudhuri, Sarwate & Sinha 2012, Algorithm 1",
     description: "as analyze-gauss with noise that grows with p",
     guarantee: "accounted: the noise of analyze-gauss; as-published: holds, with some p times the noise it needs",
-    neighbours: &Neighbours::ALL,
-    calibrations: &Calibration::ALL,
-    delta: Delta::Positive,
+    ..Card::PRIVATE
 };
 
 impl AnalyzeGauss {
     /// For the registry.
-    pub const ENTRY: Entry = Entry::without_parameters::<Self>(&ANALYZE_GAUSS);
+    pub const ENTRY: Entry = Entry::new(&ANALYZE_GAUSS, |_| Ok(Box::new(Self)));
 }
 
 impl ModSulq {
     /// For the registry.
-    pub const ENTRY: Entry = Entry::without_parameters::<Self>(&MOD_SULQ);
+    pub const ENTRY: Entry = Entry::new(&MOD_SULQ, |_| Ok(Box::new(Self)));
 }
 
 impl Baseline for AnalyzeGauss {

@@ -7,11 +7,10 @@ use rand_distr::{Distribution, StandardNormal};
 
 use super::fit_of_sum;
 use crate::{
-    baseline::{Baseline, Card, Delta, check},
+    baseline::{Baseline, Card, Delta, Entry, check},
     fit::{Fit, Request},
     generator::Generator,
-    privacy::{Calibration, Guarantee, Neighbours, Privacy},
-    registry::Entry,
+    privacy::{Calibration, Guarantee, Privacy},
     rows::Rows,
 };
 
@@ -27,14 +26,14 @@ static CARD: Card = Card {
     source: "Jiang, Xie & Zhang 2016 (dp-PCA of Maunu, Yu & Lerman; Table 1 of Shang et al.)",
     description: "PCA of the second moment with Wishart noise",
     guarantee: "none: as-published claims pure ε, no ε holds unless δ ≥ 1 − e^(−ε/3)",
-    neighbours: &Neighbours::ALL,
     calibrations: &[Calibration::AsPublished],
     delta: Delta::Zero,
+    ..Card::PRIVATE
 };
 
 impl Wishart {
     /// For the registry.
-    pub const ENTRY: Entry = Entry::without_parameters::<Self>(&CARD);
+    pub const ENTRY: Entry = Entry::new(&CARD, |_| Ok(Box::new(Self)));
 }
 
 impl Baseline for Wishart {

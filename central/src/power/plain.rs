@@ -8,7 +8,9 @@ use nalgebra::DMatrix;
 
 use super::{PowerRun, Shape, noisy_power, settings::SETTLING_STEPS};
 use crate::{
-    Baseline, Card, Delta, Entry, Fit, Generator, Options, Request, Rows, check, trace::Tracer,
+    Baseline, Card, Entry, Fit, Generator, Request, Rows, check,
+    parameter::{COLUMNS, ITERATIONS},
+    trace::Tracer,
 };
 
 /// A step that moves the leading subspace by less than this has settled.
@@ -25,9 +27,8 @@ static CARD: Card = Card {
     source: "Hardt & Price 2014, Figure 1",
     description: "block power method, X <- QR(AX + G); with any G as a closure in the library, without one here",
     guarantee: "none of its own: use private-power for privacy",
-    neighbours: &[],
-    calibrations: &[],
-    delta: Delta::Positive,
+    parameters: &[ITERATIONS, COLUMNS],
+    ..Card::PLAIN
 };
 
 /// `noisy-power`: the meta-algorithm with G = 0, until it settles or for [`Shape::iterations`] steps where they are set.
@@ -39,15 +40,11 @@ pub struct NoisyPower {
 
 impl NoisyPower {
     /// For the registry.
-    pub const ENTRY: Entry = Entry {
-        card: &CARD,
-        build: |options: &Options| {
-            options.only(CARD.name, &["iterations", "columns"])?;
-            Ok(Box::new(Self {
-                shape: options.shape(),
-            }))
-        },
-    };
+    pub const ENTRY: Entry = Entry::new(&CARD, |options| {
+        Ok(Box::new(Self {
+            shape: Shape::set(options),
+        }))
+    });
 }
 
 impl Baseline for NoisyPower {

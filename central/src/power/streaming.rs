@@ -7,10 +7,10 @@ use eigenveil_shared::{Error, ErrorCode, Result};
 
 use super::{Shape, noisy_power};
 use crate::{
-    Baseline, Card, Delta, Entry, Fit, Generator, GradientSum, Options, Request, RowStream, Rows,
+    Baseline, Card, Entry, Fit, Generator, GradientSum, Request, RowStream, Rows,
     StreamingBaseline, check,
-    registry::both_set,
-    stream::{Feed, shuffled, whole_steps},
+    parameter::{BATCH, COLUMNS, ITERATIONS},
+    stream::{Feed, both_set, shuffled, whole_steps},
     trace::Tracer,
 };
 
@@ -19,9 +19,8 @@ static CARD: Card = Card {
     source: "Hardt & Price 2014, Figure 2 (SPM)",
     description: "one power step per block of a stream of rows; one pass, O(pk) memory",
     guarantee: "none of its own: use private-power or private-oja for privacy",
-    neighbours: &[],
-    calibrations: &[],
-    delta: Delta::Positive,
+    parameters: &[ITERATIONS, BATCH, COLUMNS],
+    ..Card::PLAIN
 };
 
 /// `streaming-power`: L steps, each with the sum `A_ℓ = Σxxᵀ` over its own block of `⌊n/L⌋` rows. It keeps two
@@ -36,16 +35,12 @@ pub struct StreamingPower {
 
 impl StreamingPower {
     /// For the registry.
-    pub const ENTRY: Entry = Entry {
-        card: &CARD,
-        build: |options: &Options| {
-            options.only(CARD.name, &["iterations", "batch", "columns"])?;
-            Ok(Box::new(Self {
-                shape: options.shape(),
-                block: options.batch,
-            }))
-        },
-    };
+    pub const ENTRY: Entry = Entry::new(&CARD, |options| {
+        Ok(Box::new(Self {
+            shape: Shape::set(options),
+            block: options.count(BATCH),
+        }))
+    });
 }
 
 impl Baseline for StreamingPower {

@@ -11,7 +11,6 @@
 
 mod average;
 mod calibration;
-mod cards;
 mod glad;
 mod glad_form;
 mod iterate;

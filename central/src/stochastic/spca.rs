@@ -8,8 +8,9 @@ use super::{
     course::{Course, Steps, is_published, step_set, usual_norm},
 };
 use crate::{
-    Baseline, Calibration, Card, Delta, Entry, Fit, Generator, Neighbours, Options, Privacy,
-    Request, Rows, check, noise::EntryNoise,
+    Baseline, Card, Entry, Fit, Generator, Privacy, Request, Rows, check,
+    noise::EntryNoise,
+    parameter::{BATCH, ITERATIONS, STEP},
 };
 
 static CARD: Card = Card {
@@ -17,9 +18,8 @@ static CARD: Card = Card {
     source: "Shang et al. 2021, Algorithm 1",
     description: "stochastic gradient ascent over sampled rows with noise on every step",
     guarantee: "accounted: (eps,delta) by the privacy losses of all sampled steps; the printed noise gives tens to hundreds at a claimed 1",
-    neighbours: &Neighbours::ALL,
-    calibrations: &Calibration::ALL,
-    delta: Delta::Positive,
+    parameters: &[ITERATIONS, BATCH, STEP],
+    ..Card::PRIVATE
 };
 
 /// Steps over all rows, unless published.
@@ -46,17 +46,13 @@ pub struct DpSpca {
 
 impl DpSpca {
     /// For the registry.
-    pub const ENTRY: Entry = Entry {
-        card: &CARD,
-        build: |options: &Options| {
-            options.only(CARD.name, &["iterations", "batch", "step"])?;
-            Ok(Box::new(Self {
-                iterations: options.iterations,
-                batch: options.batch,
-                step: options.step,
-            }))
-        },
-    };
+    pub const ENTRY: Entry = Entry::new(&CARD, |options| {
+        Ok(Box::new(Self {
+            iterations: options.count(ITERATIONS),
+            batch: options.count(BATCH),
+            step: options.number(STEP),
+        }))
+    });
 }
 
 impl Baseline for DpSpca {

@@ -1,0 +1,147 @@
+//! The table of parameters against the algorithms that have them.
+
+use eigenveil_central::{
+    ALGORITHMS, Calibration, Entry, Fit, Neighbours, Options, Privacy, Request, Rows, generator,
+    parameter::{ALL, Kind, Parameter, Value, ZETA},
+};
+use eigenveil_shared::ErrorCode;
+
+use crate::tables::{clipped, private};
+
+/// Rows near one line among noise; many enough for the histograms of `dp-pca`.
+fn rows() -> Rows {
+    let rows: Vec<Vec<f64>> = (0..8_000)
+        .map(|i| {
+            let turn = f64::from(i);
+            let noise = |times: f64| 0.3 * (times * turn).sin();
+            vec![
+                0.8 * (0.37 * turn).cos(),
+                noise(1.1),
+                noise(2.3),
+                noise(3.1),
+                noise(4.7),
+            ]
+        })
+        .collect();
+    clipped(&rows, 1.0)
+}
+
+fn fit(entry: &Entry, options: &Options, rows: &Rows) -> Fit {
+    // Only the private estimates of dp-pca have these.
+    let privacy = if entry
+        .card
+        .parameters
+        .iter()
+        .any(|own| own.name == ZETA.name)
+    {
+        private(12.0, 1e-2, Neighbours::ZeroOut, Calibration::Accounted)
+    } else {
+        Privacy::None
+    };
+    entry
+        .build(options)
+        .unwrap()
+        .fit(
+            rows,
+            &Request::new(2, privacy),
+            &mut generator(Some(4)).unwrap(),
+        )
+        .unwrap_or_else(|error| panic!("{} {options:?}: {error}", entry.card.name))
+}
+
+/// A value that is not the usual one.
+fn other(parameter: &Parameter) -> Value {
+    match (parameter.name, parameter.kind) {
+        ("batch", _) => Value::Count(3_000),
+        ("columns", _) => Value::Count(3),
+        ("support", _) => Value::Count(2),
+        ("group-rows", _) => Value::Count(25),
+        ("lambda", _) => Value::Number(1e-6),
+        ("groups", _) => Value::Number(9.0),
+        (_, Kind::Count) => Value::Count(7),
+        (_, Kind::Number) => Value::Number(0.37),
+        (_, Kind::Switch) => Value::Set,
+    }
+}
+
+/// A parameter that a card names and its algorithm does not read would change nothing.
+#[test]
+fn every_parameter_of_a_card_reaches_its_algorithm() {
+    let rows = rows();
+    for entry in ALGORITHMS {
+        let usual = fit(entry, &Options::default(), &rows);
+        for parameter in entry.card.parameters {
+            let options = Options::default().with(*parameter, other(parameter));
+            let set = fit(entry, &options, &rows);
+            assert!(
+                set.subspace != usual.subspace || set.facts != usual.facts,
+                "{} --{}",
+                entry.card.name,
+                parameter.name
+            );
+        }
+    }
+}
+
+/// What is not on the card, or out of its limits, is refused with the value, the limits and the way out.
+#[test]
+fn what_is_not_on_the_card_is_refused() {
+    for entry in ALGORITHMS {
+        let name = entry.card.name;
+        let refused = |parameter: &Parameter, value: Value, says: &str| {
+            let built = entry.build(&Options::default().with(*parameter, value));
+            let error = built
+                .err()
+                .unwrap_or_else(|| panic!("{name} takes {parameter:?} {value}"));
+            assert_eq!(error.code(), ErrorCode::InvalidRequest);
+            assert!(error.detail().contains(says), "{name}: {error}");
+        };
+        for parameter in ALL {
+            let own = entry
+                .card
+                .parameters
+                .iter()
+                .find(|own| own.name == parameter.name);
+            let Some(own) = own else {
+                refused(parameter, other(parameter), "leave it out (it has ");
+                continue;
+            };
+            // As in the table, but for its default.
+            assert_eq!(
+                Parameter {
+                    default: None,
+                    ..*own
+                },
+                *parameter
+            );
+            match parameter.kind {
+                Kind::Count => {
+                    refused(own, Value::Count(0), " is 0; it must be at least ");
+                }
+                Kind::Number => {
+                    refused(own, Value::Number(-1.0), " is -1; it must be a");
+                    refused(own, Value::Number(f64::NAN), " is NaN; it must be a");
+                    refused(own, Value::Number(f64::INFINITY), " is inf; it must be a");
+                }
+                Kind::Switch => {}
+            }
+            if let Some(default) = own.default {
+                own.check(default).unwrap();
+            }
+        }
+    }
+}
+
+/// No flag without an algorithm, and no two of one name.
+#[test]
+fn every_parameter_is_on_a_card() {
+    for (at, parameter) in ALL.iter().enumerate() {
+        let mut own = ALGORITHMS.iter().flat_map(|entry| entry.card.parameters);
+        assert!(
+            own.any(|own| own.name == parameter.name),
+            "{}",
+            parameter.name
+        );
+        assert!(ALL[..at].iter().all(|other| other.name != parameter.name));
+    }
+}
