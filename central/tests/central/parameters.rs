@@ -8,14 +8,14 @@ use eigenveil_shared::ErrorCode;
 
 use crate::tables::{clipped, private};
 
-/// Rows near one line among noise; many enough for the histograms of `dp-pca`.
+/// Rows close to one another, so that the noise of `dp-pca` follows their spread; enough for its histograms.
 fn rows() -> Rows {
     let rows: Vec<Vec<f64>> = (0..8_000)
         .map(|i| {
             let turn = f64::from(i);
-            let noise = |times: f64| 0.3 * (times * turn).sin();
+            let noise = |times: f64| 0.003 * (times * turn).sin();
             vec![
-                0.8 * (0.37 * turn).cos(),
+                0.8 + noise(0.37),
                 noise(1.1),
                 noise(2.3),
                 noise(3.1),

@@ -3,16 +3,16 @@
 use eigenveil_estimation::linalg::fix_signs;
 use eigenveil_shared::{Result, privacy::Budget};
 
-use super::{
-    calibration::{Calibrated, Releases, noise_of, published_for_batches},
-    glad::{Descent, objective},
-    sampling::Steps,
-    start::Start,
-    table::Table,
-};
+use super::descent::{Descent, objective};
 use crate::{
     Baseline, Calibration, Card, Entry, Fit, Generator, Options, Privacy, Request, Rows, check,
     parameter::{BATCH, ITERATIONS, Parameter, SIGMA, STAGE, STEP},
+    robust::{
+        calibration::{Calibrated, Releases, noise_of, published_for_batches},
+        sampling::Steps,
+        start::Start,
+        table::Table,
+    },
     trace::{Tracer, is_watched},
 };
 

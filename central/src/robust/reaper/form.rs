@@ -2,14 +2,16 @@
 
 use super::{
     average::AverageIterate,
-    calibration::{Calibrated, Releases, noise_of, published_for_batches},
-    reaper::{Descent, Geometry, StepNoise, objective},
-    sampling::Steps,
-    table::Table,
+    descent::{Descent, Geometry, StepNoise, objective},
 };
 use crate::{
     Baseline, Calibration, Card, Entry, Fit, Generator, Options, Privacy, Request, Rows, check,
     parameter::{BATCH, ITERATIONS, Parameter, STEP},
+    robust::{
+        calibration::{Calibrated, Releases, noise_of, published_for_batches},
+        sampling::Steps,
+        table::Table,
+    },
     trace::{Tracer, is_watched},
 };
 use eigenveil_shared::{Result, privacy::Budget};
