@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// What there is to say of an algorithm before running it; the command line is made from it.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Card {
     /// Name on the command line, in kebab case.
     pub name: &'static str,
@@ -29,42 +29,36 @@ pub struct Card {
     pub delta: Delta,
     /// Its parameters.
     pub parameters: &'static [Parameter],
+    /// How it is made.
+    pub(crate) make: Make,
 }
+
+/// Makes an algorithm with these parameters, which are within their limits.
+type Make = fn(&Options) -> Result<Box<dyn Baseline>>;
 
 impl Card {
     /// What the algorithms without a private form have in common.
-    pub(crate) const PLAIN: Self = Self {
-        name: "",
-        source: "",
-        description: "",
-        guarantee: "",
-        neighbours: &[],
-        calibrations: &[],
-        delta: Delta::Positive,
-        parameters: &[],
-    };
+    pub(crate) const fn plain(make: Make) -> Self {
+        Self {
+            name: "",
+            source: "",
+            description: "",
+            guarantee: "",
+            neighbours: &[],
+            calibrations: &[],
+            delta: Delta::Positive,
+            parameters: &[],
+            make,
+        }
+    }
 
     /// What those have in common that protect rows by Gaussian noise.
-    pub(crate) const PRIVATE: Self = Self {
-        neighbours: &Neighbours::ALL,
-        calibrations: &Calibration::ALL,
-        ..Self::PLAIN
-    };
-}
-
-/// An algorithm and how it is made.
-pub struct Entry {
-    /// What there is to say of it.
-    pub card: &'static Card,
-    make: fn(&Options) -> Result<Box<dyn Baseline>>,
-}
-
-impl Entry {
-    pub(crate) const fn new(
-        card: &'static Card,
-        make: fn(&Options) -> Result<Box<dyn Baseline>>,
-    ) -> Self {
-        Self { card, make }
+    pub(crate) const fn private(make: Make) -> Self {
+        Self {
+            neighbours: &Neighbours::ALL,
+            calibrations: &Calibration::ALL,
+            ..Self::plain(make)
+        }
     }
 
     /// The algorithm with these parameters, the others as usual.
@@ -74,15 +68,13 @@ impl Entry {
     /// other.
     pub fn build(&self, options: &Options) -> Result<Box<dyn Baseline>> {
         for (parameter, value) in options.iter() {
-            let names = self.card.parameters.iter().map(|own| own.name);
-            if !names.clone().any(|name| name == parameter.name) {
-                let names: Vec<&str> = names.collect();
-                let has = if names.is_empty() {
-                    "none".to_owned()
-                } else {
-                    names.join(", ")
+            let names: Vec<&str> = self.parameters.iter().map(|own| own.name).collect();
+            if !names.contains(&parameter.name) {
+                let has = match names[..] {
+                    [] => "none".to_owned(),
+                    _ => names.join(", "),
                 };
-                let (algorithm, name) = (self.card.name, parameter.name);
+                let (algorithm, name) = (self.name, parameter.name);
                 return Err(Error::new(
                     ErrorCode::InvalidRequest,
                     format!("{algorithm} has no parameter {name}; leave it out (it has {has})"),

@@ -2,24 +2,19 @@
 
 use eigenveil_shared::Result;
 
-use crate::{Baseline, Card, Entry, Fit, Generator, Request, Rows, check, pca, trace::Tracer};
+use crate::{Baseline, Card, Fit, Generator, Request, Rows, check, pca, trace::Tracer};
 
-static CARD: Card = Card {
+pub(crate) static CARD: Card = Card {
     name: "pca",
     source: "textbook; what every comparison refers to",
     description: "the top eigenvectors of the rows' second moment, exactly",
     guarantee: "none: it is the non-private reference",
-    ..Card::PLAIN
+    ..Card::plain(|_| Ok(Box::new(Pca)))
 };
 
 /// `pca`: [`pca`](crate::pca()) of the table.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pca;
-
-impl Pca {
-    /// For the registry.
-    pub const ENTRY: Entry = Entry::new(&CARD, |_| Ok(Box::new(Self)));
-}
 
 impl Baseline for Pca {
     fn card(&self) -> &'static Card {

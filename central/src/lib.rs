@@ -53,7 +53,7 @@ mod testing;
 mod trace;
 
 pub use amin::Amin;
-pub use baseline::{Baseline, Card, Delta, Entry, RowStream, StreamingBaseline, check};
+pub use baseline::{Baseline, Card, Delta, RowStream, StreamingBaseline, check};
 pub use exact::Pca;
 pub use fit::{Fit, Request, TracePoint};
 pub use generator::{Generator, generator};

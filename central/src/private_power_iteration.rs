@@ -7,7 +7,7 @@ use rand_distr::{Distribution, StandardNormal};
 
 use crate::{
     accountant::full_batch,
-    baseline::{Baseline, Card, Entry, check},
+    baseline::{Baseline, Card, check},
     fit::{Fit, Request},
     generator::Generator,
     parameter::ITERATIONS,
@@ -32,23 +32,18 @@ pub struct PrivatePowerIteration {
     pub iterations: Option<usize>,
 }
 
-static CARD: Card = Card {
+pub(crate) static CARD: Card = Card {
     name: "ppi",
     source: "Hardt & Roth 2013, private power iteration with deflation (PPI of Shang et al.)",
     description: "power iteration with noise in every step, one component after another",
     guarantee: "accounted: (ε, δ) for a row, all steps composed exactly; as-published: made for one entry of the matrix, for a row the true ε is printed",
     parameters: &[ITERATIONS],
-    ..Card::PRIVATE
-};
-
-impl PrivatePowerIteration {
-    /// For the registry.
-    pub const ENTRY: Entry = Entry::new(&CARD, |options| {
-        Ok(Box::new(Self {
+    ..Card::private(|options| {
+        Ok(Box::new(PrivatePowerIteration {
             iterations: options.count(ITERATIONS),
         }))
-    });
-}
+    })
+};
 
 /// Standard deviation of an entry of g, given v.
 #[derive(Clone, Copy, Debug, PartialEq)]

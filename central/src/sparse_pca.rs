@@ -6,7 +6,7 @@ use eigenveil_estimation::fantope::{AdmmSettings, largest_useful_lambda, solve, 
 use eigenveil_shared::Result;
 
 use crate::{
-    Baseline, Card, Entry, Fit, Generator, Request, Rows, check,
+    Baseline, Card, Fit, Generator, Request, Rows, check,
     parameter::{LAMBDA, SUPPORT},
     trace::Tracer,
 };
@@ -17,13 +17,18 @@ const DEFAULT_SHARE: f64 = 0.1;
 /// Iterations of the pursuit after the relaxation.
 const PURSUIT: usize = 1_000;
 
-static CARD: Card = Card {
+pub(crate) static CARD: Card = Card {
     name: "sparse-pca",
     source: "Wang, Lu & Liu 2014 (tighten after relax); Vu et al. 2013",
     description: "row-sparse components: Fantope relaxation, then sparse orthogonal iteration on a fixed number of rows",
     guarantee: "none: it is the non-private sparse reference",
     parameters: &[LAMBDA, SUPPORT],
-    ..Card::PLAIN
+    ..Card::plain(|options| {
+        Ok(Box::new(SparsePca {
+            lambda: options.number(LAMBDA),
+            support: options.count(SUPPORT),
+        }))
+    })
 };
 
 /// `sparse-pca`: the relaxation ([`solve`]) of the rows' second moment, tightened ([`tighten`]) to exactly s rows.
@@ -33,16 +38,6 @@ pub struct SparsePca {
     pub lambda: Option<f64>,
     /// s, from k to p; `None`: as many as the relaxation keeps.
     pub support: Option<usize>,
-}
-
-impl SparsePca {
-    /// For the registry.
-    pub const ENTRY: Entry = Entry::new(&CARD, |options| {
-        Ok(Box::new(Self {
-            lambda: options.number(LAMBDA),
-            support: options.count(SUPPORT),
-        }))
-    });
 }
 
 impl Baseline for SparsePca {

@@ -8,7 +8,7 @@ use nalgebra::{DMatrix, DVector};
 
 use crate::{
     accountant::laplace,
-    baseline::{Baseline, Card, Delta, Entry, check},
+    baseline::{Baseline, Card, Delta, check},
     fit::{Fit, Request},
     generator::Generator,
     noise::EntryNoise,
@@ -27,19 +27,14 @@ use crate::{
 #[derive(Default)]
 pub struct Amin;
 
-static CARD: Card = Card {
+pub(crate) static CARD: Card = Card {
     name: "amin",
     source: "Amin, Dick, Kulesza, Muñoz Medina & Vassilvitskii 2019, Algorithm 1",
     description: "eigenvectors one after another by the exponential mechanism on the sphere",
     guarantee: "accounted: pure ε; as-published: pure, with less than the ε it claims to spend (printed)",
     delta: Delta::Zero,
-    ..Card::PRIVATE
+    ..Card::private(|_| Ok(Box::new(Amin)))
 };
-
-impl Amin {
-    /// For the registry.
-    pub const ENTRY: Entry = Entry::new(&CARD, |_| Ok(Box::new(Self)));
-}
 
 /// Constants of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -18,14 +18,14 @@ use self::{
     estimates::{mean, top_eigenvalue},
 };
 use crate::{
-    Baseline, Card, Entry, Fit, Generator, Guarantee, Privacy, Request, Rows, check,
+    Baseline, Card, Fit, Generator, Guarantee, Privacy, Request, Rows, check,
     oja::{StepSize, gradient_sensitivity},
     parameter::{BATCH, DEFLATION, GROUP_ROWS, GROUPS, STEP, TAIL_POWER, TAIL_SCALE, ZETA},
     stream::shuffled,
     trace::Tracer,
 };
 
-static CARD: Card = Card {
+pub(crate) static CARD: Card = Card {
     name: "dp-pca",
     source: "Liu et al. 2022, Algorithm 3",
     description: "Oja over minibatches, each with a private estimate of its gradients' spread and then of their mean",
@@ -40,7 +40,18 @@ static CARD: Card = Card {
         GROUPS.or(Constants::USUAL.groups),
         GROUP_ROWS.or(Constants::USUAL.group_rows as f64),
     ],
-    ..Card::PRIVATE
+    ..Card::private(|options| {
+        Ok(Box::new(DpPca {
+            rank: if options.is_set(DEFLATION) {
+                Rank::Deflation
+            } else {
+                Rank::Block
+            },
+            batch: options.count(BATCH),
+            numerator: options.number(STEP),
+            constants: Constants::with(options),
+        }))
+    })
 };
 
 /// Steps, where the rows of one are not set and suffice for so many: noise falls with the batch, and few steps of
@@ -75,20 +86,6 @@ pub struct DpPca {
 }
 
 impl DpPca {
-    /// For the registry.
-    pub const ENTRY: Entry = Entry::new(&CARD, |options| {
-        Ok(Box::new(Self {
-            rank: if options.is_set(DEFLATION) {
-                Rank::Deflation
-            } else {
-                Rank::Block
-            },
-            batch: options.count(BATCH),
-            numerator: options.number(STEP),
-            constants: Constants::with(options),
-        }))
-    });
-
     /// Steps over `n` rows and rows of each.
     fn steps(&self, n: usize, budget: Option<&StepBudget>) -> Result<(usize, usize)> {
         let fewest = budget.map_or(1, StepBudget::fewest_rows);

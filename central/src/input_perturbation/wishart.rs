@@ -7,7 +7,7 @@ use rand_distr::{Distribution, StandardNormal};
 
 use super::fit_of_sum;
 use crate::{
-    baseline::{Baseline, Card, Delta, Entry, check},
+    baseline::{Baseline, Card, Delta, check},
     fit::{Fit, Request},
     generator::Generator,
     privacy::{Calibration, Guarantee, Privacy},
@@ -21,20 +21,15 @@ use crate::{
 #[derive(Default)]
 pub struct Wishart;
 
-static CARD: Card = Card {
+pub(crate) static CARD: Card = Card {
     name: "wishart",
     source: "Jiang, Xie & Zhang 2016 (dp-PCA of Maunu, Yu & Lerman; Table 1 of Shang et al.)",
     description: "PCA of the second moment with Wishart noise",
     guarantee: "none: as-published claims pure ε, no ε holds unless δ ≥ 1 − e^(−ε/3)",
     calibrations: &[Calibration::AsPublished],
     delta: Delta::Zero,
-    ..Card::PRIVATE
+    ..Card::private(|_| Ok(Box::new(Wishart)))
 };
-
-impl Wishart {
-    /// For the registry.
-    pub const ENTRY: Entry = Entry::new(&CARD, |_| Ok(Box::new(Self)));
-}
 
 impl Baseline for Wishart {
     fn card(&self) -> &'static Card {

@@ -7,7 +7,7 @@ use super::{
     step_size::DEFAULT_NUMERATOR,
 };
 use crate::{
-    Card, Entry,
+    Card,
     parameter::{BATCH, CLIP, ITERATIONS, STEP},
     stream::{both_set, whole_steps},
 };
@@ -15,25 +15,36 @@ use crate::{
 /// β: at 1 no row of the unit ball is clipped.
 const USUAL_CLIP: f64 = 1.0;
 
-static PLAIN: Card = Card {
+pub(crate) static PLAIN: Card = Card {
     name: "oja",
     source: "Liu et al. 2022, Algorithm 1",
     description: "stochastic gradient ascent, one row a step; one pass, O(pk) memory",
     guarantee: "none of its own: use private-oja or minibatch-oja for privacy",
     parameters: &[STEP.or(DEFAULT_NUMERATOR)],
-    ..Card::PLAIN
+    ..Card::plain(|options| {
+        Ok(Box::new(Oja {
+            numerator: options.number(STEP),
+            form: Form::Plain,
+        }))
+    })
 };
 
-static PRIVATE: Card = Card {
+pub(crate) static PRIVATE: Card = Card {
     name: "private-oja",
     source: "Liu et al. 2022, Algorithm 2",
     description: "Oja with every row's gradient clipped and noise on it; one pass, O(pk) memory",
     guarantee: "accounted: (eps,delta) by parallel composition, no shuffling needed; the printed noise needs shuffling and tiny eps",
     parameters: &[STEP.or(DEFAULT_NUMERATOR), CLIP.or(USUAL_CLIP)],
-    ..Card::PRIVATE
+    ..Card::private(|options| {
+        let clip = options.number(CLIP).unwrap_or(USUAL_CLIP);
+        Ok(Box::new(Oja {
+            numerator: options.number(STEP),
+            form: Form::Private { clip },
+        }))
+    })
 };
 
-static MINIBATCH: Card = Card {
+pub(crate) static MINIBATCH: Card = Card {
     name: "minibatch-oja",
     source: "Liu et al. 2022, equation 7",
     description: "Oja with noise on the sum of a batch's clipped gradients; one pass, O(pk) memory",
@@ -44,7 +55,18 @@ static MINIBATCH: Card = Card {
         STEP.or(DEFAULT_NUMERATOR),
         CLIP.or(USUAL_CLIP),
     ],
-    ..Card::PRIVATE
+    ..Card::private(|options| {
+        let steps = match (options.count(ITERATIONS), options.count(BATCH)) {
+            (Some(_), Some(_)) => return Err(both_set()),
+            (Some(steps), None) => Some(Steps::Count(steps)),
+            (None, batch) => batch.map(Steps::Batch),
+        };
+        let clip = options.number(CLIP).unwrap_or(USUAL_CLIP);
+        Ok(Box::new(Oja {
+            numerator: options.number(STEP),
+            form: Form::Minibatch { clip, steps },
+        }))
+    })
 };
 
 /// Which of the three.
@@ -105,39 +127,6 @@ impl Oja {
         },
         numerator: None,
     };
-}
-
-impl Oja {
-    /// `oja` for the registry.
-    pub const PLAIN_ENTRY: Entry = Entry::new(&PLAIN, |options| {
-        Ok(Box::new(Self {
-            numerator: options.number(STEP),
-            form: Form::Plain,
-        }))
-    });
-
-    /// `private-oja` for the registry.
-    pub const PRIVATE_ENTRY: Entry = Entry::new(&PRIVATE, |options| {
-        let clip = options.number(CLIP).unwrap_or(USUAL_CLIP);
-        Ok(Box::new(Self {
-            numerator: options.number(STEP),
-            form: Form::Private { clip },
-        }))
-    });
-
-    /// `minibatch-oja` for the registry.
-    pub const MINIBATCH_ENTRY: Entry = Entry::new(&MINIBATCH, |options| {
-        let steps = match (options.count(ITERATIONS), options.count(BATCH)) {
-            (Some(_), Some(_)) => return Err(both_set()),
-            (Some(steps), None) => Some(Steps::Count(steps)),
-            (None, batch) => batch.map(Steps::Batch),
-        };
-        let clip = options.number(CLIP).unwrap_or(USUAL_CLIP);
-        Ok(Box::new(Self {
-            numerator: options.number(STEP),
-            form: Form::Minibatch { clip, steps },
-        }))
-    });
 }
 
 impl Form {

@@ -8,7 +8,7 @@ use nalgebra::DMatrix;
 
 use super::{PowerRun, Shape, noisy_power, settings::SETTLING_STEPS};
 use crate::{
-    Baseline, Card, Entry, Fit, Generator, Request, Rows, check,
+    Baseline, Card, Fit, Generator, Request, Rows, check,
     parameter::{COLUMNS, ITERATIONS},
     trace::Tracer,
 };
@@ -22,13 +22,17 @@ const LIKELY_STEPS: usize = 100;
 /// Largest dimension whose `d × d` sum is formed (0.5 GB).
 const LARGEST_SUM: usize = 8_000;
 
-static CARD: Card = Card {
+pub(crate) static CARD: Card = Card {
     name: "noisy-power",
     source: "Hardt & Price 2014, Figure 1",
     description: "block power method, X <- QR(AX + G); with any G as a closure in the library, without one here",
     guarantee: "none of its own: use private-power for privacy",
     parameters: &[ITERATIONS, COLUMNS],
-    ..Card::PLAIN
+    ..Card::plain(|options| {
+        Ok(Box::new(NoisyPower {
+            shape: Shape::set(options),
+        }))
+    })
 };
 
 /// `noisy-power`: the meta-algorithm with G = 0, until it settles or for [`Shape::iterations`] steps where they are set.
@@ -36,15 +40,6 @@ static CARD: Card = Card {
 pub struct NoisyPower {
     /// Steps and columns.
     pub shape: Shape,
-}
-
-impl NoisyPower {
-    /// For the registry.
-    pub const ENTRY: Entry = Entry::new(&CARD, |options| {
-        Ok(Box::new(Self {
-            shape: Shape::set(options),
-        }))
-    });
 }
 
 impl Baseline for NoisyPower {

@@ -12,8 +12,8 @@ use super::{
     product_sensitivity, product_sensitivity_l1,
 };
 use crate::{
-    Baseline, Calibration, Card, Delta, Entry, Fit, Generator, Guarantee, Neighbours, Privacy,
-    Request, Rows,
+    Baseline, Calibration, Card, Delta, Fit, Generator, Guarantee, Neighbours, Privacy, Request,
+    Rows,
     accountant::{full_batch, laplace},
     check,
     noise::EntryNoise,
@@ -21,7 +21,7 @@ use crate::{
     trace::Tracer,
 };
 
-static CARD: Card = Card {
+pub(crate) static CARD: Card = Card {
     name: "private-power",
     source: "Hardt & Price 2014, Figure 3 (PPM) and Lemma 4.5",
     description: "block power method with Gaussian noise on every product (Laplace for delta = 0)",
@@ -29,7 +29,11 @@ static CARD: Card = Card {
     neighbours: &Neighbours::WITH_ENTRY,
     delta: Delta::Any,
     parameters: &[ITERATIONS, COLUMNS],
-    ..Card::PRIVATE
+    ..Card::private(|options| {
+        Ok(Box::new(PrivatePower {
+            shape: Shape::set(options),
+        }))
+    })
 };
 
 /// `private-power`: L releases of `AX`, A = Σxxᵀ, each with independent noise on its `d × m` entries; Gaussian for
@@ -55,13 +59,6 @@ pub struct LowRank {
 }
 
 impl PrivatePower {
-    /// For the registry.
-    pub const ENTRY: Entry = Entry::new(&CARD, |options| {
-        Ok(Box::new(Self {
-            shape: Shape::set(options),
-        }))
-    });
-
     /// As [`Baseline::fit`], and the low-rank approximation `B = X_L·Y_{L+1}ᵀ` of `A`, whose factor `Y_{L+1}` is one
     /// release more.
     ///

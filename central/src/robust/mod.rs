@@ -22,6 +22,11 @@ pub use glad::{Glad, GladForm};
 pub use reaper::{AverageIterate, Reaper, ReaperForm, project_entropy};
 pub use start::Start;
 
+pub(crate) use {
+    glad::{DP_GGD, DP_SGGD, GGD, NGGD, NSGGD, SGGD},
+    reaper::{GD, MD, SGD, SMD},
+};
+
 use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 

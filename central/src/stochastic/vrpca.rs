@@ -10,18 +10,25 @@ use super::{
     course::{Course, Steps, is_published, step_set, usual_norm},
 };
 use crate::{
-    Baseline, Card, Entry, Fit, Generator, Privacy, Request, Rows, check,
+    Baseline, Card, Fit, Generator, Privacy, Request, Rows, check,
     noise::EntryNoise,
     parameter::{BATCH, EPOCHS, ITERATIONS, STEP},
 };
 
-static CARD: Card = Card {
+pub(crate) static CARD: Card = Card {
     name: "dp-vrpca",
     source: "Shang et al. 2021, Algorithm 2",
     description: "a noisy full gradient once an epoch, then sampled corrections to it with noise that follows the distance gone",
     guarantee: "accounted: (eps,delta), full gradients and sampled differences composed by their privacy losses; the printed noise gives hundreds at a claimed 1",
     parameters: &[EPOCHS, ITERATIONS, BATCH, STEP],
-    ..Card::PRIVATE
+    ..Card::private(|options| {
+        Ok(Box::new(DpVrpca {
+            epochs: options.count(EPOCHS),
+            iterations: options.count(ITERATIONS),
+            batch: options.count(BATCH),
+            step: options.number(STEP),
+        }))
+    })
 };
 
 /// Epochs, steps of each, and steps to a pass over the rows, unless published.
@@ -56,16 +63,6 @@ pub struct DpVrpca {
 }
 
 impl DpVrpca {
-    /// For the registry.
-    pub const ENTRY: Entry = Entry::new(&CARD, |options| {
-        Ok(Box::new(Self {
-            epochs: options.count(EPOCHS),
-            iterations: options.count(ITERATIONS),
-            batch: options.count(BATCH),
-            step: options.number(STEP),
-        }))
-    });
-
     /// m, T and B for n rows of dimension p.
     fn sizes(&self, n: usize, p: usize, privacy: &Privacy) -> (usize, usize, usize) {
         let usual = match privacy {

@@ -1,7 +1,7 @@
 //! The table of parameters against the algorithms that have them.
 
 use eigenveil_central::{
-    ALGORITHMS, Calibration, Entry, Fit, Neighbours, Options, Privacy, Request, Rows, generator,
+    ALGORITHMS, Calibration, Card, Fit, Neighbours, Options, Privacy, Request, Rows, generator,
     parameter::{ALL, Kind, Parameter, Value, ZETA},
 };
 use eigenveil_shared::ErrorCode;
@@ -26,27 +26,21 @@ fn rows() -> Rows {
     clipped(&rows, 1.0)
 }
 
-fn fit(entry: &Entry, options: &Options, rows: &Rows) -> Fit {
+fn fit(card: &Card, options: &Options, rows: &Rows) -> Fit {
     // Only the private estimates of dp-pca have these.
-    let privacy = if entry
-        .card
-        .parameters
-        .iter()
-        .any(|own| own.name == ZETA.name)
-    {
+    let privacy = if card.parameters.iter().any(|own| own.name == ZETA.name) {
         private(12.0, 1e-2, Neighbours::ZeroOut, Calibration::Accounted)
     } else {
         Privacy::None
     };
-    entry
-        .build(options)
+    card.build(options)
         .unwrap()
         .fit(
             rows,
             &Request::new(2, privacy),
             &mut generator(Some(4)).unwrap(),
         )
-        .unwrap_or_else(|error| panic!("{} {options:?}: {error}", entry.card.name))
+        .unwrap_or_else(|error| panic!("{} {options:?}: {error}", card.name))
 }
 
 /// A value that is not the usual one.
@@ -68,15 +62,15 @@ fn other(parameter: &Parameter) -> Value {
 #[test]
 fn every_parameter_of_a_card_reaches_its_algorithm() {
     let rows = rows();
-    for entry in ALGORITHMS {
-        let usual = fit(entry, &Options::default(), &rows);
-        for parameter in entry.card.parameters {
+    for card in ALGORITHMS {
+        let usual = fit(card, &Options::default(), &rows);
+        for parameter in card.parameters {
             let options = Options::default().with(*parameter, other(parameter));
-            let set = fit(entry, &options, &rows);
+            let set = fit(card, &options, &rows);
             assert!(
                 set.subspace != usual.subspace || set.facts != usual.facts,
                 "{} --{}",
-                entry.card.name,
+                card.name,
                 parameter.name
             );
         }
@@ -86,10 +80,10 @@ fn every_parameter_of_a_card_reaches_its_algorithm() {
 /// What is not on the card, or out of its limits, is refused with the value, the limits and the way out.
 #[test]
 fn what_is_not_on_the_card_is_refused() {
-    for entry in ALGORITHMS {
-        let name = entry.card.name;
+    for card in ALGORITHMS {
+        let name = card.name;
         let refused = |parameter: &Parameter, value: Value, says: &str| {
-            let built = entry.build(&Options::default().with(*parameter, value));
+            let built = card.build(&Options::default().with(*parameter, value));
             let error = built
                 .err()
                 .unwrap_or_else(|| panic!("{name} takes {parameter:?} {value}"));
@@ -97,8 +91,7 @@ fn what_is_not_on_the_card_is_refused() {
             assert!(error.detail().contains(says), "{name}: {error}");
         };
         for parameter in ALL {
-            let own = entry
-                .card
+            let own = card
                 .parameters
                 .iter()
                 .find(|own| own.name == parameter.name);
@@ -136,7 +129,7 @@ fn what_is_not_on_the_card_is_refused() {
 #[test]
 fn every_parameter_is_on_a_card() {
     for (at, parameter) in ALL.iter().enumerate() {
-        let mut own = ALGORITHMS.iter().flat_map(|entry| entry.card.parameters);
+        let mut own = ALGORITHMS.iter().flat_map(|card| card.parameters);
         assert!(
             own.any(|own| own.name == parameter.name),
             "{}",

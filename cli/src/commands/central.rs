@@ -136,7 +136,7 @@ fn flag(parameter: &Parameter) -> Arg {
 fn common_default(parameter: &Parameter) -> Option<f64> {
     let mut defaults = ALGORITHMS
         .iter()
-        .flat_map(|entry| entry.card.parameters)
+        .flat_map(|card| card.parameters)
         .filter(|own| own.name == parameter.name)
         .map(|own| own.default);
     let first = defaults.next()?;
@@ -186,9 +186,9 @@ pub(crate) fn run(args: &CentralArgs, json: bool) -> Result<()> {
     if args.repeats == 0 {
         return Err(CliError::usage("--repeats is 0; at least one is needed"));
     }
-    let entry = find(name)?;
-    let baseline = entry.build(&args.options.0)?;
-    let privacy = privacy_of(args, entry.card.delta)?;
+    let card = find(name)?;
+    let baseline = card.build(&args.options.0)?;
+    let privacy = privacy_of(args, card.delta)?;
     let source = args.rows.source(k)?;
     let (n, p) = source.shape();
     warn(&privacy, n);
@@ -220,7 +220,7 @@ pub(crate) fn run(args: &CentralArgs, json: bool) -> Result<()> {
     let error = errors.iter().sum::<f64>() / count;
     let spread = errors.iter().map(|e| (e - error).powi(2)).sum::<f64>();
     let answer = Answer {
-        algorithm: entry.card.name,
+        algorithm: card.name,
         epsilon: guarantee.map(|g| g.budget.epsilon()),
         delta: guarantee.map(|g| g.budget.delta()),
         true_epsilon: guarantee.and_then(|g| g.true_epsilon),
@@ -356,9 +356,9 @@ struct Listed {
 }
 
 fn list(json: bool) -> Result<()> {
-    let cards = ALGORITHMS.iter().map(|entry| entry.card);
     if json {
-        let listed: Vec<Listed> = cards
+        let listed: Vec<Listed> = ALGORITHMS
+            .iter()
             .map(|card| Listed {
                 algorithm: card.name,
                 source: card.source,
@@ -371,7 +371,7 @@ fn list(json: bool) -> Result<()> {
             .collect();
         return output::json(&serde_json::json!({ "algorithms": listed }));
     }
-    for card in cards {
+    for card in ALGORITHMS {
         output::text(&format!(
             "{}\n    {}\n    source     {}\n    guarantee  {}",
             card.name, card.description, card.source, card.guarantee

@@ -5,7 +5,7 @@ use eigenveil_shared::{Result, privacy::Budget};
 
 use super::descent::{Descent, objective};
 use crate::{
-    Baseline, Calibration, Card, Entry, Fit, Generator, Options, Privacy, Request, Rows, check,
+    Baseline, Calibration, Card, Fit, Generator, Options, Privacy, Request, Rows, check,
     parameter::{BATCH, ITERATIONS, Parameter, SIGMA, STAGE, STEP},
     robust::{
         calibration::{Calibrated, Releases, noise_of, published_for_batches},
@@ -76,15 +76,15 @@ const NO_GUARANTEE: &str = "none of its own: use dp-ggd or dp-sggd for privacy";
 const FULL: [Parameter; 3] = [ITERATIONS, STEP.or(USUAL_STEP), STAGE];
 const SAMPLED: [Parameter; 4] = [ITERATIONS, STEP.or(USUAL_STEP), STAGE, BATCH];
 
-static GGD: Card = Card {
+pub(crate) static GGD: Card = Card {
     name: "ggd",
     source: "Maunu, Yu & Lerman, Section 2.1",
     description: "robust PCA: least absolute deviations on spherised rows, gradient descent from PCA",
     guarantee: NO_GUARANTEE,
     parameters: &FULL,
-    ..Card::PLAIN
+    ..Card::plain(|options| Glad::build(GladForm::Ggd, options))
 };
-static NGGD: Card = Card {
+pub(crate) static NGGD: Card = Card {
     name: "nggd",
     source: "Maunu, Yu & Lerman, (NGGD)",
     description: "ggd with Gaussian noise of a given sigma on the mean gradient",
@@ -95,17 +95,20 @@ static NGGD: Card = Card {
         STAGE,
         SIGMA.or(USUAL_SIGMA),
     ],
-    ..Card::PLAIN
+    ..Card::plain(|options| {
+        let sigma = options.number(SIGMA).unwrap_or(USUAL_SIGMA);
+        Glad::build(GladForm::Nggd { sigma }, options)
+    })
 };
-static SGGD: Card = Card {
+pub(crate) static SGGD: Card = Card {
     name: "sggd",
     source: "Maunu, Yu & Lerman, Section 2.2",
     description: "ggd on Poisson batches",
     guarantee: NO_GUARANTEE,
     parameters: &SAMPLED,
-    ..Card::PLAIN
+    ..Card::plain(|options| Glad::build(GladForm::Sggd, options))
 };
-static NSGGD: Card = Card {
+pub(crate) static NSGGD: Card = Card {
     name: "nsggd",
     source: "Maunu, Yu & Lerman, (NSGGD)",
     description: "sggd with Gaussian noise of a given sigma on the batch's mean gradient",
@@ -117,23 +120,26 @@ static NSGGD: Card = Card {
         BATCH,
         SIGMA.or(USUAL_SIGMA),
     ],
-    ..Card::PLAIN
+    ..Card::plain(|options| {
+        let sigma = options.number(SIGMA).unwrap_or(USUAL_SIGMA);
+        Glad::build(GladForm::Nsggd { sigma }, options)
+    })
 };
-static DP_GGD: Card = Card {
+pub(crate) static DP_GGD: Card = Card {
     name: "dp-ggd",
     source: "Maunu, Yu & Lerman, Theorem 6",
     description: "private ggd: robust PCA by noisy gradients of all rows",
     guarantee: "accounted: (eps,delta), start included; the printed noise of the steps holds for small eps (true eps printed)",
     parameters: &FULL,
-    ..Card::PRIVATE
+    ..Card::private(|options| Glad::build(GladForm::DpGgd, options))
 };
-static DP_SGGD: Card = Card {
+pub(crate) static DP_SGGD: Card = Card {
     name: "dp-sggd",
     source: "Maunu, Yu & Lerman, Theorem 6",
     description: "private sggd: robust PCA by noisy gradients of Poisson batches",
     guarantee: "accounted: (eps,delta), start included; the printed noise is too small by N/B: no meaningful guarantee",
     parameters: &SAMPLED,
-    ..Card::PRIVATE
+    ..Card::private(|options| Glad::build(GladForm::DpSggd, options))
 };
 
 impl Glad {
@@ -148,35 +154,6 @@ impl Glad {
             start: Start::default(),
         }
     }
-
-    /// `ggd` for the registry.
-    pub const GGD_ENTRY: Entry = Entry::new(&GGD, |options| Self::build(GladForm::Ggd, options));
-    /// `nggd` for the registry.
-    pub const NGGD_ENTRY: Entry = Entry::new(&NGGD, |options| {
-        Self::build(
-            GladForm::Nggd {
-                sigma: sigma(options),
-            },
-            options,
-        )
-    });
-    /// `sggd` for the registry.
-    pub const SGGD_ENTRY: Entry = Entry::new(&SGGD, |options| Self::build(GladForm::Sggd, options));
-    /// `nsggd` for the registry.
-    pub const NSGGD_ENTRY: Entry = Entry::new(&NSGGD, |options| {
-        Self::build(
-            GladForm::Nsggd {
-                sigma: sigma(options),
-            },
-            options,
-        )
-    });
-    /// `dp-ggd` for the registry.
-    pub const DP_GGD_ENTRY: Entry =
-        Entry::new(&DP_GGD, |options| Self::build(GladForm::DpGgd, options));
-    /// `dp-sggd` for the registry.
-    pub const DP_SGGD_ENTRY: Entry =
-        Entry::new(&DP_SGGD, |options| Self::build(GladForm::DpSggd, options));
 
     fn build(form: GladForm, options: &Options) -> Result<Box<dyn Baseline>> {
         Ok(Box::new(Self {
@@ -209,11 +186,6 @@ impl Glad {
         let steps = Steps::new(count, sampled, self.batch, n, privacy)?;
         Ok((steps, stage))
     }
-}
-
-/// σ of the forms that have one.
-fn sigma(options: &Options) -> f64 {
-    options.number(SIGMA).unwrap_or(USUAL_SIGMA)
 }
 
 impl GladForm {

@@ -5,7 +5,7 @@ use super::{
     descent::{Descent, Geometry, StepNoise, objective},
 };
 use crate::{
-    Baseline, Calibration, Card, Entry, Fit, Generator, Options, Privacy, Request, Rows, check,
+    Baseline, Calibration, Card, Fit, Generator, Options, Privacy, Request, Rows, check,
     parameter::{BATCH, ITERATIONS, Parameter, STEP},
     robust::{
         calibration::{Calibrated, Releases, noise_of, published_for_batches},
@@ -54,37 +54,37 @@ pub struct Reaper {
 const FULL: [Parameter; 2] = [ITERATIONS, STEP.or(USUAL_STEP)];
 const SAMPLED: [Parameter; 3] = [ITERATIONS, STEP.or(USUAL_STEP), BATCH];
 
-static GD: Card = Card {
+pub(crate) static GD: Card = Card {
     name: "dp-gd-reap",
     source: "Maunu, Yu & Lerman, Appendix A",
     description: "private robust PCA by convex relaxation: gradient descent over the Fantope",
     guarantee: "accounted: (eps,delta); as-published: holds for small eps, with far more noise than needed",
     parameters: &FULL,
-    ..Card::PRIVATE
+    ..Card::private(|options| Reaper::build(ReaperForm::Gd, options))
 };
-static SGD: Card = Card {
+pub(crate) static SGD: Card = Card {
     name: "dp-sgd-reap",
     source: "Maunu, Yu & Lerman, Algorithm 1",
     description: "dp-gd-reap on Poisson batches",
     guarantee: "accounted: (eps,delta); the printed noise is too small by N/B on a batch's mean: no meaningful guarantee",
     parameters: &SAMPLED,
-    ..Card::PRIVATE
+    ..Card::private(|options| Reaper::build(ReaperForm::Sgd, options))
 };
-static MD: Card = Card {
+pub(crate) static MD: Card = Card {
     name: "dp-md-reap",
     source: "Maunu, Yu & Lerman, Appendix A",
     description: "private robust PCA by convex relaxation: mirror descent in von Neumann entropy",
     guarantee: "accounted: (eps,delta); as-published: holds for small eps, with far more noise than needed",
     parameters: &FULL,
-    ..Card::PRIVATE
+    ..Card::private(|options| Reaper::build(ReaperForm::Md, options))
 };
-static SMD: Card = Card {
+pub(crate) static SMD: Card = Card {
     name: "dp-smd-reap",
     source: "Maunu, Yu & Lerman, Algorithm 2",
     description: "dp-md-reap on Poisson batches",
     guarantee: "accounted: (eps,delta); the printed noise is too small by N/B on a batch's mean: no meaningful guarantee",
     parameters: &SAMPLED,
-    ..Card::PRIVATE
+    ..Card::private(|options| Reaper::build(ReaperForm::Smd, options))
 };
 
 impl ReaperForm {
@@ -119,15 +119,6 @@ impl Reaper {
             step: USUAL_STEP,
         }
     }
-
-    /// `dp-gd-reap` for the registry.
-    pub const GD_ENTRY: Entry = Entry::new(&GD, |options| Self::build(ReaperForm::Gd, options));
-    /// `dp-sgd-reap` for the registry.
-    pub const SGD_ENTRY: Entry = Entry::new(&SGD, |options| Self::build(ReaperForm::Sgd, options));
-    /// `dp-md-reap` for the registry.
-    pub const MD_ENTRY: Entry = Entry::new(&MD, |options| Self::build(ReaperForm::Md, options));
-    /// `dp-smd-reap` for the registry.
-    pub const SMD_ENTRY: Entry = Entry::new(&SMD, |options| Self::build(ReaperForm::Smd, options));
 
     fn build(form: ReaperForm, options: &Options) -> Result<Box<dyn Baseline>> {
         Ok(Box::new(Self {
