@@ -5,12 +5,13 @@ use eigenveil_shared::{Error, ErrorCode, Result, preprocess::FeatureRow};
 use crate::{
     fit::{Fit, Request},
     generator::Generator,
+    parameter::{Options, Parameter},
     privacy::{Calibration, Neighbours, Privacy},
     rows::Rows,
 };
 
-/// What there is to say of an algorithm before running it; `eigenveil central list` prints it.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// What there is to say of an algorithm before running it; the command line is made from it.
+#[derive(Clone, Copy, Debug)]
 pub struct Card {
     /// Name on the command line, in kebab case.
     pub name: &'static str,
@@ -26,6 +27,63 @@ pub struct Card {
     pub calibrations: &'static [Calibration],
     /// The δ it is made for.
     pub delta: Delta,
+    /// Its parameters.
+    pub parameters: &'static [Parameter],
+    /// How it is made.
+    pub(crate) make: Make,
+}
+
+/// Makes an algorithm with these parameters, which are within their limits.
+type Make = fn(&Options) -> Result<Box<dyn Baseline>>;
+
+impl Card {
+    /// What the algorithms without a private form have in common.
+    pub(crate) const fn plain(make: Make) -> Self {
+        Self {
+            name: "",
+            source: "",
+            description: "",
+            guarantee: "",
+            neighbours: &[],
+            calibrations: &[],
+            delta: Delta::Positive,
+            parameters: &[],
+            make,
+        }
+    }
+
+    /// What those have in common that protect rows by Gaussian noise.
+    pub(crate) const fn private(make: Make) -> Self {
+        Self {
+            neighbours: &Neighbours::ALL,
+            calibrations: &Calibration::ALL,
+            ..Self::plain(make)
+        }
+    }
+
+    /// The algorithm with these parameters, the others as usual.
+    ///
+    /// # Errors
+    /// `invalid-request` for a parameter that it does not have, a value out of its limits, and two that exclude each
+    /// other.
+    pub fn build(&self, options: &Options) -> Result<Box<dyn Baseline>> {
+        for (parameter, value) in options.iter() {
+            let names: Vec<&str> = self.parameters.iter().map(|own| own.name).collect();
+            if !names.contains(&parameter.name) {
+                let has = match names[..] {
+                    [] => "none".to_owned(),
+                    _ => names.join(", "),
+                };
+                let (algorithm, name) = (self.name, parameter.name);
+                return Err(Error::new(
+                    ErrorCode::InvalidRequest,
+                    format!("{algorithm} has no parameter {name}; leave it out (it has {has})"),
+                ));
+            }
+            parameter.check(*value)?;
+        }
+        (self.make)(options)
+    }
 }
 
 /// Which δ an algorithm is made for.

@@ -2,28 +2,19 @@
 
 use eigenveil_shared::Result;
 
-use crate::{
-    Baseline, Card, Delta, Entry, Fit, Generator, Request, Rows, check, pca, trace::Tracer,
-};
+use crate::{Baseline, Card, Fit, Generator, Request, Rows, check, pca, trace::Tracer};
 
-static CARD: Card = Card {
+pub(crate) static CARD: Card = Card {
     name: "pca",
     source: "textbook; what every comparison refers to",
     description: "the top eigenvectors of the rows' second moment, exactly",
     guarantee: "none: it is the non-private reference",
-    neighbours: &[],
-    calibrations: &[],
-    delta: Delta::Positive,
+    ..Card::plain(|_| Ok(Box::new(Pca)))
 };
 
 /// `pca`: [`pca`](crate::pca()) of the table.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pca;
-
-impl Pca {
-    /// For the registry.
-    pub const ENTRY: Entry = Entry::without_parameters::<Self>(&CARD);
-}
 
 impl Baseline for Pca {
     fn card(&self) -> &'static Card {

@@ -2,6 +2,7 @@
 //!
 //! * [`pca`] and [`centred_pca`]: the non-private answer everything is compared with.
 //! * [`Baseline`]: the trait every algorithm of the source papers is behind; [`ALGORITHMS`] lists them.
+//! * [`parameter`]: what an algorithm can be given, as data.
 //! * [`Privacy`], [`Neighbours`], [`Calibration`], [`Guarantee`]: what is asked for and what really holds.
 //! * [`power`], [`oja`], [`dp_pca`], [`robust`]: algorithms with parts worth having on their own.
 //! * [`accountant`]: how much noise a whole run needs.
@@ -34,6 +35,7 @@ mod gradient_sum;
 mod input_perturbation;
 mod noise;
 pub mod oja;
+pub mod parameter;
 mod pca;
 mod poisson;
 mod polar;
@@ -57,10 +59,11 @@ pub use fit::{Fit, Request, TracePoint};
 pub use generator::{Generator, generator};
 pub use gradient_sum::GradientSum;
 pub use input_perturbation::{AnalyzeGauss, ModSulq, Wishart};
+pub use parameter::Options;
 pub use pca::{Reference, centred_pca, pca};
 pub use privacy::{Calibration, Guarantee, Neighbours, Privacy};
 pub use private_power_iteration::PrivatePowerIteration;
-pub use registry::{ALGORITHMS, Entry, Options, find};
+pub use registry::{ALGORITHMS, find};
 pub use rows::Rows;
 pub use sparse_pca::SparsePca;
 pub use stochastic::{DpSpca, DpVrpca};

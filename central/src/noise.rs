@@ -52,21 +52,6 @@ impl EntryNoise {
     }
 }
 
-/// Adds independent Gaussian noise to the lower triangle: standard deviation `off_diagonal`, and `diagonal` on the diagonal.
-pub(crate) fn add_lower_noise(
-    sum: &mut DMatrix<f64>,
-    off_diagonal: f64,
-    diagonal: f64,
-    rng: &mut Generator,
-) {
-    for (j, mut column) in sum.column_iter_mut().enumerate() {
-        for (i, entry) in column.iter_mut().enumerate().skip(j) {
-            let z: f64 = StandardNormal.sample(rng);
-            *entry += z * if i == j { diagonal } else { off_diagonal };
-        }
-    }
-}
-
 /// Adds independent Gaussian noise of this standard deviation to the upper triangle and mirrors it.
 pub(crate) fn add_symmetric_noise(sum: &mut DMatrix<f64>, sd: f64, rng: &mut Generator) {
     for j in 0..sum.ncols() {

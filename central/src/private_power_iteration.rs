@@ -7,11 +7,11 @@ use rand_distr::{Distribution, StandardNormal};
 
 use crate::{
     accountant::full_batch,
-    baseline::{Baseline, Card, Delta, check},
+    baseline::{Baseline, Card, check},
     fit::{Fit, Request},
     generator::Generator,
-    privacy::{Calibration, Guarantee, Neighbours, Privacy},
-    registry::{Entry, Options},
+    parameter::ITERATIONS,
+    privacy::{Calibration, Guarantee, Privacy},
     rows::Rows,
 };
 
@@ -32,28 +32,18 @@ pub struct PrivatePowerIteration {
     pub iterations: Option<usize>,
 }
 
-static CARD: Card = Card {
+pub(crate) static CARD: Card = Card {
     name: "ppi",
     source: "Hardt & Roth 2013, private power iteration with deflation (PPI of Shang et al.)",
     description: "power iteration with noise in every step, one component after another",
     guarantee: "accounted: (ε, δ) for a row, all steps composed exactly; as-published: made for one entry of the matrix, for a row the true ε is printed",
-    neighbours: &Neighbours::ALL,
-    calibrations: &Calibration::ALL,
-    delta: Delta::Positive,
+    parameters: &[ITERATIONS],
+    ..Card::private(|options| {
+        Ok(Box::new(PrivatePowerIteration {
+            iterations: options.count(ITERATIONS),
+        }))
+    })
 };
-
-impl PrivatePowerIteration {
-    /// For the registry.
-    pub const ENTRY: Entry = Entry {
-        card: &CARD,
-        build: |options: &Options| {
-            options.only(CARD.name, &["iterations"])?;
-            Ok(Box::new(Self {
-                iterations: options.iterations,
-            }))
-        },
-    };
-}
 
 /// Standard deviation of an entry of g, given v.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -99,7 +89,8 @@ impl Baseline for PrivatePowerIteration {
                 facts: Vec::new(),
             });
         };
-        let steps = self.iterations.unwrap_or_else(|| default_steps(p)).max(1);
+        let steps = self.iterations.unwrap_or_else(|| default_steps(p));
+        ITERATIONS.check(steps)?;
         let releases = (k * steps) as u64;
         let (epsilon, delta) = (budget.epsilon(), budget.delta());
         let (noise, multiplier) = match calibration {

@@ -2,10 +2,12 @@
 
 use eigenveil_estimation::Cancel;
 use eigenveil_estimation::fantope::{AdmmSettings, largest_useful_lambda, solve, tighten};
-use eigenveil_shared::{Error, ErrorCode, Result};
+use eigenveil_shared::Result;
 
 use crate::{
-    Baseline, Card, Delta, Entry, Fit, Generator, Options, Request, Rows, check, trace::Tracer,
+    Baseline, Card, Fit, Generator, Request, Rows, check,
+    parameter::{LAMBDA, SUPPORT},
+    trace::Tracer,
 };
 
 /// λ as a share of the largest useful one, where it is not set.
@@ -14,14 +16,18 @@ const DEFAULT_SHARE: f64 = 0.1;
 /// Iterations of the pursuit after the relaxation.
 const PURSUIT: usize = 1_000;
 
-static CARD: Card = Card {
+pub(crate) static CARD: Card = Card {
     name: "sparse-pca",
     source: "Wang, Lu & Liu 2014 (tighten after relax); Vu et al. 2013",
     description: "row-sparse components: Fantope relaxation, then sparse orthogonal iteration on a fixed number of rows",
     guarantee: "none: it is the non-private sparse reference",
-    neighbours: &[],
-    calibrations: &[],
-    delta: Delta::Positive,
+    parameters: &[LAMBDA, SUPPORT],
+    ..Card::plain(|options| {
+        Ok(Box::new(SparsePca {
+            lambda: options.number(LAMBDA),
+            support: options.count(SUPPORT),
+        }))
+    })
 };
 
 /// `sparse-pca`: the relaxation ([`solve`]) of the rows' second moment, tightened ([`tighten`]) to exactly s rows.
@@ -31,20 +37,6 @@ pub struct SparsePca {
     pub lambda: Option<f64>,
     /// s, from k to p; `None`: as many as the relaxation keeps.
     pub support: Option<usize>,
-}
-
-impl SparsePca {
-    /// For the registry.
-    pub const ENTRY: Entry = Entry {
-        card: &CARD,
-        build: |options: &Options| {
-            options.only(CARD.name, &["lambda", "support"])?;
-            Ok(Box::new(Self {
-                lambda: options.lambda,
-                support: options.support,
-            }))
-        },
-    };
 }
 
 impl Baseline for SparsePca {
@@ -61,12 +53,7 @@ impl Baseline for SparsePca {
         let lambda = self
             .lambda
             .unwrap_or_else(|| DEFAULT_SHARE * largest_useful_lambda(&moment));
-        if !(lambda.is_finite() && lambda >= 0.0) {
-            return Err(Error::new(
-                ErrorCode::InvalidRequest,
-                format!("lambda is {lambda}; it must be a finite number, at least 0"),
-            ));
-        }
+        LAMBDA.check(lambda)?;
         let settings = AdmmSettings::default();
         let relaxed = solve(&moment, k, lambda, &settings, Cancel::NEVER)?;
         let support = self.support.unwrap_or(relaxed.support.len());

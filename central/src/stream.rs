@@ -56,6 +56,14 @@ pub(crate) fn shuffled<'a>(
     order.into_iter().cloned().map(Ok)
 }
 
+/// The error of a number of steps beside a number of rows a step.
+pub(crate) fn both_set() -> Error {
+    Error::new(
+        ErrorCode::InvalidRequest,
+        "iterations and batch are both set; each follows from n and the other: leave one out",
+    )
+}
+
 /// `batch` rows a step of `n` in all: the number of whole steps.
 ///
 /// # Errors

@@ -13,7 +13,6 @@ use crate::{
     generator::Generator,
     noise::EntryNoise,
     privacy::{Calibration, Guarantee, Neighbours, Privacy},
-    registry::Entry,
     rows::Rows,
 };
 
@@ -28,20 +27,14 @@ use crate::{
 #[derive(Default)]
 pub struct Amin;
 
-static CARD: Card = Card {
+pub(crate) static CARD: Card = Card {
     name: "amin",
     source: "Amin, Dick, Kulesza, Muñoz Medina & Vassilvitskii 2019, Algorithm 1",
     description: "eigenvectors one after another by the exponential mechanism on the sphere",
     guarantee: "accounted: pure ε; as-published: pure, with less than the ε it claims to spend (printed)",
-    neighbours: &Neighbours::ALL,
-    calibrations: &Calibration::ALL,
     delta: Delta::Zero,
+    ..Card::private(|_| Ok(Box::new(Amin)))
 };
-
-impl Amin {
-    /// For the registry.
-    pub const ENTRY: Entry = Entry::without_parameters::<Self>(&CARD);
-}
 
 /// Constants of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,8 +1,8 @@
 //! What Algorithm 3 leaves open.
 
-use eigenveil_shared::{Error, ErrorCode, Result};
+use eigenveil_shared::Result;
 
-use crate::Options;
+use crate::parameter::{GROUP_ROWS, GROUPS, Options, TAIL_POWER, TAIL_SCALE, ZETA};
 
 /// Constants of the two private estimates. None depends on the data and none touches privacy: other values make the
 /// estimates wider, or rarer.
@@ -23,71 +23,40 @@ pub struct Constants {
 
 impl Default for Constants {
     fn default() -> Self {
-        Self {
-            zeta: 0.01,
-            tail_scale: 1.0,
-            tail_power: 1.0,
-            groups: 8.0,
-            group_rows: 20,
-        }
+        Self::USUAL
     }
 }
 
 impl Constants {
+    /// Where nothing is set.
+    pub(super) const USUAL: Self = Self {
+        zeta: 0.01,
+        tail_scale: 1.0,
+        tail_power: 1.0,
+        groups: 8.0,
+        group_rows: 20,
+    };
+
     /// As set, the others as usual.
     pub(super) fn with(options: &Options) -> Self {
-        let usual = Self::default();
+        let usual = Self::USUAL;
         Self {
-            zeta: options.zeta.unwrap_or(usual.zeta),
-            tail_scale: options.tail_scale.unwrap_or(usual.tail_scale),
-            tail_power: options.tail_power.unwrap_or(usual.tail_power),
-            groups: options.groups.unwrap_or(usual.groups),
-            group_rows: options.group_rows.unwrap_or(usual.group_rows),
+            zeta: options.number(ZETA).unwrap_or(usual.zeta),
+            tail_scale: options.number(TAIL_SCALE).unwrap_or(usual.tail_scale),
+            tail_power: options.number(TAIL_POWER).unwrap_or(usual.tail_power),
+            groups: options.number(GROUPS).unwrap_or(usual.groups),
+            group_rows: options.count(GROUP_ROWS).unwrap_or(usual.group_rows),
         }
     }
 
     /// # Errors
     /// `invalid-request` names the first that is out of range.
     pub(super) fn check(&self) -> Result<()> {
-        let limits = [
-            (
-                "zeta",
-                self.zeta,
-                0.0 < self.zeta && self.zeta < 1.0,
-                "above 0 and below 1",
-            ),
-            (
-                "tail-scale",
-                self.tail_scale,
-                self.tail_scale.is_finite() && self.tail_scale > 0.0,
-                "positive and finite",
-            ),
-            (
-                "tail-power",
-                self.tail_power,
-                self.tail_power.is_finite() && self.tail_power >= 0.0,
-                "finite and not negative",
-            ),
-            (
-                "groups",
-                self.groups,
-                (1.0..1e6).contains(&self.groups),
-                "at least 1 (times the threshold) and below 1e6",
-            ),
-            (
-                "group-rows",
-                self.group_rows as f64,
-                (2..1_000_000).contains(&self.group_rows),
-                "at least 2 and below 1e6",
-            ),
-        ];
-        match limits.iter().find(|(_, _, fits, _)| !fits) {
-            None => Ok(()),
-            Some((name, value, _, limit)) => Err(Error::new(
-                ErrorCode::InvalidRequest,
-                format!("{name} is {value}; it must be {limit}"),
-            )),
-        }
+        ZETA.check(self.zeta)?;
+        TAIL_SCALE.check(self.tail_scale)?;
+        TAIL_POWER.check(self.tail_power)?;
+        GROUPS.check(self.groups)?;
+        GROUP_ROWS.check(self.group_rows)
     }
 }
 

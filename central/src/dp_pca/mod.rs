@@ -18,21 +18,40 @@ use self::{
     estimates::{mean, top_eigenvalue},
 };
 use crate::{
-    Baseline, Calibration, Card, Delta, Entry, Fit, Generator, Guarantee, Neighbours, Options,
-    Privacy, Request, Rows, check,
+    Baseline, Card, Fit, Generator, Guarantee, Privacy, Request, Rows, check,
     oja::{StepSize, gradient_sensitivity},
+    parameter::{BATCH, DEFLATION, GROUP_ROWS, GROUPS, STEP, TAIL_POWER, TAIL_SCALE, ZETA},
     stream::shuffled,
     trace::Tracer,
 };
 
-static CARD: Card = Card {
+pub(crate) static CARD: Card = Card {
     name: "dp-pca",
     source: "Liu et al. 2022, Algorithm 3",
     description: "Oja over minibatches, each with a private estimate of its gradients' spread and then of their mean",
     guarantee: "accounted: (eps,delta), the halves of a batch and the batches being disjoint; the printed split spends half of it",
-    neighbours: &Neighbours::ALL,
-    calibrations: &Calibration::ALL,
-    delta: Delta::Positive,
+    parameters: &[
+        BATCH,
+        STEP.or(NUMERATOR),
+        DEFLATION,
+        ZETA.or(Constants::USUAL.zeta),
+        TAIL_SCALE.or(Constants::USUAL.tail_scale),
+        TAIL_POWER.or(Constants::USUAL.tail_power),
+        GROUPS.or(Constants::USUAL.groups),
+        GROUP_ROWS.or(Constants::USUAL.group_rows as f64),
+    ],
+    ..Card::private(|options| {
+        Ok(Box::new(DpPca {
+            rank: if options.is_set(DEFLATION) {
+                Rank::Deflation
+            } else {
+                Rank::Block
+            },
+            batch: options.count(BATCH),
+            numerator: options.number(STEP),
+            constants: Constants::with(options),
+        }))
+    })
 };
 
 /// Steps, where the rows of one are not set and suffice for so many: noise falls with the batch, and few steps of
@@ -67,36 +86,6 @@ pub struct DpPca {
 }
 
 impl DpPca {
-    /// For the registry.
-    pub const ENTRY: Entry = Entry {
-        card: &CARD,
-        build: |options: &Options| {
-            options.only(
-                CARD.name,
-                &[
-                    "batch",
-                    "step",
-                    "deflation",
-                    "zeta",
-                    "tail-scale",
-                    "tail-power",
-                    "groups",
-                    "group-rows",
-                ],
-            )?;
-            Ok(Box::new(Self {
-                rank: if options.deflation {
-                    Rank::Deflation
-                } else {
-                    Rank::Block
-                },
-                batch: options.batch,
-                numerator: options.step,
-                constants: Constants::with(options),
-            }))
-        },
-    };
-
     /// Steps over `n` rows and rows of each.
     fn steps(&self, n: usize, budget: Option<&StepBudget>) -> Result<(usize, usize)> {
         let fewest = budget.map_or(1, StepBudget::fewest_rows);

@@ -7,12 +7,11 @@ use eigenveil_shared::{
 
 use super::fit_of_sum;
 use crate::{
-    baseline::{Baseline, Card, Delta, check},
+    baseline::{Baseline, Card, check},
     fit::{Fit, Request},
     generator::Generator,
     noise::add_symmetric_noise,
     privacy::{Calibration, Guarantee, Neighbours, Privacy},
-    registry::Entry,
     rows::Rows,
 };
 
@@ -35,35 +34,21 @@ pub struct AnalyzeGauss;
 #[derive(Default)]
 pub struct ModSulq;
 
-static ANALYZE_GAUSS: Card = Card {
+pub(crate) static ANALYZE_GAUSS: Card = Card {
     name: "analyze-gauss",
     source: "Dwork, Talwar, Thakurta & Zhang 2014, Algorithm 1",
     description: "PCA of the second moment with symmetric Gaussian noise",
     guarantee: "accounted: (ε, δ), exactly; as-published: the classical formula, too small for large ε (the true ε is printed)",
-    neighbours: &Neighbours::ALL,
-    calibrations: &Calibration::ALL,
-    delta: Delta::Positive,
+    ..Card::private(|_| Ok(Box::new(AnalyzeGauss)))
 };
 
-static MOD_SULQ: Card = Card {
+pub(crate) static MOD_SULQ: Card = Card {
     name: "mod-sulq",
     source: "Chaudhuri, Sarwate & Sinha 2012, Algorithm 1",
     description: "as analyze-gauss with noise that grows with p",
     guarantee: "accounted: the noise of analyze-gauss; as-published: holds, with some p times the noise it needs",
-    neighbours: &Neighbours::ALL,
-    calibrations: &Calibration::ALL,
-    delta: Delta::Positive,
+    ..Card::private(|_| Ok(Box::new(ModSulq)))
 };
-
-impl AnalyzeGauss {
-    /// For the registry.
-    pub const ENTRY: Entry = Entry::without_parameters::<Self>(&ANALYZE_GAUSS);
-}
-
-impl ModSulq {
-    /// For the registry.
-    pub const ENTRY: Entry = Entry::without_parameters::<Self>(&MOD_SULQ);
-}
 
 impl Baseline for AnalyzeGauss {
     fn card(&self) -> &'static Card {

@@ -6,6 +6,11 @@ mod wishart;
 pub use gaussian::{AnalyzeGauss, ModSulq};
 pub use wishart::Wishart;
 
+pub(crate) use {
+    gaussian::{ANALYZE_GAUSS, MOD_SULQ},
+    wishart::CARD as WISHART,
+};
+
 use eigenveil_estimation::linalg::top_k;
 use eigenveil_shared::Result;
 use nalgebra::DMatrix;

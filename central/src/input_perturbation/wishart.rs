@@ -10,8 +10,7 @@ use crate::{
     baseline::{Baseline, Card, Delta, check},
     fit::{Fit, Request},
     generator::Generator,
-    privacy::{Calibration, Guarantee, Neighbours, Privacy},
-    registry::Entry,
+    privacy::{Calibration, Guarantee, Privacy},
     rows::Rows,
 };
 
@@ -22,20 +21,15 @@ use crate::{
 #[derive(Default)]
 pub struct Wishart;
 
-static CARD: Card = Card {
+pub(crate) static CARD: Card = Card {
     name: "wishart",
     source: "Jiang, Xie & Zhang 2016 (dp-PCA of Maunu, Yu & Lerman; Table 1 of Shang et al.)",
     description: "PCA of the second moment with Wishart noise",
     guarantee: "none: as-published claims pure ε, no ε holds unless δ ≥ 1 − e^(−ε/3)",
-    neighbours: &Neighbours::ALL,
     calibrations: &[Calibration::AsPublished],
     delta: Delta::Zero,
+    ..Card::private(|_| Ok(Box::new(Wishart)))
 };
-
-impl Wishart {
-    /// For the registry.
-    pub const ENTRY: Entry = Entry::without_parameters::<Self>(&CARD);
-}
 
 impl Baseline for Wishart {
     fn card(&self) -> &'static Card {

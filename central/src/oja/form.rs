@@ -2,39 +2,71 @@
 
 use eigenveil_shared::{Error, ErrorCode, Result, privacy::Budget};
 
-use super::calibration::{largest_shuffled_epsilon, published_batch_sd, published_one_row_sd};
+use super::{
+    calibration::{largest_shuffled_epsilon, published_batch_sd, published_one_row_sd},
+    step_size::DEFAULT_NUMERATOR,
+};
 use crate::{
-    Calibration, Card, Delta, Entry, Neighbours, Options, registry::both_set, stream::whole_steps,
+    Card,
+    parameter::{BATCH, CLIP, ITERATIONS, STEP},
+    stream::{both_set, whole_steps},
 };
 
-static PLAIN: Card = Card {
+/// β: at 1 no row of the unit ball is clipped.
+const USUAL_CLIP: f64 = 1.0;
+
+pub(crate) static PLAIN: Card = Card {
     name: "oja",
     source: "Liu et al. 2022, Algorithm 1",
     description: "stochastic gradient ascent, one row a step; one pass, O(pk) memory",
     guarantee: "none of its own: use private-oja or minibatch-oja for privacy",
-    neighbours: &[],
-    calibrations: &[],
-    delta: Delta::Positive,
+    parameters: &[STEP.or(DEFAULT_NUMERATOR)],
+    ..Card::plain(|options| {
+        Ok(Box::new(Oja {
+            numerator: options.number(STEP),
+            form: Form::Plain,
+        }))
+    })
 };
 
-static PRIVATE: Card = Card {
+pub(crate) static PRIVATE: Card = Card {
     name: "private-oja",
     source: "Liu et al. 2022, Algorithm 2",
     description: "Oja with every row's gradient clipped and noise on it; one pass, O(pk) memory",
     guarantee: "accounted: (eps,delta) by parallel composition, no shuffling needed; the printed noise needs shuffling and tiny eps",
-    neighbours: &Neighbours::ALL,
-    calibrations: &Calibration::ALL,
-    delta: Delta::Positive,
+    parameters: &[STEP.or(DEFAULT_NUMERATOR), CLIP.or(USUAL_CLIP)],
+    ..Card::private(|options| {
+        let clip = options.number(CLIP).unwrap_or(USUAL_CLIP);
+        Ok(Box::new(Oja {
+            numerator: options.number(STEP),
+            form: Form::Private { clip },
+        }))
+    })
 };
 
-static MINIBATCH: Card = Card {
+pub(crate) static MINIBATCH: Card = Card {
     name: "minibatch-oja",
     source: "Liu et al. 2022, equation 7",
     description: "Oja with noise on the sum of a batch's clipped gradients; one pass, O(pk) memory",
     guarantee: "accounted: (eps,delta) by parallel composition; the printed noise charges every step and is far more than needed",
-    neighbours: &Neighbours::ALL,
-    calibrations: &Calibration::ALL,
-    delta: Delta::Positive,
+    parameters: &[
+        ITERATIONS,
+        BATCH,
+        STEP.or(DEFAULT_NUMERATOR),
+        CLIP.or(USUAL_CLIP),
+    ],
+    ..Card::private(|options| {
+        let steps = match (options.count(ITERATIONS), options.count(BATCH)) {
+            (Some(_), Some(_)) => return Err(both_set()),
+            (Some(steps), None) => Some(Steps::Count(steps)),
+            (None, batch) => batch.map(Steps::Batch),
+        };
+        let clip = options.number(CLIP).unwrap_or(USUAL_CLIP);
+        Ok(Box::new(Oja {
+            numerator: options.number(STEP),
+            form: Form::Minibatch { clip, steps },
+        }))
+    })
 };
 
 /// Which of the three.
@@ -84,64 +116,16 @@ impl Oja {
     };
     /// `private-oja` without clipping in the unit ball.
     pub const PRIVATE: Self = Self {
-        form: Form::Private { clip: 1.0 },
+        form: Form::Private { clip: USUAL_CLIP },
         numerator: None,
     };
     /// `minibatch-oja` without clipping in the unit ball, `T = ⌈ln² n⌉`.
     pub const MINIBATCH: Self = Self {
         form: Form::Minibatch {
-            clip: 1.0,
+            clip: USUAL_CLIP,
             steps: None,
         },
         numerator: None,
-    };
-}
-
-impl Oja {
-    /// `oja` for the registry.
-    pub const PLAIN_ENTRY: Entry = Entry {
-        card: &PLAIN,
-        build: |options: &Options| {
-            options.only(PLAIN.name, &["step"])?;
-            Ok(Box::new(Self {
-                numerator: options.step,
-                form: Form::Plain,
-            }))
-        },
-    };
-
-    /// `private-oja` for the registry.
-    pub const PRIVATE_ENTRY: Entry = Entry {
-        card: &PRIVATE,
-        build: |options: &Options| {
-            options.only(PRIVATE.name, &["step", "clip"])?;
-            Ok(Box::new(Self {
-                numerator: options.step,
-                form: Form::Private {
-                    clip: options.clip.unwrap_or(1.0),
-                },
-            }))
-        },
-    };
-
-    /// `minibatch-oja` for the registry.
-    pub const MINIBATCH_ENTRY: Entry = Entry {
-        card: &MINIBATCH,
-        build: |options: &Options| {
-            options.only(MINIBATCH.name, &["iterations", "batch", "step", "clip"])?;
-            let steps = match (options.iterations, options.batch) {
-                (Some(_), Some(_)) => return Err(both_set()),
-                (Some(steps), None) => Some(Steps::Count(steps)),
-                (None, batch) => batch.map(Steps::Batch),
-            };
-            Ok(Box::new(Self {
-                numerator: options.step,
-                form: Form::Minibatch {
-                    clip: options.clip.unwrap_or(1.0),
-                    steps,
-                },
-            }))
-        },
     };
 }
 
@@ -162,16 +146,8 @@ impl Form {
         match *self {
             Self::Plain => Ok(None),
             Self::Private { clip } | Self::Minibatch { clip, .. } => {
-                if clip > 0.0 && clip <= 1.0 {
-                    Ok(Some(clip))
-                } else {
-                    Err(Error::new(
-                        ErrorCode::InvalidRequest,
-                        format!(
-                            "the clipping threshold is {clip}; it must lie above 0 and be at most 1, at which no row of the unit ball is clipped"
-                        ),
-                    ))
-                }
+                CLIP.check(clip)?;
+                Ok(Some(clip))
             }
         }
     }

@@ -17,3 +17,5 @@ mod step_size;
 pub use calibration::gradient_sensitivity;
 pub use form::{Form, Oja, Steps};
 pub use step_size::{DEFAULT_NUMERATOR, StepSize};
+
+pub(crate) use form::{MINIBATCH, PLAIN, PRIVATE};

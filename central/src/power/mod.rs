@@ -20,3 +20,5 @@ pub use private::{LowRank, PrivatePower};
 pub use sensitivity::{largest_entry_product, product_sensitivity, product_sensitivity_l1};
 pub use settings::Shape;
 pub use streaming::StreamingPower;
+
+pub(crate) use {plain::CARD as PLAIN, private::CARD as PRIVATE, streaming::CARD as STREAMING};

@@ -8,7 +8,9 @@ use nalgebra::DMatrix;
 
 use super::{PowerRun, Shape, noisy_power, settings::SETTLING_STEPS};
 use crate::{
-    Baseline, Card, Delta, Entry, Fit, Generator, Options, Request, Rows, check, trace::Tracer,
+    Baseline, Card, Fit, Generator, Request, Rows, check,
+    parameter::{COLUMNS, ITERATIONS},
+    trace::Tracer,
 };
 
 /// A step that moves the leading subspace by less than this has settled.
@@ -20,14 +22,17 @@ const LIKELY_STEPS: usize = 100;
 /// Largest dimension whose `d × d` sum is formed (0.5 GB).
 const LARGEST_SUM: usize = 8_000;
 
-static CARD: Card = Card {
+pub(crate) static CARD: Card = Card {
     name: "noisy-power",
     source: "Hardt & Price 2014, Figure 1",
     description: "block power method, X <- QR(AX + G); with any G as a closure in the library, without one here",
     guarantee: "none of its own: use private-power for privacy",
-    neighbours: &[],
-    calibrations: &[],
-    delta: Delta::Positive,
+    parameters: &[ITERATIONS, COLUMNS],
+    ..Card::plain(|options| {
+        Ok(Box::new(NoisyPower {
+            shape: Shape::set(options),
+        }))
+    })
 };
 
 /// `noisy-power`: the meta-algorithm with G = 0, until it settles or for [`Shape::iterations`] steps where they are set.
@@ -35,19 +40,6 @@ static CARD: Card = Card {
 pub struct NoisyPower {
     /// Steps and columns.
     pub shape: Shape,
-}
-
-impl NoisyPower {
-    /// For the registry.
-    pub const ENTRY: Entry = Entry {
-        card: &CARD,
-        build: |options: &Options| {
-            options.only(CARD.name, &["iterations", "columns"])?;
-            Ok(Box::new(Self {
-                shape: options.shape(),
-            }))
-        },
-    };
 }
 
 impl Baseline for NoisyPower {

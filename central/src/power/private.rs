@@ -12,22 +12,28 @@ use super::{
     product_sensitivity, product_sensitivity_l1,
 };
 use crate::{
-    Baseline, Calibration, Card, Delta, Entry, Fit, Generator, Guarantee, Neighbours, Options,
-    Privacy, Request, Rows,
+    Baseline, Calibration, Card, Delta, Fit, Generator, Guarantee, Neighbours, Privacy, Request,
+    Rows,
     accountant::{full_batch, laplace},
     check,
     noise::EntryNoise,
+    parameter::{COLUMNS, ITERATIONS},
     trace::Tracer,
 };
 
-static CARD: Card = Card {
+pub(crate) static CARD: Card = Card {
     name: "private-power",
     source: "Hardt & Price 2014, Figure 3 (PPM) and Lemma 4.5",
     description: "block power method with Gaussian noise on every product (Laplace for delta = 0)",
     guarantee: "accounted: (eps,delta) over all L steps; the printed noise holds too, for rows with sqrt(columns) more than needed",
     neighbours: &Neighbours::WITH_ENTRY,
-    calibrations: &Calibration::ALL,
     delta: Delta::Any,
+    parameters: &[ITERATIONS, COLUMNS],
+    ..Card::private(|options| {
+        Ok(Box::new(PrivatePower {
+            shape: Shape::set(options),
+        }))
+    })
 };
 
 /// `private-power`: L releases of `AX`, A = Σxxᵀ, each with independent noise on its `d × m` entries; Gaussian for
@@ -53,17 +59,6 @@ pub struct LowRank {
 }
 
 impl PrivatePower {
-    /// For the registry.
-    pub const ENTRY: Entry = Entry {
-        card: &CARD,
-        build: |options: &Options| {
-            options.only(CARD.name, &["iterations", "columns"])?;
-            Ok(Box::new(Self {
-                shape: options.shape(),
-            }))
-        },
-    };
-
     /// As [`Baseline::fit`], and the low-rank approximation `B = X_L·Y_{L+1}ᵀ` of `A`, whose factor `Y_{L+1}` is one
     /// release more.
     ///

@@ -2,6 +2,8 @@
 
 use eigenveil_shared::{Error, ErrorCode, Result};
 
+use crate::parameter::{COLUMNS, ITERATIONS, Options};
+
 /// Iterations L and columns of the iterate, where they are not chosen for the data's dimension.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shape {
@@ -15,6 +17,14 @@ pub struct Shape {
 pub(super) const SETTLING_STEPS: usize = 5_000;
 
 impl Shape {
+    /// As set.
+    pub(super) fn set(options: &Options) -> Self {
+        Self {
+            iterations: options.count(ITERATIONS),
+            columns: options.count(COLUMNS),
+        }
+    }
+
     /// L of a run with noise or over a stream: as set, or `⌈2 ln d⌉`. The paper's L is `O(σ_k/(σ_k−σ_{k+1})·log d)`,
     /// of which only d is public.
     pub fn iterations(&self, dimension: usize) -> usize {

@@ -7,21 +7,25 @@ use eigenveil_shared::{Error, ErrorCode, Result};
 
 use super::{Shape, noisy_power};
 use crate::{
-    Baseline, Card, Delta, Entry, Fit, Generator, GradientSum, Options, Request, RowStream, Rows,
-    StreamingBaseline, check,
-    registry::both_set,
-    stream::{Feed, shuffled, whole_steps},
+    Baseline, Card, Fit, Generator, GradientSum, Request, RowStream, Rows, StreamingBaseline,
+    check,
+    parameter::{BATCH, COLUMNS, ITERATIONS},
+    stream::{Feed, both_set, shuffled, whole_steps},
     trace::Tracer,
 };
 
-static CARD: Card = Card {
+pub(crate) static CARD: Card = Card {
     name: "streaming-power",
     source: "Hardt & Price 2014, Figure 2 (SPM)",
     description: "one power step per block of a stream of rows; one pass, O(pk) memory",
     guarantee: "none of its own: use private-power or private-oja for privacy",
-    neighbours: &[],
-    calibrations: &[],
-    delta: Delta::Positive,
+    parameters: &[ITERATIONS, BATCH, COLUMNS],
+    ..Card::plain(|options| {
+        Ok(Box::new(StreamingPower {
+            shape: Shape::set(options),
+            block: options.count(BATCH),
+        }))
+    })
 };
 
 /// `streaming-power`: L steps, each with the sum `A_ℓ = Σxxᵀ` over its own block of `⌊n/L⌋` rows. It keeps two
@@ -32,20 +36,6 @@ pub struct StreamingPower {
     pub shape: Shape,
     /// Rows in a block, instead of `⌊n/L⌋`; then L = `⌊n/block⌋`.
     pub block: Option<usize>,
-}
-
-impl StreamingPower {
-    /// For the registry.
-    pub const ENTRY: Entry = Entry {
-        card: &CARD,
-        build: |options: &Options| {
-            options.only(CARD.name, &["iterations", "batch", "columns"])?;
-            Ok(Box::new(Self {
-                shape: options.shape(),
-                block: options.batch,
-            }))
-        },
-    };
 }
 
 impl Baseline for StreamingPower {

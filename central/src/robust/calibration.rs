@@ -168,12 +168,6 @@ fn held(run: &Run, delta: f64) -> Result<Option<f64>> {
     }
 }
 
-/// The batch of the papers' experiments, `max(N√(ε/4T), 1)` (after Bassily et al. 2019).
-pub(super) fn usual_batch(n: usize, epsilon: f64, steps: usize) -> usize {
-    let batch = n as f64 * (epsilon / (4.0 * steps as f64)).sqrt();
-    (batch as usize).clamp(1, n)
-}
-
 /// The noise of Theorem 6 and Algorithms 1 and 2 for a batch, constant 1: `σ² = (B/N)²·T·log(1/δ)/(ε²N²)` on the *mean* over B
 /// rows, as the standard deviation on their sum.
 pub(super) fn published_for_batches(budget: Budget, n: usize, steps: usize, rate: f64) -> f64 {
@@ -213,12 +207,5 @@ mod tests {
                 );
             }
         }
-    }
-
-    #[test]
-    fn the_batch_of_the_first_experiment() {
-        assert_eq!(usual_batch(2000, 0.8, 2000), 20);
-        assert_eq!(usual_batch(100, 0.8, 1_000_000), 1);
-        assert_eq!(usual_batch(100, 800.0, 10), 100);
     }
 }

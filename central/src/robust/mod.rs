@@ -9,28 +9,23 @@
 //! Rows are spherised: each is divided by its length, and a zero row stays zero. That is a map of one row at a time, so
 //! neighbours stay neighbours.
 
-mod average;
 mod calibration;
-mod cards;
 mod glad;
-mod glad_form;
-mod iterate;
-mod mirror;
 mod reaper;
-mod reaper_form;
 mod sampling;
-mod simplex;
-mod span;
 mod start;
 mod table;
 
 pub use crate::polar::polar;
-pub use average::AverageIterate;
 pub use calibration::Calibrated;
-pub use glad_form::{Glad, GladForm};
-pub use reaper_form::{Reaper, ReaperForm};
-pub use simplex::project_entropy;
+pub use glad::{Glad, GladForm};
+pub use reaper::{AverageIterate, Reaper, ReaperForm, project_entropy};
 pub use start::Start;
+
+pub(crate) use {
+    glad::{DP_GGD, DP_SGGD, GGD, NGGD, NSGGD, SGGD},
+    reaper::{GD, MD, SGD, SMD},
+};
 
 use eigenveil_shared::Result;
 use nalgebra::DMatrix;

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 
-use super::{calibration::usual_batch, table::Table};
+use super::table::Table;
 use crate::{Generator, Privacy, poisson::sampling_rate};
 
 /// Steps of the private forms: each costs noise.
@@ -65,5 +65,23 @@ impl Steps {
     /// The public number a sum is divided by: n, or the *expected* size of a batch, never the size it has.
     pub(super) fn denominator(&self, n: usize) -> f64 {
         n as f64 * self.rate.unwrap_or(1.0)
+    }
+}
+
+/// The batch of the papers' experiments, `max(N√(ε/4T), 1)` (after Bassily et al. 2019).
+fn usual_batch(n: usize, epsilon: f64, steps: usize) -> usize {
+    let batch = n as f64 * (epsilon / (4.0 * steps as f64)).sqrt();
+    (batch as usize).clamp(1, n)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_batch_of_the_first_experiment() {
+        assert_eq!(usual_batch(2000, 0.8, 2000), 20);
+        assert_eq!(usual_batch(100, 0.8, 1_000_000), 1);
+        assert_eq!(usual_batch(100, 800.0, 10), 100);
     }
 }

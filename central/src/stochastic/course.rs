@@ -4,12 +4,13 @@ use eigenveil_estimation::{
     linalg::{cross_product, fix_signs, top_k},
     models::uniform_frame,
 };
-use eigenveil_shared::{Error, ErrorCode, Result};
+use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 
 use crate::{
     Calibration, Fit, Generator, Guarantee, Privacy, Request, Rows,
     oja::{DEFAULT_NUMERATOR, StepSize},
+    parameter::{ITERATIONS, STEP},
     polar::polar,
     trace::Tracer,
 };
@@ -59,13 +60,8 @@ impl Steps {
 /// # Errors
 /// `invalid-request` unless it is positive and finite.
 pub(super) fn step_set(step: Option<f64>) -> Result<Option<Steps>> {
-    match step {
-        Some(step) if !(step.is_finite() && step > 0.0) => Err(Error::new(
-            ErrorCode::InvalidRequest,
-            format!("the step is {step}; it must be positive and finite"),
-        )),
-        step => Ok(step.map(Steps::Constant)),
-    }
+    step.map(|step| STEP.check(step)).transpose()?;
+    Ok(step.map(Steps::Constant))
 }
 
 /// `sd·(√p + √k)`: the usual spectral norm of a `p × k` matrix of independent `N(0, sd²)`.
@@ -112,12 +108,7 @@ impl<'a> Course<'a> {
         averaged: bool,
         rng: &mut Generator,
     ) -> Result<Self> {
-        if steps == 0 {
-            return Err(Error::new(
-                ErrorCode::InvalidRequest,
-                "the number of steps is 0; use at least one",
-            ));
-        }
+        ITERATIONS.check(steps)?;
         let (p, k) = (rows.dimension(), request.k);
         Ok(Self {
             rows,

@@ -16,3 +16,5 @@ mod vrpca;
 
 pub use spca::DpSpca;
 pub use vrpca::DpVrpca;
+
+pub(crate) use {spca::CARD as SPCA, vrpca::CARD as VRPCA};

@@ -8,18 +8,24 @@ use super::{
     course::{Course, Steps, is_published, step_set, usual_norm},
 };
 use crate::{
-    Baseline, Calibration, Card, Delta, Entry, Fit, Generator, Neighbours, Options, Privacy,
-    Request, Rows, check, noise::EntryNoise,
+    Baseline, Card, Fit, Generator, Privacy, Request, Rows, check,
+    noise::EntryNoise,
+    parameter::{BATCH, ITERATIONS, STEP},
 };
 
-static CARD: Card = Card {
+pub(crate) static CARD: Card = Card {
     name: "dp-spca",
     source: "Shang et al. 2021, Algorithm 1",
     description: "stochastic gradient ascent over sampled rows with noise on every step",
     guarantee: "accounted: (eps,delta) by the privacy losses of all sampled steps; the printed noise gives tens to hundreds at a claimed 1",
-    neighbours: &Neighbours::ALL,
-    calibrations: &Calibration::ALL,
-    delta: Delta::Positive,
+    parameters: &[ITERATIONS, BATCH, STEP],
+    ..Card::private(|options| {
+        Ok(Box::new(DpSpca {
+            iterations: options.count(ITERATIONS),
+            batch: options.count(BATCH),
+            step: options.number(STEP),
+        }))
+    })
 };
 
 /// Steps over all rows, unless published.
@@ -42,21 +48,6 @@ pub struct DpSpca {
     pub batch: Option<usize>,
     /// A constant η.
     pub step: Option<f64>,
-}
-
-impl DpSpca {
-    /// For the registry.
-    pub const ENTRY: Entry = Entry {
-        card: &CARD,
-        build: |options: &Options| {
-            options.only(CARD.name, &["iterations", "batch", "step"])?;
-            Ok(Box::new(Self {
-                iterations: options.iterations,
-                batch: options.batch,
-                step: options.step,
-            }))
-        },
-    };
 }
 
 impl Baseline for DpSpca {

@@ -10,22 +10,29 @@ use super::{
     course::{Course, Steps, is_published, step_set, usual_norm},
 };
 use crate::{
-    Baseline, Calibration, Card, Delta, Entry, Fit, Generator, Neighbours, Options, Privacy,
-    Request, Rows, check, noise::EntryNoise,
+    Baseline, Card, Fit, Generator, Privacy, Request, Rows, check,
+    noise::EntryNoise,
+    parameter::{BATCH, EPOCHS, ITERATIONS, STEP},
 };
 
-static CARD: Card = Card {
+pub(crate) static CARD: Card = Card {
     name: "dp-vrpca",
     source: "Shang et al. 2021, Algorithm 2",
     description: "a noisy full gradient once an epoch, then sampled corrections to it with noise that follows the distance gone",
     guarantee: "accounted: (eps,delta), full gradients and sampled differences composed by their privacy losses; the printed noise gives hundreds at a claimed 1",
-    neighbours: &Neighbours::ALL,
-    calibrations: &Calibration::ALL,
-    delta: Delta::Positive,
+    parameters: &[EPOCHS, ITERATIONS, BATCH, STEP],
+    ..Card::private(|options| {
+        Ok(Box::new(DpVrpca {
+            epochs: options.count(EPOCHS),
+            iterations: options.count(ITERATIONS),
+            batch: options.count(BATCH),
+            step: options.number(STEP),
+        }))
+    })
 };
 
 /// Epochs, steps of each, and steps to a pass over the rows, unless published.
-const EPOCHS: usize = 30;
+const USUAL_EPOCHS: usize = 30;
 const STEPS: usize = 3;
 const STEPS_A_PASS: usize = 2;
 /// η as a part of the reciprocal noise of a full gradient.
@@ -56,20 +63,6 @@ pub struct DpVrpca {
 }
 
 impl DpVrpca {
-    /// For the registry.
-    pub const ENTRY: Entry = Entry {
-        card: &CARD,
-        build: |options: &Options| {
-            options.only(CARD.name, &["epochs", "iterations", "batch", "step"])?;
-            Ok(Box::new(Self {
-                epochs: options.epochs,
-                iterations: options.iterations,
-                batch: options.batch,
-                step: options.step,
-            }))
-        },
-    };
-
     /// m, T and B for n rows of dimension p.
     fn sizes(&self, n: usize, p: usize, privacy: &Privacy) -> (usize, usize, usize) {
         let usual = match privacy {
@@ -78,7 +71,7 @@ impl DpVrpca {
                 let log = (signal / (p as f64 * (1.0 / budget.delta()).ln())).ln();
                 (log.ceil().max(1.0) as usize, n, 1)
             }
-            _ => (EPOCHS, STEPS, n.div_ceil(STEPS_A_PASS)),
+            _ => (USUAL_EPOCHS, STEPS, n.div_ceil(STEPS_A_PASS)),
         };
         (
             self.epochs.unwrap_or(usual.0),
@@ -97,6 +90,7 @@ impl Baseline for DpVrpca {
         let (n, p, k) = (rows.n(), rows.dimension(), request.k);
         check(&CARD, p, n as u64, request)?;
         let (epochs, steps, batch) = self.sizes(n, p, &request.privacy);
+        EPOCHS.check(epochs)?;
         let batches = Batches::new(rows, batch)?;
         let plan = Plan {
             n,

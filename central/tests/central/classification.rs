@@ -99,7 +99,7 @@ fn linear_svm_in_private_subspaces() {
             if name == "pca" && calibration == Calibration::AsPublished {
                 continue;
             }
-            let method = (find(name).unwrap().build)(&Options::default()).unwrap();
+            let method = find(name).unwrap().build(&Options::default()).unwrap();
             let privacy = if name == "pca" {
                 Privacy::None
             } else {

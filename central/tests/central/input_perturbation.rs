@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use eigenveil_central::{
     Amin, AnalyzeGauss, Baseline, Calibration, ModSulq, Neighbours, Options, Privacy,
-    PrivatePowerIteration, Request, Rows, Wishart, find, generator,
+    PrivatePowerIteration, Request, Rows, Wishart, find, generator, parameter::BATCH,
 };
 use eigenveil_estimation::{metrics::projector_distance, models::Model};
 use eigenveil_shared::{ErrorCode, privacy::Budget};
@@ -111,7 +111,7 @@ fn the_order_of_the_mechanisms() {
 fn wrong_requests_name_the_way_out() {
     let rows = clipped(&[vec![0.5, 0.1], vec![0.2, 0.3]], 1.0);
     let refuse = |name: &str, request: &Request<'_>, code, says: &str| {
-        let baseline = (find(name).unwrap().build)(&Options::default()).unwrap();
+        let baseline = find(name).unwrap().build(&Options::default()).unwrap();
         let error = baseline
             .fit(&rows, request, &mut generator(Some(1)).unwrap())
             .unwrap_err();
@@ -151,11 +151,8 @@ fn wrong_requests_name_the_way_out() {
         ErrorCode::InvalidRequest,
         "only as-published",
     );
-    let options = Options {
-        batch: Some(3),
-        ..Options::default()
-    };
-    let built = (find("analyze-gauss").unwrap().build)(&options);
+    let options = Options::default().with(BATCH, 3);
+    let built = find("analyze-gauss").unwrap().build(&options);
     assert!(built.err().unwrap().detail().contains("no parameter batch"));
     assert!(
         find("analyse")

@@ -16,6 +16,7 @@ mod classification;
 mod dp_pca;
 mod input_perturbation;
 mod oja;
+mod parameters;
 mod power;
 mod power_and_oja;
 mod robust;

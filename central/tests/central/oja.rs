@@ -4,6 +4,7 @@ use eigenveil_central::{
     Baseline, Calibration, Fit, Neighbours, Options, Privacy, Request, StreamingBaseline, find,
     generator,
     oja::{Form, Oja, Steps},
+    parameter::{BATCH, CLIP, ITERATIONS, STEP},
 };
 use eigenveil_estimation::{
     linalg::orthonormality_defect,
@@ -201,84 +202,86 @@ fn a_batch_shares_its_noise() {
 #[test]
 fn wrong_input_is_refused() {
     let rows = table_of_zeros(6, 20);
-    let none = Options::default();
+    let none = Options::default;
     let budget = private(1.0, 1e-6, Neighbours::Replace, Calibration::Accounted);
     let pure = private(1.0, 0.0, Neighbours::Replace, Calibration::Accounted);
-    let clip = |clip| Options {
-        clip: Some(clip),
-        ..none
-    };
-    let with = |iterations, batch, step| Options {
-        iterations,
-        batch,
-        step,
-        ..none
-    };
     for (name, options, k, privacy, says) in [
-        ("oja", none, 7, Privacy::None, "p = 6"),
-        ("oja", none, 2, budget, "has no private form"),
-        ("private-oja", none, 2, pure, "delta is 0"),
-        ("private-oja", clip(0.0), 2, budget, "threshold is 0"),
-        ("private-oja", clip(1.5), 2, budget, "threshold is 1.5"),
+        ("oja", none(), 7, Privacy::None, "p = 6"),
+        ("oja", none(), 2, budget, "has no private form"),
+        ("private-oja", none(), 2, pure, "delta is 0"),
         (
-            "minibatch-oja",
-            clip(f64::NAN),
+            "private-oja",
+            none().with(CLIP, 0.0),
             2,
             budget,
-            "threshold is NaN",
-        ),
-        ("oja", clip(0.5), 2, Privacy::None, "no parameter clip"),
-        (
-            "oja",
-            with(None, None, Some(f64::NAN)),
-            2,
-            Privacy::None,
-            "step sizes NaN",
+            "clip is 0; it must be above 0 and at most 1",
         ),
         (
-            "oja",
-            with(None, None, Some(0.0)),
+            "private-oja",
+            none().with(CLIP, 1.5),
             2,
-            Privacy::None,
-            "step sizes 0",
+            budget,
+            "clip is 1.5; it must be above 0 and at most 1",
         ),
         (
             "minibatch-oja",
-            with(None, Some(21), None),
+            none().with(CLIP, f64::NAN),
+            2,
+            budget,
+            "clip is NaN",
+        ),
+        (
+            "oja",
+            none().with(CLIP, 0.5),
+            2,
+            Privacy::None,
+            "no parameter clip",
+        ),
+        (
+            "oja",
+            none().with(STEP, f64::NAN),
+            2,
+            Privacy::None,
+            "step is NaN",
+        ),
+        (
+            "oja",
+            none().with(STEP, 0.0),
+            2,
+            Privacy::None,
+            "step is 0; it must be above 0 and finite",
+        ),
+        ("minibatch-oja", none().with(BATCH, 21), 2, budget, "n = 20"),
+        (
+            "minibatch-oja",
+            none().with(BATCH, 0),
+            2,
+            budget,
+            "batch is 0; it must be at least 1",
+        ),
+        (
+            "minibatch-oja",
+            none().with(ITERATIONS, 21),
             2,
             budget,
             "n = 20",
         ),
         (
             "minibatch-oja",
-            with(None, Some(0), None),
+            none().with(ITERATIONS, 0),
             2,
             budget,
-            "batch of 0",
+            "iterations is 0; it must be at least 1",
         ),
         (
             "minibatch-oja",
-            with(Some(21), None, None),
-            2,
-            budget,
-            "n = 20",
-        ),
-        (
-            "minibatch-oja",
-            with(Some(0), None, None),
-            2,
-            budget,
-            "0 steps",
-        ),
-        (
-            "minibatch-oja",
-            with(Some(2), Some(2), None),
+            none().with(ITERATIONS, 2).with(BATCH, 2),
             2,
             budget,
             "both set",
         ),
     ] {
-        let outcome = (find(name).unwrap().build)(&options).and_then(|algorithm| {
+        let outcome = find(name).unwrap().build(&options).and_then(|algorithm| {
             let mut rng = generator(Some(1)).unwrap();
             algorithm.fit(&rows, &Request::new(k, privacy), &mut rng)
         });

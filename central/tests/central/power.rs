@@ -3,6 +3,7 @@
 use eigenveil_central::{
     Baseline, Calibration, Fit, Neighbours, Options, Pca, Privacy, Request, SparsePca,
     StreamingBaseline, find, generator,
+    parameter::{BATCH, COLUMNS, ITERATIONS, LAMBDA},
     power::{
         NoisyPower, PrivatePower, Shape, StreamingPower, coherence, largest_entry_product,
         product_sensitivity, product_sensitivity_l1,
@@ -286,7 +287,7 @@ fn wrong_input_is_refused() {
     let rows = table_of_zeros(6, 20);
     let refused = |name: &str, options: Options, k: usize, privacy: Privacy| {
         let mut rng = generator(Some(1)).unwrap();
-        let algorithm = match (find(name).unwrap().build)(&options) {
+        let algorithm = match find(name).unwrap().build(&options) {
             Ok(algorithm) => algorithm,
             Err(error) => return error,
         };
@@ -294,66 +295,60 @@ fn wrong_input_is_refused() {
             .fit(&rows, &Request::new(k, privacy), &mut rng)
             .unwrap_err()
     };
-    let none = Options::default();
+    let none = Options::default;
     let budget = private(1.0, 1e-6, Neighbours::Replace, Calibration::Accounted);
-    let with = |iterations, batch, columns| Options {
-        iterations,
-        batch,
-        columns,
-        ..Options::default()
-    };
     for (name, options, k, privacy, says) in [
-        ("private-power", none, 7, Privacy::None, "p = 6"),
-        ("private-power", none, 0, budget, "k is 0"),
-        ("noisy-power", none, 2, budget, "has no private form"),
-        ("streaming-power", none, 2, budget, "has no private form"),
-        ("pca", none, 2, budget, "has no private form"),
-        ("private-power", with(Some(0), None, None), 2, budget, "0"),
+        ("private-power", none(), 7, Privacy::None, "p = 6"),
+        ("private-power", none(), 0, budget, "k is 0"),
+        ("noisy-power", none(), 2, budget, "has no private form"),
+        ("streaming-power", none(), 2, budget, "has no private form"),
+        ("pca", none(), 2, budget, "has no private form"),
+        ("private-power", none().with(ITERATIONS, 0), 2, budget, "0"),
         (
             "private-power",
-            with(None, None, Some(1)),
+            none().with(COLUMNS, 1),
             2,
             budget,
             "between 2 and 6",
         ),
         (
             "noisy-power",
-            with(None, None, Some(7)),
+            none().with(COLUMNS, 7),
             2,
             Privacy::None,
             "between 2 and 6",
         ),
         (
             "streaming-power",
-            with(None, Some(21), None),
+            none().with(BATCH, 21),
             2,
             Privacy::None,
             "n = 20",
         ),
         (
             "streaming-power",
-            with(None, Some(3), None),
+            none().with(BATCH, 3),
             2,
             Privacy::None,
             "4 columns",
         ),
         (
             "streaming-power",
-            with(Some(30), None, None),
+            none().with(ITERATIONS, 30),
             2,
             Privacy::None,
             "n = 20",
         ),
         (
             "streaming-power",
-            with(Some(2), Some(5), None),
+            none().with(ITERATIONS, 2).with(BATCH, 5),
             2,
             Privacy::None,
             "both set",
         ),
         (
             "private-power",
-            with(None, Some(5), None),
+            none().with(BATCH, 5),
             2,
             budget,
             "no parameter batch",
@@ -364,15 +359,12 @@ fn wrong_input_is_refused() {
         assert!(error.detail().contains(says), "{name}: {error}");
     }
     for bad in [f64::NAN, -1.0] {
-        let options = Options {
-            lambda: Some(bad),
-            ..none
-        };
+        let options = none().with(LAMBDA, bad);
         let error = refused("sparse-pca", options, 2, Privacy::None);
         assert!(error.detail().contains("lambda"), "{error}");
     }
     // Zero rows alone have no direction: an error, not an arbitrary subspace.
-    let error = refused("noisy-power", none, 2, Privacy::None);
+    let error = refused("noisy-power", none(), 2, Privacy::None);
     assert_eq!(error.code(), ErrorCode::EstimateFailed);
     assert!(Budget::approximate(0.0, 1e-6).is_err());
     // A stream that is shorter than announced, and a row of another length in it.

@@ -53,7 +53,7 @@ fn errors_of_the_private_forms() {
                         let raw: Vec<Row> =
                             (0..n).map(|_| Row::new(population.row(&mut rng))).collect();
                         let rows = prepared(&raw, Norm::Normalize);
-                        let algorithm = (find(name).unwrap().build)(&Options::default()).unwrap();
+                        let algorithm = find(name).unwrap().build(&Options::default()).unwrap();
                         let fit = algorithm
                             .fit(&rows, &Request::new(2, privacy), &mut rng)
                             .unwrap();

@@ -1,6 +1,9 @@
 //! "It must show" of the stochastic methods: accounted and as published beside each other on real tables.
 
-use eigenveil_central::{Calibration, Neighbours, Options, Request, Rows, find, generator};
+use eigenveil_central::{
+    Calibration, Neighbours, Options, Request, Rows, find, generator,
+    parameter::{EPOCHS, STEP},
+};
 use eigenveil_estimation::metrics::{captured_variance, projector_distance};
 use eigenveil_shared::preprocess::Norm;
 use nalgebra::DMatrix;
@@ -54,19 +57,14 @@ fn contenders(n: usize) -> Vec<Contender> {
     // With the printed step and T = n the answer hardly leaves the random start; one epoch shows it.
     contenders.push(Contender {
         label: "dp-spca step 1/2n",
-        options: Options {
-            step: Some(0.5 / n as f64),
-            ..Options::default()
-        },
+        options: Options::default().with(STEP, 0.5 / n as f64),
         calibration: published,
     });
     contenders.push(Contender {
         label: "dp-vrpca step 1/n",
-        options: Options {
-            step: Some(1.0 / n as f64),
-            epochs: Some(1),
-            ..Options::default()
-        },
+        options: Options::default()
+            .with(STEP, 1.0 / n as f64)
+            .with(EPOCHS, 1),
         calibration: published,
     });
     contenders.push(usual("dp-vrpca", published));
@@ -86,7 +84,7 @@ fn measure(
     let request = Request::new(truth.ncols(), privacy);
     let name = contender.label.split(' ').next().unwrap();
     let fit = |repeat| {
-        let method = (find(name).unwrap().build)(&contender.options).unwrap();
+        let method = find(name).unwrap().build(&contender.options).unwrap();
         let mut rng = generator(Some(11)).unwrap();
         rng.set_stream(repeat);
         method.fit(rows, &request, &mut rng).unwrap()

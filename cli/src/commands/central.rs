@@ -2,10 +2,11 @@
 
 use std::{fmt::Write as _, path::PathBuf, time::Instant};
 
-use clap::{Args, Subcommand};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, Subcommand};
 use eigenveil_central::{
     ALGORITHMS, Calibration, Delta, Guarantee, Neighbours, Options, Privacy, Request, find,
     generator,
+    parameter::{self, Kind, Parameter, Value},
 };
 use eigenveil_estimation::{
     linalg::Threads,
@@ -74,80 +75,72 @@ enum CentralCommand {
     List,
 }
 
-/// Parameters that some algorithms have.
-#[derive(Clone, Debug, Args)]
-struct OptionArgs {
-    /// Iterations (steps) of iterative algorithms
-    #[arg(long, value_name = "T")]
-    iterations: Option<usize>,
-    /// Epochs of dp-vrpca
-    #[arg(long, value_name = "M")]
-    epochs: Option<usize>,
-    /// Rows of a batch or block
-    #[arg(long, value_name = "B")]
-    batch: Option<usize>,
-    /// Step size, or the constant of its schedule
-    #[arg(long, value_name = "X")]
-    step: Option<f64>,
-    /// Columns of the iterate of block power methods, k to p
-    #[arg(long, value_name = "C")]
-    columns: Option<usize>,
-    /// Threshold that gradients are clipped to
-    #[arg(long, value_name = "X")]
-    clip: Option<f64>,
-    /// Penalty λ of sparse-pca
-    #[arg(long, value_name = "X")]
-    lambda: Option<f64>,
-    /// Rows of the subspace that sparse-pca keeps
-    #[arg(long, value_name = "S")]
-    support: Option<usize>,
-    /// Find the components of dp-pca one after another, each over n/k rows, instead of all at once
-    #[arg(long)]
-    deflation: bool,
-    /// ζ of dp-pca, its failure probability [default: 0.01]
-    #[arg(long, value_name = "Z")]
-    zeta: Option<f64>,
-    /// K of dp-pca, the scale of the gradients' tail [default: 1]
-    #[arg(long, value_name = "X")]
-    tail_scale: Option<f64>,
-    /// a of dp-pca, the power of the logarithm in that tail [default: 1]
-    #[arg(long, value_name = "X")]
-    tail_power: Option<f64>,
-    /// Groups of rows in dp-pca's eigenvalue histogram, as a multiple of its threshold [default: 8]
-    #[arg(long, value_name = "X")]
-    groups: Option<f64>,
-    /// Rows in each group of that histogram [default: 20]
-    #[arg(long, value_name = "R")]
-    group_rows: Option<usize>,
-    /// Iterations before the step of ggd and its relatives halves
-    #[arg(long, value_name = "I")]
-    stage: Option<usize>,
-    /// Noise of nggd and nsggd on every entry of the mean gradient [default: 0.01]
-    #[arg(long, value_name = "X")]
-    sigma: Option<f64>,
+/// The flags of the parameters that some algorithms have, made from the algorithms' own table.
+#[derive(Clone, Debug)]
+struct OptionArgs(Options);
+
+impl Args for OptionArgs {
+    fn augment_args(command: Command) -> Command {
+        command.args(parameter::ALL.iter().map(flag))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
 }
 
-impl From<&OptionArgs> for Options {
-    fn from(args: &OptionArgs) -> Self {
-        Self {
-            iterations: args.iterations,
-            epochs: args.epochs,
-            batch: args.batch,
-            step: args.step,
-            columns: args.columns,
-            clip: args.clip,
-            lambda: args.lambda,
-            support: args.support,
-            deflation: args.deflation,
-            zeta: args.zeta,
-            tail_scale: args.tail_scale,
-            tail_power: args.tail_power,
-            groups: args.groups,
-            group_rows: args.group_rows,
-            stage: args.stage,
-            sigma: args.sigma,
-        }
+impl FromArgMatches for OptionArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> std::result::Result<Self, clap::Error> {
+        let set = |parameter: &Parameter| match parameter.kind {
+            Kind::Count => matches.get_one(parameter.name).copied().map(Value::Count),
+            Kind::Number => matches.get_one(parameter.name).copied().map(Value::Number),
+            Kind::Switch => matches.get_flag(parameter.name).then_some(Value::Set),
+        };
+        let options = parameter::ALL
+            .iter()
+            .filter_map(|parameter| Some((*parameter, set(parameter)?)))
+            .fold(Options::default(), |options, (parameter, value)| {
+                options.with(parameter, value)
+            });
+        Ok(Self(options))
     }
+
+    fn update_from_arg_matches(
+        &mut self,
+        matches: &ArgMatches,
+    ) -> std::result::Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+fn flag(parameter: &Parameter) -> Arg {
+    let mut help = parameter.help.to_owned();
+    if let Some(default) = common_default(parameter) {
+        // Writing to a string does not fail.
+        let _ = write!(help, " [default: {default}]");
+    }
+    let flag = Arg::new(parameter.name).long(parameter.name).help(help);
+    match parameter.kind {
+        Kind::Count => flag
+            .value_name(parameter.symbol)
+            .value_parser(clap::value_parser!(usize)),
+        Kind::Number => flag
+            .value_name(parameter.symbol)
+            .value_parser(clap::value_parser!(f64)),
+        Kind::Switch => flag.action(ArgAction::SetTrue),
+    }
+}
+
+/// The default of a parameter, where it is the same in every algorithm that has it.
+fn common_default(parameter: &Parameter) -> Option<f64> {
+    let mut defaults = ALGORITHMS
+        .iter()
+        .flat_map(|card| card.parameters)
+        .filter(|own| own.name == parameter.name)
+        .map(|own| own.default);
+    let first = defaults.next()?;
+    first.filter(|_| defaults.all(|default| default == first))
 }
 
 /// What scripts rely on, and a few keys more.
@@ -193,9 +186,9 @@ pub(crate) fn run(args: &CentralArgs, json: bool) -> Result<()> {
     if args.repeats == 0 {
         return Err(CliError::usage("--repeats is 0; at least one is needed"));
     }
-    let entry = find(name)?;
-    let baseline = (entry.build)(&Options::from(&args.options))?;
-    let privacy = privacy_of(args, entry.card.delta)?;
+    let card = find(name)?;
+    let baseline = card.build(&args.options.0)?;
+    let privacy = privacy_of(args, card.delta)?;
     let source = args.rows.source(k)?;
     let (n, p) = source.shape();
     warn(&privacy, n);
@@ -227,7 +220,7 @@ pub(crate) fn run(args: &CentralArgs, json: bool) -> Result<()> {
     let error = errors.iter().sum::<f64>() / count;
     let spread = errors.iter().map(|e| (e - error).powi(2)).sum::<f64>();
     let answer = Answer {
-        algorithm: entry.card.name,
+        algorithm: card.name,
         epsilon: guarantee.map(|g| g.budget.epsilon()),
         delta: guarantee.map(|g| g.budget.delta()),
         true_epsilon: guarantee.and_then(|g| g.true_epsilon),
@@ -363,36 +356,39 @@ struct Listed {
 }
 
 fn list(json: bool) -> Result<()> {
-    let listed: Vec<Listed> = ALGORITHMS
-        .iter()
-        .map(|entry| Listed {
-            algorithm: entry.card.name,
-            source: entry.card.source,
-            description: entry.card.description,
-            guarantee: entry.card.guarantee,
-            neighbours: entry
-                .card
-                .neighbours
-                .iter()
-                .map(|kind| kind.as_str())
-                .collect(),
-            calibrations: entry
-                .card
-                .calibrations
-                .iter()
-                .map(|kind| kind.as_str())
-                .collect(),
-            pure: entry.card.delta != Delta::Positive,
-        })
-        .collect();
     if json {
+        let listed: Vec<Listed> = ALGORITHMS
+            .iter()
+            .map(|card| Listed {
+                algorithm: card.name,
+                source: card.source,
+                description: card.description,
+                guarantee: card.guarantee,
+                neighbours: card.neighbours.iter().map(|kind| kind.as_str()).collect(),
+                calibrations: card.calibrations.iter().map(|kind| kind.as_str()).collect(),
+                pure: card.delta != Delta::Positive,
+            })
+            .collect();
         return output::json(&serde_json::json!({ "algorithms": listed }));
     }
-    for entry in &listed {
+    for card in ALGORITHMS {
         output::text(&format!(
             "{}\n    {}\n    source     {}\n    guarantee  {}",
-            entry.algorithm, entry.description, entry.source, entry.guarantee
+            card.name, card.description, card.source, card.guarantee
         ))?;
+        let parameters: Vec<String> = card.parameters.iter().map(listed).collect();
+        if !parameters.is_empty() {
+            output::text(&format!("    parameters {}", parameters.join(", ")))?;
+        }
     }
     Ok(())
+}
+
+/// A parameter as its flag, with its default if that is a number.
+fn listed(parameter: &Parameter) -> String {
+    let value = match parameter.default {
+        Some(default) => format!(" (default {default})"),
+        None => String::new(),
+    };
+    format!("--{}{value}", parameter.name)
 }

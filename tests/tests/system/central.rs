@@ -60,8 +60,11 @@ fn every_listed_algorithm_runs_and_prints_the_agreed_keys() {
     }
     let said = run(&["central", "list"]);
     let said = String::from_utf8_lossy(&said.stdout).into_owned();
-    for entry in ALGORITHMS {
-        assert!(said.contains(entry.card.name) && said.contains(entry.card.source));
+    for card in ALGORITHMS {
+        assert!(said.contains(card.name) && said.contains(card.source));
+        for parameter in card.parameters {
+            assert!(said.contains(&format!("--{}", parameter.name)), "{said}");
+        }
     }
 }
 

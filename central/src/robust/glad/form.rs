@@ -1,18 +1,18 @@
 //! `ggd` and its five relatives as baselines.
 
 use eigenveil_estimation::linalg::fix_signs;
-use eigenveil_shared::{Error, ErrorCode, Result, privacy::Budget};
+use eigenveil_shared::{Result, privacy::Budget};
 
-use super::{
-    calibration::{Calibrated, Releases, noise_of, published_for_batches},
-    cards::{plain, private},
-    glad::{Descent, objective},
-    sampling::Steps,
-    start::Start,
-    table::Table,
-};
+use super::descent::{Descent, objective};
 use crate::{
-    Baseline, Calibration, Card, Entry, Fit, Generator, Options, Privacy, Request, Rows, check,
+    Baseline, Calibration, Card, Fit, Generator, Options, Privacy, Request, Rows, check,
+    parameter::{BATCH, ITERATIONS, Parameter, SIGMA, STAGE, STEP},
+    robust::{
+        calibration::{Calibrated, Releases, noise_of, published_for_batches},
+        sampling::Steps,
+        start::Start,
+        table::Table,
+    },
     trace::{Tracer, is_watched},
 };
 
@@ -20,6 +20,8 @@ use crate::{
 const PLAIN_STEPS: usize = 1000;
 /// Halvings of a short private run, spread over its steps; longer ones have the paper's stages.
 const HALVINGS: usize = 8;
+/// η of the first stage, the paper's.
+const USUAL_STEP: f64 = 1.0;
 /// Explicit noise where none is set.
 const USUAL_SIGMA: f64 = 0.01;
 /// Iterations before the step halves, in the paper's experiments.
@@ -70,38 +72,75 @@ pub struct Glad {
     pub start: Start,
 }
 
-static GGD: Card = plain(
-    "ggd",
-    "Maunu, Yu & Lerman, Section 2.1",
-    "robust PCA: least absolute deviations on spherised rows, gradient descent from PCA",
-);
-static NGGD: Card = plain(
-    "nggd",
-    "Maunu, Yu & Lerman, (NGGD)",
-    "ggd with Gaussian noise of a given sigma on the mean gradient",
-);
-static SGGD: Card = plain(
-    "sggd",
-    "Maunu, Yu & Lerman, Section 2.2",
-    "ggd on Poisson batches",
-);
-static NSGGD: Card = plain(
-    "nsggd",
-    "Maunu, Yu & Lerman, (NSGGD)",
-    "sggd with Gaussian noise of a given sigma on the batch's mean gradient",
-);
-static DP_GGD: Card = private(
-    "dp-ggd",
-    "Maunu, Yu & Lerman, Theorem 6",
-    "private ggd: robust PCA by noisy gradients of all rows",
-    "accounted: (eps,delta), start included; the printed noise of the steps holds for small eps (true eps printed)",
-);
-static DP_SGGD: Card = private(
-    "dp-sggd",
-    "Maunu, Yu & Lerman, Theorem 6",
-    "private sggd: robust PCA by noisy gradients of Poisson batches",
-    "accounted: (eps,delta), start included; the printed noise is too small by N/B: no meaningful guarantee",
-);
+const NO_GUARANTEE: &str = "none of its own: use dp-ggd or dp-sggd for privacy";
+const FULL: [Parameter; 3] = [ITERATIONS, STEP.or(USUAL_STEP), STAGE];
+const SAMPLED: [Parameter; 4] = [ITERATIONS, STEP.or(USUAL_STEP), STAGE, BATCH];
+
+pub(crate) static GGD: Card = Card {
+    name: "ggd",
+    source: "Maunu, Yu & Lerman, Section 2.1",
+    description: "robust PCA: least absolute deviations on spherised rows, gradient descent from PCA",
+    guarantee: NO_GUARANTEE,
+    parameters: &FULL,
+    ..Card::plain(|options| Glad::build(GladForm::Ggd, options))
+};
+pub(crate) static NGGD: Card = Card {
+    name: "nggd",
+    source: "Maunu, Yu & Lerman, (NGGD)",
+    description: "ggd with Gaussian noise of a given sigma on the mean gradient",
+    guarantee: NO_GUARANTEE,
+    parameters: &[
+        ITERATIONS,
+        STEP.or(USUAL_STEP),
+        STAGE,
+        SIGMA.or(USUAL_SIGMA),
+    ],
+    ..Card::plain(|options| {
+        let sigma = options.number(SIGMA).unwrap_or(USUAL_SIGMA);
+        Glad::build(GladForm::Nggd { sigma }, options)
+    })
+};
+pub(crate) static SGGD: Card = Card {
+    name: "sggd",
+    source: "Maunu, Yu & Lerman, Section 2.2",
+    description: "ggd on Poisson batches",
+    guarantee: NO_GUARANTEE,
+    parameters: &SAMPLED,
+    ..Card::plain(|options| Glad::build(GladForm::Sggd, options))
+};
+pub(crate) static NSGGD: Card = Card {
+    name: "nsggd",
+    source: "Maunu, Yu & Lerman, (NSGGD)",
+    description: "sggd with Gaussian noise of a given sigma on the batch's mean gradient",
+    guarantee: NO_GUARANTEE,
+    parameters: &[
+        ITERATIONS,
+        STEP.or(USUAL_STEP),
+        STAGE,
+        BATCH,
+        SIGMA.or(USUAL_SIGMA),
+    ],
+    ..Card::plain(|options| {
+        let sigma = options.number(SIGMA).unwrap_or(USUAL_SIGMA);
+        Glad::build(GladForm::Nsggd { sigma }, options)
+    })
+};
+pub(crate) static DP_GGD: Card = Card {
+    name: "dp-ggd",
+    source: "Maunu, Yu & Lerman, Theorem 6",
+    description: "private ggd: robust PCA by noisy gradients of all rows",
+    guarantee: "accounted: (eps,delta), start included; the printed noise of the steps holds for small eps (true eps printed)",
+    parameters: &FULL,
+    ..Card::private(|options| Glad::build(GladForm::DpGgd, options))
+};
+pub(crate) static DP_SGGD: Card = Card {
+    name: "dp-sggd",
+    source: "Maunu, Yu & Lerman, Theorem 6",
+    description: "private sggd: robust PCA by noisy gradients of Poisson batches",
+    guarantee: "accounted: (eps,delta), start included; the printed noise is too small by N/B: no meaningful guarantee",
+    parameters: &SAMPLED,
+    ..Card::private(|options| Glad::build(GladForm::DpSggd, options))
+};
 
 impl Glad {
     /// A form with the defaults.
@@ -110,71 +149,18 @@ impl Glad {
             form,
             iterations: None,
             batch: None,
-            step: 1.0,
+            step: USUAL_STEP,
             stage: None,
             start: Start::default(),
         }
     }
 
-    /// `ggd` for the registry.
-    pub const GGD_ENTRY: Entry = Entry {
-        card: &GGD,
-        build: |options| Self::build(GladForm::Ggd, options),
-    };
-    /// `nggd` for the registry.
-    pub const NGGD_ENTRY: Entry = Entry {
-        card: &NGGD,
-        build: |options| {
-            Self::build(
-                GladForm::Nggd {
-                    sigma: given(options)?,
-                },
-                options,
-            )
-        },
-    };
-    /// `sggd` for the registry.
-    pub const SGGD_ENTRY: Entry = Entry {
-        card: &SGGD,
-        build: |options| Self::build(GladForm::Sggd, options),
-    };
-    /// `nsggd` for the registry.
-    pub const NSGGD_ENTRY: Entry = Entry {
-        card: &NSGGD,
-        build: |options| {
-            Self::build(
-                GladForm::Nsggd {
-                    sigma: given(options)?,
-                },
-                options,
-            )
-        },
-    };
-    /// `dp-ggd` for the registry.
-    pub const DP_GGD_ENTRY: Entry = Entry {
-        card: &DP_GGD,
-        build: |options| Self::build(GladForm::DpGgd, options),
-    };
-    /// `dp-sggd` for the registry.
-    pub const DP_SGGD_ENTRY: Entry = Entry {
-        card: &DP_SGGD,
-        build: |options| Self::build(GladForm::DpSggd, options),
-    };
-
     fn build(form: GladForm, options: &Options) -> Result<Box<dyn Baseline>> {
-        let mut taken = vec!["iterations", "step", "stage"];
-        if form.is_sampled() {
-            taken.push("batch");
-        }
-        if form.sigma().is_some() {
-            taken.push("sigma");
-        }
-        options.only(form.card().name, &taken)?;
         Ok(Box::new(Self {
-            iterations: options.iterations,
-            batch: options.batch,
-            step: options.step.unwrap_or(1.0),
-            stage: options.stage,
+            iterations: options.count(ITERATIONS),
+            batch: options.count(BATCH),
+            step: options.number(STEP).unwrap_or(USUAL_STEP),
+            stage: options.count(STAGE),
             ..Self::new(form)
         }))
     }
@@ -195,27 +181,11 @@ impl Glad {
             .stage
             .or((!accounted).then_some(PAPER_STAGE))
             .unwrap_or(count.div_ceil(HALVINGS).min(PAPER_STAGE));
-        if count == 0 || stage == 0 {
-            return Err(Error::new(
-                ErrorCode::InvalidRequest,
-                format!("{count} iterations in stages of {stage}; both must be at least 1"),
-            ));
-        }
+        ITERATIONS.check(count)?;
+        STAGE.check(stage)?;
         let steps = Steps::new(count, sampled, self.batch, n, privacy)?;
         Ok((steps, stage))
     }
-}
-
-/// σ of the forms that have one.
-fn given(options: &Options) -> Result<f64> {
-    let sigma = options.sigma.unwrap_or(USUAL_SIGMA);
-    if sigma.is_finite() && sigma >= 0.0 {
-        return Ok(sigma);
-    }
-    Err(Error::new(
-        ErrorCode::InvalidRequest,
-        format!("sigma is {sigma}; it must be a finite number, 0 or more, such as {USUAL_SIGMA}"),
-    ))
 }
 
 impl GladForm {
@@ -302,17 +272,11 @@ impl Glad {
         check(self.card(), p, n as u64, request)?;
         let (releases, stage) = self.releases(n, p, &request.privacy)?;
         let steps = releases.steps;
-        if !(self.step.is_finite() && self.step > 0.0) {
-            return Err(Error::new(
-                ErrorCode::InvalidRequest,
-                format!(
-                    "the step is {}; it must be a positive number, such as 1",
-                    self.step
-                ),
-            ));
-        }
+        STEP.check(self.step)?;
+        let sigma = self.form.sigma().unwrap_or(0.0);
+        SIGMA.check(sigma)?;
         let denominator = steps.denominator(n);
-        let mut noise_sd = self.form.sigma().unwrap_or(0.0) * denominator;
+        let mut noise_sd = sigma * denominator;
         let mut start_sd = 0.0;
         let mut facts = vec![
             ("steps", steps.count as f64),

@@ -2,22 +2,24 @@
 
 use super::{
     average::AverageIterate,
-    calibration::{Calibrated, Releases, noise_of, published_for_batches},
-    cards::private,
-    reaper::{Descent, Geometry, StepNoise, objective},
-    sampling::Steps,
-    table::Table,
+    descent::{Descent, Geometry, StepNoise, objective},
 };
 use crate::{
-    Baseline, Calibration, Card, Entry, Fit, Generator, Options, Privacy, Request, Rows, check,
+    Baseline, Calibration, Card, Fit, Generator, Options, Privacy, Request, Rows, check,
+    parameter::{BATCH, ITERATIONS, Parameter, STEP},
+    robust::{
+        calibration::{Calibrated, Releases, noise_of, published_for_batches},
+        sampling::Steps,
+        table::Table,
+    },
     trace::{Tracer, is_watched},
 };
-use eigenveil_shared::{Error, ErrorCode, Result, privacy::Budget};
+use eigenveil_shared::{Result, privacy::Budget};
 
 /// Steps without privacy.
 const PLAIN_STEPS: usize = 300;
 /// c of the paper's step sizes `c/√t`.
-const STEP: f64 = 8.0;
+const USUAL_STEP: f64 = 8.0;
 
 /// Which of the four.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,30 +51,41 @@ pub struct Reaper {
     pub step: f64,
 }
 
-static GD: Card = private(
-    "dp-gd-reap",
-    "Maunu, Yu & Lerman, Appendix A",
-    "private robust PCA by convex relaxation: gradient descent over the Fantope",
-    "accounted: (eps,delta); as-published: holds for small eps, with far more noise than needed",
-);
-static SGD: Card = private(
-    "dp-sgd-reap",
-    "Maunu, Yu & Lerman, Algorithm 1",
-    "dp-gd-reap on Poisson batches",
-    "accounted: (eps,delta); the printed noise is too small by N/B on a batch's mean: no meaningful guarantee",
-);
-static MD: Card = private(
-    "dp-md-reap",
-    "Maunu, Yu & Lerman, Appendix A",
-    "private robust PCA by convex relaxation: mirror descent in von Neumann entropy",
-    "accounted: (eps,delta); as-published: holds for small eps, with far more noise than needed",
-);
-static SMD: Card = private(
-    "dp-smd-reap",
-    "Maunu, Yu & Lerman, Algorithm 2",
-    "dp-md-reap on Poisson batches",
-    "accounted: (eps,delta); the printed noise is too small by N/B on a batch's mean: no meaningful guarantee",
-);
+const FULL: [Parameter; 2] = [ITERATIONS, STEP.or(USUAL_STEP)];
+const SAMPLED: [Parameter; 3] = [ITERATIONS, STEP.or(USUAL_STEP), BATCH];
+
+pub(crate) static GD: Card = Card {
+    name: "dp-gd-reap",
+    source: "Maunu, Yu & Lerman, Appendix A",
+    description: "private robust PCA by convex relaxation: gradient descent over the Fantope",
+    guarantee: "accounted: (eps,delta); as-published: holds for small eps, with far more noise than needed",
+    parameters: &FULL,
+    ..Card::private(|options| Reaper::build(ReaperForm::Gd, options))
+};
+pub(crate) static SGD: Card = Card {
+    name: "dp-sgd-reap",
+    source: "Maunu, Yu & Lerman, Algorithm 1",
+    description: "dp-gd-reap on Poisson batches",
+    guarantee: "accounted: (eps,delta); the printed noise is too small by N/B on a batch's mean: no meaningful guarantee",
+    parameters: &SAMPLED,
+    ..Card::private(|options| Reaper::build(ReaperForm::Sgd, options))
+};
+pub(crate) static MD: Card = Card {
+    name: "dp-md-reap",
+    source: "Maunu, Yu & Lerman, Appendix A",
+    description: "private robust PCA by convex relaxation: mirror descent in von Neumann entropy",
+    guarantee: "accounted: (eps,delta); as-published: holds for small eps, with far more noise than needed",
+    parameters: &FULL,
+    ..Card::private(|options| Reaper::build(ReaperForm::Md, options))
+};
+pub(crate) static SMD: Card = Card {
+    name: "dp-smd-reap",
+    source: "Maunu, Yu & Lerman, Algorithm 2",
+    description: "dp-md-reap on Poisson batches",
+    guarantee: "accounted: (eps,delta); the printed noise is too small by N/B on a batch's mean: no meaningful guarantee",
+    parameters: &SAMPLED,
+    ..Card::private(|options| Reaper::build(ReaperForm::Smd, options))
+};
 
 impl ReaperForm {
     fn is_sampled(self) -> bool {
@@ -103,43 +116,16 @@ impl Reaper {
             form,
             iterations: None,
             batch: None,
-            step: STEP,
+            step: USUAL_STEP,
         }
     }
 
-    /// `dp-gd-reap` for the registry.
-    pub const GD_ENTRY: Entry = Entry {
-        card: &GD,
-        build: |options| Self::build(ReaperForm::Gd, options),
-    };
-    /// `dp-sgd-reap` for the registry.
-    pub const SGD_ENTRY: Entry = Entry {
-        card: &SGD,
-        build: |options| Self::build(ReaperForm::Sgd, options),
-    };
-    /// `dp-md-reap` for the registry.
-    pub const MD_ENTRY: Entry = Entry {
-        card: &MD,
-        build: |options| Self::build(ReaperForm::Md, options),
-    };
-    /// `dp-smd-reap` for the registry.
-    pub const SMD_ENTRY: Entry = Entry {
-        card: &SMD,
-        build: |options| Self::build(ReaperForm::Smd, options),
-    };
-
     fn build(form: ReaperForm, options: &Options) -> Result<Box<dyn Baseline>> {
-        let taken: &[&str] = if form.is_sampled() {
-            &["iterations", "step", "batch"]
-        } else {
-            &["iterations", "step"]
-        };
-        options.only(form.card().name, taken)?;
         Ok(Box::new(Self {
             form,
-            iterations: options.iterations,
-            batch: options.batch,
-            step: options.step.unwrap_or(STEP),
+            iterations: options.count(ITERATIONS),
+            batch: options.count(BATCH),
+            step: options.number(STEP).unwrap_or(USUAL_STEP),
         }))
     }
 
@@ -147,15 +133,8 @@ impl Reaper {
         let sampled = self.form.is_sampled();
         let usual = Steps::usual_count(PLAIN_STEPS, sampled, privacy);
         let count = self.iterations.unwrap_or(usual);
-        if count == 0 || !(self.step.is_finite() && self.step > 0.0) {
-            return Err(Error::new(
-                ErrorCode::InvalidRequest,
-                format!(
-                    "{count} iterations with step {}; use at least 1, and a positive step such as {STEP}",
-                    self.step
-                ),
-            ));
-        }
+        ITERATIONS.check(count)?;
+        STEP.check(self.step)?;
         Steps::new(count, sampled, self.batch, n, privacy)
     }
 

@@ -8,9 +8,9 @@ use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 
 use super::{
+    PARTIAL,
     average::AverageIterate,
     iterate::Iterate,
-    reaper::PARTIAL,
     simplex::{log_scale, log_scale_of},
 };
 
@@ -152,7 +152,7 @@ mod tests {
     use rand_distr::{Distribution, StandardNormal};
 
     use super::*;
-    use crate::{Generator, generator, noise::add_lower_noise};
+    use crate::{Generator, generator, robust::reaper::descent::add_lower_noise};
 
     /// A logarithm with three directions `strength` above noise whose spectrum has this edge.
     fn logarithm(p: usize, edge: f64, strength: f64, rng: &mut Generator) -> DMatrix<f64> {

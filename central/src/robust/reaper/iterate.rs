@@ -4,6 +4,9 @@ use eigenveil_estimation::fantope::FantopeFactor;
 use eigenveil_estimation::linalg::{Symmetric, add_outer_lower, tall_cross_product, tall_product};
 use nalgebra::DMatrix;
 
+/// As for GLAD: there 0 is a subgradient.
+pub(super) const ON_THE_SUBSPACE: f64 = 1e-14;
+
 /// Rows nearer to the subspace than this are kept apart: `1/‖Qx‖` times what cancels would be rounding.
 const NEAR: f64 = 1e-3;
 
@@ -94,7 +97,7 @@ impl<'a> Step<'a> {
         let inverse = |&norm: &f64| if norm > NEAR { 1.0 / norm } else { 0.0 };
         let inverses: Vec<f64> = norms.iter().map(inverse).collect();
         let near: Vec<usize> = (0..norms.len())
-            .filter(|&i| norms[i] <= NEAR && norms[i] > super::reaper::ON_THE_SUBSPACE)
+            .filter(|&i| norms[i] <= NEAR && norms[i] > ON_THE_SUBSPACE)
             .collect();
         let mut directions = residuals.select_columns(&near);
         for (mut column, &i) in directions.column_iter_mut().zip(&near) {
@@ -167,7 +170,7 @@ mod tests {
     use eigenveil_estimation::models::uniform_frame;
 
     use super::*;
-    use crate::{generator, robust::reaper::tests::descent_direction};
+    use crate::{generator, robust::reaper::descent::tests::descent_direction};
 
     /// The product is that with the dense step, rows on the subspace, near it and far from it among them.
     #[test]

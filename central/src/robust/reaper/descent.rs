@@ -6,23 +6,20 @@ use eigenveil_estimation::{
 };
 use eigenveil_shared::{Error, ErrorCode, Result};
 use nalgebra::DMatrix;
+use rand_distr::{Distribution, StandardNormal};
 
 use super::{
+    LARGEST_SHARE, PARTIAL,
     average::AverageIterate,
-    iterate::{Iterate, Step},
+    iterate::{Iterate, ON_THE_SUBSPACE, Step},
     mirror::Mirror,
-    sampling::Steps,
     span::Span,
-    table::Table,
 };
-use crate::{Generator, noise::add_lower_noise};
+use crate::{
+    Generator,
+    robust::{sampling::Steps, table::Table},
+};
 
-/// As for GLAD: there 0 is a subgradient.
-pub(super) const ON_THE_SUBSPACE: f64 = 1e-14;
-/// From this dimension what is wanted of a spectrum is found without the rest of it.
-pub(super) const PARTIAL: usize = 500;
-/// A space of more than p over this costs as much as the full decomposition.
-pub(super) const LARGEST_SHARE: usize = 2;
 /// Distance to the projection that is asked for, relative: with noise, which the step is far less exact than, and without.
 const NOISY_ACCURACY: f64 = 3e-3;
 const PLAIN_ACCURACY: f64 = 1e-8;
@@ -48,7 +45,7 @@ pub(super) fn objective(table: &Table, p: &dyn Symmetric) -> f64 {
 }
 
 /// As [`objective`] with P checked.
-pub(super) fn checked_objective(table: &Table, p: &DMatrix<f64>) -> Result<f64> {
+pub(in crate::robust) fn checked_objective(table: &Table, p: &DMatrix<f64>) -> Result<f64> {
     let d = table.dimension();
     if p.shape() != (d, d) || (p - p.transpose()).amax() > 1e-9 {
         return Err(Error::new(
@@ -108,6 +105,21 @@ impl StepNoise {
                 add_lower_noise(sum, factor * off_diagonal, factor * sd, rng);
             }
             Self::Entrywise(sd) => add_lower_noise(sum, factor * sd, factor * sd, rng),
+        }
+    }
+}
+
+/// Adds independent Gaussian noise to the lower triangle: standard deviation `off_diagonal`, and `diagonal` on the diagonal.
+pub(super) fn add_lower_noise(
+    sum: &mut DMatrix<f64>,
+    off_diagonal: f64,
+    diagonal: f64,
+    rng: &mut Generator,
+) {
+    for (j, mut column) in sum.column_iter_mut().enumerate() {
+        for (i, entry) in column.iter_mut().enumerate().skip(j) {
+            let z: f64 = StandardNormal.sample(rng);
+            *entry += z * if i == j { diagonal } else { off_diagonal };
         }
     }
 }
@@ -294,7 +306,6 @@ pub(super) mod tests {
     use eigenveil_estimation::{linalg::outer_scaled, models::uniform_frame};
     use eigenveil_shared::preprocess::{Norm, Preprocessing, Row};
     use proptest::prelude::*;
-    use rand_distr::{Distribution, StandardNormal};
 
     use super::*;
     use crate::{Rows, generator};

@@ -9,7 +9,7 @@ use eigenveil_estimation::{
 use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 
-use super::reaper::PARTIAL;
+use super::PARTIAL;
 
 /// `P̄ = (1/t)Σ P_s` of t points of the Fantope, itself one: what the relaxation answers before it is rounded to a subspace.
 ///

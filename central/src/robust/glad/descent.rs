@@ -4,8 +4,12 @@ use eigenveil_estimation::linalg::{product, tall_cross_product, tall_product};
 use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 
-use super::{sampling::Steps, table::Table};
-use crate::{Generator, noise::EntryNoise, polar::polar};
+use crate::{
+    Generator,
+    noise::EntryNoise,
+    polar::polar,
+    robust::{sampling::Steps, table::Table},
+};
 
 /// A row of the sphere nearer to the subspace than this lies on it, up to rounding: there 0 is a subgradient.
 const ON_THE_SUBSPACE: f64 = 1e-14;
@@ -14,7 +18,7 @@ const ON_THE_SUBSPACE: f64 = 1e-14;
 const NEAR: f64 = 1e-3;
 
 /// `(1/N)Σ‖(I − VVᵀ)x‖`.
-pub(super) fn objective(table: &Table, v: &DMatrix<f64>) -> f64 {
+pub(in crate::robust) fn objective(table: &Table, v: &DMatrix<f64>) -> f64 {
     let split = Split::new(table.columns(), v);
     let far: f64 = split.squares.iter().map(|square| square.sqrt()).sum();
     let near: f64 = split.residuals.column_iter().map(|r| r.norm()).sum();

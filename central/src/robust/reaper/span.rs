@@ -8,7 +8,7 @@ use eigenveil_estimation::{
 use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 
-use super::{iterate::Iterate, reaper::LARGEST_SHARE};
+use super::{LARGEST_SHARE, iterate::Iterate};
 use crate::Generator;
 
 /// A span of fewer dimensions gives no block to start from.
@@ -129,7 +129,7 @@ mod tests {
     use eigenveil_estimation::linalg::{Symmetric, orthonormality_defect};
 
     use super::*;
-    use crate::{generator, robust::iterate::Step};
+    use crate::{generator, robust::reaper::iterate::Step};
 
     /// The step in the span's coordinates is the step, which has nothing outside it; vectors keep their products.
     #[test]

@@ -1,0 +1,214 @@
+//! The parameters of the algorithms as data.
+//!
+//! A line of the table below is a parameter; a [`Card`](crate::Card) says which an algorithm has, and what each is
+//! where it is not set. From these come the flags of `eigenveil central`, the checks of their values, and what
+//! `eigenveil central list` says of them.
+
+use std::{
+    fmt,
+    ops::{
+        Bound::{self, Excluded, Included, Unbounded},
+        RangeBounds,
+    },
+};
+
+use eigenveil_shared::{Error, ErrorCode, Result};
+
+/// What kind of value a parameter has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A whole number.
+    Count,
+    /// A finite number.
+    Number,
+    /// Set or not; its flag has no value.
+    Switch,
+}
+
+/// A parameter of an algorithm.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Parameter {
+    /// Name, of the flag too.
+    pub name: &'static str,
+    /// What stands for its value in help.
+    pub symbol: &'static str,
+    /// One line: what it is.
+    pub help: &'static str,
+    /// Kind of its value.
+    pub kind: Kind,
+    /// Where its value lies, whatever the rows.
+    pub limits: (Bound<f64>, Bound<f64>),
+    /// Its value where it is not set, if that is a number: it may follow from the rows' number and the budget.
+    pub default: Option<f64>,
+}
+
+/// Value of a [`Parameter`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Value {
+    /// Of [`Kind::Count`].
+    Count(usize),
+    /// Of [`Kind::Number`].
+    Number(f64),
+    /// Of [`Kind::Switch`] that is set.
+    Set,
+}
+
+impl From<usize> for Value {
+    fn from(count: usize) -> Self {
+        Self::Count(count)
+    }
+}
+
+impl From<f64> for Value {
+    fn from(number: f64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Count(count) => count.fmt(f),
+            Self::Number(number) => number.fmt(f),
+            Self::Set => f.write_str("set"),
+        }
+    }
+}
+
+const ANY: (Bound<f64>, Bound<f64>) = (Unbounded, Unbounded);
+const FROM_ONE: (Bound<f64>, Bound<f64>) = (Included(1.0), Unbounded);
+const FROM_ZERO: (Bound<f64>, Bound<f64>) = (Included(0.0), Unbounded);
+const POSITIVE: (Bound<f64>, Bound<f64>) = (Excluded(0.0), Unbounded);
+
+macro_rules! parameters {
+    ($($constant:ident: $kind:ident $name:literal $symbol:literal, $limits:expr, $help:literal;)*) => {
+        $(
+            #[doc = concat!("`", $name, "`. ", $help, ".")]
+            pub const $constant: Parameter = Parameter {
+                name: $name,
+                symbol: $symbol,
+                help: $help,
+                kind: Kind::$kind,
+                limits: $limits,
+                default: None,
+            };
+        )*
+
+        /// Every parameter, in the order of the command line's help.
+        pub const ALL: &[Parameter] = &[$($constant),*];
+    };
+}
+
+parameters! {
+    ITERATIONS: Count "iterations" "T", FROM_ONE, "Iterations (steps) of iterative algorithms";
+    EPOCHS: Count "epochs" "M", FROM_ONE, "Epochs of dp-vrpca";
+    BATCH: Count "batch" "B", FROM_ONE, "Rows of a batch or block";
+    STEP: Number "step" "X", POSITIVE, "Step size, or the constant of its schedule";
+    COLUMNS: Count "columns" "C", FROM_ONE, "Columns of the iterate of block power methods, k to p";
+    CLIP: Number "clip" "X", (Excluded(0.0), Included(1.0)), "Threshold that gradients are clipped to";
+    LAMBDA: Number "lambda" "X", FROM_ZERO, "Penalty λ of sparse-pca";
+    SUPPORT: Count "support" "S", FROM_ONE, "Rows of the subspace that sparse-pca keeps";
+    DEFLATION: Switch "deflation" "", ANY,
+        "Find the components of dp-pca one after another, each over n/k rows, instead of all at once";
+    ZETA: Number "zeta" "Z", (Excluded(0.0), Excluded(1.0)), "ζ of dp-pca, its failure probability";
+    TAIL_SCALE: Number "tail-scale" "X", POSITIVE, "K of dp-pca, the scale of the gradients' tail";
+    TAIL_POWER: Number "tail-power" "X", FROM_ZERO, "a of dp-pca, the power of the logarithm in that tail";
+    GROUPS: Number "groups" "X", (Included(1.0), Excluded(1e6)),
+        "Groups of rows in dp-pca's eigenvalue histogram, as a multiple of its threshold";
+    GROUP_ROWS: Count "group-rows" "R", (Included(2.0), Excluded(1e6)), "Rows in each group of that histogram";
+    STAGE: Count "stage" "I", FROM_ONE, "Iterations before the step of ggd and its relatives halves";
+    SIGMA: Number "sigma" "X", FROM_ZERO, "Noise of nggd and nsggd on every entry of the mean gradient";
+}
+
+impl Parameter {
+    /// With this value where it is not set.
+    pub(crate) const fn or(self, default: f64) -> Self {
+        Self {
+            default: Some(default),
+            ..self
+        }
+    }
+
+    /// # Errors
+    /// `invalid-request` names the value and the limits it is not within.
+    pub fn check(&self, value: impl Into<Value>) -> Result<()> {
+        let value = value.into();
+        let number = match value {
+            Value::Count(count) => count as f64,
+            Value::Number(number) => number,
+            Value::Set => return Ok(()),
+        };
+        if number.is_finite() && self.limits.contains(&number) {
+            return Ok(());
+        }
+        let lowest = match self.limits.0 {
+            Included(limit) => format!("at least {limit}"),
+            Excluded(limit) => format!("above {limit}"),
+            Unbounded => "finite".to_owned(),
+        };
+        let highest = match self.limits.1 {
+            Included(limit) => format!(" and at most {limit}"),
+            Excluded(limit) => format!(" and below {limit}"),
+            Unbounded if self.kind == Kind::Number => " and finite".to_owned(),
+            Unbounded => String::new(),
+        };
+        Err(Error::new(
+            ErrorCode::InvalidRequest,
+            format!("{} is {value}; it must be {lowest}{highest}", self.name),
+        ))
+    }
+}
+
+/// Parameters that are set, each with its value.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Options(Vec<(Parameter, Value)>);
+
+impl Options {
+    /// With this parameter set.
+    ///
+    /// ```
+    /// use eigenveil_central::{Options, find, parameter::{BATCH, COLUMNS}};
+    /// let entry = find("noisy-power")?;
+    /// assert!(entry.build(&Options::default().with(COLUMNS, 4)).is_ok());
+    /// let refused = entry.build(&Options::default().with(BATCH, 100)).err().unwrap();
+    /// assert!(refused.detail().starts_with("noisy-power has no parameter batch"));
+    /// # Ok::<(), eigenveil_shared::Error>(())
+    /// ```
+    #[must_use]
+    pub fn with(mut self, parameter: Parameter, value: impl Into<Value>) -> Self {
+        self.0.retain(|(set, _)| set.name != parameter.name);
+        self.0.push((parameter, value.into()));
+        self
+    }
+
+    /// Those that are set.
+    pub fn iter(&self) -> impl Iterator<Item = &(Parameter, Value)> {
+        self.0.iter()
+    }
+
+    fn value(&self, parameter: Parameter) -> Option<Value> {
+        let set = self.0.iter().find(|(set, _)| set.name == parameter.name);
+        set.map(|(_, value)| *value)
+    }
+
+    /// The value of a [`Kind::Count`].
+    pub(crate) fn count(&self, parameter: Parameter) -> Option<usize> {
+        match self.value(parameter) {
+            Some(Value::Count(count)) => Some(count),
+            _ => None,
+        }
+    }
+
+    /// The value of a [`Kind::Number`].
+    pub(crate) fn number(&self, parameter: Parameter) -> Option<f64> {
+        match self.value(parameter) {
+            Some(Value::Number(number)) => Some(number),
+            _ => None,
+        }
+    }
+
+    /// Whether a [`Kind::Switch`] is set.
+    pub(crate) fn is_set(&self, parameter: Parameter) -> bool {
+        self.value(parameter).is_some()
+    }
+}

@@ -1,0 +1,21 @@
+//! REAPER: least absolute deviations over the Fantope, with the kernels that nothing else needs.
+
+mod average;
+mod descent;
+mod form;
+mod iterate;
+mod mirror;
+mod simplex;
+mod span;
+
+pub use average::AverageIterate;
+pub(super) use descent::checked_objective;
+pub use form::{Reaper, ReaperForm};
+pub use simplex::project_entropy;
+
+pub(crate) use form::{GD, MD, SGD, SMD};
+
+/// From this dimension what is wanted of a spectrum is found without the rest of it.
+const PARTIAL: usize = 500;
+/// A space of more than p over this costs as much as the full decomposition.
+const LARGEST_SHARE: usize = 2;

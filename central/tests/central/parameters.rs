@@ -1,0 +1,146 @@
+//! The table of parameters against the algorithms that have them.
+
+use eigenveil_central::{
+    ALGORITHMS, Calibration, Card, Fit, Neighbours, Options, Privacy, Request, Rows, generator,
+    parameter::{ALL, Kind, Parameter, Value, ZETA},
+};
+use eigenveil_shared::ErrorCode;
+
+use crate::tables::{clipped, private};
+
+/// Whether it is `dp-pca`: only its private estimates have constants, and they take many rows.
+fn has_constants(card: &Card) -> bool {
+    card.parameters.iter().any(|own| own.name == ZETA.name)
+}
+
+/// Rows close to one another, so that the noise of `dp-pca` follows their spread.
+fn rows(card: &Card) -> Rows {
+    let n = if has_constants(card) { 8_000 } else { 400 };
+    let rows: Vec<Vec<f64>> = (0..n)
+        .map(|i| {
+            let turn = f64::from(i);
+            let noise = |times: f64| 0.003 * (times * turn).sin();
+            vec![
+                0.8 + noise(0.37),
+                noise(1.1),
+                noise(2.3),
+                noise(3.1),
+                noise(4.7),
+            ]
+        })
+        .collect();
+    clipped(&rows, 1.0)
+}
+
+fn fit(card: &Card, options: &Options, rows: &Rows) -> Fit {
+    let privacy = if has_constants(card) {
+        private(12.0, 1e-2, Neighbours::ZeroOut, Calibration::Accounted)
+    } else {
+        Privacy::None
+    };
+    card.build(options)
+        .unwrap()
+        .fit(
+            rows,
+            &Request::new(2, privacy),
+            &mut generator(Some(4)).unwrap(),
+        )
+        .unwrap_or_else(|error| panic!("{} {options:?}: {error}", card.name))
+}
+
+/// A value that is not the usual one.
+fn other(card: &Card, parameter: &Parameter) -> Value {
+    match (parameter.name, parameter.kind) {
+        ("batch", _) if has_constants(card) => Value::Count(3_000),
+        ("batch", _) => Value::Count(90),
+        ("columns", _) => Value::Count(3),
+        ("support", _) => Value::Count(2),
+        ("group-rows", _) => Value::Count(25),
+        ("lambda", _) => Value::Number(1e-6),
+        ("groups", _) => Value::Number(9.0),
+        (_, Kind::Count) => Value::Count(7),
+        (_, Kind::Number) => Value::Number(0.37),
+        (_, Kind::Switch) => Value::Set,
+    }
+}
+
+/// A parameter that a card names and its algorithm does not read would change nothing.
+#[test]
+fn every_parameter_of_a_card_reaches_its_algorithm() {
+    for card in ALGORITHMS {
+        let rows = rows(card);
+        let usual = fit(card, &Options::default(), &rows);
+        for parameter in card.parameters {
+            let options = Options::default().with(*parameter, other(card, parameter));
+            let set = fit(card, &options, &rows);
+            assert!(
+                set.subspace != usual.subspace || set.facts != usual.facts,
+                "{} --{}",
+                card.name,
+                parameter.name
+            );
+        }
+    }
+}
+
+/// What is not on the card, or out of its limits, is refused with the value, the limits and the way out.
+#[test]
+fn what_is_not_on_the_card_is_refused() {
+    for card in ALGORITHMS {
+        let name = card.name;
+        let refused = |parameter: &Parameter, value: Value, says: &str| {
+            let built = card.build(&Options::default().with(*parameter, value));
+            let error = built
+                .err()
+                .unwrap_or_else(|| panic!("{name} takes {parameter:?} {value}"));
+            assert_eq!(error.code(), ErrorCode::InvalidRequest);
+            assert!(error.detail().contains(says), "{name}: {error}");
+        };
+        for parameter in ALL {
+            let own = card
+                .parameters
+                .iter()
+                .find(|own| own.name == parameter.name);
+            let Some(own) = own else {
+                refused(parameter, other(card, parameter), "leave it out (it has ");
+                continue;
+            };
+            // As in the table, but for its default.
+            assert_eq!(
+                Parameter {
+                    default: None,
+                    ..*own
+                },
+                *parameter
+            );
+            match parameter.kind {
+                Kind::Count => {
+                    refused(own, Value::Count(0), " is 0; it must be at least ");
+                }
+                Kind::Number => {
+                    refused(own, Value::Number(-1.0), " is -1; it must be a");
+                    refused(own, Value::Number(f64::NAN), " is NaN; it must be a");
+                    refused(own, Value::Number(f64::INFINITY), " is inf; it must be a");
+                }
+                Kind::Switch => {}
+            }
+            if let Some(default) = own.default {
+                own.check(default).unwrap();
+            }
+        }
+    }
+}
+
+/// No flag without an algorithm, and no two of one name.
+#[test]
+fn every_parameter_is_on_a_card() {
+    for (at, parameter) in ALL.iter().enumerate() {
+        let mut own = ALGORITHMS.iter().flat_map(|card| card.parameters);
+        assert!(
+            own.any(|own| own.name == parameter.name),
+            "{}",
+            parameter.name
+        );
+        assert!(ALL[..at].iter().all(|other| other.name != parameter.name));
+    }
+}
