@@ -191,6 +191,7 @@ mod tests {
     use eigenveil_shared::privacy::{Budget, gaussian};
 
     use super::*;
+    use crate::Neighbours;
     use crate::{generator, testing::gaussian_rows};
 
     fn private(calibration: Calibration, iterations: Option<usize>) -> Fit {
