@@ -191,8 +191,7 @@ mod tests {
     use eigenveil_shared::privacy::{Budget, gaussian};
 
     use super::*;
-    use crate::Neighbours;
-    use crate::{generator, testing::gaussian_rows};
+    use crate::{Neighbours, generator, testing::gaussian_rows};
 
     fn private(calibration: Calibration, iterations: Option<usize>) -> Fit {
         let rows = gaussian_rows(200, &[0.5, 0.3, 0.1, 0.05], 3);

@@ -77,12 +77,12 @@ fn tokens(text: &str) -> Tokens<'_> {
             word
         } else if after.starts_with('"') {
             word + quoted(after, '"')
-        } else if rest.starts_with('\'') {
-            let inner = rest[1..].chars().next().unwrap_or_default();
-            if inner == '\\' || rest[1 + inner.len_utf8()..].starts_with('\'') {
+        } else if let Some(inside) = rest.strip_prefix('\'') {
+            let first = inside.chars().next().unwrap_or_default();
+            if first == '\\' || inside[first.len_utf8()..].starts_with('\'') {
                 quoted(rest, '\'')
             } else {
-                1 + rest[1..].find(|c| !is_word(c)).unwrap_or(rest.len() - 1)
+                1 + inside.find(|c| !is_word(c)).unwrap_or(inside.len())
             }
         } else if rest.starts_with("::") {
             found.push(&rest[..2]);
@@ -240,7 +240,7 @@ impl Modules {
             format!("{folder}/{}", name.trim_end_matches(".rs"))
         };
         for child in self.0[&path].children.clone() {
-            let inner = [&path[..], &[child.clone()]].concat();
+            let inner = [&path[..], std::slice::from_ref(&child)].concat();
             if self.0.contains_key(&inner) {
                 continue;
             }
@@ -343,7 +343,7 @@ impl Modules {
                 for (alias, target, _) in &module.imports {
                     if alias == name || alias == "*" {
                         let target = if alias == "*" {
-                            &[&target[..target.len() - 1], &[name.clone()]].concat()
+                            &[&target[..target.len() - 1], std::slice::from_ref(name)].concat()
                         } else {
                             target
                         };
