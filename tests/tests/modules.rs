@@ -16,22 +16,63 @@ use std::{
     path::Path,
 };
 
-/// What holds of a crate: no cycle between the modules of its root, files with their folders, and none of more than
-/// so many files. What is left in the others, [`the_cycles_of_every_crate`] tells.
+/// What holds of a crate: no cycle of more than so many files, and none between the modules of its root, files with
+/// their folders, where that is asked. What is left in the others, [`the_cycles_of_every_crate`] tells.
 struct Rule {
     /// Its root module, from the repository's.
     root: &'static str,
+    /// Whether the modules of its root depend one way.
+    ordered: bool,
     /// Files that may be in one cycle.
     largest: usize,
     /// A folder whose files may be more.
     except: &'static str,
 }
 
-const RULES: [Rule; 1] = [Rule {
-    root: "central/src/lib.rs",
-    largest: 1,
-    except: "",
-}];
+const RULES: [Rule; 7] = [
+    Rule {
+        root: "central/src/lib.rs",
+        ordered: true,
+        largest: 1,
+        except: "",
+    },
+    Rule {
+        root: "server/src/lib.rs",
+        ordered: true,
+        largest: 2,
+        except: "server/src/store/",
+    },
+    Rule {
+        root: "estimation/src/lib.rs",
+        ordered: false,
+        largest: 3,
+        except: "",
+    },
+    Rule {
+        root: "client/src/lib.rs",
+        ordered: false,
+        largest: 3,
+        except: "",
+    },
+    Rule {
+        root: "cli/src/lib.rs",
+        ordered: false,
+        largest: 3,
+        except: "",
+    },
+    Rule {
+        root: "plots/src/lib.rs",
+        ordered: false,
+        largest: 3,
+        except: "",
+    },
+    Rule {
+        root: "audit/src/lib.rs",
+        ordered: false,
+        largest: 3,
+        except: "",
+    },
+];
 /// Every crate.
 const ROOTS: [&str; 8] = [
     "shared/src/lib.rs",
@@ -516,7 +557,10 @@ fn faults(rule: &Rule, read: &dyn Fn(&str) -> Option<String>) -> Vec<String> {
     let files = modules.arrows();
     let units = modules.units(&files);
     let excepted = |file: &&str| !rule.except.is_empty() && file.starts_with(rule.except);
-    let between = cycles(&units).into_iter().map(|cycle| told(&cycle, &units));
+    let between = cycles(&units)
+        .into_iter()
+        .filter(|_| rule.ordered)
+        .map(|cycle| told(&cycle, &units));
     let within = cycles(&files)
         .into_iter()
         .filter(|cycle| cycle.len() > rule.largest && !cycle.iter().all(excepted));
@@ -534,7 +578,7 @@ fn modules_depend_one_way() {
     for rule in &RULES {
         let arrows = Modules::new(rule.root, &on_disk).arrows();
         assert!(
-            arrows.len() > 10,
+            arrows.len() > 5,
             "{}: the test reads less than there is",
             rule.root
         );
@@ -549,6 +593,7 @@ fn the_cycles_of_every_crate() {
     for root in ROOTS {
         let rule = Rule {
             root,
+            ordered: true,
             largest: 1,
             except: "",
         };
@@ -594,6 +639,7 @@ fn planted(file: &str, more: &str) -> Vec<String> {
     };
     let rule = Rule {
         root: "src/lib.rs",
+        ordered: true,
         largest: 3,
         except: "src/b/",
     };

@@ -4,7 +4,10 @@
 //! other rows are read: for reports a line that is no LIBSVM text is a row that cannot be used, unless most are. Labels
 //! must be there: without them the line of a zero row is a blank one.
 
-use super::{RowTable, Unreadable, Wanted, Why, columns::Layout, text_of};
+use super::{
+    columns::{Layout, Wanted},
+    table::{RowTable, Unreadable, Why, no_rows, text_of},
+};
 use crate::error::{CliError, Result};
 
 /// Largest dimension taken from a file: beyond it an index is surely a mistake.
@@ -74,7 +77,7 @@ pub(super) fn parse(
     }
     let columns = dimension.unwrap_or(largest);
     if columns == 0 {
-        return Err(super::no_rows());
+        return Err(no_rows());
     }
     let layout = layout(columns)?;
     if columns.saturating_mul(sparse.len()) > MAX_VALUES {
@@ -169,7 +172,7 @@ fn row(line: &str, first: usize, dimension: Option<usize>) -> std::result::Resul
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rows::{TableArgs, nameless};
+    use crate::rows::{TableArgs, table::nameless};
 
     fn read(bytes: &[u8], dimension: Option<usize>, reports: bool) -> Result<RowTable> {
         let wanted = dimension.map(|dimension| Wanted {

@@ -2,7 +2,7 @@
 
 use npyz::{DType, NpyFile, Order};
 
-use super::{RowTable, columns::Layout};
+use super::{columns::Layout, table::RowTable};
 use crate::error::{CliError, Result};
 
 /// Deepest nesting of brackets in a header; an array of numbers has 2.

@@ -18,9 +18,9 @@ use parquet::{
 use serde::Deserialize;
 
 use super::{
-    RowTable, Unreadable, Why,
     columns::{self, Found, Wanted},
     flags::TableArgs,
+    table::{RowTable, Unreadable, Why, check_columns},
 };
 use crate::error::{CliError, Result};
 
@@ -47,7 +47,7 @@ pub(super) fn parse(bytes: &[u8], how: &TableArgs, wanted: Option<&Wanted>) -> R
         shown: true,
         headerless: false,
     };
-    super::check_columns(found.count)?;
+    check_columns(found.count)?;
     let layout = columns::layout(found, how, wanted)?;
     let durations = durations(metadata.file_metadata().key_value_metadata());
     let numbers = layout

@@ -9,10 +9,9 @@ use std::collections::BTreeMap;
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder, Terminator};
 
 use super::{
-    RowTable, Unreadable, Why,
     columns::{self, Found, Layout, Wanted},
     flags::{Header, TableArgs},
-    text_of,
+    table::{RowTable, Unreadable, Why, check_columns, no_rows, text_of},
 };
 use crate::error::{CliError, Result};
 
@@ -56,7 +55,7 @@ pub(super) fn parse(
         let begin = lines.iter().position(|(_, line)| !says_nothing(line));
         lines.drain(..begin.unwrap_or(lines.len()));
     }
-    let &(_, first) = lines.first().ok_or_else(super::no_rows)?;
+    let &(_, first) = lines.first().ok_or_else(no_rows)?;
     if first.len() > MAX_LINE {
         return Err(CliError::usage(format!(
             "its first line has {} bytes; a line may have {MAX_LINE}",
@@ -86,7 +85,7 @@ pub(super) fn parse(
     if 2 * wrong > lines.len() && (!header || lines.len() >= MOST_OF) {
         return Err(refused_count(lines, count, header, delimiter, wanted));
     }
-    super::check_columns(count)?;
+    check_columns(count)?;
     let mut layout = columns::layout(found, how, wanted)?;
     layout.notes.extend(guess.map(str::to_owned));
     let mut table = values(lines, count, splitter, delimiter, layout)?;
@@ -802,7 +801,7 @@ mod tests {
     fn lines_without_end_are_refused() {
         let commas = ",".repeat(MAX_LINE + 1);
         assert!(local(&commas).is_err());
-        let wide = ",".repeat(super::super::MAX_COLUMNS + 1);
+        let wide = ",".repeat(super::super::table::MAX_COLUMNS + 1);
         let error = local(&format!("{wide}\n{wide}\n")).unwrap_err().to_string();
         assert!(error.contains("columns; at most"), "{error}");
         let mut splitter = Splitter::new(b',');

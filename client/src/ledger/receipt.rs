@@ -12,7 +12,7 @@ use super::{
     EntryState,
     limits::{self, Limits, Spent},
     schema::Entry,
-    told::Told,
+    told::{Told, printable},
 };
 
 /// What a device has told whom. `Display` is a short text for a person; serde gives JSON with exact
@@ -229,13 +229,6 @@ pub(super) fn cost(
         printable(neighbours)
     )?;
     writeln!(f, "   {}", printable(sentence))
-}
-
-/// Others' text without control characters, which a terminal obeys.
-pub(super) fn printable(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect()
 }
 
 /// To five digits, not below the value, but for what is lost in any sum of decimals.

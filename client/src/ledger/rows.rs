@@ -664,16 +664,16 @@ impl fmt::Display for RowReceipt {
             writeln!(
                 f,
                 "\n{number}. {}  study {} at {}",
-                super::receipt::printable(&study.day),
-                super::receipt::printable(&study.study),
-                super::receipt::printable(&study.server)
+                super::told::printable(&study.day),
+                super::told::printable(&study.study),
+                super::told::printable(&study.server)
             )?;
             writeln!(
                 f,
                 "   {} rows of {} numbers, perturbed by {}",
                 study.rows,
                 study.dimension,
-                super::receipt::printable(&study.mechanism)
+                super::told::printable(&study.mechanism)
             )?;
             super::receipt::cost(f, study.charged, &study.neighbours, &study.sentence)?;
             super::receipt::told(f, study.told.as_ref(), &study.fingerprint)?;

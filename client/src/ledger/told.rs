@@ -14,7 +14,6 @@ use eigenveil_shared::{
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::{Deserialize, Serialize};
 
-use super::receipt::printable;
 use crate::{error::Result, file::Store, participant::Participant};
 
 /// The table, in a ledger whose table of studies this is.
@@ -199,4 +198,11 @@ fn norm(preprocessing: &Preprocessing) -> String {
             format!("require: divided by {radius}; longer rows sent as the zero row")
         }
     }
+}
+
+/// Others' text without control characters, which a terminal obeys.
+pub(super) fn printable(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
 }

@@ -26,8 +26,6 @@ use super::{
 use crate::cancel::Cancel;
 use crate::linalg::{add_outer_lower, outer_scaled, require_square_and_finite};
 
-/// Over-relaxation α.
-pub(super) const RELAXATION: f64 = 1.6;
 /// Boyd et al. §3.4.1: ρ changes when one relative residual is this many times the other. Their 10
 /// took 1.5 times the iterations on eight sparse problems (p = 40–200).
 const IMBALANCE: f64 = 3.0;

@@ -5,7 +5,7 @@
 
 use nalgebra::DMatrix;
 
-use super::{admm::RELAXATION, spectrum::Factor};
+use super::spectrum::Factor;
 use crate::linalg::outer_columns_lower;
 
 /// Sums over the whole symmetric matrices.
@@ -30,6 +30,8 @@ pub(super) struct Sums {
 /// Independent partial sums, so that the pass vectorises.
 const LANES: usize = 4;
 
+/// Over-relaxation α.
+const RELAXATION: f64 = 1.6;
 /// Columns of X made at a time: their lower part stays in the cache up to p of a few hundred.
 pub(super) const PANEL: usize = 64;
 

@@ -7,36 +7,12 @@ use eigenveil_shared::{
     },
     mechanism::NoiseModel,
 };
-use nalgebra::DMatrix;
 
 use super::{
-    Eigenvalues, Floor, Judgement, SpectralNoise, Spike, centring, from_data::settle, groups,
+    Floor, Judgement, Measured, SpectralNoise, Spike, centring, from_data::settle, groups,
     predict::expected_error, warnings,
 };
-use crate::{centring::EstimatedMean, jackknife::ErrorBars, pca::share_of};
-
-/// Components as an estimator found them, with what is needed to judge them.
-#[derive(Clone, Copy, Debug)]
-pub struct Measured<'a> {
-    /// `p × k` orthonormal loadings, leading first; k may be 0.
-    pub vectors: &'a DMatrix<f64>,
-    /// `vᵀS̃v` of each (its eigenvalue for plain PCA).
-    pub values: &'a [f64],
-    /// The eigenvalues of S̃.
-    pub spectrum: Eigenvalues<'a>,
-    /// Noise of one report.
-    pub noise: &'a NoiseModel,
-    /// Reports averaged.
-    pub n: u64,
-    /// The mean that private centring removed; `None` without it.
-    pub mean: Option<&'a EstimatedMean>,
-    /// Rows a sparse estimator selected; `None` for plain PCA.
-    pub support: Option<&'a [usize]>,
-    /// Standard errors, where there are enough buckets.
-    pub error_bars: Option<&'a ErrorBars>,
-    /// The privacy setting in words, for the warnings: "ε = 1".
-    pub setting: &'a str,
-}
+use crate::pca::share_of;
 
 /// Everything the floor says of an estimate.
 #[derive(Clone, Debug, PartialEq)]
@@ -298,14 +274,14 @@ fn ln_choose(p: usize, m: usize) -> f64 {
     (0..m).map(|i| ((p - i) as f64 / (i + 1) as f64).ln()).sum()
 }
 
-/// Whether a verdict is worth acting on.
-pub(super) fn stands(judgement: &Judgement) -> bool {
-    judgement.verdict == Verdict::Above
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{super::gaussian, *};
+    use nalgebra::DMatrix;
+
+    use super::{
+        super::{Eigenvalues, gaussian},
+        *,
+    };
 
     fn assess_plain(spectrum: &[f64], k: usize, sd: f64, n: u64) -> Assessment {
         let p = spectrum.len();

@@ -54,6 +54,13 @@ pub struct Judgement {
     pub spike: Option<Spike>,
 }
 
+impl Judgement {
+    /// Whether the verdict is worth acting on.
+    pub(super) fn stands(&self) -> bool {
+        self.verdict == Verdict::Above
+    }
+}
+
 /// Derivatives by the measured eigenvalue.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Slopes {

@@ -8,7 +8,7 @@
 
 use eigenveil_shared::estimate::{Component, ComponentGroup, Verdict, smaller_alignment};
 
-use super::{Floor, Judgement, components::stands};
+use super::{Floor, Judgement};
 use crate::{
     jackknife::{DirectionErrors, ErrorBars},
     pca::share_of,
@@ -30,7 +30,7 @@ pub(super) fn runs(
     bars: Option<&ErrorBars>,
 ) -> Vec<(usize, usize)> {
     let k = judgements.len();
-    let standing = |j: usize| judgements.get(j).is_some_and(stands);
+    let standing = |j: usize| judgements.get(j).is_some_and(Judgement::stands);
     // Whether j and j + 1 are linked.
     let mut linked: Vec<bool> = (0..k)
         .map(|j| {

@@ -25,13 +25,15 @@ mod from_data;
 mod groups;
 mod law;
 mod mean;
+mod measured;
 mod predict;
 mod warnings;
 
-pub use components::{Assessment, Measured, assess};
+pub use components::{Assessment, assess};
 pub use from_data::{Eigenvalues, Floor, Judgement};
 pub use law::{SpectralNoise, Spike};
 pub use mean::probably_the_mean;
+pub use measured::Measured;
 pub use predict::{
     PredictedComponent, Prediction, Spectrum, participants_for_error, participants_for_visibility,
     predict,

@@ -1,10 +1,6 @@
 //! What an analyst must be told, in words.
 
-use super::{
-    Floor, Judgement, Spectrum, centring,
-    components::{Measured, stands},
-    participants_for_visibility,
-};
+use super::{Floor, Judgement, Measured, Spectrum, centring, participants_for_visibility};
 
 /// What a component that is not seen is taken to hold more than the rest, of the variance of unit rows, at most.
 const EXAMPLE_SHARE: f64 = 0.1;
@@ -20,7 +16,7 @@ pub(super) fn plain_words(
     let k = judgements.len();
     let standing = judgements
         .iter()
-        .filter(|judgement| stands(judgement))
+        .filter(|judgement| judgement.stands())
         .count();
     let place = format!("At n = {} and {}", grouped(measured.n), measured.setting);
     if standing == 0 {
@@ -58,7 +54,7 @@ fn outlook(measured: &Measured<'_>, judgements: &[Judgement], k: usize) -> Strin
     let p = measured.spectrum.dimension;
     let seen: Vec<f64> = judgements
         .iter()
-        .filter(|j| stands(j))
+        .filter(|judgement| judgement.stands())
         .filter_map(|j| Some(j.spike?.theta))
         .collect();
     let missing = k.saturating_sub(seen.len());

@@ -1,0 +1,290 @@
+//! The rows of a file, and what was no number in it.
+
+use std::borrow::Cow;
+
+use eigenveil_shared::{mechanism::double_cap::MAX_DIMENSION, preprocess::Row};
+
+use super::{
+    columns::{self, Found, Layout, Wanted},
+    flags::TableArgs,
+};
+use crate::error::{CliError, Result};
+
+/// Most columns that a table may have: what a study can have, and as many beside them.
+pub(super) const MAX_COLUMNS: usize = 2 * MAX_DIMENSION;
+
+/// The rows of a file, with the columns that were chosen.
+pub struct RowTable {
+    rows: usize,
+    columns: usize,
+    values: Vec<f64>,
+    names: Option<Vec<String>>,
+    unreadable: Option<Unreadable>,
+    notes: Vec<String>,
+    taken: Vec<usize>,
+    /// Line 1 could be names or a row, and nobody said which.
+    pub(super) guessed_header: bool,
+}
+
+/// Where a file has something else than a number, counted from 1.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unreadable {
+    pub(super) line: usize,
+    /// Column of the file; the whole line when absent.
+    pub(super) column: Option<usize>,
+    /// The same column of the table, from 0, where it may have a name.
+    pub(super) named: Option<usize>,
+    pub(super) why: Why,
+}
+
+/// Why it is no number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Why {
+    Missing,
+    NotANumber,
+    DecimalComma,
+    /// A LIBSVM index beyond the study's dimension.
+    Outside,
+    /// A LIBSVM index 0 in a file taken to count from 1.
+    IndexZero,
+    /// A line that is no LIBSVM text.
+    NotLibsvm,
+    /// A line with another number of fields than the first; with a quote that the line does not close.
+    Fields {
+        has: usize,
+        wants: usize,
+        open: bool,
+    },
+}
+
+impl RowTable {
+    /// A table of `columns`-dimensional rows, one after the other in `values`.
+    ///
+    /// # Errors
+    /// Wrong usage when there is no row or no column, or the values do not fill whole rows.
+    pub fn new(columns: usize, values: Vec<f64>, names: Option<Vec<String>>) -> Result<Self> {
+        if columns == 0 || values.is_empty() || !values.len().is_multiple_of(columns) {
+            return Err(no_rows());
+        }
+        Ok(Self {
+            rows: values.len() / columns,
+            columns,
+            values,
+            names,
+            unreadable: None,
+            notes: Vec::new(),
+            taken: (0..columns).collect(),
+            guessed_header: false,
+        })
+    }
+
+    pub(super) fn with_unreadable(mut self, first: Option<Unreadable>) -> Self {
+        self.unreadable = first;
+        self
+    }
+
+    /// Columns that were taken as the layout says.
+    pub(super) fn of_layout(mut self, layout: Layout) -> Self {
+        self.names = layout.names;
+        self.notes = layout.notes;
+        self.taken = layout.take;
+        self
+    }
+
+    /// The columns of a layout, from a table with all of them.
+    pub(super) fn rearranged(mut self, layout: Layout) -> Self {
+        if !layout.is_identity(self.columns) {
+            self.values = self
+                .values
+                .chunks_exact(self.columns)
+                .flat_map(|row| layout.take.iter().map(|&at| row[at]))
+                .collect();
+            self.columns = layout.take.len();
+        }
+        self.of_layout(layout)
+    }
+
+    /// Refuses a table in which a field was no number (and is NaN).
+    ///
+    /// # Errors
+    /// Wrong usage that names the first such line and column.
+    pub fn check_readable(&self) -> Result<()> {
+        let Some(Unreadable {
+            line,
+            column,
+            named,
+            why,
+        }) = self.unreadable
+        else {
+            return Ok(());
+        };
+        let name = named.and_then(|at| self.names()?.get(at));
+        let place = match (column, name) {
+            (Some(column), Some(name)) => format!("line {line}, column {column} ({name})"),
+            (Some(column), None) => format!("line {line}, column {column}"),
+            (None, _) => format!("line {line}"),
+        };
+        Err(CliError::usage(match why {
+            Why::Missing => format!(
+                "{place}: the value is missing; fill it in, or leave the row or the column out"
+            ),
+            Why::NotANumber => format!("{place}: not a number; every field must be a number"),
+            Why::Outside => format!("{place}: there is no such column in the study"),
+            Why::IndexZero => format!(
+                "{place}: index 0, but indices are taken from 1; if the file counts from 0 (as scikit-learn's dump_svmlight_file does), give --first-index 0"
+            ),
+            Why::NotLibsvm => format!(
+                "{place}: not LIBSVM text, which is a number and then index:value, indices from 1 and rising"
+            ),
+            Why::DecimalComma => format!(
+                "{place}: a decimal comma, or one between thousands; write numbers as 1234.5, or separate the columns by ';'"
+            ),
+            Why::Fields { has, wants, open } => format!(
+                "{place} has {has} fields but the first line has {wants}{}",
+                if open {
+                    "; a quoted cell must end on its line"
+                } else {
+                    "; a decimal comma makes one more"
+                }
+            ),
+        }))
+    }
+
+    /// Refuses a table whose first line could be names or a row, where nobody said which.
+    ///
+    /// # Errors
+    /// Wrong usage that names the flag.
+    pub fn check_header_is_known(&self) -> Result<()> {
+        if !self.guessed_header {
+            return Ok(());
+        }
+        Err(CliError::usage(
+            "line 1 has numbers: it may name the columns or be the first row; give --header yes or --header no",
+        ))
+    }
+
+    /// What the user should be told once of how the columns were taken.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// The file's column, from 0, of each column of the table.
+    pub fn taken(&self) -> &[usize] {
+        &self.taken
+    }
+
+    /// Number of rows n.
+    pub fn len(&self) -> usize {
+        self.rows
+    }
+
+    /// Whether there is no row; never true.
+    pub fn is_empty(&self) -> bool {
+        self.rows == 0
+    }
+
+    /// Number of columns p.
+    pub fn dimension(&self) -> usize {
+        self.columns
+    }
+
+    /// Column names, where there are any.
+    pub fn names(&self) -> Option<&[String]> {
+        self.names.as_deref()
+    }
+
+    /// Row `index`, from 0.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub fn row(&self, index: usize) -> Row {
+        Row::new(self.values[index * self.columns..(index + 1) * self.columns].to_vec())
+    }
+
+    /// Refuses a table with a value that is NaN or infinite.
+    ///
+    /// # Errors
+    /// Wrong usage that names the first such row and column.
+    pub fn check_finite(&self) -> Result<()> {
+        let Some(at) = self.values.iter().position(|v| !v.is_finite()) else {
+            return Ok(());
+        };
+        let (row, named) = (at / self.columns + 1, at % self.columns);
+        let column = self.taken[named] + 1;
+        let column = match self.names() {
+            Some(names) => format!("column {column} ({})", names[named]),
+            None => format!("column {column}"),
+        };
+        let what = if self.values[at].is_nan() {
+            "not a number"
+        } else {
+            "infinite"
+        };
+        Err(CliError::usage(format!(
+            "row {row}, {column}: the value is {what}; give a finite number, or leave the row or the column out"
+        )))
+    }
+
+    /// Says when a column only counts the rows: nobody's principal component.
+    pub(super) fn note_index(&mut self) {
+        let counts = |column: usize| {
+            let mut own = self.values.iter().skip(column).step_by(self.columns);
+            let first = own.next().copied().unwrap_or(f64::NAN);
+            (first == 0.0 || first == 1.0) && own.zip(1..).all(|(x, i)| *x == first + f64::from(i))
+        };
+        if self.rows < 3 || self.columns < 2 {
+            return;
+        }
+        if let Some(column) = (0..self.columns).find(|&column| counts(column)) {
+            let name = self.names.as_ref().map_or_else(
+                || format!("{}", column + 1),
+                |names| format!("{:?}", names[column]),
+            );
+            self.notes.push(format!(
+                "column {name} counts the rows: if it is an index, leave it out with --drop"
+            ));
+        }
+    }
+}
+
+pub(super) fn no_rows() -> CliError {
+    CliError::usage("it has no rows; one row is one participant")
+}
+
+impl std::fmt::Debug for RowTable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "RowTable({} rows of {})", self.rows, self.columns)
+    }
+}
+
+/// Refuses more columns than any study has, before room is made for them.
+pub(super) fn check_columns(count: usize) -> Result<()> {
+    if count <= MAX_COLUMNS {
+        return Ok(());
+    }
+    Err(CliError::usage(format!(
+        "it has {count} columns; at most {MAX_COLUMNS} can be used"
+    )))
+}
+
+/// The layout of a format without names.
+pub(super) fn nameless(count: usize, how: &TableArgs, wanted: Option<&Wanted>) -> Result<Layout> {
+    check_columns(count)?;
+    let found = Found {
+        count,
+        ..Found::default()
+    };
+    columns::layout(found, how, wanted)
+}
+
+/// The bytes as text. What is no UTF-8 becomes a sign that is in no number: one cell in another encoding (`<5 µg`)
+/// must not decide whether the rows are sent.
+///
+/// # Errors
+/// Wrong usage for text of 16-bit units, which says so at its beginning.
+pub(super) fn text_of(bytes: &[u8]) -> Result<Cow<'_, str>> {
+    if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
+        return Err(CliError::usage("it is UTF-16 text; save it as UTF-8"));
+    }
+    Ok(String::from_utf8_lossy(bytes))
+}
