@@ -15,6 +15,9 @@ use rusqlite::{Connection, Transaction, params};
 
 use super::{failure::Failure, health::Health, repeated::Repeated, study::Study};
 
+/// Takes seeds of the bucket with this number.
+type TakeOfBucket<'a> = dyn FnMut(u32, &[Seed]) -> Result<(), Failure> + 'a;
+
 /// Seeds held in memory at once (1 MiB), or those of one commit where it has more.
 const PIECE: usize = 1 << 16;
 
@@ -148,10 +151,7 @@ impl<'a> StoredSeeds<'a> {
     }
 
     /// Hands over all seeds that are counted, bucket after bucket.
-    fn read(
-        &self,
-        take: &mut dyn FnMut(u32, &[Seed]) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
+    fn read(&self, take: &mut TakeOfBucket<'_>) -> Result<(), Failure> {
         let connection = self.connection.borrow();
         let mut once = self.repeated.filter();
         let mut read = 0;
