@@ -22,7 +22,6 @@ pub use crate::error::{CliError, Result};
 #[command(
     name = "eigenveil",
     version,
-    about,
     propagate_version = true,
     arg_required_else_help = true,
     after_help = "Example, everything on this machine in seconds:\n  eigenveil demo\n\nExit codes: 0 done, 1 failed, 2 wrong usage."
