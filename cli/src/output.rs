@@ -75,6 +75,11 @@ fn printable(text: &str) -> String {
         .collect()
 }
 
+/// What the user should think about, on standard error.
+pub(crate) fn warn(warning: &str) {
+    say(&format!("warning: {warning}"));
+}
+
 /// What the user is told once, on standard error.
 pub(crate) fn notes(notes: &[String]) {
     for note in notes {

@@ -103,6 +103,19 @@ impl About {
         }
     }
 
+    /// What people agree to and `other` states in other words: which it is, and the text here and there.
+    pub fn other_terms<'a>(
+        &'a self,
+        other: &'a Self,
+    ) -> Option<(&'static str, Option<&'a str>, Option<&'a str>)> {
+        let terms = [
+            ("purpose", &self.purpose, &other.purpose),
+            ("responsible party", &self.responsible, &other.responsible),
+        ];
+        let differing = terms.into_iter().find(|(_, here, there)| here != there);
+        differing.map(|(what, here, there)| (what, here.as_deref(), there.as_deref()))
+    }
+
     /// Where a link to the contact leads: `mailto:` or `https://`, and never anywhere else.
     pub fn contact_link(&self) -> Option<String> {
         let contact = self.contact.as_deref()?;

@@ -134,7 +134,7 @@ pub(crate) fn run(args: &AccountArgs, json: bool) -> Result<()> {
             .and_then(|shuffled| shuffled.closed_form_epsilon(delta)),
     };
     if let Some(warning) = args.n.and_then(|n| delta_warning(delta, n.get())) {
-        crate::output::say(&format!("warning: {warning}"));
+        crate::output::warn(&warning);
     }
     if json {
         output::json(&account)

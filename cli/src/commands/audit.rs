@@ -70,7 +70,7 @@ pub(crate) fn run(args: &AuditArgs, json: bool) -> Result<()> {
     let report = run_audit(&settings, &|done| bar.inc(done))?;
     bar.finish_and_clear();
     if let Some(warning) = epsilon_warning(args.epsilon) {
-        crate::output::say(&format!("warning: {warning}"));
+        crate::output::warn(&warning);
     }
     if json {
         output::json(&report)

@@ -280,7 +280,7 @@ fn warn(privacy: &Privacy, n: u64) {
         delta_warning(budget.delta(), n),
     ];
     for warning in warnings.into_iter().flatten() {
-        crate::output::say(&format!("warning: {warning}"));
+        crate::output::warn(&warning);
     }
 }
 

@@ -342,7 +342,7 @@ fn warn(rows: &[PlanRow]) {
         .into_iter()
         .flatten()
     {
-        crate::output::say(&format!("warning: {warning}"));
+        crate::output::warn(&warning);
     }
 }
 

@@ -190,7 +190,7 @@ pub(crate) fn run(args: &SimulateArgs, json: bool) -> Result<()> {
     let largest = simulated.iter().map(|row| row.n).max().unwrap_or(0);
     let delta = simulated.iter().map(|row| row.delta).fold(0.0, f64::max);
     if let Some(warning) = delta_warning(delta, largest) {
-        crate::output::say(&format!("warning: {warning}"));
+        crate::output::warn(&warning);
     }
     if let Some(warning) = args
         .epsilon
@@ -199,7 +199,7 @@ pub(crate) fn run(args: &SimulateArgs, json: bool) -> Result<()> {
         .reduce(f64::max)
         .and_then(epsilon_warning)
     {
-        crate::output::say(&format!("warning: {warning}"));
+        crate::output::warn(&warning);
     }
     if let Some(path) = &args.plot {
         let chart = sweep::chart(&simulated, args.title.as_deref(), args.sparse.sparse);

@@ -53,6 +53,12 @@ pub(super) struct Layout {
 }
 
 impl Layout {
+    /// A column of the result as it is called in messages.
+    pub(super) fn column(&self, at: usize) -> String {
+        let names = self.names.as_ref();
+        column_called(self.take[at], names.map(|names| names[at].as_str()))
+    }
+
     /// Whether the columns are taken as they stand.
     pub(super) fn is_identity(&self, count: usize) -> bool {
         self.take.len() == count && self.take.iter().enumerate().all(|(i, &at)| i == at)
@@ -415,6 +421,15 @@ fn drop_flag(names: &[impl AsRef<str>]) -> String {
         "--drop "
     };
     format!("{flag}{}", crate::output::quoted(&list))
+}
+
+/// A column of the file, from 0, and its name where it has one, for a message.
+pub(super) fn column_called(column: usize, name: Option<&str>) -> String {
+    let number = column + 1;
+    match name {
+        Some(name) => format!("column {number} ({name})"),
+        None => format!("column {number}"),
+    }
 }
 
 /// Names for a message: not more than a line or two.

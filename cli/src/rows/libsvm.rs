@@ -4,9 +4,11 @@
 //! other rows are read: for reports a line that is no LIBSVM text is a row that cannot be used, unless most are. Labels
 //! must be there: without them the line of a zero row is a blank one.
 
+use std::fmt;
+
 use super::{
     columns::{Layout, Wanted},
-    table::{RowTable, Unreadable, Why, no_rows, text_of},
+    table::{INDEX_ZERO, RowTable, Unreadable, Why, no_rows, text_of},
 };
 use crate::error::{CliError, Result};
 
@@ -43,13 +45,12 @@ pub(super) fn parse(
             Err(what) => {
                 let error = CliError::usage(format!("line {line}: {what}"));
                 // A label is no part of the row: that it is missing tells nothing of it.
-                if !reports || what == NO_LABEL {
+                if !reports || matches!(what, Wrong::NoLabel) {
                     return Err(error);
                 }
-                let why = if what == INDEX_ZERO {
-                    Why::IndexZero
-                } else {
-                    Why::NotLibsvm
+                let why = match what {
+                    Wrong::IndexZero => Why::IndexZero,
+                    Wrong::NoLabel | Wrong::Other(_) => Why::NotLibsvm,
                 };
                 wrong += 1;
                 first_wrong.get_or_insert(error);
@@ -97,9 +98,30 @@ pub(super) fn parse(
         .rearranged(layout))
 }
 
-const NO_LABEL: &str = "it does not begin with a label; every line needs one (0 will do), or a row of zeros is a blank line";
+/// Why a line is no LIBSVM text.
+enum Wrong {
+    NoLabel,
+    IndexZero,
+    Other(String),
+}
 
-const INDEX_ZERO: &str = "index 0, but indices are taken from 1; if the file counts from 0 (as scikit-learn's dump_svmlight_file does), give --first-index 0";
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Wrong::NoLabel => {
+                "it does not begin with a label; every line needs one (0 will do), or a row of zeros is a blank line"
+            }
+            Wrong::IndexZero => INDEX_ZERO,
+            Wrong::Other(what) => what,
+        })
+    }
+}
+
+impl<T: Into<String>> From<T> for Wrong {
+    fn from(what: T) -> Self {
+        Wrong::Other(what.into())
+    }
+}
 
 /// One line.
 struct Parsed {
@@ -109,15 +131,15 @@ struct Parsed {
 }
 
 /// The entries of a line; what is wrong with it where it is no LIBSVM text.
-fn row(line: &str, first: usize, dimension: Option<usize>) -> std::result::Result<Parsed, String> {
+fn row(line: &str, first: usize, dimension: Option<usize>) -> std::result::Result<Parsed, Wrong> {
     let mut fields = line.split_ascii_whitespace().peekable();
     let label = fields
         .next_if(|field| !field.contains(':'))
-        .ok_or(NO_LABEL)?;
+        .ok_or(Wrong::NoLabel)?;
     // Several labels have commas between them; so has a line of CSV, which is one field.
     let is_label = label.split(',').all(|part| part.parse::<f64>().is_ok());
     if !is_label || (label.contains(',') && fields.peek().is_none()) {
-        return Err("its label is no number: is this CSV? (--format csv)".to_owned());
+        return Err("its label is no number: is this CSV? (--format csv)".into());
     }
     let mut parsed = Parsed {
         entries: Vec::new(),
@@ -137,18 +159,19 @@ fn row(line: &str, first: usize, dimension: Option<usize>) -> std::result::Resul
             .map_err(|_| "an index is not a whole number")?;
         // Counted from 1 from here on.
         let Some(index) = index.checked_add(1 - first).filter(|&index| index > 0) else {
-            return Err(INDEX_ZERO.to_owned());
+            return Err(Wrong::IndexZero);
         };
         if dimension.is_none() && index > MAX_INDEX {
             return Err(format!(
                 "index {} is outside {first} to {}",
                 index - (1 - first),
                 MAX_INDEX - (1 - first)
-            ));
+            )
+            .into());
         }
         if index <= parsed.largest {
             let (after, before) = (index - (1 - first), parsed.largest - (1 - first));
-            return Err(format!("index {after} does not come after index {before}"));
+            return Err(format!("index {after} does not come after index {before}").into());
         }
         parsed.largest = index;
         // Refusing the file would tell a server that picks the dimension which rows reach beyond it.

@@ -3,6 +3,7 @@
 //! The columns to take are chosen by name before a value is read (`columns`). Errors name the row and the column,
 //! never the value.
 
+mod cells;
 mod columns;
 pub mod features;
 mod flags;

@@ -10,6 +10,8 @@ use super::{
 };
 use crate::error::{CliError, Result};
 
+/// What is said of a LIBSVM index 0.
+pub(super) const INDEX_ZERO: &str = "index 0, but indices are taken from 1; if the file counts from 0 (as scikit-learn's dump_svmlight_file does), give --first-index 0";
 /// Most columns that a table may have: what a study can have, and as many beside them.
 pub(super) const MAX_COLUMNS: usize = 2 * MAX_DIMENSION;
 
@@ -119,10 +121,12 @@ impl RowTable {
             return Ok(());
         };
         let name = named.and_then(|at| self.names()?.get(at));
-        let place = match (column, name) {
-            (Some(column), Some(name)) => format!("line {line}, column {column} ({name})"),
-            (Some(column), None) => format!("line {line}, column {column}"),
-            (None, _) => format!("line {line}"),
+        let place = match column {
+            Some(column) => {
+                let column = columns::column_called(column - 1, name.map(String::as_str));
+                format!("line {line}, {column}")
+            }
+            None => format!("line {line}"),
         };
         Err(CliError::usage(match why {
             Why::Missing => format!(
@@ -130,9 +134,7 @@ impl RowTable {
             ),
             Why::NotANumber => format!("{place}: not a number; every field must be a number"),
             Why::Outside => format!("{place}: there is no such column in the study"),
-            Why::IndexZero => format!(
-                "{place}: index 0, but indices are taken from 1; if the file counts from 0 (as scikit-learn's dump_svmlight_file does), give --first-index 0"
-            ),
+            Why::IndexZero => format!("{place}: {INDEX_ZERO}"),
             Why::NotLibsvm => format!(
                 "{place}: not LIBSVM text, which is a number and then index:value, indices from 1 and rising"
             ),
@@ -210,11 +212,8 @@ impl RowTable {
             return Ok(());
         };
         let (row, named) = (at / self.columns + 1, at % self.columns);
-        let column = self.taken[named] + 1;
-        let column = match self.names() {
-            Some(names) => format!("column {column} ({})", names[named]),
-            None => format!("column {column}"),
-        };
+        let name = self.names().map(|names| names[named].as_str());
+        let column = columns::column_called(self.taken[named], name);
         let what = if self.values[at].is_nan() {
             "not a number"
         } else {

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder, Terminator};
 
 use super::{
+    cells::{Commas, is_value, number},
     columns::{self, Found, Layout, Wanted},
     flags::{Header, TableArgs},
     table::{RowTable, Unreadable, Why, check_columns, no_rows, text_of},
@@ -170,7 +171,10 @@ fn values(
         }
         for (named, &column) in layout.take.iter().enumerate() {
             let cell = splitter.cell(column);
-            commas[named].see(cell);
+            // Where commas separate the columns a number with one is refused.
+            if delimiter != b',' {
+                commas[named].see(cell);
+            }
             values.push(number(cell, delimiter).unwrap_or_else(|why| {
                 texts[named] += usize::from(why == Why::DecimalComma || !is_value(cell));
                 unreadable.get_or_insert(Unreadable {
@@ -184,56 +188,15 @@ fn values(
         }
     }
     check_types(&texts, lines.len(), &layout, unreadable)?;
-    for (at, _) in (0..)
-        .zip(&commas)
-        .filter(|(_, seen)| delimiter != b',' && seen.ambiguous())
-    {
+    for (at, _) in (0..).zip(&commas).filter(|(_, seen)| seen.ambiguous()) {
         layout.notes.push(format!(
             "{}: every comma stands before three digits; they were read as decimals: if they separate thousands, write 1234 for 1,234",
-            named(&layout, at)
+            layout.column(at)
         ));
     }
     Ok(RowTable::new(layout.take.len(), values, None)?
         .with_unreadable(unreadable)
         .of_layout(layout))
-}
-
-/// The commas in a column's numbers.
-#[derive(Clone, Copy, Default)]
-struct Commas {
-    /// As between thousands: 12,500.
-    thousands: usize,
-    /// Before decimals for sure: 0,125 and 1,5.
-    decimals: usize,
-}
-
-impl Commas {
-    fn see(&mut self, cell: &str) {
-        let Some((before, after)) = cell.split_once(',') else {
-            return;
-        };
-        let before = before.trim_start_matches(['-', '+']);
-        let thousands =
-            after.len() == 3 && (1..=3).contains(&before.len()) && !before.starts_with('0');
-        if thousands {
-            self.thousands += 1;
-        } else {
-            self.decimals += 1;
-        }
-    }
-
-    fn ambiguous(self) -> bool {
-        self.thousands > 0 && self.decimals == 0
-    }
-}
-
-/// A column of the file, for messages.
-fn named(layout: &Layout, at: usize) -> String {
-    let column = layout.take[at] + 1;
-    match &layout.names {
-        Some(names) => format!("column {column} ({})", names[at]),
-        None => format!("column {column}"),
-    }
 }
 
 /// Refuses a column most of whose fields are text, as Parquet would say of its type: all rows would be unusable. One
@@ -248,7 +211,7 @@ fn check_types(
     let Some(at) = texts.iter().position(most) else {
         return Ok(());
     };
-    let name = named(layout, at);
+    let name = layout.column(at);
     Err(CliError::usage(match first.map(|first| first.why) {
         Some(Why::DecimalComma) => format!(
             "{name}: most numbers have a decimal comma, or one between thousands; write them as 1234.5, or separate the columns by ';'"
@@ -350,49 +313,6 @@ fn looks_like_header(cells: &[String]) -> bool {
         return true;
     }
     !rest.is_empty() && !rest.iter().any(|cell| is_value(cell))
-}
-
-/// Whether it is a number, one that a laboratory writes (`<0.5`, `> 100`, `~3`), or a sign for a missing value.
-fn is_value(cell: &str) -> bool {
-    let bound = cell.trim_start_matches(['<', '>', '=', '~', '≤', '≥', '≈', ' ']);
-    is_missing(cell) || number(bound, b';').is_ok()
-}
-
-/// What people and programs write where there is no value.
-fn is_missing(cell: &str) -> bool {
-    const MISSING: [&str; 15] = [
-        "", "-", "?", ".", "na", "n/a", "<na>", "#n/a", "#na", "nan", "-nan", "null", "none",
-        "nil", "missing",
-    ];
-    MISSING.contains(&cell.to_ascii_lowercase().as_str())
-}
-
-/// The number in a field. Where columns are not separated by commas, a comma may stand before the decimals.
-fn number(cell: &str, delimiter: u8) -> Result<f64, Why> {
-    if is_missing(cell) {
-        return Err(Why::Missing);
-    }
-    if let Ok(number) = cell.parse::<f64>() {
-        return Ok(number);
-    }
-    match cell {
-        "True" | "TRUE" | "true" => return Ok(1.0),
-        "False" | "FALSE" | "false" => return Ok(0.0),
-        _ => {}
-    }
-    let Some((before, after)) = cell.split_once(',') else {
-        return Err(Why::NotANumber);
-    };
-    let whole = |text: &str| {
-        text.trim_start_matches(['-', '+'])
-            .bytes()
-            .all(|b| b.is_ascii_digit())
-    };
-    match format!("{before}.{after}").parse::<f64>() {
-        Ok(number) if whole(before) && delimiter != b',' => Ok(number),
-        Ok(_) if whole(before) => Err(Why::DecimalComma),
-        _ => Err(Why::NotANumber),
-    }
 }
 
 /// Says that most lines have another number of fields than they should.

@@ -60,31 +60,22 @@ impl Told {
     /// # Errors
     /// `invalid-about`, with both texts.
     pub fn check_unchanged(&self, now: &About) -> Result<()> {
-        for (what, then, now) in [
-            ("purpose", &self.about.purpose, &now.purpose),
-            (
-                "responsible party",
-                &self.about.responsible,
-                &now.responsible,
+        let Some((what, then, now)) = self.about.other_terms(now) else {
+            return Ok(());
+        };
+        let stated = |text: Option<&str>| match text {
+            Some(text) => format!("{text:?}"),
+            None => "not stated".to_owned(),
+        };
+        Err(eigenveil_shared::Error::new(
+            ErrorCode::InvalidAbout,
+            format!(
+                "the study's {what} was {} when the report was made and is {} now; nothing was sent: ask whoever runs the study",
+                stated(then),
+                stated(now)
             ),
-        ] {
-            if then != now {
-                let stated = |text: &Option<String>| match text {
-                    Some(text) => format!("{text:?}"),
-                    None => "not stated".to_owned(),
-                };
-                return Err(eigenveil_shared::Error::new(
-                    ErrorCode::InvalidAbout,
-                    format!(
-                        "the study's {what} was {} when the report was made and is {} now; nothing was sent: ask whoever runs the study",
-                        stated(then),
-                        stated(now)
-                    ),
-                )
-                .into());
-            }
-        }
-        Ok(())
+        )
+        .into())
     }
 }
 

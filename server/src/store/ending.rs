@@ -7,7 +7,7 @@
 use std::{sync::Arc, time::Duration};
 
 use eigenveil_shared::{Result, api::StudyState};
-use rusqlite::{Transaction, params};
+use rusqlite::{OptionalExtension, Transaction, params};
 
 use super::{Failure, Store, Study, Urgency};
 
@@ -57,6 +57,18 @@ impl Store {
     /// gone could count a report twice.
     fn open_again(&self, study: &Arc<Study>, over_at: u64) -> Result<()> {
         let row = study.row;
+        // Read first: of all that the operator closed early, on every round, there is nothing to write.
+        let too_early = self.reader().query_row(
+            "SELECT closed_at_ms >= ? FROM studies WHERE study = ? AND closed_at_ms IS NOT NULL",
+            params![over_at, row],
+            |row| row.get(0),
+        );
+        if !self
+            .looked(too_early.optional().map_err(Failure::from))?
+            .unwrap_or(false)
+        {
+            return Ok(());
+        }
         let opened = self.change_state(study, StudyState::Open, move |transaction| {
             Ok(transaction.execute(
                 "UPDATE studies SET state = 'open', closed_at_ms = NULL

@@ -266,11 +266,8 @@ fn export_to(connection: &Connection, study: &Study, file: &File) -> Result<(), 
 
 /// People gave their reports to somebody, for the purpose that they read: only there may these be added up.
 fn check_given_for(given: &About, into: &Study) -> Result<()> {
-    let here = into.about();
-    let other = match () {
-        () if given.purpose != here.purpose => "purpose",
-        () if given.responsible != here.responsible => "responsible party",
-        () => return Ok(()),
+    let Some((other, ..)) = given.other_terms(into.about()) else {
+        return Ok(());
     };
     Err(Error::new(
         ErrorCode::InvalidAbout,

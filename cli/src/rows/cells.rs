@@ -1,0 +1,75 @@
+//! What a cell of a text table says: a number, that there is none, or something else.
+
+use super::table::Why;
+
+/// Whether it is a number, one that a laboratory writes (`<0.5`, `> 100`, `~3`), or a sign for a missing value.
+pub(super) fn is_value(cell: &str) -> bool {
+    let bound = cell.trim_start_matches(['<', '>', '=', '~', '≤', '≥', '≈', ' ']);
+    is_missing(cell) || number(bound, b';').is_ok()
+}
+
+/// What people and programs write where there is no value.
+fn is_missing(cell: &str) -> bool {
+    const MISSING: [&str; 15] = [
+        "", "-", "?", ".", "na", "n/a", "<na>", "#n/a", "#na", "nan", "-nan", "null", "none",
+        "nil", "missing",
+    ];
+    MISSING.contains(&cell.to_ascii_lowercase().as_str())
+}
+
+/// The number in a field. Where columns are not separated by commas, a comma may stand before the decimals.
+pub(super) fn number(cell: &str, delimiter: u8) -> Result<f64, Why> {
+    if is_missing(cell) {
+        return Err(Why::Missing);
+    }
+    if let Ok(number) = cell.parse::<f64>() {
+        return Ok(number);
+    }
+    match cell {
+        "True" | "TRUE" | "true" => return Ok(1.0),
+        "False" | "FALSE" | "false" => return Ok(0.0),
+        _ => {}
+    }
+    let Some((before, after)) = cell.split_once(',') else {
+        return Err(Why::NotANumber);
+    };
+    let whole = |text: &str| {
+        text.trim_start_matches(['-', '+'])
+            .bytes()
+            .all(|b| b.is_ascii_digit())
+    };
+    match format!("{before}.{after}").parse::<f64>() {
+        Ok(number) if whole(before) && delimiter != b',' => Ok(number),
+        Ok(_) if whole(before) => Err(Why::DecimalComma),
+        _ => Err(Why::NotANumber),
+    }
+}
+
+/// The commas in a column's numbers.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Commas {
+    /// As between thousands: 12,500.
+    thousands: usize,
+    /// Before decimals for sure: 0,125 and 1,5.
+    decimals: usize,
+}
+
+impl Commas {
+    pub(super) fn see(&mut self, cell: &str) {
+        let Some((before, after)) = cell.split_once(',') else {
+            return;
+        };
+        let before = before.trim_start_matches(['-', '+']);
+        let thousands =
+            after.len() == 3 && (1..=3).contains(&before.len()) && !before.starts_with('0');
+        if thousands {
+            self.thousands += 1;
+        } else {
+            self.decimals += 1;
+        }
+    }
+
+    pub(super) fn ambiguous(self) -> bool {
+        self.thousands > 0 && self.decimals == 0
+    }
+}
