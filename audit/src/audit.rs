@@ -334,7 +334,9 @@ pub fn audit_devices(
     } else {
         (Observed::Joint, Method::Event)
     };
-    let tries = matches!(spec, MechanismSpec::DoubleCap(_))
+    let tries = spec
+        .expected_tries()
+        .is_some()
         .then(|| {
             let counts: Vec<_> = findings
                 .iter()
@@ -371,9 +373,10 @@ pub fn audit_devices(
         seconds: 0.0,
     };
     // A pure mechanism claims ε plus the slack of its generator (docs/mechanisms.md).
-    let claim = match spec {
-        MechanismSpec::DoubleCap(_) => report.true_epsilon.unwrap_or(report.epsilon),
-        _ => report.epsilon,
+    let claim = if spec.kind().is_pure() {
+        report.true_epsilon.unwrap_or(report.epsilon)
+    } else {
+        report.epsilon
     };
     let tries_tell = report
         .tries
@@ -456,7 +459,7 @@ fn try_pair(
     };
     let delta = settings.budget.delta();
     let spec = params.mechanism();
-    let confidence = if matches!(spec, MechanismSpec::DoubleCap(_)) {
+    let confidence = if spec.expected_tries().is_some() {
         1.0 - (1.0 - TRIES_SHARE) * (1.0 - settings.confidence)
     } else {
         settings.confidence
@@ -492,7 +495,7 @@ impl Observer<'_> {
     fn look(&self, row: &Row, rng: &mut ChaCha20Rng) -> Result<Seen> {
         let sent = self.device.report(row, rng)?;
         let report = decode_report(&sent.bytes, &self.shape)?;
-        let (value, class) = self.statistic.read(report.payload())?;
+        let (value, class) = self.statistic.read(&report.payload())?;
         Ok(Seen {
             value,
             class,

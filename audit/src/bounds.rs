@@ -1,6 +1,10 @@
 //! Lower bounds on ε from what was observed under two rows.
 
-use eigenveil_shared::{Error, ErrorCode, Result, mechanism::MechanismSpec, privacy::gaussian};
+use eigenveil_shared::{
+    Error, ErrorCode, Result,
+    mechanism::{AuditStatistic, MechanismSpec},
+    privacy::gaussian,
+};
 use statrs::function::erf::erfc_inv;
 
 use crate::{Samples, lower_limit, upper_limit};
@@ -82,14 +86,8 @@ pub fn mu_bound(
 
 /// Refuses the model-based bound where its model does not hold.
 pub(crate) fn check_gaussian(spec: &MechanismSpec) -> Result<()> {
-    match spec {
-        MechanismSpec::SymmetricGaussian(_)
-        | MechanismSpec::IsotropicGaussian(_)
-        // A sum of discrete Gaussians of σ ≥ 2¹⁰ steps: its tails are a Gaussian's to far below what any
-        // number of trials resolves (`docs/derivations/discrete-gaussian.md`, "Guarantee").
-        | MechanismSpec::DiscreteGaussian(_) => return Ok(()),
-        // Whoever adds a mechanism and proves that it is Gaussian says so above.
-        _ => {}
+    if let AuditStatistic::Linear { gaussian: true, .. } = spec.audit_statistic() {
+        return Ok(());
     }
     Err(Error::new(
         ErrorCode::InvalidMechanism,
@@ -229,6 +227,7 @@ fn score_at(
 #[cfg(test)]
 mod tests {
     use eigenveil_shared::{
+        codec::StudyShape,
         mechanism::{Calibration, MechanismKind},
         privacy::Budget,
     };
@@ -307,9 +306,11 @@ mod tests {
                 prepared(&params, &b).unwrap(),
             );
             let statistic = Statistic::of(params.mechanism(), &pair).unwrap();
+            let shape = StudyShape::of(&params);
             let report = |side: Side, rng: &mut ChaCha20Rng| {
                 let row = if side == Side::A { &pair.0 } else { &pair.1 };
-                statistic.value(&params.mechanism().perturb_with(row, rng))
+                let payload = params.mechanism().perturb_with(row, rng);
+                statistic.value(&shape.payload(payload)?)
             };
             let samples = observe(&report, 0, &Sampling::quiet(20_000, 1)).unwrap();
             let claim = event_bound(&samples, 0.0, 0.95).unwrap();

@@ -4,10 +4,7 @@ use std::{fmt, str::FromStr};
 
 use eigenveil_shared::{
     Error, ErrorCode, Result,
-    mechanism::{
-        MAX_DENSE_DIMENSION, MechanismKind,
-        double_cap::{MAX_DIMENSION, expand},
-    },
+    mechanism::{MechanismKind, double_cap::expand},
     preprocess::{DEFAULT_CENTRING, Norm, Row},
 };
 use serde::Serialize;
@@ -85,11 +82,7 @@ impl PairKind {
 
     /// Whether a study of rows of this dimension can be: private centring needs room for its constant.
     pub fn fits(self, mechanism: MechanismKind, dimension: usize) -> bool {
-        let most = match mechanism {
-            MechanismKind::DoubleCap => MAX_DIMENSION,
-            _ => MAX_DENSE_DIMENSION,
-        };
-        self.centring().is_none() || dimension < most
+        self.centring().is_none() || dimension < mechanism.max_dimension()
     }
 
     /// The raw rows of length `p` ≥ 2.

@@ -3,7 +3,7 @@
 use eigenveil_shared::{
     Error, ErrorCode, Result,
     mechanism::{
-        MechanismSpec, NoiseModel, PayloadForm,
+        AuditStatistic, MechanismSpec, Numbers, Payload,
         double_cap::{DoubleCapParameters, expand},
     },
     preprocess::BoundedRow,
@@ -22,8 +22,7 @@ impl Statistic {
     /// The statistic of this mechanism for these rows.
     ///
     /// # Errors
-    /// `wrong-dimension` when the rows differ in length; `invalid-mechanism` for a payload that nobody
-    /// has taught the audit to read.
+    /// `wrong-dimension` when the rows differ in length.
     pub fn of(spec: &MechanismSpec, rows: &(BoundedRow, BoundedRow)) -> Result<Self> {
         let (a, b) = (rows.0.as_slice(), rows.1.as_slice());
         if a.len() != b.len() {
@@ -36,105 +35,81 @@ impl Statistic {
                 ),
             ));
         }
-        match (spec, spec.payload_form(), spec.noise_model()) {
-            (MechanismSpec::DoubleCap(cap), ..) => {
-                Ok(Self::Caps(CapStatistic::new(cap.parameters(), a, b)))
+        Ok(match spec.audit_statistic() {
+            AuditStatistic::Caps(parameters) => Self::Caps(CapStatistic::new(parameters, a, b)),
+            AuditStatistic::Linear { weights, .. } => {
+                Self::Linear(LinearStatistic::new(a, b, weights))
             }
-            (
-                _,
-                PayloadForm::Floats,
-                NoiseModel::Gaussian {
-                    off_diagonal_sd,
-                    diagonal_sd,
-                },
-            ) => Ok(Self::Linear(LinearStatistic::new(
-                a,
-                b,
-                [diagonal_sd.powi(-2), off_diagonal_sd.powi(-2)],
-                false,
-            ))),
-            // svec on a grid, where the noise is the same for every entry: the grid's step is a factor.
-            (_, PayloadForm::Integers { .. }, _) => Ok(Self::Linear(LinearStatistic::new(
-                a,
-                b,
-                [1.0, std::f64::consts::SQRT_2],
-                true,
-            ))),
-            _ => Err(Error::new(
-                ErrorCode::InvalidMechanism,
-                format!("the audit cannot read reports of {}", spec.kind()),
-            )),
-        }
+        })
     }
 
     /// The statistic of one payload.
     ///
     /// # Errors
-    /// `wrong-payload-length`.
-    pub fn value(&self, payload: &[u8]) -> Result<f64> {
+    /// `wrong-payload-length` and `invalid-mechanism` for a payload of another study.
+    pub fn value<B: AsRef<[u8]>>(&self, payload: &Payload<B>) -> Result<f64> {
         Ok(self.read(payload)?.0)
     }
 
     /// The statistic of one payload, and for `double-cap` the caps it lies in: 1 for row A's, 2 for row B's,
     /// 3 for both.
-    pub(crate) fn read(&self, payload: &[u8]) -> Result<(f64, Option<usize>)> {
-        match self {
-            Self::Linear(linear) => Ok((linear.value(payload)?, None)),
-            Self::Caps(caps) => {
-                let seed = payload
-                    .try_into()
-                    .map_err(|_| wrong_length(payload.len(), 16))?;
-                let depths = caps.depths(&seed);
+    pub(crate) fn read<B: AsRef<[u8]>>(
+        &self,
+        payload: &Payload<B>,
+    ) -> Result<(f64, Option<usize>)> {
+        match (self, payload) {
+            (Self::Linear(linear), Payload::Floats(numbers)) => Ok((linear.value(numbers)?, None)),
+            (Self::Linear(linear), Payload::Integers(numbers)) => {
+                Ok((linear.value(numbers)?, None))
+            }
+            (Self::Caps(caps), Payload::Seed(seed)) => {
+                let depths = caps.depths(seed);
                 let (a, b) = caps.inside_at(depths);
                 let class = usize::from(a) + 2 * usize::from(b);
                 Ok((caps.value_at(depths), Some(class)))
             }
+            (Self::Linear(_), Payload::Seed(_))
+            | (Self::Caps(_), Payload::Floats(_) | Payload::Integers(_)) => Err(Error::new(
+                ErrorCode::InvalidMechanism,
+                "the payload is that of another mechanism than the audited one",
+            )),
         }
     }
-}
-
-fn wrong_length(found: usize, wanted: usize) -> Error {
-    Error::new(
-        ErrorCode::WrongPayloadLength,
-        format!("the payload has {found} bytes; it should have {wanted}"),
-    )
 }
 
 /// Σ weight × entry over the packed upper triangle.
 #[derive(Clone, Debug)]
 pub struct LinearStatistic {
     weights: Vec<f64>,
-    integers: bool,
 }
 
 impl LinearStatistic {
     /// `factors` multiply a_i a_j − b_i b_j on the diagonal and off it.
-    fn new(a: &[f64], b: &[f64], factors: [f64; 2], integers: bool) -> Self {
+    fn new(a: &[f64], b: &[f64], factors: [f64; 2]) -> Self {
         let mut weights = Vec::new();
         for i in 0..a.len() {
             for j in i..a.len() {
                 weights.push((a[i] * a[j] - b[i] * b[j]) * factors[usize::from(i != j)]);
             }
         }
-        Self { weights, integers }
+        Self { weights }
     }
 
-    fn value(&self, payload: &[u8]) -> Result<f64> {
-        let (numbers, rest) = payload.as_chunks::<4>();
-        if numbers.len() != self.weights.len() || !rest.is_empty() {
-            return Err(wrong_length(payload.len(), 4 * self.weights.len()));
+    fn value(&self, numbers: &impl Numbers) -> Result<f64> {
+        let values = numbers.values();
+        if values.len() != self.weights.len() {
+            return Err(Error::new(
+                ErrorCode::WrongPayloadLength,
+                format!(
+                    "the payload has {} numbers; it should have {}",
+                    values.len(),
+                    self.weights.len()
+                ),
+            ));
         }
-        let number = |bytes: &[u8; 4]| {
-            if self.integers {
-                f64::from(i32::from_le_bytes(*bytes))
-            } else {
-                f64::from(f32::from_le_bytes(*bytes))
-            }
-        };
-        Ok(numbers
-            .iter()
+        Ok(values
             .zip(&self.weights)
-            .map(|(bytes, weight)| number(bytes) * weight)
+            .map(|(number, weight)| number * weight)
             .sum())
     }
 }

@@ -3,10 +3,7 @@
 use std::{hint::black_box, time::Instant};
 
 use eigenveil_shared::{
-    mechanism::{
-        MechanismSpec,
-        double_cap::{SEED_LEN, expand},
-    },
+    mechanism::double_cap::{SEED_LEN, expand},
     study::StudyParams,
 };
 
@@ -16,18 +13,10 @@ const SLOW: f64 = 200_000.0;
 const TIMED: usize = 32;
 const ROUNDS: usize = 5;
 
-/// Expected tries of one report; `None` for mechanisms that make none.
-pub(crate) fn expected_tries(params: &StudyParams) -> Option<f64> {
-    match params.mechanism() {
-        MechanismSpec::DoubleCap(cap) => Some(cap.parameters().expected_tries()),
-        _ => None,
-    }
-}
-
 /// A sentence for people where one report takes noticeably long. Whether there is one depends on the study alone; the
 /// time in it is measured on this machine.
 pub(crate) fn slow(params: &StudyParams) -> Option<String> {
-    let tries = expected_tries(params)?;
+    let tries = params.mechanism().expected_tries()?;
     let p = params.report_dimension();
     if tries * (p as f64) < SLOW {
         return None;

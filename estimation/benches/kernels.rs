@@ -17,11 +17,13 @@ use eigenveil_estimation::{
     models::Model,
 };
 use eigenveil_shared::{
+    codec::StudyShape,
     mechanism::{
-        PayloadForm,
+        Payload, PayloadForm,
         double_cap::{Seed, expand},
     },
     packed::packed_len,
+    study::Fingerprint,
 };
 use nalgebra::DMatrix;
 use rand::{SeedableRng, rngs::ChaCha8Rng};
@@ -64,8 +66,18 @@ fn accumulate(c: &mut Criterion) {
         let Ok(mut sums) = Accumulator::new(p) else {
             unreachable!("p ≥ 1")
         };
+        // The numbers are checked, the length of the whole is not: `server/benches/ingest` has both.
+        let shape = StudyShape {
+            fingerprint: Fingerprint([0; 32]),
+            payload_len: payload.len(),
+            payload_form: PayloadForm::Floats,
+            norm_bound: None,
+        };
         group.bench_function(format!("report/{p}"), |b| {
-            b.iter(|| black_box(sums.add_payload(black_box(&payload), PayloadForm::Floats)));
+            b.iter(|| match shape.payload(black_box(&payload)) {
+                Ok(Payload::Floats(numbers)) => black_box(sums.add(&numbers)),
+                other => unreachable!("{other:?}"),
+            });
         });
         let source = vec![1_u8; bytes / 2];
         let mut target = vec![0_u8; bytes / 2];

@@ -3,8 +3,8 @@
 use eigenveil_shared::{
     Error, ErrorCode, Result,
     mechanism::{
-        MechanismSpec, PayloadForm,
-        double_cap::{SEED_LEN, Seed, expand},
+        Decoding, MechanismSpec, Numbers, Payload, PayloadForm,
+        double_cap::{Seed, expand},
     },
     packed::{PackedSymmetric, packed_index, packed_len},
 };
@@ -18,11 +18,21 @@ use crate::linalg::GramSum;
 ///
 /// ```
 /// use eigenveil_estimation::accumulate::Accumulator;
-/// use eigenveil_shared::mechanism::PayloadForm;
+/// use eigenveil_shared::{codec::StudyShape, mechanism::Payload};
+/// # use eigenveil_shared::{
+/// #     mechanism::{Calibration, MechanismKind}, preprocess::Norm, study::{StudyDesign, StudyParams},
+/// # };
+/// # let kind = MechanismKind::IsotropicGaussian;
+/// # let params = StudyParams::freeze(StudyDesign {
+/// #     dimension: 2, features: None, norm: Norm::Normalize, centring: None,
+/// #     mechanism: kind, calibration: Calibration::Analytic, budget: kind.budget(1.0, None)?,
+/// # })?;
+/// let bytes: Vec<u8> = [1.0_f32, 0.5, -2.0].iter().flat_map(|x| x.to_le_bytes()).collect();
 /// let mut sums = Accumulator::new(2)?;
-/// let payload: Vec<u8> = [1.0_f32, 0.5, -2.0].iter().flat_map(|x| x.to_le_bytes()).collect();
-/// sums.add_payload(&payload, PayloadForm::Floats)?;
-/// sums.add_payload(&payload, PayloadForm::Floats)?;
+/// if let Payload::Floats(numbers) = StudyShape::of(&params).payload(&bytes)? {
+///     sums.add(&numbers)?;
+///     sums.add(&numbers)?;
+/// }
 /// assert_eq!(sums.sum().as_slice(), &[2.0, 1.0, -4.0]);
 /// assert_eq!(sums.count(), 2);
 /// # Ok::<(), eigenveil_shared::Error>(())
@@ -74,36 +84,24 @@ impl Accumulator {
         &self.sum
     }
 
-    /// Adds one payload of `p(p+1)/2` little-endian numbers, the upper triangle row by row.
+    /// Adds the `p(p+1)/2` numbers of one payload, the upper triangle row by row.
     ///
     /// # Errors
-    /// `WrongPayloadLength`; `PayloadNotFinite` or `PayloadOutOfRange` for a number no device sends;
-    /// `InvalidMechanism` for seeds, which [`SeedSum`] adds up in blocks. The sum is then as before.
-    pub fn add_payload(&mut self, payload: &[u8], form: PayloadForm) -> Result<()> {
-        let expected = 4 * packed_len(self.dimension());
-        let (numbers, rest) = payload.as_chunks::<4>();
-        if payload.len() != expected || !rest.is_empty() {
-            return Err(wrong_length(payload.len(), self.dimension(), expected));
+    /// `WrongPayloadLength` for a payload of another dimension. The sum is then as before.
+    pub fn add<N: Numbers>(&mut self, numbers: &N) -> Result<()> {
+        let (bytes, expected) = (numbers.bytes(), packed_len(self.dimension()));
+        if bytes.len() != expected {
+            return Err(Error::new(
+                ErrorCode::WrongPayloadLength,
+                format!(
+                    "the payload has {} numbers; p = {} needs {expected}",
+                    bytes.len(),
+                    self.dimension()
+                ),
+            ));
         }
-        // Everything is checked before anything is added.
-        form.check(payload)?;
-        match form {
-            PayloadForm::Floats => {
-                for (entry, number) in self.sum.as_mut_slice().iter_mut().zip(numbers) {
-                    *entry += f64::from(f32::from_le_bytes(*number));
-                }
-            }
-            PayloadForm::Integers { .. } => {
-                for (entry, number) in self.sum.as_mut_slice().iter_mut().zip(numbers) {
-                    *entry += f64::from(i32::from_le_bytes(*number));
-                }
-            }
-            _ => {
-                return Err(Error::new(
-                    ErrorCode::InvalidMechanism,
-                    "payloads of this form are not added one by one",
-                ));
-            }
+        for (entry, number) in self.sum.as_mut_slice().iter_mut().zip(bytes) {
+            *entry += N::value(*number);
         }
         self.count += 1;
         Ok(())
@@ -126,21 +124,23 @@ impl Accumulator {
     pub(crate) fn decode_rows(&mut self, mechanism: &MechanismSpec, reports: usize) {
         let p = self.dimension();
         let diagonal = (0..p).map(|i| packed_index(p, i, i));
-        match mechanism {
-            MechanismSpec::DoubleCap(cap) => {
+        match mechanism.decoding() {
+            Decoding::Direction(parameters) => {
                 let identity = self.count as f64 / reports as f64;
                 let entries = self.sum.as_mut_slice();
                 diagonal.for_each(|at| entries[at] -= identity);
-                self.sum.scale(cap.scale());
+                self.sum.scale(parameters.scale);
             }
-            MechanismSpec::DiscreteGaussian(discrete) => {
-                let parameters = discrete.parameters();
+            Decoding::Grid {
+                diagonal_step,
+                off_diagonal_step,
+            } => {
                 let entries = self.sum.as_mut_slice();
-                let ratio = parameters.diagonal_step() / parameters.off_diagonal_step();
+                let ratio = diagonal_step / off_diagonal_step;
                 diagonal.for_each(|at| entries[at] *= ratio);
-                self.sum.scale(parameters.off_diagonal_step());
+                self.sum.scale(off_diagonal_step);
             }
-            _ => {}
+            Decoding::Entries => {}
         }
     }
 
@@ -172,8 +172,8 @@ impl Accumulator {
 /// ```
 /// use eigenveil_estimation::accumulate::SeedSum;
 /// let mut sum = SeedSum::new(3)?;
-/// sum.add_payload(&[1; 16])?;
-/// sum.add_payload(&[2; 16])?;
+/// sum.add(&[1; 16]);
+/// sum.add(&[2; 16]);
 /// let sum = sum.finish()?;
 /// assert_eq!(sum.count(), 2);
 /// assert!((sum.sum().trace() - 2.0).abs() < 1e-6); // directions have length one
@@ -199,18 +199,6 @@ impl SeedSum {
             normals: vec![0.0; p],
             count: 0,
         })
-    }
-
-    /// Adds the direction of one payload.
-    ///
-    /// # Errors
-    /// `WrongPayloadLength` unless it has 16 bytes.
-    pub fn add_payload(&mut self, payload: &[u8]) -> Result<()> {
-        let Ok(seed) = payload.try_into() else {
-            return Err(wrong_length(payload.len(), self.normals.len(), SEED_LEN));
-        };
-        self.add(seed);
-        Ok(())
     }
 
     /// Adds the direction of one seed.
@@ -241,12 +229,7 @@ impl SeedSum {
 /// The sum of reports of one mechanism, whatever its payloads are made of.
 pub enum ReportSum {
     /// Payloads of numbers.
-    Numbers {
-        /// The sum so far.
-        sum: Accumulator,
-        /// What the payloads hold.
-        form: PayloadForm,
-    },
+    Numbers(Accumulator),
     /// Payloads of seeds.
     Seeds(SeedSum),
 }
@@ -259,21 +242,29 @@ impl ReportSum {
     pub fn new(mechanism: &MechanismSpec, p: usize) -> Result<Self> {
         Ok(match mechanism.payload_form() {
             PayloadForm::Seed => ReportSum::Seeds(SeedSum::new(p)?),
-            form => ReportSum::Numbers {
-                sum: Accumulator::new(p)?,
-                form,
-            },
+            PayloadForm::Floats | PayloadForm::Integers { .. } => {
+                ReportSum::Numbers(Accumulator::new(p)?)
+            }
         })
     }
 
     /// Adds one payload.
     ///
     /// # Errors
-    /// Those of [`Accumulator::add_payload`] and [`SeedSum::add_payload`].
-    pub fn add_payload(&mut self, payload: &[u8]) -> Result<()> {
-        match self {
-            ReportSum::Numbers { sum, form } => sum.add_payload(payload, *form),
-            ReportSum::Seeds(sum) => sum.add_payload(payload),
+    /// `WrongPayloadLength` and `InvalidMechanism` for a payload of another study.
+    pub fn add<B: AsRef<[u8]>>(&mut self, payload: &Payload<B>) -> Result<()> {
+        match (self, payload) {
+            (ReportSum::Numbers(sum), Payload::Floats(numbers)) => sum.add(numbers),
+            (ReportSum::Numbers(sum), Payload::Integers(numbers)) => sum.add(numbers),
+            (ReportSum::Seeds(sum), Payload::Seed(seed)) => {
+                sum.add(seed);
+                Ok(())
+            }
+            (ReportSum::Numbers(_), Payload::Seed(_))
+            | (ReportSum::Seeds(_), Payload::Floats(_) | Payload::Integers(_)) => Err(Error::new(
+                ErrorCode::InvalidMechanism,
+                "the payload is that of another mechanism than the sum's",
+            )),
         }
     }
 
@@ -283,7 +274,7 @@ impl ReportSum {
     /// Those of [`SeedSum::finish`].
     pub fn finish(self) -> Result<Accumulator> {
         match self {
-            ReportSum::Numbers { sum, .. } => Ok(sum),
+            ReportSum::Numbers(sum) => Ok(sum),
             ReportSum::Seeds(sum) => sum.finish(),
         }
     }
@@ -296,66 +287,77 @@ fn no_dimension() -> Error {
     )
 }
 
-fn wrong_length(length: usize, p: usize, expected: usize) -> Error {
-    Error::new(
-        ErrorCode::WrongPayloadLength,
-        format!("the payload has {length} bytes; p = {p} needs {expected}"),
-    )
-}
-
 #[cfg(test)]
 mod tests {
+    use eigenveil_shared::{codec::StudyShape, study::Fingerprint};
     use proptest::prelude::*;
 
     use super::*;
 
-    fn payload(numbers: &[f32]) -> Vec<u8> {
-        numbers.iter().flat_map(|x| x.to_le_bytes()).collect()
+    fn shape(p: usize, payload_form: PayloadForm) -> StudyShape {
+        StudyShape {
+            fingerprint: Fingerprint([0; 32]),
+            payload_len: payload_form.len(p),
+            payload_form,
+            norm_bound: None,
+        }
+    }
+
+    fn floats(numbers: &[f32]) -> Result<Payload<Vec<u8>>> {
+        let bytes = numbers.iter().flat_map(|x| x.to_le_bytes()).collect();
+        let p = (0..).find(|&p| packed_len(p) == numbers.len()).unwrap();
+        shape(p, PayloadForm::Floats).payload(bytes)
+    }
+
+    fn numbers(sum: Accumulator) -> ReportSum {
+        ReportSum::Numbers(sum)
     }
 
     #[test]
-    fn refused_payloads_leave_the_sum_alone() {
-        let mut sums = Accumulator::new(2).unwrap();
-        sums.add_payload(&payload(&[1.0, 2.0, 3.0]), PayloadForm::Floats)
-            .unwrap();
-        let before = sums.clone();
+    fn what_no_device_sends_does_not_become_a_payload() {
         for bad in [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             for place in 0..3 {
                 let mut numbers = [0.5; 3];
                 numbers[place] = bad;
-                let error = sums
-                    .add_payload(&payload(&numbers), PayloadForm::Floats)
-                    .unwrap_err();
+                let error = floats(&numbers).unwrap_err();
                 assert_eq!(error.code(), ErrorCode::PayloadNotFinite);
             }
         }
-        for length in [0, 4, 11, 13, 16] {
-            let error = sums
-                .add_payload(&vec![0; length], PayloadForm::Floats)
-                .unwrap_err();
-            assert_eq!(error.code(), ErrorCode::WrongPayloadLength);
-        }
-        assert_eq!(sums, before);
-        sums.add_payload(&payload(&[f32::MAX, f32::MIN, -0.0]), PayloadForm::Floats)
+        let mut sums = numbers(Accumulator::new(2).unwrap());
+        sums.add(&floats(&[1.0, 2.0, 3.0]).unwrap()).unwrap();
+        sums.add(&floats(&[f32::MAX, f32::MIN, -0.0]).unwrap())
             .unwrap();
+        // Of other studies.
+        let other = sums.add(&floats(&[1.0; 6]).unwrap()).unwrap_err();
+        assert_eq!(other.code(), ErrorCode::WrongPayloadLength);
+        let seed = shape(2, PayloadForm::Seed).payload([7; 16]).unwrap();
+        let other = sums.add(&seed).unwrap_err();
+        assert_eq!(other.code(), ErrorCode::InvalidMechanism);
+        let mut seeds = ReportSum::Seeds(SeedSum::new(2).unwrap());
+        let other = seeds.add(&floats(&[1.0, 2.0, 3.0]).unwrap()).unwrap_err();
+        assert_eq!(other.code(), ErrorCode::InvalidMechanism);
+        let sums = sums.finish().unwrap();
         assert_eq!(sums.count(), 2);
+        let [a, b] = [1.0 + f64::from(f32::MAX), 2.0 + f64::from(f32::MIN)];
+        assert_eq!(sums.sum().as_slice(), &[a, b, 3.0]);
     }
 
     #[test]
     fn integers_are_held_to_their_bound() {
-        let form = PayloadForm::Integers { bound: 100 };
-        let bytes = |numbers: [i32; 3]| -> Vec<u8> {
-            numbers.iter().flat_map(|x| x.to_le_bytes()).collect()
+        let shape = shape(2, PayloadForm::Integers { bound: 100 });
+        let payload = |numbers: [i32; 3]| {
+            let bytes: Vec<u8> = numbers.iter().flat_map(|x| x.to_le_bytes()).collect();
+            shape.payload(bytes)
         };
-        let mut sums = Accumulator::new(2).unwrap();
-        sums.add_payload(&bytes([100, -100, 7]), form).unwrap();
+        let mut sums = numbers(Accumulator::new(2).unwrap());
+        sums.add(&payload([100, -100, 7]).unwrap()).unwrap();
         for numbers in [[101, 0, 0], [0, -101, 0], [0, 0, i32::MIN]] {
-            let error = sums.add_payload(&bytes(numbers), form).unwrap_err();
+            let error = payload(numbers).unwrap_err();
             assert_eq!(error.code(), ErrorCode::PayloadOutOfRange);
         }
+        let sums = sums.finish().unwrap();
         assert_eq!(sums.sum().as_slice(), &[100.0, -100.0, 7.0]);
         assert_eq!(sums.count(), 1);
-        assert!(sums.add_payload(&[0; 12], PayloadForm::Seed).is_err());
     }
 
     #[test]
@@ -365,8 +367,8 @@ mod tests {
         let mut plain = PackedSymmetric::zeros(p);
         let mut z = vec![0.0; p];
         for i in 0..reports {
-            let seed = [(i % 251) as u8; SEED_LEN];
-            blocked.add_payload(&seed).unwrap();
+            let seed = [(i % 251) as u8; 16];
+            blocked.add(&seed);
             let squared = expand(&seed, &mut z);
             plain.add_outer(&z, 1.0 / squared);
         }
@@ -376,10 +378,9 @@ mod tests {
             // 1e-4 of the standard deviation √n/p.
             assert!((a - b).abs() < 3e-4, "{a} {b}");
         }
-        let mut sum = SeedSum::new(2).unwrap();
         for length in [0, 15, 17] {
-            let error = sum.add_payload(&vec![0; length]).unwrap_err();
-            assert_eq!(error.code(), ErrorCode::WrongPayloadLength);
+            let wrong = shape(2, PayloadForm::Seed).payload(vec![0; length]);
+            assert_eq!(wrong.unwrap_err().code(), ErrorCode::WrongPayloadLength);
         }
         assert!(SeedSum::new(0).is_err());
     }
@@ -400,16 +401,18 @@ mod tests {
         fn merging_is_adding(reports in prop::collection::vec(prop::collection::vec(-512_i16..512, 6), 1..20),
                              split in 0_usize..20) {
             let split = split.min(reports.len());
-            let mut whole = Accumulator::new(3).unwrap();
-            let mut parts = [Accumulator::new(3).unwrap(), Accumulator::new(3).unwrap()];
+            let empty = || numbers(Accumulator::new(3).unwrap());
+            let mut whole = empty();
+            let mut parts = [empty(), empty()];
             for (i, report) in reports.iter().enumerate() {
-                let numbers: Vec<f32> = report.iter().map(|&x| f32::from(x) / 8.0).collect();
-                whole.add_payload(&payload(&numbers), PayloadForm::Floats).unwrap();
-                parts[usize::from(i >= split)].add_payload(&payload(&numbers), PayloadForm::Floats).unwrap();
+                let report: Vec<f32> = report.iter().map(|&x| f32::from(x) / 8.0).collect();
+                let payload = floats(&report).unwrap();
+                whole.add(&payload).unwrap();
+                parts[usize::from(i >= split)].add(&payload).unwrap();
             }
-            let [mut left, right] = parts;
+            let [mut left, right] = parts.map(|part| part.finish().unwrap());
             left.merge(&right).unwrap();
-            prop_assert_eq!(left, whole);
+            prop_assert_eq!(left, whole.finish().unwrap());
         }
     }
 }

@@ -142,7 +142,7 @@ fn skewness_of_one_report(noise: &NoiseModel) -> f64 {
         NoiseModel::Gaussian { .. } => 0.0,
         // Centred Gaussian noise has no shift.
         NoiseModel::Centred { shift: 0.0, .. } => 0.0,
-        _ => 8.0_f64.sqrt(),
+        NoiseModel::Centred { .. } | NoiseModel::DoubleCap { .. } => 8.0_f64.sqrt(),
     }
 }
 

@@ -216,7 +216,7 @@ impl ReportNoise {
                     column: squared.max(0.0) / (dimension - 1.0),
                 })
             }
-            _ => Err(Error::new(
+            NoiseModel::Centred { .. } => Err(Error::new(
                 ErrorCode::InvalidMechanism,
                 "this noise family cannot be centred by this version",
             )),

@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::{
     error::{Error, ErrorCode, Result},
-    mechanism::{Calibration, MechanismKind, MechanismSpec, NormBound, PayloadForm},
+    mechanism::{
+        Calibration, MechanismKind, MechanismSpec, NormBound, Payload, PayloadForm, check_len,
+    },
     preprocess::{Feature, Norm, Preprocessing},
     privacy::Budget,
     report::{Report, ReportId, ValidatedReport},
@@ -141,7 +143,7 @@ pub fn encode_batch<'a>(
 ) -> Result<Vec<u8>> {
     let mut run = Vec::new();
     for (id, payload) in reports {
-        check_payload_len(payload.len(), study)?;
+        check_len(payload.len(), study.payload_len)?;
         run.extend_from_slice(&id.0);
         run.extend_from_slice(payload);
     }
@@ -173,9 +175,9 @@ pub fn decode_batch<'a>(
         batch_len(study.payload_len, max_batch(study.payload_len)),
     )?;
     check_fingerprint(&wire.fingerprint, study)?;
-    check_payload_len(
+    check_len(
         usize::try_from(wire.payload_len).unwrap_or(usize::MAX),
-        study,
+        study.payload_len,
     )?;
     let stride = 16 + study.payload_len;
     if wire.run.0.is_empty() || !wire.run.0.len().is_multiple_of(stride) {
@@ -221,6 +223,18 @@ impl StudyShape {
             norm_bound: params.mechanism().norm_bound(params.report_dimension()),
         }
     }
+
+    /// Checks a payload: the one way from bytes to what a sum accepts.
+    ///
+    /// # Errors
+    /// `wrong-payload-length`, `payload-not-finite`, `payload-out-of-range`, `implausible-report`.
+    pub fn payload<B: AsRef<[u8]>>(&self, bytes: B) -> Result<Payload<B>> {
+        let payload = self.payload_form.read(bytes, self.payload_len)?;
+        if let Some(bound) = &self.norm_bound {
+            bound.check(&payload)?;
+        }
+        Ok(payload)
+    }
 }
 
 /// The canonical bytes of study parameters.
@@ -256,12 +270,7 @@ pub(crate) fn encode_params(params: &StudyParams) -> Vec<u8> {
             centring: preprocessing.centring,
             epsilon: params.budget().epsilon(),
             delta: params.budget().delta(),
-            mechanism: match params.mechanism().kind() {
-                MechanismKind::SymmetricGaussian => 1,
-                MechanismKind::IsotropicGaussian => 2,
-                MechanismKind::DoubleCap => 3,
-                MechanismKind::DiscreteGaussian => 4,
-            },
+            mechanism: params.mechanism().kind().number(),
             calibration: match params.mechanism().calibration() {
                 None | Some(Calibration::Analytic) => 0,
                 Some(Calibration::AsPublished) => 1,
@@ -292,20 +301,15 @@ pub(crate) fn decode_params(bytes: &[u8]) -> Result<StudyParams> {
             )));
         }
     };
-    let kind = match wire.mechanism {
-        1 => MechanismKind::SymmetricGaussian,
-        2 => MechanismKind::IsotropicGaussian,
-        3 => MechanismKind::DoubleCap,
-        4 => MechanismKind::DiscreteGaussian,
-        tag => {
-            return Err(Error::new(
-                ErrorCode::InvalidMechanism,
-                format!(
-                    "the study uses mechanism number {tag}, which this program does not know: update it"
-                ),
-            ));
-        }
-    };
+    let kind = MechanismKind::from_number(wire.mechanism).ok_or_else(|| {
+        Error::new(
+            ErrorCode::InvalidMechanism,
+            format!(
+                "the study uses mechanism number {}, which this program does not know: update it",
+                wire.mechanism
+            ),
+        )
+    })?;
     let calibration = match wire.calibration {
         0 => Calibration::Analytic,
         1 => Calibration::AsPublished,
@@ -364,25 +368,7 @@ fn validate<'a>(
             "the report identifier {id} is not in UUIDv7 layout"
         )));
     }
-    check_payload_len(payload.len(), study)?;
-    study.payload_form.check(payload)?;
-    if let Some(bound) = &study.norm_bound {
-        bound.check(payload, study.payload_form)?;
-    }
-    Ok(ValidatedReport::proved(id, payload))
-}
-
-fn check_payload_len(len: usize, study: &StudyShape) -> Result<()> {
-    if len == study.payload_len {
-        return Ok(());
-    }
-    Err(Error::new(
-        ErrorCode::WrongPayloadLength,
-        format!(
-            "the payload has {len} bytes but this study's have {}; fetch the study again",
-            study.payload_len
-        ),
-    ))
+    Ok(ValidatedReport::new(id, study.payload(payload)?))
 }
 
 fn check_fingerprint(fingerprint: &[u8; 32], study: &StudyShape) -> Result<()> {

@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use crate::study::{Fingerprint, to_hex};
+use crate::{
+    mechanism::Payload,
+    study::{Fingerprint, to_hex},
+};
 
 /// Identifier of a report: 16 bytes in UUIDv7 layout, fixed once and durable before the first send.
 ///
@@ -68,16 +71,16 @@ impl fmt::Debug for Report {
     }
 }
 
-/// A report that fits its study: right fingerprint, right length, finite numbers, well-formed
-/// identifier. Made by [`crate::codec`] only; borrows the bytes it came in.
+/// A report that fits its study: right fingerprint, well-formed identifier, checked payload. Made by [`crate::codec`]
+/// only; borrows the bytes it came in.
 #[derive(Clone, Copy, PartialEq)]
 pub struct ValidatedReport<'a> {
     id: ReportId,
-    payload: &'a [u8],
+    payload: Payload<&'a [u8]>,
 }
 
 impl<'a> ValidatedReport<'a> {
-    pub(crate) fn proved(id: ReportId, payload: &'a [u8]) -> Self {
+    pub(crate) fn new(id: ReportId, payload: Payload<&'a [u8]>) -> Self {
         Self { id, payload }
     }
 
@@ -86,8 +89,8 @@ impl<'a> ValidatedReport<'a> {
         self.id
     }
 
-    /// Its payload, of the study's length.
-    pub fn payload(&self) -> &'a [u8] {
+    /// Its payload.
+    pub fn payload(&self) -> Payload<&'a [u8]> {
         self.payload
     }
 }
@@ -98,7 +101,7 @@ impl fmt::Debug for ValidatedReport<'_> {
             f,
             "ValidatedReport({}, {} payload bytes)",
             self.id,
-            self.payload.len()
+            self.payload.as_bytes().len()
         )
     }
 }

@@ -29,7 +29,13 @@ struct Rule {
     except: &'static str,
 }
 
-const RULES: [Rule; 7] = [
+const RULES: [Rule; 8] = [
+    Rule {
+        root: "shared/src/lib.rs",
+        ordered: false,
+        largest: 3,
+        except: "",
+    },
     Rule {
         root: "central/src/lib.rs",
         ordered: true,

@@ -8,6 +8,7 @@ use eigenveil_audit::{
     Statistic, TriesVerdict, Verdict, audit_devices, event_bound, mu_bound, observe, prepared,
 };
 use eigenveil_shared::{
+    codec::StudyShape,
     mechanism::{Calibration, MechanismKind, Work},
     preprocess::{BoundedRow, Norm},
     study::{StudyDesign, StudyParams},
@@ -154,8 +155,9 @@ fn gaussian_with_noise_times(factor: f64, trials: usize) -> Vec<(MechanismKind, 
         let pair = rows(&params, PairKind::Axes);
         let statistic = Statistic::of(params.mechanism(), &pair).unwrap();
         let real = with_noise_times(params.mechanism(), factor);
+        let shape = StudyShape::of(&params);
         let subject = |side: Side, rng: &mut ChaCha20Rng| {
-            statistic.value(&real.perturb_with(row(&pair, side), rng))
+            statistic.value(&shape.payload(real.perturb_with(row(&pair, side), rng))?)
         };
         let samples = observe(&subject, 0, &Sampling::quiet(trials, SEED)).unwrap();
         assert_eq!(Method::of(&real), Method::MuGdp);
@@ -182,11 +184,12 @@ fn retries_randomised_again(trials: usize) {
     let params = study(MechanismKind::DoubleCap, 1.0);
     let pair = rows(&params, PairKind::Axes);
     let statistic = Statistic::of(params.mechanism(), &pair).unwrap();
+    let shape = StudyShape::of(&params);
     let subject = |side: Side, rng: &mut ChaCha20Rng| {
         let mut mean = 0.0;
         for _ in 0..10 {
             let payload = params.mechanism().perturb_with(row(&pair, side), rng);
-            mean += statistic.value(&payload)? / 10.0;
+            mean += statistic.value(&shape.payload(payload)?)? / 10.0;
         }
         Ok(mean)
     };

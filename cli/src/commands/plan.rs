@@ -175,7 +175,7 @@ pub(crate) fn run(args: &PlanArgs, json: bool) -> Result<()> {
                     claim_holds: privacy.claim_holds,
                     components_above_floor: planned.components_above,
                     reason: planned.reason,
-                    expected_tries: device_time::expected_tries(&params),
+                    expected_tries: params.mechanism().expected_tries(),
                     noise,
                 });
             }
@@ -305,7 +305,7 @@ fn mechanisms(
     };
     let largest = eigenveil_shared::mechanism::MAX_DENSE_DIMENSION;
     if !named && p > largest {
-        kinds.retain(|kind| kind.is_pure());
+        kinds.retain(|kind| kind.max_dimension() > largest);
         notes.push(format!(
             "p = {p} is above {largest}, the largest p of the Gaussian mechanisms: they are left out."
         ));

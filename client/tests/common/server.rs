@@ -235,8 +235,8 @@ impl Store {
         let kind = request.headers["content-type"].as_str();
         if kind == REPORT_MEDIA_TYPE {
             let report = codec::decode_report(&request.body, shape).unwrap();
-            self.see(report.id(), report.payload());
-            let new = store && self.keep(report.id(), report.payload());
+            self.see(report.id(), report.payload().as_bytes());
+            let new = store && self.keep(report.id(), report.payload().as_bytes());
             return match new {
                 true => Reply::json(
                     201,
@@ -260,8 +260,8 @@ impl Store {
         };
         for report in codec::decode_batch(&request.body, shape).unwrap() {
             let report = report.unwrap();
-            self.see(report.id(), report.payload());
-            match store && self.keep(report.id(), report.payload()) {
+            self.see(report.id(), report.payload().as_bytes());
+            match store && self.keep(report.id(), report.payload().as_bytes()) {
                 true => receipt.accepted += 1,
                 false => receipt.duplicates += 1,
             }

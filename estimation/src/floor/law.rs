@@ -27,8 +27,7 @@ impl NoiseProfile {
     /// noise does not depend on).
     ///
     /// # Errors
-    /// `InvalidMechanism` for a noise family whose floor is not known here, or constants that are not
-    /// finite numbers.
+    /// `InvalidMechanism` for constants that are not finite numbers.
     pub(super) fn of(noise: &NoiseModel, rows: usize, n: f64, squared_norm: f64) -> Result<Self> {
         let sd = noise.off_diagonal_sd();
         if !(sd.is_finite() && sd >= 0.0) {
@@ -89,10 +88,6 @@ impl NoiseProfile {
                 };
                 profile.checked()
             }
-            _ => Err(Error::new(
-                ErrorCode::InvalidMechanism,
-                "the noise floor of this noise family is not known to this version",
-            )),
         }
     }
 
@@ -202,7 +197,7 @@ impl SpectralNoise {
                 total_variance,
                 ..
             } => (dimension, total_variance),
-            _ => {
+            NoiseModel::Gaussian { .. } => {
                 let profile = NoiseProfile::of(noise, rows, n as f64, 1.0)?;
                 return Ok(Self::flat(&profile, rows - components, 0.0));
             }

@@ -4,7 +4,7 @@ use eigenveil_shared::{
     Error, ErrorCode, Result,
     api::{Lambda, SparseSettings},
     estimate::{Rank, SparseOutcome},
-    mechanism::{MechanismSpec, NoiseModel, double_cap::DoubleCap},
+    mechanism::{Decoding, NoiseModel, double_cap::DoubleCapParameters},
     study::StudyParams,
 };
 
@@ -65,10 +65,10 @@ pub fn sparse_components(
     setting: &str,
     cancel: Cancel<'_>,
 ) -> Result<(Findings, u64)> {
-    let mechanism = supported(params, rank, settings)?;
+    let parameters = supported(params, rank, settings)?;
     let noise = params.noise_model();
-    let p = mechanism.dimension();
-    let moment = LargeMoment::gather(source, mechanism, cancel)?;
+    let p = parameters.dimension;
+    let moment = LargeMoment::gather(source, &parameters, cancel)?;
     let n = moment.n();
     let lambda = resolve_lambda(settings, &noise, p, n)?.ok_or_else(|| {
         Error::new(
@@ -135,12 +135,12 @@ pub fn can_stream(params: &StudyParams, rank: Rank, settings: &SparseSettings) -
     supported(params, rank, settings).is_ok()
 }
 
-/// The study's mechanism, where this way is open.
-fn supported<'a>(
-    params: &'a StudyParams,
+/// The constants of the study's mechanism, where this way is open.
+fn supported(
+    params: &StudyParams,
     rank: Rank,
     settings: &SparseSettings,
-) -> Result<&'a DoubleCap> {
+) -> Result<DoubleCapParameters> {
     let refuse = |detail: &str| Err(Error::new(ErrorCode::InvalidRequest, detail));
     if let Rank::Fixed(k) = rank
         && k > MOST_COMPONENTS
@@ -159,9 +159,11 @@ fn supported<'a>(
             "the study has private centring, which needs the whole moment; ask for the estimate without streaming",
         );
     }
-    match params.mechanism() {
-        MechanismSpec::DoubleCap(cap) => Ok(cap),
-        _ => refuse("only the seeds of double-cap can be read twice; this study keeps sums"),
+    match params.mechanism().decoding() {
+        Decoding::Direction(parameters) => Ok(parameters),
+        Decoding::Entries | Decoding::Grid { .. } => {
+            refuse("only the seeds of double-cap can be read twice; this study keeps sums")
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! S̃ in single precision: half a triangle of f32 where memory decides.
 
-use eigenveil_shared::{Error, ErrorCode, Result, mechanism::double_cap::DoubleCap};
+use eigenveil_shared::{Error, ErrorCode, Result, mechanism::double_cap::DoubleCapParameters};
 use nalgebra::DMatrix;
 
 use super::source::{BLOCK, Directions, SeedSource};
@@ -28,19 +28,19 @@ impl LargeMoment {
     /// Those of the source; `EstimateFailed` when it has no seed, or was called off.
     pub(super) fn gather(
         source: &(impl SeedSource + ?Sized),
-        mechanism: &DoubleCap,
+        parameters: &DoubleCapParameters,
         cancel: Cancel<'_>,
     ) -> Result<Self> {
-        Self::gather_in(source, mechanism, PANEL_WIDTH, cancel)
+        Self::gather_in(source, parameters, PANEL_WIDTH, cancel)
     }
 
     pub(super) fn gather_in(
         source: &(impl SeedSource + ?Sized),
-        mechanism: &DoubleCap,
+        parameters: &DoubleCapParameters,
         width: usize,
         cancel: Cancel<'_>,
     ) -> Result<Self> {
-        let p = mechanism.dimension();
+        let p = parameters.dimension;
         let mut moment = Self {
             lower: Panels::zeros(p, width),
             diagonal: vec![0.0; p],
@@ -66,7 +66,7 @@ impl LargeMoment {
                 "there is no report to estimate from (n = 0)",
             ));
         }
-        moment.decode(mechanism);
+        moment.decode(parameters);
         Ok(moment)
     }
 
@@ -82,9 +82,9 @@ impl LargeMoment {
     }
 
     /// From `Σ ggᵀ` to `c(Σ ggᵀ/n − I/p)`.
-    fn decode(&mut self, mechanism: &DoubleCap) {
+    fn decode(&mut self, parameters: &DoubleCapParameters) {
         let p = self.dimension() as f64;
-        let scale = mechanism.scale();
+        let scale = parameters.scale;
         for sum in &mut self.diagonal {
             *sum = scale * (*sum / self.n as f64 - 1.0 / p);
         }

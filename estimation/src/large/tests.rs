@@ -227,7 +227,7 @@ fn seeds_give_the_components_that_bucket_sums_give() {
     let MechanismSpec::DoubleCap(cap) = params.mechanism() else {
         unreachable!("double-cap")
     };
-    let single = LargeMoment::gather_in(&seeds, cap, 64, Cancel::NEVER).unwrap();
+    let single = LargeMoment::gather_in(&seeds, &cap.parameters(), 64, Cancel::NEVER).unwrap();
     let sd = params.noise_model().off_diagonal_sd() / (moment.n() as f64).sqrt();
     let off = (single.submatrix(&(0..p).collect::<Vec<_>>()) - moment.dense()).amax();
     assert!(off < 1e-4 * sd, "{off} {sd}");

@@ -2,7 +2,7 @@
 
 use eigenveil_shared::{
     estimate::LengthCheck,
-    mechanism::{MechanismSpec, NoiseModel, double_cap::DoubleCap},
+    mechanism::{Decoding, NoiseModel, double_cap::DoubleCapParameters},
     study::StudyParams,
 };
 
@@ -44,40 +44,37 @@ fn limit(params: &StudyParams, directions: usize, n: f64, ln_alarms: f64) -> f64
     let j = directions as f64;
     let p = params.report_dimension() as f64;
     let mechanism = params.mechanism();
-    match (mechanism, mechanism.noise_model()) {
-        (MechanismSpec::DoubleCap(cap), _) => {
-            1.0 - j / p + cap.scale() * deviation(cap, j, n, ln_alarms)
+    // Rows are rounded to a grid: half a step an entry.
+    let rounding = match mechanism.decoding() {
+        Decoding::Direction(parameters) => {
+            let deviation = deviation(&parameters, j, n, ln_alarms);
+            return 1.0 - j / p + parameters.scale * deviation;
         }
-        (
-            _,
-            NoiseModel::Gaussian {
-                off_diagonal_sd,
-                diagonal_sd,
-            },
-        ) => {
+        Decoding::Entries => 0.0,
+        Decoding::Grid {
+            diagonal_step,
+            off_diagonal_step,
+        } => 0.5 * p * diagonal_step.max(off_diagonal_step),
+    };
+    match mechanism.noise_model() {
+        NoiseModel::Gaussian {
+            off_diagonal_sd,
+            diagonal_sd,
+        } => {
             // tr(PN) of a projector P has variance 2s²‖P‖² + (d² − 2s²)Σ Pᵢᵢ², ‖P‖² = j ≥ Σ Pᵢᵢ²; and P(z > t) ≤ e^{−t²/2},
             // for the discrete Gaussian too.
             let variance = j * (2.0 * off_diagonal_sd.powi(2)).max(diagonal_sd.powi(2));
-            // Rows are rounded to the grid: half a step an entry.
-            let rounding = match mechanism {
-                MechanismSpec::DiscreteGaussian(discrete) => {
-                    let steps = discrete.parameters();
-                    0.5 * p * steps.diagonal_step().max(steps.off_diagonal_step())
-                }
-                _ => 0.0,
-            };
             1.0 + j * rounding + (2.0 * ln_alarms * variance / n).sqrt()
         }
         // A law that is not known here limits nothing.
-        _ => f64::MAX,
+        NoiseModel::DoubleCap { .. } | NoiseModel::Centred { .. } => f64::MAX,
     }
 }
 
 /// How far the mean of `Y = ‖Vᵀg‖²` over n reports exceeds its expectation, with probability e^{−ln_alarms} at most: Bennett's
 /// inequality for `0 ≤ Y ≤ 1` with `E Y² ≤ (e^ε/Z)·j(j+2)/(p(p+2))`, e^ε/Z times that of a random direction.
-fn deviation(cap: &DoubleCap, j: f64, n: f64, ln_alarms: f64) -> f64 {
-    let parameters = cap.parameters();
-    let p = cap.dimension() as f64;
+fn deviation(parameters: &DoubleCapParameters, j: f64, n: f64, ln_alarms: f64) -> f64 {
+    let p = parameters.dimension as f64;
     let variance = (parameters.expected_tries() * j * (j + 2.0) / (p * (p + 2.0))).min(0.25);
     let wanted = ln_alarms / (n * variance);
     // h(u) = (1+u)ln(1+u) − u rises, and is at least u²/(2 + 2u/3).

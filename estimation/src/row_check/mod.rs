@@ -19,7 +19,7 @@ mod seeds;
 use eigenveil_shared::{
     Result,
     estimate::{LengthCheck, RowCheck, RowVerdict, SeedCheck},
-    mechanism::MechanismSpec,
+    mechanism::Decoding,
     study::StudyParams,
 };
 use nalgebra::DMatrix;
@@ -94,9 +94,9 @@ pub fn row_check(
     let Some(halves) = Halves::of(buckets, params)? else {
         return Ok(None);
     };
-    let seeds = match (params.mechanism(), seeds) {
-        (MechanismSpec::DoubleCap(cap), Some(seeds)) => {
-            let mut counts = SeedCounts::new(&halves.directions, cap);
+    let seeds = match (params.mechanism().decoding(), seeds) {
+        (Decoding::Direction(parameters), Some(seeds)) => {
+            let mut counts = SeedCounts::new(&halves.directions, parameters);
             seeds.pass(&mut |bucket, seeds| {
                 if gives_directions(bucket) {
                     return Ok(());
@@ -107,7 +107,7 @@ pub fn row_check(
             })?;
             counts.finish()
         }
-        _ => None,
+        (Decoding::Direction(_), None) | (Decoding::Entries | Decoding::Grid { .. }, _) => None,
     };
     Ok(Some(judge(&halves, params, seeds)))
 }

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 
 use eigenveil_shared::{
     estimate::SeedCheck,
-    mechanism::double_cap::{DoubleCap, DoubleCapParameters, Seed, expand, uniform_tail},
+    mechanism::double_cap::{DoubleCapParameters, Seed, expand, uniform_tail},
 };
 use nalgebra::DMatrix;
 
@@ -39,7 +39,7 @@ pub struct SeedCounts<'a> {
 
 impl<'a> SeedCounts<'a> {
     /// Nothing counted yet. `directions` (`p × d`, orthonormal, d < p) must not depend on the reports to be counted.
-    pub fn new(directions: &'a DMatrix<f64>, cap: &DoubleCap) -> Self {
+    pub fn new(directions: &'a DMatrix<f64>, parameters: DoubleCapParameters) -> Self {
         let (p, d) = directions.shape();
         let singles = (0..d).map(|first| (first, 1));
         let spaces = (2..=d.min(p.saturating_sub(1))).map(|dimension| (0, dimension));
@@ -63,7 +63,7 @@ impl<'a> SeedCounts<'a> {
             .collect();
         Self {
             directions,
-            parameters: cap.parameters(),
+            parameters,
             counts: vec![[0; LEVELS]; places.len()],
             places,
             reports: 0,

@@ -1,6 +1,6 @@
 //! The exact law of a released direction given the row, without expanding a seed or trying twice.
 
-use eigenveil_shared::mechanism::double_cap::DoubleCap;
+use eigenveil_shared::mechanism::double_cap::DoubleCapParameters;
 use rand::{Rng, RngExt};
 use rand_distr::{ChiSquared, Distribution, StandardNormal};
 
@@ -18,12 +18,11 @@ pub(super) struct DirectionLaw {
 
 impl DirectionLaw {
     /// The law for these constants; `None` for a dimension below 2.
-    pub(super) fn new(cap: &DoubleCap) -> Option<Self> {
-        let parameters = cap.parameters();
-        let degrees = cap.dimension() as f64 - 1.0;
+    pub(super) fn new(parameters: &DoubleCapParameters) -> Option<Self> {
+        let degrees = parameters.dimension as f64 - 1.0;
         Some(Self {
             threshold: parameters.threshold,
-            inside: parameters.cap_probability * cap.epsilon().exp() / parameters.normaliser(),
+            inside: parameters.cap_probability * parameters.epsilon.exp() / parameters.normaliser(),
             across: ChiSquared::new(degrees).ok()?,
             b: 0.5 * degrees,
         })

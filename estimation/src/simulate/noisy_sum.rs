@@ -5,7 +5,7 @@ use std::str::FromStr;
 use eigenveil_shared::{
     Error, ErrorCode, Result,
     codec::{self, StudyShape},
-    mechanism::{MechanismSpec, NoiseModel},
+    mechanism::{Decoding, NoiseModel},
     packed::PackedSymmetric,
     report::{Report, ReportId},
     study::StudyParams,
@@ -116,7 +116,7 @@ pub fn noisy_sum<R: Rng + ?Sized>(
                             payload: params.mechanism().perturb_with(row, rng),
                         };
                         let bytes = codec::encode_report(&report);
-                        received.add_payload(codec::decode_report(&bytes, &shape)?.payload())?;
+                        received.add(&codec::decode_report(&bytes, &shape)?.payload())?;
                     }
                     tick(times);
                     Ok(())
@@ -180,29 +180,30 @@ impl LawSum {
                 "the law of this mechanism's sum is not known here; use --path device",
             )
         };
-        match params.mechanism() {
-            MechanismSpec::DoubleCap(cap) => Ok(LawSum::DoubleCap {
-                law: DirectionLaw::new(cap).ok_or_else(unknown)?,
-                sum: SeedSum::new(cap.dimension())?,
-                direction: vec![0.0; cap.dimension()],
+        let grid = match params.mechanism().decoding() {
+            Decoding::Direction(parameters) => {
+                return Ok(LawSum::DoubleCap {
+                    law: DirectionLaw::new(&parameters).ok_or_else(unknown)?,
+                    sum: SeedSum::new(parameters.dimension)?,
+                    direction: vec![0.0; parameters.dimension],
+                });
+            }
+            Decoding::Entries => None,
+            Decoding::Grid {
+                diagonal_step,
+                off_diagonal_step,
+            } => Some([diagonal_step, off_diagonal_step]),
+        };
+        match params.mechanism().noise_model() {
+            NoiseModel::Gaussian {
+                diagonal_sd,
+                off_diagonal_sd,
+            } => Ok(LawSum::Gaussian {
+                diagonal_sd,
+                off_diagonal_sd,
+                grid,
             }),
-            other => match other.noise_model() {
-                NoiseModel::Gaussian {
-                    diagonal_sd,
-                    off_diagonal_sd,
-                } => Ok(LawSum::Gaussian {
-                    diagonal_sd,
-                    off_diagonal_sd,
-                    grid: match other {
-                        MechanismSpec::DiscreteGaussian(discrete) => {
-                            let parameters = discrete.parameters();
-                            Some([parameters.diagonal_step(), parameters.off_diagonal_step()])
-                        }
-                        _ => None,
-                    },
-                }),
-                _ => Err(unknown()),
-            },
+            NoiseModel::DoubleCap { .. } | NoiseModel::Centred { .. } => Err(unknown()),
         }
     }
 

@@ -99,7 +99,7 @@ impl Directions {
     pub fn check(&self, params: &StudyParams) -> RowCheck {
         let sums = self.sums(params.report_dimension());
         let halves = Halves::of(&sums, params).unwrap().unwrap();
-        let mut counts = SeedCounts::new(&halves.directions, cap(params));
+        let mut counts = SeedCounts::new(&halves.directions, cap(params).parameters());
         for bucket in self.buckets.iter().skip(1).step_by(2) {
             bucket.iter().for_each(|g| counts.add_direction(g));
         }
@@ -111,12 +111,7 @@ impl Directions {
 /// The longest payload along the unit vector `v` that the norm test lets through, for the mechanisms with numbers.
 pub fn dense(params: &StudyParams, v: &[f64]) -> Vec<u8> {
     let p = v.len();
-    let StudyShape {
-        norm_bound,
-        payload_form,
-        ..
-    } = StudyShape::of(params);
-    let bound = norm_bound.unwrap();
+    let shape = StudyShape::of(params);
     let discrete = matches!(params.mechanism(), MechanismSpec::DiscreteGaussian(_));
     let payload = |length: f64| -> Vec<u8> {
         let entries = (0..p).flat_map(|i| (i..p).map(move |j| (i, j)));
@@ -130,7 +125,7 @@ pub fn dense(params: &StudyParams, v: &[f64]) -> Vec<u8> {
     let (mut low, mut high) = (0.0, 2e9);
     for _ in 0..60 {
         let middle = 0.5 * (low + high);
-        match bound.check(&payload(middle), payload_form).is_ok() {
+        match shape.payload(payload(middle)).is_ok() {
             true => low = middle,
             false => high = middle,
         }

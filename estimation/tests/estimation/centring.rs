@@ -16,6 +16,7 @@ use eigenveil_estimation::{
 };
 use eigenveil_shared::{
     ErrorCode,
+    codec::StudyShape,
     estimate::{Rank, Verdict},
     mechanism::{Calibration, MechanismKind, NoiseModel},
     packed::PackedSymmetric,
@@ -196,11 +197,12 @@ fn device_moment(
     rows: impl Iterator<Item = Row>,
     rng: &mut ChaCha20Rng,
 ) -> NoisyMoment {
+    let shape = StudyShape::of(params);
     let mut sum = ReportSum::new(params.mechanism(), params.report_dimension()).unwrap();
     for row in rows {
         let y = params.preprocessor().prepare(&row).unwrap();
-        sum.add_payload(&params.mechanism().perturb_with(&y, rng))
-            .unwrap();
+        let payload = shape.payload(params.mechanism().perturb_with(&y, rng));
+        sum.add(&payload.unwrap()).unwrap();
     }
     NoisyMoment::decode(vec![sum.finish().unwrap()], params).unwrap()
 }

@@ -8,6 +8,7 @@ use eigenveil_estimation::{
     simulate::{Participants, Path, RowSource, noisy_sum},
 };
 use eigenveil_shared::{
+    codec::StudyShape,
     estimate::{BucketVerdict, Rank},
     mechanism::MechanismKind,
     preprocess::Norm,
@@ -97,6 +98,7 @@ fn with_repeated_seeds(params: &StudyParams, bad: u64) -> Findings {
     });
     let mut rng = ChaCha20Rng::seed_from_u64(5);
     let people = Participants::draw(&model, 2, params, &mut rng).unwrap();
+    let shape = StudyShape::of(params);
     let mut buckets: Vec<ReportSum> = (0..32)
         .map(|_| ReportSum::new(params.mechanism(), params.report_dimension()).unwrap())
         .collect();
@@ -105,14 +107,15 @@ fn with_repeated_seeds(params: &StudyParams, bad: u64) -> Findings {
         let bucket = (commit.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 59) as usize;
         if commit < bad {
             for _ in 0..200 {
-                buckets[bucket].add_payload(&[1; 16]).unwrap();
+                let repeated = shape.payload([1; 16]).unwrap();
+                buckets[bucket].add(&repeated).unwrap();
             }
             continue;
         }
         people
             .visit(200, &mut rng, |row, _, rng| {
-                let payload = params.mechanism().perturb_with(row, rng);
-                buckets[bucket].add_payload(&payload)
+                let payload = shape.payload(params.mechanism().perturb_with(row, rng))?;
+                buckets[bucket].add(&payload)
             })
             .unwrap();
     }

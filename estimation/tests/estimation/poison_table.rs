@@ -13,6 +13,7 @@ use eigenveil_estimation::{
     simulate::{Participants, RowSource},
 };
 use eigenveil_shared::{
+    codec::StudyShape,
     estimate::{BucketVerdict, Rank, RowCheck, RowVerdict},
     mechanism::MechanismKind,
     study::StudyParams,
@@ -207,22 +208,23 @@ fn gaussian(table: &mut String, p: usize, rng: &mut ChaCha20Rng) {
     });
     let people = Participants::draw(&model, 2, &params, rng).unwrap();
     let v = across(people.truth(), rng);
+    let shape = StudyShape::of(&params);
     let sum = || ReportSum::new(params.mechanism(), p).unwrap();
     let mut clean: Vec<ReportSum> = (0..BUCKETS).map(|_| sum()).collect();
     let mut i = 0;
     people
         .visit(REPORTS as u64, rng, |row, _, rng| {
             i += 1;
-            clean[i % BUCKETS].add_payload(&params.mechanism().perturb_with(row, rng))
+            clean[i % BUCKETS].add(&shape.payload(params.mechanism().perturb_with(row, rng))?)
         })
         .unwrap();
     let clean: Vec<Accumulator> = clean.into_iter().map(|sum| sum.finish().unwrap()).collect();
-    let poison = dense(&params, &v);
+    let poison = shape.payload(dense(&params, &v)).unwrap();
     for batch in [false, true] {
         for share in [0.0].into_iter().chain(SHARES) {
             let mut lies: Vec<ReportSum> = (0..BUCKETS).map(|_| sum()).collect();
             for i in 0..(share * REPORTS as f64) as usize {
-                lies[place(i, batch)].add_payload(&poison).unwrap();
+                lies[place(i, batch)].add(&poison).unwrap();
             }
             let sums: Vec<(u32, Accumulator)> = (0..)
                 .zip(&clean)

@@ -13,6 +13,7 @@ use eigenveil_estimation::{
     pca::pca,
 };
 use eigenveil_shared::{
+    codec::StudyShape,
     estimate::{Rank, Verdict},
     mechanism::MechanismKind,
     packed::PackedSymmetric,
@@ -44,6 +45,7 @@ fn run(kind: MechanismKind, epsilon: f64, n: usize, seed: u64) -> Study {
     .unwrap();
     let params = params(P, kind, epsilon);
     let preprocessor = params.preprocessor();
+    let shape = StudyShape::of(&params);
     let mut buckets: Vec<ReportSum> = (0..BUCKETS)
         .map(|_| ReportSum::new(params.mechanism(), P).unwrap())
         .collect();
@@ -53,8 +55,8 @@ fn run(kind: MechanismKind, epsilon: f64, n: usize, seed: u64) -> Study {
             .prepare(&Row::new(population.row(&mut rng)))
             .unwrap();
         exact.add_outer(row.as_slice(), 1.0 / n as f64);
-        let payload = params.mechanism().perturb_with(&row, &mut rng);
-        buckets[i % BUCKETS].add_payload(&payload).unwrap();
+        let payload = shape.payload(params.mechanism().perturb_with(&row, &mut rng));
+        buckets[i % BUCKETS].add(&payload.unwrap()).unwrap();
     }
     let buckets = buckets.into_iter().map(|sum| sum.finish().unwrap());
     let moment = NoisyMoment::decode(buckets.collect(), &params).unwrap();

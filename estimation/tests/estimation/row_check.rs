@@ -6,6 +6,7 @@ use eigenveil_estimation::{
     row_check::{FALSE_ALARM_RATE, in_words, row_check},
 };
 use eigenveil_shared::{
+    codec::StudyShape,
     estimate::RowVerdict,
     mechanism::{MechanismKind, double_cap::Seed},
     preprocess::Row,
@@ -92,6 +93,7 @@ fn dense_mechanisms_keep_the_length_of_rows() {
     for mechanism in [SymmetricGaussian, IsotropicGaussian, DiscreteGaussian] {
         let params = params(4, mechanism, 8.0);
         let poison = dense(&params, &axis(4, 0));
+        let shape = StudyShape::of(&params);
         for run in 0..20 {
             let mut study = |poisoned: usize| {
                 let mut sums: Vec<ReportSum> = (0..BUCKETS)
@@ -109,7 +111,8 @@ fn dense_mechanisms_keep_the_length_of_rows() {
                             params.mechanism().perturb_with(&row, &mut rng)
                         }
                     };
-                    sums[i % BUCKETS].add_payload(&payload).unwrap();
+                    let payload = shape.payload(payload).unwrap();
+                    sums[i % BUCKETS].add(&payload).unwrap();
                 }
                 let sums: Vec<Accumulator> =
                     sums.into_iter().map(|sum| sum.finish().unwrap()).collect();

@@ -39,7 +39,9 @@ impl Family {
             .map(|number| {
                 let payload = match shape.payload_form {
                     PayloadForm::Seed => rng.random::<[u8; 16]>().to_vec(),
-                    _ => identifiable::payload(packed_len(P), number),
+                    PayloadForm::Floats | PayloadForm::Integers { .. } => {
+                        identifiable::payload(packed_len(P), number)
+                    }
                 };
                 Report {
                     id: ReportId::from_parts(1_700_000_000_000, rng.random()),

@@ -187,7 +187,9 @@ impl<R: Read> ArchiveReader<R> {
             let length = u64::from_le_bytes(self.array()?);
             let expected = match params.mechanism().payload_form() {
                 PayloadForm::Seed => n.checked_mul(SEED_LEN as u64),
-                _ => Some(8 * packed_len(params.report_dimension()) as u64),
+                PayloadForm::Floats | PayloadForm::Integers { .. } => {
+                    Some(8 * packed_len(params.report_dimension()) as u64)
+                }
             };
             if bucket >= header.buckets
                 || before >= Some(bucket)

@@ -377,8 +377,8 @@ impl Store {
     /// Stores reports: all in one commit, answered after it.
     ///
     /// # Errors
-    /// `too-many-requests` when the queue is full, `store-unavailable` when the commit failed (then
-    /// none of them was counted), `shutting-down`.
+    /// `wrong-fingerprint` for reports decoded for other parameters; `too-many-requests` when the queue is full,
+    /// `store-unavailable` when the commit failed (then none of them was counted), `shutting-down`.
     pub async fn submit(&self, study: &Arc<Study>, reports: Vec<NewReport>) -> Result<Vec<Stored>> {
         let reservation = Reservation::empty(&self.shared.ingest);
         let outcomes = self
@@ -393,6 +393,15 @@ impl Store {
         reports: Reports,
         reservation: Reservation,
     ) -> Result<Outcomes> {
+        if !reports.iter().all(|report| report.is_for(study)) {
+            return Err(Error::new(
+                ErrorCode::WrongFingerprint,
+                format!(
+                    "a report was decoded for other parameters than those of study {}",
+                    study.id()
+                ),
+            ));
+        }
         let (reply, outcome) = oneshot::channel();
         self.send(Command::Submit(Submission {
             study: Arc::clone(study),

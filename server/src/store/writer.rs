@@ -11,12 +11,13 @@ use std::{
 use bytes::Bytes;
 use eigenveil_estimation::accumulate::Accumulator;
 use eigenveil_shared::{
-    Error, ErrorCode, Result,
+    ErrorCode, Result,
     api::StudyState,
     codec::{self, StudyShape},
     enrolment::{Enrolment, ParticipantToken},
-    mechanism::{PayloadForm, double_cap::Seed},
+    mechanism::{Payload, double_cap::Seed},
     report::{ReportId, ValidatedReport},
+    study::Fingerprint,
 };
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use smallvec::SmallVec;
@@ -44,16 +45,12 @@ const COPIED_PAYLOAD: usize = 256;
 #[derive(Clone)]
 pub struct NewReport {
     id: ReportId,
-    payload: Payload,
-    /// Hash of the token it came with.
-    token: Option<[u8; 32]>,
-}
-
-#[derive(Clone)]
-enum Payload {
-    Seed(Seed),
+    /// Of the study it was validated for.
+    fingerprint: Fingerprint,
     /// A long one stays in the body it came in.
-    Numbers(Bytes),
+    payload: Payload<Bytes>,
+    /// Hash of the token it came with.
+    token: Option<Box<[u8; 32]>>,
 }
 
 /// The reports of a request. One, mostly, for which nothing is allocated.
@@ -68,7 +65,7 @@ impl NewReport {
     /// As [`codec::decode_report`].
     pub fn decode(body: &Bytes, shape: &StudyShape) -> Result<Self> {
         let report = codec::decode_report(body, shape)?;
-        Ok(Self::of(body, shape, report, COPIED_PAYLOAD))
+        Ok(Self::new(body, shape, report, COPIED_PAYLOAD))
     }
 
     /// Decodes a batch: an outer error when the frame is wrong, an inner one per report.
@@ -79,41 +76,36 @@ impl NewReport {
         let reports = codec::decode_batch(body, shape)?;
         Ok(reports
             .into_iter()
-            .map(|report| report.map(|report| Self::of(body, shape, report, 0)))
+            .map(|report| report.map(|report| Self::new(body, shape, report, 0)))
             .collect())
     }
 
     /// The codec borrows from the body it was given, so the payload always lies inside it.
-    fn of(body: &Bytes, shape: &StudyShape, report: ValidatedReport<'_>, copied: usize) -> Self {
-        let payload = report.payload();
-        let seed = match shape.payload_form {
-            PayloadForm::Seed => payload.try_into().ok(),
-            _ => None,
+    fn new(body: &Bytes, shape: &StudyShape, report: ValidatedReport<'_>, copied: usize) -> Self {
+        let keep = |bytes: &[u8]| {
+            if bytes.len() <= copied {
+                Bytes::copy_from_slice(bytes)
+            } else {
+                body.slice_ref(bytes)
+            }
         };
         Self {
             id: report.id(),
-            payload: match seed {
-                Some(seed) => Payload::Seed(seed),
-                None if payload.len() <= copied => {
-                    Payload::Numbers(Bytes::copy_from_slice(payload))
-                }
-                None => Payload::Numbers(body.slice_ref(payload)),
-            },
+            fingerprint: shape.fingerprint,
+            payload: report.payload().kept(keep),
             token: None,
         }
     }
 
-    fn payload(&self) -> &[u8] {
-        match &self.payload {
-            Payload::Seed(seed) => seed,
-            Payload::Numbers(bytes) => bytes,
-        }
+    /// Whether it was validated for this study, or for one of the same parameters.
+    pub(super) fn is_for(&self, study: &Study) -> bool {
+        self.fingerprint == study.shape().fingerprint
     }
 
     /// The same report with the one-time token it came with.
     #[must_use]
     pub fn with_token(mut self, token: &ParticipantToken) -> Self {
-        self.token = Some(token.digest());
+        self.token = Some(Box::new(token.digest()));
         self
     }
 }
@@ -124,7 +116,7 @@ impl std::fmt::Debug for NewReport {
             f,
             "NewReport({}, {} payload bytes)",
             self.id,
-            self.payload().len()
+            self.payload.as_bytes().len()
         )
     }
 }
@@ -194,11 +186,32 @@ pub(super) struct Writer {
 }
 
 /// What a commit adds to its bucket.
-enum Share {
-    /// Payloads of numbers are added to the bucket's sum, which is fetched when the first one comes.
-    Sum(Option<Accumulator>),
+#[derive(Default)]
+struct Share {
+    /// Numbers are added to the bucket's sum, which is fetched when the first come.
+    sums: Option<Accumulator>,
     /// Seeds are appended as they are.
-    Seeds(Vec<Seed>),
+    seeds: Vec<Seed>,
+}
+
+impl Share {
+    fn add(
+        &mut self,
+        payload: &Payload<Bytes>,
+        sums: impl FnOnce() -> Result<Accumulator, Failure>,
+    ) -> Result<(), Failure> {
+        let held = &mut self.sums;
+        let held = || match held {
+            Some(held) => Ok(held),
+            none => Ok::<_, Failure>(none.insert(sums()?)),
+        };
+        match payload {
+            Payload::Seed(seed) => self.seeds.push(*seed),
+            Payload::Floats(numbers) => held()?.add(numbers)?,
+            Payload::Integers(numbers) => held()?.add(numbers)?,
+        }
+        Ok(())
+    }
 }
 
 /// What a transaction did to one study.
@@ -423,10 +436,7 @@ fn add_reports<'a>(
     } = caches;
     let mut ids = recent.begin(transaction, study.row, reports)?;
     let bucket = cache.bucket_of(study, commit_seq);
-    let mut share = match study.shape().payload_form {
-        PayloadForm::Seed => Share::Seeds(Vec::new()),
-        _ => Share::Sum(None),
-    };
+    let mut share = Share::default();
     let mut accepted = 0_u64;
     let by_token = study.enrolment() == Enrolment::Token;
     for (submission, outcomes) in submissions {
@@ -436,24 +446,16 @@ fn add_reports<'a>(
             if open
                 && by_token
                 && !ids.contains(&report.id.0)?
-                && let Some(code) = enrolment::redeem(transaction, study.row, report.token)?
+                && let Some(code) =
+                    enrolment::redeem(transaction, study.row, report.token.as_deref().copied())?
             {
                 outcomes.push(Stored::NotAdmitted(code));
                 continue;
             }
             outcomes.push(if open {
                 if ids.insert(&report.id.0)? || forgets {
-                    match (&mut share, &report.payload) {
-                        (Share::Sum(sums), Payload::Numbers(numbers)) => {
-                            let sums = match sums {
-                                Some(sums) => sums,
-                                none => none.insert(cache.take(transaction, study, bucket)?),
-                            };
-                            sums.add_payload(numbers, study.shape().payload_form)?;
-                        }
-                        (Share::Seeds(seeds), Payload::Seed(seed)) => seeds.push(*seed),
-                        _ => return Err(other_form().into()),
-                    }
+                    let sums = || cache.take(transaction, study, bucket);
+                    share.add(&report.payload, sums)?;
                     accepted += 1;
                     Stored::Accepted
                 } else {
@@ -471,10 +473,11 @@ fn add_reports<'a>(
     let fresh = ids.into_fresh();
     if accepted > 0 {
         recent.end(transaction, study.row, fresh)?;
-        match &mut share {
-            Share::Sum(Some(sums)) => cache.write(transaction, study, bucket, sums)?,
-            Share::Sum(None) => {}
-            Share::Seeds(seeds) => seeds::append(transaction, study, bucket, commit_seq, seeds)?,
+        if let Some(sums) = &mut share.sums {
+            cache.write(transaction, study, bucket, sums)?;
+        }
+        if !share.seeds.is_empty() {
+            seeds::append(transaction, study, bucket, commit_seq, &mut share.seeds)?;
         }
         transaction
             .prepare_cached(
@@ -487,19 +490,8 @@ fn add_reports<'a>(
     Ok(Change {
         study: Arc::clone(study),
         reports_accepted: before + accepted,
-        sums: match share {
-            Share::Sum(sums) => sums.map(|sums| (bucket, sums)),
-            Share::Seeds(_) => None,
-        },
+        sums: share.sums.map(|sums| (bucket, sums)),
     })
-}
-
-/// Only who calls the store by hand can mix up studies.
-fn other_form() -> Error {
-    Error::new(
-        ErrorCode::InvalidRequest,
-        "a report was decoded for a study with another form of payloads; decode it for this one",
-    )
 }
 
 /// The submissions of each study, in the order in which they came.
@@ -530,7 +522,7 @@ fn payload_bytes(submission: &Submission) -> usize {
     submission
         .reports
         .iter()
-        .map(|report| report.payload().len())
+        .map(|report| report.payload.as_bytes().len())
         .sum()
 }
 

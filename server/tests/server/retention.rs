@@ -65,14 +65,9 @@ async fn a_store_of_the_first_release_goes_on() {
     // The sums, exactly.
     assert_eq!(server.total(&integers), [101.0, -5.0, 33.0]);
     let mut expected = SeedSum::new(3).unwrap();
-    for seed in [
-        "00000000000000000000000000000001",
-        "11111111111111111111111111111111",
-        "22222222222222222222222222222222",
-    ] {
-        expected
-            .add_payload(&eigenveil_shared::study::from_hex(seed).unwrap())
-            .unwrap();
+    let first = 1_u128.to_be_bytes();
+    for seed in [first, [0x11; 16], [0x22; 16]] {
+        expected.add(&seed);
     }
     let expected = expected.finish().unwrap();
     let total = {

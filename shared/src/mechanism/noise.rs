@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case", tag = "family")]
-#[non_exhaustive]
 pub enum NoiseModel {
     /// `D = xxᵀ + E` with independent centred Gaussians on the upper triangle, mirrored (what the grids of the
     /// mechanisms add is below 1.1e-5 of a standard deviation).

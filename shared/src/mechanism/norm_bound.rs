@@ -12,7 +12,7 @@
 //! sub-Gaussian with its own σ² (Canonne, Kamath & Steinke 2020), and
 //! `E exp(λe²) = E_z E exp(√(2λ) z e) ≤ E_z exp(λσ²z²)` for a standard normal z.
 
-use super::{MechanismSpec, spec::PayloadForm};
+use super::payload::{Numbers, Payload};
 use crate::{
     error::{Error, ErrorCode, Result},
     packed::{packed_index, packed_len},
@@ -31,9 +31,10 @@ const ROUNDING: f64 = 1e-6;
 /// let kind = MechanismKind::IsotropicGaussian;
 /// let spec = MechanismSpec::derive(kind, Calibration::Analytic, 10, kind.budget(4.0, None)?)?;
 /// let bound = spec.norm_bound(10).expect("a dense mechanism");
-/// let payload = |value: f32| value.to_le_bytes().repeat(55);
-/// assert!(bound.check(&payload(0.5), spec.payload_form()).is_ok());
-/// assert!(bound.check(&payload(1e3), spec.payload_form()).is_err());
+/// assert!(bound.limit() > 1.0 + spec.noise_model().off_diagonal_sd());
+/// // A sum of so many reports is no longer than they are together.
+/// assert!(bound.check_sum(&[5.0; 55], 4).is_ok());
+/// assert!(bound.check_sum(&[1e3; 55], 4).is_err());
 /// # Ok::<(), eigenveil_shared::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -46,18 +47,30 @@ pub struct NormBound {
 }
 
 impl NormBound {
-    /// Refuses a payload whose norm is above the limit. Its numbers have been checked.
+    /// The bound for `signal + noise` where the signal has at most this length and each of the noises of the packed
+    /// triangle variance proxy `sigma`², all in units of the payload's numbers. `off_diagonal` says how often an entry
+    /// off the diagonal counts in the squared norm.
+    pub(super) fn of_noise(dimension: usize, off_diagonal: f64, signal: f64, sigma: f64) -> Self {
+        let entries = packed_len(dimension) as f64;
+        let tail = -NORM_TAIL.ln();
+        let chi = (entries + 2.0 * (entries * tail).sqrt() + 2.0 * tail).sqrt();
+        Self {
+            dimension,
+            off_diagonal,
+            limit: (signal + sigma * chi) * (1.0 + ROUNDING),
+        }
+    }
+
+    /// Refuses numbers whose norm is above the limit.
     ///
     /// # Errors
     /// `implausible-report`, with how far it is above and not with what it holds.
-    pub fn check(&self, payload: &[u8], form: PayloadForm) -> Result<()> {
-        let squared = match form {
-            PayloadForm::Integers { .. } => {
-                self.squared_norm(payload, |bytes| f64::from(i32::from_le_bytes(bytes)))
-            }
-            _ => self.squared_norm(payload, |bytes| f64::from(f32::from_le_bytes(bytes))),
+    pub(crate) fn check<B: AsRef<[u8]>>(&self, payload: &Payload<B>) -> Result<()> {
+        let norm = match payload {
+            Payload::Seed(_) => return Ok(()),
+            Payload::Floats(numbers) => self.norm(numbers),
+            Payload::Integers(numbers) => self.norm(numbers),
         };
-        let norm = squared.max(0.0).sqrt();
         if norm <= self.limit {
             return Ok(());
         }
@@ -72,25 +85,28 @@ impl NormBound {
         ))
     }
 
-    fn squared_norm(&self, payload: &[u8], value: impl Fn([u8; 4]) -> f64) -> f64 {
-        let (numbers, _) = payload.as_chunks::<4>();
+    fn norm<N: Numbers>(&self, numbers: &N) -> f64 {
+        let numbers = numbers.bytes();
         // Sums of their own, so that the loop vectorises: every report goes through it.
         let (blocks, rest) = numbers.as_chunks::<16>();
         let mut sums = [0.0; 16];
         for block in blocks {
             for (sum, bytes) in sums.iter_mut().zip(block) {
-                let x = value(*bytes);
+                let x = N::value(*bytes);
                 *sum += x * x;
             }
         }
-        let all = sums.iter().sum::<f64>() + rest.iter().map(|b| value(*b).powi(2)).sum::<f64>();
+        let square = |bytes: &[u8; 4]| N::value(*bytes).powi(2);
+        let all = sums.iter().sum::<f64>() + rest.iter().map(square).sum::<f64>();
         if self.off_diagonal == 1.0 {
-            return all;
+            return all.sqrt();
         }
         let diagonal = (0..self.dimension)
             .filter_map(|i| numbers.get(packed_index(self.dimension, i, i)))
-            .map(|bytes| value(*bytes).powi(2));
-        self.off_diagonal * all - (self.off_diagonal - 1.0) * diagonal.sum::<f64>()
+            .map(square)
+            .sum::<f64>();
+        let squared = self.off_diagonal * all - (self.off_diagonal - 1.0) * diagonal;
+        squared.max(0.0).sqrt()
     }
 
     /// Refuses the sum of `count` payloads, as their numbers add up, that is longer than so many reports can make it: a
@@ -123,65 +139,13 @@ impl NormBound {
     }
 }
 
-impl MechanismSpec {
-    /// The norm test for reports of this dimension; `None` for `double-cap`, whose every payload is a report.
-    pub fn norm_bound(&self, dimension: usize) -> Option<NormBound> {
-        let entries = packed_len(dimension) as f64;
-        let tail = -NORM_TAIL.ln();
-        let chi = (entries + 2.0 * (entries * tail).sqrt() + 2.0 * tail).sqrt();
-        let (off_diagonal, limit) = match self {
-            MechanismSpec::DoubleCap(_) => return None,
-            // Rounding to the grid moves each entry by at most one half of its step.
-            MechanismSpec::SymmetricGaussian(gaussian) => {
-                let rounding = 0.5 * gaussian.rounded().grid() * entries.sqrt();
-                (1.0, 1.0 + rounding + gaussian.noise().sigma() * chi)
-            }
-            // On the wire the off-diagonal entries are those of the matrix: 1/√2 of svec's, p² weights in all.
-            MechanismSpec::IsotropicGaussian(gaussian) => {
-                let rounding = 0.5 * gaussian.rounded().grid() * dimension as f64;
-                (2.0, 1.0 + rounding + gaussian.noise().sigma() * chi)
-            }
-            MechanismSpec::DiscreteGaussian(discrete) => {
-                let parameters = discrete.parameters();
-                // In steps of svec's grid; rounding to it moves each entry by at most one half.
-                let signal = parameters.diagonal_step().recip() + 0.5 * entries.sqrt();
-                (1.0, signal + parameters.sigma_grid() as f64 * chi)
-            }
-        };
-        Some(NormBound {
-            dimension,
-            off_diagonal,
-            limit: limit * (1.0 + ROUNDING),
-        })
-    }
-
-    /// The most that exchanging one report for another can change `n` times the moment, in spectral norm.
-    ///
-    /// `double-cap`: c, as two directions give `c‖ggᵀ − hhᵀ‖₂ ≤ c`. The others: twice the longest report the norm
-    /// test lets through; for `symmetric-gaussian` a triangle of length B has spectral norm at most `B√(2 − 1/p)`,
-    /// since `Σ_i v_i⁴ + 4Σ_{i<j} v_i²v_j² = 2 − Σv_i⁴` for a unit vector v.
-    pub fn report_influence(&self, dimension: usize) -> f64 {
-        let limit = self.norm_bound(dimension).map_or(0.0, |bound| bound.limit);
-        match self {
-            MechanismSpec::DoubleCap(cap) => cap.scale(),
-            MechanismSpec::SymmetricGaussian(_) => {
-                2.0 * limit * (2.0 - 1.0 / dimension as f64).sqrt()
-            }
-            MechanismSpec::IsotropicGaussian(_) => 2.0 * limit,
-            MechanismSpec::DiscreteGaussian(discrete) => {
-                2.0 * limit * discrete.parameters().diagonal_step()
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use rand::{RngExt, SeedableRng, rngs::ChaCha20Rng};
 
     use super::*;
     use crate::{
-        mechanism::{Calibration, MechanismKind},
+        mechanism::{Calibration, MechanismKind, MechanismSpec},
         preprocess::{BoundedRow, Norm, Row},
         study::{StudyDesign, StudyParams},
     };
@@ -224,7 +188,7 @@ mod tests {
                 let mut longest = 0.0_f64;
                 for _ in 0..reports {
                     let payload = spec.perturb_with(&row, &mut rng);
-                    bound.check(&payload, spec.payload_form()).unwrap();
+                    checked(&payload, &spec, p).unwrap();
                     longest = longest.max(norm(&payload, &spec, p) / bound.limit);
                 }
                 assert!(
@@ -233,6 +197,11 @@ mod tests {
                 );
             }
         }
+    }
+
+    fn checked(payload: &[u8], spec: &MechanismSpec, p: usize) -> Result<()> {
+        let bound = spec.norm_bound(p).unwrap();
+        bound.check(&spec.payload_form().read(payload, payload.len())?)
     }
 
     /// The norm by the definition: in svec's coordinates, or in those of the triangle.
@@ -279,7 +248,7 @@ mod tests {
                     };
                     let mut payload = vec![0; 4 * packed_len(p)];
                     payload[4 * at..4 * at + 4].copy_from_slice(&bytes);
-                    let checked = bound.check(&payload, spec.payload_form());
+                    let checked = checked(&payload, &spec, p);
                     assert_eq!(checked.is_ok(), passes, "{kind} {at} {factor}");
                     if let Err(error) = checked {
                         assert_eq!(error.code(), ErrorCode::ImplausibleReport);
@@ -297,21 +266,5 @@ mod tests {
         assert!((-x / 2.0).exp() <= NORM_TAIL);
         // And not by much: the quantile itself is 2t.
         assert!(x < 1.4 * 2.0 * tail);
-    }
-
-    /// Spectral norms of the longest triangles: a diagonal one, and the worst, which is constant up to weights.
-    #[test]
-    fn influence_bounds_the_spectral_norm() {
-        for p in [2, 3, 10] {
-            let spec = spec(MechanismKind::SymmetricGaussian, p, 1.0);
-            let limit = spec.norm_bound(p).unwrap().limit();
-            // M with entries v_i², 2v_iv_j for v = 1/√p, scaled to length one, has vᵀMv = √(2 − 1/p).
-            let v2 = 1.0 / p as f64;
-            let off = packed_len(p) - p;
-            let length = (p as f64 * v2 * v2 + off as f64 * 4.0 * v2 * v2).sqrt();
-            let quadratic = (p as f64 * v2 * v2 + off as f64 * 4.0 * v2 * v2) / length;
-            let per_report = spec.report_influence(p) / 2.0;
-            assert!((quadratic * limit - per_report).abs() < 1e-9 * per_report);
-        }
     }
 }

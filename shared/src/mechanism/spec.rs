@@ -1,4 +1,4 @@
-//! The closed set of mechanisms with their derived constants, and the trait they share.
+//! The closed set of mechanisms, in one list.
 
 use rand::{
     Rng, SeedableRng,
@@ -7,69 +7,135 @@ use rand::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    GaussianNoise, IsotropicGaussian, NoiseModel, SymmetricGaussian,
-    discrete_gaussian::{DiscreteGaussian, DiscreteGaussianParameters, grid_sensitivity},
+    AuditStatistic, Calibration, Decoding, GaussianNoise, IsotropicGaussian, NoiseModel, NormBound,
+    PayloadForm, SymmetricGaussian,
+    discrete_gaussian::DiscreteGaussian,
     double_cap::DoubleCap,
-    gaussian::check_dense_dimension,
+    randomizer::LocalRandomizer,
     work::{Counting, Work},
 };
 use crate::{
     error::{Error, ErrorCode, Result},
     preprocess::BoundedRow,
-    privacy::{
-        Budget,
-        accountant::{self, GENERATOR_SLACK, Guarantee, Pure, Zcdp},
-        gaussian,
-    },
+    privacy::{Budget, accountant::Guarantee},
 };
 
-/// Name of a mechanism.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum MechanismKind {
+/// Names the mechanisms once, and makes of them the two enums and two ways to ask the one that is held.
+macro_rules! mechanisms {
+    ($d:tt $($(#[$meta:meta])* $name:ident($(#[$spec_meta:meta])* $randomizer:ty),)*) => {
+        /// Name of a mechanism.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
+        #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+        #[serde(rename_all = "kebab-case")]
+        pub enum MechanismKind {
+            $($(#[$meta])* $name,)*
+        }
+
+        /// A mechanism with the constants derived once, when the study is created.
+        #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+        #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+        #[serde(rename_all = "kebab-case", tag = "kind")]
+        pub enum MechanismSpec {
+            $($(#[$spec_meta])* $name($randomizer),)*
+        }
+
+        impl MechanismKind {
+            /// Every mechanism.
+            pub const ALL: &'static [MechanismKind] = &[$(MechanismKind::$name,)*];
+        }
+
+        impl MechanismSpec {
+            /// The mechanism's name.
+            pub fn kind(&self) -> MechanismKind {
+                match self {
+                    $(MechanismSpec::$name(_) => MechanismKind::$name,)*
+                }
+            }
+        }
+
+        $(impl From<$randomizer> for MechanismSpec {
+            fn from(randomizer: $randomizer) -> Self {
+                MechanismSpec::$name(randomizer)
+            }
+        })*
+
+        /// Evaluates an expression of the randomizer that a spec holds.
+        macro_rules! held {
+            ($d spec:expr, $d randomizer:ident => $d result:expr) => {
+                match $d spec {
+                    $(MechanismSpec::$name($d randomizer) => $d result,)*
+                }
+            };
+        }
+
+        /// Evaluates an expression of the type of randomizer that a kind names.
+        macro_rules! named {
+            ($d kind:expr, $d randomizer:ident => $d result:expr) => {
+                match $d kind {
+                    $(MechanismKind::$name => {
+                        type $d randomizer = $randomizer;
+                        $d result
+                    })*
+                }
+            };
+        }
+    };
+}
+
+mechanisms! { $
     /// A seed that leans towards the row: pure ε-LDP, 16 bytes.
     #[default]
-    DoubleCap,
+    DoubleCap(
+        /// Pure ε-LDP, 16 bytes.
+        DoubleCap
+    ),
     /// Algorithms 1 and 2 of Wang & Xu: i.i.d. Gaussians on the upper triangle.
-    SymmetricGaussian,
+    SymmetricGaussian(
+        /// Algorithms 1 and 2 of Wang & Xu.
+        SymmetricGaussian
+    ),
     /// Gaussians isotropic in the Frobenius norm.
-    IsotropicGaussian,
+    IsotropicGaussian(
+        /// Gaussians isotropic in the Frobenius norm.
+        IsotropicGaussian
+    ),
     /// Exact discrete Gaussians on a grid, isotropic in the Frobenius norm.
-    DiscreteGaussian,
+    DiscreteGaussian(
+        /// Exact discrete Gaussians on a grid.
+        DiscreteGaussian
+    ),
 }
 
 impl MechanismKind {
-    /// Every mechanism.
-    pub const ALL: &'static [MechanismKind] = &[
-        MechanismKind::DoubleCap,
-        MechanismKind::SymmetricGaussian,
-        MechanismKind::IsotropicGaussian,
-        MechanismKind::DiscreteGaussian,
-    ];
-
     /// The name as written on the wire and on the command line.
     pub const fn as_str(self) -> &'static str {
-        match self {
-            MechanismKind::DoubleCap => "double-cap",
-            MechanismKind::SymmetricGaussian => "symmetric-gaussian",
-            MechanismKind::IsotropicGaussian => "isotropic-gaussian",
-            MechanismKind::DiscreteGaussian => "discrete-gaussian",
-        }
+        named!(self, R => <R as LocalRandomizer>::NAME)
+    }
+
+    /// Its number in canonical study parameters (`docs/protocol.md`).
+    pub(crate) const fn number(self) -> u8 {
+        named!(self, R => <R as LocalRandomizer>::NUMBER)
+    }
+
+    /// The mechanism with this number.
+    pub(crate) fn from_number(number: u8) -> Option<Self> {
+        let mut all = Self::ALL.iter().copied();
+        all.find(|kind| kind.number() == number)
     }
 
     /// Whether it promises δ = 0.
     pub const fn is_pure(self) -> bool {
-        matches!(self, MechanismKind::DoubleCap)
+        named!(self, R => <R as LocalRandomizer>::PURE)
     }
 
     /// Whether its noise is a continuous Gaussian with a choice of calibration.
-    pub const fn is_gaussian(self) -> bool {
-        matches!(
-            self,
-            MechanismKind::SymmetricGaussian | MechanismKind::IsotropicGaussian
-        )
+    pub const fn is_calibrated(self) -> bool {
+        named!(self, R => <R as LocalRandomizer>::CALIBRATED)
+    }
+
+    /// Largest dimension of its reports.
+    pub const fn max_dimension(self) -> usize {
+        named!(self, R => <R as LocalRandomizer>::MAX_DIMENSION)
     }
 
     /// The budget for this ε: pure where the mechanism is, otherwise with this δ or [`DEFAULT_DELTA`].
@@ -96,9 +162,6 @@ impl MechanismKind {
         }
     }
 }
-
-/// Largest share of ε that floating point may add: a study beyond it is refused.
-const MAX_ARITHMETIC_SHARE: f64 = 0.01;
 
 /// δ of an (ε, δ) mechanism when nobody says.
 pub const DEFAULT_DELTA: f64 = 1e-6;
@@ -130,94 +193,6 @@ impl std::str::FromStr for MechanismKind {
     }
 }
 
-/// How the noise of a Gaussian mechanism is chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "kebab-case")]
-pub enum Calibration {
-    /// The smallest σ that is (ε, δ)-LDP (Balle & Wang 2018, sensitivity √2).
-    #[default]
-    Analytic,
-    /// The σ that Wang & Xu print, so that their figures can be rerun; always shown with the (ε, δ)
-    /// that really holds.
-    AsPublished,
-}
-
-impl Calibration {
-    /// The name as written on the wire and on the command line.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Calibration::Analytic => "analytic",
-            Calibration::AsPublished => "as-published",
-        }
-    }
-}
-
-impl std::fmt::Display for Calibration {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl std::str::FromStr for Calibration {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        match text {
-            "analytic" => Ok(Calibration::Analytic),
-            "as-published" => Ok(Calibration::AsPublished),
-            _ => Err(Error::new(
-                ErrorCode::InvalidMechanism,
-                format!("there is no calibration {text:?}; use analytic or as-published"),
-            )),
-        }
-    }
-}
-
-pub(super) trait Sealed {}
-
-/// A local randomizer: one bounded row in, one payload out. Sealed: the set is closed.
-#[expect(private_bounds, reason = "sealed")]
-pub trait LocalRandomizer: Sealed {
-    /// Perturbs one row with this generator's randomness. Private only if `rng` is a
-    /// cryptographic generator seeded by the operating system: [`MechanismSpec::release`] is.
-    fn perturb<R: Rng + ?Sized>(&self, row: &BoundedRow, rng: &mut R) -> Vec<u8>;
-
-    /// Bytes of one payload at this dimension.
-    fn payload_len(&self, dimension: usize) -> usize;
-
-    /// The noise of one decoded report.
-    fn noise_model(&self) -> NoiseModel;
-}
-
-/// A mechanism with the constants derived once, when the study is created.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "kebab-case", tag = "kind")]
-#[non_exhaustive]
-pub enum MechanismSpec {
-    /// Pure ε-LDP, 16 bytes.
-    DoubleCap(DoubleCap),
-    /// Algorithms 1 and 2 of Wang & Xu.
-    SymmetricGaussian(SymmetricGaussian),
-    /// Gaussians isotropic in the Frobenius norm.
-    IsotropicGaussian(IsotropicGaussian),
-    /// Exact discrete Gaussians on a grid.
-    DiscreteGaussian(DiscreteGaussian),
-}
-
-/// Evaluates an expression for whichever randomizer a spec holds.
-macro_rules! with_randomizer {
-    ($spec:expr, $randomizer:ident => $result:expr) => {
-        match $spec {
-            MechanismSpec::DoubleCap($randomizer) => $result,
-            MechanismSpec::SymmetricGaussian($randomizer) => $result,
-            MechanismSpec::IsotropicGaussian($randomizer) => $result,
-            MechanismSpec::DiscreteGaussian($randomizer) => $result,
-        }
-    };
-}
-
 impl MechanismSpec {
     /// Derives the constants for reports of this dimension and this budget.
     ///
@@ -231,33 +206,23 @@ impl MechanismSpec {
         budget: Budget,
     ) -> Result<Self> {
         budget.check_study_limit()?;
-        if calibration != Calibration::Analytic && !kind.is_gaussian() {
+        if calibration != Calibration::Analytic && !kind.is_calibrated() {
+            let calibrated: Vec<_> = MechanismKind::ALL
+                .iter()
+                .filter(|kind| kind.is_calibrated())
+                .map(|kind| kind.as_str())
+                .collect();
             return Err(Error::new(
                 ErrorCode::InvalidMechanism,
                 format!(
-                    "there is no calibration {calibration} for {kind}; it belongs to symmetric-gaussian and isotropic-gaussian"
+                    "there is no calibration {calibration} for {kind}; it belongs to {}",
+                    calibrated.join(" and ")
                 ),
             ));
         }
-        let spec = match kind {
-            MechanismKind::DoubleCap => {
-                MechanismSpec::DoubleCap(DoubleCap::derive(dimension, budget)?)
-            }
-            MechanismKind::SymmetricGaussian => MechanismSpec::SymmetricGaussian(
-                SymmetricGaussian(GaussianNoise::derive(calibration, budget)?),
-            ),
-            MechanismKind::IsotropicGaussian => MechanismSpec::IsotropicGaussian(
-                IsotropicGaussian(GaussianNoise::derive(calibration, budget)?),
-            ),
-            MechanismKind::DiscreteGaussian => {
-                check_dense_dimension(dimension)?;
-                MechanismSpec::DiscreteGaussian(DiscreteGaussian::derive(dimension, budget)?)
-            }
-        };
-        if kind.is_gaussian() {
-            check_dense_dimension(dimension)?;
-        }
-        Ok(spec)
+        Ok(
+            named!(kind, R => <R as LocalRandomizer>::derive(calibration, dimension, budget)?.into()),
+        )
     }
 
     /// The spec with these constants, as they arrive on the wire: to be checked with
@@ -269,47 +234,15 @@ impl MechanismSpec {
         epsilon: f64,
         constants: &[f64],
     ) -> Option<Self> {
-        Some(match kind {
-            MechanismKind::DoubleCap => MechanismSpec::DoubleCap(DoubleCap::from_constants(
-                dimension,
-                epsilon,
-                constants.try_into().ok()?,
-            )),
-            MechanismKind::SymmetricGaussian | MechanismKind::IsotropicGaussian => {
-                let [sigma] = constants.try_into().ok()?;
-                let noise = GaussianNoise::from_constants(calibration, sigma);
-                if kind == MechanismKind::SymmetricGaussian {
-                    MechanismSpec::SymmetricGaussian(SymmetricGaussian(noise))
-                } else {
-                    MechanismSpec::IsotropicGaussian(IsotropicGaussian(noise))
-                }
-            }
-            MechanismKind::DiscreteGaussian => {
-                let [grid_bits, sigma_grid] = constants.try_into().ok()?;
-                let parameters = DiscreteGaussianParameters::new(
-                    u8::try_from(whole(grid_bits)?).ok()?,
-                    whole(sigma_grid)?,
-                );
-                MechanismSpec::DiscreteGaussian(DiscreteGaussian::new(dimension, parameters.ok()?))
-            }
+        named!(kind, R => {
+            let read = <R as LocalRandomizer>::from_constants;
+            Some(read(calibration, dimension, epsilon, constants)?.into())
         })
     }
 
     /// The frozen constants in the order of `docs/protocol.md`.
     pub(crate) fn constants(&self) -> Vec<f64> {
-        match self {
-            MechanismSpec::DoubleCap(cap) => cap.constants().to_vec(),
-            MechanismSpec::SymmetricGaussian(gaussian) => vec![gaussian.noise().sigma()],
-            MechanismSpec::IsotropicGaussian(gaussian) => vec![gaussian.noise().sigma()],
-            MechanismSpec::DiscreteGaussian(discrete) => {
-                let parameters = discrete.parameters();
-                // At most 2²⁶: exact.
-                vec![
-                    f64::from(parameters.grid_bits()),
-                    parameters.sigma_grid() as f64,
-                ]
-            }
-        }
+        held!(self, held => LocalRandomizer::constants(held))
     }
 
     /// Checks, on the device too, that the constants give what the study claims: a server cannot
@@ -321,55 +254,14 @@ impl MechanismSpec {
     /// more than a hundredth to ε ([`arithmetic_slack`](Self::arithmetic_slack)).
     pub fn check(&self, dimension: usize, budget: Budget) -> Result<()> {
         budget.check_study_limit()?;
-        match self {
-            MechanismSpec::DoubleCap(cap) => cap.check(dimension, budget),
-            MechanismSpec::SymmetricGaussian(SymmetricGaussian(noise))
-            | MechanismSpec::IsotropicGaussian(IsotropicGaussian(noise)) => {
-                noise.check(dimension, budget)?;
-                let slack = self.arithmetic_slack(dimension);
-                if slack <= MAX_ARITHMETIC_SHARE * budget.epsilon() {
-                    return Ok(());
-                }
-                Err(Error::new(
-                    ErrorCode::InvalidBudget,
-                    format!(
-                        "epsilon is {:e} and floating point could add {slack:.1e} to it at dimension {dimension}; take epsilon = {:.1e} or more, or discrete-gaussian",
-                        budget.epsilon(),
-                        1.05 * slack / MAX_ARITHMETIC_SHARE
-                    ),
-                ))
-            }
-            MechanismSpec::DiscreteGaussian(discrete) => {
-                check_dense_dimension(dimension)?;
-                discrete.check(dimension, budget)
-            }
-        }
+        held!(self, held => LocalRandomizer::check(held, dimension, budget))
     }
 
     /// What computing in floating point adds at most to ε of one report of this dimension, beside the guarantee
     /// of the real-number mechanism: [`GENERATOR_SLACK`] for `double-cap`, d·2⁻³⁵ or a little more for the
     /// Gaussian mechanisms (whose δ also grows by half that share), 0 for the discrete one.
     pub fn arithmetic_slack(&self, dimension: usize) -> f64 {
-        match self {
-            MechanismSpec::DoubleCap(_) => GENERATOR_SLACK,
-            MechanismSpec::SymmetricGaussian(gaussian) => {
-                gaussian.rounded().arithmetic_slack(dimension)
-            }
-            MechanismSpec::IsotropicGaussian(gaussian) => {
-                gaussian.rounded().arithmetic_slack(dimension)
-            }
-            MechanismSpec::DiscreteGaussian(_) => 0.0,
-        }
-    }
-
-    /// The mechanism's name.
-    pub fn kind(&self) -> MechanismKind {
-        match self {
-            MechanismSpec::DoubleCap(_) => MechanismKind::DoubleCap,
-            MechanismSpec::SymmetricGaussian(_) => MechanismKind::SymmetricGaussian,
-            MechanismSpec::IsotropicGaussian(_) => MechanismKind::IsotropicGaussian,
-            MechanismSpec::DiscreteGaussian(_) => MechanismKind::DiscreteGaussian,
-        }
+        held!(self, held => LocalRandomizer::arithmetic_slack(held, dimension))
     }
 
     /// How the noise was chosen, where there is a choice.
@@ -379,11 +271,7 @@ impl MechanismSpec {
 
     /// The noise of a mechanism whose noise is a continuous Gaussian by construction.
     pub fn gaussian_noise(&self) -> Option<GaussianNoise> {
-        match self {
-            MechanismSpec::SymmetricGaussian(gaussian) => Some(gaussian.noise()),
-            MechanismSpec::IsotropicGaussian(gaussian) => Some(gaussian.noise()),
-            MechanismSpec::DoubleCap(_) | MechanismSpec::DiscreteGaussian(_) => None,
-        }
+        held!(self, held => LocalRandomizer::gaussian_noise(held))
     }
 
     /// What one report satisfies, for composing it with others: what holds, not what is claimed.
@@ -391,76 +279,35 @@ impl MechanismSpec {
     /// # Errors
     /// `invalid-mechanism` for constants that were never checked.
     pub fn guarantee(&self) -> Result<Guarantee> {
-        Ok(match self {
-            MechanismSpec::DoubleCap(cap) => Pure::double_cap(cap.epsilon())?.into(),
-            MechanismSpec::SymmetricGaussian(SymmetricGaussian(noise))
-            | MechanismSpec::IsotropicGaussian(IsotropicGaussian(noise)) => {
-                accountant::Gaussian::from_noise(noise.sigma(), gaussian::SENSITIVITY)?.into()
-            }
-            MechanismSpec::DiscreteGaussian(discrete) => {
-                Zcdp::new(discrete.parameters().zcdp_rho(discrete.dimension()))?.into()
-            }
-        })
+        held!(self, held => LocalRandomizer::guarantee(held))
     }
 
     /// The smallest ε that really holds at this δ, rounded up; `None` when none does.
     pub fn true_epsilon(&self, delta: f64) -> Option<f64> {
-        match self {
-            MechanismSpec::DoubleCap(cap) => Some((cap.epsilon() + GENERATOR_SLACK).next_up()),
-            MechanismSpec::SymmetricGaussian(SymmetricGaussian(noise))
-            | MechanismSpec::IsotropicGaussian(IsotropicGaussian(noise)) => {
-                gaussian::true_epsilon(noise.sigma(), gaussian::SENSITIVITY, delta)
-            }
-            MechanismSpec::DiscreteGaussian(discrete) => discrete
-                .parameters()
-                .true_epsilon(discrete.dimension(), delta),
-        }
+        held!(self, held => LocalRandomizer::true_epsilon(held, delta))
     }
 
     /// The smallest δ that really holds at the claimed ε, rounded up. For `double-cap` the claim is
     /// understood as ε + [`GENERATOR_SLACK`], and δ is 0.
     pub fn true_delta(&self, epsilon: f64) -> f64 {
-        match self {
-            MechanismSpec::DoubleCap(cap) => {
-                if epsilon >= cap.epsilon() {
-                    0.0
-                } else {
-                    // Densities in {1, e^ε'}/Z: the hockey-stick divergence is at most 1 − e^(ε−ε').
-                    (-(epsilon - cap.epsilon() - GENERATOR_SLACK).exp_m1()).next_up()
-                }
-            }
-            MechanismSpec::SymmetricGaussian(SymmetricGaussian(noise))
-            | MechanismSpec::IsotropicGaussian(IsotropicGaussian(noise)) => {
-                gaussian::true_delta(noise.sigma(), gaussian::SENSITIVITY, epsilon)
-            }
-            MechanismSpec::DiscreteGaussian(discrete) => discrete
-                .parameters()
-                .true_delta(discrete.dimension(), epsilon),
-        }
+        held!(self, held => LocalRandomizer::true_delta(held, epsilon))
     }
 
     /// Probability that one report changes the odds between the worst pair of rows by more than e^`epsilon`, one way or
     /// the other ([`gaussian::loss_exceeds`]); 0 for a pure mechanism at its ε. It is larger than δ.
     pub fn loss_exceeds(&self, epsilon: f64) -> f64 {
-        match self {
-            MechanismSpec::DoubleCap(cap) if epsilon >= cap.epsilon() => 0.0,
-            MechanismSpec::DoubleCap(_) => 1.0,
-            // The grid misses the threshold by half a cell at most (docs/derivations/gaussian.md, "The two-sided statement").
-            MechanismSpec::SymmetricGaussian(gaussian) => {
-                loss_exceeds_within(gaussian.noise(), gaussian.rounded().half_cell(), epsilon)
-            }
-            MechanismSpec::IsotropicGaussian(gaussian) => {
-                loss_exceeds_within(gaussian.noise(), gaussian.rounded().half_cell(), epsilon)
-            }
-            // So do whole numbers (docs/derivations/discrete-gaussian.md, "The two-sided probability").
-            MechanismSpec::DiscreteGaussian(discrete) => {
-                let parameters = discrete.parameters();
-                let sensitivity = grid_sensitivity(discrete.dimension(), parameters.grid_bits());
-                let sigma = parameters.sigma_grid() as f64;
-                let half_step = 0.5 * sensitivity / (sigma * sigma);
-                gaussian::loss_exceeds(sigma, sensitivity, epsilon - half_step)
-            }
-        }
+        held!(self, held => LocalRandomizer::loss_exceeds(held, epsilon))
+    }
+
+    /// The ε that holds at this δ for reports of this dimension, with what floating point adds to both; `None` when none
+    /// does.
+    pub fn epsilon_in_floating_point(&self, dimension: usize, delta: f64) -> Option<f64> {
+        held!(self, held => LocalRandomizer::epsilon_in_floating_point(held, dimension, delta))
+    }
+
+    /// What the proof takes for granted, and what floating point adds to ε: a sentence or two for participants.
+    pub fn assumption(&self, dimension: usize) -> String {
+        held!(self, held => LocalRandomizer::assumption(held, dimension))
     }
 
     /// Perturbs one row for release; the guarantee is the mechanism's own, under replacement of the row.
@@ -504,115 +351,53 @@ impl MechanismSpec {
         rng: &mut R,
     ) -> (Vec<u8>, Work) {
         let mut counting = Counting::new(rng);
-        let (payload, tries) = match self {
-            MechanismSpec::DoubleCap(cap) => {
-                let (seed, tries) = cap.draw_with(row, &mut counting);
-                (seed.to_vec(), tries)
-            }
-            MechanismSpec::SymmetricGaussian(gaussian) => (gaussian.perturb(row, &mut counting), 1),
-            MechanismSpec::IsotropicGaussian(gaussian) => (gaussian.perturb(row, &mut counting), 1),
-            MechanismSpec::DiscreteGaussian(discrete) => (discrete.perturb(row, &mut counting), 1),
-        };
+        let (payload, tries) =
+            held!(self, held => LocalRandomizer::perturb(held, row, &mut counting));
         let words = counting.words();
         (payload, Work { tries, words })
     }
 
+    /// Tries that a report takes on average, the same for every row; `None` for a mechanism that makes one.
+    pub fn expected_tries(&self) -> Option<f64> {
+        match self.decoding() {
+            Decoding::Direction(parameters) => Some(parameters.expected_tries()),
+            Decoding::Entries | Decoding::Grid { .. } => None,
+        }
+    }
+
     /// Bytes of one payload of reports of this dimension.
     pub fn payload_len(&self, dimension: usize) -> usize {
-        with_randomizer!(self, randomizer => randomizer.payload_len(dimension))
+        self.payload_form().len(dimension)
     }
 
     /// What a payload is made of.
     pub fn payload_form(&self) -> PayloadForm {
-        match self {
-            MechanismSpec::DoubleCap(_) => PayloadForm::Seed,
-            MechanismSpec::SymmetricGaussian(_) | MechanismSpec::IsotropicGaussian(_) => {
-                PayloadForm::Floats
-            }
-            MechanismSpec::DiscreteGaussian(discrete) => PayloadForm::Integers {
-                bound: discrete.parameters().payload_bound(),
-            },
-        }
+        held!(self, held => LocalRandomizer::payload_form(held))
+    }
+
+    /// The norm test for reports of this dimension; `None` for `double-cap`, whose every payload is a report.
+    pub fn norm_bound(&self, dimension: usize) -> Option<NormBound> {
+        held!(self, held => LocalRandomizer::norm_bound(held, dimension))
+    }
+
+    /// The most that exchanging one report for another can change `n` times the moment, in spectral norm: for numbers,
+    /// what the longest reports that the norm test lets through can do.
+    pub fn report_influence(&self, dimension: usize) -> f64 {
+        held!(self, held => LocalRandomizer::report_influence(held, dimension))
+    }
+
+    /// How a payload becomes an estimate of `xxᵀ`.
+    pub fn decoding(&self) -> Decoding {
+        held!(self, held => LocalRandomizer::decoding(held))
     }
 
     /// The noise of one decoded report.
     pub fn noise_model(&self) -> NoiseModel {
-        with_randomizer!(self, randomizer => randomizer.noise_model())
+        held!(self, held => LocalRandomizer::noise_model(held))
     }
-}
 
-/// [`gaussian::loss_exceeds`] where a released number is known to within this many standard deviations.
-fn loss_exceeds_within(noise: GaussianNoise, within: f64, epsilon: f64) -> f64 {
-    let missed = within * gaussian::SENSITIVITY / noise.sigma();
-    gaussian::loss_exceeds(noise.sigma(), gaussian::SENSITIVITY, epsilon - missed)
-}
-
-/// A constant that must be a whole number no `f64` has rounded.
-fn whole(constant: f64) -> Option<u64> {
-    let fits = constant.fract() == 0.0 && (0.0..=(1_u64 << 53) as f64).contains(&constant);
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a whole number between 0 and 2^53"
-    )]
-    fits.then_some(constant as u64)
-}
-
-/// What the bytes of a payload are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum PayloadForm {
-    /// Little-endian f32, the packed upper triangle; each must be finite.
-    Floats,
-    /// Little-endian i32, the packed upper triangle on a grid; none may exceed the bound in magnitude.
-    Integers {
-        /// Largest magnitude a device sends.
-        bound: i32,
-    },
-    /// Sixteen bytes, every value of which is a report.
-    Seed,
-}
-
-impl PayloadForm {
-    /// Refuses numbers that no device sends. Nothing leaves a loop early: without a branch it is
-    /// vectorised, and reports are nearly always in order.
-    ///
-    /// # Errors
-    /// `payload-not-finite`, `payload-out-of-range`.
-    pub fn check(self, payload: &[u8]) -> Result<()> {
-        let (numbers, _) = payload.as_chunks::<4>();
-        match self {
-            PayloadForm::Seed => Ok(()),
-            PayloadForm::Floats => {
-                // An f32 is NaN or infinite iff its exponent bits are all ones: one more then carries into
-                // the top bit. Masks and sums of whole lanes vectorise, a conjunction of booleans does not.
-                let carries = numbers.iter().fold(0, |carries, n| {
-                    carries | ((u32::from_le_bytes(*n) & 0x7f80_0000) + 0x0080_0000)
-                });
-                if carries >> 31 == 0 {
-                    return Ok(());
-                }
-                Err(Error::new(
-                    ErrorCode::PayloadNotFinite,
-                    "the payload has a NaN or infinite entry; the device must not send one",
-                ))
-            }
-            PayloadForm::Integers { bound } => {
-                // The difference is below 2³¹ in magnitude: its top bit is its sign.
-                let bound_magnitude = bound.unsigned_abs();
-                let signs = numbers.iter().fold(0, |signs, n| {
-                    signs | bound_magnitude.wrapping_sub(i32::from_le_bytes(*n).unsigned_abs())
-                });
-                if signs >> 31 == 0 {
-                    return Ok(());
-                }
-                Err(Error::new(
-                    ErrorCode::PayloadOutOfRange,
-                    format!(
-                        "the payload has an entry beyond {bound} in magnitude, which no device of this study sends"
-                    ),
-                ))
-            }
-        }
+    /// What the audit reduces a report to.
+    pub fn audit_statistic(&self) -> AuditStatistic {
+        held!(self, held => LocalRandomizer::audit_statistic(held))
     }
 }

@@ -4,9 +4,11 @@ pub mod accountant;
 mod budget;
 pub mod gaussian;
 mod normal;
+mod rounded;
 pub(crate) mod search;
 mod statement;
 
 pub use budget::{Budget, MAX_EPSILON, WARN_EPSILON, delta_text};
+pub use rounded::rounded_up;
 pub use search::smallest_epsilon;
-pub use statement::{PrivacyStatement, delta_warning, epsilon_warning, rounded_up};
+pub use statement::{PrivacyStatement, delta_warning, epsilon_warning};

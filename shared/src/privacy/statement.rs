@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::WARN_EPSILON;
+use super::{WARN_EPSILON, rounded_up};
 use crate::{
     codec,
     mechanism::{Calibration, MechanismKind},
@@ -50,13 +50,7 @@ impl PrivacyStatement {
         let mechanism = params.mechanism();
         let true_delta = mechanism.true_delta(epsilon);
         let slack = mechanism.arithmetic_slack(params.report_dimension());
-        let true_epsilon = if mechanism.kind().is_gaussian() {
-            // (ε + slack, δ(1 + slack)): `shared/src/mechanism/rounded_gaussian.rs`.
-            let epsilon = mechanism.true_epsilon(delta / (1.0 + slack));
-            epsilon.map(|epsilon| (epsilon + slack).next_up())
-        } else {
-            mechanism.true_epsilon(delta)
-        };
+        let true_epsilon = mechanism.epsilon_in_floating_point(params.report_dimension(), delta);
         let claim_holds = true_delta <= delta;
         let mut cautions = Vec::new();
         if !claim_holds {
@@ -70,7 +64,7 @@ impl PrivacyStatement {
             });
         }
         cautions.extend(epsilon_warning(epsilon));
-        cautions.push(assumption(mechanism.kind(), slack));
+        cautions.push(mechanism.assumption(params.report_dimension()));
         // The privacy loss of the real-number mechanism, and what floating point adds to it.
         let loss = match true_epsilon {
             _ if claim_holds => epsilon,
@@ -91,22 +85,6 @@ impl PrivacyStatement {
             bytes_per_report: codec::report_len(params.payload_len()),
             sentence: sentence(loss + slack, exceeded.min(1.0)),
             cautions,
-        }
-    }
-}
-
-/// What the proof of a mechanism takes for granted, and what floating point adds to ε.
-fn assumption(mechanism: MechanismKind, slack: f64) -> String {
-    match mechanism {
-        MechanismKind::DoubleCap => {
-            "The proof treats the ChaCha generators as random functions; then floating-point arithmetic adds less than one millionth to epsilon, which is counted in the epsilon said to hold.".to_owned()
-        }
-        MechanismKind::SymmetricGaussian | MechanismKind::IsotropicGaussian => format!(
-            "The Gaussian noise is drawn in floating point and released on a grid of one 64th of its standard deviation or less: arithmetic adds at most {} to epsilon, which is counted in the epsilon said to hold, and less than that share to delta.",
-            rounded_up(slack, 2)
-        ),
-        MechanismKind::DiscreteGaussian => {
-            "The noise is exact, in integers. The time one report takes depends on its noise: send it later, not when it is ready.".to_owned()
         }
     }
 }
@@ -151,18 +129,6 @@ fn sentence(epsilon: f64, exceeded: f64) -> String {
     format!(
         "Whatever the server believed about two possible rows of a participant, one report changes the odds between them by {change}{exception}."
     )
-}
-
-/// A positive finite number with so many significant digits (up to 15), never less than it is.
-pub fn rounded_up(value: f64, digits: u8) -> String {
-    let places = usize::from(digits.saturating_sub(1));
-    let nearest = format!("{value:.places$e}");
-    if nearest.parse::<f64>().is_ok_and(|shown| shown >= value) {
-        return nearest;
-    }
-    // The nearest is below: one unit of the last digit more.
-    let unit = 10.0_f64.powi(value.log10().floor() as i32 - i32::from(digits) + 1);
-    format!("{:.places$e}", value + unit)
 }
 
 #[cfg(test)]
@@ -280,25 +246,5 @@ mod tests {
         }
         assert!(sentence(0.04, 0.0).contains("at most 1.05."));
         assert!(sentence(1000.0, 0.5).ends_with("by any factor."));
-        for value in [
-            2.0e-5,
-            2.65e-5,
-            2.649_999e-5,
-            9.99e-8,
-            1e-300,
-            5e-324,
-            9.96,
-            0.05,
-        ] {
-            for digits in [1, 2, 5] {
-                let shown: f64 = rounded_up(value, digits).parse().unwrap();
-                let unit = 10.0_f64.powi(1 - i32::from(digits)).max(5e-324 / value);
-                assert!(shown >= value, "{value:e}: {shown:e}");
-                assert!(
-                    shown <= value * (1.0 + 1.001 * unit),
-                    "{value:e}: {shown:e}"
-                );
-            }
-        }
     }
 }

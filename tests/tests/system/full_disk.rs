@@ -28,8 +28,10 @@ fn encode(study: &eigenveil_client::http::Study, reports: &[Report]) -> Vec<u8> 
 fn sum(reports: &[Report], p: usize, study: &eigenveil_client::http::Study) -> Vec<f64> {
     let mut sum =
         eigenveil_estimation::accumulate::ReportSum::new(study.params().mechanism(), p).unwrap();
+    let shape = StudyShape::of(study.params());
     for report in reports {
-        sum.add_payload(&report.payload).unwrap();
+        let payload = shape.payload(&report.payload).unwrap();
+        sum.add(&payload).unwrap();
     }
     sum.finish().unwrap().sum().as_slice().to_vec()
 }

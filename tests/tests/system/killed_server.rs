@@ -7,7 +7,7 @@ use eigenveil_client::{
     http::{Study, StudyClient, UploadMode, UploadProgress, UploadSettings, Uploader},
 };
 use eigenveil_estimation::accumulate::ReportSum;
-use eigenveil_shared::{mechanism::MechanismKind, preprocess::Row};
+use eigenveil_shared::{codec::StudyShape, mechanism::MechanismKind, preprocess::Row};
 
 use crate::{
     patience::PATIENCE,
@@ -21,10 +21,12 @@ const KILLS: u64 = 6;
 /// The sum of what the outbox will send, in f64: of numbers report by report, of seeds expanded.
 fn expected_sum(outbox: &Outbox, study: &Study) -> Vec<f64> {
     let mut sum = ReportSum::new(study.params().mechanism(), P).unwrap();
+    let shape = StudyShape::of(study.params());
     let pending = outbox.pending(REPORTS as usize).unwrap();
     assert_eq!(pending.len() as u64, REPORTS);
     for entry in &pending {
-        sum.add_payload(&entry.report.payload).unwrap();
+        let payload = shape.payload(&entry.report.payload).unwrap();
+        sum.add(&payload).unwrap();
     }
     sum.finish().unwrap().sum().as_slice().to_vec()
 }

@@ -117,7 +117,7 @@ async fn pass(
             let report = report.unwrap();
             seen.entry(report.id().0)
                 .or_default()
-                .push(report.payload().to_vec());
+                .push(report.payload().as_bytes().to_vec());
         }
     }
     let mut request = shared

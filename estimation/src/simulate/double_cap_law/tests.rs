@@ -312,7 +312,7 @@ fn the_law_path_has_the_exact_means_and_variances() {
     for (i, p) in DIMENSIONS.into_iter().enumerate() {
         for (j, epsilon) in EPSILONS.into_iter().enumerate() {
             let (cap, released) = parameters(p, epsilon);
-            let law = DirectionLaw::new(&cap).unwrap();
+            let law = DirectionLaw::new(&cap.parameters()).unwrap();
             let mut rng = ChaCha20Rng::seed_from_u64((10 * i + j) as u64);
             for r in LENGTHS {
                 hold_to_the_law("law", &cap, &released, r, 20_000, |row, g| {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     error::{Error, ErrorCode, Result},
-    mechanism::MAX_DENSE_DIMENSION,
+    mechanism::payload::MAX_DENSE_DIMENSION,
     packed::packed_len,
     privacy::{
         Budget, gaussian,

@@ -3,13 +3,20 @@
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
-use super::{DiscreteGaussianParameters, sampler::DiscreteGaussianSampler};
+use super::{DiscreteGaussianParameters, grid_sensitivity, sampler::DiscreteGaussianSampler};
 use crate::{
     error::{Error, ErrorCode, Result},
-    mechanism::{NoiseModel, spec::LocalRandomizer},
+    mechanism::{
+        AuditStatistic, Calibration, Decoding, NoiseModel, NormBound, PayloadForm,
+        payload::check_dense_dimension, randomizer::LocalRandomizer,
+    },
     packed::packed_len,
     preprocess::BoundedRow,
-    privacy::Budget,
+    privacy::{
+        Budget,
+        accountant::{Guarantee, Zcdp},
+        gaussian,
+    },
 };
 
 /// `discrete-gaussian`: `2ᵇ·svec(xxᵀ)` rounded to integers, plus independent `N_Z(0, σ²)` on every entry.
@@ -132,22 +139,107 @@ impl DiscreteGaussian {
     }
 }
 
-impl crate::mechanism::spec::Sealed for DiscreteGaussian {}
-
 impl LocalRandomizer for DiscreteGaussian {
-    fn perturb<R: Rng + ?Sized>(&self, row: &BoundedRow, rng: &mut R) -> Vec<u8> {
+    const NAME: &'static str = "discrete-gaussian";
+    const NUMBER: u8 = 4;
+
+    fn derive(_calibration: Calibration, dimension: usize, budget: Budget) -> Result<Self> {
+        check_dense_dimension(dimension)?;
+        DiscreteGaussian::derive(dimension, budget)
+    }
+
+    fn from_constants(
+        _calibration: Calibration,
+        dimension: usize,
+        _epsilon: f64,
+        constants: &[f64],
+    ) -> Option<Self> {
+        let [grid_bits, sigma_grid] = constants.try_into().ok()?;
+        let parameters = DiscreteGaussianParameters::new(
+            u8::try_from(whole(grid_bits)?).ok()?,
+            whole(sigma_grid)?,
+        );
+        Some(Self::new(dimension, parameters.ok()?))
+    }
+
+    fn constants(&self) -> Vec<f64> {
+        // At most 2²⁶: exact.
+        vec![
+            f64::from(self.parameters.grid_bits()),
+            self.parameters.sigma_grid() as f64,
+        ]
+    }
+
+    fn check(&self, dimension: usize, budget: Budget) -> Result<()> {
+        check_dense_dimension(dimension)?;
+        DiscreteGaussian::check(self, dimension, budget)
+    }
+
+    fn guarantee(&self) -> Result<Guarantee> {
+        Ok(Zcdp::new(self.parameters.zcdp_rho(self.dimension))?.into())
+    }
+
+    fn true_epsilon(&self, delta: f64) -> Option<f64> {
+        self.parameters.true_epsilon(self.dimension, delta)
+    }
+
+    fn true_delta(&self, epsilon: f64) -> f64 {
+        self.parameters.true_delta(self.dimension, epsilon)
+    }
+
+    /// Whole numbers miss the threshold by half a step at most
+    /// (docs/derivations/discrete-gaussian.md, "The two-sided probability").
+    fn loss_exceeds(&self, epsilon: f64) -> f64 {
+        let sensitivity = grid_sensitivity(self.dimension, self.parameters.grid_bits());
+        let sigma = self.parameters.sigma_grid() as f64;
+        let half_step = 0.5 * sensitivity / (sigma * sigma);
+        gaussian::loss_exceeds(sigma, sensitivity, epsilon - half_step)
+    }
+
+    fn arithmetic_slack(&self, _dimension: usize) -> f64 {
+        0.0
+    }
+
+    fn assumption(&self, _dimension: usize) -> String {
+        "The noise is exact, in integers. The time one report takes depends on its noise: send it later, not when it is ready.".to_owned()
+    }
+
+    fn perturb<R: Rng + ?Sized>(&self, row: &BoundedRow, rng: &mut R) -> (Vec<u8>, u64) {
         let bound = i64::from(self.parameters.payload_bound());
-        let mut payload = Vec::with_capacity(self.payload_len(row.dimension()));
+        let mut payload = Vec::with_capacity(4 * packed_len(row.dimension()));
         for entry in on_grid(row, self.parameters.grid_bits()) {
             let noisy = (entry + self.sampler.sample(rng)).clamp(-bound, bound);
             #[allow(clippy::cast_possible_truncation, reason = "the bound is below 2^31")]
             payload.extend_from_slice(&(noisy as i32).to_le_bytes());
         }
-        payload
+        (payload, 1)
     }
 
-    fn payload_len(&self, dimension: usize) -> usize {
-        4 * packed_len(dimension)
+    fn payload_form(&self) -> PayloadForm {
+        PayloadForm::Integers {
+            bound: self.parameters.payload_bound(),
+        }
+    }
+
+    /// In steps of svec's grid; rounding to it moves each entry by at most one half.
+    fn norm_bound(&self, dimension: usize) -> Option<NormBound> {
+        let entries = packed_len(dimension) as f64;
+        let signal = self.parameters.diagonal_step().recip() + 0.5 * entries.sqrt();
+        let sigma = self.parameters.sigma_grid() as f64;
+        Some(NormBound::of_noise(dimension, 1.0, signal, sigma))
+    }
+
+    /// Twice the longest report that the norm test lets through: svec's length is the Frobenius norm.
+    fn report_influence(&self, dimension: usize) -> f64 {
+        let limit = LocalRandomizer::norm_bound(self, dimension).map_or(0.0, |bound| bound.limit());
+        2.0 * limit * self.parameters.diagonal_step()
+    }
+
+    fn decoding(&self) -> Decoding {
+        Decoding::Grid {
+            diagonal_step: self.parameters.diagonal_step(),
+            off_diagonal_step: self.parameters.off_diagonal_step(),
+        }
     }
 
     fn noise_model(&self) -> NoiseModel {
@@ -156,6 +248,26 @@ impl LocalRandomizer for DiscreteGaussian {
             diagonal_sd: self.parameters.sigma(),
         }
     }
+
+    /// svec on a grid, where the noise is the same for every entry. Its tails are a Gaussian's to far below what any
+    /// number of trials resolves, as σ ≥ 2¹⁰ steps (`docs/derivations/discrete-gaussian.md`, "Guarantee").
+    fn audit_statistic(&self) -> AuditStatistic {
+        AuditStatistic::Linear {
+            weights: [1.0, std::f64::consts::SQRT_2],
+            gaussian: true,
+        }
+    }
+}
+
+/// A constant that must be a whole number no `f64` has rounded.
+fn whole(constant: f64) -> Option<u64> {
+    let fits = constant.fract() == 0.0 && (0.0..=(1_u64 << 53) as f64).contains(&constant);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a whole number between 0 and 2^53"
+    )]
+    fits.then_some(constant as u64)
 }
 
 /// Beside this number there is none between two integers.
@@ -256,8 +368,8 @@ mod tests {
         let len = packed_len(p);
         let (mut sums, mut squares) = (vec![0.0; len], vec![0.0; len]);
         for _ in 0..SAMPLES {
-            let payload = mechanism.perturb(&row, &mut rng);
-            assert_eq!(payload.len(), mechanism.payload_len(p));
+            let (payload, _) = mechanism.perturb(&row, &mut rng);
+            assert_eq!(payload.len(), mechanism.payload_form().len(p));
             let integers = decode(&payload);
             for i in 0..p {
                 for j in i..p {
@@ -288,7 +400,7 @@ mod tests {
         let row = unit(vec![0.3, -0.5, 0.7], Norm::Require { radius: 1.0 });
         let mut rng = ChaCha20Rng::seed_from_u64(33);
         let mut reports: Vec<Vec<i32>> = (0..100_000)
-            .map(|_| decode(&mechanism.perturb(&row, &mut rng)))
+            .map(|_| decode(&mechanism.perturb(&row, &mut rng).0))
             .collect();
         assert!(mechanism.parameters().exact_f64_reports() >= 100_000);
         let integers = |reports: &[Vec<i32>]| {
@@ -333,7 +445,7 @@ mod tests {
             let row = unit(axis, Norm::Normalize);
             let bound = mechanism.parameters().payload_bound();
             for _ in 0..5 {
-                for k in decode(&mechanism.perturb(&row, &mut rng)) {
+                for k in decode(&mechanism.perturb(&row, &mut rng).0) {
                     // The noise stays below half of the clamp's 16σ too.
                     assert!(k.unsigned_abs() < bound.unsigned_abs() / 2, "{k} {bound}");
                 }

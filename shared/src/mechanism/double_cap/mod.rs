@@ -18,4 +18,4 @@ mod randomizer;
 pub use beta_tail::uniform_tail;
 pub use expansion::{SEED_LEN, Seed, expand};
 pub use parameters::{DoubleCapMoments, DoubleCapParameters, MAX_DIMENSION};
-pub use randomizer::DoubleCap;
+pub use randomizer::{DoubleCap, GENERATOR_SLACK};

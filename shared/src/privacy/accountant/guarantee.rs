@@ -7,10 +7,6 @@ use crate::{
     privacy::{Budget, gaussian},
 };
 
-/// What the finite seeds and the rounding of `double-cap` may add to its ε: 2⁻²⁰, some 10⁴ times what was
-/// bounded (`docs/mechanisms.md`, `double-cap`).
-pub const GENERATOR_SLACK: f64 = 1.0 / (1_u32 << 20) as f64;
-
 /// Precision of an ε found by search, as a part of itself.
 const PRECISION: f64 = 1e-12;
 
@@ -29,15 +25,6 @@ impl Pure {
         Ok(Self {
             epsilon: positive("epsilon", epsilon)?,
         })
-    }
-
-    /// What a `double-cap` report of design parameter ε satisfies: (ε + 2⁻²⁰)-differential privacy,
-    /// rounded up (see [`GENERATOR_SLACK`]).
-    ///
-    /// # Errors
-    /// `invalid-budget` unless 0 < ε < ∞.
-    pub fn double_cap(epsilon: f64) -> Result<Self> {
-        Self::new((positive("epsilon", epsilon)? + GENERATOR_SLACK).next_up())
     }
 
     /// ε.
@@ -303,7 +290,6 @@ mod tests {
         for bad in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e-310] {
             for error in [
                 Pure::new(bad).unwrap_err(),
-                Pure::double_cap(bad).unwrap_err(),
                 Gaussian::new(bad).unwrap_err(),
                 Gaussian::from_noise(bad, 1.0).unwrap_err(),
                 Gaussian::from_noise(1.0, bad).unwrap_err(),
@@ -315,13 +301,6 @@ mod tests {
             }
         }
         assert!(Approximate::new(1.0, 0.0).is_err());
-    }
-
-    #[test]
-    fn double_cap_reports_a_little_more_than_its_design() {
-        let reported = Pure::double_cap(1.0).unwrap().epsilon();
-        assert!(reported > 1.0 + 9.5e-7 && reported < 1.0 + 9.6e-7);
-        assert!(reported >= 1.0 + GENERATOR_SLACK);
     }
 
     #[test]

@@ -18,7 +18,7 @@
 //! let gaussian = Gaussian::calibrated(1.0, 1e-6)?; // ε = 1 at δ = 1e-6, five times:
 //! let five: Composition = [gaussian; 5].into_iter().collect();
 //! let mut mixed = five.clone();
-//! mixed.add(Pure::double_cap(1.0)?);
+//! mixed.add(Pure::new(1.0)?);
 //! //                                                   ε at δ = 1e-6
 //! for (reports, epsilon) in [
 //!     (Composition::from(gaussian),                    1.0001),
@@ -47,7 +47,7 @@
 //! use eigenveil_shared::privacy::accountant::{Pure, Shuffled};
 //! use std::num::NonZeroU64;
 //! let participants = NonZeroU64::new(1_000_000).unwrap_or(NonZeroU64::MIN);
-//! let shuffled = Shuffled::new(Pure::double_cap(4.0)?, participants);
+//! let shuffled = Shuffled::new(Pure::new(4.0)?, participants);
 //! assert!(shuffled.epsilon(1e-6) < 0.0494);
 //! # Ok::<(), eigenveil_shared::Error>(())
 //! ```
@@ -60,5 +60,5 @@ mod shuffle;
 mod zcdp;
 
 pub use composition::Composition;
-pub use guarantee::{Approximate, GENERATOR_SLACK, Gaussian, Guarantee, Pure, Zcdp};
+pub use guarantee::{Approximate, Gaussian, Guarantee, Pure, Zcdp};
 pub use shuffle::Shuffled;

@@ -55,6 +55,11 @@ impl RoundedGaussian {
         }
     }
 
+    /// On the diagonal and off it.
+    pub(super) fn standard_deviations(&self) -> [f64; 2] {
+        [self.diagonal_sd, self.off_diagonal_sd]
+    }
+
     /// h, a power of two: every released number is a multiple of it.
     pub(super) fn grid(&self) -> f64 {
         self.grid

@@ -1,0 +1,34 @@
+//! What a payload says, to those who add reports up and to those who audit them.
+
+use super::double_cap::DoubleCapParameters;
+
+/// How a payload becomes an estimate `D` of `xxᵀ`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Decoding {
+    /// A seed stands for a direction g: `D = c(ggᵀ − I/p)`.
+    Direction(DoubleCapParameters),
+    /// The numbers are the entries of `D`.
+    Entries,
+    /// The numbers count steps of a grid.
+    Grid {
+        /// What one step is worth on the diagonal.
+        diagonal_step: f64,
+        /// What one step is worth off it.
+        off_diagonal_step: f64,
+    },
+}
+
+/// What the audit reduces a report to, to tell row a from row b.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum AuditStatistic {
+    /// Which of the two rows' double caps the direction lies in.
+    Caps(DoubleCapParameters),
+    /// `Σ w(aᵢaⱼ − bᵢbⱼ)nᵢⱼ` over the numbers n of a payload.
+    Linear {
+        /// w on the diagonal and off it: inverse variances, up to a common factor, give the log-likelihood ratio of
+        /// Gaussian noise.
+        weights: [f64; 2],
+        /// Whether the noise is Gaussian, so that the statistic's law is known but for its scale.
+        gaussian: bool,
+    },
+}
