@@ -56,7 +56,7 @@ pub enum Method {
 
 impl Method {
     /// The tightest method whose assumptions this mechanism meets by construction.
-    pub fn of(spec: &MechanismSpec) -> Self {
+    pub fn for_mechanism(spec: &MechanismSpec) -> Self {
         if check_gaussian(spec).is_ok() {
             Self::MuGdp
         } else {
@@ -113,7 +113,7 @@ pub struct AuditSettings {
     pub source: Source,
     /// Pairs to try; none means all that fit.
     pub pairs: Vec<PairKind>,
-    /// The bound; none means [`Method::of`] the mechanism.
+    /// The bound; none means [`Method::for_mechanism`] the mechanism.
     pub method: Option<Method>,
     /// Confidence of the verdict, ½ to 1 exclusive: a correct mechanism is convicted at most once in
     /// 1/(1 − confidence) audits.
@@ -178,7 +178,7 @@ impl AuditSettings {
 /// Whether what was seen is compatible with the claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum AuditVerdict {
     /// The lower bound does not exceed the claim, and the tries have one law. This proves nothing beyond
     /// the bound.
     Consistent,
@@ -247,7 +247,7 @@ pub struct AuditReport {
     /// Every pair's bounds.
     pub pairs: Vec<PairReport>,
     /// Bound against claim.
-    pub verdict: Verdict,
+    pub verdict: AuditVerdict,
     /// p-value of the test that the tries have one law, for mechanisms that try.
     pub tries_p_value: Option<f64>,
     /// That test, over all pairs.
@@ -264,7 +264,7 @@ pub struct AuditReport {
 /// release and the wire, and a lower bound on ε from what came out.
 ///
 /// ```
-/// use eigenveil_audit::{AuditSettings, CONFIDENCE, Source, Verdict, audit};
+/// use eigenveil_audit::{AuditSettings, CONFIDENCE, Source, AuditVerdict, audit};
 /// use eigenveil_shared::{mechanism::MechanismKind, privacy::Budget};
 /// let report = audit(
 ///     &AuditSettings {
@@ -281,7 +281,7 @@ pub struct AuditReport {
 ///     },
 ///     &|_| (),
 /// )?;
-/// assert_eq!(report.verdict, Verdict::Consistent);
+/// assert_eq!(report.verdict, AuditVerdict::Consistent);
 /// assert!(report.epsilon_lower_bound > 0.3);
 /// # Ok::<(), eigenveil_shared::Error>(())
 /// ```
@@ -308,7 +308,9 @@ pub fn audit_devices(
     // The claim is the budget's, whatever the pair: only the dimension of a report differs between studies.
     let params = settings.study(PairKind::Axes)?;
     let spec = params.mechanism();
-    let method = settings.method.unwrap_or_else(|| Method::of(spec));
+    let method = settings
+        .method
+        .unwrap_or_else(|| Method::for_mechanism(spec));
     if method.is_model_based() {
         check_gaussian(spec)?;
     }
@@ -365,7 +367,7 @@ pub fn audit_devices(
         source: settings.source,
         pair: findings[at % findings.len()].pair,
         pairs: findings.iter().map(PairFinding::report).collect(),
-        verdict: Verdict::Consistent,
+        verdict: AuditVerdict::Consistent,
         tries_p_value: tries.as_ref().map(|tries| tries.p_value),
         tries,
         finding: String::new(),
@@ -383,7 +385,7 @@ pub fn audit_devices(
         .as_ref()
         .is_some_and(|tries| tries.verdict == TriesVerdict::DependsOnTheRow);
     if report.epsilon_lower_bound > claim || tries_tell {
-        report.verdict = Verdict::Convicted;
+        report.verdict = AuditVerdict::Convicted;
     }
     report.finding = finding(&report, claim);
     report.seconds = started.elapsed().as_secs_f64();
@@ -427,8 +429,8 @@ fn try_pair(
     let device = device(&params)?;
     let rows = pair.rows(settings.dimension, settings.seed);
     let observer = Observer {
-        shape: StudyShape::of(&params),
-        statistic: Statistic::of(
+        shape: StudyShape::new(&params),
+        statistic: Statistic::new(
             params.mechanism(),
             &(prepared(&params, &rows.0)?, prepared(&params, &rows.1)?),
         )?,

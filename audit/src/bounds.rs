@@ -305,8 +305,8 @@ mod tests {
                 prepared(&params, &a).unwrap(),
                 prepared(&params, &b).unwrap(),
             );
-            let statistic = Statistic::of(params.mechanism(), &pair).unwrap();
-            let shape = StudyShape::of(&params);
+            let statistic = Statistic::new(params.mechanism(), &pair).unwrap();
+            let shape = StudyShape::new(&params);
             let report = |side: Side, rng: &mut ChaCha20Rng| {
                 let row = if side == Side::A { &pair.0 } else { &pair.1 };
                 let payload = params.mechanism().perturb_with(row, rng);

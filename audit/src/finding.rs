@@ -2,7 +2,7 @@
 
 use eigenveil_shared::privacy::delta_text;
 
-use crate::{AuditReport, Observed, TriesTest, TriesVerdict, Verdict};
+use crate::{AuditReport, AuditVerdict, Observed, TriesTest, TriesVerdict};
 
 /// What the report says, against this claim.
 pub(crate) fn finding(report: &AuditReport, claim: f64) -> String {
@@ -21,13 +21,13 @@ pub(crate) fn finding(report: &AuditReport, claim: f64) -> String {
         format!("at {percent} % confidence epsilon is at least {bound:.4} (pair {pair}, {from})");
     let exceeds = *bound > claim;
     let mut text = match report.verdict {
-        Verdict::Consistent => {
+        AuditVerdict::Consistent => {
             format!("Consistent: nothing seen contradicts epsilon {epsilon}; {seen}.")
         }
-        Verdict::Convicted if exceeds => {
+        AuditVerdict::Convicted if exceeds => {
             format!("Convicted: epsilon {epsilon} is claimed, and {seen}.")
         }
-        Verdict::Convicted => format!(
+        AuditVerdict::Convicted => format!(
             "Convicted: the number of tries should have the same distribution for every row, and it does not; {seen}."
         ),
     };
@@ -36,7 +36,7 @@ pub(crate) fn finding(report: &AuditReport, claim: f64) -> String {
             " The noise is smaller than the claim needs: what really holds is epsilon {really:.4} at delta {}.",
             delta_text(report.delta)
         )),
-        _ if report.verdict == Verdict::Convicted => text.push_str(
+        _ if report.verdict == AuditVerdict::Convicted => text.push_str(
             " The analysis rules this out, so the implementation does not do what it claims: do not use it.",
         ),
         Some(really) if really > epsilon * 1.000_01 => text.push_str(&format!(

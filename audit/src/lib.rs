@@ -32,8 +32,8 @@ mod statistic;
 mod tries;
 
 pub use audit::{
-    AuditReport, AuditSettings, CONFIDENCE, MAX_TRIALS, MIN_TRIALS, Method, Observed, PairReport,
-    Verdict, audit, audit_devices,
+    AuditReport, AuditSettings, AuditVerdict, CONFIDENCE, MAX_TRIALS, MIN_TRIALS, Method, Observed,
+    PairReport, audit, audit_devices,
 };
 pub use bounds::{Bound, event_bound, mu_bound};
 pub use clopper_pearson::{lower_limit, upper_limit};

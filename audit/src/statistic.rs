@@ -23,7 +23,7 @@ impl Statistic {
     ///
     /// # Errors
     /// `wrong-dimension` when the rows differ in length.
-    pub fn of(spec: &MechanismSpec, rows: &(BoundedRow, BoundedRow)) -> Result<Self> {
+    pub fn new(spec: &MechanismSpec, rows: &(BoundedRow, BoundedRow)) -> Result<Self> {
         let (a, b) = (rows.0.as_slice(), rows.1.as_slice());
         if a.len() != b.len() {
             return Err(Error::new(
@@ -130,7 +130,7 @@ struct Direction {
 }
 
 impl Direction {
-    fn of(x: &[f64]) -> Self {
+    fn new(x: &[f64]) -> Self {
         let squared: f64 = x.iter().map(|x| x * x).sum();
         let length = squared.sqrt().max(f64::MIN_POSITIVE);
         Self {
@@ -151,8 +151,8 @@ impl CapStatistic {
     pub fn new(parameters: DoubleCapParameters, a: &[f64], b: &[f64]) -> Self {
         Self {
             parameters,
-            a: Direction::of(a),
-            b: Direction::of(b),
+            a: Direction::new(a),
+            b: Direction::new(b),
         }
     }
 

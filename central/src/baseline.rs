@@ -6,7 +6,7 @@ use crate::{
     fit::{Fit, Request},
     generator::Generator,
     parameter::{Options, Parameter},
-    privacy::{Calibration, Neighbours, Privacy},
+    privacy::{Neighbours, NoiseRule, Privacy},
     rows::Rows,
 };
 
@@ -24,7 +24,7 @@ pub struct Card {
     /// Neighbouring relations it can protect; empty where it has no private form.
     pub neighbours: &'static [Neighbours],
     /// Calibrations it has; empty where it has no private form.
-    pub calibrations: &'static [Calibration],
+    pub calibrations: &'static [NoiseRule],
     /// The δ it is made for.
     pub delta: Delta,
     /// Its parameters.
@@ -56,7 +56,7 @@ impl Card {
     pub(crate) const fn private(make: Make) -> Self {
         Self {
             neighbours: &Neighbours::ALL,
-            calibrations: &Calibration::ALL,
+            calibrations: &NoiseRule::ALL,
             ..Self::plain(make)
         }
     }

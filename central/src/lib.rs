@@ -3,7 +3,7 @@
 //! * [`pca`] and [`centred_pca`]: the non-private answer everything is compared with.
 //! * [`Baseline`]: the trait every algorithm of the source papers is behind; [`ALGORITHMS`] lists them.
 //! * [`parameter`]: what an algorithm can be given, as data.
-//! * [`Privacy`], [`Neighbours`], [`Calibration`], [`Guarantee`]: what is asked for and what really holds.
+//! * [`Privacy`], [`Neighbours`], [`NoiseRule`], [`Guarantee`]: what is asked for and what really holds.
 //! * [`power`], [`oja`], [`dp_pca`], [`robust`]: algorithms with parts worth having on their own.
 //! * [`accountant`]: how much noise a whole run needs.
 //!
@@ -61,7 +61,7 @@ pub use gradient_sum::GradientSum;
 pub use input_perturbation::{AnalyzeGauss, ModSulq, Wishart};
 pub use parameter::Options;
 pub use pca::{Reference, centred_pca, pca};
-pub use privacy::{Calibration, Guarantee, Neighbours, Privacy};
+pub use privacy::{Guarantee, Neighbours, NoiseRule, Privacy};
 pub use private_power_iteration::PrivatePowerIteration;
 pub use registry::{ALGORITHMS, find};
 pub use rows::Rows;

@@ -54,14 +54,14 @@ impl Neighbours {
 
 /// How the noise of a private run is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Calibration {
+pub enum NoiseRule {
     /// By an accountant, so that the whole run keeps its budget.
     Accounted,
     /// By the paper's formula, unstated constants taken as 1; the result says what really holds.
     AsPublished,
 }
 
-impl Calibration {
+impl NoiseRule {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Accounted, Self::AsPublished];
 
@@ -102,7 +102,7 @@ macro_rules! named {
 }
 
 named!(Neighbours, WITH_ENTRY, "a neighbouring relation");
-named!(Calibration, ALL, "a calibration");
+named!(NoiseRule, ALL, "a calibration");
 
 /// A budget is always finite; without one there is no noise.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -116,7 +116,7 @@ pub enum Privacy {
         /// Between which data sets.
         neighbours: Neighbours,
         /// How the noise is chosen.
-        calibration: Calibration,
+        calibration: NoiseRule,
     },
 }
 
@@ -128,7 +128,7 @@ pub struct Guarantee {
     /// Between which data sets.
     pub neighbours: Neighbours,
     /// How the noise was chosen.
-    pub calibration: Calibration,
+    pub calibration: NoiseRule,
     /// An ε that holds for the whole run at δ of the budget between these neighbours, rounded up; `None`
     /// where none does.
     pub true_epsilon: Option<f64>,

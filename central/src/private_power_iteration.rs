@@ -11,7 +11,7 @@ use crate::{
     fit::{Fit, Request},
     generator::Generator,
     parameter::ITERATIONS,
-    privacy::{Calibration, Guarantee, Privacy},
+    privacy::{Guarantee, NoiseRule, Privacy},
     rows::Rows,
 };
 
@@ -94,17 +94,17 @@ impl Baseline for PrivatePowerIteration {
         let releases = (k * steps) as u64;
         let (epsilon, delta) = (budget.epsilon(), budget.delta());
         let (noise, multiplier) = match calibration {
-            Calibration::Accounted => {
+            NoiseRule::Accounted => {
                 let sigma = full_batch::noise_multiplier(budget, releases)?;
                 (StepNoise::Fixed(sigma), sigma)
             }
-            Calibration::AsPublished => {
+            NoiseRule::AsPublished => {
                 let rho = (4.0 * releases as f64 * (1.0 / delta).ln()).sqrt() / epsilon;
                 (StepNoise::WithCoherence(rho), rho / (p as f64).sqrt())
             }
         };
         let subspace = deflate(rows, k, steps, noise, rng)?;
-        let remark = (calibration == Calibration::AsPublished).then(|| {
+        let remark = (calibration == NoiseRule::AsPublished).then(|| {
             "the noise is made for a change of one entry of the matrix; true_epsilon is for a row"
                 .to_owned()
         });
@@ -193,7 +193,7 @@ mod tests {
     use super::*;
     use crate::{Neighbours, generator, testing::gaussian_rows};
 
-    fn private(calibration: Calibration, iterations: Option<usize>) -> Fit {
+    fn private(calibration: NoiseRule, iterations: Option<usize>) -> Fit {
         let rows = gaussian_rows(200, &[0.5, 0.3, 0.1, 0.05], 3);
         let request = Request::new(
             2,
@@ -210,13 +210,13 @@ mod tests {
 
     #[test]
     fn all_steps_are_paid_for() {
-        let fit = private(Calibration::Accounted, Some(8));
+        let fit = private(NoiseRule::Accounted, Some(8));
         // 2 components of 8 steps: four times the noise of one release.
         let one = gaussian::analytic_sigma(Budget::approximate(1.0, 1e-6).unwrap(), 1.0).unwrap();
         assert!((fit.facts[1].1 / one - 4.0).abs() < 1e-9, "{:?}", fit.facts);
         let privacy = fit.privacy.unwrap();
         assert!(privacy.holds() && privacy.true_epsilon.unwrap() > 0.999);
-        let published = private(Calibration::AsPublished, None).privacy.unwrap();
+        let published = private(NoiseRule::AsPublished, None).privacy.unwrap();
         assert!(published.true_epsilon.unwrap() > 0.0 && published.remark.is_some());
     }
 

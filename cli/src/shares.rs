@@ -14,7 +14,7 @@ pub(crate) struct Shares {
 
 impl Shares {
     /// Of rows of dimension `p`.
-    pub(crate) fn of<R: AsRef<[f64]>>(p: usize, rows: impl IntoIterator<Item = R>) -> Self {
+    pub(crate) fn new<R: AsRef<[f64]>>(p: usize, rows: impl IntoIterator<Item = R>) -> Self {
         let (mut sums, mut squares, mut n) = (vec![0.0_f64; p], vec![0.0_f64; p], 0.0);
         for row in rows {
             n += 1.0;
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn shares_of_rows() {
-        let shares = Shares::of(2, [[3.0, 1.0], [3.0, -1.0]]);
+        let shares = Shares::new(2, [[3.0, 1.0], [3.0, -1.0]]);
         assert_eq!(shares.columns, [0.9, 0.1]);
         assert_eq!(shares.mean, 0.9);
         let name = |column: usize| ["a", "b"][column].to_owned();
@@ -102,10 +102,10 @@ mod tests {
                 .contains("column a has 90.0 %")
         );
         assert_eq!(shares.largest(1), [(0, 0.9)]);
-        let even = Shares::of(2, [[1.0, -1.0], [-1.0, 1.0]]);
+        let even = Shares::new(2, [[1.0, -1.0], [-1.0, 1.0]]);
         assert_eq!((even.mean, even.warning(name)), (0.0, None));
-        let mean = Shares::of(2, [[1.0, 1.0], [1.0, 1.0]]);
+        let mean = Shares::new(2, [[1.0, 1.0], [1.0, 1.0]]);
         assert!(mean.warning(name).unwrap().contains("the mean has 100.0 %"));
-        assert_eq!(Shares::of(1, [[0.0]]).columns, [0.0]);
+        assert_eq!(Shares::new(1, [[0.0]]).columns, [0.0]);
     }
 }

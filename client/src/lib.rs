@@ -85,10 +85,11 @@ pub mod participant;
 #[cfg(feature = "http")]
 pub mod blocking;
 
+pub use eigenveil_shared::clock::{Clock, SystemClock};
 pub use error::{Error, Result};
 pub use ledger::{
     EntryState, Ledger, Limits, OwedReport, Receipt, ReceiptEntry, RowFile, RowLedger, RowReceipt,
     RowStudy, Spent, TakePart, Told,
 };
 pub use outbox::{Outbox, OutboxCounts, PendingReport, RefusedEntry, StudyBinding};
-pub use participant::{Clock, Participant, PreparedReport, SystemClock};
+pub use participant::{Participant, PreparedReport};

@@ -1,16 +1,13 @@
 //! One row in, one perturbed report out.
 
-use std::{
-    fmt,
-    sync::Arc,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::{fmt, sync::Arc};
 
 #[cfg(feature = "http")]
 use eigenveil_shared::api::StudyState;
 use eigenveil_shared::{
     Error as SharedError, ErrorCode,
     about::{self, About},
+    clock::{Clock, SystemClock},
     mechanism::Work,
     preprocess::Row,
     report::{Report, ReportId},
@@ -19,40 +16,6 @@ use eigenveil_shared::{
 use rand::{TryRng, rngs::SysRng};
 
 use crate::error::Result;
-
-/// Where the coarse time in a report identifier comes from. Any `Fn() -> u64` is one.
-///
-/// ```
-/// use eigenveil_client::{Clock, SystemClock};
-/// assert!(SystemClock.unix_ms() > 1_700_000_000_000);
-/// let stopped = || 42_u64;
-/// assert_eq!(stopped.unix_ms(), 42);
-/// ```
-pub trait Clock: Send + Sync {
-    /// Milliseconds since 1970-01-01 UTC.
-    fn unix_ms(&self) -> u64;
-}
-
-/// The system's clock.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SystemClock;
-
-impl Clock for SystemClock {
-    fn unix_ms(&self) -> u64 {
-        // A clock before 1970 costs the identifier its order, nothing else.
-        SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |elapsed| {
-                u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)
-            })
-    }
-}
-
-impl<F: Fn() -> u64 + Send + Sync> Clock for F {
-    fn unix_ms(&self) -> u64 {
-        self()
-    }
-}
 
 /// Makes reports for one study. Cheap to clone; safe to share between threads.
 #[derive(Clone)]
@@ -195,7 +158,7 @@ impl Participant {
 
     /// Days since 1970-01-01 UTC.
     pub(crate) fn day(&self) -> u64 {
-        about::Day::of(self.clock.unix_ms()).0
+        about::Day::from_unix_ms(self.clock.unix_ms()).0
     }
 
     /// Prepares and perturbs one row. **Call it once per participant and study**, keep the result
@@ -341,7 +304,7 @@ mod tests {
     #[test]
     fn a_report_fits_its_study_and_is_fresh_each_time() {
         let params = params(Norm::Normalize);
-        let shape = StudyShape::of(&params);
+        let shape = StudyShape::new(&params);
         let participant = Participant::new(params).with_clock(|| 0x0192_1234_5678);
         let row = Row::new(vec![1.0; 8]);
         let first = participant.report(&row).unwrap().into_report();

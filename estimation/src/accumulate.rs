@@ -29,7 +29,7 @@ use crate::linalg::GramSum;
 /// # })?;
 /// let bytes: Vec<u8> = [1.0_f32, 0.5, -2.0].iter().flat_map(|x| x.to_le_bytes()).collect();
 /// let mut sums = Accumulator::new(2)?;
-/// if let Payload::Floats(numbers) = StudyShape::of(&params).payload(&bytes)? {
+/// if let Payload::Floats(numbers) = StudyShape::new(&params).payload(&bytes)? {
 ///     sums.add(&numbers)?;
 ///     sums.add(&numbers)?;
 /// }

@@ -116,7 +116,7 @@ impl NoisyMoment {
         let factor = 1.0 + a * a;
         let moment = self.mean();
         let mean: Vec<f64> = (0..p).map(|i| factor / a * moment.get(i, p)).collect();
-        let report = ReportNoise::of(self.noise(), a, norm, moment.get(p, p))?;
+        let report = ReportNoise::new(self.noise(), a, norm, moment.get(p, p))?;
         let buckets = self
             .buckets()
             .iter()
@@ -160,7 +160,7 @@ struct ReportNoise {
 }
 
 impl ReportNoise {
-    fn of(noise: &NoiseModel, a: f64, norm: Norm, corner: f64) -> Result<Self> {
+    fn new(noise: &NoiseModel, a: f64, norm: Norm, corner: f64) -> Result<Self> {
         match *noise {
             NoiseModel::Gaussian {
                 off_diagonal_sd, ..
@@ -277,7 +277,7 @@ pub fn planned_noise(
     // What `double-cap` is expected to show in the corner: it lacks E‖y‖²/P.
     let length = (squared_length.min(1.0) + a * a) / factor;
     let corner = a * a / factor - length / params.report_dimension() as f64;
-    let report = ReportNoise::of(&noise, a, preprocessing.norm, corner)?;
+    let report = ReportNoise::new(&noise, a, preprocessing.norm, corner)?;
     let dimension = params.dimension();
     Ok(report.centred(a, dimension, Some(total_variance), mean_length / a))
 }

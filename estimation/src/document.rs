@@ -189,7 +189,7 @@ fn document(params: &StudyParams, name: &str, n: u64, k: Rank, findings: Finding
         sparse,
         bucket_agreement,
         row_check: None,
-        privacy: PrivacyStatement::of(params),
+        privacy: PrivacyStatement::new(params),
         warnings: assessment.warnings,
         seconds: 0.0,
     }

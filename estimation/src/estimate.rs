@@ -14,7 +14,7 @@ use crate::{
     fantope::{self, AdmmSettings, Solution, Stop, resolve_lambda},
     floor::{Assessment, Eigenvalues, Floor, Measured, assess},
     jackknife::{Again, error_bars},
-    linalg::{Spectrum, symmetric_eigenvalues},
+    linalg::{LazySpectrum, symmetric_eigenvalues},
     moment::NoisyMoment,
     pca::rayleigh_quotients,
 };
@@ -76,7 +76,7 @@ pub(crate) fn principal(
     with_bars: bool,
 ) -> Result<Findings> {
     let dense = moment.dense();
-    let decomposed = Spectrum::new(&dense)?;
+    let decomposed = LazySpectrum::new(&dense)?;
     let spectrum = decomposed.values().to_vec();
     let k = match rank {
         Rank::Fixed(k) => checked_rank(k, spectrum.len())?,

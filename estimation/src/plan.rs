@@ -267,7 +267,7 @@ pub fn pilot_uncertainty(pilot: &Estimate) -> f64 {
 ///
 /// # Errors
 /// `InvalidRequest` for a target error that is not positive or that any subspace meets, and for n = 0;
-/// `InvalidMechanism` as [`crate::floor::SpectralNoise::of`].
+/// `InvalidMechanism` as [`crate::floor::SpectralNoise::new`].
 pub fn plan(spectrum: &Spectrum, noise: &NoiseModel, wish: Wish) -> Result<Planned> {
     let (p, k) = (spectrum.dimension(), spectrum.rank());
     let n = match wish {

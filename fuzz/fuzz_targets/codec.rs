@@ -26,7 +26,7 @@ static SHAPES: LazyLock<Vec<StudyShape>> = LazyLock::new(|| {
                 budget: mechanism.budget(1.0, None).expect("a usual ε"),
             })
             .expect("a usual study");
-            StudyShape::of(&params)
+            StudyShape::new(&params)
         })
         .collect()
 });

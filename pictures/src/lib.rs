@@ -6,9 +6,9 @@ use eigenveil_estimation::{
 };
 use eigenveil_plots::{
     AlignmentChart, Axis, HorizontalLine, LineChart, LineStyle, LoadingRow, LoadingTable, Marker,
-    NoiseFloor, Reference, Scree, ScreeComponent, Series, Verdict, format_number,
+    NoiseFloor, Reference, Scree, ScreeComponent, Series, Standing, format_number,
 };
-use eigenveil_shared::estimate::{Estimate, LambdaPath, SparseOutcome, Verdict as Standing};
+use eigenveil_shared::estimate::{Estimate, LambdaPath, SparseOutcome, Verdict};
 
 /// The scree plot of an estimate with its noise floor; `without_noise` adds the non-private spectrum. Everything is in units
 /// of a component's variance, an eigenvalue of `E[xxᵀ]`.
@@ -68,9 +68,9 @@ fn setting_and_groups(estimate: &Estimate) -> String {
 fn components(estimate: &Estimate) -> Vec<ScreeComponent> {
     let of = |component: &eigenveil_shared::estimate::Component| ScreeComponent {
         verdict: match component.verdict {
-            Standing::Above => Verdict::Above,
-            Standing::At => Verdict::At,
-            Standing::Below => Verdict::Below,
+            Verdict::Above => Standing::Above,
+            Verdict::At => Standing::At,
+            Verdict::Below => Standing::Below,
         },
         alignment: Some(component.alignment()),
         alignment_error: component.alignment_se(),

@@ -57,4 +57,4 @@ pub use scale::{Axis, ScaleKind};
 pub use scree::{Reference, Scree, ScreeComponent};
 pub use style::STYLESHEET;
 pub use table::DataTable;
-pub use verdict::{NoiseFloor, Verdict};
+pub use verdict::{NoiseFloor, Standing};

@@ -10,14 +10,14 @@ use crate::{
     svg::{Anchor, Area, Path, Svg},
     table::DataTable,
     text::Role,
-    verdict::{NoiseFloor, Verdict, legend},
+    verdict::{NoiseFloor, Standing, legend},
 };
 
 /// What is known about one estimated component.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ScreeComponent {
     /// Where it stands relative to the noise floor.
-    pub verdict: Verdict,
+    pub verdict: Standing,
     /// Expected squared cosine with the true component, from 0 to 1.
     pub alignment: Option<f64>,
     /// Standard error of the alignment.
@@ -216,7 +216,7 @@ impl Scree {
             .take(self.shown)
             .map(|(i, &value)| {
                 let alignment = self.components.get(i).and_then(|c| c.alignment);
-                let verdict = self.verdict(i, value).map_or("", Verdict::word);
+                let verdict = self.verdict(i, value).map_or("", Standing::word);
                 let error = self.components.get(i).and_then(|c| c.standard_error);
                 let mut row = vec![
                     (i + 1).to_string(),
@@ -243,7 +243,7 @@ impl Scree {
         }
     }
 
-    fn verdict(&self, index: usize, eigenvalue: f64) -> Option<Verdict> {
+    fn verdict(&self, index: usize, eigenvalue: f64) -> Option<Standing> {
         let known = self.components.get(index).map(|c| c.verdict);
         known.or_else(|| self.floor.map(|f| f.verdict(eigenvalue)))
     }
@@ -330,9 +330,9 @@ impl Scree {
                 whisker(svg, place.0, (y.at(upper), y.at(lower)));
                 svg.close_group();
             }
-            svg.open_group(verdict.map_or("c0", Verdict::class), &tooltip);
+            svg.open_group(verdict.map_or("c0", Standing::class), &tooltip);
             verdict
-                .map_or(Marker::Circle, Verdict::marker)
+                .map_or(Marker::Circle, Standing::marker)
                 .draw(svg, place, 4.5);
             svg.close_group();
         }
@@ -358,7 +358,7 @@ impl Scree {
                 compact(floor.threshold)
             ));
         }
-        for verdict in Verdict::ALL {
+        for verdict in Standing::ALL {
             let shown = self.eigenvalues.iter().enumerate().take(n);
             let count = shown
                 .filter(|&(i, &v)| self.verdict(i, v) == Some(verdict))

@@ -7,7 +7,7 @@ use crate::{
 
 /// Where a component stands relative to the noise floor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Standing {
     /// Above the threshold: noise alone would hardly ever reach it.
     Above,
     /// Between the edge of the noise and the threshold.
@@ -16,50 +16,50 @@ pub enum Verdict {
     Below,
 }
 
-impl Verdict {
+impl Standing {
     /// All verdicts, best first.
-    pub(crate) const ALL: [Verdict; 3] = [Verdict::Above, Verdict::At, Verdict::Below];
+    pub(crate) const ALL: [Standing; 3] = [Standing::Above, Standing::At, Standing::Below];
 
     /// Class of its colour.
     pub(crate) fn class(self) -> &'static str {
         match self {
-            Verdict::Above => "va",
-            Verdict::At => "vt",
-            Verdict::Below => "vb",
+            Standing::Above => "va",
+            Standing::At => "vt",
+            Standing::Below => "vb",
         }
     }
 
     /// Shape of its points.
     pub(crate) fn marker(self) -> Marker {
         match self {
-            Verdict::Above => Marker::Circle,
-            Verdict::At => Marker::Diamond,
-            Verdict::Below => Marker::Ring,
+            Standing::Above => Marker::Circle,
+            Standing::At => Marker::Diamond,
+            Standing::Below => Marker::Ring,
         }
     }
 
     /// What it means, for a legend.
     pub(crate) fn legend(self) -> &'static str {
         match self {
-            Verdict::Above => "above the noise floor",
-            Verdict::At => "at the noise floor",
-            Verdict::Below => "below the noise floor",
+            Standing::Above => "above the noise floor",
+            Standing::At => "at the noise floor",
+            Standing::Below => "below the noise floor",
         }
     }
 
     /// What it means, in a word.
     pub(crate) fn word(self) -> &'static str {
         match self {
-            Verdict::Above => "above",
-            Verdict::At => "at",
-            Verdict::Below => "below",
+            Standing::Above => "above",
+            Standing::At => "at",
+            Standing::Below => "below",
         }
     }
 }
 
 /// The legend of the verdicts that are there.
-pub(crate) fn legend(present: &[Option<Verdict>]) -> Vec<Label> {
-    Verdict::ALL
+pub(crate) fn legend(present: &[Option<Standing>]) -> Vec<Label> {
+    Standing::ALL
         .iter()
         .filter(|verdict| present.contains(&Some(**verdict)))
         .map(|verdict| {
@@ -83,13 +83,13 @@ pub struct NoiseFloor {
 impl NoiseFloor {
     /// Where a variance stands relative to this floor.
     #[must_use]
-    pub fn verdict(&self, variance: f64) -> Verdict {
+    pub fn verdict(&self, variance: f64) -> Standing {
         if variance > self.threshold {
-            Verdict::Above
+            Standing::Above
         } else if variance > self.edge {
-            Verdict::At
+            Standing::At
         } else {
-            Verdict::Below
+            Standing::Below
         }
     }
 }

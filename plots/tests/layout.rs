@@ -5,7 +5,7 @@
 
 use eigenveil_plots::{
     AlignmentChart, Axis, BarChart, HorizontalLine, ImageGrid, LineChart, LineStyle, LoadingImage,
-    LoadingRow, LoadingTable, NoiseFloor, Reference, Scree, ScreeComponent, Series, Verdict,
+    LoadingRow, LoadingTable, NoiseFloor, Reference, Scree, ScreeComponent, Series, Standing,
 };
 use proptest::prelude::*;
 use roxmltree::{Document, Node};
@@ -336,11 +336,11 @@ fn series() -> impl Strategy<Value = Series> {
     })
 }
 
-fn verdict() -> impl Strategy<Value = Verdict> {
+fn verdict() -> impl Strategy<Value = Standing> {
     prop_oneof![
-        Just(Verdict::Above),
-        Just(Verdict::At),
-        Just(Verdict::Below)
+        Just(Standing::Above),
+        Just(Standing::At),
+        Just(Standing::Below)
     ]
 }
 

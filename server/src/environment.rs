@@ -1,18 +1,10 @@
 //! The clock and the randomness, passed in so that tests control them.
 
-use std::{
-    sync::Arc,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::sync::Arc;
 
+pub use eigenveil_shared::clock::{Clock, SystemClock};
 use eigenveil_shared::{Error, ErrorCode, Result};
 use rand::{TryRng, rngs::SysRng};
-
-/// What time it is.
-pub trait Clock: Send + Sync {
-    /// Milliseconds since 1970-01-01 UTC.
-    fn now_ms(&self) -> u64;
-}
 
 /// Where identifiers and the operator's token come from.
 pub trait Entropy: Send + Sync {
@@ -21,19 +13,6 @@ pub trait Entropy: Send + Sync {
     /// # Errors
     /// `randomness-unavailable`.
     fn fill(&self, buffer: &mut [u8]) -> Result<()>;
-}
-
-/// The system's clock.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SystemClock;
-
-impl Clock for SystemClock {
-    fn now_ms(&self) -> u64 {
-        let since = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
-        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-    }
 }
 
 /// The operating system's random generator.

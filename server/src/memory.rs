@@ -106,11 +106,11 @@ pub(crate) struct Reservation {
 impl Reservation {
     /// Of nobody in particular.
     pub(crate) fn empty(budget: &Arc<Budget>) -> Self {
-        Self::of(budget, None)
+        Self::for_client(budget, None)
     }
 
     /// Of a client, whose address stands behind this key.
-    pub(crate) fn of(budget: &Arc<Budget>, client: Option<[u8; 16]>) -> Self {
+    pub(crate) fn for_client(budget: &Arc<Budget>, client: Option<[u8; 16]>) -> Self {
         Self {
             client: client.map(|key| budget.salt.hash_one(key)),
             budget: Arc::clone(budget),
@@ -230,7 +230,7 @@ mod tests {
     fn one_client_holds_no_more_than_its_share() {
         let memory = budget(4_096 * KIB);
         let hold = |number, bytes| {
-            let mut held = Reservation::of(&memory, client(number));
+            let mut held = Reservation::for_client(&memory, client(number));
             held.grow(bytes).map(|()| held)
         };
         let first: Vec<_> = (0..8).map(|_| hold(1, 128 * KIB).unwrap()).collect();

@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn sessions_end_by_age_idleness_logout_and_number() {
         let sessions = Sessions::default();
-        let token = TokenHash::of("t");
+        let token = TokenHash::new("t");
         let start = Instant::now();
         let moment = Duration::from_millis(1);
         let lives = |id: &str, after| sessions.token(id, start + after).is_some();
@@ -143,7 +143,7 @@ mod tests {
         sessions.begin("c", token, start);
         sessions.end("c");
         assert!(!lives("c", moment));
-        let other = TokenHash::of("another's");
+        let other = TokenHash::new("another's");
         sessions.begin("another's", other, start);
         for i in 0..=MOST_OF_A_TOKEN as u32 {
             sessions.begin(&format!("n{i}"), token, start + i * moment);

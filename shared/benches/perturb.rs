@@ -106,7 +106,7 @@ fn encode_decode(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("codec");
     for p in [40, 100, 400] {
         let params = params(p, MechanismKind::IsotropicGaussian, 4.0);
-        let shape = StudyShape::of(&params);
+        let shape = StudyShape::new(&params);
         let row = params
             .preprocessor()
             .prepare(&Row::new(vec![1.0; p]))

@@ -227,7 +227,7 @@ pub struct Day(pub u64);
 
 impl Day {
     /// The day of this time, in milliseconds since 1970-01-01 UTC.
-    pub fn of(now_ms: u64) -> Self {
+    pub fn from_unix_ms(now_ms: u64) -> Self {
         Self(now_ms / DAY_MS)
     }
 

@@ -43,9 +43,9 @@ fn options() -> impl Options {
 
 /// A contiguous run of bytes: length as u64, then the bytes, borrowed when read.
 #[derive(Deserialize)]
-struct Run<'a>(#[serde(borrow)] &'a [u8]);
+struct ByteRun<'a>(#[serde(borrow)] &'a [u8]);
 
-impl Serialize for Run<'_> {
+impl Serialize for ByteRun<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_bytes(self.0)
     }
@@ -57,7 +57,7 @@ struct WireReport<'a> {
     fingerprint: [u8; 32],
     id: [u8; 16],
     #[serde(borrow)]
-    payload: Run<'a>,
+    payload: ByteRun<'a>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -66,7 +66,7 @@ struct WireBatch<'a> {
     fingerprint: [u8; 32],
     payload_len: u64,
     #[serde(borrow)]
-    run: Run<'a>,
+    run: ByteRun<'a>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -115,7 +115,7 @@ pub fn encode_report(report: &Report) -> Vec<u8> {
             version: WIRE_VERSION,
             fingerprint: report.fingerprint.0,
             id: report.id.0,
-            payload: Run(&report.payload),
+            payload: ByteRun(&report.payload),
         },
     );
     bytes
@@ -154,7 +154,7 @@ pub fn encode_batch<'a>(
             version: WIRE_VERSION,
             fingerprint: study.fingerprint.0,
             payload_len: study.payload_len as u64,
-            run: Run(&run),
+            run: ByteRun(&run),
         },
     );
     Ok(bytes)
@@ -215,7 +215,7 @@ pub struct StudyShape {
 
 impl StudyShape {
     /// The shape of these parameters' reports.
-    pub fn of(params: &StudyParams) -> Self {
+    pub fn new(params: &StudyParams) -> Self {
         Self {
             fingerprint: params.fingerprint(),
             payload_len: params.payload_len(),

@@ -66,6 +66,15 @@ impl Verdict {
             Verdict::Below => "below",
         }
     }
+
+    /// The verdict for people.
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Verdict::Above => "above the noise floor",
+            Verdict::At => "at the noise floor",
+            Verdict::Below => "below the noise floor",
+        }
+    }
 }
 
 /// One estimated principal component.

@@ -51,6 +51,7 @@
 
 pub mod about;
 pub mod api;
+pub mod clock;
 pub mod codec;
 mod dot;
 pub mod enrolment;

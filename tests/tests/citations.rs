@@ -115,7 +115,7 @@ impl Repository {
             let Some(text) = text.as_ref().filter(|_| file != "CHANGELOG.md") else {
                 continue;
             };
-            let page = Page::of(text);
+            let page = Page::new(text);
             let mut fault = |at: usize, why: String| {
                 faults.push(format!("{file}:{}: {why}", page.line(at)));
             };
@@ -223,7 +223,7 @@ struct Citation {
 }
 
 impl Page {
-    fn of(text: &str) -> Self {
+    fn new(text: &str) -> Self {
         let (mut joined, mut lines) = (String::new(), Vec::new());
         for line in text.lines() {
             lines.push(joined.len());
@@ -368,7 +368,7 @@ fn every_path_and_section_cited_is_there() {
     let (mut paths, mut sections) = (0, 0);
     for (file, text) in &repository.0 {
         if let Some(text) = text {
-            for citation in Page::of(text).citations(&roots, file.ends_with(".md")) {
+            for citation in Page::new(text).citations(&roots, file.ends_with(".md")) {
                 paths += 1;
                 sections += citation.sections.len() + usize::from(citation.anchor.is_some());
             }

@@ -4,8 +4,8 @@
 //! seeds, and the margins below are far beyond that.
 
 use eigenveil_audit::{
-    AuditReport, AuditSettings, CONFIDENCE, Method, Observed, PairKind, Sampling, Side, Source,
-    Statistic, TriesVerdict, Verdict, audit_devices, event_bound, mu_bound, observe, prepared,
+    AuditReport, AuditSettings, AuditVerdict, CONFIDENCE, Method, Observed, PairKind, Sampling,
+    Side, Source, Statistic, TriesVerdict, audit_devices, event_bound, mu_bound, observe, prepared,
 };
 use eigenveil_shared::{
     codec::StudyShape,
@@ -110,9 +110,9 @@ fn every_leak_is_convicted(trials: usize) {
             },
         );
         let wanted = if leak.leaks() {
-            Verdict::Convicted
+            AuditVerdict::Convicted
         } else {
-            Verdict::Consistent
+            AuditVerdict::Consistent
         };
         assert_eq!(report.verdict, wanted, "{leak:?}: {report:?}");
         assert_eq!(
@@ -153,14 +153,14 @@ fn gaussian_with_noise_times(factor: f64, trials: usize) -> Vec<(MechanismKind, 
     .map(|kind| {
         let params = study(kind, 1.0);
         let pair = rows(&params, PairKind::Axes);
-        let statistic = Statistic::of(params.mechanism(), &pair).unwrap();
+        let statistic = Statistic::new(params.mechanism(), &pair).unwrap();
         let real = with_noise_times(params.mechanism(), factor);
-        let shape = StudyShape::of(&params);
+        let shape = StudyShape::new(&params);
         let subject = |side: Side, rng: &mut ChaCha20Rng| {
             statistic.value(&shape.payload(real.perturb_with(row(&pair, side), rng))?)
         };
         let samples = observe(&subject, 0, &Sampling::quiet(trials, SEED)).unwrap();
-        assert_eq!(Method::of(&real), Method::MuGdp);
+        assert_eq!(Method::for_mechanism(&real), Method::MuGdp);
         let bound = mu_bound(&real, &samples, DELTA, 0.95)
             .unwrap()
             .epsilon_lower_bound;
@@ -183,8 +183,8 @@ fn half_the_noise(trials: usize) {
 fn retries_randomised_again(trials: usize) {
     let params = study(MechanismKind::DoubleCap, 1.0);
     let pair = rows(&params, PairKind::Axes);
-    let statistic = Statistic::of(params.mechanism(), &pair).unwrap();
-    let shape = StudyShape::of(&params);
+    let statistic = Statistic::new(params.mechanism(), &pair).unwrap();
+    let shape = StudyShape::new(&params);
     let subject = |side: Side, rng: &mut ChaCha20Rng| {
         let mut mean = 0.0;
         for _ in 0..10 {

@@ -4,7 +4,7 @@
 //! the bound.
 
 use eigenveil_audit::{
-    AuditReport, AuditSettings, CONFIDENCE, Observed, PairKind, Source, TriesVerdict, Verdict,
+    AuditReport, AuditSettings, AuditVerdict, CONFIDENCE, Observed, PairKind, Source, TriesVerdict,
     audit,
 };
 use eigenveil_shared::mechanism::{Calibration, MechanismKind};
@@ -60,7 +60,7 @@ fn run(
 fn correct_ones_stay_below(epsilon: f64, trials: usize, at_least: f64) {
     for &mechanism in MechanismKind::ALL {
         let report = run(mechanism, Calibration::Analytic, epsilon, trials);
-        assert_eq!(report.verdict, Verdict::Consistent, "{report:?}");
+        assert_eq!(report.verdict, AuditVerdict::Consistent, "{report:?}");
         assert!(report.epsilon_lower_bound <= epsilon, "{report:?}");
         assert!(
             report.epsilon_lower_bound >= at_least * epsilon,
@@ -78,7 +78,7 @@ fn as_published_is_convicted(trials: usize) {
         MechanismKind::IsotropicGaussian,
     ] {
         let report = run(mechanism, Calibration::AsPublished, 4.0, trials);
-        assert_eq!(report.verdict, Verdict::Convicted, "{report:?}");
+        assert_eq!(report.verdict, AuditVerdict::Convicted, "{report:?}");
         let axes = &report.pairs[0];
         assert!(
             axes.name == PairKind::Axes && axes.epsilon_lower_bound > 4.0,
@@ -115,7 +115,7 @@ fn what_devices_release_stays_below_the_claim() {
             ..settings(mechanism, 4.0, 10_000)
         };
         let report = audit(&settings, &|_| ()).unwrap();
-        assert_eq!(report.verdict, Verdict::Consistent, "{report:?}");
+        assert_eq!(report.verdict, AuditVerdict::Consistent, "{report:?}");
         assert!(report.epsilon_lower_bound > 0.1, "{report:?}");
     }
 }
@@ -132,7 +132,7 @@ fn correct_mechanisms_are_convicted_as_rarely_as_stated() {
                     ..settings(mechanism, 0.5, 1_000)
                 };
                 let report = audit(&settings, &|_| ()).unwrap();
-                report.verdict == Verdict::Convicted
+                report.verdict == AuditVerdict::Convicted
             })
             .count();
         eprintln!("{mechanism}: {convicted} of 60 seeds convicted");

@@ -4,7 +4,7 @@
 //! Δ the L2 sensitivity of what it is added to (see [`Neighbours`](crate::Neighbours)).
 //!
 //! * [`full_batch`]: T releases of all rows, exactly.
-//! * [`Run`]: any mixture of full-batch and Poisson-subsampled releases, by Rényi divergences (quick) or by
+//! * [`RunAccountant`]: any mixture of full-batch and Poisson-subsampled releases, by Rényi divergences (quick) or by
 //!   composing the privacy losses numerically (tight).
 //! * [`parallel_epsilon`]: releases of disjoint sets of rows.
 //! * [`laplace`]: pure ε.
@@ -17,4 +17,4 @@ mod loss;
 mod renyi;
 mod run;
 
-pub use run::{Run, noise_multiplier, parallel_epsilon};
+pub use run::{RunAccountant, noise_multiplier, parallel_epsilon};

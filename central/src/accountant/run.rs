@@ -23,23 +23,23 @@ const PRECISION: f64 = 1e-5;
 /// may turn round, from g to −g: the bound does not use that outer products never do.
 ///
 /// ```
-/// use eigenveil_central::{Neighbours, accountant::Run};
+/// use eigenveil_central::{Neighbours, accountant::RunAccountant};
 /// // A thousand steps over samples of 1 % of the rows, noise as large as the largest contribution.
-/// let mut run = Run::new(Neighbours::ZeroOut);
+/// let mut run = RunAccountant::new(Neighbours::ZeroOut);
 /// run.subsampled(0.01, 1.0, 1000)?;
 /// assert!((run.epsilon(1e-5)? - 1.82824).abs() < 1e-3);
 /// assert!((run.renyi_epsilon(1e-5)? - 2.1014).abs() < 1e-2);
 /// # Ok::<(), eigenveil_shared::Error>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Run {
+pub struct RunAccountant {
     neighbours: Neighbours,
     mu_squared: f64,
     /// Rate, multiplier, times.
     subsampled: Vec<(f64, f64, u64)>,
 }
 
-impl Run {
+impl RunAccountant {
     /// No release yet.
     pub fn new(neighbours: Neighbours) -> Self {
         Self {
@@ -128,7 +128,7 @@ impl Run {
         })
     }
 
-    /// As [`Run::epsilon`] by Rényi differential privacy: quicker and looser.
+    /// As [`RunAccountant::epsilon`] by Rényi differential privacy: quicker and looser.
     ///
     /// # Errors
     /// `invalid-budget` unless 0 < δ < 1.
@@ -182,8 +182,8 @@ impl Run {
 /// batch): a row moves only the releases of its own set, so the worst set decides, however many there are.
 ///
 /// # Errors
-/// As [`Run::epsilon`].
-pub fn parallel_epsilon(runs: &[Run], delta: f64) -> Result<f64> {
+/// As [`RunAccountant::epsilon`].
+pub fn parallel_epsilon(runs: &[RunAccountant], delta: f64) -> Result<f64> {
     runs.iter()
         .try_fold(0.0_f64, |worst, run| Ok(worst.max(run.epsilon(delta)?)))
 }
@@ -191,11 +191,11 @@ pub fn parallel_epsilon(runs: &[Run], delta: f64) -> Result<f64> {
 /// The smallest noise multiplier z, to 1e-5 of itself, for which the run that `build` makes of z keeps the budget.
 ///
 /// ```
-/// use eigenveil_central::{Neighbours, accountant::{Run, noise_multiplier}};
+/// use eigenveil_central::{Neighbours, accountant::{RunAccountant, noise_multiplier}};
 /// use eigenveil_shared::privacy::Budget;
 /// let budget = Budget::approximate(1.0, 1e-6)?;
 /// let z = noise_multiplier(budget, |z| {
-///     let mut run = Run::new(Neighbours::Replace);
+///     let mut run = RunAccountant::new(Neighbours::Replace);
 ///     run.full_batch(4.0 * z, 1)?.subsampled(0.01, z, 500)?;
 ///     Ok(run)
 /// })?;
@@ -205,7 +205,10 @@ pub fn parallel_epsilon(runs: &[Run], delta: f64) -> Result<f64> {
 ///
 /// # Errors
 /// Those of `build`; `invalid-budget` for a pure budget.
-pub fn noise_multiplier(budget: Budget, build: impl Fn(f64) -> Result<Run>) -> Result<f64> {
+pub fn noise_multiplier(
+    budget: Budget,
+    build: impl Fn(f64) -> Result<RunAccountant>,
+) -> Result<f64> {
     check_delta(budget.delta())?;
     let enough = |multiplier: f64| -> Result<bool> {
         let run = build(multiplier)?;

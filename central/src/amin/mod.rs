@@ -12,7 +12,7 @@ use crate::{
     fit::{Fit, Request},
     generator::Generator,
     noise::EntryNoise,
-    privacy::{Calibration, Guarantee, Neighbours, Privacy},
+    privacy::{Guarantee, Neighbours, NoiseRule, Privacy},
     rows::Rows,
 };
 
@@ -51,7 +51,7 @@ impl Noise {
     fn new(
         budget: Budget,
         neighbours: Neighbours,
-        calibration: Calibration,
+        calibration: NoiseRule,
         k: usize,
     ) -> Result<Self> {
         // What a draw of constant c costs per c, and how far the eigenvalues move in sum.
@@ -62,13 +62,13 @@ impl Noise {
         };
         let part = budget.epsilon() / (k as f64 + 1.0);
         let (concentration, scale) = match calibration {
-            Calibration::Accounted => (part / cost, laplace::scale(part, moved, 1)?),
-            Calibration::AsPublished => (part / 4.0, 2.0 / part),
+            NoiseRule::Accounted => (part / cost, laplace::scale(part, moved, 1)?),
+            NoiseRule::AsPublished => (part / 4.0, 2.0 / part),
         };
         // Of the budget asked for, rounding can only be in the last digits.
         let spent = match calibration {
-            Calibration::Accounted => budget.epsilon(),
-            Calibration::AsPublished => {
+            NoiseRule::Accounted => budget.epsilon(),
+            NoiseRule::AsPublished => {
                 k as f64 * concentration * cost + laplace::true_epsilon(scale, moved, 1)
             }
         };
@@ -177,21 +177,21 @@ mod tests {
     fn the_parts_add_up_to_the_budget() {
         let budget = Budget::pure(1.2).unwrap();
         let of = |neighbours, calibration| Noise::new(budget, neighbours, calibration, 3).unwrap();
-        let zero_out = of(Neighbours::ZeroOut, Calibration::Accounted);
+        let zero_out = of(Neighbours::ZeroOut, NoiseRule::Accounted);
         assert!(
             (zero_out.concentration - 0.3).abs() < 1e-12
                 && (zero_out.scale - 1.0 / 0.3).abs() < 1e-12
         );
-        let replace = of(Neighbours::Replace, Calibration::Accounted);
+        let replace = of(Neighbours::Replace, NoiseRule::Accounted);
         assert!(
             (replace.concentration - 0.15).abs() < 1e-12
                 && (replace.scale - 2.0 / 0.3).abs() < 1e-12
         );
         assert_eq!(replace.true_epsilon, 1.2);
         // 3·(0.3/4)·2 + 0.3, and half of that.
-        let published = of(Neighbours::Replace, Calibration::AsPublished).true_epsilon;
+        let published = of(Neighbours::Replace, NoiseRule::AsPublished).true_epsilon;
         assert!((published - 0.75).abs() < 1e-12, "{published}");
-        let published = of(Neighbours::ZeroOut, Calibration::AsPublished).true_epsilon;
+        let published = of(Neighbours::ZeroOut, NoiseRule::AsPublished).true_epsilon;
         assert!((published - 0.375).abs() < 1e-12, "{published}");
     }
 

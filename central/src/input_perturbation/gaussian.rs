@@ -11,7 +11,7 @@ use crate::{
     fit::{Fit, Request},
     generator::Generator,
     noise::add_symmetric_noise,
-    privacy::{Calibration, Guarantee, Neighbours, Privacy},
+    privacy::{Guarantee, Neighbours, NoiseRule, Privacy},
     rows::Rows,
 };
 
@@ -90,12 +90,12 @@ fn mod_sulq_beta(budget: Budget, n: f64, p: f64) -> f64 {
 fn sigma(
     budget: Budget,
     neighbours: Neighbours,
-    calibration: Calibration,
+    calibration: NoiseRule,
     published: impl Fn(Budget) -> Result<f64>,
 ) -> Result<f64> {
     match calibration {
-        Calibration::Accounted => gaussian::analytic_sigma(budget, neighbours.outer_sensitivity()),
-        Calibration::AsPublished => published(budget),
+        NoiseRule::Accounted => gaussian::analytic_sigma(budget, neighbours.outer_sensitivity()),
+        NoiseRule::AsPublished => published(budget),
     }
 }
 
@@ -157,7 +157,7 @@ mod tests {
             let sigma = sigma(
                 claim,
                 neighbours,
-                Calibration::Accounted,
+                NoiseRule::Accounted,
                 gaussian::as_published_sigma,
             )
             .unwrap();
@@ -228,7 +228,7 @@ mod tests {
         };
         for baseline in [&AnalyzeGauss as &dyn Baseline, &ModSulq] {
             for neighbours in Neighbours::ALL {
-                let privacy = fit(baseline, 1.0, neighbours, Calibration::Accounted)
+                let privacy = fit(baseline, 1.0, neighbours, NoiseRule::Accounted)
                     .privacy
                     .unwrap();
                 let real = privacy.true_epsilon.unwrap();
@@ -237,13 +237,13 @@ mod tests {
         }
         // The classical formula: enough between zero-out neighbours at ε = 1, not between replace at 4.
         let holds = |epsilon, neighbours| {
-            fit(&AnalyzeGauss, epsilon, neighbours, Calibration::AsPublished)
+            fit(&AnalyzeGauss, epsilon, neighbours, NoiseRule::AsPublished)
                 .privacy
                 .unwrap()
                 .holds()
         };
         assert!(holds(1.0, Neighbours::ZeroOut) && !holds(4.0, Neighbours::Replace));
-        let wasteful = fit(&ModSulq, 1.0, Neighbours::Replace, Calibration::AsPublished);
+        let wasteful = fit(&ModSulq, 1.0, Neighbours::Replace, NoiseRule::AsPublished);
         let privacy = wasteful.privacy.unwrap();
         assert!(privacy.true_epsilon.unwrap() < 0.3, "{privacy:?}");
         // By hand: 5·√(2 ln(20/(2√(2π)·1e-6))) + 1.

@@ -10,7 +10,7 @@ use crate::{
     baseline::{Baseline, Card, Delta, check},
     fit::{Fit, Request},
     generator::Generator,
-    privacy::{Calibration, Guarantee, Privacy},
+    privacy::{Guarantee, NoiseRule, Privacy},
     rows::Rows,
 };
 
@@ -26,7 +26,7 @@ pub(crate) static CARD: Card = Card {
     source: "Jiang, Xie & Zhang 2016 (dp-PCA of Maunu, Yu & Lerman; Table 1 of Shang et al.)",
     description: "PCA of the second moment with Wishart noise",
     guarantee: "none: as-published claims pure ε, no ε holds unless δ ≥ 1 − e^(−ε/3)",
-    calibrations: &[Calibration::AsPublished],
+    calibrations: &[NoiseRule::AsPublished],
     delta: Delta::Zero,
     ..Card::private(|_| Ok(Box::new(Wishart)))
 };

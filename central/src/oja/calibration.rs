@@ -2,7 +2,7 @@
 
 use eigenveil_shared::{Result, privacy::Budget};
 
-use crate::{Calibration, Guarantee, Neighbours, accountant::full_batch};
+use crate::{Guarantee, Neighbours, NoiseRule, accountant::full_batch};
 
 /// L2 (Frobenius) sensitivity of `Σ clip_β(x(xᵀW))` over rows of the unit ball, W orthonormal `d × k`.
 ///
@@ -37,7 +37,7 @@ pub(super) fn accounted_sd(budget: Budget, sensitivity: f64) -> Result<f64> {
 pub(super) fn guarantee(
     budget: Budget,
     neighbours: Neighbours,
-    calibration: Calibration,
+    calibration: NoiseRule,
     sd: f64,
     sensitivity: f64,
     remark: Option<String>,

@@ -9,7 +9,7 @@ use super::{
     calibration::{accounted_sd, gradient_sensitivity, guarantee},
 };
 use crate::{
-    Baseline, Calibration, Card, Fit, Generator, Privacy, Request, RowStream, Rows,
+    Baseline, Card, Fit, Generator, NoiseRule, Privacy, Request, RowStream, Rows,
     StreamingBaseline, check,
     stream::{Feed, shuffled},
     trace::Tracer,
@@ -73,8 +73,8 @@ impl Oja {
             let accounted = accounted_sd(budget, sensitivity)?;
             let (published, published_remark) = self.form.published(budget, n, steps, clip);
             let (sd, remark) = match calibration {
-                Calibration::Accounted => (accounted, None),
-                Calibration::AsPublished => (published, published_remark),
+                NoiseRule::Accounted => (accounted, None),
+                NoiseRule::AsPublished => (published, published_remark),
             };
             noise_sd = sd;
             promised = Some(guarantee(

@@ -12,7 +12,7 @@ use super::{
     product_sensitivity, product_sensitivity_l1,
 };
 use crate::{
-    Baseline, Calibration, Card, Delta, Fit, Generator, Guarantee, Neighbours, Privacy, Request,
+    Baseline, Card, Delta, Fit, Generator, Guarantee, Neighbours, NoiseRule, Privacy, Request,
     Rows,
     accountant::{full_batch, laplace},
     check,
@@ -118,8 +118,8 @@ impl PrivatePower {
         let accounted = asked.accounted()?;
         let published = asked.published();
         let scale = match calibration {
-            Calibration::Accounted => accounted,
-            Calibration::AsPublished => published,
+            NoiseRule::Accounted => accounted,
+            NoiseRule::AsPublished => published,
         };
         let multiply = multiplier(rows, columns, steps);
         let mut tracer = Tracer::new(request.truth);

@@ -7,8 +7,8 @@ use eigenveil_shared::{
 
 use super::sampling::Steps;
 use crate::{
-    Calibration, Guarantee, Neighbours, Privacy,
-    accountant::{Run, full_batch, noise_multiplier},
+    Guarantee, Neighbours, NoiseRule, Privacy,
+    accountant::{RunAccountant, full_batch, noise_multiplier},
 };
 
 /// Part of μ² that the start gets under `accounted`.
@@ -42,8 +42,8 @@ pub struct Calibrated {
 
 impl Releases {
     /// The accountant's view of it.
-    fn run(&self, neighbours: Neighbours, start_sd: f64, step_sd: f64) -> Result<Run> {
-        let mut run = Run::new(neighbours);
+    fn run(&self, neighbours: Neighbours, start_sd: f64, step_sd: f64) -> Result<RunAccountant> {
+        let mut run = RunAccountant::new(neighbours);
         if self.start > 0 {
             run.full_batch(start_sd / neighbours.outer_sensitivity(), self.start)?;
         }
@@ -92,8 +92,8 @@ impl Releases {
         };
         let (published, remark) = published(budget);
         let (start_sd, step_sd) = match calibration {
-            Calibration::Accounted => self.accounted(budget, neighbours)?,
-            Calibration::AsPublished => {
+            NoiseRule::Accounted => self.accounted(budget, neighbours)?,
+            NoiseRule::AsPublished => {
                 let one = gaussian::as_published_sigma(budget)?;
                 (one * (self.start as f64).sqrt(), published)
             }
@@ -102,7 +102,7 @@ impl Releases {
         let whole = self.run(neighbours, start_sd, step_sd)?;
         let steps_alone = Self { start: 0, ..*self }.run(neighbours, 0.0, step_sd)?;
         let mut true_epsilon = held(&whole, delta)?;
-        if calibration == Calibration::Accounted && whole.delta(budget.epsilon())? <= delta {
+        if calibration == NoiseRule::Accounted && whole.delta(budget.epsilon())? <= delta {
             // The search rounds up; that the budget is kept was seen directly.
             true_epsilon = true_epsilon.map(|found| found.min(budget.epsilon()));
         }
@@ -111,7 +111,7 @@ impl Releases {
             neighbours,
             calibration,
             true_epsilon,
-            remark: (calibration == Calibration::AsPublished).then(|| remark.to_owned()),
+            remark: (calibration == NoiseRule::AsPublished).then(|| remark.to_owned()),
         };
         Ok(Some(Calibrated {
             start_sd,
@@ -160,7 +160,7 @@ pub(super) fn noise_of<'a>(
 }
 
 /// The ε of a run; `None` where the noise is too small to be accounted.
-fn held(run: &Run, delta: f64) -> Result<Option<f64>> {
+fn held(run: &RunAccountant, delta: f64) -> Result<Option<f64>> {
     match run.epsilon(delta) {
         Ok(epsilon) => Ok(Some(epsilon)),
         Err(error) if error.code() == ErrorCode::InvalidBudget => Ok(None),

@@ -3,8 +3,8 @@
 use eigenveil_shared::{ErrorCode, Result, privacy::Budget};
 
 use crate::{
-    Calibration, Guarantee, Neighbours,
-    accountant::{Run, noise_multiplier},
+    Guarantee, Neighbours, NoiseRule,
+    accountant::{RunAccountant, noise_multiplier},
     oja::gradient_sensitivity,
 };
 
@@ -36,7 +36,7 @@ impl Plan {
 
     /// Adds all steps to `run`: noise `z` per unit of the bound of a row's share. Where every step takes all rows nothing is
     /// sampled, and a pair of rows moves a sum by `sensitivity` of these units, which is less than twice the bound.
-    fn account(&self, run: &mut Run, z: f64, sensitivity: f64) -> Result<()> {
+    fn account(&self, run: &mut RunAccountant, z: f64, sensitivity: f64) -> Result<()> {
         if self.rate < 1.0 {
             run.subsampled(self.rate, z, self.all_steps())?;
         } else {
@@ -63,19 +63,19 @@ pub(super) fn printed_vrpca_sd(budget: Budget, plan: Plan) -> f64 {
 pub(super) fn spca_noise(
     budget: Budget,
     neighbours: Neighbours,
-    calibration: Calibration,
+    calibration: NoiseRule,
     plan: Plan,
     k: usize,
 ) -> Result<(f64, Guarantee)> {
     let sensitivity = gradient_sensitivity(neighbours, 1.0, k);
     let run = |sd: f64| {
-        let mut run = Run::new(neighbours);
+        let mut run = RunAccountant::new(neighbours);
         plan.account(&mut run, sd, sensitivity)?;
         Ok(run)
     };
     let sd = match calibration {
-        Calibration::Accounted => noise_multiplier(budget, run)?,
-        Calibration::AsPublished => {
+        NoiseRule::Accounted => noise_multiplier(budget, run)?,
+        NoiseRule::AsPublished => {
             plan.rate * plan.n as f64 * printed_spca_sd(budget, plan.n, plan.steps)
         }
     };
@@ -100,14 +100,14 @@ impl VrNoise {
     pub(super) fn new(
         budget: Budget,
         neighbours: Neighbours,
-        calibration: Calibration,
+        calibration: NoiseRule,
         plan: Plan,
         k: usize,
     ) -> Result<(Self, Guarantee)> {
         let sensitivity = gradient_sensitivity(neighbours, 1.0, k);
         let (noise, holds) = match calibration {
-            Calibration::Accounted => Self::accounted(budget, neighbours, plan, sensitivity)?,
-            Calibration::AsPublished => {
+            NoiseRule::Accounted => Self::accounted(budget, neighbours, plan, sensitivity)?,
+            NoiseRule::AsPublished => {
                 let noise = Self {
                     step_sd: printed_vrpca_sd(budget, plan),
                     ..Self::default()
@@ -137,7 +137,7 @@ impl VrNoise {
         let odds = FULL_SHARE / (1.0 - FULL_SHARE);
         let ratio = 1.0 / (swing * (odds * plan.steps as f64).sqrt());
         let run = |z: f64| {
-            let mut run = Run::new(neighbours);
+            let mut run = RunAccountant::new(neighbours);
             run.full_batch(ratio * z, plan.epochs as u64)?;
             plan.account(&mut run, z, sensitivity)?;
             Ok(run)
@@ -163,7 +163,7 @@ impl VrNoise {
         let n = plan.n as f64;
         let mut best: Option<f64> = None;
         for part in SPLITS {
-            let mut run = Run::new(neighbours);
+            let mut run = RunAccountant::new(neighbours);
             run.full_batch(
                 part.sqrt() * self.step_sd * n / sensitivity,
                 plan.all_steps(),
@@ -182,7 +182,7 @@ impl VrNoise {
 }
 
 /// By privacy losses; where these are too large for that, by Rényi divergences; `None` where that fails too.
-fn true_epsilon(run: &Run, delta: f64) -> Result<Option<f64>> {
+fn true_epsilon(run: &RunAccountant, delta: f64) -> Result<Option<f64>> {
     match run.epsilon(delta) {
         Ok(epsilon) => Ok(Some(epsilon)),
         Err(error) if error.code() == ErrorCode::InvalidBudget => {
@@ -196,10 +196,10 @@ fn true_epsilon(run: &Run, delta: f64) -> Result<Option<f64>> {
 fn guarantee(
     budget: Budget,
     neighbours: Neighbours,
-    calibration: Calibration,
+    calibration: NoiseRule,
     true_epsilon: Option<f64>,
 ) -> Guarantee {
-    let remark = (calibration == Calibration::AsPublished).then(|| {
+    let remark = (calibration == NoiseRule::AsPublished).then(|| {
         "the printed noise relies on amplification by sampling, which noise far below the gradients does not give"
             .to_owned()
     });
@@ -232,10 +232,10 @@ mod tests {
     fn half_the_noise_of_spca_breaks_the_budget() {
         for neighbours in Neighbours::ALL {
             let (sd, promised) =
-                spca_noise(budget(), neighbours, Calibration::Accounted, ALL, 3).unwrap();
+                spca_noise(budget(), neighbours, NoiseRule::Accounted, ALL, 3).unwrap();
             assert!(promised.holds(), "{promised:?}");
             let epsilon = |sd: f64| {
-                let mut run = Run::new(neighbours);
+                let mut run = RunAccountant::new(neighbours);
                 run.subsampled(0.1, sd, 120).unwrap();
                 run.epsilon(1e-6).unwrap()
             };
@@ -251,10 +251,10 @@ mod tests {
             (Neighbours::Replace, std::f64::consts::SQRT_2),
         ] {
             let (noise, promised) =
-                VrNoise::new(budget(), neighbours, Calibration::Accounted, ALL, 3).unwrap();
+                VrNoise::new(budget(), neighbours, NoiseRule::Accounted, ALL, 3).unwrap();
             assert!(promised.holds() && noise.step_sd == 0.0, "{promised:?}");
             let epsilon = |full: f64, difference: f64| {
-                let mut run = Run::new(neighbours);
+                let mut run = RunAccountant::new(neighbours);
                 run.full_batch(full * noise.full_sd / sensitivity, 4)
                     .unwrap()
                     .subsampled(0.1, difference * noise.difference, 120)
@@ -280,10 +280,10 @@ mod tests {
             let budget = Budget::approximate(epsilon, 1e-3).unwrap();
             let neighbours = Neighbours::ZeroOut;
             let (_, spca) =
-                spca_noise(budget, neighbours, Calibration::AsPublished, plan, 1).unwrap();
+                spca_noise(budget, neighbours, NoiseRule::AsPublished, plan, 1).unwrap();
             let plan = Plan { epochs: 10, ..plan };
             let (_, vrpca) =
-                VrNoise::new(budget, neighbours, Calibration::AsPublished, plan, 1).unwrap();
+                VrNoise::new(budget, neighbours, NoiseRule::AsPublished, plan, 1).unwrap();
             (spca.true_epsilon.unwrap(), vrpca.true_epsilon.unwrap())
         };
         let (tenth, half, one) = (holds(0.1), holds(0.5), holds(1.0));

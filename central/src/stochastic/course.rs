@@ -8,7 +8,7 @@ use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 
 use crate::{
-    Calibration, Fit, Generator, Guarantee, Privacy, Request, Rows,
+    Fit, Generator, Guarantee, NoiseRule, Privacy, Request, Rows,
     oja::{DEFAULT_NUMERATOR, StepSize},
     parameter::{ITERATIONS, STEP},
     polar::polar,
@@ -74,7 +74,7 @@ pub(super) fn is_published(privacy: &Privacy) -> bool {
     matches!(
         privacy,
         Privacy::Budget {
-            calibration: Calibration::AsPublished,
+            calibration: NoiseRule::AsPublished,
             ..
         }
     )

@@ -2,7 +2,7 @@
 
 use eigenveil_central::{
     Neighbours,
-    accountant::{Run, full_batch, noise_multiplier, parallel_epsilon},
+    accountant::{RunAccountant, full_batch, noise_multiplier, parallel_epsilon},
 };
 use eigenveil_shared::privacy::{Budget, gaussian};
 use proptest::prelude::*;
@@ -39,8 +39,8 @@ const REFERENCE: [(f64, f64, u64, f64, f64, f64); 6] = [
     (0.1, 2.0, 200, 1e-6, 4.117567643450246, 3.8058761768244502),
 ];
 
-fn run(neighbours: Neighbours, rate: f64, multiplier: f64, times: u64) -> Run {
-    let mut run = Run::new(neighbours);
+fn run(neighbours: Neighbours, rate: f64, multiplier: f64, times: u64) -> RunAccountant {
+    let mut run = RunAccountant::new(neighbours);
     run.subsampled(rate, multiplier, times).unwrap();
     run
 }
@@ -108,7 +108,7 @@ fn one_step_agrees_with_its_closed_form() {
 #[test]
 fn full_and_sampled_releases_together() {
     // With q = 1 the sampled ones are full-batch too, and the sum is exact.
-    let mut mixed = Run::new(Neighbours::ZeroOut);
+    let mut mixed = RunAccountant::new(Neighbours::ZeroOut);
     mixed
         .full_batch(4.0, 3)
         .unwrap()
@@ -121,12 +121,12 @@ fn full_and_sampled_releases_together() {
         "{ours} {exact}"
     );
     // More than either alone, less than their sum.
-    let mut both = Run::new(Neighbours::Replace);
+    let mut both = RunAccountant::new(Neighbours::Replace);
     both.full_batch(6.0, 2)
         .unwrap()
         .subsampled(0.01, 1.5, 500)
         .unwrap();
-    let mut full = Run::new(Neighbours::Replace);
+    let mut full = RunAccountant::new(Neighbours::Replace);
     full.full_batch(6.0, 2).unwrap();
     let sampled = run(Neighbours::Replace, 0.01, 1.5, 500);
     let [both, full_alone, sampled_alone] =
@@ -153,7 +153,7 @@ fn the_noise_of_a_run_is_enough_and_tight() {
 
 #[test]
 fn nonsense_is_refused() {
-    let mut run = Run::new(Neighbours::ZeroOut);
+    let mut run = RunAccountant::new(Neighbours::ZeroOut);
     assert!(run.subsampled(0.0, 1.0, 1).is_err());
     assert!(run.subsampled(1.5, 1.0, 1).is_err());
     assert!(run.subsampled(f64::NAN, 1.0, 1).is_err());
@@ -162,7 +162,12 @@ fn nonsense_is_refused() {
     run.subsampled(0.5, 1.0, 1).unwrap();
     assert!(run.epsilon(0.0).is_err() && run.epsilon(1.0).is_err());
     assert!(run.delta(-1.0).is_err());
-    assert_eq!(Run::new(Neighbours::Replace).epsilon(1e-6).unwrap(), 0.0);
+    assert_eq!(
+        RunAccountant::new(Neighbours::Replace)
+            .epsilon(1e-6)
+            .unwrap(),
+        0.0
+    );
     assert!(noise_multiplier(Budget::pure(1.0).unwrap(), |_| Ok(run.clone())).is_err());
 }
 

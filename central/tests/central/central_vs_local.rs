@@ -4,8 +4,7 @@
 use std::fmt::Write as _;
 
 use eigenveil_central::{
-    AnalyzeGauss, Baseline, Calibration as CentralCalibration, Neighbours, Privacy, Request, Rows,
-    generator,
+    AnalyzeGauss, Baseline, Neighbours, NoiseRule, Privacy, Request, Rows, generator,
 };
 use eigenveil_estimation::{
     metrics::projector_distance,
@@ -61,7 +60,7 @@ fn central(n: u64, epsilons: &[f64]) -> Vec<(f64, f64)> {
             let privacy = Privacy::Budget {
                 budget: Budget::approximate(epsilon, DELTA).unwrap(),
                 neighbours: Neighbours::Replace,
-                calibration: CentralCalibration::Accounted,
+                calibration: NoiseRule::Accounted,
             };
             let fit = AnalyzeGauss
                 .fit(&rows, &Request::new(K, privacy), &mut rng)

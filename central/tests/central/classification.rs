@@ -2,9 +2,7 @@
 
 use std::fmt::Write as _;
 
-use eigenveil_central::{
-    Calibration, Neighbours, Options, Privacy, Request, Rows, find, generator,
-};
+use eigenveil_central::{Neighbours, NoiseRule, Options, Privacy, Request, Rows, find, generator};
 use eigenveil_shared::preprocess::{Norm, Row};
 use linfa::{
     DatasetBase,
@@ -95,8 +93,8 @@ fn linear_svm_in_private_subspaces() {
     let mut private_best = 0.0_f64;
     let mut reference = 0.0;
     for name in names {
-        for calibration in Calibration::ALL {
-            if name == "pca" && calibration == Calibration::AsPublished {
+        for calibration in NoiseRule::ALL {
+            if name == "pca" && calibration == NoiseRule::AsPublished {
                 continue;
             }
             let method = find(name).unwrap().build(&Options::default()).unwrap();

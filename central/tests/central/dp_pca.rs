@@ -1,7 +1,7 @@
 //! `dp-pca`: against the plain form, Example 4.1, and too few rows.
 
 use eigenveil_central::{
-    Baseline, Calibration, Neighbours, Privacy, Request, Rows,
+    Baseline, Neighbours, NoiseRule, Privacy, Request, Rows,
     dp_pca::{DpPca, Rank},
     generator,
     oja::Oja,
@@ -39,7 +39,7 @@ fn example(n: usize, d: usize, sigma: f64, seed: u64) -> (Rows, DMatrix<f64>) {
 /// As σ → 0 the error of `dp-pca` vanishes and that of `private-oja` does not, at equal accounted budgets; means of ten.
 #[test]
 fn example_4_1_separates_it_from_private_oja() {
-    let privacy = private(2.0, 1e-6, Neighbours::Replace, Calibration::Accounted);
+    let privacy = private(2.0, 1e-6, Neighbours::Replace, NoiseRule::Accounted);
     let error = |method: &dyn Baseline, sigma: f64| {
         let total: f64 = (0..10)
             .map(|seed| {
@@ -82,7 +82,7 @@ fn example_4_1_separates_it_from_private_oja() {
 #[ignore = "an experiment: a minute or two; writes into docs"]
 fn table_of_example_4_1() {
     const REPEATS: u64 = 20;
-    let privacy = private(2.0, 1e-6, Neighbours::Replace, Calibration::Accounted);
+    let privacy = private(2.0, 1e-6, Neighbours::Replace, NoiseRule::Accounted);
     let mut csv = String::from("algorithm,sigma,epsilon,delta,n,p,error_mean,error_std,repeats\n");
     let mut chart = LineChart::new(
         "Example 4.1: rows ±v + σ·noise",
@@ -165,7 +165,7 @@ fn two_components_by_block_and_by_deflation() {
             rank,
             ..DpPca::default()
         };
-        let privacy = private(8.0, 1e-6, Neighbours::ZeroOut, Calibration::Accounted);
+        let privacy = private(8.0, 1e-6, Neighbours::ZeroOut, NoiseRule::Accounted);
         let fit = method
             .fit(&rows, &Request::new(2, privacy), &mut rng)
             .unwrap();
@@ -178,7 +178,7 @@ fn two_components_by_block_and_by_deflation() {
 /// Too few rows name how many would do; with that many it runs.
 #[test]
 fn too_few_rows_name_the_number_needed() {
-    let privacy = private(1.0, 1e-6, Neighbours::Replace, Calibration::Accounted);
+    let privacy = private(1.0, 1e-6, Neighbours::Replace, NoiseRule::Accounted);
     let (few, _) = example(500, 5, 0.1, 1);
     let mut rng = generator(Some(1)).unwrap();
     let error = DpPca::default()
@@ -218,7 +218,7 @@ fn a9a_returns_an_answer() {
         return;
     };
     let rows = prepared(&raw, Norm::Normalize);
-    let privacy = private(1.0, 1e-6, Neighbours::Replace, Calibration::Accounted);
+    let privacy = private(1.0, 1e-6, Neighbours::Replace, NoiseRule::Accounted);
     let mut rng = generator(Some(1)).unwrap();
     let fit = DpPca::default()
         .fit(&rows, &Request::new(1, privacy), &mut rng)

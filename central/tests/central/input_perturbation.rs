@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use eigenveil_central::{
-    Amin, AnalyzeGauss, Baseline, Calibration, ModSulq, Neighbours, Options, Privacy,
+    Amin, AnalyzeGauss, Baseline, ModSulq, Neighbours, NoiseRule, Options, Privacy,
     PrivatePowerIteration, Request, Rows, Wishart, find, generator, parameter::BATCH,
 };
 use eigenveil_estimation::{metrics::projector_distance, models::Model};
@@ -57,7 +57,7 @@ fn analyze_gauss_at_the_measured_setting() {
             let privacy = Privacy::Budget {
                 budget: Budget::approximate(epsilon, 1e-4).unwrap(),
                 neighbours: Neighbours::Replace,
-                calibration: Calibration::Accounted,
+                calibration: NoiseRule::Accounted,
             };
             let started = Instant::now();
             let fit = AnalyzeGauss
@@ -90,14 +90,14 @@ fn the_order_of_the_mechanisms() {
             .unwrap();
         projector_distance(&fit.subspace, &truth).unwrap()
     };
-    let gauss = error(&AnalyzeGauss, Calibration::Accounted);
-    assert_eq!(gauss, error(&ModSulq, Calibration::Accounted));
+    let gauss = error(&AnalyzeGauss, NoiseRule::Accounted);
+    assert_eq!(gauss, error(&ModSulq, NoiseRule::Accounted));
     for (other, calibration) in [
-        (&ModSulq as &dyn Baseline, Calibration::AsPublished),
-        (&Amin, Calibration::Accounted),
+        (&ModSulq as &dyn Baseline, NoiseRule::AsPublished),
+        (&Amin, NoiseRule::Accounted),
         (
             &PrivatePowerIteration { iterations: None },
-            Calibration::Accounted,
+            NoiseRule::Accounted,
         ),
     ] {
         let error = error(other, calibration);
@@ -119,7 +119,7 @@ fn wrong_requests_name_the_way_out() {
         assert!(error.detail().contains(says), "{name}: {}", error.detail());
     };
     let accounted =
-        |epsilon, delta| private(epsilon, delta, Neighbours::Replace, Calibration::Accounted);
+        |epsilon, delta| private(epsilon, delta, Neighbours::Replace, NoiseRule::Accounted);
     for name in ["analyze-gauss", "mod-sulq", "ppi"] {
         refuse(
             name,
@@ -135,7 +135,7 @@ fn wrong_requests_name_the_way_out() {
         );
         let pure = Request::new(1, accounted(1.0, 0.0));
         refuse(name, &pure, ErrorCode::InvalidBudget, "delta is 0");
-        let entries = private(1.0, 1e-6, Neighbours::Entry, Calibration::Accounted);
+        let entries = private(1.0, 1e-6, Neighbours::Entry, NoiseRule::Accounted);
         let entries = Request::new(1, entries);
         refuse(
             name,

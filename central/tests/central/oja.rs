@@ -1,7 +1,7 @@
 //! Oja's algorithms: against each other and plain PCA on real data, and the noise against the budget.
 
 use eigenveil_central::{
-    Baseline, Calibration, Fit, Neighbours, Options, Privacy, Request, StreamingBaseline, find,
+    Baseline, Fit, Neighbours, NoiseRule, Options, Privacy, Request, StreamingBaseline, find,
     generator,
     oja::{Form, Oja, Steps},
     parameter::{BATCH, CLIP, ITERATIONS, STEP},
@@ -79,7 +79,7 @@ fn the_noise_is_what_the_budget_needs() {
         (0.25, Neighbours::ZeroOut, 0.25),
         (0.25, Neighbours::Replace, 0.5),
     ] {
-        for calibration in Calibration::ALL {
+        for calibration in NoiseRule::ALL {
             let method = Oja {
                 form: Form::Minibatch {
                     clip,
@@ -103,8 +103,8 @@ fn the_noise_is_what_the_budget_needs() {
                 square += noise.norm_squared() / (8 * (d - 1)) as f64;
             }
             let expected = match calibration {
-                Calibration::Accounted => multiplier * sensitivity,
-                Calibration::AsPublished => {
+                NoiseRule::Accounted => multiplier * sensitivity,
+                NoiseRule::AsPublished => {
                     let (each, part) = (
                         epsilon / (2.0 * (2.0 * (2.0 / delta).ln()).sqrt()),
                         delta / 2.0,
@@ -134,24 +134,24 @@ fn the_true_epsilon_is_told() {
     for neighbours in Neighbours::ALL {
         for n in [100, 2_000] {
             for method in [Oja::PRIVATE, Oja::MINIBATCH] {
-                let fit = run(method, n, neighbours, Calibration::Accounted);
+                let fit = run(method, n, neighbours, NoiseRule::Accounted);
                 let promised = fit.privacy.unwrap();
                 let epsilon = promised.true_epsilon.unwrap();
                 assert!(promised.holds() && epsilon > 0.999_999, "{epsilon}");
             }
         }
-        let one_row = run(Oja::PRIVATE, 2_000, neighbours, Calibration::AsPublished);
+        let one_row = run(Oja::PRIVATE, 2_000, neighbours, NoiseRule::AsPublished);
         let promised = one_row.privacy.unwrap();
         assert!(!promised.holds());
         assert!(promised.remark.unwrap().contains("shuffling"));
-        let batch = run(Oja::MINIBATCH, 2_000, neighbours, Calibration::AsPublished);
+        let batch = run(Oja::MINIBATCH, 2_000, neighbours, NoiseRule::AsPublished);
         assert!(batch.privacy.unwrap().true_epsilon.unwrap() < 0.2);
     }
     let refused = Oja::PRIVATE.fit(
         &table_of_zeros(3, 10),
         &Request::new(
             1,
-            private(1.0, 1e-6, Neighbours::Entry, Calibration::Accounted),
+            private(1.0, 1e-6, Neighbours::Entry, NoiseRule::Accounted),
         ),
         &mut generator(Some(1)).unwrap(),
     );
@@ -176,7 +176,7 @@ fn a_batch_shares_its_noise() {
         truth: Some(&reference),
         ..Request::new(
             2,
-            private(2.0, 1e-6, Neighbours::Replace, Calibration::Accounted),
+            private(2.0, 1e-6, Neighbours::Replace, NoiseRule::Accounted),
         )
     };
     let lost = |method: Oja| -> f64 {
@@ -203,8 +203,8 @@ fn a_batch_shares_its_noise() {
 fn wrong_input_is_refused() {
     let rows = table_of_zeros(6, 20);
     let none = Options::default;
-    let budget = private(1.0, 1e-6, Neighbours::Replace, Calibration::Accounted);
-    let pure = private(1.0, 0.0, Neighbours::Replace, Calibration::Accounted);
+    let budget = private(1.0, 1e-6, Neighbours::Replace, NoiseRule::Accounted);
+    let pure = private(1.0, 0.0, Neighbours::Replace, NoiseRule::Accounted);
     for (name, options, k, privacy, says) in [
         ("oja", none(), 7, Privacy::None, "p = 6"),
         ("oja", none(), 2, budget, "has no private form"),

@@ -1,7 +1,7 @@
 //! The table of parameters against the algorithms that have them.
 
 use eigenveil_central::{
-    ALGORITHMS, Calibration, Card, Fit, Neighbours, Options, Privacy, Request, Rows, generator,
+    ALGORITHMS, Card, Fit, Neighbours, NoiseRule, Options, Privacy, Request, Rows, generator,
     parameter::{ALL, Kind, Parameter, Value, ZETA},
 };
 use eigenveil_shared::ErrorCode;
@@ -34,7 +34,7 @@ fn rows(card: &Card) -> Rows {
 
 fn fit(card: &Card, options: &Options, rows: &Rows) -> Fit {
     let privacy = if has_constants(card) {
-        private(12.0, 1e-2, Neighbours::ZeroOut, Calibration::Accounted)
+        private(12.0, 1e-2, Neighbours::ZeroOut, NoiseRule::Accounted)
     } else {
         Privacy::None
     };

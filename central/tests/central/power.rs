@@ -1,7 +1,7 @@
 //! The power methods and the plain baselines: against plain PCA on real data, and the noise against the budget.
 
 use eigenveil_central::{
-    Baseline, Calibration, Fit, Neighbours, Options, Pca, Privacy, Request, SparsePca,
+    Baseline, Fit, Neighbours, NoiseRule, Options, Pca, Privacy, Request, SparsePca,
     StreamingBaseline, find, generator,
     parameter::{BATCH, COLUMNS, ITERATIONS, LAMBDA},
     power::{
@@ -123,7 +123,7 @@ fn the_noise_is_what_the_budget_needs() {
     let multiplier = gaussian::analytic_sigma(gaussian_budget, releases.sqrt()).unwrap();
     let printed = (4.0 * (columns * steps) as f64 * (1.0 / delta).ln()).sqrt() / epsilon;
     for neighbours in Neighbours::WITH_ENTRY {
-        for calibration in Calibration::ALL {
+        for calibration in NoiseRule::ALL {
             for delta in [delta, 0.0] {
                 let privacy = private(epsilon, delta, neighbours, calibration);
                 let request = Request::new(2, privacy);
@@ -135,18 +135,18 @@ fn the_noise_is_what_the_budget_needs() {
                     assert!(orthonormality_defect(x) < 1e-12);
                     square += found.right.norm_squared() / (6 * d * columns) as f64;
                     let sd = match (calibration, delta > 0.0) {
-                        (Calibration::Accounted, true) => {
+                        (NoiseRule::Accounted, true) => {
                             multiplier * product_sensitivity(neighbours, x)
                         }
-                        (Calibration::Accounted, false) => {
+                        (NoiseRule::Accounted, false) => {
                             2.0_f64.sqrt() * releases / epsilon
                                 * product_sensitivity_l1(neighbours, x)
                         }
-                        (Calibration::AsPublished, true) if neighbours == Neighbours::Entry => {
+                        (NoiseRule::AsPublished, true) if neighbours == Neighbours::Entry => {
                             printed * x.amax()
                         }
-                        (Calibration::AsPublished, true) => printed,
-                        (Calibration::AsPublished, false) => {
+                        (NoiseRule::AsPublished, true) => printed,
+                        (NoiseRule::AsPublished, false) => {
                             let products = (columns * steps) as f64;
                             2.0_f64.sqrt() * 10.0 * products * (d as f64).sqrt() / epsilon
                         }
@@ -185,17 +185,17 @@ fn the_true_epsilon_and_both_noise_scales_are_told() {
     };
     for neighbours in Neighbours::WITH_ENTRY {
         for delta in [1e-6, 0.0] {
-            let fit = run(4, delta, neighbours, Calibration::Accounted);
+            let fit = run(4, delta, neighbours, NoiseRule::Accounted);
             let promised = fit.privacy.unwrap();
             let epsilon = promised.true_epsilon.unwrap();
             assert!(promised.holds() && epsilon > 0.999_999, "{epsilon}");
-            let published = run(4, delta, neighbours, Calibration::AsPublished);
+            let published = run(4, delta, neighbours, NoiseRule::AsPublished);
             assert!(published.privacy.unwrap().holds());
         }
     }
     // The printed σ grows with √m and the accounted one does not.
     let over = |columns| {
-        let fit = run(columns, 1e-6, Neighbours::ZeroOut, Calibration::Accounted);
+        let fit = run(columns, 1e-6, Neighbours::ZeroOut, NoiseRule::Accounted);
         assert_eq!(fact(&fit, "noise_sd"), fact(&fit, "accounted_noise_sd"));
         fact(&fit, "published_noise_sd") / fact(&fit, "accounted_noise_sd")
     };
@@ -203,7 +203,7 @@ fn the_true_epsilon_and_both_noise_scales_are_told() {
     assert!(over(2) > 1.0);
     // For a symmetric pair of entries the printed noise fails at ε = 8, δ = 1e-3
     // (docs/central-power-oja.md, "private-power (PPM)").
-    let privacy = private(8.0, 1e-3, Neighbours::Entry, Calibration::AsPublished);
+    let privacy = private(8.0, 1e-3, Neighbours::Entry, NoiseRule::AsPublished);
     let mut rng = generator(Some(9)).unwrap();
     let fit = PrivatePower::default()
         .fit(&rows, &Request::new(2, privacy), &mut rng)
@@ -227,7 +227,7 @@ fn private_power_converges_as_n_grows() {
     let raw: Vec<Vec<f64>> = (0..32_000).map(|_| population.row(&mut rng)).collect();
     let error = |n: usize| {
         let rows = clipped(&raw[..n], 20.0);
-        let privacy = private(1.0, 1e-6, Neighbours::Replace, Calibration::Accounted);
+        let privacy = private(1.0, 1e-6, Neighbours::Replace, NoiseRule::Accounted);
         let request = Request::new(2, privacy);
         let total: f64 = (0..8)
             .map(|seed| {
@@ -296,7 +296,7 @@ fn wrong_input_is_refused() {
             .unwrap_err()
     };
     let none = Options::default;
-    let budget = private(1.0, 1e-6, Neighbours::Replace, Calibration::Accounted);
+    let budget = private(1.0, 1e-6, Neighbours::Replace, NoiseRule::Accounted);
     for (name, options, k, privacy, says) in [
         ("private-power", none(), 7, Privacy::None, "p = 6"),
         ("private-power", none(), 0, budget, "k is 0"),

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use eigenveil_central::{Calibration, Neighbours, Options, Privacy, Request, find, generator};
+use eigenveil_central::{Neighbours, NoiseRule, Options, Privacy, Request, find, generator};
 use eigenveil_estimation::{metrics::projector_distance, models::Model};
 use eigenveil_shared::preprocess::{Norm, Row};
 
@@ -32,8 +32,8 @@ fn errors_of_the_private_forms() {
             (4.0, &["private-power", "private-oja", "minibatch-oja"]),
         ] {
             for name in algorithms {
-                for calibration in Calibration::ALL {
-                    if epsilon.is_infinite() && calibration == Calibration::AsPublished {
+                for calibration in NoiseRule::ALL {
+                    if epsilon.is_infinite() && calibration == NoiseRule::AsPublished {
                         continue;
                     }
                     let privacy = if epsilon.is_finite() {

@@ -1,7 +1,7 @@
 //! Robust PCA: recovery, optima against a convex solver, and the noise against the budget.
 
 use eigenveil_central::{
-    Baseline, Calibration, Neighbours, Privacy, Request, Rows, generator, pca,
+    Baseline, Neighbours, NoiseRule, Privacy, Request, Rows, generator, pca,
     robust::{Glad, GladForm, Reaper, ReaperForm, Start, glad_objective, reaper_objective},
 };
 use eigenveil_estimation::{
@@ -203,7 +203,7 @@ fn the_printed_noise_holds_what_it_really_holds() {
     let printed = of(
         GladForm::DpSggd,
         Neighbours::ZeroOut,
-        Calibration::AsPublished,
+        NoiseRule::AsPublished,
     );
     assert!(
         (printed.step_sd - 0.0109).abs() < 1e-4,
@@ -216,11 +216,7 @@ fn the_printed_noise_holds_what_it_really_holds() {
             .true_epsilon
             .is_none_or(|epsilon| epsilon > 1000.0)
     );
-    let accounted = of(
-        GladForm::DpSggd,
-        Neighbours::ZeroOut,
-        Calibration::Accounted,
-    );
+    let accounted = of(GladForm::DpSggd, Neighbours::ZeroOut, NoiseRule::Accounted);
     assert!(accounted.guarantee.holds());
     assert!(
         accounted.step_sd > 1.0 && accounted.step_sd < 1.09,
@@ -228,7 +224,7 @@ fn the_printed_noise_holds_what_it_really_holds() {
         accounted.step_sd
     );
     for (neighbours, expected) in [(Neighbours::ZeroOut, 0.19), (Neighbours::Replace, 0.57)] {
-        let full = of(GladForm::DpGgd, neighbours, Calibration::AsPublished);
+        let full = of(GladForm::DpGgd, neighbours, NoiseRule::AsPublished);
         let epsilon = full.guarantee.true_epsilon.unwrap();
         assert!((epsilon - expected).abs() < 0.01, "{neighbours}: {epsilon}");
         assert_eq!(full.epsilon_of_steps, full.guarantee.true_epsilon);
@@ -242,7 +238,7 @@ fn the_noise_is_what_the_budget_needs() {
     let (epsilon, delta, n, step) = (0.7, 1e-5, 10, 1e-7);
     let budget = Budget::approximate(epsilon, delta).unwrap();
     for neighbours in Neighbours::ALL {
-        let privacy = private(epsilon, delta, neighbours, Calibration::Accounted);
+        let privacy = private(epsilon, delta, neighbours, NoiseRule::Accounted);
         let sigma = gaussian::analytic_sigma(budget, neighbours.gradient_sensitivity()).unwrap();
         let expected = step * sigma / n as f64;
         let method = Glad {
@@ -301,7 +297,7 @@ fn the_noise_is_what_the_budget_needs() {
 #[test]
 fn noise_of_another_run_is_refused() {
     let (rows, _) = haystack(50, 4, 1, 0.6, 0.1, 3);
-    let privacy = private(1.0, 1e-6, Neighbours::Replace, Calibration::Accounted);
+    let privacy = private(1.0, 1e-6, Neighbours::Replace, NoiseRule::Accounted);
     let short = Glad {
         iterations: Some(5),
         ..Glad::new(GladForm::DpGgd)

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use eigenveil_central::{
-    Calibration, Fit, Neighbours, Request, Rows, generator,
+    Fit, Neighbours, NoiseRule, Request, Rows, generator,
     robust::{Calibrated, Glad, GladForm, Reaper, ReaperForm},
 };
 use eigenveil_estimation::{metrics::projector_distance, models::Model};
@@ -101,7 +101,7 @@ struct Cell {
     inlier_noise: f64,
     epsilon: f64,
     delta: f64,
-    calibration: Calibration,
+    calibration: NoiseRule,
 }
 
 /// The errors of all repeats along the iterations (the same ones in each), and the ε that holds.
@@ -176,7 +176,7 @@ fn compared_at_equal_epsilon() {
                         inlier_noise,
                         epsilon,
                         delta: 1e-5,
-                        calibration: Calibration::Accounted,
+                        calibration: NoiseRule::Accounted,
                     };
                     let (errors, true_epsilon) = final_errors(&method, cell);
                     let iterations = if name.starts_with("dp-s") { 200 } else { 50 };
@@ -209,7 +209,7 @@ fn convergence_as_printed_and_accounted() {
     let mut csv = String::from(
         "algorithm,calibration,true_epsilon,iteration,error_q1,error_median,error_q3,repeats\n",
     );
-    for calibration in [Calibration::Accounted, Calibration::AsPublished] {
+    for calibration in [NoiseRule::Accounted, NoiseRule::AsPublished] {
         let mut chart = LineChart::new(
             format!("Haystack, N = T = 2,000, D = 20: {calibration} noise"),
             Axis::linear("iteration"),
@@ -282,7 +282,7 @@ fn phase_transition_over_n_and_p() {
                     inlier_noise: 0.0,
                     epsilon: 0.8,
                     delta,
-                    calibration: Calibration::Accounted,
+                    calibration: NoiseRule::Accounted,
                 };
                 let (errors, true_epsilon) = final_errors(&method, cell);
                 let mean = errors.iter().map(|e| e.log10()).sum::<f64>() / errors.len() as f64;

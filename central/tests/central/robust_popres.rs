@@ -7,7 +7,7 @@ use std::{
 };
 
 use eigenveil_central::{
-    Calibration, Neighbours, Privacy, Request, Rows, generator,
+    Neighbours, NoiseRule, Privacy, Request, Rows, generator,
     robust::{Glad, GladForm, Reaper, ReaperForm},
 };
 use eigenveil_estimation::linalg::{Threads, cross_product, orthonormalize, product, top_k};
@@ -113,8 +113,8 @@ fn contenders() -> [Contender; 6] {
         iterations,
         privacy: private(epsilon, 1e-5, Neighbours::Replace, calibration),
     };
-    use Calibration::{Accounted, AsPublished};
     use GladForm::{DpGgd, DpSggd};
+    use NoiseRule::{Accounted, AsPublished};
     [
         Contender {
             name: "ggd",
@@ -280,7 +280,7 @@ fn timed_runs() {
     let steps = set("POPRES_STEPS").map(|steps| steps.parse().unwrap());
     let many = steps.unwrap_or(100);
     let few = steps.unwrap_or(if d > 2_000 { 3 } else { 100 });
-    let privacy = private(4.0, 1e-5, Neighbours::Replace, Calibration::Accounted);
+    let privacy = private(4.0, 1e-5, Neighbours::Replace, NoiseRule::Accounted);
     let request = Request::new(2, privacy);
     for name in methods.split(',') {
         let reaper = |form, iterations| Reaper {

@@ -1,7 +1,7 @@
 //! `dp-spca` and `dp-vrpca`: against plain PCA, and the noise a run really has.
 
 use eigenveil_central::{
-    Baseline, Calibration, DpSpca, DpVrpca, Neighbours, Request, accountant::Run, generator,
+    Baseline, DpSpca, DpVrpca, Neighbours, NoiseRule, Request, accountant::RunAccountant, generator,
 };
 use eigenveil_estimation::{
     linalg::orthonormality_defect, metrics::projector_distance, models::uniform_frame,
@@ -54,7 +54,7 @@ fn three_components_come_in_order() {
         })
         .collect();
     let rows = clipped(&raw, 1.0);
-    let privacy = private(2.0, 1e-6, Neighbours::Replace, Calibration::Accounted);
+    let privacy = private(2.0, 1e-6, Neighbours::Replace, NoiseRule::Accounted);
     for method in [&DpSpca::default() as &dyn Baseline, &DpVrpca::default()] {
         let fit = method
             .fit(&rows, &Request::new(3, privacy), &mut rng)
@@ -92,7 +92,7 @@ fn a_step_has_the_noise_of_its_budget() {
     };
     for neighbours in Neighbours::ALL {
         for method in [&spca as &dyn Baseline, &vrpca] {
-            let privacy = private(1.0, 1e-6, neighbours, Calibration::Accounted);
+            let privacy = private(1.0, 1e-6, neighbours, NoiseRule::Accounted);
             let fit = method
                 .fit(
                     &rows,
@@ -120,7 +120,7 @@ fn a_step_has_the_noise_of_its_budget() {
 fn the_reported_noise_is_what_the_budget_needs() {
     let rows = clipped(&vec![vec![0.6, 0.0, 0.2]; 2_000], 1.0);
     let fit = |method: &dyn Baseline| {
-        let privacy = private(1.0, 1e-6, Neighbours::Replace, Calibration::Accounted);
+        let privacy = private(1.0, 1e-6, Neighbours::Replace, NoiseRule::Accounted);
         method
             .fit(
                 &rows,
@@ -139,7 +139,7 @@ fn the_reported_noise_is_what_the_budget_needs() {
             ..DpSpca::default()
         };
         let sd = part * fact(&fit(&spca), "noise_sd");
-        let mut run = Run::new(Neighbours::Replace);
+        let mut run = RunAccountant::new(Neighbours::Replace);
         match batch {
             None => run.full_batch(sd / std::f64::consts::SQRT_2, 60),
             Some(rows) => run.subsampled(rows as f64 / 2_000.0, sd, 60),
@@ -154,7 +154,7 @@ fn the_reported_noise_is_what_the_budget_needs() {
     }
     let vrpca = fit(&DpVrpca::default());
     let epsilon = |part: f64| {
-        let mut run = Run::new(Neighbours::Replace);
+        let mut run = RunAccountant::new(Neighbours::Replace);
         let full = fact(&vrpca, "full_noise_sd") / std::f64::consts::SQRT_2;
         let difference = fact(&vrpca, "difference_noise_multiplier");
         run.full_batch(part * full, 30).unwrap();
@@ -182,7 +182,7 @@ fn the_noise_of_the_steps_averages_out() {
         .collect();
     let rows = clipped(&raw, 1.0);
     let truth = exact(&rows, 1);
-    let privacy = private(0.5, 1e-6, Neighbours::Replace, Calibration::Accounted);
+    let privacy = private(0.5, 1e-6, Neighbours::Replace, NoiseRule::Accounted);
     let budget = Budget::approximate(0.5, 1e-6).unwrap();
     // What a single power step from the truth would have, with the noise of one of 60 steps.
     let sd = gaussian::analytic_sigma(budget, 60.0_f64.sqrt()).unwrap() / 20_000.0;
@@ -210,7 +210,7 @@ fn as_published_says_what_holds() {
         .collect();
     let rows = clipped(&raw, 1.0);
     let truth = exact(&rows, 1);
-    let privacy = private(4.0, 1e-3, Neighbours::ZeroOut, Calibration::AsPublished);
+    let privacy = private(4.0, 1e-3, Neighbours::ZeroOut, NoiseRule::AsPublished);
     let request = Request::new(1, privacy);
     for method in [&DpSpca::default() as &dyn Baseline, &DpVrpca::default()] {
         let fit = method.fit(&rows, &request, &mut rng).unwrap();
@@ -273,10 +273,10 @@ fn what_does_not_fit_is_refused() {
         ..DpVrpca::default()
     };
     assert!(none.fit(&rows, &Request::plain(1), &mut rng).is_err());
-    let entry = private(1.0, 1e-6, Neighbours::Entry, Calibration::Accounted);
+    let entry = private(1.0, 1e-6, Neighbours::Entry, NoiseRule::Accounted);
     for privacy in [
         entry,
-        private(1.0, 0.0, Neighbours::Replace, Calibration::Accounted),
+        private(1.0, 0.0, Neighbours::Replace, NoiseRule::Accounted),
     ] {
         assert!(
             usual

@@ -1,7 +1,7 @@
 //! "It must show" of the stochastic methods: accounted and as published beside each other on real tables.
 
 use eigenveil_central::{
-    Calibration, Neighbours, Options, Request, Rows, find, generator,
+    Neighbours, NoiseRule, Options, Request, Rows, find, generator,
     parameter::{EPOCHS, STEP},
 };
 use eigenveil_estimation::metrics::{captured_variance, projector_distance};
@@ -27,13 +27,13 @@ const HEADER: &str = "table,n,p,k,epsilon,delta,algorithm,calibration,true_epsil
 struct Contender {
     label: &'static str,
     options: Options,
-    calibration: Calibration,
+    calibration: NoiseRule,
 }
 
 impl Contender {
     fn repeats(&self, table: &str) -> u64 {
         match (table, self.calibration) {
-            ("a9a", Calibration::Accounted) => MANY_REPEATS,
+            ("a9a", NoiseRule::Accounted) => MANY_REPEATS,
             _ => REPEATS,
         }
     }
@@ -47,10 +47,10 @@ fn contenders(n: usize) -> Vec<Contender> {
         calibration,
     };
     let names = ["dp-spca", "dp-vrpca", "analyze-gauss", "mod-sulq", "ppi"];
-    let published = Calibration::AsPublished;
+    let published = NoiseRule::AsPublished;
     let mut contenders: Vec<_> = names
         .into_iter()
-        .map(|label| usual(label, Calibration::Accounted))
+        .map(|label| usual(label, NoiseRule::Accounted))
         .collect();
     let quick = names.iter().filter(|label| **label != "dp-vrpca");
     contenders.extend(quick.map(|&label| usual(label, published)));

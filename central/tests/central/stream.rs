@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use eigenveil_central::{
-    Calibration, Neighbours, Privacy, Request, StreamingBaseline, generator,
+    Neighbours, NoiseRule, Privacy, Request, StreamingBaseline, generator,
     oja::Oja,
     power::{Shape, StreamingPower},
 };
@@ -33,7 +33,7 @@ fn errors_over_a_stream(n: u64, p: usize, k: usize) -> Vec<(&'static str, f64)> 
     let privacy = Privacy::Budget {
         budget: Budget::approximate(4.0, 1e-8).unwrap(),
         neighbours: Neighbours::Replace,
-        calibration: Calibration::Accounted,
+        calibration: NoiseRule::Accounted,
     };
     let power = StreamingPower {
         shape: Shape::default(),

@@ -6,7 +6,7 @@
     reason = "every test uses part of it; a test fails by panicking"
 )]
 
-use eigenveil_central::{Calibration, Neighbours, Privacy, Rows, pca};
+use eigenveil_central::{Neighbours, NoiseRule, Privacy, Rows, pca};
 use eigenveil_shared::{
     preprocess::{Norm, Preprocessing, Row},
     privacy::Budget,
@@ -59,7 +59,7 @@ pub fn private(
     epsilon: f64,
     delta: f64,
     neighbours: Neighbours,
-    calibration: Calibration,
+    calibration: NoiseRule,
 ) -> Privacy {
     Privacy::Budget {
         budget: Budget::new(epsilon, delta).unwrap(),

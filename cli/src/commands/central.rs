@@ -4,7 +4,7 @@ use std::{fmt::Write as _, path::PathBuf, time::Instant};
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, Subcommand};
 use eigenveil_central::{
-    ALGORITHMS, Calibration, Delta, Guarantee, Neighbours, Options, Privacy, Request, find,
+    ALGORITHMS, Delta, Guarantee, Neighbours, NoiseRule, Options, Privacy, Request, find,
     generator,
     parameter::{self, Kind, Parameter, Value},
 };
@@ -53,8 +53,8 @@ pub(crate) struct CentralArgs {
     #[arg(long, default_value = "replace", value_parser = crate::args::parse::<Neighbours>)]
     neighbours: Neighbours,
     /// How the noise is chosen: accounted (the whole run keeps the budget) or as-published (the paper's formula; the guarantee it really gives is shown)
-    #[arg(long, default_value = "accounted", value_parser = crate::args::parse::<Calibration>)]
-    calibration: Calibration,
+    #[arg(long, default_value = "accounted", value_parser = crate::args::parse::<NoiseRule>)]
+    calibration: NoiseRule,
     #[command(flatten)]
     options: OptionArgs,
     /// Number of runs; with --model each has rows of its own

@@ -285,7 +285,7 @@ fn table(estimate: &Estimate) -> String {
             &format!("{:.3}", component.alignment()),
             &angle(component.direction_se),
             &group.map_or_else(
-                || words(component.verdict).to_owned(),
+                || component.verdict.in_words().to_owned(),
                 |group| format!("cannot be told apart from others in {}", group.range()),
             ),
         ]));
@@ -296,7 +296,7 @@ fn table(estimate: &Estimate) -> String {
                 &share(group.explained_variance_ratio),
                 &format!("{:.3}", group.alignment),
                 &angle(group.span_se),
-                &format!("together: {}", words(group.verdict)),
+                &format!("together: {}", group.verdict.in_words()),
             ]));
         }
     }
@@ -308,13 +308,5 @@ fn with_error(value: f64, error: Option<f64>) -> String {
     match error {
         Some(error) => format!("{value:.5} ± {}", output::decimals(error, 5)),
         None => format!("{value:.5}"),
-    }
-}
-
-fn words(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Above => "above the noise floor",
-        Verdict::At => "at the noise floor",
-        Verdict::Below => "below the noise floor",
     }
 }

@@ -157,7 +157,7 @@ pub(crate) fn run(args: &PlanArgs, json: bool) -> Result<()> {
                 budget: mechanism.budget(epsilon, delta)?,
             })?;
             let noise = planned_noise(&params, spectrum.total(), mean_length)?;
-            let privacy = PrivacyStatement::of(&params);
+            let privacy = PrivacyStatement::new(&params);
             if let Some(slow) = device_time::slow(&params) {
                 notes.push(format!("{mechanism} at epsilon {epsilon}: {slow}."));
             }

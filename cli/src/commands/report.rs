@@ -461,7 +461,7 @@ fn look(table: &RowTable, participant: &eigenveil_client::Participant, yes: bool
     let preprocessor = params.preprocessor();
     // A row that cannot be used is sent as the zero row.
     let rows = (0..table.len()).filter_map(|i| preprocessor.prepare_features(&table.row(i)).ok());
-    let shares = Shares::of(params.dimension(), rows.map(|row| row.as_slice().to_vec()));
+    let shares = Shares::new(params.dimension(), rows.map(|row| row.as_slice().to_vec()));
     let names = params.feature_names();
     let name = |column: usize| {
         names.as_ref().map_or_else(

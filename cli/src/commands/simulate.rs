@@ -288,7 +288,7 @@ fn one(
         seed: args.seed,
     };
     let (_, summary) = simulate(&experiment, &mut |done| bar.inc(done))?;
-    let privacy = PrivacyStatement::of(&params);
+    let privacy = PrivacyStatement::new(&params);
     let support = summary.support;
     Ok(Simulated {
         mechanism: privacy.mechanism,

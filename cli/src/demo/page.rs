@@ -3,7 +3,7 @@
 use eigenveil_estimation::floor::grouped;
 use eigenveil_pictures as pictures;
 use eigenveil_plots::{BarChart, ColourScale, ImageGrid, LoadingImage, format_number};
-use eigenveil_shared::estimate::{Estimate, Verdict};
+use eigenveil_shared::estimate::Estimate;
 use nalgebra::DMatrix;
 
 use super::DemoResult;
@@ -124,7 +124,7 @@ fn components_table(estimate: &Estimate) -> String {
     for (index, component) in estimate.components.iter().enumerate() {
         let group = estimate.group_of(index);
         let verdict = group.map_or_else(
-            || words(component.verdict).to_owned(),
+            || component.verdict.in_words().to_owned(),
             |group| format!("cannot be told apart from others in {}", group.range()),
         );
         table.push_str(&row(
@@ -144,7 +144,7 @@ fn components_table(estimate: &Estimate) -> String {
                 &format_number(group.variance),
                 group.explained_variance_ratio,
                 group.alignment,
-                &format!("together {}", words(group.verdict)),
+                &format!("together {}", group.verdict.in_words()),
             ));
         }
     }
@@ -166,15 +166,6 @@ fn with_error(value: f64, error: Option<f64>) -> String {
     match error {
         Some(error) => format!("{} ± {}", format_number(value), format_number(error)),
         None => format_number(value),
-    }
-}
-
-/// A verdict for people.
-fn words(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Above => "above the noise floor",
-        Verdict::At => "at the noise floor",
-        Verdict::Below => "below the noise floor",
     }
 }
 
@@ -229,7 +220,7 @@ fn components_picture(page: &Page<'_>) -> String {
                 };
                 (name, loading)
             });
-        let title = format!("Component {}, {}", index + 1, words(component.verdict));
+        let title = format!("Component {}, {}", index + 1, component.verdict.in_words());
         html.push_str(&figure(&BarChart::new(title, "loading", bars).to_svg()));
     }
     html

@@ -53,7 +53,7 @@ pub(super) fn parse(bytes: &[u8], how: &TableArgs, wanted: Option<&Wanted>) -> R
     let numbers = layout
         .take
         .iter()
-        .map(|&at| Numbers::of(&schema.column(at), &durations))
+        .map(|&at| Numbers::of_column(&schema.column(at), &durations))
         .collect::<Result<Vec<_>>>()?;
     let rows = usize::try_from(metadata.file_metadata().num_rows()).unwrap_or_default();
     let wide = layout.take.len();
@@ -152,7 +152,7 @@ struct Numbers {
 impl Numbers {
     /// # Errors
     /// Wrong usage that names a column that does not hold numbers.
-    fn of(column: &ColumnDescriptor, durations: &[String]) -> Result<Self> {
+    fn of_column(column: &ColumnDescriptor, durations: &[String]) -> Result<Self> {
         let refused = |what: &str| {
             Err(CliError::usage(format!(
                 "column {:?} holds {what}, not numbers; leave it out with --drop, or write it as floats, integers or booleans",

@@ -49,7 +49,7 @@ impl Study {
             ));
         };
         let params = StudyParams::from_canonical(&canonical)?;
-        let shape = StudyShape::of(&params);
+        let shape = StudyShape::new(&params);
         if document.fingerprint != shape.fingerprint.to_string() {
             return wrong(format!(
                 "the server gives study {id} a fingerprint that is not that of its parameters ({}); do not take part",
@@ -72,7 +72,7 @@ impl Study {
             ));
         }
         // What the parameters say counts, not what the server says about them.
-        document.privacy = PrivacyStatement::of(&params);
+        document.privacy = PrivacyStatement::new(&params);
         let binding = StudyBinding::new(server, id, &params);
         document.params = params;
         Ok(Self {

@@ -434,7 +434,7 @@ mod tests {
                 budget: budget(epsilon, 1e-6),
             })
             .unwrap();
-            let statement = PrivacyStatement::of(&params);
+            let statement = PrivacyStatement::new(&params);
             (charge("s", &params, &statement), params, statement)
         };
         let of = |calibration, epsilon| {
@@ -490,7 +490,7 @@ mod tests {
                 budget: Budget::pure(epsilon).unwrap(),
             })
             .unwrap();
-            let statement = PrivacyStatement::of(&params);
+            let statement = PrivacyStatement::new(&params);
             let charged = charge("s", &params, &statement).unwrap();
             assert!(statement.claim_holds);
             assert_eq!(Some(charged.epsilon()), statement.true_epsilon);

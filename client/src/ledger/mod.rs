@@ -267,7 +267,7 @@ impl Ledger {
             return self.took_part(entry, binding);
         }
         participant.check_open()?;
-        let statement = PrivacyStatement::of(participant.params());
+        let statement = PrivacyStatement::new(participant.params());
         let charge = limits::charge(binding.study(), participant.params(), &statement)?;
         self.limits()?
             .check(&self.charges()?, charge)
@@ -487,7 +487,7 @@ impl Ledger {
     /// # Errors
     /// The file could not be read.
     pub fn receipt(&self) -> Result<Receipt> {
-        let mut receipt = Receipt::of(self.limits()?, self.entries()?);
+        let mut receipt = Receipt::new(self.limits()?, self.entries()?);
         for (study, entry) in receipt.studies.iter_mut().zip(self.entries()?) {
             study.told = told::read(&self.store, entry.number)?;
         }

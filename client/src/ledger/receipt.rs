@@ -73,19 +73,19 @@ pub struct ReceiptEntry {
 }
 
 impl Receipt {
-    pub(super) fn of(limits: Limits, entries: Vec<Entry>) -> Self {
+    pub(super) fn new(limits: Limits, entries: Vec<Entry>) -> Self {
         let spent = limits::compose(entries.iter().map(|entry| entry.charge));
         Self {
             limits,
             spent,
             left: limits.left(spent),
-            studies: entries.into_iter().map(ReceiptEntry::of).collect(),
+            studies: entries.into_iter().map(ReceiptEntry::new).collect(),
         }
     }
 }
 
 impl ReceiptEntry {
-    fn of(entry: Entry) -> Self {
+    fn new(entry: Entry) -> Self {
         Self {
             server: entry.binding.server,
             study: entry.binding.study,

@@ -259,7 +259,7 @@ impl RowLedger {
     ) -> Result<Budget> {
         check_fingerprint(participant.fingerprint(), binding.fingerprint())?;
         self.check_file(file)?;
-        let statement = PrivacyStatement::of(participant.params());
+        let statement = PrivacyStatement::new(participant.params());
         let cost = limits::charge(binding.study(), participant.params(), &statement)?;
         let known = self.known(binding.study())?;
         let charges = self.charges()?;
@@ -350,7 +350,7 @@ impl RowLedger {
             participant.check_open()?;
         }
         let rows = runs.iter().map(|run| run.len() as u64).sum();
-        let statement = PrivacyStatement::of(participant.params());
+        let statement = PrivacyStatement::new(participant.params());
         self.store.write(|ledger| {
             ledger.execute(
                 "INSERT INTO file VALUES (?1) ON CONFLICT DO NOTHING",

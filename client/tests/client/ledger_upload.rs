@@ -58,7 +58,7 @@ async fn server(
 }
 
 fn take(epsilon: f64, store: &mut Store, request: &Request) -> Reply {
-    store.take(&StudyShape::of(&params(epsilon)), request, true)
+    store.take(&StudyShape::new(&params(epsilon)), request, true)
 }
 
 fn row() -> Row {

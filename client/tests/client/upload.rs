@@ -150,7 +150,7 @@ fn every_fault() -> impl FnMut(usize, &Request, &mut Store) -> Option<Reply> + S
 }
 
 fn fault(number: usize, request: &Request, store: &mut Store) -> Reply {
-    let shape = StudyShape::of(&params(1.0));
+    let shape = StudyShape::new(&params(1.0));
     let seen_only = |store: &mut Store| drop(store.take(&shape, request, false));
     match number % 9 {
         0 => {

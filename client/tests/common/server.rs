@@ -187,7 +187,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// The document of an open study.
 pub(crate) fn document(params: &StudyParams) -> StudyDocument {
-    let shape = StudyShape::of(params);
+    let shape = StudyShape::new(params);
     StudyDocument {
         id: crate::common::STUDY.to_owned(),
         name: "A study".to_owned(),
@@ -200,7 +200,7 @@ pub(crate) fn document(params: &StudyParams) -> StudyDocument {
         report_bytes: codec::report_len(shape.payload_len),
         max_batch: codec::max_batch(shape.payload_len),
         created_at_ms: 0,
-        privacy: PrivacyStatement::of(params),
+        privacy: PrivacyStatement::new(params),
         enrolment: eigenveil_shared::enrolment::Enrolment::Open,
         about: Default::default(),
     }
@@ -277,7 +277,7 @@ pub(crate) async fn study_server(
     mut fault: impl FnMut(usize, &Request, &mut Store) -> Option<Reply> + Send + 'static,
 ) -> (Server, Arc<Mutex<Store>>) {
     let document = document(params);
-    let shape = StudyShape::of(params);
+    let shape = StudyShape::new(params);
     let store = Arc::new(Mutex::new(Store::default()));
     let inside = Arc::clone(&store);
     let mut uploads = 0;

@@ -20,7 +20,7 @@ use super::{
     lambda::largest_useful_lambda,
     problem::{Found, ScaledProblem},
     screening::Screen,
-    spectrum::{Bound, Factor, FullSpectrum, Spectrum, WarmSpectrum},
+    spectrum::{Bound, Factor, FullSpectrum, SpectralSolver, WarmSpectrum},
     sweep::{PANEL, Sums, dual_matrix, rescale_dual, retarget, sweep},
 };
 use crate::cancel::Cancel;
@@ -282,7 +282,7 @@ fn solve_by(
         Some(found) => found,
         None => {
             let partial = WarmSpectrum::pays(problem.s.nrows(), k);
-            let spectrum: &mut dyn Spectrum = if partial && method == Method::Fast {
+            let spectrum: &mut dyn SpectralSolver = if partial && method == Method::Fast {
                 &mut WarmSpectrum::new()
             } else {
                 &mut FullSpectrum
@@ -298,7 +298,7 @@ fn solve_by(
 struct Solver<'a> {
     problem: &'a ScaledProblem,
     settings: &'a AdmmSettings,
-    spectrum: &'a mut dyn Spectrum,
+    spectrum: &'a mut dyn SpectralSolver,
     /// What the gap is relative to.
     unit: f64,
     rho: f64,
@@ -320,7 +320,7 @@ impl<'a> Solver<'a> {
         problem: &'a ScaledProblem,
         settings: &'a AdmmSettings,
         start: Option<&Start>,
-        spectrum: &'a mut dyn Spectrum,
+        spectrum: &'a mut dyn SpectralSolver,
     ) -> Result<Self> {
         let ScaledProblem { k, s, lambda, .. } = problem;
         let (k, lambda, m) = (*k, *lambda, s.nrows());

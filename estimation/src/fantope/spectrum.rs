@@ -46,7 +46,7 @@ pub(super) enum Bound {
 }
 
 /// The spectral work of the solver. Matrices come as lower triangles.
-pub(super) trait Spectrum {
+pub(super) trait SpectralSolver {
     /// The k leading pairs; values are never above the true ones, residuals about `accuracy` relative.
     fn leading(&mut self, matrix: &DMatrix<f64>, k: usize, accuracy: f64) -> Result<Leading>;
     /// P_F, exactly feasible and within `accuracy` of exact.
@@ -60,7 +60,7 @@ pub(super) trait Spectrum {
 /// Full decomposition each time.
 pub(super) struct FullSpectrum;
 
-impl Spectrum for FullSpectrum {
+impl SpectralSolver for FullSpectrum {
     fn leading(&mut self, matrix: &DMatrix<f64>, k: usize, _: f64) -> Result<Leading> {
         let eigen = symmetric_eigen(matrix)?;
         Ok(Leading {
@@ -93,7 +93,7 @@ fn positive(projected: &[f64]) -> usize {
 }
 
 /// Block Krylov from the vectors of the last call. X is feasible whatever was found; that nothing
-/// above θ was missed is proved by Cholesky every few projections and on [`Spectrum::doubt`], and the
+/// above θ was missed is proved by Cholesky every few projections and on [`SpectralSolver::doubt`], and the
 /// bound, which proves the answer itself optimal, by Cholesky always.
 pub(super) struct WarmSpectrum {
     block: DMatrix<f64>,
@@ -192,7 +192,7 @@ impl WarmSpectrum {
     }
 }
 
-impl Spectrum for WarmSpectrum {
+impl SpectralSolver for WarmSpectrum {
     fn leading(&mut self, matrix: &DMatrix<f64>, k: usize, accuracy: f64) -> Result<Leading> {
         let p = matrix.nrows();
         let start = self.start(p, k + GUARD);

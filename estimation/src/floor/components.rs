@@ -250,7 +250,7 @@ fn on_support(
         (whole.centre, still)
     } else {
         settle(values, trace, p, |signal| {
-            SpectralNoise::of(noise, rows, k, n, signal)
+            SpectralNoise::new(noise, rows, k, n, signal)
         })?
     };
     let edge = centre + law.edge();

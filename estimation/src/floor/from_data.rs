@@ -80,7 +80,7 @@ impl Floor {
     ///
     /// # Errors
     /// `InvalidRequest` when there is no eigenvalue, they are not descending, or n = 0;
-    /// `EstimateFailed` when one is not finite; `InvalidMechanism` as [`SpectralNoise::of`].
+    /// `EstimateFailed` when one is not finite; `InvalidMechanism` as [`SpectralNoise::new`].
     pub fn from_eigenvalues(eigenvalues: &[f64], noise: &NoiseModel, n: u64) -> Result<Self> {
         Self::from_leading(&Eigenvalues::all(eigenvalues), noise, n)
     }
@@ -139,7 +139,7 @@ impl Floor {
         loop {
             let counted = &eigenvalues[..count];
             let (centre, law) = settle(counted, trace, p, |signal| {
-                SpectralNoise::of(noise, p, count, n, signal)
+                SpectralNoise::new(noise, p, count, n, signal)
             })?;
             let edge = centre + law.edge();
             let threshold = centre + law.threshold(p).max(rounding);
@@ -310,7 +310,7 @@ mod tests {
                 for signal in [0.0, 0.3, 0.7, 1.0] {
                     let of = |norm| {
                         let noise = known.with_mean_squared_norm(norm);
-                        SpectralNoise::of(&noise, p, 1, 1_000, signal).unwrap()
+                        SpectralNoise::new(&noise, p, 1, 1_000, signal).unwrap()
                     };
                     let unknown = of(None);
                     for norm in [1.0, 0.5 * (1.0 + signal), signal] {
@@ -362,7 +362,7 @@ mod tests {
         let mut eigenvalues = vec![40.0, 12.0];
         eigenvalues.extend(std::iter::repeat_n(0.0, 3));
         let first_centre = 52.0 / 5.0;
-        let law = SpectralNoise::of(&gaussian(1.0), 5, 0, 5, 0.0).unwrap();
+        let law = SpectralNoise::new(&gaussian(1.0), 5, 0, 5, 0.0).unwrap();
         assert!(12.0 < first_centre + law.threshold(5));
         let floor = Floor::from_eigenvalues(&eigenvalues, &gaussian(1.0), 5).unwrap();
         assert_eq!(floor.components_above, 2);

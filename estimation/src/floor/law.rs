@@ -28,7 +28,7 @@ impl NoiseProfile {
     ///
     /// # Errors
     /// `InvalidMechanism` for constants that are not finite numbers.
-    pub(super) fn of(noise: &NoiseModel, rows: usize, n: f64, squared_norm: f64) -> Result<Self> {
+    pub(super) fn new(noise: &NoiseModel, rows: usize, n: f64, squared_norm: f64) -> Result<Self> {
         let sd = noise.off_diagonal_sd();
         if !(sd.is_finite() && sd >= 0.0) {
             return Err(Error::new(
@@ -167,7 +167,7 @@ impl SpectralNoise {
     /// # Errors
     /// `InvalidRequest` unless `components < rows` and `n ≥ 1`; `InvalidMechanism` for a noise family
     /// whose floor is not known here, or constants that are not finite numbers (a standard deviation ≥ 0).
-    pub fn of(
+    pub fn new(
         noise: &NoiseModel,
         rows: usize,
         components: usize,
@@ -198,13 +198,13 @@ impl SpectralNoise {
                 ..
             } => (dimension, total_variance),
             NoiseModel::Gaussian { .. } => {
-                let profile = NoiseProfile::of(noise, rows, n as f64, 1.0)?;
+                let profile = NoiseProfile::new(noise, rows, n as f64, 1.0)?;
                 return Ok(Self::flat(&profile, rows - components, 0.0));
             }
         };
         let at = |norm: f64| {
             let level = (norm - signal).max(0.0) / dimension as f64;
-            let profile = NoiseProfile::of(noise, rows, n as f64, norm)?;
+            let profile = NoiseProfile::new(noise, rows, n as f64, norm)?;
             Ok(Self::flat(&profile, rows - components, level))
         };
         match mean_squared_norm {
@@ -358,7 +358,7 @@ mod tests {
             off_diagonal_sd: 3.0,
             diagonal_sd: 3.0,
         };
-        let law = SpectralNoise::of(&noise, 45, 5, 1000, 0.0).unwrap();
+        let law = SpectralNoise::new(&noise, 45, 5, 1000, 0.0).unwrap();
         let r = 3.0 * (40.0_f64 / 1000.0).sqrt();
         assert!((law.bulk_radius - r).abs() < 1e-15);
         let theta = 2.5 * r;
@@ -376,13 +376,13 @@ mod tests {
             off_diagonal_sd: 1.0,
             diagonal_sd: 1.0,
         };
-        assert!(SpectralNoise::of(&noise, 3, 3, 10, 0.0).is_err());
-        assert!(SpectralNoise::of(&noise, 3, 1, 0, 0.0).is_err());
+        assert!(SpectralNoise::new(&noise, 3, 3, 10, 0.0).is_err());
+        assert!(SpectralNoise::new(&noise, 3, 1, 0, 0.0).is_err());
         let noise = NoiseModel::Gaussian {
             off_diagonal_sd: f64::NAN,
             diagonal_sd: 1.0,
         };
-        assert!(SpectralNoise::of(&noise, 3, 1, 10, 0.0).is_err());
+        assert!(SpectralNoise::new(&noise, 3, 1, 10, 0.0).is_err());
     }
 
     #[test]

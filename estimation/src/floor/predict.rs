@@ -18,25 +18,25 @@ pub struct Spectrum {
     /// `m_v²/a²` of every eigenvector, in the same order; empty without private centring.
     excess: Vec<f64>,
     /// The rest again, equal neighbours together: a flat bulk is one, whatever p is.
-    runs: Vec<Run>,
+    runs: Vec<Plateau>,
 }
 
 /// Neighbours of the bulk that are equal.
 #[derive(Clone, Debug, PartialEq)]
-struct Run {
+struct Plateau {
     eigenvalue: f64,
     excess: f64,
     count: f64,
 }
 
 /// Equal neighbours of the bulk, which has these excesses or none.
-fn runs(rest: &[f64], excess: &[f64]) -> Vec<Run> {
-    let mut runs: Vec<Run> = Vec::new();
+fn runs(rest: &[f64], excess: &[f64]) -> Vec<Plateau> {
+    let mut runs: Vec<Plateau> = Vec::new();
     for (j, &eigenvalue) in rest.iter().enumerate() {
         let excess = excess.get(j).copied().unwrap_or(0.0);
         match runs.last_mut() {
             Some(run) if run.eigenvalue == eigenvalue && run.excess == excess => run.count += 1.0,
-            _ => runs.push(Run {
+            _ => runs.push(Plateau {
                 eigenvalue,
                 excess,
                 count: 1.0,
@@ -143,7 +143,7 @@ impl Spectrum {
     fn noise_of(&self, noise: &NoiseModel, n: f64) -> Result<NoiseProfile> {
         let sum = self.total();
         let norm = noise.mean_squared_norm(sum).unwrap_or(sum);
-        NoiseProfile::of(noise, self.dimension(), n, norm)
+        NoiseProfile::new(noise, self.dimension(), n, norm)
     }
 
     /// Where an eigenvalue `y` above the bulk shows, without regard to whether it does.
@@ -313,7 +313,7 @@ pub struct PredictedComponent {
 /// What the mean of `n` reports with noise of this law would show of `spectrum`.
 ///
 /// # Errors
-/// `InvalidRequest` for n = 0; `InvalidMechanism` as [`SpectralNoise::of`].
+/// `InvalidRequest` for n = 0; `InvalidMechanism` as [`SpectralNoise::new`].
 pub fn predict(spectrum: &Spectrum, noise: &NoiseModel, n: u64) -> Result<Prediction> {
     if n == 0 {
         return Err(Error::new(
@@ -374,7 +374,7 @@ pub(super) fn expected_error(squared_cosines: impl Iterator<Item = f64>) -> f64 
 /// threshold; `None` when no number up to 10¹⁸ is enough (a component equal to the bulk).
 ///
 /// # Errors
-/// `InvalidMechanism` as [`SpectralNoise::of`].
+/// `InvalidMechanism` as [`SpectralNoise::new`].
 ///
 /// ```
 /// use eigenveil_estimation::floor::{Spectrum, participants_for_visibility, predict};
@@ -396,7 +396,7 @@ pub fn participants_for_visibility(spectrum: &Spectrum, noise: &NoiseModel) -> R
 /// number up to 10¹⁸ is enough.
 ///
 /// # Errors
-/// `InvalidRequest` unless `target > 0`; `InvalidMechanism` as [`SpectralNoise::of`].
+/// `InvalidRequest` unless `target > 0`; `InvalidMechanism` as [`SpectralNoise::new`].
 pub fn participants_for_error(
     spectrum: &Spectrum,
     noise: &NoiseModel,
@@ -508,7 +508,7 @@ mod tests {
                     let bulk = (1.0 - theta) / p as f64;
                     let spectrum = Spectrum::new(p, vec![bulk + theta], bulk).unwrap();
                     let profile = spectrum.noise_of(&noise, n as f64).unwrap();
-                    let law = SpectralNoise::of(&noise, p, 1, n, theta).unwrap();
+                    let law = SpectralNoise::new(&noise, p, 1, n, theta).unwrap();
                     let spread = spectrum.spike(bulk + theta, 0.0, &profile);
                     let flat = law.spike_from_signal(theta);
                     assert_eq!(spread.is_some(), flat.is_some(), "{noise:?} θ = {theta}");

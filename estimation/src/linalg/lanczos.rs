@@ -68,7 +68,7 @@ fn check_rank(k: usize, p: usize) -> Result<()> {
 /// All eigenvalues of a symmetric matrix, and its leading pairs when they are asked for later: below p = 300 from
 /// one decomposition, from there by [`symmetric_eigenvalues`] and [`top_k`], which together cost less.
 #[derive(Clone, Debug)]
-pub struct Spectrum<'a> {
+pub struct LazySpectrum<'a> {
     matrix: &'a DMatrix<f64>,
     found: Found,
 }
@@ -79,7 +79,7 @@ enum Found {
     Values(DVector<f64>),
 }
 
-impl<'a> Spectrum<'a> {
+impl<'a> LazySpectrum<'a> {
     /// The spectrum of the symmetric `p × p` matrix.
     ///
     /// # Errors
@@ -402,7 +402,7 @@ mod tests {
     fn a_spectrum_is_eigenvalues_and_top_k() {
         for p in [40, SMALLEST_PARTIAL - 1, SMALLEST_PARTIAL] {
             let matrix = spiked(p, &[5.0, 4.0, 3.0], 1.0);
-            let spectrum = Spectrum::new(&matrix).unwrap();
+            let spectrum = LazySpectrum::new(&matrix).unwrap();
             let values = symmetric_eigenvalues(&matrix).unwrap();
             let apart = spectrum.values().iter().zip(values.iter());
             assert!(
@@ -413,7 +413,7 @@ mod tests {
             assert_eq!(spectrum.top_k(3).unwrap(), top_k(&matrix, 3).unwrap());
             assert!(spectrum.top_k(0).is_err() && spectrum.top_k(p + 1).is_err());
         }
-        assert!(Spectrum::new(&DMatrix::zeros(2, 3)).is_err());
+        assert!(LazySpectrum::new(&DMatrix::zeros(2, 3)).is_err());
     }
 
     #[test]

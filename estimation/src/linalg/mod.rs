@@ -30,7 +30,7 @@ pub use exponential::symmetric_exponential;
 pub use gram::{GramSum, Precision};
 pub use householder::HouseholderQr;
 pub use krylov::Symmetric;
-pub use lanczos::{Spectrum, top_k};
+pub use lanczos::{LazySpectrum, top_k};
 pub use orthonormal::{orthonormality_defect, orthonormalize};
 pub use product::{
     add_outer_lower, add_symmetrised_outer_lower, cross_product, outer_scaled, product,

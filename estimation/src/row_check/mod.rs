@@ -59,7 +59,7 @@ impl Halves {
     ///
     /// # Errors
     /// `WrongDimension` when buckets differ in dimension; `EstimateFailed` when a sum is not finite.
-    pub fn of(buckets: &[(u32, Accumulator)], params: &StudyParams) -> Result<Option<Self>> {
+    pub fn new(buckets: &[(u32, Accumulator)], params: &StudyParams) -> Result<Option<Self>> {
         let p = params.report_dimension();
         let mut halves = [Accumulator::new(p)?, Accumulator::new(p)?];
         for (number, sum) in buckets {
@@ -84,14 +84,14 @@ impl Halves {
 /// `None` with fewer than 64 reports in a half. `cancel` is asked for every piece of seeds.
 ///
 /// # Errors
-/// As [`Halves::of`]; those of reading the seeds; when it was called off.
+/// As [`Halves::new`]; those of reading the seeds; when it was called off.
 pub fn row_check(
     buckets: &[(u32, Accumulator)],
     params: &StudyParams,
     seeds: Option<&dyn SeedSource>,
     cancel: Cancel<'_>,
 ) -> Result<Option<RowCheck>> {
-    let Some(halves) = Halves::of(buckets, params)? else {
+    let Some(halves) = Halves::new(buckets, params)? else {
         return Ok(None);
     };
     let seeds = match (params.mechanism().decoding(), seeds) {

@@ -105,7 +105,7 @@ pub fn noisy_sum<R: Rng + ?Sized>(
                 law.finish(exact, count, rng)?
             }
             Path::Device => {
-                let shape = StudyShape::of(params);
+                let shape = StudyShape::new(params);
                 let mut received = ReportSum::new(params.mechanism(), p)?;
                 participants.visit(count, rng, |row, times, rng| {
                     gram.add(row.as_slice(), times as f64);

@@ -98,7 +98,7 @@ impl Directions {
     /// The check of the rows, as the server makes it of seeds.
     pub fn check(&self, params: &StudyParams) -> RowCheck {
         let sums = self.sums(params.report_dimension());
-        let halves = Halves::of(&sums, params).unwrap().unwrap();
+        let halves = Halves::new(&sums, params).unwrap().unwrap();
         let mut counts = SeedCounts::new(&halves.directions, cap(params).parameters());
         for bucket in self.buckets.iter().skip(1).step_by(2) {
             bucket.iter().for_each(|g| counts.add_direction(g));
@@ -111,7 +111,7 @@ impl Directions {
 /// The longest payload along the unit vector `v` that the norm test lets through, for the mechanisms with numbers.
 pub fn dense(params: &StudyParams, v: &[f64]) -> Vec<u8> {
     let p = v.len();
-    let shape = StudyShape::of(params);
+    let shape = StudyShape::new(params);
     let discrete = matches!(params.mechanism(), MechanismSpec::DiscreteGaussian(_));
     let payload = |length: f64| -> Vec<u8> {
         let entries = (0..p).flat_map(|i| (i..p).map(move |j| (i, j)));

@@ -197,7 +197,7 @@ fn device_moment(
     rows: impl Iterator<Item = Row>,
     rng: &mut ChaCha20Rng,
 ) -> NoisyMoment {
-    let shape = StudyShape::of(params);
+    let shape = StudyShape::new(params);
     let mut sum = ReportSum::new(params.mechanism(), params.report_dimension()).unwrap();
     for row in rows {
         let y = params.preprocessor().prepare(&row).unwrap();

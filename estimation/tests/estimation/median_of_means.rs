@@ -98,7 +98,7 @@ fn with_repeated_seeds(params: &StudyParams, bad: u64) -> Findings {
     });
     let mut rng = ChaCha20Rng::seed_from_u64(5);
     let people = Participants::draw(&model, 2, params, &mut rng).unwrap();
-    let shape = StudyShape::of(params);
+    let shape = StudyShape::new(params);
     let mut buckets: Vec<ReportSum> = (0..32)
         .map(|_| ReportSum::new(params.mechanism(), params.report_dimension()).unwrap())
         .collect();

@@ -208,7 +208,7 @@ fn gaussian(table: &mut String, p: usize, rng: &mut ChaCha20Rng) {
     });
     let people = Participants::draw(&model, 2, &params, rng).unwrap();
     let v = across(people.truth(), rng);
-    let shape = StudyShape::of(&params);
+    let shape = StudyShape::new(&params);
     let sum = || ReportSum::new(params.mechanism(), p).unwrap();
     let mut clean: Vec<ReportSum> = (0..BUCKETS).map(|_| sum()).collect();
     let mut i = 0;

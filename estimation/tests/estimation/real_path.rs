@@ -45,7 +45,7 @@ fn run(kind: MechanismKind, epsilon: f64, n: usize, seed: u64) -> Study {
     .unwrap();
     let params = params(P, kind, epsilon);
     let preprocessor = params.preprocessor();
-    let shape = StudyShape::of(&params);
+    let shape = StudyShape::new(&params);
     let mut buckets: Vec<ReportSum> = (0..BUCKETS)
         .map(|_| ReportSum::new(params.mechanism(), P).unwrap())
         .collect();

@@ -3,7 +3,7 @@
 use eigenveil_plots::{
     AlignmentChart, Arrow, Axis, BarChart, Biplot, ColourScale, HorizontalLine, ImageGrid,
     LineChart, LineStyle, LoadingImage, LoadingRow, LoadingTable, NoiseFloor, PointGroup,
-    Reference, Scree, ScreeComponent, Series, Verdict,
+    Reference, Scree, ScreeComponent, Series, Standing,
 };
 
 /// All samples, by name.
@@ -151,10 +151,10 @@ pub(crate) fn scree() -> Scree {
         standard_error: Some(0.2 * alignment),
     };
     scree.components = vec![
-        component(Verdict::Above, 0.93),
-        component(Verdict::Above, 0.81),
-        component(Verdict::Above, 0.55),
-        component(Verdict::At, 0.08),
+        component(Standing::Above, 0.93),
+        component(Standing::Above, 0.81),
+        component(Standing::Above, 0.55),
+        component(Standing::At, 0.08),
     ];
     let exact = (0..65).map(|i| 4.1 * (-f64::from(i) / 2.6).exp()).collect();
     scree.reference = Some(Reference {
@@ -173,11 +173,11 @@ pub(crate) fn alignment(width: f64) -> AlignmentChart {
         standard_error: None,
     };
     let components = [
-        (Verdict::Above, 1.0, Some(0.01)),
-        (Verdict::Above, 0.93, Some(0.04)),
-        (Verdict::Above, 0.71, Some(0.11)),
-        (Verdict::At, 0.22, Some(0.25)),
-        (Verdict::Below, 0.0, None),
+        (Standing::Above, 1.0, Some(0.01)),
+        (Standing::Above, 0.93, Some(0.04)),
+        (Standing::Above, 0.71, Some(0.11)),
+        (Standing::At, 0.22, Some(0.25)),
+        (Standing::Below, 0.0, None),
     ];
     let mut chart = AlignmentChart::new(
         "Three components are recovered well",
@@ -275,11 +275,11 @@ pub(crate) fn few() -> Scree {
         threshold: 0.0135,
     });
     let verdicts = [
-        Verdict::Above,
-        Verdict::At,
-        Verdict::Below,
-        Verdict::Below,
-        Verdict::Below,
+        Standing::Above,
+        Standing::At,
+        Standing::Below,
+        Standing::Below,
+        Standing::Below,
     ];
     let alignments = [0.97, 0.31, 0.0, 0.0, 0.0];
     scree.components = verdicts

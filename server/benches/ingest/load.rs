@@ -48,7 +48,7 @@ impl Template {
     /// One report, or a batch of them, of a study.
     fn reports(path: &str, canonical: &str, batch: usize) -> Self {
         let params = StudyParams::from_canonical(&from_hex(canonical).unwrap()).unwrap();
-        let shape = StudyShape::of(&params);
+        let shape = StudyShape::new(&params);
         let payload = 0.5_f32.to_le_bytes().repeat(shape.payload_len / 4);
         let id = ReportId::from_parts(1 << 40, [0; 16]);
         let (mut template, first, stride, behind) = if batch == 1 {

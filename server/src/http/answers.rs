@@ -34,7 +34,7 @@ pub(crate) fn held(app: &AppState, client: Option<[u8; 16]>, response: Response)
     if size <= SMALL || response.extensions().get::<FromFile>().is_some() {
         return response;
     }
-    let mut reservation = Reservation::of(app.answer_memory(), client);
+    let mut reservation = Reservation::for_client(app.answer_memory(), client);
     if let Err(error) = reservation.grow(size) {
         return ApiError(error).into_response();
     }

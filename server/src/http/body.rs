@@ -34,8 +34,8 @@ pub(crate) async fn read(
     body: Body,
     limit: usize,
 ) -> Result<(Bytes, Reservation)> {
-    let client = Caller::of(app, &parts.headers, &parts.extensions).map(Caller::address);
-    let reservation = Reservation::of(app.store().ingest_memory(), client);
+    let client = Caller::from_request(app, &parts.headers, &parts.extensions).map(Caller::address);
+    let reservation = Reservation::for_client(app.store().ingest_memory(), client);
     read_into(app, &parts.headers, body, limit, reservation).await
 }
 

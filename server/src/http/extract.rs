@@ -114,8 +114,8 @@ fn identity(parts: &Parts, app: &AppState) -> Result<Option<Identity>, Refused> 
         )
         .into());
     };
-    let caller = Caller::of(app, &parts.headers, &parts.extensions);
-    match recognise(app, &TokenHash::of(token), caller.as_ref())? {
+    let caller = Caller::from_request(app, &parts.headers, &parts.extensions);
+    match recognise(app, &TokenHash::new(token), caller.as_ref())? {
         Some(identity) => Ok(Some(identity)),
         None => Err(Error::new(
             ErrorCode::Forbidden,

@@ -33,7 +33,7 @@ pub(crate) async fn within(
 ) -> Response {
     let (headers, limits) = (request.headers(), app.limits());
     if let Some(limit) = &limits.address
-        && let Some(Caller(address)) = Caller::of(app, headers, request.extensions())
+        && let Some(Caller(address)) = Caller::from_request(app, headers, request.extensions())
         && let Err(wait) = limit.charge(&address, Instant::now())
     {
         return TooMany::new("requests from this address", wait).into_response();
@@ -51,7 +51,7 @@ pub(crate) async fn within(
 /// nobody's are not held, so that trying many cannot make the limit of others start afresh.
 fn token_in_force(app: &AppState, headers: &HeaderMap) -> Option<TokenHash> {
     let token = match super::extract::bearer(headers) {
-        Some(bearer) => TokenHash::of(bearer?),
+        Some(bearer) => TokenHash::new(bearer?),
         None => app.sessions().token_of(headers)?,
     };
     app.store().identify_hash(&token).map(|_| token)
@@ -88,7 +88,11 @@ pub(crate) struct Caller([u8; 16]);
 
 impl Caller {
     /// `None` where the application does not say who is connected.
-    pub(crate) fn of(app: &AppState, headers: &HeaderMap, extensions: &Extensions) -> Option<Self> {
+    pub(crate) fn from_request(
+        app: &AppState,
+        headers: &HeaderMap,
+        extensions: &Extensions,
+    ) -> Option<Self> {
         let ConnectInfo(peer) = extensions.get::<ConnectInfo<SocketAddr>>()?;
         let address = client(peer.ip(), headers, app.config());
         Some(Self(address_key(address)))

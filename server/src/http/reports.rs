@@ -55,14 +55,18 @@ pub(crate) async fn submit(
     State(app): State<AppState>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let answer = take(&app, study, request).await;
+    let answer = take_reports(&app, study, request).await;
     if let Err(ApiError(error)) = &answer {
         app.store().metrics().report_refused(error.code());
     }
     answer
 }
 
-async fn take(app: &AppState, study: Arc<Study>, request: Request) -> Result<Response, ApiError> {
+async fn take_reports(
+    app: &AppState,
+    study: Arc<Study>,
+    request: Request,
+) -> Result<Response, ApiError> {
     hide_draft(&study, false)?;
     let (parts, content) = request.into_parts();
     let media_type = body::media_type(&parts.headers);
@@ -77,13 +81,13 @@ async fn take(app: &AppState, study: Arc<Study>, request: Request) -> Result<Res
     };
     let payload_len = study.shape().payload_len;
     // Reports that were counted are known again whatever the state is; there are none where nothing was ever counted.
-    let over = study.about().is_over(app.store().now_ms());
+    let over = study.about().is_over(app.store().unix_ms());
     let open = study.state() == StudyState::Open && !over;
     if !open && study.reports_accepted() == 0 {
         return Err(takes_none(&study, over).into());
     }
-    let client = Caller::of(app, &parts.headers, &parts.extensions).map(Caller::address);
-    let mut reservation = Reservation::of(app.store().ingest_memory(), client);
+    let client = Caller::from_request(app, &parts.headers, &parts.extensions).map(Caller::address);
+    let mut reservation = Reservation::for_client(app.store().ingest_memory(), client);
     let by_token = study.enrolment() == Enrolment::Token;
     if !open || by_token && !enrolled {
         // Bodies that cannot be counted take no room from those that can.

@@ -50,7 +50,7 @@ pub(super) async fn submit(
                     &format!("/studies/{}", study.id()),
                 ));
             }
-            Err(error) if about_the_form(&error) => FieldErrors::of(&error),
+            Err(error) if about_the_form(&error) => FieldErrors::from_error(&error),
             Err(error) => return Err(error.into()),
         },
     };
@@ -222,7 +222,7 @@ fn planner(visitor: &Visitor, fields: &Fields) -> Markup {
     ]
     .map(|n| n.max(1));
     let largest = largest_error(design.request.dimension, forecast.rank());
-    let now = forecast.at(design.users);
+    let now = forecast.with_participants(design.users);
     let query = design.query();
     html! {
         h2 { "Expected error" }
@@ -254,7 +254,7 @@ fn planner(visitor: &Visitor, fields: &Fields) -> Markup {
                         tr {
                             th scope="row" { (epsilon) }
                             @for n in numbers {
-                                td { (forecast.as_ref().and_then(|o| o.at(n)?.error).map_or_else(|| "–".to_owned(), layout::short)) }
+                                td { (forecast.as_ref().and_then(|o| o.with_participants(n)?.error).map_or_else(|| "–".to_owned(), layout::short)) }
                             }
                         }
                     }

@@ -37,7 +37,7 @@ pub(super) struct FieldErrors(Vec<(&'static str, String)>);
 
 impl FieldErrors {
     /// Puts an error beside the field that it is about.
-    pub(super) fn of(error: &Error) -> Self {
+    pub(super) fn from_error(error: &Error) -> Self {
         let detail = error.detail();
         let field = match error.code() {
             ErrorCode::InvalidName if detail.contains("feature") => "features",
@@ -90,7 +90,7 @@ impl FieldErrors {
     }
 
     /// The value, or its default and a remark.
-    fn take<T>(&mut self, field: &'static str, read: Result<T, String>, otherwise: T) -> T {
+    fn value_or<T>(&mut self, field: &'static str, read: Result<T, String>, otherwise: T) -> T {
         read.unwrap_or_else(|text| {
             self.add(field, text);
             otherwise
@@ -113,7 +113,7 @@ impl Design {
     pub(super) fn read(fields: &Fields) -> Result<Self, FieldErrors> {
         let mut errors = match check_name("the name of the study", fields.get("name")) {
             Ok(()) => FieldErrors::default(),
-            Err(error) => FieldErrors::of(&error),
+            Err(error) => FieldErrors::from_error(&error),
         };
         let about = about(fields, &mut errors);
         match Self::read_for_planner(fields) {
@@ -139,10 +139,10 @@ impl Design {
             .parse()
             .map_err(|e: Error| e.detail().to_owned());
         let mechanism: MechanismKind =
-            errors.take("mechanism", mechanism, MechanismKind::default());
+            errors.value_or("mechanism", mechanism, MechanismKind::default());
         let delta = match mechanism.is_pure() || fields.get("delta").is_empty() {
             true => None,
-            false => Some(errors.take("delta", number(fields, "delta"), 1e-6)),
+            false => Some(errors.value_or("delta", number(fields, "delta"), 1e-6)),
         };
         let k = match fields.get("k") {
             "" | "auto" => Ok(Rank::Auto),
@@ -151,11 +151,11 @@ impl Design {
             }),
         };
         let radius =
-            |errors: &mut FieldErrors| errors.take("radius", number(fields, "radius"), 1.0);
+            |errors: &mut FieldErrors| errors.value_or("radius", number(fields, "radius"), 1.0);
         let request = CreateStudy {
             name: fields.get("name").to_owned(),
-            dimension: errors.take("dimension", whole(fields, "dimension"), 2) as usize,
-            features: errors.take("features", features(fields.get("features")), None),
+            dimension: errors.value_or("dimension", whole(fields, "dimension"), 2) as usize,
+            features: errors.value_or("features", features(fields.get("features")), None),
             norm: match fields.get("norm") {
                 "clip" => Norm::Clip {
                     radius: radius(&mut errors),
@@ -168,9 +168,9 @@ impl Design {
             centring: fields.has("centring").then_some(DEFAULT_CENTRING),
             mechanism,
             calibration: Calibration::default(),
-            epsilon: errors.take("epsilon", number(fields, "epsilon"), 1.0),
+            epsilon: errors.value_or("epsilon", number(fields, "epsilon"), 1.0),
             delta,
-            default_k: errors.take("k", k, Rank::Auto),
+            default_k: errors.value_or("k", k, Rank::Auto),
             draft: fields.has("draft"),
             enrolment: match fields.get("enrolment") {
                 "token" => Enrolment::Token,
@@ -178,8 +178,8 @@ impl Design {
             },
             about: About::default(),
         };
-        let users = errors.take("users", whole(fields, "users"), 1).max(1);
-        let percent = errors.take("share", number(fields, "share"), 50.0);
+        let users = errors.value_or("users", whole(fields, "users"), 1).max(1);
+        let percent = errors.value_or("share", number(fields, "share"), 50.0);
         if !(percent > 0.0 && percent <= 100.0) {
             errors.add(
                 "share",
@@ -192,7 +192,7 @@ impl Design {
         let params = frozen(&request)
             .and_then(|params| params.budget().check_study_limit().map(|_| params))
             .and_then(|params| check_rank(request.default_k, params.dimension()).map(|()| params))
-            .map_err(|error| FieldErrors::of(&error))?;
+            .map_err(|error| FieldErrors::from_error(&error))?;
         Ok(Self {
             request,
             users,
@@ -228,7 +228,7 @@ impl Design {
 
     /// What the design promises a participant.
     pub(super) fn privacy(&self) -> PrivacyStatement {
-        PrivacyStatement::of(&self.params)
+        PrivacyStatement::new(&self.params)
     }
 
     /// Components the planner looks for.
@@ -300,10 +300,10 @@ fn about(fields: &Fields, errors: &mut FieldErrors) -> About {
         purpose: stated(fields, "purpose"),
         responsible: stated(fields, "responsible"),
         contact: stated(fields, "contact"),
-        ends: errors.take("ends", last_day(fields.get("ends")), None),
+        ends: errors.value_or("ends", last_day(fields.get("ends")), None),
     };
     if let Err(error) = about.check() {
-        errors.merge(&FieldErrors::of(&error));
+        errors.merge(&FieldErrors::from_error(&error));
     }
     about
 }

@@ -145,7 +145,7 @@ impl Watch {
         let (app, study) = (self.app.clone(), Arc::clone(&self.study));
         let what = PageOf::Events(study.id(), study.state());
         let look = move |visitor: &Visitor| {
-            let visible = VisibleStudy::of(&app, visitor, study)?;
+            let visible = VisibleStudy::new(&app, visitor, study)?;
             let data = json!({
                 "reports": grouped(visible.study.reports_accepted()),
                 "error": visible.expected_error(),

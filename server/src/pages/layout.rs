@@ -110,7 +110,12 @@ pub(super) fn short(value: f64) -> String {
 /// Milliseconds since 1970-01-01 as a date and a time, UTC.
 pub(super) fn moment(ms: u64) -> String {
     let of_day = ms / 60_000 % 1_440;
-    format!("{} {:02}:{:02} UTC", Day::of(ms), of_day / 60, of_day % 60)
+    format!(
+        "{} {:02}:{:02} UTC",
+        Day::from_unix_ms(ms),
+        of_day / 60,
+        of_day % 60
+    )
 }
 
 #[cfg(test)]

@@ -40,7 +40,7 @@ pub(super) async fn submit(
         caller,
     }: Posted,
 ) -> Result<Response, Refused> {
-    let token = TokenHash::of(fields.get("token"));
+    let token = TokenHash::new(fields.get("token"));
     let next = next(&fields);
     if recognise(&app, &token, caller.as_ref())?.is_none() {
         let why = "This server does not know this token, or has revoked it. The operator's token is in operator.token in the data directory; an analyst gets one from the operator.";

@@ -75,7 +75,8 @@ pub(crate) async fn errors_for_browsers(
     if !error::wants_page(request.headers()) {
         return handler(request).await;
     }
-    let visitor = Visitor::of(app, request.uri(), request.headers(), request.extensions());
+    let visitor =
+        Visitor::from_request(app, request.uri(), request.headers(), request.extensions());
     let head = request.method() == Method::HEAD;
     let mut response = handler(request).await;
     let Some(error) = response.extensions_mut().remove::<Error>() else {

@@ -81,7 +81,7 @@ pub(super) async fn show(
 ) -> Result<Response, ApiError> {
     hide_drafts(&visitor, &study)?;
     // The state follows the last day a little later than reports do.
-    let state = match study.about().is_over(app.store().now_ms()) {
+    let state = match study.about().is_over(app.store().unix_ms()) {
         true if study.state() == StudyState::Open => StudyState::Closed,
         _ => study.state(),
     };

@@ -95,7 +95,7 @@ impl Forecast {
     }
 
     /// What so many participants would get.
-    pub(super) fn at(&self, n: u64) -> Option<Planned> {
+    pub(super) fn with_participants(&self, n: u64) -> Option<Planned> {
         plan(&self.spectrum, &self.noise, Wish::Participants(n.max(1))).ok()
     }
 
@@ -109,7 +109,9 @@ impl Forecast {
         let range = range_around([reports.max(1_000), 1_000_000]);
         let mut lines = vec![self.line("expected", range)?];
         if reports > 0
-            && let Some(error) = self.at(reports).and_then(|planned| planned.error)
+            && let Some(error) = self
+                .with_participants(reports)
+                .and_then(|planned| planned.error)
         {
             let name = format!("now: {} reports", grouped(reports));
             lines.push(
@@ -202,7 +204,7 @@ mod tests {
                 assert_eq!(forecast.is_some(), k < p, "p = {p}, k = {k}");
             }
             let forecast = Forecast::of_study(&params(p), Rank::Auto).unwrap();
-            let error = |n| forecast.at(n).unwrap().error.unwrap();
+            let error = |n| forecast.with_participants(n).unwrap().error.unwrap();
             assert!(error(1_000_000) < error(1_000));
             assert!(
                 forecast

@@ -60,7 +60,7 @@ impl VisibleStudy {
     ///
     /// # Errors
     /// Those of the store.
-    pub(super) fn of(app: &Pages, visitor: &Visitor, study: Arc<Study>) -> Result<Self, Error> {
+    pub(super) fn new(app: &Pages, visitor: &Visitor, study: Arc<Study>) -> Result<Self, Error> {
         let mut jobs = match visitor.may_read(&study) {
             true => app.store().estimates(&study)?,
             false => Vec::new(),
@@ -84,7 +84,7 @@ impl VisibleStudy {
     /// The error to expect of the reports that are there, as text.
     pub(super) fn expected_error(&self) -> String {
         let n = self.study.reports_accepted();
-        let error = self.with_forecast(|forecast| forecast?.at(n)?.error);
+        let error = self.with_forecast(|forecast| forecast?.with_participants(n)?.error);
         match error {
             Some(error) if n > 0 => layout::short(error),
             _ => "–".to_owned(),
@@ -112,7 +112,7 @@ pub(super) async fn show(
     let (pages, counted) = (app.clone(), Arc::clone(&study));
     let reports = || counted.reports_accepted();
     let render = move |visitor: &Visitor| {
-        let visible = VisibleStudy::of(&app, visitor, study)?;
+        let visible = VisibleStudy::new(&app, visitor, study)?;
         let arrivals = app.store().arrivals(&visible.study)?;
         let content = content(visitor, &visible, &arrivals);
         Ok(layout::document(visitor, visible.study.name(), &content))
@@ -192,7 +192,7 @@ pub(super) async fn expected_error(
     hide_drafts(&visitor, &study)?;
     let fields = Fields::parse(query.unwrap_or_default().as_bytes());
     let (pages, counted) = (app.clone(), Arc::clone(&study));
-    let visible = blocking(move || VisibleStudy::of(&app, &visitor, study)).await?;
+    let visible = blocking(move || VisibleStudy::new(&app, &visitor, study)).await?;
     let drawing = Drawing {
         study: visible.study.id(),
         what: What::ExpectedError,
@@ -366,7 +366,7 @@ fn error_table(visible: &VisibleStudy) -> DataTable {
     numbers.dedup();
     let rows = visible.with_forecast(|forecast| {
         let row = |n: u64| {
-            let planned = forecast?.at(n)?;
+            let planned = forecast?.with_participants(n)?;
             Some(vec![
                 grouped(n),
                 layout::short(planned.error?),

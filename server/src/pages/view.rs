@@ -78,7 +78,7 @@ impl Views {
         if let Some(view) = found {
             return Ok(view);
         }
-        let view = Arc::new(View::of(store.estimate(study, number)?)?);
+        let view = Arc::new(View::new(store.estimate(study, number)?)?);
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.push_back((study.id(), Arc::clone(&view)));
         if kept.len() > KEPT {
@@ -89,7 +89,7 @@ impl Views {
 }
 
 impl View {
-    fn of(document: EstimateDocument) -> Result<Self, Error> {
+    fn new(document: EstimateDocument) -> Result<Self, Error> {
         let (number, created_at_ms) = (document.number, document.created_at_ms);
         let estimate = finished(document)?;
         Ok(Self {
@@ -191,7 +191,7 @@ fn components(estimate: &Estimate) -> Vec<[String; 7]> {
         rows.push([
             (j + 1).to_string(),
             group.map_or_else(
-                || words(component.verdict).to_owned(),
+                || component.verdict.in_words().to_owned(),
                 |group| format!("cannot be told apart from others in {}", group.range()),
             ),
             suffice.map_or_else(absent, |reports| format!("{} reports", grouped(reports))),
@@ -205,7 +205,7 @@ fn components(estimate: &Estimate) -> Vec<[String; 7]> {
         if let Some(group) = group.filter(|group| group.last == j + 1) {
             rows.push([
                 group.range(),
-                format!("together {}", words(group.verdict)),
+                format!("together {}", group.verdict.in_words()),
                 absent(),
                 short(group.variance),
                 share(group.explained_variance_ratio),
@@ -215,14 +215,6 @@ fn components(estimate: &Estimate) -> Vec<[String; 7]> {
         }
     }
     rows
-}
-
-fn words(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Above => "above the noise floor",
-        Verdict::At => "at the noise floor",
-        Verdict::Below => "below the noise floor",
-    }
 }
 
 /// Most rows of a sparse estimate named in a sentence; a table has all of them.

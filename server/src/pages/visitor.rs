@@ -34,7 +34,7 @@ pub(super) struct Visitor {
 }
 
 impl Visitor {
-    pub(super) fn of(
+    pub(super) fn from_request(
         app: &AppState,
         uri: &Uri,
         headers: &HeaderMap,
@@ -176,7 +176,7 @@ where
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Infallible> {
-        Ok(Self::of(
+        Ok(Self::from_request(
             &AppState::from_ref(state),
             &parts.uri,
             &parts.headers,
@@ -251,8 +251,8 @@ where
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
         let app = &AppState::from_ref(state);
         let (parts, content) = request.into_parts();
-        let visitor = Visitor::of(app, &parts.uri, &parts.headers, &parts.extensions);
-        let caller = Caller::of(app, &parts.headers, &parts.extensions);
+        let visitor = Visitor::from_request(app, &parts.uri, &parts.headers, &parts.extensions);
+        let caller = Caller::from_request(app, &parts.headers, &parts.extensions);
         // Browsers say where a request comes from; one that does not is judged by the form's key alone.
         let site = parts.headers.get("sec-fetch-site");
         if site.is_some_and(|site| site != "same-origin" && site != "none") {

@@ -28,7 +28,7 @@ pub fn router(app: AppState) -> Router {
         .merge(pages::routes(app.clone()))
         .fallback(problem::not_found)
         .method_not_allowed_fallback(problem::method_not_allowed)
-        .layer(from_fn_with_state(app.clone(), around))
+        .layer(from_fn_with_state(app.clone(), surround))
         .with_state(app)
 }
 
@@ -58,7 +58,7 @@ fn routes() -> OpenApiRouter<AppState> {
 }
 
 /// One layer, because each boxes a future and clones the routes beneath it.
-async fn around(State(app): State<AppState>, request: Request, next: Next) -> Response {
+async fn surround(State(app): State<AppState>, request: Request, next: Next) -> Response {
     let path = request.extensions().get::<MatchedPath>().cloned();
     let path = path.as_ref().map_or("(none)", MatchedPath::as_str);
     pages::errors_for_browsers(&app, request, |request| {
@@ -76,7 +76,8 @@ async fn surrounded(
     path: &str,
     handler: impl AsyncFnOnce(Request) -> Response,
 ) -> Response {
-    let client = Caller::of(app, request.headers(), request.extensions()).map(Caller::address);
+    let client =
+        Caller::from_request(app, request.headers(), request.extensions()).map(Caller::address);
     trace::log(app, request, path, async |request| {
         let drained = |request| limit::within(app, request, handler);
         answers::held(app, client, drain::unread(app, request, drained).await)

@@ -34,7 +34,7 @@ impl Family {
         document: &StudyDocument,
         rng: &mut impl Rng,
     ) -> Self {
-        let shape = StudyShape::of(&document.params);
+        let shape = StudyShape::new(&document.params);
         let reports = (0..REPORTS)
             .map(|number| {
                 let payload = match shape.payload_form {
@@ -58,7 +58,7 @@ impl Family {
     }
 
     pub(super) fn shape(&self) -> StudyShape {
-        StudyShape::of(&self.params)
+        StudyShape::new(&self.params)
     }
 
     pub(super) fn holds_seeds(&self) -> bool {

@@ -41,7 +41,7 @@ pub(super) type Checked<T = ()> = Result<T, Violation>;
 struct SetClock(AtomicU64);
 
 impl Clock for SetClock {
-    fn now_ms(&self) -> u64 {
+    fn unix_ms(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }

@@ -134,7 +134,7 @@ impl Store {
     /// Those of the store; `randomness-unavailable`.
     pub async fn rotate_token(&self) -> Result<RotatedToken> {
         let token = token::fresh(&*self.shared.environment.entropy)?;
-        let hash = TokenHash::of(&token);
+        let hash = TokenHash::new(&token);
         let files = self.shared.directory.token_files();
         let credentials = Arc::clone(&self.shared.credentials);
         let staged = (files.clone(), token.clone());
@@ -177,8 +177,8 @@ impl Store {
             id,
             name: request.name,
             study: study.as_ref().map(|study| study.id()),
-            created_at_ms: self.now_ms(),
-            hash: TokenHash::of(&token),
+            created_at_ms: self.unix_ms(),
+            hash: TokenHash::new(&token),
         };
         let document = analyst.document();
         let credentials = Arc::clone(&self.shared.credentials);

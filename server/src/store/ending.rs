@@ -18,7 +18,7 @@ impl Store {
     /// # Errors
     /// Those of the store; `shutting-down`.
     pub(crate) fn close_ended(&self) -> Result<Option<Duration>> {
-        let now = self.now_ms();
+        let now = self.unix_ms();
         let mut next: Option<u64> = None;
         for study in self.studies() {
             let Some(day) = study.about().ends else {

@@ -146,7 +146,7 @@ impl Store {
     pub fn open(config: &ServerConfig, environment: Environment) -> Result<Self> {
         config.check()?;
         let directory = DataDirectory::open(&config.data_dir)?;
-        let log = Log::of(&directory);
+        let log = Log::in_directory(&directory);
         let mut connection = schema::open_for_writing(&directory.database(), config.store_bytes)?;
         let reserve = Reserve::new(directory.path().to_owned());
         // Before anything is read that the writer keeps in memory: whoever wrote until now does so no more.
@@ -298,10 +298,10 @@ impl Store {
     /// `invalid-about`, `invalid-request`; those of the store.
     pub async fn create_study(&self, request: CreateStudy) -> Result<Arc<Study>> {
         let design =
-            NewStudy::from_request(request, self.shared.config.memory_bytes, self.now_ms())?;
+            NewStudy::from_request(request, self.shared.config.memory_bytes, self.unix_ms())?;
         let mut id = [0; 16];
         self.shared.environment.entropy.fill(&mut id)?;
-        let created_at_ms = self.now_ms();
+        let created_at_ms = self.unix_ms();
         let registry = Arc::clone(&self.shared.registry);
         self.write(
             move |transaction| {
@@ -324,7 +324,7 @@ impl Store {
     /// # Errors
     /// `invalid-transition` unless draft → open → closed; those of the store.
     pub async fn set_state(&self, study: &Arc<Study>, wanted: StudyState) -> Result<()> {
-        let (row, id, now) = (study.row, study.id(), self.now_ms());
+        let (row, id, now) = (study.row, study.id(), self.unix_ms());
         if wanted == StudyState::Open && study.state() == StudyState::Draft {
             check_about(study.about(), now)?;
         }
@@ -495,7 +495,7 @@ impl Store {
         request: EstimateRequest,
         wake: impl FnOnce() + Send + 'static,
     ) -> Result<EstimateDocument> {
-        let (row, id, now) = (study.row, study.id(), self.now_ms());
+        let (row, id, now) = (study.row, study.id(), self.unix_ms());
         let limit = self.shared.config.waiting_estimates;
         self.write(
             move |transaction| {
@@ -514,7 +514,7 @@ impl Store {
         number: u64,
         cancelled: impl FnOnce(i64) + Send + 'static,
     ) -> Result<EstimateDocument> {
-        let (row, id, now) = (study.row, study.id(), self.now_ms());
+        let (row, id, now) = (study.row, study.id(), self.unix_ms());
         let (document, _) = self
             .write(
                 move |transaction| estimates::cancel(transaction, row, id, number, now),
@@ -559,7 +559,7 @@ impl Store {
 
     /// Blocks.
     pub(crate) fn finish_job(&self, job: i64, result: Result<Estimate, Problem>) -> Result<()> {
-        let (now, keep) = (self.now_ms(), self.shared.config.retain_estimates);
+        let (now, keep) = (self.unix_ms(), self.shared.config.retain_estimates);
         self.write_blocking(move |transaction| {
             estimates::finish(transaction, job, &result, now)?;
             estimates::forget_old(transaction, job, keep)
@@ -585,9 +585,9 @@ impl Store {
     }
 
     /// Milliseconds since 1970-01-01 UTC, by the clock passed in.
-    pub(crate) fn now_ms(&self) -> u64 {
+    pub(crate) fn unix_ms(&self) -> u64 {
         // SQLite's integers are signed.
-        self.shared.environment.clock.now_ms().min(i64::MAX as u64)
+        self.shared.environment.clock.unix_ms().min(i64::MAX as u64)
     }
 
     fn reader(&self) -> std::sync::MutexGuard<'_, Connection> {

@@ -24,7 +24,7 @@ impl Store {
     /// # Errors
     /// `invalid-transition` for one that is open; `study-not-found`; those of the store.
     pub async fn delete_study(&self, study: &Arc<Study>) -> Result<()> {
-        let (row, id, now) = (study.row, study.id(), self.now_ms());
+        let (row, id, now) = (study.row, study.id(), self.unix_ms());
         let registry = Arc::clone(&self.shared.registry);
         let credentials = Arc::clone(&self.shared.credentials);
         self.write_as(
@@ -74,7 +74,7 @@ impl Store {
     /// # Errors
     /// Those of the store; `shutting-down`.
     pub(crate) fn sweep(&self, stopping: &dyn Fn() -> bool) -> Result<()> {
-        let now = self.now_ms();
+        let now = self.unix_ms();
         let keep = self.shared.config.retain_ids_days;
         while !stopping() {
             let more = self.write_blocking_then(

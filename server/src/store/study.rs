@@ -73,7 +73,7 @@ impl Study {
             enrolment,
             about,
         } = design;
-        let shape = StudyShape::of(&params);
+        let shape = StudyShape::new(&params);
         let payload_len = shape.payload_len;
         Self {
             row,
@@ -86,7 +86,7 @@ impl Study {
                 state,
                 fingerprint: shape.fingerprint.to_string(),
                 canonical: to_hex(&params.canonical_bytes()),
-                privacy: PrivacyStatement::of(&params),
+                privacy: PrivacyStatement::new(&params),
                 params,
                 reports_accepted: 0,
                 default_k,

@@ -34,7 +34,7 @@ pub(super) struct Log {
 }
 
 impl Log {
-    pub(super) fn of(directory: &DataDirectory) -> Self {
+    pub(super) fn in_directory(directory: &DataDirectory) -> Self {
         let there = directory.log().exists();
         Self { there }
     }

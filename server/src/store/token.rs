@@ -26,7 +26,7 @@ use crate::environment::{Entropy, Environment};
 pub(crate) struct TokenHash([u8; 32]);
 
 impl TokenHash {
-    pub(crate) fn of(token: &str) -> Self {
+    pub(crate) fn new(token: &str) -> Self {
         Self(Sha256::digest(token.as_bytes()).into())
     }
 
@@ -70,7 +70,7 @@ pub(super) fn ensure(
             let hash = TokenHash(hash);
             // A rotation that was cut short: before its commit, or after it.
             if let Some(staged) = files.staged()? {
-                if TokenHash::of(&staged).is(&hash) {
+                if TokenHash::new(&staged).is(&hash) {
                     files.adopt()?;
                 } else {
                     files.discard()?;
@@ -89,7 +89,7 @@ pub(super) fn ensure(
 fn rotate(connection: &Connection, files: &TokenFiles, entropy: &dyn Entropy) -> Result<TokenHash> {
     let token = fresh(entropy)?;
     files.stage(&token)?;
-    let hash = TokenHash::of(&token);
+    let hash = TokenHash::new(&token);
     keep(connection, &hash).map_err(Failure::into_error)?;
     files.adopt()?;
     Ok(hash)
@@ -118,7 +118,7 @@ pub fn rotate_operator_token(data_dir: &Path, environment: &Environment) -> Resu
         )));
     }
     let directory = DataDirectory::open(data_dir)?;
-    let (log, entropy) = (Log::of(&directory), &*environment.entropy);
+    let (log, entropy) = (Log::in_directory(&directory), &*environment.entropy);
     let mut connection = schema::open_for_writing(&directory.database(), None)?;
     let tenure = Tenure::begin(&mut connection, &directory, log).map_err(Failure::into_error)?;
     let files = directory.token_files();

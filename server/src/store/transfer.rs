@@ -153,7 +153,7 @@ impl Store {
         export: VerifiedExport,
         into: Option<Arc<Study>>,
     ) -> Result<Imported> {
-        let now = self.now_ms();
+        let now = self.unix_ms();
         let registry = Arc::clone(&self.shared.registry);
         let known = Arc::clone(&registry);
         let (imported, _) = self

@@ -363,7 +363,7 @@ impl Writer {
         self.caches.recent.refresh(&transaction)?;
         let mut outcomes = vec![Outcomes::new(); group.len()];
         let mut changes: Vec<Change> = Vec::new();
-        let now_ms = self.clock.now_ms();
+        let now_ms = self.clock.unix_ms();
         for submission in group {
             let study = &submission.study;
             if changes.iter().any(|change| change.study.row == study.row) {

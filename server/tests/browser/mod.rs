@@ -71,7 +71,7 @@ impl<'a> Browser<'a> {
     pub async fn page(&mut self, path: &str) -> Page {
         let answer = self.get(path).await;
         assert_eq!(answer.status, StatusCode::OK, "{path}: {answer:?}");
-        Page::of(answer)
+        Page::new(answer)
     }
 
     /// Sends a form as a page of this server would.
@@ -111,7 +111,7 @@ impl<'a> Browser<'a> {
 impl Page {
     /// Every page is well-formed HTML with the headers that keep it safe, and asks for nothing from elsewhere.
     #[track_caller]
-    pub fn of(answer: Answer) -> Self {
+    pub fn new(answer: Answer) -> Self {
         let text = String::from_utf8(answer.body.clone()).unwrap();
         let html = Html::parse_document(&text);
         assert_eq!(html.errors, Vec::<String>::new(), "{text}");

@@ -38,7 +38,7 @@ use tower::ServiceExt;
 pub struct FixedClock;
 
 impl Clock for FixedClock {
-    fn now_ms(&self) -> u64 {
+    fn unix_ms(&self) -> u64 {
         1_700_000_000_000
     }
 }
@@ -47,7 +47,7 @@ impl Clock for FixedClock {
 pub struct SetClock(pub AtomicU64);
 
 impl Clock for SetClock {
-    fn now_ms(&self) -> u64 {
+    fn unix_ms(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -324,7 +324,7 @@ pub fn design(changes: &Value) -> Value {
 }
 
 pub fn shape(study: &StudyDocument) -> StudyShape {
-    StudyShape::of(&study.params)
+    StudyShape::new(&study.params)
 }
 
 /// A fresh identifier.

@@ -299,7 +299,7 @@ async fn participate(server: &Harness, study: &StudyDocument, host: Option<&str>
     };
     let answer = Browser::new(server).send(request, String::new()).await;
     assert_eq!(answer.status, StatusCode::OK);
-    Page::of(answer)
+    Page::new(answer)
 }
 
 #[tokio::test]
@@ -443,7 +443,7 @@ async fn the_form_asks_and_refuses_beside_the_field() {
         let fields = [&design[..], &[(field, bad)]].concat();
         let answer = browser.post("/studies/new", &fields).await;
         assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY);
-        let page = Page::of(answer);
+        let page = Page::new(answer);
         assert_eq!(page.value(&format!("input#{field}")), bad);
         assert_eq!(page.all(&format!("#{field}[aria-invalid=true]")).len(), 1);
     }

@@ -52,7 +52,7 @@ async fn an_estimate_is_made_and_fetched_in_every_format() {
     assert_eq!(estimate.components[0].loadings, [0.0, 1.0, 0.0, 0.0, 0.0]);
     assert_eq!(estimate.components[0].verdict, Verdict::Above);
     assert!((estimate.total_variance.unwrap() - 1.0).abs() < 1e-12);
-    assert_eq!(estimate.privacy, PrivacyStatement::of(&study.params));
+    assert_eq!(estimate.privacy, PrivacyStatement::new(&study.params));
     assert_eq!(estimate.fingerprint, study.fingerprint);
     assert_eq!(estimate.study, study.params);
 

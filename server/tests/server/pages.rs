@@ -88,7 +88,7 @@ async fn from_a_study_to_a_download_without_a_script() {
             )
             .await;
         assert_eq!(answer.status, StatusCode::OK);
-        let page = Page::of(answer);
+        let page = Page::new(answer);
         assert_eq!(page.value("#epsilon"), epsilon);
         assert_eq!(page.value("#name"), FORM[0].1);
         errors.push(page.text("#expected").parse::<f64>().unwrap());
@@ -113,7 +113,7 @@ async fn from_a_study_to_a_download_without_a_script() {
         )
         .await;
     assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY);
-    let page = Page::of(answer);
+    let page = Page::new(answer);
     assert!(
         page.text("#name-help").contains("it needs 1 to 200"),
         "{}",
@@ -203,7 +203,7 @@ async fn from_a_study_to_a_download_without_a_script() {
     let answer = browser.post(&format!("{path}/open"), &[]).await;
     assert_eq!(answer.status, StatusCode::CONFLICT);
     assert!(
-        Page::of(answer)
+        Page::new(answer)
             .text("#error")
             .contains("from draft to open to closed")
     );
@@ -387,7 +387,7 @@ async fn without_the_right_session_nothing_is_shown_or_changed() {
         for path in &pages {
             let answer = browser.get(path).await;
             refused(&answer, path);
-            assert!(Page::of(answer).has("#error"), "{who}: {path}");
+            assert!(Page::new(answer).has("#error"), "{who}: {path}");
         }
         let answer = browser.get("/studies/new").await;
         if who == "analyst" {
@@ -444,7 +444,7 @@ async fn sessions_end_with_their_token_and_wrong_tokens_are_refused() {
         .post("/login", &[("token", "a guess of mine"), ("next", "/")])
         .await;
     assert_eq!(answer.status, StatusCode::FORBIDDEN);
-    let page = Page::of(answer);
+    let page = Page::new(answer);
     assert!(page.has("#token[aria-invalid]") && page.value("#token").is_empty());
     assert!(!String::from_utf8_lossy(&page.answer.body).contains("a guess"));
     let mut operator = Browser::operator(&server).await;
@@ -482,7 +482,7 @@ async fn guessing_in_the_form_ends() {
         let page = Request::get("/login")
             .header(header::COOKIE, format!("eigenveil-session={cookie}"))
             .header(header::ACCEPT, HTML);
-        let page = Page::of(server.send(page.body(Body::empty()).unwrap()).await);
+        let page = Page::new(server.send(page.body(Body::empty()).unwrap()).await);
         let key = page.value("input[name=form_key]");
         let request = Request::post("/login")
             .header(header::COOKIE, format!("eigenveil-session={cookie}"))
@@ -581,7 +581,7 @@ async fn errors_are_pages_for_browsers_and_problems_for_programs() {
         assert_eq!(answer.status.as_u16(), status, "{path}");
         let id = answer.headers.get("x-request-id").cloned();
         assert!(id.is_some());
-        assert!(Page::of(answer).has("#error"), "{path}");
+        assert!(Page::new(answer).has("#error"), "{path}");
     }
     server.get("/nothing").await.is_problem(404, E::NotFound);
     server

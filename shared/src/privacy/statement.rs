@@ -44,7 +44,7 @@ pub struct PrivacyStatement {
 
 impl PrivacyStatement {
     /// The statement for frozen parameters.
-    pub fn of(params: &StudyParams) -> Self {
+    pub fn new(params: &StudyParams) -> Self {
         let budget = params.budget();
         let (epsilon, delta) = (budget.epsilon(), budget.delta());
         let mechanism = params.mechanism();
@@ -151,7 +151,7 @@ mod tests {
             budget: Budget::approximate(epsilon, delta).unwrap(),
         })
         .unwrap();
-        PrivacyStatement::of(&params)
+        PrivacyStatement::new(&params)
     }
 
     #[test]
@@ -207,7 +207,7 @@ mod tests {
             analytic.cautions
         );
         assert!(statement(Calibration::Analytic, 9.0, 1e-6).cautions[0].contains("above 8"));
-        let pure = PrivacyStatement::of(
+        let pure = PrivacyStatement::new(
             &StudyParams::freeze(StudyDesign {
                 dimension: 40,
                 features: None,

@@ -273,7 +273,7 @@ fn integers_beyond_the_bound_are_refused() {
     // The norm test is stricter at small dimensions; this is about the range of each number.
     let shape = StudyShape {
         norm_bound: None,
-        ..StudyShape::of(&params)
+        ..StudyShape::new(&params)
     };
     let PayloadForm::Integers { bound } = shape.payload_form else {
         panic!("{:?}", shape.payload_form)

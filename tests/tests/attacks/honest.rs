@@ -110,7 +110,7 @@ impl Honest {
         let shown: StudyDocument = serde_json::from_slice(&shown.body).unwrap();
         assert_eq!(shown.reports_accepted, acknowledged.len() as u64);
         let reports = format!("{path}/reports");
-        let shape = StudyShape::of(&self.study.params);
+        let shape = StudyShape::new(&self.study.params);
         let payload = vec![0; shape.payload_len];
         let head = format!("content-type: {REPORT_BATCH_MEDIA_TYPE}\r\n");
         for ids in acknowledged.chunks(codec::max_batch(shape.payload_len)) {
@@ -134,7 +134,7 @@ fn report_id(device: u64, number: u64) -> ReportId {
 
 /// A whole report; what it says does not matter here, but seeds differ.
 pub(crate) fn report(study: &StudyDocument, id: ReportId) -> Vec<u8> {
-    let shape = StudyShape::of(&study.params);
+    let shape = StudyShape::new(&study.params);
     let mut payload = vec![0; shape.payload_len];
     if payload.len() == id.0.len() {
         payload.copy_from_slice(&id.0);

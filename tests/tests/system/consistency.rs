@@ -37,7 +37,7 @@ struct Population {
 
 impl Population {
     /// Of six kinds in turn: falling variances, two equal ones, three equal ones, one alone, nothing at all, a mean.
-    fn of(number: u64, p: usize) -> Self {
+    fn new(number: u64, p: usize) -> Self {
         let leading: &[f64] = match number % 6 {
             0 => &[4.0, 2.0, 1.2],
             1 => &[3.0, 3.0],
@@ -119,7 +119,7 @@ impl World {
     /// Reports as devices make them, but from a seed.
     async fn take_part(&self, study: &StudyDocument, number: u64) {
         let mut rng = ChaCha8Rng::seed_from_u64(number);
-        let people = Population::of(number, study.params.dimension());
+        let people = Population::new(number, study.params.dimension());
         let preprocessor = study.params.preprocessor();
         for _ in 0..BATCHES {
             let reports: Vec<(ReportId, Vec<u8>)> = (0..BATCH)
@@ -134,7 +134,7 @@ impl World {
             let pairs = reports
                 .iter()
                 .map(|(id, payload)| (*id, payload.as_slice()));
-            let body = codec::encode_batch(&StudyShape::of(&study.params), pairs).unwrap();
+            let body = codec::encode_batch(&StudyShape::new(&study.params), pairs).unwrap();
             let url = format!("{}/v1/studies/{}/reports", self.server.url, study.id);
             let request = self.http.post(url).body(body).header(
                 header::CONTENT_TYPE,

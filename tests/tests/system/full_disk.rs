@@ -20,7 +20,7 @@ fn reports(study: &eigenveil_client::http::Study, count: usize) -> Vec<Report> {
 }
 
 fn encode(study: &eigenveil_client::http::Study, reports: &[Report]) -> Vec<u8> {
-    let shape = StudyShape::of(study.params());
+    let shape = StudyShape::new(study.params());
     let pairs = reports.iter().map(|r| (r.id, r.payload.as_slice()));
     codec::encode_batch(&shape, pairs).unwrap()
 }
@@ -28,7 +28,7 @@ fn encode(study: &eigenveil_client::http::Study, reports: &[Report]) -> Vec<u8> 
 fn sum(reports: &[Report], p: usize, study: &eigenveil_client::http::Study) -> Vec<f64> {
     let mut sum =
         eigenveil_estimation::accumulate::ReportSum::new(study.params().mechanism(), p).unwrap();
-    let shape = StudyShape::of(study.params());
+    let shape = StudyShape::new(study.params());
     for report in reports {
         let payload = shape.payload(&report.payload).unwrap();
         sum.add(&payload).unwrap();

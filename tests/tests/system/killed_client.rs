@@ -32,7 +32,7 @@ async fn every_row_is_counted_once_and_always_sent_with_the_same_bytes() {
         .fetch_study(&id)
         .await
         .unwrap();
-    proxy.record(StudyShape::of(checked.params()));
+    proxy.record(StudyShape::new(checked.params()));
 
     let rows = folder.path().join("rows.csv");
     let mut text = String::new();

@@ -21,7 +21,7 @@ const KILLS: u64 = 6;
 /// The sum of what the outbox will send, in f64: of numbers report by report, of seeds expanded.
 fn expected_sum(outbox: &Outbox, study: &Study) -> Vec<f64> {
     let mut sum = ReportSum::new(study.params().mechanism(), P).unwrap();
-    let shape = StudyShape::of(study.params());
+    let shape = StudyShape::new(study.params());
     let pending = outbox.pending(REPORTS as usize).unwrap();
     assert_eq!(pending.len() as u64, REPORTS);
     for entry in &pending {

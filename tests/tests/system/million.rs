@@ -75,7 +75,7 @@ async fn a_million_participants_leave_pages_quick_and_memory_flat() {
     let id = server.create_study(&["--p", "40", "--k", "2", "--epsilon", "4"]);
     let shown = server.cli_json(&["study", "show", "--json", &id]);
     let canonical = from_hex(shown["canonical"].as_str().unwrap()).unwrap();
-    let shape = StudyShape::of(&StudyParams::from_canonical(&canonical).unwrap());
+    let shape = StudyShape::new(&StudyParams::from_canonical(&canonical).unwrap());
     let http = reqwest::Client::new();
     let url = format!("{}/v1/studies/{id}/reports", server.url);
     let mut uploads = JoinSet::new();

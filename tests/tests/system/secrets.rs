@@ -105,7 +105,7 @@ async fn tokens_leave_no_trace() {
     let url = format!("{}/v1/studies/{id}/reports", server.url);
     let (one, two) = (wire(), wire());
     let pairs = [(one.0, &one.1[..]), (two.0, &two.1[..])];
-    let batch = codec::encode_batch(&codec::StudyShape::of(study.params()), pairs).unwrap();
+    let batch = codec::encode_batch(&codec::StudyShape::new(study.params()), pairs).unwrap();
     let posts = [
         (
             ENROLLED_REPORT_MEDIA_TYPE,

@@ -5,7 +5,7 @@ use eigenveil_shared::{Result, privacy::Budget};
 
 use super::descent::{Descent, objective};
 use crate::{
-    Baseline, Calibration, Card, Fit, Generator, Options, Privacy, Request, Rows, check,
+    Baseline, Card, Fit, Generator, NoiseRule, Options, Privacy, Request, Rows, check,
     parameter::{BATCH, ITERATIONS, Parameter, SIGMA, STAGE, STEP},
     robust::{
         calibration::{Calibrated, Releases, noise_of, published_for_batches},
@@ -172,7 +172,7 @@ impl Glad {
         let accounted = matches!(
             privacy,
             Privacy::Budget {
-                calibration: Calibration::Accounted,
+                calibration: NoiseRule::Accounted,
                 ..
             }
         );

@@ -262,7 +262,7 @@ fn step_by_span(
     (eta, sd): (f64, f64),
     rng: &mut Generator,
 ) -> Result<Iterate> {
-    let spanned = Span::of(rows, p, support);
+    let spanned = Span::new(rows, p, support);
     let (iterate, rows, beyond) = match &spanned {
         Some((span, inside)) => (&inside.iterate, &inside.rows, span.beyond()),
         None => (p, rows, 0),
@@ -298,7 +298,7 @@ fn projected(lower: &DMatrix<f64>, rank: usize) -> Result<Iterate> {
     let mut weights = project_eigenvalues(eigen.values.as_slice(), rank)?.values;
     weights.truncate(weights.iter().take_while(|&&w| w > 0.0).count());
     let vectors = eigen.vectors.columns(0, weights.len()).into_owned();
-    Ok(Iterate::of(vectors, weights))
+    Ok(Iterate::from_factor(vectors, weights))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use super::{
     descent::{Descent, Geometry, StepNoise, objective},
 };
 use crate::{
-    Baseline, Calibration, Card, Fit, Generator, Options, Privacy, Request, Rows, check,
+    Baseline, Card, Fit, Generator, NoiseRule, Options, Privacy, Request, Rows, check,
     parameter::{BATCH, ITERATIONS, Parameter, STEP},
     robust::{
         calibration::{Calibrated, Releases, noise_of, published_for_batches},
@@ -170,8 +170,8 @@ impl Reaper {
         if let Some(noise) = promised {
             // The paper has σ on every entry, whose weakest directions, the diagonal's, have σ as well.
             step_noise = match noise.guarantee.calibration {
-                Calibration::Accounted => StepNoise::Isotropic(noise.step_sd),
-                Calibration::AsPublished => StepNoise::Entrywise(noise.step_sd),
+                NoiseRule::Accounted => StepNoise::Isotropic(noise.step_sd),
+                NoiseRule::AsPublished => StepNoise::Entrywise(noise.step_sd),
             };
             facts.extend([
                 ("noise_sd", noise.step_sd),

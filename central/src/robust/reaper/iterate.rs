@@ -42,7 +42,7 @@ impl Iterate {
     }
 
     /// A point of the Fantope.
-    pub(super) fn of(vectors: DMatrix<f64>, weights: Vec<f64>) -> Self {
+    pub(super) fn from_factor(vectors: DMatrix<f64>, weights: Vec<f64>) -> Self {
         let factor = FantopeFactor {
             vectors,
             weights,

@@ -100,7 +100,7 @@ impl Mirror {
             .take_while(|&w| w > 0.0)
             .collect();
         eigen.vectors.resize_horizontally_mut(weights.len(), 0.0);
-        Ok(Iterate::of(eigen.vectors, weights))
+        Ok(Iterate::from_factor(eigen.vectors, weights))
     }
 
     /// P; `None` where the ends of the spectrum take too long to find.

@@ -35,7 +35,7 @@ impl Span {
     /// Of these rows, which are zero after their first `support` coordinates, and of this iterate; `None` where it is not worth it.
     ///
     /// The first `support` coordinates stay if that is cheaper than to span the rows: where they are the same at every step.
-    pub(super) fn of(
+    pub(super) fn new(
         rows: &DMatrix<f64>,
         iterate: &Iterate,
         support: Option<usize>,
@@ -145,11 +145,11 @@ mod tests {
             rows.fill_column(4, 0.0);
             let first = rows.column(0).into_owned();
             rows.set_column(7, &first);
-            let iterate = Iterate::of(
+            let iterate = Iterate::from_factor(
                 uniform_frame(&mut rng, p, r).unwrap(),
                 (0..r).map(|i| 1.0 / (i + 1) as f64).collect(),
             );
-            let (span, inside) = Span::of(&rows, &iterate, support).unwrap();
+            let (span, inside) = Span::new(&rows, &iterate, support).unwrap();
             let d = support.unwrap_or(n) + r;
             assert_eq!((inside.rows.nrows(), span.beyond()), (d, p - d));
             let mut embed = |coordinates: &DMatrix<f64>| span.embed(coordinates, &mut rng).unwrap();
@@ -176,9 +176,9 @@ mod tests {
             }
         }
         let few = uniform_frame(&mut rng, p, 3).unwrap();
-        assert!(Span::of(&few, &Iterate::start(2, p), None).is_none());
+        assert!(Span::new(&few, &Iterate::start(2, p), None).is_none());
         let many = uniform_frame(&mut rng, p, 80).unwrap();
-        assert!(Span::of(&many, &Iterate::start(2, p), None).is_none());
+        assert!(Span::new(&many, &Iterate::start(2, p), None).is_none());
     }
 
     /// Directions beyond the span are drawn anew each time, and every one alike: along a fixed axis outside, one of m, the square has
@@ -188,7 +188,7 @@ mod tests {
         let (p, n) = (90, 40);
         let mut rng = generator(Some(4)).unwrap();
         let rows = uniform_frame(&mut rng, p, n).unwrap();
-        let (span, _) = Span::of(&rows, &Iterate::start(1, p), None).unwrap();
+        let (span, _) = Span::new(&rows, &Iterate::start(1, p), None).unwrap();
         let mut axis = uniform_frame(&mut rng, p, 1).unwrap();
         axis -= &rows * (rows.transpose() * &axis);
         axis /= axis.norm();
