@@ -45,7 +45,7 @@ impl Baseline for SparsePca {
     }
 
     /// # Errors
-    /// Besides those of the trait `InvalidRequest` for a λ that is negative or not finite and an s outside `k..=p`.
+    /// Besides those of the trait `invalid-request` for a λ that is negative or not finite and an s outside `k..=p`.
     fn fit(&self, rows: &Rows, request: &Request<'_>, _rng: &mut Generator) -> Result<Fit> {
         let (n, p, k) = (rows.n() as u64, rows.dimension(), request.k);
         check(&CARD, p, n, request)?;

@@ -7,6 +7,7 @@ use std::{
 };
 
 use eigenveil_estimation::{floor::grouped, plan::largest_error};
+use eigenveil_plots::Figure;
 use eigenveil_shared::{
     estimate::{Estimate, SparseOutcome},
     mechanism::{Calibration, MechanismKind},
@@ -223,6 +224,14 @@ pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
     fs::write(&partial, bytes)
         .and_then(|()| fs::rename(&partial, path))
         .map_err(|error| CliError::failed(format!("cannot write {}: {error}", path.display())))
+}
+
+/// Writes a figure as SVG.
+///
+/// # Errors
+/// Names the file.
+pub(crate) fn write_figure(path: &Path, figure: &impl Figure) -> Result<()> {
+    write_file(path, figure.to_svg().as_bytes())
 }
 
 /// Makes a directory for results.

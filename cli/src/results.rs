@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use eigenveil_pictures as pictures;
+use eigenveil_plots::Figure;
 use eigenveil_shared::estimate::{Estimate, LambdaPath, csv_text};
 
 use crate::{

@@ -47,7 +47,7 @@ impl Accumulator {
     /// An empty sum of `p × p` matrices.
     ///
     /// # Errors
-    /// `InvalidDimension` for p = 0.
+    /// `invalid-dimension` for p = 0.
     pub fn new(p: usize) -> Result<Self> {
         Self::from_parts(PackedSymmetric::zeros(p), 0)
     }
@@ -55,7 +55,7 @@ impl Accumulator {
     /// A sum that was stored before: `sum` of `count` reports.
     ///
     /// # Errors
-    /// `InvalidDimension` for dimension 0, `EstimateFailed` for an entry that is not finite.
+    /// `invalid-dimension` for dimension 0, `estimate-failed` for an entry that is not finite.
     pub fn from_parts(sum: PackedSymmetric, count: u64) -> Result<Self> {
         if sum.dimension() == 0 {
             return Err(no_dimension());
@@ -87,7 +87,7 @@ impl Accumulator {
     /// Adds the `p(p+1)/2` numbers of one payload, the upper triangle row by row.
     ///
     /// # Errors
-    /// `WrongPayloadLength` for a payload of another dimension. The sum is then as before.
+    /// `wrong-payload-length` for a payload of another dimension. The sum is then as before.
     pub fn add<N: Numbers>(&mut self, numbers: &N) -> Result<()> {
         let (bytes, expected) = (numbers.bytes(), packed_len(self.dimension()));
         if bytes.len() != expected {
@@ -110,7 +110,7 @@ impl Accumulator {
     /// Adds `count` reports whose sum is already known, as a simulation has it.
     ///
     /// # Errors
-    /// `WrongDimension` when the dimensions differ, `EstimateFailed` for an entry that is not finite.
+    /// `wrong-dimension` when the dimensions differ, `estimate-failed` for an entry that is not finite.
     pub fn add_sum(&mut self, sum: PackedSymmetric, count: u64) -> Result<()> {
         self.merge(&Self::from_parts(sum, count)?)
     }
@@ -147,7 +147,7 @@ impl Accumulator {
     /// Adds everything another accumulator has.
     ///
     /// # Errors
-    /// `WrongDimension` when the dimensions differ.
+    /// `wrong-dimension` when the dimensions differ.
     pub fn merge(&mut self, other: &Self) -> Result<()> {
         if other.dimension() != self.dimension() {
             return Err(Error::new(
@@ -189,7 +189,7 @@ impl SeedSum {
     /// An empty sum in dimension p.
     ///
     /// # Errors
-    /// `InvalidDimension` for p = 0.
+    /// `invalid-dimension` for p = 0.
     pub fn new(p: usize) -> Result<Self> {
         if p == 0 {
             return Err(no_dimension());
@@ -238,7 +238,7 @@ impl ReportSum {
     /// An empty sum of reports of dimension p.
     ///
     /// # Errors
-    /// `InvalidDimension` for p = 0.
+    /// `invalid-dimension` for p = 0.
     pub fn new(mechanism: &MechanismSpec, p: usize) -> Result<Self> {
         Ok(match mechanism.payload_form() {
             PayloadForm::Seed => ReportSum::Seeds(SeedSum::new(p)?),
@@ -251,7 +251,7 @@ impl ReportSum {
     /// Adds one payload.
     ///
     /// # Errors
-    /// `WrongPayloadLength` and `InvalidMechanism` for a payload of another study.
+    /// `wrong-payload-length` and `invalid-mechanism` for a payload of another study.
     pub fn add<B: AsRef<[u8]>>(&mut self, payload: &Payload<B>) -> Result<()> {
         match (self, payload) {
             (ReportSum::Numbers(sum), Payload::Floats(numbers)) => sum.add(numbers),

@@ -96,8 +96,8 @@ impl NoisyMoment {
     /// mean does to first order is in it. Its own mean would leave a bias of (its noise)², 32 times the whole's.
     ///
     /// # Errors
-    /// `InvalidMechanism` for a noise family that cannot be centred (or is already);
-    /// `InvalidDimension` below P = 2; `InvalidPreprocessing` unless `a > 0`.
+    /// `invalid-mechanism` for a noise family that cannot be centred (or is already);
+    /// `invalid-dimension` below P = 2; `invalid-preprocessing` unless `a > 0`.
     pub fn centred(self, a: f64, norm: Norm) -> Result<Self> {
         let report_dimension = self.dimension();
         if report_dimension < 2 {
@@ -251,7 +251,7 @@ impl ReportNoise {
 /// [`NoisyMoment::centred`] will find it.
 ///
 /// # Errors
-/// `InvalidRequest` unless the two are ≥ 0 and rows in the unit ball can have them; `InvalidMechanism` for a noise family
+/// `invalid-request` unless the two are ≥ 0 and rows in the unit ball can have them; `invalid-mechanism` for a noise family
 /// that cannot be centred.
 pub fn planned_noise(
     params: &StudyParams,

@@ -51,7 +51,7 @@ fn compare_buckets(
 /// Plain PCA of the moment (Algorithm 1). `setting` names the privacy setting for the warnings: "ε = 1".
 ///
 /// # Errors
-/// `InvalidRequest` unless `1 ≤ k ≤ p`; `EstimateFailed` when the moment holds a number that is not finite.
+/// `invalid-request` unless `1 ≤ k ≤ p`; `estimate-failed` when the moment holds a number that is not finite.
 ///
 /// ```
 /// use eigenveil_estimation::{accumulate::Accumulator, estimate::principal_components, moment::NoisyMoment};
@@ -124,7 +124,7 @@ pub(crate) fn principal(
 /// its own rows. `cancel` is asked after every iteration.
 ///
 /// # Errors
-/// As [`principal_components`]; `InvalidRequest` for settings out of range; `EstimateFailed` when
+/// As [`principal_components`]; `invalid-request` for settings out of range; `estimate-failed` when
 /// it was called off. An iteration cap that is hit is a warning, and `converged` is false.
 pub fn sparse_components(
     moment: &NoisyMoment,

@@ -106,7 +106,7 @@ pub enum Again<'a> {
 /// components, and above [`LARGEST_DIMENSION`] or (from p = 300) [`MOST_COMPONENTS`], where it would take long.
 ///
 /// # Errors
-/// Those of the decompositions: `EstimateFailed` when a number is not finite.
+/// Those of the decompositions: `estimate-failed` when a number is not finite.
 pub fn error_bars(
     moment: &NoisyMoment,
     vectors: &DMatrix<f64>,

@@ -14,7 +14,7 @@ const ORTHONORMAL_TOLERANCE: f64 = 1e-6;
 /// `2k − 2‖V̂ᵀV‖_F²` is the same number but loses everything below 1e-8.
 ///
 /// # Errors
-/// `InvalidRequest` unless both are orthonormal bases (`p × k`, to 1e-6) of the same shape: a
+/// `invalid-request` unless both are orthonormal bases (`p × k`, to 1e-6) of the same shape: a
 /// collapsed estimate would otherwise score `√k`, *better* than an orthogonal one.
 ///
 /// ```
@@ -70,7 +70,7 @@ pub fn one_minus_smallest_cosine(estimated: &DMatrix<f64>, truth: &DMatrix<f64>)
 /// `tr(V̂ᵀCV̂) / tr C`: the share of the variance `C` (`p × p`) that the estimated subspace holds.
 ///
 /// # Errors
-/// `InvalidRequest` unless V̂ is an orthonormal basis of C's dimension and `tr C > 0`.
+/// `invalid-request` unless V̂ is an orthonormal basis of C's dimension and `tr C > 0`.
 pub fn captured_variance(estimated: &DMatrix<f64>, covariance: &DMatrix<f64>) -> Result<f64> {
     require_basis(estimated, "the estimate")?;
     if covariance.shape() != (estimated.nrows(), estimated.nrows()) {

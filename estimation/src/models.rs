@@ -62,7 +62,7 @@ impl Model {
     /// Draws the frame.
     ///
     /// # Errors
-    /// `InvalidRequest` unless `1 ≤ k ≤ s ≤ p` (with s = p where there is no sparsity), the spike or
+    /// `invalid-request` unless `1 ≤ k ≤ s ≤ p` (with s = p where there is no sparsity), the spike or
     /// λ is a positive finite number, the share of inliers in (0, 1] and their noise not negative.
     pub fn draw<R: Rng + ?Sized>(&self, rng: &mut R) -> Result<Population> {
         let (p, k, s, bulk, along) = match *self {
@@ -211,7 +211,7 @@ impl Population {
 /// A uniformly distributed (Haar) `p × k` orthonormal frame.
 ///
 /// # Errors
-/// `InvalidRequest` unless `1 ≤ k ≤ p`.
+/// `invalid-request` unless `1 ≤ k ≤ p`.
 pub fn uniform_frame<R: Rng + ?Sized>(rng: &mut R, p: usize, k: usize) -> Result<DMatrix<f64>> {
     if k == 0 || k > p {
         return Err(Error::new(

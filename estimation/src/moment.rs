@@ -40,8 +40,8 @@ impl NoisyMoment {
     /// The mean of all decoded reports in `buckets` (empty buckets are fine), each with noise of law `noise`.
     ///
     /// # Errors
-    /// `EstimateFailed` when there is no report at all (or no bucket), `WrongDimension` when buckets
-    /// differ in dimension, `InvalidMechanism` when the noise model holds a negative or non-finite
+    /// `estimate-failed` when there is no report at all (or no bucket), `wrong-dimension` when buckets
+    /// differ in dimension, `invalid-mechanism` when the noise model holds a negative or non-finite
     /// standard deviation.
     pub fn from_buckets(buckets: Vec<Accumulator>, noise: NoiseModel) -> Result<Self> {
         let sd = noise.off_diagonal_sd();

@@ -21,7 +21,7 @@ pub struct Pca {
 /// Top-`k` eigenvectors of the symmetric `moment` (`p × p`).
 ///
 /// # Errors
-/// `InvalidRequest` unless `1 ≤ k ≤ p`, `EstimateFailed` when an entry is not finite.
+/// `invalid-request` unless `1 ≤ k ≤ p`, `estimate-failed` when an entry is not finite.
 ///
 /// ```
 /// use nalgebra::dmatrix;

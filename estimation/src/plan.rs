@@ -56,7 +56,7 @@ impl Total {
     /// The sum where it is known.
     ///
     /// # Errors
-    /// `InvalidRequest` for a number outside (0, 1].
+    /// `invalid-request` for a number outside (0, 1].
     fn value(self) -> Result<Option<f64>> {
         match self {
             Total::UnitRows => Ok(Some(1.0)),
@@ -104,7 +104,7 @@ pub fn largest_error(p: usize, k: usize) -> f64 {
 /// total is spread evenly over the other directions, which is the kindest guess: a component near to the next is harder to find.
 ///
 /// # Errors
-/// `InvalidRequest` unless `1 ≤ k < p`, there are k to p eigenvalues, they are positive, descending (down to
+/// `invalid-request` unless `1 ≤ k < p`, there are k to p eigenvalues, they are positive, descending (down to
 /// the spread rest) and sum to at most the total.
 pub fn spectrum_of(p: usize, k: usize, eigenvalues: &[f64], total: Total) -> Result<Spectrum> {
     if k == 0 || k >= p {
@@ -167,7 +167,7 @@ pub fn spectrum_of(p: usize, k: usize, eigenvalues: &[f64], total: Total) -> Res
 /// clipped and whose reports do not show their length.
 ///
 /// # Errors
-/// `InvalidRequest` for a k it does not have, for components that do not
+/// `invalid-request` for a k it does not have, for components that do not
 /// stand above its floor, and where the total is not known.
 pub fn spectrum_of_pilot(pilot: &Estimate, k: usize, total: Total) -> Result<Spectrum> {
     let p = pilot.p;
@@ -266,8 +266,8 @@ pub fn pilot_uncertainty(pilot: &Estimate) -> f64 {
 /// Answers a wish for a population of this spectrum and the noise of one report.
 ///
 /// # Errors
-/// `InvalidRequest` for a target error that is not positive or that any subspace meets, and for n = 0;
-/// `InvalidMechanism` as [`crate::floor::SpectralNoise::new`].
+/// `invalid-request` for a target error that is not positive or that any subspace meets, and for n = 0;
+/// `invalid-mechanism` as [`crate::floor::SpectralNoise::new`].
 pub fn plan(spectrum: &Spectrum, noise: &NoiseModel, wish: Wish) -> Result<Planned> {
     let (p, k) = (spectrum.dimension(), spectrum.rank());
     let n = match wish {
@@ -312,7 +312,7 @@ pub fn plan(spectrum: &Spectrum, noise: &NoiseModel, wish: Wish) -> Result<Plann
 /// Expected errors at up to `points` numbers of participants, evenly spaced in their logarithm.
 ///
 /// # Errors
-/// Those of [`predict`](crate::floor::predict()); `InvalidRequest` unless `1 ≤ from ≤ to`.
+/// Those of [`predict`](crate::floor::predict()); `invalid-request` unless `1 ≤ from ≤ to`.
 pub fn error_curve(
     spectrum: &Spectrum,
     noise: &NoiseModel,

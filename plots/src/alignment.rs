@@ -1,6 +1,7 @@
 //! How well each component is expected to be recovered.
 
 use crate::{
+    figure::Figure,
     frame::{MARGIN, axes, block, block_height, caption_under, heading, usable_width, whisker},
     label::Rows,
     number::compact,
@@ -50,10 +51,14 @@ impl AlignmentChart {
     fn shown(&self) -> &[ScreeComponent] {
         &self.components[..self.components.len().min(self.shown.clamp(1, 200))]
     }
+}
 
-    /// The chart as SVG.
-    #[must_use]
-    pub fn to_svg(&self) -> String {
+impl Figure for AlignmentChart {
+    fn with_width(self, width: f64) -> Self {
+        Self { width, ..self }
+    }
+
+    fn to_svg(&self) -> String {
         let width = usable_width(self.width);
         let components = self.shown();
         let mut svg = Svg::default();
@@ -98,8 +103,7 @@ impl AlignmentChart {
     }
 
     /// The numbers as a table, one row for each component shown.
-    #[must_use]
-    pub fn to_table(&self) -> DataTable {
+    fn to_table(&self) -> DataTable {
         let headers = ["Component", "Noise floor", ALIGNMENT, "Standard error"];
         let rows = self.shown().iter().enumerate().map(|(i, component)| {
             vec![

@@ -1,6 +1,7 @@
 //! The largest loadings of a component, by name.
 
 use crate::{
+    figure::Figure,
     frame::{MARGIN, RowNames, block, block_height, heading, usable_width},
     number::{compact, drawable},
     scale::{Axis, Scale},
@@ -65,9 +66,26 @@ impl BarChart {
         bars
     }
 
-    /// The chart as SVG.
-    #[must_use]
-    pub fn to_svg(&self) -> String {
+    fn description(&self, bars: &[&Bar], numbers: &[String]) -> String {
+        let parts: Vec<String> = bars
+            .iter()
+            .zip(numbers)
+            .map(|(b, n)| format!("{} {n}", b.name))
+            .collect();
+        format!(
+            "Bars of {}, by magnitude: {}.",
+            self.x_label,
+            parts.join("; ")
+        )
+    }
+}
+
+impl Figure for BarChart {
+    fn with_width(self, width: f64) -> Self {
+        Self { width, ..self }
+    }
+
+    fn to_svg(&self) -> String {
         let all = self.sorted();
         let bars: Vec<&Bar> = all.iter().copied().take(self.shown).collect();
         let room = usable_width(self.width) * 0.34;
@@ -164,8 +182,7 @@ impl BarChart {
     }
 
     /// The numbers of all bars as a table.
-    #[must_use]
-    pub fn to_table(&self) -> DataTable {
+    fn to_table(&self) -> DataTable {
         let rows = self.sorted();
         DataTable {
             caption: self.title.clone(),
@@ -175,18 +192,5 @@ impl BarChart {
                 .map(|b| vec![b.name.clone(), compact(b.value)])
                 .collect(),
         }
-    }
-
-    fn description(&self, bars: &[&Bar], numbers: &[String]) -> String {
-        let parts: Vec<String> = bars
-            .iter()
-            .zip(numbers)
-            .map(|(b, n)| format!("{} {n}", b.name))
-            .collect();
-        format!(
-            "Bars of {}, by magnitude: {}.",
-            self.x_label,
-            parts.join("; ")
-        )
     }
 }

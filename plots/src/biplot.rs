@@ -1,6 +1,7 @@
 //! Rows in the plane of two components, with the features' loadings as arrows.
 
 use crate::{
+    figure::Figure,
     frame::{MARGIN, axes, block, caption_under, fit_x, fit_y, heading, usable_width},
     label::{Key, Label, Rows},
     marker::{LineStyle, Marker},
@@ -96,9 +97,99 @@ impl Biplot {
         all.copied().filter(|(x, y)| drawable(*x) && drawable(*y))
     }
 
-    /// The picture as SVG.
-    #[must_use]
-    pub fn to_svg(&self) -> String {
+    /// What the points span, with some air; zero is in it, where the arrows begin.
+    fn extent(&self, of: impl Fn((f64, f64)) -> f64) -> (f64, f64) {
+        let (from, to) = self
+            .points()
+            .map(of)
+            .fold((0.0_f64, 0.0_f64), |(a, b), v| (a.min(v), b.max(v)));
+        let span = if to > from { to - from } else { 1.0 };
+        (from - 0.06 * span, to + 0.06 * span)
+    }
+
+    fn legend(&self) -> Vec<Label> {
+        let named = self.groups.iter().enumerate();
+        named
+            .filter(|(_, group)| !group.name.is_empty() && !group.points.is_empty())
+            .map(|(i, group)| {
+                let key = Key::Series(LineStyle::None, shape(i));
+                Label::above(&group.name, &colour(i), key)
+            })
+            .collect()
+    }
+
+    /// Draws the arrows with their names; gives the names that found no room.
+    fn draw_arrows(&self, svg: &mut Svg, area: Area, origin: (f64, f64)) -> Vec<&str> {
+        let arrows = self.sorted();
+        let arrows = &arrows[..arrows.len().min(self.shown)];
+        // Pixels for a loading of one: no arrow leaves the plot.
+        let room = |loading: f64, ahead: f64, behind: f64| match loading {
+            l if l > 0.0 => ahead / l,
+            l if l < 0.0 => behind / -l,
+            _ => f64::INFINITY,
+        };
+        let (ox, oy) = origin;
+        let scale = REACH
+            * arrows.iter().fold(f64::INFINITY, |least: f64, arrow| {
+                least
+                    .min(room(arrow.x, area.right() - ox, ox - area.x))
+                    .min(room(arrow.y, oy - area.y, area.bottom() - oy))
+            });
+        let mut taken: Vec<Area> = Vec::new();
+        let mut missing = Vec::new();
+        for arrow in arrows {
+            let tip = (ox + scale * arrow.x, oy - scale * arrow.y);
+            let tooltip = format!("{}: {}, {}", arrow.name, compact(arrow.x), compact(arrow.y));
+            svg.open_group("c5", &tooltip);
+            svg.path("ln thin", &shaft(origin, tip));
+            svg.close_group();
+            match place_for(&arrow.name, tip, area, &taken) {
+                Some(place) => taken.push(place),
+                None => missing.push(arrow.name.as_str()),
+            }
+        }
+        // Names lie over every arrow.
+        let named = arrows
+            .iter()
+            .filter(|a| !missing.contains(&a.name.as_str()));
+        for (arrow, place) in named.zip(&taken) {
+            svg.tinted("bg", *place, 0.8);
+            let baseline = (place.x + 2.0, place.y + Role::Small.size());
+            svg.text(Role::Small, "", baseline, Anchor::Start, &arrow.name);
+        }
+        missing
+    }
+
+    fn description(&self, count: usize) -> String {
+        let groups: Vec<String> = self
+            .groups
+            .iter()
+            .filter(|group| !group.name.is_empty())
+            .map(|group| format!("{} {}", group.points.len(), group.name))
+            .collect();
+        let arrows: Vec<String> = self
+            .sorted()
+            .iter()
+            .take(self.shown)
+            .map(|a| format!("{} ({}, {})", a.name, compact(a.x), compact(a.y)))
+            .collect();
+        let mut text = format!("Scatter of {count} rows, {} against {}.", self.y, self.x);
+        if !groups.is_empty() {
+            text.push_str(&format!(" Groups: {}.", groups.join(", ")));
+        }
+        if !arrows.is_empty() {
+            text.push_str(&format!(" Loadings: {}.", arrows.join("; ")));
+        }
+        text
+    }
+}
+
+impl Figure for Biplot {
+    fn with_width(self, width: f64) -> Self {
+        Self { width, ..self }
+    }
+
+    fn to_svg(&self) -> String {
         let width = usable_width(self.width);
         let mut svg = Svg::default();
         let mut top = heading(&mut svg, &self.title, self.subtitle.as_deref(), width) + 8.0;
@@ -185,72 +276,8 @@ impl Biplot {
         svg.finish(width, height, &self.title, &self.description(count))
     }
 
-    /// What the points span, with some air; zero is in it, where the arrows begin.
-    fn extent(&self, of: impl Fn((f64, f64)) -> f64) -> (f64, f64) {
-        let (from, to) = self
-            .points()
-            .map(of)
-            .fold((0.0_f64, 0.0_f64), |(a, b), v| (a.min(v), b.max(v)));
-        let span = if to > from { to - from } else { 1.0 };
-        (from - 0.06 * span, to + 0.06 * span)
-    }
-
-    fn legend(&self) -> Vec<Label> {
-        let named = self.groups.iter().enumerate();
-        named
-            .filter(|(_, group)| !group.name.is_empty() && !group.points.is_empty())
-            .map(|(i, group)| {
-                let key = Key::Series(LineStyle::None, shape(i));
-                Label::above(&group.name, &colour(i), key)
-            })
-            .collect()
-    }
-
-    /// Draws the arrows with their names; gives the names that found no room.
-    fn draw_arrows(&self, svg: &mut Svg, area: Area, origin: (f64, f64)) -> Vec<&str> {
-        let arrows = self.sorted();
-        let arrows = &arrows[..arrows.len().min(self.shown)];
-        // Pixels for a loading of one: no arrow leaves the plot.
-        let room = |loading: f64, ahead: f64, behind: f64| match loading {
-            l if l > 0.0 => ahead / l,
-            l if l < 0.0 => behind / -l,
-            _ => f64::INFINITY,
-        };
-        let (ox, oy) = origin;
-        let scale = REACH
-            * arrows.iter().fold(f64::INFINITY, |least: f64, arrow| {
-                least
-                    .min(room(arrow.x, area.right() - ox, ox - area.x))
-                    .min(room(arrow.y, oy - area.y, area.bottom() - oy))
-            });
-        let mut taken: Vec<Area> = Vec::new();
-        let mut missing = Vec::new();
-        for arrow in arrows {
-            let tip = (ox + scale * arrow.x, oy - scale * arrow.y);
-            let tooltip = format!("{}: {}, {}", arrow.name, compact(arrow.x), compact(arrow.y));
-            svg.open_group("c5", &tooltip);
-            svg.path("ln thin", &shaft(origin, tip));
-            svg.close_group();
-            match place_for(&arrow.name, tip, area, &taken) {
-                Some(place) => taken.push(place),
-                None => missing.push(arrow.name.as_str()),
-            }
-        }
-        // Names lie over every arrow.
-        let named = arrows
-            .iter()
-            .filter(|a| !missing.contains(&a.name.as_str()));
-        for (arrow, place) in named.zip(&taken) {
-            svg.tinted("bg", *place, 0.8);
-            let baseline = (place.x + 2.0, place.y + Role::Small.size());
-            svg.text(Role::Small, "", baseline, Anchor::Start, &arrow.name);
-        }
-        missing
-    }
-
     /// The arrows' numbers as a table, longest first.
-    #[must_use]
-    pub fn to_table(&self) -> DataTable {
+    fn to_table(&self) -> DataTable {
         let rows = self.sorted().into_iter();
         DataTable {
             caption: self.title.clone(),
@@ -259,29 +286,6 @@ impl Biplot {
                 .map(|arrow| vec![arrow.name.clone(), compact(arrow.x), compact(arrow.y)])
                 .collect(),
         }
-    }
-
-    fn description(&self, count: usize) -> String {
-        let groups: Vec<String> = self
-            .groups
-            .iter()
-            .filter(|group| !group.name.is_empty())
-            .map(|group| format!("{} {}", group.points.len(), group.name))
-            .collect();
-        let arrows: Vec<String> = self
-            .sorted()
-            .iter()
-            .take(self.shown)
-            .map(|a| format!("{} ({}, {})", a.name, compact(a.x), compact(a.y)))
-            .collect();
-        let mut text = format!("Scatter of {count} rows, {} against {}.", self.y, self.x);
-        if !groups.is_empty() {
-            text.push_str(&format!(" Groups: {}.", groups.join(", ")));
-        }
-        if !arrows.is_empty() {
-            text.push_str(&format!(" Loadings: {}.", arrows.join("; ")));
-        }
-        text
     }
 }
 

@@ -1,6 +1,7 @@
 //! Lines over a horizontal axis, with error bars and reference lines.
 
 use crate::{
+    figure::Figure,
     frame::{
         MARGIN, axes, block, block_height, fit_x, fit_y, heading, usable_height, usable_width,
         whisker,
@@ -132,9 +133,91 @@ impl LineChart {
         }
     }
 
-    /// The chart as SVG.
-    #[must_use]
-    pub fn to_svg(&self) -> String {
+    fn drawable(&self, series: &Series) -> Vec<Point> {
+        let deviations = series.error_bars.as_deref().unwrap_or_default();
+        series
+            .points
+            .iter()
+            .enumerate()
+            .filter(|(_, (x, y))| self.x.takes(*x) && self.y.takes(*y))
+            .map(|(i, &(x, y))| {
+                let deviation = deviations.get(i).copied();
+                (x, y, deviation.filter(|d| d.is_finite() && *d > 0.0))
+            })
+            .collect()
+    }
+
+    fn labels(&self, points: &[Vec<Point>], lines: &[&HorizontalLine]) -> Vec<Label> {
+        let series = self
+            .series
+            .iter()
+            .zip(points)
+            .enumerate()
+            .filter_map(|(i, (s, points))| {
+                let last = points.iter().max_by(|a, b| a.0.total_cmp(&b.0))?;
+                Some(Label {
+                    text: s.name.clone(),
+                    colour: colour(s.colour.unwrap_or(i)),
+                    key: Key::Series(s.style, s.marker.resolve(i)),
+                    x: Some(last.0),
+                    y: last.1,
+                    at_edge: s.style != LineStyle::None,
+                })
+            });
+        let levels = lines.iter().enumerate().map(|(i, l)| Label {
+            text: l.label.clone(),
+            colour: String::new(),
+            key: Key::Reference(i),
+            x: None,
+            y: l.y,
+            at_edge: true,
+        });
+        series.chain(levels).collect()
+    }
+
+    fn description(&self, points: &[Vec<Point>]) -> String {
+        let scale = |axis: &Axis| match axis.scale {
+            ScaleKind::Linear => "",
+            ScaleKind::Log10 => " (logarithmic)",
+        };
+        let mut text = format!(
+            "Line chart of {}{} against {}{}.",
+            or(&self.y.label, "y"),
+            scale(&self.y),
+            or(&self.x.label, "x"),
+            scale(&self.x)
+        );
+        for (series, points) in self.series.iter().zip(points) {
+            let name = or(&series.name, "Unnamed series");
+            text.push_str(&match (points.first(), points.last()) {
+                (Some(a), Some(b)) => format!(
+                    " {name}: {} points, from {} at {} to {} at {}.",
+                    points.len(),
+                    compact(a.1),
+                    compact(a.0),
+                    compact(b.1),
+                    compact(b.0)
+                ),
+                _ => format!(" {name}: no data."),
+            });
+        }
+        for line in &self.reference_lines {
+            text.push_str(&format!(
+                " Reference: {} at {}.",
+                line.label,
+                compact(line.y)
+            ));
+        }
+        text
+    }
+}
+
+impl Figure for LineChart {
+    fn with_width(self, width: f64) -> Self {
+        Self { width, ..self }
+    }
+
+    fn to_svg(&self) -> String {
         let width = usable_width(self.width);
         let points: Vec<Vec<Point>> = self.series.iter().map(|s| self.drawable(s)).collect();
         let lines: Vec<&HorizontalLine> = self
@@ -233,8 +316,7 @@ impl LineChart {
     }
 
     /// The numbers of the chart as a table, one row for each point.
-    #[must_use]
-    pub fn to_table(&self) -> DataTable {
+    fn to_table(&self) -> DataTable {
         let deviations = self.series.iter().any(|s| s.error_bars.is_some());
         let mut headers = vec![
             "Series".to_owned(),
@@ -265,84 +347,6 @@ impl LineChart {
             headers,
             rows,
         }
-    }
-
-    fn drawable(&self, series: &Series) -> Vec<Point> {
-        let deviations = series.error_bars.as_deref().unwrap_or_default();
-        series
-            .points
-            .iter()
-            .enumerate()
-            .filter(|(_, (x, y))| self.x.takes(*x) && self.y.takes(*y))
-            .map(|(i, &(x, y))| {
-                let deviation = deviations.get(i).copied();
-                (x, y, deviation.filter(|d| d.is_finite() && *d > 0.0))
-            })
-            .collect()
-    }
-
-    fn labels(&self, points: &[Vec<Point>], lines: &[&HorizontalLine]) -> Vec<Label> {
-        let series = self
-            .series
-            .iter()
-            .zip(points)
-            .enumerate()
-            .filter_map(|(i, (s, points))| {
-                let last = points.iter().max_by(|a, b| a.0.total_cmp(&b.0))?;
-                Some(Label {
-                    text: s.name.clone(),
-                    colour: colour(s.colour.unwrap_or(i)),
-                    key: Key::Series(s.style, s.marker.resolve(i)),
-                    x: Some(last.0),
-                    y: last.1,
-                    at_edge: s.style != LineStyle::None,
-                })
-            });
-        let levels = lines.iter().enumerate().map(|(i, l)| Label {
-            text: l.label.clone(),
-            colour: String::new(),
-            key: Key::Reference(i),
-            x: None,
-            y: l.y,
-            at_edge: true,
-        });
-        series.chain(levels).collect()
-    }
-
-    fn description(&self, points: &[Vec<Point>]) -> String {
-        let scale = |axis: &Axis| match axis.scale {
-            ScaleKind::Linear => "",
-            ScaleKind::Log10 => " (logarithmic)",
-        };
-        let mut text = format!(
-            "Line chart of {}{} against {}{}.",
-            or(&self.y.label, "y"),
-            scale(&self.y),
-            or(&self.x.label, "x"),
-            scale(&self.x)
-        );
-        for (series, points) in self.series.iter().zip(points) {
-            let name = or(&series.name, "Unnamed series");
-            text.push_str(&match (points.first(), points.last()) {
-                (Some(a), Some(b)) => format!(
-                    " {name}: {} points, from {} at {} to {} at {}.",
-                    points.len(),
-                    compact(a.1),
-                    compact(a.0),
-                    compact(b.1),
-                    compact(b.0)
-                ),
-                _ => format!(" {name}: no data."),
-            });
-        }
-        for line in &self.reference_lines {
-            text.push_str(&format!(
-                " Reference: {} at {}.",
-                line.label,
-                compact(line.y)
-            ));
-        }
-        text
     }
 }
 

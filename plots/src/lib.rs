@@ -1,6 +1,6 @@
 //! Pictures of estimates and experiments as self-contained SVG.
 //!
-//! Every picture is a plain struct that is filled in and turned into a string:
+//! Every picture is a plain struct that is filled in and turned into a string (most are a [`Figure`]):
 //!
 //! * [`LineChart`]: one or more series over a linear or logarithmic axis, with error bars;
 //! * [`Scree`]: the variances of an estimate's components against its noise floor;
@@ -31,6 +31,7 @@ mod alignment;
 mod bars;
 mod biplot;
 mod chart;
+mod figure;
 mod frame;
 mod image;
 mod label;
@@ -49,6 +50,7 @@ pub use alignment::AlignmentChart;
 pub use bars::{Bar, BarChart};
 pub use biplot::{Arrow, Biplot, PointGroup};
 pub use chart::{HorizontalLine, LineChart, Series};
+pub use figure::Figure;
 pub use image::{ColourScale, ImageGrid, ImageRow, LoadingImage, WrongShape};
 pub use loadings::{LoadingRow, LoadingTable};
 pub use marker::{LineStyle, Marker};

@@ -1,6 +1,7 @@
 //! The rows of a sparse subspace: features by components.
 
 use crate::{
+    figure::Figure,
     frame::{MARGIN, RowNames, block, block_height, heading, usable_width},
     number::{compact, drawable},
     svg::{Anchor, Area, Svg},
@@ -75,10 +76,14 @@ impl LoadingTable {
         rows.sort_by(|a, b| length(b).total_cmp(&length(a)));
         rows
     }
+}
 
-    /// The table as SVG.
-    #[must_use]
-    pub fn to_svg(&self) -> String {
+impl Figure for LoadingTable {
+    fn with_width(self, width: f64) -> Self {
+        Self { width, ..self }
+    }
+
+    fn to_svg(&self) -> String {
         let width = usable_width(self.width);
         let all = self.sorted();
         let rows = &all[..all.len().min(self.shown)];
@@ -211,8 +216,7 @@ impl LoadingTable {
     }
 
     /// The numbers of all features that are not zero as a table.
-    #[must_use]
-    pub fn to_table(&self) -> DataTable {
+    fn to_table(&self) -> DataTable {
         let rows = self.sorted();
         let headers = std::iter::once("Feature".to_owned()).chain(self.columns.iter().cloned());
         DataTable {

@@ -2,6 +2,7 @@
 
 use crate::{
     alignment::{ALIGNMENT, panel},
+    figure::Figure,
     frame::{MARGIN, axes, block, caption_under, fit_y, heading, usable_width, whisker},
     label::{Column, Key, Label, Rows},
     marker::{LineStyle, Marker},
@@ -83,163 +84,6 @@ impl Scree {
             title: title.into(),
             eigenvalues: eigenvalues.into_iter().collect(),
             ..Self::default()
-        }
-    }
-
-    /// The plot as SVG.
-    #[must_use]
-    pub fn to_svg(&self) -> String {
-        let width = usable_width(self.width);
-        let total = self.eigenvalues.len();
-        let n = total.min(self.shown.clamp(1, 200));
-        let first = |values: &[f64]| -> Vec<(usize, f64)> {
-            let shown = values.iter().copied().enumerate().take(n.max(1));
-            shown.filter(|(_, v)| drawable(*v)).collect()
-        };
-        let values = first(&self.eigenvalues);
-        let reference = self.reference.as_ref().map(|r| first(&r.eigenvalues));
-        let reference = reference.filter(|r| !r.is_empty());
-
-        let mut svg = Svg::default();
-        let mut top = heading(&mut svg, &self.title, self.subtitle.as_deref(), width) + 8.0;
-        let mut labels = self.legend(&values, reference.is_some());
-        let levels = self.levels();
-        let mut column = Column::new(levels.clone(), width * 0.18);
-        let beside = width >= 480.0;
-        if !beside {
-            labels.extend(levels);
-        }
-        let rows = Rows::new(labels, width - 2.0 * MARGIN);
-        rows.draw(&mut svg, (MARGIN, top));
-        top += rows.height + 10.0;
-
-        let mut wanted: Vec<f64> = vec![0.0];
-        let ends = values.iter().filter_map(|&(i, v)| self.whisker_of(i, v));
-        wanted.extend(ends.flat_map(|(upper, lower)| [upper, lower]));
-        wanted.extend(
-            values
-                .iter()
-                .chain(reference.iter().flatten())
-                .map(|(_, v)| *v),
-        );
-        if let Some(floor) = self.floor {
-            wanted.extend([floor.edge, floor.threshold]);
-            wanted.extend(floor.lower);
-        }
-        let title_height = Role::Label.line_height() + 10.0;
-        let mut area = Area {
-            x: 0.0,
-            y: top + title_height,
-            w: 0.0,
-            h: UPPER,
-        };
-        let y = fit_y(&Axis::linear(""), &wanted, area);
-        area.x = MARGIN + y.label_width().max(Role::Small.width("0.5")) + 8.0;
-        let right = if beside { column.width } else { 0.0 };
-        area.w = width - MARGIN - right - area.x;
-        let x = ranks(n, (area.x, area.right()));
-
-        block(
-            &mut svg,
-            Role::Label,
-            &[VARIANCE.into()],
-            MARGIN,
-            top,
-            Anchor::Start,
-        );
-        self.draw_floor(&mut svg, area, &y);
-        axes(&mut svg, area, &x, &y);
-        self.draw_levels(&mut svg, area, &y);
-        if let Some(points) = &reference {
-            let at: Vec<_> = points
-                .iter()
-                .map(|&(i, v)| (x.at(rank(i)), y.at(v)))
-                .collect();
-            svg.open_group("c5 fine", "");
-            svg.path("ln thin dash", &Path::through(&at, false));
-            for place in at {
-                Marker::Cross.draw(&mut svg, place, 3.0);
-            }
-            svg.close_group();
-        }
-        self.draw_values(&mut svg, &values, &x, &y);
-        if values.is_empty() {
-            let at = (area.x + area.w / 2.0, area.y + area.h / 2.0);
-            svg.text(Role::Subtitle, "mut", at, Anchor::Middle, "no data");
-        }
-        if beside {
-            column.place(|_| area.right(), |v| y.at(v), area);
-            column.draw(&mut svg, area);
-        }
-
-        let mut bottom = area.bottom() + 26.0;
-        if self
-            .components
-            .iter()
-            .take(n)
-            .any(|c| c.alignment.is_some_and(f64::is_finite))
-        {
-            let known = &self.components[..self.components.len().min(n)];
-            let area = Area { h: LOWER, ..area };
-            bottom = panel(&mut svg, known, n, area, bottom + 14.0, width, false).bottom() + 26.0;
-        }
-        let mut under = vec!["Component, by rank".to_owned()];
-        if total > n {
-            let rest = total - n;
-            let s = if rest == 1 { "" } else { "s" };
-            under.push(format!("… and {rest} smaller one{s}, not shown"));
-        }
-        if values.iter().any(|&(i, v)| self.whisker_of(i, v).is_some()) {
-            under.push("Whiskers: one standard error to either side".to_owned());
-        }
-        let middle = area.x + area.w / 2.0;
-        let height = caption_under(&mut svg, &under, middle, bottom, width);
-        svg.finish(width, height, &self.title, &self.description(n))
-    }
-
-    /// The numbers of the plot as a table, one row for each eigenvalue shown.
-    #[must_use]
-    pub fn to_table(&self) -> DataTable {
-        let mut headers = vec![
-            "Component",
-            VARIANCE,
-            "Standard error",
-            "Noise floor",
-            ALIGNMENT,
-        ];
-        let reference = self.reference.as_ref();
-        headers.extend(reference.map(|r| r.name.as_str()));
-        let rows = self
-            .eigenvalues
-            .iter()
-            .enumerate()
-            .take(self.shown)
-            .map(|(i, &value)| {
-                let alignment = self.components.get(i).and_then(|c| c.alignment);
-                let verdict = self.verdict(i, value).map_or("", Standing::word);
-                let error = self.components.get(i).and_then(|c| c.standard_error);
-                let mut row = vec![
-                    (i + 1).to_string(),
-                    compact(value),
-                    error.map(compact).unwrap_or_default(),
-                    verdict.to_owned(),
-                ];
-                row.push(alignment.map(compact).unwrap_or_default());
-                if let Some(r) = reference {
-                    row.push(
-                        r.eigenvalues
-                            .get(i)
-                            .copied()
-                            .map(compact)
-                            .unwrap_or_default(),
-                    );
-                }
-                row
-            });
-        DataTable {
-            caption: self.title.clone(),
-            rows: rows.collect(),
-            headers: headers.into_iter().map(str::to_owned).collect(),
         }
     }
 
@@ -377,6 +221,166 @@ impl Scree {
             }
         }
         text
+    }
+}
+
+impl Figure for Scree {
+    fn with_width(self, width: f64) -> Self {
+        Self { width, ..self }
+    }
+
+    fn to_svg(&self) -> String {
+        let width = usable_width(self.width);
+        let total = self.eigenvalues.len();
+        let n = total.min(self.shown.clamp(1, 200));
+        let first = |values: &[f64]| -> Vec<(usize, f64)> {
+            let shown = values.iter().copied().enumerate().take(n.max(1));
+            shown.filter(|(_, v)| drawable(*v)).collect()
+        };
+        let values = first(&self.eigenvalues);
+        let reference = self.reference.as_ref().map(|r| first(&r.eigenvalues));
+        let reference = reference.filter(|r| !r.is_empty());
+
+        let mut svg = Svg::default();
+        let mut top = heading(&mut svg, &self.title, self.subtitle.as_deref(), width) + 8.0;
+        let mut labels = self.legend(&values, reference.is_some());
+        let levels = self.levels();
+        let mut column = Column::new(levels.clone(), width * 0.18);
+        let beside = width >= 480.0;
+        if !beside {
+            labels.extend(levels);
+        }
+        let rows = Rows::new(labels, width - 2.0 * MARGIN);
+        rows.draw(&mut svg, (MARGIN, top));
+        top += rows.height + 10.0;
+
+        let mut wanted: Vec<f64> = vec![0.0];
+        let ends = values.iter().filter_map(|&(i, v)| self.whisker_of(i, v));
+        wanted.extend(ends.flat_map(|(upper, lower)| [upper, lower]));
+        wanted.extend(
+            values
+                .iter()
+                .chain(reference.iter().flatten())
+                .map(|(_, v)| *v),
+        );
+        if let Some(floor) = self.floor {
+            wanted.extend([floor.edge, floor.threshold]);
+            wanted.extend(floor.lower);
+        }
+        let title_height = Role::Label.line_height() + 10.0;
+        let mut area = Area {
+            x: 0.0,
+            y: top + title_height,
+            w: 0.0,
+            h: UPPER,
+        };
+        let y = fit_y(&Axis::linear(""), &wanted, area);
+        area.x = MARGIN + y.label_width().max(Role::Small.width("0.5")) + 8.0;
+        let right = if beside { column.width } else { 0.0 };
+        area.w = width - MARGIN - right - area.x;
+        let x = ranks(n, (area.x, area.right()));
+
+        block(
+            &mut svg,
+            Role::Label,
+            &[VARIANCE.into()],
+            MARGIN,
+            top,
+            Anchor::Start,
+        );
+        self.draw_floor(&mut svg, area, &y);
+        axes(&mut svg, area, &x, &y);
+        self.draw_levels(&mut svg, area, &y);
+        if let Some(points) = &reference {
+            let at: Vec<_> = points
+                .iter()
+                .map(|&(i, v)| (x.at(rank(i)), y.at(v)))
+                .collect();
+            svg.open_group("c5 fine", "");
+            svg.path("ln thin dash", &Path::through(&at, false));
+            for place in at {
+                Marker::Cross.draw(&mut svg, place, 3.0);
+            }
+            svg.close_group();
+        }
+        self.draw_values(&mut svg, &values, &x, &y);
+        if values.is_empty() {
+            let at = (area.x + area.w / 2.0, area.y + area.h / 2.0);
+            svg.text(Role::Subtitle, "mut", at, Anchor::Middle, "no data");
+        }
+        if beside {
+            column.place(|_| area.right(), |v| y.at(v), area);
+            column.draw(&mut svg, area);
+        }
+
+        let mut bottom = area.bottom() + 26.0;
+        if self
+            .components
+            .iter()
+            .take(n)
+            .any(|c| c.alignment.is_some_and(f64::is_finite))
+        {
+            let known = &self.components[..self.components.len().min(n)];
+            let area = Area { h: LOWER, ..area };
+            bottom = panel(&mut svg, known, n, area, bottom + 14.0, width, false).bottom() + 26.0;
+        }
+        let mut under = vec!["Component, by rank".to_owned()];
+        if total > n {
+            let rest = total - n;
+            let s = if rest == 1 { "" } else { "s" };
+            under.push(format!("… and {rest} smaller one{s}, not shown"));
+        }
+        if values.iter().any(|&(i, v)| self.whisker_of(i, v).is_some()) {
+            under.push("Whiskers: one standard error to either side".to_owned());
+        }
+        let middle = area.x + area.w / 2.0;
+        let height = caption_under(&mut svg, &under, middle, bottom, width);
+        svg.finish(width, height, &self.title, &self.description(n))
+    }
+
+    /// The numbers of the plot as a table, one row for each eigenvalue shown.
+    fn to_table(&self) -> DataTable {
+        let mut headers = vec![
+            "Component",
+            VARIANCE,
+            "Standard error",
+            "Noise floor",
+            ALIGNMENT,
+        ];
+        let reference = self.reference.as_ref();
+        headers.extend(reference.map(|r| r.name.as_str()));
+        let rows = self
+            .eigenvalues
+            .iter()
+            .enumerate()
+            .take(self.shown)
+            .map(|(i, &value)| {
+                let alignment = self.components.get(i).and_then(|c| c.alignment);
+                let verdict = self.verdict(i, value).map_or("", Standing::word);
+                let error = self.components.get(i).and_then(|c| c.standard_error);
+                let mut row = vec![
+                    (i + 1).to_string(),
+                    compact(value),
+                    error.map(compact).unwrap_or_default(),
+                    verdict.to_owned(),
+                ];
+                row.push(alignment.map(compact).unwrap_or_default());
+                if let Some(r) = reference {
+                    row.push(
+                        r.eigenvalues
+                            .get(i)
+                            .copied()
+                            .map(compact)
+                            .unwrap_or_default(),
+                    );
+                }
+                row
+            });
+        DataTable {
+            caption: self.title.clone(),
+            rows: rows.collect(),
+            headers: headers.into_iter().map(str::to_owned).collect(),
+        }
     }
 }
 

@@ -4,8 +4,9 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use eigenveil_plots::{
-    AlignmentChart, Axis, BarChart, HorizontalLine, ImageGrid, LineChart, LineStyle, LoadingImage,
-    LoadingRow, LoadingTable, NoiseFloor, Reference, Scree, ScreeComponent, Series, Standing,
+    AlignmentChart, Axis, BarChart, Figure, HorizontalLine, ImageGrid, LineChart, LineStyle,
+    LoadingImage, LoadingRow, LoadingTable, NoiseFloor, Reference, Scree, ScreeComponent, Series,
+    Standing,
 };
 use proptest::prelude::*;
 use roxmltree::{Document, Node};

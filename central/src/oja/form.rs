@@ -141,7 +141,7 @@ impl Form {
     /// β, where gradients are clipped.
     ///
     /// # Errors
-    /// `InvalidRequest` outside (0, 1].
+    /// `invalid-request` outside (0, 1].
     pub(super) fn clip(&self) -> Result<Option<f64>> {
         match *self {
             Self::Plain => Ok(None),
@@ -155,7 +155,7 @@ impl Form {
     /// Steps, and rows of a step.
     ///
     /// # Errors
-    /// `InvalidRequest` where the rows do not make a step.
+    /// `invalid-request` where the rows do not make a step.
     pub(super) fn steps(&self, n: u64) -> Result<(usize, usize)> {
         let Self::Minibatch { steps, .. } = *self else {
             return Ok((whole_steps(n, 1)?, 1));

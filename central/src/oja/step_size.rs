@@ -18,7 +18,7 @@ impl StepSize {
     /// `c/(o + t)`.
     ///
     /// # Errors
-    /// `InvalidRequest` unless `0 < c < ∞` and `0 ≤ o < ∞`.
+    /// `invalid-request` unless `0 < c < ∞` and `0 ≤ o < ∞`.
     ///
     /// ```
     /// use eigenveil_central::oja::StepSize;
@@ -41,7 +41,7 @@ impl StepSize {
     /// The paper's `α/((λ₁−λ₂)(ξ+t))`.
     ///
     /// # Errors
-    /// `InvalidRequest` unless α > 1/2, the gap is positive, ξ is not negative, and all are finite.
+    /// `invalid-request` unless α > 1/2, the gap is positive, ξ is not negative, and all are finite.
     pub fn from_gap(alpha: f64, gap: f64, xi: f64) -> Result<Self> {
         if !(alpha > 0.5 && gap > 0.0) {
             return Err(Error::new(

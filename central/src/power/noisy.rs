@@ -43,7 +43,7 @@ impl PowerRun {
 /// instead of A, rounding. `watch` sees the run after every step and may stop it.
 ///
 /// # Errors
-/// What `image` and `watch` return; `InvalidRequest` for no iterations; `EstimateFailed` where an image has fewer than p
+/// What `image` and `watch` return; `invalid-request` for no iterations; `estimate-failed` where an image has fewer than p
 /// independent columns.
 ///
 /// ```

@@ -36,7 +36,7 @@ impl Shape {
     /// raise the sensitivity between replace neighbours.
     ///
     /// # Errors
-    /// `InvalidRequest` for a number outside `k..=d`.
+    /// `invalid-request` for a number outside `k..=d`.
     pub fn columns(&self, k: usize, dimension: usize) -> Result<usize> {
         let usual = if k == 1 { 1 } else { (2 * k).min(dimension) };
         let columns = self.columns.unwrap_or(usual);

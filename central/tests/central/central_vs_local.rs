@@ -11,7 +11,7 @@ use eigenveil_estimation::{
     models::Model,
     simulate::{Experiment, Path, RowSource, run},
 };
-use eigenveil_plots::{Axis, HorizontalLine, LineChart, LineStyle, Series};
+use eigenveil_plots::{Axis, Figure, HorizontalLine, LineChart, LineStyle, Series};
 use eigenveil_shared::{
     mechanism::{Calibration, MechanismKind},
     preprocess::{Norm, Preprocessing, Row},

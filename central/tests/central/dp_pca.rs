@@ -7,7 +7,7 @@ use eigenveil_central::{
     oja::Oja,
 };
 use eigenveil_estimation::{metrics::projector_distance, models::uniform_frame};
-use eigenveil_plots::{Axis, LineChart, Series};
+use eigenveil_plots::{Axis, Figure, LineChart, Series};
 use eigenveil_shared::{ErrorCode, preprocess::Norm};
 use nalgebra::DMatrix;
 use rand_distr::{Distribution, StandardNormal};

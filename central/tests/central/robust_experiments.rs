@@ -7,7 +7,9 @@ use eigenveil_central::{
     robust::{Calibrated, Glad, GladForm, Reaper, ReaperForm},
 };
 use eigenveil_estimation::{metrics::projector_distance, models::Model};
-use eigenveil_plots::{Axis, ColourScale, ImageGrid, LineChart, LineStyle, LoadingImage, Series};
+use eigenveil_plots::{
+    Axis, ColourScale, Figure, ImageGrid, LineChart, LineStyle, LoadingImage, Series,
+};
 use eigenveil_shared::preprocess::{Norm, Row};
 use nalgebra::DMatrix;
 

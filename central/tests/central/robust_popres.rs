@@ -11,7 +11,7 @@ use eigenveil_central::{
     robust::{Glad, GladForm, Reaper, ReaperForm},
 };
 use eigenveil_estimation::linalg::{Threads, cross_product, orthonormalize, product, top_k};
-use eigenveil_plots::{Axis, LineChart, LineStyle, Marker, Series};
+use eigenveil_plots::{Axis, Figure, LineChart, LineStyle, Marker, Series};
 use eigenveil_shared::preprocess::{Norm, Row};
 use nalgebra::DMatrix;
 use rand::RngExt;

@@ -184,7 +184,7 @@ pub(crate) fn run(args: &PlanArgs, json: bool) -> Result<()> {
     warn(&rows);
     if let Some(path) = &args.plot {
         let chart = plan_chart::chart(&rows, &spectrum, args.target_error)?;
-        output::write_file(path, chart.to_svg().as_bytes())?;
+        output::write_figure(path, &chart)?;
     }
     let plan = Plan {
         rows,

@@ -83,7 +83,7 @@ pub(crate) fn run(args: &ProjectArgs, json: bool) -> Result<()> {
     let scores = biplot::scores(&estimate, &table)?;
     if let Some(plot) = &args.plot {
         let picture = biplot::picture(&estimate, args.axes, &scores, labels.as_deref())?;
-        output::write_file(plot, picture.to_svg().as_bytes())?;
+        output::write_figure(plot, &picture)?;
     }
     let mut csv = csv::Writer::from_writer(Vec::new());
     let failed = |error: csv::Error| CliError::failed(format!("cannot write the scores: {error}"));

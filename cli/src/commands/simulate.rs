@@ -203,7 +203,7 @@ pub(crate) fn run(args: &SimulateArgs, json: bool) -> Result<()> {
     }
     if let Some(path) = &args.plot {
         let chart = sweep::chart(&simulated, args.title.as_deref(), args.sparse.sparse);
-        output::write_file(path, chart.to_svg().as_bytes())?;
+        output::write_figure(path, &chart)?;
     }
     match (json, simulated.as_slice()) {
         (true, [one]) => output::json(one),

@@ -2,7 +2,7 @@
 
 use eigenveil_estimation::floor::grouped;
 use eigenveil_pictures as pictures;
-use eigenveil_plots::{BarChart, ColourScale, ImageGrid, LoadingImage, format_number};
+use eigenveil_plots::{BarChart, ColourScale, Figure, ImageGrid, LoadingImage, format_number};
 use eigenveil_shared::estimate::Estimate;
 use nalgebra::DMatrix;
 

@@ -82,7 +82,7 @@ impl From<&SparseSettings> for AdmmSettings {
 
 impl AdmmSettings {
     /// # Errors
-    /// `InvalidRequest` naming the setting that is out of range.
+    /// `invalid-request` naming the setting that is out of range.
     pub fn validate(&self) -> Result<()> {
         let refuse = |detail: String| Err(Error::new(ErrorCode::InvalidRequest, detail));
         if let Some(rho) = self.rho
@@ -187,7 +187,7 @@ impl Solution {
 /// `cancel` is asked after every iteration.
 ///
 /// # Errors
-/// `InvalidRequest` unless `1 ≤ k ≤ p`, λ ≥ 0 and the settings are in range; `EstimateFailed` when an
+/// `invalid-request` unless `1 ≤ k ≤ p`, λ ≥ 0 and the settings are in range; `estimate-failed` when an
 /// entry is not finite, and when it was called off. An iteration cap that is hit is not an error: see [`Solution::stop`].
 ///
 /// ```

@@ -44,7 +44,7 @@ struct Fold {
 /// so the standard error of a score itself would be far too generous.
 ///
 /// # Errors
-/// `InvalidRequest` with fewer than five non-empty buckets; those of [`solve`](super::solve); `EstimateFailed` when
+/// `invalid-request` with fewer than five non-empty buckets; those of [`solve`](super::solve); `estimate-failed` when
 /// it was called off.
 pub fn cross_validate(
     moment: &NoisyMoment,

@@ -25,7 +25,7 @@ pub const KAPPA_REFIT: f64 = 0.35;
 /// the mechanism is. 0 for p ≤ 2, where there is at most one off-diagonal entry.
 ///
 /// # Errors
-/// `InvalidRequest` for n = 0.
+/// `invalid-request` for n = 0.
 pub fn automatic_lambda(noise: &NoiseModel, p: usize, n: u64, refit: bool) -> Result<f64> {
     if n == 0 {
         return Err(Error::new(
@@ -72,7 +72,7 @@ pub fn largest_useful_lambda(moment: &DMatrix<f64>) -> f64 {
 /// [`cross_validate`](super::cross_validate) and [`lambda_path`](super::lambda_path) choose.
 ///
 /// # Errors
-/// `InvalidRequest` for a negative or non-finite number, and for n = 0.
+/// `invalid-request` for a negative or non-finite number, and for n = 0.
 pub fn resolve_lambda(
     settings: &SparseSettings,
     noise: &NoiseModel,

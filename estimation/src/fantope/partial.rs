@@ -96,7 +96,7 @@ fn squared_distance(a: &[f64], b: &[f64], overlap: &DMatrix<f64>) -> f64 {
 /// is the better one. With noise the space grows to p if it has to, since noise is not drawn twice.
 ///
 /// # Errors
-/// `InvalidRequest` unless `1 ≤ k ≤ p`; `EstimateFailed` for numbers that are not finite.
+/// `invalid-request` unless `1 ≤ k ≤ p`; `estimate-failed` for numbers that are not finite.
 pub fn project_onto_fantope_partially(
     matrix: &dyn Symmetric,
     noise: Option<&mut UnseenNoise<'_>>,

@@ -60,7 +60,7 @@ pub(super) fn grid(largest: f64, automatic: f64) -> impl Iterator<Item = f64> {
 /// the one before ended, and chooses the value nearest to `auto` (in its logarithm).
 ///
 /// # Errors
-/// Those of [`solve`](super::solve) and [`refit`](super::refit()); `EstimateFailed` when it was called off.
+/// Those of [`solve`](super::solve) and [`refit`](super::refit()); `estimate-failed` when it was called off.
 pub fn lambda_path(
     moment: &NoisyMoment,
     k: usize,
@@ -118,7 +118,7 @@ pub fn lambda_path(
 /// bisection to 0.1 %; with another Z a slightly smaller λ might do where the second condition decides.
 ///
 /// # Errors
-/// `EstimateFailed` when an entry is not finite.
+/// `estimate-failed` when an entry is not finite.
 pub fn diagonal_lambda(moment: &DMatrix<f64>, k: usize) -> Result<f64> {
     let p = moment.nrows();
     if k >= p {

@@ -21,7 +21,7 @@ pub struct ProjectedSpectrum {
 /// one linear equation, so nothing is iterated to a tolerance.
 ///
 /// # Errors
-/// `InvalidRequest` unless `1 ≤ k ≤ p`; `EstimateFailed` when a value is not finite.
+/// `invalid-request` unless `1 ≤ k ≤ p`; `estimate-failed` when a value is not finite.
 ///
 /// ```
 /// let projected = eigenveil_estimation::fantope::project_eigenvalues(&[0.9, 0.8, 0.7, 0.1], 2)?;

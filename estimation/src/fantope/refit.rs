@@ -8,7 +8,7 @@ use crate::linalg::{submatrix, top_k};
 /// of the relaxed solution and removes its shrinkage.
 ///
 /// # Errors
-/// `InvalidRequest` when fewer than k rows are selected (no k orthonormal vectors live on them), or
+/// `invalid-request` when fewer than k rows are selected (no k orthonormal vectors live on them), or
 /// an index is out of range; otherwise as [`top_k`].
 pub fn refit(moment: &DMatrix<f64>, support: &[usize], k: usize) -> Result<DMatrix<f64>> {
     let p = moment.nrows();
@@ -39,7 +39,7 @@ pub fn refit(moment: &DMatrix<f64>, support: &[usize], k: usize) -> Result<DMatr
 /// it is [`refit`].
 ///
 /// # Errors
-/// As [`refit`]; `InvalidRequest` when the solution is of another size than the moment.
+/// As [`refit`]; `invalid-request` when the solution is of another size than the moment.
 ///
 /// ```
 /// use eigenveil_estimation::Cancel;

@@ -38,7 +38,7 @@ pub struct Tightened {
 /// it ends on capture less of S̃ than the start's own, those are kept.
 ///
 /// # Errors
-/// `InvalidRequest` unless `k ≤ rows ≤ p`, the shapes agree and `max_iterations ≥ 1`; otherwise as [`top_k`].
+/// `invalid-request` unless `k ≤ rows ≤ p`, the shapes agree and `max_iterations ≥ 1`; otherwise as [`top_k`].
 ///
 /// ```
 /// use eigenveil_estimation::Cancel;

@@ -45,7 +45,7 @@ pub struct Assessment {
 /// Rows are taken to lie in the unit ball, as every prepared row does.
 ///
 /// # Errors
-/// `InvalidRequest` when the shapes do not fit; otherwise as [`Floor::from_eigenvalues`].
+/// `invalid-request` when the shapes do not fit; otherwise as [`Floor::from_eigenvalues`].
 pub fn assess(measured: &Measured<'_>) -> Result<Assessment> {
     let Measured {
         vectors,

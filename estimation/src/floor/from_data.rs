@@ -79,8 +79,8 @@ impl Floor {
     /// noise and the components' sizes are settled together (`settle`).
     ///
     /// # Errors
-    /// `InvalidRequest` when there is no eigenvalue, they are not descending, or n = 0;
-    /// `EstimateFailed` when one is not finite; `InvalidMechanism` as [`SpectralNoise::new`].
+    /// `invalid-request` when there is no eigenvalue, they are not descending, or n = 0;
+    /// `estimate-failed` when one is not finite; `invalid-mechanism` as [`SpectralNoise::new`].
     pub fn from_eigenvalues(eigenvalues: &[f64], noise: &NoiseModel, n: u64) -> Result<Self> {
         Self::from_leading(&Eigenvalues::all(eigenvalues), noise, n)
     }
@@ -88,7 +88,7 @@ impl Floor {
     /// As [`from_eigenvalues`](Self::from_eigenvalues) where only the leading part of the spectrum is known.
     ///
     /// # Errors
-    /// Those of [`from_eigenvalues`](Self::from_eigenvalues); `InvalidRequest` when all of the leading ones, and
+    /// Those of [`from_eigenvalues`](Self::from_eigenvalues); `invalid-request` when all of the leading ones, and
     /// so perhaps others, stand above the noise.
     pub fn from_leading(spectrum: &Eigenvalues<'_>, noise: &NoiseModel, n: u64) -> Result<Self> {
         Self::below(spectrum, noise, n)?.ok_or_else(|| {

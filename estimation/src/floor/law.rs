@@ -27,7 +27,7 @@ impl NoiseProfile {
     /// noise does not depend on).
     ///
     /// # Errors
-    /// `InvalidMechanism` for constants that are not finite numbers.
+    /// `invalid-mechanism` for constants that are not finite numbers.
     pub(super) fn new(noise: &NoiseModel, rows: usize, n: f64, squared_norm: f64) -> Result<Self> {
         let sd = noise.off_diagonal_sd();
         if !(sd.is_finite() && sd >= 0.0) {
@@ -165,7 +165,7 @@ impl SpectralNoise {
     /// noise is never understated (the two differ by less than 1 % for p ≥ 40, ε ≤ 8).
     ///
     /// # Errors
-    /// `InvalidRequest` unless `components < rows` and `n ≥ 1`; `InvalidMechanism` for a noise family
+    /// `invalid-request` unless `components < rows` and `n ≥ 1`; `invalid-mechanism` for a noise family
     /// whose floor is not known here, or constants that are not finite numbers (a standard deviation ≥ 0).
     pub fn new(
         noise: &NoiseModel,

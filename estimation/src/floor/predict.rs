@@ -50,7 +50,7 @@ impl Spectrum {
     /// `leading` eigenvalues (descending) over `p − leading.len()` eigenvalues all equal to `bulk`.
     ///
     /// # Errors
-    /// `InvalidRequest` unless `1 ≤ leading.len() < p`, all numbers are finite, and the leading ones
+    /// `invalid-request` unless `1 ≤ leading.len() < p`, all numbers are finite, and the leading ones
     /// are descending and not below the bulk.
     pub fn new(p: usize, leading: Vec<f64>, bulk: f64) -> Result<Self> {
         let rest = p.saturating_sub(leading.len());
@@ -62,7 +62,7 @@ impl Spectrum {
     /// (`docs/derivations/floor.md`, "A spread bulk").
     ///
     /// # Errors
-    /// `InvalidRequest` unless `1 ≤ k < p` and the eigenvalues are finite and descending.
+    /// `invalid-request` unless `1 ≤ k < p` and the eigenvalues are finite and descending.
     pub fn from_eigenvalues(eigenvalues: &[f64], k: usize) -> Result<Self> {
         let (leading, rest) = eigenvalues.split_at(k.min(eigenvalues.len()));
         Self::checked(leading.to_vec(), rest.to_vec())
@@ -98,7 +98,7 @@ impl Spectrum {
     /// of the rows. Without it the price of centring is counted for components across the mean.
     ///
     /// # Errors
-    /// `InvalidRequest` unless there is one finite number ≥ 0 for each eigenvalue.
+    /// `invalid-request` unless there is one finite number ≥ 0 for each eigenvalue.
     pub fn with_excess_along_mean(mut self, excess: Vec<f64>) -> Result<Self> {
         let usable = excess.iter().all(|x| x.is_finite() && *x >= 0.0);
         if excess.len() != self.dimension() || !usable {
@@ -313,7 +313,7 @@ pub struct PredictedComponent {
 /// What the mean of `n` reports with noise of this law would show of `spectrum`.
 ///
 /// # Errors
-/// `InvalidRequest` for n = 0; `InvalidMechanism` as [`SpectralNoise::new`].
+/// `invalid-request` for n = 0; `invalid-mechanism` as [`SpectralNoise::new`].
 pub fn predict(spectrum: &Spectrum, noise: &NoiseModel, n: u64) -> Result<Prediction> {
     if n == 0 {
         return Err(Error::new(
@@ -374,7 +374,7 @@ pub(super) fn expected_error(squared_cosines: impl Iterator<Item = f64>) -> f64 
 /// threshold; `None` when no number up to 10¹⁸ is enough (a component equal to the bulk).
 ///
 /// # Errors
-/// `InvalidMechanism` as [`SpectralNoise::new`].
+/// `invalid-mechanism` as [`SpectralNoise::new`].
 ///
 /// ```
 /// use eigenveil_estimation::floor::{Spectrum, participants_for_visibility, predict};
@@ -396,7 +396,7 @@ pub fn participants_for_visibility(spectrum: &Spectrum, noise: &NoiseModel) -> R
 /// number up to 10¹⁸ is enough.
 ///
 /// # Errors
-/// `InvalidRequest` unless `target > 0`; `InvalidMechanism` as [`SpectralNoise::new`].
+/// `invalid-request` unless `target > 0`; `invalid-mechanism` as [`SpectralNoise::new`].
 pub fn participants_for_error(
     spectrum: &Spectrum,
     noise: &NoiseModel,

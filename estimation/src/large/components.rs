@@ -55,7 +55,7 @@ pub fn bytes_needed(p: usize, threads: usize) -> u64 {
 /// `cancel` is asked once every 256 seeds, between steps and after every iteration of the solver.
 ///
 /// # Errors
-/// As [`estimate::sparse_components`](crate::estimate::sparse_components) and those of the source; `InvalidRequest` for more than
+/// As [`estimate::sparse_components`](crate::estimate::sparse_components) and those of the source; `invalid-request` for more than
 /// [`MOST_COMPONENTS`] components, for λ by cross-validation and for studies with another mechanism or private centring, which need the sums of the buckets.
 pub fn sparse_components(
     source: &(impl SeedSource + ?Sized),

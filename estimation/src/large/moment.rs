@@ -25,7 +25,7 @@ impl LargeMoment {
     /// One pass over the seeds; `cancel` is asked once a block.
     ///
     /// # Errors
-    /// Those of the source; `EstimateFailed` when it has no seed, or was called off.
+    /// Those of the source; `estimate-failed` when it has no seed, or was called off.
     pub(super) fn gather(
         source: &(impl SeedSource + ?Sized),
         parameters: &DoubleCapParameters,

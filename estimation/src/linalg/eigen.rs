@@ -21,8 +21,8 @@ pub struct SymmetricEigen {
 /// All eigenvalues and eigenvectors of a symmetric `p × p` matrix (only its lower triangle is read).
 ///
 /// # Errors
-/// `EstimateFailed` when an entry is not finite or the iteration does not converge,
-/// `InvalidRequest` / `InvalidDimension` when the matrix is not square or is empty.
+/// `estimate-failed` when an entry is not finite or the iteration does not converge,
+/// `invalid-request` / `invalid-dimension` when the matrix is not square or is empty.
 ///
 /// ```
 /// use nalgebra::dmatrix;

@@ -26,7 +26,7 @@ const RESIDUAL: f64 = 1e-11;
 /// a second copy of a repeated eigenvalue); otherwise the full decomposition is made.
 ///
 /// # Errors
-/// `InvalidRequest` unless `1 ≤ k ≤ p`; otherwise as [`symmetric_eigen`].
+/// `invalid-request` unless `1 ≤ k ≤ p`; otherwise as [`symmetric_eigen`].
 pub fn top_k(matrix: &DMatrix<f64>, k: usize) -> Result<SymmetricEigen> {
     require_square_and_finite(matrix)?;
     let p = matrix.nrows();

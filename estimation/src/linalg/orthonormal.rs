@@ -10,7 +10,7 @@ use super::cross_product;
 /// "twice is enough").
 ///
 /// # Errors
-/// `EstimateFailed` when the columns are dependent to 1e-12 relative or not finite.
+/// `estimate-failed` when the columns are dependent to 1e-12 relative or not finite.
 pub fn orthonormalize(mut matrix: DMatrix<f64>) -> Result<DMatrix<f64>> {
     let k = matrix.ncols();
     for j in 0..k {

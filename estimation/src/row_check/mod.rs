@@ -58,7 +58,7 @@ impl Halves {
     /// Divides the sums of payloads of a study by the parity of their numbers; `None` where a half has fewer than 64 reports.
     ///
     /// # Errors
-    /// `WrongDimension` when buckets differ in dimension; `EstimateFailed` when a sum is not finite.
+    /// `wrong-dimension` when buckets differ in dimension; `estimate-failed` when a sum is not finite.
     pub fn new(buckets: &[(u32, Accumulator)], params: &StudyParams) -> Result<Option<Self>> {
         let p = params.report_dimension();
         let mut halves = [Accumulator::new(p)?, Accumulator::new(p)?];

@@ -1,7 +1,7 @@
 //! Sample pictures, shared by the gallery and the layout tests.
 
 use eigenveil_plots::{
-    AlignmentChart, Arrow, Axis, BarChart, Biplot, ColourScale, HorizontalLine, ImageGrid,
+    AlignmentChart, Arrow, Axis, BarChart, Biplot, ColourScale, Figure, HorizontalLine, ImageGrid,
     LineChart, LineStyle, LoadingImage, LoadingRow, LoadingTable, NoiseFloor, PointGroup,
     Reference, Scree, ScreeComponent, Series, Standing,
 };

@@ -6,7 +6,7 @@ use axum::{
     response::Response,
 };
 use eigenveil_estimation::floor::grouped;
-use eigenveil_plots::{Axis, LineChart, LineStyle, Marker, Series};
+use eigenveil_plots::{Axis, Figure, LineChart, LineStyle, Marker, Series};
 use eigenveil_shared::{
     api::StudyState,
     enrolment::Enrolment,

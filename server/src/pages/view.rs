@@ -8,7 +8,7 @@ use std::{
 use bytes::Bytes;
 use eigenveil_estimation::floor::grouped;
 use eigenveil_pictures as pictures;
-use eigenveil_plots::{BarChart, DataTable};
+use eigenveil_plots::{BarChart, DataTable, Figure};
 use eigenveil_shared::{
     Error, Result,
     api::EstimateDocument,
@@ -287,89 +287,53 @@ fn untitled(title: &mut String, estimate: &Estimate) {
 }
 
 fn pictures(estimate: &Estimate) -> Vec<Picture> {
-    let mut all = Vec::new();
-    let mut add = |file: &str, what: &str, draw: &dyn Fn(f64) -> String, table: DataTable| {
-        all.push(Picture {
-            file: format!("{file}.svg"),
-            what: what.to_owned(),
-            wide: draw(images::WIDE).into(),
-            narrow: draw(images::NARROW).into(),
-            table: first_rows(table).to_html(),
-        });
-    };
     let mut scree = pictures::scree(estimate, None);
     untitled(&mut scree.title, estimate);
-    let draw = |width| {
-        let mut chart = scree.clone();
-        chart.width = width;
-        chart.to_svg()
-    };
-    add(
+    let mut all = vec![picture(
         "scree",
         "Variance of each component, with error bars, against the noise floor.",
-        &draw,
-        scree.to_table(),
-    );
+        scree,
+    )];
     if !estimate.components.is_empty() {
         let mut alignment = pictures::alignment(estimate);
         untitled(&mut alignment.title, estimate);
-        let draw = |width| {
-            let mut chart = alignment.clone();
-            chart.width = width;
-            chart.to_svg()
-        };
-        add(
+        all.push(picture(
             "alignment",
             "How well each component is expected to be recovered.",
-            &draw,
-            alignment.to_table(),
-        );
+            alignment,
+        ));
     }
     match &estimate.sparse {
         Some(sparse) if !sparse.support.is_empty() && !estimate.components.is_empty() => {
             let mut loadings = pictures::loadings(estimate, sparse);
             untitled(&mut loadings.title, estimate);
-            let draw = |width| {
-                let mut chart = loadings.clone();
-                chart.width = width;
-                chart.to_svg()
-            };
-            add(
+            all.push(picture(
                 "loadings",
                 "The selected features and their loadings.",
-                &draw,
-                loadings.to_table(),
-            );
+                loadings,
+            ));
         }
         _ => {
             let names = estimate.feature_names();
-            for (j, component) in estimate.components.iter().take(DRAWN).enumerate() {
+            for (j, component) in (1..).zip(estimate.components.iter().take(DRAWN)) {
                 let bars = names
                     .iter()
                     .cloned()
                     .zip(component.loadings.iter().copied());
-                let title = format!("Component {}: largest loadings", j + 1);
-                let chart = BarChart::new(title, "loading", bars);
-                let draw = |width| {
-                    let mut chart = chart.clone();
-                    chart.width = width;
-                    chart.to_svg()
-                };
-                let what = format!("Largest loadings of component {}.", j + 1);
-                add(
-                    &format!("loadings-{}", j + 1),
-                    &what,
-                    &draw,
-                    chart.to_table(),
-                );
+                let title = format!("Component {j}: largest loadings");
+                all.push(picture(
+                    &format!("loadings-{j}"),
+                    &format!("Largest loadings of component {j}."),
+                    BarChart::new(title, "loading", bars),
+                ));
             }
         }
     }
-    if let Some(path) = estimate
+    let path = estimate
         .sparse
         .as_ref()
-        .and_then(|sparse| sparse.path.as_ref())
-    {
+        .and_then(|sparse| sparse.path.as_ref());
+    if let Some(path) = path {
         let charts = [
             (
                 "lambda-path",
@@ -385,15 +349,20 @@ fn pictures(estimate: &Estimate) -> Vec<Picture> {
         for (file, what, chart) in charts {
             let Some(mut chart) = chart else { continue };
             untitled(&mut chart.title, estimate);
-            let draw = |width| {
-                let mut chart = chart.clone();
-                chart.width = width;
-                chart.to_svg()
-            };
-            add(file, what, &draw, chart.to_table());
+            all.push(picture(file, what, chart));
         }
     }
     all
+}
+
+fn picture(file: &str, what: &str, figure: impl Figure + Clone) -> Picture {
+    Picture {
+        file: format!("{file}.svg"),
+        what: what.to_owned(),
+        table: first_rows(figure.to_table()).to_html(),
+        wide: figure.clone().with_width(images::WIDE).to_svg().into(),
+        narrow: figure.with_width(images::NARROW).to_svg().into(),
+    }
 }
 
 fn first_rows(mut table: DataTable) -> DataTable {

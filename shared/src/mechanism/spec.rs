@@ -258,7 +258,7 @@ impl MechanismSpec {
     }
 
     /// What computing in floating point adds at most to ε of one report of this dimension, beside the guarantee
-    /// of the real-number mechanism: [`GENERATOR_SLACK`] for `double-cap`, d·2⁻³⁵ or a little more for the
+    /// of the real-number mechanism: 2⁻²⁰ for `double-cap`, d·2⁻³⁵ or a little more for the
     /// Gaussian mechanisms (whose δ also grows by half that share), 0 for the discrete one.
     pub fn arithmetic_slack(&self, dimension: usize) -> f64 {
         held!(self, held => LocalRandomizer::arithmetic_slack(held, dimension))
@@ -288,13 +288,14 @@ impl MechanismSpec {
     }
 
     /// The smallest δ that really holds at the claimed ε, rounded up. For `double-cap` the claim is
-    /// understood as ε + [`GENERATOR_SLACK`], and δ is 0.
+    /// understood as ε + 2⁻²⁰, and δ is 0.
     pub fn true_delta(&self, epsilon: f64) -> f64 {
         held!(self, held => LocalRandomizer::true_delta(held, epsilon))
     }
 
-    /// Probability that one report changes the odds between the worst pair of rows by more than e^`epsilon`, one way or
-    /// the other ([`gaussian::loss_exceeds`]); 0 for a pure mechanism at its ε. It is larger than δ.
+    /// Probability that one report changes the odds between the worst pair of rows by more than e^`epsilon`, one
+    /// way or the other ([`loss_exceeds`](crate::privacy::gaussian::loss_exceeds)); 0 for a pure mechanism at its ε.
+    /// It is larger than δ.
     pub fn loss_exceeds(&self, epsilon: f64) -> f64 {
         held!(self, held => LocalRandomizer::loss_exceeds(held, epsilon))
     }

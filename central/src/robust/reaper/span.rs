@@ -87,7 +87,7 @@ impl Span {
     /// uniformly distributed frame.
     ///
     /// # Errors
-    /// `EstimateFailed` where a drawn frame is dependent, which has probability zero.
+    /// `estimate-failed` where a drawn frame is dependent, which has probability zero.
     pub(super) fn embed(
         &self,
         coordinates: &DMatrix<f64>,

@@ -40,8 +40,7 @@ const SHORTEST: f64 = 1e-150;
 /// * Guarantee: pure ε-LDP, δ = 0, for any common τ. Unit rows have densities in {1, e^ε}/Z with
 ///   Z = 1 + q(e^ε − 1) the same for all; a row of length r is replaced by a fresh random direction with
 ///   probability 1 − r², which makes its law a mixture with the uniform one, and 1 ≤ Z ≤ e^ε.
-/// * Rounding: reported as ε + 2⁻²⁰
-///   ([`GENERATOR_SLACK`]); never worse than 2ε for any generator.
+/// * Rounding: reported as ε + 2⁻²⁰; never worse than 2ε for any generator.
 /// * Side channels: each try draws seed and coin first, expands the seed by the same instructions whatever it
 ///   is, computes the whole dot product, and decides without a branch on the row; the number of tries has one
 ///   law for all rows. Direction, normals and products are wiped afterwards.
