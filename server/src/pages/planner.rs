@@ -166,6 +166,7 @@ fn range_around(numbers: impl IntoIterator<Item = u64> + Clone) -> (u64, u64) {
 
 #[cfg(test)]
 mod tests {
+    use eigenveil_plots::Figure;
     use eigenveil_shared::{
         mechanism::{Calibration, MechanismKind},
         preprocess::Norm,
