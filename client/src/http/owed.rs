@@ -90,7 +90,7 @@ struct Ended {
 /// The ledger could not be read or written. What a server answers is no error: see
 /// [`OwedSummary::failures`].
 pub async fn send_owed(ledger: &mut Ledger, settings: &HttpSettings) -> Result<OwedSummary> {
-    let mut run = Run {
+    let mut sending = Sending {
         settings,
         counters: Arc::new(Counters::default()),
         clients: BTreeMap::new(),
@@ -103,7 +103,7 @@ pub async fn send_owed(ledger: &mut Ledger, settings: &HttpSettings) -> Result<O
     loop {
         while broken.is_none() && flight.len() < CONNECTIONS {
             let Some(entry) = waiting.next() else { break };
-            match run.request(ledger, entry) {
+            match sending.request(ledger, entry) {
                 Ok(Some(request)) => drop(flight.spawn(request)),
                 Ok(None) => {}
                 Err(error) => broken = Some(error),
@@ -113,7 +113,7 @@ pub async fn send_owed(ledger: &mut Ledger, settings: &HttpSettings) -> Result<O
             break;
         };
         let recorded = match ended {
-            Ok(ended) => run.ended(ledger, ended),
+            Ok(ended) => sending.ended(ledger, ended),
             Err(error) => Err(Error::usage(format!("a request was cut off: {error}"))),
         };
         // What is under way may still be recorded.
@@ -124,13 +124,14 @@ pub async fn send_owed(ledger: &mut Ledger, settings: &HttpSettings) -> Result<O
     }
     Ok(OwedSummary {
         owed: ledger.owed_entries()?.len() as u64,
-        bytes: run.counters.bytes.load(Ordering::Relaxed),
-        retries: run.counters.retries.load(Ordering::Relaxed),
-        ..run.summary
+        bytes: sending.counters.bytes.load(Ordering::Relaxed),
+        retries: sending.counters.retries.load(Ordering::Relaxed),
+        ..sending.summary
     })
 }
 
-struct Run<'a> {
+/// What is known while it goes on.
+struct Sending<'a> {
     settings: &'a HttpSettings,
     counters: Arc<Counters>,
     clients: BTreeMap<String, StudyClient>,
@@ -138,7 +139,7 @@ struct Run<'a> {
     summary: OwedSummary,
 }
 
-impl Run<'_> {
+impl Sending<'_> {
     /// The request with this report, all its attempts included; none where it cannot be made.
     fn request(
         &mut self,

@@ -193,7 +193,7 @@ impl Uploader {
         mut progress: impl FnMut(UploadProgress),
     ) -> Result<UploadSummary, UploadFailure> {
         let started = Instant::now();
-        let mut run = Run {
+        let mut upload = Upload {
             uploader: self,
             counters: Arc::new(Counters::default()),
             started,
@@ -204,9 +204,9 @@ impl Uploader {
             progress: UploadProgress::default(),
             stop: None,
         };
-        let ended = run.all(outbox, &mut progress).await;
+        let ended = upload.all(outbox, &mut progress).await;
         // Whatever happened: what is known to be stored is recorded.
-        let recorded = run.record(outbox);
+        let recorded = upload.record(outbox);
         let counts = outbox.counts();
         let UploadProgress {
             accepted,
@@ -216,7 +216,7 @@ impl Uploader {
             retries,
             seconds,
             ..
-        } = run.now();
+        } = upload.now();
         let summary = UploadSummary {
             accepted,
             duplicates,
@@ -270,8 +270,8 @@ impl Uploader {
     }
 }
 
-/// One run of an uploader.
-struct Run<'a> {
+/// What is known of an upload while it goes on.
+struct Upload<'a> {
     uploader: &'a Uploader,
     counters: Arc<Counters>,
     started: Instant,
@@ -284,7 +284,7 @@ struct Run<'a> {
     stop: Option<(Error, Instant)>,
 }
 
-impl Run<'_> {
+impl Upload<'_> {
     async fn all(
         &mut self,
         outbox: &mut Outbox,
@@ -302,7 +302,7 @@ impl Run<'_> {
         let mut flight = JoinSet::new();
         loop {
             while self.stop.is_none() && flight.len() < settings.connections.max(1) {
-                let reports = match self.take(outbox) {
+                let reports = match self.next_reports(outbox) {
                     Ok(reports) if reports.is_empty() => break,
                     Ok(reports) => reports,
                     Err(error) => {
@@ -352,7 +352,7 @@ impl Run<'_> {
     }
 
     /// The next reports to send; none at the end.
-    fn take(&mut self, outbox: &Outbox) -> Result<Vec<PendingReport>> {
+    fn next_reports(&mut self, outbox: &Outbox) -> Result<Vec<PendingReport>> {
         let Some(from) = self.next else {
             return Ok(Vec::new());
         };

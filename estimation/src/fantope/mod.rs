@@ -6,7 +6,6 @@
 //! ```
 //!
 //! * [`projection`]: the exact Euclidean projection onto F^k.
-//! * [`project_onto_fantope_partially`]: the same for large matrices, from the part of the spectrum that matters.
 //! * [`admm`]: the solver, which stops on a duality gap and reports it.
 //! * [`lambda`]: λ from the known noise of the mechanism.
 //! * [`cross_validation`]: λ from the buckets.
@@ -21,7 +20,6 @@ pub mod admm;
 mod anderson;
 pub mod cross_validation;
 pub mod lambda;
-mod partial;
 pub mod path;
 mod problem;
 pub mod projection;
@@ -34,7 +32,6 @@ mod tighten;
 pub use admm::{AdmmSettings, Solution, Stop, solve, solve_by_full_projections};
 pub use cross_validation::cross_validate;
 pub use lambda::{KAPPA, automatic_lambda, largest_useful_lambda, negligible_gap, resolve_lambda};
-pub use partial::{FantopeFactor, project_onto_fantope_partially};
 pub use path::{diagonal_lambda, lambda_path};
 pub use projection::{project_eigenvalues, project_onto_fantope};
 pub use refit::{refit, refit_within_blocks};

@@ -109,7 +109,7 @@ impl WarmSpectrum {
     pub(super) fn new() -> Self {
         Self {
             block: DMatrix::zeros(0, 0),
-            random: StartVectors::new(),
+            random: StartVectors::default(),
             since_certified: 0,
             resting: 0,
             rest: 1,
@@ -340,7 +340,7 @@ mod tests {
     use crate::linalg::outer_scaled;
 
     fn random_symmetric(p: usize, seed: u64) -> DMatrix<f64> {
-        let mut random = StartVectors::new();
+        let mut random = StartVectors::default();
         for _ in 0..seed {
             random.draw(3);
         }

@@ -201,7 +201,7 @@ mod tests {
     use crate::linalg::{StartVectors, orthonormalize};
 
     fn random(rows: usize, columns: usize) -> DMatrix<f64> {
-        let mut draw = StartVectors::new();
+        let mut draw = StartVectors::default();
         let columns: Vec<_> = (0..columns).map(|_| draw.draw(rows)).collect();
         DMatrix::from_columns(&columns)
     }

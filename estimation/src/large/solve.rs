@@ -70,7 +70,7 @@ impl Problem<'_> {
         let Self {
             moment, k, lambda, ..
         } = *self;
-        let mut random = StartVectors::new();
+        let mut random = StartVectors::default();
         let mut candidates = first_candidates(moment, k, lambda, self.loud, &mut random)?;
         self.solve_from(&mut candidates, unit, &mut random, cancel)
     }
@@ -207,7 +207,7 @@ pub(super) fn leading_of_moment(
     let p = moment.dimension();
     let whole = DualMatrix::soft(moment, 0.0, 0.0);
     let none = DMatrix::zeros(p, 0);
-    let mut random = StartVectors::new();
+    let mut random = StartVectors::default();
     let pairs = leading_pairs(&whole, &none, count.min(p), accuracy, products, &mut random)?;
     Ok(pairs.values.into_iter().take(count).collect())
 }

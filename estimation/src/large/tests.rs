@@ -121,7 +121,7 @@ fn rows_that_are_missing_join() {
         .solve_from(
             &mut candidates,
             unit,
-            &mut StartVectors::new(),
+            &mut StartVectors::default(),
             Cancel::NEVER,
         )
         .unwrap();
@@ -138,7 +138,7 @@ fn a_direction_left_out_is_not_certified() {
     let moment = LargeMoment::from_dense(&matrix, 1_000, 40);
     let whole = DualMatrix::soft(&moment, 0.0, 0.0);
     let exact: f64 = symmetric_eigenvalues(&matrix).unwrap().iter().take(k).sum();
-    let mut random = StartVectors::new();
+    let mut random = StartVectors::default();
     let none = DMatrix::zeros(p, 0);
     let claim = Claim::find(&whole, &none, k, 1e-7, &mut random).unwrap();
     let Proof::Proved(bound) = claim.prove(&whole, 1.0, Cancel::NEVER).unwrap() else {

@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn it_factorises_and_is_orthogonal() {
         for (m, n) in [(9, 4), (5, 5), (140, 100), (3, 0), (1, 1)] {
-            let mut matrix = StartVectors::new().block(m, n);
+            let mut matrix = StartVectors::default().block(m, n);
             if n > 3 {
                 // Q is orthogonal whatever the rank.
                 matrix.fill_column(2, 0.0);

@@ -172,7 +172,7 @@ mod tests {
     use crate::linalg::{StartVectors, orthonormality_defect};
 
     fn graded(p: usize) -> DMatrix<f64> {
-        let mut vectors = StartVectors::new();
+        let mut vectors = StartVectors::default();
         let mut matrix = DMatrix::from_diagonal(&DVector::from_fn(p, |i, _| {
             if i < 6 {
                 3.0 - 0.2 * i as f64
@@ -193,7 +193,7 @@ mod tests {
     fn finds_the_leading_pairs() {
         let p = 150;
         let matrix = graded(p);
-        let mut vectors = StartVectors::new();
+        let mut vectors = StartVectors::default();
         let mut start = DMatrix::zeros(p, 9);
         for j in 0..9 {
             start.set_column(j, &vectors.draw(p));

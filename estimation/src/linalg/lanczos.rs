@@ -122,7 +122,7 @@ fn lanczos(matrix: &DMatrix<f64>, k: usize) -> Result<Option<SymmetricEigen>> {
     let largest_basis = LARGEST_BASIS.max(4 * k).min(p / 2);
     let mut basis = DMatrix::zeros(p, largest_basis);
     let (mut alpha, mut beta) = (Vec::new(), Vec::new());
-    let mut generator = StartVectors::new();
+    let mut generator = StartVectors::default();
     let mut next = generator.draw(p);
     let mut check_at = (2 * k + 8).min(largest_basis);
     for step in 0..largest_basis {
@@ -252,18 +252,22 @@ fn tridiagonal_eigen(alpha: &[f64], beta: &[f64]) -> Result<SymmetricEigen> {
 }
 
 /// Unit start vectors that depend on nothing: the same matrix gives the same digits.
-pub(crate) struct StartVectors {
+#[derive(Debug)]
+pub struct StartVectors {
     state: u64,
 }
 
-impl StartVectors {
-    pub(crate) fn new() -> Self {
+impl Default for StartVectors {
+    fn default() -> Self {
         Self {
             state: 0x9E37_79B9_7F4A_7C15,
         }
     }
+}
 
-    pub(crate) fn draw(&mut self, p: usize) -> DVector<f64> {
+impl StartVectors {
+    /// The next one, of p numbers.
+    pub fn draw(&mut self, p: usize) -> DVector<f64> {
         let vector = DVector::from_fn(p, |_, _| {
             // splitmix64: enough to be in general position to any eigenvector.
             self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -278,7 +282,7 @@ impl StartVectors {
     }
 
     /// `p × width`, drawn column by column.
-    pub(crate) fn block(&mut self, p: usize, width: usize) -> DMatrix<f64> {
+    pub fn block(&mut self, p: usize, width: usize) -> DMatrix<f64> {
         let mut block = DMatrix::zeros(p, width);
         for mut column in block.column_iter_mut() {
             column.copy_from(&self.draw(p));
@@ -293,7 +297,7 @@ mod tests {
 
     /// Spikes of the given sizes on coordinate-mixing directions over a noise-like bulk.
     fn spiked(p: usize, spikes: &[f64], bulk: f64) -> DMatrix<f64> {
-        let mut generator = StartVectors::new();
+        let mut generator = StartVectors::default();
         let mut matrix = DMatrix::zeros(p, p);
         for i in 0..p {
             let column = generator.draw(p) * (bulk * 0.5);

@@ -4,13 +4,10 @@
 //! calling thread: measured, two threads pay only from about p = 2,000 and cost 0–70 % below p = 400, so independent
 //! pieces are done side by side instead (the panels of a large matrix, the jackknife), on [`Threads::current`] threads.
 
-mod band;
-mod block_lanczos;
 mod blocked_cholesky;
 mod cholesky;
 mod convert;
 mod eigen;
-mod exponential;
 mod gram;
 mod householder;
 mod krylov;
@@ -22,27 +19,24 @@ mod share_out;
 mod tall;
 mod threads;
 
-pub use block_lanczos::{UnseenNoise, leading_pairs, spectrum_edges};
 pub use cholesky::cholesky_is_positive_definite;
 pub use convert::{packed_to_dense, submatrix};
-pub use eigen::{SymmetricEigen, symmetric_eigen, symmetric_eigenvalues};
-pub use exponential::symmetric_exponential;
+pub use eigen::{SymmetricEigen, symmetric_eigen, symmetric_eigenvalues, tridiagonal_eigenvalues};
 pub use gram::{GramSum, Precision};
 pub use householder::HouseholderQr;
 pub use krylov::Symmetric;
-pub use lanczos::{LazySpectrum, top_k};
+pub use lanczos::{LazySpectrum, StartVectors, top_k};
 pub use orthonormal::{orthonormality_defect, orthonormalize};
 pub use product::{
-    add_outer_lower, add_symmetrised_outer_lower, cross_product, outer_scaled, product,
+    add_outer_lower, add_symmetrised_outer_lower, commuting_product, cross_product, outer_scaled,
+    product,
 };
-pub use tall::{tall_cross_product, tall_product};
+pub use tall::{Part, add_part_product, part_cross_product, tall_cross_product, tall_product};
 pub use threads::Threads;
 
-pub(crate) use block_lanczos::{BlockLanczos, Ritz};
 pub(crate) use blocked_cholesky::{Definiteness, blocked_cholesky, rounding_of_cholesky};
 pub(crate) use cholesky::spectrum_lies_below;
 pub(crate) use krylov::{Budget, RitzPairs, Wanted, block_ritz};
-pub(crate) use lanczos::StartVectors;
 pub(crate) use panels::{PANEL_WIDTH, Panels, add_outer_to_panel};
 pub(crate) use product::{outer_columns_lower, symmetric_product};
 pub(crate) use share_out::share_out;

@@ -93,7 +93,10 @@ pub fn add_symmetrised_outer_lower(
 }
 
 /// `A·B` for symmetric matrices whose product is symmetric, since they commute: half the work, exactly symmetric.
-pub(super) fn commuting_product(a: &DMatrix<f64>, b: &DMatrix<f64>) -> DMatrix<f64> {
+///
+/// # Panics
+/// If they are not square and of one dimension.
+pub fn commuting_product(a: &DMatrix<f64>, b: &DMatrix<f64>) -> DMatrix<f64> {
     let mut out = DMatrix::zeros(a.nrows(), a.nrows());
     // Transposed, the left one is packed before it is multiplied; as it lies every column of a strip is on a page of its own.
     add_products_lower(&mut out, view(a).transpose(), view(b), 1.0);

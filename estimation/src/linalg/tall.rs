@@ -1,6 +1,8 @@
 //! Products with tall matrices in pieces of a fixed size, over as many threads as the caller may take: what is computed does
 //! not depend on the number.
 
+use std::ops::Range;
+
 use faer::{Accum, MatMut, MatRef, Par, linalg::matmul::matmul};
 use nalgebra::DMatrix;
 
@@ -31,13 +33,45 @@ pub fn tall_cross_product(a: &DMatrix<f64>, b: &DMatrix<f64>) -> DMatrix<f64> {
     out
 }
 
+/// The first rows of some columns of a matrix.
+#[derive(Clone, Debug)]
+pub struct Part<'a> {
+    /// The matrix.
+    pub matrix: &'a DMatrix<f64>,
+    /// How many rows of it.
+    pub rows: usize,
+    /// Which columns of it.
+    pub columns: Range<usize>,
+}
+
+impl Part<'_> {
+    fn view(&self) -> MatRef<'_, f64> {
+        view(self.matrix)
+            .subrows(0, self.rows)
+            .subcols(self.columns.start, self.columns.len())
+    }
+}
+
+/// `out += factor·A·B` for a part A with many rows; otherwise as [`tall_product`].
+///
+/// # Panics
+/// If the dimensions do not fit, or the part is outside its matrix.
+pub fn add_part_product(out: &mut DMatrix<f64>, a: &Part<'_>, b: &DMatrix<f64>, factor: f64) {
+    add_tall_product(view_mut(out), a.view(), view(b), factor);
+}
+
+/// `Aᵀ·B` for a part A with many columns; otherwise as [`tall_cross_product`].
+///
+/// # Panics
+/// If the numbers of rows differ, or the part is outside its matrix.
+pub fn part_cross_product(a: &Part<'_>, b: &DMatrix<f64>) -> DMatrix<f64> {
+    let mut out = DMatrix::zeros(a.columns.len(), b.ncols());
+    tall_cross(view_mut(&mut out), a.view(), view(b));
+    out
+}
+
 /// `out += factor·A·B`.
-pub(crate) fn add_tall_product(
-    out: MatMut<'_, f64>,
-    a: MatRef<'_, f64>,
-    b: MatRef<'_, f64>,
-    factor: f64,
-) {
+fn add_tall_product(out: MatMut<'_, f64>, a: MatRef<'_, f64>, b: MatRef<'_, f64>, factor: f64) {
     // Four times as high: the rows of a piece are what one product streams over.
     by_rows(out, 4 * PIECE, a.ncols(), |from, piece| {
         let rows = a.subrows(from, piece.nrows());
@@ -46,7 +80,7 @@ pub(crate) fn add_tall_product(
 }
 
 /// `out = Aᵀ·B`.
-pub(crate) fn tall_cross(out: MatMut<'_, f64>, a: MatRef<'_, f64>, b: MatRef<'_, f64>) {
+fn tall_cross(out: MatMut<'_, f64>, a: MatRef<'_, f64>, b: MatRef<'_, f64>) {
     by_rows(out, PIECE, a.nrows(), |from, piece| {
         let columns = a.subcols(from, piece.nrows());
         matmul(piece, Accum::Replace, columns.transpose(), b, 1.0, Par::Seq);

@@ -2,14 +2,14 @@
 
 use std::borrow::Cow;
 
-use eigenveil_estimation::{
-    fantope::FantopeFactor,
-    linalg::{HouseholderQr, Symmetric, add_outer_lower, leading_pairs, top_k},
-};
+use eigenveil_estimation::linalg::{HouseholderQr, Symmetric, add_outer_lower, top_k};
 use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 
-use super::PARTIAL;
+use super::{
+    PARTIAL,
+    kernels::{FantopeFactor, leading_pairs},
+};
 
 /// `P̄ = (1/t)Σ P_s` of t points of the Fantope, itself one: what the relaxation answers before it is rounded to a subspace.
 ///

@@ -1,8 +1,8 @@
 //! REAPER: objective, gradient, and descent over the Fantope.
 
 use eigenveil_estimation::{
-    fantope::{project_eigenvalues, project_onto_fantope_partially},
-    linalg::{Symmetric, UnseenNoise, add_symmetrised_outer_lower, symmetric_eigen},
+    fantope::project_eigenvalues,
+    linalg::{Symmetric, add_symmetrised_outer_lower, symmetric_eigen},
 };
 use eigenveil_shared::{Error, ErrorCode, Result};
 use nalgebra::DMatrix;
@@ -12,6 +12,7 @@ use super::{
     LARGEST_SHARE, PARTIAL,
     average::AverageIterate,
     iterate::{Iterate, ON_THE_SUBSPACE, Step},
+    kernels::{UnseenNoise, project_onto_fantope_partially},
     mirror::Mirror,
     span::Span,
 };

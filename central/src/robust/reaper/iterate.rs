@@ -1,8 +1,9 @@
 //! A point of the Fantope as a multiple of the identity and a factor, and REAPER's step from it, without any `p × p` matrix.
 
-use eigenveil_estimation::fantope::FantopeFactor;
 use eigenveil_estimation::linalg::{Symmetric, add_outer_lower, tall_cross_product, tall_product};
 use nalgebra::DMatrix;
+
+use super::kernels::FantopeFactor;
 
 /// As for GLAD: there 0 is a subgradient.
 pub(super) const ON_THE_SUBSPACE: f64 = 1e-14;

@@ -1,9 +1,6 @@
 //! Mirror descent in the von Neumann entropy: P and its logarithm.
 
-use eigenveil_estimation::linalg::{
-    add_outer_lower, leading_pairs, spectrum_edges, symmetric_eigen, symmetric_exponential,
-    tall_cross_product,
-};
+use eigenveil_estimation::linalg::{add_outer_lower, symmetric_eigen, tall_cross_product};
 use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 
@@ -11,6 +8,7 @@ use super::{
     PARTIAL,
     average::AverageIterate,
     iterate::Iterate,
+    kernels::{leading_pairs, spectrum_edges, symmetric_exponential},
     simplex::{log_scale, log_scale_of},
 };
 

@@ -4,6 +4,7 @@ mod average;
 mod descent;
 mod form;
 mod iterate;
+mod kernels;
 mod mirror;
 mod simplex;
 mod span;

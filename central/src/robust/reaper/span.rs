@@ -1,14 +1,13 @@
 //! The part of space that a step of REAPER knows of: the span of its rows and of the vectors of its iterate.
 
 use eigenveil_estimation::{
-    fantope::FantopeFactor,
     linalg::{HouseholderQr, tall_product},
     models::uniform_frame,
 };
 use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 
-use super::{LARGEST_SHARE, iterate::Iterate};
+use super::{LARGEST_SHARE, iterate::Iterate, kernels::FantopeFactor};
 use crate::Generator;
 
 /// A span of fewer dimensions gives no block to start from.

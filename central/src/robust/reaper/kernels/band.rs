@@ -4,16 +4,9 @@
 //! For bandwidth b and dimension m that is about `6bm²` operations, and `m(2b² + r)` for each of r vectors, where a full decomposition
 //! takes `9m³`.
 
+use eigenveil_estimation::linalg::{StartVectors, symmetric_eigen, tridiagonal_eigenvalues};
 use eigenveil_shared::Result;
-use faer::{
-    Par,
-    diag::{DiagMut, DiagRef},
-    dyn_stack::{MemBuffer, MemStack},
-    linalg::{evd, temp_mat_scratch},
-};
 use nalgebra::{DMatrix, DVector};
-
-use super::{StartVectors, leading_columns, symmetric_eigen};
 
 /// Below this dimension, and where more than the second share of the vectors is wanted, a full decomposition is as good.
 const SMALLEST: usize = 256;
@@ -84,8 +77,11 @@ impl Band {
         let vectors = few.then(|| self.vectors(&values, count)).flatten();
         let vectors = match (vectors, full) {
             (Some(vectors), _) => vectors,
-            (None, Some(full)) => leading_columns(&full.vectors, count),
-            (None, None) => leading_columns(&symmetric_eigen(&self.dense())?.vectors, count),
+            (None, Some(full)) => full.vectors.columns(0, count).into_owned(),
+            (None, None) => {
+                let full = symmetric_eigen(&self.dense())?;
+                full.vectors.columns(0, count).into_owned()
+            }
         };
         Ok(Leading { values, vectors })
     }
@@ -102,26 +98,6 @@ impl Band {
             }
         }
         dense
-    }
-
-    /// All eigenvalues, descending; `None` where the iteration does not converge to numbers.
-    fn values(&self) -> Option<Vec<f64>> {
-        let (diagonal, below) = self.tridiagonal();
-        let n = self.dimension;
-        let mut memory = MemBuffer::new(temp_mat_scratch::<f64>(n, 1).array(2));
-        let mut values = vec![0.0; n];
-        evd::tridiagonal_self_adjoint_evd(
-            DiagRef::from_slice(&diagonal),
-            DiagRef::from_slice(&below),
-            DiagMut::from_slice_mut(&mut values),
-            None,
-            Par::Seq,
-            MemStack::new(&mut memory),
-            Default::default(),
-        )
-        .ok()?;
-        values.sort_unstable_by(|a, b| b.total_cmp(a));
-        values.iter().all(|v| v.is_finite()).then_some(values)
     }
 
     /// Diagonal and subdiagonal (with a last 0) of a similar tridiagonal matrix. Each entry outside is turned to zero by a plane
@@ -199,7 +175,7 @@ impl Band {
         let n = self.dimension;
         let largest = values.iter().fold(0.0_f64, |m, v| m.max(v.abs()));
         let mut vectors = DMatrix::zeros(n, count);
-        let mut random = StartVectors::new();
+        let mut random = StartVectors::default();
         for (j, &value) in values[..count].iter().enumerate() {
             let solver = Shifted::new(self, value, largest);
             let mut vector = random.draw(n);
@@ -334,10 +310,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::linalg::orthonormality_defect;
+    use eigenveil_estimation::linalg::orthonormality_defect;
 
     fn random(n: usize, b: usize, scale: f64) -> Band {
-        let mut draw = StartVectors::new();
+        let mut draw = StartVectors::default();
         let mut band = Band::zeros(n, b);
         for j in 0..n {
             let column = draw.draw(b + 1);

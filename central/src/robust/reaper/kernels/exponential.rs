@@ -1,9 +1,8 @@
 //! The exponential of a large symmetric matrix by products alone, which several threads share, where an eigendecomposition keeps
 //! to one.
 
+use eigenveil_estimation::linalg::commuting_product;
 use nalgebra::DMatrix;
-
-use super::product::commuting_product;
 
 /// Terms of the polynomial, in four groups of four.
 const TERMS: usize = 16;
@@ -16,19 +15,11 @@ const NODES: usize = 64;
 /// Scaling and squaring (Higham 2005) with the Chebyshev polynomial of degree 15, evaluated in six products (Paterson &
 /// Stockmeyer 1973): for a spectrum of width 40 and an accuracy of 1e-6 eight products of `p³` operations, where an
 /// eigendecomposition takes `9p³`, half of them at the speed of the memory. Six matrices are held. On
-/// [`Threads::current`](super::Threads::current) threads.
+/// [`Threads::current`](eigenveil_estimation::linalg::Threads::current) threads.
 ///
 /// # Panics
 /// If the matrix is not square.
-///
-/// ```
-/// use nalgebra::dmatrix;
-/// // Eigenvalues 0 and −2.
-/// let e = eigenveil_estimation::linalg::symmetric_exponential(&dmatrix![-1.0, 0.0; 1.0, -1.0], -2.0, 0.0, 1e-10);
-/// assert!((e[(0, 0)] - (1.0 + (-2.0_f64).exp()) / 2.0).abs() < 1e-10);
-/// assert!((e[(0, 1)] - (1.0 - (-2.0_f64).exp()) / 2.0).abs() < 1e-10);
-/// ```
-pub fn symmetric_exponential(
+pub(crate) fn symmetric_exponential(
     matrix: &DMatrix<f64>,
     bottom: f64,
     top: f64,
@@ -124,13 +115,23 @@ fn polynomial(first: &DMatrix<f64>, powers: &[f64; TERMS]) -> DMatrix<f64> {
 
 #[cfg(test)]
 mod tests {
+    use eigenveil_estimation::linalg::{StartVectors, Threads, orthonormalize, outer_scaled};
+    use nalgebra::dmatrix;
+
     use super::*;
-    use crate::linalg::{StartVectors, Threads, orthonormalize, outer_scaled};
+
+    #[test]
+    fn of_two_dimensions_it_is_known() {
+        // Eigenvalues 0 and −2.
+        let e = symmetric_exponential(&dmatrix![-1.0, 0.0; 1.0, -1.0], -2.0, 0.0, 1e-10);
+        assert!((e[(0, 0)] - (1.0 + (-2.0_f64).exp()) / 2.0).abs() < 1e-10);
+        assert!((e[(0, 1)] - (1.0 - (-2.0_f64).exp()) / 2.0).abs() < 1e-10);
+    }
 
     #[test]
     fn it_is_the_exponential_of_the_eigenvalues() {
         for p in [1, 7, 600] {
-            let frame = orthonormalize(StartVectors::new().block(p, p)).unwrap();
+            let frame = orthonormalize(StartVectors::default().block(p, p)).unwrap();
             for (width, accuracy) in [
                 (0.0, 1e-10),
                 (1e-3, 1e-10),

@@ -1,13 +1,13 @@
 //! The projection onto the Fantope of a large matrix from the part of its spectrum that matters.
 
+use eigenveil_estimation::{
+    fantope::project_eigenvalues,
+    linalg::{StartVectors, Symmetric, cross_product, tall_cross_product, tall_product},
+};
 use eigenveil_shared::{Error, ErrorCode, Result};
 use nalgebra::DMatrix;
 
-use super::projection::project_eigenvalues;
-use crate::linalg::{
-    BlockLanczos, Ritz, StartVectors, Symmetric, UnseenNoise, cross_product, tall_cross_product,
-    tall_product,
-};
+use super::block_lanczos::{BlockLanczos, Ritz, UnseenNoise};
 
 /// Columns of a block: wide enough that a product is not all memory, narrow because the space a block of b needs grows
 /// with b (measured on noise at p = 2,000: 350 for 8, 700 for 32).
@@ -22,7 +22,7 @@ const LARGEST_SHARE: usize = 3;
 
 /// A point of the Fantope by the eigenpairs that are not zero.
 #[derive(Clone, Debug, PartialEq)]
-pub struct FantopeFactor {
+pub(crate) struct FantopeFactor {
     /// V, `p × r`: orthonormal.
     pub vectors: DMatrix<f64>,
     /// Weights in (0, 1], descending, that add up to k.
@@ -36,7 +36,7 @@ impl FantopeFactor {
     ///
     /// # Panics
     /// If the block has not p rows.
-    pub fn scores(&self, block: &DMatrix<f64>) -> DMatrix<f64> {
+    pub(crate) fn scores(&self, block: &DMatrix<f64>) -> DMatrix<f64> {
         let mut scores = tall_cross_product(&self.vectors, block);
         for (mut row, &weight) in scores.row_iter_mut().zip(&self.weights) {
             row *= weight;
@@ -48,7 +48,7 @@ impl FantopeFactor {
     ///
     /// # Panics
     /// As [`FantopeFactor::scores`].
-    pub fn times(&self, block: &DMatrix<f64>) -> DMatrix<f64> {
+    pub(crate) fn times(&self, block: &DMatrix<f64>) -> DMatrix<f64> {
         tall_product(&self.vectors, &self.scores(block))
     }
 
@@ -56,7 +56,7 @@ impl FantopeFactor {
     ///
     /// # Panics
     /// If the dimensions differ.
-    pub fn distance(&self, other: &Self) -> f64 {
+    pub(crate) fn distance(&self, other: &Self) -> f64 {
         let overlap = cross_product(&self.vectors, &other.vectors);
         squared_distance(&self.weights, &other.weights, &overlap)
             .max(0.0)
@@ -97,7 +97,7 @@ fn squared_distance(a: &[f64], b: &[f64], overlap: &DMatrix<f64>) -> f64 {
 ///
 /// # Errors
 /// `invalid-request` unless `1 ≤ k ≤ p`; `estimate-failed` for numbers that are not finite.
-pub fn project_onto_fantope_partially(
+pub(crate) fn project_onto_fantope_partially(
     matrix: &dyn Symmetric,
     noise: Option<&mut UnseenNoise<'_>>,
     k: usize,
@@ -207,22 +207,22 @@ fn filled_up(known: Option<&DMatrix<f64>>, p: usize, width: usize) -> DMatrix<f6
             .columns_mut(0, kept)
             .copy_from(&known.columns(0, kept));
     }
-    let random = StartVectors::new().block(p, width - kept);
+    let random = StartVectors::default().block(p, width - kept);
     block.columns_mut(kept, width - kept).copy_from(&random);
     block
 }
 
 #[cfg(test)]
 mod tests {
-    use rand::{SeedableRng, rngs::ChaCha20Rng};
-    use rand_distr::{Distribution, StandardNormal};
-
-    use super::*;
-    use crate::{
+    use eigenveil_estimation::{
         fantope::{project_onto_fantope, projection::FantopePoint},
         linalg::{add_outer_lower, orthonormality_defect, outer_scaled, symmetric_eigen},
         models::uniform_frame,
     };
+    use rand::{SeedableRng, rngs::ChaCha20Rng};
+    use rand_distr::{Distribution, StandardNormal};
+
+    use super::*;
 
     fn rng(seed: u64) -> ChaCha20Rng {
         ChaCha20Rng::seed_from_u64(seed)

@@ -1,18 +1,17 @@
 //! Block Lanczos with full reorthogonalisation, of a matrix plus Gaussian noise that is drawn only where the iteration looks.
 
+use std::ops::Range;
+
+use eigenveil_estimation::linalg::{
+    Part, StartVectors, Symmetric, SymmetricEigen, add_part_product, cross_product, fix_signs,
+    part_cross_product,
+};
 use eigenveil_shared::Result;
-use faer::MatRef;
 use nalgebra::{DMatrix, DVector};
 use rand::Rng;
 use rand_distr::{ChiSquared, Distribution, StandardNormal};
 
-use super::{
-    StartVectors, Symmetric, SymmetricEigen,
-    band::{Band, Leading},
-    cross_product, fix_signs, leading_columns,
-    tall::{add_tall_product, tall_cross},
-    view, view_mut,
-};
+use super::band::{Band, Leading};
 
 /// A new direction smaller than this share of the matrix's size is rounding.
 const DEPENDENT: f64 = 1e-11;
@@ -34,7 +33,7 @@ const KEPT: f64 = std::f64::consts::FRAC_1_SQRT_2;
 /// Gaussian, of which only R of `G = FR` matters, since F is a uniformly distributed frame and independent of R. So R is drawn
 /// (Bartlett: `χ` on its diagonal, normal above), and F gives b further coordinates to count in. In coordinates d + 1, d + 2, … a result stands
 /// for what it is in any uniformly distributed frame of the dimensions beyond.
-pub struct UnseenNoise<'a> {
+pub(crate) struct UnseenNoise<'a> {
     /// Standard deviation along a direction of unit Frobenius norm.
     pub sd: f64,
     /// Dimensions in which the matrix is zero, after its own.
@@ -85,20 +84,20 @@ impl UnseenNoise<'_> {
 }
 
 /// The `k` algebraically largest eigenpairs of a symmetric matrix that is known by its products, by block Lanczos until each
-/// residual ‖Av − θv‖ is below `accuracy` of the largest |θ|; signs as in [`top_k`](super::top_k). Unlike there nothing proves that none
+/// residual ‖Av − θv‖ is below `accuracy` of the largest |θ|; signs as in `top_k`. Unlike there nothing proves that none
 /// was missed: with a block of random vectors that is an event of probability zero. `None` where a third of p
 /// dimensions are not enough.
 ///
 /// # Errors
-/// Those of [`symmetric_eigen`](super::symmetric_eigen).
-pub fn leading_pairs(
+/// Those of [`symmetric_eigen`](eigenveil_estimation::linalg::symmetric_eigen).
+pub(crate) fn leading_pairs(
     matrix: &dyn Symmetric,
     k: usize,
     accuracy: f64,
 ) -> Result<Option<SymmetricEigen>> {
     let p = matrix.dimension();
     let width = (k + 2).max(8).min(p);
-    let start = StartVectors::new().block(p, width);
+    let start = StartVectors::default().block(p, width);
     let mut lanczos = BlockLanczos::new(matrix, None, &start);
     let mut look_at = 4 * width;
     loop {
@@ -128,8 +127,8 @@ pub fn leading_pairs(
 /// larger magnitude; `None` where a third of p dimensions are not enough.
 ///
 /// # Errors
-/// Those of [`symmetric_eigen`](super::symmetric_eigen).
-pub fn spectrum_edges(matrix: &dyn Symmetric) -> Result<Option<(f64, f64)>> {
+/// Those of [`symmetric_eigen`](eigenveil_estimation::linalg::symmetric_eigen).
+pub(crate) fn spectrum_edges(matrix: &dyn Symmetric) -> Result<Option<(f64, f64)>> {
     let largest = leading_pairs(matrix, 1, EDGE_ACCURACY)?;
     let smallest = leading_pairs(&Negative(matrix), 1, EDGE_ACCURACY)?;
     Ok(smallest
@@ -277,8 +276,12 @@ impl<'a, 'n> BlockLanczos<'a, 'n> {
         r
     }
 
-    fn seen(&self) -> MatRef<'_, f64> {
-        view(&self.basis).subrows(0, self.height)
+    fn seen(&self, columns: Range<usize>) -> Part<'_> {
+        Part {
+            matrix: &self.basis,
+            rows: self.height,
+            columns,
+        }
     }
 
     /// The basis from column `from` on out of `directions`.
@@ -287,10 +290,9 @@ impl<'a, 'n> BlockLanczos<'a, 'n> {
         if count == 0 || directions.ncols() == 0 {
             return;
         }
-        let basis = self.seen().subcols(from, count);
-        let mut overlap = DMatrix::zeros(count, directions.ncols());
-        tall_cross(view_mut(&mut overlap), basis, view(directions));
-        add_tall_product(view_mut(directions), basis, view(&overlap), -1.0);
+        let basis = self.seen(from..self.width);
+        let overlap = part_cross_product(&basis, directions);
+        add_part_product(directions, &basis, &overlap, -1.0);
     }
 
     /// All values of T, and as many leading pairs as `wanted` says on seeing them.
@@ -333,8 +335,12 @@ impl<'a, 'n> BlockLanczos<'a, 'n> {
     /// `Q·coordinates`: as many rows as the matrix, and one for each coordinate of the noise beyond it.
     pub(crate) fn vectors(&self, coordinates: &DMatrix<f64>) -> DMatrix<f64> {
         let mut out = DMatrix::zeros(self.height, coordinates.ncols());
-        let basis = self.seen().subcols(0, coordinates.nrows());
-        add_tall_product(view_mut(&mut out), basis, view(coordinates), 1.0);
+        add_part_product(
+            &mut out,
+            &self.seen(0..coordinates.nrows()),
+            coordinates,
+            1.0,
+        );
         out
     }
 }
@@ -365,19 +371,20 @@ fn orthonormal_part(columns: &mut DMatrix<f64>, smallest: f64) -> (DMatrix<f64>,
             done += 1;
         }
     }
-    *columns = leading_columns(columns, done);
+    *columns = columns.columns(0, done).into_owned();
     (r.rows(0, done).into_owned(), across)
 }
 
 #[cfg(test)]
 mod tests {
+    use eigenveil_estimation::linalg::{orthonormality_defect, outer_scaled, top_k};
+
     use super::*;
-    use crate::linalg::{orthonormality_defect, outer_scaled, top_k};
 
     #[test]
     fn the_leading_pairs_are_those_of_the_full_decomposition() {
         let p = 320;
-        let mut random = StartVectors::new();
+        let mut random = StartVectors::default();
         let frame: Vec<_> = (0..p).map(|_| random.draw(p)).collect();
         let vectors = crate::linalg::orthonormalize(DMatrix::from_columns(&frame)).unwrap();
         // Two alike among the leading ones, and a tail that decays.
@@ -412,7 +419,7 @@ mod tests {
     #[test]
     fn a_shift_costs_no_orthogonality() {
         let p = 600;
-        let mut random = StartVectors::new();
+        let mut random = StartVectors::default();
         let half = random.block(p, p);
         let matrix = &half + half.transpose();
         let start = random.block(p, 8);
@@ -436,7 +443,7 @@ mod tests {
     #[test]
     fn the_factorisation_holds() {
         let p = 60;
-        let mut random = StartVectors::new();
+        let mut random = StartVectors::default();
         let frame: Vec<_> = (0..20).map(|_| random.draw(p)).collect();
         let vectors = crate::linalg::orthonormalize(DMatrix::from_columns(&frame)).unwrap();
         let weights: Vec<f64> = (0..20).map(|i| 1.5_f64.powi(-i)).collect();
