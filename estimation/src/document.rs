@@ -111,7 +111,7 @@ pub fn estimate(
     };
     note_repeated(&mut estimate, repeated);
     estimate.seconds = started.elapsed().as_secs_f64();
-    check_finite(&estimate)?;
+    check_readable(&estimate)?;
     Ok(estimate)
 }
 
@@ -195,90 +195,80 @@ fn document(params: &StudyParams, name: &str, n: u64, k: Rank, findings: Finding
     }
 }
 
-/// JSON has no NaN: a document that holds one could be written but not read.
-fn check_finite(estimate: &Estimate) -> Result<()> {
-    let floor = &estimate.floor;
-    let scores = estimate
-        .sparse
-        .iter()
-        .filter_map(|sparse| sparse.cross_validation.as_ref())
-        .flat_map(|cv| &cv.path)
-        .flat_map(|point| {
-            [
-                point.lambda,
-                point.score,
-                point.behind,
-                point.standard_error,
-            ]
-        });
-    let path = estimate
-        .sparse
-        .iter()
-        .filter_map(|sparse| sparse.path.as_ref())
-        .flat_map(|path| {
-            let points = path.points.iter().flat_map(|point| {
-                let numbers = [point.lambda, point.captured_variance, point.relative_gap];
-                numbers
-                    .into_iter()
-                    .chain(point.row_norms.iter().flatten().copied())
-            });
-            points.chain([path.lambda_max, path.automatic, path.most_variance])
-        });
-    let numbers = estimate
-        .components
-        .iter()
-        .flat_map(|component| {
-            component.loadings.iter().copied().chain([
-                component.variance.unwrap_or(0.0),
-                component.variance_se.unwrap_or(0.0),
-                component.eigenvalue,
-                component.debiased_eigenvalue.unwrap_or(0.0),
-                component.expected_alignment,
-                component.explained_variance_ratio.unwrap_or(0.0),
-                component.eigenvalue_se.unwrap_or(0.0),
-                component.debiased_eigenvalue_se.unwrap_or(0.0),
-                component.expected_alignment_se.unwrap_or(0.0),
-                component.direction_se.unwrap_or(0.0),
-            ])
-        })
-        .chain(estimate.eigenvalues.iter().copied())
-        .chain(estimate.variances.iter().copied())
-        .chain(
-            estimate
-                .groups
-                .iter()
-                .flat_map(|group| [group.variance, group.alignment]),
-        )
-        .chain(scores)
-        .chain(path)
-        .chain(estimate.mean.iter().flatten().copied())
-        .chain(
-            estimate
-                .bucket_agreement
-                .iter()
-                .flat_map(|agreement| [agreement.statistic, agreement.threshold, agreement.shift]),
-        )
-        .chain([
-            estimate.total_variance.unwrap_or(0.0),
-            estimate.mean_standard_error.unwrap_or(0.0),
-            estimate.influence.unwrap_or(0.0),
-            estimate.expected_error,
-            floor.centre,
-            floor.radius,
-            floor.edge,
-            floor.threshold,
-        ])
-        .chain(
-            floor
-                .variance
-                .iter()
-                .flat_map(|floor| [floor.level, floor.edge, floor.threshold]),
-        );
-    if numbers.into_iter().all(f64::is_finite) {
+/// Refuses a document that would not be read as it was written: JSON has neither NaN nor infinity.
+fn check_readable(estimate: &Estimate) -> Result<()> {
+    let read = serde_json::to_vec(estimate).and_then(|json| serde_json::from_slice(&json));
+    if read.is_ok_and(|read: Estimate| read == *estimate) {
         return Ok(());
     }
     Err(Error::new(
         ErrorCode::EstimateFailed,
         "the estimate holds a number that is not finite; a report with enormous numbers may be in the sums",
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use eigenveil_shared::{
+        codec::StudyShape,
+        mechanism::{Calibration, MechanismKind, Payload},
+        preprocess::{Norm, Row},
+        privacy::Budget,
+        study::StudyDesign,
+    };
+
+    use super::*;
+
+    #[test]
+    fn a_number_that_is_not_finite_is_refused_wherever_it_stands() {
+        let params = StudyParams::freeze(StudyDesign {
+            dimension: 3,
+            features: None,
+            norm: Norm::Normalize,
+            centring: None,
+            mechanism: MechanismKind::IsotropicGaussian,
+            calibration: Calibration::Analytic,
+            budget: Budget::approximate(4.0, 1e-6).unwrap(),
+        })
+        .unwrap();
+        let row = params
+            .preprocessor()
+            .prepare(&Row::new(vec![1.0, 2.0, 3.0]))
+            .unwrap();
+        let shape = StudyShape::new(&params);
+        let mut sum = Accumulator::new(3).unwrap();
+        for _ in 0..100 {
+            let bytes = params.mechanism().release(&row).unwrap();
+            let Payload::Floats(numbers) = shape.payload(&bytes[..]).unwrap() else {
+                panic!("{:?}", shape.payload_form);
+            };
+            sum.add(&numbers).unwrap();
+        }
+        let request = Request {
+            name: "three",
+            k: Rank::Fixed(2),
+            sparse: None,
+            memory_bytes: 1 << 30,
+            stream_from: usize::MAX,
+        };
+        let source = Source::Sums(vec![(0, sum)]);
+        let good = estimate(source, &params, &request, Cancel::NEVER).unwrap();
+        let spoil: [fn(&mut Estimate, f64); 6] = [
+            |document, x| document.components[1].loadings[2] = x,
+            |document, x| document.components[0].variance_se = Some(x),
+            |document, x| document.eigenvalues[0] = x,
+            |document, x| document.floor.threshold = x,
+            |document, x| document.influence = Some(x),
+            |document, x| document.expected_error = x,
+        ];
+        for number in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            for spoil in spoil {
+                let mut bad = good.clone();
+                spoil(&mut bad, number);
+                let error = check_readable(&bad).unwrap_err();
+                assert_eq!(error.code(), ErrorCode::EstimateFailed);
+            }
+        }
+        check_readable(&good).unwrap();
+    }
 }
