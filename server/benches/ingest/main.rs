@@ -4,6 +4,7 @@
 //! cargo bench --workspace --bench ingest                                        a few settings
 //! cargo bench --workspace --bench ingest -- P CONNECTIONS SECONDS BATCH MECHANISM
 //! cargo bench --workspace --bench ingest -- rival                               beside benches/rivals/aiohttp_server.py
+//! cargo bench --workspace --bench ingest -- router                              what going around the router saves
 //! cargo bench --workspace --bench ingest -- memory [REPORTS]                    peak memory over 10⁷ reports
 //! ```
 //!
@@ -53,6 +54,7 @@ fn main() {
     match arguments.first().map(String::as_str) {
         Some("load") => load::run(&arguments[1..]),
         Some("rival") => beside_the_rival(),
+        Some("router") => beside_the_router(),
         Some("memory") => memory(number(1, 10_000_000)),
         None => {
             for p in [40, 100, 400] {
@@ -91,6 +93,8 @@ struct Load {
     batch: u64,
     /// Stop after so many reports; 0: only when the seconds are over.
     reports: u64,
+    /// Through the router, which alone undoes escapes in paths.
+    routed: bool,
 }
 
 /// What came of it.
@@ -112,6 +116,7 @@ impl Load {
             seconds: 5,
             batch: 1,
             reports: 0,
+            routed: false,
         }
     }
 
@@ -170,7 +175,11 @@ impl Load {
             let app = server.app().clone();
             let study = app.store().create_study(wanted).await.unwrap();
             let address = server.local_addr().to_string();
-            let path = format!("/v1/studies/{}/reports", study.id());
+            let id = study.id().to_string();
+            let path = match self.routed {
+                true => format!("/v1/studies/%{:02x}{}/reports", id.as_bytes()[0], &id[1..]),
+                false => format!("/v1/studies/{id}/reports"),
+            };
             let canonical = study.document().canonical;
             let (stop, stopped) = oneshot::channel::<()>();
             let running = tokio::spawn(server.run(async {
@@ -216,7 +225,7 @@ impl Load {
     }
 }
 
-/// The median run of three by rate.
+/// The median run by rate.
 fn median(mut runs: Vec<Outcome>) -> Outcome {
     runs.sort_by(|a, b| a.rate.total_cmp(&b.rate));
     runs[runs.len() / 2]
@@ -260,6 +269,30 @@ fn beside_the_rival() {
         "double-cap p=40 in batches of 1,000, 4 connections: {:.0} reports/s, {:.0} reports per CPU-second of the server",
         batches.rate,
         1e6 / batches.cpu
+    );
+}
+
+/// Small reports as they are taken, and by way of the router, in turn, seven times each, medians.
+fn beside_the_router() {
+    let direct = Load::singles(40, SEEDS, 64);
+    let routed = Load {
+        routed: true,
+        ..direct
+    };
+    let (mut around, mut through) = (Vec::new(), Vec::new());
+    for _ in 0..7 {
+        around.push(direct.at_eigenveil());
+        through.push(routed.at_eigenveil());
+    }
+    let (around, through) = (median(around), median(through));
+    println!(
+        "double-cap p=40 singles: {:.0} reports/s, {:.1} µs of server CPU; through the router {:.0} and {:.1}: {:.2} and {:.2} times",
+        around.rate,
+        around.cpu,
+        through.rate,
+        through.cpu,
+        through.rate / around.rate,
+        through.cpu / around.cpu
     );
 }
 
