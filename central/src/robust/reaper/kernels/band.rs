@@ -100,6 +100,12 @@ impl Band {
         dense
     }
 
+    /// All eigenvalues, descending; `None` where the iteration does not converge to numbers.
+    fn values(&self) -> Option<Vec<f64>> {
+        let (diagonal, below) = self.tridiagonal();
+        tridiagonal_eigenvalues(&diagonal, &below)
+    }
+
     /// Diagonal and subdiagonal (with a last 0) of a similar tridiagonal matrix. Each entry outside is turned to zero by a plane
     /// rotation of two neighbouring rows, and what that makes appear b rows further down is chased off the end.
     fn tridiagonal(&self) -> (Vec<f64>, Vec<f64>) {

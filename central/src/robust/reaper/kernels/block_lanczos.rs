@@ -377,7 +377,9 @@ fn orthonormal_part(columns: &mut DMatrix<f64>, smallest: f64) -> (DMatrix<f64>,
 
 #[cfg(test)]
 mod tests {
-    use eigenveil_estimation::linalg::{orthonormality_defect, outer_scaled, top_k};
+    use eigenveil_estimation::linalg::{
+        orthonormality_defect, orthonormalize, outer_scaled, top_k,
+    };
 
     use super::*;
 
@@ -386,7 +388,7 @@ mod tests {
         let p = 320;
         let mut random = StartVectors::default();
         let frame: Vec<_> = (0..p).map(|_| random.draw(p)).collect();
-        let vectors = crate::linalg::orthonormalize(DMatrix::from_columns(&frame)).unwrap();
+        let vectors = orthonormalize(DMatrix::from_columns(&frame)).unwrap();
         // Two alike among the leading ones, and a tail that decays.
         let values: Vec<f64> = (0..p)
             .map(|i| {
@@ -445,7 +447,7 @@ mod tests {
         let p = 60;
         let mut random = StartVectors::default();
         let frame: Vec<_> = (0..20).map(|_| random.draw(p)).collect();
-        let vectors = crate::linalg::orthonormalize(DMatrix::from_columns(&frame)).unwrap();
+        let vectors = orthonormalize(DMatrix::from_columns(&frame)).unwrap();
         let weights: Vec<f64> = (0..20).map(|i| 1.5_f64.powi(-i)).collect();
         let matrix = outer_scaled(&vectors, &weights);
         let start = DMatrix::from_columns(&[random.draw(p), random.draw(p), random.draw(p)]);

@@ -52,10 +52,8 @@ impl FantopeFactor {
         tall_product(&self.vectors, &self.scores(block))
     }
 
-    /// ‖V·diag(w)·Vᵀ − V'·diag(w')·V'ᵀ‖_F.
-    ///
-    /// # Panics
-    /// If the dimensions differ.
+    /// Of what two stand for, in the Frobenius norm.
+    #[cfg(test)]
     pub(crate) fn distance(&self, other: &Self) -> f64 {
         let overlap = cross_product(&self.vectors, &other.vectors);
         squared_distance(&self.weights, &other.weights, &overlap)
