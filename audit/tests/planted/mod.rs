@@ -225,8 +225,8 @@ fn draw(cap: &DoubleCap, leak: Leak, x: &[f64], rng: &mut ChaCha20Rng) -> Drawn 
         seed
     };
     let outsiders = match leak {
-        Leak::TooFewOutsiders => (-2.0 * cap.epsilon()).exp(),
-        _ => (-cap.epsilon()).exp(),
+        Leak::TooFewOutsiders => (-2.0 * cap.parameters().epsilon).exp(),
+        _ => (-cap.parameters().epsilon).exp(),
     };
     let squared: f64 = x.iter().map(|x| x * x).sum();
     let keep = uniform(rng) < squared;

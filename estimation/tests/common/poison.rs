@@ -43,12 +43,12 @@ pub fn with_share(along: &[f64], share: f64, rng: &mut impl Rng) -> Vec<f64> {
 /// What a device with this unit row sends: a uniform squared cosine, taken if it is in the cap or a coin says so.
 pub fn honest(cap: &DoubleCap, row: &[f64], rng: &mut impl Rng) -> Vec<f64> {
     let across = ChiSquared::new(row.len() as f64 - 1.0).unwrap();
-    let [threshold, ..] = cap.constants();
+    let constants = cap.parameters();
     loop {
         let along: f64 = StandardNormal.sample(rng);
         let rest: f64 = across.sample(rng);
         let share = along * along / (along * along + rest);
-        if share > threshold || rng.random::<f64>() < (-cap.epsilon()).exp() {
+        if share > constants.threshold || rng.random::<f64>() < (-constants.epsilon).exp() {
             return with_share(row, share, rng);
         }
     }

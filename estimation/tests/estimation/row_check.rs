@@ -182,12 +182,12 @@ fn what_rows_could_do_is_let_pass() {
     let liars = (share * n as f64) as usize;
     for i in 0..liars {
         let squared = share_at(40, tail * rng.random::<f64>());
-        moved += cap.scale() * (squared - 1.0 / 40.0) / liars as f64;
+        moved += cap.parameters().scale * (squared - 1.0 / 40.0) / liars as f64;
         study.buckets[i % BUCKETS].push(with_share(&v, squared, &mut rng));
     }
     println!(
         "each moves the moment by {moved:.2}, an identical seed by {:.2}",
-        cap.scale()
+        cap.parameters().scale
     );
     assert!(moved < 4.0);
     assert_eq!(study.check(&params).verdict, RowVerdict::Possible);

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use eigenveil_shared::{
-    mechanism::double_cap::{DoubleCap, DoubleCapParameters, expand},
+    mechanism::{
+        Calibration, MechanismKind, MechanismSpec,
+        double_cap::{DoubleCap, DoubleCapParameters, expand},
+    },
     preprocess::{BoundedRow, Norm, Preprocessing, Row},
     privacy::Budget,
 };
@@ -185,8 +188,16 @@ fn derived(parameters: &DoubleCapParameters, r: f64, (v, w): ([f64; 3], [f64; 3]
     }
 }
 
+fn double_cap(p: usize, epsilon: f64) -> DoubleCap {
+    let (kind, budget) = (MechanismKind::DoubleCap, Budget::pure(epsilon).unwrap());
+    match MechanismSpec::derive(kind, Calibration::Analytic, p, budget).unwrap() {
+        MechanismSpec::DoubleCap(cap) => cap,
+        other => panic!("{other:?}"),
+    }
+}
+
 fn parameters(p: usize, epsilon: f64) -> (DoubleCap, [Released; 2]) {
-    let cap = DoubleCap::derive(p, Budget::pure(epsilon).unwrap()).unwrap();
+    let cap = double_cap(p, epsilon);
     let constants = cap.parameters();
     let released = [epsilon.exp_m1(), 0.0].map(|lean| Released::new(&constants, lean));
     (cap, released)
@@ -339,7 +350,7 @@ fn device(p: usize, epsilon: f64, seed: u64, draws: usize) {
 fn the_device_path_has_the_exact_means_and_variances() {
     for (i, p) in DIMENSIONS.into_iter().enumerate() {
         for (j, epsilon) in EPSILONS.into_iter().enumerate() {
-            let cap = DoubleCap::derive(p, Budget::pure(epsilon).unwrap()).unwrap();
+            let cap = double_cap(p, epsilon);
             // Numbers drawn for one report.
             let cost = cap.parameters().expected_tries() * p as f64;
             let draws = (1e7 / cost).clamp(5_000.0, 20_000.0);

@@ -102,37 +102,6 @@ impl DiscreteGaussian {
         }
     }
 
-    /// Derives the parameters, once, when a study is created.
-    ///
-    /// # Errors
-    /// Those of [`DiscreteGaussianParameters::derive`].
-    pub fn derive(dimension: usize, budget: Budget) -> Result<Self> {
-        let parameters = DiscreteGaussianParameters::derive(dimension, budget)?;
-        Ok(Self::new(dimension, parameters))
-    }
-
-    /// Checks that the parameters give this budget to reports of this dimension.
-    ///
-    /// # Errors
-    /// Those of [`DiscreteGaussianParameters::check`]; `invalid-mechanism` for another dimension.
-    pub fn check(&self, dimension: usize, budget: Budget) -> Result<()> {
-        if self.dimension != dimension {
-            return Err(Error::new(
-                ErrorCode::InvalidMechanism,
-                format!(
-                    "the mechanism's dimension is {} but the study's reports have {dimension}; do not take part",
-                    self.dimension
-                ),
-            ));
-        }
-        self.parameters.check(dimension, budget)
-    }
-
-    /// Dimension of the reports.
-    pub fn dimension(&self) -> usize {
-        self.dimension
-    }
-
     /// Its parameters.
     pub fn parameters(&self) -> DiscreteGaussianParameters {
         self.parameters
@@ -145,7 +114,8 @@ impl LocalRandomizer for DiscreteGaussian {
 
     fn derive(_calibration: Calibration, dimension: usize, budget: Budget) -> Result<Self> {
         check_dense_dimension(dimension)?;
-        DiscreteGaussian::derive(dimension, budget)
+        let parameters = DiscreteGaussianParameters::derive(dimension, budget)?;
+        Ok(Self::new(dimension, parameters))
     }
 
     fn from_constants(
@@ -172,7 +142,16 @@ impl LocalRandomizer for DiscreteGaussian {
 
     fn check(&self, dimension: usize, budget: Budget) -> Result<()> {
         check_dense_dimension(dimension)?;
-        DiscreteGaussian::check(self, dimension, budget)
+        if self.dimension != dimension {
+            return Err(Error::new(
+                ErrorCode::InvalidMechanism,
+                format!(
+                    "the mechanism's dimension is {} but the study's reports have {dimension}; do not take part",
+                    self.dimension
+                ),
+            ));
+        }
+        self.parameters.check(dimension, budget)
     }
 
     fn guarantee(&self) -> Result<Guarantee> {
@@ -322,7 +301,7 @@ mod tests {
 
     fn mechanism(p: usize, epsilon: f64) -> DiscreteGaussian {
         let budget = Budget::approximate(epsilon, 1e-6).unwrap();
-        DiscreteGaussian::derive(p, budget).unwrap()
+        DiscreteGaussian::derive(Calibration::Analytic, p, budget).unwrap()
     }
 
     #[test]

@@ -58,87 +58,9 @@ pub struct DoubleCap {
 }
 
 impl DoubleCap {
-    /// Derives the constants, once, when a study is created.
-    ///
-    /// # Errors
-    /// `invalid-dimension` unless 2 ≤ p ≤ 65,536; `invalid-budget` unless it is pure with 0 < ε ≤ 16.
-    pub fn derive(dimension: usize, budget: Budget) -> Result<Self> {
-        if !budget.is_pure() {
-            return Err(Error::new(
-                ErrorCode::InvalidBudget,
-                format!(
-                    "delta is {:e}, but the delta of double-cap is always 0; leave delta out",
-                    budget.delta()
-                ),
-            ));
-        }
-        let parameters = DoubleCapParameters::derive(dimension, budget.epsilon())?;
-        Ok(Self {
-            dimension,
-            epsilon: parameters.epsilon,
-            threshold: parameters.threshold,
-            cap_probability: parameters.cap_probability,
-            scale: parameters.scale,
-        })
-    }
-
-    /// Checks the frozen constants against those of this dimension and budget.
-    ///
-    /// Any common threshold is private; a wrong one, or a wrong scale, would waste what participants
-    /// spend, so a device does not take part then either.
-    ///
-    /// # Errors
-    /// Those of [`derive`](Self::derive); `invalid-mechanism` for constants off by more than 1e-6.
-    pub fn check(&self, dimension: usize, budget: Budget) -> Result<()> {
-        let wanted = Self::derive(dimension, budget)?;
-        let close = |found: f64, wanted: f64| (found / wanted - 1.0).abs() <= 1e-6;
-        if self.dimension == wanted.dimension
-            && self.epsilon == wanted.epsilon
-            && close(self.threshold, wanted.threshold)
-            && close(self.cap_probability, wanted.cap_probability)
-            && close(self.scale, wanted.scale)
-        {
-            return Ok(());
-        }
-        Err(Error::new(
-            ErrorCode::InvalidMechanism,
-            format!(
-                "the study's double-cap has threshold {}, cap probability {} and scale {} but p = {dimension}, epsilon = {} needs {}, {} and {}; do not take part",
-                self.threshold,
-                self.cap_probability,
-                self.scale,
-                budget.epsilon(),
-                wanted.threshold,
-                wanted.cap_probability,
-                wanted.scale
-            ),
-        ))
-    }
-
-    /// Threshold τ, cap probability q and scale c, as frozen in a study.
-    pub fn constants(&self) -> [f64; 3] {
-        [self.threshold, self.cap_probability, self.scale]
-    }
-
-    /// Dimension p of the reports.
-    pub fn dimension(&self) -> usize {
-        self.dimension
-    }
-
-    /// ε.
-    pub fn epsilon(&self) -> f64 {
-        self.epsilon
-    }
-
     /// The ε that reports are said to have: ε + [`GENERATOR_SLACK`], rounded up.
     pub fn reported_epsilon(&self) -> f64 {
         (self.epsilon + GENERATOR_SLACK).next_up()
-    }
-
-    /// Scale c of a decoded report `c(ggᵀ − I/p)`: what one participant can move the sum by, in spectral
-    /// norm.
-    pub fn scale(&self) -> f64 {
-        self.scale
     }
 
     /// The constants with what follows from them: gain, normaliser, moments.
@@ -220,7 +142,23 @@ impl LocalRandomizer for DoubleCap {
     const MAX_DIMENSION: usize = MAX_DIMENSION;
 
     fn derive(_calibration: Calibration, dimension: usize, budget: Budget) -> Result<Self> {
-        DoubleCap::derive(dimension, budget)
+        if !budget.is_pure() {
+            return Err(Error::new(
+                ErrorCode::InvalidBudget,
+                format!(
+                    "delta is {:e}, but the delta of double-cap is always 0; leave delta out",
+                    budget.delta()
+                ),
+            ));
+        }
+        let parameters = DoubleCapParameters::derive(dimension, budget.epsilon())?;
+        Ok(Self {
+            dimension,
+            epsilon: parameters.epsilon,
+            threshold: parameters.threshold,
+            cap_probability: parameters.cap_probability,
+            scale: parameters.scale,
+        })
     }
 
     fn from_constants(
@@ -240,11 +178,35 @@ impl LocalRandomizer for DoubleCap {
     }
 
     fn constants(&self) -> Vec<f64> {
-        DoubleCap::constants(self).to_vec()
+        vec![self.threshold, self.cap_probability, self.scale]
     }
 
+    /// Any common threshold is private; a wrong one, or a wrong scale, would waste what participants spend, so a device
+    /// does not take part then either.
     fn check(&self, dimension: usize, budget: Budget) -> Result<()> {
-        DoubleCap::check(self, dimension, budget)
+        let wanted = Self::derive(Calibration::Analytic, dimension, budget)?;
+        let close = |found: f64, wanted: f64| (found / wanted - 1.0).abs() <= 1e-6;
+        if self.dimension == wanted.dimension
+            && self.epsilon == wanted.epsilon
+            && close(self.threshold, wanted.threshold)
+            && close(self.cap_probability, wanted.cap_probability)
+            && close(self.scale, wanted.scale)
+        {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorCode::InvalidMechanism,
+            format!(
+                "the study's double-cap has threshold {}, cap probability {} and scale {} but p = {dimension}, epsilon = {} needs {}, {} and {}; do not take part",
+                self.threshold,
+                self.cap_probability,
+                self.scale,
+                budget.epsilon(),
+                wanted.threshold,
+                wanted.cap_probability,
+                wanted.scale
+            ),
+        ))
     }
 
     fn guarantee(&self) -> Result<Guarantee> {
@@ -371,7 +333,7 @@ mod tests {
 
     #[test]
     fn reports_have_a_little_more_than_the_design() {
-        let cap = DoubleCap::derive(10, pure(1.0)).unwrap();
+        let cap = DoubleCap::derive(Calibration::Analytic, 10, pure(1.0)).unwrap();
         let reported = cap.reported_epsilon();
         assert!(reported > 1.0 + 9.5e-7 && reported < 1.0 + 9.6e-7);
         assert!(reported >= 1.0 + GENERATOR_SLACK);
@@ -383,9 +345,11 @@ mod tests {
 
     #[test]
     fn constants_of_another_study_are_refused() {
-        let good = DoubleCap::derive(10, pure(2.0)).unwrap();
+        let good = DoubleCap::derive(Calibration::Analytic, 10, pure(2.0)).unwrap();
         assert!(good.check(10, pure(2.0)).is_ok());
-        let [tau, q, c] = good.constants();
+        let [tau, q, c] = good.constants()[..] else {
+            panic!("three constants");
+        };
         for (dimension, epsilon, constants) in [
             (10, 2.0, [tau * 1.00001, q, c]),
             (10, 2.0, [tau, q * 0.9999, c]),
@@ -412,7 +376,7 @@ mod tests {
     #[test]
     fn the_same_randomness_costs_every_row_the_same_draws() {
         // Before the first try every row consumes the same randomness, whatever its length.
-        let mechanism = DoubleCap::derive(5, pure(1.0)).unwrap();
+        let mechanism = DoubleCap::derive(Calibration::Analytic, 5, pure(1.0)).unwrap();
         let mut ends = Vec::new();
         for row in [
             vec![1.0, 0.0, 0.0, 0.0, 0.0],

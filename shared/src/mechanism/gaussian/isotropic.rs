@@ -18,13 +18,6 @@ use crate::mechanism::NormBound;
 #[serde(transparent)]
 pub struct IsotropicGaussian(GaussianNoise);
 
-impl IsotropicGaussian {
-    /// The noise.
-    pub fn noise(&self) -> GaussianNoise {
-        self.0
-    }
-}
-
 impl NoisyTriangle for IsotropicGaussian {
     const NAME: &'static str = "isotropic-gaussian";
     const NUMBER: u8 = 2;
@@ -42,7 +35,7 @@ impl NoisyTriangle for IsotropicGaussian {
     }
 
     /// On the wire the off-diagonal entries are those of the matrix: 1/√2 of svec's, p² weights in all.
-    fn norm_bound(&self, dimension: usize, _entries: f64) -> NormBound {
+    fn norm_bound(&self, dimension: usize) -> NormBound {
         let rounding = 0.5 * self.rounded().grid() * dimension as f64;
         NormBound::of_noise(dimension, 2.0, 1.0 + rounding, self.0.sigma())
     }

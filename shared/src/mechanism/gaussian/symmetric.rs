@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{GaussianNoise, rounded::RoundedGaussian, triangle::NoisyTriangle};
-use crate::mechanism::NormBound;
+use crate::{mechanism::NormBound, packed::packed_len};
 
 /// `symmetric-gaussian`: every upper-triangle entry, diagonal included, gets i.i.d. `N(0, σ²)`; the
 /// lower triangle mirrors it (Algorithms 1 and 2 of Wang & Xu).
@@ -13,13 +13,6 @@ use crate::mechanism::NormBound;
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(transparent)]
 pub struct SymmetricGaussian(GaussianNoise);
-
-impl SymmetricGaussian {
-    /// The noise.
-    pub fn noise(&self) -> GaussianNoise {
-        self.0
-    }
-}
 
 impl NoisyTriangle for SymmetricGaussian {
     const NAME: &'static str = "symmetric-gaussian";
@@ -37,7 +30,8 @@ impl NoisyTriangle for SymmetricGaussian {
         RoundedGaussian::new(self.0.sigma(), self.0.sigma())
     }
 
-    fn norm_bound(&self, dimension: usize, entries: f64) -> NormBound {
+    fn norm_bound(&self, dimension: usize) -> NormBound {
+        let entries = packed_len(dimension) as f64;
         let rounding = 0.5 * self.rounded().grid() * entries.sqrt();
         NormBound::of_noise(dimension, 1.0, 1.0 + rounding, self.0.sigma())
     }

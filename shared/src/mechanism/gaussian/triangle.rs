@@ -34,9 +34,8 @@ pub(super) trait NoisyTriangle: Sized {
     /// The noise of the entries.
     fn rounded(&self) -> RoundedGaussian;
 
-    /// How long an honest report is, of this dimension and so many entries. Rounding to the grid moves each entry by at
-    /// most one half of its step.
-    fn norm_bound(&self, dimension: usize, entries: f64) -> NormBound;
+    /// How long an honest report is. Rounding to the grid moves each entry by at most one half of its step.
+    fn norm_bound(&self, dimension: usize) -> NormBound;
 
     /// The largest spectral norm of a report as long as this.
     fn spectral_norm(&self, length: f64, dimension: usize) -> f64;
@@ -146,14 +145,12 @@ impl<T: NoisyTriangle> LocalRandomizer for T {
     }
 
     fn norm_bound(&self, dimension: usize) -> Option<NormBound> {
-        let entries = packed_len(dimension) as f64;
-        Some(NoisyTriangle::norm_bound(self, dimension, entries))
+        Some(NoisyTriangle::norm_bound(self, dimension))
     }
 
     /// Twice the longest report that the norm test lets through.
     fn report_influence(&self, dimension: usize) -> f64 {
-        let entries = packed_len(dimension) as f64;
-        let limit = NoisyTriangle::norm_bound(self, dimension, entries).limit();
+        let limit = NoisyTriangle::norm_bound(self, dimension).limit();
         self.spectral_norm(2.0 * limit, dimension)
     }
 
