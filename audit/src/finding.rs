@@ -1,6 +1,6 @@
 //! The verdict in words.
 
-use eigenveil_shared::privacy::delta_text;
+use eigenveil_shared::privacy::{delta_text, epsilon_text};
 
 use crate::{AuditReport, AuditVerdict, Observed, TriesTest, TriesVerdict};
 
@@ -33,14 +33,16 @@ pub(crate) fn finding(report: &AuditReport, claim: f64) -> String {
     };
     match report.true_epsilon {
         Some(really) if exceeds && really >= *bound => text.push_str(&format!(
-            " The noise is smaller than the claim needs: what really holds is epsilon {really:.4} at delta {}.",
+            " The noise is smaller than the claim needs: what really holds is epsilon {} at delta {}.",
+            epsilon_text(really, 4),
             delta_text(report.delta)
         )),
         _ if report.verdict == AuditVerdict::Convicted => text.push_str(
             " The analysis rules this out, so the implementation does not do what it claims: do not use it.",
         ),
         Some(really) if really > epsilon * 1.000_01 => text.push_str(&format!(
-            " But by analysis the claim is too small: what really holds is epsilon {really:.4} at delta {}.",
+            " But by analysis the claim is too small: what really holds is epsilon {} at delta {}.",
+            epsilon_text(really, 4),
             delta_text(report.delta)
         )),
         _ => {}

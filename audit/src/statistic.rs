@@ -46,7 +46,7 @@ impl Statistic {
     /// The statistic of one payload.
     ///
     /// # Errors
-    /// `wrong-payload-length` and `invalid-mechanism` for a payload of another study.
+    /// `wrong-payload-length` and `invalid-mechanism` for a payload of another length or kind.
     pub fn value<B: AsRef<[u8]>>(&self, payload: &Payload<B>) -> Result<f64> {
         Ok(self.read(payload)?.0)
     }

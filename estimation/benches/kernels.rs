@@ -67,12 +67,8 @@ fn accumulate(c: &mut Criterion) {
             unreachable!("p ≥ 1")
         };
         // The numbers are checked, the length of the whole is not: `server/benches/ingest` has both.
-        let shape = StudyShape {
-            fingerprint: Fingerprint([0; 32]),
-            payload_len: payload.len(),
-            payload_form: PayloadForm::Floats,
-            norm_bound: None,
-        };
+        let none = Fingerprint([0; 32]);
+        let shape = StudyShape::of_no_study(none, PayloadForm::Floats, payload.len());
         group.bench_function(format!("report/{p}"), |b| {
             b.iter(|| match shape.payload(black_box(&payload)) {
                 Ok(Payload::Floats(numbers)) => black_box(sums.add(&numbers)),

@@ -228,8 +228,10 @@ impl SeedSum {
 
 /// The sum of reports of one mechanism, whatever its payloads are made of.
 pub enum ReportSum {
-    /// Payloads of numbers.
-    Numbers(Accumulator),
+    /// Payloads of floats.
+    Floats(Accumulator),
+    /// Payloads of integers.
+    Integers(Accumulator),
     /// Payloads of seeds.
     Seeds(SeedSum),
 }
@@ -242,26 +244,24 @@ impl ReportSum {
     pub fn new(mechanism: &MechanismSpec, p: usize) -> Result<Self> {
         Ok(match mechanism.payload_form() {
             PayloadForm::Seed => ReportSum::Seeds(SeedSum::new(p)?),
-            PayloadForm::Floats | PayloadForm::Integers { .. } => {
-                ReportSum::Numbers(Accumulator::new(p)?)
-            }
+            PayloadForm::Floats => ReportSum::Floats(Accumulator::new(p)?),
+            PayloadForm::Integers { .. } => ReportSum::Integers(Accumulator::new(p)?),
         })
     }
 
     /// Adds one payload.
     ///
     /// # Errors
-    /// `wrong-payload-length` and `invalid-mechanism` for a payload of another study.
+    /// `wrong-payload-length` and `invalid-mechanism` for a payload of another length or form.
     pub fn add<B: AsRef<[u8]>>(&mut self, payload: &Payload<B>) -> Result<()> {
         match (self, payload) {
-            (ReportSum::Numbers(sum), Payload::Floats(numbers)) => sum.add(numbers),
-            (ReportSum::Numbers(sum), Payload::Integers(numbers)) => sum.add(numbers),
+            (ReportSum::Floats(sum), Payload::Floats(numbers)) => sum.add(numbers),
+            (ReportSum::Integers(sum), Payload::Integers(numbers)) => sum.add(numbers),
             (ReportSum::Seeds(sum), Payload::Seed(seed)) => {
                 sum.add(seed);
                 Ok(())
             }
-            (ReportSum::Numbers(_), Payload::Seed(_))
-            | (ReportSum::Seeds(_), Payload::Floats(_) | Payload::Integers(_)) => Err(Error::new(
+            _ => Err(Error::new(
                 ErrorCode::InvalidMechanism,
                 "the payload is that of another mechanism than the sum's",
             )),
@@ -274,7 +274,7 @@ impl ReportSum {
     /// Those of [`SeedSum::finish`].
     pub fn finish(self) -> Result<Accumulator> {
         match self {
-            ReportSum::Numbers(sum) => Ok(sum),
+            ReportSum::Floats(sum) | ReportSum::Integers(sum) => Ok(sum),
             ReportSum::Seeds(sum) => sum.finish(),
         }
     }
@@ -295,22 +295,13 @@ mod tests {
     use super::*;
 
     fn shape(p: usize, payload_form: PayloadForm) -> StudyShape {
-        StudyShape {
-            fingerprint: Fingerprint([0; 32]),
-            payload_len: payload_form.len(p),
-            payload_form,
-            norm_bound: None,
-        }
+        StudyShape::of_no_study(Fingerprint([0; 32]), payload_form, payload_form.len(p))
     }
 
     fn floats(numbers: &[f32]) -> Result<Payload<Vec<u8>>> {
         let bytes = numbers.iter().flat_map(|x| x.to_le_bytes()).collect();
         let p = (0..).find(|&p| packed_len(p) == numbers.len()).unwrap();
         shape(p, PayloadForm::Floats).payload(bytes)
-    }
-
-    fn numbers(sum: Accumulator) -> ReportSum {
-        ReportSum::Numbers(sum)
     }
 
     #[test]
@@ -323,13 +314,16 @@ mod tests {
                 assert_eq!(error.code(), ErrorCode::PayloadNotFinite);
             }
         }
-        let mut sums = numbers(Accumulator::new(2).unwrap());
+        let mut sums = ReportSum::Floats(Accumulator::new(2).unwrap());
         sums.add(&floats(&[1.0, 2.0, 3.0]).unwrap()).unwrap();
         sums.add(&floats(&[f32::MAX, f32::MIN, -0.0]).unwrap())
             .unwrap();
         // Of other studies.
         let other = sums.add(&floats(&[1.0; 6]).unwrap()).unwrap_err();
         assert_eq!(other.code(), ErrorCode::WrongPayloadLength);
+        let integers = shape(2, PayloadForm::Integers { bound: i32::MAX });
+        let other = sums.add(&integers.payload([7; 12]).unwrap()).unwrap_err();
+        assert_eq!(other.code(), ErrorCode::InvalidMechanism);
         let seed = shape(2, PayloadForm::Seed).payload([7; 16]).unwrap();
         let other = sums.add(&seed).unwrap_err();
         assert_eq!(other.code(), ErrorCode::InvalidMechanism);
@@ -349,7 +343,7 @@ mod tests {
             let bytes: Vec<u8> = numbers.iter().flat_map(|x| x.to_le_bytes()).collect();
             shape.payload(bytes)
         };
-        let mut sums = numbers(Accumulator::new(2).unwrap());
+        let mut sums = ReportSum::Integers(Accumulator::new(2).unwrap());
         sums.add(&payload([100, -100, 7]).unwrap()).unwrap();
         for numbers in [[101, 0, 0], [0, -101, 0], [0, 0, i32::MIN]] {
             let error = payload(numbers).unwrap_err();
@@ -401,7 +395,7 @@ mod tests {
         fn merging_is_adding(reports in prop::collection::vec(prop::collection::vec(-512_i16..512, 6), 1..20),
                              split in 0_usize..20) {
             let split = split.min(reports.len());
-            let empty = || numbers(Accumulator::new(3).unwrap());
+            let empty = || ReportSum::Floats(Accumulator::new(3).unwrap());
             let mut whole = empty();
             let mut parts = [empty(), empty()];
             for (i, report) in reports.iter().enumerate() {

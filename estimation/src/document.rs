@@ -240,7 +240,7 @@ mod tests {
         for _ in 0..100 {
             let bytes = params.mechanism().release(&row).unwrap();
             let Payload::Floats(numbers) = shape.payload(&bytes[..]).unwrap() else {
-                panic!("{:?}", shape.payload_form);
+                panic!("{:?}", shape.payload_form());
             };
             sum.add(&numbers).unwrap();
         }

@@ -40,11 +40,11 @@ fuzz_target!(|data: &[u8]| {
     let mut bytes = bytes.to_vec();
     if first >= 128 && bytes.len() >= 34 {
         bytes[..2].copy_from_slice(&codec::WIRE_VERSION.to_le_bytes());
-        bytes[2..34].copy_from_slice(&shape.fingerprint.0);
+        bytes[2..34].copy_from_slice(&shape.fingerprint().0);
     }
     if let Ok(report) = codec::decode_report(&bytes, shape) {
         let again = codec::encode_report(&Report {
-            fingerprint: shape.fingerprint,
+            fingerprint: shape.fingerprint(),
             id: report.id(),
             payload: report.payload().to_vec(),
         });

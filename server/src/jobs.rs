@@ -292,7 +292,7 @@ fn compute(
         memory_bytes: config.memory_bytes,
         stream_from: config.stream_sparse_from,
     };
-    if study.shape().payload_form == PayloadForm::Seed {
+    if study.shape().payload_form() == PayloadForm::Seed {
         let seeds = store.seeds(study, cancel)?;
         estimation::estimate(Source::Seeds(&seeds), study.params(), &wanted, cancel)
     } else {

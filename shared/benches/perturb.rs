@@ -113,7 +113,7 @@ fn encode_decode(criterion: &mut Criterion) {
             .expect("usable");
         let report = Report {
             id: ReportId::from_parts(1 << 40, [7; 16]),
-            fingerprint: shape.fingerprint,
+            fingerprint: shape.fingerprint(),
             payload: params.mechanism().release(&row).expect("randomness"),
         };
         let bytes = codec::encode_report(&report);

@@ -203,14 +203,10 @@ pub fn decode_batch<'a>(
 /// What a report must fit: the fingerprint and payload of a study, computed once.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StudyShape {
-    /// Fingerprint of the study's parameters.
-    pub fingerprint: Fingerprint,
-    /// Bytes of one payload.
-    pub payload_len: usize,
-    /// What they are.
-    pub payload_form: PayloadForm,
-    /// How long they are, as vectors; `None` where every payload is a report.
-    pub norm_bound: Option<NormBound>,
+    fingerprint: Fingerprint,
+    payload_len: usize,
+    payload_form: PayloadForm,
+    norm_bound: Option<NormBound>,
 }
 
 impl StudyShape {
@@ -222,6 +218,32 @@ impl StudyShape {
             payload_form: params.mechanism().payload_form(),
             norm_bound: params.mechanism().norm_bound(params.report_dimension()),
         }
+    }
+
+    /// A shape of no study, without the norm test: for golden vectors and benchmarks.
+    #[doc(hidden)]
+    pub fn of_no_study(fingerprint: Fingerprint, payload_form: PayloadForm, len: usize) -> Self {
+        Self {
+            fingerprint,
+            payload_len: len,
+            payload_form,
+            norm_bound: None,
+        }
+    }
+
+    /// Fingerprint of the study's parameters.
+    pub fn fingerprint(&self) -> Fingerprint {
+        self.fingerprint
+    }
+
+    /// Bytes of one payload.
+    pub fn payload_len(&self) -> usize {
+        self.payload_len
+    }
+
+    /// What they are.
+    pub fn payload_form(&self) -> PayloadForm {
+        self.payload_form
     }
 
     /// Checks a payload: the one way from bytes to what a sum accepts.

@@ -7,7 +7,7 @@ use eigenveil_shared::{
     mechanism::{Calibration, DEFAULT_DELTA, MechanismKind, MechanismSpec},
     privacy::{
         accountant::{Composition, Gaussian, Guarantee, Shuffled},
-        delta_text, delta_warning, gaussian,
+        delta_text, delta_warning, epsilon_text, gaussian, rounded_up,
     },
 };
 use serde::Serialize;
@@ -20,7 +20,7 @@ use crate::{
 /// Show what one report, several studies together, or a shuffled report gives away
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  eigenveil account --epsilon 4 --studies 5\n  eigenveil account --mechanism isotropic-gaussian --epsilon 1 --delta 1e-6 --studies 5\n  eigenveil account --epsilon 4 --n 1000000\n  eigenveil account --sigma 5.3 --sensitivity 1.4142135623730951 --delta 1e-6\n\nNeighbours are any two rows of one participant. Every number is rounded up, to the safe side.\nSeveral studies: the line \"studies\" holds if their number and parameters are fixed in advance. If they are chosen from earlier outcomes, the line \"chosen later\" holds, provided that the total of these studies is a limit set beforehand and never exceeded.\nA shuffled report is one that is seen only as part of an unordered set, without identifiers: Eigenveil does not shuffle for you."
+    after_help = "Examples:\n  eigenveil account --epsilon 4 --studies 5\n  eigenveil account --mechanism isotropic-gaussian --epsilon 1 --delta 1e-6 --studies 5\n  eigenveil account --epsilon 4 --n 1000000\n  eigenveil account --sigma 5.3 --sensitivity 1.4142135623730951 --delta 1e-6\n\nNeighbours are any two rows of one participant. Every number is rounded up, to the safe side; what floating point adds to Gaussian reports (below 1e-6 up to p = 200) is in a study's own statement, not here.\nSeveral studies: the line \"studies\" holds if their number and parameters are fixed in advance. If they are chosen from earlier outcomes, the line \"chosen later\" holds, provided that the total of these studies is a limit set beforehand and never exceeded.\nA shuffled report is one that is seen only as part of an unordered set, without identifiers: Eigenveil does not shuffle for you."
 )]
 pub(crate) struct AccountArgs {
     /// Local randomizer of the reports
@@ -160,7 +160,8 @@ fn report(args: &AccountArgs) -> Result<(Option<(MechanismSpec, f64)>, Guarantee
 }
 
 fn print(account: &Account) -> Result<()> {
-    let number = |value: Option<f64>| value.map_or("none".to_owned(), |v| format!("{v:.6}"));
+    let number =
+        |value: Option<f64>| value.map_or("none".to_owned(), |value| epsilon_text(value, 6));
     let delta = delta_text(account.delta);
     if let (Some(mechanism), Some(epsilon)) = (account.mechanism, account.epsilon) {
         let pure = mechanism.is_pure();
@@ -176,8 +177,8 @@ fn print(account: &Account) -> Result<()> {
                 ", delta 0".to_owned()
             } else {
                 format!(
-                    " at delta {delta}; delta {:.2e} at epsilon {epsilon}",
-                    account.true_delta.unwrap_or(1.0)
+                    " at delta {delta}; delta {} at epsilon {epsilon}",
+                    rounded_up(account.true_delta.unwrap_or(1.0), 3)
                 )
             }
         ))?;
@@ -195,7 +196,8 @@ fn print(account: &Account) -> Result<()> {
             account
                 .composed_pure_epsilon
                 .map_or_else(String::new, |pure| format!(
-                    "; epsilon {pure:.6} at delta 0"
+                    "; epsilon {} at delta 0",
+                    epsilon_text(pure, 6)
                 ))
         ))?;
         output::text(&format!(
@@ -205,7 +207,8 @@ fn print(account: &Account) -> Result<()> {
     }
     if let (Some(n), Some(epsilon)) = (account.n, account.shuffled_epsilon) {
         output::text(&format!(
-            "shuffled, n={n}  epsilon {epsilon:.6} at delta {delta} (closed form {})\n\nThe shuffled line holds only against somebody who sees the reports as an unordered set without identifiers. The server is not that: against it the first lines hold.",
+            "shuffled, n={n}  epsilon {} at delta {delta} (closed form {})\n\nThe shuffled line holds only against somebody who sees the reports as an unordered set without identifiers. The server is not that: against it the first lines hold.",
+            epsilon_text(epsilon, 6),
             number(account.shuffled_epsilon_closed_form)
         ))?;
     }

@@ -7,6 +7,7 @@ use eigenveil_client::http::EstimateFormat;
 use eigenveil_shared::{
     api::{EstimateRequest, EstimateState},
     estimate::{BucketVerdict, Estimate, Rank, RowCheck, RowVerdict, Verdict},
+    privacy::epsilon_text,
 };
 use serde::Serialize;
 
@@ -167,7 +168,10 @@ pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
             )),
         match privacy.true_epsilon {
             _ if privacy.claim_holds => "which holds".to_owned(),
-            Some(real) => format!("which does NOT hold: it is epsilon {real:.4} at this delta"),
+            Some(real) => format!(
+                "which does NOT hold: it is epsilon {} at this delta",
+                epsilon_text(real, 4)
+            ),
             None => "which does NOT hold: no epsilon does".to_owned(),
         }
     ))?;

@@ -14,7 +14,7 @@ use eigenveil_shared::{
     estimate::Estimate,
     mechanism::{Calibration, MechanismKind, NoiseModel},
     preprocess::Norm,
-    privacy::{PrivacyStatement, delta_warning, epsilon_warning},
+    privacy::{PrivacyStatement, delta_warning, epsilon_text, epsilon_warning},
     study::{StudyDesign, StudyParams},
 };
 use serde::Serialize;
@@ -382,7 +382,7 @@ fn print(plan: &Plan) -> Result<()> {
                 format!("{:e}", row.delta)
             },
             row.true_epsilon
-                .map_or("none".to_owned(), |e| format!("{e:.4}")),
+                .map_or("none".to_owned(), |e| epsilon_text(e, 4)),
             match (plan.target_error, row.n) {
                 (_, None) => "never".to_owned(),
                 (Some(_), Some(n)) => readable(n),

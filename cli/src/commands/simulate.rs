@@ -10,7 +10,7 @@ use eigenveil_estimation::{
 use eigenveil_shared::{
     mechanism::{Calibration, MechanismKind},
     preprocess::{Feature, Row},
-    privacy::{PrivacyStatement, delta_text, delta_warning, epsilon_warning},
+    privacy::{PrivacyStatement, delta_text, delta_warning, epsilon_text, epsilon_warning},
 };
 use serde::Serialize;
 
@@ -416,7 +416,9 @@ fn print(args: &SimulateArgs, simulated: &Simulated) -> Result<()> {
     if !simulated.claim_holds {
         output::text(&format!(
             "warning: the noise is smaller than claimed; what really holds is epsilon {} at delta {}",
-            number(simulated.true_epsilon),
+            simulated
+                .true_epsilon
+                .map_or("-".to_owned(), |epsilon| epsilon_text(epsilon, 4)),
             delta_text(simulated.delta)
         ))?;
     }

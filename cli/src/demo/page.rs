@@ -3,7 +3,7 @@
 use eigenveil_estimation::floor::grouped;
 use eigenveil_pictures as pictures;
 use eigenveil_plots::{BarChart, ColourScale, Figure, ImageGrid, LoadingImage, format_number};
-use eigenveil_shared::estimate::Estimate;
+use eigenveil_shared::{estimate::Estimate, privacy::epsilon_text};
 use nalgebra::DMatrix;
 
 use super::DemoResult;
@@ -238,8 +238,12 @@ fn privacy_section(page: &Page<'_>) -> String {
         escape(&privacy.sentence)
     );
     let truth = match privacy.true_epsilon {
-        Some(epsilon) if privacy.delta == 0.0 => format!("ε = {epsilon:.6}, δ = 0"),
-        Some(epsilon) => format!("ε = {epsilon:.4} at δ = {}", scientific(privacy.delta)),
+        Some(epsilon) if privacy.delta == 0.0 => format!("ε = {}, δ = 0", epsilon_text(epsilon, 6)),
+        Some(epsilon) => format!(
+            "ε = {} at δ = {}",
+            epsilon_text(epsilon, 4),
+            scientific(privacy.delta)
+        ),
         None => "none".to_owned(),
     };
     for (name, value) in [

@@ -50,14 +50,14 @@ impl Study {
         };
         let params = StudyParams::from_canonical(&canonical)?;
         let shape = StudyShape::new(&params);
-        if document.fingerprint != shape.fingerprint.to_string() {
+        if document.fingerprint != shape.fingerprint().to_string() {
             return wrong(format!(
                 "the server gives study {id} a fingerprint that is not that of its parameters ({}); do not take part",
-                shape.fingerprint
+                shape.fingerprint()
             ));
         }
-        let report_len = codec::report_len(shape.payload_len);
-        let max_batch = codec::max_batch(shape.payload_len);
+        let report_len = codec::report_len(shape.payload_len());
+        let max_batch = codec::max_batch(shape.payload_len());
         if document.report_bytes < report_len || !(1..=max_batch).contains(&document.max_batch) {
             return wrong(format!(
                 "study {id} says that a report may have {} bytes and a batch {} reports, but a report has {report_len} and a batch 1 to {max_batch}",
@@ -100,7 +100,7 @@ impl Study {
 
     /// Fingerprint of the parameters.
     pub fn fingerprint(&self) -> Fingerprint {
-        self.shape.fingerprint
+        self.shape.fingerprint()
     }
 
     /// A participant of this study, who perturbs nothing where it was not open when it was fetched

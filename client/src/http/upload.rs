@@ -261,7 +261,7 @@ impl Uploader {
         match self.settings.mode {
             UploadMode::Single => 1,
             UploadMode::Batch { reports } => {
-                let by_size = BATCH_BYTES / (16 + self.study.shape().payload_len);
+                let by_size = BATCH_BYTES / (16 + self.study.shape().payload_len());
                 let by_number = usize::try_from(total.div_ceil(LEAST_BATCHES));
                 let usual = by_size.min(by_number.unwrap_or(usize::MAX));
                 reports.unwrap_or(usual).clamp(1, self.study.max_batch())

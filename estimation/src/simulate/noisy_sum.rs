@@ -112,7 +112,7 @@ pub fn noisy_sum<R: Rng + ?Sized>(
                     for _ in 0..times {
                         let report = Report {
                             id: ReportId::from_parts(0, rng.random()),
-                            fingerprint: shape.fingerprint,
+                            fingerprint: shape.fingerprint(),
                             payload: params.mechanism().perturb_with(row, rng),
                         };
                         let bytes = codec::encode_report(&report);

@@ -79,7 +79,7 @@ async fn take_reports(
         )
         .into());
     };
-    let payload_len = study.shape().payload_len;
+    let payload_len = study.shape().payload_len();
     // Reports that were counted are known again whatever the state is; there are none where nothing was ever counted.
     let over = study.about().is_over(app.store().unix_ms());
     let open = study.state() == StudyState::Open && !over;
@@ -158,10 +158,10 @@ fn frame_of(media_type: &str) -> Option<(bool, bool)> {
 
 fn decode_report(bytes: &Bytes, enrolled: bool, study: &Study) -> Result<NewReport, Error> {
     if !enrolled {
-        return NewReport::decode(bytes, study.shape());
+        return NewReport::decode(bytes, study);
     }
     let (token, report) = split_token(bytes)?;
-    let report = NewReport::decode(&bytes.slice_ref(report), study.shape())?;
+    let report = NewReport::decode(&bytes.slice_ref(report), study)?;
     Ok(report.with_token(&token))
 }
 
@@ -171,10 +171,10 @@ fn decode_batch(
     study: &Study,
 ) -> Result<Vec<Result<NewReport, Error>>, Error> {
     if !enrolled {
-        return NewReport::decode_batch(bytes, study.shape());
+        return NewReport::decode_batch(bytes, study);
     }
     let (tokens, batch) = split_tokens(bytes)?;
-    let reports = NewReport::decode_batch(&bytes.slice_ref(batch), study.shape())?;
+    let reports = NewReport::decode_batch(&bytes.slice_ref(batch), study)?;
     if tokens.len() != reports.len() {
         return Err(Error::new(
             ErrorCode::MalformedReport,

@@ -37,7 +37,7 @@ impl Family {
         let shape = StudyShape::new(&document.params);
         let reports = (0..REPORTS)
             .map(|number| {
-                let payload = match shape.payload_form {
+                let payload = match shape.payload_form() {
                     PayloadForm::Seed => rng.random::<[u8; 16]>().to_vec(),
                     PayloadForm::Floats | PayloadForm::Integers { .. } => {
                         identifiable::payload(packed_len(P), number)
@@ -45,7 +45,7 @@ impl Family {
                 };
                 Report {
                     id: ReportId::from_parts(1_700_000_000_000, rng.random()),
-                    fingerprint: shape.fingerprint,
+                    fingerprint: shape.fingerprint(),
                     payload,
                 }
             })
@@ -62,7 +62,7 @@ impl Family {
     }
 
     pub(super) fn holds_seeds(&self) -> bool {
-        self.shape().payload_form == PayloadForm::Seed
+        self.shape().payload_form() == PayloadForm::Seed
     }
 
     /// The body that uploads one report.

@@ -250,10 +250,10 @@ mod tests {
             for number in 0..64 {
                 let body = codec::encode_report(&Report {
                     id: ReportId::from_parts(1_700_000_000_000, [number; 16]),
-                    fingerprint: study.shape().fingerprint,
+                    fingerprint: study.shape().fingerprint(),
                     payload: vec![number; 16],
                 });
-                let report = NewReport::decode(&body.into(), study.shape()).unwrap();
+                let report = NewReport::decode(&body.into(), &study).unwrap();
                 store.submit(&study, vec![report]).await.unwrap();
             }
             let counts = |(bucket, sums): &(u32, Accumulator)| (*bucket, sums.count());

@@ -163,10 +163,10 @@ mod tests {
         let token = ParticipantToken::parse(&issued.tokens[0]).unwrap();
         let body = eigenveil_shared::codec::encode_report(&Report {
             id: ReportId::from_parts(1_700_000_000_000, [7; 16]),
-            fingerprint: study.shape().fingerprint,
+            fingerprint: study.shape().fingerprint(),
             payload: vec![5; 16],
         });
-        let report = NewReport::decode(&body.into(), study.shape()).unwrap();
+        let report = NewReport::decode(&body.into(), &study).unwrap();
         let report = report.with_token(&token);
         let spent = |store: &Store| store.token_counts(&study).unwrap().spent;
 

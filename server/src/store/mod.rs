@@ -420,7 +420,7 @@ impl Store {
     /// `store-unavailable` when they cannot be read, or do not add up to the reports accepted; `estimate-failed` when
     /// seeds are to be added up and their sums need more than `memory_bytes`, and when it was called off.
     pub fn moment(&self, study: &Study, cancel: Cancel<'_>) -> Result<StoredMoment> {
-        if study.shape().payload_form == PayloadForm::Seed {
+        if study.shape().payload_form() == PayloadForm::Seed {
             let seeds = self.seeds(study, cancel)?;
             let p = study.params().report_dimension();
             return Ok(StoredMoment {
@@ -457,7 +457,7 @@ impl Store {
     /// `store-unavailable` when they cannot be read; `invalid-request` for a study whose reports are no seeds;
     /// `estimate-failed` when it was called off.
     pub fn seeds<'a>(&self, study: &'a Study, cancel: Cancel<'_>) -> Result<StoredSeeds<'a>> {
-        if study.shape().payload_form != PayloadForm::Seed {
+        if study.shape().payload_form() != PayloadForm::Seed {
             return Err(Error::new(
                 ErrorCode::InvalidRequest,
                 format!(

@@ -74,7 +74,7 @@ impl Study {
             about,
         } = design;
         let shape = StudyShape::new(&params);
-        let payload_len = shape.payload_len;
+        let payload_len = shape.payload_len();
         Self {
             row,
             id,
@@ -84,7 +84,7 @@ impl Study {
                 id: id.to_string(),
                 name,
                 state,
-                fingerprint: shape.fingerprint.to_string(),
+                fingerprint: shape.fingerprint().to_string(),
                 canonical: to_hex(&params.canonical_bytes()),
                 privacy: PrivacyStatement::new(&params),
                 params,

@@ -207,7 +207,7 @@ fn export_to(connection: &Connection, study: &Study, file: &File) -> Result<(), 
         )
         .into());
     }
-    let seeds = study.shape().payload_form == PayloadForm::Seed;
+    let seeds = study.shape().payload_form() == PayloadForm::Seed;
     let sizes = if seeds {
         "SELECT bucket, sum(n) FROM seeds WHERE study = ? GROUP BY bucket ORDER BY bucket"
     } else {
@@ -357,7 +357,7 @@ fn import_into(
         Part::Section { bucket, n, bytes } => {
             // Buckets are exchangeable, so those of a finer division may be laid on a coarser one.
             let bucket = bucket % study.buckets();
-            if study.shape().payload_form == PayloadForm::Seed {
+            if study.shape().payload_form() == PayloadForm::Seed {
                 next_commit += seeds::append_run(transaction, row, bucket, next_commit, &bytes)?;
             } else {
                 let p = study.params().report_dimension();

@@ -13,7 +13,7 @@ use eigenveil_estimation::accumulate::Accumulator;
 use eigenveil_shared::{
     ErrorCode, Result,
     api::StudyState,
-    codec::{self, StudyShape},
+    codec,
     enrolment::{Enrolment, ParticipantToken},
     mechanism::{Payload, double_cap::Seed},
     report::{ReportId, ValidatedReport},
@@ -63,25 +63,25 @@ impl NewReport {
     ///
     /// # Errors
     /// As [`codec::decode_report`].
-    pub fn decode(body: &Bytes, shape: &StudyShape) -> Result<Self> {
-        let report = codec::decode_report(body, shape)?;
-        Ok(Self::new(body, shape, report, COPIED_PAYLOAD))
+    pub fn decode(body: &Bytes, study: &Study) -> Result<Self> {
+        let report = codec::decode_report(body, study.shape())?;
+        Ok(Self::new(body, study, report, COPIED_PAYLOAD))
     }
 
     /// Decodes a batch: an outer error when the frame is wrong, an inner one per report.
     ///
     /// # Errors
     /// As [`codec::decode_batch`].
-    pub fn decode_batch(body: &Bytes, shape: &StudyShape) -> Result<Vec<Result<Self>>> {
-        let reports = codec::decode_batch(body, shape)?;
+    pub fn decode_batch(body: &Bytes, study: &Study) -> Result<Vec<Result<Self>>> {
+        let reports = codec::decode_batch(body, study.shape())?;
         Ok(reports
             .into_iter()
-            .map(|report| report.map(|report| Self::new(body, shape, report, 0)))
+            .map(|report| report.map(|report| Self::new(body, study, report, 0)))
             .collect())
     }
 
     /// The codec borrows from the body it was given, so the payload always lies inside it.
-    fn new(body: &Bytes, shape: &StudyShape, report: ValidatedReport<'_>, copied: usize) -> Self {
+    fn new(body: &Bytes, study: &Study, report: ValidatedReport<'_>, copied: usize) -> Self {
         let keep = |bytes: &[u8]| {
             if bytes.len() <= copied {
                 Bytes::copy_from_slice(bytes)
@@ -91,7 +91,7 @@ impl NewReport {
         };
         Self {
             id: report.id(),
-            fingerprint: shape.fingerprint,
+            fingerprint: study.shape().fingerprint(),
             payload: report.payload().kept(keep),
             token: None,
         }
@@ -99,7 +99,7 @@ impl NewReport {
 
     /// Whether it was validated for this study, or for one of the same parameters.
     pub(super) fn is_for(&self, study: &Study) -> bool {
-        self.fingerprint == study.shape().fingerprint
+        self.fingerprint == study.shape().fingerprint()
     }
 
     /// The same report with the one-time token it came with.
@@ -560,10 +560,10 @@ mod tests {
             let study = store.study(id).unwrap();
             let body = codec::encode_report(&Report {
                 id: ReportId::from_parts(1_700_000_000_000, [number; 16]),
-                fingerprint: study.shape().fingerprint,
+                fingerprint: study.shape().fingerprint(),
                 payload: 0.5_f32.to_le_bytes().repeat(6),
             });
-            let report = NewReport::decode(&body.into(), study.shape()).unwrap();
+            let report = NewReport::decode(&body.into(), &study).unwrap();
             let store = store.clone();
             async move { store.submit(&study, vec![report]).await }
         };

@@ -297,7 +297,7 @@ impl Harness {
         let store = self.app.store();
         let study = store.study(StudyId::parse(&study.id).unwrap()).unwrap();
         let moment = store.moment(&study, Cancel::NEVER).unwrap();
-        let mut total = vec![0.0; study.shape().payload_len / 4];
+        let mut total = vec![0.0; study.shape().payload_len() / 4];
         for (_, sums) in &moment.buckets {
             for (t, x) in total.iter_mut().zip(sums.sum().as_slice()) {
                 *t += x;
@@ -337,13 +337,13 @@ pub fn new_id() -> ReportId {
 
 /// A payload whose every number is `value`.
 pub fn payload(study: &StudyDocument, value: f32) -> Vec<u8> {
-    value.to_le_bytes().repeat(shape(study).payload_len / 4)
+    value.to_le_bytes().repeat(shape(study).payload_len() / 4)
 }
 
 pub fn report(study: &StudyDocument, id: ReportId, value: f32) -> Vec<u8> {
     codec::encode_report(&Report {
         id,
-        fingerprint: shape(study).fingerprint,
+        fingerprint: shape(study).fingerprint(),
         payload: payload(study, value),
     })
 }

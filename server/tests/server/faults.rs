@@ -133,7 +133,7 @@ async fn a_damaged_store_is_said() {
                 let stored = store.studies()[0].clone();
                 let reports = eigenveil_server::store::NewReport::decode_batch(
                     &fresh(&study).into(),
-                    stored.shape(),
+                    &stored,
                 )
                 .unwrap();
                 let reports = reports.into_iter().map(Result::unwrap).collect();

@@ -172,10 +172,10 @@ async fn collect(store: &Store, document: Value, population: &Population, n: u64
         drop(full);
         let runtime = tokio::runtime::Handle::current();
         for some in batches {
-            let shape = *study.shape();
+            let shape = study.shape();
             let pairs = some.iter().map(|(id, seed)| (*id, seed.as_slice()));
-            let body = codec::encode_batch(&shape, pairs).unwrap().into();
-            let reports = NewReport::decode_batch(&body, &shape).unwrap();
+            let body = codec::encode_batch(shape, pairs).unwrap().into();
+            let reports = NewReport::decode_batch(&body, &study).unwrap();
             let reports = reports.into_iter().collect::<Result<_, _>>().unwrap();
             tokio::task::block_in_place(|| {
                 runtime.block_on(store.submit(&study, reports)).unwrap();

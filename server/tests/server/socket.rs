@@ -189,7 +189,7 @@ async fn a_real_server_serves_and_stops_in_good_order() {
     let stored = store.study(StudyId::parse(&study.id).unwrap()).unwrap();
     assert_eq!(stored.reports_accepted(), 4);
     for body in sent {
-        let again = NewReport::decode(&body.into(), &shape(&study)).unwrap();
+        let again = NewReport::decode(&body.into(), &stored).unwrap();
         let outcome = store.submit(&stored, vec![again]).await.unwrap();
         assert_eq!(outcome, [eigenveil_server::store::Stored::Duplicate]);
     }
@@ -245,7 +245,7 @@ async fn whoever_does_not_take_the_answer_is_cut() {
     let study = store.create_study(wanted).await.unwrap();
     for _ in 0..16 {
         let body = report(&study.document(), new_id(), 0.5).into();
-        let report = NewReport::decode(&body, study.shape()).unwrap();
+        let report = NewReport::decode(&body, &study).unwrap();
         store.submit(&study, vec![report]).await.unwrap();
     }
     let (stop, stopped) = oneshot::channel::<()>();

@@ -226,7 +226,7 @@ async fn a_close_is_a_barrier() {
             let mut accepted = 0_u64;
             loop {
                 let body = report(&study, new_id(), 1.0).into();
-                let report = NewReport::decode(&body, stored.shape()).unwrap();
+                let report = NewReport::decode(&body, &stored).unwrap();
                 match store.submit(&stored, vec![report]).await.unwrap()[0] {
                     Stored::Accepted => accepted += 1,
                     Stored::NotOpen => return accepted,
@@ -262,7 +262,7 @@ async fn a_full_queue_is_said() {
     for _ in 0..12 {
         let (store, stored) = (store.clone(), Arc::clone(&stored));
         let body = report(&study, new_id(), 1.0).into();
-        let report = NewReport::decode(&body, stored.shape()).unwrap();
+        let report = NewReport::decode(&body, &stored).unwrap();
         tasks.spawn(async move { store.submit(&stored, vec![report]).await });
     }
     // The queue has two places; requests beyond it and the group being written come back at once. The group itself comes back

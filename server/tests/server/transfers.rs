@@ -401,8 +401,7 @@ async fn deleted_studies_are_gone_and_their_rows_never_come_back() {
         .study_with(json!({"mechanism": "double-cap", "delta": null, "epsilon": 4.0}))
         .await;
     let bytes = some_reports(&next, 1, 5).into();
-    let submitted =
-        eigenveil_server::store::NewReport::decode_batch(&bytes, stale.shape()).unwrap();
+    let submitted = eigenveil_server::store::NewReport::decode_batch(&bytes, &stale).unwrap();
     let submitted = submitted.into_iter().map(Result::unwrap).collect();
     let outcome = server.app.store().submit(&stale, submitted).await.unwrap();
     assert_eq!(outcome, [eigenveil_server::store::Stored::Gone]);
@@ -448,14 +447,14 @@ async fn one_group_may_hold_a_deleted_study() {
         .store()
         .study(StudyId::parse(&kept.id).unwrap())
         .unwrap();
-    let of = |study: &StudyDocument| {
-        let body = report(study, new_id(), 1.0).into();
-        vec![eigenveil_server::store::NewReport::decode(&body, &shape(study)).unwrap()]
+    let one = |study: &eigenveil_server::Study| {
+        let body = report(&study.document(), new_id(), 1.0).into();
+        vec![eigenveil_server::store::NewReport::decode(&body, study).unwrap()]
     };
     let store = server.app.store();
     let (gone, counted) = tokio::join!(
-        store.submit(&stale, of(&doomed)),
-        store.submit(&alive, of(&kept))
+        store.submit(&stale, one(&stale)),
+        store.submit(&alive, one(&alive))
     );
     assert_eq!(gone.unwrap(), [eigenveil_server::store::Stored::Gone]);
     assert_eq!(
@@ -670,7 +669,7 @@ async fn without_its_lock_file_a_directory_still_has_one_server_that_counts() {
         .await
         .is_problem(503, E::StoreUnavailable);
     let stored = second.study(StudyId::parse(&study.id).unwrap()).unwrap();
-    let reports = eigenveil_server::store::NewReport::decode_batch(&body.into(), stored.shape());
+    let reports = eigenveil_server::store::NewReport::decode_batch(&body.into(), &stored);
     let reports = reports.unwrap().into_iter().map(Result::unwrap).collect();
     second.submit(&stored, reports).await.unwrap();
     assert_eq!(second.moment(&stored, Cancel::NEVER).unwrap().n, 10);

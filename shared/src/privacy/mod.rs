@@ -9,6 +9,6 @@ pub(crate) mod search;
 mod statement;
 
 pub use budget::{Budget, MAX_EPSILON, WARN_EPSILON, delta_text};
-pub use rounded::rounded_up;
+pub use rounded::{epsilon_text, rounded_up};
 pub use search::smallest_epsilon;
 pub use statement::{PrivacyStatement, delta_warning, epsilon_warning};

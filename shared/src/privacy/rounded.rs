@@ -12,9 +12,35 @@ pub fn rounded_up(value: f64, digits: u8) -> String {
     format!("{:.places$e}", value + unit)
 }
 
+/// ε with so many decimals, never less than it is.
+pub fn epsilon_text(epsilon: f64, decimals: usize) -> String {
+    let nearest = format!("{epsilon:.decimals$}");
+    if nearest.parse::<f64>().is_ok_and(|shown| shown >= epsilon) {
+        return nearest;
+    }
+    let unit = 0.1_f64.powi(decimals as i32);
+    format!("{:.decimals$}", epsilon + unit)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn epsilon_is_never_shown_smaller() {
+        for (epsilon, shown) in [
+            (5.26493, "5.2650"),
+            (5.2649, "5.2649"),
+            (0.333_334_25, "0.3334"),
+            (1.0, "1.0000"),
+            (15.99995, "16.0000"),
+            (1e-9, "0.0001"),
+        ] {
+            assert_eq!(epsilon_text(epsilon, 4), shown);
+            let six: f64 = epsilon_text(epsilon, 6).parse().unwrap();
+            assert!(six >= epsilon && six < epsilon + 1.1e-6);
+        }
+    }
 
     #[test]
     fn never_less_than_it_is() {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{WARN_EPSILON, rounded_up};
+use super::{WARN_EPSILON, epsilon_text, rounded_up};
 use crate::{
     codec,
     mechanism::{Calibration, MechanismKind},
@@ -56,10 +56,12 @@ impl PrivacyStatement {
         if !claim_holds {
             cautions.push(match true_epsilon {
                 Some(real) => format!(
-                    "The noise is the one printed in the paper. It is smaller than this epsilon and delta need: what really holds is ({real:.4}, {delta:.1e}), or ({epsilon}, {true_delta:.1e})."
+                    "The noise is the one printed in the paper. It is smaller than this epsilon and delta need: what really holds is ({}, {delta:e}), or ({epsilon}, {}).",
+                    epsilon_text(real, 4),
+                    rounded_up(true_delta, 2)
                 ),
                 None => format!(
-                    "The noise is far smaller than this epsilon and delta need: no epsilon holds at delta {delta:.1e}."
+                    "The noise is far smaller than this epsilon and delta need: no epsilon holds at delta {delta:e}."
                 ),
             });
         }

@@ -62,12 +62,7 @@ fn params() -> StudyParams {
 }
 
 fn shape() -> StudyShape {
-    StudyShape {
-        fingerprint: Fingerprint([0xab; 32]),
-        payload_len: 12,
-        payload_form: PayloadForm::Floats,
-        norm_bound: None,
-    }
+    StudyShape::of_no_study(Fingerprint([0xab; 32]), PayloadForm::Floats, 12)
 }
 
 fn id(last: u8) -> ReportId {
@@ -86,7 +81,7 @@ fn payload() -> Vec<u8> {
 fn report() -> Report {
     Report {
         id: id(1),
-        fingerprint: shape().fingerprint,
+        fingerprint: shape().fingerprint(),
         payload: payload(),
     }
 }
@@ -271,17 +266,15 @@ fn study_parameters_of_discrete_gaussian() {
 fn integers_beyond_the_bound_are_refused() {
     let params = discrete_gaussian_params();
     // The norm test is stricter at small dimensions; this is about the range of each number.
-    let shape = StudyShape {
-        norm_bound: None,
-        ..StudyShape::new(&params)
-    };
-    let PayloadForm::Integers { bound } = shape.payload_form else {
-        panic!("{:?}", shape.payload_form)
+    let form = StudyShape::new(&params).payload_form();
+    let shape = StudyShape::of_no_study(params.fingerprint(), form, params.payload_len());
+    let PayloadForm::Integers { bound } = form else {
+        panic!("{form:?}")
     };
     let encode = |entries: [i32; 3]| {
         codec::encode_report(&Report {
             id: id(4),
-            fingerprint: shape.fingerprint,
+            fingerprint: shape.fingerprint(),
             payload: entries.iter().flat_map(|v| v.to_le_bytes()).collect(),
         })
     };
@@ -298,16 +291,11 @@ fn integers_beyond_the_bound_are_refused() {
 
 #[test]
 fn one_report_of_double_cap() {
-    let shape = StudyShape {
-        fingerprint: Fingerprint([0xab; 32]),
-        payload_len: 16,
-        payload_form: PayloadForm::Seed,
-        norm_bound: None,
-    };
+    let shape = StudyShape::of_no_study(Fingerprint([0xab; 32]), PayloadForm::Seed, 16);
     let seed: Vec<u8> = (0..16).collect();
     let report = Report {
         id: id(3),
-        fingerprint: shape.fingerprint,
+        fingerprint: shape.fingerprint(),
         payload: seed.clone(),
     };
     let ours = codec::encode_report(&report);
@@ -626,7 +614,7 @@ mod random_bytes {
         fn reports_round_trip(entries in proptest::collection::vec(-1e30_f32..1e30, 3), random in any::<[u8; 16]>(), ms in 0_u64..1 << 48) {
             let report = Report {
                 id: ReportId::from_parts(ms, random),
-                fingerprint: shape().fingerprint,
+                fingerprint: shape().fingerprint(),
                 payload: entries.iter().flat_map(|v| v.to_le_bytes()).collect(),
             };
             let bytes = codec::encode_report(&report);

@@ -111,9 +111,9 @@ impl Honest {
         assert_eq!(shown.reports_accepted, acknowledged.len() as u64);
         let reports = format!("{path}/reports");
         let shape = StudyShape::new(&self.study.params);
-        let payload = vec![0; shape.payload_len];
+        let payload = vec![0; shape.payload_len()];
         let head = format!("content-type: {REPORT_BATCH_MEDIA_TYPE}\r\n");
-        for ids in acknowledged.chunks(codec::max_batch(shape.payload_len)) {
+        for ids in acknowledged.chunks(codec::max_batch(shape.payload_len())) {
             let pairs = ids.iter().map(|id| (*id, payload.as_slice()));
             let body = codec::encode_batch(&shape, pairs).unwrap();
             let answer = wire.send("POST", &reports, &head, &body).await.unwrap();
@@ -135,13 +135,13 @@ fn report_id(device: u64, number: u64) -> ReportId {
 /// A whole report; what it says does not matter here, but seeds differ.
 pub(crate) fn report(study: &StudyDocument, id: ReportId) -> Vec<u8> {
     let shape = StudyShape::new(&study.params);
-    let mut payload = vec![0; shape.payload_len];
+    let mut payload = vec![0; shape.payload_len()];
     if payload.len() == id.0.len() {
         payload.copy_from_slice(&id.0);
     }
     codec::encode_report(&Report {
         id,
-        fingerprint: shape.fingerprint,
+        fingerprint: shape.fingerprint(),
         payload,
     })
 }

@@ -39,7 +39,7 @@ async fn upload(http: reqwest::Client, url: String, shape: StudyShape, seed: u64
     for _ in 0..REPORTS / BATCH / UPLOADERS {
         let mut reports = Vec::with_capacity(BATCH);
         for _ in 0..BATCH {
-            let (mut id, mut payload) = ([0; 16], vec![0; shape.payload_len]);
+            let (mut id, mut payload) = ([0; 16], vec![0; shape.payload_len()]);
             random.fill_bytes(&mut id);
             random.fill_bytes(&mut payload);
             reports.push((ReportId::from_parts(1_700_000_000_000, id), payload));
