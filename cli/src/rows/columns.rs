@@ -481,7 +481,7 @@ mod tests {
         }
     }
 
-    fn of(found: Found, wanted: &Wanted) -> Result<Layout> {
+    fn usual_layout(found: Found, wanted: &Wanted) -> Result<Layout> {
         layout(found, &TableArgs::default(), Some(wanted))
     }
 
@@ -568,9 +568,9 @@ mod tests {
     #[test]
     fn columns_are_matched_by_name() {
         let wanted = study(Some(&["a", "b", "c"]), 3);
-        let same = of(found(&["a", "b", "c"], false), &wanted).unwrap();
+        let same = usual_layout(found(&["a", "b", "c"], false), &wanted).unwrap();
         assert!(same.is_identity(3) && same.notes.is_empty());
-        let moved = of(found(&["c", "a", "b"], false), &wanted).unwrap();
+        let moved = usual_layout(found(&["c", "a", "b"], false), &wanted).unwrap();
         assert_eq!(moved.take, [1, 2, 0]);
         assert_eq!(moved.names.unwrap(), ["a", "b", "c"]);
         assert!(
@@ -606,7 +606,9 @@ mod tests {
             (&["", "0", "1", "2"], &["index", "--drop 'Unnamed: 0'"]),
             (&["0", "1", "2"], &["pandas", "--features", "--in-order"]),
         ] {
-            let error = of(found(names, false), &wanted).unwrap_err().to_string();
+            let error = usual_layout(found(names, false), &wanted)
+                .unwrap_err()
+                .to_string();
             for word in words {
                 assert!(error.contains(word), "{names:?}: {error}");
             }
@@ -623,14 +625,16 @@ mod tests {
             &["secret", "secret"],
             &["secret"],
         ] {
-            let error = of(found(line, false), &wanted).unwrap_err().to_string();
+            let error = usual_layout(found(line, false), &wanted)
+                .unwrap_err()
+                .to_string();
             assert!(
                 !error.contains("secret") && !error.contains("17.25"),
                 "{error}"
             );
             assert!(error.contains("--header no"), "{error}");
         }
-        let nameless = of(found(&["secret", "x"], false), &study(None, 2)).unwrap();
+        let nameless = usual_layout(found(&["secret", "x"], false), &study(None, 2)).unwrap();
         assert!(!nameless.notes[0].contains("secret"));
     }
 
@@ -641,7 +645,7 @@ mod tests {
             ..Found::default()
         };
         let (named, plain) = (study(Some(&["a", "b"]), 2), study(None, 2));
-        let error = of(nameless(2), &named).unwrap_err().to_string();
+        let error = usual_layout(nameless(2), &named).unwrap_err().to_string();
         assert!(
             error.contains("--features") && error.contains("--in-order"),
             "{error}"
@@ -658,8 +662,8 @@ mod tests {
             headerless: true,
             ..nameless(2)
         };
-        assert!(of(said, &named).unwrap().notes[0].contains("--header no"));
-        assert!(of(nameless(2), &plain).unwrap().notes[0].contains("no names"));
+        assert!(usual_layout(said, &named).unwrap().notes[0].contains("--header no"));
+        assert!(usual_layout(nameless(2), &plain).unwrap().notes[0].contains("no names"));
         for wanted in [&named, &plain] {
             let error = layout(nameless(3), &in_order, Some(wanted)).unwrap_err();
             assert_eq!(error.code(), Some(ErrorCode::WrongDimension));

@@ -72,7 +72,7 @@ impl BucketCache {
     }
 
     /// Takes a bucket's sum out of the cache, or reads it.
-    pub(super) fn take(
+    pub(super) fn take_sum(
         &mut self,
         connection: &Connection,
         study: &Study,

@@ -454,7 +454,7 @@ fn add_reports<'a>(
             }
             outcomes.push(if open {
                 if ids.insert(&report.id.0)? || forgets {
-                    let sums = || cache.take(transaction, study, bucket);
+                    let sums = || cache.take_sum(transaction, study, bucket);
                     share.add(&report.payload, sums)?;
                     accepted += 1;
                     Stored::Accepted

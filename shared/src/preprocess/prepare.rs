@@ -262,7 +262,7 @@ mod tests {
 
     use super::{super::Feature, *};
 
-    fn of(norm: Norm, dimension: usize) -> Preprocessing {
+    fn preprocessing(norm: Norm, dimension: usize) -> Preprocessing {
         Preprocessing {
             dimension,
             features: None,
@@ -287,10 +287,10 @@ mod tests {
 
     #[test]
     fn normalize_clip_require() {
-        let normalize = of(Norm::Normalize, 2);
+        let normalize = preprocessing(Norm::Normalize, 2);
         assert_eq!(prepare(&normalize, &[3.0, 4.0]).0.as_slice(), &[0.6, 0.8]);
         assert_eq!(prepare(&normalize, &[0.0, 0.0]).0.as_slice(), &[0.0, 0.0]);
-        let require = of(Norm::Require { radius: 5.0 }, 2);
+        let require = preprocessing(Norm::Require { radius: 5.0 }, 2);
         assert_eq!(prepare(&require, &[3.0, 4.0]).0.as_slice(), &[0.6, 0.8]);
         let (row, why) = prepare(&require, &[3.0, 4.1]);
         assert_eq!(row.as_slice(), &[0.0, 0.0]);
@@ -319,7 +319,7 @@ mod tests {
                 feature("height", 170.0, 10.0),
                 feature("weight", 70.0, 20.0),
             ]),
-            ..of(Norm::Clip { radius: 2.0 }, 2)
+            ..preprocessing(Norm::Clip { radius: 2.0 }, 2)
         };
         let (row, _) = prepare(&constants, &[180.0, 70.0]);
         assert_eq!(row.as_slice(), &[0.5, 0.0]);
@@ -352,7 +352,7 @@ mod tests {
                 ] {
                     let constants = Preprocessing {
                         features: Some(vec![feature("a"), feature("b")]),
-                        ..of(norm, 2)
+                        ..preprocessing(norm, 2)
                     };
                     for value in [0.0, least, 1.0, most, -most] {
                         assert_eq!(prepare(&constants, &[value, 1.0]).1, None, "{value:e}");
@@ -371,7 +371,7 @@ mod tests {
                 }
             }
         }
-        let normalize = of(Norm::Normalize, 2);
+        let normalize = preprocessing(Norm::Normalize, 2);
         for value in [least, 1e-30, 1e30, most] {
             for v in prepare(&normalize, &[value, value]).0.as_slice() {
                 assert!((v - root).abs() < 1e-15, "{value}: {v}");
@@ -387,7 +387,7 @@ mod tests {
 
     #[test]
     fn only_a_wrong_dimension_is_an_error() {
-        let constants = of(Norm::Normalize, 2);
+        let constants = preprocessing(Norm::Normalize, 2);
         let preprocessor = constants.preprocessor().unwrap();
         let row = Row::new(vec![1.0]);
         for error in [
@@ -402,7 +402,7 @@ mod tests {
     fn an_unusable_row_still_has_the_constant_of_centring() {
         let constants = Preprocessing {
             centring: Some(1.0),
-            ..of(Norm::Require { radius: 1.0 }, 2)
+            ..preprocessing(Norm::Require { radius: 1.0 }, 2)
         };
         for values in [[f64::NAN, 0.0], [2.0, 0.0]] {
             let (row, why) = prepare(&constants, &values);
@@ -415,7 +415,7 @@ mod tests {
     #[test]
     fn debug_shows_no_values() {
         let row = Row::new(vec![0.123456, 7.0]);
-        let (bounded, _) = prepare(&of(Norm::Normalize, 2), row.values());
+        let (bounded, _) = prepare(&preprocessing(Norm::Normalize, 2), row.values());
         assert_eq!(format!("{row:?}"), "Row(2 values)");
         assert_eq!(format!("{bounded:?}"), "BoundedRow(2 values)");
     }
