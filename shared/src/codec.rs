@@ -246,6 +246,11 @@ impl StudyShape {
         self.payload_form
     }
 
+    /// How long they are, as vectors; `None` where every payload is a report.
+    pub fn norm_bound(&self) -> Option<&NormBound> {
+        self.norm_bound.as_ref()
+    }
+
     /// Checks a payload: the one way from bytes to what a sum accepts.
     ///
     /// # Errors

@@ -69,7 +69,7 @@ async fn held_bodies_do_not_keep_seeds_out() {
     for _ in 0..3 {
         let seed = codec::encode_report(&eigenveil_shared::report::Report {
             id: new_id(),
-            fingerprint: shape(&seeds).fingerprint,
+            fingerprint: shape(&seeds).fingerprint(),
             payload: vec![7; 16],
         });
         let counted = server.post_report(&seeds, seed).await;

@@ -24,9 +24,9 @@ const BATCH: u64 = 500;
 
 /// A batch of fresh reports, of random seeds or of payloads that are all ones.
 fn fresh(study: &StudyDocument) -> Vec<u8> {
-    let payload = match shape(study).payload_form {
+    let payload = match shape(study).payload_form() {
         PayloadForm::Seed => vec![7; 16],
-        _ => 1.0_f32.to_le_bytes().repeat(shape(study).payload_len / 4),
+        _ => 1.0_f32.to_le_bytes().repeat(shape(study).payload_len() / 4),
     };
     let reports: Vec<ReportId> = (0..BATCH).map(|_| new_id()).collect();
     let pairs = reports.iter().map(|id| (*id, payload.as_slice()));
@@ -164,20 +164,21 @@ async fn implausible_reports_are_refused() {
         "discrete-gaussian",
     ] {
         let study = server.study_with(json!({"mechanism": mechanism})).await;
-        let bound = shape(&study).norm_bound.unwrap();
+        let shape = shape(&study);
+        let bound = shape.norm_bound().unwrap();
         let with = |factor: f64| {
             // Everything in one diagonal entry, which counts once whatever the coordinates are.
             let value = factor * bound.limit();
-            let bytes = match shape(&study).payload_form {
+            let bytes = match shape.payload_form() {
                 PayloadForm::Floats => (value as f32).to_le_bytes(),
                 _ => (value as i32).to_le_bytes(),
             };
-            let mut payload = vec![0; shape(&study).payload_len];
+            let mut payload = vec![0; shape.payload_len()];
             payload[..4].copy_from_slice(&bytes);
             (new_id(), payload)
         };
         let single = |(id, payload): (ReportId, Vec<u8>)| {
-            let fingerprint = shape(&study).fingerprint;
+            let fingerprint = shape.fingerprint();
             codec::encode_report(&Report {
                 id,
                 fingerprint,
@@ -194,7 +195,7 @@ async fn implausible_reports_are_refused() {
         }
         let mixed = [with(0.5), with(1.01), with(-0.5), with(-7.0)];
         let pairs = mixed.iter().map(|(id, payload)| (*id, payload.as_slice()));
-        let body = codec::encode_batch(&shape(&study), pairs).unwrap();
+        let body = codec::encode_batch(&shape, pairs).unwrap();
         let receipt: BatchReceipt = server.post_batch(&study, body).await.json();
         let refused: Vec<_> = receipt.refused.iter().map(|r| (r.index, r.code)).collect();
         let implausible = [(1, E::ImplausibleReport), (3, E::PayloadOutOfRange)];
@@ -212,7 +213,7 @@ async fn implausible_reports_are_refused() {
     let study = server
         .study_with(json!({"mechanism": "double-cap", "delta": null}))
         .await;
-    assert_eq!(shape(&study).norm_bound, None);
+    assert_eq!(shape(&study).norm_bound(), None);
 }
 
 /// Finished estimates are kept as long as the operator says, and only so many may wait.

@@ -31,7 +31,7 @@ async fn send(server: &Harness, study: &StudyDocument, payloads: &[Vec<u8>]) {
 /// Payloads of poisoned reports: different seeds, each the first of random ones that lies close to an axis, or the largest
 /// matrix of equal entries that passes the norm test.
 fn poison_for(study: &StudyDocument, rng: &mut ChaCha20Rng) -> Vec<u8> {
-    match shape(study).norm_bound {
+    match shape(study).norm_bound() {
         None => seed_beyond(study, 0.8, rng),
         Some(bound) => {
             // Every entry counts at most twice in the squared norm.
@@ -91,7 +91,7 @@ async fn spread(study: Value, poisoned: usize, share: f64) -> Estimate {
     let mut rng = ChaCha20Rng::seed_from_u64(22);
     for _ in 0..BATCHES {
         let payloads: Vec<Vec<u8>> = (0..REPORTS)
-            .map(|i| match (i < poisoned, shape(&study).norm_bound) {
+            .map(|i| match (i < poisoned, shape(&study).norm_bound()) {
                 (false, _) => honest(&study, &mut rng),
                 (true, None) => seed_beyond(&study, share, &mut rng),
                 (true, Some(_)) => poison_for(&study, &mut rng),

@@ -140,7 +140,7 @@ async fn a_damaged_store_is_not_ready_any_more() {
 fn seed_report(study: &StudyDocument) -> Vec<u8> {
     codec::encode_report(&eigenveil_shared::report::Report {
         id: new_id(),
-        fingerprint: shape(study).fingerprint,
+        fingerprint: shape(study).fingerprint(),
         payload: vec![7; 16],
     })
 }

@@ -98,11 +98,11 @@ async fn bad_bodies_are_refused_and_change_nothing() {
     let wire = |payload: Vec<u8>| {
         codec::encode_report(&Report {
             id: new_id(),
-            fingerprint: shape(&study).fingerprint,
+            fingerprint: shape(&study).fingerprint(),
             payload,
         })
     };
-    let limit = report_len(shape(&study).payload_len);
+    let limit = report_len(shape(&study).payload_len());
     for (what, body, status, code) in [
         ("nothing", vec![], 400, E::MalformedReport),
         ("one byte", vec![1], 400, E::MalformedReport),
@@ -179,7 +179,7 @@ async fn bad_bodies_are_refused_and_change_nothing() {
         let problem = answer.is_problem(status, code);
         assert!(problem.detail.len() < 400, "{what}: {}", problem.detail);
     }
-    let batch_limit = batch_len(shape(&study).payload_len, study.max_batch);
+    let batch_limit = batch_len(shape(&study).payload_len(), study.max_batch);
     for (what, body, status, code) in [
         ("a single report", good.clone(), 400, E::MalformedReport),
         (

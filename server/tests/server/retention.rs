@@ -90,8 +90,8 @@ async fn a_store_of_the_first_release_goes_on() {
     let retry = |study: &StudyDocument, end: &str| {
         codec::encode_report(&Report {
             id: old_id(end),
-            fingerprint: shape(study).fingerprint,
-            payload: vec![0; shape(study).payload_len],
+            fingerprint: shape(study).fingerprint(),
+            payload: vec![0; shape(study).payload_len()],
         })
     };
     for (study, end) in [(&integers, "a1"), (&integers, "a2"), (&seeds, "b3")] {

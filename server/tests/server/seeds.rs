@@ -39,7 +39,7 @@ fn new_seed() -> Seed {
 fn report(study: &StudyDocument, id: ReportId, seed: &Seed) -> Vec<u8> {
     codec::encode_report(&Report {
         id,
-        fingerprint: shape(study).fingerprint,
+        fingerprint: shape(study).fingerprint(),
         payload: seed.to_vec(),
     })
 }

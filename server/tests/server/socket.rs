@@ -18,7 +18,7 @@ use tokio::{
 use crate::common::{
     design, environment, new_id,
     patience::{until, within},
-    report, shape,
+    report,
 };
 
 /// Reads one answer with a Content-Length.

@@ -46,8 +46,8 @@ fn some_reports(study: &StudyDocument, count: u8, salt: u8) -> Vec<u8> {
     let payloads: Vec<(ReportId, Vec<u8>)> = (0..count)
         .map(|number| {
             let (a, b) = (f32::from(salt) / 100.0, f32::from(number) / 9.0);
-            let entries = shape(study).payload_len / 4;
-            let payload = match shape(study).payload_form {
+            let entries = shape(study).payload_len() / 4;
+            let payload = match shape(study).payload_form() {
                 PayloadForm::Seed => [salt, number].repeat(8),
                 PayloadForm::Floats => (0..entries)
                     .flat_map(|at| (a - b * at as f32).to_le_bytes())

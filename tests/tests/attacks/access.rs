@@ -61,7 +61,7 @@ fn connections_take_every_descriptor() {
         let path = format!("/v1/studies/{}", target.seeds.id);
         let report = codec::encode_report(&Report {
             id: ReportId::from_parts(1_700_000_000_000, [7; 16]),
-            fingerprint: StudyShape::new(&target.seeds.params).fingerprint,
+            fingerprint: StudyShape::new(&target.seeds.params).fingerprint(),
             payload: vec![5; 16],
         });
         let head = format!("content-type: {REPORT_MEDIA_TYPE}\r\n");
