@@ -1,19 +1,13 @@
 //! Listening, serving and stopping in good order.
 
-use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use axum::{Router, extract::ConnectInfo, response::Response};
+use axum::Router;
 use eigenveil_shared::Result;
-use hyper::{
-    Request,
-    body::Incoming,
-    server::conn::http1,
-    service::{Service as _, service_fn},
-};
+use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
     server::graceful::{GracefulShutdown, Watcher},
-    service::TowerToHyperService,
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -124,33 +118,6 @@ impl Server {
     /// `store-unavailable` when the store's writer ended by itself, after the same good order: nothing could be
     /// stored any more, and a new process can.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<()> {
-        let (app, routes) = (self.app.clone(), router(self.app.clone()));
-        let answer =
-            move |peer, request| direct::answer(app.clone(), routes.clone(), peer, request);
-        self.run_service(answer, stop).await
-    }
-
-    /// As [`run`](Self::run), with routes of your own around [`router`]. Requests carry `ConnectInfo<SocketAddr>`.
-    ///
-    /// # Errors
-    /// Those of [`run`](Self::run).
-    pub async fn run_router(self, routes: Router, stop: impl Future<Output = ()>) -> Result<()> {
-        let routes = TowerToHyperService::new(routes);
-        let answer = move |peer, mut request: Request<Incoming>| {
-            request
-                .extensions_mut()
-                .insert(ConnectInfo::<SocketAddr>(peer));
-            routes.call(request)
-        };
-        self.run_service(answer, stop).await
-    }
-
-    /// Serves with what answers a request of somebody at an address.
-    async fn run_service<S, F>(self, answer: S, stop: impl Future<Output = ()>) -> Result<()>
-    where
-        S: Fn(SocketAddr, Request<Incoming>) -> F + Clone + Send + 'static,
-        F: Future<Output = Result<Response, Infallible>> + Send,
-    {
         let Self {
             listener,
             app,
@@ -158,6 +125,7 @@ impl Server {
             connections,
             ..
         } = self;
+        let routes = router(app.clone());
         let config = app.config();
         let (certificates, handshake) = tls.unzip();
         let permits = Arc::new(Semaphore::new(connections));
@@ -199,7 +167,8 @@ impl Server {
             prepare(&stream);
             let connection = Connection {
                 http: http.clone(),
-                answer: answer.clone(),
+                app: app.clone(),
+                routes: routes.clone(),
                 peer,
                 watcher: graceful.watcher(),
             };
@@ -252,27 +221,26 @@ impl Server {
 }
 
 /// One accepted connection.
-struct Connection<S> {
+struct Connection {
     http: http1::Builder,
-    answer: S,
+    app: AppState,
+    routes: Router,
     peer: SocketAddr,
     watcher: Watcher,
 }
 
-impl<S, F> Connection<S>
-where
-    S: Fn(SocketAddr, Request<Incoming>) -> F,
-    F: Future<Output = Result<Response, Infallible>>,
-{
+impl Connection {
     /// Answers requests until the client goes or the server stops.
     async fn serve(self, stream: impl AsyncRead + AsyncWrite + Unpin + 'static) {
         let Self {
             http,
-            answer,
+            app,
+            routes,
             peer,
             watcher,
         } = self;
-        let service = service_fn(move |request| answer(peer, request));
+        let service =
+            service_fn(move |request| direct::answer(app.clone(), routes.clone(), peer, request));
         let connection = http.serve_connection(TokioIo::new(stream), service);
         // An error is a client that went away or was too slow; nothing to do about it.
         let _ = watcher.watch(connection).await;

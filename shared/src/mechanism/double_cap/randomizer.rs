@@ -79,10 +79,7 @@ impl DoubleCap {
     /// Draws one report and counts the tries, **for simulation and audit only**: the count must have the
     /// same law for every row.
     pub fn draw_with<R: Rng + ?Sized>(&self, row: &BoundedRow, rng: &mut R) -> (Seed, u64) {
-        self.draw(row.as_slice(), rng)
-    }
-
-    fn draw<R: Rng + ?Sized>(&self, x: &[f64], rng: &mut R) -> (Seed, u64) {
+        let x = row.as_slice();
         let mut workspace = Zeroizing::new(Workspace::new());
         let u = self.direction(x, rng, &mut workspace);
         let coin_limit = coin_limit(self.epsilon);
@@ -239,7 +236,7 @@ impl LocalRandomizer for DoubleCap {
     }
 
     fn perturb<R: Rng + ?Sized>(&self, row: &BoundedRow, rng: &mut R) -> (Vec<u8>, u64) {
-        let (seed, tries) = self.draw(row.as_slice(), rng);
+        let (seed, tries) = self.draw_with(row, rng);
         (seed.to_vec(), tries)
     }
 
