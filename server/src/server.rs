@@ -300,7 +300,9 @@ mod tests {
     }
 
     async fn status(app: &AppState, path: &str) -> u16 {
-        let request = Request::get(path).body(axum::body::Body::empty()).unwrap();
+        let request = hyper::Request::get(path)
+            .body(axum::body::Body::empty())
+            .unwrap();
         let answer = router(app.clone()).oneshot(request).await.unwrap();
         answer.status().as_u16()
     }
