@@ -46,14 +46,16 @@ fuzz_target!(|data: &[u8]| {
         let again = codec::encode_report(&Report {
             fingerprint: shape.fingerprint(),
             id: report.id(),
-            payload: report.payload().to_vec(),
+            payload: report.payload().as_bytes().to_vec(),
         });
         assert_eq!(again, bytes);
     }
     if let Ok(batch) = codec::decode_batch(&bytes, shape) {
         let good: Option<Vec<_>> = batch.into_iter().map(Result::ok).collect();
         if let Some(good) = good {
-            let pairs = good.iter().map(|one| (one.id(), one.payload()));
+            let payloads: Vec<_> = good.iter().map(|one| one.payload()).collect();
+            let ids = good.iter().map(|one| one.id());
+            let pairs = ids.zip(payloads.iter().map(|payload| payload.as_bytes()));
             assert_eq!(
                 codec::encode_batch(shape, pairs).expect("it was one"),
                 bytes

@@ -27,6 +27,6 @@ fuzz_target!(|data: &[u8]| {
             let last = table.row(table.len() - 1);
             assert_eq!(last.values().len(), table.dimension());
         }
-        let _ = table.first_not_finite();
+        let _ = table.check_finite();
     }
 });
