@@ -93,7 +93,7 @@ impl From<DiscreteGaussian> for Constants {
 
 impl DiscreteGaussian {
     /// The randomizer of reports of this dimension with these parameters. What it guarantees for a budget
-    /// is for [`check`](Self::check) to say.
+    /// is for [`MechanismSpec::check`](crate::mechanism::MechanismSpec::check) to say.
     pub fn new(dimension: usize, parameters: DiscreteGaussianParameters) -> Self {
         Self {
             dimension,
