@@ -27,6 +27,10 @@ pub struct Card {
     pub calibrations: &'static [NoiseRule],
     /// The δ it is made for.
     pub delta: Delta,
+    /// Whether it may hold matrices of `p × p`; the others keep the rows, or a few of them, and `p × k` numbers.
+    pub quadratic: bool,
+    /// Whether it has iterations, which [`Fit::trace`] shows.
+    pub traced: bool,
     /// Its parameters.
     pub parameters: &'static [Parameter],
     /// How it is made.
@@ -47,6 +51,8 @@ impl Card {
             neighbours: &[],
             calibrations: &[],
             delta: Delta::Positive,
+            quadratic: false,
+            traced: true,
             parameters: &[],
             make,
         }

@@ -1,6 +1,7 @@
 //! Trusted-curator baselines: what somebody who may see every row would answer.
 //!
-//! * [`pca`] and [`centred_pca`]: the non-private answer everything is compared with.
+//! * [`pca`], [`centred_pca`] and, without a `p × p` matrix, [`principal_components`]: the non-private answer everything
+//!   is compared with.
 //! * [`Baseline`]: the trait every algorithm of the source papers is behind; [`ALGORITHMS`] lists them.
 //! * [`parameter`]: what an algorithm can be given, as data.
 //! * [`Privacy`], [`Neighbours`], [`NoiseRule`], [`Guarantee`]: what is asked for and what really holds.
@@ -27,12 +28,14 @@
 pub mod accountant;
 mod amin;
 mod baseline;
+mod block_lanczos;
 pub mod dp_pca;
 mod exact;
 mod fit;
 mod generator;
 mod gradient_sum;
 mod input_perturbation;
+mod leading;
 mod noise;
 pub mod oja;
 pub mod parameter;
@@ -59,6 +62,7 @@ pub use fit::{Fit, Request, TracePoint};
 pub use generator::{Generator, generator};
 pub use gradient_sum::GradientSum;
 pub use input_perturbation::{AnalyzeGauss, ModSulq, Wishart};
+pub use leading::principal_components;
 pub use parameter::Options;
 pub use pca::{Reference, centred_pca, pca};
 pub use privacy::{Guarantee, Neighbours, NoiseRule, Privacy};

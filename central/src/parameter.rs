@@ -104,10 +104,14 @@ parameters! {
     EPOCHS: Count "epochs" "M", FROM_ONE, "Epochs of dp-vrpca";
     BATCH: Count "batch" "B", FROM_ONE, "Rows of a batch or block";
     STEP: Number "step" "X", POSITIVE, "Step size, or the constant of its schedule";
+    GAP: Number "gap" "X", POSITIVE,
+        "Eigengap λ_k − λ_{k+1} of the rows' second moment, where it is known: oja's steps are 1/(gap·(o + t))";
     COLUMNS: Count "columns" "C", FROM_ONE, "Columns of the iterate of block power methods, k to p";
     CLIP: Number "clip" "X", (Excluded(0.0), Included(1.0)), "Threshold that gradients are clipped to";
     LAMBDA: Number "lambda" "X", FROM_ZERO, "Penalty λ of sparse-pca";
     SUPPORT: Count "support" "S", FROM_ONE, "Rows of the subspace that sparse-pca keeps";
+    STARTS: Count "starts" "R", FROM_ONE,
+        "Starts of sparse-pca on s rows: the relaxed one, the others random; the best answer wins";
     DEFLATION: Switch "deflation" "", ANY,
         "Find the components of dp-pca one after another, each over n/k rows, instead of all at once";
     ZETA: Number "zeta" "Z", (Excluded(0.0), Excluded(1.0)), "ζ of dp-pca, its failure probability";

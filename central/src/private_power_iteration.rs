@@ -38,6 +38,8 @@ pub(crate) static CARD: Card = Card {
     description: "power iteration with noise in every step, one component after another",
     guarantee: "accounted: (ε, δ) for a row, all steps composed exactly; as-published: made for one entry of the matrix, for a row the true ε is printed",
     parameters: &[ITERATIONS],
+    quadratic: true,
+    traced: false,
     ..Card::private(|options| {
         Ok(Box::new(PrivatePowerIteration {
             iterations: options.count(ITERATIONS),

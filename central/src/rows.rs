@@ -1,6 +1,9 @@
 //! The curator's table: n prepared rows of one dimension.
 
-use eigenveil_estimation::linalg::{GramSum, cross_product, packed_to_dense, product};
+use eigenveil_estimation::{
+    linalg::{GramSum, Symmetric, cross_product, packed_to_dense, product},
+    metrics::captured_share,
+};
 use eigenveil_shared::{Error, ErrorCode, Result, preprocess::FeatureRow};
 use nalgebra::DMatrix;
 
@@ -83,6 +86,38 @@ impl Rows {
         }
         sum
     }
+
+    /// `‖XV̂‖²/‖X‖²`, X the rows: the share of their second moment that V̂ (`p × k`, orthonormal) holds, as
+    /// [`captured_variance`](eigenveil_estimation::metrics::captured_variance) of that moment.
+    ///
+    /// # Errors
+    /// `invalid-request` unless V̂ is an orthonormal basis of the rows' dimension and a row is not zero.
+    pub fn captured_variance(&self, estimated: &DMatrix<f64>) -> Result<f64> {
+        if estimated.nrows() != self.dimension {
+            return Err(Error::new(
+                ErrorCode::InvalidRequest,
+                format!(
+                    "the estimate has {} rows and the table {} columns; they must be as many",
+                    estimated.nrows(),
+                    self.dimension
+                ),
+            ));
+        }
+        let squares = |row: &FeatureRow| row.as_slice().iter().map(|x| x * x).sum::<f64>();
+        let total = self.rows.iter().map(squares).sum();
+        captured_share(estimated, &self.multiply(estimated), total)
+    }
+}
+
+/// `Σxxᵀ` by its products.
+impl Symmetric for Rows {
+    fn dimension(&self) -> usize {
+        self.dimension
+    }
+
+    fn times(&self, block: &DMatrix<f64>) -> DMatrix<f64> {
+        self.multiply(block)
+    }
 }
 
 /// The error of an empty table.
@@ -110,6 +145,8 @@ pub(crate) fn check_dimension(index: u64, row: &FeatureRow, dimension: usize) ->
 
 #[cfg(test)]
 mod tests {
+    use eigenveil_estimation::{linalg::orthonormalize, metrics::captured_variance};
+
     use super::*;
     use crate::testing::{bounded, gaussian_rows};
 
@@ -124,7 +161,14 @@ mod tests {
             let row = nalgebra::DVector::from_column_slice(row.as_slice());
             sum + &row * row.transpose()
         });
-        assert!((sum - naive).amax() < 1e-12);
+        assert!((&sum - naive).amax() < 1e-12);
+        let v = orthonormalize(x).unwrap();
+        let share = captured_variance(&v, &sum).unwrap();
+        assert!((rows.captured_variance(&v).unwrap() - share).abs() < 1e-13);
+        assert!(rows.captured_variance(&DMatrix::zeros(3, 1)).is_err());
+        assert!(rows.captured_variance(&DMatrix::identity(4, 1)).is_err());
+        let nothing = Rows::collect([bounded(&[0.0, 0.0])]).unwrap();
+        assert!(nothing.captured_variance(&DMatrix::identity(2, 1)).is_err());
     }
 
     #[test]

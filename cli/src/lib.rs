@@ -51,6 +51,7 @@ enum Command {
     Receipt(commands::receipt::ReceiptArgs),
     Audit(commands::audit::AuditArgs),
     Central(commands::central::CentralArgs),
+    Reproduce(commands::reproduce::ReproduceArgs),
     /// Print a completion script for a shell
     #[command(
         after_help = "Example:\n  eigenveil completions bash > /etc/bash_completion.d/eigenveil"
@@ -109,6 +110,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Receipt(args) => commands::receipt::run(&args, json),
         Command::Audit(args) => commands::audit::run(&args, json),
         Command::Central(args) => commands::central::run(&args, json),
+        Command::Reproduce(args) => commands::reproduce::run(&args, json),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "eigenveil", &mut script);

@@ -124,11 +124,11 @@ pub(crate) fn over_runs(mean: f64, deviation: f64, runs: u64) -> String {
     }
 }
 
-/// A number to so many decimals; to its first digit where those would all be zero ("3e-6").
+/// A number to so many decimals; to two digits where those would all be zero ("3.2e-6").
 pub(crate) fn decimals(value: f64, places: usize) -> String {
     let text = format!("{value:.places$}");
     if value != 0.0 && text.chars().all(|c| matches!(c, '-' | '0' | '.')) {
-        format!("{value:.0e}")
+        format!("{value:.1e}")
     } else {
         text
     }
@@ -325,12 +325,14 @@ mod tests {
 
     #[test]
     fn an_error_that_is_not_zero_is_not_shown_as_zero() {
-        assert_eq!(over_runs(0.25, 3.2e-6, 5), "0.2500 ± 3e-6");
+        assert_eq!(over_runs(0.25, 3.2e-6, 5), "0.2500 ± 3.2e-6");
+        assert_eq!(over_runs(4.12e-13, 5e-14, 5), "4.1e-13 ± 5.0e-14");
         assert_eq!(over_runs(0.25, 0.001_23, 5), "0.2500 ± 0.0012");
         assert_eq!(over_runs(0.25, 0.0, 5), "0.2500 ± 0.0000");
-        assert_eq!(decimals(4e-7, 5), "4e-7");
+        assert_eq!(decimals(4e-7, 5), "4.0e-7");
         assert_eq!(decimals(-0.000_06, 4), "-0.0001");
-        assert_eq!(decimals(0.04, 1), "4e-2");
+        assert_eq!(decimals(0.04, 1), "4.0e-2");
+        assert_eq!(decimals(0.0, 4), "0.0000");
     }
 
     #[test]

@@ -75,14 +75,44 @@ pub fn captured_variance(estimated: &DMatrix<f64>, covariance: &DMatrix<f64>) ->
             ),
         ));
     }
-    let total = covariance.trace();
+    captured_share(
+        estimated,
+        &product(covariance, estimated),
+        covariance.trace(),
+    )
+}
+
+/// [`captured_variance`] where C itself is not at hand: from `image` = CV̂ (`p × k`) and `total` = tr C.
+///
+/// # Errors
+/// `invalid-request` unless V̂ is an orthonormal basis, the image of its shape and `total` positive and finite.
+///
+/// ```
+/// use eigenveil_estimation::metrics::captured_share;
+/// use nalgebra::dmatrix;
+/// // C = diag(3, 1).
+/// assert_eq!(captured_share(&dmatrix![1.0; 0.0], &dmatrix![3.0; 0.0], 4.0)?, 0.75);
+/// # Ok::<(), eigenveil_shared::Error>(())
+/// ```
+pub fn captured_share(estimated: &DMatrix<f64>, image: &DMatrix<f64>, total: f64) -> Result<f64> {
+    require_basis(estimated, "the estimate")?;
+    if image.shape() != estimated.shape() {
+        return Err(Error::new(
+            ErrorCode::InvalidRequest,
+            format!(
+                "the image is {:?} and the estimate {:?}; they must have one shape",
+                image.shape(),
+                estimated.shape()
+            ),
+        ));
+    }
     if !(total.is_finite() && total > 0.0) {
         return Err(Error::new(
             ErrorCode::InvalidRequest,
             format!("the covariance has trace {total}; it must be positive"),
         ));
     }
-    Ok(product(covariance, estimated).dot(estimated) / total)
+    Ok(image.dot(estimated) / total)
 }
 
 /// How well a set of selected rows matches the true one.

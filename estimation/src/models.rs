@@ -1,14 +1,17 @@
 //! Synthetic populations with a known principal subspace.
 //!
 //! Three are `x ~ N(0, w·I + d·VVᵀ)` and differ in `w`, `d` and how the frame V is drawn; the haystack is a mixture of
-//! inliers near V and outliers around. Rows are raw: they still have to be prepared (clipped or normalised) like any participant's.
+//! inliers near V and outliers around, and rows of signs are a direction of V or its opposite, with noise. Rows are raw: they still have to be prepared (clipped or normalised) like any participant's.
 
 use eigenveil_shared::{Error, ErrorCode, Result};
 use nalgebra::DMatrix;
 use rand::{Rng, RngExt};
 use rand_distr::{Distribution, StandardNormal};
 
-use crate::linalg::{orthonormalize, outer_scaled};
+use crate::{
+    linalg::{cross_product, orthonormalize, outer_scaled, product},
+    metrics::captured_share,
+};
 
 /// A family of populations; [`draw`](Model::draw) fixes the random frame.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -56,6 +59,16 @@ pub enum Model {
         /// ν ≥ 0; with 0 the inliers lie on the subspace.
         noise: f64,
     },
+    /// Example 4.1 of Liu, Kong, Jain & Oh (2022), `x = ±v + σ·N(0, I)` with a fair sign; for k > 1 v is one of the k columns
+    /// of V, each as likely. Its covariance is `VVᵀ/k + σ²I`; the paper's has k = 1.
+    Signs {
+        /// Dimension.
+        p: usize,
+        /// Rank of the subspace.
+        k: usize,
+        /// σ ≥ 0.
+        noise: f64,
+    },
 }
 
 impl Model {
@@ -75,6 +88,7 @@ impl Model {
             Model::Haystack { p, k, noise, .. } => {
                 (p, k, p, noise * noise / p as f64, 1.0 / k.max(1) as f64)
             }
+            Model::Signs { p, k, noise } => (p, k, p, noise * noise, 1.0 / k.max(1) as f64),
         };
         let inlier_share = match *self {
             Model::Haystack { inliers, .. } => inliers,
@@ -116,6 +130,7 @@ impl Model {
             bulk_variance: bulk,
             signal_variance: along,
             inlier_share,
+            is_one_sign: matches!(self, Model::Signs { .. }),
         })
     }
 }
@@ -129,6 +144,8 @@ pub struct Population {
     bulk_variance: f64,
     signal_variance: f64,
     inlier_share: f64,
+    /// Whether a row has one direction of V, with a sign, and not all of them, with Gaussian scores.
+    is_one_sign: bool,
 }
 
 impl Population {
@@ -173,6 +190,28 @@ impl Population {
         covariance
     }
 
+    /// The share of the raw rows' variance that V̂ (`p × k`, orthonormal) holds, without the covariance as a matrix:
+    /// `(w·k + d·‖VᵀV̂‖²)/(w·p + d·k)`.
+    ///
+    /// # Errors
+    /// `invalid-request` unless V̂ is an orthonormal basis of dimension p.
+    pub fn captured_variance(&self, estimated: &DMatrix<f64>) -> Result<f64> {
+        let (p, k) = self.subspace.shape();
+        if estimated.nrows() != p {
+            return Err(Error::new(
+                ErrorCode::InvalidRequest,
+                format!(
+                    "the estimate has {} rows; the population has dimension {p}",
+                    estimated.nrows()
+                ),
+            ));
+        }
+        let (bulk, signal) = (self.bulk_variance(), self.signal_variance());
+        let along = product(&self.subspace, &cross_product(&self.subspace, estimated));
+        let image = estimated * bulk + along * signal;
+        captured_share(estimated, &image, bulk * p as f64 + signal * k as f64)
+    }
+
     /// Writes one row.
     ///
     /// # Panics
@@ -189,6 +228,16 @@ impl Population {
             *x = bulk_sd * normal(rng);
         }
         if outlier {
+            return;
+        }
+        if self.is_one_sign {
+            let direction = self
+                .subspace
+                .column(rng.random_range(0..self.subspace.ncols()));
+            let sign = if rng.random() { 1.0 } else { -1.0 };
+            for (x, v) in row.iter_mut().zip(&direction) {
+                *x += sign * v;
+            }
             return;
         }
         let signal_sd = self.signal_variance.sqrt();
@@ -244,7 +293,7 @@ mod tests {
     use rand::{SeedableRng, rngs::ChaCha8Rng};
 
     use super::*;
-    use crate::linalg::orthonormality_defect;
+    use crate::{linalg::orthonormality_defect, metrics::captured_variance};
 
     #[test]
     fn rows_have_the_population_covariance() {
@@ -279,6 +328,16 @@ mod tests {
                 inliers: 0.6,
                 noise: 0.5,
             },
+            Model::Signs {
+                p: 6,
+                k: 1,
+                noise: 0.2,
+            },
+            Model::Signs {
+                p: 6,
+                k: 3,
+                noise: 0.1,
+            },
         ] {
             let population = model.draw(&mut rng).unwrap();
             assert!(orthonormality_defect(population.subspace()) < 1e-14);
@@ -295,6 +354,15 @@ mod tests {
             assert!((sum - &covariance).amax() < 0.045 * largest, "{model:?}");
             let image = &covariance * population.subspace() - population.subspace() * largest;
             assert!(image.amax() < 1e-13 * largest);
+            let estimate = uniform_frame(&mut rng, 6, population.subspace().ncols()).unwrap();
+            let exact = captured_variance(&estimate, &covariance).unwrap();
+            let found = population.captured_variance(&estimate).unwrap();
+            assert!((found - exact).abs() < 1e-14, "{found} {exact}");
+            assert!(
+                population
+                    .captured_variance(&DMatrix::identity(5, 2))
+                    .is_err()
+            );
         }
     }
 
@@ -339,6 +407,29 @@ mod tests {
         }
         // 150 expected a row, standard deviation 10.2; five of them.
         assert!(hits.iter().all(|&h| (99..=201).contains(&h)), "{hits:?}");
+    }
+
+    /// Without noise a row is a direction or its opposite, each as often.
+    #[test]
+    fn rows_of_signs_are_directions() {
+        let mut rng = ChaCha8Rng::seed_from_u64(8);
+        let model = Model::Signs {
+            p: 5,
+            k: 2,
+            noise: 0.0,
+        };
+        let population = model.draw(&mut rng).unwrap();
+        let mut counts = [0_u32; 4];
+        for _ in 0..400 {
+            let row = nalgebra::DVector::from_vec(population.row(&mut rng));
+            let scores = population.subspace().tr_mul(&row);
+            let place = scores.iter().position(|s| s.abs() > 0.5).unwrap();
+            assert!((row - population.subspace().column(place) * scores[place]).amax() < 1e-15);
+            assert!((scores[place].abs() - 1.0).abs() < 1e-14);
+            counts[2 * place + usize::from(scores[place] > 0.0)] += 1;
+        }
+        // 100 expected each, standard deviation 8.7; five of them.
+        assert!(counts.iter().all(|c| (57..=143).contains(c)), "{counts:?}");
     }
 
     #[test]

@@ -434,7 +434,7 @@ fn numbers_quoted_from_a_csv_are_those_in_it() {
 /// A page that names a table says at its numbers that they are from it.
 #[test]
 fn a_csv_that_a_page_names_is_compared_with_it() {
-    // What estimation.md says of it is fitted by estimation/tests/estimation/kappa.rs.
+    // What estimation.md says of it is fitted from it: papers/src/own/kappa.rs.
     let fitted = ["experiments/kappa.csv"];
     let mut named = 0;
     for (name, text) in pages() {

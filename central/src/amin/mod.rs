@@ -33,6 +33,8 @@ pub(crate) static CARD: Card = Card {
     description: "eigenvectors one after another by the exponential mechanism on the sphere",
     guarantee: "accounted: pure ε; as-published: pure, with less than the ε it claims to spend (printed)",
     delta: Delta::Zero,
+    quadratic: true,
+    traced: false,
     ..Card::private(|_| Ok(Box::new(Amin)))
 };
 

@@ -39,6 +39,8 @@ pub(crate) static ANALYZE_GAUSS: Card = Card {
     source: "Dwork, Talwar, Thakurta & Zhang 2014, Algorithm 1",
     description: "PCA of the second moment with symmetric Gaussian noise",
     guarantee: "accounted: (ε, δ), exactly; as-published: the classical formula, too small for large ε (the true ε is printed)",
+    quadratic: true,
+    traced: false,
     ..Card::private(|_| Ok(Box::new(AnalyzeGauss)))
 };
 
@@ -47,6 +49,8 @@ pub(crate) static MOD_SULQ: Card = Card {
     source: "Chaudhuri, Sarwate & Sinha 2012, Algorithm 1",
     description: "as analyze-gauss with noise that grows with p",
     guarantee: "accounted: the noise of analyze-gauss; as-published: holds, with some p times the noise it needs",
+    quadratic: true,
+    traced: false,
     ..Card::private(|_| Ok(Box::new(ModSulq)))
 };
 

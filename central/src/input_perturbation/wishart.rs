@@ -28,6 +28,8 @@ pub(crate) static CARD: Card = Card {
     guarantee: "none: as-published claims pure ε, no ε holds unless δ ≥ 1 − e^(−ε/3)",
     calibrations: &[NoiseRule::AsPublished],
     delta: Delta::Zero,
+    quadratic: true,
+    traced: false,
     ..Card::private(|_| Ok(Box::new(Wishart)))
 };
 

@@ -4,11 +4,11 @@ use eigenveil_shared::{Error, ErrorCode, Result, privacy::Budget};
 
 use super::{
     calibration::{largest_shuffled_epsilon, published_batch_sd, published_one_row_sd},
-    step_size::DEFAULT_NUMERATOR,
+    step_size::{DEFAULT_NUMERATOR, numerator_for_gap},
 };
 use crate::{
     Card,
-    parameter::{BATCH, CLIP, ITERATIONS, STEP},
+    parameter::{BATCH, CLIP, GAP, ITERATIONS, Options, STEP},
     stream::{both_set, whole_steps},
 };
 
@@ -20,10 +20,10 @@ pub(crate) static PLAIN: Card = Card {
     source: "Liu et al. 2022, Algorithm 1",
     description: "stochastic gradient ascent, one row a step; one pass, O(pk) memory",
     guarantee: "none of its own: use private-oja or minibatch-oja for privacy",
-    parameters: &[STEP.or(DEFAULT_NUMERATOR)],
+    parameters: &[STEP.or(DEFAULT_NUMERATOR), GAP],
     ..Card::plain(|options| {
         Ok(Box::new(Oja {
-            numerator: options.number(STEP),
+            numerator: numerator(options)?,
             form: Form::Plain,
         }))
     })
@@ -34,11 +34,11 @@ pub(crate) static PRIVATE: Card = Card {
     source: "Liu et al. 2022, Algorithm 2",
     description: "Oja with every row's gradient clipped and noise on it; one pass, O(pk) memory",
     guarantee: "accounted: (eps,delta) by parallel composition, no shuffling needed; the printed noise needs shuffling and tiny eps",
-    parameters: &[STEP.or(DEFAULT_NUMERATOR), CLIP.or(USUAL_CLIP)],
+    parameters: &[STEP.or(DEFAULT_NUMERATOR), GAP, CLIP.or(USUAL_CLIP)],
     ..Card::private(|options| {
         let clip = options.number(CLIP).unwrap_or(USUAL_CLIP);
         Ok(Box::new(Oja {
-            numerator: options.number(STEP),
+            numerator: numerator(options)?,
             form: Form::Private { clip },
         }))
     })
@@ -53,6 +53,7 @@ pub(crate) static MINIBATCH: Card = Card {
         ITERATIONS,
         BATCH,
         STEP.or(DEFAULT_NUMERATOR),
+        GAP,
         CLIP.or(USUAL_CLIP),
     ],
     ..Card::private(|options| {
@@ -63,11 +64,25 @@ pub(crate) static MINIBATCH: Card = Card {
         };
         let clip = options.number(CLIP).unwrap_or(USUAL_CLIP);
         Ok(Box::new(Oja {
-            numerator: options.number(STEP),
+            numerator: numerator(options)?,
             form: Form::Minibatch { clip, steps },
         }))
     })
 };
+
+/// c: as set, or 1 over a gap that is known.
+///
+/// # Errors
+/// `invalid-request` where both are set.
+fn numerator(options: &Options) -> Result<Option<f64>> {
+    match (options.number(STEP), options.number(GAP)) {
+        (Some(_), Some(_)) => Err(Error::new(
+            ErrorCode::InvalidRequest,
+            "step and gap are both set; the gap gives the step's constant 1/gap: leave one out",
+        )),
+        (step, gap) => Ok(step.or(gap.map(numerator_for_gap))),
+    }
+}
 
 /// Which of the three.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -103,7 +118,8 @@ pub enum Steps {
 pub struct Oja {
     /// Which form.
     pub form: Form,
-    /// c of the step sizes `c/(o + t)`; `None`: [`DEFAULT_NUMERATOR`](super::DEFAULT_NUMERATOR). The offset follows from
+    /// c of the step sizes `c/(o + t)`; `None`: [`DEFAULT_NUMERATOR`](super::DEFAULT_NUMERATOR); for a known eigengap
+    /// [`numerator_for_gap`](super::numerator_for_gap). The offset follows from
     /// the batch and the noise ([`StepSize::for_variance`](super::StepSize::for_variance)).
     pub numerator: Option<f64>,
 }

@@ -16,6 +16,6 @@ mod step_size;
 
 pub use calibration::gradient_sensitivity;
 pub use form::{Form, Oja, Steps};
-pub use step_size::{DEFAULT_NUMERATOR, StepSize};
+pub use step_size::{DEFAULT_NUMERATOR, StepSize, numerator_for_gap};
 
 pub(crate) use form::{MINIBATCH, PLAIN, PRIVATE};

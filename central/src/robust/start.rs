@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use eigenveil_estimation::{
-    linalg::{cross_product, orthonormalize, tall_cross_product, tall_product, top_k},
+    linalg::{Symmetric, cross_product, top_k},
     models::uniform_frame,
 };
 use eigenveil_shared::Result;
@@ -12,6 +12,7 @@ use nalgebra::DMatrix;
 use super::table::Table;
 use crate::{
     Generator,
+    leading::leading_of_sum,
     noise::{EntryNoise, add_symmetric_noise},
     power::noisy_power,
 };
@@ -67,12 +68,14 @@ impl Start {
         let p = table.dimension();
         match self.resolve(p) {
             Self::Random => uniform_frame(rng, p, k),
-            _ if noise_sd == 0.0 => pca(table, k),
+            _ if noise_sd == 0.0 => {
+                Ok(leading_of_sum(table, table.n(), k, || gram(table))?.vectors)
+            }
             Self::Power => {
                 let start = uniform_frame(rng, p, k)?;
                 let noise = EntryNoise::Gaussian { sd: noise_sd };
                 let image = |_: usize, x: &DMatrix<f64>| {
-                    let mut image = times_gram(table, x);
+                    let mut image = table.times(x);
                     noise.add_to(&mut image, rng);
                     Ok(image)
                 };
@@ -96,20 +99,6 @@ fn gram(table: &Table) -> DMatrix<f64> {
     cross_product(&transposed, &transposed)
 }
 
-/// `(Σxxᵀ)·X`.
-fn times_gram(table: &Table, x: &DMatrix<f64>) -> DMatrix<f64> {
-    tall_product(table.columns(), &tall_cross_product(table.columns(), x))
-}
-
-/// PCA without noise, by the smaller of the two Gram matrices.
-fn pca(table: &Table, k: usize) -> Result<DMatrix<f64>> {
-    if table.n() >= table.dimension() || k > table.n() {
-        return Ok(top_k(&gram(table), k)?.vectors);
-    }
-    let scores = top_k(&tall_cross_product(table.columns(), table.columns()), k)?;
-    orthonormalize(tall_product(table.columns(), &scores.vectors))
-}
-
 #[cfg(test)]
 mod tests {
     use eigenveil_estimation::metrics::projector_distance;
@@ -117,7 +106,7 @@ mod tests {
     use super::*;
     use crate::{generator, testing::gaussian_rows};
 
-    /// Both Gram matrices give the same PCA, and the power start with next to no noise comes near it.
+    /// PCA, and the power start with next to no noise comes near it.
     #[test]
     fn every_start_is_pca_without_noise() {
         let mut rng = generator(Some(2)).unwrap();

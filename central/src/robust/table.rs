@@ -1,6 +1,6 @@
 //! The spherised rows as one matrix.
 
-use eigenveil_estimation::linalg::HouseholderQr;
+use eigenveil_estimation::linalg::{HouseholderQr, Symmetric, tall_cross_product, tall_product};
 use nalgebra::DMatrix;
 
 use crate::{Generator, Rows, poisson};
@@ -64,5 +64,16 @@ impl Table {
         let mut chosen = Vec::new();
         poisson::poisson_sample(self.n(), rate, rng, |index| chosen.push(index));
         self.columns.select_columns(&chosen)
+    }
+}
+
+/// `Σxxᵀ` by its products.
+impl Symmetric for Table {
+    fn dimension(&self) -> usize {
+        self.columns().nrows()
+    }
+
+    fn times(&self, block: &DMatrix<f64>) -> DMatrix<f64> {
+        tall_product(self.columns(), &tall_cross_product(self.columns(), block))
     }
 }

@@ -7,7 +7,6 @@ use eigenveil_central::{
     oja::Oja,
 };
 use eigenveil_estimation::{metrics::projector_distance, models::uniform_frame};
-use eigenveil_plots::{Axis, Figure, LineChart, Series};
 use eigenveil_shared::{ErrorCode, preprocess::Norm};
 use nalgebra::DMatrix;
 use rand_distr::{Distribution, StandardNormal};
@@ -72,52 +71,6 @@ fn example_4_1_separates_it_from_private_oja() {
         clipped[3] > 0.5 * clipped[0] && clipped[3] > 0.05,
         "{clipped:?}"
     );
-}
-
-/// Example 4.1 over seven σ: writes `docs/experiments/example_4_1.csv` and `docs/img/example-4-1.svg`. ε = 2, δ = 1e-6,
-/// replace, p = 10, n = 20,000, rows divided by 1.5, 20 repeats.
-///
-/// `cargo test --workspace --test central dp_pca:: -- --ignored --nocapture`
-#[test]
-#[ignore = "an experiment: a minute or two; writes into docs"]
-fn table_of_example_4_1() {
-    const REPEATS: u64 = 20;
-    let privacy = private(2.0, 1e-6, Neighbours::Replace, NoiseRule::Accounted);
-    let mut csv = String::from("algorithm,sigma,epsilon,delta,n,p,error_mean,error_std,repeats\n");
-    let mut chart = LineChart::new(
-        "Example 4.1: rows ±v + σ·noise",
-        Axis::log("σ"),
-        Axis::log("error ‖v̂v̂ᵀ − vvᵀ‖_F"),
-    );
-    let methods: [&dyn Baseline; 3] = [&DpPca::default(), &Oja::PRIVATE, &Oja::MINIBATCH];
-    for method in methods {
-        let name = method.card().name;
-        let mut line = Vec::new();
-        for sigma in [1e-1, 3e-2, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6] {
-            let errors: Vec<f64> = (0..REPEATS)
-                .map(|seed| {
-                    let (rows, v) = example(20_000, 10, sigma, 100 + seed);
-                    let mut rng = generator(Some(seed)).unwrap();
-                    let fit = method
-                        .fit(&rows, &Request::new(1, privacy), &mut rng)
-                        .unwrap();
-                    projector_distance(&fit.subspace, &v).unwrap()
-                })
-                .collect();
-            let mean = errors.iter().sum::<f64>() / REPEATS as f64;
-            let squares: f64 = errors.iter().map(|error| (error - mean).powi(2)).sum();
-            let deviation = (squares / (REPEATS - 1) as f64).sqrt();
-            let row =
-                format!("{name},{sigma},2,1e-6,20000,10,{mean:.3e},{deviation:.3e},{REPEATS}\n");
-            print!("{row}");
-            csv += &row;
-            line.push((sigma, mean));
-        }
-        chart.series.push(Series::new(name, line));
-    }
-    std::fs::write(common::experiment_csv("example_4_1"), csv).unwrap();
-    let docs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
-    std::fs::write(docs.join("img/example-4-1.svg"), chart.to_svg()).unwrap();
 }
 
 /// Without a budget both forms are near plain PCA, whose leading direction has a large gap in all three.

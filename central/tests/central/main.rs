@@ -11,17 +11,15 @@ mod common;
 mod tables;
 
 mod accountant;
-mod central_vs_local;
 mod classification;
 mod dp_pca;
 mod input_perturbation;
 mod oja;
 mod parameters;
 mod power;
-mod power_and_oja;
 mod robust;
-mod robust_experiments;
 mod robust_popres;
+mod sparse;
 mod stochastic;
 mod stochastic_grid;
 mod stream;

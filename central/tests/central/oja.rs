@@ -4,7 +4,7 @@ use eigenveil_central::{
     Baseline, Fit, Neighbours, NoiseRule, Options, Privacy, Request, StreamingBaseline, find,
     generator,
     oja::{Form, Oja, Steps},
-    parameter::{BATCH, CLIP, ITERATIONS, STEP},
+    parameter::{BATCH, CLIP, GAP, ITERATIONS, STEP},
 };
 use eigenveil_estimation::{
     linalg::orthonormality_defect,
@@ -197,6 +197,28 @@ fn a_batch_shares_its_noise() {
     let (one_row, batch) = (lost(Oja::PRIVATE), lost(Oja::MINIBATCH));
     println!("captured variance lost: {one_row} a row a step, {batch} in batches");
     assert!(batch < 0.5 * one_row && batch < 0.1, "{one_row} {batch}");
+}
+
+/// A known gap is the step 1/gap, and neither beside the other.
+#[test]
+fn a_gap_is_a_step() {
+    let three = [[0.9, 0.1, 0.0], [0.8, -0.2, 0.1], [0.1, 0.5, 0.2]];
+    let raw: Vec<Vec<f64>> = (0..150).map(|i| three[i % 3].to_vec()).collect();
+    let rows = clipped(&raw, 1.0);
+    let run = |options: &Options| {
+        let method = find("oja").unwrap().build(options).unwrap();
+        let mut rng = generator(Some(3)).unwrap();
+        let fit = method.fit(&rows, &Request::plain(1), &mut rng).unwrap();
+        fit.subspace
+    };
+    let gap = run(&Options::default().with(GAP, 0.25));
+    assert_eq!(gap, run(&Options::default().with(STEP, 4.0)));
+    assert_ne!(gap, run(&Options::default()));
+    let both = Options::default().with(GAP, 0.25).with(STEP, 4.0);
+    for name in ["oja", "private-oja", "minibatch-oja"] {
+        let error = find(name).unwrap().build(&both).err().unwrap();
+        assert!(error.detail().contains("leave one out"), "{error}");
+    }
 }
 
 #[test]

@@ -74,6 +74,7 @@ fn sparse_pca_is_pca_without_a_penalty_and_finds_a_planted_support() {
         let method = SparsePca {
             lambda: Some(0.0),
             support: Some(rows.dimension()),
+            ..SparsePca::default()
         };
         let mut rng = generator(Some(1)).unwrap();
         let fit = method.fit(&rows, &Request::plain(2), &mut rng).unwrap();
@@ -91,8 +92,8 @@ fn sparse_pca_is_pca_without_a_penalty_and_finds_a_planted_support() {
     let raw: Vec<Vec<f64>> = (0..4_000).map(|_| population.row(&mut rng)).collect();
     let rows = clipped(&raw, 30.0);
     let method = SparsePca {
-        lambda: None,
         support: Some(8),
+        ..SparsePca::default()
     };
     let fit = method.fit(&rows, &Request::plain(2), &mut rng).unwrap();
     let support: Vec<usize> = (0..60)

@@ -1,22 +1,23 @@
 //! `eigenveil central`: one trusted-curator baseline, and the list of them.
 
-use std::{fmt::Write as _, path::PathBuf, time::Instant};
+use std::{
+    fmt::Write as _,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, Subcommand};
 use eigenveil_central::{
-    ALGORITHMS, Delta, Guarantee, Neighbours, NoiseRule, Options, Privacy, Request, find,
+    ALGORITHMS, Delta, Guarantee, Neighbours, NoiseRule, Options, Privacy, TracePoint, find,
     generator,
     parameter::{self, Kind, Parameter, Value},
 };
-use eigenveil_estimation::{
-    linalg::Threads,
-    metrics::{captured_variance, projector_distance},
-};
+use eigenveil_estimation::linalg::Threads;
 use eigenveil_shared::privacy::{Budget, delta_text, delta_warning, epsilon_warning};
 use nalgebra::DMatrix;
 use serde::Serialize;
 
-use super::central_rows::{Compared, RowsArgs};
+use super::central_rows::RowsArgs;
 use crate::{
     error::{CliError, Result},
     output,
@@ -63,6 +64,9 @@ pub(crate) struct CentralArgs {
     /// Seed; the same seed gives the same numbers, and no privacy [default: from the operating system]
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
+    /// Show error and objective after each iteration of the (first) run, compared with the truth: not private
+    #[arg(long)]
+    trace: bool,
     /// Write the loadings of the (first) run as CSV, one line a feature
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -154,7 +158,9 @@ struct Answer<'a> {
     calibration: Option<&'static str>,
     error: f64,
     captured_variance: f64,
+    /// Of the whole command: reading or making rows, and the comparison, with the algorithm.
     seconds: f64,
+    algorithm_seconds: f64,
     error_std: f64,
     n: u64,
     p: usize,
@@ -164,6 +170,18 @@ struct Answer<'a> {
     claim_holds: Option<bool>,
     remark: Option<&'a str>,
     facts: Vec<Fact>,
+    /// Of the first run, where asked for. **Not private.**
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace: Option<Vec<Point>>,
+}
+
+/// One iteration of the first run.
+#[derive(Serialize)]
+struct Point {
+    iteration: usize,
+    passes: f64,
+    error: f64,
+    objective: Option<f64>,
 }
 
 /// One number of the first run.
@@ -186,25 +204,30 @@ pub(crate) fn run(args: &CentralArgs, json: bool) -> Result<()> {
     if args.repeats == 0 {
         return Err(CliError::usage("--repeats is 0; at least one is needed"));
     }
+    let started = Instant::now();
     let card = find(name)?;
     let baseline = card.build(&args.options.0)?;
+    if args.trace && !card.traced {
+        return Err(no_iterations(card.name));
+    }
     let privacy = privacy_of(args, card.delta)?;
-    let source = args.rows.source(k)?;
+    let source = args.rows.source(card, k)?;
     let (n, p) = source.shape();
     warn(&privacy, n);
-    let request = Request::new(k, privacy);
     let bar = output::bar(args.repeats, "runs");
-    let started = Instant::now();
     let (mut errors, mut captured, mut first) = (Vec::new(), 0.0, None);
+    let mut algorithm_time = Duration::ZERO;
     for number in 0..args.repeats {
         let mut rng = generator(args.seed)?;
         // One stream a repeat: adding repeats leaves the earlier ones as they were.
         rng.set_stream(number);
-        let Compared { fit, truth, moment } =
-            Threads::available().run(|| source.run(baseline.as_ref(), &request, &mut rng))?;
-        errors.push(projector_distance(&fit.subspace, &truth)?);
-        captured += captured_variance(&fit.subspace, &moment)?;
-        first.get_or_insert(fit);
+        let traced = args.trace && number == 0;
+        let found = Threads::available()
+            .run(|| source.run(baseline.as_ref(), k, privacy, traced, &mut rng))?;
+        errors.push(found.error);
+        captured += found.captured;
+        algorithm_time += found.algorithm;
+        first.get_or_insert(found.fit);
         bar.inc(1);
     }
     bar.finish_and_clear();
@@ -212,6 +235,9 @@ pub(crate) fn run(args: &CentralArgs, json: bool) -> Result<()> {
     let Some(fit) = first else {
         return Err(CliError::failed("there was no run"));
     };
+    if args.trace && fit.trace.is_empty() {
+        return Err(no_iterations(card.name));
+    }
     if let Some(path) = &args.out {
         output::write_file(path, table(&fit.subspace).as_bytes())?;
     }
@@ -229,6 +255,7 @@ pub(crate) fn run(args: &CentralArgs, json: bool) -> Result<()> {
         error,
         captured_variance: captured / count,
         seconds,
+        algorithm_seconds: algorithm_time.as_secs_f64(),
         error_std: (spread / (count - 1.0).max(1.0)).sqrt(),
         n,
         p,
@@ -242,11 +269,27 @@ pub(crate) fn run(args: &CentralArgs, json: bool) -> Result<()> {
             .iter()
             .map(|&(name, value)| Fact { name, value })
             .collect(),
+        trace: args.trace.then(|| fit.trace.iter().map(point).collect()),
     };
     if json {
         output::json(&answer)
     } else {
         print(&answer, guarantee)
+    }
+}
+
+fn no_iterations(name: &str) -> CliError {
+    CliError::usage(format!(
+        "{name} has no iterations to trace with these settings; leave --trace out"
+    ))
+}
+
+fn point(point: &TracePoint) -> Point {
+    Point {
+        iteration: point.iteration,
+        passes: point.passes,
+        error: point.error,
+        objective: point.objective,
     }
 }
 
@@ -304,8 +347,14 @@ fn table(subspace: &DMatrix<f64>) -> String {
 
 fn print(answer: &Answer<'_>, guarantee: Option<&Guarantee>) -> Result<()> {
     output::text(&format!(
-        "{}: n = {}, p = {}, k = {}, {} runs in {:.2} s",
-        answer.algorithm, answer.n, answer.p, answer.k, answer.repeats, answer.seconds
+        "{}: n = {}, p = {}, k = {}, {} runs in {:.2} s, of which {} s the algorithm",
+        answer.algorithm,
+        answer.n,
+        answer.p,
+        answer.k,
+        answer.repeats,
+        answer.seconds,
+        output::decimals(answer.algorithm_seconds, 2)
     ))?;
     match guarantee {
         None => output::text("privacy            none")?,
@@ -334,11 +383,28 @@ fn print(answer: &Answer<'_>, guarantee: Option<&Guarantee>) -> Result<()> {
         (2.0 * answer.k.min(answer.p - answer.k) as f64).sqrt()
     ))?;
     output::text(&format!(
-        "captured variance  {:.4}   (not private)",
-        answer.captured_variance
+        "captured variance  {}   (not private)",
+        output::decimals(answer.captured_variance, 4)
     ))?;
     for fact in &answer.facts {
-        output::text(&format!("{:<18} {:.6}", fact.name, fact.value))?;
+        let value = output::decimals(fact.value, 6);
+        output::text(&format!("{:<18} {value}", fact.name))?;
+    }
+    let Some(trace) = &answer.trace else {
+        return Ok(());
+    };
+    output::text("\niteration     passes      error  objective   (first run; not private)")?;
+    for point in trace {
+        let objective = point
+            .objective
+            .map_or("-".to_owned(), |objective| output::decimals(objective, 6));
+        output::text(&format!(
+            "{:>9} {:>10} {:>10} {:>10}",
+            point.iteration,
+            output::decimals(point.passes, 3),
+            output::decimals(point.error, 6),
+            objective
+        ))?;
     }
     Ok(())
 }

@@ -1,10 +1,19 @@
 //! The rows a trusted curator holds in `eigenveil central`.
 
-use std::path::PathBuf;
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
 use clap::Args;
-use eigenveil_central::{Baseline, Fit, Generator, Request, Rows, pca};
-use eigenveil_estimation::models::{Model, Population};
+use eigenveil_central::{
+    Baseline, Card, Fit, Generator, Privacy, Request, Rows, principal_components,
+};
+use eigenveil_estimation::{
+    linalg::Threads,
+    metrics::projector_distance,
+    models::{Model, Population},
+};
 use eigenveil_shared::{
     Result as SharedResult,
     preprocess::{FeatureRow, Preprocessing, Preprocessor, Row},
@@ -12,15 +21,17 @@ use eigenveil_shared::{
 use nalgebra::DMatrix;
 use rand::{RngExt, SeedableRng};
 
-use super::simulate::{HaystackArgs, ModelArg, model_of};
+use super::simulate::{ModelArg, ModelArgs, model_of};
 use crate::{
-    args::{NormArg, NormArgs},
+    args::NormArgs,
     error::{CliError, Result},
     rows::{self, TableArgs},
 };
 
-/// Most columns: a matrix of p × p takes 3.2 GB then, and some algorithms hold several.
-const MAX_DIMENSION: usize = 20_000;
+/// Most columns for the algorithms that hold matrices of p × p: one takes 3.2 GB then, and some hold several.
+const MAX_QUADRATIC: usize = 20_000;
+/// Most columns for the others: as many as a file may have.
+const MAX_DIMENSION: usize = 1 << 17;
 
 /// Where rows come from and how they are prepared.
 #[derive(Clone, Debug, Args)]
@@ -44,7 +55,7 @@ pub(super) struct RowsArgs {
     #[arg(long, value_name = "X", default_value_t = 20.0)]
     spike: f64,
     #[command(flatten)]
-    haystack: HaystackArgs,
+    of_model: ModelArgs,
     #[command(flatten)]
     norm: NormArgs,
     #[command(flatten)]
@@ -60,20 +71,18 @@ pub(super) struct Source {
 
 enum Kind {
     Model(Model),
-    Table {
-        rows: Rows,
-        truth: DMatrix<f64>,
-        moment: DMatrix<f64>,
-    },
+    Table { rows: Rows, truth: DMatrix<f64> },
 }
 
-/// What one repeat found, with what it is compared with.
+/// What one repeat found, and how good that is.
 pub(super) struct Compared {
     pub(super) fit: Fit,
-    /// `p × k`: V of the model, or the non-private top-k of the file's rows.
-    pub(super) truth: DMatrix<f64>,
-    /// The covariance of the population, or the second moment of the file's rows.
-    pub(super) moment: DMatrix<f64>,
+    /// ‖V̂V̂ᵀ − VVᵀ‖_F, V that of the model, or the non-private top-k of the file's rows.
+    pub(super) error: f64,
+    /// Share of the population's variance, or of the second moment of the file's rows.
+    pub(super) captured: f64,
+    /// What the algorithm itself took, without reading or making rows and without this comparison.
+    pub(super) algorithm: Duration,
 }
 
 impl RowsArgs {
@@ -81,16 +90,15 @@ impl RowsArgs {
     ///
     /// # Errors
     /// Wrong usage; those of reading and preparing rows.
-    pub(super) fn source(&self, k: usize) -> Result<Source> {
+    pub(super) fn source(&self, card: &Card, k: usize) -> Result<Source> {
         let mut norm = self.norm;
         let table = match (&self.rows, self.model) {
             (Some(path), _) => Some(rows::read_with_constants(path, &self.table)?),
             (None, Some(_)) => None,
             (None, None) => return Err(CliError::usage("give --model or --rows")),
         };
-        // The paper's model is stated for rows inside the unit ball, not on its surface.
-        if self.model == Some(ModelArg::Published) {
-            norm.norm.get_or_insert(NormArg::Clip);
+        if let Some(model) = self.model {
+            norm = model.usual_norm(norm);
         }
         if self.n == Some(0) {
             return Err(CliError::usage("--n is 0; at least one row is needed"));
@@ -99,11 +107,7 @@ impl RowsArgs {
         let dimension = table
             .as_ref()
             .map_or(self.p.unwrap_or(0), rows::RowTable::dimension);
-        if dimension > MAX_DIMENSION {
-            return Err(CliError::usage(format!(
-                "the rows have {dimension} columns; central holds matrices of p × p, for at most {MAX_DIMENSION}: take some of them with --keep"
-            )));
-        }
+        check_dimension(card, dimension)?;
         let preprocessing = Preprocessing {
             dimension,
             features: features.flatten(),
@@ -117,11 +121,10 @@ impl RowsArgs {
                     (0..table.len())
                         .map(|index| preprocessor.prepare_features_nth(index, &table.row(index))),
                 )?;
-                let reference = pca(rows.stream(), dimension, k)?;
+                let truth = Threads::available().run(|| principal_components(&rows, k))?;
                 Kind::Table {
                     rows,
-                    truth: reference.subspace,
-                    moment: reference.moment,
+                    truth: truth.vectors,
                 }
             }
             (None, Some(model)) => {
@@ -132,7 +135,7 @@ impl RowsArgs {
                     k,
                     self.s,
                     self.spike,
-                    self.haystack,
+                    self.of_model,
                 )?)
             }
             (None, None) => return Err(CliError::usage("give --model or --rows")),
@@ -155,65 +158,99 @@ impl Source {
         (n, self.preprocessing.dimension)
     }
 
-    /// Runs the algorithm once, on rows of its own; the rows of a model are not kept where the algorithm takes a
-    /// stream.
+    /// Runs the algorithm once, on rows of its own, and where asked traces its iterations; the rows of a model are not kept
+    /// where the algorithm takes a stream.
     ///
     /// # Errors
     /// Those of the model, of preparing rows and of the algorithm.
     pub(super) fn run(
         &self,
         baseline: &dyn Baseline,
-        request: &Request<'_>,
+        k: usize,
+        privacy: Privacy,
+        traced: bool,
         rng: &mut Generator,
     ) -> Result<Compared> {
+        let request_for = |truth| Request {
+            truth: traced.then_some(truth),
+            ..Request::new(k, privacy)
+        };
         match &self.kind {
-            Kind::Table {
-                rows,
-                truth,
-                moment,
-            } => {
-                let fit = match self.n {
-                    None => baseline.fit(rows, request, rng)?,
+            Kind::Table { rows, truth } => {
+                let drawn;
+                let taken = match self.n {
+                    None => rows,
                     Some(n) => {
                         let all: Vec<&FeatureRow> = rows.iter().collect();
-                        let drawn = Rows::collect(
+                        drawn = Rows::collect(
                             (0..n).map(|_| Ok(all[rng.random_range(0..all.len())].clone())),
                         )?;
-                        baseline.fit(&drawn, request, rng)?
+                        &drawn
                     }
                 };
+                let started = Instant::now();
+                let fit = baseline.fit(taken, &request_for(truth), rng)?;
+                let algorithm = started.elapsed();
                 Ok(Compared {
+                    error: projector_distance(&fit.subspace, truth)?,
+                    captured: rows.captured_variance(&fit.subspace)?,
                     fit,
-                    truth: truth.clone(),
-                    moment: moment.clone(),
+                    algorithm,
                 })
             }
             Kind::Model(model) => {
                 let population = model.draw(rng)?;
                 let preprocessor = self.preprocessing.preprocessor()?;
                 let (n, p) = self.shape();
-                let fit = match baseline.streaming() {
+                let request = request_for(population.subspace());
+                let (fit, algorithm) = match baseline.streaming() {
                     Some(streaming) => {
                         // Rows from a generator of their own: the algorithm draws from the other.
                         let mut rows_rng = Generator::from_rng(rng);
-                        let mut rows =
-                            (0..n).map(|_| row_of(&population, preprocessor, &mut rows_rng));
-                        streaming.fit_stream(&mut rows, p, n, request, rng)?
+                        let mut making = Duration::ZERO;
+                        let mut rows = (0..n).map(|_| {
+                            let started = Instant::now();
+                            let row = row_of(&population, preprocessor, &mut rows_rng);
+                            making += started.elapsed();
+                            row
+                        });
+                        let started = Instant::now();
+                        let fit = streaming.fit_stream(&mut rows, p, n, &request, rng)?;
+                        (fit, started.elapsed().saturating_sub(making))
                     }
                     None => {
                         let rows =
                             Rows::collect((0..n).map(|_| row_of(&population, preprocessor, rng)))?;
-                        baseline.fit(&rows, request, rng)?
+                        let started = Instant::now();
+                        let fit = baseline.fit(&rows, &request, rng)?;
+                        (fit, started.elapsed())
                     }
                 };
                 Ok(Compared {
+                    error: projector_distance(&fit.subspace, population.subspace())?,
+                    captured: population.captured_variance(&fit.subspace)?,
                     fit,
-                    truth: population.subspace().clone(),
-                    moment: population.covariance(),
+                    algorithm,
                 })
             }
         }
     }
+}
+
+/// Refuses more columns than the algorithm can hold.
+fn check_dimension(card: &Card, dimension: usize) -> Result<()> {
+    let (most, because) = if card.quadratic {
+        (MAX_QUADRATIC, "holds matrices of p × p")
+    } else {
+        (MAX_DIMENSION, "holds frames of p × k")
+    };
+    if dimension <= most {
+        return Ok(());
+    }
+    Err(CliError::usage(format!(
+        "the rows have {dimension} columns; {} {because}, for at most {most} columns: take some of them with --keep",
+        card.name
+    )))
 }
 
 fn row_of(

@@ -13,6 +13,7 @@ mod prepare_choices;
 pub(crate) mod project;
 pub(crate) mod receipt;
 pub(crate) mod report;
+pub(crate) mod reproduce;
 pub(crate) mod serve;
 pub(crate) mod simulate;
 pub(crate) mod study;

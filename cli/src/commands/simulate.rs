@@ -1,22 +1,27 @@
 //! `eigenveil simulate`: an in-process experiment with the true subspace known.
 
-use std::path::PathBuf;
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    path::PathBuf,
+};
 
 use clap::{Args, ValueEnum};
+use eigenveil_central::{Baseline as _, Request, Rows, SparsePca, generator};
 use eigenveil_estimation::{
     models::Model,
     simulate::{Experiment, Path, RowSource, run as simulate},
 };
 use eigenveil_shared::{
     mechanism::{Calibration, MechanismKind},
-    preprocess::{Feature, Row},
+    preprocess::{Feature, Preprocessing, Row},
     privacy::{PrivacyStatement, delta_text, delta_warning, epsilon_text, epsilon_warning},
 };
+use nalgebra::DMatrix;
 use serde::Serialize;
 
 use super::sweep;
 use crate::{
-    args::{MechanismArgs, NormArg, SparseArgs},
+    args::{MechanismArgs, NormArg, NormArgs, SparseArgs},
     error::{CliError, Result},
     output,
     rows::{self, TableArgs},
@@ -33,23 +38,52 @@ pub(crate) enum ModelArg {
     Published,
     /// --inliers of the rows near a random subspace, N(0, VVᵀ/k + ν²I/p), the others N(0, I/p)
     Haystack,
+    /// Example 4.1 of Liu et al.: x = ±v + σ·N(0, I), v one of the k columns of V, clipped at radius 1.5
+    Signs,
 }
 
-/// The inliers of the model haystack.
+impl ModelArg {
+    /// The norm that was given, otherwise the model's own: two are stated for rows in the unit ball, not on its surface.
+    pub(super) fn usual_norm(self, given: NormArgs) -> NormArgs {
+        let radius = match self {
+            Self::Published => None,
+            // The signal has length 2/3 then: clipping does not reach it.
+            Self::Signs => Some(1.5),
+            Self::Spiked | Self::Sparse | Self::Haystack => return given,
+        };
+        if given.norm.is_some() {
+            return given;
+        }
+        NormArgs {
+            norm: Some(NormArg::Clip),
+            radius: given.radius.or(radius),
+        }
+    }
+}
+
+/// What the models haystack and signs have of their own.
 #[derive(Clone, Copy, Debug, Args)]
-pub(super) struct HaystackArgs {
+pub(super) struct ModelArgs {
     /// Share of inliers of the model haystack
     #[arg(long, value_name = "X", default_value_t = 0.5, conflicts_with = "rows")]
     inliers: f64,
     /// ν: root mean square distance of its inliers from the subspace
     #[arg(long, value_name = "X", default_value_t = 0.0, conflicts_with = "rows")]
     inlier_noise: f64,
+    /// σ of the model signs: noise on every entry of a row
+    #[arg(
+        long,
+        value_name = "X",
+        default_value_t = 0.01,
+        conflicts_with = "rows"
+    )]
+    sign_noise: f64,
 }
 
 /// Run an experiment in this process, with the true subspace known
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  eigenveil simulate --model spiked --p 40 --k 5 --spike 20 --n 100000 --epsilon 4 --repeats 20\n  eigenveil simulate --model sparse --p 200 --k 3 --s 15 --spike 60 --n 100000 --epsilon 4 --sparse --refit\n  eigenveil simulate --rows rows.npy --k 3 --n 1000000 --epsilon 2 --json\n\nThe noise comes from a seeded generator: a simulation protects nobody."
+    after_help = "Examples:\n  eigenveil simulate --model spiked --p 40 --k 5 --spike 20 --n 100000 --epsilon 4 --repeats 20\n  eigenveil simulate --model sparse --p 200 --k 3 --s 15 --spike 60 --n 100000 --epsilon 4 --sparse --refit\n  eigenveil simulate --rows rows.npy --k 3 --n 1000000 --epsilon 2 --json\n  eigenveil simulate --rows rows.npy --k 3 --s 10 --sparse --n 100000 --epsilon 4\n\nThe noise comes from a seeded generator: a simulation protects nobody."
 )]
 pub(crate) struct SimulateArgs {
     /// Synthetic population
@@ -78,19 +112,14 @@ pub(crate) struct SimulateArgs {
     /// Components; also the rank of the model's subspace
     #[arg(long, value_name = "K,…", value_delimiter = ',', required = true)]
     k: Vec<usize>,
-    /// Rows of V that are not zero, for --model sparse, and for published in the paper's sparse experiments
-    #[arg(
-        long,
-        value_name = "S,…",
-        value_delimiter = ',',
-        conflicts_with = "rows"
-    )]
+    /// Rows of V that are not zero, for --model sparse, and for published in the paper's sparse experiments; with --rows the error is against the file's own components on S rows (`central sparse-pca`, best of 50 starts) instead of its PCA
+    #[arg(long, value_name = "S,…", value_delimiter = ',')]
     s: Vec<usize>,
     /// Variance along V, for --model spiked and sparse
     #[arg(long, value_name = "X", default_value_t = 20.0)]
     spike: f64,
     #[command(flatten)]
-    haystack: HaystackArgs,
+    of_model: ModelArgs,
     /// Privacy-loss bound ε of one report, at most 16
     #[arg(long, value_name = "E,…", value_delimiter = ',', required = true)]
     epsilon: Vec<f64>,
@@ -181,9 +210,10 @@ pub(crate) fn run(args: &SimulateArgs, json: bool) -> Result<()> {
         participants.saturating_mul(args.repeats as u64),
         "participants",
     );
+    let mut references = References::default();
     let simulated = settings
         .iter()
-        .map(|setting| one(args, setting, raw.as_ref(), &bar))
+        .map(|setting| one(args, setting, raw.as_ref(), &mut references, &bar))
         .collect::<Result<Vec<_>>>()?;
     bar.finish_and_clear();
     // On standard error, so that JSON stays alone on standard output.
@@ -210,6 +240,47 @@ pub(crate) fn run(args: &SimulateArgs, json: bool) -> Result<()> {
         (true, rows) => output::json(&serde_json::json!({ "rows": rows })),
         (false, [one]) => print(args, one),
         (false, rows) => print_table(rows, args.sparse.sparse),
+    }
+}
+
+/// Starts of the sparse reference, of which the one that captures most is taken, as in Wang & Xu's experiments.
+const REFERENCE_STARTS: usize = 50;
+
+/// The file's own components on s rows, by (k, s), each found once in a sweep.
+#[derive(Default)]
+struct References(BTreeMap<(usize, usize), DMatrix<f64>>);
+
+impl References {
+    /// The components that rows prepared in this way have on `s` rows, `p × k`.
+    fn find(
+        &mut self,
+        rows: &[Row],
+        preprocessing: &Preprocessing,
+        k: usize,
+        s: usize,
+    ) -> Result<&DMatrix<f64>> {
+        if preprocessing.centring.is_some() {
+            return Err(CliError::usage(
+                "--s with --rows compares uncentred components; leave --s or --centring out",
+            ));
+        }
+        let entry = match self.0.entry((k, s)) {
+            Entry::Occupied(found) => return Ok(found.into_mut()),
+            Entry::Vacant(entry) => entry,
+        };
+        let preprocessor = preprocessing.preprocessor()?;
+        let prepared = rows.iter().enumerate();
+        let rows = Rows::collect(
+            prepared.map(|(index, row)| preprocessor.prepare_features_nth(index, row)),
+        )?;
+        let method = SparsePca {
+            support: Some(s),
+            starts: REFERENCE_STARTS,
+            ..SparsePca::default()
+        };
+        // Seeded: it is what others are compared with.
+        let fit = method.fit(&rows, &Request::plain(k), &mut generator(Some(1))?)?;
+        Ok(entry.insert(fit.subspace))
     }
 }
 
@@ -245,37 +316,38 @@ fn one(
     args: &SimulateArgs,
     setting: &Setting,
     raw: Option<&Raw>,
+    references: &mut References,
     bar: &indicatif::ProgressBar,
 ) -> Result<Simulated> {
-    let (source, p) = match (raw, args.model) {
-        (Some(raw), _) => (
-            RowSource::Rows(&raw.rows),
-            raw.rows.first().map_or(0, |row| row.values().len()),
-        ),
-        (None, Some(model)) => {
-            let p = setting
-                .p
-                .ok_or_else(|| CliError::usage("--model needs --p"))?;
-            (
-                RowSource::Model(model_of(
-                    model,
-                    p,
-                    setting.k,
-                    setting.s,
-                    args.spike,
-                    args.haystack,
-                )?),
-                p,
-            )
-        }
-        (None, None) => return Err(CliError::usage("give --model or --rows")),
+    let p = match raw {
+        Some(raw) => raw.rows.first().map_or(0, |row| row.values().len()),
+        None => setting
+            .p
+            .ok_or_else(|| CliError::usage("--model needs --p"))?,
     };
     let mut mechanism = args.mechanism.clone();
-    // The paper's model is stated for rows inside the unit ball, not on its surface.
-    if args.model == Some(ModelArg::Published) {
-        mechanism.norm.norm.get_or_insert(NormArg::Clip);
+    if let Some(model) = args.model {
+        mechanism.norm = model.usual_norm(mechanism.norm);
     }
     let params = mechanism.freeze(p, setting.epsilon, raw.and_then(|raw| raw.features.clone()))?;
+    let source = match (raw, args.model) {
+        (Some(raw), _) => match setting.s {
+            None => RowSource::Rows(&raw.rows),
+            Some(s) => RowSource::Referenced(
+                &raw.rows,
+                references.find(&raw.rows, params.preprocessing(), setting.k, s)?,
+            ),
+        },
+        (None, Some(model)) => RowSource::Model(model_of(
+            model,
+            p,
+            setting.k,
+            setting.s,
+            args.spike,
+            args.of_model,
+        )?),
+        (None, None) => return Err(CliError::usage("give --model or --rows")),
+    };
     let sparse = args.sparse.settings();
     let experiment = Experiment {
         params: &params,
@@ -330,17 +402,22 @@ pub(super) fn model_of(
     k: usize,
     s: Option<usize>,
     spike: f64,
-    haystack: HaystackArgs,
+    of_model: ModelArgs,
 ) -> Result<Model> {
     match (model, s) {
         (ModelArg::Spiked, None) => Ok(Model::Spiked { p, k, spike }),
         (ModelArg::Haystack, None) => Ok(Model::Haystack {
             p,
             k,
-            inliers: haystack.inliers,
-            noise: haystack.inlier_noise,
+            inliers: of_model.inliers,
+            noise: of_model.inlier_noise,
         }),
-        (ModelArg::Spiked | ModelArg::Haystack, Some(_)) => Err(CliError::usage(
+        (ModelArg::Signs, None) => Ok(Model::Signs {
+            p,
+            k,
+            noise: of_model.sign_noise,
+        }),
+        (ModelArg::Spiked | ModelArg::Haystack | ModelArg::Signs, Some(_)) => Err(CliError::usage(
             "--s belongs to --model sparse or published",
         )),
         (ModelArg::Sparse, Some(s)) => Ok(Model::Sparse { p, k, s, spike }),
@@ -368,7 +445,7 @@ fn print(args: &SimulateArgs, simulated: &Simulated) -> Result<()> {
         simulated.repeats,
         simulated.seconds
     ))?;
-    let number = |value: Option<f64>| value.map_or("-".to_owned(), |v| format!("{v:.4}"));
+    let number = |value: Option<f64>| value.map_or("-".to_owned(), |v| output::decimals(v, 4));
     output::text(&format!(
         "error              {}   (0 is perfect; at most {:.3})",
         output::over_runs(
@@ -383,17 +460,17 @@ fn print(args: &SimulateArgs, simulated: &Simulated) -> Result<()> {
         number(simulated.predicted_error)
     ))?;
     output::text(&format!(
-        "expected           {:.4}   what an analyst would be told",
-        simulated.expected_error
+        "expected           {}   what an analyst would be told",
+        output::decimals(simulated.expected_error, 4)
     ))?;
     output::text(&format!(
-        "without privacy    {:.4}",
-        simulated.nonprivate_error
+        "without privacy    {}",
+        output::decimals(simulated.nonprivate_error, 4)
     ))?;
     if args.sparse.sparse {
         output::text(&format!(
-            "plain PCA          {:.4}   on the same reports",
-            simulated.pca_error
+            "plain PCA          {}   on the same reports",
+            output::decimals(simulated.pca_error, 4)
         ))?;
         output::text(&format!(
             "support            precision {}, recall {}, F1 {}",
@@ -446,7 +523,7 @@ fn print_table(rows: &[Simulated], sparse: bool) -> Result<()> {
         }
     ))?;
     for row in rows {
-        let number = |value: Option<f64>| value.map_or("-".to_owned(), |v| format!("{v:.4}"));
+        let number = |value: Option<f64>| value.map_or("-".to_owned(), |v| output::decimals(v, 4));
         let mut line = format!(
             "{:>9} {:>6} {:>4} {:>4} {:>7}  {:>8} {:>7} {:>9} {:>11} {:>10.1}",
             row.n,
@@ -462,8 +539,8 @@ fn print_table(rows: &[Simulated], sparse: bool) -> Result<()> {
         );
         if sparse {
             line.push_str(&format!(
-                "  {:>9.4}  {:>10}",
-                row.pca_error,
+                "  {:>9}  {:>10}",
+                output::decimals(row.pca_error, 4),
                 number(row.support_f1)
             ));
         }

@@ -11,7 +11,7 @@
 //! * [`cross_validation`]: λ from the buckets.
 //! * [`path`]: the solutions over a grid of λ.
 //! * [`refit`](refit()): PCA on the selected rows, which removes the shrinkage.
-//! * [`tighten`](tighten()): from there to exactly s rows, by sparse orthogonal iteration.
+//! * [`tighten`](tighten()): from there to exactly s rows, by sparse orthogonal iteration, [`pursue`].
 //!
 //! Since `X ≽ 0` has a fixed trace, `λΣ|Xᵢᵢ| = λk` is a constant: the diagonal is in effect not
 //! penalised, and a multiple of the identity added to S̃ changes nothing but the objective's offset.
@@ -23,6 +23,7 @@ pub mod lambda;
 pub mod path;
 mod problem;
 pub mod projection;
+mod pursuit;
 mod refit;
 mod screening;
 mod spectrum;
@@ -34,6 +35,7 @@ pub use cross_validation::cross_validate;
 pub use lambda::{KAPPA, automatic_lambda, largest_useful_lambda, negligible_gap, resolve_lambda};
 pub use path::{diagonal_lambda, lambda_path};
 pub use projection::{project_eigenvalues, project_onto_fantope};
+pub use pursuit::{Pursued, pursue};
 pub use refit::{refit, refit_within_blocks};
 pub use tighten::{Tightened, tighten};
 

@@ -3,14 +3,11 @@
 use eigenveil_shared::{Error, ErrorCode, Result};
 use nalgebra::DMatrix;
 
-use super::{Solution, refit};
+use super::{Pursued, Solution, pursue, refit};
 use crate::{
-    linalg::{orthonormalize, product, require_square_and_finite, top_k},
+    linalg::{require_square_and_finite, top_k},
     pca::rayleigh_quotients,
 };
-
-/// Iterations over which the rows must stay before they are taken as found.
-const SETTLED: usize = 5;
 
 /// Components on a chosen number of rows.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,39 +56,26 @@ pub fn tighten(
 ) -> Result<Tightened> {
     require_square_and_finite(moment)?;
     let (p, k) = relaxed.vectors.shape();
-    let refuse = |detail: String| Err(Error::new(ErrorCode::InvalidRequest, detail));
     if moment.nrows() != p {
-        return refuse(format!(
-            "the relaxed solution has {p} rows and the moment {}; they belong together",
-            moment.nrows()
+        return Err(Error::new(
+            ErrorCode::InvalidRequest,
+            format!(
+                "the relaxed solution has {p} rows and the moment {}; they belong together",
+                moment.nrows()
+            ),
         ));
-    }
-    if rows < k || rows > p {
-        return refuse(format!(
-            "{rows} rows are asked for; k = {k} components need between {k} and p = {p}"
-        ));
-    }
-    if max_iterations == 0 {
-        return refuse("max_iterations is 0; at least 1 is needed".to_owned());
     }
     let lowest = -top_k(&-moment, 1)?.values[0];
     let mut shifted = moment.clone();
     for i in 0..p {
         shifted[(i, i)] -= lowest.min(0.0);
     }
-    let first = largest_rows(&relaxed.vectors, rows);
-    let mut support = first.clone();
-    let mut vectors = truncated(&relaxed.vectors, &support)?;
-    let (mut iterations, mut unchanged) = (0, 0);
-    while unchanged < SETTLED && iterations < max_iterations {
-        iterations += 1;
-        let image = orthonormalize(product(&shifted, &vectors))?;
-        let next = largest_rows(&image, rows);
-        vectors = truncated(&image, &next)?;
-        unchanged = if next == support { unchanged + 1 } else { 0 };
-        support = next;
-    }
-    let settled = unchanged >= SETTLED;
+    let Pursued {
+        first,
+        support,
+        iterations,
+        settled,
+    } = pursue(&shifted, &relaxed.vectors, rows, max_iterations)?;
     let captured_on = |support: &[usize]| -> Result<(DMatrix<f64>, f64)> {
         let vectors = refit(moment, support, k)?;
         let captured = rayleigh_quotients(moment, &vectors).sum();
@@ -118,46 +102,6 @@ pub fn tighten(
     })
 }
 
-/// The `count` rows of largest norm, ascending; of equal ones the first.
-fn largest_rows(vectors: &DMatrix<f64>, count: usize) -> Vec<usize> {
-    let norms: Vec<f64> = vectors.row_iter().map(|row| row.norm_squared()).collect();
-    let mut order: Vec<usize> = (0..norms.len()).collect();
-    order.sort_by(|&a, &b| norms[b].total_cmp(&norms[a]).then(a.cmp(&b)));
-    order.truncate(count);
-    order.sort_unstable();
-    order
-}
-
-/// An orthonormal basis of the columns with the other rows set to zero. Where those rows do not carry k
-/// directions, unit vectors of theirs fill up.
-fn truncated(vectors: &DMatrix<f64>, support: &[usize]) -> Result<DMatrix<f64>> {
-    let (p, k) = vectors.shape();
-    let mut kept = DMatrix::zeros(p, k);
-    for &row in support {
-        kept.set_row(row, &vectors.row(row));
-    }
-    let mut basis = DMatrix::zeros(p, 0);
-    let axes = support.iter().map(|&row| {
-        let mut axis = nalgebra::DVector::zeros(p);
-        axis[row] = 1.0;
-        axis
-    });
-    let columns = (0..k).map(|j| kept.column(j).into_owned());
-    for column in columns.chain(axes) {
-        if basis.ncols() == k {
-            break;
-        }
-        let width = basis.ncols();
-        let mut longer = basis.clone().resize_horizontally(width + 1, 0.0);
-        longer.set_column(width, &column);
-        // A dependent column is left out.
-        if let Ok(orthonormal) = orthonormalize(longer) {
-            basis = orthonormal;
-        }
-    }
-    Ok(basis)
-}
-
 #[cfg(test)]
 mod tests {
     use crate::cancel::Cancel;
@@ -166,7 +110,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        fantope::{AdmmSettings, solve},
+        fantope::{AdmmSettings, pursuit::largest_rows, solve},
         linalg::orthonormality_defect,
         metrics::projector_distance,
         models::Model,

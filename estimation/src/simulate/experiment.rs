@@ -119,7 +119,9 @@ pub fn run(
     };
     // Given rows are prepared once (which draws nothing); a model draws a new frame in every repeat.
     let given = match experiment.source {
-        RowSource::Rows(_) => Some(draw(&mut ChaCha20Rng::seed_from_u64(experiment.seed))?),
+        RowSource::Rows(_) | RowSource::Referenced(..) => {
+            Some(draw(&mut ChaCha20Rng::seed_from_u64(experiment.seed))?)
+        }
         RowSource::Model(_) => None,
     };
     let repeats = (0..experiment.repeats as u64)

@@ -20,8 +20,11 @@ use crate::{
 pub enum RowSource<'a> {
     /// A synthetic population with a random frame, drawn anew in every repeat.
     Model(Model),
-    /// These raw rows, drawn with replacement.
+    /// These raw rows, drawn with replacement, and compared with their non-private top-k.
     Rows(&'a [Row]),
+    /// The same, compared with this orthonormal `p × k` subspace, say the sparse reference of Wang & Xu; the true
+    /// support is where it has rows that are not zero.
+    Referenced(&'a [Row], &'a DMatrix<f64>),
 }
 
 /// The participants of one repeat: a population or prepared rows, and the true subspace.
@@ -62,7 +65,7 @@ impl<'a> Participants<'a> {
                     support,
                 })
             }
-            RowSource::Rows(rows) => {
+            RowSource::Rows(rows) | RowSource::Referenced(rows, _) => {
                 let prepared: Vec<BoundedRow> = rows
                     .iter()
                     .enumerate()
@@ -78,16 +81,37 @@ impl<'a> Participants<'a> {
                         "there are no rows; give at least one",
                     ));
                 };
-                let mut sum = GramSum::<f64>::new(first.dimension());
-                for row in &prepared {
-                    sum.add(row.as_slice(), 1.0);
-                }
-                let moment = without_noise(params, sum.finish(), prepared.len() as u64)?;
-                let truth = pca(&moment.dense(), k)?.vectors;
+                let (truth, support) = match source {
+                    RowSource::Referenced(_, reference) => {
+                        let p = params.report_dimension();
+                        if reference.shape() != (p, k) {
+                            return Err(Error::new(
+                                ErrorCode::InvalidRequest,
+                                format!(
+                                    "the reference is {:?}; the study needs {p} × {k}",
+                                    reference.shape()
+                                ),
+                            ));
+                        }
+                        let rows = reference.row_iter().enumerate();
+                        let kept = rows.filter(|(_, row)| row.iter().any(|x| *x != 0.0));
+                        let support: Vec<usize> = kept.map(|(index, _)| index).collect();
+                        let sparse = support.len() < p;
+                        ((*reference).clone(), sparse.then_some(support))
+                    }
+                    _ => {
+                        let mut sum = GramSum::<f64>::new(first.dimension());
+                        for row in &prepared {
+                            sum.add(row.as_slice(), 1.0);
+                        }
+                        let moment = without_noise(params, sum.finish(), prepared.len() as u64)?;
+                        (pca(&moment.dense(), k)?.vectors, None)
+                    }
+                };
                 Ok(Self {
                     kind: Kind::Prepared(prepared),
                     truth,
-                    support: None,
+                    support,
                 })
             }
         }

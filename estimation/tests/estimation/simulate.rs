@@ -10,9 +10,10 @@ use eigenveil_shared::{
     mechanism::MechanismKind,
     preprocess::{Norm, Row},
 };
+use nalgebra::DMatrix;
 use rand::{SeedableRng, rngs::ChaCha20Rng};
 
-use crate::common::{params, params_with};
+use crate::common::{digits, params, params_with};
 
 /// Two-sample Kolmogorov–Smirnov statistic times √(mn/(m+n)).
 fn kolmogorov_smirnov(a: &mut [f64], b: &mut [f64]) -> f64 {
@@ -324,4 +325,47 @@ fn what_cannot_be_simulated_is_an_error() {
             "{n}"
         );
     }
+}
+
+/// Rows compared with a subspace of the caller's: the error is against it, and its zero rows are not its support.
+#[test]
+fn rows_are_compared_with_the_reference_that_is_given() {
+    let params = params(64, MechanismKind::DoubleCap, 8.0);
+    let rows = digits();
+    let mut reference = DMatrix::zeros(64, 1);
+    reference[(27, 0)] = 0.6;
+    reference[(36, 0)] = -0.8;
+    let settings = SparseSettings::default();
+    let experiment = Experiment {
+        params: &params,
+        source: RowSource::Referenced(&rows, &reference),
+        n: 20_000,
+        k: 1,
+        sparse: Some(&settings),
+        path: Path::Law,
+        repeats: 2,
+        seed: 5,
+    };
+    let (compared, _) = run(&experiment, &mut |_| {}).unwrap();
+    let usual = Experiment {
+        source: RowSource::Rows(&rows),
+        ..experiment.clone()
+    };
+    let (usual, _) = run(&usual, &mut |_| {}).unwrap();
+    for (compared, usual) in compared.iter().zip(&usual) {
+        // The same reports; the digits' first component is nothing like a difference of two pixels.
+        assert!(usual.error < 0.5, "{usual:?}");
+        assert!(compared.error > 1.2 && compared.error <= 2.0_f64.sqrt() + 1e-9);
+        let support = compared.support.unwrap();
+        assert_eq!(support.recall, 1.0);
+        assert!(support.precision < 0.1, "{support:?}");
+        assert!(usual.support.is_none());
+    }
+    let wrong = DMatrix::zeros(64, 2);
+    let refused = Experiment {
+        source: RowSource::Referenced(&rows, &wrong),
+        ..experiment
+    };
+    let error = run(&refused, &mut |_| {}).unwrap_err();
+    assert!(error.detail().contains("64 × 1"), "{error}");
 }

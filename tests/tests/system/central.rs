@@ -5,7 +5,7 @@ use eigenveil_central::ALGORITHMS;
 use crate::program::{has_keys, refused, run, run_json};
 
 /// The keys that every algorithm prints.
-const KEYS: [&str; 9] = [
+const KEYS: [&str; 10] = [
     "algorithm",
     "epsilon",
     "delta",
@@ -15,6 +15,7 @@ const KEYS: [&str; 9] = [
     "error",
     "captured_variance",
     "seconds",
+    "algorithm_seconds",
 ];
 
 #[test]
@@ -58,6 +59,7 @@ fn every_listed_algorithm_runs_and_prints_the_agreed_keys() {
             }
         }
     }
+    traces();
     let said = run(&["central", "list"]);
     let said = String::from_utf8_lossy(&said.stdout).into_owned();
     for card in ALGORITHMS {
@@ -65,6 +67,31 @@ fn every_listed_algorithm_runs_and_prints_the_agreed_keys() {
         for parameter in card.parameters {
             assert!(said.contains(&format!("--{}", parameter.name)), "{said}");
         }
+    }
+}
+
+/// A trace of what has iterations ends at the error that is reported; it does not change the answer.
+fn traces() {
+    let model = ["--model", "haystack", "--p", "8", "--n", "500", "--k", "2"];
+    for card in ALGORITHMS {
+        let plain = [&["central", card.name, "--seed", "1"], &model[..]].concat();
+        let traced = [&plain[..], &["--trace"]].concat();
+        if !card.traced {
+            refused(&run(&traced), 2, &["no iterations", "--trace"]);
+            continue;
+        }
+        let without = run_json(&[&plain[..], &["--json"]].concat());
+        assert!(without.get("trace").is_none());
+        let with = run_json(&[&traced[..], &["--json"]].concat());
+        assert_eq!(without["error"], with["error"], "{}", card.name);
+        let points = with["trace"].as_array().unwrap();
+        let last = points.last().unwrap();
+        for key in ["iteration", "passes", "error", "objective"] {
+            assert!(last.get(key).is_some(), "{last}");
+        }
+        assert!(last["error"].as_f64().unwrap() < 3.0 && last["passes"].as_f64().unwrap() > 0.0);
+        let text = String::from_utf8(run(&traced).stdout).unwrap();
+        assert!(text.contains("first run; not private"), "{text}");
     }
 }
 
@@ -92,7 +119,9 @@ fn central_reads_rows_writes_loadings_and_repeats_with_a_seed() {
     let with = |more: &[&'static str]| [&base[..], more].concat();
     let of = |arguments: &[&str]| {
         let mut result = run_json(arguments);
-        result.as_object_mut().unwrap().remove("seconds");
+        for key in ["seconds", "algorithm_seconds"] {
+            assert!(result.as_object_mut().unwrap().remove(key).is_some());
+        }
         result
     };
     let seeded = with(&["--json", "--seed", "3", "--repeats", "2"]);
@@ -190,12 +219,15 @@ fn central_reads_rows_writes_loadings_and_repeats_with_a_seed() {
         // Never a value of a row.
         assert!(!String::from_utf8_lossy(&output.stderr).contains("9.25"));
     }
-    // A matrix of 8 TB.
+    // A matrix of 137 GB.
     let wide = folder.path().join("wide.libsvm");
-    std::fs::write(&wide, "1 1048576:1\n").unwrap();
+    std::fs::write(&wide, "1 131072:1\n").unwrap();
     let wide = wide.to_str().unwrap();
-    let much = run(&["central", "pca", "--rows", wide, "--k", "2"]);
-    refused(&much, 2, &["columns"]);
+    let much = run(&["central", "analyze-gauss", "--rows", wide, "--k", "2"]);
+    refused(&much, 2, &["131072 columns", "at most 20000"]);
+    // Products with the rows need none.
+    let found = run_json(&["central", "pca", "--rows", wide, "--k", "2", "--json"]);
+    assert!((found["captured_variance"].as_f64().unwrap() - 1.0).abs() < 1e-12);
     // Fewer rows than a batch.
     let few = run(&[
         "central",

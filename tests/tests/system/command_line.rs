@@ -264,7 +264,7 @@ fn simulate_prints_the_agreed_keys_for_every_source_and_path() {
     };
     let csv = at("rows.csv", "a,b,c\n1,2,0\n2,1,0\n3,3,1\n");
     let libsvm = at("rows.libsvm", "+1 1:1 2:2\n-1 1:2 2:1\n+1 1:3 2:3 3:1\n");
-    let sources: [&[&str]; 5] = [
+    let sources: [&[&str]; 6] = [
         &["--model", "spiked", "--p", "6", "--spike", "20"],
         &[
             "--model", "sparse", "--p", "8", "--s", "3", "--spike", "20", "--sparse", "--refit",
@@ -272,6 +272,8 @@ fn simulate_prints_the_agreed_keys_for_every_source_and_path() {
         &["--model", "published", "--p", "6"],
         &["--rows", &csv],
         &["--rows", &libsvm],
+        // Against the rows' own components on two of the three columns.
+        &["--rows", &csv, "--s", "2", "--sparse"],
     ];
     for source in sources {
         for path in ["law", "device"] {
@@ -353,6 +355,8 @@ fn simulate_prints_the_agreed_keys_for_every_source_and_path() {
         ],
         &["--model", "spiked", "--p", "8", "--path", "air"],
         &["--model", "spiked", "--p", "0"],
+        &["--rows", &csv, "--s", "9"],
+        &["--rows", &csv, "--s", "2", "--centring=0.5"],
         &[],
     ] {
         let mut arguments = vec!["simulate", "--n", "10", "--k", "1", "--epsilon", "1"];

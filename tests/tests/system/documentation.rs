@@ -132,6 +132,7 @@ fn the_commands_of_the_page_on_tables_work() {
 fn the_central_pages_commands_work() {
     follow("docs/central.md", &["components.csv"]);
     follow("docs/central-robust.md", &[]);
+    follow("docs/central-power-oja.md", &[]);
 }
 
 /// What a link to this heading is called.

@@ -38,6 +38,7 @@ mod prepare;
 mod program;
 mod proxy;
 mod readme_numbers;
+mod reproduce;
 mod row_ledger;
 mod secrets;
 mod secured;

@@ -6,10 +6,8 @@ use eigenveil_estimation::linalg::{HouseholderQr, Symmetric, add_outer_lower, to
 use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 
-use super::{
-    PARTIAL,
-    kernels::{FantopeFactor, leading_pairs},
-};
+use super::{PARTIAL, kernels::FantopeFactor};
+use crate::block_lanczos::leading_pairs;
 
 /// `P̄ = (1/t)Σ P_s` of t points of the Fantope, itself one: what the relaxation answers before it is rounded to a subspace.
 ///
@@ -94,7 +92,7 @@ impl AverageIterate {
     /// Those of [`top_k`].
     pub fn leading(&self, k: usize, accuracy: f64) -> Result<DMatrix<f64>> {
         let found = if self.dimension >= PARTIAL {
-            leading_pairs(self, k, accuracy)?
+            leading_pairs(self, k, accuracy, self.dimension / 3)?
         } else {
             None
         };
@@ -182,7 +180,7 @@ mod tests {
             assert!((average.times(&block) - &mean * &block).amax() < rounding);
             assert!((average.trace() - 2.0).abs() < 1e-14);
             let leading = top_k(&mean, 2).unwrap().vectors;
-            let by_products = leading_pairs(&average, 2, 1e-9).unwrap();
+            let by_products = leading_pairs(&average, 2, 1e-9, average.dimension / 3).unwrap();
             for found in [
                 average.leading(2, 1e-9).unwrap(),
                 by_products.unwrap().vectors,

@@ -12,12 +12,13 @@ use super::{
     LARGEST_SHARE, PARTIAL,
     average::AverageIterate,
     iterate::{Iterate, ON_THE_SUBSPACE, Step},
-    kernels::{UnseenNoise, project_onto_fantope_partially},
+    kernels::project_onto_fantope_partially,
     mirror::Mirror,
     span::Span,
 };
 use crate::{
     Generator,
+    block_lanczos::UnseenNoise,
     robust::{sampling::Steps, table::Table},
 };
 

@@ -60,6 +60,7 @@ pub(crate) static GD: Card = Card {
     description: "private robust PCA by convex relaxation: gradient descent over the Fantope",
     guarantee: "accounted: (eps,delta); as-published: holds for small eps, with far more noise than needed",
     parameters: &FULL,
+    quadratic: true,
     ..Card::private(|options| Reaper::build(ReaperForm::Gd, options))
 };
 pub(crate) static SGD: Card = Card {
@@ -68,6 +69,7 @@ pub(crate) static SGD: Card = Card {
     description: "dp-gd-reap on Poisson batches",
     guarantee: "accounted: (eps,delta); the printed noise is too small by N/B on a batch's mean: no meaningful guarantee",
     parameters: &SAMPLED,
+    quadratic: true,
     ..Card::private(|options| Reaper::build(ReaperForm::Sgd, options))
 };
 pub(crate) static MD: Card = Card {
@@ -76,6 +78,7 @@ pub(crate) static MD: Card = Card {
     description: "private robust PCA by convex relaxation: mirror descent in von Neumann entropy",
     guarantee: "accounted: (eps,delta); as-published: holds for small eps, with far more noise than needed",
     parameters: &FULL,
+    quadratic: true,
     ..Card::private(|options| Reaper::build(ReaperForm::Md, options))
 };
 pub(crate) static SMD: Card = Card {
@@ -84,6 +87,7 @@ pub(crate) static SMD: Card = Card {
     description: "dp-md-reap on Poisson batches",
     guarantee: "accounted: (eps,delta); the printed noise is too small by N/B on a batch's mean: no meaningful guarantee",
     parameters: &SAMPLED,
+    quadratic: true,
     ..Card::private(|options| Reaper::build(ReaperForm::Smd, options))
 };
 

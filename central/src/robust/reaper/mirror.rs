@@ -8,9 +8,10 @@ use super::{
     PARTIAL,
     average::AverageIterate,
     iterate::Iterate,
-    kernels::{leading_pairs, spectrum_edges, symmetric_exponential},
+    kernels::symmetric_exponential,
     simplex::{log_scale, log_scale_of},
 };
+use crate::block_lanczos::{leading_pairs, spectrum_edges};
 
 /// Below this largest eigenvalue of P, which is known to a few hundredths of the width of the spectrum, nothing is capped.
 const FAR_FROM_THE_CAP: f64 = 0.3;
@@ -114,7 +115,13 @@ impl Mirror {
                 return Ok(Some(exponential * c));
             }
         }
-        let Some(pairs) = leading_pairs(&self.logarithm, k, 0.1 * accuracy)? else {
+        let Some(pairs) = leading_pairs(
+            &self.logarithm,
+            k,
+            0.1 * accuracy,
+            self.logarithm.nrows() / 3,
+        )?
+        else {
             return Ok(None);
         };
         // The k leading eigenvalues go to the other end, so that what is left keeps its digits.

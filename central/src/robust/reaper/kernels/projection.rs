@@ -7,7 +7,7 @@ use eigenveil_estimation::{
 use eigenveil_shared::{Error, ErrorCode, Result};
 use nalgebra::DMatrix;
 
-use super::block_lanczos::{BlockLanczos, Ritz, UnseenNoise};
+use crate::block_lanczos::{BlockLanczos, Ritz, UnseenNoise};
 
 /// Columns of a block: wide enough that a product is not all memory, narrow because the space a block of b needs grows
 /// with b (measured on noise at p = 2,000: 350 for 8, 700 for 32).

@@ -1,5 +1,7 @@
 //! Block Lanczos with full reorthogonalisation, of a matrix plus Gaussian noise that is drawn only where the iteration looks.
 
+mod band;
+
 use std::ops::Range;
 
 use eigenveil_estimation::linalg::{
@@ -11,7 +13,7 @@ use nalgebra::{DMatrix, DVector};
 use rand::Rng;
 use rand_distr::{ChiSquared, Distribution, StandardNormal};
 
-use super::band::{Band, Leading};
+use band::{Band, Leading};
 
 /// A new direction smaller than this share of the matrix's size is rounding.
 const DEPENDENT: f64 = 1e-11;
@@ -85,8 +87,8 @@ impl UnseenNoise<'_> {
 
 /// The `k` algebraically largest eigenpairs of a symmetric matrix that is known by its products, by block Lanczos until each
 /// residual ‖Av − θv‖ is below `accuracy` of the largest |θ|; signs as in `top_k`. Unlike there nothing proves that none
-/// was missed: with a block of random vectors that is an event of probability zero. `None` where a third of p
-/// dimensions are not enough.
+/// was missed: with a block of random vectors that is an event of probability zero. `None` where a space of `most`
+/// dimensions is not enough.
 ///
 /// # Errors
 /// Those of [`symmetric_eigen`](eigenveil_estimation::linalg::symmetric_eigen).
@@ -94,6 +96,7 @@ pub(crate) fn leading_pairs(
     matrix: &dyn Symmetric,
     k: usize,
     accuracy: f64,
+    most: usize,
 ) -> Result<Option<SymmetricEigen>> {
     let p = matrix.dimension();
     let width = (k + 2).max(8).min(p);
@@ -116,7 +119,7 @@ pub(crate) fn leading_pairs(
                 vectors,
             }));
         }
-        if !grown || searched > p / 3 {
+        if !grown || searched > most {
             return Ok(None);
         }
         look_at = searched + searched / 4;
@@ -129,8 +132,9 @@ pub(crate) fn leading_pairs(
 /// # Errors
 /// Those of [`symmetric_eigen`](eigenveil_estimation::linalg::symmetric_eigen).
 pub(crate) fn spectrum_edges(matrix: &dyn Symmetric) -> Result<Option<(f64, f64)>> {
-    let largest = leading_pairs(matrix, 1, EDGE_ACCURACY)?;
-    let smallest = leading_pairs(&Negative(matrix), 1, EDGE_ACCURACY)?;
+    let most = matrix.dimension() / 3;
+    let largest = leading_pairs(matrix, 1, EDGE_ACCURACY, most)?;
+    let smallest = leading_pairs(&Negative(matrix), 1, EDGE_ACCURACY, most)?;
     Ok(smallest
         .zip(largest)
         .map(|(smallest, largest)| (-smallest.values[0], largest.values[0])))
@@ -401,7 +405,7 @@ mod tests {
             .collect();
         let matrix = outer_scaled(&vectors, &values);
         for k in [1, 2, 4, 6] {
-            let found = leading_pairs(&matrix, k, 1e-11).unwrap().unwrap();
+            let found = leading_pairs(&matrix, k, 1e-11, p / 3).unwrap().unwrap();
             let expected = top_k(&matrix, k).unwrap();
             assert!((&found.values - &expected.values).amax() < 1e-12);
             assert!(orthonormality_defect(&found.vectors) < 1e-12);
@@ -413,7 +417,7 @@ mod tests {
         }
         // Too many for a third of the dimensions.
         let evenly = DMatrix::from_diagonal(&nalgebra::DVector::from_fn(p, |i, _| i as f64));
-        assert!(leading_pairs(&evenly, 30, 1e-11).unwrap().is_none());
+        assert!(leading_pairs(&evenly, 30, 1e-11, p / 3).unwrap().is_none());
     }
 
     /// A multiple of the identity moves the values and nothing else, however large it is beside the rest: what a block then has outside the

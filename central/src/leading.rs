@@ -1,0 +1,115 @@
+//! The leading principal components of rows, without their `p × p` sum where that is large.
+
+use eigenveil_estimation::linalg::{Symmetric, SymmetricEigen, top_k};
+use eigenveil_shared::{Error, ErrorCode, Result};
+use nalgebra::DMatrix;
+
+use crate::{Rows, block_lanczos::leading_pairs};
+
+/// Up to this dimension a full sum costs milliseconds.
+const SMALL: usize = 300;
+/// Largest dimension whose sum is formed where there are as many rows: it holds 32 MB.
+const LARGEST_SUM: usize = 2_000;
+/// Residuals ‖Av − θv‖ accepted, relative to the largest eigenvalue: those of [`top_k`].
+const RESIDUAL: f64 = 1e-11;
+
+/// The `k` largest eigenvalues of the rows' second moment `(1/n)Σxxᵀ`, descending, and their eigenvectors (`p × k`,
+/// orthonormal, signs as [`top_k`] fixes them). **No privacy whatsoever.**
+///
+/// The sum is formed up to p = 300, and up to 2,000 where there are as many rows; otherwise the pairs come from products
+/// with the rows, by block Lanczos to residuals of 1e-11 relative.
+///
+/// # Errors
+/// `invalid-request` unless `1 ≤ k ≤ p`.
+///
+/// ```
+/// use eigenveil_central::{Rows, principal_components};
+/// use eigenveil_shared::preprocess::{Norm, Preprocessing, Row};
+/// let preprocessing = Preprocessing { dimension: 2, features: None, norm: Norm::Normalize, centring: None };
+/// let preprocessor = preprocessing.preprocessor()?;
+/// let raw = [[3.0, 0.0], [0.0, 1.0], [2.0, 0.0], [5.0, 0.0]];
+/// let rows = Rows::collect(raw.map(|row| preprocessor.prepare_features(&Row::new(row.to_vec()))))?;
+/// let found = principal_components(&rows, 1)?;
+/// assert_eq!(found.values.as_slice(), &[0.75]);
+/// assert_eq!(found.vectors.as_slice(), &[1.0, 0.0]);
+/// # Ok::<(), eigenveil_shared::Error>(())
+/// ```
+pub fn principal_components(rows: &Rows, k: usize) -> Result<SymmetricEigen> {
+    let mut found = leading_of_sum(rows, rows.n(), k, || rows.sum_of_outer_products())?;
+    found.values /= rows.n() as f64;
+    Ok(found)
+}
+
+/// The `k` leading eigenpairs of the sum of n outer products that `products` multiplies with; `sum` forms it.
+///
+/// # Errors
+/// As [`principal_components`].
+pub(crate) fn leading_of_sum(
+    products: &dyn Symmetric,
+    n: usize,
+    k: usize,
+    sum: impl FnOnce() -> DMatrix<f64>,
+) -> Result<SymmetricEigen> {
+    let p = products.dimension();
+    if p <= SMALL || (p <= LARGEST_SUM && p <= n) {
+        return top_k(&sum(), k);
+    }
+    if k == 0 || k > p {
+        return Err(Error::new(
+            ErrorCode::InvalidRequest,
+            format!("k is {k}; it must be between 1 and p = {p}, the length of a row"),
+        ));
+    }
+    // All p dimensions may be searched: a spectrum without gaps takes thousands, which is still less than the sum.
+    leading_pairs(products, k, RESIDUAL, p)?.ok_or_else(|| {
+        Error::new(
+            ErrorCode::EstimateFailed,
+            format!(
+                "the {k} leading components of dimension {p} did not converge; use fewer components"
+            ),
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use eigenveil_estimation::metrics::projector_distance;
+
+    use super::*;
+    use crate::testing::gaussian_rows;
+
+    /// More rows than columns and fewer, a gap and none, more components than rows: as the full decomposition.
+    #[test]
+    fn products_give_what_the_sum_gives() {
+        let mut deviations = vec![0.01; 330];
+        for (deviation, value) in deviations.iter_mut().zip([0.5, 0.4, 0.3, 0.2, 0.1]) {
+            *deviation = value;
+        }
+        for (n, k) in [(400, 3), (200, 5), (60, 8), (200, 1)] {
+            let rows = gaussian_rows(n, &deviations, 7);
+            let sum = rows.sum_of_outer_products();
+            let exact = top_k(&sum, k).unwrap();
+            let found = leading_pairs(&rows, k, RESIDUAL, 330).unwrap().unwrap();
+            assert!((&found.values - &exact.values).amax() < 1e-11 * exact.values[0]);
+            let apart = projector_distance(&found.vectors, &exact.vectors).unwrap();
+            // A residual of 1e-11 over a gap of a hundredth of the largest eigenvalue.
+            assert!(apart < 1e-9, "n = {n}, k = {k}: {apart}");
+            let chosen = principal_components(&rows, k).unwrap();
+            assert!((chosen.values * n as f64 - &exact.values).amax() < 1e-11 * exact.values[0]);
+        }
+        // Three rows span three dimensions; the other two components have variance 0.
+        let few = gaussian_rows(3, &deviations, 8);
+        let found = principal_components(&few, 5).unwrap();
+        assert!(
+            found.values[2] > 0.0 && found.values[3].abs() < 1e-15 && found.values[4].abs() < 1e-15
+        );
+        let sum = few.sum_of_outer_products();
+        let image = sum * &found.vectors;
+        assert!(
+            (image - &found.vectors * nalgebra::DMatrix::from_diagonal(&(found.values * 3.0)))
+                .amax()
+                < 1e-12
+        );
+        assert!(principal_components(&few, 0).is_err() && principal_components(&few, 331).is_err());
+    }
+}

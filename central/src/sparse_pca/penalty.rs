@@ -1,0 +1,92 @@
+//! λ where it is not given, and the rows that it does not rule out.
+
+use eigenveil_estimation::fantope::AdmmSettings;
+use eigenveil_shared::Result;
+
+use super::second_moment::SecondMoment;
+use crate::parameter::LAMBDA;
+
+/// λ as a share of the largest entry beside the diagonal, where so few rows are left that this is soon solved.
+const USUAL_SHARE: f64 = 0.1;
+/// Most rows that a λ which is not given leaves to the relaxation: so many take seconds, thousands minutes.
+const MOST_ROWS: usize = 200;
+/// Gap and iterations of a relaxation whose λ is not given: it is where a pursuit starts, as on a path of λ.
+const COARSE: (f64, usize) = (1e-3, 300);
+/// Rows that it leaves for each that is asked for.
+const ROOM: usize = 4;
+
+/// A penalty, and the rows that matter under it.
+pub(super) struct Penalty {
+    pub(super) lambda: f64,
+    /// Ascending: those with an entry beside the diagonal that is above λ, and of the others the k with the largest
+    /// diagonal. The relaxation has an optimum that is zero on the rest.
+    pub(super) kept: Vec<usize>,
+    /// How far the relaxation is solved: as usual where λ is given, otherwise to a gap of 1e-3.
+    pub(super) settings: AdmmSettings,
+}
+
+impl Penalty {
+    /// As given, or as is usual for s rows of the answer.
+    ///
+    /// # Errors
+    /// `invalid-request` for a λ that is negative or not finite.
+    pub(super) fn new(
+        moment: &SecondMoment,
+        lambda: Option<f64>,
+        support: Option<usize>,
+        k: usize,
+    ) -> Result<Self> {
+        let (diagonal, largest) = moment.row_sizes();
+        let mut settings = AdmmSettings::default();
+        if lambda.is_none() {
+            (settings.tolerance, settings.max_iterations) = COARSE;
+        }
+        let lambda = lambda.unwrap_or_else(|| usual(&largest, support));
+        LAMBDA.check(lambda)?;
+        let (mut kept, mut alone): (Vec<usize>, Vec<usize>) =
+            (0..diagonal.len()).partition(|&row| largest[row] > lambda);
+        alone.sort_by(|&a, &b| diagonal[b].total_cmp(&diagonal[a]).then(a.cmp(&b)));
+        kept.extend(alone.into_iter().take(k));
+        kept.sort_unstable();
+        Ok(Self {
+            lambda,
+            kept,
+            settings,
+        })
+    }
+}
+
+/// The λ that leaves four rows for each of the s asked for, 200 at most; without s, and where there are not as many, a tenth of
+/// the largest entry beside the diagonal, or more where that would leave more than 200 rows.
+fn usual(largest: &[f64], support: Option<usize>) -> f64 {
+    let mut sizes = largest.to_vec();
+    sizes.sort_unstable_by(|a, b| b.total_cmp(a));
+    // What leaves as many rows as there are larger ones.
+    let leaves = |rows: usize| sizes.get(rows).copied();
+    let share = USUAL_SHARE * sizes.first().copied().unwrap_or(0.0);
+    let most = leaves(MOST_ROWS).unwrap_or(0.0);
+    let asked = support.and_then(|s| leaves(s.saturating_mul(ROOM)));
+    asked.unwrap_or(share).max(most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_leaves_the_rows_it_says() {
+        let sizes: Vec<f64> = (1..=1_000).map(f64::from).collect();
+        let left = |support| {
+            let lambda = usual(&sizes, support);
+            sizes.iter().filter(|&&size| size > lambda).count()
+        };
+        assert_eq!(
+            (left(Some(20)), left(Some(500)), left(None)),
+            (80, 200, 200)
+        );
+        let few: Vec<f64> = (1..=100).map(f64::from).collect();
+        assert_eq!((usual(&few, None), usual(&few, Some(50))), (10.0, 10.0));
+        assert_eq!(usual(&few, Some(10)), 60.0);
+        assert_eq!(usual(&[0.0], None), 0.0);
+    }
+}

@@ -1,0 +1,139 @@
+//! The rows' second moment as `sparse-pca` needs it.
+
+use eigenveil_estimation::linalg::{
+    GramSum, Symmetric, cross_product, packed_to_dense, product, tall_cross_product, tall_product,
+};
+use eigenveil_shared::preprocess::FeatureRow;
+use nalgebra::DMatrix;
+
+use crate::Rows;
+
+/// Largest dimension whose matrix is formed where there are fewer rows: it holds 128 MB.
+const LARGEST_MATRIX: usize = 4_000;
+/// Columns of the matrix that are made and forgotten together.
+const PANEL: usize = 256;
+
+/// `(1/n)Σxxᵀ`.
+pub(super) enum SecondMoment {
+    /// As a `p × p` matrix.
+    Matrix(DMatrix<f64>),
+    /// By the rows over √n, a column each (`p × n`), where there are fewer rows than columns and many columns.
+    Rows(DMatrix<f64>),
+}
+
+impl SecondMoment {
+    pub(super) fn new(rows: &Rows) -> Self {
+        let (n, p) = (rows.n(), rows.dimension());
+        if p <= n || p <= LARGEST_MATRIX {
+            return Self::Matrix(rows.sum_of_outer_products() / n as f64);
+        }
+        let scale = (n as f64).sqrt();
+        let values = rows.iter().flat_map(FeatureRow::as_slice);
+        Self::Rows(DMatrix::from_iterator(p, n, values.map(|x| x / scale)))
+    }
+
+    /// The diagonal, and in each row the largest magnitude beside it.
+    pub(super) fn row_sizes(&self) -> (Vec<f64>, Vec<f64>) {
+        let p = self.dimension();
+        let (mut diagonal, mut largest) = (vec![0.0; p], vec![0.0_f64; p]);
+        for from in (0..p).step_by(PANEL) {
+            let width = PANEL.min(p - from);
+            let panel = match self {
+                Self::Matrix(matrix) => matrix.columns(from, width).into_owned(),
+                Self::Rows(rows) => tall_product(rows, &rows.rows(from, width).transpose()),
+            };
+            for (place, column) in panel.column_iter().enumerate() {
+                let own = from + place;
+                for (row, entry) in column.iter().enumerate() {
+                    if row == own {
+                        diagonal[own] = *entry;
+                    } else {
+                        largest[own] = largest[own].max(entry.abs());
+                    }
+                }
+            }
+        }
+        (diagonal, largest)
+    }
+
+    /// Its part on these coordinates.
+    pub(super) fn block(&self, coordinates: &[usize]) -> DMatrix<f64> {
+        match self {
+            Self::Matrix(matrix) => matrix.select_rows(coordinates).select_columns(coordinates),
+            Self::Rows(rows) => {
+                let part = rows.select_rows(coordinates);
+                let mut sum = GramSum::<f64>::new(coordinates.len());
+                for column in part.column_iter() {
+                    sum.add(column.as_slice(), 1.0);
+                }
+                packed_to_dense(&sum.finish())
+            }
+        }
+    }
+}
+
+impl Symmetric for SecondMoment {
+    fn dimension(&self) -> usize {
+        match self {
+            Self::Matrix(matrix) | Self::Rows(matrix) => matrix.nrows(),
+        }
+    }
+
+    /// Only what meets a row of the block that is not zero is multiplied.
+    fn times(&self, block: &DMatrix<f64>) -> DMatrix<f64> {
+        let active: Vec<usize> = (0..block.nrows())
+            .filter(|&row| block.row(row).iter().any(|x| *x != 0.0))
+            .collect();
+        let factor = block.select_rows(&active);
+        match self {
+            Self::Matrix(matrix) => product(&matrix.select_columns(&active), &factor),
+            Self::Rows(rows) => {
+                let scores = if active.len() < block.nrows() {
+                    cross_product(&rows.select_rows(&active), &factor)
+                } else {
+                    tall_cross_product(rows, block)
+                };
+                tall_product(rows, &scores)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::gaussian_rows;
+
+    #[test]
+    fn both_forms_are_one_matrix() {
+        let rows = gaussian_rows(7, &[0.5, 0.4, 0.3, 0.2, 0.1, 0.1, 0.1, 0.1, 0.1], 3);
+        let exact = rows.sum_of_outer_products() / 7.0;
+        let by_rows = DMatrix::from_iterator(
+            9,
+            7,
+            rows.iter()
+                .flat_map(FeatureRow::as_slice)
+                .map(|x| x / 7.0_f64.sqrt()),
+        );
+        let mut sparse = DMatrix::from_fn(9, 2, |i, j| (i + 3 * j) as f64 - 4.0);
+        let full = sparse.clone();
+        sparse.fill_row(2, 0.0);
+        sparse.fill_row(7, 0.0);
+        let off_diagonal = |i: usize| {
+            let beside = (0..9).filter(|&j| j != i).map(|j| exact[(i, j)].abs());
+            beside.fold(0.0, f64::max)
+        };
+        for form in [SecondMoment::new(&rows), SecondMoment::Rows(by_rows)] {
+            for block in [&sparse, &full] {
+                assert!((form.times(block) - &exact * block).amax() < 1e-14);
+            }
+            let part = exact.select_rows(&[1, 4, 8]).select_columns(&[1, 4, 8]);
+            assert!((form.block(&[1, 4, 8]) - part).amax() < 1e-15);
+            let (diagonal, largest) = form.row_sizes();
+            for i in 0..9 {
+                assert!((diagonal[i] - exact[(i, i)]).abs() < 1e-15);
+                assert!((largest[i] - off_diagonal(i)).abs() < 1e-15);
+            }
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! `eigenveil reproduce`: the papers' figures and tables, run again.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use eigenveil_papers::{
+    ALL, Data, Exhibit, Progress, RunOptions, Scale, Table, Verdict, find, page, run as run_exhibit,
+};
+use serde::Serialize;
+
+use crate::{
+    error::{CliError, Result},
+    output,
+};
+
+/// Run figures and tables of the papers again, and say whether they agree
+#[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    after_help = "Examples:\n  eigenveil reproduce list\n  eigenveil reproduce 002-figure-3\n  eigenveil reproduce 002-table-1 002-table-2 --full --data ../shared/data\n  eigenveil reproduce all --data ../shared/data --out reproduced\n\nEach writes ID.csv and ID.svg to --out and prints one line: whether what the paper says comes out, and why. A run that was broken off goes on where it ended; one that was finished starts anew. Seeds are fixed: the same command gives the same numbers."
+)]
+pub(crate) struct ReproduceArgs {
+    #[command(subcommand)]
+    command: Option<ReproduceCommand>,
+    /// Names from `eigenveil reproduce list`, or all
+    #[arg(required = true, value_name = "ID")]
+    exhibits: Vec<String>,
+    /// Fewer repeats (five at least) and coarser sweeps: all within 20 minutes on two cores (the default)
+    #[arg(long, conflicts_with = "full")]
+    quick: bool,
+    /// As the papers have it: hours
+    #[arg(long)]
+    full: bool,
+    /// Directory of the data sets; each exhibit says which it needs
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Directory for the results, and for what a later run goes on from
+    #[arg(long, value_name = "DIR", default_value = "reproduced")]
+    out: PathBuf,
+    /// Forget what a run that was broken off has done
+    #[arg(long)]
+    fresh: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum ReproduceCommand {
+    /// Every figure and table: what it shows, how long it takes, what data it needs
+    #[command(after_help = "Example:\n  eigenveil reproduce list --json")]
+    List,
+    /// The page docs/papers.md, from a directory of results
+    #[command(
+        after_help = "Example:\n  eigenveil reproduce page --results docs/papers --out docs/papers.md"
+    )]
+    Page {
+        /// Directory with the CSV of each exhibit
+        #[arg(long, value_name = "DIR")]
+        results: PathBuf,
+        /// Write the page here [default: to standard output]
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+    },
+}
+
+/// One exhibit in the list.
+#[derive(Serialize)]
+struct Listed {
+    id: &'static str,
+    paper: &'static str,
+    item: &'static str,
+    shows: &'static str,
+    data: &'static [&'static str],
+    lacks: Option<&'static str>,
+    minutes_quick: f64,
+    minutes_full: f64,
+}
+
+/// What became of one exhibit.
+#[derive(Serialize)]
+struct Outcome {
+    id: &'static str,
+    verdict: Option<&'static str>,
+    claims: Vec<ClaimJson>,
+    csv: Option<PathBuf>,
+    svg: Option<PathBuf>,
+    /// Why it was not run.
+    not_run: Option<String>,
+}
+
+#[derive(Serialize)]
+struct ClaimJson {
+    says: String,
+    holds: bool,
+    because: String,
+}
+
+pub(crate) fn run(args: &ReproduceArgs, json: bool) -> Result<()> {
+    match &args.command {
+        Some(ReproduceCommand::List) => return list(json),
+        Some(ReproduceCommand::Page { results, out }) => {
+            return write_page(results, out.as_deref());
+        }
+        None => {}
+    }
+    let exhibits: Vec<&'static Exhibit> = match &args.exhibits[..] {
+        [all] if all == "all" => ALL.iter().collect(),
+        names => names
+            .iter()
+            .map(|name| find(name))
+            .collect::<std::result::Result<_, _>>()?,
+    };
+    std::fs::create_dir_all(&args.out).map_err(|error| {
+        CliError::failed(format!("cannot make {}: {error}", args.out.display()))
+    })?;
+    let scale = if args.full { Scale::Full } else { Scale::Quick };
+    let mut outcomes = Vec::new();
+    for (place, exhibit) in exhibits.iter().enumerate() {
+        let data = Data::new(args.data.as_deref());
+        let outcome = match data.require(exhibit) {
+            // The others are run all the same, and the whole is no success.
+            Err(error) => {
+                output::warn(error.detail());
+                Outcome {
+                    id: exhibit.id,
+                    verdict: None,
+                    claims: Vec::new(),
+                    csv: None,
+                    svg: None,
+                    not_run: Some(error.detail().to_owned()),
+                }
+            }
+            Ok(()) => {
+                let title = format!("{} ({} of {})", exhibit.id, place + 1, exhibits.len());
+                one(exhibit, &data, args, scale, &title, json)?
+            }
+        };
+        outcomes.push(outcome);
+    }
+    // Only now: a run that is broken off in the middle does not repeat what it has finished.
+    for exhibit in &exhibits {
+        // One that was not run has none.
+        let _ = std::fs::remove_file(journal(&args.out, exhibit));
+    }
+    let missing: Vec<&str> = outcomes
+        .iter()
+        .filter(|outcome| outcome.not_run.is_some())
+        .map(|outcome| outcome.id)
+        .collect();
+    if json {
+        output::json(&serde_json::json!({ "scale": scale.as_str(), "exhibits": outcomes }))?;
+    }
+    match missing.len() {
+        0 => Ok(()),
+        count => Err(CliError::failed(format!(
+            "{count} of {} not run, for want of data: {}",
+            exhibits.len(),
+            missing.join(", ")
+        ))),
+    }
+}
+
+fn journal(out: &Path, exhibit: &Exhibit) -> PathBuf {
+    out.join(format!("{}.journal", exhibit.id))
+}
+
+fn one(
+    exhibit: &'static Exhibit,
+    data: &Data,
+    args: &ReproduceArgs,
+    scale: Scale,
+    title: &str,
+    json: bool,
+) -> Result<Outcome> {
+    let bar = output::bar(0, title);
+    let options = RunOptions {
+        scale,
+        journal: journal(&args.out, exhibit),
+        anew: args.fresh,
+    };
+    let told = std::sync::Once::new();
+    let tell = |progress: Progress| {
+        bar.set_length(progress.total as u64);
+        bar.set_position(progress.done as u64);
+        told.call_once(|| {
+            if progress.resumed > 0 {
+                bar.suspend(|| {
+                    output::notes(&[format!(
+                        "{}: {} of {} runs were done before; --fresh forgets them",
+                        exhibit.id, progress.resumed, progress.total
+                    )]);
+                });
+            }
+        });
+    };
+    let table = run_exhibit(exhibit, data, &options, &tell);
+    bar.finish_and_clear();
+    let table = table?;
+    let file = |kind: &str| args.out.join(format!("{}.{kind}", exhibit.id));
+    let (csv, svg) = (file("csv"), file("svg"));
+    output::write_file(&csv, table.to_csv().as_bytes())?;
+    output::write_file(&svg, (exhibit.picture)(&table).as_bytes())?;
+    let verdict: Verdict = (exhibit.judge)(&table);
+    if !json {
+        output::text(&format!("{} {}", exhibit.id, verdict.line()))?;
+    }
+    Ok(Outcome {
+        id: exhibit.id,
+        verdict: Some(verdict.word()),
+        claims: verdict
+            .claims
+            .into_iter()
+            .map(|claim| ClaimJson {
+                says: claim.says,
+                holds: claim.holds,
+                because: claim.because,
+            })
+            .collect(),
+        csv: Some(csv),
+        svg: Some(svg),
+        not_run: None,
+    })
+}
+
+fn list(json: bool) -> Result<()> {
+    if json {
+        let listed: Vec<Listed> = ALL
+            .iter()
+            .map(|exhibit| Listed {
+                id: exhibit.id,
+                paper: exhibit.paper.citation(),
+                item: exhibit.item,
+                shows: exhibit.shows,
+                data: exhibit.data,
+                lacks: exhibit.lacks,
+                minutes_quick: exhibit.minutes.quick,
+                minutes_full: exhibit.minutes.full,
+            })
+            .collect();
+        return output::json(&serde_json::json!({ "exhibits": listed }));
+    }
+    let mut paper = None;
+    for exhibit in ALL {
+        if paper != Some(exhibit.paper) {
+            output::text(exhibit.paper.citation())?;
+            paper = Some(exhibit.paper);
+        }
+        output::text(&format!(
+            "  {:<18} {:<10} {}\n    minutes    {} quick, {} full",
+            exhibit.id, exhibit.item, exhibit.shows, exhibit.minutes.quick, exhibit.minutes.full
+        ))?;
+        if !exhibit.data.is_empty() {
+            output::text(&format!("    data       {}", exhibit.data.join(", ")))?;
+        }
+        if let Some(lacks) = exhibit.lacks {
+            output::text(&format!("    lacks      {lacks}"))?;
+        }
+    }
+    Ok(())
+}
+
+fn write_page(results: &Path, out: Option<&Path>) -> Result<()> {
+    let mut wrong = None;
+    let text = page(|exhibit| {
+        let path = results.join(format!("{}.csv", exhibit.id));
+        let text = std::fs::read_to_string(path).ok()?;
+        Table::parse(exhibit, &text)
+            .map_err(|error| wrong = Some(error))
+            .ok()
+    });
+    if let Some(error) = wrong {
+        return Err(error.into());
+    }
+    match out {
+        Some(path) => output::write_file(path, text.as_bytes()),
+        None => output::text(text.trim_end()),
+    }
+}

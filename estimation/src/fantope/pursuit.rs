@@ -1,0 +1,121 @@
+//! Sparse orthogonal iteration: a power method whose iterates have s rows.
+
+use eigenveil_shared::{Error, ErrorCode, Result};
+use nalgebra::DMatrix;
+
+use crate::linalg::{Symmetric, orthonormalize};
+
+/// Iterations over which the rows must stay before they are taken as found.
+const SETTLED: usize = 5;
+
+/// The rows a pursuit ended on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pursued {
+    /// The rows of the start that it begins with, ascending.
+    pub first: Vec<usize>,
+    /// As many as asked for, ascending.
+    pub support: Vec<usize>,
+    /// Iterations made.
+    pub iterations: usize,
+    /// Whether the rows settled before the iteration cap.
+    pub settled: bool,
+}
+
+/// Sparse orthogonal iteration pursuit (Wang, Lu & Liu 2014, Algorithm 1) from `start` (`p × k`): keep the `rows` rows of
+/// largest norm, orthonormalise, multiply by the matrix, orthonormalise, and again until the rows stay. The paper's
+/// matrix is positive semidefinite: an eigenvalue far below zero would attract the iteration too.
+///
+/// Where it ends depends on the start. Its rows are a local optimum at best, so a caller without a good start makes several.
+///
+/// # Errors
+/// `invalid-request` unless `k ≤ rows ≤ p`, the start has the matrix's dimension and `max_iterations ≥ 1`.
+pub fn pursue(
+    matrix: &dyn Symmetric,
+    start: &DMatrix<f64>,
+    rows: usize,
+    max_iterations: usize,
+) -> Result<Pursued> {
+    let (p, k) = start.shape();
+    let refuse = |detail: String| Err(Error::new(ErrorCode::InvalidRequest, detail));
+    if matrix.dimension() != p {
+        return refuse(format!(
+            "the start has {p} rows and the matrix {}; they belong together",
+            matrix.dimension()
+        ));
+    }
+    if rows < k || rows > p {
+        return refuse(format!(
+            "{rows} rows are asked for; k = {k} components need between {k} and p = {p}"
+        ));
+    }
+    if max_iterations == 0 {
+        return refuse("max_iterations is 0; at least 1 is needed".to_owned());
+    }
+    let first = largest_rows(start, rows);
+    let mut support = first.clone();
+    let mut vectors = truncated(start, &support)?;
+    let (mut iterations, mut unchanged) = (0, 0);
+    while unchanged < SETTLED && iterations < max_iterations {
+        iterations += 1;
+        let image = filled_basis(&matrix.times(&vectors), &support)?;
+        let next = largest_rows(&image, rows);
+        vectors = truncated(&image, &next)?;
+        unchanged = if next == support { unchanged + 1 } else { 0 };
+        support = next;
+    }
+    Ok(Pursued {
+        first,
+        support,
+        iterations,
+        settled: unchanged >= SETTLED,
+    })
+}
+
+/// The `count` rows of largest norm, ascending; of equal ones the first.
+pub(super) fn largest_rows(vectors: &DMatrix<f64>, count: usize) -> Vec<usize> {
+    let norms: Vec<f64> = vectors.row_iter().map(|row| row.norm_squared()).collect();
+    let mut order: Vec<usize> = (0..norms.len()).collect();
+    order.sort_by(|&a, &b| norms[b].total_cmp(&norms[a]).then(a.cmp(&b)));
+    order.truncate(count);
+    order.sort_unstable();
+    order
+}
+
+/// An orthonormal basis of the columns with the other rows set to zero.
+fn truncated(vectors: &DMatrix<f64>, support: &[usize]) -> Result<DMatrix<f64>> {
+    let (p, k) = vectors.shape();
+    let mut kept = DMatrix::zeros(p, k);
+    for &row in support {
+        kept.set_row(row, &vectors.row(row));
+    }
+    filled_basis(&kept, support)
+}
+
+/// An orthonormal basis of the columns, of which there are as many; where these do not carry as many directions, unit vectors
+/// of these rows fill up.
+fn filled_basis(columns: &DMatrix<f64>, rows: &[usize]) -> Result<DMatrix<f64>> {
+    if let Ok(basis) = orthonormalize(columns.clone()) {
+        return Ok(basis);
+    }
+    let (p, k) = columns.shape();
+    let mut basis = DMatrix::zeros(p, 0);
+    let axes = rows.iter().map(|&row| {
+        let mut axis = nalgebra::DVector::zeros(p);
+        axis[row] = 1.0;
+        axis
+    });
+    let own = (0..k).map(|j| columns.column(j).into_owned());
+    for column in own.chain(axes) {
+        if basis.ncols() == k {
+            break;
+        }
+        let width = basis.ncols();
+        let mut longer = basis.clone().resize_horizontally(width + 1, 0.0);
+        longer.set_column(width, &column);
+        // A dependent column is left out.
+        if let Ok(orthonormal) = orthonormalize(longer) {
+            basis = orthonormal;
+        }
+    }
+    Ok(basis)
+}

@@ -1,0 +1,112 @@
+//! What the exhibits of the central papers share: rows, budgets, and a run by an algorithm's name.
+
+use eigenveil_central::{
+    Fit, Generator, Neighbours, NoiseRule, Options, Privacy, Request, Rows, find,
+};
+use eigenveil_estimation::{metrics::projector_distance, models::Model};
+use eigenveil_shared::{
+    Result,
+    preprocess::{Norm, Row},
+    privacy::Budget,
+};
+use nalgebra::DMatrix;
+
+use crate::{
+    data::prepared,
+    table::{Record, Table},
+};
+
+/// Unit rows of a model, and its subspace.
+pub(crate) fn model_rows(
+    model: &Model,
+    n: usize,
+    rng: &mut Generator,
+) -> Result<(Rows, DMatrix<f64>)> {
+    let population = model.draw(rng)?;
+    let raw: Vec<Row> = (0..n).map(|_| Row::new(population.row(rng))).collect();
+    let rows = prepared(&raw, Norm::Normalize)?;
+    Ok((rows, population.subspace().clone()))
+}
+
+/// A budget under this noise.
+pub(crate) fn private(
+    epsilon: f64,
+    delta: f64,
+    neighbours: Neighbours,
+    calibration: NoiseRule,
+) -> Result<Privacy> {
+    Ok(Privacy::Budget {
+        budget: Budget::new(epsilon, delta)?,
+        neighbours,
+        calibration,
+    })
+}
+
+/// One run: the fit, and its error against this subspace, whose dimension is the k asked for.
+pub(crate) fn fitted(
+    name: &str,
+    options: &Options,
+    privacy: Privacy,
+    (rows, truth): &(Rows, DMatrix<f64>),
+    rng: &mut Generator,
+) -> Result<(Fit, f64)> {
+    let algorithm = find(name)?.build(options)?;
+    let fit = algorithm.fit(rows, &Request::new(truth.ncols(), privacy), rng)?;
+    let error = projector_distance(&fit.subspace, truth)?;
+    Ok((fit, error))
+}
+
+/// The ε that really holds; not a number without privacy.
+pub(crate) fn true_epsilon(fit: &Fit) -> f64 {
+    let privacy = fit.privacy.as_ref();
+    privacy
+        .and_then(|guarantee| guarantee.true_epsilon)
+        .unwrap_or(f64::NAN)
+}
+
+/// The true ε over the claimed one; infinite where it is not known.
+pub(crate) fn share_of_claim(record: &Record) -> f64 {
+    let share = record.number("true_epsilon") / record.number("epsilon");
+    if share.is_nan() { f64::INFINITY } else { share }
+}
+
+/// Slope of the least-squares line through the logarithms of these points.
+pub(crate) fn slope(points: &[(f64, f64)]) -> f64 {
+    let logs: Vec<(f64, f64)> = points.iter().map(|(x, y)| (x.ln(), y.ln())).collect();
+    let count = logs.len() as f64;
+    let middle_x = logs.iter().map(|(x, _)| x).sum::<f64>() / count;
+    let middle_y = logs.iter().map(|(_, y)| y).sum::<f64>() / count;
+    let across: f64 = logs.iter().map(|(x, _)| (x - middle_x).powi(2)).sum();
+    let both: f64 = logs
+        .iter()
+        .map(|(x, y)| (x - middle_x) * (y - middle_y))
+        .sum();
+    both / across
+}
+
+/// The line with the smallest `x` and that with the largest, as (`x`, `y`).
+pub(crate) fn ends(
+    table: &Table,
+    wanted: &[(&str, &str)],
+    x: &str,
+    y: &str,
+) -> ((f64, f64), (f64, f64)) {
+    let line = table.line(wanted, x, y);
+    let none = (f64::NAN, f64::NAN);
+    let by_x = |a: &&(f64, f64), b: &&(f64, f64)| a.0.total_cmp(&b.0);
+    (
+        line.iter().min_by(by_x).copied().unwrap_or(none),
+        line.iter().max_by(by_x).copied().unwrap_or(none),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_slope_is_the_power() {
+        let points = [1.0, 10.0, 100.0_f64].map(|x| (x, 3.0 * x.powf(-0.5)));
+        assert!((slope(&points) + 0.5).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,245 @@
+//! The data sets, in a directory that the user names.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use eigenveil_central::Rows;
+use eigenveil_shared::{
+    Error, ErrorCode, Result,
+    preprocess::{Norm, Preprocessing, Row},
+};
+use nalgebra::DMatrix;
+
+use crate::exhibit::Exhibit;
+
+/// Where a file came from, which is where somebody without it can get it.
+struct Source {
+    file: &'static str,
+    from: &'static str,
+}
+
+const SOURCES: &[Source] = &[
+    Source {
+        file: "leukemia.npy",
+        from: "GitHub jundongl/scikit-feature, skfeature/data/leukemia.mat, as float32",
+    },
+    Source {
+        file: "allaml.npy",
+        from: "GitHub jundongl/scikit-feature, skfeature/data/ALLAML.mat, as float32",
+    },
+    Source {
+        file: "colon.npy",
+        from: "GitHub jundongl/scikit-feature, skfeature/data/colon.mat, as float32",
+    },
+    Source {
+        file: "isolet.npy",
+        from: "GitHub jundongl/scikit-feature, skfeature/data/Isolet.mat, as float32",
+    },
+    Source {
+        file: "lung_small.npy",
+        from: "GitHub jundongl/scikit-feature, skfeature/data/lung_small.mat, as float32",
+    },
+    Source {
+        file: "arcene.npy",
+        from: "GitHub jundongl/scikit-feature, skfeature/data/arcene.mat, as float32",
+    },
+    Source {
+        file: "pcmac.npy",
+        from: "GitHub jundongl/scikit-feature, skfeature/data/PCMAC.mat, as uint8",
+    },
+    Source {
+        file: "a9a.npy",
+        from: "LIBSVM data, a9a, features as 123 columns of 0 and 1, uint8",
+    },
+    Source {
+        file: "a9a_labels.npy",
+        from: "LIBSVM data, a9a, its labels as n x 1 of 0 and 1, uint8",
+    },
+    Source {
+        file: "mnist_train.npy",
+        from: "MNIST, the 60,000 training pictures as 784 columns, uint8",
+    },
+    Source {
+        file: "mnist_train_labels.npy",
+        from: "MNIST, the digits of the training pictures as n x 1, uint8",
+    },
+    Source {
+        file: "cifar10_test2500.npy",
+        from: "CIFAR-10, 2,500 of its test pictures as 3,072 columns, uint8",
+    },
+    Source {
+        file: "digits.npy",
+        from: "scikit-learn, sklearn.datasets.load_digits, as float32 (also examples/data)",
+    },
+    Source {
+        file: "covtype15k.npy",
+        from: "UCI Covertype, 15,000 of its rows without the class, 54 columns, float32",
+    },
+    Source {
+        file: "keggundirected.npy",
+        from: "GitHub treforevans/uci_datasets, keggundirected without the target, float32",
+    },
+    Source {
+        file: "popres_pcs.npy",
+        from: "GitHub NovembreLab/Novembre_etal_2008_misc, the 20 smartpca coordinates",
+    },
+    Source {
+        file: "popres_eigenvalues.npy",
+        from: "GitHub NovembreLab/Novembre_etal_2008_misc, smartpca's eigenvalues, n x 1",
+    },
+    Source {
+        file: "popres_labels.csv",
+        from: "GitHub NovembreLab/Novembre_etal_2008_misc, files/PCA.txt, with longitude and latitude",
+    },
+];
+
+/// A file as it lies there: rows of numbers.
+pub(crate) type Raw = Arc<Vec<Row>>;
+
+/// The data directory; what was read from it is read once.
+#[derive(Default)]
+pub struct Data {
+    directory: Option<PathBuf>,
+    read: Mutex<BTreeMap<String, Raw>>,
+}
+
+impl Data {
+    /// The files of this directory; without one, none.
+    pub fn new(directory: Option<&Path>) -> Self {
+        Self {
+            directory: directory.map(Path::to_owned),
+            read: Mutex::default(),
+        }
+    }
+
+    /// Refuses an exhibit whose files are not all there.
+    ///
+    /// # Errors
+    /// `not-found`, naming what is missing and where it comes from.
+    pub fn require(&self, exhibit: &Exhibit) -> Result<()> {
+        let missing: Vec<&str> = exhibit
+            .data
+            .iter()
+            .copied()
+            .filter(|file| !self.path(file).is_some_and(|path| path.is_file()))
+            .collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let place = match &self.directory {
+            None => "give their directory with --data".to_owned(),
+            Some(directory) => format!("not in {}", directory.display()),
+        };
+        let sources: Vec<String> = missing
+            .iter()
+            .map(|file| {
+                let source = SOURCES.iter().find(|source| source.file == *file);
+                let from = source.map_or("", |source| source.from);
+                format!("\n  {file}: {from}")
+            })
+            .collect();
+        Err(Error::new(
+            ErrorCode::NotFound,
+            format!(
+                "{} needs {} ({place}); a .npy file is n x p, C order, of float32, float64 or uint8:{}",
+                exhibit.id,
+                missing.join(", "),
+                sources.concat()
+            ),
+        ))
+    }
+
+    fn path(&self, file: &str) -> Option<PathBuf> {
+        self.directory
+            .as_ref()
+            .map(|directory| directory.join(file))
+    }
+
+    /// The bytes of a file.
+    ///
+    /// # Errors
+    /// `not-found` where it cannot be read.
+    pub(crate) fn bytes(&self, file: &str) -> Result<Vec<u8>> {
+        let unreadable =
+            |why: String| Error::new(ErrorCode::NotFound, format!("cannot read {file}: {why}"));
+        let path = self
+            .path(file)
+            .ok_or_else(|| unreadable("give its directory with --data".to_owned()))?;
+        std::fs::read(path).map_err(|error| unreadable(error.to_string()))
+    }
+
+    /// The rows of an `.npy` file (f64, f32 or u8, C order).
+    ///
+    /// # Errors
+    /// `not-found` where it cannot be read, `invalid-request` where it is of another kind.
+    pub(crate) fn raw(&self, file: &str) -> Result<Raw> {
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(rows) = read.get(file) {
+            return Ok(Arc::clone(rows));
+        }
+        let rows: Raw = Arc::new(npy_rows(file, &self.bytes(file)?)?);
+        read.insert(file.to_owned(), Arc::clone(&rows));
+        Ok(rows)
+    }
+}
+
+/// Raw rows, prepared under this norm.
+///
+/// # Errors
+/// Those of preparing rows; `invalid-request` without any.
+pub(crate) fn prepared(raw: &[Row], norm: Norm) -> Result<Rows> {
+    let preprocessing = Preprocessing {
+        dimension: raw.first().map_or(0, |row| row.values().len()),
+        features: None,
+        norm,
+        centring: None,
+    };
+    let preprocessor = preprocessing.preprocessor()?;
+    Rows::collect(raw.iter().map(|row| preprocessor.prepare_features(row)))
+}
+
+/// Rows as the columns of a `p × n` matrix.
+pub(crate) fn as_columns(rows: &Rows) -> DMatrix<f64> {
+    let values = rows.iter().flat_map(|row| row.as_slice().iter().copied());
+    DMatrix::from_iterator(rows.dimension(), rows.n(), values)
+}
+
+fn npy_rows(file: &str, bytes: &[u8]) -> Result<Vec<Row>> {
+    let wrong = |why: String| {
+        Error::new(
+            ErrorCode::InvalidRequest,
+            format!("{file}: {why}; it must be n x p, C order, of float32, float64 or uint8"),
+        )
+    };
+    let npy = npyz::NpyFile::new(bytes).map_err(|error| wrong(error.to_string()))?;
+    let &[rows, columns] = npy.shape() else {
+        return Err(wrong(format!("its shape is {:?}", npy.shape())));
+    };
+    if npy.order() != npyz::Order::C || columns == 0 {
+        return Err(wrong(format!(
+            "{rows} x {columns}, not in C order or empty"
+        )));
+    }
+    let width = usize::try_from(columns).map_err(|error| wrong(error.to_string()))?;
+    let descr = npy.dtype().descr();
+    let unreadable = |error: std::io::Error| wrong(error.to_string());
+    let values: Vec<f64> = match descr.trim_matches('\'') {
+        "|u1" => {
+            let values = npy.into_vec::<u8>().map_err(unreadable)?;
+            values.into_iter().map(f64::from).collect()
+        }
+        "<f4" => {
+            let values = npy.into_vec::<f32>().map_err(unreadable)?;
+            values.into_iter().map(f64::from).collect()
+        }
+        "<f8" => npy.into_vec::<f64>().map_err(unreadable)?,
+        other => return Err(wrong(format!("its values have type {other}"))),
+    };
+    Ok(values
+        .chunks(width)
+        .map(|row| Row::new(row.to_vec()))
+        .collect())
+}

@@ -1,0 +1,126 @@
+//! One figure or table of a paper.
+
+use eigenveil_shared::Result;
+
+use crate::{
+    data::Data,
+    plan::{Plan, Scale},
+    table::Table,
+    verdict::Verdict,
+};
+
+/// The source papers, by the numbers they have in the project.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Paper {
+    /// Maunu, Yu & Lerman, *Stochastic and Private Nonconvex Outlier-Robust PCA*.
+    Maunu,
+    /// Shang et al., *PCA in the Stochastic Differential Privacy Model* (UAI 2021).
+    Shang,
+    /// Wang & Xu, *PCA in the Local Differential Privacy Model* (TCS 2020).
+    WangXu,
+    /// Liu, Kong, Jain & Oh, *DP-PCA* (NeurIPS 2022).
+    Liu,
+    /// Hardt & Price, *The Noisy Power Method* (NeurIPS 2014).
+    HardtPrice,
+    /// None of them: what our own claims rest on.
+    Ours,
+}
+
+impl Paper {
+    /// All five, and our own.
+    pub const ALL: [Self; 6] = [
+        Self::WangXu,
+        Self::Maunu,
+        Self::Shang,
+        Self::Liu,
+        Self::HardtPrice,
+        Self::Ours,
+    ];
+
+    /// Its number, with which the names of its exhibits begin.
+    pub fn number(self) -> &'static str {
+        match self {
+            Self::Maunu => "000",
+            Self::Shang => "001",
+            Self::WangXu => "002",
+            Self::Liu => "003",
+            Self::HardtPrice => "004",
+            Self::Ours => "own",
+        }
+    }
+
+    /// Authors, title, place and year.
+    pub fn citation(self) -> &'static str {
+        match self {
+            Self::Maunu => {
+                "Maunu, Yu & Lerman, *Stochastic and Private Nonconvex Outlier-Robust PCA*"
+            }
+            Self::Shang => {
+                "Shang et al., *PCA in the Stochastic Differential Privacy Model* (UAI 2021)"
+            }
+            Self::WangXu => "Wang & Xu, *PCA in the Local Differential Privacy Model* (TCS 2020)",
+            Self::Liu => "Liu, Kong, Jain & Oh, *DP-PCA* (NeurIPS 2022)",
+            Self::HardtPrice => "Hardt & Price, *The Noisy Power Method* (NeurIPS 2014)",
+            Self::Ours => "Our own grids",
+        }
+    }
+}
+
+/// Minutes on two cores, as measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Minutes {
+    /// Of a quick run.
+    pub quick: f64,
+    /// Of a full run.
+    pub full: f64,
+}
+
+/// One figure or table, and how it is made again.
+pub struct Exhibit {
+    /// Name on the command line: the paper's number and the item, `002-table-1`.
+    pub id: &'static str,
+    /// Whose it is.
+    pub paper: Paper,
+    /// As the paper calls it.
+    pub item: &'static str,
+    /// One line: what it shows.
+    pub shows: &'static str,
+    /// Files it needs.
+    pub data: &'static [&'static str],
+    /// What of the paper's setting cannot be had, and what stands for it.
+    pub lacks: Option<&'static str>,
+    /// How long it takes.
+    pub minutes: Minutes,
+    /// Names of the parts of a cell's key, the first columns of the CSV.
+    pub columns: &'static [&'static str],
+    /// Name of the coordinate of a point, where a run gives several: `iteration`.
+    pub along: Option<&'static str>,
+    /// Numbers that are the same in all repeats of a cell: `true_epsilon`.
+    pub constants: &'static [&'static str],
+    /// Numbers that differ.
+    pub measures: &'static [&'static str],
+    /// What is to be run.
+    pub plan: fn(&Data, Scale) -> Result<Plan>,
+    /// What the paper says, held against the results.
+    pub judge: fn(&Table) -> Verdict,
+    /// SVG of the results.
+    pub picture: fn(&Table) -> String,
+    /// Markdown table for `docs/papers.md`: printed, ours, spread.
+    pub numbers: fn(&Table) -> String,
+}
+
+impl Exhibit {
+    /// Header of its CSV.
+    pub fn header(&self) -> Vec<String> {
+        let spread = self.measures.iter().flat_map(|measure| {
+            ["mean", "std", "q1", "median", "q3"].map(|what| format!("{measure}_{what}"))
+        });
+        let fixed = [self.columns, self.along.as_slice(), self.constants].concat();
+        fixed
+            .into_iter()
+            .map(str::to_owned)
+            .chain(spread)
+            .chain(["repeats", "scale"].map(str::to_owned))
+            .collect()
+    }
+}

@@ -1,0 +1,123 @@
+//! Figure 2, the streaming power method: its error over the number of rows.
+
+use eigenveil_central::{Options, Privacy, generator};
+use eigenveil_estimation::{metrics::largest_principal_angle, models::Model};
+use eigenveil_plots::{Axis, Figure, LineChart, Series};
+use eigenveil_shared::Result;
+
+use crate::{
+    central::{ends, fitted, model_rows, slope},
+    data::Data,
+    exhibit::{Exhibit, Minutes, Paper},
+    number::digits,
+    plan::{Cell, Plan, Point, Scale},
+    sweep,
+    table::Table,
+    verdict::Verdict,
+};
+
+const MODEL: Model = Model::Spiked {
+    p: 40,
+    k: 2,
+    spike: 8.0,
+};
+/// The method, and all rows at once beside it.
+const ALGORITHMS: [&str; 2] = ["streaming-power", "pca"];
+/// The slope is −1/2 to within this.
+const NEAR: f64 = 0.1;
+
+fn error(algorithm: &str, n: usize, repeat: u64) -> Result<Vec<Point>> {
+    let mut rng = generator(Some(repeat))?;
+    let rows = model_rows(&MODEL, n, &mut rng)?;
+    let (fit, error) = fitted(
+        algorithm,
+        &Options::default(),
+        Privacy::None,
+        &rows,
+        &mut rng,
+    )?;
+    let angle = largest_principal_angle(&fit.subspace, &rows.1)?;
+    Ok(vec![Point::only([error, angle.sin()])])
+}
+
+fn plan(_: &Data, scale: Scale) -> Result<Plan> {
+    let mut plan = Plan::default();
+    let sizes: &[usize] = scale.choose(
+        &[2_000, 8_000, 32_000, 128_000],
+        &[
+            1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 128_000, 256_000,
+        ],
+    );
+    for algorithm in ALGORITHMS {
+        for &n in sizes {
+            plan.cells.push(Cell::new(
+                [&algorithm, &n],
+                scale.choose(5, 20),
+                move |repeat| error(algorithm, n, repeat),
+            ));
+        }
+    }
+    Ok(plan)
+}
+
+fn judge(table: &Table) -> Verdict {
+    let line = |algorithm| table.line(&[("algorithm", algorithm)], "n", "sine_mean");
+    let found = slope(&line("streaming-power"));
+    let wanted = [("algorithm", "streaming-power")];
+    let ((few, large), (many, small)) = ends(table, &wanted, "n", "sine_mean");
+    Verdict::default().with(
+        "the error falls with the root of the number of rows: n = Θ(1/ε²)",
+        (found + 0.5).abs() <= NEAR,
+        format!(
+            "slope {}: {} at n = {few}, {} at n = {many}; plain PCA's {}",
+            digits(found, 3),
+            digits(large, 3),
+            digits(small, 3),
+            digits(slope(&line("pca")), 3)
+        ),
+    )
+}
+
+fn picture(table: &Table) -> String {
+    let mut chart = LineChart::new(
+        "The streaming power method over n",
+        Axis::log("rows n"),
+        Axis::log("error ‖(I − XXᵀ)U‖"),
+    );
+    for algorithm in ALGORITHMS {
+        let wanted = [("algorithm", algorithm)];
+        chart.series.push(
+            Series::new(algorithm, table.line(&wanted, "n", "sine_mean"))
+                .with_error_bars(table.matching(&wanted).map(|r| r.number("sine_std"))),
+        );
+    }
+    chart.to_svg()
+}
+
+fn numbers(table: &Table) -> String {
+    sweep::markdown(table, &["n"], "algorithm", "sine", &[])
+}
+
+pub(crate) const FIGURE_2: Exhibit = Exhibit {
+    id: "004-figure-2",
+    paper: Paper::HardtPrice,
+    item: "Figure 2",
+    shows: "the streaming power method (a box, no plot): its error over n, spiked model, p = 40, k = 2",
+    data: &[],
+    lacks: Some(
+        "the figure is the algorithm itself; the paper's number of steps needs the eigengap, here it is ⌈2 ln p⌉, and \
+         the rows have length 1",
+    ),
+    minutes: Minutes {
+        quick: 0.1,
+        full: 1.0,
+    },
+    columns: &["algorithm", "n"],
+    along: None,
+    constants: &[],
+    measures: &["error", "sine"],
+    plan,
+    judge,
+    picture,
+    numbers,
+};

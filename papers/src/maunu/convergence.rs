@@ -1,0 +1,226 @@
+//! Figure 1: the six algorithms along their iterations.
+
+use eigenveil_central::NoiseRule;
+use eigenveil_plots::{Axis, Figure, LineChart, LineStyle, Series};
+use eigenveil_shared::Result;
+
+use super::{
+    grid::noise_clause,
+    haystack::{COLUMNS, CONSTANTS, Keep, NOISES, Runs, Setting},
+    method::{DP_GD, DP_GGD, DP_MD, DP_SGD, DP_SGGD, DP_SMD, Form, Method},
+};
+use crate::{
+    data::Data,
+    exhibit::{Exhibit, Minutes, Paper},
+    number::digits,
+    plan::{Plan, Scale},
+    table::Table,
+    verdict::Verdict,
+};
+
+const ITERATIONS: usize = 2_000;
+
+fn plan(_: &Data, scale: Scale) -> Result<Plan> {
+    let mut runs = Runs::default();
+    for rule in NOISES {
+        for form in Form::ALL {
+            let method = Method::printed(form, ITERATIONS);
+            let setting = Setting::printed(2_000, 20);
+            runs.add(setting, method, rule, Keep::Trace, scale.choose(5, 100))?;
+        }
+    }
+    Ok(runs.plan)
+}
+
+/// The medians of one algorithm along its iterations.
+struct Course(Vec<(f64, f64)>);
+
+impl Course {
+    fn new(table: &Table, form: Form, rule: NoiseRule, measure: &str) -> Self {
+        let wanted = [("algorithm", form.name()), ("noise", rule.as_str())];
+        Self(table.line(&wanted, "iteration", measure))
+    }
+
+    fn errors(table: &Table, form: Form, rule: NoiseRule) -> Self {
+        Self::new(table, form, rule, "error_median")
+    }
+
+    /// At the last point up to this iteration.
+    fn value_at(&self, iteration: usize) -> f64 {
+        let before = |point: &&(f64, f64)| point.0 <= iteration as f64;
+        let last = self.0.iter().rev().find(before);
+        last.map_or(f64::NAN, |point| point.1)
+    }
+
+    fn end(&self) -> f64 {
+        self.value_at(ITERATIONS)
+    }
+
+    /// Share of the points up to this iteration, the start left out, at which this is below the other.
+    fn ahead(&self, other: &Self, until: usize) -> f64 {
+        let early = |point: &&(f64, f64)| point.0 > 0.0 && point.0 <= until as f64;
+        let points: Vec<_> = self.0.iter().filter(early).collect();
+        let lower = points
+            .iter()
+            .filter(|point| point.1 < other.value_at(point.0 as usize))
+            .count();
+        lower as f64 / points.len() as f64
+    }
+}
+
+fn judge(table: &Table) -> Verdict {
+    let mut verdict = Verdict::default();
+    let convex = [DP_GD, DP_MD, DP_SGD, DP_SMD];
+    for rule in NOISES {
+        let noise = noise_clause(rule);
+        let course = |form| Course::errors(table, form, rule);
+        let worst = course(DP_GGD).end().max(course(DP_SGGD).end());
+        let best = convex
+            .map(|form| course(form).end())
+            .into_iter()
+            .fold(f64::INFINITY, f64::min);
+        let holds = |form: Form| {
+            let wanted = [("algorithm", form.name()), ("noise", rule.as_str())];
+            digits(table.number(&wanted, "true_epsilon"), 3)
+        };
+        verdict = verdict.with(
+            format!("dp-(s)ggd end below the four convex methods {noise}"),
+            worst < best,
+            format!(
+                "the worse of the two has a median error of {}, the best of the four {}; the true ε of dp-ggd is {}, \
+                 of dp-sggd {}",
+                digits(worst, 2),
+                digits(best, 2),
+                holds(DP_GGD),
+                holds(DP_SGGD)
+            ),
+        );
+        // Linear: the second half of the iterations gains as many digits as the first; sublinear: next to none.
+        let gain = |form| {
+            let course = course(form);
+            course.value_at(ITERATIONS / 2) / course.end()
+        };
+        let (slow, fast) = (
+            gain(DP_GGD).min(gain(DP_SGGD)),
+            convex.map(gain).into_iter().fold(0.0, f64::max),
+        );
+        verdict = verdict.with(
+            format!("dp-(s)ggd converge linearly, the convex methods do not {noise}"),
+            slow > 100.0 && fast < 10.0,
+            format!(
+                "from iteration 1,000 to 2,000 the errors fall by a factor of at least {}, and at most {}",
+                digits(slow, 2),
+                digits(fast, 2)
+            ),
+        );
+        for (convex, other, until) in [
+            (DP_SGD, DP_SGGD, 600),
+            (DP_SMD, DP_SGGD, 600),
+            (DP_GD, DP_GGD, 100),
+            (DP_MD, DP_GGD, 100),
+        ] {
+            let (first, second) = (course(convex), course(other));
+            let share = first.ahead(&second, until);
+            verdict = verdict.with(
+                format!(
+                    "{} is ahead of {} in the first {until} iterations {noise}",
+                    convex.name(),
+                    other.name()
+                ),
+                share > 0.5,
+                format!(
+                    "at {} % of the points; at iteration {until} {} against {}",
+                    (100.0 * share).round(),
+                    digits(first.value_at(until), 2),
+                    digits(second.value_at(until), 2)
+                ),
+            );
+        }
+    }
+    verdict
+}
+
+fn picture(table: &Table) -> String {
+    let mut chart = LineChart {
+        subtitle: Some(
+            "solid: noise that holds; dotted: as printed; medians (quartiles in the CSV)"
+                .to_owned(),
+        ),
+        height: 560.0,
+        ..LineChart::new(
+            "Haystack, N = T = 2,000, D = 20, ε = 0.8: error along the iterations",
+            Axis::linear("iteration"),
+            Axis::log("error ‖V̂V̂ᵀ − VVᵀ‖_F"),
+        )
+    };
+    for (rule, style) in NOISES
+        .into_iter()
+        .zip([LineStyle::Dotted, LineStyle::Solid])
+    {
+        for (place, form) in Form::ALL.into_iter().enumerate() {
+            let points = Course::errors(table, form, rule).0;
+            // A hundred points are more than a picture shows.
+            let series = Series::new(
+                format!("{}, {rule}", form.name()),
+                points.into_iter().step_by(5),
+            );
+            let series = series.with_style(style).with_colour_of(place);
+            chart.series.push(series);
+        }
+    }
+    chart.to_svg()
+}
+
+fn numbers(table: &Table) -> String {
+    const SHOWN: [usize; 5] = [100, 300, 600, 1_000, 2_000];
+    let heads = SHOWN.map(|iteration| format!("iteration {iteration}"));
+    let mut text = format!(
+        "Median error (quartiles):\n\n| noise | algorithm | true ε | {} | seconds |\n|{}\n",
+        heads.join(" | "),
+        "---|".repeat(SHOWN.len() + 4)
+    );
+    for rule in NOISES {
+        for form in Form::ALL {
+            let wanted = [("algorithm", form.name()), ("noise", rule.as_str())];
+            let cells = SHOWN.map(|iteration| {
+                let [median, low, high] = ["median", "q1", "q3"].map(|what| {
+                    let course = Course::new(table, form, rule, &format!("error_{what}"));
+                    digits(course.value_at(iteration), 2)
+                });
+                format!("{median} ({low}–{high})")
+            });
+            text.push_str(&format!(
+                "| {rule} | {} | {} | {} | {} |\n",
+                form.name(),
+                digits(table.number(&wanted, "true_epsilon"), 3),
+                cells.join(" | "),
+                digits(Course::new(table, form, rule, "seconds_median").end(), 2)
+            ));
+        }
+    }
+    text
+}
+
+pub(crate) const FIGURE_1: Exhibit = Exhibit {
+    id: "000-figure-1",
+    paper: Paper::Maunu,
+    item: "Figure 1",
+    shows: "convergence of the six private methods, N = T = 2,000, D = 20",
+    data: &[],
+    lacks: Some(
+        "a run's seconds are spread evenly over its iterations; the error is \
+         ‖V̂V̂ᵀ − VVᵀ‖_F, where the paper's d² is half its square",
+    ),
+    minutes: Minutes {
+        quick: 0.3,
+        full: 4.5,
+    },
+    columns: COLUMNS,
+    along: Some("iteration"),
+    constants: CONSTANTS,
+    measures: &["error", "seconds"],
+    plan,
+    judge,
+    picture,
+    numbers,
+};

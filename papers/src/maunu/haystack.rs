@@ -1,0 +1,236 @@
+//! Runs on haystacks: the synthetic data of the paper.
+
+use std::time::Instant;
+
+use eigenveil_central::{NoiseRule, Request, Rows, TracePoint, generator};
+use eigenveil_estimation::{metrics::projector_distance, models::Model};
+use eigenveil_shared::{
+    Result,
+    preprocess::{Norm, Row},
+};
+use nalgebra::DMatrix;
+
+use super::method::{DP_SGGD, Method, Noise, Noises, private};
+use crate::{
+    data::prepared,
+    number::short,
+    plan::{Cell, Plan, Point},
+};
+
+/// Of the key of every exhibit on haystacks.
+pub(super) const COLUMNS: &[&str] = &[
+    "algorithm",
+    "noise",
+    "n",
+    "p",
+    "k",
+    "inliers",
+    "inlier_noise",
+    "epsilon",
+    "delta",
+    "iterations",
+    "batch",
+];
+pub(super) const CONSTANTS: &[&str] = &["true_epsilon"];
+/// What the end of a run is measured by.
+pub(super) const MEASURES: &[&str] = &[
+    "error",
+    "log10_error",
+    "reached",
+    "seconds",
+    "seconds_to_tolerance",
+];
+
+/// The paper's tolerance of 1e-2 is on `Σθ²` over the principal angles, which for small ones is half the square of our
+/// error: `√0.02`.
+pub(super) const TOLERANCE: f64 = 0.141_421;
+
+/// Both kinds of noise, the paper's first.
+pub(super) const NOISES: [NoiseRule; 2] = [NoiseRule::AsPublished, NoiseRule::Accounted];
+
+/// Data and budget of a cell.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Setting {
+    pub(super) n: usize,
+    pub(super) p: usize,
+    pub(super) k: usize,
+    /// Share of inliers.
+    pub(super) inliers: f64,
+    /// Noise of the inliers, ν.
+    pub(super) inlier_noise: f64,
+    pub(super) epsilon: f64,
+    pub(super) delta: f64,
+}
+
+impl Setting {
+    /// N rows of dimension p with all else as in the paper's experiments: r = 2, half inliers, ε = 0.8, δ = 1/√N.
+    pub(super) fn printed(n: usize, p: usize) -> Self {
+        Self {
+            n,
+            p,
+            k: 2,
+            inliers: 0.5,
+            inlier_noise: 0.0,
+            epsilon: 0.8,
+            delta: 1.0 / (n as f64).sqrt(),
+        }
+    }
+
+    /// The rows of a repeat and the subspace of their inliers.
+    fn haystack(&self, repeat: u64) -> Result<(Rows, DMatrix<f64>)> {
+        let mut rng = generator(Some(1))?;
+        rng.set_stream(repeat);
+        let model = Model::Haystack {
+            p: self.p,
+            k: self.k,
+            inliers: self.inliers,
+            noise: self.inlier_noise,
+        };
+        let population = model.draw(&mut rng)?;
+        let raw: Vec<Row> = (0..self.n)
+            .map(|_| Row::new(population.row(&mut rng)))
+            .collect();
+        let rows = prepared(&raw, Norm::Normalize)?;
+        Ok((rows, population.subspace().clone()))
+    }
+
+    /// Rows of a step: the paper's `max(N√(ε/4T), 1)` where the method has no other.
+    fn batch(&self, method: &Method) -> usize {
+        if !method.form.is_sampled() {
+            return self.n;
+        }
+        let usual = self.n as f64 * (self.epsilon / (4.0 * method.iterations as f64)).sqrt();
+        method.batch.unwrap_or((usual as usize).clamp(1, self.n))
+    }
+}
+
+/// What a run gives.
+struct Outcome {
+    true_epsilon: f64,
+    /// ‖V̂V̂ᵀ − VVᵀ‖_F.
+    error: f64,
+    seconds: f64,
+    trace: Vec<TracePoint>,
+}
+
+fn outcome(setting: &Setting, method: &Method, noise: &Noise, repeat: u64) -> Result<Outcome> {
+    let (rows, truth) = setting.haystack(repeat)?;
+    let calibrated = noise.calibrated()?;
+    let mut request = Request {
+        truth: Some(&truth),
+        ..Request::new(setting.k, noise.privacy)
+    };
+    let timed = |request: &Request<'_>| {
+        let mut rng = generator(Some(repeat))?;
+        let started = Instant::now();
+        let fit = method.fit(&rows, request, calibrated, &mut rng)?;
+        Ok::<_, eigenveil_shared::Error>((fit, started.elapsed().as_secs_f64()))
+    };
+    let (fit, mut seconds) = timed(&request)?;
+    if method.form == DP_SGGD {
+        // Its steps cost less than being watched: it is timed alone.
+        request.truth = None;
+        seconds = timed(&request)?.1;
+    }
+    Ok(Outcome {
+        true_epsilon: calibrated
+            .and_then(|noise| noise.guarantee.true_epsilon)
+            .unwrap_or(f64::NAN),
+        error: projector_distance(&fit.subspace, &truth)?,
+        seconds,
+        trace: fit.trace,
+    })
+}
+
+impl Outcome {
+    /// Share of the iterations after which the error stays within the tolerance. (A start may be within it that the
+    /// first steps leave again.)
+    fn settled(&self) -> Option<f64> {
+        let last = self.trace.last()?.iteration.max(1) as f64;
+        let within = |point: &&TracePoint| point.error <= TOLERANCE;
+        let settled = self.trace.iter().rev().take_while(within).last()?;
+        Some(settled.iteration as f64 / last)
+    }
+
+    /// The values of [`MEASURES`], after the true ε.
+    fn end(&self) -> Point {
+        let settled = self.settled();
+        Point::only([
+            self.true_epsilon,
+            self.error,
+            self.error.log10(),
+            f64::from(u8::from(settled.is_some())),
+            self.seconds,
+            settled.map_or(f64::NAN, |share| share * self.seconds),
+        ])
+    }
+
+    /// True ε, error and seconds along the iterations, which all take as long.
+    fn along(&self) -> Vec<Point> {
+        let last = self.trace.last().map_or(1, |point| point.iteration.max(1));
+        self.trace
+            .iter()
+            .map(|point| Point {
+                at: Some(point.iteration as f64),
+                values: vec![
+                    self.true_epsilon,
+                    point.error,
+                    self.seconds * point.iteration as f64 / last as f64,
+                ],
+            })
+            .collect()
+    }
+}
+
+/// What a cell keeps of its runs.
+#[derive(Clone, Copy)]
+pub(super) enum Keep {
+    End,
+    Trace,
+}
+
+/// A plan of runs on haystacks.
+#[derive(Default)]
+pub(super) struct Runs {
+    pub(super) plan: Plan,
+    noises: Noises,
+}
+
+impl Runs {
+    /// Adds a cell.
+    pub(super) fn add(
+        &mut self,
+        setting: Setting,
+        method: Method,
+        rule: NoiseRule,
+        keep: Keep,
+        repeats: u64,
+    ) -> Result<()> {
+        let privacy = private(setting.epsilon, setting.delta, rule)?;
+        let noise = self.noises.shared(method, (setting.n, setting.p), privacy);
+        self.plan.cells.push(Cell::new(
+            [
+                &method.form.name(),
+                &rule,
+                &setting.n,
+                &setting.p,
+                &setting.k,
+                &setting.inliers,
+                &setting.inlier_noise,
+                &setting.epsilon,
+                &short(setting.delta),
+                &method.iterations,
+                &setting.batch(&method),
+            ],
+            repeats,
+            move |repeat| {
+                let outcome = outcome(&setting, &method, &noise, repeat)?;
+                Ok(match keep {
+                    Keep::End => vec![outcome.end()],
+                    Keep::Trace => outcome.along(),
+                })
+            },
+        ));
+        Ok(())
+    }
+}

@@ -1,0 +1,307 @@
+//! The noise floor: predicted and measured error over mechanisms and sizes, and what it says of pure noise.
+
+use std::sync::Arc;
+
+use eigenveil_estimation::{
+    models::Model,
+    simulate::{Experiment, Path, RowSource, run},
+};
+use eigenveil_plots::{Axis, Figure, HorizontalLine, LineChart, LineStyle, Series};
+use eigenveil_shared::{
+    Result,
+    mechanism::{Calibration, MechanismKind},
+    preprocess::Row,
+};
+
+use super::params;
+use crate::{
+    data::Data,
+    exhibit::{Exhibit, Minutes, Paper},
+    number::digits,
+    plan::{Cell, Plan, Point, Scale},
+    table::{Record, Table},
+    verdict::Verdict,
+};
+
+/// With Gaussian noise θ > 1.3 r is an expected squared cosine 1 − (r/θ)² above this: a component is clear.
+const CLEAR: f64 = 1.0 - 1.0 / (1.3 * 1.3);
+/// Largest deviation of predicted from measured error where every component is clear.
+const TOLERANCE: f64 = 0.15;
+/// Least share of runs of pure noise in which `k = auto` may keep a component.
+const FALSE_ALARMS: f64 = 0.05;
+
+#[derive(Clone)]
+enum Source {
+    Model(Model),
+    Rows(Arc<Vec<Row>>),
+}
+
+fn error(
+    source: &Source,
+    p: usize,
+    k: usize,
+    at: (MechanismKind, f64, u64),
+    seed: u64,
+) -> Result<Vec<Point>> {
+    let (mechanism, epsilon, n) = at;
+    let params = params(p, mechanism, Calibration::Analytic, epsilon, None)?;
+    let experiment = Experiment {
+        params: &params,
+        source: match source {
+            Source::Model(model) => RowSource::Model(*model),
+            Source::Rows(rows) => RowSource::Rows(rows),
+        },
+        n,
+        k,
+        sparse: None,
+        path: Path::Law,
+        repeats: 1,
+        seed,
+    };
+    let (_, summary) = run(&experiment, &mut |_| ())?;
+    Ok(vec![Point::only([
+        summary.error_mean,
+        summary.predicted_error.unwrap_or(f64::NAN),
+        summary.predicted_alignment.unwrap_or(f64::NAN),
+        summary.expected_error,
+        f64::from(u8::from(summary.components_above > 0.0)),
+    ])])
+}
+
+fn add(plan: &mut Plan, source: &Source, p: usize, k: usize, scale: Scale, repeats: u64) {
+    let budgets: &[f64] = scale.choose(&[2.0, 8.0], &[1.0, 2.0, 4.0, 8.0]);
+    let sizes: &[u64] = scale.choose(&[10_000, 100_000], &[10_000, 100_000, 1_000_000]);
+    for &mechanism in MechanismKind::ALL {
+        for &epsilon in budgets {
+            for &n in sizes {
+                let source = source.clone();
+                plan.cells.push(Cell::new(
+                    [&mechanism, &p, &k, &epsilon, &n],
+                    repeats,
+                    move |repeat| error(&source, p, k, (mechanism, epsilon, n), repeat),
+                ));
+            }
+        }
+    }
+}
+
+fn floor(_: &Data, scale: Scale) -> Result<Plan> {
+    let mut plan = Plan::default();
+    let dimensions: &[usize] = scale.choose(&[40], &[40, 200]);
+    for &p in dimensions {
+        let model = Source::Model(Model::Spiked {
+            p,
+            k: 5,
+            spike: 20.0,
+        });
+        add(&mut plan, &model, p, 5, scale, scale.choose(5, 20));
+    }
+    Ok(plan)
+}
+
+fn floor_digits(data: &Data, scale: Scale) -> Result<Plan> {
+    let mut plan = Plan::default();
+    let rows = Source::Rows(data.raw("digits.npy")?);
+    for k in [3, 5] {
+        add(&mut plan, &rows, 64, k, scale, scale.choose(5, 20));
+    }
+    Ok(plan)
+}
+
+fn pure_noise(_: &Data, scale: Scale) -> Result<Plan> {
+    let mut plan = Plan::default();
+    let dimensions: &[usize] = scale.choose(&[40], &[40, 200]);
+    for &p in dimensions {
+        for &mechanism in MechanismKind::ALL {
+            for epsilon in [1.0, 4.0] {
+                for n in scale.choose([1_000_u64, 4_000], [1_000, 10_000]) {
+                    // A spike of 1e-9 is drawn like any other and is nothing.
+                    let model = Source::Model(Model::Spiked {
+                        p,
+                        k: 1,
+                        spike: 1e-9,
+                    });
+                    plan.cells.push(Cell::new(
+                        [&mechanism, &p, &1, &epsilon, &n],
+                        scale.choose(100, 400),
+                        move |repeat| error(&model, p, 1, (mechanism, epsilon, n), repeat),
+                    ));
+                }
+            }
+        }
+    }
+    Ok(plan)
+}
+
+fn deviation(record: &Record) -> f64 {
+    (record.number("predicted_mean") / record.number("error_mean") - 1.0).abs()
+}
+
+fn judge(table: &Table) -> Verdict {
+    let clear: Vec<&Record> = table
+        .records()
+        .iter()
+        .filter(|record| record.number("alignment_mean") > CLEAR)
+        .collect();
+    let worst = clear.iter().map(|r| deviation(r)).fold(0.0, f64::max);
+    Verdict::default().with(
+        "where every component is clear, the error predicted is the error measured, within 15 %",
+        worst < TOLERANCE && !clear.is_empty(),
+        format!(
+            "{} of {} settings are clear; the worst is {} % off",
+            clear.len(),
+            table.records().len(),
+            digits(100.0 * worst, 2)
+        ),
+    )
+}
+
+fn judge_noise(table: &Table) -> Verdict {
+    let worst = table
+        .records()
+        .iter()
+        .map(|record| record.number("kept_mean"))
+        .fold(0.0, f64::max);
+    // By chance too: three standard errors of so many runs.
+    let runs = table
+        .records()
+        .first()
+        .map_or(1.0, |record| record.number("repeats"));
+    let chance = 3.0 * (FALSE_ALARMS * (1.0 - FALSE_ALARMS) / runs).sqrt();
+    Verdict::default().with(
+        "of rows without a component `k = auto` keeps one in at most 5 % of runs",
+        worst <= FALSE_ALARMS + chance,
+        format!(
+            "at most {} % of {runs} runs in any of {} settings",
+            digits(100.0 * worst, 2),
+            table.records().len()
+        ),
+    )
+}
+
+fn picture(table: &Table) -> String {
+    let mut chart = LineChart::new(
+        "The error that the noise floor predicts, over the error measured",
+        Axis::log("error measured"),
+        Axis::log("error predicted"),
+    );
+    for mechanism in table.values("mechanism") {
+        let mut points = table.line(&[("mechanism", mechanism)], "error_mean", "predicted_mean");
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        chart
+            .series
+            .push(Series::new(mechanism, points).with_style(LineStyle::None));
+    }
+    let all: Vec<f64> = table
+        .records()
+        .iter()
+        .map(|record| record.number("error_mean"))
+        .collect();
+    let low = all.iter().copied().fold(f64::INFINITY, f64::min);
+    let high = all.iter().copied().fold(0.0, f64::max);
+    chart.series.push(
+        Series::new("as predicted", [(low, low), (high, high)]).with_style(LineStyle::Dotted),
+    );
+    chart.to_svg()
+}
+
+fn picture_noise(table: &Table) -> String {
+    let mut chart = LineChart::new(
+        "Rows without a component: share of runs in which one is kept",
+        Axis::log("participants n"),
+        Axis::linear("share of runs"),
+    );
+    for mechanism in table.values("mechanism") {
+        for epsilon in table.values("epsilon") {
+            let p = table.values("p").first().copied().unwrap_or("40");
+            let wanted = [("mechanism", mechanism), ("epsilon", epsilon), ("p", p)];
+            chart.series.push(Series::new(
+                format!("{mechanism}, ε = {epsilon}"),
+                table.line(&wanted, "n", "kept_mean"),
+            ));
+        }
+    }
+    chart.reference_lines.push(HorizontalLine {
+        label: "5 %".to_owned(),
+        y: FALSE_ALARMS,
+    });
+    chart.to_svg()
+}
+
+fn numbers(table: &Table) -> String {
+    let mut text = String::from(
+        "| mechanism | p | k | ε | n | measured | predicted | weakest alignment |\n|---|---|---|---|---|---|---|---|\n",
+    );
+    for r in table.records() {
+        text.push_str(&format!(
+            "| {} | {} | {} | {} | {} | {} ± {} | {} | {} |\n",
+            r.text("mechanism"),
+            r.text("p"),
+            r.text("k"),
+            r.text("epsilon"),
+            r.text("n"),
+            digits(r.number("error_mean"), 3),
+            digits(r.number("error_std"), 1),
+            digits(r.number("predicted_mean"), 3),
+            digits(r.number("alignment_mean"), 2)
+        ));
+    }
+    text
+}
+
+fn numbers_noise(table: &Table) -> String {
+    let mut text =
+        String::from("| mechanism | p | ε | n | runs that keep one |\n|---|---|---|---|---|\n");
+    for r in table.records() {
+        text.push_str(&format!(
+            "| {} | {} | {} | {} | {} % of {} |\n",
+            r.text("mechanism"),
+            r.text("p"),
+            r.text("epsilon"),
+            r.text("n"),
+            digits(100.0 * r.number("kept_mean"), 2),
+            r.text("repeats")
+        ));
+    }
+    text
+}
+
+pub(crate) const FLOOR: Exhibit = Exhibit {
+    id: "own-floor",
+    paper: Paper::Ours,
+    item: "the noise floor on a model (ours)",
+    shows: "predicted and measured error over all mechanisms, ε and n",
+    data: &[],
+    lacks: None,
+    minutes: Minutes {
+        quick: 0.2,
+        full: 90.0,
+    },
+    columns: &["mechanism", "p", "k", "epsilon", "n"],
+    along: None,
+    constants: &[],
+    measures: &["error", "predicted", "alignment", "expected", "kept"],
+    plan: floor,
+    judge,
+    picture,
+    numbers,
+};
+
+pub(crate) const FLOOR_DIGITS: Exhibit = Exhibit {
+    id: "own-floor-digits",
+    item: "the noise floor on digits (ours)",
+    data: &["digits.npy"],
+    plan: floor_digits,
+    ..FLOOR
+};
+
+pub(crate) const PURE_NOISE: Exhibit = Exhibit {
+    id: "own-pure-noise",
+    item: "pure noise (ours)",
+    shows: "how often a component is kept of rows that have none",
+    plan: pure_noise,
+    judge: judge_noise,
+    picture: picture_noise,
+    numbers: numbers_noise,
+    ..FLOOR
+};

@@ -1,0 +1,107 @@
+//! `docs/papers.md`, out of the tables that are kept.
+
+use crate::{
+    exhibit::{Exhibit, Paper},
+    registry::ALL,
+    table::Table,
+};
+
+/// How the page begins.
+const HEAD: &str = "\
+# The papers, run again
+
+Every figure and table of the five papers, each with the command that makes it again. This page is made from the tables
+in [papers/](papers), which `eigenveil reproduce` writes; neither is written by hand.
+
+<!-- made by: cargo run --release -p eigenveil -- reproduce page --results docs/papers --out docs/papers.md -->
+
+**How to read it.** Cells are mean ± standard deviation over the repeats, in brackets the ε that really holds at the
+same δ. `as-printed` is the paper's noise; `held` is the same algorithm with the least noise that keeps its claim;
+`double-cap` is what we use in its place. An item \"agrees\" when each of its claims holds in our numbers. We have the
+papers' text, not their pictures: a figure is held against what the text says of it. What was refuted on the way is in
+[what did not hold](findings.md).
+";
+
+/// The page, from the tables that there are; an exhibit without one is named as not run.
+pub fn page(mut table: impl FnMut(&Exhibit) -> Option<Table>) -> String {
+    let mut text = HEAD.to_owned();
+    let run: Vec<(&Exhibit, Option<Table>)> = ALL
+        .iter()
+        .map(|exhibit| (exhibit, table(exhibit)))
+        .collect();
+    text.push_str("\n| | item | verdict | what it shows |\n|---|---|---|---|\n");
+    for (exhibit, table) in &run {
+        let word = table
+            .as_ref()
+            .map_or("not run", |table| (exhibit.judge)(table).word());
+        text.push_str(&format!(
+            "| [{0}](#{0}) | {1} | {word} | {2} |\n",
+            exhibit.id, exhibit.item, exhibit.shows
+        ));
+    }
+    for paper in Paper::ALL {
+        text.push_str(&format!("\n## {}\n", paper.citation()));
+        for (exhibit, table) in run.iter().filter(|(exhibit, _)| exhibit.paper == paper) {
+            text.push_str(&section(exhibit, table.as_ref()));
+        }
+    }
+    text
+}
+
+fn section(exhibit: &Exhibit, table: Option<&Table>) -> String {
+    let Exhibit { id, shows, .. } = exhibit;
+    let scale = table
+        .and_then(|table| table.records().first())
+        .map_or("full", |record| record.text("scale"));
+    let mut text = format!(
+        "\n### {id}\n{}`eigenveil reproduce {id} --{scale}",
+        wrapped(&format!("{shows}."))
+    );
+    if !exhibit.data.is_empty() {
+        text.push_str(" --data DIR");
+    }
+    text.push_str("`\n");
+    if let Some(lacks) = exhibit.lacks {
+        text.push_str(&wrapped(&format!("**Not as in the paper**: {lacks}.")));
+    }
+    let Some(table) = table else {
+        text.push_str("\nNot run yet.\n");
+        return text;
+    };
+    let verdict = (exhibit.judge)(table);
+    text.push_str(&wrapped(&format!("**It {}.**", verdict.word())));
+    for claim in &verdict.claims {
+        let held = if claim.holds {
+            "holds"
+        } else {
+            "**does not hold**"
+        };
+        text.push_str(&wrapped(&format!(
+            "* {}: {held}. {}.",
+            claim.says, claim.because
+        )));
+    }
+    let picture = wrapped(&format!("![{shows}](papers/{id}.svg)"));
+    text.push_str(&format!("\n{picture}\n"));
+    text.push_str(&(exhibit.numbers)(table));
+    text.push_str(&format!("\n[CSV](papers/{id}.csv)\n"));
+    text
+}
+
+/// Lines of at most 120 characters.
+fn wrapped(text: &str) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let line = lines.last().map_or(0, |line| line.chars().count());
+        if line > 0 && line + 1 + word.chars().count() > 118 {
+            lines.push(String::new());
+        }
+        if let Some(line) = lines.last_mut() {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    lines.join("\n") + "\n"
+}

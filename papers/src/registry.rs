@@ -1,0 +1,87 @@
+//! All exhibits, in the order of the papers.
+
+use eigenveil_shared::{Error, ErrorCode, Result};
+
+use crate::{exhibit::Exhibit, hardt_price, liu, maunu, own, shang, wang_xu};
+
+/// Every figure and table.
+pub const ALL: &[Exhibit] = &[
+    wang_xu::FIGURE_1,
+    wang_xu::FIGURE_2,
+    wang_xu::FIGURE_3,
+    wang_xu::FIGURE_4,
+    wang_xu::TABLE_1,
+    wang_xu::TABLE_2,
+    maunu::FIGURE_1,
+    maunu::FIGURE_2,
+    maunu::FIGURE_3,
+    maunu::FIGURE_4,
+    maunu::FIGURE_5,
+    maunu::FIGURE_6,
+    maunu::FIGURE_7,
+    maunu::FIGURE_8,
+    maunu::FIGURE_9,
+    maunu::FIGURE_10,
+    maunu::EQUAL_EPSILON,
+    maunu::FEW_STEPS,
+    shang::TABLE_2,
+    shang::FIGURE_1,
+    liu::FIGURE_1,
+    liu::EXAMPLE_4_1,
+    liu::LEARNING_RATE,
+    hardt_price::FIGURE_1,
+    hardt_price::FIGURE_2,
+    hardt_price::FIGURE_3,
+    hardt_price::EQUAL_BUDGETS,
+    own::CENTRAL_VS_LOCAL,
+    own::FLOOR,
+    own::FLOOR_DIGITS,
+    own::PURE_NOISE,
+    own::KAPPA_GRID,
+];
+
+/// The exhibit of this name.
+///
+/// # Errors
+/// `invalid-request`, with the names that begin alike.
+pub fn find(id: &str) -> Result<&'static Exhibit> {
+    ALL.iter().find(|exhibit| exhibit.id == id).ok_or_else(|| {
+        let paper = id.split('-').next().unwrap_or_default();
+        let near: Vec<&str> = ALL
+            .iter()
+            .map(|exhibit| exhibit.id)
+            .filter(|name| !paper.is_empty() && name.starts_with(paper))
+            .collect();
+        let way_out = match near[..] {
+            [] => "`eigenveil reproduce list` has the names".to_owned(),
+            _ => format!("that paper has {}", near.join(", ")),
+        };
+        Error::new(
+            ErrorCode::InvalidRequest,
+            format!("there is no exhibit {id:?}; {way_out}"),
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_begin_with_the_paper() {
+        for (place, exhibit) in ALL.iter().enumerate() {
+            assert_eq!(find(exhibit.id).unwrap().item, exhibit.item);
+            assert!(ALL[..place].iter().all(|other| other.id != exhibit.id));
+            assert!(
+                exhibit.id.starts_with(exhibit.paper.number()),
+                "{}",
+                exhibit.id
+            );
+            assert!(!exhibit.measures.is_empty() && !exhibit.columns.is_empty());
+        }
+        let error = find("002-table-9").err().unwrap();
+        assert!(error.detail().contains("002-table-2"), "{error}");
+        let error = find("nothing").err().unwrap();
+        assert!(error.detail().contains("reproduce list"), "{error}");
+    }
+}

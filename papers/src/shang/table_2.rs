@@ -1,0 +1,138 @@
+//! Table 2: rows, columns and sparsity of the data sets, counted.
+
+use eigenveil_plots::{Axis, Figure, LineChart, LineStyle, Series};
+use eigenveil_shared::{Result, preprocess::Row};
+
+use crate::{
+    data::Data,
+    exhibit::{Exhibit, Minutes, Paper},
+    number::digits,
+    plan::{Cell, Plan, Point, Scale},
+    table::Table,
+    verdict::Verdict,
+};
+
+/// Name, file, and what is printed: n, d, "sparsity" in percent.
+const SETS: [(&str, &str, [f64; 3]); 3] = [
+    ("a9a", "a9a.npy", [32_561.0, 123.0, 11.2757]),
+    ("MNIST", "mnist_train.npy", [60_000.0, 784.0, 80.8798]),
+    (
+        "CIFAR-10",
+        "cifar10_test2500.npy",
+        [50_000.0, 3_072.0, 99.7617],
+    ),
+];
+
+fn plan(data: &Data, _: Scale) -> Result<Plan> {
+    let mut plan = Plan::default();
+    for (name, file, [n, d, sparsity]) in SETS {
+        // Read here, once; what is counted is little.
+        let rows = data.raw(file)?;
+        let columns = rows.first().map_or(0, |row| row.values().len());
+        let values = rows.iter().flat_map(Row::values);
+        let filled = values.filter(|value| **value != 0.0).count();
+        let filled = 100.0 * filled as f64 / (rows.len() * columns) as f64;
+        let counted = [n, d, sparsity, rows.len() as f64, columns as f64, filled];
+        plan.cells.push(Cell::new([&name], 1, move |_| {
+            Ok(vec![Point::only(counted)])
+        }));
+    }
+    Ok(plan)
+}
+
+fn judge(table: &Table) -> Verdict {
+    let mut verdict = Verdict::default();
+    for line in table.records() {
+        let name = line.text("data");
+        let at = |column| line.number(column);
+        verdict = verdict.with(
+            format!("{name}: n and d"),
+            at("n_mean") == at("printed_n") && at("d_mean") == at("printed_d"),
+            format!(
+                "{} × {} here, {} × {} printed",
+                at("n_mean"),
+                at("d_mean"),
+                at("printed_n"),
+                at("printed_d")
+            ),
+        );
+        let (filled, printed) = (at("nonzero_mean"), at("printed_sparsity"));
+        let what = if (filled - printed).abs() < 0.01 {
+            "the share of entries that are not zero"
+        } else if (100.0 - filled - printed).abs() < 0.01 {
+            "the share of zeros, where a9a's is that of the others"
+        } else {
+            "neither share"
+        };
+        verdict = verdict.with(
+            format!("{name}: sparsity is the share of entries that are not zero"),
+            (filled - printed).abs() < 0.01,
+            format!(
+                "{} % printed, {} % are not zero: it is {what}",
+                digits(printed, 6),
+                digits(filled, 6)
+            ),
+        );
+    }
+    verdict
+}
+
+fn picture(table: &Table) -> String {
+    let mut chart = LineChart::new(
+        "Entries that are not zero, over the printed sparsity",
+        Axis::linear("printed sparsity, %"),
+        Axis::linear("entries that are not zero, %"),
+    );
+    for line in table.records() {
+        let point = (line.number("printed_sparsity"), line.number("nonzero_mean"));
+        chart
+            .series
+            .push(Series::new(line.text("data"), [point]).with_style(LineStyle::None));
+    }
+    chart.series.push(
+        Series::new("as printed", [(0.0, 0.0), (100.0, 100.0)]).with_style(LineStyle::Dotted),
+    );
+    chart.to_svg()
+}
+
+fn numbers(table: &Table) -> String {
+    let mut text = String::from(
+        "| data | n printed | n | d printed | d | sparsity printed, % | not zero, % |\n|---|---|---|---|---|---|---|\n",
+    );
+    for line in table.records() {
+        text.push_str(&format!(
+            "| {} | {} | {} | {} | {} | {} | {} |\n",
+            line.text("data"),
+            line.text("printed_n"),
+            line.number("n_mean"),
+            line.text("printed_d"),
+            line.number("d_mean"),
+            digits(line.number("printed_sparsity"), 6),
+            digits(line.number("nonzero_mean"), 6)
+        ));
+    }
+    text
+}
+
+pub(crate) const TABLE_2: Exhibit = Exhibit {
+    id: "001-table-2",
+    paper: Paper::Shang,
+    item: "Table 2",
+    shows: "the data sets: rows, columns, sparsity",
+    data: &["a9a.npy", "mnist_train.npy", "cifar10_test2500.npy"],
+    lacks: Some(
+        "Real-sim cannot be had; of CIFAR-10 there are 2,500 test pictures, decoded from JPEG, for 50,000 training ones",
+    ),
+    minutes: Minutes {
+        quick: 0.1,
+        full: 0.1,
+    },
+    columns: &["data"],
+    along: None,
+    constants: &["printed_n", "printed_d", "printed_sparsity"],
+    measures: &["n", "d", "nonzero"],
+    plan,
+    judge,
+    picture,
+    numbers,
+};

@@ -1,0 +1,98 @@
+//! What many exhibits have: an error over something that grows.
+
+use crate::{number::digits, table::Table, verdict::Verdict};
+
+/// A measure over a column, all else fixed.
+pub(crate) struct Sweep<'a> {
+    pub(crate) table: &'a Table,
+    pub(crate) fixed: &'a [(&'a str, &'a str)],
+    pub(crate) x: &'a str,
+    pub(crate) measure: &'a str,
+}
+
+impl Sweep<'_> {
+    /// Adds whether the measure falls (or grows) from the first to the last value of x, by more than two standard errors
+    /// of the difference of the means.
+    pub(crate) fn judge(&self, verdict: Verdict, says: &str, falls: bool) -> Verdict {
+        let mut lines: Vec<_> = self.table.matching(self.fixed).collect();
+        lines.sort_by(|a, b| a.number(self.x).total_cmp(&b.number(self.x)));
+        let (Some(first), Some(last)) = (lines.first(), lines.last()) else {
+            return verdict.with(says, false, "nothing was run");
+        };
+        let [mean, std] = ["mean", "std"].map(|what| format!("{}_{what}", self.measure));
+        let variance = |line: &crate::table::Record| {
+            line.number(&std).powi(2) / line.number("repeats").max(1.0)
+        };
+        let sign = if falls { 1.0 } else { -1.0 };
+        let difference = sign * (first.number(&mean) - last.number(&mean));
+        let noise = (variance(first) + variance(last)).sqrt();
+        let shown = |line: &crate::table::Record| {
+            format!(
+                "{} ± {} at {}",
+                digits(line.number(&mean), 3),
+                digits(line.number(&std), 1),
+                line.text(self.x)
+            )
+        };
+        verdict.with(
+            says,
+            difference > 2.0 * noise && difference > 0.0,
+            format!("{}, {}", shown(first), shown(last)),
+        )
+    }
+}
+
+/// A table: a row for each setting, a column for each value of `across`, mean ± standard deviation in the cells; then
+/// the constants, of the first column.
+pub(crate) fn markdown(
+    table: &Table,
+    rows: &[&str],
+    across: &str,
+    measure: &str,
+    constants: &[&str],
+) -> String {
+    let columns = table.values(across);
+    let named = constants.iter().map(|constant| constant.replace('_', " "));
+    let heads: Vec<String> = [rows, &columns]
+        .concat()
+        .into_iter()
+        .map(str::to_owned)
+        .chain(named)
+        .collect();
+    let mut text = format!(
+        "| {} |\n|{}\n",
+        heads.join(" | "),
+        "---|".repeat(heads.len())
+    );
+    let mut seen: Vec<Vec<(&str, &str)>> = Vec::new();
+    for record in table.records() {
+        let key: Vec<(&str, &str)> = rows.iter().map(|row| (*row, record.text(row))).collect();
+        if seen.contains(&key) {
+            continue;
+        }
+        let mut cells: Vec<String> = key.iter().map(|(_, value)| (*value).to_owned()).collect();
+        for column in &columns {
+            let wanted = [key.as_slice(), &[(across, *column)]].concat();
+            let mean = table.number(&wanted, &format!("{measure}_mean"));
+            let std = table.number(&wanted, &format!("{measure}_std"));
+            let holds = table.number(&wanted, "true_epsilon");
+            let mut cell = if mean.is_nan() {
+                String::new()
+            } else {
+                format!("{} ± {}", digits(mean, 3), digits(std, 1))
+            };
+            if !holds.is_nan() {
+                cell.push_str(&format!(" [{}]", digits(holds, 2)));
+            }
+            cells.push(cell);
+        }
+        cells.extend(
+            constants
+                .iter()
+                .map(|constant| digits(record.number(constant), 2)),
+        );
+        text.push_str(&format!("| {} |\n", cells.join(" | ")));
+        seen.push(key);
+    }
+    text
+}

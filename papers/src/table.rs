@@ -1,0 +1,195 @@
+//! The results of an exhibit, as its CSV has them.
+
+use std::collections::BTreeMap;
+
+use eigenveil_shared::{Error, ErrorCode, Result};
+
+use crate::{
+    exhibit::Exhibit,
+    number::short,
+    plan::{Point, Scale},
+};
+
+/// One line: a cell, at one coordinate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Record(BTreeMap<String, String>);
+
+impl Record {
+    /// What stands in this column, empty where there is none.
+    pub fn text(&self, column: &str) -> &str {
+        self.0.get(column).map_or("", String::as_str)
+    }
+
+    /// The number in this column; not a number where there is none.
+    pub fn number(&self, column: &str) -> f64 {
+        self.text(column).parse().unwrap_or(f64::NAN)
+    }
+
+    /// Whether these columns have these values.
+    pub fn matches(&self, wanted: &[(&str, &str)]) -> bool {
+        wanted
+            .iter()
+            .all(|&(column, value)| self.text(column) == value)
+    }
+}
+
+/// All lines of an exhibit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Table {
+    header: Vec<String>,
+    records: Vec<Record>,
+}
+
+impl Table {
+    /// The lines in their order.
+    pub fn records(&self) -> &[Record] {
+        &self.records
+    }
+
+    /// The lines whose columns have these values.
+    pub fn matching<'a>(
+        &'a self,
+        wanted: &'a [(&'a str, &'a str)],
+    ) -> impl Iterator<Item = &'a Record> {
+        self.records.iter().filter(|record| record.matches(wanted))
+    }
+
+    /// The number in `column` of the first line whose columns have these values; not a number without one.
+    pub fn number(&self, wanted: &[(&str, &str)], column: &str) -> f64 {
+        self.matching(wanted)
+            .next()
+            .map_or(f64::NAN, |record| record.number(column))
+    }
+
+    /// The values of a column, each once, in the order in which they come.
+    pub fn values(&self, column: &str) -> Vec<&str> {
+        let mut values: Vec<&str> = Vec::new();
+        for record in &self.records {
+            let value = record.text(column);
+            if !values.contains(&value) {
+                values.push(value);
+            }
+        }
+        values
+    }
+
+    /// Points (`x`, `y`) of the lines whose columns have these values.
+    pub fn line(&self, wanted: &[(&str, &str)], x: &str, y: &str) -> Vec<(f64, f64)> {
+        self.matching(wanted)
+            .map(|record| (record.number(x), record.number(y)))
+            .collect()
+    }
+
+    /// Reads a CSV that an exhibit has written.
+    ///
+    /// # Errors
+    /// `invalid-request` where its columns are not the exhibit's.
+    pub fn parse(exhibit: &Exhibit, text: &str) -> Result<Self> {
+        let header = exhibit.header();
+        let mut lines = text.lines();
+        if lines.next() != Some(header.join(",").as_str()) {
+            return Err(Error::new(
+                ErrorCode::InvalidRequest,
+                format!(
+                    "the table of {0} has other columns than {0} writes; run it again: eigenveil reproduce {0}",
+                    exhibit.id
+                ),
+            ));
+        }
+        let records = lines
+            .map(|line| {
+                let fields = line.split(',').map(str::to_owned);
+                Record(header.iter().cloned().zip(fields).collect())
+            })
+            .collect();
+        Ok(Self { header, records })
+    }
+
+    /// The CSV.
+    pub fn to_csv(&self) -> String {
+        let mut text = self.header.join(",") + "\n";
+        for record in &self.records {
+            let fields: Vec<&str> = self.header.iter().map(|c| record.text(c)).collect();
+            text.push_str(&fields.join(","));
+            text.push('\n');
+        }
+        text
+    }
+
+    /// Mean and spread over the repeats of each cell.
+    pub(crate) fn summarize(
+        exhibit: &Exhibit,
+        scale: Scale,
+        cells: &[(Vec<String>, Vec<Vec<Point>>)],
+    ) -> Self {
+        let header = exhibit.header();
+        let mut records = Vec::new();
+        for (key, repeats) in cells {
+            let most = repeats.iter().map(Vec::len).max().unwrap_or(0);
+            for place in 0..most {
+                let points: Vec<&Point> = repeats.iter().filter_map(|run| run.get(place)).collect();
+                let mut fields = key.clone();
+                if exhibit.along.is_some() {
+                    let at = points.first().and_then(|point| point.at);
+                    fields.push(short(at.unwrap_or(f64::NAN)));
+                }
+                let constants = exhibit.constants.len();
+                if let Some(first) = points.first() {
+                    fields.extend(first.values[..constants].iter().map(|&v| short(v)));
+                }
+                for measure in constants..constants + exhibit.measures.len() {
+                    let values: Vec<f64> = points.iter().map(|p| p.values[measure]).collect();
+                    fields.extend(spread(&values).map(short));
+                }
+                fields.push(points.len().to_string());
+                fields.push(scale.to_string());
+                records.push(Record(header.iter().cloned().zip(fields).collect()));
+            }
+        }
+        Self { header, records }
+    }
+}
+
+/// Mean, standard deviation (denominator R − 1; 0 for one), lower quartile, median, upper quartile of the values that
+/// are numbers.
+fn spread(values: &[f64]) -> [f64; 5] {
+    let mut values: Vec<f64> = values.iter().copied().filter(|v| !v.is_nan()).collect();
+    if values.is_empty() {
+        return [f64::NAN; 5];
+    }
+    values.sort_unstable_by(f64::total_cmp);
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
+    let [q1, median, q3] = [0.25, 0.5, 0.75].map(|share| {
+        let place = share * (count - 1.0);
+        let below = place.floor() as usize;
+        let above = values[(below + 1).min(values.len() - 1)];
+        values[below] + place.fract() * (above - values[below])
+    });
+    [
+        mean,
+        (squares / (count - 1.0).max(1.0)).sqrt(),
+        q1,
+        median,
+        q3,
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_spread_is_that_of_numpy() {
+        // numpy: mean 4, std(ddof=1) 3.1622776601683795, percentiles 25, 50, 75.
+        assert_eq!(
+            spread(&[1.0, 9.0, 3.0, 5.0, 2.0]),
+            [4.0, 10.0_f64.sqrt(), 2.0, 3.0, 5.0]
+        );
+        assert_eq!(spread(&[1.0, 2.0]), [1.5, 0.5_f64.sqrt(), 1.25, 1.5, 1.75]);
+        assert_eq!(spread(&[7.0]), [7.0, 0.0, 7.0, 7.0, 7.0]);
+        assert_eq!(spread(&[f64::NAN, 7.0])[0], 7.0);
+        assert!(spread(&[]).iter().all(|v| v.is_nan()));
+    }
+}

@@ -1,0 +1,179 @@
+//! What was run is not run again, and what was broken off gives what an unbroken run gives.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+use std::{
+    path::Path,
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use eigenveil_papers::{
+    Cell, Data, Exhibit, Minutes, Paper, Plan, Point, Progress, RunOptions, Scale, Table, Verdict,
+    run,
+};
+use eigenveil_shared::{Error, ErrorCode};
+
+/// One test at a time: the exhibit counts in statics.
+static ONE: Mutex<()> = Mutex::new(());
+static RUNS: AtomicU64 = AtomicU64::new(0);
+/// After so many runs the exhibit fails.
+static FAILS_AFTER: AtomicU64 = AtomicU64::new(u64::MAX);
+
+const SQUARES: Exhibit = Exhibit {
+    id: "squares",
+    paper: Paper::Liu,
+    item: "squares (a test)",
+    shows: "squares",
+    data: &[],
+    lacks: None,
+    minutes: Minutes {
+        quick: 0.0,
+        full: 0.0,
+    },
+    columns: &["x"],
+    along: Some("power"),
+    constants: &["double"],
+    measures: &["value"],
+    plan: |_, scale| {
+        let mut plan = Plan::default();
+        for x in 0..scale.choose(4_u32, 6) {
+            plan.cells.push(Cell::new([&x], 5, move |repeat| {
+                if RUNS.fetch_add(1, Ordering::SeqCst) >= FAILS_AFTER.load(Ordering::SeqCst) {
+                    return Err(Error::new(ErrorCode::InvalidRequest, "on purpose"));
+                }
+                let x = f64::from(x);
+                let point = |power: i32| Point {
+                    at: Some(f64::from(power)),
+                    values: vec![2.0 * x, x.powi(power) + repeat as f64],
+                };
+                Ok(vec![point(1), point(2)])
+            }));
+        }
+        Ok(plan)
+    },
+    judge: |_| Verdict::default(),
+    picture: |_| String::new(),
+    numbers: |_| String::new(),
+};
+
+fn options(directory: &Path) -> RunOptions {
+    RunOptions {
+        scale: Scale::Quick,
+        journal: directory.join("journal"),
+        anew: false,
+    }
+}
+
+#[test]
+fn a_broken_run_goes_on_and_gives_the_same() {
+    let _one = ONE
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    let data = Data::new(None);
+    let whole = tempfile::tempdir().unwrap();
+    FAILS_AFTER.store(u64::MAX, Ordering::SeqCst);
+    RUNS.store(0, Ordering::SeqCst);
+    let expected = run(&SQUARES, &data, &options(whole.path()), &|_| ()).unwrap();
+    assert_eq!(RUNS.load(Ordering::SeqCst), 20);
+
+    let broken = tempfile::tempdir().unwrap();
+    RUNS.store(0, Ordering::SeqCst);
+    FAILS_AFTER.store(7, Ordering::SeqCst);
+    let error = run(&SQUARES, &data, &options(broken.path()), &|_| ()).unwrap_err();
+    assert!(error.detail().starts_with("squares, "), "{error}");
+    assert!(error.detail().contains("repeat 1: on purpose"), "{error}");
+    FAILS_AFTER.store(u64::MAX, Ordering::SeqCst);
+    RUNS.store(0, Ordering::SeqCst);
+    let seen = Mutex::new(Vec::new());
+    let tell = |progress: Progress| seen.lock().unwrap().push(progress);
+    let table = run(&SQUARES, &data, &options(broken.path()), &tell).unwrap();
+    assert_eq!(RUNS.load(Ordering::SeqCst), 13, "seven were done");
+    let seen = seen.into_inner().unwrap();
+    assert_eq!((seen[0].done, seen[0].resumed, seen[0].total), (7, 7, 20));
+    assert!(seen.iter().any(|progress| progress.done == 20));
+    assert_eq!(table, expected);
+
+    // All is done: nothing is run, the same comes out; anew, everything is run.
+    RUNS.store(0, Ordering::SeqCst);
+    let again = run(&SQUARES, &data, &options(broken.path()), &|_| ()).unwrap();
+    assert_eq!((RUNS.load(Ordering::SeqCst), again), (0, table));
+    let anew = RunOptions {
+        anew: true,
+        ..options(broken.path())
+    };
+    run(&SQUARES, &data, &anew, &|_| ()).unwrap();
+    assert_eq!(RUNS.load(Ordering::SeqCst), 20);
+    // Another scale does not take these for its own.
+    RUNS.store(0, Ordering::SeqCst);
+    let full = RunOptions {
+        scale: Scale::Full,
+        ..options(broken.path())
+    };
+    run(&SQUARES, &data, &full, &|_| ()).unwrap();
+    assert_eq!(RUNS.load(Ordering::SeqCst), 30);
+}
+
+#[test]
+fn the_csv_has_mean_and_spread_and_is_read_back() {
+    let _one = ONE
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    FAILS_AFTER.store(u64::MAX, Ordering::SeqCst);
+    let directory = tempfile::tempdir().unwrap();
+    let table = run(
+        &SQUARES,
+        &Data::new(None),
+        &options(directory.path()),
+        &|_| (),
+    )
+    .unwrap();
+    let csv = table.to_csv();
+    let mut lines = csv.lines();
+    assert_eq!(
+        lines.next().unwrap(),
+        "x,power,double,value_mean,value_std,value_q1,value_median,value_q3,repeats,scale"
+    );
+    // 3² + 0, 1, 2, 3, 4.
+    let line = lines.find(|line| line.starts_with("3,2,")).unwrap();
+    assert_eq!(line, "3,2,6,11,1.5811,10,11,12,5,quick");
+    let read = Table::parse(&SQUARES, &csv).unwrap();
+    assert_eq!(read, table);
+    assert_eq!(
+        read.number(&[("x", "3"), ("power", "2")], "value_median"),
+        11.0
+    );
+    assert_eq!(read.values("x"), ["0", "1", "2", "3"]);
+    let error = Table::parse(&SQUARES, "x,y\n1,2\n").unwrap_err();
+    assert!(error.detail().contains("reproduce squares"), "{error}");
+}
+
+#[test]
+fn missing_data_is_named_with_its_source() {
+    let directory = tempfile::tempdir().unwrap();
+    let table_1 = eigenveil_papers::find("002-table-1").unwrap();
+    let error = Data::new(Some(directory.path()))
+        .require(table_1)
+        .unwrap_err();
+    for part in [
+        "002-table-1 needs",
+        "isolet.npy",
+        "scikit-feature",
+        "not in",
+    ] {
+        assert!(error.detail().contains(part), "{part}: {error}");
+    }
+    let error = Data::new(None).require(table_1).unwrap_err();
+    assert!(error.detail().contains("--data"), "{error}");
+    std::fs::write(directory.path().join("popres_labels.csv"), "").unwrap();
+    assert!(
+        eigenveil_papers::ALL
+            .iter()
+            .any(|exhibit| exhibit.data.is_empty())
+    );
+}

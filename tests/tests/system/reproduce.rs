@@ -1,0 +1,112 @@
+//! `eigenveil reproduce`: killed and started again it repeats nothing; without its data it says what is missing.
+
+use std::{collections::BTreeSet, path::Path, process::Stdio, time::Duration};
+
+use crate::program::{program, refused, run, run_json};
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The complete lines of a journal after its header.
+fn runs(journal: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(journal).unwrap_or_default();
+    text.split_inclusive('\n')
+        .skip(1)
+        .filter(|line| line.ends_with('\n'))
+        .map(|line| line.split("\"points\"").next().unwrap().to_owned())
+        .collect()
+}
+
+/// Starts the exhibit, waits until its journal has so many runs, and kills it.
+fn killed_after(out: &Path, exhibit: &str, wanted: usize) -> Vec<String> {
+    let journal = out.join(format!("{exhibit}.journal"));
+    let mut child = program()
+        .args(["reproduce", exhibit, "--out", out.to_str().unwrap()])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    while runs(&journal).len() < wanted {
+        assert!(
+            child.try_wait().unwrap().is_none(),
+            "it ended after {} runs",
+            runs(&journal).len()
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // SIGKILL.
+    child.kill().unwrap();
+    child.wait().unwrap();
+    runs(&journal)
+}
+
+#[test]
+fn after_sigkill_no_run_is_repeated() {
+    let out = tempfile::tempdir().unwrap();
+    let first = killed_after(out.path(), "002-figure-3", 3);
+    let second = killed_after(out.path(), "002-figure-3", first.len() + 3);
+    assert_eq!(second[..first.len()], first[..]);
+    let distinct: BTreeSet<_> = second.iter().collect();
+    assert_eq!(distinct.len(), second.len(), "{second:?}");
+}
+
+#[test]
+fn the_list_names_data_minutes_and_what_is_lacking() {
+    let listed = run_json(&["reproduce", "list", "--json"]);
+    let exhibits = listed["exhibits"].as_array().unwrap();
+    let table_1 = exhibits
+        .iter()
+        .find(|exhibit| exhibit["id"] == "002-table-1")
+        .unwrap();
+    assert!(table_1["lacks"].as_str().unwrap().contains("NIPS"));
+    assert!(table_1["data"].to_string().contains("isolet.npy"));
+    for exhibit in exhibits {
+        let [quick, full] =
+            ["minutes_quick", "minutes_full"].map(|key| exhibit[key].as_f64().unwrap());
+        assert!(0.0 < quick && quick <= full, "{exhibit}");
+    }
+    let minutes: f64 = exhibits
+        .iter()
+        .map(|exhibit| exhibit["minutes_quick"].as_f64().unwrap())
+        .sum();
+    assert!(minutes <= 20.0, "all of them take {minutes} minutes");
+    let list = text(&run(&["reproduce", "list"]).stdout);
+    assert!(
+        list.contains("002-figure-3") && list.contains("minutes"),
+        "{list}"
+    );
+}
+
+#[test]
+fn without_its_data_nothing_passes() {
+    let out = tempfile::tempdir().unwrap();
+    let out = out.path().to_str().unwrap();
+    refused(
+        &run(&["reproduce", "002-table-1", "--out", out]),
+        1,
+        &["isolet.npy", "--data", "scikit-feature", "1 of 1 not run"],
+    );
+    refused(
+        &run(&["reproduce", "002-table-9", "--out", out]),
+        2,
+        &["002-table-2"],
+    );
+}
+
+#[test]
+fn the_page_is_made_from_tables_that_fit() {
+    let results = tempfile::tempdir().unwrap();
+    let directory = results.path().to_str().unwrap();
+    let page = text(&run(&["reproduce", "page", "--results", directory]).stdout);
+    assert!(
+        page.contains("### 002-table-1") && page.contains("Not run yet."),
+        "{page}"
+    );
+    std::fs::write(results.path().join("002-table-1.csv"), "x,y\n1,2\n").unwrap();
+    refused(
+        &run(&["reproduce", "page", "--results", directory]),
+        2,
+        &["other columns", "reproduce 002-table-1"],
+    );
+}
