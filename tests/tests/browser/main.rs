@@ -1,7 +1,7 @@
 //! The pages in Chromium, against the real program: `cargo test --workspace --test browser -- --ignored`.
 //!
 //! They are ignored by default because they need Debian's `chromium` and `chromium-driver`; `.ci/run` installs both and
-//! runs them. Screenshots: `docs/screenshots.sh`.
+//! runs them.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -13,7 +13,6 @@ mod chromium;
 #[path = "../system/program.rs"]
 #[allow(dead_code, reason = "the whole-system tests use the rest")]
 mod program;
-mod screenshots;
 mod study;
 
 use std::{path::Path, time::Instant};
@@ -21,6 +20,26 @@ use std::{path::Path, time::Instant};
 use chromium::{Browser, DESKTOP, PATIENCE, PHONE, Settings};
 use study::{ROWS_SHOWN, World, create};
 use tokio::time::{Duration, sleep};
+
+/// Where README's picture of the form goes, if it is to be made again.
+const PICTURE: &str = "EIGENVEIL_WRITE_PICTURE";
+
+/// The whole page, on a screen as tall as it is, as a PNG.
+async fn picture(browser: &Browser, file: &Path) {
+    let metrics = browser
+        .devtools("Page.getLayoutMetrics", serde_json::json!({}))
+        .await;
+    let Settings { width, .. } = browser.settings();
+    let height = &metrics["cssContentSize"]["height"];
+    let screen = serde_json::json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
+    browser
+        .devtools("Emulation.setDeviceMetricsOverride", screen)
+        .await;
+    std::fs::write(file, browser.client.screenshot().await.unwrap()).unwrap();
+    browser
+        .devtools("Emulation.clearDeviceMetricsOverride", serde_json::json!({}))
+        .await;
+}
 
 /// Once `condition` holds.
 async fn until(what: &str, condition: impl AsyncFn() -> bool) {
@@ -72,6 +91,9 @@ async fn a_study_is_made_watched_and_estimated_from() {
 
     // The planner answers while somebody types.
     browser.open("/studies/new").await;
+    if let Some(file) = std::env::var_os(PICTURE) {
+        picture(&browser, Path::new(&file)).await;
+    }
     let before = browser.text("#expected").await;
     browser.fill("#epsilon", "1").await;
     until("the planner follows", async || {

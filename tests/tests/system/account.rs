@@ -23,29 +23,3 @@ fn account_says_what_is_fixed_in_advance() {
     let (fixed, filter) = (&json["composed_epsilon"], &json["filter_epsilon"]);
     assert!(filter.as_f64().unwrap() > fixed.as_f64().unwrap(), "{json}");
 }
-
-/// No page promises more, either.
-#[test]
-fn no_page_promises_adaptive_composition() {
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let pages = [
-        "README.md",
-        "SECURITY.md",
-        "docs/mechanisms.md",
-        "docs/limitations.md",
-        "docs/protocol.md",
-    ];
-    let sources = [
-        "shared/src/privacy/accountant/composition.rs",
-        "shared/src/privacy/accountant/mod.rs",
-    ];
-    for page in pages.into_iter().chain(sources) {
-        let text = std::fs::read_to_string(root.join(page)).unwrap();
-        assert!(
-            !text.to_lowercase().contains("adaptive composition"),
-            "{page}"
-        );
-    }
-    let accounting = std::fs::read_to_string(root.join("docs/mechanisms.md")).unwrap();
-    assert!(accounting.contains("fixed in advance") && accounting.contains("chosen from outcomes"));
-}
