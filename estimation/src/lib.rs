@@ -40,6 +40,7 @@ pub mod linalg;
 pub mod metrics;
 pub mod models;
 pub mod moment;
+pub mod npy;
 pub mod pca;
 pub mod plan;
 pub mod row_check;

@@ -11,6 +11,7 @@ use eigenveil_shared::{
     Error, ErrorCode, Result,
     preprocess::{Norm, Preprocessing, Row},
 };
+use eigenveil_estimation::npy;
 use nalgebra::DMatrix;
 
 use crate::exhibit::Exhibit;
@@ -144,7 +145,7 @@ impl Data {
         Err(Error::new(
             ErrorCode::NotFound,
             format!(
-                "{} needs {} ({place}); a .npy file is n x p, C order, of float32, float64 or uint8:{}",
+                "{} needs {} ({place}); a .npy file is n x p:{}",
                 exhibit.id,
                 missing.join(", "),
                 sources.concat()
@@ -171,7 +172,7 @@ impl Data {
         std::fs::read(path).map_err(|error| unreadable(error.to_string()))
     }
 
-    /// The rows of an `.npy` file (f64, f32 or u8, C order).
+    /// The rows of an `.npy` file.
     ///
     /// # Errors
     /// `not-found` where it cannot be read, `invalid-request` where it is of another kind.
@@ -208,38 +209,11 @@ pub(crate) fn as_columns(rows: &Rows) -> DMatrix<f64> {
 }
 
 fn npy_rows(file: &str, bytes: &[u8]) -> Result<Vec<Row>> {
-    let wrong = |why: String| {
-        Error::new(
-            ErrorCode::InvalidRequest,
-            format!("{file}: {why}; it must be n x p, C order, of float32, float64 or uint8"),
-        )
-    };
-    let npy = npyz::NpyFile::new(bytes).map_err(|error| wrong(error.to_string()))?;
-    let &[rows, columns] = npy.shape() else {
-        return Err(wrong(format!("its shape is {:?}", npy.shape())));
-    };
-    if npy.order() != npyz::Order::C || columns == 0 {
-        return Err(wrong(format!(
-            "{rows} x {columns}, not in C order or empty"
-        )));
-    }
-    let width = usize::try_from(columns).map_err(|error| wrong(error.to_string()))?;
-    let descr = npy.dtype().descr();
-    let unreadable = |error: std::io::Error| wrong(error.to_string());
-    let values: Vec<f64> = match descr.trim_matches('\'') {
-        "|u1" => {
-            let values = npy.into_vec::<u8>().map_err(unreadable)?;
-            values.into_iter().map(f64::from).collect()
-        }
-        "<f4" => {
-            let values = npy.into_vec::<f32>().map_err(unreadable)?;
-            values.into_iter().map(f64::from).collect()
-        }
-        "<f8" => npy.into_vec::<f64>().map_err(unreadable)?,
-        other => return Err(wrong(format!("its values have type {other}"))),
-    };
-    Ok(values
-        .chunks(width)
-        .map(|row| Row::new(row.to_vec()))
-        .collect())
+    let array = npy::read(bytes).map_err(|error| {
+        let detail = error.detail();
+        Error::new(error.code(), format!("{file}: {detail}"))
+    })?;
+    let width = array.columns.max(1);
+    let rows = array.values.chunks(width);
+    Ok(rows.map(|row| Row::new(row.to_vec())).collect())
 }

@@ -10,7 +10,7 @@ use clap::Args;
 use eigenveil_server::{Certificates, Environment, Server, ServerConfig};
 use serde::Serialize;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{filter::{LevelFilter, Targets}, layer::SubscriberExt as _, util::SubscriberInitExt as _};
 
 use crate::{
     error::{CliError, Result},
@@ -201,18 +201,20 @@ fn uncatchable(error: &std::io::Error) -> CliError {
 
 /// Logs to standard error: `RUST_LOG` decides how much, warnings by default.
 fn start_logging(as_json: bool) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let filter = std::env::var("RUST_LOG").ok();
+    let filter = filter.and_then(|filter| filter.parse::<Targets>().ok());
+    let filter = filter.unwrap_or_else(|| Targets::new().with_default(LevelFilter::WARN));
+    let layer = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         // It would say on standard error that standard error cannot be written, and panic: a full disk or a dead pipe must
         // not end the thread that has something to log.
         .log_internal_errors(false);
     // A second start in one process keeps the first: there is one standard error.
+    let subscriber = tracing_subscriber::registry().with(filter);
     let _ = if as_json {
-        builder.json().try_init()
+        subscriber.with(layer.json()).try_init()
     } else {
-        builder.try_init()
+        subscriber.with(layer).try_init()
     };
 }
 

@@ -11,6 +11,7 @@ pub mod poison;
 
 use std::path::{Path, PathBuf};
 
+use eigenveil_estimation::npy;
 use eigenveil_shared::{
     mechanism::{Calibration, MechanismKind},
     preprocess::{Norm, Row},
@@ -57,31 +58,11 @@ pub fn digits() -> Vec<Row> {
     npy_rows(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/data/digits.npy"))
 }
 
-/// The rows of an npy file (f64, f32 or u8, C order).
+/// The rows of an `.npy` file.
 pub fn npy_rows(path: &Path) -> Vec<Row> {
-    let bytes = std::fs::read(path).unwrap();
-    let npy = npyz::NpyFile::new(&bytes[..]).unwrap();
-    assert_eq!(npy.order(), npyz::Order::C);
-    let width = usize::try_from(npy.shape()[1]).unwrap();
-    let values: Vec<f64> = match npy.dtype().descr().trim_matches('\'') {
-        "|u1" => npy
-            .into_vec::<u8>()
-            .unwrap()
-            .into_iter()
-            .map(f64::from)
-            .collect(),
-        "<f4" => npy
-            .into_vec::<f32>()
-            .unwrap()
-            .into_iter()
-            .map(f64::from)
-            .collect(),
-        _ => npy.into_vec::<f64>().unwrap(),
-    };
-    values
-        .chunks(width)
-        .map(|row| Row::new(row.to_vec()))
-        .collect()
+    let array = npy::read(&std::fs::read(path).unwrap()).unwrap();
+    let rows = array.values.chunks(array.columns);
+    rows.map(|row| Row::new(row.to_vec())).collect()
 }
 
 /// Where an experiment leaves its table: `docs/experiments/<name>.csv`, kept in the repository.
