@@ -5,7 +5,7 @@
 use std::{collections::BTreeMap, path::Path};
 
 use eigenveil_estimation::floor::grouped;
-use eigenveil_plots::{Arrow, Biplot, PointGroup};
+use eigenveil_figures::{Arrow, Biplot, PointGroup};
 use eigenveil_shared::estimate::{Estimate, Verdict};
 
 use crate::{

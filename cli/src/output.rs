@@ -7,7 +7,7 @@ use std::{
 };
 
 use eigenveil_estimation::{floor::grouped, plan::largest_error};
-use eigenveil_plots::Figure;
+use eigenveil_figures::Figure;
 use eigenveil_shared::{
     estimate::{Estimate, SparseOutcome},
     mechanism::{Calibration, MechanismKind},

@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use eigenveil_pictures as pictures;
-use eigenveil_plots::Figure;
+use eigenveil_figures::{self as figures, Figure};
 use eigenveil_shared::estimate::{Estimate, LambdaPath, csv_text};
 
 use crate::{
@@ -80,23 +79,23 @@ pub(crate) fn files(estimate: &Estimate, without_noise: Option<&[f64]>) -> Resul
         ("features.txt", names.into_bytes()),
         (
             "scree.svg",
-            pictures::scree(estimate, without_noise)
+            figures::scree(estimate, without_noise)
                 .to_svg()
                 .into_bytes(),
         ),
     ];
     if !estimate.components.is_empty() {
-        let chart = pictures::alignment(estimate).to_svg();
+        let chart = figures::alignment(estimate).to_svg();
         files.push(("alignment.svg", chart.into_bytes()));
     }
     if let Some(sparse) = &estimate.sparse {
-        let table = pictures::loadings(estimate, sparse).to_svg();
+        let table = figures::loadings(estimate, sparse).to_svg();
         files.push(("loadings.svg", table.into_bytes()));
         if let Some(path) = &sparse.path {
             files.push(("lambda_path.csv", path_table(estimate, path)?));
-            let chart = pictures::lambda_path(estimate, path).to_svg();
+            let chart = figures::lambda_path(estimate, path).to_svg();
             files.push(("lambda_path.svg", chart.into_bytes()));
-            if let Some(chart) = pictures::lambda_rows(estimate, path) {
+            if let Some(chart) = figures::lambda_rows(estimate, path) {
                 files.push(("lambda_rows.svg", chart.to_svg().into_bytes()));
             }
         }

@@ -4,8 +4,7 @@ use eigenveil_estimation::{
     floor::{Spectrum, grouped},
     plan::error_curve,
 };
-use eigenveil_pictures as pictures;
-use eigenveil_plots::{HorizontalLine, LineChart, LineStyle, Marker, Series};
+use eigenveil_figures::{HorizontalLine, LineChart, LineStyle, Marker, Series, expected_error};
 use eigenveil_shared::mechanism::{Calibration, MechanismKind};
 
 use super::plan::PlanRow;
@@ -56,7 +55,7 @@ pub(super) fn chart(
                 .with_marker(Marker::None),
         );
     }
-    let mut chart = pictures::expected_error("How many users?", spectrum, (from, to), series);
+    let mut chart = expected_error("How many users?", spectrum, (from, to), series);
     let mut subtitle = format!("p\u{a0}=\u{a0}{}, k\u{a0}=\u{a0}{k}", grouped(p as u64));
     if !several && let Some(row) = rows.first() {
         subtitle.push_str(&format!(", ε\u{a0}=\u{a0}{}", row.epsilon));

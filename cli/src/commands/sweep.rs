@@ -1,7 +1,7 @@
 //! The picture of a sweep: error over one quantity, a line for each of the others.
 
 use eigenveil_estimation::floor::grouped;
-use eigenveil_plots::{Axis, HorizontalLine, LineChart, LineStyle, Marker, Series};
+use eigenveil_figures::{Axis, HorizontalLine, LineChart, LineStyle, Marker, Series};
 
 use super::simulate::Simulated;
 use crate::output;

@@ -19,7 +19,7 @@ use eigenveil_client::{
     http::{AnalystClient, Study, StudyClient, Token},
 };
 use eigenveil_estimation::{floor::grouped, metrics};
-use eigenveil_plots::Figure;
+use eigenveil_figures::Figure;
 use eigenveil_server::{Environment, Server, ServerConfig};
 use eigenveil_shared::{
     ErrorCode,

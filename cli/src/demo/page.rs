@@ -1,8 +1,9 @@
 //! `report.html`: the demo's result as one self-contained page.
 
 use eigenveil_estimation::floor::grouped;
-use eigenveil_pictures as pictures;
-use eigenveil_plots::{BarChart, ColourScale, Figure, ImageGrid, LoadingImage, format_number};
+use eigenveil_figures::{
+    self as figures, BarChart, ColourScale, Figure, ImageGrid, LoadingImage, format_number,
+};
 use eigenveil_shared::{estimate::Estimate, privacy::epsilon_text};
 use nalgebra::DMatrix;
 
@@ -73,10 +74,10 @@ pub(super) fn render(page: &Page<'_>) -> String {
 
     body.push_str("<section><h2>How much of it is real</h2>");
     body.push_str(&figure(
-        &pictures::scree(estimate, Some(page.nonprivate_eigenvalues)).to_svg(),
+        &figures::scree(estimate, Some(page.nonprivate_eigenvalues)).to_svg(),
     ));
     if !estimate.components.is_empty() {
-        body.push_str(&figure(&pictures::alignment(estimate).to_svg()));
+        body.push_str(&figure(&figures::alignment(estimate).to_svg()));
     }
     body.push_str(&components_table(estimate));
     for warning in &estimate.warnings {
@@ -86,10 +87,10 @@ pub(super) fn render(page: &Page<'_>) -> String {
 
     if let Some(sparse) = &estimate.sparse {
         body.push_str("<section><h2>The selected features</h2>");
-        body.push_str(&figure(&pictures::loadings(estimate, sparse).to_svg()));
+        body.push_str(&figure(&figures::loadings(estimate, sparse).to_svg()));
         if let Some(path) = &sparse.path {
-            body.push_str(&figure(&pictures::lambda_path(estimate, path).to_svg()));
-            if let Some(chart) = pictures::lambda_rows(estimate, path) {
+            body.push_str(&figure(&figures::lambda_path(estimate, path).to_svg()));
+            if let Some(chart) = figures::lambda_rows(estimate, path) {
                 body.push_str(&figure(&chart.to_svg()));
             }
         }

@@ -2,7 +2,7 @@
 
 use eigenveil_central::{Neighbours, NoiseRule, Options, Privacy, generator};
 use eigenveil_estimation::models::Model;
-use eigenveil_plots::{Axis, Figure, HorizontalLine, LineChart, LineStyle, Series};
+use eigenveil_figures::{Axis, Figure, HorizontalLine, LineChart, LineStyle, Series};
 use eigenveil_shared::Result;
 
 use crate::{

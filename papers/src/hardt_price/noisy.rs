@@ -7,7 +7,7 @@ use eigenveil_estimation::{
     linalg::{cross_product, outer_scaled, product, symmetric_eigenvalues},
     models::uniform_frame,
 };
-use eigenveil_plots::{Axis, Figure, HorizontalLine, LineChart, LineStyle, Series};
+use eigenveil_figures::{Axis, Figure, HorizontalLine, LineChart, LineStyle, Series};
 use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 use rand_distr::{Distribution, StandardNormal};

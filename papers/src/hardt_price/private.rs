@@ -2,7 +2,7 @@
 
 use eigenveil_central::{Fit, Neighbours, NoiseRule, Options, generator, parameter::COLUMNS};
 use eigenveil_estimation::models::Model;
-use eigenveil_plots::{Axis, Figure, LineChart, LineStyle, Series};
+use eigenveil_figures::{Axis, Figure, LineChart, LineStyle, Series};
 use eigenveil_shared::Result;
 
 use crate::{

@@ -2,7 +2,7 @@
 
 use eigenveil_central::{Options, Privacy, generator};
 use eigenveil_estimation::{metrics::largest_principal_angle, models::Model};
-use eigenveil_plots::{Axis, Figure, LineChart, Series};
+use eigenveil_figures::{Axis, Figure, LineChart, Series};
 use eigenveil_shared::Result;
 
 use crate::{

@@ -2,7 +2,7 @@
 
 use eigenveil_central::{Neighbours, NoiseRule, Options, Rows, generator};
 use eigenveil_estimation::models::uniform_frame;
-use eigenveil_plots::{Axis, Figure, LineChart, Series};
+use eigenveil_figures::{Axis, Figure, LineChart, Series};
 use eigenveil_shared::{
     Result,
     preprocess::{Norm, Row},

@@ -1,7 +1,7 @@
 //! Figure 1: the gradients of a minibatch, their average and their range.
 
 use eigenveil_central::generator;
-use eigenveil_plots::{Axis, Figure, HorizontalLine, LineChart, Series};
+use eigenveil_figures::{Axis, Figure, HorizontalLine, LineChart, Series};
 use eigenveil_shared::Result;
 use rand_distr::{Distribution, StandardNormal};
 

@@ -4,7 +4,7 @@ use eigenveil_central::{
     Neighbours, NoiseRule, Options, generator, oja::DEFAULT_NUMERATOR, parameter::STEP,
 };
 use eigenveil_estimation::models::Model;
-use eigenveil_plots::{Axis, Figure, LineChart, Series};
+use eigenveil_figures::{Axis, Figure, LineChart, Series};
 use eigenveil_shared::Result;
 
 use crate::{

@@ -1,7 +1,7 @@
 //! Figure 1: the six algorithms along their iterations.
 
 use eigenveil_central::NoiseRule;
-use eigenveil_plots::{Axis, Figure, LineChart, LineStyle, Series};
+use eigenveil_figures::{Axis, Figure, LineChart, LineStyle, Series};
 use eigenveil_shared::Result;
 
 use super::{

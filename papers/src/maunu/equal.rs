@@ -1,7 +1,7 @@
 //! Who wins at equal true ε, with noiseless and noisy inliers: ours, not the paper's.
 
 use eigenveil_central::NoiseRule::Accounted;
-use eigenveil_plots::{Axis, Figure, LineChart, LineStyle, Series};
+use eigenveil_figures::{Axis, Figure, LineChart, LineStyle, Series};
 use eigenveil_shared::Result;
 
 use super::{

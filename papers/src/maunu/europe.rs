@@ -6,7 +6,7 @@ use eigenveil_central::{
     AnalyzeGauss, Baseline, Fit, NoiseRule, Privacy, Request, Rows, generator, robust::GladForm,
 };
 use eigenveil_estimation::models::uniform_frame;
-use eigenveil_plots::{BarChart, Figure};
+use eigenveil_figures::{BarChart, Figure};
 use eigenveil_shared::Result;
 
 use super::{

@@ -1,7 +1,7 @@
 //! What figures over two settings have in common: how they are drawn, and how two algorithms are compared on them.
 
 use eigenveil_central::NoiseRule;
-use eigenveil_plots::{ColourScale, ImageGrid, LoadingImage};
+use eigenveil_figures::{ColourScale, ImageGrid, LoadingImage};
 
 use super::{haystack::NOISES, method::Form};
 use crate::{

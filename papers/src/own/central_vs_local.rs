@@ -9,7 +9,7 @@ use eigenveil_estimation::{
     models::Model,
     simulate::{Experiment, Path, RowSource, run},
 };
-use eigenveil_plots::{Axis, Figure, HorizontalLine, LineChart, LineStyle, Series};
+use eigenveil_figures::{Axis, Figure, HorizontalLine, LineChart, LineStyle, Series};
 use eigenveil_shared::{
     Result,
     mechanism::{Calibration, MechanismKind},

@@ -14,7 +14,7 @@ use eigenveil_estimation::{
     pca::pca,
     simulate::{Participants, Path, RowSource, noisy_sum},
 };
-use eigenveil_plots::{Axis, Figure, LineChart, Series};
+use eigenveil_figures::{Axis, Figure, LineChart, Series};
 use eigenveil_shared::{
     Result,
     mechanism::{

@@ -6,7 +6,7 @@ use eigenveil_central::{
     Neighbours, NoiseRule, Options, Privacy, Request, Rows, find, generator, pca,
 };
 use eigenveil_estimation::metrics::projector_distance;
-use eigenveil_plots::{Axis, Figure, HorizontalLine, LineChart, LineStyle, Series};
+use eigenveil_figures::{Axis, Figure, HorizontalLine, LineChart, LineStyle, Series};
 use eigenveil_shared::{
     Result,
     preprocess::{Norm, Row},

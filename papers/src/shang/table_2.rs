@@ -1,6 +1,6 @@
 //! Table 2: rows, columns and sparsity of the data sets, counted.
 
-use eigenveil_plots::{Axis, Figure, LineChart, LineStyle, Series};
+use eigenveil_figures::{Axis, Figure, LineChart, LineStyle, Series};
 use eigenveil_shared::{Result, preprocess::Row};
 
 use crate::{

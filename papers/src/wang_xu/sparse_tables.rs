@@ -14,7 +14,7 @@ use eigenveil_estimation::{
     metrics::projector_distance,
     moment::NoisyMoment,
 };
-use eigenveil_plots::{Axis, Figure, HorizontalLine, LineChart, LineStyle, Series};
+use eigenveil_figures::{Axis, Figure, HorizontalLine, LineChart, LineStyle, Series};
 use eigenveil_shared::{
     Result,
     codec::StudyShape,

@@ -6,7 +6,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use eigenveil_estimation::{floor::grouped, plan::largest_error};
-use eigenveil_plots::Figure;
+use eigenveil_figures::Figure;
 use eigenveil_shared::{Error, ErrorCode};
 use maud::{Markup, html};
 

@@ -104,7 +104,7 @@ pub(super) fn badge(state: StudyState) -> Markup {
 
 /// A number a person reads: four digits.
 pub(super) fn short(value: f64) -> String {
-    eigenveil_plots::format_number((value * 1e4).round() / 1e4)
+    eigenveil_figures::format_number((value * 1e4).round() / 1e4)
 }
 
 /// Milliseconds since 1970-01-01 as a date and a time, UTC.

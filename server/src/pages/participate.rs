@@ -6,7 +6,7 @@ use axum::{
     response::Response,
 };
 use eigenveil_estimation::floor::grouped;
-use eigenveil_plots::{Axis, Figure, LineChart, LineStyle, Marker, Series};
+use eigenveil_figures::{Axis, Figure, LineChart, LineStyle, Marker, Series};
 use eigenveil_shared::{
     api::StudyState,
     enrolment::Enrolment,
@@ -279,7 +279,7 @@ fn draw_belief(study: &Study, fields: &Fields) -> String {
     );
     chart.subtitle = Some(format!(
         "ε\u{a0}=\u{a0}{}: 50\u{a0}% becomes {} at most",
-        eigenveil_plots::format_number(epsilon),
+        eigenveil_figures::format_number(epsilon),
         percent(at_most(0.5, epsilon))
     ));
     chart.series = vec![

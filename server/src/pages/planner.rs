@@ -4,8 +4,7 @@ use eigenveil_estimation::{
     floor::{Spectrum, grouped},
     plan::{Planned, Total, Wish, error_curve, plan, spectrum_of, spectrum_of_pilot},
 };
-use eigenveil_pictures as pictures;
-use eigenveil_plots::{LineChart, LineStyle, Marker, Series};
+use eigenveil_figures::{LineChart, LineStyle, Marker, Series, expected_error};
 use eigenveil_shared::{
     Result,
     estimate::{Estimate, Rank, Verdict},
@@ -121,7 +120,7 @@ impl Forecast {
             );
         }
         let title = "Expected error as reports arrive";
-        let mut chart = pictures::expected_error(title, &self.spectrum, range, lines);
+        let mut chart = expected_error(title, &self.spectrum, range, lines);
         chart.subtitle = Some(self.source.clone());
         Ok(chart)
     }
@@ -146,7 +145,7 @@ pub(super) fn compare(forecasts: &[(String, Forecast)], n: u64) -> Result<Option
         .zip(styles.into_iter().cycle())
         .map(|((name, forecast), style)| Ok(forecast.line(name.clone(), range)?.with_style(style)))
         .collect::<Result<_>>()?;
-    let mut chart = pictures::expected_error(
+    let mut chart = expected_error(
         "Expected error by participants",
         &first.spectrum,
         range,
@@ -166,7 +165,7 @@ fn range_around(numbers: impl IntoIterator<Item = u64> + Clone) -> (u64, u64) {
 
 #[cfg(test)]
 mod tests {
-    use eigenveil_plots::Figure;
+    use eigenveil_figures::Figure;
     use eigenveil_shared::{
         mechanism::{Calibration, MechanismKind},
         preprocess::Norm,

@@ -8,7 +8,7 @@ use axum::{
     response::Response,
 };
 use eigenveil_estimation::{floor::grouped, plan::largest_error};
-use eigenveil_plots::{Axis, DataTable, Figure, LineChart, Marker, Series};
+use eigenveil_figures::{Axis, DataTable, Figure, LineChart, Marker, Series};
 use eigenveil_shared::{
     Error, ErrorCode,
     api::{EstimateDocument, EstimateState, StudyState},

@@ -7,8 +7,7 @@ use std::{
 
 use bytes::Bytes;
 use eigenveil_estimation::floor::grouped;
-use eigenveil_pictures as pictures;
-use eigenveil_plots::{BarChart, DataTable, Figure};
+use eigenveil_figures::{self as figures, BarChart, DataTable, Figure};
 use eigenveil_shared::{
     Error, Result,
     api::EstimateDocument,
@@ -172,7 +171,7 @@ fn verdict(estimate: &Estimate) -> Vec<String> {
     if let Some(influence) = estimate.influence {
         sentences.push(format!(
             "One report moves the moment by at most {}, and 1 % of the participants together by at most {}. Nothing here shows that they told the truth.",
-            eigenveil_plots::format_number(influence),
+            eigenveil_figures::format_number(influence),
             short(influence * (0.01 * estimate.n as f64).ceil())
         ));
     }
@@ -238,7 +237,7 @@ fn selection(estimate: &Estimate, sparse: &SparseOutcome) -> String {
         "{} of {} features were selected (λ = {}){list}",
         grouped(sparse.support.len() as u64),
         grouped(estimate.p as u64),
-        eigenveil_plots::format_number(sparse.lambda)
+        eigenveil_figures::format_number(sparse.lambda)
     )
 }
 
@@ -253,7 +252,7 @@ fn with_error(value: f64, error: Option<f64>) -> String {
 fn short_error(error: f64) -> String {
     if error > 0.0 && error < 0.5e-4 {
         let first: f64 = format!("{error:.0e}").parse().unwrap_or(error);
-        eigenveil_plots::format_number(first)
+        eigenveil_figures::format_number(first)
     } else {
         short(error)
     }
@@ -287,7 +286,7 @@ fn untitled(title: &mut String, estimate: &Estimate) {
 }
 
 fn pictures(estimate: &Estimate) -> Vec<Picture> {
-    let mut scree = pictures::scree(estimate, None);
+    let mut scree = figures::scree(estimate, None);
     untitled(&mut scree.title, estimate);
     let mut all = vec![picture(
         "scree",
@@ -295,7 +294,7 @@ fn pictures(estimate: &Estimate) -> Vec<Picture> {
         scree,
     )];
     if !estimate.components.is_empty() {
-        let mut alignment = pictures::alignment(estimate);
+        let mut alignment = figures::alignment(estimate);
         untitled(&mut alignment.title, estimate);
         all.push(picture(
             "alignment",
@@ -305,7 +304,7 @@ fn pictures(estimate: &Estimate) -> Vec<Picture> {
     }
     match &estimate.sparse {
         Some(sparse) if !sparse.support.is_empty() && !estimate.components.is_empty() => {
-            let mut loadings = pictures::loadings(estimate, sparse);
+            let mut loadings = figures::loadings(estimate, sparse);
             untitled(&mut loadings.title, estimate);
             all.push(picture(
                 "loadings",
@@ -338,12 +337,12 @@ fn pictures(estimate: &Estimate) -> Vec<Picture> {
             (
                 "lambda-path",
                 "Variance captured and features selected along the path of λ.",
-                Some(pictures::lambda_path(estimate, path)),
+                Some(figures::lambda_path(estimate, path)),
             ),
             (
                 "lambda-rows",
                 "Which features enter when along the path of λ.",
-                pictures::lambda_rows(estimate, path),
+                figures::lambda_rows(estimate, path),
             ),
         ];
         for (file, what, chart) in charts {

@@ -1,14 +1,12 @@
-//! Which pictures an estimate and a plan have: from documents to charts, for pages and files.
+//! Which figures an estimate has: from its document to charts, for pages and files.
 
-use eigenveil_estimation::{
-    floor::{Spectrum, grouped},
-    plan::largest_error,
-};
-use eigenveil_plots::{
-    AlignmentChart, Axis, HorizontalLine, LineChart, LineStyle, LoadingRow, LoadingTable, Marker,
-    NoiseFloor, Reference, Scree, ScreeComponent, Series, Standing, format_number,
-};
+use eigenveil_estimation::floor::grouped;
 use eigenveil_shared::estimate::{Estimate, LambdaPath, SparseOutcome, Verdict};
+
+use crate::{
+    AlignmentChart, Axis, LineChart, LineStyle, LoadingRow, LoadingTable, Marker, NoiseFloor,
+    Reference, Scree, ScreeComponent, Series, Standing, format_number,
+};
 
 /// The scree plot of an estimate with its noise floor; `without_noise` adds the non-private spectrum. Everything is in units
 /// of a component's variance, an eigenvalue of `E[xxᵀ]`.
@@ -193,26 +191,4 @@ pub fn lambda_rows(estimate: &Estimate, path: &LambdaPath) -> Option<LineChart> 
         })
         .collect();
     Some(chart)
-}
-
-/// Lines of expected error against the number of participants, for a population of this spectrum.
-pub fn expected_error(
-    title: &str,
-    spectrum: &Spectrum,
-    (from, to): (u64, u64),
-    lines: Vec<Series>,
-) -> LineChart {
-    let largest = largest_error(spectrum.dimension(), spectrum.rank());
-    let mut chart = LineChart::new(
-        title,
-        Axis::log("participants n").between(from as f64, to as f64),
-        // From zero: a difference must look as large as it is.
-        Axis::linear("expected error ‖V̂V̂ᵀ − VVᵀ‖F").between(0.0, 1.05 * largest),
-    );
-    chart.series = lines;
-    chart.reference_lines = vec![HorizontalLine {
-        label: "nothing in common".to_owned(),
-        y: largest,
-    }];
-    chart
 }

@@ -1,6 +1,6 @@
 //! Writes sample pictures, and a page that shows them all, into a directory.
 //!
-//! `cargo run -p eigenveil-plots --example gallery -- DIRECTORY`
+//! `cargo run -p eigenveil-figures --example gallery -- DIRECTORY`
 
 use std::{error::Error, fs, path::PathBuf};
 

@@ -1,4 +1,5 @@
-//! Pictures of estimates and experiments as self-contained SVG.
+//! How estimates, plans and experiments are shown: which figures an estimate has ([`scree()`], [`alignment()`], …) and a plan
+//! ([`expected_error`]), and the charts they are made of, as self-contained SVG.
 //!
 //! Every picture is a plain struct that is filled in and turned into a string (most are a [`Figure`]):
 //!
@@ -31,6 +32,7 @@ mod alignment;
 mod bars;
 mod biplot;
 mod chart;
+mod estimate;
 mod figure;
 mod frame;
 mod image;
@@ -38,6 +40,7 @@ mod label;
 mod loadings;
 mod marker;
 mod number;
+mod plan;
 mod scale;
 mod scree;
 mod style;
@@ -50,11 +53,13 @@ pub use alignment::AlignmentChart;
 pub use bars::{Bar, BarChart};
 pub use biplot::{Arrow, Biplot, PointGroup};
 pub use chart::{HorizontalLine, LineChart, Series};
+pub use estimate::{alignment, lambda_path, lambda_rows, loadings, scree};
 pub use figure::Figure;
 pub use image::{ColourScale, ImageGrid, ImageRow, LoadingImage, WrongShape};
 pub use loadings::{LoadingRow, LoadingTable};
 pub use marker::{LineStyle, Marker};
 pub use number::compact as format_number;
+pub use plan::expected_error;
 pub use scale::{Axis, ScaleKind};
 pub use scree::{Reference, Scree, ScreeComponent};
 pub use style::STYLESHEET;

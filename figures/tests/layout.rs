@@ -3,7 +3,7 @@
 // Helpers of tests, not only tests, may stop at what should not be.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use eigenveil_plots::{
+use eigenveil_figures::{
     AlignmentChart, Axis, BarChart, Figure, HorizontalLine, ImageGrid, LineChart, LineStyle,
     LoadingImage, LoadingRow, LoadingTable, NoiseFloor, Reference, Scree, ScreeComponent, Series,
     Standing,
@@ -54,7 +54,7 @@ const NUMERIC: [&str; 14] = [
 
 fn check(svg: &str) {
     let document = Document::parse(svg).unwrap_or_else(|e| panic!("{e}: {svg}"));
-    let svg = svg.replace(eigenveil_plots::STYLESHEET, "");
+    let svg = svg.replace(eigenveil_figures::STYLESHEET, "");
     let root = document.root_element();
     assert_eq!(root.attribute("role"), Some("img"));
     assert!(root.attribute("aria-label").is_some());
@@ -283,7 +283,7 @@ fn check_page(page: &str) {
         .descendants()
         .filter(|n| n.has_tag_name(svg("style")));
     let first = styles.next().unwrap().text();
-    assert_eq!(first, Some(eigenveil_plots::STYLESHEET));
+    assert_eq!(first, Some(eigenveil_figures::STYLESHEET));
     assert!(styles.all(|s| s.text() == first));
     assert!(document.descendants().all(|n| n.attribute("id").is_none()));
 }

@@ -1,6 +1,6 @@
 //! Sample pictures, shared by the gallery and the layout tests.
 
-use eigenveil_plots::{
+use eigenveil_figures::{
     AlignmentChart, Arrow, Axis, BarChart, Biplot, ColourScale, Figure, HorizontalLine, ImageGrid,
     LineChart, LineStyle, LoadingImage, LoadingRow, LoadingTable, NoiseFloor, PointGroup,
     Reference, Scree, ScreeComponent, Series, Standing,
