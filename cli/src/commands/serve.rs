@@ -10,7 +10,11 @@ use clap::Args;
 use eigenveil_server::{Certificates, Environment, Server, ServerConfig};
 use serde::Serialize;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tracing_subscriber::{filter::{LevelFilter, Targets}, layer::SubscriberExt as _, util::SubscriberInitExt as _};
+use tracing_subscriber::{
+    filter::{LevelFilter, Targets},
+    layer::SubscriberExt as _,
+    util::SubscriberInitExt as _,
+};
 
 use crate::{
     error::{CliError, Result},

@@ -37,7 +37,10 @@ async fn picture(browser: &Browser, file: &Path) {
         .await;
     std::fs::write(file, browser.client.screenshot().await.unwrap()).unwrap();
     browser
-        .devtools("Emulation.clearDeviceMetricsOverride", serde_json::json!({}))
+        .devtools(
+            "Emulation.clearDeviceMetricsOverride",
+            serde_json::json!({}),
+        )
         .await;
 }
 
