@@ -34,8 +34,10 @@ use crate::{
     store::{Arrivals, Study},
 };
 
+/// A column's name, and its cell of a row.
+type Column = (&'static str, fn(&ComponentRow) -> &str);
 /// Columns of the table of components.
-const COMPONENTS: [(&str, fn(&ComponentRow) -> &str); 7] = [
+const COMPONENTS: [Column; 7] = [
     ("Component", |row| &row.component),
     ("Verdict", |row| &row.verdict),
     ("Could be made up by", |row| &row.made_up_by),
