@@ -1,7 +1,6 @@
 //! The `eigenveil` command as a library, so that whole-system tests run the fresh program.
 
 mod args;
-mod biplot;
 mod commands;
 mod demo;
 mod device_time;
@@ -9,6 +8,7 @@ mod error;
 mod output;
 mod results;
 pub mod rows;
+mod scores;
 mod shares;
 
 use std::{io::ErrorKind, process::ExitCode};

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use eigenveil_figures::{self as figures, Figure};
+use eigenveil_figures::EstimateFigure;
 use eigenveil_shared::estimate::{Estimate, LambdaPath, csv_text};
 
 use crate::{
@@ -66,40 +66,26 @@ fn is_plain_name(line: &str) -> bool {
     )
 }
 
-/// `summary.csv`, `features.txt` and the pictures of an estimate, and what a path of λ gives. `without_noise` adds the
-/// non-private spectrum to the scree plot.
+/// `summary.csv`, `features.txt` and the figures of an estimate, and what a path of λ gives.
 ///
 /// # Errors
 /// When a table cannot be written.
-pub(crate) fn files(estimate: &Estimate, without_noise: Option<&[f64]>) -> Result<Vec<ResultFile>> {
+pub(crate) fn files(estimate: &Estimate, figures: &[EstimateFigure]) -> Result<Vec<ResultFile>> {
     let mut names = estimate.feature_names().join("\n");
     names.push('\n');
     let mut files = vec![
         ("summary.csv", summary(estimate)?),
         ("features.txt", names.into_bytes()),
-        (
-            "scree.svg",
-            figures::scree(estimate, without_noise)
-                .to_svg()
-                .into_bytes(),
-        ),
     ];
-    if !estimate.components.is_empty() {
-        let chart = figures::alignment(estimate).to_svg();
-        files.push(("alignment.svg", chart.into_bytes()));
+    let sparse = estimate.sparse.as_ref();
+    if let Some(path) = sparse.and_then(|sparse| sparse.path.as_ref()) {
+        files.push(("lambda_path.csv", path_table(estimate, path)?));
     }
-    if let Some(sparse) = &estimate.sparse {
-        let table = figures::loadings(estimate, sparse).to_svg();
-        files.push(("loadings.svg", table.into_bytes()));
-        if let Some(path) = &sparse.path {
-            files.push(("lambda_path.csv", path_table(estimate, path)?));
-            let chart = figures::lambda_path(estimate, path).to_svg();
-            files.push(("lambda_path.svg", chart.into_bytes()));
-            if let Some(chart) = figures::lambda_rows(estimate, path) {
-                files.push(("lambda_rows.svg", chart.to_svg().into_bytes()));
-            }
-        }
-    }
+    files.extend(
+        figures
+            .iter()
+            .map(|shown| (shown.file, shown.figure.to_svg().into_bytes())),
+    );
     Ok(files)
 }
 

@@ -16,7 +16,7 @@ fn main() -> Result<(), Box<dyn Error>> {
          <title>Gallery</title>",
     );
     for (name, svg) in samples::all() {
-        fs::write(directory.join(format!("{name}.svg")), &svg)?;
+        fs::write(directory.join(name), &svg)?;
         page.push_str(&format!("<p>{svg}</p>"));
     }
     fs::write(directory.join("index.html"), page)?;

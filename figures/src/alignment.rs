@@ -2,15 +2,16 @@
 
 use crate::{
     figure::Figure,
-    frame::{MARGIN, axes, block, block_height, caption_under, heading, usable_width, whisker},
-    label::Rows,
+    frame::{
+        MARGIN, axes, block, block_height, caption_under, heading_and_legend, no_data,
+        usable_width, whisker,
+    },
     number::compact,
     scale::{Scale, Tick},
-    scree::{ScreeComponent, rank, ranks},
     svg::{Anchor, Area, Svg},
     table::DataTable,
     text::Role,
-    verdict::legend,
+    verdict::{self, MOST, ScreeComponent, rank, ranks},
 };
 
 pub(crate) const ALIGNMENT: &str = "Expected squared cosine with the true component";
@@ -24,8 +25,6 @@ pub struct AlignmentChart {
     pub subtitle: Option<String>,
     /// The components, leading first.
     pub components: Vec<ScreeComponent>,
-    /// How many components to show at most.
-    pub shown: usize,
     /// Width in pixels, at least 320.
     pub width: f64,
 }
@@ -34,7 +33,7 @@ const HEIGHT: f64 = 220.0;
 const MARK: f64 = 4.5;
 
 impl AlignmentChart {
-    /// A chart of the first 30 components, 720 pixels wide.
+    /// A chart 720 pixels wide.
     pub fn new(
         title: impl Into<String>,
         components: impl IntoIterator<Item = ScreeComponent>,
@@ -43,49 +42,33 @@ impl AlignmentChart {
             title: title.into(),
             subtitle: None,
             components: components.into_iter().collect(),
-            shown: 30,
             width: 720.0,
         }
     }
 
     fn shown(&self) -> &[ScreeComponent] {
-        &self.components[..self.components.len().min(self.shown.clamp(1, 200))]
+        &self.components[..self.components.len().min(MOST)]
     }
 }
 
 impl Figure for AlignmentChart {
-    fn with_width(self, width: f64) -> Self {
-        Self { width, ..self }
+    fn set_width(&mut self, width: f64) {
+        self.width = width;
     }
 
     fn to_svg(&self) -> String {
         let width = usable_width(self.width);
         let components = self.shown();
-        let mut svg = Svg::default();
-        let mut top = heading(&mut svg, &self.title, self.subtitle.as_deref(), width) + 8.0;
         let verdicts: Vec<_> = components.iter().map(|c| Some(c.verdict)).collect();
-        let rows = Rows::new(legend(&verdicts), width - 2.0 * MARGIN);
-        rows.draw(&mut svg, (MARGIN, top));
-        top += rows.height + 10.0;
+        let (title, subtitle) = (&self.title, self.subtitle.as_deref());
+        let legend = verdict::legend(&verdicts);
+        let (mut svg, top) = heading_and_legend(title, subtitle, legend, width);
         let left = MARGIN + Role::Small.width("0.5") + 8.0;
-        let area = Area {
-            x: left,
-            y: 0.0,
-            w: width - MARGIN - left,
-            h: HEIGHT,
-        };
-        let area = panel(
-            &mut svg,
-            components,
-            components.len(),
-            area,
-            top,
-            width,
-            true,
-        );
+        let area = Area::new(left, top, width - MARGIN - left, HEIGHT);
+        let n = components.len();
+        let area = panel(&mut svg, components, n, area, width, true);
         if components.is_empty() {
-            let at = (area.x + area.w / 2.0, area.y + area.h / 2.0);
-            svg.text(Role::Subtitle, "mut", at, Anchor::Middle, "no data");
+            no_data(&mut svg, area);
         }
         let mut under = vec!["Component, by rank".to_owned()];
         if components.iter().any(|c| error_of(c).is_some()) {
@@ -108,8 +91,8 @@ impl Figure for AlignmentChart {
         let rows = self.shown().iter().enumerate().map(|(i, component)| {
             vec![
                 (i + 1).to_string(),
-                component.verdict.word().to_owned(),
-                component.alignment.map(compact).unwrap_or_default(),
+                component.verdict.as_str().to_owned(),
+                known(component.alignment),
                 error_of(component).map(compact).unwrap_or_default(),
             ]
         });
@@ -121,6 +104,14 @@ impl Figure for AlignmentChart {
     }
 }
 
+/// Nothing for what is not known.
+pub(crate) fn known(value: f64) -> String {
+    match value.is_finite() {
+        true => compact(value),
+        false => String::new(),
+    }
+}
+
 fn error_of(component: &ScreeComponent) -> Option<f64> {
     component
         .alignment_error
@@ -128,26 +119,29 @@ fn error_of(component: &ScreeComponent) -> Option<f64> {
 }
 
 fn in_words((i, component): (usize, &ScreeComponent)) -> String {
-    let value = component.alignment.map_or("unknown".to_owned(), compact);
+    let value = match component.alignment.is_finite() {
+        true => compact(component.alignment),
+        false => "unknown".to_owned(),
+    };
     let error = error_of(component).map_or(String::new(), |e| format!(" ± {}", compact(e)));
     format!(
         "Component {}, {}: {value}{error}.",
         i + 1,
-        component.verdict.legend()
+        component.verdict.in_words()
     )
 }
 
-/// Bars of the alignments from 0 to 1 in `n` slots under their name at `top`, as wide as `area` and as tall; gives the area
-/// drawn in.
+/// Bars of the alignments from 0 to 1 in `n` slots under their name at the top of `area`, as wide as that and as tall; gives
+/// the area drawn in.
 pub(crate) fn panel(
     svg: &mut Svg,
     components: &[ScreeComponent],
     n: usize,
     area: Area,
-    top: f64,
     width: f64,
     marked: bool,
 ) -> Area {
+    let top = area.y;
     let lines = Role::Label.wrap(ALIGNMENT, width - 2.0 * MARGIN, 3);
     block(svg, Role::Label, &lines, MARGIN, top, Anchor::Start);
     // Room for a number above a whole bar, and for its mark.
@@ -156,29 +150,21 @@ pub(crate) fn panel(
         y: top + block_height(Role::Label, &lines) + room,
         ..area
     };
-    let tick = |value: f64| Tick {
-        value,
-        label: compact(value),
-    };
-    let ticks = [0.0, 0.5, 1.0].map(tick).to_vec();
-    let y = Scale::fixed((0.0, 1.0), (area.bottom(), area.y), ticks);
+    let ticks = [0.0, 0.5, 1.0].map(|value| Tick::new(value, compact(value)));
+    let y = Scale::fixed((0.0, 1.0), (area.bottom(), area.y), ticks.to_vec());
     let x = ranks(n, (area.x, area.right()));
     axes(svg, area, &x, &y);
     let slot = area.w / n.max(1) as f64;
     let bar = (slot * 0.55).clamp(2.0, if marked { 44.0 } else { 26.0 });
     for (i, component) in components.iter().enumerate() {
-        let Some(value) = component.alignment.filter(|a| a.is_finite()) else {
+        if !component.alignment.is_finite() {
             continue;
-        };
-        let value = value.clamp(0.0, 1.0);
+        }
+        let value = component.alignment.clamp(0.0, 1.0);
+        let class = verdict::class(component.verdict);
         let (centre, upper) = (x.at(rank(i)), y.at(value));
-        svg.open_group(component.verdict.class(), &in_words((i, component)));
-        let fill = Area {
-            x: centre - bar / 2.0,
-            y: upper,
-            w: bar,
-            h: area.bottom() - upper,
-        };
+        svg.open_group(class, &in_words((i, component)));
+        let fill = Area::new(centre - bar / 2.0, upper, bar, area.bottom() - upper);
         if marked {
             svg.tinted("fill", fill, 0.45);
         } else {
@@ -194,8 +180,8 @@ pub(crate) fn panel(
             svg.close_group();
         }
         if marked {
-            svg.open_group(component.verdict.class(), "");
-            component.verdict.marker().draw(svg, (centre, upper), MARK);
+            svg.open_group(class, "");
+            verdict::marker(component.verdict).draw(svg, (centre, upper), MARK);
             svg.close_group();
             highest = highest.min(upper - MARK - 2.0);
         }

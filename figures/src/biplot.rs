@@ -1,56 +1,59 @@
-//! Rows in the plane of two components, with the features' loadings as arrows.
+//! The scatter people expect of a PCA: rows in the plane of two components, the features' loadings as arrows.
+//!
+//! It shows rows, so it is drawn from one's own on one's own machine, and nothing of it is sent.
+
+use std::collections::BTreeMap;
+
+use eigenveil_estimation::floor::grouped;
+use eigenveil_shared::estimate::{Estimate, Verdict};
 
 use crate::{
-    figure::Figure,
-    frame::{MARGIN, axes, block, caption_under, fit_x, fit_y, heading, usable_width},
-    label::{Key, Label, Rows},
+    chart::colour,
+    estimate::titled,
+    frame::{
+        MARGIN, axes, block, caption_under, fit_x, fit_y, heading_and_legend, no_data, usable_width,
+    },
+    label::{Key, Label},
     marker::{LineStyle, Marker},
     number::{compact, drawable},
     scale::Axis,
     style::SERIES_COLOURS,
     svg::{Anchor, Area, Path, Svg},
-    table::DataTable,
     text::Role,
 };
 
-/// Points that belong together: one colour and one shape.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct PointGroup {
-    /// What they have in common; without names there is no legend.
-    pub name: String,
-    /// Scores on the two components.
-    pub points: Vec<(f64, f64)>,
-}
+/// Most points drawn: more make a file that nothing opens, and no other picture.
+const MOST_POINTS: usize = 5_000;
+/// Most labels with a colour and a shape of their own.
+const MOST_LABELS: usize = 12;
+/// More labels than this are no labels but numbers.
+const MOST_DIFFERENT: usize = 100;
+/// Most arrows drawn, the longest.
+const MOST_ARROWS: usize = 10;
+
+/// Points that belong together, of one colour and one shape: what they have in common (without names there is no legend),
+/// and their scores on the two components.
+type PointGroup = (String, Vec<(f64, f64)>);
 
 /// Loadings of one feature on the two components.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Arrow {
-    /// Name of the feature.
-    pub name: String,
-    /// Loading on the horizontal component.
-    pub x: f64,
-    /// Loading on the vertical one.
-    pub y: f64,
+#[derive(Clone, Debug, PartialEq)]
+struct Arrow {
+    name: String,
+    x: f64,
+    y: f64,
 }
 
 /// A scatter of rows over two components, one unit of both equally long, with the longest loadings as arrows from the origin.
 /// Arrows are to one scale of their own, as in any biplot: their lengths compare with each other, not with the points.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Biplot {
-    /// Title.
-    pub title: String,
-    /// A line under the title.
-    pub subtitle: Option<String>,
-    /// Name of the horizontal component.
-    pub x: String,
-    /// Name of the vertical one.
-    pub y: String,
-    /// The rows.
-    pub groups: Vec<PointGroup>,
-    /// The features, in any order.
-    pub arrows: Vec<Arrow>,
-    /// How many arrows to draw at most.
-    pub shown: usize,
+    title: String,
+    subtitle: String,
+    /// Names of the two components.
+    x: String,
+    y: String,
+    groups: Vec<PointGroup>,
+    arrows: Vec<Arrow>,
     /// Width in pixels, at least 320.
     pub width: f64,
 }
@@ -61,25 +64,6 @@ const HEIGHTS: (f64, f64) = (0.35, 0.85);
 const REACH: f64 = 0.8;
 
 impl Biplot {
-    /// A picture 720 pixels wide, with the 10 longest arrows.
-    pub fn new(
-        title: impl Into<String>,
-        (x, y): (String, String),
-        groups: impl IntoIterator<Item = PointGroup>,
-        arrows: impl IntoIterator<Item = Arrow>,
-    ) -> Self {
-        Self {
-            title: title.into(),
-            subtitle: None,
-            x,
-            y,
-            groups: groups.into_iter().collect(),
-            arrows: arrows.into_iter().collect(),
-            shown: 10,
-            width: 720.0,
-        }
-    }
-
     /// Longest first, those that have a direction.
     fn sorted(&self) -> Vec<&Arrow> {
         let length = |arrow: &Arrow| arrow.x.hypot(arrow.y);
@@ -93,7 +77,7 @@ impl Biplot {
     }
 
     fn points(&self) -> impl Iterator<Item = (f64, f64)> {
-        let all = self.groups.iter().flat_map(|group| &group.points);
+        let all = self.groups.iter().flat_map(|(_, points)| points);
         all.copied().filter(|(x, y)| drawable(*x) && drawable(*y))
     }
 
@@ -109,68 +93,65 @@ impl Biplot {
 
     fn legend(&self) -> Vec<Label> {
         let named = self.groups.iter().enumerate();
-        named
-            .filter(|(_, group)| !group.name.is_empty() && !group.points.is_empty())
-            .map(|(i, group)| {
-                let key = Key::Series(LineStyle::None, shape(i));
-                Label::above(&group.name, &colour(i), key)
-            })
-            .collect()
+        let named = named.filter(|(_, (name, points))| !name.is_empty() && !points.is_empty());
+        let label = |(i, (name, _)): (usize, &PointGroup)| {
+            let key = Key::Series(LineStyle::None, shape(i));
+            Label::above(name, &colour(i), key)
+        };
+        named.map(label).collect()
     }
 
-    /// Draws the arrows with their names; gives the names that found no room.
-    fn draw_arrows(&self, svg: &mut Svg, area: Area, origin: (f64, f64)) -> Vec<&str> {
-        let arrows = self.sorted();
-        let arrows = &arrows[..arrows.len().min(self.shown)];
+    /// Draws arrows with their names; gives the names that found no room.
+    fn draw_arrows<'a>(
+        svg: &mut Svg,
+        arrows: &[&'a Arrow],
+        area: Area,
+        from: (f64, f64),
+    ) -> Vec<&'a str> {
         // Pixels for a loading of one: no arrow leaves the plot.
         let room = |loading: f64, ahead: f64, behind: f64| match loading {
             l if l > 0.0 => ahead / l,
             l if l < 0.0 => behind / -l,
             _ => f64::INFINITY,
         };
-        let (ox, oy) = origin;
+        let (ox, oy) = from;
         let scale = REACH
             * arrows.iter().fold(f64::INFINITY, |least: f64, arrow| {
                 least
                     .min(room(arrow.x, area.right() - ox, ox - area.x))
                     .min(room(arrow.y, oy - area.y, area.bottom() - oy))
             });
-        let mut taken: Vec<Area> = Vec::new();
-        let mut missing = Vec::new();
+        let (mut names, mut places, mut missing) = (Vec::new(), Vec::new(), Vec::new());
         for arrow in arrows {
             let tip = (ox + scale * arrow.x, oy - scale * arrow.y);
             let tooltip = format!("{}: {}, {}", arrow.name, compact(arrow.x), compact(arrow.y));
             svg.open_group("c5", &tooltip);
-            svg.path("ln thin", &shaft(origin, tip));
+            svg.path("ln thin", &shaft(from, tip));
             svg.close_group();
-            match place_for(&arrow.name, tip, area, &taken) {
-                Some(place) => taken.push(place),
+            match place_for(&arrow.name, tip, area, &places) {
+                Some(place) => {
+                    places.push(place);
+                    names.push(&arrow.name);
+                }
                 None => missing.push(arrow.name.as_str()),
             }
         }
         // Names lie over every arrow.
-        let named = arrows
-            .iter()
-            .filter(|a| !missing.contains(&a.name.as_str()));
-        for (arrow, place) in named.zip(&taken) {
-            svg.tinted("bg", *place, 0.8);
+        for (name, place) in names.into_iter().zip(places) {
+            svg.tinted("bg", place, 0.8);
             let baseline = (place.x + 2.0, place.y + Role::Small.size());
-            svg.text(Role::Small, "", baseline, Anchor::Start, &arrow.name);
+            svg.text(Role::Small, "", baseline, Anchor::Start, name);
         }
         missing
     }
 
-    fn description(&self, count: usize) -> String {
-        let groups: Vec<String> = self
-            .groups
-            .iter()
-            .filter(|group| !group.name.is_empty())
-            .map(|group| format!("{} {}", group.points.len(), group.name))
+    fn description(&self, count: usize, arrows: &[&Arrow]) -> String {
+        let groups = self.groups.iter().filter(|(name, _)| !name.is_empty());
+        let groups: Vec<String> = groups
+            .map(|(name, points)| format!("{} {name}", points.len()))
             .collect();
-        let arrows: Vec<String> = self
-            .sorted()
+        let arrows: Vec<String> = arrows
             .iter()
-            .take(self.shown)
             .map(|a| format!("{} ({}, {})", a.name, compact(a.x), compact(a.y)))
             .collect();
         let mut text = format!("Scatter of {count} rows, {} against {}.", self.y, self.x);
@@ -182,28 +163,15 @@ impl Biplot {
         }
         text
     }
-}
 
-impl Figure for Biplot {
-    fn with_width(self, width: f64) -> Self {
-        Self { width, ..self }
-    }
-
-    fn to_svg(&self) -> String {
+    /// The scatter as SVG.
+    #[must_use]
+    pub fn to_svg(&self) -> String {
         let width = usable_width(self.width);
-        let mut svg = Svg::default();
-        let mut top = heading(&mut svg, &self.title, self.subtitle.as_deref(), width) + 8.0;
-        let rows = Rows::new(self.legend(), width - 2.0 * MARGIN);
-        rows.draw(&mut svg, (MARGIN, top));
-        top += rows.height + 10.0;
-        block(
-            &mut svg,
-            Role::Label,
-            &Role::Label.wrap(&self.y, width - 2.0 * MARGIN, 1),
-            MARGIN,
-            top,
-            Anchor::Start,
-        );
+        let (title, subtitle) = (&self.title, Some(self.subtitle.as_str()));
+        let (mut svg, mut top) = heading_and_legend(title, subtitle, self.legend(), width);
+        let name = Role::Label.wrap(&self.y, width - 2.0 * MARGIN, 1);
+        block(&mut svg, Role::Label, &name, MARGIN, top, Anchor::Start);
         top += Role::Label.line_height() + 10.0;
 
         let (x_extent, y_extent) = (self.extent(|p| p.0), self.extent(|p| p.1));
@@ -213,12 +181,7 @@ impl Figure for Biplot {
             .min(HEIGHTS.1 * w / (y_extent.1 - y_extent.0))
             .max(f64::MIN_POSITIVE);
         let h = (unit * (y_extent.1 - y_extent.0)).clamp(HEIGHTS.0 * w, HEIGHTS.1 * w);
-        let area = Area {
-            x: left,
-            y: top,
-            w,
-            h,
-        };
+        let area = Area::new(left, top, w, h);
         // One unit of both is equally long: whichever needs less room gets more of the plane.
         let around = |(from, to): (f64, f64), pixels: f64| {
             let (middle, half) = (0.5 * (from + to), 0.5 * pixels / unit);
@@ -236,9 +199,9 @@ impl Figure for Biplot {
             300..1_500 => 3.0,
             _ => 2.2,
         };
-        for (i, group) in self.groups.iter().enumerate() {
-            svg.open_group(&colour(i), &group.name);
-            for &(px, py) in &group.points {
+        for (i, (name, points)) in self.groups.iter().enumerate() {
+            svg.open_group(&colour(i), name);
+            for &(px, py) in points {
                 if drawable(px) && drawable(py) {
                     shape(i).draw(&mut svg, (x.at(px), y.at(py)), radius);
                 }
@@ -246,26 +209,23 @@ impl Figure for Biplot {
             svg.close_group();
         }
         if count == 0 {
-            let at = (area.x + area.w / 2.0, area.y + area.h / 2.0);
-            svg.text(Role::Subtitle, "mut", at, Anchor::Middle, "no data");
+            no_data(&mut svg, area);
         }
         let origin = (
             x.at(0.0).clamp(area.x, area.right()),
             y.at(0.0).clamp(area.y, area.bottom()),
         );
-        let missing = self.draw_arrows(&mut svg, area, origin);
+        let all = self.sorted();
+        let arrows = &all[..all.len().min(MOST_ARROWS)];
+        let missing = Self::draw_arrows(&mut svg, arrows, area, origin);
 
         let mut under = vec![self.x.clone()];
-        let drawn = self.sorted().len().min(self.shown);
-        if drawn > 0 {
-            let rest = self.sorted().len() - drawn;
-            under.push(match rest {
-                0 => "Arrows: loadings, to a scale of their own".to_owned(),
-                _ => format!(
-                    "Arrows: the {drawn} longest loadings of {}, to a scale of their own",
-                    rest + drawn
-                ),
-            });
+        let which = match (arrows.len(), all.len()) {
+            (drawn, all) if drawn < all => format!("the {drawn} longest loadings of {all}"),
+            _ => "loadings".to_owned(),
+        };
+        if !arrows.is_empty() {
+            under.push(format!("Arrows: {which}, to a scale of their own"));
         }
         if !missing.is_empty() {
             under.push(format!("No room for the names of {}", missing.join(", ")));
@@ -273,24 +233,95 @@ impl Figure for Biplot {
         let bottom = area.bottom() + 26.0;
         let middle = area.x + area.w / 2.0;
         let height = caption_under(&mut svg, &under, middle, bottom, width);
-        svg.finish(width, height, &self.title, &self.description(count))
-    }
-
-    /// The arrows' numbers as a table, longest first.
-    fn to_table(&self) -> DataTable {
-        let rows = self.sorted().into_iter();
-        DataTable {
-            caption: self.title.clone(),
-            headers: vec!["Feature".to_owned(), self.x.clone(), self.y.clone()],
-            rows: rows
-                .map(|arrow| vec![arrow.name.clone(), compact(arrow.x), compact(arrow.y)])
-                .collect(),
-        }
+        let description = self.description(count, arrows);
+        svg.finish(width, height, &self.title, &description)
     }
 }
 
-fn colour(index: usize) -> String {
-    format!("c{}", index % SERIES_COLOURS)
+/// Rows in the plane of these two components (from 0), by their scores on every component, with one label a row or none.
+///
+/// # Errors
+/// In words: components that there are not, labels that are none.
+pub fn biplot(
+    estimate: &Estimate,
+    (first, second): (usize, usize),
+    scores: &[Vec<f64>],
+    labels: Option<&[String]>,
+) -> Result<Biplot, String> {
+    let components = &estimate.components;
+    let (Some(x), Some(y)) = (components.get(first), components.get(second)) else {
+        return Err(format!(
+            "the picture needs components {} and {}, but the estimate has {}; estimate with a larger --k, or choose others with --axes",
+            first + 1,
+            second + 1,
+            estimate.k
+        ));
+    };
+    let loadings = x.loadings.iter().zip(&y.loadings);
+    let arrows = estimate.feature_names().into_iter().zip(loadings);
+    let arrow = |(name, (&x, &y)): (String, (&f64, &f64))| Arrow { name, x, y };
+    let names = labels.map_or(Ok(Vec::new()), group_names)?;
+    // Those of no name of their own come last; without labels they are all.
+    let mut groups: Vec<PointGroup> = names
+        .iter()
+        .chain([&labels.map_or("", |_| "other")])
+        .map(|name| ((*name).to_owned(), Vec::new()))
+        .collect();
+    // Every so many rows, from the first to the last.
+    let step = scores.len().div_ceil(MOST_POINTS).max(1);
+    for row in (0..scores.len()).step_by(step) {
+        let label = labels.map(|labels| labels[row].as_str());
+        let group = names.iter().position(|name| Some(*name) == label);
+        let (_, points) = &mut groups[group.unwrap_or(names.len())];
+        points.push((scores[row][first], scores[row][second]));
+    }
+    groups.retain(|(_, points)| !points.is_empty());
+    let axis = |index: usize| {
+        let component = &components[index];
+        let verdict = match component.verdict {
+            Verdict::Above => String::new(),
+            verdict => format!(", {}", verdict.in_words()),
+        };
+        let share = component.explained_variance_ratio;
+        let share = share.map_or_else(String::new, |share| {
+            format!(" ({:.1} % of the variance)", 100.0 * share)
+        });
+        format!("Component {}{share}{verdict}", index + 1)
+    };
+    let drawn = grouped(scores.len().div_ceil(step) as u64);
+    let all = grouped(scores.len() as u64);
+    Ok(Biplot {
+        title: titled("Rows by component", estimate),
+        subtitle: match step {
+            1 => format!("{all} rows"),
+            _ => format!("{drawn} of {all} rows, one in {step}"),
+        },
+        x: axis(first),
+        y: axis(second),
+        groups,
+        arrows: arrows.map(arrow).collect(),
+        width: 720.0,
+    })
+}
+
+/// The labels that get a colour of their own, most frequent first, then by name.
+fn group_names(labels: &[String]) -> Result<Vec<&str>, String> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for label in labels {
+        *counts.entry(label).or_default() += 1;
+    }
+    if counts.len() > MOST_DIFFERENT {
+        return Err(format!(
+            "the label column has {} different values; at most {MOST_DIFFERENT} can be drawn: give a column with fewer",
+            counts.len()
+        ));
+    }
+    let mut names: Vec<(&str, usize)> = counts.into_iter().collect();
+    if names.len() > MOST_LABELS {
+        names.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        names.truncate(MOST_LABELS - 1);
+    }
+    Ok(names.into_iter().map(|(name, _)| name).collect())
 }
 
 /// The ninth group has the first one's colour and the second one's shape.
@@ -305,13 +336,8 @@ fn shaft((ox, oy): (f64, f64), (x, y): (f64, f64)) -> Path {
     let length = (x - ox).hypot(y - oy);
     if length > 0.0 {
         let (ux, uy) = ((x - ox) / length, (y - oy) / length);
-        let back = |side: f64| {
-            (
-                x - 7.0 * ux - side * 3.0 * uy,
-                y - 7.0 * uy + side * 3.0 * ux,
-            )
-        };
-        path.add(&[back(1.0), (x, y), back(-1.0)]);
+        let across = |side: f64| (x - 7.0 * ux - side * uy, y - 7.0 * uy + side * ux);
+        path.add(&[across(3.0), (x, y), across(-3.0)]);
     }
     path
 }
@@ -337,5 +363,21 @@ fn place_for(name: &str, (x, y): (f64, f64), area: Area, taken: &[Area]) -> Opti
             && place.bottom() <= area.bottom();
         inside && taken.iter().all(apart)
     };
-    places.map(|(x, y)| Area { x, y, w, h }).find(clear)
+    places.map(|(x, y)| Area::new(x, y, w, h)).find(clear)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rare_labels_share_a_group() {
+        let labels: Vec<String> = (0..40).map(|i| format!("l{}", i * i % 23)).collect();
+        let names = group_names(&labels).unwrap();
+        assert_eq!(names.len(), MOST_LABELS);
+        let names = group_names(&labels[..3]).unwrap();
+        assert_eq!(names, ["l0", "l1", "l4"]);
+        let many: Vec<String> = (0..101).map(|i| i.to_string()).collect();
+        assert!(group_names(&many).is_err());
+    }
 }

@@ -3,8 +3,8 @@
 use crate::{
     figure::Figure,
     frame::{
-        MARGIN, axes, block, block_height, fit_x, fit_y, heading, usable_height, usable_width,
-        whisker,
+        MARGIN, axes, block, block_height, fit_x, fit_y, heading, keep_inside, no_data,
+        usable_height, usable_width, whisker,
     },
     label::{Column, Key, Label, Rows, reference_class},
     marker::{LineStyle, Marker},
@@ -104,21 +104,6 @@ pub struct LineChart {
     pub height: f64,
 }
 
-impl Default for LineChart {
-    fn default() -> Self {
-        Self {
-            title: String::new(),
-            subtitle: None,
-            x: Axis::default(),
-            y: Axis::default(),
-            series: Vec::new(),
-            reference_lines: Vec::new(),
-            width: 720.0,
-            height: 420.0,
-        }
-    }
-}
-
 /// A point that can be drawn, with its deviation.
 type Point = (f64, f64, Option<f64>);
 
@@ -127,9 +112,13 @@ impl LineChart {
     pub fn new(title: impl Into<String>, x: Axis, y: Axis) -> Self {
         Self {
             title: title.into(),
+            subtitle: None,
             x,
             y,
-            ..Self::default()
+            series: Vec::new(),
+            reference_lines: Vec::new(),
+            width: 720.0,
+            height: 420.0,
         }
     }
 
@@ -148,22 +137,18 @@ impl LineChart {
     }
 
     fn labels(&self, points: &[Vec<Point>], lines: &[&HorizontalLine]) -> Vec<Label> {
-        let series = self
-            .series
-            .iter()
-            .zip(points)
-            .enumerate()
-            .filter_map(|(i, (s, points))| {
-                let last = points.iter().max_by(|a, b| a.0.total_cmp(&b.0))?;
-                Some(Label {
-                    text: s.name.clone(),
-                    colour: colour(s.colour.unwrap_or(i)),
-                    key: Key::Series(s.style, s.marker.resolve(i)),
-                    x: Some(last.0),
-                    y: last.1,
-                    at_edge: s.style != LineStyle::None,
-                })
-            });
+        let series = self.series.iter().zip(points).enumerate();
+        let series = series.filter_map(|(i, (s, points))| {
+            let last = points.iter().max_by(|a, b| a.0.total_cmp(&b.0))?;
+            Some(Label {
+                text: s.name.clone(),
+                colour: colour(s.colour.unwrap_or(i)),
+                key: Key::Series(s.style, s.marker.resolve(i)),
+                x: Some(last.0),
+                y: last.1,
+                at_edge: s.style != LineStyle::None,
+            })
+        });
         let levels = lines.iter().enumerate().map(|(i, l)| Label {
             text: l.label.clone(),
             colour: String::new(),
@@ -202,19 +187,16 @@ impl LineChart {
             });
         }
         for line in &self.reference_lines {
-            text.push_str(&format!(
-                " Reference: {} at {}.",
-                line.label,
-                compact(line.y)
-            ));
+            let (name, level) = (&line.label, compact(line.y));
+            text.push_str(&format!(" Reference: {name} at {level}."));
         }
         text
     }
 }
 
 impl Figure for LineChart {
-    fn with_width(self, width: f64) -> Self {
-        Self { width, ..self }
+    fn set_width(&mut self, width: f64) {
+        self.width = width;
     }
 
     fn to_svg(&self) -> String {
@@ -250,21 +232,12 @@ impl Figure for LineChart {
             rows.draw(&mut svg, (MARGIN, top + 8.0));
             top += 8.0 + rows.height;
         }
-        let mut area = Area {
-            x: 0.0,
-            y: top + above,
-            w: 0.0,
-            h: plot_height,
-        };
+        let mut area = Area::new(0.0, top + above, 0.0, plot_height);
         let height = area.bottom() + below;
 
         let y = fit_y(&self.y, &ys, area);
         area.x = MARGIN + y.label_width() + 8.0;
-        let right = if beside && column.width > 0.0 {
-            column.width
-        } else {
-            0.0
-        };
+        let right = if beside { column.width } else { 0.0 };
         area.w = width - MARGIN - right - area.x;
         let mut x = fit_x(&self.x, &xs, (area.x, area.right()));
         if let Some(last) = x.ticks.last().filter(|_| right == 0.0) {
@@ -274,39 +247,23 @@ impl Figure for LineChart {
         }
 
         x.keep_within(2.0, width - 2.0);
-        block(
-            &mut svg,
-            Role::Label,
-            &y_title,
-            MARGIN,
-            top + 12.0,
-            Anchor::Start,
-        );
+        let role = Role::Label;
+        block(&mut svg, role, &y_title, MARGIN, top + 12.0, Anchor::Start);
         axes(&mut svg, area, &x, &y);
-        let centre = area.x + area.w / 2.0;
+        let (centre, under) = (area.x + area.w / 2.0, area.bottom() + 26.0);
         let centre = keep_inside(centre, &x_title, width);
-        block(
-            &mut svg,
-            Role::Label,
-            &x_title,
-            centre,
-            area.bottom() + 26.0,
-            Anchor::Middle,
-        );
+        block(&mut svg, role, &x_title, centre, under, Anchor::Middle);
 
         for (i, line) in lines.iter().enumerate().filter(|(_, l)| y.shows(l.y)) {
-            svg.line(
-                reference_class(i),
-                (area.x, y.at(line.y)),
-                (area.right(), y.at(line.y)),
-            );
+            let level = y.at(line.y);
+            let (from, to) = ((area.x, level), (area.right(), level));
+            svg.line(reference_class(i), from, to);
         }
         for (i, (series, points)) in self.series.iter().zip(&points).enumerate() {
             draw_series(&mut svg, i, series, points, (&x, &y), area);
         }
         if points.iter().all(Vec::is_empty) {
-            let at = (area.x + area.w / 2.0, area.y + area.h / 2.0);
-            svg.text(Role::Subtitle, "mut", at, Anchor::Middle, "no data");
+            no_data(&mut svg, area);
         }
         if beside {
             column.place(|v| x.at(v), |v| y.at(v), area);
@@ -318,14 +275,8 @@ impl Figure for LineChart {
     /// The numbers of the chart as a table, one row for each point.
     fn to_table(&self) -> DataTable {
         let deviations = self.series.iter().any(|s| s.error_bars.is_some());
-        let mut headers = vec![
-            "Series".to_owned(),
-            self.x.label.clone(),
-            self.y.label.clone(),
-        ];
-        if deviations {
-            headers.push("± s.d.".to_owned());
-        }
+        let mut headers = vec!["Series", &self.x.label, &self.y.label];
+        headers.extend(deviations.then_some("± s.d."));
         let mut rows = Vec::new();
         for series in &self.series {
             for (x, y, deviation) in self.drawable(series) {
@@ -344,7 +295,7 @@ impl Figure for LineChart {
         }
         DataTable {
             caption: self.title.clone(),
-            headers,
+            headers: headers.into_iter().map(str::to_owned).collect(),
             rows,
         }
     }
@@ -354,17 +305,9 @@ fn or<'a>(text: &'a str, otherwise: &'a str) -> &'a str {
     if text.is_empty() { otherwise } else { text }
 }
 
-fn colour(index: usize) -> String {
+/// Class of the colour of the series at this place.
+pub(crate) fn colour(index: usize) -> String {
     format!("c{}", index % SERIES_COLOURS)
-}
-
-/// Moves a centred text so that it stays in the picture.
-pub(crate) fn keep_inside(centre: f64, lines: &[String], width: f64) -> f64 {
-    let half = lines
-        .iter()
-        .map(|l| Role::Label.width(l) / 2.0)
-        .fold(0.0, f64::max);
-    centre.clamp(half.min(width / 2.0), (width - half).max(width / 2.0))
 }
 
 fn draw_series(
@@ -377,13 +320,8 @@ fn draw_series(
 ) {
     let at: Vec<(f64, f64)> = points.iter().map(|p| (x.at(p.0), y.at(p.1))).collect();
     svg.open_group(&colour(series.colour.unwrap_or(index)), "");
-    let pad = 2.0;
-    svg.open_clip(Area {
-        x: area.x - 6.0,
-        y: area.y - pad,
-        w: area.w + 12.0,
-        h: area.h + 2.0 * pad,
-    });
+    let (x0, y0) = (area.x - 6.0, area.y - 2.0);
+    svg.open_clip(Area::new(x0, y0, area.w + 12.0, area.h + 4.0));
     for (&(px, py, deviation), &(cx, _)) in points.iter().zip(&at) {
         let Some(d) = deviation else { continue };
         if !x.shows(px) {

@@ -1,21 +1,100 @@
 //! Which figures an estimate has: from its document to charts, for pages and files.
 
 use eigenveil_estimation::floor::grouped;
-use eigenveil_shared::estimate::{Estimate, LambdaPath, SparseOutcome, Verdict};
+use eigenveil_shared::estimate::{Estimate, LambdaPath, SparseOutcome};
 
 use crate::{
-    AlignmentChart, Axis, LineChart, LineStyle, LoadingRow, LoadingTable, Marker, NoiseFloor,
-    Reference, Scree, ScreeComponent, Series, Standing, format_number,
+    AlignmentChart, Axis, BarChart, Figure, LineChart, LineStyle, LoadingRow, LoadingTable, Marker,
+    Scree, ScreeComponent, Series, number::compact,
 };
 
-/// The scree plot of an estimate with its noise floor; `without_noise` adds the non-private spectrum. Everything is in units
-/// of a component's variance, an eigenvalue of `E[xxᵀ]`.
-pub fn scree(estimate: &Estimate, without_noise: Option<&[f64]>) -> Scree {
+/// A figure of an estimate.
+pub struct EstimateFigure {
+    /// Name of its file.
+    pub file: &'static str,
+    /// What it shows, for those who do not see it.
+    pub what: &'static str,
+    /// The drawing and its numbers.
+    pub figure: Box<dyn Figure>,
+}
+
+/// The figures of an estimate in the order in which they are shown, the scree plot first; `without_noise`, the non-private
+/// spectrum, goes into that. Where the estimate has no name, their titles have none.
+pub fn estimate_figures(estimate: &Estimate, without_noise: Option<&[f64]>) -> Vec<EstimateFigure> {
+    let mut figures = Vec::new();
+    let mut add = |file, what, figure: Box<dyn Figure>| {
+        figures.push(EstimateFigure { file, what, figure });
+    };
+    add(
+        "scree.svg",
+        "Variance of each component, with error bars, against the noise floor.",
+        Box::new(scree(estimate, without_noise)),
+    );
+    if !estimate.components.is_empty() {
+        add(
+            "alignment.svg",
+            "How well each component is expected to be recovered.",
+            Box::new(alignment(estimate)),
+        );
+    }
+    let Some(sparse) = &estimate.sparse else {
+        return figures;
+    };
+    if !sparse.support.is_empty() && !estimate.components.is_empty() {
+        add(
+            "loadings.svg",
+            "The selected features and their loadings.",
+            Box::new(loadings(estimate, sparse)),
+        );
+    }
+    if let Some(path) = &sparse.path {
+        add(
+            "lambda_path.svg",
+            "Variance captured and features selected along the path of λ.",
+            Box::new(lambda_path(estimate, path)),
+        );
+        if let Some(chart) = lambda_rows(estimate, path) {
+            add(
+                "lambda_rows.svg",
+                "Which features enter when along the path of λ.",
+                Box::new(chart),
+            );
+        }
+    }
+    figures
+}
+
+/// The largest loadings of each component, by name.
+pub fn loading_bars(estimate: &Estimate) -> impl Iterator<Item = BarChart> {
+    let names = estimate.feature_names();
+    let components = (1..).zip(&estimate.components);
+    components.map(move |(number, component)| {
+        let bars = names
+            .iter()
+            .cloned()
+            .zip(component.loadings.iter().copied());
+        BarChart::new(
+            format!("Component {number}: largest loadings"),
+            "loading",
+            bars,
+        )
+    })
+}
+
+pub(crate) fn titled(what: &str, estimate: &Estimate) -> String {
+    match estimate.name.as_str() {
+        "" => what.to_owned(),
+        name => format!("{what}, {name}"),
+    }
+}
+
+/// In units of a component's variance, an eigenvalue of `E[xxᵀ]`.
+fn scree(estimate: &Estimate, without_noise: Option<&[f64]>) -> Scree {
     let of = match estimate.mean {
         Some(_) => " of the covariance",
         None => "",
     };
-    let title = format!("Variance by component{of}, {}", estimate.name);
+    let title = titled(&format!("Variance by component{of}"), estimate);
     let of_components = estimate.components.iter();
     let mut variances: Vec<f64> = of_components
         .map(|component| estimate.variance(component).unwrap_or(f64::NAN))
@@ -23,16 +102,9 @@ pub fn scree(estimate: &Estimate, without_noise: Option<&[f64]>) -> Scree {
     variances.extend(estimate.variances.iter().skip(variances.len()));
     let mut scree = Scree::new(title, variances);
     scree.subtitle = Some(setting(estimate));
-    scree.floor = estimate.floor.variance.map(|floor| NoiseFloor {
-        lower: Some(floor.level),
-        edge: floor.edge,
-        threshold: floor.threshold,
-    });
+    scree.floor = estimate.floor.variance;
     scree.components = components(estimate);
-    scree.reference = without_noise.map(|eigenvalues| Reference {
-        name: "without noise (non-private)".to_owned(),
-        eigenvalues: eigenvalues.to_vec(),
-    });
+    scree.without_noise = without_noise.map(<[f64]>::to_vec);
     scree
 }
 
@@ -57,7 +129,7 @@ fn setting_and_groups(estimate: &Estimate) -> String {
         text.push_str(&format!(
             "; {} cannot be told apart, together {}",
             group.range(),
-            format_number(group.alignment)
+            compact(group.alignment)
         ));
     }
     text
@@ -65,28 +137,22 @@ fn setting_and_groups(estimate: &Estimate) -> String {
 
 fn components(estimate: &Estimate) -> Vec<ScreeComponent> {
     let of = |component: &eigenveil_shared::estimate::Component| ScreeComponent {
-        verdict: match component.verdict {
-            Verdict::Above => Standing::Above,
-            Verdict::At => Standing::At,
-            Verdict::Below => Standing::Below,
-        },
-        alignment: Some(component.alignment()),
+        verdict: component.verdict,
+        alignment: component.alignment(),
         alignment_error: component.alignment_se(),
         standard_error: component.variance_se,
     };
     estimate.components.iter().map(of).collect()
 }
 
-/// How well each component is expected to be recovered.
-pub fn alignment(estimate: &Estimate) -> AlignmentChart {
-    let title = format!("How far to trust each component, {}", estimate.name);
+fn alignment(estimate: &Estimate) -> AlignmentChart {
+    let title = titled("How far to trust each component", estimate);
     let mut chart = AlignmentChart::new(title, components(estimate));
     chart.subtitle = Some(setting_and_groups(estimate));
     chart
 }
 
-/// The selected features of a sparse estimate and their loadings.
-pub fn loadings(estimate: &Estimate, sparse: &SparseOutcome) -> LoadingTable {
+fn loadings(estimate: &Estimate, sparse: &SparseOutcome) -> LoadingTable {
     let names = estimate.feature_names();
     let rows = sparse.support.iter().map(|&row| LoadingRow {
         name: names.get(row).cloned().unwrap_or_default(),
@@ -99,23 +165,21 @@ pub fn loadings(estimate: &Estimate, sparse: &SparseOutcome) -> LoadingTable {
     let columns = estimate.components.iter().enumerate();
     let columns = columns.map(|(j, c)| format!("component {}, {}", j + 1, c.verdict.as_str()));
     let title = format!(
-        "{} of {} features are selected, {}",
+        "{} of {} features are selected",
         sparse.support.len(),
-        estimate.p,
-        estimate.name
+        estimate.p
     );
-    let mut table = LoadingTable::new(title, columns, rows);
+    let mut table = LoadingTable::new(titled(&title, estimate), columns, rows);
     let refit = if sparse.refit { ", refitted" } else { "" };
     table.subtitle = Some(format!(
         "λ\u{a0}=\u{a0}{}{refit}, {}",
-        format_number(sparse.lambda),
+        compact(sparse.lambda),
         setting(estimate)
     ));
     table
 }
 
-/// Variance captured and rows selected along a path of λ.
-pub fn lambda_path(estimate: &Estimate, path: &LambdaPath) -> LineChart {
+fn lambda_path(estimate: &Estimate, path: &LambdaPath) -> LineChart {
     // In units of E[xxᵀ]: k directions of a moment without a trace can have a negative sum.
     let missing = estimate.k as f64 * estimate.missing_trace();
     let most = path.most_variance + missing;
@@ -124,7 +188,7 @@ pub fn lambda_path(estimate: &Estimate, path: &LambdaPath) -> LineChart {
         false => 0.0,
     };
     let mut chart = LineChart::new(
-        format!("What the penalty costs, {}", estimate.name),
+        titled("What the penalty costs", estimate),
         Axis::log("Penalty λ"),
         Axis::linear("Share"),
     );
@@ -142,7 +206,7 @@ pub fn lambda_path(estimate: &Estimate, path: &LambdaPath) -> LineChart {
         Series::new(
             format!(
                 "chosen: λ\u{a0}=\u{a0}{}, nearest to auto",
-                format_number(path.chosen)
+                compact(path.chosen)
             ),
             points()
                 .filter(|point| point.lambda == path.chosen)
@@ -161,7 +225,7 @@ pub fn lambda_path(estimate: &Estimate, path: &LambdaPath) -> LineChart {
 const MOST_ROWS: usize = 7;
 
 /// The row norms of the features that load most along a path of λ; `None` where they are not told.
-pub fn lambda_rows(estimate: &Estimate, path: &LambdaPath) -> Option<LineChart> {
+fn lambda_rows(estimate: &Estimate, path: &LambdaPath) -> Option<LineChart> {
     let norms: Vec<(f64, &Vec<f64>)> = path
         .points
         .iter()
@@ -176,7 +240,7 @@ pub fn lambda_rows(estimate: &Estimate, path: &LambdaPath) -> Option<LineChart> 
     rows.truncate(MOST_ROWS);
     let names = estimate.feature_names();
     let mut chart = LineChart::new(
-        format!("Which features enter when, {}", estimate.name),
+        titled("Which features enter when", estimate),
         Axis::log("Penalty λ"),
         Axis::linear("Norm of the feature's loadings"),
     );

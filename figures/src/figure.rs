@@ -2,13 +2,10 @@
 
 use crate::table::DataTable;
 
-/// A figure that has a title, a width and numbers behind it.
+/// A figure that has a width and numbers behind it.
 pub trait Figure {
-    /// The same figure, about so many pixels wide.
-    #[must_use]
-    fn with_width(self, width: f64) -> Self
-    where
-        Self: Sized;
+    /// Makes it about so many pixels wide.
+    fn set_width(&mut self, width: f64);
 
     /// The figure as SVG.
     #[must_use]

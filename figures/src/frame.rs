@@ -1,7 +1,7 @@
 //! What all pictures share: margins, the heading, and drawn axes.
 
 use crate::{
-    chart::keep_inside,
+    label::{Label, Rows},
     scale::{Axis, Scale},
     svg::{Anchor, Area, Path, Svg},
     text::Role,
@@ -12,19 +12,18 @@ pub(crate) const MARGIN: f64 = 22.0;
 
 /// Width that a picture really gets: wide enough for its parts, and not absurdly wide.
 pub(crate) fn usable_width(width: f64) -> f64 {
-    if width.is_finite() {
-        width.clamp(320.0, 4000.0).round()
-    } else {
-        720.0
-    }
+    usable(width, 320.0, 720.0)
 }
 
 /// Height that a picture really gets.
 pub(crate) fn usable_height(height: f64) -> f64 {
-    if height.is_finite() {
-        height.clamp(220.0, 4000.0).round()
-    } else {
-        420.0
+    usable(height, 220.0, 420.0)
+}
+
+fn usable(size: f64, least: f64, otherwise: f64) -> f64 {
+    match size.is_finite() {
+        true => size.clamp(least, 4000.0).round(),
+        false => otherwise,
     }
 }
 
@@ -37,18 +36,33 @@ pub(crate) fn heading(svg: &mut Svg, title: &str, subtitle: Option<&str>, width:
         (Role::Subtitle, "mut", subtitle.unwrap_or_default()),
     ] {
         for line in role.wrap(text, room, 6) {
-            svg.text(
-                role,
-                class,
-                (MARGIN, y + role.size() * 0.8),
-                Anchor::Start,
-                &line,
-            );
+            let at = (MARGIN, y + role.size() * 0.8);
+            svg.text(role, class, at, Anchor::Start, &line);
             y += role.line_height();
         }
         y += 2.0;
     }
     y
+}
+
+/// Begins a picture with its heading and a legend; gives the y below them.
+pub(crate) fn heading_and_legend(
+    title: &str,
+    subtitle: Option<&str>,
+    legend: Vec<Label>,
+    width: f64,
+) -> (Svg, f64) {
+    let mut svg = Svg::default();
+    let top = heading(&mut svg, title, subtitle, width) + 8.0;
+    let rows = Rows::new(legend, width - 2.0 * MARGIN);
+    rows.draw(&mut svg, (MARGIN, top));
+    (svg, top + rows.height + 10.0)
+}
+
+/// Says that there is nothing to draw.
+pub(crate) fn no_data(svg: &mut Svg, area: Area) {
+    let at = area.centre();
+    svg.text(Role::Subtitle, "mut", at, Anchor::Middle, "no data");
 }
 
 /// Height of a text of many lines under or over a plot.
@@ -83,9 +97,8 @@ impl RowNames {
         let names: Vec<Vec<String>> = names
             .map(|name| role.wrap(name, room, NAME_LINES))
             .collect();
-        let widths = names.iter().flatten().map(|line| role.width(line));
         Self {
-            width: widths.fold(0.0, f64::max),
+            width: role.widest(names.iter().flatten()),
             heights: names
                 .iter()
                 .map(|lines| step.max(block_height(role, lines) + 6.0))
@@ -107,14 +120,29 @@ impl RowNames {
 
     /// Writes the name of row `index`, ending at `right`, its middle at `centre`.
     pub(crate) fn draw(&self, svg: &mut Svg, index: usize, right: f64, centre: f64) {
-        let role = Role::Label;
         let lines = self.names.get(index).map_or(&[][..], Vec::as_slice);
-        let first = centre - 0.5 * role.line_height() * (lines.len() as f64 - 1.0);
-        for (i, line) in lines.iter().enumerate() {
-            let baseline = first + role.line_height() * i as f64 + role.size() * 0.35;
-            svg.text(role, "", (right, baseline), Anchor::End, line);
-        }
+        svg.lines_around(lines, (right, centre), Anchor::End);
     }
+}
+
+fn wrapped(lines: &[String], width: f64) -> Vec<String> {
+    let lines = lines.iter();
+    lines
+        .flat_map(|line| Role::Label.wrap(line, width - 2.0 * MARGIN, 3))
+        .collect()
+}
+
+/// Moves a centred text so that it stays in the picture.
+pub(crate) fn keep_inside(centre: f64, lines: &[String], width: f64) -> f64 {
+    let half = Role::Label.widest(lines) / 2.0;
+    centre.clamp(half.min(width / 2.0), (width - half).max(width / 2.0))
+}
+
+/// Lines under a picture, from its left edge, wrapped; the height of the whole picture.
+pub(crate) fn caption_left(svg: &mut Svg, lines: &[String], top: f64, width: f64) -> f64 {
+    let lines = wrapped(lines, width);
+    block(svg, Role::Label, &lines, MARGIN, top, Anchor::Start);
+    (top + block_height(Role::Label, &lines) + MARGIN).round()
 }
 
 /// Lines under the middle of a plot, wrapped and kept inside the picture; the height of the whole picture.
@@ -125,10 +153,7 @@ pub(crate) fn caption_under(
     top: f64,
     width: f64,
 ) -> f64 {
-    let lines: Vec<String> = lines
-        .iter()
-        .flat_map(|line| Role::Label.wrap(line, width - 2.0 * MARGIN, 3))
-        .collect();
+    let lines = wrapped(lines, width);
     let x = keep_inside(middle, &lines, width);
     block(svg, Role::Label, &lines, x, top, Anchor::Middle);
     (top + block_height(Role::Label, &lines) + MARGIN).round()
@@ -180,20 +205,17 @@ pub(crate) fn axes(svg: &mut Svg, area: Area, x: &Scale, y: &Scale) {
     if y.domain.0 < 0.0 && y.domain.1 > 0.0 {
         svg.line("axis", (area.x, y.at(0.0)), (area.right(), y.at(0.0)));
     }
-    svg.line(
-        "axis",
-        (area.x, area.bottom()),
-        (area.right(), area.bottom()),
-    );
+    let bottom = area.bottom();
+    svg.line("axis", (area.x, bottom), (area.right(), bottom));
     for value in &x.minor {
         let at = x.at(*value);
-        svg.line("axis", (at, area.bottom()), (at, area.bottom() + 3.0));
+        svg.line("axis", (at, bottom), (at, bottom + 3.0));
     }
     for tick in &x.ticks {
         let at = x.at(tick.value);
-        svg.line("axis", (at, area.bottom()), (at, area.bottom() + 5.0));
+        svg.line("axis", (at, bottom), (at, bottom + 5.0));
         if !tick.label.is_empty() {
-            let place = (at, area.bottom() + 18.0);
+            let place = (at, bottom + 18.0);
             svg.text(Role::Small, "mut", place, Anchor::Middle, &tick.label);
         }
     }

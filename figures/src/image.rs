@@ -1,37 +1,11 @@
 //! Components of pictures, drawn as pictures.
 
-use std::fmt;
-
 use crate::{
     frame::{MARGIN, block, block_height, heading},
     number::{compact, drawable},
     svg::{Anchor, Area, Path, Svg},
     text::Role,
 };
-
-/// The number of values is not rows × columns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WrongShape {
-    /// Rows asked for.
-    pub rows: usize,
-    /// Columns asked for.
-    pub cols: usize,
-    /// Values given.
-    pub values: usize,
-}
-
-impl fmt::Display for WrongShape {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { rows, cols, values } = self;
-        write!(
-            f,
-            "a picture of {rows} × {cols} needs {} values, not {values}",
-            rows * cols
-        )
-    }
-}
-
-impl std::error::Error for WrongShape {}
 
 /// A signed picture, say the loadings of one component of a study of pictures.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,25 +18,16 @@ pub struct LoadingImage {
 }
 
 impl LoadingImage {
-    /// A picture of `rows × cols` values, row by row, with a title above and a label below it.
-    ///
-    /// # Errors
-    ///
-    /// When the number of values is not `rows × cols`, or there are none.
+    /// A picture of `rows × cols` values, row by row, with a title above and a label below it; `None` where the values are
+    /// not so many, or none.
     pub fn new(
         title: impl Into<String>,
         label: impl Into<String>,
         (rows, cols): (usize, usize),
         values: &[f64],
-    ) -> Result<Self, WrongShape> {
-        if values.is_empty() || rows.checked_mul(cols) != Some(values.len()) {
-            return Err(WrongShape {
-                rows,
-                cols,
-                values: values.len(),
-            });
-        }
-        Ok(Self {
+    ) -> Option<Self> {
+        let fits = !values.is_empty() && rows.checked_mul(cols) == Some(values.len());
+        fits.then(|| Self {
             title: title.into(),
             label: label.into(),
             rows,
@@ -83,35 +48,10 @@ impl LoadingImage {
         self
     }
 
-    /// This picture alone, about `width` pixels wide, as SVG.
-    #[must_use]
-    pub fn to_svg(&self, width: f64) -> String {
-        ImageGrid {
-            cell: width - 2.0 * MARGIN,
-            rows: vec![ImageRow {
-                label: String::new(),
-                images: vec![self.clone()],
-            }],
-            ..ImageGrid::new("")
-        }
-        .to_svg()
-    }
-
     fn largest(&self) -> f64 {
-        self.values
-            .iter()
-            .filter(|v| drawable(**v))
-            .fold(0.0, |m, v| m.max(v.abs()))
+        let drawn = self.values.iter().filter(|v| drawable(**v));
+        drawn.fold(0.0, |m, v| m.max(v.abs()))
     }
-}
-
-/// Pictures side by side, with a name.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct ImageRow {
-    /// Name of the row.
-    pub label: String,
-    /// Its pictures.
-    pub images: Vec<LoadingImage>,
 }
 
 /// What the strongest colour stands for.
@@ -131,8 +71,8 @@ pub struct ImageGrid {
     pub title: String,
     /// A line under the title.
     pub subtitle: Option<String>,
-    /// The rows, say one of private and one of exact components.
-    pub rows: Vec<ImageRow>,
+    /// The rows, say one of private and one of exact components: a name, and pictures side by side.
+    pub rows: Vec<(String, Vec<LoadingImage>)>,
     /// What the strongest colour stands for.
     pub scale: ColourScale,
     /// Width of one picture, in pixels.
@@ -162,36 +102,26 @@ impl ImageGrid {
         label: impl Into<String>,
         images: impl IntoIterator<Item = LoadingImage>,
     ) -> Self {
-        self.rows.push(ImageRow {
-            label: label.into(),
-            images: images.into_iter().collect(),
-        });
+        self.rows.push((label.into(), images.into_iter().collect()));
         self
     }
 
     /// The grid as SVG.
     #[must_use]
     pub fn to_svg(&self) -> String {
-        let cell = if self.cell.is_finite() {
-            self.cell.clamp(48.0, 1000.0).round()
-        } else {
-            112.0
+        let cell = match self.cell.is_finite() {
+            true => self.cell.clamp(48.0, 1000.0).round(),
+            false => 112.0,
         };
-        let most = self
-            .rows
-            .iter()
-            .map(|r| r.images.len())
-            .max()
-            .unwrap_or(0)
-            .max(1) as f64;
-        let row_names = self.rows.iter().any(|r| !r.label.is_empty());
-        let names = if row_names {
-            self.names_width() + 16.0
-        } else {
-            0.0
+        let most = self.rows.iter().map(|(_, images)| images.len()).max();
+        let most = most.unwrap_or(0).max(1) as f64;
+        // Names of rows break into lines beyond a limit.
+        let names = match Role::Label.widest(self.rows.iter().map(|(name, _)| name)) {
+            0.0 => 0.0,
+            widest => widest.min(112.0) + 16.0,
         };
         let width = 2.0 * MARGIN + names + most * cell + (most - 1.0) * GAP;
-        let width = width.max(if self.title.is_empty() { 0.0 } else { 320.0 });
+        let width = width.max(320.0);
         let width = width.max(2.0 * MARGIN + self.key_width(3.0)).ceil();
 
         let mut svg = Svg::default();
@@ -199,50 +129,29 @@ impl ImageGrid {
         y += if y > MARGIN + 4.0 { 12.0 } else { 0.0 };
         let shared = self.largest();
         for row in &self.rows {
-            y = draw_row(&mut svg, row, (MARGIN, MARGIN + names), y, cell, |image| {
-                if self.scale == ColourScale::Shared {
-                    shared
-                } else {
-                    image.largest()
-                }
-            });
+            y = draw_row(
+                &mut svg,
+                row,
+                (MARGIN, MARGIN + names),
+                y,
+                cell,
+                |image| match self.scale {
+                    ColourScale::Shared => shared,
+                    ColourScale::Each => image.largest(),
+                },
+            );
         }
         if self.images().next().is_none() {
-            svg.text(
-                Role::Label,
-                "mut",
-                (MARGIN, y + 12.0),
-                Anchor::Start,
-                "no data",
-            );
+            let at = (MARGIN, y + 12.0);
+            svg.text(Role::Label, "mut", at, Anchor::Start, "no data");
             y += Role::Label.line_height() + 6.0;
         }
         let height = self.draw_key(&mut svg, (MARGIN + names, y), width) + MARGIN;
-        let title = if self.title.is_empty() {
-            self.first_title()
-        } else {
-            &self.title
-        };
-        svg.finish(width, height.round(), title, &self.description())
+        svg.finish(width, height.round(), &self.title, &self.description())
     }
 
     fn images(&self) -> impl Iterator<Item = &LoadingImage> {
-        self.rows.iter().flat_map(|r| &r.images)
-    }
-
-    fn first_title(&self) -> &str {
-        self.images()
-            .next()
-            .map_or("Pictures", |i| i.title.as_str())
-    }
-
-    /// Room for the names of the rows, which break into lines beyond a limit.
-    fn names_width(&self) -> f64 {
-        self.rows
-            .iter()
-            .map(|r| Role::Label.width(&r.label))
-            .fold(0.0, f64::max)
-            .min(112.0)
+        self.rows.iter().flat_map(|(_, images)| images)
     }
 
     /// What stands at the ends of the colour key.
@@ -277,11 +186,8 @@ impl ImageGrid {
         } else {
             3.0
         };
-        let x = if x + self.key_width(step) > width - MARGIN {
-            MARGIN
-        } else {
-            x
-        };
+        let beyond = x + self.key_width(step) > width - MARGIN;
+        let x = if beyond { MARGIN } else { x };
         let (low, high) = self.key_ends();
         let middle = y + 10.0;
         let baseline = middle + Role::Small.size() * 0.35;
@@ -290,30 +196,13 @@ impl ImageGrid {
         let bar = KEY_CELLS * step;
         for i in 0..KEY_CELLS as i32 {
             let value = f64::from(i - 10) / 10.0;
-            let place = Area {
-                x: left + f64::from(i) * step,
-                y: middle - 5.0,
-                w: step,
-                h: 10.0,
-            };
+            let place = Area::new(left + f64::from(i) * step, middle - 5.0, step, 10.0);
             draw_cell(svg, value, 1.0, place);
         }
-        svg.rect(
-            "edge",
-            Area {
-                x: left - 0.5,
-                y: middle - 5.5,
-                w: bar + 1.0,
-                h: 11.0,
-            },
-        );
-        svg.text(
-            Role::Small,
-            "mut",
-            (left + bar + 6.0, baseline),
-            Anchor::Start,
-            &high,
-        );
+        let frame = Area::new(left - 0.5, middle - 5.5, bar + 1.0, 11.0);
+        svg.rect("edge", frame);
+        let end = (left + bar + 6.0, baseline);
+        svg.text(Role::Small, "mut", end, Anchor::Start, &high);
         if !self.own_scales() {
             return y + 20.0;
         }
@@ -324,13 +213,10 @@ impl ImageGrid {
 
     fn description(&self) -> String {
         let mut text = String::from("Pictures of signed values: orange positive, blue negative.");
-        for row in &self.rows {
-            let titles: Vec<String> = row
-                .images
-                .iter()
-                .map(|i| format!("{} {}", i.title, i.label))
-                .collect();
-            text.push_str(&format!(" {}: {}.", row.label, titles.join("; ")));
+        for (name, images) in &self.rows {
+            let titles = images.iter().map(|i| format!("{} {}", i.title, i.label));
+            let titles: Vec<String> = titles.collect();
+            text.push_str(&format!(" {name}: {}.", titles.join("; ")));
         }
         text
     }
@@ -339,7 +225,7 @@ impl ImageGrid {
 /// Draws a row from `top`; gives the y below it.
 fn draw_row(
     svg: &mut Svg,
-    row: &ImageRow,
+    (name, images): &(String, Vec<LoadingImage>),
     (name_x, left): (f64, f64),
     top: f64,
     cell: f64,
@@ -347,18 +233,16 @@ fn draw_row(
 ) -> f64 {
     let lines = |text: &str| Role::Small.wrap(text, cell + GAP - 6.0, 3);
     let height = |text: fn(&LoadingImage) -> &str| {
-        let tallest = row
-            .images
-            .iter()
-            .map(|i| block_height(Role::Small, &lines(text(i))));
-        tallest.fold(0.0, f64::max)
+        let heights = images.iter();
+        let heights = heights.map(|i| block_height(Role::Small, &lines(text(i))));
+        heights.fold(0.0, f64::max)
     };
     let titles = height(|i| &i.title);
     let labels = height(|i| &i.label);
     let picture_top = (top + titles + if titles > 0.0 { 6.0 } else { 0.0 }).round();
-    let name = Role::Label.wrap(&row.label, left - name_x - 16.0, 6);
+    let name = Role::Label.wrap(name, left - name_x - 16.0, 6);
     let mut tallest = cell.max(block_height(Role::Label, &name));
-    for (i, image) in row.images.iter().enumerate() {
+    for (i, image) in images.iter().enumerate() {
         let x = (left + i as f64 * (cell + GAP)).round();
         let title = lines(&image.title);
         let own_top = top + titles - block_height(Role::Small, &title);
@@ -371,31 +255,14 @@ fn draw_row(
         let scale = largest(image);
         for (k, &value) in image.values.iter().enumerate() {
             let (r, c) = (k / image.cols, k % image.cols);
-            let place = Area {
-                x: x + c as f64 * size,
-                y: picture_top + r as f64 * size,
-                w: size,
-                h: size,
-            };
-            draw_cell(svg, value, scale, place);
+            let (left, top) = (x + c as f64 * size, picture_top + r as f64 * size);
+            draw_cell(svg, value, scale, Area::new(left, top, size, size));
         }
-        let frame = Area {
-            x: x - 0.5,
-            y: picture_top - 0.5,
-            w: w + 1.0,
-            h: h + 1.0,
-        };
+        let frame = Area::new(x - 0.5, picture_top - 0.5, w + 1.0, h + 1.0);
         svg.rect("edge", frame);
         svg.close_group();
-        let label = lines(&image.label);
-        block(
-            svg,
-            Role::Small,
-            &label,
-            x,
-            picture_top + h + 5.0,
-            Anchor::Start,
-        );
+        let (label, under) = (lines(&image.label), picture_top + h + 5.0);
+        block(svg, Role::Small, &label, x, under, Anchor::Start);
     }
     for (i, line) in name.iter().enumerate() {
         let spare = cell - block_height(Role::Label, &name);
@@ -417,16 +284,12 @@ fn draw_cell(svg: &mut Svg, value: f64, largest: f64, place: Area) {
         svg.path("edge", &path);
         return;
     }
-    let share = if largest > 0.0 {
-        (value.abs() / largest).min(1.0)
-    } else {
-        0.0
+    let share = match largest > 0.0 {
+        true => (value.abs() / largest).min(1.0),
+        false => 0.0,
     };
     if share >= 0.005 {
-        svg.tinted(
-            if value > 0.0 { "fill pos" } else { "fill neg" },
-            place,
-            share,
-        );
+        let sign = if value > 0.0 { "fill pos" } else { "fill neg" };
+        svg.tinted(sign, place, share);
     }
 }

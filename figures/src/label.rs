@@ -81,30 +81,8 @@ impl Key {
             }
             Key::Reference(i) => svg.line(reference_class(i), (x, y), (x + KEY, y)),
             Key::Edge => svg.line("bound", (x, y), (x + KEY, y)),
-            Key::Band => svg.rect(
-                "band",
-                Area {
-                    x,
-                    y: y - 6.0,
-                    w: KEY,
-                    h: 12.0,
-                },
-            ),
+            Key::Band => svg.rect("band", Area::new(x, y - 6.0, KEY, 12.0)),
         }
-    }
-}
-
-fn write_lines(svg: &mut Svg, lines: &[String], x: f64, centre: f64) {
-    let step = Role::Label.line_height();
-    let first = centre - step * (lines.len() as f64 - 1.0) / 2.0 + Role::Label.size() * 0.35;
-    for (i, line) in lines.iter().enumerate() {
-        svg.text(
-            Role::Label,
-            "",
-            (x, first + step * i as f64),
-            Anchor::Start,
-            line,
-        );
     }
 }
 
@@ -131,11 +109,7 @@ impl Column {
             })
             .filter(|(_, lines)| !lines.is_empty())
             .collect();
-        let text = labels
-            .iter()
-            .flat_map(|(_, lines)| lines)
-            .map(|l| Role::Label.width(l));
-        let text = text.fold(0.0, f64::max);
+        let text = Role::Label.widest(labels.iter().flat_map(|(_, lines)| lines));
         let width = if labels.is_empty() {
             0.0
         } else {
@@ -170,11 +144,8 @@ impl Column {
     /// Writes the labels, none touching another.
     pub(crate) fn draw(mut self, svg: &mut Svg, plot: Area) {
         self.labels.sort_by(|a, b| a.0.y.total_cmp(&b.0.y));
-        let heights: Vec<f64> = self
-            .labels
-            .iter()
-            .map(|(_, l)| Self::height_of(l))
-            .collect();
+        let heights = self.labels.iter().map(|(_, l)| Self::height_of(l));
+        let heights: Vec<f64> = heights.collect();
         let wanted: Vec<f64> = self.labels.iter().map(|(l, _)| l.y).collect();
         let centres = spread(&wanted, &heights, plot.y - 14.0, plot.bottom() + 12.0);
         for ((label, lines), y) in self.labels.iter().zip(centres) {
@@ -184,7 +155,7 @@ impl Column {
                 svg.path("lead", &Path::through(&path, false));
             }
             label.key.draw(svg, &label.colour, x, y);
-            write_lines(svg, lines, x + KEY + KEY_GAP, y);
+            svg.lines_around(lines, (x + KEY + KEY_GAP, y), Anchor::Start);
         }
     }
 }
@@ -243,10 +214,7 @@ impl Rows {
             if lines.is_empty() {
                 continue;
             }
-            let text = lines
-                .iter()
-                .map(|l| Role::Label.width(l))
-                .fold(0.0, f64::max);
+            let text = Role::Label.widest(&lines);
             let width = label.key.width() + KEY_GAP + text;
             if x > 0.0 && x + width > room {
                 (x, y, row) = (0.0, y + row, 0.0);
@@ -265,13 +233,10 @@ impl Rows {
     /// Writes the legend with its upper left corner at `at`.
     pub(crate) fn draw(&self, svg: &mut Svg, at: (f64, f64)) {
         for (label, lines, x, centre) in &self.placed {
-            label.key.draw(svg, &label.colour, at.0 + x, at.1 + centre);
-            write_lines(
-                svg,
-                lines,
-                at.0 + x + label.key.width() + KEY_GAP,
-                at.1 + centre,
-            );
+            let (x, y) = (at.0 + x, at.1 + centre);
+            label.key.draw(svg, &label.colour, x, y);
+            let x = x + label.key.width() + KEY_GAP;
+            svg.lines_around(lines, (x, y), Anchor::Start);
         }
     }
 }
@@ -284,18 +249,13 @@ mod tests {
 
     #[test]
     fn stays_put_where_there_is_room() {
-        assert_eq!(
-            spread(&[20.0, 80.0], &[10.0, 10.0], 0.0, 100.0),
-            [20.0, 80.0]
-        );
-        assert_eq!(
-            spread(&[50.0, 50.0], &[10.0, 10.0], 0.0, 100.0),
-            [45.0, 55.0]
-        );
-        assert_eq!(
-            spread(&[100.0, 100.0], &[10.0, 10.0], 0.0, 100.0),
-            [85.0, 95.0]
-        );
+        for (wanted, placed) in [
+            ([20.0, 80.0], [20.0, 80.0]),
+            ([50.0, 50.0], [45.0, 55.0]),
+            ([100.0, 100.0], [85.0, 95.0]),
+        ] {
+            assert_eq!(spread(&wanted, &[10.0, 10.0], 0.0, 100.0), placed);
+        }
         assert!(spread(&[], &[], 0.0, 100.0).is_empty());
     }
 

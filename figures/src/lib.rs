@@ -1,7 +1,7 @@
-//! How estimates, plans and experiments are shown: which figures an estimate has ([`scree()`], [`alignment()`], …) and a plan
-//! ([`expected_error`]), and the charts they are made of, as self-contained SVG.
+//! How estimates, plans and experiments are shown: the table of an estimate's components ([`component_rows`]), its figures
+//! ([`estimate_figures`]), that of a plan ([`expected_error`]), [numbers](number), and the charts they are made of.
 //!
-//! Every picture is a plain struct that is filled in and turned into a string (most are a [`Figure`]):
+//! Every chart is a plain struct that is filled in and turned into a string (most are a [`Figure`]):
 //!
 //! * [`LineChart`]: one or more series over a linear or logarithmic axis, with error bars;
 //! * [`Scree`]: the variances of an estimate's components against its noise floor;
@@ -32,6 +32,7 @@ mod alignment;
 mod bars;
 mod biplot;
 mod chart;
+mod components;
 mod estimate;
 mod figure;
 mod frame;
@@ -39,7 +40,7 @@ mod image;
 mod label;
 mod loadings;
 mod marker;
-mod number;
+pub mod number;
 mod plan;
 mod scale;
 mod scree;
@@ -50,18 +51,18 @@ mod text;
 mod verdict;
 
 pub use alignment::AlignmentChart;
-pub use bars::{Bar, BarChart};
-pub use biplot::{Arrow, Biplot, PointGroup};
+pub use bars::BarChart;
+pub use biplot::{Biplot, biplot};
 pub use chart::{HorizontalLine, LineChart, Series};
-pub use estimate::{alignment, lambda_path, lambda_rows, loadings, scree};
+pub use components::{ComponentRow, component_rows};
+pub use estimate::{EstimateFigure, estimate_figures, loading_bars};
 pub use figure::Figure;
-pub use image::{ColourScale, ImageGrid, ImageRow, LoadingImage, WrongShape};
+pub use image::{ColourScale, ImageGrid, LoadingImage};
 pub use loadings::{LoadingRow, LoadingTable};
 pub use marker::{LineStyle, Marker};
-pub use number::compact as format_number;
 pub use plan::expected_error;
 pub use scale::{Axis, ScaleKind};
-pub use scree::{Reference, Scree, ScreeComponent};
+pub use scree::Scree;
 pub use style::STYLESHEET;
 pub use table::DataTable;
-pub use verdict::{NoiseFloor, Standing};
+pub use verdict::ScreeComponent;

@@ -2,7 +2,7 @@
 
 use crate::{
     figure::Figure,
-    frame::{MARGIN, RowNames, block, block_height, heading, usable_width},
+    frame::{MARGIN, RowNames, block, block_height, caption_left, heading, no_data, usable_width},
     number::{compact, drawable},
     svg::{Anchor, Area, Svg},
     table::DataTable,
@@ -30,12 +30,12 @@ pub struct LoadingTable {
     pub columns: Vec<String>,
     /// The features, in any order; rows of zeros are left out.
     pub rows: Vec<LoadingRow>,
-    /// How many features to show at most.
-    pub shown: usize,
     /// Width in pixels, at least 320; as many columns are shown as have room.
     pub width: f64,
 }
 
+/// Features shown at most.
+const MOST: usize = 40;
 const STEP: f64 = 22.0;
 const BAR: f64 = 12.0;
 /// Least width of the bars to one side of zero.
@@ -50,7 +50,7 @@ fn short(value: f64) -> String {
 }
 
 impl LoadingTable {
-    /// A table of the first 40 features, 720 pixels wide.
+    /// A table 720 pixels wide.
     pub fn new(
         title: impl Into<String>,
         columns: impl IntoIterator<Item = String>,
@@ -61,7 +61,6 @@ impl LoadingTable {
             subtitle: None,
             columns: columns.into_iter().collect(),
             rows: rows.into_iter().collect(),
-            shown: 40,
             width: 720.0,
         }
     }
@@ -79,15 +78,14 @@ impl LoadingTable {
 }
 
 impl Figure for LoadingTable {
-    fn with_width(self, width: f64) -> Self {
-        Self { width, ..self }
+    fn set_width(&mut self, width: f64) {
+        self.width = width;
     }
 
     fn to_svg(&self) -> String {
         let width = usable_width(self.width);
         let all = self.sorted();
-        let rows = &all[..all.len().min(self.shown)];
-        let longest = |texts: &mut dyn Iterator<Item = f64>| texts.fold(0.0, f64::max);
+        let rows = &all[..all.len().min(MOST)];
         let names = RowNames::new(rows.iter().map(|r| r.name.as_str()), width * 0.3, STEP);
         let left = MARGIN + names.width + 14.0;
         // Of what is shown at all: NaN and the like are left out.
@@ -102,8 +100,8 @@ impl Figure for LoadingTable {
         };
         let cells: Vec<Vec<Option<(f64, String)>>> = rows.iter().map(|r| numbers(r)).collect();
         let present = || cells.iter().flatten().flatten();
-        let pad = longest(&mut present().map(|(_, text)| Role::Small.width(text))) + 8.0;
-        let largest = longest(&mut present().map(|(value, _)| value.abs()));
+        let pad = Role::Small.widest(present().map(|(_, text)| text)) + 8.0;
+        let largest = present().fold(0.0_f64, |most, (value, _)| most.max(value.abs()));
         let least = 2.0 * (pad + LEAST);
         let room = width - MARGIN - left;
         let columns = ((room / least) as usize).clamp(1, self.columns.len().max(1));
@@ -119,16 +117,10 @@ impl Figure for LoadingTable {
             .take(columns)
             .map(|title| Role::Small.wrap(title, column - 8.0, 3))
             .collect();
-        let above = titles
-            .iter()
-            .map(|lines| block_height(Role::Small, lines))
-            .fold(0.0, f64::max);
-        let area = Area {
-            x: left,
-            y: top + above + 10.0,
-            w: columns as f64 * column,
-            h: names.height().max(STEP),
-        };
+        let above = titles.iter().map(|lines| block_height(Role::Small, lines));
+        let above = above.fold(0.0, f64::max);
+        let (w, h) = (columns as f64 * column, names.height().max(STEP));
+        let area = Area::new(left, top + above + 10.0, w, h);
         for i in 0..rows.len() {
             let centre = area.y + names.centre(i);
             names.draw(&mut svg, i, left - 10.0, centre);
@@ -148,43 +140,25 @@ impl Figure for LoadingTable {
                 } else {
                     ("pos", zero, zero + length + 4.0, Anchor::Start)
                 };
-                svg.open_group(
-                    class,
-                    &format!("{}, {}: {number}", rows[i].name, self.columns[j]),
-                );
-                svg.rect(
-                    "fill",
-                    Area {
-                        x: from,
-                        y: centre - BAR / 2.0,
-                        w: length.max(0.75),
-                        h: BAR,
-                    },
-                );
+                let tooltip = format!("{}, {}: {number}", rows[i].name, self.columns[j]);
+                svg.open_group(class, &tooltip);
+                let bar = Area::new(from, centre - BAR / 2.0, length.max(0.75), BAR);
+                svg.rect("fill", bar);
                 svg.close_group();
                 // The line of the row must not cross the number.
                 let text = Role::Small.width(number) + 4.0;
-                svg.rect(
-                    "bg",
-                    Area {
-                        x: if *value < 0.0 {
-                            at - text + 2.0
-                        } else {
-                            at - 2.0
-                        },
-                        y: centre - 7.0,
-                        w: text,
-                        h: 14.0,
-                    },
-                );
+                let x = match *value < 0.0 {
+                    true => at - text + 2.0,
+                    false => at - 2.0,
+                };
+                svg.rect("bg", Area::new(x, centre - 7.0, text, 14.0));
                 let baseline = centre + Role::Small.size() * 0.35;
                 svg.text(Role::Small, "mut", (at, baseline), anchor, number);
             }
             svg.line("axis", (zero, area.y), (zero, area.bottom()));
         }
         if rows.is_empty() {
-            let at = (width / 2.0, area.y + STEP * 0.7);
-            svg.text(Role::Subtitle, "mut", at, Anchor::Middle, "no data");
+            no_data(&mut svg, Area::new(0.0, area.y, width, STEP * 1.4));
         }
         let mut under = Vec::new();
         for (missing, what) in [
@@ -196,23 +170,15 @@ impl Figure for LoadingTable {
                 under.push(format!("… and {missing} more {what}{s}, not shown"));
             }
         }
-        let under: Vec<String> = under
-            .iter()
-            .flat_map(|line| Role::Label.wrap(line, width - 2.0 * MARGIN, 3))
-            .collect();
-        let y = area.bottom() + 6.0;
-        block(&mut svg, Role::Label, &under, MARGIN, y, Anchor::Start);
-        let height = y + block_height(Role::Label, &under) + MARGIN;
+        let height = caption_left(&mut svg, &under, area.bottom() + 6.0, width);
+        let named: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
         let description = format!(
             "Loadings of {} features on {} components, longest first: {}.",
             all.len(),
             self.columns.len(),
-            rows.iter()
-                .map(|row| row.name.as_str())
-                .collect::<Vec<_>>()
-                .join("; ")
+            named.join("; ")
         );
-        svg.finish(width, height.round(), &self.title, &description)
+        svg.finish(width, height, &self.title, &description)
     }
 
     /// The numbers of all features that are not zero as a table.

@@ -30,6 +30,66 @@ pub fn compact(value: f64) -> String {
     }
 }
 
+/// As [`compact`], of a value rounded to so many decimals.
+#[must_use]
+pub fn rounded(value: f64, decimals: i32) -> String {
+    let unit = 10f64.powi(decimals);
+    compact((value * unit).round() / unit)
+}
+
+/// As [`rounded`], and never 0 for an error that is not: then its first digit.
+#[must_use]
+pub fn rounded_error(error: f64, decimals: i32) -> String {
+    if error > 0.0 && error < 0.5 * 10f64.powi(-decimals) {
+        compact(format!("{error:.0e}").parse().unwrap_or(error))
+    } else {
+        rounded(error, decimals)
+    }
+}
+
+/// A value to four decimals with its standard error, where there is one.
+#[must_use]
+pub fn with_error(value: f64, error: Option<f64>) -> String {
+    let value = rounded(value, 4);
+    error.map_or(value.clone(), |error| {
+        format!("{value} ± {}", rounded_error(error, 4))
+    })
+}
+
+/// Five significant digits for a table in a file, as a power of ten where it would be long; empty for what is no number.
+#[must_use]
+pub fn short(value: f64) -> String {
+    if value.is_nan() {
+        return String::new();
+    }
+    if value == 0.0 || !value.is_finite() {
+        return value.to_string();
+    }
+    // Through text: the nearest number of five digits.
+    let rounded: f64 = format!("{value:.4e}").parse().unwrap_or(value);
+    match rounded.abs() {
+        1e-3..1e7 => rounded.to_string(),
+        _ => format!("{rounded:e}"),
+    }
+}
+
+/// So many significant digits for a table in a text; "–" for what is no number.
+#[must_use]
+pub fn digits(value: f64, digits: usize) -> String {
+    if value.is_nan() {
+        return "–".to_owned();
+    }
+    if value == 0.0 || value.is_infinite() {
+        return value.to_string();
+    }
+    let power = value.abs().log10().floor();
+    if !(-3.0..6.0).contains(&power) {
+        return format!("{value:.*e}", digits.saturating_sub(1));
+    }
+    let places = (digits as f64 - 1.0 - power).max(0.0) as usize;
+    format!("{value:.places$}")
+}
+
 /// Labels of an axis of evenly spaced values, `step` apart: one unit and one number of decimals for
 /// all of them, as many as it takes to tell neighbours apart.
 pub(crate) fn linear_labels(values: &[f64], step: f64) -> Vec<String> {
@@ -135,23 +195,9 @@ fn fixed(value: f64, decimals: i32) -> String {
 }
 
 fn superscript(exponent: i32) -> String {
-    exponent
-        .to_string()
-        .chars()
-        .map(|c| match c {
-            '-' => '⁻',
-            '1' => '¹',
-            '2' => '²',
-            '3' => '³',
-            '4' => '⁴',
-            '5' => '⁵',
-            '6' => '⁶',
-            '7' => '⁷',
-            '8' => '⁸',
-            '9' => '⁹',
-            _ => '⁰',
-        })
-        .collect()
+    const DIGITS: [char; 10] = ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'];
+    let raised = |c: char| c.to_digit(10).map_or('⁻', |digit| DIGITS[digit as usize]);
+    exponent.to_string().chars().map(raised).collect()
 }
 
 #[cfg(test)]
@@ -185,21 +231,41 @@ mod tests {
     }
 
     #[test]
+    fn numbers_of_tables_keep_their_size() {
+        assert_eq!(short(0.123_456_789), "0.12346");
+        assert_eq!(short(4.321_98e-13), "4.322e-13");
+        assert_eq!(short(122_635.2), "122640");
+        assert_eq!(short(f64::NAN), "");
+        assert_eq!(short(10.0), "10");
+        assert_eq!(digits(4.3219, 3), "4.32");
+        assert_eq!(digits(43.219, 3), "43.2");
+        assert_eq!(digits(4.3219e-13, 2), "4.3e-13");
+        assert_eq!(digits(f64::NAN, 2), "–");
+    }
+
+    #[test]
+    fn a_standard_error_is_not_shown_as_zero() {
+        for (error, text) in [
+            (Some(0.003_72), "0.3538 ± 0.0037"),
+            (Some(4.2e-5), "0.3538 ± 4×10⁻⁵"),
+            (Some(3e-9), "0.3538 ± 3×10⁻⁹"),
+            (Some(0.0), "0.3538 ± 0"),
+            (None, "0.3538"),
+        ] {
+            assert_eq!(with_error(0.353_76, error), text);
+        }
+    }
+
+    #[test]
     fn an_axis_shares_one_unit() {
         assert_eq!(linear_labels(&[0.0, 5e3, 1e4], 5e3), ["0", "5k", "10k"]);
         assert_eq!(linear_labels(&[0.0, 0.5, 1.0], 0.5), ["0", "0.5", "1.0"]);
-        assert_eq!(
-            linear_labels(&[-2e9, 0.0, 2e9], 2e9),
-            ["−2×10⁹", "0", "2×10⁹"]
-        );
-        assert_eq!(
-            linear_labels(&[100_000.0, 100_001.0], 1.0),
-            ["100.000k", "100.001k"]
-        );
-        assert_eq!(
-            log_labels(&[100.0, 1e3, 1e4, 1e5]),
-            ["100", "1k", "10k", "100k"]
-        );
+        let wide = linear_labels(&[-2e9, 0.0, 2e9], 2e9);
+        assert_eq!(wide, ["−2×10⁹", "0", "2×10⁹"]);
+        let narrow = linear_labels(&[100_000.0, 100_001.0], 1.0);
+        assert_eq!(narrow, ["100.000k", "100.001k"]);
+        let thousands = log_labels(&[100.0, 1e3, 1e4, 1e5]);
+        assert_eq!(thousands, ["100", "1k", "10k", "100k"]);
         assert_eq!(log_labels(&[1e-7, 1e2]), ["10⁻⁷", "10²"]);
         assert_eq!(log_labels(&[2e-7, 1e-6]), ["2×10⁻⁷", "10⁻⁶"]);
     }

@@ -79,6 +79,12 @@ pub(crate) struct Tick {
     pub(crate) label: String,
 }
 
+impl Tick {
+    pub(crate) fn new(value: f64, label: String) -> Self {
+        Self { value, label }
+    }
+}
+
 /// An axis fitted to data and to a stretch of pixels.
 #[derive(Clone, Debug)]
 pub(crate) struct Scale {
@@ -104,12 +110,8 @@ impl Scale {
         let given = axis
             .domain
             .filter(|&(a, b)| takes(kind, a) && takes(kind, b) && a < b);
-        let mut wanted: Vec<f64> = axis
-            .ticks
-            .iter()
-            .copied()
-            .filter(|&t| takes(kind, t))
-            .collect();
+        let mut wanted = axis.ticks.clone();
+        wanted.retain(|&t| takes(kind, t));
         wanted.sort_by(f64::total_cmp);
         wanted.dedup();
         let data = values
@@ -132,10 +134,7 @@ impl Scale {
         if !wanted.is_empty() {
             ticks = wanted
                 .iter()
-                .map(|&value| Tick {
-                    value,
-                    label: compact(value),
-                })
+                .map(|&value| Tick::new(value, compact(value)))
                 .collect();
         }
         let slack = |v: f64| v.abs() * 1e-9;
@@ -175,10 +174,9 @@ impl Scale {
             ScaleKind::Linear => (value / 2.0 - a / 2.0) / (b / 2.0 - a / 2.0),
             ScaleKind::Log10 => (value.max(TINY).log10() - a.log10()) / (b.log10() - a.log10()),
         };
-        let share = if share.is_finite() {
-            share.clamp(-50.0, 50.0)
-        } else {
-            0.0
+        let share = match share.is_finite() {
+            true => share.clamp(-50.0, 50.0),
+            false => 0.0,
         };
         self.range.0 + share * (self.range.1 - self.range.0)
     }
@@ -186,10 +184,8 @@ impl Scale {
     /// Whether a value lies on the axis.
     pub(crate) fn shows(&self, value: f64) -> bool {
         let at = self.at(value);
-        let (a, b) = (
-            self.range.0.min(self.range.1),
-            self.range.0.max(self.range.1),
-        );
+        let (a, b) = (self.range.0, self.range.1);
+        let (a, b) = (a.min(b), a.max(b));
         takes(self.kind, value) && at >= a - 0.5 && at <= b + 0.5
     }
 
@@ -225,10 +221,7 @@ impl Scale {
 
     /// Width of the widest label.
     pub(crate) fn label_width(&self) -> f64 {
-        self.ticks
-            .iter()
-            .map(|t| Role::Small.width(&t.label))
-            .fold(0.0, f64::max)
+        Role::Small.widest(self.ticks.iter().map(|tick| &tick.label))
     }
 }
 
@@ -285,12 +278,8 @@ fn linear_values((lo, hi): (f64, f64), target: usize) -> (Vec<f64>, f64) {
     let first = (lo / size + 1e-9).floor();
     let last = (hi / size - 1e-9).ceil();
     let count = (last - first).clamp(1.0, 4.0 * target as f64) as usize;
-    (
-        (0..=count)
-            .map(|i| multiple(first + i as f64, step))
-            .collect(),
-        size,
-    )
+    let values = (0..=count).map(|i| multiple(first + i as f64, step));
+    (values.collect(), size)
 }
 
 fn linear(extent: (f64, f64), target: usize) -> ((f64, f64), Vec<Tick>) {
@@ -343,10 +332,9 @@ fn pow10(exponent: i32) -> f64 {
 }
 
 fn zip(values: &[f64], labels: Vec<String>) -> Vec<Tick> {
-    values
-        .iter()
-        .zip(labels)
-        .map(|(&value, label)| Tick { value, label })
+    let pairs = values.iter().zip(labels);
+    pairs
+        .map(|(&value, label)| Tick::new(value, label))
         .collect()
 }
 

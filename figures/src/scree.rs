@@ -1,40 +1,23 @@
 //! Variances of the components of an estimate, against its noise floor.
 
+use eigenveil_shared::estimate::{VarianceFloor, Verdict};
+
 use crate::{
-    alignment::{ALIGNMENT, panel},
+    alignment::{ALIGNMENT, known, panel},
     figure::Figure,
-    frame::{MARGIN, axes, block, caption_under, fit_y, heading, usable_width, whisker},
-    label::{Column, Key, Label, Rows},
+    frame::{
+        MARGIN, axes, block, caption_under, fit_y, heading_and_legend, no_data, usable_width,
+        whisker,
+    },
+    label::{Column, Key, Label},
     marker::{LineStyle, Marker},
     number::{compact, drawable},
-    scale::{Axis, Scale, Tick},
+    scale::{Axis, Scale},
     svg::{Anchor, Area, Path, Svg},
     table::DataTable,
     text::Role,
-    verdict::{NoiseFloor, Standing, legend},
+    verdict::{self, MOST, ScreeComponent, rank, ranks},
 };
-
-/// What is known about one estimated component.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ScreeComponent {
-    /// Where it stands relative to the noise floor.
-    pub verdict: Standing,
-    /// Expected squared cosine with the true component, from 0 to 1.
-    pub alignment: Option<f64>,
-    /// Standard error of the alignment.
-    pub alignment_error: Option<f64>,
-    /// Standard error of the variance.
-    pub standard_error: Option<f64>,
-}
-
-/// A spectrum to compare with.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Reference {
-    /// What it is.
-    pub name: String,
-    /// Its eigenvalues, descending, in the same units.
-    pub eigenvalues: Vec<f64>,
-}
 
 /// A scree plot: variances (eigenvalues of `E[xxᵀ]`) by rank, the noise floor, and how well each component is expected to
 /// be recovered.
@@ -47,49 +30,37 @@ pub struct Scree {
     /// Variances, as a rule descending.
     pub eigenvalues: Vec<f64>,
     /// The noise floor.
-    pub floor: Option<NoiseFloor>,
+    pub floor: Option<VarianceFloor>,
     /// What is known about the leading components; the others are judged by the floor.
     pub components: Vec<ScreeComponent>,
-    /// A second spectrum, say that of the same data without noise.
-    pub reference: Option<Reference>,
-    /// How many eigenvalues to show at most.
-    pub shown: usize,
+    /// The spectrum of the same data without noise, in the same units.
+    pub without_noise: Option<Vec<f64>>,
     /// Width in pixels, at least 320.
     pub width: f64,
 }
 
-impl Default for Scree {
-    fn default() -> Self {
-        Self {
-            title: String::new(),
-            subtitle: None,
-            eigenvalues: Vec::new(),
-            floor: None,
-            components: Vec::new(),
-            reference: None,
-            shown: 30,
-            width: 720.0,
-        }
-    }
-}
-
 const VARIANCE: &str = "Variance";
+const WITHOUT_NOISE: &str = "without noise (non-private)";
 const UPPER: f64 = 250.0;
 const LOWER: f64 = 84.0;
 
 impl Scree {
-    /// A scree plot 720 pixels wide, of the first 30 eigenvalues.
+    /// A scree plot 720 pixels wide.
     pub fn new(title: impl Into<String>, eigenvalues: impl IntoIterator<Item = f64>) -> Self {
         Self {
             title: title.into(),
+            subtitle: None,
             eigenvalues: eigenvalues.into_iter().collect(),
-            ..Self::default()
+            floor: None,
+            components: Vec::new(),
+            without_noise: None,
+            width: 720.0,
         }
     }
 
-    fn verdict(&self, index: usize, eigenvalue: f64) -> Option<Standing> {
+    fn verdict(&self, index: usize, eigenvalue: f64) -> Option<Verdict> {
         let known = self.components.get(index).map(|c| c.verdict);
-        known.or_else(|| self.floor.map(|f| f.verdict(eigenvalue)))
+        known.or_else(|| self.floor.map(|f| verdict::of_variance(f, eigenvalue)))
     }
 
     /// One standard error above and below the eigenvalue at `index`.
@@ -101,13 +72,10 @@ impl Scree {
 
     fn legend(&self, values: &[(usize, f64)], reference: bool) -> Vec<Label> {
         let present: Vec<_> = values.iter().map(|&(i, v)| self.verdict(i, v)).collect();
-        let mut labels = legend(&present);
-        if let Some(r) = self.reference.as_ref().filter(|_| reference) {
-            labels.push(Label::above(
-                &r.name,
-                "c5 fine",
-                Key::Series(LineStyle::Dashed, Marker::Cross),
-            ));
+        let mut labels = verdict::legend(&present);
+        if reference {
+            let key = Key::Series(LineStyle::Dashed, Marker::Cross);
+            labels.push(Label::above(WITHOUT_NOISE, "c5 fine", key));
         }
         if self.floor.is_some() {
             labels.push(Label::above("hidden by the noise", "", Key::Band));
@@ -135,15 +103,8 @@ impl Scree {
     fn draw_floor(&self, svg: &mut Svg, area: Area, y: &Scale) {
         let Some(floor) = self.floor else { return };
         let clamp = |v: f64| y.at(v).clamp(area.y, area.bottom());
-        let (upper, lower) = (clamp(floor.edge), floor.lower.map_or(area.bottom(), clamp));
-        svg.rect(
-            "band",
-            Area {
-                y: upper,
-                h: lower - upper,
-                ..area
-            },
-        );
+        let (y, h) = (clamp(floor.edge), clamp(floor.level) - clamp(floor.edge));
+        svg.rect("band", Area { y, h, ..area });
     }
 
     fn draw_levels(&self, svg: &mut Svg, area: Area, y: &Scale) {
@@ -165,35 +126,30 @@ impl Scree {
         }
         for (&(i, value), place) in values.iter().zip(at) {
             let verdict = self.verdict(i, value);
-            let words = verdict
-                .map(|v| format!(", {}", v.legend()))
-                .unwrap_or_default();
+            let words = verdict.map_or(String::new(), |v| format!(", {}", v.in_words()));
             let tooltip = format!("Component {}: {}{words}", i + 1, compact(value));
             if let Some((upper, lower)) = self.whisker_of(i, value) {
                 svg.open_group("c5", "");
                 whisker(svg, place.0, (y.at(upper), y.at(lower)));
                 svg.close_group();
             }
-            svg.open_group(verdict.map_or("c0", Standing::class), &tooltip);
-            verdict
-                .map_or(Marker::Circle, Standing::marker)
-                .draw(svg, place, 4.5);
+            svg.open_group(verdict.map_or("c0", verdict::class), &tooltip);
+            let marker = verdict.map_or(Marker::Circle, verdict::marker);
+            marker.draw(svg, place, 4.5);
             svg.close_group();
         }
     }
 
     fn description(&self, n: usize) -> String {
+        let value = |index: usize| {
+            let value = self.eigenvalues.get(index).copied();
+            value.map_or("none".to_owned(), compact)
+        };
         let mut text = format!(
             "Scree plot of the first {n} of {} variances, from {} down to {}.",
             self.eigenvalues.len(),
-            self.eigenvalues
-                .first()
-                .copied()
-                .map_or("none".to_owned(), compact),
-            self.eigenvalues
-                .get(n.wrapping_sub(1))
-                .copied()
-                .map_or("none".to_owned(), compact),
+            value(0),
+            value(n.wrapping_sub(1)),
         );
         if let Some(floor) = self.floor {
             text.push_str(&format!(
@@ -202,22 +158,19 @@ impl Scree {
                 compact(floor.threshold)
             ));
         }
-        for verdict in Standing::ALL {
+        for verdict in verdict::ALL {
             let shown = self.eigenvalues.iter().enumerate().take(n);
             let count = shown
                 .filter(|&(i, &v)| self.verdict(i, v) == Some(verdict))
                 .count();
             if count > 0 {
-                text.push_str(&format!(" {count} {}.", verdict.legend()));
+                text.push_str(&format!(" {count} {}.", verdict.in_words()));
             }
         }
         for (i, component) in self.components.iter().take(n).enumerate() {
-            if let Some(a) = component.alignment.filter(|a| a.is_finite()) {
-                text.push_str(&format!(
-                    " Component {}: {ALIGNMENT} {}.",
-                    i + 1,
-                    compact(a)
-                ));
+            if component.alignment.is_finite() {
+                let alignment = compact(component.alignment);
+                text.push_str(&format!(" Component {}: {ALIGNMENT} {alignment}.", i + 1));
             }
         }
         text
@@ -225,24 +178,22 @@ impl Scree {
 }
 
 impl Figure for Scree {
-    fn with_width(self, width: f64) -> Self {
-        Self { width, ..self }
+    fn set_width(&mut self, width: f64) {
+        self.width = width;
     }
 
     fn to_svg(&self) -> String {
         let width = usable_width(self.width);
         let total = self.eigenvalues.len();
-        let n = total.min(self.shown.clamp(1, 200));
+        let n = total.min(MOST);
         let first = |values: &[f64]| -> Vec<(usize, f64)> {
             let shown = values.iter().copied().enumerate().take(n.max(1));
             shown.filter(|(_, v)| drawable(*v)).collect()
         };
         let values = first(&self.eigenvalues);
-        let reference = self.reference.as_ref().map(|r| first(&r.eigenvalues));
+        let reference = self.without_noise.as_deref().map(first);
         let reference = reference.filter(|r| !r.is_empty());
 
-        let mut svg = Svg::default();
-        let mut top = heading(&mut svg, &self.title, self.subtitle.as_deref(), width) + 8.0;
         let mut labels = self.legend(&values, reference.is_some());
         let levels = self.levels();
         let mut column = Column::new(levels.clone(), width * 0.18);
@@ -250,44 +201,27 @@ impl Figure for Scree {
         if !beside {
             labels.extend(levels);
         }
-        let rows = Rows::new(labels, width - 2.0 * MARGIN);
-        rows.draw(&mut svg, (MARGIN, top));
-        top += rows.height + 10.0;
+        let (title, subtitle) = (&self.title, self.subtitle.as_deref());
+        let (mut svg, top) = heading_and_legend(title, subtitle, labels, width);
 
         let mut wanted: Vec<f64> = vec![0.0];
         let ends = values.iter().filter_map(|&(i, v)| self.whisker_of(i, v));
         wanted.extend(ends.flat_map(|(upper, lower)| [upper, lower]));
-        wanted.extend(
-            values
-                .iter()
-                .chain(reference.iter().flatten())
-                .map(|(_, v)| *v),
-        );
+        let drawn = values.iter().chain(reference.iter().flatten());
+        wanted.extend(drawn.map(|(_, v)| *v));
         if let Some(floor) = self.floor {
-            wanted.extend([floor.edge, floor.threshold]);
-            wanted.extend(floor.lower);
+            wanted.extend([floor.edge, floor.threshold, floor.level]);
         }
         let title_height = Role::Label.line_height() + 10.0;
-        let mut area = Area {
-            x: 0.0,
-            y: top + title_height,
-            w: 0.0,
-            h: UPPER,
-        };
+        let mut area = Area::new(0.0, top + title_height, 0.0, UPPER);
         let y = fit_y(&Axis::linear(""), &wanted, area);
         area.x = MARGIN + y.label_width().max(Role::Small.width("0.5")) + 8.0;
         let right = if beside { column.width } else { 0.0 };
         area.w = width - MARGIN - right - area.x;
         let x = ranks(n, (area.x, area.right()));
 
-        block(
-            &mut svg,
-            Role::Label,
-            &[VARIANCE.into()],
-            MARGIN,
-            top,
-            Anchor::Start,
-        );
+        let name = [VARIANCE.to_owned()];
+        block(&mut svg, Role::Label, &name, MARGIN, top, Anchor::Start);
         self.draw_floor(&mut svg, area, &y);
         axes(&mut svg, area, &x, &y);
         self.draw_levels(&mut svg, area, &y);
@@ -305,8 +239,7 @@ impl Figure for Scree {
         }
         self.draw_values(&mut svg, &values, &x, &y);
         if values.is_empty() {
-            let at = (area.x + area.w / 2.0, area.y + area.h / 2.0);
-            svg.text(Role::Subtitle, "mut", at, Anchor::Middle, "no data");
+            no_data(&mut svg, area);
         }
         if beside {
             column.place(|_| area.right(), |v| y.at(v), area);
@@ -314,15 +247,11 @@ impl Figure for Scree {
         }
 
         let mut bottom = area.bottom() + 26.0;
-        if self
-            .components
-            .iter()
-            .take(n)
-            .any(|c| c.alignment.is_some_and(f64::is_finite))
-        {
-            let known = &self.components[..self.components.len().min(n)];
-            let area = Area { h: LOWER, ..area };
-            bottom = panel(&mut svg, known, n, area, bottom + 14.0, width, false).bottom() + 26.0;
+        let known = &self.components[..self.components.len().min(n)];
+        if known.iter().any(|c| c.alignment.is_finite()) {
+            let (y, h) = (bottom + 14.0, LOWER);
+            let area = panel(&mut svg, known, n, Area { y, h, ..area }, width, false);
+            bottom = area.bottom() + 26.0;
         }
         let mut under = vec!["Component, by rank".to_owned()];
         if total > n {
@@ -347,62 +276,28 @@ impl Figure for Scree {
             "Noise floor",
             ALIGNMENT,
         ];
-        let reference = self.reference.as_ref();
-        headers.extend(reference.map(|r| r.name.as_str()));
-        let rows = self
-            .eigenvalues
-            .iter()
-            .enumerate()
-            .take(self.shown)
-            .map(|(i, &value)| {
-                let alignment = self.components.get(i).and_then(|c| c.alignment);
-                let verdict = self.verdict(i, value).map_or("", Standing::word);
-                let error = self.components.get(i).and_then(|c| c.standard_error);
-                let mut row = vec![
-                    (i + 1).to_string(),
-                    compact(value),
-                    error.map(compact).unwrap_or_default(),
-                    verdict.to_owned(),
-                ];
-                row.push(alignment.map(compact).unwrap_or_default());
-                if let Some(r) = reference {
-                    row.push(
-                        r.eigenvalues
-                            .get(i)
-                            .copied()
-                            .map(compact)
-                            .unwrap_or_default(),
-                    );
-                }
-                row
-            });
+        headers.extend(self.without_noise.as_ref().map(|_| WITHOUT_NOISE));
+        let values = self.eigenvalues.iter().enumerate().take(MOST);
+        let rows = values.map(|(i, &value)| {
+            let component = self.components.get(i);
+            let error = component.and_then(|c| c.standard_error);
+            let verdict = self.verdict(i, value).map_or("", Verdict::as_str);
+            let mut row = vec![
+                (i + 1).to_string(),
+                compact(value),
+                error.map(compact).unwrap_or_default(),
+                verdict.to_owned(),
+                component.map_or(String::new(), |c| known(c.alignment)),
+            ];
+            if let Some(others) = &self.without_noise {
+                row.push(others.get(i).copied().map(compact).unwrap_or_default());
+            }
+            row
+        });
         DataTable {
             caption: self.title.clone(),
             rows: rows.collect(),
             headers: headers.into_iter().map(str::to_owned).collect(),
         }
     }
-}
-
-pub(crate) fn rank(index: usize) -> f64 {
-    index as f64 + 1.0
-}
-
-/// The horizontal axis: ranks 1 to n, each with its own slot.
-pub(crate) fn ranks(n: usize, range: (f64, f64)) -> Scale {
-    let n = n.max(1);
-    let every = [1, 5, 10, 20, 50]
-        .into_iter()
-        .find(|e| n / e <= 16)
-        .unwrap_or(100);
-    let ticks = (1..=n).filter(|r| *r == 1 || r % every == 0);
-    let ticks = ticks
-        .map(|r| Tick {
-            value: r as f64,
-            label: r.to_string(),
-        })
-        .collect();
-    let mut scale = Scale::fixed((0.5, n as f64 + 0.5), range, ticks);
-    scale.thin(|label| Role::Small.width(label) + 8.0);
-    scale
 }

@@ -4,14 +4,11 @@ use std::fmt::Write as _;
 
 use crate::{style::STYLESHEET, text::Role};
 
-/// Where a text hangs on its x.
+/// Where a text has its x.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Anchor {
-    /// Text starts at x.
     Start,
-    /// Text is centred on x.
     Middle,
-    /// Text ends at x.
     End,
 }
 
@@ -101,6 +98,15 @@ impl Svg {
         );
     }
 
+    /// Names on lines around a middle height.
+    pub(crate) fn lines_around(&mut self, lines: &[String], at: (f64, f64), anchor: Anchor) {
+        let (role, step) = (Role::Label, Role::Label.line_height());
+        let first = at.1 - step * (lines.len() as f64 - 1.0) / 2.0 + role.size() * 0.35;
+        for (i, line) in lines.iter().enumerate() {
+            self.text(role, "", (at.0, first + step * i as f64), anchor, line);
+        }
+    }
+
     /// Opens a group whose parts share a tooltip.
     pub(crate) fn open_group(&mut self, class: &str, tooltip: &str) {
         let _ = write!(self.body, "<g class=\"{class}\">");
@@ -144,20 +150,26 @@ impl Svg {
     }
 }
 
-/// A rectangle in pixels.
+/// A rectangle in pixels: its upper left corner, width and height.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Area {
-    /// Left edge.
     pub(crate) x: f64,
-    /// Upper edge.
     pub(crate) y: f64,
-    /// Width.
     pub(crate) w: f64,
-    /// Height.
     pub(crate) h: f64,
 }
 
 impl Area {
+    /// From the upper left corner.
+    pub(crate) fn new(x: f64, y: f64, w: f64, h: f64) -> Self {
+        Self { x, y, w, h }
+    }
+
+    /// Its middle.
+    pub(crate) fn centre(self) -> (f64, f64) {
+        (self.x + self.w / 2.0, self.y + self.h / 2.0)
+    }
+
     /// Right edge.
     pub(crate) fn right(self) -> f64 {
         self.x + self.w

@@ -17,11 +17,10 @@ impl DataTable {
     /// A `<table class="ev-table">`; the first cell of each row is its header.
     #[must_use]
     pub fn to_html(&self) -> String {
-        let mut html = String::from("<table class=\"ev-table\">");
-        html.push_str(&format!(
-            "<caption>{}</caption><thead><tr>",
+        let mut html = format!(
+            "<table class=\"ev-table\"><caption>{}</caption><thead><tr>",
             escape(&self.caption)
-        ));
+        );
         for header in &self.headers {
             html.push_str(&format!("<th scope=\"col\">{}</th>", escape(header)));
         }
@@ -30,10 +29,9 @@ impl DataTable {
             html.push_str("<tr>");
             for (i, cell) in row.iter().enumerate() {
                 let cell = escape(cell);
-                html.push_str(&if i == 0 {
-                    format!("<th scope=\"row\">{cell}</th>")
-                } else {
-                    format!("<td>{cell}</td>")
+                html.push_str(&match i {
+                    0 => format!("<th scope=\"row\">{cell}</th>"),
+                    _ => format!("<td>{cell}</td>"),
                 });
             }
             html.push_str("</tr>");

@@ -44,6 +44,12 @@ impl Role {
         text.chars().map(|c| self.advance(c)).sum()
     }
 
+    /// Width of the widest of these.
+    pub(crate) fn widest<T: AsRef<str>>(self, texts: impl IntoIterator<Item = T>) -> f64 {
+        let widths = texts.into_iter().map(|text| self.width(text.as_ref()));
+        widths.fold(0.0, f64::max)
+    }
+
     fn advance(self, c: char) -> f64 {
         let em = match c {
             'm' | 'w' | 'M' | 'W' | '−' | '+' | '=' | '<' | '>' | '±' | '×' | '~' => 0.86,

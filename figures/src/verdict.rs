@@ -1,95 +1,84 @@
-//! Components against the noise floor.
+//! Components by rank and verdict: what the charts of them have in common.
+
+use eigenveil_shared::estimate::{VarianceFloor, Verdict};
 
 use crate::{
     label::{Key, Label},
     marker::{LineStyle, Marker},
+    scale::{Scale, Tick},
+    text::Role,
 };
 
-/// Where a component stands relative to the noise floor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// Above the threshold: noise alone would hardly ever reach it.
-    Above,
-    /// Between the edge of the noise and the threshold.
-    At,
-    /// Inside the noise.
-    Below,
+/// Components shown at most, one by one.
+pub(crate) const MOST: usize = 30;
+
+/// What is known about one estimated component.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ScreeComponent {
+    /// Where it stands relative to the noise floor.
+    pub verdict: Verdict,
+    /// Expected squared cosine with the true component, from 0 to 1.
+    pub alignment: f64,
+    /// Standard error of the alignment.
+    pub alignment_error: Option<f64>,
+    /// Standard error of the variance.
+    pub standard_error: Option<f64>,
 }
 
-impl Standing {
-    /// All verdicts, best first.
-    pub(crate) const ALL: [Standing; 3] = [Standing::Above, Standing::At, Standing::Below];
+/// All verdicts, best first.
+pub(crate) const ALL: [Verdict; 3] = [Verdict::Above, Verdict::At, Verdict::Below];
 
-    /// Class of its colour.
-    pub(crate) fn class(self) -> &'static str {
-        match self {
-            Standing::Above => "va",
-            Standing::At => "vt",
-            Standing::Below => "vb",
-        }
+/// Class of a verdict's colour.
+pub(crate) fn class(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Above => "va",
+        Verdict::At => "vt",
+        Verdict::Below => "vb",
     }
+}
 
-    /// Shape of its points.
-    pub(crate) fn marker(self) -> Marker {
-        match self {
-            Standing::Above => Marker::Circle,
-            Standing::At => Marker::Diamond,
-            Standing::Below => Marker::Ring,
-        }
-    }
-
-    /// What it means, for a legend.
-    pub(crate) fn legend(self) -> &'static str {
-        match self {
-            Standing::Above => "above the noise floor",
-            Standing::At => "at the noise floor",
-            Standing::Below => "below the noise floor",
-        }
-    }
-
-    /// What it means, in a word.
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Standing::Above => "above",
-            Standing::At => "at",
-            Standing::Below => "below",
-        }
+/// Shape of its points.
+pub(crate) fn marker(verdict: Verdict) -> Marker {
+    match verdict {
+        Verdict::Above => Marker::Circle,
+        Verdict::At => Marker::Diamond,
+        Verdict::Below => Marker::Ring,
     }
 }
 
 /// The legend of the verdicts that are there.
-pub(crate) fn legend(present: &[Option<Standing>]) -> Vec<Label> {
-    Standing::ALL
-        .iter()
-        .filter(|verdict| present.contains(&Some(**verdict)))
+pub(crate) fn legend(present: &[Option<Verdict>]) -> Vec<Label> {
+    ALL.into_iter()
+        .filter(|verdict| present.contains(&Some(*verdict)))
         .map(|verdict| {
-            let key = Key::Series(LineStyle::None, verdict.marker());
-            Label::above(verdict.legend(), verdict.class(), key)
+            let key = Key::Series(LineStyle::None, marker(verdict));
+            Label::above(verdict.in_words(), class(verdict), key)
         })
         .collect()
 }
 
-/// The noise floor: which variances the noise hides.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct NoiseFloor {
-    /// Mean variance of the directions that cannot be seen; by default the band reaches the bottom of the picture.
-    pub lower: Option<f64>,
-    /// Smallest variance that shows outside of the noise.
-    pub edge: f64,
-    /// What a variance must exceed to count as a component's.
-    pub threshold: f64,
+/// Where a variance stands relative to the floor.
+pub(crate) fn of_variance(floor: VarianceFloor, variance: f64) -> Verdict {
+    if variance > floor.threshold {
+        Verdict::Above
+    } else if variance > floor.edge {
+        Verdict::At
+    } else {
+        Verdict::Below
+    }
 }
 
-impl NoiseFloor {
-    /// Where a variance stands relative to this floor.
-    #[must_use]
-    pub fn verdict(&self, variance: f64) -> Standing {
-        if variance > self.threshold {
-            Standing::Above
-        } else if variance > self.edge {
-            Standing::At
-        } else {
-            Standing::Below
-        }
-    }
+pub(crate) fn rank(index: usize) -> f64 {
+    index as f64 + 1.0
+}
+
+/// The horizontal axis: ranks 1 to n, each with its own slot.
+pub(crate) fn ranks(n: usize, range: (f64, f64)) -> Scale {
+    let n = n.max(1);
+    let every = if n <= 16 { 1 } else { 5 };
+    let ticks = (1..=n).filter(|r| *r == 1 || r % every == 0);
+    let ticks = ticks.map(|r| Tick::new(r as f64, r.to_string()));
+    let mut scale = Scale::fixed((0.5, n as f64 + 0.5), range, ticks.collect());
+    scale.thin(|label| Role::Small.width(label) + 8.0);
+    scale
 }

@@ -4,10 +4,11 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use eigenveil_figures::{
-    AlignmentChart, Axis, BarChart, Figure, HorizontalLine, ImageGrid, LineChart, LineStyle,
-    LoadingImage, LoadingRow, LoadingTable, NoiseFloor, Reference, Scree, ScreeComponent, Series,
-    Standing,
+    AlignmentChart, Axis, BarChart, ComponentRow, Figure, HorizontalLine, ImageGrid, LineChart,
+    LineStyle, LoadingImage, LoadingRow, LoadingTable, STYLESHEET, ScaleKind, Scree,
+    ScreeComponent, Series, component_rows, estimate_figures, loading_bars,
 };
+use eigenveil_shared::estimate::{Estimate, VarianceFloor, Verdict};
 use proptest::prelude::*;
 use roxmltree::{Document, Node};
 
@@ -35,32 +36,19 @@ fn text_box(node: Node<'_, '_>) -> [f64; 4] {
     [left, y - 0.74 * size, left + width, y + 0.2 * size]
 }
 
-const NUMERIC: [&str; 14] = [
-    "x",
-    "y",
-    "x1",
-    "y1",
-    "x2",
-    "y2",
-    "cx",
-    "cy",
-    "r",
-    "width",
-    "height",
-    "fill-opacity",
-    "d",
-    "viewBox",
-];
+const NUMERIC: &str = " x y x1 y1 x2 y2 cx cy r width height fill-opacity d viewBox ";
 
 fn check(svg: &str) {
     let document = Document::parse(svg).unwrap_or_else(|e| panic!("{e}: {svg}"));
-    let svg = svg.replace(eigenveil_figures::STYLESHEET, "");
+    let svg = svg.replace(STYLESHEET, "");
     let root = document.root_element();
     assert_eq!(root.attribute("role"), Some("img"));
     assert!(root.attribute("aria-label").is_some());
-    let mut children = root.children();
-    assert_eq!(children.next().unwrap().tag_name().name(), "title");
-    assert_eq!(children.next().unwrap().tag_name().name(), "desc");
+    let children: Vec<_> = root.children().take(3).collect();
+    let names = children.iter().map(|child| child.tag_name().name());
+    assert!(names.eq(["title", "desc", "style"]));
+    // The same in each, so that several share a page.
+    assert_eq!(children[2].text(), Some(STYLESHEET));
     let size = |name| root.attribute(name).unwrap().parse::<f64>().unwrap();
     let (width, height) = (size("width"), size("height"));
 
@@ -70,14 +58,10 @@ fn check(svg: &str) {
         assert!(!["script", "foreignObject", "image", "use", "a"].contains(&name));
         for attribute in node.attributes() {
             assert!(!["id", "style", "href"].contains(&attribute.name()));
-            if NUMERIC.contains(&attribute.name()) {
-                for part in attribute.value().split(|c: char| "MLZ ".contains(c)) {
-                    let number = if part.is_empty() {
-                        0.0
-                    } else {
-                        part.parse::<f64>().unwrap()
-                    };
-                    assert!(number.is_finite(), "{attribute:?}");
+            if NUMERIC.contains(&format!(" {} ", attribute.name())) {
+                let parts = attribute.value().split(|c: char| "MLZ ".contains(c));
+                for part in parts.filter(|part| !part.is_empty()) {
+                    assert!(part.parse::<f64>().unwrap().is_finite(), "{attribute:?}");
                 }
             }
         }
@@ -150,103 +134,112 @@ fn text_is_escaped() {
 
     let bars = BarChart::new(nasty, nasty, [(nasty, 1.0)]);
     let image = LoadingImage::new(nasty, nasty, (1, 1), &[1.0]).unwrap();
-    let grid = ImageGrid::new(nasty).with_row(nasty, [image.clone()]);
-    let mut scree = Scree::new(nasty, [2.0, 1.0]);
-    scree.reference = Some(Reference {
-        name: nasty.into(),
-        eigenvalues: vec![1.0],
-    });
+    let grid = ImageGrid::new(nasty).with_row(nasty, [image]);
+    let scree = Scree::new(nasty, [2.0, 1.0]);
     let row = LoadingRow {
         name: nasty.into(),
         loadings: vec![1.0],
     };
     let table = LoadingTable::new(nasty, [nasty.to_owned()], [row]);
     let alignment = AlignmentChart::new(nasty, []);
-    for svg in [
-        table.to_svg(),
-        alignment.to_svg(),
-        bars.to_svg(),
-        grid.to_svg(),
-        image.to_svg(200.0),
-        scree.to_svg(),
-    ] {
+    let figures: [&dyn Figure; 4] = [&bars, &scree, &table, &alignment];
+    for figure in figures {
+        assert!(Document::parse(&figure.to_table().to_html()).is_ok());
+    }
+    for svg in figures
+        .map(Figure::to_svg)
+        .into_iter()
+        .chain([grid.to_svg()])
+    {
         check(&svg);
         assert!(!svg.contains("a <&"));
-    }
-    for table in [
-        bars.to_table(),
-        scree.to_table(),
-        table.to_table(),
-        alignment.to_table(),
-    ] {
-        assert!(Document::parse(&table.to_html()).is_ok());
     }
 }
 
 /// Names are whole wherever loadings are drawn, at every width that pages ask for.
 #[test]
 fn the_longest_names_of_features_are_whole() {
+    let estimate = samples::estimate();
+    let names = estimate.feature_names();
     for width in [350.0, 560.0, 720.0] {
-        let rows = samples::LONG_NAMES.iter().map(|name| LoadingRow {
-            name: (*name).to_owned(),
+        let rows = names.iter().map(|name| LoadingRow {
+            name: name.clone(),
             loadings: vec![0.4, -0.2],
         });
         let columns = ["component 1, above", "component 2, above"].map(str::to_owned);
         let mut table = LoadingTable::new("Selected", columns, rows);
-        table.width = width;
-        for svg in [samples::long_names(width).to_svg(), table.to_svg()] {
+        let mut bars = loading_bars(&estimate).next().unwrap();
+        for figure in [&mut table as &mut dyn Figure, &mut bars] {
+            figure.set_width(width);
+            let svg = figure.to_svg();
             check(&svg);
             let written: String = texts(&svg).concat().split_whitespace().collect();
-            for name in samples::LONG_NAMES {
+            for name in &names {
                 let name: String = name.split_whitespace().collect();
                 assert!(written.contains(&name), "{name} is not in {written}");
             }
             // Nothing else is cut either.
-            assert!(
-                !texts(&svg).iter().any(|text| text.ends_with('…')),
-                "{written}"
-            );
+            let cut = texts(&svg).iter().any(|text| text.ends_with('…'));
+            assert!(!cut, "{written}");
         }
     }
     // Arrows have room for one line each; a name that finds none is said under the picture.
-    let written = texts(&samples::biplot(720.0).to_svg()).concat();
-    for name in samples::LONG_NAMES {
+    let written = texts(&samples::rows(720.0).to_svg()).concat();
+    for name in &names {
         assert!(written.contains(name), "{name} is not in {written}");
     }
 }
 
+/// The table and the figures of an estimate show the same numbers, a group after its last component.
+#[test]
+fn each_number_is_written_once() {
+    let estimate = samples::estimate();
+    let rows: Vec<_> = component_rows(&estimate).collect();
+    let line = |row: &ComponentRow| {
+        [&row.component, &row.variance, &row.direction, &row.verdict]
+            .map(String::as_str)
+            .join(" | ")
+    };
+    assert_eq!(
+        rows.iter().map(line).collect::<Vec<_>>(),
+        [
+            "1 | 0.5491 ± 0.0142 | ±3.1° | above the noise floor",
+            "2 | 0.2336 ± 0.0085 | ±13° | cannot be told apart from others in 2–3",
+            "3 | 0.2022 ± 0.0098 | ±13.2° | cannot be told apart from others in 2–3",
+            "2–3 | 0.4358 | ±3.5° | together above the noise floor",
+            "4 | 0.005 | ±36.2° | below the noise floor",
+        ]
+    );
+    assert_eq!(rows[3].largest_loadings, "–");
+    for shown in estimate_figures(&estimate, None) {
+        let svg = shown.figure.to_svg();
+        for row in rows
+            .iter()
+            .filter(|row| shown.file == "scree.svg" && row.component.len() == 1)
+        {
+            let (variance, _) = row.variance.split_once(' ').unwrap_or((&row.variance, ""));
+            let point = format!("<title>Component {}: {variance}", row.component);
+            assert!(svg.contains(&point), "{point}");
+        }
+        // The name is the study's, and a page has it as its heading.
+        let named = format!(", {}</title>", estimate.name);
+        assert!(svg.contains(&named));
+    }
+    let unnamed = Estimate {
+        name: String::new(),
+        ..estimate
+    };
+    let scree = &estimate_figures(&unnamed, None)[0].figure;
+    let title = "<title>Variance by component</title>";
+    assert!(scree.to_svg().contains(title));
+}
+
 #[test]
 fn odd_data_still_gives_a_picture() {
-    let cases: [&[(f64, f64)]; 9] = [
-        &[],
-        &[(1.0, 1.0)],
-        &[(0.0, 0.0)],
-        &[(1.0, 5.0), (2.0, 5.0), (3.0, 5.0)],
-        &[(-3.0, -7.0), (-2.0, -1.0)],
-        &[(1e-9, 1e12), (1e9, 1e-12)],
-        &[(f64::NAN, 1.0), (1.0, f64::INFINITY), (f64::MAX, f64::MIN)],
-        &[(1.0, 1e300), (2.0, -1e300)],
-        &[(1.0, 5e-324), (1.0, 5e-324)],
-    ];
-    for points in cases {
-        for (x, y) in [
-            (Axis::linear("x"), Axis::linear("y")),
-            (Axis::log("x"), Axis::linear("y")),
-            (Axis::linear("x"), Axis::log("y")),
-            (Axis::log(""), Axis::log("")),
-            (
-                Axis::linear("x").between(0.0, 1.0),
-                Axis::log("y").between(0.1, 1.0),
-            ),
-        ] {
-            check(&chart(x, y, points).to_svg());
-        }
-    }
-    assert!(texts(&LineChart::default().to_svg()).contains(&"no data".to_owned()));
     let dropped = chart(Axis::linear("x"), Axis::linear("y"), &[(f64::NAN, 1.0)]).to_svg();
     assert!(texts(&dropped).contains(&"no data".to_owned()));
     for scree in [
-        Scree::default(),
+        Scree::new("none", []),
         Scree::new("one", [3.0]),
         Scree::new("nan", [f64::NAN; 3]),
     ] {
@@ -257,35 +250,17 @@ fn odd_data_still_gives_a_picture() {
     check(&BarChart::new("extreme", "", [("a", 1e300), ("b", -1e300)]).to_svg());
     check(&ImageGrid::new("none").to_svg());
     let gaps = LoadingImage::new("gaps", "", (2, 2), &[f64::NAN, 0.0, 0.0, f64::INFINITY]).unwrap();
-    check(&gaps.to_svg(120.0));
+    check(&ImageGrid::new("gaps").with_row("", [gaps]).to_svg());
 }
 
 #[test]
 fn images_know_their_shape_and_their_sign() {
-    assert!(LoadingImage::new("", "", (2, 2), &[1.0; 3]).is_err());
-    assert!(LoadingImage::new("", "", (0, 0), &[]).is_err());
-    assert!(LoadingImage::new("", "", (usize::MAX, 2), &[1.0]).is_err());
+    assert!(LoadingImage::new("", "", (2, 2), &[1.0; 3]).is_none());
+    assert!(LoadingImage::new("", "", (0, 0), &[]).is_none());
+    assert!(LoadingImage::new("", "", (usize::MAX, 2), &[1.0]).is_none());
     let up = LoadingImage::new("", "", (1, 2), &[1.0, 0.5]).unwrap();
     let down = LoadingImage::new("", "", (1, 2), &[-1.0, -0.5]).unwrap();
     assert_eq!(down.facing(&up), up);
-}
-
-#[test]
-fn two_pictures_share_a_page() {
-    let page: String = samples::all().into_iter().map(|(_, svg)| svg).collect();
-    check_page(&format!("<body>{page}</body>"));
-}
-
-fn check_page(page: &str) {
-    let document = Document::parse(page).unwrap();
-    let svg = |name| ("http://www.w3.org/2000/svg", name);
-    let mut styles = document
-        .descendants()
-        .filter(|n| n.has_tag_name(svg("style")));
-    let first = styles.next().unwrap().text();
-    assert_eq!(first, Some(eigenveil_figures::STYLESHEET));
-    assert!(styles.all(|s| s.text() == first));
-    assert!(document.descendants().all(|n| n.attribute("id").is_none()));
 }
 
 fn value() -> impl Strategy<Value = f64> {
@@ -303,33 +278,20 @@ fn name() -> impl Strategy<Value = String> {
 
 fn axis() -> impl Strategy<Value = Axis> {
     let ticks = prop_oneof![3 => Just(vec![]), 1 => prop::collection::vec(value(), 0..9)];
-    (
-        name(),
-        any::<bool>(),
-        prop::option::weighted(0.3, (value(), value())),
+    let domain = prop::option::weighted(0.3, (value(), value()));
+    let kind = prop::sample::select(vec![ScaleKind::Linear, ScaleKind::Log10]);
+    (name(), kind, domain, ticks).prop_map(|(label, scale, domain, ticks)| Axis {
+        label,
+        scale,
+        domain,
         ticks,
-    )
-        .prop_map(|(label, log, domain, ticks)| {
-            let axis = if log {
-                Axis::log(label)
-            } else {
-                Axis::linear(label)
-            };
-            Axis {
-                domain,
-                ticks,
-                ..axis
-            }
-        })
+    })
 }
 
 fn series() -> impl Strategy<Value = Series> {
     let points = prop::collection::vec((value(), value()), 0..8);
-    let style = prop_oneof![
-        Just(LineStyle::Solid),
-        Just(LineStyle::Dotted),
-        Just(LineStyle::None)
-    ];
+    let style = vec![LineStyle::Solid, LineStyle::Dotted, LineStyle::None];
+    let style = prop::sample::select(style);
     let bars = prop::option::of(prop::collection::vec(value(), 0..9));
     (name(), points, bars, style).prop_map(|(name, points, error_bars, style)| Series {
         error_bars,
@@ -337,17 +299,10 @@ fn series() -> impl Strategy<Value = Series> {
     })
 }
 
-fn verdict() -> impl Strategy<Value = Standing> {
-    prop_oneof![
-        Just(Standing::Above),
-        Just(Standing::At),
-        Just(Standing::Below)
-    ]
-}
-
 fn component() -> impl Strategy<Value = ScreeComponent> {
+    let verdict = prop::sample::select(vec![Verdict::Above, Verdict::At, Verdict::Below]);
     let number = || prop::option::of(value());
-    (verdict(), number(), number(), number()).prop_map(
+    (verdict, value(), number(), number()).prop_map(
         |(verdict, alignment, alignment_error, standard_error)| ScreeComponent {
             verdict,
             alignment,
@@ -377,16 +332,15 @@ proptest! {
     fn any_scree_is_sound(
         title in name(),
         eigenvalues in prop::collection::vec(value(), 0..80),
-        floor in prop::option::of((prop::option::of(value()), value(), value())),
+        floor in prop::option::of((value(), value(), value())),
         components in prop::collection::vec(component(), 0..12),
-        reference in prop::option::of((name(), prop::collection::vec(value(), 0..40))),
-        (shown, width) in (0usize..90, 0.0..1200.0f64),
+        without_noise in prop::option::of(prop::collection::vec(value(), 0..40)),
+        width in 0.0..1200.0f64,
     ) {
         let scree = Scree {
-            floor: floor.map(|(lower, edge, threshold)| NoiseFloor { lower, edge, threshold }),
+            floor: floor.map(|(level, edge, threshold)| VarianceFloor { level, edge, threshold }),
             components,
-            reference: reference.map(|(name, eigenvalues)| Reference { name, eigenvalues }),
-            shown,
+            without_noise,
             width,
             ..Scree::new(title, eigenvalues)
         };
@@ -397,19 +351,19 @@ proptest! {
     fn any_alignment_chart_is_sound(
         title in name(),
         components in prop::collection::vec(component(), 0..40),
-        (shown, width) in (0usize..40, 0.0..1200.0f64),
+        width in 0.0..1200.0f64,
     ) {
-        check(&AlignmentChart { shown, width, ..AlignmentChart::new(title, components) }.to_svg());
+        check(&AlignmentChart { width, ..AlignmentChart::new(title, components) }.to_svg());
     }
 
     #[test]
     fn any_loading_table_is_sound(
         (title, columns) in (name(), prop::collection::vec(name(), 0..9)),
-        rows in prop::collection::vec((name(), prop::collection::vec(value(), 0..9)), 0..20),
-        (shown, width) in (0usize..30, 0.0..1200.0f64),
+        rows in prop::collection::vec((name(), prop::collection::vec(value(), 0..9)), 0..50),
+        width in 0.0..1200.0f64,
     ) {
         let rows = rows.into_iter().map(|(name, loadings)| LoadingRow { name, loadings });
-        check(&LoadingTable { shown, width, ..LoadingTable::new(title, columns, rows) }.to_svg());
+        check(&LoadingTable { width, ..LoadingTable::new(title, columns, rows) }.to_svg());
     }
 
     #[test]

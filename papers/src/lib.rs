@@ -19,7 +19,6 @@ mod hardt_price;
 mod journal;
 mod liu;
 mod maunu;
-mod number;
 mod own;
 mod page;
 mod plan;
@@ -39,3 +38,5 @@ pub use registry::{ALL, find};
 pub use runner::{Progress, RunOptions, run};
 pub use table::{Record, Table};
 pub use verdict::{Claim, Verdict};
+
+use eigenveil_figures::number;

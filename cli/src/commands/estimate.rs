@@ -4,6 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
 use eigenveil_client::http::EstimateFormat;
+use eigenveil_figures::{component_rows, estimate_figures};
 use eigenveil_shared::{
     api::{EstimateRequest, EstimateState},
     estimate::{BucketVerdict, Estimate, Rank, RowCheck, RowVerdict, Verdict},
@@ -107,7 +108,7 @@ pub(crate) async fn run(args: &EstimateArgs, json: bool) -> Result<()> {
             let bytes = client.fetch_estimate_file(&study, number, format).await?;
             written.push((file, bytes));
         }
-        written.extend(results::files(estimate, None)?);
+        written.extend(results::files(estimate, &estimate_figures(estimate, None))?);
         results::write(&args.out, &written)?;
         files = written.iter().map(|(name, _)| *name).collect();
         out = Some(args.out.display().to_string());
@@ -248,69 +249,38 @@ pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
 
 /// One line a component, and after the last of those that cannot be told apart one for the space they span.
 fn table(estimate: &Estimate) -> String {
-    let line = |cells: [&str; 6]| {
-        let [
-            component,
-            variance,
-            explained,
-            alignment,
-            direction,
-            verdict,
-        ] = cells;
-        format!(
-            "{component:>9}  {variance:>19}  {explained:>9}  {alignment:>9}  {direction:>9}  {verdict}"
-        )
-    };
-    let share = |share: Option<f64>| {
-        share.map_or_else(|| "-".to_owned(), |share| format!("{:.1}%", 100.0 * share))
-    };
-    let angle = |sine: Option<f64>| {
-        let degrees = |sine: f64| format!("±{}°", output::decimals(sine.asin().to_degrees(), 1));
-        sine.map_or_else(|| "-".to_owned(), degrees)
-    };
-    let mut lines = vec![line([
+    let heads = [
         "component",
         "variance ± s.e.",
         "explained",
-        "alignment",
+        "alignment ± s.e.",
         "direction",
         "verdict",
-    ])];
-    for (index, component) in estimate.components.iter().enumerate() {
-        let group = estimate.group_of(index);
-        let variance = estimate.variance(component);
-        lines.push(line([
-            &(index + 1).to_string(),
-            &variance.map_or_else(
-                || "-".to_owned(),
-                |value| with_error(value, component.variance_se),
-            ),
-            &share(component.explained_variance_ratio),
-            &format!("{:.3}", component.alignment()),
-            &angle(component.direction_se),
-            &group.map_or_else(
-                || component.verdict.in_words().to_owned(),
-                |group| format!("cannot be told apart from others in {}", group.range()),
-            ),
-        ]));
-        if let Some(group) = group.filter(|group| group.last == index + 1) {
-            lines.push(line([
-                &group.range(),
-                &format!("{:.5}", group.variance),
-                &share(group.explained_variance_ratio),
-                &format!("{:.3}", group.alignment),
-                &angle(group.span_se),
-                &format!("together: {}", group.verdict.in_words()),
-            ]));
-        }
-    }
-    lines.join("\n")
-}
-
-/// "0.05270 ± 0.00310", or the value alone.
-fn with_error(value: f64, error: Option<f64>) -> String {
-    match error {
-        Some(error) => format!("{value:.5} ± {}", output::decimals(error, 5)),
-        None => format!("{value:.5}"),
-    }
+    ];
+    let rows = component_rows(estimate).map(|row| {
+        [
+            row.component,
+            row.variance,
+            row.explained,
+            row.alignment,
+            row.direction,
+            row.verdict,
+        ]
+    });
+    let lines: Vec<[String; 6]> = std::iter::once(heads.map(str::to_owned))
+        .chain(rows)
+        .collect();
+    let width = |column: usize| {
+        let lengths = lines.iter().map(|line| line[column].chars().count());
+        lengths.max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..5).map(width).collect();
+    let line = |line: &[String; 6]| {
+        let numbers = line.iter().zip(&widths);
+        let numbers: String = numbers
+            .map(|(cell, width)| format!("{cell:>width$}  "))
+            .collect();
+        numbers + &line[5]
+    };
+    lines.iter().map(line).collect::<Vec<_>>().join("\n")
 }

@@ -3,14 +3,15 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use eigenveil_figures::biplot;
 use eigenveil_shared::estimate::Estimate;
 use serde::Serialize;
 
 use crate::{
-    biplot,
     error::{CliError, Result},
     output,
     rows::{self, TableArgs, Wanted},
+    scores,
 };
 
 /// Scores of rows in the estimated subspace, around the estimated mean if there is one; nothing is sent anywhere
@@ -74,16 +75,17 @@ pub(crate) fn run(args: &ProjectArgs, json: bool) -> Result<()> {
     };
     let (table, labels) = match &args.label {
         Some(column) => {
-            let (table, labels) = biplot::read_labelled(&args.rows, column, &args.table, &wanted)?;
+            let (table, labels) = scores::read_labelled(&args.rows, column, &args.table, &wanted)?;
             (table, Some(labels))
         }
         None => (rows::read(&args.rows, &args.table, Some(&wanted))?, None),
     };
     output::notes(table.notes());
-    let scores = biplot::scores(&estimate, &table)?;
+    let scores = scores::of_rows(&estimate, &table)?;
     if let Some(plot) = &args.plot {
-        let picture = biplot::picture(&estimate, args.axes, &scores, labels.as_deref())?;
-        output::write_figure(plot, &picture)?;
+        let picture = biplot(&estimate, args.axes, &scores, labels.as_deref());
+        let picture = picture.map_err(CliError::usage)?;
+        output::write_file(plot, picture.to_svg().as_bytes())?;
     }
     let mut csv = csv::Writer::from_writer(Vec::new());
     let failed = |error: csv::Error| CliError::failed(format!("cannot write the scores: {error}"));

@@ -19,7 +19,7 @@ use eigenveil_client::{
     http::{AnalystClient, Study, StudyClient, Token},
 };
 use eigenveil_estimation::{floor::grouped, metrics};
-use eigenveil_figures::Figure;
+use eigenveil_figures::{biplot, estimate_figures};
 use eigenveil_server::{Environment, Server, ServerConfig};
 use eigenveil_shared::{
     ErrorCode,
@@ -38,10 +38,9 @@ use tokio::task::JoinSet;
 use self::rows::DemoRows;
 use crate::{
     args::{MechanismArgs, SparseArgs},
-    biplot,
     commands::{estimate::print_components, serve::stop_signal},
     error::{CliError, Result},
-    output, results,
+    output, results, scores,
 };
 
 /// Connections the simulated participants share: enough that each commit, whose cost is one disk sync,
@@ -308,7 +307,8 @@ fn write_results(
 ) -> Result<()> {
     let json = serde_json::to_vec(estimate).map_err(|error| CliError::failed(error.to_string()))?;
     let mut files = vec![("estimate.json", json)];
-    files.extend(results::files(estimate, Some(&reference.eigenvalues))?);
+    let figures = estimate_figures(estimate, Some(&reference.eigenvalues));
+    files.extend(results::files(estimate, &figures)?);
     let described = format!(
         "{}; {} participants hold rows drawn from these with replacement",
         rows.described,
@@ -318,14 +318,16 @@ fn write_results(
     let scatter = match estimate.k {
         0 | 1 => None,
         _ => {
-            let scores = biplot::scores(estimate, &rows.table)?;
-            Some(biplot::picture(estimate, (0, 1), &scores, None)?.to_svg())
+            let scores = scores::of_rows(estimate, &rows.table)?;
+            let picture = biplot(estimate, (0, 1), &scores, None);
+            Some(picture.map_err(CliError::failed)?.to_svg())
         }
     };
     let page = page::render(&page::Page {
         result,
         scatter: scatter.as_deref(),
         estimate,
+        figures: &figures,
         nonprivate: &reference.subspace,
         nonprivate_eigenvalues: &reference.eigenvalues,
         rows_described: &described,

@@ -139,7 +139,7 @@ pub(super) fn picture(
             });
             let values: Vec<f64> = cells.collect();
             let label = format!("{}\u{a0}=\u{a0}{} →", axes.across.1, columns.join(", "));
-            LoadingImage::new(form.name(), label, (rows.len(), columns.len()), &values).ok()
+            LoadingImage::new(form.name(), label, (rows.len(), columns.len()), &values)
         });
         let images: Vec<LoadingImage> = images.collect();
         let name = format!("{rule}: {}\u{a0}=\u{a0}{} ↓", axes.down.1, rows.join(", "));

@@ -279,7 +279,7 @@ fn draw_belief(study: &Study, fields: &Fields) -> String {
     );
     chart.subtitle = Some(format!(
         "ε\u{a0}=\u{a0}{}: 50\u{a0}% becomes {} at most",
-        eigenveil_figures::format_number(epsilon),
+        eigenveil_figures::number::compact(epsilon),
         percent(at_most(0.5, epsilon))
     ));
     chart.series = vec![

@@ -8,7 +8,7 @@ use axum::{
     response::Response,
 };
 use eigenveil_estimation::{floor::grouped, plan::largest_error};
-use eigenveil_figures::{Axis, DataTable, Figure, LineChart, Marker, Series};
+use eigenveil_figures::{Axis, ComponentRow, DataTable, Figure, LineChart, Marker, Series};
 use eigenveil_shared::{
     Error, ErrorCode,
     api::{EstimateDocument, EstimateState, StudyState},
@@ -34,15 +34,17 @@ use crate::{
     store::{Arrivals, Study},
 };
 
-/// What [`View::components`] holds.
-const COMPONENT_HEADS: [&str; 7] = [
-    "Component",
-    "Verdict",
-    "Could be made up by",
-    "Variance",
-    "Explained",
-    "Expected alignment",
-    "Largest loadings",
+/// A column's name, and its cell of a row.
+type Column = (&'static str, fn(&ComponentRow) -> &str);
+/// Columns of the table of components.
+const COMPONENTS: [Column; 7] = [
+    ("Component", |row| &row.component),
+    ("Verdict", |row| &row.verdict),
+    ("Could be made up by", |row| &row.made_up_by),
+    ("Variance", |row| &row.variance),
+    ("Explained", |row| &row.explained),
+    ("Expected alignment", |row| &row.alignment),
+    ("Largest loadings", |row| &row.largest_loadings),
 ];
 /// Estimates listed, the newest.
 const LISTED: usize = 20;
@@ -509,12 +511,14 @@ fn estimate_section(visitor: &Visitor, study: &Study, view: &View) -> Markup {
                 table #components {
                     caption { "Components" }
                     thead { tr {
-                        @for head in COMPONENT_HEADS { th scope="col" { (head) } }
+                        @for (head, _) in COMPONENTS { th scope="col" { (head) } }
                     } }
                     tbody { @for row in &view.components {
                         tr {
-                            th scope="row" data-head=(COMPONENT_HEADS[0]) { (row[0]) }
-                            @for (head, cell) in COMPONENT_HEADS.iter().zip(row).skip(1) { td data-head=(head) { (cell) } }
+                            @for (i, (head, cell)) in COMPONENTS.iter().enumerate() {
+                                @if i == 0 { th scope="row" data-head=(head) { (cell(row)) } }
+                                @else { td data-head=(head) { (cell(row)) } }
+                            }
                         }
                     } }
                 }

@@ -7,11 +7,14 @@ use std::{
 
 use bytes::Bytes;
 use eigenveil_estimation::floor::grouped;
-use eigenveil_figures::{self as figures, BarChart, DataTable, Figure};
+use eigenveil_figures::{
+    ComponentRow, DataTable, Figure, component_rows, estimate_figures, loading_bars,
+    number::compact,
+};
 use eigenveil_shared::{
     Error, Result,
     api::EstimateDocument,
-    estimate::{BucketVerdict, Component, Estimate, RowVerdict, SparseOutcome, Verdict},
+    estimate::{BucketVerdict, Estimate, RowVerdict, SparseOutcome, Verdict},
 };
 
 use super::{images, layout::short, planner::Forecast};
@@ -47,9 +50,8 @@ pub(super) struct View {
     /// How far to trust it, in sentences.
     pub(super) verdict: Vec<String>,
     pub(super) warnings: Vec<String>,
-    /// One row a component, and one for those that cannot be told apart: number, verdict, made-up reports that suffice for
-    /// it, variance, share of the total, alignment, largest loadings.
-    pub(super) components: Vec<[String; 7]>,
+    /// The first of them.
+    pub(super) components: Vec<ComponentRow>,
     pub(super) pictures: Vec<Picture>,
     pub(super) seconds: f64,
     /// What it says about the error of other numbers of participants.
@@ -90,14 +92,16 @@ impl Views {
 impl View {
     fn new(document: EstimateDocument) -> Result<Self, Error> {
         let (number, created_at_ms) = (document.number, document.created_at_ms);
-        let estimate = finished(document)?;
+        let mut estimate = finished(document)?;
+        // It is the page's heading.
+        estimate.name.clear();
         Ok(Self {
             number,
             n: estimate.n,
             created_at_ms,
             verdict: verdict(&estimate),
             warnings: estimate.warnings.clone(),
-            components: components(&estimate),
+            components: component_rows(&estimate).take(ROWS).collect(),
             pictures: pictures(&estimate),
             seconds: estimate.seconds,
             forecast: Forecast::measured(&estimate, number),
@@ -171,49 +175,11 @@ fn verdict(estimate: &Estimate) -> Vec<String> {
     if let Some(influence) = estimate.influence {
         sentences.push(format!(
             "One report moves the moment by at most {}, and 1 % of the participants together by at most {}. Nothing here shows that they told the truth.",
-            eigenveil_figures::format_number(influence),
+            compact(influence),
             short(influence * (0.01 * estimate.n as f64).ceil())
         ));
     }
     sentences
-}
-
-fn components(estimate: &Estimate) -> Vec<[String; 7]> {
-    let names = estimate.feature_names();
-    let absent = || "–".to_owned();
-    let share =
-        |share: Option<f64>| share.map_or_else(absent, |share| format!("{:.1} %", 100.0 * share));
-    let mut rows = Vec::new();
-    for (j, component) in estimate.components.iter().take(ROWS).enumerate() {
-        let group = estimate.group_of(j);
-        let suffice = estimate.reports_that_suffice(component);
-        rows.push([
-            (j + 1).to_string(),
-            group.map_or_else(
-                || component.verdict.in_words().to_owned(),
-                |group| format!("cannot be told apart from others in {}", group.range()),
-            ),
-            suffice.map_or_else(absent, |reports| format!("{} reports", grouped(reports))),
-            estimate
-                .variance(component)
-                .map_or_else(absent, |value| with_error(value, component.variance_se)),
-            share(component.explained_variance_ratio),
-            with_error(component.alignment(), component.alignment_se()),
-            largest_loadings(component, &names),
-        ]);
-        if let Some(group) = group.filter(|group| group.last == j + 1) {
-            rows.push([
-                group.range(),
-                format!("together {}", group.verdict.in_words()),
-                absent(),
-                short(group.variance),
-                share(group.explained_variance_ratio),
-                short(group.alignment),
-                absent(),
-            ]);
-        }
-    }
-    rows
 }
 
 /// Most rows of a sparse estimate named in a sentence; a table has all of them.
@@ -237,130 +203,36 @@ fn selection(estimate: &Estimate, sparse: &SparseOutcome) -> String {
         "{} of {} features were selected (λ = {}){list}",
         grouped(sparse.support.len() as u64),
         grouped(estimate.p as u64),
-        eigenveil_figures::format_number(sparse.lambda)
+        compact(sparse.lambda)
     )
 }
 
-fn with_error(value: f64, error: Option<f64>) -> String {
-    match error {
-        Some(error) => format!("{} ± {}", short(value), short_error(error)),
-        None => short(value),
-    }
-}
-
-/// As [`short`], and never 0 for an error that is not: then its first digit.
-fn short_error(error: f64) -> String {
-    if error > 0.0 && error < 0.5e-4 {
-        let first: f64 = format!("{error:.0e}").parse().unwrap_or(error);
-        eigenveil_figures::format_number(first)
-    } else {
-        short(error)
-    }
-}
-
-/// The names of the features that load most, with their signs.
-fn largest_loadings(component: &Component, names: &[String]) -> String {
-    let mut order: Vec<usize> = (0..component.loadings.len()).collect();
-    let size = |i: usize| component.loadings[i].abs();
-    order.sort_by(|&a, &b| size(b).total_cmp(&size(a)));
-    let words = order
-        .into_iter()
-        .take(4)
-        .filter(|&i| size(i) > 0.0)
-        .map(|i| {
-            let sign = if component.loadings[i] < 0.0 {
-                "−"
-            } else {
-                "+"
-            };
-            format!("{sign}{}", names.get(i).map_or("", String::as_str))
-        });
-    words.collect::<Vec<_>>().join(", ")
-}
-
-/// Without the study's name, which is the page's heading.
-fn untitled(title: &mut String, estimate: &Estimate) {
-    if let Some(short) = title.strip_suffix(&format!(", {}", estimate.name)) {
-        *title = short.to_owned();
-    }
-}
-
 fn pictures(estimate: &Estimate) -> Vec<Picture> {
-    let mut scree = figures::scree(estimate, None);
-    untitled(&mut scree.title, estimate);
-    let mut all = vec![picture(
-        "scree",
-        "Variance of each component, with error bars, against the noise floor.",
-        scree,
-    )];
-    if !estimate.components.is_empty() {
-        let mut alignment = figures::alignment(estimate);
-        untitled(&mut alignment.title, estimate);
-        all.push(picture(
-            "alignment",
-            "How well each component is expected to be recovered.",
-            alignment,
-        ));
-    }
-    match &estimate.sparse {
-        Some(sparse) if !sparse.support.is_empty() && !estimate.components.is_empty() => {
-            let mut loadings = figures::loadings(estimate, sparse);
-            untitled(&mut loadings.title, estimate);
-            all.push(picture(
-                "loadings",
-                "The selected features and their loadings.",
-                loadings,
-            ));
-        }
-        _ => {
-            let names = estimate.feature_names();
-            for (j, component) in (1..).zip(estimate.components.iter().take(DRAWN)) {
-                let bars = names
-                    .iter()
-                    .cloned()
-                    .zip(component.loadings.iter().copied());
-                let title = format!("Component {j}: largest loadings");
-                all.push(picture(
-                    &format!("loadings-{j}"),
-                    &format!("Largest loadings of component {j}."),
-                    BarChart::new(title, "loading", bars),
-                ));
-            }
-        }
-    }
-    let path = estimate
-        .sparse
-        .as_ref()
-        .and_then(|sparse| sparse.path.as_ref());
-    if let Some(path) = path {
-        let charts = [
-            (
-                "lambda-path",
-                "Variance captured and features selected along the path of λ.",
-                Some(figures::lambda_path(estimate, path)),
-            ),
-            (
-                "lambda-rows",
-                "Which features enter when along the path of λ.",
-                figures::lambda_rows(estimate, path),
-            ),
-        ];
-        for (file, what, chart) in charts {
-            let Some(mut chart) = chart else { continue };
-            untitled(&mut chart.title, estimate);
-            all.push(picture(file, what, chart));
-        }
+    let mut all: Vec<Picture> = estimate_figures(estimate, None)
+        .into_iter()
+        .map(|shown| picture(shown.file.to_owned(), shown.what.to_owned(), shown.figure))
+        .collect();
+    if !all.iter().any(|picture| picture.file == "loadings.svg") {
+        let bars = (1..).zip(loading_bars(estimate).take(DRAWN));
+        all.extend(bars.map(|(j, chart)| {
+            let what = format!("Largest loadings of component {j}.");
+            picture(format!("loadings-{j}.svg"), what, Box::new(chart))
+        }));
     }
     all
 }
 
-fn picture(file: &str, what: &str, figure: impl Figure + Clone) -> Picture {
+fn picture(file: String, what: String, mut figure: Box<dyn Figure>) -> Picture {
+    let mut drawn = |width| {
+        figure.set_width(width);
+        figure.to_svg().into()
+    };
     Picture {
-        file: format!("{file}.svg"),
-        what: what.to_owned(),
+        file,
+        what,
+        wide: drawn(images::WIDE),
+        narrow: drawn(images::NARROW),
         table: first_rows(figure.to_table()).to_html(),
-        wide: figure.clone().with_width(images::WIDE).to_svg().into(),
-        narrow: figure.with_width(images::NARROW).to_svg().into(),
     }
 }
 
@@ -374,18 +246,4 @@ fn first_rows(mut table: DataTable) -> DataTable {
         table.rows.truncate(ROWS);
     }
     table
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_standard_error_is_not_shown_as_zero() {
-        assert_eq!(with_error(0.353_76, Some(0.003_72)), "0.3538 ± 0.0037");
-        assert_eq!(with_error(0.353_76, Some(4.2e-5)), "0.3538 ± 4×10⁻⁵");
-        assert_eq!(with_error(0.353_76, Some(3e-9)), "0.3538 ± 3×10⁻⁹");
-        assert_eq!(with_error(0.353_76, Some(0.0)), "0.3538 ± 0");
-        assert_eq!(with_error(0.353_76, None), "0.3538");
-    }
 }

@@ -1,0 +1,99 @@
+//! The components of an estimate as a table: each number written once for pages, files and the terminal.
+
+use eigenveil_estimation::floor::grouped;
+use eigenveil_shared::estimate::{Component, Estimate};
+
+use crate::number::{rounded, rounded_error, with_error};
+
+/// A line of the table: a component, or after the last of those that cannot be told apart the space they span. "–" where
+/// nothing is known.
+#[derive(Clone, Debug)]
+pub struct ComponentRow {
+    /// Its number from 1, or the range of a group: "2–4".
+    pub component: String,
+    /// Where it stands relative to the noise floor.
+    pub verdict: String,
+    /// How many made-up reports suffice for it.
+    pub made_up_by: String,
+    /// Variance with its standard error.
+    pub variance: String,
+    /// Share of the total variance.
+    pub explained: String,
+    /// Expected squared cosine with the true component, with its standard error.
+    pub alignment: String,
+    /// How far the direction may be turned, as one standard error.
+    pub direction: String,
+    /// Names of the features that load most, with their signs.
+    pub largest_loadings: String,
+}
+
+/// The table of an estimate's components, leading first.
+pub fn component_rows(estimate: &Estimate) -> impl Iterator<Item = ComponentRow> {
+    let names = estimate.feature_names();
+    let components = estimate.components.iter().enumerate();
+    components.flat_map(move |(j, component)| {
+        let group = estimate.group_of(j);
+        let suffice = estimate.reports_that_suffice(component);
+        let variance = estimate.variance(component);
+        let single = ComponentRow {
+            component: (j + 1).to_string(),
+            verdict: group.map_or_else(
+                || component.verdict.in_words().to_owned(),
+                |group| format!("cannot be told apart from others in {}", group.range()),
+            ),
+            made_up_by: known(suffice, |reports| format!("{} reports", grouped(reports))),
+            variance: known(variance, |value| with_error(value, component.variance_se)),
+            explained: share(component.explained_variance_ratio),
+            alignment: with_error(component.alignment(), component.alignment_se()),
+            direction: angle(component.direction_se),
+            largest_loadings: largest_loadings(component, &names),
+        };
+        let together = group
+            .filter(|group| group.last == j + 1)
+            .map(|group| ComponentRow {
+                component: group.range(),
+                verdict: format!("together {}", group.verdict.in_words()),
+                made_up_by: absent(),
+                variance: rounded(group.variance, 4),
+                explained: share(group.explained_variance_ratio),
+                alignment: rounded(group.alignment, 4),
+                direction: angle(group.span_se),
+                largest_loadings: absent(),
+            });
+        std::iter::once(single).chain(together)
+    })
+}
+
+fn absent() -> String {
+    "–".to_owned()
+}
+
+fn known<T>(value: Option<T>, text: impl Fn(T) -> String) -> String {
+    value.map_or_else(absent, text)
+}
+
+fn share(share: Option<f64>) -> String {
+    known(share, |share| format!("{:.1} %", 100.0 * share))
+}
+
+fn angle(sine: Option<f64>) -> String {
+    known(sine, |sine| {
+        format!("±{}°", rounded_error(sine.asin().to_degrees(), 1))
+    })
+}
+
+fn largest_loadings(component: &Component, names: &[String]) -> String {
+    let size = |i: usize| component.loadings[i].abs();
+    let mut order: Vec<usize> = (0..component.loadings.len()).collect();
+    order.sort_by(|&a, &b| size(b).total_cmp(&size(a)));
+    let largest = order.into_iter().take(4).filter(|&i| size(i) > 0.0);
+    let words = largest.map(|i| {
+        let sign = if component.loadings[i] < 0.0 {
+            '−'
+        } else {
+            '+'
+        };
+        format!("{sign}{}", names.get(i).map_or("", String::as_str))
+    });
+    words.collect::<Vec<_>>().join(", ")
+}
