@@ -162,9 +162,8 @@ mod tests {
 
     /// A file as `numpy.save` writes it.
     fn file(descr: &str, fortran_order: &str, shape: &str, data: &[u8]) -> Vec<u8> {
-        let header = format!(
-            "{{'descr': {descr}, 'fortran_order': {fortran_order}, 'shape': {shape}, }}\n"
-        );
+        let header =
+            format!("{{'descr': {descr}, 'fortran_order': {fortran_order}, 'shape': {shape}, }}\n");
         let length = u16::try_from(header.len()).unwrap().to_le_bytes();
         [b"\x93NUMPY\x01\x00", &length[..], header.as_bytes(), data].concat()
     }
@@ -192,7 +191,13 @@ mod tests {
             assert_eq!((array.rows, array.columns), (1, 1), "{descr}");
             assert_eq!(array.values, [value], "{descr}");
         }
-        let c = read(&file("'|u1'", "False", "(2, 3)", b"\x01\x02\x03\x04\x05\x06")).unwrap();
+        let c = read(&file(
+            "'|u1'",
+            "False",
+            "(2, 3)",
+            b"\x01\x02\x03\x04\x05\x06",
+        ))
+        .unwrap();
         let fortran = read(&file(
             "'|u1'",
             "True",
