@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use eigenveil_shared::{
-    Error, ErrorCode, Result,
+    Error, Result,
     codec::{StudyShape, decode_report},
     mechanism::{Calibration, MechanismKind, MechanismSpec},
     preprocess::Row,
@@ -86,10 +86,7 @@ impl std::str::FromStr for Method {
             .into_iter()
             .find(|method| method.as_str() == text)
             .ok_or_else(|| {
-                Error::new(
-                    ErrorCode::InvalidRequest,
-                    format!("there is no method {text:?}; use event or mu-gdp"),
-                )
+                Error::invalid_request(format!("there is no method {text:?}; use event or mu-gdp"))
             })
     }
 }
@@ -121,6 +118,22 @@ pub struct AuditSettings {
 }
 
 impl AuditSettings {
+    /// All pairs that fit, the mechanism's own method and calibration, repeatable trials from seed 1.
+    pub fn new(mechanism: MechanismKind, dimension: usize, budget: Budget, trials: usize) -> Self {
+        Self {
+            mechanism,
+            calibration: Calibration::default(),
+            dimension,
+            budget,
+            trials,
+            seed: 1,
+            source: Source::Seeded,
+            pairs: Vec::new(),
+            method: None,
+            confidence: CONFIDENCE,
+        }
+    }
+
     /// Each once, in one order, whatever was asked for.
     fn pairs(&self) -> Vec<PairKind> {
         let mut pairs = PairKind::ALL.to_vec();
@@ -147,18 +160,15 @@ impl AuditSettings {
     /// The study whose devices make the reports of this pair.
     pub(crate) fn study(&self, pair: PairKind) -> Result<StudyParams> {
         StudyParams::freeze(StudyDesign {
-            dimension: self.dimension,
-            features: None,
             norm: pair.norm(),
             centring: pair.centring(),
-            mechanism: self.mechanism,
             calibration: self.calibration,
-            budget: self.budget,
+            ..StudyDesign::new(self.dimension, self.mechanism, self.budget)
         })
     }
 
     fn check(&self) -> Result<()> {
-        let invalid = |detail| Err(Error::new(ErrorCode::InvalidRequest, detail));
+        let invalid = |detail| Err(Error::invalid_request(detail));
         if !(MIN_TRIALS..=MAX_TRIALS).contains(&self.trials) {
             return invalid(format!(
                 "{} trials; an audit takes {MIN_TRIALS} to {MAX_TRIALS} under each row",
@@ -264,23 +274,10 @@ pub struct AuditReport {
 /// release and the wire, and a lower bound on ε from what came out.
 ///
 /// ```
-/// use eigenveil_audit::{AuditSettings, CONFIDENCE, Source, AuditVerdict, audit};
+/// use eigenveil_audit::{AuditSettings, AuditVerdict, audit};
 /// use eigenveil_shared::{mechanism::MechanismKind, privacy::Budget};
-/// let report = audit(
-///     &AuditSettings {
-///         mechanism: MechanismKind::DoubleCap,
-///         calibration: Default::default(),
-///         dimension: 8,
-///         budget: Budget::pure(1.0)?,
-///         trials: 2_000,
-///         seed: 1,
-///         source: Source::Seeded,
-///         pairs: vec![],
-///         method: None,
-///         confidence: CONFIDENCE,
-///     },
-///     &|_| (),
-/// )?;
+/// let settings = AuditSettings::new(MechanismKind::DoubleCap, 8, Budget::pure(1.0)?, 2_000);
+/// let report = audit(&settings, &|_| ())?;
 /// assert_eq!(report.verdict, AuditVerdict::Consistent);
 /// assert!(report.epsilon_lower_bound > 0.3);
 /// # Ok::<(), eigenveil_shared::Error>(())
@@ -321,7 +318,7 @@ pub fn audit_devices(
     }
     let worst = |bounds: Vec<Bound>| {
         let at = Bound::worst(&bounds)
-            .ok_or_else(|| Error::new(ErrorCode::InvalidRequest, "no pair of rows to audit"))?;
+            .ok_or_else(|| Error::invalid_request("no pair of rows to audit"))?;
         Ok::<(usize, Bound), Error>((at, bounds[at]))
     };
     let of = |which: fn(&PairFinding) -> Bound| findings.iter().map(which).collect::<Vec<_>>();

@@ -48,10 +48,9 @@ impl Bound {
 /// (δ = 0 is allowed), or a statistic is not a number.
 pub fn event_bound(samples: &Samples, delta: f64, confidence: f64) -> Result<Bound> {
     if !(0.0..1.0).contains(&delta) {
-        return Err(Error::new(
-            ErrorCode::InvalidRequest,
-            format!("delta {delta} must lie between 0 and 1"),
-        ));
+        return Err(Error::invalid_request(format!(
+            "delta {delta} must lie between 0 and 1"
+        )));
     }
     best_event(samples, confidence, &|p_low, p_high| {
         ((p_low - delta) / p_high).ln().max(0.0)
@@ -76,10 +75,9 @@ pub fn mu_bound(
 ) -> Result<Bound> {
     check_gaussian(spec)?;
     if !(delta > 0.0 && delta < 1.0) {
-        return Err(Error::new(
-            ErrorCode::InvalidRequest,
-            format!("delta {delta} must lie strictly between 0 and 1"),
-        ));
+        return Err(Error::invalid_request(format!(
+            "delta {delta} must lie strictly between 0 and 1"
+        )));
     }
     mu_bound_of_anything(samples, delta, confidence)
 }
@@ -137,20 +135,16 @@ fn best_event(
     let Samples { a, b } = samples;
     let numbers = a.iter().chain(b).all(|v| !v.is_nan());
     if a.len() < 2 || b.len() < 2 || !numbers {
-        return Err(Error::new(
-            ErrorCode::InvalidRequest,
-            format!(
-                "{} and {} outputs; give at least two numbers under each row",
-                a.len(),
-                b.len()
-            ),
-        ));
+        return Err(Error::invalid_request(format!(
+            "{} and {} outputs; give at least two numbers under each row",
+            a.len(),
+            b.len()
+        )));
     }
     if !(confidence > 0.0 && confidence < 1.0) {
-        return Err(Error::new(
-            ErrorCode::InvalidRequest,
-            format!("confidence {confidence} must lie strictly between 0 and 1"),
-        ));
+        return Err(Error::invalid_request(format!(
+            "confidence {confidence} must lie strictly between 0 and 1"
+        )));
     }
     let each = 0.5 * (1.0 + confidence);
     let (a_choose, b_choose) = (half(a, 0), half(b, 0));
@@ -226,18 +220,12 @@ fn score_at(
 
 #[cfg(test)]
 mod tests {
-    use eigenveil_shared::{
-        codec::StudyShape,
-        mechanism::{Calibration, MechanismKind},
-        privacy::Budget,
-    };
+    use eigenveil_shared::{codec::StudyShape, mechanism::MechanismKind, privacy::Budget};
 
     use super::*;
     use rand::rngs::ChaCha20Rng;
 
-    use crate::{
-        AuditSettings, CONFIDENCE, PairKind, Sampling, Side, Source, Statistic, observe, prepared,
-    };
+    use crate::{AuditSettings, PairKind, Sampling, Side, Statistic, observe, prepared};
 
     #[test]
     fn normal_quantiles() {
@@ -287,18 +275,8 @@ mod tests {
     #[test]
     fn the_mu_bound_would_convict_a_correct_double_cap_and_refuses_it() {
         for (epsilon, at_least) in [(1.0, 2.0), (4.0, 8.0)] {
-            let settings = AuditSettings {
-                mechanism: MechanismKind::DoubleCap,
-                calibration: Calibration::Analytic,
-                dimension: 40,
-                budget: Budget::pure(epsilon).unwrap(),
-                trials: 20_000,
-                seed: 1,
-                source: Source::Seeded,
-                pairs: vec![],
-                method: None,
-                confidence: CONFIDENCE,
-            };
+            let budget = Budget::pure(epsilon).unwrap();
+            let settings = AuditSettings::new(MechanismKind::DoubleCap, 40, budget, 20_000);
             let params = settings.study(PairKind::UnitZero).unwrap();
             let (a, b) = PairKind::UnitZero.rows(40, 1);
             let pair = (

@@ -70,10 +70,7 @@ impl FromStr for Source {
             .into_iter()
             .find(|source| source.as_str() == text)
             .ok_or_else(|| {
-                Error::new(
-                    ErrorCode::InvalidRequest,
-                    format!("there is no source {text:?}; use system or seeded"),
-                )
+                Error::invalid_request(format!("there is no source {text:?}; use system or seeded"))
             })
     }
 }

@@ -3,7 +3,7 @@
 use std::{fmt, str::FromStr};
 
 use eigenveil_shared::{
-    Error, ErrorCode, Result,
+    Error, Result,
     mechanism::{MechanismKind, double_cap::expand},
     preprocess::{DEFAULT_CENTRING, Norm, Row},
 };
@@ -127,13 +127,10 @@ impl FromStr for PairKind {
             .into_iter()
             .find(|pair| pair.as_str() == text)
             .ok_or_else(|| {
-                Error::new(
-                    ErrorCode::InvalidRequest,
-                    format!(
-                        "there is no pair {text:?}; the pairs are {}",
-                        Self::ALL.map(Self::as_str).join(", ")
-                    ),
-                )
+                Error::invalid_request(format!(
+                    "there is no pair {text:?}; the pairs are {}",
+                    Self::ALL.map(Self::as_str).join(", ")
+                ))
             })
     }
 }

@@ -131,7 +131,7 @@ pub fn observe(subject: &dyn Subject, number: u64, sampling: &Sampling<'_>) -> R
 mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    use eigenveil_shared::{Error, ErrorCode};
+    use eigenveil_shared::Error;
     use rand::Rng;
 
     use super::*;
@@ -165,7 +165,7 @@ mod tests {
     fn a_trial_that_fails_stops_the_audit() {
         let subject = |side: Side, _: &mut ChaCha20Rng| match side {
             Side::A => Ok(0.0),
-            Side::B => Err(Error::new(ErrorCode::InvalidRequest, "no")),
+            Side::B => Err(Error::invalid_request("no")),
         };
         assert!(observe(&subject, 0, &Sampling::quiet(10, 1)).is_err());
     }

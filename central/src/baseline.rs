@@ -81,10 +81,9 @@ impl Card {
                     _ => names.join(", "),
                 };
                 let (algorithm, name) = (self.name, parameter.name);
-                return Err(Error::new(
-                    ErrorCode::InvalidRequest,
-                    format!("{algorithm} has no parameter {name}; leave it out (it has {has})"),
-                ));
+                return Err(Error::invalid_request(format!(
+                    "{algorithm} has no parameter {name}; leave it out (it has {has})"
+                )));
             }
             parameter.check(*value)?;
         }
@@ -147,7 +146,7 @@ pub trait StreamingBaseline: Baseline {
 /// # Errors
 /// `invalid-request`, `invalid-budget`; the message names the value, the limit and the way out.
 pub fn check(card: &Card, dimension: usize, n: u64, request: &Request<'_>) -> Result<()> {
-    let refuse = |detail: String| Err(Error::new(ErrorCode::InvalidRequest, detail));
+    let refuse = |detail: String| Err(Error::invalid_request(detail));
     let k = request.k;
     if n == 0 {
         return Err(crate::rows::no_rows());
@@ -165,12 +164,7 @@ pub fn check(card: &Card, dimension: usize, n: u64, request: &Request<'_>) -> Re
             truth.shape()
         ));
     }
-    let Privacy::Budget {
-        budget,
-        neighbours,
-        calibration,
-    } = request.privacy
-    else {
+    let Privacy::Budget(target) = request.privacy else {
         return Ok(());
     };
     let name = card.name;
@@ -179,19 +173,21 @@ pub fn check(card: &Card, dimension: usize, n: u64, request: &Request<'_>) -> Re
             "{name} has no private form; run it without a budget (--epsilon inf), or use another algorithm"
         ));
     }
-    if !card.calibrations.contains(&calibration) {
+    if !card.calibrations.contains(&target.calibration) {
         return refuse(format!(
-            "{name} has no {calibration} noise, only {}",
+            "{name} has no {} noise, only {}",
+            target.calibration,
             names(card.calibrations.iter().map(|kind| kind.as_str()))
         ));
     }
-    if !card.neighbours.contains(&neighbours) {
+    if !card.neighbours.contains(&target.neighbours) {
         return refuse(format!(
-            "{name} does not protect {neighbours} neighbours, only {}",
+            "{name} does not protect {} neighbours, only {}",
+            target.neighbours,
             names(card.neighbours.iter().map(|kind| kind.as_str()))
         ));
     }
-    if budget.is_pure() && card.delta == Delta::Positive {
+    if target.budget.is_pure() && card.delta == Delta::Positive {
         return Err(Error::new(
             ErrorCode::InvalidBudget,
             format!("delta is 0, which {name} cannot give; set delta, such as 1e-6"),

@@ -1,7 +1,7 @@
 //! The leading principal components of rows, without their `p × p` sum where that is large.
 
 use eigenveil_estimation::linalg::{Symmetric, SymmetricEigen, top_k};
-use eigenveil_shared::{Error, ErrorCode, Result};
+use eigenveil_shared::{Error, Result};
 use nalgebra::DMatrix;
 
 use crate::{Rows, block_lanczos::leading_pairs};
@@ -25,7 +25,7 @@ const RESIDUAL: f64 = 1e-11;
 /// ```
 /// use eigenveil_central::{Rows, principal_components};
 /// use eigenveil_shared::preprocess::{Norm, Preprocessing, Row};
-/// let preprocessing = Preprocessing { dimension: 2, features: None, norm: Norm::Normalize, centring: None };
+/// let preprocessing = Preprocessing::new(2, Norm::Normalize);
 /// let preprocessor = preprocessing.preprocessor()?;
 /// let raw = [[3.0, 0.0], [0.0, 1.0], [2.0, 0.0], [5.0, 0.0]];
 /// let rows = Rows::collect(raw.map(|row| preprocessor.prepare_features(&Row::new(row.to_vec()))))?;
@@ -41,9 +41,6 @@ pub fn principal_components(rows: &Rows, k: usize) -> Result<SymmetricEigen> {
 }
 
 /// The `k` leading eigenpairs of the sum of n outer products that `products` multiplies with; `sum` forms it.
-///
-/// # Errors
-/// As [`principal_components`].
 pub(crate) fn leading_of_sum(
     products: &dyn Symmetric,
     n: usize,
@@ -55,19 +52,15 @@ pub(crate) fn leading_of_sum(
         return top_k(&sum(), k);
     }
     if k == 0 || k > p {
-        return Err(Error::new(
-            ErrorCode::InvalidRequest,
-            format!("k is {k}; it must be between 1 and p = {p}, the length of a row"),
-        ));
+        return Err(Error::invalid_request(format!(
+            "k is {k}; it must be between 1 and p = {p}, the length of a row"
+        )));
     }
     // All p dimensions may be searched: a spectrum without gaps takes thousands, which is still less than the sum.
     leading_pairs(products, k, RESIDUAL, p)?.ok_or_else(|| {
-        Error::new(
-            ErrorCode::EstimateFailed,
-            format!(
-                "the {k} leading components of dimension {p} did not converge; use fewer components"
-            ),
-        )
+        Error::estimate_failed(format!(
+            "the {k} leading components of dimension {p} did not converge; use fewer components"
+        ))
     })
 }
 

@@ -65,7 +65,7 @@ pub use input_perturbation::{AnalyzeGauss, ModSulq, Wishart};
 pub use leading::principal_components;
 pub use parameter::Options;
 pub use pca::{Reference, centred_pca, pca};
-pub use privacy::{Guarantee, Neighbours, NoiseRule, Privacy};
+pub use privacy::{Guarantee, Neighbours, NoiseRule, Privacy, PrivacyTarget};
 pub use private_power_iteration::PrivatePowerIteration;
 pub use registry::{ALGORITHMS, find};
 pub use rows::Rows;

@@ -12,7 +12,7 @@ use std::{
     },
 };
 
-use eigenveil_shared::{Error, ErrorCode, Result};
+use eigenveil_shared::{Error, Result};
 
 /// What kind of value a parameter has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,10 +156,10 @@ impl Parameter {
             Unbounded if self.kind == Kind::Number => " and finite".to_owned(),
             Unbounded => String::new(),
         };
-        Err(Error::new(
-            ErrorCode::InvalidRequest,
-            format!("{} is {value}; it must be {lowest}{highest}", self.name),
-        ))
+        Err(Error::invalid_request(format!(
+            "{} is {value}; it must be {lowest}{highest}",
+            self.name
+        )))
     }
 }
 

@@ -37,9 +37,6 @@ pub fn pca(
 
 /// As [`pca`] of the covariance `(1/n)Σ(x−m)(x−m)ᵀ` around the rows' mean: the reference of studies with private
 /// centring. **No privacy whatsoever.**
-///
-/// # Errors
-/// As [`pca`].
 pub fn centred_pca(
     rows: impl IntoIterator<Item = Result<FeatureRow>>,
     dimension: usize,
@@ -100,12 +97,7 @@ mod tests {
     use super::*;
 
     fn prepared(rows: &[Vec<f64>], norm: Norm) -> Vec<Result<FeatureRow>> {
-        let preprocessing = Preprocessing {
-            dimension: rows[0].len(),
-            features: None,
-            norm,
-            centring: None,
-        };
+        let preprocessing = Preprocessing::new(rows[0].len(), norm);
         let preprocessor = preprocessing.preprocessor().unwrap();
         rows.iter()
             .map(|row| preprocessor.prepare_features(&Row::new(row.clone())))

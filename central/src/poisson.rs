@@ -1,6 +1,6 @@
 //! Poisson samples: each row by itself, so that their size is random and only its mean is public.
 
-use eigenveil_shared::{Error, ErrorCode, Result};
+use eigenveil_shared::{Error, Result};
 use rand::RngExt as _;
 
 use crate::Generator;
@@ -11,10 +11,9 @@ use crate::Generator;
 /// `invalid-request` unless it is between 1 and n.
 pub(crate) fn sampling_rate(batch: usize, n: usize) -> Result<f64> {
     if batch == 0 || batch > n {
-        return Err(Error::new(
-            ErrorCode::InvalidRequest,
-            format!("a batch of {batch} rows of n = {n}; use between 1 and n"),
-        ));
+        return Err(Error::invalid_request(format!(
+            "a batch of {batch} rows of n = {n}; use between 1 and n"
+        )));
     }
     Ok(batch as f64 / n as f64)
 }

@@ -3,7 +3,7 @@
 use eigenveil_estimation::linalg::{
     SymmetricEigen, cross_product, orthonormalize, product, symmetric_eigen,
 };
-use eigenveil_shared::{Error, ErrorCode, Result};
+use eigenveil_shared::{Error, Result};
 use nalgebra::DMatrix;
 
 /// Smallest over largest eigenvalue of a Gram matrix that needs no QR factorisation before it.
@@ -14,16 +14,9 @@ const WELL_CONDITIONED: f64 = 1e-4;
 /// By the `r × r` Gram matrix where A is well conditioned, as a frame after a short step is; after a QR factorisation
 /// otherwise, for the Gram matrix squares the condition.
 ///
-/// ```
-/// use nalgebra::dmatrix;
-/// let frame = eigenveil_central::robust::polar(&dmatrix![2.0, 0.0; 0.0, 3.0; 0.0, 0.0])?;
-/// assert!((frame - dmatrix![1.0, 0.0; 0.0, 1.0; 0.0, 0.0]).amax() < 1e-15);
-/// # Ok::<(), eigenveil_shared::Error>(())
-/// ```
-///
 /// # Errors
 /// `estimate-failed` where the columns are dependent to 1e-10 or not finite.
-pub fn polar(a: &DMatrix<f64>) -> Result<DMatrix<f64>> {
+pub(crate) fn polar(a: &DMatrix<f64>) -> Result<DMatrix<f64>> {
     let gram = symmetric_eigen(&cross_product(a, a))?;
     let (largest, smallest) = (gram.values.max(), gram.values.min());
     // Written so that NaN fails.
@@ -42,8 +35,7 @@ pub fn polar(a: &DMatrix<f64>) -> Result<DMatrix<f64>> {
     for _ in 0..2 {
         let gram = symmetric_eigen(&cross_product(&r, &r))?;
         if gram.values.min() <= 1e-20 * gram.values.max() {
-            return Err(Error::new(
-                ErrorCode::EstimateFailed,
+            return Err(Error::estimate_failed(
                 "the columns of a frame are dependent: the noise swamps it, or the step is too long; use a larger budget, a smaller --step or a smaller k",
             ));
         }

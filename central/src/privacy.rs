@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use eigenveil_shared::{Error, ErrorCode, Result, privacy::Budget};
+use eigenveil_shared::{Error, Result, privacy::Budget};
 
 /// Which two data sets of n rows a result must not tell apart. n is public: no row is added or taken away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -91,10 +91,7 @@ macro_rules! named {
                     .find(|kind| kind.as_str() == name)
                     .ok_or_else(|| {
                         let names = Self::$all.map(Self::as_str).join(" or ");
-                        Error::new(
-                            ErrorCode::InvalidRequest,
-                            format!("{name:?} is not {}; use {names}", $what),
-                        )
+                        Error::invalid_request(format!("{name:?} is not {}; use {names}", $what))
                     })
             }
         }
@@ -110,14 +107,50 @@ pub enum Privacy {
     /// No noise: the algorithm equals its non-private counterpart.
     None,
     /// The whole run, initialisation included, is to keep this budget.
-    Budget {
-        /// (ε, δ); pure where δ = 0.
-        budget: Budget,
-        /// Between which data sets.
-        neighbours: Neighbours,
-        /// How the noise is chosen.
-        calibration: NoiseRule,
-    },
+    Budget(PrivacyTarget),
+}
+
+impl Privacy {
+    /// A budget between these neighbours, by this noise.
+    pub fn with_budget(budget: Budget, neighbours: Neighbours, calibration: NoiseRule) -> Self {
+        Self::Budget(PrivacyTarget {
+            budget,
+            neighbours,
+            calibration,
+        })
+    }
+
+    /// How the noise is chosen, where there is any.
+    pub(crate) fn calibration(&self) -> Option<NoiseRule> {
+        match self {
+            Self::None => None,
+            Self::Budget(target) => Some(target.calibration),
+        }
+    }
+}
+
+/// What a private run is asked to keep.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PrivacyTarget {
+    /// (ε, δ); pure where δ = 0.
+    pub budget: Budget,
+    /// Between which data sets.
+    pub neighbours: Neighbours,
+    /// How the noise is chosen.
+    pub calibration: NoiseRule,
+}
+
+impl PrivacyTarget {
+    /// What is told of a run with this ε at the budget's δ.
+    pub(crate) fn guarantee(self, true_epsilon: Option<f64>, remark: Option<String>) -> Guarantee {
+        Guarantee {
+            budget: self.budget,
+            neighbours: self.neighbours,
+            calibration: self.calibration,
+            true_epsilon,
+            remark,
+        }
+    }
 }
 
 /// What a private run was asked for and what its noise really gives.

@@ -11,7 +11,7 @@ use crate::{
     fit::{Fit, Request},
     generator::Generator,
     parameter::ITERATIONS,
-    privacy::{Guarantee, NoiseRule, Privacy},
+    privacy::{NoiseRule, Privacy},
     rows::Rows,
 };
 
@@ -75,12 +75,7 @@ impl Baseline for PrivatePowerIteration {
     fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
         let (n, p, k) = (rows.n() as u64, rows.dimension(), request.k);
         check(&CARD, p, n, request)?;
-        let Privacy::Budget {
-            budget,
-            neighbours,
-            calibration,
-        } = request.privacy
-        else {
+        let Privacy::Budget(target) = request.privacy else {
             let steps = self.iterations.unwrap_or(PATIENCE);
             let subspace = deflate(rows, k, steps, StepNoise::None, rng)?;
             return Ok(Fit {
@@ -94,8 +89,9 @@ impl Baseline for PrivatePowerIteration {
         let steps = self.iterations.unwrap_or_else(|| default_steps(p));
         ITERATIONS.check(steps)?;
         let releases = (k * steps) as u64;
+        let budget = target.budget;
         let (epsilon, delta) = (budget.epsilon(), budget.delta());
-        let (noise, multiplier) = match calibration {
+        let (noise, multiplier) = match target.calibration {
             NoiseRule::Accounted => {
                 let sigma = full_batch::noise_multiplier(budget, releases)?;
                 (StepNoise::Fixed(sigma), sigma)
@@ -106,20 +102,15 @@ impl Baseline for PrivatePowerIteration {
             }
         };
         let subspace = deflate(rows, k, steps, noise, rng)?;
-        let remark = (calibration == NoiseRule::AsPublished).then(|| {
+        let remark = (target.calibration == NoiseRule::AsPublished).then(|| {
             "the noise is made for a change of one entry of the matrix; true_epsilon is for a row"
                 .to_owned()
         });
+        let holds = full_batch::true_epsilon(multiplier, releases, delta);
         Ok(Fit {
             subspace,
             n,
-            privacy: Some(Guarantee {
-                budget,
-                neighbours,
-                calibration,
-                true_epsilon: full_batch::true_epsilon(multiplier, releases, delta),
-                remark,
-            }),
+            privacy: Some(target.guarantee(holds, remark)),
             trace: Vec::new(),
             facts: vec![
                 ("steps_per_component", steps as f64),
@@ -199,11 +190,11 @@ mod tests {
         let rows = gaussian_rows(200, &[0.5, 0.3, 0.1, 0.05], 3);
         let request = Request::new(
             2,
-            Privacy::Budget {
-                budget: Budget::approximate(1.0, 1e-6).unwrap(),
-                neighbours: Neighbours::Replace,
+            Privacy::with_budget(
+                Budget::approximate(1.0, 1e-6).unwrap(),
+                Neighbours::Replace,
                 calibration,
-            },
+            ),
         );
         PrivatePowerIteration { iterations }
             .fit(&rows, &request, &mut generator(Some(1)).unwrap())

@@ -1,6 +1,6 @@
 //! Every algorithm by name: the only module that knows them all.
 
-use eigenveil_shared::{Error, ErrorCode, Result};
+use eigenveil_shared::{Error, Result};
 
 use crate::{
     amin, baseline::Card, dp_pca, exact, input_perturbation, oja, power, private_power_iteration,
@@ -45,12 +45,9 @@ pub fn find(name: &str) -> Result<&'static Card> {
     let found = ALGORITHMS.iter().find(|card| card.name == name);
     found.copied().ok_or_else(|| {
         let names: Vec<&str> = ALGORITHMS.iter().map(|card| card.name).collect();
-        Error::new(
-            ErrorCode::InvalidRequest,
-            format!(
-                "there is no algorithm {name:?}; use one of {}",
-                names.join(", ")
-            ),
-        )
+        Error::invalid_request(format!(
+            "there is no algorithm {name:?}; use one of {}",
+            names.join(", ")
+        ))
     })
 }

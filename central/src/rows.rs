@@ -94,14 +94,11 @@ impl Rows {
     /// `invalid-request` unless V̂ is an orthonormal basis of the rows' dimension and a row is not zero.
     pub fn captured_variance(&self, estimated: &DMatrix<f64>) -> Result<f64> {
         if estimated.nrows() != self.dimension {
-            return Err(Error::new(
-                ErrorCode::InvalidRequest,
-                format!(
-                    "the estimate has {} rows and the table {} columns; they must be as many",
-                    estimated.nrows(),
-                    self.dimension
-                ),
-            ));
+            return Err(Error::invalid_request(format!(
+                "the estimate has {} rows and the table {} columns; they must be as many",
+                estimated.nrows(),
+                self.dimension
+            )));
         }
         let squares = |row: &FeatureRow| row.as_slice().iter().map(|x| x * x).sum::<f64>();
         let total = self.rows.iter().map(squares).sum();
@@ -122,10 +119,7 @@ impl Symmetric for Rows {
 
 /// The error of an empty table.
 pub(crate) fn no_rows() -> Error {
-    Error::new(
-        ErrorCode::InvalidRequest,
-        "there are no rows; give at least one",
-    )
+    Error::invalid_request("there are no rows; give at least one")
 }
 
 /// `wrong-dimension` unless row `index` (from 0) has `dimension` values.

@@ -1,6 +1,6 @@
 //! A stream of rows of an announced number and dimension.
 
-use eigenveil_shared::{Error, ErrorCode, Result, preprocess::FeatureRow};
+use eigenveil_shared::{Error, Result, preprocess::FeatureRow};
 
 use rand::seq::SliceRandom;
 
@@ -31,13 +31,10 @@ impl<'a, 'b> Feed<'a, 'b> {
     /// The row's own; `wrong-dimension`; `invalid-request` when there is none.
     pub(crate) fn next_row(&mut self) -> Result<FeatureRow> {
         let Some(row) = self.rows.next() else {
-            return Err(Error::new(
-                ErrorCode::InvalidRequest,
-                format!(
-                    "the stream ended after {} rows; n = {} was announced: give the number there are",
-                    self.seen, self.announced
-                ),
-            ));
+            return Err(Error::invalid_request(format!(
+                "the stream ended after {} rows; n = {} was announced: give the number there are",
+                self.seen, self.announced
+            )));
         };
         let row = row?;
         check_dimension(self.seen, &row, self.dimension)?;
@@ -58,8 +55,7 @@ pub(crate) fn shuffled<'a>(
 
 /// The error of a number of steps beside a number of rows a step.
 pub(crate) fn both_set() -> Error {
-    Error::new(
-        ErrorCode::InvalidRequest,
+    Error::invalid_request(
         "iterations and batch are both set; each follows from n and the other: leave one out",
     )
 }
@@ -71,17 +67,13 @@ pub(crate) fn both_set() -> Error {
 pub(crate) fn whole_steps(n: u64, batch: usize) -> Result<usize> {
     let steps = n.checked_div(batch as u64).unwrap_or(0);
     if steps == 0 {
-        return Err(Error::new(
-            ErrorCode::InvalidRequest,
-            format!(
-                "a batch of {batch} rows and n = {n} rows make no step; use between 1 and n rows a batch"
-            ),
-        ));
+        return Err(Error::invalid_request(format!(
+            "a batch of {batch} rows and n = {n} rows make no step; use between 1 and n rows a batch"
+        )));
     }
     usize::try_from(steps).map_err(|_| {
-        Error::new(
-            ErrorCode::InvalidRequest,
-            format!("{steps} steps are more than this machine counts; use a larger batch"),
-        )
+        Error::invalid_request(format!(
+            "{steps} steps are more than this machine counts; use a larger batch"
+        ))
     })
 }

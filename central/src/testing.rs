@@ -11,12 +11,7 @@ use crate::rows::Rows;
 
 /// A row clipped at radius 1.
 pub(crate) fn bounded(values: &[f64]) -> Result<FeatureRow> {
-    let preprocessing = Preprocessing {
-        dimension: values.len(),
-        features: None,
-        norm: Norm::Clip { radius: 1.0 },
-        centring: None,
-    };
+    let preprocessing = Preprocessing::new(values.len(), Norm::Clip { radius: 1.0 });
     preprocessing
         .preprocessor()?
         .prepare_features(&Row::new(values.to_vec()))

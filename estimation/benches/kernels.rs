@@ -8,7 +8,6 @@
 
 use std::hint::black_box;
 
-use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use eigenveil_estimation::{
     Cancel,
     accumulate::{Accumulator, SeedSum},
@@ -29,15 +28,14 @@ use nalgebra::DMatrix;
 use rand::{SeedableRng, rngs::ChaCha8Rng};
 use rand_distr::{Distribution, StandardNormal};
 
+#[path = "../../shared/benches/stopwatch/mod.rs"]
+mod stopwatch;
+use stopwatch::measure;
+
 /// k spikes of size 2 on 10k rows over a noise bulk that ends near 0.6, as in the measured prototype.
 fn moment(p: usize, k: usize) -> DMatrix<f64> {
     let mut rng = ChaCha8Rng::seed_from_u64(1);
-    let model = Model::Sparse {
-        p,
-        k,
-        s: (5 * k).min(p),
-        spike: 2.0,
-    };
+    let model = Model::sparse(p, k, (5 * k).min(p), 2.0);
     let Ok(population) = model.draw(&mut rng) else {
         unreachable!("the model is valid")
     };
@@ -53,8 +51,7 @@ fn moment(p: usize, k: usize) -> DMatrix<f64> {
     matrix
 }
 
-fn accumulate(c: &mut Criterion) {
-    let mut group = c.benchmark_group("accumulate");
+fn accumulate() {
     for p in [40, 100, 400] {
         let len = packed_len(p);
         let payload: Vec<u8> = (0..len)
@@ -62,78 +59,81 @@ fn accumulate(c: &mut Criterion) {
             .collect();
         let bytes = payload.len() + 16 * len;
         println!("p = {p}: floor {bytes} bytes moved a report");
-        group.throughput(Throughput::Bytes(bytes as u64));
+        let units = Some((bytes, "bytes"));
         let Ok(mut sums) = Accumulator::new(p) else {
             unreachable!("p ≥ 1")
         };
         // The numbers are checked, the length of the whole is not: `server/benches/ingest` has both.
         let none = Fingerprint([0; 32]);
         let shape = StudyShape::of_no_study(none, PayloadForm::Floats, payload.len());
-        group.bench_function(format!("report/{p}"), |b| {
-            b.iter(|| match shape.payload(black_box(&payload)) {
-                Ok(Payload::Floats(numbers)) => black_box(sums.add(&numbers)),
+        measure(
+            &format!("accumulate/report/{p}"),
+            101,
+            units,
+            || match shape.payload(black_box(&payload)) {
+                Ok(Payload::Floats(numbers)) => drop(black_box(sums.add(&numbers))),
                 other => unreachable!("{other:?}"),
-            });
-        });
+            },
+        );
         let source = vec![1_u8; bytes / 2];
         let mut target = vec![0_u8; bytes / 2];
-        group.bench_function(format!("floor-copy/{p}"), |b| {
-            b.iter(|| black_box(&mut target).copy_from_slice(black_box(&source)));
+        measure(&format!("accumulate/floor-copy/{p}"), 101, units, || {
+            black_box(&mut target).copy_from_slice(black_box(&source));
         });
     }
-    group.finish();
 }
 
-fn double_cap_decode(c: &mut Criterion) {
-    let mut group = c.benchmark_group("double_cap_decode");
-    group.sample_size(20);
+fn double_cap_decode() {
     for p in [40, 400, 2_000] {
         // Whole blocks, so that none is left to the end.
         let seeds: Vec<Seed> = (0..512_u128).map(|i| (i * i).to_le_bytes()).collect();
-        group.throughput(Throughput::Elements(seeds.len() as u64));
+        let units = Some((seeds.len(), "seeds"));
         let Ok(mut sum) = SeedSum::new(p) else {
             unreachable!("p ≥ 1")
         };
-        group.bench_function(format!("decode-and-add/{p}"), |b| {
-            b.iter(|| black_box(&seeds).iter().for_each(|seed| sum.add(seed)));
-        });
+        measure(
+            &format!("double_cap_decode/decode-and-add/{p}"),
+            21,
+            units,
+            || {
+                black_box(&seeds).iter().for_each(|seed| sum.add(seed));
+            },
+        );
         let mut normals = vec![0.0; p];
-        group.bench_function(format!("floor-expand/{p}"), |b| {
-            b.iter(|| {
+        measure(
+            &format!("double_cap_decode/floor-expand/{p}"),
+            21,
+            units,
+            || {
                 for seed in black_box(&seeds) {
                     black_box(expand(seed, black_box(&mut normals)));
                 }
-            });
-        });
+            },
+        );
     }
-    group.finish();
 }
 
-fn decompose(c: &mut Criterion) {
-    let mut group = c.benchmark_group("decompose");
-    group.sample_size(10);
+fn decompose() {
     for (p, k) in [(100, 3), (400, 10), (1000, 10)] {
         let matrix = moment(p, k);
         println!("p = {p}: floor {} bytes a pass over the matrix", 8 * p * p);
-        group.bench_function(format!("floor-product/{p}"), |b| {
-            b.iter(|| black_box(product(&matrix, &matrix)));
+        let measure = |name: &str, run: &dyn Fn()| {
+            measure(&format!("decompose/{name}/{p}"), 11, None, run);
+        };
+        measure("floor-product", &|| {
+            drop(black_box(product(&matrix, &matrix)))
         });
-        group.bench_function(format!("symmetric-eigen/{p}"), |b| {
-            b.iter(|| black_box(symmetric_eigen(&matrix)));
+        measure("symmetric-eigen", &|| {
+            drop(black_box(symmetric_eigen(&matrix)))
         });
-        group.bench_function(format!("symmetric-eigenvalues/{p}"), |b| {
-            b.iter(|| black_box(symmetric_eigenvalues(&matrix)));
+        measure("symmetric-eigenvalues", &|| {
+            drop(black_box(symmetric_eigenvalues(&matrix)));
         });
-        group.bench_function(format!("top-{k}/{p}"), |b| {
-            b.iter(|| black_box(top_k(&matrix, k)));
-        });
+        measure(&format!("top-{k}"), &|| drop(black_box(top_k(&matrix, k))));
     }
-    group.finish();
 }
 
-fn fantope(c: &mut Criterion) {
-    let mut group = c.benchmark_group("fantope");
-    group.sample_size(10);
+fn fantope() {
     for (p, k, lambda) in [(100, 3, 0.08), (400, 10, 0.05)] {
         let matrix = moment(p, k);
         let run = || {
@@ -152,10 +152,15 @@ fn fantope(c: &mut Criterion) {
             solution.relative_gap,
             solution.support.len()
         );
-        group.bench_function(format!("solve/{p}"), |b| b.iter(|| black_box(run())));
+        measure(&format!("fantope/solve/{p}"), 11, None, || {
+            drop(black_box(run()))
+        });
     }
-    group.finish();
 }
 
-criterion_group!(benches, accumulate, double_cap_decode, decompose, fantope);
-criterion_main!(benches);
+fn main() {
+    accumulate();
+    double_cap_decode();
+    decompose();
+    fantope();
+}

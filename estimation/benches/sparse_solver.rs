@@ -52,10 +52,7 @@ fn drowned(p: usize, k: usize, kappa: f64) {
             matrix[(j, i)] = matrix[(i, j)];
         }
     }
-    let noise = NoiseModel::Gaussian {
-        off_diagonal_sd: 1.0,
-        diagonal_sd: 1.0,
-    };
+    let noise = NoiseModel::gaussian(1.0);
     let lambda = kappa * (2.0 * ((p * (p - 1) / 2) as f64).ln()).sqrt();
     for noise_gap in [Some(negligible_gap(&noise, k, 1)), None] {
         let settings = AdmmSettings {

@@ -20,13 +20,10 @@ use crate::linalg::GramSum;
 /// use eigenveil_estimation::accumulate::Accumulator;
 /// use eigenveil_shared::{codec::StudyShape, mechanism::Payload};
 /// # use eigenveil_shared::{
-/// #     mechanism::{Calibration, MechanismKind}, preprocess::Norm, study::{StudyDesign, StudyParams},
+/// #     mechanism::MechanismKind, study::{StudyDesign, StudyParams},
 /// # };
 /// # let kind = MechanismKind::IsotropicGaussian;
-/// # let params = StudyParams::freeze(StudyDesign {
-/// #     dimension: 2, features: None, norm: Norm::Normalize, centring: None,
-/// #     mechanism: kind, calibration: Calibration::Analytic, budget: kind.budget(1.0, None)?,
-/// # })?;
+/// # let params = StudyParams::freeze(StudyDesign::new(2, kind, kind.budget(1.0, None)?))?;
 /// let bytes: Vec<u8> = [1.0_f32, 0.5, -2.0].iter().flat_map(|x| x.to_le_bytes()).collect();
 /// let mut sums = Accumulator::new(2)?;
 /// if let Payload::Floats(numbers) = StudyShape::new(&params).payload(&bytes)? {
@@ -61,8 +58,7 @@ impl Accumulator {
             return Err(no_dimension());
         }
         if !sum.as_slice().iter().all(|entry| entry.is_finite()) {
-            return Err(Error::new(
-                ErrorCode::EstimateFailed,
+            return Err(Error::estimate_failed(
                 "a stored sum has an entry that is not a finite number",
             ));
         }
@@ -105,14 +101,6 @@ impl Accumulator {
         }
         self.count += 1;
         Ok(())
-    }
-
-    /// Adds `count` reports whose sum is already known, as a simulation has it.
-    ///
-    /// # Errors
-    /// `wrong-dimension` when the dimensions differ, `estimate-failed` for an entry that is not finite.
-    pub fn add_sum(&mut self, sum: PackedSymmetric, count: u64) -> Result<()> {
-        self.merge(&Self::from_parts(sum, count)?)
     }
 
     /// Turns a sum of payloads into a sum of decoded reports.
@@ -269,9 +257,6 @@ impl ReportSum {
     }
 
     /// The sum of the payloads.
-    ///
-    /// # Errors
-    /// Those of [`SeedSum::finish`].
     pub fn finish(self) -> Result<Accumulator> {
         match self {
             ReportSum::Floats(sum) | ReportSum::Integers(sum) => Ok(sum),

@@ -357,10 +357,7 @@ mod tests {
             }
             Accumulator::from_parts(sum, 1_000).unwrap()
         });
-        let noise = NoiseModel::Gaussian {
-            off_diagonal_sd: 2.0,
-            diagonal_sd: 2.0,
-        };
+        let noise = NoiseModel::gaussian(2.0);
         NoisyMoment::from_buckets(sums.collect(), noise).unwrap()
     }
 
@@ -400,38 +397,10 @@ mod tests {
             sum.scale(count as f64);
             Accumulator::from_parts(sum, count).unwrap()
         });
-        let noise = NoiseModel::Gaussian {
-            off_diagonal_sd: 2.0,
-            diagonal_sd: 2.0,
-        };
+        let noise = NoiseModel::gaussian(2.0);
         let moment = NoisyMoment::from_buckets(buckets.collect(), noise).unwrap();
         let found = bucket_agreement(&moment, &DMatrix::identity(3, 1)).unwrap();
         assert_eq!(found.verdict, BucketVerdict::Agree);
         assert!(found.statistic < 1e-6);
-    }
-
-    /// What the comparison costs at the largest dimension, beside one decomposition:
-    /// `cargo test --release --workspace --lib the_cost_of_a_comparison -- --ignored --nocapture`.
-    #[test]
-    #[ignore = "half a gigabyte"]
-    fn the_cost_of_a_comparison() {
-        let p = LARGEST_DIMENSION;
-        let buckets = (0..32_u64).map(|j| {
-            let mut sum = PackedSymmetric::zeros(p);
-            for (i, entry) in sum.as_mut_slice().iter_mut().enumerate() {
-                *entry = ((i as u64 * 2_654_435_761 + j * 40_503) % 1_000) as f64 - 500.0;
-            }
-            Accumulator::from_parts(sum, 1_000).unwrap()
-        });
-        let noise = NoiseModel::Gaussian {
-            off_diagonal_sd: 10.0,
-            diagonal_sd: 10.0,
-        };
-        let moment = NoisyMoment::from_buckets(buckets.collect(), noise).unwrap();
-        let components = DMatrix::identity(p, 5);
-        let started = std::time::Instant::now();
-        let found = bucket_agreement(&moment, &components);
-        println!("p = {p}: {:.2} s", started.elapsed().as_secs_f64());
-        assert!(found.is_some());
     }
 }

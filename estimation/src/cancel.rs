@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use eigenveil_shared::{Error, ErrorCode, Result};
+use eigenveil_shared::{Error, Result};
 
 /// Asked between the steps of a long computation.
 ///
@@ -28,10 +28,7 @@ impl<'a> Cancel<'a> {
     pub fn check(self) -> Result<()> {
         match (self.0)() {
             false => Ok(()),
-            true => Err(Error::new(
-                ErrorCode::EstimateFailed,
-                "the estimate was cancelled",
-            )),
+            true => Err(Error::estimate_failed("the estimate was cancelled")),
         }
     }
 }

@@ -9,7 +9,7 @@
 //! With `U = [I; −m̂ᵀ/a]` and the known corner `E y_P² = a²/f`, Ĉ is `f·UᵀD̄U`. So its noise is linear in that
 //! of the reports, and between directions v, w it has `UᵀU = I + m̂m̂ᵀ/a²` instead of I:
 //!
-//! * Gaussian noise: variance `f²s²(1 + m_v²/a² + m_w²/a²)` per report ([`price`]);
+//! * Gaussian noise: variance `f²s²(1 + m_v²/a² + m_w²/a²)` per report;
 //! * `double-cap`: only its constant part grows. The part that follows the signal sees `v − (m_v/a)e_P`, along
 //!   which y is `(x_v − m_v)/√f`: `f²c²[a₀(1 + m_v²/a² + m_w²/a²) + a₁(λ_v + λ_w)/f + a₂λ_vλ_w/f²]`, λ the
 //!   *centred* variances.
@@ -75,14 +75,6 @@ impl EstimatedMean {
             ..*self
         }
     }
-}
-
-/// What private centring multiplies the variance of Gaussian noise by, between a direction v with
-/// `m_v² = squared_mean_along` and one across the mean, relative to a report of the same dimension P = p + 1:
-/// `(1+a²)²(1 + m_v²/a²)`. Smallest at `a² = (−M + √(M² + 8M))/4`, `M = m_v²`; at M = 1, the worst case, that
-/// is a = 1/√2 and a factor 6.75.
-pub fn price(a: f64, squared_mean_along: f64) -> f64 {
-    (1.0 + a * a).powi(2) * (1.0 + squared_mean_along / (a * a))
 }
 
 impl NoisyMoment {
@@ -266,12 +258,9 @@ pub fn planned_noise(
     let squared_length = total_variance + mean_length * mean_length;
     // Written so that NaN fails; eigenvalues come with few digits.
     if !(total_variance >= 0.0 && mean_length >= 0.0 && squared_length <= 1.0 + 1e-6) {
-        return Err(Error::new(
-            ErrorCode::InvalidRequest,
-            format!(
-                "rows with a mean of length {mean_length} and a total variance of {total_variance} have a mean squared length of {squared_length}; prepared rows have at most 1"
-            ),
-        ));
+        return Err(Error::invalid_request(format!(
+            "rows with a mean of length {mean_length} and a total variance of {total_variance} have a mean squared length of {squared_length}; prepared rows have at most 1"
+        )));
     }
     let factor = 1.0 + a * a;
     // What `double-cap` is expected to show in the corner: it lacks E‖y‖²/P.

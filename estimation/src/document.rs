@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use eigenveil_shared::{
-    Error, ErrorCode, Result,
+    Error, Result,
     api::SparseSettings,
     estimate::{Estimate, Rank, RowCheck},
     privacy::{PrivacyStatement, delta_warning},
@@ -201,8 +201,7 @@ fn check_readable(estimate: &Estimate) -> Result<()> {
     if read.is_ok_and(|read: Estimate| read == *estimate) {
         return Ok(());
     }
-    Err(Error::new(
-        ErrorCode::EstimateFailed,
+    Err(Error::estimate_failed(
         "the estimate holds a number that is not finite; a report with enormous numbers may be in the sums",
     ))
 }
@@ -211,25 +210,23 @@ fn check_readable(estimate: &Estimate) -> Result<()> {
 mod tests {
     use eigenveil_shared::{
         codec::StudyShape,
-        mechanism::{Calibration, MechanismKind, Payload},
-        preprocess::{Norm, Row},
+        mechanism::{MechanismKind, Payload},
+        preprocess::Row,
         privacy::Budget,
         study::StudyDesign,
     };
+
+    use eigenveil_shared::ErrorCode;
 
     use super::*;
 
     #[test]
     fn a_number_that_is_not_finite_is_refused_wherever_it_stands() {
-        let params = StudyParams::freeze(StudyDesign {
-            dimension: 3,
-            features: None,
-            norm: Norm::Normalize,
-            centring: None,
-            mechanism: MechanismKind::IsotropicGaussian,
-            calibration: Calibration::Analytic,
-            budget: Budget::approximate(4.0, 1e-6).unwrap(),
-        })
+        let params = StudyParams::freeze(StudyDesign::new(
+            3,
+            MechanismKind::IsotropicGaussian,
+            Budget::approximate(4.0, 1e-6).unwrap(),
+        ))
         .unwrap();
         let row = params
             .preprocessor()

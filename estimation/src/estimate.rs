@@ -2,7 +2,7 @@
 //! simulation run.
 
 use eigenveil_shared::{
-    Error, ErrorCode, Result,
+    Error, Result,
     api::{Lambda, SparseSettings},
     estimate::{BucketAgreement, Rank, SparseOutcome, Verdict},
 };
@@ -58,7 +58,7 @@ fn compare_buckets(
 /// use eigenveil_shared::{estimate::Rank, mechanism::NoiseModel, packed::PackedSymmetric};
 /// let mut sum = PackedSymmetric::zeros(3);
 /// sum.add_outer(&[0.0, 1.0, 0.0], 1000.0);
-/// let noise = NoiseModel::Gaussian { off_diagonal_sd: 1.0, diagonal_sd: 1.0 };
+/// let noise = NoiseModel::gaussian(1.0);
 /// let moment = NoisyMoment::from_buckets(vec![Accumulator::from_parts(sum, 1000)?], noise)?;
 /// let findings = principal_components(&moment, Rank::Auto, "ε = 1")?;
 /// assert_eq!(findings.vectors.as_slice(), &[0.0, 1.0, 0.0]);
@@ -258,10 +258,9 @@ pub(crate) fn sparse_findings(
 
 pub(crate) fn checked_rank(k: usize, p: usize) -> Result<usize> {
     if k == 0 || k > p {
-        return Err(Error::new(
-            ErrorCode::InvalidRequest,
-            format!("k is {k}; it must be between 1 and p = {p}, or auto"),
-        ));
+        return Err(Error::invalid_request(format!(
+            "k is {k}; it must be between 1 and p = {p}, or auto"
+        )));
     }
     Ok(k)
 }
@@ -272,6 +271,8 @@ mod tests {
     use rand::{SeedableRng, rngs::ChaCha8Rng};
     use rand_distr::{Distribution, StandardNormal};
 
+    use eigenveil_shared::ErrorCode;
+
     use super::*;
     use crate::{accumulate::Accumulator, metrics::projector_distance, models::Model};
 
@@ -280,14 +281,7 @@ mod tests {
     /// A sparse population's covariance, scaled to trace 1, in the noise of `N` reports.
     fn noisy(p: usize, s: usize, sd: f64) -> (NoisyMoment, DMatrix<f64>, Vec<usize>) {
         let mut rng = ChaCha8Rng::seed_from_u64(17);
-        let population = Model::Sparse {
-            p,
-            k: 2,
-            s,
-            spike: 20.0,
-        }
-        .draw(&mut rng)
-        .unwrap();
+        let population = Model::sparse(p, 2, s, 20.0).draw(&mut rng).unwrap();
         let covariance = population.covariance();
         let scale = N as f64 / covariance.trace();
         let mut sum = PackedSymmetric::zeros(p);
@@ -299,10 +293,7 @@ mod tests {
                 next += 1;
             }
         }
-        let noise = NoiseModel::Gaussian {
-            off_diagonal_sd: sd,
-            diagonal_sd: sd,
-        };
+        let noise = NoiseModel::gaussian(sd);
         let bucket = Accumulator::from_parts(sum, N).unwrap();
         let moment = NoisyMoment::from_buckets(vec![bucket], noise).unwrap();
         (

@@ -287,10 +287,7 @@ mod tests {
             sum.as_mut_slice()[0] += size as f64;
             Accumulator::from_parts(sum, size).unwrap()
         });
-        let noise = NoiseModel::Gaussian {
-            off_diagonal_sd: sd,
-            diagonal_sd: sd,
-        };
+        let noise = NoiseModel::gaussian(sd);
         NoisyMoment::from_buckets(buckets.collect(), noise).unwrap()
     }
 

@@ -3,7 +3,7 @@
 //! Three are `x ~ N(0, w·I + d·VVᵀ)` and differ in `w`, `d` and how the frame V is drawn; the haystack is a mixture of
 //! inliers near V and outliers around, and rows of signs are a direction of V or its opposite, with noise. Rows are raw: they still have to be prepared (clipped or normalised) like any participant's.
 
-use eigenveil_shared::{Error, ErrorCode, Result};
+use eigenveil_shared::{Error, Result};
 use nalgebra::DMatrix;
 use rand::{Rng, RngExt};
 use rand_distr::{Distribution, StandardNormal};
@@ -72,6 +72,36 @@ pub enum Model {
 }
 
 impl Model {
+    /// [`Model::Spiked`].
+    pub const fn spiked(p: usize, k: usize, spike: f64) -> Self {
+        Self::Spiked { p, k, spike }
+    }
+
+    /// [`Model::Sparse`].
+    pub const fn sparse(p: usize, k: usize, s: usize, spike: f64) -> Self {
+        Self::Sparse { p, k, s, spike }
+    }
+
+    /// [`Model::Published`].
+    pub const fn published(p: usize, k: usize, s: Option<usize>, lambda: f64) -> Self {
+        Self::Published { p, k, s, lambda }
+    }
+
+    /// [`Model::Haystack`].
+    pub const fn haystack(p: usize, k: usize, inliers: f64, noise: f64) -> Self {
+        Self::Haystack {
+            p,
+            k,
+            inliers,
+            noise,
+        }
+    }
+
+    /// [`Model::Signs`].
+    pub const fn signs(p: usize, k: usize, noise: f64) -> Self {
+        Self::Signs { p, k, noise }
+    }
+
     /// Draws the frame.
     ///
     /// # Errors
@@ -95,26 +125,22 @@ impl Model {
             _ => 1.0,
         };
         if !(inlier_share > 0.0 && inlier_share <= 1.0) {
-            return Err(Error::new(
-                ErrorCode::InvalidRequest,
-                format!("the share of inliers is {inlier_share}; it must be above 0 and at most 1"),
-            ));
+            return Err(Error::invalid_request(format!(
+                "the share of inliers is {inlier_share}; it must be above 0 and at most 1"
+            )));
         }
         if !(bulk.is_finite() && bulk >= 0.0) {
-            return Err(Error::new(
-                ErrorCode::InvalidRequest,
+            return Err(Error::invalid_request(
                 "the noise of a model must be a finite number, 0 or more",
             ));
         }
         if !(1 <= k && k <= s && s <= p) {
-            return Err(Error::new(
-                ErrorCode::InvalidRequest,
-                format!("k = {k}, s = {s}, p = {p}: a model needs 1 ≤ k ≤ s ≤ p"),
-            ));
+            return Err(Error::invalid_request(format!(
+                "k = {k}, s = {s}, p = {p}: a model needs 1 ≤ k ≤ s ≤ p"
+            )));
         }
         if !(along.is_finite() && along > 0.0) {
-            return Err(Error::new(
-                ErrorCode::InvalidRequest,
+            return Err(Error::invalid_request(
                 "the spike (or λ) of a model must be a positive finite number",
             ));
         }
@@ -198,13 +224,10 @@ impl Population {
     pub fn captured_variance(&self, estimated: &DMatrix<f64>) -> Result<f64> {
         let (p, k) = self.subspace.shape();
         if estimated.nrows() != p {
-            return Err(Error::new(
-                ErrorCode::InvalidRequest,
-                format!(
-                    "the estimate has {} rows; the population has dimension {p}",
-                    estimated.nrows()
-                ),
-            ));
+            return Err(Error::invalid_request(format!(
+                "the estimate has {} rows; the population has dimension {p}",
+                estimated.nrows()
+            )));
         }
         let (bulk, signal) = (self.bulk_variance(), self.signal_variance());
         let along = product(&self.subspace, &cross_product(&self.subspace, estimated));
@@ -263,10 +286,9 @@ impl Population {
 /// `invalid-request` unless `1 ≤ k ≤ p`.
 pub fn uniform_frame<R: Rng + ?Sized>(rng: &mut R, p: usize, k: usize) -> Result<DMatrix<f64>> {
     if k == 0 || k > p {
-        return Err(Error::new(
-            ErrorCode::InvalidRequest,
-            format!("a frame of {k} directions in dimension {p}; 1 ≤ k ≤ p is needed"),
-        ));
+        return Err(Error::invalid_request(format!(
+            "a frame of {k} directions in dimension {p}; 1 ≤ k ≤ p is needed"
+        )));
     }
     // QR with a positive diagonal of R maps a Gaussian matrix to the uniform law.
     orthonormalize(DMatrix::from_fn(p, k, |_, _| normal(rng)))
@@ -292,6 +314,8 @@ fn choose_rows<R: Rng + ?Sized>(rng: &mut R, p: usize, s: usize) -> Vec<usize> {
 mod tests {
     use rand::{SeedableRng, rngs::ChaCha8Rng};
 
+    use eigenveil_shared::ErrorCode;
+
     use super::*;
     use crate::{linalg::orthonormality_defect, metrics::captured_variance};
 
@@ -299,45 +323,13 @@ mod tests {
     fn rows_have_the_population_covariance() {
         let mut rng = ChaCha8Rng::seed_from_u64(11);
         for model in [
-            Model::Spiked {
-                p: 6,
-                k: 2,
-                spike: 4.0,
-            },
-            Model::Sparse {
-                p: 6,
-                k: 2,
-                s: 3,
-                spike: 4.0,
-            },
-            Model::Published {
-                p: 6,
-                k: 2,
-                s: None,
-                lambda: 1.0,
-            },
-            Model::Published {
-                p: 6,
-                k: 1,
-                s: Some(2),
-                lambda: 3.0,
-            },
-            Model::Haystack {
-                p: 6,
-                k: 2,
-                inliers: 0.6,
-                noise: 0.5,
-            },
-            Model::Signs {
-                p: 6,
-                k: 1,
-                noise: 0.2,
-            },
-            Model::Signs {
-                p: 6,
-                k: 3,
-                noise: 0.1,
-            },
+            Model::spiked(6, 2, 4.0),
+            Model::sparse(6, 2, 3, 4.0),
+            Model::published(6, 2, None, 1.0),
+            Model::published(6, 1, Some(2), 3.0),
+            Model::haystack(6, 2, 0.6, 0.5),
+            Model::signs(6, 1, 0.2),
+            Model::signs(6, 3, 0.1),
         ] {
             let population = model.draw(&mut rng).unwrap();
             assert!(orthonormality_defect(population.subspace()) < 1e-14);
@@ -369,14 +361,7 @@ mod tests {
     #[test]
     fn the_published_model_has_rows_in_the_unit_ball() {
         let mut rng = ChaCha8Rng::seed_from_u64(3);
-        let population = Model::Published {
-            p: 40,
-            k: 5,
-            s: None,
-            lambda: 1.0,
-        }
-        .draw(&mut rng)
-        .unwrap();
+        let population = Model::published(40, 5, None, 1.0).draw(&mut rng).unwrap();
         // tr = (40 + 5)/(5·40·2) = 0.1125: the paper's "with high probability".
         assert!((population.covariance().trace() - 0.1125).abs() < 1e-12);
         let outside = (0..2000)
@@ -390,14 +375,7 @@ mod tests {
         let mut rng = ChaCha8Rng::seed_from_u64(5);
         let mut hits = [0_u32; 10];
         for _ in 0..500 {
-            let population = Model::Sparse {
-                p: 10,
-                k: 1,
-                s: 3,
-                spike: 1.0,
-            }
-            .draw(&mut rng)
-            .unwrap();
+            let population = Model::sparse(10, 1, 3, 1.0).draw(&mut rng).unwrap();
             assert_eq!(population.support().len(), 3);
             for (i, hit) in hits.iter_mut().enumerate() {
                 let active = population.support().contains(&i);
@@ -413,11 +391,7 @@ mod tests {
     #[test]
     fn rows_of_signs_are_directions() {
         let mut rng = ChaCha8Rng::seed_from_u64(8);
-        let model = Model::Signs {
-            p: 5,
-            k: 2,
-            noise: 0.0,
-        };
+        let model = Model::signs(5, 2, 0.0);
         let population = model.draw(&mut rng).unwrap();
         let mut counts = [0_u32; 4];
         for _ in 0..400 {
@@ -436,50 +410,14 @@ mod tests {
     fn impossible_models_are_refused() {
         let mut rng = ChaCha8Rng::seed_from_u64(0);
         for model in [
-            Model::Spiked {
-                p: 3,
-                k: 0,
-                spike: 1.0,
-            },
-            Model::Spiked {
-                p: 3,
-                k: 4,
-                spike: 1.0,
-            },
-            Model::Spiked {
-                p: 3,
-                k: 1,
-                spike: 0.0,
-            },
-            Model::Spiked {
-                p: 3,
-                k: 1,
-                spike: f64::NAN,
-            },
-            Model::Sparse {
-                p: 3,
-                k: 2,
-                s: 1,
-                spike: 1.0,
-            },
-            Model::Sparse {
-                p: 3,
-                k: 2,
-                s: 4,
-                spike: 1.0,
-            },
-            Model::Published {
-                p: 3,
-                k: 1,
-                s: None,
-                lambda: -1.0,
-            },
-            Model::Published {
-                p: 0,
-                k: 0,
-                s: None,
-                lambda: 1.0,
-            },
+            Model::spiked(3, 0, 1.0),
+            Model::spiked(3, 4, 1.0),
+            Model::spiked(3, 1, 0.0),
+            Model::spiked(3, 1, f64::NAN),
+            Model::sparse(3, 2, 1, 1.0),
+            Model::sparse(3, 2, 4, 1.0),
+            Model::published(3, 1, None, -1.0),
+            Model::published(0, 0, None, 1.0),
         ] {
             assert_eq!(
                 model.draw(&mut rng).unwrap_err().code(),

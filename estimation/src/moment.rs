@@ -116,10 +116,7 @@ impl NoisyMoment {
 }
 
 fn no_reports() -> Error {
-    Error::new(
-        ErrorCode::EstimateFailed,
-        "there is no report to estimate from (n = 0)",
-    )
+    Error::estimate_failed("there is no report to estimate from (n = 0)")
 }
 
 #[cfg(test)]
@@ -127,10 +124,7 @@ mod tests {
     use super::*;
 
     fn noise(sd: f64) -> NoiseModel {
-        NoiseModel::Gaussian {
-            off_diagonal_sd: sd,
-            diagonal_sd: sd,
-        }
+        NoiseModel::gaussian(sd)
     }
 
     fn bucket(rows: &[[f64; 2]]) -> Accumulator {

@@ -86,14 +86,13 @@ mod tests {
         for (i, row) in rows.iter().enumerate() {
             let mut one = PackedSymmetric::zeros(6);
             one.add_outer(row, 1.0);
-            buckets[i % 4].add_sum(one, 1).unwrap();
+            buckets[i % 4]
+                .merge(&Accumulator::from_parts(one, 1).unwrap())
+                .unwrap();
             let x = DVector::from_column_slice(row);
             direct += &x * x.transpose() / 50.0;
         }
-        let noise = NoiseModel::Gaussian {
-            off_diagonal_sd: 0.0,
-            diagonal_sd: 0.0,
-        };
+        let noise = NoiseModel::gaussian(0.0);
         let moment = NoisyMoment::from_buckets(buckets, noise).unwrap();
         let ours = pca(&moment.dense(), 3).unwrap();
         // nalgebra's own eigen-solver shares no code with ours.

@@ -6,18 +6,10 @@
 //! ```
 //! use eigenveil_estimation::plan::{Total, Wish, plan, spectrum_of};
 //! use eigenveil_shared::{
-//!     mechanism::{Calibration, MechanismKind}, preprocess::Norm, privacy::Budget,
-//!     study::{StudyDesign, StudyParams},
+//!     mechanism::MechanismKind, privacy::Budget, study::{StudyDesign, StudyParams},
 //! };
-//! let params = StudyParams::freeze(StudyDesign {
-//!     dimension: 40,
-//!     features: None,
-//!     norm: Norm::Normalize,
-//!     centring: None,
-//!     mechanism: MechanismKind::DoubleCap,
-//!     calibration: Calibration::Analytic,
-//!     budget: Budget::pure(4.0)?,
-//! })?;
+//! let design = StudyDesign::new(40, MechanismKind::DoubleCap, Budget::pure(4.0)?);
+//! let params = StudyParams::freeze(design)?;
 //! // Two components hold half of the variance of unit rows.
 //! let spectrum = spectrum_of(40, 2, &[0.3, 0.2], Total::UnitRows)?;
 //! let planned = plan(&spectrum, &params.noise_model(), Wish::Error(0.2))?;
@@ -30,7 +22,7 @@
 //! ```
 
 use eigenveil_shared::{
-    Error, ErrorCode, Result,
+    Error, Result,
     estimate::{Estimate, Verdict},
     mechanism::NoiseModel,
     preprocess::Norm,
@@ -92,7 +84,7 @@ pub struct Planned {
 }
 
 fn refuse<T>(detail: String) -> Result<T> {
-    Err(Error::new(ErrorCode::InvalidRequest, detail))
+    Err(Error::invalid_request(detail))
 }
 
 /// The largest ‖V̂V̂ᵀ−VVᵀ‖_F there is: √(2·min(k, p−k)).
@@ -337,22 +329,18 @@ pub fn error_curve(
 #[cfg(test)]
 mod tests {
     use eigenveil_shared::{
-        mechanism::{Calibration, MechanismKind},
+        mechanism::MechanismKind,
         study::{StudyDesign, StudyParams},
     };
 
     use super::*;
 
     fn noise(kind: MechanismKind, p: usize, epsilon: f64) -> NoiseModel {
-        StudyParams::freeze(StudyDesign {
-            dimension: p,
-            features: None,
-            norm: Norm::Normalize,
-            centring: None,
-            mechanism: kind,
-            calibration: Calibration::Analytic,
-            budget: kind.budget(epsilon, None).unwrap(),
-        })
+        StudyParams::freeze(StudyDesign::new(
+            p,
+            kind,
+            kind.budget(epsilon, None).unwrap(),
+        ))
         .unwrap()
         .noise_model()
     }

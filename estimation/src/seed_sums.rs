@@ -1,6 +1,6 @@
 //! Seeds added up: a sum a bucket, or as many as memory holds.
 
-use eigenveil_shared::{Error, ErrorCode, Result, packed::packed_len};
+use eigenveil_shared::{Error, Result, packed::packed_len};
 
 use crate::{
     accumulate::{Accumulator, SeedSum},
@@ -39,12 +39,9 @@ pub(crate) fn check_memory(what: &str, needed: u64, limit: u64) -> Result<()> {
     if needed <= limit {
         return Ok(());
     }
-    Err(Error::new(
-        ErrorCode::EstimateFailed,
-        format!(
-            "{what} needs {needed} bytes and memory_bytes is {limit}; the reports are safe: restart the server with memory_bytes of {needed} or more and ask again"
-        ),
-    ))
+    Err(Error::estimate_failed(format!(
+        "{what} needs {needed} bytes and memory_bytes is {limit}; the reports are safe: restart the server with memory_bytes of {needed} or more and ask again"
+    )))
 }
 
 /// The sums of these seeds in dimension p: one a bucket, or as many sums of several buckets as `memory_bytes` holds, with
@@ -98,6 +95,8 @@ pub fn sums_of_seeds(
 
 #[cfg(test)]
 mod tests {
+    use eigenveil_shared::ErrorCode;
+
     use super::*;
 
     #[test]

@@ -16,86 +16,23 @@ use nalgebra::DMatrix;
 
 use crate::exhibit::Exhibit;
 
-/// Where a file came from, which is where somebody without it can get it.
-struct Source {
-    file: &'static str,
-    from: &'static str,
-}
-
-const SOURCES: &[Source] = &[
-    Source {
-        file: "leukemia.npy",
-        from: "GitHub jundongl/scikit-feature, skfeature/data/leukemia.mat, as float32",
-    },
-    Source {
-        file: "allaml.npy",
-        from: "GitHub jundongl/scikit-feature, skfeature/data/ALLAML.mat, as float32",
-    },
-    Source {
-        file: "colon.npy",
-        from: "GitHub jundongl/scikit-feature, skfeature/data/colon.mat, as float32",
-    },
-    Source {
-        file: "isolet.npy",
-        from: "GitHub jundongl/scikit-feature, skfeature/data/Isolet.mat, as float32",
-    },
-    Source {
-        file: "lung_small.npy",
-        from: "GitHub jundongl/scikit-feature, skfeature/data/lung_small.mat, as float32",
-    },
-    Source {
-        file: "arcene.npy",
-        from: "GitHub jundongl/scikit-feature, skfeature/data/arcene.mat, as float32",
-    },
-    Source {
-        file: "pcmac.npy",
-        from: "GitHub jundongl/scikit-feature, skfeature/data/PCMAC.mat, as uint8",
-    },
-    Source {
-        file: "a9a.npy",
-        from: "LIBSVM data, a9a, features as 123 columns of 0 and 1, uint8",
-    },
-    Source {
-        file: "a9a_labels.npy",
-        from: "LIBSVM data, a9a, its labels as n x 1 of 0 and 1, uint8",
-    },
-    Source {
-        file: "mnist_train.npy",
-        from: "MNIST, the 60,000 training pictures as 784 columns, uint8",
-    },
-    Source {
-        file: "mnist_train_labels.npy",
-        from: "MNIST, the digits of the training pictures as n x 1, uint8",
-    },
-    Source {
-        file: "cifar10_test2500.npy",
-        from: "CIFAR-10, 2,500 of its test pictures as 3,072 columns, uint8",
-    },
-    Source {
-        file: "digits.npy",
-        from: "scikit-learn, sklearn.datasets.load_digits, as float32 (also examples/data)",
-    },
-    Source {
-        file: "covtype15k.npy",
-        from: "UCI Covertype, 15,000 of its rows without the class, 54 columns, float32",
-    },
-    Source {
-        file: "keggundirected.npy",
-        from: "GitHub treforevans/uci_datasets, keggundirected without the target, float32",
-    },
-    Source {
-        file: "popres_pcs.npy",
-        from: "GitHub NovembreLab/Novembre_etal_2008_misc, the 20 smartpca coordinates",
-    },
-    Source {
-        file: "popres_eigenvalues.npy",
-        from: "GitHub NovembreLab/Novembre_etal_2008_misc, smartpca's eigenvalues, n x 1",
-    },
-    Source {
-        file: "popres_labels.csv",
-        from: "GitHub NovembreLab/Novembre_etal_2008_misc, files/PCA.txt, with longitude and latitude",
-    },
-];
+/// Where each file came from, which is where somebody without it can get it.
+const SOURCES: &str = "\
+allaml.npy: GitHub jundongl/scikit-feature, skfeature/data/ALLAML.mat, as float32
+colon.npy: GitHub jundongl/scikit-feature, skfeature/data/colon.mat, as float32
+isolet.npy: GitHub jundongl/scikit-feature, skfeature/data/Isolet.mat, as float32
+lung_small.npy: GitHub jundongl/scikit-feature, skfeature/data/lung_small.mat, as float32
+arcene.npy: GitHub jundongl/scikit-feature, skfeature/data/arcene.mat, as float32
+pcmac.npy: GitHub jundongl/scikit-feature, skfeature/data/PCMAC.mat, as uint8
+a9a.npy: LIBSVM data, a9a, features as 123 columns of 0 and 1, uint8
+mnist_train.npy: MNIST, the 60,000 training pictures as 784 columns, uint8
+cifar10_test2500.npy: CIFAR-10, 2,500 of its test pictures as 3,072 columns, uint8
+digits.npy: scikit-learn, sklearn.datasets.load_digits, as float32 (also examples/data)
+covtype15k.npy: UCI Covertype, 15,000 of its rows without the class, 54 columns, float32
+keggundirected.npy: GitHub treforevans/uci_datasets, keggundirected without the target, float32
+popres_pcs.npy: GitHub NovembreLab/Novembre_etal_2008_misc, the 20 smartpca coordinates
+popres_eigenvalues.npy: GitHub NovembreLab/Novembre_etal_2008_misc, smartpca's eigenvalues, n x 1
+popres_labels.csv: GitHub NovembreLab/Novembre_etal_2008_misc, files/PCA.txt, with longitude and latitude";
 
 /// A file as it lies there: rows of numbers.
 pub(crate) type Raw = Arc<Vec<Row>>;
@@ -137,9 +74,8 @@ impl Data {
         let sources: Vec<String> = missing
             .iter()
             .map(|file| {
-                let source = SOURCES.iter().find(|source| source.file == *file);
-                let from = source.map_or("", |source| source.from);
-                format!("\n  {file}: {from}")
+                let known = |line: &&str| line.split(':').next() == Some(*file);
+                format!("\n  {}", SOURCES.lines().find(known).unwrap_or(file))
             })
             .collect();
         Err(Error::new(
@@ -192,12 +128,7 @@ impl Data {
 /// # Errors
 /// Those of preparing rows; `invalid-request` without any.
 pub(crate) fn prepared(raw: &[Row], norm: Norm) -> Result<Rows> {
-    let preprocessing = Preprocessing {
-        dimension: raw.first().map_or(0, |row| row.values().len()),
-        features: None,
-        norm,
-        centring: None,
-    };
+    let preprocessing = Preprocessing::new(raw.first().map_or(0, |row| row.values().len()), norm);
     let preprocessor = preprocessing.preprocessor()?;
     Rows::collect(raw.iter().map(|row| preprocessor.prepare_features(row)))
 }

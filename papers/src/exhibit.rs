@@ -75,6 +75,13 @@ pub struct Minutes {
     pub full: f64,
 }
 
+impl Minutes {
+    /// Of a quick run, and of a full one.
+    pub const fn new(quick: f64, full: f64) -> Self {
+        Self { quick, full }
+    }
+}
+
 /// One figure or table, and how it is made again.
 pub struct Exhibit {
     /// Name on the command line: the paper's number and the item, `002-table-1`.
@@ -110,6 +117,28 @@ pub struct Exhibit {
 }
 
 impl Exhibit {
+    /// An exhibit of this paper that shows nothing yet: no files, nothing that cannot be had, one point a run, and the
+    /// error as its only measure.
+    pub const fn of(paper: Paper) -> Self {
+        Self {
+            id: "",
+            paper,
+            item: "",
+            shows: "",
+            data: &[],
+            lacks: None,
+            minutes: Minutes::new(0.0, 0.0),
+            columns: &[],
+            along: None,
+            constants: &[],
+            measures: &["error"],
+            plan: |_, _| Ok(Plan::default()),
+            judge: |_| Verdict { claims: Vec::new() },
+            picture: |_| String::new(),
+            numbers: |_| String::new(),
+        }
+    }
+
     /// Header of its CSV.
     pub fn header(&self) -> Vec<String> {
         let spread = self.measures.iter().flat_map(|measure| {

@@ -59,13 +59,10 @@ impl Journal {
             .map_err(failed)?;
         // Two at once would run everything twice, and each would cut what the other is writing.
         file.try_lock().map_err(|_| {
-            Error::new(
-                ErrorCode::InvalidRequest,
-                format!(
-                    "{} is in use by another run; wait for it, or take another directory",
-                    path.display()
-                ),
-            )
+            Error::invalid_request(format!(
+                "{} is in use by another run; wait for it, or take another directory",
+                path.display()
+            ))
         })?;
         let text = std::fs::read(path).map_err(failed)?;
         let mut done = Done::new();

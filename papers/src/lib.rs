@@ -12,7 +12,6 @@
 //! # Ok::<(), eigenveil_shared::Error>(())
 //! ```
 
-mod central;
 mod data;
 mod exhibit;
 mod hardt_price;
@@ -24,6 +23,7 @@ mod page;
 mod plan;
 mod registry;
 mod runner;
+mod runs;
 mod shang;
 mod sweep;
 mod table;

@@ -1,6 +1,6 @@
 //! All exhibits, in the order of the papers.
 
-use eigenveil_shared::{Error, ErrorCode, Result};
+use eigenveil_shared::{Error, Result};
 
 use crate::{exhibit::Exhibit, hardt_price, liu, maunu, own, shang, wang_xu};
 
@@ -22,17 +22,13 @@ pub const ALL: &[Exhibit] = &[
     maunu::FIGURE_8,
     maunu::FIGURE_9,
     maunu::FIGURE_10,
-    maunu::EQUAL_EPSILON,
-    maunu::FEW_STEPS,
     shang::TABLE_2,
     shang::FIGURE_1,
     liu::FIGURE_1,
     liu::EXAMPLE_4_1,
-    liu::LEARNING_RATE,
     hardt_price::FIGURE_1,
     hardt_price::FIGURE_2,
     hardt_price::FIGURE_3,
-    hardt_price::EQUAL_BUDGETS,
     own::CENTRAL_VS_LOCAL,
     own::FLOOR,
     own::FLOOR_DIGITS,
@@ -56,10 +52,7 @@ pub fn find(id: &str) -> Result<&'static Exhibit> {
             [] => "`eigenveil reproduce list` has the names".to_owned(),
             _ => format!("that paper has {}", near.join(", ")),
         };
-        Error::new(
-            ErrorCode::InvalidRequest,
-            format!("there is no exhibit {id:?}; {way_out}"),
-        )
+        Error::invalid_request(format!("there is no exhibit {id:?}; {way_out}"))
     })
 }
 

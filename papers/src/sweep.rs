@@ -1,6 +1,8 @@
 //! What many exhibits have: an error over something that grows.
 
-use crate::{number::digits, table::Table, verdict::Verdict};
+use eigenveil_figures::{Axis, Figure, HorizontalLine, LineChart, Series};
+
+use crate::{Record, Table, Verdict, number::digits};
 
 /// A measure over a column, all else fixed.
 pub(crate) struct Sweep<'a> {
@@ -20,13 +22,11 @@ impl Sweep<'_> {
             return verdict.with(says, false, "nothing was run");
         };
         let [mean, std] = ["mean", "std"].map(|what| format!("{}_{what}", self.measure));
-        let variance = |line: &crate::table::Record| {
-            line.number(&std).powi(2) / line.number("repeats").max(1.0)
-        };
+        let variance = |line: &Record| line.number(&std).powi(2) / line.number("repeats").max(1.0);
         let sign = if falls { 1.0 } else { -1.0 };
         let difference = sign * (first.number(&mean) - last.number(&mean));
         let noise = (variance(first) + variance(last)).sqrt();
-        let shown = |line: &crate::table::Record| {
+        let shown = |line: &Record| {
             format!(
                 "{} ± {} at {}",
                 digits(line.number(&mean), 3),
@@ -40,6 +40,36 @@ impl Sweep<'_> {
             format!("{}, {}", shown(first), shown(last)),
         )
     }
+}
+
+/// A line of a chart: mean and standard deviation of a measure over x, all else fixed.
+pub(crate) fn series(
+    table: &Table,
+    name: impl Into<String>,
+    fixed: &[(&str, &str)],
+    x: &str,
+    measure: &str,
+) -> Series {
+    let std = format!("{measure}_std");
+    Series::new(name, table.line(fixed, x, &format!("{measure}_mean")))
+        .with_error_bars(table.matching(fixed).map(|record| record.number(&std)))
+}
+
+/// A chart of lines, and of what they are compared with.
+pub(crate) fn chart(
+    title: &str,
+    x: Axis,
+    y: Axis,
+    lines: impl IntoIterator<Item = Series>,
+    compared: impl IntoIterator<Item = (String, f64)>,
+) -> String {
+    let mut chart = LineChart::new(title, x, y);
+    chart.series.extend(lines);
+    let level = |(label, y)| HorizontalLine { label, y };
+    chart
+        .reference_lines
+        .extend(compared.into_iter().map(level));
+    chart.to_svg()
 }
 
 /// A table: a row for each setting, a column for each value of `across`, mean ± standard deviation in the cells; then

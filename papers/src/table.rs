@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use eigenveil_shared::{Error, ErrorCode, Result};
+use eigenveil_shared::{Error, Result};
 
 use crate::{
     exhibit::Exhibit,
@@ -88,13 +88,10 @@ impl Table {
         let header = exhibit.header();
         let mut lines = text.lines();
         if lines.next() != Some(header.join(",").as_str()) {
-            return Err(Error::new(
-                ErrorCode::InvalidRequest,
-                format!(
-                    "the table of {0} has other columns than {0} writes; run it again: eigenveil reproduce {0}",
-                    exhibit.id
-                ),
-            ));
+            return Err(Error::invalid_request(format!(
+                "the table of {0} has other columns than {0} writes; run it again: eigenveil reproduce {0}",
+                exhibit.id
+            )));
         }
         let records = lines
             .map(|line| {

@@ -17,7 +17,7 @@ use eigenveil_papers::{
     Cell, Data, Exhibit, Minutes, Paper, Plan, Point, Progress, RunOptions, Scale, Table, Verdict,
     run,
 };
-use eigenveil_shared::{Error, ErrorCode};
+use eigenveil_shared::Error;
 
 /// One test at a time: the exhibit counts in statics.
 static ONE: Mutex<()> = Mutex::new(());
@@ -27,15 +27,9 @@ static FAILS_AFTER: AtomicU64 = AtomicU64::new(u64::MAX);
 
 const SQUARES: Exhibit = Exhibit {
     id: "squares",
-    paper: Paper::Liu,
     item: "squares (a test)",
     shows: "squares",
-    data: &[],
-    lacks: None,
-    minutes: Minutes {
-        quick: 0.0,
-        full: 0.0,
-    },
+    minutes: Minutes::new(0.0, 0.0),
     columns: &["x"],
     along: Some("power"),
     constants: &["double"],
@@ -45,7 +39,7 @@ const SQUARES: Exhibit = Exhibit {
         for x in 0..scale.choose(4_u32, 6) {
             plan.cells.push(Cell::new([&x], 5, move |repeat| {
                 if RUNS.fetch_add(1, Ordering::SeqCst) >= FAILS_AFTER.load(Ordering::SeqCst) {
-                    return Err(Error::new(ErrorCode::InvalidRequest, "on purpose"));
+                    return Err(Error::invalid_request("on purpose"));
                 }
                 let x = f64::from(x);
                 let point = |power: i32| Point {
@@ -60,6 +54,7 @@ const SQUARES: Exhibit = Exhibit {
     judge: |_| Verdict::default(),
     picture: |_| String::new(),
     numbers: |_| String::new(),
+    ..Exhibit::of(Paper::Liu)
 };
 
 fn options(directory: &Path) -> RunOptions {

@@ -6,7 +6,6 @@
 
 use std::hint::black_box;
 
-use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use eigenveil_shared::{
     codec::{self, StudyShape},
     mechanism::{Calibration, MechanismKind, double_cap::expand},
@@ -17,6 +16,11 @@ use eigenveil_shared::{
 };
 use rand::{SeedableRng, rngs::ChaCha20Rng};
 use rand_distr::{Distribution, StandardNormal};
+
+mod stopwatch;
+use stopwatch::measure;
+
+const SAMPLES: usize = 101;
 
 fn params(p: usize, mechanism: MechanismKind, epsilon: f64) -> StudyParams {
     StudyParams::freeze(StudyDesign {
@@ -31,26 +35,40 @@ fn params(p: usize, mechanism: MechanismKind, epsilon: f64) -> StudyParams {
     .expect("in range")
 }
 
-fn perturb(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("perturb");
+/// The whole of a device's work for a report, preprocessing and seeding from the system included.
+fn report(name: &str, params: &StudyParams, samples: usize, units: Option<(usize, &str)>) {
+    let p = params.dimension();
+    let raw = Row::new((0..p).map(|i| (i as f64).sin()).collect());
+    measure(name, samples, units, || {
+        let row = params.preprocessor().prepare(black_box(&raw));
+        let row = row.expect("usable");
+        black_box(params.mechanism().release(&row).expect("randomness"));
+    });
+}
+
+fn perturb() {
     for p in [40, 100, 400, 4_096] {
-        let samples = packed_len(p);
+        let drawn = packed_len(p);
         println!(
-            "p = {p}: {samples} normals drawn, {} bytes written a report",
-            4 * samples
+            "p = {p}: {drawn} normals drawn, {} bytes written a report",
+            4 * drawn
         );
-        group.throughput(Throughput::Elements(samples as u64));
-        group.bench_function(BenchmarkId::new("floor: normals alone", p), |b| {
-            let mut rng = ChaCha20Rng::seed_from_u64(1);
-            b.iter(|| {
+        let units = Some((drawn, "numbers"));
+        let samples = if p == 4_096 { 11 } else { SAMPLES };
+        let mut rng = ChaCha20Rng::seed_from_u64(1);
+        measure(
+            &format!("perturb/floor: normals alone/{p}"),
+            samples,
+            units,
+            || {
                 let mut sum = 0.0;
-                for _ in 0..samples {
+                for _ in 0..drawn {
                     let z: f64 = StandardNormal.sample(&mut rng);
                     sum += z;
                 }
-                black_box(sum)
-            });
-        });
+                black_box(sum);
+            },
+        );
         for &kind in MechanismKind::ALL {
             if kind == MechanismKind::DoubleCap {
                 continue;
@@ -59,51 +77,36 @@ fn perturb(criterion: &mut Criterion) {
             if kind == MechanismKind::DiscreteGaussian && p == 4_096 {
                 continue;
             }
-            let params = params(p, kind, 4.0);
-            let raw = Row::new((0..p).map(|i| (i as f64).sin()).collect());
-            group.bench_function(BenchmarkId::new(kind.as_str(), p), |b| {
-                // The whole of a device's work, preprocessing and seeding from the system included.
-                b.iter(|| {
-                    let row = params
-                        .preprocessor()
-                        .prepare(black_box(&raw))
-                        .expect("usable");
-                    black_box(params.mechanism().release(&row).expect("randomness"))
-                });
-            });
+            report(
+                &format!("perturb/{kind}/{p}"),
+                &params(p, kind, 4.0),
+                samples,
+                units,
+            );
         }
     }
-    group.finish();
 }
 
-/// A device's whole work for one report of double-cap.
-fn double_cap(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("double-cap");
+fn double_cap() {
     for p in [40, 400, 4_096] {
-        group.bench_function(BenchmarkId::new("floor: expand one seed", p), |b| {
-            let mut z = vec![0.0; p];
-            b.iter(|| black_box(expand(black_box(&[9; 16]), &mut z)));
-        });
-        let raw = Row::new((0..p).map(|i| (i as f64).sin()).collect());
+        let mut z = vec![0.0; p];
+        measure(
+            &format!("double-cap/floor: expand one seed/{p}"),
+            SAMPLES,
+            None,
+            || {
+                black_box(expand(black_box(&[9; 16]), &mut z));
+            },
+        );
         for epsilon in [1.0, 4.0, 8.0] {
             let params = params(p, MechanismKind::DoubleCap, epsilon);
-            let name = format!("report, epsilon {epsilon}");
-            group.bench_function(BenchmarkId::new(name, p), |b| {
-                b.iter(|| {
-                    let row = params
-                        .preprocessor()
-                        .prepare(black_box(&raw))
-                        .expect("usable");
-                    black_box(params.mechanism().release(&row).expect("randomness"))
-                });
-            });
+            let name = format!("double-cap/report, epsilon {epsilon}/{p}");
+            report(&name, &params, SAMPLES, None);
         }
     }
-    group.finish();
 }
 
-fn encode_decode(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("codec");
+fn encode_decode() {
     for p in [40, 100, 400] {
         let params = params(p, MechanismKind::IsotropicGaussian, 4.0);
         let shape = StudyShape::new(&params);
@@ -118,19 +121,31 @@ fn encode_decode(criterion: &mut Criterion) {
         };
         let bytes = codec::encode_report(&report);
         println!("p = {p}: {} bytes moved a report", bytes.len());
-        group.throughput(Throughput::Bytes(bytes.len() as u64));
-        group.bench_function(BenchmarkId::new("floor: one copy", p), |b| {
-            b.iter(|| black_box(black_box(&bytes).clone()));
+        let units = Some((bytes.len(), "bytes"));
+        measure(
+            &format!("codec/floor: one copy/{p}"),
+            SAMPLES,
+            units,
+            || {
+                black_box(black_box(&bytes).clone());
+            },
+        );
+        measure(&format!("codec/encode/{p}"), SAMPLES, units, || {
+            black_box(codec::encode_report(black_box(&report)));
         });
-        group.bench_function(BenchmarkId::new("encode", p), |b| {
-            b.iter(|| black_box(codec::encode_report(black_box(&report))));
-        });
-        group.bench_function(BenchmarkId::new("decode and validate", p), |b| {
-            b.iter(|| black_box(codec::decode_report(black_box(&bytes), &shape).expect("valid")));
-        });
+        measure(
+            &format!("codec/decode and validate/{p}"),
+            SAMPLES,
+            units,
+            || {
+                black_box(codec::decode_report(black_box(&bytes), &shape).expect("valid"));
+            },
+        );
     }
-    group.finish();
 }
 
-criterion_group!(benches, perturb, double_cap, encode_decode);
-criterion_main!(benches);
+fn main() {
+    perturb();
+    double_cap();
+    encode_decode();
+}

@@ -168,6 +168,16 @@ impl Error {
         }
     }
 
+    /// `invalid-request`.
+    pub fn invalid_request(detail: impl Into<String>) -> Self {
+        Self::new(ErrorCode::InvalidRequest, detail)
+    }
+
+    /// `estimate-failed`.
+    pub fn estimate_failed(detail: impl Into<String>) -> Self {
+        Self::new(ErrorCode::EstimateFailed, detail)
+    }
+
     /// The stable code.
     pub fn code(&self) -> ErrorCode {
         self.code

@@ -36,6 +36,21 @@ pub struct StudyDesign {
     pub budget: Budget,
 }
 
+impl StudyDesign {
+    /// Unit rows as they come, the smallest noise, no centring.
+    pub fn new(dimension: usize, mechanism: MechanismKind, budget: Budget) -> Self {
+        Self {
+            dimension,
+            features: None,
+            norm: Norm::Normalize,
+            centring: None,
+            mechanism,
+            calibration: Calibration::Analytic,
+            budget,
+        }
+    }
+}
+
 /// The frozen parameters of a study.
 ///
 /// ```

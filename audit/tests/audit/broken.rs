@@ -4,12 +4,12 @@
 //! seeds, and the margins below are far beyond that.
 
 use eigenveil_audit::{
-    AuditReport, AuditSettings, AuditVerdict, CONFIDENCE, Method, Observed, PairKind, Sampling,
-    Side, Source, Statistic, TriesVerdict, audit_devices, event_bound, mu_bound, observe, prepared,
+    AuditReport, AuditSettings, AuditVerdict, Method, Observed, PairKind, Sampling, Side,
+    Statistic, TriesVerdict, audit_devices, event_bound, mu_bound, observe, prepared,
 };
 use eigenveil_shared::{
     codec::StudyShape,
-    mechanism::{Calibration, MechanismKind, Work},
+    mechanism::{MechanismKind, Work},
     preprocess::{BoundedRow, Norm},
     study::{StudyDesign, StudyParams},
 };
@@ -25,13 +25,8 @@ const SEED: u64 = 5;
 
 fn study(mechanism: MechanismKind, epsilon: f64) -> StudyParams {
     StudyParams::freeze(StudyDesign {
-        dimension: P,
-        features: None,
         norm: Norm::Clip { radius: 1.0 },
-        centring: None,
-        mechanism,
-        calibration: Calibration::Analytic,
-        budget: mechanism.budget(epsilon, None).unwrap(),
+        ..StudyDesign::new(P, mechanism, mechanism.budget(epsilon, None).unwrap())
     })
     .unwrap()
 }
@@ -52,17 +47,10 @@ fn row(pair: &(BoundedRow, BoundedRow), side: Side) -> &BoundedRow {
 /// The audit of the command line, of a device with this leak, at a claim of 1.
 fn audit_of(leak: Leak, trials: usize) -> AuditReport {
     let mechanism = leak.mechanism();
+    let budget = mechanism.budget(1.0, None).unwrap();
     let settings = AuditSettings {
-        mechanism,
-        calibration: Calibration::Analytic,
-        dimension: P,
-        budget: mechanism.budget(1.0, None).unwrap(),
-        trials,
         seed: SEED,
-        source: Source::Seeded,
-        pairs: vec![],
-        method: None,
-        confidence: CONFIDENCE,
+        ..AuditSettings::new(mechanism, P, budget, trials)
     };
     audit_devices(&settings, &|params| Ok(leak.device(params)), &|_| ()).unwrap()
 }

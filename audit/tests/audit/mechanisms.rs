@@ -4,24 +4,13 @@
 //! the bound.
 
 use eigenveil_audit::{
-    AuditReport, AuditSettings, AuditVerdict, CONFIDENCE, Observed, PairKind, Source, TriesVerdict,
-    audit,
+    AuditReport, AuditSettings, AuditVerdict, Observed, PairKind, Source, TriesVerdict, audit,
 };
 use eigenveil_shared::mechanism::{Calibration, MechanismKind};
 
 fn settings(mechanism: MechanismKind, epsilon: f64, trials: usize) -> AuditSettings {
-    AuditSettings {
-        mechanism,
-        calibration: Calibration::Analytic,
-        dimension: 8,
-        budget: mechanism.budget(epsilon, None).unwrap(),
-        trials,
-        seed: 1,
-        source: Source::Seeded,
-        pairs: vec![],
-        method: None,
-        confidence: CONFIDENCE,
-    }
+    let budget = mechanism.budget(epsilon, None).unwrap();
+    AuditSettings::new(mechanism, 8, budget, trials)
 }
 
 fn run(

@@ -180,12 +180,7 @@ impl Leaky {
             _ => return Ok((prepared(&self.params, row)?, 1.0)),
         };
         let length = raw.iter().map(|v| v * v).sum::<f64>().sqrt();
-        let unit = Preprocessing {
-            dimension: raw.len(),
-            features: None,
-            norm: Norm::Normalize,
-            centring: None,
-        };
+        let unit = Preprocessing::new(raw.len(), Norm::Normalize);
         let bounded = unit.preprocessor()?.prepare(&Row::new(raw))?;
         let length = match self.leak {
             Leak::ConstantBeforeNormalising => 1.0,

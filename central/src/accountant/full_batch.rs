@@ -4,7 +4,7 @@
 //! Roth & Su 2022, Corollary 3.3). So the analytic Gaussian calibration of one release is that of all.
 
 use eigenveil_shared::{
-    Error, ErrorCode, Result,
+    Error, Result,
     privacy::{Budget, gaussian},
 };
 
@@ -25,8 +25,7 @@ use eigenveil_shared::{
 /// `invalid-budget` for a pure budget; `invalid-request` for no release.
 pub fn noise_multiplier(budget: Budget, releases: u64) -> Result<f64> {
     if releases == 0 {
-        return Err(Error::new(
-            ErrorCode::InvalidRequest,
+        return Err(Error::invalid_request(
             "the number of releases is 0; at least one is needed",
         ));
     }

@@ -6,7 +6,7 @@
 //! * [`full_batch`]: T releases of all rows, exactly.
 //! * [`RunAccountant`]: any mixture of full-batch and Poisson-subsampled releases, by Rényi divergences (quick) or by
 //!   composing the privacy losses numerically (tight).
-//! * [`parallel_epsilon`]: releases of disjoint sets of rows.
+//!   Releases of **disjoint** sets of rows, fixed before the data are seen, compose in parallel: the worst set decides.
 //! * [`laplace`]: pure ε.
 //! * [`noise_multiplier`]: the noise of a whole run.
 
@@ -17,4 +17,4 @@ mod loss;
 mod renyi;
 mod run;
 
-pub use run::{RunAccountant, noise_multiplier, parallel_epsilon};
+pub use run::{RunAccountant, noise_multiplier};

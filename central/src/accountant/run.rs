@@ -67,14 +67,12 @@ impl RunAccountant {
     pub fn subsampled(&mut self, rate: f64, multiplier: f64, times: u64) -> Result<&mut Self> {
         positive("the noise multiplier", multiplier)?;
         if !(rate > 0.0 && rate <= 1.0) {
-            return Err(Error::new(
-                ErrorCode::InvalidRequest,
-                format!("the sampling rate is {rate}; it must be above 0 and at most 1"),
-            ));
+            return Err(Error::invalid_request(format!(
+                "the sampling rate is {rate}; it must be above 0 and at most 1"
+            )));
         }
         if self.neighbours == Neighbours::Entry {
-            return Err(Error::new(
-                ErrorCode::InvalidRequest,
+            return Err(Error::invalid_request(
                 "entry neighbours have no sampled rows; use zero-out or replace",
             ));
         }
@@ -91,10 +89,9 @@ impl RunAccountant {
     /// `invalid-request` unless ε ≥ 0; `invalid-budget` where the noise is too small to be accounted.
     pub fn delta(&self, epsilon: f64) -> Result<f64> {
         if !(epsilon.is_finite() && epsilon >= 0.0) {
-            return Err(Error::new(
-                ErrorCode::InvalidRequest,
-                format!("epsilon is {epsilon}; it must be finite and not negative"),
-            ));
+            return Err(Error::invalid_request(format!(
+                "epsilon is {epsilon}; it must be finite and not negative"
+            )));
         }
         if self.subsampled.is_empty() {
             return Ok(self.gaussian_delta(epsilon));
@@ -178,16 +175,6 @@ impl RunAccountant {
     }
 }
 
-/// The ε of runs over **disjoint** sets of rows, fixed before the data are seen (one pass over batches, halves of a
-/// batch): a row moves only the releases of its own set, so the worst set decides, however many there are.
-///
-/// # Errors
-/// As [`RunAccountant::epsilon`].
-pub fn parallel_epsilon(runs: &[RunAccountant], delta: f64) -> Result<f64> {
-    runs.iter()
-        .try_fold(0.0_f64, |worst, run| Ok(worst.max(run.epsilon(delta)?)))
-}
-
 /// The smallest noise multiplier z, to 1e-5 of itself, for which the run that `build` makes of z keeps the budget.
 ///
 /// ```
@@ -268,8 +255,7 @@ fn positive(what: &str, value: f64) -> Result<()> {
     if value.is_normal() && value > 0.0 {
         return Ok(());
     }
-    Err(Error::new(
-        ErrorCode::InvalidRequest,
-        format!("{what} is {value}; it must be positive and finite"),
-    ))
+    Err(Error::invalid_request(format!(
+        "{what} is {value}; it must be positive and finite"
+    )))
 }

@@ -1,7 +1,7 @@
 //! Exact draws from the Bingham law on the unit sphere.
 
 use eigenveil_estimation::linalg::symmetric_eigen;
-use eigenveil_shared::{Error, ErrorCode, Result};
+use eigenveil_shared::{Error, Result};
 use nalgebra::{DMatrix, DVector};
 use rand::RngExt;
 use rand_distr::{Distribution, StandardNormal};
@@ -63,10 +63,9 @@ fn draw_diagonal(a: &[f64], rng: &mut Generator) -> Result<Vec<f64>> {
             return Ok(u);
         }
     }
-    Err(Error::new(
-        ErrorCode::EstimateFailed,
-        format!("no draw was kept out of {MAX_PROPOSALS}; use a smaller epsilon or fewer rows"),
-    ))
+    Err(Error::estimate_failed(format!(
+        "no draw was kept out of {MAX_PROPOSALS}; use a smaller epsilon or fewer rows"
+    )))
 }
 
 /// The b in (0, d] with `Σ 1/(b + 2aᵢ) = 1`, which makes the bound M smallest.

@@ -3,7 +3,7 @@
 mod bingham;
 
 use eigenveil_estimation::linalg::{fix_signs, top_k};
-use eigenveil_shared::{Result, privacy::Budget};
+use eigenveil_shared::Result;
 use nalgebra::{DMatrix, DVector};
 
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
     fit::{Fit, Request},
     generator::Generator,
     noise::EntryNoise,
-    privacy::{Guarantee, Neighbours, NoiseRule, Privacy},
+    privacy::{Neighbours, NoiseRule, Privacy, PrivacyTarget},
     rows::Rows,
 };
 
@@ -50,25 +50,21 @@ struct Noise {
 }
 
 impl Noise {
-    fn new(
-        budget: Budget,
-        neighbours: Neighbours,
-        calibration: NoiseRule,
-        k: usize,
-    ) -> Result<Self> {
+    fn new(target: PrivacyTarget, k: usize) -> Result<Self> {
+        let budget = target.budget;
         // What a draw of constant c costs per c, and how far the eigenvalues move in sum.
-        let (cost, moved) = match neighbours {
+        let (cost, moved) = match target.neighbours {
             Neighbours::ZeroOut => (1.0, 1.0),
             // Entries: refused before by the card.
             Neighbours::Replace | Neighbours::Entry => (2.0, 2.0),
         };
         let part = budget.epsilon() / (k as f64 + 1.0);
-        let (concentration, scale) = match calibration {
+        let (concentration, scale) = match target.calibration {
             NoiseRule::Accounted => (part / cost, laplace::scale(part, moved, 1)?),
             NoiseRule::AsPublished => (part / 4.0, 2.0 / part),
         };
         // Of the budget asked for, rounding can only be in the last digits.
-        let spent = match calibration {
+        let spent = match target.calibration {
             NoiseRule::Accounted => budget.epsilon(),
             NoiseRule::AsPublished => {
                 k as f64 * concentration * cost + laplace::true_epsilon(scale, moved, 1)
@@ -92,12 +88,7 @@ impl Baseline for Amin {
         check(&CARD, rows.dimension(), n, request)?;
         let sum = rows.sum_of_outer_products();
         let leading = top_k(&sum, k)?;
-        let Privacy::Budget {
-            budget,
-            neighbours,
-            calibration,
-        } = request.privacy
-        else {
+        let Privacy::Budget(target) = request.privacy else {
             return Ok(Fit {
                 subspace: leading.vectors,
                 n,
@@ -106,7 +97,7 @@ impl Baseline for Amin {
                 facts: Vec::new(),
             });
         };
-        let noise = Noise::new(budget, neighbours, calibration, k)?;
+        let noise = Noise::new(target, k)?;
         let mut noisy_values = DMatrix::from_column_slice(k, 1, leading.values.as_slice());
         EntryNoise::Laplace { scale: noise.scale }.add_to(&mut noisy_values, rng);
         let mut facts = vec![("concentration", noise.concentration)];
@@ -118,13 +109,7 @@ impl Baseline for Amin {
         Ok(Fit {
             subspace: draw_vectors(&sum, k, noise.concentration, rng)?,
             n,
-            privacy: Some(Guarantee {
-                budget,
-                neighbours,
-                calibration,
-                true_epsilon: Some(noise.true_epsilon),
-                remark: None,
-            }),
+            privacy: Some(target.guarantee(Some(noise.true_epsilon), None)),
             trace: Vec::new(),
             facts,
         })
@@ -168,6 +153,7 @@ fn complement(u: &DVector<f64>) -> DMatrix<f64> {
 mod tests {
     use eigenveil_audit::{Sampling, Side, event_bound, observe};
     use eigenveil_estimation::linalg::orthonormality_defect;
+    use eigenveil_shared::privacy::Budget;
 
     use super::*;
     use crate::{
@@ -178,7 +164,14 @@ mod tests {
     #[test]
     fn the_parts_add_up_to_the_budget() {
         let budget = Budget::pure(1.2).unwrap();
-        let of = |neighbours, calibration| Noise::new(budget, neighbours, calibration, 3).unwrap();
+        let of = |neighbours, calibration| {
+            let target = PrivacyTarget {
+                budget,
+                neighbours,
+                calibration,
+            };
+            Noise::new(target, 3).unwrap()
+        };
         let zero_out = of(Neighbours::ZeroOut, NoiseRule::Accounted);
         assert!(
             (zero_out.concentration - 0.3).abs() < 1e-12

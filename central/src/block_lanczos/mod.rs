@@ -89,9 +89,6 @@ impl UnseenNoise<'_> {
 /// residual ‖Av − θv‖ is below `accuracy` of the largest |θ|; signs as in `top_k`. Unlike there nothing proves that none
 /// was missed: with a block of random vectors that is an event of probability zero. `None` where a space of `most`
 /// dimensions is not enough.
-///
-/// # Errors
-/// Those of [`symmetric_eigen`](eigenveil_estimation::linalg::symmetric_eigen).
 pub(crate) fn leading_pairs(
     matrix: &dyn Symmetric,
     k: usize,
@@ -128,9 +125,6 @@ pub(crate) fn leading_pairs(
 
 /// About the smallest and the largest eigenvalue of a symmetric matrix that is known by its products, to half a per cent of the
 /// larger magnitude; `None` where a third of p dimensions are not enough.
-///
-/// # Errors
-/// Those of [`symmetric_eigen`](eigenveil_estimation::linalg::symmetric_eigen).
 pub(crate) fn spectrum_edges(matrix: &dyn Symmetric) -> Result<Option<(f64, f64)>> {
     let most = matrix.dimension() / 3;
     let largest = leading_pairs(matrix, 1, EDGE_ACCURACY, most)?;

@@ -68,45 +68,18 @@ mod tests {
     fn out_of_range_is_refused_by_name() {
         let usual = Constants::default();
         assert!(usual.check().is_ok());
-        for (name, wrong) in [
-            ("zeta", Constants { zeta: 0.0, ..usual }),
-            (
-                "zeta",
-                Constants {
-                    zeta: f64::NAN,
-                    ..usual
-                },
-            ),
-            (
-                "tail-scale",
-                Constants {
-                    tail_scale: 0.0,
-                    ..usual
-                },
-            ),
-            (
-                "tail-power",
-                Constants {
-                    tail_power: -1.0,
-                    ..usual
-                },
-            ),
-            (
-                "groups",
-                Constants {
-                    groups: 0.5,
-                    ..usual
-                },
-            ),
-            (
-                "group-rows",
-                Constants {
-                    group_rows: 1,
-                    ..usual
-                },
-            ),
-        ] {
-            let error = wrong.check().unwrap_err();
+        let wrong: [(&str, fn(&mut Constants)); 6] = [
+            ("zeta", |c| c.zeta = 0.0),
+            ("zeta", |c| c.zeta = f64::NAN),
+            ("tail-scale", |c| c.tail_scale = 0.0),
+            ("tail-power", |c| c.tail_power = -1.0),
+            ("groups", |c| c.groups = 0.5),
+            ("group-rows", |c| c.group_rows = 1),
+        ];
+        for (name, make_wrong) in wrong {
+            let mut constants = usual;
+            make_wrong(&mut constants);
+            let error = constants.check().unwrap_err();
             assert!(error.detail().starts_with(name), "{error}");
         }
     }

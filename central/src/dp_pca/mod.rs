@@ -9,7 +9,7 @@ use eigenveil_estimation::{
     linalg::{fix_signs, orthonormalize},
     models::uniform_frame,
 };
-use eigenveil_shared::{Error, ErrorCode, Result};
+use eigenveil_shared::{Error, Result};
 use nalgebra::{DMatrix, DVector};
 
 pub use self::constants::Constants;
@@ -18,7 +18,7 @@ use self::{
     estimates::{mean, top_eigenvalue},
 };
 use crate::{
-    Baseline, Card, Fit, Generator, Guarantee, Privacy, Request, Rows, check,
+    Baseline, Card, Fit, Generator, Privacy, Request, Rows, check,
     oja::{StepSize, gradient_sensitivity},
     parameter::{BATCH, DEFLATION, GROUP_ROWS, GROUPS, STEP, TAIL_POWER, TAIL_SCALE, ZETA},
     stream::shuffled,
@@ -92,21 +92,15 @@ impl DpPca {
         let usual = n.div_ceil(USUAL_STEPS).max(fewest);
         let batch = self.batch.unwrap_or(usual);
         if batch < fewest {
-            return Err(Error::new(
-                ErrorCode::InvalidRequest,
-                format!(
-                    "a batch of {batch} rows; this budget needs {fewest} for the histograms to fill: use more, or a larger budget"
-                ),
-            ));
+            return Err(Error::invalid_request(format!(
+                "a batch of {batch} rows; this budget needs {fewest} for the histograms to fill: use more, or a larger budget"
+            )));
         }
         let steps = n / batch;
         if steps == 0 {
-            return Err(Error::new(
-                ErrorCode::InvalidRequest,
-                format!(
-                    "{n} rows for a component; one step needs {batch} at this budget: give n >= {batch} (times k with deflation), or a larger epsilon or delta"
-                ),
-            ));
+            return Err(Error::invalid_request(format!(
+                "{n} rows for a component; one step needs {batch} at this budget: give n >= {batch} (times k with deflation), or a larger epsilon or delta"
+            )));
         }
         Ok((steps, n / steps))
     }
@@ -167,14 +161,11 @@ impl DpPca {
         };
         let (first, second) = rows.split_at(budget.eigenvalue_rows());
         let unfilled = |what: &str| {
-            Error::new(
-                ErrorCode::EstimateFailed,
-                format!(
-                    "{what} has no bin above its threshold in a batch of {} rows; take a batch of {} or more, or a larger budget",
-                    rows.len(),
-                    2 * rows.len()
-                ),
-            )
+            Error::estimate_failed(format!(
+                "{what} has no bin above its threshold in a batch of {} rows; take a batch of {} or more, or a larger budget",
+                rows.len(),
+                2 * rows.len()
+            ))
         };
         let eigenvalue = top_eigenvalue(&flat(first), budget, rng)?
             .ok_or_else(|| unfilled("the gradients' spread"))?;
@@ -202,26 +193,16 @@ impl Baseline for DpPca {
         };
         let (budget, promised) = match request.privacy {
             Privacy::None => (None, None),
-            Privacy::Budget {
-                budget,
-                neighbours,
-                calibration,
-            } => {
+            Privacy::Budget(target) => {
                 let step = StepBudget::new(
-                    budget,
-                    calibration,
+                    target.budget,
+                    target.calibration,
                     d * block,
-                    gradient_sensitivity(neighbours, 1.0, block),
+                    gradient_sensitivity(target.neighbours, 1.0, block),
                     self.constants,
                 )?;
-                let promised = Guarantee {
-                    budget,
-                    neighbours,
-                    calibration,
-                    // Every row is in one part of one step of one run.
-                    true_epsilon: Some(step.epsilon),
-                    remark: None,
-                };
+                // Every row is in one part of one step of one run.
+                let promised = target.guarantee(Some(step.epsilon), None);
                 (Some(step), Some(promised))
             }
         };

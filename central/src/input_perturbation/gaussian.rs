@@ -11,7 +11,7 @@ use crate::{
     fit::{Fit, Request},
     generator::Generator,
     noise::add_symmetric_noise,
-    privacy::{Guarantee, Neighbours, NoiseRule, Privacy},
+    privacy::{NoiseRule, Privacy, PrivacyTarget},
     rows::Rows,
 };
 
@@ -91,15 +91,12 @@ fn mod_sulq_beta(budget: Budget, n: f64, p: f64) -> f64 {
 }
 
 /// σ of the noise on the sum, `published` where the paper's formula is asked for.
-fn sigma(
-    budget: Budget,
-    neighbours: Neighbours,
-    calibration: NoiseRule,
-    published: impl Fn(Budget) -> Result<f64>,
-) -> Result<f64> {
-    match calibration {
-        NoiseRule::Accounted => gaussian::analytic_sigma(budget, neighbours.outer_sensitivity()),
-        NoiseRule::AsPublished => published(budget),
+fn sigma(target: PrivacyTarget, published: impl Fn(Budget) -> Result<f64>) -> Result<f64> {
+    match target.calibration {
+        NoiseRule::Accounted => {
+            gaussian::analytic_sigma(target.budget, target.neighbours.outer_sensitivity())
+        }
+        NoiseRule::AsPublished => published(target.budget),
     }
 }
 
@@ -112,28 +109,18 @@ fn fit_with(
 ) -> Result<Fit> {
     check(card, rows.dimension(), rows.n() as u64, request)?;
     let mut sum = rows.sum_of_outer_products();
-    let Privacy::Budget {
-        budget,
-        neighbours,
-        calibration,
-    } = request.privacy
-    else {
+    let Privacy::Budget(target) = request.privacy else {
         return fit_of_sum(rows, &sum, request.k, None, Vec::new());
     };
-    let sigma = sigma(budget, neighbours, calibration, published)?;
+    let sigma = sigma(target, published)?;
     add_symmetric_noise(&mut sum, sigma, rng);
-    let guarantee = Guarantee {
-        budget,
-        neighbours,
-        calibration,
-        true_epsilon: gaussian::true_epsilon(sigma, neighbours.outer_sensitivity(), budget.delta()),
-        remark: None,
-    };
+    let sensitivity = target.neighbours.outer_sensitivity();
+    let holds = gaussian::true_epsilon(sigma, sensitivity, target.budget.delta());
     fit_of_sum(
         rows,
         &sum,
         request.k,
-        Some(guarantee),
+        Some(target.guarantee(holds, None)),
         vec![("sigma_of_sum", sigma)],
     )
 }
@@ -144,7 +131,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        generator,
+        Neighbours, generator,
         testing::{bounded, gaussian_rows},
     };
 
@@ -158,13 +145,12 @@ mod tests {
     fn the_audit_acquits_the_noise_and_convicts_half_of_it() {
         let claim = budget(1.0, 1e-2);
         for neighbours in Neighbours::ALL {
-            let sigma = sigma(
-                claim,
+            let target = PrivacyTarget {
+                budget: claim,
                 neighbours,
-                NoiseRule::Accounted,
-                gaussian::as_published_sigma,
-            )
-            .unwrap();
+                calibration: NoiseRule::Accounted,
+            };
+            let sigma = sigma(target, gaussian::as_published_sigma).unwrap();
             let other = match neighbours {
                 Neighbours::ZeroOut => [0.0, 0.0],
                 _ => [0.0, 1.0],
@@ -220,11 +206,7 @@ mod tests {
         let fit = |baseline: &dyn Baseline, epsilon, neighbours, calibration| {
             let request = Request::new(
                 2,
-                Privacy::Budget {
-                    budget: budget(epsilon, 1e-6),
-                    neighbours,
-                    calibration,
-                },
+                Privacy::with_budget(budget(epsilon, 1e-6), neighbours, calibration),
             );
             baseline
                 .fit(&rows, &request, &mut generator(Some(1)).unwrap())

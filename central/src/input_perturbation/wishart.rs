@@ -10,7 +10,7 @@ use crate::{
     baseline::{Baseline, Card, Delta, check},
     fit::{Fit, Request},
     generator::Generator,
-    privacy::{Guarantee, NoiseRule, Privacy},
+    privacy::{NoiseRule, Privacy},
     rows::Rows,
 };
 
@@ -41,27 +41,22 @@ impl Baseline for Wishart {
     fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
         check(&CARD, rows.dimension(), rows.n() as u64, request)?;
         let mut sum = rows.sum_of_outer_products();
-        let Privacy::Budget {
-            budget,
-            neighbours,
-            calibration,
-        } = request.privacy
-        else {
+        let Privacy::Budget(target) = request.privacy else {
             return fit_of_sum(rows, &sum, request.k, None, Vec::new());
         };
-        sum += wishart_noise(rows.dimension(), budget, rng);
-        let least_delta = -(-budget.epsilon() / 3.0).exp_m1();
-        let guarantee = Guarantee {
-            budget,
-            neighbours,
-            calibration,
-            true_epsilon: None,
-            remark: Some(format!(
-                "the output shows with probability {least_delta:.3} that a row was there: no epsilon holds below that delta"
-            )),
-        };
+        sum += wishart_noise(rows.dimension(), target.budget, rng);
+        let least_delta = -(-target.budget.epsilon() / 3.0).exp_m1();
+        let remark = format!(
+            "the output shows with probability {least_delta:.3} that a row was there: no epsilon holds below that delta"
+        );
         let facts = vec![("delta_lower_bound", least_delta)];
-        fit_of_sum(rows, &sum, request.k, Some(guarantee), facts)
+        fit_of_sum(
+            rows,
+            &sum,
+            request.k,
+            Some(target.guarantee(None, Some(remark))),
+            facts,
+        )
     }
 }
 

@@ -2,7 +2,7 @@
 
 use eigenveil_shared::{Result, privacy::Budget};
 
-use crate::{Guarantee, Neighbours, NoiseRule, accountant::full_batch};
+use crate::{Neighbours, accountant::full_batch};
 
 /// L2 (Frobenius) sensitivity of `Σ clip_β(x(xᵀW))` over rows of the unit ball, W orthonormal `d × k`.
 ///
@@ -31,24 +31,6 @@ pub fn gradient_sensitivity(neighbours: Neighbours, clip: f64, k: usize) -> f64 
 /// release (parallel composition).
 pub(super) fn accounted_sd(budget: Budget, sensitivity: f64) -> Result<f64> {
     Ok(full_batch::noise_multiplier(budget, 1)? * sensitivity)
-}
-
-/// What noise of this standard deviation gives to a run in which each row is in one step.
-pub(super) fn guarantee(
-    budget: Budget,
-    neighbours: Neighbours,
-    calibration: NoiseRule,
-    sd: f64,
-    sensitivity: f64,
-    remark: Option<String>,
-) -> Guarantee {
-    Guarantee {
-        budget,
-        neighbours,
-        calibration,
-        true_epsilon: full_batch::true_epsilon(sd / sensitivity, 1, budget.delta()),
-        remark,
-    }
 }
 
 /// Algorithm 2's noise, `2αβ` with `α = ln(n/δ)/(ε√n)` (its constant taken as 1).

@@ -1,6 +1,6 @@
 //! The three forms of the algorithm.
 
-use eigenveil_shared::{Error, ErrorCode, Result, privacy::Budget};
+use eigenveil_shared::{Error, Result, privacy::Budget};
 
 use super::{
     calibration::{largest_shuffled_epsilon, published_batch_sd, published_one_row_sd},
@@ -76,8 +76,7 @@ pub(crate) static MINIBATCH: Card = Card {
 /// `invalid-request` where both are set.
 fn numerator(options: &Options) -> Result<Option<f64>> {
     match (options.number(STEP), options.number(GAP)) {
-        (Some(_), Some(_)) => Err(Error::new(
-            ErrorCode::InvalidRequest,
+        (Some(_), Some(_)) => Err(Error::invalid_request(
             "step and gap are both set; the gap gives the step's constant 1/gap: leave one out",
         )),
         (step, gap) => Ok(step.or(gap.map(numerator_for_gap))),
@@ -182,12 +181,9 @@ impl Form {
             Steps::Count(steps) => {
                 let batch = n.checked_div(steps as u64).unwrap_or(0);
                 if batch == 0 {
-                    return Err(Error::new(
-                        ErrorCode::InvalidRequest,
-                        format!(
-                            "{steps} steps over n = {n} rows; a step needs a row: use between 1 and n steps"
-                        ),
-                    ));
+                    return Err(Error::invalid_request(format!(
+                        "{steps} steps over n = {n} rows; a step needs a row: use between 1 and n steps"
+                    )));
                 }
                 Ok((steps, batch as usize))
             }

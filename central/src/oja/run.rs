@@ -6,11 +6,13 @@ use eigenveil_shared::Result;
 use super::{
     DEFAULT_NUMERATOR, Oja, StepSize,
     ascent::Ascent,
-    calibration::{accounted_sd, gradient_sensitivity, guarantee},
+    calibration::{accounted_sd, gradient_sensitivity},
 };
 use crate::{
     Baseline, Card, Fit, Generator, NoiseRule, Privacy, Request, RowStream, Rows,
-    StreamingBaseline, check,
+    StreamingBaseline,
+    accountant::full_batch,
+    check,
     stream::{Feed, shuffled},
     trace::Tracer,
 };
@@ -62,29 +64,20 @@ impl Oja {
         let clip = self.form.clip()?;
         let mut facts = vec![("steps", steps as f64), ("batch", batch as f64)];
         let (mut noise_sd, mut promised) = (0.0, None);
-        if let Privacy::Budget {
-            budget,
-            neighbours,
-            calibration,
-        } = request.privacy
-        {
+        if let Privacy::Budget(target) = request.privacy {
+            let budget = target.budget;
             let clip = clip.unwrap_or(1.0);
-            let sensitivity = gradient_sensitivity(neighbours, clip, k);
+            let sensitivity = gradient_sensitivity(target.neighbours, clip, k);
             let accounted = accounted_sd(budget, sensitivity)?;
             let (published, published_remark) = self.form.published(budget, n, steps, clip);
-            let (sd, remark) = match calibration {
+            let (sd, remark) = match target.calibration {
                 NoiseRule::Accounted => (accounted, None),
                 NoiseRule::AsPublished => (published, published_remark),
             };
             noise_sd = sd;
-            promised = Some(guarantee(
-                budget,
-                neighbours,
-                calibration,
-                sd,
-                sensitivity,
-                remark,
-            ));
+            // Each row is in one step.
+            let holds = full_batch::true_epsilon(sd / sensitivity, 1, budget.delta());
+            promised = Some(target.guarantee(holds, remark));
             facts.extend([
                 ("noise_sd", sd),
                 ("accounted_noise_sd", accounted),

@@ -1,6 +1,6 @@
 //! Step sizes.
 
-use eigenveil_shared::{Error, ErrorCode, Result};
+use eigenveil_shared::{Error, Result};
 
 /// The numerator c where nothing is known of the spectrum: right for an eigengap of about 1/20 (rows in the unit
 /// ball have a second moment of trace at most 1).
@@ -34,12 +34,9 @@ impl StepSize {
     /// ```
     pub fn new(numerator: f64, offset: f64) -> Result<Self> {
         if !(numerator.is_finite() && numerator > 0.0 && offset.is_finite() && offset >= 0.0) {
-            return Err(Error::new(
-                ErrorCode::InvalidRequest,
-                format!(
-                    "step sizes {numerator}/({offset} + t); the numerator must be a positive and the offset a non-negative finite number"
-                ),
-            ));
+            return Err(Error::invalid_request(format!(
+                "step sizes {numerator}/({offset} + t); the numerator must be a positive and the offset a non-negative finite number"
+            )));
         }
         Ok(Self { numerator, offset })
     }
@@ -47,9 +44,6 @@ impl StepSize {
     /// The schedule with offset `c²·v`, v a bound on `E‖gradient − its mean‖²` per step: the paper's `ξ ≥ κ²(V+1)α²` up
     /// to constants, which keeps `Σ η_t² v` below 1. Uses nothing of the data: v is at most `1/B` for a batch of B
     /// rows in the unit ball, and the noise adds `d·sd²/B²`.
-    ///
-    /// # Errors
-    /// As [`StepSize::new`].
     pub fn for_variance(numerator: f64, variance: f64) -> Result<Self> {
         Self::new(numerator, numerator * numerator * variance)
     }

@@ -3,9 +3,8 @@
 //! * [`noisy_power`]: the meta-algorithm, any perturbation as a closure; [`NoisyPower`] runs it without one.
 //! * [`StreamingPower`]: one pass, O(pk) memory, no privacy.
 //! * [`PrivatePower`]: Gaussian or Laplace noise on every product, rows or entries protected.
-//! * [`product_sensitivity`], [`coherence`]: what the noise and the error depend on.
+//! * [`product_sensitivity`]: what the noise depends on.
 
-mod coherence;
 mod noisy;
 mod plain;
 mod private;
@@ -13,10 +12,9 @@ mod sensitivity;
 mod settings;
 mod streaming;
 
-pub use coherence::{coherence, iterate_coherence};
 pub use noisy::{PowerRun, noisy_power};
 pub use plain::NoisyPower;
-pub use private::{LowRank, PrivatePower};
+pub use private::PrivatePower;
 pub use sensitivity::{largest_entry_product, product_sensitivity, product_sensitivity_l1};
 pub use settings::Shape;
 pub use streaming::StreamingPower;

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use eigenveil_estimation::linalg::{
     cross_product, fix_signs, orthonormalize, product, symmetric_eigen,
 };
-use eigenveil_shared::{Error, ErrorCode, Result};
+use eigenveil_shared::{Error, Result};
 use nalgebra::DMatrix;
 
 /// The iterates a run ends with.
@@ -22,9 +22,6 @@ pub struct PowerRun {
 impl PowerRun {
     /// The leading `k ≤ p` left singular vectors of `Y_L` (`d × k`), largest first, and its singular values: the
     /// best k-dimensional part of the last release. Only the iterates are used, so it costs no privacy.
-    ///
-    /// # Errors
-    /// As [`symmetric_eigen`].
     pub fn leading(&self, k: usize) -> Result<(DMatrix<f64>, Vec<f64>)> {
         // Y = X·R: the left singular vectors of the small R, turned by X.
         let r = cross_product(&self.basis, &self.image);
@@ -73,8 +70,7 @@ pub fn noisy_power(
         steps: 0,
     };
     if iterations == 0 {
-        return Err(Error::new(
-            ErrorCode::InvalidRequest,
+        return Err(Error::invalid_request(
             "iterations is 0; the power method needs at least 1",
         ));
     }

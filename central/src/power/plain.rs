@@ -49,7 +49,7 @@ impl Baseline for NoisyPower {
 
     fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
         check(&CARD, rows.dimension(), rows.n() as u64, request)?;
-        Ok(run_without_noise(self.shape, rows, request, rng)?.1)
+        run_without_noise(self.shape, rows, request, rng)
     }
 }
 
@@ -59,7 +59,7 @@ pub(super) fn run_without_noise(
     rows: &Rows,
     request: &Request<'_>,
     rng: &mut Generator,
-) -> Result<(PowerRun, Fit)> {
+) -> Result<Fit> {
     let (d, k) = (rows.dimension(), request.k);
     let columns = shape.columns(k, d)?;
     let multiply = multiplier(rows, columns, shape.iterations.unwrap_or(LIKELY_STEPS));
@@ -87,14 +87,13 @@ pub(super) fn run_without_noise(
             })
         },
     )?;
-    let fit = Fit {
+    Ok(Fit {
         subspace: run.leading(k)?.0,
         n: rows.n() as u64,
         privacy: None,
         trace: tracer.finish(),
         facts: vec![("steps", run.steps as f64), ("columns", columns as f64)],
-    };
-    Ok((run, fit))
+    })
 }
 
 /// `X ↦ (Σxxᵀ)X` for `steps` matrices of `columns` columns: by the `d × d` sum where that is less work than the rows

@@ -7,13 +7,12 @@ use eigenveil_shared::{Result, privacy::Budget};
 use nalgebra::DMatrix;
 
 use super::{
-    PowerRun, Shape, iterate_coherence, largest_entry_product, noisy_power,
+    Shape, largest_entry_product, noisy_power,
     plain::{multiplier, record, run_without_noise},
     product_sensitivity, product_sensitivity_l1,
 };
 use crate::{
-    Baseline, Card, Delta, Fit, Generator, Guarantee, Neighbours, NoiseRule, Privacy, Request,
-    Rows,
+    Baseline, Card, Delta, Fit, Generator, Neighbours, NoiseRule, Privacy, Request, Rows,
     accountant::{full_batch, laplace},
     check,
     noise::EntryNoise,
@@ -47,77 +46,28 @@ pub struct PrivatePower {
     pub shape: Shape,
 }
 
-/// A low-rank approximation of `A = Σxxᵀ`: `left·rightᵀ`.
-#[derive(Clone, Debug)]
-pub struct LowRank {
-    /// `X_L`: `d × m`, orthonormal.
-    pub left: DMatrix<f64>,
-    /// `Y_{L+1} = A·X_L + G`: `d × m`, the (L+1)-th release.
-    pub right: DMatrix<f64>,
-    /// The subspace, and the guarantee for all L + 1 releases.
-    pub fit: Fit,
-}
-
-impl PrivatePower {
-    /// As [`Baseline::fit`], and the low-rank approximation `B = X_L·Y_{L+1}ᵀ` of `A`, whose factor `Y_{L+1}` is one
-    /// release more.
-    ///
-    /// # Errors
-    /// As [`Baseline::fit`].
-    pub fn low_rank(
-        &self,
-        rows: &Rows,
-        request: &Request<'_>,
-        rng: &mut Generator,
-    ) -> Result<LowRank> {
-        check(&CARD, rows.dimension(), rows.n() as u64, request)?;
-        let Noisy { run, scale, fit } = self.run(rows, request, 1, rng)?;
-        let mut right = rows.multiply(&run.basis);
-        if let Some(scale) = scale {
-            scale.noise(&run.basis).add_to(&mut right, rng);
-        }
-        Ok(LowRank {
-            left: run.basis,
-            right,
-            fit,
-        })
+impl Baseline for PrivatePower {
+    fn card(&self) -> &'static Card {
+        &CARD
     }
 
-    /// L steps, with the noise of L + `further` releases.
-    fn run(
-        &self,
-        rows: &Rows,
-        request: &Request<'_>,
-        further: u64,
-        rng: &mut Generator,
-    ) -> Result<Noisy> {
+    fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
+        check(&CARD, rows.dimension(), rows.n() as u64, request)?;
         let (d, k) = (rows.dimension(), request.k);
         let columns = self.shape.columns(k, d)?;
-        let Privacy::Budget {
-            budget,
-            neighbours,
-            calibration,
-        } = request.privacy
-        else {
-            let (run, fit) = run_without_noise(self.shape, rows, request, rng)?;
-            return Ok(Noisy {
-                run,
-                scale: None,
-                fit,
-            });
+        let Privacy::Budget(target) = request.privacy else {
+            return run_without_noise(self.shape, rows, request, rng);
         };
         let steps = self.shape.iterations(d);
-        let releases = steps as u64 + further;
         let asked = Asked {
-            budget,
-            neighbours,
+            budget: target.budget,
+            neighbours: target.neighbours,
             steps,
-            releases,
             shape: (d, columns),
         };
         let accounted = asked.accounted()?;
         let published = asked.published();
-        let scale = match calibration {
+        let scale = match target.calibration {
             NoiseRule::Accounted => accounted,
             NoiseRule::AsPublished => published,
         };
@@ -140,16 +90,10 @@ impl PrivatePower {
                 Ok(ControlFlow::Continue(()))
             },
         )?;
-        let fit = Fit {
+        Ok(Fit {
             subspace: run.leading(k)?.0,
             n: rows.n() as u64,
-            privacy: Some(Guarantee {
-                budget,
-                neighbours,
-                calibration,
-                true_epsilon: asked.true_epsilon(scale),
-                remark: asked.remark(),
-            }),
+            privacy: Some(target.guarantee(asked.true_epsilon(scale), asked.remark())),
             trace: tracer.finish(),
             facts: vec![
                 ("steps", steps as f64),
@@ -159,31 +103,14 @@ impl PrivatePower {
                 ("published_noise_sd", published.noise(&before).sd()),
                 ("iterate_coherence", largest),
             ],
-        };
-        Ok(Noisy {
-            run,
-            scale: Some(scale),
-            fit,
         })
     }
 }
 
-impl Baseline for PrivatePower {
-    fn card(&self) -> &'static Card {
-        &CARD
-    }
-
-    fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
-        check(&CARD, rows.dimension(), rows.n() as u64, request)?;
-        Ok(self.run(rows, request, 0, rng)?.fit)
-    }
-}
-
-/// A finished run.
-struct Noisy {
-    run: PowerRun,
-    scale: Option<Scale>,
-    fit: Fit,
+/// `d·max|Xᵢⱼ|²` of an iterate: what stands for the coherence of A (Hardt & Price 2014, Definition 4.8) in a private run,
+/// which may look at its own iterates only.
+fn iterate_coherence(iterate: &DMatrix<f64>) -> f64 {
+    iterate.nrows() as f64 * iterate.amax().powi(2)
 }
 
 /// Noise as a function of the iterate it is added to.
@@ -225,7 +152,6 @@ struct Asked {
     budget: Budget,
     neighbours: Neighbours,
     steps: usize,
-    releases: u64,
     /// d and m.
     shape: (usize, usize),
 }
@@ -236,10 +162,10 @@ impl Asked {
         Ok(if self.budget.is_pure() {
             // ε/L for each release, and a little more for rounding.
             let multiplier =
-                laplace::scale(self.budget.epsilon(), 1.0, self.releases)? * (1.0 + 1e-12);
+                laplace::scale(self.budget.epsilon(), 1.0, self.steps as u64)? * (1.0 + 1e-12);
             Scale::PerSensitivityL1(self.neighbours, multiplier)
         } else {
-            let multiplier = full_batch::noise_multiplier(self.budget, self.releases)?;
+            let multiplier = full_batch::noise_multiplier(self.budget, self.steps as u64)?;
             Scale::PerSensitivity(self.neighbours, multiplier)
         })
     }
@@ -262,7 +188,7 @@ impl Asked {
     /// What the noise gives, whatever the iterates turn out to be.
     fn true_epsilon(&self, scale: Scale) -> Option<f64> {
         let gaussian = |multiplier: f64| {
-            full_batch::true_epsilon(multiplier, self.releases, self.budget.delta())
+            full_batch::true_epsilon(multiplier, self.steps as u64, self.budget.delta())
         };
         let (d, m) = self.shape;
         // Of rows, the sensitivity is that of any orthonormal frame.
@@ -272,7 +198,7 @@ impl Asked {
             Scale::Fixed(sd) => gaussian(sd / product_sensitivity(self.neighbours, &frame)),
             Scale::PerLargestEntry(sigma) => gaussian(sigma / largest_entry_product(m)),
             Scale::PerSensitivityL1(_, multiplier) => {
-                Some(laplace::true_epsilon(multiplier, 1.0, self.releases))
+                Some(laplace::true_epsilon(multiplier, 1.0, self.steps as u64))
             }
             Scale::FixedLaplace(scale) => {
                 let sensitivity = match self.neighbours {
@@ -282,7 +208,7 @@ impl Asked {
                         product_sensitivity_l1(self.neighbours, &frame)
                     }
                 };
-                Some(laplace::true_epsilon(scale, sensitivity, self.releases))
+                Some(laplace::true_epsilon(scale, sensitivity, self.steps as u64))
             }
         }
     }

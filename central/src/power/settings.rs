@@ -1,6 +1,6 @@
 //! Steps and columns of a run of the power method.
 
-use eigenveil_shared::{Error, ErrorCode, Result};
+use eigenveil_shared::{Error, Result};
 
 use crate::parameter::{COLUMNS, ITERATIONS, Options};
 
@@ -41,12 +41,9 @@ impl Shape {
         let usual = if k == 1 { 1 } else { (2 * k).min(dimension) };
         let columns = self.columns.unwrap_or(usual);
         if columns < k || columns > dimension {
-            return Err(Error::new(
-                ErrorCode::InvalidRequest,
-                format!(
-                    "{columns} columns are asked for; k = {k} components in dimension {dimension} need between {k} and {dimension}"
-                ),
-            ));
+            return Err(Error::invalid_request(format!(
+                "{columns} columns are asked for; k = {k} components in dimension {dimension} need between {k} and {dimension}"
+            )));
         }
         Ok(columns)
     }

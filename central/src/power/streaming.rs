@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use eigenveil_estimation::models::uniform_frame;
-use eigenveil_shared::{Error, ErrorCode, Result};
+use eigenveil_shared::{Error, Result};
 
 use super::{Shape, noisy_power};
 use crate::{
@@ -115,12 +115,9 @@ fn blocks(
         }
     };
     if block < columns {
-        return Err(Error::new(
-            ErrorCode::InvalidRequest,
-            format!(
-                "a block has {block} of the n = {n} rows; {columns} columns need at least {columns}: use fewer iterations, fewer columns or more rows"
-            ),
-        ));
+        return Err(Error::invalid_request(format!(
+            "a block has {block} of the n = {n} rows; {columns} columns need at least {columns}: use fewer iterations, fewer columns or more rows"
+        )));
     }
     Ok((steps, block))
 }

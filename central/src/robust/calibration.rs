@@ -82,16 +82,12 @@ impl Releases {
         privacy: &Privacy,
         published: impl FnOnce(Budget) -> (f64, &'static str),
     ) -> Result<Option<Calibrated>> {
-        let Privacy::Budget {
-            budget,
-            neighbours,
-            calibration,
-        } = *privacy
-        else {
+        let Privacy::Budget(target) = *privacy else {
             return Ok(None);
         };
+        let (budget, neighbours) = (target.budget, target.neighbours);
         let (published, remark) = published(budget);
-        let (start_sd, step_sd) = match calibration {
+        let (start_sd, step_sd) = match target.calibration {
             NoiseRule::Accounted => self.accounted(budget, neighbours)?,
             NoiseRule::AsPublished => {
                 let one = gaussian::as_published_sigma(budget)?;
@@ -102,22 +98,16 @@ impl Releases {
         let whole = self.run(neighbours, start_sd, step_sd)?;
         let steps_alone = Self { start: 0, ..*self }.run(neighbours, 0.0, step_sd)?;
         let mut true_epsilon = held(&whole, delta)?;
-        if calibration == NoiseRule::Accounted && whole.delta(budget.epsilon())? <= delta {
+        if target.calibration == NoiseRule::Accounted && whole.delta(budget.epsilon())? <= delta {
             // The search rounds up; that the budget is kept was seen directly.
             true_epsilon = true_epsilon.map(|found| found.min(budget.epsilon()));
         }
-        let guarantee = Guarantee {
-            budget,
-            neighbours,
-            calibration,
-            true_epsilon,
-            remark: (calibration == NoiseRule::AsPublished).then(|| remark.to_owned()),
-        };
+        let remark = (target.calibration == NoiseRule::AsPublished).then(|| remark.to_owned());
         Ok(Some(Calibrated {
             start_sd,
             step_sd,
             published_step_sd: published,
-            guarantee,
+            guarantee: target.guarantee(true_epsilon, remark),
             releases: *self,
             epsilon_of_steps: held(&steps_alone, delta)?,
         }))
@@ -135,17 +125,10 @@ pub(super) fn noise_of<'a>(
 ) -> Result<Option<&'a Calibrated>> {
     let promised = match (privacy, calibrated) {
         (Privacy::None, None) => return Ok(None),
-        (
-            Privacy::Budget {
-                budget,
-                neighbours,
-                calibration,
-            },
-            Some(noise),
-        ) => {
+        (Privacy::Budget(target), Some(noise)) => {
             let made_for = &noise.guarantee;
             (made_for.budget, made_for.neighbours, made_for.calibration)
-                == (*budget, *neighbours, *calibration)
+                == (target.budget, target.neighbours, target.calibration)
                 && noise.releases == releases
         }
         _ => false,
@@ -153,8 +136,7 @@ pub(super) fn noise_of<'a>(
     if promised {
         return Ok(calibrated);
     }
-    Err(Error::new(
-        ErrorCode::InvalidRequest,
+    Err(Error::invalid_request(
         "the noise was found for another budget, other steps or batches; calibrate for this run",
     ))
 }
@@ -180,7 +162,7 @@ pub(super) fn published_for_batches(budget: Budget, n: usize, steps: usize, rate
 mod tests {
     use super::*;
 
-    /// The noise of every kind of run keeps its budget, half of it does not; neither do 3 % less.
+    /// The noise of every kind of run keeps its budget, 3 % less of it does not.
     #[test]
     fn the_noise_is_needed() {
         let budget = Budget::approximate(0.8, 1e-5).unwrap();
@@ -199,10 +181,6 @@ mod tests {
                 );
                 assert!(
                     delta(0.97) > budget.delta(),
-                    "{neighbours} {rate:?} {start}"
-                );
-                assert!(
-                    delta(0.5) > 10.0 * budget.delta(),
                     "{neighbours} {rate:?} {start}"
                 );
             }

@@ -28,15 +28,12 @@ impl Steps {
     pub(super) fn usual_count(plain: usize, sampled: bool, privacy: &Privacy) -> usize {
         match privacy {
             Privacy::None => plain,
-            Privacy::Budget { .. } if sampled => SAMPLED_STEPS,
-            Privacy::Budget { .. } => FULL_STEPS,
+            Privacy::Budget(_) if sampled => SAMPLED_STEPS,
+            Privacy::Budget(_) => FULL_STEPS,
         }
     }
 
     /// Over all n rows, or over batches of `batch` in the mean; `None`: 20 without privacy, the paper's with.
-    ///
-    /// # Errors
-    /// As [`sampling_rate`].
     pub(super) fn new(
         count: usize,
         sampled: bool,
@@ -46,7 +43,7 @@ impl Steps {
     ) -> Result<Self> {
         let usual = match privacy {
             Privacy::None => PLAIN_BATCH.min(n),
-            Privacy::Budget { budget, .. } => usual_batch(n, budget.epsilon(), count),
+            Privacy::Budget(target) => usual_batch(n, target.budget.epsilon(), count),
         };
         let rate = sampled
             .then(|| sampling_rate(batch.unwrap_or(usual), n))

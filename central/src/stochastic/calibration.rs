@@ -3,7 +3,7 @@
 use eigenveil_shared::{ErrorCode, Result, privacy::Budget};
 
 use crate::{
-    Guarantee, Neighbours, NoiseRule,
+    Guarantee, Neighbours, NoiseRule, PrivacyTarget,
     accountant::{RunAccountant, noise_multiplier},
     oja::gradient_sensitivity,
 };
@@ -60,28 +60,22 @@ pub(super) fn printed_vrpca_sd(budget: Budget, plan: Plan) -> f64 {
 }
 
 /// Noise of `dp-spca`: its standard deviation on the sum of a sample, 0 for none.
-pub(super) fn spca_noise(
-    budget: Budget,
-    neighbours: Neighbours,
-    calibration: NoiseRule,
-    plan: Plan,
-    k: usize,
-) -> Result<(f64, Guarantee)> {
+pub(super) fn spca_noise(target: PrivacyTarget, plan: Plan, k: usize) -> Result<(f64, Guarantee)> {
+    let (budget, neighbours) = (target.budget, target.neighbours);
     let sensitivity = gradient_sensitivity(neighbours, 1.0, k);
     let run = |sd: f64| {
         let mut run = RunAccountant::new(neighbours);
         plan.account(&mut run, sd, sensitivity)?;
         Ok(run)
     };
-    let sd = match calibration {
+    let sd = match target.calibration {
         NoiseRule::Accounted => noise_multiplier(budget, run)?,
         NoiseRule::AsPublished => {
             plan.rate * plan.n as f64 * printed_spca_sd(budget, plan.n, plan.steps)
         }
     };
     let holds = true_epsilon(&run(sd)?, budget.delta())?;
-    let promised = guarantee(budget, neighbours, calibration, holds);
-    Ok((sd, promised))
+    Ok((sd, guarantee(target, holds)))
 }
 
 /// Noise of `dp-vrpca`. All three zero: none.
@@ -97,15 +91,10 @@ pub(super) struct VrNoise {
 
 impl VrNoise {
     /// The noise of this calibration, and what holds.
-    pub(super) fn new(
-        budget: Budget,
-        neighbours: Neighbours,
-        calibration: NoiseRule,
-        plan: Plan,
-        k: usize,
-    ) -> Result<(Self, Guarantee)> {
+    pub(super) fn new(target: PrivacyTarget, plan: Plan, k: usize) -> Result<(Self, Guarantee)> {
+        let (budget, neighbours) = (target.budget, target.neighbours);
         let sensitivity = gradient_sensitivity(neighbours, 1.0, k);
-        let (noise, holds) = match calibration {
+        let (noise, holds) = match target.calibration {
             NoiseRule::Accounted => Self::accounted(budget, neighbours, plan, sensitivity)?,
             NoiseRule::AsPublished => {
                 let noise = Self {
@@ -117,8 +106,7 @@ impl VrNoise {
                 (noise, holds)
             }
         };
-        let promised = guarantee(budget, neighbours, calibration, holds);
-        Ok((noise, promised))
+        Ok((noise, guarantee(target, holds)))
     }
 
     /// m full-batch releases and mT subsampled ones.
@@ -193,23 +181,12 @@ fn true_epsilon(run: &RunAccountant, delta: f64) -> Result<Option<f64>> {
     }
 }
 
-fn guarantee(
-    budget: Budget,
-    neighbours: Neighbours,
-    calibration: NoiseRule,
-    true_epsilon: Option<f64>,
-) -> Guarantee {
-    let remark = (calibration == NoiseRule::AsPublished).then(|| {
+fn guarantee(target: PrivacyTarget, true_epsilon: Option<f64>) -> Guarantee {
+    let remark = (target.calibration == NoiseRule::AsPublished).then(|| {
         "the printed noise relies on amplification by sampling, which noise far below the gradients does not give"
             .to_owned()
     });
-    Guarantee {
-        budget,
-        neighbours,
-        calibration,
-        true_epsilon,
-        remark,
-    }
+    target.guarantee(true_epsilon, remark)
 }
 
 #[cfg(test)]
@@ -223,16 +200,19 @@ mod tests {
         epochs: 4,
     };
 
-    fn budget() -> Budget {
-        Budget::approximate(1.0, 1e-6).unwrap()
+    fn accounted(neighbours: Neighbours) -> PrivacyTarget {
+        PrivacyTarget {
+            budget: Budget::approximate(1.0, 1e-6).unwrap(),
+            neighbours,
+            calibration: NoiseRule::Accounted,
+        }
     }
 
     /// The run is composed here anew: all of the budget is used, half the noise breaks it.
     #[test]
     fn half_the_noise_of_spca_breaks_the_budget() {
         for neighbours in Neighbours::ALL {
-            let (sd, promised) =
-                spca_noise(budget(), neighbours, NoiseRule::Accounted, ALL, 3).unwrap();
+            let (sd, promised) = spca_noise(accounted(neighbours), ALL, 3).unwrap();
             assert!(promised.holds(), "{promised:?}");
             let epsilon = |sd: f64| {
                 let mut run = RunAccountant::new(neighbours);
@@ -250,19 +230,20 @@ mod tests {
             (Neighbours::ZeroOut, 1.0),
             (Neighbours::Replace, std::f64::consts::SQRT_2),
         ] {
-            let (noise, promised) =
-                VrNoise::new(budget(), neighbours, NoiseRule::Accounted, ALL, 3).unwrap();
+            let (noise, promised) = VrNoise::new(accounted(neighbours), ALL, 3).unwrap();
             assert!(promised.holds() && noise.step_sd == 0.0, "{promised:?}");
-            let epsilon = |full: f64, difference: f64| {
+            let delta = |full: f64, difference: f64| {
                 let mut run = RunAccountant::new(neighbours);
                 run.full_batch(full * noise.full_sd / sensitivity, 4)
                     .unwrap()
                     .subsampled(0.1, difference * noise.difference, 120)
                     .unwrap();
-                run.epsilon(1e-6).unwrap()
+                run.delta(1.0).unwrap()
             };
-            assert!((0.999..=1.0).contains(&epsilon(1.0, 1.0)));
-            assert!(epsilon(0.5, 1.0) > 1.5 && epsilon(1.0, 0.5) > 1.2);
+            let [whole, full, difference] = [(1.0, 1.0), (0.5, 1.0), (1.0, 0.5)]
+                .map(|(full, difference)| delta(full, difference));
+            assert!((0.9e-6..=1e-6).contains(&whole), "{whole:e}");
+            assert!(full > 5e-6 && difference > 2e-6, "{full:e} {difference:e}");
         }
     }
 
@@ -277,13 +258,14 @@ mod tests {
             epochs: 1,
         };
         let holds = |epsilon: f64| {
-            let budget = Budget::approximate(epsilon, 1e-3).unwrap();
-            let neighbours = Neighbours::ZeroOut;
-            let (_, spca) =
-                spca_noise(budget, neighbours, NoiseRule::AsPublished, plan, 1).unwrap();
+            let target = PrivacyTarget {
+                budget: Budget::approximate(epsilon, 1e-3).unwrap(),
+                neighbours: Neighbours::ZeroOut,
+                calibration: NoiseRule::AsPublished,
+            };
+            let (_, spca) = spca_noise(target, plan, 1).unwrap();
             let plan = Plan { epochs: 10, ..plan };
-            let (_, vrpca) =
-                VrNoise::new(budget, neighbours, NoiseRule::AsPublished, plan, 1).unwrap();
+            let (_, vrpca) = VrNoise::new(target, plan, 1).unwrap();
             (spca.true_epsilon.unwrap(), vrpca.true_epsilon.unwrap())
         };
         let (tenth, half, one) = (holds(0.1), holds(0.5), holds(1.0));

@@ -71,13 +71,7 @@ pub(super) fn usual_norm(sd: f64, (p, k): (usize, usize)) -> f64 {
 
 /// Whether the paper's noise is wanted; its own numbers of steps and rows come with it.
 pub(super) fn is_published(privacy: &Privacy) -> bool {
-    matches!(
-        privacy,
-        Privacy::Budget {
-            calibration: NoiseRule::AsPublished,
-            ..
-        }
-    )
+    privacy.calibration() == Some(NoiseRule::AsPublished)
 }
 
 /// A frame that moves by noisy gradients and is made orthonormal by its polar factor.

@@ -65,18 +65,14 @@ impl Baseline for DpSpca {
         let expected = batches.expected();
         let (sd, promised) = match request.privacy {
             Privacy::None => (0.0, None),
-            Privacy::Budget {
-                budget,
-                neighbours,
-                calibration,
-            } => {
+            Privacy::Budget(target) => {
                 let plan = Plan {
                     n,
                     rate: batches.rate(),
                     steps,
                     epochs: 1,
                 };
-                let (sd, promised) = spca_noise(budget, neighbours, calibration, plan, request.k)?;
+                let (sd, promised) = spca_noise(target, plan, request.k)?;
                 (sd, Some(promised))
             }
         };

@@ -1,7 +1,7 @@
 //! `dp-vrpca`: stochastic ascent with variance reduction.
 
 use eigenveil_estimation::linalg::{cross_product, symmetric_eigenvalues};
-use eigenveil_shared::{Error, ErrorCode, Result};
+use eigenveil_shared::{Error, Result};
 use nalgebra::DMatrix;
 
 use super::{
@@ -10,7 +10,7 @@ use super::{
     course::{Course, Steps, is_published, step_set, usual_norm},
 };
 use crate::{
-    Baseline, Card, Fit, Generator, Privacy, Request, Rows, check,
+    Baseline, Card, Fit, Generator, Privacy, PrivacyTarget, Request, Rows, check,
     noise::EntryNoise,
     parameter::{BATCH, EPOCHS, ITERATIONS, STEP},
 };
@@ -66,7 +66,7 @@ impl DpVrpca {
     /// m, T and B for n rows of dimension p.
     fn sizes(&self, n: usize, p: usize, privacy: &Privacy) -> (usize, usize, usize) {
         let usual = match privacy {
-            Privacy::Budget { budget, .. } if is_published(privacy) => {
+            Privacy::Budget(PrivacyTarget { budget, .. }) if is_published(privacy) => {
                 let signal = (n as f64 * budget.epsilon()).powi(2);
                 let log = (signal / (p as f64 * (1.0 / budget.delta()).ln())).ln();
                 (log.ceil().max(1.0) as usize, n, 1)
@@ -102,12 +102,8 @@ impl Baseline for DpVrpca {
         let published = is_published(&request.privacy);
         let (noise, promised) = match request.privacy {
             Privacy::None => (VrNoise::default(), None),
-            Privacy::Budget {
-                budget,
-                neighbours,
-                calibration,
-            } => {
-                let (noise, promised) = VrNoise::new(budget, neighbours, calibration, plan, k)?;
+            Privacy::Budget(target) => {
+                let (noise, promised) = VrNoise::new(target, plan, k)?;
                 (noise, Some(promised))
             }
         };
@@ -192,10 +188,7 @@ fn difference(
 }
 
 fn too_many() -> Error {
-    Error::new(
-        ErrorCode::InvalidRequest,
-        "epochs times iterations are more than this machine counts; use fewer",
-    )
+    Error::invalid_request("epochs times iterations are more than this machine counts; use fewer")
 }
 
 #[cfg(test)]

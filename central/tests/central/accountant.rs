@@ -2,7 +2,7 @@
 
 use eigenveil_central::{
     Neighbours,
-    accountant::{RunAccountant, full_batch, noise_multiplier, parallel_epsilon},
+    accountant::{RunAccountant, full_batch, noise_multiplier},
 };
 use eigenveil_shared::privacy::{Budget, gaussian};
 use proptest::prelude::*;
@@ -132,10 +132,6 @@ fn full_and_sampled_releases_together() {
     let [both, full_alone, sampled_alone] =
         [&both, &full, &sampled].map(|run| run.epsilon(1e-6).unwrap());
     assert!(both > full_alone.max(sampled_alone) && both < full_alone + sampled_alone);
-    assert_eq!(
-        parallel_epsilon(&[full, sampled], 1e-6).unwrap(),
-        full_alone.max(sampled_alone)
-    );
 }
 
 #[test]

@@ -11,15 +11,12 @@ mod common;
 mod tables;
 
 mod accountant;
-mod classification;
 mod dp_pca;
 mod input_perturbation;
 mod oja;
 mod parameters;
 mod power;
+mod promises;
 mod robust;
-mod robust_popres;
-mod sparse;
 mod stochastic;
-mod stochastic_grid;
 mod stream;

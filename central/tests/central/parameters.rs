@@ -2,35 +2,11 @@
 
 use eigenveil_central::{
     ALGORITHMS, Card, Fit, Neighbours, NoiseRule, Options, Privacy, Request, Rows, generator,
-    parameter::{ALL, Kind, Parameter, Value, ZETA},
+    parameter::{ALL, Kind, Parameter, Value},
 };
 use eigenveil_shared::ErrorCode;
 
-use crate::tables::{clipped, private};
-
-/// Whether it is `dp-pca`: only its private estimates have constants, and they take many rows.
-fn has_constants(card: &Card) -> bool {
-    card.parameters.iter().any(|own| own.name == ZETA.name)
-}
-
-/// Rows close to one another, so that the noise of `dp-pca` follows their spread.
-fn rows(card: &Card) -> Rows {
-    let n = if has_constants(card) { 8_000 } else { 400 };
-    let rows: Vec<Vec<f64>> = (0..n)
-        .map(|i| {
-            let turn = f64::from(i);
-            let noise = |times: f64| 0.003 * (times * turn).sin();
-            vec![
-                0.8 + noise(0.37),
-                noise(1.1),
-                noise(2.3),
-                noise(3.1),
-                noise(4.7),
-            ]
-        })
-        .collect();
-    clipped(&rows, 1.0)
-}
+use crate::tables::{has_constants, private, rows_enough_for};
 
 fn fit(card: &Card, options: &Options, rows: &Rows) -> Fit {
     let privacy = if has_constants(card) {
@@ -68,7 +44,7 @@ fn other(card: &Card, parameter: &Parameter) -> Value {
 #[test]
 fn every_parameter_of_a_card_reaches_its_algorithm() {
     for card in ALGORITHMS {
-        let rows = rows(card);
+        let rows = rows_enough_for(card);
         let usual = fit(card, &Options::default(), &rows);
         for parameter in card.parameters {
             let options = Options::default().with(*parameter, other(card, parameter));

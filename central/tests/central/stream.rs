@@ -8,33 +8,19 @@ use eigenveil_central::{
     power::{Shape, StreamingPower},
 };
 use eigenveil_estimation::{metrics::projector_distance, models::Model};
-use eigenveil_shared::{
-    preprocess::{Norm, Preprocessing, Row},
-    privacy::Budget,
-};
+use eigenveil_shared::preprocess::{Norm, Preprocessing, Row};
+
+use crate::tables::private;
 
 /// `n` spiked rows in dimension `p` through every streaming algorithm, made as they are asked for. Returns the error
 /// of each beside its name.
 fn errors_over_a_stream(n: u64, p: usize, k: usize) -> Vec<(&'static str, f64)> {
     let mut rng = generator(Some(11)).unwrap();
-    let model = Model::Spiked {
-        p,
-        k,
-        spike: p as f64,
-    };
+    let model = Model::spiked(p, k, p as f64);
     let population = model.draw(&mut rng).unwrap();
-    let preprocessing = Preprocessing {
-        dimension: p,
-        features: None,
-        norm: Norm::Normalize,
-        centring: None,
-    };
+    let preprocessing = Preprocessing::new(p, Norm::Normalize);
     let preprocessor = preprocessing.preprocessor().unwrap();
-    let privacy = Privacy::Budget {
-        budget: Budget::approximate(4.0, 1e-8).unwrap(),
-        neighbours: Neighbours::Replace,
-        calibration: NoiseRule::Accounted,
-    };
+    let privacy = private(4.0, 1e-8, Neighbours::Replace, NoiseRule::Accounted);
     let power = StreamingPower {
         shape: Shape::default(),
         block: None,

@@ -6,7 +6,7 @@
     reason = "every test uses part of it; a test fails by panicking"
 )]
 
-use eigenveil_central::{Neighbours, NoiseRule, Privacy, Rows, pca};
+use eigenveil_central::{Card, Delta, Neighbours, NoiseRule, Privacy, Rows, parameter::ZETA, pca};
 use eigenveil_shared::{
     preprocess::{Norm, Preprocessing, Row},
     privacy::Budget,
@@ -17,12 +17,7 @@ use crate::common::{digits, shared_rows};
 
 /// Raw rows, prepared under this norm.
 pub fn prepared(raw: &[Row], norm: Norm) -> Rows {
-    let preprocessing = Preprocessing {
-        dimension: raw[0].values().len(),
-        features: None,
-        norm,
-        centring: None,
-    };
+    let preprocessing = Preprocessing::new(raw[0].values().len(), norm);
     let preprocessor = preprocessing.preprocessor().unwrap();
     Rows::collect(raw.iter().map(|row| preprocessor.prepare_features(row))).unwrap()
 }
@@ -61,9 +56,38 @@ pub fn private(
     neighbours: Neighbours,
     calibration: NoiseRule,
 ) -> Privacy {
-    Privacy::Budget {
-        budget: Budget::new(epsilon, delta).unwrap(),
-        neighbours,
-        calibration,
+    let budget = Budget::new(epsilon, delta).unwrap();
+    Privacy::with_budget(budget, neighbours, calibration)
+}
+
+/// Whether it is `dp-pca`: only its private estimates have constants, and they take many rows.
+pub fn has_constants(card: &Card) -> bool {
+    card.parameters.iter().any(|own| own.name == ZETA.name)
+}
+
+/// Rows close to one another, so that the noise of `dp-pca` follows their spread.
+pub fn few_rows(n: u32) -> Rows {
+    let rows: Vec<Vec<f64>> = (0..n)
+        .map(|i| {
+            let noise = |times: f64| 0.003 * (times * f64::from(i)).sin();
+            let rest = [1.1, 2.3, 3.1, 4.7].map(noise);
+            [&[0.8 + noise(0.37)][..], &rest].concat()
+        })
+        .collect();
+    clipped(&rows, 1.0)
+}
+
+/// As many as this algorithm needs for [`budget_of`].
+pub fn rows_enough_for(card: &Card) -> Rows {
+    few_rows(if has_constants(card) { 8_000 } else { 400 })
+}
+
+/// Budgets (ε, δ) of the kinds that it takes.
+pub fn budget_of(card: &Card) -> Vec<(f64, f64)> {
+    match card.delta {
+        Delta::Positive if has_constants(card) => vec![(12.0, 1e-2)],
+        Delta::Positive => vec![(1.0, 1e-6)],
+        Delta::Any => vec![(1.0, 1e-6), (1.0, 0.0)],
+        Delta::Zero => vec![(1.0, 0.0)],
     }
 }

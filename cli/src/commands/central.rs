@@ -8,7 +8,8 @@ use std::{
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, Subcommand};
 use eigenveil_central::{
-    ALGORITHMS, Delta, Guarantee, Neighbours, NoiseRule, Options, Privacy, TracePoint, find,
+    ALGORITHMS, Delta, Guarantee, Neighbours, NoiseRule, Options, Privacy, PrivacyTarget, TracePoint,
+    find,
     generator,
     parameter::{self, Kind, Parameter, Value},
 };
@@ -306,16 +307,17 @@ fn privacy_of(args: &CentralArgs, made_for: Delta) -> Result<Privacy> {
         Delta::Zero => 0.0,
         Delta::Any | Delta::Positive => DEFAULT_DELTA,
     });
-    Ok(Privacy::Budget {
-        budget: Budget::new(args.epsilon, delta)?.check_study_limit()?,
-        neighbours: args.neighbours,
-        calibration: args.calibration,
-    })
+    let budget = Budget::new(args.epsilon, delta)?.check_study_limit()?;
+    Ok(Privacy::with_budget(
+        budget,
+        args.neighbours,
+        args.calibration,
+    ))
 }
 
 /// On standard error, so that JSON stays alone on standard output.
 fn warn(privacy: &Privacy, n: u64) {
-    let Privacy::Budget { budget, .. } = privacy else {
+    let Privacy::Budget(PrivacyTarget { budget, .. }) = privacy else {
         return;
     };
     let warnings = [

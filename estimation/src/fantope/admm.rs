@@ -12,7 +12,7 @@
 //! `|Zᵢⱼ| ≤ λ` by construction, with over-relaxation and after a change of ρ too: it is dual feasible at
 //! every iteration, so the gap at the feasible X is a proof of optimality at every iteration.
 
-use eigenveil_shared::{Error, ErrorCode, Result, api::SparseSettings};
+use eigenveil_shared::{Error, Result, api::SparseSettings};
 use nalgebra::DMatrix;
 
 use super::{
@@ -84,7 +84,7 @@ impl AdmmSettings {
     /// # Errors
     /// `invalid-request` naming the setting that is out of range.
     pub fn validate(&self) -> Result<()> {
-        let refuse = |detail: String| Err(Error::new(ErrorCode::InvalidRequest, detail));
+        let refuse = |detail: String| Err(Error::invalid_request(detail));
         if let Some(rho) = self.rho
             && !(rho.is_finite() && rho > 0.0)
         {
@@ -224,9 +224,6 @@ pub(super) fn solve_from(
 
 /// [`solve`] on all rows, with a full decomposition in every iteration: what the screening and the
 /// partial projections are measured and tested against.
-///
-/// # Errors
-/// As [`solve`].
 pub fn solve_by_full_projections(
     moment: &DMatrix<f64>,
     k: usize,
@@ -259,16 +256,14 @@ fn solve_by(
     settings.validate()?;
     let p = moment.nrows();
     if k == 0 || k > p {
-        return Err(Error::new(
-            ErrorCode::InvalidRequest,
-            format!("k is {k}; it must be between 1 and p = {p}"),
-        ));
+        return Err(Error::invalid_request(format!(
+            "k is {k}; it must be between 1 and p = {p}"
+        )));
     }
     if !(lambda.is_finite() && lambda >= 0.0) {
-        return Err(Error::new(
-            ErrorCode::InvalidRequest,
-            format!("lambda is {lambda}; it must be a finite number ≥ 0"),
-        ));
+        return Err(Error::invalid_request(format!(
+            "lambda is {lambda}; it must be a finite number ≥ 0"
+        )));
     }
     let screen = match method {
         Method::Fast => Screen::new(moment, k, lambda),

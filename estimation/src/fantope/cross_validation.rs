@@ -1,7 +1,7 @@
 //! λ by cross-validation over the buckets.
 
 use eigenveil_shared::{
-    Error, ErrorCode, Result,
+    Error, Result,
     api::SparseSettings,
     estimate::{CrossValidation, ScoredLambda},
 };
@@ -114,13 +114,10 @@ fn folds(moment: &NoisyMoment) -> Result<Vec<Fold>> {
     let mut buckets: Vec<&Accumulator> =
         moment.buckets().iter().filter(|b| b.count() > 0).collect();
     if buckets.len() < FOLDS {
-        return Err(Error::new(
-            ErrorCode::InvalidRequest,
-            format!(
-                "lambda cv makes {FOLDS} folds of the buckets and {} of them hold reports; use auto or a number, or collect more batches",
-                buckets.len()
-            ),
-        ));
+        return Err(Error::invalid_request(format!(
+            "lambda cv makes {FOLDS} folds of the buckets and {} of them hold reports; use auto or a number, or collect more batches",
+            buckets.len()
+        )));
     }
     buckets.sort_by_key(|bucket| std::cmp::Reverse(bucket.count()));
     let mut sums = vec![Accumulator::new(moment.dimension())?; FOLDS];

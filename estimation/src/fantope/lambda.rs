@@ -1,7 +1,7 @@
 //! The penalty λ.
 
 use eigenveil_shared::{
-    Error, ErrorCode, Result,
+    Error, Result,
     api::{Lambda, SparseSettings},
     mechanism::NoiseModel,
 };
@@ -28,10 +28,7 @@ pub const KAPPA_REFIT: f64 = 0.35;
 /// `invalid-request` for n = 0.
 pub fn automatic_lambda(noise: &NoiseModel, p: usize, n: u64, refit: bool) -> Result<f64> {
     if n == 0 {
-        return Err(Error::new(
-            ErrorCode::InvalidRequest,
-            "n is 0; λ needs n ≥ 1 reports",
-        ));
+        return Err(Error::invalid_request("n is 0; λ needs n ≥ 1 reports"));
     }
     let kappa = if refit { KAPPA_REFIT } else { KAPPA };
     let pairs = (p * p.saturating_sub(1) / 2).max(1) as f64;
@@ -48,7 +45,7 @@ const NEGLIGIBLE: f64 = 0.01;
 /// ```
 /// use eigenveil_estimation::fantope::negligible_gap;
 /// use eigenveil_shared::mechanism::NoiseModel;
-/// let noise = NoiseModel::Gaussian { off_diagonal_sd: 5.0, diagonal_sd: 5.0 };
+/// let noise = NoiseModel::gaussian(5.0);
 /// assert!((negligible_gap(&noise, 2, 10_000) - 0.001).abs() < 1e-15);
 /// ```
 pub fn negligible_gap(noise: &NoiseModel, k: usize, n: u64) -> f64 {
@@ -82,24 +79,22 @@ pub fn resolve_lambda(
     match settings.lambda {
         Lambda::Auto => automatic_lambda(noise, p, n, settings.refit).map(Some),
         Lambda::Fixed(value) if value.is_finite() && value >= 0.0 => Ok(Some(value)),
-        Lambda::Fixed(value) => Err(Error::new(
-            ErrorCode::InvalidRequest,
-            format!("lambda is {value}; it must be a finite number ≥ 0, auto, cv or path"),
-        )),
+        Lambda::Fixed(value) => Err(Error::invalid_request(format!(
+            "lambda is {value}; it must be a finite number ≥ 0, auto, cv or path"
+        ))),
         Lambda::CrossValidated | Lambda::Path => Ok(None),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use eigenveil_shared::ErrorCode;
+
     use super::*;
 
     #[test]
     fn settings_resolve_or_say_why_not() {
-        let noise = NoiseModel::Gaussian {
-            off_diagonal_sd: 2.0,
-            diagonal_sd: 2.0,
-        };
+        let noise = NoiseModel::gaussian(2.0);
         let of = |lambda, refit| SparseSettings {
             lambda,
             refit,

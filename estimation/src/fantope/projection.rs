@@ -1,6 +1,6 @@
 //! The exact Euclidean projection onto the Fantope.
 
-use eigenveil_shared::{Error, ErrorCode, Result};
+use eigenveil_shared::{Error, Result};
 use nalgebra::DMatrix;
 
 use crate::linalg::{leading_columns, outer_scaled, symmetric_eigen};
@@ -32,14 +32,12 @@ pub struct ProjectedSpectrum {
 pub fn project_eigenvalues(values: &[f64], k: usize) -> Result<ProjectedSpectrum> {
     let p = values.len();
     if k == 0 || k > p {
-        return Err(Error::new(
-            ErrorCode::InvalidRequest,
-            format!("k is {k}; a Fantope in dimension {p} has 1 ≤ k ≤ {p}"),
-        ));
+        return Err(Error::invalid_request(format!(
+            "k is {k}; a Fantope in dimension {p} has 1 ≤ k ≤ {p}"
+        )));
     }
     if values.iter().any(|value| !value.is_finite()) {
-        return Err(Error::new(
-            ErrorCode::EstimateFailed,
+        return Err(Error::estimate_failed(
             "an eigenvalue is not a finite number",
         ));
     }
@@ -86,9 +84,6 @@ pub struct FantopePoint {
 }
 
 /// Projects a symmetric matrix onto `F^k` (full eigendecomposition).
-///
-/// # Errors
-/// As [`project_eigenvalues`] and [`symmetric_eigen`].
 pub fn project_onto_fantope(matrix: &DMatrix<f64>, k: usize) -> Result<FantopePoint> {
     let eigen = symmetric_eigen(matrix)?;
     let projected = project_eigenvalues(eigen.values.as_slice(), k)?;

@@ -1,6 +1,6 @@
 //! Sparse orthogonal iteration: a power method whose iterates have s rows.
 
-use eigenveil_shared::{Error, ErrorCode, Result};
+use eigenveil_shared::{Error, Result};
 use nalgebra::DMatrix;
 
 use crate::linalg::{Symmetric, orthonormalize};
@@ -36,7 +36,7 @@ pub fn pursue(
     max_iterations: usize,
 ) -> Result<Pursued> {
     let (p, k) = start.shape();
-    let refuse = |detail: String| Err(Error::new(ErrorCode::InvalidRequest, detail));
+    let refuse = |detail: String| Err(Error::invalid_request(detail));
     if matrix.dimension() != p {
         return refuse(format!(
             "the start has {p} rows and the matrix {}; they belong together",

@@ -1,4 +1,4 @@
-use eigenveil_shared::{Error, ErrorCode, Result};
+use eigenveil_shared::{Error, Result};
 use nalgebra::DMatrix;
 
 use super::{Solution, screening::Screen};
@@ -13,19 +13,15 @@ use crate::linalg::{submatrix, top_k};
 pub fn refit(moment: &DMatrix<f64>, support: &[usize], k: usize) -> Result<DMatrix<f64>> {
     let p = moment.nrows();
     if support.len() < k {
-        return Err(Error::new(
-            ErrorCode::InvalidRequest,
-            format!(
-                "{} rows are selected; k = {k} components need at least as many. Take a smaller lambda or k",
-                support.len()
-            ),
-        ));
+        return Err(Error::invalid_request(format!(
+            "{} rows are selected; k = {k} components need at least as many. Take a smaller lambda or k",
+            support.len()
+        )));
     }
     if let Some(row) = support.iter().find(|&&row| row >= p) {
-        return Err(Error::new(
-            ErrorCode::InvalidRequest,
-            format!("row {row} is selected in dimension {p}"),
-        ));
+        return Err(Error::invalid_request(format!(
+            "row {row} is selected in dimension {p}"
+        )));
     }
     let leading = top_k(&submatrix(moment, support), k)?;
     Ok(embed(&leading.vectors, support, p))
@@ -54,13 +50,10 @@ pub fn refit(moment: &DMatrix<f64>, support: &[usize], k: usize) -> Result<DMatr
 pub fn refit_within_blocks(moment: &DMatrix<f64>, solution: &Solution) -> Result<DMatrix<f64>> {
     let (p, k) = solution.vectors.shape();
     if moment.nrows() != p {
-        return Err(Error::new(
-            ErrorCode::InvalidRequest,
-            format!(
-                "the relaxed solution has {p} rows and the moment {}; they belong together",
-                moment.nrows()
-            ),
-        ));
+        return Err(Error::invalid_request(format!(
+            "the relaxed solution has {p} rows and the moment {}; they belong together",
+            moment.nrows()
+        )));
     }
     let support = &solution.support;
     // Every row selected is to stay, so as many lone ones are kept as there can be.

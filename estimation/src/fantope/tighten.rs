@@ -1,6 +1,6 @@
 //! Tighten after relax: from the relaxed solution to exactly s rows.
 
-use eigenveil_shared::{Error, ErrorCode, Result};
+use eigenveil_shared::{Error, Result};
 use nalgebra::DMatrix;
 
 use super::{Pursued, Solution, pursue, refit};
@@ -57,13 +57,10 @@ pub fn tighten(
     require_square_and_finite(moment)?;
     let (p, k) = relaxed.vectors.shape();
     if moment.nrows() != p {
-        return Err(Error::new(
-            ErrorCode::InvalidRequest,
-            format!(
-                "the relaxed solution has {p} rows and the moment {}; they belong together",
-                moment.nrows()
-            ),
-        ));
+        return Err(Error::invalid_request(format!(
+            "the relaxed solution has {p} rows and the moment {}; they belong together",
+            moment.nrows()
+        )));
     }
     let lowest = -top_k(&-moment, 1)?.values[0];
     let mut shifted = moment.clone();
@@ -119,12 +116,7 @@ mod tests {
     /// A planted sparse covariance with Gaussian noise of this standard deviation on every entry.
     fn planted(sd: f64, seed: u64) -> (DMatrix<f64>, DMatrix<f64>, Vec<usize>) {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let model = Model::Sparse {
-            p: 90,
-            k: 3,
-            s: 12,
-            spike: 3.0,
-        };
+        let model = Model::sparse(90, 3, 12, 3.0);
         let population = model.draw(&mut rng).unwrap();
         let mut moment = population.covariance();
         for i in 0..90 {

@@ -1,7 +1,7 @@
 //! Components with a debiased eigenvalue, an expected alignment and a verdict.
 
 use eigenveil_shared::{
-    Error, ErrorCode, Result,
+    Error, Result,
     estimate::{
         Component, ComponentGroup, FloorDocument, VarianceFloor, Verdict, smaller_alignment,
     },
@@ -59,13 +59,10 @@ pub fn assess(measured: &Measured<'_>) -> Result<Assessment> {
     } = *measured;
     let (p, k) = (spectrum.dimension, values.len());
     if vectors.shape() != (p, k) || k > p {
-        return Err(Error::new(
-            ErrorCode::InvalidRequest,
-            format!(
-                "{k} values in dimension {p} do not fit vectors of shape {:?}",
-                vectors.shape()
-            ),
-        ));
+        return Err(Error::invalid_request(format!(
+            "{k} values in dimension {p} do not fit vectors of shape {:?}",
+            vectors.shape()
+        )));
     }
     let floor = Floor::from_leading(&spectrum, noise, n)?;
     let trace = spectrum.trace;
@@ -278,10 +275,7 @@ fn ln_choose(p: usize, m: usize) -> f64 {
 mod tests {
     use nalgebra::DMatrix;
 
-    use super::{
-        super::{Eigenvalues, gaussian},
-        *,
-    };
+    use super::{super::Eigenvalues, *};
 
     fn assess_plain(spectrum: &[f64], k: usize, sd: f64, n: u64) -> Assessment {
         let p = spectrum.len();
@@ -290,7 +284,7 @@ mod tests {
             vectors: &vectors,
             values: &spectrum[..k],
             spectrum: Eigenvalues::all(spectrum),
-            noise: &gaussian(sd),
+            noise: &NoiseModel::gaussian(sd),
             n,
             mean: None,
             support: None,
@@ -310,7 +304,7 @@ mod tests {
                 vectors: &DMatrix::identity(5, 1),
                 values: &[value],
                 spectrum: Eigenvalues::all(&spectrum),
-                noise: &gaussian(4.0),
+                noise: &NoiseModel::gaussian(4.0),
                 n: 1,
                 mean: None,
                 support: Some(&[0]),
@@ -406,7 +400,7 @@ mod tests {
         let mut spectrum = vec![0.9];
         spectrum.extend((0..p - 1).map(|i| 0.8 - 1.6 * i as f64 / (p - 2) as f64));
         let vectors = DMatrix::from_fn(p, 1, |i, _| if i < 4 { 0.5 } else { 0.0 });
-        let noise = gaussian(sd);
+        let noise = NoiseModel::gaussian(sd);
         let measured = Measured {
             vectors: &vectors,
             values: &[0.5],
@@ -439,7 +433,7 @@ mod tests {
 
     #[test]
     fn shapes_must_fit() {
-        let noise = gaussian(1.0);
+        let noise = NoiseModel::gaussian(1.0);
         let measured = Measured {
             vectors: &DMatrix::identity(3, 2),
             values: &[1.0],
@@ -451,9 +445,7 @@ mod tests {
             error_bars: None,
             setting: "",
         };
-        assert_eq!(
-            assess(&measured).unwrap_err().code(),
-            ErrorCode::InvalidRequest
-        );
+        let error = assess(&measured).unwrap_err();
+        assert_eq!(error.code(), eigenveil_shared::ErrorCode::InvalidRequest);
     }
 }

@@ -1,7 +1,7 @@
 //! The floor under a measured spectrum.
 
 use eigenveil_shared::{
-    Error, ErrorCode, Result,
+    Error, Result,
     estimate::{FloorDocument, Verdict},
     mechanism::NoiseModel,
 };
@@ -92,21 +92,15 @@ impl Floor {
     /// so perhaps others, stand above the noise.
     pub fn from_leading(spectrum: &Eigenvalues<'_>, noise: &NoiseModel, n: u64) -> Result<Self> {
         Self::below(spectrum, noise, n)?.ok_or_else(|| {
-            Error::new(
-                ErrorCode::InvalidRequest,
-                format!(
+            Error::invalid_request(format!(
                     "all {} leading eigenvalues stand above the noise; the floor in dimension {} needs one that does not",
                     spectrum.leading.len(),
                     spectrum.dimension
-                ),
-            )
+                ))
         })
     }
 
     /// As [`from_leading`](Self::from_leading); `None` when all of the leading ones stand above the noise.
-    ///
-    /// # Errors
-    /// Those of [`from_eigenvalues`](Self::from_eigenvalues).
     pub fn below(spectrum: &Eigenvalues<'_>, noise: &NoiseModel, n: u64) -> Result<Option<Self>> {
         let Eigenvalues {
             leading: eigenvalues,
@@ -114,22 +108,15 @@ impl Floor {
             dimension: p,
         } = *spectrum;
         if eigenvalues.is_empty() || p < eigenvalues.len() {
-            return Err(Error::new(
-                ErrorCode::InvalidRequest,
-                "there are no eigenvalues",
-            ));
+            return Err(Error::invalid_request("there are no eigenvalues"));
         }
         if eigenvalues.iter().any(|value| !value.is_finite()) || !trace.is_finite() {
-            return Err(Error::new(
-                ErrorCode::EstimateFailed,
+            return Err(Error::estimate_failed(
                 "an eigenvalue is not a finite number",
             ));
         }
         if eigenvalues.windows(2).any(|pair| pair[0] < pair[1]) {
-            return Err(Error::new(
-                ErrorCode::InvalidRequest,
-                "the eigenvalues are not descending",
-            ));
+            return Err(Error::invalid_request("the eigenvalues are not descending"));
         }
         // Eigenvalues that differ only by rounding are equal: noiseless multiples of the identity
         // must not grow components.
@@ -260,7 +247,7 @@ pub(super) fn settle(
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{Spectrum, double_cap, gaussian, predict},
+        super::{Spectrum, double_cap, predict},
         *,
     };
 
@@ -273,7 +260,7 @@ mod tests {
         let leading: Vec<f64> = thetas.iter().map(|theta| theta + bulk).collect();
         let spectrum = Spectrum::new(p, leading, bulk).unwrap();
         for (noise, trace) in [
-            (gaussian(2.0), 1.0),
+            (NoiseModel::gaussian(2.0), 1.0),
             (double_cap(p, 1.0), 0.0),
             (double_cap(p, 4.0), 0.0),
             (double_cap(p, 8.0), 0.0),
@@ -334,7 +321,7 @@ mod tests {
         let mut eigenvalues = vec![9.0, 5.0];
         eigenvalues.extend((0..38).map(|i| 1.0 - f64::from(i) * 2.0 / 37.0));
         // r = 0.5·√(40/40) = 0.5: the bulk ends near 1.
-        let floor = Floor::from_eigenvalues(&eigenvalues, &gaussian(0.5), 40).unwrap();
+        let floor = Floor::from_eigenvalues(&eigenvalues, &NoiseModel::gaussian(0.5), 40).unwrap();
         assert_eq!(floor.components_above, 2);
         // The two components are lifted by about r²/9 + r²/5, which the other 38 are pushed down by.
         let lift = floor.noise.signal_variance * (1.0 / 9.0 + 1.0 / 5.0) / 38.0;
@@ -362,9 +349,9 @@ mod tests {
         let mut eigenvalues = vec![40.0, 12.0];
         eigenvalues.extend(std::iter::repeat_n(0.0, 3));
         let first_centre = 52.0 / 5.0;
-        let law = SpectralNoise::new(&gaussian(1.0), 5, 0, 5, 0.0).unwrap();
+        let law = SpectralNoise::new(&NoiseModel::gaussian(1.0), 5, 0, 5, 0.0).unwrap();
         assert!(12.0 < first_centre + law.threshold(5));
-        let floor = Floor::from_eigenvalues(&eigenvalues, &gaussian(1.0), 5).unwrap();
+        let floor = Floor::from_eigenvalues(&eigenvalues, &NoiseModel::gaussian(1.0), 5).unwrap();
         assert_eq!(floor.components_above, 2);
     }
 
@@ -382,7 +369,8 @@ mod tests {
                 vec![2e-6, 1e-6],
             ] {
                 let p = eigenvalues.len();
-                let floor = Floor::from_eigenvalues(&eigenvalues, &gaussian(sd), 1).unwrap();
+                let floor =
+                    Floor::from_eigenvalues(&eigenvalues, &NoiseModel::gaussian(sd), 1).unwrap();
                 assert!(floor.centre.is_finite() && floor.threshold.is_finite());
                 assert!(floor.components_above < p);
                 if eigenvalues
@@ -403,7 +391,7 @@ mod tests {
 
     #[test]
     fn bad_spectra_are_refused() {
-        let noise = gaussian(1.0);
+        let noise = NoiseModel::gaussian(1.0);
         assert!(Floor::from_eigenvalues(&[], &noise, 1).is_err());
         assert!(Floor::from_eigenvalues(&[1.0, f64::NAN], &noise, 1).is_err());
         assert!(Floor::from_eigenvalues(&[1.0, 2.0], &noise, 1).is_err());

@@ -175,16 +175,12 @@ impl SpectralNoise {
         signal: f64,
     ) -> Result<Self> {
         if n == 0 {
-            return Err(Error::new(
-                ErrorCode::InvalidRequest,
-                "n is 0; a mean needs n ≥ 1 reports",
-            ));
+            return Err(Error::invalid_request("n is 0; a mean needs n ≥ 1 reports"));
         }
         if components >= rows {
-            return Err(Error::new(
-                ErrorCode::InvalidRequest,
-                format!("{components} components leave no noise directions in dimension {rows}"),
-            ));
+            return Err(Error::invalid_request(format!(
+                "{components} components leave no noise directions in dimension {rows}"
+            )));
         }
         let (dimension, mean_squared_norm) = match *noise {
             NoiseModel::DoubleCap {
@@ -301,7 +297,8 @@ impl SpectralNoise {
     }
 
     /// How a component of size `theta` above the bulk will show; `None` when it drowns.
-    pub fn spike_from_signal(&self, theta: f64) -> Option<Spike> {
+    #[cfg(test)]
+    pub(super) fn spike_from_signal(&self, theta: f64) -> Option<Spike> {
         let x = theta - self.shift;
         let excess = self.signal_strength(theta) - self.bulk_radius * self.bulk_radius;
         let h = if x == 0.0 {
@@ -354,10 +351,7 @@ mod tests {
 
     #[test]
     fn gaussian_noise_is_the_textbook_formula() {
-        let noise = NoiseModel::Gaussian {
-            off_diagonal_sd: 3.0,
-            diagonal_sd: 3.0,
-        };
+        let noise = NoiseModel::gaussian(3.0);
         let law = SpectralNoise::new(&noise, 45, 5, 1000, 0.0).unwrap();
         let r = 3.0 * (40.0_f64 / 1000.0).sqrt();
         assert!((law.bulk_radius - r).abs() < 1e-15);
@@ -372,10 +366,7 @@ mod tests {
 
     #[test]
     fn out_of_range_is_an_error() {
-        let noise = NoiseModel::Gaussian {
-            off_diagonal_sd: 1.0,
-            diagonal_sd: 1.0,
-        };
+        let noise = NoiseModel::gaussian(1.0);
         assert!(SpectralNoise::new(&noise, 3, 3, 10, 0.0).is_err());
         assert!(SpectralNoise::new(&noise, 3, 1, 0, 0.0).is_err());
         let noise = NoiseModel::Gaussian {

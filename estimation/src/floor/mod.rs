@@ -53,12 +53,3 @@ fn double_cap(p: usize, epsilon: f64) -> eigenveil_shared::mechanism::NoiseModel
         .noise_model()
         .with_mean_squared_norm(Some(1.0))
 }
-
-/// Noise of one standard deviation in every entry, for the tests of this folder.
-#[cfg(test)]
-fn gaussian(sd: f64) -> eigenveil_shared::mechanism::NoiseModel {
-    eigenveil_shared::mechanism::NoiseModel::Gaussian {
-        off_diagonal_sd: sd,
-        diagonal_sd: sd,
-    }
-}

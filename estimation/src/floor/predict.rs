@@ -1,6 +1,6 @@
 //! From a known spectrum to what will be measured, and the number of participants for a wish.
 
-use eigenveil_shared::{Error, ErrorCode, Result, mechanism::NoiseModel};
+use eigenveil_shared::{Error, Result, mechanism::NoiseModel};
 
 use super::{SpectralNoise, Spike, law::NoiseProfile};
 
@@ -69,7 +69,7 @@ impl Spectrum {
     }
 
     fn checked(leading: Vec<f64>, rest: Vec<f64>) -> Result<Self> {
-        let refuse = |detail: String| Err(Error::new(ErrorCode::InvalidRequest, detail));
+        let refuse = |detail: String| Err(Error::invalid_request(detail));
         let (k, p) = (leading.len(), leading.len() + rest.len());
         if k == 0 || rest.is_empty() {
             return refuse(format!(
@@ -102,14 +102,11 @@ impl Spectrum {
     pub fn with_excess_along_mean(mut self, excess: Vec<f64>) -> Result<Self> {
         let usable = excess.iter().all(|x| x.is_finite() && *x >= 0.0);
         if excess.len() != self.dimension() || !usable {
-            return Err(Error::new(
-                ErrorCode::InvalidRequest,
-                format!(
-                    "{} numbers for the noise along the mean do not fit {} eigenvalues, or one is negative or not finite",
-                    excess.len(),
-                    self.dimension()
-                ),
-            ));
+            return Err(Error::invalid_request(format!(
+                "{} numbers for the noise along the mean do not fit {} eigenvalues, or one is negative or not finite",
+                excess.len(),
+                self.dimension()
+            )));
         }
         self.runs = runs(&self.rest, &excess[self.rank()..]);
         self.excess = excess;
@@ -316,10 +313,7 @@ pub struct PredictedComponent {
 /// `invalid-request` for n = 0; `invalid-mechanism` as [`SpectralNoise::new`].
 pub fn predict(spectrum: &Spectrum, noise: &NoiseModel, n: u64) -> Result<Prediction> {
     if n == 0 {
-        return Err(Error::new(
-            ErrorCode::InvalidRequest,
-            "n is 0; a mean needs n ≥ 1 reports",
-        ));
+        return Err(Error::invalid_request("n is 0; a mean needs n ≥ 1 reports"));
     }
     Ok(prediction(spectrum, &spectrum.noise_of(noise, n as f64)?))
 }
@@ -403,10 +397,9 @@ pub fn participants_for_error(
     target: f64,
 ) -> Result<Option<u64>> {
     if !(target.is_finite() && target > 0.0) {
-        return Err(Error::new(
-            ErrorCode::InvalidRequest,
-            format!("the target error is {target}; it must be positive"),
-        ));
+        return Err(Error::invalid_request(format!(
+            "the target error is {target}; it must be positive"
+        )));
     }
     fewest(spectrum, noise, |prediction| {
         prediction.expected_error <= target
@@ -444,15 +437,12 @@ fn fewest(
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        super::{double_cap, gaussian},
-        *,
-    };
+    use super::{super::double_cap, *};
 
     #[test]
     fn invisible_components_count_fully_and_the_error_stays_finite() {
         let spectrum = Spectrum::new(40, vec![0.3, 0.2, 0.1], 0.4 / 37.0).unwrap();
-        let drowned = predict(&spectrum, &gaussian(5.0), 1).unwrap();
+        let drowned = predict(&spectrum, &NoiseModel::gaussian(5.0), 1).unwrap();
         assert!((drowned.expected_error - 6.0_f64.sqrt()).abs() < 1e-15);
         assert!(
             drowned
@@ -460,16 +450,16 @@ mod tests {
                 .iter()
                 .all(|c| c.spike.is_none() && !c.above_threshold)
         );
-        let clear = predict(&spectrum, &gaussian(5.0), 1_000_000_000).unwrap();
+        let clear = predict(&spectrum, &NoiseModel::gaussian(5.0), 1_000_000_000).unwrap();
         assert!(clear.expected_error < 0.02);
-        let noiseless = predict(&spectrum, &gaussian(0.0), 1).unwrap();
+        let noiseless = predict(&spectrum, &NoiseModel::gaussian(0.0), 1).unwrap();
         assert_eq!(noiseless.expected_error, 0.0);
     }
 
     #[test]
     fn participants_invert_the_prediction() {
         let spectrum = Spectrum::new(100, vec![0.2, 0.15], 0.65 / 98.0).unwrap();
-        let noise = gaussian(4.0);
+        let noise = NoiseModel::gaussian(4.0);
         for target in [0.05, 0.2, 1.0] {
             let n = participants_for_error(&spectrum, &noise, target)
                 .unwrap()
@@ -487,7 +477,7 @@ mod tests {
         assert!(participants_for_error(&spectrum, &noise, 0.0).is_err());
         assert!(participants_for_error(&spectrum, &noise, f64::NAN).is_err());
         assert_eq!(
-            participants_for_error(&spectrum, &gaussian(0.0), 0.1).unwrap(),
+            participants_for_error(&spectrum, &NoiseModel::gaussian(0.0), 0.1).unwrap(),
             Some(1)
         );
     }
@@ -498,7 +488,7 @@ mod tests {
     fn a_flat_bulk_is_the_closed_form() {
         let p = 30;
         for noise in [
-            gaussian(1.0),
+            NoiseModel::gaussian(1.0),
             double_cap(p, 1.0),
             double_cap(p, 4.0),
             double_cap(p, 8.0),
@@ -601,7 +591,7 @@ mod tests {
     fn a_component_inside_the_bulk_is_never_visible() {
         let spectrum = Spectrum::new(10, vec![0.5, 0.1], 0.1).unwrap();
         assert_eq!(
-            participants_for_visibility(&spectrum, &gaussian(1.0)).unwrap(),
+            participants_for_visibility(&spectrum, &NoiseModel::gaussian(1.0)).unwrap(),
             None
         );
     }

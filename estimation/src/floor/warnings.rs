@@ -254,10 +254,7 @@ mod tests {
 
     #[test]
     fn a_clear_estimate_has_no_warning() {
-        let noise = NoiseModel::Gaussian {
-            off_diagonal_sd: 1.0,
-            diagonal_sd: 1.0,
-        };
+        let noise = NoiseModel::gaussian(1.0);
         let spectrum: Vec<f64> = [0.5, 0.3].into_iter().chain(vec![0.0; 18]).collect();
         let vectors = DMatrix::identity(20, 2);
         let result = assess(&Measured {

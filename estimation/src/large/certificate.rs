@@ -59,9 +59,6 @@ impl Claim {
     }
 
     /// The claim once more, ten times as accurate, with other random vectors for what it missed.
-    ///
-    /// # Errors
-    /// As [`find`](Self::find).
     pub(super) fn again(&self, matrix: &DualMatrix<'_>, random: &mut StartVectors) -> Result<Self> {
         let accuracy = Accuracy {
             slack: self.slack,

@@ -1,7 +1,7 @@
 //! From seeds to judged row-sparse components.
 
 use eigenveil_shared::{
-    Error, ErrorCode, Result,
+    Error, Result,
     api::{Lambda, SparseSettings},
     estimate::{Rank, SparseOutcome},
     mechanism::{Decoding, NoiseModel, double_cap::DoubleCapParameters},
@@ -71,10 +71,7 @@ pub fn sparse_components(
     let moment = LargeMoment::gather(source, &parameters, cancel)?;
     let n = moment.n();
     let lambda = resolve_lambda(settings, &noise, p, n)?.ok_or_else(|| {
-        Error::new(
-            ErrorCode::EstimateFailed,
-            "lambda cannot be had without the sums of every bucket",
-        )
+        Error::estimate_failed("lambda cannot be had without the sums of every bucket")
     })?;
     let (k, spectrum) = leading_spectrum(&moment, rank, &noise)?;
     let centre = moment.trace() / p as f64;
@@ -141,7 +138,7 @@ fn supported(
     rank: Rank,
     settings: &SparseSettings,
 ) -> Result<DoubleCapParameters> {
-    let refuse = |detail: &str| Err(Error::new(ErrorCode::InvalidRequest, detail));
+    let refuse = |detail: &str| Err(Error::invalid_request(detail));
     if let Rank::Fixed(k) = rank
         && k > MOST_COMPONENTS
     {
@@ -194,13 +191,10 @@ fn leading_spectrum(
         }
         // All of them are components: look at more.
         if wanted > MOST_COMPONENTS {
-            return Err(Error::new(
-                ErrorCode::InvalidRequest,
-                format!(
-                    "all {} leading eigenvalues stand above the noise; a row-sparse estimate from seeds finds at most {MOST_COMPONENTS} components",
-                    values.len()
-                ),
-            ));
+            return Err(Error::invalid_request(format!(
+                "all {} leading eigenvalues stand above the noise; a row-sparse estimate from seeds finds at most {MOST_COMPONENTS} components",
+                values.len()
+            )));
         }
         wanted *= 2;
     }

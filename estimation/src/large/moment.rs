@@ -1,6 +1,6 @@
 //! S̃ in single precision: half a triangle of f32 where memory decides.
 
-use eigenveil_shared::{Error, ErrorCode, Result, mechanism::double_cap::DoubleCapParameters};
+use eigenveil_shared::{Error, Result, mechanism::double_cap::DoubleCapParameters};
 use nalgebra::DMatrix;
 
 use super::source::{BLOCK, Directions, SeedSource};
@@ -61,8 +61,7 @@ impl LargeMoment {
         })?;
         moment.add(&mut directions, &waiting);
         if moment.n == 0 {
-            return Err(Error::new(
-                ErrorCode::EstimateFailed,
+            return Err(Error::estimate_failed(
                 "there is no report to estimate from (n = 0)",
             ));
         }

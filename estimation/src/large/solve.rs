@@ -1,6 +1,6 @@
 //! The Fantope problem on all p rows, solved on a few of them and proved on all.
 
-use eigenveil_shared::{Error, ErrorCode, Result};
+use eigenveil_shared::{Error, Result};
 use nalgebra::DMatrix;
 
 use super::{
@@ -63,9 +63,6 @@ pub(super) struct Solved {
 
 impl Problem<'_> {
     /// Solves; `unit` is `Σ_{i≤k} λᵢ` of the centred S̃, from below. `cancel` is asked between steps.
-    ///
-    /// # Errors
-    /// Those of [`fantope::solve`].
     pub(super) fn solve(&self, unit: f64, cancel: Cancel<'_>) -> Result<Solved> {
         let Self {
             moment, k, lambda, ..
@@ -157,8 +154,7 @@ impl Problem<'_> {
                     Proof::Proved(bound) => proved = Some(bound),
                     Proof::Failed if loose < FURTHEST => loose *= 2.0,
                     Proof::Failed => {
-                        return Err(Error::new(
-                            ErrorCode::EstimateFailed,
+                        return Err(Error::estimate_failed(
                             "no bound on the optimum could be proved; the moment may hold enormous numbers",
                         ));
                     }

@@ -1,7 +1,7 @@
 //! Where the reports come from: seeds that can be read more than once.
 
 use eigenveil_shared::{
-    Error, ErrorCode, Result,
+    Error, Result,
     mechanism::double_cap::{Seed, expand},
 };
 use nalgebra::DMatrix;
@@ -132,10 +132,7 @@ pub(super) fn check_same_reports(sums: &[Accumulator], n: u64) -> Result<()> {
     if counted == n {
         return Ok(());
     }
-    Err(Error::new(
-        ErrorCode::EstimateFailed,
-        format!(
-            "the first pass over the seeds had {n} reports and the second {counted}; ask again"
-        ),
-    ))
+    Err(Error::estimate_failed(format!(
+        "the first pass over the seeds had {n} reports and the second {counted}; ask again"
+    )))
 }

@@ -4,8 +4,8 @@ use eigenveil_shared::{
     ErrorCode,
     api::{Lambda, SparseSettings},
     estimate::{Rank, Verdict},
-    mechanism::{Calibration, MechanismKind, MechanismSpec, double_cap::Seed},
-    preprocess::{Norm, Row},
+    mechanism::{MechanismKind, MechanismSpec, double_cap::Seed},
+    preprocess::Row,
     privacy::Budget,
     study::{StudyDesign, StudyParams},
 };
@@ -37,7 +37,7 @@ use crate::{
 fn spiked(p: usize, k: usize, s: usize, sd: f64, seed: u64) -> (DMatrix<f64>, Vec<usize>) {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let spike = 1.0;
-    let population = Model::Sparse { p, k, s, spike }.draw(&mut rng).unwrap();
+    let population = Model::sparse(p, k, s, spike).draw(&mut rng).unwrap();
     let v = population.subspace();
     let mut matrix = v * v.transpose();
     for j in 0..p {
@@ -177,13 +177,8 @@ fn what_cannot_be_proved_has_an_honest_gap() {
 
 fn study(p: usize, centring: Option<f64>) -> StudyParams {
     StudyParams::freeze(StudyDesign {
-        dimension: p,
-        features: None,
-        norm: Norm::Normalize,
         centring,
-        mechanism: MechanismKind::DoubleCap,
-        calibration: Calibration::Analytic,
-        budget: Budget::pure(6.0).unwrap(),
+        ..StudyDesign::new(p, MechanismKind::DoubleCap, Budget::pure(6.0).unwrap())
     })
     .unwrap()
 }
@@ -193,7 +188,7 @@ fn seeds(params: &StudyParams, n: usize, buckets: usize) -> (Vec<Vec<Seed>>, Vec
     let p = params.dimension();
     let mut rng = ChaCha8Rng::seed_from_u64(41);
     let (k, s, spike) = (2, 8, 5.0 * p as f64);
-    let population = Model::Sparse { p, k, s, spike }.draw(&mut rng).unwrap();
+    let population = Model::sparse(p, k, s, spike).draw(&mut rng).unwrap();
     let MechanismSpec::DoubleCap(cap) = params.mechanism() else {
         unreachable!("double-cap")
     };

@@ -1,4 +1,4 @@
-use eigenveil_shared::{Error, ErrorCode, Result};
+use eigenveil_shared::{Error, Result};
 use faer::{
     Par,
     diag::{DiagMut, DiagRef},
@@ -70,9 +70,6 @@ pub fn tridiagonal_eigenvalues(diagonal: &[f64], below: &[f64]) -> Option<Vec<f6
 
 /// All eigenvalues of a symmetric `p × p` matrix, descending: about 0.6 of the time of
 /// [`symmetric_eigen`].
-///
-/// # Errors
-/// As [`symmetric_eigen`].
 pub fn symmetric_eigenvalues(matrix: &DMatrix<f64>) -> Result<DVector<f64>> {
     let ascending = decompose(matrix, None)?;
     Ok(DVector::from_iterator(
@@ -122,19 +119,17 @@ fn decompose(matrix: &DMatrix<f64>, vectors: Option<&mut DMatrix<f64>>) -> Resul
         Default::default(),
     )
     .map_err(|_| {
-        Error::new(
-            ErrorCode::EstimateFailed,
-            format!("the eigenvalue iteration did not converge for a {p} × {p} matrix"),
-        )
+        Error::estimate_failed(format!(
+            "the eigenvalue iteration did not converge for a {p} × {p} matrix"
+        ))
     })?;
     for value in &mut values {
         *value *= up;
     }
     if values.iter().any(|value| !value.is_finite()) {
-        return Err(Error::new(
-            ErrorCode::EstimateFailed,
-            format!("the eigenvalues of the {p} × {p} matrix are not finite numbers"),
-        ));
+        return Err(Error::estimate_failed(format!(
+            "the eigenvalues of the {p} × {p} matrix are not finite numbers"
+        )));
     }
     Ok(values)
 }

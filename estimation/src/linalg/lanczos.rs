@@ -1,6 +1,6 @@
 //! The leading eigenpairs by Lanczos with full reorthogonalisation, and the proof that none was missed.
 
-use eigenveil_shared::{Error, ErrorCode, Result};
+use eigenveil_shared::{Error, Result};
 use faer::{Accum, Par, linalg::matmul::matmul};
 use nalgebra::{DMatrix, DVector};
 
@@ -57,10 +57,9 @@ fn leading_of(all: &SymmetricEigen, k: usize) -> SymmetricEigen {
 
 fn check_rank(k: usize, p: usize) -> Result<()> {
     if k == 0 || k > p {
-        return Err(Error::new(
-            ErrorCode::InvalidRequest,
-            format!("k is {k}; a {p} × {p} matrix has between 1 and {p} components"),
-        ));
+        return Err(Error::invalid_request(format!(
+            "k is {k}; a {p} × {p} matrix has between 1 and {p} components"
+        )));
     }
     Ok(())
 }
@@ -81,9 +80,6 @@ enum Found {
 
 impl<'a> LazySpectrum<'a> {
     /// The spectrum of the symmetric `p × p` matrix.
-    ///
-    /// # Errors
-    /// As [`symmetric_eigen`].
     pub fn new(matrix: &'a DMatrix<f64>) -> Result<Self> {
         let found = if matrix.nrows() < SMALLEST_PARTIAL {
             Found::All(symmetric_eigen(matrix)?)
@@ -102,9 +98,6 @@ impl<'a> LazySpectrum<'a> {
     }
 
     /// What [`top_k`] of the matrix is.
-    ///
-    /// # Errors
-    /// As [`top_k`].
     pub fn top_k(&self, k: usize) -> Result<SymmetricEigen> {
         match &self.found {
             Found::All(all) => {
@@ -293,6 +286,8 @@ impl StartVectors {
 
 #[cfg(test)]
 mod tests {
+    use eigenveil_shared::ErrorCode;
+
     use super::*;
 
     /// Spikes of the given sizes on coordinate-mixing directions over a noise-like bulk.

@@ -57,10 +57,9 @@ pub(crate) fn view_mut<T: nalgebra::Scalar>(matrix: &mut DMatrix<T>) -> faer::Ma
 pub(crate) fn require_square_and_finite(matrix: &DMatrix<f64>) -> Result<()> {
     let (rows, columns) = matrix.shape();
     if rows != columns {
-        return Err(Error::new(
-            ErrorCode::InvalidRequest,
-            format!("the matrix is {rows} × {columns}; a symmetric problem needs a square one"),
-        ));
+        return Err(Error::invalid_request(format!(
+            "the matrix is {rows} × {columns}; a symmetric problem needs a square one"
+        )));
     }
     if rows == 0 {
         return Err(Error::new(
@@ -69,8 +68,7 @@ pub(crate) fn require_square_and_finite(matrix: &DMatrix<f64>) -> Result<()> {
         ));
     }
     if !matrix.iter().all(|entry| entry.is_finite()) {
-        return Err(Error::new(
-            ErrorCode::EstimateFailed,
+        return Err(Error::estimate_failed(
             "the matrix has an entry that is not a finite number; no eigenvalue of it means anything",
         ));
     }

@@ -1,4 +1,4 @@
-use eigenveil_shared::{Error, ErrorCode, Result};
+use eigenveil_shared::{Error, Result};
 use nalgebra::DMatrix;
 
 use super::cross_product;
@@ -25,12 +25,9 @@ pub fn orthonormalize(mut matrix: DMatrix<f64>) -> Result<DMatrix<f64>> {
         let left = matrix.column(j).norm();
         // Written so that NaN fails.
         if !(left > original * 1e-12 && original.is_finite()) {
-            return Err(Error::new(
-                ErrorCode::EstimateFailed,
-                format!(
-                    "column {j} of {k} depends on the columns before it: the rank is below {k}"
-                ),
-            ));
+            return Err(Error::estimate_failed(format!(
+                "column {j} of {k} depends on the columns before it: the rank is below {k}"
+            )));
         }
         matrix.column_mut(j).unscale_mut(left);
     }

@@ -2,9 +2,7 @@
 
 use std::time::Instant;
 
-use eigenveil_shared::{
-    Error, ErrorCode, Result, api::SparseSettings, estimate::Rank, study::StudyParams,
-};
+use eigenveil_shared::{Error, Result, api::SparseSettings, estimate::Rank, study::StudyParams};
 use rand::{SeedableRng, rngs::ChaCha20Rng};
 
 use super::{Participants, Path, RowSource, noisy_sum};
@@ -37,6 +35,22 @@ pub struct Experiment<'a> {
     pub repeats: usize,
     /// Seed; the same seed gives the same numbers.
     pub seed: u64,
+}
+
+impl<'a> Experiment<'a> {
+    /// One repeat of plain PCA on the exact law of the sum, seed 1.
+    pub fn new(params: &'a StudyParams, source: RowSource<'a>, n: u64, k: usize) -> Self {
+        Self {
+            params,
+            source,
+            n,
+            k,
+            sparse: None,
+            path: Path::Law,
+            repeats: 1,
+            seed: 1,
+        }
+    }
 }
 
 /// One repeat. Errors are ‖V̂V̂ᵀ−VVᵀ‖_F against the true V.
@@ -101,17 +115,16 @@ pub fn run(
     tick: &mut dyn FnMut(u64),
 ) -> Result<(Vec<Repeat>, Summary)> {
     if experiment.repeats == 0 {
-        return Err(Error::new(
-            ErrorCode::InvalidRequest,
+        return Err(Error::invalid_request(
             "repeats is 0; at least one is needed",
         ));
     }
     let p = experiment.params.dimension();
     if experiment.k == 0 || experiment.k > p {
-        return Err(Error::new(
-            ErrorCode::InvalidRequest,
-            format!("k is {}; it must be between 1 and p = {p}", experiment.k),
-        ));
+        return Err(Error::invalid_request(format!(
+            "k is {}; it must be between 1 and p = {p}",
+            experiment.k
+        )));
     }
     let started = Instant::now();
     let draw = |rng: &mut ChaCha20Rng| {

@@ -50,10 +50,9 @@ impl FromStr for Path {
         match text {
             "law" => Ok(Path::Law),
             "device" => Ok(Path::Device),
-            _ => Err(Error::new(
-                ErrorCode::InvalidRequest,
-                format!("there is no path {text:?}; use law or device"),
-            )),
+            _ => Err(Error::invalid_request(format!(
+                "there is no path {text:?}; use law or device"
+            ))),
         }
     }
 }
@@ -75,8 +74,7 @@ pub fn noisy_sum<R: Rng + ?Sized>(
     tick: &mut dyn FnMut(u64),
 ) -> Result<(NoisyMoment, NoisyMoment)> {
     if n == 0 {
-        return Err(Error::new(
-            ErrorCode::InvalidRequest,
+        return Err(Error::invalid_request(
             "n is 0; at least one participant is needed",
         ));
     }
@@ -139,10 +137,7 @@ pub(super) fn without_noise(
     sum: PackedSymmetric,
     n: u64,
 ) -> Result<NoisyMoment> {
-    let silence = NoiseModel::Gaussian {
-        off_diagonal_sd: 0.0,
-        diagonal_sd: 0.0,
-    };
+    let silence = NoiseModel::gaussian(0.0);
     let moment = NoisyMoment::from_buckets(vec![Accumulator::from_parts(sum, n)?], silence)?;
     match params.preprocessing().centring {
         Some(a) => moment.centred(a, params.preprocessing().norm),

@@ -1,7 +1,7 @@
 //! Who takes part in a simulated study.
 
 use eigenveil_shared::{
-    Error, ErrorCode, Result,
+    Error, Result,
     preprocess::{BoundedRow, Preprocessor, Row},
     study::StudyParams,
 };
@@ -76,8 +76,7 @@ impl<'a> Participants<'a> {
                     })
                     .collect::<Result<_>>()?;
                 let Some(first) = prepared.first() else {
-                    return Err(Error::new(
-                        ErrorCode::InvalidRequest,
+                    return Err(Error::invalid_request(
                         "there are no rows; give at least one",
                     ));
                 };
@@ -85,13 +84,10 @@ impl<'a> Participants<'a> {
                     RowSource::Referenced(_, reference) => {
                         let p = params.report_dimension();
                         if reference.shape() != (p, k) {
-                            return Err(Error::new(
-                                ErrorCode::InvalidRequest,
-                                format!(
-                                    "the reference is {:?}; the study needs {p} × {k}",
-                                    reference.shape()
-                                ),
-                            ));
+                            return Err(Error::invalid_request(format!(
+                                "the reference is {:?}; the study needs {p} × {k}",
+                                reference.shape()
+                            )));
                         }
                         let rows = reference.row_iter().enumerate();
                         let kept = rows.filter(|(_, row)| row.iter().any(|x| *x != 0.0));

@@ -9,11 +9,11 @@
 
 pub mod poison;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use eigenveil_estimation::npy;
 use eigenveil_shared::{
-    mechanism::{Calibration, MechanismKind},
+    mechanism::MechanismKind,
     preprocess::{Norm, Row},
     study::{StudyDesign, StudyParams},
 };
@@ -32,13 +32,9 @@ pub fn params_with(
     centring: Option<f64>,
 ) -> StudyParams {
     StudyParams::freeze(StudyDesign {
-        dimension: p,
-        features: None,
         norm,
         centring,
-        mechanism,
-        calibration: Calibration::Analytic,
-        budget: mechanism.budget(epsilon, None).unwrap(),
+        ..StudyDesign::new(p, mechanism, mechanism.budget(epsilon, None).unwrap())
     })
     .unwrap()
 }
@@ -63,12 +59,4 @@ pub fn npy_rows(path: &Path) -> Vec<Row> {
     let array = npy::read(&std::fs::read(path).unwrap()).unwrap();
     let rows = array.values.chunks(array.columns);
     rows.map(|row| Row::new(row.to_vec())).collect()
-}
-
-/// Where an experiment leaves its table: `docs/experiments/<name>.csv`, kept in the repository.
-pub fn experiment_csv(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../docs/experiments")
-        .join(name)
-        .with_extension("csv")
 }

@@ -27,12 +27,7 @@ fn study(mechanism: MechanismKind, n: u64, seed: u64) -> (NoisyMoment, DMatrix<f
     let p = 60;
     let params = params(p, mechanism, 4.0);
     let mut rng = ChaCha20Rng::seed_from_u64(seed);
-    let model = Model::Sparse {
-        p,
-        k: K,
-        s: 6,
-        spike: 40.0,
-    };
+    let model = Model::sparse(p, K, 6, 40.0);
     let people = Participants::draw(&RowSource::Model(model), K, &params, &mut rng).unwrap();
     let (noisy, _) = noisy_sum(&params, &people, n, Path::Law, &mut rng, &mut |_| {}).unwrap();
     (noisy, people.truth().clone())

@@ -27,6 +27,10 @@ fn tight() -> AdmmSettings {
     }
 }
 
+fn solved(moment: &DMatrix<f64>, k: usize, lambda: f64, settings: &AdmmSettings) -> Solution {
+    solve(moment, k, lambda, settings, Cancel::NEVER).unwrap()
+}
+
 /// Everything a solution promises, whatever the problem.
 fn assert_sound(moment: &DMatrix<f64>, k: usize, solution: &Solution) {
     let p = moment.nrows();
@@ -91,7 +95,7 @@ fn agrees_with_a_public_convex_solver() {
         let k = problem["k"].as_u64().unwrap() as usize;
         let lambda = problem["lambda"].as_f64().unwrap();
         let objective = problem["objective"].as_f64().unwrap();
-        let solution = solve(&moment, k, lambda, &tight(), Cancel::NEVER).unwrap();
+        let solution = solved(&moment, k, lambda, &tight());
         assert_sound(&moment, k, &solution);
         assert!(solution.converged(), "{name}: {:?}", solution.stop);
         let off = (solution.objective - objective).abs() / objective.abs();
@@ -127,10 +131,9 @@ fn partial_projections_agree_with_full_ones() {
         let settings = AdmmSettings {
             tolerance: 1e-6,
             max_iterations: 3_000,
-            rho: None,
-            noise_gap: None,
+            ..AdmmSettings::default()
         };
-        let ours = solve(&moment, k, lambda, &settings, Cancel::NEVER).unwrap();
+        let ours = solved(&moment, k, lambda, &settings);
         let full = solve_by_full_projections(&moment, k, lambda, &settings, Cancel::NEVER).unwrap();
         println!(
             "p = {p}, sd = {sd}: {} and {} iterations, {:?}, gaps {:.1e} {:.1e}, X apart {:.1e}",
@@ -165,7 +168,7 @@ fn screening_is_exact() {
             tolerance: 1e-7,
             ..tight()
         };
-        let ours = solve(&moment, k, lambda, &settings, Cancel::NEVER).unwrap();
+        let ours = solved(&moment, k, lambda, &settings);
         let plain =
             solve_by_full_projections(&moment, k, lambda, &settings, Cancel::NEVER).unwrap();
         assert_sound(&moment, k, &ours);
@@ -211,8 +214,8 @@ fn it_stops_within_the_noise() {
         ..tight()
     };
     let lambda = 1.0;
-    let optimum = solve(&moment, 2, lambda, &asked(None), Cancel::NEVER).unwrap();
-    let early = solve(&moment, 2, lambda, &asked(Some(0.02)), Cancel::NEVER).unwrap();
+    let optimum = solved(&moment, 2, lambda, &asked(None));
+    let early = solved(&moment, 2, lambda, &asked(Some(0.02)));
     assert!(optimum.converged());
     assert_eq!(early.stop, Stop::WithinNoise);
     assert_sound(&moment, 2, &early);
@@ -227,11 +230,7 @@ fn it_stops_within_the_noise() {
         noise_gap: Some(1.0),
         ..AdmmSettings::default()
     };
-    assert!(
-        solve(&clear, 2, 0.05, &settings, Cancel::NEVER)
-            .unwrap()
-            .converged()
-    );
+    assert!(solved(&clear, 2, 0.05, &settings).converged());
     let negative = asked(Some(-1.0));
     assert!(solve(&moment, 2, lambda, &negative, Cancel::NEVER).is_err());
 }
@@ -240,16 +239,15 @@ fn it_stops_within_the_noise() {
 #[test]
 fn the_gap_is_valid_from_the_first_iteration() {
     let (moment, _) = noisy_sparse(40, 3, 9, 0.15, 4);
-    let optimum = solve(&moment, 3, 0.1, &tight(), Cancel::NEVER).unwrap();
+    let optimum = solved(&moment, 3, 0.1, &tight());
     assert!(optimum.converged());
     for cap in [1, 2, 3, 5, 8, 13, 40] {
         let settings = AdmmSettings {
             max_iterations: cap,
             tolerance: 1e-12,
-            rho: None,
-            noise_gap: None,
+            ..AdmmSettings::default()
         };
-        let early = solve(&moment, 3, 0.1, &settings, Cancel::NEVER).unwrap();
+        let early = solved(&moment, 3, 0.1, &settings);
         assert_eq!((early.stop, early.iterations), (Stop::IterationCap, cap));
         assert_sound(&moment, 3, &early);
         let missing = optimum.objective - early.objective;
@@ -261,7 +259,7 @@ fn the_gap_is_valid_from_the_first_iteration() {
         assert!(missing > -optimum.gap - 1e-12);
     }
     // And it is not vacuous: after one iteration it is within a few per cent.
-    let first = solve(
+    let first = solved(
         &moment,
         3,
         0.1,
@@ -269,9 +267,7 @@ fn the_gap_is_valid_from_the_first_iteration() {
             max_iterations: 1,
             ..tight()
         },
-        Cancel::NEVER,
-    )
-    .unwrap();
+    );
     assert!(
         first.relative_gap > 1e-9 && first.relative_gap < 0.2,
         "{}",
@@ -283,7 +279,7 @@ fn the_gap_is_valid_from_the_first_iteration() {
 fn without_penalty_it_is_pca() {
     for (p, k, seed) in [(2, 1, 1), (7, 3, 2), (40, 5, 3)] {
         let (moment, _) = noisy_sparse(p, k, p.min(6).max(k), 0.3, seed);
-        let solution = solve(&moment, k, 0.0, &AdmmSettings::default(), Cancel::NEVER).unwrap();
+        let solution = solved(&moment, k, 0.0, &AdmmSettings::default());
         assert_sound(&moment, k, &solution);
         assert!(solution.converged());
         let plain = top_k(&moment, k).unwrap();
@@ -298,7 +294,7 @@ fn without_penalty_it_is_pca() {
 fn sparse_signal_is_found_exactly() {
     let (moment, population) = noisy_sparse(100, 3, 15, 0.02, 5);
     let lambda = 0.6 * 0.02 * (2.0 * 4950.0_f64.ln()).sqrt();
-    let solution = solve(&moment, 3, lambda, &AdmmSettings::default(), Cancel::NEVER).unwrap();
+    let solution = solved(&moment, 3, lambda, &AdmmSettings::default());
     assert!(solution.converged());
     assert_eq!(solution.support, population.support());
     let plain =
@@ -316,15 +312,8 @@ fn sparse_signal_is_found_exactly() {
     // The support does not depend on how far past the default tolerance one goes; with little penalty
     // some rows of noise are selected, but not those that only an unfinished iterate carries.
     for share in [1.0, 0.4] {
-        let usual = solve(
-            &moment,
-            3,
-            share * lambda,
-            &AdmmSettings::default(),
-            Cancel::NEVER,
-        )
-        .unwrap();
-        let exact = solve(&moment, 3, share * lambda, &tight(), Cancel::NEVER).unwrap();
+        let usual = solved(&moment, 3, share * lambda, &AdmmSettings::default());
+        let exact = solved(&moment, 3, share * lambda, &tight());
         assert!(exact.converged());
         assert_eq!(exact.support, usual.support);
     }
@@ -334,7 +323,7 @@ fn sparse_signal_is_found_exactly() {
 #[test]
 fn scale_and_offset_do_not_matter() {
     let (moment, _) = noisy_sparse(30, 2, 6, 0.1, 6);
-    let base = solve(&moment, 2, 0.08, &AdmmSettings::default(), Cancel::NEVER).unwrap();
+    let base = solved(&moment, 2, 0.08, &AdmmSettings::default());
     // Powers of two round nothing, so that the iteration is the same to the last digit; with others the
     // accelerated steps differ in number.
     let two = |power: i32| 2.0_f64.powi(power);
@@ -346,14 +335,12 @@ fn scale_and_offset_do_not_matter() {
         (two(-500), true),
         (two(500), true),
     ] {
-        let scaled = solve(
+        let scaled = solved(
             &(&moment * scale),
             2,
             0.08 * scale,
             &AdmmSettings::default(),
-            Cancel::NEVER,
-        )
-        .unwrap();
+        );
         assert_sound(&(&moment * scale), 2, &scaled);
         assert_eq!(scaled.support, base.support);
         if exact {
@@ -366,7 +353,7 @@ fn scale_and_offset_do_not_matter() {
     }
     for offset in [-3.0, 100.0] {
         let shifted = &moment + DMatrix::identity(30, 30) * offset;
-        let solution = solve(&shifted, 2, 0.08, &AdmmSettings::default(), Cancel::NEVER).unwrap();
+        let solution = solved(&shifted, 2, 0.08, &AdmmSettings::default());
         assert!((&solution.x - &base.x).norm() < 1e-3);
         let apart = (solution.objective - base.objective - 2.0 * offset).abs();
         assert!(apart <= base.gap.max(solution.gap) + 1e-9, "{apart}");
@@ -415,8 +402,7 @@ fn nasty_matrices_have_answers() {
                     largest,
                     3.0 * largest + scale,
                 ] {
-                    let solution =
-                        solve(&moment, k, lambda, &AdmmSettings::default(), Cancel::NEVER).unwrap();
+                    let solution = solved(&moment, k, lambda, &AdmmSettings::default());
                     assert_sound(&moment, k, &solution);
                     assert!(
                         solution.converged(),
@@ -496,9 +482,9 @@ fn settings_out_of_range_are_refused() {
     );
     // Any start of ρ leads to the same place.
     let (moment, _) = noisy_sparse(20, 2, 5, 0.1, 10);
-    let base = solve(&moment, 2, 0.08, &tight(), Cancel::NEVER).unwrap();
+    let base = solved(&moment, 2, 0.08, &tight());
     for rho in [1e-3, 1.0, 1e3, 1e12] {
-        let other = solve(
+        let other = solved(
             &moment,
             2,
             0.08,
@@ -506,9 +492,7 @@ fn settings_out_of_range_are_refused() {
                 rho: Some(rho),
                 ..tight()
             },
-            Cancel::NEVER,
-        )
-        .unwrap();
+        );
         assert!(
             (other.objective - base.objective).abs() <= other.gap + base.gap + 1e-12,
             "ρ = {rho}"
@@ -525,7 +509,7 @@ proptest! {
         let k = k.min(p);
         let moment = DMatrix::from_fn(p, p, |i, j| entries[i.min(j) * 6 + i.max(j)]);
         let lambda = share * largest_useful_lambda(&moment);
-        let solution = solve(&moment, k, lambda, &AdmmSettings::default(), Cancel::NEVER).unwrap();
+        let solution = solved(&moment, k, lambda, &AdmmSettings::default());
         assert_sound(&moment, k, &solution);
         let objective =
             |x: &DMatrix<f64>| moment.dot(x) - lambda * x.iter().map(|v| v.abs()).sum::<f64>();
@@ -547,14 +531,7 @@ fn noisy_sparse(
     seed: u64,
 ) -> (DMatrix<f64>, eigenveil_estimation::models::Population) {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    let population = Model::Sparse {
-        p,
-        k,
-        s,
-        spike: 2.0,
-    }
-    .draw(&mut rng)
-    .unwrap();
+    let population = Model::sparse(p, k, s, 2.0).draw(&mut rng).unwrap();
     let mut moment = population.covariance();
     for i in 0..p {
         for j in 0..=i {

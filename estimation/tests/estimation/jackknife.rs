@@ -38,7 +38,7 @@ fn standard_errors_are_the_spread_over_repeats() {
         let (p, n, k) = (30, 20_000, 1);
         let params = params_with(p, mechanism, 4.0, Norm::Normalize, centring);
         let mut rng = ChaCha20Rng::seed_from_u64(11);
-        let model = RowSource::Model(Model::Spiked { p, k, spike: 40.0 });
+        let model = RowSource::Model(Model::spiked(p, k, 40.0));
         let people = Participants::draw(&model, k, &params, &mut rng).unwrap();
         let truth = people.truth().clone();
         let (mut values, mut debiased, mut sines) = (vec![], vec![], vec![]);

@@ -27,12 +27,7 @@ fn study(p: usize, n: u64) -> (NoisyMoment, Vec<usize>) {
     let mechanism = MechanismKind::SymmetricGaussian;
     let params = params(p, mechanism, 4.0);
     let mut rng = ChaCha20Rng::seed_from_u64(4);
-    let model = Model::Sparse {
-        p,
-        k: K,
-        s: 6,
-        spike: 40.0,
-    };
+    let model = Model::sparse(p, K, 6, 40.0);
     let people = Participants::draw(&RowSource::Model(model), K, &params, &mut rng).unwrap();
     let (noisy, _) = noisy_sum(&params, &people, n, Path::Law, &mut rng, &mut |_| {}).unwrap();
     (noisy, people.support().unwrap().to_vec())

@@ -10,14 +10,12 @@ mod common;
 
 mod centring;
 mod cross_validation;
-mod double_cap_floor;
 mod fantope;
 mod jackknife;
 mod lambda_path;
 mod median_of_means;
 mod noise_floor;
 mod plan;
-mod poison_table;
 mod real_path;
 mod row_check;
 mod simulate;

@@ -24,11 +24,7 @@ fn params(mechanism: MechanismKind, epsilon: f64, centring: Option<f64>, p: usiz
 
 /// Alarms in `runs` honest studies; a strong component, so that the rows' sampling is in it too.
 fn alarms(params: &StudyParams, n: u64, runs: u64) -> usize {
-    let model = RowSource::Model(Model::Spiked {
-        p: params.dimension(),
-        k: 2,
-        spike: 20.0,
-    });
+    let model = RowSource::Model(Model::spiked(params.dimension(), 2, 20.0));
     let mut rng = ChaCha20Rng::seed_from_u64(77);
     let people = Participants::draw(&model, 2, params, &mut rng).unwrap();
     (0..runs)
@@ -91,11 +87,7 @@ fn the_false_alarm_rate_of_each_setting() {
 
 /// Honest buckets of a `double-cap` study, `bad` of 64 commits made of one seed each.
 fn with_repeated_seeds(params: &StudyParams, bad: u64) -> Findings {
-    let model = RowSource::Model(Model::Spiked {
-        p: params.dimension(),
-        k: 2,
-        spike: 20.0,
-    });
+    let model = RowSource::Model(Model::spiked(params.dimension(), 2, 20.0));
     let mut rng = ChaCha20Rng::seed_from_u64(5);
     let people = Participants::draw(&model, 2, params, &mut rng).unwrap();
     let shape = StudyShape::new(params);
@@ -152,11 +144,7 @@ fn repeated_seeds_are_noticed_with_and_without_centring() {
 #[test]
 fn a_broken_scale_is_noticed() {
     let params = params(MechanismKind::SymmetricGaussian, 4.0, None, 20);
-    let model = RowSource::Model(Model::Spiked {
-        p: 20,
-        k: 2,
-        spike: 20.0,
-    });
+    let model = RowSource::Model(Model::spiked(20, 2, 20.0));
     let mut rng = ChaCha20Rng::seed_from_u64(9);
     let people = Participants::draw(&model, 2, &params, &mut rng).unwrap();
     let (moment, _) =

@@ -3,7 +3,7 @@
 use eigenveil_estimation::{
     models::Model,
     plan::{Total, Wish, plan, spectrum_of},
-    simulate::{Experiment, Path, RowSource, run},
+    simulate::{Experiment, RowSource, run},
 };
 use eigenveil_shared::mechanism::MechanismKind;
 
@@ -35,14 +35,14 @@ fn kept(mechanism: MechanismKind, epsilon: f64, target: f64) -> f64 {
     let planned = plan(&spectrum, &params.noise_model(), Wish::Error(target)).unwrap();
     let (_, summary) = run(
         &Experiment {
-            params: &params,
-            source: RowSource::Model(Model::Spiked { p, k, spike }),
-            n: planned.n.unwrap(),
-            k,
-            sparse: None,
-            path: Path::Law,
             repeats: 4,
             seed: 7,
+            ..Experiment::new(
+                &params,
+                RowSource::Model(Model::spiked(p, k, spike)),
+                planned.n.unwrap(),
+                k,
+            )
         },
         &mut |_| (),
     )

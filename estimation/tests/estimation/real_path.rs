@@ -36,13 +36,7 @@ struct Study {
 
 fn run(kind: MechanismKind, epsilon: f64, n: usize, seed: u64) -> Study {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    let population = Model::Spiked {
-        p: P,
-        k: K,
-        spike: 20.0,
-    }
-    .draw(&mut rng)
-    .unwrap();
+    let population = Model::spiked(P, K, 20.0).draw(&mut rng).unwrap();
     let params = params(P, kind, epsilon);
     let preprocessor = params.preprocessor();
     let shape = StudyShape::new(&params);

@@ -95,14 +95,8 @@ fn the_test_of_both_paths_can_fail() {
 fn spiked(n: u64, p: usize, k: usize, epsilon: f64) -> f64 {
     let params = params(p, MechanismKind::IsotropicGaussian, epsilon);
     let experiment = Experiment {
-        params: &params,
-        source: RowSource::Model(Model::Spiked { p, k, spike: 20.0 }),
-        n,
-        k,
-        sparse: None,
-        path: Path::Law,
         repeats: 3,
-        seed: 1,
+        ..Experiment::new(&params, RowSource::Model(Model::spiked(p, k, 20.0)), n, k)
     };
     run(&experiment, &mut |_| {}).unwrap().1.error_mean
 }
@@ -131,19 +125,14 @@ fn the_published_model_is_far_below_the_floor_and_the_floor_says_so() {
         None,
     );
     let experiment = Experiment {
-        params: &params,
-        source: RowSource::Model(Model::Published {
-            p: 40,
-            k: 5,
-            s: None,
-            lambda: 1.0,
-        }),
-        n: 100_000,
-        k: 5,
-        sparse: None,
-        path: Path::Law,
         repeats: 2,
         seed: 2,
+        ..Experiment::new(
+            &params,
+            RowSource::Model(Model::published(40, 5, None, 1.0)),
+            100_000,
+            5,
+        )
     };
     let (repeats, summary) = run(&experiment, &mut |_| {}).unwrap();
     // A random subspace has √(2k(1 − k/p)) = 2.96 of at most √10.
@@ -168,19 +157,15 @@ fn the_sparse_estimator_beats_pca_on_the_same_reports() {
         ..SparseSettings::default()
     };
     let experiment = Experiment {
-        params: &params,
-        source: RowSource::Model(Model::Sparse {
-            p: 60,
-            k: 2,
-            s: 8,
-            spike: 40.0,
-        }),
-        n: 20_000,
-        k: 2,
         sparse: Some(&settings),
-        path: Path::Law,
         repeats: 3,
         seed: 3,
+        ..Experiment::new(
+            &params,
+            RowSource::Model(Model::sparse(60, 2, 8, 40.0)),
+            20_000,
+            2,
+        )
     };
     let (_, summary) = run(&experiment, &mut |_| {}).unwrap();
     assert!(summary.error_mean < 0.6 * summary.pca_error, "{summary:?}");
@@ -196,18 +181,10 @@ fn the_sparse_estimator_beats_pca_on_the_same_reports() {
 fn a_seed_gives_the_same_numbers_and_more_repeats_keep_them() {
     let params = params(6, MechanismKind::SymmetricGaussian, 2.0);
     let experiment = |seed, repeats| Experiment {
-        params: &params,
-        source: RowSource::Model(Model::Spiked {
-            p: 6,
-            k: 1,
-            spike: 5.0,
-        }),
-        n: 500,
-        k: 1,
-        sparse: None,
         path: Path::Device,
         repeats,
         seed,
+        ..Experiment::new(&params, RowSource::Model(Model::spiked(6, 1, 5.0)), 500, 1)
     };
     let mut ticks = 0;
     let (two, _) = run(&experiment(7, 2), &mut |done| ticks += done).unwrap();
@@ -225,14 +202,9 @@ fn rows_are_resampled_and_their_own_subspace_is_the_truth() {
         .collect();
     let params = params(3, MechanismKind::IsotropicGaussian, 8.0);
     let experiment = Experiment {
-        params: &params,
-        source: RowSource::Rows(&rows),
-        n: 20_000,
-        k: 1,
-        sparse: None,
-        path: Path::Law,
         repeats: 2,
         seed: 4,
+        ..Experiment::new(&params, RowSource::Rows(&rows), 20_000, 1)
     };
     let (_, summary) = run(&experiment, &mut |_| {}).unwrap();
     assert!(
@@ -244,73 +216,30 @@ fn rows_are_resampled_and_their_own_subspace_is_the_truth() {
 #[test]
 fn what_cannot_be_simulated_is_an_error() {
     let params = params(4, MechanismKind::IsotropicGaussian, 1.0);
-    let good = Experiment {
-        params: &params,
-        source: RowSource::Model(Model::Spiked {
-            p: 4,
-            k: 1,
-            spike: 1.0,
-        }),
-        n: 10,
-        k: 1,
-        sparse: None,
-        path: Path::Law,
-        repeats: 1,
-        seed: 1,
-    };
+    let good = Experiment::new(&params, RowSource::Model(Model::spiked(4, 1, 1.0)), 10, 1);
     assert!(run(&good, &mut |_| {}).is_ok());
-    for bad in [
-        Experiment {
-            n: 0,
-            ..good.clone()
-        },
-        Experiment {
-            k: 0,
-            ..good.clone()
-        },
-        Experiment {
-            k: 5,
-            ..good.clone()
-        },
-        Experiment {
-            repeats: 0,
-            ..good.clone()
-        },
-        Experiment {
-            source: RowSource::Rows(&[]),
-            ..good.clone()
-        },
-        Experiment {
-            source: RowSource::Model(Model::Spiked {
-                p: 4,
-                k: 1,
-                spike: -1.0,
-            }),
-            ..good.clone()
-        },
-        Experiment {
-            source: RowSource::Model(Model::Sparse {
-                p: 4,
-                k: 2,
-                s: 1,
-                spike: 1.0,
-            }),
-            ..good.clone()
-        },
+    let source = good.source;
+    let spikes = [Model::spiked(4, 1, -1.0), Model::sparse(4, 2, 1, 1.0)].map(RowSource::Model);
+    for (source, n, k, repeats) in [
+        (source, 0, 1, 1),
+        (source, 10, 0, 1),
+        (source, 10, 5, 1),
+        (source, 10, 1, 0),
+        (RowSource::Rows(&[]), 10, 1, 1),
+        (spikes[0], 10, 1, 1),
+        (spikes[1], 10, 1, 1),
     ] {
-        assert_eq!(
-            run(&bad, &mut |_| {}).unwrap_err().code(),
-            ErrorCode::InvalidRequest
-        );
+        let bad = Experiment {
+            repeats,
+            ..Experiment::new(&params, source, n, k)
+        };
+        let error = run(&bad, &mut |_| {}).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidRequest);
     }
     // k = p: everything is the subspace, and there is no bulk to predict from.
     let whole = Experiment {
         k: 4,
-        source: RowSource::Model(Model::Spiked {
-            p: 4,
-            k: 4,
-            spike: 1.0,
-        }),
+        source: RowSource::Model(Model::spiked(4, 4, 1.0)),
         ..good.clone()
     };
     let (repeats, _) = run(&whole, &mut |_| {}).unwrap();
@@ -337,14 +266,10 @@ fn rows_are_compared_with_the_reference_that_is_given() {
     reference[(36, 0)] = -0.8;
     let settings = SparseSettings::default();
     let experiment = Experiment {
-        params: &params,
-        source: RowSource::Referenced(&rows, &reference),
-        n: 20_000,
-        k: 1,
         sparse: Some(&settings),
-        path: Path::Law,
         repeats: 2,
         seed: 5,
+        ..Experiment::new(&params, RowSource::Referenced(&rows, &reference), 20_000, 1)
     };
     let (compared, _) = run(&experiment, &mut |_| {}).unwrap();
     let usual = Experiment {

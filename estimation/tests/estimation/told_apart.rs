@@ -54,7 +54,7 @@ fn equal_components_have_one_verdict_that_is_true() {
     for mechanism in [MechanismKind::DoubleCap, MechanismKind::SymmetricGaussian] {
         let (p, k) = (20, 3);
         let params = params(p, mechanism, 4.0);
-        let source = RowSource::Model(Model::Spiked { p, k, spike: 20.0 });
+        let source = RowSource::Model(Model::spiked(p, k, 20.0));
         let (mut expected, mut there, mut studies) = (0.0, 0.0, 0);
         for seed in 0..20 {
             let (findings, truth) = found(&params, &source, k, 60_000, seed);
@@ -100,7 +100,7 @@ fn two_equal_components_are_hardly_ever_told_apart() {
     for mechanism in [MechanismKind::DoubleCap, MechanismKind::SymmetricGaussian] {
         let (p, k) = (8, 2);
         let params = params(p, mechanism, 4.0);
-        let source = RowSource::Model(Model::Spiked { p, k, spike: 20.0 });
+        let source = RowSource::Model(Model::spiked(p, k, 20.0));
         let apart = (0..100).filter(|seed| {
             let (findings, _) = found(&params, &source, k, 16_000, *seed);
             let assessment = &findings.assessment;
@@ -123,11 +123,7 @@ fn two_equal_components_are_hardly_ever_told_apart() {
 #[test]
 fn two_equal_components_of_few_rows_are_hardly_ever_told_apart() {
     let params = params(3, MechanismKind::IsotropicGaussian, 16.0);
-    let source = RowSource::Model(Model::Spiked {
-        p: 3,
-        k: 2,
-        spike: 100.0,
-    });
+    let source = RowSource::Model(Model::spiked(3, 2, 100.0));
     let apart = (0..100).filter(|seed| {
         let (findings, _) = found(&params, &source, 2, 2_000, 500 + *seed);
         findings.assessment.groups.is_empty()
@@ -161,11 +157,7 @@ fn components_far_apart_are_single_findings() {
 #[test]
 fn half_a_plane_is_not_above() {
     let params = params(12, MechanismKind::DoubleCap, 8.0);
-    let source = RowSource::Model(Model::Spiked {
-        p: 12,
-        k: 3,
-        spike: 20.0,
-    });
+    let source = RowSource::Model(Model::spiked(12, 3, 20.0));
     let lowered = (0..60).filter(|seed| {
         let (findings, _) = found(&params, &source, 2, 20_000, *seed);
         let second = &findings.assessment.components[1];
@@ -226,11 +218,7 @@ fn the_mean_is_called_the_mean() {
 fn centred_rows_are_hardly_ever_called_a_mean() {
     let p = 12;
     let params = params(p, MechanismKind::DoubleCap, 4.0);
-    let source = RowSource::Model(Model::Spiked {
-        p,
-        k: 1,
-        spike: 8.0,
-    });
+    let source = RowSource::Model(Model::spiked(p, 1, 8.0));
     let called = (0..200).filter(|seed| {
         let (findings, _) = found(&params, &source, 1, 20_000, *seed);
         probably_the_mean(&params, &findings.assessment).is_some()

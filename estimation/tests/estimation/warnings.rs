@@ -37,7 +37,7 @@ fn the_number_named_is_enough_for_the_planner() {
         let p = 64;
         let params = params(p, mechanism, epsilon);
         let mut rng = ChaCha20Rng::seed_from_u64(2);
-        let model = RowSource::Model(Model::Spiked { p, k, spike: 5.0 });
+        let model = RowSource::Model(Model::spiked(p, k, 5.0));
         let people = Participants::draw(&model, k, &params, &mut rng).unwrap();
         let (moment, _) =
             noisy_sum(&params, &people, 1_797, Path::Law, &mut rng, &mut |_| {}).unwrap();

@@ -7,19 +7,15 @@ use eigenveil_estimation::{
     linalg::{cross_product, outer_scaled, product, symmetric_eigenvalues},
     models::uniform_frame,
 };
-use eigenveil_figures::{Axis, Figure, HorizontalLine, LineChart, LineStyle, Series};
+use eigenveil_figures::{Axis, LineStyle};
 use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 use rand_distr::{Distribution, StandardNormal};
 
 use crate::{
-    data::Data,
-    exhibit::{Exhibit, Minutes, Paper},
+    Cell, Data, Exhibit, Minutes, Paper, Plan, Point, Scale, Table, Verdict,
     number::{digits, short},
-    plan::{Cell, Plan, Point, Scale},
     sweep,
-    table::Table,
-    verdict::Verdict,
 };
 
 const D: usize = 50;
@@ -148,59 +144,41 @@ fn judge(table: &Table) -> Verdict {
 }
 
 fn picture(table: &Table) -> String {
-    let mut chart = LineChart::new(
-        "The noisy power method and the bound of Corollary 1.1",
-        Axis::log("ε′, the bound"),
-        Axis::log("error ‖(I − XXᵀ)U‖ over the bound"),
-    );
+    let mut lines = Vec::new();
     for (noise, style) in [
         (Noise::Gaussian, LineStyle::Solid),
         (Noise::Adversary, LineStyle::Dashed),
     ] {
         for (place, columns) in table.values("columns").into_iter().enumerate() {
-            let wanted = [("noise", noise.as_str()), ("columns", columns)];
-            chart.series.push(
-                Series::new(
-                    format!("{}, {columns} columns", noise.as_str()),
-                    table.line(&wanted, "bound", "ratio_mean"),
-                )
-                .with_error_bars(table.matching(&wanted).map(|r| r.number("ratio_std")))
-                .with_style(style)
-                .with_colour_of(place),
-            );
+            let fixed = [("noise", noise.as_str()), ("columns", columns)];
+            let name = format!("{}, {columns} columns", noise.as_str());
+            let line = sweep::series(table, name, &fixed, "bound", "ratio");
+            lines.push(line.with_style(style).with_colour_of(place));
         }
     }
-    chart.reference_lines.push(HorizontalLine {
-        y: 1.0,
-        label: "bound".into(),
-    });
-    chart.to_svg()
-}
-
-fn numbers(table: &Table) -> String {
-    sweep::markdown(table, &["noise", "columns"], "bound", "ratio", &[])
+    sweep::chart(
+        "The noisy power method and the bound of Corollary 1.1",
+        Axis::log("ε′, the bound"),
+        Axis::log("error ‖(I − XXᵀ)U‖ over the bound"),
+        lines,
+        [("bound".to_owned(), 1.0)],
+    )
 }
 
 pub(crate) const FIGURE_1: Exhibit = Exhibit {
     id: "004-figure-1",
-    paper: Paper::HardtPrice,
     item: "Figure 1",
     shows: "the noisy power method (a box, no plot): its error over the bound of Corollary 1.1",
-    data: &[],
     lacks: Some(
         "the figure is the algorithm itself; the matrix is ours: d = 50, k = 2, singular values 1, 0.9, then from 0.5 \
          evenly down to 0; L = σ_k/gap·ln(10d/ε′) steps, the constant of the O taken as 1",
     ),
-    minutes: Minutes {
-        quick: 0.02,
-        full: 0.1,
-    },
+    minutes: Minutes::new(0.02, 0.1),
     columns: &["noise", "columns", "bound"],
-    along: None,
-    constants: &[],
     measures: &["error", "ratio", "tau"],
     plan,
     judge,
     picture,
-    numbers,
+    numbers: |table| sweep::markdown(table, &["noise", "columns"], "bound", "ratio", &[]),
+    ..Exhibit::of(Paper::HardtPrice)
 };

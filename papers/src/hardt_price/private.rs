@@ -2,18 +2,14 @@
 
 use eigenveil_central::{Fit, Neighbours, NoiseRule, Options, generator, parameter::COLUMNS};
 use eigenveil_estimation::models::Model;
-use eigenveil_figures::{Axis, Figure, LineChart, LineStyle, Series};
+use eigenveil_figures::{Axis, LineStyle};
 use eigenveil_shared::Result;
 
 use crate::{
-    central::{fitted, model_rows, private, share_of_claim, true_epsilon},
-    data::Data,
-    exhibit::{Exhibit, Minutes, Paper},
+    Cell, Data, Exhibit, Minutes, Paper, Plan, Point, Scale, Table, Verdict,
     number::{digits, short},
-    plan::{Cell, Plan, Point, Scale},
+    runs::{fitted, model_rows, private, share_of_claim, true_epsilon},
     sweep,
-    table::Table,
-    verdict::Verdict,
 };
 
 const P: usize = 40;
@@ -57,11 +53,7 @@ impl Setting {
 
     fn run(self, repeat: u64) -> Result<Vec<Point>> {
         let mut rng = generator(Some(repeat))?;
-        let model = Model::Spiked {
-            p: P,
-            k: self.k,
-            spike: 8.0,
-        };
+        let model = Model::spiked(P, self.k, 8.0);
         let rows = model_rows(&model, N, &mut rng)?;
         let privacy = private(self.epsilon, self.delta, self.neighbours, self.calibration)?;
         let options = Options::default().with(COLUMNS, self.columns);
@@ -81,39 +73,31 @@ fn plan(_: &Data, scale: Scale) -> Result<Plan> {
     let budgets: &[f64] = scale.choose(&[0.25, 1.0, 4.0], &[0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0]);
     for neighbours in Neighbours::WITH_ENTRY {
         for calibration in NoiseRule::ALL {
+            let usual = Setting {
+                neighbours,
+                calibration,
+                k: 2,
+                columns: USUAL,
+                epsilon: 1.0,
+                delta: DELTA,
+            };
             for &epsilon in budgets {
-                let setting = Setting {
-                    neighbours,
-                    calibration,
-                    k: 2,
-                    columns: USUAL,
-                    epsilon,
-                    delta: DELTA,
-                };
+                let setting = Setting { epsilon, ..usual };
                 plan.cells.push(setting.cell(repeats));
             }
             // More and fewer columns, at ε = 1.
             for columns in [2, 8, 16] {
-                let setting = Setting {
-                    neighbours,
-                    calibration,
-                    k: 2,
-                    columns,
-                    epsilon: 1.0,
-                    delta: DELTA,
-                };
+                let setting = Setting { columns, ..usual };
                 plan.cells.push(setting.cell(repeats));
             }
-            // One column.
-            let setting = Setting {
-                neighbours,
-                calibration,
+            let one_column = Setting {
                 k: 1,
                 columns: 1,
                 epsilon: ENTRY.0,
                 delta: ENTRY.1,
+                ..usual
             };
-            plan.cells.push(setting.cell(repeats));
+            plan.cells.push(one_column.cell(repeats));
         }
     }
     Ok(plan)
@@ -178,33 +162,29 @@ fn judge(table: &Table) -> Verdict {
 }
 
 fn picture(table: &Table) -> String {
-    let mut chart = LineChart::new(
-        "The private power method over ε",
-        Axis::log("ε"),
-        Axis::log("error ‖V̂V̂ᵀ − VVᵀ‖_F"),
-    );
+    let mut lines = Vec::new();
     for (place, neighbours) in Neighbours::WITH_ENTRY.into_iter().enumerate() {
         for (calibration, style) in [
             (NoiseRule::Accounted, LineStyle::Solid),
             (NoiseRule::AsPublished, LineStyle::Dashed),
         ] {
-            let wanted = [
+            let fixed = [
                 ("neighbours", neighbours.as_str()),
                 ("calibration", calibration.as_str()),
                 ("columns", "4"),
             ];
-            chart.series.push(
-                Series::new(
-                    format!("{}, {}", neighbours.as_str(), calibration.as_str()),
-                    table.line(&wanted, "epsilon", "error_mean"),
-                )
-                .with_error_bars(table.matching(&wanted).map(|r| r.number("error_std")))
-                .with_style(style)
-                .with_colour_of(place),
-            );
+            let name = format!("{neighbours}, {calibration}");
+            let line = sweep::series(table, name, &fixed, "epsilon", "error");
+            lines.push(line.with_style(style).with_colour_of(place));
         }
     }
-    chart.to_svg()
+    sweep::chart(
+        "The private power method over ε",
+        Axis::log("ε"),
+        Axis::log("error ‖V̂V̂ᵀ − VVᵀ‖_F"),
+        lines,
+        [],
+    )
 }
 
 fn numbers(table: &Table) -> String {
@@ -214,17 +194,12 @@ fn numbers(table: &Table) -> String {
 
 pub(crate) const FIGURE_3: Exhibit = Exhibit {
     id: "004-figure-3",
-    paper: Paper::HardtPrice,
     item: "Figure 3",
     shows: "the private power method (a box, no plot): its error over ε, spiked model, p = 40, n = 10,000",
-    data: &[],
     lacks: Some(
         "the figure is the algorithm itself; the paper's number of steps needs the eigengap, here it is ⌈2 ln p⌉",
     ),
-    minutes: Minutes {
-        quick: 0.2,
-        full: 1.0,
-    },
+    minutes: Minutes::new(0.2, 1.0),
     columns: &[
         "neighbours",
         "calibration",
@@ -233,11 +208,11 @@ pub(crate) const FIGURE_3: Exhibit = Exhibit {
         "delta",
         "epsilon",
     ],
-    along: None,
     constants: &["true_epsilon"],
     measures: &["error", "published_sd", "accounted_sd"],
     plan,
     judge,
     picture,
     numbers,
+    ..Exhibit::of(Paper::HardtPrice)
 };

@@ -2,25 +2,17 @@
 
 use eigenveil_central::{Options, Privacy, generator};
 use eigenveil_estimation::{metrics::largest_principal_angle, models::Model};
-use eigenveil_figures::{Axis, Figure, LineChart, Series};
+use eigenveil_figures::Axis;
 use eigenveil_shared::Result;
 
 use crate::{
-    central::{ends, fitted, model_rows, slope},
-    data::Data,
-    exhibit::{Exhibit, Minutes, Paper},
+    Cell, Data, Exhibit, Minutes, Paper, Plan, Point, Scale, Table, Verdict,
     number::digits,
-    plan::{Cell, Plan, Point, Scale},
+    runs::{ends, fitted, model_rows, slope},
     sweep,
-    table::Table,
-    verdict::Verdict,
 };
 
-const MODEL: Model = Model::Spiked {
-    p: 40,
-    k: 2,
-    spike: 8.0,
-};
+const MODEL: Model = Model::spiked(40, 2, 8.0);
 /// The method, and all rows at once beside it.
 const ALGORITHMS: [&str; 2] = ["streaming-power", "pca"];
 /// The slope is −1/2 to within this.
@@ -79,45 +71,30 @@ fn judge(table: &Table) -> Verdict {
 }
 
 fn picture(table: &Table) -> String {
-    let mut chart = LineChart::new(
+    let line = |name| sweep::series(table, name, &[("algorithm", name)], "n", "sine");
+    sweep::chart(
         "The streaming power method over n",
         Axis::log("rows n"),
         Axis::log("error ‖(I − XXᵀ)U‖"),
-    );
-    for algorithm in ALGORITHMS {
-        let wanted = [("algorithm", algorithm)];
-        chart.series.push(
-            Series::new(algorithm, table.line(&wanted, "n", "sine_mean"))
-                .with_error_bars(table.matching(&wanted).map(|r| r.number("sine_std"))),
-        );
-    }
-    chart.to_svg()
-}
-
-fn numbers(table: &Table) -> String {
-    sweep::markdown(table, &["n"], "algorithm", "sine", &[])
+        ALGORITHMS.map(line),
+        [],
+    )
 }
 
 pub(crate) const FIGURE_2: Exhibit = Exhibit {
     id: "004-figure-2",
-    paper: Paper::HardtPrice,
     item: "Figure 2",
     shows: "the streaming power method (a box, no plot): its error over n, spiked model, p = 40, k = 2",
-    data: &[],
     lacks: Some(
         "the figure is the algorithm itself; the paper's number of steps needs the eigengap, here it is ⌈2 ln p⌉, and \
          the rows have length 1",
     ),
-    minutes: Minutes {
-        quick: 0.1,
-        full: 1.0,
-    },
+    minutes: Minutes::new(0.1, 1.0),
     columns: &["algorithm", "n"],
-    along: None,
-    constants: &[],
     measures: &["error", "sine"],
     plan,
     judge,
     picture,
-    numbers,
+    numbers: |table| sweep::markdown(table, &["n"], "algorithm", "sine", &[]),
+    ..Exhibit::of(Paper::HardtPrice)
 };

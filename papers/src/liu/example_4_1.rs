@@ -2,7 +2,7 @@
 
 use eigenveil_central::{Neighbours, NoiseRule, Options, Rows, generator};
 use eigenveil_estimation::models::uniform_frame;
-use eigenveil_figures::{Axis, Figure, LineChart, Series};
+use eigenveil_figures::Axis;
 use eigenveil_shared::{
     Result,
     preprocess::{Norm, Row},
@@ -11,14 +11,11 @@ use nalgebra::DMatrix;
 use rand_distr::{Distribution, StandardNormal};
 
 use crate::{
-    central::{ends, fitted, private, true_epsilon},
-    data::{Data, prepared},
-    exhibit::{Exhibit, Minutes, Paper},
+    Cell, Data, Exhibit, Minutes, Paper, Plan, Point, Scale, Table, Verdict,
+    data::prepared,
     number::{digits, short},
-    plan::{Cell, Plan, Point, Scale},
+    runs::{ends, fitted, private, true_epsilon},
     sweep,
-    table::Table,
-    verdict::Verdict,
 };
 
 const P: usize = 10;
@@ -102,45 +99,30 @@ fn judge(table: &Table) -> Verdict {
 }
 
 fn picture(table: &Table) -> String {
-    let mut chart = LineChart::new(
+    let line = |name| sweep::series(table, name, &[("algorithm", name)], "sigma", "error");
+    sweep::chart(
         "Example 4.1: rows ±v + σ·noise",
         Axis::log("σ"),
         Axis::log("error ‖v̂v̂ᵀ − vvᵀ‖_F"),
-    );
-    for algorithm in ALGORITHMS {
-        let wanted = [("algorithm", algorithm)];
-        chart.series.push(
-            Series::new(algorithm, table.line(&wanted, "sigma", "error_mean"))
-                .with_error_bars(table.matching(&wanted).map(|r| r.number("error_std"))),
-        );
-    }
-    chart.to_svg()
-}
-
-fn numbers(table: &Table) -> String {
-    sweep::markdown(table, &["algorithm"], "sigma", "error", &[])
+        ALGORITHMS.map(line),
+        [],
+    )
 }
 
 pub(crate) const EXAMPLE_4_1: Exhibit = Exhibit {
     id: "003-example-4-1",
-    paper: Paper::Liu,
     item: "Example 4.1 (not a figure)",
     shows: "the errors of dp-pca, private-oja and minibatch-oja where signal and noise are apart, ε = 2",
-    data: &[],
     lacks: Some(
         "the paper's rows are not bounded; here they are divided by 1.5 and clipped to the unit ball. Its β and step \
          sizes, made of unknown constants, are the defaults",
     ),
-    minutes: Minutes {
-        quick: 0.05,
-        full: 0.3,
-    },
+    minutes: Minutes::new(0.05, 0.3),
     columns: &["algorithm", "sigma"],
-    along: None,
     constants: &["true_epsilon"],
-    measures: &["error"],
     plan,
     judge,
     picture,
-    numbers,
+    numbers: |table| sweep::markdown(table, &["algorithm"], "sigma", "error", &[]),
+    ..Exhibit::of(Paper::Liu)
 };

@@ -1,18 +1,14 @@
 //! Figure 1: the gradients of a minibatch, their average and their range.
 
 use eigenveil_central::generator;
-use eigenveil_figures::{Axis, Figure, HorizontalLine, LineChart, Series};
+use eigenveil_figures::Axis;
 use eigenveil_shared::Result;
 use rand_distr::{Distribution, StandardNormal};
 
 use crate::{
-    data::Data,
-    exhibit::{Exhibit, Minutes, Paper},
+    Cell, Data, Exhibit, Minutes, Paper, Plan, Point, Scale, Table, Verdict,
     number::{digits, short},
-    plan::{Cell, Plan, Point, Scale},
     sweep,
-    table::Table,
-    verdict::Verdict,
 };
 
 /// Rows of the minibatch, as in the figure.
@@ -120,49 +116,33 @@ fn judge(table: &Table) -> Verdict {
 }
 
 fn picture(table: &Table) -> String {
-    let mut chart = LineChart::new(
+    let line = |source: Source| {
+        let name = source.as_str();
+        sweep::series(table, name, &[("rows", name)], "sigma", "ratio")
+    };
+    sweep::chart(
         "Gradients of 400 rows in the plane",
         Axis::log("σ"),
         Axis::log("range over length of the average"),
-    );
-    for source in Source::ALL {
-        let wanted = [("rows", source.as_str())];
-        chart.series.push(
-            Series::new(source.as_str(), table.line(&wanted, "sigma", "ratio_mean"))
-                .with_error_bars(table.matching(&wanted).map(|r| r.number("ratio_std"))),
-        );
-    }
-    chart.reference_lines.push(HorizontalLine {
-        y: 1.0,
-        label: "as long as the average".into(),
-    });
-    chart.to_svg()
-}
-
-fn numbers(table: &Table) -> String {
-    sweep::markdown(table, &["rows"], "sigma", "ratio", &[])
+        Source::ALL.map(line),
+        [("as long as the average".to_owned(), 1.0)],
+    )
 }
 
 pub(crate) const FIGURE_1: Exhibit = Exhibit {
     id: "003-figure-1",
-    paper: Paper::Liu,
     item: "Figure 1",
     shows: "how far apart the gradients of a minibatch lie, over the length of their average",
-    data: &[],
     lacks: Some(
         "the paper gives neither the Gaussian covariance nor w: both kinds of rows have the second moment vvᵀ + σ²I, \
          and w is at 45° to v",
     ),
-    minutes: Minutes {
-        quick: 0.01,
-        full: 0.05,
-    },
+    minutes: Minutes::new(0.01, 0.05),
     columns: &["rows", "sigma"],
-    along: None,
-    constants: &[],
     measures: &["average", "range", "ratio"],
     plan,
     judge,
     picture,
-    numbers,
+    numbers: |table| sweep::markdown(table, &["rows"], "sigma", "ratio", &[]),
+    ..Exhibit::of(Paper::Liu)
 };

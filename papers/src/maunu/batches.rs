@@ -8,14 +8,7 @@ use super::{
     method::{DP_SGD, DP_SGGD, DP_SMD, Form, Method},
     sizes::FIGURE_2,
 };
-use crate::{
-    data::Data,
-    exhibit::{Exhibit, Minutes},
-    number::digits,
-    plan::{Plan, Scale},
-    table::{Record, Table},
-    verdict::Verdict,
-};
+use crate::{Data, Exhibit, Minutes, Plan, Record, Scale, Table, Verdict, number::digits};
 
 const SAMPLED: [Form; 3] = [DP_SGGD, DP_SGD, DP_SMD];
 
@@ -118,10 +111,7 @@ pub(crate) const FIGURE_5: Exhibit = Exhibit {
         "10 repeats where the paper has 50; the axes' values are not in the text we have; a batch is a Poisson sample, \
          B its mean size",
     ),
-    minutes: Minutes {
-        quick: 0.4,
-        full: 15.0,
-    },
+    minutes: Minutes::new(0.4, 15.0),
     plan,
     judge,
     picture,

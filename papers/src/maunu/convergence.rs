@@ -9,14 +9,7 @@ use super::{
     haystack::{COLUMNS, CONSTANTS, Keep, NOISES, Runs, Setting},
     method::{DP_GD, DP_GGD, DP_MD, DP_SGD, DP_SGGD, DP_SMD, Form, Method},
 };
-use crate::{
-    data::Data,
-    exhibit::{Exhibit, Minutes, Paper},
-    number::digits,
-    plan::{Plan, Scale},
-    table::Table,
-    verdict::Verdict,
-};
+use crate::{Data, Exhibit, Minutes, Paper, Plan, Scale, Table, Verdict, number::digits};
 
 const ITERATIONS: usize = 2_000;
 
@@ -203,18 +196,13 @@ fn numbers(table: &Table) -> String {
 
 pub(crate) const FIGURE_1: Exhibit = Exhibit {
     id: "000-figure-1",
-    paper: Paper::Maunu,
     item: "Figure 1",
     shows: "convergence of the six private methods, N = T = 2,000, D = 20",
-    data: &[],
     lacks: Some(
         "a run's seconds are spread evenly over its iterations; the error is \
          ‖V̂V̂ᵀ − VVᵀ‖_F, where the paper's d² is half its square",
     ),
-    minutes: Minutes {
-        quick: 0.3,
-        full: 4.5,
-    },
+    minutes: Minutes::new(0.3, 4.5),
     columns: COLUMNS,
     along: Some("iteration"),
     constants: CONSTANTS,
@@ -223,4 +211,5 @@ pub(crate) const FIGURE_1: Exhibit = Exhibit {
     judge,
     picture,
     numbers,
+    ..Exhibit::of(Paper::Maunu)
 };

@@ -16,12 +16,8 @@ use super::{
     popres::{FILES, Popres, row_count},
 };
 use crate::{
-    data::Data,
-    exhibit::{Exhibit, Minutes, Paper},
+    Cell, Data, Exhibit, Minutes, Paper, Plan, Point, Record, Scale, Table, Verdict,
     number::{digits, short},
-    plan::{Cell, Plan, Point, Scale},
-    table::{Record, Table},
-    verdict::Verdict,
 };
 
 /// Components of the map.
@@ -456,7 +452,6 @@ fn numbers(table: &Table) -> String {
 
 pub(crate) const FIGURE_3: Exhibit = Exhibit {
     id: "000-figure-3",
-    paper: Paper::Maunu,
     item: "Figure 3",
     shows: "the map of Europe among outliers, stylised POPRES, N = 2,387, D = 10,000: R² of the people's places",
     data: FILES,
@@ -466,10 +461,7 @@ pub(crate) const FIGURE_3: Exhibit = Exhibit {
          five seeds; dp-sgd-reap has D = 1,000 at printed noise (quick: 500), and T = 20 in quick runs, which have \
          D = 2,000 otherwise",
     ),
-    minutes: Minutes {
-        quick: 0.8,
-        full: 60.0,
-    },
+    minutes: Minutes::new(0.8, 60.0),
     columns: &[
         "algorithm",
         "noise",
@@ -480,13 +472,13 @@ pub(crate) const FIGURE_3: Exhibit = Exhibit {
         "iterations",
         "stage",
     ],
-    along: None,
     constants: &["true_epsilon", "paper_seconds"],
     measures: &["r2", "seconds"],
     plan: figure_3,
     judge: judge_3,
     picture,
     numbers,
+    ..Exhibit::of(Paper::Maunu)
 };
 
 pub(crate) const FIGURE_10: Exhibit = Exhibit {
@@ -499,10 +491,7 @@ pub(crate) const FIGURE_10: Exhibit = Exhibit {
          (quick: 1,000); \
          docs/central-robust.md has REAPER's times at D = 10,000, which is what the paper's seconds are of",
     ),
-    minutes: Minutes {
-        quick: 0.9,
-        full: 30.0,
-    },
+    minutes: Minutes::new(0.9, 30.0),
     plan: figure_10,
     judge: judge_10,
     ..FIGURE_3

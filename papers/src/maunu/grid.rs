@@ -4,12 +4,7 @@ use eigenveil_central::NoiseRule;
 use eigenveil_figures::{ColourScale, ImageGrid, LoadingImage};
 
 use super::{haystack::NOISES, method::Form};
-use crate::{
-    number::digits,
-    sweep,
-    table::{Record, Table},
-    verdict::Verdict,
-};
+use crate::{Record, Table, Verdict, number::digits, sweep};
 
 /// One algorithm at one noise over a grid, by one column of the table.
 #[derive(Clone, Copy)]

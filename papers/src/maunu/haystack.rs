@@ -4,18 +4,11 @@ use std::time::Instant;
 
 use eigenveil_central::{NoiseRule, Request, Rows, TracePoint, generator};
 use eigenveil_estimation::{metrics::projector_distance, models::Model};
-use eigenveil_shared::{
-    Result,
-    preprocess::{Norm, Row},
-};
+use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 
 use super::method::{DP_SGGD, Method, Noise, Noises, private};
-use crate::{
-    data::prepared,
-    number::short,
-    plan::{Cell, Plan, Point},
-};
+use crate::{Cell, Plan, Point, number::short, runs::model_rows};
 
 /// Of the key of every exhibit on haystacks.
 pub(super) const COLUMNS: &[&str] = &[
@@ -80,18 +73,8 @@ impl Setting {
     fn haystack(&self, repeat: u64) -> Result<(Rows, DMatrix<f64>)> {
         let mut rng = generator(Some(1))?;
         rng.set_stream(repeat);
-        let model = Model::Haystack {
-            p: self.p,
-            k: self.k,
-            inliers: self.inliers,
-            noise: self.inlier_noise,
-        };
-        let population = model.draw(&mut rng)?;
-        let raw: Vec<Row> = (0..self.n)
-            .map(|_| Row::new(population.row(&mut rng)))
-            .collect();
-        let rows = prepared(&raw, Norm::Normalize)?;
-        Ok((rows, population.subspace().clone()))
+        let model = Model::haystack(self.p, self.k, self.inliers, self.inlier_noise);
+        model_rows(&model, self.n, &mut rng)
     }
 
     /// Rows of a step: the paper's `max(N√(ε/4T), 1)` where the method has no other.

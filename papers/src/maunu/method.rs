@@ -6,7 +6,7 @@ use eigenveil_central::{
     Fit, Generator, Neighbours, NoiseRule, Privacy, Request, Rows,
     robust::{Calibrated, Glad, GladForm, Reaper, ReaperForm},
 };
-use eigenveil_shared::{Result, privacy::Budget};
+use eigenveil_shared::Result;
 
 /// Which algorithm.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -112,11 +112,7 @@ impl Method {
 
 /// A budget for neighbours of which one row is replaced.
 pub(super) fn private(epsilon: f64, delta: f64, calibration: NoiseRule) -> Result<Privacy> {
-    Ok(Privacy::Budget {
-        budget: Budget::new(epsilon, delta)?,
-        neighbours: Neighbours::Replace,
-        calibration,
-    })
+    crate::runs::private(epsilon, delta, Neighbours::Replace, calibration)
 }
 
 /// The noise of a run, found when the first repeat asks for it: for batches that takes seconds.

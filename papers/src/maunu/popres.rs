@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use eigenveil_central::{Generator, Rows, generator};
 use eigenveil_estimation::linalg::{cross_product, orthonormalize, product, top_k};
 use eigenveil_shared::{
-    Error, ErrorCode, Result,
+    Error, Result,
     preprocess::{Norm, Row},
 };
 use nalgebra::DMatrix;
@@ -44,7 +44,7 @@ pub(super) fn row_count(data: &Data) -> Result<usize> {
 impl Popres {
     /// Reads the files.
     pub(super) fn new(data: &Data, d: usize) -> Result<Arc<Self>> {
-        let wrong = |what: String| Error::new(ErrorCode::InvalidRequest, what);
+        let wrong = |what: String| Error::invalid_request(what);
         let (scores, eigenvalues) = (data.raw(FILES[0])?, data.raw(FILES[1])?);
         let labels = String::from_utf8(data.bytes(FILES[2])?)
             .map_err(|error| wrong(format!("{}: {error}", FILES[2])))?;

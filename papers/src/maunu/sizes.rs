@@ -7,14 +7,7 @@ use super::{
     haystack::{COLUMNS, CONSTANTS, Keep, MEASURES, NOISES, Runs, Setting},
     method::{DP_GD, DP_GGD, DP_MD, DP_SGD, DP_SGGD, DP_SMD, Form, Method},
 };
-use crate::{
-    data::Data,
-    exhibit::{Exhibit, Minutes, Paper},
-    number::digits,
-    plan::{Plan, Scale},
-    table::{Record, Table},
-    verdict::Verdict,
-};
+use crate::{Data, Exhibit, Minutes, Paper, Plan, Record, Scale, Table, Verdict, number::digits};
 
 /// Those of Figure 2, in the paper's order.
 pub(super) const FOUR: [Form; 4] = [DP_GGD, DP_GD, DP_SGGD, DP_SGD];
@@ -279,33 +272,25 @@ fn numbers_of_shares(table: &Table) -> String {
 
 pub(crate) const FIGURE_2: Exhibit = Exhibit {
     id: "000-figure-2",
-    paper: Paper::Maunu,
     item: "Figure 2",
     shows: "four private methods over N and D: mean log₁₀ error, T = 2N",
-    data: &[],
     lacks: Some("10 repeats where the paper has 50; the axes' values are not in the text we have"),
-    minutes: Minutes {
-        quick: 0.4,
-        full: 20.0,
-    },
+    minutes: Minutes::new(0.4, 20.0),
     columns: COLUMNS,
-    along: None,
     constants: CONSTANTS,
     measures: MEASURES,
     plan: figure_2,
     judge: judge_2,
     picture: picture_2,
     numbers: numbers_of_errors,
+    ..Exhibit::of(Paper::Maunu)
 };
 
 pub(crate) const FIGURE_7: Exhibit = Exhibit {
     id: "000-figure-7",
     item: "Figure 7",
     shows: "the six private methods over N and D: log₁₀ of the last error, T = 2N",
-    minutes: Minutes {
-        quick: 0.5,
-        full: 25.0,
-    },
+    minutes: Minutes::new(0.5, 25.0),
     plan: all_six,
     judge: judge_7,
     picture: picture_7,

@@ -9,14 +9,7 @@ use super::{
     method::{DP_GD, DP_GGD, DP_MD, Form, Method},
     sizes::FIGURE_2,
 };
-use crate::{
-    data::Data,
-    exhibit::{Exhibit, Minutes},
-    number::digits,
-    plan::{Plan, Scale},
-    table::Table,
-    verdict::Verdict,
-};
+use crate::{Data, Exhibit, Minutes, Plan, Scale, Table, Verdict, number::digits};
 
 const N: usize = 2_000;
 
@@ -203,10 +196,7 @@ pub(crate) const FIGURE_4: Exhibit = Exhibit {
     id: "000-figure-4",
     item: "Figure 4",
     shows: "the six private methods over δ and ε, N = T = 2,000, D = 20",
-    minutes: Minutes {
-        quick: 0.8,
-        full: 9.0,
-    },
+    minutes: Minutes::new(0.8, 9.0),
     plan: figure_4,
     judge: judge_4,
     picture: picture_4,
@@ -218,10 +208,7 @@ pub(crate) const FIGURE_6: Exhibit = Exhibit {
     id: "000-figure-6",
     item: "Figure 6",
     shows: "the six private methods over D and r, N = T = 2,000",
-    minutes: Minutes {
-        quick: 1.2,
-        full: 45.0,
-    },
+    minutes: Minutes::new(1.2, 45.0),
     plan: figure_6,
     judge: judge_6,
     picture: picture_6,

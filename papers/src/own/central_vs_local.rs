@@ -2,40 +2,27 @@
 //! neighbours on both sides.
 
 use eigenveil_central::{
-    AnalyzeGauss, Baseline, Neighbours, NoiseRule, Privacy, Request, Rows, generator,
+    AnalyzeGauss, Baseline, Neighbours, NoiseRule, Privacy, Request, generator,
 };
-use eigenveil_estimation::{
-    metrics::projector_distance,
-    models::Model,
-    simulate::{Experiment, Path, RowSource, run},
-};
-use eigenveil_figures::{Axis, Figure, HorizontalLine, LineChart, LineStyle, Series};
+use eigenveil_estimation::{metrics::projector_distance, models::Model, simulate::RowSource};
+use eigenveil_figures::{Axis, LineStyle};
 use eigenveil_shared::{
     Result,
     mechanism::{Calibration, MechanismKind},
-    preprocess::{Norm, Preprocessing, Row},
-    privacy::Budget,
+    preprocess::Norm,
 };
 
-use super::params;
 use crate::{
-    data::Data,
-    exhibit::{Exhibit, Minutes, Paper},
+    Cell, Data, Exhibit, Minutes, Paper, Plan, Point, Scale, Table, Verdict,
     number::digits,
-    plan::{Cell, Plan, Point, Scale},
+    runs::{model_rows, params, private, random_error, study, study_epsilon},
     sweep,
-    table::Table,
-    verdict::Verdict,
 };
 
 const P: usize = 40;
 const K: usize = 5;
 const DELTA: f64 = 1e-7;
-const MODEL: Model = Model::Spiked {
-    p: P,
-    k: K,
-    spike: 20.0,
-};
+const MODEL: Model = Model::spiked(P, K, 20.0);
 
 /// Who adds the noise.
 #[derive(Clone, Copy, PartialEq)]
@@ -59,67 +46,32 @@ impl Trust {
 }
 
 fn central(n: u64, epsilon: f64, repeat: u64) -> Result<Vec<Point>> {
-    let preprocessing = Preprocessing {
-        dimension: P,
-        features: None,
-        norm: Norm::Normalize,
-        centring: None,
-    };
-    let preprocessor = preprocessing.preprocessor()?;
     let mut rng = generator(Some(1))?;
     rng.set_stream(repeat);
-    let population = MODEL.draw(&mut rng)?;
-    let rows = Rows::collect(
-        (0..n).map(|_| preprocessor.prepare_features(&Row::new(population.row(&mut rng)))),
-    )?;
-    let error = |privacy, rng: &mut _| {
-        let fit = AnalyzeGauss.fit(&rows, &Request::new(K, privacy), rng)?;
-        projector_distance(&fit.subspace, population.subspace())
+    let rows = model_rows(&MODEL, n as usize, &mut rng)?;
+    let mut error = |privacy| {
+        let fit = AnalyzeGauss.fit(&rows.0, &Request::new(K, privacy), &mut rng)?;
+        projector_distance(&fit.subspace, &rows.1)
     };
-    let nonprivate = error(Privacy::None, &mut rng)?;
-    let private = error(
-        Privacy::Budget {
-            budget: Budget::approximate(epsilon, DELTA)?,
-            neighbours: Neighbours::Replace,
-            calibration: NoiseRule::Accounted,
-        },
-        &mut rng,
-    )?;
-    Ok(vec![Point::only([epsilon, private, nonprivate])])
+    let nonprivate = error(Privacy::None)?;
+    let accounted = private(epsilon, DELTA, Neighbours::Replace, NoiseRule::Accounted)?;
+    Ok(vec![Point::only([epsilon, error(accounted)?, nonprivate])])
 }
 
 fn local(n: u64, epsilon: f64, trust: Trust, repeat: u64) -> Result<Vec<Point>> {
     // Algorithm 1 as printed; the other has no choice of calibration.
-    let params = match trust {
-        Trust::Algorithm1 => params(
-            P,
+    let (mechanism, calibration, delta) = match trust {
+        Trust::Algorithm1 => (
             MechanismKind::SymmetricGaussian,
             Calibration::AsPublished,
-            epsilon,
             Some(DELTA),
-        )?,
-        _ => params(
-            P,
-            MechanismKind::DoubleCap,
-            Calibration::Analytic,
-            epsilon,
-            None,
-        )?,
+        ),
+        _ => (MechanismKind::DoubleCap, Calibration::Analytic, None),
     };
-    let experiment = Experiment {
-        params: &params,
-        source: RowSource::Model(MODEL),
-        n,
-        k: K,
-        sparse: None,
-        path: Path::Law,
-        repeats: 1,
-        seed: repeat,
-    };
-    let (_, summary) = run(&experiment, &mut |_| {})?;
-    let holds = params.mechanism().true_epsilon(params.budget().delta());
+    let params = params(P, Norm::Normalize, mechanism, calibration, epsilon, delta)?;
+    let summary = study(&params, RowSource::Model(MODEL), n, K, None, repeat)?;
     Ok(vec![Point::only([
-        holds.unwrap_or(f64::NAN),
+        study_epsilon(&params),
         summary.error_mean,
         summary.nonprivate_error,
     ])])
@@ -195,53 +147,35 @@ fn judge(table: &Table) -> Verdict {
 }
 
 fn picture(table: &Table) -> String {
-    let mut chart = LineChart::new(
+    let mut lines = Vec::new();
+    for (place, trust) in Trust::ALL.into_iter().enumerate() {
+        for (epsilon, style) in [("1", LineStyle::Dashed), ("4", LineStyle::Solid)] {
+            let fixed = [("trust", trust.as_str()), ("epsilon", epsilon)];
+            let name = format!("{}, ε\u{a0}=\u{a0}{epsilon}", trust.as_str());
+            let line = sweep::series(table, name, &fixed, "n", "error");
+            lines.push(line.with_style(style).with_colour_of(place));
+        }
+    }
+    sweep::chart(
         "What a trusted curator saves",
         Axis::log("participants n"),
         Axis::log("error ‖V̂V̂ᵀ − VVᵀ‖_F"),
-    );
-    for (place, trust) in Trust::ALL.into_iter().enumerate() {
-        for (epsilon, style) in [("1", LineStyle::Dashed), ("4", LineStyle::Solid)] {
-            let wanted = [("trust", trust.as_str()), ("epsilon", epsilon)];
-            chart.series.push(
-                Series::new(
-                    format!("{}, ε\u{a0}=\u{a0}{epsilon}", trust.as_str()),
-                    table.line(&wanted, "n", "error_mean"),
-                )
-                .with_error_bars(table.matching(&wanted).map(|r| r.number("error_std")))
-                .with_style(style)
-                .with_colour_of(place),
-            );
-        }
-    }
-    chart.reference_lines.push(HorizontalLine {
-        y: (2.0 * K as f64 * (1.0 - K as f64 / P as f64)).sqrt(),
-        label: "random subspace".into(),
-    });
-    chart.to_svg()
-}
-
-fn numbers(table: &Table) -> String {
-    sweep::markdown(table, &["n", "epsilon"], "trust", "error", &[])
+        lines,
+        [("random subspace".to_owned(), random_error(P, K))],
+    )
 }
 
 pub(crate) const CENTRAL_VS_LOCAL: Exhibit = Exhibit {
     id: "own-central-vs-local",
-    paper: Paper::Ours,
     item: "central beside local (ours)",
     shows: "a trusted curator beside the local mechanisms at the same ε, replace neighbours",
-    data: &[],
-    lacks: None,
-    minutes: Minutes {
-        quick: 0.1,
-        full: 6.0,
-    },
+    minutes: Minutes::new(0.1, 6.0),
     columns: &["trust", "epsilon", "n"],
-    along: None,
     constants: &["true_epsilon"],
     measures: &["error", "nonprivate_error"],
     plan,
     judge,
     picture,
-    numbers,
+    numbers: |table| sweep::markdown(table, &["n", "epsilon"], "trust", "error", &[]),
+    ..Exhibit::of(Paper::Ours)
 };

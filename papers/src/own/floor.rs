@@ -2,25 +2,18 @@
 
 use std::sync::Arc;
 
-use eigenveil_estimation::{
-    models::Model,
-    simulate::{Experiment, Path, RowSource, run},
-};
+use eigenveil_estimation::{models::Model, simulate::RowSource};
 use eigenveil_figures::{Axis, Figure, HorizontalLine, LineChart, LineStyle, Series};
 use eigenveil_shared::{
     Result,
     mechanism::{Calibration, MechanismKind},
-    preprocess::Row,
+    preprocess::{Norm, Row},
 };
 
-use super::params;
 use crate::{
-    data::Data,
-    exhibit::{Exhibit, Minutes, Paper},
+    Cell, Data, Exhibit, Minutes, Paper, Plan, Point, Record, Scale, Table, Verdict,
     number::digits,
-    plan::{Cell, Plan, Point, Scale},
-    table::{Record, Table},
-    verdict::Verdict,
+    runs::{params, study},
 };
 
 /// With Gaussian noise θ > 1.3 r is an expected squared cosine 1 − (r/θ)² above this: a component is clear.
@@ -44,21 +37,13 @@ fn error(
     seed: u64,
 ) -> Result<Vec<Point>> {
     let (mechanism, epsilon, n) = at;
-    let params = params(p, mechanism, Calibration::Analytic, epsilon, None)?;
-    let experiment = Experiment {
-        params: &params,
-        source: match source {
-            Source::Model(model) => RowSource::Model(*model),
-            Source::Rows(rows) => RowSource::Rows(rows),
-        },
-        n,
-        k,
-        sparse: None,
-        path: Path::Law,
-        repeats: 1,
-        seed,
+    let calibration = Calibration::Analytic;
+    let params = params(p, Norm::Normalize, mechanism, calibration, epsilon, None)?;
+    let source = match source {
+        Source::Model(model) => RowSource::Model(*model),
+        Source::Rows(rows) => RowSource::Rows(rows),
     };
-    let (_, summary) = run(&experiment, &mut |_| ())?;
+    let summary = study(&params, source, n, k, None, seed)?;
     Ok(vec![Point::only([
         summary.error_mean,
         summary.predicted_error.unwrap_or(f64::NAN),
@@ -89,11 +74,7 @@ fn floor(_: &Data, scale: Scale) -> Result<Plan> {
     let mut plan = Plan::default();
     let dimensions: &[usize] = scale.choose(&[40], &[40, 200]);
     for &p in dimensions {
-        let model = Source::Model(Model::Spiked {
-            p,
-            k: 5,
-            spike: 20.0,
-        });
+        let model = Source::Model(Model::spiked(p, 5, 20.0));
         add(&mut plan, &model, p, 5, scale, scale.choose(5, 20));
     }
     Ok(plan)
@@ -116,11 +97,7 @@ fn pure_noise(_: &Data, scale: Scale) -> Result<Plan> {
             for epsilon in [1.0, 4.0] {
                 for n in scale.choose([1_000_u64, 4_000], [1_000, 10_000]) {
                     // A spike of 1e-9 is drawn like any other and is nothing.
-                    let model = Source::Model(Model::Spiked {
-                        p,
-                        k: 1,
-                        spike: 1e-9,
-                    });
+                    let model = Source::Model(Model::spiked(p, 1, 1e-9));
                     plan.cells.push(Cell::new(
                         [&mechanism, &p, &1, &epsilon, &n],
                         scale.choose(100, 400),
@@ -268,23 +245,16 @@ fn numbers_noise(table: &Table) -> String {
 
 pub(crate) const FLOOR: Exhibit = Exhibit {
     id: "own-floor",
-    paper: Paper::Ours,
     item: "the noise floor on a model (ours)",
     shows: "predicted and measured error over all mechanisms, ε and n",
-    data: &[],
-    lacks: None,
-    minutes: Minutes {
-        quick: 0.2,
-        full: 90.0,
-    },
+    minutes: Minutes::new(0.2, 90.0),
     columns: &["mechanism", "p", "k", "epsilon", "n"],
-    along: None,
-    constants: &[],
     measures: &["error", "predicted", "alignment", "expected", "kept"],
     plan: floor,
     judge,
     picture,
     numbers,
+    ..Exhibit::of(Paper::Ours)
 };
 
 pub(crate) const FLOOR_DIGITS: Exhibit = Exhibit {

@@ -21,18 +21,14 @@ use eigenveil_shared::{
         Calibration,
         MechanismKind::{self, DoubleCap, IsotropicGaussian},
     },
+    preprocess::Norm,
 };
 use nalgebra::DMatrix;
 use rand::{SeedableRng, rngs::ChaCha20Rng};
 
-use super::params;
 use crate::{
-    data::Data,
-    exhibit::{Exhibit, Minutes, Paper},
-    number::digits,
-    plan::{Cell, Plan, Point, Scale},
-    table::Table,
-    verdict::Verdict,
+    Cell, Data, Exhibit, Minutes, Paper, Plan, Point, Scale, Table, Verdict, number::digits,
+    runs::params,
 };
 
 const KAPPAS: [f64; 7] = [0.15, 0.2, 0.25, 0.35, 0.5, 0.7, 1.0];
@@ -63,9 +59,10 @@ const QUICK: usize = 10;
 /// A point for each κ.
 fn errors(setting: Setting, repeat: u64) -> Result<Vec<Point>> {
     let (mechanism, p, s, k, n, epsilon, spike) = setting;
-    let params = params(p, mechanism, Calibration::Analytic, epsilon, None)?;
+    let analytic = Calibration::Analytic;
+    let params = params(p, Norm::Normalize, mechanism, analytic, epsilon, None)?;
     let mut rng = ChaCha20Rng::seed_from_u64(2026 + repeat);
-    let model = RowSource::Model(Model::Sparse { p, k, s, spike });
+    let model = RowSource::Model(Model::sparse(p, k, s, spike));
     let people = Participants::draw(&model, k, &params, &mut rng)?;
     let (noisy, _) = noisy_sum(&params, &people, n, Path::Law, &mut rng, &mut |_| {})?;
     let moment = noisy.dense();
@@ -177,21 +174,15 @@ fn numbers(table: &Table) -> String {
 
 pub(crate) const KAPPA_GRID: Exhibit = Exhibit {
     id: "own-kappa",
-    paper: Paper::Ours,
     item: "the constant of λ (ours)",
     shows: "the error of sparse estimates over the constant of --lambda auto",
-    data: &[],
-    lacks: None,
-    minutes: Minutes {
-        quick: 0.5,
-        full: 20.0,
-    },
+    minutes: Minutes::new(0.5, 20.0),
     columns: &["mechanism", "p", "s", "k", "n", "epsilon", "spike"],
     along: Some("kappa"),
-    constants: &[],
     measures: &["plain", "relaxed", "refitted", "precision", "recall"],
     plan,
     judge,
     picture,
     numbers,
+    ..Exhibit::of(Paper::Ours)
 };

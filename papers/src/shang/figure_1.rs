@@ -2,26 +2,21 @@
 
 use std::sync::{Arc, OnceLock};
 
-use eigenveil_central::{
-    Neighbours, NoiseRule, Options, Privacy, Request, Rows, find, generator, pca,
-};
+use eigenveil_central::{Neighbours, NoiseRule, Options, Request, Rows, find, generator, pca};
 use eigenveil_estimation::metrics::projector_distance;
-use eigenveil_figures::{Axis, Figure, HorizontalLine, LineChart, LineStyle, Series};
+use eigenveil_figures::{Axis, LineStyle};
 use eigenveil_shared::{
     Result,
     preprocess::{Norm, Row},
-    privacy::Budget,
 };
 use nalgebra::DMatrix;
 
 use crate::{
-    data::{Data, prepared},
-    exhibit::{Exhibit, Minutes, Paper},
+    Cell, Data, Exhibit, Minutes, Paper, Plan, Point, Scale, Table, Verdict,
+    data::prepared,
     number::digits,
-    plan::{Cell, Plan, Point, Scale},
+    runs::{private, random_error, true_epsilon},
     sweep::{self, Sweep},
-    table::Table,
-    verdict::Verdict,
 };
 
 /// The paper's, which is above 1/n of every table here.
@@ -60,19 +55,14 @@ fn error(
 ) -> Result<Vec<Point>> {
     let (rows, truth) = rows.rows()?;
     let (p, k) = truth.shape();
-    let privacy = Privacy::Budget {
-        budget: Budget::new(epsilon, DELTA)?,
-        neighbours: Neighbours::Replace,
-        calibration,
-    };
+    let privacy = private(epsilon, DELTA, Neighbours::Replace, calibration)?;
     let mut rng = generator(Some(11))?;
     rng.set_stream(repeat);
     let method = find(algorithm)?.build(&Options::default())?;
     let fit = method.fit(rows, &Request::new(k, privacy), &mut rng)?;
-    let holds = fit.privacy.and_then(|promised| promised.true_epsilon);
     Ok(vec![Point::only([
-        holds.unwrap_or(f64::NAN),
-        (2.0 * k as f64 * (1.0 - k as f64 / p as f64)).sqrt(),
+        true_epsilon(&fit),
+        random_error(p, k),
         projector_distance(&fit.subspace, truth)?,
     ])])
 }
@@ -174,39 +164,33 @@ fn judge(table: &Table) -> Verdict {
 }
 
 fn picture(table: &Table) -> String {
-    let mut chart = LineChart::new(
-        "a9a, k = 5: error over ε, accounted (solid) and as printed (dotted)",
-        Axis::log("ε"),
-        Axis::linear("error ‖V̂V̂ᵀ − VVᵀ‖_F"),
-    );
+    let mut lines = Vec::new();
     for (place, algorithm) in ALGORITHMS.into_iter().enumerate() {
         for (calibration, style) in [
             ("accounted", LineStyle::Solid),
             ("as-published", LineStyle::Dotted),
         ] {
-            let wanted = [
+            let fixed = [
                 ("data", "a9a"),
                 ("algorithm", algorithm),
                 ("calibration", calibration),
                 ("k", "5"),
             ];
-            let line = table.line(&wanted, "epsilon", "error_mean");
-            if line.is_empty() {
-                continue;
+            if table.matching(&fixed).next().is_some() {
+                let name = format!("{algorithm}, {calibration}");
+                let line = sweep::series(table, name, &fixed, "epsilon", "error");
+                lines.push(line.with_style(style).with_colour_of(place));
             }
-            chart.series.push(
-                Series::new(format!("{algorithm}, {calibration}"), line)
-                    .with_error_bars(table.matching(&wanted).map(|r| r.number("error_std")))
-                    .with_style(style)
-                    .with_colour_of(place),
-            );
         }
     }
-    chart.reference_lines.push(HorizontalLine {
-        label: "random subspace".to_owned(),
-        y: table.number(&[("data", "a9a"), ("k", "5")], "random_error"),
-    });
-    chart.to_svg()
+    let random = table.number(&[("data", "a9a"), ("k", "5")], "random_error");
+    sweep::chart(
+        "a9a, k = 5: error over ε, accounted (solid) and as printed (dotted)",
+        Axis::log("ε"),
+        Axis::linear("error ‖V̂V̂ᵀ − VVᵀ‖_F"),
+        lines,
+        [("random subspace".to_owned(), random)],
+    )
 }
 
 fn numbers(table: &Table) -> String {
@@ -221,7 +205,6 @@ fn numbers(table: &Table) -> String {
 
 pub(crate) const FIGURE_1: Exhibit = Exhibit {
     id: "001-figure-1",
-    paper: Paper::Shang,
     item: "Figure 1",
     shows: "the private algorithms on real rows, error over ε",
     data: &["a9a.npy", "mnist_t10k.npy", "cifar10_test2500.npy"],
@@ -230,16 +213,12 @@ pub(crate) const FIGURE_1: Exhibit = Exhibit {
          length, for the paper's scaling of columns by norms taken from the rows is not private; a quick run leaves out \
          dp-spca and dp-vrpca as printed, which take n steps",
     ),
-    minutes: Minutes {
-        quick: 2.0,
-        full: 120.0,
-    },
+    minutes: Minutes::new(2.0, 120.0),
     columns: &["data", "algorithm", "calibration", "k", "epsilon"],
-    along: None,
     constants: &["true_epsilon", "random_error"],
-    measures: &["error"],
     plan,
     judge,
     picture,
     numbers,
+    ..Exhibit::of(Paper::Shang)
 };

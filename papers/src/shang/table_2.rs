@@ -4,12 +4,7 @@ use eigenveil_figures::{Axis, Figure, LineChart, LineStyle, Series};
 use eigenveil_shared::{Result, preprocess::Row};
 
 use crate::{
-    data::Data,
-    exhibit::{Exhibit, Minutes, Paper},
-    number::digits,
-    plan::{Cell, Plan, Point, Scale},
-    table::Table,
-    verdict::Verdict,
+    Cell, Data, Exhibit, Minutes, Paper, Plan, Point, Scale, Table, Verdict, number::digits,
 };
 
 /// Name, file, and what is printed: n, d, "sparsity" in percent.
@@ -116,23 +111,19 @@ fn numbers(table: &Table) -> String {
 
 pub(crate) const TABLE_2: Exhibit = Exhibit {
     id: "001-table-2",
-    paper: Paper::Shang,
     item: "Table 2",
     shows: "the data sets: rows, columns, sparsity",
     data: &["a9a.npy", "mnist_train.npy", "cifar10_test2500.npy"],
     lacks: Some(
         "Real-sim cannot be had; of CIFAR-10 there are 2,500 test pictures, decoded from JPEG, for 50,000 training ones",
     ),
-    minutes: Minutes {
-        quick: 0.1,
-        full: 0.1,
-    },
+    minutes: Minutes::new(0.1, 0.1),
     columns: &["data"],
-    along: None,
     constants: &["printed_n", "printed_d", "printed_sparsity"],
     measures: &["n", "d", "nonzero"],
     plan,
     judge,
     picture,
     numbers,
+    ..Exhibit::of(Paper::Shang)
 };

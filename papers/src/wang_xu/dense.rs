@@ -2,25 +2,19 @@
 
 use std::sync::Arc;
 
-use eigenveil_estimation::{
-    models::Model,
-    simulate::{Experiment, Path, RowSource, run},
-};
-use eigenveil_figures::{Axis, Figure, HorizontalLine, LineChart, LineStyle, Series};
+use eigenveil_estimation::{models::Model, simulate::RowSource};
+use eigenveil_figures::{Axis, LineStyle};
 use eigenveil_shared::{
     Result,
     preprocess::{Norm, Row},
 };
 
-use super::{Reports, noise_edge, random_error, true_epsilon};
+use super::{Reports, noise_edge};
 use crate::{
-    data::Data,
-    exhibit::{Exhibit, Minutes, Paper},
+    Cell, Data, Exhibit, Minutes, Paper, Plan, Point, Scale, Table, Verdict,
     number::digits,
-    plan::{Cell, Plan, Point, Scale},
+    runs::{random_error, study, study_epsilon},
     sweep::{self, Sweep},
-    table::Table,
-    verdict::Verdict,
 };
 
 const COLUMNS: &[&str] = &["panel", "reports", "n", "p", "k", "epsilon"];
@@ -61,27 +55,12 @@ fn error(source: &Source, setting: Setting, repeat: u64) -> Result<Vec<Point>> {
     let (norm, source) = match source {
         Source::Published => (
             Norm::Clip { radius: 1.0 },
-            RowSource::Model(Model::Published {
-                p,
-                k,
-                s: None,
-                lambda: 1.0,
-            }),
+            RowSource::Model(Model::published(p, k, None, 1.0)),
         ),
         Source::Rows(rows) => (Norm::Normalize, RowSource::Rows(rows)),
     };
     let params = reports.params(p, epsilon, norm)?;
-    let experiment = Experiment {
-        params: &params,
-        source,
-        n,
-        k,
-        sparse: None,
-        path: Path::Law,
-        repeats: 1,
-        seed: repeat,
-    };
-    let (_, summary) = run(&experiment, &mut |_| ())?;
+    let summary = study(&params, source, n, k, None, repeat)?;
     let largest = match source {
         // λ₁ = λ/(5p(λ + 1)) + 1/(5p(λ + 1)).
         RowSource::Model(_) => 1.0 / (5.0 * p as f64),
@@ -89,7 +68,7 @@ fn error(source: &Source, setting: Setting, repeat: u64) -> Result<Vec<Point>> {
         RowSource::Rows(_) | RowSource::Referenced(..) => 1.0,
     };
     Ok(vec![Point::only([
-        true_epsilon(&params),
+        study_epsilon(&params),
         noise_edge(&params, p, n),
         largest,
         random_error(p, k),
@@ -181,7 +160,6 @@ fn figure_2(data: &Data, scale: Scale) -> Result<Plan> {
 
 fn figure_3(_: &Data, scale: Scale) -> Result<Plan> {
     let mut plan = Plan::default();
-    let repeats = scale.choose(5, 20);
     let usual = Setting {
         reports: Reports::Held,
         n: 100_000,
@@ -189,43 +167,29 @@ fn figure_3(_: &Data, scale: Scale) -> Result<Plan> {
         k: 10,
         epsilon: 0.5,
     };
+    let mut add = |panel, at| {
+        let repeats = scale.choose(5, 20);
+        add(&mut plan, panel, &Source::Published, at, repeats);
+    };
     let ranks: &[usize] = scale.choose(&[5, 20], &[5, 10, 15, 20]);
     for &k in ranks {
         let sizes: &[u64] = scale.choose(&[10_000, 100_000], &[10_000, 30_000, 100_000, 300_000]);
         for &n in sizes {
-            add(
-                &mut plan,
-                "k over n",
-                &Source::Published,
-                Setting { n, k, ..usual },
-                repeats,
-            );
+            add("k over n", Setting { n, k, ..usual });
         }
     }
     let dimensions: &[usize] = scale.choose(&[40, 80], &[30, 40, 60, 80, 100]);
     for &p in dimensions {
-        add(
-            &mut plan,
-            "p",
-            &Source::Published,
-            Setting { p, ..usual },
-            repeats,
-        );
+        add("p", Setting { p, ..usual });
     }
     let budgets: &[f64] = scale.choose(&[0.5, 8.0], &[0.25, 0.5, 1.0, 2.0, 4.0, 8.0]);
     for &epsilon in budgets {
-        add(
-            &mut plan,
-            "epsilon",
-            &Source::Published,
-            Setting { epsilon, ..usual },
-            repeats,
-        );
+        add("epsilon", Setting { epsilon, ..usual });
     }
     Ok(plan)
 }
 
-fn judge_over(table: &Table, x: &'static str, claim: &str, falls: bool) -> Verdict {
+fn judge_over(table: &Table, x: &'static str, claim: &str) -> Verdict {
     let mut verdict = Verdict::default();
     for panel in table.values("panel") {
         let sweep = Sweep {
@@ -234,17 +198,9 @@ fn judge_over(table: &Table, x: &'static str, claim: &str, falls: bool) -> Verdi
             x,
             measure: "error",
         };
-        verdict = sweep.judge(verdict, &format!("{panel}: {claim} as printed"), falls);
+        verdict = sweep.judge(verdict, &format!("{panel}: {claim} as printed"), true);
     }
     verdict
-}
-
-fn judge_1(table: &Table) -> Verdict {
-    judge_over(table, "n", "the error falls as n grows,", true)
-}
-
-fn judge_2(table: &Table) -> Verdict {
-    judge_over(table, "epsilon", "the error falls as ε grows,", true)
 }
 
 fn judge_3(table: &Table) -> Verdict {
@@ -288,84 +244,50 @@ fn judge_3(table: &Table) -> Verdict {
 }
 
 fn picture_over(table: &Table, title: &str, x: &'static str, label: &str) -> String {
-    let mut chart = LineChart::new(title, Axis::log(label), Axis::linear("error ‖V̂V̂ᵀ − VVᵀ‖_F"));
+    let mut lines = Vec::new();
     for (place, panel) in table.values("panel").into_iter().enumerate() {
-        for (reports, style) in [
-            (Reports::AsPrinted, LineStyle::Dotted),
-            (Reports::Held, LineStyle::Dashed),
-            (Reports::DoubleCap, LineStyle::Solid),
-        ] {
-            let wanted = [("panel", panel), ("reports", reports.as_str())];
-            chart.series.push(
-                Series::new(
-                    format!("{panel}, {}", reports.as_str()),
-                    table.line(&wanted, x, "error_mean"),
-                )
-                .with_error_bars(table.matching(&wanted).map(|r| r.number("error_std")))
-                .with_style(style)
-                .with_colour_of(place),
-            );
+        for (reports, style) in Reports::STYLES {
+            let fixed = [("panel", panel), ("reports", reports.as_str())];
+            let name = format!("{panel}, {}", reports.as_str());
+            let line = sweep::series(table, name, &fixed, x, "error");
+            lines.push(line.with_style(style).with_colour_of(place));
         }
     }
-    chart.to_svg()
-}
-
-fn picture_1(table: &Table) -> String {
-    picture_over(
-        table,
-        "Algorithm 1 on real rows: error over n",
-        "n",
-        "participants n",
-    )
-}
-
-fn picture_2(table: &Table) -> String {
-    picture_over(
-        table,
-        "Algorithm 1 on real rows: error over ε",
-        "epsilon",
-        "ε",
-    )
+    let error = Axis::linear("error ‖V̂V̂ᵀ − VVᵀ‖_F");
+    sweep::chart(title, Axis::log(label), error, lines, [])
 }
 
 fn picture_3(table: &Table) -> String {
-    let mut chart = LineChart::new(
-        "The paper's model: error over n, as printed and with double-cap",
-        Axis::log("participants n"),
-        Axis::linear("error ‖V̂V̂ᵀ − VVᵀ‖_F"),
-    );
+    let (mut lines, mut random) = (Vec::new(), Vec::new());
     let ranks = table.values("k");
     for (place, k) in ranks.iter().enumerate() {
-        let mut drawn = false;
         for (reports, style) in [
             (Reports::AsPrinted, LineStyle::Dashed),
             (Reports::DoubleCap, LineStyle::Solid),
         ] {
-            let wanted = [
+            let fixed = [
                 ("panel", "k over n"),
                 ("k", *k),
                 ("reports", reports.as_str()),
             ];
-            let line = table.line(&wanted, "n", "error_mean");
-            if line.is_empty() {
+            if table.matching(&fixed).next().is_none() {
                 continue;
             }
-            drawn = true;
-            chart.series.push(
-                Series::new(format!("k = {k}, {}", reports.as_str()), line)
-                    .with_error_bars(table.matching(&wanted).map(|r| r.number("error_std")))
-                    .with_style(style)
-                    .with_colour_of(place),
-            );
-        }
-        if let (true, Ok(k)) = (drawn, k.parse()) {
-            chart.reference_lines.push(HorizontalLine {
-                label: format!("random, k = {k}"),
-                y: random_error(40, k),
-            });
+            let name = format!("k = {k}, {}", reports.as_str());
+            let line = sweep::series(table, name, &fixed, "n", "error");
+            lines.push(line.with_style(style).with_colour_of(place));
+            if let (Reports::DoubleCap, Ok(number)) = (reports, k.parse()) {
+                random.push((format!("random, k = {k}"), random_error(40, number)));
+            }
         }
     }
-    chart.to_svg()
+    sweep::chart(
+        "The paper's model: error over n, as printed and with double-cap",
+        Axis::log("participants n"),
+        Axis::linear("error ‖V̂V̂ᵀ − VVᵀ‖_F"),
+        lines,
+        random,
+    )
 }
 
 fn numbers(table: &Table) -> String {
@@ -380,23 +302,22 @@ fn numbers(table: &Table) -> String {
 
 pub(crate) const FIGURE_1: Exhibit = Exhibit {
     id: "002-figure-1",
-    paper: Paper::WangXu,
     item: "Figure 1",
     shows: "Algorithm 1 on real rows, error over the sample size",
     data: REAL_FILES,
     lacks: REAL_LACKS,
-    minutes: Minutes {
-        quick: 0.1,
-        full: 1.5,
-    },
+    minutes: Minutes::new(0.1, 1.5),
     columns: COLUMNS,
-    along: None,
     constants: CONSTANTS,
     measures: &["error", "nonprivate_error"],
     plan: figure_1,
-    judge: judge_1,
-    picture: picture_1,
+    judge: |table| judge_over(table, "n", "the error falls as n grows,"),
+    picture: |table| {
+        let title = "Algorithm 1 on real rows: error over n";
+        picture_over(table, title, "n", "participants n")
+    },
     numbers,
+    ..Exhibit::of(Paper::WangXu)
 };
 
 pub(crate) const FIGURE_2: Exhibit = Exhibit {
@@ -404,8 +325,11 @@ pub(crate) const FIGURE_2: Exhibit = Exhibit {
     item: "Figure 2",
     shows: "Algorithm 1 on real rows, error over ε",
     plan: figure_2,
-    judge: judge_2,
-    picture: picture_2,
+    judge: |table| judge_over(table, "epsilon", "the error falls as ε grows,"),
+    picture: |table| {
+        let title = "Algorithm 1 on real rows: error over ε";
+        picture_over(table, title, "epsilon", "ε")
+    },
     ..FIGURE_1
 };
 
@@ -415,10 +339,7 @@ pub(crate) const FIGURE_3: Exhibit = Exhibit {
     shows: "Algorithm 1 on the paper's model: error over n and k, p, and ε",
     data: &[],
     lacks: None,
-    minutes: Minutes {
-        quick: 0.3,
-        full: 8.0,
-    },
+    minutes: Minutes::new(0.3, 8.0),
     plan: figure_3,
     judge: judge_3,
     picture: picture_3,

@@ -10,11 +10,12 @@ pub(crate) use sparse_synthetic::FIGURE_4;
 pub(crate) use sparse_tables::{TABLE_1, TABLE_2};
 
 use eigenveil_estimation::fantope::{automatic_lambda, lambda::KAPPA};
+use eigenveil_figures::LineStyle;
 use eigenveil_shared::{
     Result,
     mechanism::{Calibration, MechanismKind, NoiseModel},
     preprocess::Norm,
-    study::{StudyDesign, StudyParams},
+    study::StudyParams,
 };
 
 /// Of the low-dimensional experiments; the others print none, and have the same here.
@@ -33,6 +34,12 @@ enum Reports {
 
 impl Reports {
     const ALL: [Self; 3] = [Self::AsPrinted, Self::Held, Self::DoubleCap];
+    /// As they are drawn.
+    const STYLES: [(Self, LineStyle); 3] = [
+        (Self::AsPrinted, LineStyle::Dotted),
+        (Self::Held, LineStyle::Dashed),
+        (Self::DoubleCap, LineStyle::Solid),
+    ];
 
     /// As it stands in a CSV.
     fn as_str(self) -> &'static str {
@@ -58,29 +65,8 @@ impl Reports {
             ),
             Self::DoubleCap => (MechanismKind::DoubleCap, Calibration::Analytic, None),
         };
-        StudyParams::freeze(StudyDesign {
-            dimension: p,
-            features: None,
-            norm,
-            centring: None,
-            mechanism,
-            calibration,
-            budget: mechanism.budget(epsilon, delta)?,
-        })
+        crate::runs::params(p, norm, mechanism, calibration, epsilon, delta)
     }
-}
-
-/// The ε that holds at the study's δ; not a number where none does.
-fn true_epsilon(params: &StudyParams) -> f64 {
-    params
-        .mechanism()
-        .true_epsilon(params.budget().delta())
-        .unwrap_or(f64::NAN)
-}
-
-/// `‖VVᵀ − V̂V̂ᵀ‖_F` to expect of a subspace drawn without looking at any data.
-fn random_error(p: usize, k: usize) -> f64 {
-    (2.0 * k as f64 * (1.0 - k as f64 / p as f64)).sqrt()
 }
 
 /// Largest eigenvalue of the noise of the mean of n reports, `2 s √(p/n)` for entries of standard deviation s off the

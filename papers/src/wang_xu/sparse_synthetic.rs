@@ -1,25 +1,19 @@
 //! Figure 4: Algorithm 2 on the paper's sparse model.
 
-use eigenveil_estimation::{
-    models::Model,
-    simulate::{Experiment, Path, RowSource, run},
-};
-use eigenveil_figures::{Axis, Figure, HorizontalLine, LineChart, LineStyle, Series};
+use eigenveil_estimation::{models::Model, simulate::RowSource};
+use eigenveil_figures::{Axis, LineStyle};
 use eigenveil_shared::{
     Result,
     api::{Lambda, SparseSettings},
     preprocess::Norm,
 };
 
-use super::{Reports, noise_edge, random_error, theorem_4_lambda, true_epsilon};
+use super::{Reports, noise_edge, theorem_4_lambda};
 use crate::{
-    data::Data,
-    exhibit::{Exhibit, Minutes, Paper},
+    Cell, Data, Exhibit, Minutes, Paper, Plan, Point, Scale, Table, Verdict,
     number::digits,
-    plan::{Cell, Plan, Point, Scale},
+    runs::{random_error, study, study_epsilon},
     sweep::{self, Sweep},
-    table::Table,
-    verdict::Verdict,
 };
 
 #[derive(Clone, Copy)]
@@ -53,25 +47,11 @@ fn error(reports: Reports, setting: Setting, repeat: u64) -> Result<Vec<Point>> 
         tolerance: 1e-4,
         ..SparseSettings::default()
     };
-    let model = Model::Published {
-        p,
-        k,
-        s: Some(s),
-        lambda: 1.0,
-    };
-    let experiment = Experiment {
-        params: &params,
-        source: RowSource::Model(model),
-        n,
-        k,
-        sparse: Some(&settings),
-        path: Path::Law,
-        repeats: 1,
-        seed: repeat,
-    };
-    let (_, summary) = run(&experiment, &mut |_| ())?;
+    let model = Model::published(p, k, Some(s), 1.0);
+    let source = RowSource::Model(model);
+    let summary = study(&params, source, n, k, Some(&settings), repeat)?;
     Ok(vec![Point::only([
-        true_epsilon(&params),
+        study_epsilon(&params),
         noise_edge(&params, p, n),
         1.0 / (5.0 * p as f64),
         random_error(p, k),
@@ -153,31 +133,18 @@ fn judge(table: &Table) -> Verdict {
 }
 
 fn picture(table: &Table) -> String {
-    let mut chart = LineChart::new(
+    let line = |(reports, style): (Reports, LineStyle)| {
+        let name = reports.as_str();
+        let fixed = [("panel", "epsilon"), ("reports", name)];
+        sweep::series(table, name, &fixed, "epsilon", "error").with_style(style)
+    };
+    sweep::chart(
         "Algorithm 2 on the paper's sparse model: error over ε",
         Axis::log("ε"),
         Axis::linear("error ‖V̂V̂ᵀ − VVᵀ‖_F"),
-    );
-    for (reports, style) in [
-        (Reports::AsPrinted, LineStyle::Dotted),
-        (Reports::Held, LineStyle::Dashed),
-        (Reports::DoubleCap, LineStyle::Solid),
-    ] {
-        let wanted = [("panel", "epsilon"), ("reports", reports.as_str())];
-        chart.series.push(
-            Series::new(
-                reports.as_str(),
-                table.line(&wanted, "epsilon", "error_mean"),
-            )
-            .with_error_bars(table.matching(&wanted).map(|r| r.number("error_std")))
-            .with_style(style),
-        );
-    }
-    chart.reference_lines.push(HorizontalLine {
-        label: "random subspace".to_owned(),
-        y: random_error(USUAL.p, USUAL.k),
-    });
-    chart.to_svg()
+        Reports::STYLES.map(line),
+        [("random subspace".to_owned(), random_error(USUAL.p, USUAL.k))],
+    )
 }
 
 fn numbers(table: &Table) -> String {
@@ -192,20 +159,14 @@ fn numbers(table: &Table) -> String {
 
 pub(crate) const FIGURE_4: Exhibit = Exhibit {
     id: "002-figure-4",
-    paper: Paper::WangXu,
     item: "Figure 4",
     shows: "Algorithm 2 on the paper's sparse model: error over n and k, p, s, and ε",
-    data: &[],
     lacks: Some(
         "the paper states neither λ nor δ of these runs: λ is as large as the largest entry of the noise, of the order \
          that Theorem 4 asks for, δ = 1e-4",
     ),
-    minutes: Minutes {
-        quick: 0.3,
-        full: 15.0,
-    },
+    minutes: Minutes::new(0.3, 15.0),
     columns: &["panel", "reports", "n", "p", "k", "s", "epsilon"],
-    along: None,
     constants: &[
         "true_epsilon",
         "noise_edge",
@@ -217,4 +178,5 @@ pub(crate) const FIGURE_4: Exhibit = Exhibit {
     judge,
     picture,
     numbers,
+    ..Exhibit::of(Paper::WangXu)
 };

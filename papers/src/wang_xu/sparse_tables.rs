@@ -14,7 +14,7 @@ use eigenveil_estimation::{
     metrics::projector_distance,
     moment::NoisyMoment,
 };
-use eigenveil_figures::{Axis, Figure, HorizontalLine, LineChart, LineStyle, Series};
+use eigenveil_figures::{Axis, LineStyle, Series};
 use eigenveil_shared::{
     Result,
     codec::StudyShape,
@@ -27,15 +27,13 @@ use nalgebra::DMatrix;
 use rand::{SeedableRng, rngs::ChaCha20Rng};
 use rand_distr::{Distribution, StandardNormal};
 
-use super::{Reports, noise_edge, random_error, true_epsilon};
+use super::{Reports, noise_edge};
 use crate::{
-    data::{Data, as_columns, prepared},
-    exhibit::{Exhibit, Minutes, Paper},
+    Cell, Data, Exhibit, Minutes, Paper, Plan, Point, Scale, Table, Verdict,
+    data::{as_columns, prepared},
     number::digits,
-    plan::{Cell, Plan, Point, Scale},
+    runs::{random_error, study_epsilon},
     sweep,
-    table::Table,
-    verdict::Verdict,
 };
 
 const K: usize = 10;
@@ -217,7 +215,7 @@ fn error(
     let captured = |v: &DMatrix<f64>| v.dot(&shared.rows.multiply(v)) / n as f64;
     Ok(vec![Point::only([
         printed,
-        true_epsilon(&params),
+        study_epsilon(&params),
         noise_edge(&params, p, n),
         shared.largest,
         random_error(p, K),
@@ -259,7 +257,7 @@ fn judge(table: &Table) -> Verdict {
     for set in table.values("data") {
         let wanted = [("data", set), ("reports", "as-printed")];
         let lines: Vec<_> = table.matching(&wanted).collect();
-        let ours = |r: &&&crate::table::Record| {
+        let ours = |r: &&&crate::Record| {
             (r.number("error_mean") - r.number("printed")).abs()
                 <= 0.05 + 2.0 * r.number("error_std")
         };
@@ -296,29 +294,24 @@ fn picture(table: &Table) -> String {
         1 => ("epsilon", "ε"),
         _ => ("s", "rows s of the reference"),
     };
-    let mut chart = LineChart::new(
-        "Algorithm 2 on real rows, with the printed noise: printed errors and ours",
-        Axis::log(label),
-        Axis::linear("error ‖V̂V̂ᵀ − VVᵀ‖_F"),
-    );
+    let mut lines = Vec::new();
     for (place, set) in table.values("data").into_iter().enumerate() {
         let wanted = [("data", set), ("reports", "as-printed")];
         for (name, column, style) in [
             ("printed", "printed", LineStyle::Dashed),
             ("ours", "error_mean", LineStyle::Solid),
         ] {
-            chart.series.push(
-                Series::new(format!("{set}, {name}"), table.line(&wanted, x, column))
-                    .with_style(style)
-                    .with_colour_of(place),
-            );
+            let line = Series::new(format!("{set}, {name}"), table.line(&wanted, x, column));
+            lines.push(line.with_style(style).with_colour_of(place));
         }
     }
-    chart.reference_lines.push(HorizontalLine {
-        label: "the answer 0: √k".to_owned(),
-        y: (K as f64).sqrt(),
-    });
-    chart.to_svg()
+    sweep::chart(
+        "Algorithm 2 on real rows, with the printed noise: printed errors and ours",
+        Axis::log(label),
+        Axis::linear("error ‖V̂V̂ᵀ − VVᵀ‖_F"),
+        lines,
+        [("the answer 0: √k".to_owned(), (K as f64).sqrt())],
+    )
 }
 
 fn numbers(table: &Table) -> String {
@@ -338,7 +331,6 @@ fn numbers(table: &Table) -> String {
 
 pub(crate) const TABLE_1: Exhibit = Exhibit {
     id: "002-table-1",
-    paper: Paper::WangXu,
     item: "Table 1",
     shows: "Algorithm 2 on real rows: error at s = 10, 20, 40, ε = 2",
     data: FILES,
@@ -347,12 +339,8 @@ pub(crate) const TABLE_1: Exhibit = Exhibit {
          ALL-AML of 72 × 7,129; the paper states neither λ nor δ: λ is as large as the largest entry of the noise, of \
          the order that Theorem 4 asks for, δ = 1e-4",
     ),
-    minutes: Minutes {
-        quick: 0.3,
-        full: 60.0,
-    },
+    minutes: Minutes::new(0.3, 60.0),
     columns: &["data", "reports", "s", "epsilon"],
-    along: None,
     constants: &[
         "printed",
         "true_epsilon",
@@ -365,6 +353,7 @@ pub(crate) const TABLE_1: Exhibit = Exhibit {
     judge,
     picture,
     numbers,
+    ..Exhibit::of(Paper::WangXu)
 };
 
 pub(crate) const TABLE_2: Exhibit = Exhibit {

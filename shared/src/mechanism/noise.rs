@@ -55,6 +55,14 @@ pub enum NoiseModel {
 }
 
 impl NoiseModel {
+    /// Gaussian of one standard deviation on every entry.
+    pub const fn gaussian(sd: f64) -> Self {
+        Self::Gaussian {
+            off_diagonal_sd: sd,
+            diagonal_sd: sd,
+        }
+    }
+
     /// Standard deviation `s` of an off-diagonal entry of one report, outside the signal.
     pub fn off_diagonal_sd(&self) -> f64 {
         match *self {

@@ -126,6 +126,16 @@ pub const DEFAULT_CENTRING: f64 = std::f64::consts::FRAC_1_SQRT_2;
 pub const CENTRING_RANGE: std::ops::RangeInclusive<f64> = 0.01..=1.0;
 
 impl Preprocessing {
+    /// Values as they come, without private centring.
+    pub fn new(dimension: usize, norm: Norm) -> Self {
+        Self {
+            dimension,
+            features: None,
+            norm,
+            centring: None,
+        }
+    }
+
     /// Dimension of a report: p, or p + 1 with private centring.
     pub fn report_dimension(&self) -> usize {
         self.dimension + usize::from(self.centring.is_some())

@@ -154,7 +154,6 @@ fn pictures_and_pages_that_are_linked_exist() {
         "docs/protocol.md",
         "docs/limitations.md",
         "docs/tables.md",
-        "docs/prepare.md",
         "docs/central.md",
         "docs/central-robust.md",
     ] {

@@ -18,7 +18,7 @@ const ON_THE_SUBSPACE: f64 = 1e-14;
 const NEAR: f64 = 1e-3;
 
 /// `(1/N)Σ‖(I − VVᵀ)x‖`.
-pub(in crate::robust) fn objective(table: &Table, v: &DMatrix<f64>) -> f64 {
+pub(super) fn objective(table: &Table, v: &DMatrix<f64>) -> f64 {
     let split = Split::new(table.columns(), v);
     let far: f64 = split.squares.iter().map(|square| square.sqrt()).sum();
     let near: f64 = split.residuals.column_iter().map(|r| r.norm()).sum();

@@ -169,13 +169,7 @@ impl Glad {
     fn schedule(&self, n: usize, privacy: &Privacy) -> Result<(Steps, usize)> {
         let sampled = self.form.is_sampled();
         let usual = Steps::usual_count(PLAIN_STEPS, sampled, privacy);
-        let accounted = matches!(
-            privacy,
-            Privacy::Budget {
-                calibration: NoiseRule::Accounted,
-                ..
-            }
-        );
+        let accounted = privacy.calibration() == Some(NoiseRule::Accounted);
         let count = self.iterations.unwrap_or(usual);
         let stage = self
             .stage

@@ -3,7 +3,6 @@
 mod descent;
 mod form;
 
-pub(super) use descent::objective;
 pub use form::{Glad, GladForm};
 
 pub(crate) use form::{DP_GGD, DP_SGGD, GGD, NGGD, NSGGD, SGGD};

@@ -87,9 +87,6 @@ impl AverageIterate {
 
     /// The k leading eigenvectors, `p × k`. From 500 dimensions they are had from products, without the matrix, to residuals of
     /// `accuracy` relative to the largest eigenvalue; below, or where a third of p dimensions are not enough, from a full decomposition.
-    ///
-    /// # Errors
-    /// Those of [`top_k`].
     pub fn leading(&self, k: usize, accuracy: f64) -> Result<DMatrix<f64>> {
         let found = if self.dimension >= PARTIAL {
             leading_pairs(self, k, accuracy, self.dimension / 3)?

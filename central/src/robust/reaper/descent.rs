@@ -4,7 +4,7 @@ use eigenveil_estimation::{
     fantope::project_eigenvalues,
     linalg::{Symmetric, add_symmetrised_outer_lower, symmetric_eigen},
 };
-use eigenveil_shared::{Error, ErrorCode, Result};
+use eigenveil_shared::{Error, Result};
 use nalgebra::DMatrix;
 use rand_distr::{Distribution, StandardNormal};
 
@@ -44,18 +44,6 @@ pub(super) enum Geometry {
 pub(super) fn objective(table: &Table, p: &dyn Symmetric) -> f64 {
     let residuals = table.columns() - p.times(table.columns());
     residuals.column_iter().map(|r| r.norm()).sum::<f64>() / table.n() as f64
-}
-
-/// As [`objective`] with P checked.
-pub(in crate::robust) fn checked_objective(table: &Table, p: &DMatrix<f64>) -> Result<f64> {
-    let d = table.dimension();
-    if p.shape() != (d, d) || (p - p.transpose()).amax() > 1e-9 {
-        return Err(Error::new(
-            ErrorCode::InvalidRequest,
-            format!("P is {:?}; it must be {d} × {d} and symmetric", p.shape()),
-        ));
-    }
-    Ok(objective(table, p))
 }
 
 /// Adds `factor·Σ (Qx·xᵀ + x·(Qx)ᵀ)/2‖Qx‖` over the columns of `rows`, Q = I − P, to the lower triangle of `sum`: minus
@@ -280,8 +268,7 @@ fn step_by_span(
         project_onto_fantope_partially(&step, Some(&mut unseen), rank, near, NOISY_ACCURACY)?;
     // Part of the noise has been looked at: it is neither drawn again nor left away.
     let mut factor = found.ok_or_else(|| {
-        Error::new(
-            ErrorCode::EstimateFailed,
+        Error::estimate_failed(
             "the noise of a step is below the rounding of its gradients; use a smaller budget",
         )
     })?;
@@ -377,12 +364,7 @@ pub(super) mod tests {
     #[test]
     fn coordinates_do_not_show_in_the_answer() {
         let (d, n) = (PARTIAL + 10, 120);
-        let preprocessing = Preprocessing {
-            dimension: d,
-            features: None,
-            norm: Norm::Normalize,
-            centring: None,
-        };
+        let preprocessing = Preprocessing::new(d, Norm::Normalize);
         let mut rng = generator(Some(9)).unwrap();
         let rows = (0..n).map(|_| {
             let row = (0..d).map(|i| {

@@ -10,9 +10,7 @@ mod simplex;
 mod span;
 
 pub use average::AverageIterate;
-pub(super) use descent::checked_objective;
 pub use form::{Reaper, ReaperForm};
-pub use simplex::project_entropy;
 
 pub(crate) use form::{GD, MD, SGD, SMD};
 

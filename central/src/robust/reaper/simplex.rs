@@ -1,41 +1,23 @@
 //! The Bregman projection of mirror descent.
 
-use eigenveil_shared::{Error, ErrorCode, Result};
+use eigenveil_shared::{Error, Result};
 
-/// Projects positive eigenvalues, given by their logarithms (any order), onto `{0 ≤ g ≤ 1, Σg = k}` in the relative entropy:
-/// `gᵢ = min(1, c·exp(logᵢ))` with the c that makes the sum k.
+/// log c of the projection of positive eigenvalues, given by their logarithms (any order), onto `{0 ≤ g ≤ 1, Σg = k}` in the
+/// relative entropy: `gᵢ = min(1, c·exp(logᵢ))` with the c that makes the sum k.
 ///
 /// The paper divides by the trace instead, which leaves eigenvalues above 1 and so the constraint set.
 ///
-/// ```
-/// // exp: 8, 1, 1. Scaled to trace 2 the first would be 1.6.
-/// let g = eigenveil_central::robust::project_entropy(&[8f64.ln(), 0.0, 0.0], 2)?;
-/// assert_eq!(g, [1.0, 0.5, 0.5]);
-/// # Ok::<(), eigenveil_shared::Error>(())
-/// ```
-///
 /// # Errors
 /// `invalid-request` unless `1 ≤ k ≤ p`; `estimate-failed` for logarithms that are not finite.
-pub fn project_entropy(logarithms: &[f64], k: usize) -> Result<Vec<f64>> {
-    let log_c = log_scale(logarithms, k)?;
-    Ok(logarithms
-        .iter()
-        .map(|value| (value + log_c).min(0.0).exp())
-        .collect())
-}
-
-/// log c of [`project_entropy`].
 pub(super) fn log_scale(logarithms: &[f64], k: usize) -> Result<f64> {
     let p = logarithms.len();
     if k == 0 || k > p {
-        return Err(Error::new(
-            ErrorCode::InvalidRequest,
-            format!("k is {k}; it must be between 1 and p = {p}"),
-        ));
+        return Err(Error::invalid_request(format!(
+            "k is {k}; it must be between 1 and p = {p}"
+        )));
     }
     if logarithms.iter().any(|value| !value.is_finite()) {
-        return Err(Error::new(
-            ErrorCode::EstimateFailed,
+        return Err(Error::estimate_failed(
             "an eigenvalue is not a finite number; use a smaller step",
         ));
     }
@@ -74,6 +56,14 @@ mod tests {
 
     use super::*;
 
+    fn projected(logarithms: &[f64], k: usize) -> Result<Vec<f64>> {
+        let log_c = log_scale(logarithms, k)?;
+        Ok(logarithms
+            .iter()
+            .map(|l| (l + log_c).min(0.0).exp())
+            .collect())
+    }
+
     /// `Σ g log(g/λ) − g`.
     fn divergence(g: &[f64], logarithms: &[f64]) -> f64 {
         g.iter()
@@ -91,7 +81,7 @@ mod tests {
         ) {
             let p = logarithms.len();
             let k = 1 + (share * (p - 1) as f64) as usize;
-            let g = project_entropy(&logarithms, k).unwrap();
+            let g = projected(&logarithms, k).unwrap();
             prop_assert!((g.iter().sum::<f64>() - k as f64).abs() < 1e-9);
             prop_assert!(g.iter().all(|&x| (0.0..=1.0).contains(&x)));
             let best = divergence(&g, &logarithms);
@@ -111,9 +101,9 @@ mod tests {
 
     #[test]
     fn far_apart_eigenvalues_neither_overflow_nor_vanish() {
-        let g = project_entropy(&[2000.0, 1990.0, -3000.0, -3000.0], 3).unwrap();
+        let g = projected(&[2000.0, 1990.0, -3000.0, -3000.0], 3).unwrap();
         assert_eq!(&g[..2], [1.0, 1.0]);
         assert!((g[2] - 0.5).abs() < 1e-12 && (g[3] - 0.5).abs() < 1e-12);
-        assert!(project_entropy(&[0.0], 2).is_err());
+        assert!(projected(&[0.0], 2).is_err());
     }
 }

@@ -4,7 +4,7 @@ use eigenveil_estimation::{
     fantope::project_eigenvalues,
     linalg::{StartVectors, Symmetric, cross_product, tall_cross_product, tall_product},
 };
-use eigenveil_shared::{Error, ErrorCode, Result};
+use eigenveil_shared::{Error, Result};
 use nalgebra::DMatrix;
 
 use crate::block_lanczos::{BlockLanczos, Ritz, UnseenNoise};
@@ -105,10 +105,9 @@ pub(crate) fn project_onto_fantope_partially(
     let own = matrix.dimension();
     let p = own + noise.as_ref().map_or(0, |noise| noise.beyond);
     if k == 0 || k > p {
-        return Err(Error::new(
-            ErrorCode::InvalidRequest,
-            format!("k is {k}; a Fantope in dimension {p} has 1 ≤ k ≤ {p}"),
-        ));
+        return Err(Error::invalid_request(format!(
+            "k is {k}; a Fantope in dimension {p} has 1 ≤ k ≤ {p}"
+        )));
     }
     let is_noisy = noise.is_some();
     let largest = if is_noisy { p } else { p / LARGEST_SHARE };

@@ -1,20 +1,24 @@
-//! What the exhibits of the central papers share: rows, budgets, and a run by an algorithm's name.
+//! What exhibits share: rows, budgets, a run of an algorithm by its name, and of a study.
 
 use eigenveil_central::{
     Fit, Generator, Neighbours, NoiseRule, Options, Privacy, Request, Rows, find,
 };
-use eigenveil_estimation::{metrics::projector_distance, models::Model};
+use eigenveil_estimation::{
+    metrics::projector_distance,
+    models::Model,
+    simulate::{Experiment, RowSource, Summary, run},
+};
 use eigenveil_shared::{
     Result,
-    preprocess::{Norm, Row},
+    api::SparseSettings,
+    mechanism::{Calibration, MechanismKind},
+    preprocess::{Norm, Preprocessing, Row},
     privacy::Budget,
+    study::{StudyDesign, StudyParams},
 };
 use nalgebra::DMatrix;
 
-use crate::{
-    data::prepared,
-    table::{Record, Table},
-};
+use crate::{Record, Table};
 
 /// Unit rows of a model, and its subspace.
 pub(crate) fn model_rows(
@@ -23,9 +27,56 @@ pub(crate) fn model_rows(
     rng: &mut Generator,
 ) -> Result<(Rows, DMatrix<f64>)> {
     let population = model.draw(rng)?;
-    let raw: Vec<Row> = (0..n).map(|_| Row::new(population.row(rng))).collect();
-    let rows = prepared(&raw, Norm::Normalize)?;
+    let preprocessing = Preprocessing::new(population.subspace().nrows(), Norm::Normalize);
+    let preprocessor = preprocessing.preprocessor()?;
+    let rows = Rows::collect(
+        (0..n).map(|_| preprocessor.prepare_features(&Row::new(population.row(rng)))),
+    )?;
     Ok((rows, population.subspace().clone()))
+}
+
+/// The parameters of a study of p columns without centring; the mechanism's own δ where none is given.
+pub(crate) fn params(
+    p: usize,
+    norm: Norm,
+    mechanism: MechanismKind,
+    calibration: Calibration,
+    epsilon: f64,
+    delta: Option<f64>,
+) -> Result<StudyParams> {
+    StudyParams::freeze(StudyDesign {
+        norm,
+        calibration,
+        ..StudyDesign::new(p, mechanism, mechanism.budget(epsilon, delta)?)
+    })
+}
+
+/// One study of n of these rows, by the exact law of its sum.
+pub(crate) fn study(
+    params: &StudyParams,
+    source: RowSource<'_>,
+    n: u64,
+    k: usize,
+    sparse: Option<&SparseSettings>,
+    repeat: u64,
+) -> Result<Summary> {
+    let experiment = Experiment {
+        sparse,
+        seed: repeat,
+        ..Experiment::new(params, source, n, k)
+    };
+    Ok(run(&experiment, &mut |_| ())?.1)
+}
+
+/// The ε that holds at the study's δ; not a number where none does.
+pub(crate) fn study_epsilon(params: &StudyParams) -> f64 {
+    let holds = params.mechanism().true_epsilon(params.budget().delta());
+    holds.unwrap_or(f64::NAN)
+}
+
+/// `‖VVᵀ − V̂V̂ᵀ‖_F` to expect of a subspace drawn without looking at any data.
+pub(crate) fn random_error(p: usize, k: usize) -> f64 {
+    (2.0 * k as f64 * (1.0 - k as f64 / p as f64)).sqrt()
 }
 
 /// A budget under this noise.
@@ -35,11 +86,8 @@ pub(crate) fn private(
     neighbours: Neighbours,
     calibration: NoiseRule,
 ) -> Result<Privacy> {
-    Ok(Privacy::Budget {
-        budget: Budget::new(epsilon, delta)?,
-        neighbours,
-        calibration,
-    })
+    let budget = Budget::new(epsilon, delta)?;
+    Ok(Privacy::with_budget(budget, neighbours, calibration))
 }
 
 /// One run: the fit, and its error against this subspace, whose dimension is the k asked for.
