@@ -15,7 +15,12 @@ use eigenveil_shared::{
 };
 use tokio::task::JoinSet;
 
-use crate::{Target, program::ServerProcess, wire::Wire, withstand};
+use crate::{
+    Target,
+    program::{Folder, ServerProcess},
+    wire::Wire,
+    withstand,
+};
 
 /// The address of honest devices, of the operator and of the attacker: one proxy before them all.
 const HOME: [u8; 4] = [127, 0, 0, 1];
@@ -126,12 +131,10 @@ impl Disk {
         Self { holder, path }
     }
 
-    /// What a shell does instead of executing the program, so that it sees the disk.
+    /// What a shell does for the program to see the disk.
     fn within(&self) -> String {
         let holder = self.holder.id();
-        format!(
-            "exec nsenter --preserve-credentials -U -m -t {holder} \"$0\" \"$@\" 2>\"$EIGENVEIL_LOG\""
-        )
+        format!("exec nsenter --preserve-credentials -U -m -t {holder}")
     }
 
     /// The disk as it is seen from here.
@@ -161,17 +164,17 @@ impl Drop for Disk {
 #[test]
 #[ignore = "needs user namespaces (unshare -rm)"]
 fn a_start_on_a_full_file_system_says_what_to_do() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let disk = Disk::new(folder.path().join("disk"));
     let (data, log) = (disk.path.join("data"), folder.path().join("log"));
     let start = || {
-        let mut server = ServerProcess::start_limited(&data, &disk.within(), &[], &log);
+        let mut server = ServerProcess::start_limited(&data, &disk.within(), "", &log);
         server.data = disk.seen().join("data");
         server
     };
     let mut server = start();
     let runtime = crate::runtime();
-    let id = server.create_study(&["--p", "16", "--epsilon", "4"]);
+    let id = server.create_study("--p 16 --epsilon 4");
     let address = server.listen().parse().unwrap();
     let study = runtime.block_on(crate::study(address, &id));
     // The log holds more than fits into the main file as it is.
@@ -191,11 +194,9 @@ fn a_start_on_a_full_file_system_says_what_to_do() {
     }
     std::fs::remove_file(disk.seen().join("ballast")).unwrap();
     let mut server = start();
-    let shown = server.cli_json(&["study", "show", "--json", &id]);
-    assert_eq!(shown["reports_accepted"], 40_000);
-    server.cli_json(&["study", "close", "--json", &id]);
-    let deleted = server.cli(&["study", "delete", &id, "--yes"]);
-    assert!(deleted.status.success(), "{deleted:?}");
+    assert_eq!(server.accepted(&id), 40_000);
+    server.cli_json(&format!("study close {id}"));
+    server.cli_json(&format!("study delete {id} --yes"));
     assert!(server.stop());
 }
 
@@ -220,16 +221,16 @@ async fn send_thousand(server: SocketAddr, study: &StudyDocument, number: u64) -
 #[test]
 #[ignore = "needs user namespaces (unshare -rm)"]
 fn a_full_file_system_is_emptied_by_deleting() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let disk = Disk::new(folder.path().join("disk"));
     let log = folder.path().join("log");
     let data = disk.path.join("data");
-    let mut server = ServerProcess::start_limited(&data, &disk.within(), &[], &log);
+    let mut server = ServerProcess::start_limited(&data, &disk.within(), "", &log);
     server.data = disk.seen().join("data");
     let runtime = crate::runtime();
     let address = server.listen().parse().unwrap();
     let [large, small] = [(); 2].map(|()| {
-        let id = server.create_study(&["--p", "16", "--epsilon", "4"]);
+        let id = server.create_study("--p 16 --epsilon 4");
         runtime.block_on(crate::study(address, &id))
     });
     let mut number = 0_u64;
@@ -254,11 +255,9 @@ fn a_full_file_system_is_emptied_by_deleting() {
         }
     }
     assert_eq!(refused, 3, "the limit was never felt");
-    let shown = server.cli_json(&["study", "show", "--json", &large.id]);
-    assert_eq!(shown["reports_accepted"], acknowledged);
-    server.cli_json(&["study", "close", "--json", &large.id]);
-    let deleted = server.cli(&["study", "delete", &large.id, "--yes"]);
-    assert!(deleted.status.success(), "{deleted:?}");
+    assert_eq!(server.accepted(&large.id), acknowledged);
+    server.cli_json(&format!("study close {}", large.id));
+    server.cli_json(&format!("study delete {} --yes", large.id));
     let taken = (0..600).any(|_| {
         std::thread::sleep(Duration::from_millis(100));
         send(&small) == 200

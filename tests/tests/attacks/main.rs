@@ -29,10 +29,14 @@ use std::{
 use eigenveil_shared::api::StudyDocument;
 use tokio::sync::oneshot;
 
-use crate::{honest::Honest, program::ServerProcess, wire::Wire};
+use crate::{
+    honest::Honest,
+    program::{Folder, ServerProcess},
+    wire::Wire,
+};
 
 /// What the server's process may have: virtual memory in KiB, and descriptors.
-const LIMITS: &str = "ulimit -v 1048576; ulimit -n 256";
+const LIMITS: &str = "ulimit -v 1048576; ulimit -n 256; exec";
 /// Honest devices get at least this share of what they get without an attack.
 const SHARE: f64 = 0.5;
 /// How long honest devices are counted, before the attack and under it.
@@ -75,25 +79,23 @@ pub(crate) fn withstand<F>(
 where
     F: Future<Output = ()>,
 {
-    let folder = tempfile::tempdir().unwrap();
-    let (config, log) = (folder.path().join("toml"), folder.path().join("log"));
-    std::fs::write(&config, settings).unwrap();
-    let data = folder.path().join("data");
-    let flags = ["--config", config.to_str().unwrap()];
+    let folder = Folder::new();
+    let (data, log) = (folder.path().join("data"), folder.path().join("log"));
+    let flags = format!("--config {}", folder.write("toml", settings));
     let mut server = ServerProcess::start_limited(&data, LIMITS, &flags, &log);
     let address: SocketAddr = server.listen().parse().unwrap();
     let runtime = runtime();
-    let document = |flags: &[&str]| {
+    let document = |flags: &str| {
         let id = server.create_study(flags);
         runtime.block_on(study(address, &id))
     };
-    let seeds = Honest::new(document(&["--p", "400", "--epsilon", "4"]));
-    let dense = ["--epsilon", "4", "--mechanism", "symmetric-gaussian"];
-    let matrices = Honest::new(document(&[&dense[..], &["--p", "100"]].concat()));
+    let seeds = Honest::new(document("--p 400 --epsilon 4"));
+    let dense = "--epsilon 4 --mechanism symmetric-gaussian";
+    let matrices = Honest::new(document(&format!("{dense} --p 100")));
     let target = Target {
         address,
-        seeds: document(&["--p", "400", "--epsilon", "4"]),
-        large: document(&[&dense[..], &["--p", "2048"]].concat()),
+        seeds: document("--p 400 --epsilon 4"),
+        large: document(&format!("{dense} --p 2048")),
         token: std::fs::read_to_string(server.token_file())
             .unwrap()
             .trim()

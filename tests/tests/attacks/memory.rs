@@ -63,6 +63,18 @@ fn bodies_held_by_many_addresses() {
     });
 }
 
+/// Makes a study of this design, as the operator.
+async fn make(target: &Target, design: serde_json::Value) -> StudyDocument {
+    let head = format!(
+        "authorization: Bearer {}\r\ncontent-type: application/json\r\n",
+        target.token
+    );
+    let mut wire = Wire::connect(target.address, [127, 0, 0, 2]).await.unwrap();
+    let body = design.to_string();
+    let made = wire.send("POST", "/v1/studies", &head, body.as_bytes());
+    serde_json::from_slice(&made.await.unwrap().body).unwrap()
+}
+
 /// Answers of a megabyte, of which nothing is taken.
 #[test]
 #[ignore = "half a minute of two processors"]
@@ -77,14 +89,7 @@ fn answers_that_nobody_takes() {
             let design = serde_json::json!({
                 "name": "long", "dimension": 4_096, "epsilon": 4.0, "features": features,
             });
-            let head = format!(
-                "authorization: Bearer {}\r\ncontent-type: application/json\r\n",
-                target.token
-            );
-            let mut wire = Wire::connect(target.address, [127, 0, 0, 2]).await.unwrap();
-            let design = design.to_string();
-            let made = wire.send("POST", "/v1/studies", &head, design.as_bytes());
-            let made: StudyDocument = serde_json::from_slice(&made.await.unwrap().body).unwrap();
+            let made = make(&target, design).await;
             let paths = [format!("/v1/studies/{}", made.id), "/v1/studies".to_owned()];
             let mut holders = JoinSet::new();
             for number in 0..CONNECTIONS {
@@ -153,14 +158,7 @@ fn pictures_of_the_largest_study() {
             let design = serde_json::json!({
                 "name": "large", "dimension": 65_536, "epsilon": 4.0, "default_k": 32_768,
             });
-            let head = format!(
-                "authorization: Bearer {}\r\ncontent-type: application/json\r\n",
-                target.token
-            );
-            let mut wire = Wire::connect(target.address, [127, 0, 0, 2]).await.unwrap();
-            let design = design.to_string();
-            let made = wire.send("POST", "/v1/studies", &head, design.as_bytes());
-            let made: StudyDocument = serde_json::from_slice(&made.await.unwrap().body).unwrap();
+            let made = make(&target, design).await;
             let path = format!("/studies/{}/expected-error.svg", made.id);
             ask_for(target, 64, path, begun).await;
         },

@@ -8,11 +8,11 @@ const AXE: &str = include_str!("../../vendor/axe-core/axe.min.js");
 
 /// Runs the rules of WCAG 2.2 AA and best practice over the page shown, contrast among them.
 pub(crate) async fn check_rules(browser: &Browser, page: &str) {
-    browser.client.execute(AXE, vec![]).await.unwrap();
+    browser.execute("sync", AXE).await;
     let run = "const done = arguments[arguments.length - 1];
         axe.run(document, {preload: false, resultTypes: ['violations', 'incomplete']})
             .then(done, (error) => done({error: String(error)}));";
-    let result = browser.client.execute_async(run, vec![]).await.unwrap();
+    let result = browser.execute("async", run).await;
     let rules = result["passes"].as_array().unwrap();
     assert!(
         rules.len() >= 10,
@@ -96,7 +96,7 @@ pub(crate) async fn check_fits(browser: &Browser, page: &str) {
         const images = [...document.images];
         images.forEach((image) => { image.loading = 'eager'; });
         Promise.allSettled(images.map((image) => image.decode())).then(() => done(images.length));";
-    browser.client.execute_async(load, vec![]).await.unwrap();
+    browser.execute("async", load).await;
     let over = browser
         .evaluate(
             "(() => {

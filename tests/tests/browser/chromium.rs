@@ -3,13 +3,10 @@
 use std::{
     io::{BufRead as _, BufReader},
     process::{Child, Command, Stdio},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use fantoccini::{
-    Client, ClientBuilder, Locator, elements::Element, wd::WebDriverCompatibleCommand,
-};
-use hyper_util::client::legacy::connect::HttpConnector;
+use reqwest::Method;
 use serde_json::{Value, json};
 
 /// How long is waited for a page to show what it should: longer than a busy machine takes.
@@ -46,7 +43,9 @@ pub(crate) const PHONE: Settings = Settings {
 
 /// A browser with an empty profile, and the driver that it came with; both end with it.
 pub(crate) struct Browser {
-    pub(crate) client: Client,
+    http: reqwest::Client,
+    /// Where WebDriver has this browser.
+    session: String,
     origin: String,
     settings: Settings,
     driver: Child,
@@ -78,18 +77,22 @@ impl Browser {
             "browserName": "chrome",
             "goog:chromeOptions": options,
             "goog:loggingPrefs": { "browser": "ALL", "performance": "ALL" },
+            "timeouts": { "script": PATIENCE.as_millis() as u64, "pageLoad": PATIENCE.as_millis() as u64 },
         });
-        let client = ClientBuilder::new(HttpConnector::new())
-            .capabilities(serde_json::from_value(capabilities).unwrap())
-            .connect(&format!("http://127.0.0.1:{port}"))
-            .await
-            .expect("chromedriver starts Chromium");
-        let browser = Self {
-            client,
+        let mut browser = Self {
+            http: reqwest::Client::new(),
+            session: format!("http://127.0.0.1:{port}/session"),
             origin: origin.to_owned(),
             settings,
             driver,
         };
+        let asked = json!({"capabilities": {"alwaysMatch": capabilities}});
+        let made = browser.ask(Method::POST, "", asked).await;
+        let id = made
+            .as_ref()
+            .map(|made| made["sessionId"].as_str().unwrap());
+        let id = id.unwrap_or_else(|error| panic!("chromedriver starts Chromium: {error}"));
+        browser.session = format!("{}/{id}", browser.session);
         let scheme = if dark { "dark" } else { "light" };
         // The driver clicks where a thing is, and does not wait for smooth scrolling.
         let features = json!([
@@ -109,59 +112,114 @@ impl Browser {
         self.settings
     }
 
+    /// A command of WebDriver: what it answers, or the name of what went wrong.
+    async fn ask(&self, method: Method, path: &str, body: Value) -> Result<Value, String> {
+        let mut request = self
+            .http
+            .request(method.clone(), format!("{}{path}", self.session));
+        if method == Method::POST {
+            request = request.body(body.to_string());
+        }
+        let text = request.send().await.unwrap().text().await.unwrap();
+        let mut answer: Value = serde_json::from_str(&text).unwrap();
+        match answer["value"]["error"].as_str() {
+            Some(error) => Err(error.to_owned()),
+            None => Ok(answer["value"].take()),
+        }
+    }
+
+    async fn get(&self, path: &str) -> Value {
+        let answer = self.ask(Method::GET, path, Value::Null).await;
+        answer.unwrap_or_else(|error| panic!("{path}: {error}"))
+    }
+
+    async fn post(&self, path: &str, body: Value) -> Value {
+        let answer = self.ask(Method::POST, path, body).await;
+        answer.unwrap_or_else(|error| panic!("{path}: {error}"))
+    }
+
     /// Opens a path of the origin.
     pub(crate) async fn open(&self, path: &str) {
         let url = format!("{}{path}", self.origin);
-        self.client.goto(&url).await.unwrap();
+        self.post("/url", json!({ "url": url })).await;
     }
 
     /// The path of the page that is shown.
     pub(crate) async fn path(&self) -> String {
-        self.client.current_url().await.unwrap().path().to_owned()
+        let url = self.get("/url").await;
+        let rest = url.as_str().unwrap().strip_prefix(&self.origin).unwrap();
+        rest.split(['?', '#']).next().unwrap().to_owned()
     }
 
-    /// The element, once it is there.
-    pub(crate) async fn find(&self, css: &str) -> Element {
-        self.client
-            .wait()
-            .at_most(PATIENCE)
-            .for_element(Locator::Css(css))
-            .await
-            .unwrap_or_else(|error| panic!("no {css} on the page: {error}"))
+    /// The page's text as it is now.
+    pub(crate) async fn source(&self) -> String {
+        self.get("/source").await.as_str().unwrap().to_owned()
+    }
+
+    /// Where WebDriver has the element, once it is there.
+    async fn element(&self, css: &str) -> String {
+        let started = Instant::now();
+        loop {
+            let wanted = json!({"using": "css selector", "value": css});
+            match self.ask(Method::POST, "/element", wanted).await {
+                Ok(found) => {
+                    let (_, id) = found.as_object().unwrap().iter().next().unwrap();
+                    return format!("/element/{}", id.as_str().unwrap());
+                }
+                Err(error) if error == "no such element" && started.elapsed() < PATIENCE => {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+                Err(error) => panic!("{css}: {error}"),
+            }
+        }
+    }
+
+    /// Waits for an element.
+    pub(crate) async fn find(&self, css: &str) {
+        self.element(css).await;
     }
 
     /// The text of an element, which a script of the page may replace at any moment.
     pub(crate) async fn text(&self, css: &str) -> String {
         loop {
-            match self.find(css).await.text().await {
-                Ok(text) => return text,
-                Err(error) if error.is_stale_element_reference() => {}
+            let path = format!("{}/text", self.element(css).await);
+            match self.ask(Method::GET, &path, Value::Null).await {
+                Ok(text) => return text.as_str().unwrap().to_owned(),
+                Err(error) if error == "stale element reference" => {}
                 Err(error) => panic!("{css}: {error}"),
             }
         }
     }
 
     pub(crate) async fn click(&self, css: &str) {
-        self.find(css).await.click().await.unwrap();
+        let element = self.element(css).await;
+        self.post(&format!("{element}/click"), json!({})).await;
     }
 
     /// Replaces what a field holds.
     pub(crate) async fn fill(&self, css: &str, text: &str) {
-        let field = self.find(css).await;
-        field.clear().await.unwrap();
-        field.send_keys(text).await.unwrap();
+        let element = self.element(css).await;
+        self.post(&format!("{element}/clear"), json!({})).await;
+        self.post(&format!("{element}/value"), json!({ "text": text }))
+            .await;
+    }
+
+    /// Runs a script of ours in the page: `sync`, or `async` with a function to call at the end.
+    pub(crate) async fn execute(&self, kind: &str, script: &str) -> Value {
+        let script = json!({"script": script, "args": []});
+        self.post(&format!("/execute/{kind}"), script).await
     }
 
     /// What a script of ours finds in the page; for pages with scripts only.
     pub(crate) async fn evaluate(&self, expression: &str) -> Value {
-        let script = format!("return ({expression});");
-        self.client.execute(&script, vec![]).await.unwrap()
+        self.execute("sync", &format!("return ({expression});"))
+            .await
     }
 
     /// Calls a method of the developer tools.
     pub(crate) async fn devtools(&self, method: &str, parameters: Value) -> Value {
         let body = json!({"cmd": method, "params": parameters});
-        self.extended("goog/cdp/execute", &body).await
+        self.post("/goog/cdp/execute", body).await
     }
 
     /// Fails when the page has complained since the last call, or anything was asked for beyond the origin. Returns
@@ -193,20 +251,12 @@ impl Browser {
     }
 
     async fn log(&self, kind: &str) -> Value {
-        self.extended("se/log", &json!({ "type": kind })).await
-    }
-
-    async fn extended(&self, path: &'static str, body: &Value) -> Value {
-        let command = Extended {
-            path,
-            body: body.to_string(),
-        };
-        self.client.issue_cmd(command).await.unwrap()
+        self.post("/se/log", json!({ "type": kind })).await
     }
 
     /// Closes the browser in good order.
     pub(crate) async fn close(self) {
-        self.client.clone().close().await.unwrap();
+        self.ask(Method::DELETE, "", Value::Null).await.unwrap();
     }
 }
 
@@ -215,31 +265,6 @@ impl Drop for Browser {
         // Chromium ends with its driver.
         let _ = self.driver.kill();
         let _ = self.driver.wait();
-    }
-}
-
-/// A command of chromedriver that WebDriver does not have.
-#[derive(Debug)]
-struct Extended {
-    path: &'static str,
-    body: String,
-}
-
-impl WebDriverCompatibleCommand for Extended {
-    fn endpoint(
-        &self,
-        base: &url::Url,
-        session: Option<&str>,
-    ) -> Result<url::Url, url::ParseError> {
-        base.join(&format!(
-            "session/{}/{}",
-            session.unwrap_or_default(),
-            self.path
-        ))
-    }
-
-    fn method_and_body(&self, _: &url::Url) -> (http::Method, Option<String>) {
-        (http::Method::POST, Some(self.body.clone()))
     }
 }
 

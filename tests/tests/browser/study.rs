@@ -1,11 +1,10 @@
 //! A study as its people see it: made, watched, estimated from.
 
 use rand::{RngExt as _, SeedableRng as _, rngs::ChaCha12Rng};
-use tempfile::TempDir;
 
 use crate::{
     chromium::{Browser, DESKTOP},
-    program::ServerProcess,
+    program::{Folder, ServerProcess},
 };
 
 /// Features of a row.
@@ -20,18 +19,18 @@ pub(crate) const ROWS_SHOWN: &str = "5,000";
 /// A running server, and rows with two strong directions in their first features.
 pub(crate) struct World {
     pub(crate) server: ServerProcess,
-    pub(crate) folder: TempDir,
+    pub(crate) folder: Folder,
 }
 
 impl World {
     pub(crate) fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = Folder::new();
         let rows = rows();
         let (first, rest) = rows.split_at(FIRST);
-        std::fs::write(folder.path().join("first.csv"), first.concat()).unwrap();
-        std::fs::write(folder.path().join("rest.csv"), rest.concat()).unwrap();
+        folder.write("first.csv", first.concat());
+        folder.write("rest.csv", rest.concat());
         Self {
-            server: ServerProcess::start(&folder.path().join("data")),
+            server: folder.server(),
             folder,
         }
     }
@@ -53,11 +52,9 @@ impl World {
     }
 
     fn report_rows(&self, study: &str, file: &str) {
-        let [rows, state] = [file.to_owned(), format!("{study}-{file}.state")]
-            .map(|name| self.folder.path().join(name).display().to_string());
-        let target = ["--study", study, "--rows", &rows, "--state", &state];
-        self.server
-            .cli_json(&[&["report", "--header", "no", "--json"][..], &target].concat());
+        let state = self.folder.at(&format!("{study}-{file}.state"));
+        let rows = format!("{} --state {state}", self.folder.at(file));
+        self.server.report(study, &rows);
     }
 
     /// A study with all reports and an estimate.

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use crate::program::{refused, run, run_json};
+use crate::program::{Folder, refuses, run_json};
 
 /// Rows of three kinds, with and without the column that says which.
-fn tables(folder: &std::path::Path) -> (String, String) {
+fn tables() -> (String, String) {
     let (mut plain, mut labelled) = ("a,b,c\n".to_owned(), "a,kind,b,c\n".to_owned());
     for i in 0..300 {
         let (kind, t) = (i % 3, f64::from(i));
@@ -14,78 +14,43 @@ fn tables(folder: &std::path::Path) -> (String, String) {
             2.0 * t.cos(),
             0.1 * (3.0 * t).sin(),
         );
-        let _ = writeln!(plain, "{a},{b},{c}");
-        let _ = writeln!(
-            labelled,
-            "{a},{},{b},{c}",
-            ["red", "green", "dark blue"][kind as usize]
-        );
+        let name = ["red", "green", "dark blue"][kind as usize];
+        writeln!(plain, "{a},{b},{c}").unwrap();
+        writeln!(labelled, "{a},{name},{b},{c}").unwrap();
     }
-    let path = |name: &str| folder.join(name).display().to_string();
-    let (rows, with_kind) = (path("rows.csv"), path("labelled.csv"));
-    std::fs::write(&rows, plain).unwrap();
-    std::fs::write(&with_kind, labelled).unwrap();
-    (rows, with_kind)
+    (plain, labelled)
 }
 
 #[test]
 fn a_scatter_has_every_row_its_label_and_the_loadings() {
-    let folder = tempfile::tempdir().unwrap();
-    let (rows, labelled) = tables(folder.path());
-    let path = |name: &str| folder.path().join(name).display().to_string();
-    let (out, scores, plot) = (path("out"), path("scores.csv"), path("scatter.svg"));
-    let demo = [
-        "demo",
-        "--json",
-        "--rows",
-        &rows,
-        "--n",
-        "3000",
-        "--k",
-        "2",
-        "--epsilon",
-        "8",
-    ];
-    run_json(&[&demo[..], &["--out", &out]].concat());
-    let report = std::fs::read_to_string(format!("{out}/report.html")).unwrap();
-    let picture = std::fs::read_to_string(format!("{out}/biplot.svg")).unwrap();
-    assert!(report.contains("The rows by component") && report.contains(&picture));
-    let estimate = format!("{out}/estimate.json");
-    let project = [
-        "project",
-        "--json",
-        "--estimate",
-        &estimate,
-        "--out",
-        &scores,
-        "--plot",
-        &plot,
-    ];
-    let done = run_json(&[&project[..], &["--rows", &labelled, "--label", "kind"]].concat());
-    assert_eq!(
-        (&done["n"], &done["plot"]),
-        (&300.into(), &plot.clone().into())
+    let folder = Folder::new();
+    let (plain, labelled) = tables();
+    let rows = folder.write("rows.csv", plain);
+    let labelled = folder.write("labelled.csv", labelled);
+    let [out, scores, plot] = ["out", "scores.csv", "scatter.svg"].map(|name| folder.at(name));
+    run_json(&format!(
+        "demo --rows {rows} --n 3000 --k 2 --epsilon 8 --out {out}"
+    ));
+    let (report, picture) = (
+        folder.read("out/report.html"),
+        folder.read("out/biplot.svg"),
     );
-    let svg = std::fs::read_to_string(&plot).unwrap();
+    assert!(report.contains("The rows by component") && report.contains(&picture));
+    let project =
+        format!("project --estimate {out}/estimate.json --out {scores} --plot {plot} --rows");
+    let done = run_json(&format!("{project} {labelled} --label kind"));
+    assert_eq!((&done["n"], &done["plot"]), (&300.into(), &plot.into()));
+    let svg = folder.read("scatter.svg");
     // Each kind in a group of a shape of its own, each row a mark in it.
     for (kind, mark) in [
         ("red", "<path class=\"mk\""),
         ("green", "<path class=\"mk\""),
+        ("dark blue", "<circle"),
     ] {
         let (_, group) = svg.split_once(&format!("<title>{kind}</title>")).unwrap();
         let (group, _) = group.split_once("</g>").unwrap();
         assert_eq!(group.matches(mark).count(), 100, "{kind}");
     }
-    let (_, group) = svg.split_once("<title>dark blue</title>").unwrap();
-    assert_eq!(
-        group
-            .split_once("</g>")
-            .unwrap()
-            .0
-            .matches("<circle")
-            .count(),
-        100
-    );
     for words in [
         "300 rows",
         "Component 1 (",
@@ -94,30 +59,21 @@ fn a_scatter_has_every_row_its_label_and_the_loadings() {
     ] {
         assert!(svg.contains(words), "{words}");
     }
-    let labelled_scores = std::fs::read(&scores).unwrap();
+    let labelled_scores = folder.read("scores.csv");
     // A label is not a feature: the scores are those of the table without it.
-    let swapped = ["--rows", &rows, "--axes", "2,1"];
-    run_json(&[&project[..], &swapped].concat());
-    assert_eq!(std::fs::read(&scores).unwrap(), labelled_scores);
-    let svg = std::fs::read_to_string(&plot).unwrap();
-    assert!(!svg.contains("<title>red</title>"));
+    run_json(&format!("{project} {rows} --axes 2,1"));
+    assert_eq!(folder.read("scores.csv"), labelled_scores);
+    assert!(!folder.read("scatter.svg").contains("<title>red</title>"));
 
     // What is wrong is named; no value of a row is.
-    let wrong = |more: &[&str]| run(&[&project[..], more].concat());
-    refused(
-        &wrong(&["--rows", &labelled, "--label", "sort"]),
-        2,
-        &["has no column named \"sort\""],
+    let sort = format!("{labelled} --label sort");
+    refuses(&project, &[(&sort, "has no column named \"sort\"")]);
+    refuses(
+        &format!("{project} {rows}"),
+        &[
+            ("--axes 1,3", "the estimate has 2"),
+            ("--axes 1,1", "two different components"),
+            ("--label a", "columns"),
+        ],
     );
-    refused(
-        &wrong(&["--rows", &rows, "--axes", "1,3"]),
-        2,
-        &["the estimate has 2"],
-    );
-    refused(
-        &wrong(&["--rows", &rows, "--axes", "1,1"]),
-        2,
-        &["two different components"],
-    );
-    refused(&wrong(&["--rows", &rows, "--label", "a"]), 2, &["columns"]);
 }

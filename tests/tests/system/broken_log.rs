@@ -1,13 +1,20 @@
 //! Nobody can be told anything any more: standard error is on the disk that is full, or its reader has gone.
 
+use std::path::Path;
+
 use eigenveil_shared::api::REPORT_MEDIA_TYPE;
 use rusqlite::Connection;
 
-use crate::program::{ServerProcess, program};
+use crate::{
+    patience::until,
+    program::{Folder, ServerProcess, program, words},
+};
+
+const LISTEN: &str = "--listen 127.0.0.1:0";
 
 /// What fails is logged by the thread that writes; it goes on writing.
 async fn goes_on(mut server: ServerProcess) {
-    let id = server.create_study(&["--p", "4", "--epsilon", "4"]);
+    let id = server.create_study("--p 4 --epsilon 4");
     let client = eigenveil_client::http::StudyClient::new(&server.url).unwrap();
     let study = client.fetch_study(&id).await.unwrap();
     let row = eigenveil_shared::preprocess::Row::new(vec![0.5; 4]);
@@ -46,32 +53,23 @@ async fn goes_on(mut server: ServerProcess) {
     assert!(server.stop());
 }
 
-/// As talkative as it can be.
-fn talkative() -> std::process::Command {
-    let mut program = program();
-    program.env("RUST_LOG", "trace");
-    program
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_whose_log_is_on_a_full_disk_goes_on() {
-    let folder = tempfile::tempdir().unwrap();
-    let full = std::path::Path::new("/dev/full");
-    let flags = ["--listen", "127.0.0.1:0"];
-    goes_on(ServerProcess::start_logged(
-        talkative,
-        folder.path(),
-        &flags,
-        full,
-    ))
-    .await;
+    let folder = Folder::new();
+    let (data, full) = (folder.path().join("data"), Path::new("/dev/full"));
+    goes_on(ServerProcess::start_logged("trace", &data, LISTEN, full)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_whose_log_nobody_reads_any_more_goes_on() {
-    let folder = tempfile::tempdir().unwrap();
-    let flags = ["--listen", "127.0.0.1:0", "--log-json"];
-    let mut server = ServerProcess::start_as(talkative, folder.path(), &flags);
+    let folder = Folder::new();
+    let talkative = || {
+        let mut program = program();
+        program.env("RUST_LOG", "trace");
+        program
+    };
+    let flags = format!("{LISTEN} --log-json");
+    let mut server = ServerProcess::start_as(talkative, &folder.path().join("data"), &flags);
     server.deafen();
     goes_on(server).await;
 }
@@ -79,27 +77,42 @@ async fn a_server_whose_log_nobody_reads_any_more_goes_on() {
 /// Only a server that runs can delete what fills the disk that standard output is on.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_whose_output_is_on_a_full_disk_starts() {
-    let folder = tempfile::tempdir().unwrap();
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = free.local_addr().unwrap();
-    drop(free);
+    let folder = Folder::new();
     let full = std::fs::File::options().write(true).open("/dev/full");
     let mut server = program()
-        .args(["serve", "--listen", &address.to_string(), "--data"])
-        .arg(folder.path().join("data"))
+        .args(words(&format!(
+            "serve {LISTEN} --data {}",
+            folder.at("data")
+        )))
         .stdout(full.unwrap())
         .spawn()
         .unwrap();
-    let answer = loop {
-        if let Ok(answer) = reqwest::get(format!("http://{address}/readyz")).await {
-            break Some(answer.status());
-        }
-        if server.try_wait().unwrap().is_some() {
-            break None;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-    };
-    let _ = server.kill();
+    // It cannot say where it listens, but the system can.
+    let mut port = None;
+    until("the server to listen", async || {
+        assert!(server.try_wait().unwrap().is_none(), "it ended");
+        port = listening_port(server.id());
+        port.is_some()
+    })
+    .await;
+    let answer = reqwest::get(format!("http://127.0.0.1:{}/readyz", port.unwrap())).await;
+    server.kill().unwrap();
     server.wait().unwrap();
-    assert_eq!(answer.map(|status| status.as_u16()), Some(200));
+    assert_eq!(answer.unwrap().status(), 200);
+}
+
+/// The port that a process listens on, from its sockets and the table of the system's (proc(5)).
+fn listening_port(process: u32) -> Option<u16> {
+    let sockets = std::fs::read_dir(format!("/proc/{process}/fd")).ok()?;
+    let sockets: Vec<String> = sockets
+        .filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok())
+        .map(|link| link.display().to_string())
+        .collect();
+    let table = std::fs::read_to_string(format!("/proc/{process}/net/tcp")).ok()?;
+    table.lines().skip(1).find_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let listens = fields[3] == "0A" && sockets.contains(&format!("socket:[{}]", fields[9]));
+        let (_, port) = fields[1].split_once(':').filter(|_| listens)?;
+        u16::from_str_radix(port, 16).ok()
+    })
 }

@@ -3,7 +3,7 @@
 use std::{
     path::Path,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
@@ -18,7 +18,11 @@ use eigenveil_shared::{
 };
 use rand::{Rng, RngExt, SeedableRng, rngs::ChaCha8Rng};
 
-use crate::{identifiable, program::ServerProcess};
+use crate::{
+    identifiable,
+    patience::until,
+    program::{Folder, ServerProcess},
+};
 
 /// Dimension of the study of numbers: 820 entries of 26 digits make 21,320 reports that sums tell apart.
 const P: usize = 40;
@@ -126,18 +130,11 @@ fn seeds_on_disk(data: &Path, devices: &Devices) -> Vec<u32> {
 /// four sending seeds in batches.
 async fn survive(kills: usize, seed: u64) {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let data = folder.path().join("data");
-    let mut server = ServerProcess::start(&data);
-    let dense = server.create_study(&[
-        "--p",
-        "40",
-        "--epsilon",
-        "4",
-        "--mechanism",
-        "symmetric-gaussian",
-    ]);
-    let seeds = server.create_study(&["--p", "40", "--epsilon", "4"]);
+    let mut server = folder.server();
+    let dense = server.create_study("--p 40 --epsilon 4 --mechanism symmetric-gaussian");
+    let seeds = server.create_study("--p 40 --epsilon 4");
     let listen = server.listen().to_owned();
     let settings = HttpSettings {
         retry: RetryPolicy::never(),
@@ -171,19 +168,25 @@ async fn survive(kills: usize, seed: u64) {
             }
         });
     }
-    let longest = Mutex::new(Duration::ZERO);
-    for _ in 0..kills {
+    let mut longest = Duration::ZERO;
+    for kill in 0..=kills {
+        let before = (numbers.sent(), drawn.sent());
         tokio::time::sleep(Duration::from_millis(rng.random_range(20..400))).await;
+        // Every second time whatever it was doing, else and at the end under load.
+        if kill % 2 == 0 || kill == kills {
+            until("reports of both kinds", async || {
+                numbers.sent() > before.0 && drawn.sent() > before.1
+            })
+            .await;
+        }
         server.kill();
-        let started = Instant::now();
-        server = tokio::task::block_in_place(|| ServerProcess::start_on(&data, &listen));
-        let mut longest = longest.lock().unwrap();
-        *longest = longest.max(started.elapsed());
+        if kill < kills {
+            let started = Instant::now();
+            server = tokio::task::block_in_place(|| ServerProcess::start_on(&data, &listen));
+            longest = longest.max(started.elapsed());
+        }
     }
-    // Under load to the end: the last kill answers for what was sent since.
-    tokio::time::sleep(Duration::from_millis(100)).await;
     assert!(numbers.sent() < numbers.reports.len() && drawn.sent() < drawn.reports.len());
-    server.kill();
     stop.store(true, Ordering::Relaxed);
     while let Some(task) = tasks.join_next().await {
         task.unwrap();
@@ -192,11 +195,11 @@ async fn survive(kills: usize, seed: u64) {
         numbers.check(&digits_on_disk(&data, &dense)),
         drawn.check(&seeds_on_disk(&data, &drawn)),
     );
-    assert!(of_numbers > kills as u64 && of_seeds > 50 * kills as u64);
+    assert!(of_numbers > kills as u64 / 2 && of_seeds > 25 * kills as u64);
     println!(
         "{} kills: {of_numbers} numbers and {of_seeds} seeds counted once each, nothing acknowledged lost; back within {:.0} ms",
         kills + 1,
-        longest.lock().unwrap().as_secs_f64() * 1e3
+        longest.as_secs_f64() * 1e3
     );
 }
 
@@ -210,49 +213,4 @@ async fn ten_kills_under_load() {
 #[ignore = "about a minute"]
 async fn fifty_kills_under_load() {
     survive(50, 2).await;
-}
-
-/// `cargo test --workspace --test system back_within -- --ignored --nocapture`: a million reports, killed, and
-/// listening again within two seconds.
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "a million reports: some seconds, and a bound on time"]
-async fn back_within_two_seconds_with_a_million_reports() {
-    const REPORTS: usize = 1_000_000;
-    let mut rng = ChaCha8Rng::seed_from_u64(3);
-    let folder = tempfile::tempdir().unwrap();
-    let data = folder.path().join("data");
-    let mut server = ServerProcess::start(&data);
-    let id = server.create_study(&["--p", "40", "--epsilon", "4"]);
-    let listen = server.listen().to_owned();
-    let client = StudyClient::new(&server.url).unwrap();
-    let study = client.fetch_study(&id).await.unwrap();
-    let mut random = ChaCha8Rng::seed_from_u64(4);
-    let payloads = (0..REPORTS).map(|_| random.random::<[u8; 16]>().to_vec());
-    let devices = Devices::new(study, payloads, &mut rng);
-    let stop = AtomicBool::new(false);
-    while devices.send(&client, 10_000, &stop).await {}
-    server.kill();
-    let log = std::fs::metadata(data.join("eigenveil.db-wal")).map_or(0, |file| file.len());
-    let started = Instant::now();
-    let server = tokio::task::block_in_place(|| ServerProcess::start_on(&data, &listen));
-    let listening = started.elapsed();
-    // The last batch again: all of it is known.
-    let again = client
-        .upload_batch(&devices.study, &devices.reports[REPORTS - 10_000..])
-        .await
-        .unwrap();
-    let answered = started.elapsed();
-    assert_eq!((again.accepted, again.duplicates), (0, 10_000));
-    println!(
-        "{REPORTS} reports, {:.1} MB of log: listening after {:.0} ms, 10,000 duplicates answered after {:.0} ms",
-        log as f64 / 1e6,
-        listening.as_secs_f64() * 1e3,
-        answered.as_secs_f64() * 1e3
-    );
-    assert!(listening < Duration::from_secs(2), "{listening:?}");
-    drop(server);
-    assert_eq!(
-        devices.check(&seeds_on_disk(&data, &devices)),
-        REPORTS as u64
-    );
 }

@@ -1,33 +1,35 @@
 //! The commands that README and docs print are run as they are printed.
 
-use std::{path::Path, process::Command};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
-use crate::program::ServerProcess;
+use crate::program::{Folder, PROGRAM, stderr, without_settings};
 
 /// The lines of every `console` block of a page, prompts removed; one that ends with a backslash goes on in the next.
 fn console_lines(page: &str) -> Vec<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(page);
-    let text = std::fs::read_to_string(path).unwrap();
-    let mut lines = Vec::new();
-    let mut inside = false;
-    for line in text.lines() {
-        match line {
-            "```console" => inside = true,
-            "```" => inside = false,
-            _ if inside => match lines
-                .last_mut()
-                .filter(|last: &&mut String| last.ends_with('\\'))
-            {
-                Some(last) => {
-                    last.pop();
-                    last.push_str(line.trim_start());
-                }
-                None => lines.push(line.strip_prefix("$ ").unwrap_or(line).to_owned()),
-            },
-            _ => {}
-        }
-    }
+    let text = std::fs::read_to_string(path).unwrap().replace("\\\n", "");
+    let blocks = text.split("```console\n").skip(1);
+    let lines = blocks.flat_map(|rest| rest.split("```").next().unwrap_or_default().lines());
     lines
+        .map(|line| line.strip_prefix("$ ").unwrap_or(line).to_owned())
+        .collect()
+}
+
+/// A command as it is printed, typed in this folder, where `eigenveil` is the program under test.
+pub(crate) fn as_typed(folder: &Folder, line: &str) -> Command {
+    let bin = folder.at("bin");
+    if std::fs::create_dir(&bin).is_ok() {
+        std::os::unix::fs::symlink(PROGRAM, format!("{bin}/eigenveil")).unwrap();
+    }
+    let mut command = without_settings(Command::new("bash"));
+    command
+        .args(["-c", line])
+        .current_dir(folder.path())
+        .env("PATH", format!("{bin}:{}", std::env::var("PATH").unwrap()));
+    command
 }
 
 /// What the pages about studies end with.
@@ -36,15 +38,8 @@ const STUDY_FILES: [&str; 2] = ["scores.csv", "result/estimate.json"];
 /// Runs the printed commands of a page against a server of our own, with `eigenveil` meaning the
 /// program under test and `ID` the study that was created; they leave the files `made`.
 fn follow(page: &str, made: &[&str]) {
-    let folder = tempfile::tempdir().unwrap();
-    let server = ServerProcess::start(&folder.path().join("data"));
-    let bin = folder.path().join("bin");
-    std::fs::create_dir(&bin).unwrap();
-    std::os::unix::fs::symlink(
-        env!("CARGO_BIN_EXE_eigenveil-under-test"),
-        bin.join("eigenveil"),
-    )
-    .unwrap();
+    let folder = Folder::new();
+    let server = folder.server();
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/data");
     for (file, called) in [
         ("digits.npy", "rows.npy"),
@@ -64,35 +59,20 @@ fn follow(page: &str, made: &[&str]) {
         if !runs || line.starts_with("eigenveil serve") {
             continue;
         }
-        let output = Command::new("bash")
-            .arg("-c")
-            .arg(&line)
-            .current_dir(folder.path())
-            .env(
-                "PATH",
-                format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()),
-            )
+        let output = as_typed(&folder, &line)
             .env("EIGENVEIL_SERVER", &server.url)
-            .env(
-                "EIGENVEIL_TOKEN",
-                std::fs::read_to_string(server.token_file()).unwrap().trim(),
-            )
+            .env("EIGENVEIL_TOKEN", server.token())
             .output()
             .unwrap();
-        let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(
             output.status.success(),
             "{page}: {line}\n{}",
-            String::from_utf8_lossy(&output.stderr)
+            stderr(&output)
         );
+        let stdout = String::from_utf8(output.stdout).unwrap();
         if line.contains("study create") {
-            id = stdout
-                .lines()
-                .next()
-                .unwrap()
-                .trim_start_matches("study")
-                .trim()
-                .to_owned();
+            let first = stdout.lines().next().unwrap();
+            id = first.trim_start_matches("study").trim().to_owned();
             assert_eq!(id.len(), 32, "{stdout}");
         }
         ran += 1;
@@ -139,46 +119,57 @@ fn the_central_pages_commands_work() {
 fn anchor(heading: &str) -> String {
     let text = heading.trim_start_matches('#').trim().to_lowercase();
     text.chars()
-        .filter(|c| c.is_alphanumeric() || *c == '-' || *c == ' ')
+        .filter(|c| c.is_alphanumeric() || "-_ ".contains(*c))
         .map(|c| if c == ' ' { '-' } else { c })
         .collect()
 }
 
+/// Every page: those at the top, in the crates' folders, and all of `docs`.
+fn pages(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if path.is_dir() && !name.starts_with('.') && name != "target" {
+            let deeper = if name == "docs" { usize::MAX } else { depth };
+            if deeper > 0 {
+                pages(&path, deeper - 1, found);
+            }
+        } else if name.ends_with(".md") {
+            found.push(path);
+        }
+    }
+}
+
 #[test]
 fn pictures_and_pages_that_are_linked_exist() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    for page in [
-        "README.md",
-        "CONTRIBUTING.md",
-        "SECURITY.md",
-        "docs/protocol.md",
-        "docs/limitations.md",
-        "docs/tables.md",
-        "docs/central.md",
-        "docs/central-robust.md",
-    ] {
-        let text = std::fs::read_to_string(root.join(page)).unwrap();
-        for target in text
-            .split("](")
-            .skip(1)
-            .filter_map(|rest| rest.split(')').next())
-        {
-            if target.starts_with("http") {
-                continue;
-            }
+    let mut found = Vec::new();
+    pages(
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join(".."),
+        2,
+        &mut found,
+    );
+    assert!(found.len() > 20, "{found:?}");
+    let mut wrong = Vec::new();
+    for page in &found {
+        let text = std::fs::read_to_string(page).unwrap();
+        let links = text.split("](").skip(1);
+        for target in links.filter_map(|rest| rest.split([')', ' ']).next()) {
             let (file, heading) = target.split_once('#').unwrap_or((target, ""));
             let linked = match file {
-                "" => root.join(page),
-                file => root.join(page).parent().unwrap().join(file),
+                "" => page.clone(),
+                file => page.parent().unwrap().join(file),
             };
-            assert!(linked.exists(), "{page} links to {target}");
-            if !heading.is_empty() {
-                let text = std::fs::read_to_string(linked).unwrap();
-                let found = text
-                    .lines()
-                    .any(|line| line.starts_with('#') && anchor(line) == heading);
-                assert!(found, "{page} links to {target}");
+            let is_there = || {
+                heading.is_empty()
+                    || std::fs::read_to_string(&linked).is_ok_and(|text| {
+                        let mut lines = text.lines();
+                        lines.any(|line| line.starts_with('#') && anchor(line) == heading)
+                    })
+            };
+            if !target.starts_with("http") && !(linked.exists() && is_there()) {
+                wrong.push(format!("{} links to {target}", page.display()));
             }
         }
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -1,141 +1,124 @@
-//! Studies and stores as files, by the command line: export, import, delete, backup, restore.
+//! Studies, stores and estimates as files, by the command line: export, import, delete, backup, restore.
 
 use std::fs;
 
-use crate::program::{ServerProcess, refused};
+use crate::program::{Folder, ServerProcess, refused, succeeded};
 
 #[test]
 fn a_study_is_exported_imported_merged_and_deleted() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name).display().to_string();
-    let rows: String = (0..40)
-        .map(|i| format!("{},{},1\n", i % 7, i % 3))
-        .collect();
-    fs::write(at("rows.csv"), rows).unwrap();
-    let (one, two) = (
-        ServerProcess::start(&folder.path().join("one")),
-        ServerProcess::start(&folder.path().join("two")),
-    );
-    let flags = ["--p", "3", "--epsilon", "4", "--k", "1"];
-    let id = one.create_study(&flags);
-    one.cli_json(&[
-        "report",
-        "--header",
-        "no",
-        "--json",
-        "--study",
-        &id,
-        "--rows",
-        &at("rows.csv"),
-    ]);
+    let folder = Folder::new();
+    let rows = (0..40).map(|i| format!("{},{},1\n", i % 7, i % 3));
+    let rows = folder.write("rows.csv", rows.collect::<String>());
+    let [one, two] = ["one", "two"].map(|name| ServerProcess::start(&folder.path().join(name)));
+    let flags = "--p 3 --epsilon 4 --k 1";
+    let id = one.create_study(flags);
+    one.report(&id, &rows);
 
-    let exported = one.cli_json(&["study", "export", &id, "--out", &at("a.evstudy"), "--json"]);
-    assert_eq!(
-        exported["bytes"],
-        fs::metadata(at("a.evstudy")).unwrap().len()
-    );
+    let file = folder.at("a.evstudy");
+    let export = format!("study export {id} --out {file}");
+    let exported = one.cli_json(&export);
+    assert_eq!(exported["bytes"], fs::metadata(&file).unwrap().len());
     // What is there already is not written over.
-    let again = one.cli(&["study", "export", &id, "--out", &at("a.evstudy")]);
-    refused(&again, 2, &["exists", "a.evstudy"]);
+    refused(&one.cli(&export), 2, &["exists", "a.evstudy"]);
 
-    let created = two.cli_json(&["study", "import", &at("a.evstudy"), "--json"]);
-    assert_eq!(
-        (created["outcome"].as_str(), created["reports"].as_u64()),
-        (Some("created"), Some(40))
-    );
-    assert_eq!(created["study"]["id"], id.as_str());
-    let repeated = two.cli_json(&["study", "import", &at("a.evstudy"), "--json"]);
-    assert_eq!(
-        (repeated["outcome"].as_str(), repeated["reports"].as_u64()),
-        (Some("already-imported"), Some(0))
-    );
+    let import = format!("study import {file}");
+    for (outcome, reports) in [("created", 40), ("already-imported", 0)] {
+        let imported = two.cli_json(&import);
+        assert_eq!(
+            (&imported["outcome"], &imported["reports"]),
+            (&outcome.into(), &reports.into())
+        );
+        assert_eq!(imported["study"]["id"], id.as_str());
+    }
 
     // Two studies of the same parameters become one; a study of others is refused.
-    let second = two.create_study(&flags);
-    let merged = two.cli_json(&[
-        "study",
-        "import",
-        &at("a.evstudy"),
-        "--into",
-        &second,
-        "--json",
-    ]);
+    let second = two.create_study(flags);
+    let merged = two.cli_json(&format!("{import} --into {second}"));
     assert_eq!(merged["outcome"], "merged");
     assert_eq!(merged["study"]["reports_accepted"], 40);
-    let other = two.create_study(&["--p", "3", "--epsilon", "1"]);
-    let refusal = two.cli(&["study", "import", &at("a.evstudy"), "--into", &other]);
+    let other = two.create_study("--p 3 --epsilon 1");
+    let refusal = two.cli(&format!("{import} --into {other}"));
     refused(&refusal, 1, &["only studies of the same parameters"]);
-    let own = two.cli(&["study", "import", &at("rows.csv")]);
+    let own = two.cli(&format!("study import {rows}"));
     refused(&own, 1, &["not a complete export of a study"]);
     // The estimate of the imported study says what one report can do.
-    let estimate = two.cli_json(&[
-        "estimate",
-        "--study",
-        &id,
-        "--wait",
-        "--out",
-        &at("result"),
-        "--json",
-    ]);
-    assert!(estimate["influence"].as_f64().unwrap() > 0.0, "{estimate}");
-    let shown = two.cli(&["estimate", "--study", &id, "--wait", "--out", &at("result")]);
-    let shown = String::from_utf8(shown.stdout).unwrap();
+    let estimate = format!("estimate --study {id} --wait --out {}", folder.at("result"));
+    let done = two.cli_json(&estimate);
+    assert!(done["influence"].as_f64().unwrap() > 0.0, "{done}");
+    let shown = succeeded(&two.cli(&estimate));
     assert!(shown.contains("influence: replacing one report"), "{shown}");
 
     // Deleting wants to be meant, and a closed study.
-    refused(&two.cli(&["study", "delete", &id]), 2, &["--yes"]);
-    refused(
-        &two.cli(&["study", "delete", &id, "--yes"]),
-        1,
-        &["close it"],
-    );
-    two.cli_json(&["study", "close", &id, "--json"]);
-    assert_eq!(
-        two.cli_json(&["study", "delete", &id, "--yes", "--json"])["deleted"],
-        id.as_str()
-    );
-    refused(&two.cli(&["study", "show", &id]), 1, &["there is no study"]);
-    let left = two.cli_json(&["study", "list", "--json"]);
+    refused(&two.cli(&format!("study delete {id}")), 2, &["--yes"]);
+    let delete = format!("study delete {id} --yes");
+    refused(&two.cli(&delete), 1, &["close it"]);
+    two.cli_json(&format!("study close {id}"));
+    assert_eq!(two.cli_json(&delete)["deleted"], id.as_str());
+    let shown = two.cli(&format!("study show {id}"));
+    refused(&shown, 1, &["there is no study"]);
+    let left = two.cli_json("study list");
     assert_eq!(left["studies"].as_array().unwrap().len(), 2);
 }
 
 #[test]
 fn a_backup_of_a_running_server_is_restored() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name).display().to_string();
-    let mut server = ServerProcess::start(&folder.path().join("data"));
-    let id = server.create_study(&["--p", "3", "--epsilon", "4"]);
-    fs::write(at("rows.csv"), "1,2,3\n4,5,6\n7,8,10\n").unwrap();
-    server.cli_json(&[
-        "report",
-        "--header",
-        "no",
-        "--json",
-        "--study",
-        &id,
-        "--rows",
-        &at("rows.csv"),
-    ]);
-    let written = server.cli_json(&["backup", "--out", &at("backup.db"), "--json"]);
-    assert_eq!(
-        written["bytes"],
-        fs::metadata(at("backup.db")).unwrap().len()
-    );
-    refused(
-        &server.cli(&["backup", "--out", &at("backup.db")]),
-        2,
-        &["exists"],
-    );
-    let token = fs::read_to_string(server.token_file()).unwrap();
+    let folder = Folder::new();
+    let mut server = folder.server();
+    let id = server.create_study("--p 3 --epsilon 4");
+    server.report(&id, &folder.write("rows.csv", "1,2,3\n4,5,6\n7,8,10\n"));
+    let file = folder.at("backup.db");
+    let backup = format!("backup --out {file}");
+    let written = server.cli_json(&backup);
+    assert_eq!(written["bytes"], fs::metadata(&file).unwrap().len());
+    refused(&server.cli(&backup), 2, &["exists"]);
+    let token = server.token();
     server.kill();
 
     let restored = folder.path().join("restored");
     fs::create_dir(&restored).unwrap();
-    fs::copy(at("backup.db"), restored.join("eigenveil.db")).unwrap();
+    fs::copy(file, restored.join("eigenveil.db")).unwrap();
     let server = ServerProcess::start(&restored);
     // The token is the same; its file is the operator's to keep.
     fs::write(server.token_file(), token).unwrap();
-    let shown = server.cli_json(&["study", "show", &id, "--json"]);
-    assert_eq!(shown["reports_accepted"], 3);
-    server.cli_json(&["study", "close", &id, "--json"]);
+    assert_eq!(server.accepted(&id), 3);
+    server.cli_json(&format!("study close {id}"));
+}
+
+/// A second estimate into the same directory takes away what the first one left there, and nothing else.
+#[test]
+fn nothing_of_an_earlier_estimate_stays() {
+    let folder = Folder::new();
+    let server = folder.server();
+    let study = server.create_study("--p 6 --epsilon 8");
+    let rows = (0..400).map(|i| {
+        let x = f64::from(i % 7) - 3.0;
+        format!("{x},{},0.1,0.2,-0.1,0.3\n", 0.5 * x)
+    });
+    server.report(&study, &folder.write("rows.csv", rows.collect::<String>()));
+    let out = folder.at("out");
+    fs::create_dir(&out).unwrap();
+    // Somebody's own, one with the name of a picture that only a path has.
+    for own in ["out/notes.txt", "out/lambda_rows.svg"] {
+        folder.write(own, "mine");
+    }
+    let estimate = |more: &str| {
+        server.cli_json(&format!(
+            "estimate --study {study} --k 2 --wait --out {out} {more}"
+        ));
+        let names = fs::read_dir(&out).unwrap();
+        let mut names: Vec<String> = names
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    };
+    let plain = estimate("");
+    assert_eq!(folder.read("out/lambda_rows.svg"), "mine");
+    let sparse = estimate("--sparse --lambda path");
+    assert!(sparse.contains(&"lambda_path.csv".to_owned()), "{sparse:?}");
+    // What the path overwrote was its own from then on.
+    let mut wanted = plain;
+    wanted.retain(|name| name != "lambda_rows.svg");
+    assert_eq!(estimate(""), wanted);
+    assert_eq!(folder.read("out/notes.txt"), "mine");
 }

@@ -1,6 +1,7 @@
 //! The disk fills up under a running server, and a second server wants the same directory.
 
-use eigenveil_client::http::{HttpSettings, RetryPolicy, StudyClient};
+use eigenveil_client::http::{HttpSettings, RetryPolicy, Study, StudyClient};
+use eigenveil_estimation::accumulate::ReportSum;
 use eigenveil_shared::{
     api::REPORT_BATCH_MEDIA_TYPE,
     codec::{self, StudyShape},
@@ -8,10 +9,25 @@ use eigenveil_shared::{
     report::Report,
 };
 
-use crate::program::{ServerProcess, assert_stored, refused, run};
+use crate::{
+    patience::until,
+    program::{Folder, ServerProcess, assert_stored, refused, run},
+};
+
+/// Files may not grow beyond 1 MiB: the log of the database is the first to feel it.
+const LIMIT: &str = "trap '' XFSZ; ulimit -f 2048; exec";
+
+/// One that does not try again by itself.
+fn client(server: &ServerProcess) -> StudyClient {
+    let settings = HttpSettings {
+        retry: RetryPolicy::never(),
+        ..HttpSettings::default()
+    };
+    StudyClient::with_settings(&server.url, &settings).unwrap()
+}
 
 /// Reports of a device each, which perturbs a row; what they add up to is theirs alone.
-fn reports(study: &eigenveil_client::http::Study, count: usize) -> Vec<Report> {
+fn reports(study: &Study, count: usize) -> Vec<Report> {
     let participant = study.participant();
     let row = Row::new(vec![0.5; study.params().dimension()]);
     (0..count)
@@ -19,15 +35,14 @@ fn reports(study: &eigenveil_client::http::Study, count: usize) -> Vec<Report> {
         .collect()
 }
 
-fn encode(study: &eigenveil_client::http::Study, reports: &[Report]) -> Vec<u8> {
+fn encode(study: &Study, reports: &[Report]) -> Vec<u8> {
     let shape = StudyShape::new(study.params());
     let pairs = reports.iter().map(|r| (r.id, r.payload.as_slice()));
     codec::encode_batch(&shape, pairs).unwrap()
 }
 
-fn sum(reports: &[Report], p: usize, study: &eigenveil_client::http::Study) -> Vec<f64> {
-    let mut sum =
-        eigenveil_estimation::accumulate::ReportSum::new(study.params().mechanism(), p).unwrap();
+fn sum(reports: &[Report], p: usize, study: &Study) -> Vec<f64> {
+    let mut sum = ReportSum::new(study.params().mechanism(), p).unwrap();
     let shape = StudyShape::new(study.params());
     for report in reports {
         let payload = shape.payload(&report.payload).unwrap();
@@ -36,19 +51,13 @@ fn sum(reports: &[Report], p: usize, study: &eigenveil_client::http::Study) -> V
     sum.finish().unwrap().sum().as_slice().to_vec()
 }
 
-/// Files may not grow beyond 1 MiB: the log of the database is the first to feel it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_disk_loses_nothing_that_was_acknowledged() {
-    let folder = tempfile::tempdir().unwrap();
-    let data = folder.path().join("data");
-    let log = folder.path().join("log");
-    let mut server = ServerProcess::start_limited(&data, "trap '' XFSZ; ulimit -f 2048", &[], &log);
-    let id = server.create_study(&["--p", "16", "--epsilon", "4"]);
-    let settings = HttpSettings {
-        retry: RetryPolicy::never(),
-        ..HttpSettings::default()
-    };
-    let client = StudyClient::with_settings(&server.url, &settings).unwrap();
+    let folder = Folder::new();
+    let (data, log) = (folder.path().join("data"), folder.path().join("log"));
+    let mut server = ServerProcess::start_limited(&data, LIMIT, "", &log);
+    let id = server.create_study("--p 16 --epsilon 4");
+    let client = client(&server);
     let study = client.fetch_study(&id).await.unwrap();
     let readiness = async || {
         reqwest::get(format!("{}/readyz", server.url))
@@ -111,7 +120,7 @@ async fn a_full_disk_loses_nothing_that_was_acknowledged() {
     server.kill();
     // With room again: everything is there, and new reports are taken.
     let mut server = ServerProcess::start(&data);
-    let client = StudyClient::with_settings(&server.url, &settings).unwrap();
+    let client = self::client(&server);
     let again = client
         .upload_batch(&study, &acknowledged[..200])
         .await
@@ -130,22 +139,22 @@ async fn a_full_disk_loses_nothing_that_was_acknowledged() {
 
 #[test]
 fn a_directory_has_one_server_process() {
-    let folder = tempfile::tempdir().unwrap();
-    let data = folder.path().join("data");
-    let mut server = ServerProcess::start(&data);
-    let text = data.display().to_string();
-    let second = run(&["serve", "--listen", "127.0.0.1:0", "--data", &text]);
-    refused(&second, 1, &["another server is using", &text]);
+    let folder = Folder::new();
+    let mut server = folder.server();
+    let data = folder.at("data");
+    let second = run(&format!("serve --listen 127.0.0.1:0 --data {data}"));
+    refused(
+        &second,
+        1,
+        &["[store-unavailable]", "another server is using", &data],
+    );
     // The first one is not disturbed, and after a crash its directory is free.
-    server.create_study(&["--p", "4", "--epsilon", "1"]);
+    let study = server.create_study("--p 4 --epsilon 1");
     server.kill();
-    let mut third = ServerProcess::start(&data);
+    let mut third = folder.server();
     assert_eq!(
-        third.cli_json(&["study", "list", "--json"])["studies"]
-            .as_array()
-            .unwrap()
-            .len(),
-        1
+        third.cli_json("study list")["studies"][0]["id"],
+        study.as_str()
     );
     assert!(third.stop());
 }
@@ -153,16 +162,11 @@ fn a_directory_has_one_server_process() {
 /// What takes the room can be closed and deleted while there is none, and then there is some.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_disk_is_emptied_by_deleting() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let (data, log) = (folder.path().join("data"), folder.path().join("log"));
-    let limits = "trap '' XFSZ; ulimit -f 2048";
-    let mut server = ServerProcess::start_limited(&data, limits, &[], &log);
-    let settings = HttpSettings {
-        retry: RetryPolicy::never(),
-        ..HttpSettings::default()
-    };
-    let client = StudyClient::with_settings(&server.url, &settings).unwrap();
-    let [large, small] = [(); 2].map(|()| server.create_study(&["--p", "16", "--epsilon", "4"]));
+    let mut server = ServerProcess::start_limited(&data, LIMIT, "", &log);
+    let client = client(&server);
+    let [large, small] = [(); 2].map(|()| server.create_study("--p 16 --epsilon 4"));
     let study = client.fetch_study(&large).await.unwrap();
     let mut full = false;
     for _ in 0..400 {
@@ -176,24 +180,21 @@ async fn a_full_disk_is_emptied_by_deleting() {
         }
     }
     assert!(full, "the limit was never felt");
-    server.cli_json(&["study", "close", "--json", &large]);
-    let deleted = server.cli(&["study", "delete", &large, "--yes"]);
-    assert!(deleted.status.success(), "{deleted:?}");
+    server.cli_json(&format!("study close {large}"));
+    server.cli_json(&format!("study delete {large} --yes"));
     // Cleared away step by step: the other study takes reports again, without a restart.
     let study = client.fetch_study(&small).await.unwrap();
     let batch = reports(&study, 200);
-    let mut accepted = 0;
-    for _ in 0..600 {
+    until("room", async || {
         match client.upload_batch(&study, &batch).await {
-            Ok(receipt) => {
-                accepted = receipt.accepted + receipt.duplicates;
-                break;
+            Ok(receipt) => receipt.accepted + receipt.duplicates == 200,
+            Err(error) => {
+                assert!(error.is_retryable(), "{error}");
+                false
             }
-            Err(error) => assert!(error.is_retryable(), "{error}"),
         }
-        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-    }
-    assert_eq!(accepted, 200);
+    })
+    .await;
     assert!(server.stop());
     assert_stored(&data, &small, 200, &sum(&batch, 16, &study));
 }

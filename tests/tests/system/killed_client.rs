@@ -1,40 +1,29 @@
 //! SIGKILL of the client, several times during one upload of `eigenveil report`.
 
-use std::{fmt::Write as _, process::Stdio, time::Duration};
+use std::{fmt::Write as _, process::Stdio};
 
 use eigenveil_client::http::StudyClient;
 use eigenveil_shared::codec::StudyShape;
 
 use crate::{
-    program::{ServerProcess, add_payload, assert_stored, one_json_line, program},
+    patience::until,
+    program::{Folder, add_payload, assert_stored, json_of, program, words},
     proxy::Proxy,
 };
 
 const P: usize = 24;
-const ROWS: usize = 20_000;
+const ROWS: usize = 4_000;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_row_is_counted_once_and_always_sent_with_the_same_bytes() {
-    let folder = tempfile::tempdir().unwrap();
-    let data = folder.path().join("data");
-    let mut server = ServerProcess::start(&data);
-    let id = server.create_study(&[
-        "--p",
-        "24",
-        "--epsilon",
-        "4",
-        "--mechanism",
-        "symmetric-gaussian",
-    ]);
-    let proxy = Proxy::before(&server.url).await;
-    let checked = StudyClient::new(&server.url)
-        .unwrap()
-        .fetch_study(&id)
-        .await
-        .unwrap();
+    let folder = Folder::new();
+    let mut server = folder.server();
+    let id = server.create_study("--p 24 --epsilon 4 --mechanism symmetric-gaussian");
+    let proxy = Proxy::gated(&server.url).await;
+    let client = StudyClient::new(&server.url).unwrap();
+    let checked = client.fetch_study(&id).await.unwrap();
     proxy.record(StudyShape::new(checked.params()));
 
-    let rows = folder.path().join("rows.csv");
     let mut text = String::new();
     for i in 0..ROWS {
         for j in 0..P {
@@ -43,63 +32,49 @@ async fn every_row_is_counted_once_and_always_sent_with_the_same_bytes() {
         }
         text.push('\n');
     }
-    std::fs::write(&rows, text).unwrap();
-
-    let (proxy_url, study_id) = (proxy.url.clone(), id.clone());
-    let command = move || {
+    let rows = folder.write("rows.csv", text);
+    let report = || {
         let mut command = program();
         command
-            .args([
-                "report",
-                "--header",
-                "no",
-                "--json",
-                "--connections",
-                "2",
-                "--server",
-                &proxy_url,
-                "--study",
-                &study_id,
-                "--rows",
-            ])
-            .arg(&rows)
+            .args(words(&format!(
+                "report --header no --json --connections 2 --server {} --study {id} --rows {rows}",
+                proxy.url
+            )))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         command
     };
-    // Killed while it reads, perturbs, syncs, sends and records; each run goes on where the disk says.
-    let mut killed = 0;
-    for pause in [30, 60, 90, 120, 150, 180, 210, 240] {
-        let mut child = command().spawn().unwrap();
-        tokio::time::sleep(Duration::from_millis(pause)).await;
-        if child.try_wait().unwrap().is_none() {
-            killed += 1;
-        }
-        // Killing a child that has just ended is not a failure.
-        let _ = child.kill();
+    // Each run goes on where the disk says. None can end before it is killed: the proxy lets through so many requests and
+    // then holds one, before the server has it or after. The first run is killed as soon as a report is on the disk.
+    let outbox = folder.path().join("rows.csv.eigenveil/outbox.db");
+    for passed in [0, 0, 1, 2, 4, 7, 11] {
+        let first = !outbox.exists();
+        proxy.let_through(passed);
+        let mut child = report().spawn().unwrap();
+        until("a run to be killed", async || {
+            assert!(child.try_wait().unwrap().is_none(), "it ended");
+            match first {
+                true => std::fs::metadata(&outbox).is_ok_and(|file| file.len() > 100_000),
+                false => proxy.holds_one(),
+            }
+        })
+        .await;
+        child.kill().unwrap();
         child.wait().unwrap();
+        until("the connections to be gone", async || !proxy.holds_one()).await;
     }
-    assert!(
-        killed >= 4,
-        "only {killed} runs were killed before they ended"
-    );
-    let output = tokio::task::spawn_blocking(move || command().output().unwrap())
-        .await
-        .unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    let reported = one_json_line(&output.stdout);
+    proxy.let_through(1_000_000);
+    let output = tokio::task::block_in_place(|| report().output().unwrap());
+    let reported = json_of(&output);
     assert_eq!(reported["acknowledged"], ROWS as u64, "{reported}");
     assert_eq!(reported["pending"], 0);
 
     // One identifier a row, and never two different bodies for one identifier.
     let mut expected = vec![0.0; P * (P + 1) / 2];
-    let seen = proxy.seen.lock().unwrap();
+    let seen = proxy.passed.seen.lock().unwrap();
     assert_eq!(seen.len(), ROWS);
+    assert!(seen.values().any(|bodies| bodies.len() > 1), "none twice");
     for bodies in seen.values() {
         assert!(
             bodies.iter().all(|body| *body == bodies[0]),
@@ -109,5 +84,5 @@ async fn every_row_is_counted_once_and_always_sent_with_the_same_bytes() {
     }
 
     assert!(server.stop());
-    assert_stored(&data, &id, ROWS as u64, &expected);
+    assert_stored(&server.data, &id, ROWS as u64, &expected);
 }

@@ -16,19 +16,15 @@ mod centring;
 #[path = "../../../server/tests/common/certificates.rs"]
 mod certificates;
 mod command_line;
-mod consistency;
 mod crash_matrix;
 mod documentation;
 mod enrolment;
 mod files;
-mod footprints;
 mod full_disk;
 #[path = "../../../server/tests/common/identifiable.rs"]
 mod identifiable;
 mod killed_client;
-mod killed_server;
 mod messages;
-mod million;
 mod noise_off;
 mod participants;
 #[path = "../../../server/tests/common/patience.rs"]
@@ -40,6 +36,6 @@ mod proxy;
 mod readme_numbers;
 mod reproduce;
 mod row_ledger;
-mod secrets;
 mod secured;
 mod tables;
+mod traces;

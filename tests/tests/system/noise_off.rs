@@ -4,11 +4,11 @@
 //! `docs/protocol.md`, without the project's codec.
 
 use eigenveil_estimation::{metrics, pca::pca};
-use eigenveil_shared::estimate::Estimate;
+use eigenveil_shared::{estimate::Estimate, study::from_hex};
 use nalgebra::{DMatrix, DVector};
 use rand::{RngExt, SeedableRng, rngs::ChaCha20Rng};
 
-use crate::program::ServerProcess;
+use crate::program::Folder;
 
 const P: usize = 12;
 const N: usize = 400;
@@ -51,21 +51,11 @@ fn identifier(number: usize) -> [u8; 16] {
 
 #[tokio::test]
 async fn pca_over_http_equals_plain_pca() {
-    let folder = tempfile::tempdir().unwrap();
-    let server = ServerProcess::start(&folder.path().join("data"));
-    let mechanism = "symmetric-gaussian";
-    let id = server.create_study(&["--p", "12", "--epsilon", "1", "--mechanism", mechanism]);
-    let id = id.as_str();
-    let study = server.cli_json(&["study", "show", "--json", id]);
-    let fingerprint: Vec<u8> = (0..32)
-        .map(|i| {
-            u8::from_str_radix(
-                &study["fingerprint"].as_str().unwrap()[2 * i..2 * i + 2],
-                16,
-            )
-            .unwrap()
-        })
-        .collect();
+    let folder = Folder::new();
+    let server = folder.server();
+    let id = server.create_study("--p 12 --epsilon 1 --mechanism symmetric-gaussian");
+    let study = server.cli_json(&format!("study show {id}"));
+    let fingerprint = from_hex(study["fingerprint"].as_str().unwrap()).unwrap();
     let rows = rows();
     let url = format!("{}/v1/studies/{id}/reports", server.url);
     let client = reqwest::Client::new();
@@ -106,20 +96,9 @@ async fn pca_over_http_equals_plain_pca() {
     let receipt: serde_json::Value = answer.json().await.unwrap();
     assert_eq!(receipt["accepted"], (N / 2) as u64, "{receipt}");
 
-    let out = folder.path().join("result");
-    server.cli_json(&[
-        "estimate",
-        "--json",
-        "--study",
-        id,
-        "--k",
-        "2",
-        "--wait",
-        "--out",
-        out.to_str().unwrap(),
-    ]);
-    let text = std::fs::read_to_string(out.join("estimate.json")).unwrap();
-    let estimate: Estimate = serde_json::from_str(&text).unwrap();
+    let out = folder.at("result");
+    server.cli_json(&format!("estimate --study {id} --k 2 --wait --out {out}"));
+    let estimate: Estimate = serde_json::from_str(&folder.read("result/estimate.json")).unwrap();
     assert_eq!(estimate.n, N as u64);
 
     let mut moment = DMatrix::zeros(P, P);

@@ -7,58 +7,113 @@ use std::{
     time::Duration,
 };
 
-use eigenveil_client::http::{HttpSettings, RetryPolicy};
 use eigenveil_estimation::Cancel;
 use eigenveil_server::{Environment, ServerConfig, Store, StudyId};
 use eigenveil_shared::mechanism::PayloadForm;
+use serde_json::Value;
 
 /// The program that was built with these tests.
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_eigenveil-under-test");
+
 pub(crate) fn program() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_eigenveil-under-test"));
-    command
-        .env_remove("EIGENVEIL_TOKEN")
-        .env_remove("EIGENVEIL_SERVER")
-        .env_remove("RUST_LOG");
+    without_settings(Command::new(PROGRAM))
+}
+
+/// A command that nothing of the environment of the tests changes.
+pub(crate) fn without_settings(mut command: Command) -> Command {
+    for name in ["EIGENVEIL_TOKEN", "EIGENVEIL_SERVER", "RUST_LOG"] {
+        command.env_remove(name);
+    }
     command
 }
 
-/// A shell that runs this command of it with `"$0" "$@"` standing for the program.
-fn shell(command: &str, program: &Command) -> Command {
-    let mut shell = Command::new("sh");
-    shell.args(["-c", command]).arg(program.get_program());
-    for (key, value) in program.get_envs() {
-        match value {
-            Some(value) => shell.env(key, value),
-            None => shell.env_remove(key),
-        };
-    }
+/// A shell that does this and then becomes the program; what it says goes to `log`.
+fn shell(before: &str, log: &Path) -> Command {
+    let script = format!("{before} \"$0\" \"$@\" 2>\"$EIGENVEIL_LOG\"");
+    let mut shell = without_settings(Command::new("sh"));
+    shell
+        .args(["-c", &script, PROGRAM])
+        .env("EIGENVEIL_LOG", log);
     shell
 }
 
-/// Runs a command line to its end.
-pub(crate) fn run(arguments: &[&str]) -> Output {
-    program()
-        .args(arguments)
-        .stdin(Stdio::null())
-        .output()
-        .unwrap()
+/// The arguments of a command line as one types it: split at blanks, but for what stands in single quotes.
+pub(crate) fn words(line: &str) -> Vec<&str> {
+    let parts = line.split('\'').enumerate();
+    let words = parts.flat_map(|(at, part)| match at % 2 {
+        0 => part.split_whitespace().collect::<Vec<_>>(),
+        _ => vec![part],
+    });
+    words.collect()
 }
 
-/// Runs a command line that must succeed and prints one JSON object on one line.
-pub(crate) fn run_json(arguments: &[&str]) -> serde_json::Value {
-    let output = run(arguments);
-    assert!(
-        output.status.success(),
-        "{arguments:?} failed: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    one_json_line(&output.stdout)
+/// Runs a command line, without the program's name, to its end.
+pub(crate) fn run(line: &str) -> Output {
+    let mut program = program();
+    program.args(words(line)).stdin(Stdio::null());
+    program.output().unwrap()
 }
 
-pub(crate) fn one_json_line(stdout: &[u8]) -> serde_json::Value {
-    let text = std::str::from_utf8(stdout).unwrap();
+/// Runs a command line with `--json`, which must succeed and print one JSON object on one line.
+#[track_caller]
+pub(crate) fn run_json(line: &str) -> Value {
+    json_of(&run(&format!("{line} --json")))
+}
+
+/// The one line of JSON that a command, which must have succeeded, printed.
+#[track_caller]
+pub(crate) fn json_of(output: &Output) -> Value {
+    let text = succeeded(output);
     assert_eq!(text.matches('\n').count(), 1, "not one line: {text:?}");
-    serde_json::from_str(text).unwrap()
+    serde_json::from_str(&text).unwrap()
+}
+
+/// What a command that must have succeeded printed.
+#[track_caller]
+pub(crate) fn succeeded(output: &Output) -> String {
+    assert!(output.status.success(), "{}", stderr(output));
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+pub(crate) fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A directory that goes with its owner.
+pub(crate) struct Folder(tempfile::TempDir);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// The path of a file in it, for a command line.
+    pub(crate) fn at(&self, name: &str) -> String {
+        self.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    /// Writes a file, and gives its path.
+    pub(crate) fn write(&self, name: &str, text: impl AsRef<[u8]>) -> String {
+        std::fs::write(self.at(name), text).unwrap();
+        self.at(name)
+    }
+
+    pub(crate) fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.at(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    pub(crate) fn read_json(&self, name: &str) -> Value {
+        serde_json::from_str(&self.read(name)).unwrap()
+    }
+
+    /// A server on a data directory in it.
+    pub(crate) fn server(&self) -> ServerProcess {
+        ServerProcess::start(&self.path().join("data"))
+    }
 }
 
 /// A server process on a data directory of its own; killed when dropped.
@@ -76,39 +131,27 @@ impl ServerProcess {
 
     /// Starts on this address; a port just left by a killed server may need a moment.
     pub(crate) fn start_on(data: &Path, listen: &str) -> Self {
-        Self::start_as(program, data, &["--listen", listen])
+        Self::start_as(program, data, &format!("--listen {listen}"))
     }
 
-    /// Starts with these flags besides `--data` and `--json`; what it says goes to this file.
-    pub(crate) fn start_logged(
-        program: impl Fn() -> Command,
-        data: &Path,
-        flags: &[&str],
-        log: &Path,
-    ) -> Self {
+    /// Starts with these flags besides `--data` and `--json`; what it says at this level goes to `log`.
+    pub(crate) fn start_logged(level: &str, data: &Path, flags: &str, log: &Path) -> Self {
         let logged = || {
-            let program = program();
-            let mut shell = shell("exec \"$0\" \"$@\" 2>\"$EIGENVEIL_LOG\"", &program);
-            shell.env("EIGENVEIL_LOG", log);
+            let mut shell = shell("exec", log);
+            shell.env("RUST_LOG", level);
             shell
         };
         Self::start_as(logged, data, flags)
     }
 
-    /// Starts within limits of the shell's `ulimit`, such as `ulimit -n 256`. What it says goes to `log`, as JSON.
-    pub(crate) fn start_limited(data: &Path, limits: &str, flags: &[&str], log: &Path) -> Self {
-        let limited = || {
-            let command = format!("{limits}; exec \"$0\" \"$@\" 2>\"$EIGENVEIL_LOG\"");
-            let mut shell = shell(&command, &program());
-            shell.env("EIGENVEIL_LOG", log);
-            shell
-        };
-        let all = [&["--listen", "127.0.0.1:0", "--log-json"], flags].concat();
-        Self::start_as(limited, data, &all)
+    /// Starts after this of a shell, such as `ulimit -n 256; exec`. What it says goes to `log`, as JSON.
+    pub(crate) fn start_limited(data: &Path, before: &str, flags: &str, log: &Path) -> Self {
+        let flags = format!("--listen 127.0.0.1:0 --log-json {flags}");
+        Self::start_as(|| shell(before, log), data, &flags)
     }
 
     /// Starts with these flags besides `--data` and `--json`; what it says is read when it does not start.
-    pub(crate) fn start_as(program: impl Fn() -> Command, data: &Path, flags: &[&str]) -> Self {
+    pub(crate) fn start_as(program: impl Fn() -> Command, data: &Path, flags: &str) -> Self {
         let piped = || {
             let mut program = program();
             program.stderr(Stdio::piped());
@@ -125,15 +168,15 @@ impl ServerProcess {
             }
             std::thread::sleep(Duration::from_millis(100));
         }
-        panic!("{flags:?}: the address stayed taken");
+        panic!("{flags}: the address stayed taken");
     }
 
     /// A server that says where it listens, or what it says instead.
-    fn spawn(program: &impl Fn() -> Command, data: &Path, flags: &[&str]) -> Result<Self, String> {
+    fn spawn(program: &impl Fn() -> Command, data: &Path, flags: &str) -> Result<Self, String> {
         let mut child = program()
             .args(["serve", "--json", "--data"])
             .arg(data)
-            .args(flags)
+            .args(words(flags))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
@@ -142,7 +185,7 @@ impl ServerProcess {
         BufReader::new(child.stdout.as_mut().unwrap())
             .read_line(&mut line)
             .unwrap();
-        if let Ok(started) = serde_json::from_str::<serde_json::Value>(&line) {
+        if let Ok(started) = serde_json::from_str::<Value>(&line) {
             let url = started["listening"].as_str().unwrap().to_owned();
             return Ok(Self {
                 child: Some(child),
@@ -194,35 +237,50 @@ impl ServerProcess {
         self.data.join("operator.token")
     }
 
-    /// A command line against this server, with the operator's token.
-    pub(crate) fn cli(&self, arguments: &[&str]) -> Output {
-        program()
-            .args(arguments)
+    /// The operator's token.
+    pub(crate) fn token(&self) -> String {
+        let text = std::fs::read_to_string(self.token_file()).unwrap();
+        text.trim().to_owned()
+    }
+
+    /// The command of a command line against this server, with the operator's token.
+    pub(crate) fn command(&self, line: &str) -> Command {
+        let mut command = program();
+        command
+            .args(words(line))
             .env("EIGENVEIL_SERVER", &self.url)
-            .env(
-                "EIGENVEIL_TOKEN",
-                std::fs::read_to_string(self.token_file()).unwrap(),
-            )
-            .stdin(Stdio::null())
-            .output()
-            .unwrap()
+            .env("EIGENVEIL_TOKEN", self.token())
+            .stdin(Stdio::null());
+        command
+    }
+
+    pub(crate) fn cli(&self, line: &str) -> Output {
+        self.command(line).output().unwrap()
+    }
+
+    /// Runs a command line with `--json`, which must succeed.
+    #[track_caller]
+    pub(crate) fn cli_json(&self, line: &str) -> Value {
+        json_of(&self.cli(&format!("{line} --json")))
     }
 
     /// Creates an open study with these flags and returns its identifier.
-    pub(crate) fn create_study(&self, flags: &[&str]) -> String {
-        let mut arguments = vec!["study", "create", "--json", "--name", "under test"];
-        arguments.extend(flags);
-        self.cli_json(&arguments)["id"].as_str().unwrap().to_owned()
+    #[track_caller]
+    pub(crate) fn create_study(&self, flags: &str) -> String {
+        let made = self.cli_json(&format!("study create --name 'under test' {flags}"));
+        made["id"].as_str().unwrap().to_owned()
     }
 
-    pub(crate) fn cli_json(&self, arguments: &[&str]) -> serde_json::Value {
-        let output = self.cli(arguments);
-        assert!(
-            output.status.success(),
-            "{arguments:?} failed: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        one_json_line(&output.stdout)
+    /// Reports the rows of a file without a header, all of which are taken.
+    #[track_caller]
+    pub(crate) fn report(&self, study: &str, rows: &str) -> Value {
+        self.cli_json(&format!("report --header no --study {study} --rows {rows}"))
+    }
+
+    /// How many reports a study has accepted.
+    #[track_caller]
+    pub(crate) fn accepted(&self, study: &str) -> Value {
+        self.cli_json(&format!("study show {study}"))["reports_accepted"].clone()
     }
 }
 
@@ -236,12 +294,10 @@ impl Drop for ServerProcess {
     }
 }
 
-/// Retries for as long as a killed server may stay away.
-pub(crate) fn patient() -> HttpSettings {
-    HttpSettings {
-        retry: RetryPolicy::patient(),
-        ..HttpSettings::default()
-    }
+/// What may be done with a file, and by whom.
+pub(crate) fn mode_of(path: impl AsRef<Path>) -> u32 {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
 /// Adds a payload of little-endian f32 entries to a sum, in f64.
@@ -285,33 +341,32 @@ pub(crate) fn assert_stored(data: &Path, study: &str, count: u64, expected: &[f6
 /// The command failed with this exit code and said these words on standard error alone.
 #[track_caller]
 pub(crate) fn refused(output: &Output, exit: i32, words: &[&str]) {
-    let stderr = String::from_utf8_lossy(&output.stderr);
+    let stderr = stderr(output);
     assert_eq!(output.status.code(), Some(exit), "{stderr}");
-    assert!(
-        output.stdout.is_empty(),
-        "{}",
-        String::from_utf8_lossy(&output.stdout)
-    );
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(stdout.is_empty(), "{stdout}");
     for word in words {
         assert!(stderr.contains(word), "{word:?} is not in: {stderr}");
     }
 }
 
-/// The keys of an object.
-pub(crate) fn keys(value: &serde_json::Value) -> Vec<&str> {
-    value
-        .as_object()
-        .unwrap()
-        .keys()
-        .map(String::as_str)
-        .collect()
+/// Wrong usage: the command line with each of these added is refused with these words. Returns all that was said.
+#[track_caller]
+pub(crate) fn refuses(line: &str, wrong: &[(&str, &str)]) -> String {
+    let mut said = String::new();
+    for (more, word) in wrong {
+        let output = run(&format!("{line} {more}"));
+        println!("{more}");
+        refused(&output, 2, &[word]);
+        said += &stderr(&output);
+    }
+    said
 }
 
-/// The keys that are promised, in any order, with room for more.
+/// The keys that are promised, named with blanks between, in any order, with room for more.
 #[track_caller]
-pub(crate) fn has_keys(value: &serde_json::Value, wanted: &[&str]) {
-    let keys = keys(value);
-    for key in wanted {
-        assert!(keys.contains(key), "{key} is missing from {keys:?}");
+pub(crate) fn has_keys(value: &Value, wanted: &str) {
+    for key in wanted.split_whitespace() {
+        assert!(value.get(key).is_some(), "{key} is missing from {value}");
     }
 }

@@ -1,8 +1,11 @@
-//! A proxy between client and server that writes down every report that passes, or loses some.
+//! A proxy between client and server that writes down every report that passes, loses some, or holds them.
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use axum::{
@@ -14,17 +17,42 @@ use axum::{
 };
 use eigenveil_shared::codec::{self, StudyShape};
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
+use tokio::sync::Semaphore;
 
-/// Every body each identifier was seen with.
-pub(crate) type Seen = Arc<Mutex<HashMap<[u8; 16], Vec<Vec<u8>>>>>;
-
-#[derive(Clone)]
-struct Shared {
+/// What the proxy knows of the reports that came by.
+pub(crate) struct Passed {
     server: String,
     client: reqwest::Client,
-    shape: Arc<Mutex<Option<StudyShape>>>,
-    seen: Seen,
-    losses: Option<Arc<Mutex<Losses>>>,
+    shape: Mutex<Option<StudyShape>>,
+    /// Every body each identifier was seen with.
+    pub(crate) seen: Mutex<HashMap<[u8; 16], Vec<Vec<u8>>>>,
+    pub(crate) losses: Option<Mutex<Losses>>,
+    gate: Option<Gate>,
+}
+
+/// Lets through so many requests with reports; the next ones wait, in turn before and after the server has them.
+struct Gate {
+    passes: Semaphore,
+    turn: AtomicUsize,
+    held: AtomicUsize,
+}
+
+impl Gate {
+    async fn wait(&self) {
+        struct Held<'a>(&'a AtomicUsize);
+        impl Drop for Held<'_> {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+        if let Ok(pass) = self.passes.try_acquire() {
+            return pass.forget();
+        }
+        self.held.fetch_add(1, Ordering::Relaxed);
+        // Counted until it passes or its client is gone.
+        let _held = Held(&self.held);
+        self.passes.acquire().await.unwrap().forget();
+    }
 }
 
 /// What is lost, drawn from a seed, and how often it was.
@@ -36,14 +64,18 @@ pub(crate) struct Losses {
 
 pub(crate) struct Proxy {
     pub(crate) url: String,
-    pub(crate) seen: Seen,
-    pub(crate) losses: Option<Arc<Mutex<Losses>>>,
-    shape: Arc<Mutex<Option<StudyShape>>>,
+    pub(crate) passed: Arc<Passed>,
 }
 
 impl Proxy {
-    pub(crate) async fn before(server: &str) -> Self {
-        Self::serve(server, None).await
+    /// Lets nothing through until told.
+    pub(crate) async fn gated(server: &str) -> Self {
+        let gate = Gate {
+            passes: Semaphore::new(0),
+            turn: AtomicUsize::new(0),
+            held: AtomicUsize::new(0),
+        };
+        Self::serve(server, None, Some(gate)).await
     }
 
     /// Of the requests with reports one in ten is lost, and the answers of two in ten.
@@ -53,42 +85,50 @@ impl Proxy {
             requests: 0,
             answers: 0,
         };
-        Self::serve(server, Some(Arc::new(Mutex::new(losses)))).await
+        Self::serve(server, Some(Mutex::new(losses)), None).await
     }
 
-    async fn serve(server: &str, losses: Option<Arc<Mutex<Losses>>>) -> Self {
-        let seen = Seen::default();
-        let shape = Arc::new(Mutex::new(None));
-        let shared = Shared {
+    async fn serve(server: &str, losses: Option<Mutex<Losses>>, gate: Option<Gate>) -> Self {
+        let passed = Arc::new(Passed {
             server: server.to_owned(),
             client: reqwest::Client::new(),
-            shape: Arc::clone(&shape),
-            seen: Arc::clone(&seen),
-            losses: losses.clone(),
-        };
+            shape: Mutex::default(),
+            seen: Mutex::default(),
+            losses,
+            gate,
+        });
         let routes = Router::new()
             .fallback(pass)
             .layer(axum::extract::DefaultBodyLimit::max(64 << 20))
-            .with_state(shared);
+            .with_state(Arc::clone(&passed));
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() });
-        Self {
-            url,
-            seen,
-            losses,
-            shape,
-        }
+        Self { url, passed }
     }
 
     /// From now on batches of this study are written down.
     pub(crate) fn record(&self, shape: StudyShape) {
-        *self.shape.lock().unwrap() = Some(shape);
+        *self.passed.shape.lock().unwrap() = Some(shape);
+    }
+
+    fn gate(&self) -> &Gate {
+        self.passed.gate.as_ref().unwrap()
+    }
+
+    /// So many more requests with reports pass.
+    pub(crate) fn let_through(&self, requests: usize) {
+        self.gate().passes.add_permits(requests);
+    }
+
+    /// Whether a request is held.
+    pub(crate) fn holds_one(&self) -> bool {
+        self.gate().held.load(Ordering::Relaxed) > 0
     }
 }
 
 async fn pass(
-    State(shared): State<Shared>,
+    State(passed): State<Arc<Passed>>,
     method: Method,
     uri: Uri,
     headers: HeaderMap,
@@ -96,7 +136,7 @@ async fn pass(
 ) -> Response {
     let reports = method == Method::POST && uri.path().ends_with("/reports");
     let mut answer_is_lost = false;
-    if reports && let Some(losses) = &shared.losses {
+    if reports && let Some(losses) = &passed.losses {
         let mut losses = losses.lock().unwrap();
         match losses.rng.random_range(0..10) {
             0 => {
@@ -110,9 +150,9 @@ async fn pass(
             _ => {}
         }
     }
-    let shape = *shared.shape.lock().unwrap();
+    let shape = *passed.shape.lock().unwrap();
     if reports && let Some(shape) = shape {
-        let mut seen = shared.seen.lock().unwrap();
+        let mut seen = passed.seen.lock().unwrap();
         for report in codec::decode_batch(&body, &shape).unwrap() {
             let report = report.unwrap();
             seen.entry(report.id().0)
@@ -120,16 +160,29 @@ async fn pass(
                 .push(report.payload().as_bytes().to_vec());
         }
     }
-    let mut request = shared
+    let gate = passed.gate.as_ref().filter(|_| reports);
+    let before = gate.is_some_and(|gate| gate.turn.fetch_add(1, Ordering::Relaxed) % 2 == 0);
+    if let Some(gate) = gate
+        && before
+    {
+        gate.wait().await;
+    }
+    let mut request = passed
         .client
-        .request(method, format!("{}{}", shared.server, uri))
+        .request(method, format!("{}{}", passed.server, uri))
         .body(body);
     for name in ["content-type", "authorization"] {
         if let Some(value) = headers.get(name) {
             request = request.header(name, value);
         }
     }
-    match request.send().await {
+    let answer = request.send().await;
+    if let Some(gate) = gate
+        && !before
+    {
+        gate.wait().await;
+    }
+    match answer {
         Ok(_) if answer_is_lost => StatusCode::BAD_GATEWAY.into_response(),
         Ok(answer) => {
             let status = answer.status();

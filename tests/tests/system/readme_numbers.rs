@@ -43,13 +43,12 @@ fn quoted(text: &str, before: &str) -> Vec<String> {
 }
 
 /// The command of README that begins like this, with more flags.
-fn printed(text: &str, beginning: &str, more: &[&str]) -> Value {
+fn printed(text: &str, beginning: &str, more: &str) -> Value {
     let (_, rest) = text.split_once(beginning).unwrap();
     let (rest, _) = rest.split_once("```").unwrap();
     let line = format!("{beginning}{rest}");
-    let arguments = line.split_whitespace().skip(1);
-    let arguments: Vec<&str> = arguments.chain(more.iter().copied()).collect();
-    run_json(&[&arguments[..], &["--json"]].concat())
+    let (_, arguments) = line.split_once(' ').unwrap();
+    run_json(&format!("{arguments} {more}"))
 }
 
 /// As README rounds them.
@@ -69,24 +68,13 @@ fn people(n: u64) -> String {
 fn errors_and_numbers_of_users_are_what_the_commands_print() {
     let text = readme();
     let simulate = "eigenveil simulate --model spiked";
-    let ours = two_decimals(&printed(&text, simulate, &[]), "error_mean");
+    let ours = two_decimals(&printed(&text, simulate, ""), "error_mean");
     assert_eq!(quoted(&text, "`double-cap`, the error is "), ours);
-    let paper = [
-        "--mechanism",
-        "symmetric-gaussian",
-        "--calibration",
-        "as-published",
-    ];
-    let theirs = two_decimals(&printed(&text, simulate, &paper), "error_mean");
-    assert_eq!(
-        quoted(
-            &text,
-            "(`--mechanism symmetric-gaussian --calibration as-published`) "
-        ),
-        theirs
-    );
+    let paper = "--mechanism symmetric-gaussian --calibration as-published";
+    let theirs = two_decimals(&printed(&text, simulate, paper), "error_mean");
+    assert_eq!(quoted(&text, &format!("(`{paper}`) ")), theirs);
 
-    let plan = printed(&text, "eigenveil plan --p 40", &[]);
+    let plan = printed(&text, "eigenveil plan --p 40", "");
     let rows = plan["rows"].as_array().unwrap().iter();
     let users: Vec<String> = rows
         .filter(|row| row["mechanism"] == "double-cap")
@@ -94,7 +82,7 @@ fn errors_and_numbers_of_users_are_what_the_commands_print() {
         .collect();
     assert_eq!(quoted(&text, "With `double-cap` "), users);
 
-    let central = printed(&text, "eigenveil central analyze-gauss", &[]);
+    let central = printed(&text, "eigenveil central analyze-gauss", "");
     let error = format!("{:.3}", central["error"].as_f64().unwrap());
     assert_eq!(quoted(&text, "would answer at the same ε (error "), [error]);
     assert_eq!(quoted(&text, "; `double-cap` "), [ours[0].clone()]);

@@ -1,12 +1,16 @@
 //! `eigenveil reproduce`: killed and started again it repeats nothing; without its data it says what is missing.
 
-use std::{collections::BTreeSet, path::Path, process::Stdio, time::Duration};
+use std::{
+    collections::BTreeSet,
+    path::Path,
+    process::Stdio,
+    time::{Duration, Instant},
+};
 
-use crate::program::{program, refused, run, run_json};
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
+use crate::{
+    patience::PATIENCE,
+    program::{program, refused, run, run_json, succeeded},
+};
 
 /// The complete lines of a journal after its header.
 fn runs(journal: &Path) -> Vec<String> {
@@ -27,12 +31,10 @@ fn killed_after(out: &Path, exhibit: &str, wanted: usize) -> Vec<String> {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
+    let started = Instant::now();
     while runs(&journal).len() < wanted {
-        assert!(
-            child.try_wait().unwrap().is_none(),
-            "it ended after {} runs",
-            runs(&journal).len()
-        );
+        let ended = child.try_wait().unwrap().is_some() || started.elapsed() > PATIENCE;
+        assert!(!ended, "it came to {} runs", runs(&journal).len());
         std::thread::sleep(Duration::from_millis(20));
     }
     // SIGKILL.
@@ -53,7 +55,7 @@ fn after_sigkill_no_run_is_repeated() {
 
 #[test]
 fn the_list_names_data_minutes_and_what_is_lacking() {
-    let listed = run_json(&["reproduce", "list", "--json"]);
+    let listed = run_json("reproduce list");
     let exhibits = listed["exhibits"].as_array().unwrap();
     let table_1 = exhibits
         .iter()
@@ -66,12 +68,10 @@ fn the_list_names_data_minutes_and_what_is_lacking() {
             ["minutes_quick", "minutes_full"].map(|key| exhibit[key].as_f64().unwrap());
         assert!(0.0 < quick && quick <= full, "{exhibit}");
     }
-    let minutes: f64 = exhibits
-        .iter()
-        .map(|exhibit| exhibit["minutes_quick"].as_f64().unwrap())
-        .sum();
+    let minutes = exhibits.iter().map(|exhibit| &exhibit["minutes_quick"]);
+    let minutes: f64 = minutes.map(|quick| quick.as_f64().unwrap()).sum();
     assert!(minutes <= 20.0, "all of them take {minutes} minutes");
-    let list = text(&run(&["reproduce", "list"]).stdout);
+    let list = succeeded(&run("reproduce list"));
     assert!(
         list.contains("002-figure-3") && list.contains("minutes"),
         "{list}"
@@ -81,32 +81,29 @@ fn the_list_names_data_minutes_and_what_is_lacking() {
 #[test]
 fn without_its_data_nothing_passes() {
     let out = tempfile::tempdir().unwrap();
-    let out = out.path().to_str().unwrap();
+    let reproduce = |name: &str| run(&format!("reproduce {name} --out {}", out.path().display()));
     refused(
-        &run(&["reproduce", "002-table-1", "--out", out]),
+        &reproduce("002-table-1"),
         1,
         &["isolet.npy", "--data", "scikit-feature", "1 of 1 not run"],
     );
-    refused(
-        &run(&["reproduce", "002-table-9", "--out", out]),
-        2,
-        &["002-table-2"],
-    );
+    refused(&reproduce("002-table-9"), 2, &["002-table-2"]);
 }
 
 #[test]
 fn the_page_is_made_from_tables_that_fit() {
     let results = tempfile::tempdir().unwrap();
-    let directory = results.path().to_str().unwrap();
-    let page = text(&run(&["reproduce", "page", "--results", directory]).stdout);
+    let page = || {
+        run(&format!(
+            "reproduce page --results {}",
+            results.path().display()
+        ))
+    };
+    let text = succeeded(&page());
     assert!(
-        page.contains("### 002-table-1") && page.contains("Not run yet."),
-        "{page}"
+        text.contains("### 002-table-1") && text.contains("Not run yet."),
+        "{text}"
     );
     std::fs::write(results.path().join("002-table-1.csv"), "x,y\n1,2\n").unwrap();
-    refused(
-        &run(&["reproduce", "page", "--results", directory]),
-        2,
-        &["other columns", "reproduce 002-table-1"],
-    );
+    refused(&page(), 2, &["other columns", "reproduce 002-table-1"]);
 }

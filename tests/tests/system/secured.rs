@@ -1,28 +1,22 @@
 //! HTTPS, the configuration file and the check of it, with the real program.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    time::{Duration, Instant},
-};
-
-use tempfile::TempDir;
+use std::{fs, path::Path};
 
 use crate::{
     certificates::Authority,
-    patience::PATIENCE,
-    program::{ServerProcess, one_json_line, program, refused, run},
+    patience::until,
+    program::{Folder, ServerProcess, json_of, program, refused, run, succeeded, words},
 };
 
 /// A directory with a configuration file, a certificate for 127.0.0.1 and its authority's.
 struct Site {
-    folder: TempDir,
+    folder: Folder,
     authority: Authority,
 }
 
 impl Site {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = Folder::new();
         let authority = Authority::new("an organisation");
         let site = Self { folder, authority };
         site.issue(&site.authority);
@@ -31,36 +25,39 @@ impl Site {
     }
 
     fn at(&self, name: &str) -> String {
-        self.folder.path().join(name).to_str().unwrap().to_owned()
-    }
-
-    fn data(&self) -> PathBuf {
-        self.folder.path().join("data")
+        self.folder.at(name)
     }
 
     fn issue(&self, authority: &Authority) {
-        let issued = authority.issue("127.0.0.1");
-        issued.write(self.folder.path());
-        fs::write(self.at("ca.pem"), &authority.root_pem).unwrap();
+        authority.issue("127.0.0.1").write(self.folder.path());
+        self.folder.write("ca.pem", &authority.root_pem);
         set_mode(self.at("key.pem"), 0o600);
     }
 
     /// Writes the configuration with these lines in it.
     fn configure(&self, lines: &str) {
+        let [data, certificate, key] = ["data", "cert.pem", "key.pem"].map(|name| self.at(name));
         let text = format!(
-            "listen = \"127.0.0.1:0\"\ndata_dir = {:?}\ntls_cert = {:?}\ntls_key = {:?}\ntls_reload_seconds = 0\n{lines}",
-            self.data(),
-            self.at("cert.pem"),
-            self.at("key.pem")
+            "listen = \"127.0.0.1:0\"\ndata_dir = {data:?}\ntls_cert = {certificate:?}\ntls_key = {key:?}\n\
+             tls_reload_seconds = 0\n{lines}"
         );
-        fs::write(self.at("eigenveil.toml"), text).unwrap();
+        self.folder.write("eigenveil.toml", text);
     }
 
-    fn check(&self, flags: &[&str]) -> std::process::Output {
+    fn check(&self, flags: &str) -> std::process::Output {
         let config = self.at("eigenveil.toml");
-        let mut arguments = vec!["serve", "--config", &config, "--check-config"];
-        arguments.extend(flags);
-        run(&arguments)
+        run(&format!("serve --config {config} --check-config {flags}"))
+    }
+
+    fn warnings(&self, flags: &str) -> String {
+        json_of(&self.check(&format!("{flags} --json")))["warnings"].to_string()
+    }
+
+    /// A server with this configuration on this data directory.
+    fn server(&self, data: &str) -> ServerProcess {
+        let config = format!("--config {}", self.at("eigenveil.toml"));
+        let (data, log) = (self.at(data), self.at("log"));
+        ServerProcess::start_logged("info", Path::new(&data), &config, Path::new(&log))
     }
 }
 
@@ -69,229 +66,144 @@ fn set_mode(path: impl AsRef<Path>, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-#[test]
-fn the_whole_path_over_https_with_a_renewed_certificate() {
+/// Once the log says so.
+async fn logged(folder: &Folder, words: &str) {
+    until(words, async || folder.read("log").contains(words)).await;
+}
+
+#[tokio::test]
+async fn the_whole_path_over_https_with_a_renewed_certificate() {
     let site = Site::new();
-    let (config, log) = (site.at("eigenveil.toml"), site.folder.path().join("log"));
-    let mut server =
-        ServerProcess::start_logged(program, &site.data(), &["--config", &config], &log);
-    assert!(
-        server.url.starts_with("https://127.0.0.1:"),
-        "{}",
-        server.url
-    );
-    let ca = site.at("ca.pem");
-    let study = server.create_study(&["--ca-cert", &ca, "--p", "2", "--epsilon", "4"]);
-    let rows = site.at("rows.csv");
-    fs::write(&rows, "1,2\n2,1\n1,1\n").unwrap();
-    let report = [
-        "report",
-        "--header",
-        "no",
-        "--json",
-        "--study",
-        &study,
-        "--rows",
-        &rows,
-        "--ca-cert",
-        &ca,
-    ];
-    assert_eq!(server.cli_json(&report)["accepted"], 3);
+    let mut server = site.server("data");
+    let listens = server.url.strip_prefix("https://").unwrap().to_owned();
+    let ca = format!("--ca-cert {}", site.at("ca.pem"));
+    let study = server.create_study(&format!("{ca} --p 2 --epsilon 4"));
+    let rows = site.folder.write("rows.csv", "1,2\n2,1\n1,1\n");
+    let sent = server.report(&study, &format!("{rows} {ca}"));
+    assert_eq!(sent["accepted"], 3);
 
     // Without the authority nobody talks to it, and http:// gets nothing either.
-    let list = ["study", "list", "--json"];
-    refused(&server.cli(&list), 1, &["is not trusted", "--ca-cert"]);
-    let plain = format!("http://{}", server.listen().trim_start_matches("https://"));
-    let answer = program()
-        .args(["study", "list", "--server", &plain])
-        .env("EIGENVEIL_TOKEN", "x")
-        .output();
-    refused(&answer.unwrap(), 1, &["400"]);
+    let list = |more: &str| server.cli(&format!("study list {more}"));
+    refused(&list(""), 1, &["is not trusted", "--ca-cert"]);
+    let plain = format!("--server http://{listens}");
+    refused(&list(&plain), 1, &["400"]);
 
     // A pair that does not fit is told of and not used; the right one is.
     let next = Authority::new("another organisation");
-    fs::write(site.at("cert.pem"), next.issue("127.0.0.1").certificate).unwrap();
+    site.folder
+        .write("cert.pem", next.issue("127.0.0.1").certificate);
     server.signal("-HUP");
-    wait_until("the log says so", || {
-        fs::read_to_string(&log)
-            .unwrap()
-            .contains("is not that of the certificate")
-    });
-    let trusted = |ca: &str| {
-        server
-            .cli(&["study", "list", "--json", "--ca-cert", ca])
-            .status
-            .success()
-    };
-    assert!(trusted(&ca));
-    let old_ca = site.at("old-ca.pem");
-    fs::rename(&ca, &old_ca).unwrap();
+    logged(&site.folder, "is not that of the certificate").await;
+    succeeded(&list(&ca));
+    fs::rename(site.at("ca.pem"), site.at("old-ca.pem")).unwrap();
     site.issue(&next);
     server.signal("-HUP");
-    wait_until("the new certificate is used", || trusted(&ca));
-    assert!(!trusted(&old_ca));
+    until("the new certificate is used", async || {
+        list(&ca).status.success()
+    })
+    .await;
+    let old = list(&format!("--ca-cert {}", site.at("old-ca.pem")));
+    assert!(!old.status.success());
     assert!(server.stop());
 }
 
-#[test]
-fn without_a_certificate_a_hangup_is_noted_and_the_server_goes_on() {
-    let folder = tempfile::tempdir().unwrap();
-    let log = folder.path().join("log");
-    let talkative = || {
-        let mut program = program();
-        program.env("RUST_LOG", "info");
-        program
-    };
-    let data = folder.path().join("data");
-    let mut server =
-        ServerProcess::start_logged(talkative, &data, &["--listen", "127.0.0.1:0"], &log);
+#[tokio::test]
+async fn without_a_certificate_a_hangup_is_noted_and_the_server_goes_on() {
+    let folder = Folder::new();
+    let (data, log) = (folder.path().join("data"), folder.path().join("log"));
+    let mut server = ServerProcess::start_logged("info", &data, "--listen 127.0.0.1:0", &log);
     server.signal("-HUP");
-    wait_until("the log says so", || {
-        fs::read_to_string(&log)
-            .unwrap()
-            .contains("no certificate to read again")
-    });
-    assert!(server.cli(&["study", "list"]).status.success());
+    logged(&folder, "no certificate to read again").await;
+    succeeded(&server.cli("study list"));
     assert!(server.stop());
-}
-
-fn wait_until(what: &str, done: impl Fn() -> bool) {
-    let started = Instant::now();
-    while !done() {
-        assert!(started.elapsed() < PATIENCE, "never: {what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
 }
 
 #[test]
 fn the_check_says_what_is_wrong_and_changes_nothing() {
     let site = Site::new();
-    let output = site.check(&[]);
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    let checked = one_json_line(&site.check(&["--json"]).stdout);
+    succeeded(&site.check(""));
+    let checked = json_of(&site.check("--json"));
     assert_eq!(checked, serde_json::json!({"ok": true, "warnings": []}));
-    assert!(!site.data().exists());
+    assert!(!Path::new(&site.at("data")).exists());
 
     // 2: what was written in the file or on the line.
-    site.configure("max_conections = 5\n");
+    for (line, says) in [
+        (
+            "max_conections = 5\n",
+            &["eigenveil.toml", "max_conections", "max_connections"][..],
+        ),
+        (
+            "max_connections = 0\n",
+            &["max_connections is 0", "at least 1"][..],
+        ),
+        ("max_connections = \"many\"\n", &["line 6"][..]),
+    ] {
+        site.configure(line);
+        refused(&site.check(""), 2, says);
+    }
     refused(
-        &site.check(&[]),
-        2,
-        &[
-            "eigenveil.toml",
-            "\"max_conections\"",
-            "\"max_connections\"",
-        ],
-    );
-    site.configure("max_connections = 0\n");
-    refused(&site.check(&[]), 2, &["max_connections is 0", "at least 1"]);
-    site.configure("max_connections = \"many\"\n");
-    refused(&site.check(&[]), 2, &["line 6"]);
-    refused(
-        &run(&["serve", "--config", "/none.toml", "--check-config"]),
+        &run("serve --config /none.toml --check-config"),
         2,
         &["/none.toml"],
     );
-    refused(&run(&["serve", "--check-config"]), 2, &["--data"]);
-    fs::write(site.at("eigenveil.toml"), "").unwrap();
-    refused(&site.check(&[]), 2, &["data_dir", "--data"]);
-    let open = ["serve", "--data", "/none/data", "--listen", "0.0.0.0:0"];
-    refused(
-        &run(&open),
-        2,
-        &["0.0.0.0:0", "--tls-cert", "--insecure-http"],
-    );
+    refused(&run("serve --check-config"), 2, &["--data"]);
+    site.folder.write("eigenveil.toml", "");
+    refused(&site.check(""), 2, &["data_dir", "--data"]);
+    let open = run("serve --data /none/data --listen 0.0.0.0:0");
+    refused(&open, 2, &["0.0.0.0:0", "--tls-cert", "--insecure-http"]);
     site.configure("");
-    fs::write(
-        site.at("key.pem"),
-        Authority::new("x").issue("127.0.0.1").key,
-    )
-    .unwrap();
+    let other = Authority::new("x").issue("127.0.0.1").key;
+    site.folder.write("key.pem", other);
     refused(
-        &site.check(&[]),
+        &site.check(""),
         2,
         &["cert.pem", "key.pem", "made together"],
     );
-    let config = site.at("eigenveil.toml");
-    refused(
-        &run(&["serve", "--config", &config]),
-        2,
-        &["cert.pem", "key.pem"],
-    );
+    let served = run(&format!("serve --config {}", site.at("eigenveil.toml")));
+    refused(&served, 2, &["cert.pem", "key.pem"]);
     site.issue(&site.authority);
 
     // 1: what the machine does not let.
-    refused(
-        &site.check(&["--listen", "192.0.2.1:0"]),
-        1,
-        &["cannot listen on 192.0.2.1:0"],
-    );
-    fs::create_dir(site.data()).unwrap();
-    fs::write(site.data().join("thesis.tex"), "x").unwrap();
-    refused(&site.check(&[]), 1, &["thesis.tex"]);
-    fs::remove_file(site.data().join("thesis.tex")).unwrap();
-    let file = site.at("rows.csv");
-    fs::write(&file, "x").unwrap();
-    refused(&site.check(&["--data", &file]), 1, &["rows.csv"]);
+    let elsewhere = site.check("--listen 192.0.2.1:0");
+    refused(&elsewhere, 1, &["cannot listen on 192.0.2.1:0"]);
+    fs::create_dir(site.at("data")).unwrap();
+    let thesis = site.folder.write("data/thesis.tex", "x");
+    refused(&site.check(""), 1, &["thesis.tex"]);
+    fs::remove_file(thesis).unwrap();
+    let file = site.folder.write("rows.csv", "x");
+    refused(&site.check(&format!("--data {file}")), 1, &["rows.csv"]);
 
     // Warned of.
     set_mode(site.at("key.pem"), 0o644);
-    let output = site.check(&["--json"]);
-    let warnings = one_json_line(&output.stdout)["warnings"].to_string();
+    let warnings = site.warnings("");
     assert!(warnings.contains("chmod 600"), "{warnings}");
-    assert_eq!(fs::read_dir(site.data()).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(site.at("data")).unwrap().count(), 0);
 }
 
 #[test]
 fn flags_win_over_the_file() {
     let site = Site::new();
-    let other = site.at("other");
-    let config = site.at("eigenveil.toml");
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let listen = taken.local_addr().unwrap().to_string();
-    let output = site.check(&["--json", "--listen", &listen]);
-    let warnings = one_json_line(&output.stdout)["warnings"].to_string();
+    let warnings = site.warnings(&format!("--listen {listen}"));
     assert!(
         warnings.contains(&format!("{listen} is in use")),
         "{warnings}"
     );
-    drop(taken);
-    let log = site.folder.path().join("log");
-    let mut server =
-        ServerProcess::start_logged(program, Path::new(&other), &["--config", &config], &log);
-    assert!(server.token_file().exists() && !site.data().exists());
+    let mut server = site.server("other");
+    assert!(server.token_file().exists() && !Path::new(&site.at("data")).exists());
     assert!(server.stop());
 }
 
 #[test]
 fn clients_do_not_speak_plain_http_to_other_machines() {
-    for arguments in [
-        &["study", "list", "--server", "http://192.0.2.1:9"][..],
-        &[
-            "report",
-            "--header",
-            "no",
-            "--study",
-            "0",
-            "--rows",
-            "none.csv",
-            "--server",
-            "http://192.0.2.1:9",
-        ],
-    ] {
-        let output = program()
-            .args(arguments)
-            .env("EIGENVEIL_TOKEN", "x")
-            .output()
-            .unwrap();
-        refused(
-            &output,
-            1,
-            &["http://192.0.2.1:9", "https://", "--insecure-http"],
-        );
+    for line in ["study list", "report --header no --study 0 --rows none.csv"] {
+        let mut program = program();
+        program
+            .args(words(&format!("{line} --server http://192.0.2.1:9")))
+            .env("EIGENVEIL_TOKEN", "x");
+        let output = program.output().unwrap();
+        let words = ["http://192.0.2.1:9", "https://", "--insecure-http"];
+        refused(&output, 1, &words);
     }
 }
