@@ -12,8 +12,12 @@ use eigenveil_shared::Result;
 use tokio::sync::watch;
 
 use crate::{
-    config::ServerConfig, environment::Environment, jobs::Jobs, limits::Limits, memory::Budget,
-    sessions::Sessions, store::Store,
+    config::ServerConfig,
+    environment::Environment,
+    jobs::Jobs,
+    net::{limits::Limits, memory::Budget},
+    sessions::Sessions,
+    store::Store,
 };
 
 /// A running Eigenveil: the store, the estimates' thread and the settings. Clones share it.
@@ -48,9 +52,6 @@ struct Inner {
 
 impl AppState {
     /// Opens the store and takes up unfinished estimates.
-    ///
-    /// # Errors
-    /// As [`Store::open`].
     pub fn open(config: ServerConfig, environment: Environment) -> Result<Self> {
         let limits = Limits::new(&config, &environment.entropy)?;
         let store = Store::open(&config, environment)?;
@@ -61,7 +62,7 @@ impl AppState {
                 jobs,
                 limits,
                 answers: Budget::new(
-                    config.answer_bytes,
+                    config.tuning.answer_bytes,
                     "other answers have not been read yet: ask again after a second",
                 ),
                 config,

@@ -1,10 +1,14 @@
 //! Looking at settings without serving.
 
-use std::{io, net::TcpListener, path::Path};
+use std::{io, net::TcpListener, os::unix::fs::MetadataExt as _, path::Path};
 
 use eigenveil_shared::{Error, ErrorCode, Result};
 
-use crate::{config::ServerConfig, descriptors, store, tls};
+use crate::{
+    config::ServerConfig,
+    net::{descriptors, tls},
+    store,
+};
 
 /// Whether a server could start with these settings: the settings themselves, certificate and key, the data directory's
 /// permissions, the address, the limit of open files. Changes nothing; gives warnings.
@@ -66,17 +70,12 @@ pub(crate) fn cannot_listen(config: &ServerConfig, error: &io::Error) -> Error {
 
 /// A warning when not only its owner can read a key.
 fn readable_by_others(key: &Path) -> Option<String> {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::MetadataExt;
-        let mode = std::fs::metadata(key).ok()?.mode();
-        if mode & 0o004 != 0 {
-            return Some(format!(
-                "every user of this machine can read the key {} (mode {:o}); chmod 600 it",
-                key.display(),
-                mode & 0o777
-            ));
-        }
-    }
-    None
+    let mode = std::fs::metadata(key).ok()?.mode();
+    (mode & 0o004 != 0).then(|| {
+        format!(
+            "every user of this machine can read the key {} (mode {:o}); chmod 600 it",
+            key.display(),
+            mode & 0o777
+        )
+    })
 }

@@ -13,7 +13,11 @@ use eigenveil_estimation::{large::SMALLEST_LARGE, linalg::Threads};
 use eigenveil_shared::{Error, ErrorCode, Result};
 use serde::{Deserialize, Serialize};
 
-pub use self::network::{Network, ProxyHeader};
+pub use self::network::Network;
+
+/// Bytes per second below which a client that sends or takes something large is cut off: a body may take
+/// `body_timeout_ms` and its limit at this rate.
+pub(crate) const MIN_BYTES_PER_SECOND: u64 = 65_536;
 
 /// Settings of a server. Every field but the data directory has a default; unknown keys are refused.
 ///
@@ -21,7 +25,7 @@ pub use self::network::{Network, ProxyHeader};
 /// use eigenveil_server::ServerConfig;
 /// let config = ServerConfig { max_connections: 64, ..ServerConfig::new("/var/lib/eigenveil") };
 /// assert!(config.check().is_ok());
-/// assert!(ServerConfig { queue_requests: 0, ..config }.check().is_err());
+/// assert!(ServerConfig { ingest_bytes: 0, ..config }.check().is_err());
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -33,26 +37,9 @@ pub struct ServerConfig {
     /// Bytes of bucket sums kept in memory, over all studies. Also decides, when a study is created,
     /// how many of the 32 buckets it gets. Default 1 GiB.
     pub memory_bytes: u64,
-    /// Dimension from which row-sparse estimates of `double-cap` studies (without private centring, λ neither `cv` nor
-    /// `path`) read the seeds twice and keep half a triangle of p² in memory, not a sum a bucket: about 6p²
-    /// bytes of `memory_bytes`. They then have the leading eigenvalues only. Default 1,500.
-    pub stream_sparse_from: usize,
     /// Bytes of report bodies that may be in memory at once, being read or waiting for a commit;
     /// beyond it requests are answered 429. Default 256 MiB.
     pub ingest_bytes: usize,
-    /// Bytes of answers that may be in memory at once until clients take them; beyond it requests are answered 429.
-    /// Default 64 MiB.
-    pub answer_bytes: usize,
-    /// Requests that may wait for the writer; beyond it requests are answered 429. Default 4,096.
-    pub queue_requests: usize,
-    /// Reports after which a commit takes no further request. Default 8,192.
-    pub commit_reports: usize,
-    /// Payload bytes after which a commit takes no further request. Default 64 MiB.
-    pub commit_bytes: usize,
-    /// Microseconds a commit that already has company waits for more; a lone request never waits.
-    /// Default 0: while one commit is synced the next one gathers by itself, and waiting longer
-    /// measured no better.
-    pub commit_delay_us: u64,
     /// Connections served at once; further ones wait to be accepted. The process needs 64 open files more: with fewer
     /// it serves as many as fit. Default 4,096.
     pub max_connections: usize,
@@ -67,9 +54,6 @@ pub struct ServerConfig {
     pub estimate_threads: usize,
     /// Whether `/metrics` is read without a token, by everybody who reaches the server. Default `false`.
     pub metrics_without_token: bool,
-    /// Bytes per second below which a client that sends a large body is cut off: a body may take
-    /// `body_timeout_ms` and its limit at this rate. Default 65,536.
-    pub min_bytes_per_second: u64,
     /// Bytes the database may have; beyond it reports are answered 507 until studies are deleted. Absent: as many
     /// as the disk takes.
     pub store_bytes: Option<u64>,
@@ -78,10 +62,6 @@ pub struct ServerConfig {
     /// Days for which the identifiers of a closed study are kept. Without them a device that never learnt that
     /// its report was counted is told that the study is closed, and the study cannot be exported. Absent: for ever.
     pub retain_ids_days: Option<u32>,
-    /// Estimates that may wait, over all studies; beyond it requests are answered 429. Default 100.
-    pub waiting_estimates: u32,
-    /// Largest JSON body in bytes. Default 4 MiB, which holds 4,096 features with long names.
-    pub json_bytes: usize,
     /// PEM file with the server's certificate, then those of its issuers. With `tls_key` the server speaks HTTPS
     /// only. Absent: plain HTTP.
     pub tls_cert: Option<PathBuf>,
@@ -90,16 +70,11 @@ pub struct ServerConfig {
     /// Seconds after which the certificate's files are read again; a pair that cannot be used is told of in the log and
     /// the one before goes on. 0: only when asked (SIGHUP to `eigenveil serve`). Default 60.
     pub tls_reload_seconds: u64,
-    /// Milliseconds a client may take for the TLS handshake. Default 10,000.
-    pub handshake_timeout_ms: u64,
     /// Allows plain HTTP on an address that other machines reach: for a TLS proxy on another machine. Default false.
     pub insecure_http: bool,
-    /// Proxies whose `proxy_header` is believed, such as `10.0.0.0/8`. Default none: the address of a client is that
+    /// Proxies whose `X-Forwarded-For` is believed, such as `10.0.0.0/8`. Default none: the address of a client is that
     /// of the connection. Used for limits only.
     pub trusted_proxies: Vec<Network>,
-    /// The header in which these proxies write whom they speak for, to the right of what was there. Default
-    /// `x-forwarded-for`.
-    pub proxy_header: ProxyHeader,
     /// Requests a minute that one address (of IPv6: one /64) may make; beyond it they are answered 429. Absent: no limit,
     /// since many participants may share an address, and reports have limits of their own.
     pub address_requests_per_minute: Option<u32>,
@@ -109,6 +84,42 @@ pub struct ServerConfig {
     /// Refused tokens a minute that one address (of IPv6: one /64) may try; beyond it further wrong ones are answered
     /// 429, and never the right one. Default 60.
     pub wrong_tokens_per_minute: u32,
+    /// What is no key of the file.
+    #[serde(skip)]
+    pub tuning: Tuning,
+}
+
+/// Limits that no operator has to choose; tests make them small.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tuning {
+    /// Requests that may wait for the writer; beyond it requests are answered 429. Default 4,096.
+    pub queue_requests: usize,
+    /// Reports after which a commit takes no further request. Default 8,192.
+    pub commit_reports: usize,
+    /// Bytes of answers that may be in memory at once until clients take them; beyond it requests are answered 429.
+    /// Default 64 MiB.
+    pub answer_bytes: usize,
+    /// Estimates that may wait, over all studies; beyond it requests are answered 429. Default 100.
+    pub waiting_estimates: u32,
+    /// Dimension from which row-sparse estimates of `double-cap` studies (without private centring, λ neither `cv` nor
+    /// `path`) read the seeds twice and keep half a triangle of p² in memory, not a sum a bucket: about 6p²
+    /// bytes of `memory_bytes`. They then have the leading eigenvalues only. Default 1,500.
+    pub stream_sparse_from: usize,
+    /// Time a client may take for the TLS handshake. Default 10 s.
+    pub handshake_timeout: Duration,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Self {
+            queue_requests: 4_096,
+            commit_reports: 8_192,
+            answer_bytes: 64 << 20,
+            waiting_estimates: 100,
+            stream_sparse_from: SMALLEST_LARGE,
+            handshake_timeout: Duration::from_secs(10),
+        }
+    }
 }
 
 impl Default for ServerConfig {
@@ -118,35 +129,25 @@ impl Default for ServerConfig {
             data_dir: PathBuf::new(),
             listen: (Ipv4Addr::LOCALHOST, 8080).into(),
             memory_bytes: 1 << 30,
-            stream_sparse_from: SMALLEST_LARGE,
             ingest_bytes: 256 << 20,
-            answer_bytes: 64 << 20,
-            queue_requests: 4_096,
-            commit_reports: 8_192,
-            commit_bytes: 64 << 20,
-            commit_delay_us: 0,
             max_connections: 4_096,
             header_timeout_ms: 30_000,
             body_timeout_ms: 60_000,
             shutdown_timeout_ms: 10_000,
             estimate_threads: 1,
-            min_bytes_per_second: 65_536,
             store_bytes: None,
             retain_estimates: 1_000,
             retain_ids_days: None,
-            waiting_estimates: 100,
-            json_bytes: 4 << 20,
             tls_cert: None,
             tls_key: None,
             tls_reload_seconds: 60,
-            handshake_timeout_ms: 10_000,
             insecure_http: false,
             metrics_without_token: false,
             trusted_proxies: Vec::new(),
-            proxy_header: ProxyHeader::default(),
             address_requests_per_minute: None,
             token_requests_per_minute: None,
             wrong_tokens_per_minute: 60,
+            tuning: Tuning::default(),
         }
     }
 }
@@ -178,83 +179,50 @@ impl ServerConfig {
                 "a directory (data_dir or --data)",
             );
         }
-        for (setting, value) in [
-            ("ingest_bytes", self.ingest_bytes),
-            ("answer_bytes", self.answer_bytes),
-            ("queue_requests", self.queue_requests),
-            ("commit_reports", self.commit_reports),
-            ("commit_bytes", self.commit_bytes),
-            ("max_connections", self.max_connections),
-            ("json_bytes", self.json_bytes),
-            ("estimate_threads", self.estimate_threads),
-        ] {
-            if value == 0 {
-                return refuse(setting, value.to_string(), "at least 1");
-            }
-        }
-        for (setting, value) in [
-            ("min_bytes_per_second", self.min_bytes_per_second),
-            ("retain_estimates", u64::from(self.retain_estimates)),
-            ("waiting_estimates", u64::from(self.waiting_estimates)),
+        for (setting, value, least, most) in [
+            ("ingest_bytes", self.ingest_bytes as u64, 1, u64::MAX),
+            ("max_connections", self.max_connections as u64, 1, 1 << 20),
+            ("estimate_threads", self.estimate_threads as u64, 1, 1_024),
+            (
+                "retain_estimates",
+                self.retain_estimates.into(),
+                1,
+                u64::MAX,
+            ),
+            ("header_timeout_ms", self.header_timeout_ms, 1, u64::MAX),
+            ("body_timeout_ms", self.body_timeout_ms, 1, u64::MAX),
+            ("tls_reload_seconds", self.tls_reload_seconds, 0, 31_536_000),
+            (
+                "store_bytes",
+                self.store_bytes.unwrap_or(u64::MAX),
+                1 << 20,
+                u64::MAX,
+            ),
             (
                 "wrong_tokens_per_minute",
-                u64::from(self.wrong_tokens_per_minute),
+                self.wrong_tokens_per_minute.into(),
+                1,
+                u64::MAX,
             ),
             (
                 "address_requests_per_minute",
-                u64::from(self.address_requests_per_minute.unwrap_or(1)),
+                self.address_requests_per_minute.unwrap_or(1).into(),
+                1,
+                u64::MAX,
             ),
             (
                 "token_requests_per_minute",
-                u64::from(self.token_requests_per_minute.unwrap_or(1)),
+                self.token_requests_per_minute.unwrap_or(1).into(),
+                1,
+                u64::MAX,
             ),
         ] {
-            if value == 0 {
-                return refuse(setting, value.to_string(), "at least 1");
+            if value < least {
+                return refuse(setting, value.to_string(), &format!("at least {least}"));
             }
-        }
-        if let Some(bytes) = self.store_bytes
-            && bytes < 1 << 20
-        {
-            return refuse("store_bytes", bytes.to_string(), "at least 1048576 (1 MiB)");
-        }
-        for (setting, value) in [
-            ("header_timeout_ms", self.header_timeout_ms),
-            ("body_timeout_ms", self.body_timeout_ms),
-            ("handshake_timeout_ms", self.handshake_timeout_ms),
-        ] {
-            if value == 0 {
-                return refuse(setting, value.to_string(), "at least 1 ms");
+            if value > most {
+                return refuse(setting, value.to_string(), &format!("at most {most}"));
             }
-        }
-        if self.tls_reload_seconds > 31_536_000 {
-            return refuse(
-                "tls_reload_seconds",
-                self.tls_reload_seconds.to_string(),
-                "at most 31536000 (a year); 0 means only when asked",
-            );
-        }
-        if self.commit_delay_us > 1_000_000 {
-            return refuse(
-                "commit_delay_us",
-                self.commit_delay_us.to_string(),
-                "at most 1000000 (one second)",
-            );
-        }
-        if self.estimate_threads > 1_024 {
-            return refuse(
-                "estimate_threads",
-                self.estimate_threads.to_string(),
-                "at most 1024",
-            );
-        }
-        // tokio's semaphore holds no more permits than this.
-        if self.max_connections > 1 << 20 || self.queue_requests > 1 << 20 {
-            return refuse(
-                "max_connections or queue_requests",
-                self.max_connections.max(self.queue_requests).to_string(),
-                "at most 1048576",
-            );
         }
         for (one, other, has) in [
             ("tls_cert", "tls_key", (&self.tls_cert, &self.tls_key)),
@@ -285,20 +253,12 @@ impl ServerConfig {
         Some((self.tls_cert.as_deref()?, self.tls_key.as_deref()?))
     }
 
-    pub(crate) fn handshake_timeout(&self) -> Duration {
-        Duration::from_millis(self.handshake_timeout_ms)
-    }
-
     pub(crate) fn tls_reload(&self) -> Option<Duration> {
         (self.tls_reload_seconds > 0).then(|| Duration::from_secs(self.tls_reload_seconds))
     }
 
     pub(crate) fn estimate_threads(&self) -> Threads {
         Threads::new(self.estimate_threads).unwrap_or(Threads::current())
-    }
-
-    pub(crate) fn commit_delay(&self) -> Duration {
-        Duration::from_micros(self.commit_delay_us)
     }
 
     pub(crate) fn header_timeout(&self) -> Duration {
@@ -312,7 +272,7 @@ impl ServerConfig {
 
     /// For a body of at most this many bytes.
     pub(crate) fn body_timeout_for(&self, bytes: usize) -> Duration {
-        let seconds = bytes as u64 / self.min_bytes_per_second.max(1);
+        let seconds = bytes as u64 / MIN_BYTES_PER_SECOND;
         self.body_timeout() + Duration::from_secs(seconds)
     }
 

@@ -30,7 +30,7 @@ use crate::{
 /// do so at every start.
 const MAX_ATTEMPTS: u32 = 3;
 /// How long to leave a store alone that does not answer.
-const RETRY: Duration = Duration::from_secs(5);
+const RETRY: Duration = Duration::from_millis(if cfg!(test) { 5 } else { 5_000 });
 /// How often a job is tried that the store, and not the job, was at fault for: for an hour, and then it has failed.
 const MAX_TRIES: u32 = 720;
 /// How long to sleep when there is nothing to do; a new job ends it at once.
@@ -290,7 +290,7 @@ fn compute(
         k: request.k.unwrap_or(study.default_k()),
         sparse: request.sparse.as_ref(),
         memory_bytes: config.memory_bytes,
-        stream_from: config.stream_sparse_from,
+        stream_from: config.tuning.stream_sparse_from,
     };
     if study.shape().payload_form() == PayloadForm::Seed {
         let seeds = store.seeds(study, cancel)?;
@@ -298,5 +298,52 @@ fn compute(
     } else {
         let sums = Source::Sums(store.moment(study, cancel)?.buckets);
         estimation::estimate(sums, study.params(), &wanted, cancel)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Environment, ServerConfig, store::unavailable};
+
+    /// An estimate waits for the store as long as that may mend, and nobody has called the estimate off.
+    #[test]
+    fn an_estimate_outlives_a_store_that_fails_for_a_while() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = ServerConfig::new(directory.path().join("data"));
+        let store = Store::open(&config, Environment::system()).unwrap();
+        let control = Control::default();
+        let job = Job {
+            job: 1,
+            study_row: 1,
+            request: EstimateRequest::default(),
+            attempts: 0,
+        };
+        let tries_of = |outcome: &dyn Fn(u32) -> Result<()>| {
+            let mut tries = 0;
+            let ended = patiently(&store, &control, &job, || {
+                tries += 1;
+                outcome(tries)
+            });
+            (tries, ended.map_err(|error| error.code()))
+        };
+        let full = || Err(Error::new(ErrorCode::StoreFull, "no room"));
+        let mends = |tries| match tries {
+            1 => Err(unavailable("no descriptor")),
+            2 => full(),
+            _ => Ok(()),
+        };
+        assert_eq!(tries_of(&mends), (3, Ok(())));
+        // What the store is not at fault for is not tried again.
+        let own = ErrorCode::EstimateFailed;
+        let fails = |_| Err(Error::new(own, "no reports"));
+        assert_eq!(tries_of(&fails), (1, Err(own)));
+        let cancelled_after = |tries| {
+            if tries == 2 {
+                control.orders().cancelled.insert(job.job);
+            }
+            full()
+        };
+        assert_eq!(tries_of(&cancelled_after), (2, Err(ErrorCode::StoreFull)));
     }
 }

@@ -21,33 +21,27 @@
 mod app;
 mod check;
 mod config;
-mod descriptors;
 mod environment;
 mod faults;
 mod http;
 mod jobs;
-mod limits;
-mod memory;
 mod metrics;
+mod net;
 mod pages;
 mod request_id;
 mod routes;
 #[cfg(test)]
 mod scenarios;
-mod server;
 mod sessions;
 mod status;
 pub mod store;
-mod tls;
-mod write_timeout;
 
 pub use app::AppState;
 pub use check::check;
-pub use config::{Network, ProxyHeader, ServerConfig};
+pub use config::{Network, ServerConfig, Tuning};
 pub use environment::{Clock, Entropy, Environment, SystemClock, SystemEntropy};
 pub use http::EstimateList;
+pub use net::{Certificates, Reload, Server};
 pub use routes::{openapi, router};
-pub use server::Server;
 pub use status::status_of;
 pub use store::{Store, Study, StudyId};
-pub use tls::{Certificates, Reload};

@@ -22,7 +22,7 @@ use prometheus_client::{
 /// Names of `docs/operations.md`: changing one breaks somebody's alert.
 const PREFIX: &str = "eigenveil";
 /// The route of reports, which nearly every request of a busy server asks for.
-pub(crate) const REPORTS: &str = "/v1/studies/{id}/reports";
+const REPORTS: &str = "/v1/studies/{id}/reports";
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RequestLabels {
@@ -167,23 +167,6 @@ impl Metrics {
             Unit::Bytes,
             self.body_bytes.clone(),
         );
-        registry.register(
-            "queue_depth",
-            "Requests that wait for the writer",
-            self.queue_depth.clone(),
-        );
-        let capacity = Gauge::<i64>::default();
-        capacity.set(signed(queue_requests as u64));
-        registry.register(
-            "queue_capacity",
-            "Requests that may wait for the writer (queue_requests)",
-            capacity,
-        );
-        registry.register(
-            "connections",
-            "Connections being served",
-            self.connections.clone(),
-        );
         registry.register_with_unit(
             "commit",
             "Time from taking up a group of reports until it is on disk",
@@ -206,12 +189,34 @@ impl Metrics {
             Unit::Seconds,
             self.estimate_seconds.clone(),
         );
-        registry.register(
-            "estimates_waiting",
-            "Estimates that wait or are being computed",
-            self.estimates_waiting.clone(),
-        );
         registry.register("studies", "Studies by state", self.studies.clone());
+        let capacity = Gauge::default();
+        capacity.set(signed(queue_requests as u64));
+        for (name, help, gauge) in [
+            (
+                "queue_depth",
+                "Requests that wait for the writer",
+                &self.queue_depth,
+            ),
+            (
+                "queue_capacity",
+                "Requests that may wait for the writer",
+                &capacity,
+            ),
+            ("connections", "Connections being served", &self.connections),
+            (
+                "estimates_waiting",
+                "Estimates that wait or are being computed",
+                &self.estimates_waiting,
+            ),
+            (
+                "store_healthy",
+                "1 while the last commit went through and no damage was met, else 0",
+                &self.store_healthy,
+            ),
+        ] {
+            registry.register(name, help, gauge.clone());
+        }
         for (name, help, gauge) in [
             (
                 "store",
@@ -236,11 +241,6 @@ impl Metrics {
         ] {
             registry.register_with_unit(name, help, Unit::Bytes, gauge.clone());
         }
-        registry.register(
-            "store_healthy",
-            "1 while the last commit went through and no damage was met, else 0",
-            self.store_healthy.clone(),
-        );
         let build = Family::<VersionLabel, Gauge>::default();
         let version = env!("CARGO_PKG_VERSION");
         build.get_or_create(&VersionLabel { version }).set(1);

@@ -4,7 +4,6 @@
 //! cargo bench --workspace --bench ingest                                        a few settings
 //! cargo bench --workspace --bench ingest -- P CONNECTIONS SECONDS BATCH MECHANISM
 //! cargo bench --workspace --bench ingest -- rival                               beside benches/rivals/aiohttp_server.py
-//! cargo bench --workspace --bench ingest -- router                              what going around the router saves
 //! cargo bench --workspace --bench ingest -- memory [REPORTS]                    peak memory over 10⁷ reports
 //! ```
 //!
@@ -54,7 +53,6 @@ fn main() {
     match arguments.first().map(String::as_str) {
         Some("load") => load::run(&arguments[1..]),
         Some("rival") => beside_the_rival(),
-        Some("router") => beside_the_router(),
         Some("memory") => memory(number(1, 10_000_000)),
         None => {
             for p in [40, 100, 400] {
@@ -93,8 +91,6 @@ struct Load {
     batch: u64,
     /// Stop after so many reports; 0: only when the seconds are over.
     reports: u64,
-    /// Through the router, which alone undoes escapes in paths.
-    routed: bool,
 }
 
 /// What came of it.
@@ -116,7 +112,6 @@ impl Load {
             seconds: 5,
             batch: 1,
             reports: 0,
-            routed: false,
         }
     }
 
@@ -159,9 +154,6 @@ impl Load {
             listen: ([127, 0, 0, 1], 0).into(),
             ..ServerConfig::new(directory.path().join("data"))
         };
-        if let Ok(delay) = std::env::var("COMMIT_DELAY_US") {
-            config.commit_delay_us = delay.parse().unwrap();
-        }
         // What counting costs: a limit that is never reached.
         if std::env::var("LIMITED").is_ok() {
             config.address_requests_per_minute = Some(u32::MAX);
@@ -176,10 +168,7 @@ impl Load {
             let study = app.store().create_study(wanted).await.unwrap();
             let address = server.local_addr().to_string();
             let id = study.id().to_string();
-            let path = match self.routed {
-                true => format!("/v1/studies/%{:02x}{}/reports", id.as_bytes()[0], &id[1..]),
-                false => format!("/v1/studies/{id}/reports"),
-            };
+            let path = format!("/v1/studies/{id}/reports");
             let canonical = study.document().canonical;
             let (stop, stopped) = oneshot::channel::<()>();
             let running = tokio::spawn(server.run(async {
@@ -269,30 +258,6 @@ fn beside_the_rival() {
         "double-cap p=40 in batches of 1,000, 4 connections: {:.0} reports/s, {:.0} reports per CPU-second of the server",
         batches.rate,
         1e6 / batches.cpu
-    );
-}
-
-/// Small reports as they are taken, and by way of the router, in turn, seven times each, medians.
-fn beside_the_router() {
-    let direct = Load::singles(40, SEEDS, 64);
-    let routed = Load {
-        routed: true,
-        ..direct
-    };
-    let (mut around, mut through) = (Vec::new(), Vec::new());
-    for _ in 0..7 {
-        around.push(direct.at_eigenveil());
-        through.push(routed.at_eigenveil());
-    }
-    let (around, through) = (median(around), median(through));
-    println!(
-        "double-cap p=40 singles: {:.0} reports/s, {:.1} µs of server CPU; through the router {:.0} and {:.1}: {:.2} and {:.2} times",
-        around.rate,
-        around.cpu,
-        through.rate,
-        through.cpu,
-        through.rate / around.rate,
-        through.cpu / around.cpu
     );
 }
 

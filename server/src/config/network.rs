@@ -1,4 +1,4 @@
-//! Which proxies are believed, and how they say whom they speak for.
+//! Networks, such as those of proxies that are believed.
 
 use std::{fmt, net::IpAddr, str::FromStr};
 
@@ -62,16 +62,4 @@ impl<'de> Deserialize<'de> for Network {
         text.parse()
             .map_err(|error: Error| serde::de::Error::custom(error.detail()))
     }
-}
-
-/// Where a trusted proxy writes the address of its client. Only this header is read: another one would come from
-/// the client itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ProxyHeader {
-    /// `X-Forwarded-For: client, proxy`.
-    #[default]
-    XForwardedFor,
-    /// `Forwarded: for=client, for=proxy` (RFC 7239).
-    Forwarded,
 }

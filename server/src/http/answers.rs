@@ -16,30 +16,26 @@ use tokio::time::Instant;
 use super::problem::ApiError;
 use crate::{
     app::AppState,
-    memory::{Reservation, SMALL},
+    config::MIN_BYTES_PER_SECOND,
+    net::memory::{Reservation, SMALL},
 };
 
 /// What the connection gets at a time. It asks for the next piece when this one is on its way.
 const PIECE: usize = 64 << 10;
 
-/// In the extensions of an answer that is read from a file as its client takes it.
-#[derive(Clone, Copy)]
-pub(crate) struct FromFile;
-
 /// The answer, which holds its bytes of the budget until the last of them is taken; or a refusal.
 pub(crate) fn held(app: &AppState, client: Option<[u8; 16]>, response: Response) -> Response {
     let size = response.body().size_hint().exact().unwrap_or(0);
     let size = usize::try_from(size).unwrap_or(usize::MAX);
-    // Small ones are bounded by the number of connections.
-    if size <= SMALL || response.extensions().get::<FromFile>().is_some() {
+    // Small ones are bounded by the number of connections; those of no known size are made as their clients take them.
+    if size <= SMALL {
         return response;
     }
     let mut reservation = Reservation::for_client(app.answer_memory(), client);
     if let Err(error) = reservation.grow(size) {
-        return ApiError(error).into_response();
+        return ApiError::from(error).into_response();
     }
-    let config = app.config();
-    let (patience, pace) = (config.body_timeout(), config.min_bytes_per_second);
+    let patience = app.config().body_timeout();
     response.map(|body| {
         Body::new(Held {
             body,
@@ -47,7 +43,6 @@ pub(crate) fn held(app: &AppState, client: Option<[u8; 16]>, response: Response)
             given: 0,
             since: Instant::now(),
             patience,
-            bytes_per_second: pace,
             _reservation: reservation,
         })
     })
@@ -61,7 +56,6 @@ struct Held {
     given: u64,
     since: Instant,
     patience: Duration,
-    bytes_per_second: u64,
     _reservation: Reservation,
 }
 
@@ -74,7 +68,7 @@ impl hyper::body::Body for Held {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         // Whoever takes nothing is cut off by the connection; this is for whoever takes a byte now and then.
-        let taken = Duration::from_secs(self.given / self.bytes_per_second.max(1));
+        let taken = Duration::from_secs(self.given / MIN_BYTES_PER_SECOND);
         if self.since.elapsed() > self.patience + taken {
             let slow = std::io::Error::from(std::io::ErrorKind::TimedOut);
             return Poll::Ready(Some(Err(axum::Error::new(slow))));

@@ -15,11 +15,14 @@ use serde::de::DeserializeOwned;
 use super::limit::Caller;
 use crate::{
     app::AppState,
-    memory::{Reservation, SMALL},
+    config::MIN_BYTES_PER_SECOND,
+    net::memory::{Reservation, SMALL},
 };
 
-/// Where memory is short, a body that brings less than `min_bytes_per_second` over this long is cut off.
+/// Where memory is short, a body that brings less than [`MIN_BYTES_PER_SECOND`] over this long is cut off.
 const WATCHED: Duration = Duration::from_secs(5);
+/// Largest JSON body in bytes, which holds 4,096 features with long names.
+const MAX_JSON: usize = 4 << 20;
 /// Room made for a body that comes in pieces, at first.
 const FIRST_ROOM: usize = 64 << 10;
 
@@ -40,9 +43,6 @@ pub(crate) async fn read(
 }
 
 /// The same with a reservation of the caller's.
-///
-/// # Errors
-/// Those of [`read`].
 pub(crate) async fn read_into(
     app: &AppState,
     headers: &HeaderMap,
@@ -79,7 +79,7 @@ async fn collect(
     announced: Option<u64>,
     mut reservation: Reservation,
 ) -> Result<(Bytes, Reservation)> {
-    let mut pace = Pace::new(app.config().min_bytes_per_second);
+    let mut pace = Pace::new();
     let mut first = Bytes::new();
     let mut rest = BytesMut::new();
     let mut length = 0;
@@ -132,16 +132,14 @@ async fn collect(
 
 /// How fast a body comes.
 struct Pace {
-    bytes_per_second: u64,
     since: tokio::time::Instant,
     /// Bytes that had come then.
     before: usize,
 }
 
 impl Pace {
-    fn new(bytes_per_second: u64) -> Self {
+    fn new() -> Self {
         Self {
-            bytes_per_second,
             since: tokio::time::Instant::now(),
             before: 0,
         }
@@ -164,7 +162,7 @@ impl Pace {
             {
                 return Ok(frame);
             }
-            let wanted = WATCHED.as_secs().saturating_mul(self.bytes_per_second);
+            let wanted = WATCHED.as_secs() * MIN_BYTES_PER_SECOND;
             let slow = ((length - self.before) as u64) < wanted;
             if slow && length > SMALL && held.budget().is_pressed() {
                 return Err(Error::new(
@@ -181,9 +179,6 @@ impl Pace {
 }
 
 /// Reads and parses a JSON body.
-///
-/// # Errors
-/// `unsupported-media-type`, `malformed-json`, and those of [`read`].
 pub(crate) async fn read_json<T: DeserializeOwned>(
     app: &AppState,
     parts: &Parts,
@@ -194,7 +189,7 @@ pub(crate) async fn read_json<T: DeserializeOwned>(
     if !essence.eq_ignore_ascii_case("application/json") {
         return Err(unsupported_media_type(media_type, "application/json"));
     }
-    let (bytes, _reservation) = read(app, parts, body, app.config().json_bytes).await?;
+    let (bytes, _reservation) = read(app, parts, body, MAX_JSON).await?;
     serde_json::from_slice(&bytes).map_err(|error| {
         Error::new(
             ErrorCode::MalformedJson,

@@ -124,7 +124,7 @@ pub(crate) async fn show(
         None => Ok(Json(app.store().estimate(&study, number)?).into_response()),
     })
     .await
-    .map_err(ApiError)
+    .map_err(ApiError::from)
 }
 
 /// The result of a job that is done, as a file: JSON is what is stored, as it is.

@@ -9,7 +9,7 @@ use axum::{
 use eigenveil_shared::{Error, ErrorCode, api::StudyState};
 
 use super::{
-    limit::{Caller, Refused, recognise},
+    limit::{Caller, recognise},
     problem::ApiError,
 };
 use crate::{
@@ -21,9 +21,9 @@ use crate::{
 pub(crate) struct Operator;
 
 impl FromRequestParts<AppState> for Operator {
-    type Rejection = Refused;
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, Refused> {
+    async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, ApiError> {
         match identity(parts, app)? {
             Some(Identity::Operator) => Ok(Operator),
             Some(Identity::Analyst(_)) => Err(Error::new(
@@ -41,9 +41,9 @@ impl FromRequestParts<AppState> for Operator {
 pub(crate) struct Reader;
 
 impl FromRequestParts<AppState> for Reader {
-    type Rejection = Refused;
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, Refused> {
+    async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, ApiError> {
         match identity(parts, app)? {
             Some(Identity::Operator | Identity::Analyst(None)) => Ok(Reader),
             Some(Identity::Analyst(Some(study))) => {
@@ -66,9 +66,9 @@ impl FromRequestParts<AppState> for Reader {
 pub(crate) struct MetricsReader;
 
 impl FromRequestParts<AppState> for MetricsReader {
-    type Rejection = Refused;
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, Refused> {
+    async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, ApiError> {
         if app.config().metrics_without_token {
             return Ok(Self);
         }
@@ -83,9 +83,9 @@ impl FromRequestParts<AppState> for MetricsReader {
 pub(crate) struct MaybeOperator(pub(crate) bool);
 
 impl FromRequestParts<AppState> for MaybeOperator {
-    type Rejection = Refused;
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, Refused> {
+    async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, ApiError> {
         Ok(Self(identity(parts, app)? == Some(Identity::Operator)))
     }
 }
@@ -103,7 +103,7 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<Option<&str>> {
 }
 
 /// Whose token the request carries, if it carries one.
-fn identity(parts: &Parts, app: &AppState) -> Result<Option<Identity>, Refused> {
+fn identity(parts: &Parts, app: &AppState) -> Result<Option<Identity>, ApiError> {
     let Some(token) = bearer(&parts.headers) else {
         return Ok(None);
     };
@@ -143,21 +143,12 @@ where
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let params = path_params(parts, state).await?;
-        let app = AppState::from_ref(state);
-        Ok(Self(study(&app, param(&params, "id"))?))
+        let id = StudyId::parse(param(&params, "id")).ok_or_else(no_such_identifier)?;
+        Ok(Self(AppState::from_ref(state).store().study(id)?))
     }
 }
 
-/// The study with this identifier.
-pub(crate) fn study(app: &AppState, id: &str) -> Result<Arc<Study>, Error> {
-    let id = StudyId::parse(id).ok_or_else(no_such_identifier)?;
-    app.store().study(id)
-}
-
 /// A draft is the operator's: to others it is as if it were not there.
-///
-/// # Errors
-/// `study-not-found`.
 pub(crate) fn hide_draft(study: &Study, operator: bool) -> Result<(), Error> {
     if study.state() == StudyState::Draft && !operator {
         return Err(gone(study.id()));

@@ -2,21 +2,20 @@
 
 use std::{
     net::{IpAddr, SocketAddr},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use axum::{
     extract::{ConnectInfo, Request},
-    http::{Extensions, HeaderMap, HeaderValue, header},
+    http::{Extensions, HeaderMap},
     response::{IntoResponse, Response},
 };
-use eigenveil_shared::{Error, ErrorCode};
 
 use super::problem::ApiError;
 use crate::{
     app::AppState,
-    config::{Network, ProxyHeader, ServerConfig},
-    limits::address_key,
+    config::{Network, ServerConfig},
+    net::limits::address_key,
     store::{Identity, TokenHash},
 };
 
@@ -36,7 +35,7 @@ pub(crate) async fn within(
         && let Some(Caller(address)) = Caller::from_request(app, headers, request.extensions())
         && let Err(wait) = limit.charge(&address, Instant::now())
     {
-        return TooMany::new("requests from this address", wait).into_response();
+        return ApiError::too_many("requests from this address", wait).into_response();
     }
     if limits.token.is_some()
         && let Some(token) = token_in_force(app, headers)
@@ -58,12 +57,12 @@ fn token_in_force(app: &AppState, headers: &HeaderMap) -> Option<TokenHash> {
 }
 
 /// Counts a request with a token in force.
-pub(crate) fn charge_token(app: &AppState, token: &TokenHash) -> Result<(), TooMany> {
+pub(crate) fn charge_token(app: &AppState, token: &TokenHash) -> Result<(), ApiError> {
     let Some(limit) = &app.limits().token else {
         return Ok(());
     };
     let charged = limit.charge(token.bytes(), Instant::now());
-    charged.map_err(|wait| TooMany::new("requests with this token", wait))
+    charged.map_err(|wait| ApiError::too_many("requests with this token", wait))
 }
 
 /// Whose token this is. The right one is known first, and is not put off by wrong ones from the same address, which
@@ -72,13 +71,13 @@ pub(crate) fn recognise(
     app: &AppState,
     token: &TokenHash,
     caller: Option<&Caller>,
-) -> Result<Option<Identity>, TooMany> {
+) -> Result<Option<Identity>, ApiError> {
     let identity = app.store().identify_hash(token);
     if identity.is_none()
         && let Some(Caller(address)) = caller
     {
         let charged = app.limits().guesses.charge(address, Instant::now());
-        charged.map_err(|wait| TooMany::new("refused tokens from this address", wait))?;
+        charged.map_err(|wait| ApiError::too_many("refused tokens from this address", wait))?;
     }
     Ok(identity)
 }
@@ -103,75 +102,8 @@ impl Caller {
     }
 }
 
-/// A limit was reached: of what, and how long to wait.
-#[derive(Debug)]
-pub(crate) struct TooMany {
-    what: &'static str,
-    wait: Duration,
-}
-
-impl TooMany {
-    fn new(what: &'static str, wait: Duration) -> Self {
-        Self { what, wait }
-    }
-}
-
-impl IntoResponse for TooMany {
-    fn into_response(self) -> Response {
-        let seconds = self.wait.as_secs() + u64::from(self.wait.subsec_nanos() > 0);
-        let mut response = ApiError(Error::new(
-            ErrorCode::TooManyRequests,
-            format!(
-                "there were too many {}; try again in {seconds} s",
-                self.what
-            ),
-        ))
-        .into_response();
-        response
-            .headers_mut()
-            .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-        response
-    }
-}
-
-/// Why a request is not let in.
-#[derive(Debug)]
-pub(crate) enum Refused {
-    /// It may not do this, or does not make sense.
-    Error(ApiError),
-    /// It may later.
-    TooMany(TooMany),
-}
-
-impl From<Error> for Refused {
-    fn from(error: Error) -> Self {
-        Self::Error(error.into())
-    }
-}
-
-impl From<ApiError> for Refused {
-    fn from(error: ApiError) -> Self {
-        Self::Error(error)
-    }
-}
-
-impl From<TooMany> for Refused {
-    fn from(too_many: TooMany) -> Self {
-        Self::TooMany(too_many)
-    }
-}
-
-impl IntoResponse for Refused {
-    fn into_response(self) -> Response {
-        match self {
-            Self::Error(error) => error.into_response(),
-            Self::TooMany(too_many) => too_many.into_response(),
-        }
-    }
-}
-
-/// Who asks: the other end of the connection, or, where that is a trusted proxy, the right-most address of its header
-/// that is not one. What is further left was written by nobody that is trusted.
+/// Who asks: the other end of the connection, or, where that is a trusted proxy, the right-most address of its
+/// `X-Forwarded-For` that is not one. What is further left was written by nobody that is trusted.
 fn client(peer: IpAddr, headers: &HeaderMap, config: &ServerConfig) -> IpAddr {
     let trusted = |address| {
         let holds = |network: &Network| network.contains(address);
@@ -181,14 +113,10 @@ fn client(peer: IpAddr, headers: &HeaderMap, config: &ServerConfig) -> IpAddr {
     if !trusted(address) {
         return address;
     }
-    let (name, read): (_, fn(&str) -> Option<IpAddr>) = match config.proxy_header {
-        ProxyHeader::XForwardedFor => ("x-forwarded-for", node),
-        ProxyHeader::Forwarded => ("forwarded", forwarded_for),
-    };
-    let lines = headers.get_all(name).iter().rev();
+    let lines = headers.get_all("x-forwarded-for").iter().rev();
     for entry in lines.flat_map(|line| line.to_str().unwrap_or("").rsplit(',')) {
         // Hidden, unknown or broken: the proxy that wrote it is all that is known.
-        let Some(before) = read(entry.trim()) else {
+        let Some(before) = node(entry.trim()) else {
             return address;
         };
         address = before;
@@ -197,15 +125,6 @@ fn client(peer: IpAddr, headers: &HeaderMap, config: &ServerConfig) -> IpAddr {
         }
     }
     address
-}
-
-/// The `for` of one element of `Forwarded`.
-fn forwarded_for(element: &str) -> Option<IpAddr> {
-    element.split(';').find_map(|pair| {
-        let (name, value) = pair.trim().split_once('=')?;
-        name.eq_ignore_ascii_case("for")
-            .then(|| node(value.trim_matches('"')))?
-    })
 }
 
 /// An address, with or without a port.
@@ -223,84 +142,49 @@ fn node(text: &str) -> Option<IpAddr> {
 mod tests {
     use super::*;
 
-    fn seen(peer: &str, proxy_header: ProxyHeader, lines: &[(&'static str, &str)]) -> String {
+    #[test]
+    fn only_a_trusted_proxy_is_believed_and_only_its_own_word() {
         let config = ServerConfig {
             trusted_proxies: ["10.0.0.0/8", "fd00::/8"]
                 .map(|n| n.parse().unwrap())
                 .into(),
-            proxy_header,
             ..ServerConfig::new("data")
         };
-        let mut headers = HeaderMap::new();
-        for (name, value) in lines {
-            headers.append(*name, value.parse().unwrap());
-        }
-        client(peer.parse().unwrap(), &headers, &config).to_string()
-    }
-
-    #[test]
-    fn only_a_trusted_proxy_is_believed_and_only_its_own_word() {
-        let x = |peer, value| {
-            seen(
-                peer,
-                ProxyHeader::XForwardedFor,
-                &[("x-forwarded-for", value)],
-            )
+        let seen = |peer: &str, lines: &[&str]| {
+            let mut headers = HeaderMap::new();
+            // No other header is read.
+            headers.append("forwarded", "for=203.0.113.1".parse().unwrap());
+            for line in lines {
+                headers.append("x-forwarded-for", line.parse().unwrap());
+            }
+            client(peer.parse().unwrap(), &headers, &config).to_string()
         };
-        // Whoever connects by himself may write what he likes.
-        assert_eq!(x("198.51.100.1", "192.0.2.7"), "198.51.100.1");
-        assert_eq!(x("10.0.0.1", "192.0.2.7"), "192.0.2.7");
-        assert_eq!(x("::ffff:10.0.0.1", "192.0.2.7"), "192.0.2.7");
-        // Made up by the client, then the address that the proxy saw.
-        assert_eq!(x("10.0.0.1", "203.0.113.9, 192.0.2.7"), "192.0.2.7");
-        // Two proxies in a row.
-        assert_eq!(
-            x("10.0.0.1", "203.0.113.9, 192.0.2.7, 10.9.9.9"),
-            "192.0.2.7"
-        );
-        assert_eq!(x("10.0.0.1", "10.3.3.3, 10.2.2.2"), "10.3.3.3");
-        assert_eq!(x("fd00::1", "[2001:db8::5]:443"), "2001:db8::5");
-        assert_eq!(x("10.0.0.1", "192.0.2.7:5555"), "192.0.2.7");
-        // Nothing readable: the last that was believed.
-        for broken in [
-            "",
-            "unknown",
-            "192.0.2.7, _hidden",
-            "192.0.2.7,",
-            "1.2.3",
-            "192.0.2.7, 10.5.5.5.5",
+        for (peer, line, address) in [
+            // Whoever connects by himself may write what he likes.
+            ("198.51.100.1", "192.0.2.7", "198.51.100.1"),
+            ("10.0.0.1", "192.0.2.7", "192.0.2.7"),
+            ("::ffff:10.0.0.1", "192.0.2.7", "192.0.2.7"),
+            // Made up by the client, then the address that the proxy saw.
+            ("10.0.0.1", "203.0.113.9, 192.0.2.7", "192.0.2.7"),
+            // Two proxies in a row.
+            ("10.0.0.1", "203.0.113.9, 192.0.2.7, 10.9.9.9", "192.0.2.7"),
+            ("10.0.0.1", "10.3.3.3, 10.2.2.2", "10.3.3.3"),
+            ("fd00::1", "[2001:db8::5]:443", "2001:db8::5"),
+            ("10.0.0.1", "192.0.2.7:5555", "192.0.2.7"),
+            // Nothing readable: the last that was believed.
+            ("10.0.0.1", "", "10.0.0.1"),
+            ("10.0.0.1", "unknown", "10.0.0.1"),
+            ("10.0.0.1", "192.0.2.7, _hidden", "10.0.0.1"),
+            ("10.0.0.1", "192.0.2.7,", "10.0.0.1"),
+            ("10.0.0.1", "1.2.3", "10.0.0.1"),
+            ("10.0.0.1", "192.0.2.7, 10.5.5.5.5", "10.0.0.1"),
+            ("10.0.0.1", "192.0.2.7, nonsense, 10.4.4.4", "10.4.4.4"),
         ] {
-            assert_eq!(x("10.0.0.1", broken), "10.0.0.1", "{broken:?}");
+            assert_eq!(seen(peer, &[line]), address, "{peer}: {line:?}");
         }
-        assert_eq!(x("10.0.0.1", "192.0.2.7, nonsense, 10.4.4.4"), "10.4.4.4");
-        assert_eq!(
-            seen("10.0.0.1", ProxyHeader::XForwardedFor, &[]),
-            "10.0.0.1"
-        );
+        assert_eq!(seen("10.0.0.1", &[]), "10.0.0.1");
         // Several lines are one list.
-        let lines = [
-            ("x-forwarded-for", "203.0.113.9"),
-            ("x-forwarded-for", "192.0.2.7, 10.1.1.1"),
-        ];
-        assert_eq!(
-            seen("10.0.0.1", ProxyHeader::XForwardedFor, &lines),
-            "192.0.2.7"
-        );
-    }
-
-    #[test]
-    fn forwarded_is_read_where_it_is_chosen_and_nowhere_else() {
-        let f = |value| seen("10.0.0.1", ProxyHeader::Forwarded, &[("forwarded", value)]);
-        assert_eq!(f("for=192.0.2.7;proto=https"), "192.0.2.7");
-        assert_eq!(f("by=10.0.0.1; FOR=\"[2001:db8::5]:99\""), "2001:db8::5");
-        assert_eq!(f("for=\"203.0.113.9, for=192.0.2.7"), "192.0.2.7");
-        assert_eq!(f("for=192.0.2.7, proto=https"), "10.0.0.1");
-        assert_eq!(f("for=_secret"), "10.0.0.1");
-        for (chosen, other) in [
-            (ProxyHeader::Forwarded, ("x-forwarded-for", "192.0.2.7")),
-            (ProxyHeader::XForwardedFor, ("forwarded", "for=192.0.2.7")),
-        ] {
-            assert_eq!(seen("10.0.0.1", chosen, &[other]), "10.0.0.1");
-        }
+        let lines = ["203.0.113.9", "192.0.2.7, 10.1.1.1"];
+        assert_eq!(seen("10.0.0.1", &lines), "192.0.2.7");
     }
 }

@@ -20,6 +20,6 @@ pub(crate) mod transfers;
 
 pub use self::estimates::EstimateList;
 pub(crate) use self::{
-    limit::{Caller, Refused, charge_token, recognise},
+    limit::{Caller, charge_token, recognise},
     problem::ApiError,
 };

@@ -5,10 +5,10 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     pin::pin,
     task::Poll,
+    time::Duration,
 };
 
 use axum::{
-    body::Body,
     http::{HeaderValue, header},
     response::{IntoResponse, Response},
 };
@@ -21,67 +21,78 @@ use crate::{request_id, status::status_of};
 
 /// An error on its way to the client.
 #[derive(Debug)]
-pub(crate) struct ApiError(pub(crate) Error);
+pub(crate) struct ApiError {
+    pub(crate) error: Error,
+    /// Seconds after which asking again may help.
+    retry_after: Option<u64>,
+}
 
 impl From<Error> for ApiError {
     fn from(error: Error) -> Self {
-        Self(error)
+        let retry_after = match error.code() {
+            ErrorCode::TooManyRequests => Some(1),
+            ErrorCode::StoreUnavailable | ErrorCode::ShuttingDown => Some(5),
+            // Somebody has to make room first.
+            ErrorCode::StoreFull => Some(60),
+            _ => None,
+        };
+        Self { error, retry_after }
+    }
+}
+
+impl ApiError {
+    /// A limit was reached: of what, and how long to wait.
+    pub(crate) fn too_many(what: &str, wait: Duration) -> Self {
+        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        let detail = format!("there were too many {what}; try again in {seconds} s");
+        Self {
+            error: Error::new(ErrorCode::TooManyRequests, detail),
+            retry_after: Some(seconds),
+        }
     }
 }
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let status = status_of(self.0.code());
-        let problem = Problem::new(status.as_u16(), &self.0);
+        let Self { error, retry_after } = self;
+        let status = status_of(error.code());
+        let problem = Problem::new(status.as_u16(), &error);
         // A problem is strings and a number: writing it cannot fail.
         let body = serde_json::to_vec(&problem).unwrap_or_default();
-        let mut response = Response::new(Body::from(body));
-        *response.status_mut() = status;
+        let mut response = (status, body).into_response();
         let headers = response.headers_mut();
         headers.insert(
             header::CONTENT_TYPE,
             HeaderValue::from_static(PROBLEM_MEDIA_TYPE),
         );
-        let code = self.0.code();
-        match code {
-            ErrorCode::Unauthorized => {
-                headers.insert(
-                    header::WWW_AUTHENTICATE,
-                    HeaderValue::from_static("Bearer realm=\"eigenveil\""),
-                );
-            }
-            ErrorCode::TooManyRequests => {
-                headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
-            }
-            ErrorCode::StoreUnavailable | ErrorCode::ShuttingDown => {
-                headers.insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
-            }
-            // Somebody has to make room first.
-            ErrorCode::StoreFull => {
-                headers.insert(header::RETRY_AFTER, HeaderValue::from_static("60"));
-            }
-            _ => {}
+        if error.code() == ErrorCode::Unauthorized {
+            headers.insert(
+                header::WWW_AUTHENTICATE,
+                HeaderValue::from_static("Bearer realm=\"eigenveil\""),
+            );
+        }
+        if let Some(seconds) = retry_after {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         // For browsers this becomes a page; the log says it of faults.
-        response.extensions_mut().insert(self.0);
+        response.extensions_mut().insert(error);
         response
     }
 }
 
 /// No route of that name.
 pub(crate) async fn not_found() -> ApiError {
-    ApiError(Error::new(
-        ErrorCode::NotFound,
-        "there is no such path; the interface begins at /v1/studies",
-    ))
+    let detail = "there is no such path; the interface begins at /v1/studies";
+    Error::new(ErrorCode::NotFound, detail).into()
 }
 
 /// A route, but not with this method.
 pub(crate) async fn method_not_allowed() -> ApiError {
-    ApiError(Error::new(
+    Error::new(
         ErrorCode::MethodNotAllowed,
         "this path does not take this method; the Allow header names those it takes",
-    ))
+    )
+    .into()
 }
 
 /// The answer, or a problem when the handler panics: a fault of ours. The message stays out of the answer and
@@ -97,7 +108,7 @@ pub(crate) async fn caught(answer: impl Future<Output = Response>) -> Response {
 
 fn panicked() -> Response {
     tracing::error!(request_id = request_id::current(), "a handler panicked");
-    ApiError(Error::new(
+    ApiError::from(Error::new(
         ErrorCode::Internal,
         "the server failed on this request through a fault of its own; what was not acknowledged was not counted: send it again",
     ))

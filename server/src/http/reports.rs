@@ -32,7 +32,7 @@ use super::{
 };
 use crate::{
     app::AppState,
-    memory::Reservation,
+    net::memory::Reservation,
     store::{NewReport, Stored, Study},
 };
 
@@ -56,7 +56,7 @@ pub(crate) async fn submit(
     request: Request,
 ) -> Result<Response, ApiError> {
     let answer = take_reports(&app, study, request).await;
-    if let Err(ApiError(error)) = &answer {
+    if let Err(ApiError { error, .. }) = &answer {
         app.store().metrics().report_refused(error.code());
     }
     answer

@@ -2,9 +2,7 @@
 
 use std::{
     fs::File,
-    io::{self, Read, Write},
-    pin::Pin,
-    task::{Context, Poll},
+    io::{Read, Write},
 };
 
 use axum::{
@@ -19,12 +17,11 @@ use eigenveil_shared::{
     Error, ErrorCode, Result,
     api::{BACKUP_MEDIA_TYPE, ImportOutcome, ImportReceipt, STUDY_EXPORT_MEDIA_TYPE},
 };
+use futures_util::stream;
 use http_body_util::BodyExt;
-use hyper::body::{Frame, SizeHint};
 use tokio::sync::mpsc;
 
 use super::{
-    answers::FromFile,
     body,
     estimates::blocking,
     extract::{Operator, StudyInPath},
@@ -191,43 +188,14 @@ fn download(app: &AppState, file: File, media_type: &'static str) -> Result<Resp
             }
         }
     });
-    let mut response = Response::new(Body::new(Pieces {
-        receiver,
-        left: length,
-    }));
-    response
-        .headers_mut()
-        .insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
-    response.extensions_mut().insert(FromFile);
-    Ok(response)
-}
-
-/// A body whose pieces somebody else reads.
-struct Pieces {
-    receiver: mpsc::Receiver<io::Result<Bytes>>,
-    left: u64,
-}
-
-impl hyper::body::Body for Pieces {
-    type Data = Bytes;
-    type Error = io::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        self.receiver.poll_recv(context).map(|piece| match piece {
-            Some(Ok(bytes)) => {
-                self.left = self.left.saturating_sub(bytes.len() as u64);
-                Some(Ok(Frame::data(bytes)))
-            }
-            Some(Err(error)) => Some(Err(error)),
-            None if self.left > 0 => Some(Err(io::ErrorKind::TimedOut.into())),
-            None => None,
-        })
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.left)
-    }
+    // Where it ends before its length the connection is cut.
+    let pieces = stream::unfold(receiver, |mut receiver| async {
+        let piece = receiver.recv().await?;
+        Some((piece, receiver))
+    });
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_static(media_type)),
+        (header::CONTENT_LENGTH, HeaderValue::from(length)),
+    ];
+    Ok((headers, Body::from_stream(pieces)).into_response())
 }

@@ -11,7 +11,7 @@ use eigenveil_shared::{Error, ErrorCode};
 use maud::{Markup, html};
 
 use super::{
-    design::{Design, FieldErrors, MECHANISMS, NORMS},
+    design::{Design, FieldErrors, MECHANISMS, NORMS, PLANNED},
     images, layout,
     planner::{self, Forecast},
     visitor::{Fields, PostedByOperator, Visitor},
@@ -78,7 +78,7 @@ pub(super) async fn curve(
     visitor.require_operator()?;
     let fields = Fields::parse(query.unwrap_or_default().as_bytes());
     let svg = blocking(move || {
-        let design = Design::read(&fields).map_err(|errors| errors.first())?;
+        let design = Design::read_for_planner(&fields).map_err(|errors| errors.first())?;
         let forecasts: Vec<(String, Forecast)> = design
             .epsilons()
             .into_iter()
@@ -224,7 +224,7 @@ fn planner(visitor: &Visitor, fields: &Fields) -> Markup {
     .map(|n| n.max(1));
     let largest = largest_error(design.request.dimension, forecast.rank());
     let now = forecast.with_participants(design.users);
-    let query = design.query();
+    let query = fields.query(PLANNED);
     html! {
         h2 { "Expected error" }
         @if let Some(now) = now {

@@ -28,6 +28,19 @@ pub(super) const MECHANISMS: &[(&str, &str)] = &[
     ("isotropic-gaussian", "isotropic-gaussian (ε, δ)"),
     ("discrete-gaussian", "discrete-gaussian (ε, δ)"),
 ];
+/// The fields that the planner's picture is drawn from.
+pub(super) const PLANNED: &[&str] = &[
+    "dimension",
+    "k",
+    "norm",
+    "radius",
+    "centring",
+    "mechanism",
+    "epsilon",
+    "delta",
+    "users",
+    "share",
+];
 /// Largest ε of a study, as the planner doubles it.
 const MOST_EPSILON: f64 = 16.0;
 
@@ -108,8 +121,6 @@ pub(super) struct Design {
 }
 
 impl Design {
-    /// # Errors
-    /// All that is wrong, field by field.
     pub(super) fn read(fields: &Fields) -> Result<Self, FieldErrors> {
         let mut errors = match check_name("the name of the study", fields.get("name")) {
             Ok(()) => FieldErrors::default(),
@@ -129,9 +140,6 @@ impl Design {
     }
 
     /// The same, whatever the name and what participants are told.
-    ///
-    /// # Errors
-    /// All that is wrong, field by field.
     pub(super) fn read_for_planner(fields: &Fields) -> Result<Self, FieldErrors> {
         let mut errors = FieldErrors::default();
         let mechanism = fields
@@ -237,41 +245,6 @@ impl Design {
             Rank::Fixed(k) => k,
             Rank::Auto => 3,
         }
-    }
-
-    /// What the picture needs, as a query.
-    pub(super) fn query(&self) -> String {
-        let request = &self.request;
-        let k = match request.default_k {
-            Rank::Auto => "auto".to_owned(),
-            Rank::Fixed(k) => k.to_string(),
-        };
-        let mut query = form_urlencoded::Serializer::new(String::new());
-        query
-            .append_pair("name", "plan")
-            .append_pair("dimension", &request.dimension.to_string())
-            .append_pair("k", &k)
-            .append_pair("mechanism", request.mechanism.as_str())
-            .append_pair("epsilon", &request.epsilon.to_string())
-            .append_pair("users", &self.users.to_string())
-            .append_pair("share", &(100.0 * self.share).to_string());
-        if let Some(delta) = request.delta {
-            query.append_pair("delta", &delta.to_string());
-        }
-        if let Norm::Clip { radius } | Norm::Require { radius } = request.norm {
-            let kind = if matches!(request.norm, Norm::Clip { .. }) {
-                "clip"
-            } else {
-                "require"
-            };
-            query
-                .append_pair("norm", kind)
-                .append_pair("radius", &radius.to_string());
-        }
-        if request.centring.is_some() {
-            query.append_pair("centring", "yes");
-        }
-        query.finish()
     }
 }
 
@@ -422,18 +395,26 @@ mod tests {
 
     #[test]
     fn the_query_of_the_picture_is_the_same_design() {
+        let planned = |text: &str| {
+            let fields = Fields::parse(text.as_bytes());
+            let design = Design::read_for_planner(&fields).ok().unwrap();
+            let k = design.request.default_k;
+            (
+                fields.query(PLANNED),
+                design.params,
+                k,
+                design.users,
+                design.share,
+            )
+        };
         for text in [
             GOOD.to_owned(),
             GOOD.replace("normalize", "clip&radius=2&centring=yes"),
             GOOD.replace("double-cap", "discrete-gaussian&delta=1e-7"),
         ] {
-            let design = read(&text).unwrap();
-            let again = read(&design.query()).unwrap();
-            assert_eq!(design.params, again.params);
-            assert_eq!(
-                (design.users, design.share, design.request.default_k),
-                (again.users, again.share, again.request.default_k)
-            );
+            let told = planned(&format!("{text}&purpose=p"));
+            assert!(!told.0.contains("name=") && !told.0.contains("purpose="));
+            assert_eq!(planned(&told.0), told);
         }
     }
 

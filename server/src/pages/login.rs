@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     app::AppState,
-    http::{ApiError, Refused, charge_token, recognise},
+    http::{ApiError, charge_token, recognise},
     store::TokenHash,
 };
 
@@ -39,7 +39,7 @@ pub(super) async fn submit(
         fields,
         caller,
     }: Posted,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let token = TokenHash::new(fields.get("token"));
     let next = next(&fields);
     if recognise(&app, &token, caller.as_ref())?.is_none() {

@@ -36,9 +36,6 @@ pub(super) struct Forecast {
 
 impl Forecast {
     /// Assumes that the components have equal parts of this share of the variance, and the other directions the rest.
-    ///
-    /// # Errors
-    /// As [`spectrum_of`].
     pub(super) fn assumed(params: &StudyParams, rank: Rank, share: f64) -> Result<Self> {
         let p = params.dimension();
         let k = wanted(rank, p);

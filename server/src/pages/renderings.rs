@@ -64,9 +64,6 @@ pub(super) enum PageOf {
 
 impl Renderings<Page> {
     /// What a visitor sees of a page: shared by all who are not logged in, made anew for each of the others.
-    ///
-    /// # Errors
-    /// Those of [`get`](Self::get).
     pub(super) async fn page(
         &self,
         visitor: Visitor,
@@ -107,9 +104,6 @@ impl<K: PartialEq> Renderings<K> {
     /// What `render` makes, which reads what moves after it is called; or what it made before, of the version that
     /// there is now, or begun after this was asked for: however fast reports come, all who wait are served by one
     /// rendering.
-    ///
-    /// # Errors
-    /// Those of `render`; `too-many-requests` where many wait.
     pub(super) async fn get(
         &self,
         key: K,
@@ -157,9 +151,6 @@ impl<K: PartialEq> Renderings<K> {
     }
 
     /// The same for what is one visitor's alone: made in its turn and not kept.
-    ///
-    /// # Errors
-    /// Those of `render`.
     pub(super) async fn unshared<T: Send + 'static>(
         &self,
         render: impl FnOnce() -> Result<T, Error> + Send + 'static,

@@ -59,9 +59,6 @@ pub(super) struct VisibleStudy {
 
 impl VisibleStudy {
     /// Blocks while reading.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub(super) fn new(app: &Pages, visitor: &Visitor, study: Arc<Study>) -> Result<Self, Error> {
         let mut jobs = match visitor.may_read(&study) {
             true => app.store().estimates(&study)?,
@@ -147,9 +144,6 @@ pub(super) async fn estimate(
 }
 
 /// A draft is for the operator: others learn nothing about it.
-///
-/// # Errors
-/// `study-not-found`.
 pub(super) fn hide_drafts(visitor: &Visitor, study: &Study) -> Result<(), Error> {
     hide_draft(study, visitor.is_operator())
 }

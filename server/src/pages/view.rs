@@ -66,9 +66,6 @@ pub(super) struct Views {
 
 impl Views {
     /// The view of a finished estimate. Blocks while it is made.
-    ///
-    /// # Errors
-    /// `estimate-not-found`, `estimate-not-ready`; those of the store.
     pub(super) fn get(&self, store: &Store, study: &Study, number: u64) -> Result<Arc<View>> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let found = kept

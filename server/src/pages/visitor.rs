@@ -100,8 +100,6 @@ impl Visitor {
         }
     }
 
-    /// # Errors
-    /// `unauthorized` or `forbidden`.
     pub(super) fn require_reader(&self, study: &Study) -> Result<(), Error> {
         match (self.may_read(study), self.is_known()) {
             (true, _) => Ok(()),
@@ -116,8 +114,6 @@ impl Visitor {
         }
     }
 
-    /// # Errors
-    /// `unauthorized` or `forbidden`.
     pub(super) fn require_operator(&self) -> Result<(), Error> {
         match (self.is_operator(), self.is_known()) {
             (true, _) => Ok(()),
@@ -227,6 +223,16 @@ impl Fields {
             .iter()
             .find(|(field, _)| field == name)
             .map_or("", |(_, value)| value.trim())
+    }
+
+    /// Those of these names, as a query.
+    pub(super) fn query(&self, names: &[&str]) -> String {
+        let named = self
+            .0
+            .iter()
+            .filter(|(name, _)| names.contains(&name.as_str()));
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        query.extend_pairs(named).finish()
     }
 
     /// Whether the form has this field: a box that is ticked.

@@ -1,6 +1,5 @@
 //! The table of routes, and what is done around every handler.
 
-pub(crate) mod direct;
 mod openapi;
 
 use axum::{
@@ -28,7 +27,7 @@ pub fn router(app: AppState) -> Router {
         .merge(pages::routes(app.clone()))
         .fallback(problem::not_found)
         .method_not_allowed_fallback(problem::method_not_allowed)
-        .layer(from_fn_with_state(app.clone(), surround))
+        .layer(from_fn_with_state(app.clone(), with_middleware))
         .with_state(app)
 }
 
@@ -58,29 +57,17 @@ fn routes() -> OpenApiRouter<AppState> {
 }
 
 /// One layer, because each boxes a future and clones the routes beneath it.
-async fn surround(State(app): State<AppState>, request: Request, next: Next) -> Response {
+async fn with_middleware(State(app): State<AppState>, request: Request, next: Next) -> Response {
     let path = request.extensions().get::<MatchedPath>().cloned();
     let path = path.as_ref().map_or("(none)", MatchedPath::as_str);
-    pages::errors_for_browsers(&app, request, |request| {
-        surrounded(&app, request, path, |request| {
-            problem::caught(next.run(request))
-        })
-    })
-    .await
-}
-
-/// What is done around every handler.
-async fn surrounded(
-    app: &AppState,
-    request: Request,
-    path: &str,
-    handler: impl AsyncFnOnce(Request) -> Response,
-) -> Response {
     let client =
-        Caller::from_request(app, request.headers(), request.extensions()).map(Caller::address);
-    trace::log(app, request, path, async |request| {
-        let drained = |request| limit::within(app, request, handler);
-        answers::held(app, client, drain::unread(app, request, drained).await)
-    })
-    .await
+        Caller::from_request(&app, request.headers(), request.extensions()).map(Caller::address);
+    let limited =
+        |request| limit::within(&app, request, |request| problem::caught(next.run(request)));
+    let logged = |request| {
+        trace::log(&app, request, path, async |request| {
+            answers::held(&app, client, drain::unread(&app, request, limited).await)
+        })
+    };
+    pages::errors_for_browsers(&app, request, logged).await
 }

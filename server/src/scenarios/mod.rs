@@ -115,13 +115,6 @@ fn generated_scenarios_keep_the_invariants() {
     explore(from..from + count);
 }
 
-/// `cargo test --workspace --lib scenarios -- --ignored --nocapture`: under two minutes on two cores.
-#[test]
-#[ignore = "two thousand scenarios: up to two minutes"]
-fn two_thousand_scenarios_keep_the_invariants() {
-    explore(0..2_000);
-}
-
 #[test]
 fn reproductions_keep_the_invariants() {
     for (name, seed, operations) in reproductions::all() {

@@ -1,12 +1,6 @@
 //! The server under test, its devices and its operator, and the invariants.
 
-use std::{
-    collections::HashSet,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::{collections::HashSet, sync::Arc};
 
 use axum::{
     Router,
@@ -27,24 +21,15 @@ use super::{
     operations::{Network, Operation, Wanted},
 };
 use crate::{
-    AppState, Clock, Environment, ServerConfig,
+    AppState, Environment, ServerConfig,
     faults::{Fault, Faults},
     router,
+    store::fixtures::SetClock,
 };
 
 /// An invariant that does not hold.
 pub(super) type Violation = String;
 pub(super) type Checked<T = ()> = Result<T, Violation>;
-
-/// A clock that shows what the scenario says.
-#[derive(Default)]
-struct SetClock(AtomicU64);
-
-impl Clock for SetClock {
-    fn unix_ms(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
 
 /// Status and body of an answer.
 pub(super) type Answer = (u16, Vec<u8>);
@@ -78,16 +63,16 @@ impl World {
         .unwrap();
         let mut config = ServerConfig::new(directory.path().join("data"));
         if rng.random_bool(0.3) {
-            config.queue_requests = 4;
+            config.tuning.queue_requests = 4;
         }
         if rng.random_bool(0.3) {
-            config.commit_reports = 3;
+            config.tuning.commit_reports = 3;
         }
         if rng.random_bool(0.3) {
             // Room for a few buckets of one study.
             config.memory_bytes = 8 * 6 * 4;
         }
-        let clock = Arc::new(SetClock(AtomicU64::new(1_700_000_000_000)));
+        let clock = SetClock::new();
         let environment = Environment {
             clock: Arc::<SetClock>::clone(&clock),
             faults: faults.clone(),
@@ -206,7 +191,7 @@ impl World {
             Operation::Delete { study, fault } => {
                 self.delete(study % self.studies.len(), *fault).await?;
             }
-            Operation::Clock { now_ms } => self.clock.0.store(*now_ms, Ordering::Relaxed),
+            Operation::Clock { now_ms } => self.clock.set(*now_ms),
             Operation::Restart => {
                 self.stop(true);
                 self.start();

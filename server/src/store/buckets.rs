@@ -19,8 +19,6 @@ use crate::environment::Entropy;
 pub(super) struct BucketKey([u8; 32]);
 
 impl BucketKey {
-    /// # Errors
-    /// `randomness-unavailable`.
     pub(super) fn draw(entropy: &dyn Entropy) -> Result<Self> {
         let mut key = [0; 32];
         entropy.fill(&mut key)?;
@@ -203,15 +201,15 @@ pub(super) fn decode_sum(p: usize, n: u64, bytes: &[u8]) -> Result<Accumulator, 
 #[cfg(test)]
 mod tests {
     use eigenveil_estimation::Cancel;
-    use eigenveil_shared::{
-        codec,
-        report::{Report, ReportId},
-    };
+    use serde_json::json;
 
     use super::*;
     use crate::{
         Environment, ServerConfig,
-        store::{NewReport, Store},
+        store::{
+            Store,
+            fixtures::{create, report},
+        },
     };
 
     #[test]
@@ -244,16 +242,9 @@ mod tests {
             let directory = tempfile::tempdir().unwrap();
             let config = ServerConfig::new(directory.path().join("data"));
             let store = Store::open(&config, Environment::system()).unwrap();
-            let design = r#"{"name": "x", "dimension": 3, "epsilon": 1.0}"#;
-            let design = serde_json::from_str(design).unwrap();
-            let study = store.create_study(design).await.unwrap();
+            let study = create(&store, &json!({})).await;
             for number in 0..64 {
-                let body = codec::encode_report(&Report {
-                    id: ReportId::from_parts(1_700_000_000_000, [number; 16]),
-                    fingerprint: study.shape().fingerprint(),
-                    payload: vec![number; 16],
-                });
-                let report = NewReport::decode(&body.into(), &study).unwrap();
+                let report = report(&study, number);
                 store.submit(&study, vec![report]).await.unwrap();
             }
             let counts = |(bucket, sums): &(u32, Accumulator)| (*bucket, sums.count());

@@ -121,17 +121,11 @@ impl Store {
     }
 
     /// 256 new random bits, as 64 hexadecimal digits.
-    ///
-    /// # Errors
-    /// `randomness-unavailable`.
     pub(crate) fn fresh_secret(&self) -> Result<String> {
         token::fresh(&*self.shared.environment.entropy)
     }
 
     /// Gives the server a new operator's token, in the answer and in its file. The old one stops working.
-    ///
-    /// # Errors
-    /// Those of the store; `randomness-unavailable`.
     pub async fn rotate_token(&self) -> Result<RotatedToken> {
         let token = token::fresh(&*self.shared.environment.entropy)?;
         let hash = TokenHash::new(&token);

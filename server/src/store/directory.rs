@@ -3,13 +3,14 @@
 use std::{
     fs::{self, DirBuilder, File, OpenOptions, TryLockError},
     io::{self, Write},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
 use eigenveil_shared::{Error, Result};
 use rustix::fs::Access;
 
-use super::unavailable;
+use super::{schema, unavailable};
 
 /// The database file.
 pub(super) const DATABASE: &str = "eigenveil.db";
@@ -57,6 +58,7 @@ pub(crate) fn check(path: &Path) -> Result<()> {
         if database.exists() {
             rustix::fs::access(&database, Access::READ_OK | Access::WRITE_OK)
                 .map_err(|e| failed(path, "written to", &e.into()))?;
+            schema::refuse_old(&database)?;
         }
         return Ok(());
     }
@@ -81,11 +83,11 @@ impl DataDirectory {
     /// Makes or enters the directory and locks it.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let failed = |what: &str, error| failed(path, what, &error);
-        let mut builder = DirBuilder::new();
-        builder.recursive(true);
-        #[cfg(unix)]
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        builder.create(path).map_err(|e| failed("created", e))?;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(path)
+            .map_err(|e| failed("created", e))?;
         refuse_foreign(path)?;
         let lock = OpenOptions::new()
             .create(true)
@@ -111,11 +113,11 @@ impl DataDirectory {
         }
         // Made here so that nobody else can read it, whatever the directory allows; an empty file is
         // an empty database, and the write-ahead log takes over its mode.
-        let mut options = OpenOptions::new();
-        options.create(true).truncate(false).write(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        options
+        OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
             .open(path.join(DATABASE))
             .map_err(|e| failed("written to", e))?;
         Ok(Self {
@@ -177,11 +179,11 @@ impl TokenFiles {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
             }
-            let mut options = OpenOptions::new();
-            options.write(true).create_new(true);
-            #[cfg(unix)]
-            std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-            let mut file = options.open(self.next())?;
+            let mut file = OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(self.next())?;
             writeln!(file, "{token}")?;
             file.sync_all()?;
             self.sync()

@@ -14,9 +14,6 @@ use super::{Failure, Store, Study, Urgency};
 impl Store {
     /// Closes the open studies whose last day is over, and opens again those that were closed at a time that has not come
     /// yet: by a clock that was wrong. Gives the time until the next one ends. Blocks.
-    ///
-    /// # Errors
-    /// Those of the store; `shutting-down`.
     pub(crate) fn close_ended(&self) -> Result<Option<Duration>> {
         let now = self.unix_ms();
         let mut next: Option<u64> = None;

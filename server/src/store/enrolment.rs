@@ -137,13 +137,16 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use eigenveil_estimation::Cancel;
-    use eigenveil_shared::report::{Report, ReportId};
+    use serde_json::json;
 
     use super::*;
     use crate::{
         ServerConfig,
         faults::{Fault, Faults},
-        store::{NewReport, Store, Stored},
+        store::{
+            Store, Stored,
+            fixtures::{create, report},
+        },
     };
 
     /// A failed commit has spent nothing; one whose acknowledgement was never sent has spent the token with the report.
@@ -154,20 +157,10 @@ mod tests {
         let faults = Faults::default();
         let open = || Store::with_faults(&config, &faults);
         let store = open();
-        let request = r#"{"name": "x", "dimension": 3, "epsilon": 1.0, "enrolment": "token"}"#;
-        let study = store
-            .create_study(serde_json::from_str(request).unwrap())
-            .await
-            .unwrap();
+        let study = create(&store, &json!({"enrolment": "token"})).await;
         let issued = store.issue_tokens(&study, 2).await.unwrap();
         let token = ParticipantToken::parse(&issued.tokens[0]).unwrap();
-        let body = eigenveil_shared::codec::encode_report(&Report {
-            id: ReportId::from_parts(1_700_000_000_000, [7; 16]),
-            fingerprint: study.shape().fingerprint(),
-            payload: vec![5; 16],
-        });
-        let report = NewReport::decode(&body.into(), &study).unwrap();
-        let report = report.with_token(&token);
+        let report = report(&study, 7).with_token(&token);
         let spent = |store: &Store| store.token_counts(&study).unwrap().spent;
 
         faults.set_next(Some(Fault::CommitFails));

@@ -13,6 +13,8 @@ mod ending;
 mod enrolment;
 mod estimates;
 mod failure;
+#[cfg(test)]
+pub(crate) mod fixtures;
 mod health;
 mod recent;
 mod removal;
@@ -79,13 +81,13 @@ use self::{
     reserve::Reserve,
     study::{NewStudy, Registry, state_from},
     tenure::{Log, Tenure, checkpoint},
-    writer::{Caches, Command, CommitLimits, Outcomes, Reports, Submission, Writer},
+    writer::{Caches, Command, Outcomes, Reports, Submission, Writer},
 };
 use crate::{
     config::ServerConfig,
     environment::Environment,
-    memory::{Budget, Reservation},
     metrics::Metrics,
+    net::memory::{Budget, Reservation},
     request_id,
 };
 
@@ -173,9 +175,9 @@ impl Store {
         let reader = schema::open_for_reading(&directory.database())
             .map_err(|error| Failure::from(error).into_error())?;
         let key = BucketKey::draw(&*environment.entropy)?;
-        let (commands, received) = sync_channel(config.queue_requests);
+        let (commands, received) = sync_channel(config.tuning.queue_requests);
         let health = Arc::new(Health::default());
-        let metrics = Metrics::new(config.queue_requests);
+        let metrics = Metrics::new(config.tuning.queue_requests);
         let writer = Writer {
             connection,
             commands: received,
@@ -183,11 +185,7 @@ impl Store {
                 sums: BucketCache::new(config.memory_bytes, key),
                 recent,
             },
-            limits: CommitLimits {
-                reports: config.commit_reports,
-                bytes: config.commit_bytes,
-                delay: config.commit_delay(),
-            },
+            commit_reports: config.tuning.commit_reports,
             health: Arc::clone(&health),
             metrics: Arc::clone(&metrics),
             clock: Arc::clone(&environment.clock),
@@ -253,9 +251,6 @@ impl Store {
     }
 
     /// Whether there is a writer.
-    ///
-    /// # Errors
-    /// `store-unavailable`, `shutting-down`.
     pub(crate) fn check_writer(&self) -> Result<()> {
         match self.shared.writing.has_changed() {
             Ok(_) => Ok(()),
@@ -496,7 +491,7 @@ impl Store {
         wake: impl FnOnce() + Send + 'static,
     ) -> Result<EstimateDocument> {
         let (row, id, now) = (study.row, study.id(), self.unix_ms());
-        let limit = self.shared.config.waiting_estimates;
+        let limit = self.shared.config.tuning.waiting_estimates;
         self.write(
             move |transaction| {
                 rows::require(transaction, row, id)?;

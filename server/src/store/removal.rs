@@ -70,9 +70,6 @@ impl Store {
 
     /// Clears away what is left of deleted studies, and the identifiers of studies closed for longer than
     /// they are kept; indexes the latest identifiers of closed ones. Blocks, with a transaction for every few rows; stops when `stopping` says so.
-    ///
-    /// # Errors
-    /// Those of the store; `shutting-down`.
     pub(crate) fn sweep(&self, stopping: &dyn Fn() -> bool) -> Result<()> {
         let now = self.unix_ms();
         let keep = self.shared.config.retain_ids_days;
@@ -137,11 +134,6 @@ fn clear_identifiers(
     let Some(days) = keep_days else {
         return Ok(false);
     };
-    // Studies closed by a program that did not write down when: from now on.
-    transaction.execute(
-        "UPDATE studies SET closed_at_ms = ? WHERE state = 'closed' AND closed_at_ms IS NULL",
-        [now_ms],
-    )?;
     let before = now_ms.saturating_sub(u64::from(days).saturating_mul(DAY_MS));
     let row: Option<i64> = transaction
         .query_row(
@@ -182,4 +174,74 @@ fn remove_identifiers(transaction: &Transaction<'_>, row: i64) -> Result<usize, 
          (SELECT id FROM report_ids WHERE study = ?1 ORDER BY id LIMIT ?2))",
         params![row, IDENTIFIERS],
     )?)
+}
+
+#[cfg(test)]
+mod tests {
+    use eigenveil_estimation::Cancel;
+    use eigenveil_shared::api::StudyState;
+    use serde_json::json;
+    use tokio::runtime::Runtime;
+
+    use super::*;
+    use crate::{
+        Environment, ServerConfig,
+        store::{
+            Stored,
+            fixtures::{START_MS, SetClock, create, report},
+        },
+    };
+
+    #[test]
+    fn identifiers_of_closed_studies_go_after_their_time() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = ServerConfig {
+            retain_ids_days: Some(30),
+            ..ServerConfig::new(directory.path().join("data"))
+        };
+        let clock = SetClock::new();
+        let environment = Environment {
+            clock: Arc::<SetClock>::clone(&clock),
+            ..Environment::system()
+        };
+        let store = Store::open(&config, environment).unwrap();
+        let runtime = Runtime::new().unwrap();
+        let submit = |study: &Arc<Study>, numbers: &[u8]| {
+            let reports = numbers.iter().map(|number| report(study, *number));
+            let submitted = store.submit(study, reports.collect());
+            runtime.block_on(submitted).unwrap()
+        };
+        let [open, closed] = [(); 2].map(|()| {
+            let study = runtime.block_on(create(&store, &json!({})));
+            assert_eq!(submit(&study, &[1, 2, 3]), [Stored::Accepted; 3]);
+            study
+        });
+        runtime
+            .block_on(store.set_state(&closed, StudyState::Closed))
+            .unwrap();
+        let swept_at = |now: u64| -> [u64; 2] {
+            clock.set(now);
+            store.sweep(&|| false).unwrap();
+            [&open, &closed].map(|study| {
+                let count = "SELECT count(*) FROM report_ids WHERE study = ?";
+                let reader = store.reader();
+                reader
+                    .query_row(count, [study.row], |row| row.get(0))
+                    .unwrap()
+            })
+        };
+        // A day before the time is up, and with a clock that went back, everything is there. The identifiers of the closed
+        // study are in the index, where nothing shows which came together; those of the open one are in the log.
+        assert_eq!(swept_at(START_MS + 29 * DAY_MS), [0, 3]);
+        assert_eq!(swept_at(0), [0, 3]);
+        assert_eq!(submit(&closed, &[1]), [Stored::Duplicate]);
+        assert_eq!(swept_at(START_MS + 31 * DAY_MS), [0, 0]);
+        assert_eq!(submit(&open, &[1]), [Stored::Duplicate]);
+        // The sums stay; a late retry is refused and changes nothing; an export would forget what was counted.
+        assert_eq!(submit(&closed, &[1]), [Stored::NotOpen]);
+        assert_eq!(store.moment(&closed, Cancel::NEVER).unwrap().n, 3);
+        let error = store.export(&closed).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidTransition);
+        assert!(error.detail().contains("backup"), "{error}");
+    }
 }

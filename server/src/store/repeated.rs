@@ -138,22 +138,4 @@ mod tests {
             }
         }
     }
-
-    /// What it costs: `cargo test --release -p eigenveil-server --lib the_cost_of_sorting -- --ignored --nocapture`.
-    #[test]
-    #[ignore = "a measurement"]
-    fn the_cost_of_sorting_ten_million_seeds() {
-        let mut rng = ChaCha12Rng::seed_from_u64(4);
-        let seeds: Vec<Seed> = (0..10_000_000).map(|_| rng.random()).collect();
-        let read = |take: &mut dyn FnMut(&[Seed])| {
-            seeds.chunks(1 << 16).for_each(take);
-            Ok(())
-        };
-        for memory in [u64::MAX, 40_000_000] {
-            let started = std::time::Instant::now();
-            let found = Repeated::find(10_000_000, memory, &read).unwrap();
-            println!("{memory}: {:.2} s", started.elapsed().as_secs_f64());
-            assert_eq!(found.left_out(), 0);
-        }
-    }
 }

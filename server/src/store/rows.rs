@@ -9,7 +9,6 @@ use eigenveil_shared::{
     study::StudyParams,
 };
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
-use sha2::{Digest, Sha256};
 
 use super::{
     failure::Failure,
@@ -94,22 +93,8 @@ pub(super) fn load(connection: &Connection) -> Result<Registry, Failure> {
         let id = StudyId(row.get(1)?);
         let canonical: Vec<u8> = row.get(4)?;
         let fingerprint: [u8; 32] = row.get(5)?;
-        let params = match StudyParams::from_canonical(&canonical) {
-            Ok(params) => params,
-            // As it was frozen, by a version that bounded its constants less: no device of today takes part in it,
-            // and it must not stop the others.
-            Err(error)
-                if Sha256::digest(&canonical)[..] == fingerprint
-                    && matches!(
-                        error.code(),
-                        ErrorCode::InvalidPreprocessing | ErrorCode::InvalidBudget
-                    ) =>
-            {
-                tracing::warn!(study = %id, %error, "a study of an older version is not served; its data stay in the database, and that version can export it");
-                continue;
-            }
-            Err(error) => return Err(Failure::damaged(format!("study {id}: {error}"))),
-        };
+        let params = StudyParams::from_canonical(&canonical)
+            .map_err(|error| Failure::damaged(format!("study {id}: {error}")))?;
         if params.fingerprint().0 != fingerprint {
             return Err(Failure::damaged(format!(
                 "the parameters of study {id} do not have its fingerprint"

@@ -1,14 +1,16 @@
 //! The database file: who it belongs to, its version, and how it is opened.
 
-use std::path::Path;
+use std::{fs::File, io::Read as _, path::Path};
 
-use eigenveil_shared::Result;
-use rusqlite::{Connection, ErrorCode as SqliteCode, OpenFlags, Transaction, config::DbConfig};
+use eigenveil_shared::{Error, Result};
+use rusqlite::{Connection, ErrorCode as SqliteCode, OpenFlags, config::DbConfig};
 
 use super::unavailable;
 
-/// `application_id` of an Eigenveil database: "EiVe".
-const APPLICATION_ID: i32 = 0x4569_5665;
+/// `application_id` of an Eigenveil store: "EiVS".
+const APPLICATION_ID: i32 = 0x4569_5653;
+/// Of stores that were made before 0.2.0, in other layouts: "EiVe".
+const BEFORE_0_2_0: i32 = 0x4569_5665;
 /// Version of the schema below.
 const VERSION: usize = MIGRATIONS.len();
 
@@ -19,6 +21,7 @@ const MIGRATIONS: &[&str] = &["
         value BLOB NOT NULL
     ) STRICT, WITHOUT ROWID;
 
+    -- Rows are never used again.
     CREATE TABLE studies (
         study            INTEGER PRIMARY KEY,
         id               BLOB NOT NULL UNIQUE CHECK (length(id) = 16),
@@ -28,9 +31,26 @@ const MIGRATIONS: &[&str] = &["
         fingerprint      BLOB NOT NULL CHECK (length(fingerprint) = 32),
         default_k        INTEGER,          -- NULL: auto
         buckets          INTEGER NOT NULL CHECK (buckets BETWEEN 1 AND 32),
+        enrolment        TEXT NOT NULL DEFAULT 'open' CHECK (enrolment IN ('open', 'token')),
         created_at_ms    INTEGER NOT NULL,
+        closed_at_ms     INTEGER,
         reports_accepted INTEGER NOT NULL DEFAULT 0 CHECK (reports_accepted >= 0),
-        commit_seq       INTEGER NOT NULL DEFAULT 0 CHECK (commit_seq >= 0)
+        commit_seq       INTEGER NOT NULL DEFAULT 0 CHECK (commit_seq >= 0),
+        -- 0: the identifiers of a study closed long ago were cleared away.
+        identifiers_kept INTEGER NOT NULL DEFAULT 1 CHECK (identifiers_kept IN (0, 1)),
+        -- What the people who are asked are told, fixed with the study; NULL: not stated.
+        purpose          TEXT,
+        responsible      TEXT,
+        contact          TEXT,
+        -- The last day on which reports are taken: days since 1970-01-01 UTC.
+        ends             INTEGER CHECK (ends >= 0)
+    ) STRICT;
+
+    -- A study that is listed here and has a row is being cleared away.
+    CREATE TABLE deleted_studies (
+        study         INTEGER PRIMARY KEY,
+        id            BLOB NOT NULL,
+        deleted_at_ms INTEGER NOT NULL
     ) STRICT;
 
     -- The insert itself decides whether a report is new.
@@ -39,6 +59,15 @@ const MIGRATIONS: &[&str] = &["
         id    BLOB NOT NULL,
         PRIMARY KEY (study, id)
     ) STRICT, WITHOUT ROWID;
+
+    -- Identifiers on their way into report_ids: a row for each large commit, or a piece of a sorted log.
+    -- Sorted pieces have the smallest numbers.
+    CREATE TABLE recent_ids (
+        part   INTEGER PRIMARY KEY,
+        study  INTEGER NOT NULL REFERENCES studies,
+        sorted INTEGER NOT NULL CHECK (sorted IN (0, 1)),
+        ids    BLOB NOT NULL CHECK (length(ids) > 0 AND length(ids) % 16 = 0)
+    ) STRICT;
 
     -- sum: packed upper triangle, f64 little-endian. A bucket without reports has no row.
     CREATE TABLE buckets (
@@ -59,6 +88,24 @@ const MIGRATIONS: &[&str] = &["
         PRIMARY KEY (study, bucket, commit_seq)
     ) STRICT, WITHOUT ROWID;
 
+    -- Exports that were added to a study, so that each is added once.
+    CREATE TABLE imports (
+        study          INTEGER NOT NULL REFERENCES studies,
+        sha256         BLOB NOT NULL CHECK (length(sha256) = 32),
+        reports        INTEGER NOT NULL,
+        imported_at_ms INTEGER NOT NULL,
+        PRIMARY KEY (study, sha256)
+    ) STRICT, WITHOUT ROWID;
+
+    -- Reports accepted by upload, counted by the minute, later by the hour and the day: what the pages draw.
+    CREATE TABLE arrivals (
+        study   INTEGER NOT NULL REFERENCES studies,
+        seconds INTEGER NOT NULL CHECK (seconds IN (60, 3600, 86400)),
+        start   INTEGER NOT NULL,          -- seconds since 1970-01-01 UTC
+        n       INTEGER NOT NULL CHECK (n > 0),
+        PRIMARY KEY (study, seconds, start)
+    ) STRICT, WITHOUT ROWID;
+
     CREATE TABLE estimates (
         job            INTEGER PRIMARY KEY AUTOINCREMENT,
         study          INTEGER NOT NULL REFERENCES studies,
@@ -73,42 +120,6 @@ const MIGRATIONS: &[&str] = &["
         UNIQUE (study, number)
     ) STRICT;
     CREATE INDEX estimates_running ON estimates (job) WHERE state = 'running';
-",
-"
-    ALTER TABLE studies ADD COLUMN closed_at_ms INTEGER;
-    -- 0: the identifiers of a study closed long ago were cleared away.
-    ALTER TABLE studies ADD COLUMN identifiers_kept INTEGER NOT NULL DEFAULT 1
-        CHECK (identifiers_kept IN (0, 1));
-
-    -- Rows of studies are never used again. A study that is listed here and has a row is being cleared away.
-    CREATE TABLE deleted_studies (
-        study         INTEGER PRIMARY KEY,
-        id            BLOB NOT NULL,
-        deleted_at_ms INTEGER NOT NULL
-    ) STRICT;
-
-    -- Exports that were added to a study, so that each is added once.
-    CREATE TABLE imports (
-        study          INTEGER NOT NULL REFERENCES studies,
-        sha256         BLOB NOT NULL CHECK (length(sha256) = 32),
-        reports        INTEGER NOT NULL,
-        imported_at_ms INTEGER NOT NULL,
-        PRIMARY KEY (study, sha256)
-    ) STRICT, WITHOUT ROWID;
-",
-"
-    -- Identifiers on their way into report_ids: a row for each large commit, or a piece of a sorted log.
-    -- Sorted pieces have the smallest numbers.
-    CREATE TABLE recent_ids (
-        part   INTEGER PRIMARY KEY,
-        study  INTEGER NOT NULL REFERENCES studies,
-        sorted INTEGER NOT NULL CHECK (sorted IN (0, 1)),
-        ids    BLOB NOT NULL CHECK (length(ids) > 0 AND length(ids) % 16 = 0)
-    ) STRICT;
-",
-"
-    ALTER TABLE studies ADD COLUMN enrolment TEXT NOT NULL DEFAULT 'open'
-        CHECK (enrolment IN ('open', 'token'));
 
     -- In the order of the hashes, and without a time: nothing here can be joined to a report.
     CREATE TABLE participant_tokens (
@@ -126,33 +137,37 @@ const MIGRATIONS: &[&str] = &["
         created_at_ms INTEGER NOT NULL,
         hash          BLOB NOT NULL UNIQUE CHECK (length(hash) = 32)
     ) STRICT, WITHOUT ROWID;
-",
-"
-    -- Reports accepted by upload, counted by the minute, later by the hour and the day: what the pages draw.
-    CREATE TABLE arrivals (
-        study   INTEGER NOT NULL REFERENCES studies,
-        seconds INTEGER NOT NULL CHECK (seconds IN (60, 3600, 86400)),
-        start   INTEGER NOT NULL,          -- seconds since 1970-01-01 UTC
-        n       INTEGER NOT NULL CHECK (n > 0),
-        PRIMARY KEY (study, seconds, start)
-    ) STRICT, WITHOUT ROWID;
-",
-"
-    -- What the people who are asked are told, fixed with the study; NULL: not stated.
-    ALTER TABLE studies ADD COLUMN purpose TEXT;
-    ALTER TABLE studies ADD COLUMN responsible TEXT;
-    ALTER TABLE studies ADD COLUMN contact TEXT;
-    -- The last day on which reports are taken: days since 1970-01-01 UTC.
-    ALTER TABLE studies ADD COLUMN ends INTEGER CHECK (ends >= 0);
 "];
 
 /// Bytes of a page.
 const PAGE: u64 = 8_192;
 
+/// Refuses a store of before 0.2.0 without opening it: that would make a log beside it, or put its log into it.
+pub(super) fn refuse_old(path: &Path) -> Result<()> {
+    let mut head = [0; 72];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut head));
+    match read {
+        Ok(()) if head[68..] == BEFORE_0_2_0.to_be_bytes() => Err(old(path)),
+        // Whether it can be read shows when it is opened.
+        _ => Ok(()),
+    }
+}
+
+fn old(path: &Path) -> Error {
+    unavailable(format!(
+        "the store {} was made by an eigenveil before 0.2.0, and this one does not read it; nothing in it was changed. Either go on with the \
+         program that made it, or with that one write each study to a file (eigenveil study export ID --out FILE), start this one with \
+         another, empty data directory and add them (eigenveil study import FILE)",
+        path.display()
+    ))
+}
+
 /// Opens the database for writing, making or migrating it as needed. It never grows beyond `limit` bytes.
 pub(super) fn open_for_writing(path: &Path, limit: Option<u64>) -> Result<Connection> {
+    refuse_old(path)?;
     let refused = |error: rusqlite::Error| refused(path, &error);
     let mut connection = Connection::open(path).map_err(refused)?;
+    keep_log(&connection, true).map_err(refused)?;
     // Before anything is written: whose file is it?
     let application: i32 = pragma(&connection, "application_id").map_err(refused)?;
     let version: usize = pragma(&connection, "user_version").map_err(refused)?;
@@ -160,6 +175,10 @@ pub(super) fn open_for_writing(path: &Path, limit: Option<u64>) -> Result<Connec
         .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
         .map_err(refused)?;
     let fresh = application == 0 && version == 0 && tables == 0;
+    if application == BEFORE_0_2_0 {
+        // The log alone says so.
+        return Err(old(path));
+    }
     if !fresh && application != APPLICATION_ID {
         return Err(unavailable(format!(
             "{} is a database of another program (application id {application:#x}); give another data directory",
@@ -204,7 +223,6 @@ pub(super) fn keep_log(connection: &Connection, keep: bool) -> rusqlite::Result<
 }
 
 fn configure(connection: &Connection) -> rusqlite::Result<()> {
-    keep_log(connection, true)?;
     connection.busy_timeout(std::time::Duration::from_secs(5))?;
     connection.pragma_update(None, "page_size", PAGE)?;
     let mode: String =
@@ -232,20 +250,16 @@ fn migrate(connection: &mut Connection, from: usize) -> rusqlite::Result<()> {
     for step in MIGRATIONS.iter().skip(from) {
         transaction.execute_batch(step)?;
     }
-    set_pragma(&transaction, "application_id", i64::from(APPLICATION_ID))?;
-    set_pragma(&transaction, "user_version", VERSION as i64)?;
+    transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+    transaction.pragma_update(None, "user_version", VERSION as i64)?;
     transaction.commit()
-}
-
-fn set_pragma(transaction: &Transaction<'_>, name: &str, value: i64) -> rusqlite::Result<()> {
-    transaction.pragma_update(None, name, value)
 }
 
 fn pragma<T: rusqlite::types::FromSql>(connection: &Connection, name: &str) -> rusqlite::Result<T> {
     connection.pragma_query_value(None, name, |row| row.get(0))
 }
 
-fn refused(path: &Path, error: &rusqlite::Error) -> eigenveil_shared::Error {
+fn refused(path: &Path, error: &rusqlite::Error) -> Error {
     let way_out = match error.sqlite_error_code() {
         Some(SqliteCode::NotADatabase) => "it is not a database: restore it from a backup",
         Some(SqliteCode::DatabaseCorrupt) => "it is damaged: restore it from a backup",

@@ -7,9 +7,6 @@ use crate::metrics::{Snapshot, resident_memory, signed};
 
 impl Store {
     /// Blocks while reading.
-    ///
-    /// # Errors
-    /// `store-unavailable`.
     pub(crate) fn snapshot(&self) -> Result<Snapshot> {
         let shared = &self.shared;
         let studies = self.studies();

@@ -251,9 +251,6 @@ pub(crate) fn check_about(about: &About, now_ms: u64) -> Result<()> {
 }
 
 /// The parameters of a study that is asked for, with what is derived from them.
-///
-/// # Errors
-/// As [`StudyParams::freeze`].
 pub(crate) fn frozen(request: &CreateStudy) -> Result<StudyParams> {
     StudyParams::freeze(StudyDesign {
         dimension: request.dimension,

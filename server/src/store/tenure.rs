@@ -86,10 +86,7 @@ impl Tenure {
         Ok(Self(number))
     }
 
-    /// A transaction that writes.
-    ///
-    /// # Errors
-    /// [`Failure::Ousted`] when another server has taken the database over.
+    /// A transaction that writes; [`Failure::Ousted`] when another server has taken the database over.
     pub(super) fn transaction<'a>(
         &self,
         connection: &'a mut Connection,

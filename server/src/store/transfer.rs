@@ -36,9 +36,6 @@ pub(crate) struct VerifiedExport {
 
 impl VerifiedExport {
     /// Reads an export to its end. Blocks.
-    ///
-    /// # Errors
-    /// `malformed-export`, and what is wrong with the parameters.
     pub(crate) fn read(file: File) -> Result<Self> {
         Self::checked(file).map_err(Failure::into_error)
     }
@@ -104,9 +101,6 @@ impl Store {
 
     /// The whole store of this moment as a file that has no name: a database that a server opens when it lies in an
     /// empty data directory as `eigenveil.db`. Blocks.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub fn backup(&self) -> Result<File> {
         let write = || -> Result<File, Failure> {
             let named = tempfile::Builder::new()

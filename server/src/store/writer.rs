@@ -1,11 +1,8 @@
 //! The one thread that writes: group commit, and acknowledgements only after it.
 
 use std::{
-    sync::{
-        Arc,
-        mpsc::{Receiver, TryRecvError},
-    },
-    time::{Duration, Instant},
+    sync::{Arc, mpsc::Receiver},
+    time::Instant,
 };
 
 use bytes::Bytes;
@@ -35,7 +32,10 @@ use super::{
     study::{Study, state_from},
     tenure::{self, Tenure},
 };
-use crate::{environment::Clock, faults::Faults, memory::Reservation, metrics::Metrics};
+use crate::{environment::Clock, faults::Faults, metrics::Metrics, net::memory::Reservation};
+
+/// Payload bytes after which a commit takes no further request.
+const COMMIT_BYTES: usize = 64 << 20;
 
 /// Payloads up to this many bytes are copied out of the body, whose buffer has at least 8 KiB: it is free for the
 /// connection's next request at once, instead of being held until the commit.
@@ -60,18 +60,12 @@ pub(crate) type Outcomes = SmallVec<[Stored; 16]>;
 
 impl NewReport {
     /// Decodes and validates the body of one report.
-    ///
-    /// # Errors
-    /// As [`codec::decode_report`].
     pub fn decode(body: &Bytes, study: &Study) -> Result<Self> {
         let report = codec::decode_report(body, study.shape())?;
         Ok(Self::new(body, study, report, COPIED_PAYLOAD))
     }
 
     /// Decodes a batch: an outer error when the frame is wrong, an inner one per report.
-    ///
-    /// # Errors
-    /// As [`codec::decode_batch`].
     pub fn decode_batch(body: &Bytes, study: &Study) -> Result<Vec<Result<Self>>> {
         let reports = codec::decode_batch(body, study.shape())?;
         Ok(reports
@@ -156,14 +150,6 @@ pub(super) enum Command {
     Stop,
 }
 
-/// How large a commit grows.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct CommitLimits {
-    pub(super) reports: usize,
-    pub(super) bytes: usize,
-    pub(super) delay: Duration,
-}
-
 /// What the writer has in memory of what is committed.
 pub(super) struct Caches {
     pub(super) sums: BucketCache,
@@ -174,7 +160,8 @@ pub(super) struct Writer {
     pub(super) connection: Connection,
     pub(super) commands: Receiver<Command>,
     pub(super) caches: Caches,
-    pub(super) limits: CommitLimits,
+    /// Reports after which a commit takes no further request.
+    pub(super) commit_reports: usize,
     pub(super) health: Arc<Health>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) clock: Arc<dyn Clock>,
@@ -254,31 +241,20 @@ impl Writer {
         }
     }
 
-    /// Takes what is queued; waits a moment for more only when there already is company.
+    /// Takes what is queued, without waiting for more: while one commit is synced, the next one gathers.
     fn collect(&self, first: Submission) -> (Vec<Submission>, Option<Command>) {
         let mut reports = first.reports.len();
         let mut bytes = payload_bytes(&first);
         let mut group = vec![first];
-        let started = Instant::now();
-        while reports < self.limits.reports && bytes < self.limits.bytes {
-            let command = match self.commands.try_recv() {
-                Ok(command) => command,
-                Err(TryRecvError::Empty) if group.len() > 1 => {
-                    let left = self.limits.delay.saturating_sub(started.elapsed());
-                    match self.commands.recv_timeout(left) {
-                        Ok(command) => command,
-                        Err(_) => break,
-                    }
-                }
-                Err(_) => break,
-            };
-            match command {
-                Command::Submit(submission) => {
+        while reports < self.commit_reports && bytes < COMMIT_BYTES {
+            match self.commands.try_recv() {
+                Ok(Command::Submit(submission)) => {
                     reports += submission.reports.len();
                     bytes += payload_bytes(&submission);
                     group.push(submission);
                 }
-                other => return (group, Some(other)),
+                Ok(other) => return (group, Some(other)),
+                Err(_) => break,
             }
         }
         (group, None)
@@ -528,15 +504,16 @@ fn payload_bytes(submission: &Submission) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use eigenveil_shared::{codec, report::Report};
     use serde_json::json;
 
     use crate::{
         ServerConfig, Store,
         faults::Faults,
-        store::{NewReport, Stored, database_path},
+        store::{
+            Stored, database_path,
+            fixtures::{create, report},
+        },
     };
-    use eigenveil_shared::report::ReportId;
 
     /// Two studies share a commit, and the sum of one is not what was written: the other's reports are counted.
     #[tokio::test]
@@ -548,23 +525,13 @@ mod tests {
         let mut store = open();
         let mut ids = Vec::new();
         for name in ["damaged", "whole"] {
-            let design = json!({
-                "name": name, "dimension": 3, "mechanism": "symmetric-gaussian", "epsilon": 1.0, "delta": 1e-6,
-            });
-            let design = serde_json::from_value(design).unwrap();
-            ids.push(store.create_study(design).await.unwrap().id());
+            ids.push(create(&store, &json!({"name": name})).await.id());
         }
         let mut number = 0;
         let mut send = |store: &Store, id| {
             number += 1;
             let study = store.study(id).unwrap();
-            let body = codec::encode_report(&Report {
-                id: ReportId::from_parts(1_700_000_000_000, [number; 16]),
-                fingerprint: study.shape().fingerprint(),
-                payload: 0.5_f32.to_le_bytes().repeat(6),
-            });
-            let report = NewReport::decode(&body.into(), &study).unwrap();
-            let store = store.clone();
+            let (report, store) = (report(&study, number), store.clone());
             async move { store.submit(&study, vec![report]).await }
         };
         // One in every bucket, which the commits choose.

@@ -18,7 +18,9 @@ use axum::{
     http::{HeaderMap, Request, StatusCode, header},
 };
 use eigenveil_estimation::Cancel;
-use eigenveil_server::{AppState, Clock, Environment, ServerConfig, StudyId, router};
+use eigenveil_server::{
+    AppState, Clock, Environment, ServerConfig, Study, StudyId, router, store::StoredMoment,
+};
 use eigenveil_shared::{
     ErrorCode,
     api::{
@@ -26,6 +28,7 @@ use eigenveil_shared::{
         REPORT_MEDIA_TYPE, STUDY_EXPORT_MEDIA_TYPE, StudyDocument,
     },
     codec::{self, StudyShape},
+    packed::packed_len,
     report::{Report, ReportId},
 };
 use http_body_util::BodyExt;
@@ -106,16 +109,17 @@ fn token_in_file(app: &AppState) -> String {
 
 impl Harness {
     pub fn new() -> Self {
-        Self::with(|config| config)
+        Self::with(|_| {})
     }
 
-    pub fn with(change: impl FnOnce(ServerConfig) -> ServerConfig) -> Self {
+    pub fn with(change: impl FnOnce(&mut ServerConfig)) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let config = change(ServerConfig::new(directory.path().join("data")));
+        let mut config = ServerConfig::new(directory.path().join("data"));
+        change(&mut config);
         Self::start(directory, config)
     }
 
-    fn start(directory: TempDir, config: ServerConfig) -> Self {
+    pub fn start(directory: TempDir, config: ServerConfig) -> Self {
         Self::assemble(directory, config, environment(), token_in_file)
     }
 
@@ -153,11 +157,6 @@ impl Harness {
     /// A server with this configuration, whose operator has this token.
     pub fn over_config(directory: TempDir, config: ServerConfig, token: &str) -> Self {
         Self::assemble(directory, config, environment(), |_| token.to_owned())
-    }
-
-    /// Stops in good order and starts again, with a token that no file holds.
-    pub fn restart_over(self, token: &str) -> Self {
-        Self::over(self.stop().0, token)
     }
 
     /// Stops in good order and starts again on the same directory.
@@ -279,26 +278,51 @@ impl Harness {
         self.send(request).await
     }
 
+    /// Sends a fresh report, which is counted.
+    pub async fn count_one(&self, study: &StudyDocument) {
+        let answer = self.post_report(study, report(study, new_id(), 1.0)).await;
+        assert_eq!(answer.status, StatusCode::CREATED, "{answer:?}");
+    }
+
+    pub async fn close(&self, study: &StudyDocument) {
+        let path = format!("/v1/studies/{}/close", study.id);
+        let answer = self.operator("POST", &path, None).await;
+        assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
+    }
+
+    pub async fn export(&self, study: &StudyDocument) -> Vec<u8> {
+        let path = format!("/v1/studies/{}/export", study.id);
+        let answer = self.operator("GET", &path, None).await;
+        assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
+        assert_eq!(
+            answer.headers[header::CONTENT_TYPE],
+            STUDY_EXPORT_MEDIA_TYPE
+        );
+        answer.body
+    }
+
+    /// The study as the store has it.
+    pub fn stored(&self, study: &StudyDocument) -> Arc<Study> {
+        let id = StudyId::parse(&study.id).unwrap();
+        self.app.store().study(id).unwrap()
+    }
+
+    pub fn moment(&self, study: &StudyDocument) -> StoredMoment {
+        let store = self.app.store();
+        store.moment(&self.stored(study), Cancel::NEVER).unwrap()
+    }
+
     /// Reports accepted, as anybody sees it, after checking it against what is on disk.
     pub async fn accepted(&self, study: &StudyDocument) -> u64 {
         let shown: StudyDocument = self.get(&format!("/v1/studies/{}", study.id)).await.json();
-        let stored = self
-            .app
-            .store()
-            .study(StudyId::parse(&study.id).unwrap())
-            .unwrap();
-        let moment = self.app.store().moment(&stored, Cancel::NEVER).unwrap();
-        assert_eq!(moment.n, shown.reports_accepted);
+        assert_eq!(self.moment(study).n, shown.reports_accepted);
         shown.reports_accepted
     }
 
     /// The sum over all buckets.
     pub fn total(&self, study: &StudyDocument) -> Vec<f64> {
-        let store = self.app.store();
-        let study = store.study(StudyId::parse(&study.id).unwrap()).unwrap();
-        let moment = store.moment(&study, Cancel::NEVER).unwrap();
-        let mut total = vec![0.0; study.shape().payload_len() / 4];
-        for (_, sums) in &moment.buckets {
+        let mut total = vec![0.0; packed_len(study.params.report_dimension())];
+        for (_, sums) in &self.moment(study).buckets {
             for (t, x) in total.iter_mut().zip(sums.sum().as_slice()) {
                 *t += x;
             }

@@ -1,92 +1,21 @@
 //! Requests whose body the server does not want: the client gets its answer all the same.
 
-use std::{
-    net::SocketAddr,
-    time::{Duration, Instant},
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::{
+    common::patience::within,
+    running::{Running, answer, get},
 };
 
-use eigenveil_server::{Server, ServerConfig};
-use eigenveil_shared::Error;
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
-    sync::oneshot,
-    task::JoinHandle,
-};
-
-use crate::common::{environment, patience::within};
-
-struct Running {
-    _directory: tempfile::TempDir,
-    address: SocketAddr,
-    stop: oneshot::Sender<()>,
-    ended: JoinHandle<Result<(), Error>>,
-}
-
-impl Running {
-    async fn start(body_timeout_ms: u64) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let config = ServerConfig {
-            listen: ([127, 0, 0, 1], 0).into(),
-            body_timeout_ms,
-            ..ServerConfig::new(directory.path().join("data"))
-        };
-        let server = Server::bind(config, environment()).await.unwrap();
-        let address = server.local_addr();
-        let (stop, stopped) = oneshot::channel::<()>();
-        let ended = tokio::spawn(server.run(async {
-            stopped.await.ok();
-        }));
-        Self {
-            _directory: directory,
-            address,
-            stop,
-            ended,
-        }
-    }
-
-    async fn connect(&self) -> TcpStream {
-        TcpStream::connect(self.address).await.unwrap()
-    }
-
-    /// The server still serves, and stops in good order.
-    async fn end_well(self) {
-        let mut stream = self.connect().await;
-        stream
-            .write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
-            .await
-            .unwrap();
-        assert_eq!(answer(&mut stream).await.status, 200);
-        drop(stream);
-        self.stop.send(()).unwrap();
-        within("the end of the server", self.ended)
-            .await
-            .unwrap()
-            .unwrap();
-    }
-}
-
-struct Answer {
-    status: u16,
-    closes: bool,
-}
-
-/// Reads one answer with a Content-Length to its end.
-async fn answer(stream: &mut TcpStream) -> Answer {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        head.push(stream.read_u8().await.unwrap());
-    }
-    let head = String::from_utf8(head).unwrap().to_lowercase();
-    let length = head
-        .lines()
-        .find_map(|line| line.strip_prefix("content-length: "))
-        .map_or(0, |length| length.parse().unwrap());
-    stream.read_exact(&mut vec![0; length]).await.unwrap();
-    Answer {
-        status: head.split(' ').nth(1).unwrap().parse().unwrap(),
-        closes: head.contains("connection: close"),
-    }
+/// The server still serves, and stops in good order.
+async fn end_well(server: Running) {
+    let mut stream = server.connect().await;
+    get(&mut stream, "/healthz", "").await;
+    assert_eq!(answer(&mut stream).await.status, 200);
+    drop(stream);
+    server.stop().await;
 }
 
 fn head(path: &str, extra: &str) -> Vec<u8> {
@@ -95,7 +24,7 @@ fn head(path: &str, extra: &str) -> Vec<u8> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn oversized_and_unwanted_bodies_leave_the_connection_usable() {
-    let server = Running::start(60_000).await;
+    let server = Running::start(|_| {}).await;
     let mut stream = server.connect().await;
     let nobody = format!("/v1/studies/{}/reports", "0".repeat(32));
     for round in 0..200 {
@@ -124,12 +53,12 @@ async fn oversized_and_unwanted_bodies_leave_the_connection_usable() {
         assert_eq!((answer.status, answer.closes), (404, false));
     }
     drop(stream);
-    server.end_well().await;
+    end_well(server).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_body_beyond_the_bound_is_answered_and_cut_off() {
-    let server = Running::start(60_000).await;
+    let server = Running::start(|_| {}).await;
     // Announced: answered before anything of it is read.
     let mut stream = server.connect().await;
     let announced = head("/nowhere", "content-length: 20000000\r\n");
@@ -151,12 +80,12 @@ async fn a_body_beyond_the_bound_is_answered_and_cut_off() {
         assert!(written < 200_000_000, "nobody stops this client");
     }
     assert!(written > 14_000_000, "cut off after {written} bytes");
-    server.end_well().await;
+    end_well(server).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_waits_to_be_asked_for_the_body_is_not_asked() {
-    let server = Running::start(60_000).await;
+    let server = Running::start(|_| {}).await;
     let mut stream = server.connect().await;
     let request = head(
         "/nowhere",
@@ -165,12 +94,12 @@ async fn whoever_waits_to_be_asked_for_the_body_is_not_asked() {
     stream.write_all(&request).await.unwrap();
     let refused = answer(&mut stream).await;
     assert_eq!((refused.status, refused.closes), (404, true));
-    server.end_well().await;
+    end_well(server).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slow_client_is_cut_off_in_time() {
-    let server = Running::start(300).await;
+    let server = Running::start(|config| config.body_timeout_ms = 300).await;
     let mut stream = server.connect().await;
     let started = Instant::now();
     let mut request = head("/nowhere", "content-length: 100000\r\n");
@@ -182,5 +111,5 @@ async fn a_slow_client_is_cut_off_in_time() {
     // An end or a reset: either is the end.
     let _ = within("the cut", stream.read_to_end(&mut rest)).await;
     assert!(started.elapsed() > Duration::from_millis(250));
-    server.end_well().await;
+    end_well(server).await;
 }

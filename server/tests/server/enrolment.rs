@@ -126,9 +126,7 @@ async fn a_report_that_is_refused_spends_nothing() {
         .is_problem(422, E::PayloadNotFinite);
     assert_eq!(counts(&server, &study).await, (2, 0));
     assert_eq!(send(&server, &study, id, &tokens[0]).await.status, 201);
-    server
-        .operator("POST", &format!("/v1/studies/{}/close", study.id), None)
-        .await;
+    server.close(&study).await;
     send(&server, &study, new_id(), &tokens[1])
         .await
         .is_problem(409, E::StudyNotOpen);
@@ -219,9 +217,7 @@ async fn tokens_are_made_for_studies_that_want_them() {
     let tokens = issue(&server, &study, 1_000).await;
     let distinct: HashSet<String> = tokens.iter().map(ParticipantToken::reveal).collect();
     assert_eq!(distinct.len(), 1_000);
-    server
-        .operator("POST", &format!("/v1/studies/{}/close", study.id), None)
-        .await;
+    server.close(&study).await;
     server
         .operator("POST", &path, Some(json!({ "count": 1 })))
         .await
@@ -236,15 +232,9 @@ async fn tokens_do_not_travel() {
     let tokens = issue(&server, &study, 2).await;
     let id = new_id();
     assert_eq!(send(&server, &study, id, &tokens[0]).await.status, 201);
-    let path = format!("/v1/studies/{}/export", study.id);
-    let export = server.operator("GET", &path, None).await.body;
+    let export = server.export(&study).await;
     let other = Harness::new();
-    let request = axum::http::Request::post("/v1/imports")
-        .header("authorization", format!("Bearer {}", other.token))
-        .header("content-type", "application/vnd.eigenveil.study-export")
-        .body(export.into())
-        .unwrap();
-    assert_eq!(other.send(request).await.status, 201);
+    assert_eq!(other.import(None, export).await.status, 201);
     let there: StudyDocument = other.get(&format!("/v1/studies/{}", study.id)).await.json();
     assert_eq!(there.enrolment, Enrolment::Token);
     assert_eq!(counts(&other, &study).await, (0, 0));
@@ -261,9 +251,7 @@ async fn a_deleted_study_takes_its_tokens_with_it() {
     let server = Harness::new();
     let study = token_study(&server).await;
     issue(&server, &study, 20).await;
-    server
-        .operator("POST", &format!("/v1/studies/{}/close", study.id), None)
-        .await;
+    server.close(&study).await;
     let path = format!("/v1/studies/{}", study.id);
     assert_eq!(server.operator("DELETE", &path, None).await.status, 204);
     let connection = rusqlite::Connection::open(database_path(&server.config.data_dir)).unwrap();

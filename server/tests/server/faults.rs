@@ -7,7 +7,7 @@ use std::{
 
 use axum::http::{StatusCode, header};
 use eigenveil_estimation::Cancel;
-use eigenveil_server::{ServerConfig, Store, store::database_path};
+use eigenveil_server::{Store, store::database_path};
 use eigenveil_shared::{
     ErrorCode as E,
     api::{BatchReceipt, StudyDocument},
@@ -17,7 +17,7 @@ use eigenveil_shared::{
 };
 use serde_json::json;
 
-use crate::common::{Harness, batch, environment, new_id, patience::until, report, shape};
+use crate::common::{Harness, batch, environment, new_id, patience::until, shape};
 
 /// Batches of this many reports.
 const BATCH: u64 = 500;
@@ -35,10 +35,7 @@ fn fresh(study: &StudyDocument) -> Vec<u8> {
 
 #[tokio::test]
 async fn a_full_store_is_said_and_deleting_makes_room() {
-    let server = Harness::with(|config| ServerConfig {
-        store_bytes: Some(1 << 20),
-        ..config
-    });
+    let server = Harness::with(|config| config.store_bytes = Some(1 << 20));
     for changes in [
         json!({"name": "ballast"}),
         json!({"name": "seeds", "mechanism": "double-cap", "delta": null}),
@@ -66,6 +63,11 @@ async fn a_full_store_is_said_and_deleting_makes_room() {
     assert!(problem.detail.contains("store_bytes"), "{}", problem.detail);
     assert_eq!(refused.headers[header::RETRY_AFTER], "60");
     assert!(acknowledged > 0);
+    // An entry that is there already could still be changed.
+    let not_ready = server.get("/readyz").await;
+    let problem = not_ready.is_problem(503, E::StoreUnavailable);
+    assert!(problem.detail.contains("no room"), "{}", problem.detail);
+    assert_eq!(not_ready.headers[header::RETRY_AFTER], "5");
     // Nothing is lost, and it stays so over a restart.
     assert_eq!(server.accepted(&seeds).await, acknowledged);
     let server = server.restart();
@@ -93,6 +95,7 @@ async fn a_full_store_is_said_and_deleting_makes_room() {
     .await;
     acknowledged += BATCH;
     assert_eq!(server.accepted(&seeds).await, acknowledged);
+    assert_eq!(server.get("/readyz").await.status, StatusCode::OK);
 }
 
 /// Pages of the database overwritten while the server was down: it either does not start or says at the report that
@@ -106,10 +109,7 @@ async fn a_damaged_store_is_said() {
     for _ in 0..20 {
         server.post_batch(&study, fresh(&study)).await;
     }
-    server.app.close();
-    let (config, directory) = (server.config.clone(), server.directory);
-    drop(server.routes);
-    drop(server.app);
+    let (_directory, config) = server.stop();
     let database = database_path(&config.data_dir);
     let length = std::fs::metadata(&database).unwrap().len();
     assert!(length > 40 * 8_192);
@@ -151,7 +151,6 @@ async fn a_damaged_store_is_said() {
         store.moment(&store.studies()[0], Cancel::NEVER).unwrap().n,
         20 * BATCH
     );
-    drop(directory);
 }
 
 /// A report longer than any honest device's is refused, alone and in a batch, and the sums stay as they are.
@@ -219,15 +218,12 @@ async fn implausible_reports_are_refused() {
 /// Finished estimates are kept as long as the operator says, and only so many may wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn estimates_have_limits() {
-    let server = Harness::with(|config| ServerConfig {
-        retain_estimates: 2,
-        waiting_estimates: 1,
-        ..config
+    let server = Harness::with(|config| {
+        config.retain_estimates = 2;
+        config.tuning.waiting_estimates = 1;
     });
     let study = server.study(3).await;
-    server
-        .post_report(&study, report(&study, new_id(), 1.0))
-        .await;
+    server.count_one(&study).await;
     let path = format!("/v1/studies/{}/estimates", study.id);
     // Several at a time, until one has come while another waited.
     let (mut asked, mut refused) = (0, 0);

@@ -79,7 +79,7 @@ async fn the_server_streams_seeds_from_the_dimension_it_is_told() {
         .estimate
         .unwrap();
     assert_eq!(whole.eigenvalues.len(), p);
-    server.config.stream_sparse_from = p;
+    server.config.tuning.stream_sparse_from = p;
     // A sum a bucket would not fit.
     server.config.memory_bytes = 20 << 20;
     let mut server = server.restart();

@@ -11,6 +11,8 @@ mod browser;
 mod certificates;
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../common/html.rs"]
+mod html;
 
 mod about;
 mod availability;
@@ -18,7 +20,6 @@ mod drain;
 mod enrolment;
 mod estimates;
 mod faults;
-mod identifiers;
 mod large_sparse;
 mod limits;
 mod metrics;
@@ -27,7 +28,7 @@ mod pages;
 mod poisoned;
 mod readiness;
 mod reports;
-mod retention;
+mod running;
 mod seeds;
 mod socket;
 mod store;

@@ -1,7 +1,6 @@
 //! What `/metrics` says, and to whom.
 
 use axum::http::{StatusCode, header};
-use eigenveil_server::ServerConfig;
 use eigenveil_shared::ErrorCode;
 use serde_json::json;
 
@@ -112,9 +111,6 @@ async fn metrics_need_a_token_unless_the_operator_says_otherwise() {
         .get("/metrics")
         .await
         .is_problem(401, ErrorCode::Unauthorized);
-    let open = Harness::with(|config| ServerConfig {
-        metrics_without_token: true,
-        ..config
-    });
+    let open = Harness::with(|config| config.metrics_without_token = true);
     assert_eq!(open.get("/metrics").await.status, StatusCode::OK);
 }

@@ -7,21 +7,22 @@ use axum::{
     extract::ConnectInfo,
     http::{HeaderMap, Request, StatusCode, header},
 };
-use eigenveil_server::{Environment, Server, ServerConfig, store::database_path};
+use eigenveil_server::store::database_path;
 use eigenveil_shared::{
     ErrorCode as E,
     api::{CreatedAnalyst, StudyDocument},
     estimate::Estimate,
 };
 use http_body_util::BodyExt;
-use scraper::{Html, Selector};
 use serde_json::json;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncReadExt;
 use tower::ServiceExt;
 
 use crate::{
     browser::{Browser, HTML, Page},
     common::{self, Answer, Harness, new_id, patience::within, report},
+    html,
+    running::{Running, get},
 };
 
 /// A design for the form.
@@ -45,6 +46,17 @@ fn form(changes: &[(&'static str, &'static str)]) -> Vec<(&'static str, &'static
         .collect();
     fields.extend(changes);
     fields
+}
+
+/// A new study, made with the form.
+async fn create(
+    browser: &mut Browser<'_>,
+    changes: &[(&'static str, &'static str)],
+) -> StudyDocument {
+    let changes = [changes, &[("step", "create")]].concat();
+    browser.act("/studies/new", &form(&changes)).await;
+    let studies = browser.server.app.store().studies();
+    studies.last().unwrap().document()
 }
 
 async fn upload(server: &Harness, study: &StudyDocument, reports: usize) {
@@ -92,7 +104,10 @@ async fn from_a_study_to_a_download_without_a_script() {
         assert_eq!(page.value("#epsilon"), epsilon);
         assert_eq!(page.value("#name"), FORM[0].1);
         errors.push(page.text("#expected").parse::<f64>().unwrap());
-        let picture = page.all("#planner img")[0].attr("src").unwrap().to_owned();
+        let picture = page.all("#planner img")[0]
+            .attribute("src")
+            .unwrap()
+            .to_owned();
         let picture = browser.get(&picture).await;
         assert_eq!(picture.status, StatusCode::OK);
         assert_eq!(picture.headers[header::CONTENT_TYPE], "image/svg+xml");
@@ -114,11 +129,7 @@ async fn from_a_study_to_a_download_without_a_script() {
         .await;
     assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY);
     let page = Page::new(answer);
-    assert!(
-        page.text("#name-help").contains("it needs 1 to 200"),
-        "{}",
-        page.text("#name-help")
-    );
+    page.says("#name-help", "it needs 1 to 200");
     assert!(page.has("#epsilon[aria-invalid]"));
     assert_eq!(page.value("#epsilon"), "17");
     assert!(server.app.store().studies().is_empty());
@@ -135,7 +146,10 @@ async fn from_a_study_to_a_download_without_a_script() {
     assert_eq!(page.text("#reports"), "40");
     assert!(page.text("#error-now").parse::<f64>().unwrap() > 0.0);
     for image in page.all("img, source") {
-        let source = image.attr("src").or(image.attr("srcset")).unwrap();
+        let source = image
+            .attribute("src")
+            .or(image.attribute("srcset"))
+            .unwrap();
         let picture = Browser::new(&server).get(source).await;
         assert_eq!(picture.status, StatusCode::OK, "{source}");
         assert_eq!(picture.headers[header::CONTENT_TYPE], "image/svg+xml");
@@ -149,16 +163,12 @@ async fn from_a_study_to_a_download_without_a_script() {
         .wait_for_estimate(&format!("/v1{path}/estimates/1"))
         .await;
     let page = browser.page(&path).await;
-    assert!(
-        page.text("#verdict").contains("stand"),
-        "{}",
-        page.text("#verdict")
-    );
+    page.says("#verdict", "stand");
     assert_eq!(page.all("#components tbody tr").len(), 2);
     let downloads: Vec<String> = page
         .all("#downloads a")
         .iter()
-        .map(|a| a.attr("href").unwrap().to_owned())
+        .map(|a| a.attribute("href").unwrap().to_owned())
         .collect();
     assert_eq!(downloads.len(), 3);
     for (link, format) in downloads.iter().zip(["json", "csv", "npy"]) {
@@ -176,8 +186,8 @@ async fn from_a_study_to_a_download_without_a_script() {
     assert_eq!((estimate.n, estimate.k), (40, 2));
     for image in page.all("#estimate img, #estimate source") {
         let source = image
-            .attr("src")
-            .or(image.attr("srcset"))
+            .attribute("src")
+            .or(image.attribute("srcset"))
             .unwrap()
             .to_owned();
         assert_eq!(
@@ -202,11 +212,7 @@ async fn from_a_study_to_a_download_without_a_script() {
     // Closed for good, and said so on a page.
     let answer = browser.post(&format!("{path}/open"), &[]).await;
     assert_eq!(answer.status, StatusCode::CONFLICT);
-    assert!(
-        Page::new(answer)
-            .text("#error")
-            .contains("from draft to open to closed")
-    );
+    Page::new(answer).says("#error", "from draft to open to closed");
 
     let gone = browser.act("/logout", &[]).await;
     assert!(!gone.has("a[href='/studies/new']") && browser.cookie.is_none());
@@ -220,10 +226,7 @@ async fn from_a_study_to_a_download_without_a_script() {
 async fn names_are_text_and_participants_are_told_what_they_give() {
     let server = Harness::new();
     let mut browser = Browser::operator(&server).await;
-    browser
-        .act("/studies/new", &form(&[("step", "create")]))
-        .await;
-    let study = server.app.store().studies()[0].document();
+    let study = create(&mut browser, &[]).await;
     let mut anybody = Browser::new(&server);
     for path in [
         "/".to_owned(),
@@ -242,13 +245,9 @@ async fn names_are_text_and_participants_are_told_what_they_give() {
         .page(&format!("/studies/{}/participate", study.id))
         .await;
     // e^4/(1+e^4) = 0.98201…
-    assert!(
-        page.text("#belief").contains("98.2 %"),
-        "{}",
-        page.text("#belief")
-    );
-    assert!(page.text("main").contains(&study.fingerprint));
-    assert!(page.text("main").contains("74 bytes"));
+    page.says("#belief", "98.2 %");
+    page.says("main", &study.fingerprint);
+    page.says("main", "74 bytes");
     assert_eq!(page.all("#beliefs tbody tr").len(), 5);
     let picture = anybody
         .get(&format!("/studies/{}/belief.svg", study.id))
@@ -306,17 +305,8 @@ fn every_route_is_public_on_purpose_or_tried_below() {
 async fn without_the_right_session_nothing_is_shown_or_changed() {
     let server = Harness::new();
     let mut operator = Browser::operator(&server).await;
-    operator
-        .act(
-            "/studies/new",
-            &form(&[("draft", "yes"), ("step", "create")]),
-        )
-        .await;
-    let draft = server.app.store().studies()[0].document();
-    operator
-        .act("/studies/new", &form(&[("step", "create")]))
-        .await;
-    let open = server.app.store().studies()[1].document();
+    let draft = create(&mut operator, &[("draft", "yes")]).await;
+    let open = create(&mut operator, &[]).await;
     upload(&server, &open, 20).await;
     operator
         .act(&format!("/studies/{}/estimates", open.id), &[("k", "1")])
@@ -472,10 +462,7 @@ async fn sessions_end_with_their_token_and_wrong_tokens_are_refused() {
 /// gets in meanwhile.
 #[tokio::test]
 async fn guessing_in_the_form_ends() {
-    let server = Harness::with(|config| ServerConfig {
-        wrong_tokens_per_minute: 5,
-        ..config
-    });
+    let server = Harness::with(|config| config.wrong_tokens_per_minute = 5);
     let peer: SocketAddr = ([192, 0, 2, 7], 5_000).into();
     let cookie = "ab".repeat(32);
     let login = async |token: String, kind: &str| {
@@ -524,10 +511,7 @@ async fn an_analysts_logins_do_not_end_the_operators_session() {
     }
     assert!(operator.page("/").await.has("a[href='/studies/new']"));
 
-    let server = Harness::with(|config| ServerConfig {
-        token_requests_per_minute: Some(4),
-        ..config
-    });
+    let server = Harness::with(|config| config.token_requests_per_minute = Some(4));
     let mut operator = Browser::operator(&server).await;
     let mut statuses = Vec::new();
     for _ in 0..5 {
@@ -606,11 +590,11 @@ async fn mounted_elsewhere_the_links_lead_there() {
         let response = routes.clone().oneshot(request).await.unwrap();
         assert_eq!(response.status(), StatusCode::OK, "{path}");
         let body = response.into_body().collect().await.unwrap().to_bytes();
-        let html = Html::parse_document(std::str::from_utf8(&body).unwrap());
-        for link in html.select(&Selector::parse("[href], [src], [action]").unwrap()) {
+        let page = html::parse(std::str::from_utf8(&body).unwrap());
+        for link in html::select(&page, "[href], [src], [action]") {
             let to = ["href", "src", "action"]
                 .iter()
-                .find_map(|name| link.attr(name))
+                .find_map(|name| link.attribute(*name))
                 .unwrap();
             assert!(
                 to.starts_with("/deep/er/") || to.starts_with('#'),
@@ -675,10 +659,7 @@ async fn a_shared_page_is_what_each_visitor_would_get_alone() {
 async fn numbers_come_live_and_end_when_the_server_stops() {
     let server = Harness::new();
     let mut operator = Browser::operator(&server).await;
-    operator
-        .act("/studies/new", &form(&[("step", "create")]))
-        .await;
-    let study = server.app.store().studies()[0].document();
+    let study = create(&mut operator, &[]).await;
     upload(&server, &study, 3).await;
     let request = Request::get(format!("/studies/{}/events", study.id))
         .body(Body::empty())
@@ -708,35 +689,17 @@ async fn numbers_come_live_and_end_when_the_server_stops() {
 /// A browser that watches is told to go, and the server does not wait for it to lose interest.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_stops_does_not_wait_for_watchers() {
-    let directory = tempfile::tempdir().unwrap();
-    let config = ServerConfig {
-        listen: ([127, 0, 0, 1], 0).into(),
-        shutdown_timeout_ms: 24 * 3_600_000,
-        ..ServerConfig::new(directory.path().join("data"))
-    };
-    let server = Server::bind(config, Environment::system()).await.unwrap();
+    let server = Running::start(|config| config.shutdown_timeout_ms = 24 * 3_600_000).await;
     let design = serde_json::from_value(common::design(&json!({}))).unwrap();
-    let study = server.app().store().create_study(design).await.unwrap();
-    let address = server.local_addr();
-    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let running = tokio::spawn(server.run(async {
-        let _ = stopped.await;
-    }));
-    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
-    let request = format!(
-        "GET /studies/{}/events HTTP/1.1\r\nHost: x\r\n\r\n",
-        study.id()
-    );
-    stream.write_all(request.as_bytes()).await.unwrap();
+    let study = server.store.create_study(design).await.unwrap();
+    let mut stream = server.connect().await;
+    let path = format!("/studies/{}/events", study.id());
+    get(&mut stream, &path, "").await;
     let mut seen = Vec::new();
     while !String::from_utf8_lossy(&seen).contains("event: study") {
         assert_ne!(stream.read_buf(&mut seen).await.unwrap(), 0);
     }
-    stop.send(()).unwrap();
-    within("the end of the server", running)
-        .await
-        .unwrap()
-        .unwrap();
+    server.stop().await;
 }
 
 #[tokio::test]
@@ -777,7 +740,7 @@ async fn two_hundred_studies_stay_readable() {
     let page = browser.page("/").await;
     assert_eq!(page.all("#studies li").len(), 50);
     assert_eq!(page.text("#found"), "200 studies, the newest first.");
-    assert!(page.text("#studies li").contains("clinic 199"));
+    page.says("#studies li", "clinic 199");
 
     // Every word of it, wherever it stands; the pager keeps the search.
     let page = browser.page("/?q=WARD+3").await;
@@ -787,7 +750,7 @@ async fn two_hundred_studies_stay_readable() {
     let page = browser.page("/?q=clinic+1").await;
     assert_eq!(page.text("#found"), "131 of 200 studies.");
     let next = page.all("nav.pager a[rel=next]")[0]
-        .attr("href")
+        .attribute("href")
         .unwrap()
         .to_owned();
     assert_eq!(next, "/?q=clinic+1&page=2");
@@ -797,7 +760,7 @@ async fn two_hundred_studies_stay_readable() {
 
     let id = first.unwrap().id;
     let page = browser.page(&format!("/?q={id}")).await;
-    assert!(page.text("#studies li").contains("clinic 0"));
+    page.says("#studies li", "clinic 0");
     let page = browser.page("/?q=%22%3E%3Cscript%3E").await;
     assert!(page.has("#none") && !page.has("#studies"));
     assert_eq!(page.value("#q"), "\"><script>");

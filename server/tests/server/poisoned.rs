@@ -16,6 +16,8 @@ use crate::common::{Harness, new_id, shape};
 const P: usize = 8;
 const BATCHES: usize = 60;
 const REPORTS: usize = 100;
+/// What is said of buckets that disagree.
+const BATCH: &str = "a poisoned or broken batch may be in the sums";
 
 async fn send(server: &Harness, study: &StudyDocument, payloads: &[Vec<u8>]) {
     let reports = payloads
@@ -28,11 +30,11 @@ async fn send(server: &Harness, study: &StudyDocument, payloads: &[Vec<u8>]) {
     assert_eq!(receipt.accepted, payloads.len() as u64, "{receipt:?}");
 }
 
-/// Payloads of poisoned reports: different seeds, each the first of random ones that lies close to an axis, or the largest
-/// matrix of equal entries that passes the norm test.
-fn poison_for(study: &StudyDocument, rng: &mut ChaCha20Rng) -> Vec<u8> {
+/// A poisoned report: the first of random seeds that lies so close to an axis, or the largest matrix of equal entries
+/// that passes the norm test.
+fn poison(study: &StudyDocument, share: f64, rng: &mut ChaCha20Rng) -> Vec<u8> {
     match shape(study).norm_bound() {
-        None => seed_beyond(study, 0.8, rng),
+        None => seed_beyond(study, share, rng),
         Some(bound) => {
             // Every entry counts at most twice in the squared norm.
             let entries = P * (P + 1) / 2;
@@ -67,34 +69,20 @@ async fn estimate(server: &Harness, study: &StudyDocument) -> Estimate {
     server.wait_for_estimate(&location).await.estimate.unwrap()
 }
 
-/// Batches of honest devices; with `poisoned` every 20th is poison.
-async fn estimate_of(changes: Value, poisoned: bool) -> Estimate {
-    let server = Harness::new();
-    let study = server.study_with(changes).await;
-    let mut rng = ChaCha20Rng::seed_from_u64(21);
-    for batch in 0..BATCHES {
-        let payloads: Vec<Vec<u8>> = (0..REPORTS)
-            .map(|_| match poisoned && batch % 20 == 7 {
-                true => poison_for(&study, &mut rng),
-                false => honest(&study, &mut rng),
-            })
-            .collect();
-        send(&server, &study, &payloads).await;
-    }
-    estimate(&server, &study).await
-}
-
-/// The same with so many of the reports of every batch poison.
-async fn spread(study: Value, poisoned: usize, share: f64) -> Estimate {
+/// Batches of honest devices, but for the reports that `poisoned` names by batch and place.
+async fn estimate_of(
+    study: Value,
+    (seed, share): (u64, f64),
+    poisoned: impl Fn(usize, usize) -> bool,
+) -> Estimate {
     let server = Harness::new();
     let study = server.study_with(study).await;
-    let mut rng = ChaCha20Rng::seed_from_u64(22);
-    for _ in 0..BATCHES {
+    let mut rng = ChaCha20Rng::seed_from_u64(seed);
+    for batch in 0..BATCHES {
         let payloads: Vec<Vec<u8>> = (0..REPORTS)
-            .map(|i| match (i < poisoned, shape(&study).norm_bound()) {
-                (false, _) => honest(&study, &mut rng),
-                (true, None) => seed_beyond(&study, share, &mut rng),
-                (true, Some(_)) => poison_for(&study, &mut rng),
+            .map(|place| match poisoned(batch, place) {
+                true => poison(&study, share, &mut rng),
+                false => honest(&study, &mut rng),
             })
             .collect();
         send(&server, &study, &payloads).await;
@@ -118,7 +106,7 @@ async fn a_repeated_seed_is_counted_once() {
     let repeated = server.study_with(cap()).await;
     let once = server.study_with(cap()).await;
     let mut rng = ChaCha20Rng::seed_from_u64(23);
-    let poison = seed_beyond(&repeated, 0.9, &mut rng);
+    let poison = poison(&repeated, 0.9, &mut rng);
     for batch in 0..20 {
         let mut payloads: Vec<Vec<u8>> = (0..50).map(|_| honest(&repeated, &mut rng)).collect();
         if batch == 0 {
@@ -150,8 +138,7 @@ async fn a_repeated_seed_is_counted_once() {
     // A study that shares a seed with it, as a file, into it.
     let other = server.study_with(cap()).await;
     send(&server, &other, &[poison.clone(), poison]).await;
-    let path = format!("/v1/studies/{}/export", other.id);
-    let file = server.operator("GET", &path, None).await.body;
+    let file = server.export(&other).await;
     let merged: ImportReceipt = server.import(Some(&repeated.id), file).await.json();
     assert_eq!(merged.reports, 2);
     assert_eq!(server.accepted(&repeated).await, 1_103);
@@ -167,12 +154,12 @@ async fn evenly_spread_poison_is_said() {
         (cap(), 6, "Seeds were chosen to turn the components"),
         (gaussian, 15, "which no rows can"),
     ] {
-        let clean = spread(study.clone(), 0, 0.0).await;
+        let clean = estimate_of(study.clone(), (22, 0.9), |_, _| false).await;
         let check = clean.row_check.as_ref().unwrap();
         assert_eq!(check.verdict, RowVerdict::Possible, "{check:?}");
         assert!(!has(&clean, words), "{:?}", clean.warnings);
         // One random seed in 10,000 lies so close.
-        let found = spread(study, poisoned, 0.9).await;
+        let found = estimate_of(study, (22, 0.9), |_, place| place < poisoned).await;
         let agreement = found.bucket_agreement.as_ref().unwrap();
         assert_eq!(agreement.verdict, BucketVerdict::Agree, "{agreement:?}");
         let check = found.row_check.as_ref().unwrap();
@@ -180,11 +167,6 @@ async fn evenly_spread_poison_is_said() {
         assert!(has(&found, words), "{:?}", found.warnings);
         assert!(check.false_alarm_rate <= 1e-3 && check.reports > 1_000);
     }
-}
-
-fn said(estimate: &Estimate) -> bool {
-    let warning = "a poisoned or broken batch may be in the sums";
-    estimate.warnings.iter().any(|said| said.contains(warning))
 }
 
 /// Honest studies agree, also with private centring; three poisoned batches do not. The honest
@@ -196,16 +178,16 @@ async fn a_poisoned_batch_is_said() {
     centred["centring"] = json!(0.7);
     let gaussian = json!({"dimension": P, "epsilon": 8.0});
     for changes in [cap, centred, gaussian] {
-        let honest = estimate_of(changes.clone(), false).await;
+        let honest = estimate_of(changes.clone(), (21, 0.8), |_, _| false).await;
         let agreement = honest.bucket_agreement.as_ref().unwrap();
         assert_eq!(agreement.verdict, BucketVerdict::Agree, "{agreement:?}");
         assert_eq!(
             (agreement.false_alarm_rate, agreement.suspicious_buckets),
             (1e-3, 0)
         );
-        assert!(!said(&honest), "{:?}", honest.warnings);
+        assert!(!has(&honest, BATCH), "{:?}", honest.warnings);
 
-        let poisoned = estimate_of(changes, true).await;
+        let poisoned = estimate_of(changes, (21, 0.8), |batch, _| batch % 20 == 7).await;
         let agreement = poisoned.bucket_agreement.as_ref().unwrap();
         assert_eq!(agreement.verdict, BucketVerdict::Disagree, "{agreement:?}");
         assert!(agreement.statistic > agreement.threshold);
@@ -215,7 +197,7 @@ async fn a_poisoned_batch_is_said() {
             "{agreement:?}"
         );
         assert!(
-            agreement.shift > 0.0 && said(&poisoned),
+            agreement.shift > 0.0 && has(&poisoned, BATCH),
             "{:?}",
             poisoned.warnings
         );

@@ -10,12 +10,12 @@ use std::{
 
 use axum::http::StatusCode;
 use eigenveil_estimation::Cancel;
-use eigenveil_server::{ServerConfig, store::database_path};
+use eigenveil_server::store::database_path;
 use eigenveil_shared::{ErrorCode as E, api::StudyDocument, codec};
 use rusqlite::Connection;
 use serde_json::json;
 
-use crate::common::{Harness, batch, new_id, patience::until, report, shape};
+use crate::common::{Harness, new_id, patience::until, report, shape};
 
 /// Until `/readyz` answers 200.
 async fn ready_again(server: &Harness) {
@@ -23,11 +23,6 @@ async fn ready_again(server: &Harness) {
         server.get("/readyz").await.status == StatusCode::OK
     })
     .await;
-}
-
-fn batch_of_500(study: &StudyDocument) -> Vec<u8> {
-    let reports: Vec<_> = (0..500).map(|_| (new_id(), 1.0)).collect();
-    batch(study, &reports)
 }
 
 /// A server whose store refuses to be written says so, and says when it is over.
@@ -54,50 +49,7 @@ async fn readiness_follows_the_store() {
         .execute_batch("DROP TRIGGER broken; DROP TRIGGER broken_too")
         .unwrap();
     ready_again(&server).await;
-    let accepted = server
-        .post_report(&study, report(&study, new_id(), 1.0))
-        .await;
-    assert_eq!(accepted.status, StatusCode::CREATED);
-}
-
-/// A store that has its `store_bytes` is not ready, although an entry that is there already could still be changed.
-#[tokio::test]
-async fn a_full_store_is_not_ready_until_there_is_room() {
-    let server = Harness::with(|config| ServerConfig {
-        store_bytes: Some(1 << 20),
-        ..config
-    });
-    let [ballast, study] = [server.study(3).await, server.study(3).await];
-    for _ in 0..16 {
-        let answer = server.post_batch(&ballast, batch_of_500(&ballast)).await;
-        assert_eq!(answer.status, StatusCode::OK);
-    }
-    // Of 30,000 identifiers some megabyte is full.
-    let mut batches = 0;
-    loop {
-        let answer = server.post_batch(&study, batch_of_500(&study)).await;
-        if answer.status != StatusCode::OK {
-            answer.is_problem(507, E::StoreFull);
-            break;
-        }
-        batches += 1;
-        assert!(batches < 1_000, "a megabyte holds more than it should");
-    }
-    for _ in 0..3 {
-        let answer = server.get("/readyz").await;
-        let problem = answer.is_problem(503, E::StoreUnavailable);
-        assert!(problem.detail.contains("no room"), "{}", problem.detail);
-        assert_eq!(answer.headers["retry-after"], "5");
-    }
-    let path = format!("/v1/studies/{}", ballast.id);
-    server
-        .operator("POST", &format!("{path}/close"), None)
-        .await;
-    let deleted = server.operator("DELETE", &path, None).await;
-    assert_eq!(deleted.status, StatusCode::NO_CONTENT);
-    ready_again(&server).await;
-    let answer = server.post_batch(&study, batch_of_500(&study)).await;
-    assert_eq!(answer.status, StatusCode::OK);
+    server.count_one(&study).await;
 }
 
 /// Damage stays said, although what is written elsewhere in the file goes through.
@@ -149,10 +101,7 @@ fn seed_report(study: &StudyDocument) -> Vec<u8> {
 /// writer gives one request up, so that devices go on sending until the queue has been seen full.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_queue_that_does_not_move_is_not_ready() {
-    let server = Harness::with(|config| ServerConfig {
-        queue_requests: 2,
-        ..config
-    });
+    let server = Harness::with(|config| config.tuning.queue_requests = 2);
     let study = server.study(3).await;
     let outside = Connection::open(database_path(&server.config.data_dir)).unwrap();
     outside.execute_batch("BEGIN IMMEDIATE").unwrap();

@@ -1,14 +1,10 @@
 //! Studies whose reports are seeds: stored as they came, added up when an estimate asks.
 
-use std::{cell::Cell, time::Duration};
+use std::cell::Cell;
 
-use axum::http::{StatusCode, header};
-use eigenveil_estimation::{
-    Cancel, Request, Source,
-    accumulate::{Accumulator, SeedSum},
-    estimate,
-};
-use eigenveil_server::{ServerConfig, StudyId, store::database_path};
+use axum::http::StatusCode;
+use eigenveil_estimation::{Cancel, Request, Source, accumulate::SeedSum, estimate};
+use eigenveil_server::{StudyId, store::database_path};
 use eigenveil_shared::{
     ErrorCode as E,
     api::{BatchReceipt, EstimateDocument, EstimateState, StudyDocument},
@@ -20,7 +16,7 @@ use eigenveil_shared::{
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
-use crate::common::{Harness, new_id, shape};
+use crate::common::{Harness, new_id, patience::until, shape};
 
 async fn seed_study(server: &Harness, changes: Value) -> StudyDocument {
     let mut design = json!({"mechanism": "double-cap", "delta": null, "epsilon": 4.0});
@@ -59,28 +55,16 @@ async fn send(server: &Harness, study: &StudyDocument, count: usize) -> Vec<Seed
     reports.into_iter().map(|(_, seed)| seed).collect()
 }
 
-fn sum_of(p: usize, seeds: &[Seed]) -> Accumulator {
-    let mut sum = SeedSum::new(p).unwrap();
-    seeds.iter().for_each(|seed| sum.add(seed));
-    sum.finish().unwrap()
-}
-
 /// What is stored is exactly these seeds, in whatever order.
 #[track_caller]
 fn assert_stored(server: &Harness, study: &StudyDocument, seeds: &[Seed]) {
-    let store = server.app.store();
-    let stored = store.study(StudyId::parse(&study.id).unwrap()).unwrap();
-    let moment = store.moment(&stored, Cancel::NEVER).unwrap();
     let n = seeds.len() as u64;
-    assert_eq!((moment.n, stored.reports_accepted()), (n, n));
-    let p = study.params.report_dimension();
-    let mut total = Accumulator::new(p).unwrap();
-    for (_, sums) in &moment.buckets {
-        total.merge(sums).unwrap();
-    }
-    assert_eq!(total.count(), n);
-    let expected = sum_of(p, seeds);
-    for (a, b) in total.sum().as_slice().iter().zip(expected.sum().as_slice()) {
+    let accepted = server.stored(study).reports_accepted();
+    assert_eq!((server.moment(study).n, accepted), (n, n));
+    let mut expected = SeedSum::new(study.params.report_dimension()).unwrap();
+    seeds.iter().for_each(|seed| expected.add(seed));
+    let expected = expected.finish().unwrap();
+    for (a, b) in server.total(study).iter().zip(expected.sum().as_slice()) {
         // Products of directions are made in single precision, here in other blocks.
         assert!((a - b).abs() <= 1e-6 * n as f64, "{a} {b}");
     }
@@ -96,20 +80,6 @@ fn assert_stored(server: &Harness, study: &StudyDocument, seeds: &[Seed]) {
     on_disk.sort_unstable();
     wanted.sort_unstable();
     assert!(on_disk == wanted, "other seeds are stored than were sent");
-}
-
-async fn ask(server: &Harness, study: &StudyDocument) -> String {
-    let path = format!("/v1/studies/{}/estimates", study.id);
-    let answer = server.operator("POST", &path, Some(json!({"k": 2}))).await;
-    assert_eq!(answer.status, StatusCode::ACCEPTED, "{answer:?}");
-    answer.headers[header::LOCATION]
-        .to_str()
-        .unwrap()
-        .to_owned()
-}
-
-async fn show(server: &Harness, location: &str) -> EstimateDocument {
-    server.operator("GET", location, None).await.json()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -165,48 +135,11 @@ async fn acknowledged_seeds_are_stored_once_and_survive_a_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_failed_commit_stores_no_seed() {
-    let server = Harness::new();
-    let study = seed_study(&server, json!({"dimension": 3})).await;
-    let mut seeds = send(&server, &study, 3).await;
-    let outside = Connection::open(database_path(&server.config.data_dir)).unwrap();
-    for statement in [
-        "BEFORE INSERT ON report_ids",
-        "BEFORE INSERT ON seeds",
-        "BEFORE UPDATE ON studies",
-    ] {
-        outside
-            .execute_batch(&format!(
-                "CREATE TRIGGER broken {statement} BEGIN SELECT RAISE(ABORT, 'injected'); END"
-            ))
-            .unwrap();
-        let reports = [(new_id(), new_seed()), (new_id(), new_seed())];
-        let answer = server.post_batch(&study, batch(&study, &reports)).await;
-        answer.is_problem(503, E::StoreUnavailable);
-        assert_stored(&server, &study, &seeds);
-        outside.execute_batch("DROP TRIGGER broken").unwrap();
-        let answer = server.post_batch(&study, batch(&study, &reports)).await;
-        assert_eq!(answer.json::<BatchReceipt>().accepted, 2);
-        seeds.extend(reports.map(|(_, seed)| seed));
-        assert_stored(&server, &study, &seeds);
-    }
-    // Seeds that are gone are missed.
-    outside
-        .execute_batch("DELETE FROM seeds WHERE commit_seq = 0")
-        .unwrap();
-    let store = server.app.store();
-    let stored = store.study(StudyId::parse(&study.id).unwrap()).unwrap();
-    let error = store.moment(&stored, Cancel::NEVER).unwrap_err();
-    assert_eq!(error.code(), E::StoreUnavailable);
-    assert!(error.detail().contains("9 reports"), "{error}");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_estimate_over_stored_seeds_is_that_of_one_process() {
     let server = Harness::new();
     let study = seed_study(&server, json!({"dimension": 12})).await;
     let seeds = send(&server, &study, 3_000).await;
-    let location = ask(&server, &study).await;
+    let location = server.ask_estimate(&study, json!({"k": 2})).await;
     let done = server.wait_for_estimate(&location).await;
     let request = Request {
         name: "test",
@@ -245,7 +178,7 @@ async fn the_largest_study_collects_in_little_memory() {
     let grown = resident_bytes().saturating_sub(before);
     // Other tests run in this process; one sum would be 17 GB.
     assert!(grown < 1 << 30, "{grown} bytes more than before");
-    let location = ask(&server, &study).await;
+    let location = server.ask_estimate(&study, json!({"k": 2})).await;
     let failed = server.wait_for_estimate(&location).await;
     let problem = failed.problem.unwrap();
     assert_eq!((problem.code, problem.status), (E::EstimateFailed, 422));
@@ -258,28 +191,6 @@ async fn the_largest_study_collects_in_little_memory() {
     assert_eq!(stored.reports_accepted(), 1_010);
 }
 
-/// The memory a study was made for may be gone after a restart.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn less_memory_than_before_is_said() {
-    let server = Harness::with(|config| ServerConfig {
-        memory_bytes: 8 * (100 + 55),
-        ..config
-    });
-    let study = seed_study(&server, json!({"dimension": 10})).await;
-    let id = StudyId::parse(&study.id).unwrap();
-    let seeds = send(&server, &study, 50).await;
-    assert_stored(&server, &study, &seeds);
-    let mut server = server;
-    server.config.memory_bytes -= 1;
-    let server = server.restart();
-    let store = server.app.store();
-    let error = store
-        .moment(&store.study(id).unwrap(), Cancel::NEVER)
-        .unwrap_err();
-    assert_eq!(error.code(), E::EstimateFailed);
-    assert!(error.detail().contains("1240"), "{error}");
-}
-
 fn resident_bytes() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
     4_096 * pages.split(' ').nth(1).unwrap().parse::<u64>().unwrap()
@@ -289,38 +200,46 @@ fn resident_bytes() -> u64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn adding_up_can_be_called_off() {
     // The server waits for its estimates as long as it takes: it ends early only because they are called off.
-    let server = Harness::with(|config| ServerConfig {
-        shutdown_timeout_ms: 24 * 3_600_000,
-        ..config
-    });
-    let study = seed_study(&server, json!({"dimension": 400})).await;
+    let server = Harness::with(|config| config.shutdown_timeout_ms = 24 * 3_600_000);
+    // Twenty seconds of adding up, and no more than one piece of seeds a bucket.
+    let study = seed_study(&server, json!({"dimension": 2_000})).await;
     let small = seed_study(&server, json!({"dimension": 3})).await;
     send(&server, &study, 260_000).await;
     send(&server, &small, 100).await;
-    let store = server.app.store();
-    let stored = store.study(StudyId::parse(&study.id).unwrap()).unwrap();
+    let stored = server.stored(&study);
     let asked = Cell::new(0);
     let cancel = || {
         asked.set(asked.get() + 1);
         asked.get() == 5
     };
-    let error = store.moment(&stored, Cancel::when(&cancel)).unwrap_err();
+    let moment = server.app.store().moment(&stored, Cancel::when(&cancel));
+    let error = moment.unwrap_err();
     assert_eq!((error.code(), asked.get()), (E::EstimateFailed, 5));
 
-    let first = ask(&server, &study).await;
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    assert_eq!(show(&server, &first).await.state, EstimateState::Running);
+    let first = server.ask_estimate(&study, json!({"k": 2})).await;
+    let job = || -> (String, u32) {
+        Connection::open(database_path(&server.config.data_dir))
+            .unwrap()
+            .query_row("SELECT state, attempts FROM estimates", [], |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })
+            .unwrap()
+    };
+    until("it has begun", async || job().1 == 1).await;
     server.app.close();
-    // Not done: what it had begun was given up.
-    let state: String = Connection::open(database_path(&server.config.data_dir))
-        .unwrap()
-        .query_row("SELECT state FROM estimates", [], |row| row.get(0))
-        .unwrap();
-    assert_eq!(state, "running");
+    // Not done: what it had begun was given up, and begins afresh.
+    assert_eq!(job(), ("running".to_owned(), 0));
     let server = server.restart();
     // It runs again, and cancelled it lets the next one through.
     server.operator("DELETE", &first, None).await;
-    let next = ask(&server, &small).await;
+    let next = server.ask_estimate(&small, json!({"k": 2})).await;
     server.wait_for_estimate(&next).await;
-    assert_eq!(show(&server, &first).await.state, EstimateState::Cancelled);
+    assert_eq!(
+        server
+            .operator("GET", &first, None)
+            .await
+            .json::<EstimateDocument>()
+            .state,
+        EstimateState::Cancelled
+    );
 }

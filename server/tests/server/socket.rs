@@ -1,121 +1,46 @@
 //! One server on a real socket: keep-alive, slow clients, graceful shutdown.
 
-use std::net::SocketAddr;
-
-use eigenveil_server::{Server, ServerConfig, Store, StudyId, store::NewReport};
-use eigenveil_shared::{
-    Error,
-    api::{REPORT_MEDIA_TYPE, StudyDocument},
-};
+use eigenveil_server::{Store, StudyId, store::NewReport};
+use eigenveil_shared::api::{REPORT_MEDIA_TYPE, StudyDocument};
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
-    sync::oneshot,
-    task::JoinHandle,
 };
 
-use crate::common::{
-    design, environment, new_id,
-    patience::{until, within},
-    report,
+use crate::{
+    common::{
+        design, environment, new_id,
+        patience::{until, within},
+        report,
+    },
+    running::{Running, answer, get, post},
 };
 
-/// Reads one answer with a Content-Length.
-async fn answer(stream: &mut TcpStream) -> (u16, Vec<u8>) {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        head.push(stream.read_u8().await.unwrap());
-    }
-    let head = String::from_utf8(head).unwrap().to_lowercase();
-    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-    let length = head
-        .lines()
-        .find_map(|line| line.strip_prefix("content-length: "))
-        .map_or(0, |length| length.parse().unwrap());
-    let mut body = vec![0; length];
-    stream.read_exact(&mut body).await.unwrap();
-    (status, body)
+/// A new study, asked for on this connection.
+async fn new_study(server: &Running, stream: &mut TcpStream) -> StudyDocument {
+    let headers = format!("{}content-type: application/json\r\n", server.operator());
+    let design = design(&json!({})).to_string();
+    post(stream, "/v1/studies", &headers, design.as_bytes()).await;
+    let created = answer(stream).await;
+    assert_eq!(created.status, 201);
+    serde_json::from_slice(&created.body).unwrap()
 }
 
-async fn post(stream: &mut TcpStream, path: &str, headers: &str, body: &[u8]) {
+/// A connection on which the server waits for a body of so many bytes: it has said that it wants it.
+async fn waiting_for_a_body(server: &Running, study: &StudyDocument, length: usize) -> TcpStream {
+    let mut stream = server.connect().await;
     let head = format!(
-        "POST {path} HTTP/1.1\r\nhost: x\r\n{headers}content-length: {}\r\n\r\n",
-        body.len()
+        "POST /v1/studies/{}/reports HTTP/1.1\r\nhost: x\r\ncontent-type: {REPORT_MEDIA_TYPE}\r\nexpect: 100-continue\r\ncontent-length: {length}\r\n\r\n",
+        study.id
     );
     stream.write_all(head.as_bytes()).await.unwrap();
-    stream.write_all(body).await.unwrap();
-}
-
-/// A server on a port of its own.
-struct Running {
-    directory: tempfile::TempDir,
-    config: ServerConfig,
-    address: SocketAddr,
-    operator: String,
-    stop: oneshot::Sender<()>,
-    ended: JoinHandle<Result<(), Error>>,
-}
-
-impl Running {
-    async fn start(change: impl FnOnce(ServerConfig) -> ServerConfig) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let config = change(ServerConfig {
-            listen: ([127, 0, 0, 1], 0).into(),
-            ..ServerConfig::new(directory.path().join("data"))
-        });
-        let server = Server::bind(config.clone(), environment()).await.unwrap();
-        let token = std::fs::read_to_string(server.app().store().token_path()).unwrap();
-        let (stop, stopped) = oneshot::channel::<()>();
-        Self {
-            directory,
-            config,
-            address: server.local_addr(),
-            operator: format!("authorization: Bearer {}\r\n", token.trim()),
-            stop,
-            ended: tokio::spawn(server.run(async {
-                stopped.await.ok();
-            })),
-        }
+    let mut wanted = Vec::new();
+    while !wanted.ends_with(b"\r\n\r\n") {
+        wanted.push(stream.read_u8().await.unwrap());
     }
-
-    async fn connect(&self) -> TcpStream {
-        TcpStream::connect(self.address).await.unwrap()
-    }
-
-    /// A new study, asked for on this connection.
-    async fn study(&self, stream: &mut TcpStream) -> StudyDocument {
-        let headers = format!("{}content-type: application/json\r\n", self.operator);
-        let design = design(&json!({})).to_string();
-        post(stream, "/v1/studies", &headers, design.as_bytes()).await;
-        let (status, body) = answer(stream).await;
-        assert_eq!(status, 201);
-        serde_json::from_slice(&body).unwrap()
-    }
-
-    /// A connection on which the server waits for a body of so many bytes: it has said that it wants it.
-    async fn waiting_for_a_body(&self, study: &StudyDocument, length: usize) -> TcpStream {
-        let mut stream = self.connect().await;
-        let head = format!(
-            "POST /v1/studies/{}/reports HTTP/1.1\r\nhost: x\r\ncontent-type: {REPORT_MEDIA_TYPE}\r\nexpect: 100-continue\r\ncontent-length: {length}\r\n\r\n",
-            study.id
-        );
-        stream.write_all(head.as_bytes()).await.unwrap();
-        let mut wanted = Vec::new();
-        while !wanted.ends_with(b"\r\n\r\n") {
-            wanted.push(stream.read_u8().await.unwrap());
-        }
-        assert!(wanted.starts_with(b"HTTP/1.1 100 "), "{wanted:?}");
-        stream
-    }
-
-    async fn stop(self) {
-        self.stop.send(()).unwrap();
-        within("the end of the server", self.ended)
-            .await
-            .unwrap()
-            .unwrap();
-    }
+    assert!(wanted.starts_with(b"HTTP/1.1 100 "), "{wanted:?}");
+    stream
 }
 
 /// A day: nothing here waits for that.
@@ -123,22 +48,21 @@ const NEVER_MS: u64 = 24 * 3_600_000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_real_server_serves_and_stops_in_good_order() {
-    let server = Running::start(|config| ServerConfig {
-        shutdown_timeout_ms: NEVER_MS,
-        body_timeout_ms: NEVER_MS,
-        ..config
+    let server = Running::start(|config| {
+        config.shutdown_timeout_ms = NEVER_MS;
+        config.body_timeout_ms = NEVER_MS;
     })
     .await;
     // Several requests on one connection.
     let mut stream = server.connect().await;
-    let study = server.study(&mut stream).await;
+    let study = new_study(&server, &mut stream).await;
     let path = format!("/v1/studies/{}/reports", study.id);
     let content = format!("content-type: {REPORT_MEDIA_TYPE}\r\n");
     let mut sent = Vec::new();
     for value in [1.0, 2.0, 3.0] {
         let body = report(&study, new_id(), value);
         post(&mut stream, &path, &content, &body).await;
-        assert_eq!(answer(&mut stream).await.0, 201);
+        assert_eq!(answer(&mut stream).await.status, 201);
         sent.push(body);
     }
     drop(stream);
@@ -151,7 +75,7 @@ async fn a_real_server_serves_and_stops_in_good_order() {
     );
     // The server may have answered and gone before all of it is sent.
     let _ = long.write_all(head.as_bytes()).await;
-    assert_eq!(within("an answer", answer(&mut long)).await.0, 431);
+    assert_eq!(within("an answer", answer(&mut long)).await.status, 431);
     // What is not HTTP gets an answer or is cut, and the server goes on.
     let mut noise = server.connect().await;
     noise.write_all(&[0xff; 64]).await.unwrap();
@@ -159,16 +83,18 @@ async fn a_real_server_serves_and_stops_in_good_order() {
 
     // Stopping while a request is on its way: it is answered, then the connection ends.
     let last = report(&study, new_id(), 4.0);
-    let mut stream = server.waiting_for_a_body(&study, last.len()).await;
+    let mut stream = waiting_for_a_body(&server, &study, last.len()).await;
     stream.write_all(&last[..20]).await.unwrap();
     let Running {
         directory: _directory,
         config,
         address,
+        store,
         stop,
         ended,
         ..
     } = server;
+    drop(store);
     stop.send(()).unwrap();
     // Once nobody is let in any more it has begun to stop.
     until("it stops", async || {
@@ -177,7 +103,7 @@ async fn a_real_server_serves_and_stops_in_good_order() {
     .await;
     assert!(!ended.is_finished());
     stream.write_all(&last[20..]).await.unwrap();
-    assert_eq!(answer(&mut stream).await.0, 201);
+    assert_eq!(answer(&mut stream).await.status, 201);
     within("the end of the server", ended)
         .await
         .unwrap()
@@ -198,11 +124,7 @@ async fn a_real_server_serves_and_stops_in_good_order() {
 /// Whoever does not finish the head of a request is cut off, and holds nobody up.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_head_that_does_not_end_is_cut() {
-    let server = Running::start(|config| ServerConfig {
-        header_timeout_ms: 400,
-        ..config
-    })
-    .await;
+    let server = Running::start(|config| config.header_timeout_ms = 400).await;
     let mut slow = server.connect().await;
     slow.write_all(b"POST /v1/studies HTTP/1.1\r\nhost:")
         .await
@@ -214,15 +136,14 @@ async fn a_head_that_does_not_end_is_cut() {
 /// One that never sends the rest of its body is cut when the time for stopping is up.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stopping_waits_for_no_body_beyond_its_time() {
-    let server = Running::start(|config| ServerConfig {
-        shutdown_timeout_ms: 300,
-        body_timeout_ms: NEVER_MS,
-        ..config
+    let server = Running::start(|config| {
+        config.shutdown_timeout_ms = 300;
+        config.body_timeout_ms = NEVER_MS;
     })
     .await;
-    let study = server.study(&mut server.connect().await).await;
+    let study = new_study(&server, &mut server.connect().await).await;
     let length = report(&study, new_id(), 4.0).len();
-    let mut stuck = server.waiting_for_a_body(&study, length).await;
+    let mut stuck = waiting_for_a_body(&server, &study, length).await;
     server.stop().await;
     let _ = within("the cut", stuck.read_to_end(&mut Vec::new())).await;
 }
@@ -230,16 +151,12 @@ async fn stopping_waits_for_no_body_beyond_its_time() {
 /// A client that asks for much and takes nothing is cut off, and its place is free for others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_does_not_take_the_answer_is_cut() {
-    let directory = tempfile::tempdir().unwrap();
-    let config = ServerConfig {
-        listen: ([127, 0, 0, 1], 0).into(),
-        max_connections: 1,
-        body_timeout_ms: 500,
-        ..ServerConfig::new(directory.path().join("data"))
-    };
-    let server = Server::bind(config, environment()).await.unwrap();
-    let (address, store) = (server.local_addr(), server.app().store().clone());
-    let token = std::fs::read_to_string(store.token_path()).unwrap();
+    let server = Running::start(|config| {
+        config.max_connections = 1;
+        config.body_timeout_ms = 500;
+    })
+    .await;
+    let store = &server.store;
     // A backup of some 10 MB: more than sockets hold.
     let wanted = serde_json::from_value(design(&json!({"dimension": 512}))).unwrap();
     let study = store.create_study(wanted).await.unwrap();
@@ -248,66 +165,35 @@ async fn whoever_does_not_take_the_answer_is_cut() {
         let report = NewReport::decode(&body, &study).unwrap();
         store.submit(&study, vec![report]).await.unwrap();
     }
-    let (stop, stopped) = oneshot::channel::<()>();
-    let running = tokio::spawn(server.run(async {
-        stopped.await.ok();
-    }));
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4_096).unwrap();
-    let mut idle = socket.connect(address).await.unwrap();
-    let head = format!(
-        "GET /v1/backup HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\n\r\n",
-        token.trim()
-    );
-    idle.write_all(head.as_bytes()).await.unwrap();
+    let mut idle = socket.connect(server.address).await.unwrap();
+    get(&mut idle, "/v1/backup", &server.operator()).await;
     // The one place is taken until the first client is cut.
-    let mut next = TcpStream::connect(address).await.unwrap();
-    next.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
-        .await
-        .unwrap();
-    assert_eq!(within("a free place", answer(&mut next)).await.0, 200);
+    let mut next = server.connect().await;
+    get(&mut next, "/healthz", "").await;
+    assert_eq!(within("a free place", answer(&mut next)).await.status, 200);
     let mut taken = Vec::new();
     // Reset, or ended in the middle.
     let _ = idle.read_to_end(&mut taken).await;
     assert!(taken.len() < 8_000_000, "{} bytes were taken", taken.len());
     drop(next);
-    stop.send(()).unwrap();
-    running.await.unwrap().unwrap();
+    server.stop().await;
 }
 
-/// The server knows who is connected, and limits those by it: on the way of reports too, which is a way of its own. One a
-/// minute, so that no place comes back while the test runs.
+/// The server knows who is connected: every connection is a new one, and it is the address that counts. One a minute, so
+/// that no place comes back while the test runs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn limits_hold_over_sockets_for_the_address() {
-    // Every connection is a new one: it is the address that counts.
-    let ask = async |server: &Running, from: [u8; 4], path: &str, headers: &str| {
+    let server = Running::start(|config| config.address_requests_per_minute = Some(1)).await;
+    let path = format!("/v1/studies/{}/reports", "ab".repeat(16));
+    let (one, other) = ([127, 0, 0, 1], [127, 0, 0, 2]);
+    for (from, status) in [(one, 404), (one, 429), (other, 404)] {
         let socket = tokio::net::TcpSocket::new_v4().unwrap();
         socket.bind((from, 0).into()).unwrap();
         let mut stream = socket.connect(server.address).await.unwrap();
-        post(&mut stream, path, headers, b"").await;
-        answer(&mut stream).await.0
-    };
-    let (one, other) = ([127, 0, 0, 1], [127, 0, 0, 2]);
-
-    let server = Running::start(|config| ServerConfig {
-        wrong_tokens_per_minute: 1,
-        ..config
-    })
-    .await;
-    let guess = "authorization: Bearer guess\r\n";
-    for (from, status) in [(one, 403), (one, 429), (other, 403)] {
-        assert_eq!(ask(&server, from, "/v1/studies", guess).await, status);
-    }
-    server.stop().await;
-
-    let server = Running::start(|config| ServerConfig {
-        address_requests_per_minute: Some(1),
-        ..config
-    })
-    .await;
-    let reports = format!("/v1/studies/{}/reports", "ab".repeat(16));
-    for (from, status) in [(one, 404), (one, 429), (other, 404)] {
-        assert_eq!(ask(&server, from, &reports, "").await, status);
+        post(&mut stream, &path, "", b"").await;
+        assert_eq!(answer(&mut stream).await.status, status);
     }
     server.stop().await;
 }

@@ -164,10 +164,7 @@ async fn wrong_designs_are_refused_and_store_nothing() {
 
 #[tokio::test]
 async fn json_bodies_have_a_type_and_a_limit() {
-    let server = Harness::with(|config| eigenveil_server::ServerConfig {
-        json_bytes: 300,
-        ..config
-    });
+    let server = Harness::new();
     let post = |media_type: &'static str, body: String| {
         let request = Request::post("/v1/studies")
             .header(header::AUTHORIZATION, format!("Bearer {}", server.token))
@@ -183,7 +180,7 @@ async fn json_bodies_have_a_type_and_a_limit() {
     post("", good.clone())
         .await
         .is_problem(415, E::UnsupportedMediaType);
-    let padded = format!("{good}{}", " ".repeat(300));
+    let padded = format!("{good}{}", " ".repeat(4 << 20));
     post("application/json", padded)
         .await
         .is_problem(413, E::BodyTooLarge);
@@ -194,50 +191,8 @@ async fn json_bodies_have_a_type_and_a_limit() {
 }
 
 #[tokio::test]
-async fn only_the_operator_changes_anything() {
+async fn unknown_places_are_problems() {
     let server = Harness::new();
-    let study = server.study(3).await;
-    let path = format!("/v1/studies/{}", study.id);
-    let wrong = "0".repeat(64);
-    let almost = server.token[..63].to_owned();
-    for (method, path) in [
-        ("POST", "/v1/studies".to_owned()),
-        ("POST", format!("{path}/open")),
-        ("POST", format!("{path}/close")),
-        ("POST", format!("{path}/estimates")),
-        ("GET", format!("{path}/estimates")),
-        ("GET", format!("{path}/estimates/1")),
-        ("DELETE", format!("{path}/estimates/1")),
-    ] {
-        let send = |authorization: Option<String>| {
-            let mut request = Request::builder().method(method).uri(&path);
-            if let Some(value) = authorization {
-                request = request.header(header::AUTHORIZATION, value);
-            }
-            server.send(request.body(Body::empty()).unwrap())
-        };
-        let missing = send(None).await;
-        missing.is_problem(401, E::Unauthorized);
-        assert!(missing.headers.contains_key(header::WWW_AUTHENTICATE));
-        send(Some("Basic abc".into()))
-            .await
-            .is_problem(401, E::Unauthorized);
-        send(Some(server.token.clone()))
-            .await
-            .is_problem(401, E::Unauthorized);
-        for token in [wrong.as_str(), almost.as_str(), ""] {
-            let answer = send(Some(format!("Bearer {token}"))).await;
-            let problem = answer.is_problem(403, E::Forbidden);
-            assert!(!problem.detail.contains(&server.token));
-        }
-    }
-    assert_eq!(server.get(&path).await.json::<StudyDocument>(), study);
-}
-
-#[tokio::test]
-async fn unknown_places_and_methods_are_problems() {
-    let server = Harness::new();
-    let study = server.study(3).await;
     for path in [
         "/nothing",
         "/v1",
@@ -256,20 +211,6 @@ async fn unknown_places_and_methods_are_problems() {
         .get("/v1/studies/%ff")
         .await
         .is_problem(404, E::NotFound);
-    for (method, path) in [
-        ("DELETE", "/v1/studies".to_owned()),
-        ("PUT", format!("/v1/studies/{}", study.id)),
-        ("GET", format!("/v1/studies/{}/open", study.id)),
-        ("GET", format!("/v1/studies/{}/reports", study.id)),
-        ("POST", "/healthz".to_owned()),
-    ] {
-        let answer = server.operator(method, &path, None).await;
-        answer.is_problem(405, E::MethodNotAllowed);
-        assert!(
-            answer.headers.contains_key(header::ALLOW),
-            "{method} {path}"
-        );
-    }
 }
 
 #[tokio::test]

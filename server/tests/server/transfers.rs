@@ -5,7 +5,10 @@ use axum::{
     http::{Request, StatusCode, header},
 };
 use eigenveil_estimation::Cancel;
-use eigenveil_server::{ServerConfig, Store, StudyId, store::StoredMoment};
+use eigenveil_server::{
+    ServerConfig, Store, StudyId,
+    store::{NewReport, Stored, database_path},
+};
 use eigenveil_shared::{
     ErrorCode as E,
     api::{
@@ -18,7 +21,7 @@ use eigenveil_shared::{
 };
 use serde_json::json;
 
-use crate::common::{Answer, Harness, batch, environment, new_id, patience::until, report, shape};
+use crate::common::{Harness, environment, new_id, patience::until, shape};
 
 /// A study of each kind of payload with some reports, in several commits; a name, identifiers, bodies.
 async fn studies(server: &Harness) -> Vec<(StudyDocument, Vec<Vec<u8>>)> {
@@ -32,7 +35,7 @@ async fn studies(server: &Harness) -> Vec<(StudyDocument, Vec<Vec<u8>>)> {
         let mut bodies = Vec::new();
         for commit in 0_u8..7 {
             let body = some_reports(&study, 5, commit);
-            let answer = post_batch(server, &study, body.clone()).await;
+            let answer = server.post_batch(&study, body.clone()).await;
             assert_eq!(answer.json::<BatchReceipt>().accepted, 5, "{answer:?}");
             bodies.push(body);
         }
@@ -67,33 +70,11 @@ fn some_reports(study: &StudyDocument, count: u8, salt: u8) -> Vec<u8> {
     codec::encode_batch(&shape(study), pairs).unwrap()
 }
 
-async fn post_batch(server: &Harness, study: &StudyDocument, body: Vec<u8>) -> Answer {
-    let path = format!("/v1/studies/{}/reports", study.id);
-    server.post(&path, REPORT_BATCH_MEDIA_TYPE, body).await
-}
-
-async fn export(server: &Harness, study: &StudyDocument) -> Vec<u8> {
-    let path = format!("/v1/studies/{}/export", study.id);
-    let answer = server.operator("GET", &path, None).await;
-    assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
-    assert_eq!(
-        answer.headers[header::CONTENT_TYPE],
-        STUDY_EXPORT_MEDIA_TYPE
-    );
-    answer.body
-}
-
-fn moment(server: &Harness, study: &str) -> StoredMoment {
-    let store = server.app.store();
-    let stored = store.study(StudyId::parse(study).unwrap()).unwrap();
-    store.moment(&stored, Cancel::NEVER).unwrap()
-}
-
 #[tokio::test]
 async fn a_study_moves_to_another_server_bit_by_bit() {
     let (from, to) = (Harness::new(), Harness::new());
     for (study, bodies) in studies(&from).await {
-        let file = export(&from, &study).await;
+        let file = from.export(&study).await;
         let answer = to.import(None, file.clone()).await;
         assert_eq!(answer.status, StatusCode::CREATED, "{answer:?}");
         let receipt: ImportReceipt = answer.json();
@@ -105,14 +86,15 @@ async fn a_study_moves_to_another_server_bit_by_bit() {
             from.get(&format!("/v1/studies/{}", study.id)).await.json();
         assert_eq!(receipt.study, expected);
         // The same sums, bucket by bucket and bit by bit.
-        assert_eq!(moment(&to, &study.id), moment(&from, &study.id));
+        assert_eq!(to.moment(&study), from.moment(&study));
         // The same identifiers: whoever sends again is told that it is counted.
         for body in bodies {
-            let again: BatchReceipt = post_batch(&to, &study, body).await.json();
+            let again: BatchReceipt = to.post_batch(&study, body).await.json();
             assert_eq!((again.accepted, again.duplicates), (0, 5));
         }
         // It lives on: new reports are counted on top.
-        let more: BatchReceipt = post_batch(&to, &study, some_reports(&study, 3, 99))
+        let more: BatchReceipt = to
+            .post_batch(&study, some_reports(&study, 3, 99))
             .await
             .json();
         assert_eq!(more.accepted, 3);
@@ -134,83 +116,13 @@ async fn a_study_moves_to_another_server_bit_by_bit() {
     }
 }
 
-#[tokio::test]
-async fn studies_of_the_same_parameters_are_merged_and_no_report_twice() {
-    let server = Harness::new();
-    for (first, _) in studies(&server).await {
-        let second = server
-            .study_with(json!({
-                "name": "second", "epsilon": 4.0, "mechanism": first.params.mechanism().kind().as_str(),
-                "delta": (!first.params.mechanism().kind().is_pure()).then_some(1e-6),
-            }))
-            .await;
-        assert_eq!(second.fingerprint, first.fingerprint);
-        post_batch(&server, &second, some_reports(&second, 11, 200)).await;
-        let sum = |id: &str| {
-            let mut total = vec![0.0; 6];
-            for (_, sums) in moment(&server, id).buckets {
-                total
-                    .iter_mut()
-                    .zip(sums.sum().as_slice())
-                    .for_each(|(t, x)| *t += x);
-            }
-            total
-        };
-        let expected: Vec<f64> = sum(&first.id)
-            .iter()
-            .zip(sum(&second.id))
-            .map(|(a, b)| a + b)
-            .collect();
-        let file = export(&server, &second).await;
-        let merged: ImportReceipt = server.import(Some(&first.id), file.clone()).await.json();
-        assert_eq!(
-            (merged.outcome, merged.reports),
-            (ImportOutcome::Merged, 11)
-        );
-        assert_eq!(server.accepted(&first).await, 46);
-        for (got, wanted) in sum(&first.id).iter().zip(&expected) {
-            // Sums of seeds are made in single precision, in blocks that a merge ends earlier.
-            assert!(
-                (got - wanted).abs() <= 1e-6 * wanted.abs().max(1.0),
-                "{got} {wanted}"
-            );
-        }
-        let again: ImportReceipt = server.import(Some(&first.id), file).await.json();
-        assert_eq!(again.outcome, ImportOutcome::AlreadyImported);
-
-        // What overlaps is refused as a whole, new reports and all: a sum cannot leave some of them out.
-        post_batch(&server, &second, some_reports(&second, 2, 201)).await;
-        let longer = export(&server, &second).await;
-        let before = moment(&server, &first.id);
-        let problem = server
-            .import(Some(&first.id), longer)
-            .await
-            .is_problem(409, E::AlreadyCounted);
-        assert!(
-            problem.detail.starts_with("11 of the 13"),
-            "{}",
-            problem.detail
-        );
-        assert_eq!(moment(&server, &first.id), before);
-        let own = export(&server, &first).await;
-        server
-            .import(None, own)
-            .await
-            .is_problem(409, E::AlreadyCounted);
-        assert_eq!(moment(&server, &first.id), before);
-        // And uploads go on from the merged sums.
-        post_batch(&server, &first, some_reports(&first, 1, 202)).await;
-        assert_eq!(server.accepted(&first).await, 47);
-    }
-}
-
 /// A time that the store cannot hold is a fault of the file, not of the store.
 #[tokio::test]
 async fn a_time_that_cannot_be_is_a_fault_of_the_file() {
     use sha2::{Digest, Sha256};
     let server = Harness::new();
     let study = server.study(3).await;
-    let file = export(&server, &study).await;
+    let file = server.export(&study).await;
     let length = u64::from_le_bytes(file[8..16].try_into().unwrap()) as usize;
     let mut head: serde_json::Value = serde_json::from_slice(&file[16..16 + length]).unwrap();
     head["created_at_ms"] = json!(u64::MAX);
@@ -233,7 +145,7 @@ async fn files_that_do_not_fit_are_refused_and_change_nothing() {
     let all = studies(&server).await;
     let other = server.study_with(json!({"epsilon": 2.0})).await;
     for (study, _) in &all {
-        let file = export(&server, study).await;
+        let file = server.export(study).await;
         server
             .import(Some(&other.id), file.clone())
             .await
@@ -267,7 +179,7 @@ async fn files_that_do_not_fit_are_refused_and_change_nothing() {
         assert!(to.app.store().studies().is_empty());
     }
     // Only the operator, only this media type.
-    let file = export(&server, &all[0].0).await;
+    let file = server.export(&all[0].0).await;
     let request = |media_type: &str, token: Option<&str>| {
         let mut request = Request::post("/v1/imports").header(header::CONTENT_TYPE, media_type);
         if let Some(token) = token {
@@ -295,7 +207,7 @@ async fn files_that_do_not_fit_are_refused_and_change_nothing() {
 async fn an_imported_study_has_the_same_estimate() {
     let (from, to) = (Harness::new(), Harness::new());
     for (study, _) in studies(&from).await {
-        to.import(None, export(&from, &study).await).await;
+        to.import(None, from.export(&study).await).await;
         let mut results = Vec::new();
         for server in [&from, &to] {
             let path = format!("/v1/studies/{}/estimates", study.id);
@@ -319,17 +231,19 @@ async fn a_backup_is_a_store() {
     let answer = server.operator("GET", "/v1/backup", None).await;
     assert_eq!(answer.status, StatusCode::OK);
     // Acknowledged after the backup: not in it.
-    post_batch(&server, &all[0].0, some_reports(&all[0].0, 4, 77)).await;
+    server
+        .post_batch(&all[0].0, some_reports(&all[0].0, 4, 77))
+        .await;
 
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("eigenveil.db"), &answer.body).unwrap();
     let restored = Harness::over(directory, &server.token);
     for (study, bodies) in &all {
         assert_eq!(restored.accepted(study).await, 35);
-        let again: BatchReceipt = post_batch(&restored, study, bodies[0].clone()).await.json();
+        let again: BatchReceipt = restored.post_batch(study, bodies[0].clone()).await.json();
         assert_eq!(again.duplicates, 5);
         if study.id != all[0].0.id {
-            assert_eq!(moment(&restored, &study.id), moment(&server, &study.id));
+            assert_eq!(restored.moment(study), server.moment(study));
         }
         // The operator's token is the same.
         let path = format!("/v1/studies/{}/close", study.id);
@@ -369,12 +283,8 @@ async fn deleted_studies_are_gone_and_their_rows_never_come_back() {
         .operator("DELETE", &path, None)
         .await
         .is_problem(409, E::InvalidTransition);
-    let stale = server
-        .app
-        .store()
-        .study(StudyId::parse(&last.id).unwrap())
-        .unwrap();
-    let file = export(&server, last).await;
+    let stale = server.stored(last);
+    let file = server.export(last).await;
     server
         .operator("POST", &format!("{path}/close"), None)
         .await;
@@ -401,15 +311,25 @@ async fn deleted_studies_are_gone_and_their_rows_never_come_back() {
         .study_with(json!({"mechanism": "double-cap", "delta": null, "epsilon": 4.0}))
         .await;
     let bytes = some_reports(&next, 1, 5).into();
-    let submitted = eigenveil_server::store::NewReport::decode_batch(&bytes, &stale).unwrap();
+    let submitted = NewReport::decode_batch(&bytes, &stale).unwrap();
     let submitted = submitted.into_iter().map(Result::unwrap).collect();
-    let outcome = server.app.store().submit(&stale, submitted).await.unwrap();
-    assert_eq!(outcome, [eigenveil_server::store::Stored::Gone]);
+    let kept = server.stored(&all[0].0);
+    let bytes = some_reports(&all[0].0, 1, 6).into();
+    let counted = NewReport::decode_batch(&bytes, &kept).unwrap();
+    let counted = counted.into_iter().map(Result::unwrap).collect();
+    let store = server.app.store();
+    // In one group, which disturbs no other study.
+    let (gone, counted) = tokio::join!(
+        store.submit(&stale, submitted),
+        store.submit(&kept, counted)
+    );
+    assert_eq!(gone.unwrap(), [Stored::Gone]);
+    assert_eq!(counted.unwrap(), [Stored::Accepted]);
     assert_eq!(server.accepted(&next).await, 0);
     assert!(server.app.store().moment(&stale, Cancel::NEVER).is_err());
 
     // Others are untouched, also after the rows are cleared away; and what was exported can come back.
-    let database = eigenveil_server::store::database_path(&server.config.data_dir);
+    let database = database_path(&server.config.data_dir);
     let rows = || -> u64 {
         rusqlite::Connection::open(&database)
             .unwrap()
@@ -418,110 +338,13 @@ async fn deleted_studies_are_gone_and_their_rows_never_come_back() {
     };
     until("the rows are cleared away", async || rows() <= 3).await;
     let server = server.restart();
-    for (study, _) in &all[..2] {
-        assert_eq!(server.accepted(study).await, 35);
+    for ((study, _), reports) in all.iter().zip([36, 35]) {
+        assert_eq!(server.accepted(study).await, reports);
     }
     let back: ImportReceipt = server.import(None, file).await.json();
     assert_eq!((back.outcome, back.reports), (ImportOutcome::Created, 35));
     assert_eq!(back.study.state, StudyState::Open);
     assert_eq!(server.accepted(last).await, 35);
-}
-
-/// A report sent while the study is deleted is answered one way or the other, and other studies are not disturbed.
-#[tokio::test]
-async fn one_group_may_hold_a_deleted_study() {
-    let server = Harness::new();
-    let (kept, doomed) = (server.study(3).await, server.study(3).await);
-    let stale = server
-        .app
-        .store()
-        .study(StudyId::parse(&doomed.id).unwrap())
-        .unwrap();
-    let path = format!("/v1/studies/{}", doomed.id);
-    server
-        .operator("POST", &format!("{path}/close"), None)
-        .await;
-    server.operator("DELETE", &path, None).await;
-    let alive = server
-        .app
-        .store()
-        .study(StudyId::parse(&kept.id).unwrap())
-        .unwrap();
-    let one = |study: &eigenveil_server::Study| {
-        let body = report(&study.document(), new_id(), 1.0).into();
-        vec![eigenveil_server::store::NewReport::decode(&body, study).unwrap()]
-    };
-    let store = server.app.store();
-    let (gone, counted) = tokio::join!(
-        store.submit(&stale, one(&stale)),
-        store.submit(&alive, one(&alive))
-    );
-    assert_eq!(gone.unwrap(), [eigenveil_server::store::Stored::Gone]);
-    assert_eq!(
-        counted.unwrap(),
-        [eigenveil_server::store::Stored::Accepted]
-    );
-    let batched = server
-        .post_batch(&kept, batch(&kept, &[(new_id(), 1.0)]))
-        .await;
-    assert_eq!(batched.json::<BatchReceipt>().accepted, 1);
-    assert_eq!(server.accepted(&kept).await, 2);
-}
-
-/// `cargo test --workspace --test server transfers::a_million_reports_move -- --ignored --nocapture`: how long an export and an import of a
-/// million seeds take, and that all of it arrives.
-#[tokio::test]
-#[ignore = "a million reports: some ten seconds"]
-async fn a_million_reports_move() {
-    let (from, to) = (Harness::new(), Harness::new());
-    let study = from
-        .study_with(json!({"mechanism": "double-cap", "delta": null, "dimension": 40}))
-        .await;
-    for round in 0..20_u64 {
-        let payloads: Vec<(ReportId, [u8; 16])> = (0..50_000_u64)
-            .map(|number| {
-                let seed = (round << 32 | number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-                (new_id(), u128::from(seed).to_le_bytes())
-            })
-            .collect();
-        let pairs = payloads.iter().map(|(id, seed)| (*id, seed.as_slice()));
-        let body = codec::encode_batch(&shape(&study), pairs).unwrap();
-        assert_eq!(post_batch(&from, &study, body).await.status, StatusCode::OK);
-    }
-    let started = std::time::Instant::now();
-    let file = export(&from, &study).await;
-    let exported = started.elapsed();
-    let (bytes, started) = (file.len(), std::time::Instant::now());
-    let receipt: ImportReceipt = to.import(None, file).await.json();
-    println!(
-        "1,000,000 seeds, {:.1} MB: exported in {:.2} s, imported in {:.2} s",
-        bytes as f64 / 1e6,
-        exported.as_secs_f64(),
-        started.elapsed().as_secs_f64()
-    );
-    assert_eq!(receipt.reports, 1_000_000);
-    let runs = |server: &Harness| -> Vec<Vec<u8>> {
-        let database = eigenveil_server::store::database_path(&server.config.data_dir);
-        let connection = rusqlite::Connection::open(database).unwrap();
-        let mut statement = connection
-            .prepare("SELECT bucket, seeds FROM seeds ORDER BY bucket, commit_seq")
-            .unwrap();
-        let rows = statement
-            .query_map([], |row| {
-                Ok((row.get::<_, usize>(0)?, row.get::<_, Vec<u8>>(1)?))
-            })
-            .unwrap();
-        let mut runs = vec![Vec::new(); 32];
-        for row in rows {
-            let (bucket, seeds) = row.unwrap();
-            runs[bucket].extend(seeds);
-        }
-        runs
-    };
-    assert!(
-        runs(&from) == runs(&to),
-        "seeds were lost, changed or moved"
-    );
 }
 
 /// An export with another sum in its first bucket, and the checksum that fits.
@@ -551,8 +374,8 @@ async fn sums_that_so_many_reports_cannot_have_are_refused() {
             .study_with(json!({"mechanism": mechanism, "epsilon": 4.0}))
             .await;
         let bound = study.params.mechanism().norm_bound(3).unwrap();
-        post_batch(&server, &study, some_reports(&study, 5, 1)).await;
-        let file = export(&server, &study).await;
+        server.post_batch(&study, some_reports(&study, 5, 1)).await;
+        let file = server.export(&study).await;
         let to = Harness::new();
         for entry in [1.5e308, -1.5e308, 5.01 * bound.limit()] {
             to.import(None, with_sum(&file, 5, entry))
@@ -569,30 +392,13 @@ async fn sums_that_so_many_reports_cannot_have_are_refused() {
     }
 }
 
-/// Many send the same export at once: one makes the study, and all are told that it is there.
-#[tokio::test]
-async fn imports_at_the_same_time_are_one_import() {
-    let (from, to) = (Harness::new(), Harness::new());
-    let (study, _) = studies(&from).await.swap_remove(0);
-    let file = export(&from, &study).await;
-    let imports = (0..24).map(|_| to.import(None, file.clone()));
-    let answers = futures_util::future::join_all(imports).await;
-    let count = |status: StatusCode| answers.iter().filter(|a| a.status == status).count();
-    assert_eq!(
-        (count(StatusCode::CREATED), count(StatusCode::OK)),
-        (1, 23),
-        "{answers:?}"
-    );
-    assert_eq!(to.accepted(&study).await, 35);
-}
-
 /// A copy of the main file alone, made while the server was running, lacks what only the log has. It is not opened as
 /// if nothing were missing; with its log it is.
 #[tokio::test]
 async fn a_copy_without_its_log_is_refused() {
     let server = Harness::new();
     let (study, _) = studies(&server).await.swap_remove(0);
-    let main = eigenveil_server::store::database_path(&server.config.data_dir);
+    let main = database_path(&server.config.data_dir);
     let log = main.with_file_name("eigenveil.db-wal");
     let copy = |files: &[&std::path::Path]| {
         let directory = tempfile::tempdir().unwrap();
@@ -622,9 +428,7 @@ async fn a_copy_without_its_log_is_refused() {
     assert_eq!(both.moment(&copied, Cancel::NEVER).unwrap().n, 35);
 
     // One that was stopped needs no log.
-    server.app.close();
-    drop(server.routes);
-    drop(server.app);
+    let (_directory, _) = server.stop();
     let (stopped, _directory) = copy(&[&main]);
     assert_eq!(stopped.unwrap().studies().len(), 3);
 }
@@ -656,12 +460,13 @@ async fn a_copy_that_lacks_reports_is_refused() {
 async fn without_its_lock_file_a_directory_still_has_one_server_that_counts() {
     let first = Harness::new();
     let study = first.study_with(json!({"epsilon": 4.0})).await;
-    post_batch(&first, &study, some_reports(&study, 5, 1)).await;
+    first.post_batch(&study, some_reports(&study, 5, 1)).await;
     std::fs::remove_file(first.config.data_dir.join("eigenveil.lock")).unwrap();
     let second = Store::open(&first.config, environment()).unwrap();
     // In the memory of the first, which would add to the sum as it was.
     let body = some_reports(&study, 5, 2);
-    post_batch(&first, &study, body.clone())
+    first
+        .post_batch(&study, body.clone())
         .await
         .is_problem(503, E::StoreUnavailable);
     first
@@ -669,7 +474,7 @@ async fn without_its_lock_file_a_directory_still_has_one_server_that_counts() {
         .await
         .is_problem(503, E::StoreUnavailable);
     let stored = second.study(StudyId::parse(&study.id).unwrap()).unwrap();
-    let reports = eigenveil_server::store::NewReport::decode_batch(&body.into(), &stored);
+    let reports = NewReport::decode_batch(&body.into(), &stored);
     let reports = reports.unwrap().into_iter().map(Result::unwrap).collect();
     second.submit(&stored, reports).await.unwrap();
     assert_eq!(second.moment(&stored, Cancel::NEVER).unwrap().n, 10);

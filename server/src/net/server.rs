@@ -2,9 +2,9 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use axum::Router;
+use axum::{Router, body::Body, extract::ConnectInfo};
 use eigenveil_shared::Result;
-use hyper::{server::conn::http1, service::service_fn};
+use hyper::{Request, body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
     server::graceful::{GracefulShutdown, Watcher},
@@ -15,17 +15,16 @@ use tokio::{
     sync::{Semaphore, watch},
     time::{MissedTickBehavior, interval},
 };
+use tower::ServiceExt as _;
 
-use crate::{
-    app::AppState,
-    check::cannot_listen,
-    config::ServerConfig,
-    descriptors,
-    environment::Environment,
-    limits,
-    routes::{direct, router},
+use super::{
+    descriptors, limits,
     tls::{Certificates, Handshake},
-    write_timeout::WriteTimeout,
+    with_write_timeout,
+};
+use crate::{
+    app::AppState, check::cannot_listen, config::ServerConfig, environment::Environment,
+    routes::router,
 };
 
 /// How long to leave the listener alone when the system has no more file descriptors.
@@ -73,7 +72,7 @@ impl Server {
             None => None,
             Some((certificate, key)) => {
                 let certificates = Arc::new(Certificates::load(certificate, key)?);
-                let patience = config.handshake_timeout();
+                let patience = config.tuning.handshake_timeout;
                 let handshake = Handshake::new(Arc::clone(&certificates), patience)?;
                 Some((certificates, handshake))
             }
@@ -167,7 +166,6 @@ impl Server {
             prepare(&stream);
             let connection = Connection {
                 http: http.clone(),
-                app: app.clone(),
                 routes: routes.clone(),
                 peer,
                 watcher: graceful.watcher(),
@@ -179,7 +177,7 @@ impl Server {
             tokio::spawn(async move {
                 let served = async {
                     match handshake {
-                        None => connection.serve(WriteTimeout::new(stream, patience)).await,
+                        None => connection.serve(with_write_timeout(stream, patience)).await,
                         // Boxed, so that plain connections stay small.
                         Some(handshake) => {
                             Box::pin(async move {
@@ -223,7 +221,6 @@ impl Server {
 /// One accepted connection.
 struct Connection {
     http: http1::Builder,
-    app: AppState,
     routes: Router,
     peer: SocketAddr,
     watcher: Watcher,
@@ -234,13 +231,15 @@ impl Connection {
     async fn serve(self, stream: impl AsyncRead + AsyncWrite + Unpin + 'static) {
         let Self {
             http,
-            app,
             routes,
             peer,
             watcher,
         } = self;
-        let service =
-            service_fn(move |request| direct::answer(app.clone(), routes.clone(), peer, request));
+        let service = service_fn(move |request: Request<Incoming>| {
+            let mut request = request.map(Body::new);
+            request.extensions_mut().insert(ConnectInfo(peer));
+            routes.clone().oneshot(request)
+        });
         let connection = http.serve_connection(TokioIo::new(stream), service);
         // An error is a client that went away or was too slow; nothing to do about it.
         let _ = watcher.watch(connection).await;
@@ -276,7 +275,6 @@ fn prepare(stream: &TcpStream) {
 #[cfg(test)]
 mod tests {
     use eigenveil_shared::{ErrorCode, api::CreateStudy};
-    use tower::ServiceExt as _;
 
     use super::*;
     use crate::faults::Fault;
@@ -300,9 +298,7 @@ mod tests {
     }
 
     async fn status(app: &AppState, path: &str) -> u16 {
-        let request = hyper::Request::get(path)
-            .body(axum::body::Body::empty())
-            .unwrap();
+        let request = Request::get(path).body(Body::empty()).unwrap();
         let answer = router(app.clone()).oneshot(request).await.unwrap();
         answer.status().as_u16()
     }

@@ -133,9 +133,6 @@ impl Reservation {
 
     /// Holds `more` bytes. A reservation that has the memory, or its client's share, to itself may exceed the limit, so
     /// that a report larger than the limit is slow but not impossible.
-    ///
-    /// # Errors
-    /// `too-many-requests`.
     pub(crate) fn grow(&mut self, more: usize) -> Result<()> {
         let own = self.bytes;
         let after = own.saturating_add(more);

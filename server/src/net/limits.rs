@@ -37,9 +37,6 @@ pub(crate) struct Limits {
 
 impl Limits {
     /// The limits of these settings.
-    ///
-    /// # Errors
-    /// `randomness-unavailable`.
     pub(crate) fn new(config: &ServerConfig, entropy: &Arc<dyn Entropy>) -> Result<Self> {
         let limit = |per_minute: u32| RateLimit::new(per_minute, Arc::clone(entropy));
         Ok(Self {

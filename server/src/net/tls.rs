@@ -25,7 +25,7 @@ use tokio_rustls::{
     },
 };
 
-use crate::write_timeout::WriteTimeout;
+use super::with_write_timeout;
 
 /// First byte of every TLS handshake.
 const HANDSHAKE: u8 = 0x16;
@@ -81,10 +81,8 @@ impl Certificates {
         })
     }
 
-    /// Reads both files again, and says in the log what it came to.
-    ///
-    /// # Errors
-    /// As [`load`](Self::load); new connections then go on getting the certificate before.
+    /// Reads both files again, and says in the log what it came to. Where they cannot be used, new connections go on
+    /// getting the certificate before.
     pub fn reload(&self) -> Result<Reload> {
         logged(self.renew(false))
     }
@@ -285,7 +283,7 @@ impl Handshake {
                 refuse_plain(stream, first[0]).await;
                 return None;
             }
-            let stream = WriteTimeout::new(stream, patience);
+            let stream = with_write_timeout(stream, patience);
             match self.acceptor.accept(stream).await {
                 Ok(stream) => Some(stream),
                 Err(error) => {

@@ -1,0 +1,60 @@
+//! Studies and reports for this crate's own tests.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use eigenveil_shared::{
+    codec,
+    report::{Report, ReportId},
+};
+use serde_json::{Value, json};
+
+use super::{NewReport, Store, Study};
+use crate::environment::Clock;
+
+/// When the clocks of tests begin, in milliseconds.
+pub(crate) const START_MS: u64 = 1_700_000_000_000;
+
+/// A clock that a test sets.
+pub(crate) struct SetClock(AtomicU64);
+
+impl SetClock {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self(AtomicU64::new(START_MS)))
+    }
+
+    pub(crate) fn set(&self, unix_ms: u64) {
+        self.0.store(unix_ms, Ordering::Relaxed);
+    }
+}
+
+impl Clock for SetClock {
+    fn unix_ms(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A study of three features whose reports are numbers, with these keys changed.
+pub(crate) async fn create(store: &Store, changes: &Value) -> Arc<Study> {
+    let mut design = json!({
+        "name": "test", "dimension": 3, "mechanism": "symmetric-gaussian", "epsilon": 1.0, "delta": 1e-6,
+    });
+    for (key, value) in changes.as_object().unwrap() {
+        design[key] = value.clone();
+    }
+    let design = serde_json::from_value(design).unwrap();
+    store.create_study(design).await.unwrap()
+}
+
+/// The report of this number: the same identifier and payload each time.
+pub(crate) fn report(study: &Study, number: u8) -> NewReport {
+    let body = codec::encode_report(&Report {
+        id: ReportId::from_parts(START_MS, [number; 16]),
+        fingerprint: study.shape().fingerprint(),
+        // As floats these are small.
+        payload: vec![number % 64; study.shape().payload_len()],
+    });
+    NewReport::decode(&body.into(), study).unwrap()
+}

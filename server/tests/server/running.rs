@@ -1,0 +1,107 @@
+//! A server on a port of its own, and requests written to it by hand.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use eigenveil_server::{Certificates, Server, ServerConfig, Store};
+use eigenveil_shared::Error;
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    sync::oneshot,
+    task::JoinHandle,
+};
+
+use crate::common::{environment, patience::within};
+
+pub(crate) struct Running {
+    pub(crate) directory: TempDir,
+    pub(crate) config: ServerConfig,
+    pub(crate) address: SocketAddr,
+    pub(crate) store: Store,
+    pub(crate) certificates: Option<Arc<Certificates>>,
+    pub(crate) stop: oneshot::Sender<()>,
+    pub(crate) ended: JoinHandle<Result<(), Error>>,
+}
+
+impl Running {
+    pub(crate) async fn start(change: impl FnOnce(&mut ServerConfig)) -> Self {
+        Self::over(tempfile::tempdir().unwrap(), change).await
+    }
+
+    pub(crate) async fn over(directory: TempDir, change: impl FnOnce(&mut ServerConfig)) -> Self {
+        let mut config = ServerConfig {
+            listen: ([127, 0, 0, 1], 0).into(),
+            ..ServerConfig::new(directory.path().join("data"))
+        };
+        change(&mut config);
+        let server = Server::bind(config.clone(), environment()).await.unwrap();
+        let (stop, stopped) = oneshot::channel::<()>();
+        Self {
+            directory,
+            config,
+            address: server.local_addr(),
+            store: server.app().store().clone(),
+            certificates: server.certificates().cloned(),
+            stop,
+            ended: tokio::spawn(server.run(async {
+                stopped.await.ok();
+            })),
+        }
+    }
+
+    pub(crate) async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address).await.unwrap()
+    }
+
+    /// The line that carries the operator's token.
+    pub(crate) fn operator(&self) -> String {
+        let token = std::fs::read_to_string(self.store.token_path()).unwrap();
+        format!("authorization: Bearer {}\r\n", token.trim())
+    }
+
+    pub(crate) async fn stop(self) {
+        self.stop.send(()).unwrap();
+        let ended = within("the end of the server", self.ended).await;
+        ended.unwrap().unwrap();
+    }
+}
+
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) closes: bool,
+    pub(crate) body: Vec<u8>,
+}
+
+/// Reads one answer with a Content-Length to its end.
+pub(crate) async fn answer(stream: &mut TcpStream) -> Answer {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.unwrap());
+    }
+    let head = String::from_utf8(head).unwrap().to_lowercase();
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: "))
+        .map_or(0, |length| length.parse().unwrap());
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).await.unwrap();
+    Answer {
+        status: head.split(' ').nth(1).unwrap().parse().unwrap(),
+        closes: head.contains("connection: close"),
+        body,
+    }
+}
+
+pub(crate) async fn get(stream: &mut TcpStream, path: &str, headers: &str) {
+    let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\n{headers}\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+}
+
+pub(crate) async fn post(stream: &mut TcpStream, path: &str, headers: &str, body: &[u8]) {
+    let length = body.len();
+    let head =
+        format!("POST {path} HTTP/1.1\r\nhost: x\r\n{headers}content-length: {length}\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.write_all(body).await.unwrap();
+}
