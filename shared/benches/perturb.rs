@@ -9,9 +9,9 @@ use std::hint::black_box;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use eigenveil_shared::{
     codec::{self, StudyShape},
-    mechanism::{Calibration, MechanismKind, double_cap::expand},
+    mechanism::{MechanismKind, double_cap::expand},
     packed::packed_len,
-    preprocess::{Norm, Row},
+    preprocess::Row,
     report::{Report, ReportId},
     study::{StudyDesign, StudyParams},
 };
@@ -19,15 +19,11 @@ use rand::{SeedableRng, rngs::ChaCha20Rng};
 use rand_distr::{Distribution, StandardNormal};
 
 fn params(p: usize, mechanism: MechanismKind, epsilon: f64) -> StudyParams {
-    StudyParams::freeze(StudyDesign {
-        dimension: p,
-        features: None,
-        norm: Norm::Normalize,
-        centring: None,
+    StudyParams::freeze(StudyDesign::new(
         mechanism,
-        calibration: Calibration::Analytic,
-        budget: mechanism.budget(epsilon, None).expect("in range"),
-    })
+        p,
+        mechanism.budget(epsilon, None).expect("in range"),
+    ))
     .expect("in range")
 }
 

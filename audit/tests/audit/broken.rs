@@ -25,13 +25,8 @@ const SEED: u64 = 5;
 
 fn study(mechanism: MechanismKind, epsilon: f64) -> StudyParams {
     StudyParams::freeze(StudyDesign {
-        dimension: P,
-        features: None,
         norm: Norm::Clip { radius: 1.0 },
-        centring: None,
-        mechanism,
-        calibration: Calibration::Analytic,
-        budget: mechanism.budget(epsilon, None).unwrap(),
+        ..StudyDesign::new(mechanism, P, mechanism.budget(epsilon, None).unwrap())
     })
     .unwrap()
 }
