@@ -4,7 +4,7 @@ use std::sync::mpsc::channel;
 
 use eigenveil_client::{
     Outbox, Participant,
-    http::{Study, StudyClient, UploadMode, UploadProgress, UploadSettings, Uploader},
+    http::{Sent, Study, StudyClient, UploadMode, UploadSettings, Uploader},
 };
 use eigenveil_estimation::accumulate::ReportSum;
 use eigenveil_shared::{codec::StudyShape, mechanism::MechanismKind, preprocess::Row};
@@ -78,7 +78,7 @@ async fn survives(mechanism: MechanismKind, mode: UploadMode) {
     let (killed, kills) = channel();
     let upload = tokio::spawn(async move {
         let mut next = 1;
-        let note = move |now: UploadProgress| {
+        let note = move |now: Sent| {
             if next <= KILLS && now.accepted + now.duplicates >= next * REPORTS / (KILLS + 2) {
                 next += 1;
                 reached.send(()).unwrap();
