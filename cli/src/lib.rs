@@ -4,7 +4,6 @@ mod args;
 mod biplot;
 mod commands;
 mod demo;
-mod device_time;
 mod error;
 mod output;
 mod results;
