@@ -6,7 +6,6 @@ use std::sync::LazyLock;
 use eigenveil_shared::{
     codec::{self, StudyShape},
     mechanism::MechanismKind,
-   
     report::Report,
     study::{StudyDesign, StudyParams},
 };
