@@ -163,7 +163,7 @@ impl AuditSettings {
             norm: pair.norm(),
             centring: pair.centring(),
             calibration: self.calibration,
-            ..StudyDesign::new(self.dimension, self.mechanism, self.budget)
+            ..StudyDesign::new(self.mechanism, self.dimension, self.budget)
         })
     }
 

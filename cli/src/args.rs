@@ -77,9 +77,6 @@ pub(crate) const DEFAULT_CENTRING_TEXT: &str = "0.7071067811865476";
 
 impl MechanismArgs {
     /// The frozen parameters of a study with these flags.
-    ///
-    /// # Errors
-    /// Those of [`StudyParams::freeze`] and [`NormArgs::norm`].
     pub(crate) fn freeze(
         &self,
         dimension: usize,

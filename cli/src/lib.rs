@@ -3,7 +3,6 @@
 mod args;
 mod commands;
 mod demo;
-mod device_time;
 mod error;
 mod output;
 mod results;

@@ -12,6 +12,7 @@ use eigenveil_shared::{
     estimate::{Estimate, SparseOutcome},
     mechanism::{Calibration, MechanismKind},
     privacy::{PrivacyStatement, delta_text},
+    study::StudyParams,
 };
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use serde::Serialize;
@@ -19,27 +20,26 @@ use serde::Serialize;
 use crate::error::{CliError, Result};
 
 /// Prints one JSON object on one line and nothing else; numbers that are not finite become `null`.
-///
-/// # Errors
-/// When standard output is closed.
 pub(crate) fn json(value: &impl Serialize) -> Result<()> {
     let line = serde_json::to_string(value).map_err(|error| CliError::failed(error.to_string()))?;
     bytes(format!("{line}\n").as_bytes())
 }
 
+/// Prints the one for programs, or the other for people.
+pub(crate) fn either(as_json: bool, value: &impl Serialize, line: &str) -> Result<()> {
+    match as_json {
+        true => json(value),
+        false => text(line),
+    }
+}
+
 /// Prints a line of text. What would steer the terminal, such as an escape in the name that a server gives a study, is
 /// shown as a sign.
-///
-/// # Errors
-/// When standard output cannot be written.
 pub(crate) fn text(line: &str) -> Result<()> {
     bytes(format!("{}\n", printable(line)).as_bytes())
 }
 
 /// Prints these bytes. A reader that has had enough (`… | head`) is no error.
-///
-/// # Errors
-/// When standard output cannot be written.
 pub(crate) fn bytes(bytes: &[u8]) -> Result<()> {
     let mut out = std::io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
@@ -214,10 +214,19 @@ pub(crate) fn privacy_text(privacy: &PrivacyStatement) -> String {
     text
 }
 
+/// Expected tries × coordinates from which a report is called slow: a few milliseconds on one core.
+const SLOW: f64 = 200_000.0;
+
+/// A sentence for people where one report takes noticeably long.
+pub(crate) fn slow_text(params: &StudyParams) -> Option<String> {
+    let tries = params.mechanism().expected_tries()?;
+    let p = params.report_dimension();
+    (tries * (p as f64) >= SLOW).then(|| {
+        format!("one report takes {tries:.0} tries of {p} numbers on average; a smaller epsilon takes fewer")
+    })
+}
+
 /// Writes a file so that a reader never sees half of it.
-///
-/// # Errors
-/// Names the file.
 pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
     let mut partial = path.as_os_str().to_owned();
     partial.push(".partial");
@@ -227,17 +236,11 @@ pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 /// Writes a figure as SVG.
-///
-/// # Errors
-/// Names the file.
 pub(crate) fn write_figure(path: &Path, figure: &impl Figure) -> Result<()> {
     write_file(path, figure.to_svg().as_bytes())
 }
 
 /// Makes a directory for results.
-///
-/// # Errors
-/// Names the directory.
 pub(crate) fn make_dir(path: &Path) -> Result<()> {
     fs::create_dir_all(path).map_err(|error| {
         CliError::failed(format!(
@@ -256,9 +259,6 @@ pub(crate) struct NewFile {
 
 impl NewFile {
     /// Begins a file that must not exist.
-    ///
-    /// # Errors
-    /// Names the file.
     pub(crate) fn create(path: &Path) -> Result<Self> {
         if path.exists() {
             return Err(CliError::usage(format!(
@@ -292,9 +292,6 @@ impl NewFile {
     }
 
     /// Syncs it and gives it its name.
-    ///
-    /// # Errors
-    /// Names the file.
     pub(crate) fn keep(self) -> Result<()> {
         self.file
             .sync_all()

@@ -1,4 +1,4 @@
-//! The same without `async`: each type owns (or shares) a small runtime and waits for it.
+//! What a device needs, without `async`: a small runtime that is waited for.
 //!
 //! ```no_run
 //! use eigenveil_client::{Ledger, blocking::{self, StudyClient}, http::HttpSettings};
@@ -11,24 +11,18 @@
 //! let mut ledger = Ledger::open("device.ledger")?;
 //! let row = Row::new(vec![0.5; study.params().dimension()]);
 //! ledger.take_part(&study.participant(), study.binding(), &row)?;
-//! let summary = blocking::send_owed(&mut ledger, &HttpSettings::default())?;
-//! println!("{} accepted, {} still owed", summary.accepted, summary.owed);
+//! let (sent, _failures) = blocking::send_owed(&mut ledger, &HttpSettings::default())?;
+//! println!("{} accepted, {} still owed", sent.accepted, sent.pending);
 //! # Ok(())
 //! # }
 //! ```
 //!
 //! Not for use inside a runtime: the constructors refuse there, with an error.
 
-use std::{future::Future, io::Write, sync::Arc, time::Duration};
-
-use bytes::Bytes;
+use std::{future::Future, sync::Arc};
 
 use eigenveil_shared::{
-    api::{
-        AnalystDocument, BatchReceipt, CreateAnalyst, CreateStudy, CreatedAnalyst,
-        EstimateDocument, EstimateRequest, ImportReceipt, ReportReceipt, StudyDocument,
-        StudySummary, TokenCounts,
-    },
+    api::{BatchReceipt, ReportReceipt},
     enrolment::ParticipantToken,
     report::Report,
     study::Fingerprint,
@@ -37,10 +31,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::{
     error::{Error, Result},
-    http::{
-        self, EstimateFormat, HttpSettings, OwedSummary, Study, Token, UploadFailure,
-        UploadProgress, UploadSettings, UploadSummary, Uploader,
-    },
+    http::{self, HttpSettings, OwedFailure, Sent, Study, UploadFailure, UploadSettings, Uploader},
     ledger::Ledger,
     outbox::Outbox,
 };
@@ -81,16 +72,13 @@ impl From<Error> for UploadFailure {
     fn from(error: Error) -> Self {
         Self {
             error,
-            summary: UploadSummary::default(),
+            summary: Sent::default(),
         }
     }
 }
 
 /// Sends everything the ledger owes: as [`http::send_owed`].
-///
-/// # Errors
-/// As there; inside an async runtime.
-pub fn send_owed(ledger: &mut Ledger, settings: &HttpSettings) -> Result<OwedSummary> {
+pub fn send_owed(ledger: &mut Ledger, settings: &HttpSettings) -> Result<(Sent, Vec<OwedFailure>)> {
     Waiter::new()?.wait(http::send_owed(ledger, settings))
 }
 
@@ -103,17 +91,11 @@ pub struct StudyClient {
 
 impl StudyClient {
     /// As [`http::StudyClient::new`].
-    ///
-    /// # Errors
-    /// As there; inside an async runtime.
     pub fn new(server: &str) -> Result<Self> {
         Self::with_settings(server, &HttpSettings::default())
     }
 
     /// As [`http::StudyClient::with_settings`].
-    ///
-    /// # Errors
-    /// As there; inside an async runtime.
     pub fn with_settings(server: &str, settings: &HttpSettings) -> Result<Self> {
         Ok(Self {
             waiter: Waiter::new()?,
@@ -127,34 +109,22 @@ impl StudyClient {
     }
 
     /// As [`http::StudyClient::fetch_study`].
-    ///
-    /// # Errors
-    /// As there.
     pub fn fetch_study(&self, id: &str) -> Result<Study> {
         self.waiter.wait(self.client.fetch_study(id))
     }
 
     /// As [`http::StudyClient::fetch_study_pinned`].
-    ///
-    /// # Errors
-    /// As there.
     pub fn fetch_study_pinned(&self, id: &str, expected: Fingerprint) -> Result<Study> {
         self.waiter
             .wait(self.client.fetch_study_pinned(id, expected))
     }
 
     /// As [`http::StudyClient::upload_one`].
-    ///
-    /// # Errors
-    /// As there.
     pub fn upload_one(&self, study: &Study, report: &Report) -> Result<ReportReceipt> {
         self.waiter.wait(self.client.upload_one(study, report))
     }
 
     /// As [`http::StudyClient::upload_one_with_token`].
-    ///
-    /// # Errors
-    /// As there.
     pub fn upload_one_with_token(
         &self,
         study: &Study,
@@ -166,235 +136,19 @@ impl StudyClient {
     }
 
     /// As [`http::StudyClient::upload_batch`].
-    ///
-    /// # Errors
-    /// As there.
     pub fn upload_batch(&self, study: &Study, reports: &[Report]) -> Result<BatchReceipt> {
         self.waiter.wait(self.client.upload_batch(study, reports))
     }
 
     /// Sends an outbox: as [`Uploader::drain`].
-    ///
-    /// # Errors
-    /// As there.
     pub fn upload(
         &self,
         study: &Study,
         outbox: &mut Outbox,
         settings: UploadSettings,
-        progress: impl FnMut(UploadProgress),
-    ) -> Result<UploadSummary, UploadFailure> {
+        progress: impl FnMut(Sent),
+    ) -> Result<Sent, UploadFailure> {
         let uploader = Uploader::new(&self.client, study, settings);
         self.waiter.wait(uploader.drain(outbox, progress))
-    }
-}
-
-/// [`http::AnalystClient`] without `async`.
-#[derive(Clone, Debug)]
-pub struct AnalystClient {
-    client: http::AnalystClient,
-    waiter: Waiter,
-}
-
-impl AnalystClient {
-    /// As [`http::AnalystClient::new`].
-    ///
-    /// # Errors
-    /// As there; inside an async runtime.
-    pub fn new(server: &str, token: &Token) -> Result<Self> {
-        Self::with_settings(server, token, &HttpSettings::default())
-    }
-
-    /// As [`http::AnalystClient::with_settings`].
-    ///
-    /// # Errors
-    /// As there; inside an async runtime.
-    pub fn with_settings(server: &str, token: &Token, settings: &HttpSettings) -> Result<Self> {
-        Ok(Self {
-            waiter: Waiter::new()?,
-            client: http::AnalystClient::with_settings(server, token, settings)?,
-        })
-    }
-
-    /// The server's address.
-    pub fn server(&self) -> &str {
-        self.client.server()
-    }
-
-    /// As [`http::AnalystClient::create_study`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn create_study(&self, study: &CreateStudy) -> Result<StudyDocument> {
-        self.waiter.wait(self.client.create_study(study))
-    }
-
-    /// As [`http::AnalystClient::open`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn open(&self, study: &str) -> Result<StudyDocument> {
-        self.waiter.wait(self.client.open(study))
-    }
-
-    /// As [`http::AnalystClient::close`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn close(&self, study: &str) -> Result<StudyDocument> {
-        self.waiter.wait(self.client.close(study))
-    }
-
-    /// As [`http::AnalystClient::delete`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn delete(&self, study: &str) -> Result<()> {
-        self.waiter.wait(self.client.delete(study))
-    }
-
-    /// As [`http::AnalystClient::export`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn export(&self, study: &str, out: &mut (dyn Write + Send)) -> Result<u64> {
-        self.waiter.wait(self.client.export(study, out))
-    }
-
-    /// As [`http::AnalystClient::backup`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn backup(&self, out: &mut (dyn Write + Send)) -> Result<u64> {
-        self.waiter.wait(self.client.backup(out))
-    }
-
-    /// As [`http::AnalystClient::import`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn import(&self, export: Bytes, into: Option<&str>) -> Result<ImportReceipt> {
-        self.waiter.wait(self.client.import(export, into))
-    }
-
-    /// As [`http::AnalystClient::issue_tokens`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn issue_tokens(&self, study: &str, count: usize) -> Result<Vec<ParticipantToken>> {
-        self.waiter.wait(self.client.issue_tokens(study, count))
-    }
-
-    /// As [`http::AnalystClient::token_counts`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn token_counts(&self, study: &str) -> Result<TokenCounts> {
-        self.waiter.wait(self.client.token_counts(study))
-    }
-
-    /// As [`http::AnalystClient::create_token`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn create_token(&self, wanted: &CreateAnalyst) -> Result<CreatedAnalyst> {
-        self.waiter.wait(self.client.create_token(wanted))
-    }
-
-    /// As [`http::AnalystClient::list_tokens`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn list_tokens(&self) -> Result<Vec<AnalystDocument>> {
-        self.waiter.wait(self.client.list_tokens())
-    }
-
-    /// As [`http::AnalystClient::revoke_token`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn revoke_token(&self, id: &str) -> Result<()> {
-        self.waiter.wait(self.client.revoke_token(id))
-    }
-
-    /// As [`http::AnalystClient::rotate_token`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn rotate_token(&self) -> Result<Token> {
-        self.waiter.wait(self.client.rotate_token())
-    }
-
-    /// As [`http::AnalystClient::study`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn study(&self, study: &str) -> Result<StudyDocument> {
-        self.waiter.wait(self.client.study(study))
-    }
-
-    /// As [`http::AnalystClient::list`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn list(&self) -> Result<Vec<StudySummary>> {
-        self.waiter.wait(self.client.list())
-    }
-
-    /// As [`http::AnalystClient::request_estimate`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn request_estimate(
-        &self,
-        study: &str,
-        request: &EstimateRequest,
-    ) -> Result<EstimateDocument> {
-        self.waiter
-            .wait(self.client.request_estimate(study, request))
-    }
-
-    /// As [`http::AnalystClient::fetch_estimate`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn fetch_estimate(&self, study: &str, number: u64) -> Result<EstimateDocument> {
-        self.waiter.wait(self.client.fetch_estimate(study, number))
-    }
-
-    /// As [`http::AnalystClient::wait_for_estimate`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn wait_for_estimate(
-        &self,
-        study: &str,
-        number: u64,
-        timeout: Duration,
-    ) -> Result<EstimateDocument> {
-        self.waiter
-            .wait(self.client.wait_for_estimate(study, number, timeout))
-    }
-
-    /// As [`http::AnalystClient::cancel_estimate`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn cancel_estimate(&self, study: &str, number: u64) -> Result<EstimateDocument> {
-        self.waiter.wait(self.client.cancel_estimate(study, number))
-    }
-
-    /// As [`http::AnalystClient::fetch_estimate_file`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn fetch_estimate_file(
-        &self,
-        study: &str,
-        number: u64,
-        format: EstimateFormat,
-    ) -> Result<Vec<u8>> {
-        self.waiter
-            .wait(self.client.fetch_estimate_file(study, number, format))
     }
 }

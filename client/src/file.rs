@@ -8,7 +8,6 @@
 //! that a log that is not of the file's last change is noticed and not applied.
 
 use std::{
-    borrow::Cow,
     cell::Cell,
     fs::{self, File},
     io,
@@ -17,13 +16,16 @@ use std::{
 };
 
 use rusqlite::{
-    Connection, ErrorCode, OpenFlags, OptionalExtension, Transaction, config::DbConfig,
+    Connection, ErrorCode, OpenFlags, OptionalExtension, Params, Row, Transaction, config::DbConfig,
 };
 
 use crate::error::{Error, Result};
 
 /// Longest explanation of a refusal that is kept, in characters.
 pub(crate) const MAX_DETAIL: usize = 1_000;
+
+/// Version of the tables of every kind.
+const VERSION: i32 = 1;
 
 /// How a kind of file is recognised.
 #[derive(Debug)]
@@ -32,12 +34,10 @@ pub(crate) struct Layout {
     pub(crate) name: &'static str,
     /// Tells it from any other SQLite file.
     pub(crate) application_id: i32,
-    /// Tables of version 1.
+    /// The same in files made before 0.2.0, which had versions of their own.
+    pub(crate) earlier_application_id: i32,
+    /// What makes its tables, beside the one that every file of this crate has.
     pub(crate) tables: &'static [&'static str],
-    /// Step `i` brings tables of version `i + 1` to version `i + 2`; the step after these is [`Layout::head`].
-    pub(crate) upgrades: &'static [&'static str],
-    /// The steps after that one.
-    pub(crate) later: &'static [&'static str],
     /// The table whose rows never go: their number is kept beside them.
     pub(crate) counted: &'static str,
 }
@@ -64,38 +64,28 @@ impl From<Error> for Failure {
 type Tokens = ([u8; 16], [u8; 16]);
 
 impl Layout {
-    /// Version of the tables.
-    fn version(&self) -> i32 {
-        i32::try_from(self.steps().len()).map_or(i32::MAX, |steps| steps + 1)
-    }
-
-    /// What brings tables of version 1 to this one's.
-    fn steps(&self) -> Vec<Cow<'static, str>> {
-        let of = |steps: &'static [&'static str]| steps.iter().copied().map(Cow::Borrowed);
-        of(self.upgrades)
-            .chain([Cow::Owned(self.head())])
-            .chain(of(self.later))
-            .collect()
-    }
-
-    /// The step that all files of this crate have: the token of the last change, and how many rows must be there.
-    fn head(&self) -> String {
-        let table = self.counted;
+    /// What makes all tables; `head` has the token of the last change, and how many rows must be there.
+    fn schema(&self) -> String {
+        let (tables, counted) = (self.tables.concat(), self.counted);
         format!(
-            "CREATE TABLE head (
+            "{tables}
+             CREATE TABLE head (
                  one INTEGER PRIMARY KEY CHECK (one = 1),
                  token BLOB NOT NULL CHECK (length(token) = 16),
                  previous BLOB NOT NULL CHECK (length(previous) = 16),
                  counted INTEGER NOT NULL
              ) STRICT;
-             INSERT INTO head SELECT 1, randomblob(16), randomblob(16), count(*) FROM {table};
-             CREATE TRIGGER {table}_is_counted AFTER INSERT ON {table}
+             INSERT INTO head VALUES (1, randomblob(16), randomblob(16), 0);
+             CREATE TRIGGER {counted}_is_counted AFTER INSERT ON {counted}
                  BEGIN UPDATE head SET counted = counted + 1; END;"
         )
     }
 
     /// The error for a failed statement.
     pub(crate) fn failed(&self, path: &Path, error: &rusqlite::Error) -> Error {
+        if let rusqlite::Error::FromSqlConversionFailure(_, _, what) = error {
+            return self.damaged(path, what);
+        }
         match error.sqlite_error_code() {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
                 Error::locked(self.name, path)
@@ -108,6 +98,22 @@ impl Layout {
                 "the disk is full; what was kept before is safe: make room and run again",
             ),
             _ => Error::file(self.name, path, error),
+        }
+    }
+
+    /// Refuses a file that has another application identifier.
+    fn check_kind(&self, path: &Path, application_id: i32) -> Result<()> {
+        match application_id {
+            id if id == self.application_id => Ok(()),
+            id if id == self.earlier_application_id => Err(Error::file(
+                self.name,
+                path,
+                format_args!(
+                    "the file was made by an Eigenveil before 0.2.0, which this program does not read, and was left as it is. Send what waits in it with the program that made it; then name another path. A new {} knows nothing of what was reported and spent before: keep that in mind in its limits",
+                    self.name
+                ),
+            )),
+            _ => Err(self.not_one(path)),
         }
     }
 
@@ -189,13 +195,10 @@ impl Layout {
             connection.pragma_update(None, "journal_mode", "MEMORY")?;
             connection.pragma_update(None, "synchronous", "OFF")?;
             connection.execute_batch("BEGIN")?;
-            connection.execute_batch(&self.tables.concat())?;
-            for step in self.steps() {
-                connection.execute_batch(&step)?;
-            }
+            connection.execute_batch(&self.schema())?;
             fill(&connection)?;
             connection.pragma_update(None, "application_id", self.application_id)?;
-            connection.pragma_update(None, "user_version", self.version())?;
+            connection.pragma_update(None, "user_version", VERSION)?;
             connection.execute_batch("COMMIT")?;
             set_wal(&connection)?;
             connection.close().map_err(|(_, error)| error)
@@ -211,37 +214,34 @@ impl Layout {
         Ok(())
     }
 
-    /// Whether the file at this path is one of this kind, as far as can be seen.
+    /// Whether the file at this path is one of this kind, of whatever version, as far as can be seen.
     pub(crate) fn is_at(&self, path: &Path) -> bool {
+        let ids = [self.application_id, self.earlier_application_id];
         std::path::absolute(path)
-            .is_ok_and(|at| application_of(&at).is_ok_and(|id| id == self.application_id))
+            .is_ok_and(|at| application_of(&at).is_ok_and(|id| ids.contains(&id)))
     }
 
     /// Opens a file that is there, and locks it for as long as the value lives.
     ///
     /// # Errors
-    /// Locked, empty, damaged, none of this kind, of a newer version; known by more than one name; beside it
+    /// Locked, empty, damaged, none of this kind, of another version; known by more than one name; beside it
     /// a log that is not of its last change.
     pub(crate) fn open(&'static self, path: &Path) -> Result<Store> {
         let at = std::path::absolute(path)
             .map_err(|error| Error::file(self.name, path, format_args!("{error}")))?;
         let place = self.place(path, &at)?;
-        // Others' files are not touched. (One of an earlier version may have all it holds in its log.)
+        // Others' files are not touched. (One made before 0.2.0 may have all it holds in its log.)
         let in_log = fs::metadata(beside(&real(&at), "-wal")).is_ok_and(|log| log.len() > 0);
-        if !in_log && application_of(&at).is_ok_and(|id| id != self.application_id) {
-            return Err(self.not_one(path));
+        if !in_log && let Ok(id) = application_of(&at) {
+            self.check_kind(path, id)?;
         }
-        let connection = match self.connect(&at) {
-            Ok(Some(connection)) => connection,
-            Ok(None) => return Err(self.not_one(path)),
-            Err(error) => return Err(self.failed(path, &error)),
-        };
+        let connection = self.connect(path, &at);
         let store = Store {
             layout: self,
             path: path.to_owned(),
             at,
             place,
-            connection,
+            connection: connection.map_err(|failure| self.error_of(path, failure))?,
             unsettled: Cell::new(true),
         };
         store.check()?;
@@ -285,8 +285,8 @@ impl Layout {
         Ok(place)
     }
 
-    /// A connection with the lock; `None` for a file of another kind, which is left as it is.
-    fn connect(&self, at: &Path) -> rusqlite::Result<Option<Connection>> {
+    /// A connection with the lock. A file of another kind is left as it is.
+    fn connect(&self, path: &Path, at: &Path) -> Result<Connection, Failure> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(at, flags)?;
         // A log is not applied before it was looked at, nor by leaving.
@@ -294,11 +294,8 @@ impl Layout {
         connection.busy_timeout(Duration::ZERO)?;
         // Before the first read: the lock is then taken with it, and kept.
         connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
-        let application: i32 =
-            connection.pragma_query_value(None, "application_id", |r| r.get(0))?;
-        if application != self.application_id {
-            return Ok(None);
-        }
+        let id = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
+        self.check_kind(path, id)?;
         set_wal(&connection)?;
         connection.pragma_update(None, "synchronous", "FULL")?;
         // Some disks of macOS acknowledge a plain fsync early.
@@ -310,7 +307,15 @@ impl Layout {
         // `Store::settle` does it, where its failure is seen.
         connection.pragma_update(None, "wal_autocheckpoint", 0)?;
         connection.execute_batch("BEGIN EXCLUSIVE; COMMIT")?;
-        Ok(Some(connection))
+        Ok(connection)
+    }
+
+    /// The error for a failed change.
+    fn error_of(&self, path: &Path, failure: Failure) -> Error {
+        match failure {
+            Failure::Sqlite(error) => self.failed(path, &error),
+            Failure::Other(error) => error,
+        }
     }
 }
 
@@ -331,9 +336,43 @@ impl Store {
         &self.path
     }
 
-    /// To read from.
-    pub(crate) fn connection(&self) -> &Connection {
-        &self.connection
+    /// All that a query finds.
+    pub(crate) fn all<T>(
+        &self,
+        query: &str,
+        values: impl Params,
+        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>> {
+        self.connection
+            .prepare_cached(query)
+            .and_then(|mut query| query.query_map(values, read)?.collect())
+            .map_err(|error| self.failed(&error))
+    }
+
+    /// The first that a query finds, if it does.
+    pub(crate) fn first<T>(
+        &self,
+        query: &str,
+        values: impl Params,
+        read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Option<T>> {
+        self.connection
+            .prepare_cached(query)
+            .and_then(|mut query| query.query_row(values, read).optional())
+            .map_err(|error| self.failed(&error))
+    }
+
+    /// What must be there.
+    pub(crate) fn one<T>(
+        &self,
+        query: &str,
+        values: impl Params,
+        read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T> {
+        self.first(query, values, read)?.ok_or_else(|| {
+            self.layout
+                .damaged(&self.path, "something that every one has is missing")
+        })
     }
 
     /// The error for a failed statement.
@@ -341,7 +380,7 @@ impl Store {
         self.layout.failed(&self.path, error)
     }
 
-    /// Looks at log and file, brings the tables up to date, and leaves the log empty.
+    /// Looks at log and file, and leaves the log empty.
     fn check(&self) -> Result<()> {
         let sqlite = |error| self.failed(&error);
         let layout = self.layout;
@@ -349,13 +388,12 @@ impl Store {
             .connection
             .pragma_query_value(None, "user_version", |r| r.get(0))
             .map_err(sqlite)?;
-        if version > layout.version() {
+        if version > VERSION {
             return Err(Error::file(
                 layout.name,
                 &self.path,
                 format_args!(
-                    "the file has layout version {version} but this program knows {}; update it",
-                    layout.version()
+                    "the file was made by a later Eigenveil: it has layout version {version} but this program knows {VERSION}; update it"
                 ),
             ));
         }
@@ -364,10 +402,9 @@ impl Store {
         }
         // The log belongs to the file if the file has the log's last change, or the one before it. (Of a file
         // that cannot be read without its log there is nothing to be learned.)
-        if let (Some((token, previous)), Ok(Some((in_file, _)))) = (
-            tokens(&self.connection).map_err(sqlite)?,
-            self.tokens_of_file(),
-        ) && in_file != token
+        let (token, previous) = tokens(&self.connection).map_err(sqlite)?;
+        if let Ok((in_file, _)) = self.tokens_of_file()
+            && in_file != token
             && in_file != previous
         {
             return Err(Error::file(
@@ -386,20 +423,12 @@ impl Store {
         if found != "ok" {
             return Err(layout.damaged(&self.path, found));
         }
-        if version < layout.version() {
-            self.upgrade(version).map_err(sqlite)?;
-        }
-        let (said, counted): (i64, i64) = self
-            .connection
-            .query_row(
-                &format!(
-                    "SELECT counted, (SELECT count(*) FROM {}) FROM head",
-                    layout.counted
-                ),
-                [],
-                |row| Ok((row.get(0)?, row.get(1)?)),
-            )
-            .map_err(sqlite)?;
+        let count = format!(
+            "SELECT counted, (SELECT count(*) FROM {}) FROM head",
+            layout.counted
+        );
+        let (said, counted): (i64, i64) =
+            self.one(&count, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
         if said != counted {
             return Err(layout.damaged(
                 &self.path,
@@ -413,24 +442,11 @@ impl Store {
             .map_err(sqlite)
     }
 
-    /// Brings tables of an earlier version to this one's.
-    fn upgrade(&self, version: i32) -> rusqlite::Result<()> {
-        // Earlier versions left what they deleted in free space.
-        self.connection.execute_batch("VACUUM")?;
-        let transaction = self.connection.unchecked_transaction()?;
-        let done = usize::try_from(version - 1).unwrap_or(usize::MAX);
-        for step in self.layout.steps().iter().skip(done) {
-            transaction.execute_batch(step)?;
-        }
-        transaction.pragma_update(None, "user_version", self.layout.version())?;
-        transaction.commit()
-    }
-
-    /// The tokens in the file alone, whatever a log says. `None` before the version that has them.
+    /// The tokens in the file alone, whatever a log says.
     ///
     /// By a second connection and not by reading the file: to close a file that this process has locked
     /// elsewhere would give up that lock (POSIX), which SQLite knows how to avoid.
-    fn tokens_of_file(&self) -> rusqlite::Result<Option<Tokens>> {
+    fn tokens_of_file(&self) -> rusqlite::Result<Tokens> {
         tokens(&without_its_log(&self.at)?)
     }
 
@@ -444,10 +460,9 @@ impl Store {
         change: impl FnOnce(&Transaction<'_>) -> Result<T, Failure>,
     ) -> Result<T> {
         self.check_place()?;
-        let done = self.try_write(change).map_err(|failure| match failure {
-            Failure::Sqlite(error) => self.failed(&error),
-            Failure::Other(error) => error,
-        })?;
+        let done = self
+            .try_write(change)
+            .map_err(|failure| self.layout.error_of(&self.path, failure))?;
         self.settle()?;
         Ok(done)
     }
@@ -468,17 +483,11 @@ impl Store {
     }
 
     /// Brings what a log holds into the file, synced, and empties the log. Before anything is given out.
-    ///
-    /// # Errors
-    /// The file could not be written.
     pub(crate) fn settle(&self) -> Result<()> {
         if !self.unsettled.get() {
             return Ok(());
         }
-        let busy: i64 = self
-            .connection
-            .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))
-            .map_err(|error| self.failed(&error))?;
+        let busy: i64 = self.one("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
         if busy != 0 {
             return Err(Error::locked(self.layout.name, &self.path));
         }
@@ -499,15 +508,10 @@ impl Store {
     }
 }
 
-fn tokens(connection: &Connection) -> rusqlite::Result<Option<Tokens>> {
-    if !connection.table_exists(None, "head")? {
-        return Ok(None);
-    }
-    connection
-        .query_row("SELECT token, previous FROM head", [], |row| {
-            Ok((row.get(0)?, row.get(1)?))
-        })
-        .optional()
+fn tokens(connection: &Connection) -> rusqlite::Result<Tokens> {
+    connection.query_row("SELECT token, previous FROM head", [], |row| {
+        Ok((row.get(0)?, row.get(1)?))
+    })
 }
 
 fn set_wal(connection: &Connection) -> rusqlite::Result<()> {

@@ -18,7 +18,7 @@
     feature = "http",
     doc = "* [`http::StudyClient`] fetches a study and checks it against its fingerprint;
   [`http::send_owed`] sends what a ledger owes, [`http::Uploader`] an outbox; [`http::AnalystClient`] creates studies and asks for
-  estimates. [`blocking`] has the same without `async`."
+  estimates. [`blocking`] has what devices need without `async`."
 )]
 //!
 //! # One device, start to end
@@ -26,21 +26,13 @@
 //! ```
 //! use eigenveil_client::{Ledger, Limits, Participant, StudyBinding};
 //! use eigenveil_shared::{
-//!     mechanism::{Calibration, MechanismKind}, preprocess::{Norm, Row}, privacy::Budget,
+//!     mechanism::MechanismKind, preprocess::Row, privacy::Budget,
 //!     study::{StudyDesign, StudyParams},
 //! };
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let folder = tempfile::tempdir()?;
 //! # let path = folder.path().join("device.ledger");
-//! let params = StudyParams::freeze(StudyDesign {
-//!     dimension: 3,
-//!     features: None,
-//!     norm: Norm::Normalize,
-//!     centring: None,
-//!     mechanism: MechanismKind::DiscreteGaussian,
-//!     calibration: Calibration::Analytic,
-//!     budget: Budget::approximate(1.0, 1e-6)?,
-//! })?;
+//! let params = StudyParams::freeze(StudyDesign::new(MechanismKind::DiscreteGaussian, 3, Budget::approximate(1.0, 1e-6)?))?;
 //! let binding = StudyBinding::new("http://localhost:8080", "0123456789abcdef0123456789abcdef", &params);
 //! let participant = Participant::new(params);
 //!
@@ -68,6 +60,11 @@
 //! Without `http` no HTTP, TLS or async crate is compiled: a device with its own transport sends
 //! [`eigenveil_shared::codec::encode_report`] of what [`Ledger::owed`] gives and calls
 //! [`Ledger::acknowledge`] (or the same of [`Outbox`]).
+//!
+//! # Errors
+//!
+//! [`Error`] is one type. Whatever reads or writes a file fails where that cannot be done, and whatever asks a server fails
+//! with its refusal ([`Error::code`]) or for want of an answer; what is said of a method is what is its own.
 //!
 //! # What is not here
 //!

@@ -115,15 +115,10 @@ impl Participant {
     /// ```
     /// use eigenveil_client::Participant;
     /// use eigenveil_shared::{
-    ///     ErrorCode, mechanism::{Calibration, MechanismKind}, preprocess::Norm, privacy::Budget,
+    ///     ErrorCode, mechanism::MechanismKind, privacy::Budget,
     ///     study::{Fingerprint, StudyDesign, StudyParams},
     /// };
-    /// # let params = StudyParams::freeze(StudyDesign {
-    /// #     dimension: 3, features: None, norm: Norm::Normalize,
-    /// #     centring: None,
-    /// #     mechanism: MechanismKind::IsotropicGaussian, calibration: Calibration::Analytic,
-    /// #     budget: Budget::approximate(1.0, 1e-6)?,
-    /// # })?;
+    /// # let params = StudyParams::freeze(StudyDesign::new(MechanismKind::IsotropicGaussian, 3, Budget::approximate(1.0, 1e-6)?))?;
     /// let bytes = params.canonical_bytes();
     /// assert!(Participant::from_canonical(&bytes, params.fingerprint()).is_ok());
     /// let error = Participant::from_canonical(&bytes, Fingerprint([0; 32])).unwrap_err();
@@ -172,15 +167,10 @@ impl Participant {
     /// ```
     /// use eigenveil_client::Participant;
     /// use eigenveil_shared::{
-    ///     ErrorCode, mechanism::{Calibration, MechanismKind}, preprocess::{Norm, Row},
+    ///     ErrorCode, mechanism::MechanismKind, preprocess::Row,
     ///     privacy::Budget, study::{StudyDesign, StudyParams},
     /// };
-    /// # let params = StudyParams::freeze(StudyDesign {
-    /// #     dimension: 2, features: None, norm: Norm::Normalize,
-    /// #     centring: None,
-    /// #     mechanism: MechanismKind::IsotropicGaussian, calibration: Calibration::Analytic,
-    /// #     budget: Budget::approximate(1.0, 1e-6)?,
-    /// # })?;
+    /// # let params = StudyParams::freeze(StudyDesign::new(MechanismKind::IsotropicGaussian, 2, Budget::approximate(1.0, 1e-6)?))?;
     /// let participant = Participant::new(params);
     /// let prepared = participant.report(&Row::new(vec![1.0, 2.0]))?;
     /// assert!(prepared.notice().is_none());
@@ -278,7 +268,7 @@ impl PreparedReport {
 mod tests {
     use eigenveil_shared::{
         codec::{self, StudyShape},
-        mechanism::{Calibration, MechanismKind},
+        mechanism::MechanismKind,
         packed,
         preprocess::Norm,
         privacy::Budget,
@@ -288,15 +278,11 @@ mod tests {
     use super::*;
 
     fn params(norm: Norm) -> StudyParams {
+        // Large enough for the noise to be far below one: σ ≈ 0.4.
+        let budget = Budget::approximate(16.0, 1e-3).unwrap();
         StudyParams::freeze(StudyDesign {
-            dimension: 8,
-            features: None,
             norm,
-            centring: None,
-            mechanism: MechanismKind::IsotropicGaussian,
-            calibration: Calibration::Analytic,
-            // Large enough for the noise to be far below one: σ ≈ 0.4.
-            budget: Budget::approximate(16.0, 1e-3).unwrap(),
+            ..StudyDesign::new(MechanismKind::IsotropicGaussian, 8, budget)
         })
         .unwrap()
     }

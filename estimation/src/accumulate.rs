@@ -23,7 +23,7 @@ use crate::linalg::GramSum;
 /// #     mechanism::MechanismKind, study::{StudyDesign, StudyParams},
 /// # };
 /// # let kind = MechanismKind::IsotropicGaussian;
-/// # let params = StudyParams::freeze(StudyDesign::new(2, kind, kind.budget(1.0, None)?))?;
+/// # let params = StudyParams::freeze(StudyDesign::new(kind, 2, kind.budget(1.0, None)?))?;
 /// let bytes: Vec<u8> = [1.0_f32, 0.5, -2.0].iter().flat_map(|x| x.to_le_bytes()).collect();
 /// let mut sums = Accumulator::new(2)?;
 /// if let Payload::Floats(numbers) = StudyShape::new(&params).payload(&bytes)? {

@@ -223,8 +223,8 @@ mod tests {
     #[test]
     fn a_number_that_is_not_finite_is_refused_wherever_it_stands() {
         let params = StudyParams::freeze(StudyDesign::new(
-            3,
             MechanismKind::IsotropicGaussian,
+            3,
             Budget::approximate(4.0, 1e-6).unwrap(),
         ))
         .unwrap();

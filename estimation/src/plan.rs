@@ -8,7 +8,7 @@
 //! use eigenveil_shared::{
 //!     mechanism::MechanismKind, privacy::Budget, study::{StudyDesign, StudyParams},
 //! };
-//! let design = StudyDesign::new(40, MechanismKind::DoubleCap, Budget::pure(4.0)?);
+//! let design = StudyDesign::new(MechanismKind::DoubleCap, 40, Budget::pure(4.0)?);
 //! let params = StudyParams::freeze(design)?;
 //! // Two components hold half of the variance of unit rows.
 //! let spectrum = spectrum_of(40, 2, &[0.3, 0.2], Total::UnitRows)?;
@@ -337,8 +337,8 @@ mod tests {
 
     fn noise(kind: MechanismKind, p: usize, epsilon: f64) -> NoiseModel {
         StudyParams::freeze(StudyDesign::new(
-            p,
             kind,
+            p,
             kind.budget(epsilon, None).unwrap(),
         ))
         .unwrap()

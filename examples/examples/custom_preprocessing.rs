@@ -5,7 +5,7 @@
 
 use eigenveil_client::Participant;
 use eigenveil_shared::{
-    mechanism::{Calibration, MechanismKind},
+    mechanism::MechanismKind,
     preprocess::{Feature, Norm, Row},
     privacy::Budget,
     study::{StudyDesign, StudyParams},
@@ -40,17 +40,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         scale,
     };
     let params = StudyParams::freeze(StudyDesign {
-        dimension: 3,
         features: Some(vec![
             feature("log_minutes", 3.4, 1.0),
             feature("log_sessions", 1.6, 0.7),
             feature("north", 0.0, 1.0),
         ]),
         norm: Norm::Clip { radius: 2.0 },
-        centring: None,
-        mechanism: MechanismKind::IsotropicGaussian,
-        calibration: Calibration::Analytic,
-        budget: Budget::approximate(2.0, 1e-7)?,
+        ..StudyDesign::new(
+            MechanismKind::IsotropicGaussian,
+            3,
+            Budget::approximate(2.0, 1e-7)?,
+        )
     })?;
     let participant = Participant::new(params);
     for usage in [

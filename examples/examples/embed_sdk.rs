@@ -34,12 +34,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     {
         eprintln!("the row could not be used and the zero row was sent for it: {notice}");
     }
-    let sent = blocking::send_owed(&mut ledger, &HttpSettings::default())?;
+    let (sent, _failures) = blocking::send_owed(&mut ledger, &HttpSettings::default())?;
     println!(
         "{} accepted, {} duplicates, {} still owed\n\n{}",
         sent.accepted,
         sent.duplicates,
-        sent.owed,
+        sent.pending,
         ledger.receipt()?
     );
     Ok(())

@@ -38,10 +38,12 @@ fn custom_preprocessing_reports_every_user() {
     assert_eq!(text.matches("row-not-finite").count(), 1, "{text}");
 }
 
-#[test]
-fn the_sdk_reports_to_a_server_in_an_own_application() {
-    use eigenveil_client::Ledger;
-    use eigenveil_client::{blocking::AnalystClient, http::Token};
+#[tokio::test]
+async fn the_sdk_reports_to_a_server_in_an_own_application() {
+    use eigenveil_client::{
+        Ledger,
+        http::{AnalystClient, Token},
+    };
     use eigenveil_shared::{api::CreateStudy, estimate::Rank, mechanism::MechanismKind};
 
     let folder = tempfile::tempdir().unwrap();
@@ -80,6 +82,7 @@ fn the_sdk_reports_to_a_server_in_an_own_application() {
             enrolment: eigenveil_shared::enrolment::Enrolment::Open,
             about: Default::default(),
         })
+        .await
         .unwrap();
     let ledger = folder.path().join("device.ledger");
     for expected in ["1 accepted, 0 duplicates", "0 accepted, 0 duplicates"] {
@@ -95,7 +98,7 @@ fn the_sdk_reports_to_a_server_in_an_own_application() {
             String::from_utf8_lossy(&output.stderr)
         );
     }
-    assert_eq!(analyst.study(&study.id).unwrap().reports_accepted, 1);
+    assert_eq!(analyst.study(&study.id).await.unwrap().reports_accepted, 1);
     let receipt = Ledger::open_existing(&ledger).unwrap().receipt().unwrap();
     // The 2⁻²⁰ of double-cap is charged, as it is reported.
     assert_eq!(Some(receipt.spent.epsilon), study.privacy.true_epsilon);

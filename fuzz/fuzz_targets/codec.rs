@@ -5,8 +5,7 @@ use std::sync::LazyLock;
 
 use eigenveil_shared::{
     codec::{self, StudyShape},
-    mechanism::{Calibration, MechanismKind},
-    preprocess::Norm,
+    mechanism::MechanismKind,
     report::Report,
     study::{StudyDesign, StudyParams},
 };
@@ -16,15 +15,11 @@ static SHAPES: LazyLock<Vec<StudyShape>> = LazyLock::new(|| {
     MechanismKind::ALL
         .iter()
         .map(|&mechanism| {
-            let params = StudyParams::freeze(StudyDesign {
-                dimension: 3,
-                features: None,
-                norm: Norm::Normalize,
-                centring: None,
+            let params = StudyParams::freeze(StudyDesign::new(
                 mechanism,
-                calibration: Calibration::Analytic,
-                budget: mechanism.budget(1.0, None).expect("a usual ε"),
-            })
+                3,
+                mechanism.budget(1.0, None).expect("a usual ε"),
+            ))
             .expect("a usual study");
             StudyShape::new(&params)
         })

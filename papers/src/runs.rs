@@ -47,7 +47,7 @@ pub(crate) fn params(
     StudyParams::freeze(StudyDesign {
         norm,
         calibration,
-        ..StudyDesign::new(p, mechanism, mechanism.budget(epsilon, delta)?)
+        ..StudyDesign::new(mechanism, p, mechanism.budget(epsilon, delta)?)
     })
 }
 

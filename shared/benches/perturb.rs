@@ -8,9 +8,9 @@ use std::hint::black_box;
 
 use eigenveil_shared::{
     codec::{self, StudyShape},
-    mechanism::{Calibration, MechanismKind, double_cap::expand},
+    mechanism::{MechanismKind, double_cap::expand},
     packed::packed_len,
-    preprocess::{Norm, Row},
+    preprocess::Row,
     report::{Report, ReportId},
     study::{StudyDesign, StudyParams},
 };
@@ -23,15 +23,11 @@ use stopwatch::measure;
 const SAMPLES: usize = 101;
 
 fn params(p: usize, mechanism: MechanismKind, epsilon: f64) -> StudyParams {
-    StudyParams::freeze(StudyDesign {
-        dimension: p,
-        features: None,
-        norm: Norm::Normalize,
-        centring: None,
+    StudyParams::freeze(StudyDesign::new(
         mechanism,
-        calibration: Calibration::Analytic,
-        budget: mechanism.budget(epsilon, None).expect("in range"),
-    })
+        p,
+        mechanism.budget(epsilon, None).expect("in range"),
+    ))
     .expect("in range")
 }
 

@@ -10,8 +10,8 @@
 use std::{hint::black_box, time::Instant};
 
 use eigenveil_shared::{
-    mechanism::{Calibration, MechanismKind},
-    preprocess::{Feature, Norm, Row},
+    mechanism::MechanismKind,
+    preprocess::{Feature, Row},
     study::{StudyDesign, StudyParams},
 };
 
@@ -133,13 +133,8 @@ fn measure(kind: MechanismKind, epsilon: f64, p: usize, pair: &Pair, rounds: usi
     });
     let frozen = kind.budget(epsilon, None).and_then(|budget| {
         StudyParams::freeze(StudyDesign {
-            dimension: p,
             features,
-            norm: Norm::Normalize,
-            centring: None,
-            mechanism: kind,
-            calibration: Calibration::Analytic,
-            budget,
+            ..StudyDesign::new(kind, p, budget)
         })
     });
     let start = format!("| {kind}, ε = {epsilon} | {p} | {} |", pair.name);

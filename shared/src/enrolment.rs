@@ -212,29 +212,4 @@ mod tests {
             ParticipantToken([0xab; 32])
         );
     }
-
-    #[test]
-    fn frames_come_apart_as_they_were_put_together() {
-        let tokens = [1, 2, 3].map(|byte| ParticipantToken([byte; TOKEN_LEN]));
-        let bytes = with_token(&tokens[0], b"report");
-        assert_eq!(
-            split_token(&bytes).unwrap(),
-            (tokens[0].clone(), &b"report"[..])
-        );
-        let bytes = with_tokens(&tokens.each_ref(), b"batch");
-        assert_eq!(bytes.len(), tokens_len(3) + 5);
-        let (read, batch) = split_tokens(&bytes).unwrap();
-        assert!(read.eq(tokens) && batch == b"batch");
-    }
-
-    #[test]
-    fn counts_that_cannot_be_are_refused() {
-        assert!(split_token(&[0; TOKEN_LEN - 1]).is_err());
-        for count in [2, 1 << 40, u64::MAX, u64::MAX / 32 + 1] {
-            let mut bytes = count.to_le_bytes().to_vec();
-            bytes.extend_from_slice(&[7; TOKEN_LEN]);
-            assert!(split_tokens(&bytes).is_err(), "{count}");
-        }
-        assert!(split_tokens(&[0; 7]).is_err());
-    }
 }

@@ -22,21 +22,13 @@
 //!
 //! ```
 //! use eigenveil_shared::{
-//!     mechanism::{Calibration, MechanismKind},
-//!     preprocess::{Norm, Row},
+//!     mechanism::MechanismKind,
+//!     preprocess::Row,
 //!     privacy::Budget,
 //!     study::{StudyDesign, StudyParams},
 //! };
 //! # fn main() -> Result<(), eigenveil_shared::Error> {
-//! let params = StudyParams::freeze(StudyDesign {
-//!     dimension: 3,
-//!     features: None,
-//!     norm: Norm::Normalize,
-//!     centring: None,
-//!     mechanism: MechanismKind::DoubleCap,
-//!     calibration: Calibration::Analytic,
-//!     budget: Budget::pure(4.0)?,
-//! })?;
+//! let params = StudyParams::freeze(StudyDesign::new(MechanismKind::DoubleCap, 3, Budget::pure(4.0)?))?;
 //! let row = params.preprocessor().prepare(&Row::new(vec![3.0, 0.0, 4.0]))?;
 //! let payload = params.mechanism().release(&row)?;
 //! assert_eq!(payload.len(), params.payload_len()); // a seed of 16 bytes

@@ -37,8 +37,9 @@ pub struct StudyDesign {
 }
 
 impl StudyDesign {
-    /// Unit rows as they come, the smallest noise, no centring.
-    pub fn new(dimension: usize, mechanism: MechanismKind, budget: Budget) -> Self {
+    /// The usual one: features without names, used as they come; each row divided by its length; no private centring;
+    /// analytic noise.
+    pub fn new(mechanism: MechanismKind, dimension: usize, budget: Budget) -> Self {
         Self {
             dimension,
             features: None,
@@ -58,15 +59,7 @@ impl StudyDesign {
 ///     mechanism::{Calibration, MechanismKind}, preprocess::Norm, privacy::Budget,
 ///     study::{StudyDesign, StudyParams},
 /// };
-/// let params = StudyParams::freeze(StudyDesign {
-///     dimension: 64,
-///     features: None,
-///     norm: Norm::Normalize,
-///     centring: None,
-///     mechanism: MechanismKind::DoubleCap,
-///     calibration: Calibration::Analytic,
-///     budget: Budget::pure(4.0)?,
-/// })?;
+/// let params = StudyParams::freeze(StudyDesign::new(MechanismKind::DoubleCap, 64, Budget::pure(4.0)?))?;
 /// assert_eq!(params.payload_len(), 16);
 /// // The fingerprint is that of the canonical bytes, and the bytes lead back to the parameters.
 /// assert_eq!(StudyParams::from_canonical(&params.canonical_bytes())?, params);
@@ -180,15 +173,7 @@ impl StudyParams {
     ///     mechanism::{Calibration, MechanismKind}, preprocess::Norm, privacy::Budget,
     ///     study::{StudyDesign, StudyParams},
     /// };
-    /// let design = |norm| StudyDesign {
-    ///     dimension: 64,
-    ///     features: None,
-    ///     norm,
-    ///     centring: None,
-    ///     mechanism: MechanismKind::DoubleCap,
-    ///     calibration: Calibration::Analytic,
-    ///     budget: Budget::pure(4.0).expect("a budget"),
-    /// };
+    /// let design = |norm| StudyDesign { norm, ..StudyDesign::new(MechanismKind::DoubleCap, 64, Budget::pure(4.0).expect("a budget")) };
     /// let normalised = StudyParams::freeze(design(Norm::Normalize))?;
     /// assert_eq!(normalised.noise_model().mean_squared_norm(0.0), Some(1.0));
     /// let clipped = StudyParams::freeze(design(Norm::Clip { radius: 1.0 }))?;
@@ -331,15 +316,14 @@ pub fn from_hex(text: &str) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
-    pub(crate) fn design() -> StudyDesign {
+    fn design() -> StudyDesign {
         StudyDesign {
-            dimension: 3,
-            features: None,
             norm: Norm::Clip { radius: 2.0 },
-            centring: None,
-            mechanism: MechanismKind::SymmetricGaussian,
-            calibration: Calibration::Analytic,
-            budget: Budget::approximate(1.0, 1e-6).unwrap(),
+            ..StudyDesign::new(
+                MechanismKind::SymmetricGaussian,
+                3,
+                Budget::approximate(1.0, 1e-6).unwrap(),
+            )
         }
     }
 
@@ -445,166 +429,82 @@ mod tests {
 
     #[test]
     fn every_field_moves_the_fingerprint() {
-        let base = StudyParams::freeze(design()).unwrap().fingerprint();
-        let feature = |name: &str| Feature {
-            name: name.into(),
-            center: 0.0,
-            scale: 1.0,
+        let features = || {
+            let named = |name: &str| Feature {
+                name: name.into(),
+                center: 0.0,
+                scale: 1.0,
+            };
+            Some(["a", "b", "c"].map(named).into())
         };
-        let changed = [
-            StudyDesign {
-                dimension: 4,
-                ..design()
+        let changes: [&dyn Fn(&mut StudyDesign); 13] = [
+            &|_| {},
+            &|design| design.dimension = 4,
+            &|design| design.features = features(),
+            &|design| design.norm = Norm::Clip { radius: 2.5 },
+            &|design| design.norm = Norm::Normalize,
+            &|design| design.norm = Norm::Require { radius: 2.0 },
+            &|design| design.mechanism = MechanismKind::IsotropicGaussian,
+            &|design| design.calibration = Calibration::AsPublished,
+            &|design| design.centring = Some(0.5),
+            &|design| design.centring = Some(1.0),
+            &|design| {
+                design.mechanism = MechanismKind::DoubleCap;
+                design.budget = Budget::pure(1.0).unwrap();
             },
-            StudyDesign {
-                features: Some(vec![feature("a"), feature("b"), feature("c")]),
-                ..design()
-            },
-            StudyDesign {
-                norm: Norm::Clip { radius: 2.5 },
-                ..design()
-            },
-            StudyDesign {
-                norm: Norm::Normalize,
-                ..design()
-            },
-            StudyDesign {
-                norm: Norm::Require { radius: 2.0 },
-                ..design()
-            },
-            StudyDesign {
-                mechanism: MechanismKind::IsotropicGaussian,
-                ..design()
-            },
-            StudyDesign {
-                calibration: Calibration::AsPublished,
-                ..design()
-            },
-            StudyDesign {
-                centring: Some(0.5),
-                ..design()
-            },
-            StudyDesign {
-                centring: Some(1.0),
-                ..design()
-            },
-            StudyDesign {
-                mechanism: MechanismKind::DoubleCap,
-                budget: Budget::pure(1.0).unwrap(),
-                ..design()
-            },
-            StudyDesign {
-                budget: Budget::approximate(1.5, 1e-6).unwrap(),
-                ..design()
-            },
-            StudyDesign {
-                budget: Budget::approximate(1.0, 1e-7).unwrap(),
-                ..design()
-            },
+            &|design| design.budget = Budget::approximate(1.5, 1e-6).unwrap(),
+            &|design| design.budget = Budget::approximate(1.0, 1e-7).unwrap(),
         ];
-        let mut seen = std::collections::HashSet::from([base]);
-        for design in changed {
-            assert!(
-                seen.insert(StudyParams::freeze(design.clone()).unwrap().fingerprint()),
-                "{design:?}"
-            );
-        }
+        let fingerprints = changes.map(|change| {
+            let mut design = design();
+            change(&mut design);
+            StudyParams::freeze(design).unwrap().fingerprint().0
+        });
+        assert_eq!(std::collections::HashSet::from(fingerprints).len(), 13);
     }
 
     #[test]
     fn wrong_parameters_are_refused() {
+        use ErrorCode::{InvalidBudget, InvalidDimension, InvalidMechanism, InvalidPreprocessing};
+        use MechanismKind::{DoubleCap, SymmetricGaussian};
+        let pure = |epsilon| Budget::pure(epsilon).unwrap();
+        let usual = design().budget;
+        let large = Budget::approximate(16.1, 1e-6).unwrap();
+        for (mechanism, dimension, budget, centring, code) in [
+            (SymmetricGaussian, 0, usual, None, InvalidDimension),
+            (SymmetricGaussian, 1, usual, None, InvalidDimension),
+            (SymmetricGaussian, 4_097, usual, None, InvalidDimension),
+            (SymmetricGaussian, 4_096, usual, Some(0.7), InvalidDimension),
+            (
+                SymmetricGaussian,
+                3,
+                usual,
+                Some(1.01),
+                InvalidPreprocessing,
+            ),
+            (SymmetricGaussian, 3, pure(1.0), None, InvalidBudget),
+            (SymmetricGaussian, 3, large, None, InvalidBudget),
+            (DoubleCap, 3, usual, None, InvalidBudget),
+            (DoubleCap, 3, pure(16.1), None, InvalidBudget),
+            (DoubleCap, 65_536, pure(1.0), Some(0.7), InvalidDimension),
+        ] {
+            let design = StudyDesign {
+                centring,
+                ..StudyDesign::new(mechanism, dimension, budget)
+            };
+            assert_eq!(StudyParams::freeze(design).unwrap_err().code(), code);
+        }
+        let no_radius = StudyDesign {
+            norm: Norm::Clip { radius: 0.0 },
+            ..design()
+        };
+        let no_choice = StudyDesign {
+            calibration: Calibration::AsPublished,
+            ..StudyDesign::new(DoubleCap, 3, pure(1.0))
+        };
         for (design, code) in [
-            (
-                StudyDesign {
-                    dimension: 0,
-                    ..design()
-                },
-                ErrorCode::InvalidDimension,
-            ),
-            (
-                StudyDesign {
-                    dimension: 1,
-                    ..design()
-                },
-                ErrorCode::InvalidDimension,
-            ),
-            (
-                StudyDesign {
-                    dimension: 4_097,
-                    ..design()
-                },
-                ErrorCode::InvalidDimension,
-            ),
-            (
-                StudyDesign {
-                    budget: Budget::pure(1.0).unwrap(),
-                    ..design()
-                },
-                ErrorCode::InvalidBudget,
-            ),
-            (
-                StudyDesign {
-                    budget: Budget::approximate(16.1, 1e-6).unwrap(),
-                    ..design()
-                },
-                ErrorCode::InvalidBudget,
-            ),
-            (
-                StudyDesign {
-                    norm: Norm::Clip { radius: 0.0 },
-                    ..design()
-                },
-                ErrorCode::InvalidPreprocessing,
-            ),
-            (
-                StudyDesign {
-                    centring: Some(1.01),
-                    ..design()
-                },
-                ErrorCode::InvalidPreprocessing,
-            ),
-            (
-                StudyDesign {
-                    dimension: 4_096,
-                    centring: Some(0.7),
-                    ..design()
-                },
-                ErrorCode::InvalidDimension,
-            ),
-            (
-                StudyDesign {
-                    mechanism: MechanismKind::DoubleCap,
-                    ..design()
-                },
-                ErrorCode::InvalidBudget,
-            ),
-            (
-                StudyDesign {
-                    mechanism: MechanismKind::DoubleCap,
-                    calibration: Calibration::AsPublished,
-                    budget: Budget::pure(1.0).unwrap(),
-                    ..design()
-                },
-                ErrorCode::InvalidMechanism,
-            ),
-            (
-                StudyDesign {
-                    mechanism: MechanismKind::DoubleCap,
-                    dimension: 65_536,
-                    centring: Some(0.7),
-                    budget: Budget::pure(1.0).unwrap(),
-                    ..design()
-                },
-                ErrorCode::InvalidDimension,
-            ),
-            (
-                StudyDesign {
-                    mechanism: MechanismKind::DoubleCap,
-                    budget: Budget::pure(16.1).unwrap(),
-                    ..design()
-                },
-                ErrorCode::InvalidBudget,
-            ),
+            (no_radius, InvalidPreprocessing),
+            (no_choice, InvalidMechanism),
         ] {
             assert_eq!(StudyParams::freeze(design).unwrap_err().code(), code);
         }

@@ -1,14 +1,11 @@
-//! `eigenveil account`: what a report, several reports, or a shuffled report give away.
+//! `eigenveil account`: what a report or several reports give away.
 
-use std::num::NonZeroU64;
+use std::num::NonZeroU32;
 
 use clap::Args;
 use eigenveil_shared::{
     mechanism::{Calibration, DEFAULT_DELTA, MechanismKind, MechanismSpec},
-    privacy::{
-        accountant::{Composition, Gaussian, Guarantee, Shuffled},
-        delta_text, delta_warning, epsilon_text, gaussian, rounded_up,
-    },
+    privacy::{accountant::Guarantee, delta_text, epsilon_text, rounded_up},
 };
 use serde::Serialize;
 
@@ -17,10 +14,10 @@ use crate::{
     output,
 };
 
-/// Show what one report, several studies together, or a shuffled report gives away
+/// Show what one report, or several studies together, gives away
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  eigenveil account --epsilon 4 --studies 5\n  eigenveil account --mechanism isotropic-gaussian --epsilon 1 --delta 1e-6 --studies 5\n  eigenveil account --epsilon 4 --n 1000000\n  eigenveil account --sigma 5.3 --sensitivity 1.4142135623730951 --delta 1e-6\n\nNeighbours are any two rows of one participant. Every number is rounded up, to the safe side; what floating point adds to Gaussian reports (below 1e-6 up to p = 200) is in a study's own statement, not here.\nSeveral studies: the line \"studies\" holds if their number and parameters are fixed in advance. If they are chosen from earlier outcomes, the line \"chosen later\" holds, provided that the total of these studies is a limit set beforehand and never exceeded.\nA shuffled report is one that is seen only as part of an unordered set, without identifiers: Eigenveil does not shuffle for you."
+    after_help = "Examples:\n  eigenveil account --epsilon 4 --studies 5\n  eigenveil account --mechanism isotropic-gaussian --epsilon 1 --delta 1e-6 --studies 5\n  eigenveil account --sigma 5.3 --sensitivity 1.4142135623730951 --delta 1e-6\n\nNeighbours are any two rows of one participant. Every number is rounded up, to the safe side; what floating point adds to Gaussian reports (below 1e-6 up to p = 200) is in a study's own statement, not here.\nSeveral studies: what they come to together holds too where number and parameters are chosen from earlier outcomes, provided that this total is a limit set beforehand and never exceeded."
 )]
 pub(crate) struct AccountArgs {
     /// Local randomizer of the reports
@@ -49,12 +46,9 @@ pub(crate) struct AccountArgs {
     /// δ at which ε is computed; the claimed δ of an (ε, δ) mechanism [default: 1e-6]
     #[arg(long, value_name = "D")]
     delta: Option<f64>,
-    /// Studies that one participant takes part in, with one report each; their number is fixed in advance
-    #[arg(long, value_name = "M", default_value_t = NonZeroU64::MIN)]
-    studies: NonZeroU64,
-    /// Participants whose reports are shuffled (double-cap only)
-    #[arg(long, value_name = "N")]
-    n: Option<NonZeroU64>,
+    /// Studies that one participant takes part in, with one report each
+    #[arg(long, value_name = "M", default_value_t = NonZeroU32::MIN)]
+    studies: NonZeroU32,
 }
 
 #[derive(Serialize)]
@@ -66,26 +60,17 @@ struct Account {
     delta: f64,
     true_epsilon: Option<f64>,
     true_delta: Option<f64>,
-    studies: u64,
+    studies: u32,
     composed_epsilon: Option<f64>,
     composed_pure_epsilon: Option<f64>,
-    /// Where number and parameters of the studies are chosen from outcomes, within the same totals.
+    /// Where number and parameters of the studies are chosen from outcomes, within the same total: the same ε.
     filter_epsilon: Option<f64>,
-    n: Option<u64>,
-    shuffled_epsilon: Option<f64>,
-    shuffled_epsilon_closed_form: Option<f64>,
+    /// Every report's own ε and δ added up: what a ledger counts.
+    sum_epsilon: Option<f64>,
+    sum_delta: f64,
 }
 
-/// Reports of one participant beyond which composing one by one would take long.
-const MOST_STUDIES: u64 = 10_000;
-
 pub(crate) fn run(args: &AccountArgs, json: bool) -> Result<()> {
-    if args.studies.get() > MOST_STUDIES {
-        return Err(CliError::usage(format!(
-            "--studies is {}; it must be at most {MOST_STUDIES}",
-            args.studies
-        )));
-    }
     let delta = args.delta.unwrap_or(DEFAULT_DELTA);
     if !(delta > 0.0 && delta < 1.0) {
         return Err(CliError::usage(format!(
@@ -93,29 +78,16 @@ pub(crate) fn run(args: &AccountArgs, json: bool) -> Result<()> {
         )));
     }
     let (spec, guarantee) = report(args)?;
-    let (true_epsilon, true_delta) = match (&spec, args.sigma, args.sensitivity) {
-        (Some((spec, epsilon)), ..) => {
-            let of_claim = if spec.kind().is_pure() { 0.0 } else { delta };
-            (spec.true_epsilon(of_claim), Some(spec.true_delta(*epsilon)))
-        }
-        (None, Some(sigma), Some(sensitivity)) => {
-            (gaussian::true_epsilon(sigma, sensitivity, delta), None)
-        }
-        _ => (None, None),
+    let pure = matches!(guarantee, Guarantee::Pure(_));
+    let (true_epsilon, true_delta) = match &spec {
+        Some((spec, epsilon)) => (spec.true_epsilon(delta), Some(spec.true_delta(*epsilon))),
+        None => (guarantee.epsilon(delta), None),
     };
-    let mut composed = Composition::new();
-    for _ in 0..args.studies.get() {
-        composed.add(guarantee);
-    }
-    let shuffled = match (args.n, guarantee) {
-        (None, _) => None,
-        (Some(n), Guarantee::Pure(pure)) => Some(Shuffled::new(pure, n)),
-        (Some(_), _) => {
-            return Err(CliError::usage(
-                "--n asks for a shuffled guarantee, which only double-cap has: for (epsilon, delta) reports the bound adds about n·delta·e^epsilon to delta, which makes it useless; leave --n out",
-            ));
-        }
+    let composed = match args.studies.get() {
+        1 => true_epsilon,
+        several => guarantee.times(several)?.epsilon(delta),
     };
+    let studies = f64::from(args.studies.get());
     let account = Account {
         mechanism: spec.as_ref().map(|(spec, _)| spec.kind()),
         calibration: spec.as_ref().and_then(|(spec, _)| spec.calibration()),
@@ -124,18 +96,16 @@ pub(crate) fn run(args: &AccountArgs, json: bool) -> Result<()> {
         true_epsilon,
         true_delta,
         studies: args.studies.get(),
-        composed_epsilon: composed.epsilon(delta),
-        composed_pure_epsilon: composed.pure_epsilon(),
-        filter_epsilon: composed.filter_epsilon(delta),
-        n: args.n.map(NonZeroU64::get),
-        shuffled_epsilon: shuffled.as_ref().map(|shuffled| shuffled.epsilon(delta)),
-        shuffled_epsilon_closed_form: shuffled
-            .as_ref()
-            .and_then(|shuffled| shuffled.closed_form_epsilon(delta)),
+        composed_epsilon: composed,
+        composed_pure_epsilon: composed.filter(|_| pure),
+        filter_epsilon: composed,
+        sum_epsilon: true_epsilon.map(|each| (each * studies).next_up()),
+        sum_delta: if pure {
+            0.0
+        } else {
+            (delta * studies).next_up().min(1.0)
+        },
     };
-    if let Some(warning) = args.n.and_then(|n| delta_warning(delta, n.get())) {
-        crate::output::warn(&warning);
-    }
     if json {
         output::json(&account)
     } else {
@@ -146,7 +116,7 @@ pub(crate) fn run(args: &AccountArgs, json: bool) -> Result<()> {
 /// What one report satisfies, and its mechanism with the claimed ε where there is one.
 fn report(args: &AccountArgs) -> Result<(Option<(MechanismSpec, f64)>, Guarantee)> {
     if let (Some(sigma), Some(sensitivity)) = (args.sigma, args.sensitivity) {
-        return Ok((None, Gaussian::from_noise(sigma, sensitivity)?.into()));
+        return Ok((None, Guarantee::gaussian(sigma, sensitivity)?));
     }
     let epsilon = args
         .epsilon
@@ -190,27 +160,20 @@ fn print(account: &Account) -> Result<()> {
     }
     if account.studies > 1 {
         output::text(&format!(
-            "{:<6} studies     epsilon {} at delta {delta}{}, their number and parameters fixed in advance",
+            "{:<6} studies     epsilon {} at delta {}, also where they are chosen from outcomes within this total",
             account.studies,
             number(account.composed_epsilon),
             account
                 .composed_pure_epsilon
-                .map_or_else(String::new, |pure| format!(
-                    "; epsilon {} at delta 0",
-                    epsilon_text(pure, 6)
-                ))
+                .map_or(delta, |_| "0".to_owned())
         ))?;
-        output::text(&format!(
-            "chosen later       epsilon {} at delta {delta}: number or parameters chosen from outcomes, within the same totals",
-            number(account.filter_epsilon)
-        ))?;
-    }
-    if let (Some(n), Some(epsilon)) = (account.n, account.shuffled_epsilon) {
-        output::text(&format!(
-            "shuffled, n={n}  epsilon {} at delta {delta} (closed form {})\n\nThe shuffled line holds only against somebody who sees the reports as an unordered set without identifiers. The server is not that: against it the first lines hold.",
-            epsilon_text(epsilon, 6),
-            number(account.shuffled_epsilon_closed_form)
-        ))?;
+        if account.sum_delta > 0.0 {
+            output::text(&format!(
+                "plain sum          epsilon {} at delta {}",
+                number(account.sum_epsilon),
+                rounded_up(account.sum_delta, 3)
+            ))?;
+        }
     }
     Ok(())
 }

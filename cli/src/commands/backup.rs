@@ -32,8 +32,6 @@ pub(crate) async fn run(args: &BackupArgs, json: bool) -> Result<()> {
     let bytes = client.backup(file.writer()).await?;
     file.keep()?;
     let out = args.out.display().to_string();
-    if json {
-        return output::json(&serde_json::json!({ "bytes": bytes, "out": out }));
-    }
-    output::text(&format!("{bytes} bytes written to {out}"))
+    let written = serde_json::json!({ "bytes": bytes, "out": out });
+    output::either(json, &written, &format!("{bytes} bytes written to {out}"))
 }

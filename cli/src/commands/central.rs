@@ -8,9 +8,8 @@ use std::{
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, Subcommand};
 use eigenveil_central::{
-    ALGORITHMS, Delta, Guarantee, Neighbours, NoiseRule, Options, Privacy, PrivacyTarget, TracePoint,
-    find,
-    generator,
+    ALGORITHMS, Delta, Guarantee, Neighbours, NoiseRule, Options, Privacy, PrivacyTarget,
+    TracePoint, find, generator,
     parameter::{self, Kind, Parameter, Value},
 };
 use eigenveil_estimation::linalg::Threads;

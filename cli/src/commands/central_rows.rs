@@ -87,9 +87,6 @@ pub(super) struct Compared {
 
 impl RowsArgs {
     /// Reads and prepares a file, or fixes the model.
-    ///
-    /// # Errors
-    /// Wrong usage; those of reading and preparing rows.
     pub(super) fn source(&self, card: &Card, k: usize) -> Result<Source> {
         let mut norm = self.norm;
         let table = match (&self.rows, self.model) {
@@ -160,9 +157,6 @@ impl Source {
 
     /// Runs the algorithm once, on rows of its own, and where asked traces its iterations; the rows of a model are not kept
     /// where the algorithm takes a stream.
-    ///
-    /// # Errors
-    /// Those of the model, of preparing rows and of the algorithm.
     pub(super) fn run(
         &self,
         baseline: &dyn Baseline,

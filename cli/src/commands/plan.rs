@@ -22,7 +22,6 @@ use serde::Serialize;
 use super::{plan_chart, project::read_estimate};
 use crate::{
     args::{DEFAULT_CENTRING_TEXT, NormArg},
-    device_time,
     error::{CliError, Result},
     output,
 };
@@ -158,7 +157,7 @@ pub(crate) fn run(args: &PlanArgs, json: bool) -> Result<()> {
             })?;
             let noise = planned_noise(&params, spectrum.total(), mean_length)?;
             let privacy = PrivacyStatement::new(&params);
-            if let Some(slow) = device_time::slow(&params) {
+            if let Some(slow) = output::slow_text(&params) {
                 notes.push(format!("{mechanism} at epsilon {epsilon}: {slow}."));
             }
             for &wish in &wishes {

@@ -77,9 +77,6 @@ impl fmt::Display for Choice {
 }
 
 /// Every way, for public rows.
-///
-/// # Errors
-/// Those of freezing a study, of preparing a row, and of the planner.
 pub(super) fn choices(
     table: &RowTable,
     features: &[Feature],

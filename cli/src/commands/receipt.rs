@@ -27,9 +27,5 @@ pub(crate) fn run(args: &ReceiptArgs, json: bool) -> Result<()> {
 }
 
 fn show(receipt: &(impl Serialize + Display), json: bool) -> Result<()> {
-    if json {
-        output::json(receipt)
-    } else {
-        output::text(receipt.to_string().trim_end())
-    }
+    output::either(json, receipt, receipt.to_string().trim_end())
 }

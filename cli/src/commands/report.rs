@@ -11,7 +11,7 @@ use std::{
 use clap::Args;
 use eigenveil_client::{
     Limits, Outbox, PreparedReport, RowLedger, Spent,
-    http::{Study, StudyClient, UploadMode, UploadSettings, UploadSummary, Uploader},
+    http::{Sent, Study, StudyClient, UploadMode, UploadSettings, Uploader},
 };
 use eigenveil_shared::{
     ErrorCode, api::StudyDocument, enrolment::ParticipantToken, privacy::delta_text,
@@ -210,30 +210,29 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     })?;
     let counts = outbox.counts()?;
     let is_empty = counts.pending + counts.acknowledged + counts.refused == 0;
-    match outbox.get_meta(ROWS_DIGEST)? {
-        Some(known) if known == digest => {}
-        // Of a run that prepared nothing: the file may have been mended since.
-        _ if is_empty => outbox.set_meta(ROWS_DIGEST, &digest)?,
-        None => outbox.set_meta(ROWS_DIGEST, &digest)?,
-        // Not what it is and was: a digest of a short file can be compared with guesses at it.
-        Some(_) => {
-            return Err(CliError::usage(format!(
-                "{} has changed since its reports were prepared; each row's report is made only once: restore the file, or use another --state for other participants",
-                args.rows.display(),
-            )));
-        }
-    }
-    let read_as = read_as(&table);
-    match outbox.get_meta(READ_AS)? {
-        Some(known) if known == read_as => {}
-        _ if is_empty => outbox.set_meta(READ_AS, &read_as)?,
-        // Of an outbox that an earlier version made.
-        None => outbox.set_meta(READ_AS, &read_as)?,
-        Some(_) => {
-            return Err(CliError::usage(format!(
-                "{} was read with another header or other columns when its reports were prepared; each row's report is made only once: give the flags that were given then",
-                args.rows.display(),
-            )));
+    // Not what the digest is and was: one of a short file can be compared with guesses at it.
+    for (key, value, differs) in [
+        (
+            ROWS_DIGEST,
+            digest.to_vec(),
+            "has changed since its reports were prepared; each row's report is made only once: restore the file, or use another --state for other participants",
+        ),
+        (
+            READ_AS,
+            read_as(&table),
+            "was read with another header or other columns when its reports were prepared; each row's report is made only once: give the flags that were given then",
+        ),
+    ] {
+        match outbox.get_meta(key)? {
+            Some(known) if known == value => {}
+            // Of a run that prepared nothing: the file may have been mended since.
+            Some(_) if !is_empty => {
+                return Err(CliError::usage(format!(
+                    "{} {differs}",
+                    args.rows.display()
+                )));
+            }
+            _ => outbox.set_meta(key, &value)?,
         }
     }
     // Before it is agreed to. The ledger keeps the same for the receipt.
@@ -313,7 +312,7 @@ fn finish(
     state: &Path,
     outbox: &Outbox,
     table: &RowTable,
-    summary: UploadSummary,
+    summary: Sent,
     unusable: u64,
     charged: Charged,
     json: bool,
@@ -408,8 +407,9 @@ fn check_told(ledger: &RowLedger, study: &Study) -> Result<()> {
     let mut entries = entries
         .iter()
         .filter(|entry| entry.server == binding.server() && entry.study == binding.study());
-    match entries.find_map(|entry| entry.told.as_ref()) {
-        Some(told) => told
+    match entries.next() {
+        Some(entry) => entry
+            .told
             .check_unchanged(&study.document().about)
             .map_err(|error| {
                 let message = format!("{}; or give --accept-changes", error.detail());

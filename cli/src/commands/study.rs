@@ -17,7 +17,6 @@ use eigenveil_shared::{
 use super::{analyst, study_name::identifier};
 use crate::{
     args::{MechanismArgs, ServerArgs, TokenArgs, parse, rank},
-    device_time,
     error::{CliError, Result},
     output, rows,
 };
@@ -194,10 +193,8 @@ pub(crate) async fn run(args: &StudyArgs, json: bool) -> Result<()> {
             let bytes = client.export(id, file.writer()).await?;
             file.keep()?;
             let out = out.display().to_string();
-            if json {
-                return output::json(&serde_json::json!({ "bytes": bytes, "out": out }));
-            }
-            return output::text(&format!("{bytes} bytes written to {out}"));
+            let written = serde_json::json!({ "bytes": bytes, "out": out });
+            return output::either(json, &written, &format!("{bytes} bytes written to {out}"));
         }
         StudyCommand::Import { file, into } => {
             let bytes = std::fs::read(file).map_err(|error| {
@@ -220,10 +217,8 @@ pub(crate) async fn run(args: &StudyArgs, json: bool) -> Result<()> {
         }
         StudyCommand::Delete { id, .. } => {
             client.delete(id).await?;
-            if json {
-                return output::json(&serde_json::json!({ "deleted": id }));
-            }
-            return output::text(&format!("study {id} is deleted"));
+            let deleted = serde_json::json!({ "deleted": id });
+            return output::either(json, &deleted, &format!("study {id} is deleted"));
         }
         StudyCommand::List => {
             let studies = client.list().await?;
@@ -257,10 +252,8 @@ async fn tokens(
 ) -> Result<()> {
     let Some((count, out)) = wanted else {
         let counts = client.token_counts(id).await?;
-        if json {
-            return output::json(&counts);
-        }
-        return output::text(&format!("{} made, {} spent", counts.issued, counts.spent));
+        let said = format!("{} made, {} spent", counts.issued, counts.spent);
+        return output::either(json, &counts, &said);
     };
     let mut file = output::NewFile::create(out)?;
     let mut left = usize::try_from(count).unwrap_or(usize::MAX);
@@ -276,10 +269,8 @@ async fn tokens(
     }
     file.keep()?;
     let out = out.display().to_string();
-    if json {
-        return output::json(&serde_json::json!({ "count": count, "out": out }));
-    }
-    output::text(&format!("{count} tokens written to {out}"))
+    let made = serde_json::json!({ "count": count, "out": out });
+    output::either(json, &made, &format!("{count} tokens written to {out}"))
 }
 
 fn request(create: &CreateArgs) -> Result<CreateStudy> {
@@ -335,7 +326,7 @@ fn cautions(create: &CreateArgs, request: &CreateStudy) -> Result<Vec<String>> {
                 .to_owned(),
         );
     }
-    cautions.extend(device_time::slow(&params));
+    cautions.extend(output::slow_text(&params));
     Ok(cautions)
 }
 

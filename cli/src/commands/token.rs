@@ -1,9 +1,6 @@
 //! `eigenveil token`: the operator's own token, and those of analysts.
 
-use std::{
-    io::Write as _,
-    path::{Path, PathBuf},
-};
+use std::{io::Write as _, path::PathBuf};
 
 use clap::{Args, Subcommand};
 use eigenveil_client::http::AnalystClient;
@@ -88,25 +85,21 @@ pub(crate) async fn run(args: &TokenCommandArgs, json: bool) -> Result<()> {
                 })
                 .await?;
             keep(file, &created.token)?;
-            if json {
-                return output::json(&serde_json::json!({
-                    "id": created.analyst.id, "name": created.analyst.name,
-                    "study": created.analyst.study, "out": out.display().to_string(),
-                }));
-            }
-            output::text(&format!(
-                "token {} written to {}",
-                created.analyst.id,
-                out.display()
-            ))
+            let (analyst, out) = (created.analyst, out.display().to_string());
+            let made = serde_json::json!({
+                "id": analyst.id, "name": analyst.name, "study": analyst.study, "out": out,
+            });
+            output::either(
+                json,
+                &made,
+                &format!("token {} written to {out}", analyst.id),
+            )
         }
         TokenCommand::List => list(&client()?, json).await,
         TokenCommand::Revoke { id } => {
             client()?.revoke_token(id).await?;
-            if json {
-                return output::json(&serde_json::json!({ "revoked": id }));
-            }
-            output::text(&format!("token {id} is revoked"))
+            let revoked = serde_json::json!({ "revoked": id });
+            output::either(json, &revoked, &format!("token {id} is revoked"))
         }
         TokenCommand::Rotate { data, out } => {
             let path = match (data, out) {
@@ -119,7 +112,10 @@ pub(crate) async fn run(args: &TokenCommandArgs, json: bool) -> Result<()> {
                 // clap asks for one of them.
                 (None, None) => return Ok(()),
             };
-            rotated(&path, json)
+            let path = path.display().to_string();
+            let rotated = serde_json::json!({ "token_file": path });
+            let said = format!("the operator's new token is in {path}");
+            output::either(json, &rotated, &said)
         }
     }
 }
@@ -142,12 +138,4 @@ async fn list(client: &AnalystClient, json: bool) -> Result<()> {
 fn keep(mut file: output::NewFile, token: &str) -> Result<()> {
     writeln!(file.writer(), "{token}")?;
     file.keep()
-}
-
-fn rotated(path: &Path, json: bool) -> Result<()> {
-    let path = path.display().to_string();
-    if json {
-        return output::json(&serde_json::json!({ "token_file": path }));
-    }
-    output::text(&format!("the operator's new token is in {path}"))
 }

@@ -7,9 +7,6 @@ use eigenveil_shared::preprocess::Feature;
 use crate::error::{CliError, Result};
 
 /// Reads either form: a first line with the column `name` makes it CSV.
-///
-/// # Errors
-/// Wrong usage that names the file.
 pub fn read(path: &Path) -> Result<Vec<Feature>> {
     let text = text_of(path)?;
     let first = text.lines().next().unwrap_or_default();
@@ -36,9 +33,6 @@ pub fn read(path: &Path) -> Result<Vec<Feature>> {
 }
 
 /// Reads a file with the columns `name,center,scale`; what is left out is 0 and 1.
-///
-/// # Errors
-/// Wrong usage that names the file.
 pub fn read_constants(path: &Path) -> Result<Vec<Feature>> {
     constants(path, &text_of(path)?)
 }

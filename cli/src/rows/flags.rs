@@ -67,9 +67,6 @@ pub struct TableArgs {
 
 impl TableArgs {
     /// The features file's lines, where one was given.
-    ///
-    /// # Errors
-    /// Wrong usage that names the file.
     pub fn features(&self) -> Result<Option<Vec<Feature>>> {
         self.features.as_deref().map(features::read).transpose()
     }

@@ -41,9 +41,6 @@ pub fn read(path: &Path, how: &TableArgs, wanted: Option<&Wanted>) -> Result<Row
 
 /// As [`read`], for commands without a study: a features file (`--features`) gives the names and order of the columns,
 /// and the public constants that are returned beside the table.
-///
-/// # Errors
-/// As [`read`].
 pub fn read_with_constants(
     path: &Path,
     how: &TableArgs,
@@ -66,9 +63,6 @@ pub fn read_with_constants(
 }
 
 /// The bytes of a row file, for [`parse`].
-///
-/// # Errors
-/// Wrong usage that names the file.
 pub fn read_bytes(path: &Path) -> Result<Vec<u8>> {
     std::fs::read(path)
         .map_err(|error| CliError::usage(format!("cannot read {}: {error}", path.display())))
@@ -147,9 +141,6 @@ fn format_of(path: &Path) -> Result<Format> {
 }
 
 /// Reads the bytes of a `.npy` file.
-///
-/// # Errors
-/// Wrong usage that says what is wrong with it.
 pub fn read_npy(bytes: &[u8]) -> Result<RowTable> {
     npy::parse(bytes, |count| nameless(count, &TableArgs::default(), None))
 }

@@ -153,9 +153,6 @@ impl RowTable {
     }
 
     /// Refuses a table whose first line could be names or a row, where nobody said which.
-    ///
-    /// # Errors
-    /// Wrong usage that names the flag.
     pub fn check_header_is_known(&self) -> Result<()> {
         if !self.guessed_header {
             return Ok(());

@@ -81,17 +81,11 @@ pub struct AnalystClient {
 
 impl AnalystClient {
     /// A client of the server at this address with this token.
-    ///
-    /// # Errors
-    /// When the address is not usable.
     pub fn new(server: &str, token: &Token) -> Result<Self> {
         Self::with_settings(server, token, &HttpSettings::default())
     }
 
     /// As [`AnalystClient::new`], with these settings.
-    ///
-    /// # Errors
-    /// When the address or the settings are not usable.
     pub fn with_settings(server: &str, token: &Token, settings: &HttpSettings) -> Result<Self> {
         Ok(Self {
             transport: Arc::new(Transport::new(server, settings, Some(token))?),
@@ -114,18 +108,12 @@ impl AnalystClient {
     }
 
     /// Opens a study for reports.
-    ///
-    /// # Errors
-    /// `invalid-transition`, `study-not-found`, `unauthorized`; network failures.
     pub async fn open(&self, study: &str) -> Result<StudyDocument> {
         let path = ["v1", "studies", study, "open"];
         self.transport.json(&Call::once(Method::POST, &path)).await
     }
 
     /// Closes a study: it takes no more reports.
-    ///
-    /// # Errors
-    /// `invalid-transition`, `study-not-found`, `unauthorized`; network failures.
     pub async fn close(&self, study: &str) -> Result<StudyDocument> {
         let path = ["v1", "studies", study, "close"];
         self.transport.json(&Call::once(Method::POST, &path)).await
@@ -209,9 +197,6 @@ impl AnalystClient {
     }
 
     /// How many participant tokens a study has.
-    ///
-    /// # Errors
-    /// `study-not-found`, `unauthorized`; network failures.
     pub async fn token_counts(&self, study: &str) -> Result<TokenCounts> {
         let path = ["v1", "studies", study, "tokens"];
         self.transport.json(&Call::get(&path)).await
@@ -228,18 +213,12 @@ impl AnalystClient {
     }
 
     /// The analysts' tokens, oldest first, without their text.
-    ///
-    /// # Errors
-    /// `unauthorized`; network failures.
     pub async fn list_tokens(&self) -> Result<Vec<AnalystDocument>> {
         let list: AnalystList = self.transport.json(&Call::get(&["v1", "tokens"])).await?;
         Ok(list.tokens)
     }
 
     /// Makes the analyst's token of this identifier useless.
-    ///
-    /// # Errors
-    /// `token-not-found`, `unauthorized`; network failures.
     pub async fn revoke_token(&self, id: &str) -> Result<()> {
         let path = ["v1", "tokens", id];
         self.gone(&Call::once(Method::DELETE, &path)).await
@@ -265,9 +244,6 @@ impl AnalystClient {
     }
 
     /// One study.
-    ///
-    /// # Errors
-    /// `study-not-found`; network failures.
     pub async fn study(&self, study: &str) -> Result<StudyDocument> {
         self.transport
             .json(&Call::get(&["v1", "studies", study]))
@@ -275,9 +251,6 @@ impl AnalystClient {
     }
 
     /// All studies, oldest first, page by page.
-    ///
-    /// # Errors
-    /// Network failures.
     pub async fn list(&self) -> Result<Vec<StudySummary>> {
         let (mut studies, mut after) = (Vec::new(), None::<String>);
         loop {
@@ -311,9 +284,6 @@ impl AnalystClient {
     }
 
     /// The estimate of this number, in whatever state.
-    ///
-    /// # Errors
-    /// `estimate-not-found`, `study-not-found`, `unauthorized`; network failures.
     pub async fn fetch_estimate(&self, study: &str, number: u64) -> Result<EstimateDocument> {
         let number = number.to_string();
         let path = ["v1", "studies", study, "estimates", &number];
@@ -360,9 +330,6 @@ impl AnalystClient {
     }
 
     /// Cancels an estimate that is running.
-    ///
-    /// # Errors
-    /// `estimate-not-found`, `invalid-transition`, `unauthorized`; network failures.
     pub async fn cancel_estimate(&self, study: &str, number: u64) -> Result<EstimateDocument> {
         let number = number.to_string();
         let path = ["v1", "studies", study, "estimates", &number];

@@ -1,5 +1,5 @@
 //! Talking to a server: [`StudyClient`], [`send_owed`] and [`Uploader`] for devices, [`AnalystClient`] for whoever
-//! runs the study. [`crate::blocking`] has the same without `async`.
+//! runs the study. [`crate::blocking`] has what devices need without `async`.
 //!
 //! Every request is bounded: in attempts, in time, and in the size of the answer. A request is sent
 //! again after a network failure, 408, 429 and 5xx, with exponential delays, jitter and the server's
@@ -18,12 +18,10 @@ mod transport;
 mod upload;
 
 pub use analyst::{AnalystClient, EstimateFormat};
-pub use owed::{OwedFailure, OwedSummary, send_owed};
+pub use owed::{OwedFailure, send_owed};
 pub use retry::RetryPolicy;
 pub use settings::{HttpSettings, RootCertificates, Token};
 pub use study::{Study, StudyClient};
-pub use upload::{
-    UploadFailure, UploadMode, UploadProgress, UploadSettings, UploadSummary, Uploader,
-};
+pub use upload::{Sent, UploadFailure, UploadMode, UploadSettings, Uploader};
 
 pub(crate) use retry::Resend;

@@ -9,10 +9,10 @@ use eigenveil_shared::{
     api::{ReportOutcome, ReportReceipt},
     report::ReportId,
 };
-use tokio::task::JoinSet;
+use tokio::{task::JoinSet, time::Instant};
 
 use super::{
-    HttpSettings, StudyClient, study::ReportCall, transport::Counters,
+    HttpSettings, Sent, StudyClient, study::ReportCall, transport::Counters,
     upload::is_refusal_of_a_report,
 };
 use crate::{
@@ -23,26 +23,6 @@ use crate::{
 
 /// Requests under way at a time.
 const CONNECTIONS: usize = 4;
-
-/// What became of what a device owed.
-#[derive(Debug, Default)]
-pub struct OwedSummary {
-    /// Reports the server stored and counted now.
-    pub accepted: u64,
-    /// Reports the server had before: an earlier answer was lost.
-    pub duplicates: u64,
-    /// Reports the server refused for good; the [receipt](crate::Receipt) says why.
-    pub refused: u64,
-    /// Reports still owed.
-    pub owed: u64,
-    /// Bytes of reports sent, repeated ones included.
-    pub bytes: u64,
-    /// Requests that were repeated.
-    pub retries: u64,
-    /// Why reports are still owed. Of a server that could not be reached only the first failures are
-    /// here: its other studies were not tried.
-    pub failures: Vec<OwedFailure>,
-}
 
 /// Why a report is still owed.
 #[derive(Debug)]
@@ -68,6 +48,9 @@ struct Ended {
 /// of the next attempt, which the server counts once. A server that cannot be reached keeps nobody
 /// else's report back. Dropping the future stops the sending: what was not recorded stays owed.
 ///
+/// Beside what was sent it gives why reports are still owed. Of a server that could not be reached only the first
+/// failures are there: its other studies were not tried.
+///
 /// ```no_run
 /// use eigenveil_client::{Ledger, http::{self, HttpSettings, StudyClient}};
 /// use eigenveil_shared::preprocess::Row;
@@ -80,22 +63,26 @@ struct Ended {
 /// let row = Row::new(vec![0.5; study.params().dimension()]);
 /// ledger.take_part(&study.participant(), study.binding(), &row)?;
 /// // Now, and whenever the device has a network: what an earlier run still owes goes out too.
-/// let summary = http::send_owed(&mut ledger, &HttpSettings::default()).await?;
-/// println!("{} arrived, {} still owed", summary.accepted + summary.duplicates, summary.owed);
+/// let (sent, _failures) = http::send_owed(&mut ledger, &HttpSettings::default()).await?;
+/// println!("{} arrived, {} still owed", sent.accepted + sent.duplicates, sent.pending);
 /// # Ok(())
 /// # }
 /// ```
 ///
 /// # Errors
-/// The ledger could not be read or written. What a server answers is no error: see
-/// [`OwedSummary::failures`].
-pub async fn send_owed(ledger: &mut Ledger, settings: &HttpSettings) -> Result<OwedSummary> {
+/// The ledger could not be read or written. What a server answers is no error.
+pub async fn send_owed(
+    ledger: &mut Ledger,
+    settings: &HttpSettings,
+) -> Result<(Sent, Vec<OwedFailure>)> {
+    let started = Instant::now();
     let mut sending = Sending {
         settings,
         counters: Arc::new(Counters::default()),
         clients: BTreeMap::new(),
         unreachable: BTreeSet::new(),
-        summary: OwedSummary::default(),
+        sent: Sent::default(),
+        failures: Vec::new(),
     };
     let mut waiting = ledger.owed_entries()?.into_iter();
     let mut flight = JoinSet::new();
@@ -122,12 +109,14 @@ pub async fn send_owed(ledger: &mut Ledger, settings: &HttpSettings) -> Result<O
     if let Some(error) = broken {
         return Err(error);
     }
-    Ok(OwedSummary {
-        owed: ledger.owed_entries()?.len() as u64,
+    let sent = Sent {
+        pending: ledger.owed_entries()?.len() as u64,
         bytes: sending.counters.bytes.load(Ordering::Relaxed),
         retries: sending.counters.retries.load(Ordering::Relaxed),
-        ..sending.summary
-    })
+        seconds: started.elapsed().as_secs_f64(),
+        ..sending.sent
+    };
+    Ok((sent, sending.failures))
 }
 
 /// What is known while it goes on.
@@ -136,7 +125,8 @@ struct Sending<'a> {
     counters: Arc<Counters>,
     clients: BTreeMap<String, StudyClient>,
     unreachable: BTreeSet<String>,
-    summary: OwedSummary,
+    sent: Sent,
+    failures: Vec<OwedFailure>,
 }
 
 impl Sending<'_> {
@@ -189,14 +179,14 @@ impl Sending<'_> {
             Ok(receipt) => {
                 ledger.acknowledge(id)?;
                 match receipt.outcome {
-                    ReportOutcome::Accepted => self.summary.accepted += 1,
-                    ReportOutcome::Duplicate => self.summary.duplicates += 1,
+                    ReportOutcome::Accepted => self.sent.accepted += 1,
+                    ReportOutcome::Duplicate => self.sent.duplicates += 1,
                 }
             }
             Err(error) => match error.code_text() {
                 Some(code) if is_refusal_of_a_report(&error) => {
                     ledger.refuse(id, code, error.detail())?;
-                    self.summary.refused += 1;
+                    self.sent.refused += 1;
                 }
                 _ => self.failed(binding, error),
             },
@@ -208,6 +198,6 @@ impl Sending<'_> {
         if error.is_retryable() {
             self.unreachable.insert(binding.server().to_owned());
         }
-        self.summary.failures.push(OwedFailure { binding, error });
+        self.failures.push(OwedFailure { binding, error });
     }
 }

@@ -159,17 +159,11 @@ pub struct StudyClient {
 
 impl StudyClient {
     /// A client of the server at this address, such as `https://study.example`.
-    ///
-    /// # Errors
-    /// When the address is not usable.
     pub fn new(server: &str) -> Result<Self> {
         Self::with_settings(server, &HttpSettings::default())
     }
 
     /// As [`StudyClient::new`], with these settings.
-    ///
-    /// # Errors
-    /// When the address or the settings are not usable.
     pub fn with_settings(server: &str, settings: &HttpSettings) -> Result<Self> {
         Ok(Self {
             transport: Arc::new(Transport::new(server, settings, None)?),

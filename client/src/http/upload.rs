@@ -76,42 +76,23 @@ impl Default for UploadSettings {
     }
 }
 
-/// How far an upload is.
+/// What became of reports that were sent, or has become of them so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct UploadProgress {
-    /// Reports to send when it began.
-    pub total: u64,
+pub struct Sent {
     /// Reports the server stored and counted now.
     pub accepted: u64,
-    /// Reports the server had before.
+    /// Reports the server had before: an earlier answer was lost.
     pub duplicates: u64,
-    /// Reports the server refused for good.
+    /// Reports the server refused for good; [`Outbox::refused`] and the [receipt](crate::Receipt) say why.
     pub refused: u64,
-    /// Bytes of reports sent, repeated ones included.
-    pub bytes: u64,
-    /// Requests that were repeated.
-    pub retries: u64,
-    /// Seconds since it began.
-    pub seconds: f64,
-}
-
-/// What became of an upload.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct UploadSummary {
-    /// Reports the server stored and counted now.
-    pub accepted: u64,
-    /// Reports the server had before.
-    pub duplicates: u64,
-    /// Reports the server refused for good; [`Outbox::refused`] says why.
-    pub refused: u64,
-    /// Reports left in the outbox to be sent.
+    /// Reports still to be sent.
     pub pending: u64,
     /// Bytes of reports sent, repeated ones included.
     pub bytes: u64,
-    /// Seconds it took.
-    pub seconds: f64,
     /// Requests that were repeated.
     pub retries: u64,
+    /// Seconds it took.
+    pub seconds: f64,
 }
 
 /// An upload that stopped early: why, and what was done before. What was not acknowledged is still
@@ -121,12 +102,12 @@ pub struct UploadFailure {
     /// Why it stopped.
     pub error: Error,
     /// What was done before.
-    pub summary: UploadSummary,
+    pub summary: Sent,
 }
 
 impl fmt::Display for UploadFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let UploadSummary {
+        let Sent {
             accepted,
             duplicates,
             pending,
@@ -161,7 +142,7 @@ pub struct Uploader {
 }
 
 /// One request that has ended.
-struct Sent {
+struct Ended {
     participants: Vec<u64>,
     outcome: Result<BatchReceipt>,
     single: bool,
@@ -190,8 +171,8 @@ impl Uploader {
     pub async fn drain(
         &self,
         outbox: &mut Outbox,
-        mut progress: impl FnMut(UploadProgress),
-    ) -> Result<UploadSummary, UploadFailure> {
+        mut progress: impl FnMut(Sent),
+    ) -> Result<Sent, UploadFailure> {
         let started = Instant::now();
         let mut upload = Upload {
             uploader: self,
@@ -201,30 +182,17 @@ impl Uploader {
             next: Some(0),
             acknowledged: Vec::new(),
             refused: Vec::new(),
-            progress: UploadProgress::default(),
+            total: 0,
+            sent: Sent::default(),
             stop: None,
         };
         let ended = upload.all(outbox, &mut progress).await;
         // Whatever happened: what is known to be stored is recorded.
         let recorded = upload.record(outbox);
         let counts = outbox.counts();
-        let UploadProgress {
-            accepted,
-            duplicates,
-            refused,
-            bytes,
-            retries,
-            seconds,
-            ..
-        } = upload.now();
-        let summary = UploadSummary {
-            accepted,
-            duplicates,
-            refused,
+        let summary = Sent {
             pending: counts.as_ref().map_or(0, |counts| counts.pending),
-            bytes,
-            seconds,
-            retries,
+            ..upload.now()
         };
         match ended.and(recorded).and(counts) {
             Ok(_) => Ok(summary),
@@ -280,16 +248,14 @@ struct Upload<'a> {
     next: Option<u64>,
     acknowledged: Vec<u64>,
     refused: Vec<(u64, String, String)>,
-    progress: UploadProgress,
+    /// Reports to send when it began.
+    total: u64,
+    sent: Sent,
     stop: Option<(Error, Instant)>,
 }
 
 impl Upload<'_> {
-    async fn all(
-        &mut self,
-        outbox: &mut Outbox,
-        progress: &mut impl FnMut(UploadProgress),
-    ) -> Result<()> {
+    async fn all(&mut self, outbox: &mut Outbox, progress: &mut impl FnMut(Sent)) -> Result<()> {
         let settings = self.uploader.settings;
         if outbox.binding() != self.uploader.study.binding() {
             return Err(Error::outbox_other_study(
@@ -297,7 +263,7 @@ impl Upload<'_> {
                 "it does not belong to the study of this upload",
             ));
         }
-        self.progress.total = outbox.counts()?.pending;
+        self.total = outbox.counts()?.pending;
         let deadline = settings.deadline.map(|limit| self.started + limit);
         let mut flight = JoinSet::new();
         loop {
@@ -356,7 +322,7 @@ impl Upload<'_> {
         let Some(from) = self.next else {
             return Ok(Vec::new());
         };
-        let most = self.uploader.batch_size(self.progress.total);
+        let most = self.uploader.batch_size(self.total);
         let reports = outbox.pending_from(from, most)?;
         self.next = reports.last().map(|report| report.participant + 1);
         Ok(reports)
@@ -366,7 +332,7 @@ impl Upload<'_> {
     fn request(
         &self,
         reports: Vec<PendingReport>,
-    ) -> Result<impl Future<Output = Sent> + Send + use<>> {
+    ) -> Result<impl Future<Output = Ended> + Send + use<>> {
         let uploader = self.uploader;
         let single = uploader.settings.mode == UploadMode::Single;
         let tokens = uploader.tokens_of(&reports)?;
@@ -398,7 +364,7 @@ impl Upload<'_> {
             } else {
                 client.send_batch(&call, Some(&policy), &counters).await
             };
-            Sent {
+            Ended {
                 participants,
                 outcome,
                 single,
@@ -407,13 +373,13 @@ impl Upload<'_> {
     }
 
     /// Takes in what became of one request.
-    fn ended(&mut self, sent: Result<Sent, JoinError>) {
-        let Sent {
+    fn ended(&mut self, ended: Result<Ended, JoinError>) {
+        let Ended {
             participants,
             outcome,
             single,
-        } = match sent {
-            Ok(sent) => sent,
+        } = match ended {
+            Ok(ended) => ended,
             Err(error) => {
                 return self.stop_for(Error::usage(format!("a request was cut off: {error}")));
             }
@@ -430,8 +396,8 @@ impl Upload<'_> {
     }
 
     fn receipt(&mut self, participants: &[u64], receipt: BatchReceipt) {
-        self.progress.accepted += receipt.accepted;
-        self.progress.duplicates += receipt.duplicates;
+        self.sent.accepted += receipt.accepted;
+        self.sent.duplicates += receipt.duplicates;
         let mut stored = vec![true; participants.len()];
         for refused in receipt.refused {
             // `check_receipt` saw to it that the index is one.
@@ -452,7 +418,7 @@ impl Upload<'_> {
     }
 
     fn refuse(&mut self, participant: u64, code: &str, detail: &str) {
-        self.progress.refused += 1;
+        self.sent.refused += 1;
         self.refused
             .push((participant, code.to_owned(), detail.to_owned()));
     }
@@ -484,12 +450,14 @@ impl Upload<'_> {
         Ok(())
     }
 
-    fn now(&self) -> UploadProgress {
-        UploadProgress {
+    fn now(&self) -> Sent {
+        let done = self.sent.accepted + self.sent.duplicates + self.sent.refused;
+        Sent {
+            pending: self.total.saturating_sub(done),
             bytes: self.counters.bytes.load(Ordering::Relaxed),
             retries: self.counters.retries.load(Ordering::Relaxed),
             seconds: self.started.elapsed().as_secs_f64(),
-            ..self.progress
+            ..self.sent
         }
     }
 }

@@ -301,7 +301,6 @@ fn refuse<T>(code: ErrorCode, detail: String) -> Result<T> {
 mod tests {
     use eigenveil_shared::{
         mechanism::{Calibration, MechanismKind},
-        preprocess::Norm,
         study::StudyDesign,
     };
     use proptest::prelude::*;
@@ -425,13 +424,8 @@ mod tests {
     fn what_really_holds_is_charged() {
         let of_mechanism = |mechanism, dimension, calibration, epsilon| {
             let params = StudyParams::freeze(StudyDesign {
-                dimension,
-                features: None,
-                norm: Norm::Normalize,
-                centring: None,
-                mechanism,
                 calibration,
-                budget: budget(epsilon, 1e-6),
+                ..StudyDesign::new(mechanism, dimension, budget(epsilon, 1e-6))
             })
             .unwrap();
             let statement = PrivacyStatement::new(&params);
@@ -480,15 +474,11 @@ mod tests {
     #[test]
     fn double_cap_is_charged_what_is_said_to_hold() {
         for epsilon in [0.01, 1.0, 4.0, 8.0, 16.0] {
-            let params = StudyParams::freeze(StudyDesign {
-                dimension: 40,
-                features: None,
-                norm: Norm::Normalize,
-                centring: None,
-                mechanism: MechanismKind::DoubleCap,
-                calibration: Calibration::Analytic,
-                budget: Budget::pure(epsilon).unwrap(),
-            })
+            let params = StudyParams::freeze(StudyDesign::new(
+                MechanismKind::DoubleCap,
+                40,
+                Budget::pure(epsilon).unwrap(),
+            ))
             .unwrap();
             let statement = PrivacyStatement::new(&params);
             let charged = charge("s", &params, &statement).unwrap();

@@ -41,13 +41,13 @@ mod told;
 use std::{fmt, path::Path};
 
 use eigenveil_shared::{
-    Error as SharedError, ErrorCode,
+    Error as SharedError,
     enrolment::ParticipantToken,
     preprocess::Row,
     privacy::{Budget, PrivacyStatement},
     report::{Report, ReportId},
 };
-use rusqlite::{OptionalExtension, params};
+use rusqlite::params;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::schema::Entry;
@@ -139,15 +139,11 @@ impl TakePart {
 /// use eigenveil_client::{Ledger, Participant, StudyBinding};
 /// use eigenveil_shared::{ErrorCode, preprocess::Row};
 /// # use eigenveil_shared::{
-/// #     mechanism::{Calibration, MechanismKind}, preprocess::Norm, privacy::Budget,
+/// #     mechanism::MechanismKind, privacy::Budget,
 /// #     study::{StudyDesign, StudyParams},
 /// # };
 /// # fn design(epsilon: f64) -> StudyDesign {
-/// #     StudyDesign {
-/// #         dimension: 2, features: None, norm: Norm::Normalize, centring: None,
-/// #         mechanism: MechanismKind::IsotropicGaussian, calibration: Calibration::Analytic,
-/// #         budget: Budget::approximate(epsilon, 1e-6).unwrap(),
-/// #     }
+/// #     StudyDesign::new(MechanismKind::IsotropicGaussian, 2, Budget::approximate(epsilon, 1e-6).unwrap())
 /// # }
 /// # let params = StudyParams::freeze(design(1.0))?;
 /// # let careless = StudyParams::freeze(design(12.0))?;
@@ -199,9 +195,6 @@ impl Ledger {
 
     /// Opens a ledger that is there, and makes no new one by mistake: to look at it, and on a device that
     /// knows that it has one.
-    ///
-    /// # Errors
-    /// As [`Ledger::open`]; also when there is no such file.
     pub fn open_existing(path: impl AsRef<Path>) -> Result<Self> {
         let ledger = Self {
             store: LAYOUT.open(path.as_ref())?,
@@ -218,27 +211,18 @@ impl Ledger {
     }
 
     /// The device's limits.
-    ///
-    /// # Errors
-    /// The file could not be read.
     pub fn limits(&self) -> Result<Limits> {
         schema::read_limits(&LAYOUT, &self.store)
     }
 
     /// Sets the device's limits: **for its owner**, never because a study asks for it. Limits below
     /// what is spent already are allowed: nothing more is spent then.
-    ///
-    /// # Errors
-    /// The file could not be written.
     pub fn set_limits(&mut self, limits: Limits) -> Result<()> {
         self.store
             .write(|file| Ok(schema::write_limits(file, &limits).map(drop)?))
     }
 
     /// What all reports of this device come to together, whatever became of them.
-    ///
-    /// # Errors
-    /// The file could not be read.
     pub fn spent(&self) -> Result<Spent> {
         Ok(limits::compose(self.charges()?))
     }
@@ -335,26 +319,8 @@ impl Ledger {
 
     /// What the device has for a study it took part in before.
     fn took_part(&self, entry: Entry, binding: &StudyBinding) -> Result<TakePart> {
-        if entry.binding.server != binding.server {
-            return Err(SharedError::new(
-                ErrorCode::AlreadyParticipated,
-                format!(
-                    "the device took part in study {} at {}; it does not take part again at {}, where a second report could reach the same study: use the first address",
-                    binding.study, entry.binding.server, binding.server
-                ),
-            )
-            .into());
-        }
-        if entry.binding.fingerprint != binding.fingerprint {
-            return Err(SharedError::new(
-                ErrorCode::WrongFingerprint,
-                format!(
-                    "the device took part in study {} with parameters {}, and now the server gives it parameters {}; do not take part again",
-                    binding.study, entry.binding.fingerprint, binding.fingerprint
-                ),
-            )
-            .into());
-        }
+        let (server, fingerprint) = (&entry.binding.server, entry.binding.fingerprint);
+        schema::check_known(binding, "the device", server, fingerprint)?;
         self.store.settle()?;
         match entry.state {
             EntryState::Owed => Ok(TakePart::Owed(self.report_of(entry)?)),
@@ -368,9 +334,6 @@ impl Ledger {
     }
 
     /// Everything that is still to be sent, oldest first.
-    ///
-    /// # Errors
-    /// The file could not be read.
     pub fn owed(&self) -> Result<Vec<OwedReport>> {
         self.owed_entries()?
             .into_iter()
@@ -389,26 +352,16 @@ impl Ledger {
     pub(crate) fn report_of(&self, entry: Entry) -> Result<OwedReport> {
         // It may be there after a write that failed half-way.
         self.store.settle()?;
-        let token: Option<[u8; 32]> = self
-            .store
-            .connection()
-            .query_row(
-                "SELECT bytes FROM token WHERE number = ?1",
-                [entry.number],
-                |row| row.get(0),
-            )
-            .optional()
-            .map_err(|error| self.store.failed(&error))?;
-        let payload: Option<Vec<u8>> = self
-            .store
-            .connection()
-            .query_row(
-                "SELECT bytes FROM payload WHERE number = ?1",
-                [entry.number],
-                |row| row.get(0),
-            )
-            .optional()
-            .map_err(|error| self.store.failed(&error))?;
+        let token: Option<[u8; 32]> = self.store.first(
+            "SELECT bytes FROM token WHERE number = ?1",
+            [entry.number],
+            |row| row.get(0),
+        )?;
+        let payload: Option<Vec<u8>> = self.store.first(
+            "SELECT bytes FROM payload WHERE number = ?1",
+            [entry.number],
+            |row| row.get(0),
+        )?;
         match payload {
             Some(payload) if payload.len() == entry.binding.payload_len => Ok(OwedReport {
                 report: Report {
@@ -429,9 +382,6 @@ impl Ledger {
 
     /// Records that the server has this report; its bytes are dropped, its charge stays. Gives whether
     /// it was owed. Harmless when repeated.
-    ///
-    /// # Errors
-    /// The file could not be written.
     pub fn acknowledge(&mut self, report: ReportId) -> Result<bool> {
         self.store.write(|file| {
             let settled = file.execute(
@@ -452,9 +402,6 @@ impl Ledger {
 
     /// Records that the server refused this report for good. Its charge and its bytes stay. Gives
     /// whether it was owed.
-    ///
-    /// # Errors
-    /// The file could not be written.
     pub fn refuse(&mut self, report: ReportId, code: &str, detail: &str) -> Result<bool> {
         let cut = |text: &str| text.chars().take(MAX_DETAIL).collect::<String>();
         self.store.write(|file| {
@@ -469,9 +416,6 @@ impl Ledger {
 
     /// Makes all refused reports owed again, with the bytes they had: for a refusal that was the
     /// server's mistake. Gives how many.
-    ///
-    /// # Errors
-    /// The file could not be written.
     pub fn requeue_refused(&mut self) -> Result<usize> {
         self.store.write(|file| {
             Ok(file.execute(
@@ -483,15 +427,20 @@ impl Ledger {
 
     /// What the device has told whom, and what is left under its limits, for a person to read and
     /// keep. It holds no report and nothing of any row.
-    ///
-    /// # Errors
-    /// The file could not be read.
     pub fn receipt(&self) -> Result<Receipt> {
-        let mut receipt = Receipt::new(self.limits()?, self.entries()?);
-        for (study, entry) in receipt.studies.iter_mut().zip(self.entries()?) {
-            study.told = told::read(&self.store, entry.number)?;
-        }
-        Ok(receipt)
+        let limits = self.limits()?;
+        let entries = self.entries()?;
+        let spent = limits::compose(entries.iter().map(|entry| entry.charge));
+        let studies = entries.into_iter().map(|entry| {
+            let told = told::read(&self.store, entry.number)?;
+            Ok(ReceiptEntry::new(entry, told))
+        });
+        Ok(Receipt {
+            limits,
+            spent,
+            left: limits.left(spent),
+            studies: studies.collect::<Result<_>>()?,
+        })
     }
 
     fn charges(&self) -> Result<Vec<Budget>> {
@@ -508,18 +457,8 @@ impl Ledger {
     }
 
     fn select(&self, which: &str, values: impl rusqlite::Params) -> Result<Vec<Entry>> {
-        let failed = |error| self.store.failed(&error);
-        let mut query = self
-            .store
-            .connection()
-            .prepare_cached(&format!("SELECT {} FROM entry {which}", Entry::COLUMNS))
-            .map_err(failed)?;
-        let mut rows = query.query(values).map_err(failed)?;
-        let mut entries = Vec::new();
-        while let Some(row) = rows.next().map_err(failed)? {
-            entries.push(Entry::read(self.store.path(), row)?);
-        }
-        Ok(entries)
+        let query = format!("SELECT {} FROM entry {which}", Entry::COLUMNS);
+        self.store.all(&query, values, Entry::read)
     }
 }
 

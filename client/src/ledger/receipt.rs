@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     EntryState,
-    limits::{self, Limits, Spent},
+    limits::{Limits, Spent},
     schema::Entry,
     told::{Told, printable},
 };
@@ -67,25 +67,12 @@ pub struct ReceiptEntry {
     pub report: String,
     /// What became of it.
     pub state: EntryState,
-    /// What the device was told of the study; `None` where an earlier version took part, which did not keep it.
-    #[serde(default)]
-    pub told: Option<Told>,
-}
-
-impl Receipt {
-    pub(super) fn new(limits: Limits, entries: Vec<Entry>) -> Self {
-        let spent = limits::compose(entries.iter().map(|entry| entry.charge));
-        Self {
-            limits,
-            spent,
-            left: limits.left(spent),
-            studies: entries.into_iter().map(ReceiptEntry::new).collect(),
-        }
-    }
+    /// What the device was told of the study.
+    pub told: Told,
 }
 
 impl ReceiptEntry {
-    fn new(entry: Entry) -> Self {
+    pub(super) fn new(entry: Entry, told: Told) -> Self {
         Self {
             server: entry.binding.server,
             study: entry.binding.study,
@@ -98,7 +85,7 @@ impl ReceiptEntry {
             sentence: entry.sentence,
             report: entry.report.to_string(),
             state: entry.state,
-            told: None,
+            told,
         }
     }
 }
@@ -147,35 +134,23 @@ impl fmt::Display for ReceiptEntry {
                 printable(detail)
             ),
         }?;
-        told(f, self.told.as_ref(), &self.fingerprint)
+        told(f, &self.told, &self.fingerprint)
     }
 }
 
 /// What the study said when this side took part.
-pub(super) fn told(
-    f: &mut fmt::Formatter<'_>,
-    told: Option<&Told>,
-    fingerprint: &str,
-) -> fmt::Result {
-    match told {
-        Some(told) => {
-            for line in told.to_string().lines() {
-                writeln!(f, "   {line}")?;
-            }
-            if let Some(parameters) = &told.parameters {
-                let claimed = parameters.budget();
-                let delta = delta_text(claimed.delta());
-                writeln!(
-                    f,
-                    "   claimed      epsilon {}, delta {delta}",
-                    claimed.epsilon()
-                )?;
-            }
-        }
-        None => writeln!(
+pub(super) fn told(f: &mut fmt::Formatter<'_>, told: &Told, fingerprint: &str) -> fmt::Result {
+    for line in told.to_string().lines() {
+        writeln!(f, "   {line}")?;
+    }
+    if let Some(parameters) = &told.parameters {
+        let claimed = parameters.budget();
+        let delta = delta_text(claimed.delta());
+        writeln!(
             f,
-            "   what the study said of itself was not kept by the version that took part"
-        )?,
+            "   claimed      epsilon {}, delta {delta}",
+            claimed.epsilon()
+        )?;
     }
     writeln!(f, "   {:<13}{}", "fingerprint", printable(fingerprint))
 }

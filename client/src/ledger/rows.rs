@@ -24,14 +24,14 @@ use eigenveil_shared::{
     privacy::{Budget, PrivacyStatement},
     study::Fingerprint,
 };
-use rusqlite::{OptionalExtension, params};
+use rusqlite::params;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{
     limits::{self, Limits, Spent},
-    schema::{LIMITS, read_limits, write_limits},
-    told::{self, Told, told_table},
+    schema::{LIMITS, budget, check_known, read_limits, write_limits},
+    told::{self, TOLD, Told},
 };
 use crate::{
     error::{Error, Result},
@@ -43,12 +43,11 @@ use crate::{
 /// How a ledger of rows is recognised.
 const LAYOUT: Layout = Layout {
     name: "ledger",
-    // "EvRl"
-    application_id: 0x4576_526c,
-    tables: &[LIMITS, TABLES],
+    // "EvRL"; before "EvRl"
+    application_id: 0x4576_524c,
+    earlier_application_id: 0x4576_526c,
+    tables: &[LIMITS, TABLES, TOLD],
     counted: "charge",
-    upgrades: &[],
-    later: &[told_table!("study")],
 };
 
 const TABLES: &str = "
@@ -111,14 +110,10 @@ impl RowFile {
 /// use eigenveil_client::{Limits, Outbox, Participant, RowLedger, StudyBinding};
 /// use eigenveil_shared::{ErrorCode, preprocess::Row};
 /// # use eigenveil_shared::{
-/// #     mechanism::{Calibration, MechanismKind}, preprocess::Norm, privacy::Budget,
+/// #     mechanism::MechanismKind, privacy::Budget,
 /// #     study::{StudyDesign, StudyParams},
 /// # };
-/// # let params = StudyParams::freeze(StudyDesign {
-/// #     dimension: 2, features: None, norm: Norm::Normalize, centring: None,
-/// #     mechanism: MechanismKind::IsotropicGaussian, calibration: Calibration::Analytic,
-/// #     budget: Budget::approximate(1.0, 1e-6)?,
-/// # })?;
+/// # let params = StudyParams::freeze(StudyDesign::new(MechanismKind::IsotropicGaussian, 2, Budget::approximate(1.0, 1e-6)?))?;
 /// # let folder = tempfile::tempdir().unwrap();
 /// # let path = folder.path();
 /// let binding = StudyBinding::new("http://localhost:8080", "0123", &params);
@@ -181,9 +176,6 @@ impl RowLedger {
     }
 
     /// Opens a ledger that is there: to look at it, without making a new one by mistake.
-    ///
-    /// # Errors
-    /// As [`RowLedger::open`]; also when there is no such file.
     pub fn open_existing(path: impl AsRef<Path>) -> Result<Self> {
         let ledger = Self {
             store: LAYOUT.open(path.as_ref())?,
@@ -204,33 +196,22 @@ impl RowLedger {
     }
 
     /// What each row may spend.
-    ///
-    /// # Errors
-    /// The file could not be read.
     pub fn limits(&self) -> Result<Limits> {
         read_limits(&LAYOUT, &self.store)
     }
 
     /// Sets what each row may spend: for whoever answers for the rows. Limits below what is spent already are
     /// allowed: nothing more is spent then.
-    ///
-    /// # Errors
-    /// The file could not be written.
     pub fn set_limits(&mut self, limits: Limits) -> Result<()> {
         self.store
             .write(|file| Ok(write_limits(file, &limits).map(drop)?))
     }
 
     /// A file of `rows` rows whose bytes are these.
-    ///
-    /// # Errors
-    /// The ledger could not be read.
     pub fn row_file(&self, rows: u64, bytes: &[u8]) -> Result<RowFile> {
         let salt: [u8; 32] = self
             .store
-            .connection()
-            .query_row("SELECT bytes FROM salt", [], |row| row.get(0))
-            .map_err(|error| self.store.failed(&error))?;
+            .one("SELECT bytes FROM salt", [], |row| row.get(0))?;
         Ok(RowFile {
             rows,
             digest: Sha256::new()
@@ -264,7 +245,7 @@ impl RowLedger {
         let known = self.known(binding.study())?;
         let charges = self.charges()?;
         if let Some(known) = &known {
-            check_known(known, binding)?;
+            check_known(binding, "rows", &known.server, known.fingerprint)?;
             for charge in charges.iter().filter(|charge| charge.study == known.number) {
                 if digest(&outbox.ids(charge.rows.clone())?, &charge.rows) != Some(charge.reports) {
                     return Err(SharedError::new(
@@ -397,9 +378,6 @@ impl RowLedger {
     }
 
     /// What the rows have told whom, and what is left under the limits.
-    ///
-    /// # Errors
-    /// The file could not be read.
     pub fn receipt(&self) -> Result<RowReceipt> {
         let charges = self.charges()?;
         let mut spent = Spent::default();
@@ -409,14 +387,14 @@ impl RowLedger {
             spent.delta = spent.delta.max(here.delta);
         }
         let limits = self.limits()?;
-        let mut studies = self.studies()?;
+        let mut studies = BTreeMap::new();
+        for (number, charged) in self.budgets()? {
+            studies.insert(number, self.study(number, charged)?);
+        }
         for charge in &charges {
             if let Some(study) = studies.get_mut(&charge.study) {
                 study.rows += charge.rows.end - charge.rows.start;
             }
-        }
-        for (number, study) in &mut studies {
-            study.told = told::read(&self.store, *number)?;
         }
         Ok(RowReceipt {
             limits,
@@ -428,15 +406,11 @@ impl RowLedger {
 
     /// Refuses a file that differs from those that were charged, unless the caller answers for it.
     fn check_file(&self, file: &RowFile) -> Result<()> {
-        let (any, this): (bool, bool) = self
-            .store
-            .connection()
-            .query_row(
-                "SELECT EXISTS (SELECT 1 FROM file), EXISTS (SELECT 1 FROM file WHERE digest = ?1)",
-                [file.digest],
-                |row| Ok((row.get(0)?, row.get(1)?)),
-            )
-            .map_err(|error| self.store.failed(&error))?;
+        let (any, this): (bool, bool) = self.store.one(
+            "SELECT EXISTS (SELECT 1 FROM file), EXISTS (SELECT 1 FROM file WHERE digest = ?1)",
+            [file.digest],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )?;
         if this || !any || file.same_participants {
             return Ok(());
         }
@@ -444,86 +418,72 @@ impl RowLedger {
     }
 
     fn known(&self, study: &str) -> Result<Option<Known>> {
-        self.store
-            .connection()
-            .query_row(
-                "SELECT number, server, fingerprint FROM study WHERE study = ?1",
-                [study],
-                |row| {
-                    Ok(Known {
-                        number: row.get(0)?,
-                        server: row.get(1)?,
-                        fingerprint: Fingerprint(row.get(2)?),
-                    })
-                },
-            )
-            .optional()
-            .map_err(|error| self.store.failed(&error))
+        self.store.first(
+            "SELECT number, server, fingerprint FROM study WHERE study = ?1",
+            [study],
+            |row| {
+                Ok(Known {
+                    number: row.get(0)?,
+                    server: row.get(1)?,
+                    fingerprint: Fingerprint(row.get(2)?),
+                })
+            },
+        )
     }
 
-    /// All studies, without their numbers of rows.
-    fn studies(&self) -> Result<BTreeMap<i64, RowStudy>> {
-        let failed = |error| self.store.failed(&error);
-        let mut query = self
+    /// What each study costs a row.
+    fn budgets(&self) -> Result<BTreeMap<i64, Budget>> {
+        let costs = self
             .store
-            .connection()
-            .prepare_cached(
-                "SELECT number, server, study, fingerprint, day, mechanism, dimension, neighbours,
-                    sentence, epsilon, delta FROM study ORDER BY number",
-            )
-            .map_err(failed)?;
-        let mut rows = query.query([]).map_err(failed)?;
-        let mut studies = BTreeMap::new();
-        while let Some(row) = rows.next().map_err(failed)? {
-            let (epsilon, delta) = (row.get(9).map_err(failed)?, row.get(10).map_err(failed)?);
-            let charged =
-                Budget::new(epsilon, delta).map_err(|error| LAYOUT.damaged(self.path(), error))?;
-            let read = || {
+            .all("SELECT number, epsilon, delta FROM study", [], |row| {
+                Ok((row.get(0)?, budget(row, 1)?))
+            })?;
+        Ok(costs.into_iter().collect())
+    }
+
+    /// A study, without its number of rows.
+    fn study(&self, number: i64, charged: Budget) -> Result<RowStudy> {
+        let told = told::read(&self.store, number)?;
+        self.store.one(
+            "SELECT server, study, fingerprint, day, mechanism, dimension, neighbours, sentence
+             FROM study WHERE number = ?1",
+            [number],
+            |row| {
                 Ok(RowStudy {
-                    server: row.get(1)?,
-                    study: row.get(2)?,
-                    fingerprint: Fingerprint(row.get(3)?).to_string(),
-                    day: Day(row.get(4)?).to_string(),
-                    mechanism: row.get(5)?,
-                    dimension: row.get(6)?,
-                    neighbours: row.get(7)?,
-                    sentence: row.get(8)?,
+                    server: row.get(0)?,
+                    study: row.get(1)?,
+                    fingerprint: Fingerprint(row.get(2)?).to_string(),
+                    day: Day(row.get(3)?).to_string(),
+                    mechanism: row.get(4)?,
+                    dimension: row.get(5)?,
+                    neighbours: row.get(6)?,
+                    sentence: row.get(7)?,
                     charged,
                     rows: 0,
-                    told: None,
+                    told,
                 })
-            };
-            studies.insert(row.get(0).map_err(failed)?, read().map_err(failed)?);
-        }
-        Ok(studies)
+            },
+        )
     }
 
     fn charges(&self) -> Result<Vec<Charge>> {
-        self.store
-            .connection()
-            .prepare_cached("SELECT study, first, rows, reports FROM charge")
-            .and_then(|mut query| {
-                query
-                    .query_map([], |row| {
-                        let first: u64 = row.get(1)?;
-                        Ok(Charge {
-                            study: row.get(0)?,
-                            rows: first..first.saturating_add(row.get(2)?),
-                            reports: row.get(3)?,
-                        })
-                    })?
-                    .collect()
-            })
-            .map_err(|error| self.store.failed(&error))
+        self.store.all(
+            "SELECT study, first, rows, reports FROM charge",
+            [],
+            |row| {
+                let first: u64 = row.get(1)?;
+                Ok(Charge {
+                    study: row.get(0)?,
+                    rows: first..first.saturating_add(row.get(2)?),
+                    reports: row.get(3)?,
+                })
+            },
+        )
     }
 
     /// The rows of a range, cut where what they took part in changes, with what that costs.
     fn stretches(&self, charges: &[Charge], range: Range<u64>) -> Result<Vec<Stretch>> {
-        let budgets: BTreeMap<i64, Budget> = self
-            .studies()?
-            .into_iter()
-            .map(|(number, study)| (number, study.charged))
-            .collect();
+        let budgets = self.budgets()?;
         // Where a study begins and where it ends.
         let mut cuts: BTreeMap<u64, Vec<(i64, bool)>> = BTreeMap::new();
         cuts.insert(range.start, Vec::new());
@@ -567,34 +527,6 @@ impl fmt::Debug for RowLedger {
             .field("path", &self.path())
             .finish_non_exhaustive()
     }
-}
-
-/// Refuses a study of a known identifier at another address or with other parameters.
-fn check_known(known: &Known, binding: &StudyBinding) -> Result<()> {
-    let refuse = |code, what: String| Err(SharedError::new(code, what).into());
-    if known.server != binding.server() {
-        return refuse(
-            ErrorCode::AlreadyParticipated,
-            format!(
-                "rows have taken part in study {} at {}; they do not take part again at {}, where a second report could reach the same study: use the first address",
-                binding.study(),
-                known.server,
-                binding.server()
-            ),
-        );
-    }
-    if known.fingerprint != binding.fingerprint() {
-        return refuse(
-            ErrorCode::WrongFingerprint,
-            format!(
-                "rows have taken part in study {} with parameters {}, and now the server gives it parameters {}; do not take part again",
-                binding.study(),
-                known.fingerprint,
-                binding.fingerprint()
-            ),
-        );
-    }
-    Ok(())
 }
 
 /// Digest of the identifiers of the reports of these rows; `None` where one has no report.
@@ -647,9 +579,8 @@ pub struct RowStudy {
     pub charged: Budget,
     /// How many rows took part.
     pub rows: u64,
-    /// What was said of the study when the first rows took part; `None` of an earlier version, which did not keep it.
-    #[serde(default)]
-    pub told: Option<Told>,
+    /// What was said of the study when the first rows took part.
+    pub told: Told,
 }
 
 impl fmt::Display for RowReceipt {
@@ -676,7 +607,7 @@ impl fmt::Display for RowReceipt {
                 super::told::printable(&study.mechanism)
             )?;
             super::receipt::cost(f, study.charged, &study.neighbours, &study.sentence)?;
-            super::receipt::told(f, study.told.as_ref(), &study.fingerprint)?;
+            super::receipt::told(f, &study.told, &study.fingerprint)?;
         }
         Ok(())
     }

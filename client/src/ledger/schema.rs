@@ -2,10 +2,12 @@
 
 use std::path::Path;
 
-use eigenveil_shared::{privacy::Budget, report::ReportId, study::Fingerprint};
-use rusqlite::{Connection, Row, params};
+use eigenveil_shared::{
+    Error as SharedError, ErrorCode, privacy::Budget, report::ReportId, study::Fingerprint,
+};
+use rusqlite::{Connection, Row, params, types::Type};
 
-use super::{EntryState, limits::Limits, told::told_table};
+use super::{EntryState, limits::Limits, told::TOLD};
 use crate::{
     error::{Error, Result},
     file::{Layout, Store},
@@ -15,17 +17,11 @@ use crate::{
 /// How a ledger is recognised.
 pub(super) const LAYOUT: Layout = Layout {
     name: "ledger",
-    // "EvLg"
-    application_id: 0x4576_4c67,
-    tables: &[LIMITS, TABLES],
+    // "EvDL"; before "EvLg"
+    application_id: 0x4576_444c,
+    earlier_application_id: 0x4576_4c67,
+    tables: &[LIMITS, TABLES, TOLD],
     counted: "entry",
-    upgrades: &["
-        CREATE TABLE token (
-            number INTEGER PRIMARY KEY REFERENCES entry,
-            bytes BLOB NOT NULL CHECK (length(bytes) = 32)
-        ) STRICT;
-    "],
-    later: &[told_table!("entry")],
 };
 
 pub(super) const OWED: i64 = 0;
@@ -64,6 +60,10 @@ const TABLES: &str = "
         CHECK ((state = 2) = (code IS NOT NULL AND detail IS NOT NULL))
     ) STRICT;
     CREATE TABLE payload (number INTEGER PRIMARY KEY REFERENCES entry, bytes BLOB NOT NULL) STRICT;
+    CREATE TABLE token (
+        number INTEGER PRIMARY KEY REFERENCES entry,
+        bytes BLOB NOT NULL CHECK (length(bytes) = 32)
+    ) STRICT;
     CREATE TRIGGER entries_stay BEFORE DELETE ON entry
         BEGIN SELECT RAISE(ABORT, 'an entry of a ledger is never deleted'); END;
     CREATE TRIGGER charges_stay
@@ -97,14 +97,11 @@ pub(super) fn write_limits(file: &Connection, limits: &Limits) -> rusqlite::Resu
 
 /// Reads the limits of either kind of ledger.
 pub(super) fn read_limits(layout: &Layout, store: &Store) -> Result<Limits> {
-    let (per_study, total, delta) = store
-        .connection()
-        .query_row(
-            "SELECT epsilon_per_study, epsilon_total, delta_total FROM limits",
-            [],
-            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
-        )
-        .map_err(|error| store.failed(&error))?;
+    let (per_study, total, delta) = store.one(
+        "SELECT epsilon_per_study, epsilon_total, delta_total FROM limits",
+        [],
+        |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+    )?;
     Limits::new(per_study, total, delta).map_err(|error| layout.damaged(store.path(), error))
 }
 
@@ -127,14 +124,7 @@ impl Entry {
     pub(super) const COLUMNS: &'static str = "number, server, study, fingerprint, payload_len, \
         mechanism, dimension, neighbours, sentence, epsilon, delta, day, report, state, code, detail";
 
-    pub(super) fn read(path: &Path, row: &Row<'_>) -> Result<Self> {
-        Self::columns(row).map_err(|error| match error {
-            Unreadable::Sqlite(error) => LAYOUT.failed(path, &error),
-            Unreadable::Charge(error) => LAYOUT.damaged(path, error),
-        })
-    }
-
-    fn columns(row: &Row<'_>) -> Result<Self, Unreadable> {
+    pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
             number: row.get(0)?,
             binding: StudyBinding {
@@ -147,7 +137,7 @@ impl Entry {
             dimension: row.get(6)?,
             neighbours: row.get(7)?,
             sentence: row.get(8)?,
-            charge: Budget::new(row.get(9)?, row.get(10)?)?,
+            charge: budget(row, 9)?,
             day: row.get(11)?,
             report: ReportId(row.get(12)?),
             state: match row.get(13)? {
@@ -162,22 +152,40 @@ impl Entry {
     }
 }
 
-/// Why a row cannot be one of ours.
-enum Unreadable {
-    Sqlite(rusqlite::Error),
-    Charge(eigenveil_shared::Error),
+/// The ε and δ in this column and the next.
+pub(super) fn budget(row: &Row<'_>, at: usize) -> rusqlite::Result<Budget> {
+    Budget::new(row.get(at)?, row.get(at + 1)?)
+        .map_err(|error| rusqlite::Error::FromSqlConversionFailure(at, Type::Real, Box::new(error)))
 }
 
-impl From<rusqlite::Error> for Unreadable {
-    fn from(error: rusqlite::Error) -> Self {
-        Self::Sqlite(error)
-    }
-}
-
-impl From<eigenveil_shared::Error> for Unreadable {
-    fn from(error: eigenveil_shared::Error) -> Self {
-        Self::Charge(error)
-    }
+/// Refuses a study that `who` took part in already, at another address or with other parameters.
+pub(super) fn check_known(
+    binding: &StudyBinding,
+    who: &str,
+    server: &str,
+    fingerprint: Fingerprint,
+) -> Result<()> {
+    let study = binding.study();
+    let (code, what) = if server != binding.server() {
+        let here = binding.server();
+        (
+            ErrorCode::AlreadyParticipated,
+            format!(
+                "{who} took part in study {study} at {server}, and not again at {here}, where a second report could reach the same study: use the first address"
+            ),
+        )
+    } else if fingerprint != binding.fingerprint() {
+        let now = binding.fingerprint();
+        (
+            ErrorCode::WrongFingerprint,
+            format!(
+                "{who} took part in study {study} with parameters {fingerprint}, and now the server gives it parameters {now}; do not take part again"
+            ),
+        )
+    } else {
+        return Ok(());
+    };
+    Err(SharedError::new(code, what).into())
 }
 
 /// The error for an entry whose bytes are not there, or are not its own.

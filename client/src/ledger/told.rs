@@ -11,34 +11,27 @@ use eigenveil_shared::{
     preprocess::{Norm, Preprocessing},
     study::StudyParams,
 };
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, Row, params};
 use serde::{Deserialize, Serialize};
 
 use crate::{error::Result, file::Store, participant::Participant};
 
-/// The table, in a ledger whose table of studies this is.
-macro_rules! told_table {
-    ($studies:literal) => {
-        concat!(
-            "CREATE TABLE told (
-                 number INTEGER PRIMARY KEY REFERENCES ",
-            $studies,
-            ",
-                 name TEXT,
-                 purpose TEXT,
-                 responsible TEXT,
-                 contact TEXT,
-                 ends INTEGER CHECK (ends >= 0),
-                 canonical BLOB NOT NULL
-             ) STRICT;
-             CREATE TRIGGER told_stays BEFORE DELETE ON told
-                 BEGIN SELECT RAISE(ABORT, 'what a device was told is never deleted'); END;
-             CREATE TRIGGER told_is_fixed BEFORE UPDATE ON told
-                 BEGIN SELECT RAISE(ABORT, 'what a device was told is never changed'); END;"
-        )
-    };
-}
-pub(super) use told_table;
+/// The table, in either kind of ledger; its numbers are those of the studies.
+pub(super) const TOLD: &str = "
+    CREATE TABLE told (
+        number INTEGER PRIMARY KEY,
+        name TEXT,
+        purpose TEXT,
+        responsible TEXT,
+        contact TEXT,
+        ends INTEGER CHECK (ends >= 0),
+        canonical BLOB NOT NULL
+    ) STRICT;
+    CREATE TRIGGER told_stays BEFORE DELETE ON told
+        BEGIN SELECT RAISE(ABORT, 'what a device was told is never deleted'); END;
+    CREATE TRIGGER told_is_fixed BEFORE UPDATE ON told
+        BEGIN SELECT RAISE(ABORT, 'what a device was told is never changed'); END;
+";
 
 /// What a device was told of a study when it took part. `Display` is a line for each thing, features last.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -101,8 +94,8 @@ pub(super) fn keep(
     )
 }
 
-/// What was kept for this number; `None` of a version that kept nothing.
-pub(super) fn read(store: &Store, number: i64) -> Result<Option<Told>> {
+/// What was kept for this number.
+pub(super) fn read(store: &Store, number: i64) -> Result<Told> {
     let told = |row: &Row<'_>| {
         let canonical: Vec<u8> = row.get(5)?;
         Ok(Told {
@@ -117,13 +110,11 @@ pub(super) fn read(store: &Store, number: i64) -> Result<Option<Told>> {
             parameters: StudyParams::from_canonical(&canonical).ok(),
         })
     };
-    store
-        .connection()
-        .prepare_cached(
-            "SELECT name, purpose, responsible, contact, ends, canonical FROM told WHERE number = ?1",
-        )
-        .and_then(|mut query| query.query_row([number], told).optional())
-        .map_err(|error| store.failed(&error))
+    store.one(
+        "SELECT name, purpose, responsible, contact, ends, canonical FROM told WHERE number = ?1",
+        [number],
+        told,
+    )
 }
 
 impl fmt::Display for Told {

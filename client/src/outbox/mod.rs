@@ -23,7 +23,7 @@ use eigenveil_shared::{
     report::{Report, ReportId},
     study::{Fingerprint, StudyParams},
 };
-use rusqlite::{OptionalExtension, params};
+use rusqlite::params;
 
 use self::schema::LAYOUT;
 pub(crate) use self::tokens::ABOUT_A_TOKEN;
@@ -136,15 +136,10 @@ pub(crate) struct Refusal<'a> {
 /// ```
 /// use eigenveil_client::{Outbox, Participant, StudyBinding};
 /// # use eigenveil_shared::{
-/// #     mechanism::{Calibration, MechanismKind}, preprocess::{Norm, Row}, privacy::Budget,
+/// #     mechanism::MechanismKind, preprocess::Row, privacy::Budget,
 /// #     study::{StudyDesign, StudyParams},
 /// # };
-/// # let params = StudyParams::freeze(StudyDesign {
-/// #     dimension: 2, features: None, norm: Norm::Normalize,
-/// #     centring: None,
-/// #     mechanism: MechanismKind::IsotropicGaussian, calibration: Calibration::Analytic,
-/// #     budget: Budget::approximate(1.0, 1e-6)?,
-/// # })?;
+/// # let params = StudyParams::freeze(StudyDesign::new(MechanismKind::IsotropicGaussian, 2, Budget::approximate(1.0, 1e-6)?))?;
 /// # let folder = tempfile::tempdir().unwrap();
 /// # let path = folder.path().join("outbox");
 /// let binding = StudyBinding::new("http://localhost:8080", "0123", &params);
@@ -188,9 +183,6 @@ impl Outbox {
     }
 
     /// Opens an outbox that is there, whatever study it belongs to: to look at it.
-    ///
-    /// # Errors
-    /// As [`Outbox::open`]; also when there is no such file.
     pub fn open_existing(path: impl AsRef<Path>) -> Result<Self> {
         let store = LAYOUT.open(path.as_ref())?;
         Ok(Self {
@@ -210,9 +202,6 @@ impl Outbox {
     }
 
     /// Keeps one report; `false` when the participant already has one, which stays as it is.
-    ///
-    /// # Errors
-    /// As [`Outbox::enqueue_batch`].
     pub fn enqueue(&mut self, participant: u64, report: &PreparedReport) -> Result<bool> {
         Ok(!self.enqueue_batch([(participant, report)])?.is_empty())
     }
@@ -250,54 +239,32 @@ impl Outbox {
     }
 
     /// Whether the participant has a report, in whatever state.
-    ///
-    /// # Errors
-    /// The file could not be read.
     pub fn is_known(&self, participant: u64) -> Result<bool> {
         let key = key(participant)?;
-        self.store
-            .connection()
-            .prepare_cached("SELECT 1 FROM report WHERE participant = ?1")
-            .and_then(|mut query| query.exists([key]))
-            .map_err(|error| self.store.failed(&error))
+        let known = "SELECT 1 FROM report WHERE participant = ?1";
+        Ok(self.store.first(known, [key], |_| Ok(()))?.is_some())
     }
 
     /// The identifiers of the reports of this range, ascending by participant, whatever their state.
     pub(crate) fn ids(&self, range: Range<u64>) -> Result<Vec<(u64, [u8; 16])>> {
-        self.store
-            .connection()
-            .prepare_cached(
-                "SELECT participant, id FROM report WHERE participant >= ?1 AND participant < ?2
-                 ORDER BY participant",
-            )
-            .and_then(|mut query| {
-                query
-                    .query_map([key_up_to(range.start), key_up_to(range.end)], |row| {
-                        Ok((row.get::<_, i64>(0)?.cast_unsigned(), row.get(1)?))
-                    })?
-                    .collect()
-            })
-            .map_err(|error| self.store.failed(&error))
+        self.store.all(
+            "SELECT participant, id FROM report WHERE participant >= ?1 AND participant < ?2
+             ORDER BY participant",
+            [key_up_to(range.start), key_up_to(range.end)],
+            |row| Ok((row.get::<_, i64>(0)?.cast_unsigned(), row.get(1)?)),
+        )
     }
 
     /// The participants of this range that have no report yet, ascending: the only rows to perturb.
     /// Ask for a range that fits in memory.
-    ///
-    /// # Errors
-    /// The file could not be read.
     pub fn missing(&self, range: Range<u64>) -> Result<Vec<u64>> {
         if range.is_empty() {
             return Ok(Vec::new());
         }
-        let known = self.numbers(
-            "SELECT participant FROM report WHERE participant >= ?1 AND participant < ?2
-             ORDER BY participant",
-            key(range.start)?,
-            key(range.end)?,
-        )?;
+        key(range.end)?;
         let mut missing = Vec::new();
         let mut next = range.start;
-        for participant in known {
+        for (participant, _) in self.ids(range.clone())? {
             missing.extend(next..participant);
             next = participant + 1;
         }
@@ -306,86 +273,51 @@ impl Outbox {
     }
 
     /// The first reports that are not yet acknowledged, by participant, at most `limit`.
-    ///
-    /// # Errors
-    /// The file could not be read.
     pub fn pending(&self, limit: usize) -> Result<Vec<PendingReport>> {
         self.pending_from(0, limit)
     }
 
     /// As [`Outbox::pending`], beginning with this participant.
-    ///
-    /// # Errors
-    /// The file could not be read.
     pub fn pending_from(&self, participant: u64, limit: usize) -> Result<Vec<PendingReport>> {
         self.store.settle()?;
-        let failed = |error| self.store.failed(&error);
-        let mut query = self
-            .store
-            .connection()
-            .prepare_cached(
-                "SELECT p.participant, r.id, p.bytes, t.bytes FROM payload AS p
-                 CROSS JOIN report AS r ON r.participant = p.participant
-                 LEFT JOIN token AS t ON t.participant = p.participant
-                 WHERE p.participant >= ?1 AND r.state = ?2 ORDER BY p.participant LIMIT ?3",
-            )
-            .map_err(failed)?;
-        let rows = query
-            .query_map(
-                params![
-                    key(participant)?,
-                    PENDING,
-                    i64::try_from(limit).unwrap_or(i64::MAX)
-                ],
-                |row| {
-                    Ok((
-                        row.get::<_, i64>(0)?,
-                        row.get::<_, [u8; 16]>(1)?,
-                        row.get(2)?,
-                        row.get(3)?,
-                    ))
-                },
-            )
-            .map_err(failed)?;
-        rows.map(|row| {
-            let (participant, id, payload, token): (_, _, Vec<u8>, Option<[u8; 32]>) =
-                row.map_err(failed)?;
-            if payload.len() != self.binding.payload_len {
-                return Err(LAYOUT.damaged(
-                    self.store.path(),
-                    format_args!(
-                        "a payload has {} bytes instead of {}",
-                        payload.len(),
-                        self.binding.payload_len
-                    ),
-                ));
-            }
-            Ok(PendingReport {
-                participant: participant.cast_unsigned(),
-                report: Report {
-                    id: ReportId(id),
-                    fingerprint: self.binding.fingerprint,
-                    payload,
-                },
-                token: token.map(ParticipantToken::from_bytes),
-            })
-        })
-        .collect()
+        let found = self.store.all(
+            "SELECT p.participant, r.id, p.bytes, t.bytes FROM payload AS p
+             CROSS JOIN report AS r ON r.participant = p.participant
+             LEFT JOIN token AS t ON t.participant = p.participant
+             WHERE p.participant >= ?1 AND r.state = ?2 ORDER BY p.participant LIMIT ?3",
+            params![key(participant)?, PENDING, limit_of(limit)],
+            |row| {
+                Ok(PendingReport {
+                    participant: row.get::<_, i64>(0)?.cast_unsigned(),
+                    report: Report {
+                        id: ReportId(row.get(1)?),
+                        fingerprint: self.binding.fingerprint,
+                        payload: row.get(2)?,
+                    },
+                    token: row
+                        .get::<_, Option<_>>(3)?
+                        .map(ParticipantToken::from_bytes),
+                })
+            },
+        )?;
+        let wanted = self.binding.payload_len;
+        let mut lengths = found.iter().map(|found| found.report.payload.len());
+        match lengths.find(|length| *length != wanted) {
+            None => Ok(found),
+            Some(length) => Err(LAYOUT.damaged(
+                self.store.path(),
+                format_args!("a payload has {length} bytes instead of {wanted}"),
+            )),
+        }
     }
 
     /// Records that the server has these participants' reports, with one sync; their bytes are
     /// dropped. Gives how many of them were pending. Harmless when repeated.
-    ///
-    /// # Errors
-    /// The file could not be written.
     pub fn acknowledge(&mut self, participants: &[u64]) -> Result<usize> {
         self.settle(participants, &[])
     }
 
     /// Records that the server refused a participant's report for good. Gives whether it was pending.
-    ///
-    /// # Errors
-    /// The file could not be written.
     pub fn refuse(&mut self, participant: u64, code: &str, detail: &str) -> Result<bool> {
         let refusal = Refusal {
             participant,
@@ -433,37 +365,24 @@ impl Outbox {
     }
 
     /// The first reports that were refused, by participant, at most `limit`.
-    ///
-    /// # Errors
-    /// The file could not be read.
     pub fn refused(&self, limit: usize) -> Result<Vec<RefusedEntry>> {
-        let failed = |error| self.store.failed(&error);
-        let mut query = self
-            .store
-            .connection()
-            .prepare_cached(
-                "SELECT f.participant, r.id, f.code, f.detail FROM refusal AS f
-                 CROSS JOIN report AS r ON r.participant = f.participant
-                 ORDER BY f.participant LIMIT ?1",
-            )
-            .map_err(failed)?;
-        query
-            .query_map([i64::try_from(limit).unwrap_or(i64::MAX)], |row| {
+        self.store.all(
+            "SELECT f.participant, r.id, f.code, f.detail FROM refusal AS f
+             CROSS JOIN report AS r ON r.participant = f.participant
+             ORDER BY f.participant LIMIT ?1",
+            [limit_of(limit)],
+            |row| {
                 Ok(RefusedEntry {
                     participant: row.get::<_, i64>(0)?.cast_unsigned(),
                     id: ReportId(row.get(1)?),
                     code: row.get(2)?,
                     detail: row.get(3)?,
                 })
-            })
-            .and_then(Iterator::collect)
-            .map_err(failed)
+            },
+        )
     }
 
     /// Makes all refused reports pending again, with the bytes they had. Gives how many.
-    ///
-    /// # Errors
-    /// The file could not be written.
     pub fn requeue_refused(&mut self) -> Result<usize> {
         self.store.write(|file| {
             let count = file.execute(
@@ -477,20 +396,13 @@ impl Outbox {
     }
 
     /// How many reports are in which state.
-    ///
-    /// # Errors
-    /// The file could not be read.
     pub fn counts(&self) -> Result<OutboxCounts> {
-        let count = |table: &str| {
-            self.store
-                .connection()
-                .query_row(&format!("SELECT count(*) FROM {table}"), [], |row| {
-                    row.get(0)
-                })
-                .map(i64::cast_unsigned)
-                .map_err(|error| self.store.failed(&error))
-        };
-        let (total, kept, refused) = (count("report")?, count("payload")?, count("refusal")?);
+        let (total, kept, refused): (u64, u64, u64) = self.store.one(
+            "SELECT (SELECT count(*) FROM report), (SELECT count(*) FROM payload),
+                (SELECT count(*) FROM refusal)",
+            [],
+            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+        )?;
         Ok(OutboxCounts {
             pending: kept - refused,
             acknowledged: total - kept,
@@ -499,23 +411,12 @@ impl Outbox {
     }
 
     /// A value that the caller keeps with the outbox, such as a digest of the file its rows come from.
-    ///
-    /// # Errors
-    /// The file could not be read.
     pub fn get_meta(&self, key: &str) -> Result<Option<Vec<u8>>> {
-        self.store
-            .connection()
-            .query_row("SELECT value FROM meta WHERE key = ?1", [key], |row| {
-                row.get(0)
-            })
-            .optional()
-            .map_err(|error| self.store.failed(&error))
+        let value = "SELECT value FROM meta WHERE key = ?1";
+        self.store.first(value, [key], |row| row.get(0))
     }
 
     /// Keeps a value with the outbox, in place of what was there under this key.
-    ///
-    /// # Errors
-    /// The file could not be written.
     pub fn set_meta(&mut self, key: &str, value: &[u8]) -> Result<()> {
         self.store.write(|file| {
             file.execute(
@@ -525,18 +426,6 @@ impl Outbox {
             )?;
             Ok(())
         })
-    }
-
-    fn numbers(&self, sql: &str, from: i64, to: i64) -> Result<Vec<u64>> {
-        self.store
-            .connection()
-            .prepare_cached(sql)
-            .and_then(|mut query| {
-                query
-                    .query_map([from, to], |row| row.get(0).map(i64::cast_unsigned))?
-                    .collect()
-            })
-            .map_err(|error| self.store.failed(&error))
     }
 }
 
@@ -556,6 +445,11 @@ fn key(participant: u64) -> Result<i64> {
             "participant {participant} is out of range; an outbox takes numbers below 2^63"
         ))
     })
+}
+
+/// A number of rows as SQLite takes it.
+fn limit_of(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
 }
 
 /// A bound of a range of participants as SQLite's key.

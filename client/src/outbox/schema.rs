@@ -14,17 +14,11 @@ use crate::{
 /// How an outbox is recognised.
 pub(super) const LAYOUT: Layout = Layout {
     name: "outbox",
-    // "EvOb"
-    application_id: 0x4576_4f62,
+    // "EvOB"; before "EvOb"
+    application_id: 0x4576_4f42,
+    earlier_application_id: 0x4576_4f62,
     tables: &[TABLES],
     counted: "report",
-    upgrades: &["
-        CREATE TABLE token (
-            participant INTEGER PRIMARY KEY,
-            bytes BLOB NOT NULL CHECK (length(bytes) = 32)
-        ) STRICT;
-    "],
-    later: &[],
 };
 
 // Payloads have a table of their own: deleting one frees whole pages, which the next one uses again.
@@ -43,6 +37,10 @@ const TABLES: &str = "
         state INTEGER NOT NULL CHECK (state IN (0, 1, 2))
     ) STRICT;
     CREATE TABLE payload (participant INTEGER PRIMARY KEY, bytes BLOB NOT NULL) STRICT;
+    CREATE TABLE token (
+        participant INTEGER PRIMARY KEY,
+        bytes BLOB NOT NULL CHECK (length(bytes) = 32)
+    ) STRICT;
     CREATE TABLE refusal (
         participant INTEGER PRIMARY KEY,
         code TEXT NOT NULL,
@@ -66,21 +64,18 @@ pub(super) fn bind(file: &Connection, binding: &StudyBinding) -> rusqlite::Resul
 
 /// The study recorded in the file.
 pub(super) fn binding(store: &Store) -> Result<StudyBinding> {
-    store
-        .connection()
-        .query_row(
-            "SELECT server, study, fingerprint, payload_len FROM binding",
-            [],
-            |row| {
-                Ok(StudyBinding {
-                    server: row.get(0)?,
-                    study: row.get(1)?,
-                    fingerprint: Fingerprint(row.get(2)?),
-                    payload_len: usize::try_from(row.get::<_, i64>(3)?).unwrap_or(usize::MAX),
-                })
-            },
-        )
-        .map_err(|error| store.failed(&error))
+    store.one(
+        "SELECT server, study, fingerprint, payload_len FROM binding",
+        [],
+        |row| {
+            Ok(StudyBinding {
+                server: row.get(0)?,
+                study: row.get(1)?,
+                fingerprint: Fingerprint(row.get(2)?),
+                payload_len: row.get(3)?,
+            })
+        },
+    )
 }
 
 /// Refuses an outbox of another study.

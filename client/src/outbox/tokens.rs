@@ -19,9 +19,6 @@ impl Outbox {
     /// for how many participants a token is kept: those whose report is acknowledged need none any more.
     ///
     /// To replace a token is safe at any time: a server that has the report already looks at no token.
-    ///
-    /// # Errors
-    /// The file could not be written.
     pub fn assign_tokens<'a>(
         &mut self,
         tokens: impl IntoIterator<Item = (u64, &'a ParticipantToken)>,

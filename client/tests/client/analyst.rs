@@ -2,10 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use eigenveil_client::{
-    blocking,
-    http::{AnalystClient, EstimateFormat, HttpSettings, RetryPolicy, Token},
-};
+use eigenveil_client::http::{AnalystClient, EstimateFormat, HttpSettings, RetryPolicy, Token};
 use eigenveil_shared::{
     Error as SharedError, ErrorCode,
     api::{
@@ -245,48 +242,6 @@ async fn every_call_has_its_route() {
         shown.contains(&server.address) && !shown.contains("s3cret"),
         "{shown}"
     );
-}
-
-#[test]
-fn the_blocking_face_has_them_too() {
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let server = runtime.block_on(Server::start(routes));
-    let token = Token::new("s3cret").unwrap();
-    let client =
-        blocking::AnalystClient::with_settings(&server.address, &token, &settings()).unwrap();
-    assert_eq!(client.server(), server.address);
-    assert_eq!(
-        client.create_study(&create()).unwrap().state,
-        StudyState::Draft
-    );
-    assert_eq!(client.open(STUDY).unwrap().state, StudyState::Open);
-    assert_eq!(client.close(STUDY).unwrap().state, StudyState::Closed);
-    assert_eq!(client.study(STUDY).unwrap().id, STUDY);
-    assert_eq!(client.list().unwrap().len(), 2);
-    assert_eq!(client.request_estimate(STUDY, &sparse()).unwrap().number, 7);
-    assert_eq!(
-        client.fetch_estimate(STUDY, 7).unwrap().state,
-        EstimateState::Done
-    );
-    let done = client
-        .wait_for_estimate(STUDY, 7, Duration::from_secs(300))
-        .unwrap();
-    assert_eq!(done.state, EstimateState::Done);
-    let cancelled = client.cancel_estimate(STUDY, 7).unwrap();
-    assert_eq!(cancelled.state, EstimateState::Cancelled);
-    let mut file = Vec::new();
-    assert_eq!(
-        client.export(STUDY, &mut file).unwrap(),
-        EXPORT.len() as u64
-    );
-    assert_eq!(client.backup(&mut Vec::new()).unwrap(), 6);
-    assert_eq!(client.import(file.into(), None).unwrap().reports, 3);
-    client.delete(STUDY).unwrap();
-    let csv = client
-        .fetch_estimate_file(STUDY, 7, EstimateFormat::Csv)
-        .unwrap();
-    assert_eq!(csv, b"0.5,0.5\n");
-    assert!(!format!("{client:?}").contains("s3cret"));
 }
 
 #[tokio::test]

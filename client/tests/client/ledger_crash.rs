@@ -13,9 +13,8 @@ use std::{
 use eigenveil_client::{EntryState, Ledger, Limits, OwedReport, Participant, StudyBinding};
 use eigenveil_shared::{ErrorCode, preprocess::Row, study::to_hex};
 
-use crate::common::params;
+use crate::common::{SERVER, params};
 
-const SERVER: &str = "http://localhost:8080";
 const FOLDER: &str = "EIGENVEIL_TEST_LEDGER_FOLDER";
 const HOLD: &str = "EIGENVEIL_TEST_LEDGER_HOLD";
 const STUDIES: usize = 12;
@@ -547,30 +546,4 @@ fn kill_and_damage(wanted: usize, seed: u64) {
         (2 * kills..=4 * kills).contains(&refused),
         "{refused} of {kills}"
     );
-}
-
-/// What a power cut leaves: the file as it is when a report is given out, never closed, without a log. Nothing
-/// that was given is missing.
-#[test]
-fn copied_while_open_without_its_log() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = ledger_path(folder.path());
-    let params = params(EPSILON);
-    let participant = Participant::new(params.clone());
-    let mut ledger = Ledger::open(&path).unwrap();
-    for number in 0..6 {
-        let binding = StudyBinding::new(SERVER, &format!("study-{number:02}"), &params);
-        let row = Row::new(vec![1.0; 5]);
-        let taken = ledger.take_part(&participant, &binding, &row).unwrap();
-        let copy = folder.path().join(format!("copy-{number}"));
-        fs::copy(&path, &copy).unwrap();
-        let mut found = Ledger::open(&copy).unwrap();
-        // Charge and report, together.
-        assert_eq!(
-            found.spent().unwrap().epsilon,
-            EPSILON * f64::from(number + 1)
-        );
-        let again = found.take_part(&participant, &binding, &row).unwrap();
-        assert_eq!(again.to_send(), taken.to_send());
-    }
 }

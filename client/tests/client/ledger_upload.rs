@@ -10,10 +10,10 @@ use eigenveil_client::{
     EntryState, Ledger, Participant, StudyBinding, blocking,
     http::{self, HttpSettings, RetryPolicy},
 };
-use eigenveil_shared::{ErrorCode, codec::StudyShape, preprocess::Row, report::Report};
+use eigenveil_shared::{ErrorCode, codec::StudyShape, report::Report};
 
 use crate::{
-    common::params,
+    common::{params, row},
     server::{Reply, Request, Server, Store, lock},
 };
 
@@ -61,10 +61,6 @@ fn take(epsilon: f64, store: &mut Store, request: &Request) -> Reply {
     store.take(&StudyShape::new(&params(epsilon)), request, true)
 }
 
-fn row() -> Row {
-    Row::new(vec![1.0, 2.0, 3.0, 4.0, 5.0])
-}
-
 /// Takes part in these studies of a server.
 fn take_part(ledger: &mut Ledger, server: &str, names: &[&str]) -> BTreeMap<String, Report> {
     let mut reports = BTreeMap::new();
@@ -72,7 +68,7 @@ fn take_part(ledger: &mut Ledger, server: &str, names: &[&str]) -> BTreeMap<Stri
         let params = params(*epsilon);
         let binding = StudyBinding::new(server, name, &params);
         let taken = ledger
-            .take_part(&Participant::new(params), &binding, &row())
+            .take_part(&Participant::new(params), &binding, &row(1.0))
             .unwrap();
         let owed = taken.to_send().unwrap();
         reports.insert((*name).to_owned(), owed.report.clone());
@@ -120,22 +116,19 @@ async fn a_lost_acknowledgement_sends_the_same_bytes_again() {
     let folder = tempfile::tempdir().unwrap();
     let mut ledger = Ledger::open(folder.path().join("ledger")).unwrap();
     let reports = take_part(&mut ledger, &server.address, &["aa", "bb", "cc", "dd"]);
-    let summary = http::send_owed(&mut ledger, &settings()).await.unwrap();
-    assert_eq!((summary.accepted, summary.duplicates), (3, 1));
-    assert_eq!((summary.refused, summary.owed, summary.retries), (0, 0, 4));
-    assert!(summary.failures.is_empty(), "{summary:?}");
-    let sent: usize = server
-        .uploads()
-        .iter()
-        .map(|upload| upload.body.len())
-        .sum();
-    assert_eq!(summary.bytes, sent as u64);
+    let (sent, failures) = http::send_owed(&mut ledger, &settings()).await.unwrap();
+    assert_eq!((sent.accepted, sent.duplicates), (3, 1));
+    assert_eq!((sent.refused, sent.pending, sent.retries), (0, 0, 4));
+    assert!(failures.is_empty(), "{failures:?}");
+    let uploads = server.uploads();
+    let bytes: usize = uploads.iter().map(|upload| upload.body.len()).sum();
+    assert_eq!(sent.bytes, bytes as u64);
     assert_stored(&stores, &reports);
     for (name, _) in STUDIES {
         assert_eq!(state(&ledger, name), EntryState::Acknowledged);
     }
     // Nothing is left to send.
-    let again = http::send_owed(&mut ledger, &settings()).await.unwrap();
+    let (again, _) = http::send_owed(&mut ledger, &settings()).await.unwrap();
     assert_eq!((again.bytes, server.uploads().len()), (0, 8));
 }
 
@@ -152,11 +145,8 @@ async fn a_lost_local_acknowledgement_makes_a_duplicate_and_no_more() {
     for (accepted, duplicates) in [(2, 0), (0, 2)] {
         std::fs::write(&path, &before).unwrap();
         let mut ledger = Ledger::open(&path).unwrap();
-        let summary = http::send_owed(&mut ledger, &settings()).await.unwrap();
-        assert_eq!(
-            (summary.accepted, summary.duplicates),
-            (accepted, duplicates)
-        );
+        let (sent, _) = http::send_owed(&mut ledger, &settings()).await.unwrap();
+        assert_eq!((sent.accepted, sent.duplicates), (accepted, duplicates));
     }
     assert_stored(&stores, &reports);
 }
@@ -174,24 +164,18 @@ async fn a_server_that_is_gone_keeps_nobody_elses_report_back() {
     let lost = take_part(&mut ledger, &gone, &["aa"]);
     let unusable = take_part(&mut ledger, "not an address", &["bb"]);
     let reports = take_part(&mut ledger, &here.address, &["cc", "dd"]);
-    let summary = http::send_owed(&mut ledger, &settings()).await.unwrap();
-    assert_eq!((summary.accepted, summary.owed), (2, 2));
+    let (sent, failures) = http::send_owed(&mut ledger, &settings()).await.unwrap();
+    assert_eq!((sent.accepted, sent.pending), (2, 2));
     assert_stored(&stores, &reports);
-    let failures: BTreeMap<_, _> = summary
-        .failures
+    let failures: BTreeMap<_, _> = failures
         .iter()
         .map(|failure| (failure.binding.study(), &failure.error))
         .collect();
     assert_eq!(failures.len(), 2);
-    assert!(failures["aa"].is_retryable(), "{summary:?}");
-    assert!(
-        failures["aa"].to_string().contains("4 attempts"),
-        "{summary:?}"
-    );
-    assert!(
-        failures["bb"].to_string().contains("not an address"),
-        "{summary:?}"
-    );
+    assert!(failures["aa"].is_retryable(), "{failures:?}");
+    for (study, says) in [("aa", "4 attempts"), ("bb", "not an address")] {
+        assert!(failures[study].to_string().contains(says), "{failures:?}");
+    }
     // What is owed stays, with its bytes.
     drop(ledger);
     let owed = Ledger::open(&path).unwrap().owed().unwrap();
@@ -221,16 +205,11 @@ async fn refusals_of_the_report_are_kept_and_refusals_of_the_study_leave_it_owed
     let mut ledger = Ledger::open(folder.path().join("ledger")).unwrap();
     let reports = take_part(&mut ledger, &server.address, &["aa", "bb", "cc", "dd"]);
     let spent = ledger.spent().unwrap();
-    let summary = http::send_owed(&mut ledger, &settings()).await.unwrap();
-    assert_eq!((summary.accepted, summary.refused), (1, 1));
-    assert_eq!((summary.owed, summary.retries), (2, 0));
-    assert_eq!(summary.failures.len(), 2);
-    assert!(
-        summary
-            .failures
-            .iter()
-            .all(|failure| !failure.error.is_retryable())
-    );
+    let (sent, failures) = http::send_owed(&mut ledger, &settings()).await.unwrap();
+    assert_eq!((sent.accepted, sent.refused), (1, 1));
+    assert_eq!((sent.pending, sent.retries), (2, 0));
+    assert_eq!(failures.len(), 2);
+    assert!(failures.iter().all(|failure| !failure.error.is_retryable()));
     let refused = EntryState::Refused {
         code: "payload-not-finite".to_owned(),
         detail: "entry 3 is no number".to_owned(),
@@ -240,11 +219,11 @@ async fn refusals_of_the_report_are_kept_and_refusals_of_the_study_leave_it_owed
     assert_eq!(state(&ledger, "cc"), EntryState::Owed);
     assert_eq!(ledger.spent().unwrap(), spent);
     // The study opens, the proxy goes away; the refused one is not sent again unless it is asked for.
-    let summary = http::send_owed(&mut ledger, &settings()).await.unwrap();
-    assert_eq!((summary.accepted, summary.owed), (2, 0));
+    let (sent, _) = http::send_owed(&mut ledger, &settings()).await.unwrap();
+    assert_eq!((sent.accepted, sent.pending), (2, 0));
     assert_eq!(ledger.requeue_refused().unwrap(), 1);
-    let summary = http::send_owed(&mut ledger, &settings()).await.unwrap();
-    assert_eq!((summary.accepted, summary.owed), (1, 0));
+    let (sent, _) = http::send_owed(&mut ledger, &settings()).await.unwrap();
+    assert_eq!((sent.accepted, sent.pending), (1, 0));
     assert_eq!(server.uploads().len(), 7);
     let bodies: Vec<_> = server
         .uploads()
@@ -266,8 +245,8 @@ fn the_blocking_face_does_the_same() {
     let folder = tempfile::tempdir().unwrap();
     let mut ledger = Ledger::open(folder.path().join("ledger")).unwrap();
     let reports = take_part(&mut ledger, &server.address, &["aa", "bb", "cc"]);
-    let summary = blocking::send_owed(&mut ledger, &settings()).unwrap();
-    assert_eq!((summary.accepted, summary.owed, summary.retries), (3, 0, 3));
+    let (sent, _) = blocking::send_owed(&mut ledger, &settings()).unwrap();
+    assert_eq!((sent.accepted, sent.pending, sent.retries), (3, 0, 3));
     assert_stored(&stores, &reports);
     let error = runtime
         .block_on(async { blocking::send_owed(&mut ledger, &settings()) })

@@ -15,9 +15,9 @@ mod server;
 
 #[cfg(feature = "http")]
 mod analyst;
+mod file;
 mod ledger;
 mod ledger_crash;
-mod ledger_file;
 #[cfg(feature = "http")]
 mod ledger_upload;
 mod outbox;

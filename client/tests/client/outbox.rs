@@ -5,9 +5,7 @@ use std::{fs, path::Path};
 use eigenveil_client::{Outbox, OutboxCounts, Participant, StudyBinding};
 use eigenveil_shared::{ErrorCode, enrolment::ParticipantToken, preprocess::Row};
 
-use crate::common::{self, STUDY, binding, borrowed, params, participant, prepare};
-
-const SERVER: &str = "http://localhost:8080";
+use crate::common::{SERVER, STUDY, binding, borrowed, params, participant, prepare};
 
 fn open(path: &Path) -> Outbox {
     Outbox::open(path, &binding(SERVER)).unwrap()
@@ -171,143 +169,6 @@ fn an_outbox_belongs_to_one_study() {
 }
 
 #[test]
-fn a_second_opener_is_refused_until_the_first_is_gone() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("outbox");
-    let first = open(&path);
-    for error in [
-        Outbox::open(&path, &binding(SERVER)).unwrap_err(),
-        Outbox::open_existing(&path).unwrap_err(),
-    ] {
-        assert!(error.is_locked(), "{error}");
-        assert!(error.to_string().contains("another process"), "{error}");
-    }
-    drop(first);
-    drop(open(&path));
-}
-
-#[test]
-fn other_files_are_refused_and_left_alone() {
-    let folder = tempfile::tempdir().unwrap();
-    let text = folder.path().join("rows.csv");
-    fs::write(&text, "1,2,3\n".repeat(500)).unwrap();
-    let database = folder.path().join("other.db");
-    rusqlite_like_database(&database);
-    for path in [text, database] {
-        let before = fs::read(&path).unwrap();
-        let error = Outbox::open(&path, &binding(SERVER)).unwrap_err();
-        assert!(
-            error.to_string().contains("not an Eigenveil outbox"),
-            "{error}"
-        );
-        assert_eq!(fs::read(&path).unwrap(), before);
-    }
-    let error = Outbox::open_existing(folder.path().join("nothing")).unwrap_err();
-    assert!(error.to_string().contains("no such file"), "{error}");
-    assert!(!folder.path().join("nothing").exists());
-    let error = Outbox::open(folder.path().join("no/folder"), &binding(SERVER)).unwrap_err();
-    assert!(error.to_string().contains("cannot be created"), "{error}");
-}
-
-/// Another program's SQLite file.
-fn rusqlite_like_database(path: &Path) {
-    let connection = rusqlite::Connection::open(path).unwrap();
-    connection
-        .execute_batch("CREATE TABLE t (x); INSERT INTO t VALUES (1);")
-        .unwrap();
-}
-
-/// An outbox that was emptied would perturb every row again.
-#[test]
-fn an_existing_file_that_holds_nothing_is_an_error() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("outbox");
-    fs::write(&path, "").unwrap();
-    for opened in [
-        Outbox::open(&path, &binding(SERVER)),
-        Outbox::open_existing(&path),
-    ] {
-        let error = opened.unwrap_err().to_string();
-        assert!(
-            error.contains("only if there never was a outbox here")
-                || error.contains("holds nothing"),
-            "{error}"
-        );
-    }
-    assert!(fs::read(&path).unwrap().is_empty());
-    fs::remove_file(&path).unwrap();
-    assert_eq!(open(&path).counts().unwrap().total(), 0);
-}
-
-/// Without its log, under another name, by a second name: every report that was given, or an error.
-#[test]
-fn a_lost_log_another_name_and_a_second_name_lose_no_report() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("outbox");
-    let mut outbox = open(&path);
-    let mut given = Vec::new();
-    for number in 0..40 {
-        outbox
-            .enqueue_batch(borrowed(&prepare(&participant(), &[number])))
-            .unwrap();
-        given = outbox.pending(100).unwrap();
-        // As a kill leaves the file, without what is beside it.
-        let copy = folder.path().join(format!("copy-{number}"));
-        fs::copy(&path, &copy).unwrap();
-        assert_eq!(open(&copy).pending(100).unwrap(), given, "{number}");
-    }
-    let other = folder.path().join("other");
-    fs::hard_link(&path, &other).unwrap();
-    let batch = prepare(&participant(), &[99]);
-    let error = outbox.enqueue_batch(borrowed(&batch)).unwrap_err();
-    assert!(error.to_string().contains("linked to"), "{error}");
-    drop(outbox);
-    let error = Outbox::open(&other, &binding(SERVER)).unwrap_err();
-    assert!(error.to_string().contains("2 names"), "{error}");
-    fs::remove_file(&path).unwrap();
-    assert_eq!(open(&other).pending(100).unwrap(), given);
-}
-
-#[test]
-fn an_acknowledged_report_is_overwritten() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("outbox");
-    let mut outbox = open(&path);
-    let numbers: Vec<u64> = (0..200).collect();
-    outbox
-        .enqueue_batch(borrowed(&prepare(&participant(), &numbers)))
-        .unwrap();
-    let pending = outbox.pending(200).unwrap();
-    outbox.acknowledge(&numbers[..150]).unwrap();
-    let stored: Vec<u8> = fs::read_dir(folder.path())
-        .unwrap()
-        .flat_map(|file| fs::read(file.unwrap().path()).unwrap())
-        .collect();
-    for (number, report) in pending.iter().enumerate() {
-        let payload = &report.report.payload;
-        let found = stored
-            .windows(payload.len())
-            .any(|window| window == payload);
-        assert_eq!(found, number >= 150, "{number}");
-    }
-}
-
-#[test]
-fn a_newer_layout_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("outbox");
-    drop(open(&path));
-    rusqlite::Connection::open(&path)
-        .unwrap()
-        .pragma_update(None, "user_version", 4)
-        .unwrap();
-    let error = Outbox::open(&path, &binding(SERVER))
-        .unwrap_err()
-        .to_string();
-    assert!(error.contains("layout version 4"), "{error}");
-}
-
-#[test]
 fn meta_values_stay() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("outbox");
@@ -343,25 +204,6 @@ fn the_space_of_acknowledged_reports_is_used_again() {
     assert!(late - early < 38 * 500 * 40, "{early} -> {late}");
 }
 
-#[cfg(unix)]
-#[test]
-fn only_the_owner_can_read_it() {
-    use std::os::unix::fs::PermissionsExt;
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("outbox");
-    let mut outbox = open(&path);
-    outbox
-        .enqueue_batch(borrowed(&prepare(&participant(), &[1])))
-        .unwrap();
-    let mut files = 0;
-    for entry in fs::read_dir(folder.path()).unwrap() {
-        let mode = entry.unwrap().metadata().unwrap().permissions().mode();
-        assert_eq!(mode & 0o077, 0, "{mode:o}");
-        files += 1;
-    }
-    assert_eq!(files, 2, "the file and its log");
-}
-
 #[test]
 fn impossible_participants_are_errors() {
     let folder = tempfile::tempdir().unwrap();
@@ -375,32 +217,6 @@ fn impossible_participants_are_errors() {
         assert!(result.unwrap_err().to_string().contains("below 2^63"));
     }
     assert!(outbox.enqueue((1 << 63) - 1, &report).unwrap());
-}
-
-#[test]
-fn no_row_value_reaches_the_file_or_a_message() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("outbox");
-    let sentinel = 54_321.987_f64;
-    let report = participant().report(&Row::new(vec![sentinel; 5])).unwrap();
-    let mut outbox = open(&path);
-    outbox.enqueue(0, &report).unwrap();
-    let shown = format!(
-        "{outbox:?} {:?} {:?}",
-        outbox.pending(1).unwrap(),
-        outbox.counts()
-    );
-    assert!(!shown.contains("54321"), "{shown}");
-    let mut stored = fs::read(folder.path().join("outbox-wal")).unwrap();
-    drop(outbox);
-    stored.extend(fs::read(&path).unwrap());
-    for raw in [
-        sentinel.to_le_bytes().to_vec(),
-        sentinel.to_be_bytes().to_vec(),
-        (sentinel as f32).to_le_bytes().to_vec(),
-    ] {
-        assert!(!stored.windows(raw.len()).any(|window| window == raw));
-    }
 }
 
 fn token(byte: u8) -> ParticipantToken {
@@ -455,21 +271,4 @@ fn a_token_stays_with_its_report_until_it_is_acknowledged() {
         )
         .unwrap();
     assert_eq!(left, 0);
-}
-
-#[test]
-fn an_outbox_of_layout_1_is_upgraded() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("outbox");
-    let mut outbox = open(&path);
-    outbox
-        .enqueue_batch(borrowed(&prepare(&participant(), &[1])))
-        .unwrap();
-    let before = outbox.pending(10).unwrap();
-    drop(outbox);
-    common::downgrade(&path, 1);
-    let mut outbox = open(&path);
-    assert_eq!(outbox.pending(10).unwrap(), before);
-    outbox.assign_tokens([(1, &token(1))]).unwrap();
-    assert_eq!(tokens_of(&outbox), [(1, Some(token(1)))]);
 }

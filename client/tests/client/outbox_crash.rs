@@ -11,9 +11,8 @@ use std::{
 use eigenveil_client::Outbox;
 use eigenveil_shared::study::to_hex;
 
-use crate::common::{binding, borrowed, participant, prepare};
+use crate::common::{SERVER, binding, borrowed, participant, prepare};
 
-const SERVER: &str = "http://localhost:8080";
 const PATH: &str = "EIGENVEIL_TEST_OUTBOX";
 const PARTICIPANTS: u64 = 4_000;
 
@@ -173,26 +172,4 @@ fn killed_anywhere_a_participant_has_no_report_or_one_for_ever() {
     assert!(seen.finished);
     check(&path, &mut seen);
     assert_eq!(seen.fixed.len() as u64, PARTICIPANTS);
-}
-
-/// What a power cut leaves: the file as it is when a batch is kept, never closed, without a log.
-#[test]
-fn copied_while_open_without_its_log() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("outbox");
-    let participant = participant();
-    let mut outbox = Outbox::open(&path, &binding(SERVER)).unwrap();
-    for batch in 0..6 {
-        let indices: Vec<u64> = (batch * 10..batch * 10 + 10).collect();
-        outbox
-            .enqueue_batch(borrowed(&prepare(&participant, &indices)))
-            .unwrap();
-        let copy = folder.path().join(format!("copy-{batch}"));
-        fs::copy(&path, &copy).unwrap();
-        let found = Outbox::open(&copy, &binding(SERVER)).unwrap();
-        assert_eq!(
-            found.pending(usize::MAX).unwrap(),
-            outbox.pending(usize::MAX).unwrap()
-        );
-    }
 }

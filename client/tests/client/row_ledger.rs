@@ -1,15 +1,13 @@
 //! What a ledger of rows promises (`tests/tests/system/row_ledger.rs` has the program and its kills).
 
-use std::{fs, path::Path, time::Instant};
+use std::{fs, path::Path};
 
 use eigenveil_client::{
     Ledger, Limits, Outbox, Participant, Result, RowFile, RowLedger, StudyBinding,
 };
 use eigenveil_shared::ErrorCode;
 
-use crate::common::{borrowed, params, prepare};
-
-const SERVER: &str = "http://localhost:8080";
+use crate::common::{SERVER, borrowed, params, prepare};
 
 struct Study {
     participant: Participant,
@@ -238,33 +236,4 @@ fn the_file_itself_refuses_to_forget_and_holds_no_digest_that_is_the_same_elsewh
     fs::write(at("b"), "").unwrap();
     let error = RowLedger::open(at("b")).unwrap_err().to_string();
     assert!(error.contains("holds nothing"), "{error}");
-}
-
-/// `cargo test -p eigenveil-client --test client row_ledger::a_million_rows_are_a_small_file -- --ignored --nocapture`
-#[test]
-#[ignore = "a million reports, and a measurement"]
-fn a_million_rows_are_a_small_file() {
-    const ROWS: u64 = 1_000_000;
-    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let one = study("one", 1.0);
-    let mut outbox = one.outbox(&folder.path().join("outbox"));
-    for start in (0..ROWS).step_by(10_000) {
-        one.fill(&mut outbox, start..start + 10_000);
-    }
-    let path = folder.path().join("ledger");
-    let begun = Instant::now();
-    let mut ledger = RowLedger::open(&path).unwrap();
-    let file = ledger.row_file(ROWS, b"rows").unwrap();
-    assert_eq!(one.charge(&mut ledger, &file, &outbox).unwrap(), ROWS);
-    let charged = begun.elapsed().as_secs_f64();
-    drop(ledger);
-    let begun = Instant::now();
-    let ledger = RowLedger::open(&path).unwrap();
-    assert_eq!(one.admit(&ledger, &file, &outbox), None);
-    let admitted = begun.elapsed().as_secs_f64();
-    let bytes = fs::metadata(&path).unwrap().len();
-    println!(
-        "{ROWS} rows: charged in {charged:.2} s, admitted again in {admitted:.2} s, {bytes} bytes"
-    );
-    assert!(bytes < 200_000);
 }

@@ -21,11 +21,10 @@ use eigenveil_shared::{
 };
 
 use crate::{
-    common,
+    common::{self, SERVER},
     server::{Reply, Server, document},
 };
 
-const SERVER: &str = "http://localhost:8080";
 const LONG_NAME: &str = "od280/od315_of_diluted_wines, measured twice and written out whole";
 
 fn about() -> About {
@@ -116,7 +115,6 @@ fn both_receipts_say_everything_that_was_said() {
         }
     }
     for told in [&receipt.studies[0].told, &of_rows.studies[0].told] {
-        let told = told.as_ref().unwrap();
         assert_eq!(
             (told.name.as_deref(), &told.about),
             (Some("wines"), &about())
@@ -136,26 +134,6 @@ fn both_receipts_say_everything_that_was_said() {
             connection.execute(statement, []).unwrap_err();
         }
     }
-}
-
-#[test]
-fn what_is_not_stated_is_said_to_be_not_stated() {
-    let folder = tempfile::tempdir().unwrap();
-    let params = common::params(1.0);
-    let binding = StudyBinding::new(SERVER, "0123", &params);
-    let mut ledger = Ledger::open(folder.path().join("ledger")).unwrap();
-    let row = Row::new(vec![1.0; 5]);
-    ledger
-        .take_part(&Participant::new(params), &binding, &row)
-        .unwrap();
-    let text = ledger.receipt().unwrap().to_string();
-    for what in ["name", "purpose", "responsible", "contact", "last day"] {
-        assert!(
-            text.contains(&format!("   {what:<13}not stated\n")),
-            "{text}"
-        );
-    }
-    assert!(text.contains("5 numbers without names"), "{text}");
 }
 
 /// The last day belongs to the study to its last millisecond; from the next one on nothing is perturbed or charged.
@@ -217,46 +195,6 @@ fn nothing_is_perturbed_or_charged_after_the_last_day() {
     now.store(end, Ordering::Relaxed);
     let again = ledger.take_part(&participant, &binding, &row).unwrap();
     assert_eq!(again.to_send(), taken.to_send());
-}
-
-/// Files of the version before open, keep their charges, and say that they do not know what was said.
-#[test]
-fn ledgers_of_before_open_and_go_on() {
-    let folder = tempfile::tempdir().unwrap();
-    let (participant, binding) = participant();
-    let path = folder.path().join("ledger");
-    let row = Row::new(vec![13.0, 2.0]);
-    let mut ledger = Ledger::open(&path).unwrap();
-    ledger.take_part(&participant, &binding, &row).unwrap();
-    drop(ledger);
-    drop(charge(folder.path(), &participant, &binding).unwrap());
-    common::downgrade(&path, 3);
-    let of_rows = folder.path().join("rows.ledger");
-    rusqlite::Connection::open(&of_rows)
-        .unwrap()
-        .execute_batch("DROP TABLE told; PRAGMA user_version = 2")
-        .unwrap();
-    let mut ledger = Ledger::open(&path).unwrap();
-    let rows = RowLedger::open(&of_rows).unwrap();
-    for text in [
-        ledger.receipt().unwrap().to_string(),
-        rows.receipt().unwrap().to_string(),
-    ] {
-        assert!(text.contains("was not kept by the version"), "{text}");
-        assert!(text.contains(&params().fingerprint().to_string()), "{text}");
-    }
-    let spent = ledger.spent().unwrap().epsilon;
-    assert!(spent >= 4.0 && rows.receipt().unwrap().spent.epsilon >= 4.0);
-    // The next study is kept as every one is now.
-    let other = StudyBinding::new(SERVER, "4567", &params());
-    ledger.take_part(&participant, &other, &row).unwrap();
-    let receipt = ledger.receipt().unwrap();
-    assert_eq!(receipt.studies[0].told, None);
-    assert_eq!(receipt.studies[1].told.as_ref().unwrap().about, about());
-    // Receipts that a person kept as JSON, too.
-    let mut json = serde_json::to_value(&receipt).unwrap();
-    json["studies"][0].as_object_mut().unwrap().remove("told");
-    assert_eq!(serde_json::from_value::<Receipt>(json).unwrap(), receipt);
 }
 
 /// A server cannot make a device keep, and show its owner, what nobody could have stated.

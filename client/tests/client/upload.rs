@@ -9,8 +9,8 @@ use std::{
 use eigenveil_client::{
     Outbox, OutboxCounts, blocking,
     http::{
-        HttpSettings, RetryPolicy, Study, StudyClient, UploadMode, UploadProgress, UploadSettings,
-        Uploader,
+        HttpSettings, RetryPolicy, Sent, Study, StudyClient, UploadFailure, UploadMode,
+        UploadSettings, Uploader,
     },
 };
 use eigenveil_shared::{
@@ -127,6 +127,36 @@ fn fill(path: &Path, study: &Study, count: u64) -> (Outbox, Vec<Report>) {
     (outbox, reports)
 }
 
+/// A study fetched from this server, and an outbox with reports for it.
+struct SetUp {
+    client: StudyClient,
+    study: Study,
+    outbox: Outbox,
+    reports: Vec<Report>,
+    _folder: tempfile::TempDir,
+}
+
+impl SetUp {
+    async fn new(server: &Server, count: u64) -> Self {
+        let (client, study) = connect(server).await;
+        let folder = tempfile::tempdir().unwrap();
+        let (outbox, reports) = fill(&folder.path().join("outbox"), &study, count);
+        Self {
+            client,
+            study,
+            outbox,
+            reports,
+            _folder: folder,
+        }
+    }
+
+    async fn upload(&mut self, settings: UploadSettings) -> Result<Sent, UploadFailure> {
+        Uploader::new(&self.client, &self.study, settings)
+            .drain(&mut self.outbox, |_| {})
+            .await
+    }
+}
+
 fn assert_stored(store: &Store, reports: &[Report]) {
     assert_eq!(store.stored.len(), reports.len());
     for report in reports {
@@ -210,7 +240,7 @@ async fn every_report_is_counted_once_whatever_the_network_does() {
         let folder = tempfile::tempdir().unwrap();
         let (mut outbox, reports) = fill(&folder.path().join("outbox"), &study, count);
 
-        let mut progress: Vec<UploadProgress> = Vec::new();
+        let mut progress: Vec<Sent> = Vec::new();
         let summary = Uploader::new(&client, &study, settings)
             .drain(&mut outbox, |now| progress.push(now))
             .await
@@ -246,7 +276,7 @@ async fn every_report_is_counted_once_whatever_the_network_does() {
             }
         );
         let last = progress.last().unwrap();
-        assert_eq!((last.total, last.accepted), (count, summary.accepted));
+        assert_eq!((last.pending, last.accepted), (0, summary.accepted));
         assert!(progress.windows(2).all(|p| p[0].accepted <= p[1].accepted));
     }
 }
@@ -254,13 +284,8 @@ async fn every_report_is_counted_once_whatever_the_network_does() {
 #[tokio::test]
 async fn connections_are_kept_and_used_side_by_side() {
     let (server, _) = study_server(&params(1.0), |_, _, _| None).await;
-    let (client, study) = connect(&server).await;
-    let folder = tempfile::tempdir().unwrap();
-    let (mut outbox, _) = fill(&folder.path().join("outbox"), &study, 200);
-    let summary = Uploader::new(&client, &study, singles(3))
-        .drain(&mut outbox, |_| {})
-        .await
-        .unwrap();
+    let mut set_up = SetUp::new(&server, 200).await;
+    let summary = set_up.upload(singles(3)).await.unwrap();
     assert_eq!((summary.accepted, summary.pending), (200, 0));
     let connections: BTreeSet<_> = server.uploads().iter().map(|r| r.connection).collect();
     assert!((2..=4).contains(&connections.len()), "{connections:?}");
@@ -299,13 +324,8 @@ async fn retry_after_is_honoured_by_every_connection() {
         })
     })
     .await;
-    let (client, study) = connect(&server).await;
-    let folder = tempfile::tempdir().unwrap();
-    let (mut outbox, _) = fill(&folder.path().join("outbox"), &study, 40);
-    Uploader::new(&client, &study, batches(10, 2))
-        .drain(&mut outbox, |_| {})
-        .await
-        .unwrap();
+    let mut set_up = SetUp::new(&server, 40).await;
+    set_up.upload(batches(10, 2)).await.unwrap();
     let uploads = server.uploads();
     assert_eq!(uploads.len(), 5);
     let waited = |i: usize| uploads[i].at - uploads[0].at;
@@ -378,24 +398,21 @@ async fn a_refused_report_is_recorded_and_never_sent_again() {
             .then(|| Reply::problem(422, ErrorCode::PayloadNotFinite, "entry 3 is not a number"))
     })
     .await;
-    let (client, study) = connect(&server).await;
-    let folder = tempfile::tempdir().unwrap();
-    let (mut outbox, _) = fill(&folder.path().join("outbox"), &study, 8);
-    let uploader = Uploader::new(&client, &study, singles(1));
-    let summary = uploader.drain(&mut outbox, |_| {}).await.unwrap();
+    let mut set_up = SetUp::new(&server, 8).await;
+    let summary = set_up.upload(singles(1)).await.unwrap();
     assert_eq!(
         (summary.accepted, summary.refused, summary.pending),
         (7, 1, 0)
     );
     assert_eq!((server.uploads().len(), summary.retries), (8, 0));
-    let refused = outbox.refused(10).unwrap();
+    let refused = set_up.outbox.refused(10).unwrap();
     assert_eq!(
         (refused[0].participant, refused[0].code.as_str()),
         (3, "payload-not-finite")
     );
     assert_eq!(refused[0].detail, "entry 3 is not a number");
     assert_eq!(lock(&store).stored.len(), 7);
-    uploader.drain(&mut outbox, |_| {}).await.unwrap();
+    set_up.upload(singles(1)).await.unwrap();
     assert_eq!(server.uploads().len(), 8);
 }
 
@@ -423,18 +440,14 @@ async fn refusals_within_a_batch_are_told_apart() {
         })
     })
     .await;
-    let (client, study) = connect(&server).await;
-    let folder = tempfile::tempdir().unwrap();
-    let (mut outbox, _) = fill(&folder.path().join("outbox"), &study, 10);
-    let summary = Uploader::new(&client, &study, batches(10, 1))
-        .drain(&mut outbox, |_| {})
-        .await
-        .unwrap();
+    let mut set_up = SetUp::new(&server, 10).await;
+    let summary = set_up.upload(batches(10, 1)).await.unwrap();
     assert_eq!(
         (summary.accepted, summary.duplicates, summary.refused),
         (6, 1, 2)
     );
-    let refused: Vec<_> = outbox
+    let refused: Vec<_> = set_up
+        .outbox
         .refused(9)
         .unwrap()
         .iter()
@@ -443,7 +456,7 @@ async fn refusals_within_a_batch_are_told_apart() {
     assert_eq!(refused, [2, 7]);
     // What was busy is for the next run.
     assert_eq!(summary.pending, 1);
-    assert_eq!(outbox.pending(9).unwrap()[0].participant, 5);
+    assert_eq!(set_up.outbox.pending(9).unwrap()[0].participant, 5);
 }
 
 #[tokio::test]
@@ -459,13 +472,8 @@ async fn a_receipt_that_does_not_add_up_acknowledges_nothing() {
         ))
     })
     .await;
-    let (client, study) = connect(&server).await;
-    let folder = tempfile::tempdir().unwrap();
-    let (mut outbox, _) = fill(&folder.path().join("outbox"), &study, 10);
-    let failure = Uploader::new(&client, &study, batches(10, 1))
-        .drain(&mut outbox, |_| {})
-        .await
-        .unwrap_err();
+    let mut set_up = SetUp::new(&server, 10).await;
+    let failure = set_up.upload(batches(10, 1)).await.unwrap_err();
     assert!(failure.to_string().contains("does not add up"), "{failure}");
     assert_eq!(failure.summary.pending, 10);
 }
@@ -508,16 +516,11 @@ async fn a_refusal_that_concerns_the_study_stops_the_upload() {
             // What was stored before is acknowledged all the same.
             let (server, _) =
                 study_server(&params(1.0), move |number, _, _| (number > 0).then(stop)).await;
-            let (client, study) = connect(&server).await;
-            let folder = tempfile::tempdir().unwrap();
-            let (mut outbox, _) = fill(&folder.path().join("outbox"), &study, 40);
-            let failure = Uploader::new(&client, &study, settings)
-                .drain(&mut outbox, |_| {})
-                .await
-                .unwrap_err();
+            let mut set_up = SetUp::new(&server, 40).await;
+            let failure = set_up.upload(settings).await.unwrap_err();
             assert_eq!(failure.error.code(), code);
             assert!(failure.to_string().contains(says), "{failure}");
-            let counts = outbox.counts().unwrap();
+            let counts = set_up.outbox.counts().unwrap();
             assert_eq!(counts.refused, 0);
             assert!(counts.acknowledged > 0 && counts.acknowledged == failure.summary.accepted);
             assert_eq!(counts.pending, 40 - counts.acknowledged);
@@ -543,20 +546,15 @@ async fn an_upload_keeps_its_deadline() {
         })
     })
     .await;
-    let (client, study) = connect(&server).await;
-    let folder = tempfile::tempdir().unwrap();
-    let (mut outbox, _) = fill(&folder.path().join("outbox"), &study, 20);
+    let mut set_up = SetUp::new(&server, 20).await;
     let settings = UploadSettings {
         deadline: Some(ms(300)),
         ..batches(10, 1)
     };
-    let failure = Uploader::new(&client, &study, settings)
-        .drain(&mut outbox, |_| {})
-        .await
-        .unwrap_err();
+    let failure = set_up.upload(settings).await.unwrap_err();
     assert!(failure.error.is_timeout(), "{failure}");
     assert!(failure.summary.seconds >= 0.3, "{failure:?}");
-    assert_eq!(outbox.counts().unwrap().acknowledged, 10);
+    assert_eq!(set_up.outbox.counts().unwrap().acknowledged, 10);
     assert_eq!(failure.summary.pending, 10);
 }
 
@@ -650,19 +648,16 @@ async fn no_message_of_an_upload_shows_a_payload_number() {
         Some(Reply::problem(503, ErrorCode::StoreUnavailable, "busy"))
     })
     .await;
-    let (client, study) = connect(&server).await;
-    let folder = tempfile::tempdir().unwrap();
-    let (mut outbox, reports) = fill(&folder.path().join("outbox"), &study, 3);
-    let failure = Uploader::new(&client, &study, singles(1))
-        .drain(&mut outbox, |_| {})
-        .await
-        .unwrap_err();
+    let mut set_up = SetUp::new(&server, 3).await;
+    let failure = set_up.upload(singles(1)).await.unwrap_err();
     let shown = format!(
-        "{failure} {failure:?} {client:?} {study:?} {:?}",
-        outbox.pending(3)
+        "{failure} {failure:?} {:?} {:?} {:?}",
+        set_up.client,
+        set_up.study,
+        set_up.outbox.pending(3)
     );
     assert!(shown.contains("payload bytes"));
-    for report in &reports {
+    for report in &set_up.reports {
         assert!(!shown.contains(&to_hex(&report.payload)[..16]));
         // Numbers of a grid may be as short as "2.5", which is elsewhere by chance.
         let numbers: Vec<String> = report

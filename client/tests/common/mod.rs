@@ -2,14 +2,15 @@
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
-use eigenveil_client::{Participant, PreparedReport, StudyBinding};
+use eigenveil_client::{Ledger, Participant, PreparedReport, StudyBinding, TakePart};
 use eigenveil_shared::{
-    mechanism::{Calibration, MechanismKind},
-    preprocess::{Norm, Row},
+    mechanism::MechanismKind,
+    preprocess::Row,
     privacy::Budget,
     study::{StudyDesign, StudyParams},
 };
 
+pub(crate) const SERVER: &str = "http://localhost:8080";
 pub(crate) const STUDY: &str = "0123456789abcdef0123456789abcdef";
 
 /// Charged what it claims, to the last bit.
@@ -18,15 +19,11 @@ pub(crate) fn params(epsilon: f64) -> StudyParams {
 }
 
 pub(crate) fn params_of(mechanism: MechanismKind, epsilon: f64) -> StudyParams {
-    StudyParams::freeze(StudyDesign {
-        dimension: 5,
-        features: None,
-        norm: Norm::Normalize,
-        centring: None,
+    StudyParams::freeze(StudyDesign::new(
         mechanism,
-        calibration: Calibration::Analytic,
-        budget: Budget::approximate(epsilon, 1e-6).unwrap(),
-    })
+        5,
+        Budget::approximate(epsilon, 1e-6).unwrap(),
+    ))
     .unwrap()
 }
 
@@ -54,27 +51,25 @@ pub(crate) fn borrowed(
     prepared.iter().map(|(index, report)| (*index, report))
 }
 
-/// Makes a file of today's layout one of an earlier layout: 3 knew nothing of what a study says of itself.
-pub(crate) fn downgrade(path: &std::path::Path, version: i32) {
-    let connection = rusqlite::Connection::open(path).unwrap();
-    connection
-        .execute_batch("DROP TABLE IF EXISTS told")
-        .unwrap();
-    if version == 3 {
-        return connection
-            .pragma_update(None, "user_version", version)
-            .unwrap();
-    }
-    connection
-        .execute_batch(
-            "DROP TRIGGER IF EXISTS entry_is_counted; DROP TRIGGER IF EXISTS report_is_counted;
-             DROP TABLE head;",
-        )
-        .unwrap();
-    if version < 2 {
-        connection.execute_batch("DROP TABLE token").unwrap();
-    }
-    connection
-        .pragma_update(None, "user_version", version)
-        .unwrap();
+/// A study of this ε on the server, by name.
+pub(crate) fn study(name: &str, epsilon: f64) -> (Participant, StudyBinding) {
+    study_of(name, params(epsilon))
+}
+
+pub(crate) fn study_of(name: &str, params: StudyParams) -> (Participant, StudyBinding) {
+    let binding = StudyBinding::new(SERVER, name, &params);
+    // 2026-03-14, in the morning.
+    let participant = Participant::new(params).with_clock(|| 20_526 * 86_400_000 + 30_000_000);
+    (participant, binding)
+}
+
+pub(crate) fn row(first: f64) -> Row {
+    Row::new(vec![first, 1.0, 2.0, 3.0, 4.0])
+}
+
+pub(crate) fn take_part(
+    ledger: &mut Ledger,
+    (participant, binding): &(Participant, StudyBinding),
+) -> TakePart {
+    ledger.take_part(participant, binding, &row(1.0)).unwrap()
 }

@@ -178,7 +178,7 @@ fn what_cannot_be_proved_has_an_honest_gap() {
 fn study(p: usize, centring: Option<f64>) -> StudyParams {
     StudyParams::freeze(StudyDesign {
         centring,
-        ..StudyDesign::new(p, MechanismKind::DoubleCap, Budget::pure(6.0).unwrap())
+        ..StudyDesign::new(MechanismKind::DoubleCap, p, Budget::pure(6.0).unwrap())
     })
     .unwrap()
 }

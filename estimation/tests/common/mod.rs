@@ -34,7 +34,7 @@ pub fn params_with(
     StudyParams::freeze(StudyDesign {
         norm,
         centring,
-        ..StudyDesign::new(p, mechanism, mechanism.budget(epsilon, None).unwrap())
+        ..StudyDesign::new(mechanism, p, mechanism.budget(epsilon, None).unwrap())
     })
     .unwrap()
 }

@@ -175,7 +175,7 @@ fn what_cannot_be_centred_is_an_error() {
     for a in [0.0, -0.5, 0.009, 1.000_001, f64::NAN] {
         let design = StudyDesign {
             centring: Some(a),
-            ..StudyDesign::new(3, MechanismKind::DoubleCap, Budget::pure(1.0).unwrap())
+            ..StudyDesign::new(MechanismKind::DoubleCap, 3, Budget::pure(1.0).unwrap())
         };
         let error = StudyParams::freeze(design).unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidPreprocessing, "{a}");

@@ -180,8 +180,8 @@ fn predicted_error_is_the_measured_one_of_double_cap() {
         let published = StudyParams::freeze(StudyDesign {
             calibration: Calibration::AsPublished,
             ..StudyDesign::new(
-                40,
                 mechanism,
+                40,
                 mechanism.budget(epsilon, Some(1e-6)).unwrap(),
             )
         })

@@ -146,23 +146,8 @@ mod tests {
     use super::*;
     use crate::{
         mechanism::{Calibration, MechanismKind, MechanismSpec},
-        preprocess::{BoundedRow, Norm, Row},
-        study::{StudyDesign, StudyParams},
+        preprocess::{Norm, bounded},
     };
-
-    fn prepared(numbers: Vec<f64>) -> BoundedRow {
-        let params = StudyParams::freeze(StudyDesign {
-            dimension: numbers.len(),
-            features: None,
-            norm: Norm::Normalize,
-            centring: None,
-            mechanism: MechanismKind::DoubleCap,
-            calibration: Calibration::Analytic,
-            budget: MechanismKind::DoubleCap.budget(1.0, None).unwrap(),
-        })
-        .unwrap();
-        params.preprocessor().prepare(&Row::new(numbers)).unwrap()
-    }
 
     const DENSE: [MechanismKind; 3] = [
         MechanismKind::SymmetricGaussian,
@@ -184,7 +169,8 @@ mod tests {
             for (p, reports) in [(2, 1_000), (5, 400), (60, 100)] {
                 let spec = spec(kind, p, 1.0);
                 let bound = spec.norm_bound(p).unwrap();
-                let row = prepared((0..p).map(|_| rng.random_range(-1.0..1.0)).collect());
+                let values = (0..p).map(|_| rng.random_range(-1.0..1.0)).collect();
+                let row = bounded(values, Norm::Normalize);
                 let mut longest = 0.0_f64;
                 for _ in 0..reports {
                     let payload = spec.perturb_with(&row, &mut rng);

@@ -218,13 +218,23 @@ impl Preprocessing {
     }
 
     /// The checked preprocessor.
-    ///
-    /// # Errors
-    /// As [`Preprocessing::check`].
     pub fn preprocessor(&self) -> Result<Preprocessor<'_>> {
         self.check()?;
         Ok(Preprocessor::of_checked(self))
     }
+}
+
+/// A prepared row of unnamed features, for tests.
+#[cfg(test)]
+pub(crate) fn bounded(values: Vec<f64>, norm: Norm) -> BoundedRow {
+    let constants = Preprocessing {
+        dimension: values.len(),
+        features: None,
+        norm,
+        centring: None,
+    };
+    let row = Row::new(values);
+    constants.preprocessor().unwrap().prepare(&row).unwrap()
 }
 
 #[cfg(test)]

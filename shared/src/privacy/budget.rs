@@ -56,9 +56,6 @@ impl Budget {
     }
 
     /// Pure when `delta` is zero, approximate otherwise.
-    ///
-    /// # Errors
-    /// As [`Budget::approximate`] and [`Budget::pure`].
     pub fn new(epsilon: f64, delta: f64) -> Result<Self> {
         if delta == 0.0 {
             Self::pure(epsilon)

@@ -137,20 +137,18 @@ fn sentence(epsilon: f64, exceeded: f64) -> String {
 mod tests {
     use super::*;
     use crate::{
-        preprocess::Norm,
         privacy::Budget,
         study::{StudyDesign, StudyParams},
     };
 
     fn statement(calibration: Calibration, epsilon: f64, delta: f64) -> PrivacyStatement {
         let params = StudyParams::freeze(StudyDesign {
-            dimension: 40,
-            features: None,
-            norm: Norm::Normalize,
-            centring: None,
-            mechanism: MechanismKind::SymmetricGaussian,
             calibration,
-            budget: Budget::approximate(epsilon, delta).unwrap(),
+            ..StudyDesign::new(
+                MechanismKind::SymmetricGaussian,
+                40,
+                Budget::approximate(epsilon, delta).unwrap(),
+            )
         })
         .unwrap();
         PrivacyStatement::new(&params)
@@ -210,15 +208,11 @@ mod tests {
         );
         assert!(statement(Calibration::Analytic, 9.0, 1e-6).cautions[0].contains("above 8"));
         let pure = PrivacyStatement::new(
-            &StudyParams::freeze(StudyDesign {
-                dimension: 40,
-                features: None,
-                norm: Norm::Normalize,
-                centring: None,
-                mechanism: MechanismKind::DoubleCap,
-                calibration: Calibration::Analytic,
-                budget: Budget::pure(1.0).unwrap(),
-            })
+            &StudyParams::freeze(StudyDesign::new(
+                MechanismKind::DoubleCap,
+                40,
+                Budget::pure(1.0).unwrap(),
+            ))
             .unwrap(),
         );
         assert!(

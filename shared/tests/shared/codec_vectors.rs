@@ -7,7 +7,10 @@
 use std::path::{Path, PathBuf};
 
 use eigenveil_shared::{
-    ErrorCode,
+    ErrorCode::{
+        self, InvalidBudget, InvalidMechanism, InvalidPreprocessing, MalformedReport,
+        PayloadNotFinite, UnsupportedVersion, WrongFingerprint, WrongPayloadLength,
+    },
     codec::{self, StudyShape},
     enrolment::{self, ParticipantToken},
     mechanism::{Calibration, MechanismKind, PayloadForm, double_cap},
@@ -97,13 +100,8 @@ fn study_parameters() {
 /// A study of double-cap with private centring: reports of dimension 3 for rows of dimension 2.
 fn double_cap_params() -> StudyParams {
     StudyParams::freeze(StudyDesign {
-        dimension: 2,
-        features: None,
-        norm: Norm::Normalize,
         centring: Some(0.5),
-        mechanism: MechanismKind::DoubleCap,
-        calibration: Calibration::Analytic,
-        budget: Budget::pure(4.0).unwrap(),
+        ..StudyDesign::new(MechanismKind::DoubleCap, 2, Budget::pure(4.0).unwrap())
     })
     .unwrap()
 }
@@ -121,78 +119,52 @@ fn study_parameters_of_double_cap() {
         to_hex(&ours[..ours.len() - 24]),
         to_hex(&golden[..golden.len() - 24])
     );
-    for (name, bytes, code) in broken_frames(&golden) {
+    assert_broken_frames_are_refused(&golden);
+    assert_altered_are_refused(
+        &golden,
+        &[
+            ("another threshold", 24, 0.5, InvalidMechanism),
+            ("NaN for a scale", 8, f64::NAN, InvalidMechanism),
+            ("two constants", 32, f64::from_bits(2), MalformedReport),
+            ("a delta", 42, 1e-6, InvalidBudget),
+            ("epsilon 17", 50, 17.0, InvalidBudget),
+            ("epsilon 0", 50, 0.0, InvalidBudget),
+            ("centring 2", 58, 2.0, InvalidPreprocessing),
+        ],
+    );
+    let end = golden.len();
+    for (name, at, byte, code) in [
+        ("a calibration", end - 33, 1, MalformedReport),
+        ("mechanism 9", end - 34, 9, InvalidMechanism),
+        ("another dimension", 2, 3, InvalidMechanism),
+    ] {
+        let error = StudyParams::from_canonical(&with(&golden, at, &[byte])).expect_err(name);
+        assert_eq!(error.code(), code, "{name}: {error}");
+    }
+}
+
+fn assert_broken_frames_are_refused(params: &[u8]) {
+    for (name, bytes, code) in broken_frames(params) {
         let error = StudyParams::from_canonical(&bytes).expect_err(&name);
         assert_eq!(error.code(), code, "{name}: {error}");
     }
-    let end = golden.len();
-    for (name, bad, code) in [
-        (
-            "another threshold",
-            with(&golden, end - 24, &0.5_f64.to_le_bytes()),
-            ErrorCode::InvalidMechanism,
-        ),
-        (
-            "NaN for a scale",
-            with(&golden, end - 8, &f64::NAN.to_le_bytes()),
-            ErrorCode::InvalidMechanism,
-        ),
-        (
-            "two constants",
-            with(&golden, end - 32, &2_u64.to_le_bytes()),
-            ErrorCode::MalformedReport,
-        ),
-        (
-            "a calibration",
-            with(&golden, end - 33, &[1]),
-            ErrorCode::MalformedReport,
-        ),
-        (
-            "mechanism 9",
-            with(&golden, end - 34, &[9]),
-            ErrorCode::InvalidMechanism,
-        ),
-        (
-            "a delta",
-            with(&golden, end - 42, &1e-6_f64.to_le_bytes()),
-            ErrorCode::InvalidBudget,
-        ),
-        (
-            "epsilon 17",
-            with(&golden, end - 50, &17.0_f64.to_le_bytes()),
-            ErrorCode::InvalidBudget,
-        ),
-        (
-            "epsilon 0",
-            with(&golden, end - 50, &0.0_f64.to_le_bytes()),
-            ErrorCode::InvalidBudget,
-        ),
-        (
-            "centring 2",
-            with(&golden, end - 58, &2.0_f64.to_le_bytes()),
-            ErrorCode::InvalidPreprocessing,
-        ),
-        (
-            "another dimension",
-            with(&golden, 2, &[3]),
-            ErrorCode::InvalidMechanism,
-        ),
-    ] {
+}
+
+/// Parameters with another number so many bytes before their end.
+fn assert_altered_are_refused(golden: &[u8], cases: &[(&str, usize, f64, ErrorCode)]) {
+    for &(name, before_end, number, code) in cases {
+        let bad = with(golden, golden.len() - before_end, &number.to_le_bytes());
         let error = StudyParams::from_canonical(&bad).expect_err(name);
         assert_eq!(error.code(), code, "{name}: {error}");
     }
 }
 
 fn discrete_gaussian_params() -> StudyParams {
-    StudyParams::freeze(StudyDesign {
-        dimension: 2,
-        features: None,
-        norm: Norm::Normalize,
-        centring: None,
-        mechanism: MechanismKind::DiscreteGaussian,
-        calibration: Calibration::Analytic,
-        budget: Budget::approximate(4.0, 0.5_f64.powi(20)).unwrap(),
-    })
+    StudyParams::freeze(StudyDesign::new(
+        MechanismKind::DiscreteGaussian,
+        2,
+        Budget::approximate(4.0, 0.5_f64.powi(20)).unwrap(),
+    ))
     .unwrap()
 }
 
@@ -205,61 +177,24 @@ fn study_parameters_of_discrete_gaussian() {
     assert_eq!(StudyParams::from_canonical(&golden).unwrap(), params);
     let json = serde_json::to_string(&params).unwrap();
     assert_eq!(serde_json::from_str::<StudyParams>(&json).unwrap(), params);
-    for (name, bytes, code) in broken_frames(&golden) {
-        let error = StudyParams::from_canonical(&bytes).expect_err(&name);
-        assert_eq!(error.code(), code, "{name}: {error}");
-    }
+    assert_broken_frames_are_refused(&golden);
     let end = golden.len();
     let sigma = f64::from_le_bytes(golden[end - 8..].try_into().unwrap());
-    for (name, bad, code) in [
-        (
-            "less noise",
-            with(&golden, end - 8, &(0.5 * sigma).round().to_le_bytes()),
-            ErrorCode::InvalidMechanism,
-        ),
-        (
-            "below 2^10",
-            with(&golden, end - 8, &1_023.0_f64.to_le_bytes()),
-            ErrorCode::MalformedReport,
-        ),
-        (
-            "half a step",
-            with(&golden, end - 8, &(sigma + 0.5).to_le_bytes()),
-            ErrorCode::MalformedReport,
-        ),
-        (
-            "NaN",
-            with(&golden, end - 8, &f64::NAN.to_le_bytes()),
-            ErrorCode::MalformedReport,
-        ),
-        (
-            "a negative grid",
-            with(&golden, end - 16, &(-1.0_f64).to_le_bytes()),
-            ErrorCode::MalformedReport,
-        ),
-        (
-            "a grid too fine",
-            with(&golden, end - 16, &60.0_f64.to_le_bytes()),
-            ErrorCode::MalformedReport,
-        ),
-        (
-            "no delta",
-            with(&golden, end - 34, &0.0_f64.to_le_bytes()),
-            ErrorCode::InvalidBudget,
-        ),
-        (
-            "a budget among the smallest numbers",
-            with(
-                &with(&golden, end - 42, &f64::MIN_POSITIVE.to_le_bytes()),
-                end - 34,
-                &2.8e-315_f64.to_le_bytes(),
-            ),
-            ErrorCode::InvalidBudget,
-        ),
-    ] {
-        let error = StudyParams::from_canonical(&bad).expect_err(name);
-        assert_eq!(error.code(), code, "{name}: {error}");
-    }
+    assert_altered_are_refused(
+        &golden,
+        &[
+            ("less noise", 8, (0.5 * sigma).round(), InvalidMechanism),
+            ("below 2^10", 8, 1_023.0, MalformedReport),
+            ("half a step", 8, sigma + 0.5, MalformedReport),
+            ("NaN", 8, f64::NAN, MalformedReport),
+            ("a negative grid", 16, -1.0, MalformedReport),
+            ("a grid too fine", 16, 60.0, MalformedReport),
+            ("no delta", 34, 0.0, InvalidBudget),
+        ],
+    );
+    // A budget among the smallest numbers.
+    let small = with(&golden, end - 42, &f64::MIN_POSITIVE.to_le_bytes());
+    assert_altered_are_refused(&small, &[("tiny delta", 34, 2.8e-315, InvalidBudget)]);
 }
 
 #[test]
@@ -314,18 +249,10 @@ fn one_report_of_double_cap() {
         assert_eq!(error.code(), code, "{name}: {error}");
     }
     for payload in [vec![0; 15], vec![0; 17], vec![]] {
-        let other = codec::encode_report(&Report {
-            payload,
-            ..report.clone()
-        });
-        let error = codec::decode_report(&other, &shape).unwrap_err();
-        assert!(
-            matches!(
-                error.code(),
-                ErrorCode::WrongPayloadLength | ErrorCode::MalformedReport
-            ),
-            "{error}"
-        );
+        let report = report.clone();
+        let other = codec::encode_report(&Report { payload, ..report });
+        let code = codec::decode_report(&other, &shape).unwrap_err().code();
+        assert!(matches!(code, WrongPayloadLength | MalformedReport));
     }
     // Every seed is a report: there is nothing in it to be wrong.
     let extreme = with(&golden, 58, &[0xff; 16]);
@@ -409,7 +336,7 @@ fn one_report_with_its_token() {
     }
     for length in 0..enrolment::TOKEN_LEN {
         let error = read(&golden[..length]).unwrap_err();
-        assert_eq!(error.code(), ErrorCode::MalformedReport);
+        assert_eq!(error.code(), MalformedReport);
     }
 }
 
@@ -431,7 +358,7 @@ fn a_batch_with_its_tokens() {
     assert_eq!(read(&golden).unwrap(), (tokens.to_vec(), 2));
     for length in 0..golden.len() {
         let error = read(&golden[..length]).unwrap_err();
-        assert_eq!(error.code(), ErrorCode::MalformedReport, "cut to {length}");
+        assert_eq!(error.code(), MalformedReport, "cut to {length}");
     }
     // A token more or less moves the batch away from where it begins.
     for count in [0_u64, 1, 3, 5, 1 << 58, 1 << 59, u64::MAX] {
@@ -449,20 +376,14 @@ fn broken_frames(bytes: &[u8]) -> Vec<(String, Vec<u8>, ErrorCode)> {
         twins.push((
             format!("cut to {len}"),
             bytes[..len].to_vec(),
-            ErrorCode::MalformedReport,
+            MalformedReport,
         ));
     }
-    let mut long = bytes.to_vec();
-    long.push(0);
-    twins.push(("one byte more".into(), long, ErrorCode::MalformedReport));
+    let long = [bytes, &[0]].concat();
+    twins.push(("one byte more".into(), long, MalformedReport));
     for version in [0_u16, 2, 0x0100, 0xffff] {
-        let mut other = bytes.to_vec();
-        other[..2].copy_from_slice(&version.to_le_bytes());
-        twins.push((
-            format!("version {version}"),
-            other,
-            ErrorCode::UnsupportedVersion,
-        ));
+        let other = with(bytes, 0, &version.to_le_bytes());
+        twins.push((format!("version {version}"), other, UnsupportedVersion));
     }
     twins
 }
@@ -477,36 +398,26 @@ fn with(bytes: &[u8], at: usize, new: &[u8]) -> Vec<u8> {
 fn malformed_reports_are_refused_with_the_right_code() {
     let good = codec::encode_report(&report());
     let mut twins = broken_frames(&good);
+    let mut add = |name: String, at, bytes: &[u8], code| {
+        twins.push((name, with(&good, at, bytes), code));
+    };
     for length in [0_u64, 8, 11, 13, 1 << 40, u64::MAX] {
-        twins.push((
-            format!("length prefix {length}"),
-            with(&good, 50, &length.to_le_bytes()),
-            ErrorCode::MalformedReport,
-        ));
+        let name = format!("length prefix {length}");
+        add(name, 50, &length.to_le_bytes(), MalformedReport);
     }
-    twins.push((
-        "another study".into(),
-        with(&good, 2, &[0xac]),
-        ErrorCode::WrongFingerprint,
-    ));
-    twins.push((
-        "not UUIDv7".into(),
-        with(&good, 34 + 6, &[0x40]),
-        ErrorCode::MalformedReport,
-    ));
-    for (name, bad) in [
-        ("NaN", f32::NAN),
-        ("negative NaN", -f32::NAN),
-        ("infinity", f32::INFINITY),
-        ("−infinity", f32::NEG_INFINITY),
-        ("signalling NaN", f32::from_bits(0x7f80_0001)),
+    add("another study".into(), 2, &[0xac], WrongFingerprint);
+    add("not UUIDv7".into(), 34 + 6, &[0x40], MalformedReport);
+    let signalling = f32::from_bits(0x7f80_0001);
+    for bad in [
+        f32::NAN,
+        -f32::NAN,
+        f32::INFINITY,
+        f32::NEG_INFINITY,
+        signalling,
     ] {
         for entry in 0..3 {
-            twins.push((
-                format!("{name} at {entry}"),
-                with(&good, 58 + 4 * entry, &bad.to_le_bytes()),
-                ErrorCode::PayloadNotFinite,
-            ));
+            let name = format!("{bad} at {entry}");
+            add(name, 58 + 4 * entry, &bad.to_le_bytes(), PayloadNotFinite);
         }
     }
     // A well-framed report of another mechanism or dimension.
@@ -514,11 +425,7 @@ fn malformed_reports_are_refused_with_the_right_code() {
         payload: vec![0; 8],
         ..report()
     });
-    twins.push((
-        "shorter payload".into(),
-        shorter,
-        ErrorCode::WrongPayloadLength,
-    ));
+    twins.push(("shorter payload".into(), shorter, WrongPayloadLength));
     for (name, bytes, code) in twins {
         let error = codec::decode_report(&bytes, &shape()).expect_err(&name);
         assert_eq!(error.code(), code, "{name}: {error}");
@@ -534,25 +441,18 @@ fn malformed_batches_are_refused_with_the_right_code() {
     let good =
         codec::encode_batch(&shape(), [(id(1), a.as_slice()), (id(2), b.as_slice())]).unwrap();
     let mut twins = broken_frames(&good);
-    twins.push((
-        "another study".into(),
-        with(&good, 33, &[0]),
-        ErrorCode::WrongFingerprint,
-    ));
+    let mut add = |name: String, at, bytes: &[u8], code| {
+        twins.push((name, with(&good, at, bytes), code));
+    };
+    add("another study".into(), 33, &[0], WrongFingerprint);
     for length in [0_u64, 11, 28, u64::MAX] {
-        twins.push((
-            format!("payload length {length}"),
-            with(&good, 34, &length.to_le_bytes()),
-            ErrorCode::WrongPayloadLength,
-        ));
-        twins.push((
-            format!("run of {length}"),
-            with(&good, 42, &length.to_le_bytes()),
-            ErrorCode::MalformedReport,
-        ));
+        let name = format!("payload length {length}");
+        add(name, 34, &length.to_le_bytes(), WrongPayloadLength);
+        let name = format!("run of {length}");
+        add(name, 42, &length.to_le_bytes(), MalformedReport);
     }
     let empty = codec::encode_batch(&shape(), []).unwrap();
-    twins.push(("empty".into(), empty, ErrorCode::MalformedReport));
+    twins.push(("empty".into(), empty, MalformedReport));
     for (name, bytes, code) in twins {
         let error = codec::decode_batch(&bytes, &shape()).expect_err(&name);
         assert_eq!(error.code(), code, "{name}: {error}");
@@ -560,22 +460,16 @@ fn malformed_batches_are_refused_with_the_right_code() {
     // One bad report does not spoil the other.
     let half = with(&good, codec::batch_len(12, 0) + 16, &f32::NAN.to_le_bytes());
     let decoded = codec::decode_batch(&half, &shape()).unwrap();
-    assert_eq!(
-        decoded[0].as_ref().unwrap_err().code(),
-        ErrorCode::PayloadNotFinite
-    );
+    assert_eq!(decoded[0].as_ref().unwrap_err().code(), PayloadNotFinite);
     assert_eq!(decoded[1].as_ref().unwrap().id(), id(2));
     let wrong = codec::encode_batch(&shape(), [(id(1), [0_u8; 8].as_slice())]).unwrap_err();
-    assert_eq!(wrong.code(), ErrorCode::WrongPayloadLength);
+    assert_eq!(wrong.code(), WrongPayloadLength);
 }
 
 #[test]
 fn malformed_parameters_are_refused() {
     let good = params().canonical_bytes();
-    for (name, bytes, code) in broken_frames(&good) {
-        let error = StudyParams::from_canonical(&bytes).expect_err(&name);
-        assert_eq!(error.code(), code, "{name}: {error}");
-    }
+    assert_broken_frames_are_refused(&good);
     // Every flipped bit is refused or describes other parameters: there is one spelling of each.
     for at in 0..good.len() {
         for bit in 0..8 {
@@ -595,7 +489,7 @@ fn malformed_parameters_are_refused() {
         .unwrap();
     let error =
         StudyParams::from_canonical(&with(&good, at, &(sigma * 0.999).to_le_bytes())).unwrap_err();
-    assert_eq!(error.code(), ErrorCode::InvalidMechanism);
+    assert_eq!(error.code(), InvalidMechanism);
 }
 
 mod random_bytes {

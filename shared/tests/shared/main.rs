@@ -5,7 +5,6 @@
     reason = "a test fails by panicking"
 )]
 
-mod chosen_from_outcomes;
 mod codec_vectors;
 mod mechanism_law;
 mod reference_vectors;

@@ -1,4 +1,4 @@
-//! The law of the Gaussian mechanisms' noise, with fixed seeds.
+//! The law of the noise that is added to every entry, with fixed seeds.
 //!
 //! False-alarm rate: each z-score below is compared with 5.5, and there are fewer than 2,000 of them
 //! in the file, so a correct program fails for one choice of seeds in about 10,000.
@@ -16,10 +16,13 @@ const LIMIT: f64 = 5.5;
 const P: usize = 5;
 const SAMPLES: usize = 40_000;
 
+const LEN: usize = P * (P + 1) / 2;
+
 const GAUSSIAN: [MechanismKind; 2] = [
     MechanismKind::SymmetricGaussian,
     MechanismKind::IsotropicGaussian,
 ];
+const DENSE: [MechanismKind; 3] = [GAUSSIAN[0], GAUSSIAN[1], MechanismKind::DiscreteGaussian];
 
 fn spec(kind: MechanismKind, calibration: Calibration) -> MechanismSpec {
     derive(kind, calibration, 1e-6)
@@ -55,126 +58,104 @@ fn decode(payload: &[u8]) -> Vec<f64> {
         .collect()
 }
 
+/// On the diagonal and off it, as stated.
+fn standard_deviations(spec: &MechanismSpec) -> [f64; 2] {
+    match spec.noise_model() {
+        NoiseModel::Gaussian {
+            off_diagonal_sd,
+            diagonal_sd,
+        } => [diagonal_sd, off_diagonal_sd],
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The noise of one report of the row, entry by entry, in units of its stated standard deviation.
+fn noise(spec: &MechanismSpec, row: &BoundedRow, rng: &mut ChaCha20Rng) -> Vec<f64> {
+    let payload = spec.perturb_with(row, rng);
+    let [diagonal_sd, off_diagonal_sd] = standard_deviations(spec);
+    let (x, mut noise) = (row.as_slice(), vec![0.0; LEN]);
+    for i in 0..P {
+        for j in i..P {
+            let at = packed_index(P, i, j);
+            let bytes: [u8; 4] = payload[4 * at..4 * at + 4].try_into().unwrap();
+            let entry = match spec {
+                MechanismSpec::DiscreteGaussian(discrete) => {
+                    let parameters = discrete.parameters();
+                    let steps = f64::from(i32::from_le_bytes(bytes));
+                    match i == j {
+                        true => steps * parameters.diagonal_step(),
+                        false => steps * parameters.off_diagonal_step(),
+                    }
+                }
+                _ => f64::from(f32::from_le_bytes(bytes)),
+            };
+            let sd = if i == j { diagonal_sd } else { off_diagonal_sd };
+            noise[at] = (entry - x[i] * x[j]) / sd;
+        }
+    }
+    noise
+}
+
 #[test]
 fn entries_are_unbiased_with_the_stated_variances_and_uncorrelated() {
     let x = row();
-    for (seed, kind) in GAUSSIAN.into_iter().enumerate() {
+    for (seed, kind) in DENSE.into_iter().enumerate() {
         let spec = spec(kind, Calibration::Analytic);
-        let sigma = sigma(&spec);
-        let off = match kind {
-            MechanismKind::IsotropicGaussian => sigma / 2.0_f64.sqrt(),
-            _ => sigma,
-        };
+        let [diagonal, off_diagonal] = standard_deviations(&spec);
+        let isotropic = kind != MechanismKind::SymmetricGaussian;
+        let ratio = if isotropic { 0.5_f64.sqrt() } else { 1.0 };
+        assert!((off_diagonal / diagonal / ratio - 1.0).abs() < 1e-15);
+        assert!(
+            spec.gaussian_noise()
+                .is_none_or(|noise| noise.sigma() == diagonal)
+        );
         let mut rng = ChaCha20Rng::seed_from_u64(100 + seed as u64);
-        let len = P * (P + 1) / 2;
-        let mut sum = vec![0.0; len];
-        let mut products = vec![0.0; len * len];
+        let mut sum = [0.0; LEN];
+        let mut products = [0.0; LEN * LEN];
+        let mut fourth = 0.0_f64;
         for _ in 0..SAMPLES {
-            let entries = decode(&spec.perturb_with(&x, &mut rng));
-            let mut noise = vec![0.0; len];
-            for i in 0..P {
-                for j in i..P {
-                    let at = packed_index(P, i, j);
-                    let sd = if i == j { sigma } else { off };
-                    noise[at] = (entries[at] - x.as_slice()[i] * x.as_slice()[j]) / sd;
-                }
-            }
-            for a in 0..len {
+            let noise = noise(&spec, &x, &mut rng);
+            for a in 0..LEN {
                 sum[a] += noise[a];
+                fourth += noise[a].powi(4);
                 for b in 0..=a {
-                    products[a * len + b] += noise[a] * noise[b];
+                    products[a * LEN + b] += noise[a] * noise[b];
                 }
             }
         }
         let n = SAMPLES as f64;
-        for a in 0..len {
-            assert!(
-                (sum[a] / n.sqrt()).abs() < LIMIT,
-                "{kind}: mean of entry {a}"
-            );
+        for a in 0..LEN {
+            let z = sum[a] / n.sqrt();
+            assert!(z.abs() < LIMIT, "{kind}: mean of entry {a}: {z}");
             for b in 0..=a {
                 let (expected, spread) = if a == b {
                     (n, (2.0 * n).sqrt())
                 } else {
                     (0.0, n.sqrt())
                 };
-                let z = (products[a * len + b] - expected) / spread;
-                assert!(
-                    z.abs() < LIMIT,
-                    "{kind}: second moment of entries {a}, {b}: z = {z}"
-                );
+                let z = (products[a * LEN + b] - expected) / spread;
+                assert!(z.abs() < LIMIT, "{kind}: entries {a}, {b}: {z}");
             }
         }
+        let count = n * LEN as f64;
+        let z = (fourth - 3.0 * count) / (96.0 * count).sqrt();
+        assert!(z.abs() < LIMIT, "{kind}: fourth moment: {z}");
     }
 }
 
-/// Decoded reports of the discrete Gaussian: mean, variances and fourth moment as stated.
 #[test]
-fn discrete_reports_are_unbiased_with_the_stated_variances() {
+fn the_noise_is_symmetric_to_the_third_moment() {
     let x = row();
-    let spec = derive(MechanismKind::DiscreteGaussian, Calibration::Analytic, 1e-6);
-    let MechanismSpec::DiscreteGaussian(discrete) = spec else {
-        panic!("{spec:?}")
-    };
-    let NoiseModel::Gaussian {
-        off_diagonal_sd,
-        diagonal_sd,
-    } = spec.noise_model()
-    else {
-        panic!("{:?}", spec.noise_model())
-    };
-    let parameters = discrete.parameters();
-    let mut rng = ChaCha20Rng::seed_from_u64(12);
-    let len = P * (P + 1) / 2;
-    let (mut first, mut second, mut fourth) = (vec![0.0; len], vec![0.0; len], 0.0);
-    for _ in 0..SAMPLES {
-        let payload = spec.perturb_with(&x, &mut rng);
-        for i in 0..P {
-            for j in i..P {
-                let at = packed_index(P, i, j);
-                let (step, sd) = if i == j {
-                    (parameters.diagonal_step(), diagonal_sd)
-                } else {
-                    (parameters.off_diagonal_step(), off_diagonal_sd)
-                };
-                let bytes = payload[4 * at..4 * at + 4].try_into().unwrap();
-                let entry = f64::from(i32::from_le_bytes(bytes)) * step;
-                let z = (entry - x.as_slice()[i] * x.as_slice()[j]) / sd;
-                first[at] += z;
-                second[at] += z * z;
-                fourth += z.powi(4);
-            }
-        }
+    for kind in DENSE {
+        let spec = spec(kind, Calibration::Analytic);
+        let mut rng = ChaCha20Rng::seed_from_u64(7);
+        let third: f64 = (0..SAMPLES)
+            .flat_map(|_| noise(&spec, &x, &mut rng))
+            .map(|z| z.powi(3))
+            .sum();
+        let count = (SAMPLES * LEN) as f64;
+        assert!((third / (15.0 * count).sqrt()).abs() < LIMIT, "{kind}");
     }
-    let n = SAMPLES as f64;
-    for at in 0..len {
-        assert!((first[at] / n.sqrt()).abs() < LIMIT, "mean of entry {at}");
-        let z = (second[at] - n) / (2.0 * n).sqrt();
-        assert!(z.abs() < LIMIT, "variance of entry {at}: z = {z}");
-    }
-    let count = n * len as f64;
-    assert!(((fourth - 3.0 * count) / (96.0 * count).sqrt()).abs() < LIMIT);
-    assert!((off_diagonal_sd * 2.0_f64.sqrt() / diagonal_sd - 1.0).abs() < 1e-15);
-}
-
-#[test]
-fn the_noise_is_normal_to_the_fourth_moment() {
-    let x = row();
-    let spec = spec(MechanismKind::SymmetricGaussian, Calibration::Analytic);
-    let mut rng = ChaCha20Rng::seed_from_u64(7);
-    let (mut third, mut fourth, mut count) = (0.0_f64, 0.0_f64, 0.0_f64);
-    for _ in 0..SAMPLES {
-        let entries = decode(&spec.perturb_with(&x, &mut rng));
-        // The fourth feature is zero, so its line is pure noise.
-        for j in 0..P {
-            let z = entries[packed_index(P, 3, j)] / sigma(&spec);
-            third += z.powi(3);
-            fourth += z.powi(4);
-            count += 1.0;
-        }
-    }
-    assert!((third / (15.0_f64 * count).sqrt()).abs() < LIMIT);
-    assert!(((fourth - 3.0 * count) / (96.0_f64 * count).sqrt()).abs() < LIMIT);
 }
 
 #[test]
@@ -207,15 +188,11 @@ fn as_published_and_analytic_runs_are_equal_at_equal_sigma_and_seed() {
 
 #[test]
 fn releases_differ_every_time() {
-    let params = StudyParams::freeze(StudyDesign {
-        dimension: P,
-        features: None,
-        norm: Norm::Normalize,
-        centring: None,
-        mechanism: MechanismKind::IsotropicGaussian,
-        calibration: Calibration::Analytic,
-        budget: Budget::approximate(2.0, 1e-6).unwrap(),
-    })
+    let params = StudyParams::freeze(StudyDesign::new(
+        MechanismKind::IsotropicGaussian,
+        P,
+        Budget::approximate(2.0, 1e-6).unwrap(),
+    ))
     .unwrap();
     let releases: std::collections::HashSet<Vec<u8>> = (0..100)
         .map(|_| params.mechanism().release(&row()).unwrap())

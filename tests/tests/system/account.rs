@@ -1,23 +1,28 @@
 //! `eigenveil account` as a process: what it says of several studies.
 
-use crate::program::{run, run_json, succeeded};
+use crate::program::run_json;
 
-/// What holds of studies that are fixed in advance does not hold of studies chosen from outcomes
-/// (`shared/tests/shared/chosen_from_outcomes.rs`): every surface says which one it prints.
+/// ε adds for pure reports, μ² for Gaussian ones (50-digit arithmetic), ρ for discrete ones; the plain sum beside it.
 #[test]
-fn account_says_what_is_fixed_in_advance() {
-    let line = "account --epsilon 1 --studies 100";
-    let text = succeeded(&run(line));
-    assert!(
-        text.contains("number and parameters fixed in advance"),
-        "{text}"
-    );
-    assert!(text.contains("chosen from outcomes"), "{text}");
-    let help = succeeded(&run("account --help"));
-    for said in [&text, &help] {
-        assert!(!said.to_lowercase().contains("adaptive"), "{said}");
+fn several_studies_add_up() {
+    let five = |mechanism: &str| {
+        run_json(&format!(
+            "account --mechanism {mechanism} --epsilon 1 --delta 1e-6 --studies 5"
+        ))
+    };
+    for (mechanism, together) in [
+        ("double-cap", 5.0..5.000_01),
+        ("isotropic-gaussian", 2.399_712_349..2.399_713),
+        ("discrete-gaussian", 2.86..2.93),
+    ] {
+        let account = five(mechanism);
+        let value = |key: &str| account[key].as_f64().unwrap();
+        let composed = value("composed_epsilon");
+        assert!(together.contains(&composed), "{account}");
+        assert_eq!(value("filter_epsilon"), composed);
+        assert!((4.99..5.0001).contains(&value("sum_epsilon")), "{account}");
+        let pure = mechanism == "double-cap";
+        assert_eq!(account["composed_pure_epsilon"].is_null(), !pure);
+        assert_eq!(value("sum_delta") == 0.0, pure);
     }
-    let json = run_json(line);
-    let (fixed, filter) = (&json["composed_epsilon"], &json["filter_epsilon"]);
-    assert!(filter.as_f64().unwrap() > fixed.as_f64().unwrap(), "{json}");
 }

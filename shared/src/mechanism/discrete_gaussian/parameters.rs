@@ -205,17 +205,12 @@ impl DiscreteGaussianParameters {
     }
 
     /// M = 2ᵇ⁺¹ + 16σ < 2³¹, the magnitude at which the device clamps an integer. Entries of the rounded
-    /// svec stay below 2ᵇ + 1, and the noise of one entry passes 16σ with probability below 2e⁻¹²⁸ < 1e-55.
+    /// svec stay below 2ᵇ + 1, and the noise of one entry passes 16σ with probability below 2e⁻¹²⁸ < 1e-55. So at
+    /// least 2⁵³/M, eight million, reports add up exactly in f64, in any order; in i64 a thousand times as many.
     pub fn payload_bound(&self) -> i32 {
         // At most 2^25 + 2^30.
         let bound = (2_u64 << self.grid_bits) + CLAMP_SIGMAS * self.sigma_grid;
         i32::try_from(bound).unwrap_or(i32::MAX)
-    }
-
-    /// How many reports may be added in f64 with every partial sum exact, in any order: 2⁵³/M, at least
-    /// eight million. In i64 it is 2⁶³/M, at least eight thousand million.
-    pub fn exact_f64_reports(&self) -> u64 {
-        (1 << 53) / u64::from(self.payload_bound().unsigned_abs())
     }
 
     /// A δ for which reports of dimension p are (`epsilon`, δ)-LDP: the bound of
@@ -481,7 +476,6 @@ mod tests {
                     assert!(price > 1.0 && price < 1.02, "p={p} ε={epsilon}: {price}");
                     let bound = u64::from(parameters.payload_bound().unsigned_abs());
                     assert!(bound > 16 * parameters.sigma_grid());
-                    assert!(parameters.exact_f64_reports() * bound <= 1 << 53);
                 }
             }
         }
@@ -584,7 +578,7 @@ mod tests {
         }
         let largest = DiscreteGaussianParameters::new(MAX_GRID_BITS, MAX_SIGMA_GRID).unwrap();
         assert_eq!(largest.payload_bound(), (1 << 25) + (1 << 30));
-        assert!(largest.exact_f64_reports() > 8_000_000);
+        assert!((1 << 53) / i64::from(largest.payload_bound()) > 8_000_000);
         let json = serde_json::to_string(&largest).unwrap();
         assert_eq!(
             serde_json::from_str::<DiscreteGaussianParameters>(&json).unwrap(),

@@ -208,7 +208,7 @@ impl LocalRandomizer for DoubleCap {
 
     fn guarantee(&self) -> Result<Guarantee> {
         Pure::new(self.epsilon)?;
-        Ok(Pure::new(self.reported_epsilon())?.into())
+        Pure::new(self.reported_epsilon()).map(Guarantee::Pure)
     }
 
     fn true_epsilon(&self, _delta: f64) -> Option<f64> {
@@ -300,21 +300,7 @@ mod tests {
     use rand::{SeedableRng, rngs::ChaCha20Rng};
 
     use super::*;
-    use crate::preprocess::{Norm, Preprocessing, Row};
-
-    fn bounded(values: Vec<f64>) -> BoundedRow {
-        let preprocessing = Preprocessing {
-            dimension: values.len(),
-            features: None,
-            norm: Norm::Clip { radius: 1.0 },
-            centring: None,
-        };
-        preprocessing
-            .preprocessor()
-            .unwrap()
-            .prepare(&Row::new(values))
-            .unwrap()
-    }
+    use crate::preprocess::{Norm, bounded};
 
     fn pure(epsilon: f64) -> Budget {
         Budget::pure(epsilon).unwrap()
@@ -336,7 +322,7 @@ mod tests {
         assert!(reported >= 1.0 + GENERATOR_SLACK);
         assert_eq!(
             cap.guarantee().unwrap(),
-            Pure::new(reported).unwrap().into()
+            Guarantee::Pure(Pure::new(reported).unwrap())
         );
     }
 
@@ -382,7 +368,8 @@ mod tests {
             vec![1e-200; 5],
         ] {
             let mut rng = ChaCha20Rng::from_seed([5; 32]);
-            let u = mechanism.direction(bounded(row).as_slice(), &mut rng, &mut Workspace::new());
+            let row = bounded(row, Norm::Clip { radius: 1.0 });
+            let u = mechanism.direction(row.as_slice(), &mut rng, &mut Workspace::new());
             assert!((dot(&u, &u) - 1.0).abs() < 1e-14);
             ends.push(rng.next_u64());
         }

@@ -146,7 +146,7 @@ mod tests {
     use super::*;
     use crate::{
         mechanism::{Calibration, MechanismKind, MechanismSpec},
-        preprocess::{BoundedRow, Norm, Preprocessing, Row},
+        preprocess::{BoundedRow, Norm, bounded},
     };
 
     const GAUSSIAN: [MechanismKind; 2] = [
@@ -160,14 +160,7 @@ mod tests {
     }
 
     fn prepared(values: Vec<f64>) -> BoundedRow {
-        let preprocessing = Preprocessing {
-            dimension: values.len(),
-            features: None,
-            norm: Norm::Clip { radius: 1.0 },
-            centring: None,
-        };
-        let preprocessor = preprocessing.preprocessor().unwrap();
-        preprocessor.prepare(&Row::new(values)).unwrap()
+        bounded(values, Norm::Clip { radius: 1.0 })
     }
 
     fn decode(payload: &[u8]) -> Vec<f32> {

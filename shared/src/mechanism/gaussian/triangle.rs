@@ -13,7 +13,7 @@ use crate::{
     preprocess::BoundedRow,
     privacy::{
         Budget,
-        accountant::{self, Guarantee},
+        accountant::Guarantee,
         gaussian::{self, SENSITIVITY},
         rounded_up,
     },
@@ -87,7 +87,7 @@ impl<T: NoisyTriangle> LocalRandomizer for T {
     }
 
     fn guarantee(&self) -> Result<Guarantee> {
-        Ok(accountant::Gaussian::from_noise(self.noise().sigma(), SENSITIVITY)?.into())
+        Guarantee::gaussian(self.noise().sigma(), SENSITIVITY)
     }
 
     fn true_epsilon(&self, delta: f64) -> Option<f64> {

@@ -28,26 +28,10 @@ const PRECISION: f64 = 1e-7;
 /// nothing is left, and only δ₀ ≪ 1/n² gains anything. Of the mechanisms only `double-cap` is pure.
 ///
 /// # The numerical bound
-/// Let R(x) be the law of a report, x and x′ the two rows of the first participant.
-/// 1. With Q, Q′ := (e^ε₀ R(x) − R(x′))/(e^ε₀ − 1) and the same exchanged, both laws by ε₀-privacy,
-///    R(x) = (e^ε₀ Q + Q′)/(e^ε₀+1), R(x′) = (Q + e^ε₀ Q′)/(e^ε₀+1), and R(x) + R(x′) = Q + Q′.
-/// 2. Another participant's R(xᵢ) ≥ e^−ε₀ max(R(x), R(x′)) ≥ ½e^−ε₀ (R(x) + R(x′)) = ½e^−ε₀ (Q + Q′): with
-///    probability e^−ε₀ it is a clone that draws from Q or Q′ by a fair coin, otherwise from a law that
-///    depends on xᵢ alone.
-/// 3. So the shuffled set is a post-processing (draw from Q, Q′ and the remaining laws, shuffle) of the
-///    numbers of draws from Q and Q′: with C ~ Bin(n−1, e^−ε₀), A ~ Bin(C, ½), first participant Q with
-///    probability e^ε₀/(e^ε₀+1) under x, 1/(e^ε₀+1) under x′:
-///    (A+B, C−A+1−B), against the same with 1−B for B (Feldman, McMillan & Talwar 2021, the reduction
-///    behind Theorem 3.1).
-/// 4. Given N = C+1 the pair's likelihoods are C(N,a)2^−N·2(p a + (1−p)(N−a))/N with p = e^ε₀/(e^ε₀+1) and
-///    1−p: with X = 2a/N − 1, the mean of N fair signs, they are (1 ± X tanh(ε₀/2)) times the
-///    same law, and the hockey-stick divergence, the same in both directions, is
-///    `δ_N(ε) = (1+e^ε)·E (X tanh(ε₀/2) − tanh(ε/2))₊`.
-/// 5. δ_N falls with N (one more fair sign is a post-processing), so C may be rounded down: the sum over
-///    C is taken in at most 256 groups with their smallest C, tails included. Every sum is rounded up.
-///
-/// The refinement with clone probability 2/(e^ε₀+1) (Feldman, McMillan & Talwar 2023), which would
-/// lower ε by up to √2, is not used: steps 1 to 4 do not prove it.
+/// `docs/derivations/shuffle.md`, "Clones" (Feldman, McMillan & Talwar 2021, the reduction behind Theorem 3.1):
+/// `δ(ε) = (1+e^ε)·E (X tanh(ε₀/2) − tanh(ε/2))₊`, X the mean of C + 1 fair signs, C ~ Bin(n−1, e^−ε₀). It falls with C,
+/// which is rounded down, in at most 256 groups, tails included. Every sum is rounded up. The refinement with clone
+/// probability 2/(e^ε₀+1) (Feldman, McMillan & Talwar 2023) is not used: that derivation does not prove it.
 #[derive(Clone, Debug)]
 pub struct Shuffled {
     report: Pure,

@@ -1,0 +1,432 @@
+//! What a ledger and an outbox promise of their file while nothing is killed (`ledger_crash.rs` and `outbox_crash.rs` kill):
+//! emptied, moved, linked to, beside the log of another time, of another version.
+
+use std::{fmt::Debug, fs, path::Path};
+
+use eigenveil_client::{Ledger, Limits, Outbox, Result, RowLedger};
+use eigenveil_shared::{enrolment::ParticipantToken, preprocess::Row};
+
+use crate::common::{SERVER, binding, participant, row, study, take_part};
+
+/// A file of reports: of one device to studies with these numbers, or of participants with these numbers.
+trait Reports: Debug {
+    fn keep(&mut self, number: u64, row: &Row) -> Result<()>;
+    fn keep_token(&mut self, number: u64, token: &ParticipantToken);
+    fn acknowledge(&mut self, number: u64);
+    /// Payloads of what is to be sent, by number.
+    fn to_send(&self) -> Vec<Vec<u8>>;
+    /// What it shows of itself.
+    fn shown(&self) -> String;
+}
+
+fn name(number: u64) -> String {
+    format!("{number:03}")
+}
+
+impl Reports for Ledger {
+    fn keep(&mut self, number: u64, row: &Row) -> Result<()> {
+        let (participant, binding) = study(&name(number), 0.125);
+        self.take_part(&participant, &binding, row).map(drop)
+    }
+
+    fn keep_token(&mut self, number: u64, token: &ParticipantToken) {
+        assert!(Ledger::keep_token(self, &name(number), token).unwrap());
+    }
+
+    fn acknowledge(&mut self, number: u64) {
+        let owed = self.owed().unwrap();
+        let mut owed = owed.iter();
+        let report = owed.find(|owed| owed.binding.study() == name(number));
+        Ledger::acknowledge(self, report.unwrap().report.id).unwrap();
+    }
+
+    fn to_send(&self) -> Vec<Vec<u8>> {
+        let owed = self.owed().unwrap().into_iter();
+        owed.map(|owed| owed.report.payload).collect()
+    }
+
+    fn shown(&self) -> String {
+        let receipt = self.receipt().unwrap();
+        let json = serde_json::to_string(&receipt).unwrap();
+        format!("{:?} {receipt} {receipt:?} {json}", self.owed().unwrap())
+    }
+}
+
+impl Reports for Outbox {
+    fn keep(&mut self, number: u64, row: &Row) -> Result<()> {
+        self.enqueue(number, &participant().report(row)?).map(drop)
+    }
+
+    fn keep_token(&mut self, number: u64, token: &ParticipantToken) {
+        assert_eq!(self.assign_tokens([(number, token)]).unwrap(), 1);
+    }
+
+    fn acknowledge(&mut self, number: u64) {
+        assert_eq!(Outbox::acknowledge(self, &[number]).unwrap(), 1);
+    }
+
+    fn to_send(&self) -> Vec<Vec<u8>> {
+        let pending = self.pending(usize::MAX).unwrap().into_iter();
+        pending.map(|pending| pending.report.payload).collect()
+    }
+
+    fn shown(&self) -> String {
+        format!("{:?} {:?}", self.pending(9).unwrap(), self.counts())
+    }
+}
+
+type Opened = Result<Box<dyn Reports>>;
+
+fn boxed(opened: Result<impl Reports + 'static>) -> Opened {
+    opened.map(|file| Box::new(file) as _)
+}
+
+struct Kind {
+    name: &'static str,
+    /// As it was before 0.2.0.
+    earlier_application_id: i32,
+    /// How many reports one takes here.
+    most: u64,
+    open: fn(&Path) -> Opened,
+    open_existing: fn(&Path) -> Opened,
+}
+
+const KINDS: [Kind; 2] = [
+    Kind {
+        name: "ledger",
+        earlier_application_id: 0x4576_4c67,
+        most: 9,
+        open: |path| boxed(Ledger::open(path)),
+        open_existing: |path| boxed(Ledger::open_existing(path)),
+    },
+    Kind {
+        name: "outbox",
+        earlier_application_id: 0x4576_4f62,
+        most: 100,
+        open: |path| boxed(Outbox::open(path, &binding(SERVER))),
+        open_existing: |path| boxed(Outbox::open_existing(path)),
+    },
+];
+
+/// Each kind, in a folder of its own.
+fn each(test: impl Fn(&Kind, &Path)) {
+    for kind in &KINDS {
+        let folder = tempfile::tempdir().unwrap();
+        test(kind, folder.path());
+    }
+}
+
+/// Whether a file of this folder has these bytes in it.
+fn holds(folder: &Path, bytes: &[u8]) -> bool {
+    fs::read_dir(folder).unwrap().any(|file| {
+        let found = fs::read(file.unwrap().path()).unwrap();
+        found.windows(bytes.len()).any(|window| window == bytes)
+    })
+}
+
+#[test]
+fn a_second_opener_is_refused_until_the_first_is_gone() {
+    each(|kind, folder| {
+        let path = folder.join("file");
+        let first = (kind.open)(&path).unwrap();
+        for opened in [(kind.open)(&path), (kind.open_existing)(&path)] {
+            let error = opened.unwrap_err();
+            assert!(error.is_locked(), "{error}");
+            let said = error.to_string();
+            assert!(said.starts_with(kind.name) && said.contains("another process"));
+        }
+        drop(first);
+        drop((kind.open)(&path).unwrap());
+    });
+}
+
+#[test]
+fn other_files_are_refused_and_left_alone() {
+    each(|kind, folder| {
+        let [text, database, other] =
+            ["rows.csv", "other.db", "other"].map(|name| folder.join(name));
+        fs::write(&text, "1,2,3\n".repeat(500)).unwrap();
+        rusqlite::Connection::open(&database)
+            .unwrap()
+            .execute_batch("CREATE TABLE t (x); INSERT INTO t VALUES (1);")
+            .unwrap();
+        let mut others = KINDS.iter().filter(|other| other.name != kind.name);
+        drop((others.next().unwrap().open)(&other).unwrap());
+        for path in [text, database, other] {
+            let before = fs::read(&path).unwrap();
+            let error = (kind.open)(&path).unwrap_err().to_string();
+            let says = format!("not an Eigenveil {}", kind.name);
+            assert!(error.contains(&says), "{error}");
+            assert_eq!(fs::read(&path).unwrap(), before);
+        }
+        let nothing = folder.join("nothing");
+        let error = (kind.open_existing)(&nothing).unwrap_err().to_string();
+        assert!(
+            error.contains("no such file") && !nothing.exists(),
+            "{error}"
+        );
+        let error = (kind.open)(&folder.join("no/folder")).unwrap_err();
+        assert!(error.to_string().contains("cannot be created"), "{error}");
+        drop((kind.open)(&nothing).unwrap());
+        drop((kind.open_existing)(&nothing).unwrap());
+    });
+}
+
+/// A new one in its place would spend, or perturb, everything again.
+#[test]
+fn an_existing_file_that_holds_nothing_is_an_error() {
+    each(|kind, folder| {
+        let path = folder.join("file");
+        let no_tables = || {
+            rusqlite::Connection::open(&path)
+                .unwrap()
+                .pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))
+                .unwrap();
+        };
+        let empty = || fs::write(&path, "").unwrap();
+        for (make, says) in [
+            (&empty as &dyn Fn(), "only if there never was"),
+            (&no_tables, "not an Eigenveil"),
+        ] {
+            make();
+            let before = fs::read(&path).unwrap();
+            for opened in [(kind.open)(&path), (kind.open_existing)(&path)] {
+                let error = opened.unwrap_err().to_string();
+                assert!(error.contains(says) && error.contains(kind.name), "{error}");
+            }
+            assert_eq!(fs::read(&path).unwrap(), before);
+        }
+        // The way out.
+        fs::remove_file(&path).unwrap();
+        assert!((kind.open)(&path).unwrap().to_send().is_empty());
+    });
+}
+
+#[test]
+fn a_file_of_a_later_version_is_refused() {
+    each(|kind, folder| {
+        let path = folder.join("file");
+        drop((kind.open)(&path).unwrap());
+        let connection = rusqlite::Connection::open(&path).unwrap();
+        connection.pragma_update(None, "user_version", 2).unwrap();
+        drop(connection);
+        let error = (kind.open)(&path).unwrap_err().to_string();
+        assert!(error.contains("layout version 2"), "{error}");
+        assert!(error.contains("update"), "{error}");
+    });
+}
+
+/// As they were left by a kill, too, with what they hold in the log alone.
+#[test]
+fn a_file_made_before_0_2_0_is_refused_by_name_and_left_as_it_is() {
+    let row_ledger = Kind {
+        name: "ledger",
+        earlier_application_id: 0x4576_526c,
+        open: |path| RowLedger::open(path).map(|_| unreachable!()),
+        open_existing: |path| RowLedger::open_existing(path).map(|_| unreachable!()),
+        ..KINDS[0]
+    };
+    for kind in KINDS.iter().chain([&row_ledger]) {
+        // The last version of each, and numbers that version 1 of today has too.
+        for (version, killed) in [(1, false), (1, true), (2, true), (3, false), (4, false)] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("file");
+            let writer = rusqlite::Connection::open(folder.path().join("writer")).unwrap();
+            writer
+                .execute_batch(&format!(
+                    "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0; BEGIN;
+                     CREATE TABLE entry (number INTEGER PRIMARY KEY, study TEXT, epsilon REAL);
+                     INSERT INTO entry VALUES (1, 'a', 4);
+                     PRAGMA application_id = {}; PRAGMA user_version = {version}; COMMIT;",
+                    kind.earlier_application_id
+                ))
+                .unwrap();
+            if !killed {
+                writer
+                    .execute_batch("PRAGMA wal_checkpoint(TRUNCATE)")
+                    .unwrap();
+            }
+            for ending in ["", "-wal"] {
+                let from = folder.path().join(format!("writer{ending}"));
+                fs::copy(from, folder.path().join(format!("file{ending}"))).unwrap();
+            }
+            let files = || ["file", "file-wal"].map(|name| fs::read(folder.path().join(name)).ok());
+            let before = files();
+            for opened in [(kind.open)(&path), (kind.open_existing)(&path)] {
+                let error = opened.unwrap_err().to_string();
+                for says in [
+                    path.to_str().unwrap(),
+                    "before 0.2.0",
+                    "the program that made it",
+                ] {
+                    assert!(error.contains(says), "{version} {killed}: {error}");
+                }
+            }
+            assert_eq!(files(), before);
+            assert!(killed || RowLedger::is_at(&path) == std::ptr::eq(kind, &row_ledger));
+        }
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn only_the_owner_can_read_it() {
+    use std::os::unix::fs::PermissionsExt;
+    each(|kind, folder| {
+        let mut file = (kind.open)(&folder.join("file")).unwrap();
+        file.keep(1, &row(1.0)).unwrap();
+        let modes = fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().metadata().unwrap().permissions().mode() & 0o077);
+        assert_eq!(modes.collect::<Vec<_>>(), [0, 0], "the file and its log");
+    });
+}
+
+#[test]
+fn no_row_value_reaches_the_file_or_a_message() {
+    each(|kind, folder| {
+        let sentinel = 54_321.987_f64;
+        let path = folder.join("file");
+        let mut file = (kind.open)(&path).unwrap();
+        file.keep(0, &Row::new(vec![sentinel; 5])).unwrap();
+        let shown = format!("{file:?} {}", file.shown());
+        assert!(!shown.contains("54321"), "{shown}");
+        let mut stored = fs::read(folder.join("file-wal")).unwrap();
+        drop(file);
+        stored.extend(fs::read(&path).unwrap());
+        for raw in [
+            sentinel.to_le_bytes().to_vec(),
+            sentinel.to_be_bytes().to_vec(),
+            (sentinel as f32).to_le_bytes().to_vec(),
+        ] {
+            assert!(!stored.windows(raw.len()).any(|window| window == raw));
+        }
+    });
+}
+
+/// The bytes of an acknowledged report and of its token are in no file any more, while it is open and after.
+#[test]
+fn an_acknowledged_report_is_overwritten() {
+    each(|kind, folder| {
+        let path = folder.join("file");
+        let token = |number: u64| ParticipantToken::from_bytes([number as u8 + 1; 32]);
+        let mut file = (kind.open)(&path).unwrap();
+        for number in 0..kind.most {
+            file.keep(number, &row(1.0)).unwrap();
+            file.keep_token(number, &token(number));
+        }
+        let all = file.to_send();
+        assert_eq!(all.len() as u64, kind.most);
+        let gone = kind.most * 3 / 4;
+        (0..gone).for_each(|number| file.acknowledge(number));
+        for _ in 0..2 {
+            for (number, payload) in (0..).zip(&all) {
+                assert_eq!(holds(folder, payload), number >= gone, "{number}");
+                let token = token(number);
+                assert_eq!(holds(folder, token.as_bytes()), number >= gone, "{number}");
+            }
+            drop(file);
+            file = (kind.open)(&path).unwrap();
+        }
+    });
+}
+
+/// As a kill or a power cut leaves the file, without what is beside it: everything that was given is in it.
+#[test]
+fn copied_while_open_without_its_log_it_has_every_report() {
+    each(|kind, folder| {
+        let path = folder.join("file");
+        let mut file = (kind.open)(&path).unwrap();
+        for number in 0..kind.most.min(40) {
+            file.keep(number, &row(1.0)).unwrap();
+            let copy = folder.join(format!("copy-{number}"));
+            fs::copy(&path, &copy).unwrap();
+            let found = (kind.open)(&copy).unwrap();
+            assert_eq!(found.to_send(), file.to_send(), "{number}");
+        }
+    });
+}
+
+#[test]
+fn a_file_with_two_names_is_refused_until_it_has_one() {
+    each(|kind, folder| {
+        let (path, other) = (folder.join("file"), folder.join("other"));
+        let mut file = (kind.open)(&path).unwrap();
+        file.keep(1, &row(1.0)).unwrap();
+        let given = file.to_send();
+        // Linked while it is open: nothing more is written.
+        fs::hard_link(&path, &other).unwrap();
+        let error = file.keep(2, &row(1.0)).unwrap_err().to_string();
+        assert!(error.contains("linked to"), "{error}");
+        drop(file);
+        for name in [&path, &other] {
+            let error = (kind.open)(name).unwrap_err().to_string();
+            assert!(error.contains("2 names"), "{error}");
+        }
+        fs::remove_file(&path).unwrap();
+        assert_eq!((kind.open)(&other).unwrap().to_send(), given);
+    });
+}
+
+#[test]
+fn a_file_that_is_moved_keeps_what_it_has_and_is_not_written_at_its_old_name() {
+    each(|kind, folder| {
+        let (path, other) = (folder.join("file"), folder.join("other"));
+        let mut file = (kind.open)(&path).unwrap();
+        file.keep(1, &row(1.0)).unwrap();
+        let given = file.to_send();
+        fs::rename(&path, &other).unwrap();
+        let error = file.keep(2, &row(1.0)).unwrap_err().to_string();
+        assert!(error.contains("was moved"), "{error}");
+        // Nobody makes a new one while the moved one is in use: its log is there.
+        let error = (kind.open)(&path).unwrap_err().to_string();
+        assert!(error.contains("moved away or lost"), "{error}");
+        // It has it open by the other name too.
+        assert!((kind.open)(&other).unwrap_err().is_locked());
+        drop(file);
+        let mut file = (kind.open)(&other).unwrap();
+        file.keep(1, &row(2.0)).unwrap();
+        assert_eq!(file.to_send(), given);
+    });
+}
+
+/// A change that nobody saw, in a log; the file goes on elsewhere without it and comes back.
+#[test]
+fn a_log_that_is_not_of_the_files_last_change_is_not_applied() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger");
+    let log = folder.path().join("ledger-wal");
+    let mut ledger = Ledger::open(&path).unwrap();
+    take_part(&mut ledger, &study("a", 1.0));
+    drop(ledger);
+    // As a kill between the log and the file leaves it.
+    let before = fs::read(&path).unwrap();
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    connection
+        .execute_batch(
+            "PRAGMA wal_autocheckpoint = 0; BEGIN;
+             UPDATE limits SET epsilon_total = 3;
+             UPDATE head SET previous = token, token = randomblob(16); COMMIT;",
+        )
+        .unwrap();
+    let left = fs::read(&log).unwrap();
+    drop(connection);
+    fs::write(&path, &before).unwrap();
+    fs::write(&log, &left).unwrap();
+    let mut ledger = Ledger::open(&path).unwrap();
+    assert_eq!(ledger.limits().unwrap().epsilon_total(), 3.0, "its own log");
+    ledger.set_limits(Limits::default()).unwrap();
+    take_part(&mut ledger, &study("b", 4.0));
+    drop(ledger);
+    let after = fs::read(&path).unwrap();
+    fs::write(&log, &left).unwrap();
+    let error = Ledger::open(&path).unwrap_err().to_string();
+    assert!(
+        error.contains("does not belong to its last change"),
+        "{error}"
+    );
+    assert_eq!(fs::read(&path).unwrap(), after);
+    // The way out.
+    fs::remove_file(&log).unwrap();
+    assert_eq!(Ledger::open(&path).unwrap().spent().unwrap().epsilon, 5.0);
+}
