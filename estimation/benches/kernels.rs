@@ -121,15 +121,17 @@ fn decompose() {
             measure(&format!("decompose/{name}/{p}"), 11, None, run);
         };
         measure("floor-product", &|| {
-            drop(black_box(product(&matrix, &matrix)))
+            drop(black_box(product(&matrix, &matrix)));
         });
         measure("symmetric-eigen", &|| {
-            drop(black_box(symmetric_eigen(&matrix)))
+            drop(black_box(symmetric_eigen(&matrix)));
         });
         measure("symmetric-eigenvalues", &|| {
             drop(black_box(symmetric_eigenvalues(&matrix)));
         });
-        measure(&format!("top-{k}"), &|| drop(black_box(top_k(&matrix, k))));
+        measure(&format!("top-{k}"), &|| {
+            drop(black_box(top_k(&matrix, k)));
+        });
     }
 }
 
@@ -153,7 +155,7 @@ fn fantope() {
             solution.support.len()
         );
         measure(&format!("fantope/solve/{p}"), 11, None, || {
-            drop(black_box(run()))
+            drop(black_box(run()));
         });
     }
 }

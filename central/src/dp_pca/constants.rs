@@ -66,9 +66,10 @@ mod tests {
 
     #[test]
     fn out_of_range_is_refused_by_name() {
+        type Change = fn(&mut Constants);
         let usual = Constants::default();
         assert!(usual.check().is_ok());
-        let wrong: [(&str, fn(&mut Constants)); 6] = [
+        let wrong: [(&str, Change); 6] = [
             ("zeta", |c| c.zeta = 0.0),
             ("zeta", |c| c.zeta = f64::NAN),
             ("tail-scale", |c| c.tail_scale = 0.0),
