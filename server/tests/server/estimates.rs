@@ -53,6 +53,10 @@ async fn an_estimate_is_made_and_fetched_in_every_format() {
     assert_eq!(estimate.privacy, PrivacyStatement::new(&study.params));
     assert_eq!(estimate.fingerprint, study.fingerprint);
     assert_eq!(estimate.study, study.params);
+    // What one report can do.
+    let expected = study.params.mechanism().report_influence(5) / 10_000.0;
+    let influence = estimate.influence.unwrap();
+    assert!(influence > 0.0 && (influence - expected).abs() < 1e-12 * expected);
 
     let json = server
         .operator("GET", &format!("{location}?format=json"), None)

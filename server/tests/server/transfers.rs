@@ -202,28 +202,6 @@ async fn files_that_do_not_fit_are_refused_and_change_nothing() {
     }
 }
 
-/// An estimate over an imported study is the estimate over the original.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_imported_study_has_the_same_estimate() {
-    let (from, to) = (Harness::new(), Harness::new());
-    for (study, _) in studies(&from).await {
-        to.import(None, from.export(&study).await).await;
-        let mut results = Vec::new();
-        for server in [&from, &to] {
-            let path = format!("/v1/studies/{}/estimates", study.id);
-            server.operator("POST", &path, Some(json!({}))).await;
-            let done = server.wait_for_estimate(&format!("{path}/1")).await;
-            results.push(done.estimate.unwrap());
-        }
-        assert_eq!(results[0].eigenvalues, results[1].eigenvalues);
-        assert_eq!(results[0].components, results[1].components);
-        // Beside it, what one report can do.
-        let influence = results[0].influence.unwrap();
-        let expected = study.params.mechanism().report_influence(3) / 35.0;
-        assert!(influence > 0.0 && (influence - expected).abs() < 1e-12 * expected);
-    }
-}
-
 #[tokio::test]
 async fn a_backup_is_a_store() {
     let server = Harness::new();
