@@ -20,7 +20,7 @@ fn every_listed_algorithm_runs_and_prints_the_agreed_keys() {
         for key in ["source", "description", "guarantee"] {
             assert!(!entry[key].as_str().unwrap().is_empty(), "{name}");
         }
-        let plain = format!("central {name} --seed 1 --model spiked --p 8 --n 20000 --k 2");
+        let plain = format!("central {name} --seed 1 --model spiked --p 8 --n 4000 --k 2");
         let result = run_json(&plain);
         has_keys(&result, KEYS);
         assert_eq!(result["algorithm"], name);
