@@ -263,7 +263,7 @@ fn a_sparse_estimate_over_http_carries_its_settings() {
     server.report(&id, &folder.write("few.csv", "1,2,3,4,5,6,7,8\n".repeat(4)));
     // Were it not refused, its files would not land in the source tree.
     let cv = format!("estimate --study {id} --sparse --lambda cv --wait --out {out}");
-    refused(&server.cli(&cv), 1, &["hold reports"]);
+    refused(&server.cli(&cv), 2, &["hold reports"]);
 }
 
 #[test]
