@@ -6,6 +6,7 @@ use axum::{
     body::{Body, Bytes},
     http::{Request, StatusCode, header},
 };
+use eigenveil_server::ServerConfig;
 use eigenveil_shared::{
     ErrorCode as E,
     api::{IssuedTokens, REPORT_MEDIA_TYPE, StudyDocument, StudyList},
@@ -48,11 +49,17 @@ async fn readiness(server: &Harness, wanted: StatusCode) -> common::Answer {
     last.unwrap()
 }
 
+/// Room for a few large bodies; one that does not end is given up soon.
+fn short_of_memory(config: &mut ServerConfig) {
+    config.ingest_bytes = 1 << 20;
+    config.body_timeout_ms = 2_000;
+}
+
 /// Large bodies that do not come to their end fill what there is for them; a seed is counted all the same, `/readyz` says
 /// so, and those that bring nothing more are cut off.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn held_bodies_do_not_keep_seeds_out() {
-    let server = Arc::new(Harness::with(|config| config.ingest_bytes = 1 << 20));
+    let server = Arc::new(Harness::with(short_of_memory));
     let dense = server.study(512).await;
     let seeds = server
         .study_with(json!({"mechanism": "double-cap", "delta": null}))
@@ -91,7 +98,7 @@ async fn held_bodies_do_not_keep_seeds_out() {
 /// Bodies with no token take no room from one that has a token.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bodies_without_a_token_do_not_keep_one_with_a_token_out() {
-    let server = Arc::new(Harness::with(|config| config.ingest_bytes = 1 << 20));
+    let server = Arc::new(Harness::with(short_of_memory));
     let study = server
         .study_with(json!({"dimension": 512, "enrolment": "token"}))
         .await;

@@ -21,6 +21,8 @@ mod documentation;
 mod enrolment;
 mod files;
 mod full_disk;
+#[path = "../../../server/tests/common/html.rs"]
+mod html;
 #[path = "../../../server/tests/common/identifiable.rs"]
 mod identifiable;
 mod killed_client;

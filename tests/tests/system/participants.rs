@@ -2,10 +2,11 @@
 
 use std::process::Output;
 
-use scraper::{Html, Selector};
+use roxmltree::Document;
 
 use crate::{
     documentation::as_typed,
+    html,
     program::{Folder, ServerProcess, refused, stderr, succeeded},
 };
 
@@ -22,20 +23,14 @@ const TOLD: [(&str, &str); 4] = [
 ];
 
 /// The page that a study's participants open, over HTTP.
-async fn page(server: &ServerProcess, id: &str) -> Html {
+async fn page(server: &ServerProcess, id: &str) -> Document<'static> {
     let url = format!("{}/studies/{id}/participate", server.url);
     let answer = reqwest::get(url).await.unwrap().error_for_status().unwrap();
-    Html::parse_document(&answer.text().await.unwrap())
+    html::parse(&answer.text().await.unwrap())
 }
 
-fn text(page: &Html, selector: &str) -> String {
-    let selector = Selector::parse(selector).unwrap();
-    let found = page.select(&selector).next();
-    let text: String = found
-        .unwrap_or_else(|| panic!("no {selector:?}"))
-        .text()
-        .collect();
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+fn text(page: &Document<'static>, selector: &str) -> String {
+    html::text(html::select(page, selector)[0])
 }
 
 /// Runs a printed command as it is printed, as a participant without the operator's token.
