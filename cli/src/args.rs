@@ -84,13 +84,15 @@ impl MechanismArgs {
         features: Option<Vec<Feature>>,
     ) -> crate::error::Result<StudyParams> {
         Ok(StudyParams::freeze(StudyDesign {
-            dimension,
             features,
             norm: self.norm.norm()?,
             centring: self.centring,
-            mechanism: self.mechanism,
             calibration: self.calibration,
-            budget: self.mechanism.budget(epsilon, self.delta)?,
+            ..StudyDesign::new(
+                self.mechanism,
+                dimension,
+                self.mechanism.budget(epsilon, self.delta)?,
+            )
         })?)
     }
 }

@@ -1,6 +1,6 @@
 //! NumPy's `.npy` files of n × p numbers: <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>.
 
-use eigenveil_shared::{Error, ErrorCode, Result};
+use eigenveil_shared::{Error, Result};
 
 /// An n × p array.
 #[derive(Debug, Clone, PartialEq)]
@@ -153,7 +153,7 @@ fn dtype(text: &str) -> &str {
 }
 
 fn wrong(why: impl Into<String>) -> Error {
-    Error::new(ErrorCode::InvalidRequest, why)
+    Error::invalid_request(why)
 }
 
 #[cfg(test)]

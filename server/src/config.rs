@@ -10,7 +10,7 @@ use std::{
 };
 
 use eigenveil_estimation::{large::SMALLEST_LARGE, linalg::Threads};
-use eigenveil_shared::{Error, ErrorCode, Result};
+use eigenveil_shared::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 pub use self::network::Network;
@@ -167,10 +167,9 @@ impl ServerConfig {
     /// `invalid-request`, naming the setting.
     pub fn check(&self) -> Result<()> {
         let refuse = |setting: &str, value: String, limit: &str| {
-            Err(Error::new(
-                ErrorCode::InvalidRequest,
-                format!("{setting} is {value}; it must be {limit}"),
-            ))
+            Err(Error::invalid_request(format!(
+                "{setting} is {value}; it must be {limit}"
+            )))
         };
         if self.data_dir.as_os_str().is_empty() {
             return refuse(

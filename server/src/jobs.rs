@@ -200,23 +200,17 @@ fn run(store: &Store, control: &Control, study: &Study, job: &Job) {
     let cancelled = || control.cancelled(job.job);
     let started = Instant::now();
     let result = if job.attempts >= MAX_ATTEMPTS {
-        Err(Error::new(
-            ErrorCode::EstimateFailed,
-            format!(
-                "the server stopped {} times while it computed this; ask for fewer components or give it more memory",
-                job.attempts
-            ),
-        ))
+        Err(Error::estimate_failed(format!(
+            "the server stopped {} times while it computed this; ask for fewer components or give it more memory",
+            job.attempts
+        )))
     } else {
         patiently(store, control, job, || {
             catch_unwind(AssertUnwindSafe(|| {
                 compute(store, study, &job.request, Cancel::when(&cancelled))
             }))
             .unwrap_or_else(|_| {
-                Err(Error::new(
-                    ErrorCode::EstimateFailed,
-                    "the computation failed through a fault of the program; the reports are untouched: please report this",
-                ))
+                Err(Error::estimate_failed("the computation failed through a fault of the program; the reports are untouched: please report this"))
             })
         })
     };

@@ -457,10 +457,9 @@ impl std::str::FromStr for Lambda {
             "path" => Ok(Lambda::Path),
             _ => match text.parse::<f64>() {
                 Ok(value) if value.is_finite() && value >= 0.0 => Ok(Lambda::Fixed(value)),
-                _ => Err(crate::Error::new(
-                    ErrorCode::InvalidRequest,
-                    format!("lambda is {text:?}; it must be a number ≥ 0, auto, cv or path"),
-                )),
+                _ => Err(crate::Error::invalid_request(format!(
+                    "lambda is {text:?}; it must be a number ≥ 0, auto, cv or path"
+                ))),
             },
         }
     }

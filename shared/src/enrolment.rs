@@ -53,10 +53,9 @@ impl std::str::FromStr for Enrolment {
         match text {
             "open" => Ok(Enrolment::Open),
             "token" => Ok(Enrolment::Token),
-            _ => Err(Error::new(
-                ErrorCode::InvalidRequest,
-                format!("enrolment is {text:?}; it must be open or token"),
-            )),
+            _ => Err(Error::invalid_request(format!(
+                "enrolment is {text:?}; it must be open or token"
+            ))),
         }
     }
 }
@@ -89,13 +88,10 @@ impl ParticipantToken {
             .and_then(|bytes| bytes.try_into().ok())
             .map(Self)
             .ok_or_else(|| {
-                Error::new(
-                    ErrorCode::InvalidRequest,
-                    format!(
+                Error::invalid_request(format!(
                         "a participant's token has {} characters that are not 64 hexadecimal digits; copy the whole token",
                         text.chars().count()
-                    ),
-                )
+                    ))
             })
     }
 

@@ -147,13 +147,14 @@ pub(crate) fn run(args: &PlanArgs, json: bool) -> Result<()> {
         let delta = (!mechanism.is_pure()).then_some(args.delta).flatten();
         for &epsilon in &args.epsilon {
             let params = StudyParams::freeze(StudyDesign {
-                dimension: spectrum.dimension(),
-                features: None,
                 norm,
                 centring,
-                mechanism,
                 calibration,
-                budget: mechanism.budget(epsilon, delta)?,
+                ..StudyDesign::new(
+                    mechanism,
+                    spectrum.dimension(),
+                    mechanism.budget(epsilon, delta)?,
+                )
             })?;
             let noise = planned_noise(&params, spectrum.total(), mean_length)?;
             let privacy = PrivacyStatement::new(&params);

@@ -9,7 +9,7 @@ use eigenveil_estimation::{
     plan::{Wish, plan},
 };
 use eigenveil_shared::{
-    mechanism::{Calibration, MechanismKind},
+    mechanism::MechanismKind,
     preprocess::{DEFAULT_CENTRING, Feature, Norm, Preprocessing},
     privacy::Budget,
     study::{StudyDesign, StudyParams},
@@ -110,13 +110,10 @@ pub(super) fn choices(
             let rows = prepared_rows(table, features, norm)?;
             for centring in [None, Some(DEFAULT_CENTRING)] {
                 let params = StudyParams::freeze(StudyDesign {
-                    dimension: p,
                     features: Some(features.to_vec()),
                     norm,
                     centring,
-                    mechanism: setting.mechanism,
-                    calibration: Calibration::Analytic,
-                    budget: setting.budget,
+                    ..StudyDesign::new(setting.mechanism, p, setting.budget)
                 })?;
                 all.push(choice(&rows, &params, features, prepared, setting)?);
             }

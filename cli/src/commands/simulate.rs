@@ -405,31 +405,22 @@ pub(super) fn model_of(
     of_model: ModelArgs,
 ) -> Result<Model> {
     match (model, s) {
-        (ModelArg::Spiked, None) => Ok(Model::Spiked { p, k, spike }),
-        (ModelArg::Haystack, None) => Ok(Model::Haystack {
+        (ModelArg::Spiked, None) => Ok(Model::spiked(p, k, spike)),
+        (ModelArg::Haystack, None) => Ok(Model::haystack(
             p,
             k,
-            inliers: of_model.inliers,
-            noise: of_model.inlier_noise,
-        }),
-        (ModelArg::Signs, None) => Ok(Model::Signs {
-            p,
-            k,
-            noise: of_model.sign_noise,
-        }),
+            of_model.inliers,
+            of_model.inlier_noise,
+        )),
+        (ModelArg::Signs, None) => Ok(Model::signs(p, k, of_model.sign_noise)),
         (ModelArg::Spiked | ModelArg::Haystack | ModelArg::Signs, Some(_)) => Err(CliError::usage(
             "--s belongs to --model sparse or published",
         )),
-        (ModelArg::Sparse, Some(s)) => Ok(Model::Sparse { p, k, s, spike }),
+        (ModelArg::Sparse, Some(s)) => Ok(Model::sparse(p, k, s, spike)),
         (ModelArg::Sparse, None) => Err(CliError::usage(
             "--model sparse needs --s, the number of rows of V that are not zero",
         )),
-        (ModelArg::Published, s) => Ok(Model::Published {
-            p,
-            k,
-            s,
-            lambda: 1.0,
-        }),
+        (ModelArg::Published, s) => Ok(Model::published(p, k, s, 1.0)),
     }
 }
 

@@ -22,7 +22,6 @@ use eigenveil_estimation::{floor::grouped, metrics};
 use eigenveil_figures::{biplot, estimate_figures};
 use eigenveil_server::{Environment, Server, ServerConfig};
 use eigenveil_shared::{
-    ErrorCode,
     about::About,
     api::{CreateStudy, EstimateRequest},
     enrolment::Enrolment,
@@ -264,13 +263,10 @@ fn compare(
     upload_seconds: f64,
 ) -> Result<DemoResult> {
     if estimate.n != args.n {
-        return Err(eigenveil_shared::Error::new(
-            ErrorCode::EstimateFailed,
-            format!(
-                "{} reports were acknowledged but {} are in the sum",
-                args.n, estimate.n
-            ),
-        )
+        return Err(eigenveil_shared::Error::estimate_failed(format!(
+            "{} reports were acknowledged but {} are in the sum",
+            args.n, estimate.n
+        ))
         .into());
     }
     let ours = DMatrix::from_fn(estimate.p, estimate.k, |i, j| {

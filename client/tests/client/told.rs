@@ -14,7 +14,7 @@ use eigenveil_client::{
 use eigenveil_shared::{
     ErrorCode,
     about::{About, Day},
-    mechanism::{Calibration, MechanismKind},
+    mechanism::MechanismKind,
     preprocess::{Feature, Norm, Row},
     privacy::Budget,
     study::{StudyDesign, StudyParams},
@@ -38,7 +38,6 @@ fn about() -> About {
 
 fn params() -> StudyParams {
     StudyParams::freeze(StudyDesign {
-        dimension: 2,
         features: Some(vec![
             Feature {
                 name: "alcohol".to_owned(),
@@ -53,9 +52,7 @@ fn params() -> StudyParams {
         ]),
         norm: Norm::Clip { radius: 3.5 },
         centring: Some(0.25),
-        mechanism: MechanismKind::DoubleCap,
-        calibration: Calibration::Analytic,
-        budget: Budget::pure(4.0).unwrap(),
+        ..StudyDesign::new(MechanismKind::DoubleCap, 2, Budget::pure(4.0).unwrap())
     })
     .unwrap()
 }

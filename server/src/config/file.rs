@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use eigenveil_shared::{Error, ErrorCode, Result};
+use eigenveil_shared::{Error, Result};
 
 use super::ServerConfig;
 
@@ -23,17 +23,16 @@ impl ServerConfig {
     /// `invalid-request`: what is not TOML, a key that there is not (those that there are are named), a value of another
     /// type. Whether the values make sense is for [`check`](Self::check).
     pub fn from_toml(text: &str) -> Result<Self> {
-        toml::from_str(text)
-            .map_err(|error| Error::new(ErrorCode::InvalidRequest, error.to_string().trim_end()))
+        toml::from_str(text).map_err(|error| Error::invalid_request(error.to_string().trim_end()))
     }
 
     /// As [`from_toml`](Self::from_toml), from a file, which errors name.
     pub fn from_file(path: &Path) -> Result<Self> {
         let named = |error: &dyn std::fmt::Display| {
-            Error::new(
-                ErrorCode::InvalidRequest,
-                format!("the configuration file {}: {error}", path.display()),
-            )
+            Error::invalid_request(format!(
+                "the configuration file {}: {error}",
+                path.display()
+            ))
         };
         let text = fs::read_to_string(path).map_err(|error| named(&error))?;
         Self::from_toml(&text).map_err(|error| named(&error.detail()))

@@ -2,7 +2,7 @@
 
 use std::{fmt, net::IpAddr, str::FromStr};
 
-use eigenveil_shared::{Error, ErrorCode};
+use eigenveil_shared::Error;
 use ipnet::IpNet;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -34,12 +34,9 @@ impl FromStr for Network {
             .or_else(|_| text.parse::<IpAddr>().map(IpNet::from))
             .map(Self)
             .map_err(|_| {
-                Error::new(
-                    ErrorCode::InvalidRequest,
-                    format!(
-                        "{text:?} is not a network; write it like 10.0.0.0/8, fd00::/8 or 10.1.2.3"
-                    ),
-                )
+                Error::invalid_request(format!(
+                    "{text:?} is not a network; write it like 10.0.0.0/8, fd00::/8 or 10.1.2.3"
+                ))
             })
     }
 }

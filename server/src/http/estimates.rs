@@ -114,8 +114,7 @@ pub(crate) async fn show(
     query: Result<Query<Show>, QueryRejection>,
 ) -> Result<Response, ApiError> {
     let Query(Show { format }) = query.map_err(|_| {
-        Error::new(
-            ErrorCode::InvalidRequest,
+        Error::invalid_request(
             "the query is not one this path takes; it takes format=json, format=csv or format=npy",
         )
     })?;
@@ -193,10 +192,9 @@ fn when_done<T>(document: &EstimateDocument, result: Option<T>) -> Result<T, Err
 /// Refuses settings that the solver cannot work with, before the job is queued.
 pub(crate) fn check_sparse(settings: &SparseSettings) -> Result<(), Error> {
     let refuse = |what: &str, value: String, limit: &str| {
-        Err(Error::new(
-            ErrorCode::InvalidRequest,
-            format!("{what} is {value}; it must be {limit}"),
-        ))
+        Err(Error::invalid_request(format!(
+            "{what} is {value}; it must be {limit}"
+        )))
     };
     if let Lambda::Fixed(lambda) = settings.lambda
         && !(lambda.is_finite() && lambda >= 0.0)

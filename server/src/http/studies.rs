@@ -7,7 +7,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use eigenveil_shared::{
-    Error, ErrorCode,
+    Error,
     api::{CreateStudy, StudyDocument, StudyList, StudyState},
 };
 
@@ -111,7 +111,7 @@ fn page(query: &str) -> Result<(i64, usize), Error> {
 }
 
 fn invalid(detail: &str) -> Error {
-    Error::new(ErrorCode::InvalidRequest, detail)
+    Error::invalid_request(detail)
 }
 
 /// Show a study

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use eigenveil_shared::{Error, ErrorCode, Result};
+use eigenveil_shared::{Error, Result};
 use sha2::{Digest, Sha256};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
@@ -236,7 +236,7 @@ fn out_of_date(chain: &[CertificateDer<'_>]) -> Option<String> {
 }
 
 fn refuse(detail: String) -> Error {
-    Error::new(ErrorCode::InvalidRequest, detail)
+    Error::invalid_request(detail)
 }
 
 /// Makes TLS connections of TCP connections.

@@ -57,12 +57,9 @@ pub(super) async fn ask(
         "" => None,
         "auto" => Some(Rank::Auto),
         text => Some(Rank::Fixed(text.parse().map_err(|_| {
-            Error::new(
-                ErrorCode::InvalidRequest,
-                format!(
-                    "k is {text:?}; it must be a whole number such as 5, or auto, or be left empty"
-                ),
-            )
+            Error::invalid_request(format!(
+                "k is {text:?}; it must be a whole number such as 5, or auto, or be left empty"
+            ))
         })?)),
     };
     if let Some(k) = k {

@@ -99,10 +99,7 @@ pub(super) async fn curve(
 }
 
 fn nothing_to_draw() -> Error {
-    Error::new(
-        ErrorCode::InvalidRequest,
-        "no error can be predicted for this design; the form says why",
-    )
+    Error::invalid_request("no error can be predicted for this design; the form says why")
 }
 
 fn about_the_form(error: &Error) -> bool {

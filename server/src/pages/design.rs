@@ -87,7 +87,7 @@ impl FieldErrors {
     /// The first, for where there is room for one.
     pub(super) fn first(&self) -> Error {
         let (_, text) = self.iter().next().unwrap_or_default();
-        Error::new(ErrorCode::InvalidRequest, text)
+        Error::invalid_request(text)
     }
 
     fn add(&mut self, field: &'static str, text: impl Into<String>) {

@@ -163,25 +163,16 @@ fn range_around(numbers: impl IntoIterator<Item = u64> + Clone) -> (u64, u64) {
 #[cfg(test)]
 mod tests {
     use eigenveil_figures::Figure;
-    use eigenveil_shared::{
-        mechanism::{Calibration, MechanismKind},
-        preprocess::Norm,
-        privacy::Budget,
-        study::StudyDesign,
-    };
+    use eigenveil_shared::{mechanism::MechanismKind, privacy::Budget, study::StudyDesign};
 
     use super::*;
 
     fn params(dimension: usize) -> StudyParams {
-        StudyParams::freeze(StudyDesign {
+        StudyParams::freeze(StudyDesign::new(
+            MechanismKind::DoubleCap,
             dimension,
-            features: None,
-            norm: Norm::Normalize,
-            centring: None,
-            mechanism: MechanismKind::DoubleCap,
-            calibration: Calibration::Analytic,
-            budget: Budget::pure(4.0).unwrap(),
-        })
+            Budget::pure(4.0).unwrap(),
+        ))
         .unwrap()
     }
 

@@ -255,7 +255,7 @@ mod tests {
             renderings.get(19, || reports, render).await.unwrap();
         }
         assert_eq!(renderings.kept().len(), entries);
-        let refuse = || Err(Error::new(ErrorCode::InvalidRequest, "no"));
+        let refuse = || Err(Error::invalid_request("no"));
         renderings.get(99, || 1, refuse).await.unwrap_err();
         assert!(renderings.find(&99, |_| true).is_none());
         assert_eq!(renderings.waiting.load(Ordering::Relaxed), 0);

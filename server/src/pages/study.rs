@@ -10,7 +10,7 @@ use axum::{
 use eigenveil_estimation::{floor::grouped, plan::largest_error};
 use eigenveil_figures::{Axis, ComponentRow, DataTable, Figure, LineChart, Marker, Series};
 use eigenveil_shared::{
-    Error, ErrorCode,
+    Error,
     api::{EstimateDocument, EstimateState, StudyState},
 };
 use maud::{Markup, PreEscaped, html};
@@ -212,8 +212,7 @@ pub(super) async fn expected_error(
 }
 
 fn no_forecast() -> Error {
-    Error::new(
-        ErrorCode::InvalidRequest,
+    Error::invalid_request(
         "all components are wanted, so no error can be predicted; ask for fewer than p",
     )
 }

@@ -186,10 +186,7 @@ impl Store {
                         row.get(0)
                     })?;
                 if there >= MAX_ANALYSTS {
-                    return Err(Error::new(
-                        ErrorCode::InvalidRequest,
-                        format!("there are {there} analysts' tokens and at most {MAX_ANALYSTS} are kept; revoke some first"),
-                    )
+                    return Err(Error::invalid_request(format!("there are {there} analysts' tokens and at most {MAX_ANALYSTS} are kept; revoke some first"))
                     .into());
                 }
                 transaction.execute(

@@ -55,10 +55,9 @@ impl Store {
     /// is open; `study-not-found`; those of the store; `randomness-unavailable`.
     pub async fn issue_tokens(&self, study: &Study, count: usize) -> Result<IssuedTokens> {
         if !(1..=MAX_TOKENS_PER_REQUEST).contains(&count) {
-            return Err(Error::new(
-                ErrorCode::InvalidRequest,
-                format!("count is {count}; one request makes 1 to {MAX_TOKENS_PER_REQUEST} tokens"),
-            ));
+            return Err(Error::invalid_request(format!(
+                "count is {count}; one request makes 1 to {MAX_TOKENS_PER_REQUEST} tokens"
+            )));
         }
         let (row, id) = (study.row, study.id());
         if study.enrolment() == Enrolment::Open {

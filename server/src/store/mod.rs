@@ -453,13 +453,10 @@ impl Store {
     /// `estimate-failed` when it was called off.
     pub fn seeds<'a>(&self, study: &'a Study, cancel: Cancel<'_>) -> Result<StoredSeeds<'a>> {
         if study.shape().payload_form() != PayloadForm::Seed {
-            return Err(Error::new(
-                ErrorCode::InvalidRequest,
-                format!(
-                    "study {} has no seeds: only those of double-cap have",
-                    study.id()
-                ),
-            ));
+            return Err(Error::invalid_request(format!(
+                "study {} has no seeds: only those of double-cap have",
+                study.id()
+            )));
         }
         let read = || -> Result<StoredSeeds<'a>, Failure> {
             // The commits before this one stay what they are without a transaction.

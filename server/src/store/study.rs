@@ -253,23 +253,24 @@ pub(crate) fn check_about(about: &About, now_ms: u64) -> Result<()> {
 /// The parameters of a study that is asked for, with what is derived from them.
 pub(crate) fn frozen(request: &CreateStudy) -> Result<StudyParams> {
     StudyParams::freeze(StudyDesign {
-        dimension: request.dimension,
         features: request.features.clone(),
         norm: request.norm,
         centring: request.centring,
-        mechanism: request.mechanism,
         calibration: request.calibration,
-        budget: request.mechanism.budget(request.epsilon, request.delta)?,
+        ..StudyDesign::new(
+            request.mechanism,
+            request.dimension,
+            request.mechanism.budget(request.epsilon, request.delta)?,
+        )
     })
 }
 
 /// Refuses a number of components that rows of this dimension do not have.
 pub(crate) fn check_rank(rank: Rank, dimension: usize) -> Result<()> {
     match rank {
-        Rank::Fixed(k) if !(1..=dimension).contains(&k) => Err(Error::new(
-            ErrorCode::InvalidRequest,
-            format!("k is {k}; rows of dimension {dimension} have 1 to {dimension} components"),
-        )),
+        Rank::Fixed(k) if !(1..=dimension).contains(&k) => Err(Error::invalid_request(format!(
+            "k is {k}; rows of dimension {dimension} have 1 to {dimension} components"
+        ))),
         _ => Ok(()),
     }
 }
@@ -366,10 +367,7 @@ impl Registry {
 
 #[cfg(test)]
 mod tests {
-    use eigenveil_shared::{
-        mechanism::{Calibration, MechanismKind},
-        preprocess::Norm,
-    };
+    use eigenveil_shared::mechanism::MechanismKind;
 
     use super::*;
 
@@ -388,13 +386,8 @@ mod tests {
         let params = |mechanism: MechanismKind, dimension, centring| {
             let budget = mechanism.budget(1.0, None).unwrap();
             StudyParams::freeze(StudyDesign {
-                dimension,
-                features: None,
-                norm: Norm::Normalize,
                 centring,
-                mechanism,
-                calibration: Calibration::Analytic,
-                budget,
+                ..StudyDesign::new(mechanism, dimension, budget)
             })
             .unwrap()
         };

@@ -28,7 +28,7 @@ fn population(p: usize, k: usize, s: usize) -> Population {
     // With unit rows each component has 1/(k+1) of the variance: k·p against p·1.
     let spike = p as f64;
     let mut rng = ChaCha8Rng::seed_from_u64(20_000);
-    Model::Sparse { p, k, s, spike }.draw(&mut rng).unwrap()
+    Model::sparse(p, k, s, spike).draw(&mut rng).unwrap()
 }
 
 /// Reports of `count` participants, the same for the same number of the batch.

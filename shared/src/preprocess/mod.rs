@@ -227,12 +227,7 @@ impl Preprocessing {
 /// A prepared row of unnamed features, for tests.
 #[cfg(test)]
 pub(crate) fn bounded(values: Vec<f64>, norm: Norm) -> BoundedRow {
-    let constants = Preprocessing {
-        dimension: values.len(),
-        features: None,
-        norm,
-        centring: None,
-    };
+    let constants = Preprocessing::new(values.len(), norm);
     let row = Row::new(values);
     constants.preprocessor().unwrap().prepare(&row).unwrap()
 }

@@ -263,12 +263,7 @@ mod tests {
     use super::{super::Feature, *};
 
     fn preprocessing(norm: Norm, dimension: usize) -> Preprocessing {
-        Preprocessing {
-            dimension,
-            features: None,
-            norm,
-            centring: None,
-        }
+        Preprocessing::new(dimension, norm)
     }
 
     fn prepare(constants: &Preprocessing, values: &[f64]) -> (BoundedRow, Option<ErrorCode>) {

@@ -42,7 +42,6 @@ fn golden(name: &str, ours: &[u8]) -> Vec<u8> {
 
 fn params() -> StudyParams {
     StudyParams::freeze(StudyDesign {
-        dimension: 2,
         features: Some(vec![
             Feature {
                 name: "height".into(),
@@ -56,10 +55,12 @@ fn params() -> StudyParams {
             },
         ]),
         norm: Norm::Clip { radius: 2.0 },
-        centring: None,
-        mechanism: MechanismKind::IsotropicGaussian,
         calibration: Calibration::AsPublished,
-        budget: Budget::approximate(4.0, 0.5_f64.powi(20)).unwrap(),
+        ..StudyDesign::new(
+            MechanismKind::IsotropicGaussian,
+            2,
+            Budget::approximate(4.0, 0.5_f64.powi(20)).unwrap(),
+        )
     })
     .unwrap()
 }

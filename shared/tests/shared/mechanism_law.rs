@@ -38,12 +38,7 @@ fn sigma(spec: &MechanismSpec) -> f64 {
 }
 
 fn row() -> BoundedRow {
-    let preprocessing = Preprocessing {
-        dimension: P,
-        features: None,
-        norm: Norm::Normalize,
-        centring: None,
-    };
+    let preprocessing = Preprocessing::new(P, Norm::Normalize);
     preprocessing
         .preprocessor()
         .unwrap()

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use eigenveil_shared::{
     codec,
-    mechanism::{Calibration, MechanismKind},
-    preprocess::{Norm, Row},
+    mechanism::MechanismKind,
+    preprocess::Row,
     report::{Report, ReportId},
     study::{StudyDesign, StudyParams},
 };
@@ -93,16 +93,8 @@ fn errors_and_numbers_of_users_are_what_the_commands_print() {
 fn a_report_has_as_many_bytes_as_readme_says() {
     let text = readme();
     let (p, kind) = (64, MechanismKind::DoubleCap);
-    let study = StudyParams::freeze(StudyDesign {
-        dimension: p,
-        features: None,
-        norm: Norm::Normalize,
-        centring: None,
-        mechanism: kind,
-        calibration: Calibration::Analytic,
-        budget: kind.budget(4.0, None).unwrap(),
-    })
-    .unwrap();
+    let study =
+        StudyParams::freeze(StudyDesign::new(kind, p, kind.budget(4.0, None).unwrap())).unwrap();
     let row = Row::new(vec![0.3; p]);
     let row = study.preprocessor().prepare(&row).unwrap();
     let payload = study.mechanism().release(&row).unwrap();
