@@ -178,44 +178,33 @@ impl ServerConfig {
                 "a directory (data_dir or --data)",
             );
         }
-        for (setting, value, least, most) in [
-            ("ingest_bytes", self.ingest_bytes as u64, 1, u64::MAX),
-            ("max_connections", self.max_connections as u64, 1, 1 << 20),
-            ("estimate_threads", self.estimate_threads as u64, 1, 1_024),
-            (
-                "retain_estimates",
-                self.retain_estimates.into(),
-                1,
-                u64::MAX,
-            ),
-            ("header_timeout_ms", self.header_timeout_ms, 1, u64::MAX),
-            ("body_timeout_ms", self.body_timeout_ms, 1, u64::MAX),
-            ("tls_reload_seconds", self.tls_reload_seconds, 0, 31_536_000),
-            (
-                "store_bytes",
-                self.store_bytes.unwrap_or(u64::MAX),
-                1 << 20,
-                u64::MAX,
-            ),
+        let at_least_one = [
+            ("ingest_bytes", self.ingest_bytes as u64),
+            ("retain_estimates", self.retain_estimates.into()),
+            ("header_timeout_ms", self.header_timeout_ms),
+            ("body_timeout_ms", self.body_timeout_ms),
             (
                 "wrong_tokens_per_minute",
                 self.wrong_tokens_per_minute.into(),
-                1,
-                u64::MAX,
             ),
             (
                 "address_requests_per_minute",
                 self.address_requests_per_minute.unwrap_or(1).into(),
-                1,
-                u64::MAX,
             ),
             (
                 "token_requests_per_minute",
                 self.token_requests_per_minute.unwrap_or(1).into(),
-                1,
-                u64::MAX,
             ),
-        ] {
+        ];
+        let store_bytes = self.store_bytes.unwrap_or(u64::MAX);
+        let between = [
+            ("max_connections", self.max_connections as u64, 1, 1 << 20),
+            ("estimate_threads", self.estimate_threads as u64, 1, 1_024),
+            ("tls_reload_seconds", self.tls_reload_seconds, 0, 31_536_000),
+            ("store_bytes", store_bytes, 1 << 20, u64::MAX),
+        ];
+        let at_least_one = at_least_one.map(|(setting, value)| (setting, value, 1, u64::MAX));
+        for (setting, value, least, most) in at_least_one.into_iter().chain(between) {
             if value < least {
                 return refuse(setting, value.to_string(), &format!("at least {least}"));
             }

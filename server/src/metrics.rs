@@ -31,20 +31,8 @@ struct RequestLabels {
     status: u16,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OutcomeLabel {
-    outcome: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct StateLabel {
-    state: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct VersionLabel {
-    version: &'static str,
-}
+/// The one label of a family: its name and what it says.
+type Label = [(&'static str, &'static str); 1];
 
 /// How an estimate ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,31 +45,14 @@ pub(crate) enum EstimateEnd {
 impl EstimateEnd {
     const ALL: [Self; 3] = [Self::Done, Self::Failed, Self::Cancelled];
 
-    fn as_str(self) -> &'static str {
-        match self {
+    fn label(self) -> Label {
+        let outcome = match self {
             Self::Done => "done",
             Self::Failed => "failed",
             Self::Cancelled => "cancelled",
-        }
+        };
+        [("outcome", outcome)]
     }
-}
-
-/// What is looked up when somebody asks, because nothing keeps count of it.
-pub(crate) struct Snapshot {
-    /// Studies in each state.
-    pub(crate) studies: Vec<(StudyState, i64)>,
-    /// Estimates that wait or are being computed.
-    pub(crate) estimates_waiting: i64,
-    /// Bytes of the database and its log.
-    pub(crate) store_bytes: i64,
-    /// Bytes left on its disk.
-    pub(crate) disk_free_bytes: i64,
-    /// Bytes of bodies being read or waiting for a commit.
-    pub(crate) ingest_bytes: i64,
-    /// Whether the last commit went through.
-    pub(crate) healthy: bool,
-    /// Physical memory of the process.
-    pub(crate) memory_bytes: i64,
 }
 
 /// The counters of one server.
@@ -90,7 +61,7 @@ pub(crate) struct Metrics {
     requests: Family<RequestLabels, Counter>,
     /// The counter in `requests` that goes up most, and that no label is made for.
     reports_created: Counter,
-    reports: Family<OutcomeLabel, Counter>,
+    reports: Family<Label, Counter>,
     accepted: Counter,
     duplicate: Counter,
     body_bytes: Counter,
@@ -101,13 +72,17 @@ pub(crate) struct Metrics {
     commit_seconds: Histogram,
     commit_reports: Histogram,
     commit_failures: Counter,
-    estimate_seconds: Family<OutcomeLabel, Histogram, fn() -> Histogram>,
-    studies: Family<StateLabel, Gauge>,
-    estimates_waiting: Gauge,
-    store_bytes: Gauge,
-    disk_free_bytes: Gauge,
-    ingest_bytes: Gauge,
-    store_healthy: Gauge,
+    estimate_seconds: Family<Label, Histogram, fn() -> Histogram>,
+    // From here on: looked up when somebody asks, because nothing keeps count of it.
+    studies: Family<Label, Gauge>,
+    pub(crate) estimates_waiting: Gauge,
+    /// Of the database and its log.
+    pub(crate) store_bytes: Gauge,
+    pub(crate) disk_free_bytes: Gauge,
+    /// Of bodies being read or waiting for a commit.
+    pub(crate) ingest_bytes: Gauge,
+    /// 1 while the last commit went through and no damage was met.
+    pub(crate) store_healthy: Gauge,
     memory_bytes: Gauge,
 }
 
@@ -115,8 +90,8 @@ impl Metrics {
     /// Counters at zero, for a queue of so many requests.
     pub(crate) fn new(queue_requests: usize) -> Arc<Self> {
         let requests = Family::<RequestLabels, Counter>::default();
-        let reports = Family::<OutcomeLabel, Counter>::default();
-        let of = |outcome| reports.get_or_create_owned(&OutcomeLabel { outcome });
+        let reports = Family::<Label, Counter>::default();
+        let of = |outcome| reports.get_or_create_owned(&[("outcome", outcome)]);
         let metrics = Self {
             registry: Registry::with_prefix(PREFIX),
             reports_created: requests.get_or_create_owned(&RequestLabels {
@@ -148,7 +123,7 @@ impl Metrics {
             memory_bytes: Gauge::default(),
         };
         for end in EstimateEnd::ALL {
-            drop(metrics.estimate_seconds.get_or_create(&end.into()));
+            drop(metrics.estimate_seconds.get_or_create(&end.label()));
         }
         Arc::new(metrics.registered(queue_requests))
     }
@@ -241,9 +216,9 @@ impl Metrics {
         ] {
             registry.register_with_unit(name, help, Unit::Bytes, gauge.clone());
         }
-        let build = Family::<VersionLabel, Gauge>::default();
-        let version = env!("CARGO_PKG_VERSION");
-        build.get_or_create(&VersionLabel { version }).set(1);
+        let build = Family::<Label, Gauge>::default();
+        let version = [("version", env!("CARGO_PKG_VERSION"))];
+        build.get_or_create(&version).set(1);
         registry.register("build", "The version that runs", build);
         self.registry = registry;
         self
@@ -271,8 +246,8 @@ impl Metrics {
 
     /// A report, or a request with reports, was refused.
     pub(crate) fn report_refused(&self, code: ErrorCode) {
-        let outcome = code.as_str();
-        self.reports.get_or_create(&OutcomeLabel { outcome }).inc();
+        let outcome = [("outcome", code.as_str())];
+        self.reports.get_or_create(&outcome).inc();
     }
 
     pub(crate) fn body_read(&self, bytes: usize) {
@@ -289,35 +264,23 @@ impl Metrics {
     }
 
     pub(crate) fn estimate_ended(&self, end: EstimateEnd, took: Duration) {
-        let histogram = self.estimate_seconds.get_or_create(&end.into());
+        let histogram = self.estimate_seconds.get_or_create(&end.label());
         histogram.observe(took.as_secs_f64());
     }
 
+    pub(crate) fn studies_are(&self, state: StudyState, studies: usize) {
+        let state = [("state", state.as_str())];
+        self.studies
+            .get_or_create(&state)
+            .set(signed(studies as u64));
+    }
+
     /// Everything in the text format of OpenMetrics, which Prometheus reads.
-    pub(crate) fn render(&self, now: &Snapshot) -> Result<String, fmt::Error> {
-        for (state, studies) in &now.studies {
-            let state = state.as_str();
-            self.studies
-                .get_or_create(&StateLabel { state })
-                .set(*studies);
-        }
-        self.estimates_waiting.set(now.estimates_waiting);
-        self.store_bytes.set(now.store_bytes);
-        self.disk_free_bytes.set(now.disk_free_bytes);
-        self.ingest_bytes.set(now.ingest_bytes);
-        self.store_healthy.set(i64::from(now.healthy));
-        self.memory_bytes.set(now.memory_bytes);
+    pub(crate) fn render(&self) -> Result<String, fmt::Error> {
+        self.memory_bytes.set(resident_memory());
         let mut text = String::new();
         text::encode(&mut text, &self.registry)?;
         Ok(text)
-    }
-}
-
-impl From<EstimateEnd> for OutcomeLabel {
-    fn from(end: EstimateEnd) -> Self {
-        Self {
-            outcome: end.as_str(),
-        }
     }
 }
 
@@ -341,7 +304,7 @@ fn known(method: &Method) -> &'static str {
 }
 
 /// Physical memory of this process in bytes; 0 where the system does not say.
-pub(crate) fn resident_memory() -> i64 {
+fn resident_memory() -> i64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let kilobytes = status
         .lines()

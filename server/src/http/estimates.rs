@@ -3,7 +3,7 @@
 use axum::{
     Json,
     extract::{OriginalUri, Query, Request, State, rejection::QueryRejection},
-    http::{HeaderValue, StatusCode, header},
+    http::{StatusCode, header},
     response::{IntoResponse, Response},
 };
 use eigenveil_shared::{
@@ -228,8 +228,7 @@ pub(crate) fn check_sparse(settings: &SparseSettings) -> Result<(), Error> {
 }
 
 fn file(media_type: &'static str, bytes: Vec<u8>) -> Response {
-    let content_type = HeaderValue::from_static(media_type);
-    ([(header::CONTENT_TYPE, content_type)], bytes).into_response()
+    ([(header::CONTENT_TYPE, media_type)], bytes).into_response()
 }
 
 /// Turns of requests that read the disk, of the whole process: in the runtime of whoever mounts the router there may

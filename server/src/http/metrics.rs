@@ -26,8 +26,8 @@ pub(crate) async fn show(
 ) -> Result<Response, ApiError> {
     let store = app.store().clone();
     let rendered = blocking(move || {
-        let snapshot = store.snapshot()?;
-        store.metrics().render(&snapshot).map_err(|_| broken())
+        store.measure()?;
+        store.metrics().render().map_err(|_| broken())
     });
     let text = rendered.await?;
     Ok(([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response())

@@ -3,7 +3,7 @@
 use axum::{
     Json,
     extract::{OriginalUri, RawQuery, Request, State},
-    http::{HeaderValue, StatusCode, header},
+    http::{StatusCode, header},
     response::{IntoResponse, Response},
 };
 use eigenveil_shared::{
@@ -73,15 +73,9 @@ pub(crate) async fn list(
         studies: studies.iter().map(|study| study.summary()).collect(),
         next: next.map(|place| place.to_string()),
     };
-    let link = list
-        .next
-        .as_ref()
-        .map(|next| format!("<{}?after={next}&limit={limit}>; rel=\"next\"", here.path()));
-    let mut response = Json(list).into_response();
-    if let Some(link) = link.and_then(|link| HeaderValue::from_str(&link).ok()) {
-        response.headers_mut().insert(header::LINK, link);
-    }
-    Ok(response)
+    let link = |next| format!("<{}?after={next}&limit={limit}>; rel=\"next\"", here.path());
+    let link = list.next.as_ref().map(|next| [(header::LINK, link(next))]);
+    Ok((link, Json(list)).into_response())
 }
 
 /// Where the page begins, and how many studies it has.
@@ -91,27 +85,22 @@ fn page(query: &str) -> Result<(i64, usize), Error> {
         match &*key {
             "after" => {
                 after = value.parse().ok().filter(|place| *place >= 0).ok_or_else(|| {
-                    invalid("after is not a position in the list; give the `next` of the previous page unchanged")
+                    Error::invalid_request("after is not a position in the list; give the `next` of the previous page unchanged")
                 })?;
             }
             "limit" => {
                 let wanted = value.parse().ok();
-                limit = wanted
-                    .filter(|n| (1..=MOST_OF_A_PAGE).contains(n))
-                    .ok_or_else(|| {
-                        invalid(&format!(
-                            "limit is not a whole number from 1 to {MOST_OF_A_PAGE}"
-                        ))
-                    })?;
+                let wanted = wanted.filter(|n| (1..=MOST_OF_A_PAGE).contains(n));
+                limit = wanted.ok_or_else(|| {
+                    Error::invalid_request(format!(
+                        "limit is not a whole number from 1 to {MOST_OF_A_PAGE}"
+                    ))
+                })?;
             }
             _ => {}
         }
     }
     Ok((after, limit))
-}
-
-fn invalid(detail: &str) -> Error {
-    Error::invalid_request(detail)
 }
 
 /// Show a study

@@ -2,8 +2,8 @@
 
 use axum::{
     extract::{Path, RawQuery, State},
-    http::{HeaderValue, header},
-    response::Response,
+    http::header,
+    response::{IntoResponse, Response},
 };
 use eigenveil_shared::{
     Error, ErrorCode,
@@ -110,18 +110,16 @@ pub(super) async fn file(
                 return Ok(images::svg(drawing.clone()));
             }
         };
-        let mut response = written(&app, &study, number, format)?;
-        let headers = response.headers_mut();
-        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        headers.insert(
-            header::X_CONTENT_TYPE_OPTIONS,
-            HeaderValue::from_static("nosniff"),
-        );
-        // The name is one of three of ours.
-        if let Ok(value) = HeaderValue::from_str(&format!("attachment; filename=\"{name}\"")) {
-            headers.insert(header::CONTENT_DISPOSITION, value);
-        }
-        Ok(response)
+        let headers = [
+            (header::CACHE_CONTROL, "no-store".to_owned()),
+            (header::X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned()),
+            // The name is one of three of ours.
+            (
+                header::CONTENT_DISPOSITION,
+                format!("attachment; filename=\"{name}\""),
+            ),
+        ];
+        Ok((headers, written(&app, &study, number, format)?).into_response())
     });
     Ok(response.await?)
 }

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use axum::{
-    http::{HeaderValue, header},
+    http::header,
     response::{IntoResponse, Response},
 };
 use eigenveil_shared::study::to_hex;
@@ -45,9 +45,7 @@ pub(super) async fn icon() -> Response {
 }
 
 fn asset(media_type: &'static str, text: &'static str) -> Response {
-    let mut response = text.into_response();
-    let headers = response.headers_mut();
-    for (name, value) in [
+    let headers = [
         (header::CONTENT_TYPE, media_type),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::CACHE_CONTROL, "public, max-age=86400"),
@@ -55,8 +53,6 @@ fn asset(media_type: &'static str, text: &'static str) -> Response {
             header::CONTENT_SECURITY_POLICY,
             "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
         ),
-    ] {
-        headers.insert(name, HeaderValue::from_static(value));
-    }
-    response
+    ];
+    (headers, text).into_response()
 }

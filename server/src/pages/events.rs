@@ -4,7 +4,6 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{
     extract::State,
-    http::{HeaderValue, header},
     response::{
         IntoResponse, Response,
         sse::{Event, KeepAlive, Sse},
@@ -87,18 +86,10 @@ pub(super) async fn stream(
         let event = watch.next().await?;
         Some((Ok::<_, Infallible>(event), watch))
     });
-    let mut response = Sse::new(events)
-        .keep_alive(KeepAlive::default())
-        .into_response();
     // Proxies that gather answers would hold the events back.
-    let unbuffered = HeaderValue::from_static("no");
-    response
-        .headers_mut()
-        .insert("x-accel-buffering", unbuffered);
-    response
-        .headers_mut()
-        .insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    Ok(response)
+    let headers = [("x-accel-buffering", "no"), ("cache-control", "no-store")];
+    let events = Sse::new(events).keep_alive(KeepAlive::default());
+    Ok((headers, events).into_response())
 }
 
 impl Watch {

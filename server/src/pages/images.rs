@@ -1,14 +1,19 @@
 //! Pictures as images of their own, in a wide and a narrow drawing.
 
 use axum::{
-    http::{HeaderValue, header},
+    http::header,
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
+use eigenveil_figures::{Figure, LineChart};
+use eigenveil_shared::Error;
 use maud::{Markup, html};
 
-use super::visitor::{Fields, Visitor};
-use crate::store::StudyId;
+use super::{
+    state::Pages,
+    visitor::{Fields, Visitor},
+};
+use crate::{http::ApiError, store::StudyId};
 
 /// Pixels of a drawing, two of which stand side by side on a desktop.
 pub(super) const WIDE: f64 = 560.0;
@@ -28,6 +33,29 @@ pub(super) struct Drawing {
     /// The estimate that it is made from.
     pub(super) estimate: Option<u64>,
     pub(super) narrow: bool,
+}
+
+/// The picture of a study that a query asks for, drawn anew where `version` is another one.
+pub(super) async fn drawn(
+    app: &Pages,
+    (study, what, estimate): (StudyId, What, Option<u64>),
+    query: Option<String>,
+    version: impl Fn() -> u64,
+    chart: impl FnOnce() -> Result<LineChart, Error> + Send + 'static,
+) -> Result<Response, ApiError> {
+    let fields = Fields::parse(query.unwrap_or_default().as_bytes());
+    let drawing = Drawing {
+        study,
+        what,
+        estimate,
+        narrow: fields.has("narrow"),
+    };
+    let draw = move || {
+        let mut chart = chart()?;
+        chart.width = width(&fields);
+        Ok(chart.to_svg().into())
+    };
+    Ok(svg(app.kept.drawings.get(drawing, version, draw).await?))
 }
 
 /// What a drawing of a study shows.
@@ -57,9 +85,7 @@ pub(super) fn picture(visitor: &Visitor, path: &str, what: &str) -> Markup {
 
 /// The answer that is a picture. It has its own style inside, and may hold nothing else.
 pub(super) fn svg(picture: Bytes) -> Response {
-    let mut response = picture.into_response();
-    let headers = response.headers_mut();
-    for (name, value) in [
+    let headers = [
         (header::CONTENT_TYPE, "image/svg+xml"),
         (
             header::CONTENT_SECURITY_POLICY,
@@ -67,8 +93,6 @@ pub(super) fn svg(picture: Bytes) -> Response {
         ),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::CACHE_CONTROL, "no-store"),
-    ] {
-        headers.insert(name, HeaderValue::from_static(value));
-    }
-    response
+    ];
+    (headers, picture).into_response()
 }

@@ -1,8 +1,8 @@
 //! What all pages share: the frame, the numbers and the dates.
 
 use axum::{
-    http::{HeaderValue, StatusCode, header},
-    response::{IntoResponse, Response},
+    http::{StatusCode, header},
+    response::{Html, IntoResponse, Response},
 };
 use bytes::Bytes;
 use eigenveil_shared::{about::Day, api::StudyState};
@@ -69,18 +69,14 @@ pub(super) fn document(visitor: &Visitor, title: &str, content: &Markup) -> Byte
 
 /// The answer that is a page.
 pub(super) fn answer(status: StatusCode, document: Bytes) -> Response {
-    let mut response = (status, axum::response::Html(document)).into_response();
-    let headers = response.headers_mut();
-    for (name, value) in [
+    let headers = [
         (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::REFERRER_POLICY, "no-referrer"),
         // What a page shows depends on who is logged in.
         (header::CACHE_CONTROL, "no-store"),
-    ] {
-        headers.insert(name, HeaderValue::from_static(value));
-    }
-    response
+    ];
+    (status, headers, Html(document)).into_response()
 }
 
 /// The hidden field without which no form is taken.
@@ -90,11 +86,8 @@ pub(super) fn form_key(visitor: &Visitor) -> Markup {
 
 /// To another page, after a form was taken: reloading that one sends nothing again.
 pub(super) fn see_other(visitor: &Visitor, path: &str) -> Response {
-    (
-        StatusCode::SEE_OTHER,
-        [(header::LOCATION, visitor.link(path))],
-    )
-        .into_response()
+    let to = [(header::LOCATION, visitor.link(path))];
+    (StatusCode::SEE_OTHER, to).into_response()
 }
 
 /// The state of a study, as a word in a box.

@@ -6,7 +6,7 @@ use axum::{
     response::Response,
 };
 use eigenveil_estimation::floor::grouped;
-use eigenveil_figures::{Axis, Figure, LineChart, LineStyle, Marker, Series};
+use eigenveil_figures::{Axis, LineChart, LineStyle, Marker, Series};
 use eigenveil_shared::{
     api::StudyState,
     enrolment::Enrolment,
@@ -17,12 +17,12 @@ use maud::{Markup, html};
 
 use super::{
     about,
-    images::{self, Drawing, What},
+    images::{self, What},
     layout,
     renderings::PageOf,
     state::Pages,
     study::hide_drafts,
-    visitor::{Fields, Visitor},
+    visitor::Visitor,
 };
 use crate::{
     http::{ApiError, extract::StudyInPath},
@@ -244,22 +244,12 @@ pub(super) async fn belief(
     RawQuery(query): RawQuery,
 ) -> Result<Response, ApiError> {
     hide_drafts(&visitor, &study)?;
-    let fields = Fields::parse(query.unwrap_or_default().as_bytes());
-    let drawing = Drawing {
-        study: study.id(),
-        what: What::Belief,
-        estimate: None,
-        narrow: fields.has("narrow"),
-    };
-    let drawn = app.kept.drawings.get(
-        drawing,
-        || 0,
-        move || Ok(draw_belief(&study, &fields).into()),
-    );
-    Ok(images::svg(drawn.await?))
+    let what = (study.id(), What::Belief, None);
+    let chart = move || Ok(belief_chart(&study));
+    images::drawn(&app, what, query, || 0, chart).await
 }
 
-fn draw_belief(study: &Study, fields: &Fields) -> String {
+fn belief_chart(study: &Study) -> LineChart {
     let epsilon = epsilon_that_holds(study.privacy());
     let line = |name: &str, after: &dyn Fn(f64) -> f64, style| {
         let points = (0..=POINTS).map(|i| {
@@ -295,8 +285,7 @@ fn draw_belief(study: &Study, fields: &Fields) -> String {
             LineStyle::Dashed,
         ),
     ];
-    chart.width = images::width(fields);
-    chart.to_svg()
+    chart
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use axum::{
     response::Response,
 };
 use eigenveil_estimation::{floor::grouped, plan::largest_error};
-use eigenveil_figures::{Axis, ComponentRow, DataTable, Figure, LineChart, Marker, Series};
+use eigenveil_figures::{Axis, ComponentRow, DataTable, LineChart, Marker, Series};
 use eigenveil_shared::{
     Error,
     api::{EstimateDocument, EstimateState, StudyState},
@@ -17,13 +17,13 @@ use maud::{Markup, PreEscaped, html};
 
 use super::{
     about,
-    images::{self, Drawing, What},
+    images::{self, What},
     layout,
     planner::Forecast,
     renderings::PageOf,
     state::Pages,
     view::View,
-    visitor::{Fields, Visitor},
+    visitor::Visitor,
 };
 use crate::{
     http::{
@@ -156,26 +156,18 @@ pub(super) async fn arrivals(
     RawQuery(query): RawQuery,
 ) -> Result<Response, ApiError> {
     hide_drafts(&visitor, &study)?;
-    let fields = Fields::parse(query.unwrap_or_default().as_bytes());
-    let drawing = Drawing {
-        study: study.id(),
-        what: What::Arrivals,
-        estimate: None,
-        narrow: fields.has("narrow"),
-    };
+    let what = (study.id(), What::Arrivals, None);
     let (pages, counted) = (app.clone(), Arc::clone(&study));
-    let draw = move || {
+    let reports = || counted.reports_accepted();
+    let chart = move || {
         let arrivals = app.store().arrivals(&study)?;
         let mut chart = over_time(&arrivals, study.reports_accepted());
         // The page has it as a heading.
         chart.title.clear();
-        chart.width = images::width(&fields);
         chart.height = 320.0;
-        Ok(chart.to_svg().into())
+        Ok(chart)
     };
-    let reports = || counted.reports_accepted();
-    let svg = pages.kept.drawings.get(drawing, reports, draw);
-    Ok(images::svg(svg.await?))
+    images::drawn(&pages, what, query, reports, chart).await
 }
 
 /// The picture of the expected error.
@@ -186,16 +178,12 @@ pub(super) async fn expected_error(
     RawQuery(query): RawQuery,
 ) -> Result<Response, ApiError> {
     hide_drafts(&visitor, &study)?;
-    let fields = Fields::parse(query.unwrap_or_default().as_bytes());
     let (pages, counted) = (app.clone(), Arc::clone(&study));
+    let reports = || counted.reports_accepted();
     let visible = blocking(move || VisibleStudy::new(&app, &visitor, study)).await?;
-    let drawing = Drawing {
-        study: visible.study.id(),
-        what: What::ExpectedError,
-        estimate: visible.view.as_ref().map(|view| view.number),
-        narrow: fields.has("narrow"),
-    };
-    let draw = move || {
+    let estimate = visible.view.as_ref().map(|view| view.number);
+    let what = (visible.study.id(), What::ExpectedError, estimate);
+    let chart = move || {
         let reports = visible.study.reports_accepted();
         let chart =
             visible.with_forecast(|forecast| forecast.map(|o| o.progress(reports)).transpose())?;
@@ -203,12 +191,9 @@ pub(super) async fn expected_error(
         // The page has both beside the picture.
         chart.title.clear();
         chart.subtitle = None;
-        chart.width = images::width(&fields);
-        Ok(chart.to_svg().into())
+        Ok(chart)
     };
-    let reports = || counted.reports_accepted();
-    let svg = pages.kept.drawings.get(drawing, reports, draw);
-    Ok(images::svg(svg.await?))
+    images::drawn(&pages, what, query, reports, chart).await
 }
 
 fn no_forecast() -> Error {

@@ -2,19 +2,18 @@
 
 use std::collections::HashSet;
 
-use eigenveil_estimation::Cancel;
-use eigenveil_estimation::{accumulate::Accumulator, moment::NoisyMoment};
+use eigenveil_estimation::{Cancel, accumulate::Accumulator, moment::NoisyMoment};
 
 use super::{
     identifiable,
     model::{Family, P, StudyModel},
-    world::{Checked, World, check},
+    world::World,
 };
 use crate::{StudyId, store::database_path};
 
 impl World {
     /// How often each report of a study is counted, read from the disk.
-    pub(super) fn on_disk(&self, at: usize) -> Checked<Vec<u32>> {
+    pub(super) fn on_disk(&self, at: usize) -> Vec<u32> {
         let study = &self.studies[at];
         let family = &self.families[study.family];
         if family.holds_seeds() {
@@ -22,28 +21,27 @@ impl World {
         }
         let store = self.app().store();
         let stored = store.study(StudyId::parse(&study.id).unwrap()).unwrap();
-        let moment = store
-            .moment(&stored, Cancel::NEVER)
-            .map_err(|error| error.to_string())?;
+        let moment = store.moment(&stored, Cancel::NEVER).unwrap();
         let mut total = Accumulator::new(P).unwrap();
         for (_, sums) in &moment.buckets {
             total.merge(sums).unwrap();
         }
-        let mut counted = identifiable::in_sums(total.sum().as_slice())?;
+        let mut counted = identifiable::in_sums(total.sum().as_slice()).unwrap();
         let others = counted.split_off(family.reports.len());
-        check(others.iter().all(|&times| times == 0), || {
-            "the sums hold a report that nobody has".into()
-        })?;
-        Ok(counted)
+        assert!(
+            others.iter().all(|&times| times == 0),
+            "the sums hold a report that nobody has"
+        );
+        counted
     }
 
-    fn seeds_on_disk(&self, study: &StudyModel, family: &Family) -> Checked<Vec<u32>> {
+    fn seeds_on_disk(&self, study: &StudyModel, family: &Family) -> Vec<u32> {
         let query = "SELECT seeds FROM seeds JOIN studies USING (study) WHERE id = ?";
         let seeds = family
             .reports
             .iter()
             .map(|report| report.payload.as_slice());
-        identifiable::in_runs(seeds, &self.blobs(query, study))
+        identifiable::in_runs(seeds, &self.blobs(query, study)).unwrap()
     }
 
     /// A column of blobs about one study, by a connection of our own.
@@ -60,36 +58,39 @@ impl World {
     }
 
     /// Everything that must hold between two operations.
-    pub(super) async fn audit(&mut self) -> Checked {
+    pub(super) async fn audit(&mut self) {
         for at in 0..self.studies.len() {
-            let counted = self.on_disk(at)?;
-            let document = self.document(at).await?;
+            let counted = self.on_disk(at);
+            let document = self.document(at).await;
             let study = &self.studies[at];
             let family = &self.families[study.family];
-            check(document.state == study.state, || {
-                format!(
-                    "study {at} is {:?} and was {:?}",
-                    document.state, study.state
-                )
-            })?;
+            assert!(
+                document.state == study.state,
+                "study {at} is {:?} and was {:?}",
+                document.state,
+                study.state
+            );
             for (number, (letter, &times)) in study.letters.iter().zip(&counted).enumerate() {
                 let told = || format!("report {number} of study {at} ({letter:?}) is");
-                check(times <= 1, || format!("{} counted {times} times", told()))?;
-                check(times == 1 || !letter.acknowledged, || {
-                    format!("{} acknowledged and lost", told())
-                })?;
-                check(times == 1 || !letter.counted, || format!("{} gone", told()))?;
-                check(times == 0 || letter.may_count, || {
-                    format!("{} counted and should not be", told())
-                })?;
+                assert!(times <= 1, "{} counted {times} times", told());
+                assert!(
+                    times == 1 || !letter.acknowledged,
+                    "{} acknowledged and lost",
+                    told()
+                );
+                assert!(times == 1 || !letter.counted, "{} gone", told());
+                assert!(
+                    times == 0 || letter.may_count,
+                    "{} counted and should not be",
+                    told()
+                );
             }
             let n = counted.iter().map(|&times| u64::from(times)).sum::<u64>();
-            check(document.reports_accepted == n, || {
-                format!(
-                    "study {at} holds {n} reports and says {}",
-                    document.reports_accepted
-                )
-            })?;
+            assert!(
+                document.reports_accepted == n,
+                "study {at} holds {n} reports and says {}",
+                document.reports_accepted
+            );
             // In one statement, since identifiers of closed studies move meanwhile.
             let query = "SELECT report_ids.id FROM report_ids JOIN studies USING (study) WHERE studies.id = ?1
                          UNION ALL SELECT ids FROM recent_ids JOIN studies USING (study) WHERE studies.id = ?1";
@@ -99,9 +100,10 @@ impl World {
                 .flat_map(|row| row.chunks(16).map(<[u8]>::to_vec))
                 .collect();
             let stored: HashSet<Vec<u8>> = ids.iter().cloned().collect();
-            check(stored.len() == ids.len(), || {
-                format!("study {at} holds an identifier twice")
-            })?;
+            assert!(
+                stored.len() == ids.len(),
+                "study {at} holds an identifier twice"
+            );
             let expected: HashSet<Vec<u8>> = family
                 .reports
                 .iter()
@@ -109,39 +111,37 @@ impl World {
                 .filter(|(_, times)| **times == 1)
                 .map(|(report, _)| report.id.0.to_vec())
                 .collect();
-            check(stored == expected, || {
-                format!(
-                    "study {at} holds {} identifiers of {n} reports",
-                    stored.len()
-                )
-            })?;
-            let squares = self.spectrum(at, n)?;
+            assert!(
+                stored == expected,
+                "study {at} holds {} identifiers of {n} reports",
+                stored.len()
+            );
+            let squares = self.spectrum(at, n);
             let study = &mut self.studies[at];
             study.spectra.insert(n, squares);
             for (letter, times) in study.letters.iter_mut().zip(counted) {
                 letter.counted = times == 1;
             }
         }
-        Ok(())
     }
 
     /// ‖S̃‖²_F of the sums as they are, which is the sum of the squared eigenvalues; n is checked by the way.
-    fn spectrum(&self, at: usize, n: u64) -> Checked<f64> {
+    fn spectrum(&self, at: usize, n: u64) -> f64 {
         let store = self.app().store();
         let study = store
             .study(StudyId::parse(&self.studies[at].id).unwrap())
             .unwrap();
-        let stored = store
-            .moment(&study, Cancel::NEVER)
-            .map_err(|error| error.to_string())?;
-        check(stored.n == n, || {
-            format!("the moment is of {} reports, not {n}", stored.n)
-        })?;
+        let stored = store.moment(&study, Cancel::NEVER).unwrap();
+        assert!(
+            stored.n == n,
+            "the moment is of {} reports, not {n}",
+            stored.n
+        );
         if n == 0 {
-            return Ok(0.0);
+            return 0.0;
         }
         let buckets = stored.buckets.into_iter().map(|(_, sums)| sums).collect();
         let moment = NoisyMoment::decode(buckets, study.params()).unwrap();
-        Ok(moment.dense().iter().map(|x| x * x).sum())
+        moment.dense().iter().map(|x| x * x).sum()
     }
 }

@@ -52,27 +52,22 @@ fn play(seed: u64, operations: &[Operation], faults: Faults) -> Result<(), Strin
         .enable_time()
         .build()
         .unwrap();
+    let mut place = String::new();
     let played = catch_unwind(AssertUnwindSafe(|| {
         runtime.block_on(async {
             let mut world = World::new(seed, faults).await;
             for (step, operation) in operations.iter().enumerate() {
-                world
-                    .perform(operation)
-                    .await
-                    .map_err(|violation| format!("step {step}, {operation:?}: {violation}"))?;
+                place = format!("step {step}, {operation:?}");
+                world.perform(operation.clone()).await;
             }
-            world
-                .settle()
-                .await
-                .map_err(|violation| format!("at the end: {violation}"))
+            place = "at the end".to_owned();
+            world.settle().await;
         })
     }));
-    played.unwrap_or_else(|panic| {
-        let text = panic
-            .downcast_ref::<String>()
-            .cloned()
-            .or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-        Err(text.unwrap_or_else(|| "a panic without words".to_owned()))
+    played.map_err(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref().copied());
+        format!("{place}: {}", text.unwrap_or("a panic without words"))
     })
 }
 

@@ -1,9 +1,5 @@
 //! What the operator does: states, studies, files, estimates.
 
-use axum::{
-    body::Body,
-    http::{Request, header},
-};
 use eigenveil_shared::api::{
     EstimateDocument, EstimateState, ImportOutcome, ImportReceipt, REPORT_MEDIA_TYPE,
     STUDY_EXPORT_MEDIA_TYPE, StudyDocument, StudyState,
@@ -13,17 +9,12 @@ use serde_json::json;
 use super::{
     model::{Asked, Exported, StudyModel},
     operations::Wanted,
-    world::{Checked, World, check, send},
+    world::{World, report_request, send},
 };
 use crate::faults::Fault;
 
 impl World {
-    pub(super) async fn set_state(
-        &mut self,
-        at: usize,
-        wanted: Wanted,
-        fault: Option<Fault>,
-    ) -> Checked {
+    pub(super) async fn set_state(&mut self, at: usize, wanted: Wanted, fault: Option<Fault>) {
         let (verb, target) = match wanted {
             Wanted::Open => ("open", StudyState::Open),
             Wanted::Closed => ("close", StudyState::Closed),
@@ -38,7 +29,7 @@ impl World {
         self.faults.set_next(fault);
         let (status, _) = self.operator("POST", &path, None).await;
         self.revive(fault.filter(|_| allowed));
-        let after = self.document(at).await?.state;
+        let after = self.document(at).await.state;
         let right = match (status, fault) {
             (200, None) => allowed && after == target,
             (409, _) => !allowed && after == before,
@@ -47,19 +38,13 @@ impl World {
             _ => false,
         };
         self.studies[at].state = after;
-        check(right, || {
-            format!(
-                "asking a study that is {before:?} for {target:?} is answered {status}, and it is {after:?}"
-            )
-        })
+        assert!(
+            right,
+            "asking a study that is {before:?} for {target:?} is answered {status}, and it is {after:?}"
+        );
     }
 
-    pub(super) async fn create(
-        &mut self,
-        family: usize,
-        draft: bool,
-        fault: Option<Fault>,
-    ) -> Checked {
+    pub(super) async fn create(&mut self, family: usize, draft: bool, fault: Option<Fault>) {
         let mut design = self.families[family].design.clone();
         design["draft"] = json!(draft);
         self.faults.set_next(fault);
@@ -81,24 +66,22 @@ impl World {
             (503, Some(Fault::DiesAfterCommit)) => new.len() == 1,
             _ => false,
         };
-        check(right, || {
-            format!(
-                "a new study is answered {status} and {} are there",
-                new.len()
-            )
-        })?;
+        assert!(
+            right,
+            "a new study is answered {status} and {} are there",
+            new.len()
+        );
         for document in new {
             self.studies
                 .push(StudyModel::new(&document.id, document.state, family));
         }
-        Ok(())
     }
 
-    pub(super) async fn export(&mut self, at: usize) -> Checked {
+    pub(super) async fn export(&mut self, at: usize) {
         let study = &self.studies[at];
         let path = format!("/v1/studies/{}/export", study.id);
         let (status, bytes) = self.operator("GET", &path, None).await;
-        check(status == 200, || format!("an export is answered {status}"))?;
+        assert!(status == 200, "an export is answered {status}");
         let counted = study.letters.iter().enumerate();
         let export = Exported {
             study: study.id.clone(),
@@ -113,7 +96,6 @@ impl World {
         if !self.exports.iter().any(|other| other.bytes == export.bytes) {
             self.exports.push(export);
         }
-        Ok(())
     }
 
     pub(super) async fn import(
@@ -121,7 +103,7 @@ impl World {
         number: usize,
         into: Option<usize>,
         fault: Option<Fault>,
-    ) -> Checked {
+    ) {
         let export = self.exports[number].clone();
         let path = match into {
             Some(at) => format!("/v1/studies/{}/import", self.studies[at].id),
@@ -141,11 +123,8 @@ impl World {
             Some(_) => 200,
         };
         let again = study.is_some_and(|study| study.imported.contains(&number));
-        let request = Request::post(path)
-            .header(header::CONTENT_TYPE, STUDY_EXPORT_MEDIA_TYPE)
-            .header(header::AUTHORIZATION, format!("Bearer {}", self.token))
-            .body(Body::from(export.bytes.clone()))
-            .unwrap();
+        let bytes = export.bytes.clone();
+        let request = self.order("POST", &path, STUDY_EXPORT_MEDIA_TYPE, bytes);
         self.faults.set_next(fault);
         let (status, body) = send(self.routes.clone(), request).await;
         // Refused before there was anything to commit.
@@ -164,30 +143,29 @@ impl World {
                 } else {
                     export.reports.len() as u64
                 };
-                check(
+                assert!(
                     (receipt.outcome, receipt.reports) == (outcome, reports),
-                    || format!("an import is answered {receipt:?}"),
-                )?;
+                    "an import is answered {receipt:?}"
+                );
                 status == expected
             }
             (503 | 507, Some(fault)) if committed => fault == Fault::DiesAfterCommit,
             (409 | 422, _) if status == expected => false,
-            _ => return Err(format!("an import is answered {status} and not {expected}")),
+            _ => panic!("an import is answered {status} and not {expected}"),
         };
-        check(fault.is_some() || status == expected, || {
-            format!("an import is answered {status} and not {expected}")
-        })?;
+        assert!(
+            fault.is_some() || status == expected,
+            "an import is answered {status} and not {expected}"
+        );
         if !added {
-            return Ok(());
+            return;
         }
         let at = match target {
             Some(at) => at,
             None => {
                 let path = format!("/v1/studies/{}", export.study);
                 let (status, body) = self.operator("GET", &path, None).await;
-                check(status == 200, || {
-                    format!("an imported study is answered {status}")
-                })?;
+                assert!(status == 200, "an imported study is answered {status}");
                 let document: StudyDocument = serde_json::from_slice(&body).unwrap();
                 self.studies
                     .push(StudyModel::new(&document.id, document.state, export.family));
@@ -201,12 +179,11 @@ impl World {
             study.letters[report].may_count = true;
             study.letters[report].counted = true;
         }
-        Ok(())
     }
 
-    pub(super) async fn delete(&mut self, at: usize, fault: Option<Fault>) -> Checked {
+    pub(super) async fn delete(&mut self, at: usize, fault: Option<Fault>) {
         if self.studies.len() < 3 {
-            return Ok(());
+            return;
         }
         let path = format!("/v1/studies/{}", self.studies[at].id);
         let open = self.studies[at].state == StudyState::Open;
@@ -221,30 +198,26 @@ impl World {
             (503, Some(Fault::DiesAfterCommit)) => !there,
             _ => false,
         };
-        check(right, || {
-            format!("deleting a study is answered {status}; it is there: {there}")
-        })?;
+        assert!(
+            right,
+            "deleting a study is answered {status}; it is there: {there}"
+        );
         if !there {
             let study = self.studies.remove(at);
             let body = self.families[study.family].single(0);
-            let request = Request::post(format!("/v1/studies/{}/reports", study.id))
-                .header(header::CONTENT_TYPE, REPORT_MEDIA_TYPE)
-                .body(Body::from(body))
-                .unwrap();
+            let request = report_request(&study.id, REPORT_MEDIA_TYPE, body);
             let (status, _) = send(self.routes.clone(), request).await;
-            check(status == 404, || {
-                format!("a report of a deleted study is answered {status}")
-            })?;
+            assert!(
+                status == 404,
+                "a report of a deleted study is answered {status}"
+            );
         }
-        Ok(())
     }
 
-    pub(super) async fn estimate(&mut self, at: usize) -> Checked {
+    pub(super) async fn estimate(&mut self, at: usize) {
         let path = format!("/v1/studies/{}/estimates", self.studies[at].id);
         let (status, body) = self.operator("POST", &path, Some(&json!({}))).await;
-        check(status == 202, || {
-            format!("asking for an estimate is answered {status}")
-        })?;
+        assert!(status == 202, "asking for an estimate is answered {status}");
         let document: EstimateDocument = serde_json::from_slice(&body).unwrap();
         let study = &mut self.studies[at];
         study.asked.push(Asked {
@@ -252,20 +225,20 @@ impl World {
             at_least: study.count(),
             cancelled: false,
         });
-        Ok(())
     }
 
     /// Looks at the estimates of a study; those that are done are of one moment.
-    pub(super) async fn look(&mut self, at: usize, cancel: bool, wait: bool) -> Checked {
+    pub(super) async fn look(&mut self, at: usize, cancel: bool, wait: bool) {
         let path = format!("/v1/studies/{}/estimates", self.studies[at].id);
         if cancel && let Some(last) = self.studies[at].asked.len().checked_sub(1) {
             let number = self.studies[at].asked[last].number;
             let (status, _) = self
                 .operator("DELETE", &format!("{path}/{number}"), None)
                 .await;
-            check(matches!(status, 200 | 409), || {
-                format!("cancelling an estimate is answered {status}")
-            })?;
+            assert!(
+                matches!(status, 200 | 409),
+                "cancelling an estimate is answered {status}"
+            );
             self.studies[at].asked[last].cancelled |= status == 200;
         }
         for asked in self.studies[at].asked.clone() {
@@ -274,9 +247,7 @@ impl World {
                 let (status, body) = self
                     .operator("GET", &format!("{path}/{number}"), None)
                     .await;
-                check(status == 200, || {
-                    format!("estimate {number} is answered {status}")
-                })?;
+                assert!(status == 200, "estimate {number} is answered {status}");
                 let document: EstimateDocument = serde_json::from_slice(&body).unwrap();
                 if !wait || document.state != EstimateState::Running {
                     break document;
@@ -286,42 +257,35 @@ impl World {
             let study = &self.studies[at];
             match (document.state, &document.estimate) {
                 (EstimateState::Running, None) => {}
-                (EstimateState::Cancelled, None) => check(asked.cancelled, || {
-                    format!("nobody cancelled estimate {number}")
-                })?,
+                (EstimateState::Cancelled, None) => {
+                    assert!(asked.cancelled, "nobody cancelled estimate {number}");
+                }
                 // An empty study has no estimate.
-                (EstimateState::Failed, None) => check(asked.at_least == 0, || {
-                    format!("estimate {number} failed: {:?}", document.problem)
-                })?,
+                (EstimateState::Failed, None) => assert!(
+                    asked.at_least == 0,
+                    "estimate {number} failed: {:?}",
+                    document.problem
+                ),
                 (EstimateState::Done, Some(estimate)) => {
                     let n = estimate.n;
-                    check(
+                    assert!(
                         !asked.cancelled && (asked.at_least..=study.count()).contains(&n),
-                        || {
-                            format!(
-                                "estimate {number} is of {n} reports: {asked:?}, now {}",
-                                study.count()
-                            )
-                        },
-                    )?;
+                        "estimate {number} is of {n} reports: {asked:?}, now {}",
+                        study.count()
+                    );
                     let squares: f64 = estimate.eigenvalues.iter().map(|x| x * x).sum();
                     // Between the commits of one burst nobody looked.
                     if let Some(&expected) = study.spectra.get(&n) {
-                        check(
+                        assert!(
                             (squares - expected).abs() <= 1e-9 * expected.max(1.0),
-                            || {
-                                format!(
-                                    "estimate {number} of {n} reports is not of their sums: {squares} against {expected}"
-                                )
-                            },
-                        )?;
+                            "estimate {number} of {n} reports is not of their sums: {squares} against {expected}"
+                        );
                     }
                 }
                 (state, _) => {
-                    return Err(format!("estimate {number} is {state:?} without its result"));
+                    panic!("estimate {number} is {state:?} without its result");
                 }
             }
         }
-        Ok(())
     }
 }

@@ -5,10 +5,27 @@ use crate::faults::Fault;
 
 /// Name, seed of the server's settings and the reports, operations.
 pub(super) fn all() -> Vec<(&'static str, u64, Vec<Operation>)> {
-    let upload = |network| Operation::Upload {
-        study: 0,
+    let upload_to = |study, network| Operation::Upload {
+        study,
         report: 3,
         network,
+    };
+    let upload = |network| upload_to(0, network);
+    let burst = |reports: &[usize], close_at, fault| Operation::Burst {
+        study: 0,
+        reports: reports.to_vec(),
+        close_at,
+        fault,
+    };
+    let create = |like| Operation::Create {
+        like,
+        draft: false,
+        fault: None,
+    };
+    let import = |into, fault| Operation::Import {
+        export: 0,
+        into,
+        fault,
     };
     let close = |fault| Operation::SetState {
         study: 0,
@@ -30,12 +47,7 @@ pub(super) fn all() -> Vec<(&'static str, u64, Vec<Operation>)> {
             "a commit whose acknowledgement died with the server",
             2,
             vec![
-                Operation::Burst {
-                    study: 0,
-                    reports: vec![1, 2, 1],
-                    close_at: None,
-                    fault: Some(Fault::DiesAfterCommit),
-                },
+                burst(&[1, 2, 1], None, Some(Fault::DiesAfterCommit)),
                 Operation::Batch {
                     study: 0,
                     reports: vec![2, 1, 3],
@@ -57,18 +69,8 @@ pub(super) fn all() -> Vec<(&'static str, u64, Vec<Operation>)> {
             4,
             vec![
                 upload(Network::Answered),
-                Operation::Burst {
-                    study: 0,
-                    reports: vec![4, 5, 6],
-                    close_at: None,
-                    fault: Some(Fault::CommitFails),
-                },
-                Operation::Burst {
-                    study: 0,
-                    reports: vec![4, 7],
-                    close_at: Some(1),
-                    fault: None,
-                },
+                burst(&[4, 5, 6], None, Some(Fault::CommitFails)),
+                burst(&[4, 7], Some(1), None),
             ],
         ),
         (
@@ -77,26 +79,10 @@ pub(super) fn all() -> Vec<(&'static str, u64, Vec<Operation>)> {
             vec![
                 upload(Network::Answered),
                 Operation::Export { study: 0 },
-                Operation::Create {
-                    like: 0,
-                    draft: false,
-                    fault: None,
-                },
-                Operation::Import {
-                    export: 0,
-                    into: Some(2),
-                    fault: Some(Fault::DiesAfterCommit),
-                },
-                Operation::Import {
-                    export: 0,
-                    into: Some(2),
-                    fault: None,
-                },
-                Operation::Upload {
-                    study: 2,
-                    report: 3,
-                    network: Network::Answered,
-                },
+                create(0),
+                import(Some(2), Some(Fault::DiesAfterCommit)),
+                import(Some(2), None),
+                upload_to(2, Network::Answered),
             ],
         ),
         (
@@ -104,32 +90,16 @@ pub(super) fn all() -> Vec<(&'static str, u64, Vec<Operation>)> {
             6,
             vec![
                 upload(Network::AnswerLost),
-                Operation::Create {
-                    like: 1,
-                    draft: false,
-                    fault: None,
-                },
+                create(1),
                 Operation::Export { study: 0 },
                 close(None),
                 Operation::Delete {
                     study: 0,
                     fault: Some(Fault::DiesAfterCommit),
                 },
-                Operation::Import {
-                    export: 0,
-                    into: None,
-                    fault: Some(Fault::CommitFails),
-                },
-                Operation::Import {
-                    export: 0,
-                    into: None,
-                    fault: None,
-                },
-                Operation::Upload {
-                    study: 2,
-                    report: 3,
-                    network: Network::Answered,
-                },
+                import(None, Some(Fault::CommitFails)),
+                import(None, None),
+                upload_to(2, Network::Answered),
             ],
         ),
     ]

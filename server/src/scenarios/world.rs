@@ -27,10 +27,6 @@ use crate::{
     store::fixtures::SetClock,
 };
 
-/// An invariant that does not hold.
-pub(super) type Violation = String;
-pub(super) type Checked<T = ()> = Result<T, Violation>;
-
 /// Status and body of an answer.
 pub(super) type Answer = (u16, Vec<u8>);
 
@@ -118,6 +114,11 @@ impl World {
         self.app = Some(app);
     }
 
+    fn restart(&mut self) {
+        self.stop(true);
+        self.start();
+    }
+
     fn stop(&mut self, drain: bool) {
         self.routes = Router::new();
         if let Some(app) = self.app.take()
@@ -132,24 +133,22 @@ impl World {
     }
 
     /// Does one thing and checks everything.
-    pub(super) async fn perform(&mut self, operation: &Operation) -> Checked {
+    pub(super) async fn perform(&mut self, operation: Operation) {
+        let studies = self.studies.len();
         match operation {
             Operation::Upload {
                 study,
                 report,
                 network,
-            } => {
-                let at = study % self.studies.len();
-                self.upload(at, *report, *network).await?;
-            }
+            } => self.upload(study % studies, report, network).await,
             Operation::Batch {
                 study,
                 reports,
                 malformed,
                 network,
             } => {
-                let at = study % self.studies.len();
-                self.batch(at, reports, *malformed, *network).await?;
+                let at = study % studies;
+                self.batch(at, &reports, malformed, network).await;
             }
             Operation::Burst {
                 study,
@@ -157,76 +156,63 @@ impl World {
                 close_at,
                 fault,
             } => {
-                let at = study % self.studies.len();
-                self.burst(at, reports, *close_at, *fault).await?;
+                let at = study % studies;
+                self.burst(at, &reports, close_at, fault).await;
             }
             Operation::SetState {
                 study,
                 wanted,
                 fault,
-            } => {
-                let at = study % self.studies.len();
-                self.set_state(at, *wanted, *fault).await?;
-            }
+            } => self.set_state(study % studies, wanted, fault).await,
             Operation::Create { like, draft, fault } => {
-                let family = self.studies[like % self.studies.len()].family;
-                self.create(family, *draft, *fault).await?;
+                let family = self.studies[like % studies].family;
+                self.create(family, draft, fault).await;
             }
-            Operation::Estimate { study } => self.estimate(study % self.studies.len()).await?,
-            Operation::Look { study, cancel } => {
-                self.look(study % self.studies.len(), *cancel, false)
-                    .await?;
-            }
-            Operation::Export { study } => self.export(study % self.studies.len()).await?,
+            Operation::Estimate { study } => self.estimate(study % studies).await,
+            Operation::Look { study, cancel } => self.look(study % studies, cancel, false).await,
+            Operation::Export { study } => self.export(study % studies).await,
             Operation::Import {
                 export,
                 into,
                 fault,
             } => {
                 if let Some(last) = self.exports.len().checked_sub(1) {
-                    let into = into.map(|study| study % self.studies.len());
-                    self.import(*export.min(&last), into, *fault).await?;
+                    let into = into.map(|study| study % studies);
+                    self.import(export.min(last), into, fault).await;
                 }
             }
-            Operation::Delete { study, fault } => {
-                self.delete(study % self.studies.len(), *fault).await?;
-            }
-            Operation::Clock { now_ms } => self.clock.set(*now_ms),
-            Operation::Restart => {
-                self.stop(true);
-                self.start();
-            }
+            Operation::Delete { study, fault } => self.delete(study % studies, fault).await,
+            Operation::Clock { now_ms } => self.clock.set(now_ms),
+            Operation::Restart => self.restart(),
             Operation::Crash => self.crash().await,
         }
-        self.audit().await
+        self.audit().await;
     }
 
     /// With nothing broken any more, every device is told; and everything is still there after a restart.
-    pub(super) async fn settle(&mut self) -> Checked {
-        self.stop(true);
-        self.start();
+    pub(super) async fn settle(&mut self) {
+        self.restart();
         for at in 0..self.studies.len() {
             if self.studies[at].state == StudyState::Draft {
-                self.set_state(at, Wanted::Open, None).await?;
+                self.set_state(at, Wanted::Open, None).await;
             }
             let open = self.studies[at].state == StudyState::Open;
             for report in 0..self.studies[at].letters.len() {
-                self.upload(at, report, Network::Answered).await?;
+                self.upload(at, report, Network::Answered).await;
                 let letter = self.studies[at].letters[report];
-                check(letter.acknowledged == (open || letter.counted), || {
-                    format!("report {report} of an {open:?} study ends as {letter:?}")
-                })?;
+                assert!(
+                    letter.acknowledged == (open || letter.counted),
+                    "report {report} of an {open:?} study ends as {letter:?}"
+                );
             }
         }
-        self.audit().await?;
-        self.stop(true);
-        self.start();
+        self.audit().await;
+        self.restart();
         for at in 0..self.studies.len() {
-            self.look(at, false, true).await?;
+            self.look(at, false, true).await;
         }
-        self.audit().await?;
+        self.audit().await;
         self.stop(true);
-        Ok(())
     }
 
     /// The writer dies at the next thing it is told, and with it everything that waits.
@@ -257,35 +243,30 @@ impl World {
         path: &str,
         body: Option<&serde_json::Value>,
     ) -> Answer {
-        let mut request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header(header::AUTHORIZATION, format!("Bearer {}", self.token));
-        if body.is_some() {
-            request = request.header(header::CONTENT_TYPE, "application/json");
-        }
-        let body = body.map_or_else(Body::empty, |value| Body::from(value.to_string()));
-        send(self.routes.clone(), request.body(body).unwrap()).await
+        let body = body.map_or_else(Vec::new, |value| value.to_string().into_bytes());
+        let request = self.order(method, path, "application/json", body);
+        send(self.routes.clone(), request).await
     }
 
-    async fn upload(&mut self, at: usize, report: usize, network: Network) -> Checked {
+    async fn upload(&mut self, at: usize, report: usize, network: Network) {
         let mut body = self.families[self.studies[at].family].single(report);
         match network {
-            Network::RequestLost => return Ok(()),
+            Network::RequestLost => return,
             Network::CutShort => {
                 body.truncate(body.len() - 1);
                 let (status, _) = self.post(at, REPORT_MEDIA_TYPE, body).await;
-                return check(self.is_of_half(at, status), || {
-                    format!("half a report is answered {status}")
-                });
+                assert!(
+                    self.is_of_half(at, status),
+                    "half a report is answered {status}"
+                );
+                return;
             }
             Network::Answered | Network::AnswerLost => {}
         }
         let answer = self.post(at, REPORT_MEDIA_TYPE, body).await;
         self.arrived(at, report);
-        match network {
-            Network::Answered => self.learn(at, report, answer.0, false),
-            _ => Ok(()),
+        if network == Network::Answered {
+            self.learn(at, report, answer.0, false);
         }
     }
 
@@ -310,7 +291,7 @@ impl World {
     }
 
     /// What a device makes of the answer to its report. `sent_twice`: the same request round brought it before.
-    fn learn(&mut self, at: usize, report: usize, status: u16, sent_twice: bool) -> Checked {
+    fn learn(&mut self, at: usize, report: usize, status: u16, sent_twice: bool) {
         let study = &mut self.studies[at];
         let state = study.state;
         let letter = &mut study.letters[report];
@@ -323,11 +304,10 @@ impl World {
         };
         letter.acknowledged |= matches!(status, 200 | 201);
         let letter = *letter;
-        check(right, || {
-            format!(
-                "report {report} is answered {status} in a study that is {state:?}, being {letter:?}"
-            )
-        })
+        assert!(
+            right,
+            "report {report} is answered {status} in a study that is {state:?}, being {letter:?}"
+        );
     }
 
     async fn batch(
@@ -336,17 +316,19 @@ impl World {
         reports: &[usize],
         malformed: Option<usize>,
         network: Network,
-    ) -> Checked {
+    ) {
         let malformed = malformed.map(|place| place % reports.len());
         let mut body = self.families[self.studies[at].family].batch(reports, malformed);
         match network {
-            Network::RequestLost => return Ok(()),
+            Network::RequestLost => return,
             Network::CutShort => {
                 body.truncate(body.len() - 1);
                 let (status, _) = self.post(at, REPORT_BATCH_MEDIA_TYPE, body).await;
-                return check(self.is_of_half(at, status), || {
-                    format!("half a batch is answered {status}")
-                });
+                assert!(
+                    self.is_of_half(at, status),
+                    "half a batch is answered {status}"
+                );
+                return;
             }
             Network::Answered | Network::AnswerLost => {}
         }
@@ -361,22 +343,25 @@ impl World {
             self.arrived(at, report);
         }
         if network == Network::AnswerLost {
-            return Ok(());
+            return;
         }
         let state = self.studies[at].state;
         let known = |report: &&usize| self.studies[at].letters[**report].counted;
         if status == 404 {
-            return check(state == StudyState::Draft, || {
-                format!("a study that is {state:?} is hidden")
-            });
+            assert!(
+                state == StudyState::Draft,
+                "a study that is {state:?} is hidden"
+            );
+            return;
         }
         if status == 409 {
-            return check(
+            assert!(
                 state == StudyState::Closed && !good.iter().any(|report| known(&report)),
-                || format!("a batch is refused as a whole in a study that is {state:?}"),
+                "a batch is refused as a whole in a study that is {state:?}"
             );
+            return;
         }
-        check(status == 200, || format!("a batch is answered {status}"))?;
+        assert!(status == 200, "a batch is answered {status}");
         let receipt: BatchReceipt = serde_json::from_slice(&body).unwrap();
         let distinct: HashSet<usize> = good.iter().copied().collect();
         let new = distinct.iter().filter(|report| !known(report)).count() as u64;
@@ -392,15 +377,14 @@ impl World {
             (0, good.iter().filter(known).count() as u64)
         };
         let told: Vec<usize> = receipt.refused.iter().map(|r| r.index as usize).collect();
-        check(
+        assert!(
             (receipt.accepted, receipt.duplicates) == expected && told == refused,
-            || format!("a batch of which {new} are new is answered {receipt:?}"),
-        )?;
+            "a batch of which {new} are new is answered {receipt:?}"
+        );
         for report in good {
             let letter = &mut self.studies[at].letters[report];
             letter.acknowledged |= state == StudyState::Open || letter.counted;
         }
-        Ok(())
     }
 
     async fn burst(
@@ -409,7 +393,7 @@ impl World {
         reports: &[usize],
         close_at: Option<usize>,
         fault: Option<Fault>,
-    ) -> Checked {
+    ) {
         let before = self.studies[at].state;
         let closes = close_at.is_some() && before == StudyState::Open;
         self.faults.set_next(fault);
@@ -419,16 +403,14 @@ impl World {
         for place in 0..=reports.len() {
             if closes && close_at == Some(place) {
                 let path = format!("/v1/studies/{}/close", self.studies[at].id);
-                close = Some(tokio::spawn(send(
-                    self.routes.clone(),
-                    self.order("POST", &path),
-                )));
+                let request = self.order("POST", &path, "", Vec::new());
+                close = Some(tokio::spawn(send(self.routes.clone(), request)));
             }
             let Some(&report) = reports.get(place) else {
                 break;
             };
             let body = self.families[self.studies[at].family].single(report);
-            let request = self.report_request(at, REPORT_MEDIA_TYPE, body);
+            let request = report_request(&self.studies[at].id, REPORT_MEDIA_TYPE, body);
             sent.push((report, tokio::spawn(send(self.routes.clone(), request))));
         }
         // Everything spawned runs up to the queue, in order.
@@ -454,57 +436,58 @@ impl World {
             self.arrived(at, *report);
             let sent_twice = !seen.insert(*report);
             match status {
-                200 | 201 | 404 | 409 => self.learn(at, *report, *status, sent_twice)?,
+                200 | 201 | 404 | 409 => self.learn(at, *report, *status, sent_twice),
                 429 => {}
                 503 | 507 if fault.is_some() => {}
-                status => return Err(format!("report {report} in a burst is answered {status}")),
+                status => panic!("report {report} in a burst is answered {status}"),
             }
         }
         if closed {
             self.studies[at].state = StudyState::Closed;
         } else if closes {
             // It may or may not have been committed.
-            self.studies[at].state = self.document(at).await?.state;
+            self.studies[at].state = self.document(at).await.state;
         }
         if fault == Some(Fault::CommitFails) || fault.is_none() {
-            let counted = self.on_disk(at)?;
+            let counted = self.on_disk(at);
             for (report, _) in answers.iter().filter(|(_, status)| *status >= 429) {
                 let times = answers.iter().filter(|(other, _)| other == report).count();
                 let letter = self.studies[at].letters[*report];
-                check(times > 1 || letter.counted || counted[*report] == 0, || {
-                    format!("report {report} was told that it was not written, and was")
-                })?;
+                assert!(
+                    times > 1 || letter.counted || counted[*report] == 0,
+                    "report {report} was told that it was not written, and was"
+                );
             }
         }
-        Ok(())
     }
 
-    fn report_request(&self, at: usize, media_type: &str, body: Vec<u8>) -> Request<Body> {
-        Request::post(format!("/v1/studies/{}/reports", self.studies[at].id))
+    /// A request with the operator's token.
+    pub(super) fn order(
+        &self,
+        method: &str,
+        path: &str,
+        media_type: &str,
+        body: Vec<u8>,
+    ) -> Request<Body> {
+        Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::AUTHORIZATION, format!("Bearer {}", self.token))
             .header(header::CONTENT_TYPE, media_type)
             .body(Body::from(body))
             .unwrap()
     }
 
-    pub(super) fn order(&self, method: &str, path: &str) -> Request<Body> {
-        Request::builder()
-            .method(method)
-            .uri(path)
-            .header(header::AUTHORIZATION, format!("Bearer {}", self.token))
-            .body(Body::empty())
-            .unwrap()
-    }
-
-    pub(super) async fn post(&self, at: usize, media_type: &str, body: Vec<u8>) -> Answer {
-        let request = self.report_request(at, media_type, body);
+    async fn post(&self, at: usize, media_type: &str, body: Vec<u8>) -> Answer {
+        let request = report_request(&self.studies[at].id, media_type, body);
         send(self.routes.clone(), request).await
     }
 
-    pub(super) async fn document(&self, at: usize) -> Checked<StudyDocument> {
+    pub(super) async fn document(&self, at: usize) -> StudyDocument {
         let path = format!("/v1/studies/{}", self.studies[at].id);
         let (status, body) = self.operator("GET", &path, None).await;
-        check(status == 200, || format!("a study is answered {status}"))?;
-        Ok(serde_json::from_slice(&body).unwrap())
+        assert!(status == 200, "a study is answered {status}");
+        serde_json::from_slice(&body).unwrap()
     }
 }
 
@@ -516,8 +499,11 @@ impl Drop for World {
     }
 }
 
-pub(super) fn check(holds: bool, otherwise: impl FnOnce() -> String) -> Checked {
-    if holds { Ok(()) } else { Err(otherwise()) }
+pub(super) fn report_request(study: &str, media_type: &str, body: Vec<u8>) -> Request<Body> {
+    Request::post(format!("/v1/studies/{study}/reports"))
+        .header(header::CONTENT_TYPE, media_type)
+        .body(Body::from(body))
+        .unwrap()
 }
 
 /// Owned, so that it can be spawned.

@@ -3,38 +3,33 @@
 use eigenveil_shared::{Result, api::StudyState};
 
 use super::{Store, estimates, failure::Failure};
-use crate::metrics::{Snapshot, resident_memory, signed};
+use crate::metrics::signed;
 
 impl Store {
-    /// Blocks while reading.
-    pub(crate) fn snapshot(&self) -> Result<Snapshot> {
-        let shared = &self.shared;
+    /// Looks up what nothing keeps count of. Blocks while reading.
+    pub(crate) fn measure(&self) -> Result<()> {
+        let (shared, metrics) = (&self.shared, self.metrics());
         let studies = self.studies();
-        let count = |state| {
-            studies
-                .iter()
-                .filter(|study| study.state() == state)
-                .count()
-        };
-        let estimates_waiting =
-            i64::from(estimates::waiting(&self.reader()).map_err(Failure::into_error)?);
+        for state in [StudyState::Draft, StudyState::Open, StudyState::Closed] {
+            let of_it = studies.iter().filter(|study| study.state() == state);
+            metrics.studies_are(state, of_it.count());
+        }
+        let waiting = estimates::waiting(&self.reader()).map_err(Failure::into_error)?;
         let database = shared.directory.database();
         let mut log = database.clone().into_os_string();
         log.push("-wal");
         let size = |path: &std::path::Path| std::fs::metadata(path).map_or(0, |file| file.len());
         let disk = rustix::fs::statvfs(shared.directory.path());
-        Ok(Snapshot {
-            studies: [StudyState::Draft, StudyState::Open, StudyState::Closed]
-                .map(|state| (state, signed(count(state) as u64)))
-                .into(),
-            estimates_waiting,
-            store_bytes: signed(size(&database) + size(log.as_ref())),
-            disk_free_bytes: disk.map_or(0, |disk| {
-                signed(disk.f_bavail.saturating_mul(disk.f_frsize))
-            }),
-            ingest_bytes: signed(shared.ingest.used() as u64),
-            healthy: shared.health.is_good(),
-            memory_bytes: resident_memory(),
-        })
+        let free = disk.map_or(0, |disk| disk.f_bavail.saturating_mul(disk.f_frsize));
+        for (gauge, value) in [
+            (&metrics.estimates_waiting, waiting.into()),
+            (&metrics.store_bytes, size(&database) + size(log.as_ref())),
+            (&metrics.disk_free_bytes, free),
+            (&metrics.ingest_bytes, shared.ingest.used() as u64),
+            (&metrics.store_healthy, shared.health.is_good().into()),
+        ] {
+            gauge.set(signed(value));
+        }
+        Ok(())
     }
 }

@@ -1,6 +1,8 @@
 //! A browser without a script, and what every page it gets must be.
 #![allow(unreachable_pub, reason = "one test file compiles this")]
 
+use std::collections::HashSet;
+
 use axum::{
     body::Body,
     http::{Request, StatusCode, header},
@@ -75,6 +77,22 @@ impl<'a> Browser<'a> {
         let answer = self.get(path).await;
         assert_eq!(answer.status, StatusCode::OK, "{path}: {answer:?}");
         Page::new(answer)
+    }
+
+    /// Sends a form that is refused; the page that says why.
+    pub async fn refused(&mut self, path: &str, fields: &[(&str, &str)], status: u16) -> Page {
+        let answer = self.post(path, fields).await;
+        assert_eq!(answer.status, status, "{answer:?}");
+        Page::new(answer)
+    }
+
+    /// A picture that is there.
+    pub async fn picture(&mut self, path: &str) -> Answer {
+        let picture = self.get(path).await;
+        assert_eq!(picture.status, StatusCode::OK, "{path}");
+        assert_eq!(picture.headers[header::CONTENT_TYPE], "image/svg+xml");
+        assert_eq!(picture.headers[header::X_CONTENT_TYPE_OPTIONS], "nosniff");
+        picture
     }
 
     /// Sends a form as a page of this server would.
@@ -172,15 +190,9 @@ impl Page {
                 "{id} has no label"
             );
         }
-        let mut ids: Vec<&str> = page
-            .all("[id]")
-            .iter()
-            .map(|e| e.attribute("id").unwrap())
-            .collect();
-        let count = ids.len();
-        ids.sort_unstable();
-        ids.dedup();
-        assert_eq!(ids.len(), count, "an id is there twice");
+        let elements = page.all("[id]");
+        let ids: HashSet<_> = elements.iter().map(|e| e.attribute("id")).collect();
+        assert_eq!(ids.len(), elements.len(), "an id is there twice");
         page
     }
 
@@ -191,8 +203,7 @@ impl Page {
     #[track_caller]
     pub fn text(&self, selector: &str) -> String {
         let found = self.all(selector);
-        let body = || String::from_utf8_lossy(&self.answer.body).into_owned();
-        assert!(!found.is_empty(), "no {selector} in {}", body());
+        assert!(!found.is_empty(), "no {selector} in {}", self.body());
         html::text(found[0])
     }
 
@@ -204,10 +215,22 @@ impl Page {
 
     #[track_caller]
     pub fn value(&self, selector: &str) -> String {
-        self.all(selector)[0]
-            .attribute("value")
-            .unwrap_or_default()
-            .to_owned()
+        let value = self.all(selector)[0].attribute("value");
+        value.unwrap_or_default().to_owned()
+    }
+
+    /// Where these elements lead, or what they show.
+    pub fn links(&self, selector: &str) -> Vec<String> {
+        let link = |element: &Node<'_, '_>| {
+            let mut names = ["href", "src", "srcset", "action"].into_iter();
+            let link = names.find_map(|name| element.attribute(name));
+            link.unwrap().to_owned()
+        };
+        self.all(selector).iter().map(link).collect()
+    }
+
+    pub fn body(&self) -> String {
+        String::from_utf8_lossy(&self.answer.body).into_owned()
     }
 
     pub fn has(&self, selector: &str) -> bool {

@@ -19,19 +19,21 @@ use axum::{
 };
 use eigenveil_estimation::Cancel;
 use eigenveil_server::{
-    AppState, Clock, Environment, ServerConfig, Study, StudyId, router, store::StoredMoment,
+    AppState, Clock, Environment, ServerConfig, Store, Study, StudyId, router,
+    store::{NewReport, StoredMoment, database_path},
 };
 use eigenveil_shared::{
     ErrorCode,
     api::{
-        EstimateDocument, EstimateState, PROBLEM_MEDIA_TYPE, Problem, REPORT_BATCH_MEDIA_TYPE,
-        REPORT_MEDIA_TYPE, STUDY_EXPORT_MEDIA_TYPE, StudyDocument,
+        BatchReceipt, EstimateDocument, EstimateState, PROBLEM_MEDIA_TYPE, Problem,
+        REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE, STUDY_EXPORT_MEDIA_TYPE, StudyDocument,
     },
     codec::{self, StudyShape},
     packed::packed_len,
     report::{Report, ReportId},
 };
 use http_body_util::BodyExt;
+use rusqlite::Connection;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -113,8 +115,7 @@ impl Harness {
     }
 
     pub fn with(change: impl FnOnce(&mut ServerConfig)) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let mut config = ServerConfig::new(directory.path().join("data"));
+        let (directory, mut config) = data();
         change(&mut config);
         Self::start(directory, config)
     }
@@ -202,10 +203,35 @@ impl Harness {
         self.send(request.body(body).unwrap()).await
     }
 
+    /// What the operator is shown there.
+    pub async fn read(&self, path: &str) -> Answer {
+        self.operator("GET", path, None).await
+    }
+
+    /// Posted by the operator, with nothing to say.
+    pub async fn order(&self, path: &str) -> Answer {
+        self.operator("POST", path, None).await
+    }
+
+    /// Posted by the operator.
+    pub async fn tell(&self, path: &str, body: Value) -> Answer {
+        self.operator("POST", path, Some(body)).await
+    }
+
+    /// Deleted by the operator.
+    pub async fn remove(&self, path: &str) -> Answer {
+        self.operator("DELETE", path, None).await
+    }
+
+    /// A connection of the test's own to the database.
+    pub fn database(&self) -> Connection {
+        Connection::open(database_path(&self.config.data_dir)).unwrap()
+    }
+
     /// Asks for an estimate; gives its location.
     pub async fn ask_estimate(&self, study: &StudyDocument, request: Value) -> String {
-        let path = format!("/v1/studies/{}/estimates", study.id);
-        let answer = self.operator("POST", &path, Some(request)).await;
+        let path = at(&study, "/estimates");
+        let answer = self.tell(&path, request).await;
         assert_eq!(answer.status, StatusCode::ACCEPTED, "{answer:?}");
         let location = answer.headers[header::LOCATION].to_str().unwrap();
         let document: EstimateDocument = answer.json();
@@ -218,7 +244,7 @@ impl Harness {
     pub async fn wait_for_estimate(&self, location: &str) -> EstimateDocument {
         let mut document: Option<EstimateDocument> = None;
         patience::until(location, async || {
-            let shown = document.insert(self.operator("GET", location, None).await.json());
+            let shown = document.insert(self.read(location).await.json());
             shown.state != EstimateState::Running
         })
         .await;
@@ -236,24 +262,18 @@ impl Harness {
 
     /// A study with these keys changed.
     pub async fn study_with(&self, changes: Value) -> StudyDocument {
-        let answer = self
-            .operator("POST", "/v1/studies", Some(design(&changes)))
-            .await;
+        let answer = self.tell("/v1/studies", design(&changes)).await;
         assert_eq!(answer.status, StatusCode::CREATED, "{answer:?}");
         answer.json()
     }
 
     pub async fn post_report(&self, study: &StudyDocument, body: impl Into<Body>) -> Answer {
-        self.post(
-            &format!("/v1/studies/{}/reports", study.id),
-            REPORT_MEDIA_TYPE,
-            body,
-        )
-        .await
+        self.post(&at(&study, "/reports"), REPORT_MEDIA_TYPE, body)
+            .await
     }
 
     pub async fn post_batch(&self, study: &StudyDocument, body: impl Into<Body>) -> Answer {
-        let path = format!("/v1/studies/{}/reports", study.id);
+        let path = at(&study, "/reports");
         self.post(&path, REPORT_BATCH_MEDIA_TYPE, body).await
     }
 
@@ -280,19 +300,43 @@ impl Harness {
 
     /// Sends a fresh report, which is counted.
     pub async fn count_one(&self, study: &StudyDocument) {
-        let answer = self.post_report(study, report(study, new_id(), 1.0)).await;
+        self.counts(study, report(study, new_id(), 1.0)).await;
+    }
+
+    /// Sends a report, which is counted.
+    pub async fn counts(&self, study: &StudyDocument, body: impl Into<Body>) {
+        let answer = self.post_report(study, body).await;
         assert_eq!(answer.status, StatusCode::CREATED, "{answer:?}");
     }
 
+    /// Sends a report, which was counted before.
+    pub async fn knows(&self, study: &StudyDocument, body: impl Into<Body>) {
+        let answer = self.post_report(study, body).await;
+        assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
+    }
+
+    /// Sends a batch; what is said of it.
+    pub async fn receipt(&self, study: &StudyDocument, body: impl Into<Body>) -> BatchReceipt {
+        let answer = self.post_batch(study, body).await;
+        assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
+        answer.json()
+    }
+
+    /// A study whose reports are seeds.
+    pub async fn seed_study(&self) -> StudyDocument {
+        let changes = json!({ "mechanism": "double-cap", "delta": null });
+        self.study_with(changes).await
+    }
+
     pub async fn close(&self, study: &StudyDocument) {
-        let path = format!("/v1/studies/{}/close", study.id);
-        let answer = self.operator("POST", &path, None).await;
+        let path = at(&study, "/close");
+        let answer = self.order(&path).await;
         assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
     }
 
     pub async fn export(&self, study: &StudyDocument) -> Vec<u8> {
-        let path = format!("/v1/studies/{}/export", study.id);
-        let answer = self.operator("GET", &path, None).await;
+        let path = at(&study, "/export");
+        let answer = self.read(&path).await;
         assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
         assert_eq!(
             answer.headers[header::CONTENT_TYPE],
@@ -303,8 +347,7 @@ impl Harness {
 
     /// The study as the store has it.
     pub fn stored(&self, study: &StudyDocument) -> Arc<Study> {
-        let id = StudyId::parse(&study.id).unwrap();
-        self.app.store().study(id).unwrap()
+        study_in(self.app.store(), study)
     }
 
     pub fn moment(&self, study: &StudyDocument) -> StoredMoment {
@@ -314,7 +357,7 @@ impl Harness {
 
     /// Reports accepted, as anybody sees it, after checking it against what is on disk.
     pub async fn accepted(&self, study: &StudyDocument) -> u64 {
-        let shown: StudyDocument = self.get(&format!("/v1/studies/{}", study.id)).await.json();
+        let shown: StudyDocument = self.get(&at(&study, "")).await.json();
         assert_eq!(self.moment(study).n, shown.reports_accepted);
         shown.reports_accepted
     }
@@ -329,6 +372,20 @@ impl Harness {
         }
         total
     }
+}
+
+/// A path of this study: `at(&study, "/reports")`.
+pub fn at(study: &StudyDocument, rest: &str) -> String {
+    format!("/v1/studies/{}{rest}", study.id)
+}
+
+/// The problem with which a request is refused.
+pub async fn refused(
+    answer: impl Future<Output = Answer>,
+    status: u16,
+    code: ErrorCode,
+) -> Problem {
+    answer.await.is_problem(status, code)
 }
 
 /// A study that is fine, with these keys changed; `null` takes a key away.
@@ -365,21 +422,43 @@ pub fn payload(study: &StudyDocument, value: f32) -> Vec<u8> {
 }
 
 pub fn report(study: &StudyDocument, id: ReportId, value: f32) -> Vec<u8> {
+    report_with(study, id, payload(study, value))
+}
+
+pub fn report_with(study: &StudyDocument, id: ReportId, payload: Vec<u8>) -> Vec<u8> {
+    let fingerprint = shape(study).fingerprint();
     codec::encode_report(&Report {
         id,
-        fingerprint: shape(study).fingerprint(),
-        payload: payload(study, value),
+        fingerprint,
+        payload,
     })
 }
 
 pub fn batch(study: &StudyDocument, reports: &[(ReportId, f32)]) -> Vec<u8> {
-    let payloads: Vec<Vec<u8>> = reports
-        .iter()
-        .map(|(_, value)| payload(study, *value))
-        .collect();
-    let pairs = reports
-        .iter()
-        .zip(&payloads)
-        .map(|((id, _), bytes)| (*id, bytes.as_slice()));
+    let with_payload = |(id, value): &(_, _)| (*id, payload(study, *value));
+    let reports: Vec<_> = reports.iter().map(with_payload).collect();
+    batch_with(study, &reports)
+}
+
+pub fn batch_with(study: &StudyDocument, reports: &[(ReportId, impl AsRef<[u8]>)]) -> Vec<u8> {
+    let pairs = reports.iter().map(|(id, payload)| (*id, payload.as_ref()));
     codec::encode_batch(&shape(study), pairs).unwrap()
+}
+
+/// The reports of a batch, as the store takes them.
+pub fn decoded(study: &Arc<Study>, batch: Vec<u8>) -> Vec<NewReport> {
+    let reports = NewReport::decode_batch(&batch.into(), study).unwrap();
+    reports.into_iter().map(Result::unwrap).collect()
+}
+
+/// This study in a store.
+pub fn study_in(store: &Store, study: &StudyDocument) -> Arc<Study> {
+    store.study(StudyId::parse(&study.id).unwrap()).unwrap()
+}
+
+/// A place for a server's data.
+pub fn data() -> (TempDir, ServerConfig) {
+    let directory = tempfile::tempdir().unwrap();
+    let config = ServerConfig::new(directory.path().join("data"));
+    (directory, config)
 }

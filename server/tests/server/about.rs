@@ -6,17 +6,19 @@ use std::sync::{
 };
 
 use axum::http::{Request, StatusCode, header};
-use eigenveil_server::{ServerConfig, StudyId, store::database_path};
+use eigenveil_server::{StudyId, store::database_path};
 use eigenveil_shared::{
     ErrorCode as E,
     about::About,
-    api::{BatchReceipt, ImportReceipt, StudyDocument, StudyState},
+    api::{ImportReceipt, StudyDocument, StudyState},
 };
 use serde_json::{Value, json};
 
 use crate::{
     browser::{Browser, Page},
-    common::{Harness, SetClock, batch, design, new_id, patience::until, report},
+    common::{
+        Harness, SetClock, at, batch, data, design, new_id, patience::until, refused, report,
+    },
 };
 
 /// 2023-11-14, the day of the tests' clock.
@@ -26,8 +28,7 @@ const TOMORROW: u64 = 1_700_006_400_000;
 
 /// A server whose clock the test sets.
 fn timed() -> (Harness, Arc<SetClock>) {
-    let directory = tempfile::tempdir().unwrap();
-    let config = ServerConfig::new(directory.path().join("data"));
+    let (directory, config) = data();
     let clock = Arc::new(SetClock(AtomicU64::new(1_700_000_000_000)));
     (Harness::at(directory, config, &clock), clock)
 }
@@ -42,10 +43,7 @@ fn told() -> Value {
 }
 
 async fn shown(server: &Harness, study: &StudyDocument) -> StudyDocument {
-    server
-        .get(&format!("/v1/studies/{}", study.id))
-        .await
-        .json()
+    server.get(&at(&study, "")).await.json()
 }
 
 #[tokio::test]
@@ -69,7 +67,7 @@ async fn it_is_kept_shown_exported_imported_and_backed_up() {
     assert_eq!(imported.study.about, expected);
     assert_eq!(shown(&other, &study).await.about, expected);
 
-    let backup = server.operator("GET", "/v1/backup", None).await.body;
+    let backup = server.read("/v1/backup").await.body;
     let restored = tempfile::tempdir().unwrap();
     std::fs::write(database_path(restored.path()), backup).unwrap();
     let restored = Harness::over(restored, &server.token);
@@ -144,7 +142,7 @@ async fn what_cannot_be_shown_is_refused() {
         let mut about = told();
         about[key] = value;
         let request = design(&json!({ "about": about }));
-        let answer = server.operator("POST", "/v1/studies", Some(request)).await;
+        let answer = server.tell("/v1/studies", request).await;
         let status = if code == E::MalformedJson { 400 } else { 422 };
         answer.is_problem(status, code);
     }
@@ -172,8 +170,7 @@ async fn the_last_day_ends_with_its_last_millisecond() {
     );
     clock.0.store(TOMORROW - 1, Ordering::Relaxed);
     let (first, second) = (new_id(), new_id());
-    let in_time = server.post_report(&study, report(&study, first, 1.0)).await;
-    assert_eq!(in_time.status, StatusCode::CREATED);
+    server.counts(&study, report(&study, first, 1.0)).await;
     assert_eq!(shown(&server, &study).await.state, StudyState::Open);
 
     clock.0.store(TOMORROW, Ordering::Relaxed);
@@ -183,25 +180,19 @@ async fn the_last_day_ends_with_its_last_millisecond() {
         assert!(problem.detail.contains(TODAY), "{}", problem.detail);
     }
     // A report that was counted is known, so that whoever lost the answer learns it.
-    let again = server.post_report(&study, report(&study, first, 1.0)).await;
-    assert_eq!(again.status, StatusCode::OK);
-    let both: BatchReceipt = server
-        .post_batch(&study, batch(&study, &[(second, 1.0), (first, 1.0)]))
-        .await
-        .json();
+    server.knows(&study, report(&study, first, 1.0)).await;
+    let both = server
+        .receipt(&study, batch(&study, &[(second, 1.0), (first, 1.0)]))
+        .await;
     assert_eq!((both.accepted, both.duplicates), (0, 1));
     assert_eq!(
         (both.refused[0].index, both.refused[0].code),
         (0, E::StudyEnded)
     );
-    let other = server.post_report(&longer, report(&longer, new_id(), 1.0));
-    assert_eq!(other.await.status, StatusCode::CREATED);
+    server.counts(&longer, report(&longer, new_id(), 1.0)).await;
     // Nobody could take part.
-    let open = format!("/v1/studies/{}/open", draft.id);
-    server
-        .operator("POST", &open, None)
-        .await
-        .is_problem(422, E::InvalidAbout);
+    let open = at(&draft, "/open");
+    refused(server.order(&open), 422, E::InvalidAbout).await;
 
     // The server closes it by itself; what wakes it here is another study.
     server.study(3).await;
@@ -212,10 +203,10 @@ async fn the_last_day_ends_with_its_last_millisecond() {
     assert_eq!(shown(&server, &longer).await.state, StudyState::Open);
     assert_eq!(server.accepted(&study).await, 1);
     let late = server.post_report(&study, report(&study, new_id(), 1.0));
-    late.await.is_problem(409, E::StudyEnded);
+    refused(late, 409, E::StudyEnded).await;
     let id = StudyId::parse(&study.id).unwrap();
-    let closed_at: u64 = rusqlite::Connection::open(database_path(&server.config.data_dir))
-        .unwrap()
+    let closed_at: u64 = server
+        .database()
         .query_row(
             "SELECT closed_at_ms FROM studies WHERE id = ?",
             [id.0],
@@ -249,14 +240,13 @@ async fn a_study_closed_by_a_wrong_clock_is_opened_again() {
         shown(&server, &study).await.state == StudyState::Open
     })
     .await;
-    let sent = server.post_report(&study, report(&study, new_id(), 1.0));
-    assert_eq!(sent.await.status, StatusCode::CREATED);
+    server.counts(&study, report(&study, new_id(), 1.0)).await;
     // What the operator has closed stays closed.
     assert_eq!(shown(&server, &closed).await.state, StudyState::Closed);
     // And the day still ends.
     clock.0.store(TOMORROW, Ordering::Relaxed);
     let late = server.post_report(&study, report(&study, new_id(), 1.0));
-    late.await.is_problem(409, E::StudyEnded);
+    refused(late, 409, E::StudyEnded).await;
 }
 
 async fn participate(server: &Harness, study: &StudyDocument, host: Option<&str>) -> Page {

@@ -10,7 +10,6 @@ use eigenveil_server::ServerConfig;
 use eigenveil_shared::{
     ErrorCode as E,
     api::{IssuedTokens, REPORT_MEDIA_TYPE, StudyDocument, StudyList},
-    codec,
     enrolment::{ENROLLED_REPORT_MEDIA_TYPE, ParticipantToken, with_token},
 };
 use futures_util::{StreamExt as _, stream};
@@ -18,9 +17,9 @@ use serde_json::json;
 use tower::ServiceExt as _;
 
 use crate::common::{
-    self, Harness, new_id,
+    self, Harness, at, new_id,
     patience::{until, within},
-    report, shape,
+    report, report_with,
 };
 
 /// A body that begins with so many bytes and never ends.
@@ -30,7 +29,7 @@ fn held(bytes: usize) -> Body {
 }
 
 fn upload(study: &StudyDocument, body: Body) -> Request<Body> {
-    Request::post(format!("/v1/studies/{}/reports", study.id))
+    Request::post(at(&study, "/reports"))
         .header(header::CONTENT_TYPE, REPORT_MEDIA_TYPE)
         .body(body)
         .unwrap()
@@ -61,9 +60,7 @@ fn short_of_memory(config: &mut ServerConfig) {
 async fn held_bodies_do_not_keep_seeds_out() {
     let server = Arc::new(Harness::with(short_of_memory));
     let dense = server.study(512).await;
-    let seeds = server
-        .study_with(json!({"mechanism": "double-cap", "delta": null}))
-        .await;
+    let seeds = server.seed_study().await;
     let holders: Vec<_> = (0..4)
         .map(|_| {
             let (server, dense) = (Arc::clone(&server), dense.clone());
@@ -74,13 +71,8 @@ async fn held_bodies_do_not_keep_seeds_out() {
     let problem = answer.is_problem(503, E::StoreUnavailable);
     assert!(problem.detail.contains("ingest_bytes"), "{problem:?}");
     for _ in 0..3 {
-        let seed = codec::encode_report(&eigenveil_shared::report::Report {
-            id: new_id(),
-            fingerprint: shape(&seeds).fingerprint(),
-            payload: vec![7; 16],
-        });
-        let counted = server.post_report(&seeds, seed).await;
-        assert_eq!(counted.status, StatusCode::CREATED, "{counted:?}");
+        let seed = report_with(&seeds, new_id(), vec![7; 16]);
+        server.counts(&seeds, seed).await;
     }
     readiness(&server, StatusCode::OK).await;
     let whole = report(&dense, new_id(), 0.0);
@@ -103,23 +95,17 @@ async fn bodies_without_a_token_do_not_keep_one_with_a_token_out() {
         .study_with(json!({"dimension": 512, "enrolment": "token"}))
         .await;
     let issued = server
-        .operator(
-            "POST",
-            &format!("/v1/studies/{}/tokens", study.id),
-            Some(json!({"count": 1})),
-        )
+        .tell(&at(&study, "/tokens"), json!({"count": 1}))
         .await;
     let issued: IssuedTokens = issued.json();
     let token = ParticipantToken::parse(&issued.tokens[0]).unwrap();
-    let path = format!("/v1/studies/{}/reports", study.id);
+    let path = at(&study, "/reports");
     let holders: Vec<_> = (0..12)
         .map(|_| {
             let (server, path) = (Arc::clone(&server), path.clone());
             tokio::spawn(async move {
                 // More than an eighth of what there is.
-                let begin = Bytes::from(vec![0; 129 << 10]);
-                let chunks = stream::iter([Ok::<_, std::io::Error>(begin)]);
-                let body = Body::from_stream(chunks.chain(stream::pending()));
+                let body = held(129 << 10);
                 server.post(&path, REPORT_MEDIA_TYPE, body).await
             })
         })
@@ -161,7 +147,7 @@ async fn answers_have_a_budget() {
     let study = server
         .study_with(json!({"dimension": 1_000, "features": features}))
         .await;
-    let path = format!("/v1/studies/{}", study.id);
+    let path = at(&study, "");
     let ask = async || {
         let request = Request::get(&path).body(Body::empty()).unwrap();
         server.routes.clone().oneshot(request).await.unwrap()
@@ -200,7 +186,7 @@ async fn studies_come_in_pages() {
             let mut next = format!("/v1/studies?limit={limit}");
             loop {
                 let answer = match operator {
-                    true => server.operator("GET", &next, None).await,
+                    true => server.read(&next).await,
                     false => server.get(&next).await,
                 };
                 let page: StudyList = answer.json();

@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 
 use axum::http::StatusCode;
-use eigenveil_server::store::database_path;
 use eigenveil_shared::{
     ErrorCode as E,
     api::{BatchReceipt, IssuedTokens, StudyDocument, TokenCounts},
@@ -16,7 +15,7 @@ use eigenveil_shared::{
 use rand::{SeedableRng, rngs::ChaCha8Rng, seq::SliceRandom};
 use serde_json::json;
 
-use crate::common::{Answer, Harness, batch, new_id, patience::until, report};
+use crate::common::{Answer, Harness, at, batch, new_id, patience::until, refused, report};
 
 async fn token_study(server: &Harness) -> StudyDocument {
     let study = server.study_with(json!({ "enrolment": "token" })).await;
@@ -25,10 +24,8 @@ async fn token_study(server: &Harness) -> StudyDocument {
 }
 
 async fn issue(server: &Harness, study: &StudyDocument, count: usize) -> Vec<ParticipantToken> {
-    let path = format!("/v1/studies/{}/tokens", study.id);
-    let answer = server
-        .operator("POST", &path, Some(json!({ "count": count })))
-        .await;
+    let path = at(&study, "/tokens");
+    let answer = server.tell(&path, json!({ "count": count })).await;
     assert_eq!(answer.status, StatusCode::CREATED, "{answer:?}");
     assert_eq!(answer.headers["cache-control"], "no-store");
     let issued: IssuedTokens = answer.json();
@@ -41,8 +38,8 @@ async fn issue(server: &Harness, study: &StudyDocument, count: usize) -> Vec<Par
 }
 
 async fn counts(server: &Harness, study: &StudyDocument) -> (u64, u64) {
-    let path = format!("/v1/studies/{}/tokens", study.id);
-    let counts: TokenCounts = server.operator("GET", &path, None).await.json();
+    let path = at(&study, "/tokens");
+    let counts: TokenCounts = server.read(&path).await.json();
     (counts.issued, counts.spent)
 }
 
@@ -52,7 +49,7 @@ async fn send(
     id: ReportId,
     token: &ParticipantToken,
 ) -> Answer {
-    let path = format!("/v1/studies/{}/reports", study.id);
+    let path = at(&study, "/reports");
     let body = with_token(token, &report(study, id, 1.0));
     server.post(&path, ENROLLED_REPORT_MEDIA_TYPE, body).await
 }
@@ -71,33 +68,25 @@ async fn a_token_admits_one_report() {
     assert_eq!(bare.status, 200);
     // None of that has spent another token.
     assert_eq!(counts(&server, &study).await, (3, 1));
-    send(&server, &study, b, &tokens[0])
-        .await
-        .is_problem(409, E::TokenSpent);
+    refused(send(&server, &study, b, &tokens[0]), 409, E::TokenSpent).await;
     let unknown = ParticipantToken::from_bytes([7; 32]);
-    send(&server, &study, b, &unknown)
-        .await
-        .is_problem(403, E::TokenUnknown);
-    server
-        .post_report(&study, report(&study, b, 1.0))
-        .await
-        .is_problem(403, E::TokenRequired);
+    refused(send(&server, &study, b, &unknown), 403, E::TokenUnknown).await;
+    let answer = server.post_report(&study, report(&study, b, 1.0)).await;
+    answer.is_problem(403, E::TokenRequired);
     assert_eq!(server.accepted(&study).await, 1);
     assert_eq!(send(&server, &study, b, &tokens[1]).await.status, 201);
     // Tokens are of one study.
     let other = token_study(&server).await;
-    send(&server, &other, new_id(), &tokens[2])
-        .await
-        .is_problem(403, E::TokenUnknown);
+    let answer = send(&server, &other, new_id(), &tokens[2]).await;
+    answer.is_problem(403, E::TokenUnknown);
     // An open study looks at no token.
     let open = server.study(3).await;
     assert_eq!(send(&server, &open, new_id(), &tokens[2]).await.status, 201);
     assert_eq!(counts(&server, &study).await, (3, 2));
     let server = server.restart();
     assert_eq!(counts(&server, &study).await, (3, 2));
-    send(&server, &study, new_id(), &tokens[1])
-        .await
-        .is_problem(409, E::TokenSpent);
+    let answer = send(&server, &study, new_id(), &tokens[1]).await;
+    answer.is_problem(409, E::TokenSpent);
     assert_eq!(
         send(&server, &study, new_id(), &tokens[2]).await.status,
         201
@@ -112,24 +101,17 @@ async fn a_report_that_is_refused_spends_nothing() {
         .await;
     let tokens = issue(&server, &study, 2).await;
     let id = new_id();
-    send(&server, &study, id, &tokens[0])
-        .await
-        .is_problem(404, E::StudyNotFound);
-    server
-        .operator("POST", &format!("/v1/studies/{}/open", study.id), None)
-        .await;
-    let path = format!("/v1/studies/{}/reports", study.id);
+    refused(send(&server, &study, id, &tokens[0]), 404, E::StudyNotFound).await;
+    server.order(&at(&study, "/open")).await;
+    let path = at(&study, "/reports");
     let bad = with_token(&tokens[0], &report(&study, id, f32::NAN));
-    server
-        .post(&path, ENROLLED_REPORT_MEDIA_TYPE, bad)
-        .await
-        .is_problem(422, E::PayloadNotFinite);
+    let answer = server.post(&path, ENROLLED_REPORT_MEDIA_TYPE, bad).await;
+    answer.is_problem(422, E::PayloadNotFinite);
     assert_eq!(counts(&server, &study).await, (2, 0));
     assert_eq!(send(&server, &study, id, &tokens[0]).await.status, 201);
     server.close(&study).await;
-    send(&server, &study, new_id(), &tokens[1])
-        .await
-        .is_problem(409, E::StudyNotOpen);
+    let answer = send(&server, &study, new_id(), &tokens[1]).await;
+    answer.is_problem(409, E::StudyNotOpen);
     assert_eq!(send(&server, &study, id, &tokens[0]).await.status, 200);
     assert_eq!(counts(&server, &study).await, (2, 1));
 }
@@ -139,7 +121,7 @@ async fn a_batch_has_a_token_for_each_report() {
     let server = Harness::new();
     let study = token_study(&server).await;
     let tokens = issue(&server, &study, 3).await;
-    let path = format!("/v1/studies/{}/reports", study.id);
+    let path = at(&study, "/reports");
     let ids: Vec<ReportId> = (0..5).map(|_| new_id()).collect();
     let unknown = ParticipantToken::from_bytes([9; 32]);
     let reports = [
@@ -170,22 +152,20 @@ async fn a_batch_has_a_token_for_each_report() {
     assert_eq!(counts(&server, &study).await, (3, 2));
     // The whole batch again, and its reports without tokens.
     let body = batch(&study, &[(ids[0], 1.0), (ids[4], 1.0), (ids[3], 1.0)]);
-    let receipt: BatchReceipt = server.post_batch(&study, body).await.json();
+    let receipt = server.receipt(&study, body).await;
     assert_eq!((receipt.accepted, receipt.duplicates), (0, 2));
     assert_eq!(receipt.refused[0].code, E::TokenRequired);
     // One token too few, one too many, none, and half of one.
     let one = batch(&study, &[(ids[1], 1.0)]);
     for tokens in [&[][..], &[&tokens[1], &tokens[2]]] {
-        server
+        let answer = server
             .post(&path, ENROLLED_BATCH_MEDIA_TYPE, with_tokens(tokens, &one))
-            .await
-            .is_problem(400, E::MalformedReport);
+            .await;
+        answer.is_problem(400, E::MalformedReport);
     }
     for body in [vec![], vec![1, 0, 0, 0, 0, 0, 0, 0], vec![0xff; 40]] {
-        server
-            .post(&path, ENROLLED_BATCH_MEDIA_TYPE, body)
-            .await
-            .is_problem(400, E::MalformedReport);
+        let answer = server.post(&path, ENROLLED_BATCH_MEDIA_TYPE, body).await;
+        answer.is_problem(400, E::MalformedReport);
     }
     server
         .post(&path, ENROLLED_REPORT_MEDIA_TYPE, vec![1; 31])
@@ -199,29 +179,23 @@ async fn a_batch_has_a_token_for_each_report() {
 async fn tokens_are_made_for_studies_that_want_them() {
     let server = Harness::new();
     let open = server.study(3).await;
-    let path = format!("/v1/studies/{}/tokens", open.id);
-    server
-        .operator("POST", &path, Some(json!({ "count": 1 })))
-        .await
-        .is_problem(409, E::InvalidTransition);
+    let path = at(&open, "/tokens");
+    let answer = server.tell(&path, json!({ "count": 1 })).await;
+    answer.is_problem(409, E::InvalidTransition);
     let study = token_study(&server).await;
-    let path = format!("/v1/studies/{}/tokens", study.id);
+    let path = at(&study, "/tokens");
     for count in [0, 100_001] {
         let asked = Some(json!({ "count": count }));
-        server
-            .operator("POST", &path, asked)
-            .await
-            .is_problem(422, E::InvalidRequest);
+        let answer = server.operator("POST", &path, asked).await;
+        answer.is_problem(422, E::InvalidRequest);
     }
     assert_eq!(counts(&server, &study).await, (0, 0));
     let tokens = issue(&server, &study, 1_000).await;
     let distinct: HashSet<String> = tokens.iter().map(ParticipantToken::reveal).collect();
     assert_eq!(distinct.len(), 1_000);
     server.close(&study).await;
-    server
-        .operator("POST", &path, Some(json!({ "count": 1 })))
-        .await
-        .is_problem(409, E::InvalidTransition);
+    let answer = server.tell(&path, json!({ "count": 1 })).await;
+    answer.is_problem(409, E::InvalidTransition);
 }
 
 /// The study keeps its enrolment on its way to another server, and its tokens stay behind.
@@ -235,13 +209,12 @@ async fn tokens_do_not_travel() {
     let export = server.export(&study).await;
     let other = Harness::new();
     assert_eq!(other.import(None, export).await.status, 201);
-    let there: StudyDocument = other.get(&format!("/v1/studies/{}", study.id)).await.json();
+    let there: StudyDocument = other.get(&at(&study, "")).await.json();
     assert_eq!(there.enrolment, Enrolment::Token);
     assert_eq!(counts(&other, &study).await, (0, 0));
     assert_eq!(send(&other, &study, id, &tokens[0]).await.status, 200);
-    send(&other, &study, new_id(), &tokens[1])
-        .await
-        .is_problem(403, E::TokenUnknown);
+    let answer = send(&other, &study, new_id(), &tokens[1]).await;
+    answer.is_problem(403, E::TokenUnknown);
     let new = issue(&other, &study, 1).await;
     assert_eq!(send(&other, &study, new_id(), &new[0]).await.status, 201);
 }
@@ -252,9 +225,9 @@ async fn a_deleted_study_takes_its_tokens_with_it() {
     let study = token_study(&server).await;
     issue(&server, &study, 20).await;
     server.close(&study).await;
-    let path = format!("/v1/studies/{}", study.id);
-    assert_eq!(server.operator("DELETE", &path, None).await.status, 204);
-    let connection = rusqlite::Connection::open(database_path(&server.config.data_dir)).unwrap();
+    let path = at(&study, "");
+    assert_eq!(server.remove(&path).await.status, 204);
+    let connection = server.database();
     let left = || -> u64 {
         connection
             .query_row("SELECT count(*) FROM participant_tokens", [], |row| {
@@ -277,7 +250,7 @@ async fn nothing_kept_pairs_a_token_with_a_report() {
     for token in &used {
         assert_eq!(send(&server, &study, new_id(), token).await.status, 201);
     }
-    let connection = rusqlite::Connection::open(database_path(&server.config.data_dir)).unwrap();
+    let connection = server.database();
     let columns: Vec<String> = connection
         .prepare("SELECT name FROM pragma_table_info('participant_tokens')")
         .unwrap()

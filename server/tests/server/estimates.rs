@@ -5,14 +5,13 @@ use eigenveil_server::{EstimateList, store::database_path};
 use eigenveil_shared::{
     ErrorCode as E,
     api::{EstimateDocument, EstimateState, StudyDocument},
-    codec,
     estimate::{Estimate, Rank, Verdict},
     packed::{packed_index, packed_len},
     privacy::PrivacyStatement,
 };
 use serde_json::json;
 
-use crate::common::{Harness, new_id, patience::until, shape};
+use crate::common::{Harness, at, batch_with, new_id, patience::until, refused};
 
 /// Ten thousand reports with no noise at all of the row e₂ (by the law of large numbers on the cheap),
 /// so that the answer is known.
@@ -25,9 +24,8 @@ async fn study_with_reports(server: &Harness, p: usize) -> StudyDocument {
     entries[packed_index(p, 1, 1)] = 1.0;
     let payload: Vec<u8> = entries.iter().flat_map(|x| x.to_le_bytes()).collect();
     for _ in 0..4 {
-        let reports: Vec<_> = (0..2_500).map(|_| (new_id(), payload.as_slice())).collect();
-        let body = codec::encode_batch(&shape(&study), reports).unwrap();
-        assert_eq!(server.post_batch(&study, body).await.status, StatusCode::OK);
+        let reports: Vec<_> = (0..2_500).map(|_| (new_id(), &payload)).collect();
+        server.receipt(&study, batch_with(&study, &reports)).await;
     }
     study
 }
@@ -58,14 +56,10 @@ async fn an_estimate_is_made_and_fetched_in_every_format() {
     let influence = estimate.influence.unwrap();
     assert!(influence > 0.0 && (influence - expected).abs() < 1e-12 * expected);
 
-    let json = server
-        .operator("GET", &format!("{location}?format=json"), None)
-        .await;
+    let json = server.read(&format!("{location}?format=json")).await;
     assert_eq!(json.json::<Estimate>(), estimate);
 
-    let csv = server
-        .operator("GET", &format!("{location}?format=csv"), None)
-        .await;
+    let csv = server.read(&format!("{location}?format=csv")).await;
     assert_eq!(csv.headers[header::CONTENT_TYPE], "text/csv; charset=utf-8");
     let mut reader = csv::Reader::from_reader(csv.body.as_slice());
     assert_eq!(
@@ -85,10 +79,7 @@ async fn an_estimate_is_made_and_fetched_in_every_format() {
         }
     }
 
-    let npy = server
-        .operator("GET", &format!("{location}?format=npy"), None)
-        .await
-        .body;
+    let npy = server.read(&format!("{location}?format=npy")).await.body;
     assert_eq!(&npy[..8], b"\x93NUMPY\x01\x00");
     let header_len = usize::from(u16::from_le_bytes([npy[8], npy[9]]));
     assert_eq!((10 + header_len) % 64, 0);
@@ -108,13 +99,11 @@ async fn an_estimate_is_made_and_fetched_in_every_format() {
     assert_eq!(numbers, rows);
 
     for query in ["format=xml", "format=", "fmt=csv", "format=csv&x=1"] {
-        let answer = server
-            .operator("GET", &format!("{location}?{query}"), None)
-            .await;
+        let answer = server.read(&format!("{location}?{query}")).await;
         answer.is_problem(422, E::InvalidRequest);
     }
     // A finished estimate stays what it is, also after a restart.
-    let answer = server.operator("DELETE", &location, None).await;
+    let answer = server.remove(&location).await;
     answer.is_problem(409, E::InvalidTransition);
     let server = server.restart();
     assert_eq!(
@@ -147,7 +136,7 @@ async fn sparse_and_automatic_estimates() {
     assert_eq!((automatic.k, automatic.requested_k), (1, Rank::Auto));
 
     let list = server
-        .operator("GET", &format!("/v1/studies/{}/estimates", study.id), None)
+        .read(&at(&study, "/estimates"))
         .await
         .json::<EstimateList>();
     let numbers: Vec<_> = list.estimates.iter().map(|e| (e.number, e.state)).collect();
@@ -172,9 +161,7 @@ async fn no_reports_no_estimate() {
     assert_eq!((problem.code, problem.status), (E::EstimateFailed, 422));
     assert!(problem.detail.contains("n = 0"), "{}", problem.detail);
     for format in ["json", "csv", "npy"] {
-        let answer = server
-            .operator("GET", &format!("{location}?format={format}"), None)
-            .await;
+        let answer = server.read(&format!("{location}?format={format}")).await;
         answer.is_problem(409, E::EstimateNotReady);
     }
 }
@@ -183,57 +170,35 @@ async fn no_reports_no_estimate() {
 async fn wrong_requests_are_refused_before_they_are_queued() {
     let server = Harness::new();
     let study = server.study(3).await;
-    let path = format!("/v1/studies/{}/estimates", study.id);
-    for (request, status, code) in [
-        (json!({"k": 0}), 422, E::InvalidRequest),
-        (json!({"k": 4}), 422, E::InvalidRequest),
-        (json!({"k": -1}), 400, E::MalformedJson),
-        (json!({"k": "many"}), 400, E::MalformedJson),
-        (json!({"components": 2}), 400, E::MalformedJson),
-        (json!({"sparse": {"lambda": -1.0}}), 422, E::InvalidRequest),
-        (json!({"sparse": {"lambda": "much"}}), 400, E::MalformedJson),
-        (json!({"sparse": {"rho": 0.0}}), 422, E::InvalidRequest),
-        (
-            json!({"sparse": {"tolerance": 0.0}}),
-            422,
-            E::InvalidRequest,
-        ),
-        (
-            json!({"sparse": {"tolerance": 1.5}}),
-            422,
-            E::InvalidRequest,
-        ),
-        (
-            json!({"sparse": {"max_iterations": 0}}),
-            422,
-            E::InvalidRequest,
-        ),
-        (
-            json!({"sparse": {"max_iterations": 10_000_000}}),
-            422,
-            E::InvalidRequest,
-        ),
-        (json!({"sparse": {"gamma": 1}}), 400, E::MalformedJson),
+    let path = at(&study, "/estimates");
+    for request in [
+        json!({"k": 0}),
+        json!({"k": 4}),
+        json!({"sparse": {"lambda": -1.0}}),
+        json!({"sparse": {"rho": 0.0}}),
+        json!({"sparse": {"tolerance": 0.0}}),
+        json!({"sparse": {"tolerance": 1.5}}),
+        json!({"sparse": {"max_iterations": 0}}),
+        json!({"sparse": {"max_iterations": 10_000_000}}),
     ] {
-        let answer = server.operator("POST", &path, Some(request)).await;
-        answer.is_problem(status, code);
+        refused(server.tell(&path, request), 422, E::InvalidRequest).await;
     }
-    let list = server.operator("GET", &path, None).await;
-    assert_eq!(list.json::<EstimateList>().estimates, []);
-    for number in [
-        "0",
-        "1",
-        "-1",
-        "x",
-        "99999999999999999999",
-        "18446744073709551615",
+    for request in [
+        json!({"k": -1}),
+        json!({"k": "many"}),
+        json!({"components": 2}),
+        json!({"sparse": {"lambda": "much"}}),
+        json!({"sparse": {"gamma": 1}}),
     ] {
-        for method in ["GET", "DELETE"] {
-            let answer = server
-                .operator(method, &format!("{path}/{number}"), None)
-                .await;
-            answer.is_problem(404, E::EstimateNotFound);
-        }
+        refused(server.tell(&path, request), 400, E::MalformedJson).await;
+    }
+    let list = server.read(&path).await;
+    assert_eq!(list.json::<EstimateList>().estimates, []);
+    let large = [u64::MAX.to_string(), format!("{}9", u64::MAX)];
+    for number in ["0", "1", "-1", "x", &large[0], &large[1]] {
+        let estimate = format!("{path}/{number}");
+        refused(server.read(&estimate), 404, E::EstimateNotFound).await;
+        refused(server.remove(&estimate), 404, E::EstimateNotFound).await;
     }
 }
 
@@ -254,24 +219,18 @@ async fn jobs_wait_their_turn_are_cancelled_and_survive_a_restart() {
             )
         })
         .collect();
-    let body = codec::encode_batch(
-        &shape(&study),
-        noisy.iter().map(|(id, p)| (*id, p.as_slice())),
-    );
-    server.post_batch(&study, body.unwrap()).await;
+    server.receipt(&study, batch_with(&study, &noisy)).await;
     let endless = json!({"k": 2, "sparse": {"tolerance": 1e-300, "max_iterations": 1_000_000}});
     let first = server.ask_estimate(&study, endless).await;
     let second = server.ask_estimate(&study, json!({"k": 1})).await;
     let third = server.ask_estimate(&study, json!({"k": 2})).await;
     for location in [&first, &second, &third] {
-        let answer = server
-            .operator("GET", &format!("{location}?format=npy"), None)
-            .await;
+        let answer = server.read(&format!("{location}?format=npy")).await;
         answer.is_problem(409, E::EstimateNotReady);
     }
     // Cancelling one that waits, twice.
     for _ in 0..2 {
-        let cancelled = server.operator("DELETE", &second, None).await;
+        let cancelled = server.remove(&second).await;
         assert_eq!(cancelled.status, StatusCode::OK);
         assert_eq!(
             cancelled.json::<EstimateDocument>().state,
@@ -279,8 +238,8 @@ async fn jobs_wait_their_turn_are_cancelled_and_survive_a_restart() {
         );
     }
     let attempts = || -> u32 {
-        rusqlite::Connection::open(database_path(&server.config.data_dir))
-            .unwrap()
+        server
+            .database()
             .query_row("SELECT attempts FROM estimates LIMIT 1", [], |row| {
                 row.get(0)
             })
@@ -290,29 +249,21 @@ async fn jobs_wait_their_turn_are_cancelled_and_survive_a_restart() {
     // Reports and studies go on meanwhile, and the server stops although one is running.
     assert_eq!(server.accepted(&study).await, 12_500);
     let server = server.restart();
-    let state = |location: String| {
-        let server = &server;
-        async move {
-            server
-                .operator("GET", &location, None)
-                .await
-                .json::<EstimateDocument>()
-                .state
-        }
+    let state = async |location: &str| {
+        let document: EstimateDocument = server.read(location).await.json();
+        document.state
     };
-    assert_eq!(state(first.clone()).await, EstimateState::Running);
-    assert_eq!(state(second.clone()).await, EstimateState::Cancelled);
-    assert_eq!(state(third.clone()).await, EstimateState::Running);
+    assert_eq!(state(&first).await, EstimateState::Running);
+    assert_eq!(state(&second).await, EstimateState::Cancelled);
+    assert_eq!(state(&third).await, EstimateState::Running);
     // Cancelling the one being computed lets the next one through.
-    server.operator("DELETE", &first, None).await;
+    server.remove(&first).await;
     assert_eq!(
         server.wait_for_estimate(&third).await.state,
         EstimateState::Done
     );
-    assert_eq!(state(first).await, EstimateState::Cancelled);
-    let answer = server
-        .operator("GET", &format!("{second}?format=csv"), None)
-        .await;
+    assert_eq!(state(&first).await, EstimateState::Cancelled);
+    let answer = server.read(&format!("{second}?format=csv")).await;
     answer.is_problem(409, E::EstimateNotReady);
 }
 
@@ -331,9 +282,7 @@ async fn a_deadly_job_is_given_up() {
         )
         .unwrap();
     let server = Harness::start(directory, config);
-    let failed = server
-        .wait_for_estimate(&format!("/v1/studies/{}/estimates/1", study.id))
-        .await;
+    let failed = server.wait_for_estimate(&at(&study, "/estimates/1")).await;
     assert_eq!(failed.state, EstimateState::Failed);
     assert!(failed.problem.unwrap().detail.contains("stopped 3 times"));
 }
@@ -346,13 +295,11 @@ async fn a_result_is_sent_as_it_is_stored() {
     let location = server.ask_estimate(&study, json!({})).await;
     server.wait_for_estimate(&location).await;
     let stored = "{\"not\":   \"parsed\"}";
-    rusqlite::Connection::open(database_path(&server.config.data_dir))
-        .unwrap()
+    server
+        .database()
         .execute("UPDATE estimates SET estimate = ?", [stored])
         .unwrap();
-    let answer = server
-        .operator("GET", &format!("{location}?format=json"), None)
-        .await;
+    let answer = server.read(&format!("{location}?format=json")).await;
     assert_eq!(answer.status, StatusCode::OK);
     assert_eq!(answer.headers[header::CONTENT_TYPE], "application/json");
     assert_eq!(answer.body, stored.as_bytes());

@@ -11,13 +11,14 @@ use eigenveil_server::{Store, store::database_path};
 use eigenveil_shared::{
     ErrorCode as E,
     api::{BatchReceipt, StudyDocument},
-    codec,
     mechanism::PayloadForm,
-    report::{Report, ReportId},
 };
 use serde_json::json;
 
-use crate::common::{Harness, batch, environment, new_id, patience::until, shape};
+use crate::common::{
+    Harness, at, batch, batch_with, decoded, environment, new_id, patience::until, report_with,
+    shape,
+};
 
 /// Batches of this many reports.
 const BATCH: u64 = 500;
@@ -28,9 +29,8 @@ fn fresh(study: &StudyDocument) -> Vec<u8> {
         PayloadForm::Seed => vec![7; 16],
         _ => 1.0_f32.to_le_bytes().repeat(shape(study).payload_len() / 4),
     };
-    let reports: Vec<ReportId> = (0..BATCH).map(|_| new_id()).collect();
-    let pairs = reports.iter().map(|id| (*id, payload.as_slice()));
-    codec::encode_batch(&shape(study), pairs).unwrap()
+    let reports: Vec<_> = (0..BATCH).map(|_| (new_id(), &payload)).collect();
+    batch_with(study, &reports)
 }
 
 #[tokio::test]
@@ -47,7 +47,7 @@ async fn a_full_store_is_said_and_deleting_makes_room() {
     // Half of the room goes to a study that will be deleted.
     let mut filled = 0;
     while filled < 8_000 {
-        let receipt: BatchReceipt = server.post_batch(&ballast, fresh(&ballast)).await.json();
+        let receipt = server.receipt(&ballast, fresh(&ballast)).await;
         filled += receipt.accepted;
     }
     let mut acknowledged = 0;
@@ -78,11 +78,9 @@ async fn a_full_store_is_said_and_deleting_makes_room() {
         .len();
     assert!(size <= 1 << 20, "{size} bytes");
 
-    let path = format!("/v1/studies/{}", ballast.id);
-    server
-        .operator("POST", &format!("{path}/close"), None)
-        .await;
-    let deleted = server.operator("DELETE", &path, None).await;
+    let path = at(&ballast, "");
+    server.order(&format!("{path}/close")).await;
+    let deleted = server.remove(&path).await;
     assert_eq!(deleted.status, StatusCode::NO_CONTENT, "{deleted:?}");
     until("deleting makes room", async || {
         let answer = server.post_batch(&seeds, fresh(&seeds)).await;
@@ -103,9 +101,7 @@ async fn a_full_store_is_said_and_deleting_makes_room() {
 #[tokio::test]
 async fn a_damaged_store_is_said() {
     let server = Harness::new();
-    let study = server
-        .study_with(json!({"mechanism": "double-cap", "delta": null}))
-        .await;
+    let study = server.seed_study().await;
     for _ in 0..20 {
         server.post_batch(&study, fresh(&study)).await;
     }
@@ -131,12 +127,7 @@ async fn a_damaged_store_is_said() {
             }
             Ok(store) => {
                 let stored = store.studies()[0].clone();
-                let reports = eigenveil_server::store::NewReport::decode_batch(
-                    &fresh(&study).into(),
-                    &stored,
-                )
-                .unwrap();
-                let reports = reports.into_iter().map(Result::unwrap).collect();
+                let reports = decoded(&stored, fresh(&study));
                 let error = store.submit(&stored, reports).await.unwrap_err();
                 assert_eq!(error.code(), E::StoreUnavailable, "{what}");
                 assert!(error.detail().contains("backup"), "{what}: {error}");
@@ -176,16 +167,8 @@ async fn implausible_reports_are_refused() {
             payload[..4].copy_from_slice(&bytes);
             (new_id(), payload)
         };
-        let single = |(id, payload): (ReportId, Vec<u8>)| {
-            let fingerprint = shape.fingerprint();
-            codec::encode_report(&Report {
-                id,
-                fingerprint,
-                payload,
-            })
-        };
-        let honest = server.post_report(&study, single(with(0.99))).await;
-        assert_eq!(honest.status, StatusCode::CREATED, "{honest:?}");
+        let single = |(id, payload)| report_with(&study, id, payload);
+        server.counts(&study, single(with(0.99))).await;
         let before = server.total(&study);
         for factor in [1.01, -1.01] {
             let refused = server.post_report(&study, single(with(factor))).await;
@@ -193,9 +176,7 @@ async fn implausible_reports_are_refused() {
             assert!(problem.detail.contains("1.01"), "{}", problem.detail);
         }
         let mixed = [with(0.5), with(1.01), with(-0.5), with(-7.0)];
-        let pairs = mixed.iter().map(|(id, payload)| (*id, payload.as_slice()));
-        let body = codec::encode_batch(&shape, pairs).unwrap();
-        let receipt: BatchReceipt = server.post_batch(&study, body).await.json();
+        let receipt = server.receipt(&study, batch_with(&study, &mixed)).await;
         let refused: Vec<_> = receipt.refused.iter().map(|r| (r.index, r.code)).collect();
         let implausible = [(1, E::ImplausibleReport), (3, E::PayloadOutOfRange)];
         let expected = match mechanism {
@@ -209,9 +190,7 @@ async fn implausible_reports_are_refused() {
         assert_eq!(server.accepted(&study).await, 3);
     }
     // Every seed is a report: there is nothing to refuse.
-    let study = server
-        .study_with(json!({"mechanism": "double-cap", "delta": null}))
-        .await;
+    let study = server.seed_study().await;
     assert_eq!(shape(&study).norm_bound(), None);
 }
 
@@ -224,11 +203,11 @@ async fn estimates_have_limits() {
     });
     let study = server.study(3).await;
     server.count_one(&study).await;
-    let path = format!("/v1/studies/{}/estimates", study.id);
+    let path = at(&study, "/estimates");
     // Several at a time, until one has come while another waited.
     let (mut asked, mut refused) = (0, 0);
     until("one is refused", async || {
-        let ask = || server.operator("POST", &path, Some(json!({})));
+        let ask = || server.tell(&path, json!({}));
         let answers: [_; 4] = tokio::join!(ask(), ask(), ask(), ask()).into();
         for answer in answers {
             if answer.status == StatusCode::TOO_MANY_REQUESTS {
@@ -247,7 +226,7 @@ async fn estimates_have_limits() {
     })
     .await;
     let numbers = || async {
-        let list: serde_json::Value = server.operator("GET", &path, None).await.json();
+        let list: serde_json::Value = server.read(&path).await.json();
         let estimates = list["estimates"].as_array().unwrap().clone();
         estimates
             .iter()

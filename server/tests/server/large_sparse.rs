@@ -8,10 +8,9 @@ use eigenveil_estimation::{
     metrics::projector_distance,
     models::{Model, Population},
 };
-use eigenveil_server::{ServerConfig, Store, store::NewReport};
+use eigenveil_server::{ServerConfig, Store};
 use eigenveil_shared::{
-    api::{BatchReceipt, EstimateDocument, SparseSettings, StudyDocument},
-    codec,
+    api::{EstimateDocument, SparseSettings, StudyDocument},
     estimate::{Estimate, Rank},
     mechanism::{MechanismSpec, double_cap::Seed},
     preprocess::Row,
@@ -22,7 +21,7 @@ use nalgebra::DMatrix;
 use rand::{SeedableRng, rngs::ChaCha8Rng};
 use serde_json::{Value, json};
 
-use crate::common::{Harness, design, environment, new_id, shape};
+use crate::common::{Harness, batch_with, decoded, design, environment, new_id};
 
 fn population(p: usize, k: usize, s: usize) -> Population {
     // With unit rows each component has 1/(k+1) of the variance: k·p against p·1.
@@ -50,11 +49,6 @@ fn reports(
     (0..count).map(one).collect()
 }
 
-fn body(params_of: &StudyDocument, reports: &[(ReportId, Seed)]) -> Vec<u8> {
-    let pairs = reports.iter().map(|(id, seed)| (*id, seed.as_slice()));
-    codec::encode_batch(&shape(params_of), pairs).unwrap()
-}
-
 async fn ask(server: &Harness, study: &StudyDocument, request: Value) -> EstimateDocument {
     let location = server.ask_estimate(study, request).await;
     server.wait_for_estimate(&location).await
@@ -70,8 +64,8 @@ async fn the_server_streams_seeds_from_the_dimension_it_is_told() {
     let population = population(p, 2, 8);
     for batch in 0..60 {
         let reports = reports(&study.params, &population, batch, 100);
-        let answer = server.post_batch(&study, body(&study, &reports)).await;
-        assert_eq!(answer.json::<BatchReceipt>().accepted, 100);
+        let receipt = server.receipt(&study, batch_with(&study, &reports)).await;
+        assert_eq!(receipt.accepted, 100);
     }
     let request = json!({"k": 2, "sparse": {"refit": true, "lambda": 0.02, "tolerance": 1e-5}});
     let whole = ask(&server, &study, request.clone())
@@ -172,11 +166,7 @@ async fn collect(store: &Store, document: Value, population: &Population, n: u64
         drop(full);
         let runtime = tokio::runtime::Handle::current();
         for some in batches {
-            let shape = study.shape();
-            let pairs = some.iter().map(|(id, seed)| (*id, seed.as_slice()));
-            let body = codec::encode_batch(shape, pairs).unwrap().into();
-            let reports = NewReport::decode_batch(&body, &study).unwrap();
-            let reports = reports.into_iter().collect::<Result<_, _>>().unwrap();
+            let reports = decoded(&study, batch_with(&study.document(), &some));
             tokio::task::block_in_place(|| {
                 runtime.block_on(store.submit(&study, reports)).unwrap();
             });

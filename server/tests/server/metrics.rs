@@ -4,7 +4,7 @@ use axum::http::{StatusCode, header};
 use eigenveil_shared::ErrorCode;
 use serde_json::json;
 
-use crate::common::{Harness, batch, new_id, report};
+use crate::common::{Harness, batch, new_id, refused, report};
 
 /// The value of a line without its labels, or with all of them.
 fn value(text: &str, name: &str) -> f64 {
@@ -17,7 +17,7 @@ fn value(text: &str, name: &str) -> f64 {
 }
 
 async fn scrape(server: &Harness) -> String {
-    let answer = server.operator("GET", "/metrics", None).await;
+    let answer = server.read("/metrics").await;
     assert_eq!(answer.status, StatusCode::OK);
     let media_type = answer.headers[header::CONTENT_TYPE].to_str().unwrap();
     assert!(media_type.starts_with("application/openmetrics-text"));
@@ -107,10 +107,7 @@ async fn everything_that_happens_is_counted_under_the_documented_names() {
 #[tokio::test]
 async fn metrics_need_a_token_unless_the_operator_says_otherwise() {
     let server = Harness::new();
-    server
-        .get("/metrics")
-        .await
-        .is_problem(401, ErrorCode::Unauthorized);
+    refused(server.get("/metrics"), 401, ErrorCode::Unauthorized).await;
     let open = Harness::with(|config| config.metrics_without_token = true);
     assert_eq!(open.get("/metrics").await.status, StatusCode::OK);
 }

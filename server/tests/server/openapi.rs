@@ -14,7 +14,7 @@ use eigenveil_shared::{
 use rusqlite::types::Value as Cell;
 use serde_json::{Value, json};
 
-use crate::common::{Answer, Harness};
+use crate::common::{Answer, Harness, at};
 
 const METHODS: [&str; 5] = ["get", "post", "put", "delete", "patch"];
 
@@ -219,24 +219,21 @@ impl Full {
             .await;
         let other = server.study(3).await;
         server.count_one(&other).await;
-        let path = format!("/v1/studies/{}/tokens", study.id);
-        let issued: IssuedTokens = server
-            .operator("POST", &path, Some(json!({ "count": 1 })))
-            .await
-            .json();
+        let path = at(&study, "/tokens");
+        let issued: IssuedTokens = server.tell(&path, json!({ "count": 1 })).await.json();
         let location = server.ask_estimate(&study, json!({ "k": 1 })).await;
         server.wait_for_estimate(&location).await;
         let mut analysts = Vec::new();
         for study in [&study, &other, &study] {
             let wanted = json!({ "name": "somebody", "study": study.id });
-            let answer = server.operator("POST", "/v1/tokens", Some(wanted)).await;
+            let answer = server.tell("/v1/tokens", wanted).await;
             analysts.push(answer.json::<CreatedAnalyst>());
         }
         let revoked = analysts.pop().unwrap();
         let path = format!("/v1/tokens/{}", revoked.analyst.id);
-        assert_eq!(server.operator("DELETE", &path, None).await.status, 204);
+        assert_eq!(server.remove(&path).await.status, 204);
         let old = server.token.clone();
-        let answer = server.operator("POST", "/v1/operator-token", None).await;
+        let answer = server.order("/v1/operator-token").await;
         server.token = answer.json::<RotatedToken>().token;
         let bearer = |token: &str| Some(format!("Bearer {token}"));
         let paths = operations().into_iter().map(|operation| {

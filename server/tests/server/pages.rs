@@ -5,22 +5,21 @@ use std::net::SocketAddr;
 use axum::{
     body::Body,
     extract::ConnectInfo,
-    http::{HeaderMap, Request, StatusCode, header},
+    http::{Request, StatusCode, header},
 };
-use eigenveil_server::store::database_path;
 use eigenveil_shared::{
     ErrorCode as E,
     api::{CreatedAnalyst, StudyDocument},
     estimate::Estimate,
 };
 use http_body_util::BodyExt;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
 use tower::ServiceExt;
 
 use crate::{
     browser::{Browser, HTML, Page},
-    common::{self, Answer, Harness, new_id, patience::within, report},
+    common::{self, Answer, Harness, at, new_id, patience::within, refused, report},
     html,
     running::{Running, get},
 };
@@ -38,6 +37,9 @@ const FORM: [(&str, &str); 9] = [
     ("share", "60"),
 ];
 
+/// The button that makes the study.
+const CREATE: (&str, &str) = ("step", "create");
+
 fn form(changes: &[(&'static str, &'static str)]) -> Vec<(&'static str, &'static str)> {
     let mut fields: Vec<_> = FORM
         .iter()
@@ -53,19 +55,22 @@ async fn create(
     browser: &mut Browser<'_>,
     changes: &[(&'static str, &'static str)],
 ) -> StudyDocument {
-    let changes = [changes, &[("step", "create")]].concat();
+    let changes = [changes, &[CREATE]].concat();
     browser.act("/studies/new", &form(&changes)).await;
     let studies = browser.server.app.store().studies();
     studies.last().unwrap().document()
 }
 
+async fn analyst_token(server: &Harness, wanted: Value) -> CreatedAnalyst {
+    server.tell("/v1/tokens", wanted).await.json()
+}
+
 async fn upload(server: &Harness, study: &StudyDocument, reports: usize) {
     // Each different: a seed that comes again is counted once.
     for number in 1..=reports {
-        let answer = server
-            .post_report(study, report(study, new_id(), number as f32))
+        server
+            .counts(study, report(study, new_id(), number as f32))
             .await;
-        assert_eq!(answer.status, StatusCode::CREATED, "{answer:?}");
     }
 }
 
@@ -88,55 +93,32 @@ async fn from_a_study_to_a_download_without_a_script() {
     assert!(create.has("form#create") && create.has("table#plan"));
     // The identifier from before the login is worth nothing now.
     assert_ne!(browser.cookie, before);
-    assert!(!String::from_utf8_lossy(&create.answer.body).contains(&server.token));
+    assert!(!create.body().contains(&server.token));
 
     // The planner shows other numbers for other designs, and keeps what was typed.
     let mut errors = Vec::new();
     for epsilon in ["2", "8"] {
-        let answer = browser
-            .post(
-                "/studies/new",
-                &form(&[("epsilon", epsilon), ("step", "plan")]),
-            )
-            .await;
+        let fields = form(&[("epsilon", epsilon), ("step", "plan")]);
+        let answer = browser.post("/studies/new", &fields).await;
         assert_eq!(answer.status, StatusCode::OK);
         let page = Page::new(answer);
         assert_eq!(page.value("#epsilon"), epsilon);
         assert_eq!(page.value("#name"), FORM[0].1);
         errors.push(page.text("#expected").parse::<f64>().unwrap());
-        let picture = page.all("#planner img")[0]
-            .attribute("src")
-            .unwrap()
-            .to_owned();
-        let picture = browser.get(&picture).await;
-        assert_eq!(picture.status, StatusCode::OK);
-        assert_eq!(picture.headers[header::CONTENT_TYPE], "image/svg+xml");
+        browser.picture(&page.links("#planner img")[0]).await;
     }
     assert!(errors[1] < errors[0], "{errors:?}");
     assert!(server.app.store().studies().is_empty());
 
     // What is wrong is said beside its field; nothing is created.
-    let answer = browser
-        .post(
-            "/studies/new",
-            &form(&[
-                ("epsilon", "17"),
-                ("k", "9"),
-                ("name", ""),
-                ("step", "create"),
-            ]),
-        )
-        .await;
-    assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY);
-    let page = Page::new(answer);
+    let wrong = form(&[("epsilon", "17"), ("k", "9"), ("name", ""), CREATE]);
+    let page = browser.refused("/studies/new", &wrong, 422).await;
     page.says("#name-help", "it needs 1 to 200");
     assert!(page.has("#epsilon[aria-invalid]"));
     assert_eq!(page.value("#epsilon"), "17");
     assert!(server.app.store().studies().is_empty());
 
-    let page = browser
-        .act("/studies/new", &form(&[("step", "create")]))
-        .await;
+    let page = browser.act("/studies/new", &form(&[CREATE])).await;
     assert_eq!(page.text("h1"), format!("{} open", FORM[0].1));
     let study = server.app.store().studies()[0].document();
     let path = format!("/studies/{}", study.id);
@@ -145,31 +127,18 @@ async fn from_a_study_to_a_download_without_a_script() {
     let page = browser.page(&path).await;
     assert_eq!(page.text("#reports"), "40");
     assert!(page.text("#error-now").parse::<f64>().unwrap() > 0.0);
-    for image in page.all("img, source") {
-        let source = image
-            .attribute("src")
-            .or(image.attribute("srcset"))
-            .unwrap();
-        let picture = Browser::new(&server).get(source).await;
-        assert_eq!(picture.status, StatusCode::OK, "{source}");
-        assert_eq!(picture.headers[header::CONTENT_TYPE], "image/svg+xml");
-        assert_eq!(picture.headers[header::X_CONTENT_TYPE_OPTIONS], "nosniff");
+    for source in page.links("img, source") {
+        Browser::new(&server).picture(&source).await;
     }
 
-    browser
-        .act(&format!("{path}/estimates"), &[("k", "2")])
-        .await;
-    server
-        .wait_for_estimate(&format!("/v1{path}/estimates/1"))
-        .await;
+    let estimates = format!("{path}/estimates");
+    browser.act(&estimates, &[("k", "2")]).await;
+    let location = format!("/v1{path}/estimates/1");
+    server.wait_for_estimate(&location).await;
     let page = browser.page(&path).await;
     page.says("#verdict", "stand");
     assert_eq!(page.all("#components tbody tr").len(), 2);
-    let downloads: Vec<String> = page
-        .all("#downloads a")
-        .iter()
-        .map(|a| a.attribute("href").unwrap().to_owned())
-        .collect();
+    let downloads = page.links("#downloads a");
     assert_eq!(downloads.len(), 3);
     for (link, format) in downloads.iter().zip(["json", "csv", "npy"]) {
         let file = browser.get(link).await;
@@ -179,47 +148,27 @@ async fn from_a_study_to_a_download_without_a_script() {
             name.starts_with("attachment") && name.contains(format),
             "{name}"
         );
-        let api = format!("/v1{path}/estimates/1?format={format}");
-        assert_eq!(file.body, server.operator("GET", &api, None).await.body);
+        let api = server.read(&format!("{location}?format={format}")).await;
+        assert_eq!(file.body, api.body);
     }
     let estimate: Estimate = browser.get(&downloads[0]).await.json();
     assert_eq!((estimate.n, estimate.k), (40, 2));
-    for image in page.all("#estimate img, #estimate source") {
-        let source = image
-            .attribute("src")
-            .or(image.attribute("srcset"))
-            .unwrap()
-            .to_owned();
-        assert_eq!(
-            browser.get(&source).await.status,
-            StatusCode::OK,
-            "{source}"
-        );
-        assert_eq!(
-            Browser::new(&server).get(&source).await.status,
-            StatusCode::UNAUTHORIZED
-        );
+    for source in page.links("#estimate img, #estimate source") {
+        browser.picture(&source).await;
+        assert_eq!(Browser::new(&server).get(&source).await.status, 401);
     }
-    assert!(
-        browser
-            .page(&format!("{path}/estimates/1"))
-            .await
-            .has("#verdict")
-    );
+    let page = browser.page(&format!("{estimates}/1")).await;
+    assert!(page.has("#verdict"));
 
     let closed = browser.act(&format!("{path}/close"), &[]).await;
     assert_eq!(closed.text("#state"), "closed");
     // Closed for good, and said so on a page.
-    let answer = browser.post(&format!("{path}/open"), &[]).await;
-    assert_eq!(answer.status, StatusCode::CONFLICT);
-    Page::new(answer).says("#error", "from draft to open to closed");
+    let page = browser.refused(&format!("{path}/open"), &[], 409).await;
+    page.says("#error", "from draft to open to closed");
 
     let gone = browser.act("/logout", &[]).await;
     assert!(!gone.has("a[href='/studies/new']") && browser.cookie.is_none());
-    assert_eq!(
-        browser.page(&path).await.all("#operator, #verdict").len(),
-        0
-    );
+    assert!(!browser.page(&path).await.has("#operator, #verdict"));
 }
 
 #[tokio::test]
@@ -228,30 +177,21 @@ async fn names_are_text_and_participants_are_told_what_they_give() {
     let mut browser = Browser::operator(&server).await;
     let study = create(&mut browser, &[]).await;
     let mut anybody = Browser::new(&server);
-    for path in [
-        "/".to_owned(),
-        format!("/studies/{}", study.id),
-        format!("/studies/{}/participate", study.id),
-    ] {
-        let page = anybody.page(&path).await;
-        let text = String::from_utf8_lossy(&page.answer.body).into_owned();
-        assert!(
-            text.contains("&lt;script&gt;alert(1)&lt;/script&gt; &amp; "),
-            "{path}"
-        );
+    let path = format!("/studies/{}", study.id);
+    let participate = format!("{path}/participate");
+    for path in ["/", &path, &participate] {
+        let page = anybody.page(path).await;
+        let escaped = "&lt;script&gt;alert(1)&lt;/script&gt; &amp; ";
+        assert!(page.body().contains(escaped), "{path}");
         assert_eq!(page.all("script").len(), 1, "{path}");
     }
-    let page = anybody
-        .page(&format!("/studies/{}/participate", study.id))
-        .await;
+    let page = anybody.page(&participate).await;
     // e^4/(1+e^4) = 0.98201…
     page.says("#belief", "98.2 %");
     page.says("main", &study.fingerprint);
     page.says("main", "74 bytes");
     assert_eq!(page.all("#beliefs tbody tr").len(), 5);
-    let picture = anybody
-        .get(&format!("/studies/{}/belief.svg", study.id))
-        .await;
+    let picture = anybody.picture(&format!("{path}/belief.svg")).await;
     assert!(String::from_utf8(picture.body).unwrap().contains("98.2"));
 }
 
@@ -311,17 +251,9 @@ async fn without_the_right_session_nothing_is_shown_or_changed() {
     operator
         .act(&format!("/studies/{}/estimates", open.id), &[("k", "1")])
         .await;
-    server
-        .wait_for_estimate(&format!("/v1/studies/{}/estimates/1", open.id))
-        .await;
-    let answer = server
-        .operator(
-            "POST",
-            "/v1/tokens",
-            Some(json!({"name": "a", "study": draft.id})),
-        )
-        .await;
-    let analyst_of_other: CreatedAnalyst = answer.json();
+    server.wait_for_estimate(&at(&open, "/estimates/1")).await;
+    let wanted = json!({"name": "a", "study": draft.id});
+    let analyst_of_other = analyst_token(&server, wanted).await;
 
     let before = dump(&server);
     let forms = [
@@ -365,14 +297,8 @@ async fn without_the_right_session_nothing_is_shown_or_changed() {
         };
         for path in &forms {
             // With the key of the visitor's own login page, which everybody has.
-            refused(
-                &browser.post(path, &form(&[("step", "create")])).await,
-                path,
-            );
-            refused(
-                &browser.post_raw(path, &form(&[("step", "create")])).await,
-                path,
-            );
+            refused(&browser.post(path, &form(&[CREATE])).await, path);
+            refused(&browser.post_raw(path, &form(&[CREATE])).await, path);
         }
         for path in &pages {
             let answer = browser.get(path).await;
@@ -413,7 +339,7 @@ async fn without_the_right_session_nothing_is_shown_or_changed() {
 
 /// Everything in the database that a page might change.
 fn dump(server: &Harness) -> Vec<String> {
-    let connection = rusqlite::Connection::open(database_path(&server.config.data_dir)).unwrap();
+    let connection = server.database();
     let mut rows = Vec::new();
     for query in [
         "SELECT group_concat(hex(id) || name || state || reports_accepted) FROM studies",
@@ -430,31 +356,20 @@ async fn sessions_end_with_their_token_and_wrong_tokens_are_refused() {
     let server = Harness::new();
     let mut browser = Browser::new(&server);
     browser.page("/login").await;
-    let answer = browser
-        .post("/login", &[("token", "a guess of mine"), ("next", "/")])
-        .await;
-    assert_eq!(answer.status, StatusCode::FORBIDDEN);
-    let page = Page::new(answer);
+    let guess = [("token", "a guess of mine"), ("next", "/")];
+    let page = browser.refused("/login", &guess, 403).await;
     assert!(page.has("#token[aria-invalid]") && page.value("#token").is_empty());
-    assert!(!String::from_utf8_lossy(&page.answer.body).contains("a guess"));
+    assert!(!page.body().contains("a guess"));
     let mut operator = Browser::operator(&server).await;
     let mut analyst = Browser::new(&server);
-    let created: CreatedAnalyst = server
-        .operator("POST", "/v1/tokens", Some(json!({"name": "a"})))
-        .await
-        .json();
+    let created = analyst_token(&server, json!({"name": "a"})).await;
     analyst.login(&created.token).await;
     assert!(!analyst.page("/").await.has("a[href='/login']"));
-    server
-        .operator(
-            "DELETE",
-            &format!("/v1/tokens/{}", created.analyst.id),
-            None,
-        )
-        .await;
+    let token = format!("/v1/tokens/{}", created.analyst.id);
+    server.remove(&token).await;
     assert!(analyst.page("/").await.has("a[href='/login']"));
     assert!(operator.page("/").await.has("a[href='/studies/new']"));
-    server.operator("POST", "/v1/operator-token", None).await;
+    server.order("/v1/operator-token").await;
     assert!(!operator.page("/").await.has("a[href='/studies/new']"));
 }
 
@@ -495,10 +410,7 @@ async fn guessing_in_the_form_ends() {
 async fn an_analysts_logins_do_not_end_the_operators_session() {
     let server = Harness::new();
     let mut operator = Browser::operator(&server).await;
-    let created: CreatedAnalyst = server
-        .operator("POST", "/v1/tokens", Some(json!({"name": "a"})))
-        .await
-        .json();
+    let created = analyst_token(&server, json!({"name": "a"})).await;
     let mut analyst = Browser::new(&server);
     let key = analyst.form_key().await;
     let first = analyst.cookie.clone();
@@ -567,15 +479,10 @@ async fn errors_are_pages_for_browsers_and_problems_for_programs() {
         assert!(id.is_some());
         assert!(Page::new(answer).has("#error"), "{path}");
     }
-    server.get("/nothing").await.is_problem(404, E::NotFound);
-    server
-        .get(&format!("/studies/{none}"))
-        .await
-        .is_problem(404, E::StudyNotFound);
-    server
-        .get("/studies/new/plan")
-        .await
-        .is_problem(405, E::MethodNotAllowed);
+    refused(server.get("/nothing"), 404, E::NotFound).await;
+    let answer = server.get(&format!("/studies/{none}")).await;
+    answer.is_problem(404, E::StudyNotFound);
+    refused(server.get("/studies/new/plan"), 405, E::MethodNotAllowed).await;
 }
 
 #[tokio::test]
@@ -620,16 +527,12 @@ async fn a_shared_page_is_what_each_visitor_would_get_alone() {
             let again = Browser::new(&server).page(path).await;
             assert_eq!(shared.answer.body, again.answer.body);
             assert!(own.has("form[action='/logout']") && !shared.has("form"));
-            let said = String::from_utf8_lossy(&shared.answer.body).into_owned();
-            assert!(
-                !said.contains("form_key") && said.contains("Log in"),
-                "{said}"
-            );
+            let said = shared.body();
+            assert!(!said.contains("form_key"), "{said}");
+            assert!(said.contains("Log in"), "{said}");
         }
-        assert_eq!(
-            anybody.page(&path).await.text("#reports"),
-            reports.to_string()
-        );
+        let page = anybody.page(&path).await;
+        assert_eq!(page.text("#reports"), reports.to_string());
         upload(&server, &study, 1).await;
     }
     operator.act(&format!("{path}/close"), &[]).await;
@@ -637,7 +540,7 @@ async fn a_shared_page_is_what_each_visitor_would_get_alone() {
         assert_eq!(browser.page(&path).await.text("#state"), "closed");
         assert!(browser.page("/").await.has(".badge.closed"));
         let told = browser.page(&format!("{path}/participate")).await;
-        assert!(String::from_utf8_lossy(&told.answer.body).contains("which is closed"));
+        assert!(told.body().contains("which is closed"));
     }
     // Mounted elsewhere its links are others.
     let routes = axum::Router::new().nest("/deep/er", server.routes.clone());
@@ -713,16 +616,11 @@ async fn what_a_browser_may_keep_is_said() {
         let Answer {
             status, headers, ..
         } = server.get(path).await;
-        let headers: HeaderMap = headers;
         assert_eq!(status, StatusCode::OK);
         assert_eq!(headers[header::CONTENT_TYPE], kind);
         assert_eq!(headers[header::X_CONTENT_TYPE_OPTIONS], "nosniff");
-        assert!(
-            headers[header::CACHE_CONTROL]
-                .to_str()
-                .unwrap()
-                .contains("max-age")
-        );
+        let kept = headers[header::CACHE_CONTROL].to_str().unwrap();
+        assert!(kept.contains("max-age"), "{kept}");
     }
 }
 
@@ -749,12 +647,9 @@ async fn two_hundred_studies_stay_readable() {
     assert_eq!(page.value("#q"), "WARD 3");
     let page = browser.page("/?q=clinic+1").await;
     assert_eq!(page.text("#found"), "131 of 200 studies.");
-    let next = page.all("nav.pager a[rel=next]")[0]
-        .attribute("href")
-        .unwrap()
-        .to_owned();
+    let next = &page.links("nav.pager a[rel=next]")[0];
     assert_eq!(next, "/?q=clinic+1&page=2");
-    let page = browser.page(&next).await;
+    let page = browser.page(next).await;
     assert_eq!(page.all("#studies li").len(), 50);
     assert_eq!(page.text("#found"), "131 of 200 studies.");
 

@@ -1,9 +1,7 @@
 //! Poison through the whole server: a batch that disagrees, a seed sent again and again, poison spread evenly.
 
-use axum::http::StatusCode;
 use eigenveil_shared::{
-    api::{BatchReceipt, ImportReceipt, StudyDocument},
-    codec,
+    api::{ImportReceipt, StudyDocument},
     estimate::{BucketVerdict, Estimate, RowVerdict},
     mechanism::double_cap::{Seed, expand},
     preprocess::Row,
@@ -11,7 +9,7 @@ use eigenveil_shared::{
 use rand::{RngExt, SeedableRng, rngs::ChaCha20Rng};
 use serde_json::{Value, json};
 
-use crate::common::{Harness, new_id, shape};
+use crate::common::{Harness, batch_with, new_id, shape};
 
 const P: usize = 8;
 const BATCHES: usize = 60;
@@ -20,13 +18,9 @@ const REPORTS: usize = 100;
 const BATCH: &str = "a poisoned or broken batch may be in the sums";
 
 async fn send(server: &Harness, study: &StudyDocument, payloads: &[Vec<u8>]) {
-    let reports = payloads
-        .iter()
-        .map(|payload| (new_id(), payload.as_slice()));
-    let body = codec::encode_batch(&shape(study), reports).unwrap();
-    let answer = server.post_batch(study, body).await;
-    assert_eq!(answer.status, StatusCode::OK);
-    let receipt: BatchReceipt = answer.json();
+    let with_id = |payload| (new_id(), payload);
+    let reports: Vec<_> = payloads.iter().map(with_id).collect();
+    let receipt = server.receipt(study, batch_with(study, &reports)).await;
     assert_eq!(receipt.accepted, payloads.len() as u64, "{receipt:?}");
 }
 

@@ -10,12 +10,9 @@ use std::{
 
 use axum::http::StatusCode;
 use eigenveil_estimation::Cancel;
-use eigenveil_server::store::database_path;
-use eigenveil_shared::{ErrorCode as E, api::StudyDocument, codec};
-use rusqlite::Connection;
-use serde_json::json;
+use eigenveil_shared::{ErrorCode as E, api::StudyDocument};
 
-use crate::common::{Harness, new_id, patience::until, report, shape};
+use crate::common::{Harness, new_id, patience::until, refused, report, report_with};
 
 /// Until `/readyz` answers 200.
 async fn ready_again(server: &Harness) {
@@ -30,21 +27,16 @@ async fn ready_again(server: &Harness) {
 async fn readiness_follows_the_store() {
     let server = Harness::new();
     let study = server.study(3).await;
-    let outside = rusqlite::Connection::open(database_path(&server.config.data_dir)).unwrap();
+    let outside = server.database();
     outside
         .execute_batch(
             "CREATE TRIGGER broken BEFORE INSERT ON report_ids BEGIN SELECT RAISE(ABORT, 'injected'); END;
              CREATE TRIGGER broken_too BEFORE INSERT ON settings BEGIN SELECT RAISE(ABORT, 'injected'); END;",
         )
         .unwrap();
-    let refused = server
-        .post_report(&study, report(&study, new_id(), 1.0))
-        .await;
-    refused.is_problem(503, E::StoreUnavailable);
-    server
-        .get("/readyz")
-        .await
-        .is_problem(503, E::StoreUnavailable);
+    let sent = server.post_report(&study, report(&study, new_id(), 1.0));
+    refused(sent, 503, E::StoreUnavailable).await;
+    refused(server.get("/readyz"), 503, E::StoreUnavailable).await;
     outside
         .execute_batch("DROP TRIGGER broken; DROP TRIGGER broken_too")
         .unwrap();
@@ -56,13 +48,10 @@ async fn readiness_follows_the_store() {
 #[tokio::test]
 async fn a_damaged_store_is_not_ready_any_more() {
     let server = Harness::new();
-    let study = server
-        .study_with(json!({"mechanism": "double-cap", "delta": null}))
-        .await;
-    let accepted = server.post_report(&study, seed_report(&study)).await;
-    assert_eq!(accepted.status, StatusCode::CREATED);
+    let study = server.seed_study().await;
+    server.counts(&study, seed_report(&study)).await;
     assert_eq!(server.get("/readyz").await.status, StatusCode::OK);
-    let outside = Connection::open(database_path(&server.config.data_dir)).unwrap();
+    let outside = server.database();
     outside
         .execute(
             "UPDATE studies SET reports_accepted = reports_accepted + 1",
@@ -77,24 +66,16 @@ async fn a_damaged_store_is_not_ready_any_more() {
         .moment(&stored, Cancel::NEVER)
         .unwrap_err();
     assert!(error.detail().contains("backup"), "{error}");
-    let accepted = server.post_report(&study, seed_report(&study)).await;
-    assert_eq!(accepted.status, StatusCode::CREATED);
+    server.counts(&study, seed_report(&study)).await;
     for _ in 0..2 {
-        let problem = server
-            .get("/readyz")
-            .await
-            .is_problem(503, E::StoreUnavailable);
+        let problem = refused(server.get("/readyz"), 503, E::StoreUnavailable).await;
         assert!(problem.detail.contains("damaged"), "{}", problem.detail);
         assert!(problem.detail.contains("backup"), "{}", problem.detail);
     }
 }
 
 fn seed_report(study: &StudyDocument) -> Vec<u8> {
-    codec::encode_report(&eigenveil_shared::report::Report {
-        id: new_id(),
-        fingerprint: shape(study).fingerprint(),
-        payload: vec![7; 16],
-    })
+    report_with(study, new_id(), vec![7; 16])
 }
 
 /// Somebody else holds the database, so that the writer is stuck, and the queue behind it fills up. Every five seconds the
@@ -103,7 +84,7 @@ fn seed_report(study: &StudyDocument) -> Vec<u8> {
 async fn a_queue_that_does_not_move_is_not_ready() {
     let server = Harness::with(|config| config.tuning.queue_requests = 2);
     let study = server.study(3).await;
-    let outside = Connection::open(database_path(&server.config.data_dir)).unwrap();
+    let outside = server.database();
     outside.execute_batch("BEGIN IMMEDIATE").unwrap();
     let (server, seen) = (Arc::new(server), Arc::new(AtomicBool::new(false)));
     let refused = Arc::new(AtomicBool::new(false));
@@ -150,8 +131,5 @@ async fn a_queue_that_does_not_move_is_not_ready() {
     assert_eq!(server.accepted(&study).await, accepted as u64);
     // Reports go through again.
     let body = report(&study, new_id(), 1.0);
-    assert_eq!(
-        server.post_report(&study, body).await.status,
-        StatusCode::CREATED
-    );
+    server.counts(&study, body).await;
 }

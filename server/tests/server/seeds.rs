@@ -2,21 +2,18 @@
 
 use std::cell::Cell;
 
-use axum::http::StatusCode;
 use eigenveil_estimation::{Cancel, Request, Source, accumulate::SeedSum, estimate};
-use eigenveil_server::{StudyId, store::database_path};
+use eigenveil_server::StudyId;
 use eigenveil_shared::{
     ErrorCode as E,
-    api::{BatchReceipt, EstimateDocument, EstimateState, StudyDocument},
-    codec,
+    api::{EstimateDocument, EstimateState, StudyDocument},
     estimate::Rank,
     mechanism::double_cap::Seed,
-    report::{Report, ReportId},
+    report::ReportId,
 };
-use rusqlite::Connection;
 use serde_json::{Value, json};
 
-use crate::common::{Harness, new_id, patience::until, shape};
+use crate::common::{Harness, batch_with, new_id, patience::until, report_with};
 
 async fn seed_study(server: &Harness, changes: Value) -> StudyDocument {
     let mut design = json!({"mechanism": "double-cap", "delta": null, "epsilon": 4.0});
@@ -33,24 +30,15 @@ fn new_seed() -> Seed {
 }
 
 fn report(study: &StudyDocument, id: ReportId, seed: &Seed) -> Vec<u8> {
-    codec::encode_report(&Report {
-        id,
-        fingerprint: shape(study).fingerprint(),
-        payload: seed.to_vec(),
-    })
-}
-
-fn batch(study: &StudyDocument, reports: &[(ReportId, Seed)]) -> Vec<u8> {
-    let pairs = reports.iter().map(|(id, seed)| (*id, seed.as_slice()));
-    codec::encode_batch(&shape(study), pairs).unwrap()
+    report_with(study, id, seed.to_vec())
 }
 
 /// Sends so many fresh seeds and gives them back.
 async fn send(server: &Harness, study: &StudyDocument, count: usize) -> Vec<Seed> {
     let reports: Vec<_> = (0..count).map(|_| (new_id(), new_seed())).collect();
     for some in reports.chunks(study.max_batch) {
-        let answer = server.post_batch(study, batch(study, some)).await;
-        assert_eq!(answer.json::<BatchReceipt>().accepted, some.len() as u64);
+        let receipt = server.receipt(study, batch_with(study, some)).await;
+        assert_eq!(receipt.accepted, some.len() as u64);
     }
     reports.into_iter().map(|(_, seed)| seed).collect()
 }
@@ -68,7 +56,7 @@ fn assert_stored(server: &Harness, study: &StudyDocument, seeds: &[Seed]) {
         // Products of directions are made in single precision, here in other blocks.
         assert!((a - b).abs() <= 1e-6 * n as f64, "{a} {b}");
     }
-    let connection = Connection::open(database_path(&server.config.data_dir)).unwrap();
+    let connection = server.database();
     let mut statement = connection.prepare("SELECT seeds FROM seeds").unwrap();
     let blobs: Vec<Vec<u8>> = statement
         .query_map([], |row| row.get(0))
@@ -92,14 +80,10 @@ async fn acknowledged_seeds_are_stored_once_and_survive_a_restart() {
     for _ in 0..40 {
         let (id, seed) = (new_id(), new_seed());
         let body = report(&study, id, &seed);
-        let first = server.post_report(&study, body.clone()).await;
-        assert_eq!(first.status, StatusCode::CREATED);
+        server.counts(&study, body.clone()).await;
         // Again, also with another seed: the first one counts.
         for body in [body, report(&study, id, &new_seed())] {
-            assert_eq!(
-                server.post_report(&study, body).await.status,
-                StatusCode::OK
-            );
+            server.knows(&study, body).await;
         }
         seeds.push(seed);
     }
@@ -111,10 +95,7 @@ async fn acknowledged_seeds_are_stored_once_and_survive_a_restart() {
         (ReportId([0; 16]), new_seed()),
         (c, new_seed()),
     ];
-    let receipt: BatchReceipt = server
-        .post_batch(&study, batch(&study, &reports))
-        .await
-        .json();
+    let receipt = server.receipt(&study, batch_with(&study, &reports)).await;
     assert_eq!((receipt.accepted, receipt.duplicates), (3, 1));
     assert_eq!(receipt.refused.len(), 1);
     seeds.extend([reports[0].1, reports[1].1, reports[4].1]);
@@ -123,10 +104,9 @@ async fn acknowledged_seeds_are_stored_once_and_survive_a_restart() {
 
     let server = server.restart();
     assert_stored(&server, &study, &seeds);
-    let again: BatchReceipt = server
-        .post_batch(&study, batch(&study, &reports[..2]))
-        .await
-        .json();
+    let again = server
+        .receipt(&study, batch_with(&study, &reports[..2]))
+        .await;
     assert_eq!((again.accepted, again.duplicates), (0, 2));
     // A commit of copies only stores nothing, not even its number.
     assert_stored(&server, &study, &seeds);
@@ -218,8 +198,8 @@ async fn adding_up_can_be_called_off() {
 
     let first = server.ask_estimate(&study, json!({"k": 2})).await;
     let job = || -> (String, u32) {
-        Connection::open(database_path(&server.config.data_dir))
-            .unwrap()
+        server
+            .database()
             .query_row("SELECT state, attempts FROM estimates", [], |row| {
                 Ok((row.get(0)?, row.get(1)?))
             })
@@ -231,15 +211,11 @@ async fn adding_up_can_be_called_off() {
     assert_eq!(job(), ("running".to_owned(), 0));
     let server = server.restart();
     // It runs again, and cancelled it lets the next one through.
-    server.operator("DELETE", &first, None).await;
+    server.remove(&first).await;
     let next = server.ask_estimate(&small, json!({"k": 2})).await;
     server.wait_for_estimate(&next).await;
     assert_eq!(
-        server
-            .operator("GET", &first, None)
-            .await
-            .json::<EstimateDocument>()
-            .state,
+        server.read(&first).await.json::<EstimateDocument>().state,
         EstimateState::Cancelled
     );
 }

@@ -1,6 +1,6 @@
 //! One server on a real socket: keep-alive, slow clients, graceful shutdown.
 
-use eigenveil_server::{Store, StudyId, store::NewReport};
+use eigenveil_server::{Store, store::NewReport};
 use eigenveil_shared::api::{REPORT_MEDIA_TYPE, StudyDocument};
 use serde_json::json;
 use tokio::{
@@ -10,9 +10,9 @@ use tokio::{
 
 use crate::{
     common::{
-        design, environment, new_id,
+        at, design, environment, new_id,
         patience::{until, within},
-        report,
+        report, study_in,
     },
     running::{Running, answer, get, post},
 };
@@ -56,7 +56,7 @@ async fn a_real_server_serves_and_stops_in_good_order() {
     // Several requests on one connection.
     let mut stream = server.connect().await;
     let study = new_study(&server, &mut stream).await;
-    let path = format!("/v1/studies/{}/reports", study.id);
+    let path = at(&study, "/reports");
     let content = format!("content-type: {REPORT_MEDIA_TYPE}\r\n");
     let mut sent = Vec::new();
     for value in [1.0, 2.0, 3.0] {
@@ -112,7 +112,7 @@ async fn a_real_server_serves_and_stops_in_good_order() {
     // Everything acknowledged is there.
     sent.push(last);
     let store = Store::open(&config, environment()).unwrap();
-    let stored = store.study(StudyId::parse(&study.id).unwrap()).unwrap();
+    let stored = study_in(&store, &study);
     assert_eq!(stored.reports_accepted(), 4);
     for body in sent {
         let again = NewReport::decode(&body.into(), &stored).unwrap();

@@ -12,7 +12,7 @@ use rusqlite::Connection;
 use serde_json::json;
 use std::sync::Arc;
 
-use crate::common::{Harness, environment, new_id, patience::until, report};
+use crate::common::{Harness, data, environment, new_id, patience::until, report};
 
 fn refused(config: &ServerConfig, words: &[&str]) {
     let error = Store::open(config, environment()).unwrap_err();
@@ -48,8 +48,7 @@ fn the_directory_is_made_for_its_owner_only() {
 
 #[test]
 fn a_directory_has_one_server() {
-    let directory = tempfile::tempdir().unwrap();
-    let config = ServerConfig::new(directory.path().join("data"));
+    let (_directory, config) = data();
     let store = Store::open(&config, environment()).unwrap();
     refused(&config, &["another server", "data"]);
     drop(store);
@@ -193,8 +192,7 @@ fn a_start_needs_randomness() {
             Err(Error::new(E::RandomnessUnavailable, "dry"))
         }
     }
-    let directory = tempfile::tempdir().unwrap();
-    let config = ServerConfig::new(directory.path().join("data"));
+    let (_directory, config) = data();
     let dry = Environment {
         entropy: Arc::new(Dry),
         ..environment()

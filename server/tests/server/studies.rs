@@ -11,24 +11,20 @@ use eigenveil_shared::{
 };
 use serde_json::{Value, json};
 
-use crate::common::{Harness, design};
+use crate::common::{Harness, at, design, refused};
 
 #[tokio::test]
 async fn a_study_goes_from_draft_to_open_to_closed() {
     let server = Harness::new();
     let answer = server
-        .operator(
-            "POST",
+        .tell(
             "/v1/studies",
-            Some(design(&json!({"draft": true, "default_k": 2}))),
+            design(&json!({"draft": true, "default_k": 2})),
         )
         .await;
     assert_eq!(answer.status, StatusCode::CREATED);
     let study: StudyDocument = answer.json();
-    assert_eq!(
-        answer.headers[header::LOCATION],
-        format!("/v1/studies/{}", study.id)
-    );
+    assert_eq!(answer.headers[header::LOCATION], at(&study, ""));
     assert_eq!(
         (study.state, study.created_at_ms),
         (StudyState::Draft, 1_700_000_000_000)
@@ -38,24 +34,20 @@ async fn a_study_goes_from_draft_to_open_to_closed() {
     assert_eq!(params, study.params);
     assert_eq!(params.fingerprint().to_string(), study.fingerprint);
 
-    let path = format!("/v1/studies/{}", study.id);
+    let path = at(&study, "");
     // A draft can be opened, not closed.
-    let close = server
-        .operator("POST", &format!("{path}/close"), None)
-        .await;
+    let close = server.order(&format!("{path}/close")).await;
     close.is_problem(409, E::InvalidTransition);
     for _ in 0..2 {
-        let opened = server.operator("POST", &format!("{path}/open"), None).await;
+        let opened = server.order(&format!("{path}/open")).await;
         assert_eq!(opened.status, StatusCode::OK);
         assert_eq!(opened.json::<StudyDocument>().state, StudyState::Open);
     }
     for _ in 0..2 {
-        let closed = server
-            .operator("POST", &format!("{path}/close"), None)
-            .await;
+        let closed = server.order(&format!("{path}/close")).await;
         assert_eq!(closed.json::<StudyDocument>().state, StudyState::Closed);
     }
-    let reopened = server.operator("POST", &format!("{path}/open"), None).await;
+    let reopened = server.order(&format!("{path}/open")).await;
     reopened.is_problem(409, E::InvalidTransition);
 
     let server = server.restart();
@@ -79,17 +71,17 @@ async fn drafts_are_there_for_the_operator_only() {
         ids(server.get("/v1/studies").await.json()),
         std::slice::from_ref(&open.id)
     );
-    let path = format!("/v1/studies/{}", draft.id);
+    let path = at(&draft, "");
     let unknown = server.get(&format!("/v1/studies/{}", "0".repeat(32))).await;
     let unknown = unknown.is_problem(404, E::StudyNotFound);
-    let hidden = server.get(&path).await.is_problem(404, E::StudyNotFound);
+    let hidden = refused(server.get(&path), 404, E::StudyNotFound).await;
     // In the same words as one that never was.
     assert_eq!(
         hidden.detail.replace(&draft.id, ""),
         unknown.detail.replace(&"0".repeat(32), "")
     );
-    assert_eq!(server.operator("GET", &path, None).await.status, 200);
-    let all = server.operator("GET", "/v1/studies", None).await;
+    assert_eq!(server.read(&path).await.status, 200);
+    let all = server.read("/v1/studies").await;
     assert_eq!(ids(all.json()), [draft.id, open.id]);
 }
 
@@ -97,56 +89,51 @@ async fn drafts_are_there_for_the_operator_only() {
 async fn wrong_designs_are_refused_and_store_nothing() {
     let server = Harness::new();
     let long = "x".repeat(201);
-    for (changes, status, code) in [
-        (json!({"dimension": 0}), 422, E::InvalidDimension),
-        (json!({"dimension": 1}), 422, E::InvalidDimension),
-        (json!({"dimension": 4097}), 422, E::InvalidDimension),
-        (json!({"dimension": u64::MAX}), 422, E::InvalidDimension),
-        (json!({"dimension": -3}), 400, E::MalformedJson),
-        (json!({"dimension": 3.5}), 400, E::MalformedJson),
-        (json!({"dimension": null}), 400, E::MalformedJson),
-        (json!({"epsilon": 0.0}), 422, E::InvalidBudget),
-        (json!({"epsilon": -1.0}), 422, E::InvalidBudget),
-        (json!({"epsilon": 17.0}), 422, E::InvalidBudget),
-        (json!({"epsilon": 1e-310}), 422, E::InvalidBudget),
-        (json!({"epsilon": "one"}), 400, E::MalformedJson),
-        (json!({"delta": 0.0}), 422, E::InvalidBudget),
-        (json!({"delta": 1.0}), 422, E::InvalidBudget),
-        (json!({"delta": 2.0}), 422, E::InvalidBudget),
-        (json!({"delta": -1e-6}), 422, E::InvalidBudget),
-        (json!({"mechanism": "laplace"}), 400, E::MalformedJson),
+    for (changes, code) in [
+        (json!({"dimension": 0}), E::InvalidDimension),
+        (json!({"dimension": 1}), E::InvalidDimension),
+        (json!({"dimension": 4097}), E::InvalidDimension),
+        (json!({"dimension": u64::MAX}), E::InvalidDimension),
+        (json!({"dimension": -3}), E::MalformedJson),
+        (json!({"dimension": 3.5}), E::MalformedJson),
+        (json!({"dimension": null}), E::MalformedJson),
+        (json!({"epsilon": 0.0}), E::InvalidBudget),
+        (json!({"epsilon": -1.0}), E::InvalidBudget),
+        (json!({"epsilon": 17.0}), E::InvalidBudget),
+        (json!({"epsilon": 1e-310}), E::InvalidBudget),
+        (json!({"epsilon": "one"}), E::MalformedJson),
+        (json!({"delta": 0.0}), E::InvalidBudget),
+        (json!({"delta": 1.0}), E::InvalidBudget),
+        (json!({"delta": 2.0}), E::InvalidBudget),
+        (json!({"delta": -1e-6}), E::InvalidBudget),
+        (json!({"mechanism": "laplace"}), E::MalformedJson),
         (
             json!({"norm": {"kind": "clip", "radius": 0.0}}),
-            422,
             E::InvalidPreprocessing,
         ),
         (
             json!({"norm": {"kind": "clip", "radius": 1.0, "extra": 1}}),
-            400,
             E::MalformedJson,
         ),
         (
             json!({"features": [{"name": "a"}]}),
-            422,
             E::InvalidPreprocessing,
         ),
         (
             json!({"features": [{"name": "a"}, {"name": "a"}, {"name": "b"}]}),
-            422,
             E::InvalidName,
         ),
-        (json!({"name": ""}), 422, E::InvalidName),
-        (json!({"name": " "}), 422, E::InvalidName),
-        (json!({"name": "a\nb"}), 422, E::InvalidName),
-        (json!({"name": long}), 422, E::InvalidName),
-        (json!({"default_k": 0}), 422, E::InvalidRequest),
-        (json!({"default_k": 4}), 422, E::InvalidRequest),
-        (json!({"default_k": "some"}), 400, E::MalformedJson),
-        (json!({"unknown": 1}), 400, E::MalformedJson),
+        (json!({"name": ""}), E::InvalidName),
+        (json!({"name": " "}), E::InvalidName),
+        (json!({"name": "a\nb"}), E::InvalidName),
+        (json!({"name": long}), E::InvalidName),
+        (json!({"default_k": 0}), E::InvalidRequest),
+        (json!({"default_k": 4}), E::InvalidRequest),
+        (json!({"default_k": "some"}), E::MalformedJson),
+        (json!({"unknown": 1}), E::MalformedJson),
     ] {
-        let answer = server
-            .operator("POST", "/v1/studies", Some(design(&changes)))
-            .await;
+        let status = if code == E::MalformedJson { 400 } else { 422 };
+        let answer = server.tell("/v1/studies", design(&changes)).await;
         let problem = answer.is_problem(status, code);
         assert!(problem.detail.len() > 15, "{changes}: {problem:?}");
     }
@@ -156,9 +143,9 @@ async fn wrong_designs_are_refused_and_store_nothing() {
             .header(header::CONTENT_TYPE, "application/json; charset=utf-8")
             .body(Body::from(body))
             .unwrap();
-        server.send(request).await.is_problem(400, E::MalformedJson);
+        refused(server.send(request), 400, E::MalformedJson).await;
     }
-    let all: Value = server.operator("GET", "/v1/studies", None).await.json();
+    let all: Value = server.read("/v1/studies").await.json();
     assert_eq!(all, json!({"studies": []}));
 }
 
@@ -174,16 +161,11 @@ async fn json_bodies_have_a_type_and_a_limit() {
         server.send(request)
     };
     let good = design(&json!({})).to_string();
-    post("text/plain", good.clone())
-        .await
-        .is_problem(415, E::UnsupportedMediaType);
-    post("", good.clone())
-        .await
-        .is_problem(415, E::UnsupportedMediaType);
+    let answer = post("text/plain", good.clone()).await;
+    answer.is_problem(415, E::UnsupportedMediaType);
+    refused(post("", good.clone()), 415, E::UnsupportedMediaType).await;
     let padded = format!("{good}{}", " ".repeat(4 << 20));
-    post("application/json", padded)
-        .await
-        .is_problem(413, E::BodyTooLarge);
+    refused(post("application/json", padded), 413, E::BodyTooLarge).await;
     assert_eq!(
         post("Application/JSON", good).await.status,
         StatusCode::CREATED
@@ -200,17 +182,14 @@ async fn unknown_places_are_problems() {
         "/v1/studies/",
         "/v1/studies/a/b/c",
     ] {
-        server.get(path).await.is_problem(404, E::NotFound);
+        refused(server.get(path), 404, E::NotFound).await;
     }
     let nobody = "0".repeat(32);
     for id in [nobody.as_str(), "x", "%00", "..%2f..", &"a".repeat(5_000)] {
         let answer = server.get(&format!("/v1/studies/{id}")).await;
         answer.is_problem(404, E::StudyNotFound);
     }
-    server
-        .get("/v1/studies/%ff")
-        .await
-        .is_problem(404, E::NotFound);
+    refused(server.get("/v1/studies/%ff"), 404, E::NotFound).await;
 }
 
 #[tokio::test]
@@ -219,12 +198,10 @@ async fn health_tells_the_process_from_the_store() {
     assert_eq!(server.get("/healthz").await.status, StatusCode::OK);
     assert_eq!(server.get("/readyz").await.status, StatusCode::OK);
     server.app.announce_stop();
-    server.get("/readyz").await.is_problem(503, E::ShuttingDown);
+    refused(server.get("/readyz"), 503, E::ShuttingDown).await;
     server.app.close();
     assert_eq!(server.get("/healthz").await.status, StatusCode::OK);
-    let create = server
-        .operator("POST", "/v1/studies", Some(design(&json!({}))))
-        .await;
+    let create = server.tell("/v1/studies", design(&json!({}))).await;
     create.is_problem(503, E::ShuttingDown);
     assert!(create.headers.contains_key(header::RETRY_AFTER));
 }
@@ -234,9 +211,7 @@ async fn health_tells_the_process_from_the_store() {
 async fn the_routes_can_be_mounted_anywhere() {
     let mut server = Harness::new();
     server.routes = axum::Router::new().nest("/pca", server.routes);
-    let answer = server
-        .operator("POST", "/pca/v1/studies", Some(design(&json!({}))))
-        .await;
+    let answer = server.tell("/pca/v1/studies", design(&json!({}))).await;
     let location = answer.headers[header::LOCATION].to_str().unwrap();
     assert!(location.starts_with("/pca/v1/studies/"), "{location}");
     assert_eq!(server.get(location).await.status, StatusCode::OK);

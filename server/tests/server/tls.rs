@@ -54,7 +54,16 @@ impl Secured {
         stream.map_err(|error| error.downcast::<rustls::Error>().unwrap())
     }
 
-    /// The same, where the server may also cut the connection.
+    /// A connection that trusts the server's first authority.
+    async fn trusted(&self) -> TlsStream<TcpStream> {
+        self.connect(&self.authority, "localhost").await.unwrap()
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.server.directory.path().join(name)
+    }
+
+    /// The same as [`connect`](Self::connect), where the server may also cut the connection.
     async fn handshake(
         &self,
         authority: &Authority,
@@ -98,10 +107,7 @@ async fn asks(stream: &mut TlsStream<TcpStream>) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn https_is_served_and_plain_http_is_told_so() {
     let server = Secured::start(|_| {}).await;
-    let mut stream = server
-        .connect(&server.authority, "localhost")
-        .await
-        .unwrap();
+    let mut stream = server.trusted().await;
     for _ in 0..2 {
         assert!(asks(&mut stream).await.starts_with("HTTP/1.1 200"));
     }
@@ -157,42 +163,23 @@ async fn an_expired_certificate_is_served_with_a_warning() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_renewed_certificate_is_for_new_connections_only() {
     let server = Secured::start(|_| {}).await;
-    let mut old = server
-        .connect(&server.authority, "localhost")
-        .await
-        .unwrap();
+    let mut old = server.trusted().await;
     asks(&mut old).await;
     assert_eq!(server.reload().unwrap(), Reload::Unchanged);
 
     let next = Authority::new("second");
     let renewed = next.issue("localhost");
     // The files are renewed one after the other: in between the pair does not fit, and the one before goes on.
-    fs::write(
-        server.server.directory.path().join("cert.pem"),
-        &renewed.certificate,
-    )
-    .unwrap();
+    fs::write(server.file("cert.pem"), &renewed.certificate).unwrap();
     let error = server.reload().unwrap_err();
     assert!(
         error.detail().contains("is not that of the certificate"),
         "{error}"
     );
-    asks(
-        &mut server
-            .connect(&server.authority, "localhost")
-            .await
-            .unwrap(),
-    )
-    .await;
-    fs::write(server.server.directory.path().join("key.pem"), "nonsense").unwrap();
+    asks(&mut server.trusted().await).await;
+    fs::write(server.file("key.pem"), "nonsense").unwrap();
     assert!(server.reload().is_err());
-    asks(
-        &mut server
-            .connect(&server.authority, "localhost")
-            .await
-            .unwrap(),
-    )
-    .await;
+    asks(&mut server.trusted().await).await;
 
     renewed.write(server.server.directory.path());
     assert_eq!(server.reload().unwrap(), Reload::Replaced);
@@ -204,7 +191,7 @@ async fn a_renewed_certificate_is_for_new_connections_only() {
     // The connection of before goes on.
     asks(&mut old).await;
 
-    fs::remove_file(server.server.directory.path().join("key.pem")).unwrap();
+    fs::remove_file(server.file("key.pem")).unwrap();
     let error = server.reload().unwrap_err();
     assert!(error.detail().contains("key.pem"), "{error}");
     asks(&mut server.connect(&next, "localhost").await.unwrap()).await;

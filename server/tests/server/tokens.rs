@@ -11,7 +11,7 @@ use eigenveil_shared::{
 };
 use serde_json::json;
 
-use crate::common::{Answer, Harness};
+use crate::common::{Answer, Harness, at, refused};
 
 async fn ask(server: &Harness, method: &str, path: &str, token: &str) -> Answer {
     let request = Request::builder()
@@ -26,14 +26,14 @@ async fn ask(server: &Harness, method: &str, path: &str, token: &str) -> Answer 
 
 async fn analyst(server: &Harness, name: &str, study: Option<&StudyDocument>) -> CreatedAnalyst {
     let wanted = json!({ "name": name, "study": study.map(|study| &study.id) });
-    let answer = server.operator("POST", "/v1/tokens", Some(wanted)).await;
+    let answer = server.tell("/v1/tokens", wanted).await;
     assert_eq!(answer.status, 201, "{answer:?}");
     assert_eq!(answer.headers["cache-control"], "no-store");
     answer.json()
 }
 
 async fn listed(server: &Harness) -> Vec<String> {
-    let list: AnalystList = server.operator("GET", "/v1/tokens", None).await.json();
+    let list: AnalystList = server.read("/v1/tokens").await.json();
     list.tokens.into_iter().map(|token| token.name).collect()
 }
 
@@ -44,7 +44,7 @@ async fn an_analyst_reads_the_estimates_of_one_study_or_of_all() {
     let (one, two) = (server.study(3).await, server.study(3).await);
     let all = analyst(&server, "all", None).await;
     let narrow = analyst(&server, "narrow", Some(&one)).await;
-    let list_of = |study: &StudyDocument| format!("/v1/studies/{}/estimates", study.id);
+    let list_of = |study: &StudyDocument| at(&study, "/estimates");
     for (token, study, status) in [
         (&all, &one, 200),
         (&all, &two, 200),
@@ -65,18 +65,15 @@ async fn an_analyst_reads_the_estimates_of_one_study_or_of_all() {
     let read = async |token: &str| ask(&server, "GET", &list_of(&one), token).await;
     assert_eq!(read(&narrow.token).await.status, 200);
     let path = format!("/v1/tokens/{}", all.analyst.id);
-    assert_eq!(server.operator("DELETE", &path, None).await.status, 204);
-    server
-        .operator("DELETE", &path, None)
-        .await
-        .is_problem(404, E::TokenNotFound);
-    read(&all.token).await.is_problem(403, E::Forbidden);
+    assert_eq!(server.remove(&path).await.status, 204);
+    refused(server.remove(&path), 404, E::TokenNotFound).await;
+    refused(read(&all.token), 403, E::Forbidden).await;
     assert_eq!(listed(&server).await, ["narrow"]);
     // A token for one study goes with it.
-    let study = format!("/v1/studies/{}", one.id);
+    let study = at(&one, "");
     server.close(&one).await;
-    assert_eq!(server.operator("DELETE", &study, None).await.status, 204);
-    read(&narrow.token).await.is_problem(403, E::Forbidden);
+    assert_eq!(server.remove(&study).await.status, 204);
+    refused(read(&narrow.token), 403, E::Forbidden).await;
     assert!(listed(&server).await.is_empty());
     let server = server.restart();
     assert!(listed(&server).await.is_empty());
@@ -100,16 +97,11 @@ async fn tokens_need_a_name_and_a_study_that_is_there() {
             E::MalformedJson,
         ),
     ] {
-        server
-            .operator("POST", "/v1/tokens", Some(wanted))
-            .await
-            .is_problem(status, code);
+        refused(server.tell("/v1/tokens", wanted), status, code).await;
     }
     for id in ["x", "0123456789abcdef", &"0".repeat(64)] {
-        server
-            .operator("DELETE", &format!("/v1/tokens/{id}"), None)
-            .await
-            .is_problem(404, E::TokenNotFound);
+        let answer = server.remove(&format!("/v1/tokens/{id}")).await;
+        answer.is_problem(404, E::TokenNotFound);
     }
 }
 
@@ -156,18 +148,15 @@ async fn a_rotation_that_was_cut_short_is_finished_or_forgotten() {
     let server = server.restart();
     assert!(!staged.exists());
     assert_eq!(token_file(&server), server.token);
-    assert_eq!(server.operator("GET", "/v1/tokens", None).await.status, 200);
+    assert_eq!(server.read("/v1/tokens").await.status, 200);
     // After it: the file in force is still the old one.
-    let RotatedToken { token: new } = server
-        .operator("POST", "/v1/operator-token", None)
-        .await
-        .json();
+    let RotatedToken { token: new } = server.order("/v1/operator-token").await.json();
     std::fs::rename(server.app.store().token_path(), &staged).unwrap();
     std::fs::write(server.app.store().token_path(), &server.token).unwrap();
     let server = server.restart();
     assert!(!staged.exists());
     assert_eq!(token_file(&server), new);
-    assert_eq!(server.operator("GET", "/v1/tokens", None).await.status, 200);
+    assert_eq!(server.read("/v1/tokens").await.status, 200);
 }
 
 #[test]

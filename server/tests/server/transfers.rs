@@ -6,22 +6,25 @@ use axum::{
 };
 use eigenveil_estimation::Cancel;
 use eigenveil_server::{
-    ServerConfig, Store, StudyId,
-    store::{NewReport, Stored, database_path},
+    ServerConfig, Store,
+    store::{Stored, database_path},
 };
 use eigenveil_shared::{
     ErrorCode as E,
     api::{
-        BatchReceipt, ImportOutcome, ImportReceipt, REPORT_BATCH_MEDIA_TYPE,
-        STUDY_EXPORT_MEDIA_TYPE, StudyDocument, StudyState,
+        ImportOutcome, ImportReceipt, REPORT_BATCH_MEDIA_TYPE, STUDY_EXPORT_MEDIA_TYPE,
+        StudyDocument, StudyState,
     },
-    codec,
     mechanism::PayloadForm,
     report::ReportId,
 };
 use serde_json::json;
+use sha2::{Digest, Sha256};
 
-use crate::common::{Harness, environment, new_id, patience::until, shape};
+use crate::common::{
+    Harness, at, batch_with, data, decoded, environment, new_id, patience::until, refused, shape,
+    study_in,
+};
 
 /// A study of each kind of payload with some reports, in several commits; a name, identifiers, bodies.
 async fn studies(server: &Harness) -> Vec<(StudyDocument, Vec<Vec<u8>>)> {
@@ -35,8 +38,7 @@ async fn studies(server: &Harness) -> Vec<(StudyDocument, Vec<Vec<u8>>)> {
         let mut bodies = Vec::new();
         for commit in 0_u8..7 {
             let body = some_reports(&study, 5, commit);
-            let answer = server.post_batch(&study, body.clone()).await;
-            assert_eq!(answer.json::<BatchReceipt>().accepted, 5, "{answer:?}");
+            assert_eq!(server.receipt(&study, body.clone()).await.accepted, 5);
             bodies.push(body);
         }
         studies.push((study, bodies));
@@ -64,10 +66,7 @@ fn some_reports(study: &StudyDocument, count: u8, salt: u8) -> Vec<u8> {
             (new_id(), payload)
         })
         .collect();
-    let pairs = payloads
-        .iter()
-        .map(|(id, payload)| (*id, payload.as_slice()));
-    codec::encode_batch(&shape(study), pairs).unwrap()
+    batch_with(study, &payloads)
 }
 
 #[tokio::test]
@@ -82,21 +81,17 @@ async fn a_study_moves_to_another_server_bit_by_bit() {
             (receipt.outcome, receipt.reports),
             (ImportOutcome::Created, 35)
         );
-        let mut expected: StudyDocument =
-            from.get(&format!("/v1/studies/{}", study.id)).await.json();
+        let mut expected: StudyDocument = from.get(&at(&study, "")).await.json();
         assert_eq!(receipt.study, expected);
         // The same sums, bucket by bucket and bit by bit.
         assert_eq!(to.moment(&study), from.moment(&study));
         // The same identifiers: whoever sends again is told that it is counted.
         for body in bodies {
-            let again: BatchReceipt = to.post_batch(&study, body).await.json();
+            let again = to.receipt(&study, body).await;
             assert_eq!((again.accepted, again.duplicates), (0, 5));
         }
         // It lives on: new reports are counted on top.
-        let more: BatchReceipt = to
-            .post_batch(&study, some_reports(&study, 3, 99))
-            .await
-            .json();
+        let more = to.receipt(&study, some_reports(&study, 3, 99)).await;
         assert_eq!(more.accepted, 3);
         expected.reports_accepted += 3;
         assert_eq!(to.accepted(&study).await, expected.reports_accepted);
@@ -119,7 +114,6 @@ async fn a_study_moves_to_another_server_bit_by_bit() {
 /// A time that the store cannot hold is a fault of the file, not of the store.
 #[tokio::test]
 async fn a_time_that_cannot_be_is_a_fault_of_the_file() {
-    use sha2::{Digest, Sha256};
     let server = Harness::new();
     let study = server.study(3).await;
     let file = server.export(&study).await;
@@ -131,12 +125,8 @@ async fn a_time_that_cannot_be_is_a_fault_of_the_file() {
     forged.extend((head.len() as u64).to_le_bytes());
     forged.extend(head);
     forged.extend(&file[16 + length..file.len() - 32]);
-    let hash = Sha256::digest(&forged);
-    forged.extend_from_slice(&hash);
     let to = Harness::new();
-    to.import(None, forged)
-        .await
-        .is_problem(400, E::MalformedExport);
+    refused(to.import(None, sealed(forged)), 400, E::MalformedExport).await;
 }
 
 #[tokio::test]
@@ -146,15 +136,11 @@ async fn files_that_do_not_fit_are_refused_and_change_nothing() {
     let other = server.study_with(json!({"epsilon": 2.0})).await;
     for (study, _) in &all {
         let file = server.export(study).await;
-        server
-            .import(Some(&other.id), file.clone())
-            .await
-            .is_problem(422, E::WrongFingerprint);
+        let answer = server.import(Some(&other.id), file.clone()).await;
+        answer.is_problem(422, E::WrongFingerprint);
         let missing = "0".repeat(32);
-        server
-            .import(Some(&missing), file.clone())
-            .await
-            .is_problem(404, E::StudyNotFound);
+        let answer = server.import(Some(&missing), file.clone()).await;
+        answer.is_problem(404, E::StudyNotFound);
 
         // Every byte counts: changed anywhere, cut anywhere, or longer.
         let to = Harness::new();
@@ -168,14 +154,11 @@ async fn files_that_do_not_fit_are_refused_and_change_nothing() {
                 "byte {at} of {}: {answer:?}",
                 file.len()
             );
-            to.import(None, file[..at].to_vec())
-                .await
-                .is_problem(400, E::MalformedExport);
+            let answer = to.import(None, file[..at].to_vec()).await;
+            answer.is_problem(400, E::MalformedExport);
         }
         let longer = [file.as_slice(), &[0]].concat();
-        to.import(None, longer)
-            .await
-            .is_problem(400, E::MalformedExport);
+        refused(to.import(None, longer), 400, E::MalformedExport).await;
         assert!(to.app.store().studies().is_empty());
     }
     // Only the operator, only this media type.
@@ -188,17 +171,14 @@ async fn files_that_do_not_fit_are_refused_and_change_nothing() {
         request.body(Body::from(file.clone())).unwrap()
     };
     let anybody = request(STUDY_EXPORT_MEDIA_TYPE, None);
-    server.send(anybody).await.is_problem(401, E::Unauthorized);
+    refused(server.send(anybody), 401, E::Unauthorized).await;
     let typed = request("application/json", Some(&server.token));
-    server
-        .send(typed)
-        .await
-        .is_problem(415, E::UnsupportedMediaType);
+    refused(server.send(typed), 415, E::UnsupportedMediaType).await;
     for path in [
         "/v1/backup".to_owned(),
         format!("/v1/studies/{}/export", all[0].0.id),
     ] {
-        server.get(&path).await.is_problem(401, E::Unauthorized);
+        refused(server.get(&path), 401, E::Unauthorized).await;
     }
 }
 
@@ -206,7 +186,7 @@ async fn files_that_do_not_fit_are_refused_and_change_nothing() {
 async fn a_backup_is_a_store() {
     let server = Harness::new();
     let all = studies(&server).await;
-    let answer = server.operator("GET", "/v1/backup", None).await;
+    let answer = server.read("/v1/backup").await;
     assert_eq!(answer.status, StatusCode::OK);
     // Acknowledged after the backup: not in it.
     server
@@ -218,17 +198,14 @@ async fn a_backup_is_a_store() {
     let restored = Harness::over(directory, &server.token);
     for (study, bodies) in &all {
         assert_eq!(restored.accepted(study).await, 35);
-        let again: BatchReceipt = restored.post_batch(study, bodies[0].clone()).await.json();
+        let again = restored.receipt(study, bodies[0].clone()).await;
         assert_eq!(again.duplicates, 5);
         if study.id != all[0].0.id {
             assert_eq!(restored.moment(study), server.moment(study));
         }
         // The operator's token is the same.
-        let path = format!("/v1/studies/{}/close", study.id);
-        assert_eq!(
-            restored.operator("POST", &path, None).await.status,
-            StatusCode::OK
-        );
+        let path = at(&study, "/close");
+        assert_eq!(restored.order(&path).await.status, StatusCode::OK);
     }
     // Nothing is left beside the database.
     let names: Vec<_> = std::fs::read_dir(&server.config.data_dir)
@@ -242,8 +219,7 @@ async fn a_backup_is_a_store() {
 /// What a crash in the middle of a backup leaves is gone after the next start.
 #[test]
 fn leftovers_are_removed_at_the_start() {
-    let directory = tempfile::tempdir().unwrap();
-    let config = ServerConfig::new(directory.path().join("data"));
+    let (_directory, config) = data();
     drop(Store::open(&config, environment()).unwrap());
     let left = config.data_dir.join(".eigenveil-x7Ks");
     std::fs::write(&left, "half a backup").unwrap();
@@ -256,45 +232,30 @@ async fn deleted_studies_are_gone_and_their_rows_never_come_back() {
     let server = Harness::new();
     let all = studies(&server).await;
     let (last, bodies) = all.last().unwrap();
-    let path = format!("/v1/studies/{}", last.id);
-    server
-        .operator("DELETE", &path, None)
-        .await
-        .is_problem(409, E::InvalidTransition);
+    let path = at(&last, "");
+    refused(server.remove(&path), 409, E::InvalidTransition).await;
     let stale = server.stored(last);
     let file = server.export(last).await;
-    server
-        .operator("POST", &format!("{path}/close"), None)
-        .await;
+    server.order(&format!("{path}/close")).await;
     server.get(&path).await;
     let anybody = Request::delete(&path).body(Body::empty()).unwrap();
-    server.send(anybody).await.is_problem(401, E::Unauthorized);
-    assert_eq!(
-        server.operator("DELETE", &path, None).await.status,
-        StatusCode::NO_CONTENT
-    );
-    server.get(&path).await.is_problem(404, E::StudyNotFound);
-    server
-        .operator("DELETE", &path, None)
-        .await
-        .is_problem(404, E::StudyNotFound);
+    refused(server.send(anybody), 401, E::Unauthorized).await;
+    assert_eq!(server.remove(&path).await.status, StatusCode::NO_CONTENT);
+    refused(server.get(&path), 404, E::StudyNotFound).await;
+    refused(server.remove(&path), 404, E::StudyNotFound).await;
     let reports = format!("{path}/reports");
-    server
+    let answer = server
         .post(&reports, REPORT_BATCH_MEDIA_TYPE, bodies[0].clone())
-        .await
-        .is_problem(404, E::StudyNotFound);
+        .await;
+    answer.is_problem(404, E::StudyNotFound);
 
     // A request that found the study before it was deleted does not reach the one that comes next.
     let next = server
         .study_with(json!({"mechanism": "double-cap", "delta": null, "epsilon": 4.0}))
         .await;
-    let bytes = some_reports(&next, 1, 5).into();
-    let submitted = NewReport::decode_batch(&bytes, &stale).unwrap();
-    let submitted = submitted.into_iter().map(Result::unwrap).collect();
+    let submitted = decoded(&stale, some_reports(&next, 1, 5));
     let kept = server.stored(&all[0].0);
-    let bytes = some_reports(&all[0].0, 1, 6).into();
-    let counted = NewReport::decode_batch(&bytes, &kept).unwrap();
-    let counted = counted.into_iter().map(Result::unwrap).collect();
+    let counted = decoded(&kept, some_reports(&all[0].0, 1, 6));
     let store = server.app.store();
     // In one group, which disturbs no other study.
     let (gone, counted) = tokio::join!(
@@ -307,12 +268,10 @@ async fn deleted_studies_are_gone_and_their_rows_never_come_back() {
     assert!(server.app.store().moment(&stale, Cancel::NEVER).is_err());
 
     // Others are untouched, also after the rows are cleared away; and what was exported can come back.
-    let database = database_path(&server.config.data_dir);
     let rows = || -> u64 {
-        rusqlite::Connection::open(&database)
-            .unwrap()
-            .query_row("SELECT count(*) FROM studies", [], |row| row.get(0))
-            .unwrap()
+        let count = "SELECT count(*) FROM studies";
+        let database = server.database();
+        database.query_row(count, [], |row| row.get(0)).unwrap()
     };
     until("the rows are cleared away", async || rows() <= 3).await;
     let server = server.restart();
@@ -327,15 +286,19 @@ async fn deleted_studies_are_gone_and_their_rows_never_come_back() {
 
 /// An export with another sum in its first bucket, and the checksum that fits.
 fn with_sum(export: &[u8], reports: u64, entry: f64) -> Vec<u8> {
-    use sha2::{Digest, Sha256};
     let header = usize::try_from(u64::from_le_bytes(export[8..16].try_into().unwrap())).unwrap();
     // Identifiers, then bucket, number and length of the first section.
     let at = 16 + header + 16 * usize::try_from(reports).unwrap() + 20;
     let mut changed = export[..export.len() - 32].to_vec();
     changed[at..at + 8].copy_from_slice(&entry.to_le_bytes());
-    let sha256 = Sha256::digest(&changed);
-    changed.extend_from_slice(&sha256);
-    changed
+    sealed(changed)
+}
+
+/// With the checksum that fits.
+fn sealed(mut export: Vec<u8>) -> Vec<u8> {
+    let sha256 = Sha256::digest(&export);
+    export.extend_from_slice(&sha256);
+    export
 }
 
 /// Numbers that no reports add up to: alone they only spoil the study, twice they are not finite, and nothing can be
@@ -356,9 +319,8 @@ async fn sums_that_so_many_reports_cannot_have_are_refused() {
         let file = server.export(&study).await;
         let to = Harness::new();
         for entry in [1.5e308, -1.5e308, 5.01 * bound.limit()] {
-            to.import(None, with_sum(&file, 5, entry))
-                .await
-                .is_problem(422, E::ImplausibleReport);
+            let answer = to.import(None, with_sum(&file, 5, entry)).await;
+            answer.is_problem(422, E::ImplausibleReport);
         }
         assert!(to.app.store().studies().is_empty());
         // What five reports can have, however unlikely, is taken.
@@ -402,7 +364,7 @@ async fn a_copy_without_its_log_is_refused() {
 
     let (both, _directory) = copy(&[&main, &log]);
     let both = both.unwrap();
-    let copied = both.study(StudyId::parse(&study.id).unwrap()).unwrap();
+    let copied = study_in(&both, &study);
     assert_eq!(both.moment(&copied, Cancel::NEVER).unwrap().n, 35);
 
     // One that was stopped needs no log.
@@ -416,7 +378,7 @@ async fn a_copy_without_its_log_is_refused() {
 async fn a_copy_that_lacks_reports_is_refused() {
     let server = Harness::new();
     let (study, _) = studies(&server).await.swap_remove(0);
-    let answer = server.operator("GET", "/v1/backup", None).await;
+    let answer = server.read("/v1/backup").await;
     let directory = tempfile::tempdir().unwrap();
     let database = directory.path().join("eigenveil.db");
     std::fs::write(&database, &answer.body).unwrap();
@@ -443,17 +405,11 @@ async fn without_its_lock_file_a_directory_still_has_one_server_that_counts() {
     let second = Store::open(&first.config, environment()).unwrap();
     // In the memory of the first, which would add to the sum as it was.
     let body = some_reports(&study, 5, 2);
-    first
-        .post_batch(&study, body.clone())
-        .await
-        .is_problem(503, E::StoreUnavailable);
-    first
-        .get("/readyz")
-        .await
-        .is_problem(503, E::StoreUnavailable);
-    let stored = second.study(StudyId::parse(&study.id).unwrap()).unwrap();
-    let reports = NewReport::decode_batch(&body.into(), &stored);
-    let reports = reports.unwrap().into_iter().map(Result::unwrap).collect();
+    let answer = first.post_batch(&study, body.clone()).await;
+    answer.is_problem(503, E::StoreUnavailable);
+    refused(first.get("/readyz"), 503, E::StoreUnavailable).await;
+    let stored = study_in(&second, &study);
+    let reports = decoded(&stored, body);
     second.submit(&stored, reports).await.unwrap();
     assert_eq!(second.moment(&stored, Cancel::NEVER).unwrap().n, 10);
     // The first ends without a word about a database that is not its own.
