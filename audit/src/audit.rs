@@ -293,9 +293,6 @@ pub fn audit(settings: &AuditSettings, progress: &(dyn Fn(u64) + Sync)) -> Resul
 
 /// As [`audit`], of devices from elsewhere: the claim and the studies are those of the settings, what comes
 /// out of a row is the device's own.
-///
-/// # Errors
-/// As [`audit`], and what a device gives.
 pub fn audit_devices(
     settings: &AuditSettings,
     device: &dyn Fn(&StudyParams) -> Result<Box<dyn Device>>,

@@ -98,11 +98,8 @@ mod tests {
         );
         let sum = few.sum_of_outer_products();
         let image = sum * &found.vectors;
-        assert!(
-            (image - &found.vectors * nalgebra::DMatrix::from_diagonal(&(found.values * 3.0)))
-                .amax()
-                < 1e-12
-        );
+        let values = nalgebra::DMatrix::from_diagonal(&(found.values * 3.0));
+        assert!((image - &found.vectors * values).amax() < 1e-12);
         assert!(principal_components(&few, 0).is_err() && principal_components(&few, 331).is_err());
     }
 }

@@ -6,9 +6,6 @@ use rand::RngExt as _;
 use crate::Generator;
 
 /// A batch of `batch` rows in the mean, as a sampling rate.
-///
-/// # Errors
-/// `invalid-request` unless it is between 1 and n.
 pub(crate) fn sampling_rate(batch: usize, n: usize) -> Result<f64> {
     if batch == 0 || batch > n {
         return Err(Error::invalid_request(format!(

@@ -13,9 +13,6 @@ const WELL_CONDITIONED: f64 = 1e-4;
 ///
 /// By the `r × r` Gram matrix where A is well conditioned, as a frame after a short step is; after a QR factorisation
 /// otherwise, for the Gram matrix squares the condition.
-///
-/// # Errors
-/// `estimate-failed` where the columns are dependent to 1e-10 or not finite.
 pub(crate) fn polar(a: &DMatrix<f64>) -> Result<DMatrix<f64>> {
     let gram = symmetric_eigen(&cross_product(a, a))?;
     let (largest, smallest) = (gram.values.max(), gram.values.min());

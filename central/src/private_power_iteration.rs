@@ -188,17 +188,11 @@ mod tests {
 
     fn private(calibration: NoiseRule, iterations: Option<usize>) -> Fit {
         let rows = gaussian_rows(200, &[0.5, 0.3, 0.1, 0.05], 3);
-        let request = Request::new(
-            2,
-            Privacy::with_budget(
-                Budget::approximate(1.0, 1e-6).unwrap(),
-                Neighbours::Replace,
-                calibration,
-            ),
-        );
-        PrivatePowerIteration { iterations }
-            .fit(&rows, &request, &mut generator(Some(1)).unwrap())
-            .unwrap()
+        let budget = Budget::approximate(1.0, 1e-6).unwrap();
+        let privacy = Privacy::with_budget(budget, Neighbours::Replace, calibration);
+        let (request, mut rng) = (Request::new(2, privacy), generator(Some(1)).unwrap());
+        let method = PrivatePowerIteration { iterations };
+        method.fit(&rows, &request, &mut rng).unwrap()
     }
 
     #[test]
@@ -223,9 +217,7 @@ mod tests {
         assert_eq!(StepNoise::Fixed(sigma).deviation(&v), sigma);
         assert!((StepNoise::WithCoherence(sigma).deviation(&v) - 2.4).abs() < 1e-15);
         let mean = normal(20_000, sigma, &mut rng).norm_squared() / 20_000.0 / 9.0;
-        assert!(
-            (mean - 1.0).abs() < 5.0 * (2.0 / 20_000.0_f64).sqrt(),
-            "{mean}"
-        );
+        let deviation = (2.0 / 20_000.0_f64).sqrt();
+        assert!((mean - 1.0).abs() < 5.0 * deviation, "{mean}");
     }
 }

@@ -26,9 +26,6 @@ impl<'a, 'b> Feed<'a, 'b> {
     }
 
     /// The next row.
-    ///
-    /// # Errors
-    /// The row's own; `wrong-dimension`; `invalid-request` when there is none.
     pub(crate) fn next_row(&mut self) -> Result<FeatureRow> {
         let Some(row) = self.rows.next() else {
             return Err(Error::invalid_request(format!(
@@ -61,9 +58,6 @@ pub(crate) fn both_set() -> Error {
 }
 
 /// `batch` rows a step of `n` in all: the number of whole steps.
-///
-/// # Errors
-/// `invalid-request` where there is none.
 pub(crate) fn whole_steps(n: u64, batch: usize) -> Result<usize> {
     let steps = n.checked_div(batch as u64).unwrap_or(0);
     if steps == 0 {

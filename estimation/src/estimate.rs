@@ -296,11 +296,12 @@ mod tests {
         let noise = NoiseModel::gaussian(sd);
         let bucket = Accumulator::from_parts(sum, N).unwrap();
         let moment = NoisyMoment::from_buckets(vec![bucket], noise).unwrap();
-        (
-            moment,
-            population.subspace().clone(),
-            population.support().to_vec(),
-        )
+        let truth = population.subspace().clone();
+        (moment, truth, population.support().to_vec())
+    }
+
+    fn sparse(moment: &NoisyMoment, rank: Rank, settings: &SparseSettings) -> Findings {
+        sparse_components(moment, rank, settings, "ε = 1", Cancel::NEVER).unwrap()
     }
 
     #[test]
@@ -312,8 +313,10 @@ mod tests {
             refit: true,
             ..SparseSettings::default()
         };
-        let sparse =
-            sparse_components(&moment, Rank::Fixed(2), &settings, "ε = 1", Cancel::NEVER).unwrap();
+        let automatic = sparse(&moment, Rank::Auto, &settings);
+        let above = plain.assessment.floor.components_above;
+        assert_eq!(automatic.vectors.ncols(), above.max(1));
+        let sparse = sparse(&moment, Rank::Fixed(2), &settings);
         let outcome = sparse.sparse.as_ref().unwrap();
         assert!(outcome.converged && outcome.refit);
         assert!(outcome.support.len() >= 6 && outcome.support.iter().all(|row| rows.contains(row)));
@@ -321,22 +324,14 @@ mod tests {
         let sparse_error = projector_distance(&sparse.vectors, &truth).unwrap();
         assert!(
             sparse_error < 0.5 * plain_error,
-            "{sparse_error} against {plain_error}"
+            "{sparse_error} {plain_error}"
         );
         assert!(sparse.assessment.expected_error < plain.assessment.expected_error);
         assert!((sparse.assessment.expected_error / sparse_error - 1.0).abs() < 0.5);
         // What the expectation takes for granted is said.
         let warnings = sparse.assessment.warnings.join(" ");
-        assert!(
-            warnings.contains("assumes that the right rows were chosen"),
-            "{warnings}"
-        );
-        let automatic =
-            sparse_components(&moment, Rank::Auto, &settings, "ε = 1", Cancel::NEVER).unwrap();
-        assert_eq!(
-            automatic.vectors.ncols(),
-            plain.assessment.floor.components_above.max(1)
-        );
+        let assumed = "assumes that the right rows were chosen";
+        assert!(warnings.contains(assumed), "{warnings}");
     }
 
     #[test]
@@ -345,17 +340,9 @@ mod tests {
         let plain = principal_components(&moment, Rank::Auto, "ε = 0.01").unwrap();
         assert_eq!(plain.vectors.ncols(), 0);
         assert_eq!(plain.assessment.expected_error, 0.0);
-        assert!(
-            plain.assessment.warnings[0].starts_with("At n = 100,000 and ε = 0.01 no component")
-        );
-        let sparse = sparse_components(
-            &moment,
-            Rank::Auto,
-            &SparseSettings::default(),
-            "ε = 0.01",
-            Cancel::NEVER,
-        )
-        .unwrap();
+        let warning = &plain.assessment.warnings[0];
+        assert!(warning.starts_with("At n = 100,000 and ε = 0.01 no component"));
+        let sparse = sparse(&moment, Rank::Auto, &SparseSettings::default());
         assert_eq!(sparse.vectors.ncols(), 1);
         assert!(!sparse.assessment.warnings.is_empty());
     }
@@ -364,15 +351,7 @@ mod tests {
     #[test]
     fn drowned_in_noise_it_stops_early_and_says_so() {
         let (moment, ..) = noisy(60, 4, 300.0);
-        let settings = SparseSettings::default();
-        let drowned = sparse_components(
-            &moment,
-            Rank::Fixed(2),
-            &settings,
-            "ε = 0.01",
-            Cancel::NEVER,
-        )
-        .unwrap();
+        let drowned = sparse(&moment, Rank::Fixed(2), &SparseSettings::default());
         let outcome = drowned.sparse.unwrap();
         let negligible = fantope::negligible_gap(moment.noise(), 2, N);
         assert!(!outcome.converged && outcome.iterations < 1_000);
@@ -389,28 +368,18 @@ mod tests {
             tolerance: 1e-12,
             ..SparseSettings::default()
         };
-        let capped =
-            sparse_components(&moment, Rank::Fixed(2), &short, "ε = 1", Cancel::NEVER).unwrap();
+        let capped = sparse(&moment, Rank::Fixed(2), &short);
         assert!(!capped.sparse.unwrap().converged);
-        assert!(
-            capped
-                .assessment
-                .warnings
-                .iter()
-                .any(|w| w.contains("limit of 2 iterations"))
-        );
+        let said = capped.assessment.warnings.join(" ");
+        assert!(said.contains("limit of 2 iterations"), "{said}");
         let asked = std::cell::Cell::new(1);
-        let cancelled = sparse_components(
-            &moment,
-            Rank::Fixed(2),
-            &SparseSettings {
-                tolerance: 1e-12,
-                ..SparseSettings::default()
-            },
-            "ε = 1",
-            Cancel::when(&|| asked.replace(asked.get() + 1) == 3),
-        )
-        .unwrap_err();
+        let third = || asked.replace(asked.get() + 1) == 3;
+        let long = SparseSettings {
+            tolerance: 1e-12,
+            ..SparseSettings::default()
+        };
+        let (rank, cancel) = (Rank::Fixed(2), Cancel::when(&third));
+        let cancelled = sparse_components(&moment, rank, &long, "ε = 1", cancel).unwrap_err();
         assert_eq!(cancelled.detail(), "the estimate was cancelled");
         assert_eq!(asked.get(), 4);
         for k in [0, 61] {
@@ -423,10 +392,7 @@ mod tests {
         };
         let error = sparse_components(&moment, Rank::Fixed(1), &cv, "", Cancel::NEVER).unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidRequest);
-        assert!(
-            error
-                .detail()
-                .contains("makes 5 folds of the buckets and 1 of them hold")
-        );
+        let why = "makes 5 folds of the buckets and 1 of them hold";
+        assert!(error.detail().contains(why), "{error}");
     }
 }

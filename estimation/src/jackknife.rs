@@ -104,9 +104,6 @@ pub enum Again<'a> {
 ///
 /// `None` with fewer than four non-empty buckets or one that holds more than half of all reports, without
 /// components, and above [`LARGEST_DIMENSION`] or (from p = 300) [`MOST_COMPONENTS`], where it would take long.
-///
-/// # Errors
-/// Those of the decompositions: `estimate-failed` when a number is not finite.
 pub fn error_bars(
     moment: &NoisyMoment,
     vectors: &DMatrix<f64>,
@@ -307,24 +304,14 @@ mod tests {
     fn of_a_mean_it_is_the_textbook_one() {
         let (values, sizes) = ([1.0, 2.0, 4.0, 7.0], [10.0, 20.0, 30.0, 40.0]);
         let n = 100.0;
-        let mean = values
-            .iter()
-            .zip(sizes)
-            .map(|(x, m)| x * m / n)
-            .sum::<f64>();
-        let without: Vec<f64> = values
-            .iter()
-            .zip(sizes)
-            .map(|(x, m)| (n * mean - m * x) / (n - m))
-            .collect();
+        let groups = || values.iter().zip(sizes);
+        let mean = groups().map(|(x, m)| x * m / n).sum::<f64>();
+        let without = groups().map(|(x, m)| (n * mean - m * x) / (n - m));
+        let without: Vec<f64> = without.collect();
         let shares = sizes.map(|m| n / m);
         // θ̃ⱼ is the mean of group j.
-        let exact = values
-            .iter()
-            .zip(shares)
-            .map(|(x, h)| (x - mean) * (x - mean) / (h - 1.0))
-            .sum::<f64>()
-            / 4.0;
+        let squares = groups().map(|(x, m)| (x - mean) * (x - mean) / (n / m - 1.0));
+        let exact = squares.sum::<f64>() / 4.0;
         let se = standard_error(mean, &without, &shares);
         assert!((se * se - exact).abs() < 1e-12, "{se}");
         // Equal groups: s/√g.

@@ -350,11 +350,8 @@ mod tests {
             let exact = captured_variance(&estimate, &covariance).unwrap();
             let found = population.captured_variance(&estimate).unwrap();
             assert!((found - exact).abs() < 1e-14, "{found} {exact}");
-            assert!(
-                population
-                    .captured_variance(&DMatrix::identity(5, 2))
-                    .is_err()
-            );
+            let wrong = DMatrix::identity(5, 2);
+            assert!(population.captured_variance(&wrong).is_err());
         }
     }
 

@@ -22,9 +22,6 @@ impl NoisyMoment {
     /// The moment of the reports of a study, from the sums of their payloads: for `double-cap`
     /// `D = c(ggᵀ − I/p)` (whose trace is zero: everything of `E[xxᵀ]` but a multiple of I). The noise model
     /// knows what the study fixes of the rows' length. With private centring it is [`centred`](Self::centred).
-    ///
-    /// # Errors
-    /// Those of [`from_buckets`](Self::from_buckets) and [`centred`](Self::centred).
     pub fn decode(mut buckets: Vec<Accumulator>, params: &StudyParams) -> Result<Self> {
         for bucket in &mut buckets {
             bucket.decode(params.mechanism());

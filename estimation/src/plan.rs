@@ -46,9 +46,6 @@ pub enum Total {
 
 impl Total {
     /// The sum where it is known.
-    ///
-    /// # Errors
-    /// `invalid-request` for a number outside (0, 1].
     fn value(self) -> Result<Option<f64>> {
         match self {
             Total::UnitRows => Ok(Some(1.0)),
@@ -367,10 +364,8 @@ mod tests {
                 assert!(of(n - 1).error.unwrap() > target, "{kind} {target}");
                 // One participant more or less does not matter (at 2.0 the last component jumps in).
                 if target <= 1.0 {
-                    assert!(
-                        (planned.error.unwrap() / target - 1.0).abs() < 1e-3,
-                        "{kind} {target}"
-                    );
+                    let kept = planned.error.unwrap() / target;
+                    assert!((kept - 1.0).abs() < 1e-3, "{kind} {target}");
                 }
             }
         }
@@ -388,10 +383,7 @@ mod tests {
             let spectrum = spectrum_of(40, 3, &[0.2, 0.15, 0.1], Total::UnitRows).unwrap();
             let curve = error_curve(&spectrum, &noise(kind, 40, 2.0), (10, 1 << 40), 50).unwrap();
             assert_eq!((curve[0].0, curve[49].0), (10, 1 << 40));
-            assert!(
-                curve.windows(2).all(|pair| pair[0].1 >= pair[1].1),
-                "{kind}"
-            );
+            assert!(curve.is_sorted_by(|a, b| a.1 >= b.1), "{kind}");
         }
     }
 

@@ -96,9 +96,6 @@ impl Data {
     }
 
     /// The bytes of a file.
-    ///
-    /// # Errors
-    /// `not-found` where it cannot be read.
     pub(crate) fn bytes(&self, file: &str) -> Result<Vec<u8>> {
         let unreadable =
             |why: String| Error::new(ErrorCode::NotFound, format!("cannot read {file}: {why}"));
@@ -109,9 +106,6 @@ impl Data {
     }
 
     /// The rows of an `.npy` file.
-    ///
-    /// # Errors
-    /// `not-found` where it cannot be read, `invalid-request` where it is of another kind.
     pub(crate) fn raw(&self, file: &str) -> Result<Raw> {
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(rows) = read.get(file) {
@@ -124,9 +118,6 @@ impl Data {
 }
 
 /// Raw rows, prepared under this norm.
-///
-/// # Errors
-/// Those of preparing rows; `invalid-request` without any.
 pub(crate) fn prepared(raw: &[Row], norm: Norm) -> Result<Rows> {
     let preprocessing = Preprocessing::new(raw.first().map_or(0, |row| row.values().len()), norm);
     let preprocessor = preprocessing.preprocessor()?;

@@ -40,9 +40,6 @@ pub(crate) struct Journal {
 impl Journal {
     /// Opens the journal and reads what is in it: nothing where it is of another exhibit, scale or version. A last line
     /// that was torn is cut off.
-    ///
-    /// # Errors
-    /// `internal` where the file cannot be read or written; `invalid-request` where another run uses it.
     pub(crate) fn open(path: &Path, header: &Header) -> Result<(Self, Done)> {
         let failed = |error: std::io::Error| {
             Error::new(
@@ -102,9 +99,6 @@ impl Journal {
     }
 
     /// Adds a run, durably.
-    ///
-    /// # Errors
-    /// `internal` where the file cannot be written.
     pub(crate) fn add(&mut self, cell: &[String], repeat: u64, points: &[Point]) -> Result<()> {
         let number = |value: &f64| Some(*value).filter(|value| value.is_finite());
         self.append(&Line {

@@ -72,6 +72,16 @@ pub(crate) fn chart(
     chart.to_svg()
 }
 
+/// A table of these heads and rows, whose cells are separated by ` | `.
+pub(crate) fn grid(heads: &str, rows: impl IntoIterator<Item = String>) -> String {
+    let columns = heads.split(" | ").count();
+    let mut text = format!("| {heads} |\n|{}\n", "---|".repeat(columns));
+    for row in rows {
+        text.push_str(&format!("| {row} |\n"));
+    }
+    text
+}
+
 /// A table: a row for each setting, a column for each value of `across`, mean ± standard deviation in the cells; then
 /// the constants, of the first column.
 pub(crate) fn markdown(
@@ -89,11 +99,7 @@ pub(crate) fn markdown(
         .map(str::to_owned)
         .chain(named)
         .collect();
-    let mut text = format!(
-        "| {} |\n|{}\n",
-        heads.join(" | "),
-        "---|".repeat(heads.len())
-    );
+    let mut lines = Vec::new();
     let mut seen: Vec<Vec<(&str, &str)>> = Vec::new();
     for record in table.records() {
         let key: Vec<(&str, &str)> = rows.iter().map(|row| (*row, record.text(row))).collect();
@@ -116,13 +122,10 @@ pub(crate) fn markdown(
             }
             cells.push(cell);
         }
-        cells.extend(
-            constants
-                .iter()
-                .map(|constant| digits(record.number(constant), 2)),
-        );
-        text.push_str(&format!("| {} |\n", cells.join(" | ")));
+        let constants = constants.iter().map(|name| record.number(name));
+        cells.extend(constants.map(|number| digits(number, 2)));
+        lines.push(cells.join(" | "));
         seen.push(key);
     }
-    text
+    grid(&heads.join(" | "), lines)
 }

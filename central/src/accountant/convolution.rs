@@ -48,9 +48,6 @@ pub(super) struct Composed {
 
 impl Composed {
     /// Steps with how often each is taken.
-    ///
-    /// # Errors
-    /// `invalid-budget` where no window holds the losses: noise far too small for any number.
     pub(super) fn new(steps: &[(Step, u64)], focus: Focus) -> Result<Self> {
         let nodes: Vec<(Vec<(f64, f64)>, f64)> = steps
             .iter()

@@ -17,9 +17,6 @@ const MAX_PROPOSALS: usize = 1_000_000;
 /// With A = λ_max I − B ≽ 0 and Ω = I + 2A/b the envelope has density ∝ (uᵀΩu)^{−d/2}, so that a proposal is kept with
 /// probability `e^{−uᵀAu}·(uᵀΩu)^{d/2}/M`, `M = e^{−(d−b)/2}(d/b)^{d/2}`. The power is **+d/2**: with −d/2, as in two
 /// published libraries, the law is another one and ε does not hold (`docs/central.md`).
-///
-/// # Errors
-/// `estimate-failed` for a B that is not finite, and when no proposal is kept.
 pub(super) fn draw(b_matrix: &DMatrix<f64>, rng: &mut Generator) -> Result<DVector<f64>> {
     let eigen = symmetric_eigen(b_matrix)?;
     let d = eigen.values.len();

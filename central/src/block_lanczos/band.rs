@@ -59,9 +59,6 @@ impl Band {
     }
 
     /// All eigenvalues, and the vectors of as many leading ones as `wanted` says on seeing them.
-    ///
-    /// # Errors
-    /// Those of `wanted` and of [`symmetric_eigen`].
     pub(crate) fn leading(&self, wanted: impl FnOnce(&[f64]) -> Result<usize>) -> Result<Leading> {
         let here = self.dimension >= SMALLEST && SAFE.contains(&self.largest());
         let values = here.then(|| self.values()).flatten();

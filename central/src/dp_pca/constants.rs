@@ -49,8 +49,6 @@ impl Constants {
         }
     }
 
-    /// # Errors
-    /// `invalid-request` names the first that is out of range.
     pub(super) fn check(&self) -> Result<()> {
         ZETA.check(self.zeta)?;
         TAIL_SCALE.check(self.tail_scale)?;

@@ -172,9 +172,8 @@ mod tests {
             };
             let bound = |sigma: f64| {
                 let samples = observe(&released(sigma), 0, &Sampling::quiet(40_000, 3)).unwrap();
-                event_bound(&samples, claim.delta(), 0.95)
-                    .unwrap()
-                    .epsilon_lower_bound
+                let bound = event_bound(&samples, claim.delta(), 0.95);
+                bound.unwrap().epsilon_lower_bound
             };
             let (right, half) = (bound(sigma), bound(0.5 * sigma));
             assert!(right < 1.0 && right > 0.5, "{neighbours}: {right}");
@@ -204,39 +203,29 @@ mod tests {
     fn what_the_formulas_give() {
         let rows = gaussian_rows(50, &[0.3; 4], 1);
         let fit = |baseline: &dyn Baseline, epsilon, neighbours, calibration| {
-            let request = Request::new(
-                2,
-                Privacy::with_budget(budget(epsilon, 1e-6), neighbours, calibration),
-            );
-            baseline
-                .fit(&rows, &request, &mut generator(Some(1)).unwrap())
-                .unwrap()
+            let privacy = Privacy::with_budget(budget(epsilon, 1e-6), neighbours, calibration);
+            let (request, mut rng) = (Request::new(2, privacy), generator(Some(1)).unwrap());
+            baseline.fit(&rows, &request, &mut rng).unwrap()
         };
         for baseline in [&AnalyzeGauss as &dyn Baseline, &ModSulq] {
             for neighbours in Neighbours::ALL {
-                let privacy = fit(baseline, 1.0, neighbours, NoiseRule::Accounted)
-                    .privacy
-                    .unwrap();
+                let fit = fit(baseline, 1.0, neighbours, NoiseRule::Accounted);
+                let privacy = fit.privacy.unwrap();
                 let real = privacy.true_epsilon.unwrap();
                 assert!(privacy.holds() && real > 0.999, "{real}");
             }
         }
         // The classical formula: enough between zero-out neighbours at ε = 1, not between replace at 4.
         let holds = |epsilon, neighbours| {
-            fit(&AnalyzeGauss, epsilon, neighbours, NoiseRule::AsPublished)
-                .privacy
-                .unwrap()
-                .holds()
+            let fit = fit(&AnalyzeGauss, epsilon, neighbours, NoiseRule::AsPublished);
+            fit.privacy.unwrap().holds()
         };
         assert!(holds(1.0, Neighbours::ZeroOut) && !holds(4.0, Neighbours::Replace));
         let wasteful = fit(&ModSulq, 1.0, Neighbours::Replace, NoiseRule::AsPublished);
         let privacy = wasteful.privacy.unwrap();
         assert!(privacy.true_epsilon.unwrap() < 0.3, "{privacy:?}");
         // By hand: 5·√(2 ln(20/(2√(2π)·1e-6))) + 1.
-        assert!(
-            (wasteful.facts[0].1 - 28.567_3).abs() < 1e-3,
-            "{:?}",
-            wasteful.facts
-        );
+        let sd = wasteful.facts[0].1;
+        assert!((sd - 28.567_3).abs() < 1e-3, "{sd}");
     }
 }

@@ -71,9 +71,6 @@ pub(crate) static MINIBATCH: Card = Card {
 };
 
 /// c: as set, or 1 over a gap that is known.
-///
-/// # Errors
-/// `invalid-request` where both are set.
 fn numerator(options: &Options) -> Result<Option<f64>> {
     match (options.number(STEP), options.number(GAP)) {
         (Some(_), Some(_)) => Err(Error::invalid_request(
@@ -154,9 +151,6 @@ impl Form {
     }
 
     /// β, where gradients are clipped.
-    ///
-    /// # Errors
-    /// `invalid-request` outside (0, 1].
     pub(super) fn clip(&self) -> Result<Option<f64>> {
         match *self {
             Self::Plain => Ok(None),
@@ -168,9 +162,6 @@ impl Form {
     }
 
     /// Steps, and rows of a step.
-    ///
-    /// # Errors
-    /// `invalid-request` where the rows do not make a step.
     pub(super) fn steps(&self, n: u64) -> Result<(usize, usize)> {
         let Self::Minibatch { steps, .. } = *self else {
             return Ok((whole_steps(n, 1)?, 1));

@@ -115,9 +115,6 @@ impl Releases {
 }
 
 /// The noise of a private run, checked to be its own; `None` without privacy.
-///
-/// # Errors
-/// `invalid-request` where a private run has none, or that of another run.
 pub(super) fn noise_of<'a>(
     privacy: &Privacy,
     releases: Releases,

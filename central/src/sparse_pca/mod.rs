@@ -193,13 +193,10 @@ mod tests {
         for seed in 0..12 {
             let rows = gaussian_rows(8, &[0.3; 10], seed);
             let moment = SecondMoment::new(&rows);
-            let best = supports(p, s)
+            let found = supports(p, s)
                 .into_iter()
-                .map(|support| {
-                    let found = Candidate::on_rows(&moment, support, p, k).unwrap();
-                    found.captured
-                })
-                .fold(0.0, f64::max);
+                .map(|support| Candidate::on_rows(&moment, support, p, k).unwrap().captured);
+            let best = found.fold(0.0, f64::max);
             let captured = |starts| {
                 let method = SparsePca {
                     support: Some(s),
@@ -228,17 +225,13 @@ mod tests {
             starts: 3,
             ..SparsePca::default()
         };
-        let fit = method
-            .fit(&rows, &Request::plain(4), &mut generator(Some(1)).unwrap())
-            .unwrap();
+        let (request, mut rng) = (Request::plain(4), generator(Some(1)).unwrap());
+        let fit = method.fit(&rows, &request, &mut rng).unwrap();
         assert!((rows.captured_variance(&fit.subspace).unwrap()) > 0.5);
         let none = SparsePca {
             starts: 0,
             ..method
         };
-        assert!(
-            none.fit(&rows, &Request::plain(4), &mut generator(Some(1)).unwrap())
-                .is_err()
-        );
+        assert!(none.fit(&rows, &request, &mut rng).is_err());
     }
 }

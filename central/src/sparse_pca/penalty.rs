@@ -27,9 +27,6 @@ pub(super) struct Penalty {
 
 impl Penalty {
     /// As given, or as is usual for s rows of the answer.
-    ///
-    /// # Errors
-    /// `invalid-request` for a λ that is negative or not finite.
     pub(super) fn new(
         moment: &SecondMoment,
         lambda: Option<f64>,

@@ -17,9 +17,6 @@ pub(super) struct Batches<'a> {
 
 impl<'a> Batches<'a> {
     /// Samples of `expected` = B rows on average.
-    ///
-    /// # Errors
-    /// `invalid-request` unless `1 ≤ B ≤ n`.
     pub(super) fn new(rows: &'a Rows, expected: usize) -> Result<Self> {
         sampling_rate(expected, rows.n())?;
         Ok(Self { rows, expected })

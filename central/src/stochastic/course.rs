@@ -56,9 +56,6 @@ impl Steps {
 }
 
 /// The step a user set, if any.
-///
-/// # Errors
-/// `invalid-request` unless it is positive and finite.
 pub(super) fn step_set(step: Option<f64>) -> Result<Option<Steps>> {
     step.map(|step| STEP.check(step)).transpose()?;
     Ok(step.map(Steps::Constant))
@@ -92,9 +89,6 @@ pub(super) struct Course<'a> {
 impl<'a> Course<'a> {
     /// At a uniformly random frame. `averaged`: the answer is the mean of the later iterates, in which the noise of the
     /// steps averages out, and not the last one.
-    ///
-    /// # Errors
-    /// `invalid-request` for no step.
     pub(super) fn start(
         rows: &'a Rows,
         request: &Request<'a>,

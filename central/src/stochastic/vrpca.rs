@@ -214,10 +214,8 @@ mod tests {
         // ‖D‖ = 0.7 (spectral; its Frobenius norm is √20 times that).
         let away = DMatrix::<f64>::identity(2_000, 20) * 0.7;
         let batches = Batches::new(&rows, 4).unwrap();
-        let sd = difference(&batches, away, &NOISE, false, &mut rng)
-            .unwrap()
-            .norm()
-            / 200.0;
+        let found = difference(&batches, away, &NOISE, false, &mut rng);
+        let sd = found.unwrap().norm() / 200.0;
         assert!((sd / (0.5 * 0.7 / 4.0) - 1.0).abs() < 0.03, "{sd}");
     }
 

@@ -1,22 +1,17 @@
 //! `analyze-gauss`, `mod-sulq`, `ppi` and `amin`: their errors, and the order of them.
 
-use std::time::Instant;
-
 use eigenveil_central::{
     Amin, AnalyzeGauss, Baseline, ModSulq, Neighbours, NoiseRule, PrivatePowerIteration, Request,
-    Rows, generator,
+    Rows,
 };
 use eigenveil_estimation::{metrics::projector_distance, models::Model};
 
-use crate::tables::{clipped, private};
+use crate::tables::{clipped, drawn, fitted, private, seeded};
 
 /// `n` clipped rows of the local paper's model with their true subspace.
 fn published(n: usize, seed: u64) -> (Rows, nalgebra::DMatrix<f64>) {
-    let model = Model::published(40, 5, None, 1.0);
-    let mut rng = generator(Some(seed)).unwrap();
-    let population = model.draw(&mut rng).unwrap();
-    let raw: Vec<Vec<f64>> = (0..n).map(|_| population.row(&mut rng)).collect();
-    (clipped(&raw, 1.0), population.subspace().clone())
+    let (raw, truth) = drawn(Model::published(40, 5, None, 1.0), n, &mut seeded(seed));
+    (clipped(&raw, 1.0), truth)
 }
 
 /// Measured by a program in numpy: 2.24, 0.63, 0.34, 0.20. Five repeats; the bands are 10 % and some five standard
@@ -29,21 +24,11 @@ fn analyze_gauss_at_the_measured_setting() {
         let (rows, truth) = published(100_000, seed);
         for (sum, epsilon) in sums.iter_mut().zip(epsilons) {
             let privacy = private(epsilon, 1e-4, Neighbours::Replace, NoiseRule::Accounted);
-            let started = Instant::now();
-            let fit = AnalyzeGauss
-                .fit(
-                    &rows,
-                    &Request::new(5, privacy),
-                    &mut generator(Some(seed)).unwrap(),
-                )
-                .unwrap();
-            let seconds = started.elapsed().as_secs_f64();
+            let fit = fitted(&AnalyzeGauss, &rows, &Request::new(5, privacy), seed);
             assert!(fit.privacy.unwrap().holds());
-            println!("epsilon {epsilon}: {seconds:.3} s");
             *sum += projector_distance(&fit.subspace, &truth).unwrap() / 5.0;
         }
     }
-    println!("errors {sums:.3?}");
     for (mean, expected) in sums.into_iter().zip([2.24, 0.63, 0.34, 0.20]) {
         assert!((mean / expected - 1.0_f64).abs() < 0.1, "{mean} {expected}");
     }
@@ -55,24 +40,19 @@ fn the_order_of_the_mechanisms() {
     let (rows, truth) = published(30_000, 7);
     let error = |baseline: &dyn Baseline, calibration| {
         let request = Request::new(5, private(2.0, 1e-6, Neighbours::Replace, calibration));
-        let fit = baseline
-            .fit(&rows, &request, &mut generator(Some(3)).unwrap())
-            .unwrap();
+        let fit = fitted(baseline, &rows, &request, 3);
         projector_distance(&fit.subspace, &truth).unwrap()
     };
     let gauss = error(&AnalyzeGauss, NoiseRule::Accounted);
     assert_eq!(gauss, error(&ModSulq, NoiseRule::Accounted));
+    let ppi = PrivatePowerIteration { iterations: None };
     for (other, calibration) in [
         (&ModSulq as &dyn Baseline, NoiseRule::AsPublished),
         (&Amin, NoiseRule::Accounted),
-        (
-            &PrivatePowerIteration { iterations: None },
-            NoiseRule::Accounted,
-        ),
+        (&ppi, NoiseRule::Accounted),
     ] {
         let error = error(other, calibration);
         let name = other.card().name;
-        println!("{name} {calibration}: {error:.3} (analyze-gauss {gauss:.3})");
         assert!(error > gauss, "{name}: {error} {gauss}");
     }
 }

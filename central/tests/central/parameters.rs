@@ -1,12 +1,12 @@
 //! The table of parameters against the algorithms that have them.
 
 use eigenveil_central::{
-    ALGORITHMS, Card, Fit, Neighbours, NoiseRule, Options, Privacy, Request, Rows, generator,
+    ALGORITHMS, Card, Fit, Neighbours, NoiseRule, Options, Privacy, Request, Rows,
     parameter::{ALL, Kind, Parameter, Value},
 };
 use eigenveil_shared::ErrorCode;
 
-use crate::tables::{has_constants, private, rows_enough_for};
+use crate::tables::{has_constants, private, rows_enough_for, seeded};
 
 fn fit(card: &Card, options: &Options, rows: &Rows) -> Fit {
     let privacy = if has_constants(card) {
@@ -14,14 +14,9 @@ fn fit(card: &Card, options: &Options, rows: &Rows) -> Fit {
     } else {
         Privacy::None
     };
-    card.build(options)
-        .unwrap()
-        .fit(
-            rows,
-            &Request::new(2, privacy),
-            &mut generator(Some(4)).unwrap(),
-        )
-        .unwrap_or_else(|error| panic!("{} {options:?}: {error}", card.name))
+    let method = card.build(options).unwrap();
+    let fit = method.fit(rows, &Request::new(2, privacy), &mut seeded(4));
+    fit.unwrap_or_else(|error| panic!("{} {options:?}: {error}", card.name))
 }
 
 /// A value that is not the usual one.
@@ -49,12 +44,8 @@ fn every_parameter_of_a_card_reaches_its_algorithm() {
         for parameter in card.parameters {
             let options = Options::default().with(*parameter, other(card, parameter));
             let set = fit(card, &options, &rows);
-            assert!(
-                set.subspace != usual.subspace || set.facts != usual.facts,
-                "{} --{}",
-                card.name,
-                parameter.name
-            );
+            let other = set.subspace != usual.subspace || set.facts != usual.facts;
+            assert!(other, "{} --{}", card.name, parameter.name);
         }
     }
 }
@@ -73,22 +64,17 @@ fn what_is_not_on_the_card_is_refused() {
             assert!(error.detail().contains(says), "{name}: {error}");
         };
         for parameter in ALL {
-            let own = card
-                .parameters
-                .iter()
-                .find(|own| own.name == parameter.name);
-            let Some(own) = own else {
+            let mut own = card.parameters.iter();
+            let Some(own) = own.find(|own| own.name == parameter.name) else {
                 refused(parameter, other(card, parameter), "leave it out (it has ");
                 continue;
             };
             // As in the table, but for its default.
-            assert_eq!(
-                Parameter {
-                    default: None,
-                    ..*own
-                },
-                *parameter
-            );
+            let without = Parameter {
+                default: None,
+                ..*own
+            };
+            assert_eq!(without, *parameter);
             match parameter.kind {
                 Kind::Count => {
                     refused(own, Value::Count(0), " is 0; it must be at least ");
@@ -112,11 +98,7 @@ fn what_is_not_on_the_card_is_refused() {
 fn every_parameter_is_on_a_card() {
     for (at, parameter) in ALL.iter().enumerate() {
         let mut own = ALGORITHMS.iter().flat_map(|card| card.parameters);
-        assert!(
-            own.any(|own| own.name == parameter.name),
-            "{}",
-            parameter.name
-        );
+        assert!(own.any(|own| own.name == parameter.name), "{parameter:?}");
         assert!(ALL[..at].iter().all(|other| other.name != parameter.name));
     }
 }

@@ -1,7 +1,7 @@
 //! The power methods and `sparse-pca`: streams, the noise against the budget, a planted support.
 
 use eigenveil_central::{
-    Baseline, Neighbours, NoiseRule, Request, SparsePca, StreamingBaseline, generator,
+    Neighbours, NoiseRule, Request, Rows, SparsePca, StreamingBaseline,
     power::{NoisyPower, PrivatePower, Shape, StreamingPower, largest_entry_product},
 };
 use eigenveil_estimation::{metrics::projector_distance, models::Model};
@@ -10,7 +10,9 @@ use eigenveil_shared::{
     privacy::{Budget, gaussian},
 };
 
-use crate::tables::{clipped, exact, private, real_tables, table_of_zeros};
+use crate::tables::{
+    accounted, clipped, drawn, exact, fact, fitted, private, real_tables, seeded, table_of_zeros,
+};
 
 /// A stream whose blocks are each the whole table is the power method on it, to rounding.
 #[test]
@@ -22,16 +24,13 @@ fn a_stream_of_whole_tables_is_the_power_method() {
             columns: Some(4),
         };
         let request = Request::plain(k);
-        let power = NoisyPower { shape }
-            .fit(&rows, &request, &mut generator(Some(2)).unwrap())
-            .unwrap();
+        let power = fitted(&NoisyPower { shape }, &rows, &request, 2);
         let mut stream = (0..steps).flat_map(|_| rows.stream());
         let method = StreamingPower { shape, block: None };
         let n = (rows.n() * steps) as u64;
-        let mut rng = generator(Some(2)).unwrap();
-        let streamed = method
-            .fit_stream(&mut stream, rows.dimension(), n, &request, &mut rng)
-            .unwrap();
+        let streamed =
+            method.fit_stream(&mut stream, rows.dimension(), n, &request, &mut seeded(2));
+        let streamed = streamed.unwrap();
         let distance = projector_distance(&streamed.subspace, &power.subspace).unwrap();
         assert!(distance < 1e-9, "{name}: {distance}");
     }
@@ -39,22 +38,18 @@ fn a_stream_of_whole_tables_is_the_power_method() {
 
 #[test]
 fn sparse_pca_finds_a_planted_support() {
-    let mut rng = generator(Some(4)).unwrap();
-    let model = Model::sparse(60, 2, 8, 4.0);
-    let population = model.draw(&mut rng).unwrap();
-    let raw: Vec<Vec<f64>> = (0..4_000).map(|_| population.row(&mut rng)).collect();
+    let (raw, truth) = drawn(Model::sparse(60, 2, 8, 4.0), 4_000, &mut seeded(4));
     let rows = clipped(&raw, 30.0);
     let method = SparsePca {
         support: Some(8),
         ..SparsePca::default()
     };
-    let fit = method.fit(&rows, &Request::plain(2), &mut rng).unwrap();
-    let support: Vec<usize> = (0..60)
-        .filter(|&i| fit.subspace.row(i).amax() > 0.0)
-        .collect();
-    assert_eq!(support, population.support());
-    let dense = projector_distance(&exact(&rows, 2), population.subspace()).unwrap();
-    let sparse = projector_distance(&fit.subspace, population.subspace()).unwrap();
+    let fit = fitted(&method, &rows, &Request::plain(2), 4);
+    for (found, planted) in fit.subspace.row_iter().zip(truth.row_iter()) {
+        assert_eq!(found.amax() > 0.0, planted.amax() > 0.0);
+    }
+    let dense = projector_distance(&exact(&rows, 2), &truth).unwrap();
+    let sparse = projector_distance(&fit.subspace, &truth).unwrap();
     assert!(sparse < 0.6 * dense, "{sparse} against {dense}");
 }
 
@@ -114,29 +109,18 @@ fn the_noise_is_what_the_budget_needs() {
             let request = Request::new(columns, private(epsilon, delta, neighbours, calibration));
             let (mut square, mut told) = (0.0, 0.0);
             for seed in 0..6 {
-                let mut rng = generator(Some(seed)).unwrap();
-                let fit = PrivatePower { shape }
-                    .fit(&rows, &request, &mut rng)
-                    .unwrap();
+                let fit = fitted(&PrivatePower { shape }, &rows, &request, seed);
                 let within = fit.subspace.rows(0, columns).clone_owned();
                 let across =
                     fit.subspace.rows(columns, d - columns) * within.try_inverse().unwrap();
                 square +=
                     across.norm_squared() * (n * n) as f64 / (6 * (d - columns) * columns) as f64;
-                let sd = fit.facts.iter().find(|(fact, _)| *fact == "noise_sd");
-                told += sd.unwrap().1 / 6.0;
+                told += fact(&fit, "noise_sd") / 6.0;
             }
-            let what = format!("{neighbours} {calibration} {delta} {columns}");
             let ratio = square.sqrt() / told;
-            println!(
-                "{what}: {ratio} of what is told, {} of what is needed",
-                told / expected
-            );
-            assert!((ratio - 1.0).abs() < 0.15, "{what}: {ratio}");
-            assert!(
-                expected.is_nan() || (told / expected - 1.0).abs() < 0.05,
-                "{what}: {told}"
-            );
+            println!("{neighbours} {calibration} {delta} {columns}: {ratio} {told} {expected}");
+            assert!((ratio - 1.0).abs() < 0.15);
+            assert!(expected.is_nan() || (told / expected - 1.0).abs() < 0.05);
         }
     }
 }
@@ -152,24 +136,21 @@ fn both_noise_scales_are_told() {
             columns: Some(columns),
         };
         let privacy = private(1.0, 1e-6, Neighbours::ZeroOut, NoiseRule::Accounted);
-        let mut rng = generator(Some(9)).unwrap();
-        let method = PrivatePower { shape };
-        let fit = method
-            .fit(&rows, &Request::new(2, privacy), &mut rng)
-            .unwrap();
-        let fact = |name| fit.facts.iter().find(|(fact, _)| *fact == name).unwrap().1;
-        assert_eq!(fact("noise_sd"), fact("accounted_noise_sd"));
-        fact("published_noise_sd") / fact("accounted_noise_sd")
+        let fit = fitted(&PrivatePower { shape }, &rows, &Request::new(2, privacy), 9);
+        assert_eq!(fact(&fit, "noise_sd"), fact(&fit, "accounted_noise_sd"));
+        fact(&fit, "published_noise_sd") / fact(&fit, "accounted_noise_sd")
     };
     assert!((over(8) / over(2) - 2.0).abs() < 1e-9);
     assert!(over(2) > 1.0);
     // For a symmetric pair of entries the printed noise fails at ε = 8, δ = 1e-3
     // (docs/central-power-oja.md, "private-power (PPM)").
     let privacy = private(8.0, 1e-3, Neighbours::Entry, NoiseRule::AsPublished);
-    let mut rng = generator(Some(9)).unwrap();
-    let fit = PrivatePower::default()
-        .fit(&rows, &Request::new(2, privacy), &mut rng)
-        .unwrap();
+    let fit = fitted(
+        &PrivatePower::default(),
+        &rows,
+        &Request::new(2, privacy),
+        9,
+    );
     assert!(!fit.privacy.unwrap().holds());
     let sigma = (4.0 * 1e3_f64.ln()).sqrt() / 8.0; // m = L = 1
     let delta = gaussian::true_delta(sigma * largest_entry_product(1) / 2.0, 1.0, 8.0);
@@ -179,27 +160,17 @@ fn both_noise_scales_are_told() {
 /// More rows, less error: the noise does not grow with n.
 #[test]
 fn private_power_converges_as_n_grows() {
-    let mut rng = generator(Some(21)).unwrap();
-    let model = Model::spiked(20, 2, 8.0);
-    let population = model.draw(&mut rng).unwrap();
-    let raw: Vec<Vec<f64>> = (0..32_000).map(|_| population.row(&mut rng)).collect();
+    let (raw, truth) = drawn(Model::spiked(20, 2, 8.0), 32_000, &mut seeded(21));
     let error = |n: usize| {
         let rows = clipped(&raw[..n], 20.0);
-        let privacy = private(1.0, 1e-6, Neighbours::Replace, NoiseRule::Accounted);
-        let request = Request::new(2, privacy);
-        let total: f64 = (0..8)
-            .map(|seed| {
-                let mut rng = generator(Some(seed)).unwrap();
-                let fit = PrivatePower::default()
-                    .fit(&rows, &request, &mut rng)
-                    .unwrap();
-                projector_distance(&fit.subspace, population.subspace()).unwrap()
-            })
-            .sum();
-        total / 8.0
+        let request = Request::new(2, accounted(1.0));
+        let errors = (0..8).map(|seed| {
+            let fit = fitted(&PrivatePower::default(), &rows, &request, seed);
+            projector_distance(&fit.subspace, &truth).unwrap()
+        });
+        errors.sum::<f64>() / 8.0
     };
     let (few, many) = (error(2_000), error(32_000));
-    println!("{few} with 2,000 rows, {many} with 32,000");
     assert!(many < 0.25 * few && many < 0.5, "{few} {many}");
 }
 
@@ -219,14 +190,11 @@ fn the_trace_follows_the_error_and_the_variance() {
         truth: Some(&truth),
         ..Request::plain(2)
     };
-    let mut rng = generator(Some(3)).unwrap();
     let shape = Shape {
         iterations: None,
         columns: Some(2),
     };
-    let fit = PrivatePower { shape }
-        .fit(&rows, &request, &mut rng)
-        .unwrap();
+    let fit = fitted(&PrivatePower { shape }, &rows, &request, 3);
     let last = fit.trace.last().unwrap();
     assert!(last.error < 1e-6, "{last:?}");
     let captured = rows.sum_of_outer_products().symmetric_eigenvalues();
@@ -237,29 +205,24 @@ fn the_trace_follows_the_error_and_the_variance() {
 /// A stream that is shorter than announced, and a row of another length in it.
 #[test]
 fn a_stream_that_is_not_as_announced_is_refused() {
-    let rows = table_of_zeros(6, 20);
-    let announce = |n, dimension| {
-        let mut rng = generator(Some(1)).unwrap();
+    let announced = |rows: &Rows, block, dimension, n| {
         let method = StreamingPower {
             shape: Shape::default(),
-            block: Some(10),
+            block,
         };
-        method
-            .fit_stream(
-                &mut rows.stream(),
-                dimension,
-                n,
-                &Request::plain(1),
-                &mut rng,
-            )
-            .unwrap_err()
+        let mut stream = rows.stream();
+        let fit = method.fit_stream(
+            &mut stream,
+            dimension,
+            n,
+            &Request::plain(1),
+            &mut seeded(1),
+        );
+        fit.unwrap_err()
     };
-    assert_eq!(announce(20, 5).code(), ErrorCode::WrongDimension);
+    let error = announced(&table_of_zeros(6, 20), Some(10), 5, 20);
+    assert_eq!(error.code(), ErrorCode::WrongDimension);
     let raw: Vec<Vec<f64>> = (0..25).map(|i| vec![f64::from(i) / 25.0, 0.5]).collect();
-    let short = clipped(&raw, 2.0);
-    let mut rng = generator(Some(1)).unwrap();
-    let error = StreamingPower::default()
-        .fit_stream(&mut short.stream(), 2, 40, &Request::plain(1), &mut rng)
-        .unwrap_err();
+    let error = announced(&clipped(&raw, 2.0), None, 2, 40);
     assert!(error.detail().contains("after 25 rows"), "{error}");
 }

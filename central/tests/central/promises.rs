@@ -250,44 +250,23 @@ fn parameters_that_do_not_fit_the_rows_or_each_other_are_refused() {
         set.iter()
             .fold(usual, |set, &(parameter, value)| set.with(parameter, value))
     };
+    let both = with(&[(ITERATIONS, 2), (BATCH, 5)]);
+    let unclipped = Options::default().with(CLIP, 1.5);
+    let gap_and_step = Options::default().with(GAP, 0.2).with(STEP, 4.0);
     for (name, options, says) in [
         ("private-power", with(&[(COLUMNS, 1)]), "between 2 and 6"),
         ("noisy-power", with(&[(COLUMNS, 7)]), "between 2 and 6"),
         ("streaming-power", with(&[(BATCH, 21)]), "n = 20"),
         ("streaming-power", with(&[(BATCH, 3)]), "4 columns"),
         ("streaming-power", with(&[(ITERATIONS, 30)]), "n = 20"),
-        (
-            "streaming-power",
-            with(&[(ITERATIONS, 2), (BATCH, 5)]),
-            "both set",
-        ),
+        ("streaming-power", both.clone(), "both set"),
         ("minibatch-oja", with(&[(BATCH, 21)]), "n = 20"),
         ("minibatch-oja", with(&[(ITERATIONS, 21)]), "n = 20"),
-        (
-            "minibatch-oja",
-            with(&[(ITERATIONS, 2), (BATCH, 2)]),
-            "both set",
-        ),
-        (
-            "private-oja",
-            Options::default().with(CLIP, 1.5),
-            "above 0 and at most 1",
-        ),
-        (
-            "oja",
-            Options::default().with(GAP, 0.2).with(STEP, 4.0),
-            "leave one out",
-        ),
-        (
-            "private-oja",
-            Options::default().with(GAP, 0.2).with(STEP, 4.0),
-            "leave one out",
-        ),
-        (
-            "minibatch-oja",
-            Options::default().with(GAP, 0.2).with(STEP, 4.0),
-            "leave one out",
-        ),
+        ("minibatch-oja", both, "both set"),
+        ("private-oja", unclipped, "above 0 and at most 1"),
+        ("oja", gap_and_step.clone(), "leave one out"),
+        ("private-oja", gap_and_step.clone(), "leave one out"),
+        ("minibatch-oja", gap_and_step, "leave one out"),
         ("dp-spca", with(&[(BATCH, 21)]), "20"),
         ("dp-vrpca", with(&[(BATCH, 21)]), "20"),
         ("dp-pca", with(&[(BATCH, 10)]), "a batch of 10 rows"),
@@ -300,12 +279,6 @@ fn parameters_that_do_not_fit_the_rows_or_each_other_are_refused() {
     }
     // Zero rows alone have no direction: an error, not an arbitrary subspace.
     let failed = ErrorCode::EstimateFailed;
-    refused(
-        "noisy-power",
-        &Options::default(),
-        2,
-        Privacy::None,
-        failed,
-        "",
-    );
+    let usual = Options::default();
+    refused("noisy-power", &usual, 2, Privacy::None, failed, "");
 }

@@ -1,7 +1,7 @@
 //! Robust PCA: recovery, optima against a convex solver, and the noise against the budget.
 
 use eigenveil_central::{
-    Baseline, Neighbours, NoiseRule, Privacy, Request, Rows, generator, pca,
+    Baseline, Neighbours, NoiseRule, Privacy, Request, Rows, pca,
     robust::{Glad, GladForm, Reaper, ReaperForm, Start},
 };
 use eigenveil_estimation::{
@@ -15,7 +15,7 @@ use eigenveil_shared::{
 };
 use nalgebra::{DMatrix, DVector};
 
-use crate::tables::{prepared, private, table_of_zeros};
+use crate::tables::{accounted, drawn, fitted, prepared, private, seeded, table_of_zeros};
 
 /// Haystack rows on the sphere, and their subspace.
 fn haystack(
@@ -26,14 +26,10 @@ fn haystack(
     noise: f64,
     seed: u64,
 ) -> (Rows, DMatrix<f64>) {
-    let mut rng = generator(Some(seed)).unwrap();
     let model = Model::haystack(p, k, inliers, noise);
-    let population = model.draw(&mut rng).unwrap();
-    let raw: Vec<Row> = (0..n).map(|_| Row::new(population.row(&mut rng))).collect();
-    (
-        prepared(&raw, Norm::Normalize),
-        population.subspace().clone(),
-    )
+    let (raw, truth) = drawn(model, n, &mut seeded(seed));
+    let raw: Vec<Row> = raw.into_iter().map(Row::new).collect();
+    (prepared(&raw, Norm::Normalize), truth)
 }
 
 /// `S_ρ` of the paper's Section 3.2 with its bound (3.3) on the outliers' part: positive means that ggd recovers the subspace
@@ -68,10 +64,7 @@ fn objective(rows: &Rows, p: &DMatrix<f64>) -> f64 {
 }
 
 fn error_of(method: &dyn Baseline, rows: &Rows, truth: &DMatrix<f64>) -> f64 {
-    let mut rng = generator(Some(1)).unwrap();
-    let fit = method
-        .fit(rows, &Request::plain(truth.ncols()), &mut rng)
-        .unwrap();
+    let fit = fitted(method, rows, &Request::plain(truth.ncols()), 1);
     projector_distance(&fit.subspace, truth).unwrap()
 }
 
@@ -91,20 +84,18 @@ fn a_noiseless_haystack_is_recovered_exactly() {
         let sampled = error_of(&Glad::new(GladForm::Sggd), &rows, &truth);
         assert!(sampled < 1e-5, "sggd, p = {p}: {sampled}");
         for form in [ReaperForm::Gd, ReaperForm::Md] {
-            let relaxed = error_of(
-                &Reaper {
-                    iterations: Some(400),
-                    ..Reaper::new(form)
-                },
-                &rows,
-                &truth,
-            );
-            assert!(
-                relaxed < 0.3 * of_pca,
-                "{form:?}, p = {p}: {relaxed} against {of_pca}"
-            );
+            let method = Reaper {
+                iterations: Some(400),
+                ..Reaper::new(form)
+            };
+            let share = error_of(&method, &rows, &truth) / of_pca;
+            assert!(share < 0.3, "{form:?}, p = {p}: {share}");
         }
     }
+}
+
+fn numbers(value: &serde_json::Value) -> Vec<f64> {
+    serde_json::from_value(value.clone()).unwrap()
 }
 
 /// The optima of `vectors/reaper.json` (cvxpy with Clarabel, by `central/tests/vectors/reaper.py`): the average iterate of both geometries comes
@@ -115,20 +106,8 @@ fn the_optima_are_those_of_a_convex_solver() {
     let cases: serde_json::Value = serde_json::from_str(text).unwrap();
     let mut tight = 0;
     for case in cases.as_array().unwrap() {
-        let numbers = |value: &serde_json::Value| -> Vec<f64> {
-            value
-                .as_array()
-                .unwrap()
-                .iter()
-                .map(|x| x.as_f64().unwrap())
-                .collect()
-        };
-        let raw: Vec<Row> = case["rows"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|row| Row::new(numbers(row)))
-            .collect();
+        let raw = case["rows"].as_array().unwrap().iter().map(numbers);
+        let raw: Vec<Row> = raw.map(Row::new).collect();
         let rows = prepared(&raw, Norm::Normalize);
         let (p, k) = (rows.dimension(), case["k"].as_u64().unwrap() as usize);
         let best = case["objective"].as_f64().unwrap();
@@ -140,26 +119,15 @@ fn the_optima_are_those_of_a_convex_solver() {
                 step: 0.5,
                 ..Reaper::new(form)
             };
-            let mut rng = generator(Some(1)).unwrap();
-            let (average, _) = method
-                .fit_calibrated(&rows, &Request::plain(k), None, &mut rng)
-                .unwrap();
-            let found = objective(&rows, &average.matrix());
-            assert!(
-                found > best - 1e-6 && found < best + 2e-3,
-                "{form:?}: {found} against {best}"
-            );
+            let average = method.fit_calibrated(&rows, &Request::plain(k), None, &mut seeded(1));
+            let above = objective(&rows, &average.unwrap().0.matrix()) - best;
+            assert!(above > -1e-6 && above < 2e-3, "{form:?}: {above}");
         }
-        let mut rng = generator(Some(1)).unwrap();
-        let fit = Glad::new(GladForm::Ggd)
-            .fit(&rows, &Request::plain(k), &mut rng)
-            .unwrap();
+        let fit = fitted(&Glad::new(GladForm::Ggd), &rows, &Request::plain(k), 1);
         let found = objective(&rows, &(&fit.subspace * fit.subspace.transpose()));
         assert!(found > best - 1e-6, "{found} against {best}");
-        if numbers(&case["eigenvalues"])
-            .iter()
-            .all(|&g| !(1e-4..1.0 - 1e-4).contains(&g))
-        {
+        let mut eigenvalues = numbers(&case["eigenvalues"]).into_iter();
+        if eigenvalues.all(|g| !(1e-4..1.0 - 1e-4).contains(&g)) {
             tight += 1;
             assert!(found < best + 1e-4, "{found} against {best}");
         }
@@ -182,29 +150,14 @@ fn the_printed_noise_holds_what_it_really_holds() {
         let privacy = private(0.8, delta, neighbours, calibration);
         method(form).calibrate(n, p, &privacy).unwrap().unwrap()
     };
-    let printed = of(
-        GladForm::DpSggd,
-        Neighbours::ZeroOut,
-        NoiseRule::AsPublished,
-    );
-    assert!(
-        (printed.step_sd - 0.0109).abs() < 1e-4,
-        "{}",
-        printed.step_sd
-    );
-    assert!(
-        printed
-            .guarantee
-            .true_epsilon
-            .is_none_or(|epsilon| epsilon > 1000.0)
-    );
-    let accounted = of(GladForm::DpSggd, Neighbours::ZeroOut, NoiseRule::Accounted);
+    let [accounted, printed] =
+        NoiseRule::ALL.map(|rule| of(GladForm::DpSggd, Neighbours::ZeroOut, rule));
+    println!("{printed:?} {accounted:?}");
+    assert!((printed.step_sd - 0.0109).abs() < 1e-4);
+    let holds = printed.guarantee.true_epsilon;
+    assert!(holds.is_none_or(|epsilon| epsilon > 1000.0));
     assert!(accounted.guarantee.holds());
-    assert!(
-        accounted.step_sd > 1.0 && accounted.step_sd < 1.09,
-        "{}",
-        accounted.step_sd
-    );
+    assert!(accounted.step_sd > 1.0 && accounted.step_sd < 1.09);
     for (neighbours, expected) in [(Neighbours::ZeroOut, 0.19), (Neighbours::Replace, 0.57)] {
         let full = of(GladForm::DpGgd, neighbours, NoiseRule::AsPublished);
         let epsilon = full.guarantee.true_epsilon.unwrap();
@@ -230,21 +183,13 @@ fn the_noise_is_what_the_budget_needs() {
             ..Glad::new(GladForm::DpGgd)
         };
         let (p, k) = (400, 3);
-        let start = uniform_frame(&mut generator(Some(4)).unwrap(), p, k).unwrap();
-        let rows = table_of_zeros(p, n);
-        let fit = method
-            .fit(
-                &rows,
-                &Request::new(k, privacy),
-                &mut generator(Some(4)).unwrap(),
-            )
-            .unwrap();
+        let start = uniform_frame(&mut seeded(4), p, k).unwrap();
+        let request = Request::new(k, privacy);
+        let fit = fitted(&method, &table_of_zeros(p, n), &request, 4);
         let across = &fit.subspace - product(&start, &(start.transpose() * &fit.subspace));
         let sd = (across.norm_squared() / ((p - k) * k) as f64).sqrt();
-        assert!(
-            (sd / expected - 1.0).abs() < 0.13,
-            "{neighbours}: {sd} against {expected}"
-        );
+        println!("{neighbours}: {sd} for {expected}");
+        assert!((sd / expected - 1.0).abs() < 0.13);
 
         let p = 200;
         let method = Reaper {
@@ -253,25 +198,17 @@ fn the_noise_is_what_the_budget_needs() {
             ..Reaper::new(ReaperForm::Gd)
         };
         let calibrated = method.calibrate(n, &privacy).unwrap();
-        let (average, _) = method
-            .fit_calibrated(
-                &table_of_zeros(p, n),
-                &Request::new(k, privacy),
-                calibrated.as_ref(),
-                &mut generator(Some(4)).unwrap(),
-            )
-            .unwrap();
-        let average = average.matrix();
+        let (rows, calibrated) = (table_of_zeros(p, n), calibrated.as_ref());
+        let fit = method.fit_calibrated(&rows, &request, calibrated, &mut seeded(4));
+        let average = fit.unwrap().0.matrix();
         let squares: f64 = (0..p)
             .flat_map(|j| (0..j).map(move |i| (i, j)))
             .map(|at| average[at].powi(2))
             .sum();
         let sd = (squares / (p * (p - 1) / 2) as f64).sqrt();
         let expected = expected * std::f64::consts::FRAC_1_SQRT_2;
-        assert!(
-            (sd / expected - 1.0).abs() < 0.03,
-            "{neighbours}: {sd} against {expected}"
-        );
+        println!("{sd} for {expected}");
+        assert!((sd / expected - 1.0).abs() < 0.03);
     }
 }
 
@@ -279,7 +216,7 @@ fn the_noise_is_what_the_budget_needs() {
 #[test]
 fn noise_of_another_run_is_refused() {
     let (rows, _) = haystack(50, 4, 1, 0.6, 0.1, 3);
-    let privacy = private(1.0, 1e-6, Neighbours::Replace, NoiseRule::Accounted);
+    let privacy = accounted(1.0);
     let short = Glad {
         iterations: Some(5),
         ..Glad::new(GladForm::DpGgd)
@@ -289,7 +226,7 @@ fn noise_of_another_run_is_refused() {
         ..short
     };
     let noise = short.calibrate(50, 4, &privacy).unwrap();
-    let mut rng = generator(Some(1)).unwrap();
+    let mut rng = seeded(1);
     let mut run = |method: Glad, privacy: Privacy, noise| {
         method.fit_calibrated(&rows, &Request::new(1, privacy), noise, &mut rng)
     };

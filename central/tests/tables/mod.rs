@@ -6,12 +6,18 @@
     reason = "every test uses part of it; a test fails by panicking"
 )]
 
-use eigenveil_central::{Card, Delta, Neighbours, NoiseRule, Privacy, Rows, parameter::ZETA, pca};
+use eigenveil_central::{
+    Baseline, Card, Delta, Fit, Generator, Neighbours, NoiseRule, Privacy, Request, Rows,
+    generator, parameter::ZETA, pca,
+};
+use eigenveil_estimation::models::Model;
 use eigenveil_shared::{
     preprocess::{Norm, Preprocessing, Row},
     privacy::Budget,
 };
 use nalgebra::DMatrix;
+use rand::RngExt;
+use rand_distr::StandardNormal;
 
 use crate::common::{digits, shared_rows};
 
@@ -47,6 +53,41 @@ pub fn table_of_zeros(d: usize, n: usize) -> Rows {
 /// The top-k subspace, exactly.
 pub fn exact(rows: &Rows, k: usize) -> DMatrix<f64> {
     pca(rows.stream(), rows.dimension(), k).unwrap().subspace
+}
+
+/// A generator from this seed.
+pub fn seeded(seed: u64) -> Generator {
+    generator(Some(seed)).unwrap()
+}
+
+/// A run from this seed.
+pub fn fitted(method: &dyn Baseline, rows: &Rows, request: &Request<'_>, seed: u64) -> Fit {
+    method.fit(rows, request, &mut seeded(seed)).unwrap()
+}
+
+/// What a run says of itself under this name.
+pub fn fact(fit: &Fit, name: &str) -> f64 {
+    fit.facts.iter().find(|(fact, _)| *fact == name).unwrap().1
+}
+
+/// `n` rows of a population of this model, and its subspace.
+pub fn drawn(model: Model, n: usize, rng: &mut Generator) -> (Vec<Vec<f64>>, DMatrix<f64>) {
+    let population = model.draw(rng).unwrap();
+    let raw = (0..n).map(|_| population.row(rng)).collect();
+    (raw, population.subspace().clone())
+}
+
+/// `n` rows of independent Gaussians of these standard deviations.
+pub fn gaussian(n: usize, deviations: &[f64], rng: &mut Generator) -> Vec<Vec<f64>> {
+    let mut value = |sd: &f64| sd * rng.sample::<f64, _>(StandardNormal);
+    (0..n)
+        .map(|_| deviations.iter().map(&mut value).collect())
+        .collect()
+}
+
+/// A budget of (ε, 1e-6) between tables that differ in one row, by noise that keeps it.
+pub fn accounted(epsilon: f64) -> Privacy {
+    private(epsilon, 1e-6, Neighbours::Replace, NoiseRule::Accounted)
 }
 
 /// A budget; pure for δ = 0.

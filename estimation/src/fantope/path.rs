@@ -196,11 +196,8 @@ mod tests {
             assert_eq!((values.len(), values[0]), (STEPS, largest));
             assert!((values[STEPS - 1] / last - 1.0).abs() < 1e-12, "{values:?}");
             let ratio = values[1] / values[0];
-            assert!(
-                values
-                    .windows(2)
-                    .all(|pair| (pair[1] / pair[0] / ratio - 1.0).abs() < 1e-12)
-            );
+            let mut ratios = values.windows(2).map(|pair| pair[1] / pair[0]);
+            assert!(ratios.all(|found| (found / ratio - 1.0).abs() < 1e-12));
         }
         assert_eq!(grid(0.0, 1.0).collect::<Vec<_>>(), [0.0]);
     }

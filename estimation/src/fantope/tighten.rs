@@ -166,7 +166,6 @@ mod tests {
             let kept = refit(&moment, &first, 3).unwrap();
             assert!(tight.captured >= rayleigh_quotients(&moment, &kept).sum() - 1e-12);
         }
-        println!("before {before}, after {after}, {found} of 144 rows");
         assert!(after < 0.9 * before, "{after} against {before}");
         assert!(found >= 130, "{found} of 144 rows");
     }

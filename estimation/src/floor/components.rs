@@ -277,21 +277,30 @@ mod tests {
 
     use super::{super::Eigenvalues, *};
 
-    fn assess_plain(spectrum: &[f64], k: usize, sd: f64, n: u64) -> Assessment {
-        let p = spectrum.len();
-        let vectors = DMatrix::identity(p, k);
-        assess(&Measured {
-            vectors: &vectors,
-            values: &spectrum[..k],
+    fn measured<'a>(
+        vectors: &'a DMatrix<f64>,
+        values: &'a [f64],
+        spectrum: &'a [f64],
+        noise: &'a NoiseModel,
+        n: u64,
+    ) -> Measured<'a> {
+        Measured {
+            vectors,
+            values,
             spectrum: Eigenvalues::all(spectrum),
-            noise: &NoiseModel::gaussian(sd),
+            noise,
             n,
             mean: None,
             support: None,
             error_bars: None,
             setting: "ε = 1",
-        })
-        .unwrap()
+        }
+    }
+
+    fn assess_plain(spectrum: &[f64], k: usize, sd: f64, n: u64) -> Assessment {
+        let vectors = DMatrix::identity(spectrum.len(), k);
+        let noise = NoiseModel::gaussian(sd);
+        assess(&measured(&vectors, &spectrum[..k], spectrum, &noise, n)).unwrap()
     }
 
     /// λ ≥ λ_max picks the row with the largest diagonal entry: with one report that is noise, and
@@ -300,16 +309,10 @@ mod tests {
     fn a_row_that_noise_may_have_chosen_promises_nothing() {
         let spectrum = [9.0, 4.0, 0.0, -5.0, -7.0];
         let assess_row = |value: f64| {
+            let (vectors, noise) = (DMatrix::identity(5, 1), NoiseModel::gaussian(4.0));
             assess(&Measured {
-                vectors: &DMatrix::identity(5, 1),
-                values: &[value],
-                spectrum: Eigenvalues::all(&spectrum),
-                noise: &NoiseModel::gaussian(4.0),
-                n: 1,
-                mean: None,
                 support: Some(&[0]),
-                error_bars: None,
-                setting: "ε = 1",
+                ..measured(&vectors, &[value], &spectrum, &noise, 1)
             })
             .unwrap()
         };
@@ -337,20 +340,12 @@ mod tests {
         let r = result.floor.radius;
         assert!((theta + r * r / theta - (0.6 - result.floor.centre)).abs() < 1e-12);
         assert!((first.expected_alignment - (1.0 - r * r / (theta * theta))).abs() < 1e-12);
-        assert_eq!(
-            (second.debiased_eigenvalue, second.expected_alignment),
-            (None, 0.0)
-        );
+        assert_eq!(second.debiased_eigenvalue, None);
+        assert_eq!(second.expected_alignment, 0.0);
         let lost = 1.0 - first.expected_alignment + 1.0;
         assert!((result.expected_error - (2.0 * lost).sqrt()).abs() < 1e-12);
-        assert!(
-            result
-                .warnings
-                .iter()
-                .any(|w| w.starts_with("Only 1 of the 2")),
-            "{:?}",
-            result.warnings
-        );
+        let said = result.warnings.join(" ");
+        assert!(said.contains("Only 1 of the 2"), "{said}");
     }
 
     #[test]
@@ -361,11 +356,8 @@ mod tests {
         // Two nearly equal components: their span is sure, either alone is not.
         assert!(both.expected_error < 0.45, "{}", both.expected_error);
         assert!(one.expected_error > 1.0, "{}", one.expected_error);
-        assert!(
-            both.warnings.iter().any(|w| w.contains("told apart")),
-            "{:?}",
-            both.warnings
-        );
+        let said = both.warnings.join(" ");
+        assert!(said.contains("told apart"), "{said}");
     }
 
     #[test]
@@ -401,51 +393,25 @@ mod tests {
         spectrum.extend((0..p - 1).map(|i| 0.8 - 1.6 * i as f64 / (p - 2) as f64));
         let vectors = DMatrix::from_fn(p, 1, |i, _| if i < 4 { 0.5 } else { 0.0 });
         let noise = NoiseModel::gaussian(sd);
-        let measured = Measured {
-            vectors: &vectors,
-            values: &[0.5],
-            spectrum: Eigenvalues::all(&spectrum),
-            noise: &noise,
-            n,
-            mean: None,
-            support: Some(&[0, 1, 2, 3]),
-            error_bars: None,
-            setting: "ε = 1",
+        let verdict = |value: f64, support| {
+            let assessment = assess(&Measured {
+                support,
+                ..measured(&vectors, &[value], &spectrum, &noise, n)
+            });
+            assessment.unwrap().components[0].verdict
         };
-        let sparse = assess(&measured).unwrap();
-        assert_eq!(sparse.components[0].verdict, Verdict::Above);
-        let plain = assess(&Measured {
-            support: None,
-            ..measured
-        })
-        .unwrap();
-        assert_eq!(plain.components[0].verdict, Verdict::Below);
+        assert_eq!(verdict(0.5, Some(&[0, 1, 2, 3])), Verdict::Above);
+        assert_eq!(verdict(0.5, None), Verdict::Below);
         // What selection alone can reach is not called a component.
-        let weak = assess(&Measured {
-            values: &[0.1],
-            ..measured
-        })
-        .unwrap();
-        assert_ne!(weak.components[0].verdict, Verdict::Above);
+        assert_ne!(verdict(0.1, Some(&[0, 1, 2, 3])), Verdict::Above);
         assert!((ln_choose(400, 4) - 1_050_739_900.0_f64.ln()).abs() < 1e-9);
         assert_eq!(ln_choose(5, 5), 0.0);
     }
 
     #[test]
     fn shapes_must_fit() {
-        let noise = NoiseModel::gaussian(1.0);
-        let measured = Measured {
-            vectors: &DMatrix::identity(3, 2),
-            values: &[1.0],
-            spectrum: Eigenvalues::all(&[1.0, 0.0, 0.0]),
-            noise: &noise,
-            n: 1,
-            mean: None,
-            support: None,
-            error_bars: None,
-            setting: "",
-        };
-        let error = assess(&measured).unwrap_err();
+        let (vectors, noise) = (DMatrix::identity(3, 2), NoiseModel::gaussian(1.0));
+        let error = assess(&measured(&vectors, &[1.0], &[1.0, 0.0, 0.0], &noise, 1)).unwrap_err();
         assert_eq!(error.code(), eigenveil_shared::ErrorCode::InvalidRequest);
     }
 }

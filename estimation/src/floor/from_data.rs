@@ -331,13 +331,8 @@ mod tests {
         assert_eq!(strong.verdict, Verdict::Above);
         let spike = strong.spike.unwrap();
         assert!(spike.theta > 8.9 && spike.theta < 9.0);
-        assert_eq!(
-            floor.judge(0.5),
-            Judgement {
-                verdict: Verdict::Below,
-                spike: None
-            }
-        );
+        let weak = floor.judge(0.5);
+        assert_eq!((weak.verdict, weak.spike), (Verdict::Below, None));
         let between = 0.5 * (floor.edge + floor.threshold);
         assert_eq!(floor.judge(between).verdict, Verdict::At);
         assert!(floor.judge(between).spike.is_some());

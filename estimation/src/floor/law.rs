@@ -25,9 +25,6 @@ pub(super) struct NoiseProfile {
 impl NoiseProfile {
     /// The noise within `rows` of the dimensions, of rows with `E‖x‖² = squared_norm` (which Gaussian
     /// noise does not depend on).
-    ///
-    /// # Errors
-    /// `invalid-mechanism` for constants that are not finite numbers.
     pub(super) fn new(noise: &NoiseModel, rows: usize, n: f64, squared_norm: f64) -> Result<Self> {
         let sd = noise.off_diagonal_sd();
         if !(sd.is_finite() && sd >= 0.0) {

@@ -444,12 +444,8 @@ mod tests {
         let spectrum = Spectrum::new(40, vec![0.3, 0.2, 0.1], 0.4 / 37.0).unwrap();
         let drowned = predict(&spectrum, &NoiseModel::gaussian(5.0), 1).unwrap();
         assert!((drowned.expected_error - 6.0_f64.sqrt()).abs() < 1e-15);
-        assert!(
-            drowned
-                .components
-                .iter()
-                .all(|c| c.spike.is_none() && !c.above_threshold)
-        );
+        let mut components = drowned.components.iter();
+        assert!(components.all(|c| c.spike.is_none() && !c.above_threshold));
         let clear = predict(&spectrum, &NoiseModel::gaussian(5.0), 1_000_000_000).unwrap();
         assert!(clear.expected_error < 0.02);
         let noiseless = predict(&spectrum, &NoiseModel::gaussian(0.0), 1).unwrap();
@@ -460,26 +456,17 @@ mod tests {
     fn participants_invert_the_prediction() {
         let spectrum = Spectrum::new(100, vec![0.2, 0.15], 0.65 / 98.0).unwrap();
         let noise = NoiseModel::gaussian(4.0);
+        let needed = |noise: &NoiseModel, target| participants_for_error(&spectrum, noise, target);
+        let at = |target| needed(&noise, target).unwrap().unwrap();
         for target in [0.05, 0.2, 1.0] {
-            let n = participants_for_error(&spectrum, &noise, target)
-                .unwrap()
-                .unwrap();
+            let n = at(target);
             assert!(predict(&spectrum, &noise, n).unwrap().expected_error <= target);
             assert!(predict(&spectrum, &noise, n - 1).unwrap().expected_error > target);
         }
         // Far above the floor the error is √(2Σ r²/θ²): four times the participants halve it.
-        let at = |target| {
-            participants_for_error(&spectrum, &noise, target)
-                .unwrap()
-                .unwrap() as f64
-        };
-        assert!((at(0.01) / at(0.02) - 4.0).abs() < 1e-3);
-        assert!(participants_for_error(&spectrum, &noise, 0.0).is_err());
-        assert!(participants_for_error(&spectrum, &noise, f64::NAN).is_err());
-        assert_eq!(
-            participants_for_error(&spectrum, &NoiseModel::gaussian(0.0), 0.1).unwrap(),
-            Some(1)
-        );
+        assert!((at(0.01) as f64 / at(0.02) as f64 - 4.0).abs() < 1e-3);
+        assert!(needed(&noise, 0.0).is_err() && needed(&noise, f64::NAN).is_err());
+        assert_eq!(needed(&NoiseModel::gaussian(0.0), 0.1).unwrap(), Some(1));
     }
 
     /// Over a flat bulk the spread formula is the flat one, at every strength and for every noise: the
@@ -487,12 +474,8 @@ mod tests {
     #[test]
     fn a_flat_bulk_is_the_closed_form() {
         let p = 30;
-        for noise in [
-            NoiseModel::gaussian(1.0),
-            double_cap(p, 1.0),
-            double_cap(p, 4.0),
-            double_cap(p, 8.0),
-        ] {
+        let caps = [1.0, 4.0, 8.0].map(|epsilon| double_cap(p, epsilon));
+        for noise in [NoiseModel::gaussian(1.0)].into_iter().chain(caps) {
             for n in [20, 100, 1_000, 100_000] {
                 for theta in [0.001, 0.01, 0.1, 0.2, 0.3, 0.9] {
                     let bulk = (1.0 - theta) / p as f64;
@@ -533,10 +516,8 @@ mod tests {
                     let sum = |g: &[f64], own: f64| {
                         let mean = g.iter().sum::<f64>() / g.len() as f64;
                         let terms = rest.iter().zip(g);
-                        terms
-                            .map(|(w, g)| profile.variance(own, *w) * g)
-                            .sum::<f64>()
-                            / (1.0 - profile.shift * mean)
+                        let terms = terms.map(|(w, g)| profile.variance(own, *w) * g);
+                        terms.sum::<f64>() / (1.0 - profile.shift * mean)
                     };
                     for _ in 0..2_000 {
                         let next = rest.iter().map(|&w| 1.0 / (z - w - sum(&g, w)));
@@ -563,16 +544,14 @@ mod tests {
         let mut previous = u64::MAX;
         for epsilon in [1.0, 2.0, 4.0, 8.0] {
             let noise = double_cap(p, epsilon);
-            let n = participants_for_error(&spectrum, &noise, 0.3)
-                .unwrap()
-                .unwrap();
+            let n = participants_for_error(&spectrum, &noise, 0.3);
+            let n = n.unwrap().unwrap();
             assert!(predict(&spectrum, &noise, n).unwrap().expected_error <= 0.3);
             assert!(predict(&spectrum, &noise, n - 1).unwrap().expected_error > 0.3);
             assert!(n < previous);
             previous = n;
-            let seen = participants_for_visibility(&spectrum, &noise)
-                .unwrap()
-                .unwrap();
+            let seen = participants_for_visibility(&spectrum, &noise);
+            let seen = seen.unwrap().unwrap();
             assert!(seen < n);
             let shown = |n| predict(&spectrum, &noise, n).unwrap().components[2].above_threshold;
             assert!(shown(seen) && !shown(seen - 1));
@@ -580,32 +559,31 @@ mod tests {
             let errors: Vec<f64> = (0..40)
                 .map(|i| predict(&spectrum, &noise, 1 << i).unwrap().expected_error)
                 .collect();
-            assert!(
-                errors.windows(2).all(|pair| pair[1] <= pair[0]),
-                "{errors:?}"
-            );
+            assert!(errors.is_sorted_by(|a, b| b <= a), "{errors:?}");
         }
     }
 
     #[test]
     fn a_component_inside_the_bulk_is_never_visible() {
         let spectrum = Spectrum::new(10, vec![0.5, 0.1], 0.1).unwrap();
-        assert_eq!(
-            participants_for_visibility(&spectrum, &NoiseModel::gaussian(1.0)).unwrap(),
-            None
-        );
+        let seen = participants_for_visibility(&spectrum, &NoiseModel::gaussian(1.0));
+        assert_eq!(seen.unwrap(), None);
     }
 
     #[test]
     fn impossible_spectra_are_refused() {
-        assert!(Spectrum::new(2, vec![1.0, 1.0], 0.0).is_err());
-        assert!(Spectrum::new(3, vec![], 0.0).is_err());
-        assert!(Spectrum::new(3, vec![1.0, 2.0], 0.0).is_err());
-        assert!(Spectrum::new(3, vec![1.0], 2.0).is_err());
-        assert!(Spectrum::new(3, vec![f64::NAN], 0.0).is_err());
-        assert!(Spectrum::from_eigenvalues(&[3.0, 1.0, 1.0], 3).is_err());
-        assert!(Spectrum::from_eigenvalues(&[3.0, 1.0, 2.0], 1).is_err());
-        assert!(Spectrum::from_eigenvalues(&[3.0, 1.0, f64::NAN], 1).is_err());
+        for (p, leading, bulk) in [
+            (2, vec![1.0, 1.0], 0.0),
+            (3, vec![], 0.0),
+            (3, vec![1.0, 2.0], 0.0),
+            (3, vec![1.0], 2.0),
+            (3, vec![f64::NAN], 0.0),
+        ] {
+            assert!(Spectrum::new(p, leading, bulk).is_err());
+        }
+        for (last, k) in [(1.0, 3), (2.0, 1), (f64::NAN, 1)] {
+            assert!(Spectrum::from_eigenvalues(&[3.0, 1.0, last], k).is_err());
+        }
         assert!(Spectrum::from_eigenvalues(&[], 0).is_err());
         let flat = Spectrum::from_eigenvalues(&[3.0, 0.5, 0.5], 1).unwrap();
         assert_eq!(flat, Spectrum::new(3, vec![3.0], 0.5).unwrap());

@@ -36,9 +36,6 @@ pub(super) enum Proof {
 impl Claim {
     /// Ritz pairs of M from `known` (orthonormal, `p × j`) and random vectors; each of the k eigenvalues may be
     /// overstated by `slack`.
-    ///
-    /// # Errors
-    /// Those of the projected eigenproblem.
     pub(super) fn find(
         matrix: &DualMatrix<'_>,
         known: &DMatrix<f64>,
@@ -98,9 +95,6 @@ impl Claim {
 
     /// Factorises `t·I − M + V·diag(w)·Vᵀ`: p³/3 multiplications and 4p² bytes. `loose` ≥ 1 multiplies the
     /// distance of t from the k-th value, for when a bound is wanted rather than a good one.
-    ///
-    /// # Errors
-    /// When it was called off.
     pub(super) fn prove(
         &self,
         matrix: &DualMatrix<'_>,

@@ -217,11 +217,8 @@ mod tests {
             for lambda in [0.05, 0.2, 1.0] {
                 let mut r = s.clone();
                 smallest_row(&mut r, &v, lambda);
-                assert!(
-                    r.iter()
-                        .zip(&s)
-                        .all(|(r, s)| (r - s).abs() <= lambda + 1e-15)
-                );
+                let mut pairs = r.iter().zip(&s);
+                assert!(pairs.all(|(r, s)| (r - s).abs() <= lambda + 1e-15));
                 let along = v.tr_mul(&DVector::from_column_slice(&r));
                 // Where λ is too small for any such row, less of it is along V than with plain clipping.
                 if lambda < 0.1 {

@@ -23,9 +23,6 @@ pub(super) struct LargeMoment {
 
 impl LargeMoment {
     /// One pass over the seeds; `cancel` is asked once a block.
-    ///
-    /// # Errors
-    /// Those of the source; `estimate-failed` when it has no seed, or was called off.
     pub(super) fn gather(
         source: &(impl SeedSource + ?Sized),
         parameters: &DoubleCapParameters,

@@ -91,9 +91,6 @@ impl<T: nalgebra::Scalar + Default + Send> Directions<T> {
 }
 
 /// `Σ ggᵀ` on `rows` (and their columns) in f64, bucket by bucket; `cancel` is asked once a block.
-///
-/// # Errors
-/// Those of the source; when it was called off.
 pub(super) fn sums_of_rows(
     source: &(impl SeedSource + ?Sized),
     p: usize,

@@ -1,10 +1,13 @@
 //! The large way against the small one, where both can be taken.
 
 use eigenveil_shared::{
-    ErrorCode,
+    ErrorCode, Result,
     api::{Lambda, SparseSettings},
     estimate::{Rank, Verdict},
-    mechanism::{MechanismKind, MechanismSpec, double_cap::Seed},
+    mechanism::{
+        MechanismKind, MechanismSpec,
+        double_cap::{DoubleCap, Seed},
+    },
     preprocess::Row,
     privacy::Budget,
     study::{StudyDesign, StudyParams},
@@ -36,8 +39,7 @@ use crate::{
 /// A row-sparse projector of rank k, times 1, in noise of standard deviation `sd`, and its rows.
 fn spiked(p: usize, k: usize, s: usize, sd: f64, seed: u64) -> (DMatrix<f64>, Vec<usize>) {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    let spike = 1.0;
-    let population = Model::sparse(p, k, s, spike).draw(&mut rng).unwrap();
+    let population = Model::sparse(p, k, s, 1.0).draw(&mut rng).unwrap();
     let v = population.subspace();
     let mut matrix = v * v.transpose();
     for j in 0..p {
@@ -48,10 +50,8 @@ fn spiked(p: usize, k: usize, s: usize, sd: f64, seed: u64) -> (DMatrix<f64>, Ve
         }
     }
     // As both ways see it.
-    (
-        matrix.map(|x| f64::from(x as f32)),
-        population.support().to_vec(),
-    )
+    let single = matrix.map(|x| f64::from(x as f32));
+    (single, population.support().to_vec())
 }
 
 fn problem<'a>(moment: &'a LargeMoment, k: usize, lambda: f64, sd: f64) -> Problem<'a> {
@@ -117,14 +117,9 @@ fn rows_that_are_missing_join() {
     let problem = problem(&moment, k, 2.0 * sd, sd);
     let unit = unit(&matrix, k);
     let mut candidates: Vec<usize> = rows.iter().copied().step_by(2).collect();
-    let solved = problem
-        .solve_from(
-            &mut candidates,
-            unit,
-            &mut StartVectors::default(),
-            Cancel::NEVER,
-        )
-        .unwrap();
+    let mut random = StartVectors::default();
+    let solved = problem.solve_from(&mut candidates, unit, &mut random, Cancel::NEVER);
+    let solved = solved.unwrap();
     agrees(&matrix, &problem, &solved);
     assert!(rows.iter().all(|row| candidates.contains(row)));
     assert!(solved.candidates > 8 && solved.candidates < p);
@@ -151,10 +146,8 @@ fn a_direction_left_out_is_not_certified() {
     hidden[(p - 1, p - 1)] += 3.0;
     let more = LargeMoment::from_dense(&hidden, 1_000, 40);
     let more = DualMatrix::soft(&more, 0.0, 0.0);
-    assert!(matches!(
-        claim.prove(&more, 1.0, Cancel::NEVER),
-        Ok(Proof::Failed)
-    ));
+    let proof = claim.prove(&more, 1.0, Cancel::NEVER);
+    assert!(matches!(proof, Ok(Proof::Failed)));
     assert!(claim.prove(&whole, 1.0, Cancel::when(&|| true)).is_err());
 }
 
@@ -183,22 +176,24 @@ fn study(p: usize, centring: Option<f64>) -> StudyParams {
     .unwrap()
 }
 
+fn cap(params: &StudyParams) -> &DoubleCap {
+    match params.mechanism() {
+        MechanismSpec::DoubleCap(cap) => cap,
+        _ => unreachable!("double-cap"),
+    }
+}
+
 /// n real reports of rows of a sparse population in `buckets` buckets.
 fn seeds(params: &StudyParams, n: usize, buckets: usize) -> (Vec<Vec<Seed>>, Vec<usize>) {
     let p = params.dimension();
     let mut rng = ChaCha8Rng::seed_from_u64(41);
     let (k, s, spike) = (2, 8, 5.0 * p as f64);
     let population = Model::sparse(p, k, s, spike).draw(&mut rng).unwrap();
-    let MechanismSpec::DoubleCap(cap) = params.mechanism() else {
-        unreachable!("double-cap")
-    };
     let mut out = vec![Vec::new(); buckets];
     for i in 0..n {
-        let row = params
-            .preprocessor()
-            .prepare(&Row::new(population.row(&mut rng)))
-            .unwrap();
-        out[i % buckets].push(cap.draw_with(&row, &mut rng).0);
+        let row = Row::new(population.row(&mut rng));
+        let row = params.preprocessor().prepare(&row).unwrap();
+        out[i % buckets].push(cap(params).draw_with(&row, &mut rng).0);
     }
     (out, population.support().to_vec())
 }
@@ -219,10 +214,8 @@ fn seeds_give_the_components_that_bucket_sums_give() {
         .collect();
     let moment = NoisyMoment::decode(buckets, &params).unwrap();
     // Single precision is far below the noise of an entry: u·√n would be 5e-6 of it.
-    let MechanismSpec::DoubleCap(cap) = params.mechanism() else {
-        unreachable!("double-cap")
-    };
-    let single = LargeMoment::gather_in(&seeds, &cap.parameters(), 64, Cancel::NEVER).unwrap();
+    let constants = cap(&params).parameters();
+    let single = LargeMoment::gather_in(&seeds, &constants, 64, Cancel::NEVER).unwrap();
     let sd = params.noise_model().off_diagonal_sd() / (moment.n() as f64).sqrt();
     let off = (single.submatrix(&(0..p).collect::<Vec<_>>()) - moment.dense()).amax();
     assert!(off < 1e-4 * sd, "{off} {sd}");
@@ -287,22 +280,15 @@ fn what_cannot_be_streamed_is_refused_and_cancelling_works() {
         sparse_components(&seeds, params, rank, settings, "", cancel)
     };
     let plain = SparseSettings::default();
-    let cv = SparseSettings {
-        lambda: Lambda::CrossValidated,
-        ..plain.clone()
-    };
-    let error = run(&params, &cv, Cancel::NEVER).unwrap_err();
-    assert_eq!(error.code(), ErrorCode::InvalidRequest);
-    assert!(error.detail().contains("a number or auto"), "{error}");
-    let path = SparseSettings {
-        lambda: Lambda::Path,
-        ..plain.clone()
-    };
-    // It was solved with λ = 0.
-    let error = run(&params, &path, Cancel::NEVER).unwrap_err();
-    assert_eq!(error.code(), ErrorCode::InvalidRequest);
-    for settings in [&cv, &path] {
-        assert!(!can_stream(&params, Rank::Fixed(1), settings));
+    for lambda in [Lambda::CrossValidated, Lambda::Path] {
+        let settings = SparseSettings {
+            lambda,
+            ..plain.clone()
+        };
+        let error = run(&params, &settings, Cancel::NEVER).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidRequest);
+        assert!(error.detail().contains("a number or auto"), "{error}");
+        assert!(!can_stream(&params, Rank::Fixed(1), &settings));
     }
     assert!(can_stream(&params, Rank::Fixed(1), &plain));
     let error = run(&study(39, Some(0.7)), &plain, Cancel::NEVER).unwrap_err();
@@ -320,10 +306,7 @@ fn what_cannot_be_streamed_is_refused_and_cancelling_works() {
             self.0.len() as u32
         }
 
-        fn pass(
-            &self,
-            take: &mut dyn FnMut(u32, &[Seed]) -> eigenveil_shared::Result<()>,
-        ) -> eigenveil_shared::Result<()> {
+        fn pass(&self, take: &mut dyn FnMut(u32, &[Seed]) -> Result<()>) -> Result<()> {
             let left = self.1.replace(self.1.get() - 1);
             self.0[..left].to_vec().pass(take)
         }

@@ -42,12 +42,7 @@ mod tests {
                     *number += i as u32;
                 });
             });
-            assert!(
-                numbers
-                    .iter()
-                    .enumerate()
-                    .all(|(i, &number)| number == i as u32)
-            );
+            assert!((0..).zip(&numbers).all(|(i, &number)| number == i));
         }
     }
 }

@@ -125,9 +125,6 @@ impl<'a> Participants<'a> {
 
     /// Calls `each` with `count` participants' prepared rows and how many participants share each:
     /// a model's are all different, resampled rows are counted first.
-    ///
-    /// # Errors
-    /// Those of preparing a row, and those of `each`.
     pub fn visit<R: Rng + ?Sized>(
         &self,
         count: u64,

@@ -11,7 +11,10 @@ pub mod poison;
 
 use std::path::Path;
 
-use eigenveil_estimation::npy;
+use eigenveil_estimation::{
+    npy,
+    simulate::{Experiment, Repeat, RowSource, Summary, run},
+};
 use eigenveil_shared::{
     mechanism::MechanismKind,
     preprocess::{Norm, Row},
@@ -37,6 +40,21 @@ pub fn params_with(
         ..StudyDesign::new(mechanism, p, mechanism.budget(epsilon, None).unwrap())
     })
     .unwrap()
+}
+
+/// Studies of n reports, by the law of their sum.
+pub fn simulated(
+    params: &StudyParams,
+    source: RowSource<'_>,
+    (n, k): (u64, usize),
+    (repeats, seed): (usize, u64),
+) -> (Vec<Repeat>, Summary) {
+    let experiment = Experiment {
+        repeats,
+        seed,
+        ..Experiment::new(params, source, n, k)
+    };
+    run(&experiment, &mut |_| {}).unwrap()
 }
 
 /// The rows of a data set that lies beside the checkout (f64, f32 or u8, C order); `None`, loudly, without one.

@@ -4,14 +4,14 @@
 use eigenveil_estimation::{
     accumulate::{Accumulator, ReportSum},
     centring::planned_noise,
-    estimate::principal_components,
+    estimate::{Findings, principal_components},
     linalg::{packed_to_dense, symmetric_eigenvalues},
     metrics::projector_distance,
     models::Model,
     moment::NoisyMoment,
     pca::pca,
     plan::{Total, Wish, plan, spectrum_of},
-    simulate::{Experiment, RowSource, run},
+    simulate::RowSource,
 };
 use eigenveil_shared::{
     ErrorCode,
@@ -27,7 +27,7 @@ use nalgebra::{DMatrix, DVector};
 use rand::{Rng, RngExt, SeedableRng, rngs::ChaCha20Rng};
 use rand_distr::{Distribution, StandardNormal};
 
-use crate::common::{params_with, shared_rows};
+use crate::common::{params_with, shared_rows, simulated};
 
 /// Rows around a mean that is not zero, of different lengths.
 fn rows(p: usize, n: usize) -> Vec<Row> {
@@ -48,25 +48,16 @@ fn rows(p: usize, n: usize) -> Vec<Row> {
 /// Mean and covariance (denominator n) of the prepared features, the plain way.
 fn plain(params: &StudyParams, rows: &[Row]) -> (DVector<f64>, DMatrix<f64>) {
     let preprocessor = params.preprocessor();
-    let prepared: Vec<DVector<f64>> = rows
-        .iter()
-        .map(|row| {
-            preprocessor
-                .prepare_features(row)
-                .unwrap()
-                .as_slice()
-                .to_vec()
-                .into()
-        })
+    let prepare = |row| preprocessor.prepare_features(row).unwrap();
+    let prepared = rows.iter().map(prepare);
+    let prepared: Vec<_> = prepared
+        .map(|x| DVector::from_column_slice(x.as_slice()))
         .collect();
     let n = prepared.len() as f64;
     let mean = prepared.iter().sum::<DVector<f64>>() / n;
-    let covariance = prepared
-        .iter()
-        .map(|x| (x - &mean) * (x - &mean).transpose())
-        .sum::<DMatrix<f64>>()
-        / n;
-    (mean, covariance)
+    let around = prepared.iter().map(|x| x - &mean);
+    let covariance = around.map(|x| &x * x.transpose()).sum::<DMatrix<f64>>();
+    (mean, covariance / n)
 }
 
 /// Reports without noise in 4 buckets: yyᵀ, and for `double-cap` what its mean shows of it.
@@ -152,13 +143,8 @@ fn without_noise_it_is_the_plain_mean_and_covariance() {
 #[test]
 fn what_cannot_be_centred_is_an_error() {
     let rows = rows(3, 10);
-    let gaussian = params_with(
-        3,
-        MechanismKind::IsotropicGaussian,
-        1.0,
-        Norm::Normalize,
-        Some(0.5),
-    );
+    let kind = MechanismKind::IsotropicGaussian;
+    let gaussian = params_with(3, kind, 1.0, Norm::Normalize, Some(0.5));
     let moment = || without_noise(&gaussian, &rows);
     for a in [0.0, -1.0, f64::NAN, f64::INFINITY] {
         let error = moment().centred(a, Norm::Normalize).unwrap_err();
@@ -214,18 +200,12 @@ fn the_independent_simulation() {
         for a in [0.35, 0.5, DEFAULT_CENTRING, 1.0] {
             let mut rng = ChaCha20Rng::seed_from_u64(11);
             let params = params_with(p, MechanismKind::DoubleCap, 4.0, norm, Some(a));
-            let rows: Vec<Row> = (0..n)
-                .map(|_| {
-                    Row::new(
-                        (0..p)
-                            .map(|j| {
-                                let z: f64 = StandardNormal.sample(&mut rng);
-                                z * if j < 2 { 0.4 } else { 0.12 } + 0.15
-                            })
-                            .collect(),
-                    )
-                })
-                .collect();
+            let mut value = |j: usize| {
+                let z: f64 = StandardNormal.sample(&mut rng);
+                z * if j < 2 { 0.4 } else { 0.12 } + 0.15
+            };
+            let rows = (0..n).map(|_| Row::new((0..p).map(&mut value).collect()));
+            let rows: Vec<Row> = rows.collect();
             let (mean, covariance) = plain(&params, &rows);
             let moment = device_moment(&params, rows.iter().cloned(), &mut rng);
             let estimated = moment.estimated_mean().unwrap();
@@ -234,14 +214,12 @@ fn the_independent_simulation() {
             let difference = moment.dense() - &covariance;
             let offset = difference.trace() / p as f64;
             let spectral = symmetric_eigenvalues(&difference).unwrap().amax();
-            println!(
-                "{norm:?} a = {a:.3}: mean error {error:.4} (expected {expected:.4}), offset {offset:+.5}, spectral {spectral:.4}"
-            );
+            println!("{norm:?} {a}: {error} (expected {expected}), {offset}, {spectral}");
             // χ² with 20 degrees of freedom: the length is within 45 % of its expectation but for 1 in 10⁴.
             assert!((error / expected - 1.0).abs() < 0.45);
             assert!(error < 0.03);
-            assert!(offset.abs() < 0.004, "{offset}");
-            assert!(spectral < 0.05, "{spectral}");
+            assert!(offset.abs() < 0.004);
+            assert!(spectral < 0.05);
         }
     }
 }
@@ -313,10 +291,7 @@ fn the_price_of_centring() {
         let measured = squares / (draws * (p - 2)) as f64 / (s * s);
         let formula = price(a, 0.25);
         println!("a = {a:.3}: variance × {measured:.3}, formula {formula:.3}");
-        assert!(
-            (measured / formula - 1.0).abs() < 0.03,
-            "{a}: {measured} {formula}"
-        );
+        assert!((measured / formula - 1.0).abs() < 0.03);
     }
     // The best constant is where the page says it is.
     for m in [0.1, 0.25, 1.0_f64] {
@@ -347,7 +322,7 @@ fn the_spurious_component_is_where_the_floor_says_and_is_not_counted() {
     ] {
         let mut rng = ChaCha20Rng::seed_from_u64(17);
         let f = 1.0 + a * a;
-        let (mut top, mut edge, mut counted, mut aligned) = (0.0, 0.0, 0, 0.0);
+        let (mut top, mut edge, mut counted) = (0.0, 0.0, 0);
         let draws = 40;
         for _ in 0..draws {
             let moment = noisy_moment(&zero, &mean, a, s, &mut rng);
@@ -356,17 +331,14 @@ fn the_spurious_component_is_where_the_floor_says_and_is_not_counted() {
             top += (findings.spectrum[0] - floor.centre) / (2.0 * f * r) / f64::from(draws);
             edge += (floor.edge - floor.centre) / (2.0 * f * r) / f64::from(draws);
             counted += floor.components_above;
-            aligned += findings.vectors[(7, 0)].powi(2) / f64::from(draws);
         }
         let x = 0.9 / a;
         let formula = if x > 1.0 { 0.5 * (x + 1.0 / x) } else { 1.0 };
-        println!(
-            "a = {a:.3}: top {top:.3} (independent {independent}), floor's edge {edge:.3}, formula {formula:.3}, squared cosine to the mean {aligned:.2}, counted {counted} of {draws}"
-        );
-        assert!((edge - formula).abs() < 0.02, "{a}: {edge}");
+        println!("a = {a}: {top} ({independent}), edge {edge} ({formula}), counted {counted}");
+        assert!((edge - formula).abs() < 0.02);
         // Forty draws: the mean of the top has a standard error below 0.01; finite p lowers it by up to 0.02.
-        assert!((top - independent).abs() < 0.03, "{a}: {top}");
-        assert!(counted <= 2, "{a}: {counted}");
+        assert!((top - independent).abs() < 0.03);
+        assert!(counted <= 2);
     }
 }
 
@@ -387,7 +359,6 @@ fn noise_around_a_mean_is_not_counted() {
                 findings.assessment.floor.components_above.min(1)
             })
             .sum();
-        println!("a = {a:.3}: noise counted in {counted} of 400");
         assert!(counted <= 20, "{a}: {counted}");
     }
 }
@@ -410,30 +381,13 @@ fn a_component_near_the_mean_just_above_the_noise_is_doubted() {
         assert_eq!(assessment.components[0].verdict, Verdict::Above);
         assert!(findings.vectors[(5, 0)] > 0.99);
         let clear = principal_components(&moment, Rank::Fixed(1), "ε = 1").unwrap();
-        assert!(
-            clear.assessment.warnings.is_empty(),
-            "{:?}",
-            clear.assessment.warnings
-        );
-        doubted += usize::from(
-            assessment
-                .warnings
-                .iter()
-                .any(|w| w.contains("not evidence")),
-        );
-        if assessment.components[1].verdict != Verdict::Below {
-            assert!(
-                assessment
-                    .warnings
-                    .iter()
-                    .any(|w| w.starts_with("Component 2 lies towards")),
-                "{:?}",
-                assessment.warnings
-            );
-        }
+        assert_eq!(clear.assessment.warnings, Vec::<String>::new());
+        let said = assessment.warnings.join("\n");
+        doubted += usize::from(said.contains("not evidence"));
+        let below = assessment.components[1].verdict == Verdict::Below;
+        assert!(below || said.contains("Component 2 lies towards"), "{said}");
     }
     // About half of the spurious eigenvalues lie above their expected place, the edge.
-    println!("doubted {doubted} of 50");
     assert!((10..=45).contains(&doubted), "{doubted}");
 }
 
@@ -451,17 +405,9 @@ fn prediction_and_expectation_hold_with_centring() {
         for norm in [Norm::Normalize, Norm::Clip { radius: 2.5 }] {
             for a in [0.4, DEFAULT_CENTRING] {
                 let params = params_with(24, mechanism, epsilon, norm, Some(a));
-                let experiment = Experiment {
-                    repeats: 20,
-                    seed: 6,
-                    ..Experiment::new(&params, RowSource::Rows(&rows), n, 1)
-                };
-                let (_, law) = run(&experiment, &mut |_| {}).unwrap();
+                let (_, law) = simulated(&params, RowSource::Rows(&rows), (n, 1), (20, 6));
                 let predicted = law.predicted_error.unwrap();
-                println!(
-                    "{mechanism} ε {epsilon} {norm:?} a {a:.2}: error {:.4}, predicted {predicted:.4}, expected {:.4}, without noise {:.4}, above {:.1}",
-                    law.error_mean, law.expected_error, law.nonprivate_error, law.components_above
-                );
+                println!("{mechanism} ε {epsilon} {norm:?} a {a:.2}: {law:?}");
                 assert!((law.error_mean / predicted - 1.0).abs() < 0.25);
                 assert!((law.error_mean / law.expected_error - 1.0).abs() < 0.25);
                 assert!(law.nonprivate_error < 0.3 * law.error_mean);
@@ -475,40 +421,21 @@ fn prediction_and_expectation_hold_with_centring() {
 fn a_model_around_zero_is_found_with_centring_too() {
     let source = RowSource::Model(Model::spiked(20, 2, 20.0));
     let error = |centring| {
-        let params = params_with(
-            20,
-            MechanismKind::IsotropicGaussian,
-            4.0,
-            Norm::Normalize,
-            centring,
-        );
-        let experiment = Experiment {
-            repeats: 10,
-            ..Experiment::new(&params, source, 60_000, 2)
-        };
-        run(&experiment, &mut |_| {}).unwrap().1
+        let kind = MechanismKind::IsotropicGaussian;
+        let params = params_with(20, kind, 4.0, Norm::Normalize, centring);
+        simulated(&params, source, (60_000, 2), (10, 1)).1
     };
     let (plain, centred) = (error(None), error(Some(0.5)));
     let ratio = centred.error_mean / plain.error_mean;
-    println!(
-        "{:.4} → {:.4}: × {ratio:.3}, a = 0.5 has 1 + a² = 1.25",
-        plain.error_mean, centred.error_mean
-    );
-    assert!((ratio / 1.25 - 1.0).abs() < 0.15);
+    // a = 0.5 has 1 + a² = 1.25.
+    assert!((ratio / 1.25 - 1.0).abs() < 0.15, "{ratio}");
     assert!(centred.nonprivate_error < 0.05);
-}
-
-fn uniform<R: Rng + ?Sized>(rng: &mut R, rows: &[Row]) -> Row {
-    rows[rng.random_range(0..rows.len())].clone()
 }
 
 /// Real rows whose first uncentred component is their mean: with centring the centred components come out.
 #[test]
 fn real_data_centred_components_instead_of_the_mean() {
-    for (name, epsilon, k, n) in [
-        ("breast_cancer", 4.0, 1, 200_000),
-        ("digits", 4.0, 3, 200_000),
-    ] {
+    for (name, k) in [("breast_cancer", 1), ("digits", 3)] {
         let Some(mut rows) = shared_rows(&format!("{name}.npy")) else {
             continue;
         };
@@ -525,34 +452,26 @@ fn real_data_centred_components_instead_of_the_mean() {
                 *row = Row::new(scaled.collect());
             }
         }
-        let uncentred = params_with(p, MechanismKind::DoubleCap, epsilon, Norm::Normalize, None);
-        let centred = params_with(
-            p,
-            MechanismKind::DoubleCap,
-            epsilon,
-            Norm::Normalize,
-            Some(DEFAULT_CENTRING),
-        );
+        let [uncentred, centred] = [None, Some(DEFAULT_CENTRING)].map(|centring| {
+            params_with(p, MechanismKind::DoubleCap, 4.0, Norm::Normalize, centring)
+        });
         let (mean, covariance) = plain(&centred, &rows);
         let truth = pca(&covariance, k).unwrap();
         let direction = mean.normalize();
         let mut rng = ChaCha20Rng::seed_from_u64(31);
-        let sample: Vec<Row> = (0..n).map(|_| uniform(&mut rng, &rows)).collect();
+        let sample: Vec<Row> = (0..200_000)
+            .map(|_| rows[rng.random_range(0..rows.len())].clone())
+            .collect();
         let plainly = device_moment(&uncentred, sample.iter().cloned(), &mut rng);
         let around = device_moment(&centred, sample.into_iter(), &mut rng);
         let first =
             |moment: &NoisyMoment| principal_components(moment, Rank::Fixed(k), "ε = 4").unwrap();
         let (without, with) = (first(&plainly), first(&around));
-        let cosine = |v: &DMatrix<f64>| v.column(0).dot(&direction).powi(2);
+        let cosine = |found: &Findings| found.vectors.column(0).dot(&direction).powi(2);
         let error = projector_distance(&with.vectors, &truth.vectors).unwrap();
         let error_without = projector_distance(&without.vectors, &truth.vectors).unwrap();
-        println!(
-            "{name}: first component to the mean cos² {:.4}, centred {:.4}; error {error:.3}, without {error_without:.3}",
-            cosine(&without.vectors),
-            cosine(&with.vectors)
-        );
-        assert!(cosine(&without.vectors) > 0.9);
-        assert!(cosine(&with.vectors) < 0.3);
+        assert!(cosine(&without) > 0.9, "{name}: {}", cosine(&without));
+        assert!(cosine(&with) < 0.3, "{name}: {}", cosine(&with));
         assert!(error < 0.6 * error_without, "{error} {error_without}");
     }
 }
@@ -575,23 +494,9 @@ fn a_centred_study_of_the_planned_size_reaches_the_target() {
         let noise = planned_noise(&params, spectrum.total(), mean.norm()).unwrap();
         let planned = plan(&spectrum, &noise, Wish::Error(target)).unwrap();
         let n = planned.n.unwrap();
-        let (_, summary) = run(
-            &Experiment {
-                repeats: 4,
-                seed: 3,
-                ..Experiment::new(&params, RowSource::Rows(&rows), n, k)
-            },
-            &mut |_| (),
-        )
-        .unwrap();
+        let (_, summary) = simulated(&params, RowSource::Rows(&rows), (n, k), (4, 3));
         let ratio = summary.error_mean / target;
-        println!(
-            "{mechanism} {norm:?}: mean {:.3}, n = {n}, measured {:.4} ± {:.4}: {ratio:.3}",
-            mean.norm(),
-            summary.error_mean,
-            summary.error_std
-        );
-        assert!((ratio - 1.0).abs() < 0.15, "{ratio}");
+        assert!((ratio - 1.0).abs() < 0.15, "{mechanism} {norm:?}: {ratio}");
     }
     // Rows that cannot be, and a study without centring.
     let centred = params_with(p, MechanismKind::DoubleCap, 4.0, Norm::Normalize, Some(0.7));
@@ -600,10 +505,8 @@ fn a_centred_study_of_the_planned_size_reaches_the_target() {
         assert_eq!(error.code(), ErrorCode::InvalidRequest);
     }
     let plain = params_with(p, MechanismKind::DoubleCap, 4.0, Norm::Normalize, None);
-    assert_eq!(
-        planned_noise(&plain, 1.0, 0.0).unwrap(),
-        plain.noise_model()
-    );
+    let unchanged = planned_noise(&plain, 1.0, 0.0).unwrap();
+    assert_eq!(unchanged, plain.noise_model());
 }
 
 /// What is planned with is what the estimate finds of the noise.
@@ -629,10 +532,8 @@ fn the_planned_noise_is_the_estimates() {
                 other => panic!("{other:?}"),
             };
             for (ours, theirs) in numbers(planned).into_iter().zip(numbers(found)) {
-                assert!(
-                    (ours - theirs).abs() <= 1e-9 * theirs.abs(),
-                    "{planned:?} {found:?}"
-                );
+                let apart = (ours - theirs).abs();
+                assert!(apart <= 1e-9 * theirs.abs(), "{planned:?} {found:?}");
             }
         }
     }

@@ -9,7 +9,6 @@
 mod common;
 
 mod centring;
-mod cross_validation;
 mod fantope;
 mod jackknife;
 mod lambda_path;

@@ -63,7 +63,6 @@ fn honest_reports_hardly_ever_disagree() {
         .iter()
         .map(|(params, n)| alarms(params, *n, 60))
         .sum();
-    println!("{total} alarms in 480 honest studies");
     assert!(total <= 4, "{total}");
 }
 
@@ -74,13 +73,7 @@ fn honest_reports_hardly_ever_disagree() {
 fn the_false_alarm_rate_of_each_setting() {
     for (params, n) in settings() {
         let found = alarms(&params, n, 2_000);
-        println!(
-            "{} epsilon {} centring {:?} p {} n {n}: {found} alarms in 2,000",
-            params.mechanism().kind(),
-            params.budget().epsilon(),
-            params.preprocessing().centring,
-            params.dimension()
-        );
+        println!("{params:?} n {n}: {found} alarms in 2,000");
         assert!(found <= 9, "{found}");
     }
 }
@@ -122,20 +115,15 @@ fn repeated_seeds_are_noticed_with_and_without_centring() {
     for centring in [None, Some(0.7)] {
         let params = params(MechanismKind::DoubleCap, 4.0, centring, 20);
         let honest = with_repeated_seeds(&params, 0).bucket_agreement.unwrap();
-        println!("honest: {honest:?}");
         assert_eq!(honest.verdict, BucketVerdict::Agree);
         for bad in [1, 4] {
             let found = with_repeated_seeds(&params, bad);
             let agreement = found.bucket_agreement.as_ref().unwrap();
-            println!("{bad} bad: {agreement:?}");
             assert_eq!(agreement.verdict, BucketVerdict::Disagree);
             assert!(agreement.suspicious_buckets as u64 >= 1);
             assert!(agreement.suspicious_buckets as u64 <= bad);
             let warning = &found.assessment.warnings[0];
-            assert!(
-                warning.contains("a poisoned or broken batch may be in the sums"),
-                "{warning}"
-            );
+            assert!(warning.contains("a poisoned or broken batch"), "{warning}");
         }
     }
 }
@@ -163,7 +151,6 @@ fn a_broken_scale_is_noticed() {
     let moment = NoisyMoment::from_buckets(buckets, *moment.noise()).unwrap();
     let found = principal_components(&moment, Rank::Fixed(2), "").unwrap();
     let agreement = found.bucket_agreement.unwrap();
-    println!("{agreement:?}");
     assert_eq!(agreement.verdict, BucketVerdict::Disagree);
     assert_eq!(agreement.suspicious_buckets, 1);
 }

@@ -8,7 +8,7 @@ use eigenveil_estimation::{
     metrics::projector_distance,
     models::{Model, uniform_frame},
     moment::NoisyMoment,
-    simulate::{Experiment, Participants, Path, Repeat, RowSource, Summary, noisy_sum, run},
+    simulate::{Participants, Path, Repeat, RowSource, Summary, noisy_sum},
 };
 use eigenveil_shared::{
     estimate::{Rank, Verdict},
@@ -23,7 +23,7 @@ use rand::{
 };
 use rand_distr::{Distribution, StandardNormal};
 
-use crate::common::params_with;
+use crate::common::{params_with, simulated};
 
 const P: usize = 40;
 const N: u64 = 10_000;
@@ -44,9 +44,8 @@ fn noise<R: Rng + ?Sized>(rng: &mut R, p: usize, diagonal_factor: f64) -> DMatri
     for i in 0..p {
         for j in 0..=i {
             let z: f64 = StandardNormal.sample(rng);
-            let entry = z * sd * if i == j { diagonal_factor } else { 1.0 };
-            matrix[(i, j)] = entry;
-            matrix[(j, i)] = entry;
+            matrix[(i, j)] = z * sd * if i == j { diagonal_factor } else { 1.0 };
+            matrix[(j, i)] = matrix[(i, j)];
         }
     }
     matrix
@@ -121,30 +120,15 @@ fn predicted_error_is_the_measured_one() {
                 .unwrap()
                 .expected_error;
             let from_data = mean(runs.iter().map(|run| run.error_from_data));
-            println!(
-                "{multiples:?} diagonal ×{diagonal_factor:.2}: measured {measured:.4}, planned {:.3}, from data {:.3}",
-                planned / measured,
-                from_data / measured
-            );
-            assert!(
-                (planned / measured - 1.0).abs() < 0.15,
-                "planned {planned} measured {measured}"
-            );
-            assert!(
-                (from_data / measured - 1.0).abs() < 0.15,
-                "from data {from_data} measured {measured}"
-            );
+            println!("{multiples:?} diagonal ×{diagonal_factor:.2}: measured {measured:.4}");
+            println!("planned {planned}, from data {from_data}");
+            assert!((planned / measured - 1.0).abs() < 0.15);
+            assert!((from_data / measured - 1.0).abs() < 0.15);
             for (j, size) in sizes.iter().enumerate() {
-                let debiased = mean(
-                    runs.iter()
-                        .map(|run| run.debiased[j])
-                        .filter(|x| x.is_finite()),
-                );
-                println!("   θ{} {:.3}", j + 1, debiased / size);
-                assert!(
-                    (debiased / size - 1.0).abs() < 0.12,
-                    "θ̂ {debiased} θ {size}"
-                );
+                let debiased = runs.iter().map(|run| run.debiased[j]);
+                let debiased = mean(debiased.filter(|x| x.is_finite()));
+                println!("   θ{} {debiased} of {size}", j + 1);
+                assert!((debiased / size - 1.0).abs() < 0.12);
             }
         }
     }
@@ -155,16 +139,8 @@ fn params(p: usize, epsilon: f64, norm: Norm) -> StudyParams {
 }
 
 fn spiked(params: &StudyParams) -> (Vec<Repeat>, Summary) {
-    let experiment = Experiment {
-        repeats: 6,
-        ..Experiment::new(
-            params,
-            RowSource::Model(Model::spiked(40, 5, 20.0)),
-            100_000,
-            5,
-        )
-    };
-    run(&experiment, &mut |_| {}).unwrap()
+    let source = RowSource::Model(Model::spiked(40, 5, 20.0));
+    simulated(params, source, (100_000, 5), (6, 1))
 }
 
 /// The same of `double-cap` with all components visible (here 4 r_b and more; the error of a run spreads by 5 to 10 %, the
@@ -177,23 +153,14 @@ fn predicted_error_is_the_measured_one_of_double_cap() {
         let measured = summary.error_mean;
         let (planned, from_data) = (summary.predicted_error.unwrap(), summary.expected_error);
         let mechanism = MechanismKind::SymmetricGaussian;
+        let budget = mechanism.budget(epsilon, Some(1e-6)).unwrap();
         let published = StudyParams::freeze(StudyDesign {
             calibration: Calibration::AsPublished,
-            ..StudyDesign::new(
-                mechanism,
-                40,
-                mechanism.budget(epsilon, Some(1e-6)).unwrap(),
-            )
+            ..StudyDesign::new(mechanism, 40, budget)
         })
         .unwrap();
         let rival = spiked(&published).1.error_mean;
-        println!(
-            "ε = {epsilon}: measured {measured:.4} ± {:.4}, planned {:.3}, from data {:.3}; as published {rival:.4}: {:.3}",
-            summary.error_std,
-            planned / measured,
-            from_data / measured,
-            measured / rival
-        );
+        println!("ε = {epsilon}, as published {rival}: {summary:?}");
         assert!((planned / measured - 1.0).abs() < 0.15);
         assert!((from_data / measured - 1.0).abs() < 0.15);
         assert!(repeats.iter().all(|r| r.components_above == 5));
@@ -249,11 +216,7 @@ fn a_component_is_debiased_with_and_without_known_lengths() {
         }
         let true_theta = (0.5 - bulk) * squared_norm;
         let measured = squares.sqrt();
-        println!(
-            "{norm:?}: θ̂/θ {:.3}, expected/measured {:.3}, explained {share:.3}",
-            theta / true_theta,
-            expected / measured
-        );
+        println!("{norm:?}: {theta} of {true_theta}, {expected} of {measured}, share {share}");
         assert!((theta / true_theta - 1.0).abs() < 0.05);
         assert!((expected / measured - 1.0).abs() < 0.15);
         if squared_norm == 1.0 {
@@ -289,19 +252,9 @@ fn a_spread_bulk_is_planned_as_it_is() {
     let mean_bulk = mean(eigenvalues[k..].iter().copied());
     let flat = Spectrum::new(P, eigenvalues[..k].to_vec(), mean_bulk).unwrap();
     let as_flat = predict(&flat, &noise_model(1.0), N).unwrap().expected_error;
-    println!(
-        "measured {measured:.4}, spread {:.3}, flat {:.3}",
-        planned / measured,
-        as_flat / measured
-    );
-    assert!(
-        (planned / measured - 1.0).abs() < 0.08,
-        "{planned} measured {measured}"
-    );
-    assert!(
-        as_flat / measured < 0.92,
-        "the flat formula would do: {as_flat}"
-    );
+    println!("measured {measured}, spread {planned}, flat {as_flat}");
+    assert!((planned / measured - 1.0).abs() < 0.08);
+    assert!(as_flat / measured < 0.92, "the flat formula would do");
 }
 
 /// How many of `runs` sums of `double-cap` reports of uniform rows (whose released directions are uniform) keep a
@@ -332,7 +285,6 @@ fn kept_of_double_cap(p: usize, epsilon: f64, n: u64, runs: usize, seed: u64) ->
             *kept += usize::from(floor.components_above > 0);
         }
     }
-    println!("p = {p}, ε = {epsilon}, n = {n}: {kept:?} of {runs} keep a component");
     kept
 }
 
@@ -354,12 +306,8 @@ fn pure_noise_rarely_counts() {
             let floor = Floor::from_eigenvalues(spectrum.as_slice(), &model, N).unwrap();
             floor.components_above > 0
         };
-        let kept = (0..runs)
-            .filter(|_| {
-                counts(symmetric_eigenvalues(&noise(&mut rng, p, diagonal_factor)).unwrap())
-            })
-            .count();
-        println!("p = {p}, diagonal ×{diagonal_factor:.2}: {kept} of {runs} keep a component");
+        let mut drawn = || symmetric_eigenvalues(&noise(&mut rng, p, diagonal_factor)).unwrap();
+        let kept = (0..runs).filter(|_| counts(drawn())).count();
         assert!(kept * 20 <= runs, "p = {p}: {kept} of {runs}");
     }
     for (p, epsilon, n, runs) in [

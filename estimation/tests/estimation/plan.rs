@@ -3,11 +3,11 @@
 use eigenveil_estimation::{
     models::Model,
     plan::{Total, Wish, plan, spectrum_of},
-    simulate::{Experiment, RowSource, run},
+    simulate::RowSource,
 };
 use eigenveil_shared::mechanism::MechanismKind;
 
-use crate::common::params;
+use crate::common::{params, simulated};
 
 /// Largest eigenvalue of `E[xxᵀ]/‖x‖²` for `N(0, I + spike·VVᵀ)`, V of rank k:
 /// `E[w z²/Σ w_j z_j²] = ∫₀^∞ w/(1+2wt) Π (1+2w_j t)^(−1/2) dt`, here with t = u/(1−u).
@@ -33,28 +33,9 @@ fn kept(mechanism: MechanismKind, epsilon: f64, target: f64) -> f64 {
     let leading = vec![leading_eigenvalue(p, k, spike); k];
     let spectrum = spectrum_of(p, k, &leading, Total::UnitRows).unwrap();
     let planned = plan(&spectrum, &params.noise_model(), Wish::Error(target)).unwrap();
-    let (_, summary) = run(
-        &Experiment {
-            repeats: 4,
-            seed: 7,
-            ..Experiment::new(
-                &params,
-                RowSource::Model(Model::spiked(p, k, spike)),
-                planned.n.unwrap(),
-                k,
-            )
-        },
-        &mut |_| (),
-    )
-    .unwrap();
-    let ratio = summary.error_mean / target;
-    println!(
-        "{mechanism} epsilon {epsilon}: n = {}, target {target}, measured {:.4} ± {:.4}, ratio {ratio:.3}",
-        planned.n.unwrap(),
-        summary.error_mean,
-        summary.error_std
-    );
-    ratio
+    let source = RowSource::Model(Model::spiked(p, k, spike));
+    let (_, summary) = simulated(&params, source, (planned.n.unwrap(), k), (4, 7));
+    summary.error_mean / target
 }
 
 #[test]

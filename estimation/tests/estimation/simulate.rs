@@ -13,7 +13,7 @@ use eigenveil_shared::{
 use nalgebra::DMatrix;
 use rand::{SeedableRng, rngs::ChaCha20Rng};
 
-use crate::common::{digits, params, params_with};
+use crate::common::{digits, params, params_with, simulated};
 
 /// Two-sample Kolmogorov–Smirnov statistic times √(mn/(m+n)).
 fn kolmogorov_smirnov(a: &mut [f64], b: &mut [f64]) -> f64 {
@@ -70,10 +70,8 @@ fn law_and_device_paths_have_one_distribution() {
                 })
                 .collect()
         };
-        let (law, device) = (
-            draw(Path::Law, 10 + number as u64),
-            draw(Path::Device, 20 + number as u64),
-        );
+        let law = draw(Path::Law, 10 + number as u64);
+        let device = draw(Path::Device, 20 + number as u64);
         for at in 0..law[0].len() {
             let column = |samples: &[Vec<f64>]| samples.iter().map(|v| v[at]).collect::<Vec<f64>>();
             let statistic = kolmogorov_smirnov(&mut column(&law), &mut column(&device));
@@ -94,11 +92,8 @@ fn the_test_of_both_paths_can_fail() {
 
 fn spiked(n: u64, p: usize, k: usize, epsilon: f64) -> f64 {
     let params = params(p, MechanismKind::IsotropicGaussian, epsilon);
-    let experiment = Experiment {
-        repeats: 3,
-        ..Experiment::new(&params, RowSource::Model(Model::spiked(p, k, 20.0)), n, k)
-    };
-    run(&experiment, &mut |_| {}).unwrap().1.error_mean
+    let source = RowSource::Model(Model::spiked(p, k, 20.0));
+    simulated(&params, source, (n, k), (3, 1)).1.error_mean
 }
 
 /// The trends of the paper's Figures 1 to 3, at a size a test can afford.
@@ -117,35 +112,15 @@ fn error_falls_with_n_and_epsilon_and_grows_with_p_and_k() {
 
 #[test]
 fn the_published_model_is_far_below_the_floor_and_the_floor_says_so() {
-    let params = params_with(
-        40,
-        MechanismKind::SymmetricGaussian,
-        0.5,
-        Norm::Clip { radius: 1.0 },
-        None,
-    );
-    let experiment = Experiment {
-        repeats: 2,
-        seed: 2,
-        ..Experiment::new(
-            &params,
-            RowSource::Model(Model::published(40, 5, None, 1.0)),
-            100_000,
-            5,
-        )
-    };
-    let (repeats, summary) = run(&experiment, &mut |_| {}).unwrap();
+    let (kind, ball) = (MechanismKind::SymmetricGaussian, Norm::Clip { radius: 1.0 });
+    let params = params_with(40, kind, 0.5, ball, None);
+    let source = RowSource::Model(Model::published(40, 5, None, 1.0));
+    let (repeats, summary) = simulated(&params, source, (100_000, 5), (2, 2));
+    println!("{summary:?}");
     // A random subspace has √(2k(1 − k/p)) = 2.96 of at most √10.
-    assert!(summary.error_mean > 2.7, "{}", summary.error_mean);
-    assert!(
-        summary.nonprivate_error < 0.2,
-        "{}",
-        summary.nonprivate_error
-    );
-    assert!(
-        repeats.iter().all(|r| r.components_above == 0),
-        "{repeats:?}"
-    );
+    assert!(summary.error_mean > 2.7);
+    assert!(summary.nonprivate_error < 0.2);
+    assert!(repeats.iter().all(|r| r.components_above == 0));
     assert!(summary.predicted_error.unwrap() > 2.7);
 }
 
@@ -156,24 +131,18 @@ fn the_sparse_estimator_beats_pca_on_the_same_reports() {
         refit: true,
         ..SparseSettings::default()
     };
+    let source = RowSource::Model(Model::sparse(60, 2, 8, 40.0));
     let experiment = Experiment {
         sparse: Some(&settings),
         repeats: 3,
         seed: 3,
-        ..Experiment::new(
-            &params,
-            RowSource::Model(Model::sparse(60, 2, 8, 40.0)),
-            20_000,
-            2,
-        )
+        ..Experiment::new(&params, source, 20_000, 2)
     };
     let (_, summary) = run(&experiment, &mut |_| {}).unwrap();
     assert!(summary.error_mean < 0.6 * summary.pca_error, "{summary:?}");
     let support = summary.support.unwrap();
-    assert!(
-        support.precision > 0.5 && support.recall > 0.8,
-        "{support:?}"
-    );
+    println!("{support:?}");
+    assert!(support.precision > 0.5 && support.recall > 0.8);
     assert_eq!(summary.converged, 3);
 }
 
@@ -201,16 +170,9 @@ fn rows_are_resampled_and_their_own_subspace_is_the_truth() {
         .map(|i| Row::new(vec![1.0 + f64::from(i % 3), f64::from(i % 2), 0.1]))
         .collect();
     let params = params(3, MechanismKind::IsotropicGaussian, 8.0);
-    let experiment = Experiment {
-        repeats: 2,
-        seed: 4,
-        ..Experiment::new(&params, RowSource::Rows(&rows), 20_000, 1)
-    };
-    let (_, summary) = run(&experiment, &mut |_| {}).unwrap();
-    assert!(
-        summary.error_mean < 0.1 && summary.nonprivate_error < 0.02,
-        "{summary:?}"
-    );
+    let (_, summary) = simulated(&params, RowSource::Rows(&rows), (20_000, 1), (2, 4));
+    println!("{summary:?}");
+    assert!(summary.error_mean < 0.1 && summary.nonprivate_error < 0.02);
 }
 
 #[test]
@@ -237,22 +199,13 @@ fn what_cannot_be_simulated_is_an_error() {
         assert_eq!(error.code(), ErrorCode::InvalidRequest);
     }
     // k = p: everything is the subspace, and there is no bulk to predict from.
-    let whole = Experiment {
-        k: 4,
-        source: RowSource::Model(Model::spiked(4, 4, 1.0)),
-        ..good.clone()
-    };
-    let (repeats, _) = run(&whole, &mut |_| {}).unwrap();
-    assert!(
-        repeats[0].error < 1e-6 && repeats[0].predicted_error.is_none(),
-        "{repeats:?}"
-    );
+    let whole = RowSource::Model(Model::spiked(4, 4, 1.0));
+    let (repeats, _) = simulated(&params, whole, (10, 4), (1, 1));
+    println!("{repeats:?}");
+    assert!(repeats[0].error < 1e-6 && repeats[0].predicted_error.is_none());
     // One participant, and fewer participants than buckets.
     for n in [1, 2, 31, 33] {
-        assert!(
-            run(&Experiment { n, ..good.clone() }, &mut |_| {}).is_ok(),
-            "{n}"
-        );
+        simulated(&params, source, (n, 1), (1, 1));
     }
 }
 

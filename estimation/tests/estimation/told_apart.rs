@@ -67,17 +67,12 @@ fn equal_components_have_one_verdict_that_is_true() {
                 continue;
             }
             assert_eq!(group.verdict, Verdict::Above);
-            let sum: f64 = assessment
-                .components
-                .iter()
-                .filter_map(|c| c.variance)
-                .sum();
-            assert!((group.variance - sum).abs() < 1e-12);
-            let warned = assessment.warnings.iter();
+            let variances = assessment.components.iter().filter_map(|c| c.variance);
+            assert!((group.variance - variances.sum::<f64>()).abs() < 1e-12);
+            let said = assessment.warnings.join(" ");
             assert!(
-                warned
-                    .clone()
-                    .any(|w| w.contains("Components 1–3 cannot be told apart"))
+                said.contains("Components 1–3 cannot be told apart"),
+                "{said}"
             );
             let error = projector_distance(&findings.vectors, &truth).unwrap();
             there += 1.0 - error * error / (2.0 * k as f64);
@@ -85,52 +80,33 @@ fn equal_components_have_one_verdict_that_is_true() {
             studies += 1;
         }
         let (expected, there) = (expected / f64::from(studies), there / f64::from(studies));
-        println!(
-            "{mechanism}: {studies} of 20 in one group, alignment {expected:.4}, truly {there:.4}"
-        );
         assert!(studies >= 15, "{studies}");
         assert!((expected - there).abs() < 0.02, "{expected} {there}");
     }
 }
 
 /// Two equal eigenvalues have no directions: they are told apart by mistake in one study of 20. More than 14 of 100 would
-/// come once in 3,000 times.
+/// come once in 3,000 times. The last has few rows, whose choice moves eigenvalues more than the mechanism does: its
+/// noise alone would tell a quarter of them apart.
 #[test]
 fn two_equal_components_are_hardly_ever_told_apart() {
-    for mechanism in [MechanismKind::DoubleCap, MechanismKind::SymmetricGaussian] {
-        let (p, k) = (8, 2);
-        let params = params(p, mechanism, 4.0);
-        let source = RowSource::Model(Model::spiked(p, k, 20.0));
-        let apart = (0..100).filter(|seed| {
-            let (findings, _) = found(&params, &source, k, 16_000, *seed);
+    for (mechanism, p, epsilon, spike, n, seeds) in [
+        (MechanismKind::DoubleCap, 8, 4.0, 20.0, 16_000, 0),
+        (MechanismKind::SymmetricGaussian, 8, 4.0, 20.0, 16_000, 0),
+        (MechanismKind::IsotropicGaussian, 3, 16.0, 100.0, 2_000, 500),
+    ] {
+        let params = params(p, mechanism, epsilon);
+        let source = RowSource::Model(Model::spiked(p, 2, spike));
+        let apart = (seeds..seeds + 100).filter(|seed| {
+            let (findings, _) = found(&params, &source, 2, n, *seed);
             let assessment = &findings.assessment;
-            assert!(
-                assessment
-                    .components
-                    .iter()
-                    .all(|c| c.verdict == Verdict::Above)
-            );
+            let mut components = assessment.components.iter();
+            assert!(p == 3 || components.all(|c| c.verdict == Verdict::Above));
             assessment.groups.is_empty()
         });
         let apart = apart.count();
-        println!("{mechanism}: {apart} of 100");
-        assert!(apart <= 14, "{apart}");
+        assert!(apart <= 14, "{mechanism}: {apart}");
     }
-}
-
-/// The same where the choice of the participants moves eigenvalues more than the mechanism does: its noise alone would
-/// tell a quarter of them apart.
-#[test]
-fn two_equal_components_of_few_rows_are_hardly_ever_told_apart() {
-    let params = params(3, MechanismKind::IsotropicGaussian, 16.0);
-    let source = RowSource::Model(Model::spiked(3, 2, 100.0));
-    let apart = (0..100).filter(|seed| {
-        let (findings, _) = found(&params, &source, 2, 2_000, 500 + *seed);
-        findings.assessment.groups.is_empty()
-    });
-    let apart = apart.count();
-    println!("{apart} of 100");
-    assert!(apart <= 14, "{apart}");
 }
 
 #[test]
@@ -138,13 +114,8 @@ fn components_far_apart_are_single_findings() {
     let params = params(12, MechanismKind::DoubleCap, 8.0);
     let mut deviations = vec![0.3; 12];
     deviations[..3].copy_from_slice(&[4.0, 2.5, 1.5]);
-    let (findings, _) = found(
-        &params,
-        &RowSource::Rows(&rows(0.0, &deviations, 4_000)),
-        3,
-        60_000,
-        3,
-    );
+    let rows = rows(0.0, &deviations, 4_000);
+    let (findings, _) = found(&params, &RowSource::Rows(&rows), 3, 60_000, 3);
     assert_eq!(findings.assessment.groups, []);
     let components = &findings.assessment.components;
     assert!(components.iter().all(|c| c.verdict == Verdict::Above));
@@ -162,23 +133,16 @@ fn half_a_plane_is_not_above() {
         let (findings, _) = found(&params, &source, 2, 20_000, *seed);
         let second = &findings.assessment.components[1];
         let open = second.direction_se.unwrap() > 0.5_f64.sqrt();
-        let together = findings.assessment.groups.iter();
-        let open = open
-            && together
-                .clone()
-                .all(|group| group.verdict != Verdict::Above);
+        let mut together = findings.assessment.groups.iter();
+        let open = open && together.all(|group| group.verdict != Verdict::Above);
         assert_eq!(second.verdict == Verdict::Above, !open, "{second:?}");
         let said = findings.assessment.warnings.join(" ");
         let reasons = ["were not asked for: 3 stand above", "not stable across"];
-        assert_eq!(
-            reasons.iter().any(|reason| said.contains(reason)),
-            open,
-            "{said}"
-        );
+        let reason = reasons.iter().any(|reason| said.contains(reason));
+        assert_eq!(reason, open, "{said}");
         open
     });
     let lowered = lowered.count();
-    println!("{lowered} of 60");
     assert!(lowered >= 2, "{lowered}");
 }
 
@@ -187,13 +151,8 @@ fn half_a_plane_is_not_above() {
 fn the_mean_is_called_the_mean() {
     let (p, k) = (12, 3);
     let params = params(p, MechanismKind::DoubleCap, 4.0);
-    let (findings, _) = found(
-        &params,
-        &RowSource::Rows(&rows(3.0, &vec![1.0; p], 4_000)),
-        k,
-        800,
-        1,
-    );
+    let rows = rows(3.0, &vec![1.0; p], 4_000);
+    let (findings, _) = found(&params, &RowSource::Rows(&rows), k, 800, 1);
     let assessment = &findings.assessment;
     let words = probably_the_mean(&params, assessment).unwrap();
     assert!(words.starts_with("Component 1 is probably the mean of the rows"));
@@ -201,11 +160,7 @@ fn the_mean_is_called_the_mean() {
     // The call for more people is apart from the warnings, so that it can be left out.
     assert!(assessment.outlook.is_some(), "{assessment:?}");
     let warnings = assessment.warnings.join(" ");
-    assert!(
-        !warnings.contains("participants would be needed"),
-        "{warnings}"
-    );
-
+    assert!(!warnings.contains("would be needed"), "{warnings}");
     // Where the study centres, nothing is the mean.
     let kind = MechanismKind::DoubleCap;
     let centred = params_with(p, kind, 4.0, Norm::Normalize, Some(0.7));
@@ -224,6 +179,5 @@ fn centred_rows_are_hardly_ever_called_a_mean() {
         probably_the_mean(&params, &findings.assessment).is_some()
     });
     let called = called.count();
-    println!("{called} of 200");
     assert!(called <= 5, "{called}");
 }

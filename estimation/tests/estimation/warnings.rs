@@ -44,7 +44,6 @@ fn the_number_named_is_enough_for_the_planner() {
         let setting = format!("ε = {epsilon}");
         let found = principal_components(&moment, Rank::Fixed(k), &setting).unwrap();
         let warning = &found.assessment.warnings[0];
-        println!("{mechanism}: {warning}");
         let opening = format!("At n = 1,797 and ε = {epsilon} no component stands above the noise");
         assert!(warning.starts_with(&opening), "{warning}");
 

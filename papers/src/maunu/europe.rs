@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Instant};
 
 use eigenveil_central::{
-    AnalyzeGauss, Baseline, Fit, NoiseRule, Privacy, Request, Rows, generator, robust::GladForm,
+    AnalyzeGauss, Baseline, NoiseRule, Privacy, Request, Rows, generator, robust::GladForm,
 };
 use eigenveil_estimation::models::uniform_frame;
 use eigenveil_figures::{BarChart, Figure};
@@ -18,6 +18,8 @@ use super::{
 use crate::{
     Cell, Data, Exhibit, Minutes, Paper, Plan, Point, Record, Scale, Table, Verdict,
     number::{digits, short},
+    runs::true_epsilon,
+    sweep,
 };
 
 /// Components of the map.
@@ -53,23 +55,17 @@ impl Mapper {
     fn fit(&self, popres: &Popres, seed: u64) -> Result<(nalgebra::DMatrix<f64>, f64)> {
         let rows: &Rows = popres.rows()?;
         let mut rng = generator(Some(seed))?;
-        let holds = |fit: &Fit| fit.privacy.as_ref().and_then(|given| given.true_epsilon);
-        let (fit, epsilon) = match self {
+        let fit = match self {
             Self::PeopleAlone => return Ok((popres.people_alone()?, f64::NAN)),
             Self::Random => return Ok((uniform_frame(&mut rng, popres.d, K)?, f64::NAN)),
-            Self::DpPca(privacy) => {
-                let fit = AnalyzeGauss.fit(rows, &Request::new(K, *privacy), &mut rng)?;
-                let holds = holds(&fit);
-                (fit, holds)
-            }
+            Self::DpPca(privacy) => AnalyzeGauss.fit(rows, &Request::new(K, *privacy), &mut rng)?,
             Self::Run(method, noise) => {
                 let request = Request::new(K, noise.privacy);
-                let fit = method.fit(rows, &request, noise.calibrated()?, &mut rng)?;
-                let holds = holds(&fit);
-                (fit, holds)
+                method.fit(rows, &request, noise.calibrated()?, &mut rng)?
             }
         };
-        Ok((fit.subspace, epsilon.unwrap_or(f64::NAN)))
+        let holds = true_epsilon(&fit);
+        Ok((fit.subspace, holds))
     }
 
     /// What has to be there before the clock starts.
@@ -123,19 +119,14 @@ impl Maps {
         budget: Option<(f64, NoiseRule)>,
         repeats: u64,
     ) {
-        let (iterations, stage, paper) = match &mapper {
-            Mapper::Run(method, _) => (
-                method.iterations.to_string(),
-                match method.form {
-                    Form::Glad(_) => method
-                        .stage
-                        .map_or(String::new(), |stage| stage.to_string()),
-                    Form::Reaper(_) => String::new(),
-                },
-                paper_seconds(method.form),
-            ),
-            _ => (String::new(), String::new(), f64::NAN),
-        };
+        let (mut iterations, mut stage, mut paper) = (String::new(), String::new(), f64::NAN);
+        if let Mapper::Run(method, _) = &mapper {
+            iterations = method.iterations.to_string();
+            if let (Form::Glad(_), Some(of)) = (method.form, method.stage) {
+                stage = of.to_string();
+            }
+            paper = paper_seconds(method.form);
+        }
         let (epsilon, delta, rule) = match budget {
             None => (String::new(), String::new(), "none"),
             Some((epsilon, rule)) => (short(epsilon), short(DELTA), rule.as_str()),
@@ -260,12 +251,8 @@ fn figure_10(data: &Data, scale: Scale) -> Result<Plan> {
     for rule in NOISES {
         let budget = (EPSILON, rule);
         maps.add_run(&large, SGGD[1], budget, scale.choose(5, 10))?;
-        maps.add_run(
-            &large,
-            Method::printed(DP_GGD, 100),
-            budget,
-            scale.choose(5, 10),
-        )?;
+        let ggd = Method::printed(DP_GGD, 100);
+        maps.add_run(&large, ggd, budget, scale.choose(5, 10))?;
         for form in [DP_SMD, DP_MD, DP_GD, DP_SGD] {
             let method = Method::printed(form, scale.choose(20, 100));
             maps.add_run(&small, method, budget, 5)?;
@@ -423,31 +410,26 @@ fn picture(table: &Table) -> String {
 }
 
 fn numbers(table: &Table) -> String {
-    let mut text = String::from(
-        "| algorithm | noise | D | ε | true ε | T | stage | R² (quartiles) | seconds | the paper's seconds |\n\
-         |---|---|---|---|---|---|---|---|---|---|\n",
-    );
-    for line in table.records() {
+    let rows = table.records().iter().map(|line| {
         let [median, low, high] =
             ["median", "q1", "q3"].map(|what| digits(line.number(&format!("r2_{what}")), 2));
         let share = match line.number("repeats") > 1.0 {
             true => format!("{median} ({low}–{high})"),
             false => median,
         };
-        text.push_str(&format!(
-            "| {} | {} | {} | {} | {} | {} | {} | {share} | {} | {} |\n",
-            line.text("algorithm"),
-            line.text("noise"),
-            line.text("p"),
-            line.text("epsilon"),
+        let setting = ["algorithm", "noise", "p", "epsilon"].map(|column| line.text(column));
+        format!(
+            "{} | {} | {} | {} | {share} | {} | {}",
+            setting.join(" | "),
             digits(line.number("true_epsilon"), 3),
             line.text("iterations"),
             line.text("stage"),
             digits(line.number("seconds_median"), 2),
             line.text("paper_seconds")
-        ));
-    }
-    text
+        )
+    });
+    let heads = "algorithm | noise | D | ε | true ε | T | stage | R² (quartiles) | seconds | the paper's seconds";
+    sweep::grid(heads, rows)
 }
 
 pub(crate) const FIGURE_3: Exhibit = Exhibit {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use eigenveil_estimation::{models::Model, simulate::RowSource};
-use eigenveil_figures::{Axis, Figure, HorizontalLine, LineChart, LineStyle, Series};
+use eigenveil_figures::{Axis, LineStyle, Series};
 use eigenveil_shared::{
     Result,
     mechanism::{Calibration, MechanismKind},
@@ -14,6 +14,7 @@ use crate::{
     Cell, Data, Exhibit, Minutes, Paper, Plan, Point, Record, Scale, Table, Verdict,
     number::digits,
     runs::{params, study},
+    sweep,
 };
 
 /// With Gaussian noise θ > 1.3 r is an expected squared cosine 1 − (r/θ)² above this: a component is clear.
@@ -134,16 +135,11 @@ fn judge(table: &Table) -> Verdict {
 }
 
 fn judge_noise(table: &Table) -> Verdict {
-    let worst = table
-        .records()
-        .iter()
-        .map(|record| record.number("kept_mean"))
-        .fold(0.0, f64::max);
+    let records = table.records();
+    let kept = records.iter().map(|record| record.number("kept_mean"));
+    let worst = kept.fold(0.0, f64::max);
     // By chance too: three standard errors of so many runs.
-    let runs = table
-        .records()
-        .first()
-        .map_or(1.0, |record| record.number("repeats"));
+    let runs = records.first().map_or(1.0, |r| r.number("repeats"));
     let chance = 3.0 * (FALSE_ALARMS * (1.0 - FALSE_ALARMS) / runs).sqrt();
     Verdict::default().with(
         "of rows without a component `k = auto` keeps one in at most 5 % of runs",
@@ -151,96 +147,77 @@ fn judge_noise(table: &Table) -> Verdict {
         format!(
             "at most {} % of {runs} runs in any of {} settings",
             digits(100.0 * worst, 2),
-            table.records().len()
+            records.len()
         ),
     )
 }
 
 fn picture(table: &Table) -> String {
-    let mut chart = LineChart::new(
+    let scatter = |mechanism| {
+        let mut points = table.line(&[("mechanism", mechanism)], "error_mean", "predicted_mean");
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        Series::new(mechanism, points).with_style(LineStyle::None)
+    };
+    let errors = || table.records().iter().map(|r| r.number("error_mean"));
+    let low = errors().fold(f64::INFINITY, f64::min);
+    let high = errors().fold(0.0, f64::max);
+    let diagonal = Series::new("as predicted", [(low, low), (high, high)]);
+    let scatters = table.values("mechanism").into_iter().map(scatter);
+    sweep::chart(
         "The error that the noise floor predicts, over the error measured",
         Axis::log("error measured"),
         Axis::log("error predicted"),
-    );
-    for mechanism in table.values("mechanism") {
-        let mut points = table.line(&[("mechanism", mechanism)], "error_mean", "predicted_mean");
-        points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        chart
-            .series
-            .push(Series::new(mechanism, points).with_style(LineStyle::None));
-    }
-    let all: Vec<f64> = table
-        .records()
-        .iter()
-        .map(|record| record.number("error_mean"))
-        .collect();
-    let low = all.iter().copied().fold(f64::INFINITY, f64::min);
-    let high = all.iter().copied().fold(0.0, f64::max);
-    chart.series.push(
-        Series::new("as predicted", [(low, low), (high, high)]).with_style(LineStyle::Dotted),
-    );
-    chart.to_svg()
+        scatters.chain([diagonal.with_style(LineStyle::Dotted)]),
+        [],
+    )
 }
 
 fn picture_noise(table: &Table) -> String {
-    let mut chart = LineChart::new(
+    let mut lines = Vec::new();
+    let p = table.values("p").first().copied().unwrap_or("40");
+    for mechanism in table.values("mechanism") {
+        for epsilon in table.values("epsilon") {
+            let wanted = [("mechanism", mechanism), ("epsilon", epsilon), ("p", p)];
+            let points = table.line(&wanted, "n", "kept_mean");
+            lines.push(Series::new(format!("{mechanism}, ε = {epsilon}"), points));
+        }
+    }
+    sweep::chart(
         "Rows without a component: share of runs in which one is kept",
         Axis::log("participants n"),
         Axis::linear("share of runs"),
-    );
-    for mechanism in table.values("mechanism") {
-        for epsilon in table.values("epsilon") {
-            let p = table.values("p").first().copied().unwrap_or("40");
-            let wanted = [("mechanism", mechanism), ("epsilon", epsilon), ("p", p)];
-            chart.series.push(Series::new(
-                format!("{mechanism}, ε = {epsilon}"),
-                table.line(&wanted, "n", "kept_mean"),
-            ));
-        }
-    }
-    chart.reference_lines.push(HorizontalLine {
-        label: "5 %".to_owned(),
-        y: FALSE_ALARMS,
-    });
-    chart.to_svg()
+        lines,
+        [("5 %".to_owned(), FALSE_ALARMS)],
+    )
 }
 
 fn numbers(table: &Table) -> String {
-    let mut text = String::from(
-        "| mechanism | p | k | ε | n | measured | predicted | weakest alignment |\n|---|---|---|---|---|---|---|---|\n",
-    );
-    for r in table.records() {
-        text.push_str(&format!(
-            "| {} | {} | {} | {} | {} | {} ± {} | {} | {} |\n",
-            r.text("mechanism"),
-            r.text("p"),
-            r.text("k"),
-            r.text("epsilon"),
-            r.text("n"),
+    let rows = table.records().iter().map(|r| {
+        let setting = ["mechanism", "p", "k", "epsilon", "n"].map(|column| r.text(column));
+        format!(
+            "{} | {} ± {} | {} | {}",
+            setting.join(" | "),
             digits(r.number("error_mean"), 3),
             digits(r.number("error_std"), 1),
             digits(r.number("predicted_mean"), 3),
             digits(r.number("alignment_mean"), 2)
-        ));
-    }
-    text
+        )
+    });
+    let heads = "mechanism | p | k | ε | n | measured | predicted | weakest alignment";
+    sweep::grid(heads, rows)
 }
 
 fn numbers_noise(table: &Table) -> String {
-    let mut text =
-        String::from("| mechanism | p | ε | n | runs that keep one |\n|---|---|---|---|---|\n");
-    for r in table.records() {
-        text.push_str(&format!(
-            "| {} | {} | {} | {} | {} % of {} |\n",
-            r.text("mechanism"),
-            r.text("p"),
-            r.text("epsilon"),
-            r.text("n"),
-            digits(100.0 * r.number("kept_mean"), 2),
+    let rows = table.records().iter().map(|r| {
+        let setting = ["mechanism", "p", "epsilon", "n"].map(|column| r.text(column));
+        let kept = digits(100.0 * r.number("kept_mean"), 2);
+        format!(
+            "{} | {kept} % of {}",
+            setting.join(" | "),
             r.text("repeats")
-        ));
-    }
-    text
+        )
+    });
+    sweep::grid("mechanism | p | ε | n | runs that keep one", rows)
 }
 
 pub(crate) const FLOOR: Exhibit = Exhibit {

@@ -14,7 +14,7 @@ use eigenveil_estimation::{
     pca::pca,
     simulate::{Participants, Path, RowSource, noisy_sum},
 };
-use eigenveil_figures::{Axis, Figure, LineChart, Series};
+use eigenveil_figures::{Axis, Series};
 use eigenveil_shared::{
     Result,
     mechanism::{
@@ -28,7 +28,7 @@ use rand::{SeedableRng, rngs::ChaCha20Rng};
 
 use crate::{
     Cell, Data, Exhibit, Minutes, Paper, Plan, Point, Scale, Table, Verdict, number::digits,
-    runs::params,
+    runs::params, sweep,
 };
 
 const KAPPAS: [f64; 7] = [0.15, 0.2, 0.25, 0.35, 0.5, 0.7, 1.0];
@@ -145,31 +145,23 @@ fn judge(table: &Table) -> Verdict {
 }
 
 fn picture(table: &Table) -> String {
-    let mut chart = LineChart::new(
+    let line = |measure| Series::new(measure, KAPPAS.into_iter().zip(losses(table, measure)));
+    sweep::chart(
         "The constant of --lambda auto: error over that of each setting's best κ",
         Axis::log("κ"),
         Axis::log("error over the best"),
-    );
-    for measure in ["relaxed", "refitted"] {
-        let losses = losses(table, measure);
-        chart
-            .series
-            .push(Series::new(measure, KAPPAS.into_iter().zip(losses)));
-    }
-    chart.to_svg()
+        ["relaxed", "refitted"].map(line),
+        [],
+    )
 }
 
 fn numbers(table: &Table) -> String {
-    let mut text = String::from("| κ | relaxed | refitted |\n|---|---|---|\n");
     let (relaxed, refitted) = (losses(table, "relaxed"), losses(table, "refitted"));
-    for ((kappa, relaxed), refitted) in KAPPAS.iter().zip(relaxed).zip(refitted) {
-        text.push_str(&format!(
-            "| {kappa} | {} | {} |\n",
-            digits(relaxed, 3),
-            digits(refitted, 3)
-        ));
-    }
-    text
+    let rows = KAPPAS.iter().zip(relaxed).zip(refitted);
+    let row = |((kappa, relaxed), refitted): ((&f64, _), _)| {
+        format!("{kappa} | {} | {}", digits(relaxed, 3), digits(refitted, 3))
+    };
+    sweep::grid("κ | relaxed | refitted", rows.map(row))
 }
 
 pub(crate) const KAPPA_GRID: Exhibit = Exhibit {

@@ -1,10 +1,11 @@
 //! Table 2: rows, columns and sparsity of the data sets, counted.
 
-use eigenveil_figures::{Axis, Figure, LineChart, LineStyle, Series};
+use eigenveil_figures::{Axis, LineStyle, Series};
 use eigenveil_shared::{Result, preprocess::Row};
 
 use crate::{
-    Cell, Data, Exhibit, Minutes, Paper, Plan, Point, Scale, Table, Verdict, number::digits,
+    Cell, Data, Exhibit, Minutes, Paper, Plan, Point, Record, Scale, Table, Verdict,
+    number::digits, sweep,
 };
 
 /// Name, file, and what is printed: n, d, "sparsity" in percent.
@@ -40,16 +41,12 @@ fn judge(table: &Table) -> Verdict {
     for line in table.records() {
         let name = line.text("data");
         let at = |column| line.number(column);
+        let [n, d] = ["n_mean", "d_mean"].map(at);
+        let [printed_n, printed_d] = ["printed_n", "printed_d"].map(at);
         verdict = verdict.with(
             format!("{name}: n and d"),
-            at("n_mean") == at("printed_n") && at("d_mean") == at("printed_d"),
-            format!(
-                "{} × {} here, {} × {} printed",
-                at("n_mean"),
-                at("d_mean"),
-                at("printed_n"),
-                at("printed_d")
-            ),
+            n == printed_n && d == printed_d,
+            format!("{n} × {d} here, {printed_n} × {printed_d} printed"),
         );
         let (filled, printed) = (at("nonzero_mean"), at("printed_sparsity"));
         let what = if (filled - printed).abs() < 0.01 {
@@ -73,30 +70,25 @@ fn judge(table: &Table) -> Verdict {
 }
 
 fn picture(table: &Table) -> String {
-    let mut chart = LineChart::new(
+    let dot = |line: &Record| {
+        let point = (line.number("printed_sparsity"), line.number("nonzero_mean"));
+        Series::new(line.text("data"), [point]).with_style(LineStyle::None)
+    };
+    let diagonal = Series::new("as printed", [(0.0, 0.0), (100.0, 100.0)]);
+    let dots = table.records().iter().map(dot);
+    sweep::chart(
         "Entries that are not zero, over the printed sparsity",
         Axis::linear("printed sparsity, %"),
         Axis::linear("entries that are not zero, %"),
-    );
-    for line in table.records() {
-        let point = (line.number("printed_sparsity"), line.number("nonzero_mean"));
-        chart
-            .series
-            .push(Series::new(line.text("data"), [point]).with_style(LineStyle::None));
-    }
-    chart.series.push(
-        Series::new("as printed", [(0.0, 0.0), (100.0, 100.0)]).with_style(LineStyle::Dotted),
-    );
-    chart.to_svg()
+        dots.chain([diagonal.with_style(LineStyle::Dotted)]),
+        [],
+    )
 }
 
 fn numbers(table: &Table) -> String {
-    let mut text = String::from(
-        "| data | n printed | n | d printed | d | sparsity printed, % | not zero, % |\n|---|---|---|---|---|---|---|\n",
-    );
-    for line in table.records() {
-        text.push_str(&format!(
-            "| {} | {} | {} | {} | {} | {} | {} |\n",
+    let rows = table.records().iter().map(|line| {
+        format!(
+            "{} | {} | {} | {} | {} | {} | {}",
             line.text("data"),
             line.text("printed_n"),
             line.number("n_mean"),
@@ -104,9 +96,10 @@ fn numbers(table: &Table) -> String {
             line.number("d_mean"),
             digits(line.number("printed_sparsity"), 6),
             digits(line.number("nonzero_mean"), 6)
-        ));
-    }
-    text
+        )
+    });
+    let heads = "data | n printed | n | d printed | d | sparsity printed, % | not zero, %";
+    sweep::grid(heads, rows)
 }
 
 pub(crate) const TABLE_2: Exhibit = Exhibit {

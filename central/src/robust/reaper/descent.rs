@@ -340,20 +340,11 @@ pub(super) mod tests {
             let mut p = Iterate::start(2, d);
             for seed in 0..3 {
                 let of = |seed| generator(Some(seed)).unwrap();
-                let full = descent
-                    .full_step(&p, &rows, 2, 2e-3, &mut of(seed))
-                    .unwrap();
-                let part = descent
-                    .partial_step(&p, &rows, 2, 2e-3, &mut of(seed))
-                    .unwrap();
-                let size = full
-                    .factor
-                    .weights
-                    .iter()
-                    .map(|w| w * w)
-                    .sum::<f64>()
-                    .sqrt();
-                let apart = part.factor.distance(&full.factor) / size;
+                let full = descent.full_step(&p, &rows, 2, 2e-3, &mut of(seed));
+                let part = descent.partial_step(&p, &rows, 2, 2e-3, &mut of(seed));
+                let (full, part) = (full.unwrap(), part.unwrap());
+                let squares = full.factor.weights.iter().map(|w| w * w);
+                let apart = part.factor.distance(&full.factor) / squares.sum::<f64>().sqrt();
                 assert!(apart < allowed, "{noise:?}: {apart}");
                 p = part;
             }
@@ -365,16 +356,14 @@ pub(super) mod tests {
     fn coordinates_do_not_show_in_the_answer() {
         let (d, n) = (PARTIAL + 10, 120);
         let preprocessing = Preprocessing::new(d, Norm::Normalize);
+        let preprocessor = preprocessing.preprocessor().unwrap();
         let mut rng = generator(Some(9)).unwrap();
         let rows = (0..n).map(|_| {
             let row = (0..d).map(|i| {
                 let z: f64 = StandardNormal.sample(&mut rng);
                 z / (i + 1) as f64
             });
-            preprocessing
-                .preprocessor()
-                .unwrap()
-                .prepare_features(&Row::new(row.collect()))
+            preprocessor.prepare_features(&Row::new(row.collect()))
         });
         let table = Table::spherised(&Rows::collect(rows).unwrap());
         for (count, rate) in [(3, None), (1, Some(0.5))] {
@@ -385,10 +374,8 @@ pub(super) mod tests {
                     step: 1.0,
                     noise,
                 };
-                assert_eq!(
-                    descent.is_turned(&table),
-                    rate.is_none() && noise != StepNoise::None
-                );
+                let turned = rate.is_none() && noise != StepNoise::None;
+                assert_eq!(descent.is_turned(&table), turned);
                 let mut rng = generator(Some(10)).unwrap();
                 descent.run(&table, 2, &mut rng, |_, _| Ok(())).unwrap()
             };

@@ -6,9 +6,6 @@ use eigenveil_shared::{Error, Result};
 /// relative entropy: `gᵢ = min(1, c·exp(logᵢ))` with the c that makes the sum k.
 ///
 /// The paper divides by the trace instead, which leaves eigenvalues above 1 and so the constraint set.
-///
-/// # Errors
-/// `invalid-request` unless `1 ≤ k ≤ p`; `estimate-failed` for logarithms that are not finite.
 pub(super) fn log_scale(logarithms: &[f64], k: usize) -> Result<f64> {
     let p = logarithms.len();
     if k == 0 || k > p {

@@ -84,9 +84,6 @@ impl Span {
 
     /// `p × c` vectors from their coordinates: d of them, and as many as there are for the dimensions beyond, in which these stand for a
     /// uniformly distributed frame.
-    ///
-    /// # Errors
-    /// `estimate-failed` where a drawn frame is dependent, which has probability zero.
     pub(super) fn embed(
         &self,
         coordinates: &DMatrix<f64>,
