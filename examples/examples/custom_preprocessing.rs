@@ -34,16 +34,11 @@ fn features(usage: &Usage) -> Row {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Public constants, from last year's published averages, not from these users.
-    let feature = |name: &str, center, scale| Feature {
-        name: name.to_owned(),
-        center,
-        scale,
-    };
     let params = StudyParams::freeze(StudyDesign {
         features: Some(vec![
-            feature("log_minutes", 3.4, 1.0),
-            feature("log_sessions", 1.6, 0.7),
-            feature("north", 0.0, 1.0),
+            Feature::new("log_minutes", 3.4, 1.0),
+            Feature::new("log_sessions", 1.6, 0.7),
+            Feature::new("north", 0.0, 1.0),
         ]),
         norm: Norm::Clip { radius: 2.0 },
         ..StudyDesign::new(

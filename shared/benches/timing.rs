@@ -25,67 +25,53 @@ struct Pair {
 }
 
 fn pairs(p: usize) -> Vec<Pair> {
-    let axis = |value: f64| {
-        let mut row = vec![0.0; p];
-        row[0] = value;
+    let axis_beside = |others: f64| {
+        let mut row = vec![others; p];
+        row[0] = 1.0;
         row
     };
+    let axis = axis_beside(0.0);
     // Half of the entries at the center: their products are zero, the others' smallest.
-    let halves = |at: f64, off: f64| (0..p).map(|j| if j % 2 == 0 { at } else { off }).collect();
-    vec![
-        Pair {
-            name: "axis / flat",
-            features: None,
-            rows: [axis(1.0), vec![1.0; p]],
-        },
-        Pair {
-            name: "axis / zero row",
-            features: None,
-            rows: [axis(1.0), vec![0.0; p]],
-        },
-        Pair {
-            name: "axis / axis with 1e-155 beside it",
-            features: None,
-            rows: [axis(1.0), {
-                let mut row = vec![1e-155; p];
-                row[0] = 1.0;
-                row
-            }],
-        },
-        Pair {
-            name: "axis / axis with 1e-310 beside it",
-            features: None,
-            rows: [axis(1.0), {
-                let mut row = vec![1e-310; p];
-                row[0] = 1.0;
-                row
-            }],
-        },
-        Pair {
-            name: "scale 1e-160: flat / half at 1",
-            features: Some((0.0, 1e-160)),
-            rows: [vec![1e-160; p], {
-                let mut row: Vec<f64> = halves(1e-160, 1e-318);
-                row[0] = 1.0;
-                row
-            }],
-        },
-        Pair {
-            name: "center 1e150: at it / half off",
-            features: Some((1e150, 1.0)),
-            rows: [vec![1e150; p], halves(1e150, 0.0)],
-        },
-        Pair {
-            name: "center 3: at it / off it",
-            features: Some((3.0, 1.0)),
-            rows: [vec![3.0; p], vec![4.0; p]],
-        },
-        Pair {
-            name: "unusable (NaN) / usable",
-            features: None,
-            rows: [vec![f64::NAN; p], vec![1.0; p]],
-        },
+    let halves = |at: f64, off: f64| -> Vec<f64> { (0..p).map(|j| [at, off][j % 2]).collect() };
+    let mut beside_half = halves(1e-160, 1e-318);
+    beside_half[0] = 1.0;
+    let flat = |value: f64| vec![value; p];
+    [
+        ("axis / flat", None, [axis.clone(), flat(1.0)]),
+        ("axis / zero row", None, [axis.clone(), flat(0.0)]),
+        (
+            "axis / axis with 1e-155 beside it",
+            None,
+            [axis.clone(), axis_beside(1e-155)],
+        ),
+        (
+            "axis / axis with 1e-310 beside it",
+            None,
+            [axis, axis_beside(1e-310)],
+        ),
+        (
+            "scale 1e-160: flat / half at 1",
+            Some((0.0, 1e-160)),
+            [flat(1e-160), beside_half],
+        ),
+        (
+            "center 1e150: at it / half off",
+            Some((1e150, 1.0)),
+            [flat(1e150), halves(1e150, 0.0)],
+        ),
+        (
+            "center 3: at it / off it",
+            Some((3.0, 1.0)),
+            [flat(3.0), flat(4.0)],
+        ),
+        ("unusable (NaN) / usable", None, [flat(f64::NAN), flat(1.0)]),
     ]
+    .map(|(name, features, rows)| Pair {
+        name,
+        features,
+        rows,
+    })
+    .into()
 }
 
 fn main() {
@@ -124,11 +110,7 @@ fn main() {
 
 fn measure(kind: MechanismKind, epsilon: f64, p: usize, pair: &Pair, rounds: usize) {
     let features = pair.features.map(|(center, scale)| {
-        let feature = |j| Feature {
-            name: format!("x{j}"),
-            center,
-            scale,
-        };
+        let feature = |j| Feature::new(format!("x{j}"), center, scale);
         (0..p).map(feature).collect()
     });
     let frozen = kind.budget(epsilon, None).and_then(|budget| {

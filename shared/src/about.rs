@@ -41,19 +41,15 @@ const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 #[serde(deny_unknown_fields)]
 pub struct About {
     /// What the answer is wanted for; at most 1,000 bytes.
-    #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 1_000))]
     pub purpose: Option<String>,
     /// The person or organisation that answers for the study; at most 200 bytes.
-    #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 200))]
     pub responsible: Option<String>,
     /// How to reach them: an e-mail address, or an address that begins with `https://`; at most 254 bytes.
-    #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 254))]
     pub contact: Option<String>,
     /// The last day on which reports are taken, UTC; `null`: until somebody closes the study.
-    #[serde(default)]
     pub ends: Option<Day>,
 }
 
@@ -212,16 +208,6 @@ fn is_host(host: &str) -> bool {
 }
 
 /// A day, UTC: whole days since 1970-01-01. `Display` and JSON write it as `2027-03-31`.
-///
-/// ```
-/// use eigenveil_shared::about::Day;
-/// let day: Day = "2027-03-31".parse()?;
-/// assert_eq!(day.to_string(), "2027-03-31");
-/// // The day belongs to it to its last millisecond.
-/// assert!(!day.is_over(1_806_537_599_999) && day.is_over(1_806_537_600_000));
-/// assert!("2027-02-29".parse::<Day>().is_err());
-/// # Ok::<(), eigenveil_shared::Error>(())
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Day(pub u64);
 
@@ -376,25 +362,9 @@ mod tests {
         for day in 0..60_000 {
             assert_eq!(Day(day).to_string().parse::<Day>(), Ok(Day(day)));
         }
-        for wrong in [
-            "",
-            "2027",
-            "2027-3-31",
-            "2027-02-29",
-            "2100-02-29",
-            "2027-04-31",
-            "2027-00-10",
-            "2027-13-01",
-            "2027-01-00",
-            "2027-01-32",
-            "1969-12-31",
-            "31.03.2027",
-            "2027-03-31T00:00:00Z",
-            " 2027-03-31",
-            "+027-03-31",
-            "2027/03/31",
-            "２０２７-03-31",
-        ] {
+        let wrong = "2027 2027-3-31 2027-02-29 2100-02-29 2027-04-31 2027-00-10 2027-13-01 2027-01-00
+            2027-01-32 1969-12-31 31.03.2027 2027-03-31T00:00:00Z +027-03-31 2027/03/31 ２０２７-03-31";
+        for wrong in wrong.split_whitespace().chain(["", " 2027-03-31"]) {
             let error = wrong.parse::<Day>().unwrap_err();
             assert_eq!(error.code(), ErrorCode::InvalidAbout, "{wrong}");
         }
@@ -425,39 +395,23 @@ mod tests {
         }
         let long = format!("{}@example.org", "a".repeat(65));
         let longer = format!("https://example.org/{}", "a".repeat(MAX_CONTACT));
-        for contact in [
+        let contacts = r#"somebody a@b @b.org a@b@c.org a@b..org a@-b.org a@b.org?bcc=x@y.org a%40b@c.org
+            "a"@b.org mailto:a@b.org javascript:alert(1) JavaScript:alert(1)//@b.org data:text/html,x
+            http://example.org HTTPS://example.org https:// https://localhost https://example.org:0
+            https://example.org:x https://bank.example@evil.example https://example.org/"onclick=x
+            https://example.org/<b>"#;
+        let spaced = [
             "",
             " ",
-            "somebody",
             "+44 20 7946 0000",
-            "a@b",
-            "@b.org",
-            "a@b@c.org",
             "a b@c.org",
-            "a@b..org",
-            "a@-b.org",
-            "a@b.org?bcc=x@y.org",
-            "a%40b@c.org",
-            "\"a\"@b.org",
-            "javascript:alert(1)",
-            "JavaScript:alert(1)//@b.org",
-            "data:text/html,x",
-            "http://example.org",
-            "HTTPS://example.org",
-            "https://",
-            "https://localhost",
-            "https://example.org:0",
-            "https://example.org:x",
-            "https://bank.example@evil.example",
-            "https://example.org/\"onclick=x",
-            "https://example.org/<b>",
             "https://exa mple.org",
             "https://example.org/\u{202e}gro",
             "a@b.org\nBcc: c@d.org",
-            "mailto:a@b.org",
             &long,
             &longer,
-        ] {
+        ];
+        for contact in contacts.split_whitespace().chain(spaced) {
             let error = about(contact).check().unwrap_err();
             assert_eq!(error.code(), ErrorCode::InvalidAbout, "{contact}");
             assert!(error.detail().starts_with("the contact"), "{error}");

@@ -28,6 +28,25 @@ pub const PROBLEM_MEDIA_TYPE: &str = "application/problem+json";
 /// What a problem's `type` starts with; the [`ErrorCode`] follows.
 pub const PROBLEM_TYPE_PREFIX: &str = "urn:eigenveil:problem:";
 
+/// Gives enums the names that their values have in JSON.
+macro_rules! names {
+    ($($kind:ident { $($value:ident = $name:literal),+ })+) => {
+        $(impl $kind {
+            /// The name as written on the wire.
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$value => $name,)+ }
+            }
+        })+
+    };
+}
+
+names! {
+    StudyState { Draft = "draft", Open = "open", Closed = "closed" }
+    ImportOutcome { Created = "created", Merged = "merged", AlreadyImported = "already-imported" }
+    ReportOutcome { Accepted = "accepted", Duplicate = "duplicate" }
+    EstimateState { Running = "running", Done = "done", Failed = "failed", Cancelled = "cancelled" }
+}
+
 /// A problem document (RFC 9457).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -72,17 +91,6 @@ pub enum StudyState {
     Closed,
 }
 
-impl StudyState {
-    /// The state as written on the wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            StudyState::Draft => "draft",
-            StudyState::Open => "open",
-            StudyState::Closed => "closed",
-        }
-    }
-}
-
 /// What an import did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -94,17 +102,6 @@ pub enum ImportOutcome {
     Merged,
     /// The same export was imported before: nothing was changed.
     AlreadyImported,
-}
-
-impl ImportOutcome {
-    /// The outcome as written on the wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            ImportOutcome::Created => "created",
-            ImportOutcome::Merged => "merged",
-            ImportOutcome::AlreadyImported => "already-imported",
-        }
-    }
 }
 
 /// Answer to `POST /v1/imports` and `POST /v1/studies/{id}/import`.
@@ -129,13 +126,11 @@ pub struct CreateStudy {
     /// Dimension p of a row.
     pub dimension: usize,
     /// Names and public centring and scaling constants of the features; absent: unnamed, used as they come.
-    #[serde(default)]
     pub features: Option<Vec<Feature>>,
     /// How a row is brought into the unit ball.
     #[serde(default)]
     pub norm: Norm,
     /// Constant a of private centring, 0.01 to 1; absent: the mean is not estimated.
-    #[serde(default)]
     pub centring: Option<f64>,
     /// The local randomizer; absent: `double-cap`.
     #[serde(default)]
@@ -146,7 +141,6 @@ pub struct CreateStudy {
     /// Privacy-loss bound ε of one report.
     pub epsilon: f64,
     /// Failure probability δ of one report; absent: 1e-6, or 0 with a pure mechanism.
-    #[serde(default)]
     pub delta: Option<f64>,
     /// Components an estimate gives when it does not say.
     #[serde(default)]
@@ -297,7 +291,6 @@ pub struct CreateAnalyst {
     /// Who is to have it; shown to the operator.
     pub name: String,
     /// The one study whose estimates it reads, by identifier; absent: all studies.
-    #[serde(default)]
     pub study: Option<String>,
 }
 
@@ -363,16 +356,6 @@ pub enum ReportOutcome {
     Accepted,
     /// Was stored before; counted once.
     Duplicate,
-}
-
-impl ReportOutcome {
-    /// Its stable name, the one it has in JSON.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Accepted => "accepted",
-            Self::Duplicate => "duplicate",
-        }
-    }
 }
 
 /// Answer to one report.
@@ -500,10 +483,8 @@ impl Default for SparseSettings {
 #[serde(deny_unknown_fields)]
 pub struct EstimateRequest {
     /// Components wanted; absent: the study's default.
-    #[serde(default)]
     pub k: Option<Rank>,
     /// Row-sparse estimate; absent: PCA.
-    #[serde(default)]
     pub sparse: Option<SparseSettings>,
 }
 
@@ -520,18 +501,6 @@ pub enum EstimateState {
     Failed,
     /// Cancelled by the operator.
     Cancelled,
-}
-
-impl EstimateState {
-    /// The state as written on the wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            EstimateState::Running => "running",
-            EstimateState::Done => "done",
-            EstimateState::Failed => "failed",
-            EstimateState::Cancelled => "cancelled",
-        }
-    }
 }
 
 /// One estimate job.

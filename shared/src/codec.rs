@@ -343,14 +343,9 @@ pub(crate) fn decode_params(bytes: &[u8]) -> Result<StudyParams> {
         tag => return Err(malformed(format!("unknown calibration {tag}"))),
     };
     let features = wire.features.map(|features| {
-        features
-            .into_iter()
-            .map(|f| Feature {
-                name: f.name,
-                center: f.center,
-                scale: f.scale,
-            })
-            .collect()
+        let features = features.into_iter();
+        let features = features.map(|f| Feature::new(f.name, f.center, f.scale));
+        features.collect()
     });
     let preprocessing = Preprocessing {
         dimension: wire.dimension as usize,

@@ -88,10 +88,8 @@ pub struct Component {
     /// squared units of the prepared rows; never negative. The mean level of the bulk where it is not visible. Where
     /// [`Estimate::total_variance`] is `null` the bulk counts as zero: the smallest it can be. `null` in documents of
     /// older programs: [`Estimate::variance`] has both.
-    #[serde(default)]
     pub variance: Option<f64>,
     /// Standard error of `variance`, that of `debiased_eigenvalue`. `null` where that is.
-    #[serde(default)]
     pub variance_se: Option<f64>,
     /// Raw: eigenvalue of the noisy moment (of `vᵀS̃v` for a sparse estimate), noise included; `double-cap` reports have no
     /// trace, and theirs are lower by what that leaves out.
@@ -102,7 +100,6 @@ pub struct Component {
     pub expected_alignment: f64,
     /// Squared cosine with the true component, to show: the smaller of `expected_alignment` and what the error bars leave,
     /// `1 − direction_se²`. `null` in documents of older programs.
-    #[serde(default)]
     pub alignment: Option<f64>,
     /// Where it stands relative to the noise floor.
     pub verdict: Verdict,
@@ -111,19 +108,15 @@ pub struct Component {
     /// Standard error of `eigenvalue`, by the jackknife over the buckets. `null` with fewer than four non-empty
     /// buckets or one that holds more than half of the reports, and above p = 2,000 or (from p = 300) k = 32,
     /// where it would take too long. A sparse component takes its selected rows as given.
-    #[serde(default)]
     pub eigenvalue_se: Option<f64>,
     /// Standard error of `debiased_eigenvalue`: `eigenvalue_se` times the slope of the debiasing, the noise floor
     /// held fixed. `null` where either is.
-    #[serde(default)]
     pub debiased_eigenvalue_se: Option<f64>,
     /// Standard error of `expected_alignment`: `eigenvalue_se` times its slope, the noise floor held fixed; at most 1.
     /// `null` where `debiased_eigenvalue_se` is.
-    #[serde(default)]
     pub expected_alignment_se: Option<f64>,
     /// Root mean squared sine of the direction's error, by the jackknife; at most 1. `null` where `eigenvalue_se`
     /// is, and for sparse components without `refit`.
-    #[serde(default)]
     pub direction_se: Option<f64>,
 }
 
@@ -286,7 +279,6 @@ pub struct FloorDocument {
     /// How many eigenvalues exceed the threshold.
     pub components_above: usize,
     /// The floor in units of [`Component::variance`]; `null` in documents of older programs.
-    #[serde(default)]
     pub variance: Option<VarianceFloor>,
 }
 
@@ -328,10 +320,8 @@ pub struct SparseOutcome {
     /// Whether the components are PCA refitted on the support.
     pub refit: bool,
     /// How λ was chosen with `cv`; `null` otherwise.
-    #[serde(default)]
     pub cross_validation: Option<CrossValidation>,
     /// The solutions over a grid of λ with `path`; `null` otherwise.
-    #[serde(default)]
     pub path: Option<LambdaPath>,
 }
 
@@ -438,7 +428,6 @@ pub struct Estimate {
     /// moments alone do not show it). With it, the components are those of the covariance around it.
     pub mean: Option<Vec<f64>>,
     /// The noise's standard deviation of an entry of `mean`.
-    #[serde(default)]
     pub mean_standard_error: Option<f64>,
     /// Variance of each of `eigenvalues`, as that of the components; empty in documents of older programs.
     #[serde(default)]
@@ -456,17 +445,14 @@ pub struct Estimate {
     pub expected_error: f64,
     /// The most that exchanging one report for another can move the moment, in spectral norm: c/n with `double-cap`,
     /// twice the limit of the norm test over n with the others. `null` in documents of older programs.
-    #[serde(default)]
     pub influence: Option<f64>,
     /// How the sparse solver ended; `null` for plain PCA.
     pub sparse: Option<SparseOutcome>,
     /// Whether the buckets of reports agree with each other; `null` with fewer than four buckets of 64 reports or more,
     /// and above p = 2,000, where it would take too long.
-    #[serde(default)]
     pub bucket_agreement: Option<BucketAgreement>,
     /// Whether rows in the unit ball can have made the reports; `null` with fewer than 64 reports in the buckets of even or of
     /// odd number, and for sparse estimates from seeds read twice.
-    #[serde(default)]
     pub row_check: Option<RowCheck>,
     /// What was promised to each participant.
     pub privacy: PrivacyStatement,

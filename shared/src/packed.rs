@@ -1,35 +1,17 @@
 //! Symmetric matrices as their packed upper triangle.
 
 /// Length of the packed upper triangle of a `p × p` symmetric matrix, diagonal included: `p(p+1)/2`.
-///
-/// ```
-/// assert_eq!(eigenveil_shared::packed::packed_len(40), 820);
-/// ```
 pub const fn packed_len(p: usize) -> usize {
     p * (p + 1) / 2
 }
 
 /// Position of entry `(i, j)` (either order) in the packed upper triangle of a `p × p` matrix, row by row.
-///
-/// ```
-/// use eigenveil_shared::packed::packed_index;
-/// assert_eq!(packed_index(3, 0, 2), 2);
-/// assert_eq!(packed_index(3, 2, 1), 4);
-/// ```
 pub const fn packed_index(p: usize, i: usize, j: usize) -> usize {
     let (i, j) = if i <= j { (i, j) } else { (j, i) };
     i * p - i * (i + 1) / 2 + j
 }
 
 /// A symmetric `p × p` matrix stored as `tri(M)`: the upper triangle row by row, diagonal included.
-///
-/// ```
-/// use eigenveil_shared::packed::PackedSymmetric;
-/// let mut m = PackedSymmetric::zeros(2);
-/// m.add_outer(&[1.0, 2.0], 1.0);
-/// assert_eq!(m.as_slice(), &[1.0, 2.0, 4.0]);
-/// assert_eq!(m.get(1, 0), 2.0);
-/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct PackedSymmetric {
     dimension: usize,

@@ -53,18 +53,6 @@ impl StudyDesign {
 }
 
 /// The frozen parameters of a study.
-///
-/// ```
-/// use eigenveil_shared::{
-///     mechanism::{Calibration, MechanismKind}, preprocess::Norm, privacy::Budget,
-///     study::{StudyDesign, StudyParams},
-/// };
-/// let params = StudyParams::freeze(StudyDesign::new(MechanismKind::DoubleCap, 64, Budget::pure(4.0)?))?;
-/// assert_eq!(params.payload_len(), 16);
-/// // The fingerprint is that of the canonical bytes, and the bytes lead back to the parameters.
-/// assert_eq!(StudyParams::from_canonical(&params.canonical_bytes())?, params);
-/// # Ok::<(), eigenveil_shared::Error>(())
-/// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StudyParams {
@@ -350,11 +338,7 @@ mod tests {
     #[test]
     fn constants_beyond_the_bounds_are_refused_wherever_they_come_in() {
         let (center, scale, radius) = (3.125, 7.25, 5.5);
-        let feature = |name: &str| Feature {
-            name: name.into(),
-            center,
-            scale,
-        };
+        let feature = |name: &str| Feature::new(name, center, scale);
         let params = StudyParams::freeze(StudyDesign {
             features: Some(vec![feature("a"), feature("b"), feature("c")]),
             norm: Norm::Clip { radius },
@@ -429,14 +413,7 @@ mod tests {
 
     #[test]
     fn every_field_moves_the_fingerprint() {
-        let features = || {
-            let named = |name: &str| Feature {
-                name: name.into(),
-                center: 0.0,
-                scale: 1.0,
-            };
-            Some(["a", "b", "c"].map(named).into())
-        };
+        let features = || Some(["a", "b", "c"].map(|a| Feature::new(a, 0.0, 1.0)).into());
         let changes: [&dyn Fn(&mut StudyDesign); 13] = [
             &|_| {},
             &|design| design.dimension = 4,

@@ -95,6 +95,17 @@ pub struct Feature {
     pub scale: f64,
 }
 
+impl Feature {
+    /// A feature with its public constants.
+    pub fn new(name: impl Into<String>, center: f64, scale: f64) -> Self {
+        Self {
+            name: name.into(),
+            center,
+            scale,
+        }
+    }
+}
+
 fn one() -> f64 {
     1.0
 }
@@ -115,7 +126,6 @@ pub struct Preprocessing {
     pub norm: Norm,
     /// Private centring: the constant a that is appended to the bounded row, `y = (x, a)/√(1+a²)`, so
     /// that the mean can be estimated and removed; `None` leaves it out.
-    #[serde(default)]
     pub centring: Option<f64>,
 }
 
@@ -237,19 +247,13 @@ mod tests {
     use super::*;
 
     fn feature(name: &str, center: f64, scale: f64) -> Feature {
-        Feature {
-            name: name.into(),
-            center,
-            scale,
-        }
+        Feature::new(name, center, scale)
     }
 
     fn with(features: Vec<Feature>) -> Preprocessing {
         Preprocessing {
-            dimension: 2,
             features: Some(features),
-            norm: Norm::Normalize,
-            centring: None,
+            ..Preprocessing::new(2, Norm::Normalize)
         }
     }
 

@@ -262,10 +262,6 @@ mod tests {
 
     use super::{super::Feature, *};
 
-    fn preprocessing(norm: Norm, dimension: usize) -> Preprocessing {
-        Preprocessing::new(dimension, norm)
-    }
-
     fn prepare(constants: &Preprocessing, values: &[f64]) -> (BoundedRow, Option<ErrorCode>) {
         let preprocessor = constants.preprocessor().unwrap();
         let row = Row::new(values.to_vec());
@@ -282,10 +278,10 @@ mod tests {
 
     #[test]
     fn normalize_clip_require() {
-        let normalize = preprocessing(Norm::Normalize, 2);
+        let normalize = Preprocessing::new(2, Norm::Normalize);
         assert_eq!(prepare(&normalize, &[3.0, 4.0]).0.as_slice(), &[0.6, 0.8]);
         assert_eq!(prepare(&normalize, &[0.0, 0.0]).0.as_slice(), &[0.0, 0.0]);
-        let require = preprocessing(Norm::Require { radius: 5.0 }, 2);
+        let require = Preprocessing::new(2, Norm::Require { radius: 5.0 });
         assert_eq!(prepare(&require, &[3.0, 4.0]).0.as_slice(), &[0.6, 0.8]);
         let (row, why) = prepare(&require, &[3.0, 4.1]);
         assert_eq!(row.as_slice(), &[0.0, 0.0]);
@@ -304,17 +300,12 @@ mod tests {
 
     #[test]
     fn public_constants_come_first() {
-        let feature = |name: &str, center, scale| Feature {
-            name: name.into(),
-            center,
-            scale,
-        };
         let constants = Preprocessing {
             features: Some(vec![
-                feature("height", 170.0, 10.0),
-                feature("weight", 70.0, 20.0),
+                Feature::new("height", 170.0, 10.0),
+                Feature::new("weight", 70.0, 20.0),
             ]),
-            ..preprocessing(Norm::Clip { radius: 2.0 }, 2)
+            ..Preprocessing::new(2, Norm::Clip { radius: 2.0 })
         };
         let (row, _) = prepare(&constants, &[180.0, 70.0]);
         assert_eq!(row.as_slice(), &[0.5, 0.0]);
@@ -331,11 +322,7 @@ mod tests {
         let root = 0.5_f64.sqrt();
         for scale in [2.0_f64.powi(-100), 1.0, 2.0_f64.powi(100)] {
             for centre in [0.0, 1.0, 2.0_f64.powi(32)] {
-                let feature = |name: &str| Feature {
-                    name: name.into(),
-                    center: centre * scale,
-                    scale,
-                };
+                let feature = |name: &str| Feature::new(name, centre * scale, scale);
                 for norm in [
                     Norm::Normalize,
                     Norm::Clip {
@@ -347,7 +334,7 @@ mod tests {
                 ] {
                     let constants = Preprocessing {
                         features: Some(vec![feature("a"), feature("b")]),
-                        ..preprocessing(norm, 2)
+                        ..Preprocessing::new(2, norm)
                     };
                     for value in [0.0, least, 1.0, most, -most] {
                         assert_eq!(prepare(&constants, &[value, 1.0]).1, None, "{value:e}");
@@ -366,7 +353,7 @@ mod tests {
                 }
             }
         }
-        let normalize = preprocessing(Norm::Normalize, 2);
+        let normalize = Preprocessing::new(2, Norm::Normalize);
         for value in [least, 1e-30, 1e30, most] {
             for v in prepare(&normalize, &[value, value]).0.as_slice() {
                 assert!((v - root).abs() < 1e-15, "{value}: {v}");
@@ -382,7 +369,7 @@ mod tests {
 
     #[test]
     fn only_a_wrong_dimension_is_an_error() {
-        let constants = preprocessing(Norm::Normalize, 2);
+        let constants = Preprocessing::new(2, Norm::Normalize);
         let preprocessor = constants.preprocessor().unwrap();
         let row = Row::new(vec![1.0]);
         for error in [
@@ -397,7 +384,7 @@ mod tests {
     fn an_unusable_row_still_has_the_constant_of_centring() {
         let constants = Preprocessing {
             centring: Some(1.0),
-            ..preprocessing(Norm::Require { radius: 1.0 }, 2)
+            ..Preprocessing::new(2, Norm::Require { radius: 1.0 })
         };
         for values in [[f64::NAN, 0.0], [2.0, 0.0]] {
             let (row, why) = prepare(&constants, &values);
@@ -410,7 +397,7 @@ mod tests {
     #[test]
     fn debug_shows_no_values() {
         let row = Row::new(vec![0.123456, 7.0]);
-        let (bounded, _) = prepare(&preprocessing(Norm::Normalize, 2), row.values());
+        let (bounded, _) = prepare(&Preprocessing::new(2, Norm::Normalize), row.values());
         assert_eq!(format!("{row:?}"), "Row(2 values)");
         assert_eq!(format!("{bounded:?}"), "BoundedRow(2 values)");
     }
@@ -446,14 +433,10 @@ mod tests {
         let constants = proptest::collection::vec((exponent, centre), dimension);
         let centring = prop_oneof![Just(None), Just(Some(0.01)), Just(Some(1.0))];
         (norm, constants, centring).prop_map(move |(norm, constants, centring)| {
-            let features = constants
-                .into_iter()
-                .enumerate()
-                .map(|(i, (e, centre))| Feature {
-                    name: format!("x{i}"),
-                    center: centre * 2.0_f64.powi(e),
-                    scale: 2.0_f64.powi(e),
-                });
+            let features = constants.into_iter().enumerate().map(|(i, (e, centre))| {
+                let scale = 2.0_f64.powi(e);
+                Feature::new(format!("x{i}"), centre * scale, scale)
+            });
             Preprocessing {
                 dimension,
                 features: Some(features.collect()),

@@ -236,14 +236,9 @@ mod tests {
     #[test]
     fn pure_budgets_are_refused() {
         let pure = Budget::pure(1.0).unwrap();
-        assert_eq!(
-            analytic_sigma(pure, 1.0).unwrap_err().code(),
-            ErrorCode::InvalidBudget
-        );
-        assert_eq!(
-            as_published_sigma(pure).unwrap_err().code(),
-            ErrorCode::InvalidBudget
-        );
+        for refused in [analytic_sigma(pure, 1.0), as_published_sigma(pure)] {
+            assert_eq!(refused.unwrap_err().code(), ErrorCode::InvalidBudget);
+        }
     }
 
     /// The log-likelihood ratio of N(μ, 1) against N(0, 1) at z, drawn from the former: shares of 2 million beyond ±ε,

@@ -154,27 +154,22 @@ mod tests {
         PrivacyStatement::new(&params)
     }
 
+    fn says(text: &str, words: &str) {
+        assert!(text.contains(words), "{text}");
+    }
+
     #[test]
     fn as_published_is_labelled_with_what_holds_and_not_where_it_holds() {
         let short = statement(Calibration::AsPublished, 4.0, 1e-6);
         assert!(!short.claim_holds && short.true_delta > 1.4e-4);
         assert!(short.true_epsilon.unwrap() > 5.26 && short.true_epsilon.unwrap() < 5.27);
-        assert!(
-            short.cautions[0].contains("smaller than this epsilon"),
-            "{:?}",
-            short.cautions
-        );
+        says(&short.cautions[0], "smaller than this epsilon");
         // e^5.265 = 193.4: the sentence speaks of what holds, not of what is claimed.
-        assert!(short.sentence.contains("at most 194"), "{}", short.sentence);
+        says(&short.sentence, "at most 194");
         // The paper's own synthetic setting is on the safe side, and nothing there calls it broken.
         let safe = statement(Calibration::AsPublished, 0.5, 1e-4);
         assert!(safe.claim_holds && safe.true_epsilon.unwrap() < 0.5);
-        assert!(
-            !safe
-                .cautions
-                .iter()
-                .any(|caution| caution.contains("smaller"))
-        );
+        assert!(!safe.cautions.concat().contains("smaller"));
     }
 
     #[test]
@@ -190,36 +185,16 @@ mod tests {
         // p = 40: 820 entries, 2⁻³⁵ or so each.
         let above = analytic.true_epsilon.unwrap() - 1.0;
         assert!(analytic.claim_holds && above > 0.0 && above < 1e-7);
-        assert!(
-            analytic.sentence.contains("at most 2.72, "),
-            "{}",
-            analytic.sentence
-        );
+        says(&analytic.sentence, "at most 2.72, ");
         // 2.00e-5 upwards and 7.0e-6 downwards, up.
-        assert!(
-            analytic.sentence.contains("probability 2.8e-5"),
-            "{}",
-            analytic.sentence
-        );
-        assert!(
-            analytic.cautions[0].contains("at most 9.1e-9"),
-            "{:?}",
-            analytic.cautions
-        );
-        assert!(statement(Calibration::Analytic, 9.0, 1e-6).cautions[0].contains("above 8"));
-        let pure = PrivacyStatement::new(
-            &StudyParams::freeze(StudyDesign::new(
-                MechanismKind::DoubleCap,
-                40,
-                Budget::pure(1.0).unwrap(),
-            ))
-            .unwrap(),
-        );
-        assert!(
-            pure.sentence.ends_with("at most 2.72."),
-            "{}",
-            pure.sentence
-        );
+        says(&analytic.sentence, "probability 2.8e-5");
+        says(&analytic.cautions[0], "at most 9.1e-9");
+        let large = statement(Calibration::Analytic, 9.0, 1e-6);
+        says(&large.cautions[0], "above 8");
+        let budget = Budget::pure(1.0).unwrap();
+        let design = StudyDesign::new(MechanismKind::DoubleCap, 40, budget);
+        let pure = PrivacyStatement::new(&StudyParams::freeze(design).unwrap());
+        says(&pure.sentence, "at most 2.72.");
         assert!(pure.claim_holds && pure.true_delta == 0.0 && pure.calibration.is_none());
         let above = pure.true_epsilon.unwrap() - 1.0;
         assert!((0.5_f64.powi(20)..0.6_f64.powi(20)).contains(&above));
@@ -227,6 +202,7 @@ mod tests {
         assert_eq!(analytic.payload_bytes, 4 * 820);
         assert_eq!(analytic.bytes_per_report, 58 + 4 * 820);
     }
+
     /// Fails where the nearest number is shown: "at most 1.0" at ε = 0.04.
     #[test]
     fn no_number_is_rounded_in_our_favour() {

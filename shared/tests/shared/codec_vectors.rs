@@ -43,16 +43,8 @@ fn golden(name: &str, ours: &[u8]) -> Vec<u8> {
 fn params() -> StudyParams {
     StudyParams::freeze(StudyDesign {
         features: Some(vec![
-            Feature {
-                name: "height".into(),
-                center: 170.0,
-                scale: 10.0,
-            },
-            Feature {
-                name: "größe".into(),
-                center: -0.5,
-                scale: 0.25,
-            },
+            Feature::new("height", 170.0, 10.0),
+            Feature::new("größe", -0.5, 0.25),
         ]),
         norm: Norm::Clip { radius: 2.0 },
         calibration: Calibration::AsPublished,
@@ -90,11 +82,35 @@ fn report() -> Report {
     }
 }
 
+/// The golden bytes, which ours are.
+fn golden_as_ours(name: &str, ours: &[u8]) -> Vec<u8> {
+    let golden = golden(name, ours);
+    assert_eq!(to_hex(ours), to_hex(&golden));
+    golden
+}
+
+/// Two reports of [`shape`] in a batch.
+fn batch_of(a: &[u8], b: &[u8]) -> Vec<u8> {
+    codec::encode_batch(&shape(), [(id(1), a), (id(2), b)]).unwrap()
+}
+
+type Twins = Vec<(String, Vec<u8>, ErrorCode)>;
+
+/// Every twin is refused with its code.
+fn assert_refused<T: std::fmt::Debug>(
+    twins: Twins,
+    read: impl Fn(&[u8]) -> eigenveil_shared::Result<T>,
+) {
+    for (name, bytes, code) in twins {
+        let error = read(&bytes).expect_err(&name);
+        assert_eq!(error.code(), code, "{name}: {error}");
+    }
+}
+
 #[test]
 fn study_parameters() {
     let ours = params().canonical_bytes();
-    let golden = golden("study_params.hex", &ours);
-    assert_eq!(to_hex(&ours), to_hex(&golden));
+    let golden = golden_as_ours("study_params.hex", &ours);
     assert_eq!(StudyParams::from_canonical(&golden).unwrap(), params());
 }
 
@@ -145,10 +161,7 @@ fn study_parameters_of_double_cap() {
 }
 
 fn assert_broken_frames_are_refused(params: &[u8]) {
-    for (name, bytes, code) in broken_frames(params) {
-        let error = StudyParams::from_canonical(&bytes).expect_err(&name);
-        assert_eq!(error.code(), code, "{name}: {error}");
-    }
+    assert_refused(broken_frames(params), StudyParams::from_canonical);
 }
 
 /// Parameters with another number so many bytes before their end.
@@ -173,8 +186,7 @@ fn discrete_gaussian_params() -> StudyParams {
 fn study_parameters_of_discrete_gaussian() {
     let params = discrete_gaussian_params();
     let ours = params.canonical_bytes();
-    let golden = golden("study_params_discrete_gaussian.hex", &ours);
-    assert_eq!(to_hex(&ours), to_hex(&golden));
+    let golden = golden_as_ours("study_params_discrete_gaussian.hex", &ours);
     assert_eq!(StudyParams::from_canonical(&golden).unwrap(), params);
     let json = serde_json::to_string(&params).unwrap();
     assert_eq!(serde_json::from_str::<StudyParams>(&json).unwrap(), params);
@@ -235,8 +247,7 @@ fn one_report_of_double_cap() {
         payload: seed.clone(),
     };
     let ours = codec::encode_report(&report);
-    let golden = golden("report_double_cap.hex", &ours);
-    assert_eq!(to_hex(&ours), to_hex(&golden));
+    let golden = golden_as_ours("report_double_cap.hex", &ours);
     assert_eq!(golden.len(), 74);
     assert_eq!(
         codec::decode_report(&golden, &shape)
@@ -245,10 +256,9 @@ fn one_report_of_double_cap() {
             .as_bytes(),
         seed
     );
-    for (name, bytes, code) in broken_frames(&golden) {
-        let error = codec::decode_report(&bytes, &shape).expect_err(&name);
-        assert_eq!(error.code(), code, "{name}: {error}");
-    }
+    assert_refused(broken_frames(&golden), |bytes| {
+        codec::decode_report(bytes, &shape).map(drop)
+    });
     for payload in [vec![0; 15], vec![0; 17], vec![]] {
         let report = report.clone();
         let other = codec::encode_report(&Report { payload, ..report });
@@ -288,8 +298,7 @@ fn seeds_expand_to_the_published_directions() {
 #[test]
 fn one_report() {
     let ours = codec::encode_report(&report());
-    let golden = golden("report.hex", &ours);
-    assert_eq!(to_hex(&ours), to_hex(&golden));
+    let golden = golden_as_ours("report.hex", &ours);
     assert_eq!(golden.len(), codec::report_len(12));
     let decoded = codec::decode_report(&golden, &shape()).unwrap();
     assert_eq!(
@@ -300,19 +309,14 @@ fn one_report() {
 
 #[test]
 fn a_batch() {
-    let (a, b) = (payload(), vec![0_u8; 12]);
-    let ours =
-        codec::encode_batch(&shape(), [(id(1), a.as_slice()), (id(2), b.as_slice())]).unwrap();
-    let golden = golden("batch.hex", &ours);
-    assert_eq!(to_hex(&ours), to_hex(&golden));
+    let b = [0_u8; 12];
+    let ours = batch_of(&payload(), &b);
+    let golden = golden_as_ours("batch.hex", &ours);
     assert_eq!(golden.len(), codec::batch_len(12, 2));
     let decoded = codec::decode_batch(&golden, &shape()).unwrap();
     let ids: Vec<_> = decoded.iter().map(|r| r.as_ref().unwrap().id()).collect();
     assert_eq!(ids, [id(1), id(2)]);
-    assert_eq!(
-        decoded[1].as_ref().unwrap().payload().as_bytes(),
-        b.as_slice()
-    );
+    assert_eq!(decoded[1].as_ref().unwrap().payload().as_bytes(), b);
 }
 
 fn token(first: u8) -> ParticipantToken {
@@ -322,8 +326,7 @@ fn token(first: u8) -> ParticipantToken {
 #[test]
 fn one_report_with_its_token() {
     let ours = enrolment::with_token(&token(0xc0), &codec::encode_report(&report()));
-    let golden = golden("enrolled_report.hex", &ours);
-    assert_eq!(to_hex(&ours), to_hex(&golden));
+    let golden = golden_as_ours("enrolled_report.hex", &ours);
     let read = |bytes: &[u8]| {
         let (token, report) = enrolment::split_token(bytes)?;
         codec::decode_report(report, &shape()).map(|report| (token, report.id()))
@@ -331,10 +334,7 @@ fn one_report_with_its_token() {
     assert_eq!(read(&golden).unwrap(), (token(0xc0), id(1)));
     // Every token is one; what follows must be a report.
     let (before, after) = golden.split_at(enrolment::TOKEN_LEN);
-    for (name, twin, code) in broken_frames(after) {
-        let error = read(&[before, &twin].concat()).expect_err(&name);
-        assert_eq!(error.code(), code, "{name}: {error}");
-    }
+    assert_refused(broken_frames(after), |twin| read(&[before, twin].concat()));
     for length in 0..enrolment::TOKEN_LEN {
         let error = read(&golden[..length]).unwrap_err();
         assert_eq!(error.code(), MalformedReport);
@@ -343,13 +343,10 @@ fn one_report_with_its_token() {
 
 #[test]
 fn a_batch_with_its_tokens() {
-    let (a, b) = (payload(), vec![0_u8; 12]);
-    let batch =
-        codec::encode_batch(&shape(), [(id(1), a.as_slice()), (id(2), b.as_slice())]).unwrap();
+    let batch = batch_of(&payload(), &[0; 12]);
     let tokens = [token(0xc0), token(0xe0)];
     let ours = enrolment::with_tokens(&tokens.each_ref(), &batch);
-    let golden = golden("enrolled_batch.hex", &ours);
-    assert_eq!(to_hex(&ours), to_hex(&golden));
+    let golden = golden_as_ours("enrolled_batch.hex", &ours);
     assert_eq!(golden.len(), enrolment::tokens_len(2) + batch.len());
     let read = |bytes: &[u8]| {
         let (tokens, batch) = enrolment::split_tokens(bytes)?;
@@ -371,7 +368,7 @@ fn a_batch_with_its_tokens() {
 }
 
 /// Every single-byte truncation and extension of `bytes`, and those with a changed version.
-fn broken_frames(bytes: &[u8]) -> Vec<(String, Vec<u8>, ErrorCode)> {
+fn broken_frames(bytes: &[u8]) -> Twins {
     let mut twins = Vec::new();
     for len in 0..bytes.len() {
         twins.push((
@@ -427,10 +424,9 @@ fn malformed_reports_are_refused_with_the_right_code() {
         ..report()
     });
     twins.push(("shorter payload".into(), shorter, WrongPayloadLength));
-    for (name, bytes, code) in twins {
-        let error = codec::decode_report(&bytes, &shape()).expect_err(&name);
-        assert_eq!(error.code(), code, "{name}: {error}");
-    }
+    assert_refused(twins, |bytes| {
+        codec::decode_report(bytes, &shape()).map(drop)
+    });
     // The largest finite number is not an error.
     let extreme = with(&good, 58, &f32::MAX.to_le_bytes());
     assert!(codec::decode_report(&extreme, &shape()).is_ok());
@@ -438,9 +434,7 @@ fn malformed_reports_are_refused_with_the_right_code() {
 
 #[test]
 fn malformed_batches_are_refused_with_the_right_code() {
-    let (a, b) = (payload(), payload());
-    let good =
-        codec::encode_batch(&shape(), [(id(1), a.as_slice()), (id(2), b.as_slice())]).unwrap();
+    let good = batch_of(&payload(), &payload());
     let mut twins = broken_frames(&good);
     let mut add = |name: String, at, bytes: &[u8], code| {
         twins.push((name, with(&good, at, bytes), code));
@@ -454,10 +448,9 @@ fn malformed_batches_are_refused_with_the_right_code() {
     }
     let empty = codec::encode_batch(&shape(), []).unwrap();
     twins.push(("empty".into(), empty, MalformedReport));
-    for (name, bytes, code) in twins {
-        let error = codec::decode_batch(&bytes, &shape()).expect_err(&name);
-        assert_eq!(error.code(), code, "{name}: {error}");
-    }
+    assert_refused(twins, |bytes| {
+        codec::decode_batch(bytes, &shape()).map(drop)
+    });
     // One bad report does not spoil the other.
     let half = with(&good, codec::batch_len(12, 0) + 16, &f32::NAN.to_le_bytes());
     let decoded = codec::decode_batch(&half, &shape()).unwrap();

@@ -38,17 +38,6 @@ const ROUNDING: f64 = 1.0 / (1_u64 << 48) as f64;
 ///
 /// Always within [`MAX_GRID_BITS`] and [`MIN_SIGMA_GRID`] to [`MAX_SIGMA_GRID`], also when read by serde;
 /// whether they give a budget is for [`check`](Self::check) to say.
-///
-/// ```
-/// use eigenveil_shared::{mechanism::discrete_gaussian::DiscreteGaussianParameters, privacy::Budget};
-/// let budget = Budget::approximate(4.0, 1e-6)?;
-/// let parameters = DiscreteGaussianParameters::derive(400, budget)?;
-/// assert_eq!(parameters.grid_bits(), 15);
-/// // Within 1 % of the continuous Gaussian's σ, 1.685.
-/// assert!((parameters.sigma() / 1.685 - 1.0).abs() < 0.01);
-/// assert!(parameters.true_delta(400, 4.0) <= 1e-6);
-/// # Ok::<(), eigenveil_shared::Error>(())
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(try_from = "Unchecked")]

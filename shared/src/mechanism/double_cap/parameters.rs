@@ -225,17 +225,12 @@ mod tests {
 
     #[test]
     fn out_of_range_is_refused() {
+        let code = |p, epsilon| DoubleCapParameters::derive(p, epsilon).unwrap_err().code();
         for p in [0, 1, 65_537] {
-            assert_eq!(
-                DoubleCapParameters::derive(p, 1.0).unwrap_err().code(),
-                ErrorCode::InvalidDimension
-            );
+            assert_eq!(code(p, 1.0), ErrorCode::InvalidDimension);
         }
         for epsilon in [0.0, -1.0, 16.1, f64::NAN, f64::INFINITY] {
-            assert_eq!(
-                DoubleCapParameters::derive(40, epsilon).unwrap_err().code(),
-                ErrorCode::InvalidBudget
-            );
+            assert_eq!(code(40, epsilon), ErrorCode::InvalidBudget);
         }
     }
 }

@@ -343,17 +343,12 @@ mod tests {
         ] {
             let read = <DoubleCap as LocalRandomizer>::from_constants;
             let wrong = read(Calibration::Analytic, dimension, epsilon, &constants).unwrap();
-            assert_eq!(
-                wrong.check(10, pure(2.0)).unwrap_err().code(),
-                ErrorCode::InvalidMechanism
-            );
+            let error = wrong.check(10, pure(2.0)).unwrap_err();
+            assert_eq!(error.code(), ErrorCode::InvalidMechanism);
         }
-        assert_eq!(
-            good.check(10, Budget::approximate(2.0, 1e-6).unwrap())
-                .unwrap_err()
-                .code(),
-            ErrorCode::InvalidBudget
-        );
+        let not_pure = Budget::approximate(2.0, 1e-6).unwrap();
+        let error = good.check(10, not_pure).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidBudget);
     }
 
     #[test]

@@ -266,38 +266,6 @@ mod tests {
         }
     }
 
-    /// Mironov's event for the mechanism without the grid: a row of p equal entries has products P = 1/p, and every
-    /// sum of theirs near zero is a multiple of ulp(P); those of the zero row have all bits an f32 has. A
-    /// value in [2^(24−j), 2^(25−j))·ulp(P)/2 is no multiple with probability 1 − 2^(−j), hence
-    /// d·(2/3)·2²⁴·ulp(P)·φ(0)/s in all.
-    #[test]
-    fn the_separating_event_was_as_likely_as_the_issue_counts() {
-        let density = 1.0 / (2.0 * std::f64::consts::PI).sqrt();
-        for (kind, p, epsilon, delta, least, most) in [
-            (MechanismKind::SymmetricGaussian, 4_096, 8.0, 1e-6, 2.1, 2.3),
-            (
-                MechanismKind::IsotropicGaussian,
-                400,
-                4.0,
-                1e-9,
-                103.0,
-                105.0,
-            ),
-        ] {
-            let spec = spec(kind, p, epsilon, delta);
-            let sd = spec.noise_model().off_diagonal_sd();
-            let product = 1.0 / p as f64;
-            let ulp = product.next_up() - product;
-            let event =
-                packed_len(p) as f64 * 2.0 / 3.0 * (1_u64 << 24) as f64 * ulp * density / sd;
-            assert!(
-                (least..most).contains(&(event / delta)),
-                "{}",
-                event / delta
-            );
-        }
-    }
-
     /// Shares of 4 million draws beyond eight points, in the tail too; 20 comparisons with 5.5 standard
     /// deviations: a correct sampler fails for one seed in a million.
     #[test]

@@ -78,14 +78,6 @@ impl Guarantee {
 
     /// What so many reports satisfy together, each to another study, rounded up.
     ///
-    /// ```
-    /// use eigenveil_shared::privacy::{Budget, accountant::Guarantee, gaussian::analytic_sigma};
-    /// let sigma = analytic_sigma(Budget::approximate(1.0, 1e-6)?, 1.0)?;
-    /// let five = Guarantee::gaussian(sigma, 1.0)?.times(5)?;
-    /// assert!(five.epsilon(1e-6).is_some_and(|epsilon| epsilon < 2.3998)); // added: 5 at 5e-6
-    /// # Ok::<(), eigenveil_shared::Error>(())
-    /// ```
-    ///
     /// # Errors
     /// `invalid-budget` where the total is no number any more.
     pub fn times(self, reports: u32) -> Result<Self> {
