@@ -72,15 +72,6 @@ impl Series {
     }
 }
 
-/// A level to compare with, drawn across the chart.
-#[derive(Clone, Debug, PartialEq)]
-pub struct HorizontalLine {
-    /// What the level means.
-    pub label: String,
-    /// The level.
-    pub y: f64,
-}
-
 /// A line chart.
 ///
 /// Points that are not finite, or not positive on a logarithmic axis, are left out.
@@ -96,8 +87,8 @@ pub struct LineChart {
     pub y: Axis,
     /// The lines.
     pub series: Vec<Series>,
-    /// Levels to compare with.
-    pub reference_lines: Vec<HorizontalLine>,
+    /// Levels to compare with, drawn across the chart: what each means, and its height.
+    pub reference_lines: Vec<(String, f64)>,
     /// Width in pixels, at least 320.
     pub width: f64,
     /// Height in pixels; more where a long legend needs it.
@@ -136,7 +127,7 @@ impl LineChart {
             .collect()
     }
 
-    fn labels(&self, points: &[Vec<Point>], lines: &[&HorizontalLine]) -> Vec<Label> {
+    fn labels(&self, points: &[Vec<Point>], lines: &[&(String, f64)]) -> Vec<Label> {
         let series = self.series.iter().zip(points).enumerate();
         let series = series.filter_map(|(i, (s, points))| {
             let last = points.iter().max_by(|a, b| a.0.total_cmp(&b.0))?;
@@ -149,12 +140,12 @@ impl LineChart {
                 at_edge: s.style != LineStyle::None,
             })
         });
-        let levels = lines.iter().enumerate().map(|(i, l)| Label {
-            text: l.label.clone(),
+        let levels = lines.iter().enumerate().map(|(i, (label, y))| Label {
+            text: label.clone(),
             colour: String::new(),
             key: Key::Reference(i),
             x: None,
-            y: l.y,
+            y: *y,
             at_edge: true,
         });
         series.chain(levels).collect()
@@ -186,9 +177,8 @@ impl LineChart {
                 _ => format!(" {name}: no data."),
             });
         }
-        for line in &self.reference_lines {
-            let (name, level) = (&line.label, compact(line.y));
-            text.push_str(&format!(" Reference: {name} at {level}."));
+        for (name, level) in &self.reference_lines {
+            text.push_str(&format!(" Reference: {name} at {}.", compact(*level)));
         }
         text
     }
@@ -202,13 +192,10 @@ impl Figure for LineChart {
     fn to_svg(&self) -> String {
         let width = usable_width(self.width);
         let points: Vec<Vec<Point>> = self.series.iter().map(|s| self.drawable(s)).collect();
-        let lines: Vec<&HorizontalLine> = self
-            .reference_lines
-            .iter()
-            .filter(|l| self.y.takes(l.y))
-            .collect();
+        let lines = self.reference_lines.iter();
+        let lines: Vec<&(String, f64)> = lines.filter(|l| self.y.takes(l.1)).collect();
         let xs: Vec<f64> = points.iter().flatten().map(|p| p.0).collect();
-        let mut ys: Vec<f64> = lines.iter().map(|l| l.y).collect();
+        let mut ys: Vec<f64> = lines.iter().map(|l| l.1).collect();
         for &(_, y, deviation) in points.iter().flatten() {
             let d = deviation.unwrap_or(0.0);
             ys.extend([y, y + d, y - d].iter().filter(|&&v| self.y.takes(v)));
@@ -254,8 +241,8 @@ impl Figure for LineChart {
         let centre = keep_inside(centre, &x_title, width);
         block(&mut svg, role, &x_title, centre, under, Anchor::Middle);
 
-        for (i, line) in lines.iter().enumerate().filter(|(_, l)| y.shows(l.y)) {
-            let level = y.at(line.y);
+        for (i, line) in lines.iter().enumerate().filter(|(_, l)| y.shows(l.1)) {
+            let level = y.at(line.1);
             let (from, to) = ((area.x, level), (area.right(), level));
             svg.line(reference_class(i), from, to);
         }
@@ -287,9 +274,9 @@ impl Figure for LineChart {
                 rows.push(row);
             }
         }
-        let levels = self.reference_lines.iter().filter(|l| self.y.takes(l.y));
-        for line in levels {
-            let mut row = vec![line.label.clone(), String::new(), compact(line.y)];
+        let levels = self.reference_lines.iter().filter(|l| self.y.takes(l.1));
+        for (label, level) in levels {
+            let mut row = vec![label.clone(), String::new(), compact(*level)];
             row.resize(headers.len(), String::new());
             rows.push(row);
         }

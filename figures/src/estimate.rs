@@ -4,8 +4,8 @@ use eigenveil_estimation::floor::grouped;
 use eigenveil_shared::estimate::{Estimate, LambdaPath, SparseOutcome};
 
 use crate::{
-    AlignmentChart, Axis, BarChart, Figure, LineChart, LineStyle, LoadingRow, LoadingTable, Marker,
-    Scree, ScreeComponent, Series, number::compact,
+    AlignmentChart, Axis, BarChart, Figure, LineChart, LineStyle, LoadingTable, Marker, Scree,
+    ScreeComponent, Series, number::compact,
 };
 
 /// A figure of an estimate.
@@ -154,13 +154,13 @@ fn alignment(estimate: &Estimate) -> AlignmentChart {
 
 fn loadings(estimate: &Estimate, sparse: &SparseOutcome) -> LoadingTable {
     let names = estimate.feature_names();
-    let rows = sparse.support.iter().map(|&row| LoadingRow {
-        name: names.get(row).cloned().unwrap_or_default(),
-        loadings: estimate
-            .components
-            .iter()
-            .map(|component| component.loadings.get(row).copied().unwrap_or(0.0))
-            .collect(),
+    let rows = sparse.support.iter().map(|&row| {
+        let of_row = estimate.components.iter();
+        let of_row = of_row.map(|component| component.loadings.get(row).copied().unwrap_or(0.0));
+        (
+            names.get(row).cloned().unwrap_or_default(),
+            of_row.collect(),
+        )
     });
     let columns = estimate.components.iter().enumerate();
     let columns = columns.map(|(j, c)| format!("component {}, {}", j + 1, c.verdict.as_str()));

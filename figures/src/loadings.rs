@@ -9,14 +9,8 @@ use crate::{
     text::Role,
 };
 
-/// The loadings of one feature on every component.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct LoadingRow {
-    /// Name of the feature.
-    pub name: String,
-    /// One loading for each component.
-    pub loadings: Vec<f64>,
-}
+/// Name of a feature, and its loading on each component.
+type Row = (String, Vec<f64>);
 
 /// A table of bars: one row for each feature, one column for each component, all to one scale; features of longest
 /// row first.
@@ -28,8 +22,8 @@ pub struct LoadingTable {
     pub subtitle: Option<String>,
     /// Names of the components.
     pub columns: Vec<String>,
-    /// The features, in any order; rows of zeros are left out.
-    pub rows: Vec<LoadingRow>,
+    /// Names of the features with a loading for each component, in any order; rows of zeros are left out.
+    pub rows: Vec<(String, Vec<f64>)>,
     /// Width in pixels, at least 320; as many columns are shown as have room.
     pub width: f64,
 }
@@ -54,7 +48,7 @@ impl LoadingTable {
     pub fn new(
         title: impl Into<String>,
         columns: impl IntoIterator<Item = String>,
-        rows: impl IntoIterator<Item = LoadingRow>,
+        rows: impl IntoIterator<Item = (String, Vec<f64>)>,
     ) -> Self {
         Self {
             title: title.into(),
@@ -66,12 +60,12 @@ impl LoadingTable {
     }
 
     /// The features that are not all zero, longest row first.
-    fn sorted(&self) -> Vec<&LoadingRow> {
-        let length = |row: &LoadingRow| -> f64 {
-            let finite = row.loadings.iter().filter(|x| drawable(**x));
+    fn sorted(&self) -> Vec<&Row> {
+        let length = |(_, loadings): &Row| -> f64 {
+            let finite = loadings.iter().filter(|x| drawable(**x));
             finite.fold(0.0, |sum: f64, x| sum.hypot(*x))
         };
-        let mut rows: Vec<&LoadingRow> = self.rows.iter().filter(|r| length(r) > 0.0).collect();
+        let mut rows: Vec<&Row> = self.rows.iter().filter(|r| length(r) > 0.0).collect();
         rows.sort_by(|a, b| length(b).total_cmp(&length(a)));
         rows
     }
@@ -86,14 +80,14 @@ impl Figure for LoadingTable {
         let width = usable_width(self.width);
         let all = self.sorted();
         let rows = &all[..all.len().min(MOST)];
-        let names = RowNames::new(rows.iter().map(|r| r.name.as_str()), width * 0.3, STEP);
+        let names = RowNames::new(rows.iter().map(|row| row.0.as_str()), width * 0.3, STEP);
         let left = MARGIN + names.width + 14.0;
         // Of what is shown at all: NaN and the like are left out.
-        let numbers = |row: &LoadingRow| -> Vec<Option<(f64, String)>> {
+        let numbers = |(_, of_row): &Row| -> Vec<Option<(f64, String)>> {
             let loadings = self.columns.iter().enumerate();
             loadings
                 .map(|(j, _)| {
-                    let value = row.loadings.get(j).copied().filter(|x| drawable(*x))?;
+                    let value = of_row.get(j).copied().filter(|x| drawable(*x))?;
                     (value != 0.0).then(|| (value, short(value)))
                 })
                 .collect()
@@ -140,7 +134,7 @@ impl Figure for LoadingTable {
                 } else {
                     ("pos", zero, zero + length + 4.0, Anchor::Start)
                 };
-                let tooltip = format!("{}, {}: {number}", rows[i].name, self.columns[j]);
+                let tooltip = format!("{}, {}: {number}", rows[i].0, self.columns[j]);
                 svg.open_group(class, &tooltip);
                 let bar = Area::new(from, centre - BAR / 2.0, length.max(0.75), BAR);
                 svg.rect("fill", bar);
@@ -171,7 +165,7 @@ impl Figure for LoadingTable {
             }
         }
         let height = caption_left(&mut svg, &under, area.bottom() + 6.0, width);
-        let named: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
+        let named: Vec<&str> = rows.iter().map(|row| row.0.as_str()).collect();
         let description = format!(
             "Loadings of {} features on {} components, longest first: {}.",
             all.len(),
@@ -190,9 +184,9 @@ impl Figure for LoadingTable {
             headers: headers.collect(),
             rows: rows
                 .iter()
-                .map(|row| {
-                    let cells = row.loadings.iter().map(|x| compact(*x));
-                    std::iter::once(row.name.clone()).chain(cells).collect()
+                .map(|(name, loadings)| {
+                    let cells = loadings.iter().map(|x| compact(*x));
+                    std::iter::once(name.clone()).chain(cells).collect()
                 })
                 .collect(),
         }

@@ -2,7 +2,7 @@
 
 use eigenveil_estimation::{floor::Spectrum, plan::largest_error};
 
-use crate::{Axis, HorizontalLine, LineChart, Series};
+use crate::{Axis, LineChart, Series};
 
 /// Lines of expected error against the number of participants, for a population of this spectrum.
 pub fn expected_error(
@@ -19,9 +19,6 @@ pub fn expected_error(
         Axis::linear("expected error ‖V̂V̂ᵀ − VVᵀ‖F").between(0.0, 1.05 * largest),
     );
     chart.series = lines;
-    chart.reference_lines = vec![HorizontalLine {
-        label: "nothing in common".to_owned(),
-        y: largest,
-    }];
+    chart.reference_lines = vec![("nothing in common".to_owned(), largest)];
     chart
 }

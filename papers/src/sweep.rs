@@ -1,6 +1,6 @@
 //! What many exhibits have: an error over something that grows.
 
-use eigenveil_figures::{Axis, Figure, HorizontalLine, LineChart, Series};
+use eigenveil_figures::{Axis, Figure, LineChart, Series};
 
 use crate::{Record, Table, Verdict, number::digits};
 
@@ -65,10 +65,7 @@ pub(crate) fn chart(
 ) -> String {
     let mut chart = LineChart::new(title, x, y);
     chart.series.extend(lines);
-    let level = |(label, y)| HorizontalLine { label, y };
-    chart
-        .reference_lines
-        .extend(compared.into_iter().map(level));
+    chart.reference_lines.extend(compared);
     chart.to_svg()
 }
 

@@ -1,7 +1,7 @@
 //! Whether what a paper says is what comes out.
 
 /// One thing that the paper says of an exhibit, held against our numbers.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Claim {
     /// What the paper says, in our words.
     pub says: String,

@@ -4,7 +4,7 @@ use eigenveil_estimation::{
     floor::{Spectrum, grouped},
     plan::error_curve,
 };
-use eigenveil_figures::{HorizontalLine, LineChart, LineStyle, Marker, Series, expected_error};
+use eigenveil_figures::{LineChart, LineStyle, Marker, Series, expected_error};
 use eigenveil_shared::mechanism::{Calibration, MechanismKind};
 
 use super::plan::PlanRow;
@@ -65,9 +65,7 @@ pub(super) fn chart(
         subtitle.push_str(&format!(", δ\u{a0}=\u{a0}{delta:e} where there is one"));
     }
     chart.subtitle = Some(subtitle);
-    chart.reference_lines.extend(target.map(|y| HorizontalLine {
-        label: "target".to_owned(),
-        y,
-    }));
+    let target = target.map(|y| ("target".to_owned(), y));
+    chart.reference_lines.extend(target);
     Ok(chart)
 }

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use eigenveil_papers::{
-    ALL, Data, Exhibit, Progress, RunOptions, Scale, Table, Verdict, find, page, run as run_exhibit,
+    ALL, Claim, Data, Exhibit, Progress, RunOptions, Scale, Table, Verdict, find, page,
+    run as run_exhibit,
 };
 use serde::Serialize;
 
@@ -76,22 +77,15 @@ struct Listed {
 }
 
 /// What became of one exhibit.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct Outcome {
     id: &'static str,
     verdict: Option<&'static str>,
-    claims: Vec<ClaimJson>,
+    claims: Vec<Claim>,
     csv: Option<PathBuf>,
     svg: Option<PathBuf>,
     /// Why it was not run.
     not_run: Option<String>,
-}
-
-#[derive(Serialize)]
-struct ClaimJson {
-    says: String,
-    holds: bool,
-    because: String,
 }
 
 pub(crate) fn run(args: &ReproduceArgs, json: bool) -> Result<()> {
@@ -109,9 +103,7 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> Result<()> {
             .map(|name| find(name))
             .collect::<std::result::Result<_, _>>()?,
     };
-    std::fs::create_dir_all(&args.out).map_err(|error| {
-        CliError::failed(format!("cannot make {}: {error}", args.out.display()))
-    })?;
+    output::make_dir(&args.out)?;
     let scale = if args.full { Scale::Full } else { Scale::Quick };
     let mut outcomes = Vec::new();
     for (place, exhibit) in exhibits.iter().enumerate() {
@@ -122,11 +114,8 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> Result<()> {
                 output::warn(error.detail());
                 Outcome {
                     id: exhibit.id,
-                    verdict: None,
-                    claims: Vec::new(),
-                    csv: None,
-                    svg: None,
                     not_run: Some(error.detail().to_owned()),
+                    ..Outcome::default()
                 }
             }
             Ok(()) => {
@@ -206,15 +195,7 @@ fn one(
     Ok(Outcome {
         id: exhibit.id,
         verdict: Some(verdict.word()),
-        claims: verdict
-            .claims
-            .into_iter()
-            .map(|claim| ClaimJson {
-                says: claim.says,
-                holds: claim.holds,
-                because: claim.because,
-            })
-            .collect(),
+        claims: verdict.claims,
         csv: Some(csv),
         svg: Some(svg),
         not_run: None,

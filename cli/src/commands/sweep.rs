@@ -1,7 +1,7 @@
 //! The picture of a sweep: error over one quantity, a line for each of the others.
 
 use eigenveil_estimation::floor::grouped;
-use eigenveil_figures::{Axis, HorizontalLine, LineChart, LineStyle, Marker, Series};
+use eigenveil_figures::{Axis, LineChart, LineStyle, Marker, Series};
 
 use super::simulate::Simulated;
 use crate::output;
@@ -153,12 +153,7 @@ pub(super) fn chart(rows: &[Simulated], title: Option<&str>, sparse: bool) -> Li
     );
     chart.subtitle = subtitle;
     chart.series = series;
-    chart.reference_lines = nothing_in_common
-        .map(|y| HorizontalLine {
-            label: "nothing in common".to_owned(),
-            y,
-        })
-        .into_iter()
-        .collect();
+    let level = nothing_in_common.map(|y| ("nothing in common".to_owned(), y));
+    chart.reference_lines.extend(level);
     chart
 }

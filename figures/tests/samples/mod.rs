@@ -1,8 +1,8 @@
 //! Sample pictures, shared by the gallery and the layout tests.
 
 use eigenveil_figures::{
-    Axis, Biplot, ColourScale, Figure, HorizontalLine, ImageGrid, LineChart, LineStyle,
-    LoadingImage, Series, biplot, estimate_figures, loading_bars,
+    Axis, Biplot, ColourScale, Figure, ImageGrid, LineChart, LineStyle, LoadingImage, Series,
+    biplot, estimate_figures, loading_bars,
 };
 use eigenveil_shared::estimate::Estimate;
 
@@ -64,14 +64,8 @@ pub(crate) fn epsilon() -> LineChart {
             .with_style(LineStyle::Dotted),
     ];
     chart.reference_lines = vec![
-        HorizontalLine {
-            label: "Non-private PCA".into(),
-            y: 0.995,
-        },
-        HorizontalLine {
-            label: "Guessing".into(),
-            y: 3.0 / 64.0,
-        },
+        ("Non-private PCA".into(), 0.995),
+        ("Guessing".into(), 3.0 / 64.0),
     ];
     chart
 }
