@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use eigenveil_shared::{
-    api::{Lambda, SparseSettings},
+    about::About,
+    api::{CreateStudy, Lambda, SparseSettings},
+    enrolment::Enrolment,
     estimate::Rank,
     mechanism::{Calibration, MechanismKind},
     preprocess::{Feature, Norm},
@@ -94,6 +96,31 @@ impl MechanismArgs {
                 self.mechanism.budget(epsilon, self.delta)?,
             )
         })?)
+    }
+
+    /// A study with these flags, open to everybody, that says nothing of itself.
+    pub(crate) fn study(
+        &self,
+        name: &str,
+        dimension: usize,
+        epsilon: f64,
+        features: Option<Vec<Feature>>,
+    ) -> crate::error::Result<CreateStudy> {
+        Ok(CreateStudy {
+            name: name.to_owned(),
+            dimension,
+            features,
+            norm: self.norm.norm()?,
+            centring: self.centring,
+            mechanism: self.mechanism,
+            calibration: self.calibration,
+            epsilon,
+            delta: self.delta,
+            default_k: Rank::Auto,
+            draft: false,
+            enrolment: Enrolment::Open,
+            about: About::default(),
+        })
     }
 }
 

@@ -146,6 +146,10 @@ pub(crate) async fn run(args: &EstimateArgs, json: bool) -> Result<()> {
     }
 }
 
+fn plural(count: u64) -> &'static str {
+    if count == 1 { "" } else { "s" }
+}
+
 /// The components with their trust, as a table for people.
 pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
     let above = estimate.components.iter();
@@ -223,11 +227,7 @@ pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
             check.reports,
             check.length.found,
             check.length.directions,
-            if check.length.directions == 1 {
-                ""
-            } else {
-                "s"
-            },
+            plural(check.length.directions as u64),
             check.length.limit,
             check
                 .seeds
@@ -235,7 +235,7 @@ pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
                 .map_or_else(String::new, |seeds| format!(
                     "; {} seed{} as close as one in {:.0}, limit {}",
                     seeds.found,
-                    if seeds.found == 1 { "" } else { "s" },
+                    plural(seeds.found),
                     seeds.chance.recip(),
                     seeds.limit
                 ))

@@ -25,7 +25,7 @@ use eigenveil_client::http::{AnalystClient, HttpSettings, Token};
 
 use crate::{
     args::{ServerArgs, TokenArgs},
-    error::{CliError, Result},
+    error::Result,
 };
 
 /// Connection settings with the extra root certificate, if one was given.
@@ -37,9 +37,7 @@ pub(crate) fn http_settings(server: &ServerArgs) -> Result<HttpSettings> {
     match &server.ca_cert {
         None => Ok(settings),
         Some(path) => {
-            let pem = std::fs::read(path).map_err(|error| {
-                CliError::usage(format!("cannot read {}: {error}", path.display()))
-            })?;
+            let pem = crate::rows::read_bytes(path)?;
             Ok(settings.add_root_certificate_pem(&pem)?)
         }
     }

@@ -116,10 +116,8 @@ pub(crate) fn run(args: &PrepareArgs, json: bool) -> Result<()> {
         .collect();
     // What study create would refuse.
     Preprocessing {
-        dimension: features.len(),
         features: Some(features.clone()),
-        norm: Norm::Normalize,
-        centring: None,
+        ..Preprocessing::new(features.len(), Norm::Normalize)
     }
     .check()?;
     let choices = match (&table, args.k, args.n, args.epsilon) {
@@ -287,11 +285,7 @@ fn columns(known: &[Known], shares: &Shares) -> Result<Vec<Column>> {
                 )
             };
             Ok(Column {
-                feature: Feature {
-                    name: column.name.clone(),
-                    center,
-                    scale,
-                },
+                feature: Feature::new(&column.name, center, scale),
                 reason,
                 share,
                 share_of_mean: if squared > 0.0 {

@@ -174,12 +174,8 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     // One read: what is fingerprinted is what is perturbed.
     let bytes = rows::read_bytes(&args.rows)?;
     let digest: [u8; 32] = Sha256::digest(&bytes).into();
-    let wanted = Wanted {
-        of: "study",
-        dimension: study.params().dimension(),
-        names: study.params().feature_names(),
-        reports: true,
-    };
+    let params = study.params();
+    let wanted = Wanted::study(params.dimension(), params.feature_names());
     let table = rows::parse(&args.rows, &bytes, &args.table, Some(&wanted))?;
     output::notes(table.notes());
     let book = args.ledger.clone().unwrap_or_else(|| {
@@ -347,17 +343,14 @@ fn finish(
             reported.seconds,
             reported.state
         ))?;
-        let Charged {
-            epsilon,
-            delta,
-            rows,
-            spent,
-            limits,
-            ledger,
-        } = &reported.charged;
+        let charged = &reported.charged;
+        let (spent, limits) = (charged.spent, &charged.limits);
         output::text(&format!(
-            "ledger: {ledger}: {rows} rows charged epsilon {epsilon}, delta {}; the most that a row has spent in all studies: epsilon {} of {}, delta {} of {}",
-            delta_text(*delta),
+            "ledger: {}: {} rows charged epsilon {}, delta {}; the most that a row has spent in all studies: epsilon {} of {}, delta {} of {}",
+            charged.ledger,
+            charged.rows,
+            charged.epsilon,
+            delta_text(charged.delta),
             spent.epsilon,
             limits.epsilon_total(),
             delta_text(spent.delta),

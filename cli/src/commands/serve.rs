@@ -8,7 +8,6 @@ use std::{
 
 use clap::Args;
 use eigenveil_server::{Certificates, Environment, Server, ServerConfig};
-use serde::Serialize;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::{
     filter::{LevelFilter, Targets},
@@ -117,18 +116,6 @@ fn set<T>(setting: &mut T, flag: Option<T>) {
     }
 }
 
-#[derive(Serialize)]
-struct Listening {
-    listening: String,
-    token_file: String,
-}
-
-#[derive(Serialize)]
-struct Checked {
-    ok: bool,
-    warnings: Vec<String>,
-}
-
 pub(crate) async fn run(args: &ServeArgs, json: bool) -> Result<()> {
     start_logging(args.log_json);
     let config = args.settings()?;
@@ -140,10 +127,8 @@ pub(crate) async fn run(args: &ServeArgs, json: bool) -> Result<()> {
     let hangup = signal(SignalKind::hangup()).map_err(|error| uncatchable(&error))?;
     let server = Server::bind(config, Environment::system()).await?;
     let scheme = if plain { "http" } else { "https" };
-    let listening = Listening {
-        listening: format!("{scheme}://{}", server.local_addr()),
-        token_file: server.app().store().token_path().display().to_string(),
-    };
+    let listening = format!("{scheme}://{}", server.local_addr());
+    let token_file = server.app().store().token_path().display().to_string();
     if plain && reachable {
         output::say(&format!(
             "warning: {} is reachable from other machines and this server speaks plain HTTP; let nobody but a TLS proxy reach it",
@@ -152,14 +137,11 @@ pub(crate) async fn run(args: &ServeArgs, json: bool) -> Result<()> {
     }
     let stop = stop_signal()?;
     let renewing = renew_on_hangup(hangup, server.certificates().cloned());
-    let said = if json {
-        output::json(&listening)
-    } else {
-        output::text(&format!(
-            "listening on {}\noperator token: {}",
-            listening.listening, listening.token_file
-        ))
-    };
+    let said = output::either(
+        json,
+        &serde_json::json!({ "listening": listening, "token_file": token_file }),
+        &format!("listening on {listening}\noperator token: {token_file}"),
+    );
     // On a full disk that has the log too, only a server that runs can delete.
     if let Err(error) = said {
         tracing::warn!(%error, "standard output cannot be written");
@@ -173,7 +155,7 @@ pub(crate) async fn run(args: &ServeArgs, json: bool) -> Result<()> {
 fn check(config: &ServerConfig, json: bool) -> Result<()> {
     let warnings = eigenveil_server::check(config)?;
     if json {
-        return output::json(&Checked { ok: true, warnings });
+        return output::json(&serde_json::json!({ "ok": true, "warnings": warnings }));
     }
     for warning in &warnings {
         output::say(&format!("warning: {warning}"));

@@ -197,9 +197,7 @@ pub(crate) async fn run(args: &StudyArgs, json: bool) -> Result<()> {
             return output::either(json, &written, &format!("{bytes} bytes written to {out}"));
         }
         StudyCommand::Import { file, into } => {
-            let bytes = std::fs::read(file).map_err(|error| {
-                CliError::usage(format!("cannot read {}: {error}", file.display()))
-            })?;
+            let bytes = rows::read_bytes(file)?;
             let into = match into {
                 Some(into) => Some(identifier(&client, into).await?),
                 None => None,
@@ -285,23 +283,14 @@ fn request(create: &CreateArgs) -> Result<CreateStudy> {
         (None, None) => return Err(CliError::usage("give --p or --features")),
     };
     // Fails here, with the same words, before anything is sent.
-    create
-        .mechanism
-        .freeze(dimension, create.epsilon, features.clone())?;
+    let mechanism = &create.mechanism;
+    mechanism.freeze(dimension, create.epsilon, features.clone())?;
     Ok(CreateStudy {
-        name: create.name.clone(),
-        dimension,
-        features,
-        norm: create.mechanism.norm.norm()?,
-        centring: create.mechanism.centring,
-        mechanism: create.mechanism.mechanism,
-        calibration: create.mechanism.calibration,
-        epsilon: create.epsilon,
-        delta: create.mechanism.delta,
         default_k: create.k,
         draft: create.draft,
         enrolment: create.enrolment,
         about: create.about.about()?,
+        ..mechanism.study(&create.name, dimension, create.epsilon, features)?
     })
 }
 

@@ -14,21 +14,16 @@ use std::{
 
 use clap::Args;
 use eigenveil_central::Reference;
-use eigenveil_client::{
-    Participant,
-    http::{AnalystClient, Study, StudyClient, Token},
-};
+use eigenveil_client::http::{AnalystClient, Study, StudyClient, Token};
 use eigenveil_estimation::{floor::grouped, metrics};
 use eigenveil_figures::{biplot, estimate_figures};
 use eigenveil_server::{Environment, Server, ServerConfig};
 use eigenveil_shared::{
     about::About,
     api::{CreateStudy, EstimateRequest},
-    enrolment::Enrolment,
     estimate::{Estimate, Rank},
     mechanism::MechanismKind,
 };
-use indicatif::ProgressBar;
 use nalgebra::DMatrix;
 use rand::{RngExt, SeedableRng, rngs::ChaCha20Rng, rngs::SysRng};
 use serde::Serialize;
@@ -178,24 +173,16 @@ pub(crate) async fn run(args: &DemoArgs, json: bool) -> Result<()> {
 }
 
 fn study_request(args: &DemoArgs, rows: &DemoRows) -> Result<CreateStudy> {
+    let (dimension, features) = (rows.table.dimension(), rows.features());
+    let mechanism = &args.mechanism;
     Ok(CreateStudy {
-        name: rows.name.clone(),
-        dimension: rows.table.dimension(),
-        features: rows.features(),
-        norm: args.mechanism.norm.norm()?,
-        centring: args.mechanism.centring,
-        mechanism: args.mechanism.mechanism,
-        calibration: args.mechanism.calibration,
-        epsilon: args.epsilon,
-        delta: args.mechanism.delta,
         default_k: Rank::Fixed(usize::from(args.k)),
-        enrolment: Enrolment::Open,
-        draft: false,
         about: About {
             purpose: Some("To show on one machine what a study does".to_owned()),
             responsible: Some("Whoever runs this demonstration".to_owned()),
             ..About::default()
         },
+        ..mechanism.study(&rows.name, dimension, args.epsilon, features)?
     })
 }
 
@@ -204,55 +191,32 @@ fn study_request(args: &DemoArgs, rows: &DemoRows) -> Result<CreateStudy> {
 async fn take_part(devices: &StudyClient, study: &Study, rows: &DemoRows, n: u64) -> Result<f64> {
     let bar = output::bar(n, "participants");
     let next = Arc::new(AtomicU64::new(0));
-    let table = Arc::clone(&rows.table);
     let participant = study.participant();
     let started = Instant::now();
     let mut connections = JoinSet::new();
     for _ in 0..CONNECTIONS {
-        let connection = Connection {
-            devices: devices.clone(),
-            study: study.clone(),
-            participant: participant.clone(),
-            table: Arc::clone(&table),
-            next: Arc::clone(&next),
-            bar: bar.clone(),
-        };
-        connections.spawn(connection.serve(n));
+        let (devices, study, participant) = (devices.clone(), study.clone(), participant.clone());
+        let (table, next, bar) = (Arc::clone(&rows.table), Arc::clone(&next), bar.clone());
+        connections.spawn(async move {
+            // Which row a participant holds is no secret; it is drawn so that runs differ.
+            let mut draw = ChaCha20Rng::try_from_rng(&mut SysRng).map_err(|error| {
+                CliError::failed(format!("the operating system gave no randomness: {error}"))
+            })?;
+            while next.fetch_add(1, Ordering::Relaxed) < n {
+                let row = table.row(draw.random_range(0..table.len()));
+                let prepared = participant.report(&row)?;
+                // The store lives as long as this process: an outbox would outlive its server.
+                devices.upload_one(&study, prepared.report()).await?;
+                bar.inc(1);
+            }
+            Ok::<(), CliError>(())
+        });
     }
     while let Some(ended) = connections.join_next().await {
         ended.map_err(|error| CliError::failed(format!("a participant failed: {error}")))??;
     }
     bar.finish_and_clear();
     Ok(started.elapsed().as_secs_f64())
-}
-
-/// One connection's participants, one after the other.
-struct Connection {
-    devices: StudyClient,
-    study: Study,
-    participant: Participant,
-    table: Arc<crate::rows::RowTable>,
-    next: Arc<AtomicU64>,
-    bar: ProgressBar,
-}
-
-impl Connection {
-    async fn serve(self, n: u64) -> Result<()> {
-        // Which row a participant holds is no secret; it is drawn so that runs differ.
-        let mut draw = ChaCha20Rng::try_from_rng(&mut SysRng).map_err(|error| {
-            CliError::failed(format!("the operating system gave no randomness: {error}"))
-        })?;
-        while self.next.fetch_add(1, Ordering::Relaxed) < n {
-            let row = self.table.row(draw.random_range(0..self.table.len()));
-            let prepared = self.participant.report(&row)?;
-            // The store lives as long as this process: an outbox would outlive its server.
-            self.devices
-                .upload_one(&self.study, prepared.report())
-                .await?;
-            self.bar.inc(1);
-        }
-        Ok(())
-    }
 }
 
 fn compare(

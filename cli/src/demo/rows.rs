@@ -62,11 +62,7 @@ impl DemoRows {
 
 /// A feature that is left as it is.
 fn named(name: String) -> Feature {
-    Feature {
-        name,
-        center: 0.0,
-        scale: 1.0,
-    }
+    Feature::new(name, 0.0, 1.0)
 }
 
 #[cfg(test)]

@@ -28,6 +28,18 @@ pub struct Wanted {
     pub reports: bool,
 }
 
+impl Wanted {
+    /// For reports to a study with so many features, and these names of them.
+    pub fn study(dimension: usize, names: Option<Vec<String>>) -> Self {
+        Self {
+            of: "study",
+            dimension,
+            names,
+            reports: true,
+        }
+    }
+}
+
 /// What a table says of its columns.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Found {
@@ -473,53 +485,18 @@ mod tests {
     }
 
     fn study(names: Option<&[&str]>, dimension: usize) -> Wanted {
-        Wanted {
-            of: "study",
-            dimension,
-            names: names.map(strings),
-            reports: true,
+        Wanted::study(dimension, names.map(strings))
+    }
+
+    fn nameless(count: usize) -> Found {
+        Found {
+            count,
+            ..Found::default()
         }
     }
 
     fn usual_layout(found: Found, wanted: &Wanted) -> Result<Layout> {
         layout(found, &TableArgs::default(), Some(wanted))
-    }
-
-    /// pandas' numbers stay numbers when some of them, or an index, are left out.
-    #[test]
-    fn numbers_of_columns_take_the_names_of_the_features_file() {
-        let folder = tempfile::tempdir().unwrap();
-        let features = folder.path().join("names.txt");
-        std::fs::write(&features, "a\nb\n").unwrap();
-        for (names, left) in [
-            (["0", "1", "2"], "0"),
-            (["Unnamed: 0", "0", "1"], "Unnamed: 0"),
-        ] {
-            let how = TableArgs {
-                features: Some(features.clone()),
-                ..drop(&[left])
-            };
-            let taken = layout(found(&names, false), &how, None).unwrap();
-            assert_eq!(
-                (taken.take, taken.names.unwrap()),
-                (vec![1, 2], strings(&["a", "b"]))
-            );
-        }
-    }
-
-    #[test]
-    fn names_that_would_steer_a_terminal_are_refused() {
-        let error = layout(
-            found(&["a\u{1b}[2J", "b"], true),
-            &TableArgs::default(),
-            None,
-        )
-        .unwrap_err()
-        .to_string();
-        assert!(
-            error.contains("column 1 has a control character"),
-            "{error}"
-        );
     }
 
     fn drop(names: &[&str]) -> TableArgs {
@@ -529,21 +506,34 @@ mod tests {
         }
     }
 
-    #[test]
-    fn no_column_is_taken_twice_or_mixed_up() {
-        let names = |list: &[&str]| Some(Names(strings(list)));
-        let twice = TableArgs {
-            keep: names(&["a", "a"]),
+    fn in_order() -> TableArgs {
+        TableArgs {
             in_order: true,
             ..TableArgs::default()
+        }
+    }
+
+    #[test]
+    fn names_that_would_steer_a_terminal_are_refused() {
+        let names = found(&["a\u{1b}[2J", "b"], true);
+        let error = layout(names, &TableArgs::default(), None).unwrap_err();
+        let error = error.to_string();
+        assert!(
+            error.contains("column 1 has a control character"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn no_column_is_taken_twice_or_mixed_up() {
+        let twice = TableArgs {
+            keep: Some(Names(strings(&["a", "a"]))),
+            ..in_order()
         };
         let wanted = study(Some(&["a", "b"]), 2);
         let error = layout(found(&["a", "b"], true), &twice, Some(&wanted)).unwrap_err();
         assert!(error.to_string().contains("twice"), "{error}");
-        let in_order = TableArgs {
-            in_order: true,
-            ..TableArgs::default()
-        };
+        let in_order = in_order();
         let error = layout(found(&["b", "a"], true), &in_order, Some(&wanted)).unwrap_err();
         assert!(error.to_string().contains("another order"), "{error}");
         assert!(layout(found(&["x", "y"], true), &in_order, Some(&wanted)).is_ok());
@@ -553,11 +543,7 @@ mod tests {
     #[test]
     fn a_row_is_not_shown() {
         let wanted = study(Some(&["a", "b", "c"]), 3);
-        let error = layout(
-            found(&["a", "17.25", "99.5"], false),
-            &TableArgs::default(),
-            Some(&wanted),
-        );
+        let error = usual_layout(found(&["a", "17.25", "99.5"], false), &wanted);
         let error = error.unwrap_err().to_string();
         assert!(
             !error.contains("17.25") && error.contains("lacks \"b\""),
@@ -573,17 +559,10 @@ mod tests {
         let moved = usual_layout(found(&["c", "a", "b"], false), &wanted).unwrap();
         assert_eq!(moved.take, [1, 2, 0]);
         assert_eq!(moved.names.unwrap(), ["a", "b", "c"]);
-        assert!(
-            moved.notes[0].contains("matched by name"),
-            "{:?}",
-            moved.notes
-        );
-        let with = layout(
-            found(&["id", "c", "a", "b"], false),
-            &drop(&["id"]),
-            Some(&wanted),
-        );
-        assert_eq!(with.unwrap().take, [2, 3, 1]);
+        assert!(moved.notes[0].contains("matched by name"));
+        let more = found(&["id", "c", "a", "b"], false);
+        let with = layout(more, &drop(&["id"]), Some(&wanted)).unwrap();
+        assert_eq!(with.take, [2, 3, 1]);
     }
 
     #[test]
@@ -640,20 +619,13 @@ mod tests {
 
     #[test]
     fn tables_and_studies_without_names() {
-        let nameless = |count| Found {
-            count,
-            ..Found::default()
-        };
         let (named, plain) = (study(Some(&["a", "b"]), 2), study(None, 2));
         let error = usual_layout(nameless(2), &named).unwrap_err().to_string();
         assert!(
             error.contains("--features") && error.contains("--in-order"),
             "{error}"
         );
-        let in_order = TableArgs {
-            in_order: true,
-            ..TableArgs::default()
-        };
+        let in_order = in_order();
         let taken = layout(nameless(2), &in_order, Some(&named)).unwrap();
         assert_eq!(taken.names.unwrap(), ["a", "b"]);
         let renamed = layout(found(&["x", "y"], true), &in_order, Some(&named)).unwrap();
@@ -688,20 +660,25 @@ mod tests {
             ..TableArgs::default()
         };
         let wanted = study(Some(&["a", "b"]), 2);
-        let nameless = Found {
-            count: 2,
-            ..Found::default()
-        };
-        for found in [nameless, found(&["0", "1"], true)] {
+        for found in [nameless(2), found(&["0", "1"], true)] {
             assert_eq!(layout(found, &how, Some(&wanted)).unwrap().take, [1, 0]);
         }
         // Names that are there stay.
         let own = layout(found(&["a", "b"], true), &how, Some(&wanted)).unwrap();
         assert_eq!(own.take, [0, 1]);
-        let three = Found {
-            count: 3,
-            ..Found::default()
-        };
-        assert!(layout(three, &how, None).is_err());
+        assert!(layout(nameless(3), &how, None).is_err());
+        // pandas' numbers stay numbers when some of them, or an index, are left out.
+        for (names, left) in [
+            (["0", "1", "2"], "0"),
+            (["Unnamed: 0", "0", "1"], "Unnamed: 0"),
+        ] {
+            let how = TableArgs {
+                features: how.features.clone(),
+                ..drop(&[left])
+            };
+            let taken = layout(found(&names, false), &how, None).unwrap();
+            assert_eq!(taken.take, [1, 2]);
+            assert_eq!(taken.names.unwrap(), ["b", "a"]);
+        }
     }
 }

@@ -17,11 +17,7 @@ pub fn read(path: &Path) -> Result<Vec<Feature>> {
         .lines()
         .map(str::trim)
         .filter(|line| !line.is_empty())
-        .map(|name| Feature {
-            name: name.to_owned(),
-            center: 0.0,
-            scale: 1.0,
-        })
+        .map(|name| Feature::new(name, 0.0, 1.0))
         .collect();
     if features.is_empty() {
         return Err(CliError::usage(format!(

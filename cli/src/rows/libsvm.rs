@@ -199,10 +199,8 @@ mod tests {
 
     fn read(bytes: &[u8], dimension: Option<usize>, reports: bool) -> Result<RowTable> {
         let wanted = dimension.map(|dimension| Wanted {
-            of: "study",
-            dimension,
-            names: None,
             reports,
+            ..Wanted::study(dimension, None)
         });
         super::parse(bytes, 1, wanted.as_ref(), |count| {
             nameless(count, &TableArgs::default(), None)

@@ -158,10 +158,8 @@ mod tests {
         std::fs::write(&csv, "a,b\n1,2\n3,4\n").unwrap();
         let how = TableArgs::default();
         let study = |dimension| Wanted {
-            of: "study",
-            dimension,
-            names: None,
             reports: false,
+            ..Wanted::study(dimension, None)
         };
         let table = read(&csv, &how, None).unwrap();
         assert_eq!((table.len(), table.dimension()), (2, 2));

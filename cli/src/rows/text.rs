@@ -447,12 +447,8 @@ mod tests {
     }
 
     fn study(names: Option<&[&str]>, dimension: usize) -> Wanted {
-        Wanted {
-            of: "study",
-            dimension,
-            names: names.map(|names| names.iter().map(|&name| name.to_owned()).collect()),
-            reports: true,
-        }
+        let strings = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+        Wanted::study(dimension, names.map(strings))
     }
 
     fn report(text: &str, header: Header, wanted: &Wanted) -> Result<RowTable> {
