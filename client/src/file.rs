@@ -9,6 +9,7 @@
 
 use std::{
     cell::Cell,
+    fmt,
     fs::{self, File},
     io,
     path::{Path, PathBuf},
@@ -130,7 +131,7 @@ impl Layout {
     }
 
     /// The error for a file whose contents cannot be.
-    pub(crate) fn damaged(&self, path: &Path, what: impl std::fmt::Display) -> Error {
+    pub(crate) fn damaged(&self, path: &Path, what: impl fmt::Display) -> Error {
         Error::file(
             self.name,
             path,
@@ -174,7 +175,7 @@ impl Layout {
                 ),
             ));
         }
-        let cannot = |error: &dyn std::fmt::Display| {
+        let cannot = |error: &dyn fmt::Display| {
             Error::file(self.name, path, format_args!("cannot be created: {error}"))
         };
         let folder = folder_of(path);
@@ -329,6 +330,12 @@ pub(crate) struct Store {
     connection: Connection,
     /// Whether the log may hold something that the file does not.
     unsettled: Cell<bool>,
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.path.display())
+    }
 }
 
 impl Store {

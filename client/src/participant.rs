@@ -26,16 +26,8 @@ pub struct Participant {
     /// Why nobody can take part, where the study said so when it was fetched.
     not_open: Option<SharedError>,
     /// What the study said of itself, with its name; nothing where parameters came alone.
-    said: Option<Arc<(String, About)>>,
+    said: Arc<(Option<String>, About)>,
 }
-
-/// Of parameters that came alone.
-static NOT_STATED: About = About {
-    purpose: None,
-    responsible: None,
-    contact: None,
-    ends: None,
-};
 
 impl Participant {
     /// A participant of the study with these (checked, frozen) parameters.
@@ -46,7 +38,7 @@ impl Participant {
             fingerprint,
             clock: Arc::new(SystemClock),
             not_open: None,
-            said: None,
+            said: Arc::default(),
         }
     }
 
@@ -69,18 +61,18 @@ impl Participant {
     /// and nothing is perturbed after its last day. A study that was fetched has it already.
     #[must_use]
     pub fn of_study(mut self, name: impl Into<String>, about: About) -> Self {
-        self.said = Some(Arc::new((name.into(), about)));
+        self.said = Arc::new((Some(name.into()), about));
         self
     }
 
     /// The study's name, where it is known.
     pub fn study_name(&self) -> Option<&str> {
-        self.said.as_ref().map(|said| said.0.as_str())
+        self.said.0.as_deref()
     }
 
     /// What the study says of itself; nothing where parameters came alone.
     pub fn about(&self) -> &About {
-        self.said.as_ref().map_or(&NOT_STATED, |said| &said.1)
+        &self.said.1
     }
 
     /// Whether the study took reports when it was fetched, and its last day is not over by this device's clock: to be
@@ -163,21 +155,6 @@ impl Participant {
     /// A row that cannot be prepared (a NaN; too long under `require`) is perturbed as the zero row,
     /// so that taking part does not depend on the data; [`PreparedReport::notice`] says why, here
     /// only.
-    ///
-    /// ```
-    /// use eigenveil_client::Participant;
-    /// use eigenveil_shared::{
-    ///     ErrorCode, mechanism::MechanismKind, preprocess::Row,
-    ///     privacy::Budget, study::{StudyDesign, StudyParams},
-    /// };
-    /// # let params = StudyParams::freeze(StudyDesign::new(MechanismKind::IsotropicGaussian, 2, Budget::approximate(1.0, 1e-6)?))?;
-    /// let participant = Participant::new(params);
-    /// let prepared = participant.report(&Row::new(vec![1.0, 2.0]))?;
-    /// assert!(prepared.notice().is_none());
-    /// let prepared = participant.report(&Row::new(vec![1.0, f64::NAN]))?;
-    /// assert_eq!(prepared.notice().unwrap().code(), ErrorCode::RowNotFinite);
-    /// # Ok::<(), eigenveil_client::Error>(())
-    /// ```
     ///
     /// # Errors
     /// `wrong-dimension` (the program's mistake, not the data's), `randomness-unavailable`, and `study-not-open` or
@@ -330,15 +307,8 @@ mod tests {
             Row::new(values)
         };
         // σ < 0.6, so the mean of 2,000 has a standard error below 0.014.
-        assert!(
-            participant
-                .params()
-                .mechanism()
-                .gaussian_noise()
-                .unwrap()
-                .sigma()
-                < 0.6
-        );
+        let noise = participant.params().mechanism().gaussian_noise();
+        assert!(noise.unwrap().sigma() < 0.6);
         assert!((mean_first_entry(&participant, &unit(1.0)) - 1.0).abs() < 0.1);
         for (unusable, code) in [
             (f64::NAN, ErrorCode::RowNotFinite),
@@ -372,11 +342,8 @@ mod tests {
                     vec![value; 8],
                     vec![value, 1.0, 0.0, -value, 1.0, 1.0, 1.0, 1.0],
                 ] {
-                    let prepared = participant.report(&Row::new(row)).unwrap();
-                    assert_eq!(
-                        prepared.report().payload.len(),
-                        participant.params().payload_len()
-                    );
+                    let report = participant.report(&Row::new(row)).unwrap().into_report();
+                    assert_eq!(report.payload.len(), participant.params().payload_len());
                 }
             }
         }

@@ -40,10 +40,6 @@ pub enum EstimateFormat {
 
 impl EstimateFormat {
     /// The name in the query and as a file name's ending.
-    ///
-    /// ```
-    /// assert_eq!(eigenveil_client::http::EstimateFormat::Npy.as_str(), "npy");
-    /// ```
     pub fn as_str(self) -> &'static str {
         match self {
             EstimateFormat::Json => "json",

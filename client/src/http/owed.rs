@@ -49,25 +49,7 @@ struct Ended {
 /// else's report back. Dropping the future stops the sending: what was not recorded stays owed.
 ///
 /// Beside what was sent it gives why reports are still owed. Of a server that could not be reached only the first
-/// failures are there: its other studies were not tried.
-///
-/// ```no_run
-/// use eigenveil_client::{Ledger, http::{self, HttpSettings, StudyClient}};
-/// use eigenveil_shared::preprocess::Row;
-/// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
-/// let client = StudyClient::new("http://localhost:8080")?;
-/// // Shipped with the device: constants that nobody pinned could mark it.
-/// let pinned = "5e7a3c0f9b1d48e62a7c5f0e8d3b1a964c2e7f508b6d1a3f9e0c5b7d2a4f8e61".parse()?;
-/// let study = client.fetch_study_pinned("0123456789abcdef0123456789abcdef", pinned).await?;
-/// let mut ledger = Ledger::open("device.ledger")?;
-/// let row = Row::new(vec![0.5; study.params().dimension()]);
-/// ledger.take_part(&study.participant(), study.binding(), &row)?;
-/// // Now, and whenever the device has a network: what an earlier run still owes goes out too.
-/// let (sent, _failures) = http::send_owed(&mut ledger, &HttpSettings::default()).await?;
-/// println!("{} arrived, {} still owed", sent.accepted + sent.duplicates, sent.pending);
-/// # Ok(())
-/// # }
-/// ```
+/// failures are there: its other studies were not tried. [`blocking`](crate::blocking) has an example.
 ///
 /// # Errors
 /// The ledger could not be read or written. What a server answers is no error.

@@ -20,13 +20,6 @@ use crate::error::{Error, Result};
 /// Delays double from `first_delay` to `max_delay`, each lengthened by a random share of itself. A
 /// longer `Retry-After` is kept to; where it does not fit in `max_elapsed` the request is given up
 /// at once.
-///
-/// ```
-/// use eigenveil_client::http::RetryPolicy;
-/// let patient = RetryPolicy { max_attempts: 20, ..RetryPolicy::default() };
-/// assert!(patient.max_elapsed.as_secs() > 10);
-/// assert_eq!(RetryPolicy::never().max_attempts, 1);
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
     /// Most attempts, the first one counted; 0 counts as 1.

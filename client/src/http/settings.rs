@@ -8,18 +8,6 @@ use super::RetryPolicy;
 use crate::error::{Error, Result};
 
 /// Settings of a connection to a server.
-///
-/// ```
-/// use std::time::Duration;
-/// use eigenveil_client::http::{HttpSettings, RetryPolicy, StudyClient};
-/// let settings = HttpSettings {
-///     request_timeout: Duration::from_secs(10),
-///     retry: RetryPolicy::never(),
-///     ..HttpSettings::default()
-/// };
-/// let client = StudyClient::with_settings("https://study.example", &settings)?;
-/// # Ok::<(), eigenveil_client::Error>(())
-/// ```
 #[derive(Clone, Debug)]
 pub struct HttpSettings {
     /// Longest time to make a connection.

@@ -21,15 +21,6 @@ use crate::error::Result;
 ///
 /// A limit may be reached exactly. Sums are exact and then rounded up, and a report costs its ε and what floating
 /// point adds to it, about 0.000001 for `double-cap`: leave a little room.
-///
-/// ```
-/// use eigenveil_client::Limits;
-/// let limits = Limits::new(1.0, 4.0, 1e-6)?;
-/// assert_eq!(limits.epsilon_total(), 4.0);
-/// let error = Limits::new(1.0, f64::INFINITY, 1e-6).unwrap_err();
-/// assert!(error.to_string().contains("epsilon_total is inf"));
-/// # Ok::<(), eigenveil_client::Error>(())
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Unchecked")]
 pub struct Limits {

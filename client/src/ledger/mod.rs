@@ -38,7 +38,7 @@ mod schema;
 mod tokens;
 mod told;
 
-use std::{fmt, path::Path};
+use std::path::Path;
 
 use eigenveil_shared::{
     Error as SharedError,
@@ -133,46 +133,9 @@ impl TakePart {
     }
 }
 
-/// The durable file of one device with one participant and many studies; see the [module](self).
-///
-/// ```
-/// use eigenveil_client::{Ledger, Participant, StudyBinding};
-/// use eigenveil_shared::{ErrorCode, preprocess::Row};
-/// # use eigenveil_shared::{
-/// #     mechanism::MechanismKind, privacy::Budget,
-/// #     study::{StudyDesign, StudyParams},
-/// # };
-/// # fn design(epsilon: f64) -> StudyDesign {
-/// #     StudyDesign::new(MechanismKind::IsotropicGaussian, 2, Budget::approximate(epsilon, 1e-6).unwrap())
-/// # }
-/// # let params = StudyParams::freeze(design(1.0))?;
-/// # let careless = StudyParams::freeze(design(12.0))?;
-/// # let folder = tempfile::tempdir().unwrap();
-/// # let path = folder.path().join("device.ledger");
-/// let binding = StudyBinding::new("http://localhost:8080", "0123", &params);
-/// let participant = Participant::new(params);
-/// let row = Row::new(vec![1.0, 2.0]);
-///
-/// let mut ledger = Ledger::open(&path)?;
-/// let first = ledger.take_part(&participant, &binding, &row)?;
-/// assert!(first.is_new());
-/// // Again, after a crash or a year: the very same report, charged once.
-/// let again = ledger.take_part(&participant, &binding, &row)?;
-/// assert_eq!(again.to_send(), first.to_send());
-/// // The ε of the study, and what floating point adds.
-/// assert!(ledger.spent()?.epsilon < 1.000_001);
-///
-/// // Send what is owed, and say when the server has it.
-/// let owed = ledger.owed()?;
-/// ledger.acknowledge(owed[0].report.id)?;
-/// assert!(ledger.take_part(&participant, &binding, &row)?.to_send().is_none());
-///
-/// // A study that asks for too much is refused before anything is drawn.
-/// let binding = StudyBinding::new("http://localhost:8080", "4567", &careless);
-/// let error = ledger.take_part(&Participant::new(careless), &binding, &row).unwrap_err();
-/// assert_eq!(error.code(), Some(ErrorCode::BudgetExceeded));
-/// # Ok::<(), eigenveil_client::Error>(())
-/// ```
+/// The durable file of one device with one participant and many studies; see the [module](self), and the
+/// [crate](crate) for an example.
+#[derive(Debug)]
 pub struct Ledger {
     store: Store,
 }
@@ -459,13 +422,5 @@ impl Ledger {
     fn select(&self, which: &str, values: impl rusqlite::Params) -> Result<Vec<Entry>> {
         let query = format!("SELECT {} FROM entry {which}", Entry::COLUMNS);
         self.store.all(&query, values, Entry::read)
-    }
-}
-
-impl fmt::Debug for Ledger {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ledger")
-            .field("path", &self.store.path())
-            .finish_non_exhaustive()
     }
 }

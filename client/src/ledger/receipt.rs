@@ -17,17 +17,6 @@ use super::{
 
 /// What a device has told whom. `Display` is a short text for a person; serde gives JSON with exact
 /// numbers. It holds no report and nothing of any row.
-///
-/// ```
-/// use eigenveil_client::{Ledger, Receipt};
-/// # let folder = tempfile::tempdir()?;
-/// # let path = folder.path().join("device.ledger");
-/// let receipt = Ledger::open(&path)?.receipt()?;
-/// assert!(receipt.to_string().contains("took part in no study"));
-/// let json = serde_json::to_string_pretty(&receipt)?;
-/// assert_eq!(serde_json::from_str::<Receipt>(&json)?, receipt);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Receipt {
@@ -109,13 +98,7 @@ impl fmt::Display for Receipt {
 
 impl fmt::Display for ReceiptEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "{}  study {} at {}",
-            printable(&self.day),
-            printable(&self.study),
-            printable(&self.server)
-        )?;
+        writeln!(f, "{}", heading(&self.day, &self.study, &self.server))?;
         writeln!(
             f,
             "   one row of {} numbers, perturbed by {}",
@@ -136,6 +119,11 @@ impl fmt::Display for ReceiptEntry {
         }?;
         told(f, &self.told, &self.fingerprint)
     }
+}
+
+/// Which study it was, and when.
+pub(super) fn heading(day: &str, study: &str, server: &str) -> String {
+    printable(&format!("{day}  study {study} at {server}"))
 }
 
 /// What the study said when this side took part.

@@ -139,6 +139,7 @@ impl RowFile {
 /// assert_eq!(error.code(), Some(ErrorCode::AlreadyParticipated));
 /// # Ok::<(), eigenveil_client::Error>(())
 /// ```
+#[derive(Debug)]
 pub struct RowLedger {
     store: Store,
 }
@@ -521,14 +522,6 @@ impl RowLedger {
     }
 }
 
-impl fmt::Debug for RowLedger {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RowLedger")
-            .field("path", &self.path())
-            .finish_non_exhaustive()
-    }
-}
-
 /// Digest of the identifiers of the reports of these rows; `None` where one has no report.
 fn digest(reports: &[(u64, [u8; 16])], rows: &Range<u64>) -> Option<[u8; 32]> {
     if !rows.clone().eq(reports.iter().map(|report| report.0)) {
@@ -592,13 +585,8 @@ impl fmt::Display for RowReceipt {
         )?;
         super::receipt::totals(f, &self.limits, self.spent, self.left)?;
         for (number, study) in (1..).zip(&self.studies) {
-            writeln!(
-                f,
-                "\n{number}. {}  study {} at {}",
-                super::told::printable(&study.day),
-                super::told::printable(&study.study),
-                super::told::printable(&study.server)
-            )?;
+            let heading = super::receipt::heading(&study.day, &study.study, &study.server);
+            writeln!(f, "\n{number}. {heading}")?;
             writeln!(
                 f,
                 "   {} rows of {} numbers, perturbed by {}",

@@ -16,7 +16,7 @@
 mod schema;
 mod tokens;
 
-use std::{fmt, ops::Range, path::Path};
+use std::{ops::Range, path::Path};
 
 use eigenveil_shared::{
     enrolment::ParticipantToken,
@@ -132,35 +132,8 @@ pub(crate) struct Refusal<'a> {
 /// The durable file of reports of one study; see the [module](self).
 ///
 /// Participants are numbers below 2⁶³: a row number, or 0 on a device with one participant.
-///
-/// ```
-/// use eigenveil_client::{Outbox, Participant, StudyBinding};
-/// # use eigenveil_shared::{
-/// #     mechanism::MechanismKind, preprocess::Row, privacy::Budget,
-/// #     study::{StudyDesign, StudyParams},
-/// # };
-/// # let params = StudyParams::freeze(StudyDesign::new(MechanismKind::IsotropicGaussian, 2, Budget::approximate(1.0, 1e-6)?))?;
-/// # let folder = tempfile::tempdir().unwrap();
-/// # let path = folder.path().join("outbox");
-/// let binding = StudyBinding::new("http://localhost:8080", "0123", &params);
-/// let participant = Participant::new(params);
-/// let rows = vec![Row::new(vec![1.0, 2.0]), Row::new(vec![3.0, 4.0])];
-///
-/// let mut outbox = Outbox::open(&path, &binding)?;
-/// // Perturb only what is not there yet.
-/// let mut prepared = Vec::new();
-/// for index in outbox.missing(0..2)? {
-///     prepared.push((index, participant.report(&rows[index as usize])?));
-/// }
-/// let new = outbox.enqueue_batch(prepared.iter().map(|(index, report)| (*index, report)))?;
-/// assert_eq!(new, [0, 1]);
-/// assert!(outbox.missing(0..2)?.is_empty());
-///
-/// let sent = outbox.pending(10)?;
-/// outbox.acknowledge(&[sent[0].participant])?;
-/// assert_eq!(outbox.counts()?.acknowledged, 1);
-/// # Ok::<(), eigenveil_client::Error>(())
-/// ```
+/// [`RowLedger`](crate::RowLedger) has an example.
+#[derive(Debug)]
 pub struct Outbox {
     binding: StudyBinding,
     store: Store,
@@ -426,15 +399,6 @@ impl Outbox {
             )?;
             Ok(())
         })
-    }
-}
-
-impl fmt::Debug for Outbox {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Outbox")
-            .field("path", &self.store.path())
-            .field("study", &self.binding.study)
-            .finish_non_exhaustive()
     }
 }
 

@@ -3,10 +3,10 @@
 use std::{
     fs::{self, OpenOptions},
     io::{Seek, SeekFrom, Write},
-    path::Path,
+    path::PathBuf,
 };
 
-use eigenveil_client::{EntryState, Ledger, Limits, Participant, Receipt, StudyBinding, TakePart};
+use eigenveil_client::{Ledger, Limits, Participant, StudyBinding, TakePart};
 use eigenveil_shared::{
     ErrorCode,
     enrolment::ParticipantToken,
@@ -16,7 +16,18 @@ use eigenveil_shared::{
     study::{StudyDesign, StudyParams},
 };
 
-use crate::common::{SERVER, STUDY, params, row, study, study_of, take_part};
+use tempfile::TempDir;
+
+use crate::common::{
+    SERVER, STUDY, assert_survives_json, limits, params, row, study, study_of, take_part,
+};
+
+fn new_ledger() -> (TempDir, PathBuf, Ledger) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger");
+    let ledger = Ledger::open(&path).unwrap();
+    (folder, path, ledger)
+}
 
 fn code_of(ledger: &mut Ledger, study: &(Participant, StudyBinding)) -> Option<ErrorCode> {
     let error = ledger.take_part(&study.0, &study.1, &row(1.0)).unwrap_err();
@@ -25,10 +36,8 @@ fn code_of(ledger: &mut Ledger, study: &(Participant, StudyBinding)) -> Option<E
 
 #[test]
 fn a_second_participation_gives_the_very_same_report() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("ledger");
+    let (_folder, path, mut ledger) = new_ledger();
     let (participant, binding) = study(STUDY, 1.0);
-    let mut ledger = Ledger::open(&path).unwrap();
     let first = ledger.take_part(&participant, &binding, &row(1.0)).unwrap();
     assert!(first.is_new());
     let report = first.to_send().unwrap().clone();
@@ -47,66 +56,40 @@ fn a_second_participation_gives_the_very_same_report() {
     }
     // A slash at the end of the address does not count.
     let slash = StudyBinding::new("http://localhost:8080/", STUDY, participant.params());
-    assert!(
-        !ledger
-            .take_part(&participant, &slash, &row(1.0))
-            .unwrap()
-            .is_new()
-    );
+    let again = ledger.take_part(&participant, &slash, &row(1.0)).unwrap();
+    assert!(!again.is_new());
 
-    assert!(ledger.acknowledge(report.report.id).unwrap());
-    assert!(
-        !ledger.acknowledge(report.report.id).unwrap(),
-        "harmless when repeated"
-    );
-    assert!(
-        !ledger
-            .refuse(report.report.id, "malformed-report", "too late")
-            .unwrap()
-    );
+    let id = report.report.id;
+    assert!(ledger.acknowledge(id).unwrap());
+    assert!(!ledger.acknowledge(id).unwrap(), "harmless when repeated");
+    let late = ledger.refuse(id, "malformed-report", "too late").unwrap();
+    assert!(!late);
     for _ in 0..2 {
         let after = ledger.take_part(&participant, &binding, &row(1.0)).unwrap();
-        assert_eq!(after, TakePart::Acknowledged(report.report.id));
+        assert_eq!(after, TakePart::Acknowledged(id));
         assert!(after.to_send().is_none() && ledger.owed().unwrap().is_empty());
         assert_eq!(ledger.spent().unwrap().epsilon, 1.0);
         drop(ledger);
         ledger = Ledger::open(&path).unwrap();
     }
-    // The bytes themselves are gone.
-    let connection = {
-        drop(ledger);
-        rusqlite::Connection::open(&path).unwrap()
-    };
-    let payloads: i64 = connection
-        .query_row("SELECT count(*) FROM payload", [], |row| row.get(0))
-        .unwrap();
-    assert_eq!(payloads, 0);
 }
 
 #[test]
 fn limits_are_reached_exactly_and_not_passed() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("ledger");
-    let mut ledger = Ledger::open(&path).unwrap();
+    let (_folder, path, mut ledger) = new_ledger();
     assert_eq!(ledger.limits().unwrap(), Limits::default());
     // Room for the 2⁻²⁰ that double-cap costs besides.
-    assert_eq!(Limits::default(), Limits::new(8.001, 16.01, 1e-5).unwrap());
-    ledger
-        .set_limits(Limits::new(8.0, 16.0, 1e-5).unwrap())
-        .unwrap();
+    assert_eq!(Limits::default(), limits(8.001, 16.01, 1e-5));
+    ledger.set_limits(limits(8.0, 16.0, 1e-5)).unwrap();
     let refused = Some(ErrorCode::BudgetExceeded);
     // ε of one study.
-    assert_eq!(
-        code_of(&mut ledger, &study("a", 8.0_f64.next_up())),
-        refused
-    );
+    let above = study("a", 8.0_f64.next_up());
+    assert_eq!(code_of(&mut ledger, &above), refused);
     take_part(&mut ledger, &study("a", 8.0));
     // ε in total.
     take_part(&mut ledger, &study("b", 4.0));
-    assert_eq!(
-        code_of(&mut ledger, &study("c", 4.0_f64.next_up())),
-        refused
-    );
+    let above = study("c", 4.0_f64.next_up());
+    assert_eq!(code_of(&mut ledger, &above), refused);
     take_part(&mut ledger, &study("c", 4.0));
     assert_eq!(code_of(&mut ledger, &study("d", 1e-3)), refused);
     assert_eq!(ledger.spent().unwrap().epsilon, 16.0);
@@ -114,7 +97,7 @@ fn limits_are_reached_exactly_and_not_passed() {
     assert_eq!(ledger.receipt().unwrap().left.epsilon, 0.0);
 
     // The limits are the owner's, and stay.
-    let raised = Limits::new(2.0, 18.0, 4e-6).unwrap();
+    let raised = limits(2.0, 18.0, 4e-6);
     ledger.set_limits(raised).unwrap();
     drop(ledger);
     let mut ledger = Ledger::open(&path).unwrap();
@@ -124,9 +107,7 @@ fn limits_are_reached_exactly_and_not_passed() {
     // δ: four studies of 1e-6 make 4e-6.
     assert_eq!(code_of(&mut ledger, &study("e", 0.5)), refused);
     // Below what is spent: nothing more, but what there is stays and is given.
-    ledger
-        .set_limits(Limits::new(0.0, 0.0, 0.0).unwrap())
-        .unwrap();
+    ledger.set_limits(limits(0.0, 0.0, 0.0)).unwrap();
     assert_eq!(code_of(&mut ledger, &study("e", 0.5)), refused);
     assert!(take_part(&mut ledger, &study("a", 8.0)).to_send().is_some());
     assert_eq!(ledger.owed().unwrap().len(), 4);
@@ -134,8 +115,7 @@ fn limits_are_reached_exactly_and_not_passed() {
 
 #[test]
 fn an_identifier_is_one_study_whatever_the_address_or_the_parameters() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut ledger = Ledger::open(folder.path().join("ledger")).unwrap();
+    let (_folder, _, mut ledger) = new_ledger();
     let (participant, binding) = study(STUDY, 1.0);
     ledger.take_part(&participant, &binding, &row(1.0)).unwrap();
 
@@ -148,16 +128,11 @@ fn an_identifier_is_one_study_whatever_the_address_or_the_parameters() {
         assert!(error.to_string().contains(part), "{error}");
     }
     let changed = study(STUDY, 2.0);
-    assert_eq!(
-        code_of(&mut ledger, &changed),
-        Some(ErrorCode::WrongFingerprint)
-    );
+    let wrong = Some(ErrorCode::WrongFingerprint);
+    assert_eq!(code_of(&mut ledger, &changed), wrong);
     // A participant of other parameters than the binding's.
     let mixed = (changed.0, study("another", 1.0).1);
-    assert_eq!(
-        code_of(&mut ledger, &mixed),
-        Some(ErrorCode::WrongFingerprint)
-    );
+    assert_eq!(code_of(&mut ledger, &mixed), wrong);
     assert_eq!(ledger.spent().unwrap().epsilon, 1.0);
 
     // The same parameters under another identifier: another study, charged again.
@@ -167,8 +142,7 @@ fn an_identifier_is_one_study_whatever_the_address_or_the_parameters() {
 
 #[test]
 fn a_row_that_cannot_be_prepared_is_charged_and_sent() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut ledger = Ledger::open(folder.path().join("ledger")).unwrap();
+    let (_folder, _, mut ledger) = new_ledger();
     let (participant, binding) = study(STUDY, 1.0);
     let taken = ledger
         .take_part(&participant, &binding, &row(f64::NAN))
@@ -187,9 +161,7 @@ fn a_row_that_cannot_be_prepared_is_charged_and_sent() {
     assert_eq!(error.code(), Some(ErrorCode::WrongDimension));
     assert_eq!(ledger.spent().unwrap().epsilon, 1.0);
     // The limit comes before the row: of two reasons to refuse it is the one that says nothing of it.
-    ledger
-        .set_limits(Limits::new(0.5, 9.0, 1e-5).unwrap())
-        .unwrap();
+    ledger.set_limits(limits(0.5, 9.0, 1e-5)).unwrap();
     for row in [row(1.0), row(f64::NAN), Row::new(vec![1.0])] {
         let error = ledger.take_part(&participant, &binding, &row).unwrap_err();
         assert_eq!(error.code(), Some(ErrorCode::BudgetExceeded));
@@ -198,17 +170,12 @@ fn a_row_that_cannot_be_prepared_is_charged_and_sent() {
 
 #[test]
 fn a_charge_survives_refusal() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("ledger");
-    let mut ledger = Ledger::open(&path).unwrap();
+    let (_folder, path, mut ledger) = new_ledger();
     let one = study(STUDY, 1.0);
     let report = take_part(&mut ledger, &one).to_send().unwrap().clone();
     let id = report.report.id;
-    assert!(
-        ledger
-            .refuse(id, "payload-not-finite", &"é".repeat(5_000))
-            .unwrap()
-    );
+    let detail = "é".repeat(5_000);
+    assert!(ledger.refuse(id, "payload-not-finite", &detail).unwrap());
     assert!(!ledger.refuse(id, "payload-not-finite", "again").unwrap());
     assert!(!ledger.acknowledge(id).unwrap(), "refused is not owed");
     drop(ledger);
@@ -222,10 +189,8 @@ fn a_charge_survives_refusal() {
     else {
         panic!("{again:?}");
     };
-    assert_eq!(
-        (*refused, code.as_str(), detail.chars().count()),
-        (id, "payload-not-finite", 1_000)
-    );
+    assert_eq!((*refused, code.as_str()), (id, "payload-not-finite"));
+    assert_eq!(detail.chars().count(), 1_000);
     assert!(again.to_send().is_none() && ledger.owed().unwrap().is_empty());
     assert_eq!(ledger.spent().unwrap().epsilon, 1.0);
     // The server's mistake is made good with the same bytes and no second charge.
@@ -237,8 +202,7 @@ fn a_charge_survives_refusal() {
 
 #[test]
 fn the_noise_of_the_paper_is_charged_with_what_holds() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut ledger = Ledger::open(folder.path().join("ledger")).unwrap();
+    let (_folder, _, mut ledger) = new_ledger();
     let as_published = |epsilon| {
         StudyParams::freeze(StudyDesign {
             calibration: Calibration::AsPublished,
@@ -260,9 +224,7 @@ fn the_noise_of_the_paper_is_charged_with_what_holds() {
 
 #[test]
 fn the_file_itself_refuses_to_forget() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("ledger");
-    let mut ledger = Ledger::open(&path).unwrap();
+    let (_folder, path, mut ledger) = new_ledger();
     let first = take_part(&mut ledger, &study("a", 1.0))
         .to_send()
         .unwrap()
@@ -289,9 +251,7 @@ fn the_file_itself_refuses_to_forget() {
 
 #[test]
 fn a_damaged_file_is_an_error_and_no_new_ledger() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("ledger");
-    let mut ledger = Ledger::open(&path).unwrap();
+    let (_folder, path, mut ledger) = new_ledger();
     for name in ["a", "b", "c"] {
         take_part(&mut ledger, &study(name, 1.0));
     }
@@ -340,29 +300,6 @@ fn a_damaged_file_is_an_error_and_no_new_ledger() {
     assert_eq!(Ledger::open(&path).unwrap().owed().unwrap().len(), 3);
 }
 
-/// A ledger with a report in each state; the identifiers, to be blanked out.
-fn three_states(path: &Path) -> (Ledger, Vec<String>) {
-    let mut ledger = Ledger::open(path).unwrap();
-    let mut ids = Vec::new();
-    for (name, epsilon) in [
-        ("11111111111111111111111111111111", 1.0),
-        ("22222222222222222222222222222222", 0.5),
-        ("33333333333333333333333333333333", 4.0),
-    ] {
-        let taken = take_part(&mut ledger, &study(name, epsilon));
-        ids.push(taken.to_send().unwrap().report.id);
-    }
-    ledger.acknowledge(ids[0]).unwrap();
-    ledger
-        .refuse(
-            ids[1],
-            "payload-not-finite",
-            "entry 3 is\nnot a \u{1b}[31mnumber",
-        )
-        .unwrap();
-    (ledger, ids.iter().map(ToString::to_string).collect())
-}
-
 const TEXT: &str = "\
 This device took part in 3 studies.
 
@@ -372,74 +309,65 @@ This device took part in 3 studies.
 
 One study may cost epsilon 8.001 at most. Costs add up, whoever runs the studies.
 
-1. 2026-03-14  study 11111111111111111111111111111111 at http://localhost:8080
+1. 2026-03-14  study 1111 at http://localhost:8080
    one row of 5 numbers, perturbed by discrete-gaussian
    charged epsilon 1, delta 1e-6 (replacement: any two rows the participant might hold)
    Whatever the server believed about two possible rows of a participant, one report changes the odds between them by a factor of at most 2.72, except with probability 2.8e-5.
    report ID-1: the server has it
-   name         not stated
-   purpose      not stated
-   responsible  not stated
-   contact      not stated
-   last day     not stated
-   norm         normalize: each row divided by its length
-   centring     none
-   features     5 numbers without names, used as they come
+TOLD
    claimed      epsilon 1, delta 1e-6
    fingerprint  8a93e41da2f5e98c423d43f3927919d1a661abac6d54c9c72907b609bdacf51b
 
-2. 2026-03-14  study 22222222222222222222222222222222 at http://localhost:8080
+2. 2026-03-14  study 2222 at http://localhost:8080
    one row of 5 numbers, perturbed by discrete-gaussian
    charged epsilon 0.5, delta 1e-6 (replacement: any two rows the participant might hold)
    Whatever the server believed about two possible rows of a participant, one report changes the odds between them by a factor of at most 1.65, except with probability 5.8e-5.
    report ID-2: refused by the server (payload-not-finite: entry 3 is not a  [31mnumber); charged all the same, since it may have been seen
-   name         not stated
-   purpose      not stated
-   responsible  not stated
-   contact      not stated
-   last day     not stated
-   norm         normalize: each row divided by its length
-   centring     none
-   features     5 numbers without names, used as they come
+TOLD
    claimed      epsilon 0.5, delta 1e-6
    fingerprint  a48dffbf0784fcc7f8b0a1d97623482627937e8838002755cba01939bdb2de01
 
-3. 2026-03-14  study 33333333333333333333333333333333 at http://localhost:8080
+3. 2026-03-14  study 3333 at http://localhost:8080
    one row of 5 numbers, perturbed by discrete-gaussian
    charged epsilon 4, delta 1e-6 (replacement: any two rows the participant might hold)
    Whatever the server believed about two possible rows of a participant, one report changes the odds between them by a factor of at most 55, except with probability 6.8e-6.
    report ID-3: not yet known to have arrived
-   name         not stated
+TOLD
+   claimed      epsilon 4, delta 1e-6
+   fingerprint  81a6e59e0103e941b4c5d6fa369c889d2cee6a77817f6f4ec0313c08c07a1c7b
+";
+
+const TOLD: &str = "   name         not stated
    purpose      not stated
    responsible  not stated
    contact      not stated
    last day     not stated
    norm         normalize: each row divided by its length
    centring     none
-   features     5 numbers without names, used as they come
-   claimed      epsilon 4, delta 1e-6
-   fingerprint  81a6e59e0103e941b4c5d6fa369c889d2cee6a77817f6f4ec0313c08c07a1c7b
-";
+   features     5 numbers without names, used as they come";
 
 #[test]
-fn the_receipt_is_a_text_a_person_can_read() {
-    let folder = tempfile::tempdir().unwrap();
-    let (ledger, ids) = three_states(&folder.path().join("ledger"));
-    let mut text = ledger.receipt().unwrap().to_string();
-    for (number, id) in (1..).zip(&ids) {
-        text = text.replace(id, &format!("ID-{number}"));
-    }
-    assert_eq!(text, TEXT, "\n{text}");
-}
-
-#[test]
-fn the_receipt_survives_json() {
-    let folder = tempfile::tempdir().unwrap();
-    let (ledger, ids) = three_states(&folder.path().join("ledger"));
+fn the_receipt_is_a_text_a_person_can_read_and_survives_json() {
+    let (_folder, _, mut ledger) = new_ledger();
+    let empty = ledger.receipt().unwrap().to_string();
+    assert!(empty.contains("took part in no study"), "{empty}");
+    let studies = [("1111", 1.0), ("2222", 0.5), ("3333", 4.0)];
+    let ids = studies.map(|(name, epsilon)| {
+        let taken = take_part(&mut ledger, &study(name, epsilon));
+        taken.to_send().unwrap().report.id
+    });
+    ledger.acknowledge(ids[0]).unwrap();
+    let detail = "entry 3 is\nnot a \u{1b}[31mnumber";
+    ledger.refuse(ids[1], "payload-not-finite", detail).unwrap();
     let receipt = ledger.receipt().unwrap();
-    let json = serde_json::to_string_pretty(&receipt).unwrap();
-    assert_eq!(serde_json::from_str::<Receipt>(&json).unwrap(), receipt);
-    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let mut text = receipt.to_string();
+    for (number, id) in (1..).zip(ids) {
+        text = text.replace(&id.to_string(), &format!("ID-{number}"));
+    }
+    assert_eq!(text, TEXT.replace("TOLD", TOLD), "\n{text}");
+
+    assert_survives_json(&receipt);
+    let json = serde_json::to_value(&receipt).unwrap();
     assert_eq!(json["limits"]["epsilon_total"], 16.01);
     assert_eq!(json["spent"]["epsilon"], 5.5);
     assert!((json["left"]["epsilon"].as_f64().unwrap() - 10.51).abs() < 1e-12);
@@ -447,23 +375,18 @@ fn the_receipt_survives_json() {
     assert_eq!(studies[0]["state"], "acknowledged");
     assert_eq!(studies[1]["state"]["refused"]["code"], "payload-not-finite");
     assert_eq!(studies[2]["state"], "owed");
-    assert_eq!(studies[2]["report"], ids[2]);
+    assert_eq!(studies[2]["report"], ids[2].to_string());
     assert_eq!(studies[2]["charged"]["delta"], 1e-6);
-    assert_eq!(
-        studies[2]["fingerprint"],
-        params(4.0).fingerprint().to_string()
-    );
-    assert_eq!(receipt.studies[2].state, EntryState::Owed);
+    let fingerprint = params(4.0).fingerprint().to_string();
+    assert_eq!(studies[2]["fingerprint"], fingerprint);
 }
 
 #[test]
 fn a_token_stays_with_its_report_until_it_is_acknowledged() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("ledger");
+    let (_folder, path, mut ledger) = new_ledger();
     let token = |byte| ParticipantToken::from_bytes([byte; 32]);
     let study = study("tokens", 1.0);
     let name = study.1.study().to_owned();
-    let mut ledger = Ledger::open(&path).unwrap();
     let error = ledger.keep_token(&name, &token(1)).unwrap_err();
     assert!(error.to_string().contains("take part first"), "{error}");
     let report = take_part(&mut ledger, &study).to_send().unwrap().clone();
@@ -472,10 +395,8 @@ fn a_token_stays_with_its_report_until_it_is_acknowledged() {
     drop(ledger);
     let mut ledger = Ledger::open(&path).unwrap();
     let owed = ledger.owed().unwrap().remove(0);
-    assert_eq!(
-        (&owed.report, &owed.token),
-        (&report.report, &Some(token(1)))
-    );
+    assert_eq!(owed.report, report.report);
+    assert_eq!(owed.token, Some(token(1)));
     assert!(!format!("{owed:?}").contains("0101"));
     // Refused for its token, another one makes it good.
     let id = owed.report.id;
@@ -491,10 +412,4 @@ fn a_token_stays_with_its_report_until_it_is_acknowledged() {
     ledger.requeue_refused().unwrap();
     ledger.acknowledge(id).unwrap();
     assert!(!ledger.keep_token(&name, &token(4)).unwrap());
-    drop(ledger);
-    let connection = rusqlite::Connection::open(&path).unwrap();
-    let left: i64 = connection
-        .query_row("SELECT count(*) FROM token", [], |row| row.get(0))
-        .unwrap();
-    assert_eq!(left, 0);
 }

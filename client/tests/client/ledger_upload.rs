@@ -133,25 +133,6 @@ async fn a_lost_acknowledgement_sends_the_same_bytes_again() {
 }
 
 #[tokio::test]
-async fn a_lost_local_acknowledgement_makes_a_duplicate_and_no_more() {
-    let (server, stores) = server(|_, _, _, _| None).await;
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("ledger");
-    let mut ledger = Ledger::open(&path).unwrap();
-    let reports = take_part(&mut ledger, &server.address, &["aa", "cc"]);
-    drop(ledger);
-    // As if the device were killed between the answer and its record.
-    let before = std::fs::read(&path).unwrap();
-    for (accepted, duplicates) in [(2, 0), (0, 2)] {
-        std::fs::write(&path, &before).unwrap();
-        let mut ledger = Ledger::open(&path).unwrap();
-        let (sent, _) = http::send_owed(&mut ledger, &settings()).await.unwrap();
-        assert_eq!((sent.accepted, sent.duplicates), (accepted, duplicates));
-    }
-    assert_stored(&stores, &reports);
-}
-
-#[tokio::test]
 async fn a_server_that_is_gone_keeps_nobody_elses_report_back() {
     let (here, stores) = server(|_, _, _, _| None).await;
     let gone = {
@@ -192,12 +173,7 @@ async fn refusals_of_the_report_are_kept_and_refusals_of_the_study_leave_it_owed
             "entry 3 is no number",
         )),
         ("bb", 0) => Some(Reply::problem(409, ErrorCode::StudyNotOpen, "not yet open")),
-        ("cc", 0) => Some(Reply::Answer(
-            200,
-            "text/html",
-            b"<html>Log in".to_vec(),
-            Vec::new(),
-        )),
+        ("cc", 0) => Some(Reply::of(200, "text/html", b"<html>Log in")),
         _ => None,
     })
     .await;

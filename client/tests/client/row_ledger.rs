@@ -2,12 +2,10 @@
 
 use std::{fs, path::Path};
 
-use eigenveil_client::{
-    Ledger, Limits, Outbox, Participant, Result, RowFile, RowLedger, StudyBinding,
-};
+use eigenveil_client::{Ledger, Outbox, Participant, Result, RowFile, RowLedger, StudyBinding};
 use eigenveil_shared::ErrorCode;
 
-use crate::common::{SERVER, borrowed, params, prepare};
+use crate::common::{SERVER, assert_survives_json, borrowed, limits, params, prepare};
 
 struct Study {
     participant: Participant,
@@ -49,9 +47,7 @@ fn rows_that_took_part_in_different_studies_have_their_own_limits() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let mut ledger = RowLedger::open(at("ledger")).unwrap();
-    ledger
-        .set_limits(Limits::new(4.0, 6.0, 1e-4).unwrap())
-        .unwrap();
+    ledger.set_limits(limits(4.0, 6.0, 1e-4)).unwrap();
     // Study a with rows 0..10, b with 0..4 and, later, 8..12.
     let (a, b, c) = (study("a", 2.0), study("b", 3.0), study("c", 2.0));
     let ten = ledger.row_file(10, b"ten").unwrap();
@@ -84,9 +80,7 @@ fn rows_that_took_part_in_different_studies_have_their_own_limits() {
         .unwrap_err();
     assert_eq!(refused.code(), Some(ErrorCode::BudgetExceeded));
     assert!(refused.to_string().contains("rows 1 to 4:"), "{refused}");
-    ledger
-        .set_limits(Limits::new(4.0, 7.0, 1e-4).unwrap())
-        .unwrap();
+    ledger.set_limits(limits(4.0, 7.0, 1e-4)).unwrap();
     assert_eq!(c.admit(&ledger, &twelve, &outbox), None);
     // Durable, and no ledger of a device.
     let receipt = ledger.receipt().unwrap();
@@ -97,11 +91,7 @@ fn rows_that_took_part_in_different_studies_have_their_own_limits() {
     drop(ledger);
     let error = Ledger::open(at("ledger")).unwrap_err().to_string();
     assert!(error.contains("not an Eigenveil ledger"), "{error}");
-    let json = serde_json::to_string(&receipt).unwrap();
-    assert_eq!(
-        serde_json::from_str::<eigenveil_client::RowReceipt>(&json).unwrap(),
-        receipt
-    );
+    assert_survives_json(&receipt);
 }
 
 /// Killed between outbox and ledger; older copies of an outbox; a report that was drawn twice.

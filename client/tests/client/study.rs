@@ -161,7 +161,7 @@ async fn answers_of_other_programs_give_a_clear_sentence() {
         ),
         (|| Reply::Drop, true, "no HTTP answer from"),
         (
-            || Reply::Answer(200, "text/html", b"<html>".to_vec(), Vec::new()),
+            || Reply::of(200, "text/html", b"<html>"),
             false,
             "with text/html instead of application/json",
         ),
@@ -171,11 +171,7 @@ async fn answers_of_other_programs_give_a_clear_sentence() {
             false,
             "larger than 2000 bytes",
         ),
-        (
-            || Reply::Answer(404, "text/plain", b"nope".to_vec(), Vec::new()),
-            false,
-            "404",
-        ),
+        (|| Reply::of(404, "text/plain", b"nope"), false, "404"),
         (
             || Reply::After(NEVER, Box::new(Reply::Drop)),
             true,

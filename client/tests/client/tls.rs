@@ -52,27 +52,21 @@ async fn start() -> (String, String) {
     (format!("https://localhost:{port}"), authority.root_pem)
 }
 
+fn trusting(pem: &str) -> HttpSettings {
+    let settings = HttpSettings::default();
+    settings.add_root_certificate_pem(pem.as_bytes()).unwrap()
+}
+
 #[tokio::test]
 async fn a_certificate_is_trusted_only_with_its_root() {
     let (address, root) = start().await;
     let (_, other_root) = start().await;
 
-    let trusting = HttpSettings::default()
-        .add_root_certificate_pem(root.as_bytes())
-        .unwrap();
-    let client = StudyClient::with_settings(&address, &trusting).unwrap();
-    assert_eq!(client.fetch_study(STUDY).await.unwrap().id(), STUDY);
-
-    let both = HttpSettings::default()
-        .add_root_certificate_pem(format!("{other_root}{root}").as_bytes())
-        .unwrap();
-    let client = StudyClient::with_settings(&address, &both).unwrap();
-    assert_eq!(client.fetch_study(STUDY).await.unwrap().id(), STUDY);
-
-    let other = HttpSettings::default()
-        .add_root_certificate_pem(other_root.as_bytes())
-        .unwrap();
-    let client = StudyClient::with_settings(&address, &other).unwrap();
+    for roots in [&root, &format!("{other_root}{root}")] {
+        let client = StudyClient::with_settings(&address, &trusting(roots)).unwrap();
+        assert_eq!(client.fetch_study(STUDY).await.unwrap().id(), STUDY);
+    }
+    let client = StudyClient::with_settings(&address, &trusting(&other_root)).unwrap();
     let error = client.fetch_study(STUDY).await.unwrap_err();
     assert!(error.to_string().contains("is not trusted"), "{error}");
     assert!(error.to_string().contains("root certificate"), "{error}");
@@ -85,9 +79,7 @@ async fn a_wrong_host_and_an_expired_certificate_are_told_apart() {
     let authority = Authority::new("an organisation");
     let valid = start_with(authority.issue("localhost")).await;
     let expired = start_with(authority.issue_expired("localhost")).await;
-    let settings = HttpSettings::default()
-        .add_root_certificate_pem(authority.root_pem.as_bytes())
-        .unwrap();
+    let settings = trusting(&authority.root_pem);
     for (address, words) in [
         (
             format!("https://127.0.0.1:{valid}"),

@@ -8,9 +8,7 @@ use std::{
     },
 };
 
-use eigenveil_client::{
-    Ledger, Outbox, Participant, Receipt, RowLedger, RowReceipt, StudyBinding, http::StudyClient,
-};
+use eigenveil_client::{Ledger, Outbox, Participant, RowLedger, StudyBinding, http::StudyClient};
 use eigenveil_shared::{
     ErrorCode,
     about::{About, Day},
@@ -21,7 +19,7 @@ use eigenveil_shared::{
 };
 
 use crate::{
-    common::{self, SERVER},
+    common::{self, SERVER, assert_survives_json},
     server::{Reply, Server, document},
 };
 
@@ -39,16 +37,8 @@ fn about() -> About {
 fn params() -> StudyParams {
     StudyParams::freeze(StudyDesign {
         features: Some(vec![
-            Feature {
-                name: "alcohol".to_owned(),
-                center: 13.0,
-                scale: 0.8125,
-            },
-            Feature {
-                name: LONG_NAME.to_owned(),
-                center: 2.6,
-                scale: 0.75,
-            },
+            Feature::new("alcohol", 13.0, 0.8125),
+            Feature::new(LONG_NAME, 2.6, 0.75),
         ]),
         norm: Norm::Clip { radius: 3.5 },
         centring: Some(0.25),
@@ -118,11 +108,8 @@ fn both_receipts_say_everything_that_was_said() {
         );
         assert_eq!(told.parameters.as_ref(), Some(&params()));
     }
-    // As JSON, bit by bit.
-    let json = serde_json::to_string(&receipt).unwrap();
-    assert_eq!(serde_json::from_str::<Receipt>(&json).unwrap(), receipt);
-    let json = serde_json::to_string(&of_rows).unwrap();
-    assert_eq!(serde_json::from_str::<RowReceipt>(&json).unwrap(), of_rows);
+    assert_survives_json(&receipt);
+    assert_survives_json(&of_rows);
     // What was agreed to is not rewritten.
     drop((ledger, rows));
     for file in ["ledger", "rows.ledger"] {

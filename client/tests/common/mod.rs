@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
-use eigenveil_client::{Ledger, Participant, PreparedReport, StudyBinding, TakePart};
+use eigenveil_client::{Ledger, Limits, Participant, PreparedReport, StudyBinding, TakePart};
 use eigenveil_shared::{
     mechanism::MechanismKind,
     preprocess::Row,
@@ -72,4 +72,18 @@ pub(crate) fn take_part(
     (participant, binding): &(Participant, StudyBinding),
 ) -> TakePart {
     ledger.take_part(participant, binding, &row(1.0)).unwrap()
+}
+
+/// Limits for one study and in total, and of δ.
+pub(crate) fn limits(per_study: f64, total: f64, delta: f64) -> Limits {
+    Limits::new(per_study, total, delta).unwrap()
+}
+
+/// Exact numbers, and nothing that is lost.
+pub(crate) fn assert_survives_json<T>(value: &T)
+where
+    T: serde::Serialize + serde::de::DeserializeOwned + PartialEq + std::fmt::Debug,
+{
+    let json = serde_json::to_string(value).unwrap();
+    assert_eq!(&serde_json::from_str::<T>(&json).unwrap(), value);
 }

@@ -49,15 +49,19 @@ pub(crate) enum Reply {
 }
 
 impl Reply {
+    pub(crate) fn of(status: u16, kind: &'static str, body: &[u8]) -> Self {
+        Self::Answer(status, kind, body.to_vec(), Vec::new())
+    }
+
     pub(crate) fn json(status: u16, content: &impl serde::Serialize) -> Self {
         let bytes = serde_json::to_vec(content).unwrap();
-        Self::Answer(status, "application/json", bytes, Vec::new())
+        Self::of(status, "application/json", &bytes)
     }
 
     pub(crate) fn problem(status: u16, code: ErrorCode, detail: &str) -> Self {
         let problem = Problem::new(status, &eigenveil_shared::Error::new(code, detail));
         let bytes = serde_json::to_vec(&problem).unwrap();
-        Self::Answer(status, "application/problem+json", bytes, Vec::new())
+        Self::of(status, "application/problem+json", &bytes)
     }
 
     pub(crate) fn with_header(self, name: &'static str, value: &str) -> Self {
@@ -236,21 +240,12 @@ impl Store {
         if kind == REPORT_MEDIA_TYPE {
             let report = codec::decode_report(&request.body, shape).unwrap();
             self.see(report.id(), report.payload().as_bytes());
-            let new = store && self.keep(report.id(), report.payload().as_bytes());
-            return match new {
-                true => Reply::json(
-                    201,
-                    &ReportReceipt {
-                        outcome: ReportOutcome::Accepted,
-                    },
-                ),
-                false => Reply::json(
-                    200,
-                    &ReportReceipt {
-                        outcome: ReportOutcome::Duplicate,
-                    },
-                ),
-            };
+            let (status, outcome) =
+                match store && self.keep(report.id(), report.payload().as_bytes()) {
+                    true => (201, ReportOutcome::Accepted),
+                    false => (200, ReportOutcome::Duplicate),
+                };
+            return Reply::json(status, &ReportReceipt { outcome });
         }
         assert_eq!(kind, REPORT_BATCH_MEDIA_TYPE);
         let mut receipt = BatchReceipt {
@@ -298,12 +293,7 @@ pub(crate) async fn study_server(
 
 /// A 2xx answer whose body is not what its head says.
 pub(crate) fn truncated_json() -> Reply {
-    Reply::Answer(
-        200,
-        "application/json",
-        br#"{"accepted": 1"#.to_vec(),
-        Vec::new(),
-    )
+    Reply::of(200, "application/json", br#"{"accepted": 1"#)
 }
 
 /// JSON that is JSON, but no document of ours.
