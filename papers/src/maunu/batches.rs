@@ -60,11 +60,7 @@ const REGIMES: [Regime; 3] = [
 fn judge(table: &Table) -> Verdict {
     let mut verdict = Verdict::default();
     for rule in NOISES {
-        let grid = Grid {
-            table,
-            rule,
-            column: "reached_mean",
-        };
+        let grid = Grid::new(table, rule, "reached_mean");
         for (form, says, regime) in REGIMES {
             let inside = grid.mean(form, regime);
             let outside = grid.mean(form, |line| !regime(line));

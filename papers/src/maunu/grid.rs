@@ -10,11 +10,19 @@ use crate::{Record, Table, Verdict, number::digits, sweep};
 #[derive(Clone, Copy)]
 pub(super) struct Grid<'a> {
     pub(super) table: &'a Table,
-    pub(super) rule: NoiseRule,
-    pub(super) column: &'a str,
+    rule: NoiseRule,
+    column: &'a str,
 }
 
 impl<'a> Grid<'a> {
+    pub(super) fn new(table: &'a Table, rule: NoiseRule, column: &'a str) -> Self {
+        Self {
+            table,
+            rule,
+            column,
+        }
+    }
+
     /// The lines of an algorithm.
     pub(super) fn lines(self, form: Form) -> Vec<&'a Record> {
         let wanted = [("algorithm", form.name()), ("noise", self.rule.as_str())];

@@ -74,11 +74,7 @@ fn judge_2(table: &Table) -> Verdict {
     let mut verdict = Verdict::default();
     let (_, largest) = extremes(table, "p");
     for rule in NOISES {
-        let grid = Grid {
-            table,
-            rule,
-            column: "log10_error_mean",
-        };
+        let grid = Grid::new(table, rule, "log10_error_mean");
         verdict = judge_below(verdict, grid, (DP_GGD, DP_GD), "outperforms");
         verdict = judge_below(verdict, grid, (DP_SGGD, DP_SGD), "is more accurate than");
         for (sampled, full) in [(DP_SGGD, DP_GGD), (DP_SGD, DP_GD)] {
@@ -123,11 +119,7 @@ fn judge_corners(
 ) -> Verdict {
     let mut verdict = Verdict::default();
     for rule in NOISES {
-        let grid = Grid {
-            table,
-            rule,
-            column,
-        };
+        let grid = Grid::new(table, rule, column);
         for form in [DP_GD, DP_MD, DP_GGD] {
             let (easy, hard) = corners(grid, form);
             verdict = verdict.with(
@@ -163,11 +155,7 @@ fn judge_7(table: &Table) -> Verdict {
 fn judge_8(table: &Table) -> Verdict {
     let mut verdict = Verdict::default();
     for rule in NOISES {
-        let grid = Grid {
-            table,
-            rule,
-            column: "seconds_to_tolerance_median",
-        };
+        let grid = Grid::new(table, rule, "seconds_to_tolerance_median");
         for (glad, convex) in [(DP_GGD, [DP_GD, DP_MD]), (DP_SGGD, [DP_SGD, DP_SMD])] {
             let pairs = convex.map(|convex| grid.below(glad, convex));
             let faster: usize = pairs.iter().map(|pair| pair.0).sum();

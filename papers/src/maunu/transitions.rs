@@ -95,11 +95,7 @@ fn judge_4(table: &Table) -> Verdict {
     let mut verdict = Verdict::default();
     for rule in NOISES {
         let [glad, gd, md] = [DP_GGD, DP_GD, DP_MD].map(|form| largest_change(table, rule, form));
-        let grid = Grid {
-            table,
-            rule,
-            column: "error_median",
-        };
+        let grid = Grid::new(table, rule, "error_median");
         verdict = verdict.with(
             format!(
                 "dp-ggd goes over from small ε and δ more abruptly than dp-gd-reap and dp-md-reap {}",
@@ -136,11 +132,7 @@ fn judge_6(table: &Table) -> Verdict {
                 ];
                 table.number(&wanted, "error_median")
             });
-            let grid = Grid {
-                table,
-                rule,
-                column: "error_median",
-            };
+            let grid = Grid::new(table, rule, "error_median");
             verdict = verdict.with(
                 format!(
                     "{} works well where D and r are small {}",
