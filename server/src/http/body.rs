@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use axum::{
     body::Body,
+    extract::Request,
     http::{HeaderMap, header, request::Parts},
 };
 use bytes::{Bytes, BytesMut};
@@ -179,17 +180,14 @@ impl Pace {
 }
 
 /// Reads and parses a JSON body.
-pub(crate) async fn read_json<T: DeserializeOwned>(
-    app: &AppState,
-    parts: &Parts,
-    body: Body,
-) -> Result<T> {
+pub(crate) async fn read_json<T: DeserializeOwned>(app: &AppState, request: Request) -> Result<T> {
+    let (parts, body) = request.into_parts();
     let media_type = media_type(&parts.headers);
     let essence = media_type.split(';').next().unwrap_or_default().trim();
     if !essence.eq_ignore_ascii_case("application/json") {
         return Err(unsupported_media_type(media_type, "application/json"));
     }
-    let (bytes, _reservation) = read(app, parts, body, MAX_JSON).await?;
+    let (bytes, _reservation) = read(app, &parts, body, MAX_JSON).await?;
     serde_json::from_slice(&bytes).map_err(|error| {
         Error::new(
             ErrorCode::MalformedJson,

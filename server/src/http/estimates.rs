@@ -65,8 +65,7 @@ pub(crate) async fn create(
     OriginalUri(here): OriginalUri,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let (parts, content) = request.into_parts();
-    let wanted: EstimateRequest = body::read_json(&app, &parts, content).await?;
+    let wanted: EstimateRequest = body::read_json(&app, request).await?;
     if let Some(k) = wanted.k {
         check_rank(k, study.params().dimension())?;
     }

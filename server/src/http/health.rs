@@ -38,25 +38,21 @@ pub(crate) async fn ready(State(app): State<AppState>) -> Result<Json<Value>, Ap
         )
         .into());
     }
+    let not_ready = |why: String| Err(Error::new(ErrorCode::StoreUnavailable, why).into());
     let bodies = app.store().ingest_memory();
     if bodies.is_exhausted() {
-        return Err(Error::new(
-            ErrorCode::StoreUnavailable,
-            format!(
-                "{} bytes of bodies are in memory (ingest_bytes) and further ones were refused",
-                bodies.used()
-            ),
-        )
-        .into());
+        return not_ready(format!(
+            "{} bytes of bodies are in memory (ingest_bytes) and further ones were refused",
+            bodies.used()
+        ));
     }
     match tokio::time::timeout(PATIENCE, app.store().check_writable()).await {
         Ok(Ok(())) => Ok(Json(json!({"status": "ready"}))),
         // However busy it is: not ready.
-        Ok(Err(error)) => Err(Error::new(ErrorCode::StoreUnavailable, error.detail()).into()),
-        Err(_) => Err(Error::new(
-            ErrorCode::StoreUnavailable,
-            format!("the store did not answer within {} s", PATIENCE.as_secs()),
-        )
-        .into()),
+        Ok(Err(error)) => not_ready(error.detail().to_owned()),
+        Err(_) => not_ready(format!(
+            "the store did not answer within {} s",
+            PATIENCE.as_secs()
+        )),
     }
 }

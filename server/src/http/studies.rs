@@ -37,8 +37,7 @@ pub(crate) async fn create(
     OriginalUri(here): OriginalUri,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let (parts, content) = request.into_parts();
-    let wanted: CreateStudy = body::read_json(&app, &parts, content).await?;
+    let wanted: CreateStudy = body::read_json(&app, request).await?;
     let study = app.store().create_study(wanted).await?;
     tracing::info!(study = %study.id(), "study created");
     // It may be the next to end.

@@ -43,8 +43,7 @@ pub(crate) async fn issue(
     State(app): State<AppState>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let (parts, content) = request.into_parts();
-    let IssueTokens { count } = body::read_json(&app, &parts, content).await?;
+    let IssueTokens { count } = body::read_json(&app, request).await?;
     let issued = app.store().issue_tokens(&study, count).await?;
     tracing::info!(study = %study.id(), count, "participant tokens made");
     Ok(secret(StatusCode::CREATED, issued))
@@ -81,8 +80,7 @@ pub(crate) async fn create(
     State(app): State<AppState>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let (parts, content) = request.into_parts();
-    let wanted: CreateAnalyst = body::read_json(&app, &parts, content).await?;
+    let wanted: CreateAnalyst = body::read_json(&app, request).await?;
     let created = app.store().create_analyst(wanted).await?;
     tracing::info!(id = created.analyst.id, "analyst token made");
     Ok(secret(StatusCode::CREATED, created))

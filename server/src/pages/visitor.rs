@@ -101,30 +101,26 @@ impl Visitor {
     }
 
     pub(super) fn require_reader(&self, study: &Study) -> Result<(), Error> {
-        match (self.may_read(study), self.is_known()) {
-            (true, _) => Ok(()),
-            (false, true) => Err(Error::new(
-                ErrorCode::Forbidden,
-                "this analyst's token reads the estimates of another study",
-            )),
-            (false, false) => Err(Error::new(
-                ErrorCode::Unauthorized,
-                "estimates are for the operator and for analysts: log in with a token",
-            )),
-        }
+        self.require(
+            self.may_read(study),
+            "this analyst's token reads the estimates of another study",
+            "estimates are for the operator and for analysts: log in with a token",
+        )
     }
 
     pub(super) fn require_operator(&self) -> Result<(), Error> {
-        match (self.is_operator(), self.is_known()) {
+        self.require(
+            self.is_operator(),
+            "an analyst's token reads estimates and nothing else; this needs the operator's",
+            "only the operator may do this: log in with the operator's token",
+        )
+    }
+
+    fn require(&self, allowed: bool, forbidden: &str, unknown: &str) -> Result<(), Error> {
+        match (allowed, self.is_known()) {
             (true, _) => Ok(()),
-            (false, true) => Err(Error::new(
-                ErrorCode::Forbidden,
-                "an analyst's token reads estimates and nothing else; this needs the operator's",
-            )),
-            (false, false) => Err(Error::new(
-                ErrorCode::Unauthorized,
-                "only the operator may do this: log in with the operator's token",
-            )),
+            (false, true) => Err(Error::new(ErrorCode::Forbidden, forbidden)),
+            (false, false) => Err(Error::new(ErrorCode::Unauthorized, unknown)),
         }
     }
 

@@ -62,7 +62,7 @@ fn play(seed: u64, operations: &[Operation], faults: Faults) -> Result<(), Strin
             }
             place = "at the end".to_owned();
             world.settle().await;
-        })
+        });
     }));
     played.map_err(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);

@@ -10,12 +10,7 @@ use eigenveil_shared::{
 };
 use rusqlite::{OptionalExtension, Transaction, params};
 
-use super::{
-    Store,
-    failure::Failure,
-    rows, schema,
-    study::{Study, state_from},
-};
+use super::{Store, failure::Failure, rows, schema, study::Study};
 
 /// Spends the token with this hash, or says why a report that comes with it is not taken.
 ///
@@ -81,13 +76,7 @@ impl Store {
         hashes.sort_unstable();
         self.write(
             move |transaction| {
-                rows::require(transaction, row, id)?;
-                let state: String = transaction.query_row(
-                    "SELECT state FROM studies WHERE study = ?",
-                    [row],
-                    |row| row.get(0),
-                )?;
-                if state_from(&state) == Some(StudyState::Closed) {
+                if rows::state(transaction, row, id)? == StudyState::Closed {
                     return Err(Error::new(
                         ErrorCode::InvalidTransition,
                         format!(
@@ -161,35 +150,25 @@ mod tests {
         let token = ParticipantToken::parse(&issued.tokens[0]).unwrap();
         let report = report(&study, 7).with_token(&token);
         let spent = |store: &Store| store.token_counts(&study).unwrap().spent;
+        let counted = |store: &Store| store.moment(&study, Cancel::NEVER).unwrap().n;
+        let kept = |store: &Store| (spent(store), counted(store));
 
         faults.set_next(Some(Fault::CommitFails));
         assert!(store.submit(&study, vec![report.clone()]).await.is_err());
         faults.set_next(None);
-        assert_eq!(
-            (
-                spent(&store),
-                store.moment(&study, Cancel::NEVER).unwrap().n
-            ),
-            (0, 0)
-        );
+        assert_eq!(kept(&store), (0, 0));
         let mut store = store;
-        for (fault, counted) in [(Fault::DiesBeforeCommit, 0), (Fault::DiesAfterCommit, 1)] {
+        for (fault, reports) in [(Fault::DiesBeforeCommit, 0), (Fault::DiesAfterCommit, 1)] {
             faults.set_next(Some(fault));
             assert!(store.submit(&study, vec![report.clone()]).await.is_err());
             faults.set_next(None);
             // The directory is free when the last of the store is gone.
             drop(store);
             store = open();
-            assert_eq!(spent(&store), counted);
+            assert_eq!(spent(&store), reports);
         }
         let stored = store.submit(&study, vec![report]).await.unwrap();
         assert_eq!(stored, [Stored::Duplicate]);
-        assert_eq!(
-            (
-                spent(&store),
-                store.moment(&study, Cancel::NEVER).unwrap().n
-            ),
-            (1, 1)
-        );
+        assert_eq!(kept(&store), (1, 1));
     }
 }

@@ -79,7 +79,7 @@ use self::{
     health::Health,
     recent::RecentIds,
     reserve::Reserve,
-    study::{NewStudy, Registry, state_from},
+    study::{NewStudy, Registry},
     tenure::{Log, Tenure, checkpoint},
     writer::{Caches, Command, Outcomes, Reports, Submission, Writer},
 };
@@ -332,14 +332,7 @@ impl Store {
         self.write_as(
             urgency,
             move |transaction| {
-                rows::require(transaction, row, id)?;
-                let current: String = transaction.query_row(
-                    "SELECT state FROM studies WHERE study = ?",
-                    [row],
-                    |row| row.get(0),
-                )?;
-                let current = state_from(&current)
-                    .ok_or_else(|| Failure::damaged("a study has an unknown state"))?;
+                let current = rows::state(transaction, row, id)?;
                 match (current, wanted) {
                     (from, to) if from == to => {}
                     (StudyState::Draft, StudyState::Open)

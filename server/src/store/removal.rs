@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use eigenveil_shared::{Error, ErrorCode, Result};
+use eigenveil_shared::{Error, ErrorCode, Result, api::StudyState};
 use rusqlite::{OptionalExtension, Transaction, params};
 
 use super::{Store, Urgency, failure::Failure, recent, rows, study::Study};
@@ -30,13 +30,7 @@ impl Store {
         self.write_as(
             Urgency::MakesRoom,
             move |transaction| {
-                rows::require(transaction, row, id)?;
-                let open: bool = transaction.query_row(
-                    "SELECT state = 'open' FROM studies WHERE study = ?",
-                    [row],
-                    |row| row.get(0),
-                )?;
-                if open {
+                if rows::state(transaction, row, id)? == StudyState::Open {
                     return Err(Error::new(
                         ErrorCode::InvalidTransition,
                         format!("study {id} is open; close it before you delete it"),
@@ -179,7 +173,6 @@ fn remove_identifiers(transaction: &Transaction<'_>, row: i64) -> Result<usize, 
 #[cfg(test)]
 mod tests {
     use eigenveil_estimation::Cancel;
-    use eigenveil_shared::api::StudyState;
     use serde_json::json;
     use tokio::runtime::Runtime;
 

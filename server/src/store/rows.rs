@@ -5,6 +5,7 @@ use std::sync::Arc;
 use eigenveil_shared::{
     Error, ErrorCode,
     about::{About, Day},
+    api::StudyState,
     estimate::Rank,
     study::StudyParams,
 };
@@ -60,6 +61,14 @@ pub(super) fn require(connection: &Connection, row: i64, id: StudyId) -> Result<
         .query_row(params![row, id.0], |_| Ok(()))
         .optional()?;
     there.ok_or_else(|| gone(id).into())
+}
+
+/// The state of a study that was not deleted meanwhile.
+pub(super) fn state(connection: &Connection, row: i64, id: StudyId) -> Result<StudyState, Failure> {
+    require(connection, row, id)?;
+    let query = "SELECT state FROM studies WHERE study = ?";
+    let state: String = connection.query_row(query, [row], |row| row.get(0))?;
+    state_from(&state).ok_or_else(|| Failure::damaged("a study has an unknown state"))
 }
 
 /// The error for a study that is not there.

@@ -153,13 +153,10 @@ impl Study {
 
     /// Draft, open or closed, as of the last commit.
     pub fn state(&self) -> StudyState {
-        let state = self.state.load(Ordering::Acquire);
-        if state == StudyState::Draft as u8 {
-            StudyState::Draft
-        } else if state == StudyState::Open as u8 {
-            StudyState::Open
-        } else {
-            StudyState::Closed
+        match self.state.load(Ordering::Acquire) {
+            state if state == StudyState::Draft as u8 => StudyState::Draft,
+            state if state == StudyState::Open as u8 => StudyState::Open,
+            _ => StudyState::Closed,
         }
     }
 

@@ -322,16 +322,13 @@ fn import_into(
             |_| Ok(()),
         )
         .optional()?;
+    let imported = |study, outcome, reports| Imported {
+        study,
+        outcome,
+        reports,
+    };
     if seen.is_some() {
-        let outcome = ImportOutcome::AlreadyImported;
-        return Ok((
-            Imported {
-                study,
-                outcome,
-                reports: 0,
-            },
-            before,
-        ));
+        return Ok((imported(study, ImportOutcome::AlreadyImported, 0), before));
     }
     let file = rewound(file)?;
     let (_, reader) = archive::read_header(&file)?;
@@ -402,12 +399,5 @@ fn import_into(
     } else {
         ImportOutcome::Merged
     };
-    Ok((
-        Imported {
-            study,
-            outcome,
-            reports: header.reports,
-        },
-        total,
-    ))
+    Ok((imported(study, outcome, header.reports), total))
 }

@@ -26,14 +26,15 @@ use eigenveil_shared::{
     ErrorCode,
     api::{
         BatchReceipt, EstimateDocument, EstimateState, PROBLEM_MEDIA_TYPE, Problem,
-        REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE, STUDY_EXPORT_MEDIA_TYPE, StudyDocument,
+        REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE, ReportOutcome, ReportReceipt,
+        STUDY_EXPORT_MEDIA_TYPE, StudyDocument,
     },
     codec::{self, StudyShape},
     packed::packed_len,
     report::{Report, ReportId},
 };
 use http_body_util::BodyExt;
-use rusqlite::Connection;
+use rusqlite::{Connection, types::FromSql};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -228,9 +229,17 @@ impl Harness {
         Connection::open(database_path(&self.config.data_dir)).unwrap()
     }
 
+    /// What the database answers, one value a row.
+    pub fn column<T: FromSql>(&self, query: &str) -> Vec<T> {
+        let database = self.database();
+        let mut statement = database.prepare(query).unwrap();
+        let rows = statement.query_map([], |row| row.get(0)).unwrap();
+        rows.map(Result::unwrap).collect()
+    }
+
     /// Asks for an estimate; gives its location.
     pub async fn ask_estimate(&self, study: &StudyDocument, request: Value) -> String {
-        let path = at(&study, "/estimates");
+        let path = at(study, "/estimates");
         let answer = self.tell(&path, request).await;
         assert_eq!(answer.status, StatusCode::ACCEPTED, "{answer:?}");
         let location = answer.headers[header::LOCATION].to_str().unwrap();
@@ -251,6 +260,17 @@ impl Harness {
         document.unwrap()
     }
 
+    /// Asks for an estimate and waits for its end.
+    pub async fn estimated(&self, study: &StudyDocument, request: Value) -> EstimateDocument {
+        let location = self.ask_estimate(study, request).await;
+        self.wait_for_estimate(&location).await
+    }
+
+    pub async fn state_of(&self, estimate: &str) -> EstimateState {
+        let document: EstimateDocument = self.read(estimate).await.json();
+        document.state
+    }
+
     pub async fn get(&self, path: &str) -> Answer {
         self.send(Request::get(path).body(Body::empty()).unwrap())
             .await
@@ -268,12 +288,12 @@ impl Harness {
     }
 
     pub async fn post_report(&self, study: &StudyDocument, body: impl Into<Body>) -> Answer {
-        self.post(&at(&study, "/reports"), REPORT_MEDIA_TYPE, body)
+        self.post(&at(study, "/reports"), REPORT_MEDIA_TYPE, body)
             .await
     }
 
     pub async fn post_batch(&self, study: &StudyDocument, body: impl Into<Body>) -> Answer {
-        let path = at(&study, "/reports");
+        let path = at(study, "/reports");
         self.post(&path, REPORT_BATCH_MEDIA_TYPE, body).await
     }
 
@@ -307,12 +327,16 @@ impl Harness {
     pub async fn counts(&self, study: &StudyDocument, body: impl Into<Body>) {
         let answer = self.post_report(study, body).await;
         assert_eq!(answer.status, StatusCode::CREATED, "{answer:?}");
+        let ReportReceipt { outcome } = answer.json();
+        assert_eq!(outcome, ReportOutcome::Accepted);
     }
 
     /// Sends a report, which was counted before.
     pub async fn knows(&self, study: &StudyDocument, body: impl Into<Body>) {
         let answer = self.post_report(study, body).await;
         assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
+        let ReportReceipt { outcome } = answer.json();
+        assert_eq!(outcome, ReportOutcome::Duplicate);
     }
 
     /// Sends a batch; what is said of it.
@@ -329,13 +353,13 @@ impl Harness {
     }
 
     pub async fn close(&self, study: &StudyDocument) {
-        let path = at(&study, "/close");
+        let path = at(study, "/close");
         let answer = self.order(&path).await;
         assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
     }
 
     pub async fn export(&self, study: &StudyDocument) -> Vec<u8> {
-        let path = at(&study, "/export");
+        let path = at(study, "/export");
         let answer = self.read(&path).await;
         assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
         assert_eq!(
@@ -357,7 +381,7 @@ impl Harness {
 
     /// Reports accepted, as anybody sees it, after checking it against what is on disk.
     pub async fn accepted(&self, study: &StudyDocument) -> u64 {
-        let shown: StudyDocument = self.get(&at(&study, "")).await.json();
+        let shown: StudyDocument = self.get(&at(study, "")).await.json();
         assert_eq!(self.moment(study).n, shown.reports_accepted);
         shown.reports_accepted
     }

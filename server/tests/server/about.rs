@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use axum::http::{Request, StatusCode, header};
-use eigenveil_server::{StudyId, store::database_path};
+use eigenveil_server::store::database_path;
 use eigenveil_shared::{
     ErrorCode as E,
     about::About,
@@ -19,6 +19,7 @@ use crate::{
     common::{
         Harness, SetClock, at, batch, data, design, new_id, patience::until, refused, report,
     },
+    pages::{CREATE, form},
 };
 
 /// 2023-11-14, the day of the tests' clock.
@@ -42,8 +43,18 @@ fn told() -> Value {
     })
 }
 
+async fn ending(server: &Harness, day: &str) -> StudyDocument {
+    let changes = json!({ "about": { "ends": day } });
+    server.study_with(changes).await
+}
+
 async fn shown(server: &Harness, study: &StudyDocument) -> StudyDocument {
-    server.get(&at(&study, "")).await.json()
+    server.get(&at(study, "")).await.json()
+}
+
+async fn until_it_is(server: &Harness, study: &StudyDocument, state: StudyState) {
+    let told = format!("the study is {}", state.as_str());
+    until(&told, async || shown(server, study).await.state == state).await;
 }
 
 #[tokio::test]
@@ -148,26 +159,17 @@ async fn what_cannot_be_shown_is_refused() {
     }
     assert!(server.app.store().studies().is_empty());
     // The whole of today is still to come.
-    let today = server
-        .study_with(json!({ "about": { "ends": TODAY } }))
-        .await;
+    let today = ending(&server, TODAY).await;
     assert_eq!(today.about.ends.unwrap().over_at_ms(), TOMORROW);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_last_day_ends_with_its_last_millisecond() {
     let (server, clock) = timed();
-    let ends = json!({ "about": { "ends": TODAY } });
-    let (study, empty, longer, draft) = (
-        server.study_with(ends.clone()).await,
-        server.study_with(ends).await,
-        server
-            .study_with(json!({ "about": { "ends": "2023-11-15" } }))
-            .await,
-        server
-            .study_with(json!({ "about": { "ends": TODAY }, "draft": true }))
-            .await,
-    );
+    let (study, empty) = (ending(&server, TODAY).await, ending(&server, TODAY).await);
+    let longer = ending(&server, "2023-11-15").await;
+    let draft = json!({ "about": { "ends": TODAY }, "draft": true });
+    let draft = server.study_with(draft).await;
     clock.0.store(TOMORROW - 1, Ordering::Relaxed);
     let (first, second) = (new_id(), new_id());
     server.counts(&study, report(&study, first, 1.0)).await;
@@ -196,50 +198,33 @@ async fn the_last_day_ends_with_its_last_millisecond() {
 
     // The server closes it by itself; what wakes it here is another study.
     server.study(3).await;
-    until("the study is closed", async || {
-        shown(&server, &study).await.state == StudyState::Closed
-    })
-    .await;
+    until_it_is(&server, &study, StudyState::Closed).await;
     assert_eq!(shown(&server, &longer).await.state, StudyState::Open);
     assert_eq!(server.accepted(&study).await, 1);
     let late = server.post_report(&study, report(&study, new_id(), 1.0));
     refused(late, 409, E::StudyEnded).await;
-    let id = StudyId::parse(&study.id).unwrap();
-    let closed_at: u64 = server
-        .database()
-        .query_row(
-            "SELECT closed_at_ms FROM studies WHERE id = ?",
-            [id.0],
-            |row| row.get(0),
-        )
-        .unwrap();
-    assert_eq!(closed_at, TOMORROW);
+    let closed_at = format!(
+        "SELECT closed_at_ms FROM studies WHERE id = x'{}'",
+        study.id
+    );
+    let closed_at: Vec<u64> = server.column(&closed_at);
+    assert_eq!(closed_at, [TOMORROW]);
 }
 
 /// A clock that is ahead for a moment, as before a machine has asked for the time, ends nothing for good.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_study_closed_by_a_wrong_clock_is_opened_again() {
     let (server, clock) = timed();
-    let ends = json!({ "about": { "ends": TODAY } });
-    let (study, closed) = (
-        server.study_with(ends.clone()).await,
-        server.study_with(ends).await,
-    );
+    let (study, closed) = (ending(&server, TODAY).await, ending(&server, TODAY).await);
     server.close(&closed).await;
     let now = clock.0.swap(TOMORROW + 5, Ordering::Relaxed);
     let (directory, config) = server.stop();
     let server = Harness::at(directory, config, &clock);
-    until("the study is closed", async || {
-        shown(&server, &study).await.state == StudyState::Closed
-    })
-    .await;
+    until_it_is(&server, &study, StudyState::Closed).await;
     clock.0.store(now, Ordering::Relaxed);
     let (directory, config) = server.stop();
     let server = Harness::at(directory, config, &clock);
-    until("the study is open", async || {
-        shown(&server, &study).await.state == StudyState::Open
-    })
-    .await;
+    until_it_is(&server, &study, StudyState::Open).await;
     server.counts(&study, report(&study, new_id(), 1.0)).await;
     // What the operator has closed stays closed.
     assert_eq!(shown(&server, &closed).await.state, StudyState::Closed);
@@ -359,9 +344,7 @@ async fn the_page_says_what_is_not_stated_and_what_tokens_are() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_is_asked_after_the_last_day() {
     let (server, clock) = timed();
-    let study = server
-        .study_with(json!({ "about": { "ends": TODAY } }))
-        .await;
+    let study = ending(&server, TODAY).await;
     let page = participate(&server, &study, None).await;
     assert!(page.has("#report-command"));
     clock.0.store(TOMORROW, Ordering::Relaxed);
@@ -374,32 +357,22 @@ async fn nobody_is_asked_after_the_last_day() {
 async fn the_form_asks_and_refuses_beside_the_field() {
     let server = Harness::new();
     let mut browser = Browser::operator(&server).await;
-    let form = browser.page("/studies/new").await;
+    let page = browser.page("/studies/new").await;
     for field in ["purpose", "responsible", "contact", "ends"] {
-        assert_eq!(form.all(&format!("input#{field}")).len(), 1, "{field}");
+        assert_eq!(page.all(&format!("input#{field}")).len(), 1, "{field}");
     }
-    let design = [
-        ("step", "create"),
-        ("name", "sleep"),
-        ("dimension", "3"),
-        ("k", "1"),
-        ("norm", "normalize"),
-        ("mechanism", "double-cap"),
-        ("epsilon", "4"),
-        ("users", "1000"),
-        ("share", "60"),
+    let design = form(&[
+        CREATE,
         ("purpose", "What keeps people awake"),
         ("responsible", "Sleep laboratory"),
-    ];
+    ]);
     for (field, bad) in [
         ("contact", "javascript:alert(1)"),
         ("ends", "tomorrow"),
         ("ends", "2023-11-13"),
     ] {
         let fields = [&design[..], &[(field, bad)]].concat();
-        let answer = browser.post("/studies/new", &fields).await;
-        assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY);
-        let page = Page::new(answer);
+        let page = browser.refused("/studies/new", &fields, 422).await;
         assert_eq!(page.value(&format!("input#{field}")), bad);
         assert_eq!(page.all(&format!("#{field}[aria-invalid=true]")).len(), 1);
     }

@@ -29,7 +29,7 @@ fn held(bytes: usize) -> Body {
 }
 
 fn upload(study: &StudyDocument, body: Body) -> Request<Body> {
-    Request::post(at(&study, "/reports"))
+    Request::post(at(study, "/reports"))
         .header(header::CONTENT_TYPE, REPORT_MEDIA_TYPE)
         .body(body)
         .unwrap()

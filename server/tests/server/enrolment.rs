@@ -24,7 +24,7 @@ async fn token_study(server: &Harness) -> StudyDocument {
 }
 
 async fn issue(server: &Harness, study: &StudyDocument, count: usize) -> Vec<ParticipantToken> {
-    let path = at(&study, "/tokens");
+    let path = at(study, "/tokens");
     let answer = server.tell(&path, json!({ "count": count })).await;
     assert_eq!(answer.status, StatusCode::CREATED, "{answer:?}");
     assert_eq!(answer.headers["cache-control"], "no-store");
@@ -38,7 +38,7 @@ async fn issue(server: &Harness, study: &StudyDocument, count: usize) -> Vec<Par
 }
 
 async fn counts(server: &Harness, study: &StudyDocument) -> (u64, u64) {
-    let path = at(&study, "/tokens");
+    let path = at(study, "/tokens");
     let counts: TokenCounts = server.read(&path).await.json();
     (counts.issued, counts.spent)
 }
@@ -49,7 +49,7 @@ async fn send(
     id: ReportId,
     token: &ParticipantToken,
 ) -> Answer {
-    let path = at(&study, "/reports");
+    let path = at(study, "/reports");
     let body = with_token(token, &report(study, id, 1.0));
     server.post(&path, ENROLLED_REPORT_MEDIA_TYPE, body).await
 }
@@ -227,15 +227,8 @@ async fn a_deleted_study_takes_its_tokens_with_it() {
     server.close(&study).await;
     let path = at(&study, "");
     assert_eq!(server.remove(&path).await.status, 204);
-    let connection = server.database();
-    let left = || -> u64 {
-        connection
-            .query_row("SELECT count(*) FROM participant_tokens", [], |row| {
-                row.get(0)
-            })
-            .unwrap()
-    };
-    until("the tokens are gone", async || left() == 0).await;
+    let left = || server.column::<u64>("SELECT count(*) FROM participant_tokens");
+    until("the tokens are gone", async || left() == [0]).await;
 }
 
 /// What the store has of tokens is the same, whichever of the reports came with which of them.
@@ -251,13 +244,8 @@ async fn nothing_kept_pairs_a_token_with_a_report() {
         assert_eq!(send(&server, &study, new_id(), token).await.status, 201);
     }
     let connection = server.database();
-    let columns: Vec<String> = connection
-        .prepare("SELECT name FROM pragma_table_info('participant_tokens')")
-        .unwrap()
-        .query_map([], |row| row.get(0))
-        .unwrap()
-        .map(Result::unwrap)
-        .collect();
+    let columns: Vec<String> =
+        server.column("SELECT name FROM pragma_table_info('participant_tokens')");
     assert_eq!(columns, ["study", "hash", "spent"]);
     // No hidden number of the row either.
     assert!(

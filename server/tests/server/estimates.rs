@@ -116,23 +116,16 @@ async fn an_estimate_is_made_and_fetched_in_every_format() {
 async fn sparse_and_automatic_estimates() {
     let server = Harness::new();
     let study = study_with_reports(&server, 6).await;
-    let location = server
-        .ask_estimate(
-            &study,
-            json!({"k": 1, "sparse": {"lambda": 0.01, "refit": true}}),
-        )
-        .await;
-    let done = server.wait_for_estimate(&location).await;
-    let estimate = done
-        .estimate
-        .unwrap_or_else(|| panic!("{:?}", done.problem));
+    let request = json!({"k": 1, "sparse": {"lambda": 0.01, "refit": true}});
+    let done = server.estimated(&study, request).await;
+    let estimate = done.estimate.unwrap();
     let sparse = estimate.sparse.unwrap();
     assert_eq!(sparse.support, [1]);
     assert!(sparse.refit && sparse.converged);
     assert_eq!(estimate.components[0].loadings[1], 1.0);
 
-    let location = server.ask_estimate(&study, json!({"k": "auto"})).await;
-    let automatic = server.wait_for_estimate(&location).await.estimate.unwrap();
+    let automatic = server.estimated(&study, json!({"k": "auto"})).await;
+    let automatic = automatic.estimate.unwrap();
     assert_eq!((automatic.k, automatic.requested_k), (1, Rank::Auto));
 
     let list = server
@@ -232,37 +225,22 @@ async fn jobs_wait_their_turn_are_cancelled_and_survive_a_restart() {
     for _ in 0..2 {
         let cancelled = server.remove(&second).await;
         assert_eq!(cancelled.status, StatusCode::OK);
-        assert_eq!(
-            cancelled.json::<EstimateDocument>().state,
-            EstimateState::Cancelled
-        );
+        let cancelled: EstimateDocument = cancelled.json();
+        assert_eq!(cancelled.state, EstimateState::Cancelled);
     }
-    let attempts = || -> u32 {
-        server
-            .database()
-            .query_row("SELECT attempts FROM estimates LIMIT 1", [], |row| {
-                row.get(0)
-            })
-            .unwrap()
-    };
-    until("the first has begun", async || attempts() == 1).await;
+    let attempts = || server.column::<u32>("SELECT attempts FROM estimates LIMIT 1");
+    until("the first has begun", async || attempts() == [1]).await;
     // Reports and studies go on meanwhile, and the server stops although one is running.
     assert_eq!(server.accepted(&study).await, 12_500);
     let server = server.restart();
-    let state = async |location: &str| {
-        let document: EstimateDocument = server.read(location).await.json();
-        document.state
-    };
-    assert_eq!(state(&first).await, EstimateState::Running);
-    assert_eq!(state(&second).await, EstimateState::Cancelled);
-    assert_eq!(state(&third).await, EstimateState::Running);
+    assert_eq!(server.state_of(&first).await, EstimateState::Running);
+    assert_eq!(server.state_of(&second).await, EstimateState::Cancelled);
+    assert_eq!(server.state_of(&third).await, EstimateState::Running);
     // Cancelling the one being computed lets the next one through.
     server.remove(&first).await;
-    assert_eq!(
-        server.wait_for_estimate(&third).await.state,
-        EstimateState::Done
-    );
-    assert_eq!(state(&first).await, EstimateState::Cancelled);
+    let ended = server.wait_for_estimate(&third).await;
+    assert_eq!(ended.state, EstimateState::Done);
+    assert_eq!(server.state_of(&first).await, EstimateState::Cancelled);
     let answer = server.read(&format!("{second}?format=csv")).await;
     answer.is_problem(409, E::EstimateNotReady);
 }

@@ -7,10 +7,10 @@ use std::{
 
 use axum::http::{StatusCode, header};
 use eigenveil_estimation::Cancel;
-use eigenveil_server::{Store, store::database_path};
+use eigenveil_server::{EstimateList, Store, store::database_path};
 use eigenveil_shared::{
     ErrorCode as E,
-    api::{BatchReceipt, StudyDocument},
+    api::{BatchReceipt, EstimateState, StudyDocument},
     mechanism::PayloadForm,
 };
 use serde_json::json;
@@ -225,21 +225,14 @@ async fn estimates_have_limits() {
         refused > 0 && asked >= 5
     })
     .await;
-    let numbers = || async {
-        let list: serde_json::Value = server.read(&path).await.json();
-        let estimates = list["estimates"].as_array().unwrap().clone();
-        estimates
-            .iter()
-            .map(|e| {
-                (
-                    e["number"].as_u64().unwrap(),
-                    e["state"].as_str().unwrap().to_owned(),
-                )
-            })
-            .collect::<Vec<_>>()
+    let kept = async || {
+        let list: EstimateList = server.read(&path).await.json();
+        let kept = list.estimates.iter().map(|e| (e.number, e.state));
+        kept.collect::<Vec<_>>()
     };
+    let done = EstimateState::Done;
     until("the last two are kept", async || {
-        numbers().await == [(asked - 1, "done".to_owned()), (asked, "done".to_owned())]
+        kept().await == [(asked - 1, done), (asked, done)]
     })
     .await;
     let batched = server

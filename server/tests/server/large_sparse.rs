@@ -10,7 +10,7 @@ use eigenveil_estimation::{
 };
 use eigenveil_server::{ServerConfig, Store};
 use eigenveil_shared::{
-    api::{EstimateDocument, SparseSettings, StudyDocument},
+    api::SparseSettings,
     estimate::{Estimate, Rank},
     mechanism::{MechanismSpec, double_cap::Seed},
     preprocess::Row,
@@ -49,11 +49,6 @@ fn reports(
     (0..count).map(one).collect()
 }
 
-async fn ask(server: &Harness, study: &StudyDocument, request: Value) -> EstimateDocument {
-    let location = server.ask_estimate(study, request).await;
-    server.wait_for_estimate(&location).await
-}
-
 /// The same study estimated with the sums of its buckets and from its seeds; then with too little memory.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_server_streams_seeds_from_the_dimension_it_is_told() {
@@ -68,7 +63,8 @@ async fn the_server_streams_seeds_from_the_dimension_it_is_told() {
         assert_eq!(receipt.accepted, 100);
     }
     let request = json!({"k": 2, "sparse": {"refit": true, "lambda": 0.02, "tolerance": 1e-5}});
-    let whole = ask(&server, &study, request.clone())
+    let whole = server
+        .estimated(&study, request.clone())
         .await
         .estimate
         .unwrap();
@@ -77,7 +73,8 @@ async fn the_server_streams_seeds_from_the_dimension_it_is_told() {
     // A sum a bucket would not fit.
     server.config.memory_bytes = 20 << 20;
     let mut server = server.restart();
-    let streamed = ask(&server, &study, request.clone())
+    let streamed = server
+        .estimated(&study, request.clone())
         .await
         .estimate
         .unwrap();
@@ -98,14 +95,15 @@ async fn the_server_streams_seeds_from_the_dimension_it_is_told() {
         assert!((a / b - 1.0).abs() < 1e-3, "{a} {b}");
     }
     // Plain PCA and cross-validation go the other way.
-    let plain = ask(&server, &study, json!({"k": 2}))
+    let plain = server
+        .estimated(&study, json!({"k": 2}))
         .await
         .estimate
         .unwrap();
     assert_eq!(plain.eigenvalues.len(), p);
     server.config.memory_bytes = 1 << 20;
     let server = server.restart();
-    let problem = ask(&server, &study, request).await.problem.unwrap();
+    let problem = server.estimated(&study, request).await.problem.unwrap();
     for word in ["230", "1048576", "memory_bytes", "restart"] {
         assert!(problem.detail.contains(word), "{}", problem.detail);
     }

@@ -221,8 +221,7 @@ impl Full {
         server.count_one(&other).await;
         let path = at(&study, "/tokens");
         let issued: IssuedTokens = server.tell(&path, json!({ "count": 1 })).await.json();
-        let location = server.ask_estimate(&study, json!({ "k": 1 })).await;
-        server.wait_for_estimate(&location).await;
+        server.estimated(&study, json!({ "k": 1 })).await;
         let mut analysts = Vec::new();
         for study in [&study, &other, &study] {
             let wanted = json!({ "name": "somebody", "study": study.id });

@@ -18,9 +18,8 @@ use tokio::io::AsyncReadExt;
 use tower::ServiceExt;
 
 use crate::{
-    browser::{Browser, HTML, Page},
+    browser::{Browser, Page},
     common::{self, Answer, Harness, at, new_id, patience::within, refused, report},
-    html,
     running::{Running, get},
 };
 
@@ -38,9 +37,9 @@ const FORM: [(&str, &str); 9] = [
 ];
 
 /// The button that makes the study.
-const CREATE: (&str, &str) = ("step", "create");
+pub(crate) const CREATE: (&str, &str) = ("step", "create");
 
-fn form(changes: &[(&'static str, &'static str)]) -> Vec<(&'static str, &'static str)> {
+pub(crate) fn form(changes: &[(&'static str, &'static str)]) -> Vec<(&'static str, &'static str)> {
     let mut fields: Vec<_> = FORM
         .iter()
         .filter(|(name, _)| !changes.iter().any(|(changed, _)| changed == name))
@@ -338,17 +337,12 @@ async fn without_the_right_session_nothing_is_shown_or_changed() {
 }
 
 /// Everything in the database that a page might change.
-fn dump(server: &Harness) -> Vec<String> {
-    let connection = server.database();
-    let mut rows = Vec::new();
-    for query in [
+fn dump(server: &Harness) -> [Vec<Option<String>>; 2] {
+    [
         "SELECT group_concat(hex(id) || name || state || reports_accepted) FROM studies",
         "SELECT group_concat(study || ' ' || number || state) FROM estimates",
-    ] {
-        let row: Option<String> = connection.query_row(query, [], |row| row.get(0)).unwrap();
-        rows.push(row.unwrap_or_default());
-    }
-    rows
+    ]
+    .map(|query| server.column(query))
 }
 
 #[tokio::test]
@@ -379,30 +373,28 @@ async fn sessions_end_with_their_token_and_wrong_tokens_are_refused() {
 async fn guessing_in_the_form_ends() {
     let server = Harness::with(|config| config.wrong_tokens_per_minute = 5);
     let peer: SocketAddr = ([192, 0, 2, 7], 5_000).into();
-    let cookie = "ab".repeat(32);
-    let login = async |token: String, kind: &str| {
-        let page = Request::get("/login")
-            .header(header::COOKIE, format!("eigenveil-session={cookie}"))
-            .header(header::ACCEPT, HTML);
-        let page = Page::new(server.send(page.body(Body::empty()).unwrap()).await);
-        let key = page.value("input[name=form_key]");
+    let login = async |token: &str, kind: &str| {
+        let mut browser = Browser {
+            server: &server,
+            cookie: Some(format!("eigenveil-session={}", "ab".repeat(32))),
+        };
+        let key = browser.form_key().await;
         let request = Request::post("/login")
-            .header(header::COOKIE, format!("eigenveil-session={cookie}"))
             .header(header::CONTENT_TYPE, kind)
             .extension(ConnectInfo(peer));
-        let body = Body::from(format!("form_key={key}&token={token}"));
-        server.send(request.body(body).unwrap()).await.status
+        let form = format!("form_key={key}&token={token}");
+        browser.send(request, form).await.status
     };
     let kinds = ["application/x-www-form-urlencoded", "text/plain"];
     for guess in 0..5 {
-        let status = login(guess.to_string(), kinds[guess % 2]).await;
+        let status = login(&guess.to_string(), kinds[guess % 2]).await;
         assert_eq!(status, StatusCode::FORBIDDEN);
     }
     for kind in kinds {
-        assert_eq!(login("x".into(), kind).await, StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(login("x", kind).await, StatusCode::TOO_MANY_REQUESTS);
     }
-    let right = server.token.clone();
-    assert_eq!(login(right, kinds[0]).await, StatusCode::SEE_OTHER);
+    let right = login(&server.token, kinds[0]).await;
+    assert_eq!(right, StatusCode::SEE_OTHER);
 }
 
 /// However often an analyst logs in, he ends his own sessions only; and they count as requests with his token.
@@ -487,26 +479,13 @@ async fn errors_are_pages_for_browsers_and_problems_for_programs() {
 
 #[tokio::test]
 async fn mounted_elsewhere_the_links_lead_there() {
-    let server = Harness::new();
-    let routes = axum::Router::new().nest("/deep/er", server.routes.clone());
+    let mut server = Harness::new();
+    server.routes = axum::Router::new().nest("/deep/er", server.routes);
     for path in ["/deep/er/login", "/deep/er"] {
-        let request = Request::get(path)
-            .header(header::ACCEPT, HTML)
-            .body(Body::empty())
-            .unwrap();
-        let response = routes.clone().oneshot(request).await.unwrap();
-        assert_eq!(response.status(), StatusCode::OK, "{path}");
-        let body = response.into_body().collect().await.unwrap().to_bytes();
-        let page = html::parse(std::str::from_utf8(&body).unwrap());
-        for link in html::select(&page, "[href], [src], [action]") {
-            let to = ["href", "src", "action"]
-                .iter()
-                .find_map(|name| link.attribute(*name))
-                .unwrap();
-            assert!(
-                to.starts_with("/deep/er/") || to.starts_with('#'),
-                "{path}: {to}"
-            );
+        let page = Browser::new(&server).page(path).await;
+        for to in page.links("[href], [src], [action]") {
+            let ours = to.starts_with("/deep/er/") || to.starts_with('#');
+            assert!(ours, "{path}: {to}");
         }
     }
 }
@@ -514,7 +493,7 @@ async fn mounted_elsewhere_the_links_lead_there() {
 /// A page is shared by all who are not logged in: by nobody else, and no longer than it is true.
 #[tokio::test]
 async fn a_shared_page_is_what_each_visitor_would_get_alone() {
-    let server = Harness::new();
+    let mut server = Harness::new();
     let study = server.study_with(json!({"epsilon": 4.0})).await;
     let path = format!("/studies/{}", study.id);
     let mut operator = Browser::operator(&server).await;
@@ -542,20 +521,16 @@ async fn a_shared_page_is_what_each_visitor_would_get_alone() {
         let told = browser.page(&format!("{path}/participate")).await;
         assert!(told.body().contains("which is closed"));
     }
-    // Mounted elsewhere its links are others.
-    let routes = axum::Router::new().nest("/deep/er", server.routes.clone());
-    let request = Request::get(format!("/deep/er{path}"))
-        .body(Body::empty())
-        .unwrap();
-    let body = routes.oneshot(request).await.unwrap().into_body();
-    let body = body.collect().await.unwrap().to_bytes();
-    assert!(String::from_utf8_lossy(&body).contains("href=\"/deep/er/login\""));
     let other = server.study_with(json!({"draft": true})).await;
     let mut operator = Browser::operator(&server).await;
     let draft = format!("/studies/{}", other.id);
     operator.page(&draft).await;
     let hidden = Browser::new(&server).get(&draft).await;
     assert_eq!(hidden.status, StatusCode::NOT_FOUND);
+    // Mounted elsewhere its links are others.
+    server.routes = axum::Router::new().nest("/deep/er", server.routes);
+    let body = server.get(&format!("/deep/er{path}")).await.body;
+    assert!(String::from_utf8_lossy(&body).contains("href=\"/deep/er/login\""));
 }
 
 #[tokio::test]

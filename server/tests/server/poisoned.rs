@@ -59,8 +59,8 @@ fn honest(study: &StudyDocument, rng: &mut ChaCha20Rng) -> Vec<u8> {
 }
 
 async fn estimate(server: &Harness, study: &StudyDocument) -> Estimate {
-    let location = server.ask_estimate(study, json!({"k": 2})).await;
-    server.wait_for_estimate(&location).await.estimate.unwrap()
+    let done = server.estimated(study, json!({"k": 2})).await;
+    done.estimate.unwrap()
 }
 
 /// Batches of honest devices, but for the reports that `poisoned` names by batch and place.

@@ -6,7 +6,7 @@ use eigenveil_estimation::{Cancel, Request, Source, accumulate::SeedSum, estimat
 use eigenveil_server::StudyId;
 use eigenveil_shared::{
     ErrorCode as E,
-    api::{EstimateDocument, EstimateState, StudyDocument},
+    api::{EstimateState, StudyDocument},
     estimate::Rank,
     mechanism::double_cap::Seed,
     report::ReportId,
@@ -56,13 +56,7 @@ fn assert_stored(server: &Harness, study: &StudyDocument, seeds: &[Seed]) {
         // Products of directions are made in single precision, here in other blocks.
         assert!((a - b).abs() <= 1e-6 * n as f64, "{a} {b}");
     }
-    let connection = server.database();
-    let mut statement = connection.prepare("SELECT seeds FROM seeds").unwrap();
-    let blobs: Vec<Vec<u8>> = statement
-        .query_map([], |row| row.get(0))
-        .unwrap()
-        .collect::<Result<_, _>>()
-        .unwrap();
+    let blobs: Vec<Vec<u8>> = server.column("SELECT seeds FROM seeds");
     let mut on_disk: Vec<[u8; 16]> = blobs.concat().as_chunks().0.to_vec();
     let mut wanted = seeds.to_vec();
     on_disk.sort_unstable();
@@ -119,8 +113,7 @@ async fn an_estimate_over_stored_seeds_is_that_of_one_process() {
     let server = Harness::new();
     let study = seed_study(&server, json!({"dimension": 12})).await;
     let seeds = send(&server, &study, 3_000).await;
-    let location = server.ask_estimate(&study, json!({"k": 2})).await;
-    let done = server.wait_for_estimate(&location).await;
+    let done = server.estimated(&study, json!({"k": 2})).await;
     let request = Request {
         name: "test",
         k: Rank::Fixed(2),
@@ -158,8 +151,7 @@ async fn the_largest_study_collects_in_little_memory() {
     let grown = resident_bytes().saturating_sub(before);
     // Other tests run in this process; one sum would be 17 GB.
     assert!(grown < 1 << 30, "{grown} bytes more than before");
-    let location = server.ask_estimate(&study, json!({"k": 2})).await;
-    let failed = server.wait_for_estimate(&location).await;
+    let failed = server.estimated(&study, json!({"k": 2})).await;
     let problem = failed.problem.unwrap();
     assert_eq!((problem.code, problem.status), (E::EstimateFailed, 422));
     for word in ["65536", "51539869696 bytes", "1073741824", "memory_bytes"] {
@@ -212,10 +204,6 @@ async fn adding_up_can_be_called_off() {
     let server = server.restart();
     // It runs again, and cancelled it lets the next one through.
     server.remove(&first).await;
-    let next = server.ask_estimate(&small, json!({"k": 2})).await;
-    server.wait_for_estimate(&next).await;
-    assert_eq!(
-        server.read(&first).await.json::<EstimateDocument>().state,
-        EstimateState::Cancelled
-    );
+    server.estimated(&small, json!({"k": 2})).await;
+    assert_eq!(server.state_of(&first).await, EstimateState::Cancelled);
 }

@@ -11,7 +11,7 @@ use eigenveil_shared::{
 };
 use serde_json::{Value, json};
 
-use crate::common::{Harness, at, design, refused};
+use crate::common::{Answer, Harness, at, design, refused};
 
 #[tokio::test]
 async fn a_study_goes_from_draft_to_open_to_closed() {
@@ -85,6 +85,16 @@ async fn drafts_are_there_for_the_operator_only() {
     assert_eq!(ids(all.json()), [draft.id, open.id]);
 }
 
+/// Asks for a study in these words.
+async fn ask_for(server: &Harness, media_type: &str, body: String) -> Answer {
+    let request = Request::post("/v1/studies")
+        .header(header::AUTHORIZATION, format!("Bearer {}", server.token))
+        .header(header::CONTENT_TYPE, media_type)
+        .body(Body::from(body))
+        .unwrap();
+    server.send(request).await
+}
+
 #[tokio::test]
 async fn wrong_designs_are_refused_and_store_nothing() {
     let server = Harness::new();
@@ -138,12 +148,8 @@ async fn wrong_designs_are_refused_and_store_nothing() {
         assert!(problem.detail.len() > 15, "{changes}: {problem:?}");
     }
     for body in ["", "{", "[]", "null", "\u{0}", "{\"name\":"] {
-        let request = Request::post("/v1/studies")
-            .header(header::AUTHORIZATION, format!("Bearer {}", server.token))
-            .header(header::CONTENT_TYPE, "application/json; charset=utf-8")
-            .body(Body::from(body))
-            .unwrap();
-        refused(server.send(request), 400, E::MalformedJson).await;
+        let sent = ask_for(&server, "application/json; charset=utf-8", body.to_owned());
+        refused(sent, 400, E::MalformedJson).await;
     }
     let all: Value = server.read("/v1/studies").await.json();
     assert_eq!(all, json!({"studies": []}));
@@ -152,14 +158,7 @@ async fn wrong_designs_are_refused_and_store_nothing() {
 #[tokio::test]
 async fn json_bodies_have_a_type_and_a_limit() {
     let server = Harness::new();
-    let post = |media_type: &'static str, body: String| {
-        let request = Request::post("/v1/studies")
-            .header(header::AUTHORIZATION, format!("Bearer {}", server.token))
-            .header(header::CONTENT_TYPE, media_type)
-            .body(Body::from(body))
-            .unwrap();
-        server.send(request)
-    };
+    let post = async |media_type, body| ask_for(&server, media_type, body).await;
     let good = design(&json!({})).to_string();
     let answer = post("text/plain", good.clone()).await;
     answer.is_problem(415, E::UnsupportedMediaType);

@@ -44,7 +44,7 @@ async fn an_analyst_reads_the_estimates_of_one_study_or_of_all() {
     let (one, two) = (server.study(3).await, server.study(3).await);
     let all = analyst(&server, "all", None).await;
     let narrow = analyst(&server, "narrow", Some(&one)).await;
-    let list_of = |study: &StudyDocument| at(&study, "/estimates");
+    let list_of = |study: &StudyDocument| at(study, "/estimates");
     for (token, study, status) in [
         (&all, &one, 200),
         (&all, &two, 200),

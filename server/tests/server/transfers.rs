@@ -204,7 +204,7 @@ async fn a_backup_is_a_store() {
             assert_eq!(restored.moment(study), server.moment(study));
         }
         // The operator's token is the same.
-        let path = at(&study, "/close");
+        let path = at(study, "/close");
         assert_eq!(restored.order(&path).await.status, StatusCode::OK);
     }
     // Nothing is left beside the database.
@@ -232,7 +232,7 @@ async fn deleted_studies_are_gone_and_their_rows_never_come_back() {
     let server = Harness::new();
     let all = studies(&server).await;
     let (last, bodies) = all.last().unwrap();
-    let path = at(&last, "");
+    let path = at(last, "");
     refused(server.remove(&path), 409, E::InvalidTransition).await;
     let stale = server.stored(last);
     let file = server.export(last).await;
@@ -268,11 +268,7 @@ async fn deleted_studies_are_gone_and_their_rows_never_come_back() {
     assert!(server.app.store().moment(&stale, Cancel::NEVER).is_err());
 
     // Others are untouched, also after the rows are cleared away; and what was exported can come back.
-    let rows = || -> u64 {
-        let count = "SELECT count(*) FROM studies";
-        let database = server.database();
-        database.query_row(count, [], |row| row.get(0)).unwrap()
-    };
+    let rows = || server.column::<u64>("SELECT count(*) FROM studies")[0];
     until("the rows are cleared away", async || rows() <= 3).await;
     let server = server.restart();
     for ((study, _), reports) in all.iter().zip([36, 35]) {
