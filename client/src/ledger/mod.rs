@@ -134,7 +134,7 @@ impl TakePart {
 }
 
 /// The durable file of one device with one participant and many studies; see the [module](self), and the
-/// [crate](crate) for an example.
+/// [crate] for an example.
 #[derive(Debug)]
 pub struct Ledger {
     store: Store,
