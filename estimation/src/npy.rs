@@ -21,18 +21,18 @@ pub struct Array {
 pub fn read(bytes: &[u8]) -> Result<Array> {
     let (header, data) =
         split(bytes).ok_or_else(|| wrong("it is not a .npy file, or it is cut short"))?;
-    let entry = |key| {
-        entry(header, key).ok_or_else(|| wrong(format!("its header has no readable {key:?}")))
-    };
-    let shape = shape(entry("shape")?)
-        .ok_or_else(|| wrong("the lengths in its header are not those of an array"))?;
+    let Header {
+        dtype,
+        fortran_order,
+        shape,
+    } = Header::parse(header).ok_or_else(|| {
+        wrong("its header is not that of an array of numbers; save it again with numpy.save")
+    })?;
     let &[rows, columns] = &shape[..] else {
         return Err(wrong(format!(
             "its shape is {shape:?}; it must be n × p, one row a participant"
         )));
     };
-    let fortran_order = entry("fortran_order")?.starts_with("True");
-    let dtype = dtype(entry("descr")?);
     let (big_endian, kind) = match dtype.split_at_checked(1) {
         Some((order @ ("<" | ">" | "|"), kind)) => (order == ">", kind),
         _ => (false, dtype),
@@ -106,50 +106,107 @@ impl Source<'_> {
     }
 }
 
-/// The header and what follows it. Its length has two bytes in version 1, four in the others.
+/// The header and what follows it. Its length has two bytes in version 1, four in versions 2 and 3.
 fn split(bytes: &[u8]) -> Option<(&str, &[u8])> {
-    let rest = bytes.strip_prefix(b"\x93NUMPY")?;
-    let (version, rest) = rest.split_at_checked(2)?;
-    let (length, rest) = if version[0] == 1 {
-        let (length, rest) = rest.split_first_chunk()?;
-        (usize::from(u16::from_le_bytes(*length)), rest)
-    } else {
-        let (length, rest) = rest.split_first_chunk()?;
-        (u32::from_le_bytes(*length) as usize, rest)
+    let (version, rest) = bytes.strip_prefix(b"\x93NUMPY")?.split_at_checked(2)?;
+    let (length, rest) = match version {
+        [1, 0] => {
+            let (length, rest) = rest.split_first_chunk()?;
+            (usize::from(u16::from_le_bytes(*length)), rest)
+        }
+        [2 | 3, 0] => {
+            let (length, rest) = rest.split_first_chunk()?;
+            (u32::from_le_bytes(*length) as usize, rest)
+        }
+        _ => return None,
     };
     let (header, data) = rest.split_at_checked(length)?;
     Some((str::from_utf8(header).ok()?, data))
 }
 
-/// What follows this key in the header, a Python dictionary.
-fn entry<'a>(header: &'a str, key: &str) -> Option<&'a str> {
-    let quoted = |quote: char| header.split_once(&format!("{quote}{key}{quote}"));
-    let (_, rest) = quoted('\'').or_else(|| quoted('"'))?;
-    Some(rest.trim_start().strip_prefix(':')?.trim_start())
+/// What a header says.
+struct Header<'a> {
+    dtype: &'a str,
+    fortran_order: bool,
+    shape: Vec<usize>,
 }
 
-/// The lengths of a tuple such as `(2, 3)`.
-fn shape(text: &str) -> Option<Vec<usize>> {
-    let (inside, _) = text.strip_prefix('(')?.split_once(')')?;
-    let lengths = inside.trim_end().trim_end_matches(',');
+impl<'a> Header<'a> {
+    /// A Python dictionary of three keys, each there once, and nothing else.
+    fn parse(text: &'a str) -> Option<Self> {
+        let (mut dtype, mut fortran_order, mut shape) = (None, None, None);
+        let mut rest = text.trim().strip_prefix('{')?.strip_suffix('}')?.trim();
+        while !rest.is_empty() {
+            let (key, value) = quoted(rest)?;
+            let value = value.trim_start().strip_prefix(':')?.trim_start();
+            let (twice, after) = match key {
+                "descr" => {
+                    // Structured types are lists; what they hold is not looked at.
+                    let (value, after) = quoted(value).or_else(|| enclosed(value, '[', ']'))?;
+                    (dtype.replace(value).is_some(), after)
+                }
+                "fortran_order" => {
+                    let end = value.find([',', ' ']).unwrap_or(value.len());
+                    let order = match &value[..end] {
+                        "True" => true,
+                        "False" => false,
+                        _ => return None,
+                    };
+                    (fortran_order.replace(order).is_some(), &value[end..])
+                }
+                "shape" => {
+                    let (lengths, after) = enclosed(value, '(', ')')?;
+                    (shape.replace(self::shape(lengths)?).is_some(), after)
+                }
+                _ => return None,
+            };
+            let after = after.trim_start();
+            rest = match after.strip_prefix(',') {
+                Some(rest) => rest.trim_start(),
+                None if after.is_empty() => after,
+                None => return None,
+            };
+            if twice {
+                return None;
+            }
+        }
+        Some(Self {
+            dtype: dtype?,
+            fortran_order: fortran_order?,
+            shape: shape?,
+        })
+    }
+}
+
+/// A string without escapes, and what follows it.
+fn quoted(text: &str) -> Option<(&str, &str)> {
+    let quote = text.chars().next().filter(|c| matches!(c, '\'' | '"'))?;
+    text[1..].split_once(quote)
+}
+
+/// What stands between these, the last one that closes, and what follows.
+fn enclosed(text: &str, open: char, close: char) -> Option<(&str, &str)> {
+    let inside = text.strip_prefix(open)?;
+    if open == '[' {
+        inside.rsplit_once(close)
+    } else {
+        inside.split_once(close)
+    }
+}
+
+/// The lengths inside a tuple such as `(2, 3)`.
+fn shape(inside: &str) -> Option<Vec<usize>> {
+    let lengths = inside.trim_end();
+    let lengths = lengths.strip_suffix(',').unwrap_or(lengths);
     if lengths.trim().is_empty() {
         return Some(Vec::new());
     }
     // Python 2 wrote long integers with an L.
-    let length = |text: &str| text.trim().trim_end_matches('L').parse().ok();
+    let length = |text: &str| {
+        let digits = text.trim();
+        digits.strip_suffix('L').unwrap_or(digits).parse().ok()
+    };
     lengths.split(',').map(length).collect()
-}
-
-/// The type in quotes, or as much of another description as an error can show.
-fn dtype(text: &str) -> &str {
-    let quote = |c| c == '\'' || c == '"';
-    let inside = text.strip_prefix(quote);
-    inside
-        .and_then(|inside| inside.split_once(quote))
-        .map_or_else(
-            || text.split('\n').next().unwrap_or(text),
-            |(dtype, _)| dtype,
-        )
 }
 
 fn wrong(why: impl Into<String>) -> Error {
@@ -224,8 +281,8 @@ mod tests {
             ("'<f8'", "(3,)".to_owned(), "n × p"),
             ("'<f8'", "()".to_owned(), "n × p"),
             ("'<f8'", "(1, 2, 3)".to_owned(), "n × p"),
-            ("'<f8'", "(-1, 2)".to_owned(), "lengths"),
-            ("'<f8'", format!("({largest}0, 2)"), "lengths"),
+            ("'<f8'", "(-1, 2)".to_owned(), "header"),
+            ("'<f8'", format!("({largest}0, 2)"), "header"),
             ("'<f8'", format!("({largest}, {largest})"), "more than any"),
             ("'<f8'", format!("({largest}, 1)"), "too short"),
             ("'<f8'", "(99999999, 99999999)".to_owned(), "too short"),
@@ -239,5 +296,39 @@ mod tests {
         let nested = file(&"[".repeat(1_000), "False", "(1, 1)", &[0; 8]);
         assert!(read(&nested).is_err());
         assert!(read(b"not numpy at all").is_err());
+        // What NumPy refuses, or reads otherwise, is not guessed at.
+        for (from, to) in [
+            ("(2, 2)", "(2, 2), 'shape': (1, 4)"),
+            ("(2, 2)", "(2, 2), 'x': (1, 4)"),
+            ("(2, 2)", "(2, 2)*1"),
+            ("(2, 2)", "(2, 2,,)"),
+            ("(2, 2)", "(2LL, 2)"),
+            ("'<f8'", "'<f8', 'descr': '<i8'"),
+            ("'<f8'", "'<f8' '0'"),
+            ("False", "Truex"),
+            ("False", "1"),
+            ("False", "not False"),
+            ("False", "False, 'fortran_order': True"),
+            ("{'descr'", "# 'shape': (1, 4)\n{'descr'"),
+            ("}", "} 1"),
+            ("}", ""),
+        ] {
+            let header =
+                "{'descr': '<f8', 'fortran_order': False, 'shape': (2, 2), }\n".replace(from, to);
+            let length = u16::try_from(header.len()).unwrap().to_le_bytes();
+            let bytes = [
+                b"\x93NUMPY\x01\x00",
+                &length[..],
+                header.as_bytes(),
+                &[0; 32],
+            ]
+            .concat();
+            assert!(read(&bytes).is_err(), "{header}");
+        }
+        for version in [[9, 0], [1, 1], [0, 0]] {
+            let mut other = good.clone();
+            other[6..8].copy_from_slice(&version);
+            assert!(read(&other).is_err(), "{version:?}");
+        }
     }
 }

@@ -522,7 +522,9 @@ impl Estimate {
 /// ```
 /// use eigenveil_shared::estimate::csv_text;
 /// assert_eq!(csv_text("age"), "age");
-/// assert_eq!(csv_text("=HYPERLINK(\"http://x\")"), "'=HYPERLINK(\"http://x\")");
+/// for formula in ["=HYPERLINK(\"http://x\")", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1"] {
+///     assert_eq!(csv_text(formula), format!("'{formula}"));
+/// }
 /// ```
 pub fn csv_text(text: &str) -> Cow<'_, str> {
     if text.starts_with(['=', '+', '-', '@', '\t', '\r']) {

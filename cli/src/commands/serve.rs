@@ -185,11 +185,32 @@ fn uncatchable(error: &std::io::Error) -> CliError {
     CliError::failed(format!("signals cannot be caught: {error}"))
 }
 
+/// What `RUST_LOG` asks for, warnings by default. What stands between two commas may be nothing.
+fn log_filter(said: &str) -> std::result::Result<Targets, String> {
+    let parts = said.split(',').map(str::trim);
+    let parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
+    if let Some(part) = parts.iter().find(|part| part.ends_with('=')) {
+        return Err(format!("{part} names no level"));
+    }
+    let filter = match &parts[..] {
+        [] => "warn".to_owned(),
+        parts => parts.join(","),
+    };
+    filter
+        .parse()
+        .map_err(|error: tracing_subscriber::filter::ParseError| error.to_string())
+}
+
 /// Logs to standard error: `RUST_LOG` decides how much, warnings by default.
 fn start_logging(as_json: bool) {
-    let filter = std::env::var("RUST_LOG").ok();
-    let filter = filter.and_then(|filter| filter.parse::<Targets>().ok());
-    let filter = filter.unwrap_or_else(|| Targets::new().with_default(LevelFilter::WARN));
+    let said = std::env::var("RUST_LOG").unwrap_or_default();
+    let filter = log_filter(&said).unwrap_or_else(|error| {
+        output::warn(&format!(
+            "RUST_LOG={said} is not understood ({error}); warnings are logged. Give a level, or levels of targets: \
+             warn,eigenveil_server=debug"
+        ));
+        Targets::new().with_default(LevelFilter::WARN)
+    });
     let layer = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         // It would say on standard error that standard error cannot be written, and panic: a full disk or a dead pipe must
@@ -215,4 +236,30 @@ pub(crate) fn stop_signal() -> Result<impl Future<Output = ()>> {
             _ = interrupt.recv() => {}
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_in_rust_log_silences_nothing() {
+        for (said, level) in [
+            ("", LevelFilter::WARN),
+            (",", LevelFilter::WARN),
+            ("info,", LevelFilter::INFO),
+            ("info,,", LevelFilter::INFO),
+            ("info,eigenveil_server=debug", LevelFilter::INFO),
+        ] {
+            let filter = log_filter(said).ok().and_then(|f| f.default_level());
+            assert_eq!(filter, Some(level), "{said:?}");
+        }
+        for said in [
+            "info,,debug=a=b",
+            "eigenveil_server=",
+            "info,x[{id=1}]=debug",
+        ] {
+            assert!(log_filter(said).is_err(), "{said:?}");
+        }
+    }
 }

@@ -599,18 +599,18 @@ async fn no_message_of_an_upload_shows_a_payload_number() {
         set_up.outbox.pending(3)
     );
     assert!(shown.contains("payload bytes"));
+    let mut searched = 0;
     for report in &set_up.reports {
         assert!(!shown.contains(&to_hex(&report.payload)[..16]));
-        // Numbers of a grid may be as short as "2.5", which is elsewhere by chance.
-        let numbers: Vec<String> = report
-            .payload
-            .chunks_exact(4)
-            .map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap()).to_string())
-            .filter(|number| number.len() >= 6)
-            .collect();
-        assert!(numbers.len() > 3, "{numbers:?}");
-        for number in numbers {
-            assert!(!shown.contains(&number), "{number}");
+        for bytes in report.payload.chunks_exact(4) {
+            let number = f32::from_le_bytes(bytes.try_into().unwrap()).to_string();
+            // Numbers of a grid may be as short as "2.5", which is elsewhere by chance.
+            if number.len() >= 6 {
+                assert!(!shown.contains(&number), "{number}");
+                searched += 1;
+            }
         }
     }
+    // Of 45: the noise is drawn anew each time, and most of its numbers are long.
+    assert!(searched > 0);
 }

@@ -328,6 +328,20 @@ async fn sums_that_so_many_reports_cannot_have_are_refused() {
     }
 }
 
+/// Many send the same export at once: one makes the study, and all are told that it is there.
+#[tokio::test]
+async fn imports_at_the_same_time_are_one_import() {
+    let (from, to) = (Harness::new(), Harness::new());
+    let (study, _) = studies(&from).await.swap_remove(0);
+    let file = from.export(&study).await;
+    let imports = (0..24).map(|_| to.import(None, file.clone()));
+    let answers = futures_util::future::join_all(imports).await;
+    let count = |status: StatusCode| answers.iter().filter(|a| a.status == status).count();
+    let made = (count(StatusCode::CREATED), count(StatusCode::OK));
+    assert_eq!(made, (1, 23), "{answers:?}");
+    assert_eq!(to.accepted(&study).await, 35);
+}
+
 /// A copy of the main file alone, made while the server was running, lacks what only the log has. It is not opened as
 /// if nothing were missing; with its log it is.
 #[tokio::test]
