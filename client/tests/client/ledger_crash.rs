@@ -443,9 +443,6 @@ fn survives_damage(folder: &Path, device: &Device) -> usize {
             fs::copy(file.path(), copy.path().join(file.file_name())).unwrap();
         }
         let path = ledger_path(copy.path());
-        if !path.exists() {
-            continue;
-        }
         let mut device = device.clone();
         let log = copy.path().join("ledger-wal");
         let elsewhere = copy.path().join("elsewhere");
@@ -530,6 +527,10 @@ fn kill_and_damage(wanted: usize, seed: u64) {
             let after = Duration::from_micros(moments.next_below(whole.as_micros() as u64));
             if run_and_kill(folder.path(), after) {
                 break;
+            }
+            if !ledger_path(folder.path()).exists() {
+                // Killed before it had a file that could be damaged: often, where the machine is busy.
+                continue;
             }
             kills += 1;
             // As it was killed, before anything has opened it again.
