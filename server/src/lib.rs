@@ -9,7 +9,7 @@
 //!   application of your own, around an [`AppState`].
 //! * [`Store`]: one embedded database file, one thread that writes. Nothing acknowledged is ever lost,
 //!   nothing is counted twice.
-//! * Pages for people: studies, one study live, a form with the planner beside it (`docs/operations.md`).
+//! * Pages for people: studies, one study live, a form with the planner beside it (`docs/run-a-server.md`).
 //! * [`ServerConfig`]: what an operator may set. [`Environment`]: clock and randomness, passed in.
 //!
 //! # What is not here

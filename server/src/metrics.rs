@@ -19,7 +19,7 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-/// Names of `docs/operations.md`: changing one breaks somebody's alert.
+/// Names of `docs/server-reference.md`: changing one breaks somebody's alert.
 const PREFIX: &str = "eigenveil";
 /// The route of reports, which nearly every request of a busy server asks for.
 const REPORTS: &str = "/v1/studies/{id}/reports";

@@ -213,7 +213,7 @@ pub enum RowVerdict {
 }
 
 /// Along directions found in the buckets of even number, the reports of the others beside what the mechanism allows,
-/// whatever the rows (`docs/estimation.md`, "Can rows have made this?").
+/// whatever the rows (`docs/estimation.md`, "Could real rows have produced these reports?").
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -263,7 +263,7 @@ pub struct SeedCheck {
     pub limit: u64,
 }
 
-/// The closed-form noise floor of the moment (`docs/mechanisms.md`, "Noise floor").
+/// The closed-form noise floor of the moment (`docs/derivations/floor.md`, "A flat bulk").
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]

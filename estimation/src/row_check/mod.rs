@@ -1,4 +1,4 @@
-//! Can rows have made this? What no rows in the unit ball can do, whatever they are, pointed out at a false-alarm rate.
+//! Could real rows have produced these reports? What no rows in the unit ball can do, whatever they are, pointed out at a false-alarm rate.
 //!
 //! Nothing is taken for granted about the rows: the limits hold for every list of them. Directions come from one half
 //! of the reports (the buckets of even number) and the other half is looked at, so that given the directions its reports
@@ -11,7 +11,7 @@
 //!   chosen to lie close to a direction do exactly that.
 //!
 //! What both let pass is what liars with made-up *rows* could do: f of them move an eigenvalue by about f, not by f·c.
-//! How much more seeds that are chosen with the limits in view can do is in `docs/estimation.md`.
+//! How much more seeds that are chosen with the limits in view can do is in `docs/derivations/double-cap.md`, "What an attacker can still do".
 
 mod length;
 mod seeds;

@@ -92,7 +92,7 @@ async fn everything_that_happens_is_counted_under_the_documented_names() {
     assert!(value(&text, "eigenveil_resident_memory_bytes") > 1e6);
 
     // The guide has every name, and nothing of a study is told.
-    let guide = include_str!("../../../docs/operations.md");
+    let guide = include_str!("../../../docs/server-reference.md");
     for line in text.lines().filter(|line| line.starts_with("# TYPE ")) {
         let name = line.split(' ').nth(2).unwrap();
         assert!(

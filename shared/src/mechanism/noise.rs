@@ -35,7 +35,7 @@ pub enum NoiseModel {
     /// What private centring makes of either: the noise of one report in the covariance around the
     /// estimated mean m̂, between orthonormal directions v, w that have variances λ, λ' and lie across m̂:
     /// `constant + linear·(λ + λ') + bilinear·λλ'`; along m̂ the constant grows by `m_v²/a² + m_w²/a²`
-    /// (`docs/mechanisms.md`, "Private centring").
+    /// (`docs/derivations/centring.md`, "Noise").
     Centred {
         /// Dimension p of the covariance, one less than that of the reports.
         dimension: usize,

@@ -80,11 +80,11 @@ fn errors_and_numbers_of_users_are_what_the_commands_print() {
         .filter(|row| row["mechanism"] == "double-cap")
         .map(|row| people(row["n"].as_u64().unwrap()))
         .collect();
-    assert_eq!(quoted(&text, "With `double-cap` "), users);
+    assert_eq!(quoted(&text, "`double-cap` needs "), users);
 
     let central = printed(&text, "eigenveil central analyze-gauss", "");
     let error = format!("{:.3}", central["error"].as_f64().unwrap());
-    assert_eq!(quoted(&text, "would answer at the same ε (error "), [error]);
+    assert_eq!(quoted(&text, "would get at the same ε (error "), [error]);
     assert_eq!(quoted(&text, "; `double-cap` "), [ours[0].clone()]);
 }
 
@@ -107,8 +107,8 @@ fn a_report_has_as_many_bytes_as_readme_says() {
     let wire = report.len();
     assert_eq!((bytes, wire), (16, 74));
     for words in [
-        format!("{wire} bytes leave it (a payload of {bytes}"),
-        format!("one report of {wire} bytes, {bytes} of them payload"),
+        format!("one report of {wire} bytes leaves it (a {bytes}-byte payload"),
+        format!("one report of {wire} bytes (payload {bytes} bytes)"),
     ] {
         assert!(text.contains(&words), "README does not say {words:?}");
     }
