@@ -9,7 +9,7 @@ use crate::{
     verdict::Verdict,
 };
 
-/// The source papers, by the numbers they have in the project.
+/// The source papers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Paper {
     /// Maunu, Yu & Lerman, *Stochastic and Private Nonconvex Outlier-Robust PCA*.
@@ -37,14 +37,14 @@ impl Paper {
         Self::Ours,
     ];
 
-    /// Its number, with which the names of its exhibits begin.
-    pub fn number(self) -> &'static str {
+    /// Its authors, with whom the names of its exhibits begin.
+    pub fn slug(self) -> &'static str {
         match self {
-            Self::Maunu => "000",
-            Self::Shang => "001",
-            Self::WangXu => "002",
-            Self::Liu => "003",
-            Self::HardtPrice => "004",
+            Self::Maunu => "maunu",
+            Self::Shang => "shang",
+            Self::WangXu => "wang-xu",
+            Self::Liu => "liu",
+            Self::HardtPrice => "hardt-price",
             Self::Ours => "own",
         }
     }
@@ -84,7 +84,7 @@ impl Minutes {
 
 /// One figure or table, and how it is made again.
 pub struct Exhibit {
-    /// Name on the command line: the paper's number and the item, `002-table-1`.
+    /// Name on the command line: the paper's authors and the item, `wang-xu-table-1`.
     pub id: &'static str,
     /// Whose it is.
     pub paper: Paper,

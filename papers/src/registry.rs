@@ -66,14 +66,14 @@ mod tests {
             assert_eq!(find(exhibit.id).unwrap().item, exhibit.item);
             assert!(ALL[..place].iter().all(|other| other.id != exhibit.id));
             assert!(
-                exhibit.id.starts_with(exhibit.paper.number()),
+                exhibit.id.starts_with(exhibit.paper.slug()),
                 "{}",
                 exhibit.id
             );
             assert!(!exhibit.measures.is_empty() && !exhibit.columns.is_empty());
         }
-        let error = find("002-table-9").err().unwrap();
-        assert!(error.detail().contains("002-table-2"), "{error}");
+        let error = find("wang-xu-table-9").err().unwrap();
+        assert!(error.detail().contains("wang-xu-table-2"), "{error}");
         let error = find("nothing").err().unwrap();
         assert!(error.detail().contains("reproduce list"), "{error}");
     }
