@@ -149,7 +149,7 @@ impl Exhibit {
             .into_iter()
             .map(str::to_owned)
             .chain(spread)
-            .chain(["repeats", "scale"].map(str::to_owned))
+            .chain(["repeats", "run_size"].map(str::to_owned))
             .collect()
     }
 }

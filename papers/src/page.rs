@@ -15,10 +15,10 @@ in [papers/](papers), which `eigenveil reproduce` writes; neither is written by 
 
 <!-- made by: cargo run --release -p eigenveil -- reproduce page --results docs/papers --out docs/papers.md -->
 
-**How to read it.** Cells are mean ± standard deviation over the repeats, in brackets the ε that really holds at the
-same δ. `as-printed` is the paper's noise; `held` is the same algorithm with the least noise that keeps its claim;
-`double-cap` is what we use in its place. An item \"agrees\" when each of its claims holds in our numbers. We have the
-papers' text, not their pictures: a figure is held against what the text says of it. What was refuted on the way is in
+**How to read it.** Cells are mean ± standard deviation over the repeats, with the true ε at the same δ in brackets.
+`as-published` is the paper's noise; `accounted` is the same algorithm with the least noise that keeps its claim;
+`double-cap` is what we use instead. An item \"agrees\" if each of its claims holds in our numbers. We have the papers'
+text, not their figures, so each figure is compared with what the text says about it. What we refuted on the way is in
 [what did not hold](findings.md).
 ";
 
@@ -52,7 +52,7 @@ fn section(exhibit: &Exhibit, table: Option<&Table>) -> String {
     let Exhibit { id, shows, .. } = exhibit;
     let scale = table
         .and_then(|table| table.records().first())
-        .map_or("full", |record| record.text("scale"));
+        .map_or("full", |record| record.text("run_size"));
     let mut text = format!(
         "\n### {id}\n{}`eigenveil reproduce {id} --{scale}",
         wrapped(&format!("{shows}."))
@@ -60,7 +60,11 @@ fn section(exhibit: &Exhibit, table: Option<&Table>) -> String {
     if !exhibit.data.is_empty() {
         text.push_str(" --data DIR");
     }
-    text.push_str("`\n");
+    text.push('`');
+    if table.is_some() {
+        text.push_str(&format!(" · [CSV](papers/{id}.csv)"));
+    }
+    text.push('\n');
     if let Some(lacks) = exhibit.lacks {
         text.push_str(&wrapped(&format!("**Not as in the paper**: {lacks}.")));
     }
@@ -84,7 +88,6 @@ fn section(exhibit: &Exhibit, table: Option<&Table>) -> String {
     let picture = wrapped(&format!("![{shows}](papers/{id}.svg)"));
     text.push_str(&format!("\n{picture}\n"));
     text.push_str(&(exhibit.numbers)(table));
-    text.push_str(&format!("\n[CSV](papers/{id}.csv)\n"));
     text
 }
 

@@ -50,7 +50,7 @@ pub(crate) fn series(
     x: &str,
     measure: &str,
 ) -> Series {
-    let std = format!("{measure}_std");
+    let std = format!("{measure}_sd");
     Series::new(name, table.line(fixed, x, &format!("{measure}_mean")))
         .with_error_bars(table.matching(fixed).map(|record| record.number(&std)))
 }
@@ -107,7 +107,7 @@ pub(crate) fn markdown(
         for column in &columns {
             let wanted = [key.as_slice(), &[(across, *column)]].concat();
             let mean = table.number(&wanted, &format!("{measure}_mean"));
-            let std = table.number(&wanted, &format!("{measure}_std"));
+            let std = table.number(&wanted, &format!("{measure}_sd"));
             let holds = table.number(&wanted, "true_epsilon");
             let mut cell = if mean.is_nan() {
                 String::new()

@@ -132,7 +132,7 @@ fn the_csv_has_mean_and_spread_and_is_read_back() {
     let mut lines = csv.lines();
     assert_eq!(
         lines.next().unwrap(),
-        "x,power,double,value_mean,value_std,value_q1,value_median,value_q3,repeats,scale"
+        "x,power,double,value_mean,value_sd,value_q1,value_median,value_q3,repeats,scale"
     );
     // 3² + 0, 1, 2, 3, 4.
     let line = lines.find(|line| line.starts_with("3,2,")).unwrap();

@@ -161,7 +161,7 @@ struct Answer<'a> {
     /// Of the whole command: reading or making rows, and the comparison, with the algorithm.
     seconds: f64,
     algorithm_seconds: f64,
-    error_std: f64,
+    error_sd: f64,
     n: u64,
     p: usize,
     k: usize,
@@ -256,7 +256,7 @@ pub(crate) fn run(args: &CentralArgs, json: bool) -> Result<()> {
         captured_variance: captured / count,
         seconds,
         algorithm_seconds: algorithm_time.as_secs_f64(),
-        error_std: (spread / (count - 1.0).max(1.0)).sqrt(),
+        error_sd: (spread / (count - 1.0).max(1.0)).sqrt(),
         n,
         p,
         k,
@@ -380,7 +380,7 @@ fn print(answer: &Answer<'_>, guarantee: Option<&Guarantee>) -> Result<()> {
     }
     output::text(&format!(
         "error              {}   (0 is perfect; at most {:.3}; not private)",
-        output::over_runs(answer.error, answer.error_std, answer.repeats),
+        output::over_runs(answer.error, answer.error_sd, answer.repeats),
         (2.0 * answer.k.min(answer.p - answer.k) as f64).sqrt()
     ))?;
     output::text(&format!(

@@ -179,7 +179,7 @@ pub(super) struct Simulated {
     pub(super) centring: Option<f64>,
     pub(super) path: &'static str,
     pub(super) error_mean: f64,
-    pub(super) error_std: f64,
+    pub(super) error_sd: f64,
     pub(super) predicted_error: Option<f64>,
     pub(super) nonprivate_error: f64,
     pub(super) support_f1: Option<f64>,
@@ -376,7 +376,7 @@ fn one(
         centring: params.preprocessing().centring,
         path: args.path.as_str(),
         error_mean: summary.error_mean,
-        error_std: summary.error_std,
+        error_sd: summary.error_sd,
         predicted_error: summary.predicted_error,
         nonprivate_error: summary.nonprivate_error,
         support_f1: support.map(|s| s.f1),
@@ -441,7 +441,7 @@ fn print(args: &SimulateArgs, simulated: &Simulated) -> Result<()> {
         "error              {}   (0 is perfect; at most {:.3})",
         output::over_runs(
             simulated.error_mean,
-            simulated.error_std,
+            simulated.error_sd,
             simulated.repeats as u64
         ),
         (2.0 * simulated.k.min(simulated.p - simulated.k) as f64).sqrt()
@@ -523,7 +523,7 @@ fn print_table(rows: &[Simulated], sparse: bool) -> Result<()> {
             row.s.map_or("-".to_owned(), |s| s.to_string()),
             row.epsilon,
             output::decimals(row.error_mean, 4),
-            output::decimals(row.error_std, 4),
+            output::decimals(row.error_sd, 4),
             number(row.predicted_error),
             output::decimals(row.nonprivate_error, 4),
             row.components_above_floor

@@ -81,7 +81,7 @@ pub(super) fn chart(rows: &[Simulated], title: Option<&str>, sparse: bool) -> Li
         let place = series.len();
         series.push(
             Series::new(measured, points(|row| Some(row.error_mean)))
-                .with_error_bars(of.iter().map(|row| row.error_std).collect::<Vec<_>>()),
+                .with_error_bars(of.iter().map(|row| row.error_sd).collect::<Vec<_>>()),
         );
         if sparse {
             series.push(
@@ -132,7 +132,7 @@ pub(super) fn chart(rows: &[Simulated], title: Option<&str>, sparse: bool) -> Li
         .iter()
         .flat_map(|row| {
             [
-                row.error_mean + row.error_std,
+                row.error_mean + row.error_sd,
                 row.pca_error,
                 row.predicted_error.unwrap_or(0.0),
             ]

@@ -83,7 +83,7 @@ pub struct Summary {
     /// Mean error.
     pub error_mean: f64,
     /// Standard deviation of the error over the repeats (denominator R − 1); 0 for one repeat.
-    pub error_std: f64,
+    pub error_sd: f64,
     /// Mean error of plain PCA on the same reports.
     pub pca_error: f64,
     /// Mean error without noise.
@@ -261,7 +261,7 @@ pub fn summarize(repeats: &[Repeat], seconds: f64) -> Summary {
         });
     Summary {
         error_mean,
-        error_std: if repeats.len() > 1 {
+        error_sd: if repeats.len() > 1 {
             (squares / (count - 1.0)).sqrt()
         } else {
             0.0

@@ -120,7 +120,7 @@ fn judge(table: &Table) -> Verdict {
         let (mut worst, mut far, mut settings, mut second) = (0.0_f64, 0.0_f64, 0, 0);
         for record in table.matching(&[("noise", noise.as_str())]) {
             settings += 1;
-            let (mean, std) = (record.number("ratio_mean"), record.number("ratio_std"));
+            let (mean, std) = (record.number("ratio_mean"), record.number("ratio_sd"));
             worst = worst.max(mean);
             far = far.max(mean + 2.0 * std);
             second += usize::from(record.number("tau_mean") >= 1.0);

@@ -137,7 +137,7 @@ fn judge(table: &Table) -> Verdict {
     let (two, sixteen) = (over("2"), over("16"));
     let grows = sixteen / two;
     let verdict = verdict.with(
-        "noise between rows as printed grows with √columns, which a row does not need (ours)",
+        "noise between rows as published grows with √columns, which a row does not need (ours)",
         (grows / 8.0_f64.sqrt() - 1.0).abs() < 0.01,
         format!(
             "{} times the noise needed with 2 columns, {} times with 16: {} = √{}",

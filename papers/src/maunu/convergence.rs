@@ -30,7 +30,7 @@ struct Course(Vec<(f64, f64)>);
 
 impl Course {
     fn new(table: &Table, form: Form, rule: NoiseRule, measure: &str) -> Self {
-        let wanted = [("algorithm", form.name()), ("noise", rule.as_str())];
+        let wanted = [("algorithm", form.name()), ("calibration", rule.as_str())];
         Self(table.line(&wanted, "iteration", measure))
     }
 
@@ -73,7 +73,7 @@ fn judge(table: &Table) -> Verdict {
             .into_iter()
             .fold(f64::INFINITY, f64::min);
         let holds = |form: Form| {
-            let wanted = [("algorithm", form.name()), ("noise", rule.as_str())];
+            let wanted = [("algorithm", form.name()), ("calibration", rule.as_str())];
             digits(table.number(&wanted, "true_epsilon"), 3)
         };
         verdict = verdict.with(
@@ -136,7 +136,7 @@ fn judge(table: &Table) -> Verdict {
 fn picture(table: &Table) -> String {
     let mut chart = LineChart {
         subtitle: Some(
-            "solid: noise that holds; dotted: as printed; medians (quartiles in the CSV)"
+            "solid: noise that holds; dotted: as published; medians (quartiles in the CSV)"
                 .to_owned(),
         ),
         height: 560.0,
@@ -174,7 +174,7 @@ fn numbers(table: &Table) -> String {
     );
     for rule in NOISES {
         for form in Form::ALL {
-            let wanted = [("algorithm", form.name()), ("noise", rule.as_str())];
+            let wanted = [("algorithm", form.name()), ("calibration", rule.as_str())];
             let cells = SHOWN.map(|iteration| {
                 let [median, low, high] = ["median", "q1", "q3"].map(|what| {
                     let course = Course::new(table, form, rule, &format!("error_{what}"));

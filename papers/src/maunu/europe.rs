@@ -263,7 +263,7 @@ fn figure_10(data: &Data, scale: Scale) -> Result<Plan> {
 
 /// The lines of an algorithm at one noise and the usual ε.
 fn lines<'a>(table: &'a Table, name: &str, rule: &str) -> Vec<&'a Record> {
-    let wanted = [("algorithm", name), ("noise", rule)];
+    let wanted = [("algorithm", name), ("calibration", rule)];
     let usual = short(EPSILON);
     let fits =
         |line: &&Record| line.matches(&wanted) && (rule == "none" || line.text("epsilon") == usual);
@@ -390,7 +390,7 @@ fn picture(table: &Table) -> String {
                 value => name.push_str(&format!(", {what}\u{a0}=\u{a0}{value}")),
             }
         }
-        match line.text("noise") {
+        match line.text("calibration") {
             "none" => {}
             noise => name.push_str(&format!(", {noise}")),
         }
@@ -417,7 +417,7 @@ fn numbers(table: &Table) -> String {
             true => format!("{median} ({low}–{high})"),
             false => median,
         };
-        let setting = ["algorithm", "noise", "p", "epsilon"].map(|column| line.text(column));
+        let setting = ["algorithm", "calibration", "p", "epsilon"].map(|column| line.text(column));
         format!(
             "{} | {} | {} | {} | {share} | {} | {}",
             setting.join(" | "),
@@ -446,7 +446,7 @@ pub(crate) const FIGURE_3: Exhibit = Exhibit {
     minutes: Minutes::new(0.8, 60.0),
     columns: &[
         "algorithm",
-        "noise",
+        "calibration",
         "n",
         "p",
         "epsilon",

@@ -13,7 +13,7 @@ use crate::{Cell, Plan, Point, number::short, runs::model_rows};
 /// Of the key of every exhibit on haystacks.
 pub(super) const COLUMNS: &[&str] = &[
     "algorithm",
-    "noise",
+    "calibration",
     "n",
     "p",
     "k",

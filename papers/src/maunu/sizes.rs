@@ -61,7 +61,7 @@ fn mean_at(grid: Grid<'_>, form: Form, p: f64) -> (f64, f64) {
     let mut lines = grid.lines(form);
     lines.retain(|line| line.number("p") == p);
     let count = lines.len() as f64;
-    let variance = |line: &Record| line.number("log10_error_std").powi(2) / line.number("repeats");
+    let variance = |line: &Record| line.number("log10_error_sd").powi(2) / line.number("repeats");
     let mean = lines.iter().map(|line| line.number("log10_error_mean"));
     let variances = lines.iter().map(|line| variance(line));
     (

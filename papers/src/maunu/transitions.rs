@@ -74,7 +74,7 @@ fn largest_change(table: &Table, rule: NoiseRule, form: Form) -> f64 {
     let error = |delta: &str, epsilon: &str| {
         let wanted = [
             ("algorithm", form.name()),
-            ("noise", rule.as_str()),
+            ("calibration", rule.as_str()),
             ("delta", delta),
             ("epsilon", epsilon),
         ];
@@ -126,7 +126,7 @@ fn judge_6(table: &Table) -> Verdict {
             let [small, large] = ends.map(|(k, p)| {
                 let wanted = [
                     ("algorithm", form.name()),
-                    ("noise", rule.as_str()),
+                    ("calibration", rule.as_str()),
                     ("k", k.copied().unwrap_or_default()),
                     ("p", p.copied().unwrap_or_default()),
                 ];

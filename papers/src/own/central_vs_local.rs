@@ -105,7 +105,11 @@ fn judge(table: &Table) -> Verdict {
         for n in table.values("n") {
             let at = |trust: Trust, column| {
                 table.number(
-                    &[("trust", trust.as_str()), ("epsilon", epsilon), ("n", n)],
+                    &[
+                        ("privacy_model", trust.as_str()),
+                        ("epsilon", epsilon),
+                        ("n", n),
+                    ],
                     column,
                 )
             };
@@ -128,7 +132,11 @@ fn judge(table: &Table) -> Verdict {
     if let (Some(epsilon), Some(n)) = (last("epsilon"), last("n")) {
         let at = |trust: Trust| {
             table.number(
-                &[("trust", trust.as_str()), ("epsilon", &epsilon), ("n", &n)],
+                &[
+                    ("privacy_model", trust.as_str()),
+                    ("epsilon", &epsilon),
+                    ("n", &n),
+                ],
                 "error_mean",
             )
         };
@@ -150,7 +158,7 @@ fn picture(table: &Table) -> String {
     let mut lines = Vec::new();
     for (place, trust) in Trust::ALL.into_iter().enumerate() {
         for (epsilon, style) in [("1", LineStyle::Dashed), ("4", LineStyle::Solid)] {
-            let fixed = [("trust", trust.as_str()), ("epsilon", epsilon)];
+            let fixed = [("privacy_model", trust.as_str()), ("epsilon", epsilon)];
             let name = format!("{}, ε\u{a0}=\u{a0}{epsilon}", trust.as_str());
             let line = sweep::series(table, name, &fixed, "n", "error");
             lines.push(line.with_style(style).with_colour_of(place));
@@ -170,12 +178,12 @@ pub(crate) const CENTRAL_VS_LOCAL: Exhibit = Exhibit {
     item: "central beside local (ours)",
     shows: "a trusted curator beside the local mechanisms at the same ε, replace neighbours",
     minutes: Minutes::new(0.1, 6.0),
-    columns: &["trust", "epsilon", "n"],
+    columns: &["privacy_model", "epsilon", "n"],
     constants: &["true_epsilon"],
     measures: &["error", "nonprivate_error"],
     plan,
     judge,
     picture,
-    numbers: |table| sweep::markdown(table, &["n", "epsilon"], "trust", "error", &[]),
+    numbers: |table| sweep::markdown(table, &["n", "epsilon"], "privacy_model", "error", &[]),
     ..Exhibit::of(Paper::Ours)
 };

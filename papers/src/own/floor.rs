@@ -198,7 +198,7 @@ fn numbers(table: &Table) -> String {
             "{} | {} ± {} | {} | {}",
             setting.join(" | "),
             digits(r.number("error_mean"), 3),
-            digits(r.number("error_std"), 1),
+            digits(r.number("error_sd"), 1),
             digits(r.number("predicted_mean"), 3),
             digits(r.number("alignment_mean"), 2)
         )

@@ -1,4 +1,4 @@
-//! Figure 1: the private algorithms over ε on real rows, accounted and as printed.
+//! Figure 1: the private algorithms over ε on real rows, accounted and as published.
 
 use std::sync::{Arc, OnceLock};
 
@@ -109,12 +109,12 @@ fn plan(data: &Data, scale: Scale) -> Result<Plan> {
 
 fn judge(table: &Table) -> Verdict {
     let mut verdict = Verdict::default();
-    for data in table.values("data") {
+    for data in table.values("data_set") {
         for calibration in table.values("calibration") {
             let at = |algorithm: &str, column: &str| {
                 table.number(
                     &[
-                        ("data", data),
+                        ("data_set", data),
                         ("algorithm", algorithm),
                         ("calibration", calibration),
                         ("k", "5"),
@@ -148,7 +148,7 @@ fn judge(table: &Table) -> Verdict {
             let sweep = Sweep {
                 table,
                 fixed: &[
-                    ("data", data),
+                    ("data_set", data),
                     ("algorithm", algorithm),
                     ("calibration", "accounted"),
                     ("k", "5"),
@@ -171,7 +171,7 @@ fn picture(table: &Table) -> String {
             ("as-published", LineStyle::Dotted),
         ] {
             let fixed = [
-                ("data", "a9a"),
+                ("data_set", "a9a"),
                 ("algorithm", algorithm),
                 ("calibration", calibration),
                 ("k", "5"),
@@ -183,9 +183,9 @@ fn picture(table: &Table) -> String {
             }
         }
     }
-    let random = table.number(&[("data", "a9a"), ("k", "5")], "random_error");
+    let random = table.number(&[("data_set", "a9a"), ("k", "5")], "random_error");
     sweep::chart(
-        "a9a, k = 5: error over ε, accounted (solid) and as printed (dotted)",
+        "a9a, k = 5: error over ε, accounted (solid) and as published (dotted)",
         Axis::log("ε"),
         Axis::linear("error ‖V̂V̂ᵀ − VVᵀ‖_F"),
         lines,
@@ -196,7 +196,7 @@ fn picture(table: &Table) -> String {
 fn numbers(table: &Table) -> String {
     sweep::markdown(
         table,
-        &["data", "algorithm", "k", "epsilon"],
+        &["data_set", "algorithm", "k", "epsilon"],
         "calibration",
         "error",
         &["random_error"],
@@ -211,10 +211,10 @@ pub(crate) const FIGURE_1: Exhibit = Exhibit {
     lacks: Some(
         "MNIST's 10,000 test pictures and 2,500 of CIFAR-10's stand for the training ones; rows are divided by their \
          length, for the paper's scaling of columns by norms taken from the rows is not private; a quick run leaves out \
-         dp-spca and dp-vrpca as printed, which take n steps",
+         dp-spca and dp-vrpca as published, which take n steps",
     ),
     minutes: Minutes::new(2.0, 120.0),
-    columns: &["data", "algorithm", "calibration", "k", "epsilon"],
+    columns: &["data_set", "algorithm", "calibration", "k", "epsilon"],
     constants: &["true_epsilon", "random_error"],
     plan,
     judge,

@@ -39,7 +39,7 @@ fn plan(data: &Data, _: Scale) -> Result<Plan> {
 fn judge(table: &Table) -> Verdict {
     let mut verdict = Verdict::default();
     for line in table.records() {
-        let name = line.text("data");
+        let name = line.text("data_set");
         let at = |column| line.number(column);
         let [n, d] = ["n_mean", "d_mean"].map(at);
         let [printed_n, printed_d] = ["printed_n", "printed_d"].map(at);
@@ -72,9 +72,9 @@ fn judge(table: &Table) -> Verdict {
 fn picture(table: &Table) -> String {
     let dot = |line: &Record| {
         let point = (line.number("printed_sparsity"), line.number("nonzero_mean"));
-        Series::new(line.text("data"), [point]).with_style(LineStyle::None)
+        Series::new(line.text("data_set"), [point]).with_style(LineStyle::None)
     };
-    let diagonal = Series::new("as printed", [(0.0, 0.0), (100.0, 100.0)]);
+    let diagonal = Series::new("as published", [(0.0, 0.0), (100.0, 100.0)]);
     let dots = table.records().iter().map(dot);
     sweep::chart(
         "Entries that are not zero, over the printed sparsity",
@@ -89,7 +89,7 @@ fn numbers(table: &Table) -> String {
     let rows = table.records().iter().map(|line| {
         format!(
             "{} | {} | {} | {} | {} | {} | {}",
-            line.text("data"),
+            line.text("data_set"),
             line.text("printed_n"),
             line.number("n_mean"),
             line.text("printed_d"),
@@ -111,7 +111,7 @@ pub(crate) const TABLE_2: Exhibit = Exhibit {
         "Real-sim cannot be had; of CIFAR-10 there are 2,500 test pictures, decoded from JPEG, for 50,000 training ones",
     ),
     minutes: Minutes::new(0.1, 0.1),
-    columns: &["data"],
+    columns: &["data_set"],
     constants: &["printed_n", "printed_d", "printed_sparsity"],
     measures: &["n", "d", "nonzero"],
     plan,

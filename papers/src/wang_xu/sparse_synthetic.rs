@@ -104,7 +104,7 @@ fn figure_4(_: &Data, scale: Scale) -> Result<Plan> {
 
 fn judge(table: &Table) -> Verdict {
     let mut verdict = Verdict::default();
-    let printed = ("reports", "as-printed");
+    let printed = ("calibration", "as-published");
     for (panel, x, says) in [
         ("k over n", "n", "the error falls as n grows"),
         ("epsilon", "epsilon", "the error falls as ε grows"),
@@ -135,7 +135,7 @@ fn judge(table: &Table) -> Verdict {
 fn picture(table: &Table) -> String {
     let line = |(reports, style): (Reports, LineStyle)| {
         let name = reports.as_str();
-        let fixed = [("panel", "epsilon"), ("reports", name)];
+        let fixed = [("panel", "epsilon"), ("calibration", name)];
         sweep::series(table, name, &fixed, "epsilon", "error").with_style(style)
     };
     sweep::chart(
@@ -151,7 +151,7 @@ fn numbers(table: &Table) -> String {
     sweep::markdown(
         table,
         &["panel", "n", "p", "k", "s", "epsilon"],
-        "reports",
+        "calibration",
         "error",
         &["random_error", "noise_edge", "largest_eigenvalue"],
     )
@@ -166,7 +166,7 @@ pub(crate) const FIGURE_4: Exhibit = Exhibit {
          that Theorem 4 asks for, δ = 1e-4",
     ),
     minutes: Minutes::new(0.3, 15.0),
-    columns: &["panel", "reports", "n", "p", "k", "s", "epsilon"],
+    columns: &["panel", "calibration", "n", "p", "k", "s", "epsilon"],
     constants: &[
         "true_epsilon",
         "noise_edge",

@@ -8,7 +8,7 @@ use crate::program::{
 
 const DEMO_KEYS: &str = "n p k mechanism epsilon delta error nonprivate_captured captured payload_bytes \
     bytes_per_report reports_per_second components_above_floor out";
-const SIMULATE_KEYS: &str = "mechanism calibration epsilon delta true_epsilon n p k path error_mean error_std \
+const SIMULATE_KEYS: &str = "mechanism calibration epsilon delta true_epsilon n p k path error_mean error_sd \
     predicted_error nonprivate_error support_f1 seconds repeats";
 
 #[test]
