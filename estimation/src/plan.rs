@@ -133,7 +133,7 @@ pub fn spectrum_of(p: usize, k: usize, eigenvalues: &[f64], total: Total) -> Res
     if missing > 0 {
         let Some(total) = total else {
             return refuse(format!(
-                "{} of {p} eigenvalues say nothing about the others unless the mean squared length of the prepared rows is known: give it (--total), or all {p}",
+                "{} of {p} eigenvalues say nothing about the others unless the mean squared length of the prepared rows is known: give it (--mean-squared-length), or all {p}",
                 eigenvalues.len()
             ));
         };
@@ -198,7 +198,7 @@ pub fn spectrum_of_pilot(pilot: &Estimate, k: usize, total: Total) -> Result<Spe
         (_, None, Some(measured)) if measured > 0.0 || centred => measured.min(1.0),
         _ => {
             return refuse(
-                "the pilot does not show how long its clipped rows are: the mean squared length of the prepared rows is needed (--total)".to_owned(),
+                "the pilot does not show how long its clipped rows are: the mean squared length of the prepared rows is needed (--mean-squared-length)".to_owned(),
             );
         }
     };

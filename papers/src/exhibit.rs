@@ -91,29 +91,29 @@ pub struct Exhibit {
     /// As the paper calls it.
     pub item: &'static str,
     /// One line: what it shows.
-    pub shows: &'static str,
+    pub caption: &'static str,
     /// Files it needs.
     pub data: &'static [&'static str],
     /// What of the paper's setting cannot be had, and what stands for it.
-    pub lacks: Option<&'static str>,
+    pub differs_from_paper: Option<&'static str>,
     /// How long it takes.
     pub minutes: Minutes,
     /// Names of the parts of a cell's key, the first columns of the CSV.
-    pub columns: &'static [&'static str],
+    pub key_columns: &'static [&'static str],
     /// Name of the coordinate of a point, where a run gives several: `iteration`.
-    pub along: Option<&'static str>,
+    pub coordinate: Option<&'static str>,
     /// Numbers that are the same in all repeats of a cell: `true_epsilon`.
-    pub constants: &'static [&'static str],
+    pub per_cell: &'static [&'static str],
     /// Numbers that differ.
     pub measures: &'static [&'static str],
     /// What is to be run.
     pub plan: fn(&Data, Scale) -> Result<Plan>,
     /// What the paper says, held against the results.
-    pub judge: fn(&Table) -> Verdict,
+    pub check_claims: fn(&Table) -> Verdict,
     /// SVG of the results.
-    pub picture: fn(&Table) -> String,
+    pub to_svg: fn(&Table) -> String,
     /// Markdown table for `docs/papers.md`: printed, ours, spread.
-    pub numbers: fn(&Table) -> String,
+    pub to_markdown: fn(&Table) -> String,
 }
 
 impl Exhibit {
@@ -124,18 +124,18 @@ impl Exhibit {
             id: "",
             paper,
             item: "",
-            shows: "",
+            caption: "",
             data: &[],
-            lacks: None,
+            differs_from_paper: None,
             minutes: Minutes::new(0.0, 0.0),
             columns: &[],
-            along: None,
-            constants: &[],
+            coordinate: None,
+            per_cell: &[],
             measures: &["error"],
             plan: |_, _| Ok(Plan::default()),
-            judge: |_| Verdict { claims: Vec::new() },
-            picture: |_| String::new(),
-            numbers: |_| String::new(),
+            check_claims: |_| Verdict { claims: Vec::new() },
+            to_svg: |_| String::new(),
+            to_markdown: |_| String::new(),
         }
     }
 
@@ -144,7 +144,7 @@ impl Exhibit {
         let spread = self.measures.iter().flat_map(|measure| {
             ["mean", "std", "q1", "median", "q3"].map(|what| format!("{measure}_{what}"))
         });
-        let fixed = [self.columns, self.along.as_slice(), self.constants].concat();
+        let fixed = [self.key_columns, self.coordinate.as_slice(), self.per_cell].concat();
         fixed
             .into_iter()
             .map(str::to_owned)

@@ -2,7 +2,7 @@
 //!
 //! * [`ALL`]: the exhibits; [`find`] by name.
 //! * [`run()`]: runs one on all cores, resumes where an earlier run ended, and gives a [`Table`].
-//! * [`Exhibit::judge`]: what the paper says, held against the table.
+//! * [`Exhibit::check_claims`]: what the paper says, held against the table.
 //! * [`page()`]: `docs/papers.md`, out of the tables that are kept in `docs/papers`.
 //!
 //! ```

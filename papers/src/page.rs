@@ -33,10 +33,10 @@ pub fn page(mut table: impl FnMut(&Exhibit) -> Option<Table>) -> String {
     for (exhibit, table) in &run {
         let word = table
             .as_ref()
-            .map_or("not run", |table| (exhibit.judge)(table).word());
+            .map_or("not run", |table| (exhibit.check_claims)(table).word());
         text.push_str(&format!(
             "| [{0}](#{0}) | {1} | {word} | {2} |\n",
-            exhibit.id, exhibit.item, exhibit.shows
+            exhibit.id, exhibit.item, exhibit.caption
         ));
     }
     for paper in Paper::ALL {
@@ -49,13 +49,13 @@ pub fn page(mut table: impl FnMut(&Exhibit) -> Option<Table>) -> String {
 }
 
 fn section(exhibit: &Exhibit, table: Option<&Table>) -> String {
-    let Exhibit { id, shows, .. } = exhibit;
+    let Exhibit { id, caption, .. } = exhibit;
     let scale = table
         .and_then(|table| table.records().first())
         .map_or("full", |record| record.text("run_size"));
     let mut text = format!(
         "\n### {id}\n{}`eigenveil reproduce {id} --{scale}",
-        wrapped(&format!("{shows}."))
+        wrapped(&format!("{caption}."))
     );
     if !exhibit.data.is_empty() {
         text.push_str(" --data DIR");
@@ -65,14 +65,14 @@ fn section(exhibit: &Exhibit, table: Option<&Table>) -> String {
         text.push_str(&format!(" · [CSV](papers/{id}.csv)"));
     }
     text.push('\n');
-    if let Some(lacks) = exhibit.lacks {
-        text.push_str(&wrapped(&format!("**Not as in the paper**: {lacks}.")));
+    if let Some(differs_from_paper) = exhibit.differs_from_paper {
+        text.push_str(&wrapped(&format!("**Not as in the paper**: {difference}.")));
     }
     let Some(table) = table else {
         text.push_str("\nNot run yet.\n");
         return text;
     };
-    let verdict = (exhibit.judge)(table);
+    let verdict = (exhibit.check_claims)(table);
     text.push_str(&wrapped(&format!("**It {}.**", verdict.word())));
     for claim in &verdict.claims {
         let held = if claim.holds {
@@ -82,12 +82,12 @@ fn section(exhibit: &Exhibit, table: Option<&Table>) -> String {
         };
         text.push_str(&wrapped(&format!(
             "* {}: {held}. {}.",
-            claim.says, claim.because
+            claim.claim, claim.evidence
         )));
     }
-    let picture = wrapped(&format!("![{shows}](papers/{id}.svg)"));
+    let picture = wrapped(&format!("![{caption}](papers/{id}.svg)"));
     text.push_str(&format!("\n{picture}\n"));
-    text.push_str(&(exhibit.numbers)(table));
+    text.push_str(&(exhibit.to_markdown)(table));
     text
 }
 

@@ -86,7 +86,7 @@ pub(crate) fn markdown(
     rows: &[&str],
     across: &str,
     measure: &str,
-    constants: &[&str],
+    per_cell: &[&str],
 ) -> String {
     let columns = table.values(across);
     let named = constants.iter().map(|constant| constant.replace('_', " "));

@@ -28,11 +28,11 @@ static FAILS_AFTER: AtomicU64 = AtomicU64::new(u64::MAX);
 const SQUARES: Exhibit = Exhibit {
     id: "squares",
     item: "squares (a test)",
-    shows: "squares",
+    caption: "squares",
     minutes: Minutes::new(0.0, 0.0),
-    columns: &["x"],
-    along: Some("power"),
-    constants: &["double"],
+    key_columns: &["x"],
+    coordinate: Some("power"),
+    per_cell: &["double"],
     measures: &["value"],
     plan: |_, scale| {
         let mut plan = Plan::default();
@@ -51,9 +51,9 @@ const SQUARES: Exhibit = Exhibit {
         }
         Ok(plan)
     },
-    judge: |_| Verdict::default(),
-    picture: |_| String::new(),
-    numbers: |_| String::new(),
+    check_claims: |_| Verdict::default(),
+    to_svg: |_| String::new(),
+    to_markdown: |_| String::new(),
     ..Exhibit::of(Paper::Liu)
 };
 
@@ -61,7 +61,7 @@ fn options(directory: &Path) -> RunOptions {
     RunOptions {
         scale: Scale::Quick,
         journal: directory.join("journal"),
-        anew: false,
+        restart: false,
     }
 }
 
@@ -99,7 +99,7 @@ fn a_broken_run_goes_on_and_gives_the_same() {
     let again = run(&SQUARES, &data, &options(broken.path()), &|_| ()).unwrap();
     assert_eq!((RUNS.load(Ordering::SeqCst), again), (0, table));
     let anew = RunOptions {
-        anew: true,
+        restart: true,
         ..options(broken.path())
     };
     run(&SQUARES, &data, &anew, &|_| ()).unwrap();

@@ -80,7 +80,7 @@ pub(crate) struct PlanArgs {
     norm: Option<NormArg>,
     /// Mean squared length of the prepared rows, at most 1 (for --norm clip and require; normalize makes it 1)
     #[arg(long, value_name = "T", allow_negative_numbers = true)]
-    total: Option<f64>,
+    mean_squared_length: Option<f64>,
     /// Plan for private centring with the constant A [default A: 1/√2]: the spectrum is then that of the covariance; components are assumed to be orthogonal to the mean
     #[arg(long, value_name = "A", num_args = 0..=1, require_equals = true, default_missing_value = DEFAULT_CENTRING_TEXT, requires = "mean_length", conflicts_with = "pilot")]
     centring: Option<f64>,
@@ -227,11 +227,14 @@ fn of_spectrum(args: &PlanArgs) -> Result<Population> {
         return Err(CliError::usage("--spectrum needs --p and --k"));
     };
     // Eigenvalues and total are those of prepared rows: the radius is behind them.
-    let (norm, total) = match (args.norm.unwrap_or(NormArg::Normalize), args.total) {
+    let (norm, total) = match (
+        args.norm.unwrap_or(NormArg::Normalize),
+        args.mean_squared_length,
+    ) {
         (NormArg::Normalize, None) => (Norm::Normalize, Total::UnitRows),
         (NormArg::Normalize, Some(total)) => {
             return Err(CliError::usage(format!(
-                "--total is {total}, but under --norm normalize every row has length 1; leave it out, or give --norm clip or require"
+                "--mean-squared-length is {total}, but under --norm normalize every row has length 1; leave it out, or give --norm clip or require"
             )));
         }
         (NormArg::Clip, total) => (Norm::Clip { radius: 1.0 }, total_of(total)),
@@ -265,7 +268,7 @@ fn of_pilot(args: &PlanArgs, pilot: &Estimate) -> Result<Population> {
         )));
     }
     let k = args.k.unwrap_or(pilot.k);
-    let spectrum = spectrum_of_pilot(pilot, k, total_of(args.total))?;
+    let spectrum = spectrum_of_pilot(pilot, k, total_of(args.mean_squared_length))?;
     let mut notes = vec![format!(
         "The pilot's debiased eigenvalues are themselves uncertain, each by ±{:.2e} at least (one standard deviation, n = {}); so are the numbers below.",
         pilot_uncertainty(pilot),

@@ -44,7 +44,7 @@ const CONNECTIONS: usize = 128;
 /// The whole story on this machine: server, participants, upload, estimate, comparison
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example:\n  eigenveil demo\n  eigenveil demo --rows rows.csv --n 100000 --k 2 --epsilon 4 --out result/\n  eigenveil demo --sparse --refit --lambda path --k 3\n\nWrites report.html, estimate.json, summary.csv, features.txt and the pictures (those of eigenveil estimate, and biplot.svg). The built-in rows are 1,797 handwritten digits of 8 × 8 pixels (UCI Optdigits, CC BY 4.0)."
+    after_help = "Example:\n  eigenveil demo\n  eigenveil demo --rows rows.csv --n 100000 --k 2 --epsilon 4 --out result/\n  eigenveil demo --sparse --refit --lambda path --k 3\n\nWrites index.html, estimate.json, summary.csv, features.txt and the pictures (those of eigenveil estimate, and biplot.svg). The built-in rows are 1,797 handwritten digits of 8 × 8 pixels (UCI Optdigits, CC BY 4.0)."
 )]
 pub(crate) struct DemoArgs {
     /// Rows: .csv, .tsv, .parquet, .npy or .libsvm; the built-in digits when absent
@@ -293,7 +293,7 @@ fn write_results(
         rows_described: &described,
     });
     files.extend(scatter.map(|svg| ("biplot.svg", svg.into_bytes())));
-    files.push(("report.html", page.into_bytes()));
+    files.push(("index.html", page.into_bytes()));
     results::write(out, &files)
 }
 
@@ -317,5 +317,5 @@ fn print(result: &DemoResult, estimate: &Estimate, rows: &DemoRows) -> Result<()
         result.nonprivate_captured,
         100.0 * result.captured / result.nonprivate_captured
     ))?;
-    output::text(&format!("open {}/report.html", result.out))
+    output::text(&format!("open {}/index.html", result.out))
 }

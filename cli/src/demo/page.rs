@@ -1,4 +1,4 @@
-//! `report.html`: the demo's result as one self-contained page.
+//! `index.html`: the demo's result as one self-contained page.
 
 use eigenveil_estimation::floor::grouped;
 use eigenveil_figures::{

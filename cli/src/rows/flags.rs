@@ -62,7 +62,7 @@ pub struct TableArgs {
     pub first_index: Option<usize>,
     /// The columns are in the order wanted, whatever they are called
     #[arg(long)]
-    pub in_order: bool,
+    pub by_position: bool,
 }
 
 impl TableArgs {

@@ -68,7 +68,7 @@ fn plan(_: &Data, scale: Scale) -> Result<Plan> {
     Ok(plan)
 }
 
-fn judge(table: &Table) -> Verdict {
+fn check_claims(table: &Table) -> Verdict {
     let mut verdict = Verdict::default();
     for algorithm in ALGORITHMS {
         let wanted = [("algorithm", algorithm)];
@@ -98,7 +98,7 @@ fn judge(table: &Table) -> Verdict {
     verdict
 }
 
-fn picture(table: &Table) -> String {
+fn to_svg(table: &Table) -> String {
     let line = |name| sweep::series(table, name, &[("algorithm", name)], "sigma", "error");
     sweep::chart(
         "Example 4.1: rows ±v + σ·noise",
@@ -112,17 +112,17 @@ fn picture(table: &Table) -> String {
 pub(crate) const EXAMPLE_4_1: Exhibit = Exhibit {
     id: "liu-example-4-1",
     item: "Example 4.1 (not a figure)",
-    shows: "the errors of dp-pca, private-oja and minibatch-oja where signal and noise are apart, ε = 2",
-    lacks: Some(
+    caption: "the errors of dp-pca, private-oja and minibatch-oja where signal and noise are apart, ε = 2",
+    differs_from_paper: Some(
         "the paper's rows are not bounded; here they are divided by 1.5 and clipped to the unit ball. Its β and step \
          sizes, made of unknown constants, are the defaults",
     ),
     minutes: Minutes::new(0.05, 0.3),
-    columns: &["algorithm", "sigma"],
-    constants: &["true_epsilon"],
+    key_columns: &["algorithm", "sigma"],
+    per_cell: &["true_epsilon"],
     plan,
-    judge,
-    picture,
-    numbers: |table| sweep::markdown(table, &["algorithm"], "sigma", "error", &[]),
+    check_claims,
+    to_svg,
+    to_markdown: |table| sweep::markdown(table, &["algorithm"], "sigma", "error", &[]),
     ..Exhibit::of(Paper::Liu)
 };

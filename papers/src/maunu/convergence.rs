@@ -61,7 +61,7 @@ impl Course {
     }
 }
 
-fn judge(table: &Table) -> Verdict {
+fn check_claims(table: &Table) -> Verdict {
     let mut verdict = Verdict::default();
     let convex = [DP_GD, DP_MD, DP_SGD, DP_SMD];
     for rule in NOISES {
@@ -133,7 +133,7 @@ fn judge(table: &Table) -> Verdict {
     verdict
 }
 
-fn picture(table: &Table) -> String {
+fn to_svg(table: &Table) -> String {
     let mut chart = LineChart {
         subtitle: Some(
             "solid: noise that holds; dotted: as published; medians (quartiles in the CSV)"
@@ -164,7 +164,7 @@ fn picture(table: &Table) -> String {
     chart.to_svg()
 }
 
-fn numbers(table: &Table) -> String {
+fn to_markdown(table: &Table) -> String {
     const SHOWN: [usize; 5] = [100, 300, 600, 1_000, 2_000];
     let heads = SHOWN.map(|iteration| format!("iteration {iteration}"));
     let mut text = format!(
@@ -197,19 +197,19 @@ fn numbers(table: &Table) -> String {
 pub(crate) const FIGURE_1: Exhibit = Exhibit {
     id: "maunu-figure-1",
     item: "Figure 1",
-    shows: "convergence of the six private methods, N = T = 2,000, D = 20",
-    lacks: Some(
+    caption: "convergence of the six private methods, N = T = 2,000, D = 20",
+    differs_from_paper: Some(
         "a run's seconds are spread evenly over its iterations; the error is \
          ‖V̂V̂ᵀ − VVᵀ‖_F, where the paper's d² is half its square",
     ),
     minutes: Minutes::new(0.3, 4.5),
     columns: COLUMNS,
-    along: Some("iteration"),
-    constants: CONSTANTS,
+    coordinate: Some("iteration"),
+    per_cell: CONSTANTS,
     measures: &["error", "seconds"],
     plan,
-    judge,
-    picture,
-    numbers,
+    check_claims,
+    to_svg,
+    to_markdown,
     ..Exhibit::of(Paper::Maunu)
 };

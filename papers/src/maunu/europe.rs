@@ -381,7 +381,7 @@ fn judge_10(table: &Table) -> Verdict {
     verdict
 }
 
-fn picture(table: &Table) -> String {
+fn to_svg(table: &Table) -> String {
     let bars = table.records().iter().map(|line| {
         let mut name = line.text("algorithm").to_owned();
         for (column, what) in [("iterations", "T"), ("epsilon", "ε"), ("p", "D")] {
@@ -409,7 +409,7 @@ fn picture(table: &Table) -> String {
     chart.to_svg()
 }
 
-fn numbers(table: &Table) -> String {
+fn to_markdown(table: &Table) -> String {
     let rows = table.records().iter().map(|line| {
         let [median, low, high] =
             ["median", "q1", "q3"].map(|what| digits(line.number(&format!("r2_{what}")), 2));
@@ -435,16 +435,16 @@ fn numbers(table: &Table) -> String {
 pub(crate) const FIGURE_3: Exhibit = Exhibit {
     id: "maunu-figure-3",
     item: "Figure 3",
-    shows: "the map of Europe among outliers, stylised POPRES, N = 2,387, D = 10,000: R² of the people's places",
+    caption: "the map of Europe among outliers, stylised POPRES, N = 2,387, D = 10,000: R² of the people's places",
     data: FILES,
-    lacks: Some(
+    differs_from_paper: Some(
         "the paper states neither the budget nor T nor the thresholds: ε = 0.8, δ = 1e-5, thirds; dp-pca is Analyze \
          Gauss, for the paper's Wishart noise has no guarantee; the maps are judged by R²; dp-pca and dp-sgd-reap have \
          five seeds; dp-sgd-reap has D = 1,000 at printed noise (quick: 500), and T = 20 in quick runs, which have \
          D = 2,000 otherwise",
     ),
     minutes: Minutes::new(0.8, 60.0),
-    columns: &[
+    key_columns: &[
         "algorithm",
         "calibration",
         "n",
@@ -454,20 +454,20 @@ pub(crate) const FIGURE_3: Exhibit = Exhibit {
         "iterations",
         "stage",
     ],
-    constants: &["true_epsilon", "paper_seconds"],
+    per_cell: &["true_epsilon", "paper_seconds"],
     measures: &["r2", "seconds"],
     plan: figure_3,
-    judge: judge_3,
-    picture,
-    numbers,
+    check_claims: judge_3,
+    to_svg,
+    to_markdown,
     ..Exhibit::of(Paper::Maunu)
 };
 
 pub(crate) const FIGURE_10: Exhibit = Exhibit {
     id: "maunu-figure-10",
     item: "Figure 10",
-    shows: "the map of Europe by all methods, and their times",
-    lacks: Some(
+    caption: "the map of Europe by all methods, and their times",
+    differs_from_paper: Some(
         "the paper states neither the budget nor T of dp-(s)ggd nor the thresholds: ε = 0.8, δ = 1e-5, thirds; the \
          maps are judged by R²; the four REAPER methods run at D = 1,000 (quick: 500, T = 20), the others at 10,000 \
          (quick: 1,000); \
@@ -475,6 +475,6 @@ pub(crate) const FIGURE_10: Exhibit = Exhibit {
     ),
     minutes: Minutes::new(0.9, 30.0),
     plan: figure_10,
-    judge: judge_10,
+    check_claims: judge_10,
     ..FIGURE_3
 };

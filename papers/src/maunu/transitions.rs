@@ -187,23 +187,23 @@ fn numbers_6(table: &Table) -> String {
 pub(crate) const FIGURE_4: Exhibit = Exhibit {
     id: "maunu-figure-4",
     item: "Figure 4",
-    shows: "the six private methods over δ and ε, N = T = 2,000, D = 20",
+    caption: "the six private methods over δ and ε, N = T = 2,000, D = 20",
     minutes: Minutes::new(0.8, 9.0),
     plan: figure_4,
-    judge: judge_4,
-    picture: picture_4,
-    numbers: numbers_4,
+    check_claims: judge_4,
+    to_svg: picture_4,
+    to_markdown: numbers_4,
     ..FIGURE_2
 };
 
 pub(crate) const FIGURE_6: Exhibit = Exhibit {
     id: "maunu-figure-6",
     item: "Figure 6",
-    shows: "the six private methods over D and r, N = T = 2,000",
+    caption: "the six private methods over D and r, N = T = 2,000",
     minutes: Minutes::new(1.2, 45.0),
     plan: figure_6,
-    judge: judge_6,
-    picture: picture_6,
-    numbers: numbers_6,
+    check_claims: judge_6,
+    to_svg: picture_6,
+    to_markdown: numbers_6,
     ..FIGURE_2
 };

@@ -98,7 +98,7 @@ fn plan(_: &Data, scale: Scale) -> Result<Plan> {
     Ok(plan)
 }
 
-fn judge(table: &Table) -> Verdict {
+fn check_claims(table: &Table) -> Verdict {
     let mut verdict = Verdict::default();
     let (mut worst, mut settings) = (f64::INFINITY, 0);
     for epsilon in table.values("epsilon") {
@@ -154,7 +154,7 @@ fn judge(table: &Table) -> Verdict {
     verdict
 }
 
-fn picture(table: &Table) -> String {
+fn to_svg(table: &Table) -> String {
     let mut lines = Vec::new();
     for (place, trust) in Trust::ALL.into_iter().enumerate() {
         for (epsilon, style) in [("1", LineStyle::Dashed), ("4", LineStyle::Solid)] {
@@ -176,14 +176,14 @@ fn picture(table: &Table) -> String {
 pub(crate) const CENTRAL_VS_LOCAL: Exhibit = Exhibit {
     id: "own-central-vs-local",
     item: "central beside local (ours)",
-    shows: "a trusted curator beside the local mechanisms at the same ε, replace neighbours",
+    caption: "a trusted curator beside the local mechanisms at the same ε, replace neighbours",
     minutes: Minutes::new(0.1, 6.0),
-    columns: &["privacy_model", "epsilon", "n"],
-    constants: &["true_epsilon"],
+    key_columns: &["privacy_model", "epsilon", "n"],
+    per_cell: &["true_epsilon"],
     measures: &["error", "nonprivate_error"],
     plan,
-    judge,
-    picture,
-    numbers: |table| sweep::markdown(table, &["n", "epsilon"], "privacy_model", "error", &[]),
+    check_claims,
+    to_svg,
+    to_markdown: |table| sweep::markdown(table, &["n", "epsilon"], "privacy_model", "error", &[]),
     ..Exhibit::of(Paper::Ours)
 };

@@ -107,7 +107,7 @@ fn plan(data: &Data, scale: Scale) -> Result<Plan> {
     Ok(plan)
 }
 
-fn judge(table: &Table) -> Verdict {
+fn check_claims(table: &Table) -> Verdict {
     let mut verdict = Verdict::default();
     for data in table.values("data_set") {
         for calibration in table.values("calibration") {
@@ -163,7 +163,7 @@ fn judge(table: &Table) -> Verdict {
     verdict
 }
 
-fn picture(table: &Table) -> String {
+fn to_svg(table: &Table) -> String {
     let mut lines = Vec::new();
     for (place, algorithm) in ALGORITHMS.into_iter().enumerate() {
         for (calibration, style) in [
@@ -193,7 +193,7 @@ fn picture(table: &Table) -> String {
     )
 }
 
-fn numbers(table: &Table) -> String {
+fn to_markdown(table: &Table) -> String {
     sweep::markdown(
         table,
         &["data_set", "algorithm", "k", "epsilon"],
@@ -206,19 +206,19 @@ fn numbers(table: &Table) -> String {
 pub(crate) const FIGURE_1: Exhibit = Exhibit {
     id: "shang-figure-1",
     item: "Figure 1",
-    shows: "the private algorithms on real rows, error over ε",
+    caption: "the private algorithms on real rows, error over ε",
     data: &["a9a.npy", "mnist_t10k.npy", "cifar10_test2500.npy"],
-    lacks: Some(
+    differs_from_paper: Some(
         "MNIST's 10,000 test pictures and 2,500 of CIFAR-10's stand for the training ones; rows are divided by their \
          length, for the paper's scaling of columns by norms taken from the rows is not private; a quick run leaves out \
          dp-spca and dp-vrpca as published, which take n steps",
     ),
     minutes: Minutes::new(2.0, 120.0),
-    columns: &["data_set", "algorithm", "calibration", "k", "epsilon"],
-    constants: &["true_epsilon", "random_error"],
+    key_columns: &["data_set", "algorithm", "calibration", "k", "epsilon"],
+    per_cell: &["true_epsilon", "random_error"],
     plan,
-    judge,
-    picture,
-    numbers,
+    check_claims,
+    to_svg,
+    to_markdown,
     ..Exhibit::of(Paper::Shang)
 };

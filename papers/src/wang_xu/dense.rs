@@ -290,7 +290,7 @@ fn picture_3(table: &Table) -> String {
     )
 }
 
-fn numbers(table: &Table) -> String {
+fn to_markdown(table: &Table) -> String {
     sweep::markdown(
         table,
         &["panel", "n", "p", "k", "epsilon"],
@@ -303,30 +303,30 @@ fn numbers(table: &Table) -> String {
 pub(crate) const FIGURE_1: Exhibit = Exhibit {
     id: "wang-xu-figure-1",
     item: "Figure 1",
-    shows: "Algorithm 1 on real rows, error over the sample size",
+    caption: "Algorithm 1 on real rows, error over the sample size",
     data: REAL_FILES,
-    lacks: REAL_LACKS,
+    differs_from_paper: REAL_LACKS,
     minutes: Minutes::new(0.1, 1.5),
     columns: COLUMNS,
-    constants: CONSTANTS,
+    per_cell: CONSTANTS,
     measures: &["error", "nonprivate_error"],
     plan: figure_1,
-    judge: |table| judge_over(table, "n", "the error falls as n grows,"),
-    picture: |table| {
+    check_claims: |table| judge_over(table, "n", "the error falls as n grows,"),
+    to_svg: |table| {
         let title = "Algorithm 1 on real rows: error over n";
         picture_over(table, title, "n", "participants n")
     },
-    numbers,
+    to_markdown,
     ..Exhibit::of(Paper::WangXu)
 };
 
 pub(crate) const FIGURE_2: Exhibit = Exhibit {
     id: "wang-xu-figure-2",
     item: "Figure 2",
-    shows: "Algorithm 1 on real rows, error over ε",
+    caption: "Algorithm 1 on real rows, error over ε",
     plan: figure_2,
-    judge: |table| judge_over(table, "epsilon", "the error falls as ε grows,"),
-    picture: |table| {
+    check_claims: |table| judge_over(table, "epsilon", "the error falls as ε grows,"),
+    to_svg: |table| {
         let title = "Algorithm 1 on real rows: error over ε";
         picture_over(table, title, "epsilon", "ε")
     },
@@ -336,12 +336,12 @@ pub(crate) const FIGURE_2: Exhibit = Exhibit {
 pub(crate) const FIGURE_3: Exhibit = Exhibit {
     id: "wang-xu-figure-3",
     item: "Figure 3",
-    shows: "Algorithm 1 on the paper's model: error over n and k, p, and ε",
+    caption: "Algorithm 1 on the paper's model: error over n and k, p, and ε",
     data: &[],
-    lacks: None,
+    differs_from_paper: None,
     minutes: Minutes::new(0.3, 8.0),
     plan: figure_3,
-    judge: judge_3,
-    picture: picture_3,
+    check_claims: judge_3,
+    to_svg: picture_3,
     ..FIGURE_1
 };

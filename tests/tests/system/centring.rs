@@ -36,7 +36,7 @@ fn the_demo_removes_the_mean_and_project_uses_it() {
         // Five standard errors of the noise, and the sample's own.
         assert!((found - expected).abs() < 5.0 * error + 0.02, "{mean:?}");
     }
-    for name in ["out/report.html", "out/scree.svg"] {
+    for name in ["out/index.html", "out/scree.svg"] {
         assert!(folder.read(name).contains("covariance"), "{name}");
     }
     // As many users again can expect what the estimate says of itself (25 %: the noise is the operating system's).

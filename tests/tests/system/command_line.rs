@@ -40,7 +40,7 @@ fn demo_prints_the_agreed_keys_and_writes_its_files() {
         ("summary.csv", "alignment_se"),
         ("features.txt", "pixel_7_7"),
         ("alignment.svg", "How far to trust"),
-        ("report.html", "non-private"),
+        ("index.html", "non-private"),
     ] {
         let text = folder.read(&format!("result/{file}"));
         assert!(text.contains(holds), "{file} does not hold {holds:?}");
@@ -63,7 +63,7 @@ fn demo_takes_own_rows_and_refuses_bad_ones() {
         folder.at("result")
     );
     assert_eq!(run_json(&format!("{demo} 1"))["p"], 3);
-    assert!(folder.read("result/report.html").contains("gamma"));
+    assert!(folder.read("result/index.html").contains("gamma"));
     refuses(&demo, &[("4", "k")]);
     folder.write("rows.csv", "1,2,3\n4,inf,6\n");
     let said = stderr(&run(&format!("{demo} 1")));
@@ -98,7 +98,7 @@ fn the_whole_path_by_hand() {
 
     let report = format!("report --study {id} --rows {rows}");
     // Running it again sends nothing: every row has its one report.
-    for (line, accepted) in [(&report, 4000), (&format!("{report} --single"), 0)] {
+    for (line, accepted) in [(&report, 4000), (&format!("{report} --no-batch"), 0)] {
         let sent = server.cli_json(line);
         assert_eq!(
             (
@@ -112,7 +112,7 @@ fn the_whole_path_by_hand() {
 
     let estimate = format!("estimate --study {id} --out {}", folder.at("result"));
     let number = server.cli_json(&estimate)["number"].clone();
-    let done = server.cli_json(&format!("{estimate} --number {number} --wait"));
+    let done = server.cli_json(&format!("{estimate} --job {number} --wait"));
     assert_eq!(
         (&done["state"], &done["n"], &done["k"]),
         (&"done".into(), &4000.into(), &1.into())

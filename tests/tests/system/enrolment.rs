@@ -239,7 +239,7 @@ fn analysts_and_rotation_from_the_command_line() {
         "estimate --study {id} --token-file {alice} --out {}",
         folder.at("hers")
     );
-    let fetch = format!("{hers} --number 1 --wait");
+    let fetch = format!("{hers} --job 1 --wait");
     succeeded(&server.cli(&fetch));
     refused(&server.cli(&format!("{hers} --k 1")), 1, &["[forbidden]"]);
     let token = made["id"].as_str().unwrap();

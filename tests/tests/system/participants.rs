@@ -176,10 +176,10 @@ fn a_purpose_that_changed_is_told_before_anything_is_sent() {
             "\"sleep\"",
             "\"sales\" now",
             "nothing was sent",
-            "--accept-changes",
+            "--accept-new-purpose",
         ],
     );
     assert_eq!(server.accepted(&id), 0);
-    let agreed = succeeded(&report(&server, &format!("{tokens} --accept-changes")));
+    let agreed = succeeded(&report(&server, &format!("{tokens} --accept-new-purpose")));
     assert!(agreed.contains("2 of 2 rows acknowledged"), "{agreed}");
 }

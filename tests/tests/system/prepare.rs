@@ -128,7 +128,7 @@ fn at_a_terminal_a_person_is_asked() {
     let study = server.create_study("--p 4 --epsilon 4");
     let url = &server.url;
     let command = format!(
-        "{PROGRAM} report --server {url} --study {study} --rows {rows} --header yes --in-order"
+        "{PROGRAM} report --server {url} --study {study} --rows {rows} --header yes --by-position"
     );
     let report = |answer: &str| {
         let mut child = Command::new("script")
