@@ -199,7 +199,7 @@ pub(crate) fn privacy_text(privacy: &PrivacyStatement) -> String {
         None => format!("nothing at delta {}", delta_text(privacy.delta)),
     };
     let mut text = format!(
-        "mechanism    {}\nneighbours   {}\nclaimed      {}\nreally holds {holds}\none report   {} bytes ({} of payload)\n\n{}",
+        "mechanism    {}\nneighbours   {}\nclaimed      {}\ntrue epsilon {holds}\none report   {} bytes ({} of payload)\n\n{}",
         mechanism_text(privacy.mechanism, privacy.calibration),
         privacy.neighbours,
         budget_text(privacy.epsilon, privacy.delta),

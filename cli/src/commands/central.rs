@@ -156,7 +156,7 @@ struct Answer<'a> {
     true_epsilon: Option<f64>,
     neighbours: Option<&'static str>,
     calibration: Option<&'static str>,
-    error: f64,
+    error_mean: f64,
     captured_variance: f64,
     /// Of the whole command: reading or making rows, and the comparison, with the algorithm.
     seconds: f64,
@@ -168,8 +168,8 @@ struct Answer<'a> {
     repeats: u64,
     seed: Option<u64>,
     claim_holds: Option<bool>,
-    remark: Option<&'a str>,
-    facts: Vec<Fact>,
+    note: Option<&'a str>,
+    diagnostics: Vec<Fact>,
     /// Of the first run, where asked for. **Not private.**
     #[serde(skip_serializing_if = "Option::is_none")]
     trace: Option<Vec<Point>>,
@@ -252,7 +252,7 @@ pub(crate) fn run(args: &CentralArgs, json: bool) -> Result<()> {
         true_epsilon: guarantee.and_then(|g| g.true_epsilon),
         neighbours: guarantee.map(|g| g.neighbours.as_str()),
         calibration: guarantee.map(|g| g.calibration.as_str()),
-        error,
+        error_mean: error,
         captured_variance: captured / count,
         seconds,
         algorithm_seconds: algorithm_time.as_secs_f64(),
@@ -263,8 +263,8 @@ pub(crate) fn run(args: &CentralArgs, json: bool) -> Result<()> {
         repeats: args.repeats,
         seed: args.seed,
         claim_holds: guarantee.map(Guarantee::holds),
-        remark: guarantee.and_then(|g| g.remark.as_deref()),
-        facts: fit
+        note: guarantee.and_then(|g| g.remark.as_deref()),
+        diagnostics: fit
             .facts
             .iter()
             .map(|&(name, value)| Fact { name, value })
@@ -348,7 +348,7 @@ fn table(subspace: &DMatrix<f64>) -> String {
 
 fn print(answer: &Answer<'_>, guarantee: Option<&Guarantee>) -> Result<()> {
     output::text(&format!(
-        "{}: n = {}, p = {}, k = {}, {} runs in {:.2} s, of which {} s the algorithm",
+        "{}: n = {}, p = {}, k = {}, {} runs in {:.2} s ({} s in the algorithm)",
         answer.algorithm,
         answer.n,
         answer.p,
@@ -372,22 +372,22 @@ fn print(answer: &Answer<'_>, guarantee: Option<&Guarantee>) -> Result<()> {
                 }
                 None => format!("nothing at delta {}", delta_text(guarantee.budget.delta())),
             };
-            output::text(&format!("really holds       {holds}"))?;
-            if let Some(remark) = answer.remark {
-                output::text(&format!("                   {remark}"))?;
+            output::text(&format!("true epsilon       {holds}"))?;
+            if let Some(note) = answer.note {
+                output::text(&format!("                   {note}"))?;
             }
         }
     }
     output::text(&format!(
         "error              {}   (0 is perfect; at most {:.3}; not private)",
-        output::over_runs(answer.error, answer.error_sd, answer.repeats),
+        output::over_runs(answer.error_mean, answer.error_sd, answer.repeats),
         (2.0 * answer.k.min(answer.p - answer.k) as f64).sqrt()
     ))?;
     output::text(&format!(
         "captured variance  {}   (not private)",
         output::decimals(answer.captured_variance, 4)
     ))?;
-    for fact in &answer.facts {
+    for fact in &answer.diagnostics {
         let value = output::decimals(fact.value, 6);
         output::text(&format!("{:<18} {value}", fact.name))?;
     }

@@ -47,7 +47,7 @@ pub(crate) struct PlanArgs {
     /// Mechanisms to compare [default: all]
     #[arg(long, value_name = "M,…", value_delimiter = ',', value_parser = crate::args::parse::<MechanismKind>)]
     mechanism: Vec<MechanismKind>,
-    /// as-published adds a row for the paper's own noise of symmetric-gaussian, with the ε that really holds
+    /// as-published adds a row for the paper's own noise of symmetric-gaussian, with its true ε
     #[arg(long, default_value = "analytic", value_parser = crate::args::parse::<Calibration>)]
     calibration: Calibration,
     /// The k leading eigenvalues of E[xxᵀ] of prepared rows, or more. Under --norm normalize all p of them sum to 1; what the given ones leave is spread evenly over the other directions

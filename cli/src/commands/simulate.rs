@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use eigenveil_central::{Baseline as _, Request, Rows, SparsePca, generator};
 use eigenveil_estimation::{
     models::Model,
-    simulate::{Experiment, Path, RowSource, run as simulate},
+    simulate::{Experiment, NoiseSource, RowSource, run as simulate},
 };
 use eigenveil_shared::{
     mechanism::{Calibration, MechanismKind},
@@ -130,9 +130,9 @@ pub(crate) struct SimulateArgs {
     /// Number of runs, each with a population and noise of its own
     #[arg(long, value_name = "R", default_value_t = 1)]
     repeats: usize,
-    /// law: noise from the exact law of the sum; device: every report perturbed, encoded and decoded
-    #[arg(long, default_value = "law", value_parser = crate::args::parse::<Path>)]
-    path: Path,
+    /// from-sum: noise from the exact distribution of the sum; per-report: every report perturbed, encoded and decoded
+    #[arg(long, default_value = "from-sum", value_parser = crate::args::parse::<NoiseSource>)]
+    noise: NoiseSource,
     /// Seed; the same seed gives the same numbers
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
@@ -177,15 +177,15 @@ pub(super) struct Simulated {
     pub(super) k: usize,
     pub(super) s: Option<usize>,
     pub(super) centring: Option<f64>,
-    pub(super) path: &'static str,
+    pub(super) noise: &'static str,
     pub(super) error_mean: f64,
     pub(super) error_sd: f64,
-    pub(super) predicted_error: Option<f64>,
+    pub(super) error_predicted_from_truth: Option<f64>,
     pub(super) nonprivate_error: f64,
     pub(super) support_f1: Option<f64>,
     pub(super) seconds: f64,
     pub(super) repeats: usize,
-    pub(super) expected_error: f64,
+    pub(super) error_predicted_from_data: f64,
     pub(super) pca_error: f64,
     pub(super) support_precision: Option<f64>,
     pub(super) support_recall: Option<f64>,
@@ -355,7 +355,7 @@ fn one(
         n: setting.n,
         k: setting.k,
         sparse: sparse.as_ref(),
-        path: args.path,
+        noise: args.noise,
         repeats: args.repeats,
         seed: args.seed,
     };
@@ -374,15 +374,15 @@ fn one(
         k: setting.k,
         s: setting.s,
         centring: params.preprocessing().centring,
-        path: args.path.as_str(),
+        noise: args.noise.as_str(),
         error_mean: summary.error_mean,
         error_sd: summary.error_sd,
-        predicted_error: summary.predicted_error,
+        error_predicted_from_truth: summary.predicted_error,
         nonprivate_error: summary.nonprivate_error,
         support_f1: support.map(|s| s.f1),
         seconds: summary.seconds,
         repeats: summary.repeats,
-        expected_error: summary.expected_error,
+        error_predicted_from_data: summary.expected_error,
         pca_error: summary.pca_error,
         support_precision: support.map(|s| s.precision),
         support_recall: support.map(|s| s.recall),
@@ -426,13 +426,13 @@ pub(super) fn model_of(
 
 fn print(args: &SimulateArgs, simulated: &Simulated) -> Result<()> {
     output::text(&format!(
-        "{} participants, p = {}, k = {}, {}, {}, path {}, {} repeats in {:.1} s",
+        "{} participants, p = {}, k = {}, {}, {}, noise {}, {} repeats in {:.1} s",
         simulated.n,
         simulated.p,
         simulated.k,
         output::mechanism_text(simulated.mechanism, simulated.calibration),
         output::budget_text(simulated.epsilon, simulated.delta),
-        simulated.path,
+        simulated.noise,
         simulated.repeats,
         simulated.seconds
     ))?;
@@ -448,11 +448,11 @@ fn print(args: &SimulateArgs, simulated: &Simulated) -> Result<()> {
     ))?;
     output::text(&format!(
         "predicted          {}   from the noiseless spectrum",
-        number(simulated.predicted_error)
+        number(simulated.error_predicted_from_truth)
     ))?;
     output::text(&format!(
         "expected           {}   what an analyst would be told",
-        output::decimals(simulated.expected_error, 4)
+        output::decimals(simulated.error_predicted_from_data, 4)
     ))?;
     output::text(&format!(
         "without privacy    {}",
@@ -483,7 +483,7 @@ fn print(args: &SimulateArgs, simulated: &Simulated) -> Result<()> {
     ))?;
     if !simulated.claim_holds {
         output::text(&format!(
-            "warning: the noise is smaller than claimed; what really holds is epsilon {} at delta {}",
+            "warning: the noise is smaller than claimed; the true epsilon is {} at delta {}",
             simulated
                 .true_epsilon
                 .map_or("-".to_owned(), |epsilon| epsilon_text(epsilon, 4)),
@@ -524,7 +524,7 @@ fn print_table(rows: &[Simulated], sparse: bool) -> Result<()> {
             row.epsilon,
             output::decimals(row.error_mean, 4),
             output::decimals(row.error_sd, 4),
-            number(row.predicted_error),
+            number(row.error_predicted_from_truth),
             output::decimals(row.nonprivate_error, 4),
             row.components_above_floor
         );

@@ -120,7 +120,7 @@ struct CreateArgs {
     /// Dimension of a row; the number of lines of --features when absent
     #[arg(long, value_name = "P", required_unless_present = "features")]
     p: Option<usize>,
-    /// Components of an estimate that does not say how many
+    /// Default number of components of an estimate
     #[arg(long, value_name = "K|auto", default_value = "auto", value_parser = rank)]
     k: Rank,
     /// Privacy-loss bound ε of one report, at most 16
@@ -145,10 +145,10 @@ struct CreateArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "What participants are told (fixed with the study)")]
 struct AboutArgs {
-    /// What the answer is wanted for, in a sentence or two
+    /// What the results are for, in a sentence or two
     #[arg(long, value_name = "TEXT")]
     purpose: Option<String>,
-    /// The person or organisation that answers for the study
+    /// The person or organisation responsible for the study
     #[arg(long, value_name = "NAME")]
     responsible: Option<String>,
     /// How to reach them: an e-mail address, or a page that begins with https://

@@ -91,10 +91,13 @@ pub(super) fn chart(rows: &[Simulated], title: Option<&str>, sparse: bool) -> Li
             );
         } else {
             series.push(
-                Series::new(labelled("predicted"), points(|row| row.predicted_error))
-                    .with_style(LineStyle::Dotted)
-                    .with_colour_of(place)
-                    .with_marker(Marker::None),
+                Series::new(
+                    labelled("predicted"),
+                    points(|row| row.error_predicted_from_truth),
+                )
+                .with_style(LineStyle::Dotted)
+                .with_colour_of(place)
+                .with_marker(Marker::None),
             );
         }
     }
@@ -134,7 +137,7 @@ pub(super) fn chart(rows: &[Simulated], title: Option<&str>, sparse: bool) -> Li
             [
                 row.error_mean + row.error_sd,
                 row.pca_error,
-                row.predicted_error.unwrap_or(0.0),
+                row.error_predicted_from_truth.unwrap_or(0.0),
             ]
         })
         .fold(0.0, f64::max);

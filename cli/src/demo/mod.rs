@@ -1,4 +1,4 @@
-//! `eigenveil demo`: the whole story on this machine in seconds.
+//! `eigenveil demo`: the whole pipeline on this machine in seconds.
 
 mod page;
 mod rows;
@@ -41,7 +41,7 @@ use crate::{
 /// has many reports to acknowledge.
 const CONNECTIONS: usize = 128;
 
-/// The whole story on this machine: server, participants, upload, estimate, comparison
+/// Run the whole pipeline on this machine: server, participants, upload, estimate, comparison
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  eigenveil demo\n  eigenveil demo --rows rows.csv --n 100000 --k 2 --epsilon 4 --out result/\n  eigenveil demo --sparse --refit --lambda path --k 3\n\nWrites index.html, estimate.json, summary.csv, features.txt and the pictures (those of eigenveil estimate, and biplot.svg). The built-in rows are 1,797 handwritten digits of 8 × 8 pixels (UCI Optdigits, CC BY 4.0)."

@@ -211,7 +211,7 @@ fn privacy_section(page: &Page<'_>) -> Markup {
         ),
         ("neighbours", privacy.neighbours.clone()),
         ("claimed", claimed),
-        ("what really holds", truth),
+        ("true epsilon", truth),
         (
             "one report",
             format!(

@@ -5,7 +5,7 @@ use std::time::Instant;
 use eigenveil_shared::{Error, Result, api::SparseSettings, estimate::Rank, study::StudyParams};
 use rand::{SeedableRng, rngs::ChaCha20Rng};
 
-use super::{Participants, Path, RowSource, noisy_sum};
+use super::{NoiseSource, Participants, RowSource, noisy_sum};
 use crate::{
     cancel::Cancel,
     estimate::{Findings, principal, sparse_components},
@@ -30,7 +30,7 @@ pub struct Experiment<'a> {
     /// The sparse estimator; plain PCA when `None`.
     pub sparse: Option<&'a SparseSettings>,
     /// How the noise reaches the sum.
-    pub path: Path,
+    pub noise: NoiseSource,
     /// Repeats, each with a population and noise of its own.
     pub repeats: usize,
     /// Seed; the same seed gives the same numbers.
@@ -46,7 +46,7 @@ impl<'a> Experiment<'a> {
             n,
             k,
             sparse: None,
-            path: Path::Law,
+            noise: NoiseSource::FromSum,
             repeats: 1,
             seed: 1,
         }
@@ -163,7 +163,7 @@ fn repeat(
         params,
         participants,
         experiment.n,
-        experiment.path,
+        experiment.noise,
         rng,
         tick,
     )?;

@@ -1,7 +1,7 @@
 //! In-process experiments with the true subspace known: the whole path from rows to estimate, repeated.
 //!
-//! Two ways to the noisy sum ([`Path`]): `law` draws the noise of the sum from its exact law, once per
-//! bucket; `device` perturbs, encodes and decodes every participant's report as a device and a server do.
+//! Two ways to the noisy sum ([`NoiseSource`]): `from-sum` draws the noise of the sum from its exact distribution, once
+//! per bucket; `per-report` perturbs, encodes and decodes every participant's report as a device and a server do.
 //! Both give the same distribution (a test with a stated false-alarm rate holds them to it).
 //!
 //! Noise here comes from a seeded generator, so that a run can be repeated: a simulation protects nobody.
@@ -12,5 +12,5 @@ mod noisy_sum;
 mod participants;
 
 pub use experiment::{Experiment, Repeat, Summary, run, summarize};
-pub use noisy_sum::{Path, noisy_sum};
+pub use noisy_sum::{NoiseSource, noisy_sum};
 pub use participants::{Participants, RowSource};

@@ -25,33 +25,33 @@ const BUCKETS: u64 = 32;
 
 /// How the noise reaches the sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Path {
-    /// Drawn from the exact law of the sum, once per bucket.
+pub enum NoiseSource {
+    /// Drawn from the exact distribution of the sum, once per bucket.
     #[default]
-    Law,
+    FromSum,
     /// Every report perturbed, encoded, decoded and added.
-    Device,
+    PerReport,
 }
 
-impl Path {
+impl NoiseSource {
     /// The name on the command line.
     pub fn as_str(self) -> &'static str {
         match self {
-            Path::Law => "law",
-            Path::Device => "device",
+            NoiseSource::FromSum => "from-sum",
+            NoiseSource::PerReport => "per-report",
         }
     }
 }
 
-impl FromStr for Path {
+impl FromStr for NoiseSource {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
         match text {
-            "law" => Ok(Path::Law),
-            "device" => Ok(Path::Device),
+            "from-sum" => Ok(NoiseSource::FromSum),
+            "per-report" => Ok(NoiseSource::PerReport),
             _ => Err(Error::invalid_request(format!(
-                "there is no path {text:?}; use law or device"
+                "there is no noise {text:?}; use from-sum or per-report"
             ))),
         }
     }
@@ -69,7 +69,7 @@ pub fn noisy_sum<R: Rng + ?Sized>(
     params: &StudyParams,
     participants: &Participants<'_>,
     n: u64,
-    path: Path,
+    noise: NoiseSource,
     rng: &mut R,
     tick: &mut dyn FnMut(u64),
 ) -> Result<(NoisyMoment, NoisyMoment)> {
@@ -84,8 +84,8 @@ pub fn noisy_sum<R: Rng + ?Sized>(
     for bucket in 0..BUCKETS.min(n) {
         let count = n / BUCKETS.min(n) + u64::from(bucket < n % BUCKETS.min(n));
         let mut gram = GramSum::<f64>::new(p);
-        let accumulator = match path {
-            Path::Law => {
+        let accumulator = match noise {
+            NoiseSource::FromSum => {
                 let mut law = LawSum::new(params)?;
                 let mut pending = 0;
                 participants.visit(count, rng, |row, times, rng| {
@@ -102,7 +102,7 @@ pub fn noisy_sum<R: Rng + ?Sized>(
                 clean.add(&exact);
                 law.finish(exact, count, rng)?
             }
-            Path::Device => {
+            NoiseSource::PerReport => {
                 let shape = StudyShape::new(params);
                 let mut received = ReportSum::new(params.mechanism(), p)?;
                 participants.visit(count, rng, |row, times, rng| {
@@ -172,7 +172,7 @@ impl LawSum {
         let unknown = || {
             Error::new(
                 ErrorCode::InvalidMechanism,
-                "the law of this mechanism's sum is not known here; use --path device",
+                "the distribution of this mechanism's sum is not known here; use --noise per-report",
             )
         };
         let grid = match params.mechanism().decoding() {

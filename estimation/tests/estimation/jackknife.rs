@@ -3,7 +3,7 @@
 use eigenveil_estimation::{
     estimate::principal_components,
     models::Model,
-    simulate::{Participants, Path, RowSource, noisy_sum},
+    simulate::{NoiseSource, Participants, RowSource, noisy_sum},
 };
 use eigenveil_shared::{estimate::Rank, mechanism::MechanismKind, preprocess::Norm};
 use rand::{SeedableRng, rngs::ChaCha20Rng};
@@ -45,8 +45,15 @@ fn standard_errors_are_the_spread_over_repeats() {
         let (mut value_errors, mut debiased_errors, mut direction_errors) =
             (vec![], vec![], vec![]);
         for _ in 0..REPEATS {
-            let (noisy, _) =
-                noisy_sum(&params, &people, n, Path::Law, &mut rng, &mut |_| {}).unwrap();
+            let (noisy, _) = noisy_sum(
+                &params,
+                &people,
+                n,
+                NoiseSource::FromSum,
+                &mut rng,
+                &mut |_| {},
+            )
+            .unwrap();
             let found = principal_components(&noisy, Rank::Fixed(k), "").unwrap();
             let component = &found.assessment.components[0];
             values.push(component.eigenvalue);

@@ -11,7 +11,7 @@ use eigenveil_estimation::{
     metrics::projector_distance,
     models::Model,
     moment::NoisyMoment,
-    simulate::{Participants, Path, RowSource, noisy_sum},
+    simulate::{NoiseSource, Participants, RowSource, noisy_sum},
 };
 use eigenveil_shared::{
     Error, ErrorCode, Result,
@@ -37,7 +37,15 @@ fn study(
     let mut rng = ChaCha20Rng::seed_from_u64(seed);
     let model = Model::sparse(p, K, 6, 40.0);
     let people = Participants::draw(&RowSource::Model(model), K, &params, &mut rng).unwrap();
-    let (noisy, _) = noisy_sum(&params, &people, n, Path::Law, &mut rng, &mut |_| {}).unwrap();
+    let (noisy, _) = noisy_sum(
+        &params,
+        &people,
+        n,
+        NoiseSource::FromSum,
+        &mut rng,
+        &mut |_| {},
+    )
+    .unwrap();
     (
         noisy,
         people.truth().clone(),

@@ -8,7 +8,7 @@ use eigenveil_estimation::{
     metrics::projector_distance,
     models::{Model, uniform_frame},
     moment::NoisyMoment,
-    simulate::{Participants, Path, Repeat, RowSource, Summary, noisy_sum},
+    simulate::{NoiseSource, Participants, Repeat, RowSource, Summary, noisy_sum},
 };
 use eigenveil_shared::{
     estimate::{Rank, Verdict},
@@ -190,8 +190,15 @@ fn a_component_is_debiased_with_and_without_known_lengths() {
         let (mut theta, mut squares, mut expected, mut share) = (0.0, 0.0, 0.0, 0.0);
         let runs = 20;
         for _ in 0..runs {
-            let (moment, _) =
-                noisy_sum(&params, &participants, n, Path::Law, &mut rng, &mut |_| {}).unwrap();
+            let (moment, _) = noisy_sum(
+                &params,
+                &participants,
+                n,
+                NoiseSource::FromSum,
+                &mut rng,
+                &mut |_| {},
+            )
+            .unwrap();
             let findings = principal_components(&moment, Rank::Auto, "ε = 4").unwrap();
             let assessment = findings.assessment;
             assert_eq!(assessment.components.len(), 1);

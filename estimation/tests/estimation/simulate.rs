@@ -2,7 +2,7 @@
 
 use eigenveil_estimation::{
     models::Model,
-    simulate::{Experiment, Participants, Path, RowSource, noisy_sum, run},
+    simulate::{Experiment, NoiseSource, Participants, RowSource, noisy_sum, run},
 };
 use eigenveil_shared::{
     ErrorCode,
@@ -45,14 +45,15 @@ fn law_and_device_paths_have_one_distribution() {
     ];
     for (number, &mechanism) in MechanismKind::ALL.iter().enumerate() {
         let params = params(4, mechanism, 4.0);
-        let draw = |path: Path, seed: u64| -> Vec<Vec<f64>> {
+        let draw = |noise: NoiseSource, seed: u64| -> Vec<Vec<f64>> {
             let mut rng = ChaCha20Rng::seed_from_u64(seed);
             let participants =
                 Participants::draw(&RowSource::Rows(&rows), 1, &params, &mut rng).unwrap();
             (0..SAMPLES)
                 .map(|_| {
                     let (moment, _) =
-                        noisy_sum(&params, &participants, 40, path, &mut rng, &mut |_| {}).unwrap();
+                        noisy_sum(&params, &participants, 40, noise, &mut rng, &mut |_| {})
+                            .unwrap();
                     let mut values = moment.mean().as_slice().to_vec();
                     let alternating = |v: &[f64]| {
                         v.iter().step_by(2).sum::<f64>() - v.iter().skip(1).step_by(2).sum::<f64>()
@@ -70,8 +71,8 @@ fn law_and_device_paths_have_one_distribution() {
                 })
                 .collect()
         };
-        let law = draw(Path::Law, 10 + number as u64);
-        let device = draw(Path::Device, 20 + number as u64);
+        let law = draw(NoiseSource::FromSum, 10 + number as u64);
+        let device = draw(NoiseSource::PerReport, 20 + number as u64);
         for at in 0..law[0].len() {
             let column = |samples: &[Vec<f64>]| samples.iter().map(|v| v[at]).collect::<Vec<f64>>();
             let statistic = kolmogorov_smirnov(&mut column(&law), &mut column(&device));
@@ -150,7 +151,7 @@ fn the_sparse_estimator_beats_pca_on_the_same_reports() {
 fn a_seed_gives_the_same_numbers_and_more_repeats_keep_them() {
     let params = params(6, MechanismKind::SymmetricGaussian, 2.0);
     let experiment = |seed, repeats| Experiment {
-        path: Path::Device,
+        noise: NoiseSource::PerReport,
         repeats,
         seed,
         ..Experiment::new(&params, RowSource::Model(Model::spiked(6, 1, 5.0)), 500, 1)

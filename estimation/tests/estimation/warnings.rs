@@ -4,7 +4,7 @@ use eigenveil_estimation::{
     estimate::principal_components,
     models::Model,
     plan::{Total, Wish, plan, spectrum_of},
-    simulate::{Participants, Path, RowSource, noisy_sum},
+    simulate::{NoiseSource, Participants, RowSource, noisy_sum},
 };
 use eigenveil_shared::{estimate::Rank, mechanism::MechanismKind};
 use rand::{SeedableRng, rngs::ChaCha20Rng};
@@ -39,8 +39,15 @@ fn the_number_named_is_enough_for_the_planner() {
         let mut rng = ChaCha20Rng::seed_from_u64(2);
         let model = RowSource::Model(Model::spiked(p, k, 5.0));
         let people = Participants::draw(&model, k, &params, &mut rng).unwrap();
-        let (moment, _) =
-            noisy_sum(&params, &people, 1_797, Path::Law, &mut rng, &mut |_| {}).unwrap();
+        let (moment, _) = noisy_sum(
+            &params,
+            &people,
+            1_797,
+            NoiseSource::FromSum,
+            &mut rng,
+            &mut |_| {},
+        )
+        .unwrap();
         let setting = format!("ε = {epsilon}");
         let found = principal_components(&moment, Rank::Fixed(k), &setting).unwrap();
         let warning = &found.assessment.warnings[0];

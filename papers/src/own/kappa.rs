@@ -12,7 +12,7 @@ use eigenveil_estimation::{
     metrics::{projector_distance, support_score},
     models::Model,
     pca::pca,
-    simulate::{Participants, Path, RowSource, noisy_sum},
+    simulate::{NoiseSource, Participants, RowSource, noisy_sum},
 };
 use eigenveil_figures::{Axis, Series};
 use eigenveil_shared::{
@@ -64,7 +64,14 @@ fn errors(setting: Setting, repeat: u64) -> Result<Vec<Point>> {
     let mut rng = ChaCha20Rng::seed_from_u64(2026 + repeat);
     let model = RowSource::Model(Model::sparse(p, k, s, spike));
     let people = Participants::draw(&model, k, &params, &mut rng)?;
-    let (noisy, _) = noisy_sum(&params, &people, n, Path::Law, &mut rng, &mut |_| {})?;
+    let (noisy, _) = noisy_sum(
+        &params,
+        &people,
+        n,
+        NoiseSource::FromSum,
+        &mut rng,
+        &mut |_| {},
+    )?;
     let moment = noisy.dense();
     let distance = |v: &DMatrix<f64>| projector_distance(v, people.truth());
     let plain = distance(&pca(&moment, k)?.vectors)?;

@@ -27,7 +27,7 @@ fn every_listed_algorithm_runs_and_prints_the_agreed_keys() {
         for key in ["epsilon", "true_epsilon", "neighbours", "calibration"] {
             assert!(result[key].is_null(), "{name}: {result}");
         }
-        let error = result["error"].as_f64().unwrap();
+        let error = result["error_mean"].as_f64().unwrap();
         assert!(error < 0.5, "{name}: {error}");
         for calibration in entry["calibrations"].as_array().unwrap() {
             for neighbours in entry["neighbours"].as_array().unwrap() {
@@ -68,7 +68,7 @@ fn a_trace_changes_nothing() {
         let without = run_json(&plain);
         assert!(without.get("trace").is_none());
         let with = run_json(&traced);
-        assert_eq!(without["error"], with["error"], "{name}");
+        assert_eq!(without["error_mean"], with["error_mean"], "{name}");
         let last = with["trace"].as_array().unwrap().last().unwrap();
         has_keys(last, "iteration passes error objective");
         assert!(last["error"].as_f64().unwrap() < 3.0 && last["passes"].as_f64().unwrap() > 0.0);

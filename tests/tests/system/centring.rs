@@ -61,9 +61,9 @@ fn the_demo_removes_the_mean_and_project_uses_it() {
 fn simulate_centres_on_both_paths_and_refuses_a_wrong_constant() {
     let folder = Folder::new();
     let rows = folder.write("rows.csv", rows());
-    for path in ["law", "device"] {
+    for noise in ["from-sum", "per-report"] {
         let result = run_json(&format!(
-            "simulate --n 6000 --k 1 --epsilon 8 --norm clip --centring=0.6 --rows {rows} --path {path}"
+            "simulate --n 6000 --k 1 --epsilon 8 --norm clip --centring=0.6 --rows {rows} --noise {noise}"
         ));
         assert_eq!(
             (&result["p"], &result["centring"]),

@@ -8,8 +8,8 @@ use crate::program::{
 
 const DEMO_KEYS: &str = "n p k mechanism epsilon delta error nonprivate_captured captured payload_bytes \
     bytes_per_report reports_per_second components_above_floor out";
-const SIMULATE_KEYS: &str = "mechanism calibration epsilon delta true_epsilon n p k path error_mean error_sd \
-    predicted_error nonprivate_error support_f1 seconds repeats";
+const SIMULATE_KEYS: &str = "mechanism calibration epsilon delta true_epsilon n p k noise error_mean error_sd \
+    error_predicted_from_truth nonprivate_error support_f1 seconds repeats";
 
 #[test]
 fn demo_prints_the_agreed_keys_and_writes_its_files() {
@@ -111,7 +111,7 @@ fn the_whole_path_by_hand() {
     }
 
     let estimate = format!("estimate --study {id} --out {}", folder.at("result"));
-    let number = server.cli_json(&estimate)["number"].clone();
+    let number = server.cli_json(&estimate)["job"].clone();
     let done = server.cli_json(&format!("{estimate} --job {number} --wait"));
     assert_eq!(
         (&done["state"], &done["n"], &done["k"]),
@@ -170,12 +170,12 @@ fn simulate_prints_the_agreed_keys_for_every_source_and_path() {
         // Against the rows' own components on two of the three columns.
         &format!("--rows {csv} --s 2 --sparse"),
     ] {
-        for path in ["law", "device"] {
-            let result = run_json(&format!("{simulate} --repeats 2 --path {path} {source}"));
+        for noise in ["from-sum", "per-report"] {
+            let result = run_json(&format!("{simulate} --repeats 2 --noise {noise} {source}"));
             has_keys(&result, SIMULATE_KEYS);
             assert_eq!(
-                (&result["path"], &result["repeats"]),
-                (&path.into(), &2.into()),
+                (&result["noise"], &result["repeats"]),
+                (&noise.into(), &2.into()),
                 "{source}"
             );
             assert_eq!(
@@ -200,7 +200,7 @@ fn simulate_prints_the_agreed_keys_for_every_source_and_path() {
         &format!("--model spiked --p 8 {rows}"),
         "--model spiked --p 8 --lambda 1",
         "--model spiked --p 8 --sparse --lambda -1",
-        "--model spiked --p 8 --path air",
+        "--model spiked --p 8 --noise air",
         "--model spiked --p 0",
         &format!("{rows} --s 9"),
         &format!("{rows} --s 2 --centring=0.5"),

@@ -83,7 +83,7 @@ fn errors_and_numbers_of_users_are_what_the_commands_print() {
     assert_eq!(quoted(&text, "`double-cap` needs "), users);
 
     let central = printed(&text, "eigenveil central analyze-gauss", "");
-    let error = format!("{:.3}", central["error"].as_f64().unwrap());
+    let error = format!("{:.3}", central["error_mean"].as_f64().unwrap());
     assert_eq!(quoted(&text, "would get at the same ε (error "), [error]);
     assert_eq!(quoted(&text, "; `double-cap` "), [ours[0].clone()]);
 }

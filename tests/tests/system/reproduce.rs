@@ -61,7 +61,12 @@ fn the_list_names_data_minutes_and_what_is_lacking() {
         .iter()
         .find(|exhibit| exhibit["id"] == "wang-xu-table-1")
         .unwrap();
-    assert!(table_1["lacks"].as_str().unwrap().contains("NIPS"));
+    assert!(
+        table_1["differs_from_paper"]
+            .as_str()
+            .unwrap()
+            .contains("NIPS")
+    );
     assert!(table_1["data"].to_string().contains("isolet.npy"));
     for exhibit in exhibits {
         let [quick, full] =
