@@ -157,14 +157,14 @@ pub(crate) fn error_text(error: f64, p: usize, k: usize) -> String {
 }
 
 /// Most rows of a sparse estimate named on the terminal.
-const MOST_NAMED: usize = 40;
+const MAX_LISTED: usize = 40;
 
 /// What a sparse estimate selected: λ, how many rows, and which.
 pub(crate) fn selection_text(estimate: &Estimate, sparse: &SparseOutcome) -> String {
     let names = estimate.feature_names();
     let of = |row: &usize| names.get(*row).map_or("", String::as_str);
-    let named: Vec<&str> = sparse.support.iter().take(MOST_NAMED).map(of).collect();
-    let more = match sparse.support.len().saturating_sub(MOST_NAMED) {
+    let named: Vec<&str> = sparse.support.iter().take(MAX_LISTED).map(of).collect();
+    let more = match sparse.support.len().saturating_sub(MAX_LISTED) {
         0 => String::new(),
         more => format!(", and {more} more (components.csv has all)"),
     };
@@ -292,7 +292,7 @@ impl NewFile {
     }
 
     /// Syncs it and gives it its name.
-    pub(crate) fn keep(self) -> Result<()> {
+    pub(crate) fn persist(self) -> Result<()> {
         self.file
             .sync_all()
             .and_then(|()| fs::rename(&self.partial, &self.path))

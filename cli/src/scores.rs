@@ -6,14 +6,14 @@ use eigenveil_shared::estimate::Estimate;
 
 use crate::{
     error::{CliError, Result},
-    rows::{self, RowTable, TableArgs, Wanted},
+    rows::{self, ExpectedColumns, RowTable, TableArgs},
 };
 
 /// Scores of every row on every component, around the estimated mean if there is one.
 ///
 /// # Errors
 /// Those of preparing a row: names the row, never a value.
-pub(crate) fn of_rows(estimate: &Estimate, table: &RowTable) -> Result<Vec<Vec<f64>>> {
+pub(crate) fn from_rows(estimate: &Estimate, table: &RowTable) -> Result<Vec<Vec<f64>>> {
     let preprocessor = estimate.study.preprocessor();
     let of_row = |index: usize| {
         let row = preprocessor.prepare_features_nth(index, &table.row(index))?;
@@ -38,7 +38,7 @@ pub(crate) fn read_labelled(
     path: &Path,
     column: &str,
     how: &TableArgs,
-    wanted: &Wanted,
+    wanted: &ExpectedColumns,
 ) -> Result<(RowTable, Vec<String>)> {
     let ending = path.extension().and_then(|ending| ending.to_str());
     let ending = ending.unwrap_or_default().to_ascii_lowercase();

@@ -30,7 +30,7 @@ pub(crate) async fn run(args: &BackupArgs, json: bool) -> Result<()> {
     let client = analyst(&args.server, &args.token)?;
     let mut file = output::NewFile::create(&args.out)?;
     let bytes = client.backup(file.writer()).await?;
-    file.keep()?;
+    file.persist()?;
     let out = args.out.display().to_string();
     let written = serde_json::json!({ "bytes": bytes, "out": out });
     output::either(json, &written, &format!("{bytes} bytes written to {out}"))

@@ -12,7 +12,7 @@ use eigenveil_shared::{
 };
 use serde::Serialize;
 
-use super::{analyst, study_name::identifier};
+use super::{analyst, study_name::resolve_study_id};
 use crate::{
     args::{ServerArgs, SparseArgs, TokenArgs, rank},
     error::Result,
@@ -71,7 +71,7 @@ struct Estimated {
 
 pub(crate) async fn run(args: &EstimateArgs, json: bool) -> Result<()> {
     let client = analyst(&args.server, &args.token)?;
-    let study = identifier(&client, &args.study).await?;
+    let study = resolve_study_id(&client, &args.study).await?;
     let number = match args.job {
         Some(number) => number,
         None => {

@@ -118,7 +118,7 @@ pub(super) struct PlanRow {
 }
 
 #[derive(Serialize)]
-struct Plan {
+struct PlanAnswer {
     rows: Vec<PlanRow>,
     p: usize,
     k: usize,
@@ -134,8 +134,8 @@ pub(crate) fn run(args: &PlanArgs, json: bool) -> Result<()> {
         mean_length,
         mut notes,
     } = match &args.pilot {
-        Some(path) => of_pilot(args, &read_estimate(path)?)?,
-        None => of_spectrum(args)?,
+        Some(path) => from_pilot(args, &read_estimate(path)?)?,
+        None => from_spectrum(args)?,
     };
     let wishes: Vec<Wish> = match args.target_error {
         Some(target) => vec![Wish::Error(target)],
@@ -186,7 +186,7 @@ pub(crate) fn run(args: &PlanArgs, json: bool) -> Result<()> {
         let chart = plan_chart::chart(&rows, &spectrum, args.target_error)?;
         output::write_figure(path, &chart)?;
     }
-    let plan = Plan {
+    let plan = PlanAnswer {
         rows,
         p: spectrum.dimension(),
         k: spectrum.rank(),
@@ -222,7 +222,7 @@ fn without_mean(total: f64, mean_length: f64) -> Result<f64> {
 }
 
 /// The spectrum on the command line.
-fn of_spectrum(args: &PlanArgs) -> Result<Population> {
+fn from_spectrum(args: &PlanArgs) -> Result<Population> {
     let (Some(p), Some(k)) = (args.p, args.k) else {
         return Err(CliError::usage("--spectrum needs --p and --k"));
     };
@@ -260,7 +260,7 @@ fn of_spectrum(args: &PlanArgs) -> Result<Population> {
 }
 
 /// What a pilot says.
-fn of_pilot(args: &PlanArgs, pilot: &Estimate) -> Result<Population> {
+fn from_pilot(args: &PlanArgs, pilot: &Estimate) -> Result<Population> {
     if let Some(p) = args.p.filter(|&p| p != pilot.p) {
         return Err(CliError::usage(format!(
             "--p is {p}, but the pilot has dimension {}; leave --p out",
@@ -354,7 +354,7 @@ fn readable(n: u64) -> String {
     grouped(rounded_up(n, 3))
 }
 
-fn print(plan: &Plan) -> Result<()> {
+fn print(plan: &PlanAnswer) -> Result<()> {
     for note in &plan.notes {
         output::text(note)?;
     }
@@ -410,7 +410,7 @@ fn print(plan: &Plan) -> Result<()> {
 }
 
 /// One sentence, with the best mechanism whose claim holds.
-fn answer(plan: &Plan) -> String {
+fn answer(plan: &PlanAnswer) -> String {
     let honest = || plan.rows.iter().filter(|row| row.claim_holds);
     let mut epsilons: Vec<f64> = Vec::new();
     for row in &plan.rows {

@@ -14,7 +14,7 @@ use crate::{
     error::{CliError, Result},
     output,
     rows::{self, RowTable, TableArgs},
-    shares::{Shares, percent},
+    shares::{LengthShares, percent},
 };
 
 /// Make a study's features file (centers and scales) from public rows or a description
@@ -97,7 +97,7 @@ pub(crate) fn run(args: &PrepareArgs, json: bool) -> Result<()> {
         None => None,
     };
     let known = match (&table, &args.description) {
-        (Some(table), _) => of_rows(table),
+        (Some(table), _) => from_rows(table),
         (None, Some(path)) => described(path)?,
         (None, None) => return Err(CliError::usage("give --rows or --description")),
     };
@@ -106,7 +106,7 @@ pub(crate) fn run(args: &PrepareArgs, json: bool) -> Result<()> {
         .iter()
         .map(|c| c.mean * c.mean + c.deviation * c.deviation)
         .collect();
-    let shares = Shares::of_moments(&squared_means, &mean_squares);
+    let shares = LengthShares::from_moments(&squared_means, &mean_squares);
     let columns = columns(&known, &shares)?;
     let features: Vec<Feature> = columns.iter().map(|c| c.feature.clone()).collect();
     let mut warnings: Vec<String> = shares
@@ -146,7 +146,7 @@ pub(crate) fn run(args: &PrepareArgs, json: bool) -> Result<()> {
     }
     let mut file = output::NewFile::create(&args.out)?;
     file.writer().write_all(&features_csv(&features)?)?;
-    file.keep()?;
+    file.persist()?;
     let prepared = Prepared {
         out: args.out.display().to_string(),
         columns,
@@ -162,7 +162,7 @@ pub(crate) fn run(args: &PrepareArgs, json: bool) -> Result<()> {
 }
 
 /// Means and standard deviations of public rows.
-fn of_rows(table: &RowTable) -> Vec<Known> {
+fn from_rows(table: &RowTable) -> Vec<Known> {
     let n = table.len() as f64;
     let p = table.dimension();
     let mut means = vec![0.0; p];
@@ -256,7 +256,7 @@ fn described(path: &std::path::Path) -> Result<Vec<Known>> {
 }
 
 /// Constants of few digits, with where they come from.
-fn columns(known: &[Known], shares: &Shares) -> Result<Vec<Column>> {
+fn columns(known: &[Known], shares: &LengthShares) -> Result<Vec<Column>> {
     let squared: f64 = known.iter().map(|c| c.mean * c.mean).sum();
     known
         .iter()
@@ -330,14 +330,14 @@ fn features_csv(features: &[Feature]) -> Result<Vec<u8>> {
 }
 
 /// Columns shown on a terminal; all are in the file and in JSON.
-const SHOWN: usize = 40;
+const MAX_COLUMNS_SHOWN: usize = 40;
 
 fn print(args: &PrepareArgs, prepared: &Prepared) -> Result<()> {
     output::text(&format!(
         "{:<30} {:>12} {:>12} {:>9} {:>9}  reason",
         "column", "center", "scale", "length", "mean"
     ))?;
-    for column in prepared.columns.iter().take(SHOWN) {
+    for column in prepared.columns.iter().take(MAX_COLUMNS_SHOWN) {
         output::text(&format!(
             "{:<30} {:>12} {:>12} {:>9} {:>9}  {}",
             column.feature.name,
@@ -348,10 +348,10 @@ fn print(args: &PrepareArgs, prepared: &Prepared) -> Result<()> {
             column.reason
         ))?;
     }
-    if prepared.columns.len() > SHOWN {
+    if prepared.columns.len() > MAX_COLUMNS_SHOWN {
         output::text(&format!(
             "… and {} columns more",
-            prepared.columns.len() - SHOWN
+            prepared.columns.len() - MAX_COLUMNS_SHOWN
         ))?;
     }
     output::text(&format!(

@@ -21,7 +21,7 @@ use super::prepare::{norm_flags, rounded};
 use crate::{
     error::{CliError, Result},
     rows::RowTable,
-    shares::{MOST, percent},
+    shares::{DOMINANT_SHARE, percent},
 };
 
 /// Quantiles of the rows' lengths that are tried as radius of `clip`.
@@ -208,13 +208,13 @@ fn choice(
                 |best, (at, x)| if x > best.1 { (at, x) } else { best },
             );
     let along = first.dot(&mean).powi(2);
-    let warning = if weight > MOST {
+    let warning = if weight > DOMINANT_SHARE {
         Some(format!(
             "{} of it is {:?}",
             percent(weight),
             features[column].name
         ))
-    } else if centring.is_none() && along > MOST * values[0] {
+    } else if centring.is_none() && along > DOMINANT_SHARE * values[0] {
         Some(format!(
             "the mean ({} of its variance)",
             percent(along / values[0])

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::{
     error::{CliError, Result},
     output,
-    rows::{self, TableArgs, Wanted},
+    rows::{self, ExpectedColumns, TableArgs},
     scores,
 };
 
@@ -67,7 +67,7 @@ pub(crate) fn run(args: &ProjectArgs, json: bool) -> Result<()> {
         ));
     }
     let estimate = read_estimate(&args.estimate)?;
-    let wanted = Wanted {
+    let wanted = ExpectedColumns {
         of: "estimate",
         dimension: estimate.p,
         names: estimate.study.feature_names(),
@@ -81,7 +81,7 @@ pub(crate) fn run(args: &ProjectArgs, json: bool) -> Result<()> {
         None => (rows::read(&args.rows, &args.table, Some(&wanted))?, None),
     };
     output::notes(table.notes());
-    let scores = scores::of_rows(&estimate, &table)?;
+    let scores = scores::from_rows(&estimate, &table)?;
     if let Some(plot) = &args.plot {
         let picture = biplot(&estimate, args.axes, &scores, labels.as_deref());
         let picture = picture.map_err(CliError::usage)?;

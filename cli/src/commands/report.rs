@@ -24,18 +24,18 @@ use crate::{
     args::ServerArgs,
     error::{CliError, Result},
     output,
-    rows::{self, RowTable, TableArgs, Wanted},
-    shares::Shares,
+    rows::{self, ExpectedColumns, RowTable, TableArgs},
+    shares::LengthShares,
 };
 
 /// Rows perturbed before they are synced to the outbox together.
-const PREPARED_AT_ONCE: usize = 1_024;
+const ROWS_PER_SYNC: usize = 1_024;
 /// Name of the outbox in its directory.
-const OUTBOX: &str = "outbox.db";
+const OUTBOX_FILE: &str = "outbox.db";
 /// What of the row file the outbox remembers.
-const ROWS_DIGEST: &str = "rows_sha256";
+const ROWS_DIGEST_KEY: &str = "rows_sha256";
 /// How it was read: rows of another header or of other columns are other rows.
-const READ_AS: &str = "rows_read_as";
+const READ_AS_KEY: &str = "rows_read_as";
 
 /// Perturb the rows of a file, one participant each, and upload them
 #[derive(Debug, Args)]
@@ -84,31 +84,31 @@ pub(crate) struct ReportArgs {
     table: TableArgs,
 }
 
-/// What each row may spend, as kept in the ledger.
+/// What each row may spend, as stored in the ledger.
 #[derive(Debug, Args)]
 struct LimitArgs {
-    /// Largest ε that a row may spend in all studies together; kept in the ledger [default in a new ledger: 16.01]
+    /// Largest ε that a row may spend in all studies together; stored in the ledger [default in a new ledger: 16.01]
     #[arg(long, value_name = "EPSILON")]
     limit_epsilon: Option<f64>,
-    /// Largest ε that a row may spend in one study; kept in the ledger [default in a new ledger: 8.001]
+    /// Largest ε that a row may spend in one study; stored in the ledger [default in a new ledger: 8.001]
     #[arg(long, value_name = "EPSILON")]
     limit_epsilon_per_study: Option<f64>,
-    /// Largest δ that a row may spend in all studies together; kept in the ledger [default in a new ledger: 1e-5]
+    /// Largest δ that a row may spend in all studies together; stored in the ledger [default in a new ledger: 1e-5]
     #[arg(long, value_name = "DELTA")]
     limit_delta: Option<f64>,
 }
 
 impl LimitArgs {
     /// Writes the limits that were given into the ledger.
-    fn keep(&self, ledger: &mut RowLedger) -> Result<()> {
-        let kept = ledger.limits()?;
+    fn save(&self, ledger: &mut RowLedger) -> Result<()> {
+        let current = ledger.limits()?;
         let wanted = Limits::new(
             self.limit_epsilon_per_study
-                .unwrap_or(kept.epsilon_per_study()),
-            self.limit_epsilon.unwrap_or(kept.epsilon_total()),
-            self.limit_delta.unwrap_or(kept.delta_total()),
+                .unwrap_or(current.epsilon_per_study()),
+            self.limit_epsilon.unwrap_or(current.epsilon_total()),
+            self.limit_delta.unwrap_or(current.delta_total()),
         )?;
-        if wanted != kept {
+        if wanted != current {
             ledger.set_limits(wanted)?;
         }
         Ok(())
@@ -168,31 +168,31 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     let participant = study.participant();
     // Before anything is made for it. What an earlier run has prepared is sent all the same: the server may have
     // counted it.
-    if !state.join(OUTBOX).exists() {
+    if !state.join(OUTBOX_FILE).exists() {
         participant.check_open()?;
     }
     // One read: what is fingerprinted is what is perturbed.
     let bytes = rows::read_bytes(&args.rows)?;
     let digest: [u8; 32] = Sha256::digest(&bytes).into();
     let params = study.params();
-    let wanted = Wanted::study(params.dimension(), params.feature_names());
+    let wanted = ExpectedColumns::study(params.dimension(), params.feature_names());
     let table = rows::parse(&args.rows, &bytes, &args.table, Some(&wanted))?;
     output::notes(table.notes());
-    let book = args.ledger.clone().unwrap_or_else(|| {
+    let ledger_path = args.ledger.clone().unwrap_or_else(|| {
         // A link to the rows has the ledger of the rows.
         beside(
             &fs::canonicalize(&args.rows).unwrap_or_else(|_| args.rows.clone()),
             ".ledger",
         )
     });
-    let mut ledger = RowLedger::open(&book)?;
+    let mut ledger = RowLedger::open(&ledger_path)?;
     let mut file = ledger.row_file(table.len() as u64, &bytes)?;
     if args.same_participants {
         file = file.of_the_same_participants();
     }
     drop(bytes);
     output::make_dir(&state)?;
-    let mut outbox = Outbox::open(state.join(OUTBOX), study.binding()).map_err(|error| {
+    let mut outbox = Outbox::open(state.join(OUTBOX_FILE), study.binding()).map_err(|error| {
         if !error.is_outbox_of_other_study() {
             return CliError::from(error);
         }
@@ -209,12 +209,12 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     // Not what the digest is and was: one of a short file can be compared with guesses at it.
     for (key, value, differs) in [
         (
-            ROWS_DIGEST,
+            ROWS_DIGEST_KEY,
             digest.to_vec(),
             "has changed since its reports were prepared; each row's report is made only once: restore the file, or use another --state for other participants",
         ),
         (
-            READ_AS,
+            READ_AS_KEY,
             read_as(&table),
             "was read with another header or other columns when its reports were prepared; each row's report is made only once: give the flags that were given then",
         ),
@@ -233,15 +233,15 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     }
     // Before it is agreed to. The ledger keeps the same for the receipt.
     if !json {
-        output::say(&who_asks(study.document()));
+        output::say(&describe_request(study.document()));
     }
     // What is prepared already is not asked about: it will be sent as it is, for what its owner was told.
     if is_empty {
-        look(&table, &participant, args.yes)?;
+        warn_about_dominant_column(&table, &participant, args.yes)?;
     } else if counts.pending > 0 && !args.accept_new_purpose {
-        check_told(&ledger, &study)?;
+        check_terms_unchanged(&ledger, &study)?;
     }
-    args.limits.keep(&mut ledger)?;
+    args.limits.save(&mut ledger)?;
     let cost = ledger
         .admit(&participant, study.binding(), &file, &outbox)
         .map_err(with_flags)?;
@@ -262,7 +262,7 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
         rows,
         spent: receipt.spent,
         limits: receipt.limits,
-        ledger: book.display().to_string(),
+        ledger: ledger_path.display().to_string(),
     };
 
     let settings = UploadSettings {
@@ -380,7 +380,7 @@ fn finish(
 }
 
 /// Who asks for the rows, and what for.
-fn who_asks(study: &StudyDocument) -> String {
+fn describe_request(study: &StudyDocument) -> String {
     let stated = |text: &Option<String>| text.clone().unwrap_or_else(|| "not stated".to_owned());
     let about = &study.about;
     format!(
@@ -394,7 +394,7 @@ fn who_asks(study: &StudyDocument) -> String {
 }
 
 /// Refuses to send what was prepared for another purpose than the study states now.
-fn check_told(ledger: &RowLedger, study: &Study) -> Result<()> {
+fn check_terms_unchanged(ledger: &RowLedger, study: &Study) -> Result<()> {
     let binding = study.binding();
     let entries = ledger.receipt()?.studies;
     let mut entries = entries
@@ -446,7 +446,11 @@ fn read_tokens(path: &Path, rows: usize) -> Result<Vec<ParticipantToken>> {
 
 /// Shows what the rows of a file are made of, here only, and asks a person at a terminal whether to go on. Never of one
 /// row: there a column's share is nearly its value, and a "no" would tell it. Without a terminal nothing depends on it.
-fn look(table: &RowTable, participant: &eigenveil_client::Participant, yes: bool) -> Result<()> {
+fn warn_about_dominant_column(
+    table: &RowTable,
+    participant: &eigenveil_client::Participant,
+    yes: bool,
+) -> Result<()> {
     if table.len() < 2 {
         return Ok(());
     }
@@ -454,7 +458,7 @@ fn look(table: &RowTable, participant: &eigenveil_client::Participant, yes: bool
     let preprocessor = params.preprocessor();
     // A row that cannot be used is sent as the zero row.
     let rows = (0..table.len()).filter_map(|i| preprocessor.prepare_features(&table.row(i)).ok());
-    let shares = Shares::new(params.dimension(), rows.map(|row| row.as_slice().to_vec()));
+    let shares = LengthShares::new(params.dimension(), rows.map(|row| row.as_slice().to_vec()));
     let names = params.feature_names();
     let name = |column: usize| {
         names.as_ref().map_or_else(
@@ -492,7 +496,7 @@ fn prepare(
     let missing = outbox.missing(0..table.len() as u64)?;
     let bar = output::bar(missing.len() as u64, "perturbing");
     let mut unusable = 0;
-    for chunk in missing.chunks(PREPARED_AT_ONCE) {
+    for chunk in missing.chunks(ROWS_PER_SYNC) {
         let prepared = perturb(chunk, table, participant, &bar)?;
         unusable += prepared
             .iter()

@@ -120,7 +120,7 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> Result<()> {
             }
             Ok(()) => {
                 let title = format!("{} ({} of {})", exhibit.id, place + 1, exhibits.len());
-                one(exhibit, &data, args, scale, &title, json)?
+                run_exhibit_to_files(exhibit, &data, args, scale, &title, json)?
             }
         };
         outcomes.push(outcome);
@@ -152,7 +152,7 @@ fn journal(out: &Path, exhibit: &Exhibit) -> PathBuf {
     out.join(format!("{}.journal", exhibit.id))
 }
 
-fn one(
+fn run_exhibit_to_files(
     exhibit: &'static Exhibit,
     data: &Data,
     args: &ReproduceArgs,

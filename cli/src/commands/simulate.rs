@@ -213,7 +213,7 @@ pub(crate) fn run(args: &SimulateArgs, json: bool) -> Result<()> {
     let mut references = References::default();
     let simulated = settings
         .iter()
-        .map(|setting| one(args, setting, raw.as_ref(), &mut references, &bar))
+        .map(|setting| run_setting(args, setting, raw.as_ref(), &mut references, &bar))
         .collect::<Result<Vec<_>>>()?;
     bar.finish_and_clear();
     // On standard error, so that JSON stays alone on standard output.
@@ -312,7 +312,7 @@ fn settings_of(args: &SimulateArgs) -> Vec<Setting> {
     settings
 }
 
-fn one(
+fn run_setting(
     args: &SimulateArgs,
     setting: &Setting,
     raw: Option<&Raw>,

@@ -14,7 +14,7 @@ use eigenveil_shared::{
     estimate::Rank,
 };
 
-use super::{analyst, study_name::identifier};
+use super::{analyst, study_name::resolve_study_id};
 use crate::{
     args::{MechanismArgs, ServerArgs, TokenArgs, parse, rank},
     error::{CliError, Result},
@@ -180,18 +180,18 @@ pub(crate) async fn run(args: &StudyArgs, json: bool) -> Result<()> {
             output::notes(&cautions(create, &request)?);
             client.create_study(&request).await?
         }
-        StudyCommand::Show { id } => client.study(&identifier(&client, id).await?).await?,
-        StudyCommand::Open { id } => client.open(&identifier(&client, id).await?).await?,
-        StudyCommand::Close { id } => client.close(&identifier(&client, id).await?).await?,
+        StudyCommand::Show { id } => client.study(&resolve_study_id(&client, id).await?).await?,
+        StudyCommand::Open { id } => client.open(&resolve_study_id(&client, id).await?).await?,
+        StudyCommand::Close { id } => client.close(&resolve_study_id(&client, id).await?).await?,
         StudyCommand::Tokens { id, count, out } => {
-            let id = identifier(&client, id).await?;
+            let id = resolve_study_id(&client, id).await?;
             return tokens(&client, &id, count.zip(out.as_deref()), json).await;
         }
         StudyCommand::Export { id, out } => {
-            let id = &identifier(&client, id).await?;
+            let id = &resolve_study_id(&client, id).await?;
             let mut file = output::NewFile::create(out)?;
             let bytes = client.export(id, file.writer()).await?;
-            file.keep()?;
+            file.persist()?;
             let out = out.display().to_string();
             let written = serde_json::json!({ "bytes": bytes, "out": out });
             return output::either(json, &written, &format!("{bytes} bytes written to {out}"));
@@ -199,7 +199,7 @@ pub(crate) async fn run(args: &StudyArgs, json: bool) -> Result<()> {
         StudyCommand::Import { file, into } => {
             let bytes = rows::read_bytes(file)?;
             let into = match into {
-                Some(into) => Some(identifier(&client, into).await?),
+                Some(into) => Some(resolve_study_id(&client, into).await?),
                 None => None,
             };
             let receipt = client.import(bytes.into(), into.as_deref()).await?;
@@ -265,7 +265,7 @@ async fn tokens(
         file.writer().write_all(lines.as_bytes())?;
         left -= now;
     }
-    file.keep()?;
+    file.persist()?;
     let out = out.display().to_string();
     let made = serde_json::json!({ "count": count, "out": out });
     output::either(json, &made, &format!("{count} tokens written to {out}"))

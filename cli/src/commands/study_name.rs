@@ -6,20 +6,20 @@ use eigenveil_shared::api::StudySummary;
 use crate::error::{CliError, Result};
 
 /// Digits of an identifier.
-const LENGTH: usize = 32;
+const ID_DIGITS: usize = 32;
 /// Fewest digits that stand for an identifier.
-const FEWEST: usize = 4;
+const MIN_DIGITS: usize = 4;
 /// Studies in a message, at most.
-const SHOWN: usize = 5;
+const MAX_STUDIES_SHOWN: usize = 5;
 
 /// The identifier of the one study whose identifier or name this is, or whose identifier begins with it. A whole identifier
 /// is passed on without asking the server.
 ///
 /// # Errors
 /// Wrong usage where there is none, or several; network failures.
-pub(crate) async fn identifier(client: &AnalystClient, text: &str) -> Result<String> {
+pub(crate) async fn resolve_study_id(client: &AnalystClient, text: &str) -> Result<String> {
     let digits = text.bytes().all(|b| b.is_ascii_hexdigit());
-    if digits && text.len() == LENGTH {
+    if digits && text.len() == ID_DIGITS {
         return Ok(text.to_owned());
     }
     one_of(&client.list().await?, text)
@@ -28,7 +28,7 @@ pub(crate) async fn identifier(client: &AnalystClient, text: &str) -> Result<Str
 fn one_of(studies: &[StudySummary], text: &str) -> Result<String> {
     let named: Vec<&StudySummary> = studies.iter().filter(|study| study.name == text).collect();
     let lower = text.to_ascii_lowercase();
-    let begun = |study: &&StudySummary| text.len() >= FEWEST && study.id.starts_with(&lower);
+    let begun = |study: &&StudySummary| text.len() >= MIN_DIGITS && study.id.starts_with(&lower);
     let found = if named.is_empty() {
         studies.iter().filter(begun).collect()
     } else {
@@ -41,7 +41,7 @@ fn one_of(studies: &[StudySummary], text: &str) -> Result<String> {
         ))),
         several => {
             let line = |study: &&StudySummary| format!("\n  {}  {}", study.id, study.name);
-            let shown: String = several.iter().take(SHOWN).map(line).collect();
+            let shown: String = several.iter().take(MAX_STUDIES_SHOWN).map(line).collect();
             Err(CliError::usage(format!(
                 "{} studies have the name {text:?} or an identifier that begins with it; give more of the identifier:{shown}",
                 several.len()

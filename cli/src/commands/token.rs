@@ -7,7 +7,7 @@ use eigenveil_client::http::AnalystClient;
 use eigenveil_server::{Environment, store::rotate_operator_token};
 use eigenveil_shared::api::CreateAnalyst;
 
-use super::{analyst, study_name::identifier};
+use super::{analyst, study_name::resolve_study_id};
 use crate::{
     args::{ServerArgs, TokenArgs},
     error::Result,
@@ -74,7 +74,7 @@ pub(crate) async fn run(args: &TokenCommandArgs, json: bool) -> Result<()> {
         TokenCommand::Create { name, study, out } => {
             let client = client()?;
             let study = match study {
-                Some(study) => Some(identifier(&client, study).await?),
+                Some(study) => Some(resolve_study_id(&client, study).await?),
                 None => None,
             };
             let file = output::NewFile::create(out)?;
@@ -84,7 +84,7 @@ pub(crate) async fn run(args: &TokenCommandArgs, json: bool) -> Result<()> {
                     study,
                 })
                 .await?;
-            keep(file, &created.token)?;
+            save_token(file, &created.token)?;
             let (analyst, out) = (created.analyst, out.display().to_string());
             let made = serde_json::json!({
                 "id": analyst.id, "name": analyst.name, "study": analyst.study, "out": out,
@@ -106,7 +106,7 @@ pub(crate) async fn run(args: &TokenCommandArgs, json: bool) -> Result<()> {
                 (Some(data), _) => rotate_operator_token(data, &Environment::system())?,
                 (None, Some(out)) => {
                     let file = output::NewFile::create(out)?;
-                    keep(file, client()?.rotate_token().await?.reveal())?;
+                    save_token(file, client()?.rotate_token().await?.reveal())?;
                     out.clone()
                 }
                 // clap asks for one of them.
@@ -135,7 +135,7 @@ async fn list(client: &AnalystClient, json: bool) -> Result<()> {
     Ok(())
 }
 
-fn keep(mut file: output::NewFile, token: &str) -> Result<()> {
+fn save_token(mut file: output::NewFile, token: &str) -> Result<()> {
     writeln!(file.writer(), "{token}")?;
-    file.keep()
+    file.persist()
 }

@@ -278,7 +278,7 @@ fn write_results(
     let scatter = match estimate.k {
         0 | 1 => None,
         _ => {
-            let scores = scores::of_rows(estimate, &rows.table)?;
+            let scores = scores::from_rows(estimate, &rows.table)?;
             let picture = biplot(estimate, (0, 1), &scores, None);
             Some(picture.map_err(CliError::failed)?.to_svg())
         }

@@ -18,7 +18,7 @@ use crate::output;
 const STYLE: &str = include_str!("page.css");
 
 /// Most components drawn one by one.
-const DRAWN: usize = 8;
+const MAX_CHARTS: usize = 8;
 
 /// Everything the page shows.
 pub(super) struct Page<'a> {
@@ -90,7 +90,7 @@ pub(super) fn render(page: &Page<'_>) -> String {
                     h2 { "The components, private beside non-private" }
                     @match images(page) {
                         Some(images) => (figure(&images.to_svg())),
-                        None => { @for chart in loading_bars(estimate).take(DRAWN) { (figure(&chart.to_svg())) } }
+                        None => { @for chart in loading_bars(estimate).take(MAX_CHARTS) { (figure(&chart.to_svg())) } }
                     }
                 }
                 @if let Some(scatter) = page.scatter {
@@ -167,7 +167,7 @@ fn images(page: &Page<'_>) -> Option<ImageGrid> {
         return None;
     }
     let (mut private, mut open) = (Vec::new(), Vec::new());
-    for (index, component) in estimate.components.iter().take(DRAWN).enumerate() {
+    for (index, component) in estimate.components.iter().take(MAX_CHARTS).enumerate() {
         let reference: Vec<f64> = page.nonprivate.column(index).iter().copied().collect();
         let trust = format!("alignment {:.2}", component.alignment());
         let eigenvalue = page.nonprivate_eigenvalues[index];

@@ -1,6 +1,6 @@
 //! What a cell of a text table says: a number, that there is none, or something else.
 
-use super::table::Why;
+use super::table::UnreadableReason;
 
 /// Whether it is a number, one that a laboratory writes (`<0.5`, `> 100`, `~3`), or a sign for a missing value.
 pub(super) fn is_value(cell: &str) -> bool {
@@ -18,9 +18,9 @@ fn is_missing(cell: &str) -> bool {
 }
 
 /// The number in a field. Where columns are not separated by commas, a comma may stand before the decimals.
-pub(super) fn number(cell: &str, delimiter: u8) -> Result<f64, Why> {
+pub(super) fn number(cell: &str, delimiter: u8) -> Result<f64, UnreadableReason> {
     if is_missing(cell) {
-        return Err(Why::Missing);
+        return Err(UnreadableReason::Missing);
     }
     if let Ok(number) = cell.parse::<f64>() {
         return Ok(number);
@@ -31,7 +31,7 @@ pub(super) fn number(cell: &str, delimiter: u8) -> Result<f64, Why> {
         _ => {}
     }
     let Some((before, after)) = cell.split_once(',') else {
-        return Err(Why::NotANumber);
+        return Err(UnreadableReason::NotANumber);
     };
     let whole = |text: &str| {
         text.trim_start_matches(['-', '+'])
@@ -40,8 +40,8 @@ pub(super) fn number(cell: &str, delimiter: u8) -> Result<f64, Why> {
     };
     match format!("{before}.{after}").parse::<f64>() {
         Ok(number) if whole(before) && delimiter != b',' => Ok(number),
-        Ok(_) if whole(before) => Err(Why::DecimalComma),
-        _ => Err(Why::NotANumber),
+        Ok(_) if whole(before) => Err(UnreadableReason::DecimalComma),
+        _ => Err(UnreadableReason::NotANumber),
     }
 }
 

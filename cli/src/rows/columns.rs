@@ -11,13 +11,13 @@ use super::flags::TableArgs;
 use crate::error::{CliError, Result};
 
 /// Names in a message, at most.
-const SHOWN: usize = 8;
+const MAX_NAMES_SHOWN: usize = 8;
 /// Characters of a name in a message, at most.
-const SHOWN_CHARACTERS: usize = 40;
+const MAX_NAME_CHARACTERS_SHOWN: usize = 40;
 
 /// What the columns of a table are matched with.
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub struct ExpectedColumns {
     /// Whose features they are, for messages: `study`, `estimate` or `features file`.
     pub of: &'static str,
     /// Number of features p.
@@ -28,7 +28,7 @@ pub struct Wanted {
     pub reports: bool,
 }
 
-impl Wanted {
+impl ExpectedColumns {
     /// For reports to a study with so many features, and these names of them.
     pub fn study(dimension: usize, names: Option<Vec<String>>) -> Self {
         Self {
@@ -42,7 +42,7 @@ impl Wanted {
 
 /// What a table says of its columns.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Found {
+pub(super) struct FileColumns {
     /// Number of columns.
     pub(super) count: usize,
     /// Their names.
@@ -55,7 +55,7 @@ pub(super) struct Found {
 
 /// The columns to take.
 #[derive(Debug)]
-pub(super) struct Layout {
+pub(super) struct ColumnMapping {
     /// Column of the table, from 0, for each column of the result.
     pub(super) take: Vec<usize>,
     /// Their names.
@@ -64,7 +64,7 @@ pub(super) struct Layout {
     pub(super) notes: Vec<String>,
 }
 
-impl Layout {
+impl ColumnMapping {
     /// A column of the result as it is called in messages.
     pub(super) fn column(&self, at: usize) -> String {
         let names = self.names.as_ref();
@@ -81,7 +81,11 @@ impl Layout {
 ///
 /// # Errors
 /// Wrong usage that names the columns concerned and the way out.
-pub(super) fn layout(found: Found, how: &TableArgs, wanted: Option<&Wanted>) -> Result<Layout> {
+pub(super) fn map_columns(
+    found: FileColumns,
+    how: &TableArgs,
+    wanted: Option<&ExpectedColumns>,
+) -> Result<ColumnMapping> {
     // They would reach the terminal.
     let unprintable = |name: &String| name.chars().any(char::is_control);
     if let Some(at) = found.names.iter().flatten().position(unprintable) {
@@ -90,7 +94,7 @@ pub(super) fn layout(found: Found, how: &TableArgs, wanted: Option<&Wanted>) -> 
             at + 1
         )));
     }
-    let mut chosen = chosen(found, how)?;
+    let mut chosen = select(found, how)?;
     let mut notes = Vec::new();
     if let Some(features) = how.features()?
         && (chosen.names.is_none() || chosen.numbered)
@@ -108,10 +112,10 @@ pub(super) fn layout(found: Found, how: &TableArgs, wanted: Option<&Wanted>) -> 
     }
     let Some(wanted) = wanted else {
         chosen.check_names(&[], true)?;
-        return Ok(chosen.into_layout(notes));
+        return Ok(chosen.into_mapping(notes));
     };
     let (p, of) = (wanted.dimension, wanted.of);
-    let count = |chosen: &Chosen| {
+    let count = |chosen: &SelectedColumns| {
         if chosen.take.len() == p {
             return Ok(());
         }
@@ -141,7 +145,7 @@ pub(super) fn layout(found: Found, how: &TableArgs, wanted: Option<&Wanted>) -> 
                 ),
                 _ => format!("the {of}'s columns have no names: those of the file are taken in its order"),
             });
-            Ok(chosen.into_layout(notes))
+            Ok(chosen.into_mapping(notes))
         }
         (Some(wanted_names), _) if how.by_position => {
             count(&chosen)?;
@@ -161,7 +165,7 @@ pub(super) fn layout(found: Found, how: &TableArgs, wanted: Option<&Wanted>) -> 
                 listed(wanted_names)
             ));
             chosen.names = Some(wanted_names.clone());
-            Ok(chosen.into_layout(notes))
+            Ok(chosen.into_mapping(notes))
         }
         (Some(wanted_names), None) => {
             count(&chosen)?;
@@ -176,14 +180,14 @@ pub(super) fn layout(found: Found, how: &TableArgs, wanted: Option<&Wanted>) -> 
                 listed(wanted_names)
             ));
             chosen.names = Some(wanted_names.clone());
-            Ok(chosen.into_layout(notes))
+            Ok(chosen.into_mapping(notes))
         }
-        (Some(wanted_names), Some(_)) => matched(chosen, wanted_names, of, notes),
+        (Some(wanted_names), Some(_)) => match_by_name(chosen, wanted_names, of, notes),
     }
 }
 
 /// The columns that `--keep` and `--drop` leave.
-struct Chosen {
+struct SelectedColumns {
     take: Vec<usize>,
     names: Option<Vec<String>>,
     /// The names are 0, 1, 2, …: what pandas writes for columns without names.
@@ -192,7 +196,7 @@ struct Chosen {
     headerless: bool,
 }
 
-fn chosen(found: Found, how: &TableArgs) -> Result<Chosen> {
+fn select(found: FileColumns, how: &TableArgs) -> Result<SelectedColumns> {
     // A column without a name gets the one that pandas would give it.
     let names: Option<Vec<String>> = found.names.map(|names| {
         (0..)
@@ -260,7 +264,7 @@ fn chosen(found: Found, how: &TableArgs) -> Result<Chosen> {
     let numbered = taken
         .as_deref()
         .is_some_and(|taken| is_numbering(taken) || is_numbering(&named));
-    Ok(Chosen {
+    Ok(SelectedColumns {
         take,
         names: taken,
         numbered,
@@ -269,7 +273,7 @@ fn chosen(found: Found, how: &TableArgs) -> Result<Chosen> {
     })
 }
 
-impl Chosen {
+impl SelectedColumns {
     /// Refuses two columns of one name, and a probable index, unless it is wanted or the names may be values.
     fn check_names(&self, wanted: &[String], names_for_sure: bool) -> Result<()> {
         let Some(names) = &self.names else {
@@ -305,8 +309,8 @@ impl Chosen {
         }
     }
 
-    fn into_layout(self, notes: Vec<String>) -> Layout {
-        Layout {
+    fn into_mapping(self, notes: Vec<String>) -> ColumnMapping {
+        ColumnMapping {
             take: self.take,
             names: self.names,
             notes,
@@ -315,12 +319,12 @@ impl Chosen {
 }
 
 /// The columns in the order wanted; the same names or an error.
-fn matched(
-    mut chosen: Chosen,
+fn match_by_name(
+    mut chosen: SelectedColumns,
     wanted: &[String],
     of: &str,
     mut notes: Vec<String>,
-) -> Result<Layout> {
+) -> Result<ColumnMapping> {
     let names = chosen.names.clone().unwrap_or_default();
     let own: BTreeSet<&String> = names.iter().collect();
     // Where most are wanted the line is a header; otherwise it may be a row, which is never shown.
@@ -341,7 +345,7 @@ fn matched(
             .filter_map(|name| names.iter().position(|own| own == name))
             .map(|at| chosen.take[at])
             .collect();
-        return Ok(Layout {
+        return Ok(ColumnMapping {
             take,
             names: Some(wanted.to_vec()),
             notes,
@@ -372,7 +376,7 @@ fn matched(
         ));
     }
     let mut way = Vec::new();
-    if !more.is_empty() && more.len() <= SHOWN && chosen.shown {
+    if !more.is_empty() && more.len() <= MAX_NAMES_SHOWN && chosen.shown {
         way.push(format!(
             "leave out what is not wanted with {}",
             drop_flag(&more)
@@ -448,21 +452,21 @@ pub(super) fn column_called(column: usize, name: Option<&str>) -> String {
 fn listed(names: &[impl AsRef<str>]) -> String {
     let shown: Vec<String> = names
         .iter()
-        .take(SHOWN)
+        .take(MAX_NAMES_SHOWN)
         .map(|name| format!("{:?}", shortened(name.as_ref())))
         .collect();
     let mut text = shown.join(", ");
-    if names.len() > SHOWN {
-        text.push_str(&format!(" and {} more", names.len() - SHOWN));
+    if names.len() > MAX_NAMES_SHOWN {
+        text.push_str(&format!(" and {} more", names.len() - MAX_NAMES_SHOWN));
     }
     text
 }
 
 fn shortened(name: &str) -> String {
-    if name.chars().count() <= SHOWN_CHARACTERS {
+    if name.chars().count() <= MAX_NAME_CHARACTERS_SHOWN {
         return name.to_owned();
     }
-    let begun: String = name.chars().take(SHOWN_CHARACTERS).collect();
+    let begun: String = name.chars().take(MAX_NAME_CHARACTERS_SHOWN).collect();
     format!("{begun}…")
 }
 
@@ -475,8 +479,8 @@ mod tests {
         names.iter().map(|&name| name.to_owned()).collect()
     }
 
-    fn found(names: &[&str], shown: bool) -> Found {
-        Found {
+    fn found(names: &[&str], shown: bool) -> FileColumns {
+        FileColumns {
             count: names.len(),
             names: Some(strings(names)),
             shown,
@@ -484,19 +488,19 @@ mod tests {
         }
     }
 
-    fn study(names: Option<&[&str]>, dimension: usize) -> Wanted {
-        Wanted::study(dimension, names.map(strings))
+    fn study(names: Option<&[&str]>, dimension: usize) -> ExpectedColumns {
+        ExpectedColumns::study(dimension, names.map(strings))
     }
 
-    fn nameless(count: usize) -> Found {
-        Found {
+    fn unnamed(count: usize) -> FileColumns {
+        FileColumns {
             count,
-            ..Found::default()
+            ..FileColumns::default()
         }
     }
 
-    fn usual_layout(found: Found, wanted: &Wanted) -> Result<Layout> {
-        layout(found, &TableArgs::default(), Some(wanted))
+    fn default_mapping(found: FileColumns, wanted: &ExpectedColumns) -> Result<ColumnMapping> {
+        map_columns(found, &TableArgs::default(), Some(wanted))
     }
 
     fn drop(names: &[&str]) -> TableArgs {
@@ -516,7 +520,7 @@ mod tests {
     #[test]
     fn names_that_would_steer_a_terminal_are_refused() {
         let names = found(&["a\u{1b}[2J", "b"], true);
-        let error = layout(names, &TableArgs::default(), None).unwrap_err();
+        let error = map_columns(names, &TableArgs::default(), None).unwrap_err();
         let error = error.to_string();
         assert!(
             error.contains("column 1 has a control character"),
@@ -531,19 +535,19 @@ mod tests {
             ..by_position()
         };
         let wanted = study(Some(&["a", "b"]), 2);
-        let error = layout(found(&["a", "b"], true), &twice, Some(&wanted)).unwrap_err();
+        let error = map_columns(found(&["a", "b"], true), &twice, Some(&wanted)).unwrap_err();
         assert!(error.to_string().contains("twice"), "{error}");
         let by_position = by_position();
-        let error = layout(found(&["b", "a"], true), &by_position, Some(&wanted)).unwrap_err();
+        let error = map_columns(found(&["b", "a"], true), &by_position, Some(&wanted)).unwrap_err();
         assert!(error.to_string().contains("another order"), "{error}");
-        assert!(layout(found(&["x", "y"], true), &by_position, Some(&wanted)).is_ok());
+        assert!(map_columns(found(&["x", "y"], true), &by_position, Some(&wanted)).is_ok());
     }
 
     /// One cell that is a wanted name does not make the others of its line names.
     #[test]
     fn a_row_is_not_shown() {
         let wanted = study(Some(&["a", "b", "c"]), 3);
-        let error = usual_layout(found(&["a", "17.25", "99.5"], false), &wanted);
+        let error = default_mapping(found(&["a", "17.25", "99.5"], false), &wanted);
         let error = error.unwrap_err().to_string();
         assert!(
             !error.contains("17.25") && error.contains("lacks \"b\""),
@@ -554,14 +558,14 @@ mod tests {
     #[test]
     fn columns_are_matched_by_name() {
         let wanted = study(Some(&["a", "b", "c"]), 3);
-        let same = usual_layout(found(&["a", "b", "c"], false), &wanted).unwrap();
+        let same = default_mapping(found(&["a", "b", "c"], false), &wanted).unwrap();
         assert!(same.is_identity(3) && same.notes.is_empty());
-        let moved = usual_layout(found(&["c", "a", "b"], false), &wanted).unwrap();
+        let moved = default_mapping(found(&["c", "a", "b"], false), &wanted).unwrap();
         assert_eq!(moved.take, [1, 2, 0]);
         assert_eq!(moved.names.unwrap(), ["a", "b", "c"]);
         assert!(moved.notes[0].contains("matched by name"));
         let more = found(&["id", "c", "a", "b"], false);
-        let with = layout(more, &drop(&["id"]), Some(&wanted)).unwrap();
+        let with = map_columns(more, &drop(&["id"]), Some(&wanted)).unwrap();
         assert_eq!(with.take, [2, 3, 1]);
     }
 
@@ -585,7 +589,7 @@ mod tests {
             (&["", "0", "1", "2"], &["index", "--drop 'Unnamed: 0'"]),
             (&["0", "1", "2"], &["pandas", "--features", "--by-position"]),
         ] {
-            let error = usual_layout(found(names, false), &wanted)
+            let error = default_mapping(found(names, false), &wanted)
                 .unwrap_err()
                 .to_string();
             for word in words {
@@ -604,7 +608,7 @@ mod tests {
             &["secret", "secret"],
             &["secret"],
         ] {
-            let error = usual_layout(found(line, false), &wanted)
+            let error = default_mapping(found(line, false), &wanted)
                 .unwrap_err()
                 .to_string();
             assert!(
@@ -613,40 +617,40 @@ mod tests {
             );
             assert!(error.contains("--header no"), "{error}");
         }
-        let nameless = usual_layout(found(&["secret", "x"], false), &study(None, 2)).unwrap();
-        assert!(!nameless.notes[0].contains("secret"));
+        let mapping = default_mapping(found(&["secret", "x"], false), &study(None, 2)).unwrap();
+        assert!(!mapping.notes[0].contains("secret"));
     }
 
     #[test]
     fn tables_and_studies_without_names() {
         let (named, plain) = (study(Some(&["a", "b"]), 2), study(None, 2));
-        let error = usual_layout(nameless(2), &named).unwrap_err().to_string();
+        let error = default_mapping(unnamed(2), &named).unwrap_err().to_string();
         assert!(
             error.contains("--features") && error.contains("--by-position"),
             "{error}"
         );
         let by_position = by_position();
-        let taken = layout(nameless(2), &by_position, Some(&named)).unwrap();
+        let taken = map_columns(unnamed(2), &by_position, Some(&named)).unwrap();
         assert_eq!(taken.names.unwrap(), ["a", "b"]);
-        let renamed = layout(found(&["x", "y"], true), &by_position, Some(&named)).unwrap();
+        let renamed = map_columns(found(&["x", "y"], true), &by_position, Some(&named)).unwrap();
         assert_eq!(renamed.take, [0, 1]);
-        let said = Found {
+        let without_header = FileColumns {
             headerless: true,
-            ..nameless(2)
+            ..unnamed(2)
         };
-        assert!(usual_layout(said, &named).unwrap().notes[0].contains("--header no"));
-        assert!(usual_layout(nameless(2), &plain).unwrap().notes[0].contains("no names"));
+        assert!(default_mapping(without_header, &named).unwrap().notes[0].contains("--header no"));
+        assert!(default_mapping(unnamed(2), &plain).unwrap().notes[0].contains("no names"));
         for wanted in [&named, &plain] {
-            let error = layout(nameless(3), &by_position, Some(wanted)).unwrap_err();
+            let error = map_columns(unnamed(3), &by_position, Some(wanted)).unwrap_err();
             assert_eq!(error.code(), Some(ErrorCode::WrongDimension));
         }
         // Numbers from 1 where there are no names.
         assert_eq!(
-            layout(nameless(3), &drop(&["1"]), None).unwrap().take,
+            map_columns(unnamed(3), &drop(&["1"]), None).unwrap().take,
             [1, 2]
         );
         for bad in ["0", "4", "a"] {
-            assert!(layout(nameless(3), &drop(&[bad]), None).is_err());
+            assert!(map_columns(unnamed(3), &drop(&[bad]), None).is_err());
         }
     }
 
@@ -660,13 +664,16 @@ mod tests {
             ..TableArgs::default()
         };
         let wanted = study(Some(&["a", "b"]), 2);
-        for found in [nameless(2), found(&["0", "1"], true)] {
-            assert_eq!(layout(found, &how, Some(&wanted)).unwrap().take, [1, 0]);
+        for found in [unnamed(2), found(&["0", "1"], true)] {
+            assert_eq!(
+                map_columns(found, &how, Some(&wanted)).unwrap().take,
+                [1, 0]
+            );
         }
         // Names that are there stay.
-        let own = layout(found(&["a", "b"], true), &how, Some(&wanted)).unwrap();
+        let own = map_columns(found(&["a", "b"], true), &how, Some(&wanted)).unwrap();
         assert_eq!(own.take, [0, 1]);
-        assert!(layout(nameless(3), &how, None).is_err());
+        assert!(map_columns(unnamed(3), &how, None).is_err());
         // pandas' numbers stay numbers when some of them, or an index, are left out.
         for (names, left) in [
             (["0", "1", "2"], "0"),
@@ -676,7 +683,7 @@ mod tests {
                 features: how.features.clone(),
                 ..drop(&[left])
             };
-            let taken = layout(found(&names, false), &how, None).unwrap();
+            let taken = map_columns(found(&names, false), &how, None).unwrap();
             assert_eq!(taken.take, [1, 2]);
             assert_eq!(taken.names.unwrap(), ["b", "a"]);
         }

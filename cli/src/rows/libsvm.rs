@@ -7,8 +7,8 @@
 use std::fmt;
 
 use super::{
-    columns::{Layout, Wanted},
-    table::{INDEX_ZERO, RowTable, Unreadable, Why, no_rows, text_of},
+    columns::{ColumnMapping, ExpectedColumns},
+    table::{INDEX_ZERO, RowTable, Unreadable, UnreadableReason, no_rows, text_of},
 };
 use crate::error::{CliError, Result};
 
@@ -16,24 +16,24 @@ use crate::error::{CliError, Result};
 const MAX_INDEX: usize = 1 << 20;
 /// Largest number of values a file may unfold to (8 GiB of memory).
 const MAX_VALUES: usize = 1 << 30;
-/// Lines from which most can be said to be something else.
-const MOST_OF: usize = 3;
+/// Number of lines from which "most lines" means something.
+const MIN_LINES_FOR_MAJORITY: usize = 3;
 
 /// Parses LIBSVM text; without `wanted` the largest index decides the dimension. A value that is no number is NaN, and so
 /// is a row with an index beyond the dimension.
-/// `first` is the index of the first column, 0 or 1; `layout` says which of the columns are taken.
+/// `first` is the index of the first column, 0 or 1; `mapping` says which of the columns are taken.
 pub(super) fn parse(
     bytes: &[u8],
     first: usize,
-    wanted: Option<&Wanted>,
-    layout: impl FnOnce(usize) -> Result<Layout>,
+    wanted: Option<&ExpectedColumns>,
+    mapping: impl FnOnce(usize) -> Result<ColumnMapping>,
 ) -> Result<RowTable> {
     let dimension = wanted.map(|wanted| wanted.dimension);
     let reports = wanted.is_some_and(|wanted| wanted.reports);
     let text = text_of(bytes)?;
     let mut sparse: Vec<Vec<(usize, f64)>> = Vec::new();
-    let (mut largest, mut wrong) = (0, 0);
-    let mut first_wrong = None;
+    let (mut largest, mut bad_lines) = (0, 0);
+    let mut first_error = None;
     let mut unreadable = None;
     for (line, text) in (1..).zip(text.lines()) {
         let text = text.split('#').next().unwrap_or_default().trim();
@@ -45,34 +45,35 @@ pub(super) fn parse(
             Err(what) => {
                 let error = CliError::usage(format!("line {line}: {what}"));
                 // A label is no part of the row: that it is missing tells nothing of it.
-                if !reports || matches!(what, Wrong::NoLabel) {
+                if !reports || matches!(what, LineError::NoLabel) {
                     return Err(error);
                 }
-                let why = match what {
-                    Wrong::IndexZero => Why::IndexZero,
-                    Wrong::NoLabel | Wrong::Other(_) => Why::NotLibsvm,
+                let reason = match what {
+                    LineError::IndexZero => UnreadableReason::IndexZero,
+                    LineError::NoLabel | LineError::Other(_) => UnreadableReason::NotLibsvm,
                 };
-                wrong += 1;
-                first_wrong.get_or_insert(error);
+                bad_lines += 1;
+                first_error.get_or_insert(error);
                 Parsed {
                     entries: vec![(1, f64::NAN)],
                     largest: 0,
-                    why: Some((None, why)),
+                    reason: Some((None, reason)),
                 }
             }
         };
-        if let Some((column, why)) = row.why {
+        if let Some((column, reason)) = row.reason {
             unreadable.get_or_insert(Unreadable {
                 line,
                 column,
                 named: None,
-                why,
+                reason,
             });
         }
         largest = largest.max(row.largest);
         sparse.push(row.entries);
     }
-    if let Some(error) = first_wrong.filter(|_| sparse.len() >= MOST_OF && 2 * wrong > sparse.len())
+    if let Some(error) = first_error
+        .filter(|_| sparse.len() >= MIN_LINES_FOR_MAJORITY && 2 * bad_lines > sparse.len())
     {
         return Err(error);
     }
@@ -80,7 +81,7 @@ pub(super) fn parse(
     if columns == 0 {
         return Err(no_rows());
     }
-    let layout = layout(columns)?;
+    let mapping = mapping(columns)?;
     if columns.saturating_mul(sparse.len()) > MAX_VALUES {
         return Err(CliError::usage(format!(
             "{} rows of {columns} values need more memory than is sensible; give fewer rows",
@@ -95,31 +96,31 @@ pub(super) fn parse(
     }
     Ok(RowTable::new(columns, values, None)?
         .with_unreadable(unreadable)
-        .rearranged(layout))
+        .rearranged(mapping))
 }
 
-/// Why a line is no LIBSVM text.
-enum Wrong {
+/// Why a line is not LIBSVM text.
+enum LineError {
     NoLabel,
     IndexZero,
     Other(String),
 }
 
-impl fmt::Display for Wrong {
+impl fmt::Display for LineError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Wrong::NoLabel => {
+            LineError::NoLabel => {
                 "it does not begin with a label; every line needs one (0 will do), or a row of zeros is a blank line"
             }
-            Wrong::IndexZero => INDEX_ZERO,
-            Wrong::Other(what) => what,
+            LineError::IndexZero => INDEX_ZERO,
+            LineError::Other(what) => what,
         })
     }
 }
 
-impl<T: Into<String>> From<T> for Wrong {
+impl<T: Into<String>> From<T> for LineError {
     fn from(what: T) -> Self {
-        Wrong::Other(what.into())
+        LineError::Other(what.into())
     }
 }
 
@@ -127,15 +128,19 @@ impl<T: Into<String>> From<T> for Wrong {
 struct Parsed {
     entries: Vec<(usize, f64)>,
     largest: usize,
-    why: Option<(Option<usize>, Why)>,
+    reason: Option<(Option<usize>, UnreadableReason)>,
 }
 
 /// The entries of a line; what is wrong with it where it is no LIBSVM text.
-fn row(line: &str, first: usize, dimension: Option<usize>) -> std::result::Result<Parsed, Wrong> {
+fn row(
+    line: &str,
+    first: usize,
+    dimension: Option<usize>,
+) -> std::result::Result<Parsed, LineError> {
     let mut fields = line.split_ascii_whitespace().peekable();
     let label = fields
         .next_if(|field| !field.contains(':'))
-        .ok_or(Wrong::NoLabel)?;
+        .ok_or(LineError::NoLabel)?;
     // Several labels have commas between them; so has a line of CSV, which is one field.
     let is_label = label.split(',').all(|part| part.parse::<f64>().is_ok());
     if !is_label || (label.contains(',') && fields.peek().is_none()) {
@@ -144,7 +149,7 @@ fn row(line: &str, first: usize, dimension: Option<usize>) -> std::result::Resul
     let mut parsed = Parsed {
         entries: Vec::new(),
         largest: 0,
-        why: None,
+        reason: None,
     };
     let mut outside = false;
     for field in fields {
@@ -159,7 +164,7 @@ fn row(line: &str, first: usize, dimension: Option<usize>) -> std::result::Resul
             .map_err(|_| "an index is not a whole number")?;
         // Counted from 1 from here on.
         let Some(index) = index.checked_add(1 - first).filter(|&index| index > 0) else {
-            return Err(Wrong::IndexZero);
+            return Err(LineError::IndexZero);
         };
         if dimension.is_none() && index > MAX_INDEX {
             return Err(format!(
@@ -177,11 +182,15 @@ fn row(line: &str, first: usize, dimension: Option<usize>) -> std::result::Resul
         // Refusing the file would tell a server that picks the dimension which rows reach beyond it.
         if dimension.is_some_and(|p| index > p) {
             outside = true;
-            parsed.why.get_or_insert((Some(index), Why::Outside));
+            parsed
+                .reason
+                .get_or_insert((Some(index), UnreadableReason::Outside));
             continue;
         }
         let value = value.parse().unwrap_or_else(|_| {
-            parsed.why.get_or_insert((Some(index), Why::NotANumber));
+            parsed
+                .reason
+                .get_or_insert((Some(index), UnreadableReason::NotANumber));
             f64::NAN
         });
         parsed.entries.push((index, value));
@@ -195,15 +204,15 @@ fn row(line: &str, first: usize, dimension: Option<usize>) -> std::result::Resul
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rows::{TableArgs, table::nameless};
+    use crate::rows::{TableArgs, table::mapping_without_names};
 
     fn read(bytes: &[u8], dimension: Option<usize>, reports: bool) -> Result<RowTable> {
-        let wanted = dimension.map(|dimension| Wanted {
+        let wanted = dimension.map(|dimension| ExpectedColumns {
             reports,
-            ..Wanted::study(dimension, None)
+            ..ExpectedColumns::study(dimension, None)
         });
         super::parse(bytes, 1, wanted.as_ref(), |count| {
-            nameless(count, &TableArgs::default(), None)
+            mapping_without_names(count, &TableArgs::default(), None)
         })
     }
 
@@ -278,7 +287,7 @@ mod tests {
     fn files_that_count_from_0_are_read_when_told() {
         let text = b"1 0:5 1:2\n0 1:3\n0\n";
         let table = super::parse(text, 0, None, |count| {
-            nameless(count, &TableArgs::default(), None)
+            mapping_without_names(count, &TableArgs::default(), None)
         })
         .unwrap();
         assert_eq!((table.len(), table.dimension()), (3, 2));

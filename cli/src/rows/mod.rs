@@ -18,9 +18,9 @@ use std::path::Path;
 
 use eigenveil_shared::preprocess::Feature;
 
-use self::table::nameless;
+use self::table::mapping_without_names;
 pub use self::{
-    columns::Wanted,
+    columns::ExpectedColumns,
     flags::{Format, Header, Names, TableArgs},
     table::RowTable,
 };
@@ -30,7 +30,7 @@ use crate::error::{CliError, Result};
 ///
 /// # Errors
 /// Wrong usage that names the file, the row and the column; those of [`parse`].
-pub fn read(path: &Path, how: &TableArgs, wanted: Option<&Wanted>) -> Result<RowTable> {
+pub fn read(path: &Path, how: &TableArgs, wanted: Option<&ExpectedColumns>) -> Result<RowTable> {
     let table = parse(path, &read_bytes(path)?, how, wanted)?;
     table
         .check_readable()
@@ -46,7 +46,7 @@ pub fn read_with_constants(
     how: &TableArgs,
 ) -> Result<(RowTable, Option<Vec<Feature>>)> {
     let features = how.features()?;
-    let wanted = features.as_ref().map(|features| Wanted {
+    let wanted = features.as_ref().map(|features| ExpectedColumns {
         of: "features file",
         dimension: features.len(),
         names: Some(
@@ -81,7 +81,7 @@ pub fn parse(
     path: &Path,
     bytes: &[u8],
     how: &TableArgs,
-    wanted: Option<&Wanted>,
+    wanted: Option<&ExpectedColumns>,
 ) -> Result<RowTable> {
     let read = || {
         let format = match how.format {
@@ -100,7 +100,7 @@ pub fn parse(
         match format {
             Format::Csv => text::parse(bytes, false, how, wanted),
             Format::Tsv => text::parse(bytes, true, how, wanted),
-            Format::Npy => npy::parse(bytes, |count| nameless(count, how, wanted)),
+            Format::Npy => npy::parse(bytes, |count| mapping_without_names(count, how, wanted)),
             #[cfg(feature = "parquet")]
             Format::Parquet => parquet::parse(bytes, how, wanted),
             #[cfg(not(feature = "parquet"))]
@@ -108,7 +108,7 @@ pub fn parse(
                 "this eigenveil was built without Parquet; write the table as CSV, or build with --features parquet",
             )),
             Format::Libsvm => libsvm::parse(bytes, how.first_index.unwrap_or(1), wanted, |count| {
-                nameless(count, how, wanted)
+                mapping_without_names(count, how, wanted)
             }),
         }
     };
@@ -142,7 +142,9 @@ fn format_of(path: &Path) -> Result<Format> {
 
 /// Reads the bytes of a `.npy` file.
 pub fn read_npy(bytes: &[u8]) -> Result<RowTable> {
-    npy::parse(bytes, |count| nameless(count, &TableArgs::default(), None))
+    npy::parse(bytes, |count| {
+        mapping_without_names(count, &TableArgs::default(), None)
+    })
 }
 
 #[cfg(test)]
@@ -157,9 +159,9 @@ mod tests {
         let csv = dir.path().join("rows.csv");
         std::fs::write(&csv, "a,b\n1,2\n3,4\n").unwrap();
         let how = TableArgs::default();
-        let study = |dimension| Wanted {
+        let study = |dimension| ExpectedColumns {
             reports: false,
-            ..Wanted::study(dimension, None)
+            ..ExpectedColumns::study(dimension, None)
         };
         let table = read(&csv, &how, None).unwrap();
         assert_eq!((table.len(), table.dimension()), (2, 2));
@@ -177,7 +179,7 @@ mod tests {
         // The header can be anything that separates columns, in a file of any of these endings.
         let tsv = dir.path().join("rows.tsv");
         std::fs::write(&tsv, "b\ta\n1,5\t2\n3\t4\n").unwrap();
-        let named = Wanted {
+        let named = ExpectedColumns {
             names: Some(vec!["a".into(), "b".into()]),
             ..study(2)
         };

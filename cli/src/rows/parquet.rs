@@ -18,24 +18,28 @@ use parquet::{
 use serde::Deserialize;
 
 use super::{
-    columns::{self, Found, Wanted},
+    columns::{self, ExpectedColumns, FileColumns},
     flags::TableArgs,
-    table::{RowTable, Unreadable, Why, check_columns},
+    table::{RowTable, Unreadable, UnreadableReason, check_columns},
 };
 use crate::error::{CliError, Result};
 
 /// Most values that are read (1 GiB of memory, and as much again on the way): a small file can stand for many.
 const MAX_VALUES: usize = 1 << 27;
 /// Rows of a column that are read at a time.
-const AT_ONCE: usize = 1 << 16;
+const BATCH_ROWS: usize = 1 << 16;
 
 /// Parses a Parquet file.
-pub(super) fn parse(bytes: &[u8], how: &TableArgs, wanted: Option<&Wanted>) -> Result<RowTable> {
+pub(super) fn parse(
+    bytes: &[u8],
+    how: &TableArgs,
+    wanted: Option<&ExpectedColumns>,
+) -> Result<RowTable> {
     let file = SerializedFileReader::new(Bytes::copy_from_slice(bytes))
         .map_err(|error| refused(&error))?;
     let metadata = file.metadata();
     let schema = metadata.file_metadata().schema_descr();
-    let found = Found {
+    let found = FileColumns {
         count: schema.num_columns(),
         names: Some(
             schema
@@ -48,15 +52,15 @@ pub(super) fn parse(bytes: &[u8], how: &TableArgs, wanted: Option<&Wanted>) -> R
         headerless: false,
     };
     check_columns(found.count)?;
-    let layout = columns::layout(found, how, wanted)?;
+    let mapping = columns::map_columns(found, how, wanted)?;
     let durations = durations(metadata.file_metadata().key_value_metadata());
-    let numbers = layout
+    let numbers = mapping
         .take
         .iter()
-        .map(|&at| Numbers::of_column(&schema.column(at), &durations))
+        .map(|&at| Numbers::from_column(&schema.column(at), &durations))
         .collect::<Result<Vec<_>>>()?;
     let rows = usize::try_from(metadata.file_metadata().num_rows()).unwrap_or_default();
-    let wide = layout.take.len();
+    let wide = mapping.take.len();
     if rows.saturating_mul(wide) > MAX_VALUES {
         return Err(CliError::usage(format!(
             "{rows} rows of {wide} values need more memory than is sensible; give fewer rows or columns"
@@ -72,7 +76,7 @@ pub(super) fn parse(bytes: &[u8], how: &TableArgs, wanted: Option<&Wanted>) -> R
     let mut columns: Vec<Vec<f64>> = vec![Vec::new(); wide];
     for group in 0..file.num_row_groups() {
         let group = file.get_row_group(group).map_err(|error| refused(&error))?;
-        for ((&at, numbers), column) in layout.take.iter().zip(&numbers).zip(&mut columns) {
+        for ((&at, numbers), column) in mapping.take.iter().zip(&numbers).zip(&mut columns) {
             let chunk = group.metadata().column(at);
             check_compression(chunk.compression())?;
             // The crate panics at negative ones.
@@ -104,9 +108,9 @@ pub(super) fn parse(bytes: &[u8], how: &TableArgs, wanted: Option<&Wanted>) -> R
             if value.is_nan() {
                 unreadable.get_or_insert(Unreadable {
                     line: row + 1,
-                    column: Some(layout.take[named] + 1),
+                    column: Some(mapping.take[named] + 1),
                     named: Some(named),
-                    why: Why::Missing,
+                    reason: UnreadableReason::Missing,
                 });
             }
             values.push(value);
@@ -114,7 +118,7 @@ pub(super) fn parse(bytes: &[u8], how: &TableArgs, wanted: Option<&Wanted>) -> R
     }
     Ok(RowTable::new(wide, values, None)?
         .with_unreadable(unreadable)
-        .of_layout(layout))
+        .with_mapping(mapping))
 }
 
 /// Names of the columns that pandas says are durations. Parquet has no such type: they stand there as whole numbers of
@@ -152,7 +156,7 @@ struct Numbers {
 impl Numbers {
     /// # Errors
     /// Wrong usage that names a column that does not hold numbers.
-    fn of_column(column: &ColumnDescriptor, durations: &[String]) -> Result<Self> {
+    fn from_column(column: &ColumnDescriptor, durations: &[String]) -> Result<Self> {
         let refused = |what: &str| {
             Err(CliError::usage(format!(
                 "column {:?} holds {what}, not numbers; leave it out with --drop, or write it as floats, integers or booleans",
@@ -225,7 +229,7 @@ fn all<T: DataType>(
     while left > 0 {
         let (mut present, mut values) = (Vec::new(), Vec::new());
         let (read, _, _) =
-            reader.read_records(left.min(AT_ONCE), Some(&mut present), None, &mut values)?;
+            reader.read_records(left.min(BATCH_ROWS), Some(&mut present), None, &mut values)?;
         if read == 0 {
             break;
         }

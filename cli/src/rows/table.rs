@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use eigenveil_shared::{mechanism::double_cap::MAX_DIMENSION, preprocess::Row};
 
 use super::{
-    columns::{self, Found, Layout, Wanted},
+    columns::{self, ColumnMapping, ExpectedColumns, FileColumns},
     flags::TableArgs,
 };
 use crate::error::{CliError, Result};
@@ -36,12 +36,12 @@ pub(super) struct Unreadable {
     pub(super) column: Option<usize>,
     /// The same column of the table, from 0, where it may have a name.
     pub(super) named: Option<usize>,
-    pub(super) why: Why,
+    pub(super) reason: UnreadableReason,
 }
 
-/// Why it is no number.
+/// Why a value is unreadable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Why {
+pub(super) enum UnreadableReason {
     Missing,
     NotANumber,
     DecimalComma,
@@ -85,25 +85,25 @@ impl RowTable {
         self
     }
 
-    /// Columns that were taken as the layout says.
-    pub(super) fn of_layout(mut self, layout: Layout) -> Self {
-        self.names = layout.names;
-        self.notes = layout.notes;
-        self.taken = layout.take;
+    /// Columns that were taken as the mapping says.
+    pub(super) fn with_mapping(mut self, mapping: ColumnMapping) -> Self {
+        self.names = mapping.names;
+        self.notes = mapping.notes;
+        self.taken = mapping.take;
         self
     }
 
-    /// The columns of a layout, from a table with all of them.
-    pub(super) fn rearranged(mut self, layout: Layout) -> Self {
-        if !layout.is_identity(self.columns) {
+    /// The columns of a mapping, from a table with all of them.
+    pub(super) fn rearranged(mut self, mapping: ColumnMapping) -> Self {
+        if !mapping.is_identity(self.columns) {
             self.values = self
                 .values
                 .chunks_exact(self.columns)
-                .flat_map(|row| layout.take.iter().map(|&at| row[at]))
+                .flat_map(|row| mapping.take.iter().map(|&at| row[at]))
                 .collect();
-            self.columns = layout.take.len();
+            self.columns = mapping.take.len();
         }
-        self.of_layout(layout)
+        self.with_mapping(mapping)
     }
 
     /// Refuses a table in which a field was no number (and is NaN).
@@ -115,7 +115,7 @@ impl RowTable {
             line,
             column,
             named,
-            why,
+            reason,
         }) = self.unreadable
         else {
             return Ok(());
@@ -128,20 +128,22 @@ impl RowTable {
             }
             None => format!("line {line}"),
         };
-        Err(CliError::usage(match why {
-            Why::Missing => format!(
+        Err(CliError::usage(match reason {
+            UnreadableReason::Missing => format!(
                 "{place}: the value is missing; fill it in, or leave the row or the column out"
             ),
-            Why::NotANumber => format!("{place}: not a number; every field must be a number"),
-            Why::Outside => format!("{place}: there is no such column in the study"),
-            Why::IndexZero => format!("{place}: {INDEX_ZERO}"),
-            Why::NotLibsvm => format!(
+            UnreadableReason::NotANumber => {
+                format!("{place}: not a number; every field must be a number")
+            }
+            UnreadableReason::Outside => format!("{place}: there is no such column in the study"),
+            UnreadableReason::IndexZero => format!("{place}: {INDEX_ZERO}"),
+            UnreadableReason::NotLibsvm => format!(
                 "{place}: not LIBSVM text, which is a number and then index:value, indices from 1 and rising"
             ),
-            Why::DecimalComma => format!(
+            UnreadableReason::DecimalComma => format!(
                 "{place}: a decimal comma, or one between thousands; write numbers as 1234.5, or separate the columns by ';'"
             ),
-            Why::Fields { has, wants, open } => format!(
+            UnreadableReason::Fields { has, wants, open } => format!(
                 "{place} has {has} fields but the first line has {wants}{}",
                 if open {
                     "; a quoted cell must end on its line"
@@ -263,14 +265,18 @@ pub(super) fn check_columns(count: usize) -> Result<()> {
     )))
 }
 
-/// The layout of a format without names.
-pub(super) fn nameless(count: usize, how: &TableArgs, wanted: Option<&Wanted>) -> Result<Layout> {
+/// The mapping of a format without names.
+pub(super) fn mapping_without_names(
+    count: usize,
+    how: &TableArgs,
+    wanted: Option<&ExpectedColumns>,
+) -> Result<ColumnMapping> {
     check_columns(count)?;
-    let found = Found {
+    let found = FileColumns {
         count,
-        ..Found::default()
+        ..FileColumns::default()
     };
-    columns::layout(found, how, wanted)
+    columns::map_columns(found, how, wanted)
 }
 
 /// The bytes as text. What is no UTF-8 becomes a sign that is in no number: one cell in another encoding (`<5 µg`)

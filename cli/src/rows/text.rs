@@ -10,25 +10,25 @@ use csv_core::{ReadRecordResult, Reader, ReaderBuilder, Terminator};
 
 use super::{
     cells::{Commas, is_value, number},
-    columns::{self, Found, Layout, Wanted},
+    columns::{self, ColumnMapping, ExpectedColumns, FileColumns},
     flags::{Header, TableArgs},
-    table::{RowTable, Unreadable, Why, check_columns, no_rows, text_of},
+    table::{RowTable, Unreadable, UnreadableReason, check_columns, no_rows, text_of},
 };
 use crate::error::{CliError, Result};
 
 /// What may separate columns.
 const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
 /// Longest line that is looked at.
-const MAX_LINE: usize = 1 << 24;
-/// Lines from which most can be said to have another number of fields than the header.
-const MOST_OF: usize = 3;
+const MAX_LINE_BYTES: usize = 1 << 24;
+/// Number of lines from which "most lines" means something.
+const MIN_LINES_FOR_MAJORITY: usize = 3;
 
 /// Parses a text table. `tabs`: the file's ending says that tabs separate the columns.
 pub(super) fn parse(
     bytes: &[u8],
     tabs: bool,
     how: &TableArgs,
-    wanted: Option<&Wanted>,
+    wanted: Option<&ExpectedColumns>,
 ) -> Result<RowTable> {
     let text = text_of(bytes)?;
     let text = text.trim_start_matches('\u{feff}');
@@ -40,26 +40,26 @@ pub(super) fn parse(
     }
     let mut lines: Vec<(usize, &str)> = (1..).zip(text.lines()).collect();
     // Spreadsheets write such a line for each other: no row, and no names.
-    let said = lines.first().and_then(|(_, line)| separator(line));
-    lines.drain(..usize::from(said.is_some()));
-    let candidates = match (how.delimiter.or(said), tabs) {
+    let declared = lines.first().and_then(|(_, line)| separator(line));
+    lines.drain(..usize::from(declared.is_some()));
+    let candidates = match (how.delimiter.or(declared), tabs) {
         (Some(delimiter), _) => vec![delimiter],
         (None, true) => vec![b'\t'],
         (None, false) => DELIMITERS.to_vec(),
     };
     if how.header != Header::No {
         // Of tabs alone a line is a row without a value.
-        let says_nothing = |line: &str| match candidates[..] {
+        let is_empty_line = |line: &str| match candidates[..] {
             [delimiter] => is_blank(line, 2, delimiter),
             _ => line.trim().is_empty(),
         };
-        let begin = lines.iter().position(|(_, line)| !says_nothing(line));
+        let begin = lines.iter().position(|(_, line)| !is_empty_line(line));
         lines.drain(..begin.unwrap_or(lines.len()));
     }
     let &(_, first) = lines.first().ok_or_else(no_rows)?;
-    if first.len() > MAX_LINE {
+    if first.len() > MAX_LINE_BYTES {
         return Err(CliError::usage(format!(
-            "its first line has {} bytes; a line may have {MAX_LINE}",
+            "its first line has {} bytes; a line may have {MAX_LINE_BYTES}",
             first.len()
         )));
     }
@@ -72,30 +72,30 @@ pub(super) fn parse(
         by_lines(&lines, &candidates, wanted.filter(|_| all))
     };
     let mut splitter = Splitter::new(delimiter);
-    let found = Found {
+    let found = FileColumns {
         count,
         names: header.then(|| splitter.cells(first)),
         shown: how.header == Header::Yes,
         headerless: how.header == Header::No,
     };
     let lines = &lines[usize::from(header)..];
-    let wrong = lines
+    let bad_lines = lines
         .iter()
         .filter(|(_, line)| !is_blank(line, count, delimiter) && splitter.split(line) != count)
         .count();
-    if 2 * wrong > lines.len() && (!header || lines.len() >= MOST_OF) {
-        return Err(refused_count(lines, count, header, delimiter, wanted));
+    if 2 * bad_lines > lines.len() && (!header || lines.len() >= MIN_LINES_FOR_MAJORITY) {
+        return Err(field_count_error(lines, count, header, delimiter, wanted));
     }
     check_columns(count)?;
-    let mut layout = columns::layout(found, how, wanted)?;
-    layout.notes.extend(guess.map(str::to_owned));
-    let mut table = values(lines, count, splitter, delimiter, layout)?;
+    let mut mapping = columns::map_columns(found, how, wanted)?;
+    mapping.notes.extend(guess.map(str::to_owned));
+    let mut table = values(lines, count, splitter, delimiter, mapping)?;
     table.guessed_header = guess.is_some();
     Ok(table)
 }
 
 /// The delimiter of a header and its number of fields: the one that gives most of the names wanted, else most names.
-fn by_header(first: &str, candidates: &[u8], wanted: Option<&Wanted>) -> (u8, usize) {
+fn by_header(first: &str, candidates: &[u8], wanted: Option<&ExpectedColumns>) -> (u8, usize) {
     let known = wanted.and_then(|wanted| wanted.names.as_deref());
     let known = known.unwrap_or_default();
     let scored = candidates.iter().map(|&delimiter| {
@@ -112,7 +112,11 @@ fn by_header(first: &str, candidates: &[u8], wanted: Option<&Wanted>) -> (u8, us
 
 /// The delimiter of lines without a header and their number of fields: what suits most lines. No line alone decides
 /// it, where the others agree.
-fn by_lines(lines: &[(usize, &str)], candidates: &[u8], wanted: Option<&Wanted>) -> (u8, usize) {
+fn by_lines(
+    lines: &[(usize, &str)],
+    candidates: &[u8],
+    wanted: Option<&ExpectedColumns>,
+) -> (u8, usize) {
     let scored = candidates.iter().map(|&delimiter| {
         let mut splitter = Splitter::new(delimiter);
         let mut lines_with: BTreeMap<usize, usize> = BTreeMap::new();
@@ -144,12 +148,12 @@ fn values(
     count: usize,
     mut splitter: Splitter,
     delimiter: u8,
-    mut layout: Layout,
+    mut mapping: ColumnMapping,
 ) -> Result<RowTable> {
-    let mut values = Vec::with_capacity(lines.len() * layout.take.len());
+    let mut values = Vec::with_capacity(lines.len() * mapping.take.len());
     let mut unreadable: Option<Unreadable> = None;
-    let mut texts = vec![0_usize; layout.take.len()];
-    let mut commas = vec![Commas::default(); layout.take.len()];
+    let mut texts = vec![0_usize; mapping.take.len()];
+    let mut commas = vec![Commas::default(); mapping.take.len()];
     for &(line, text) in lines {
         if is_blank(text, count, delimiter) {
             continue;
@@ -160,43 +164,44 @@ fn values(
                 line,
                 column: None,
                 named: None,
-                why: Why::Fields {
+                reason: UnreadableReason::Fields {
                     has,
                     wants: count,
                     open: text.matches('"').count() % 2 == 1,
                 },
             });
-            values.extend(layout.take.iter().map(|_| f64::NAN));
+            values.extend(mapping.take.iter().map(|_| f64::NAN));
             continue;
         }
-        for (named, &column) in layout.take.iter().enumerate() {
+        for (named, &column) in mapping.take.iter().enumerate() {
             let cell = splitter.cell(column);
             // Where commas separate the columns a number with one is refused.
             if delimiter != b',' {
                 commas[named].see(cell);
             }
-            values.push(number(cell, delimiter).unwrap_or_else(|why| {
-                texts[named] += usize::from(why == Why::DecimalComma || !is_value(cell));
+            values.push(number(cell, delimiter).unwrap_or_else(|reason| {
+                texts[named] +=
+                    usize::from(reason == UnreadableReason::DecimalComma || !is_value(cell));
                 unreadable.get_or_insert(Unreadable {
                     line,
                     column: Some(column + 1),
                     named: Some(named),
-                    why,
+                    reason,
                 });
                 f64::NAN
             }));
         }
     }
-    check_types(&texts, lines.len(), &layout, unreadable)?;
+    check_types(&texts, lines.len(), &mapping, unreadable)?;
     for (at, _) in (0..).zip(&commas).filter(|(_, seen)| seen.ambiguous()) {
-        layout.notes.push(format!(
+        mapping.notes.push(format!(
             "{}: every comma stands before three digits; they were read as decimals: if they separate thousands, write 1234 for 1,234",
-            layout.column(at)
+            mapping.column(at)
         ));
     }
-    Ok(RowTable::new(layout.take.len(), values, None)?
+    Ok(RowTable::new(mapping.take.len(), values, None)?
         .with_unreadable(unreadable)
-        .of_layout(layout))
+        .with_mapping(mapping))
 }
 
 /// Refuses a column most of whose fields are text, as Parquet would say of its type: all rows would be unusable. One
@@ -204,16 +209,16 @@ fn values(
 fn check_types(
     texts: &[usize],
     rows: usize,
-    layout: &Layout,
+    mapping: &ColumnMapping,
     first: Option<Unreadable>,
 ) -> Result<()> {
-    let most = |&count: &usize| rows >= MOST_OF && 2 * count > rows;
+    let most = |&count: &usize| rows >= MIN_LINES_FOR_MAJORITY && 2 * count > rows;
     let Some(at) = texts.iter().position(most) else {
         return Ok(());
     };
-    let name = layout.column(at);
-    Err(CliError::usage(match first.map(|first| first.why) {
-        Some(Why::DecimalComma) => format!(
+    let name = mapping.column(at);
+    Err(CliError::usage(match first.map(|first| first.reason) {
+        Some(UnreadableReason::DecimalComma) => format!(
             "{name}: most numbers have a decimal comma, or one between thousands; write them as 1234.5, or separate the columns by ';'"
         ),
         _ => format!(
@@ -245,9 +250,9 @@ fn has_header(
     first: &str,
     delimiters: &[u8],
     how: &TableArgs,
-    wanted: Option<&Wanted>,
+    wanted: Option<&ExpectedColumns>,
 ) -> Result<(bool, Option<&'static str>)> {
-    let ask = |why: &str| {
+    let header_error = |why: &str| {
         Err(CliError::usage(format!(
             "{why}, and line 1 may be names or the first participant: give --header yes or --header no"
         )))
@@ -256,13 +261,15 @@ fn has_header(
         (Header::Yes, _) => Ok((true, None)),
         (Header::No, _) => Ok((false, None)),
         (Header::Auto, Some(wanted)) if wanted.reports => match &wanted.names {
-            _ if how.by_position => ask("--by-position takes the columns whatever they are called"),
-            _ if how.features.is_some() => ask("--features names the columns"),
-            None => ask("the study's columns have no names"),
-            // A server picks the names: it could ask whether the first row is this.
-            Some(names) if names.iter().any(|name| is_value(name)) => {
-                ask("some names of the study's columns are numbers or stand for missing values")
+            _ if how.by_position => {
+                header_error("--by-position takes the columns whatever they are called")
             }
+            _ if how.features.is_some() => header_error("--features names the columns"),
+            None => header_error("the study's columns have no names"),
+            // A server picks the names: it could ask whether the first row is this.
+            Some(names) if names.iter().any(|name| is_value(name)) => header_error(
+                "some names of the study's columns are numbers or stand for missing values",
+            ),
             Some(_) => Ok((true, None)),
         },
         (Header::Auto, wanted) => {
@@ -289,9 +296,9 @@ fn has_header(
                 header,
                 match (header, numbers) {
                     (true, false) => None,
-                    (true, true) => Some(NUMBERED),
+                    (true, true) => Some(NUMBERS_NOTE),
                     // Names may be among the numbers: sample,450,451.
-                    (false, _) => Some(FIRST_ROW),
+                    (false, _) => Some(FIRST_ROW_NOTE),
                 },
             ))
         }
@@ -299,8 +306,8 @@ fn has_header(
 }
 
 /// Said where the first line could be either.
-const NUMBERED: &str = "line 1 is 0, 1, 2, …: it is taken for pandas' numbers of the columns; if it is a row, give --header no";
-const FIRST_ROW: &str =
+const NUMBERS_NOTE: &str = "line 1 is 0, 1, 2, …: it is taken for pandas' numbers of the columns; if it is a row, give --header no";
+const FIRST_ROW_NOTE: &str =
     "line 1 has numbers: it is taken for the first row; if it names the columns, give --header yes";
 
 /// Whether these are names of columns: none a number, at most one missing; or 0, 1, 2, …, as pandas writes them.
@@ -316,12 +323,12 @@ fn looks_like_header(cells: &[String]) -> bool {
 }
 
 /// Says that most lines have another number of fields than they should.
-fn refused_count(
+fn field_count_error(
     lines: &[(usize, &str)],
     count: usize,
     header: bool,
     delimiter: u8,
-    wanted: Option<&Wanted>,
+    wanted: Option<&ExpectedColumns>,
 ) -> CliError {
     let mut splitter = Splitter::new(delimiter);
     let (line, has) = lines
@@ -384,7 +391,7 @@ impl Splitter {
     fn split(&mut self, line: &str) -> usize {
         self.reader.reset();
         // One that is too long has too many fields, whatever is in it.
-        if line.len() > MAX_LINE {
+        if line.len() > MAX_LINE_BYTES {
             self.fields = 0;
             return usize::MAX;
         }
@@ -446,12 +453,12 @@ mod tests {
         parse(text.as_bytes(), false, &with(Header::Auto), None)
     }
 
-    fn study(names: Option<&[&str]>, dimension: usize) -> Wanted {
+    fn study(names: Option<&[&str]>, dimension: usize) -> ExpectedColumns {
         let strings = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
-        Wanted::study(dimension, names.map(strings))
+        ExpectedColumns::study(dimension, names.map(strings))
     }
 
-    fn report(text: &str, header: Header, wanted: &Wanted) -> Result<RowTable> {
+    fn report(text: &str, header: Header, wanted: &ExpectedColumns) -> Result<RowTable> {
         parse(text.as_bytes(), false, &with(header), Some(wanted))
     }
 
@@ -715,7 +722,7 @@ mod tests {
 
     #[test]
     fn lines_without_end_are_refused() {
-        let commas = ",".repeat(MAX_LINE + 1);
+        let commas = ",".repeat(MAX_LINE_BYTES + 1);
         assert!(local(&commas).is_err());
         let wide = ",".repeat(super::super::table::MAX_COLUMNS + 1);
         let error = local(&format!("{wide}\n{wide}\n")).unwrap_err().to_string();
