@@ -16,6 +16,7 @@ const FLAGS: &[(&str, &str, &str)] = &[
     ("plan", "--total", "--mean-squared-length"),
     ("report", "--accept-changes", "--accept-new-purpose"),
     ("report", "--single", "--no-batch"),
+    ("report", "--state", "--outbox"),
     ("reproduce", "--fresh", "--restart"),
     ("simulate", "--path", "--noise"),
 ];

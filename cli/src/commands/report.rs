@@ -40,7 +40,7 @@ const READ_AS_KEY: &str = "rows_read_as";
 /// Perturb the rows of a file, one participant each, and upload them
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  eigenveil report --server http://127.0.0.1:8080 --study ID --rows rows.npy\n  eigenveil report --study ID --rows people.csv --drop id --ledger people.ledger --limit-epsilon 20\n\nColumns are matched by name with the study's features, where it has names, before anything is perturbed or charged.\nCSV and TSV: where the features have no names, --header yes or --header no says what the first line is; it is not\nguessed, because that would depend on the first participant's row.\n\nEach row is perturbed once and its report is written to the outbox (--state, default FILE.eigenveil) before it is sent.\nRunning the command again finishes what an earlier run did not, and never counts a row twice.\nThe outbox remembers which token goes with which row: --tokens is needed once.\nA row with a field that is missing, infinite or not a number, with too many fields or a LIBSVM index beyond the\nstudy's dimension, or longer than --norm require allows, is sent as the zero row: whether a row is sent must not tell what is in it. Only you are told how many such rows there were.\n\nThe ledger (--ledger, default FILE.ledger beside the rows) keeps what each row has spent in all studies, whatever\noutbox it was in, and refuses what would pass its limits, and a second report of a row for the same study. Row i of\nevery file that is used with a ledger is participant i. eigenveil receipt shows it."
+    after_help = "Examples:\n  eigenveil report --server http://127.0.0.1:8080 --study ID --rows rows.npy\n  eigenveil report --study ID --rows people.csv --drop id --ledger people.ledger --limit-epsilon 20\n\nColumns are matched by name with the study's features, where it has names, before anything is perturbed or charged.\nCSV and TSV: where the features have no names, --header yes or --header no says what the first line is; it is not\nguessed, because that would depend on the first participant's row.\n\nEach row is perturbed once and its report is written to the outbox (--outbox, default FILE.eigenveil) before it is sent.\nRunning the command again finishes what an earlier run did not, and never counts a row twice.\nThe outbox remembers which token goes with which row: --tokens is needed once.\nA row with a field that is missing, infinite or not a number, with too many fields or a LIBSVM index beyond the\nstudy's dimension, or longer than --norm require allows, is sent as the zero row: whether a row is sent must not tell what is in it. Only you are told how many such rows there were.\n\nThe ledger (--ledger, default FILE.ledger beside the rows) keeps what each row has spent in all studies, whatever\noutbox it was in, and refuses what would pass its limits, and a second report of a row for the same study. Row i of\nevery file that is used with a ledger is participant i. eigenveil receipt shows it."
 )]
 pub(crate) struct ReportArgs {
     #[command(flatten)]
@@ -56,7 +56,7 @@ pub(crate) struct ReportArgs {
     rows: PathBuf,
     /// Directory of the outbox; beside the row file when absent
     #[arg(long, value_name = "DIR")]
-    state: Option<PathBuf>,
+    outbox: Option<PathBuf>,
     /// What each row has spent, over all studies and outboxes; beside the row file when absent
     #[arg(long, value_name = "FILE")]
     ledger: Option<PathBuf>,
@@ -142,7 +142,7 @@ struct Reported {
     bytes: u64,
     retries: u64,
     seconds: f64,
-    state: String,
+    outbox: String,
     charged: Charged,
 }
 
@@ -161,14 +161,14 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
         )
         .into());
     }
-    let state = args
-        .state
+    let outbox_dir = args
+        .outbox
         .clone()
         .unwrap_or_else(|| beside(&args.rows, ".eigenveil"));
     let participant = study.participant();
     // Before anything is made for it. What an earlier run has prepared is sent all the same: the server may have
     // counted it.
-    if !state.join(OUTBOX_FILE).exists() {
+    if !outbox_dir.join(OUTBOX_FILE).exists() {
         participant.check_open()?;
     }
     // One read: what is fingerprinted is what is perturbed.
@@ -191,19 +191,20 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
         file = file.of_the_same_participants();
     }
     drop(bytes);
-    output::make_dir(&state)?;
-    let mut outbox = Outbox::open(state.join(OUTBOX_FILE), study.binding()).map_err(|error| {
-        if !error.is_outbox_of_other_study() {
-            return CliError::from(error);
-        }
-        let other = beside(&args.rows, &format!(".{}", study.id()));
-        let message = format!(
-            "{}; for this study give --state DIR of its own, such as --state {}",
-            error.detail(),
-            output::quoted(&other.display().to_string())
-        );
-        CliError::from(error).with_message(message)
-    })?;
+    output::make_dir(&outbox_dir)?;
+    let mut outbox =
+        Outbox::open(outbox_dir.join(OUTBOX_FILE), study.binding()).map_err(|error| {
+            if !error.is_outbox_of_other_study() {
+                return CliError::from(error);
+            }
+            let other = beside(&args.rows, &format!(".{}", study.id()));
+            let message = format!(
+                "{}; for this study give --outbox DIR of its own, such as --outbox {}",
+                error.detail(),
+                output::quoted(&other.display().to_string())
+            );
+            CliError::from(error).with_message(message)
+        })?;
     let counts = outbox.counts()?;
     let is_empty = counts.pending + counts.acknowledged + counts.refused == 0;
     // Not what the digest is and was: one of a short file can be compared with guesses at it.
@@ -211,7 +212,7 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
         (
             ROWS_DIGEST_KEY,
             digest.to_vec(),
-            "has changed since its reports were prepared; each row's report is made only once: restore the file, or use another --state for other participants",
+            "has changed since its reports were prepared; each row's report is made only once: restore the file, or use another --outbox for other participants",
         ),
         (
             READ_AS_KEY,
@@ -294,7 +295,15 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
         let message = format!("{failure}; {more}");
         CliError::from(failure.error).with_message(message)
     })?;
-    finish(&state, &outbox, &table, summary, unusable, charged, json)?;
+    finish(
+        &outbox_dir,
+        &outbox,
+        &table,
+        summary,
+        unusable,
+        charged,
+        json,
+    )?;
     if !json {
         output::text(&format!(
             "\nwhat each row's owner gave away\n{}",
@@ -305,7 +314,7 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
 }
 
 fn finish(
-    state: &Path,
+    outbox_dir: &Path,
     outbox: &Outbox,
     table: &RowTable,
     summary: Sent,
@@ -326,7 +335,7 @@ fn finish(
         bytes: summary.bytes,
         retries: summary.retries,
         seconds: summary.seconds,
-        state: state.display().to_string(),
+        outbox: outbox_dir.display().to_string(),
         charged,
     };
     if json {
@@ -341,7 +350,7 @@ fn finish(
             reported.refused,
             reported.bytes,
             reported.seconds,
-            reported.state
+            reported.outbox
         ))?;
         let charged = &reported.charged;
         let (spent, limits) = (charged.spent, &charged.limits);
@@ -549,7 +558,7 @@ fn with_flags(error: eigenveil_client::Error) -> CliError {
         Some(ErrorCode::BudgetExceeded) => {
             "; the flags are --limit-epsilon, --limit-epsilon-per-study and --limit-delta"
         }
-        Some(ErrorCode::AlreadyParticipated) => "; the outbox is chosen by --state",
+        Some(ErrorCode::AlreadyParticipated) => "; the outbox is chosen by --outbox",
         _ if error.is_ledger_of_other_rows() => "; the flags are --same-participants and --ledger",
         _ => return error.into(),
     };

@@ -53,7 +53,7 @@ impl World {
 
     fn report_rows(&self, study: &str, file: &str) {
         let state = self.folder.at(&format!("{study}-{file}.state"));
-        let rows = format!("{} --state {state}", self.folder.at(file));
+        let rows = format!("{} --outbox {state}", self.folder.at(file));
         self.server.report(study, &rows);
     }
 

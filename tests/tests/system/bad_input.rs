@@ -96,7 +96,7 @@ fn rows_that_cannot_be_used() {
     );
     // A file that changed after its reports were made is not sent again as other participants.
     folder.write("nan.csv", "1,2,3\n4,5,6\n");
-    refused(&report(&nan), 2, &["has changed", "--state"]);
+    refused(&report(&nan), 2, &["has changed", "--outbox"]);
     assert_eq!(server.accepted(&id), 6);
 }
 
@@ -124,7 +124,7 @@ fn studies_that_cannot_be_used() {
     refused(&report(&draft, ""), 1, &["[study-not-found]"]);
     let closed = create("");
     server.cli_json(&format!("study close {closed}"));
-    let state = format!("--state {}", folder.at("closed-state"));
+    let state = format!("--outbox {}", folder.at("closed-state"));
     refused(&report(&closed, &state), 1, &["[study-not-open]"]);
     let reopened = server.cli(&format!("study open {closed}"));
     refused(&reopened, 1, &["[invalid-transition]"]);

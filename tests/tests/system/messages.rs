@@ -94,9 +94,9 @@ fn a_second_study_on_one_outbox_is_told_both_studies_and_the_way_out() {
     assert!(!said.contains("0e0"), "{said}");
     let other = format!("{rows}.{second}");
     let refusal = report(&second, "");
-    refused(&refusal, 1, &[&first, &second, "--state", &other]);
+    refused(&refusal, 1, &[&first, &second, "--outbox", &other]);
     // The way out is one.
-    succeeded(&report(&second, &format!("--state {other}")));
+    succeeded(&report(&second, &format!("--outbox {other}")));
 }
 
 #[test]

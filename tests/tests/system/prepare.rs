@@ -101,7 +101,7 @@ fn creation_and_report_say_what_the_rows_are_made_of_before_it_is_spent() {
 
     let report = |id: &str, rows: &str, count: usize| {
         let output = server.cli(&format!(
-            "report --study {id} --rows {rows} --state {rows}.{id} --ledger {rows}.{id}.ledger --json"
+            "report --study {id} --rows {rows} --outbox {rows}.{id} --ledger {rows}.{id}.ledger --json"
         ));
         // Without a terminal nothing but the words depends on the rows.
         assert_eq!(json_of(&output)["acknowledged"], count);

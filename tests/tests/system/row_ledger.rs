@@ -46,7 +46,7 @@ impl Bench {
     fn command(&self, study: &str, state: &str, more: &str) -> Command {
         let (rows, state) = (&self.rows, self.folder.at(state));
         self.server.command(&format!(
-            "report --header no --json --study {study} --rows {rows} --state {state} {more}"
+            "report --header no --json --study {study} --rows {rows} --outbox {state} {more}"
         ))
     }
 
@@ -108,7 +108,7 @@ fn three_outboxes_are_one_report_a_row() {
     assert_eq!(charged["limits"]["epsilon_total"], 16.01);
     for state in ["state-2", "state-3"] {
         let output = bench.report(&study, state, "");
-        let words = ["[already-participated]", "rows 1 to 300", "--state"];
+        let words = ["[already-participated]", "rows 1 to 300", "--outbox"];
         refused(&output, 1, &words);
     }
     // The outbox that has them, and a copy of it, send nothing new.

@@ -236,10 +236,10 @@ fn reported_rows(folder: &Folder, server: &ServerProcess, ca: &str) -> Vec<u8> {
         let state = folder.at(mechanism);
         let report = format!("report --header no --study {study}");
         for line in [
-            &format!("{report} --rows {rows} --state {state}"),
+            &format!("{report} --rows {rows} --outbox {state}"),
             &format!("estimate --study {study} --k 1 --wait --out {state}"),
             &format!("study show {study}"),
-            &format!("{report} --rows {broken} --state {state}-broken"),
+            &format!("{report} --rows {broken} --outbox {state}-broken"),
         ] {
             let output = server.cli(&format!("{line} {ca}"));
             said += &succeeded(&output);
