@@ -35,13 +35,13 @@ popres_eigenvalues.npy: GitHub NovembreLab/Novembre_etal_2008_misc, smartpca's e
 popres_labels.csv: GitHub NovembreLab/Novembre_etal_2008_misc, files/PCA.txt, with longitude and latitude";
 
 /// A file as it lies there: rows of numbers.
-pub(crate) type Raw = Arc<Vec<Row>>;
+pub(crate) type RawRows = Arc<Vec<Row>>;
 
 /// The data directory; what was read from it is read once.
 #[derive(Default)]
 pub struct Data {
     directory: Option<PathBuf>,
-    read: Mutex<BTreeMap<String, Raw>>,
+    read: Mutex<BTreeMap<String, RawRows>>,
 }
 
 impl Data {
@@ -106,18 +106,18 @@ impl Data {
     }
 
     /// The rows of an `.npy` file.
-    pub(crate) fn raw(&self, file: &str) -> Result<Raw> {
+    pub(crate) fn raw(&self, file: &str) -> Result<RawRows> {
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(rows) = read.get(file) {
             return Ok(Arc::clone(rows));
         }
-        let rows: Raw = Arc::new(npy_rows(file, &self.bytes(file)?)?);
+        let rows: RawRows = Arc::new(npy_rows(file, &self.bytes(file)?)?);
         read.insert(file.to_owned(), Arc::clone(&rows));
         Ok(rows)
     }
 }
 
-/// Raw rows, prepared under this norm.
+/// RawRows rows, prepared under this norm.
 pub(crate) fn prepared(raw: &[Row], norm: Norm) -> Result<Rows> {
     let preprocessing = Preprocessing::new(raw.first().map_or(0, |row| row.values().len()), norm);
     let preprocessor = preprocessing.preprocessor()?;

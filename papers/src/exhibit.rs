@@ -4,7 +4,7 @@ use eigenveil_shared::Result;
 
 use crate::{
     data::Data,
-    plan::{Plan, Scale},
+    plan::{RunPlan, RunSize},
     table::Table,
     verdict::Verdict,
 };
@@ -107,7 +107,7 @@ pub struct Exhibit {
     /// Numbers that differ.
     pub measures: &'static [&'static str],
     /// What is to be run.
-    pub plan: fn(&Data, Scale) -> Result<Plan>,
+    pub plan: fn(&Data, RunSize) -> Result<RunPlan>,
     /// What the paper says, held against the results.
     pub check_claims: fn(&Table) -> Verdict,
     /// SVG of the results.
@@ -119,7 +119,7 @@ pub struct Exhibit {
 impl Exhibit {
     /// An exhibit of this paper that shows nothing yet: no files, nothing that cannot be had, one point a run, and the
     /// error as its only measure.
-    pub const fn of(paper: Paper) -> Self {
+    pub const fn of_paper(paper: Paper) -> Self {
         Self {
             id: "",
             paper,
@@ -132,7 +132,7 @@ impl Exhibit {
             coordinate: None,
             per_cell: &[],
             measures: &["error"],
-            plan: |_, _| Ok(Plan::default()),
+            plan: |_, _| Ok(RunPlan::default()),
             check_claims: |_| Verdict { claims: Vec::new() },
             to_svg: |_| String::new(),
             to_markdown: |_| String::new(),

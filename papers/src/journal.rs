@@ -16,7 +16,7 @@ use crate::plan::Point;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Header {
     pub(crate) exhibit: String,
-    pub(crate) scale: String,
+    pub(crate) size: String,
     pub(crate) version: String,
 }
 
@@ -30,7 +30,7 @@ struct Line {
 }
 
 /// The runs that are done, by cell and repeat.
-pub(crate) type Done = BTreeMap<(Vec<String>, u64), Vec<Point>>;
+pub(crate) type CompletedRuns = BTreeMap<(Vec<String>, u64), Vec<Point>>;
 
 /// The file to which they are added.
 pub(crate) struct Journal {
@@ -38,9 +38,9 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Opens the journal and reads what is in it: nothing where it is of another exhibit, scale or version. A last line
+    /// Opens the journal and reads what is in it: nothing where it is of another exhibit, size or version. A last line
     /// that was torn is cut off.
-    pub(crate) fn open(path: &Path, header: &Header) -> Result<(Self, Done)> {
+    pub(crate) fn open(path: &Path, header: &Header) -> Result<(Self, CompletedRuns)> {
         let failed = |error: std::io::Error| {
             Error::new(
                 ErrorCode::Internal,
@@ -62,7 +62,7 @@ impl Journal {
             ))
         })?;
         let text = std::fs::read(path).map_err(failed)?;
-        let mut done = Done::new();
+        let mut done = CompletedRuns::new();
         let mut kept = 0;
         for line in text.split_inclusive(|&byte| byte == b'\n') {
             let complete = line.ends_with(b"\n");
@@ -132,10 +132,10 @@ impl Journal {
 mod tests {
     use super::*;
 
-    fn header(scale: &str) -> Header {
+    fn header(size: &str) -> Header {
         Header {
             exhibit: "wang-xu-table-1".to_owned(),
-            scale: scale.to_owned(),
+            size: size.to_owned(),
             version: "1".to_owned(),
         }
     }
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn another_scale_starts_anew() {
+    fn another_size_starts_over() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("journal");
         let (mut journal, _) = Journal::open(&path, &header("quick")).unwrap();

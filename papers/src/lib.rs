@@ -33,7 +33,7 @@ mod wang_xu;
 pub use data::Data;
 pub use exhibit::{Exhibit, Minutes, Paper};
 pub use page::page;
-pub use plan::{Cell, Plan, Point, Scale};
+pub use plan::{Cell, Point, RunPlan, RunSize};
 pub use registry::{ALL, find};
 pub use runner::{Progress, RunOptions, run};
 pub use table::{Record, Table};

@@ -7,7 +7,7 @@ use crate::{
 };
 
 /// How the page begins.
-const HEAD: &str = "\
+const PAGE_HEAD: &str = "\
 # The papers, run again
 
 Every figure and table of the five papers, each with the command that makes it again. This page is made from the tables
@@ -24,7 +24,7 @@ text, not their figures, so each figure is compared with what the text says abou
 
 /// The page, from the tables that there are; an exhibit without one is named as not run.
 pub fn page(mut table: impl FnMut(&Exhibit) -> Option<Table>) -> String {
-    let mut text = HEAD.to_owned();
+    let mut text = PAGE_HEAD.to_owned();
     let run: Vec<(&Exhibit, Option<Table>)> = ALL
         .iter()
         .map(|exhibit| (exhibit, table(exhibit)))
@@ -50,11 +50,11 @@ pub fn page(mut table: impl FnMut(&Exhibit) -> Option<Table>) -> String {
 
 fn section(exhibit: &Exhibit, table: Option<&Table>) -> String {
     let Exhibit { id, caption, .. } = exhibit;
-    let scale = table
+    let size = table
         .and_then(|table| table.records().first())
         .map_or("full", |record| record.text("run_size"));
     let mut text = format!(
-        "\n### {id}\n{}`eigenveil reproduce {id} --{scale}",
+        "\n### {id}\n{}`eigenveil reproduce {id} --{size}",
         wrapped(&format!("{caption}."))
     );
     if !exhibit.data.is_empty() {

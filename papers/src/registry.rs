@@ -40,7 +40,7 @@ pub const ALL: &[Exhibit] = &[
 ];
 
 /// The numbers that names began with until 0.2.0.
-const BY_NUMBER: [(&str, Paper); 5] = [
+const OLD_NUMBERS: [(&str, Paper); 5] = [
     ("000", Paper::Maunu),
     ("001", Paper::Shang),
     ("002", Paper::WangXu),
@@ -55,7 +55,7 @@ const BY_NUMBER: [(&str, Paper); 5] = [
 pub fn find(id: &str) -> Result<&'static Exhibit> {
     ALL.iter().find(|exhibit| exhibit.id == id).ok_or_else(|| {
         let paper = id.split('-').next().unwrap_or_default();
-        let number = BY_NUMBER.iter().find(|(number, _)| *number == paper);
+        let number = OLD_NUMBERS.iter().find(|(number, _)| *number == paper);
         if let Some((number, paper)) = number {
             let now = id.replacen(number, paper.slug(), 1);
             return Error::invalid_request(format!("{id} is now called {now}"));

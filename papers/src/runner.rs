@@ -14,8 +14,8 @@ use eigenveil_shared::{Error, ErrorCode, Result};
 use crate::{
     data::Data,
     exhibit::Exhibit,
-    journal::{Done, Header, Journal},
-    plan::{Point, Scale},
+    journal::{CompletedRuns, Header, Journal},
+    plan::{Point, RunSize},
     table::Table,
 };
 
@@ -23,7 +23,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct RunOptions {
     /// How much.
-    pub scale: Scale,
+    pub size: RunSize,
     /// The journal of what is done, which a later call reads.
     pub journal: PathBuf,
     /// Whether to forget what an earlier call has done.
@@ -53,14 +53,14 @@ pub fn run(
     tell: &(dyn Fn(Progress) + Sync),
 ) -> Result<Table> {
     data.require(exhibit)?;
-    let plan = (exhibit.plan)(data, options.scale)?;
+    let plan = (exhibit.plan)(data, options.size)?;
     if options.restart {
         // Not being there is as good.
         let _ = std::fs::remove_file(&options.journal);
     }
     let header = Header {
         exhibit: exhibit.id.to_owned(),
-        scale: options.scale.to_string(),
+        size: options.size.to_string(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let (journal, done) = Journal::open(&options.journal, &header)?;
@@ -70,7 +70,7 @@ pub fn run(
         .flat_map(|repeat| (0..plan.cells.len()).map(move |cell| (cell, repeat)))
         .filter(|&(cell, repeat)| repeat < plan.cells[cell].repeats)
         .collect();
-    let is_done = |done: &Done, &(cell, repeat): &(usize, u64)| {
+    let is_done = |done: &CompletedRuns, &(cell, repeat): &(usize, u64)| {
         done.contains_key(&(plan.cells[cell].key.clone(), repeat))
     };
     let left: Vec<(usize, u64)> = all
@@ -89,7 +89,7 @@ pub fn run(
     let (next, finished) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let failed = AtomicBool::new(false);
     let cores = Threads::available();
-    let (workers, threads) = match plan.together {
+    let (workers, threads) = match plan.one_run_at_a_time {
         true => (1, cores),
         false => (cores.count(), Threads::current()),
     };
@@ -149,7 +149,7 @@ pub fn run(
             (cell.key.clone(), points.collect())
         })
         .collect();
-    Ok(Table::summarize(exhibit, options.scale, &cells))
+    Ok(Table::summarize(exhibit, options.size, &cells))
 }
 
 /// Points with as many values as the exhibit has names.

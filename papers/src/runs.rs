@@ -133,7 +133,7 @@ pub(crate) fn slope(points: &[(f64, f64)]) -> f64 {
 }
 
 /// The line with the smallest `x` and that with the largest, as (`x`, `y`).
-pub(crate) fn ends(
+pub(crate) fn first_and_last(
     table: &Table,
     wanted: &[(&str, &str)],
     x: &str,

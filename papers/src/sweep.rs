@@ -15,7 +15,7 @@ pub(crate) struct Sweep<'a> {
 impl Sweep<'_> {
     /// Adds whether the measure falls (or grows) from the first to the last value of x, by more than two standard errors
     /// of the difference of the means.
-    pub(crate) fn judge(&self, verdict: Verdict, says: &str, falls: bool) -> Verdict {
+    pub(crate) fn check_trend(&self, verdict: Verdict, says: &str, falls: bool) -> Verdict {
         let mut lines: Vec<_> = self.table.matching(self.fixed).collect();
         lines.sort_by(|a, b| a.number(self.x).total_cmp(&b.number(self.x)));
         let (Some(first), Some(last)) = (lines.first(), lines.last()) else {

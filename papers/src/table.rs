@@ -7,7 +7,7 @@ use eigenveil_shared::{Error, Result};
 use crate::{
     exhibit::Exhibit,
     number::short,
-    plan::{Point, Scale},
+    plan::{Point, RunSize},
 };
 
 /// One line: a cell, at one coordinate.
@@ -116,7 +116,7 @@ impl Table {
     /// Mean and spread over the repeats of each cell.
     pub(crate) fn summarize(
         exhibit: &Exhibit,
-        scale: Scale,
+        size: RunSize,
         cells: &[(Vec<String>, Vec<Vec<Point>>)],
     ) -> Self {
         let header = exhibit.header();
@@ -139,7 +139,7 @@ impl Table {
                     fields.extend(spread(&values).map(short));
                 }
                 fields.push(points.len().to_string());
-                fields.push(scale.to_string());
+                fields.push(size.to_string());
                 records.push(Record(header.iter().cloned().zip(fields).collect()));
             }
         }

@@ -13,7 +13,7 @@ fn docs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs")
 }
 
-fn kept(exhibit: &Exhibit) -> Option<Table> {
+fn stored_table(exhibit: &Exhibit) -> Option<Table> {
     let path = docs().join("papers").join(format!("{}.csv", exhibit.id));
     let text = std::fs::read_to_string(path).ok()?;
     Some(Table::parse(exhibit, &text).unwrap())
@@ -23,7 +23,7 @@ fn kept(exhibit: &Exhibit) -> Option<Table> {
 fn the_page_is_the_one_that_the_tables_make() {
     let path = docs().join("papers.md");
     let written = std::fs::read_to_string(path).unwrap();
-    let made = page(kept);
+    let made = page(stored_table);
     for (number, (made, written)) in (1..).zip(made.lines().zip(written.lines())) {
         assert_eq!(
             made, written,
@@ -36,7 +36,7 @@ fn the_page_is_the_one_that_the_tables_make() {
 #[test]
 fn pictures_are_those_of_the_tables() {
     for exhibit in ALL {
-        let Some(table) = kept(exhibit) else {
+        let Some(table) = stored_table(exhibit) else {
             continue;
         };
         let path = docs().join("papers").join(format!("{}.svg", exhibit.id));

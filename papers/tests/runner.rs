@@ -14,13 +14,13 @@ use std::{
 };
 
 use eigenveil_papers::{
-    Cell, Data, Exhibit, Minutes, Paper, Plan, Point, Progress, RunOptions, Scale, Table, Verdict,
-    run,
+    Cell, Data, Exhibit, Minutes, Paper, Point, Progress, RunOptions, RunPlan, RunSize, Table,
+    Verdict, run,
 };
 use eigenveil_shared::Error;
 
 /// One test at a time: the exhibit counts in statics.
-static ONE: Mutex<()> = Mutex::new(());
+static SERIAL: Mutex<()> = Mutex::new(());
 static RUNS: AtomicU64 = AtomicU64::new(0);
 /// After so many runs the exhibit fails.
 static FAILS_AFTER: AtomicU64 = AtomicU64::new(u64::MAX);
@@ -34,9 +34,9 @@ const SQUARES: Exhibit = Exhibit {
     coordinate: Some("power"),
     per_cell: &["double"],
     measures: &["value"],
-    plan: |_, scale| {
-        let mut plan = Plan::default();
-        for x in 0..scale.choose(4_u32, 6) {
+    plan: |_, size| {
+        let mut plan = RunPlan::default();
+        for x in 0..size.choose(4_u32, 6) {
             plan.cells.push(Cell::new([&x], 5, move |repeat| {
                 if RUNS.fetch_add(1, Ordering::SeqCst) >= FAILS_AFTER.load(Ordering::SeqCst) {
                     return Err(Error::invalid_request("on purpose"));
@@ -54,12 +54,12 @@ const SQUARES: Exhibit = Exhibit {
     check_claims: |_| Verdict::default(),
     to_svg: |_| String::new(),
     to_markdown: |_| String::new(),
-    ..Exhibit::of(Paper::Liu)
+    ..Exhibit::of_paper(Paper::Liu)
 };
 
 fn options(directory: &Path) -> RunOptions {
     RunOptions {
-        scale: Scale::Quick,
+        size: RunSize::Quick,
         journal: directory.join("journal"),
         restart: false,
     }
@@ -67,7 +67,7 @@ fn options(directory: &Path) -> RunOptions {
 
 #[test]
 fn a_broken_run_goes_on_and_gives_the_same() {
-    let _one = ONE
+    let _serial = SERIAL
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner);
     let data = Data::new(None);
@@ -94,20 +94,20 @@ fn a_broken_run_goes_on_and_gives_the_same() {
     assert!(seen.iter().any(|progress| progress.done == 20));
     assert_eq!(table, expected);
 
-    // All is done: nothing is run, the same comes out; anew, everything is run.
+    // All is done: nothing is run, the same comes out; restarted, everything is run.
     RUNS.store(0, Ordering::SeqCst);
     let again = run(&SQUARES, &data, &options(broken.path()), &|_| ()).unwrap();
     assert_eq!((RUNS.load(Ordering::SeqCst), again), (0, table));
-    let anew = RunOptions {
+    let restarted = RunOptions {
         restart: true,
         ..options(broken.path())
     };
-    run(&SQUARES, &data, &anew, &|_| ()).unwrap();
+    run(&SQUARES, &data, &restarted, &|_| ()).unwrap();
     assert_eq!(RUNS.load(Ordering::SeqCst), 20);
-    // Another scale does not take these for its own.
+    // A full run does not resume from a quick one.
     RUNS.store(0, Ordering::SeqCst);
     let full = RunOptions {
-        scale: Scale::Full,
+        size: RunSize::Full,
         ..options(broken.path())
     };
     run(&SQUARES, &data, &full, &|_| ()).unwrap();
@@ -116,7 +116,7 @@ fn a_broken_run_goes_on_and_gives_the_same() {
 
 #[test]
 fn the_csv_has_mean_and_spread_and_is_read_back() {
-    let _one = ONE
+    let _serial = SERIAL
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner);
     FAILS_AFTER.store(u64::MAX, Ordering::SeqCst);

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use eigenveil_papers::{
-    ALL, Claim, Data, Exhibit, Progress, RunOptions, Scale, Table, Verdict, find, page,
+    ALL, Claim, Data, Exhibit, Progress, RunOptions, RunSize, Table, Verdict, find, page,
     run as run_exhibit,
 };
 use serde::Serialize;
@@ -104,7 +104,11 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> Result<()> {
             .collect::<std::result::Result<_, _>>()?,
     };
     output::make_dir(&args.out)?;
-    let scale = if args.full { Scale::Full } else { Scale::Quick };
+    let size = if args.full {
+        RunSize::Full
+    } else {
+        RunSize::Quick
+    };
     let mut outcomes = Vec::new();
     for (place, exhibit) in exhibits.iter().enumerate() {
         let data = Data::new(args.data.as_deref());
@@ -120,7 +124,7 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> Result<()> {
             }
             Ok(()) => {
                 let title = format!("{} ({} of {})", exhibit.id, place + 1, exhibits.len());
-                run_exhibit_to_files(exhibit, &data, args, scale, &title, json)?
+                run_exhibit_to_files(exhibit, &data, args, size, &title, json)?
             }
         };
         outcomes.push(outcome);
@@ -136,7 +140,7 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> Result<()> {
         .map(|outcome| outcome.id)
         .collect();
     if json {
-        output::json(&serde_json::json!({ "run_size": scale.as_str(), "exhibits": outcomes }))?;
+        output::json(&serde_json::json!({ "run_size": size.as_str(), "exhibits": outcomes }))?;
     }
     match missing.len() {
         0 => Ok(()),
@@ -156,13 +160,13 @@ fn run_exhibit_to_files(
     exhibit: &'static Exhibit,
     data: &Data,
     args: &ReproduceArgs,
-    scale: Scale,
+    size: RunSize,
     title: &str,
     json: bool,
 ) -> Result<Outcome> {
     let bar = output::bar(0, title);
     let options = RunOptions {
-        scale,
+        size,
         journal: journal(&args.out, exhibit),
         restart: args.restart,
     };

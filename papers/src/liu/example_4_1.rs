@@ -11,10 +11,10 @@ use nalgebra::DMatrix;
 use rand_distr::{Distribution, StandardNormal};
 
 use crate::{
-    Cell, Data, Exhibit, Minutes, Paper, Plan, Point, Scale, Table, Verdict,
+    Cell, Data, Exhibit, Minutes, Paper, Point, RunPlan, RunSize, Table, Verdict,
     data::prepared,
     number::{digits, short},
-    runs::{ends, fitted, private, true_epsilon},
+    runs::{first_and_last, fitted, private, true_epsilon},
     sweep,
 };
 
@@ -47,12 +47,12 @@ fn error(algorithm: &str, sigma: f64, repeat: u64) -> Result<Vec<Point>> {
     let rows = example(sigma, repeat)?;
     let mut rng = generator(Some(repeat))?;
     let (fit, error) = fitted(algorithm, &Options::default(), privacy, &rows, &mut rng)?;
-    Ok(vec![Point::only([true_epsilon(&fit), error])])
+    Ok(vec![Point::single([true_epsilon(&fit), error])])
 }
 
-fn plan(_: &Data, scale: Scale) -> Result<Plan> {
-    let mut plan = Plan::default();
-    let sigmas: &[f64] = scale.choose(
+fn plan(_: &Data, size: RunSize) -> Result<RunPlan> {
+    let mut plan = RunPlan::default();
+    let sigmas: &[f64] = size.choose(
         &[1e-1, 1e-2, 1e-3, 1e-4, 1e-6],
         &[1e-1, 3e-2, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6],
     );
@@ -60,7 +60,7 @@ fn plan(_: &Data, scale: Scale) -> Result<Plan> {
         for &sigma in sigmas {
             plan.cells.push(Cell::new(
                 [&algorithm, &short(sigma)],
-                scale.choose(5, 20),
+                size.choose(5, 20),
                 move |repeat| error(algorithm, sigma, repeat),
             ));
         }
@@ -72,8 +72,9 @@ fn check_claims(table: &Table) -> Verdict {
     let mut verdict = Verdict::default();
     for algorithm in ALGORITHMS {
         let wanted = [("algorithm", algorithm)];
-        let ((little, small), (much, large)) = ends(table, &wanted, "sigma", "error_mean");
-        let because = format!(
+        let ((little, small), (much, large)) =
+            first_and_last(table, &wanted, "sigma", "error_mean");
+        let evidence = format!(
             "{} at σ = {}, {} at σ = {}",
             digits(large, 3),
             short(much),
@@ -85,13 +86,13 @@ fn check_claims(table: &Table) -> Verdict {
             verdict.with(
                 format!("{algorithm}'s error vanishes with σ"),
                 ratio < 0.01,
-                because,
+                evidence,
             )
         } else {
             verdict.with(
                 format!("{algorithm}'s error does not vanish with σ"),
                 ratio > 0.5,
-                because,
+                evidence,
             )
         };
     }
@@ -124,5 +125,5 @@ pub(crate) const EXAMPLE_4_1: Exhibit = Exhibit {
     check_claims,
     to_svg,
     to_markdown: |table| sweep::markdown(table, &["algorithm"], "sigma", "error", &[]),
-    ..Exhibit::of(Paper::Liu)
+    ..Exhibit::of_paper(Paper::Liu)
 };

@@ -7,8 +7,8 @@ use eigenveil_estimation::{metrics::projector_distance, models::Model};
 use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 
-use super::method::{DP_SGGD, Method, Noise, Noises, private};
-use crate::{Cell, Plan, Point, number::short, runs::model_rows};
+use super::method::{DP_SGGD, Method, Noise, NoiseCache, private};
+use crate::{Cell, Point, RunPlan, number::short, runs::model_rows};
 
 /// Of the key of every exhibit on haystacks.
 pub(super) const COLUMNS: &[&str] = &[
@@ -39,7 +39,7 @@ pub(super) const MEASURES: &[&str] = &[
 pub(super) const TOLERANCE: f64 = 0.141_421;
 
 /// Both kinds of noise, the paper's first.
-pub(super) const NOISES: [NoiseRule; 2] = [NoiseRule::AsPublished, NoiseRule::Accounted];
+pub(super) const CALIBRATIONS: [NoiseRule; 2] = [NoiseRule::AsPublished, NoiseRule::Accounted];
 
 /// Data and budget of a cell.
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +57,7 @@ pub(super) struct Setting {
 
 impl Setting {
     /// N rows of dimension p with all else as in the paper's experiments: r = 2, half inliers, ε = 0.8, δ = 1/√N.
-    pub(super) fn printed(n: usize, p: usize) -> Self {
+    pub(super) fn from_paper(n: usize, p: usize) -> Self {
         Self {
             n,
             p,
@@ -79,7 +79,7 @@ impl Setting {
 
     /// Rows of a step: the paper's `max(N√(ε/4T), 1)` where the method has no other.
     fn batch(&self, method: &Method) -> usize {
-        if !method.form.is_sampled() {
+        if !method.variant.is_sampled() {
             return self.n;
         }
         let usual = self.n as f64 * (self.epsilon / (4.0 * method.iterations as f64)).sqrt();
@@ -110,7 +110,7 @@ fn outcome(setting: &Setting, method: &Method, noise: &Noise, repeat: u64) -> Re
         Ok::<_, eigenveil_shared::Error>((fit, started.elapsed().as_secs_f64()))
     };
     let (fit, mut seconds) = timed(&request)?;
-    if method.form == DP_SGGD {
+    if method.variant == DP_SGGD {
         // Its steps cost less than being watched: it is timed alone.
         request.truth = None;
         seconds = timed(&request)?.1;
@@ -128,7 +128,7 @@ fn outcome(setting: &Setting, method: &Method, noise: &Noise, repeat: u64) -> Re
 impl Outcome {
     /// Share of the iterations after which the error stays within the tolerance. (A start may be within it that the
     /// first steps leave again.)
-    fn settled(&self) -> Option<f64> {
+    fn tolerance_share(&self) -> Option<f64> {
         let last = self.trace.last()?.iteration.max(1) as f64;
         let within = |point: &&TracePoint| point.error <= TOLERANCE;
         let settled = self.trace.iter().rev().take_while(within).last()?;
@@ -136,9 +136,9 @@ impl Outcome {
     }
 
     /// The values of [`MEASURES`], after the true ε.
-    fn end(&self) -> Point {
-        let settled = self.settled();
-        Point::only([
+    fn final_point(&self) -> Point {
+        let settled = self.tolerance_share();
+        Point::single([
             self.true_epsilon,
             self.error,
             self.error.log10(),
@@ -149,7 +149,7 @@ impl Outcome {
     }
 
     /// True ε, error and seconds along the iterations, which all take as long.
-    fn along(&self) -> Vec<Point> {
+    fn trace_points(&self) -> Vec<Point> {
         let last = self.trace.last().map_or(1, |point| point.iteration.max(1));
         self.trace
             .iter()
@@ -167,7 +167,7 @@ impl Outcome {
 
 /// What a cell keeps of its runs.
 #[derive(Clone, Copy)]
-pub(super) enum Keep {
+pub(super) enum Recorded {
     End,
     Trace,
 }
@@ -175,8 +175,8 @@ pub(super) enum Keep {
 /// A plan of runs on haystacks.
 #[derive(Default)]
 pub(super) struct Runs {
-    pub(super) plan: Plan,
-    noises: Noises,
+    pub(super) plan: RunPlan,
+    noise_cache: NoiseCache,
 }
 
 impl Runs {
@@ -186,14 +186,16 @@ impl Runs {
         setting: Setting,
         method: Method,
         rule: NoiseRule,
-        keep: Keep,
+        recorded: Recorded,
         repeats: u64,
     ) -> Result<()> {
         let privacy = private(setting.epsilon, setting.delta, rule)?;
-        let noise = self.noises.shared(method, (setting.n, setting.p), privacy);
+        let noise = self
+            .noise_cache
+            .shared(method, (setting.n, setting.p), privacy);
         self.plan.cells.push(Cell::new(
             [
-                &method.form.name(),
+                &method.variant.name(),
                 &rule,
                 &setting.n,
                 &setting.p,
@@ -208,9 +210,9 @@ impl Runs {
             repeats,
             move |repeat| {
                 let outcome = outcome(&setting, &method, &noise, repeat)?;
-                Ok(match keep {
-                    Keep::End => vec![outcome.end()],
-                    Keep::Trace => outcome.along(),
+                Ok(match recorded {
+                    Recorded::End => vec![outcome.final_point()],
+                    Recorded::Trace => outcome.trace_points(),
                 })
             },
         ));

@@ -10,19 +10,19 @@ use eigenveil_shared::Result;
 
 /// Which algorithm.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Form {
+pub(super) enum Variant {
     Glad(GladForm),
     Reaper(ReaperForm),
 }
 
-pub(super) const DP_GGD: Form = Form::Glad(GladForm::DpGgd);
-pub(super) const DP_SGGD: Form = Form::Glad(GladForm::DpSggd);
-pub(super) const DP_GD: Form = Form::Reaper(ReaperForm::Gd);
-pub(super) const DP_SGD: Form = Form::Reaper(ReaperForm::Sgd);
-pub(super) const DP_MD: Form = Form::Reaper(ReaperForm::Md);
-pub(super) const DP_SMD: Form = Form::Reaper(ReaperForm::Smd);
+pub(super) const DP_GGD: Variant = Variant::Glad(GladForm::DpGgd);
+pub(super) const DP_SGGD: Variant = Variant::Glad(GladForm::DpSggd);
+pub(super) const DP_GD: Variant = Variant::Reaper(ReaperForm::Gd);
+pub(super) const DP_SGD: Variant = Variant::Reaper(ReaperForm::Sgd);
+pub(super) const DP_MD: Variant = Variant::Reaper(ReaperForm::Md);
+pub(super) const DP_SMD: Variant = Variant::Reaper(ReaperForm::Smd);
 
-impl Form {
+impl Variant {
     /// The six, those over all rows first.
     pub(super) const ALL: [Self; 6] = [DP_GGD, DP_GD, DP_MD, DP_SGGD, DP_SGD, DP_SMD];
 
@@ -55,7 +55,7 @@ impl Form {
 /// An algorithm with its settings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Method {
-    pub(super) form: Form,
+    pub(super) variant: Variant,
     /// T.
     pub(super) iterations: usize,
     /// Mean size of a batch; `None`: the paper's `max(N√(ε/4T), 1)`.
@@ -66,29 +66,29 @@ pub(super) struct Method {
 
 impl Method {
     /// With the paper's batches, and its stages of 50.
-    pub(super) fn printed(form: Form, iterations: usize) -> Self {
+    pub(super) fn from_paper(variant: Variant, iterations: usize) -> Self {
         Self {
-            form,
+            variant,
             iterations,
             batch: None,
             stage: Some(50),
         }
     }
 
-    fn glad(&self, form: GladForm) -> Glad {
+    fn glad(&self, variant: GladForm) -> Glad {
         Glad {
             iterations: Some(self.iterations),
             batch: self.batch,
             stage: self.stage,
-            ..Glad::new(form)
+            ..Glad::new(variant)
         }
     }
 
-    fn reaper(&self, form: ReaperForm) -> Reaper {
+    fn reaper(&self, variant: ReaperForm) -> Reaper {
         Reaper {
             iterations: Some(self.iterations),
             batch: self.batch,
-            ..Reaper::new(form)
+            ..Reaper::new(variant)
         }
     }
 
@@ -100,10 +100,10 @@ impl Method {
         noise: Option<&Calibrated>,
         rng: &mut Generator,
     ) -> Result<Fit> {
-        match self.form {
-            Form::Glad(form) => self.glad(form).fit_calibrated(rows, request, noise, rng),
-            Form::Reaper(form) => {
-                let run = self.reaper(form);
+        match self.variant {
+            Variant::Glad(variant) => self.glad(variant).fit_calibrated(rows, request, noise, rng),
+            Variant::Reaper(variant) => {
+                let run = self.reaper(variant);
                 Ok(run.fit_calibrated(rows, request, noise, rng)?.1)
             }
         }
@@ -127,12 +127,15 @@ pub(super) struct Noise {
 impl Noise {
     /// The noise; none without privacy.
     pub(super) fn calibrated(&self) -> Result<Option<&Calibrated>> {
-        let found = self.found.get_or_init(|| match self.method.form {
-            Form::Glad(form) => self
-                .method
-                .glad(form)
-                .calibrate(self.n, self.p, &self.privacy),
-            Form::Reaper(form) => self.method.reaper(form).calibrate(self.n, &self.privacy),
+        let found = self.found.get_or_init(|| match self.method.variant {
+            Variant::Glad(variant) => {
+                self.method
+                    .glad(variant)
+                    .calibrate(self.n, self.p, &self.privacy)
+            }
+            Variant::Reaper(variant) => {
+                self.method.reaper(variant).calibrate(self.n, &self.privacy)
+            }
         });
         found.as_ref().map(Option::as_ref).map_err(Clone::clone)
     }
@@ -140,9 +143,9 @@ impl Noise {
 
 /// Noise that is found once for all cells of a plan whose runs release the same.
 #[derive(Default)]
-pub(super) struct Noises(Vec<Arc<Noise>>);
+pub(super) struct NoiseCache(Vec<Arc<Noise>>);
 
-impl Noises {
+impl NoiseCache {
     /// The noise of runs of this method over n rows of dimension p.
     pub(super) fn shared(
         &mut self,
@@ -152,8 +155,8 @@ impl Noises {
     ) -> Arc<Noise> {
         // REAPER's two geometries, and GGD's dimensions up to where its start changes, release the same.
         let released = |m: &Method, p: usize| {
-            let start = matches!(m.form, Form::Glad(_)).then_some(p > 2_000);
-            (m.form.is_sampled(), start, m.iterations, m.batch)
+            let start = matches!(m.variant, Variant::Glad(_)).then_some(p > 2_000);
+            (m.variant.is_sampled(), start, m.iterations, m.batch)
         };
         let same = |noise: &&Arc<Noise>| {
             (noise.n, noise.privacy) == (n, privacy)

@@ -12,7 +12,7 @@ use nalgebra::DMatrix;
 use rand::RngExt;
 use rand_distr::{Distribution, StandardNormal};
 
-use crate::data::{Data, Raw, prepared};
+use crate::data::{Data, RawRows, prepared};
 
 pub(super) const FILES: &[&str] = &[
     "popres_pcs.npy",
@@ -24,12 +24,12 @@ const OUTLIERS: usize = 1_000;
 /// Of the columns that make the outliers.
 const OUTLIER_RANK: usize = 30;
 /// Cuts a standard Gaussian into thirds.
-const THIRD: f64 = 0.43;
+const TERCILE: f64 = 0.43;
 
 /// What the files hold, and rows of dimension D that are made of it when the first run asks for them.
 pub(super) struct Popres {
-    scores: Raw,
-    eigenvalues: Raw,
+    scores: RawRows,
+    eigenvalues: RawRows,
     /// Longitude and latitude, a row for each person.
     places: DMatrix<f64>,
     pub(super) d: usize,
@@ -142,7 +142,7 @@ fn gaussian(rows: usize, columns: usize, rng: &mut Generator) -> DMatrix<f64> {
 
 /// Three values, −1, 0 and 1 (the paper's 0, 1 and 2, centred): the thirds of a Gaussian of this matrix's scale.
 fn alleles(mut values: DMatrix<f64>) -> DMatrix<f64> {
-    let cut = THIRD * values.norm() / (values.len() as f64).sqrt();
+    let cut = TERCILE * values.norm() / (values.len() as f64).sqrt();
     values.apply(|x| *x = f64::from(u8::from(*x > cut)) - f64::from(u8::from(*x < -cut)));
     values
 }

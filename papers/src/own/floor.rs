@@ -11,18 +11,18 @@ use eigenveil_shared::{
 };
 
 use crate::{
-    Cell, Data, Exhibit, Minutes, Paper, Plan, Point, Record, Scale, Table, Verdict,
+    Cell, Data, Exhibit, Minutes, Paper, Point, Record, RunPlan, RunSize, Table, Verdict,
     number::digits,
     runs::{params, study},
     sweep,
 };
 
 /// With Gaussian noise θ > 1.3 r is an expected squared cosine 1 − (r/θ)² above this: a component is clear.
-const CLEAR: f64 = 1.0 - 1.0 / (1.3 * 1.3);
+const CLEAR_ALIGNMENT: f64 = 1.0 - 1.0 / (1.3 * 1.3);
 /// Largest deviation of predicted from measured error where every component is clear.
-const TOLERANCE: f64 = 0.15;
+const MAX_DEVIATION: f64 = 0.15;
 /// Least share of runs of pure noise in which `k = auto` may keep a component.
-const FALSE_ALARMS: f64 = 0.05;
+const MAX_FALSE_ALARMS: f64 = 0.05;
 
 #[derive(Clone)]
 enum Source {
@@ -45,7 +45,7 @@ fn error(
         Source::Rows(rows) => RowSource::Rows(rows),
     };
     let summary = study(&params, source, n, k, None, seed)?;
-    Ok(vec![Point::only([
+    Ok(vec![Point::single([
         summary.error_mean,
         summary.predicted_error.unwrap_or(f64::NAN),
         summary.predicted_alignment.unwrap_or(f64::NAN),
@@ -54,9 +54,9 @@ fn error(
     ])])
 }
 
-fn add(plan: &mut Plan, source: &Source, p: usize, k: usize, scale: Scale, repeats: u64) {
-    let budgets: &[f64] = scale.choose(&[2.0, 8.0], &[1.0, 2.0, 4.0, 8.0]);
-    let sizes: &[u64] = scale.choose(&[10_000, 100_000], &[10_000, 100_000, 1_000_000]);
+fn add(plan: &mut RunPlan, source: &Source, p: usize, k: usize, size: RunSize, repeats: u64) {
+    let budgets: &[f64] = size.choose(&[2.0, 8.0], &[1.0, 2.0, 4.0, 8.0]);
+    let sizes: &[u64] = size.choose(&[10_000, 100_000], &[10_000, 100_000, 1_000_000]);
     for &mechanism in MechanismKind::ALL {
         for &epsilon in budgets {
             for &n in sizes {
@@ -71,37 +71,37 @@ fn add(plan: &mut Plan, source: &Source, p: usize, k: usize, scale: Scale, repea
     }
 }
 
-fn floor(_: &Data, scale: Scale) -> Result<Plan> {
-    let mut plan = Plan::default();
-    let dimensions: &[usize] = scale.choose(&[40], &[40, 200]);
+fn floor(_: &Data, size: RunSize) -> Result<RunPlan> {
+    let mut plan = RunPlan::default();
+    let dimensions: &[usize] = size.choose(&[40], &[40, 200]);
     for &p in dimensions {
         let model = Source::Model(Model::spiked(p, 5, 20.0));
-        add(&mut plan, &model, p, 5, scale, scale.choose(5, 20));
+        add(&mut plan, &model, p, 5, size, size.choose(5, 20));
     }
     Ok(plan)
 }
 
-fn floor_digits(data: &Data, scale: Scale) -> Result<Plan> {
-    let mut plan = Plan::default();
+fn floor_digits(data: &Data, size: RunSize) -> Result<RunPlan> {
+    let mut plan = RunPlan::default();
     let rows = Source::Rows(data.raw("digits.npy")?);
     for k in [3, 5] {
-        add(&mut plan, &rows, 64, k, scale, scale.choose(5, 20));
+        add(&mut plan, &rows, 64, k, size, size.choose(5, 20));
     }
     Ok(plan)
 }
 
-fn pure_noise(_: &Data, scale: Scale) -> Result<Plan> {
-    let mut plan = Plan::default();
-    let dimensions: &[usize] = scale.choose(&[40], &[40, 200]);
+fn pure_noise(_: &Data, size: RunSize) -> Result<RunPlan> {
+    let mut plan = RunPlan::default();
+    let dimensions: &[usize] = size.choose(&[40], &[40, 200]);
     for &p in dimensions {
         for &mechanism in MechanismKind::ALL {
             for epsilon in [1.0, 4.0] {
-                for n in scale.choose([1_000_u64, 4_000], [1_000, 10_000]) {
+                for n in size.choose([1_000_u64, 4_000], [1_000, 10_000]) {
                     // A spike of 1e-9 is drawn like any other and is nothing.
                     let model = Source::Model(Model::spiked(p, 1, 1e-9));
                     plan.cells.push(Cell::new(
                         [&mechanism, &p, &1, &epsilon, &n],
-                        scale.choose(100, 400),
+                        size.choose(100, 400),
                         move |repeat| error(&model, p, 1, (mechanism, epsilon, n), repeat),
                     ));
                 }
@@ -119,12 +119,12 @@ fn check_claims(table: &Table) -> Verdict {
     let clear: Vec<&Record> = table
         .records()
         .iter()
-        .filter(|record| record.number("alignment_mean") > CLEAR)
+        .filter(|record| record.number("alignment_mean") > CLEAR_ALIGNMENT)
         .collect();
     let worst = clear.iter().map(|r| deviation(r)).fold(0.0, f64::max);
     Verdict::default().with(
         "where every component is clear, the error predicted is the error measured, within 15 %",
-        worst < TOLERANCE && !clear.is_empty(),
+        worst < MAX_DEVIATION && !clear.is_empty(),
         format!(
             "{} of {} settings are clear; the worst is {} % off",
             clear.len(),
@@ -134,16 +134,16 @@ fn check_claims(table: &Table) -> Verdict {
     )
 }
 
-fn judge_noise(table: &Table) -> Verdict {
+fn check_noise(table: &Table) -> Verdict {
     let records = table.records();
     let kept = records.iter().map(|record| record.number("kept_mean"));
     let worst = kept.fold(0.0, f64::max);
     // By chance too: three standard errors of so many runs.
     let runs = records.first().map_or(1.0, |r| r.number("repeats"));
-    let chance = 3.0 * (FALSE_ALARMS * (1.0 - FALSE_ALARMS) / runs).sqrt();
+    let chance = 3.0 * (MAX_FALSE_ALARMS * (1.0 - MAX_FALSE_ALARMS) / runs).sqrt();
     Verdict::default().with(
         "of rows without a component `k = auto` keeps one in at most 5 % of runs",
-        worst <= FALSE_ALARMS + chance,
+        worst <= MAX_FALSE_ALARMS + chance,
         format!(
             "at most {} % of {runs} runs in any of {} settings",
             digits(100.0 * worst, 2),
@@ -172,7 +172,7 @@ fn to_svg(table: &Table) -> String {
     )
 }
 
-fn picture_noise(table: &Table) -> String {
+fn svg_noise(table: &Table) -> String {
     let mut lines = Vec::new();
     let p = table.values("p").first().copied().unwrap_or("40");
     for mechanism in table.values("mechanism") {
@@ -187,7 +187,7 @@ fn picture_noise(table: &Table) -> String {
         Axis::log("participants n"),
         Axis::linear("share of runs"),
         lines,
-        [("5 %".to_owned(), FALSE_ALARMS)],
+        [("5 %".to_owned(), MAX_FALSE_ALARMS)],
     )
 }
 
@@ -207,7 +207,7 @@ fn to_markdown(table: &Table) -> String {
     sweep::grid(heads, rows)
 }
 
-fn numbers_noise(table: &Table) -> String {
+fn markdown_noise(table: &Table) -> String {
     let rows = table.records().iter().map(|r| {
         let setting = ["mechanism", "p", "epsilon", "n"].map(|column| r.text(column));
         let kept = digits(100.0 * r.number("kept_mean"), 2);
@@ -231,7 +231,7 @@ pub(crate) const FLOOR: Exhibit = Exhibit {
     check_claims,
     to_svg,
     to_markdown,
-    ..Exhibit::of(Paper::Ours)
+    ..Exhibit::of_paper(Paper::Ours)
 };
 
 pub(crate) const FLOOR_DIGITS: Exhibit = Exhibit {
@@ -247,8 +247,8 @@ pub(crate) const PURE_NOISE: Exhibit = Exhibit {
     item: "pure noise (ours)",
     caption: "how often a component is kept of rows that have none",
     plan: pure_noise,
-    check_claims: judge_noise,
-    to_svg: picture_noise,
-    to_markdown: numbers_noise,
+    check_claims: check_noise,
+    to_svg: svg_noise,
+    to_markdown: markdown_noise,
     ..FLOOR
 };

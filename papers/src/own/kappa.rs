@@ -27,7 +27,7 @@ use nalgebra::DMatrix;
 use rand::{SeedableRng, rngs::ChaCha20Rng};
 
 use crate::{
-    Cell, Data, Exhibit, Minutes, Paper, Plan, Point, Scale, Table, Verdict, number::digits,
+    Cell, Data, Exhibit, Minutes, Paper, Point, RunPlan, RunSize, Table, Verdict, number::digits,
     runs::params, sweep,
 };
 
@@ -54,7 +54,7 @@ const SETTINGS: [Setting; 16] = [
     (IsotropicGaussian, 200, 15, 3, 1_000_000, 2.0, 20.0),
 ];
 /// Those of a quick run: the first, whose p is at most 200.
-const QUICK: usize = 10;
+const QUICK_SETTINGS: usize = 10;
 
 /// A point for each κ.
 fn errors(setting: Setting, repeat: u64) -> Result<Vec<Point>> {
@@ -101,9 +101,9 @@ fn errors(setting: Setting, repeat: u64) -> Result<Vec<Point>> {
         .collect()
 }
 
-fn plan(_: &Data, scale: Scale) -> Result<Plan> {
-    let mut plan = Plan::default();
-    for &setting in &SETTINGS[..scale.choose(QUICK, SETTINGS.len())] {
+fn plan(_: &Data, size: RunSize) -> Result<RunPlan> {
+    let mut plan = RunPlan::default();
+    for &setting in &SETTINGS[..size.choose(QUICK_SETTINGS, SETTINGS.len())] {
         let (mechanism, p, s, k, n, epsilon, spike) = setting;
         plan.cells.push(Cell::new(
             [&mechanism, &p, &s, &k, &n, &epsilon, &spike],
@@ -183,5 +183,5 @@ pub(crate) const KAPPA_GRID: Exhibit = Exhibit {
     check_claims,
     to_svg,
     to_markdown,
-    ..Exhibit::of(Paper::Ours)
+    ..Exhibit::of_paper(Paper::Ours)
 };

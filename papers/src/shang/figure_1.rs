@@ -12,7 +12,7 @@ use eigenveil_shared::{
 use nalgebra::DMatrix;
 
 use crate::{
-    Cell, Data, Exhibit, Minutes, Paper, Plan, Point, Scale, Table, Verdict,
+    Cell, Data, Exhibit, Minutes, Paper, Point, RunPlan, RunSize, Table, Verdict,
     data::prepared,
     number::digits,
     runs::{private, random_error, true_epsilon},
@@ -25,21 +25,21 @@ const ALGORITHMS: [&str; 5] = ["mod-sulq", "analyze-gauss", "ppi", "dp-spca", "d
 /// Those of the paper.
 const STOCHASTIC: [&str; 2] = ["dp-spca", "dp-vrpca"];
 
-/// Unit rows and their own leading subspace, made when a run needs them.
-struct Prepared {
+/// Unit rows and their own leading subspace, prepared_rows when a run needs them.
+struct LazyRows {
     raw: Arc<Vec<Row>>,
     k: usize,
-    made: OnceLock<Result<(Rows, DMatrix<f64>)>>,
+    prepared_rows: OnceLock<Result<(Rows, DMatrix<f64>)>>,
 }
 
-impl Prepared {
+impl LazyRows {
     fn rows(&self) -> Result<(&Rows, &DMatrix<f64>)> {
-        let made = self.made.get_or_init(|| {
+        let prepared_rows = self.prepared_rows.get_or_init(|| {
             let rows = prepared(&self.raw, Norm::Normalize)?;
             let truth = pca(rows.stream(), rows.dimension(), self.k)?.subspace;
             Ok((rows, truth))
         });
-        match made {
+        match prepared_rows {
             Ok((rows, truth)) => Ok((rows, truth)),
             Err(error) => Err(error.clone()),
         }
@@ -47,7 +47,7 @@ impl Prepared {
 }
 
 fn error(
-    rows: &Prepared,
+    rows: &LazyRows,
     algorithm: &str,
     calibration: NoiseRule,
     epsilon: f64,
@@ -60,16 +60,16 @@ fn error(
     rng.set_stream(repeat);
     let method = find(algorithm)?.build(&Options::default())?;
     let fit = method.fit(rows, &Request::new(k, privacy), &mut rng)?;
-    Ok(vec![Point::only([
+    Ok(vec![Point::single([
         true_epsilon(&fit),
         random_error(p, k),
         projector_distance(&fit.subspace, truth)?,
     ])])
 }
 
-fn plan(data: &Data, scale: Scale) -> Result<Plan> {
-    let mut plan = Plan::default();
-    let files: &[(&str, &str)] = scale.choose(
+fn plan(data: &Data, size: RunSize) -> Result<RunPlan> {
+    let mut plan = RunPlan::default();
+    let files: &[(&str, &str)] = size.choose(
         &[("a9a", "a9a.npy")],
         &[
             ("a9a", "a9a.npy"),
@@ -78,18 +78,18 @@ fn plan(data: &Data, scale: Scale) -> Result<Plan> {
         ],
     );
     for &(name, file) in files {
-        for &k in scale.choose::<&[usize]>(&[5], &[5, 10]) {
-            let rows = Arc::new(Prepared {
+        for &k in size.choose::<&[usize]>(&[5], &[5, 10]) {
+            let rows = Arc::new(LazyRows {
                 raw: data.raw(file)?,
                 k,
-                made: OnceLock::new(),
+                prepared_rows: OnceLock::new(),
             });
             for algorithm in ALGORITHMS {
                 for calibration in NoiseRule::ALL {
                     // As printed they take n steps, one row each.
                     let long =
                         STOCHASTIC.contains(&algorithm) && calibration == NoiseRule::AsPublished;
-                    if long && scale == Scale::Quick {
+                    if long && size == RunSize::Quick {
                         continue;
                     }
                     for epsilon in [0.1, 0.5, 1.0] {
@@ -157,7 +157,7 @@ fn check_claims(table: &Table) -> Verdict {
                 measure: "error",
             };
             let says = format!("{data}: {algorithm}'s error falls as ε grows, accounted");
-            verdict = sweep.judge(verdict, &says, true);
+            verdict = sweep.check_trend(verdict, &says, true);
         }
     }
     verdict
@@ -220,5 +220,5 @@ pub(crate) const FIGURE_1: Exhibit = Exhibit {
     check_claims,
     to_svg,
     to_markdown,
-    ..Exhibit::of(Paper::Shang)
+    ..Exhibit::of_paper(Paper::Shang)
 };

@@ -4,12 +4,12 @@ use eigenveil_figures::{Axis, LineStyle, Series};
 use eigenveil_shared::{Result, preprocess::Row};
 
 use crate::{
-    Cell, Data, Exhibit, Minutes, Paper, Plan, Point, Record, Scale, Table, Verdict,
+    Cell, Data, Exhibit, Minutes, Paper, Point, Record, RunPlan, RunSize, Table, Verdict,
     number::digits, sweep,
 };
 
 /// Name, file, and what is printed: n, d, "sparsity" in percent.
-const SETS: [(&str, &str, [f64; 3]); 3] = [
+const DATA_SETS: [(&str, &str, [f64; 3]); 3] = [
     ("a9a", "a9a.npy", [32_561.0, 123.0, 11.2757]),
     ("MNIST", "mnist_train.npy", [60_000.0, 784.0, 80.8798]),
     (
@@ -19,9 +19,9 @@ const SETS: [(&str, &str, [f64; 3]); 3] = [
     ),
 ];
 
-fn plan(data: &Data, _: Scale) -> Result<Plan> {
-    let mut plan = Plan::default();
-    for (name, file, [n, d, sparsity]) in SETS {
+fn plan(data: &Data, _: RunSize) -> Result<RunPlan> {
+    let mut plan = RunPlan::default();
+    for (name, file, [n, d, sparsity]) in DATA_SETS {
         // Read here, once; what is counted is little.
         let rows = data.raw(file)?;
         let columns = rows.first().map_or(0, |row| row.values().len());
@@ -30,7 +30,7 @@ fn plan(data: &Data, _: Scale) -> Result<Plan> {
         let filled = 100.0 * filled as f64 / (rows.len() * columns) as f64;
         let counted = [n, d, sparsity, rows.len() as f64, columns as f64, filled];
         plan.cells.push(Cell::new([&name], 1, move |_| {
-            Ok(vec![Point::only(counted)])
+            Ok(vec![Point::single(counted)])
         }));
     }
     Ok(plan)
@@ -118,5 +118,5 @@ pub(crate) const TABLE_2: Exhibit = Exhibit {
     check_claims,
     to_svg,
     to_markdown,
-    ..Exhibit::of(Paper::Shang)
+    ..Exhibit::of_paper(Paper::Shang)
 };

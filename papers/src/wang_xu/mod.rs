@@ -1,13 +1,13 @@
 //! Wang & Xu, *PCA in the Local Differential Privacy Model*: Algorithms 1 and 2 with their noise, and with noise that
 //! holds.
 
-mod dense;
-mod sparse_synthetic;
-mod sparse_tables;
+mod figure_4;
+mod figures_1_2_3;
+mod tables_1_2;
 
-pub(crate) use dense::{FIGURE_1, FIGURE_2, FIGURE_3};
-pub(crate) use sparse_synthetic::FIGURE_4;
-pub(crate) use sparse_tables::{TABLE_1, TABLE_2};
+pub(crate) use figure_4::FIGURE_4;
+pub(crate) use figures_1_2_3::{FIGURE_1, FIGURE_2, FIGURE_3};
+pub(crate) use tables_1_2::{TABLE_1, TABLE_2};
 
 use eigenveil_estimation::fantope::{automatic_lambda, lambda::KAPPA};
 use eigenveil_figures::LineStyle;
@@ -23,7 +23,7 @@ const DELTA: f64 = 1e-4;
 
 /// Whose reports are summed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reports {
+enum ReportKind {
     /// `σ² = 2 ln(1.25/δ)/ε²`, as Algorithms 1 and 2 print it.
     AsPublished,
     /// The same mechanism with the smallest σ that keeps (ε, δ) between any two rows of the unit ball.
@@ -32,7 +32,7 @@ enum Reports {
     DoubleCap,
 }
 
-impl Reports {
+impl ReportKind {
     const ALL: [Self; 3] = [Self::AsPublished, Self::Accounted, Self::DoubleCap];
     /// As they are drawn.
     const STYLES: [(Self, LineStyle); 3] = [

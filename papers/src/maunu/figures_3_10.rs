@@ -11,12 +11,14 @@ use eigenveil_shared::Result;
 
 use super::{
     grid::noise_clause,
-    haystack::NOISES,
-    method::{DP_GD, DP_GGD, DP_MD, DP_SGD, DP_SGGD, DP_SMD, Form, Method, Noise, Noises, private},
+    haystack::CALIBRATIONS,
+    method::{
+        DP_GD, DP_GGD, DP_MD, DP_SGD, DP_SGGD, DP_SMD, Method, Noise, NoiseCache, Variant, private,
+    },
     popres::{FILES, Popres, row_count},
 };
 use crate::{
-    Cell, Data, Exhibit, Minutes, Paper, Plan, Point, Record, Scale, Table, Verdict,
+    Cell, Data, Exhibit, Minutes, Paper, Point, Record, RunPlan, RunSize, Table, Verdict,
     number::{digits, short},
     runs::true_epsilon,
     sweep,
@@ -30,17 +32,17 @@ const DELTA: f64 = 1e-5;
 /// Of the noise of a run; the rows are the same in all.
 const FIRST_SEED: u64 = 2;
 /// R² from which a map shows Europe; that of PCA of the people alone is 0.77.
-const RECOVERED: f64 = 0.5;
+const RECOVERED_R2: f64 = 0.5;
 
 /// Share of the R² of PCA of the people alone from which a map is as good as that.
-const EXACT: f64 = 0.95;
+const EXACT_SHARE: f64 = 0.95;
 
 const DP_PCA: &str = "dp-pca";
-const ALONE: &str = "people-alone";
+const PEOPLE_ALONE: &str = "people-alone";
 const RANDOM: &str = "random";
 
 /// What makes a map.
-enum Mapper {
+enum MapMethod {
     /// PCA of the people without the outliers.
     PeopleAlone,
     /// A subspace that has seen no data.
@@ -51,7 +53,7 @@ enum Mapper {
     Run(Method, Arc<Noise>),
 }
 
-impl Mapper {
+impl MapMethod {
     fn fit(&self, popres: &Popres, seed: u64) -> Result<(nalgebra::DMatrix<f64>, f64)> {
         let rows: &Rows = popres.rows()?;
         let mut rng = generator(Some(seed))?;
@@ -79,8 +81,8 @@ impl Mapper {
 }
 
 /// The paper's seconds on its machines.
-fn paper_seconds(form: Form) -> f64 {
-    match form {
+fn paper_seconds(variant: Variant) -> f64 {
+    match variant {
         DP_SGGD => 124.0,
         DP_GGD => 679.0,
         DP_SMD => 5_471.0,
@@ -93,21 +95,21 @@ fn paper_seconds(form: Form) -> f64 {
 
 /// A plan of maps.
 struct Maps {
-    plan: Plan,
+    plan: RunPlan,
     n: usize,
-    noises: Noises,
+    noise_cache: NoiseCache,
 }
 
 impl Maps {
     /// With all cores for each run where it is large.
-    fn new(data: &Data, together: bool) -> Result<Self> {
+    fn new(data: &Data, one_run_at_a_time: bool) -> Result<Self> {
         Ok(Self {
-            plan: Plan {
-                together,
-                ..Plan::default()
+            plan: RunPlan {
+                one_run_at_a_time,
+                ..RunPlan::default()
             },
             n: row_count(data)?,
-            noises: Noises::default(),
+            noise_cache: NoiseCache::default(),
         })
     }
 
@@ -115,17 +117,17 @@ impl Maps {
         &mut self,
         popres: &Arc<Popres>,
         name: &str,
-        mapper: Mapper,
+        method: MapMethod,
         budget: Option<(f64, NoiseRule)>,
         repeats: u64,
     ) {
         let (mut iterations, mut stage, mut paper) = (String::new(), String::new(), f64::NAN);
-        if let Mapper::Run(method, _) = &mapper {
+        if let MapMethod::Run(method, _) = &method {
             iterations = method.iterations.to_string();
-            if let (Form::Glad(_), Some(of)) = (method.form, method.stage) {
+            if let (Variant::Glad(_), Some(of)) = (method.variant, method.stage) {
                 stage = of.to_string();
             }
-            paper = paper_seconds(method.form);
+            paper = paper_seconds(method.variant);
         }
         let (epsilon, delta, rule) = match budget {
             None => (String::new(), String::new(), "none"),
@@ -145,29 +147,31 @@ impl Maps {
             ],
             repeats,
             move |repeat| {
-                mapper.prepare(&popres)?;
+                method.prepare(&popres)?;
                 let started = Instant::now();
-                let (subspace, holds) = mapper.fit(&popres, FIRST_SEED + repeat)?;
+                let (subspace, holds) = method.fit(&popres, FIRST_SEED + repeat)?;
                 let seconds = started.elapsed().as_secs_f64();
                 let share = popres.map_share(&subspace)?;
-                Ok(vec![Point::only([holds, paper, share, seconds])])
+                Ok(vec![Point::single([holds, paper, share, seconds])])
             },
         ));
     }
 
     /// What the private maps are compared with.
     fn add_references(&mut self, popres: &Arc<Popres>, repeats: u64) {
-        self.add(popres, ALONE, Mapper::PeopleAlone, None, 1);
-        let ggd = Method::printed(Form::Glad(GladForm::Ggd), 100);
-        let plain = self.noises.shared(ggd, (self.n, popres.d), Privacy::None);
-        self.add(popres, "ggd", Mapper::Run(ggd, plain), None, 1);
-        self.add(popres, RANDOM, Mapper::Random, None, repeats);
+        self.add(popres, PEOPLE_ALONE, MapMethod::PeopleAlone, None, 1);
+        let ggd = Method::from_paper(Variant::Glad(GladForm::Ggd), 100);
+        let plain = self
+            .noise_cache
+            .shared(ggd, (self.n, popres.d), Privacy::None);
+        self.add(popres, "ggd", MapMethod::Run(ggd, plain), None, 1);
+        self.add(popres, RANDOM, MapMethod::Random, None, repeats);
     }
 
     fn add_pca(&mut self, popres: &Arc<Popres>, rule: NoiseRule, repeats: u64) -> Result<()> {
         let privacy = private(EPSILON, DELTA, rule)?;
         let budget = Some((EPSILON, rule));
-        self.add(popres, DP_PCA, Mapper::DpPca(privacy), budget, repeats);
+        self.add(popres, DP_PCA, MapMethod::DpPca(privacy), budget, repeats);
         Ok(())
     }
 
@@ -179,10 +183,10 @@ impl Maps {
         repeats: u64,
     ) -> Result<()> {
         let privacy = private(epsilon, DELTA, rule)?;
-        let noise = self.noises.shared(method, (self.n, popres.d), privacy);
-        let name = method.form.name();
+        let noise = self.noise_cache.shared(method, (self.n, popres.d), privacy);
+        let name = method.variant.name();
         let budget = Some((epsilon, rule));
-        self.add(popres, name, Mapper::Run(method, noise), budget, repeats);
+        self.add(popres, name, MapMethod::Run(method, noise), budget, repeats);
         Ok(())
     }
 }
@@ -190,34 +194,34 @@ impl Maps {
 /// T = 500 with the paper's stages, and longer stages, which find the map more often.
 const SGGD: [Method; 2] = [
     Method {
-        form: DP_SGGD,
+        variant: DP_SGGD,
         iterations: 500,
         batch: None,
         stage: Some(50),
     },
     Method {
-        form: DP_SGGD,
+        variant: DP_SGGD,
         iterations: 2_000,
         batch: None,
         stage: Some(250),
     },
 ];
 
-fn figure_3(data: &Data, scale: Scale) -> Result<Plan> {
-    let repeats = scale.choose(5, 20);
-    let popres = Popres::new(data, scale.choose(2_000, 10_000))?;
-    let small = Popres::new(data, scale.choose(500, 1_000))?;
-    let mut maps = Maps::new(data, scale == Scale::Full)?;
+fn figure_3(data: &Data, size: RunSize) -> Result<RunPlan> {
+    let repeats = size.choose(5, 20);
+    let popres = Popres::new(data, size.choose(2_000, 10_000))?;
+    let small = Popres::new(data, size.choose(500, 1_000))?;
+    let mut maps = Maps::new(data, size == RunSize::Full)?;
     maps.add_references(&popres, repeats);
-    for rule in NOISES {
+    for rule in CALIBRATIONS {
         let budget = (EPSILON, rule);
         // A whole D × D matrix: minutes and 2.6 GB a run at D = 10,000.
         maps.add_pca(&popres, rule, 5)?;
-        for (method, repeats) in SGGD.into_iter().zip([scale.choose(5, 32), repeats]) {
+        for (method, repeats) in SGGD.into_iter().zip([size.choose(5, 32), repeats]) {
             maps.add_run(&popres, method, budget, repeats)?;
         }
-        maps.add_run(&popres, Method::printed(DP_GGD, 100), budget, repeats)?;
-        let reaper = Method::printed(DP_SGD, scale.choose(20, 100));
+        maps.add_run(&popres, Method::from_paper(DP_GGD, 100), budget, repeats)?;
+        let reaper = Method::from_paper(DP_SGD, size.choose(20, 100));
         // Printed noise is a whole matrix in every step, whose spectrum is wanted: minutes a run at D = 2,000.
         let of_reaper = match rule {
             NoiseRule::Accounted => &popres,
@@ -225,9 +229,9 @@ fn figure_3(data: &Data, scale: Scale) -> Result<Plan> {
         };
         maps.add_run(of_reaper, reaper, budget, 5)?;
     }
-    if scale == Scale::Full {
+    if size == RunSize::Full {
         // What it takes to see the map at noise that holds.
-        for (form, iterations, epsilon) in [
+        for (variant, iterations, epsilon) in [
             (DP_GGD, 50, 1.0),
             (DP_GGD, 50, 4.0),
             (DP_SGGD, 200, 4.0),
@@ -235,7 +239,7 @@ fn figure_3(data: &Data, scale: Scale) -> Result<Plan> {
         ] {
             let method = Method {
                 stage: None,
-                ..Method::printed(form, iterations)
+                ..Method::from_paper(variant, iterations)
             };
             maps.add_run(&popres, method, (epsilon, NoiseRule::Accounted), 32)?;
         }
@@ -243,18 +247,18 @@ fn figure_3(data: &Data, scale: Scale) -> Result<Plan> {
     Ok(maps.plan)
 }
 
-fn figure_10(data: &Data, scale: Scale) -> Result<Plan> {
-    let large = Popres::new(data, scale.choose(1_000, 10_000))?;
-    let small = Popres::new(data, scale.choose(500, 1_000))?;
-    let mut maps = Maps::new(data, scale == Scale::Full)?;
-    maps.add_references(&large, scale.choose(5, 20));
-    for rule in NOISES {
+fn figure_10(data: &Data, size: RunSize) -> Result<RunPlan> {
+    let large = Popres::new(data, size.choose(1_000, 10_000))?;
+    let small = Popres::new(data, size.choose(500, 1_000))?;
+    let mut maps = Maps::new(data, size == RunSize::Full)?;
+    maps.add_references(&large, size.choose(5, 20));
+    for rule in CALIBRATIONS {
         let budget = (EPSILON, rule);
-        maps.add_run(&large, SGGD[1], budget, scale.choose(5, 10))?;
-        let ggd = Method::printed(DP_GGD, 100);
-        maps.add_run(&large, ggd, budget, scale.choose(5, 10))?;
-        for form in [DP_SMD, DP_MD, DP_GD, DP_SGD] {
-            let method = Method::printed(form, scale.choose(20, 100));
+        maps.add_run(&large, SGGD[1], budget, size.choose(5, 10))?;
+        let ggd = Method::from_paper(DP_GGD, 100);
+        maps.add_run(&large, ggd, budget, size.choose(5, 10))?;
+        for variant in [DP_SMD, DP_MD, DP_GD, DP_SGD] {
+            let method = Method::from_paper(variant, size.choose(20, 100));
             maps.add_run(&small, method, budget, 5)?;
         }
     }
@@ -278,9 +282,9 @@ fn best_median(table: &Table, name: &str, rule: &str) -> f64 {
 }
 
 /// "dp-sggd 0.26 (0.20–0.31) at D = 10000, T = 500", for each setting of an algorithm.
-fn settings_told(table: &Table, name: &str, rule: &str) -> String {
+fn describe_settings(table: &Table, name: &str, rule: &str) -> String {
     let lines = lines(table, name, rule);
-    let told: Vec<String> = lines
+    let described: Vec<String> = lines
         .iter()
         .map(|line| {
             let [median, low, high] =
@@ -294,12 +298,12 @@ fn settings_told(table: &Table, name: &str, rule: &str) -> String {
             format!("{name} {median} ({low}–{high}) at D = {d}{steps}, true ε {epsilon}")
         })
         .collect();
-    told.join("; ")
+    described.join("; ")
 }
 
-fn judge_3(table: &Table) -> Verdict {
+fn check_claims_3(table: &Table) -> Verdict {
     let mut verdict = Verdict::default();
-    for rule in NOISES {
+    for rule in CALIBRATIONS {
         let noise = rule.as_str();
         let recovered = best_median(table, DP_SGGD.name(), noise);
         verdict = verdict.with(
@@ -307,20 +311,20 @@ fn judge_3(table: &Table) -> Verdict {
                 "dp-sggd recovers the shape of Europe {}",
                 noise_clause(rule)
             ),
-            recovered >= RECOVERED,
+            recovered >= RECOVERED_R2,
             format!(
                 "R²: {}; PCA of the people alone {}, a random subspace {}",
-                settings_told(table, DP_SGGD.name(), noise),
-                digits(best_median(table, ALONE, "none"), 2),
+                describe_settings(table, DP_SGGD.name(), noise),
+                digits(best_median(table, PEOPLE_ALONE, "none"), 2),
                 digits(best_median(table, RANDOM, "none"), 2)
             ),
         );
         // Apart: at printed noise REAPER runs at a smaller D, which the reason names.
         for others in [&[DP_PCA, DP_GGD.name()][..], &[DP_SGD.name()]] {
-            let fail = |other: &&str| best_median(table, other, noise) < RECOVERED;
+            let fail = |other: &&str| best_median(table, other, noise) < RECOVERED_R2;
             let shown: Vec<String> = others
                 .iter()
-                .map(|other| settings_told(table, other, noise))
+                .map(|other| describe_settings(table, other, noise))
                 .collect();
             verdict = verdict.with(
                 format!("{} cannot {}", others.join(" and "), noise_clause(rule)),
@@ -332,12 +336,12 @@ fn judge_3(table: &Table) -> Verdict {
     verdict
 }
 
-fn judge_10(table: &Table) -> Verdict {
+fn check_claims_10(table: &Table) -> Verdict {
     let mut verdict = Verdict::default();
     let random = lines(table, RANDOM, "none");
-    let alone = best_median(table, ALONE, "none");
+    let alone = best_median(table, PEOPLE_ALONE, "none");
     let chance = random.first().map_or(f64::NAN, |line| line.number("r2_q3"));
-    for rule in NOISES {
+    for rule in CALIBRATIONS {
         let noise = rule.as_str();
         let convex = [DP_SGD, DP_SMD];
         verdict = verdict.with(
@@ -345,19 +349,19 @@ fn judge_10(table: &Table) -> Verdict {
                 "dp-sgd-reap and dp-smd-reap discern people of one ancestry roughly, not exactly, {}",
                 noise_clause(rule)
             ),
-            convex.iter().all(|form| {
-                let share = best_median(table, form.name(), noise);
-                share > chance && share < EXACT * alone
+            convex.iter().all(|variant| {
+                let share = best_median(table, variant.name(), noise);
+                share > chance && share < EXACT_SHARE * alone
             }),
             format!(
                 "R²: {}; of random subspaces a quarter are above {}, PCA of the people alone has {}",
-                convex.map(|form| settings_told(table, form.name(), noise)).join("; "),
+                convex.map(|variant| describe_settings(table, variant.name(), noise)).join("; "),
                 digits(chance, 2),
                 digits(alone, 2)
             ),
         );
-        let seconds = |form: Form| {
-            let lines = lines(table, form.name(), noise);
+        let seconds = |variant: Variant| {
+            let lines = lines(table, variant.name(), noise);
             let line = lines.first();
             let per_step =
                 |line: &&Record| line.number("seconds_median") / line.number("iterations");
@@ -457,10 +461,10 @@ pub(crate) const FIGURE_3: Exhibit = Exhibit {
     per_cell: &["true_epsilon", "paper_seconds"],
     measures: &["r2", "seconds"],
     plan: figure_3,
-    check_claims: judge_3,
+    check_claims: check_claims_3,
     to_svg,
     to_markdown,
-    ..Exhibit::of(Paper::Maunu)
+    ..Exhibit::of_paper(Paper::Maunu)
 };
 
 pub(crate) const FIGURE_10: Exhibit = Exhibit {
@@ -475,6 +479,6 @@ pub(crate) const FIGURE_10: Exhibit = Exhibit {
     ),
     minutes: Minutes::new(0.9, 30.0),
     plan: figure_10,
-    check_claims: judge_10,
+    check_claims: check_claims_10,
     ..FIGURE_3
 };

@@ -27,9 +27,9 @@ use nalgebra::DMatrix;
 use rand::{SeedableRng, rngs::ChaCha20Rng};
 use rand_distr::{Distribution, StandardNormal};
 
-use super::{Reports, noise_edge};
+use super::{ReportKind, noise_edge};
 use crate::{
-    Cell, Data, Exhibit, Minutes, Paper, Plan, Point, Scale, Table, Verdict,
+    Cell, Data, Exhibit, Minutes, Paper, Point, RunPlan, RunSize, Table, Verdict,
     data::{as_columns, prepared},
     number::digits,
     runs::{random_error, study_epsilon},
@@ -38,9 +38,9 @@ use crate::{
 
 const K: usize = 10;
 /// Columns of the widest Gaussian report that a study takes.
-const MOST_GAUSSIAN: usize = 4_096;
+const MAX_GAUSSIAN_DIMENSION: usize = 4_096;
 /// Runs of the reference method, of which the one with the largest variance is taken.
-const STARTS: usize = 50;
+const REFERENCE_STARTS: usize = 50;
 
 /// A data set of the paper, the file that stands for it, and what is printed: errors at s = 10, 20, 40 (ε = 2), then at
 /// ε = 1, 0.5, 0.1 (s = 20).
@@ -51,7 +51,7 @@ struct DataSet {
     quick: bool,
 }
 
-const SETS: [DataSet; 6] = [
+const DATA_SETS: [DataSet; 6] = [
     DataSet {
         name: "RNA-Seq (arcene)",
         file: "arcene.npy",
@@ -103,14 +103,14 @@ const FILES: &[&str] = &[
 type Reference = Arc<OnceLock<Result<DMatrix<f64>>>>;
 
 /// A table with its sparse references, each found once.
-struct Shared {
+struct SharedTable {
     raw: Arc<Vec<Row>>,
     rows: Rows,
     largest: f64,
     references: Mutex<BTreeMap<usize, Reference>>,
 }
 
-impl Shared {
+impl SharedTable {
     fn new(raw: Arc<Vec<Row>>) -> Result<Self> {
         let rows = prepared(&raw, Norm::Normalize)?;
         let columns = as_columns(&rows);
@@ -129,7 +129,7 @@ impl Shared {
         })
     }
 
-    /// The reference on s rows: the best of [`STARTS`] runs of tighten after relax.
+    /// The reference on s rows: the best of [`REFERENCE_STARTS`] runs of tighten after relax.
     fn reference(&self, s: usize) -> Result<DMatrix<f64>> {
         let slot = {
             let mut references = self
@@ -141,7 +141,7 @@ impl Shared {
         let found = slot.get_or_init(|| {
             let method = SparsePca {
                 support: Some(s),
-                starts: STARTS,
+                starts: REFERENCE_STARTS,
                 ..SparsePca::default()
             };
             let fit = method.fit(&self.rows, &Request::plain(K), &mut generator(Some(1))?)?;
@@ -152,7 +152,11 @@ impl Shared {
 }
 
 /// What all participants send, each once.
-fn reports(params: &StudyParams, shared: &Shared, rng: &mut ChaCha20Rng) -> Result<NoisyMoment> {
+fn reports(
+    params: &StudyParams,
+    shared: &SharedTable,
+    rng: &mut ChaCha20Rng,
+) -> Result<NoisyMoment> {
     let p = shared.rows.dimension();
     let n = shared.raw.len() as u64;
     let noise = params.mechanism().noise_model();
@@ -190,8 +194,8 @@ fn reports(params: &StudyParams, shared: &Shared, rng: &mut ChaCha20Rng) -> Resu
 }
 
 fn error(
-    shared: &Shared,
-    kind: Reports,
+    shared: &SharedTable,
+    kind: ReportKind,
     s: usize,
     epsilon: f64,
     printed: f64,
@@ -199,9 +203,9 @@ fn error(
 ) -> Result<Vec<Point>> {
     let (n, p) = (shared.rows.n() as u64, shared.rows.dimension());
     let params = match kind {
-        Reports::DoubleCap => kind.params(p, epsilon, Norm::Normalize)?,
+        ReportKind::DoubleCap => kind.params(p, epsilon, Norm::Normalize)?,
         // A report of more columns would have 32 MB, which a study refuses; σ is the same for every p.
-        _ => kind.params(p.min(MOST_GAUSSIAN), epsilon, Norm::Normalize)?,
+        _ => kind.params(p.min(MAX_GAUSSIAN_DIMENSION), epsilon, Norm::Normalize)?,
     };
     let noisy = reports(&params, shared, &mut ChaCha20Rng::seed_from_u64(repeat))?;
     let lambda = super::theorem_4_lambda(noisy.noise(), p, n)?;
@@ -213,7 +217,7 @@ fn error(
     let solution = solve(&noisy.dense(), K, lambda, &settings, Cancel::NEVER)?;
     let reference = shared.reference(s)?;
     let captured = |v: &DMatrix<f64>| v.dot(&shared.rows.multiply(v)) / n as f64;
-    Ok(vec![Point::only([
+    Ok(vec![Point::single([
         printed,
         study_epsilon(&params),
         noise_edge(&params, p, n),
@@ -225,12 +229,15 @@ fn error(
     ])])
 }
 
-fn plan(data: &Data, scale: Scale, settings: &[(usize, f64, usize)]) -> Result<Plan> {
-    let mut plan = Plan::default();
-    for set in SETS.iter().filter(|set| set.quick || scale == Scale::Full) {
-        let shared = Arc::new(Shared::new(data.raw(set.file)?)?);
+fn plan(data: &Data, size: RunSize, settings: &[(usize, f64, usize)]) -> Result<RunPlan> {
+    let mut plan = RunPlan::default();
+    for set in DATA_SETS
+        .iter()
+        .filter(|set| set.quick || size == RunSize::Full)
+    {
+        let shared = Arc::new(SharedTable::new(data.raw(set.file)?)?);
         for &(s, epsilon, printed) in settings {
-            for kind in Reports::ALL {
+            for kind in ReportKind::ALL {
                 let shared = Arc::clone(&shared);
                 let printed = set.printed[printed];
                 plan.cells.push(Cell::new(
@@ -244,12 +251,12 @@ fn plan(data: &Data, scale: Scale, settings: &[(usize, f64, usize)]) -> Result<P
     Ok(plan)
 }
 
-fn table_1(data: &Data, scale: Scale) -> Result<Plan> {
-    plan(data, scale, &[(10, 2.0, 0), (20, 2.0, 1), (40, 2.0, 2)])
+fn table_1(data: &Data, size: RunSize) -> Result<RunPlan> {
+    plan(data, size, &[(10, 2.0, 0), (20, 2.0, 1), (40, 2.0, 2)])
 }
 
-fn table_2(data: &Data, scale: Scale) -> Result<Plan> {
-    plan(data, scale, &[(20, 1.0, 3), (20, 0.5, 4), (20, 0.1, 5)])
+fn table_2(data: &Data, size: RunSize) -> Result<RunPlan> {
+    plan(data, size, &[(20, 1.0, 3), (20, 0.5, 4), (20, 0.1, 5)])
 }
 
 fn check_claims(table: &Table) -> Verdict {
@@ -353,7 +360,7 @@ pub(crate) const TABLE_1: Exhibit = Exhibit {
     check_claims,
     to_svg,
     to_markdown,
-    ..Exhibit::of(Paper::WangXu)
+    ..Exhibit::of_paper(Paper::WangXu)
 };
 
 pub(crate) const TABLE_2: Exhibit = Exhibit {

@@ -9,9 +9,9 @@ use eigenveil_shared::{
     preprocess::{Norm, Row},
 };
 
-use super::{Reports, noise_edge};
+use super::{ReportKind, noise_edge};
 use crate::{
-    Cell, Data, Exhibit, Minutes, Paper, Plan, Point, Scale, Table, Verdict,
+    Cell, Data, Exhibit, Minutes, Paper, Point, RunPlan, RunSize, Table, Verdict,
     number::digits,
     runs::{random_error, study, study_epsilon},
     sweep::{self, Sweep},
@@ -35,7 +35,7 @@ enum Source {
 /// One setting.
 #[derive(Clone, Copy)]
 struct Setting {
-    reports: Reports,
+    kind: ReportKind,
     n: u64,
     p: usize,
     k: usize,
@@ -67,7 +67,7 @@ fn error(source: &Source, setting: Setting, repeat: u64) -> Result<Vec<Point>> {
         // Of unit rows: their trace.
         RowSource::Rows(_) | RowSource::Referenced(..) => 1.0,
     };
-    Ok(vec![Point::only([
+    Ok(vec![Point::single([
         study_epsilon(&params),
         noise_edge(&params, p, n),
         largest,
@@ -78,8 +78,8 @@ fn error(source: &Source, setting: Setting, repeat: u64) -> Result<Vec<Point>> {
 }
 
 /// A cell for each kind of report.
-fn add(plan: &mut Plan, panel: &'static str, source: &Source, at: Setting, repeats: u64) {
-    for reports in Reports::ALL {
+fn add(plan: &mut RunPlan, panel: &'static str, source: &Source, at: Setting, repeats: u64) {
+    for reports in ReportKind::ALL {
         let setting = Setting { reports, ..at };
         let source = source.clone();
         plan.cells.push(Cell::new(
@@ -97,12 +97,12 @@ fn add(plan: &mut Plan, panel: &'static str, source: &Source, at: Setting, repea
     }
 }
 
-const REAL: [(&str, &str); 2] = [
+const REAL_TABLES: [(&str, &str); 2] = [
     ("Covertype", "covtype15k.npy"),
     ("KEGG (for Buzz)", "keggundirected.npy"),
 ];
 const REAL_FILES: &[&str] = &["covtype15k.npy", "keggundirected.npy"];
-const REAL_LACKS: Option<&str> = Some(
+const REAL_DIFFERENCES: Option<&str> = Some(
     "Buzz and Year cannot be had, and of Covertype only 15,000 rows, which participants are drawn from with \
      replacement; KEGG metabolic relations (27 columns) stand for Buzz, nothing for Year. Neither the figures' k and ε \
      nor their axes are in the text we have: k = 5, and ε = 0.5 where it does not vary",
@@ -110,7 +110,8 @@ const REAL_LACKS: Option<&str> = Some(
 
 /// Columns of the two tables.
 fn real_sources(data: &Data) -> Result<Vec<(&'static str, Source, usize)>> {
-    REAL.iter()
+    REAL_TABLES
+        .iter()
         .map(|&(name, file)| {
             let rows = data.raw(file)?;
             let p = rows.first().map_or(0, |row| row.values().len());
@@ -119,77 +120,77 @@ fn real_sources(data: &Data) -> Result<Vec<(&'static str, Source, usize)>> {
         .collect()
 }
 
-fn figure_1(data: &Data, scale: Scale) -> Result<Plan> {
-    let mut plan = Plan::default();
+fn figure_1(data: &Data, size: RunSize) -> Result<RunPlan> {
+    let mut plan = RunPlan::default();
     for (panel, source, p) in real_sources(data)? {
-        let sizes: &[u64] = scale.choose(
+        let sizes: &[u64] = size.choose(
             &[10_000, 100_000],
             &[10_000, 30_000, 100_000, 300_000, 1_000_000],
         );
         for &n in sizes {
             let at = Setting {
-                reports: Reports::Accounted,
+                kind: ReportKind::Accounted,
                 n,
                 p,
                 k: 5,
                 epsilon: 0.5,
             };
-            add(&mut plan, panel, &source, at, scale.choose(5, 20));
+            add(&mut plan, panel, &source, at, size.choose(5, 20));
         }
     }
     Ok(plan)
 }
 
-fn figure_2(data: &Data, scale: Scale) -> Result<Plan> {
-    let mut plan = Plan::default();
+fn figure_2(data: &Data, size: RunSize) -> Result<RunPlan> {
+    let mut plan = RunPlan::default();
     for (panel, source, p) in real_sources(data)? {
-        let budgets: &[f64] = scale.choose(&[0.5, 2.0], &[0.25, 0.5, 1.0, 2.0, 4.0]);
+        let budgets: &[f64] = size.choose(&[0.5, 2.0], &[0.25, 0.5, 1.0, 2.0, 4.0]);
         for &epsilon in budgets {
             let at = Setting {
-                reports: Reports::Accounted,
+                kind: ReportKind::Accounted,
                 n: 100_000,
                 p,
                 k: 5,
                 epsilon,
             };
-            add(&mut plan, panel, &source, at, scale.choose(5, 20));
+            add(&mut plan, panel, &source, at, size.choose(5, 20));
         }
     }
     Ok(plan)
 }
 
-fn figure_3(_: &Data, scale: Scale) -> Result<Plan> {
-    let mut plan = Plan::default();
-    let usual = Setting {
-        reports: Reports::Accounted,
+fn figure_3(_: &Data, size: RunSize) -> Result<RunPlan> {
+    let mut plan = RunPlan::default();
+    let base = Setting {
+        kind: ReportKind::Accounted,
         n: 100_000,
         p: 40,
         k: 10,
         epsilon: 0.5,
     };
     let mut add = |panel, at| {
-        let repeats = scale.choose(5, 20);
+        let repeats = size.choose(5, 20);
         add(&mut plan, panel, &Source::Published, at, repeats);
     };
-    let ranks: &[usize] = scale.choose(&[5, 20], &[5, 10, 15, 20]);
+    let ranks: &[usize] = size.choose(&[5, 20], &[5, 10, 15, 20]);
     for &k in ranks {
-        let sizes: &[u64] = scale.choose(&[10_000, 100_000], &[10_000, 30_000, 100_000, 300_000]);
+        let sizes: &[u64] = size.choose(&[10_000, 100_000], &[10_000, 30_000, 100_000, 300_000]);
         for &n in sizes {
-            add("k over n", Setting { n, k, ..usual });
+            add("k over n", Setting { n, k, ..base });
         }
     }
-    let dimensions: &[usize] = scale.choose(&[40, 80], &[30, 40, 60, 80, 100]);
+    let dimensions: &[usize] = size.choose(&[40, 80], &[30, 40, 60, 80, 100]);
     for &p in dimensions {
-        add("p", Setting { p, ..usual });
+        add("p", Setting { p, ..base });
     }
-    let budgets: &[f64] = scale.choose(&[0.5, 8.0], &[0.25, 0.5, 1.0, 2.0, 4.0, 8.0]);
+    let budgets: &[f64] = size.choose(&[0.5, 8.0], &[0.25, 0.5, 1.0, 2.0, 4.0, 8.0]);
     for &epsilon in budgets {
-        add("epsilon", Setting { epsilon, ..usual });
+        add("epsilon", Setting { epsilon, ..base });
     }
     Ok(plan)
 }
 
-fn judge_over(table: &Table, x: &'static str, claim: &str) -> Verdict {
+fn check_over(table: &Table, x: &'static str, claim: &str) -> Verdict {
     let mut verdict = Verdict::default();
     for panel in table.values("panel") {
         let sweep = Sweep {
@@ -198,12 +199,12 @@ fn judge_over(table: &Table, x: &'static str, claim: &str) -> Verdict {
             x,
             measure: "error",
         };
-        verdict = sweep.judge(verdict, &format!("{panel}: {claim} as published"), true);
+        verdict = sweep.check_trend(verdict, &format!("{panel}: {claim} as published"), true);
     }
     verdict
 }
 
-fn judge_3(table: &Table) -> Verdict {
+fn check_claims_3(table: &Table) -> Verdict {
     let mut verdict = Verdict::default();
     let printed = ("calibration", "as-published");
     for (panel, x, falls, says) in [
@@ -227,7 +228,7 @@ fn judge_3(table: &Table) -> Verdict {
             x,
             measure: "error",
         };
-        verdict = sweep.judge(verdict, says, falls);
+        verdict = sweep.check_trend(verdict, says, falls);
     }
     let at = |column| table.number(&[("panel", "p"), ("p", "40"), printed], column);
     let (edge, largest) = (at("noise_edge"), at("largest_eigenvalue"));
@@ -243,10 +244,10 @@ fn judge_3(table: &Table) -> Verdict {
     )
 }
 
-fn picture_over(table: &Table, title: &str, x: &'static str, label: &str) -> String {
+fn svg_over(table: &Table, title: &str, x: &'static str, label: &str) -> String {
     let mut lines = Vec::new();
     for (place, panel) in table.values("panel").into_iter().enumerate() {
-        for (reports, style) in Reports::STYLES {
+        for (reports, style) in ReportKind::STYLES {
             let fixed = [("panel", panel), ("calibration", reports.as_str())];
             let name = format!("{panel}, {}", reports.as_str());
             let line = sweep::series(table, name, &fixed, x, "error");
@@ -257,13 +258,13 @@ fn picture_over(table: &Table, title: &str, x: &'static str, label: &str) -> Str
     sweep::chart(title, Axis::log(label), error, lines, [])
 }
 
-fn picture_3(table: &Table) -> String {
+fn svg_3(table: &Table) -> String {
     let (mut lines, mut random) = (Vec::new(), Vec::new());
     let ranks = table.values("k");
     for (place, k) in ranks.iter().enumerate() {
         for (reports, style) in [
-            (Reports::AsPublished, LineStyle::Dashed),
-            (Reports::DoubleCap, LineStyle::Solid),
+            (ReportKind::AsPublished, LineStyle::Dashed),
+            (ReportKind::DoubleCap, LineStyle::Solid),
         ] {
             let fixed = [
                 ("panel", "k over n"),
@@ -276,7 +277,7 @@ fn picture_3(table: &Table) -> String {
             let name = format!("k = {k}, {}", reports.as_str());
             let line = sweep::series(table, name, &fixed, "n", "error");
             lines.push(line.with_style(style).with_colour_of(place));
-            if let (Reports::DoubleCap, Ok(number)) = (reports, k.parse()) {
+            if let (ReportKind::DoubleCap, Ok(number)) = (reports, k.parse()) {
                 random.push((format!("random, k = {k}"), random_error(40, number)));
             }
         }
@@ -305,19 +306,19 @@ pub(crate) const FIGURE_1: Exhibit = Exhibit {
     item: "Figure 1",
     caption: "Algorithm 1 on real rows, error over the sample size",
     data: REAL_FILES,
-    differs_from_paper: REAL_LACKS,
+    differs_from_paper: REAL_DIFFERENCES,
     minutes: Minutes::new(0.1, 1.5),
     columns: COLUMNS,
     per_cell: CONSTANTS,
     measures: &["error", "nonprivate_error"],
     plan: figure_1,
-    check_claims: |table| judge_over(table, "n", "the error falls as n grows,"),
+    check_claims: |table| check_over(table, "n", "the error falls as n grows,"),
     to_svg: |table| {
         let title = "Algorithm 1 on real rows: error over n";
-        picture_over(table, title, "n", "participants n")
+        svg_over(table, title, "n", "participants n")
     },
     to_markdown,
-    ..Exhibit::of(Paper::WangXu)
+    ..Exhibit::of_paper(Paper::WangXu)
 };
 
 pub(crate) const FIGURE_2: Exhibit = Exhibit {
@@ -325,10 +326,10 @@ pub(crate) const FIGURE_2: Exhibit = Exhibit {
     item: "Figure 2",
     caption: "Algorithm 1 on real rows, error over ε",
     plan: figure_2,
-    check_claims: |table| judge_over(table, "epsilon", "the error falls as ε grows,"),
+    check_claims: |table| check_over(table, "epsilon", "the error falls as ε grows,"),
     to_svg: |table| {
         let title = "Algorithm 1 on real rows: error over ε";
-        picture_over(table, title, "epsilon", "ε")
+        svg_over(table, title, "epsilon", "ε")
     },
     ..FIGURE_1
 };
@@ -341,7 +342,7 @@ pub(crate) const FIGURE_3: Exhibit = Exhibit {
     differs_from_paper: None,
     minutes: Minutes::new(0.3, 8.0),
     plan: figure_3,
-    check_claims: judge_3,
-    to_svg: picture_3,
+    check_claims: check_claims_3,
+    to_svg: svg_3,
     ..FIGURE_1
 };

@@ -6,7 +6,7 @@ use eigenveil_figures::{Axis, LineStyle};
 use eigenveil_shared::Result;
 
 use crate::{
-    Cell, Data, Exhibit, Minutes, Paper, Plan, Point, Scale, Table, Verdict,
+    Cell, Data, Exhibit, Minutes, Paper, Point, RunPlan, RunSize, Table, Verdict,
     number::{digits, short},
     runs::{fitted, model_rows, private, share_of_claim, true_epsilon},
     sweep,
@@ -16,9 +16,9 @@ const P: usize = 40;
 const N: usize = 10_000;
 const DELTA: f64 = 1e-6;
 /// Columns of the iterate, unless they are what is looked at: 2k.
-const USUAL: usize = 4;
+const DEFAULT_COLUMNS: usize = 4;
 /// Where the printed noise for an entry is looked at: ε, δ.
-const ENTRY: (f64, f64) = (8.0, 1e-3);
+const ENTRY_BUDGET: (f64, f64) = (8.0, 1e-3);
 
 #[derive(Clone, Copy)]
 struct Setting {
@@ -58,7 +58,7 @@ impl Setting {
         let privacy = private(self.epsilon, self.delta, self.neighbours, self.calibration)?;
         let options = Options::default().with(COLUMNS, self.columns);
         let (fit, error) = fitted("private-power", &options, privacy, &rows, &mut rng)?;
-        Ok(vec![Point::only([
+        Ok(vec![Point::single([
             true_epsilon(&fit),
             error,
             fact(&fit, "published_noise_sd"),
@@ -67,17 +67,17 @@ impl Setting {
     }
 }
 
-fn plan(_: &Data, scale: Scale) -> Result<Plan> {
-    let mut plan = Plan::default();
-    let repeats = scale.choose(5, 20);
-    let budgets: &[f64] = scale.choose(&[0.25, 1.0, 4.0], &[0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0]);
+fn plan(_: &Data, size: RunSize) -> Result<RunPlan> {
+    let mut plan = RunPlan::default();
+    let repeats = size.choose(5, 20);
+    let budgets: &[f64] = size.choose(&[0.25, 1.0, 4.0], &[0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0]);
     for neighbours in Neighbours::WITH_ENTRY {
         for calibration in NoiseRule::ALL {
             let usual = Setting {
                 neighbours,
                 calibration,
                 k: 2,
-                columns: USUAL,
+                columns: DEFAULT_COLUMNS,
                 epsilon: 1.0,
                 delta: DELTA,
             };
@@ -93,8 +93,8 @@ fn plan(_: &Data, scale: Scale) -> Result<Plan> {
             let one_column = Setting {
                 k: 1,
                 columns: 1,
-                epsilon: ENTRY.0,
-                delta: ENTRY.1,
+                epsilon: ENTRY_BUDGET.0,
+                delta: ENTRY_BUDGET.1,
                 ..usual
             };
             plan.cells.push(one_column.cell(repeats));
@@ -156,7 +156,7 @@ fn check_claims(table: &Table) -> Verdict {
     let holds = table.number(&entry, "true_epsilon");
     verdict.with(
         "the printed noise keeps its ε for a symmetric pair of entries (one column, ε = 8, δ = 1e-3)",
-        holds <= ENTRY.0,
+        holds <= ENTRY_BUDGET.0,
         format!("the true ε is {}", digits(holds, 3)),
     )
 }
@@ -214,5 +214,5 @@ pub(crate) const FIGURE_3: Exhibit = Exhibit {
     check_claims,
     to_svg,
     to_markdown,
-    ..Exhibit::of(Paper::HardtPrice)
+    ..Exhibit::of_paper(Paper::HardtPrice)
 };

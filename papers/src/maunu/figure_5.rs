@@ -3,36 +3,36 @@
 use eigenveil_shared::Result;
 
 use super::{
+    figures_2_7_8_9::FIGURE_2,
     grid::{self, Axes, Grid, noise_clause},
-    haystack::{Keep, NOISES, Runs, Setting},
-    method::{DP_SGD, DP_SGGD, DP_SMD, Form, Method},
-    sizes::FIGURE_2,
+    haystack::{CALIBRATIONS, Recorded, Runs, Setting},
+    method::{DP_SGD, DP_SGGD, DP_SMD, Method, Variant},
 };
-use crate::{Data, Exhibit, Minutes, Plan, Record, Scale, Table, Verdict, number::digits};
+use crate::{Data, Exhibit, Minutes, Record, RunPlan, RunSize, Table, Verdict, number::digits};
 
-const SAMPLED: [Form; 3] = [DP_SGGD, DP_SGD, DP_SMD];
+const SAMPLED: [Variant; 3] = [DP_SGGD, DP_SGD, DP_SMD];
 
 /// Of a regime: at least nine of ten repeats converge on average.
-const CONVERGES: f64 = 0.9;
+const CONVERGED_SHARE: f64 = 0.9;
 
-fn plan(_: &Data, scale: Scale) -> Result<Plan> {
-    let shares: &[f64] = scale.choose(&[0.1, 0.3, 0.7], &[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8]);
-    let batches: &[usize] = scale.choose(&[1, 20], &[1, 2, 5, 10, 20, 50, 100]);
+fn plan(_: &Data, size: RunSize) -> Result<RunPlan> {
+    let shares: &[f64] = size.choose(&[0.1, 0.3, 0.7], &[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8]);
+    let batches: &[usize] = size.choose(&[1, 20], &[1, 2, 5, 10, 20, 50, 100]);
     let mut runs = Runs::default();
-    for rule in NOISES {
-        for form in SAMPLED {
+    for rule in CALIBRATIONS {
+        for variant in SAMPLED {
             for &inliers in shares {
                 for &batch in batches {
                     let method = Method {
                         batch: Some(batch),
-                        ..Method::printed(form, 2_000)
+                        ..Method::from_paper(variant, 2_000)
                     };
                     let setting = Setting {
                         inliers,
-                        ..Setting::printed(2_000, 20)
+                        ..Setting::from_paper(2_000, 20)
                     };
-                    let repeats = scale.choose(5, 10);
-                    runs.add(setting, method, rule, Keep::End, repeats)?;
+                    let repeats = size.choose(5, 10);
+                    runs.add(setting, method, rule, Recorded::End, repeats)?;
                 }
             }
         }
@@ -41,7 +41,7 @@ fn plan(_: &Data, scale: Scale) -> Result<Plan> {
 }
 
 /// A regime in which the paper sees an algorithm converge.
-type Regime = (Form, &'static str, fn(&Record) -> bool);
+type Regime = (Variant, &'static str, fn(&Record) -> bool);
 
 const REGIMES: [Regime; 3] = [
     (DP_SGD, "where at least 0.6 are inliers", |line| {
@@ -59,19 +59,19 @@ const REGIMES: [Regime; 3] = [
 
 fn check_claims(table: &Table) -> Verdict {
     let mut verdict = Verdict::default();
-    for rule in NOISES {
+    for rule in CALIBRATIONS {
         let grid = Grid::new(table, rule, "reached_mean");
-        for (form, says, regime) in REGIMES {
-            let inside = grid.mean(form, regime);
-            let outside = grid.mean(form, |line| !regime(line));
+        for (variant, says, regime) in REGIMES {
+            let inside = grid.mean(variant, regime);
+            let outside = grid.mean(variant, |line| !regime(line));
             verdict = verdict.with(
-                format!("{} converges {says} {}", form.name(), noise_clause(rule)),
-                inside >= CONVERGES,
+                format!("{} converges {says} {}", variant.name(), noise_clause(rule)),
+                inside >= CONVERGED_SHARE,
                 format!(
                     "{} % of the repeats do there, {} % elsewhere; the true ε is {}",
                     digits(100.0 * inside, 2),
                     digits(100.0 * outside, 2),
-                    grid.holds(form)
+                    grid.true_epsilons(variant)
                 ),
             );
         }
@@ -80,7 +80,7 @@ fn check_claims(table: &Table) -> Verdict {
 }
 
 fn to_svg(table: &Table) -> String {
-    grid::picture(
+    grid::svg(
         table,
         &SAMPLED,
         &Axes {

@@ -6,7 +6,7 @@ use eigenveil_shared::Result;
 use rand_distr::{Distribution, StandardNormal};
 
 use crate::{
-    Cell, Data, Exhibit, Minutes, Paper, Plan, Point, Scale, Table, Verdict,
+    Cell, Data, Exhibit, Minutes, Paper, Point, RunPlan, RunSize, Table, Verdict,
     number::{digits, short},
     sweep,
 };
@@ -62,16 +62,16 @@ fn lengths(source: Source, sigma: f64, repeat: u64) -> Result<Vec<Point>> {
             range = range.max(f64::hypot(a.0 - b.0, a.1 - b.1));
         }
     }
-    Ok(vec![Point::only([average, range, range / average])])
+    Ok(vec![Point::single([average, range, range / average])])
 }
 
-fn plan(_: &Data, scale: Scale) -> Result<Plan> {
-    let mut plan = Plan::default();
+fn plan(_: &Data, size: RunSize) -> Result<RunPlan> {
+    let mut plan = RunPlan::default();
     for source in Source::ALL {
         for sigma in [1e-1, 1e-2, 1e-3, 1e-4] {
             plan.cells.push(Cell::new(
                 [&source.as_str(), &short(sigma)],
-                scale.choose(20, 100),
+                size.choose(20, 100),
                 move |repeat| lengths(source, sigma, repeat),
             ));
         }
@@ -144,5 +144,5 @@ pub(crate) const FIGURE_1: Exhibit = Exhibit {
     check_claims,
     to_svg,
     to_markdown: |table| sweep::markdown(table, &["rows"], "sigma", "ratio", &[]),
-    ..Exhibit::of(Paper::Liu)
+    ..Exhibit::of_paper(Paper::Liu)
 };

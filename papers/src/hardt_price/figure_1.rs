@@ -13,7 +13,7 @@ use nalgebra::DMatrix;
 use rand_distr::{Distribution, StandardNormal};
 
 use crate::{
-    Cell, Data, Exhibit, Minutes, Paper, Plan, Point, Scale, Table, Verdict,
+    Cell, Data, Exhibit, Minutes, Paper, Point, RunPlan, RunSize, Table, Verdict,
     number::{digits, short},
     sweep,
 };
@@ -21,8 +21,8 @@ use crate::{
 const D: usize = 50;
 const K: usize = 2;
 /// σ_1, σ_2, and from σ_3 on evenly down to 0.
-const LEADING: [f64; K] = [1.0, 0.9];
-const NEXT: f64 = 0.5;
+const LEADING_VALUES: [f64; K] = [1.0, 0.9];
+const NEXT_VALUE: f64 = 0.5;
 /// τ of the corollary, in the number of steps.
 const TAU: f64 = 10.0;
 
@@ -61,7 +61,7 @@ fn norm(matrix: &DMatrix<f64>) -> Result<f64> {
 }
 
 /// ‖(I − XXᵀ)U‖.
-fn missed(x: &DMatrix<f64>, u: &DMatrix<f64>) -> Result<f64> {
+fn largest_sine(x: &DMatrix<f64>, u: &DMatrix<f64>) -> Result<f64> {
     norm(&(u - product(x, &cross_product(x, u))))
 }
 
@@ -70,15 +70,15 @@ fn missed(x: &DMatrix<f64>, u: &DMatrix<f64>) -> Result<f64> {
 fn error(noise: Noise, columns: usize, bound: f64, repeat: u64) -> Result<Vec<Point>> {
     let mut rng = generator(Some(repeat))?;
     let frame = uniform_frame(&mut rng, D, D)?;
-    let step = NEXT / (D - K - 1) as f64;
-    let rest = (0..D - K).map(|place| NEXT - step * place as f64);
-    let values: Vec<f64> = LEADING.into_iter().chain(rest).collect();
+    let step = NEXT_VALUE / (D - K - 1) as f64;
+    let rest = (0..D - K).map(|place| NEXT_VALUE - step * place as f64);
+    let values: Vec<f64> = LEADING_VALUES.into_iter().chain(rest).collect();
     let a = outer_scaled(&frame, &values);
     let u = frame.columns(0, K).into_owned();
-    let gap = LEADING[K - 1] - NEXT;
-    let steps = LEADING[K - 1] / gap * (D as f64 * TAU / bound).ln();
+    let gap = LEADING_VALUES[K - 1] - NEXT_VALUE;
+    let steps = LEADING_VALUES[K - 1] / gap * (D as f64 * TAU / bound).ln();
     let start = uniform_frame(&mut rng, D, columns)?;
-    let room = gap * ((columns as f64).sqrt() - (K as f64 - 1.0).sqrt()) / (D as f64).sqrt();
+    let allowed = gap * ((columns as f64).sqrt() - (K as f64 - 1.0).sqrt()) / (D as f64).sqrt();
     let mut tau = f64::INFINITY;
     let run = noisy_power(
         start,
@@ -87,24 +87,24 @@ fn error(noise: Noise, columns: usize, bound: f64, repeat: u64) -> Result<Vec<Po
             let g = noise.draw(x, &frame, &mut rng);
             let size = norm(&g)?;
             let g = g * (bound * gap / (5.0 * size));
-            tau = tau.min(room / (5.0 * norm(&cross_product(&u, &g))?));
+            tau = tau.min(allowed / (5.0 * norm(&cross_product(&u, &g))?));
             Ok(product(&a, x) + g)
         },
         |_| Ok(ControlFlow::Continue(())),
     )?;
-    let error = missed(&run.basis, &u)?;
+    let error = largest_sine(&run.basis, &u)?;
     // The adversary's part along U is zero but for rounding.
-    Ok(vec![Point::only([error, error / bound, tau.min(1e6)])])
+    Ok(vec![Point::single([error, error / bound, tau.min(1e6)])])
 }
 
-fn plan(_: &Data, scale: Scale) -> Result<Plan> {
-    let mut plan = Plan::default();
+fn plan(_: &Data, size: RunSize) -> Result<RunPlan> {
+    let mut plan = RunPlan::default();
     for noise in Noise::ALL {
         for columns in [K, 2 * K, 4 * K] {
             for bound in [0.4, 0.1, 1e-2, 1e-3] {
                 plan.cells.push(Cell::new(
                     [&noise.as_str(), &columns, &short(bound)],
-                    scale.choose(20, 100),
+                    size.choose(20, 100),
                     move |repeat| error(noise, columns, bound, repeat),
                 ));
             }
@@ -180,5 +180,5 @@ pub(crate) const FIGURE_1: Exhibit = Exhibit {
     check_claims,
     to_svg,
     to_markdown: |table| sweep::markdown(table, &["noise", "columns"], "bound", "ratio", &[]),
-    ..Exhibit::of(Paper::HardtPrice)
+    ..Exhibit::of_paper(Paper::HardtPrice)
 };

@@ -8,9 +8,9 @@ use eigenveil_shared::{
     preprocess::Norm,
 };
 
-use super::{Reports, noise_edge, theorem_4_lambda};
+use super::{ReportKind, noise_edge, theorem_4_lambda};
 use crate::{
-    Cell, Data, Exhibit, Minutes, Paper, Plan, Point, Scale, Table, Verdict,
+    Cell, Data, Exhibit, Minutes, Paper, Point, RunPlan, RunSize, Table, Verdict,
     number::digits,
     runs::{random_error, study, study_epsilon},
     sweep::{self, Sweep},
@@ -25,7 +25,7 @@ struct Setting {
     epsilon: f64,
 }
 
-const USUAL: Setting = Setting {
+const BASE: Setting = Setting {
     n: 2_000,
     p: 400,
     k: 10,
@@ -33,7 +33,7 @@ const USUAL: Setting = Setting {
     epsilon: 1.0,
 };
 
-fn error(reports: Reports, setting: Setting, repeat: u64) -> Result<Vec<Point>> {
+fn error(kind: ReportKind, setting: Setting, repeat: u64) -> Result<Vec<Point>> {
     let Setting {
         n,
         p,
@@ -50,7 +50,7 @@ fn error(reports: Reports, setting: Setting, repeat: u64) -> Result<Vec<Point>> 
     let model = Model::published(p, k, Some(s), 1.0);
     let source = RowSource::Model(model);
     let summary = study(&params, source, n, k, Some(&settings), repeat)?;
-    Ok(vec![Point::only([
+    Ok(vec![Point::single([
         study_epsilon(&params),
         noise_edge(&params, p, n),
         1.0 / (5.0 * p as f64),
@@ -61,11 +61,11 @@ fn error(reports: Reports, setting: Setting, repeat: u64) -> Result<Vec<Point>> 
     ])])
 }
 
-fn figure_4(_: &Data, scale: Scale) -> Result<Plan> {
-    let mut plan = Plan::default();
-    let repeats = scale.choose(5, 20);
+fn figure_4(_: &Data, size: RunSize) -> Result<RunPlan> {
+    let mut plan = RunPlan::default();
+    let repeats = size.choose(5, 20);
     let mut add = |panel: &'static str, setting: Setting| {
-        for reports in Reports::ALL {
+        for reports in ReportKind::ALL {
             let Setting {
                 n,
                 p,
@@ -80,24 +80,24 @@ fn figure_4(_: &Data, scale: Scale) -> Result<Plan> {
             ));
         }
     };
-    let ranks: &[usize] = scale.choose(&[10], &[5, 10, 15, 20]);
+    let ranks: &[usize] = size.choose(&[10], &[5, 10, 15, 20]);
     for &k in ranks {
-        let sizes: &[u64] = scale.choose(&[1_000, 4_000], &[1_000, 2_000, 4_000, 8_000]);
+        let sizes: &[u64] = size.choose(&[1_000, 4_000], &[1_000, 2_000, 4_000, 8_000]);
         for &n in sizes {
-            add("k over n", Setting { n, k, ..USUAL });
+            add("k over n", Setting { n, k, ..BASE });
         }
     }
-    let dimensions: &[usize] = scale.choose(&[200, 400], &[100, 200, 400, 800]);
+    let dimensions: &[usize] = size.choose(&[200, 400], &[100, 200, 400, 800]);
     for &p in dimensions {
-        add("p", Setting { p, ..USUAL });
+        add("p", Setting { p, ..BASE });
     }
-    let supports: &[usize] = scale.choose(&[15, 80], &[15, 20, 40, 80]);
+    let supports: &[usize] = size.choose(&[15, 80], &[15, 20, 40, 80]);
     for &s in supports {
-        add("s", Setting { s, ..USUAL });
+        add("s", Setting { s, ..BASE });
     }
-    let budgets: &[f64] = scale.choose(&[0.5, 4.0], &[0.5, 1.0, 2.0, 4.0]);
+    let budgets: &[f64] = size.choose(&[0.5, 4.0], &[0.5, 1.0, 2.0, 4.0]);
     for &epsilon in budgets {
-        add("epsilon", Setting { epsilon, ..USUAL });
+        add("epsilon", Setting { epsilon, ..BASE });
     }
     Ok(plan)
 }
@@ -115,7 +115,7 @@ fn check_claims(table: &Table) -> Verdict {
             x,
             measure: "error",
         };
-        verdict = sweep.judge(verdict, says, true);
+        verdict = sweep.check_trend(verdict, says, true);
     }
     let at = |column| table.number(&[("panel", "p"), ("p", "400"), printed], column);
     let (edge, largest) = (at("noise_edge"), at("largest_eigenvalue"));
@@ -133,7 +133,7 @@ fn check_claims(table: &Table) -> Verdict {
 }
 
 fn to_svg(table: &Table) -> String {
-    let line = |(reports, style): (Reports, LineStyle)| {
+    let line = |(reports, style): (ReportKind, LineStyle)| {
         let name = reports.as_str();
         let fixed = [("panel", "epsilon"), ("calibration", name)];
         sweep::series(table, name, &fixed, "epsilon", "error").with_style(style)
@@ -142,8 +142,8 @@ fn to_svg(table: &Table) -> String {
         "Algorithm 2 on the paper's sparse model: error over ε",
         Axis::log("ε"),
         Axis::linear("error ‖V̂V̂ᵀ − VVᵀ‖_F"),
-        Reports::STYLES.map(line),
-        [("random subspace".to_owned(), random_error(USUAL.p, USUAL.k))],
+        ReportKind::STYLES.map(line),
+        [("random subspace".to_owned(), random_error(BASE.p, BASE.k))],
     )
 }
 
@@ -178,5 +178,5 @@ pub(crate) const FIGURE_4: Exhibit = Exhibit {
     check_claims,
     to_svg,
     to_markdown,
-    ..Exhibit::of(Paper::WangXu)
+    ..Exhibit::of_paper(Paper::WangXu)
 };

@@ -6,36 +6,39 @@ use eigenveil_shared::Result;
 
 use super::{
     grid::noise_clause,
-    haystack::{COLUMNS, CONSTANTS, Keep, NOISES, Runs, Setting},
-    method::{DP_GD, DP_GGD, DP_MD, DP_SGD, DP_SGGD, DP_SMD, Form, Method},
+    haystack::{CALIBRATIONS, COLUMNS, CONSTANTS, Recorded, Runs, Setting},
+    method::{DP_GD, DP_GGD, DP_MD, DP_SGD, DP_SGGD, DP_SMD, Method, Variant},
 };
-use crate::{Data, Exhibit, Minutes, Paper, Plan, Scale, Table, Verdict, number::digits};
+use crate::{Data, Exhibit, Minutes, Paper, RunPlan, RunSize, Table, Verdict, number::digits};
 
 const ITERATIONS: usize = 2_000;
 
-fn plan(_: &Data, scale: Scale) -> Result<Plan> {
+fn plan(_: &Data, size: RunSize) -> Result<RunPlan> {
     let mut runs = Runs::default();
-    for rule in NOISES {
-        for form in Form::ALL {
-            let method = Method::printed(form, ITERATIONS);
-            let setting = Setting::printed(2_000, 20);
-            runs.add(setting, method, rule, Keep::Trace, scale.choose(5, 100))?;
+    for rule in CALIBRATIONS {
+        for variant in Variant::ALL {
+            let method = Method::from_paper(variant, ITERATIONS);
+            let setting = Setting::from_paper(2_000, 20);
+            runs.add(setting, method, rule, Recorded::Trace, size.choose(5, 100))?;
         }
     }
     Ok(runs.plan)
 }
 
 /// The medians of one algorithm along its iterations.
-struct Course(Vec<(f64, f64)>);
+struct ErrorCurve(Vec<(f64, f64)>);
 
-impl Course {
-    fn new(table: &Table, form: Form, rule: NoiseRule, measure: &str) -> Self {
-        let wanted = [("algorithm", form.name()), ("calibration", rule.as_str())];
+impl ErrorCurve {
+    fn new(table: &Table, variant: Variant, rule: NoiseRule, measure: &str) -> Self {
+        let wanted = [
+            ("algorithm", variant.name()),
+            ("calibration", rule.as_str()),
+        ];
         Self(table.line(&wanted, "iteration", measure))
     }
 
-    fn errors(table: &Table, form: Form, rule: NoiseRule) -> Self {
-        Self::new(table, form, rule, "error_median")
+    fn errors(table: &Table, variant: Variant, rule: NoiseRule) -> Self {
+        Self::new(table, variant, rule, "error_median")
     }
 
     /// At the last point up to this iteration.
@@ -50,7 +53,7 @@ impl Course {
     }
 
     /// Share of the points up to this iteration, the start left out, at which this is below the other.
-    fn ahead(&self, other: &Self, until: usize) -> f64 {
+    fn share_below(&self, other: &Self, until: usize) -> f64 {
         let early = |point: &&(f64, f64)| point.0 > 0.0 && point.0 <= until as f64;
         let points: Vec<_> = self.0.iter().filter(early).collect();
         let lower = points
@@ -64,16 +67,19 @@ impl Course {
 fn check_claims(table: &Table) -> Verdict {
     let mut verdict = Verdict::default();
     let convex = [DP_GD, DP_MD, DP_SGD, DP_SMD];
-    for rule in NOISES {
+    for rule in CALIBRATIONS {
         let noise = noise_clause(rule);
-        let course = |form| Course::errors(table, form, rule);
-        let worst = course(DP_GGD).end().max(course(DP_SGGD).end());
+        let curve = |variant| ErrorCurve::errors(table, variant, rule);
+        let worst = curve(DP_GGD).end().max(curve(DP_SGGD).end());
         let best = convex
-            .map(|form| course(form).end())
+            .map(|variant| curve(variant).end())
             .into_iter()
             .fold(f64::INFINITY, f64::min);
-        let holds = |form: Form| {
-            let wanted = [("algorithm", form.name()), ("calibration", rule.as_str())];
+        let holds = |variant: Variant| {
+            let wanted = [
+                ("algorithm", variant.name()),
+                ("calibration", rule.as_str()),
+            ];
             digits(table.number(&wanted, "true_epsilon"), 3)
         };
         verdict = verdict.with(
@@ -89,9 +95,9 @@ fn check_claims(table: &Table) -> Verdict {
             ),
         );
         // Linear: the second half of the iterations gains as many digits as the first; sublinear: next to none.
-        let gain = |form| {
-            let course = course(form);
-            course.value_at(ITERATIONS / 2) / course.end()
+        let gain = |variant| {
+            let curve = curve(variant);
+            curve.value_at(ITERATIONS / 2) / curve.end()
         };
         let (slow, fast) = (
             gain(DP_GGD).min(gain(DP_SGGD)),
@@ -112,8 +118,8 @@ fn check_claims(table: &Table) -> Verdict {
             (DP_GD, DP_GGD, 100),
             (DP_MD, DP_GGD, 100),
         ] {
-            let (first, second) = (course(convex), course(other));
-            let share = first.ahead(&second, until);
+            let (first, second) = (curve(convex), curve(other));
+            let share = first.share_below(&second, until);
             verdict = verdict.with(
                 format!(
                     "{} is ahead of {} in the first {until} iterations {noise}",
@@ -146,15 +152,15 @@ fn to_svg(table: &Table) -> String {
             Axis::log("error ‖V̂V̂ᵀ − VVᵀ‖_F"),
         )
     };
-    for (rule, style) in NOISES
+    for (rule, style) in CALIBRATIONS
         .into_iter()
         .zip([LineStyle::Dotted, LineStyle::Solid])
     {
-        for (place, form) in Form::ALL.into_iter().enumerate() {
-            let points = Course::errors(table, form, rule).0;
+        for (place, variant) in Variant::ALL.into_iter().enumerate() {
+            let points = ErrorCurve::errors(table, variant, rule).0;
             // A hundred points are more than a picture shows.
             let series = Series::new(
-                format!("{}, {rule}", form.name()),
+                format!("{}, {rule}", variant.name()),
                 points.into_iter().step_by(5),
             );
             let series = series.with_style(style).with_colour_of(place);
@@ -172,22 +178,28 @@ fn to_markdown(table: &Table) -> String {
         heads.join(" | "),
         "---|".repeat(SHOWN.len() + 4)
     );
-    for rule in NOISES {
-        for form in Form::ALL {
-            let wanted = [("algorithm", form.name()), ("calibration", rule.as_str())];
+    for rule in CALIBRATIONS {
+        for variant in Variant::ALL {
+            let wanted = [
+                ("algorithm", variant.name()),
+                ("calibration", rule.as_str()),
+            ];
             let cells = SHOWN.map(|iteration| {
                 let [median, low, high] = ["median", "q1", "q3"].map(|what| {
-                    let course = Course::new(table, form, rule, &format!("error_{what}"));
-                    digits(course.value_at(iteration), 2)
+                    let curve = ErrorCurve::new(table, variant, rule, &format!("error_{what}"));
+                    digits(curve.value_at(iteration), 2)
                 });
                 format!("{median} ({low}–{high})")
             });
             text.push_str(&format!(
                 "| {rule} | {} | {} | {} | {} |\n",
-                form.name(),
+                variant.name(),
                 digits(table.number(&wanted, "true_epsilon"), 3),
                 cells.join(" | "),
-                digits(Course::new(table, form, rule, "seconds_median").end(), 2)
+                digits(
+                    ErrorCurve::new(table, variant, rule, "seconds_median").end(),
+                    2
+                )
             ));
         }
     }
@@ -211,5 +223,5 @@ pub(crate) const FIGURE_1: Exhibit = Exhibit {
     check_claims,
     to_svg,
     to_markdown,
-    ..Exhibit::of(Paper::Maunu)
+    ..Exhibit::of_paper(Paper::Maunu)
 };

@@ -6,9 +6,9 @@ use eigenveil_figures::Axis;
 use eigenveil_shared::Result;
 
 use crate::{
-    Cell, Data, Exhibit, Minutes, Paper, Plan, Point, Scale, Table, Verdict,
+    Cell, Data, Exhibit, Minutes, Paper, Point, RunPlan, RunSize, Table, Verdict,
     number::digits,
-    runs::{ends, fitted, model_rows, slope},
+    runs::{first_and_last, fitted, model_rows, slope},
     sweep,
 };
 
@@ -16,7 +16,7 @@ const MODEL: Model = Model::spiked(40, 2, 8.0);
 /// The method, and all rows at once beside it.
 const ALGORITHMS: [&str; 2] = ["streaming-power", "pca"];
 /// The slope is −1/2 to within this.
-const NEAR: f64 = 0.1;
+const SLOPE_TOLERANCE: f64 = 0.1;
 
 fn error(algorithm: &str, n: usize, repeat: u64) -> Result<Vec<Point>> {
     let mut rng = generator(Some(repeat))?;
@@ -29,12 +29,12 @@ fn error(algorithm: &str, n: usize, repeat: u64) -> Result<Vec<Point>> {
         &mut rng,
     )?;
     let angle = largest_principal_angle(&fit.subspace, &rows.1)?;
-    Ok(vec![Point::only([error, angle.sin()])])
+    Ok(vec![Point::single([error, angle.sin()])])
 }
 
-fn plan(_: &Data, scale: Scale) -> Result<Plan> {
-    let mut plan = Plan::default();
-    let sizes: &[usize] = scale.choose(
+fn plan(_: &Data, size: RunSize) -> Result<RunPlan> {
+    let mut plan = RunPlan::default();
+    let sizes: &[usize] = size.choose(
         &[2_000, 8_000, 32_000, 128_000],
         &[
             1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 128_000, 256_000,
@@ -44,7 +44,7 @@ fn plan(_: &Data, scale: Scale) -> Result<Plan> {
         for &n in sizes {
             plan.cells.push(Cell::new(
                 [&algorithm, &n],
-                scale.choose(5, 20),
+                size.choose(5, 20),
                 move |repeat| error(algorithm, n, repeat),
             ));
         }
@@ -56,10 +56,10 @@ fn check_claims(table: &Table) -> Verdict {
     let line = |algorithm| table.line(&[("algorithm", algorithm)], "n", "sine_mean");
     let found = slope(&line("streaming-power"));
     let wanted = [("algorithm", "streaming-power")];
-    let ((few, large), (many, small)) = ends(table, &wanted, "n", "sine_mean");
+    let ((few, large), (many, small)) = first_and_last(table, &wanted, "n", "sine_mean");
     Verdict::default().with(
         "the error falls with the root of the number of rows: n = Θ(1/ε²)",
-        (found + 0.5).abs() <= NEAR,
+        (found + 0.5).abs() <= SLOPE_TOLERANCE,
         format!(
             "slope {}: {} at n = {few}, {} at n = {many}; plain PCA's {}",
             digits(found, 3),
@@ -96,5 +96,5 @@ pub(crate) const FIGURE_2: Exhibit = Exhibit {
     check_claims,
     to_svg,
     to_markdown: |table| sweep::markdown(table, &["n"], "algorithm", "sine", &[]),
-    ..Exhibit::of(Paper::HardtPrice)
+    ..Exhibit::of_paper(Paper::HardtPrice)
 };

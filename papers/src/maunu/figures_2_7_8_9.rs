@@ -3,29 +3,42 @@
 use eigenveil_shared::Result;
 
 use super::{
-    grid::{self, Axes, Grid, judge_below, noise_clause},
-    haystack::{COLUMNS, CONSTANTS, Keep, MEASURES, NOISES, Runs, Setting},
-    method::{DP_GD, DP_GGD, DP_MD, DP_SGD, DP_SGGD, DP_SMD, Form, Method},
+    grid::{self, Axes, Grid, check_below, noise_clause},
+    haystack::{CALIBRATIONS, COLUMNS, CONSTANTS, MEASURES, Recorded, Runs, Setting},
+    method::{DP_GD, DP_GGD, DP_MD, DP_SGD, DP_SGGD, DP_SMD, Method, Variant},
 };
-use crate::{Data, Exhibit, Minutes, Paper, Plan, Record, Scale, Table, Verdict, number::digits};
+use crate::{
+    Data, Exhibit, Minutes, Paper, Record, RunPlan, RunSize, Table, Verdict, number::digits,
+};
 
 /// Those of Figure 2, in the paper's order.
-pub(super) const FOUR: [Form; 4] = [DP_GGD, DP_GD, DP_SGGD, DP_SGD];
+pub(super) const FIGURE_2_VARIANTS: [Variant; 4] = [DP_GGD, DP_GD, DP_SGGD, DP_SGD];
 
-const OVER_SIZES: Axes<'_> = Axes {
+const SIZES_AXES: Axes<'_> = Axes {
     down: ("n", "N"),
     across: ("p", "D"),
     column: "log10_error_mean",
 };
 
-fn plan(forms: &[Form], sizes: &[usize], dimensions: &[usize], repeats: u64) -> Result<Plan> {
+fn plan(
+    variants: &[Variant],
+    sizes: &[usize],
+    dimensions: &[usize],
+    repeats: u64,
+) -> Result<RunPlan> {
     let mut runs = Runs::default();
-    for rule in NOISES {
-        for &form in forms {
+    for rule in CALIBRATIONS {
+        for &variant in variants {
             for &n in sizes {
                 for &p in dimensions {
-                    let method = Method::printed(form, 2 * n);
-                    runs.add(Setting::printed(n, p), method, rule, Keep::End, repeats)?;
+                    let method = Method::from_paper(variant, 2 * n);
+                    runs.add(
+                        Setting::from_paper(n, p),
+                        method,
+                        rule,
+                        Recorded::End,
+                        repeats,
+                    )?;
                 }
             }
         }
@@ -33,17 +46,27 @@ fn plan(forms: &[Form], sizes: &[usize], dimensions: &[usize], repeats: u64) -> 
     Ok(runs.plan)
 }
 
-fn figure_2(_: &Data, scale: Scale) -> Result<Plan> {
-    match scale {
-        Scale::Quick => plan(&FOUR, &[250, 1_000], &[10, 50], 5),
-        Scale::Full => plan(&FOUR, &[250, 500, 1_000, 2_000], &[10, 20, 50, 100], 10),
+fn figure_2(_: &Data, size: RunSize) -> Result<RunPlan> {
+    match size {
+        RunSize::Quick => plan(&FIGURE_2_VARIANTS, &[250, 1_000], &[10, 50], 5),
+        RunSize::Full => plan(
+            &FIGURE_2_VARIANTS,
+            &[250, 500, 1_000, 2_000],
+            &[10, 20, 50, 100],
+            10,
+        ),
     }
 }
 
-fn all_six(_: &Data, scale: Scale) -> Result<Plan> {
-    match scale {
-        Scale::Quick => plan(&Form::ALL, &[250, 1_000], &[10, 40], 5),
-        Scale::Full => plan(&Form::ALL, &[250, 500, 1_000, 2_000], &[10, 20, 40, 80], 10),
+fn figures_7_8_9(_: &Data, size: RunSize) -> Result<RunPlan> {
+    match size {
+        RunSize::Quick => plan(&Variant::ALL, &[250, 1_000], &[10, 40], 5),
+        RunSize::Full => plan(
+            &Variant::ALL,
+            &[250, 500, 1_000, 2_000],
+            &[10, 20, 40, 80],
+            10,
+        ),
     }
 }
 
@@ -57,8 +80,8 @@ fn extremes(table: &Table, column: &str) -> (f64, f64) {
 }
 
 /// The mean of log₁₀ of an algorithm's errors at this D, over N and the repeats, with its standard error.
-fn mean_at(grid: Grid<'_>, form: Form, p: f64) -> (f64, f64) {
-    let mut lines = grid.lines(form);
+fn mean_at_dimension(grid: Grid<'_>, variant: Variant, p: f64) -> (f64, f64) {
+    let mut lines = grid.lines(variant);
     lines.retain(|line| line.number("p") == p);
     let count = lines.len() as f64;
     let variance = |line: &Record| line.number("log10_error_sd").powi(2) / line.number("repeats");
@@ -70,15 +93,16 @@ fn mean_at(grid: Grid<'_>, form: Form, p: f64) -> (f64, f64) {
     )
 }
 
-fn judge_2(table: &Table) -> Verdict {
+fn check_claims_2(table: &Table) -> Verdict {
     let mut verdict = Verdict::default();
     let (_, largest) = extremes(table, "p");
-    for rule in NOISES {
+    for rule in CALIBRATIONS {
         let grid = Grid::new(table, rule, "log10_error_mean");
-        verdict = judge_below(verdict, grid, (DP_GGD, DP_GD), "outperforms");
-        verdict = judge_below(verdict, grid, (DP_SGGD, DP_SGD), "is more accurate than");
+        verdict = check_below(verdict, grid, (DP_GGD, DP_GD), "outperforms");
+        verdict = check_below(verdict, grid, (DP_SGGD, DP_SGD), "is more accurate than");
         for (sampled, full) in [(DP_SGGD, DP_GGD), (DP_SGD, DP_GD)] {
-            let [of_batches, of_all] = [sampled, full].map(|form| mean_at(grid, form, largest));
+            let [of_batches, of_all] =
+                [sampled, full].map(|variant| mean_at_dimension(grid, variant, largest));
             let noise = of_batches.1.hypot(of_all.1);
             verdict = verdict.with(
                 format!(
@@ -94,8 +118,8 @@ fn judge_2(table: &Table) -> Verdict {
                     digits(of_batches.0, 3),
                     digits(of_all.0, 3),
                     digits(2.0 * noise, 2),
-                    grid.holds(sampled),
-                    grid.holds(full)
+                    grid.true_epsilons(sampled),
+                    grid.true_epsilons(full)
                 ),
             );
         }
@@ -104,28 +128,31 @@ fn judge_2(table: &Table) -> Verdict {
 }
 
 /// The mean of a column where D is smallest and N largest, and where it is the other way round.
-fn corners(grid: Grid<'_>, form: Form) -> (f64, f64) {
+fn corners(grid: Grid<'_>, variant: Variant) -> (f64, f64) {
     let ((few, many), (low, high)) = (extremes(grid.table, "n"), extremes(grid.table, "p"));
-    let corner =
-        |n: f64, p: f64| grid.mean(form, |line| line.number("n") == n && line.number("p") == p);
+    let corner = |n: f64, p: f64| {
+        grid.mean(variant, |line| {
+            line.number("n") == n && line.number("p") == p
+        })
+    };
     (corner(many, low), corner(few, high))
 }
 
-fn judge_corners(
+fn check_corners(
     table: &Table,
     column: &str,
     what: &str,
     good: impl Fn(f64, f64) -> bool,
 ) -> Verdict {
     let mut verdict = Verdict::default();
-    for rule in NOISES {
+    for rule in CALIBRATIONS {
         let grid = Grid::new(table, rule, column);
-        for form in [DP_GD, DP_MD, DP_GGD] {
-            let (easy, hard) = corners(grid, form);
+        for variant in [DP_GD, DP_MD, DP_GGD] {
+            let (easy, hard) = corners(grid, variant);
             verdict = verdict.with(
                 format!(
                     "{} {what} where D is small and N large {}",
-                    form.name(),
+                    variant.name(),
                     noise_clause(rule)
                 ),
                 good(easy, hard),
@@ -133,7 +160,7 @@ fn judge_corners(
                     "{} there, {} where D is large and N small; the true ε is {}",
                     digits(easy, 3),
                     digits(hard, 3),
-                    grid.holds(form)
+                    grid.true_epsilons(variant)
                 ),
             );
         }
@@ -141,10 +168,10 @@ fn judge_corners(
     verdict
 }
 
-fn judge_7(table: &Table) -> Verdict {
+fn check_claims_7(table: &Table) -> Verdict {
     // The tolerance of the other figures, on this scale.
     let works = super::haystack::TOLERANCE.log10();
-    judge_corners(
+    check_corners(
         table,
         "log10_error_mean",
         "works well (log₁₀ error)",
@@ -152,15 +179,16 @@ fn judge_7(table: &Table) -> Verdict {
     )
 }
 
-fn judge_8(table: &Table) -> Verdict {
+fn check_claims_8(table: &Table) -> Verdict {
     let mut verdict = Verdict::default();
-    for rule in NOISES {
+    for rule in CALIBRATIONS {
         let grid = Grid::new(table, rule, "seconds_to_tolerance_median");
         for (glad, convex) in [(DP_GGD, [DP_GD, DP_MD]), (DP_SGGD, [DP_SGD, DP_SMD])] {
             let pairs = convex.map(|convex| grid.below(glad, convex));
             let faster: usize = pairs.iter().map(|pair| pair.0).sum();
             let both: usize = pairs.iter().map(|pair| pair.1).sum();
-            let reached = |form: Form| grid.numbers(form).iter().filter(|s| !s.is_nan()).count();
+            let reached =
+                |variant: Variant| grid.numbers(variant).iter().filter(|s| !s.is_nan()).count();
             verdict = verdict.with(
                 format!(
                     "{} reaches the tolerance sooner than {} and {} {}",
@@ -182,8 +210,8 @@ fn judge_8(table: &Table) -> Verdict {
     verdict
 }
 
-fn judge_9(table: &Table) -> Verdict {
-    judge_corners(
+fn check_claims_9(table: &Table) -> Verdict {
+    check_corners(
         table,
         "reached_mean",
         "seldom fails (share that reaches the tolerance)",
@@ -191,35 +219,35 @@ fn judge_9(table: &Table) -> Verdict {
     )
 }
 
-fn picture_2(table: &Table) -> String {
-    grid::picture(
+fn svg_2(table: &Table) -> String {
+    grid::svg(
         table,
-        &FOUR,
-        &OVER_SIZES,
+        &FIGURE_2_VARIANTS,
+        &SIZES_AXES,
         "Over N and D, ε = 0.8: where each method sees the subspace",
         "mean of log10 of the error; strong blue: found, white or orange: not",
         |value| value,
     )
 }
 
-fn picture_7(table: &Table) -> String {
-    grid::picture(
+fn svg_7(table: &Table) -> String {
+    grid::svg(
         table,
-        &Form::ALL,
-        &OVER_SIZES,
+        &Variant::ALL,
+        &SIZES_AXES,
         "Over N and D: log10 of the last error, T = 2N, ε = 0.8",
         "mean; strong blue: found, white or orange: not",
         |value| value,
     )
 }
 
-fn picture_8(table: &Table) -> String {
-    grid::picture(
+fn svg_8(table: &Table) -> String {
+    grid::svg(
         table,
-        &Form::ALL,
+        &Variant::ALL,
         &Axes {
             column: "seconds_to_tolerance_median",
-            ..OVER_SIZES
+            ..SIZES_AXES
         },
         "Over N and D: time to a squared distance of 10⁻², T = 2N, ε = 0.8",
         "log10 of the median seconds; blue: less than a second, orange: more, a cross: no repeat reaches it",
@@ -227,13 +255,13 @@ fn picture_8(table: &Table) -> String {
     )
 }
 
-fn picture_9(table: &Table) -> String {
-    grid::picture(
+fn svg_9(table: &Table) -> String {
+    grid::svg(
         table,
-        &Form::ALL,
+        &Variant::ALL,
         &Axes {
             column: "reached_mean",
-            ..OVER_SIZES
+            ..SIZES_AXES
         },
         "Over N and D: share of repeats that fail to reach a squared distance of 10⁻²",
         "T = 2N, ε = 0.8; white: none fails, strong orange: all fail",
@@ -241,19 +269,19 @@ fn picture_9(table: &Table) -> String {
     )
 }
 
-fn numbers_of_errors(table: &Table) -> String {
+fn markdown_of_errors(table: &Table) -> String {
     let text = grid::markdown(table, &["n", "p"], "log10_error");
     format!("log₁₀ of the error:\n\n{text}")
 }
 
-fn numbers_of_times(table: &Table) -> String {
+fn markdown_of_times(table: &Table) -> String {
     let text = grid::markdown(table, &["n", "p"], "seconds_to_tolerance");
     format!(
         "Seconds until the error stays within the tolerance, of the repeats in which it does:\n\n{text}"
     )
 }
 
-fn numbers_of_shares(table: &Table) -> String {
+fn markdown_of_shares(table: &Table) -> String {
     let text = grid::markdown(table, &["n", "p"], "reached");
     format!("Share of the repeats whose error stays within the tolerance:\n\n{text}")
 }
@@ -270,10 +298,10 @@ pub(crate) const FIGURE_2: Exhibit = Exhibit {
     per_cell: CONSTANTS,
     measures: MEASURES,
     plan: figure_2,
-    check_claims: judge_2,
-    to_svg: picture_2,
-    to_markdown: numbers_of_errors,
-    ..Exhibit::of(Paper::Maunu)
+    check_claims: check_claims_2,
+    to_svg: svg_2,
+    to_markdown: markdown_of_errors,
+    ..Exhibit::of_paper(Paper::Maunu)
 };
 
 pub(crate) const FIGURE_7: Exhibit = Exhibit {
@@ -281,13 +309,13 @@ pub(crate) const FIGURE_7: Exhibit = Exhibit {
     item: "Figure 7",
     caption: "the six private methods over N and D: log₁₀ of the last error, T = 2N",
     minutes: Minutes::new(0.5, 25.0),
-    plan: all_six,
-    check_claims: judge_7,
-    to_svg: picture_7,
+    plan: figures_7_8_9,
+    check_claims: check_claims_7,
+    to_svg: svg_7,
     ..FIGURE_2
 };
 
-const TOLERANCE_IS: Option<&str> = Some(
+const TOLERANCE_NOTE: Option<&str> = Some(
     "10 repeats where the paper has 50; the axes' values are not in the text we have; a repeat reaches the tolerance \
      when its error stays within it to the end, from one of some hundred iterations that are looked at",
 );
@@ -296,10 +324,10 @@ pub(crate) const FIGURE_8: Exhibit = Exhibit {
     id: "maunu-figure-8",
     item: "Figure 8",
     caption: "the six private methods over N and D: seconds to a squared distance of 10⁻², T = 2N",
-    differs_from_paper: TOLERANCE_IS,
-    check_claims: judge_8,
-    to_svg: picture_8,
-    to_markdown: numbers_of_times,
+    differs_from_paper: TOLERANCE_NOTE,
+    check_claims: check_claims_8,
+    to_svg: svg_8,
+    to_markdown: markdown_of_times,
     ..FIGURE_7
 };
 
@@ -307,9 +335,9 @@ pub(crate) const FIGURE_9: Exhibit = Exhibit {
     id: "maunu-figure-9",
     item: "Figure 9",
     caption: "the six private methods over N and D: share of repeats that fail to reach a squared distance of 10⁻²",
-    differs_from_paper: TOLERANCE_IS,
-    check_claims: judge_9,
-    to_svg: picture_9,
-    to_markdown: numbers_of_shares,
+    differs_from_paper: TOLERANCE_NOTE,
+    check_claims: check_claims_9,
+    to_svg: svg_9,
+    to_markdown: markdown_of_shares,
     ..FIGURE_7
 };
