@@ -17,6 +17,8 @@ const FLAGS: &[(&str, &str, &str)] = &[
     ("report", "--accept-changes", "--accept-new-purpose"),
     ("report", "--single", "--no-batch"),
     ("reproduce", "--fresh", "--restart"),
+    ("serve", "--memory-bytes", "--sum-cache-bytes"),
+    ("serve", "--store-bytes", "--max-store-bytes"),
     ("simulate", "--path", "--noise"),
 ];
 
