@@ -126,7 +126,7 @@ pub enum Stored {
     NotOpen,
     /// Never seen, and the study's last day is over.
     Ended,
-    /// Never seen, and not admitted: `token-required`, `token-unknown` or `token-spent`.
+    /// Never seen, and not admitted: `token-required`, `participant-token-unknown` or `token-spent`.
     NotAdmitted(ErrorCode),
     /// The study was deleted.
     Gone,
