@@ -18,6 +18,8 @@ const FLAGS: &[(&str, &str, &str)] = &[
     ("report", "--single", "--no-batch"),
     ("report", "--state", "--outbox"),
     ("reproduce", "--fresh", "--restart"),
+    ("serve", "--memory-bytes", "--sum-cache-bytes"),
+    ("serve", "--store-bytes", "--max-store-bytes"),
     ("simulate", "--path", "--noise"),
 ];
 

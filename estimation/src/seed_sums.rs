@@ -40,7 +40,7 @@ pub(crate) fn check_memory(what: &str, needed: u64, limit: u64) -> Result<()> {
         return Ok(());
     }
     Err(Error::estimate_failed(format!(
-        "{what} needs {needed} bytes and memory_bytes is {limit}; the reports are safe: restart the server with memory_bytes of {needed} or more and ask again"
+        "{what} needs {needed} bytes and sum_cache_bytes is {limit}; the reports are safe: restart the server with memory_bytes of {needed} or more and ask again"
     )))
 }
 
@@ -106,7 +106,7 @@ mod tests {
         let needed = bytes_needed(65_536, 1);
         let error = check_memory("dimension 65536", needed, 1 << 30).unwrap_err();
         assert_eq!(error.code(), ErrorCode::EstimateFailed);
-        for word in ["51539869696", "1073741824", "memory_bytes", "65536"] {
+        for word in ["51539869696", "1073741824", "sum_cache_bytes", "65536"] {
             assert!(error.detail().contains(word), "{error}");
         }
         assert_eq!((sums_within(167, 3), sums_within(168, 3)), (1, 2));

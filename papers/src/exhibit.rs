@@ -128,7 +128,7 @@ impl Exhibit {
             data: &[],
             differs_from_paper: None,
             minutes: Minutes::new(0.0, 0.0),
-            columns: &[],
+            key_columns: &[],
             coordinate: None,
             per_cell: &[],
             measures: &["error"],

@@ -66,7 +66,9 @@ fn section(exhibit: &Exhibit, table: Option<&Table>) -> String {
     }
     text.push('\n');
     if let Some(differs_from_paper) = exhibit.differs_from_paper {
-        text.push_str(&wrapped(&format!("**Not as in the paper**: {difference}.")));
+        text.push_str(&wrapped(&format!(
+            "**Not as in the paper**: {differs_from_paper}."
+        )));
     }
     let Some(table) = table else {
         text.push_str("\nNot run yet.\n");

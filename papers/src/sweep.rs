@@ -89,7 +89,7 @@ pub(crate) fn markdown(
     per_cell: &[&str],
 ) -> String {
     let columns = table.values(across);
-    let named = constants.iter().map(|constant| constant.replace('_', " "));
+    let named = per_cell.iter().map(|constant| constant.replace('_', " "));
     let heads: Vec<String> = [rows, &columns]
         .concat()
         .into_iter()
@@ -119,7 +119,7 @@ pub(crate) fn markdown(
             }
             cells.push(cell);
         }
-        let constants = constants.iter().map(|name| record.number(name));
+        let constants = per_cell.iter().map(|name| record.number(name));
         cells.extend(constants.map(|number| digits(number, 2)));
         lines.push(cells.join(" | "));
         seen.push(key);

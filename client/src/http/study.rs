@@ -212,7 +212,7 @@ impl StudyClient {
     /// As [`StudyClient::upload_one`], to a study whose reports need one-time tokens.
     ///
     /// # Errors
-    /// As there; `token-unknown`, `token-spent`.
+    /// As there; `participant-token-unknown`, `token-spent`.
     pub async fn upload_one_with_token(
         &self,
         study: &Study,

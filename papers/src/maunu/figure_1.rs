@@ -215,7 +215,7 @@ pub(crate) const FIGURE_1: Exhibit = Exhibit {
          ‖V̂V̂ᵀ − VVᵀ‖_F, where the paper's d² is half its square",
     ),
     minutes: Minutes::new(0.3, 4.5),
-    columns: COLUMNS,
+    key_columns: COLUMNS,
     coordinate: Some("iteration"),
     per_cell: CONSTANTS,
     measures: &["error", "seconds"],

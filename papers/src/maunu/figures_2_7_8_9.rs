@@ -294,7 +294,7 @@ pub(crate) const FIGURE_2: Exhibit = Exhibit {
         "10 repeats where the paper has 50; the axes' values are not in the text we have",
     ),
     minutes: Minutes::new(0.4, 20.0),
-    columns: COLUMNS,
+    key_columns: COLUMNS,
     per_cell: CONSTANTS,
     measures: MEASURES,
     plan: figure_2,

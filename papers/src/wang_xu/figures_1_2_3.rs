@@ -308,7 +308,7 @@ pub(crate) const FIGURE_1: Exhibit = Exhibit {
     data: REAL_FILES,
     differs_from_paper: REAL_DIFFERENCES,
     minutes: Minutes::new(0.1, 1.5),
-    columns: COLUMNS,
+    key_columns: COLUMNS,
     per_cell: CONSTANTS,
     measures: &["error", "nonprivate_error"],
     plan: figure_1,

@@ -201,7 +201,7 @@ async fn an_endless_body_is_cut_off() {
 async fn a_slow_body_is_given_up_and_a_full_memory_is_said() {
     let server = Harness::with(|config| {
         config.body_timeout_ms = 50;
-        config.ingest_bytes = 1;
+        config.max_ingest_bytes = 1;
     });
     let study = server.study(3).await;
     let never = stream::pending::<std::io::Result<Bytes>>();

@@ -118,7 +118,7 @@ async fn an_estimate_over_stored_seeds_is_that_of_one_process() {
         name: "test",
         k: Rank::Fixed(2),
         sparse: None,
-        memory_bytes: u64::MAX,
+        sum_cache_bytes: u64::MAX,
         stream_from: usize::MAX,
     };
     let seeds = vec![seeds];
@@ -154,7 +154,12 @@ async fn the_largest_study_collects_in_little_memory() {
     let failed = server.estimated(&study, json!({"k": 2})).await;
     let problem = failed.problem.unwrap();
     assert_eq!((problem.code, problem.status), (E::EstimateFailed, 422));
-    for word in ["65536", "51539869696 bytes", "1073741824", "memory_bytes"] {
+    for word in [
+        "65536",
+        "51539869696 bytes",
+        "1073741824",
+        "sum_cache_bytes",
+    ] {
         assert!(problem.detail.contains(word), "{}", problem.detail);
     }
     // Nothing was lost, and more is taken.

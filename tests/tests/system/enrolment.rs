@@ -170,7 +170,10 @@ fn rows_are_reported_with_tokens_from_a_file() {
     make_tokens(&folder, &server, &other, 4);
     let unknown = with(&tokens);
     assert_eq!(unknown.status.code(), Some(1), "{unknown:?}");
-    assert!(stderr(&unknown).contains("token-unknown"), "{unknown:?}");
+    assert!(
+        stderr(&unknown).contains("participant-token-unknown"),
+        "{unknown:?}"
+    );
     std::fs::remove_file(&tokens).unwrap();
     make_tokens(&folder, &server, &id, 4);
     succeeded(&with(&tokens));
