@@ -22,7 +22,7 @@ pub enum Paper {
     Liu,
     /// Hardt & Price, *The Noisy Power Method* (NeurIPS 2014).
     HardtPrice,
-    /// None of them: what our own claims rest on.
+    /// None of them: our own experiments.
     Ours,
 }
 
@@ -37,7 +37,7 @@ impl Paper {
         Self::Ours,
     ];
 
-    /// Its authors, with whom the names of its exhibits begin.
+    /// The authors: the beginning of the names of its exhibits.
     pub fn slug(self) -> &'static str {
         match self {
             Self::Maunu => "maunu",
@@ -76,17 +76,17 @@ pub struct Minutes {
 }
 
 impl Minutes {
-    /// Of a quick run, and of a full one.
+    /// Minutes of a quick and of a full run.
     pub const fn new(quick: f64, full: f64) -> Self {
         Self { quick, full }
     }
 }
 
-/// One figure or table, and how it is made again.
+/// One figure or table and how to reproduce it.
 pub struct Exhibit {
     /// Name on the command line: the paper's authors and the item, `wang-xu-table-1`.
     pub id: &'static str,
-    /// Whose it is.
+    /// The paper.
     pub paper: Paper,
     /// As the paper calls it.
     pub item: &'static str,
@@ -94,31 +94,31 @@ pub struct Exhibit {
     pub caption: &'static str,
     /// Files it needs.
     pub data: &'static [&'static str],
-    /// What of the paper's setting cannot be had, and what stands for it.
+    /// How it differs from the paper's setting, such as which data set stands in for an unavailable one.
     pub differs_from_paper: Option<&'static str>,
     /// How long it takes.
     pub minutes: Minutes,
     /// Names of the parts of a cell's key, the first columns of the CSV.
     pub key_columns: &'static [&'static str],
-    /// Name of the coordinate of a point, where a run gives several: `iteration`.
+    /// Name of a point's coordinate if a run gives several points: `iteration`.
     pub coordinate: Option<&'static str>,
-    /// Numbers that are the same in all repeats of a cell: `true_epsilon`.
+    /// Numbers that are equal in all repeats of a cell: `true_epsilon`.
     pub per_cell: &'static [&'static str],
-    /// Numbers that differ.
+    /// Numbers that differ between repeats.
     pub measures: &'static [&'static str],
-    /// What is to be run.
+    /// The cells to run.
     pub plan: fn(&Data, RunSize) -> Result<RunPlan>,
-    /// What the paper says, held against the results.
+    /// Checks the paper's claims against the results.
     pub check_claims: fn(&Table) -> Verdict,
     /// SVG of the results.
     pub to_svg: fn(&Table) -> String,
-    /// Markdown table for `docs/papers.md`: printed, ours, spread.
+    /// Markdown table for `docs/papers.md`.
     pub to_markdown: fn(&Table) -> String,
 }
 
 impl Exhibit {
-    /// An exhibit of this paper that shows nothing yet: no files, nothing that cannot be had, one point a run, and the
-    /// error as its only measure.
+    /// An empty exhibit of this paper, to complete with `..`: no files, one point a run, and the error as its only
+    /// measure.
     pub const fn of_paper(paper: Paper) -> Self {
         Self {
             id: "",

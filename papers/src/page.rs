@@ -1,4 +1,4 @@
-//! `docs/papers.md`, out of the tables that are kept.
+//! `docs/papers.md`, made from the stored tables.
 
 use crate::{
     exhibit::{Exhibit, Paper},
@@ -6,7 +6,7 @@ use crate::{
     table::Table,
 };
 
-/// How the page begins.
+/// The beginning of the page.
 const PAGE_HEAD: &str = "\
 # The papers, run again
 
@@ -22,7 +22,7 @@ text, not their figures, so each figure is compared with what the text says abou
 [what did not hold](findings.md).
 ";
 
-/// The page, from the tables that there are; an exhibit without one is named as not run.
+/// The page, from the stored tables; an exhibit without a table is listed as not run.
 pub fn page(mut table: impl FnMut(&Exhibit) -> Option<Table>) -> String {
     let mut text = PAGE_HEAD.to_owned();
     let run: Vec<(&Exhibit, Option<Table>)> = ALL

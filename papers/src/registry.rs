@@ -39,7 +39,7 @@ pub const ALL: &[Exhibit] = &[
     own::KAPPA_GRID,
 ];
 
-/// The numbers that names began with until 0.2.0.
+/// The numbers that exhibit names began with before 0.2.0.
 const OLD_NUMBERS: [(&str, Paper); 5] = [
     ("000", Paper::Maunu),
     ("001", Paper::Shang),
@@ -48,10 +48,9 @@ const OLD_NUMBERS: [(&str, Paper); 5] = [
     ("004", Paper::HardtPrice),
 ];
 
-/// The exhibit of this name.
+/// Finds an exhibit by name.
 ///
-/// # Errors
-/// `invalid-request`, with the names that begin alike.
+/// # Errors `invalid-request`, listing the names that begin alike, or the new name of an old one.
 pub fn find(id: &str) -> Result<&'static Exhibit> {
     ALL.iter().find(|exhibit| exhibit.id == id).ok_or_else(|| {
         let paper = id.split('-').next().unwrap_or_default();

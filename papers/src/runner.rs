@@ -1,4 +1,4 @@
-//! Runs an exhibit on all cores, and goes on where an earlier run ended.
+//! Runs an exhibit on all cores, resuming an interrupted run.
 
 use std::{
     path::PathBuf,
@@ -22,30 +22,28 @@ use crate::{
 /// How an exhibit is run.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
-    /// How much.
+    /// Quick or full.
     pub size: RunSize,
-    /// The journal of what is done, which a later call reads.
+    /// The journal, from which a later call resumes.
     pub journal: PathBuf,
-    /// Whether to forget what an earlier call has done.
+    /// Whether to start over instead of resuming.
     pub restart: bool,
 }
 
-/// What is told of a run while it goes on.
+/// Progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Runs that are done, those of earlier calls included.
+    /// Finished runs, including those of earlier calls.
     pub done: usize,
-    /// Of these, those of earlier calls.
+    /// Of these, finished by earlier calls.
     pub resumed: usize,
-    /// All.
+    /// Number of runs in all.
     pub total: usize,
 }
 
-/// Runs what is not yet in the journal and sums it up.
+/// Runs what is not in the journal yet and summarises all runs.
 ///
-/// # Errors
-/// Those of the data and of the algorithms, with the cell in which they came; `internal` where the journal cannot be
-/// written.
+/// # Errors Errors of the data and of the algorithms, naming the cell; `internal` if the journal cannot be written.
 pub fn run(
     exhibit: &Exhibit,
     data: &Data,
@@ -55,7 +53,7 @@ pub fn run(
     data.require(exhibit)?;
     let plan = (exhibit.plan)(data, options.size)?;
     if options.restart {
-        // Not being there is as good.
+        // It may not exist.
         let _ = std::fs::remove_file(&options.journal);
     }
     let header = Header {
@@ -64,7 +62,7 @@ pub fn run(
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let (journal, done) = Journal::open(&options.journal, &header)?;
-    // The first repeats of all cells first: what is slow, and what fails, shows early.
+    // First repeats first, so that slow and failing cells show early.
     let most = plan.cells.iter().map(|cell| cell.repeats).max();
     let all: Vec<(usize, u64)> = (0..most.unwrap_or(0))
         .flat_map(|repeat| (0..plan.cells.len()).map(move |cell| (cell, repeat)))
@@ -133,7 +131,7 @@ pub fn run(
                 worker.join().unwrap_or_else(|_| {
                     Err(Error::new(
                         ErrorCode::Internal,
-                        format!("a run of {} ended in a panic", exhibit.id),
+                        format!("a run of {} panicked", exhibit.id),
                     ))
                 })
             })
@@ -152,14 +150,14 @@ pub fn run(
     Ok(Table::summarize(exhibit, options.size, &cells))
 }
 
-/// Points with as many values as the exhibit has names.
+/// Checks that each point has one value for each name of the exhibit.
 fn checked(exhibit: &Exhibit, points: Vec<Point>) -> Result<Vec<Point>> {
     let wanted = exhibit.per_cell.len() + exhibit.measures.len();
     match points.iter().all(|point| point.values.len() == wanted) {
         true => Ok(points),
         false => Err(Error::new(
             ErrorCode::Internal,
-            format!("a point has not the {wanted} values that the exhibit names"),
+            format!("a point does not have the {wanted} values that the exhibit names"),
         )),
     }
 }

@@ -1,10 +1,10 @@
-//! What many exhibits have: an error over something that grows.
+//! Helpers for exhibits that plot an error over one parameter.
 
 use eigenveil_figures::{Axis, Figure, LineChart, Series};
 
 use crate::{Record, Table, Verdict, number::digits};
 
-/// A measure over a column, all else fixed.
+/// A measure over one column, with the other columns fixed.
 pub(crate) struct Sweep<'a> {
     pub(crate) table: &'a Table,
     pub(crate) fixed: &'a [(&'a str, &'a str)],
@@ -13,8 +13,8 @@ pub(crate) struct Sweep<'a> {
 }
 
 impl Sweep<'_> {
-    /// Adds whether the measure falls (or grows) from the first to the last value of x, by more than two standard errors
-    /// of the difference of the means.
+    /// Adds the claim that the measure falls (or grows) from the first to the last value of x by more than two standard
+    /// errors of the difference of the means.
     pub(crate) fn check_trend(&self, verdict: Verdict, says: &str, falls: bool) -> Verdict {
         let mut lines: Vec<_> = self.table.matching(self.fixed).collect();
         lines.sort_by(|a, b| a.number(self.x).total_cmp(&b.number(self.x)));
@@ -42,7 +42,7 @@ impl Sweep<'_> {
     }
 }
 
-/// A line of a chart: mean and standard deviation of a measure over x, all else fixed.
+/// A line of a chart: mean and standard deviation of a measure over x, with the other columns fixed.
 pub(crate) fn series(
     table: &Table,
     name: impl Into<String>,
@@ -55,7 +55,7 @@ pub(crate) fn series(
         .with_error_bars(table.matching(fixed).map(|record| record.number(&std)))
 }
 
-/// A chart of lines, and of what they are compared with.
+/// A line chart with reference lines.
 pub(crate) fn chart(
     title: &str,
     x: Axis,
@@ -69,7 +69,7 @@ pub(crate) fn chart(
     chart.to_svg()
 }
 
-/// A table of these heads and rows, whose cells are separated by ` | `.
+/// A Markdown table; the cells of heads and rows are separated by ` | `.
 pub(crate) fn grid(heads: &str, rows: impl IntoIterator<Item = String>) -> String {
     let columns = heads.split(" | ").count();
     let mut text = format!("| {heads} |\n|{}\n", "---|".repeat(columns));
@@ -79,8 +79,8 @@ pub(crate) fn grid(heads: &str, rows: impl IntoIterator<Item = String>) -> Strin
     text
 }
 
-/// A table: a row for each setting, a column for each value of `across`, mean ± standard deviation in the cells; then
-/// the constants, of the first column.
+/// A Markdown table: a row for each setting, a column for each value of `across`, mean ± standard deviation in the
+/// cells, then the per-cell numbers of the first column.
 pub(crate) fn markdown(
     table: &Table,
     rows: &[&str],

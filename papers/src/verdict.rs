@@ -1,13 +1,13 @@
-//! Whether a paper's claims hold in our numbers.
+//! Whether a paper's claims hold in our results.
 
 /// One claim of the paper about an exhibit, compared with our numbers.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Claim {
     /// What the paper says, in our words.
     pub claim: String,
-    /// Whether it holds in our numbers.
+    /// Whether it holds in our results.
     pub holds: bool,
-    /// The numbers that decide.
+    /// The numbers that decide it.
     pub evidence: String,
 }
 
@@ -19,7 +19,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// With one claim more.
+    /// Adds a claim.
     #[must_use]
     pub fn with(
         mut self,
@@ -49,7 +49,7 @@ impl Verdict {
         }
     }
 
-    /// One line: the word, and why.
+    /// One line: the word and the reasons.
     pub fn line(&self) -> String {
         let reasons: Vec<String> = self
             .claims
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_word_says_how_many_claims_hold() {
+    fn verdict_word_counts_the_claims_that_hold() {
         let one = Verdict::default().with("more is more", true, "2 > 1");
         assert_eq!((one.word(), one.agrees()), ("agrees", true));
         let both = one.with("less is more", false, "1 < 2");

@@ -1,4 +1,4 @@
-//! `docs/papers.md` and its pictures are made from the tables in `docs/papers`, and by nobody's hand.
+//! `docs/papers.md` and its figures are generated from the tables in `docs/papers`.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -20,7 +20,7 @@ fn stored_table(exhibit: &Exhibit) -> Option<Table> {
 }
 
 #[test]
-fn the_page_is_the_one_that_the_tables_make() {
+fn the_page_matches_the_tables() {
     let path = docs().join("papers.md");
     let written = std::fs::read_to_string(path).unwrap();
     let made = page(stored_table);
@@ -34,7 +34,7 @@ fn the_page_is_the_one_that_the_tables_make() {
 }
 
 #[test]
-fn pictures_are_those_of_the_tables() {
+fn figures_match_the_tables() {
     for exhibit in ALL {
         let Some(table) = stored_table(exhibit) else {
             continue;
@@ -47,7 +47,7 @@ fn pictures_are_those_of_the_tables() {
             path.display(),
             exhibit.id
         );
-        // At least five seeds wherever something is drawn at random.
+        // At least five seeds for whatever is random.
         for record in table.records() {
             let repeats = record.number("repeats");
             assert!(

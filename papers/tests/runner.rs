@@ -1,4 +1,4 @@
-//! What was run is not run again, and what was broken off gives what an unbroken run gives.
+//! An interrupted run resumes without repeating runs and gives the same results as an uninterrupted one.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -19,10 +19,10 @@ use eigenveil_papers::{
 };
 use eigenveil_shared::Error;
 
-/// One test at a time: the exhibit counts in statics.
+/// One test at a time, because the exhibit counts in statics.
 static SERIAL: Mutex<()> = Mutex::new(());
 static RUNS: AtomicU64 = AtomicU64::new(0);
-/// After so many runs the exhibit fails.
+/// Number of runs after which the exhibit fails.
 static FAILS_AFTER: AtomicU64 = AtomicU64::new(u64::MAX);
 
 const SQUARES: Exhibit = Exhibit {
@@ -66,7 +66,7 @@ fn options(directory: &Path) -> RunOptions {
 }
 
 #[test]
-fn a_broken_run_goes_on_and_gives_the_same() {
+fn an_interrupted_run_resumes_and_gives_the_same() {
     let _serial = SERIAL
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -88,13 +88,13 @@ fn a_broken_run_goes_on_and_gives_the_same() {
     let seen = Mutex::new(Vec::new());
     let tell = |progress: Progress| seen.lock().unwrap().push(progress);
     let table = run(&SQUARES, &data, &options(broken.path()), &tell).unwrap();
-    assert_eq!(RUNS.load(Ordering::SeqCst), 13, "seven were done");
+    assert_eq!(RUNS.load(Ordering::SeqCst), 13, "seven were finished");
     let seen = seen.into_inner().unwrap();
     assert_eq!((seen[0].done, seen[0].resumed, seen[0].total), (7, 7, 20));
     assert!(seen.iter().any(|progress| progress.done == 20));
     assert_eq!(table, expected);
 
-    // All is done: nothing is run, the same comes out; restarted, everything is run.
+    // Nothing is left to run, and the results are the same; with `restart` everything runs again.
     RUNS.store(0, Ordering::SeqCst);
     let again = run(&SQUARES, &data, &options(broken.path()), &|_| ()).unwrap();
     assert_eq!((RUNS.load(Ordering::SeqCst), again), (0, table));
@@ -115,7 +115,7 @@ fn a_broken_run_goes_on_and_gives_the_same() {
 }
 
 #[test]
-fn the_csv_has_mean_and_spread_and_is_read_back() {
+fn the_csv_has_mean_and_spread_and_round_trips() {
     let _serial = SERIAL
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -132,7 +132,7 @@ fn the_csv_has_mean_and_spread_and_is_read_back() {
     let mut lines = csv.lines();
     assert_eq!(
         lines.next().unwrap(),
-        "x,power,double,value_mean,value_sd,value_q1,value_median,value_q3,repeats,scale"
+        "x,power,double,value_mean,value_sd,value_q1,value_median,value_q3,repeats,run_size"
     );
     // 3² + 0, 1, 2, 3, 4.
     let line = lines.find(|line| line.starts_with("3,2,")).unwrap();

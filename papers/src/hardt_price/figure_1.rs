@@ -1,4 +1,4 @@
-//! Figure 1, the noisy power method: whether Corollary 1.1 bounds its error.
+//! Figure 1, the noisy power method: does Corollary 1.1 bound its error?
 
 use std::ops::ControlFlow;
 
@@ -30,7 +30,7 @@ const TAU: f64 = 10.0;
 #[derive(Clone, Copy)]
 enum Noise {
     Gaussian,
-    /// s·u_{k+1}(Xᵀu_k)ᵀ: towards the first direction that is not wanted, each step the same way.
+    /// s·u_{k+1}(Xᵀu_k)ᵀ: towards the first unwanted direction, the same way in each step.
     Adversary,
 }
 
@@ -65,8 +65,8 @@ fn largest_sine(x: &DMatrix<f64>, u: &DMatrix<f64>) -> Result<f64> {
     norm(&(u - product(x, &cross_product(x, u))))
 }
 
-/// One run with 5‖G‖ = bound·gap in every step: the error, over the bound, and the largest τ for which the second
-/// condition of the corollary holds too.
+/// One run with 5‖G‖ = bound·gap in every step: the error, its ratio to the bound, and the largest τ for which the
+/// corollary's second condition holds too.
 fn error(noise: Noise, columns: usize, bound: f64, repeat: u64) -> Result<Vec<Point>> {
     let mut rng = generator(Some(repeat))?;
     let frame = uniform_frame(&mut rng, D, D)?;
@@ -93,7 +93,7 @@ fn error(noise: Noise, columns: usize, bound: f64, repeat: u64) -> Result<Vec<Po
         |_| Ok(ControlFlow::Continue(())),
     )?;
     let error = largest_sine(&run.basis, &u)?;
-    // The adversary's part along U is zero but for rounding.
+    // The adversary's part along U is zero up to rounding.
     Ok(vec![Point::single([error, error / bound, tau.min(1e6)])])
 }
 
@@ -116,7 +116,7 @@ fn plan(_: &Data, size: RunSize) -> Result<RunPlan> {
 fn check_claims(table: &Table) -> Verdict {
     let mut verdict = Verdict::default();
     for noise in Noise::ALL {
-        // The mean, and two standard deviations above it: no run is to be above the bound.
+        // No run should exceed the bound: compares it with the mean plus two standard deviations.
         let (mut worst, mut far, mut settings, mut second) = (0.0_f64, 0.0_f64, 0, 0);
         for record in table.matching(&[("noise", noise.as_str())]) {
             settings += 1;

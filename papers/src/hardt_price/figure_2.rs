@@ -13,9 +13,9 @@ use crate::{
 };
 
 const MODEL: Model = Model::spiked(40, 2, 8.0);
-/// The method, and all rows at once beside it.
+/// The method, and PCA on all rows for comparison.
 const ALGORITHMS: [&str; 2] = ["streaming-power", "pca"];
-/// The slope is −1/2 to within this.
+/// Allowed deviation of the slope from −1/2.
 const SLOPE_TOLERANCE: f64 = 0.1;
 
 fn error(algorithm: &str, n: usize, repeat: u64) -> Result<Vec<Point>> {

@@ -1,4 +1,4 @@
-//! Figure 3, the private power method: its error over ε, and whether its printed noise keeps what it claims.
+//! Figure 3, the private power method: its error over ε, and whether its published noise keeps the claimed ε.
 
 use eigenveil_central::{Fit, Neighbours, NoiseRule, Options, generator, parameter::COLUMNS};
 use eigenveil_estimation::models::Model;
@@ -15,9 +15,9 @@ use crate::{
 const P: usize = 40;
 const N: usize = 10_000;
 const DELTA: f64 = 1e-6;
-/// Columns of the iterate, unless they are what is looked at: 2k.
+/// Columns of the iterate where they do not vary: 2k.
 const DEFAULT_COLUMNS: usize = 4;
-/// Where the printed noise for an entry is looked at: ε, δ.
+/// Budget (ε, δ) at which the published noise for an entry is checked.
 const ENTRY_BUDGET: (f64, f64) = (8.0, 1e-3);
 
 #[derive(Clone, Copy)]

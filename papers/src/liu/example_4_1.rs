@@ -1,4 +1,4 @@
-//! Example 4.1, signal and noise apart: what its separation is worth to `dp-pca`.
+//! Example 4.1, where signal and noise are separate: what the separation is worth to `dp-pca`.
 
 use eigenveil_central::{Neighbours, NoiseRule, Options, Rows, generator};
 use eigenveil_estimation::models::uniform_frame;
@@ -24,8 +24,7 @@ const EPSILON: f64 = 2.0;
 const DELTA: f64 = 1e-6;
 const ALGORITHMS: [&str; 3] = ["dp-pca", "private-oja", "minibatch-oja"];
 
-/// Rows ±v + σ·noise, divided by 1.5 and clipped to the unit ball, which the signal, of length 2/3, is well inside;
-/// and v.
+/// Rows ±v + σ·noise, divided by 1.5 and clipped to the unit ball (the signal, of length 2/3, is well inside); and v.
 fn example(sigma: f64, repeat: u64) -> Result<(Rows, DMatrix<f64>)> {
     let mut rng = generator(Some(100 + repeat))?;
     let v = uniform_frame(&mut rng, P, 1)?;

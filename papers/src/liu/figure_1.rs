@@ -13,7 +13,7 @@ use crate::{
 
 /// Rows of the minibatch, as in the figure.
 const BATCH: usize = 400;
-/// Between w and v, which the paper does not give.
+/// Angle between w and v, which the paper does not state.
 const ANGLE: f64 = std::f64::consts::FRAC_PI_4;
 
 /// Where the rows come from. Both have the second moment vvᵀ + σ²I, v = (1, 0).
@@ -89,7 +89,7 @@ fn check_claims(table: &Table) -> Verdict {
     let least = gaussian.iter().fold(f64::INFINITY, |a, b| a.min(b.1));
     let most = gaussian.iter().fold(0.0, |a, b| f64::max(a, b.1));
     let signs = ratios(Source::Signs);
-    // Ten times less noise, at least five times less range.
+    // Ten times less noise must give at least five times less range.
     let falls = signs.windows(2).all(|pair| pair[1].1 < 0.2 * pair[0].1);
     let none = (f64::NAN, f64::NAN);
     let (first, last) = (

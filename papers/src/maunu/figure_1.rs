@@ -1,4 +1,4 @@
-//! Figure 1: the six algorithms along their iterations.
+//! Figure 1: the error of the six algorithms over their iterations.
 
 use eigenveil_central::NoiseRule;
 use eigenveil_figures::{Axis, Figure, LineChart, LineStyle, Series};
@@ -25,7 +25,7 @@ fn plan(_: &Data, size: RunSize) -> Result<RunPlan> {
     Ok(runs.plan)
 }
 
-/// The medians of one algorithm along its iterations.
+/// The medians of one algorithm over its iterations.
 struct ErrorCurve(Vec<(f64, f64)>);
 
 impl ErrorCurve {
@@ -41,7 +41,7 @@ impl ErrorCurve {
         Self::new(table, variant, rule, "error_median")
     }
 
-    /// At the last point up to this iteration.
+    /// The value at the last point up to this iteration.
     fn value_at(&self, iteration: usize) -> f64 {
         let before = |point: &&(f64, f64)| point.0 <= iteration as f64;
         let last = self.0.iter().rev().find(before);
@@ -52,7 +52,7 @@ impl ErrorCurve {
         self.value_at(ITERATIONS)
     }
 
-    /// Share of the points up to this iteration, the start left out, at which this is below the other.
+    /// Share of the points up to this iteration, without the start, at which this curve is below the other.
     fn share_below(&self, other: &Self, until: usize) -> f64 {
         let early = |point: &&(f64, f64)| point.0 > 0.0 && point.0 <= until as f64;
         let points: Vec<_> = self.0.iter().filter(early).collect();
@@ -94,7 +94,8 @@ fn check_claims(table: &Table) -> Verdict {
                 holds(DP_SGGD)
             ),
         );
-        // Linear: the second half of the iterations gains as many digits as the first; sublinear: next to none.
+        // With linear convergence the second half of the iterations gains as many digits as the first; with sublinear
+        // next to none.
         let gain = |variant| {
             let curve = curve(variant);
             curve.value_at(ITERATIONS / 2) / curve.end()
@@ -158,7 +159,7 @@ fn to_svg(table: &Table) -> String {
     {
         for (place, variant) in Variant::ALL.into_iter().enumerate() {
             let points = ErrorCurve::errors(table, variant, rule).0;
-            // A hundred points are more than a picture shows.
+            // A hundred points are more than the figure can show.
             let series = Series::new(
                 format!("{}, {rule}", variant.name()),
                 points.into_iter().step_by(5),

@@ -11,7 +11,7 @@ use crate::{
     Data, Exhibit, Minutes, Paper, Record, RunPlan, RunSize, Table, Verdict, number::digits,
 };
 
-/// Those of Figure 2, in the paper's order.
+/// The methods of Figure 2, in the paper's order.
 pub(super) const FIGURE_2_VARIANTS: [Variant; 4] = [DP_GGD, DP_GD, DP_SGGD, DP_SGD];
 
 const SIZES_AXES: Axes<'_> = Axes {
@@ -127,7 +127,7 @@ fn check_claims_2(table: &Table) -> Verdict {
     verdict
 }
 
-/// The mean of a column where D is smallest and N largest, and where it is the other way round.
+/// The means of a column at the smallest D and largest N, and at the largest D and smallest N.
 fn corners(grid: Grid<'_>, variant: Variant) -> (f64, f64) {
     let ((few, many), (low, high)) = (extremes(grid.table, "n"), extremes(grid.table, "p"));
     let corner = |n: f64, p: f64| {

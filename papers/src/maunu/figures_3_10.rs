@@ -26,26 +26,26 @@ use crate::{
 
 /// Components of the map.
 const K: usize = 2;
-/// The paper states neither ε nor δ of this experiment: those of its first one, and a δ that means something.
+/// The paper states neither ε nor δ of this experiment: ε as in its first one, and a meaningful δ.
 const EPSILON: f64 = 0.8;
 const DELTA: f64 = 1e-5;
-/// Of the noise of a run; the rows are the same in all.
+/// First seed of the noise; all runs have the same rows.
 const FIRST_SEED: u64 = 2;
-/// R² from which a map shows Europe; that of PCA of the people alone is 0.77.
+/// R² from which a map counts as showing Europe; PCA of the people alone has 0.77.
 const RECOVERED_R2: f64 = 0.5;
 
-/// Share of the R² of PCA of the people alone from which a map is as good as that.
+/// From this share of the R² of PCA of the people alone a map counts as exact.
 const EXACT_SHARE: f64 = 0.95;
 
 const DP_PCA: &str = "dp-pca";
 const PEOPLE_ALONE: &str = "people-alone";
 const RANDOM: &str = "random";
 
-/// What makes a map.
+/// How a map is computed.
 enum MapMethod {
     /// PCA of the people without the outliers.
     PeopleAlone,
-    /// A subspace that has seen no data.
+    /// A random subspace.
     Random,
     /// Analyze Gauss.
     DpPca(Privacy),
@@ -70,7 +70,7 @@ impl MapMethod {
         Ok((fit.subspace, holds))
     }
 
-    /// What has to be there before the clock starts.
+    /// Computes rows and noise, before the clock starts.
     fn prepare(&self, popres: &Popres) -> Result<()> {
         popres.rows()?;
         if let Self::Run(_, noise) = self {
@@ -101,7 +101,7 @@ struct Maps {
 }
 
 impl Maps {
-    /// With all cores for each run where it is large.
+    /// With `one_run_at_a_time` each run gets all cores.
     fn new(data: &Data, one_run_at_a_time: bool) -> Result<Self> {
         Ok(Self {
             plan: RunPlan {
@@ -157,7 +157,7 @@ impl Maps {
         ));
     }
 
-    /// What the private maps are compared with.
+    /// Adds the maps that the private ones are compared with.
     fn add_references(&mut self, popres: &Arc<Popres>, repeats: u64) {
         self.add(popres, PEOPLE_ALONE, MapMethod::PeopleAlone, None, 1);
         let ggd = Method::from_paper(Variant::Glad(GladForm::Ggd), 100);
@@ -215,14 +215,14 @@ fn figure_3(data: &Data, size: RunSize) -> Result<RunPlan> {
     maps.add_references(&popres, repeats);
     for rule in CALIBRATIONS {
         let budget = (EPSILON, rule);
-        // A whole D × D matrix: minutes and 2.6 GB a run at D = 10,000.
+        // It needs a whole D × D matrix: minutes and 2.6 GB a run at D = 10,000.
         maps.add_pca(&popres, rule, 5)?;
         for (method, repeats) in SGGD.into_iter().zip([size.choose(5, 32), repeats]) {
             maps.add_run(&popres, method, budget, repeats)?;
         }
         maps.add_run(&popres, Method::from_paper(DP_GGD, 100), budget, repeats)?;
         let reaper = Method::from_paper(DP_SGD, size.choose(20, 100));
-        // Printed noise is a whole matrix in every step, whose spectrum is wanted: minutes a run at D = 2,000.
+        // The published noise is a whole matrix in every step, and its spectrum is needed: minutes a run at D = 2,000.
         let of_reaper = match rule {
             NoiseRule::Accounted => &popres,
             NoiseRule::AsPublished => &small,
@@ -230,7 +230,7 @@ fn figure_3(data: &Data, size: RunSize) -> Result<RunPlan> {
         maps.add_run(of_reaper, reaper, budget, 5)?;
     }
     if size == RunSize::Full {
-        // What it takes to see the map at noise that holds.
+        // The ε it takes to see the map with accounted noise.
         for (variant, iterations, epsilon) in [
             (DP_GGD, 50, 1.0),
             (DP_GGD, 50, 4.0),
@@ -265,7 +265,7 @@ fn figure_10(data: &Data, size: RunSize) -> Result<RunPlan> {
     Ok(maps.plan)
 }
 
-/// The lines of an algorithm at one noise and the usual ε.
+/// The lines of an algorithm at one calibration and the default ε.
 fn lines<'a>(table: &'a Table, name: &str, rule: &str) -> Vec<&'a Record> {
     let wanted = [("algorithm", name), ("calibration", rule)];
     let usual = short(EPSILON);
@@ -319,7 +319,7 @@ fn check_claims_3(table: &Table) -> Verdict {
                 digits(best_median(table, RANDOM, "none"), 2)
             ),
         );
-        // Apart: at printed noise REAPER runs at a smaller D, which the reason names.
+        // Separately: with the published noise REAPER runs at a smaller D, which the evidence states.
         for others in [&[DP_PCA, DP_GGD.name()][..], &[DP_SGD.name()]] {
             let fail = |other: &&str| best_median(table, other, noise) < RECOVERED_R2;
             let shown: Vec<String> = others

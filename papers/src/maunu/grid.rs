@@ -1,4 +1,4 @@
-//! What figures over two settings have in common: how they are drawn, and how two algorithms are compared on them.
+//! Figures over two parameters: drawing them and comparing two algorithms on them.
 
 use eigenveil_central::NoiseRule;
 use eigenveil_figures::{ColourScale, ImageGrid, LoadingImage};
@@ -6,7 +6,7 @@ use eigenveil_figures::{ColourScale, ImageGrid, LoadingImage};
 use super::{haystack::CALIBRATIONS, method::Variant};
 use crate::{Record, Table, Verdict, number::digits, sweep};
 
-/// One algorithm at one noise over a grid, by one column of the table.
+/// One column of the table over a grid, at one calibration.
 #[derive(Clone, Copy)]
 pub(super) struct Grid<'a> {
     pub(super) table: &'a Table,
@@ -39,7 +39,7 @@ impl<'a> Grid<'a> {
         lines.iter().map(|line| line.number(self.column)).collect()
     }
 
-    /// Their mean over the lines for which `keep` is true, without those that are no number.
+    /// Their mean over the lines for which `keep` is true; NaN values are left out.
     pub(super) fn mean(self, variant: Variant, keep: impl Fn(&Record) -> bool) -> f64 {
         let lines = self.lines(variant);
         let kept = lines.into_iter().filter(|line| keep(line));
@@ -50,14 +50,14 @@ impl<'a> Grid<'a> {
         numbers.iter().sum::<f64>() / numbers.len() as f64
     }
 
-    /// In how many cells the first is below the second, of those in which both have a number.
+    /// In how many cells the first is below the second, and in how many both have a number.
     pub(super) fn below(self, first: Variant, second: Variant) -> (usize, usize) {
         let pairs = self.numbers(first).into_iter().zip(self.numbers(second));
         let both: Vec<(f64, f64)> = pairs.filter(|(a, b)| !a.is_nan() && !b.is_nan()).collect();
         (both.iter().filter(|(a, b)| a < b).count(), both.len())
     }
 
-    /// The ε that hold for an algorithm on the grid: "0.80", or "0.1 to 0.9".
+    /// The range of true ε of an algorithm on the grid: "0.80", or "0.1 to 0.9".
     pub(super) fn true_epsilons(self, variant: Variant) -> String {
         let lines = self.lines(variant);
         let mut found: Vec<f64> = lines.iter().map(|l| l.number("true_epsilon")).collect();
@@ -73,7 +73,7 @@ impl<'a> Grid<'a> {
     }
 }
 
-/// How a claim names the noise.
+/// The words of a claim for the calibration.
 pub(super) fn noise_clause(rule: NoiseRule) -> &'static str {
     match rule {
         NoiseRule::AsPublished => "at printed noise",
@@ -81,7 +81,7 @@ pub(super) fn noise_clause(rule: NoiseRule) -> &'static str {
     }
 }
 
-/// Adds that the first algorithm is below the second in every cell.
+/// Adds the claim that the first algorithm is below the second in every cell.
 pub(super) fn check_below(
     verdict: Verdict,
     grid: Grid<'_>,
@@ -107,14 +107,14 @@ pub(super) fn check_below(
     )
 }
 
-/// The two settings that vary, and the number that is drawn.
+/// The two parameters that vary, and the column that is drawn.
 pub(super) struct Axes<'a> {
     pub(super) down: (&'a str, &'a str),
     pub(super) across: (&'a str, &'a str),
     pub(super) column: &'a str,
 }
 
-/// A heat map for each algorithm, a row of them for each kind of noise.
+/// A heat map for each algorithm, one row of maps for each calibration.
 pub(super) fn svg(
     table: &Table,
     variants: &[Variant],
@@ -154,7 +154,7 @@ pub(super) fn svg(
     chart.to_svg()
 }
 
-/// A row for each setting and kind of noise, a column for each algorithm.
+/// A row for each setting and calibration, a column for each algorithm.
 pub(super) fn markdown(table: &Table, settings: &[&str], measure: &str) -> String {
     let rows = [&["calibration"], settings].concat();
     sweep::markdown(table, &rows, "algorithm", measure, &[])

@@ -10,7 +10,7 @@ use nalgebra::DMatrix;
 use super::method::{DP_SGGD, Method, Noise, NoiseCache, private};
 use crate::{Cell, Point, RunPlan, number::short, runs::model_rows};
 
-/// Of the key of every exhibit on haystacks.
+/// Key columns of every exhibit on haystacks.
 pub(super) const COLUMNS: &[&str] = &[
     "algorithm",
     "calibration",
@@ -25,7 +25,7 @@ pub(super) const COLUMNS: &[&str] = &[
     "batch",
 ];
 pub(super) const CONSTANTS: &[&str] = &["true_epsilon"];
-/// What the end of a run is measured by.
+/// Measures of the final point of a run.
 pub(super) const MEASURES: &[&str] = &[
     "error",
     "log10_error",
@@ -38,7 +38,7 @@ pub(super) const MEASURES: &[&str] = &[
 /// error: `√0.02`.
 pub(super) const TOLERANCE: f64 = 0.141_421;
 
-/// Both kinds of noise, the paper's first.
+/// Both calibrations, the paper's first.
 pub(super) const CALIBRATIONS: [NoiseRule; 2] = [NoiseRule::AsPublished, NoiseRule::Accounted];
 
 /// Data and budget of a cell.
@@ -56,7 +56,7 @@ pub(super) struct Setting {
 }
 
 impl Setting {
-    /// N rows of dimension p with all else as in the paper's experiments: r = 2, half inliers, ε = 0.8, δ = 1/√N.
+    /// N rows of dimension p, otherwise as in the paper's experiments: r = 2, half inliers, ε = 0.8, δ = 1/√N.
     pub(super) fn from_paper(n: usize, p: usize) -> Self {
         Self {
             n,
@@ -77,7 +77,7 @@ impl Setting {
         model_rows(&model, self.n, &mut rng)
     }
 
-    /// Rows of a step: the paper's `max(N√(ε/4T), 1)` where the method has no other.
+    /// Rows of a step: the paper's `max(N√(ε/4T), 1)` unless the method sets it.
     fn batch(&self, method: &Method) -> usize {
         if !method.variant.is_sampled() {
             return self.n;
@@ -87,7 +87,7 @@ impl Setting {
     }
 }
 
-/// What a run gives.
+/// The outcome of a run.
 struct Outcome {
     true_epsilon: f64,
     /// ‖V̂V̂ᵀ − VVᵀ‖_F.
@@ -111,7 +111,7 @@ fn outcome(setting: &Setting, method: &Method, noise: &Noise, repeat: u64) -> Re
     };
     let (fit, mut seconds) = timed(&request)?;
     if method.variant == DP_SGGD {
-        // Its steps cost less than being watched: it is timed alone.
+        // Measuring the error costs more than its steps, so it is timed without the trace.
         request.truth = None;
         seconds = timed(&request)?.1;
     }
@@ -126,8 +126,8 @@ fn outcome(setting: &Setting, method: &Method, noise: &Noise, repeat: u64) -> Re
 }
 
 impl Outcome {
-    /// Share of the iterations after which the error stays within the tolerance. (A start may be within it that the
-    /// first steps leave again.)
+    /// Share of the iterations after which the error stays within the tolerance. (It may start within it and leave it
+    /// again.)
     fn tolerance_share(&self) -> Option<f64> {
         let last = self.trace.last()?.iteration.max(1) as f64;
         let within = |point: &&TracePoint| point.error <= TOLERANCE;
@@ -148,7 +148,7 @@ impl Outcome {
         ])
     }
 
-    /// True ε, error and seconds along the iterations, which all take as long.
+    /// True ε, error and seconds over the iterations, which all take equally long.
     fn trace_points(&self) -> Vec<Point> {
         let last = self.trace.last().map_or(1, |point| point.iteration.max(1));
         self.trace
@@ -165,7 +165,7 @@ impl Outcome {
     }
 }
 
-/// What a cell keeps of its runs.
+/// What a cell records of its runs.
 #[derive(Clone, Copy)]
 pub(super) enum Recorded {
     End,

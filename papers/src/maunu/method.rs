@@ -1,4 +1,4 @@
-//! The six private algorithms of the paper, with their iterations and their noise.
+//! The six private algorithms of the paper, with their iterations and noise.
 
 use std::sync::{Arc, OnceLock};
 
@@ -23,10 +23,10 @@ pub(super) const DP_MD: Variant = Variant::Reaper(ReaperForm::Md);
 pub(super) const DP_SMD: Variant = Variant::Reaper(ReaperForm::Smd);
 
 impl Variant {
-    /// The six, those over all rows first.
+    /// The six, full-batch variants first.
     pub(super) const ALL: [Self; 6] = [DP_GGD, DP_GD, DP_MD, DP_SGGD, DP_SGD, DP_SMD];
 
-    /// As it stands in a CSV.
+    /// As in the CSV.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Glad(GladForm::Ggd) => "ggd",
@@ -42,7 +42,7 @@ impl Variant {
         }
     }
 
-    /// Whether a step sees a batch.
+    /// Whether a step uses a batch.
     pub(super) fn is_sampled(self) -> bool {
         matches!(self, DP_SGGD | DP_SGD | DP_SMD)
             || matches!(
@@ -65,7 +65,7 @@ pub(super) struct Method {
 }
 
 impl Method {
-    /// With the paper's batches, and its stages of 50.
+    /// With the paper's batches and stages of 50 iterations.
     pub(super) fn from_paper(variant: Variant, iterations: usize) -> Self {
         Self {
             variant,
@@ -92,7 +92,7 @@ impl Method {
         }
     }
 
-    /// One run, with noise that was found for it.
+    /// One run with calibrated noise.
     pub(super) fn fit(
         &self,
         rows: &Rows,
@@ -110,12 +110,12 @@ impl Method {
     }
 }
 
-/// A budget for neighbours of which one row is replaced.
+/// A budget for replacement neighbours.
 pub(super) fn private(epsilon: f64, delta: f64, calibration: NoiseRule) -> Result<Privacy> {
     crate::runs::private(epsilon, delta, Neighbours::Replace, calibration)
 }
 
-/// The noise of a run, found when the first repeat asks for it: for batches that takes seconds.
+/// The noise of a run, calibrated when the first repeat needs it: for batches that takes seconds.
 pub(super) struct Noise {
     method: Method,
     n: usize,
@@ -125,7 +125,7 @@ pub(super) struct Noise {
 }
 
 impl Noise {
-    /// The noise; none without privacy.
+    /// The noise; `None` without privacy.
     pub(super) fn calibrated(&self) -> Result<Option<&Calibrated>> {
         let found = self.found.get_or_init(|| match self.method.variant {
             Variant::Glad(variant) => {
@@ -141,7 +141,7 @@ impl Noise {
     }
 }
 
-/// Noise that is found once for all cells of a plan whose runs release the same.
+/// Noise calibrated once for all cells whose runs release the same quantities.
 #[derive(Default)]
 pub(super) struct NoiseCache(Vec<Arc<Noise>>);
 
@@ -153,7 +153,7 @@ impl NoiseCache {
         (n, p): (usize, usize),
         privacy: Privacy,
     ) -> Arc<Noise> {
-        // REAPER's two geometries, and GGD's dimensions up to where its start changes, release the same.
+        // REAPER's two geometries release the same; so does GGD in all dimensions up to where its start changes.
         let released = |m: &Method, p: usize| {
             let start = matches!(m.variant, Variant::Glad(_)).then_some(p > 2_000);
             (m.variant.is_sampled(), start, m.iterations, m.batch)

@@ -1,5 +1,5 @@
-//! Maunu, Yu & Lerman, *Stochastic and Private Nonconvex Outlier-Robust PCA*: their ten figures, at the printed
-//! noise and at noise that holds.
+//! Maunu, Yu & Lerman, *Stochastic and Private Nonconvex Outlier-Robust PCA*: their ten figures, as published and with
+//! accounted noise.
 
 mod figure_1;
 mod figure_5;

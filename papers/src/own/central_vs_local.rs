@@ -1,5 +1,5 @@
-//! What model in a curator is worth: the best central algorithm beside the local mechanisms, one budget, replace
-//! neighbours on both sides.
+//! What a trusted curator is worth: the best central algorithm against the local mechanisms at one budget, with
+//! replacement neighbours on both sides.
 
 use eigenveil_central::{
     AnalyzeGauss, Baseline, Neighbours, NoiseRule, Privacy, Request, generator,
@@ -29,7 +29,7 @@ const MODEL: Model = Model::spiked(P, K, 20.0);
 enum PrivacyModel {
     Curator,
     DoubleCap,
-    /// Algorithm 1 of Wang & Xu with its printed noise.
+    /// Algorithm 1 of Wang & Xu with its published noise.
     Algorithm1,
 }
 
@@ -63,7 +63,7 @@ fn central(n: u64, epsilon: f64, repeat: u64) -> Result<Vec<Point>> {
 }
 
 fn local(n: u64, epsilon: f64, model: PrivacyModel, repeat: u64) -> Result<Vec<Point>> {
-    // Algorithm 1 as printed; the other has no choice of calibration.
+    // Algorithm 1 as published; double-cap has no choice of calibration.
     let (mechanism, calibration, delta) = match model {
         PrivacyModel::Algorithm1 => (
             MechanismKind::SymmetricGaussian,

@@ -1,4 +1,4 @@
-//! The noise floor: predicted and measured error over mechanisms and sizes, and what it says of pure noise.
+//! The noise floor: predicted and measured error over mechanisms and sizes, and its false alarms on pure noise.
 
 use std::sync::Arc;
 
@@ -17,11 +17,11 @@ use crate::{
     sweep,
 };
 
-/// With Gaussian noise θ > 1.3 r is an expected squared cosine 1 − (r/θ)² above this: a component is clear.
+/// A component is clear if θ > 1.3 r: with Gaussian noise its expected squared cosine 1 − (r/θ)² is then above this.
 const CLEAR_ALIGNMENT: f64 = 1.0 - 1.0 / (1.3 * 1.3);
 /// Largest deviation of predicted from measured error where every component is clear.
 const MAX_DEVIATION: f64 = 0.15;
-/// Least share of runs of pure noise in which `k = auto` may keep a component.
+/// Largest share of runs on pure noise in which `k = auto` may keep a component.
 const MAX_FALSE_ALARMS: f64 = 0.05;
 
 #[derive(Clone)]
@@ -97,7 +97,7 @@ fn pure_noise(_: &Data, size: RunSize) -> Result<RunPlan> {
         for &mechanism in MechanismKind::ALL {
             for epsilon in [1.0, 4.0] {
                 for n in size.choose([1_000_u64, 4_000], [1_000, 10_000]) {
-                    // A spike of 1e-9 is drawn like any other and is nothing.
+                    // A spike of 1e-9 stands for none.
                     let model = Source::Model(Model::spiked(p, 1, 1e-9));
                     plan.cells.push(Cell::new(
                         [&mechanism, &p, &1, &epsilon, &n],
@@ -138,7 +138,7 @@ fn check_noise(table: &Table) -> Verdict {
     let records = table.records();
     let kept = records.iter().map(|record| record.number("kept_mean"));
     let worst = kept.fold(0.0, f64::max);
-    // By chance too: three standard errors of so many runs.
+    // Three standard errors of that many runs.
     let runs = records.first().map_or(1.0, |r| r.number("repeats"));
     let chance = 3.0 * (MAX_FALSE_ALARMS * (1.0 - MAX_FALSE_ALARMS) / runs).sqrt();
     Verdict::default().with(

@@ -1,7 +1,7 @@
-//! The constant of `--lambda auto`, by experiment.
+//! The constant of `--lambda auto`, found by experiment.
 //!
-//! λ = κ·s·√(2 ln(p(p−1)/2)/n), s the off-diagonal standard deviation of one report. For each setting and κ: the error of
-//! the relaxed solution and of PCA refitted on its rows, beside plain PCA on the same reports.
+//! λ = κ·s·√(2 ln(p(p−1)/2)/n), s the off-diagonal standard deviation of one report. For each setting and κ: the error
+//! of the relaxed solution, of PCA refitted on its selected features, and of plain PCA on the same reports.
 
 use eigenveil_estimation::{
     Cancel,
@@ -53,7 +53,7 @@ const SETTINGS: [Setting; 16] = [
     (IsotropicGaussian, 200, 15, 3, 100_000, 4.0, 60.0),
     (IsotropicGaussian, 200, 15, 3, 1_000_000, 2.0, 20.0),
 ];
-/// Those of a quick run: the first, whose p is at most 200.
+/// Number of settings of a quick run: the first ones, with p at most 200.
 const QUICK_SETTINGS: usize = 10;
 
 /// A point for each κ.

@@ -19,13 +19,13 @@ use crate::{
     sweep::{self, Sweep},
 };
 
-/// The paper's, which is above 1/n of every table here.
+/// The paper's; above 1/n for every table here.
 const DELTA: f64 = 1e-3;
 const ALGORITHMS: [&str; 5] = ["mod-sulq", "analyze-gauss", "ppi", "dp-spca", "dp-vrpca"];
-/// Those of the paper.
+/// The paper's own.
 const STOCHASTIC: [&str; 2] = ["dp-spca", "dp-vrpca"];
 
-/// Unit rows and their own leading subspace, prepared_rows when a run needs them.
+/// Unit rows and their leading subspace, computed when a run first needs them.
 struct LazyRows {
     raw: Arc<Vec<Row>>,
     k: usize,
@@ -86,7 +86,7 @@ fn plan(data: &Data, size: RunSize) -> Result<RunPlan> {
             });
             for algorithm in ALGORITHMS {
                 for calibration in NoiseRule::ALL {
-                    // As printed they take n steps, one row each.
+                    // As published they take n steps of one row each.
                     let long =
                         STOCHASTIC.contains(&algorithm) && calibration == NoiseRule::AsPublished;
                     if long && size == RunSize::Quick {

@@ -8,7 +8,7 @@ use crate::{
     number::digits, sweep,
 };
 
-/// Name, file, and what is printed: n, d, "sparsity" in percent.
+/// Name, file, and the printed n, d and "sparsity" in percent.
 const DATA_SETS: [(&str, &str, [f64; 3]); 3] = [
     ("a9a", "a9a.npy", [32_561.0, 123.0, 11.2757]),
     ("MNIST", "mnist_train.npy", [60_000.0, 784.0, 80.8798]),
@@ -22,7 +22,7 @@ const DATA_SETS: [(&str, &str, [f64; 3]); 3] = [
 fn plan(data: &Data, _: RunSize) -> Result<RunPlan> {
     let mut plan = RunPlan::default();
     for (name, file, [n, d, sparsity]) in DATA_SETS {
-        // Read here, once; what is counted is little.
+        // Read here, once; only the counts are kept.
         let rows = data.raw(file)?;
         let columns = rows.first().map_or(0, |row| row.values().len());
         let values = rows.iter().flat_map(Row::values);

@@ -42,7 +42,7 @@ struct Setting {
     epsilon: f64,
 }
 
-/// The error of one run, with what it is to be compared with.
+/// The error of one run, and the numbers to compare it with.
 fn error(source: &Source, setting: Setting, repeat: u64) -> Result<Vec<Point>> {
     let Setting {
         reports,

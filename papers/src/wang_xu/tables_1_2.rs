@@ -1,4 +1,4 @@
-//! Tables 1 and 2: Algorithm 2 on real rows, beside the sparse reference.
+//! Tables 1 and 2: Algorithm 2 on real rows, against the sparse reference.
 
 use std::{
     collections::BTreeMap,
@@ -37,13 +37,13 @@ use crate::{
 };
 
 const K: usize = 10;
-/// Columns of the widest Gaussian report that a study takes.
+/// Largest dimension of a Gaussian report that a study accepts.
 const MAX_GAUSSIAN_DIMENSION: usize = 4_096;
-/// Runs of the reference method, of which the one with the largest variance is taken.
+/// Starts of the reference method; the one with the largest variance is used.
 const REFERENCE_STARTS: usize = 50;
 
-/// A data set of the paper, the file that stands for it, and what is printed: errors at s = 10, 20, 40 (ε = 2), then at
-/// ε = 1, 0.5, 0.1 (s = 20).
+/// A data set of the paper, the file used for it, and the printed errors: at s = 10, 20, 40 (ε = 2), then at ε = 1,
+/// 0.5, 0.1 (s = 20).
 struct DataSet {
     name: &'static str,
     file: &'static str,
@@ -99,10 +99,10 @@ const FILES: &[&str] = &[
     "pcmac.npy",
 ];
 
-/// A reference, once it is found.
+/// A reference, once computed.
 type Reference = Arc<OnceLock<Result<DMatrix<f64>>>>;
 
-/// A table with its sparse references, each found once.
+/// A table with its sparse references, each computed once.
 struct SharedTable {
     raw: Arc<Vec<Row>>,
     rows: Rows,
@@ -115,7 +115,7 @@ impl SharedTable {
         let rows = prepared(&raw, Norm::Normalize)?;
         let columns = as_columns(&rows);
         let n = rows.n() as f64;
-        // The eigenvalues of Σxxᵀ are those of the n × n products of rows, which is the smaller matrix for most.
+        // The n × n matrix of products of rows has the same nonzero eigenvalues as Σxxᵀ and is usually smaller.
         let largest = if rows.n() < rows.dimension() {
             eigenveil_estimation::linalg::top_k(&cross_product(&columns, &columns), 1)?.values[0]
         } else {
@@ -151,7 +151,7 @@ impl SharedTable {
     }
 }
 
-/// What all participants send, each once.
+/// The sum of one report from each participant.
 fn reports(
     params: &StudyParams,
     shared: &SharedTable,
@@ -175,7 +175,7 @@ fn reports(
         }
         return NoisyMoment::decode(vec![sum.finish()?], params);
     };
-    // Independent Gaussians add up to one: the noise of all reports is drawn at once.
+    // A sum of independent Gaussians is Gaussian: the noise of all reports is drawn at once.
     let mut gram = GramSum::<f64>::new(p);
     for row in shared.rows.iter() {
         gram.add(row.as_slice(), 1.0);
@@ -204,7 +204,7 @@ fn error(
     let (n, p) = (shared.rows.n() as u64, shared.rows.dimension());
     let params = match kind {
         ReportKind::DoubleCap => kind.params(p, epsilon, Norm::Normalize)?,
-        // A report of more columns would have 32 MB, which a study refuses; σ is the same for every p.
+        // A larger report would have over 32 MB, which a study refuses; σ is the same for every p.
         _ => kind.params(p.min(MAX_GAUSSIAN_DIMENSION), epsilon, Norm::Normalize)?,
     };
     let noisy = reports(&params, shared, &mut ChaCha20Rng::seed_from_u64(repeat))?;
