@@ -387,9 +387,9 @@ fn who_asks(study: &StudyDocument) -> String {
         "study {:?}\n  purpose      {}\n  responsible  {}\n  contact      {}\n  last day     {}",
         study.name,
         stated(&about.purpose),
-        stated(&about.responsible),
+        stated(&about.responsible_party),
         stated(&about.contact),
-        stated(&about.ends.map(|day| format!("{day} (UTC)")))
+        stated(&about.last_day.map(|day| format!("{day} (UTC)")))
     )
 }
 
