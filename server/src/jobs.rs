@@ -283,7 +283,7 @@ fn compute(
         name: study.name(),
         k: request.k.unwrap_or(study.default_k()),
         sparse: request.sparse.as_ref(),
-        sum_cache_bytes: config.sum_cache_bytes,
+        memory_bytes: config.sum_cache_bytes,
         stream_from: config.tuning.sparse_streaming_min_dimension,
     };
     if study.shape().payload_form() == PayloadForm::Seed {

@@ -396,9 +396,9 @@ fn describe_request(study: &StudyDocument) -> String {
         "study {:?}\n  purpose      {}\n  responsible  {}\n  contact      {}\n  last day     {}",
         study.name,
         stated(&about.purpose),
-        stated(&about.responsible),
+        stated(&about.responsible_party),
         stated(&about.contact),
-        stated(&about.ends.map(|day| format!("{day} (UTC)")))
+        stated(&about.last_day.map(|day| format!("{day} (UTC)")))
     )
 }
 

@@ -179,7 +179,7 @@ fn study_request(args: &DemoArgs, rows: &DemoRows) -> Result<CreateStudy> {
         default_k: Rank::Fixed(usize::from(args.k)),
         about: About {
             purpose: Some("To show on one machine what a study does".to_owned()),
-            responsible: Some("Whoever runs this demonstration".to_owned()),
+            responsible_party: Some("Whoever runs this demonstration".to_owned()),
             ..About::default()
         },
         ..mechanism.study(&rows.name, dimension, args.epsilon, features)?

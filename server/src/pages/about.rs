@@ -25,7 +25,7 @@ pub(super) fn people(study: &Study) -> Markup {
     html! {
         dl .pairs #about {
             dt { "Purpose" } dd { (stated(&about.purpose)) }
-            dt { "Responsible" } dd { (stated(&about.responsible)) }
+            dt { "Responsible" } dd { (stated(&about.responsible_party)) }
             dt { "Contact" } dd {
                 @match (&about.contact, about.contact_link()) {
                     (Some(contact), Some(link)) => { a href=(link) rel="noreferrer" { (contact) } },
@@ -33,7 +33,7 @@ pub(super) fn people(study: &Study) -> Markup {
                 }
             }
             dt { "Last day" } dd {
-                @match about.ends {
+                @match about.last_day {
                     Some(day) => { (day) " (UTC); no report is taken after it" }
                     None => { (not_stated) ": reports are taken until the study is closed" }
                 }

@@ -164,9 +164,9 @@ fn content(visitor: &Visitor, fields: &Fields, errors: &FieldErrors) -> Markup {
                         legend { "What participants are told" }
                         p .help { "On the study's page and in their receipts, word for word; where it is empty they read \"not stated\". It cannot be changed later." }
                         (text("purpose", "Purpose", "What the answer is wanted for, in a sentence or two.", "text"))
-                        (text("responsible", "Responsible", "The person or organisation that answers for the study.", "text"))
+                        (text("responsible_party", "Responsible", "The person or organisation that answers for the study.", "text"))
                         (text("contact", "Contact", "An e-mail address, or a page that begins with https://.", "text"))
-                        (text("ends", "Last day (UTC)", "Such as 2027-03-31: no report is taken after it. Empty: until you close the study.", "text"))
+                        (text("last_day", "Last day (UTC)", "Such as 2027-03-31: no report is taken after it. Empty: until you close the study.", "text"))
                     }
                     fieldset {
                         legend { "Privacy and people" }

@@ -85,13 +85,13 @@ impl Study {
                 name,
                 state,
                 fingerprint: shape.fingerprint().to_string(),
-                canonical: to_hex(&params.canonical_bytes()),
+                canonical_params: to_hex(&params.canonical_bytes()),
                 privacy: PrivacyStatement::new(&params),
                 params,
                 reports_accepted: 0,
                 default_k,
                 report_bytes: codec::report_len(payload_len),
-                max_batch: codec::max_batch(payload_len),
+                max_batch_reports: codec::max_batch(payload_len),
                 created_at_ms,
                 enrolment,
                 about,
@@ -236,7 +236,7 @@ impl NewStudy {
 /// Refuses what cannot be shown to the people who are asked, and a last day that is over.
 pub(crate) fn check_about(about: &About, now_ms: u64) -> Result<()> {
     about.check()?;
-    match about.ends {
+    match about.last_day {
         Some(day) if day.is_over(now_ms) => Err(Error::new(
             ErrorCode::InvalidAbout,
             format!(

@@ -122,7 +122,7 @@ async fn bad_bodies_are_refused_and_change_nothing() {
         let problem = answer.is_problem(status, code);
         assert!(problem.detail.len() < 400, "{what}: {}", problem.detail);
     }
-    let most = batch_len(shape(&study).payload_len(), study.max_batch);
+    let most = batch_len(shape(&study).payload_len(), study.max_batch_reports);
     let empty = codec::encode_batch(&shape(&study), []).unwrap();
     for (what, body, (status, code)) in [
         ("a single report", good.clone(), malformed),

@@ -36,7 +36,7 @@ fn report(study: &StudyDocument, id: ReportId, seed: &Seed) -> Vec<u8> {
 /// Sends so many fresh seeds and gives them back.
 async fn send(server: &Harness, study: &StudyDocument, count: usize) -> Vec<Seed> {
     let reports: Vec<_> = (0..count).map(|_| (new_id(), new_seed())).collect();
-    for some in reports.chunks(study.max_batch) {
+    for some in reports.chunks(study.max_batch_reports) {
         let receipt = server.receipt(study, batch_with(study, some)).await;
         assert_eq!(receipt.accepted, some.len() as u64);
     }

@@ -91,7 +91,7 @@ fn the_whole_path_by_hand() {
     ));
     has_keys(
         &study,
-        "id fingerprint state params canonical reports_accepted privacy",
+        "id fingerprint state params canonical_params reports_accepted privacy",
     );
     assert_eq!(study["state"], "open");
     let id = study["id"].as_str().unwrap();
