@@ -1,19 +1,19 @@
-//! What the squared length of rows is made of: its columns and its mean.
+//! Shares of the columns and of the mean in the squared length of rows.
 
-/// Share above which a column or the mean is called most of it.
+/// Share above which a column or the mean is called dominant.
 pub(crate) const DOMINANT_SHARE: f64 = 0.5;
 
-/// `E xxᵀ` summed up along its diagonal, of rows of p numbers.
+/// Shares of `E‖x‖²`, the trace of `E xxᵀ`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct LengthShares {
-    /// `E xⱼ²/E‖x‖²`, p shares that sum to 1; all 0 where every row is 0.
+    /// `E xⱼ²/E‖x‖²`, p shares that sum to 1; all 0 if every row is 0.
     pub(crate) columns: Vec<f64>,
     /// `‖E x‖²/E‖x‖²`, 0 to 1.
     pub(crate) mean: f64,
 }
 
 impl LengthShares {
-    /// Of rows of dimension `p`.
+    /// Computes the shares of rows of dimension `p`.
     pub(crate) fn new<R: AsRef<[f64]>>(p: usize, rows: impl IntoIterator<Item = R>) -> Self {
         let (mut sums, mut squares, mut n) = (vec![0.0_f64; p], vec![0.0_f64; p], 0.0);
         for row in rows {
@@ -29,7 +29,7 @@ impl LengthShares {
         Self::from_moments(&means, &squares)
     }
 
-    /// Of the columns' squared means and mean squares.
+    /// From the columns' squared means and mean squares.
     pub(crate) fn from_moments(squared_means: &[f64], mean_squares: &[f64]) -> Self {
         let total: f64 = mean_squares.iter().sum();
         let total = if total > 0.0 { total } else { 1.0 };
@@ -47,7 +47,7 @@ impl LengthShares {
         all
     }
 
-    /// What holds more than half, in words.
+    /// A warning if a column or the mean has more than half.
     pub(crate) fn warning(&self, name: impl Fn(usize) -> String) -> Option<String> {
         let (column, share) = self.largest(1).first().copied()?;
         if share > DOMINANT_SHARE {
@@ -80,7 +80,7 @@ impl LengthShares {
     }
 }
 
-/// A share for people.
+/// A share as a percentage.
 pub(crate) fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }

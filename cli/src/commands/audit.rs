@@ -33,13 +33,14 @@ pub(crate) struct AuditArgs {
     /// Failure probability δ that is claimed; not for double-cap, which has none [default: 1e-6]
     #[arg(long, value_name = "D")]
     delta: Option<f64>,
-    /// Reports made of each row of each pair, at least 1000; more make the bound tighter
+    /// Reports of each row of each pair, at least 1000; more make the bound tighter
     #[arg(long, value_name = "T", default_value_t = 100_000)]
     trials: usize,
     /// Seed of the random rows, and of the trials with --source seeded
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// Where randomness comes from: system (the device's own release, other numbers each time) or seeded (the same seed gives the same numbers)
+    /// Source of randomness: system (as on a device, different each time) or seeded (the same seed gives the same
+    /// numbers)
     #[arg(long, value_name = "system|seeded", default_value = "system", value_parser = parse::<Source>)]
     source: Source,
     /// Confidence of the verdict, from 0.5 to below 1
@@ -48,7 +49,8 @@ pub(crate) struct AuditArgs {
     /// Pairs of rows: axes, orthogonal, unit-zero; clipped, normalized, required, unusable; centred, centred-unusable [default: all]
     #[arg(long, value_name = "PAIR,…", value_delimiter = ',', value_parser = parse::<PairKind>)]
     pair: Vec<PairKind>,
-    /// event assumes nothing; mu-gdp takes Gaussian noise on trust, and is refused where there is none [default: the tightest that fits the mechanism]
+    /// event assumes nothing; mu-gdp assumes Gaussian noise and is refused for mechanisms without it [default: the
+    /// tightest that fits the mechanism]
     #[arg(long, value_name = "event|mu-gdp", value_parser = parse::<Method>)]
     method: Option<Method>,
 }

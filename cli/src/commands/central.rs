@@ -1,4 +1,4 @@
-//! `eigenveil central`: one trusted-curator baseline, and the list of them.
+//! `eigenveil central`: runs a trusted-curator baseline, or lists them.
 
 use std::{
     fmt::Write as _,
@@ -23,10 +23,10 @@ use crate::{
     output,
 };
 
-/// δ where none is given.
+/// Default δ.
 const DEFAULT_DELTA: f64 = 1e-6;
 
-/// Run a baseline that sees every row: what a trusted curator would answer
+/// Run a baseline that sees every row, as a trusted curator would
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -53,7 +53,8 @@ pub(crate) struct CentralArgs {
     /// Which tables are neighbours: replace (one row replaced by any other, as in the local model), zero-out (one row replaced by the zero row) or entry (one entry of the sum of outer products changed; private-power only)
     #[arg(long, default_value = "replace", value_parser = crate::args::parse::<Neighbours>)]
     neighbours: Neighbours,
-    /// How the noise is chosen: accounted (the whole run keeps the budget) or as-published (the paper's formula; the guarantee it really gives is shown)
+    /// How the noise is chosen: accounted (the whole run keeps the budget) or as-published (the paper's formula; its
+    /// true ε is shown)
     #[arg(long, default_value = "accounted", value_parser = crate::args::parse::<NoiseRule>)]
     calibration: NoiseRule,
     #[command(flatten)]
@@ -79,7 +80,7 @@ enum CentralCommand {
     List,
 }
 
-/// The flags of the parameters that some algorithms have, made from the algorithms' own table.
+/// The flags of the algorithms' parameters, generated from the table of algorithms.
 #[derive(Clone, Debug)]
 struct OptionArgs(Options);
 
@@ -136,7 +137,7 @@ fn flag(parameter: &Parameter) -> Arg {
     }
 }
 
-/// The default of a parameter, where it is the same in every algorithm that has it.
+/// The default of a parameter, if all algorithms that have it agree.
 fn common_default(parameter: &Parameter) -> Option<f64> {
     let mut defaults = ALGORITHMS
         .iter()
@@ -147,7 +148,7 @@ fn common_default(parameter: &Parameter) -> Option<f64> {
     first.filter(|_| defaults.all(|default| default == first))
 }
 
-/// What scripts rely on, and a few keys more.
+/// The JSON answer; scripts rely on its keys.
 #[derive(Serialize)]
 struct Answer<'a> {
     algorithm: &'static str,
@@ -158,7 +159,7 @@ struct Answer<'a> {
     calibration: Option<&'static str>,
     error_mean: f64,
     captured_variance: f64,
-    /// Of the whole command: reading or making rows, and the comparison, with the algorithm.
+    /// Of the whole command: reading or drawing rows, the algorithm and the comparison.
     seconds: f64,
     algorithm_seconds: f64,
     error_sd: f64,
@@ -170,7 +171,7 @@ struct Answer<'a> {
     claim_holds: Option<bool>,
     note: Option<&'a str>,
     diagnostics: Vec<Fact>,
-    /// Of the first run, where asked for. **Not private.**
+    /// Of the first run, with `--trace`. **Not private.**
     #[serde(skip_serializing_if = "Option::is_none")]
     trace: Option<Vec<Point>>,
 }
@@ -184,7 +185,7 @@ struct Point {
     objective: Option<f64>,
 }
 
-/// One number of the first run.
+/// One diagnostic of the first run.
 #[derive(Serialize)]
 struct Fact {
     name: &'static str,
@@ -195,7 +196,7 @@ pub(crate) fn run(args: &CentralArgs, json: bool) -> Result<()> {
     if let Some(CentralCommand::List) = args.command {
         return list(json);
     }
-    // clap has seen to both.
+    // clap requires both.
     let (Some(name), Some(k)) = (&args.algorithm, args.k) else {
         return Err(CliError::usage(
             "give an algorithm and --k; `eigenveil central list` shows the algorithms",
@@ -219,7 +220,7 @@ pub(crate) fn run(args: &CentralArgs, json: bool) -> Result<()> {
     let mut algorithm_time = Duration::ZERO;
     for number in 0..args.repeats {
         let mut rng = generator(args.seed)?;
-        // One stream a repeat: adding repeats leaves the earlier ones as they were.
+        // One stream per repeat: adding repeats does not change the earlier ones.
         rng.set_stream(number);
         let traced = args.trace && number == 0;
         let found = Threads::available()
@@ -314,7 +315,7 @@ fn privacy_of(args: &CentralArgs, made_for: Delta) -> Result<Privacy> {
     ))
 }
 
-/// On standard error, so that JSON stays alone on standard output.
+/// On standard error, so that standard output has the JSON only.
 fn warn(privacy: &Privacy, n: u64) {
     let Privacy::Budget(PrivacyTarget { budget, .. }) = privacy else {
         return;
@@ -328,7 +329,7 @@ fn warn(privacy: &Privacy, n: u64) {
     }
 }
 
-/// The loadings: a line for each feature, a column for each component.
+/// The loadings as CSV: a line for each feature, a column for each component.
 fn table(subspace: &DMatrix<f64>) -> String {
     let mut text = String::from("feature");
     for component in 0..subspace.ncols() {

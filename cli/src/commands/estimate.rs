@@ -1,4 +1,4 @@
-//! `eigenveil estimate`: run an estimate on the server and fetch it.
+//! `eigenveil estimate`: starts an estimate on the server and fetches it.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -43,7 +43,7 @@ pub(crate) struct EstimateArgs {
     /// Wait until it is done
     #[arg(long)]
     wait: bool,
-    /// Longest wait in seconds; the estimate goes on after it
+    /// Longest wait in seconds; the estimate continues after it
     #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
     timeout: u64,
     /// Directory for the result
@@ -150,7 +150,7 @@ fn plural(count: u64) -> &'static str {
     if count == 1 { "" } else { "s" }
 }
 
-/// The components with their trust, as a table for people.
+/// The components with their verdicts, as a table for people.
 pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
     let above = estimate.components.iter();
     let above = above.filter(|c| c.verdict == Verdict::Above).count();
@@ -247,7 +247,7 @@ pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
     Ok(())
 }
 
-/// One line a component, and after the last of those that cannot be told apart one for the space they span.
+/// One line a component; after a group of components that cannot be told apart one line for the space they span.
 fn table(estimate: &Estimate) -> String {
     let heads = [
         "component",

@@ -1,4 +1,4 @@
-//! `eigenveil plan`: how many participants a wish needs.
+//! `eigenveil plan`: how many participants a target error needs.
 
 use std::{num::NonZeroU64, path::PathBuf};
 
@@ -26,7 +26,7 @@ use crate::{
     output,
 };
 
-/// Plan a study: how many users an error needs, or what error to expect with so many users, for every mechanism
+/// Plan a study: how many users a target error needs, or the error to expect with a given number, for every mechanism
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  eigenveil plan --p 40 --k 2 --spectrum 0.3,0.2 --epsilon 1,2,4 --target-error 0.3\n  eigenveil plan --p 40 --k 2 --spectrum 0.3,0.2 --epsilon 4 --n 100000,1000000 --plot plan.svg\n  eigenveil plan --pilot result/estimate.json --k 2 --epsilon 4 --target-error 0.3\n  eigenveil plan --p 40 --k 2 --spectrum 0.15,0.1 --centring --mean-length 0.8 --epsilon 4 --target-error 0.3\n\nThe error is the expected distance between projectors, 0 to √(2k), of PCA without --sparse; single runs vary around it.\nTake the spectrum from public data, from a pilot, or from a guess, never from the participants' own rows.\nA pilot's debiased eigenvalues are themselves uncertain, and so is what follows from them."
@@ -50,7 +50,8 @@ pub(crate) struct PlanArgs {
     /// as-published adds a row for the paper's own noise of symmetric-gaussian, with its true ε
     #[arg(long, default_value = "analytic", value_parser = crate::args::parse::<Calibration>)]
     calibration: Calibration,
-    /// The k leading eigenvalues of E[xxᵀ] of prepared rows, or more. Under --norm normalize all p of them sum to 1; what the given ones leave is spread evenly over the other directions
+    /// The k leading eigenvalues of E[xxᵀ] of prepared rows, or more. With --norm normalize all p of them sum to 1; the
+    /// rest is spread evenly over the other directions
     #[arg(
         long,
         value_name = "A,B,…",
@@ -63,7 +64,7 @@ pub(crate) struct PlanArgs {
     /// An estimate.json of this program: its debiased eigenvalues (themselves uncertain), its p and its preprocessing
     #[arg(long, value_name = "FILE")]
     pilot: Option<PathBuf>,
-    /// Wanted error ‖V̂V̂ᵀ−VVᵀ‖_F, below √(2k)
+    /// Target error ‖V̂V̂ᵀ−VVᵀ‖_F, below √(2k)
     #[arg(
         long,
         value_name = "X",
@@ -75,7 +76,7 @@ pub(crate) struct PlanArgs {
     /// Participants expected; several values with commas
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     n: Vec<NonZeroU64>,
-    /// How a row is brought into the unit ball [default: normalize]
+    /// How rows are brought into the unit ball [default: normalize]
     #[arg(long, value_enum, conflicts_with = "pilot")]
     norm: Option<NormArg>,
     /// Mean squared length of the prepared rows, at most 1 (for --norm clip and require; normalize makes it 1)
@@ -84,7 +85,8 @@ pub(crate) struct PlanArgs {
     /// Plan for private centring with the constant A [default A: 1/√2]: the spectrum is then that of the covariance; components are assumed to be orthogonal to the mean
     #[arg(long, value_name = "A", num_args = 0..=1, require_equals = true, default_missing_value = DEFAULT_CENTRING_TEXT, requires = "mean_length", conflicts_with = "pilot")]
     centring: Option<f64>,
-    /// Length of the mean E x of the prepared rows, 0 to 1, for --centring; 0.7 to 0.9 is usual where every feature is positive
+    /// Length of the mean E x of the prepared rows, 0 to 1, for --centring; typically 0.7 to 0.9 if every feature is
+    /// positive
     #[arg(
         long,
         value_name = "L",
@@ -97,7 +99,7 @@ pub(crate) struct PlanArgs {
     plot: Option<PathBuf>,
 }
 
-/// One row; the first keys are what scripts rely on.
+/// One row of the plan; scripts rely on its keys.
 #[derive(Serialize)]
 pub(super) struct PlanRow {
     pub(super) mechanism: MechanismKind,
@@ -111,7 +113,7 @@ pub(super) struct PlanRow {
     claim_holds: bool,
     components_above_floor: Option<usize>,
     reason: Option<String>,
-    /// Of one report on its device; double-cap only.
+    /// Expected attempts of one report on its device; double-cap only.
     expected_tries: Option<f64>,
     #[serde(skip)]
     pub(super) noise: NoiseModel,
@@ -143,7 +145,7 @@ pub(crate) fn run(args: &PlanArgs, json: bool) -> Result<()> {
     };
     let mut rows = Vec::new();
     for (mechanism, calibration) in mechanisms(args, spectrum.dimension(), &mut notes)? {
-        // δ belongs to the others where both kinds are compared.
+        // If both kinds are compared, δ is that of the other mechanisms.
         let delta = (!mechanism.is_pure()).then_some(args.delta).flatten();
         for &epsilon in &args.epsilon {
             let params = StudyParams::freeze(StudyDesign {
@@ -200,7 +202,7 @@ pub(crate) fn run(args: &PlanArgs, json: bool) -> Result<()> {
     }
 }
 
-/// What is planned for.
+/// The population that is planned for.
 struct Population {
     spectrum: Spectrum,
     norm: Norm,
@@ -210,7 +212,7 @@ struct Population {
     notes: Vec<String>,
 }
 
-/// The mean squared length that a mean of this length leaves of the rows': their total variance.
+/// The total variance: the rows' mean squared length less that of their mean.
 fn without_mean(total: f64, mean_length: f64) -> Result<f64> {
     if !(mean_length >= 0.0 && mean_length * mean_length < total) {
         return Err(CliError::usage(format!(
@@ -221,12 +223,12 @@ fn without_mean(total: f64, mean_length: f64) -> Result<f64> {
     Ok(total - mean_length * mean_length)
 }
 
-/// The spectrum on the command line.
+/// The population given by the flags.
 fn from_spectrum(args: &PlanArgs) -> Result<Population> {
     let (Some(p), Some(k)) = (args.p, args.k) else {
         return Err(CliError::usage("--spectrum needs --p and --k"));
     };
-    // Eigenvalues and total are those of prepared rows: the radius is behind them.
+    // Eigenvalues and total are those of prepared rows, after division by the radius.
     let (norm, total) = match (
         args.norm.unwrap_or(NormArg::Normalize),
         args.mean_squared_length,
@@ -259,7 +261,7 @@ fn from_spectrum(args: &PlanArgs) -> Result<Population> {
     })
 }
 
-/// What a pilot says.
+/// The population estimated by a pilot.
 fn from_pilot(args: &PlanArgs, pilot: &Estimate) -> Result<Population> {
     if let Some(p) = args.p.filter(|&p| p != pilot.p) {
         return Err(CliError::usage(format!(
@@ -294,7 +296,7 @@ fn total_of(total: Option<f64>) -> Total {
     total.map_or(Total::Unknown, Total::Known)
 }
 
-/// What to compare, mechanisms that p is too large for left out unless they were named.
+/// The mechanisms to compare; without --mechanism those that p is too large for are left out.
 fn mechanisms(
     args: &PlanArgs,
     p: usize,
@@ -349,7 +351,7 @@ fn warn(rows: &[PlanRow]) {
     }
 }
 
-/// Three significant digits, rounded up: not a promise of too little.
+/// Three significant digits, rounded up so that it is never too few.
 fn readable(n: u64) -> String {
     grouped(rounded_up(n, 3))
 }
@@ -370,7 +372,7 @@ fn print(plan: &PlanAnswer) -> Result<()> {
         "bytes a report"
     ))?;
     for row in &plan.rows {
-        // The usual calibration needs no words.
+        // The default calibration is not mentioned.
         let calibration = row.calibration.filter(|c| *c != Calibration::Analytic);
         output::text(&format!(
             "{:<34} {:>7} {:>8} {:>12} {:>18} {:>8} {:>7} {:>14}",
@@ -409,7 +411,7 @@ fn print(plan: &PlanAnswer) -> Result<()> {
     Ok(())
 }
 
-/// One sentence, with the best mechanism whose claim holds.
+/// One sentence with the best mechanism whose claim holds.
 fn answer(plan: &PlanAnswer) -> String {
     let honest = || plan.rows.iter().filter(|row| row.claim_holds);
     let mut epsilons: Vec<f64> = Vec::new();

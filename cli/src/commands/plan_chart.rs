@@ -1,4 +1,4 @@
-//! The picture of a plan: expected error against n, a line for each mechanism and ε.
+//! The chart of a plan: expected error against n, a line for each mechanism and ε.
 
 use eigenveil_estimation::{
     floor::{Spectrum, grouped},
@@ -13,7 +13,7 @@ use crate::error::Result;
 /// Points of one line.
 const POINTS: usize = 49;
 
-/// Lines over the decades around the answers.
+/// Lines over the decades around the planned n.
 pub(super) fn chart(
     rows: &[PlanRow],
     spectrum: &Spectrum,
@@ -44,7 +44,7 @@ pub(super) fn chart(
         }
         let curve = error_curve(spectrum, &row.noise, (from, to), POINTS)?;
         let style = match (row.mechanism, row.calibration) {
-            // Nearly on the isotropic line: both must be seen.
+            // It is nearly on the isotropic line, and both must be visible.
             (MechanismKind::DiscreteGaussian, _) => LineStyle::Dotted,
             (_, Some(Calibration::AsPublished)) => LineStyle::Dashed,
             _ => LineStyle::Solid,

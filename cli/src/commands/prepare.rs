@@ -1,4 +1,4 @@
-//! `eigenveil prepare`: the public constants of a study, from public rows or from what is published of the columns.
+//! `eigenveil prepare`: makes the public constants of a study from public rows or published statistics.
 
 use std::{io::Write as _, num::NonZeroU64, path::PathBuf};
 
@@ -26,7 +26,7 @@ pub(crate) struct PrepareArgs {
     /// Public rows: .csv, .tsv, .parquet, .npy or .libsvm
     #[arg(long, value_name = "FILE", required_unless_present = "description")]
     rows: Option<PathBuf>,
-    /// What is published about the columns: CSV with name,mean,sd or name,min,max
+    /// Published statistics of the columns: CSV with name,mean,sd or name,min,max
     #[arg(long, value_name = "FILE", conflicts_with_all = ["rows", "k", "n", "epsilon"])]
     description: Option<PathBuf>,
     /// Components wanted
@@ -51,7 +51,7 @@ pub(crate) struct PrepareArgs {
     table: TableArgs,
 }
 
-/// One column, as it is and with its constants.
+/// One column with its constants.
 #[derive(Serialize)]
 struct Column {
     #[serde(flatten)]
@@ -75,12 +75,12 @@ struct Prepared {
     warnings: Vec<String>,
 }
 
-/// What is known of one column.
+/// The statistics of one column.
 struct Known {
     name: String,
     mean: f64,
     deviation: f64,
-    /// Where both come from.
+    /// Where mean and scale come from.
     source: String,
 }
 
@@ -88,7 +88,7 @@ pub(crate) fn run(args: &PrepareArgs, json: bool) -> Result<()> {
     let table = match &args.rows {
         Some(path) => {
             let table = rows::read_with_constants(path, &args.table)?.0;
-            // Names that were taken for a row would be in every center and scale.
+            // Names read as a row would spoil every center and scale.
             table
                 .check_header_is_known()
                 .map_err(|error| error.context(path.display()))?;
@@ -114,7 +114,7 @@ pub(crate) fn run(args: &PrepareArgs, json: bool) -> Result<()> {
         .map(|warning| format!("as the columns are, {warning}"))
         .into_iter()
         .collect();
-    // What study create would refuse.
+    // The same checks as study create.
     Preprocessing {
         features: Some(features.clone()),
         ..Preprocessing::new(features.len(), Norm::Normalize)
@@ -132,7 +132,7 @@ pub(crate) fn run(args: &PrepareArgs, json: bool) -> Result<()> {
         }
         _ => Vec::new(),
     };
-    // Only what uses the file that is written, and does not spend the first component on the mean or one column.
+    // Only choices that use the written file and whose first component is neither the mean nor one column.
     let chosen = choices
         .iter()
         .filter(|choice| choice.uses_centers_and_scales && choice.warning.is_none())
@@ -222,7 +222,7 @@ fn described(path: &std::path::Path) -> Result<Vec<Known>> {
         let line: Line = line.map_err(|error| refused(error.to_string()))?;
         let (mean, deviation, source) = match (line.mean, line.sd, line.min, line.max) {
             (Some(mean), Some(sd), _, _) => (mean, sd, "as described".to_owned()),
-            // As if every value of the range were as likely: what a range alone says.
+            // A range alone suggests a uniform distribution.
             (_, _, Some(min), Some(max)) => (
                 0.5 * (min + max),
                 (max - min) / 12_f64.sqrt(),
@@ -255,7 +255,7 @@ fn described(path: &std::path::Path) -> Result<Vec<Known>> {
     Ok(known)
 }
 
-/// Constants of few digits, with where they come from.
+/// Constants of few digits, and where they come from.
 fn columns(known: &[Known], shares: &LengthShares) -> Result<Vec<Column>> {
     let squared: f64 = known.iter().map(|c| c.mean * c.mean).sum();
     known
@@ -329,7 +329,7 @@ fn features_csv(features: &[Feature]) -> Result<Vec<u8>> {
         .map_err(|error| CliError::failed(error.to_string()))
 }
 
-/// Columns shown on a terminal; all are in the file and in JSON.
+/// Largest number of columns shown on a terminal; the file and the JSON have all.
 const MAX_COLUMNS_SHOWN: usize = 40;
 
 fn print(args: &PrepareArgs, prepared: &Prepared) -> Result<()> {

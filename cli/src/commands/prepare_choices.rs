@@ -1,4 +1,4 @@
-//! What `normalize`, `clip` and private centring would do to a study of rows like these.
+//! The effect of `normalize`, `clip` and private centring on a study of rows like these.
 
 use std::fmt;
 
@@ -35,7 +35,7 @@ pub(super) struct Setting {
     pub(super) budget: Budget,
 }
 
-/// One way to prepare rows, and what the study would get.
+/// One way to prepare rows and the error to expect.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Choice {
     /// Whether the centers and scales are used.
@@ -48,7 +48,7 @@ pub(super) struct Choice {
     pub(super) components_above_floor: usize,
     /// `‖E x‖²/E‖x‖²` of the prepared rows; what centring removes.
     pub(super) squared_mean_over_squared_length: f64,
-    /// When the first component is one column or the mean.
+    /// Set if the first component is one column or the mean.
     pub(super) warning: Option<String>,
 }
 
@@ -76,7 +76,7 @@ impl fmt::Display for Choice {
     }
 }
 
-/// Every way, for public rows.
+/// All choices for public rows.
 pub(super) fn choices(
     table: &RowTable,
     features: &[Feature],
@@ -122,7 +122,7 @@ pub(super) fn choices(
     Ok(all)
 }
 
-/// Lengths of the rows with these constants, at the quantiles, each once.
+/// Distinct quantiles of the lengths of rows prepared with these constants.
 fn radii(table: &RowTable, features: &[Feature]) -> Vec<f64> {
     let mut lengths: Vec<f64> = (0..table.len())
         .map(|index| {
@@ -187,7 +187,7 @@ fn choice(
         moment -= &mean * mean.transpose();
     }
     let eigen = symmetric_eigen(&moment)?;
-    // Rounding leaves what is 0 a little below.
+    // Rounding can leave a zero slightly negative.
     let values: Vec<f64> = eigen.values.iter().map(|x| x.max(0.0)).collect();
     let mut spectrum = Spectrum::from_eigenvalues(&values, setting.k)?;
     if let Some(a) = centring {

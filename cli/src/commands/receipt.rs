@@ -1,4 +1,4 @@
-//! `eigenveil receipt`: what a device's ledger says.
+//! `eigenveil receipt`: shows what a device's ledger has recorded.
 
 use std::{fmt::Display, path::PathBuf};
 

@@ -28,13 +28,13 @@ use crate::{
     shares::LengthShares,
 };
 
-/// Rows perturbed before they are synced to the outbox together.
+/// Reports synced to the outbox together.
 const ROWS_PER_SYNC: usize = 1_024;
 /// Name of the outbox in its directory.
 const OUTBOX_FILE: &str = "outbox.db";
-/// What of the row file the outbox remembers.
+/// Key under which the outbox stores the digest of the row file.
 const ROWS_DIGEST_KEY: &str = "rows_sha256";
-/// How it was read: rows of another header or of other columns are other rows.
+/// Key under which it stores how the file was read: with another header or other columns the rows differ.
 const READ_AS_KEY: &str = "rows_read_as";
 
 /// Perturb the rows of a file, one participant each, and upload them
@@ -48,16 +48,16 @@ pub(crate) struct ReportArgs {
     /// Identifier of the study
     #[arg(long, value_name = "ID")]
     study: String,
-    /// Fingerprint the study must have; refuses to take part in anything else
+    /// Fingerprint that the study must have; any other study is refused
     #[arg(long, value_name = "HEX")]
     fingerprint: Option<String>,
     /// Rows: .csv, .tsv, .parquet, .npy or .libsvm; one row = one participant
     #[arg(long, value_name = "FILE")]
     rows: PathBuf,
-    /// Directory of the outbox; beside the row file when absent
+    /// Directory of the outbox [default: beside the row file]
     #[arg(long, value_name = "DIR")]
     outbox: Option<PathBuf>,
-    /// What each row has spent, over all studies and outboxes; beside the row file when absent
+    /// Ledger of what each row has spent, over all studies and outboxes [default: beside the row file]
     #[arg(long, value_name = "FILE")]
     ledger: Option<PathBuf>,
     #[command(flatten)]
@@ -65,7 +65,7 @@ pub(crate) struct ReportArgs {
     /// The file has changed, but row i is still the same participant as row i of the earlier files
     #[arg(long)]
     same_participants: bool,
-    /// One-time tokens of a study that wants them, one a line: line i is for row i (see study tokens)
+    /// Participant tokens, for a study that requires them, one a line: line i is for row i (see study tokens)
     #[arg(long, value_name = "FILE")]
     tokens: Option<PathBuf>,
     /// Send one report per request instead of batches
@@ -77,29 +77,29 @@ pub(crate) struct ReportArgs {
     /// Send prepared reports although the study's purpose or responsible party has changed since
     #[arg(long)]
     accept_new_purpose: bool,
-    /// Do not ask, on a terminal, when one column or the mean has most of the rows' squared length
+    /// Do not ask, on a terminal, if one column or the mean has most of the rows' squared length
     #[arg(long)]
     yes: bool,
     #[command(flatten)]
     table: TableArgs,
 }
 
-/// What each row may spend, as stored in the ledger.
+/// The spending limits of each row, as stored in the ledger.
 #[derive(Debug, Args)]
 struct LimitArgs {
-    /// Largest ε that a row may spend in all studies together; stored in the ledger [default in a new ledger: 16.01]
+    /// Limit of ε for each row in all studies together; stored in the ledger [default in a new ledger: 16.01]
     #[arg(long, value_name = "EPSILON")]
     limit_epsilon: Option<f64>,
-    /// Largest ε that a row may spend in one study; stored in the ledger [default in a new ledger: 8.001]
+    /// Limit of ε for each row in one study; stored in the ledger [default in a new ledger: 8.001]
     #[arg(long, value_name = "EPSILON")]
     limit_epsilon_per_study: Option<f64>,
-    /// Largest δ that a row may spend in all studies together; stored in the ledger [default in a new ledger: 1e-5]
+    /// Limit of δ for each row in all studies together; stored in the ledger [default in a new ledger: 1e-5]
     #[arg(long, value_name = "DELTA")]
     limit_delta: Option<f64>,
 }
 
 impl LimitArgs {
-    /// Writes the limits that were given into the ledger.
+    /// Stores the given limits in the ledger.
     fn save(&self, ledger: &mut RowLedger) -> Result<()> {
         let current = ledger.limits()?;
         let wanted = Limits::new(
@@ -115,15 +115,15 @@ impl LimitArgs {
     }
 }
 
-/// What the ledger says after this run.
+/// The ledger after this run.
 #[derive(Serialize)]
 struct Charged {
     /// What this study costs each row: what the ledger was charged.
     epsilon: f64,
     delta: f64,
-    /// Rows charged by this run; the others were before.
+    /// Rows charged by this run; the others were charged before.
     rows: u64,
-    /// What the row that spent most has spent, and may spend, in all studies.
+    /// The spending of the row that spent most in all studies, and the limits.
     spent: Spent,
     limits: Limits,
     ledger: String,
@@ -166,12 +166,11 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
         .clone()
         .unwrap_or_else(|| beside(&args.rows, ".eigenveil"));
     let participant = study.participant();
-    // Before anything is made for it. What an earlier run has prepared is sent all the same: the server may have
-    // counted it.
+    // Checked before anything is created. Reports of an earlier run are sent anyway: the server may have counted some.
     if !outbox_dir.join(OUTBOX_FILE).exists() {
         participant.check_open()?;
     }
-    // One read: what is fingerprinted is what is perturbed.
+    // Read once, so that the digest is that of the perturbed bytes.
     let bytes = rows::read_bytes(&args.rows)?;
     let digest: [u8; 32] = Sha256::digest(&bytes).into();
     let params = study.params();
@@ -179,7 +178,7 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     let table = rows::parse(&args.rows, &bytes, &args.table, Some(&wanted))?;
     output::notes(table.notes());
     let ledger_path = args.ledger.clone().unwrap_or_else(|| {
-        // A link to the rows has the ledger of the rows.
+        // A symbolic link shares the ledger of the file it points to.
         beside(
             &fs::canonicalize(&args.rows).unwrap_or_else(|_| args.rows.clone()),
             ".ledger",
@@ -207,7 +206,7 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
         })?;
     let counts = outbox.counts()?;
     let is_empty = counts.pending + counts.acknowledged + counts.refused == 0;
-    // Not what the digest is and was: one of a short file can be compared with guesses at it.
+    // The digests are not shown: guesses at a short file could be compared with them.
     for (key, value, differs) in [
         (
             ROWS_DIGEST_KEY,
@@ -222,7 +221,7 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     ] {
         match outbox.get_meta(key)? {
             Some(known) if known == value => {}
-            // Of a run that prepared nothing: the file may have been mended since.
+            // An earlier run prepared nothing: the file may have been corrected since.
             Some(_) if !is_empty => {
                 return Err(CliError::usage(format!(
                     "{} {differs}",
@@ -232,11 +231,11 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
             _ => outbox.set_meta(key, &value)?,
         }
     }
-    // Before it is agreed to. The ledger keeps the same for the receipt.
+    // Shown before anybody agrees. The ledger stores the same for the receipt.
     if !json {
         output::say(&describe_request(study.document()));
     }
-    // What is prepared already is not asked about: it will be sent as it is, for what its owner was told.
+    // Nothing is asked about reports prepared before: they are sent unchanged, for the purpose shown then.
     if is_empty {
         warn_about_dominant_column(&table, &participant, args.yes)?;
     } else if counts.pending > 0 && !args.accept_new_purpose {
@@ -251,7 +250,7 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
         outbox.assign_tokens((0..).zip(&tokens))?;
     }
     let unusable = prepare(&table, &participant, &mut outbox)?;
-    // Before anything is sent; then others may use the ledger.
+    // Charged before anything is sent; then the ledger is released for others.
     let rows = ledger
         .charge(&participant, study.binding(), &file, &outbox)
         .map_err(with_flags)?;
@@ -388,7 +387,7 @@ fn finish(
     Ok(())
 }
 
-/// Who asks for the rows, and what for.
+/// Who asks for reports, and for what purpose.
 fn describe_request(study: &StudyDocument) -> String {
     let stated = |text: &Option<String>| text.clone().unwrap_or_else(|| "not stated".to_owned());
     let about = &study.about;
@@ -402,7 +401,7 @@ fn describe_request(study: &StudyDocument) -> String {
     )
 }
 
-/// Refuses to send what was prepared for another purpose than the study states now.
+/// Refuses to send reports prepared for another purpose than the study states now.
 fn check_terms_unchanged(ledger: &RowLedger, study: &Study) -> Result<()> {
     let binding = study.binding();
     let entries = ledger.receipt()?.studies;
@@ -421,7 +420,7 @@ fn check_terms_unchanged(ledger: &RowLedger, study: &Study) -> Result<()> {
     }
 }
 
-/// The number of rows and the columns that were taken.
+/// The number of rows and the selected columns.
 fn read_as(table: &RowTable) -> Vec<u8> {
     let mut hash = Sha256::new();
     hash.update((table.len() as u64).to_le_bytes());
@@ -431,7 +430,7 @@ fn read_as(table: &RowTable) -> Vec<u8> {
     hash.finalize().to_vec()
 }
 
-/// One token for each row. Errors name lines, never what is in them.
+/// One token for each row. Errors name lines, never their contents.
 fn read_tokens(path: &Path, rows: usize) -> Result<Vec<ParticipantToken>> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| CliError::usage(format!("cannot read {}: {error}", path.display())))?;
@@ -453,8 +452,9 @@ fn read_tokens(path: &Path, rows: usize) -> Result<Vec<ParticipantToken>> {
     Ok(tokens)
 }
 
-/// Shows what the rows of a file are made of, here only, and asks a person at a terminal whether to go on. Never of one
-/// row: there a column's share is nearly its value, and a "no" would tell it. Without a terminal nothing depends on it.
+/// Shows the columns' shares of the rows' squared length, on this machine only, and asks a person at a terminal whether
+/// to continue. Not for a single row: there a column's share is nearly its value, and a "no" would reveal it. Without a
+/// terminal nothing depends on it.
 fn warn_about_dominant_column(
     table: &RowTable,
     participant: &eigenveil_client::Participant,
@@ -465,7 +465,7 @@ fn warn_about_dominant_column(
     }
     let params = participant.params();
     let preprocessor = params.preprocessor();
-    // A row that cannot be used is sent as the zero row.
+    // An unusable row is sent as the zero row.
     let rows = (0..table.len()).filter_map(|i| preprocessor.prepare_features(&table.row(i)).ok());
     let shares = LengthShares::new(params.dimension(), rows.map(|row| row.as_slice().to_vec()));
     let names = params.feature_names();
@@ -496,7 +496,7 @@ fn warn_about_dominant_column(
     ))
 }
 
-/// Perturbs the rows that have no report yet, on all cores; each batch is durable before the next is made.
+/// Perturbs the rows that have no report yet, on all cores; each batch is on disk before the next is made.
 fn prepare(
     table: &RowTable,
     participant: &eigenveil_client::Participant,
@@ -517,7 +517,7 @@ fn prepare(
     Ok(unusable)
 }
 
-/// The reports of these rows, in their order, a part of the rows on each core.
+/// The reports of these rows, in order, with a share of the rows on each core.
 fn perturb(
     indices: &[u64],
     table: &RowTable,
@@ -552,7 +552,7 @@ fn perturb(
     })
 }
 
-/// What of this command's flags may help.
+/// The flags of this command that may help.
 fn with_flags(error: eigenveil_client::Error) -> CliError {
     let flags = match error.code() {
         Some(ErrorCode::BudgetExceeded) => {

@@ -1,4 +1,4 @@
-//! `eigenveil reproduce`: the papers' figures and tables, run again.
+//! `eigenveil reproduce`: runs the papers' figures and tables again.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use crate::{
     output,
 };
 
-/// Run figures and tables of the papers again, and say whether they agree
+/// Run figures and tables of the papers again and say whether they agree
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -27,13 +27,13 @@ pub(crate) struct ReproduceArgs {
     /// Names from `eigenveil reproduce list`, or all
     #[arg(required = true, value_name = "ID")]
     exhibits: Vec<String>,
-    /// Fewer repeats (five at least) and coarser sweeps: all within 20 minutes on two cores (the default)
+    /// Fewer repeats (at least five) and coarser sweeps: all within 20 minutes on two cores (the default)
     #[arg(long, conflicts_with = "full")]
     quick: bool,
-    /// As the papers have it: hours
+    /// As in the papers: hours
     #[arg(long)]
     full: bool,
-    /// Directory of the data sets; each exhibit says which it needs
+    /// Directory of the data sets; the list says which an exhibit needs
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Directory for the results and for checkpoints
@@ -46,10 +46,10 @@ pub(crate) struct ReproduceArgs {
 
 #[derive(Debug, Subcommand)]
 enum ReproduceCommand {
-    /// Every figure and table: what it shows, how long it takes, what data it needs
+    /// List all figures and tables: what each shows, how long it takes, what data it needs
     #[command(after_help = "Example:\n  eigenveil reproduce list --json")]
     List,
-    /// The page docs/papers.md, from a directory of results
+    /// Make the page docs/papers.md from a directory of results
     #[command(
         after_help = "Example:\n  eigenveil reproduce page --results docs/papers --out docs/papers.md"
     )]
@@ -76,7 +76,7 @@ struct Listed {
     minutes_full: f64,
 }
 
-/// What became of one exhibit.
+/// The outcome of one exhibit.
 #[derive(Default, Serialize)]
 struct Outcome {
     id: &'static str,
@@ -113,7 +113,7 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> Result<()> {
     for (place, exhibit) in exhibits.iter().enumerate() {
         let data = Data::new(args.data.as_deref());
         let outcome = match data.require(exhibit) {
-            // The others are run all the same, and the whole is no success.
+            // The others run anyway, and the command fails.
             Err(error) => {
                 output::warn(error.detail());
                 Outcome {
@@ -129,9 +129,9 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> Result<()> {
         };
         outcomes.push(outcome);
     }
-    // Only now: a run that is broken off in the middle does not repeat what it has finished.
+    // Removed only now, so that an interrupted command does not repeat finished exhibits.
     for exhibit in &exhibits {
-        // One that was not run has none.
+        // An exhibit that was not run has none.
         let _ = std::fs::remove_file(journal(&args.out, exhibit));
     }
     let missing: Vec<&str> = outcomes

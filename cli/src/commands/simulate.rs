@@ -1,4 +1,4 @@
-//! `eigenveil simulate`: an in-process experiment with the true subspace known.
+//! `eigenveil simulate`: an in-process experiment with a known true subspace.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -43,11 +43,11 @@ pub(crate) enum ModelArg {
 }
 
 impl ModelArg {
-    /// The norm that was given, otherwise the model's own: two are stated for rows in the unit ball, not on its surface.
+    /// The given norm, otherwise the model's: two models are stated for rows in the unit ball, not on its surface.
     pub(super) fn usual_norm(self, given: NormArgs) -> NormArgs {
         let radius = match self {
             Self::Published => None,
-            // The signal has length 2/3 then: clipping does not reach it.
+            // The signal then has length 2/3, which clipping does not reach.
             Self::Signs => Some(1.5),
             Self::Spiked | Self::Sparse | Self::Haystack => return given,
         };
@@ -80,7 +80,7 @@ pub(super) struct ModelArgs {
     sign_noise: f64,
 }
 
-/// Run an experiment in this process, with the true subspace known
+/// Run an experiment in this process, with a known true subspace
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  eigenveil simulate --model spiked --p 40 --k 5 --spike 20 --n 100000 --epsilon 4 --repeats 20\n  eigenveil simulate --model sparse --p 200 --k 3 --s 15 --spike 60 --n 100000 --epsilon 4 --sparse --refit\n  eigenveil simulate --rows rows.npy --k 3 --n 1000000 --epsilon 2 --json\n  eigenveil simulate --rows rows.npy --k 3 --s 10 --sparse --n 100000 --epsilon 4\n\nThe noise comes from a seeded generator: a simulation protects nobody."
@@ -127,7 +127,7 @@ pub(crate) struct SimulateArgs {
     mechanism: MechanismArgs,
     #[command(flatten)]
     sparse: SparseArgs,
-    /// Number of runs, each with a population and noise of its own
+    /// Number of runs, each with its own population and noise
     #[arg(long, value_name = "R", default_value_t = 1)]
     repeats: usize,
     /// from-sum: noise from the exact distribution of the sum; per-report: every report perturbed, encoded and decoded
@@ -139,7 +139,7 @@ pub(crate) struct SimulateArgs {
     /// Draw the errors of a sweep as SVG, over the flag with the most values
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
-    /// Title of the picture
+    /// Title of the figure
     #[arg(long, value_name = "TEXT", requires = "plot")]
     title: Option<String>,
     #[command(flatten)]
@@ -162,7 +162,7 @@ struct Setting {
     epsilon: f64,
 }
 
-/// What scripts rely on, and a few keys more.
+/// The JSON answer; scripts rely on its keys.
 #[derive(Serialize)]
 pub(super) struct Simulated {
     pub(super) mechanism: MechanismKind,
@@ -216,7 +216,7 @@ pub(crate) fn run(args: &SimulateArgs, json: bool) -> Result<()> {
         .map(|setting| run_setting(args, setting, raw.as_ref(), &mut references, &bar))
         .collect::<Result<Vec<_>>>()?;
     bar.finish_and_clear();
-    // On standard error, so that JSON stays alone on standard output.
+    // On standard error, so that standard output has the JSON only.
     let largest = simulated.iter().map(|row| row.n).max().unwrap_or(0);
     let delta = simulated.iter().map(|row| row.delta).fold(0.0, f64::max);
     if let Some(warning) = delta_warning(delta, largest) {
@@ -243,15 +243,15 @@ pub(crate) fn run(args: &SimulateArgs, json: bool) -> Result<()> {
     }
 }
 
-/// Starts of the sparse reference, of which the one that captures most is taken, as in Wang & Xu's experiments.
+/// Starts of the sparse reference; the one that captures most is used, as in Wang & Xu's experiments.
 const REFERENCE_STARTS: usize = 50;
 
-/// The file's own components on s rows, by (k, s), each found once in a sweep.
+/// The file's own components on s features, by (k, s), each computed once in a sweep.
 #[derive(Default)]
 struct References(BTreeMap<(usize, usize), DMatrix<f64>>);
 
 impl References {
-    /// The components that rows prepared in this way have on `s` rows, `p × k`.
+    /// The components of these prepared rows on `s` features, `p × k`.
     fn find(
         &mut self,
         rows: &[Row],
@@ -278,13 +278,13 @@ impl References {
             starts: REFERENCE_STARTS,
             ..SparsePca::default()
         };
-        // Seeded: it is what others are compared with.
+        // Seeded, because it is a reference.
         let fit = method.fit(&rows, &Request::plain(k), &mut generator(Some(1))?)?;
         Ok(entry.insert(fit.subspace))
     }
 }
 
-/// Every combination of the values given.
+/// Every combination of the given values.
 fn settings_of(args: &SimulateArgs) -> Vec<Setting> {
     fn optional<T: Copy>(values: &[T]) -> Vec<Option<T>> {
         if values.is_empty() {
@@ -394,8 +394,7 @@ fn run_setting(
 
 /// The model of these flags.
 ///
-/// # Errors
-/// Wrong usage where `--s` is missing or does not belong.
+/// # Errors Wrong usage if `--s` is missing or does not belong to the model.
 pub(super) fn model_of(
     model: ModelArg,
     p: usize,

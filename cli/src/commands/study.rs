@@ -51,13 +51,13 @@ enum StudyCommand {
         /// Identifier of the study, the beginning of it, or the study's name
         id: String,
     },
-    /// Open a draft: it takes reports from now on
+    /// Open a draft: it accepts reports from now on
     #[command(after_help = "Example:\n  eigenveil study open 0193c0ffee0193c0ffee0193c0ffee01")]
     Open {
         /// Identifier of the study, the beginning of it, or the study's name
         id: String,
     },
-    /// Close a study: it takes no more reports
+    /// Close a study: it accepts no more reports
     #[command(after_help = "Example:\n  eigenveil study close 0193c0ffee0193c0ffee0193c0ffee01")]
     Close {
         /// Identifier of the study, the beginning of it, or the study's name
@@ -104,9 +104,9 @@ enum StudyCommand {
         after_help = "Example:\n  eigenveil study delete 0193c0ffee0193c0ffee0193c0ffee01 --yes"
     )]
     Delete {
-        /// Identifier of the study, all of it: a deletion cannot be undone
+        /// Full identifier of the study: a deletion cannot be undone
         id: String,
-        /// Really delete it
+        /// Confirm the deletion
         #[arg(long, required = true)]
         yes: bool,
     },
@@ -141,7 +141,7 @@ struct CreateArgs {
     about: AboutArgs,
 }
 
-/// What participants read on the study's page, and keep in their receipts.
+/// What participants read on the study's page and in their receipts.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "What participants are told (fixed with the study)")]
 struct AboutArgs {
@@ -154,7 +154,7 @@ struct AboutArgs {
     /// How to reach them: an e-mail address, or a page that begins with https://
     #[arg(long, value_name = "ADDRESS")]
     contact: Option<String>,
-    /// Last day on which reports are taken, UTC, such as 2027-03-31; without it until the study is closed
+    /// Last day on which reports are accepted, UTC, such as 2027-03-31; without it until the study is closed
     #[arg(long, value_name = "DATE", value_parser = parse::<Day>)]
     last_day: Option<Day>,
 }
@@ -241,7 +241,7 @@ pub(crate) async fn run(args: &StudyArgs, json: bool) -> Result<()> {
     show(&document, json)
 }
 
-/// Makes tokens, in as many requests as it takes, or counts them.
+/// Creates tokens, in as many requests as necessary, or counts them.
 async fn tokens(
     client: &AnalystClient,
     id: &str,
@@ -282,7 +282,7 @@ fn request(create: &CreateArgs) -> Result<CreateStudy> {
         (None, Some(features)) => features.len(),
         (None, None) => return Err(CliError::usage("give --p or --features")),
     };
-    // Fails here, with the same words, before anything is sent.
+    // Fails here, with the server's message, before anything is sent.
     let mechanism = &create.mechanism;
     mechanism.freeze(dimension, create.epsilon, features.clone())?;
     Ok(CreateStudy {
@@ -294,7 +294,7 @@ fn request(create: &CreateArgs) -> Result<CreateStudy> {
     })
 }
 
-/// What whoever creates a study should know of it before anybody spends a report.
+/// Notes for whoever creates a study, before anybody spends a report.
 fn cautions(create: &CreateArgs, request: &CreateStudy) -> Result<Vec<String>> {
     let params =
         create

@@ -1,4 +1,4 @@
-//! Studies as people call them: by name, or by the first digits of an identifier.
+//! Finds a study by its name or by the first digits of its identifier.
 
 use eigenveil_client::http::AnalystClient;
 use eigenveil_shared::api::StudySummary;
@@ -7,16 +7,15 @@ use crate::error::{CliError, Result};
 
 /// Digits of an identifier.
 const ID_DIGITS: usize = 32;
-/// Fewest digits that stand for an identifier.
+/// Fewest digits accepted as the beginning of an identifier.
 const MIN_DIGITS: usize = 4;
-/// Studies in a message, at most.
+/// Largest number of studies listed in a message.
 const MAX_STUDIES_SHOWN: usize = 5;
 
-/// The identifier of the one study whose identifier or name this is, or whose identifier begins with it. A whole identifier
-/// is passed on without asking the server.
+/// The identifier of the one study with this identifier or name, or whose identifier begins with it. A whole identifier
+/// is returned without asking the server.
 ///
-/// # Errors
-/// Wrong usage where there is none, or several; network failures.
+/// # Errors Wrong usage if there is none, or several; network failures.
 pub(crate) async fn resolve_study_id(client: &AnalystClient, text: &str) -> Result<String> {
     let digits = text.bytes().all(|b| b.is_ascii_hexdigit());
     if digits && text.len() == ID_DIGITS {
@@ -85,7 +84,7 @@ mod tests {
         let found = |text: &str| one_of(&studies, text).map_err(|error| error.to_string());
         assert_eq!(found("wine").unwrap(), studies[0].id);
         assert_eq!(found("ABCD2").unwrap(), studies[1].id);
-        // A name goes before a beginning.
+        // A name takes precedence over the beginning of an identifier.
         assert_eq!(found("abcd1").unwrap(), studies[2].id);
         assert!(found("abcd").unwrap_err().contains("2 studies"));
         assert!(found("twice").unwrap_err().contains(&studies[4].id));

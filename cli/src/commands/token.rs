@@ -1,4 +1,4 @@
-//! `eigenveil token`: the operator's own token, and those of analysts.
+//! `eigenveil token`: the operator's token and those of analysts.
 
 use std::{io::Write as _, path::PathBuf};
 
@@ -59,7 +59,7 @@ enum TokenCommand {
         after_help = "Example:\n  eigenveil token rotate --out operator.token      # of a running server\n  eigenveil token rotate --data ./data             # of a server that is stopped, with no token at all\n\nEither way DATA/operator.token has the new token."
     )]
     Rotate {
-        /// Data directory of a server that is stopped
+        /// Data directory of a stopped server
         #[arg(long, value_name = "DIR", conflicts_with = "out")]
         data: Option<PathBuf>,
         /// File for the new token, readable by its owner only; an existing one is refused
@@ -109,7 +109,7 @@ pub(crate) async fn run(args: &TokenCommandArgs, json: bool) -> Result<()> {
                     save_token(file, client()?.rotate_token().await?.reveal())?;
                     out.clone()
                 }
-                // clap asks for one of them.
+                // clap requires one of them.
                 (None, None) => return Ok(()),
             };
             let path = path.display().to_string();

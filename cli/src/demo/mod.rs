@@ -63,7 +63,7 @@ pub(crate) struct DemoArgs {
     mechanism: MechanismArgs,
     #[command(flatten)]
     sparse: SparseArgs,
-    /// Directory for the result
+    /// Directory for the results
     #[arg(long, value_name = "DIR", default_value = "eigenveil-demo")]
     out: PathBuf,
     /// Leave the server running until Ctrl-C
@@ -73,7 +73,7 @@ pub(crate) struct DemoArgs {
     table: crate::rows::TableArgs,
 }
 
-/// What the demo measured; the keys are what scripts rely on.
+/// What the demo measured; scripts rely on its keys.
 #[derive(Debug, Serialize)]
 struct DemoResult {
     n: u64,
@@ -102,7 +102,7 @@ pub(crate) async fn run(args: &DemoArgs, json: bool) -> Result<()> {
         .mechanism
         .freeze(rows.table.dimension(), args.epsilon, rows.features())?;
     let k = usize::from(args.k);
-    // The answer of a curator who sees every row, and the check that every row can be prepared.
+    // PCA as a curator who sees every row would compute it; also checks that every row can be prepared.
     let preprocessor = params.preprocessor();
     let prepared = (0..rows.table.len())
         .map(|index| preprocessor.prepare_features_nth(index, &rows.table.row(index)));
@@ -186,8 +186,8 @@ fn study_request(args: &DemoArgs, rows: &DemoRows) -> Result<CreateStudy> {
     })
 }
 
-/// Every participant perturbs its own row and uploads it, over a shared pool of connections.
-/// Returns the seconds it took.
+/// Every participant perturbs its own row and uploads the report over a shared pool of connections. Returns the seconds
+/// it took.
 async fn take_part(devices: &StudyClient, study: &Study, rows: &DemoRows, n: u64) -> Result<f64> {
     let bar = output::bar(n, "participants");
     let next = Arc::new(AtomicU64::new(0));
@@ -198,7 +198,7 @@ async fn take_part(devices: &StudyClient, study: &Study, rows: &DemoRows, n: u64
         let (devices, study, participant) = (devices.clone(), study.clone(), participant.clone());
         let (table, next, bar) = (Arc::clone(&rows.table), Arc::clone(&next), bar.clone());
         connections.spawn(async move {
-            // Which row a participant holds is no secret; it is drawn so that runs differ.
+            // Which row a participant holds is not a secret; it is drawn so that runs differ.
             let mut draw = ChaCha20Rng::try_from_rng(&mut SysRng).map_err(|error| {
                 CliError::failed(format!("the operating system gave no randomness: {error}"))
             })?;
@@ -274,7 +274,7 @@ fn write_results(
         rows.described,
         grouped(result.n)
     );
-    // The rows of the demo are on this machine anyway; a study's stay with their owners.
+    // The demo's rows are on this machine anyway; a study's rows stay with their owners.
     let scatter = match estimate.k {
         0 | 1 => None,
         _ => {

@@ -17,7 +17,7 @@ use crate::output;
 
 const STYLE: &str = include_str!("page.css");
 
-/// Most components drawn one by one.
+/// Largest number of components drawn individually.
 const MAX_CHARTS: usize = 8;
 
 /// Everything the page shows.
@@ -30,15 +30,15 @@ pub(super) struct Page<'a> {
     pub figures: &'a [EstimateFigure],
     /// The non-private components, p × k, signs fixed.
     pub nonprivate: &'a DMatrix<f64>,
-    /// Eigenvalues of the non-private moment, descending.
+    /// Eigenvalues of the non-private second-moment matrix, descending.
     pub nonprivate_eigenvalues: &'a [f64],
     /// The rows in the plane of the first two components, as SVG; `None` with fewer.
     pub scatter: Option<&'a str>,
-    /// What the rows are, in words.
+    /// Description of the rows.
     pub rows_described: &'a str,
 }
 
-/// The page as HTML: no script, no request to anywhere.
+/// The page as HTML, without scripts and without requests to other hosts.
 pub(super) fn render(page: &Page<'_>) -> String {
     let Page {
         result, estimate, ..
@@ -159,7 +159,7 @@ fn components_table(estimate: &Estimate) -> Markup {
     }
 }
 
-/// The components as square pictures, where p is a square.
+/// The components as square images, if p is a square.
 fn images(page: &Page<'_>) -> Option<ImageGrid> {
     let estimate = page.estimate;
     let side = estimate.p.isqrt();
@@ -187,7 +187,7 @@ fn images(page: &Page<'_>) -> Option<ImageGrid> {
     Some(grid)
 }
 
-/// A picture that keeps its size on a narrow screen and scrolls there.
+/// A figure that keeps its size on a narrow screen and scrolls.
 fn figure(svg: &str) -> Markup {
     html! { div .figure { (PreEscaped(svg)) } }
 }
