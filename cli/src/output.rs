@@ -313,14 +313,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn others_words_do_not_steer_the_terminal() {
+    fn control_characters_do_not_reach_the_terminal() {
         assert_eq!(printable("a\u{1b}]0;x\u{7}\n\tb\u{9b}"), "a�]0;x�\n\tb�");
         assert_eq!(quoted("a/b-1.csv"), "a/b-1.csv");
         assert_eq!(quoted("it's;x"), "'it'\\''s;x'");
     }
 
     #[test]
-    fn an_error_that_is_not_zero_is_not_shown_as_zero() {
+    fn small_errors_are_not_shown_as_zero() {
         assert_eq!(over_runs(0.25, 3.2e-6, 5), "0.2500 ± 3.2e-6");
         assert_eq!(over_runs(4.12e-13, 5e-14, 5), "4.1e-13 ± 5.0e-14");
         assert_eq!(over_runs(0.25, 0.001_23, 5), "0.2500 ± 0.0012");
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pure_budget_has_no_exponent() {
+    fn delta_zero_is_omitted_from_budgets() {
         assert_eq!(budget_text(4.0, 0.0), "epsilon 4, pure (delta 0)");
         assert_eq!(budget_text(4.0, 1e-6), "epsilon 4, delta 1e-6");
     }

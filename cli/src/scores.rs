@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_column_is_taken_out_by_its_name() {
+    fn the_label_column_is_removed_by_name() {
         let text = b"a, kind ,b\n1,red,2\n3,\"dark, blue\",4\n";
         let (labels, rest) = take_column(text, "kind", b",;").unwrap();
         assert_eq!(labels, ["red", "dark, blue"]);

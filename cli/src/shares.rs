@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_of_rows() {
+    fn shares_of_columns_and_mean() {
         let shares = LengthShares::new(2, [[3.0, 1.0], [3.0, -1.0]]);
         assert_eq!(shares.columns, [0.9, 0.1]);
         assert_eq!(shares.mean, 0.9);

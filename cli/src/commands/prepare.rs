@@ -409,7 +409,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn constants_have_few_digits() {
+    fn constants_are_rounded_to_few_digits() {
         assert_eq!((rounded(3.5240), rounded(0.001_234_5)), (3.52, 0.00123));
         assert_eq!(on_grid(14.127_291, 3.52), 14.13);
         assert_eq!(on_grid(880.583, 569.0), 881.0);
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_or_moments_describe_a_column() {
+    fn a_column_is_described_by_range_or_mean_and_sd() {
         let folder = tempfile::tempdir().unwrap();
         let of = |text: &str| {
             let path = folder.path().join("columns.csv");

@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slip_in_rust_log_silences_nothing() {
+    fn a_mistake_in_rust_log_does_not_silence_the_log() {
         for (said, level) in [
             ("", LevelFilter::WARN),
             (",", LevelFilter::WARN),

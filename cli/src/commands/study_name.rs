@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_study_is_found_by_name_or_by_how_its_identifier_begins() {
+    fn a_study_is_found_by_name_or_prefix_of_its_identifier() {
         let studies = [
             study("abcd1", "wine"),
             study("abcd2", "heights"),

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_digits_are_the_digits() {
+    fn built_in_digits_are_unchanged() {
         let rows = DemoRows::load(None, &TableArgs::default()).unwrap();
         assert_eq!((rows.table.len(), rows.table.dimension()), (1_797, 64));
         let first = rows.table.row(0);

@@ -1,14 +1,14 @@
-//! What a cell of a text table says: a number, that there is none, or something else.
+//! Cells of a text table: numbers, missing values, and everything else.
 
 use super::table::UnreadableReason;
 
-/// Whether it is a number, one that a laboratory writes (`<0.5`, `> 100`, `~3`), or a sign for a missing value.
+/// Whether it is a number, a bound as laboratories write it (`<0.5`, `> 100`, `~3`), or a mark for a missing value.
 pub(super) fn is_value(cell: &str) -> bool {
     let bound = cell.trim_start_matches(['<', '>', '=', '~', '≤', '≥', '≈', ' ']);
     is_missing(cell) || number(bound, b';').is_ok()
 }
 
-/// What people and programs write where there is no value.
+/// How people and programs mark a missing value.
 fn is_missing(cell: &str) -> bool {
     const MISSING: [&str; 15] = [
         "", "-", "?", ".", "na", "n/a", "<na>", "#n/a", "#na", "nan", "-nan", "null", "none",
@@ -17,7 +17,7 @@ fn is_missing(cell: &str) -> bool {
     MISSING.contains(&cell.to_ascii_lowercase().as_str())
 }
 
-/// The number in a field. Where columns are not separated by commas, a comma may stand before the decimals.
+/// Parses the number in a field. If columns are not separated by commas, a decimal comma is accepted.
 pub(super) fn number(cell: &str, delimiter: u8) -> Result<f64, UnreadableReason> {
     if is_missing(cell) {
         return Err(UnreadableReason::Missing);
@@ -48,9 +48,9 @@ pub(super) fn number(cell: &str, delimiter: u8) -> Result<f64, UnreadableReason>
 /// The commas in a column's numbers.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Commas {
-    /// As between thousands: 12,500.
+    /// Could separate thousands: 12,500.
     thousands: usize,
-    /// Before decimals for sure: 0,125 and 1,5.
+    /// Certainly decimal commas: 0,125 and 1,5.
     decimals: usize,
 }
 

@@ -1,7 +1,7 @@
-//! Which columns of a table are taken, and in which order: by name.
+//! Selects the columns of a table and their order, by name.
 //!
-//! All of it is decided on the names and the number of columns, before any value is read, and so before anything is
-//! perturbed or charged.
+//! Only names and number of columns decide it, before any value is read, and so before anything is perturbed or
+//! charged.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,26 +10,26 @@ use eigenveil_shared::ErrorCode;
 use super::flags::TableArgs;
 use crate::error::{CliError, Result};
 
-/// Names in a message, at most.
+/// Largest number of names listed in a message.
 const MAX_NAMES_SHOWN: usize = 8;
-/// Characters of a name in a message, at most.
+/// Largest number of characters of a name in a message.
 const MAX_NAME_CHARACTERS_SHOWN: usize = 40;
 
-/// What the columns of a table are matched with.
+/// The columns that a table must provide.
 #[derive(Clone, Debug)]
 pub struct ExpectedColumns {
     /// Whose features they are, for messages: `study`, `estimate` or `features file`.
     pub of: &'static str,
     /// Number of features p.
     pub dimension: usize,
-    /// Names of the features, where they have names.
+    /// Names of the features, if they have names.
     pub names: Option<Vec<String>>,
-    /// Reports are made of the rows: no value may decide how the table is read.
+    /// Whether the rows become reports: then no value may decide how the table is read.
     pub reports: bool,
 }
 
 impl ExpectedColumns {
-    /// For reports to a study with so many features, and these names of them.
+    /// For reports to a study of this dimension, with these names of its features.
     pub fn study(dimension: usize, names: Option<Vec<String>>) -> Self {
         Self {
             of: "study",
@@ -40,53 +40,52 @@ impl ExpectedColumns {
     }
 }
 
-/// What a table says of its columns.
+/// The columns of a table, as found in the file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FileColumns {
     /// Number of columns.
     pub(super) count: usize,
     /// Their names.
     pub(super) names: Option<Vec<String>>,
-    /// The names are names for sure, and not the values of a first row: they may be shown.
+    /// The names are certainly names, not the values of a first row, so they may be shown.
     pub(super) shown: bool,
-    /// The user said that there is no header.
+    /// `--header no` was given.
     pub(super) headerless: bool,
 }
 
-/// The columns to take.
+/// Which columns of the file become the columns of the table.
 #[derive(Debug)]
 pub(super) struct ColumnMapping {
     /// Column of the table, from 0, for each column of the result.
     pub(super) take: Vec<usize>,
     /// Their names.
     pub(super) names: Option<Vec<String>>,
-    /// What the user is told once.
+    /// Notes for the user.
     pub(super) notes: Vec<String>,
 }
 
 impl ColumnMapping {
-    /// A column of the result as it is called in messages.
+    /// How messages call a column of the result.
     pub(super) fn column(&self, at: usize) -> String {
         let names = self.names.as_ref();
         column_called(self.take[at], names.map(|names| names[at].as_str()))
     }
 
-    /// Whether the columns are taken as they stand.
+    /// Whether all columns are taken in the file's order.
     pub(super) fn is_identity(&self, count: usize) -> bool {
         self.take.len() == count && self.take.iter().enumerate().all(|(i, &at)| i == at)
     }
 }
 
-/// Decides which columns are taken.
+/// Maps the columns of the file to the expected ones.
 ///
-/// # Errors
-/// Wrong usage that names the columns concerned and the way out.
+/// # Errors Wrong usage that names the columns and what to do.
 pub(super) fn map_columns(
     found: FileColumns,
     how: &TableArgs,
     wanted: Option<&ExpectedColumns>,
 ) -> Result<ColumnMapping> {
-    // They would reach the terminal.
+    // Names are shown on the terminal.
     let unprintable = |name: &String| name.chars().any(char::is_control);
     if let Some(at) = found.names.iter().flatten().position(unprintable) {
         return Err(CliError::usage(format!(
@@ -197,7 +196,7 @@ struct SelectedColumns {
 }
 
 fn select(found: FileColumns, how: &TableArgs) -> Result<SelectedColumns> {
-    // A column without a name gets the one that pandas would give it.
+    // A column without a name gets the name that pandas would give it.
     let names: Option<Vec<String>> = found.names.map(|names| {
         (0..)
             .zip(names)
@@ -219,7 +218,7 @@ fn select(found: FileColumns, how: &TableArgs) -> Result<SelectedColumns> {
                 _ => None,
             },
         };
-        // Who names a column of the first line knows that it is a header.
+        // A flag that names a column of line 1 confirms that line 1 is a header.
         shown |= at.is_some() && names.is_some();
         at.ok_or_else(|| {
             CliError::usage(match &names {
@@ -255,7 +254,7 @@ fn select(found: FileColumns, how: &TableArgs) -> Result<SelectedColumns> {
     if take.iter().collect::<BTreeSet<_>>().len() < take.len() {
         return Err(CliError::usage("--keep names a column twice"));
     }
-    // Beside an index, or some of them left out, they still are.
+    // They still count as numbered beside an index column, or with some columns left out.
     let all = names.as_deref().unwrap_or_default();
     let named: Vec<&String> = all.iter().filter(|name| !is_index(name)).collect();
     let taken: Option<Vec<String>> = names
@@ -274,7 +273,7 @@ fn select(found: FileColumns, how: &TableArgs) -> Result<SelectedColumns> {
 }
 
 impl SelectedColumns {
-    /// Refuses two columns of one name, and a probable index, unless it is wanted or the names may be values.
+    /// Refuses duplicate names, and a probable index column unless it is expected or the names may be values.
     fn check_names(&self, wanted: &[String], names_for_sure: bool) -> Result<()> {
         let Some(names) = &self.names else {
             return Ok(());
@@ -318,7 +317,7 @@ impl SelectedColumns {
     }
 }
 
-/// The columns in the order wanted; the same names or an error.
+/// Orders the columns as expected; the names must be the same.
 fn match_by_name(
     mut chosen: SelectedColumns,
     wanted: &[String],
@@ -327,7 +326,7 @@ fn match_by_name(
 ) -> Result<ColumnMapping> {
     let names = chosen.names.clone().unwrap_or_default();
     let own: BTreeSet<&String> = names.iter().collect();
-    // Where most are wanted the line is a header; otherwise it may be a row, which is never shown.
+    // If most expected names are there the line is a header; otherwise it may be a row, which is never shown.
     let known = wanted.iter().filter(|name| own.contains(name)).count();
     chosen.shown |= 2 * known > wanted.len();
     chosen.check_names(wanted, chosen.shown || known > 0)?;
@@ -405,7 +404,7 @@ pub(super) fn is_numbering(names: &[impl AsRef<str>]) -> bool {
         .all(|(at, name)| name.as_ref() == at.to_string())
 }
 
-/// Names that only an index has: pandas', in CSV and in Parquet.
+/// Names that pandas gives to an index column, in CSV and in Parquet.
 fn is_index(name: &str) -> bool {
     name.strip_prefix("Unnamed: ")
         .is_some_and(|number| number.bytes().all(|b| b.is_ascii_digit()))
@@ -518,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_would_steer_a_terminal_are_refused() {
+    fn names_with_control_characters_are_refused() {
         let names = found(&["a\u{1b}[2J", "b"], true);
         let error = map_columns(names, &TableArgs::default(), None).unwrap_err();
         let error = error.to_string();
@@ -529,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn no_column_is_taken_twice_or_mixed_up() {
+    fn columns_are_not_duplicated_or_reordered_by_position() {
         let twice = TableArgs {
             keep: Some(Names(strings(&["a", "a"]))),
             ..by_position()
@@ -545,7 +544,7 @@ mod tests {
 
     /// One cell that is a wanted name does not make the others of its line names.
     #[test]
-    fn a_row_is_not_shown() {
+    fn a_first_line_that_may_be_a_row_is_not_shown() {
         let wanted = study(Some(&["a", "b", "c"]), 3);
         let error = default_mapping(found(&["a", "17.25", "99.5"], false), &wanted);
         let error = error.unwrap_err().to_string();
@@ -570,7 +569,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_named_with_the_way_out() {
+    fn errors_name_the_difference_and_the_remedy() {
         let wanted = study(Some(&["a", "b", "c"]), 3);
         for (names, words) in [
             (&["a", "b"][..], &["lacks \"c\"", "name the columns"][..]),
@@ -600,7 +599,7 @@ mod tests {
 
     /// A first line that may be a row is not shown.
     #[test]
-    fn values_of_a_row_are_in_no_message() {
+    fn messages_contain_no_values() {
         let wanted = study(Some(&["a", "b"]), 2);
         for line in [
             &["17.25", "secret"][..],
@@ -655,7 +654,7 @@ mod tests {
     }
 
     #[test]
-    fn a_features_file_names_what_has_no_names() {
+    fn a_features_file_names_unnamed_columns() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("names.txt");
         std::fs::write(&path, "b\na\n").unwrap();

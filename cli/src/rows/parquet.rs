@@ -1,6 +1,6 @@
 //! Parquet tables: columns of numbers, by name.
 //!
-//! Types and names come from the file's footer; only the columns that are taken are read. A null is a missing value.
+//! Types and names come from the file's footer; only the selected columns are read. A null is a missing value.
 
 use bytes::Bytes;
 use parquet::{
@@ -24,9 +24,9 @@ use super::{
 };
 use crate::error::{CliError, Result};
 
-/// Most values that are read (1 GiB of memory, and as much again on the way): a small file can stand for many.
+/// Largest number of values read (1 GiB of memory, and as much again temporarily): a small file can expand to many.
 const MAX_VALUES: usize = 1 << 27;
-/// Rows of a column that are read at a time.
+/// Rows of a column read at a time.
 const BATCH_ROWS: usize = 1 << 16;
 
 /// Parses a Parquet file.
@@ -70,7 +70,7 @@ pub(super) fn parse(
     let of_groups = of_groups.fold(0_i64, i64::saturating_add);
     if usize::try_from(of_groups) != Ok(rows) {
         return Err(CliError::usage(format!(
-            "it says {rows} rows but its parts have {of_groups}; write it again"
+            "its footer says {rows} rows but its row groups have {of_groups}; write it again"
         )));
     }
     let mut columns: Vec<Vec<f64>> = vec![Vec::new(); wide];
@@ -79,7 +79,7 @@ pub(super) fn parse(
         for ((&at, numbers), column) in mapping.take.iter().zip(&numbers).zip(&mut columns) {
             let chunk = group.metadata().column(at);
             check_compression(chunk.compression())?;
-            // The crate panics at negative ones.
+            // The crate panics if one is negative.
             let start = chunk.dictionary_page_offset().unwrap_or(0);
             if start
                 .min(chunk.data_page_offset())
@@ -103,7 +103,9 @@ pub(super) fn parse(
     for row in 0..rows {
         for (named, column) in columns.iter().enumerate() {
             let value = column.get(row).copied().ok_or_else(|| {
-                CliError::usage(format!("it says {rows} rows but has fewer; write it again"))
+                CliError::usage(format!(
+                    "its footer says {rows} rows but it has fewer; write it again"
+                ))
             })?;
             if value.is_nan() {
                 unreadable.get_or_insert(Unreadable {
@@ -121,8 +123,8 @@ pub(super) fn parse(
         .with_mapping(mapping))
 }
 
-/// Names of the columns that pandas says are durations. Parquet has no such type: they stand there as whole numbers of
-/// nanoseconds or of another unit.
+/// Names of the columns that pandas marks as durations. Parquet has no such type and stores them as integers of
+/// nanoseconds or another unit.
 fn durations(metadata: Option<&Vec<KeyValue>>) -> Vec<String> {
     #[derive(Deserialize)]
     struct Pandas {
@@ -147,7 +149,7 @@ fn durations(metadata: Option<&Vec<KeyValue>>) -> Vec<String> {
         .collect()
 }
 
-/// How the values of a column become numbers.
+/// How the values of a column are converted to numbers.
 #[derive(Clone, Copy)]
 struct Numbers {
     unsigned: bool,
@@ -170,7 +172,7 @@ impl Numbers {
             return refused("durations");
         }
         let unsigned = match column.logical_type_ref() {
-            // Nothing but missing values: pandas gives such a column no type.
+            // pandas gives a column of missing values no type.
             None | Some(LogicalType::Unknown) => false,
             Some(LogicalType::Integer(integer)) => !integer.is_signed,
             Some(LogicalType::String | LogicalType::Enum | LogicalType::Json) => {
@@ -179,7 +181,7 @@ impl Numbers {
             Some(LogicalType::Date | LogicalType::Time(_) | LogicalType::Timestamp(_)) => {
                 return refused("dates or times");
             }
-            Some(LogicalType::Decimal(_)) => return refused("decimals of fixed point"),
+            Some(LogicalType::Decimal(_)) => return refused("fixed-point decimals"),
             Some(_) => return refused("values of another type"),
         };
         match column.physical_type() {
@@ -192,7 +194,7 @@ impl Numbers {
         }
     }
 
-    /// Adds the values of one row group, NaN where there is none.
+    /// Appends the values of one row group; a null becomes NaN.
     fn read(
         self,
         reader: ColumnReader,
@@ -206,7 +208,7 @@ impl Numbers {
                 all(r, optional, rows, |x| f64::from(x.cast_unsigned()), into)
             }
             ColumnReader::Int32ColumnReader(r) => all(r, optional, rows, f64::from, into),
-            // Beyond 2⁵³ to the nearest that there is.
+            // Beyond 2⁵³ rounded to the nearest f64.
             ColumnReader::Int64ColumnReader(r) if self.unsigned => {
                 all(r, optional, rows, |x| x.cast_unsigned() as f64, into)
             }
@@ -257,7 +259,7 @@ fn check_compression(compression: Compression) -> Result<()> {
     }
 }
 
-/// The crate's words are about bytes and pages; none holds a value.
+/// The crate's messages are about bytes and pages; none contains a value.
 fn refused(error: &ParquetError) -> CliError {
     CliError::usage(format!("it cannot be read as Parquet ({error})"))
 }
@@ -289,9 +291,9 @@ mod tests {
         column.close().unwrap();
     }
 
-    /// A footer that says another number of rows than its groups: room would be made for either.
+    /// A footer whose number of rows differs from that of its groups: memory would be reserved for either.
     #[test]
-    fn rows_are_those_of_its_groups() {
+    fn the_footer_must_agree_with_the_row_groups() {
         let schema = Arc::new(parse_message_type("message schema { required float a; }").unwrap());
         let mut writer = SerializedFileWriter::new(Vec::new(), schema, Arc::default()).unwrap();
         let mut group = writer.next_row_group().unwrap();
@@ -315,13 +317,13 @@ mod tests {
             .collect();
         let parts = said
             .iter()
-            .filter(|error| error.contains("rows but its parts have"));
+            .filter(|error| error.contains("rows but its row groups have"));
         assert_eq!(parts.count(), 2, "{said:?}");
     }
 
-    /// What pandas 2.2 writes of `pandas.to_timedelta([1, 2], "s")`.
+    /// The metadata pandas 2.2 writes for `pandas.to_timedelta([1, 2], "s")`.
     #[test]
-    fn durations_are_no_numbers() {
+    fn durations_are_refused() {
         let pandas = r#"{"columns": [
             {"name": "a", "field_name": "a", "pandas_type": "timedelta", "numpy_type": "timedelta64[ns]"},
             {"name": null, "field_name": null, "pandas_type": "int64", "numpy_type": "int64"}]}"#;
@@ -349,9 +351,9 @@ mod tests {
         );
     }
 
-    /// pandas gives a column of missing values alone no type.
+    /// pandas gives a column of only missing values no type.
     #[test]
-    fn a_column_without_a_value_is_one_of_missing_values() {
+    fn a_column_without_values_is_read_as_missing() {
         let schema = "message schema { optional int32 a (unknown); required float b; }";
         let schema = Arc::new(parse_message_type(schema).unwrap());
         let mut writer = SerializedFileWriter::new(Vec::new(), schema, Arc::default()).unwrap();
@@ -397,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_every_type() {
+    fn numbers_of_all_types_are_read() {
         let table = parse(&written(Compression::SNAPPY), &without(&["day"]), None).unwrap();
         assert_eq!(table.names().unwrap(), ["flag", "small", "large", "half"]);
         assert_eq!((table.len(), table.dimension()), (4, 4));
@@ -415,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_cannot_use_is_a_clear_error() {
+    fn unusable_columns_and_damaged_files_are_errors() {
         let good = written(Compression::UNCOMPRESSED);
         let error = parse(&good, &TableArgs::default(), None)
             .unwrap_err()
@@ -428,7 +430,7 @@ mod tests {
         for cut in 0..good.len() {
             assert!(parse(&good[..cut], &how, None).is_err(), "cut to {cut}");
         }
-        // Any byte of it another: a table or an error.
+        // With any one byte changed it is a table or an error, never a panic.
         for at in 0..good.len() {
             let mut bad = good.clone();
             bad[at] ^= 0x55;

@@ -1,4 +1,4 @@
-//! The rows of a file, and what was no number in it.
+//! The rows of a file, and its first unreadable value.
 
 use std::borrow::Cow;
 
@@ -10,12 +10,12 @@ use super::{
 };
 use crate::error::{CliError, Result};
 
-/// What is said of a LIBSVM index 0.
+/// Error message for a LIBSVM index 0.
 pub(super) const INDEX_ZERO: &str = "index 0, but indices are taken from 1; if the file counts from 0 (as scikit-learn's dump_svmlight_file does), give --first-index 0";
-/// Most columns that a table may have: what a study can have, and as many beside them.
+/// Largest number of columns of a table: twice the largest dimension of a study.
 pub(super) const MAX_COLUMNS: usize = 2 * MAX_DIMENSION;
 
-/// The rows of a file, with the columns that were chosen.
+/// The rows of a file, with the selected columns.
 pub struct RowTable {
     rows: usize,
     columns: usize,
@@ -24,17 +24,17 @@ pub struct RowTable {
     unreadable: Option<Unreadable>,
     notes: Vec<String>,
     taken: Vec<usize>,
-    /// Line 1 could be names or a row, and nobody said which.
+    /// Line 1 could be names or a row, and no flag says which.
     pub(super) guessed_header: bool,
 }
 
-/// Where a file has something else than a number, counted from 1.
+/// Position of a value that is not a number, counted from 1.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unreadable {
     pub(super) line: usize,
-    /// Column of the file; the whole line when absent.
+    /// Column of the file; `None` for the whole line.
     pub(super) column: Option<usize>,
-    /// The same column of the table, from 0, where it may have a name.
+    /// The same column of the table, from 0, which may have a name.
     pub(super) named: Option<usize>,
     pub(super) reason: UnreadableReason,
 }
@@ -49,9 +49,9 @@ pub(super) enum UnreadableReason {
     Outside,
     /// A LIBSVM index 0 in a file taken to count from 1.
     IndexZero,
-    /// A line that is no LIBSVM text.
+    /// A line that is not LIBSVM text.
     NotLibsvm,
-    /// A line with another number of fields than the first; with a quote that the line does not close.
+    /// A line with another number of fields than the first; `open` if a quote is not closed on the line.
     Fields {
         has: usize,
         wants: usize,
@@ -85,7 +85,7 @@ impl RowTable {
         self
     }
 
-    /// Columns that were taken as the mapping says.
+    /// For columns that were already selected by the mapping.
     pub(super) fn with_mapping(mut self, mapping: ColumnMapping) -> Self {
         self.names = mapping.names;
         self.notes = mapping.notes;
@@ -93,7 +93,7 @@ impl RowTable {
         self
     }
 
-    /// The columns of a mapping, from a table with all of them.
+    /// Selects the columns of a mapping from a table with all columns.
     pub(super) fn rearranged(mut self, mapping: ColumnMapping) -> Self {
         if !mapping.is_identity(self.columns) {
             self.values = self
@@ -106,7 +106,7 @@ impl RowTable {
         self.with_mapping(mapping)
     }
 
-    /// Refuses a table in which a field was no number (and is NaN).
+    /// Refuses a table with an unreadable field (which is NaN).
     ///
     /// # Errors
     /// Wrong usage that names the first such line and column.
@@ -154,7 +154,7 @@ impl RowTable {
         }))
     }
 
-    /// Refuses a table whose first line could be names or a row, where nobody said which.
+    /// Refuses a table whose first line could be names or a row, if no flag says which.
     pub fn check_header_is_known(&self) -> Result<()> {
         if !self.guessed_header {
             return Ok(());
@@ -164,7 +164,7 @@ impl RowTable {
         ))
     }
 
-    /// What the user should be told once of how the columns were taken.
+    /// Notes on how the columns were selected.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -189,7 +189,7 @@ impl RowTable {
         self.columns
     }
 
-    /// Column names, where there are any.
+    /// Column names, if there are any.
     pub fn names(&self) -> Option<&[String]> {
         self.names.as_deref()
     }
@@ -223,7 +223,7 @@ impl RowTable {
         )))
     }
 
-    /// Says when a column only counts the rows: nobody's principal component.
+    /// Notes a column that only counts the rows, which is nobody's principal component.
     pub(super) fn note_index(&mut self) {
         let counts = |column: usize| {
             let mut own = self.values.iter().skip(column).step_by(self.columns);
@@ -255,7 +255,7 @@ impl std::fmt::Debug for RowTable {
     }
 }
 
-/// Refuses more columns than any study has, before room is made for them.
+/// Refuses more columns than any study has, before memory is reserved for them.
 pub(super) fn check_columns(count: usize) -> Result<()> {
     if count <= MAX_COLUMNS {
         return Ok(());
@@ -279,11 +279,10 @@ pub(super) fn mapping_without_names(
     columns::map_columns(found, how, wanted)
 }
 
-/// The bytes as text. What is no UTF-8 becomes a sign that is in no number: one cell in another encoding (`<5 µg`)
-/// must not decide whether the rows are sent.
+/// The bytes as text. Invalid UTF-8 becomes a replacement character, which no number contains: one cell in another
+/// encoding (`<5 µg`) must not decide whether the rows are sent.
 ///
-/// # Errors
-/// Wrong usage for text of 16-bit units, which says so at its beginning.
+/// # Errors Wrong usage for UTF-16 text with a byte-order mark.
 pub(super) fn text_of(bytes: &[u8]) -> Result<Cow<'_, str>> {
     if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
         return Err(CliError::usage("it is UTF-16 text; save it as UTF-8"));

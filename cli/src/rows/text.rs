@@ -1,8 +1,8 @@
-//! CSV and its relatives: columns separated by commas, semicolons, tabs or `|`. One line is one participant.
+//! CSV and similar text: columns separated by commas, semicolons, tabs or `|`. One line is one participant.
 //!
-//! In a table whose first line names the columns, that line alone decides how the others are read; a line that does
-//! not fit, or a field that is no number, makes its row unusable and no other. Lines are split before quotes are
-//! looked at, so that no field can swallow the rows after it.
+//! If the first line names the columns, it alone decides how the others are read; a line that does not fit, or a field
+//! that is not a number, makes only its own row unusable. Lines are split before quotes are interpreted, so that no
+//! field can swallow the rows after it.
 
 use std::collections::BTreeMap;
 
@@ -16,14 +16,14 @@ use super::{
 };
 use crate::error::{CliError, Result};
 
-/// What may separate columns.
+/// Possible column separators.
 const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
-/// Longest line that is looked at.
+/// Longest line that is parsed.
 const MAX_LINE_BYTES: usize = 1 << 24;
 /// Number of lines from which "most lines" means something.
 const MIN_LINES_FOR_MAJORITY: usize = 3;
 
-/// Parses a text table. `tabs`: the file's ending says that tabs separate the columns.
+/// Parses a text table. `tabs`: by its extension the file is tab-separated.
 pub(super) fn parse(
     bytes: &[u8],
     tabs: bool,
@@ -32,14 +32,14 @@ pub(super) fn parse(
 ) -> Result<RowTable> {
     let text = text_of(bytes)?;
     let text = text.trim_start_matches('\u{feff}');
-    // All of it would be line 1, whose cells are taken for names and may be shown.
+    // The whole file would be line 1, whose cells are taken for names and may be shown.
     if !text.contains('\n') && text.trim_end().contains('\r') {
         return Err(CliError::usage(
-            "its lines end in carriage returns alone, as on the Macs of the nineties; save it with line feeds",
+            "its lines end in carriage returns without line feeds, as on old Macs; save it with line feeds",
         ));
     }
     let mut lines: Vec<(usize, &str)> = (1..).zip(text.lines()).collect();
-    // Spreadsheets write such a line for each other: no row, and no names.
+    // Spreadsheets write a `sep=` line for each other: neither a row nor names.
     let declared = lines.first().and_then(|(_, line)| separator(line));
     lines.drain(..usize::from(declared.is_some()));
     let candidates = match (how.delimiter.or(declared), tabs) {
@@ -48,7 +48,7 @@ pub(super) fn parse(
         (None, false) => DELIMITERS.to_vec(),
     };
     if how.header != Header::No {
-        // Of tabs alone a line is a row without a value.
+        // In a tab-separated file a line of tabs alone is a row of missing values.
         let is_empty_line = |line: &str| match candidates[..] {
             [delimiter] => is_blank(line, 2, delimiter),
             _ => line.trim().is_empty(),
@@ -67,7 +67,7 @@ pub(super) fn parse(
     let (delimiter, count) = if header {
         by_header(first, &candidates, wanted)
     } else {
-        // Without a header the study says how many fields a line has, where all of them are taken.
+        // Without a header the study's dimension is the number of fields, if all columns are taken.
         let all = how.keep.is_none() && how.drop.is_none();
         by_lines(&lines, &candidates, wanted.filter(|_| all))
     };
@@ -94,7 +94,7 @@ pub(super) fn parse(
     Ok(table)
 }
 
-/// The delimiter of a header and its number of fields: the one that gives most of the names wanted, else most names.
+/// The delimiter and number of fields of a header: the delimiter that yields most expected names, then most names.
 fn by_header(first: &str, candidates: &[u8], wanted: Option<&ExpectedColumns>) -> (u8, usize) {
     let known = wanted.and_then(|wanted| wanted.names.as_deref());
     let known = known.unwrap_or_default();
@@ -103,15 +103,15 @@ fn by_header(first: &str, candidates: &[u8], wanted: Option<&ExpectedColumns>) -
         let matched = cells.iter().filter(|cell| known.contains(cell)).count();
         (matched, cells.len(), delimiter)
     });
-    // Of equal ones the first.
+    // The first of equally good ones.
     let best = scored
         .rev()
         .max_by_key(|&(matched, count, _)| (matched, count));
     best.map_or((b',', 0), |(_, count, delimiter)| (delimiter, count))
 }
 
-/// The delimiter of lines without a header and their number of fields: what suits most lines. No line alone decides
-/// it, where the others agree.
+/// The delimiter and number of fields of lines without a header: those that suit most lines, so that no single line
+/// decides.
 fn by_lines(
     lines: &[(usize, &str)],
     candidates: &[u8],
@@ -134,7 +134,7 @@ fn by_lines(
         (if count > 1 { suited } else { 0 }, count, delimiter)
     });
     let scored: Vec<(usize, usize, u8)> = scored.collect();
-    // Of equal ones the last: in 1,5;2,5 the semicolon. The first, which is the comma, where none suits.
+    // The last of equally good ones: in 1,5;2,5 the semicolon. The first, the comma, if none suits.
     let best = scored.iter().max_by_key(|&&(suited, _, _)| suited);
     let best = best
         .filter(|&&(suited, _, _)| suited > 0)
@@ -142,7 +142,7 @@ fn by_lines(
     best.map_or((b',', 0), |&(_, count, delimiter)| (delimiter, count))
 }
 
-/// The values of these lines.
+/// Reads the values of the lines.
 fn values(
     lines: &[(usize, &str)],
     count: usize,
@@ -175,7 +175,7 @@ fn values(
         }
         for (named, &column) in mapping.take.iter().enumerate() {
             let cell = splitter.cell(column);
-            // Where commas separate the columns a number with one is refused.
+            // In comma-separated files a number with a comma is unreadable anyway.
             if delimiter != b',' {
                 commas[named].see(cell);
             }
@@ -204,8 +204,8 @@ fn values(
         .with_mapping(mapping))
 }
 
-/// Refuses a column most of whose fields are text, as Parquet would say of its type: all rows would be unusable. One
-/// row does not decide it where the others agree.
+/// Refuses a column that is mostly text, as the type of a Parquet column would: all rows would be unusable. A single
+/// row cannot decide it unless the others are evenly split.
 fn check_types(
     texts: &[usize],
     rows: usize,
@@ -236,16 +236,16 @@ fn separator(line: &str) -> Option<u8> {
     }
 }
 
-/// Whether a line says nothing. In a table of one column it is a row whose value is missing, and so is one of delimiters
-/// alone, tabs among them.
+/// Whether a line is blank and no row. In a table of one column a blank line is a row with a missing value; a line of
+/// delimiters alone is a row too.
 fn is_blank(line: &str, columns: usize, delimiter: u8) -> bool {
     columns > 1 && line.trim().is_empty() && !line.as_bytes().contains(&delimiter)
 }
 
-/// Whether the first line names the columns, and what to tell of it where it was a guess.
+/// Whether the first line names the columns, and a note if that was a guess.
 ///
-/// Of a table for reports no value may decide it: where the study has names they stand there, and where nobody says
-/// so the user does. Elsewhere the line itself shows it.
+/// For reports no value may decide it: if the study has names the line must have them, otherwise a flag says so. For
+/// other commands the line itself decides.
 fn has_header(
     first: &str,
     delimiters: &[u8],
@@ -266,7 +266,7 @@ fn has_header(
             }
             _ if how.features.is_some() => header_error("--features names the columns"),
             None => header_error("the study's columns have no names"),
-            // A server picks the names: it could ask whether the first row is this.
+            // A server picks the names: with names that are values it could probe the first row.
             Some(names) if names.iter().any(|name| is_value(name)) => header_error(
                 "some names of the study's columns are numbers or stand for missing values",
             ),
@@ -274,7 +274,7 @@ fn has_header(
         },
         (Header::Auto, wanted) => {
             let names = wanted.and_then(|wanted| wanted.names.as_deref());
-            // By any delimiter that separates something; a line that has none is one column.
+            // Split by each delimiter that occurs; a line without any is one column.
             let some = |delimiter: &&u8| first.as_bytes().contains(*delimiter);
             let mut read: Vec<Vec<String>> = delimiters
                 .iter()
@@ -297,7 +297,7 @@ fn has_header(
                 match (header, numbers) {
                     (true, false) => None,
                     (true, true) => Some(NUMBERS_NOTE),
-                    // Names may be among the numbers: sample,450,451.
+                    // Names and numbers can be mixed: sample,450,451.
                     (false, _) => Some(FIRST_ROW_NOTE),
                 },
             ))
@@ -305,12 +305,12 @@ fn has_header(
     }
 }
 
-/// Said where the first line could be either.
+/// Notes for a first line that could be either.
 const NUMBERS_NOTE: &str = "line 1 is 0, 1, 2, …: it is taken for pandas' numbers of the columns; if it is a row, give --header no";
 const FIRST_ROW_NOTE: &str =
     "line 1 has numbers: it is taken for the first row; if it names the columns, give --header yes";
 
-/// Whether these are names of columns: none a number, at most one missing; or 0, 1, 2, …, as pandas writes them.
+/// Whether these look like names: none is a number, only the first may be empty; or 0, 1, 2, …, as pandas writes them.
 fn looks_like_header(cells: &[String]) -> bool {
     let rest = match cells {
         [index, rest @ ..] if index.is_empty() => rest,
@@ -322,7 +322,7 @@ fn looks_like_header(cells: &[String]) -> bool {
     !rest.is_empty() && !rest.iter().any(|cell| is_value(cell))
 }
 
-/// Says that most lines have another number of fields than they should.
+/// The error if most lines have another number of fields than expected.
 fn field_count_error(
     lines: &[(usize, &str)],
     count: usize,
@@ -366,7 +366,7 @@ fn field_count_error(
     }
 }
 
-/// Splits lines into fields, with the quotes of CSV.
+/// Splits lines into fields, with CSV quoting.
 struct Splitter {
     reader: Reader,
     text: Vec<u8>,
@@ -387,15 +387,15 @@ impl Splitter {
         }
     }
 
-    /// Splits one line; gives the number of fields. An empty line is one empty field.
+    /// Splits one line and returns the number of fields. An empty line is one empty field.
     fn split(&mut self, line: &str) -> usize {
         self.reader.reset();
-        // One that is too long has too many fields, whatever is in it.
+        // A line that is too long counts as having too many fields.
         if line.len() > MAX_LINE_BYTES {
             self.fields = 0;
             return usize::MAX;
         }
-        // Enough for any line, so that the reader is never short of room.
+        // Enough for any line, so that the reader's buffers never overflow.
         if self.text.len() <= line.len() {
             self.text.resize(line.len() + 1, 0);
             self.ends.resize(line.len() + 2, 0);
@@ -408,7 +408,7 @@ impl Splitter {
             written += wrote;
             ended += ends;
             match result {
-                // No input is the end of the last field.
+                // Empty input ends the last field.
                 ReadRecordResult::InputEmpty => input = &[],
                 _ => break,
             }
@@ -420,10 +420,10 @@ impl Splitter {
         self.fields
     }
 
-    /// A field of the line that was split last, without blanks around it.
+    /// A field of the last split line, trimmed.
     fn cell(&self, field: usize) -> &str {
         let begin = if field == 0 { 0 } else { self.ends[field - 1] };
-        // It was text before: quotes are cut out between characters.
+        // The line was valid UTF-8, and quotes are removed between characters.
         std::str::from_utf8(&self.text[begin..self.ends[field]])
             .unwrap_or_default()
             .trim()
@@ -448,7 +448,7 @@ mod tests {
         }
     }
 
-    /// As `project` and `central` read it, but lenient.
+    /// As `project` and `central` read it, but without refusing unreadable values.
     fn local(text: &str) -> Result<RowTable> {
         parse(text.as_bytes(), false, &with(Header::Auto), None)
     }
@@ -470,7 +470,7 @@ mod tests {
         let without = local("1,2\r\n3,4").unwrap();
         assert!(without.names().is_none());
         assert_eq!(without.row(1).values(), &[3.0, 4.0]);
-        // As pandas writes columns without names, and with a byte-order mark as Excel does.
+        // Columns without names as pandas writes them, and a byte-order mark as Excel writes it.
         assert_eq!(local("0,1,2\n5,6,7\n").unwrap().len(), 1);
         assert_eq!(
             local("\u{feff}a,b\n5,6\n").unwrap().names().unwrap()[0],
@@ -478,13 +478,13 @@ mod tests {
         );
         let one = local("x\n5\n\n6\n").unwrap();
         assert_eq!((one.len(), one.dimension()), (3, 1));
-        // The line of an index without a name.
+        // A header with an unnamed index column.
         let error = local(",height\n0,1.5\n").unwrap_err().to_string();
         assert!(error.contains("--drop 'Unnamed: 0'"), "{error}");
     }
 
     #[test]
-    fn delimiters_are_found() {
+    fn delimiters_are_detected() {
         for text in [
             "a,b\n1.5,2\n",
             "a;b\n1.5;2\n",
@@ -507,14 +507,14 @@ mod tests {
         assert_eq!(table.dimension(), 2);
         let tabs = parse(b"a,b\tc\n1\t2\n", true, &TableArgs::default(), None).unwrap();
         assert_eq!(tabs.names().unwrap(), ["a,b", "c"]);
-        // Names with other signs in them: those that the study knows decide.
+        // Names that contain other separators: the study's names decide.
         let wanted = study(Some(&["a; b; c", "d"]), 2);
         let table = report("d,a; b; c\n1,2\n", Header::Auto, &wanted).unwrap();
         assert_eq!(table.row(0).values(), &[2.0, 1.0]);
     }
 
     #[test]
-    fn what_cells_hold() {
+    fn cells_are_read_as_numbers_or_missing() {
         let cells = "a,b,c,d,e\n1,True,FALSE,1e3,+2\n";
         assert_eq!(
             local(cells).unwrap().row(0).values(),
@@ -533,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_where_but_not_what() {
+    fn errors_name_the_place_but_not_the_value() {
         for (text, place) in [
             ("a,b\n1,secret\n", "line 2, column 2 (b): not a number"),
             ("1,2\n3\n", "line 2 has 1 fields"),
@@ -558,9 +558,9 @@ mod tests {
         assert!(parse(b"\xff\xfe1\0,\x002\0", false, &TableArgs::default(), None).is_err());
     }
 
-    /// Whether a row is sent must not depend on what is in it, nor on what is in another.
+    /// Whether a row is sent must not depend on its own data, nor on another row's.
     #[test]
-    fn what_a_row_holds_does_not_decide_whether_it_is_read() {
+    fn reading_does_not_depend_on_the_data() {
         let named = study(Some(&["a", "b"]), 2);
         let plain = study(None, 2);
         for row in [
@@ -590,7 +590,7 @@ mod tests {
                     report(&format!("a,b\n{body}"), Header::Auto, &named),
                     report(&format!("b,a\n{body}"), Header::Yes, &named),
                     report(&format!("x,y\n{body}"), Header::Yes, &plain),
-                    // Without a header at least half of the lines must have the fields that the study has.
+                    // Without a header at least half of the lines must have the study's number of fields.
                     report(&format!("{body}3,4\n3,4\n"), Header::No, &plain),
                     report(&format!("{body}3,4\n3,4\n"), Header::No, &named),
                 ] {
@@ -601,22 +601,22 @@ mod tests {
                         0
                     };
                     assert_eq!(table.len(), rows + more, "{body:?}");
-                    // The others are what they are.
+                    // The other rows are unchanged.
                     let first = table.row(0);
                     if !before.is_empty() {
                         assert_eq!(first.values().iter().sum::<f64>(), 15.0, "{body:?}");
                     }
                 }
-                // Nobody said: the same answer whatever is in the line.
+                // Without a flag: the same error whatever the line contains.
                 let error = report(&body, Header::Auto, &plain).unwrap_err().to_string();
                 assert!(error.contains("--header yes or --header no"), "{error}");
             }
         }
-        // One cell in another encoding is missing, and not a file that is refused.
+        // A cell in another encoding is a missing value; the file is not refused.
         let latin = b"1,2\n3,<5 \xb5g\n";
         let table = parse(latin, false, &with(Header::No), Some(&plain)).unwrap();
         assert_eq!((table.len(), table.check_readable().is_ok()), (2, false));
-        // Names that a server could choose so that they ask what the first row is.
+        // Names with which a server could probe the first row.
         for names in [["0", "1"], ["a", "<0.5"], ["NA", "b"]] {
             let line = format!("{}\n1,2\n", names.join(","));
             let wanted = study(Some(&names), 2);
@@ -625,9 +625,9 @@ mod tests {
         }
     }
 
-    /// A row of delimiters alone is a row, whatever they are.
+    /// A line of delimiters alone is a row, whatever the delimiter.
     #[test]
-    fn a_row_without_a_value_is_a_row() {
+    fn a_line_of_delimiters_is_a_row() {
         let named = study(Some(&["a", "b"]), 2);
         let tabs = |text: &str, header| {
             parse(text.as_bytes(), true, &with(header), Some(&named))
@@ -640,9 +640,9 @@ mod tests {
         assert_eq!(tabs("a\tb\n1\t2\n\n", Header::Auto), 1);
     }
 
-    /// Whoever names the columns elsewhere must say what line 1 is: it may be a participant with the values 0 and 1.
+    /// If a flag names the columns, another must say what line 1 is: it may be a participant with the values 0 and 1.
     #[test]
-    fn names_from_elsewhere_do_not_make_a_header() {
+    fn names_given_by_flags_do_not_make_line_1_a_header() {
         let folder = tempfile::tempdir().unwrap();
         let features = folder.path().join("names.txt");
         std::fs::write(&features, "a\nb\n").unwrap();
@@ -659,7 +659,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guess_is_said() {
+    fn guesses_are_noted() {
         for (text, rows, words) in [
             ("450,451\n1,2\n", 2, "--header yes"),
             ("7,451\n1,2\n", 2, "--header yes"),
@@ -675,7 +675,7 @@ mod tests {
             assert!(table.check_header_is_known().is_err());
         }
         assert!(local("a,b\n1,2\n").unwrap().check_header_is_known().is_ok());
-        // A name among numbers, and its column left out.
+        // A name among numbers, with its column left out.
         let how = TableArgs {
             drop: Some(crate::rows::Names(vec!["1".to_owned()])),
             ..TableArgs::default()
@@ -689,7 +689,7 @@ mod tests {
     }
 
     #[test]
-    fn commas_that_may_stand_between_thousands_are_said() {
+    fn ambiguous_thousands_separators_are_noted() {
         let notes = |text: &str| local(text).unwrap().notes().join("; ");
         assert!(notes("a;b\n1,234;5\n12,500;6\n").contains("column 1 (a): every comma"));
         for decimal in [
@@ -702,13 +702,13 @@ mod tests {
     }
 
     #[test]
-    fn what_programs_put_around_a_table() {
+    fn lines_that_programs_add_are_skipped() {
         // Excel's line that names the delimiter.
         let table = local("sep=;\na;b\n1,5;2\n").unwrap();
         assert_eq!(table.names().unwrap(), ["a", "b"]);
         assert_eq!(table.row(0).values(), [1.5, 2.0]);
         assert_eq!(local("SEP=|\r\na|b\r\n1|2\r\n").unwrap().dimension(), 2);
-        // Lines that end in CR alone would all be the first one, and its cells are shown.
+        // Lines that end in CR alone would all be line 1, whose cells are shown.
         let named = study(Some(&["a", "b", "c"]), 3);
         for text in ["a,b,c\r17.25,99.5,3\r", "a,b,c\r17.25,99.5,3"] {
             let error = report(text, Header::Auto, &named).unwrap_err().to_string();
@@ -721,7 +721,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_without_end_are_refused() {
+    fn overlong_lines_are_refused() {
         let commas = ",".repeat(MAX_LINE_BYTES + 1);
         assert!(local(&commas).is_err());
         let wide = ",".repeat(super::super::table::MAX_COLUMNS + 1);
@@ -735,7 +735,7 @@ mod tests {
     }
 
     #[test]
-    fn the_form_is_refused_before_a_value_is_read() {
+    fn a_wrong_form_is_refused_before_values_are_read() {
         let named = study(Some(&["a", "b"]), 2);
         for (text, header, words) in [
             ("1,2,3\n", Header::No, "has 3 columns"),
