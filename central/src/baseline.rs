@@ -6,7 +6,7 @@ use crate::{
     fit::{Fit, Request},
     generator::Generator,
     parameter::{Options, Parameter},
-    privacy::{Neighbours, NoiseRule, Privacy},
+    privacy::{CentralCalibration, Neighbours, Privacy},
     rows::Rows,
 };
 
@@ -24,7 +24,7 @@ pub struct Card {
     /// Neighbouring relations it can protect; empty where it has no private form.
     pub neighbours: &'static [Neighbours],
     /// Calibrations it has; empty where it has no private form.
-    pub calibrations: &'static [NoiseRule],
+    pub calibrations: &'static [CentralCalibration],
     /// The δ it is made for.
     pub delta: Delta,
     /// Whether it may hold matrices of `p × p`; the others keep the rows, or a few of them, and `p × k` numbers.
@@ -62,7 +62,7 @@ impl Card {
     pub(crate) const fn private(make: Make) -> Self {
         Self {
             neighbours: &Neighbours::ALL,
-            calibrations: &NoiseRule::ALL,
+            calibrations: &CentralCalibration::ALL,
             ..Self::plain(make)
         }
     }
@@ -164,7 +164,7 @@ pub fn check(card: &Card, dimension: usize, n: u64, request: &Request<'_>) -> Re
             truth.shape()
         ));
     }
-    let Privacy::Budget(target) = request.privacy else {
+    let Privacy::Private(target) = request.privacy else {
         return Ok(());
     };
     let name = card.name;

@@ -4,7 +4,7 @@
 //!   is compared with.
 //! * [`Baseline`]: the trait every algorithm of the source papers is behind; [`ALGORITHMS`] lists them.
 //! * [`parameter`]: what an algorithm can be given, as data.
-//! * [`Privacy`], [`Neighbours`], [`NoiseRule`], [`Guarantee`]: what is asked for and what really holds.
+//! * [`Privacy`], [`Neighbours`], [`CentralCalibration`], [`Guarantee`]: what is asked for and what really holds.
 //! * [`power`], [`oja`], [`dp_pca`], [`robust`]: algorithms with parts worth having on their own.
 //! * [`accountant`]: how much noise a whole run needs.
 //!
@@ -65,7 +65,7 @@ pub use input_perturbation::{AnalyzeGauss, ModSulq, Wishart};
 pub use leading::principal_components;
 pub use parameter::Options;
 pub use pca::{Reference, centred_pca, pca};
-pub use privacy::{Guarantee, Neighbours, NoiseRule, Privacy, PrivacyTarget};
+pub use privacy::{CentralCalibration, Guarantee, Neighbours, Privacy, PrivacyTarget};
 pub use private_power_iteration::PrivatePowerIteration;
 pub use registry::{ALGORITHMS, find};
 pub use rows::Rows;

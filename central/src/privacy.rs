@@ -54,14 +54,14 @@ impl Neighbours {
 
 /// How the noise of a private run is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum NoiseRule {
+pub enum CentralCalibration {
     /// By an accountant, so that the whole run keeps its budget.
     Accounted,
     /// By the paper's formula, unstated constants taken as 1; the result says what really holds.
     AsPublished,
 }
 
-impl NoiseRule {
+impl CentralCalibration {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Accounted, Self::AsPublished];
 
@@ -99,7 +99,7 @@ macro_rules! named {
 }
 
 named!(Neighbours, WITH_ENTRY, "a neighbouring relation");
-named!(NoiseRule, ALL, "a calibration");
+named!(CentralCalibration, ALL, "a calibration");
 
 /// A budget is always finite; without one there is no noise.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -112,7 +112,11 @@ pub enum Privacy {
 
 impl Privacy {
     /// A budget between these neighbours, by this noise.
-    pub fn with_budget(budget: Budget, neighbours: Neighbours, calibration: NoiseRule) -> Self {
+    pub fn with_budget(
+        budget: Budget,
+        neighbours: Neighbours,
+        calibration: CentralCalibration,
+    ) -> Self {
         Self::Budget(PrivacyTarget {
             budget,
             neighbours,
@@ -121,7 +125,7 @@ impl Privacy {
     }
 
     /// How the noise is chosen, where there is any.
-    pub(crate) fn calibration(&self) -> Option<NoiseRule> {
+    pub(crate) fn calibration(&self) -> Option<CentralCalibration> {
         match self {
             Self::None => None,
             Self::Budget(target) => Some(target.calibration),
@@ -137,7 +141,7 @@ pub struct PrivacyTarget {
     /// Between which data sets.
     pub neighbours: Neighbours,
     /// How the noise is chosen.
-    pub calibration: NoiseRule,
+    pub calibration: CentralCalibration,
 }
 
 impl PrivacyTarget {
@@ -161,7 +165,7 @@ pub struct Guarantee {
     /// Between which data sets.
     pub neighbours: Neighbours,
     /// How the noise was chosen.
-    pub calibration: NoiseRule,
+    pub calibration: CentralCalibration,
     /// An ε that holds for the whole run at δ of the budget between these neighbours, rounded up; `None`
     /// where none does.
     pub true_epsilon: Option<f64>,

@@ -11,7 +11,7 @@ use crate::{
     fit::{Fit, Request},
     generator::Generator,
     parameter::ITERATIONS,
-    privacy::{NoiseRule, Privacy},
+    privacy::{CentralCalibration, Privacy},
     rows::Rows,
 };
 
@@ -75,7 +75,7 @@ impl Baseline for PrivatePowerIteration {
     fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
         let (n, p, k) = (rows.n() as u64, rows.dimension(), request.k);
         check(&CARD, p, n, request)?;
-        let Privacy::Budget(target) = request.privacy else {
+        let Privacy::Private(target) = request.privacy else {
             let steps = self.iterations.unwrap_or(PATIENCE);
             let subspace = deflate(rows, k, steps, StepNoise::None, rng)?;
             return Ok(Fit {
@@ -92,17 +92,17 @@ impl Baseline for PrivatePowerIteration {
         let budget = target.budget;
         let (epsilon, delta) = (budget.epsilon(), budget.delta());
         let (noise, multiplier) = match target.calibration {
-            NoiseRule::Accounted => {
+            CentralCalibration::Accounted => {
                 let sigma = full_batch::noise_multiplier(budget, releases)?;
                 (StepNoise::Fixed(sigma), sigma)
             }
-            NoiseRule::AsPublished => {
+            CentralCalibration::AsPublished => {
                 let rho = (4.0 * releases as f64 * (1.0 / delta).ln()).sqrt() / epsilon;
                 (StepNoise::WithCoherence(rho), rho / (p as f64).sqrt())
             }
         };
         let subspace = deflate(rows, k, steps, noise, rng)?;
-        let remark = (target.calibration == NoiseRule::AsPublished).then(|| {
+        let remark = (target.calibration == CentralCalibration::AsPublished).then(|| {
             "the noise is made for a change of one entry of the matrix; true_epsilon is for a row"
                 .to_owned()
         });
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
     use crate::{Neighbours, generator, testing::gaussian_rows};
 
-    fn private(calibration: NoiseRule, iterations: Option<usize>) -> Fit {
+    fn private(calibration: CentralCalibration, iterations: Option<usize>) -> Fit {
         let rows = gaussian_rows(200, &[0.5, 0.3, 0.1, 0.05], 3);
         let budget = Budget::approximate(1.0, 1e-6).unwrap();
         let privacy = Privacy::with_budget(budget, Neighbours::Replace, calibration);
@@ -197,13 +197,15 @@ mod tests {
 
     #[test]
     fn all_steps_are_paid_for() {
-        let fit = private(NoiseRule::Accounted, Some(8));
+        let fit = private(CentralCalibration::Accounted, Some(8));
         // 2 components of 8 steps: four times the noise of one release.
         let one = gaussian::analytic_sigma(Budget::approximate(1.0, 1e-6).unwrap(), 1.0).unwrap();
         assert!((fit.facts[1].1 / one - 4.0).abs() < 1e-9, "{:?}", fit.facts);
         let privacy = fit.privacy.unwrap();
         assert!(privacy.holds() && privacy.true_epsilon.unwrap() > 0.999);
-        let published = private(NoiseRule::AsPublished, None).privacy.unwrap();
+        let published = private(CentralCalibration::AsPublished, None)
+            .privacy
+            .unwrap();
         assert!(published.true_epsilon.unwrap() > 0.0 && published.remark.is_some());
     }
 

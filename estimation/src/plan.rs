@@ -4,14 +4,14 @@
 //! a pilot's debiased eigenvalues) and the answers in a form that says why there is none.
 //!
 //! ```
-//! use eigenveil_estimation::plan::{Total, Wish, plan, spectrum_of};
+//! use eigenveil_estimation::plan::{Total, Wish, plan, spectrum_from_eigenvalues};
 //! use eigenveil_shared::{
 //!     mechanism::MechanismKind, privacy::Budget, study::{StudyDesign, StudyParams},
 //! };
 //! let design = StudyDesign::new(MechanismKind::DoubleCap, 40, Budget::pure(4.0)?);
 //! let params = StudyParams::freeze(design)?;
 //! // Two components hold half of the variance of unit rows.
-//! let spectrum = spectrum_of(40, 2, &[0.3, 0.2], Total::UnitRows)?;
+//! let spectrum = spectrum_from_eigenvalues(40, 2, &[0.3, 0.2], Total::UnitRows)?;
 //! let planned = plan(&spectrum, &params.noise_model(), Wish::Error(0.2))?;
 //! let n = planned.n.expect("both stand out of the bulk");
 //! // What that many get is what was wished for.
@@ -95,7 +95,12 @@ pub fn largest_error(p: usize, k: usize) -> f64 {
 /// # Errors
 /// `invalid-request` unless `1 ≤ k < p`, there are k to p eigenvalues, they are positive, descending (down to
 /// the spread rest) and sum to at most the total.
-pub fn spectrum_of(p: usize, k: usize, eigenvalues: &[f64], total: Total) -> Result<Spectrum> {
+pub fn spectrum_from_eigenvalues(
+    p: usize,
+    k: usize,
+    eigenvalues: &[f64],
+    total: Total,
+) -> Result<Spectrum> {
     if k == 0 || k >= p {
         return refuse(format!(
             "k is {k}; it must be between 1 and p − 1 = {}",
@@ -158,7 +163,7 @@ pub fn spectrum_of(p: usize, k: usize, eigenvalues: &[f64], total: Total) -> Res
 /// # Errors
 /// `invalid-request` for a k it does not have, for components that do not
 /// stand above its floor, and where the total is not known.
-pub fn spectrum_of_pilot(pilot: &Estimate, k: usize, total: Total) -> Result<Spectrum> {
+pub fn spectrum_from_pilot(pilot: &Estimate, k: usize, total: Total) -> Result<Spectrum> {
     let p = pilot.p;
     if k == 0 || k > pilot.components.len() || k >= p {
         return refuse(format!(
@@ -343,7 +348,8 @@ mod tests {
     }
 
     fn needed(kind: MechanismKind, epsilon: f64, target: f64) -> u64 {
-        let spectrum = spectrum_of(40, 3, &[0.2, 0.15, 0.1], Total::UnitRows).unwrap();
+        let spectrum =
+            spectrum_from_eigenvalues(40, 3, &[0.2, 0.15, 0.1], Total::UnitRows).unwrap();
         plan(&spectrum, &noise(kind, 40, epsilon), Wish::Error(target))
             .unwrap()
             .n
@@ -352,7 +358,8 @@ mod tests {
 
     #[test]
     fn the_two_wishes_are_inverse() {
-        let spectrum = spectrum_of(40, 3, &[0.2, 0.15, 0.1, 0.02], Total::UnitRows).unwrap();
+        let spectrum =
+            spectrum_from_eigenvalues(40, 3, &[0.2, 0.15, 0.1, 0.02], Total::UnitRows).unwrap();
         for &kind in MechanismKind::ALL {
             for target in [0.05, 0.3, 1.0, 2.0] {
                 let noise = noise(kind, 40, 4.0);
@@ -380,7 +387,8 @@ mod tests {
             assert!(ns.windows(2).all(|pair| pair[0] > pair[1]), "{kind} {ns:?}");
             let ns = [0.1, 0.2, 0.5, 1.5].map(|target| needed(kind, 2.0, target));
             assert!(ns.windows(2).all(|pair| pair[0] > pair[1]), "{kind} {ns:?}");
-            let spectrum = spectrum_of(40, 3, &[0.2, 0.15, 0.1], Total::UnitRows).unwrap();
+            let spectrum =
+                spectrum_from_eigenvalues(40, 3, &[0.2, 0.15, 0.1], Total::UnitRows).unwrap();
             let curve = error_curve(&spectrum, &noise(kind, 40, 2.0), (10, 1 << 40), 50).unwrap();
             assert_eq!((curve[0].0, curve[49].0), (10, 1 << 40));
             assert!(curve.is_sorted_by(|a, b| a.1 >= b.1), "{kind}");
@@ -404,7 +412,7 @@ mod tests {
     fn what_cannot_be_had_says_why() {
         let noise = noise(MechanismKind::DoubleCap, 10, 4.0);
         // Two equal eigenvalues: no number tells the second from the third.
-        let tied = spectrum_of(10, 2, &[0.4, 0.1, 0.1], Total::UnitRows).unwrap();
+        let tied = spectrum_from_eigenvalues(10, 2, &[0.4, 0.1, 0.1], Total::UnitRows).unwrap();
         let planned = plan(&tied, &noise, Wish::Error(0.5)).unwrap();
         assert_eq!((planned.n, planned.error), (None, None));
         assert!(planned.reason.unwrap().contains("component 2"));
@@ -426,7 +434,7 @@ mod tests {
     #[test]
     fn spectra_are_checked() {
         let refused = |p, k, values: &[f64], total| {
-            spectrum_of(p, k, values, total)
+            spectrum_from_eigenvalues(p, k, values, total)
                 .unwrap_err()
                 .detail()
                 .to_owned()
@@ -443,8 +451,8 @@ mod tests {
         assert!(refused(10, 1, &[0.5], Total::Known(1.5)).contains("at most 1"));
         assert!(refused(10, 1, &[0.5], Total::Known(0.4)).contains("0.4 at most"));
         // All of them leave nothing to know.
-        spectrum_of(3, 1, &[0.3, 0.2, 0.1], Total::Unknown).unwrap();
-        let spectrum = spectrum_of(5, 1, &[0.5], Total::Known(0.75)).unwrap();
+        spectrum_from_eigenvalues(3, 1, &[0.3, 0.2, 0.1], Total::Unknown).unwrap();
+        let spectrum = spectrum_from_eigenvalues(5, 1, &[0.5], Total::Known(0.75)).unwrap();
         assert_eq!(spectrum, Spectrum::new(5, vec![0.5], 0.0625).unwrap());
     }
 }

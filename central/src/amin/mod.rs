@@ -12,7 +12,7 @@ use crate::{
     fit::{Fit, Request},
     generator::Generator,
     noise::EntryNoise,
-    privacy::{Neighbours, NoiseRule, Privacy, PrivacyTarget},
+    privacy::{CentralCalibration, Neighbours, Privacy, PrivacyTarget},
     rows::Rows,
 };
 
@@ -60,13 +60,13 @@ impl Noise {
         };
         let part = budget.epsilon() / (k as f64 + 1.0);
         let (concentration, scale) = match target.calibration {
-            NoiseRule::Accounted => (part / cost, laplace::scale(part, moved, 1)?),
-            NoiseRule::AsPublished => (part / 4.0, 2.0 / part),
+            CentralCalibration::Accounted => (part / cost, laplace::scale(part, moved, 1)?),
+            CentralCalibration::AsPublished => (part / 4.0, 2.0 / part),
         };
         // Of the budget asked for, rounding can only be in the last digits.
         let spent = match target.calibration {
-            NoiseRule::Accounted => budget.epsilon(),
-            NoiseRule::AsPublished => {
+            CentralCalibration::Accounted => budget.epsilon(),
+            CentralCalibration::AsPublished => {
                 k as f64 * concentration * cost + laplace::true_epsilon(scale, moved, 1)
             }
         };
@@ -88,7 +88,7 @@ impl Baseline for Amin {
         check(&CARD, rows.dimension(), n, request)?;
         let sum = rows.sum_of_outer_products();
         let leading = top_k(&sum, k)?;
-        let Privacy::Budget(target) = request.privacy else {
+        let Privacy::Private(target) = request.privacy else {
             return Ok(Fit {
                 subspace: leading.vectors,
                 n,
@@ -172,21 +172,21 @@ mod tests {
             };
             Noise::new(target, 3).unwrap()
         };
-        let zero_out = of(Neighbours::ZeroOut, NoiseRule::Accounted);
+        let zero_out = of(Neighbours::ZeroOut, CentralCalibration::Accounted);
         assert!(
             (zero_out.concentration - 0.3).abs() < 1e-12
                 && (zero_out.scale - 1.0 / 0.3).abs() < 1e-12
         );
-        let replace = of(Neighbours::Replace, NoiseRule::Accounted);
+        let replace = of(Neighbours::Replace, CentralCalibration::Accounted);
         assert!(
             (replace.concentration - 0.15).abs() < 1e-12
                 && (replace.scale - 2.0 / 0.3).abs() < 1e-12
         );
         assert_eq!(replace.true_epsilon, 1.2);
         // 3·(0.3/4)·2 + 0.3, and half of that.
-        let published = of(Neighbours::Replace, NoiseRule::AsPublished).true_epsilon;
+        let published = of(Neighbours::Replace, CentralCalibration::AsPublished).true_epsilon;
         assert!((published - 0.75).abs() < 1e-12, "{published}");
-        let published = of(Neighbours::ZeroOut, NoiseRule::AsPublished).true_epsilon;
+        let published = of(Neighbours::ZeroOut, CentralCalibration::AsPublished).true_epsilon;
         assert!((published - 0.375).abs() < 1e-12, "{published}");
     }
 

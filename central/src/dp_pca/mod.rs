@@ -193,7 +193,7 @@ impl Baseline for DpPca {
         };
         let (budget, promised) = match request.privacy {
             Privacy::None => (None, None),
-            Privacy::Budget(target) => {
+            Privacy::Private(target) => {
                 let step = StepBudget::new(
                     target.budget,
                     target.calibration,

@@ -11,7 +11,7 @@ use crate::{
     fit::{Fit, Request},
     generator::Generator,
     noise::add_symmetric_noise,
-    privacy::{NoiseRule, Privacy, PrivacyTarget},
+    privacy::{CentralCalibration, Privacy, PrivacyTarget},
     rows::Rows,
 };
 
@@ -93,10 +93,10 @@ fn mod_sulq_beta(budget: Budget, n: f64, p: f64) -> f64 {
 /// σ of the noise on the sum, `published` where the paper's formula is asked for.
 fn sigma(target: PrivacyTarget, published: impl Fn(Budget) -> Result<f64>) -> Result<f64> {
     match target.calibration {
-        NoiseRule::Accounted => {
+        CentralCalibration::Accounted => {
             gaussian::analytic_sigma(target.budget, target.neighbours.outer_sensitivity())
         }
-        NoiseRule::AsPublished => published(target.budget),
+        CentralCalibration::AsPublished => published(target.budget),
     }
 }
 
@@ -109,7 +109,7 @@ fn fit_with(
 ) -> Result<Fit> {
     check(card, rows.dimension(), rows.n() as u64, request)?;
     let mut sum = rows.sum_of_outer_products();
-    let Privacy::Budget(target) = request.privacy else {
+    let Privacy::Private(target) = request.privacy else {
         return fit_of_sum(rows, &sum, request.k, None, Vec::new());
     };
     let sigma = sigma(target, published)?;
@@ -148,7 +148,7 @@ mod tests {
             let target = PrivacyTarget {
                 budget: claim,
                 neighbours,
-                calibration: NoiseRule::Accounted,
+                calibration: CentralCalibration::Accounted,
             };
             let sigma = sigma(target, gaussian::as_published_sigma).unwrap();
             let other = match neighbours {
@@ -209,7 +209,7 @@ mod tests {
         };
         for baseline in [&AnalyzeGauss as &dyn Baseline, &ModSulq] {
             for neighbours in Neighbours::ALL {
-                let fit = fit(baseline, 1.0, neighbours, NoiseRule::Accounted);
+                let fit = fit(baseline, 1.0, neighbours, CentralCalibration::Accounted);
                 let privacy = fit.privacy.unwrap();
                 let real = privacy.true_epsilon.unwrap();
                 assert!(privacy.holds() && real > 0.999, "{real}");
@@ -217,11 +217,21 @@ mod tests {
         }
         // The classical formula: enough between zero-out neighbours at ε = 1, not between replace at 4.
         let holds = |epsilon, neighbours| {
-            let fit = fit(&AnalyzeGauss, epsilon, neighbours, NoiseRule::AsPublished);
+            let fit = fit(
+                &AnalyzeGauss,
+                epsilon,
+                neighbours,
+                CentralCalibration::AsPublished,
+            );
             fit.privacy.unwrap().holds()
         };
         assert!(holds(1.0, Neighbours::ZeroOut) && !holds(4.0, Neighbours::Replace));
-        let wasteful = fit(&ModSulq, 1.0, Neighbours::Replace, NoiseRule::AsPublished);
+        let wasteful = fit(
+            &ModSulq,
+            1.0,
+            Neighbours::Replace,
+            CentralCalibration::AsPublished,
+        );
         let privacy = wasteful.privacy.unwrap();
         assert!(privacy.true_epsilon.unwrap() < 0.3, "{privacy:?}");
         // By hand: 5·√(2 ln(20/(2√(2π)·1e-6))) + 1.

@@ -10,7 +10,7 @@ use crate::{
     baseline::{Baseline, Card, Delta, check},
     fit::{Fit, Request},
     generator::Generator,
-    privacy::{NoiseRule, Privacy},
+    privacy::{CentralCalibration, Privacy},
     rows::Rows,
 };
 
@@ -26,7 +26,7 @@ pub(crate) static CARD: Card = Card {
     source: "Jiang, Xie & Zhang 2016 (dp-PCA of Maunu, Yu & Lerman; Table 1 of Shang et al.)",
     description: "PCA of the second moment with Wishart noise",
     guarantee: "none: as-published claims pure ε, no ε holds unless δ ≥ 1 − e^(−ε/3)",
-    calibrations: &[NoiseRule::AsPublished],
+    calibrations: &[CentralCalibration::AsPublished],
     delta: Delta::Zero,
     quadratic: true,
     traced: false,
@@ -41,7 +41,7 @@ impl Baseline for Wishart {
     fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
         check(&CARD, rows.dimension(), rows.n() as u64, request)?;
         let mut sum = rows.sum_of_outer_products();
-        let Privacy::Budget(target) = request.privacy else {
+        let Privacy::Private(target) = request.privacy else {
             return fit_of_sum(rows, &sum, request.k, None, Vec::new());
         };
         sum += wishart_noise(rows.dimension(), target.budget, rng);

@@ -9,7 +9,7 @@ use super::{
     calibration::{accounted_sd, gradient_sensitivity},
 };
 use crate::{
-    Baseline, Card, Fit, Generator, NoiseRule, Privacy, Request, RowStream, Rows,
+    Baseline, Card, CentralCalibration, Fit, Generator, Privacy, Request, RowStream, Rows,
     StreamingBaseline,
     accountant::full_batch,
     check,
@@ -64,15 +64,15 @@ impl Oja {
         let clip = self.form.clip()?;
         let mut facts = vec![("steps", steps as f64), ("batch", batch as f64)];
         let (mut noise_sd, mut promised) = (0.0, None);
-        if let Privacy::Budget(target) = request.privacy {
+        if let Privacy::Private(target) = request.privacy {
             let budget = target.budget;
             let clip = clip.unwrap_or(1.0);
             let sensitivity = gradient_sensitivity(target.neighbours, clip, k);
             let accounted = accounted_sd(budget, sensitivity)?;
             let (published, published_remark) = self.form.published(budget, n, steps, clip);
             let (sd, remark) = match target.calibration {
-                NoiseRule::Accounted => (accounted, None),
-                NoiseRule::AsPublished => (published, published_remark),
+                CentralCalibration::Accounted => (accounted, None),
+                CentralCalibration::AsPublished => (published, published_remark),
             };
             noise_sd = sd;
             // Each row is in one step.

@@ -12,7 +12,7 @@ use super::{
     product_sensitivity, product_sensitivity_l1,
 };
 use crate::{
-    Baseline, Card, Delta, Fit, Generator, Neighbours, NoiseRule, Privacy, Request, Rows,
+    Baseline, Card, CentralCalibration, Delta, Fit, Generator, Neighbours, Privacy, Request, Rows,
     accountant::{full_batch, laplace},
     check,
     noise::EntryNoise,
@@ -55,7 +55,7 @@ impl Baseline for PrivatePower {
         check(&CARD, rows.dimension(), rows.n() as u64, request)?;
         let (d, k) = (rows.dimension(), request.k);
         let columns = self.shape.columns(k, d)?;
-        let Privacy::Budget(target) = request.privacy else {
+        let Privacy::Private(target) = request.privacy else {
             return run_without_noise(self.shape, rows, request, rng);
         };
         let steps = self.shape.iterations(d);
@@ -68,8 +68,8 @@ impl Baseline for PrivatePower {
         let accounted = asked.accounted()?;
         let published = asked.published();
         let scale = match target.calibration {
-            NoiseRule::Accounted => accounted,
-            NoiseRule::AsPublished => published,
+            CentralCalibration::Accounted => accounted,
+            CentralCalibration::AsPublished => published,
         };
         let multiply = multiplier(rows, columns, steps);
         let mut tracer = Tracer::new(request.truth);

@@ -7,7 +7,7 @@ use eigenveil_shared::{
 
 use super::sampling::Steps;
 use crate::{
-    Guarantee, Neighbours, NoiseRule, Privacy,
+    CentralCalibration, Guarantee, Neighbours, Privacy,
     accountant::{RunAccountant, full_batch, noise_multiplier},
 };
 
@@ -82,14 +82,14 @@ impl Releases {
         privacy: &Privacy,
         published: impl FnOnce(Budget) -> (f64, &'static str),
     ) -> Result<Option<Calibrated>> {
-        let Privacy::Budget(target) = *privacy else {
+        let Privacy::Private(target) = *privacy else {
             return Ok(None);
         };
         let (budget, neighbours) = (target.budget, target.neighbours);
         let (published, remark) = published(budget);
         let (start_sd, step_sd) = match target.calibration {
-            NoiseRule::Accounted => self.accounted(budget, neighbours)?,
-            NoiseRule::AsPublished => {
+            CentralCalibration::Accounted => self.accounted(budget, neighbours)?,
+            CentralCalibration::AsPublished => {
                 let one = gaussian::as_published_sigma(budget)?;
                 (one * (self.start as f64).sqrt(), published)
             }
@@ -98,11 +98,14 @@ impl Releases {
         let whole = self.run(neighbours, start_sd, step_sd)?;
         let steps_alone = Self { start: 0, ..*self }.run(neighbours, 0.0, step_sd)?;
         let mut true_epsilon = held(&whole, delta)?;
-        if target.calibration == NoiseRule::Accounted && whole.delta(budget.epsilon())? <= delta {
+        if target.calibration == CentralCalibration::Accounted
+            && whole.delta(budget.epsilon())? <= delta
+        {
             // The search rounds up; that the budget is kept was seen directly.
             true_epsilon = true_epsilon.map(|found| found.min(budget.epsilon()));
         }
-        let remark = (target.calibration == NoiseRule::AsPublished).then(|| remark.to_owned());
+        let remark =
+            (target.calibration == CentralCalibration::AsPublished).then(|| remark.to_owned());
         Ok(Some(Calibrated {
             start_sd,
             step_sd,
@@ -122,7 +125,7 @@ pub(super) fn noise_of<'a>(
 ) -> Result<Option<&'a Calibrated>> {
     let promised = match (privacy, calibrated) {
         (Privacy::None, None) => return Ok(None),
-        (Privacy::Budget(target), Some(noise)) => {
+        (Privacy::Private(target), Some(noise)) => {
             let made_for = &noise.guarantee;
             (made_for.budget, made_for.neighbours, made_for.calibration)
                 == (target.budget, target.neighbours, target.calibration)

@@ -28,8 +28,8 @@ impl Steps {
     pub(super) fn usual_count(plain: usize, sampled: bool, privacy: &Privacy) -> usize {
         match privacy {
             Privacy::None => plain,
-            Privacy::Budget(_) if sampled => SAMPLED_STEPS,
-            Privacy::Budget(_) => FULL_STEPS,
+            Privacy::Private(_) if sampled => SAMPLED_STEPS,
+            Privacy::Private(_) => FULL_STEPS,
         }
     }
 
@@ -43,7 +43,7 @@ impl Steps {
     ) -> Result<Self> {
         let usual = match privacy {
             Privacy::None => PLAIN_BATCH.min(n),
-            Privacy::Budget(target) => usual_batch(n, target.budget.epsilon(), count),
+            Privacy::Private(target) => usual_batch(n, target.budget.epsilon(), count),
         };
         let rate = sampled
             .then(|| sampling_rate(batch.unwrap_or(usual), n))

@@ -204,7 +204,9 @@ mod tests {
                     ..SparsePca::default()
                 };
                 let mut rng = generator(Some(seed)).unwrap();
-                let fit = method.fit(&rows, &Request::plain(k), &mut rng).unwrap();
+                let fit = method
+                    .fit(&rows, &Request::nonprivate(k), &mut rng)
+                    .unwrap();
                 let zero = fit.subspace.row_iter().filter(|row| row.norm() == 0.0);
                 assert!(zero.count() >= p - s);
                 moment.times(&fit.subspace).dot(&fit.subspace)
@@ -225,7 +227,7 @@ mod tests {
             starts: 3,
             ..SparsePca::default()
         };
-        let (request, mut rng) = (Request::plain(4), generator(Some(1)).unwrap());
+        let (request, mut rng) = (Request::nonprivate(4), generator(Some(1)).unwrap());
         let fit = method.fit(&rows, &request, &mut rng).unwrap();
         assert!((rows.captured_variance(&fit.subspace).unwrap()) > 0.5);
         let none = SparsePca {

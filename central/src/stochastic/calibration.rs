@@ -3,7 +3,7 @@
 use eigenveil_shared::{ErrorCode, Result, privacy::Budget};
 
 use crate::{
-    Guarantee, Neighbours, NoiseRule, PrivacyTarget,
+    CentralCalibration, Guarantee, Neighbours, PrivacyTarget,
     accountant::{RunAccountant, noise_multiplier},
     oja::gradient_sensitivity,
 };
@@ -69,8 +69,8 @@ pub(super) fn spca_noise(target: PrivacyTarget, plan: Plan, k: usize) -> Result<
         Ok(run)
     };
     let sd = match target.calibration {
-        NoiseRule::Accounted => noise_multiplier(budget, run)?,
-        NoiseRule::AsPublished => {
+        CentralCalibration::Accounted => noise_multiplier(budget, run)?,
+        CentralCalibration::AsPublished => {
             plan.rate * plan.n as f64 * printed_spca_sd(budget, plan.n, plan.steps)
         }
     };
@@ -95,8 +95,10 @@ impl VrNoise {
         let (budget, neighbours) = (target.budget, target.neighbours);
         let sensitivity = gradient_sensitivity(neighbours, 1.0, k);
         let (noise, holds) = match target.calibration {
-            NoiseRule::Accounted => Self::accounted(budget, neighbours, plan, sensitivity)?,
-            NoiseRule::AsPublished => {
+            CentralCalibration::Accounted => {
+                Self::accounted(budget, neighbours, plan, sensitivity)?
+            }
+            CentralCalibration::AsPublished => {
                 let noise = Self {
                     step_sd: printed_vrpca_sd(budget, plan),
                     ..Self::default()
@@ -182,7 +184,7 @@ fn true_epsilon(run: &RunAccountant, delta: f64) -> Result<Option<f64>> {
 }
 
 fn guarantee(target: PrivacyTarget, true_epsilon: Option<f64>) -> Guarantee {
-    let remark = (target.calibration == NoiseRule::AsPublished).then(|| {
+    let remark = (target.calibration == CentralCalibration::AsPublished).then(|| {
         "the printed noise relies on amplification by sampling, which noise far below the gradients does not give"
             .to_owned()
     });
@@ -204,7 +206,7 @@ mod tests {
         PrivacyTarget {
             budget: Budget::approximate(1.0, 1e-6).unwrap(),
             neighbours,
-            calibration: NoiseRule::Accounted,
+            calibration: CentralCalibration::Accounted,
         }
     }
 
@@ -261,7 +263,7 @@ mod tests {
             let target = PrivacyTarget {
                 budget: Budget::approximate(epsilon, 1e-3).unwrap(),
                 neighbours: Neighbours::ZeroOut,
-                calibration: NoiseRule::AsPublished,
+                calibration: CentralCalibration::AsPublished,
             };
             let (_, spca) = spca_noise(target, plan, 1).unwrap();
             let plan = Plan { epochs: 10, ..plan };

@@ -8,7 +8,7 @@ use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 
 use crate::{
-    Fit, Generator, Guarantee, NoiseRule, Privacy, Request, Rows,
+    CentralCalibration, Fit, Generator, Guarantee, Privacy, Request, Rows,
     oja::{DEFAULT_NUMERATOR, StepSize},
     parameter::{ITERATIONS, STEP},
     polar::polar,
@@ -68,7 +68,7 @@ pub(super) fn usual_norm(sd: f64, (p, k): (usize, usize)) -> f64 {
 
 /// Whether the paper's noise is wanted; its own numbers of steps and rows come with it.
 pub(super) fn is_published(privacy: &Privacy) -> bool {
-    privacy.calibration() == Some(NoiseRule::AsPublished)
+    privacy.calibration() == Some(CentralCalibration::AsPublished)
 }
 
 /// A frame that moves by noisy gradients and is made orthonormal by its polar factor.

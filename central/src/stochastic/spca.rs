@@ -65,7 +65,7 @@ impl Baseline for DpSpca {
         let expected = batches.expected();
         let (sd, promised) = match request.privacy {
             Privacy::None => (0.0, None),
-            Privacy::Budget(target) => {
+            Privacy::Private(target) => {
                 let plan = Plan {
                     n,
                     rate: batches.rate(),

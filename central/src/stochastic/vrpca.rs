@@ -66,7 +66,7 @@ impl DpVrpca {
     /// m, T and B for n rows of dimension p.
     fn sizes(&self, n: usize, p: usize, privacy: &Privacy) -> (usize, usize, usize) {
         let usual = match privacy {
-            Privacy::Budget(PrivacyTarget { budget, .. }) if is_published(privacy) => {
+            Privacy::Private(PrivacyTarget { budget, .. }) if is_published(privacy) => {
                 let signal = (n as f64 * budget.epsilon()).powi(2);
                 let log = (signal / (p as f64 * (1.0 / budget.delta()).ln())).ln();
                 (log.ceil().max(1.0) as usize, n, 1)
@@ -102,7 +102,7 @@ impl Baseline for DpVrpca {
         let published = is_published(&request.privacy);
         let (noise, promised) = match request.privacy {
             Privacy::None => (VrNoise::default(), None),
-            Privacy::Budget(target) => {
+            Privacy::Private(target) => {
                 let (noise, promised) = VrNoise::new(target, plan, k)?;
                 (noise, Some(promised))
             }

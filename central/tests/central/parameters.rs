@@ -1,7 +1,7 @@
 //! The table of parameters against the algorithms that have them.
 
 use eigenveil_central::{
-    ALGORITHMS, Card, Fit, Neighbours, NoiseRule, Options, Privacy, Request, Rows,
+    ALGORITHMS, Card, CentralCalibration, Fit, Neighbours, Options, Privacy, Request, Rows,
     parameter::{ALL, Kind, Parameter, Value},
 };
 use eigenveil_shared::ErrorCode;
@@ -10,7 +10,12 @@ use crate::tables::{has_constants, private, rows_enough_for, seeded};
 
 fn fit(card: &Card, options: &Options, rows: &Rows) -> Fit {
     let privacy = if has_constants(card) {
-        private(12.0, 1e-2, Neighbours::ZeroOut, NoiseRule::Accounted)
+        private(
+            12.0,
+            1e-2,
+            Neighbours::ZeroOut,
+            CentralCalibration::Accounted,
+        )
     } else {
         Privacy::None
     };

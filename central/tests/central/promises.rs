@@ -4,8 +4,8 @@
 use std::ops::RangeInclusive;
 
 use eigenveil_central::{
-    ALGORITHMS, Card, Delta, Fit, Neighbours, NoiseRule, Options, Privacy, Request, Rows, find,
-    generator,
+    ALGORITHMS, Card, CentralCalibration, Delta, Fit, Neighbours, Options, Privacy, Request, Rows,
+    find, generator,
     parameter::{
         BATCH, CLIP, COLUMNS, DEFLATION, EPOCHS, GAP, ITERATIONS, LAMBDA, SIGMA, STEP, SUPPORT,
         Value,
@@ -168,16 +168,16 @@ fn the_true_epsilon_is_told() {
                 println!("{what}: {:?}", promised.true_epsilon);
                 let share = promised.true_epsilon.map(|holds| holds / epsilon);
                 match (calibration, share) {
-                    (NoiseRule::Accounted, Some(share)) => {
+                    (CentralCalibration::Accounted, Some(share)) => {
                         assert!(promised.holds() && share > 0.999, "{what}: {share}");
                     }
-                    (NoiseRule::AsPublished, Some(share)) => {
+                    (CentralCalibration::AsPublished, Some(share)) => {
                         let expected = printed(name, neighbours);
                         assert!(expected.contains(&share), "{what}: {share}");
                         assert_eq!(promised.holds(), share <= 1.0, "{what}");
                     }
-                    (NoiseRule::AsPublished, None) => assert!(!promised.holds(), "{what}"),
-                    (NoiseRule::Accounted, None) => panic!("{what}: nothing holds"),
+                    (CentralCalibration::AsPublished, None) => assert!(!promised.holds(), "{what}"),
+                    (CentralCalibration::Accounted, None) => panic!("{what}: nothing holds"),
                 }
                 assert!(name != "wishart" || share.is_none());
                 let word = match name {
@@ -186,7 +186,7 @@ fn the_true_epsilon_is_told() {
                     "ppi" | "dp-spca" => "",
                     _ => continue,
                 };
-                if calibration == NoiseRule::AsPublished {
+                if calibration == CentralCalibration::AsPublished {
                     assert!(promised.remark.unwrap().contains(word), "{what}");
                 }
             }
@@ -194,7 +194,7 @@ fn the_true_epsilon_is_told() {
     }
 }
 
-fn pairs(card: &'static Card) -> impl Iterator<Item = (Neighbours, NoiseRule)> {
+fn pairs(card: &'static Card) -> impl Iterator<Item = (Neighbours, CentralCalibration)> {
     let neighbours = card.neighbours.iter();
     neighbours.flat_map(|&one| card.calibrations.iter().map(move |&rule| (one, rule)))
 }
@@ -216,7 +216,12 @@ fn what_no_run_can_do_is_refused() {
         refused(0, Privacy::None, InvalidRequest, "k is 0");
         refused(7, Privacy::None, InvalidRequest, "p = 6");
         let Some(&rule) = card.calibrations.first() else {
-            let budget = private(1.0, 1e-6, Neighbours::Replace, NoiseRule::Accounted);
+            let budget = private(
+                1.0,
+                1e-6,
+                Neighbours::Replace,
+                CentralCalibration::Accounted,
+            );
             refused(2, budget, InvalidRequest, "has no private form");
             continue;
         };
@@ -227,7 +232,7 @@ fn what_no_run_can_do_is_refused() {
                 refused(2, privacy, InvalidRequest, &says);
             }
         }
-        for other in NoiseRule::ALL {
+        for other in CentralCalibration::ALL {
             if !card.calibrations.contains(&other) {
                 let privacy = private(1.0, 0.0, Neighbours::Replace, other);
                 refused(2, privacy, InvalidRequest, &format!("only {rule}"));
@@ -273,7 +278,12 @@ fn parameters_that_do_not_fit_the_rows_or_each_other_are_refused() {
     ] {
         let privacy = match find(name).unwrap().calibrations {
             [] => Privacy::None,
-            _ => private(1.0, 1e-6, Neighbours::Replace, NoiseRule::Accounted),
+            _ => private(
+                1.0,
+                1e-6,
+                Neighbours::Replace,
+                CentralCalibration::Accounted,
+            ),
         };
         refused(name, &options, 2, privacy, ErrorCode::InvalidRequest, says);
     }

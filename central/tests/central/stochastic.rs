@@ -1,7 +1,7 @@
 //! `dp-spca` and `dp-vrpca`: against plain PCA, and the noise a run really has.
 
 use eigenveil_central::{
-    Baseline, DpSpca, DpVrpca, Neighbours, NoiseRule, Request, accountant::RunAccountant,
+    Baseline, CentralCalibration, DpSpca, DpVrpca, Neighbours, Request, accountant::RunAccountant,
 };
 use eigenveil_estimation::{
     linalg::orthonormality_defect, metrics::projector_distance, models::uniform_frame,
@@ -63,7 +63,7 @@ fn a_step_has_the_noise_of_its_budget() {
     };
     for neighbours in Neighbours::ALL {
         for method in [&spca as &dyn Baseline, &vrpca] {
-            let privacy = private(1.0, 1e-6, neighbours, NoiseRule::Accounted);
+            let privacy = private(1.0, 1e-6, neighbours, CentralCalibration::Accounted);
             let fit = fitted(method, &rows, &Request::new(1, privacy), 7);
             let start = uniform_frame(&mut seeded(7), p, 1).unwrap();
             let along = fit.subspace.dot(&start);
@@ -152,7 +152,12 @@ fn as_published_says_what_holds() {
         .collect();
     let rows = clipped(&raw, 1.0);
     let truth = exact(&rows, 1);
-    let privacy = private(4.0, 1e-3, Neighbours::ZeroOut, NoiseRule::AsPublished);
+    let privacy = private(
+        4.0,
+        1e-3,
+        Neighbours::ZeroOut,
+        CentralCalibration::AsPublished,
+    );
     let request = Request::new(1, privacy);
     for method in [&DpSpca::default() as &dyn Baseline, &DpVrpca::default()] {
         let fit = method.fit(&rows, &request, &mut rng).unwrap();
@@ -187,12 +192,14 @@ fn what_does_not_fit_is_refused() {
             batch,
             step,
         };
-        let error = spca.fit(&rows, &Request::plain(1), &mut rng).unwrap_err();
+        let error = spca
+            .fit(&rows, &Request::nonprivate(1), &mut rng)
+            .unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidRequest, "{error}");
     }
     let none = DpVrpca {
         epochs: Some(0),
         ..DpVrpca::default()
     };
-    assert!(none.fit(&rows, &Request::plain(1), &mut rng).is_err());
+    assert!(none.fit(&rows, &Request::nonprivate(1), &mut rng).is_err());
 }

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use eigenveil_central::{
-    Neighbours, NoiseRule, Privacy, Request, StreamingBaseline,
+    CentralCalibration, Neighbours, Privacy, Request, StreamingBaseline,
     oja::Oja,
     power::{Shape, StreamingPower},
 };
@@ -20,7 +20,12 @@ fn errors_over_a_stream(n: u64, p: usize, k: usize) -> Vec<(&'static str, f64)> 
     let population = model.draw(&mut rng).unwrap();
     let preprocessing = Preprocessing::new(p, Norm::Normalize);
     let preprocessor = preprocessing.preprocessor().unwrap();
-    let privacy = private(4.0, 1e-8, Neighbours::Replace, NoiseRule::Accounted);
+    let privacy = private(
+        4.0,
+        1e-8,
+        Neighbours::Replace,
+        CentralCalibration::Accounted,
+    );
     let power = StreamingPower {
         shape: Shape::default(),
         block: None,

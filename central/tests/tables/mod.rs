@@ -7,7 +7,7 @@
 )]
 
 use eigenveil_central::{
-    Baseline, Card, Delta, Fit, Generator, Neighbours, NoiseRule, Privacy, Request, Rows,
+    Baseline, Card, CentralCalibration, Delta, Fit, Generator, Neighbours, Privacy, Request, Rows,
     generator, parameter::ZETA, pca,
 };
 use eigenveil_estimation::models::Model;
@@ -87,7 +87,12 @@ pub fn gaussian(n: usize, deviations: &[f64], rng: &mut Generator) -> Vec<Vec<f6
 
 /// A budget of (ε, 1e-6) between tables that differ in one row, by noise that keeps it.
 pub fn accounted(epsilon: f64) -> Privacy {
-    private(epsilon, 1e-6, Neighbours::Replace, NoiseRule::Accounted)
+    private(
+        epsilon,
+        1e-6,
+        Neighbours::Replace,
+        CentralCalibration::Accounted,
+    )
 }
 
 /// A budget; pure for δ = 0.
@@ -95,7 +100,7 @@ pub fn private(
     epsilon: f64,
     delta: f64,
     neighbours: Neighbours,
-    calibration: NoiseRule,
+    calibration: CentralCalibration,
 ) -> Privacy {
     let budget = Budget::new(epsilon, delta).unwrap();
     Privacy::with_budget(budget, neighbours, calibration)

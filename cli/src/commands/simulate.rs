@@ -279,7 +279,7 @@ impl References {
             ..SparsePca::default()
         };
         // Seeded, because it is a reference.
-        let fit = method.fit(&rows, &Request::plain(k), &mut generator(Some(1))?)?;
+        let fit = method.fit(&rows, &Request::nonprivate(k), &mut generator(Some(1))?)?;
         Ok(entry.insert(fit.subspace))
     }
 }
@@ -411,7 +411,7 @@ pub(super) fn model_of(
             of_model.inliers,
             of_model.inlier_noise,
         )),
-        (ModelArg::Signs, None) => Ok(Model::signs(p, k, of_model.sign_noise)),
+        (ModelArg::Signs, None) => Ok(Model::plus_minus(p, k, of_model.sign_noise)),
         (ModelArg::Spiked | ModelArg::Haystack | ModelArg::Signs, Some(_)) => Err(CliError::usage(
             "--s belongs to --model sparse or published",
         )),
@@ -419,7 +419,7 @@ pub(super) fn model_of(
         (ModelArg::Sparse, None) => Err(CliError::usage(
             "--model sparse needs --s, the number of rows of V that are not zero",
         )),
-        (ModelArg::Published, s) => Ok(Model::published(p, k, s, 1.0)),
+        (ModelArg::Published, s) => Ok(Model::wang_xu(p, k, s, 1.0)),
     }
 }
 

@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// Dimension from which this way pays: below it the whole moment fits everywhere and has all its eigenvalues.
-pub const SMALLEST_LARGE: usize = 1_500;
+pub const MIN_STREAMED_DIMENSION: usize = 1_500;
 /// Most components: beyond it blocks of vectors are no longer small beside the candidates.
 pub const MOST_COMPONENTS: usize = 64;
 /// Eigenvalues of S̃ beyond the k asked for.

@@ -20,6 +20,6 @@ mod source;
 mod tests;
 
 pub use components::{
-    MOST_COMPONENTS, SMALLEST_LARGE, bytes_needed, can_stream, sparse_components,
+    MIN_STREAMED_DIMENSION, MOST_COMPONENTS, bytes_needed, can_stream, sparse_components,
 };
 pub use source::SeedSource;

@@ -28,8 +28,8 @@ pub use self::seeds::SeedCounts;
 use crate::{
     accumulate::Accumulator,
     cancel::Cancel,
-    large::SeedSource,
     linalg::{packed_to_dense, top_k},
+    sparse_from_seeds::SeedSource,
 };
 
 /// Probability of `impossible` where a device made every report, at most.

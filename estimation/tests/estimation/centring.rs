@@ -10,7 +10,7 @@ use eigenveil_estimation::{
     models::Model,
     moment::NoisyMoment,
     pca::pca,
-    plan::{Total, Wish, plan, spectrum_of},
+    plan::{Total, Wish, plan, spectrum_from_eigenvalues},
     simulate::RowSource,
 };
 use eigenveil_shared::{
@@ -494,7 +494,8 @@ fn a_centred_study_of_the_planned_size_reaches_the_target() {
         let params = params_with(p, mechanism, 4.0, norm, Some(DEFAULT_CENTRING));
         let (mean, covariance) = plain(&params, &rows);
         let eigenvalues = symmetric_eigenvalues(&covariance).unwrap();
-        let spectrum = spectrum_of(p, k, eigenvalues.as_slice(), Total::Unknown).unwrap();
+        let spectrum =
+            spectrum_from_eigenvalues(p, k, eigenvalues.as_slice(), Total::Unknown).unwrap();
         let noise = planned_noise(&params, spectrum.total(), mean.norm()).unwrap();
         let planned = plan(&spectrum, &noise, Wish::Error(target)).unwrap();
         let n = planned.n.unwrap();

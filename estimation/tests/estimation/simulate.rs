@@ -115,7 +115,7 @@ fn error_falls_with_n_and_epsilon_and_grows_with_p_and_k() {
 fn the_published_model_is_far_below_the_floor_and_the_floor_says_so() {
     let (kind, ball) = (MechanismKind::SymmetricGaussian, Norm::Clip { radius: 1.0 });
     let params = params_with(40, kind, 0.5, ball, None);
-    let source = RowSource::Model(Model::published(40, 5, None, 1.0));
+    let source = RowSource::Model(Model::wang_xu(40, 5, None, 1.0));
     let (repeats, summary) = simulated(&params, source, (100_000, 5), (2, 2));
     println!("{summary:?}");
     // A random subspace has √(2k(1 − k/p)) = 2.96 of at most √10.

@@ -3,7 +3,7 @@
 use eigenveil_estimation::{
     estimate::principal_components,
     models::Model,
-    plan::{Total, Wish, plan, spectrum_of},
+    plan::{Total, Wish, plan, spectrum_from_eigenvalues},
     simulate::{NoiseSource, Participants, RowSource, noisy_sum},
 };
 use eigenveil_shared::{estimate::Rank, mechanism::MechanismKind};
@@ -60,7 +60,8 @@ fn the_number_named_is_enough_for_the_planner() {
         let share: f64 = warning[start..].split(' ').next().unwrap().parse().unwrap();
         let share = share / 100.0;
         let rest = (1.0 - share * k as f64) / p as f64;
-        let spectrum = spectrum_of(p, k, &vec![share + rest; k], Total::UnitRows).unwrap();
+        let spectrum =
+            spectrum_from_eigenvalues(p, k, &vec![share + rest; k], Total::UnitRows).unwrap();
         let above = |n: u64| {
             let planned = plan(&spectrum, &params.noise_model(), Wish::Participants(n)).unwrap();
             planned.components_above.unwrap()
@@ -75,7 +76,8 @@ fn the_number_named_is_enough_for_the_planner() {
         }
         let least = number_before(warning, " cannot be enough");
         assert!(least < n);
-        let kindest = spectrum_of(p, k, &vec![1.0 / k as f64; k], Total::UnitRows).unwrap();
+        let kindest =
+            spectrum_from_eigenvalues(p, k, &vec![1.0 / k as f64; k], Total::UnitRows).unwrap();
         let wish = Wish::Participants(least - 1);
         let planned = plan(&kindest, &params.noise_model(), wish).unwrap();
         assert!(planned.components_above.unwrap() < k, "{warning}");

@@ -1,6 +1,6 @@
 //! Figure 1: the error of the six algorithms over their iterations.
 
-use eigenveil_central::NoiseRule;
+use eigenveil_central::CentralCalibration;
 use eigenveil_figures::{Axis, Figure, LineChart, LineStyle, Series};
 use eigenveil_shared::Result;
 
@@ -29,7 +29,7 @@ fn plan(_: &Data, size: RunSize) -> Result<RunPlan> {
 struct ErrorCurve(Vec<(f64, f64)>);
 
 impl ErrorCurve {
-    fn new(table: &Table, variant: Variant, rule: NoiseRule, measure: &str) -> Self {
+    fn new(table: &Table, variant: Variant, rule: CentralCalibration, measure: &str) -> Self {
         let wanted = [
             ("algorithm", variant.name()),
             ("calibration", rule.as_str()),
@@ -37,7 +37,7 @@ impl ErrorCurve {
         Self(table.line(&wanted, "iteration", measure))
     }
 
-    fn errors(table: &Table, variant: Variant, rule: NoiseRule) -> Self {
+    fn errors(table: &Table, variant: Variant, rule: CentralCalibration) -> Self {
         Self::new(table, variant, rule, "error_median")
     }
 

@@ -3,7 +3,8 @@
 use std::{sync::Arc, time::Instant};
 
 use eigenveil_central::{
-    AnalyzeGauss, Baseline, NoiseRule, Privacy, Request, Rows, generator, robust::GladForm,
+    AnalyzeGauss, Baseline, CentralCalibration, Privacy, Request, Rows, generator,
+    robust::GladVariant,
 };
 use eigenveil_estimation::models::uniform_frame;
 use eigenveil_figures::{BarChart, Figure};
@@ -118,7 +119,7 @@ impl Maps {
         popres: &Arc<Popres>,
         name: &str,
         method: MapMethod,
-        budget: Option<(f64, NoiseRule)>,
+        budget: Option<(f64, CentralCalibration)>,
         repeats: u64,
     ) {
         let (mut iterations, mut stage, mut paper) = (String::new(), String::new(), f64::NAN);
@@ -160,7 +161,7 @@ impl Maps {
     /// Adds the maps that the private ones are compared with.
     fn add_references(&mut self, popres: &Arc<Popres>, repeats: u64) {
         self.add(popres, PEOPLE_ALONE, MapMethod::PeopleAlone, None, 1);
-        let ggd = Method::from_paper(Variant::Glad(GladForm::Ggd), 100);
+        let ggd = Method::from_paper(Variant::Glad(GladVariant::Ggd), 100);
         let plain = self
             .noise_cache
             .shared(ggd, (self.n, popres.d), Privacy::None);
@@ -168,7 +169,12 @@ impl Maps {
         self.add(popres, RANDOM, MapMethod::Random, None, repeats);
     }
 
-    fn add_pca(&mut self, popres: &Arc<Popres>, rule: NoiseRule, repeats: u64) -> Result<()> {
+    fn add_pca(
+        &mut self,
+        popres: &Arc<Popres>,
+        rule: CentralCalibration,
+        repeats: u64,
+    ) -> Result<()> {
         let privacy = private(EPSILON, DELTA, rule)?;
         let budget = Some((EPSILON, rule));
         self.add(popres, DP_PCA, MapMethod::DpPca(privacy), budget, repeats);
@@ -179,7 +185,7 @@ impl Maps {
         &mut self,
         popres: &Arc<Popres>,
         method: Method,
-        (epsilon, rule): (f64, NoiseRule),
+        (epsilon, rule): (f64, CentralCalibration),
         repeats: u64,
     ) -> Result<()> {
         let privacy = private(epsilon, DELTA, rule)?;
@@ -224,8 +230,8 @@ fn figure_3(data: &Data, size: RunSize) -> Result<RunPlan> {
         let reaper = Method::from_paper(DP_SGD, size.choose(20, 100));
         // The published noise is a whole matrix in every step, and its spectrum is needed: minutes a run at D = 2,000.
         let of_reaper = match rule {
-            NoiseRule::Accounted => &popres,
-            NoiseRule::AsPublished => &small,
+            CentralCalibration::Accounted => &popres,
+            CentralCalibration::AsPublished => &small,
         };
         maps.add_run(of_reaper, reaper, budget, 5)?;
     }
@@ -241,7 +247,12 @@ fn figure_3(data: &Data, size: RunSize) -> Result<RunPlan> {
                 stage: None,
                 ..Method::from_paper(variant, iterations)
             };
-            maps.add_run(&popres, method, (epsilon, NoiseRule::Accounted), 32)?;
+            maps.add_run(
+                &popres,
+                method,
+                (epsilon, CentralCalibration::Accounted),
+                32,
+            )?;
         }
     }
     Ok(maps.plan)

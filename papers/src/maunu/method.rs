@@ -3,24 +3,24 @@
 use std::sync::{Arc, OnceLock};
 
 use eigenveil_central::{
-    Fit, Generator, Neighbours, NoiseRule, Privacy, Request, Rows,
-    robust::{Calibrated, Glad, GladForm, Reaper, ReaperForm},
+    CentralCalibration, Fit, Generator, Neighbours, Privacy, Request, Rows,
+    robust::{Calibrated, Glad, GladVariant, Reaper, ReaperVariant},
 };
 use eigenveil_shared::Result;
 
 /// Which algorithm.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Variant {
-    Glad(GladForm),
-    Reaper(ReaperForm),
+    Glad(GladVariant),
+    Reaper(ReaperVariant),
 }
 
-pub(super) const DP_GGD: Variant = Variant::Glad(GladForm::DpGgd);
-pub(super) const DP_SGGD: Variant = Variant::Glad(GladForm::DpSggd);
-pub(super) const DP_GD: Variant = Variant::Reaper(ReaperForm::Gd);
-pub(super) const DP_SGD: Variant = Variant::Reaper(ReaperForm::Sgd);
-pub(super) const DP_MD: Variant = Variant::Reaper(ReaperForm::Md);
-pub(super) const DP_SMD: Variant = Variant::Reaper(ReaperForm::Smd);
+pub(super) const DP_GGD: Variant = Variant::Glad(GladVariant::DpGgd);
+pub(super) const DP_SGGD: Variant = Variant::Glad(GladVariant::DpSggd);
+pub(super) const DP_GD: Variant = Variant::Reaper(ReaperVariant::Gd);
+pub(super) const DP_SGD: Variant = Variant::Reaper(ReaperVariant::Sgd);
+pub(super) const DP_MD: Variant = Variant::Reaper(ReaperVariant::Md);
+pub(super) const DP_SMD: Variant = Variant::Reaper(ReaperVariant::Smd);
 
 impl Variant {
     /// The six, full-batch variants first.
@@ -29,16 +29,16 @@ impl Variant {
     /// As in the CSV.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Self::Glad(GladForm::Ggd) => "ggd",
-            Self::Glad(GladForm::Nggd { .. }) => "nggd",
-            Self::Glad(GladForm::Sggd) => "sggd",
-            Self::Glad(GladForm::Nsggd { .. }) => "nsggd",
-            Self::Glad(GladForm::DpGgd) => "dp-ggd",
-            Self::Glad(GladForm::DpSggd) => "dp-sggd",
-            Self::Reaper(ReaperForm::Gd) => "dp-gd-reap",
-            Self::Reaper(ReaperForm::Sgd) => "dp-sgd-reap",
-            Self::Reaper(ReaperForm::Md) => "dp-md-reap",
-            Self::Reaper(ReaperForm::Smd) => "dp-smd-reap",
+            Self::Glad(GladVariant::Ggd) => "ggd",
+            Self::Glad(GladVariant::Nggd { .. }) => "nggd",
+            Self::Glad(GladVariant::Sggd) => "sggd",
+            Self::Glad(GladVariant::Nsggd { .. }) => "nsggd",
+            Self::Glad(GladVariant::DpGgd) => "dp-ggd",
+            Self::Glad(GladVariant::DpSggd) => "dp-sggd",
+            Self::Reaper(ReaperVariant::Gd) => "dp-gd-reap",
+            Self::Reaper(ReaperVariant::Sgd) => "dp-sgd-reap",
+            Self::Reaper(ReaperVariant::Md) => "dp-md-reap",
+            Self::Reaper(ReaperVariant::Smd) => "dp-smd-reap",
         }
     }
 
@@ -47,7 +47,7 @@ impl Variant {
         matches!(self, DP_SGGD | DP_SGD | DP_SMD)
             || matches!(
                 self,
-                Self::Glad(GladForm::Sggd) | Self::Glad(GladForm::Nsggd { .. })
+                Self::Glad(GladVariant::Sggd) | Self::Glad(GladVariant::Nsggd { .. })
             )
     }
 }
@@ -75,16 +75,16 @@ impl Method {
         }
     }
 
-    fn glad(&self, variant: GladForm) -> Glad {
+    fn glad(&self, variant: GladVariant) -> Glad {
         Glad {
             iterations: Some(self.iterations),
             batch: self.batch,
-            stage: self.stage,
+            halve_step_every: self.stage,
             ..Glad::new(variant)
         }
     }
 
-    fn reaper(&self, variant: ReaperForm) -> Reaper {
+    fn reaper(&self, variant: ReaperVariant) -> Reaper {
         Reaper {
             iterations: Some(self.iterations),
             batch: self.batch,
@@ -111,7 +111,11 @@ impl Method {
 }
 
 /// A budget for replacement neighbours.
-pub(super) fn private(epsilon: f64, delta: f64, calibration: NoiseRule) -> Result<Privacy> {
+pub(super) fn private(
+    epsilon: f64,
+    delta: f64,
+    calibration: CentralCalibration,
+) -> Result<Privacy> {
     crate::runs::private(epsilon, delta, Neighbours::Replace, calibration)
 }
 

@@ -5,7 +5,7 @@ use eigenveil_shared::{Result, privacy::Budget};
 
 use super::descent::{Descent, objective};
 use crate::{
-    Baseline, Card, Fit, Generator, NoiseRule, Options, Privacy, Request, Rows, check,
+    Baseline, Card, CentralCalibration, Fit, Generator, Options, Privacy, Request, Rows, check,
     parameter::{BATCH, ITERATIONS, Parameter, SIGMA, STAGE, STEP},
     robust::{
         calibration::{Calibrated, Releases, noise_of, published_for_batches},
@@ -29,7 +29,7 @@ const PAPER_STAGE: usize = 50;
 
 /// Which of the six.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum GladForm {
+pub enum GladVariant {
     /// `ggd`: all rows, no noise.
     Ggd,
     /// `nggd`: all rows, and noise of standard deviation `sigma` on every entry of the *mean* gradient; no guarantee.
@@ -44,9 +44,9 @@ pub enum GladForm {
         /// σ ≥ 0.
         sigma: f64,
     },
-    /// `dp-ggd`: as [`GladForm::Nggd`], noise found for the budget.
+    /// `dp-ggd`: as [`GladVariant::Nggd`], noise found for the budget.
     DpGgd,
-    /// `dp-sggd`: as [`GladForm::Nsggd`], noise found for the budget.
+    /// `dp-sggd`: as [`GladVariant::Nsggd`], noise found for the budget.
     DpSggd,
 }
 
@@ -59,7 +59,7 @@ pub enum GladForm {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Glad {
     /// Which form.
-    pub form: GladForm,
+    pub form: GladVariant,
     /// T; `None`: 1,000 without privacy, 100 for `dp-ggd`, 500 for `dp-sggd`.
     pub iterations: Option<usize>,
     /// Mean size B of a batch; `None`: 20 without privacy, the paper's `max(N√(ε/4T), 1)` with.
@@ -82,7 +82,7 @@ pub(crate) static GGD: Card = Card {
     description: "robust PCA: least absolute deviations on spherised rows, gradient descent from PCA",
     guarantee: NO_GUARANTEE,
     parameters: &FULL,
-    ..Card::plain(|options| Glad::build(GladForm::Ggd, options))
+    ..Card::plain(|options| Glad::build(GladVariant::Ggd, options))
 };
 pub(crate) static NGGD: Card = Card {
     name: "nggd",
@@ -97,7 +97,7 @@ pub(crate) static NGGD: Card = Card {
     ],
     ..Card::plain(|options| {
         let sigma = options.number(SIGMA).unwrap_or(USUAL_SIGMA);
-        Glad::build(GladForm::Nggd { sigma }, options)
+        Glad::build(GladVariant::Nggd { sigma }, options)
     })
 };
 pub(crate) static SGGD: Card = Card {
@@ -106,7 +106,7 @@ pub(crate) static SGGD: Card = Card {
     description: "ggd on Poisson batches",
     guarantee: NO_GUARANTEE,
     parameters: &SAMPLED,
-    ..Card::plain(|options| Glad::build(GladForm::Sggd, options))
+    ..Card::plain(|options| Glad::build(GladVariant::Sggd, options))
 };
 pub(crate) static NSGGD: Card = Card {
     name: "nsggd",
@@ -122,7 +122,7 @@ pub(crate) static NSGGD: Card = Card {
     ],
     ..Card::plain(|options| {
         let sigma = options.number(SIGMA).unwrap_or(USUAL_SIGMA);
-        Glad::build(GladForm::Nsggd { sigma }, options)
+        Glad::build(GladVariant::Nsggd { sigma }, options)
     })
 };
 pub(crate) static DP_GGD: Card = Card {
@@ -131,7 +131,7 @@ pub(crate) static DP_GGD: Card = Card {
     description: "private ggd: robust PCA by noisy gradients of all rows",
     guarantee: "accounted: (eps,delta), start included; the printed noise of the steps holds for small eps (true eps printed)",
     parameters: &FULL,
-    ..Card::private(|options| Glad::build(GladForm::DpGgd, options))
+    ..Card::private(|options| Glad::build(GladVariant::DpGgd, options))
 };
 pub(crate) static DP_SGGD: Card = Card {
     name: "dp-sggd",
@@ -139,12 +139,12 @@ pub(crate) static DP_SGGD: Card = Card {
     description: "private sggd: robust PCA by noisy gradients of Poisson batches",
     guarantee: "accounted: (eps,delta), start included; the printed noise is too small by N/B: no meaningful guarantee",
     parameters: &SAMPLED,
-    ..Card::private(|options| Glad::build(GladForm::DpSggd, options))
+    ..Card::private(|options| Glad::build(GladVariant::DpSggd, options))
 };
 
 impl Glad {
     /// A form with the defaults.
-    pub fn new(form: GladForm) -> Self {
+    pub fn new(form: GladVariant) -> Self {
         Self {
             form,
             iterations: None,
@@ -155,7 +155,7 @@ impl Glad {
         }
     }
 
-    fn build(form: GladForm, options: &Options) -> Result<Box<dyn Baseline>> {
+    fn build(form: GladVariant, options: &Options) -> Result<Box<dyn Baseline>> {
         Ok(Box::new(Self {
             iterations: options.count(ITERATIONS),
             batch: options.count(BATCH),
@@ -169,7 +169,7 @@ impl Glad {
     fn schedule(&self, n: usize, privacy: &Privacy) -> Result<(Steps, usize)> {
         let sampled = self.form.is_sampled();
         let usual = Steps::usual_count(PLAIN_STEPS, sampled, privacy);
-        let accounted = privacy.calibration() == Some(NoiseRule::Accounted);
+        let accounted = privacy.calibration() == Some(CentralCalibration::Accounted);
         let count = self.iterations.unwrap_or(usual);
         let stage = self
             .stage
@@ -182,7 +182,7 @@ impl Glad {
     }
 }
 
-impl GladForm {
+impl GladVariant {
     fn is_sampled(self) -> bool {
         matches!(self, Self::Sggd | Self::Nsggd { .. } | Self::DpSggd)
     }

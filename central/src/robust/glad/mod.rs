@@ -3,6 +3,6 @@
 mod descent;
 mod form;
 
-pub use form::{Glad, GladForm};
+pub use form::{Glad, GladVariant};
 
 pub(crate) use form::{DP_GGD, DP_SGGD, GGD, NGGD, NSGGD, SGGD};

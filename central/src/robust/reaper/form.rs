@@ -5,7 +5,7 @@ use super::{
     descent::{Descent, Geometry, StepNoise, objective},
 };
 use crate::{
-    Baseline, Card, Fit, Generator, NoiseRule, Options, Privacy, Request, Rows, check,
+    Baseline, Card, CentralCalibration, Fit, Generator, Options, Privacy, Request, Rows, check,
     parameter::{BATCH, ITERATIONS, Parameter, STEP},
     robust::{
         calibration::{Calibrated, Releases, noise_of, published_for_batches},
@@ -23,7 +23,7 @@ const USUAL_STEP: f64 = 8.0;
 
 /// Which of the four.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReaperForm {
+pub enum ReaperVariant {
     /// `dp-gd-reap`: all rows, Euclidean projection.
     Gd,
     /// `dp-sgd-reap`: a batch (Algorithm 1).
@@ -42,7 +42,7 @@ pub enum ReaperForm {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reaper {
     /// Which form.
-    pub form: ReaperForm,
+    pub form: ReaperVariant,
     /// T; `None`: 300 without privacy; with, 100 over all rows, 500 over batches.
     pub iterations: Option<usize>,
     /// Mean size B of a batch; `None`: 20 without privacy, the paper's `max(N√(ε/4T), 1)` with.
@@ -61,7 +61,7 @@ pub(crate) static GD: Card = Card {
     guarantee: "accounted: (eps,delta); as-published: holds for small eps, with far more noise than needed",
     parameters: &FULL,
     quadratic: true,
-    ..Card::private(|options| Reaper::build(ReaperForm::Gd, options))
+    ..Card::private(|options| Reaper::build(ReaperVariant::Gd, options))
 };
 pub(crate) static SGD: Card = Card {
     name: "dp-sgd-reap",
@@ -70,7 +70,7 @@ pub(crate) static SGD: Card = Card {
     guarantee: "accounted: (eps,delta); the printed noise is too small by N/B on a batch's mean: no meaningful guarantee",
     parameters: &SAMPLED,
     quadratic: true,
-    ..Card::private(|options| Reaper::build(ReaperForm::Sgd, options))
+    ..Card::private(|options| Reaper::build(ReaperVariant::Sgd, options))
 };
 pub(crate) static MD: Card = Card {
     name: "dp-md-reap",
@@ -79,7 +79,7 @@ pub(crate) static MD: Card = Card {
     guarantee: "accounted: (eps,delta); as-published: holds for small eps, with far more noise than needed",
     parameters: &FULL,
     quadratic: true,
-    ..Card::private(|options| Reaper::build(ReaperForm::Md, options))
+    ..Card::private(|options| Reaper::build(ReaperVariant::Md, options))
 };
 pub(crate) static SMD: Card = Card {
     name: "dp-smd-reap",
@@ -88,10 +88,10 @@ pub(crate) static SMD: Card = Card {
     guarantee: "accounted: (eps,delta); the printed noise is too small by N/B on a batch's mean: no meaningful guarantee",
     parameters: &SAMPLED,
     quadratic: true,
-    ..Card::private(|options| Reaper::build(ReaperForm::Smd, options))
+    ..Card::private(|options| Reaper::build(ReaperVariant::Smd, options))
 };
 
-impl ReaperForm {
+impl ReaperVariant {
     fn is_sampled(self) -> bool {
         matches!(self, Self::Sgd | Self::Smd)
     }
@@ -115,7 +115,7 @@ impl ReaperForm {
 
 impl Reaper {
     /// A form with the defaults.
-    pub fn new(form: ReaperForm) -> Self {
+    pub fn new(form: ReaperVariant) -> Self {
         Self {
             form,
             iterations: None,
@@ -124,7 +124,7 @@ impl Reaper {
         }
     }
 
-    fn build(form: ReaperForm, options: &Options) -> Result<Box<dyn Baseline>> {
+    fn build(form: ReaperVariant, options: &Options) -> Result<Box<dyn Baseline>> {
         Ok(Box::new(Self {
             form,
             iterations: options.count(ITERATIONS),
@@ -174,8 +174,8 @@ impl Reaper {
         if let Some(noise) = promised {
             // The paper has σ on every entry, whose weakest directions, the diagonal's, have σ as well.
             step_noise = match noise.guarantee.calibration {
-                NoiseRule::Accounted => StepNoise::Isotropic(noise.step_sd),
-                NoiseRule::AsPublished => StepNoise::Entrywise(noise.step_sd),
+                CentralCalibration::Accounted => StepNoise::Isotropic(noise.step_sd),
+                CentralCalibration::AsPublished => StepNoise::Entrywise(noise.step_sd),
             };
             facts.extend([
                 ("noise_sd", noise.step_sd),

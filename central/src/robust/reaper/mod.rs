@@ -10,7 +10,7 @@ mod simplex;
 mod span;
 
 pub use average::AverageIterate;
-pub use form::{Reaper, ReaperForm};
+pub use form::{Reaper, ReaperVariant};
 
 pub(crate) use form::{GD, MD, SGD, SMD};
 
