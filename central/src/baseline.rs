@@ -6,13 +6,13 @@ use crate::{
     fit::{Fit, Request},
     generator::Generator,
     parameter::{Options, Parameter},
-    privacy::{Neighbours, NoiseRule, Privacy},
+    privacy::{Neighbours, CentralCalibration, Privacy},
     rows::Rows,
 };
 
 /// What there is to say of an algorithm before running it; the command line is made from it.
 #[derive(Clone, Copy, Debug)]
-pub struct Card {
+pub struct AlgorithmInfo {
     /// Name on the command line, in kebab case.
     pub name: &'static str,
     /// Paper, and algorithm or equation in it.
@@ -24,25 +24,25 @@ pub struct Card {
     /// Neighbouring relations it can protect; empty where it has no private form.
     pub neighbours: &'static [Neighbours],
     /// Calibrations it has; empty where it has no private form.
-    pub calibrations: &'static [NoiseRule],
+    pub calibrations: &'static [CentralCalibration],
     /// The δ it is made for.
-    pub delta: Delta,
+    pub delta: DeltaSupport,
     /// Whether it may hold matrices of `p × p`; the others keep the rows, or a few of them, and `p × k` numbers.
-    pub quadratic: bool,
+    pub quadratic_memory: bool,
     /// Whether it has iterations, which [`Fit::trace`] shows.
-    pub traced: bool,
+    pub has_trace: bool,
     /// Its parameters.
     pub parameters: &'static [Parameter],
     /// How it is made.
-    pub(crate) make: Make,
+    pub(crate) constructor: Constructor,
 }
 
 /// Makes an algorithm with these parameters, which are within their limits.
-type Make = fn(&Options) -> Result<Box<dyn Baseline>>;
+type Constructor = fn(&Options) -> Result<Box<dyn Baseline>>;
 
-impl Card {
+impl AlgorithmInfo {
     /// What the algorithms without a private form have in common.
-    pub(crate) const fn plain(make: Make) -> Self {
+    pub(crate) const fn nonprivate(constructor: Constructor) -> Self {
         Self {
             name: "",
             source: "",
@@ -50,19 +50,19 @@ impl Card {
             guarantee: "",
             neighbours: &[],
             calibrations: &[],
-            delta: Delta::Positive,
-            quadratic: false,
-            traced: true,
+            delta: DeltaSupport::Positive,
+            quadratic_memory: false,
+            has_trace: true,
             parameters: &[],
             make,
         }
     }
 
     /// What those have in common that protect rows by Gaussian noise.
-    pub(crate) const fn private(make: Make) -> Self {
+    pub(crate) const fn private(constructor: Constructor) -> Self {
         Self {
             neighbours: &Neighbours::ALL,
-            calibrations: &NoiseRule::ALL,
+            calibrations: &CentralCalibration::ALL,
             ..Self::plain(make)
         }
     }
@@ -93,7 +93,7 @@ impl Card {
 
 /// Which δ an algorithm is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Delta {
+pub enum DeltaSupport {
     /// Its noise has no pure form.
     Positive,
     /// With δ = 0 it takes other noise.
@@ -105,7 +105,7 @@ pub enum Delta {
 /// A trusted-curator algorithm with its parameters.
 pub trait Baseline {
     /// What there is to say of it.
-    fn card(&self) -> &'static Card;
+    fn info(&self) -> &'static AlgorithmInfo;
 
     /// The top-`k` subspace of the rows. With [`Privacy::None`] the algorithm's non-private counterpart.
     ///
@@ -145,11 +145,11 @@ pub trait StreamingBaseline: Baseline {
 ///
 /// # Errors
 /// `invalid-request`, `invalid-budget`; the message names the value, the limit and the way out.
-pub fn check(card: &Card, dimension: usize, n: u64, request: &Request<'_>) -> Result<()> {
+pub fn check(info: &AlgorithmInfo, dimension: usize, n: u64, request: &Request<'_>) -> Result<()> {
     let refuse = |detail: String| Err(Error::invalid_request(detail));
     let k = request.k;
     if n == 0 {
-        return Err(crate::rows::no_rows());
+        return Err(crate::rows::no_rows_error());
     }
     if k == 0 || k > dimension {
         return refuse(format!(
@@ -164,30 +164,30 @@ pub fn check(card: &Card, dimension: usize, n: u64, request: &Request<'_>) -> Re
             truth.shape()
         ));
     }
-    let Privacy::Budget(target) = request.privacy else {
+    let Privacy::Private(target) = request.privacy else {
         return Ok(());
     };
-    let name = card.name;
-    if card.calibrations.is_empty() {
+    let name = info.name;
+    if info.calibrations.is_empty() {
         return refuse(format!(
             "{name} has no private form; run it without a budget (--epsilon inf), or use another algorithm"
         ));
     }
-    if !card.calibrations.contains(&target.calibration) {
+    if !info.calibrations.contains(&target.calibration) {
         return refuse(format!(
             "{name} has no {} noise, only {}",
             target.calibration,
-            names(card.calibrations.iter().map(|kind| kind.as_str()))
+            names(info.calibrations.iter().map(|kind| kind.as_str()))
         ));
     }
-    if !card.neighbours.contains(&target.neighbours) {
+    if !info.neighbours.contains(&target.neighbours) {
         return refuse(format!(
             "{name} does not protect {} neighbours, only {}",
             target.neighbours,
-            names(card.neighbours.iter().map(|kind| kind.as_str()))
+            names(info.neighbours.iter().map(|kind| kind.as_str()))
         ));
     }
-    if target.budget.is_pure() && card.delta == Delta::Positive {
+    if target.budget.is_pure() && info.delta == DeltaSupport::Positive {
         return Err(Error::new(
             ErrorCode::InvalidBudget,
             format!("delta is 0, which {name} cannot give; set delta, such as 1e-6"),

@@ -2,7 +2,7 @@
 
 use nalgebra::DMatrix;
 
-use crate::privacy::{Guarantee, Privacy};
+use crate::privacy::{RunGuarantee, Privacy};
 
 /// What is asked of a baseline.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +18,7 @@ pub struct Request<'a> {
 
 impl Request<'_> {
     /// `k` components without privacy and without a trace.
-    pub fn plain(k: usize) -> Self {
+    pub fn nonprivate(k: usize) -> Self {
         Self {
             k,
             privacy: Privacy::None,
@@ -44,11 +44,11 @@ pub struct Fit {
     /// Rows seen.
     pub n: u64,
     /// What the noise gives; `None` for a run without any.
-    pub privacy: Option<Guarantee>,
+    pub privacy: Option<RunGuarantee>,
     /// Error and objective after each iteration, where a truth was given and there are iterations.
     pub trace: Vec<TracePoint>,
     /// Numbers of the run worth showing: noise scales, steps, coherence; each with its name.
-    pub facts: Vec<(&'static str, f64)>,
+    pub diagnostics: Vec<(&'static str, f64)>,
 }
 
 /// One iteration.

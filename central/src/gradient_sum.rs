@@ -62,26 +62,26 @@ impl GradientSum {
 
     fn flush(&mut self) {
         if self.filled == self.block.ncols() {
-            self.sum += summed(&self.block, &self.factor, self.clip);
+            self.sum += clipped_sum(&self.block, &self.factor, self.clip);
         } else if self.filled > 0 {
             let rows = self.block.columns(0, self.filled).into_owned();
-            self.sum += summed(&rows, &self.factor, self.clip);
+            self.sum += clipped_sum(&rows, &self.factor, self.clip);
         }
         self.filled = 0;
     }
 }
 
 /// `Σ clip_β(x·(xᵀX))` over the columns x of `rows` (`d × n`).
-fn summed(rows: &DMatrix<f64>, factor: &DMatrix<f64>, clip: Option<f64>) -> DMatrix<f64> {
+fn clipped_sum(rows: &DMatrix<f64>, factor: &DMatrix<f64>, clip: Option<f64>) -> DMatrix<f64> {
     let mut scores = cross_product(rows, factor);
     if let Some(threshold) = clip {
-        shorten(&mut scores, rows.as_view(), threshold);
+        clip_summands(&mut scores, rows.as_view(), threshold);
     }
     product(rows, &scores)
 }
 
 /// Scales row i of `scores` so that ‖xᵢ‖·‖scoresᵢ‖, the Frobenius norm of the summand, is at most `threshold`.
-fn shorten(scores: &mut DMatrix<f64>, rows: DMatrixView<'_, f64>, threshold: f64) {
+fn clip_summands(scores: &mut DMatrix<f64>, rows: DMatrixView<'_, f64>, threshold: f64) {
     for (x, mut score) in rows.column_iter().zip(scores.row_iter_mut()) {
         let norm = x.norm() * score.norm();
         if norm > threshold {
@@ -124,6 +124,6 @@ mod tests {
             direct += summand * scale;
         }
         assert!((1..40).contains(&shortened), "{shortened}");
-        assert!((summed(&data, &factor, Some(threshold)) - direct).amax() < 1e-12);
+        assert!((clipped_sum(&data, &factor, Some(threshold)) - direct).amax() < 1e-12);
     }
 }

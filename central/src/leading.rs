@@ -7,9 +7,9 @@ use nalgebra::DMatrix;
 use crate::{Rows, block_lanczos::leading_pairs};
 
 /// Up to this dimension a full sum costs milliseconds.
-const SMALL: usize = 300;
+const MAX_CHEAP_DIMENSION: usize = 300;
 /// Largest dimension whose sum is formed where there are as many rows: it holds 32 MB.
-const LARGEST_SUM: usize = 2_000;
+const MAX_SUM_DIMENSION: usize = 2_000;
 /// Residuals ‖Av − θv‖ accepted, relative to the largest eigenvalue: those of [`top_k`].
 const RESIDUAL: f64 = 1e-11;
 
@@ -48,7 +48,7 @@ pub(crate) fn leading_of_sum(
     sum: impl FnOnce() -> DMatrix<f64>,
 ) -> Result<SymmetricEigen> {
     let p = products.dimension();
-    if p <= SMALL || (p <= LARGEST_SUM && p <= n) {
+    if p <= MAX_CHEAP_DIMENSION || (p <= MAX_SUM_DIMENSION && p <= n) {
         return top_k(&sum(), k);
     }
     if k == 0 || k > p {

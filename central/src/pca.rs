@@ -4,7 +4,7 @@ use eigenveil_estimation::{linalg, pca::pca as pca_of_moment};
 use eigenveil_shared::{Result, packed::PackedSymmetric, preprocess::FeatureRow};
 use nalgebra::{DMatrix, DVector};
 
-use crate::rows::{check_dimension, no_rows};
+use crate::rows::{check_dimension, no_rows_error};
 
 /// The non-private answer.
 #[derive(Clone, Debug)]
@@ -67,7 +67,7 @@ fn add_up(rows: impl IntoIterator<Item = Result<FeatureRow>>, dimension: usize) 
         n += 1;
     }
     if n == 0 {
-        return Err(no_rows());
+        return Err(no_rows_error());
     }
     sum.scale(1.0 / n as f64);
     Ok(Sums {

@@ -54,14 +54,14 @@ impl Neighbours {
 
 /// How the noise of a private run is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum NoiseRule {
+pub enum CentralCalibration {
     /// By an accountant, so that the whole run keeps its budget.
     Accounted,
     /// By the paper's formula, unstated constants taken as 1; the result says what really holds.
     AsPublished,
 }
 
-impl NoiseRule {
+impl CentralCalibration {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Accounted, Self::AsPublished];
 
@@ -74,7 +74,7 @@ impl NoiseRule {
     }
 }
 
-macro_rules! named {
+macro_rules! impl_names {
     ($kind:ident, $all:ident, $what:literal) => {
         impl fmt::Display for $kind {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -98,8 +98,8 @@ macro_rules! named {
     };
 }
 
-named!(Neighbours, WITH_ENTRY, "a neighbouring relation");
-named!(NoiseRule, ALL, "a calibration");
+impl_names!(Neighbours, WITH_ENTRY, "a neighbouring relation");
+impl_names!(CentralCalibration, ALL, "a calibration");
 
 /// A budget is always finite; without one there is no noise.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -112,7 +112,7 @@ pub enum Privacy {
 
 impl Privacy {
     /// A budget between these neighbours, by this noise.
-    pub fn with_budget(budget: Budget, neighbours: Neighbours, calibration: NoiseRule) -> Self {
+    pub fn with_budget(budget: Budget, neighbours: Neighbours, calibration: CentralCalibration) -> Self {
         Self::Budget(PrivacyTarget {
             budget,
             neighbours,
@@ -121,7 +121,7 @@ impl Privacy {
     }
 
     /// How the noise is chosen, where there is any.
-    pub(crate) fn calibration(&self) -> Option<NoiseRule> {
+    pub(crate) fn calibration(&self) -> Option<CentralCalibration> {
         match self {
             Self::None => None,
             Self::Budget(target) => Some(target.calibration),
@@ -137,39 +137,39 @@ pub struct PrivacyTarget {
     /// Between which data sets.
     pub neighbours: Neighbours,
     /// How the noise is chosen.
-    pub calibration: NoiseRule,
+    pub calibration: CentralCalibration,
 }
 
 impl PrivacyTarget {
     /// What is told of a run with this ε at the budget's δ.
-    pub(crate) fn guarantee(self, true_epsilon: Option<f64>, remark: Option<String>) -> Guarantee {
-        Guarantee {
+    pub(crate) fn guarantee(self, true_epsilon: Option<f64>, note: Option<String>) -> RunGuarantee {
+        RunGuarantee {
             budget: self.budget,
             neighbours: self.neighbours,
             calibration: self.calibration,
             true_epsilon,
-            remark,
+            note,
         }
     }
 }
 
 /// What a private run was asked for and what its noise really gives.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Guarantee {
+pub struct RunGuarantee {
     /// The budget asked for.
     pub budget: Budget,
     /// Between which data sets.
     pub neighbours: Neighbours,
     /// How the noise was chosen.
-    pub calibration: NoiseRule,
+    pub calibration: CentralCalibration,
     /// An ε that holds for the whole run at δ of the budget between these neighbours, rounded up; `None`
     /// where none does.
     pub true_epsilon: Option<f64>,
     /// What a reader must know besides (why none holds, say).
-    pub remark: Option<String>,
+    pub note: Option<String>,
 }
 
-impl Guarantee {
+impl RunGuarantee {
     /// Whether the budget asked for is kept.
     pub fn holds(&self) -> bool {
         self.true_epsilon

@@ -25,7 +25,7 @@ impl Rows {
     /// `invalid-request` without any.
     pub fn collect(rows: impl IntoIterator<Item = Result<FeatureRow>>) -> Result<Self> {
         let rows: Vec<FeatureRow> = rows.into_iter().collect::<Result<_>>()?;
-        let dimension = rows.first().ok_or_else(no_rows)?.dimension();
+        let dimension = rows.first().ok_or_else(no_rows_error)?.dimension();
         for (index, row) in rows.iter().enumerate() {
             check_dimension(index as u64, row, dimension)?;
         }
@@ -118,7 +118,7 @@ impl Symmetric for Rows {
 }
 
 /// The error of an empty table.
-pub(crate) fn no_rows() -> Error {
+pub(crate) fn no_rows_error() -> Error {
     Error::invalid_request("there are no rows; give at least one")
 }
 

@@ -51,7 +51,7 @@ pub(crate) fn shuffled<'a>(
 }
 
 /// The error of a number of steps beside a number of rows a step.
-pub(crate) fn both_set() -> Error {
+pub(crate) fn conflicting_steps_error() -> Error {
     Error::invalid_request(
         "iterations and batch are both set; each follows from n and the other: leave one out",
     )

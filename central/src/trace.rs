@@ -7,7 +7,7 @@ use nalgebra::DMatrix;
 use crate::TracePoint;
 
 /// Whether step t of `steps` is worth a trace point: every step of a short run, a hundred of a long one.
-pub(crate) fn is_watched(t: usize, steps: usize) -> bool {
+pub(crate) fn is_recorded(t: usize, steps: usize) -> bool {
     t.is_multiple_of(steps.div_ceil(100)) || t == steps
 }
 

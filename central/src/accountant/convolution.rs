@@ -1,26 +1,26 @@
 //! Composition of privacy losses: convolution on a grid by FFT.
 //!
 //! The law of the sum is tilted by `e^{λL}` (λ half the Chernoff exponent at the δ of interest) before the transform and
-//! back after it, so that a δ of 1e-12 keeps as many digits as one of 0.1. Everything that is lost is added to δ:
+//! back after it, so that a δ of 1e-12 keeps as many digits as one of 0.1. Everything that is infinite_mass is added to δ:
 //! mass outside the window (Chernoff's bound on the law on the grid), infinite losses, and a bound of the transform's rounding.
 
 use eigenveil_shared::{Error, ErrorCode, Result};
 use realfft::{RealFftPlanner, num_complex::Complex64};
 
-use super::loss::{GridLaw, Step};
+use super::privacy_loss::{DiscretePld, Step};
 
 /// Points of the window.
 const POINTS: usize = 1 << 17;
 /// Grid points one step may have.
 const MAX_CELLS: f64 = 4.0 * POINTS as f64;
 /// Smallest λ tried.
-const SMALLEST_EXPONENT: f64 = 1e-6;
+const MIN_EXPONENT: f64 = 1e-6;
 /// Tilted mass that may fall outside the window on each side.
 const LN_OUTSIDE: f64 = -25.0;
 
 /// Where the composed loss is wanted with full precision.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Focus {
+pub(super) enum Target {
     /// Around the ε of this δ.
     Delta(f64),
     /// Around this ε.
@@ -28,7 +28,7 @@ pub(super) enum Focus {
 }
 
 /// The composed loss of several steps, on a window around the losses that decide the δ asked for.
-pub(super) struct Composed {
+pub(super) struct ComposedPld {
     /// Grid width.
     width: f64,
     /// Grid index of the first point of the window.
@@ -39,16 +39,16 @@ pub(super) struct Composed {
     /// `ln E e^{λL}` of the law on the grid.
     ln_moment: f64,
     /// Mass of infinite loss.
-    lost: f64,
+    infinite_mass: f64,
     /// Tilted mass above the window.
     above: f64,
     /// Bound of the rounding of one tilted mass, and the same for all together.
     rounding: f64,
 }
 
-impl Composed {
+impl ComposedPld {
     /// Steps with how often each is taken.
-    pub(super) fn new(steps: &[(Step, u64)], focus: Focus) -> Result<Self> {
+    pub(super) fn new(steps: &[(Step, u64)], focus: Target) -> Result<Self> {
         let nodes: Vec<(Vec<(f64, f64)>, f64)> = steps
             .iter()
             .map(|(step, times)| (step.nodes(), *times as f64))
@@ -79,7 +79,7 @@ impl Composed {
             }
             // Losses are bounded, and the exponent has gone to their upper end: tilt less.
             lambda *= 0.5;
-            if lambda < SMALLEST_EXPONENT || width.is_nan() {
+            if lambda < MIN_EXPONENT || width.is_nan() {
                 return Err(Error::new(
                     ErrorCode::InvalidBudget,
                     "the noise is too small for these steps to be accounted; use more noise, fewer steps or a larger epsilon",
@@ -102,7 +102,7 @@ impl Composed {
         let mut product = vec![Complex64::new(1.0, 0.0); POINTS / 2 + 1];
         // Σ over steps of times/|f|: how the relative rounding of each factor adds up.
         let mut amplification = vec![0.0; POINTS / 2 + 1];
-        let (mut total_moment, mut lost) = (0.0, 0.0);
+        let (mut total_moment, mut infinite_mass) = (0.0, 0.0);
         let mut laws = Vec::with_capacity(steps.len());
         for (step, times) in steps {
             let law = step.on_grid(width);
@@ -127,7 +127,7 @@ impl Composed {
                 *amplification += *times as f64 / radius.max(1e-12);
             }
             total_moment += *times as f64 * moment;
-            lost += *times as f64 * law.lost;
+            infinite_mass += *times as f64 * law.infinite_mass;
             laws.push((law, *times as f64));
         }
         let one = 8.0 * f64::EPSILON * (POINTS as f64).log2();
@@ -165,7 +165,7 @@ impl Composed {
             tilted: sums,
             lambda,
             ln_moment: total_moment,
-            lost,
+            infinite_mass,
             above,
             rounding,
         })
@@ -194,11 +194,11 @@ impl Composed {
                 }
             })
             .sum();
-        (scale * (sum + self.above) + self.lost).min(1.0)
+        (scale * (sum + self.above) + self.infinite_mass).min(1.0)
     }
 }
 
-fn points(law: &GridLaw, width: f64) -> impl Iterator<Item = (f64, f64)> + Clone {
+fn points(pld: &DiscretePld, width: f64) -> impl Iterator<Item = (f64, f64)> + Clone {
     law.masses
         .iter()
         .zip(law.first..)
@@ -226,12 +226,12 @@ fn ln_moment(points: impl Iterator<Item = (f64, f64)> + Clone, s: f64) -> f64 {
 }
 
 /// The λ > 0 that minimises Chernoff's bound: of ε, `(K(λ) + ln 1/δ)/λ`, or of δ, `K(λ) − λε`.
-fn chernoff_exponent(cumulant: &impl Fn(f64) -> f64, focus: Focus) -> f64 {
+fn chernoff_exponent(cumulant: &impl Fn(f64) -> f64, focus: Target) -> f64 {
     let bound = |ln_lambda: f64| {
         let lambda = ln_lambda.exp();
         match focus {
-            Focus::Delta(delta) => (cumulant(lambda) - delta.ln()) / lambda,
-            Focus::Epsilon(epsilon) => cumulant(lambda) - lambda * epsilon,
+            Target::Delta(delta) => (cumulant(lambda) - delta.ln()) / lambda,
+            Target::Epsilon(epsilon) => cumulant(lambda) - lambda * epsilon,
         }
     };
     let (mut low, mut high) = (1e-4_f64.ln(), 1e5_f64.ln());

@@ -13,7 +13,7 @@
 mod convolution;
 pub mod full_batch;
 pub mod laplace;
-mod loss;
+mod privacy_loss;
 mod renyi;
 mod run;
 

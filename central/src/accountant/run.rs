@@ -6,8 +6,8 @@ use eigenveil_shared::{
 };
 
 use super::{
-    convolution::{Composed, Focus},
-    loss::{Pair, Step},
+    convolution::{ComposedPld, Target},
+    privacy_loss::{DominatingPair, Step},
     renyi,
 };
 use crate::privacy::Neighbours;
@@ -96,7 +96,7 @@ impl RunAccountant {
         if self.subsampled.is_empty() {
             return Ok(self.gaussian_delta(epsilon));
         }
-        self.worst(|steps| Ok(Composed::new(steps, Focus::Epsilon(epsilon))?.delta(epsilon)))
+        self.worst(|steps| Ok(ComposedPld::new(steps, Target::Epsilon(epsilon))?.delta(epsilon)))
     }
 
     /// An ε such that the run is (ε, `delta`)-differentially private, by the composed privacy loss, rounded
@@ -120,7 +120,7 @@ impl RunAccountant {
                 .ok_or_else(none);
         }
         self.worst(|steps| {
-            let composed = Composed::new(steps, Focus::Delta(delta))?;
+            let composed = ComposedPld::new(steps, Target::Delta(delta))?;
             smallest_epsilon(|epsilon| composed.delta(epsilon), delta, PRECISION).ok_or_else(none)
         })
     }
@@ -143,10 +143,10 @@ impl RunAccountant {
 
     /// The larger of what both orders of the neighbours give.
     fn worst(&self, bound: impl Fn(&[(Step, u64)]) -> Result<f64>) -> Result<f64> {
-        let pairs: &[fn(f64) -> Pair] = match self.neighbours {
-            Neighbours::ZeroOut => &[|rate| Pair::Remove { rate }, |rate| Pair::Add { rate }],
+        let pairs: &[fn(f64) -> DominatingPair] = match self.neighbours {
+            Neighbours::ZeroOut => &[|rate| DominatingPair::Remove { rate }, |rate| DominatingPair::Add { rate }],
             // Symmetric. Entries have no subsampled steps.
-            Neighbours::Replace | Neighbours::Entry => &[|rate| Pair::Replace { rate }],
+            Neighbours::Replace | Neighbours::Entry => &[|rate| DominatingPair::Replace { rate }],
         };
         let mut worst = 0.0_f64;
         for pair in pairs {
@@ -164,7 +164,7 @@ impl RunAccountant {
             if self.mu_squared > 0.0 {
                 // A Gaussian moved by Δ, whatever the neighbours.
                 let step = Step {
-                    pair: Pair::Remove { rate: 1.0 },
+                    pair: DominatingPair::Remove { rate: 1.0 },
                     multiplier: 1.0 / self.mu_squared.sqrt().next_up(),
                 };
                 steps.push((step, 1));

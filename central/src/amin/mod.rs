@@ -8,11 +8,11 @@ use nalgebra::{DMatrix, DVector};
 
 use crate::{
     accountant::laplace,
-    baseline::{Baseline, Card, Delta, check},
+    baseline::{Baseline, AlgorithmInfo, Delta, check},
     fit::{Fit, Request},
     generator::Generator,
     noise::EntryNoise,
-    privacy::{Neighbours, NoiseRule, Privacy, PrivacyTarget},
+    privacy::{Neighbours, CentralCalibration, Privacy, PrivacyTarget},
     rows::Rows,
 };
 
@@ -27,15 +27,15 @@ use crate::{
 #[derive(Default)]
 pub struct Amin;
 
-pub(crate) static CARD: Card = Card {
+pub(crate) static INFO: AlgorithmInfo = AlgorithmInfo {
     name: "amin",
     source: "Amin, Dick, Kulesza, Muñoz Medina & Vassilvitskii 2019, Algorithm 1",
     description: "eigenvectors one after another by the exponential mechanism on the sphere",
     guarantee: "accounted: pure ε; as-published: pure, with less than the ε it claims to spend (printed)",
-    delta: Delta::Zero,
-    quadratic: true,
-    traced: false,
-    ..Card::private(|_| Ok(Box::new(Amin)))
+    delta: DeltaSupport::Zero,
+    quadratic_memory: true,
+    has_trace: false,
+    ..AlgorithmInfo::private(|_| Ok(Box::new(Amin)))
 };
 
 /// Constants of a run.
@@ -55,18 +55,18 @@ impl Noise {
         // What a draw of constant c costs per c, and how far the eigenvalues move in sum.
         let (cost, moved) = match target.neighbours {
             Neighbours::ZeroOut => (1.0, 1.0),
-            // Entries: refused before by the card.
+            // Entries: refused before by the info.
             Neighbours::Replace | Neighbours::Entry => (2.0, 2.0),
         };
         let part = budget.epsilon() / (k as f64 + 1.0);
         let (concentration, scale) = match target.calibration {
-            NoiseRule::Accounted => (part / cost, laplace::scale(part, moved, 1)?),
-            NoiseRule::AsPublished => (part / 4.0, 2.0 / part),
+            CentralCalibration::Accounted => (part / cost, laplace::scale(part, moved, 1)?),
+            CentralCalibration::AsPublished => (part / 4.0, 2.0 / part),
         };
         // Of the budget asked for, rounding can only be in the last digits.
         let spent = match target.calibration {
-            NoiseRule::Accounted => budget.epsilon(),
-            NoiseRule::AsPublished => {
+            CentralCalibration::Accounted => budget.epsilon(),
+            CentralCalibration::AsPublished => {
                 k as f64 * concentration * cost + laplace::true_epsilon(scale, moved, 1)
             }
         };
@@ -79,29 +79,29 @@ impl Noise {
 }
 
 impl Baseline for Amin {
-    fn card(&self) -> &'static Card {
-        &CARD
+    fn info(&self) -> &'static AlgorithmInfo {
+        &INFO
     }
 
     fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
         let (n, k) = (rows.n() as u64, request.k);
-        check(&CARD, rows.dimension(), n, request)?;
+        check(&INFO, rows.dimension(), n, request)?;
         let sum = rows.sum_of_outer_products();
         let leading = top_k(&sum, k)?;
-        let Privacy::Budget(target) = request.privacy else {
+        let Privacy::Private(target) = request.privacy else {
             return Ok(Fit {
                 subspace: leading.vectors,
                 n,
                 privacy: None,
                 trace: Vec::new(),
-                facts: Vec::new(),
+                diagnostics: Vec::new(),
             });
         };
         let noise = Noise::new(target, k)?;
         let mut noisy_values = DMatrix::from_column_slice(k, 1, leading.values.as_slice());
         EntryNoise::Laplace { scale: noise.scale }.add_to(&mut noisy_values, rng);
-        let mut facts = vec![("concentration", noise.concentration)];
-        facts.extend(
+        let mut diagnostics = vec![("concentration", noise.concentration)];
+        diagnostics.extend(
             noisy_values
                 .iter()
                 .map(|&value| ("noisy_eigenvalue_of_sum", value)),
@@ -111,7 +111,7 @@ impl Baseline for Amin {
             n,
             privacy: Some(target.guarantee(Some(noise.true_epsilon), None)),
             trace: Vec::new(),
-            facts,
+            diagnostics,
         })
     }
 }
@@ -172,21 +172,21 @@ mod tests {
             };
             Noise::new(target, 3).unwrap()
         };
-        let zero_out = of(Neighbours::ZeroOut, NoiseRule::Accounted);
+        let zero_out = of(Neighbours::ZeroOut, CentralCalibration::Accounted);
         assert!(
             (zero_out.concentration - 0.3).abs() < 1e-12
                 && (zero_out.scale - 1.0 / 0.3).abs() < 1e-12
         );
-        let replace = of(Neighbours::Replace, NoiseRule::Accounted);
+        let replace = of(Neighbours::Replace, CentralCalibration::Accounted);
         assert!(
             (replace.concentration - 0.15).abs() < 1e-12
                 && (replace.scale - 2.0 / 0.3).abs() < 1e-12
         );
         assert_eq!(replace.true_epsilon, 1.2);
         // 3·(0.3/4)·2 + 0.3, and half of that.
-        let published = of(Neighbours::Replace, NoiseRule::AsPublished).true_epsilon;
+        let published = of(Neighbours::Replace, CentralCalibration::AsPublished).true_epsilon;
         assert!((published - 0.75).abs() < 1e-12, "{published}");
-        let published = of(Neighbours::ZeroOut, NoiseRule::AsPublished).true_epsilon;
+        let published = of(Neighbours::ZeroOut, CentralCalibration::AsPublished).true_epsilon;
         assert!((published - 0.375).abs() < 1e-12, "{published}");
     }
 

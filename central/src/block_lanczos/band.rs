@@ -9,14 +9,14 @@ use eigenveil_shared::Result;
 use nalgebra::{DMatrix, DVector};
 
 /// Below this dimension, and where more than the second share of the vectors is wanted, a full decomposition is as good.
-const SMALLEST: usize = 256;
-const LARGEST_SHARE: usize = 3;
+const MIN_DIMENSION: usize = 256;
+const MIN_DIMENSIONS_PER_VECTOR: usize = 3;
 /// Of the largest entry: squares neither vanish nor overflow. The full decomposition scales its matrix.
-const SAFE: std::ops::Range<f64> = 1e-100..1e100;
+const SAFE_RANGE: std::ops::Range<f64> = 1e-100..1e100;
 /// ‖Tv − λv‖ of a pair, relative to the largest |λ|. Where a vector does not come to it, it is left to a full decomposition.
-const ACCURACY: f64 = 1e-12;
+const RESIDUAL_TOLERANCE: f64 = 1e-12;
 /// Solves before that.
-const SOLVES: usize = 4;
+const MAX_SOLVES: usize = 4;
 
 /// A symmetric matrix whose entries further than b from the diagonal are zero.
 pub(crate) struct Band {
@@ -60,7 +60,7 @@ impl Band {
 
     /// All eigenvalues, and the vectors of as many leading ones as `wanted` says on seeing them.
     pub(crate) fn leading(&self, wanted: impl FnOnce(&[f64]) -> Result<usize>) -> Result<Leading> {
-        let here = self.dimension >= SMALLEST && SAFE.contains(&self.largest());
+        let here = self.dimension >= MIN_DIMENSION && SAFE_RANGE.contains(&self.largest());
         let values = here.then(|| self.values()).flatten();
         let (values, full) = match values {
             Some(values) => (values, None),
@@ -70,7 +70,7 @@ impl Band {
             }
         };
         let count = wanted(&values)?;
-        let few = full.is_none() && count * LARGEST_SHARE <= self.dimension;
+        let few = full.is_none() && count * MIN_DIMENSIONS_PER_VECTOR <= self.dimension;
         let vectors = few.then(|| self.vectors(&values, count)).flatten();
         let vectors = match (vectors, full) {
             (Some(vectors), _) => vectors,
@@ -183,7 +183,7 @@ impl Band {
             let solver = Shifted::new(self, value, largest);
             let mut vector = random.draw(n);
             let mut found = false;
-            for _ in 0..SOLVES {
+            for _ in 0..MAX_SOLVES {
                 solver.solve(vector.as_mut_slice());
                 let before = vectors.columns(0, j);
                 // Twice: of a repeated value most of what comes out may lie along the vectors there are.
@@ -193,7 +193,7 @@ impl Band {
                     vector.gemv(-1.0, &before, &overlap, 1.0);
                 }
                 vector /= vector.norm();
-                found = (self.times(&vector) - &vector * value).norm() <= ACCURACY * largest;
+                found = (self.times(&vector) - &vector * value).norm() <= RESIDUAL_TOLERANCE * largest;
                 if found {
                     break;
                 }
@@ -346,7 +346,7 @@ mod tests {
         dense.fill_upper_triangle_with_lower_triangle();
         for (column, value) in vectors.column_iter().zip(values) {
             let residual = &dense * column - column * (*value / unit);
-            assert!(residual.norm() <= 2.0 * ACCURACY * scale);
+            assert!(residual.norm() <= 2.0 * RESIDUAL_TOLERANCE * scale);
         }
     }
 

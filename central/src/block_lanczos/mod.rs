@@ -16,12 +16,12 @@ use rand_distr::{ChiSquared, Distribution, StandardNormal};
 use band::{Band, Leading};
 
 /// A new direction smaller than this share of the matrix's size is rounding.
-const DEPENDENT: f64 = 1e-11;
+const DEPENDENCE_TOLERANCE: f64 = 1e-11;
 /// Residuals of [`spectrum_edges`], relative.
 const EDGE_ACCURACY: f64 = 0.005;
 /// A direction that keeps this share of its length is as orthogonal to the span as the span's own basis is: below it what is missing there
 /// would be amplified from block to block. A shorter one has the span taken out again.
-const KEPT: f64 = std::f64::consts::FRAC_1_SQRT_2;
+const REORTHOGONALIZE_BELOW: f64 = std::f64::consts::FRAC_1_SQRT_2;
 
 /// A symmetric Gaussian matrix W that nobody has looked at: standard deviation `sd` along every direction of unit Frobenius
 /// norm, which is `sd` on the diagonal and `sd/√2` off it (the Gaussian orthogonal ensemble).
@@ -35,7 +35,7 @@ const KEPT: f64 = std::f64::consts::FRAC_1_SQRT_2;
 /// Gaussian, of which only R of `G = FR` matters, since F is a uniformly distributed frame and independent of R. So R is drawn
 /// (Bartlett: `χ` on its diagonal, normal above), and F gives b further coordinates to count in. In coordinates d + 1, d + 2, … a result stands
 /// for what it is in any uniformly distributed frame of the dimensions beyond.
-pub(crate) struct UnseenNoise<'a> {
+pub(crate) struct LazyGoe<'a> {
     /// Standard deviation along a direction of unit Frobenius norm.
     pub sd: f64,
     /// Dimensions in which the matrix is zero, after its own.
@@ -44,7 +44,7 @@ pub(crate) struct UnseenNoise<'a> {
     pub rng: &'a mut dyn Rng,
 }
 
-impl UnseenNoise<'_> {
+impl LazyGoe<'_> {
     fn normal(&mut self) -> f64 {
         StandardNormal.sample(&mut self.rng)
     }
@@ -93,7 +93,7 @@ pub(crate) fn leading_pairs(
     matrix: &dyn Symmetric,
     k: usize,
     accuracy: f64,
-    most: usize,
+    max_dimension: usize,
 ) -> Result<Option<SymmetricEigen>> {
     let p = matrix.dimension();
     let width = (k + 2).max(8).min(p);
@@ -102,11 +102,11 @@ pub(crate) fn leading_pairs(
     let mut look_at = 4 * width;
     loop {
         let grown = lanczos.grow();
-        if grown && lanczos.multiplied() < look_at {
+        if grown && lanczos.krylov_dimension() < look_at {
             continue;
         }
         let Ritz { pairs, residuals } = lanczos.ritz(|values| Ok(k.min(values.len())))?;
-        let searched = lanczos.multiplied();
+        let searched = lanczos.krylov_dimension();
         let allowed = accuracy * pairs.values.iter().fold(0.0, |m: f64, v| m.max(v.abs()));
         if searched >= k && residuals.iter().all(|&r| r <= allowed) {
             let mut vectors = lanczos.vectors(&pairs.vectors);
@@ -150,7 +150,7 @@ impl Symmetric for Negative<'_> {
 /// `A = QTQᵀ + (the last block's way out)` with A = H + W, T block tridiagonal.
 pub(crate) struct BlockLanczos<'a, 'n> {
     matrix: &'a dyn Symmetric,
-    noise: Option<&'a mut UnseenNoise<'n>>,
+    noise: Option<&'a mut LazyGoe<'n>>,
     /// Q, in the leading `width` of its columns and `height` of its rows: those after the matrix's own are coordinates of the noise
     /// beyond it.
     basis: DMatrix<f64>,
@@ -177,7 +177,7 @@ impl<'a, 'n> BlockLanczos<'a, 'n> {
     /// From the span of `start`, which must not depend on the noise.
     pub(crate) fn new(
         matrix: &'a dyn Symmetric,
-        noise: Option<&'a mut UnseenNoise<'n>>,
+        noise: Option<&'a mut LazyGoe<'n>>,
         start: &DMatrix<f64>,
     ) -> Self {
         let mut lanczos = Self {
@@ -196,13 +196,13 @@ impl<'a, 'n> BlockLanczos<'a, 'n> {
         lanczos
     }
 
-    /// Dimension of the space that was multiplied.
-    pub(crate) fn multiplied(&self) -> usize {
+    /// Dimension of the space that was krylov_dimension.
+    pub(crate) fn krylov_dimension(&self) -> usize {
         self.open
     }
 
     /// Whether a block gave fewer new directions than it has columns.
-    pub(crate) fn lost_directions(&self) -> bool {
+    pub(crate) fn is_rank_deficient(&self) -> bool {
         self.below.iter().any(|below| below.nrows() < below.ncols())
     }
 
@@ -244,20 +244,20 @@ impl<'a, 'n> BlockLanczos<'a, 'n> {
     /// Takes the span so far out of `directions`, appends an orthonormal basis B of the rest, and gives R with
     /// `(I − QQᵀ)·directions = B·R`.
     fn append(&mut self, mut directions: DMatrix<f64>) -> DMatrix<f64> {
-        let smallest = DEPENDENT * self.scale;
+        let smallest = DEPENDENCE_TOLERANCE * self.scale;
         // Nearly all that is in the span is along the last two blocks; without them one pass over the whole span mostly does.
         let recent = 2 * self.diagonal.first().map_or(0, DMatrix::ncols);
-        self.take_out(&mut directions, self.width.saturating_sub(recent));
+        self.orthogonalize(&mut directions, self.width.saturating_sub(recent));
         let lengths: Vec<f64> = directions.column_iter().map(|c| c.norm()).collect();
-        self.take_out(&mut directions, 0);
+        self.orthogonalize(&mut directions, 0);
         let (mut r, left) = orthonormal_part(&mut directions, smallest);
         // A short column has been blown up, and with it its rounding along the span. Twice is enough (Parlett 1998, Section 6.9).
         if left
             .iter()
             .zip(&lengths)
-            .any(|(left, all)| *left < KEPT * all)
+            .any(|(left, all)| *left < REORTHOGONALIZE_BELOW * all)
         {
-            self.take_out(&mut directions, 0);
+            self.orthogonalize(&mut directions, 0);
             r = orthonormal_part(&mut directions, 0.5).0 * r;
         }
         let b = directions.ncols();
@@ -283,7 +283,7 @@ impl<'a, 'n> BlockLanczos<'a, 'n> {
     }
 
     /// The basis from column `from` on out of `directions`.
-    fn take_out(&self, directions: &mut DMatrix<f64>, from: usize) {
+    fn orthogonalize(&self, directions: &mut DMatrix<f64>, from: usize) {
         let count = self.width - from;
         if count == 0 || directions.ncols() == 0 {
             return;
@@ -426,7 +426,7 @@ mod tests {
         let leading = |shift: f64| {
             let shifted = &matrix + DMatrix::from_diagonal_element(p, p, shift);
             let mut lanczos = BlockLanczos::new(&shifted, None, &start);
-            while lanczos.multiplied() < 240 {
+            while lanczos.krylov_dimension() < 240 {
                 assert!(lanczos.grow());
             }
             let basis = lanczos.vectors(&DMatrix::identity(240, 240));
@@ -452,10 +452,10 @@ mod tests {
         let mut lanczos = BlockLanczos::new(&matrix, None, &start);
         while lanczos.grow() {}
         // The range has 20 dimensions, the start three more.
-        assert!(lanczos.multiplied() >= 20 && lanczos.multiplied() <= 26);
+        assert!(lanczos.krylov_dimension() >= 20 && lanczos.krylov_dimension() <= 26);
         let basis = lanczos.vectors(&DMatrix::identity(
-            lanczos.multiplied(),
-            lanczos.multiplied(),
+            lanczos.krylov_dimension(),
+            lanczos.krylov_dimension(),
         ));
         assert!(orthonormality_defect(&basis) < 1e-13);
         let pairs = lanczos.ritz(|values| Ok(values.len())).unwrap().pairs;

@@ -23,13 +23,13 @@ pub struct Constants {
 
 impl Default for Constants {
     fn default() -> Self {
-        Self::USUAL
+        Self::DEFAULT
     }
 }
 
 impl Constants {
     /// Where nothing is set.
-    pub(super) const USUAL: Self = Self {
+    pub(super) const DEFAULT: Self = Self {
         zeta: 0.01,
         tail_scale: 1.0,
         tail_power: 1.0,
@@ -37,15 +37,15 @@ impl Constants {
         group_rows: 20,
     };
 
-    /// As set, the others as usual.
+    /// As set, the others as default.
     pub(super) fn with(options: &Options) -> Self {
-        let usual = Self::USUAL;
+        let default = Self::DEFAULT;
         Self {
-            zeta: options.number(ZETA).unwrap_or(usual.zeta),
-            tail_scale: options.number(TAIL_SCALE).unwrap_or(usual.tail_scale),
-            tail_power: options.number(TAIL_POWER).unwrap_or(usual.tail_power),
-            groups: options.number(GROUPS).unwrap_or(usual.groups),
-            group_rows: options.count(GROUP_ROWS).unwrap_or(usual.group_rows),
+            zeta: options.number(ZETA).unwrap_or(default.zeta),
+            tail_scale: options.number(TAIL_SCALE).unwrap_or(default.tail_scale),
+            tail_power: options.number(TAIL_POWER).unwrap_or(default.tail_power),
+            groups: options.number(GROUPS).unwrap_or(default.groups),
+            group_rows: options.count(GROUP_ROWS).unwrap_or(default.group_rows),
         }
     }
 
@@ -65,8 +65,8 @@ mod tests {
     #[test]
     fn out_of_range_is_refused_by_name() {
         type Change = fn(&mut Constants);
-        let usual = Constants::default();
-        assert!(usual.check().is_ok());
+        let default = Constants::default();
+        assert!(default.check().is_ok());
         let wrong: [(&str, Change); 6] = [
             ("zeta", |c| c.zeta = 0.0),
             ("zeta", |c| c.zeta = f64::NAN),
@@ -76,7 +76,7 @@ mod tests {
             ("group-rows", |c| c.group_rows = 1),
         ];
         for (name, make_wrong) in wrong {
-            let mut constants = usual;
+            let mut constants = default;
             make_wrong(&mut constants);
             let error = constants.check().unwrap_err();
             assert!(error.detail().starts_with(name), "{error}");

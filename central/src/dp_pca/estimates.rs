@@ -8,7 +8,7 @@ use super::budget::{BINS_PER_DOUBLING, StepBudget};
 use crate::{Generator, noise::EntryNoise};
 
 /// Eigenvalues below this count as this: gradients that do not spread at all have no logarithm.
-const SMALLEST: f64 = 1e-24;
+const MIN_EIGENVALUE: f64 = 1e-24;
 
 /// Top eigenvalue of the gradients' covariance (columns of `gradients`), to a factor of about √2; `None` where no bin
 /// of the histogram is full enough. Pairs are subtracted, which removes the mean, and grouped; the groups' top
@@ -27,7 +27,7 @@ pub(super) fn top_eigenvalue(
         });
         // ΔᵀΔ has the eigenvalues of ΔΔᵀ, and is small; a difference has twice the covariance.
         let top = symmetric_eigenvalues(&cross_product(&differences, &differences))?[0];
-        let value = (top / (2 * pairs) as f64).max(SMALLEST);
+        let value = (top / (2 * pairs) as f64).max(MIN_EIGENVALUE);
         bins.push((BINS_PER_DOUBLING * value.log2()).floor() as i64);
     }
     let fullest = budget.eigenvalue.fullest(bins.into_iter(), rng);
@@ -70,11 +70,11 @@ mod tests {
     use eigenveil_shared::privacy::{Budget, gaussian};
 
     use super::*;
-    use crate::{NoiseRule, dp_pca::Constants, generator};
+    use crate::{CentralCalibration, dp_pca::Constants, generator};
 
     fn budget(epsilon: f64, d: usize) -> StepBudget {
         let budget = Budget::approximate(epsilon, 1e-6).unwrap();
-        StepBudget::new(budget, NoiseRule::Accounted, d, 1e9, Constants::default()).unwrap()
+        StepBudget::new(budget, CentralCalibration::Accounted, d, 1e9, Constants::default()).unwrap()
     }
 
     fn normal(d: usize, n: usize, sd: f64, center: f64) -> DMatrix<f64> {
@@ -100,7 +100,7 @@ mod tests {
         }
         let still = DMatrix::from_element(10, rows, 0.3);
         let found = top_eigenvalue(&still, &budget, &mut rng).unwrap().unwrap();
-        assert!(found < 2.0 * SMALLEST);
+        assert!(found < 2.0 * MIN_EIGENVALUE);
     }
 
     /// Equal gradients: the mean is theirs and the noise that of the box, computed here from the analytic formula.
@@ -109,7 +109,7 @@ mod tests {
     fn the_mean_has_the_noise_of_its_box() {
         let (d, epsilon) = (25, 1.5);
         let budget = budget(epsilon, d);
-        let rows = 2 * budget.fewest_rows();
+        let rows = 2 * budget.min_rows();
         let gradients = DMatrix::from_element(d, rows, 0.4);
         let eigenvalue: f64 = 1e-4;
         let mut rng = generator(Some(2)).unwrap();

@@ -5,13 +5,13 @@ use eigenveil_shared::{
     privacy::{Budget, gaussian},
 };
 
-use super::fit_of_sum;
+use super::fit_from_sum;
 use crate::{
-    baseline::{Baseline, Card, check},
+    baseline::{Baseline, AlgorithmInfo, check},
     fit::{Fit, Request},
     generator::Generator,
     noise::add_symmetric_noise,
-    privacy::{NoiseRule, Privacy, PrivacyTarget},
+    privacy::{CentralCalibration, Privacy, PrivacyTarget},
     rows::Rows,
 };
 
@@ -34,34 +34,34 @@ pub struct AnalyzeGauss;
 #[derive(Default)]
 pub struct ModSulq;
 
-pub(crate) static ANALYZE_GAUSS: Card = Card {
+pub(crate) static ANALYZE_GAUSS: AlgorithmInfo = AlgorithmInfo {
     name: "analyze-gauss",
     source: "Dwork, Talwar, Thakurta & Zhang 2014, Algorithm 1",
     description: "PCA of the second moment with symmetric Gaussian noise",
     guarantee: "accounted: (ε, δ), exactly; as-published: the classical formula, too small for large ε (the true ε is printed)",
-    quadratic: true,
-    traced: false,
-    ..Card::private(|_| Ok(Box::new(AnalyzeGauss)))
+    quadratic_memory: true,
+    has_trace: false,
+    ..AlgorithmInfo::private(|_| Ok(Box::new(AnalyzeGauss)))
 };
 
-pub(crate) static MOD_SULQ: Card = Card {
+pub(crate) static MOD_SULQ: AlgorithmInfo = AlgorithmInfo {
     name: "mod-sulq",
     source: "Chaudhuri, Sarwate & Sinha 2012, Algorithm 1",
     description: "as analyze-gauss with noise that grows with p",
     guarantee: "accounted: the noise of analyze-gauss; as-published: holds, with some p times the noise it needs",
-    quadratic: true,
-    traced: false,
-    ..Card::private(|_| Ok(Box::new(ModSulq)))
+    quadratic_memory: true,
+    has_trace: false,
+    ..AlgorithmInfo::private(|_| Ok(Box::new(ModSulq)))
 };
 
 impl Baseline for AnalyzeGauss {
-    fn card(&self) -> &'static Card {
+    fn info(&self) -> &'static AlgorithmInfo {
         &ANALYZE_GAUSS
     }
 
     fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
         fit_with(
-            self.card(),
+            self.info(),
             rows,
             request,
             rng,
@@ -71,13 +71,13 @@ impl Baseline for AnalyzeGauss {
 }
 
 impl Baseline for ModSulq {
-    fn card(&self) -> &'static Card {
+    fn info(&self) -> &'static AlgorithmInfo {
         &MOD_SULQ
     }
 
     fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
         let (n, p) = (rows.n() as f64, rows.dimension() as f64);
-        fit_with(self.card(), rows, request, rng, |budget| {
+        fit_with(self.info(), rows, request, rng, |budget| {
             Ok(n * mod_sulq_beta(budget, n, p))
         })
     }
@@ -93,30 +93,30 @@ fn mod_sulq_beta(budget: Budget, n: f64, p: f64) -> f64 {
 /// σ of the noise on the sum, `published` where the paper's formula is asked for.
 fn sigma(target: PrivacyTarget, published: impl Fn(Budget) -> Result<f64>) -> Result<f64> {
     match target.calibration {
-        NoiseRule::Accounted => {
+        CentralCalibration::Accounted => {
             gaussian::analytic_sigma(target.budget, target.neighbours.outer_sensitivity())
         }
-        NoiseRule::AsPublished => published(target.budget),
+        CentralCalibration::AsPublished => published(target.budget),
     }
 }
 
 fn fit_with(
-    card: &Card,
+    info: &AlgorithmInfo,
     rows: &Rows,
     request: &Request<'_>,
     rng: &mut Generator,
     published: impl Fn(Budget) -> Result<f64>,
 ) -> Result<Fit> {
-    check(card, rows.dimension(), rows.n() as u64, request)?;
+    check(info, rows.dimension(), rows.n() as u64, request)?;
     let mut sum = rows.sum_of_outer_products();
-    let Privacy::Budget(target) = request.privacy else {
-        return fit_of_sum(rows, &sum, request.k, None, Vec::new());
+    let Privacy::Private(target) = request.privacy else {
+        return fit_from_sum(rows, &sum, request.k, None, Vec::new());
     };
     let sigma = sigma(target, published)?;
     add_symmetric_noise(&mut sum, sigma, rng);
     let sensitivity = target.neighbours.outer_sensitivity();
     let holds = gaussian::true_epsilon(sigma, sensitivity, target.budget.delta());
-    fit_of_sum(
+    fit_from_sum(
         rows,
         &sum,
         request.k,
@@ -148,7 +148,7 @@ mod tests {
             let target = PrivacyTarget {
                 budget: claim,
                 neighbours,
-                calibration: NoiseRule::Accounted,
+                calibration: CentralCalibration::Accounted,
             };
             let sigma = sigma(target, gaussian::as_published_sigma).unwrap();
             let other = match neighbours {
@@ -209,7 +209,7 @@ mod tests {
         };
         for baseline in [&AnalyzeGauss as &dyn Baseline, &ModSulq] {
             for neighbours in Neighbours::ALL {
-                let fit = fit(baseline, 1.0, neighbours, NoiseRule::Accounted);
+                let fit = fit(baseline, 1.0, neighbours, CentralCalibration::Accounted);
                 let privacy = fit.privacy.unwrap();
                 let real = privacy.true_epsilon.unwrap();
                 assert!(privacy.holds() && real > 0.999, "{real}");
@@ -217,15 +217,15 @@ mod tests {
         }
         // The classical formula: enough between zero-out neighbours at ε = 1, not between replace at 4.
         let holds = |epsilon, neighbours| {
-            let fit = fit(&AnalyzeGauss, epsilon, neighbours, NoiseRule::AsPublished);
+            let fit = fit(&AnalyzeGauss, epsilon, neighbours, CentralCalibration::AsPublished);
             fit.privacy.unwrap().holds()
         };
         assert!(holds(1.0, Neighbours::ZeroOut) && !holds(4.0, Neighbours::Replace));
-        let wasteful = fit(&ModSulq, 1.0, Neighbours::Replace, NoiseRule::AsPublished);
+        let wasteful = fit(&ModSulq, 1.0, Neighbours::Replace, CentralCalibration::AsPublished);
         let privacy = wasteful.privacy.unwrap();
         assert!(privacy.true_epsilon.unwrap() < 0.3, "{privacy:?}");
         // By hand: 5·√(2 ln(20/(2√(2π)·1e-6))) + 1.
-        let sd = wasteful.facts[0].1;
+        let sd = wasteful.diagnostics[0].1;
         assert!((sd - 28.567_3).abs() < 1e-3, "{sd}");
     }
 }

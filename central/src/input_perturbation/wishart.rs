@@ -5,12 +5,12 @@ use eigenveil_shared::{Result, privacy::Budget};
 use nalgebra::DMatrix;
 use rand_distr::{Distribution, StandardNormal};
 
-use super::fit_of_sum;
+use super::fit_from_sum;
 use crate::{
-    baseline::{Baseline, Card, Delta, check},
+    baseline::{Baseline, AlgorithmInfo, Delta, check},
     fit::{Fit, Request},
     generator::Generator,
-    privacy::{NoiseRule, Privacy},
+    privacy::{CentralCalibration, Privacy},
     rows::Rows,
 };
 
@@ -21,41 +21,41 @@ use crate::{
 #[derive(Default)]
 pub struct Wishart;
 
-pub(crate) static CARD: Card = Card {
+pub(crate) static INFO: AlgorithmInfo = AlgorithmInfo {
     name: "wishart",
     source: "Jiang, Xie & Zhang 2016 (dp-PCA of Maunu, Yu & Lerman; Table 1 of Shang et al.)",
     description: "PCA of the second moment with Wishart noise",
     guarantee: "none: as-published claims pure ε, no ε holds unless δ ≥ 1 − e^(−ε/3)",
-    calibrations: &[NoiseRule::AsPublished],
-    delta: Delta::Zero,
-    quadratic: true,
-    traced: false,
-    ..Card::private(|_| Ok(Box::new(Wishart)))
+    calibrations: &[CentralCalibration::AsPublished],
+    delta: DeltaSupport::Zero,
+    quadratic_memory: true,
+    has_trace: false,
+    ..AlgorithmInfo::private(|_| Ok(Box::new(Wishart)))
 };
 
 impl Baseline for Wishart {
-    fn card(&self) -> &'static Card {
-        &CARD
+    fn info(&self) -> &'static AlgorithmInfo {
+        &INFO
     }
 
     fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
-        check(&CARD, rows.dimension(), rows.n() as u64, request)?;
+        check(&INFO, rows.dimension(), rows.n() as u64, request)?;
         let mut sum = rows.sum_of_outer_products();
-        let Privacy::Budget(target) = request.privacy else {
-            return fit_of_sum(rows, &sum, request.k, None, Vec::new());
+        let Privacy::Private(target) = request.privacy else {
+            return fit_from_sum(rows, &sum, request.k, None, Vec::new());
         };
         sum += wishart_noise(rows.dimension(), target.budget, rng);
         let least_delta = -(-target.budget.epsilon() / 3.0).exp_m1();
-        let remark = format!(
+        let note = format!(
             "the output shows with probability {least_delta:.3} that a row was there: no epsilon holds below that delta"
         );
-        let facts = vec![("delta_lower_bound", least_delta)];
-        fit_of_sum(
+        let diagnostics = vec![("delta_lower_bound", least_delta)];
+        fit_from_sum(
             rows,
             &sum,
             request.k,
-            Some(target.guarantee(None, Some(remark))),
-            facts,
+            Some(target.guarantee(None, Some(note))),
+            diagnostics,
         )
     }
 }

@@ -5,18 +5,18 @@ use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 
 use super::StepSize;
-use crate::{Generator, GradientSum, noise::EntryNoise, stream::Feed, trace::is_watched};
+use crate::{Generator, GradientSum, noise::EntryNoise, stream::Feed, trace::is_recorded};
 
 /// Linear steps between two orthonormalisations: the span is the same as with one after each (QR factors
 /// multiply), and the work is not.
-const LINEAR_STEPS: usize = 8;
+const STEPS_PER_QR: usize = 8;
 
 /// How the steps are made.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ascent {
     /// Rows B of a step.
     pub(super) batch: usize,
-    /// Steps.
+    /// Batching.
     pub(super) steps: usize,
     /// Threshold β on the Frobenius norm of one row's `x(xᵀW)`.
     pub(super) clip: Option<f64>,
@@ -49,10 +49,10 @@ impl Ascent {
                 noise.add_to(&mut gradient, rng);
             }
             w = previous + gradient * (self.schedule.at(t) / self.batch as f64);
-            if !linear || t % LINEAR_STEPS == 0 || t == self.steps || is_watched(t, self.steps) {
+            if !linear || t % STEPS_PER_QR == 0 || t == self.steps || is_recorded(t, self.steps) {
                 w = orthonormalize(w)?;
             }
-            if is_watched(t, self.steps) {
+            if is_recorded(t, self.steps) {
                 watch(t, &w)?;
             }
         }

@@ -40,7 +40,7 @@ pub(super) fn published_one_row_sd(budget: Budget, n: u64, clip: f64) -> f64 {
 }
 
 /// Lemma 3.1 needs `ε = O(√(ln(n/δ)/n))`: this, with the constant taken as 1.
-pub(super) fn largest_shuffled_epsilon(delta: f64, n: u64) -> f64 {
+pub(super) fn max_shuffled_epsilon(delta: f64, n: u64) -> f64 {
     ((n as f64 / delta).ln() / n as f64).sqrt()
 }
 

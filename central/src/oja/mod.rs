@@ -1,6 +1,6 @@
 //! Oja's algorithm and its private forms (Liu, Kong, Jain & Oh 2022).
 //!
-//! * [`Oja`]: the three of them, by their [`Form`]: `oja` (Algorithm 1), `private-oja` (Algorithm 2), `minibatch-oja`
+//! * [`Oja`]: the three of them, by their [`OjaVariant`]: `oja` (Algorithm 1), `private-oja` (Algorithm 2), `minibatch-oja`
 //!   (equation 7).
 //! * [`StepSize`]: the schedule `c/(o + t)`.
 //! * [`gradient_sensitivity`]: what one row can do to one step.
@@ -10,12 +10,12 @@
 
 mod ascent;
 mod calibration;
-mod form;
+mod variants;
 mod run;
 mod step_size;
 
 pub use calibration::gradient_sensitivity;
-pub use form::{Form, Oja, Steps};
-pub use step_size::{DEFAULT_NUMERATOR, StepSize, numerator_for_gap};
+pub use variants::{OjaVariant, Oja, Batching};
+pub use step_size::{DEFAULT_NUMERATOR, StepSize, numerator_for_eigengap};
 
-pub(crate) use form::{MINIBATCH, PLAIN, PRIVATE};
+pub(crate) use variants::{MINIBATCH, PLAIN, PRIVATE};

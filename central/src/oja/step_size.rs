@@ -8,7 +8,7 @@ pub const DEFAULT_NUMERATOR: f64 = 20.0;
 
 /// c for a known eigengap λ_k − λ_{k+1} > 0: that of the paper's `α/((λ₁−λ₂)(ξ+t))` (Theorem 2.2, which asks for α > 1/2)
 /// with α = 1. [`StepSize::for_variance`] has ξ.
-pub fn numerator_for_gap(gap: f64) -> f64 {
+pub fn numerator_for_eigengap(gap: f64) -> f64 {
     1.0 / gap
 }
 
@@ -69,7 +69,7 @@ mod tests {
         ] {
             assert!(StepSize::new(numerator, offset).is_err());
         }
-        assert_eq!(numerator_for_gap(0.1), 10.0);
+        assert_eq!(numerator_for_eigengap(0.1), 10.0);
     }
 
     /// `Σ η_t²·v < 1` for the schedule made for v, however long.

@@ -9,14 +9,14 @@ mod noisy;
 mod plain;
 mod private;
 mod sensitivity;
-mod settings;
+mod block_settings;
 mod streaming;
 
 pub use noisy::{PowerRun, noisy_power};
 pub use plain::NoisyPower;
 pub use private::PrivatePower;
-pub use sensitivity::{largest_entry_product, product_sensitivity, product_sensitivity_l1};
-pub use settings::Shape;
+pub use sensitivity::{entry_sensitivity_factor, product_sensitivity, product_sensitivity_l1};
+pub use block_settings::BlockSettings;
 pub use streaming::StreamingPower;
 
-pub(crate) use {plain::CARD as PLAIN, private::CARD as PRIVATE, streaming::CARD as STREAMING};
+pub(crate) use {plain::INFO as PLAIN, private::INFO as PRIVATE, streaming::INFO as STREAMING};

@@ -44,7 +44,7 @@ pub fn product_sensitivity_l1(neighbours: Neighbours, x: &DMatrix<f64>) -> f64 {
 
 /// `√(2m)`: the most that the L2 sensitivity for entry neighbours can be beside `max|Xᵢⱼ|`, which is what the paper
 /// scales its noise with.
-pub fn largest_entry_product(columns: usize) -> f64 {
+pub fn entry_sensitivity_factor(columns: usize) -> f64 {
     (2.0 * columns as f64).sqrt()
 }
 
@@ -103,7 +103,7 @@ mod tests {
                 let moved = difference * &frame;
                 prop_assert!(moved.norm() <= product_sensitivity(neighbours, &frame) * (1.0 + 1e-12));
                 prop_assert!(l1(&moved) <= product_sensitivity_l1(neighbours, &frame) * (1.0 + 1e-12));
-                let published = largest_entry_product(m) * frame.amax();
+                let published = entry_sensitivity_factor(m) * frame.amax();
                 prop_assert!(neighbours != Neighbours::Entry || moved.norm() <= published * (1.0 + 1e-12));
             }
         }

@@ -5,24 +5,24 @@ use std::ops::ControlFlow;
 use eigenveil_estimation::models::uniform_frame;
 use eigenveil_shared::{Error, Result};
 
-use super::{Shape, noisy_power};
+use super::{BlockSettings, noisy_power};
 use crate::{
-    Baseline, Card, Fit, Generator, GradientSum, Request, RowStream, Rows, StreamingBaseline,
+    Baseline, AlgorithmInfo, Fit, Generator, GradientSum, Request, RowStream, Rows, StreamingBaseline,
     check,
-    parameter::{BATCH, COLUMNS, ITERATIONS},
-    stream::{Feed, both_set, shuffled, whole_steps},
+    parameter::{BATCH, BLOCK_SIZE, ITERATIONS},
+    stream::{Feed, conflicting_steps_error, shuffled, whole_steps},
     trace::Tracer,
 };
 
-pub(crate) static CARD: Card = Card {
+pub(crate) static INFO: AlgorithmInfo = AlgorithmInfo {
     name: "streaming-power",
     source: "Hardt & Price 2014, Figure 2 (SPM)",
     description: "one power step per block of a stream of rows; one pass, O(pk) memory",
     guarantee: "none of its own: use private-power or private-oja for privacy",
-    parameters: &[ITERATIONS, BATCH, COLUMNS],
-    ..Card::plain(|options| {
+    parameters: &[ITERATIONS, BATCH, BLOCK_SIZE],
+    ..AlgorithmInfo::nonprivate(|options| {
         Ok(Box::new(StreamingPower {
-            shape: Shape::set(options),
+            shape: BlockSettings::from_options(options),
             block: options.count(BATCH),
         }))
     })
@@ -33,14 +33,14 @@ pub(crate) static CARD: Card = Card {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StreamingPower {
     /// Steps L and columns m.
-    pub shape: Shape,
+    pub shape: BlockSettings,
     /// Rows in a block, instead of `⌊n/L⌋`; then L = `⌊n/block⌋`.
     pub block: Option<usize>,
 }
 
 impl Baseline for StreamingPower {
-    fn card(&self) -> &'static Card {
-        &CARD
+    fn info(&self) -> &'static AlgorithmInfo {
+        &INFO
     }
 
     /// One pass over the table in random order.
@@ -64,7 +64,7 @@ impl StreamingBaseline for StreamingPower {
         request: &Request<'_>,
         rng: &mut Generator,
     ) -> Result<Fit> {
-        check(&CARD, dimension, n, request)?;
+        check(&INFO, dimension, n, request)?;
         let columns = self.shape.columns(request.k, dimension)?;
         let (steps, block) = blocks(self, dimension, columns, n)?;
         let mut feed = Feed::new(rows, dimension, n);
@@ -90,7 +90,7 @@ impl StreamingBaseline for StreamingPower {
             n,
             privacy: None,
             trace: tracer.finish(),
-            facts: vec![
+            diagnostics: vec![
                 ("steps", steps as f64),
                 ("block", block as f64),
                 ("columns", columns as f64),
@@ -107,7 +107,7 @@ fn blocks(
     n: u64,
 ) -> Result<(usize, usize)> {
     let (steps, block) = match (method.block, method.shape.iterations) {
-        (Some(_), Some(_)) => return Err(both_set()),
+        (Some(_), Some(_)) => return Err(conflicting_steps_error()),
         (Some(block), None) => (whole_steps(n, block)?, block),
         (None, _) => {
             let steps = method.shape.iterations(dimension);

@@ -5,9 +5,9 @@ use eigenveil_shared::{
     privacy::{Budget, gaussian},
 };
 
-use super::sampling::Steps;
+use super::sampling::Schedule;
 use crate::{
-    Guarantee, Neighbours, NoiseRule, Privacy,
+    RunGuarantee, Neighbours, CentralCalibration, Privacy,
     accountant::{RunAccountant, full_batch, noise_multiplier},
 };
 
@@ -17,8 +17,8 @@ const START_SHARE: f64 = 0.2;
 /// What a run releases.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Releases {
-    /// Steps, each the sum of gradients of norm ≤ 1.
-    pub(super) steps: Steps,
+    /// Schedule, each the sum of gradients of norm ≤ 1.
+    pub(super) steps: Schedule,
     /// Releases of `Σxxᵀ`, or of its product with a frame, before them.
     pub(super) start: u64,
 }
@@ -34,7 +34,7 @@ pub struct Calibrated {
     /// The paper's for `step_sd`.
     pub published_step_sd: f64,
     /// What holds for the whole run.
-    pub guarantee: Guarantee,
+    pub guarantee: RunGuarantee,
     /// The ε of the steps alone; `None` where none holds.
     pub epsilon_of_steps: Option<f64>,
     releases: Releases,
@@ -82,14 +82,14 @@ impl Releases {
         privacy: &Privacy,
         published: impl FnOnce(Budget) -> (f64, &'static str),
     ) -> Result<Option<Calibrated>> {
-        let Privacy::Budget(target) = *privacy else {
+        let Privacy::Private(target) = *privacy else {
             return Ok(None);
         };
         let (budget, neighbours) = (target.budget, target.neighbours);
-        let (published, remark) = published(budget);
+        let (published, note) = published(budget);
         let (start_sd, step_sd) = match target.calibration {
-            NoiseRule::Accounted => self.accounted(budget, neighbours)?,
-            NoiseRule::AsPublished => {
+            CentralCalibration::Accounted => self.accounted(budget, neighbours)?,
+            CentralCalibration::AsPublished => {
                 let one = gaussian::as_published_sigma(budget)?;
                 (one * (self.start as f64).sqrt(), published)
             }
@@ -97,19 +97,19 @@ impl Releases {
         let delta = budget.delta();
         let whole = self.run(neighbours, start_sd, step_sd)?;
         let steps_alone = Self { start: 0, ..*self }.run(neighbours, 0.0, step_sd)?;
-        let mut true_epsilon = held(&whole, delta)?;
-        if target.calibration == NoiseRule::Accounted && whole.delta(budget.epsilon())? <= delta {
+        let mut true_epsilon = accountable_epsilon(&whole, delta)?;
+        if target.calibration == CentralCalibration::Accounted && whole.delta(budget.epsilon())? <= delta {
             // The search rounds up; that the budget is kept was seen directly.
             true_epsilon = true_epsilon.map(|found| found.min(budget.epsilon()));
         }
-        let remark = (target.calibration == NoiseRule::AsPublished).then(|| remark.to_owned());
+        let note = (target.calibration == CentralCalibration::AsPublished).then(|| note.to_owned());
         Ok(Some(Calibrated {
             start_sd,
             step_sd,
             published_step_sd: published,
-            guarantee: target.guarantee(true_epsilon, remark),
+            guarantee: target.guarantee(true_epsilon, note),
             releases: *self,
-            epsilon_of_steps: held(&steps_alone, delta)?,
+            epsilon_of_steps: accountable_epsilon(&steps_alone, delta)?,
         }))
     }
 }
@@ -122,7 +122,7 @@ pub(super) fn noise_of<'a>(
 ) -> Result<Option<&'a Calibrated>> {
     let promised = match (privacy, calibrated) {
         (Privacy::None, None) => return Ok(None),
-        (Privacy::Budget(target), Some(noise)) => {
+        (Privacy::Private(target), Some(noise)) => {
             let made_for = &noise.guarantee;
             (made_for.budget, made_for.neighbours, made_for.calibration)
                 == (target.budget, target.neighbours, target.calibration)
@@ -139,7 +139,7 @@ pub(super) fn noise_of<'a>(
 }
 
 /// The ε of a run; `None` where the noise is too small to be accounted.
-fn held(run: &RunAccountant, delta: f64) -> Result<Option<f64>> {
+fn accountable_epsilon(run: &RunAccountant, delta: f64) -> Result<Option<f64>> {
     match run.epsilon(delta) {
         Ok(epsilon) => Ok(Some(epsilon)),
         Err(error) if error.code() == ErrorCode::InvalidBudget => Ok(None),
@@ -165,7 +165,7 @@ mod tests {
         let budget = Budget::approximate(0.8, 1e-5).unwrap();
         for neighbours in Neighbours::ALL {
             for (rate, start) in [(None, 1), (None, 0), (Some(0.05), 1)] {
-                let steps = Steps { count: 50, rate };
+                let steps = Schedule { count: 50, rate };
                 let releases = Releases { steps, start };
                 let (start_sd, step_sd) = releases.accounted(budget, neighbours).unwrap();
                 let delta = |factor: f64| {

@@ -16,8 +16,8 @@ mod start;
 mod table;
 
 pub use calibration::Calibrated;
-pub use glad::{Glad, GladForm};
-pub use reaper::{AverageIterate, Reaper, ReaperForm};
+pub use glad::{Glad, GladVariant};
+pub use reaper::{AverageIterate, Reaper, ReaperVariant};
 pub use start::Start;
 
 pub(crate) use {

@@ -8,28 +8,28 @@ use nalgebra::DMatrix;
 use super::table::Table;
 use crate::{Generator, Privacy, poisson::sampling_rate};
 
-/// Steps of the private forms: each costs noise.
-const FULL_STEPS: usize = 100;
-const SAMPLED_STEPS: usize = 500;
+/// Schedule of the private forms: each costs noise.
+const DEFAULT_FULL_BATCH_STEPS: usize = 100;
+const DEFAULT_SAMPLED_STEPS: usize = 500;
 /// Rows of a batch without privacy.
-const PLAIN_BATCH: usize = 20;
+const DEFAULT_NONPRIVATE_BATCH: usize = 20;
 
 /// Number of steps, and the rows of one.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Steps {
+pub(super) struct Schedule {
     /// T.
     pub(super) count: usize,
     /// Poisson sampling rate q; `None`: all rows.
     pub(super) rate: Option<f64>,
 }
 
-impl Steps {
+impl Schedule {
     /// T where it is not set: `plain` without privacy.
-    pub(super) fn usual_count(plain: usize, sampled: bool, privacy: &Privacy) -> usize {
+    pub(super) fn default_count(plain: usize, sampled: bool, privacy: &Privacy) -> usize {
         match privacy {
             Privacy::None => plain,
-            Privacy::Budget(_) if sampled => SAMPLED_STEPS,
-            Privacy::Budget(_) => FULL_STEPS,
+            Privacy::Private(_) if sampled => DEFAULT_SAMPLED_STEPS,
+            Privacy::Private(_) => DEFAULT_FULL_BATCH_STEPS,
         }
     }
 
@@ -42,8 +42,8 @@ impl Steps {
         privacy: &Privacy,
     ) -> Result<Self> {
         let usual = match privacy {
-            Privacy::None => PLAIN_BATCH.min(n),
-            Privacy::Budget(target) => usual_batch(n, target.budget.epsilon(), count),
+            Privacy::None => DEFAULT_NONPRIVATE_BATCH.min(n),
+            Privacy::Private(target) => default_batch(n, target.budget.epsilon(), count),
         };
         let rate = sampled
             .then(|| sampling_rate(batch.unwrap_or(usual), n))
@@ -66,7 +66,7 @@ impl Steps {
 }
 
 /// The batch of the papers' experiments, `max(N√(ε/4T), 1)` (after Bassily et al. 2019).
-fn usual_batch(n: usize, epsilon: f64, steps: usize) -> usize {
+fn default_batch(n: usize, epsilon: f64, steps: usize) -> usize {
     let batch = n as f64 * (epsilon / (4.0 * steps as f64)).sqrt();
     (batch as usize).clamp(1, n)
 }
@@ -77,8 +77,8 @@ mod tests {
 
     #[test]
     fn the_batch_of_the_first_experiment() {
-        assert_eq!(usual_batch(2000, 0.8, 2000), 20);
-        assert_eq!(usual_batch(100, 0.8, 1_000_000), 1);
-        assert_eq!(usual_batch(100, 800.0, 10), 100);
+        assert_eq!(default_batch(2000, 0.8, 2000), 20);
+        assert_eq!(default_batch(100, 0.8, 1_000_000), 1);
+        assert_eq!(default_batch(100, 800.0, 10), 100);
     }
 }

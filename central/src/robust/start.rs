@@ -18,9 +18,9 @@ use crate::{
 };
 
 /// Largest dimension whose `p × p` sum is formed.
-const LARGEST_SUM: usize = 2_000;
+const MAX_SUM_DIMENSION: usize = 2_000;
 
-/// Steps of the noisy power start.
+/// Schedule of the noisy power start.
 const POWER_STEPS: u64 = 4;
 
 /// How the first frame is found.
@@ -42,7 +42,7 @@ impl Start {
     /// The kind for dimension p.
     pub(super) fn resolve(self, p: usize) -> Self {
         match self {
-            Self::ByDimension if p <= LARGEST_SUM => Self::AnalyzeGauss,
+            Self::ByDimension if p <= MAX_SUM_DIMENSION => Self::AnalyzeGauss,
             Self::ByDimension => Self::Power,
             chosen => chosen,
         }

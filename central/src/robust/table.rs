@@ -41,12 +41,12 @@ impl Table {
     }
 
     /// Q and the rows `Qᵀx` for n < p rows: zero after n coordinates.
-    pub(super) fn turned(&self) -> (HouseholderQr, Self) {
-        let turn = HouseholderQr::new(&self.columns);
-        let mut columns = turn.r();
+    pub(super) fn rotated(&self) -> (HouseholderQr, Self) {
+        let rotation = HouseholderQr::new(&self.columns);
+        let mut columns = rotation.r();
         columns.resize_vertically_mut(self.dimension(), 0.0);
         let support = Some(self.n());
-        (turn, Self { columns, support })
+        (rotation, Self { columns, support })
     }
 
     /// Rows n.

@@ -15,30 +15,30 @@ use rand::seq::index;
 
 use self::{penalty::Penalty, second_moment::SecondMoment};
 use crate::{
-    Baseline, Card, Fit, Generator, Request, Rows, check,
+    Baseline, AlgorithmInfo, Fit, Generator, Request, Rows, check,
     parameter::{LAMBDA, STARTS, SUPPORT},
     trace::Tracer,
 };
 
 /// Iterations of one pursuit.
-const PURSUIT: usize = 1_000;
+const MAX_PURSUIT_ITERATIONS: usize = 1_000;
 
 /// Starts where none are asked for: the relaxed one.
-const USUAL_STARTS: usize = 1;
+const DEFAULT_STARTS: usize = 1;
 
-pub(crate) static CARD: Card = Card {
+pub(crate) static INFO: AlgorithmInfo = AlgorithmInfo {
     name: "sparse-pca",
     source: "Wang, Lu & Liu 2014 (tighten after relax); Vu et al. 2013",
     description: "row-sparse components: Fantope relaxation, then sparse orthogonal iteration on a fixed number of rows",
     guarantee: "none: it is the non-private sparse reference",
-    parameters: &[LAMBDA, SUPPORT, STARTS.or(USUAL_STARTS as f64)],
-    quadratic: true,
-    traced: false,
-    ..Card::plain(|options| {
+    parameters: &[LAMBDA, SUPPORT, STARTS.or(DEFAULT_STARTS as f64)],
+    quadratic_memory: true,
+    has_trace: false,
+    ..AlgorithmInfo::nonprivate(|options| {
         Ok(Box::new(SparsePca {
             lambda: options.number(LAMBDA),
             support: options.count(SUPPORT),
-            starts: options.count(STARTS).unwrap_or(USUAL_STARTS),
+            starts: options.count(STARTS).unwrap_or(DEFAULT_STARTS),
         }))
     })
 };
@@ -65,7 +65,7 @@ impl Default for SparsePca {
         Self {
             lambda: None,
             support: None,
-            starts: USUAL_STARTS,
+            starts: DEFAULT_STARTS,
         }
     }
 }
@@ -81,7 +81,7 @@ impl Candidate {
     /// On the s rows that a pursuit from `start` (`p × k`) ends on, or on those that it begins with if these capture more.
     fn pursued(moment: &SecondMoment, start: &DMatrix<f64>, s: usize) -> Result<Self> {
         let (p, k) = start.shape();
-        let pursued = pursue(moment, start, s, PURSUIT)?;
+        let pursued = pursue(moment, start, s, MAX_PURSUIT_ITERATIONS)?;
         let first = Self::on_rows(moment, pursued.first, p, k)?;
         let last = Self::on_rows(moment, pursued.support, p, k)?;
         Ok(if first.captured > last.captured {
@@ -118,8 +118,8 @@ fn random_start(p: usize, s: usize, k: usize, rng: &mut Generator) -> Result<DMa
 }
 
 impl Baseline for SparsePca {
-    fn card(&self) -> &'static Card {
-        &CARD
+    fn info(&self) -> &'static AlgorithmInfo {
+        &INFO
     }
 
     /// # Errors
@@ -127,12 +127,12 @@ impl Baseline for SparsePca {
     /// starts.
     fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
         let (n, p, k) = (rows.n() as u64, rows.dimension(), request.k);
-        check(&CARD, p, n, request)?;
+        check(&INFO, p, n, request)?;
         STARTS.check(self.starts)?;
         let moment = SecondMoment::new(rows);
         let penalty = Penalty::new(&moment, self.lambda, self.support, k)?;
         let relaxed = solve(
-            &moment.block(&penalty.kept),
+            &moment.block(&penalty.candidates),
             k,
             penalty.lambda,
             &penalty.settings,
@@ -140,7 +140,7 @@ impl Baseline for SparsePca {
         )?;
         let s = self.support.unwrap_or(relaxed.support.len());
         let pursue_from = |start: &DMatrix<f64>| Candidate::pursued(&moment, start, s);
-        let mut best = pursue_from(&embedded(&relaxed.vectors, &penalty.kept, p))?;
+        let mut best = pursue_from(&embedded(&relaxed.vectors, &penalty.candidates, p))?;
         let mut best_start = 1;
         for start in 2..=self.starts {
             let candidate = pursue_from(&random_start(p, s, k, rng)?)?;
@@ -156,10 +156,10 @@ impl Baseline for SparsePca {
             n,
             privacy: None,
             trace: tracer.finish(),
-            facts: vec![
+            diagnostics: vec![
                 ("lambda", penalty.lambda),
                 ("support", best.support.len() as f64),
-                ("screened_rows", penalty.kept.len() as f64),
+                ("screened_rows", penalty.candidates.len() as f64),
                 ("relaxed_support", relaxed.support.len() as f64),
                 ("relaxed_gap", relaxed.relative_gap),
                 ("starts", self.starts as f64),
@@ -204,7 +204,7 @@ mod tests {
                     ..SparsePca::default()
                 };
                 let mut rng = generator(Some(seed)).unwrap();
-                let fit = method.fit(&rows, &Request::plain(k), &mut rng).unwrap();
+                let fit = method.fit(&rows, &Request::nonprivate(k), &mut rng).unwrap();
                 let zero = fit.subspace.row_iter().filter(|row| row.norm() == 0.0);
                 assert!(zero.count() >= p - s);
                 moment.times(&fit.subspace).dot(&fit.subspace)
@@ -225,7 +225,7 @@ mod tests {
             starts: 3,
             ..SparsePca::default()
         };
-        let (request, mut rng) = (Request::plain(4), generator(Some(1)).unwrap());
+        let (request, mut rng) = (Request::nonprivate(4), generator(Some(1)).unwrap());
         let fit = method.fit(&rows, &request, &mut rng).unwrap();
         assert!((rows.captured_variance(&fit.subspace).unwrap()) > 0.5);
         let none = SparsePca {

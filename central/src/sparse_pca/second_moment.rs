@@ -9,9 +9,9 @@ use nalgebra::DMatrix;
 use crate::Rows;
 
 /// Largest dimension whose matrix is formed where there are fewer rows: it holds 128 MB.
-const LARGEST_MATRIX: usize = 4_000;
+const MAX_MATRIX_DIMENSION: usize = 4_000;
 /// Columns of the matrix that are made and forgotten together.
-const PANEL: usize = 256;
+const PANEL_COLUMNS: usize = 256;
 
 /// `(1/n)Σxxᵀ`.
 pub(super) enum SecondMoment {
@@ -24,7 +24,7 @@ pub(super) enum SecondMoment {
 impl SecondMoment {
     pub(super) fn new(rows: &Rows) -> Self {
         let (n, p) = (rows.n(), rows.dimension());
-        if p <= n || p <= LARGEST_MATRIX {
+        if p <= n || p <= MAX_MATRIX_DIMENSION {
             return Self::Matrix(rows.sum_of_outer_products() / n as f64);
         }
         let scale = (n as f64).sqrt();
@@ -36,8 +36,8 @@ impl SecondMoment {
     pub(super) fn row_sizes(&self) -> (Vec<f64>, Vec<f64>) {
         let p = self.dimension();
         let (mut diagonal, mut largest) = (vec![0.0; p], vec![0.0_f64; p]);
-        for from in (0..p).step_by(PANEL) {
-            let width = PANEL.min(p - from);
+        for from in (0..p).step_by(PANEL_COLUMNS) {
+            let width = PANEL_COLUMNS.min(p - from);
             let panel = match self {
                 Self::Matrix(matrix) => matrix.columns(from, width).into_owned(),
                 Self::Rows(rows) => tall_product(rows, &rows.rows(from, width).transpose()),

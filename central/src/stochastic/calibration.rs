@@ -3,7 +3,7 @@
 use eigenveil_shared::{ErrorCode, Result, privacy::Budget};
 
 use crate::{
-    Guarantee, Neighbours, NoiseRule, PrivacyTarget,
+    RunGuarantee, Neighbours, CentralCalibration, PrivacyTarget,
     accountant::{RunAccountant, noise_multiplier},
     oja::gradient_sensitivity,
 };
@@ -13,23 +13,23 @@ const MU: f64 = 0.5;
 /// Part of the squared privacy parameter of `dp-vrpca` that goes to the full gradients: their noise stays for a whole
 /// epoch, that of the differences is averaged over its steps.
 const FULL_SHARE: f64 = 0.75;
-/// Parts of the printed noise tried for the full gradient in [`VrNoise::published_epsilon`].
+/// Parts of the published noise tried for the full gradient in [`VrNoise::published_epsilon`].
 const SPLITS: [f64; 4] = [0.02, 0.1, 0.3, 0.6];
 
 /// How a run is divided.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Plan {
+pub(super) struct StepPlan {
     /// Rows n.
     pub(super) n: usize,
     /// Sampling rate B/n.
     pub(super) rate: f64,
-    /// Steps T, of an epoch where there are any.
+    /// StepSizes T, of an epoch where there are any.
     pub(super) steps: usize,
     /// Epochs m, or 1.
     pub(super) epochs: usize,
 }
 
-impl Plan {
+impl StepPlan {
     fn all_steps(&self) -> u64 {
         self.steps as u64 * self.epochs as u64
     }
@@ -47,20 +47,20 @@ impl Plan {
 }
 
 /// DP-SPCA's λ₁ on the gradient of a step: `λ₁² = 20Tα/(n²εμ)`, `α = ln(1/δ)/((1−μ)ε) + 1`, G = 1.
-pub(super) fn printed_spca_sd(budget: Budget, n: usize, steps: usize) -> f64 {
+pub(super) fn published_spca_sd(budget: Budget, n: usize, steps: usize) -> f64 {
     let (epsilon, n) = (budget.epsilon(), n as f64);
     let alpha = (1.0 / budget.delta()).ln() / ((1.0 - MU) * epsilon) + 1.0;
     (20.0 * steps as f64 * alpha / (n * n * epsilon * MU)).sqrt()
 }
 
 /// DP-VRPCA's λ₂ on the gradient of a step: `λ₂² = Tm ln(1/δ)/(n²ε²)`, G = 1.
-pub(super) fn printed_vrpca_sd(budget: Budget, plan: Plan) -> f64 {
+pub(super) fn published_vrpca_sd(budget: Budget, plan: StepPlan) -> f64 {
     (plan.all_steps() as f64 * (1.0 / budget.delta()).ln()).sqrt()
         / (plan.n as f64 * budget.epsilon())
 }
 
 /// Noise of `dp-spca`: its standard deviation on the sum of a sample, 0 for none.
-pub(super) fn spca_noise(target: PrivacyTarget, plan: Plan, k: usize) -> Result<(f64, Guarantee)> {
+pub(super) fn spca_noise(target: PrivacyTarget, plan: StepPlan, k: usize) -> Result<(f64, RunGuarantee)> {
     let (budget, neighbours) = (target.budget, target.neighbours);
     let sensitivity = gradient_sensitivity(neighbours, 1.0, k);
     let run = |sd: f64| {
@@ -69,9 +69,9 @@ pub(super) fn spca_noise(target: PrivacyTarget, plan: Plan, k: usize) -> Result<
         Ok(run)
     };
     let sd = match target.calibration {
-        NoiseRule::Accounted => noise_multiplier(budget, run)?,
-        NoiseRule::AsPublished => {
-            plan.rate * plan.n as f64 * printed_spca_sd(budget, plan.n, plan.steps)
+        CentralCalibration::Accounted => noise_multiplier(budget, run)?,
+        CentralCalibration::AsPublished => {
+            plan.rate * plan.n as f64 * published_spca_sd(budget, plan.n, plan.steps)
         }
     };
     let holds = true_epsilon(&run(sd)?, budget.delta())?;
@@ -91,14 +91,14 @@ pub(super) struct VrNoise {
 
 impl VrNoise {
     /// The noise of this calibration, and what holds.
-    pub(super) fn new(target: PrivacyTarget, plan: Plan, k: usize) -> Result<(Self, Guarantee)> {
+    pub(super) fn new(target: PrivacyTarget, plan: StepPlan, k: usize) -> Result<(Self, RunGuarantee)> {
         let (budget, neighbours) = (target.budget, target.neighbours);
         let sensitivity = gradient_sensitivity(neighbours, 1.0, k);
         let (noise, holds) = match target.calibration {
-            NoiseRule::Accounted => Self::accounted(budget, neighbours, plan, sensitivity)?,
-            NoiseRule::AsPublished => {
+            CentralCalibration::Accounted => Self::accounted(budget, neighbours, plan, sensitivity)?,
+            CentralCalibration::AsPublished => {
                 let noise = Self {
-                    step_sd: printed_vrpca_sd(budget, plan),
+                    step_sd: published_vrpca_sd(budget, plan),
                     ..Self::default()
                 };
                 let holds =
@@ -113,7 +113,7 @@ impl VrNoise {
     fn accounted(
         budget: Budget,
         neighbours: Neighbours,
-        plan: Plan,
+        plan: StepPlan,
         sensitivity: f64,
     ) -> Result<(Self, Option<f64>)> {
         // With much noise a subsampled run has μ² = mT(qΔ/z)², Δ = 1 or 2, the full releases m/z².
@@ -144,7 +144,7 @@ impl VrNoise {
     fn published_epsilon(
         self,
         neighbours: Neighbours,
-        plan: Plan,
+        plan: StepPlan,
         sensitivity: f64,
         delta: f64,
     ) -> Result<Option<f64>> {
@@ -181,19 +181,19 @@ fn true_epsilon(run: &RunAccountant, delta: f64) -> Result<Option<f64>> {
     }
 }
 
-fn guarantee(target: PrivacyTarget, true_epsilon: Option<f64>) -> Guarantee {
-    let remark = (target.calibration == NoiseRule::AsPublished).then(|| {
-        "the printed noise relies on amplification by sampling, which noise far below the gradients does not give"
+fn guarantee(target: PrivacyTarget, true_epsilon: Option<f64>) -> RunGuarantee {
+    let note = (target.calibration == CentralCalibration::AsPublished).then(|| {
+        "the published noise relies on amplification by sampling, which noise far below the gradients does not give"
             .to_owned()
     });
-    target.guarantee(true_epsilon, remark)
+    target.guarantee(true_epsilon, note)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const ALL: Plan = Plan {
+    const ALL: StepPlan = StepPlan {
         n: 1_000,
         rate: 0.1,
         steps: 30,
@@ -204,7 +204,7 @@ mod tests {
         PrivacyTarget {
             budget: Budget::approximate(1.0, 1e-6).unwrap(),
             neighbours,
-            calibration: NoiseRule::Accounted,
+            calibration: CentralCalibration::Accounted,
         }
     }
 
@@ -251,7 +251,7 @@ mod tests {
     /// claim holds. DP-VRPCA's (m = 10) is about 1 at a claimed 0.1 and above 1,000 at 0.5.
     #[test]
     fn what_the_printed_noise_gives_has_the_independent_values() {
-        let plan = Plan {
+        let plan = StepPlan {
             n: 32_561,
             rate: 1.0 / 32_561.0,
             steps: 32_561,
@@ -261,10 +261,10 @@ mod tests {
             let target = PrivacyTarget {
                 budget: Budget::approximate(epsilon, 1e-3).unwrap(),
                 neighbours: Neighbours::ZeroOut,
-                calibration: NoiseRule::AsPublished,
+                calibration: CentralCalibration::AsPublished,
             };
             let (_, spca) = spca_noise(target, plan, 1).unwrap();
-            let plan = Plan { epochs: 10, ..plan };
+            let plan = StepPlan { epochs: 10, ..plan };
             let (_, vrpca) = VrNoise::new(target, plan, 1).unwrap();
             (spca.true_epsilon.unwrap(), vrpca.true_epsilon.unwrap())
         };

@@ -10,11 +10,11 @@
 
 mod batches;
 mod calibration;
-mod course;
+mod run;
 mod spca;
 mod vrpca;
 
 pub use spca::DpSpca;
 pub use vrpca::DpVrpca;
 
-pub(crate) use {spca::CARD as SPCA, vrpca::CARD as VRPCA};
+pub(crate) use {spca::INFO as SPCA, vrpca::INFO as VRPCA};

@@ -6,35 +6,35 @@ use nalgebra::DMatrix;
 
 use super::{
     batches::Batches,
-    calibration::{Plan, VrNoise},
-    course::{Course, Steps, is_published, step_set, usual_norm},
+    calibration::{StepPlan, VrNoise},
+    run::{StochasticRun, StepSizes, is_as_published, explicit_step, typical_spectral_norm},
 };
 use crate::{
-    Baseline, Card, Fit, Generator, Privacy, PrivacyTarget, Request, Rows, check,
+    Baseline, AlgorithmInfo, Fit, Generator, Privacy, PrivacyTarget, Request, Rows, check,
     noise::EntryNoise,
-    parameter::{BATCH, EPOCHS, ITERATIONS, STEP},
+    parameter::{BATCH, EPOCHS, ITERATIONS, STEP_SIZE},
 };
 
-pub(crate) static CARD: Card = Card {
+pub(crate) static INFO: AlgorithmInfo = AlgorithmInfo {
     name: "dp-vrpca",
     source: "Shang et al. 2021, Algorithm 2",
     description: "a noisy full gradient once an epoch, then sampled corrections to it with noise that follows the distance gone",
-    guarantee: "accounted: (eps,delta), full gradients and sampled differences composed by their privacy losses; the printed noise gives hundreds at a claimed 1",
-    parameters: &[EPOCHS, ITERATIONS, BATCH, STEP],
-    ..Card::private(|options| {
+    guarantee: "accounted: (eps,delta), full gradients and sampled differences composed by their privacy losses; the published noise gives hundreds at a claimed 1",
+    parameters: &[EPOCHS, ITERATIONS, BATCH, STEP_SIZE],
+    ..AlgorithmInfo::private(|options| {
         Ok(Box::new(DpVrpca {
             epochs: options.count(EPOCHS),
             iterations: options.count(ITERATIONS),
             batch: options.count(BATCH),
-            step: options.number(STEP),
+            step: options.number(STEP_SIZE),
         }))
     })
 };
 
 /// Epochs, steps of each, and steps to a pass over the rows, unless published.
-const USUAL_EPOCHS: usize = 30;
-const STEPS: usize = 3;
-const STEPS_A_PASS: usize = 2;
+const DEFAULT_EPOCHS: usize = 30;
+const DEFAULT_STEPS: usize = 3;
+const STEPS_PER_PASS: usize = 2;
 /// η as a part of the reciprocal noise of a full gradient.
 const STEP_SHARE: f64 = 0.2;
 
@@ -66,12 +66,12 @@ impl DpVrpca {
     /// m, T and B for n rows of dimension p.
     fn sizes(&self, n: usize, p: usize, privacy: &Privacy) -> (usize, usize, usize) {
         let usual = match privacy {
-            Privacy::Budget(PrivacyTarget { budget, .. }) if is_published(privacy) => {
+            Privacy::Private(PrivacyTarget { budget, .. }) if is_as_published(privacy) => {
                 let signal = (n as f64 * budget.epsilon()).powi(2);
                 let log = (signal / (p as f64 * (1.0 / budget.delta()).ln())).ln();
                 (log.ceil().max(1.0) as usize, n, 1)
             }
-            _ => (USUAL_EPOCHS, STEPS, n.div_ceil(STEPS_A_PASS)),
+            _ => (DEFAULT_EPOCHS, DEFAULT_STEPS, n.div_ceil(STEPS_PER_PASS)),
         };
         (
             self.epochs.unwrap_or(usual.0),
@@ -82,50 +82,50 @@ impl DpVrpca {
 }
 
 impl Baseline for DpVrpca {
-    fn card(&self) -> &'static Card {
-        &CARD
+    fn info(&self) -> &'static AlgorithmInfo {
+        &INFO
     }
 
     fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
         let (n, p, k) = (rows.n(), rows.dimension(), request.k);
-        check(&CARD, p, n as u64, request)?;
+        check(&INFO, p, n as u64, request)?;
         let (epochs, steps, batch) = self.sizes(n, p, &request.privacy);
         EPOCHS.check(epochs)?;
         let batches = Batches::new(rows, batch)?;
-        let plan = Plan {
+        let plan = StepPlan {
             n,
             rate: batches.rate(),
             steps,
             epochs,
         };
-        let all_steps = epochs.checked_mul(steps).ok_or_else(too_many)?;
-        let published = is_published(&request.privacy);
+        let all_steps = epochs.checked_mul(steps).ok_or_else(too_many_steps_error)?;
+        let published = is_as_published(&request.privacy);
         let (noise, promised) = match request.privacy {
             Privacy::None => (VrNoise::default(), None),
-            Privacy::Budget(target) => {
+            Privacy::Private(target) => {
                 let (noise, promised) = VrNoise::new(target, plan, k)?;
                 (noise, Some(promised))
             }
         };
         let b = batches.expected();
-        let sizes = match step_set(self.step)? {
+        let sizes = match explicit_step(self.step)? {
             Some(set) => set,
             None if published => {
                 let entries = noise.step_sd.powi(2);
-                Steps::for_variance(1.0 / b + p as f64 * entries, false)?
+                StepSizes::for_variance(1.0 / b + p as f64 * entries, false)?
             }
             None => {
-                let full = usual_norm(noise.full_sd / n as f64, (p, k));
-                Steps::for_noise(STEP_SHARE, full.hypot(batches.sampling_deviation()))
+                let full = typical_spectral_norm(noise.full_sd / n as f64, (p, k));
+                StepSizes::for_noise(STEP_SHARE, full.hypot(batches.sampling_deviation()))
             }
         };
         let averaged = !published && noise.full_sd > 0.0;
-        let mut course = Course::start(rows, request, all_steps, averaged, rng)?;
+        let mut run = StochasticRun::start(rows, request, all_steps, averaged, rng)?;
         for epoch in 0..epochs {
-            let start = course.frame().clone();
+            let start = run.frame().clone();
             let full = full_gradient(rows, &start, &noise, rng);
             for t in 1..=steps {
-                let away = course.frame() - &start;
+                let away = run.frame() - &start;
                 let correction = difference(&batches, away, &noise, published, rng)?;
                 let mut gradient = &full + correction;
                 if noise.step_sd > 0.0 {
@@ -133,10 +133,10 @@ impl Baseline for DpVrpca {
                 }
                 let done = epoch * steps + t;
                 let passes = (epoch + 1) as f64 + done as f64 * batches.rate();
-                course.step(&gradient, sizes.at(done), passes)?;
+                run.step(&gradient, sizes.at(done), passes)?;
             }
         }
-        let facts = vec![
+        let diagnostics = vec![
             ("epochs", epochs as f64),
             ("steps", steps as f64),
             ("batch", b),
@@ -145,7 +145,7 @@ impl Baseline for DpVrpca {
             ("step_noise_sd", noise.step_sd),
             ("first_step", sizes.at(1)),
         ];
-        course.finish(promised, facts)
+        run.finish(promised, diagnostics)
     }
 }
 
@@ -187,7 +187,7 @@ fn difference(
     Ok(sum / batches.expected())
 }
 
-fn too_many() -> Error {
+fn too_many_steps_error() -> Error {
     Error::invalid_request("epochs times iterations are more than this machine counts; use fewer")
 }
 

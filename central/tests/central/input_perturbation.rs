@@ -1,7 +1,7 @@
 //! `analyze-gauss`, `mod-sulq`, `ppi` and `amin`: their errors, and the order of them.
 
 use eigenveil_central::{
-    Amin, AnalyzeGauss, Baseline, ModSulq, Neighbours, NoiseRule, PrivatePowerIteration, Request,
+    Amin, AnalyzeGauss, Baseline, ModSulq, Neighbours, CentralCalibration, PrivatePowerIteration, Request,
     Rows,
 };
 use eigenveil_estimation::{metrics::projector_distance, models::Model};
@@ -23,7 +23,7 @@ fn analyze_gauss_at_the_measured_setting() {
     for seed in 0..5 {
         let (rows, truth) = published(100_000, seed);
         for (sum, epsilon) in sums.iter_mut().zip(epsilons) {
-            let privacy = private(epsilon, 1e-4, Neighbours::Replace, NoiseRule::Accounted);
+            let privacy = private(epsilon, 1e-4, Neighbours::Replace, CentralCalibration::Accounted);
             let fit = fitted(&AnalyzeGauss, &rows, &Request::new(5, privacy), seed);
             assert!(fit.privacy.unwrap().holds());
             *sum += projector_distance(&fit.subspace, &truth).unwrap() / 5.0;
@@ -43,16 +43,16 @@ fn the_order_of_the_mechanisms() {
         let fit = fitted(baseline, &rows, &request, 3);
         projector_distance(&fit.subspace, &truth).unwrap()
     };
-    let gauss = error(&AnalyzeGauss, NoiseRule::Accounted);
-    assert_eq!(gauss, error(&ModSulq, NoiseRule::Accounted));
+    let gauss = error(&AnalyzeGauss, CentralCalibration::Accounted);
+    assert_eq!(gauss, error(&ModSulq, CentralCalibration::Accounted));
     let ppi = PrivatePowerIteration { iterations: None };
     for (other, calibration) in [
-        (&ModSulq as &dyn Baseline, NoiseRule::AsPublished),
-        (&Amin, NoiseRule::Accounted),
-        (&ppi, NoiseRule::Accounted),
+        (&ModSulq as &dyn Baseline, CentralCalibration::AsPublished),
+        (&Amin, CentralCalibration::Accounted),
+        (&ppi, CentralCalibration::Accounted),
     ] {
         let error = error(other, calibration);
-        let name = other.card().name;
+        let name = other.info().name;
         assert!(error > gauss, "{name}: {error} {gauss}");
     }
 }

@@ -1,9 +1,9 @@
 //! Oja's algorithms: the noise against the budget, batches, and a known gap.
 
 use eigenveil_central::{
-    Neighbours, NoiseRule, Options, Request, StreamingBaseline, find,
-    oja::{Form, Oja, Steps},
-    parameter::{GAP, STEP},
+    Neighbours, CentralCalibration, Options, Request, StreamingBaseline, find,
+    oja::{OjaVariant, Oja, Batching},
+    parameter::{EIGENGAP, STEP_SIZE},
 };
 use eigenveil_estimation::{
     metrics::{captured_variance, projector_distance},
@@ -28,11 +28,11 @@ fn the_noise_is_what_the_budget_needs() {
         (0.25, Neighbours::ZeroOut, 0.25),
         (0.25, Neighbours::Replace, 0.5),
     ] {
-        for calibration in NoiseRule::ALL {
+        for calibration in CentralCalibration::ALL {
             let method = Oja {
-                form: Form::Minibatch {
+                variant: OjaVariant::Minibatch {
                     clip,
-                    steps: Some(Steps::Batch(batch)),
+                    batching: Some(Batching::Batch(batch)),
                 },
                 numerator: Some(step),
             };
@@ -50,8 +50,8 @@ fn the_noise_is_what_the_budget_needs() {
                 square += noise.norm_squared() / (8 * (d - 1)) as f64;
             }
             let expected = match calibration {
-                NoiseRule::Accounted => multiplier * sensitivity,
-                NoiseRule::AsPublished => {
+                CentralCalibration::Accounted => multiplier * sensitivity,
+                CentralCalibration::AsPublished => {
                     let each = epsilon / (2.0 * (2.0 * (2.0 / delta).ln()).sqrt());
                     let part = delta / 2.0;
                     2.0 * clip * (2.0 * (1.25 / part).ln()).sqrt() / each
@@ -101,9 +101,9 @@ fn a_gap_is_a_step() {
     let rows = clipped(&raw, 1.0);
     let run = |options: &Options| {
         let method = find("oja").unwrap().build(options).unwrap();
-        fitted(&*method, &rows, &Request::plain(1), 3).subspace
+        fitted(&*method, &rows, &Request::nonprivate(1), 3).subspace
     };
-    let gap = run(&Options::default().with(GAP, 0.25));
-    assert_eq!(gap, run(&Options::default().with(STEP, 4.0)));
+    let gap = run(&Options::default().with(EIGENGAP, 0.25));
+    assert_eq!(gap, run(&Options::default().with(STEP_SIZE, 4.0)));
     assert_ne!(gap, run(&Options::default()));
 }

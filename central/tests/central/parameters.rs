@@ -1,28 +1,28 @@
 //! The table of parameters against the algorithms that have them.
 
 use eigenveil_central::{
-    ALGORITHMS, Card, Fit, Neighbours, NoiseRule, Options, Privacy, Request, Rows,
+    ALGORITHMS, AlgorithmInfo, Fit, Neighbours, CentralCalibration, Options, Privacy, Request, Rows,
     parameter::{ALL, Kind, Parameter, Value},
 };
 use eigenveil_shared::ErrorCode;
 
 use crate::tables::{has_constants, private, rows_enough_for, seeded};
 
-fn fit(card: &Card, options: &Options, rows: &Rows) -> Fit {
-    let privacy = if has_constants(card) {
-        private(12.0, 1e-2, Neighbours::ZeroOut, NoiseRule::Accounted)
+fn fit(info: &AlgorithmInfo, options: &Options, rows: &Rows) -> Fit {
+    let privacy = if has_constants(info) {
+        private(12.0, 1e-2, Neighbours::ZeroOut, CentralCalibration::Accounted)
     } else {
         Privacy::None
     };
-    let method = card.build(options).unwrap();
+    let method = info.build(options).unwrap();
     let fit = method.fit(rows, &Request::new(2, privacy), &mut seeded(4));
-    fit.unwrap_or_else(|error| panic!("{} {options:?}: {error}", card.name))
+    fit.unwrap_or_else(|error| panic!("{} {options:?}: {error}", info.name))
 }
 
 /// A value that is not the usual one.
-fn other(card: &Card, parameter: &Parameter) -> Value {
+fn other(info: &AlgorithmInfo, parameter: &Parameter) -> Value {
     match (parameter.name, parameter.kind) {
-        ("batch", _) if has_constants(card) => Value::Count(3_000),
+        ("batch", _) if has_constants(info) => Value::Count(3_000),
         ("batch", _) => Value::Count(90),
         ("columns", _) => Value::Count(3),
         ("support", _) => Value::Count(2),
@@ -35,28 +35,28 @@ fn other(card: &Card, parameter: &Parameter) -> Value {
     }
 }
 
-/// A parameter that a card names and its algorithm does not read would change nothing.
+/// A parameter that a info names and its algorithm does not read would change nothing.
 #[test]
 fn every_parameter_of_a_card_reaches_its_algorithm() {
-    for card in ALGORITHMS {
-        let rows = rows_enough_for(card);
-        let usual = fit(card, &Options::default(), &rows);
-        for parameter in card.parameters {
-            let options = Options::default().with(*parameter, other(card, parameter));
-            let set = fit(card, &options, &rows);
-            let other = set.subspace != usual.subspace || set.facts != usual.facts;
-            assert!(other, "{} --{}", card.name, parameter.name);
+    for info in ALGORITHMS {
+        let rows = rows_enough_for(info);
+        let usual = fit(info, &Options::default(), &rows);
+        for parameter in info.parameters {
+            let options = Options::default().with(*parameter, other(info, parameter));
+            let set = fit(info, &options, &rows);
+            let other = set.subspace != usual.subspace || set.diagnostics != usual.diagnostics;
+            assert!(other, "{} --{}", info.name, parameter.name);
         }
     }
 }
 
-/// What is not on the card, or out of its limits, is refused with the value, the limits and the way out.
+/// What is not on the info, or out of its limits, is refused with the value, the limits and the way out.
 #[test]
 fn what_is_not_on_the_card_is_refused() {
-    for card in ALGORITHMS {
-        let name = card.name;
+    for info in ALGORITHMS {
+        let name = info.name;
         let refused = |parameter: &Parameter, value: Value, says: &str| {
-            let built = card.build(&Options::default().with(*parameter, value));
+            let built = info.build(&Options::default().with(*parameter, value));
             let error = built
                 .err()
                 .unwrap_or_else(|| panic!("{name} takes {parameter:?} {value}"));
@@ -64,9 +64,9 @@ fn what_is_not_on_the_card_is_refused() {
             assert!(error.detail().contains(says), "{name}: {error}");
         };
         for parameter in ALL {
-            let mut own = card.parameters.iter();
+            let mut own = info.parameters.iter();
             let Some(own) = own.find(|own| own.name == parameter.name) else {
-                refused(parameter, other(card, parameter), "leave it out (it has ");
+                refused(parameter, other(info, parameter), "leave it out (it has ");
                 continue;
             };
             // As in the table, but for its default.
@@ -97,7 +97,7 @@ fn what_is_not_on_the_card_is_refused() {
 #[test]
 fn every_parameter_is_on_a_card() {
     for (at, parameter) in ALL.iter().enumerate() {
-        let mut own = ALGORITHMS.iter().flat_map(|card| card.parameters);
+        let mut own = ALGORITHMS.iter().flat_map(|info| info.parameters);
         assert!(own.any(|own| own.name == parameter.name), "{parameter:?}");
         assert!(ALL[..at].iter().all(|other| other.name != parameter.name));
     }

@@ -1,8 +1,8 @@
 //! The power methods and `sparse-pca`: streams, the noise against the budget, a planted support.
 
 use eigenveil_central::{
-    Neighbours, NoiseRule, Request, Rows, SparsePca, StreamingBaseline,
-    power::{NoisyPower, PrivatePower, Shape, StreamingPower, largest_entry_product},
+    Neighbours, CentralCalibration, Request, Rows, SparsePca, StreamingBaseline,
+    power::{NoisyPower, PrivatePower, BlockSettings, StreamingPower, largest_entry_product},
 };
 use eigenveil_estimation::{metrics::projector_distance, models::Model};
 use eigenveil_shared::{
@@ -11,7 +11,7 @@ use eigenveil_shared::{
 };
 
 use crate::tables::{
-    accounted, clipped, drawn, exact, fact, fitted, private, real_tables, seeded, table_of_zeros,
+    accounted, clipped, drawn, exact, diagnostic, fitted, private, real_tables, seeded, table_of_zeros,
 };
 
 /// A stream whose blocks are each the whole table is the power method on it, to rounding.
@@ -19,11 +19,11 @@ use crate::tables::{
 fn a_stream_of_whole_tables_is_the_power_method() {
     let (steps, k) = (6, 2);
     for (name, rows) in real_tables() {
-        let shape = Shape {
+        let shape = BlockSettings {
             iterations: Some(steps),
             columns: Some(4),
         };
-        let request = Request::plain(k);
+        let request = Request::nonprivate(k);
         let power = fitted(&NoisyPower { shape }, &rows, &request, 2);
         let mut stream = (0..steps).flat_map(|_| rows.stream());
         let method = StreamingPower { shape, block: None };
@@ -44,7 +44,7 @@ fn sparse_pca_finds_a_planted_support() {
         support: Some(8),
         ..SparsePca::default()
     };
-    let fit = fitted(&method, &rows, &Request::plain(2), 4);
+    let fit = fitted(&method, &rows, &Request::nonprivate(2), 4);
     for (found, planted) in fit.subspace.row_iter().zip(truth.row_iter()) {
         assert_eq!(found.amax() > 0.0, planted.amax() > 0.0);
     }
@@ -73,17 +73,17 @@ fn the_noise_is_what_the_budget_needs() {
             })
             .collect();
         let rows = clipped(&raw, 1.0);
-        let shape = Shape {
+        let shape = BlockSettings {
             iterations: Some(steps),
             columns: Some(columns),
         };
         let products = (columns * steps) as f64;
         let printed = (4.0 * products * (1.0 / delta).ln()).sqrt() / epsilon;
         for (neighbours, calibration, delta) in Neighbours::WITH_ENTRY.into_iter().flat_map(|one| {
-            let rules = NoiseRule::ALL.into_iter();
+            let rules = CentralCalibration::ALL.into_iter();
             rules.flat_map(move |rule| [(one, rule, delta), (one, rule, 0.0)])
         }) {
-            // The printed Laplace noise is ten times as large, and would turn the iterate out of the span.
+            // The published Laplace noise is ten times as large, and would turn the iterate out of the span.
             let epsilon = if delta > 0.0 { epsilon } else { 10.0 * epsilon };
             // A step of one column from an axis, or of four from a frame of theirs.
             let several = if columns == 1 { 1.0 } else { 2.0_f64.sqrt() };
@@ -93,16 +93,16 @@ fn the_noise_is_what_the_budget_needs() {
                 Neighbours::Entry => (several, f64::NAN),
             };
             let expected = match (calibration, delta > 0.0) {
-                (NoiseRule::Accounted, true) => multiplier * l2,
-                (NoiseRule::Accounted, false) => 2.0_f64.sqrt() * releases / epsilon * l1,
+                (CentralCalibration::Accounted, true) => multiplier * l2,
+                (CentralCalibration::Accounted, false) => 2.0_f64.sqrt() * releases / epsilon * l1,
                 // It follows the largest entry, which is 1 of one column.
-                (NoiseRule::AsPublished, true)
+                (CentralCalibration::AsPublished, true)
                     if neighbours == Neighbours::Entry && columns > 1 =>
                 {
                     f64::NAN
                 }
-                (NoiseRule::AsPublished, true) => printed,
-                (NoiseRule::AsPublished, false) => {
+                (CentralCalibration::AsPublished, true) => printed,
+                (CentralCalibration::AsPublished, false) => {
                     2.0_f64.sqrt() * 10.0 * products * (d as f64).sqrt() / epsilon
                 }
             };
@@ -115,7 +115,7 @@ fn the_noise_is_what_the_budget_needs() {
                     fit.subspace.rows(columns, d - columns) * within.try_inverse().unwrap();
                 square +=
                     across.norm_squared() * (n * n) as f64 / (6 * (d - columns) * columns) as f64;
-                told += fact(&fit, "noise_sd") / 6.0;
+                told += diagnostic(&fit, "noise_sd") / 6.0;
             }
             let ratio = square.sqrt() / told;
             println!("{neighbours} {calibration} {delta} {columns}: {ratio} {told} {expected}");
@@ -125,26 +125,26 @@ fn the_noise_is_what_the_budget_needs() {
     }
 }
 
-/// What the result says of itself: the printed noise holds for rows with √m to spare.
+/// What the result says of itself: the published noise holds for rows with √m to spare.
 #[test]
 fn both_noise_scales_are_told() {
     let rows = table_of_zeros(40, 50);
-    // The printed σ grows with √m and the accounted one does not.
+    // The published σ grows with √m and the accounted one does not.
     let over = |columns| {
-        let shape = Shape {
+        let shape = BlockSettings {
             iterations: Some(5),
             columns: Some(columns),
         };
-        let privacy = private(1.0, 1e-6, Neighbours::ZeroOut, NoiseRule::Accounted);
+        let privacy = private(1.0, 1e-6, Neighbours::ZeroOut, CentralCalibration::Accounted);
         let fit = fitted(&PrivatePower { shape }, &rows, &Request::new(2, privacy), 9);
-        assert_eq!(fact(&fit, "noise_sd"), fact(&fit, "accounted_noise_sd"));
-        fact(&fit, "published_noise_sd") / fact(&fit, "accounted_noise_sd")
+        assert_eq!(diagnostic(&fit, "noise_sd"), diagnostic(&fit, "accounted_noise_sd"));
+        diagnostic(&fit, "published_noise_sd") / diagnostic(&fit, "accounted_noise_sd")
     };
     assert!((over(8) / over(2) - 2.0).abs() < 1e-9);
     assert!(over(2) > 1.0);
-    // For a symmetric pair of entries the printed noise fails at ε = 8, δ = 1e-3
+    // For a symmetric pair of entries the published noise fails at ε = 8, δ = 1e-3
     // (docs/central-power-oja.md, "private-power (PPM)").
-    let privacy = private(8.0, 1e-3, Neighbours::Entry, NoiseRule::AsPublished);
+    let privacy = private(8.0, 1e-3, Neighbours::Entry, CentralCalibration::AsPublished);
     let fit = fitted(
         &PrivatePower::default(),
         &rows,
@@ -188,9 +188,9 @@ fn the_trace_follows_the_error_and_the_variance() {
     let truth = exact(&rows, 2);
     let request = Request {
         truth: Some(&truth),
-        ..Request::plain(2)
+        ..Request::nonprivate(2)
     };
-    let shape = Shape {
+    let shape = BlockSettings {
         iterations: None,
         columns: Some(2),
     };
@@ -207,7 +207,7 @@ fn the_trace_follows_the_error_and_the_variance() {
 fn a_stream_that_is_not_as_announced_is_refused() {
     let announced = |rows: &Rows, block, dimension, n| {
         let method = StreamingPower {
-            shape: Shape::default(),
+            shape: BlockSettings::default(),
             block,
         };
         let mut stream = rows.stream();
@@ -215,7 +215,7 @@ fn a_stream_that_is_not_as_announced_is_refused() {
             &mut stream,
             dimension,
             n,
-            &Request::plain(1),
+            &Request::nonprivate(1),
             &mut seeded(1),
         );
         fit.unwrap_err()

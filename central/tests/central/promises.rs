@@ -1,13 +1,13 @@
 //! What every algorithm of the registry promises: without a budget it is its plain counterpart, accounted noise spends
-//! the budget and no more, printed noise says what holds, and what it cannot do is refused with the way out.
+//! the budget and no more, published noise says what holds, and what it cannot do is refused with the way out.
 
 use std::ops::RangeInclusive;
 
 use eigenveil_central::{
-    ALGORITHMS, Card, Delta, Fit, Neighbours, NoiseRule, Options, Privacy, Request, Rows, find,
+    ALGORITHMS, AlgorithmInfo, Delta, Fit, Neighbours, CentralCalibration, Options, Privacy, Request, Rows, find,
     generator,
     parameter::{
-        BATCH, CLIP, COLUMNS, DEFLATION, EPOCHS, GAP, ITERATIONS, LAMBDA, SIGMA, STEP, SUPPORT,
+        BATCH, GRADIENT_CLIP, BLOCK_SIZE, DEFLATION, EPOCHS, EIGENGAP, ITERATIONS, LAMBDA, GRADIENT_NOISE, STEP_SIZE, SUPPORT,
         Value,
     },
 };
@@ -112,9 +112,9 @@ fn without_a_budget_private_forms_are_the_plain_ones() {
             ("oja", "private-oja", usual()),
             ("oja", "minibatch-oja", usual().with(BATCH, 1)),
             ("ggd", "dp-ggd", usual()),
-            ("ggd", "nggd", usual().with(SIGMA, 0.0)),
+            ("ggd", "nggd", usual().with(GRADIENT_NOISE, 0.0)),
             ("sggd", "dp-sggd", usual()),
-            ("sggd", "nsggd", usual().with(SIGMA, 0.0)),
+            ("sggd", "nsggd", usual().with(GRADIENT_NOISE, 0.0)),
         ] {
             for k in [1, 3] {
                 let [plain, form] = [(plain, &usual()), (form, &options)].map(|(name, options)| {
@@ -127,14 +127,14 @@ fn without_a_budget_private_forms_are_the_plain_ones() {
             }
         }
     }
-    let noisy = Options::default().with(SIGMA, 0.1);
+    let noisy = Options::default().with(GRADIENT_NOISE, 0.1);
     let rows = few_rows(400);
-    let [plain, noisy] = [Options::default().with(SIGMA, 0.0), noisy]
+    let [plain, noisy] = [Options::default().with(GRADIENT_NOISE, 0.0), noisy]
         .map(|options| fit("nggd", &options, &rows, 2, Privacy::None).unwrap());
     assert!(projector_distance(&noisy.subspace, &plain.subspace).unwrap() > 1e-6);
 }
 
-/// The true ε of printed noise over the claimed one, at ε = 1.
+/// The true ε of published noise over the claimed one, at ε = 1.
 fn printed(name: &str, neighbours: Neighbours) -> RangeInclusive<f64> {
     match (name, neighbours) {
         ("private-power", _) | ("amin", _) => 0.0..=1.0,
@@ -155,12 +155,12 @@ fn the_true_epsilon_is_told() {
     let sampled = ["dp-vrpca", "dp-sggd", "dp-sgd-reap", "dp-smd-reap"];
     let others = ALGORITHMS
         .iter()
-        .filter(|card| !sampled.contains(&card.name));
-    for card in others {
-        let rows = rows_enough_for(card);
-        for (neighbours, calibration) in pairs(card) {
-            for (epsilon, delta) in budget_of(card) {
-                let name = card.name;
+        .filter(|info| !sampled.contains(&info.name));
+    for info in others {
+        let rows = rows_enough_for(info);
+        for (neighbours, calibration) in pairs(info) {
+            for (epsilon, delta) in budget_of(info) {
+                let name = info.name;
                 let what = format!("{name} {neighbours} {calibration}, delta {delta}");
                 let privacy = private(epsilon, delta, neighbours, calibration);
                 let found = fit(name, &Options::default(), &rows, 2, privacy).unwrap();
@@ -168,16 +168,16 @@ fn the_true_epsilon_is_told() {
                 println!("{what}: {:?}", promised.true_epsilon);
                 let share = promised.true_epsilon.map(|holds| holds / epsilon);
                 match (calibration, share) {
-                    (NoiseRule::Accounted, Some(share)) => {
+                    (CentralCalibration::Accounted, Some(share)) => {
                         assert!(promised.holds() && share > 0.999, "{what}: {share}");
                     }
-                    (NoiseRule::AsPublished, Some(share)) => {
+                    (CentralCalibration::AsPublished, Some(share)) => {
                         let expected = printed(name, neighbours);
                         assert!(expected.contains(&share), "{what}: {share}");
                         assert_eq!(promised.holds(), share <= 1.0, "{what}");
                     }
-                    (NoiseRule::AsPublished, None) => assert!(!promised.holds(), "{what}"),
-                    (NoiseRule::Accounted, None) => panic!("{what}: nothing holds"),
+                    (CentralCalibration::AsPublished, None) => assert!(!promised.holds(), "{what}"),
+                    (CentralCalibration::Accounted, None) => panic!("{what}: nothing holds"),
                 }
                 assert!(name != "wishart" || share.is_none());
                 let word = match name {
@@ -186,17 +186,17 @@ fn the_true_epsilon_is_told() {
                     "ppi" | "dp-spca" => "",
                     _ => continue,
                 };
-                if calibration == NoiseRule::AsPublished {
-                    assert!(promised.remark.unwrap().contains(word), "{what}");
+                if calibration == CentralCalibration::AsPublished {
+                    assert!(promised.note.unwrap().contains(word), "{what}");
                 }
             }
         }
     }
 }
 
-fn pairs(card: &'static Card) -> impl Iterator<Item = (Neighbours, NoiseRule)> {
-    let neighbours = card.neighbours.iter();
-    neighbours.flat_map(|&one| card.calibrations.iter().map(move |&rule| (one, rule)))
+fn pairs(info: &'static AlgorithmInfo) -> impl Iterator<Item = (Neighbours, CentralCalibration)> {
+    let neighbours = info.neighbours.iter();
+    neighbours.flat_map(|&one| info.calibrations.iter().map(move |&rule| (one, rule)))
 }
 
 fn refused(name: &str, options: &Options, k: usize, privacy: Privacy, code: ErrorCode, says: &str) {
@@ -209,31 +209,31 @@ fn refused(name: &str, options: &Options, k: usize, privacy: Privacy, code: Erro
 #[test]
 fn what_no_run_can_do_is_refused() {
     use ErrorCode::{InvalidBudget, InvalidRequest};
-    for card in ALGORITHMS {
+    for info in ALGORITHMS {
         let refused = |k, privacy, code, says: &str| {
-            refused(card.name, &Options::default(), k, privacy, code, says);
+            refused(info.name, &Options::default(), k, privacy, code, says);
         };
         refused(0, Privacy::None, InvalidRequest, "k is 0");
         refused(7, Privacy::None, InvalidRequest, "p = 6");
-        let Some(&rule) = card.calibrations.first() else {
-            let budget = private(1.0, 1e-6, Neighbours::Replace, NoiseRule::Accounted);
+        let Some(&rule) = info.calibrations.first() else {
+            let budget = private(1.0, 1e-6, Neighbours::Replace, CentralCalibration::Accounted);
             refused(2, budget, InvalidRequest, "has no private form");
             continue;
         };
         for neighbours in Neighbours::WITH_ENTRY {
             let says = format!("does not protect {neighbours} neighbours, only ");
-            if !card.neighbours.contains(&neighbours) {
+            if !info.neighbours.contains(&neighbours) {
                 let privacy = private(1.0, 1e-6, neighbours, rule);
                 refused(2, privacy, InvalidRequest, &says);
             }
         }
-        for other in NoiseRule::ALL {
-            if !card.calibrations.contains(&other) {
+        for other in CentralCalibration::ALL {
+            if !info.calibrations.contains(&other) {
                 let privacy = private(1.0, 0.0, Neighbours::Replace, other);
                 refused(2, privacy, InvalidRequest, &format!("only {rule}"));
             }
         }
-        if card.delta == Delta::Positive {
+        if info.delta == Delta::Positive {
             let pure = private(1.0, 0.0, Neighbours::Replace, rule);
             refused(2, pure, InvalidBudget, "delta is 0");
         }
@@ -251,11 +251,11 @@ fn parameters_that_do_not_fit_the_rows_or_each_other_are_refused() {
             .fold(usual, |set, &(parameter, value)| set.with(parameter, value))
     };
     let both = with(&[(ITERATIONS, 2), (BATCH, 5)]);
-    let unclipped = Options::default().with(CLIP, 1.5);
-    let gap_and_step = Options::default().with(GAP, 0.2).with(STEP, 4.0);
+    let unclipped = Options::default().with(GRADIENT_CLIP, 1.5);
+    let gap_and_step = Options::default().with(EIGENGAP, 0.2).with(STEP_SIZE, 4.0);
     for (name, options, says) in [
-        ("private-power", with(&[(COLUMNS, 1)]), "between 2 and 6"),
-        ("noisy-power", with(&[(COLUMNS, 7)]), "between 2 and 6"),
+        ("private-power", with(&[(BLOCK_SIZE, 1)]), "between 2 and 6"),
+        ("noisy-power", with(&[(BLOCK_SIZE, 7)]), "between 2 and 6"),
         ("streaming-power", with(&[(BATCH, 21)]), "n = 20"),
         ("streaming-power", with(&[(BATCH, 3)]), "4 columns"),
         ("streaming-power", with(&[(ITERATIONS, 30)]), "n = 20"),
@@ -273,7 +273,7 @@ fn parameters_that_do_not_fit_the_rows_or_each_other_are_refused() {
     ] {
         let privacy = match find(name).unwrap().calibrations {
             [] => Privacy::None,
-            _ => private(1.0, 1e-6, Neighbours::Replace, NoiseRule::Accounted),
+            _ => private(1.0, 1e-6, Neighbours::Replace, CentralCalibration::Accounted),
         };
         refused(name, &options, 2, privacy, ErrorCode::InvalidRequest, says);
     }

@@ -1,7 +1,7 @@
 //! `dp-spca` and `dp-vrpca`: against plain PCA, and the noise a run really has.
 
 use eigenveil_central::{
-    Baseline, DpSpca, DpVrpca, Neighbours, NoiseRule, Request, accountant::RunAccountant,
+    Baseline, DpSpca, DpVrpca, Neighbours, CentralCalibration, Request, accountant::RunAccountant,
 };
 use eigenveil_estimation::{
     linalg::orthonormality_defect, metrics::projector_distance, models::uniform_frame,
@@ -13,7 +13,7 @@ use eigenveil_shared::{
 use nalgebra::DVector;
 
 use crate::tables::{
-    accounted, clipped, exact, fact, fitted, gaussian as gaussian_rows, private, seeded,
+    accounted, clipped, exact, diagnostic, fitted, gaussian as gaussian_rows, private, seeded,
     table_of_zeros,
 };
 
@@ -31,7 +31,7 @@ fn three_components_come_in_order() {
     let request = Request::new(3, accounted(2.0));
     for method in [&DpSpca::default() as &dyn Baseline, &DpVrpca::default()] {
         let fit = method.fit(&rows, &request, &mut rng).unwrap();
-        let name = method.card().name;
+        let name = method.info().name;
         assert!(fit.privacy.unwrap().holds());
         assert!(orthonormality_defect(&fit.subspace) < 1e-12);
         let error = projector_distance(&fit.subspace, &exact(&rows, 3)).unwrap();
@@ -63,14 +63,14 @@ fn a_step_has_the_noise_of_its_budget() {
     };
     for neighbours in Neighbours::ALL {
         for method in [&spca as &dyn Baseline, &vrpca] {
-            let privacy = private(1.0, 1e-6, neighbours, NoiseRule::Accounted);
+            let privacy = private(1.0, 1e-6, neighbours, CentralCalibration::Accounted);
             let fit = fitted(method, &rows, &Request::new(1, privacy), 7);
             let start = uniform_frame(&mut seeded(7), p, 1).unwrap();
             let along = fit.subspace.dot(&start);
             let moved = (&fit.subspace / along - &start).norm();
             let sd = moved * n as f64 / 1e-9 / ((p - 1) as f64).sqrt();
             // All rows, k = 1: Δ = 1. A quarter of dp-vrpca's μ² is for the difference, which is 0 in the first step.
-            let sensitivity = match method.card().name {
+            let sensitivity = match method.info().name {
                 "dp-spca" => 1.0,
                 _ => (4.0_f64 / 3.0).sqrt(),
             };
@@ -91,7 +91,7 @@ fn the_reported_noise_is_what_the_budget_needs() {
             batch,
             ..DpSpca::default()
         };
-        let sd = part * fact(&fit(&spca), "noise_sd");
+        let sd = part * diagnostic(&fit(&spca), "noise_sd");
         let mut run = RunAccountant::new(Neighbours::Replace);
         match batch {
             None => run.full_batch(sd / std::f64::consts::SQRT_2, 60),
@@ -108,8 +108,8 @@ fn the_reported_noise_is_what_the_budget_needs() {
     let vrpca = fit(&DpVrpca::default());
     let epsilon = |part: f64| {
         let mut run = RunAccountant::new(Neighbours::Replace);
-        let full = fact(&vrpca, "full_noise_sd") / std::f64::consts::SQRT_2;
-        let difference = fact(&vrpca, "difference_noise_multiplier");
+        let full = diagnostic(&vrpca, "full_noise_sd") / std::f64::consts::SQRT_2;
+        let difference = diagnostic(&vrpca, "difference_noise_multiplier");
         run.full_batch(part * full, 30).unwrap();
         run.subsampled(0.5, part * difference, 90).unwrap();
         run.epsilon(1e-6).unwrap()
@@ -152,15 +152,15 @@ fn as_published_says_what_holds() {
         .collect();
     let rows = clipped(&raw, 1.0);
     let truth = exact(&rows, 1);
-    let privacy = private(4.0, 1e-3, Neighbours::ZeroOut, NoiseRule::AsPublished);
+    let privacy = private(4.0, 1e-3, Neighbours::ZeroOut, CentralCalibration::AsPublished);
     let request = Request::new(1, privacy);
     for method in [&DpSpca::default() as &dyn Baseline, &DpVrpca::default()] {
         let fit = method.fit(&rows, &request, &mut rng).unwrap();
         let error = projector_distance(&fit.subspace, &truth).unwrap();
         let promised = fit.privacy.unwrap();
-        println!("{}: {error}, {promised:?}", method.card().name);
+        println!("{}: {error}, {promised:?}", method.info().name);
         assert!(!promised.holds() && promised.true_epsilon.unwrap() > 20.0);
-        assert!(promised.remark.is_some() && error < 0.5);
+        assert!(promised.note.is_some() && error < 0.5);
     }
     let printed = DpSpca {
         step: Some(0.5 / 3_000.0),
@@ -171,7 +171,7 @@ fn as_published_says_what_holds() {
     assert!(projector_distance(&fit.subspace, &start).unwrap() < 0.4);
 }
 
-/// Also where it is set without the checks of the card.
+/// Also where it is set without the checks of the info.
 #[test]
 fn what_does_not_fit_is_refused() {
     let rows = clipped(&[vec![0.5, 0.1], vec![0.1, 0.3]], 1.0);
@@ -187,12 +187,12 @@ fn what_does_not_fit_is_refused() {
             batch,
             step,
         };
-        let error = spca.fit(&rows, &Request::plain(1), &mut rng).unwrap_err();
+        let error = spca.fit(&rows, &Request::nonprivate(1), &mut rng).unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidRequest, "{error}");
     }
     let none = DpVrpca {
         epochs: Some(0),
         ..DpVrpca::default()
     };
-    assert!(none.fit(&rows, &Request::plain(1), &mut rng).is_err());
+    assert!(none.fit(&rows, &Request::nonprivate(1), &mut rng).is_err());
 }

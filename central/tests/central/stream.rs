@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use eigenveil_central::{
-    Neighbours, NoiseRule, Privacy, Request, StreamingBaseline,
+    Neighbours, CentralCalibration, Privacy, Request, StreamingBaseline,
     oja::Oja,
-    power::{Shape, StreamingPower},
+    power::{BlockSettings, StreamingPower},
 };
 use eigenveil_estimation::{metrics::projector_distance, models::Model};
 use eigenveil_shared::preprocess::{Norm, Preprocessing, Row};
@@ -20,9 +20,9 @@ fn errors_over_a_stream(n: u64, p: usize, k: usize) -> Vec<(&'static str, f64)> 
     let population = model.draw(&mut rng).unwrap();
     let preprocessing = Preprocessing::new(p, Norm::Normalize);
     let preprocessor = preprocessing.preprocessor().unwrap();
-    let privacy = private(4.0, 1e-8, Neighbours::Replace, NoiseRule::Accounted);
+    let privacy = private(4.0, 1e-8, Neighbours::Replace, CentralCalibration::Accounted);
     let power = StreamingPower {
-        shape: Shape::default(),
+        shape: BlockSettings::default(),
         block: None,
     };
     let methods: [(&dyn StreamingBaseline, Privacy); 4] = [
@@ -43,7 +43,7 @@ fn errors_over_a_stream(n: u64, p: usize, k: usize) -> Vec<(&'static str, f64)> 
                 .fit_stream(&mut stream, p, n, &request, &mut rng)
                 .unwrap();
             let error = projector_distance(&fit.subspace, population.subspace()).unwrap();
-            let name = method.card().name;
+            let name = method.info().name;
             println!(
                 "{name}: error {error:.4}, {:.1?} with making the rows",
                 started.elapsed()

@@ -7,7 +7,7 @@
 )]
 
 use eigenveil_central::{
-    Baseline, Card, Delta, Fit, Generator, Neighbours, NoiseRule, Privacy, Request, Rows,
+    Baseline, AlgorithmInfo, Delta, Fit, Generator, Neighbours, CentralCalibration, Privacy, Request, Rows,
     generator, parameter::ZETA, pca,
 };
 use eigenveil_estimation::models::Model;
@@ -66,8 +66,8 @@ pub fn fitted(method: &dyn Baseline, rows: &Rows, request: &Request<'_>, seed: u
 }
 
 /// What a run says of itself under this name.
-pub fn fact(fit: &Fit, name: &str) -> f64 {
-    fit.facts.iter().find(|(fact, _)| *fact == name).unwrap().1
+pub fn diagnostic(fit: &Fit, name: &str) -> f64 {
+    fit.diagnostics.iter().find(|(diagnostic, _)| *diagnostic == name).unwrap().1
 }
 
 /// `n` rows of a population of this model, and its subspace.
@@ -87,7 +87,7 @@ pub fn gaussian(n: usize, deviations: &[f64], rng: &mut Generator) -> Vec<Vec<f6
 
 /// A budget of (ε, 1e-6) between tables that differ in one row, by noise that keeps it.
 pub fn accounted(epsilon: f64) -> Privacy {
-    private(epsilon, 1e-6, Neighbours::Replace, NoiseRule::Accounted)
+    private(epsilon, 1e-6, Neighbours::Replace, CentralCalibration::Accounted)
 }
 
 /// A budget; pure for δ = 0.
@@ -95,15 +95,15 @@ pub fn private(
     epsilon: f64,
     delta: f64,
     neighbours: Neighbours,
-    calibration: NoiseRule,
+    calibration: CentralCalibration,
 ) -> Privacy {
     let budget = Budget::new(epsilon, delta).unwrap();
     Privacy::with_budget(budget, neighbours, calibration)
 }
 
 /// Whether it is `dp-pca`: only its private estimates have constants, and they take many rows.
-pub fn has_constants(card: &Card) -> bool {
-    card.parameters.iter().any(|own| own.name == ZETA.name)
+pub fn has_constants(info: &AlgorithmInfo) -> bool {
+    info.parameters.iter().any(|own| own.name == ZETA.name)
 }
 
 /// Rows close to one another, so that the noise of `dp-pca` follows their spread.
@@ -119,14 +119,14 @@ pub fn few_rows(n: u32) -> Rows {
 }
 
 /// As many as this algorithm needs for [`budget_of`].
-pub fn rows_enough_for(card: &Card) -> Rows {
-    few_rows(if has_constants(card) { 8_000 } else { 400 })
+pub fn rows_enough_for(info: &AlgorithmInfo) -> Rows {
+    few_rows(if has_constants(info) { 8_000 } else { 400 })
 }
 
 /// Budgets (ε, δ) of the kinds that it takes.
-pub fn budget_of(card: &Card) -> Vec<(f64, f64)> {
-    match card.delta {
-        Delta::Positive if has_constants(card) => vec![(12.0, 1e-2)],
+pub fn budget_of(info: &AlgorithmInfo) -> Vec<(f64, f64)> {
+    match info.delta {
+        Delta::Positive if has_constants(info) => vec![(12.0, 1e-2)],
         Delta::Positive => vec![(1.0, 1e-6)],
         Delta::Any => vec![(1.0, 1e-6), (1.0, 0.0)],
         Delta::Zero => vec![(1.0, 0.0)],

@@ -8,14 +8,14 @@ use crate::{
     Generator,
     noise::EntryNoise,
     polar::polar,
-    robust::{sampling::Steps, table::Table},
+    robust::{sampling::Schedule, table::Table},
 };
 
 /// A row of the sphere nearer to the subspace than this lies on it, up to rounding: there 0 is a subgradient.
 const ON_THE_SUBSPACE: f64 = 1e-14;
 
 /// ‖Qx‖² below which `‖x‖² − ‖Vᵀx‖²` has lost too many digits, and `x − VVᵀx` is formed.
-const NEAR: f64 = 1e-3;
+const NEAR_THRESHOLD: f64 = 1e-3;
 
 /// `(1/N)Σ‖(I − VVᵀ)x‖`.
 pub(super) fn objective(table: &Table, v: &DMatrix<f64>) -> f64 {
@@ -80,7 +80,7 @@ impl Split {
             .zip(rows.column_iter())
             .map(|(s, x)| x.norm_squared() - s.norm_squared())
             .collect();
-        let near: Vec<usize> = (0..squares.len()).filter(|&i| squares[i] < NEAR).collect();
+        let near: Vec<usize> = (0..squares.len()).filter(|&i| squares[i] < NEAR_THRESHOLD).collect();
         let mut residuals = rows.select_columns(&near);
         if !near.is_empty() {
             residuals -= tall_product(v, &scores.select_columns(&near));
@@ -99,11 +99,11 @@ impl Split {
 
 /// The iteration `V ← P_{O(D,r)}(V − η_t(∇F + noise))`.
 pub(super) struct Descent {
-    pub(super) steps: Steps,
-    /// η of the first stage.
+    pub(super) steps: Schedule,
+    /// η of the first halve_step_every.
     pub(super) step: f64,
     /// Iterations before η halves.
-    pub(super) stage: usize,
+    pub(super) halve_step_every: usize,
     /// Standard deviation of the noise on every entry of the *sum* of gradients.
     pub(super) noise_sd: f64,
 }
@@ -123,7 +123,7 @@ impl Descent {
             if self.noise_sd > 0.0 {
                 noise.add_to(&mut sum, rng);
             }
-            let halvings = ((t - 1) / self.stage) as f64;
+            let halvings = ((t - 1) / self.halve_step_every) as f64;
             let eta = self.step * (-halvings).exp2() / self.steps.denominator(table.n());
             v = polar(&(v + sum * eta))?;
             watch(t, &v)?;

@@ -6,7 +6,7 @@ use eigenveil_estimation::linalg::{HouseholderQr, Symmetric, add_outer_lower, to
 use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 
-use super::{PARTIAL, kernels::FantopeFactor};
+use super::{MIN_PARTIAL_DIMENSION, kernels::FantopeFactor};
 use crate::block_lanczos::leading_pairs;
 
 /// `P̄ = (1/t)Σ P_s` of t points of the Fantope, itself one: what the relaxation answers before it is rounded to a subspace.
@@ -21,18 +21,18 @@ pub struct AverageIterate {
     /// Lower triangle of the sum.
     lower: Option<DMatrix<f64>>,
     /// Q where the points are `QᵀPQ`.
-    turn: Option<HouseholderQr>,
+    rotation: Option<HouseholderQr>,
 }
 
 impl AverageIterate {
     /// Of nothing so far.
-    pub(super) fn new(dimension: usize, turn: Option<HouseholderQr>) -> Self {
+    pub(super) fn new(dimension: usize, rotation: Option<HouseholderQr>) -> Self {
         Self {
             dimension,
             count: 0,
             factors: Vec::new(),
             lower: None,
-            turn,
+            rotation,
         }
     }
 
@@ -68,11 +68,11 @@ impl AverageIterate {
             None => sum_of(self.dimension, &self.factors) / count,
         };
         average.fill_upper_triangle_with_lower_triangle();
-        match &self.turn {
-            Some(turn) => {
-                let mut turned = turn.times(turn.times(average).transpose());
-                turned.fill_upper_triangle_with_lower_triangle();
-                turned
+        match &self.rotation {
+            Some(rotation) => {
+                let mut rotated = rotation.times(rotation.times(average).transpose());
+                rotated.fill_upper_triangle_with_lower_triangle();
+                rotated
             }
             None => average,
         }
@@ -88,7 +88,7 @@ impl AverageIterate {
     /// The k leading eigenvectors, `p × k`. From 500 dimensions they are had from products, without the matrix, to residuals of
     /// `accuracy` relative to the largest eigenvalue; below, or where a third of p dimensions are not enough, from a full decomposition.
     pub fn leading(&self, k: usize, accuracy: f64) -> Result<DMatrix<f64>> {
-        let found = if self.dimension >= PARTIAL {
+        let found = if self.dimension >= MIN_PARTIAL_DIMENSION {
             leading_pairs(self, k, accuracy, self.dimension / 3)?
         } else {
             None
@@ -115,8 +115,8 @@ impl Symmetric for AverageIterate {
     }
 
     fn times(&self, block: &DMatrix<f64>) -> DMatrix<f64> {
-        let block = match &self.turn {
-            Some(turn) => Cow::Owned(turn.transpose_times(block.clone())),
+        let block = match &self.rotation {
+            Some(rotation) => Cow::Owned(rotation.transpose_times(block.clone())),
             None => Cow::Borrowed(block),
         };
         let mut sum = match &self.lower {
@@ -127,8 +127,8 @@ impl Symmetric for AverageIterate {
             sum += factor.times(&block);
         }
         sum /= self.count.max(1) as f64;
-        match &self.turn {
-            Some(turn) => turn.times(sum),
+        match &self.rotation {
+            Some(rotation) => rotation.times(sum),
             None => sum,
         }
     }
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
     use crate::generator;
 
-    /// By factors, and after they have become a matrix, it is the mean of the matrices; also of those that were turned.
+    /// By factors, and after they have become a matrix, it is the mean of the matrices; also of those that were rotated.
     #[test]
     fn it_is_the_mean_of_the_points() {
         let columns = uniform_frame(&mut generator(Some(2)).unwrap(), 12, 5).unwrap();
@@ -149,11 +149,11 @@ mod tests {
         mean_of_points(Some(&HouseholderQr::new(&columns)));
     }
 
-    fn mean_of_points(turn: Option<&HouseholderQr>) {
+    fn mean_of_points(rotation: Option<&HouseholderQr>) {
         let (p, mut rng) = (12, generator(Some(1)).unwrap());
         // Reflections there and back.
-        let rounding = if turn.is_some() { 2e-15 } else { 1e-15 };
-        let mut average = AverageIterate::new(p, turn.cloned());
+        let rounding = if rotation.is_some() { 2e-15 } else { 1e-15 };
+        let mut average = AverageIterate::new(p, rotation.cloned());
         let mut sum = DMatrix::zeros(p, p);
         let block = uniform_frame(&mut rng, p, 3).unwrap();
         for count in 1..=6 {
@@ -163,12 +163,12 @@ mod tests {
                 * DMatrix::from_diagonal(&nalgebra::DVector::from_row_slice(&weights))
                 * vectors.transpose();
             average.add(&FantopeFactor {
-                vectors: match turn {
-                    Some(turn) => turn.transpose_times(vectors),
+                vectors: match rotation {
+                    Some(rotation) => rotation.transpose_times(vectors),
                     None => vectors,
                 },
                 weights,
-                searched: 0,
+                krylov_dimension: 0,
             });
             assert_eq!(average.lower.is_some(), count > 4);
             assert_eq!(average.factors.is_empty(), count > 4);
@@ -194,7 +194,7 @@ mod tests {
                 let factor = FantopeFactor {
                     vectors: uniform_frame(&mut rng, p, 2).unwrap(),
                     weights: vec![1.0, 1.0],
-                    searched: 0,
+                    krylov_dimension: 0,
                 };
                 sum += &factor.vectors * factor.vectors.transpose();
                 average.add(&factor);

@@ -9,7 +9,7 @@ use nalgebra::DMatrix;
 use rand_distr::{Distribution, StandardNormal};
 
 use super::{
-    LARGEST_SHARE, PARTIAL,
+    MAX_SPACE_DIVISOR, MIN_PARTIAL_DIMENSION,
     average::AverageIterate,
     iterate::{Iterate, ON_THE_SUBSPACE, Step},
     kernels::project_onto_fantope_partially,
@@ -18,8 +18,8 @@ use super::{
 };
 use crate::{
     Generator,
-    block_lanczos::UnseenNoise,
-    robust::{sampling::Steps, table::Table},
+    block_lanczos::LazyGoe,
+    robust::{sampling::Schedule, table::Table},
 };
 
 /// Distance to the projection that is asked for, relative: with noise, which the step is far less exact than, and without.
@@ -117,7 +117,7 @@ pub(super) fn add_lower_noise(
 /// Subgradient descent from `(r/p)I`, in one of two geometries, with the average of the iterates as its answer.
 pub(super) struct Descent {
     pub(super) geometry: Geometry,
-    pub(super) steps: Steps,
+    pub(super) steps: Schedule,
     /// c of the step sizes `c/√t`.
     pub(super) step: f64,
     pub(super) noise: StepNoise,
@@ -133,11 +133,11 @@ impl Descent {
         mut watch: impl FnMut(usize, &AverageIterate) -> Result<()>,
     ) -> Result<AverageIterate> {
         let d = table.dimension();
-        let turned;
-        let (turn, table) = if self.is_turned(table) {
-            let (turn, columns) = table.turned();
-            turned = columns;
-            (Some(turn), &turned)
+        let rotated;
+        let (rotation, table) = if self.is_rotated(table) {
+            let (rotation, columns) = table.rotated();
+            rotated = columns;
+            (Some(rotation), &rotated)
         } else {
             (None, table)
         };
@@ -147,7 +147,7 @@ impl Descent {
             _ => NOISY_EXPONENTIAL,
         };
         let mut mirror = (self.geometry == Geometry::Entropy).then(|| Mirror::start(rank, d));
-        let mut average = AverageIterate::new(d, turn);
+        let mut average = AverageIterate::new(d, rotation);
         for t in 1..=self.steps.count {
             let rows = self.steps.rows(table, rng);
             let eta = self.step / ((t as f64).sqrt() * self.steps.denominator(table.n()));
@@ -158,13 +158,13 @@ impl Descent {
                 mirror.project(rank, accuracy)?;
                 mirror.add_to(&mut average);
             } else {
-                let searched = p.factor.searched;
+                let krylov_dimension = p.factor.krylov_dimension;
                 p = match self.noise {
-                    _ if d < PARTIAL => self.full_step(&p, &rows, rank, eta, rng)?,
+                    _ if d < MIN_PARTIAL_DIMENSION => self.full_step(&p, &rows, rank, eta, rng)?,
                     // As the steps get shorter the noise does, and the space grows: once it is large it stays so.
-                    _ if searched > d / LARGEST_SHARE => {
+                    _ if krylov_dimension > d / MAX_SPACE_DIVISOR => {
                         let mut next = self.full_step(&p, &rows, rank, eta, rng)?;
-                        next.factor.searched = searched;
+                        next.factor.krylov_dimension = krylov_dimension;
                         next
                     }
                     StepNoise::Isotropic(sd) => {
@@ -197,14 +197,14 @@ impl Descent {
         projected(&next, rank)
     }
 
-    /// Whether the rows are turned into few coordinates, the same ones at every step. The noise has the same law in all of them.
-    fn is_turned(&self, table: &Table) -> bool {
+    /// Whether the rows are rotated into few coordinates, the same ones at every step. The noise has the same law in all of them.
+    fn is_rotated(&self, table: &Table) -> bool {
         let d = table.dimension();
         self.geometry == Geometry::Euclidean
             && self.steps.rate.is_none()
             && matches!(self.noise, StepNoise::Isotropic(_))
-            && d >= PARTIAL
-            && table.n() <= d / LARGEST_SHARE
+            && d >= MIN_PARTIAL_DIMENSION
+            && table.n() <= d / MAX_SPACE_DIVISOR
     }
 
     /// A step without its `p × p` matrix where there is no noise, and without its full decomposition where the spectrum allows.
@@ -258,7 +258,7 @@ fn step_by_span(
         None => (p, rows, 0),
     };
     let step = Step::new(iterate, rows, eta, None);
-    let mut unseen = UnseenNoise {
+    let mut unseen = LazyGoe {
         sd: eta * sd,
         beyond,
         rng,
@@ -314,7 +314,7 @@ pub(super) mod tests {
     /// decomposition.
     #[test]
     fn the_partial_step_is_the_full_one() {
-        let d = PARTIAL + 10;
+        let d = MIN_PARTIAL_DIMENSION + 10;
         let mut rng = generator(Some(8)).unwrap();
         let mut rows = DMatrix::from_fn(d, 600, |i, _| {
             let z: f64 = StandardNormal.sample(&mut rng);
@@ -330,7 +330,7 @@ pub(super) mod tests {
         ] {
             let descent = Descent {
                 geometry: Geometry::Euclidean,
-                steps: Steps {
+                steps: Schedule {
                     count: 1,
                     rate: None,
                 },
@@ -344,17 +344,17 @@ pub(super) mod tests {
                 let part = descent.partial_step(&p, &rows, 2, 2e-3, &mut of(seed));
                 let (full, part) = (full.unwrap(), part.unwrap());
                 let squares = full.factor.weights.iter().map(|w| w * w);
-                let apart = part.factor.distance(&full.factor) / squares.sum::<f64>().sqrt();
-                assert!(apart < allowed, "{noise:?}: {apart}");
+                let distance = part.factor.distance(&full.factor) / squares.sum::<f64>().sqrt();
+                assert!(distance < allowed, "{noise:?}: {distance}");
                 p = part;
             }
         }
     }
 
-    /// With next to no noise a run in turned coordinates, and a batch in those of its span, come to what a run without noise does.
+    /// With next to no noise a run in rotated coordinates, and a batch in those of its span, come to what a run without noise does.
     #[test]
     fn coordinates_do_not_show_in_the_answer() {
-        let (d, n) = (PARTIAL + 10, 120);
+        let (d, n) = (MIN_PARTIAL_DIMENSION + 10, 120);
         let preprocessing = Preprocessing::new(d, Norm::Normalize);
         let preprocessor = preprocessing.preprocessor().unwrap();
         let mut rng = generator(Some(9)).unwrap();
@@ -370,19 +370,19 @@ pub(super) mod tests {
             let run = |noise| {
                 let descent = Descent {
                     geometry: Geometry::Euclidean,
-                    steps: Steps { count, rate },
+                    steps: Schedule { count, rate },
                     step: 1.0,
                     noise,
                 };
-                let turned = rate.is_none() && noise != StepNoise::None;
-                assert_eq!(descent.is_turned(&table), turned);
+                let rotated = rate.is_none() && noise != StepNoise::None;
+                assert_eq!(descent.is_rotated(&table), rotated);
                 let mut rng = generator(Some(10)).unwrap();
                 descent.run(&table, 2, &mut rng, |_, _| Ok(())).unwrap()
             };
             let plain = run(StepNoise::None).matrix();
             let average = run(StepNoise::Isotropic(1e-7));
-            let apart = (average.matrix() - &plain).norm() / plain.norm();
-            assert!(apart < count as f64 * NOISY_ACCURACY, "{rate:?}: {apart}");
+            let distance = (average.matrix() - &plain).norm() / plain.norm();
+            assert!(distance < count as f64 * NOISY_ACCURACY, "{rate:?}: {distance}");
             assert!((objective(&table, &average) - objective(&table, &plain)).abs() < 1e-3);
         }
     }
@@ -392,14 +392,14 @@ pub(super) mod tests {
         #[test]
         fn a_row_moves_the_sum_by_at_most_one(seed in 0_u64..1000, d in 2_usize..10) {
             let mut rng = generator(Some(seed)).unwrap();
-            let turn = uniform_frame(&mut rng, d, d).unwrap();
+            let rotation = uniform_frame(&mut rng, d, d).unwrap();
             let values: Vec<f64> = (0..d).map(|i| if i == 0 { 1.0 } else { 0.7 / d as f64 }).collect();
-            let p = outer_scaled(&turn, &values);
+            let p = outer_scaled(&rotation, &values);
             let mut x = uniform_frame(&mut rng, d, 1).unwrap();
             for _ in 0..2 {
                 prop_assert!(descent_direction(&x, &p).norm() <= 1.0 + 1e-12);
                 // And on the direction that P keeps.
-                x = turn.columns(0, 1).into_owned();
+                x = rotation.columns(0, 1).into_owned();
             }
             prop_assert!(descent_direction(&DMatrix::zeros(d, 1), &p).amax() == 0.0);
         }

@@ -8,8 +8,8 @@ use super::kernels::FantopeFactor;
 /// As for GLAD: there 0 is a subgradient.
 pub(super) const ON_THE_SUBSPACE: f64 = 1e-14;
 
-/// Rows nearer to the subspace than this are kept apart: `1/‖Qx‖` times what cancels would be rounding.
-const NEAR: f64 = 1e-3;
+/// Rows nearer to the subspace than this are kept distance: `1/‖Qx‖` times what cancels would be rounding.
+const NEAR_THRESHOLD: f64 = 1e-3;
 
 /// `P = c·I + V·diag(w)·Vᵀ`.
 pub(super) struct Iterate {
@@ -27,7 +27,7 @@ impl Iterate {
             factor: FantopeFactor {
                 vectors: DMatrix::zeros(p, 0),
                 weights: Vec::new(),
-                searched: 0,
+                krylov_dimension: 0,
             },
         }
     }
@@ -47,7 +47,7 @@ impl Iterate {
         let factor = FantopeFactor {
             vectors,
             weights,
-            searched: 0,
+            krylov_dimension: 0,
         };
         Self {
             identity: 0.0,
@@ -95,10 +95,10 @@ impl<'a> Step<'a> {
     ) -> Self {
         let residuals = rows - iterate.times(rows);
         let norms: Vec<f64> = residuals.column_iter().map(|r| r.norm()).collect();
-        let inverse = |&norm: &f64| if norm > NEAR { 1.0 / norm } else { 0.0 };
+        let inverse = |&norm: &f64| if norm > NEAR_THRESHOLD { 1.0 / norm } else { 0.0 };
         let inverses: Vec<f64> = norms.iter().map(inverse).collect();
         let near: Vec<usize> = (0..norms.len())
-            .filter(|&i| norms[i] <= NEAR && norms[i] > ON_THE_SUBSPACE)
+            .filter(|&i| norms[i] <= NEAR_THRESHOLD && norms[i] > ON_THE_SUBSPACE)
             .collect();
         let mut directions = residuals.select_columns(&near);
         for (mut column, &i) in directions.column_iter_mut().zip(&near) {
@@ -184,7 +184,7 @@ mod tests {
                 factor: FantopeFactor {
                     vectors: frame.columns(0, 4).into_owned(),
                     weights: vec![1.0 - identity, 0.8, 0.5, 1e-3],
-                    searched: 0,
+                    krylov_dimension: 0,
                 },
             };
             let mut rows = uniform_frame(&mut rng, p, 30).unwrap();

@@ -5,16 +5,16 @@ use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 
 use super::{
-    PARTIAL,
+    MIN_PARTIAL_DIMENSION,
     average::AverageIterate,
     iterate::Iterate,
     kernels::symmetric_exponential,
-    simplex::{log_scale, log_scale_of},
+    simplex::{log_scale, log_scale_from_leading},
 };
 use crate::block_lanczos::{leading_pairs, spectrum_edges};
 
 /// Below this largest eigenvalue of P, which is known to a few hundredths of the width of the spectrum, nothing is capped.
-const FAR_FROM_THE_CAP: f64 = 0.3;
+const UNCAPPED_BELOW: f64 = 0.3;
 
 /// A point of the Fantope by its logarithm, which descent adds to.
 pub(super) struct Mirror {
@@ -67,7 +67,7 @@ impl Mirror {
     pub(super) fn project(&mut self, k: usize, accuracy: f64) -> Result<()> {
         // Its memory first.
         self.point = Point::Factor(Iterate::start(k, 0));
-        if self.logarithm.nrows() >= PARTIAL
+        if self.logarithm.nrows() >= MIN_PARTIAL_DIMENSION
             && let Some(matrix) = self.by_products(k, accuracy)?
         {
             self.point = Point::Matrix(matrix);
@@ -110,7 +110,7 @@ impl Mirror {
         if !self.is_capped {
             let exponential = symmetric_exponential(&self.logarithm, bottom, top, accuracy);
             let c = k as f64 / exponential.trace();
-            if c <= FAR_FROM_THE_CAP {
+            if c <= UNCAPPED_BELOW {
                 self.move_by(c.ln() - top);
                 return Ok(Some(exponential * c));
             }
@@ -137,7 +137,7 @@ impl Mirror {
         drop(lowered);
         let least = (bottom - others).exp();
         let rest = (matrix.trace() - k as f64 * least).ln();
-        let log_c = log_scale_of(&above, rest);
+        let log_c = log_scale_from_leading(&above, rest);
         let c = log_c.exp();
         let logarithms = above.iter().map(|l| l + log_c);
         self.move_by(log_c - others);
@@ -174,7 +174,7 @@ mod tests {
     /// By products P and its logarithm are what the eigenvectors give, with none, one and two of the eigenvalues capped.
     #[test]
     fn products_give_what_eigenvectors_do() {
-        let p = PARTIAL + 20;
+        let p = MIN_PARTIAL_DIMENSION + 20;
         let mut rng = generator(Some(5)).unwrap();
         let mut numbers_capped = [false; 3];
         for (edge, strength, k) in [
@@ -214,19 +214,19 @@ mod tests {
                 };
                 iterate.add_to_lower(&mut dense);
                 dense.fill_upper_triangle_with_lower_triangle();
-                let apart = (&matrix - dense).norm();
-                assert!(apart < 1e-8, "edge {edge}, strength {strength}: {apart}");
+                let distance = (&matrix - dense).norm();
+                assert!(distance < 1e-8, "edge {edge}, strength {strength}: {distance}");
                 assert!((matrix.trace() - k as f64).abs() < 1e-8);
                 let count = iterate.factor.weights.iter().filter(|&&w| w == 1.0).count();
                 numbers_capped[count] = true;
-                let mut apart = 0.0_f64;
+                let mut distance = 0.0_f64;
                 for j in 0..p {
                     for i in j..p {
                         let at = (i, j);
-                        apart = apart.max((found.logarithm[at] - expected.logarithm[at]).abs());
+                        distance = distance.max((found.logarithm[at] - expected.logarithm[at]).abs());
                     }
                 }
-                assert!(apart < 1e-7, "edge {edge}, strength {strength}: {apart}");
+                assert!(distance < 1e-7, "edge {edge}, strength {strength}: {distance}");
             }
         }
         assert_eq!(numbers_capped, [true; 3]);

@@ -2,7 +2,7 @@
 
 mod average;
 mod descent;
-mod form;
+mod variants;
 mod iterate;
 mod kernels;
 mod mirror;
@@ -10,11 +10,11 @@ mod simplex;
 mod span;
 
 pub use average::AverageIterate;
-pub use form::{Reaper, ReaperForm};
+pub use variants::{Reaper, ReaperVariant};
 
-pub(crate) use form::{GD, MD, SGD, SMD};
+pub(crate) use variants::{GD, MD, SGD, SMD};
 
 /// From this dimension what is wanted of a spectrum is found without the rest of it.
-const PARTIAL: usize = 500;
+const MIN_PARTIAL_DIMENSION: usize = 500;
 /// A space of more than p over this costs as much as the full decomposition.
-const LARGEST_SHARE: usize = 2;
+const MAX_SPACE_DIVISOR: usize = 2;

@@ -22,12 +22,12 @@ pub(super) fn log_scale(logarithms: &[f64], k: usize) -> Result<f64> {
     sorted.sort_unstable_by(|a, b| b.total_cmp(a));
     // From the smallest upwards.
     let rest = sorted[k..].iter().rev().fold(f64::NEG_INFINITY, log_sum);
-    Ok(log_scale_of(&sorted[..k], rest))
+    Ok(log_scale_from_leading(&sorted[..k], rest))
 }
 
 /// As [`log_scale`] from the k largest logarithms, descending, and the logarithm of the sum of the other eigenvalues; none of these is
 /// above the k-th.
-pub(super) fn log_scale_of(leading: &[f64], log_rest: f64) -> f64 {
+pub(super) fn log_scale_from_leading(leading: &[f64], log_rest: f64) -> f64 {
     let k = leading.len();
     let mut tails = vec![log_rest; k + 1];
     for i in (0..k).rev() {

@@ -7,11 +7,11 @@ use eigenveil_estimation::{
 use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 
-use super::{LARGEST_SHARE, iterate::Iterate, kernels::FantopeFactor};
+use super::{MAX_SPACE_DIVISOR, iterate::Iterate, kernels::FantopeFactor};
 use crate::Generator;
 
 /// A span of fewer dimensions gives no block to start from.
-const SMALLEST: usize = 32;
+const MIN_SPAN: usize = 32;
 
 /// Orthonormal coordinates, d of them, of rows X and vectors V; beyond are p − d dimensions in which a step is zero but for a multiple
 /// of the identity and for noise that has the same law in every basis.
@@ -45,7 +45,7 @@ impl Span {
         let kept = support.unwrap_or(0);
         let spanned = if support.is_some() { r } else { b + r };
         let d = kept + spanned;
-        if d < SMALLEST || d * LARGEST_SHARE > p {
+        if d < MIN_SPAN || d * MAX_SPACE_DIVISOR > p {
             return None;
         }
         let mut columns = DMatrix::zeros(p - kept, spanned);
@@ -75,7 +75,7 @@ impl Span {
                 factor: FantopeFactor {
                     vectors: inside_vectors,
                     weights: iterate.factor.weights.clone(),
-                    searched: iterate.factor.searched,
+                    krylov_dimension: iterate.factor.krylov_dimension,
                 },
             },
         };
@@ -159,8 +159,8 @@ mod tests {
             let image = step.times(&DMatrix::identity(p, p));
             let inside_step = Step::new(&inside.iterate, &inside.rows, 0.3, None);
             let inside_image = inside_step.times(&DMatrix::identity(d, d));
-            let apart = &frame * inside_image * frame.transpose() - image;
-            assert!(apart.amax() < 1e-13, "{}", apart.amax());
+            let distance = &frame * inside_image * frame.transpose() - image;
+            assert!(distance.amax() < 1e-13, "{}", distance.amax());
 
             // With coordinates beyond it, more and fewer of them than vectors.
             for (used, count) in [(5, 3), (5, 8), (p - d, 2)] {

@@ -29,7 +29,7 @@ pub(crate) fn symmetric_exponential(
     // Not zero: its inverse brings the spectrum to [−1, 1].
     let mut half = (0.5 * (top - bottom)).max(1e-3);
     let mut squarings = 0;
-    while f64::from(1 << squarings) * error_of(half) > allowed {
+    while f64::from(1 << squarings) * chebyshev_error(half) > allowed {
         half *= 0.5;
         squarings += 1;
     }
@@ -49,7 +49,7 @@ pub(crate) fn symmetric_exponential(
 }
 
 /// Bound on the error of [`chebyshev`]: the coefficients `2e⁻ʰI_n(h)` left out are below `2(h/2)ⁿ/n!` each.
-fn error_of(half: f64) -> f64 {
+fn chebyshev_error(half: f64) -> f64 {
     let mut term = 2.0;
     let mut sum = 0.0;
     for n in 1..4 * TERMS {
@@ -150,13 +150,13 @@ mod tests {
                 lower.fill_upper_triangle(f64::MAX, 1);
                 let of = |bottom| symmetric_exponential(&lower, bottom, 3.0, accuracy);
                 let found = of(3.0 - width);
-                let apart = (&found - &expected).amax();
-                assert!(apart < accuracy, "{p} {width}: {apart}");
+                let distance = (&found - &expected).amax();
+                assert!(distance < accuracy, "{p} {width}: {distance}");
                 assert_eq!(found, found.transpose());
                 // An interval that is a little too small.
                 let found = of(3.0 - 0.98 * width);
-                let apart = (&found - &expected).amax();
-                assert!(apart < 10.0 * accuracy, "{p} {width}: {apart}");
+                let distance = (&found - &expected).amax();
+                assert!(distance < 10.0 * accuracy, "{p} {width}: {distance}");
                 let again = Threads::new(2).unwrap().run(|| of(3.0 - 0.98 * width));
                 assert_eq!(found, again);
             }

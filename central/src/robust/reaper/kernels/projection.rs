@@ -7,18 +7,18 @@ use eigenveil_estimation::{
 use eigenveil_shared::{Error, Result};
 use nalgebra::DMatrix;
 
-use crate::block_lanczos::{BlockLanczos, Ritz, UnseenNoise};
+use crate::block_lanczos::{BlockLanczos, Ritz, LazyGoe};
 
 /// Columns of a block: wide enough that a product is not all memory, narrow because the space a block of b needs grows
 /// with b (measured on noise at p = 2,000: 350 for 8, 700 for 32).
-const SMALLEST_BLOCK: usize = 8;
-const LARGEST_BLOCK: usize = 16;
+const MIN_BLOCK: usize = 8;
+const MAX_BLOCK: usize = 16;
 /// Of p, a column each.
-const ROWS_PER_COLUMN: usize = 625;
+const DIMENSIONS_PER_COLUMN: usize = 625;
 /// Growth of the space between two looks at its Ritz pairs.
 const GROWTH: f64 = 1.15;
 /// Without unseen noise the full decomposition is there to fall back on, and better from this share of p.
-const LARGEST_SHARE: usize = 3;
+const MAX_SPACE_DIVISOR: usize = 3;
 
 /// A point of the Fantope by the eigenpairs that are not zero.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,7 +28,7 @@ pub(crate) struct FantopeFactor {
     /// Weights in (0, 1], descending, that add up to k.
     pub weights: Vec<f64>,
     /// Dimension of the Krylov space that was enough.
-    pub searched: usize,
+    pub krylov_dimension: usize,
 }
 
 impl FantopeFactor {
@@ -76,7 +76,7 @@ fn squared_distance(a: &[f64], b: &[f64], overlap: &DMatrix<f64>) -> f64 {
 
 /// Projects H + W onto `F^k` by block Lanczos: H is `matrix`, W is `noise` that is drawn only where the
 /// iteration looks, and p the dimension of W. Where that is more than H's the vectors are in coordinates: H's, then as many as
-/// were needed beyond ([`UnseenNoise`]). Among the points of `F^k` supported on the Krylov space the answer is the nearest to H + W, so it is
+/// were needed beyond ([`LazyGoe`]). Among the points of `F^k` supported on the Krylov space the answer is the nearest to H + W, so it is
 /// exactly feasible; the space grows until the residuals bound the distance to the projection by `accuracy` relative to
 /// the projection's norm, or the answer has moved by less than that while the space grew by a seventh. The second is not a
 /// proof; on noise the distance that is left was a tenth of the move and less.
@@ -94,7 +94,7 @@ fn squared_distance(a: &[f64], b: &[f64], overlap: &DMatrix<f64>) -> f64 {
 /// is the better one. With noise the space grows to p if it has to, since noise is not drawn twice.
 pub(crate) fn project_onto_fantope_partially(
     matrix: &dyn Symmetric,
-    noise: Option<&mut UnseenNoise<'_>>,
+    noise: Option<&mut LazyGoe<'_>>,
     k: usize,
     near: Option<&FantopeFactor>,
     accuracy: f64,
@@ -107,46 +107,46 @@ pub(crate) fn project_onto_fantope_partially(
         )));
     }
     let is_noisy = noise.is_some();
-    let largest = if is_noisy { p } else { p / LARGEST_SHARE };
-    let width = (p / ROWS_PER_COLUMN)
-        .clamp(SMALLEST_BLOCK, LARGEST_BLOCK)
+    let largest = if is_noisy { p } else { p / MAX_SPACE_DIVISOR };
+    let width = (p / DIMENSIONS_PER_COLUMN)
+        .clamp(MIN_BLOCK, MAX_BLOCK)
         .max(k + 2)
         .min(own);
-    let start = filled_up(near.map(|near| &near.vectors), own, width);
+    let start = completed_with_random(near.map(|near| &near.vectors), own, width);
     let mut lanczos = BlockLanczos::new(matrix, noise, &start);
-    let mut previous: Option<Found> = None;
+    let mut previous: Option<PartialProjection> = None;
     // Two looks are the least; the second where the last space was enough.
-    let usual = near.map_or(0.0, |near| near.searched as f64 / GROWTH);
+    let usual = near.map_or(0.0, |near| near.krylov_dimension as f64 / GROWTH);
     let mut look_at = (usual as usize).max(4 * width);
     loop {
         let grown = lanczos.grow();
-        if grown && lanczos.multiplied() < look_at.min(largest) {
+        if grown && lanczos.krylov_dimension() < look_at.min(largest) {
             continue;
         }
-        let searched = lanczos.multiplied();
+        let krylov_dimension = lanczos.krylov_dimension();
         let mut weights = Vec::new();
         let Ritz { pairs, residuals } = lanczos.ritz(|values| {
-            if searched >= k {
+            if krylov_dimension >= k {
                 weights = project_eigenvalues(values, k)?.values;
                 weights.truncate(weights.iter().take_while(|&&w| w > 0.0).count());
             }
             Ok(weights.len())
         })?;
         // An invariant space may hold too few copies of a repeated eigenvalue; noise repeats none.
-        if searched < k || (!is_noisy && searched < p && lanczos.lost_directions()) {
+        if krylov_dimension < k || (!is_noisy && krylov_dimension < p && lanczos.is_rank_deficient()) {
             return Ok(None);
         }
         let rank = weights.len();
         let size = weights.iter().map(|w| w * w).sum::<f64>().sqrt();
         let residual = residuals.iter().map(|r| r * r).sum::<f64>().sqrt();
-        let found = Found {
+        let found = PartialProjection {
             coordinates: pairs.vectors,
             weights,
         };
         let moved = previous.as_ref().map(|before| before.distance(&found));
-        let all = searched == p;
+        let all = krylov_dimension == p;
         // The projection is non-expansive: residuals R move it by at most √2‖R‖_F. Some of the spectrum must be outside.
-        let settled = rank < searched
+        let settled = rank < krylov_dimension
             && (std::f64::consts::SQRT_2 * residual <= accuracy * size
                 || moved.is_some_and(|moved| moved <= accuracy * size));
         if all || settled {
@@ -154,29 +154,29 @@ pub(crate) fn project_onto_fantope_partially(
                 vectors: lanczos.vectors(&found.coordinates),
                 weights: found.weights,
                 // Where it hardly moved the space before would have done.
-                searched: match previous {
+                krylov_dimension: match previous {
                     Some(before) if moved.is_some_and(|moved| moved <= 0.1 * accuracy * size) => {
                         before.coordinates.nrows()
                     }
-                    _ => searched,
+                    _ => krylov_dimension,
                 },
             }));
         }
-        if !grown || searched >= largest {
+        if !grown || krylov_dimension >= largest {
             return Ok(None);
         }
         previous = Some(found);
-        look_at = ((searched as f64 * GROWTH) as usize).max(searched + width);
+        look_at = ((krylov_dimension as f64 * GROWTH) as usize).max(krylov_dimension + width);
     }
 }
 
 /// A candidate in the coordinates of the basis.
-struct Found {
+struct PartialProjection {
     coordinates: DMatrix<f64>,
     weights: Vec<f64>,
 }
 
-impl Found {
+impl PartialProjection {
     /// To one from a larger space, whose basis goes on where this one's ends.
     fn distance(&self, later: &Self) -> f64 {
         let same = later
@@ -192,7 +192,7 @@ impl Found {
 
 /// The first of the `known` columns, and random ones up to `width`, a quarter at least: a direction that the block is
 /// orthogonal to would stay unseen.
-fn filled_up(known: Option<&DMatrix<f64>>, p: usize, width: usize) -> DMatrix<f64> {
+fn completed_with_random(known: Option<&DMatrix<f64>>, p: usize, width: usize) -> DMatrix<f64> {
     let most = width - width.div_ceil(4);
     let kept = known.map_or(0, |known| known.ncols().min(most));
     let mut block = DMatrix::zeros(p, width);
@@ -241,7 +241,7 @@ mod tests {
         outer_scaled(&vectors, &[3.0, 2.8, 2.0, 0.3, 0.2, 0.1].map(|w| w * scale))
     }
 
-    fn apart(factor: &FantopeFactor, full: &FantopePoint) -> f64 {
+    fn distance(factor: &FantopeFactor, full: &FantopePoint) -> f64 {
         let mut rest = full.matrix.clone();
         let minus: Vec<f64> = factor.weights.iter().map(|w| -w).collect();
         add_outer_lower(&mut rest, &factor.vectors, &minus);
@@ -268,18 +268,18 @@ mod tests {
                         assert!(edge > 0.01 || k == 5, "a low rank is found in part");
                         continue;
                     };
-                    let apart = apart(&found, &full);
-                    assert!(apart <= accuracy + 1e-9, "edge {edge}, k {k}: {apart}");
+                    let distance = distance(&found, &full);
+                    assert!(distance <= accuracy + 1e-9, "edge {edge}, k {k}: {distance}");
                     assert!(orthonormality_defect(&found.vectors) < 1e-12);
                     assert!((found.weights.iter().sum::<f64>() - k as f64).abs() < 1e-12);
                     assert!(found.weights.iter().all(|w| (0.0..=1.0).contains(w)));
-                    assert!(found.searched <= p / 3);
+                    assert!(found.krylov_dimension <= p / 3);
                 }
             }
         }
     }
 
-    /// From the vectors of a neighbouring matrix less is searched.
+    /// From the vectors of a neighbouring matrix less is krylov_dimension.
     #[test]
     fn a_good_start_helps() {
         let p = 600;
@@ -293,10 +293,10 @@ mod tests {
         let warm = search(Some(&cold));
         assert!(cold.distance(&warm) < 1e-7);
         // With the same room, so that it is the vectors that help.
-        cold.searched = 0;
+        cold.krylov_dimension = 0;
         let warm = search(Some(&cold));
         assert!(cold.distance(&warm) < 1e-7);
-        assert!(warm.searched < search(None).searched);
+        assert!(warm.krylov_dimension < search(None).krylov_dimension);
         // A start that says nothing does no harm.
         cold.vectors.fill(0.0);
         assert!(search(Some(&cold)).distance(&warm) < 1e-7);
@@ -310,24 +310,24 @@ mod tests {
         for (seed, edge) in [(1, 0.3), (2, 3.0), (3, 30.0)] {
             let h = low_rank(p, 1.0, &mut rng(seed));
             let sd = edge / (2.0 * p as f64).sqrt();
-            let width = SMALLEST_BLOCK;
-            let start = filled_up(None, p, width);
+            let width = MIN_BLOCK;
+            let start = completed_with_random(None, p, width);
             let whole = seen_in_full(&h, sd, 0, &start, &mut rng(100 + seed));
             let mut source = rng(100 + seed);
-            let mut noise = UnseenNoise {
+            let mut noise = LazyGoe {
                 sd,
                 beyond: 0,
                 rng: &mut source,
             };
             let found = project_onto_fantope_partially(&h, Some(&mut noise), 2, None, 1e-3);
             let found = found.unwrap().unwrap();
-            assert!(found.searched < p, "nothing was saved");
-            let apart = apart(&found, &project_onto_fantope(&whole, 2).unwrap());
-            assert!(apart < 1e-3, "edge {edge}: {apart}");
+            assert!(found.krylov_dimension < p, "nothing was saved");
+            let distance = distance(&found, &project_onto_fantope(&whole, 2).unwrap());
+            assert!(distance < 1e-3, "edge {edge}: {distance}");
         }
     }
 
-    /// H + W with all of W seen, the coordinates beyond H turned at random.
+    /// H + W with all of W seen, the coordinates beyond H rotated at random.
     fn seen_in_full(
         h: &DMatrix<f64>,
         sd: f64,
@@ -335,7 +335,7 @@ mod tests {
         start: &DMatrix<f64>,
         source: &mut ChaCha20Rng,
     ) -> DMatrix<f64> {
-        let mut noise = UnseenNoise {
+        let mut noise = LazyGoe {
             sd,
             beyond,
             rng: source,
@@ -346,9 +346,9 @@ mod tests {
         let mut vectors = lanczos.vectors(&pairs.vectors);
         assert_eq!(vectors.shape(), (h.nrows() + beyond, h.nrows() + beyond));
         if beyond > 0 {
-            let turn = uniform_frame(source, beyond, beyond).unwrap();
-            let turned = turn * vectors.rows(h.nrows(), beyond);
-            vectors.rows_mut(h.nrows(), beyond).copy_from(&turned);
+            let rotation = uniform_frame(source, beyond, beyond).unwrap();
+            let rotated = rotation * vectors.rows(h.nrows(), beyond);
+            vectors.rows_mut(h.nrows(), beyond).copy_from(&rotated);
         }
         outer_scaled(&vectors, &pairs.values)
     }
@@ -415,17 +415,17 @@ mod tests {
         let mean = |of: &dyn Fn(u64) -> f64| (0..repeats).map(of).sum::<f64>() / repeats as f64;
         let partly = |beyond: usize| {
             let own = p - beyond;
-            let start = filled_up(None, own, 4);
+            let start = completed_with_random(None, own, 4);
             let zero = DMatrix::zeros(own, own);
             mean(&|seed| {
                 let mut source = rng(seed);
-                let mut noise = UnseenNoise {
+                let mut noise = LazyGoe {
                     sd: 1.0,
                     beyond,
                     rng: &mut source,
                 };
                 let mut lanczos = BlockLanczos::new(&zero, Some(&mut noise), &start);
-                while lanczos.multiplied() < 80 {
+                while lanczos.krylov_dimension() < 80 {
                     assert!(lanczos.grow());
                 }
                 lanczos.ritz(|_| Ok(0)).unwrap().pairs.values[0]

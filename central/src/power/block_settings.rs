@@ -2,26 +2,26 @@
 
 use eigenveil_shared::{Error, Result};
 
-use crate::parameter::{COLUMNS, ITERATIONS, Options};
+use crate::parameter::{BLOCK_SIZE, ITERATIONS, Options};
 
 /// Iterations L and columns of the iterate, where they are not chosen for the data's dimension.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Shape {
-    /// L; `None`: [`Shape::iterations`].
+pub struct BlockSettings {
+    /// L; `None`: [`BlockSettings::iterations`].
     pub iterations: Option<usize>,
-    /// Columns of the iterate, the paper's p, from k to the dimension; `None`: [`Shape::columns`].
+    /// Columns of the iterate, the paper's p, from k to the dimension; `None`: [`BlockSettings::columns`].
     pub columns: Option<usize>,
 }
 
 /// Steps after which a run without noise gives up waiting for the iterate to settle.
-pub(super) const SETTLING_STEPS: usize = 5_000;
+pub(super) const MAX_SETTLING_STEPS: usize = 5_000;
 
-impl Shape {
+impl BlockSettings {
     /// As set.
-    pub(super) fn set(options: &Options) -> Self {
+    pub(super) fn from_options(options: &Options) -> Self {
         Self {
             iterations: options.count(ITERATIONS),
-            columns: options.count(COLUMNS),
+            columns: options.count(BLOCK_SIZE),
         }
     }
 
@@ -42,7 +42,7 @@ impl Shape {
         let columns = self.columns.unwrap_or(usual);
         if columns < k || columns > dimension {
             return Err(Error::invalid_request(format!(
-                "{columns} columns are asked for; k = {k} components in dimension {dimension} need between {k} and {dimension}"
+                "{columns} columns are inputs for; k = {k} components in dimension {dimension} need between {k} and {dimension}"
             )));
         }
         Ok(columns)

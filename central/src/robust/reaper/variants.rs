@@ -5,25 +5,25 @@ use super::{
     descent::{Descent, Geometry, StepNoise, objective},
 };
 use crate::{
-    Baseline, Card, Fit, Generator, NoiseRule, Options, Privacy, Request, Rows, check,
-    parameter::{BATCH, ITERATIONS, Parameter, STEP},
+    Baseline, AlgorithmInfo, Fit, Generator, CentralCalibration, Options, Privacy, Request, Rows, check,
+    parameter::{BATCH, ITERATIONS, Parameter, STEP_SIZE},
     robust::{
         calibration::{Calibrated, Releases, noise_of, published_for_batches},
-        sampling::Steps,
+        sampling::Schedule,
         table::Table,
     },
-    trace::{Tracer, is_watched},
+    trace::{Tracer, is_recorded},
 };
 use eigenveil_shared::{Result, privacy::Budget};
 
-/// Steps without privacy.
-const PLAIN_STEPS: usize = 300;
+/// Schedule without privacy.
+const DEFAULT_NONPRIVATE_STEPS: usize = 300;
 /// c of the paper's step sizes `c/√t`.
-const USUAL_STEP: f64 = 8.0;
+const DEFAULT_STEP_SIZE: f64 = 8.0;
 
 /// Which of the four.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReaperForm {
+pub enum ReaperVariant {
     /// `dp-gd-reap`: all rows, Euclidean projection.
     Gd,
     /// `dp-sgd-reap`: a batch (Algorithm 1).
@@ -41,8 +41,8 @@ pub enum ReaperForm {
 /// by n, or by the mean size of a batch. Without a budget there is none, which is the non-private REAPER.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reaper {
-    /// Which form.
-    pub form: ReaperForm,
+    /// Which variant.
+    pub variant: ReaperVariant,
     /// T; `None`: 300 without privacy; with, 100 over all rows, 500 over batches.
     pub iterations: Option<usize>,
     /// Mean size B of a batch; `None`: 20 without privacy, the paper's `max(N√(ε/4T), 1)` with.
@@ -51,47 +51,47 @@ pub struct Reaper {
     pub step: f64,
 }
 
-const FULL: [Parameter; 2] = [ITERATIONS, STEP.or(USUAL_STEP)];
-const SAMPLED: [Parameter; 3] = [ITERATIONS, STEP.or(USUAL_STEP), BATCH];
+const FULL_BATCH_PARAMETERS: [Parameter; 2] = [ITERATIONS, STEP_SIZE.or(DEFAULT_STEP_SIZE)];
+const SAMPLED_PARAMETERS: [Parameter; 3] = [ITERATIONS, STEP_SIZE.or(DEFAULT_STEP_SIZE), BATCH];
 
-pub(crate) static GD: Card = Card {
+pub(crate) static GD: AlgorithmInfo = AlgorithmInfo {
     name: "dp-gd-reap",
     source: "Maunu, Yu & Lerman, Appendix A",
     description: "private robust PCA by convex relaxation: gradient descent over the Fantope",
     guarantee: "accounted: (eps,delta); as-published: holds for small eps, with far more noise than needed",
-    parameters: &FULL,
-    quadratic: true,
-    ..Card::private(|options| Reaper::build(ReaperForm::Gd, options))
+    parameters: &FULL_BATCH_PARAMETERS,
+    quadratic_memory: true,
+    ..AlgorithmInfo::private(|options| Reaper::build(ReaperVariant::Gd, options))
 };
-pub(crate) static SGD: Card = Card {
+pub(crate) static SGD: AlgorithmInfo = AlgorithmInfo {
     name: "dp-sgd-reap",
     source: "Maunu, Yu & Lerman, Algorithm 1",
     description: "dp-gd-reap on Poisson batches",
-    guarantee: "accounted: (eps,delta); the printed noise is too small by N/B on a batch's mean: no meaningful guarantee",
-    parameters: &SAMPLED,
-    quadratic: true,
-    ..Card::private(|options| Reaper::build(ReaperForm::Sgd, options))
+    guarantee: "accounted: (eps,delta); the published noise is too small by N/B on a batch's mean: no meaningful guarantee",
+    parameters: &SAMPLED_PARAMETERS,
+    quadratic_memory: true,
+    ..AlgorithmInfo::private(|options| Reaper::build(ReaperVariant::Sgd, options))
 };
-pub(crate) static MD: Card = Card {
+pub(crate) static MD: AlgorithmInfo = AlgorithmInfo {
     name: "dp-md-reap",
     source: "Maunu, Yu & Lerman, Appendix A",
     description: "private robust PCA by convex relaxation: mirror descent in von Neumann entropy",
     guarantee: "accounted: (eps,delta); as-published: holds for small eps, with far more noise than needed",
-    parameters: &FULL,
-    quadratic: true,
-    ..Card::private(|options| Reaper::build(ReaperForm::Md, options))
+    parameters: &FULL_BATCH_PARAMETERS,
+    quadratic_memory: true,
+    ..AlgorithmInfo::private(|options| Reaper::build(ReaperVariant::Md, options))
 };
-pub(crate) static SMD: Card = Card {
+pub(crate) static SMD: AlgorithmInfo = AlgorithmInfo {
     name: "dp-smd-reap",
     source: "Maunu, Yu & Lerman, Algorithm 2",
     description: "dp-md-reap on Poisson batches",
-    guarantee: "accounted: (eps,delta); the printed noise is too small by N/B on a batch's mean: no meaningful guarantee",
-    parameters: &SAMPLED,
-    quadratic: true,
-    ..Card::private(|options| Reaper::build(ReaperForm::Smd, options))
+    guarantee: "accounted: (eps,delta); the published noise is too small by N/B on a batch's mean: no meaningful guarantee",
+    parameters: &SAMPLED_PARAMETERS,
+    quadratic_memory: true,
+    ..AlgorithmInfo::private(|options| Reaper::build(ReaperVariant::Smd, options))
 };
 
-impl ReaperForm {
+impl ReaperVariant {
     fn is_sampled(self) -> bool {
         matches!(self, Self::Sgd | Self::Smd)
     }
@@ -103,7 +103,7 @@ impl ReaperForm {
         }
     }
 
-    fn card(self) -> &'static Card {
+    fn info(self) -> &'static AlgorithmInfo {
         match self {
             Self::Gd => &GD,
             Self::Sgd => &SGD,
@@ -114,32 +114,32 @@ impl ReaperForm {
 }
 
 impl Reaper {
-    /// A form with the defaults.
-    pub fn new(form: ReaperForm) -> Self {
+    /// A variant with the defaults.
+    pub fn new(variant: ReaperVariant) -> Self {
         Self {
-            form,
+            variant,
             iterations: None,
             batch: None,
-            step: USUAL_STEP,
+            step: DEFAULT_STEP_SIZE,
         }
     }
 
-    fn build(form: ReaperForm, options: &Options) -> Result<Box<dyn Baseline>> {
+    fn build(variant: ReaperVariant, options: &Options) -> Result<Box<dyn Baseline>> {
         Ok(Box::new(Self {
-            form,
+            variant,
             iterations: options.count(ITERATIONS),
             batch: options.count(BATCH),
-            step: options.number(STEP).unwrap_or(USUAL_STEP),
+            step: options.number(STEP_SIZE).unwrap_or(DEFAULT_STEP_SIZE),
         }))
     }
 
-    fn steps(&self, n: usize, privacy: &Privacy) -> Result<Steps> {
-        let sampled = self.form.is_sampled();
-        let usual = Steps::usual_count(PLAIN_STEPS, sampled, privacy);
+    fn steps(&self, n: usize, privacy: &Privacy) -> Result<Schedule> {
+        let sampled = self.variant.is_sampled();
+        let usual = Schedule::default_count(DEFAULT_NONPRIVATE_STEPS, sampled, privacy);
         let count = self.iterations.unwrap_or(usual);
         ITERATIONS.check(count)?;
-        STEP.check(self.step)?;
-        Steps::new(count, sampled, self.batch, n, privacy)
+        STEP_SIZE.check(self.step)?;
+        Schedule::new(count, sampled, self.batch, n, privacy)
     }
 
     /// The noise of a run over n rows; `None` without privacy.
@@ -147,7 +147,7 @@ impl Reaper {
     /// # Errors
     /// `invalid-request` for parameters that do not fit n; `invalid-budget` where the budget cannot be met.
     pub fn calibrate(&self, n: usize, privacy: &Privacy) -> Result<Option<Calibrated>> {
-        check(self.card(), 1, n as u64, &Request::new(1, *privacy))?;
+        check(self.info(), 1, n as u64, &Request::new(1, *privacy))?;
         let steps = self.steps(n, privacy)?;
         Releases { steps, start: 0 }.calibrate(privacy, |budget| published(budget, n, steps))
     }
@@ -165,19 +165,19 @@ impl Reaper {
         rng: &mut Generator,
     ) -> Result<(AverageIterate, Fit)> {
         let (n, k) = (rows.n(), request.k);
-        check(self.card(), rows.dimension(), n as u64, request)?;
+        check(self.info(), rows.dimension(), n as u64, request)?;
         let steps = self.steps(n, &request.privacy)?;
         let denominator = steps.denominator(n);
-        let mut facts = vec![("steps", steps.count as f64), ("batch", denominator)];
+        let mut diagnostics = vec![("steps", steps.count as f64), ("batch", denominator)];
         let mut step_noise = StepNoise::None;
         let promised = noise_of(&request.privacy, Releases { steps, start: 0 }, calibrated)?;
         if let Some(noise) = promised {
             // The paper has σ on every entry, whose weakest directions, the diagonal's, have σ as well.
             step_noise = match noise.guarantee.calibration {
-                NoiseRule::Accounted => StepNoise::Isotropic(noise.step_sd),
-                NoiseRule::AsPublished => StepNoise::Entrywise(noise.step_sd),
+                CentralCalibration::Accounted => StepNoise::Isotropic(noise.step_sd),
+                CentralCalibration::AsPublished => StepNoise::Entrywise(noise.step_sd),
             };
-            facts.extend([
+            diagnostics.extend([
                 ("noise_sd", noise.step_sd),
                 ("published_noise_sd", noise.published_step_sd),
             ]);
@@ -186,13 +186,13 @@ impl Reaper {
         let accuracy = step_noise.leading_accuracy();
         let mut tracer = Tracer::new(request.truth);
         let descent = Descent {
-            geometry: self.form.geometry(),
+            geometry: self.variant.geometry(),
             steps,
             step: self.step,
             noise: step_noise,
         };
         let average = descent.run(&table, k, rng, |t, average| {
-            if request.truth.is_some() && is_watched(t, steps.count) {
+            if request.truth.is_some() && is_recorded(t, steps.count) {
                 let passes = t as f64 * denominator / n as f64;
                 let leading = average.leading(k, accuracy)?;
                 tracer.record(t, passes, &leading, |_| Some(objective(&table, average)))?;
@@ -204,7 +204,7 @@ impl Reaper {
             n: n as u64,
             privacy: promised.map(|noise| noise.guarantee.clone()),
             trace: tracer.finish(),
-            facts,
+            diagnostics,
         };
         Ok((average, fit))
     }
@@ -215,24 +215,24 @@ impl Reaper {
 /// The paper prints three: Algorithms 1 and 2 `(B/N)²T log(1/δ)/(ε²N²)`, Theorem 9 `B²T log(1/δ)/(ε²N²)`, its proof the same with
 /// log². Its gradient (4.1) has no 1/N. Here the first is taken, on the *mean* over a batch as for dp-SGGD; on the sum of
 /// (4.1) it would be smaller still by B.
-fn published(budget: Budget, n: usize, steps: Steps) -> (f64, &'static str) {
+fn published(budget: Budget, n: usize, steps: Schedule) -> (f64, &'static str) {
     let (epsilon, t) = (budget.epsilon(), steps.count as f64);
     match steps.rate {
         // σ² = 32T·log²(T/δ)/(ε²N²) on the mean over N rows.
         None => (
             (32.0 * t).sqrt() * (t / budget.delta()).ln() / epsilon,
-            "the printed noise holds for small epsilon, with room to spare",
+            "the published noise holds for small epsilon, with room to spare",
         ),
         Some(rate) => (
             published_for_batches(budget, n, steps.count, rate),
-            "of the three printed formulas this is the one of Algorithms 1 and 2, on the mean over a batch: too small by N/B",
+            "of the three published formulas this is the one of Algorithms 1 and 2, on the mean over a batch: too small by N/B",
         ),
     }
 }
 
 impl Baseline for Reaper {
-    fn card(&self) -> &'static Card {
-        self.form.card()
+    fn info(&self) -> &'static AlgorithmInfo {
+        self.variant.info()
     }
 
     fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {

@@ -16,7 +16,7 @@
 //! `−E ab e^{U+V} δ(c + a e^U − b e^V) ≤ 0` (Plackett's identity), so it is largest for g, g' opposite; and by Jensen
 //! (independent noise added to U or V) it rises with ‖g‖ and ‖g'‖. So it is largest at 1 and −1.
 
-/// Standard deviations of the noise beyond which mass counts as lost altogether (tail 8e-24).
+/// Standard deviations of the noise beyond which mass counts as infinite_mass altogether (tail 8e-24).
 const REACH: f64 = 10.0;
 /// Width of a panel of the quadrature, in standard deviations.
 const PANEL: f64 = 0.25;
@@ -32,7 +32,7 @@ const RULE: [(f64, f64); 6] = [
 
 /// Which pair of the table.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Pair {
+pub(super) enum DominatingPair {
     /// The row against the zero row.
     Remove { rate: f64 },
     /// The zero row against the row.
@@ -44,17 +44,17 @@ pub(super) enum Pair {
 /// One step: a pair and the multiplier z.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Step {
-    pub(super) pair: Pair,
+    pub(super) pair: DominatingPair,
     pub(super) multiplier: f64,
 }
 
 /// P-masses of losses on the grid `h·i`, `first ≤ i`, dominating the step; what is missing from one has an
 /// infinite loss.
-pub(super) struct GridLaw {
+pub(super) struct DiscretePld {
     pub(super) first: i64,
     pub(super) masses: Vec<f64>,
     /// Mass of infinite loss.
-    pub(super) lost: f64,
+    pub(super) infinite_mass: f64,
 }
 
 impl Step {
@@ -62,9 +62,9 @@ impl Step {
     pub(super) fn loss(&self, x: f64) -> f64 {
         let z2 = self.multiplier * self.multiplier;
         match self.pair {
-            Pair::Remove { rate } => ln_mixture(rate, (x - 0.5) / z2),
-            Pair::Add { rate } => -ln_mixture(rate, (-x - 0.5) / z2),
-            Pair::Replace { rate } => {
+            DominatingPair::Remove { rate } => ln_mixture(rate, (x - 0.5) / z2),
+            DominatingPair::Add { rate } => -ln_mixture(rate, (-x - 0.5) / z2),
+            DominatingPair::Replace { rate } => {
                 ln_mixture(rate, (x - 0.5) / z2) - ln_mixture(rate, (-x - 0.5) / z2)
             }
         }
@@ -74,9 +74,9 @@ impl Step {
     fn position(&self, loss: f64) -> f64 {
         let z2 = self.multiplier * self.multiplier;
         match self.pair {
-            Pair::Remove { rate } => z2 * inverse_ln_mixture(rate, loss) + 0.5,
-            Pair::Add { rate } => -(z2 * inverse_ln_mixture(rate, -loss) + 0.5),
-            Pair::Replace { rate } => {
+            DominatingPair::Remove { rate } => z2 * inverse_ln_mixture(rate, loss) + 0.5,
+            DominatingPair::Add { rate } => -(z2 * inverse_ln_mixture(rate, -loss) + 0.5),
+            DominatingPair::Replace { rate } => {
                 // r w² + (1−q)(1−α) w − α r = 0 with w = e^{x/z²}, r = q e^{−1/2z²}, α = e^loss; for a loss < 0
                 // by symmetry. Divided by α: no overflow.
                 let size = loss.abs();
@@ -95,10 +95,10 @@ impl Step {
         let z = self.multiplier;
         let normal = |x: f64| (-0.5 * (x / z).powi(2)).exp() / (z * SQRT_TWO_PI);
         match self.pair {
-            Pair::Remove { rate } | Pair::Replace { rate } => {
+            DominatingPair::Remove { rate } | DominatingPair::Replace { rate } => {
                 (1.0 - rate) * normal(x) + rate * normal(x - 1.0)
             }
-            Pair::Add { .. } => normal(x),
+            DominatingPair::Add { .. } => normal(x),
         }
     }
 
@@ -107,10 +107,10 @@ impl Step {
         let z = self.multiplier;
         let base = -0.5 * (x / z).powi(2) - (z * SQRT_TWO_PI).ln();
         match self.pair {
-            Pair::Remove { rate } | Pair::Replace { rate } => {
+            DominatingPair::Remove { rate } | DominatingPair::Replace { rate } => {
                 base + ln_mixture(rate, (x - 0.5) / (z * z))
             }
-            Pair::Add { .. } => base,
+            DominatingPair::Add { .. } => base,
         }
     }
 
@@ -118,11 +118,11 @@ impl Step {
     fn range(&self) -> (f64, f64) {
         let reach = REACH * self.multiplier;
         match self.pair {
-            Pair::Add { .. } => (-reach, reach),
-            Pair::Remove { rate } | Pair::Replace { rate } if rate >= 1.0 => {
+            DominatingPair::Add { .. } => (-reach, reach),
+            DominatingPair::Remove { rate } | DominatingPair::Replace { rate } if rate >= 1.0 => {
                 (1.0 - reach, 1.0 + reach)
             }
-            Pair::Remove { .. } | Pair::Replace { .. } => (-reach, 1.0 + reach),
+            DominatingPair::Remove { .. } | DominatingPair::Replace { .. } => (-reach, 1.0 + reach),
         }
     }
 
@@ -156,7 +156,7 @@ impl Step {
     /// The step on the grid of this width, each loss split between the two grid points around it so that its
     /// masses under P and under Q both stay ("connect the dots", Doroshenko et al. 2022): the smallest law on
     /// the grid that dominates the step.
-    pub(super) fn on_grid(&self, width: f64) -> GridLaw {
+    pub(super) fn on_grid(&self, width: f64) -> DiscretePld {
         let (low, high) = self.range();
         let first = (self.loss(low) / width).floor() as i64;
         let last = ((self.loss(high) / width).ceil() as i64).max(first + 1);
@@ -182,15 +182,15 @@ impl Step {
             }
         }
         // What lies below the range has a loss of at most the first point's, what lies above any.
-        let lost = 1e-23;
+        let infinite_mass = 1e-23;
         let total: f64 = masses.iter().sum();
         for mass in &mut masses {
-            *mass *= (1.0 - lost) / total;
+            *mass *= (1.0 - infinite_mass) / total;
         }
-        GridLaw {
+        DiscretePld {
             first,
             masses,
-            lost,
+            infinite_mass,
         }
     }
 }
@@ -234,9 +234,9 @@ mod tests {
         for rate in [1.0, 0.3, 0.01, 0.0005] {
             for multiplier in [0.5, 1.0, 4.0] {
                 for pair in [
-                    Pair::Remove { rate },
-                    Pair::Add { rate },
-                    Pair::Replace { rate },
+                    DominatingPair::Remove { rate },
+                    DominatingPair::Add { rate },
+                    DominatingPair::Replace { rate },
                 ] {
                     steps.push(Step { pair, multiplier });
                 }
