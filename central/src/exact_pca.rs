@@ -1,9 +1,9 @@
-//! `pca`: the exact answer as a baseline beside the others.
+//! `pca`: exact PCA as a baseline.
 
 use eigenveil_shared::Result;
 
 use crate::{
-    Baseline, AlgorithmInfo, Fit, Generator, Request, Rows, check, leading::principal_components,
+    AlgorithmInfo, Baseline, Fit, Generator, Request, Rows, check, leading::principal_components,
     trace::Tracer,
 };
 

@@ -8,7 +8,7 @@ const BLOCK: usize = 128;
 
 /// Adds up `x·(xᵀX)` for a fixed `d × m` matrix X, a row at a time: `2·d·m` numbers and a block of rows.
 ///
-/// With a clipping threshold β every summand is first shortened to Frobenius norm β.
+/// With a clipping threshold β every summand is first clipped to Frobenius norm β.
 ///
 /// ```
 /// use eigenveil_central::GradientSum;
@@ -27,7 +27,7 @@ pub struct GradientSum {
 }
 
 impl GradientSum {
-    /// The empty sum for `factor` = X; `clip` is β > 0; `rows` is how many are expected, which bounds the block.
+    /// The empty sum for `factor` = X; `clip` is β > 0; `rows` is the expected number, which bounds the block.
     pub fn new(factor: DMatrix<f64>, clip: Option<f64>, rows: usize) -> Self {
         let (d, m) = factor.shape();
         Self {
@@ -39,7 +39,7 @@ impl GradientSum {
         }
     }
 
-    /// Adds one row's share.
+    /// Adds one row's summand.
     ///
     /// # Panics
     /// If `row` has another length than d.

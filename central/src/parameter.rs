@@ -1,8 +1,8 @@
 //! The parameters of the algorithms as data.
 //!
-//! A line of the table below is a parameter; a [`AlgorithmInfo`](crate::AlgorithmInfo) says which an algorithm has, and what each is
-//! where it is not set. From these come the flags of `eigenveil central`, the checks of their values, and what
-//! `eigenveil central list` says of them.
+//! Each line of the table below is a parameter; an [`AlgorithmInfo`](crate::AlgorithmInfo) names those of an algorithm
+//! and their defaults. The flags of `eigenveil central`, the checks of their values and `eigenveil central list` are
+//! generated from them.
 
 use std::{
     fmt,
@@ -14,7 +14,7 @@ use std::{
 
 use eigenveil_shared::{Error, Result};
 
-/// What kind of value a parameter has.
+/// The kind of value of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A whole number.
@@ -28,17 +28,17 @@ pub enum Kind {
 /// A parameter of an algorithm.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Parameter {
-    /// Name, of the flag too.
+    /// Name, also of the flag.
     pub name: &'static str,
-    /// What stands for its value in help.
+    /// Placeholder for its value in help texts.
     pub symbol: &'static str,
-    /// One line: what it is.
+    /// Description in one line.
     pub help: &'static str,
     /// Kind of its value.
     pub kind: Kind,
-    /// Where its value lies, whatever the rows.
+    /// Limits of its value, whatever the rows.
     pub limits: (Bound<f64>, Bound<f64>),
-    /// Its value where it is not set, if that is a number: it may follow from the rows' number and the budget.
+    /// Its default, if that is a constant; it may also depend on the number of rows and the budget.
     pub default: Option<f64>,
 }
 
@@ -127,7 +127,7 @@ parameters! {
 }
 
 impl Parameter {
-    /// With this value where it is not set.
+    /// The same parameter with this default.
     pub(crate) const fn or(self, default: f64) -> Self {
         Self {
             default: Some(default),
@@ -136,7 +136,7 @@ impl Parameter {
     }
 
     /// # Errors
-    /// `invalid-request` names the value and the limits it is not within.
+    /// `invalid-request`, which names the value and its limits.
     pub fn check(&self, value: impl Into<Value>) -> Result<()> {
         let value = value.into();
         let number = match value {
@@ -165,12 +165,12 @@ impl Parameter {
     }
 }
 
-/// Parameters that are set, each with its value.
+/// The parameters that are set, with their values.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Options(Vec<(Parameter, Value)>);
 
 impl Options {
-    /// With this parameter set.
+    /// Sets this parameter.
     ///
     /// ```
     /// use eigenveil_central::{Options, find, parameter::{BATCH, BLOCK_SIZE}};
@@ -187,7 +187,7 @@ impl Options {
         self
     }
 
-    /// Those that are set.
+    /// The parameters that are set.
     pub fn iter(&self) -> impl Iterator<Item = &(Parameter, Value)> {
         self.0.iter()
     }

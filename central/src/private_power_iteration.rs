@@ -7,7 +7,7 @@ use rand_distr::{Distribution, StandardNormal};
 
 use crate::{
     accountant::full_batch,
-    baseline::{Baseline, AlgorithmInfo, check},
+    baseline::{AlgorithmInfo, Baseline, check},
     fit::{Fit, Request},
     generator::Generator,
     parameter::ITERATIONS,
@@ -200,10 +200,16 @@ mod tests {
         let fit = private(CentralCalibration::Accounted, Some(8));
         // 2 components of 8 steps: four times the noise of one release.
         let one = gaussian::analytic_sigma(Budget::approximate(1.0, 1e-6).unwrap(), 1.0).unwrap();
-        assert!((fit.diagnostics[1].1 / one - 4.0).abs() < 1e-9, "{:?}", fit.diagnostics);
+        assert!(
+            (fit.diagnostics[1].1 / one - 4.0).abs() < 1e-9,
+            "{:?}",
+            fit.diagnostics
+        );
         let privacy = fit.privacy.unwrap();
         assert!(privacy.holds() && privacy.true_epsilon.unwrap() > 0.999);
-        let published = private(CentralCalibration::AsPublished, None).privacy.unwrap();
+        let published = private(CentralCalibration::AsPublished, None)
+            .privacy
+            .unwrap();
         assert!(published.true_epsilon.unwrap() > 0.0 && published.note.is_some());
     }
 

@@ -3,8 +3,8 @@
 use eigenveil_shared::{Error, Result};
 
 use crate::{
-    amin, baseline::AlgorithmInfo, dp_pca, exact, input_perturbation, oja, power, private_power_iteration,
-    robust, sparse_pca, stochastic,
+    amin, baseline::AlgorithmInfo, dp_pca, exact, input_perturbation, oja, power,
+    private_power_iteration, robust, sparse_pca, stochastic,
 };
 
 /// Every algorithm, in the order of the documentation.

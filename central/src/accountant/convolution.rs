@@ -1,8 +1,9 @@
 //! Composition of privacy losses: convolution on a grid by FFT.
 //!
-//! The law of the sum is tilted by `e^{λL}` (λ half the Chernoff exponent at the δ of interest) before the transform and
-//! back after it, so that a δ of 1e-12 keeps as many digits as one of 0.1. Everything that is infinite_mass is added to δ:
-//! mass outside the window (Chernoff's bound on the law on the grid), infinite losses, and a bound of the transform's rounding.
+//! The privacy loss distribution (PLD) of the sum is tilted by `e^{λL}` (λ half the Chernoff exponent at the δ of
+//! interest) before the transform and back after it, so that a δ of 1e-12 keeps as many digits as one of 0.1.
+//! Everything lost on the way is added to δ: mass outside the window (Chernoff's bound on the discrete PLD), infinite
+//! losses, and a bound on the transform's rounding error.
 
 use eigenveil_shared::{Error, ErrorCode, Result};
 use realfft::{RealFftPlanner, num_complex::Complex64};
@@ -11,14 +12,14 @@ use super::privacy_loss::{DiscretePld, Step};
 
 /// Points of the window.
 const POINTS: usize = 1 << 17;
-/// Grid points one step may have.
+/// Maximum grid points of one step.
 const MAX_CELLS: f64 = 4.0 * POINTS as f64;
 /// Smallest λ tried.
 const MIN_EXPONENT: f64 = 1e-6;
 /// Tilted mass that may fall outside the window on each side.
 const LN_OUTSIDE: f64 = -25.0;
 
-/// Where the composed loss is wanted with full precision.
+/// Where the composed loss needs full precision.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Target {
     /// Around the ε of this δ.
@@ -27,7 +28,8 @@ pub(super) enum Target {
     Epsilon(f64),
 }
 
-/// The composed loss of several steps, on a window around the losses that decide the δ asked for.
+/// The composed privacy loss distribution (PLD) of several steps, on a window around the losses that decide the
+/// requested δ.
 pub(super) struct ComposedPld {
     /// Grid width.
     width: f64,
@@ -36,18 +38,18 @@ pub(super) struct ComposedPld {
     /// Tilted masses of the window.
     tilted: Vec<f64>,
     lambda: f64,
-    /// `ln E e^{λL}` of the law on the grid.
+    /// `ln E e^{λL}` of the discrete PLD.
     ln_moment: f64,
     /// Mass of infinite loss.
     infinite_mass: f64,
     /// Tilted mass above the window.
     above: f64,
-    /// Bound of the rounding of one tilted mass, and the same for all together.
+    /// Bound on the rounding error of one tilted mass, and of all masses together.
     rounding: f64,
 }
 
 impl ComposedPld {
-    /// Steps with how often each is taken.
+    /// Composes steps, each with its number of repetitions.
     pub(super) fn new(steps: &[(Step, u64)], focus: Target) -> Result<Self> {
         let nodes: Vec<(Vec<(f64, f64)>, f64)> = steps
             .iter()
@@ -66,23 +68,24 @@ impl ComposedPld {
                 high - low
             })
             .sum();
-        // Half of it: the whole exponent would lift rare large losses so far that the window has to hold them.
+        // Half the exponent: the whole one would lift rare large losses so far that the window would have to include
+        // them.
         let mut lambda = 0.5 * chernoff_exponent(&cumulant, focus);
         let (first, width) = loop {
             let (bottom, top) = window(&cumulant, lambda, cumulant(lambda));
-            // A little more than the quadrature says: the law on the grid is a little wider.
+            // A little wider than the quadrature says, because the discrete PLD is.
             let centre = 0.5 * (bottom + top);
             let half = 0.55 * (top - bottom) + 1e-9;
             let width = 2.0 * half / POINTS as f64;
             if spread < width * MAX_CELLS {
                 break (((centre - half) / width).floor() as i64, width);
             }
-            // Losses are bounded, and the exponent has gone to their upper end: tilt less.
+            // Losses are bounded and the exponent has reached their upper end: tilt less.
             lambda *= 0.5;
             if lambda < MIN_EXPONENT || width.is_nan() {
                 return Err(Error::new(
                     ErrorCode::InvalidBudget,
-                    "the noise is too small for these steps to be accounted; use more noise, fewer steps or a larger epsilon",
+                    "the noise is too small to account for these steps; use more noise, fewer steps or a larger epsilon",
                 ));
             }
         };
@@ -96,7 +99,7 @@ impl ComposedPld {
         let failed = |_| {
             Error::new(
                 ErrorCode::Internal,
-                "the Fourier transform refused its input",
+                "the Fourier transform rejected its input",
             )
         };
         let mut product = vec![Complex64::new(1.0, 0.0); POINTS / 2 + 1];
@@ -146,7 +149,7 @@ impl ComposedPld {
         for sum in &mut sums {
             *sum = (*sum / POINTS as f64).max(0.0);
         }
-        // Chernoff's bound on the tilted mass above the window, over the law on the grid itself.
+        // Chernoff's bound on the tilted mass above the window, for the discrete PLD itself.
         let top = width * (first + POINTS as i64) as f64;
         let above = (0..40)
             .map(|power| lambda.max(1e-3) * 1.5_f64.powi(power - 20))
@@ -174,7 +177,7 @@ impl ComposedPld {
     /// A δ that holds at this ε, rounded up.
     pub(super) fn delta(&self, epsilon: f64) -> f64 {
         let bottom = self.width * self.first as f64;
-        // Below the window nothing is known .
+        // Nothing is known below the window.
         if epsilon < bottom {
             return 1.0;
         }

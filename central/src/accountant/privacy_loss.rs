@@ -1,7 +1,8 @@
-//! The privacy loss of one Gaussian step, as a pair of one-dimensional laws that dominates it.
+//! The privacy loss of one Gaussian step, as a dominating pair of one-dimensional distributions.
 //!
-//! A step adds `N(0, z²)` noise to a sum of contributions of norm ≤ 1. The loss is `L = ln dP/dQ`, drawn under P;
-//! `δ(ε) = E_P (1 − e^{ε−L})₊`. Per neighbours and sampling rate q, with φ the law `N(0, z²)` and φ_m its shift by m:
+//! A step adds `N(0, z²)` noise to a sum of contributions of norm ≤ 1. The loss is `L = ln dP/dQ`, drawn under P; `δ(ε)
+//! = E_P (1 − e^{ε−L})₊`. By neighbouring relation and sampling rate q, with φ the distribution `N(0, z²)` and φ_m its
+//! shift by m:
 //!
 //! | | P | Q |
 //! |---|---|---|
@@ -16,7 +17,7 @@
 //! `−E ab e^{U+V} δ(c + a e^U − b e^V) ≤ 0` (Plackett's identity), so it is largest for g, g' opposite; and by Jensen
 //! (independent noise added to U or V) it rises with ‖g‖ and ‖g'‖. So it is largest at 1 and −1.
 
-/// Standard deviations of the noise beyond which mass counts as infinite_mass altogether (tail 8e-24).
+/// Standard deviations of the noise beyond which mass counts as infinite loss (tail 8e-24).
 const REACH: f64 = 10.0;
 /// Width of a panel of the quadrature, in standard deviations.
 const PANEL: f64 = 0.25;
@@ -30,7 +31,7 @@ const RULE: [(f64, f64); 6] = [
     (0.966_234_757_101_576, 0.085_662_246_189_585_18),
 ];
 
-/// Which pair of the table.
+/// A dominating pair: a row of the table above.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum DominatingPair {
     /// The row against the zero row.
@@ -48,8 +49,8 @@ pub(super) struct Step {
     pub(super) multiplier: f64,
 }
 
-/// P-masses of losses on the grid `h·i`, `first ≤ i`, dominating the step; what is missing from one has an
-/// infinite loss.
+/// A discrete privacy loss distribution (PLD) that dominates the step: P-masses of losses on the grid `h·i`, `first ≤
+/// i`. The mass missing from one has infinite loss.
 pub(super) struct DiscretePld {
     pub(super) first: i64,
     pub(super) masses: Vec<f64>,
@@ -58,7 +59,7 @@ pub(super) struct DiscretePld {
 }
 
 impl Step {
-    /// ln dP/dQ at x; rises with x. (`Add` is read from right to left, so that it does too.)
+    /// ln dP/dQ at x; increases with x. (`Add` is read from right to left, so that its loss increases too.)
     pub(super) fn loss(&self, x: f64) -> f64 {
         let z2 = self.multiplier * self.multiplier;
         match self.pair {
@@ -153,8 +154,8 @@ impl Step {
         }
     }
 
-    /// The step on the grid of this width, each loss split between the two grid points around it so that its
-    /// masses under P and under Q both stay ("connect the dots", Doroshenko et al. 2022): the smallest law on
+    /// Discretizes the step on a grid of this width. Each loss is split between its two neighbouring grid points so
+    /// that its masses under P and Q are unchanged ("connect the dots", Doroshenko et al. 2022): the smallest PLD on
     /// the grid that dominates the step.
     pub(super) fn on_grid(&self, width: f64) -> DiscretePld {
         let (low, high) = self.range();
@@ -181,7 +182,7 @@ impl Step {
                 start = end;
             }
         }
-        // What lies below the range has a loss of at most the first point's, what lies above any.
+        // Mass below the range has at most the loss of the first point; mass above may have any.
         let infinite_mass = 1e-23;
         let total: f64 = masses.iter().sum();
         for mass in &mut masses {
@@ -252,7 +253,7 @@ mod tests {
             for part in 1..50 {
                 let x = low + (high - low) * f64::from(part) / 50.0;
                 let loss = step.loss(x);
-                // Where the loss is flat (far from the row's shift) no x can be told from its neighbours.
+                // Where the loss is flat (far from the row's shift) an x cannot be distinguished from its neighbours.
                 let slope = (step.loss(x + 1e-4) - loss) / 1e-4;
                 if slope < 1e-6 {
                     continue;

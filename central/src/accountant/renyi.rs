@@ -1,4 +1,4 @@
-//! Rényi differential privacy of the same steps: a quick bound, looser than the numerical one.
+//! Rényi differential privacy of the same steps: a faster bound, looser than the numerical one.
 
 use super::privacy_loss::Step;
 

@@ -1,4 +1,4 @@
-//! How a step divides its budget, and how many rows its parts need.
+//! How a step splits its budget, and how many rows its parts need.
 
 use eigenveil_shared::{Result, privacy::Budget};
 
@@ -13,20 +13,20 @@ const ROWS_PER_THRESHOLD: f64 = 3.0;
 /// The parts of one step.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StepBudget {
-    /// Of the eigenvalue's histogram, over the first part of the rows.
+    /// The eigenvalue's histogram, over the first part of the rows.
     pub(super) eigenvalue: StableHistogram,
-    /// Of each coordinate's histogram, over the second part.
+    /// Each coordinate's histogram, over the second part.
     pub(super) coordinate: StableHistogram,
     /// Multiplier of the Gaussian on the truncated mean, over the second part.
     pub(super) multiplier: f64,
     /// ε of the whole step at the budget's δ.
     pub(super) epsilon: f64,
-    /// What one row can do to the sum of the gradients before truncation, which moves no two points apart; the noise
-    /// need not exceed this. Infinite where the paper's noise is wanted.
+    /// How far one row can move the sum of the gradients before truncation, which is non-expansive; the noise need not
+    /// exceed this. Infinite for the paper's noise.
     pub(super) cap: f64,
     /// Groups of the first part.
     pub(super) groups: usize,
-    /// What the paper leaves open.
+    /// Constants that the paper leaves open.
     pub(super) constants: Constants,
 }
 
@@ -50,7 +50,9 @@ impl StepBudget {
         let coordinate_delta = delta / (4.0 * d);
         let coordinate_epsilon = match calibration {
             CentralCalibration::Accounted => max_part_epsilon(0.5 * epsilon, coordinates, delta),
-            CentralCalibration::AsPublished => epsilon / (4.0 * (2.0 * d * (4.0 / delta).ln()).sqrt()),
+            CentralCalibration::AsPublished => {
+                epsilon / (4.0 * (2.0 * d * (4.0 / delta).ln()).sqrt())
+            }
         };
         let half = Budget::approximate(0.5 * epsilon, 0.5 * delta)?;
         let eigenvalue = StableHistogram { epsilon, delta };
@@ -74,7 +76,7 @@ impl StepBudget {
         self.constants.group_rows * self.groups
     }
 
-    /// Fewest rows of a whole step.
+    /// Minimum rows of a whole step.
     pub(super) fn min_rows(&self) -> usize {
         let mean = (ROWS_PER_THRESHOLD * self.coordinate.threshold()).ceil() as usize;
         self.eigenvalue_rows() + mean

@@ -1,11 +1,11 @@
-//! What Algorithm 3 leaves open.
+//! Constants that Algorithm 3 leaves open.
 
 use eigenveil_shared::Result;
 
 use crate::parameter::{GROUP_ROWS, GROUPS, Options, TAIL_POWER, TAIL_SCALE, ZETA};
 
-/// Constants of the two private estimates. None depends on the data and none touches privacy: other values make the
-/// estimates wider, or rarer.
+/// Constants of the two private estimates. None depends on the data and none affects privacy: other values make the
+/// estimates wider, or make them fail more often.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Constants {
     /// ζ in (0, 1): failure probability that the box of the mean allows for.
@@ -14,10 +14,10 @@ pub struct Constants {
     pub tail_scale: f64,
     /// a ≥ 0.
     pub tail_power: f64,
-    /// Groups of the eigenvalue's histogram, as a multiple ≥ 1 of its threshold: with one or two times `ln(1/δζ)/ε` groups
-    /// the fullest bin stays under it.
+    /// Groups of the eigenvalue's histogram, as a multiple ≥ 1 of its threshold: with only one or two times
+    /// `ln(1/δζ)/ε` groups the fullest bin would stay below it.
     pub groups: f64,
-    /// Rows of a group, at least 2: a top eigenvalue of few rows means little.
+    /// Rows of a group, at least 2: the top eigenvalue of few rows is unreliable.
     pub group_rows: usize,
 }
 
@@ -28,7 +28,7 @@ impl Default for Constants {
 }
 
 impl Constants {
-    /// Where nothing is set.
+    /// The defaults.
     pub(super) const DEFAULT: Self = Self {
         zeta: 0.01,
         tail_scale: 1.0,
@@ -37,7 +37,7 @@ impl Constants {
         group_rows: 20,
     };
 
-    /// As set, the others as default.
+    /// The constants set in `options`, the others at their defaults.
     pub(super) fn with(options: &Options) -> Self {
         let default = Self::DEFAULT;
         Self {

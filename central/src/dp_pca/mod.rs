@@ -18,7 +18,7 @@ use self::{
     estimates::{mean, top_eigenvalue},
 };
 use crate::{
-    Baseline, AlgorithmInfo, Fit, Generator, Privacy, Request, Rows, check,
+    AlgorithmInfo, Baseline, Fit, Generator, Privacy, Request, Rows, check,
     oja::{StepSize, gradient_sensitivity},
     parameter::{BATCH, DEFLATION, GROUP_ROWS, GROUPS, STEP_SIZE, TAIL_POWER, TAIL_SCALE, ZETA},
     stream::shuffled,
@@ -29,7 +29,7 @@ pub(crate) static INFO: AlgorithmInfo = AlgorithmInfo {
     name: "dp-pca",
     source: "Liu et al. 2022, Algorithm 3",
     description: "Oja over minibatches, each with a private estimate of its gradients' spread and then of their mean",
-    guarantee: "accounted: (eps,delta), the halves of a batch and the batches being disjoint; the published split spends half of it",
+    guarantee: "accounted: (eps,delta), since batches and their halves are disjoint; the published split spends half of it",
     parameters: &[
         BATCH,
         STEP_SIZE.or(NUMERATOR),
@@ -54,14 +54,14 @@ pub(crate) static INFO: AlgorithmInfo = AlgorithmInfo {
     })
 };
 
-/// Steps, where the rows of one are not set and suffice for so many: noise falls with the batch, and few steps of
+/// Steps, if the batch is not set and there are enough rows: noise decreases with the batch size, and few steps of
 /// nearly the power method are better than many noisy ones.
 const DEFAULT_STEPS: usize = 10;
 
-/// c of the step sizes `c/t`: so large that the few steps are nearly power steps.
+/// c of the step sizes `c/t`: large enough that the few steps are nearly power steps.
 const NUMERATOR: f64 = 1_000.0;
 
-/// How more than one component is found.
+/// How several components are found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MultiComponent {
     /// All at once: an orthonormal block, its gradient one vector of p·k numbers.
@@ -71,17 +71,17 @@ pub enum MultiComponent {
     Deflation,
 }
 
-/// `dp-pca`: its noise follows how far the gradients of a batch spread, not how long they are, so it vanishes where rows
-/// agree. It needs many rows: each estimate is a histogram that must fill.
+/// `dp-pca`: its noise scales with the spread of a batch's gradients, not their length, so it vanishes if rows agree.
+/// It needs many rows: each estimate is a histogram that must fill.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DpPca {
-    /// For k > 1.
+    /// How k > 1 components are found.
     pub multi_component: MultiComponent,
     /// Rows of a step; `None`: a tenth of them, or as many as the budget needs.
     pub batch: Option<usize>,
     /// c of the step sizes `c/t`; `None`: 1,000, nearly the power method.
     pub numerator: Option<f64>,
-    /// What the paper leaves open.
+    /// Constants that the paper leaves open.
     pub constants: Constants,
 }
 
@@ -105,7 +105,7 @@ impl DpPca {
         Ok((steps, n / steps))
     }
 
-    /// `k` directions from these rows, across `found`.
+    /// `k` directions from these rows, orthogonal to `found`.
     #[expect(clippy::too_many_arguments, reason = "one step of a private helper")]
     fn ascend(
         &self,
@@ -201,7 +201,7 @@ impl Baseline for DpPca {
                     gradient_sensitivity(target.neighbours, 1.0, block),
                     self.constants,
                 )?;
-                // Every row is in one part of one step of one run.
+                // Every row is used in one part of one step of one run.
                 let promised = target.guarantee(Some(step.epsilon), None);
                 (Some(step), Some(promised))
             }

@@ -7,7 +7,7 @@ use eigenveil_shared::{
 
 use super::fit_from_sum;
 use crate::{
-    baseline::{Baseline, AlgorithmInfo, check},
+    baseline::{AlgorithmInfo, Baseline, check},
     fit::{Fit, Request},
     generator::Generator,
     noise::add_symmetric_noise,
@@ -18,8 +18,8 @@ use crate::{
 /// Analyze Gauss (Dwork, Talwar, Thakurta & Zhang 2014, Algorithm 1): independent `N(0, σ²)` on the upper triangle of
 /// `Σxxᵀ` with its diagonal, mirrored; then its top-k eigenvectors.
 ///
-/// * Neighbours: either; the packed triangle moves by at most Δ = 1 (zero-out) or √2 (replace), as
-///   `Σ_{i≤j} (D_ij)² ≤ ‖D‖_F²`.
+/// * Neighbours: both relations; the packed triangle moves by at most Δ = 1 (zero-out) or √2 (replace), as `Σ_{i≤j}
+///   (D_ij)² ≤ ‖D‖_F²`.
 /// * `accounted`: σ of the analytic Gaussian mechanism. `as-published`: `√(2 ln(1.25/δ))/ε` with Δ = 1, the
 ///   classical formula, for every ε.
 #[derive(Default)]
@@ -28,8 +28,8 @@ pub struct AnalyzeGauss;
 /// Mod-SuLQ (Chaudhuri, Sarwate & Sinha 2012, Algorithm 1): the same release with the noise
 /// `β = ((p+1)/nε)·√(2 ln((p²+p)/(2√(2π)δ))) + 1/(n√ε)` on each entry of the mean `(1/n)Σxxᵀ`.
 ///
-/// The (p+1) covers each of the p(p+1)/2 entries as if it moved by its own maximum; by its L2 sensitivity the triangle
-/// needs p times less. So `as-published` keeps far less than it claims to spend, and `accounted` is
+/// The factor (p+1) treats each of the p(p+1)/2 entries as if it moved by its own maximum; by its L2 sensitivity the
+/// triangle needs p times less noise. So `as-published` spends far less than it claims, and `accounted` equals
 /// [`AnalyzeGauss`].
 #[derive(Default)]
 pub struct ModSulq;
@@ -38,7 +38,7 @@ pub(crate) static ANALYZE_GAUSS: AlgorithmInfo = AlgorithmInfo {
     name: "analyze-gauss",
     source: "Dwork, Talwar, Thakurta & Zhang 2014, Algorithm 1",
     description: "PCA of the second moment with symmetric Gaussian noise",
-    guarantee: "accounted: (ε, δ), exactly; as-published: the classical formula, too small for large ε (the true ε is printed)",
+    guarantee: "accounted: (ε, δ), exactly; as-published: the classical formula, too little noise for large ε (the true ε is reported)",
     quadratic_memory: true,
     has_trace: false,
     ..AlgorithmInfo::private(|_| Ok(Box::new(AnalyzeGauss)))
@@ -47,8 +47,8 @@ pub(crate) static ANALYZE_GAUSS: AlgorithmInfo = AlgorithmInfo {
 pub(crate) static MOD_SULQ: AlgorithmInfo = AlgorithmInfo {
     name: "mod-sulq",
     source: "Chaudhuri, Sarwate & Sinha 2012, Algorithm 1",
-    description: "as analyze-gauss with noise that grows with p",
-    guarantee: "accounted: the noise of analyze-gauss; as-published: holds, with some p times the noise it needs",
+    description: "like analyze-gauss, with noise that grows with p",
+    guarantee: "accounted: the noise of analyze-gauss; as-published: holds, with about p times the noise needed",
     quadratic_memory: true,
     has_trace: false,
     ..AlgorithmInfo::private(|_| Ok(Box::new(ModSulq)))
@@ -83,14 +83,14 @@ impl Baseline for ModSulq {
     }
 }
 
-/// β of the mean, as printed.
+/// β of the noise on the mean, as published.
 fn mod_sulq_beta(budget: Budget, n: f64, p: f64) -> f64 {
     let (epsilon, delta) = (budget.epsilon(), budget.delta());
     let ratio = (p * p + p) / (2.0 * (2.0 * std::f64::consts::PI).sqrt() * delta);
     (p + 1.0) / (n * epsilon) * (2.0 * ratio.ln()).max(0.0).sqrt() + 1.0 / (n * epsilon.sqrt())
 }
 
-/// σ of the noise on the sum, `published` where the paper's formula is asked for.
+/// σ of the noise on the sum; `published` computes it by the paper's formula.
 fn sigma(target: PrivacyTarget, published: impl Fn(Budget) -> Result<f64>) -> Result<f64> {
     match target.calibration {
         CentralCalibration::Accounted => {
@@ -139,8 +139,8 @@ mod tests {
         Budget::approximate(epsilon, delta).unwrap()
     }
 
-    /// The release, audited: rows e₁ and e₂ (which move the triangle by √2) or e₁ and the zero row. The bound must stay
-    /// below the claim (false alarm 5 %, with this seed it does), and pass it with half the noise.
+    /// Audits the release on rows e₁ and e₂ (which move the triangle by √2) or e₁ and the zero row. The lower bound
+    /// must stay below the claim (false alarm 5 %; with this seed it does), and exceed it with half the noise.
     #[test]
     fn the_audit_acquits_the_noise_and_convicts_half_of_it() {
         let claim = budget(1.0, 1e-2);
@@ -215,13 +215,23 @@ mod tests {
                 assert!(privacy.holds() && real > 0.999, "{real}");
             }
         }
-        // The classical formula: enough between zero-out neighbours at ε = 1, not between replace at 4.
+        // The classical formula is enough for zero-out neighbours at ε = 1, not for replace neighbours at 4.
         let holds = |epsilon, neighbours| {
-            let fit = fit(&AnalyzeGauss, epsilon, neighbours, CentralCalibration::AsPublished);
+            let fit = fit(
+                &AnalyzeGauss,
+                epsilon,
+                neighbours,
+                CentralCalibration::AsPublished,
+            );
             fit.privacy.unwrap().holds()
         };
         assert!(holds(1.0, Neighbours::ZeroOut) && !holds(4.0, Neighbours::Replace));
-        let wasteful = fit(&ModSulq, 1.0, Neighbours::Replace, CentralCalibration::AsPublished);
+        let wasteful = fit(
+            &ModSulq,
+            1.0,
+            Neighbours::Replace,
+            CentralCalibration::AsPublished,
+        );
         let privacy = wasteful.privacy.unwrap();
         assert!(privacy.true_epsilon.unwrap() < 0.3, "{privacy:?}");
         // By hand: 5·√(2 ln(20/(2√(2π)·1e-6))) + 1.

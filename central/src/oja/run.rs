@@ -1,4 +1,4 @@
-//! A run, from the request to the fit.
+//! A run, from request to result.
 
 use eigenveil_estimation::{linalg::fix_signs, models::uniform_frame};
 use eigenveil_shared::Result;
@@ -9,7 +9,7 @@ use super::{
     calibration::{accounted_sd, gradient_sensitivity},
 };
 use crate::{
-    Baseline, AlgorithmInfo, Fit, Generator, CentralCalibration, Privacy, Request, RowStream, Rows,
+    AlgorithmInfo, Baseline, CentralCalibration, Fit, Generator, Privacy, Request, RowStream, Rows,
     StreamingBaseline,
     accountant::full_batch,
     check,
@@ -48,7 +48,7 @@ impl StreamingBaseline for Oja {
 }
 
 impl Oja {
-    /// One pass over the stream; `table` is what the trace's objective is computed from.
+    /// One pass over the stream; the trace's objective is computed from `table`.
     fn run(
         &self,
         rows: &mut RowStream<'_>,
@@ -75,7 +75,7 @@ impl Oja {
                 CentralCalibration::AsPublished => (published, published_remark),
             };
             noise_sd = sd;
-            // Each row is in one step.
+            // Each row is used in one step.
             let holds = full_batch::true_epsilon(sd / sensitivity, 1, budget.delta());
             promised = Some(target.guarantee(holds, note));
             diagnostics.extend([

@@ -1,4 +1,4 @@
-//! The three forms of the algorithm.
+//! The three variants of the algorithm.
 
 use eigenveil_shared::{Error, Result, privacy::Budget};
 
@@ -8,11 +8,11 @@ use super::{
 };
 use crate::{
     AlgorithmInfo,
-    parameter::{BATCH, GRADIENT_CLIP, EIGENGAP, ITERATIONS, Options, STEP_SIZE},
+    parameter::{BATCH, EIGENGAP, GRADIENT_CLIP, ITERATIONS, Options, STEP_SIZE},
     stream::{conflicting_steps_error, whole_steps},
 };
 
-/// β: at 1 no row of the unit ball is clipped.
+/// Default β: at 1 no row of the unit ball is clipped.
 const DEFAULT_CLIP: f64 = 1.0;
 
 pub(crate) static PLAIN: AlgorithmInfo = AlgorithmInfo {
@@ -32,9 +32,13 @@ pub(crate) static PLAIN: AlgorithmInfo = AlgorithmInfo {
 pub(crate) static PRIVATE: AlgorithmInfo = AlgorithmInfo {
     name: "private-oja",
     source: "Liu et al. 2022, Algorithm 2",
-    description: "Oja with every row's gradient clipped and noise on it; one pass, O(pk) memory",
-    guarantee: "accounted: (eps,delta) by parallel composition, no shuffling needed; the published noise needs shuffling and tiny eps",
-    parameters: &[STEP_SIZE.or(DEFAULT_NUMERATOR), EIGENGAP, GRADIENT_CLIP.or(DEFAULT_CLIP)],
+    description: "Oja with every row's gradient clipped and perturbed; one pass, O(pk) memory",
+    guarantee: "accounted: (eps,delta) by parallel composition, no shuffling needed; the published noise requires shuffling and a tiny eps",
+    parameters: &[
+        STEP_SIZE.or(DEFAULT_NUMERATOR),
+        EIGENGAP,
+        GRADIENT_CLIP.or(DEFAULT_CLIP),
+    ],
     ..AlgorithmInfo::private(|options| {
         let clip = options.number(GRADIENT_CLIP).unwrap_or(DEFAULT_CLIP);
         Ok(Box::new(Oja {
@@ -48,7 +52,7 @@ pub(crate) static MINIBATCH: AlgorithmInfo = AlgorithmInfo {
     name: "minibatch-oja",
     source: "Liu et al. 2022, equation 7",
     description: "Oja with noise on the sum of a batch's clipped gradients; one pass, O(pk) memory",
-    guarantee: "accounted: (eps,delta) by parallel composition; the published noise charges every step and is far more than needed",
+    guarantee: "accounted: (eps,delta) by parallel composition; the published noise charges every step, far more than needed",
     parameters: &[
         ITERATIONS,
         BATCH,
@@ -70,17 +74,17 @@ pub(crate) static MINIBATCH: AlgorithmInfo = AlgorithmInfo {
     })
 };
 
-/// c: as set, or 1 over a gap that is known.
+/// c: the step size if set, or the inverse of a known eigengap.
 fn numerator(options: &Options) -> Result<Option<f64>> {
     match (options.number(STEP_SIZE), options.number(EIGENGAP)) {
         (Some(_), Some(_)) => Err(Error::invalid_request(
-            "step and gap are both set; the gap gives the step's constant 1/gap: leave one out",
+            "step-size and eigengap are both set; an eigengap sets the step's constant to 1/eigengap: leave one out",
         )),
         (step, gap) => Ok(step.or(gap.map(numerator_for_eigengap))),
     }
 }
 
-/// Which of the three.
+/// The variants.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum OjaVariant {
     /// `oja`: one row a step, no clipping, no noise.
@@ -91,7 +95,7 @@ pub enum OjaVariant {
         clip: f64,
     },
     /// `minibatch-oja`: T steps of `⌊n/T⌋` rows, each gradient clipped, and noise on their sum. Rows after the last
-    /// whole batch are not used.
+    /// complete batch are not used.
     Minibatch {
         /// β, in (0, 1]; at 1 no row of the unit ball is clipped.
         clip: f64,
@@ -109,10 +113,10 @@ pub enum Batching {
     Batch(usize),
 }
 
-/// Oja's algorithm, plain or private, with k components kept orthonormal by QR.
+/// Oja's algorithm, plain or private, with k components orthonormalised by QR.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Oja {
-    /// Which variant.
+    /// The variant.
     pub variant: OjaVariant,
     /// c of the step sizes `c/(o + t)`; `None`: [`DEFAULT_NUMERATOR`](super::DEFAULT_NUMERATOR); for a known eigengap
     /// [`numerator_for_eigengap`](super::numerator_for_eigengap). The offset follows from
@@ -181,7 +185,7 @@ impl OjaVariant {
         }
     }
 
-    /// The paper's noise on a step's sum of gradients, and what is to be said of it.
+    /// The paper's noise on a step's sum of gradients, and a note about it.
     pub(super) fn published(
         &self,
         budget: Budget,
@@ -190,7 +194,7 @@ impl OjaVariant {
         clip: f64,
     ) -> (f64, Option<String>) {
         if let Self::Minibatch { .. } = self {
-            let note = "the published noise composes the steps one after another, but each row is in one step only";
+            let note = "the published noise composes the steps sequentially, but each row is used in only one step";
             return (
                 published_batch_sd(budget, steps, clip),
                 Some(note.to_owned()),

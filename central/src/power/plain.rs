@@ -1,4 +1,4 @@
-//! The power method on a table, without a perturbation.
+//! The unperturbed power method on a table.
 
 use std::ops::ControlFlow;
 
@@ -6,17 +6,17 @@ use eigenveil_estimation::{linalg::product, metrics::projector_distance, models:
 use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 
-use super::{PowerRun, BlockSettings, noisy_power, block_settings::MAX_SETTLING_STEPS};
+use super::{BlockSettings, PowerRun, block_settings::MAX_SETTLING_STEPS, noisy_power};
 use crate::{
-    Baseline, AlgorithmInfo, Fit, Generator, Request, Rows, check,
+    AlgorithmInfo, Baseline, Fit, Generator, Request, Rows, check,
     parameter::{BLOCK_SIZE, ITERATIONS},
     trace::Tracer,
 };
 
-/// A step that moves the leading subspace by less than this has settled.
+/// The run has converged once a step moves the leading subspace by less than this.
 const CONVERGENCE_TOLERANCE: f64 = 1e-11;
 
-/// Steps a run that waits to settle is expected to make, for planning its products.
+/// Steps expected until convergence, for choosing how to multiply.
 const EXPECTED_STEPS: usize = 100;
 
 /// Largest dimension whose `d × d` sum is formed (0.5 GB).
@@ -25,21 +25,21 @@ const MAX_SUM_DIMENSION: usize = 8_000;
 pub(crate) static INFO: AlgorithmInfo = AlgorithmInfo {
     name: "noisy-power",
     source: "Hardt & Price 2014, Figure 1",
-    description: "block power method, X <- QR(AX + G); with any G as a closure in the library, without one here",
+    description: "block power method, X <- QR(AX + G); the library takes any G as a closure, here G = 0",
     guarantee: "none of its own: use private-power for privacy",
     parameters: &[ITERATIONS, BLOCK_SIZE],
     ..AlgorithmInfo::nonprivate(|options| {
         Ok(Box::new(NoisyPower {
-            shape: BlockSettings::from_options(options),
+            settings: BlockSettings::from_options(options),
         }))
     })
 };
 
-/// `noisy-power`: the meta-algorithm with G = 0, until it settles or for [`BlockSettings::iterations`] steps where they are set.
+/// `noisy-power`: the meta-algorithm with G = 0, until convergence or for [`BlockSettings::iterations`] steps if set.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoisyPower {
     /// Steps and columns.
-    pub shape: BlockSettings,
+    pub settings: BlockSettings,
 }
 
 impl Baseline for NoisyPower {
@@ -49,29 +49,29 @@ impl Baseline for NoisyPower {
 
     fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
         check(&INFO, rows.dimension(), rows.n() as u64, request)?;
-        run_without_noise(self.shape, rows, request, rng)
+        run_without_noise(self.settings, rows, request, rng)
     }
 }
 
 /// The power method on the rows, without noise.
 pub(super) fn run_without_noise(
-    shape: BlockSettings,
+    settings: BlockSettings,
     rows: &Rows,
     request: &Request<'_>,
     rng: &mut Generator,
 ) -> Result<Fit> {
     let (d, k) = (rows.dimension(), request.k);
-    let columns = shape.columns(k, d)?;
-    let multiply = multiplier(rows, columns, shape.iterations.unwrap_or(EXPECTED_STEPS));
+    let columns = settings.block_size(k, d)?;
+    let multiply = multiplier(rows, columns, settings.iterations.unwrap_or(EXPECTED_STEPS));
     let mut tracer = Tracer::new(request.truth);
     let mut before: Option<DMatrix<f64>> = None;
     let run = noisy_power(
         uniform_frame(rng, d, columns)?,
-        shape.iterations.unwrap_or(MAX_SETTLING_STEPS),
+        settings.iterations.unwrap_or(MAX_SETTLING_STEPS),
         |_, x| Ok(multiply(x)),
         |run| {
             record(&mut tracer, run, &multiply, rows.n())?;
-            if shape.iterations.is_some() {
+            if settings.iterations.is_some() {
                 return Ok(ControlFlow::Continue(()));
             }
             let (now, _) = run.leading(k)?;
@@ -92,12 +92,12 @@ pub(super) fn run_without_noise(
         n: rows.n() as u64,
         privacy: None,
         trace: tracer.finish(),
-        diagnostics: vec![("steps", run.steps as f64), ("columns", columns as f64)],
+        diagnostics: vec![("steps", run.steps as f64), ("block_size", columns as f64)],
     })
 }
 
-/// `X ↦ (Σxxᵀ)X` for `steps` matrices of `columns` columns: by the `d × d` sum where that is less work than the rows
-/// each time (`n·d²` once against `4·n·d·m` a step), and fits.
+/// `X ↦ (Σxxᵀ)X` for `steps` matrices of `columns` columns: from the `d × d` sum if that fits and is less work than
+/// multiplying by the rows (`n·d²` once against `4·n·d·m` a step).
 pub(super) fn multiplier(
     rows: &Rows,
     columns: usize,

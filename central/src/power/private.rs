@@ -1,4 +1,4 @@
-//! The private power method: noise on every product.
+//! The private power method: noise added to every product.
 
 use std::ops::ControlFlow;
 
@@ -12,7 +12,8 @@ use super::{
     product_sensitivity, product_sensitivity_l1,
 };
 use crate::{
-    Baseline, AlgorithmInfo, Delta, Fit, Generator, Neighbours, CentralCalibration, Privacy, Request, Rows,
+    AlgorithmInfo, Baseline, CentralCalibration, Delta, Fit, Generator, Neighbours, Privacy,
+    Request, Rows,
     accountant::{full_batch, laplace},
     check,
     noise::EntryNoise,
@@ -24,26 +25,26 @@ pub(crate) static INFO: AlgorithmInfo = AlgorithmInfo {
     name: "private-power",
     source: "Hardt & Price 2014, Figure 3 (PPM) and Lemma 4.5",
     description: "block power method with Gaussian noise on every product (Laplace for delta = 0)",
-    guarantee: "accounted: (eps,delta) over all L steps; the published noise holds too, for rows with sqrt(columns) more than needed",
+    guarantee: "accounted: (eps,delta) over all L steps; the published noise holds too, for rows with sqrt(block size) more than needed",
     neighbours: &Neighbours::WITH_ENTRY,
     delta: DeltaSupport::Any,
     parameters: &[ITERATIONS, BLOCK_SIZE],
     ..AlgorithmInfo::private(|options| {
         Ok(Box::new(PrivatePower {
-            shape: BlockSettings::from_options(options),
+            settings: BlockSettings::from_options(options),
         }))
     })
 };
 
-/// `private-power`: L releases of `AX`, A = Σxxᵀ, each with independent noise on its `d × m` entries; Gaussian for
-/// δ > 0, Laplace for δ = 0. The start is random and made without the data.
+/// `private-power`: L releases of `AX`, A = Σxxᵀ, each with independent noise on its `d × m` entries; Gaussian for δ >
+/// 0, Laplace for δ = 0. The start is random and independent of the data.
 ///
-/// With entry neighbours the noise follows the iterate's largest entries, which is what makes the error depend on
-/// the coherence of A instead of on d.
+/// With entry neighbours the noise scales with the iterate's largest entries, so the error depends on the coherence of
+/// A instead of d.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PrivatePower {
     /// Steps L and columns m.
-    pub shape: BlockSettings,
+    pub settings: BlockSettings,
 }
 
 impl Baseline for PrivatePower {
@@ -54,11 +55,11 @@ impl Baseline for PrivatePower {
     fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
         check(&INFO, rows.dimension(), rows.n() as u64, request)?;
         let (d, k) = (rows.dimension(), request.k);
-        let columns = self.shape.columns(k, d)?;
+        let columns = self.settings.block_size(k, d)?;
         let Privacy::Private(target) = request.privacy else {
-            return run_without_noise(self.shape, rows, request, rng);
+            return run_without_noise(self.settings, rows, request, rng);
         };
-        let steps = self.shape.iterations(d);
+        let steps = self.settings.iterations(d);
         let inputs = NoiseInputs {
             budget: target.budget,
             neighbours: target.neighbours,
@@ -97,7 +98,7 @@ impl Baseline for PrivatePower {
             trace: tracer.finish(),
             diagnostics: vec![
                 ("steps", steps as f64),
-                ("columns", columns as f64),
+                ("block_size", columns as f64),
                 ("noise_sd", scale.noise(&before).sd()),
                 ("accounted_noise_sd", accounted.noise(&before).sd()),
                 ("published_noise_sd", published.noise(&before).sd()),
@@ -107,13 +108,13 @@ impl Baseline for PrivatePower {
     }
 }
 
-/// `d·max|Xᵢⱼ|²` of an iterate: what stands for the coherence of A (Hardt & Price 2014, Definition 4.8) in a private run,
-/// which may look at its own iterates only.
+/// `d·max|Xᵢⱼ|²` of an iterate: a proxy for the coherence of A (Hardt & Price 2014, Definition 4.8) in a private run,
+/// which may only use its own iterates.
 fn iterate_coherence(iterate: &DMatrix<f64>) -> f64 {
     iterate.nrows() as f64 * iterate.amax().powi(2)
 }
 
-/// Noise as a function of the iterate it is added to.
+/// Noise scale as a function of the iterate.
 #[derive(Clone, Copy, Debug)]
 enum NoiseScale {
     /// Gaussian: this many times the L2 sensitivity of the step.
@@ -147,7 +148,7 @@ impl NoiseScale {
     }
 }
 
-/// What the noise of a run depends on; the iterate apart, all of it is public.
+/// The inputs of a run's noise; all public, apart from the iterate.
 struct NoiseInputs {
     budget: Budget,
     neighbours: Neighbours,
@@ -160,7 +161,7 @@ impl NoiseInputs {
     /// The smallest noise that keeps the budget over all releases.
     fn accounted(&self) -> Result<NoiseScale> {
         Ok(if self.budget.is_pure() {
-            // ε/L for each release, and a little more for rounding.
+            // ε/L for each release, and a margin for rounding.
             let multiplier =
                 laplace::scale(self.budget.epsilon(), 1.0, self.steps as u64)? * (1.0 + 1e-12);
             NoiseScale::PerSensitivityL1(self.neighbours, multiplier)
@@ -174,9 +175,11 @@ impl NoiseInputs {
     /// λ = 10mL√d/ε for δ = 0.
     fn published(&self) -> NoiseScale {
         let (epsilon, delta) = (self.budget.epsilon(), self.budget.delta());
-        let products = (self.shape.1 * self.steps) as f64;
+        let products = (self.settings.1 * self.steps) as f64;
         if self.budget.is_pure() {
-            return NoiseScale::FixedLaplace(10.0 * products * (self.shape.0 as f64).sqrt() / epsilon);
+            return NoiseScale::FixedLaplace(
+                10.0 * products * (self.settings.0 as f64).sqrt() / epsilon,
+            );
         }
         let sigma = (4.0 * products * (1.0 / delta).ln()).sqrt() / epsilon;
         match self.neighbours {
@@ -185,13 +188,13 @@ impl NoiseInputs {
         }
     }
 
-    /// What the noise gives, whatever the iterates turn out to be.
+    /// The ε of this noise, for any iterates.
     fn true_epsilon(&self, scale: NoiseScale) -> Option<f64> {
         let gaussian = |multiplier: f64| {
             full_batch::true_epsilon(multiplier, self.steps as u64, self.budget.delta())
         };
-        let (d, m) = self.shape;
-        // Of rows, the sensitivity is that of any orthonormal frame.
+        let (d, m) = self.settings;
+        // For rows the sensitivity is the same for every orthonormal frame.
         let frame = DMatrix::identity(d, m);
         match scale {
             NoiseScale::PerSensitivity(_, multiplier) => gaussian(multiplier),
@@ -202,7 +205,7 @@ impl NoiseInputs {
             }
             NoiseScale::FixedLaplace(scale) => {
                 let sensitivity = match self.neighbours {
-                    // Two rows of a frame have norm at most 1 each, and together √2 in one column.
+                    // Two rows of a frame have norm at most 1 each, and a joint norm of √2 in one column.
                     Neighbours::Entry => 2.0 * (m as f64).sqrt(),
                     Neighbours::ZeroOut | Neighbours::Replace => {
                         product_sensitivity_l1(self.neighbours, &frame)
@@ -216,7 +219,7 @@ impl NoiseInputs {
     fn note(&self) -> Option<String> {
         match self.neighbours {
             Neighbours::Entry => Some(
-                "protects one entry of the sum of outer products, not a row: a row moves all of them"
+                "protects one entry of the sum of outer products, not a row: a row moves all entries"
                     .to_owned(),
             ),
             Neighbours::ZeroOut | Neighbours::Replace => None,

@@ -1,4 +1,4 @@
-//! How far one step `X ↦ AX`, A = Σxxᵀ, moves between neighbours.
+//! The sensitivity of one step `X ↦ AX`, A = Σxxᵀ.
 
 use std::f64::consts::SQRT_2;
 
@@ -8,12 +8,12 @@ use crate::Neighbours;
 
 /// L2 (Frobenius) sensitivity of `AX` for an orthonormal X (`d × m`).
 ///
-/// * Zero-out: `‖xxᵀX‖_F = ‖x‖·‖Xᵀx‖ ≤ 1` whatever m. The paper charges every column on its own and so √m.
+/// * Zero-out: `‖xxᵀX‖_F = ‖x‖·‖Xᵀx‖ ≤ 1` for any m. The paper charges every column separately, hence √m.
 /// * Replace: `‖(xxᵀ−yyᵀ)X‖_F ≤ ‖xxᵀ−yyᵀ‖_F ≤ √2`; for one column `≤ ‖xxᵀ−yyᵀ‖₂ ≤ 1`.
-/// * Entry: `A_ij` and `A_ji` move by at most 1, so rows i and j of AX move by `X_j` and `X_i`: the two largest rows
-///   of X decide, `√(‖X_i‖²+‖X_j‖²) ≤ √(2m)·max|Xᵢⱼ|`.
+/// * Entry: `A_ij` and `A_ji` move by at most 1, so rows i and j of AX move by `X_j` and `X_i`: the two largest rows of
+///   X determine it, `√(‖X_i‖²+‖X_j‖²) ≤ √(2m)·max|Xᵢⱼ|`.
 ///
-/// Each is attained. X is public by then (an earlier release, or drawn without the data).
+/// Each bound is attained. X is public at that point (an earlier release, or drawn without the data).
 pub fn product_sensitivity(neighbours: Neighbours, x: &DMatrix<f64>) -> f64 {
     match neighbours {
         Neighbours::ZeroOut => 1.0,
@@ -42,8 +42,8 @@ pub fn product_sensitivity_l1(neighbours: Neighbours, x: &DMatrix<f64>) -> f64 {
     }
 }
 
-/// `√(2m)`: the most that the L2 sensitivity for entry neighbours can be beside `max|Xᵢⱼ|`, which is what the paper
-/// scales its noise with.
+/// `√(2m)`: the maximum ratio of the L2 sensitivity for entry neighbours to `max|Xᵢⱼ|`, by which the paper scales its
+/// noise.
 pub fn entry_sensitivity_factor(columns: usize) -> f64 {
     (2.0 * columns as f64).sqrt()
 }
@@ -70,7 +70,7 @@ mod tests {
         matrix.iter().map(|x| x.abs()).sum()
     }
 
-    /// A vector of the unit ball, often on its surface, from any numbers.
+    /// Maps any numbers to a vector of the unit ball, often on its surface.
     fn in_ball(values: &[f64]) -> DVector<f64> {
         let x = DVector::from_column_slice(values);
         let norm = x.norm();
@@ -78,7 +78,7 @@ mod tests {
     }
 
     proptest! {
-        /// No pair of neighbouring data sets moves the product further than the sensitivity says.
+        /// No pair of neighbouring data sets moves the product by more than the sensitivity.
         #[test]
         fn no_neighbour_moves_the_product_further(
             frame in proptest::collection::vec(-1.0..1.0_f64, 15),

@@ -7,8 +7,8 @@ use eigenveil_shared::{Error, Result};
 
 use super::{BlockSettings, noisy_power};
 use crate::{
-    Baseline, AlgorithmInfo, Fit, Generator, GradientSum, Request, RowStream, Rows, StreamingBaseline,
-    check,
+    AlgorithmInfo, Baseline, Fit, Generator, GradientSum, Request, RowStream, Rows,
+    StreamingBaseline, check,
     parameter::{BATCH, BLOCK_SIZE, ITERATIONS},
     stream::{Feed, conflicting_steps_error, shuffled, whole_steps},
     trace::Tracer,
@@ -22,18 +22,18 @@ pub(crate) static INFO: AlgorithmInfo = AlgorithmInfo {
     parameters: &[ITERATIONS, BATCH, BLOCK_SIZE],
     ..AlgorithmInfo::nonprivate(|options| {
         Ok(Box::new(StreamingPower {
-            shape: BlockSettings::from_options(options),
+            settings: BlockSettings::from_options(options),
             block: options.count(BATCH),
         }))
     })
 };
 
-/// `streaming-power`: L steps, each with the sum `A_ℓ = Σxxᵀ` over its own block of `⌊n/L⌋` rows. It keeps two
-/// `d × m` matrices and a block of 128 rows, never A; rows after the last whole block are not used.
+/// `streaming-power`: L steps, each with the sum `A_ℓ = Σxxᵀ` over its own block of `⌊n/L⌋` rows. It holds two `d × m`
+/// matrices and a block of 128 rows, never A; rows after the last complete block are not used.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StreamingPower {
     /// Steps L and columns m.
-    pub shape: BlockSettings,
+    pub settings: BlockSettings,
     /// Rows in a block, instead of `⌊n/L⌋`; then L = `⌊n/block⌋`.
     pub block: Option<usize>,
 }
@@ -65,7 +65,7 @@ impl StreamingBaseline for StreamingPower {
         rng: &mut Generator,
     ) -> Result<Fit> {
         check(&INFO, dimension, n, request)?;
-        let columns = self.shape.columns(request.k, dimension)?;
+        let columns = self.settings.columns(request.k, dimension)?;
         let (steps, block) = blocks(self, dimension, columns, n)?;
         let mut feed = Feed::new(rows, dimension, n);
         let mut tracer = Tracer::new(request.truth);
@@ -93,30 +93,30 @@ impl StreamingBaseline for StreamingPower {
             diagnostics: vec![
                 ("steps", steps as f64),
                 ("block", block as f64),
-                ("columns", columns as f64),
+                ("block_size", columns as f64),
             ],
         })
     }
 }
 
-/// Steps and rows a block. A block of fewer rows than columns has no image of full rank.
+/// Steps and rows per block. A block with fewer rows than columns has no image of full rank.
 fn blocks(
     method: &StreamingPower,
     dimension: usize,
     columns: usize,
     n: u64,
 ) -> Result<(usize, usize)> {
-    let (steps, block) = match (method.block, method.shape.iterations) {
+    let (steps, block) = match (method.block, method.settings.iterations) {
         (Some(_), Some(_)) => return Err(conflicting_steps_error()),
         (Some(block), None) => (whole_steps(n, block)?, block),
         (None, _) => {
-            let steps = method.shape.iterations(dimension);
+            let steps = method.settings.iterations(dimension);
             (steps, n.checked_div(steps as u64).unwrap_or(0) as usize)
         }
     };
     if block < columns {
         return Err(Error::invalid_request(format!(
-            "a block has {block} of the n = {n} rows; {columns} columns need at least {columns}: use fewer iterations, fewer columns or more rows"
+            "a block has {block} of the n = {n} rows; a block size of {columns} needs at least {columns}: use fewer iterations, a smaller --block-size or more rows"
         )));
     }
     Ok((steps, block))

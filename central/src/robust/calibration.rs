@@ -7,7 +7,7 @@ use eigenveil_shared::{
 
 use super::sampling::Schedule;
 use crate::{
-    RunGuarantee, Neighbours, CentralCalibration, Privacy,
+    CentralCalibration, Neighbours, Privacy, RunGuarantee,
     accountant::{RunAccountant, full_batch, noise_multiplier},
 };
 
@@ -98,7 +98,9 @@ impl Releases {
         let whole = self.run(neighbours, start_sd, step_sd)?;
         let steps_alone = Self { start: 0, ..*self }.run(neighbours, 0.0, step_sd)?;
         let mut true_epsilon = accountable_epsilon(&whole, delta)?;
-        if target.calibration == CentralCalibration::Accounted && whole.delta(budget.epsilon())? <= delta {
+        if target.calibration == CentralCalibration::Accounted
+            && whole.delta(budget.epsilon())? <= delta
+        {
             // The search rounds up; that the budget is kept was seen directly.
             true_epsilon = true_epsilon.map(|found| found.min(budget.epsilon()));
         }

@@ -15,7 +15,7 @@ use rand::seq::index;
 
 use self::{penalty::Penalty, second_moment::SecondMoment};
 use crate::{
-    Baseline, AlgorithmInfo, Fit, Generator, Request, Rows, check,
+    AlgorithmInfo, Baseline, Fit, Generator, Request, Rows, check,
     parameter::{LAMBDA, STARTS, SUPPORT},
     trace::Tracer,
 };
@@ -204,7 +204,9 @@ mod tests {
                     ..SparsePca::default()
                 };
                 let mut rng = generator(Some(seed)).unwrap();
-                let fit = method.fit(&rows, &Request::nonprivate(k), &mut rng).unwrap();
+                let fit = method
+                    .fit(&rows, &Request::nonprivate(k), &mut rng)
+                    .unwrap();
                 let zero = fit.subspace.row_iter().filter(|row| row.norm() == 0.0);
                 assert!(zero.count() >= p - s);
                 moment.times(&fit.subspace).dot(&fit.subspace)

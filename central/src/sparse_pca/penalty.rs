@@ -82,7 +82,10 @@ mod tests {
             (80, 200, 200)
         );
         let few: Vec<f64> = (1..=100).map(f64::from).collect();
-        assert_eq!((default_lambda(&few, None), default_lambda(&few, Some(50))), (10.0, 10.0));
+        assert_eq!(
+            (default_lambda(&few, None), default_lambda(&few, Some(50))),
+            (10.0, 10.0)
+        );
         assert_eq!(default_lambda(&few, Some(10)), 60.0);
         assert_eq!(default_lambda(&[0.0], None), 0.0);
     }

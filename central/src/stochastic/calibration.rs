@@ -3,7 +3,7 @@
 use eigenveil_shared::{ErrorCode, Result, privacy::Budget};
 
 use crate::{
-    RunGuarantee, Neighbours, CentralCalibration, PrivacyTarget,
+    CentralCalibration, Neighbours, PrivacyTarget, RunGuarantee,
     accountant::{RunAccountant, noise_multiplier},
     oja::gradient_sensitivity,
 };
@@ -60,7 +60,11 @@ pub(super) fn published_vrpca_sd(budget: Budget, plan: StepPlan) -> f64 {
 }
 
 /// Noise of `dp-spca`: its standard deviation on the sum of a sample, 0 for none.
-pub(super) fn spca_noise(target: PrivacyTarget, plan: StepPlan, k: usize) -> Result<(f64, RunGuarantee)> {
+pub(super) fn spca_noise(
+    target: PrivacyTarget,
+    plan: StepPlan,
+    k: usize,
+) -> Result<(f64, RunGuarantee)> {
     let (budget, neighbours) = (target.budget, target.neighbours);
     let sensitivity = gradient_sensitivity(neighbours, 1.0, k);
     let run = |sd: f64| {
@@ -91,11 +95,17 @@ pub(super) struct VrNoise {
 
 impl VrNoise {
     /// The noise of this calibration, and what holds.
-    pub(super) fn new(target: PrivacyTarget, plan: StepPlan, k: usize) -> Result<(Self, RunGuarantee)> {
+    pub(super) fn new(
+        target: PrivacyTarget,
+        plan: StepPlan,
+        k: usize,
+    ) -> Result<(Self, RunGuarantee)> {
         let (budget, neighbours) = (target.budget, target.neighbours);
         let sensitivity = gradient_sensitivity(neighbours, 1.0, k);
         let (noise, holds) = match target.calibration {
-            CentralCalibration::Accounted => Self::accounted(budget, neighbours, plan, sensitivity)?,
+            CentralCalibration::Accounted => {
+                Self::accounted(budget, neighbours, plan, sensitivity)?
+            }
             CentralCalibration::AsPublished => {
                 let noise = Self {
                     step_sd: published_vrpca_sd(budget, plan),

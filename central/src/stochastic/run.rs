@@ -8,7 +8,7 @@ use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 
 use crate::{
-    Fit, Generator, RunGuarantee, CentralCalibration, Privacy, Request, Rows,
+    CentralCalibration, Fit, Generator, Privacy, Request, Rows, RunGuarantee,
     oja::{DEFAULT_NUMERATOR, StepSize},
     parameter::{ITERATIONS, STEP_SIZE},
     polar::polar,

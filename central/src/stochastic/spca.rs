@@ -5,10 +5,10 @@ use eigenveil_shared::Result;
 use super::{
     batches::Batches,
     calibration::{StepPlan, spca_noise},
-    run::{StochasticRun, StepSizes, is_as_published, explicit_step, typical_spectral_norm},
+    run::{StepSizes, StochasticRun, explicit_step, is_as_published, typical_spectral_norm},
 };
 use crate::{
-    Baseline, AlgorithmInfo, Fit, Generator, Privacy, Request, Rows, check,
+    AlgorithmInfo, Baseline, Fit, Generator, Privacy, Request, Rows, check,
     noise::EntryNoise,
     parameter::{BATCH, ITERATIONS, STEP_SIZE},
 };
@@ -59,7 +59,11 @@ impl Baseline for DpSpca {
         let (n, p) = (rows.n(), rows.dimension());
         check(&INFO, p, n as u64, request)?;
         let published = is_as_published(&request.privacy);
-        let (steps, batch) = if published { (n, 1) } else { (DEFAULT_STEPS, n) };
+        let (steps, batch) = if published {
+            (n, 1)
+        } else {
+            (DEFAULT_STEPS, n)
+        };
         let steps = self.iterations.unwrap_or(steps);
         let batches = Batches::new(rows, self.batch.unwrap_or(batch))?;
         let expected = batches.expected();

@@ -7,10 +7,10 @@ use nalgebra::DMatrix;
 use super::{
     batches::Batches,
     calibration::{StepPlan, VrNoise},
-    run::{StochasticRun, StepSizes, is_as_published, explicit_step, typical_spectral_norm},
+    run::{StepSizes, StochasticRun, explicit_step, is_as_published, typical_spectral_norm},
 };
 use crate::{
-    Baseline, AlgorithmInfo, Fit, Generator, Privacy, PrivacyTarget, Request, Rows, check,
+    AlgorithmInfo, Baseline, Fit, Generator, Privacy, PrivacyTarget, Request, Rows, check,
     noise::EntryNoise,
     parameter::{BATCH, EPOCHS, ITERATIONS, STEP_SIZE},
 };

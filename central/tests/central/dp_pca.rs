@@ -1,7 +1,7 @@
 //! `dp-pca`: Example 4.1, both ways to two components, and too few rows.
 
 use eigenveil_central::{
-    Baseline, Neighbours, CentralCalibration, Privacy, Request, Rows,
+    Baseline, CentralCalibration, Neighbours, Privacy, Request, Rows,
     dp_pca::{DpPca, Rank},
     oja::Oja,
 };
@@ -61,7 +61,12 @@ fn two_components_by_block_and_by_deflation() {
             rank,
             ..DpPca::default()
         };
-        let privacy = private(8.0, 1e-6, Neighbours::ZeroOut, CentralCalibration::Accounted);
+        let privacy = private(
+            8.0,
+            1e-6,
+            Neighbours::ZeroOut,
+            CentralCalibration::Accounted,
+        );
         let fit = method.fit(&rows, &Request::new(2, privacy), &mut rng);
         let error = projector_distance(&fit.unwrap().subspace, &truth).unwrap();
         assert!(error < 0.5, "{rank:?}: {error}");

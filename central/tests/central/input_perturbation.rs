@@ -1,8 +1,8 @@
 //! `analyze-gauss`, `mod-sulq`, `ppi` and `amin`: their errors, and the order of them.
 
 use eigenveil_central::{
-    Amin, AnalyzeGauss, Baseline, ModSulq, Neighbours, CentralCalibration, PrivatePowerIteration, Request,
-    Rows,
+    Amin, AnalyzeGauss, Baseline, CentralCalibration, ModSulq, Neighbours, PrivatePowerIteration,
+    Request, Rows,
 };
 use eigenveil_estimation::{metrics::projector_distance, models::Model};
 
@@ -23,7 +23,12 @@ fn analyze_gauss_at_the_measured_setting() {
     for seed in 0..5 {
         let (rows, truth) = published(100_000, seed);
         for (sum, epsilon) in sums.iter_mut().zip(epsilons) {
-            let privacy = private(epsilon, 1e-4, Neighbours::Replace, CentralCalibration::Accounted);
+            let privacy = private(
+                epsilon,
+                1e-4,
+                Neighbours::Replace,
+                CentralCalibration::Accounted,
+            );
             let fit = fitted(&AnalyzeGauss, &rows, &Request::new(5, privacy), seed);
             assert!(fit.privacy.unwrap().holds());
             *sum += projector_distance(&fit.subspace, &truth).unwrap() / 5.0;

@@ -1,8 +1,8 @@
 //! Oja's algorithms: the noise against the budget, batches, and a known gap.
 
 use eigenveil_central::{
-    Neighbours, CentralCalibration, Options, Request, StreamingBaseline, find,
-    oja::{OjaVariant, Oja, Batching},
+    CentralCalibration, Neighbours, Options, Request, StreamingBaseline, find,
+    oja::{Batching, Oja, OjaVariant},
     parameter::{EIGENGAP, STEP_SIZE},
 };
 use eigenveil_estimation::{

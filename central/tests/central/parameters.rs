@@ -1,7 +1,8 @@
 //! The table of parameters against the algorithms that have them.
 
 use eigenveil_central::{
-    ALGORITHMS, AlgorithmInfo, Fit, Neighbours, CentralCalibration, Options, Privacy, Request, Rows,
+    ALGORITHMS, AlgorithmInfo, CentralCalibration, Fit, Neighbours, Options, Privacy, Request,
+    Rows,
     parameter::{ALL, Kind, Parameter, Value},
 };
 use eigenveil_shared::ErrorCode;
@@ -10,7 +11,12 @@ use crate::tables::{has_constants, private, rows_enough_for, seeded};
 
 fn fit(info: &AlgorithmInfo, options: &Options, rows: &Rows) -> Fit {
     let privacy = if has_constants(info) {
-        private(12.0, 1e-2, Neighbours::ZeroOut, CentralCalibration::Accounted)
+        private(
+            12.0,
+            1e-2,
+            Neighbours::ZeroOut,
+            CentralCalibration::Accounted,
+        )
     } else {
         Privacy::None
     };

@@ -1,8 +1,8 @@
 //! The power methods and `sparse-pca`: streams, the noise against the budget, a planted support.
 
 use eigenveil_central::{
-    Neighbours, CentralCalibration, Request, Rows, SparsePca, StreamingBaseline,
-    power::{NoisyPower, PrivatePower, BlockSettings, StreamingPower, largest_entry_product},
+    CentralCalibration, Neighbours, Request, Rows, SparsePca, StreamingBaseline,
+    power::{BlockSettings, NoisyPower, PrivatePower, StreamingPower, largest_entry_product},
 };
 use eigenveil_estimation::{metrics::projector_distance, models::Model};
 use eigenveil_shared::{
@@ -11,7 +11,8 @@ use eigenveil_shared::{
 };
 
 use crate::tables::{
-    accounted, clipped, drawn, exact, diagnostic, fitted, private, real_tables, seeded, table_of_zeros,
+    accounted, clipped, diagnostic, drawn, exact, fitted, private, real_tables, seeded,
+    table_of_zeros,
 };
 
 /// A stream whose blocks are each the whole table is the power method on it, to rounding.
@@ -135,16 +136,29 @@ fn both_noise_scales_are_told() {
             iterations: Some(5),
             columns: Some(columns),
         };
-        let privacy = private(1.0, 1e-6, Neighbours::ZeroOut, CentralCalibration::Accounted);
+        let privacy = private(
+            1.0,
+            1e-6,
+            Neighbours::ZeroOut,
+            CentralCalibration::Accounted,
+        );
         let fit = fitted(&PrivatePower { shape }, &rows, &Request::new(2, privacy), 9);
-        assert_eq!(diagnostic(&fit, "noise_sd"), diagnostic(&fit, "accounted_noise_sd"));
+        assert_eq!(
+            diagnostic(&fit, "noise_sd"),
+            diagnostic(&fit, "accounted_noise_sd")
+        );
         diagnostic(&fit, "published_noise_sd") / diagnostic(&fit, "accounted_noise_sd")
     };
     assert!((over(8) / over(2) - 2.0).abs() < 1e-9);
     assert!(over(2) > 1.0);
     // For a symmetric pair of entries the published noise fails at ε = 8, δ = 1e-3
     // (docs/central-power-oja.md, "private-power (PPM)").
-    let privacy = private(8.0, 1e-3, Neighbours::Entry, CentralCalibration::AsPublished);
+    let privacy = private(
+        8.0,
+        1e-3,
+        Neighbours::Entry,
+        CentralCalibration::AsPublished,
+    );
     let fit = fitted(
         &PrivatePower::default(),
         &rows,
@@ -207,7 +221,7 @@ fn the_trace_follows_the_error_and_the_variance() {
 fn a_stream_that_is_not_as_announced_is_refused() {
     let announced = |rows: &Rows, block, dimension, n| {
         let method = StreamingPower {
-            shape: BlockSettings::default(),
+            settings: BlockSettings::default(),
             block,
         };
         let mut stream = rows.stream();

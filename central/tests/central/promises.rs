@@ -4,11 +4,11 @@
 use std::ops::RangeInclusive;
 
 use eigenveil_central::{
-    ALGORITHMS, AlgorithmInfo, Delta, Fit, Neighbours, CentralCalibration, Options, Privacy, Request, Rows, find,
-    generator,
+    ALGORITHMS, AlgorithmInfo, CentralCalibration, Delta, Fit, Neighbours, Options, Privacy,
+    Request, Rows, find, generator,
     parameter::{
-        BATCH, GRADIENT_CLIP, BLOCK_SIZE, DEFLATION, EPOCHS, EIGENGAP, ITERATIONS, LAMBDA, GRADIENT_NOISE, STEP_SIZE, SUPPORT,
-        Value,
+        BATCH, BLOCK_SIZE, DEFLATION, EIGENGAP, EPOCHS, GRADIENT_CLIP, GRADIENT_NOISE, ITERATIONS,
+        LAMBDA, STEP_SIZE, SUPPORT, Value,
     },
 };
 use eigenveil_estimation::{linalg::orthonormality_defect, metrics::projector_distance};
@@ -216,7 +216,12 @@ fn what_no_run_can_do_is_refused() {
         refused(0, Privacy::None, InvalidRequest, "k is 0");
         refused(7, Privacy::None, InvalidRequest, "p = 6");
         let Some(&rule) = info.calibrations.first() else {
-            let budget = private(1.0, 1e-6, Neighbours::Replace, CentralCalibration::Accounted);
+            let budget = private(
+                1.0,
+                1e-6,
+                Neighbours::Replace,
+                CentralCalibration::Accounted,
+            );
             refused(2, budget, InvalidRequest, "has no private form");
             continue;
         };
@@ -273,7 +278,12 @@ fn parameters_that_do_not_fit_the_rows_or_each_other_are_refused() {
     ] {
         let privacy = match find(name).unwrap().calibrations {
             [] => Privacy::None,
-            _ => private(1.0, 1e-6, Neighbours::Replace, CentralCalibration::Accounted),
+            _ => private(
+                1.0,
+                1e-6,
+                Neighbours::Replace,
+                CentralCalibration::Accounted,
+            ),
         };
         refused(name, &options, 2, privacy, ErrorCode::InvalidRequest, says);
     }

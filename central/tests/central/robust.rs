@@ -1,7 +1,7 @@
 //! Robust PCA: recovery, optima against a convex solver, and the noise against the budget.
 
 use eigenveil_central::{
-    Baseline, Neighbours, CentralCalibration, Privacy, Request, Rows, pca,
+    Baseline, CentralCalibration, Neighbours, Privacy, Request, Rows, pca,
     robust::{Glad, GladVariant, Reaper, ReaperVariant, Start},
 };
 use eigenveil_estimation::{
@@ -119,11 +119,17 @@ fn the_optima_are_those_of_a_convex_solver() {
                 step: 0.5,
                 ..Reaper::new(variant)
             };
-            let average = method.fit_calibrated(&rows, &Request::nonprivate(k), None, &mut seeded(1));
+            let average =
+                method.fit_calibrated(&rows, &Request::nonprivate(k), None, &mut seeded(1));
             let above = objective(&rows, &average.unwrap().0.matrix()) - best;
             assert!(above > -1e-6 && above < 2e-3, "{variant:?}: {above}");
         }
-        let fit = fitted(&Glad::new(GladVariant::Ggd), &rows, &Request::nonprivate(k), 1);
+        let fit = fitted(
+            &Glad::new(GladVariant::Ggd),
+            &rows,
+            &Request::nonprivate(k),
+            1,
+        );
         let found = objective(&rows, &(&fit.subspace * fit.subspace.transpose()));
         assert!(found > best - 1e-6, "{found} against {best}");
         let mut eigenvalues = numbers(&case["eigenvalues"]).into_iter();
@@ -159,7 +165,11 @@ fn the_printed_noise_holds_what_it_really_holds() {
     assert!(accounted.guarantee.holds());
     assert!(accounted.step_sd > 1.0 && accounted.step_sd < 1.09);
     for (neighbours, expected) in [(Neighbours::ZeroOut, 0.19), (Neighbours::Replace, 0.57)] {
-        let full = of(GladVariant::DpGgd, neighbours, CentralCalibration::AsPublished);
+        let full = of(
+            GladVariant::DpGgd,
+            neighbours,
+            CentralCalibration::AsPublished,
+        );
         let epsilon = full.guarantee.true_epsilon.unwrap();
         assert!((epsilon - expected).abs() < 0.01, "{neighbours}: {epsilon}");
         assert_eq!(full.epsilon_of_steps, full.guarantee.true_epsilon);

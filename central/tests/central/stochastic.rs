@@ -1,7 +1,7 @@
 //! `dp-spca` and `dp-vrpca`: against plain PCA, and the noise a run really has.
 
 use eigenveil_central::{
-    Baseline, DpSpca, DpVrpca, Neighbours, CentralCalibration, Request, accountant::RunAccountant,
+    Baseline, CentralCalibration, DpSpca, DpVrpca, Neighbours, Request, accountant::RunAccountant,
 };
 use eigenveil_estimation::{
     linalg::orthonormality_defect, metrics::projector_distance, models::uniform_frame,
@@ -13,7 +13,7 @@ use eigenveil_shared::{
 use nalgebra::DVector;
 
 use crate::tables::{
-    accounted, clipped, exact, diagnostic, fitted, gaussian as gaussian_rows, private, seeded,
+    accounted, clipped, diagnostic, exact, fitted, gaussian as gaussian_rows, private, seeded,
     table_of_zeros,
 };
 
@@ -152,7 +152,12 @@ fn as_published_says_what_holds() {
         .collect();
     let rows = clipped(&raw, 1.0);
     let truth = exact(&rows, 1);
-    let privacy = private(4.0, 1e-3, Neighbours::ZeroOut, CentralCalibration::AsPublished);
+    let privacy = private(
+        4.0,
+        1e-3,
+        Neighbours::ZeroOut,
+        CentralCalibration::AsPublished,
+    );
     let request = Request::new(1, privacy);
     for method in [&DpSpca::default() as &dyn Baseline, &DpVrpca::default()] {
         let fit = method.fit(&rows, &request, &mut rng).unwrap();
@@ -187,7 +192,9 @@ fn what_does_not_fit_is_refused() {
             batch,
             step,
         };
-        let error = spca.fit(&rows, &Request::nonprivate(1), &mut rng).unwrap_err();
+        let error = spca
+            .fit(&rows, &Request::nonprivate(1), &mut rng)
+            .unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidRequest, "{error}");
     }
     let none = DpVrpca {

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use eigenveil_central::{
-    Neighbours, CentralCalibration, Privacy, Request, StreamingBaseline,
+    CentralCalibration, Neighbours, Privacy, Request, StreamingBaseline,
     oja::Oja,
     power::{BlockSettings, StreamingPower},
 };
@@ -20,9 +20,14 @@ fn errors_over_a_stream(n: u64, p: usize, k: usize) -> Vec<(&'static str, f64)> 
     let population = model.draw(&mut rng).unwrap();
     let preprocessing = Preprocessing::new(p, Norm::Normalize);
     let preprocessor = preprocessing.preprocessor().unwrap();
-    let privacy = private(4.0, 1e-8, Neighbours::Replace, CentralCalibration::Accounted);
+    let privacy = private(
+        4.0,
+        1e-8,
+        Neighbours::Replace,
+        CentralCalibration::Accounted,
+    );
     let power = StreamingPower {
-        shape: BlockSettings::default(),
+        settings: BlockSettings::default(),
         block: None,
     };
     let methods: [(&dyn StreamingBaseline, Privacy); 4] = [

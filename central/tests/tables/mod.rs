@@ -7,8 +7,8 @@
 )]
 
 use eigenveil_central::{
-    Baseline, AlgorithmInfo, Delta, Fit, Generator, Neighbours, CentralCalibration, Privacy, Request, Rows,
-    generator, parameter::ZETA, pca,
+    AlgorithmInfo, Baseline, CentralCalibration, Delta, Fit, Generator, Neighbours, Privacy,
+    Request, Rows, generator, parameter::ZETA, pca,
 };
 use eigenveil_estimation::models::Model;
 use eigenveil_shared::{
@@ -67,7 +67,11 @@ pub fn fitted(method: &dyn Baseline, rows: &Rows, request: &Request<'_>, seed: u
 
 /// What a run says of itself under this name.
 pub fn diagnostic(fit: &Fit, name: &str) -> f64 {
-    fit.diagnostics.iter().find(|(diagnostic, _)| *diagnostic == name).unwrap().1
+    fit.diagnostics
+        .iter()
+        .find(|(diagnostic, _)| *diagnostic == name)
+        .unwrap()
+        .1
 }
 
 /// `n` rows of a population of this model, and its subspace.
@@ -87,7 +91,12 @@ pub fn gaussian(n: usize, deviations: &[f64], rng: &mut Generator) -> Vec<Vec<f6
 
 /// A budget of (ε, 1e-6) between tables that differ in one row, by noise that keeps it.
 pub fn accounted(epsilon: f64) -> Privacy {
-    private(epsilon, 1e-6, Neighbours::Replace, CentralCalibration::Accounted)
+    private(
+        epsilon,
+        1e-6,
+        Neighbours::Replace,
+        CentralCalibration::Accounted,
+    )
 }
 
 /// A budget; pure for δ = 0.

@@ -80,7 +80,9 @@ impl Split {
             .zip(rows.column_iter())
             .map(|(s, x)| x.norm_squared() - s.norm_squared())
             .collect();
-        let near: Vec<usize> = (0..squares.len()).filter(|&i| squares[i] < NEAR_THRESHOLD).collect();
+        let near: Vec<usize> = (0..squares.len())
+            .filter(|&i| squares[i] < NEAR_THRESHOLD)
+            .collect();
         let mut residuals = rows.select_columns(&near);
         if !near.is_empty() {
             residuals -= tall_product(v, &scores.select_columns(&near));

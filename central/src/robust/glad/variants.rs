@@ -5,8 +5,9 @@ use eigenveil_shared::{Result, privacy::Budget};
 
 use super::descent::{Descent, objective};
 use crate::{
-    Baseline, AlgorithmInfo, Fit, Generator, CentralCalibration, Options, Privacy, Request, Rows, check,
-    parameter::{BATCH, ITERATIONS, Parameter, GRADIENT_NOISE, HALVE_STEP_EVERY, STEP_SIZE},
+    AlgorithmInfo, Baseline, CentralCalibration, Fit, Generator, Options, Privacy, Request, Rows,
+    check,
+    parameter::{BATCH, GRADIENT_NOISE, HALVE_STEP_EVERY, ITERATIONS, Parameter, STEP_SIZE},
     robust::{
         calibration::{Calibrated, Releases, noise_of, published_for_batches},
         sampling::Schedule,
@@ -58,7 +59,7 @@ pub enum GladVariant {
 /// size they have in the mean.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Glad {
-    /// Which variant.
+    /// The variant.
     pub variant: GladVariant,
     /// T; `None`: 1,000 without privacy, 100 for `dp-ggd`, 500 for `dp-sggd`.
     pub iterations: Option<usize>,
@@ -73,8 +74,17 @@ pub struct Glad {
 }
 
 const NO_GUARANTEE: &str = "none of its own: use dp-ggd or dp-sggd for privacy";
-const FULL_BATCH_PARAMETERS: [Parameter; 3] = [ITERATIONS, STEP_SIZE.or(DEFAULT_STEP_SIZE), HALVE_STEP_EVERY];
-const SAMPLED_PARAMETERS: [Parameter; 4] = [ITERATIONS, STEP_SIZE.or(DEFAULT_STEP_SIZE), HALVE_STEP_EVERY, BATCH];
+const FULL_BATCH_PARAMETERS: [Parameter; 3] = [
+    ITERATIONS,
+    STEP_SIZE.or(DEFAULT_STEP_SIZE),
+    HALVE_STEP_EVERY,
+];
+const SAMPLED_PARAMETERS: [Parameter; 4] = [
+    ITERATIONS,
+    STEP_SIZE.or(DEFAULT_STEP_SIZE),
+    HALVE_STEP_EVERY,
+    BATCH,
+];
 
 pub(crate) static GGD: AlgorithmInfo = AlgorithmInfo {
     name: "ggd",
@@ -96,7 +106,9 @@ pub(crate) static NGGD: AlgorithmInfo = AlgorithmInfo {
         GRADIENT_NOISE.or(DEFAULT_GRADIENT_NOISE),
     ],
     ..AlgorithmInfo::nonprivate(|options| {
-        let sigma = options.number(GRADIENT_NOISE).unwrap_or(DEFAULT_GRADIENT_NOISE);
+        let sigma = options
+            .number(GRADIENT_NOISE)
+            .unwrap_or(DEFAULT_GRADIENT_NOISE);
         Glad::build(GladVariant::Nggd { sigma }, options)
     })
 };
@@ -121,7 +133,9 @@ pub(crate) static NSGGD: AlgorithmInfo = AlgorithmInfo {
         GRADIENT_NOISE.or(DEFAULT_GRADIENT_NOISE),
     ],
     ..AlgorithmInfo::nonprivate(|options| {
-        let sigma = options.number(GRADIENT_NOISE).unwrap_or(DEFAULT_GRADIENT_NOISE);
+        let sigma = options
+            .number(GRADIENT_NOISE)
+            .unwrap_or(DEFAULT_GRADIENT_NOISE);
         Glad::build(GladVariant::Nsggd { sigma }, options)
     })
 };
@@ -244,7 +258,7 @@ impl Glad {
     /// The noise of a run over n rows of dimension p; `None` without privacy.
     ///
     /// # Errors
-    /// `invalid-request` for parameters that do not fit n; `invalid-budget` where the budget cannot be met.
+    /// `invalid-request` for parameters that do not fit n; `invalid-budget` if the budget cannot be met.
     pub fn calibrate(&self, n: usize, p: usize, privacy: &Privacy) -> Result<Option<Calibrated>> {
         check(self.info(), p, n as u64, &Request::new(1, *privacy))?;
         let (releases, _) = self.releases(n, p, privacy)?;

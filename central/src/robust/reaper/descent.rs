@@ -382,7 +382,10 @@ pub(super) mod tests {
             let plain = run(StepNoise::None).matrix();
             let average = run(StepNoise::Isotropic(1e-7));
             let distance = (average.matrix() - &plain).norm() / plain.norm();
-            assert!(distance < count as f64 * NOISY_ACCURACY, "{rate:?}: {distance}");
+            assert!(
+                distance < count as f64 * NOISY_ACCURACY,
+                "{rate:?}: {distance}"
+            );
             assert!((objective(&table, &average) - objective(&table, &plain)).abs() < 1e-3);
         }
     }

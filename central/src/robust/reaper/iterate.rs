@@ -95,7 +95,13 @@ impl<'a> Step<'a> {
     ) -> Self {
         let residuals = rows - iterate.times(rows);
         let norms: Vec<f64> = residuals.column_iter().map(|r| r.norm()).collect();
-        let inverse = |&norm: &f64| if norm > NEAR_THRESHOLD { 1.0 / norm } else { 0.0 };
+        let inverse = |&norm: &f64| {
+            if norm > NEAR_THRESHOLD {
+                1.0 / norm
+            } else {
+                0.0
+            }
+        };
         let inverses: Vec<f64> = norms.iter().map(inverse).collect();
         let near: Vec<usize> = (0..norms.len())
             .filter(|&i| norms[i] <= NEAR_THRESHOLD && norms[i] > ON_THE_SUBSPACE)

@@ -215,7 +215,10 @@ mod tests {
                 iterate.add_to_lower(&mut dense);
                 dense.fill_upper_triangle_with_lower_triangle();
                 let distance = (&matrix - dense).norm();
-                assert!(distance < 1e-8, "edge {edge}, strength {strength}: {distance}");
+                assert!(
+                    distance < 1e-8,
+                    "edge {edge}, strength {strength}: {distance}"
+                );
                 assert!((matrix.trace() - k as f64).abs() < 1e-8);
                 let count = iterate.factor.weights.iter().filter(|&&w| w == 1.0).count();
                 numbers_capped[count] = true;
@@ -223,10 +226,14 @@ mod tests {
                 for j in 0..p {
                     for i in j..p {
                         let at = (i, j);
-                        distance = distance.max((found.logarithm[at] - expected.logarithm[at]).abs());
+                        distance =
+                            distance.max((found.logarithm[at] - expected.logarithm[at]).abs());
                     }
                 }
-                assert!(distance < 1e-7, "edge {edge}, strength {strength}: {distance}");
+                assert!(
+                    distance < 1e-7,
+                    "edge {edge}, strength {strength}: {distance}"
+                );
             }
         }
         assert_eq!(numbers_capped, [true; 3]);

@@ -2,12 +2,12 @@
 
 mod average;
 mod descent;
-mod variants;
 mod iterate;
 mod kernels;
 mod mirror;
 mod simplex;
 mod span;
+mod variants;
 
 pub use average::AverageIterate;
 pub use variants::{Reaper, ReaperVariant};

@@ -5,7 +5,8 @@ use super::{
     descent::{Descent, Geometry, StepNoise, objective},
 };
 use crate::{
-    Baseline, AlgorithmInfo, Fit, Generator, CentralCalibration, Options, Privacy, Request, Rows, check,
+    AlgorithmInfo, Baseline, CentralCalibration, Fit, Generator, Options, Privacy, Request, Rows,
+    check,
     parameter::{BATCH, ITERATIONS, Parameter, STEP_SIZE},
     robust::{
         calibration::{Calibrated, Releases, noise_of, published_for_batches},
@@ -41,7 +42,7 @@ pub enum ReaperVariant {
 /// by n, or by the mean size of a batch. Without a budget there is none, which is the non-private REAPER.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reaper {
-    /// Which variant.
+    /// The variant.
     pub variant: ReaperVariant,
     /// T; `None`: 300 without privacy; with, 100 over all rows, 500 over batches.
     pub iterations: Option<usize>,
@@ -145,7 +146,7 @@ impl Reaper {
     /// The noise of a run over n rows; `None` without privacy.
     ///
     /// # Errors
-    /// `invalid-request` for parameters that do not fit n; `invalid-budget` where the budget cannot be met.
+    /// `invalid-request` for parameters that do not fit n; `invalid-budget` if the budget cannot be met.
     pub fn calibrate(&self, n: usize, privacy: &Privacy) -> Result<Option<Calibrated>> {
         check(self.info(), 1, n as u64, &Request::new(1, *privacy))?;
         let steps = self.steps(n, privacy)?;

@@ -7,7 +7,7 @@ use eigenveil_estimation::{
 use eigenveil_shared::{Error, Result};
 use nalgebra::DMatrix;
 
-use crate::block_lanczos::{BlockLanczos, Ritz, LazyGoe};
+use crate::block_lanczos::{BlockLanczos, LazyGoe, Ritz};
 
 /// Columns of a block: wide enough that a product is not all memory, narrow because the space a block of b needs grows
 /// with b (measured on noise at p = 2,000: 350 for 8, 700 for 32).
@@ -133,7 +133,9 @@ pub(crate) fn project_onto_fantope_partially(
             Ok(weights.len())
         })?;
         // An invariant space may hold too few copies of a repeated eigenvalue; noise repeats none.
-        if krylov_dimension < k || (!is_noisy && krylov_dimension < p && lanczos.is_rank_deficient()) {
+        if krylov_dimension < k
+            || (!is_noisy && krylov_dimension < p && lanczos.is_rank_deficient())
+        {
             return Ok(None);
         }
         let rank = weights.len();
@@ -269,7 +271,10 @@ mod tests {
                         continue;
                     };
                     let distance = distance(&found, &full);
-                    assert!(distance <= accuracy + 1e-9, "edge {edge}, k {k}: {distance}");
+                    assert!(
+                        distance <= accuracy + 1e-9,
+                        "edge {edge}, k {k}: {distance}"
+                    );
                     assert!(orthonormality_defect(&found.vectors) < 1e-12);
                     assert!((found.weights.iter().sum::<f64>() - k as f64).abs() < 1e-12);
                     assert!(found.weights.iter().all(|w| (0.0..=1.0).contains(w)));
