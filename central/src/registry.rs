@@ -1,4 +1,4 @@
-//! Every algorithm by name: the only module that knows them all.
+//! The registry of algorithms, by name.
 
 use eigenveil_shared::{Error, Result};
 
@@ -7,7 +7,7 @@ use crate::{
     private_power_iteration, robust, sparse_pca, stochastic,
 };
 
-/// Every algorithm, in the order of the documentation.
+/// All algorithms, in the order of the documentation.
 pub static ALGORITHMS: &[&AlgorithmInfo] = &[
     &exact_pca::INFO,
     &sparse_pca::INFO,
@@ -40,7 +40,7 @@ pub static ALGORITHMS: &[&AlgorithmInfo] = &[
 /// The algorithm of this name.
 ///
 /// # Errors
-/// `invalid-request` lists the names there are.
+/// `invalid-request`, which lists the names.
 pub fn find(name: &str) -> Result<&'static AlgorithmInfo> {
     let found = ALGORITHMS.iter().find(|info| info.name == name);
     found.copied().ok_or_else(|| {

@@ -10,7 +10,7 @@ use nalgebra::DMatrix;
 /// Rows gathered into one matrix for a product.
 const BLOCK: usize = 256;
 
-/// `n ≥ 1` rows of dimension `p`, each of norm at most 1. Does not print its values.
+/// `n ≥ 1` rows of dimension `p`, each of norm at most 1. Its `Debug` output hides the values.
 #[derive(Clone, Debug)]
 pub struct Rows {
     rows: Vec<FeatureRow>,
@@ -87,15 +87,15 @@ impl Rows {
         sum
     }
 
-    /// `‖XV̂‖²/‖X‖²`, X the rows: the share of their second moment that V̂ (`p × k`, orthonormal) holds, as
-    /// [`captured_variance`](eigenveil_estimation::metrics::captured_variance) of that moment.
+    /// `‖XV̂‖²/‖X‖²`, X the rows: the share of their second-moment matrix that V̂ (`p × k`, orthonormal) captures, like
+    /// [`captured_variance`](eigenveil_estimation::metrics::captured_variance) of that matrix.
     ///
     /// # Errors
     /// `invalid-request` unless V̂ is an orthonormal basis of the rows' dimension and a row is not zero.
     pub fn captured_variance(&self, estimated: &DMatrix<f64>) -> Result<f64> {
         if estimated.nrows() != self.dimension {
             return Err(Error::invalid_request(format!(
-                "the estimate has {} rows and the table {} columns; they must be as many",
+                "the estimate has {} rows and the table {} columns; they must be equal",
                 estimated.nrows(),
                 self.dimension
             )));
@@ -106,7 +106,7 @@ impl Rows {
     }
 }
 
-/// `Σxxᵀ` by its products.
+/// `Σxxᵀ`, given by its products.
 impl Symmetric for Rows {
     fn dimension(&self) -> usize {
         self.dimension

@@ -126,14 +126,14 @@ impl NoisyMoment {
         let deviation =
             factor * report_dimension as f64 * (report.identity_variance / self.n() as f64).sqrt();
         let total_variance = centred.mean().trace().max(0.0);
-        let known = deviation <= LARGEST_DEVIATION_OF_TOTAL;
+        let known = deviation <= MAX_DEVIATION_OF_TOTAL;
         centred.set_centred(noise(known.then_some(total_variance)), estimated);
         Ok(centred)
     }
 }
 
 /// Standard deviation of the total variance above which it is not told: rows lie in the unit ball.
-const LARGEST_DEVIATION_OF_TOTAL: f64 = 0.1;
+const MAX_DEVIATION_OF_TOTAL: f64 = 0.1;
 
 /// What centring needs to know of a report of dimension P.
 struct ReportNoise {

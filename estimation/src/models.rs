@@ -37,7 +37,7 @@ pub enum Model {
         spike: f64,
     },
     /// Section 6 of Wang & Xu: `N(0, λ/(5p(λ+1))·VVᵀ + 1/(5p(λ+1))·I)`; to be clipped at radius 1.
-    Published {
+    WangXu {
         /// Dimension.
         p: usize,
         /// Rank of the subspace.
@@ -61,7 +61,7 @@ pub enum Model {
     },
     /// Example 4.1 of Liu, Kong, Jain & Oh (2022), `x = ±v + σ·N(0, I)` with a fair sign; for k > 1 v is one of the k columns
     /// of V, each as likely. Its covariance is `VVᵀ/k + σ²I`; the paper's has k = 1.
-    Signs {
+    PlusMinus {
         /// Dimension.
         p: usize,
         /// Rank of the subspace.
@@ -82,9 +82,9 @@ impl Model {
         Self::Sparse { p, k, s, spike }
     }
 
-    /// [`Model::Published`].
-    pub const fn published(p: usize, k: usize, s: Option<usize>, lambda: f64) -> Self {
-        Self::Published { p, k, s, lambda }
+    /// [`Model::WangXu`].
+    pub const fn wang_xu(p: usize, k: usize, s: Option<usize>, lambda: f64) -> Self {
+        Self::WangXu { p, k, s, lambda }
     }
 
     /// [`Model::Haystack`].
@@ -97,9 +97,9 @@ impl Model {
         }
     }
 
-    /// [`Model::Signs`].
-    pub const fn signs(p: usize, k: usize, noise: f64) -> Self {
-        Self::Signs { p, k, noise }
+    /// [`Model::PlusMinus`].
+    pub const fn plus_minus(p: usize, k: usize, noise: f64) -> Self {
+        Self::PlusMinus { p, k, noise }
     }
 
     /// Draws the frame.
@@ -111,14 +111,14 @@ impl Model {
         let (p, k, s, bulk, along) = match *self {
             Model::Spiked { p, k, spike } => (p, k, p, 1.0, spike),
             Model::Sparse { p, k, s, spike } => (p, k, s, 1.0, spike),
-            Model::Published { p, k, s, lambda } => {
+            Model::WangXu { p, k, s, lambda } => {
                 let unit = 1.0 / (5.0 * p as f64 * (lambda + 1.0));
                 (p, k, s.unwrap_or(p), unit, lambda * unit)
             }
             Model::Haystack { p, k, noise, .. } => {
                 (p, k, p, noise * noise / p as f64, 1.0 / k.max(1) as f64)
             }
-            Model::Signs { p, k, noise } => (p, k, p, noise * noise, 1.0 / k.max(1) as f64),
+            Model::PlusMinus { p, k, noise } => (p, k, p, noise * noise, 1.0 / k.max(1) as f64),
         };
         let inlier_share = match *self {
             Model::Haystack { inliers, .. } => inliers,
@@ -156,7 +156,7 @@ impl Model {
             bulk_variance: bulk,
             signal_variance: along,
             inlier_share,
-            is_one_sign: matches!(self, Model::Signs { .. }),
+            is_one_sign: matches!(self, Model::PlusMinus { .. }),
         })
     }
 }
@@ -325,11 +325,11 @@ mod tests {
         for model in [
             Model::spiked(6, 2, 4.0),
             Model::sparse(6, 2, 3, 4.0),
-            Model::published(6, 2, None, 1.0),
-            Model::published(6, 1, Some(2), 3.0),
+            Model::wang_xu(6, 2, None, 1.0),
+            Model::wang_xu(6, 1, Some(2), 3.0),
             Model::haystack(6, 2, 0.6, 0.5),
-            Model::signs(6, 1, 0.2),
-            Model::signs(6, 3, 0.1),
+            Model::plus_minus(6, 1, 0.2),
+            Model::plus_minus(6, 3, 0.1),
         ] {
             let population = model.draw(&mut rng).unwrap();
             assert!(orthonormality_defect(population.subspace()) < 1e-14);
@@ -358,7 +358,7 @@ mod tests {
     #[test]
     fn the_published_model_has_rows_in_the_unit_ball() {
         let mut rng = ChaCha8Rng::seed_from_u64(3);
-        let population = Model::published(40, 5, None, 1.0).draw(&mut rng).unwrap();
+        let population = Model::wang_xu(40, 5, None, 1.0).draw(&mut rng).unwrap();
         // tr = (40 + 5)/(5·40·2) = 0.1125: the paper's "with high probability".
         assert!((population.covariance().trace() - 0.1125).abs() < 1e-12);
         let outside = (0..2000)
@@ -388,7 +388,7 @@ mod tests {
     #[test]
     fn rows_of_signs_are_directions() {
         let mut rng = ChaCha8Rng::seed_from_u64(8);
-        let model = Model::signs(5, 2, 0.0);
+        let model = Model::plus_minus(5, 2, 0.0);
         let population = model.draw(&mut rng).unwrap();
         let mut counts = [0_u32; 4];
         for _ in 0..400 {
@@ -413,8 +413,8 @@ mod tests {
             Model::spiked(3, 1, f64::NAN),
             Model::sparse(3, 2, 1, 1.0),
             Model::sparse(3, 2, 4, 1.0),
-            Model::published(3, 1, None, -1.0),
-            Model::published(0, 0, None, 1.0),
+            Model::wang_xu(3, 1, None, -1.0),
+            Model::wang_xu(0, 0, None, 1.0),
         ] {
             assert_eq!(
                 model.draw(&mut rng).unwrap_err().code(),

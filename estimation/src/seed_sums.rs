@@ -5,7 +5,7 @@ use eigenveil_shared::{Error, Result, packed::packed_len};
 use crate::{
     accumulate::{Accumulator, SeedSum},
     cancel::Cancel,
-    large::SeedSource,
+    sparse_from_seeds::SeedSource,
 };
 
 /// Seeds added between two questions whether anybody still wants the sum: one block of [`SeedSum`].

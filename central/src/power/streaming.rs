@@ -65,7 +65,7 @@ impl StreamingBaseline for StreamingPower {
         rng: &mut Generator,
     ) -> Result<Fit> {
         check(&INFO, dimension, n, request)?;
-        let columns = self.settings.columns(request.k, dimension)?;
+        let columns = self.settings.block_size(request.k, dimension)?;
         let (steps, block) = blocks(self, dimension, columns, n)?;
         let mut feed = Feed::new(rows, dimension, n);
         let mut tracer = Tracer::new(request.truth);

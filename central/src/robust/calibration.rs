@@ -1,4 +1,4 @@
-//! The noise of a whole run, start included.
+//! The noise of a whole run, including its start.
 
 use eigenveil_shared::{
     Error, ErrorCode, Result,
@@ -11,10 +11,10 @@ use crate::{
     accountant::{RunAccountant, full_batch, noise_multiplier},
 };
 
-/// Part of μ² that the start gets under `accounted`.
+/// Share of μ² for the start under `accounted`.
 const START_SHARE: f64 = 0.2;
 
-/// What a run releases.
+/// The releases of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Releases {
     /// Schedule, each the sum of gradients of norm ≤ 1.
@@ -23,25 +23,25 @@ pub(super) struct Releases {
     pub(super) start: u64,
 }
 
-/// The noise of a run, and what it gives. It follows from public numbers alone, so that one serves many runs; finding it for
-/// batches takes seconds.
+/// The noise of a run and its guarantee. It depends on public numbers only and can be reused for many runs; for batches
+/// the calibration takes seconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Calibrated {
-    /// Standard deviation of the noise on a release of the start; 0 where there is none.
+    /// Standard deviation of the noise on a release of the start; 0 without such releases.
     pub start_sd: f64,
-    /// Of the noise on a sum of gradients, along every direction of unit length.
+    /// Standard deviation of the noise on a sum of gradients, along every direction of unit length.
     pub step_sd: f64,
-    /// The paper's for `step_sd`.
+    /// The paper's value of `step_sd`.
     pub published_step_sd: f64,
-    /// What holds for the whole run.
+    /// The guarantee of the whole run.
     pub guarantee: RunGuarantee,
-    /// The ε of the steps alone; `None` where none holds.
+    /// ε of the steps alone; `None` if none holds.
     pub epsilon_of_steps: Option<f64>,
     releases: Releases,
 }
 
 impl Releases {
-    /// The accountant's view of it.
+    /// The accountant of these releases.
     fn run(&self, neighbours: Neighbours, start_sd: f64, step_sd: f64) -> Result<RunAccountant> {
         let mut run = RunAccountant::new(neighbours);
         if self.start > 0 {
@@ -71,12 +71,12 @@ impl Releases {
             }
             Some(_) => noise_multiplier(budget, |z| self.run(neighbours, start_sd, z))?,
         };
-        // Upwards past the rounding of the sums of squares.
+        // Rounded up past the rounding error of the sums of squares.
         Ok((start_sd * (1.0 + 1e-12), step_sd * (1.0 + 1e-12)))
     }
 
-    /// The noise of the run, `None` without privacy. `published` gives the paper's on a sum of gradients, and what is to be said
-    /// of it.
+    /// The noise of the run, `None` without privacy. `published` returns the paper's noise on a sum of gradients, and a
+    /// note about it.
     pub(super) fn calibrate(
         &self,
         privacy: &Privacy,
@@ -101,7 +101,7 @@ impl Releases {
         if target.calibration == CentralCalibration::Accounted
             && whole.delta(budget.epsilon())? <= delta
         {
-            // The search rounds up; that the budget is kept was seen directly.
+            // The search rounds up; that the budget is kept was checked directly.
             true_epsilon = true_epsilon.map(|found| found.min(budget.epsilon()));
         }
         let note = (target.calibration == CentralCalibration::AsPublished).then(|| note.to_owned());
@@ -116,7 +116,7 @@ impl Releases {
     }
 }
 
-/// The noise of a private run, checked to be its own; `None` without privacy.
+/// The noise of a private run, after checking that it was calibrated for it; `None` without privacy.
 pub(super) fn noise_of<'a>(
     privacy: &Privacy,
     releases: Releases,
@@ -136,11 +136,11 @@ pub(super) fn noise_of<'a>(
         return Ok(calibrated);
     }
     Err(Error::invalid_request(
-        "the noise was found for another budget, other steps or batches; calibrate for this run",
+        "the noise was calibrated for another budget, other steps or batches; calibrate it for this run",
     ))
 }
 
-/// The ε of a run; `None` where the noise is too small to be accounted.
+/// The ε of a run; `None` if the noise is too small to account for.
 fn accountable_epsilon(run: &RunAccountant, delta: f64) -> Result<Option<f64>> {
     match run.epsilon(delta) {
         Ok(epsilon) => Ok(Some(epsilon)),
@@ -161,7 +161,7 @@ pub(super) fn published_for_batches(budget: Budget, n: usize, steps: usize, rate
 mod tests {
     use super::*;
 
-    /// The noise of every kind of run keeps its budget, 3 % less of it does not.
+    /// The noise of every kind of run keeps its budget; 3 % less noise does not.
     #[test]
     fn the_noise_is_needed() {
         let budget = Budget::approximate(0.8, 1e-5).unwrap();

@@ -1,4 +1,4 @@
-//! Which rows a step sees.
+//! Sampling of the rows of each step.
 
 use std::borrow::Cow;
 
@@ -14,7 +14,7 @@ const DEFAULT_SAMPLED_STEPS: usize = 500;
 /// Rows of a batch without privacy.
 const DEFAULT_NONPRIVATE_BATCH: usize = 20;
 
-/// Number of steps, and the rows of one.
+/// Number of steps, and the sampling of their rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Schedule {
     /// T.
@@ -24,7 +24,7 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// T where it is not set: `plain` without privacy.
+    /// Default T: `plain` without privacy.
     pub(super) fn default_count(plain: usize, sampled: bool, privacy: &Privacy) -> usize {
         match privacy {
             Privacy::None => plain,
@@ -33,7 +33,8 @@ impl Schedule {
         }
     }
 
-    /// Over all n rows, or over batches of `batch` in the mean; `None`: 20 without privacy, the paper's with.
+    /// Steps over all n rows, or over batches of expected size `batch`; `None`: 20 without privacy, the paper's size
+    /// with privacy.
     pub(super) fn new(
         count: usize,
         sampled: bool,
@@ -51,7 +52,7 @@ impl Schedule {
         Ok(Self { count, rate })
     }
 
-    /// The rows of one step, a column each.
+    /// The rows of one step, as columns.
     pub(super) fn rows<'a>(&self, table: &'a Table, rng: &mut Generator) -> Cow<'a, DMatrix<f64>> {
         match self.rate {
             Some(rate) => Cow::Owned(table.poisson_sample(rate, rng)),
@@ -59,7 +60,7 @@ impl Schedule {
         }
     }
 
-    /// The public number a sum is divided by: n, or the *expected* size of a batch, never the size it has.
+    /// The public divisor of a sum: n, or the *expected* size of a batch, never its actual size.
     pub(super) fn denominator(&self, n: usize) -> f64 {
         n as f64 * self.rate.unwrap_or(1.0)
     }

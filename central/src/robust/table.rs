@@ -5,10 +5,10 @@ use nalgebra::DMatrix;
 
 use crate::{Generator, Rows, poisson};
 
-/// `x/‖x‖`, a column for each row; zero rows stay zero.
+/// The rows `x/‖x‖` as columns; zero rows stay zero.
 pub(super) struct Table {
     columns: DMatrix<f64>,
-    /// Where rows are known to be zero after their first so many coordinates.
+    /// Number of coordinates after which all rows are known to be zero.
     support: Option<usize>,
 }
 
@@ -35,7 +35,7 @@ impl Table {
         self.columns.nrows()
     }
 
-    /// How many coordinates, if the rows are known to be zero after them.
+    /// Number of coordinates after which the rows are known to be zero, if any.
     pub(super) fn support(&self) -> Option<usize> {
         self.support
     }
@@ -67,7 +67,7 @@ impl Table {
     }
 }
 
-/// `Σxxᵀ` by its products.
+/// `Σxxᵀ`, given by its products.
 impl Symmetric for Table {
     fn dimension(&self) -> usize {
         self.columns().nrows()

@@ -1,4 +1,4 @@
-//! `sparse-pca`: row-sparse components by tighten after relax.
+//! `sparse-pca`: row-sparse components by "tighten after relax".
 
 mod penalty;
 mod second_moment;
@@ -20,16 +20,16 @@ use crate::{
     trace::Tracer,
 };
 
-/// Iterations of one pursuit.
+/// Maximum iterations of one pursuit.
 const MAX_PURSUIT_ITERATIONS: usize = 1_000;
 
-/// Starts where none are asked for: the relaxed one.
+/// Default number of starts: only the relaxed one.
 const DEFAULT_STARTS: usize = 1;
 
 pub(crate) static INFO: AlgorithmInfo = AlgorithmInfo {
     name: "sparse-pca",
     source: "Wang, Lu & Liu 2014 (tighten after relax); Vu et al. 2013",
-    description: "row-sparse components: Fantope relaxation, then sparse orthogonal iteration on a fixed number of rows",
+    description: "row-sparse components: Fantope relaxation, then sparse orthogonal iteration on a fixed number of features",
     guarantee: "none: it is the non-private sparse reference",
     parameters: &[LAMBDA, SUPPORT, STARTS.or(DEFAULT_STARTS as f64)],
     quadratic_memory: true,
@@ -43,20 +43,20 @@ pub(crate) static INFO: AlgorithmInfo = AlgorithmInfo {
     })
 };
 
-/// `sparse-pca`: the relaxation ([`solve`]) of the rows' second moment, tightened ([`pursue`]) to exactly s rows, and PCA
-/// on them.
+/// `sparse-pca`: the relaxation ([`solve`]) of the second-moment matrix, tightened ([`pursue`]) to exactly s features,
+/// and PCA on them.
 ///
-/// The relaxation is solved over the rows that λ does not rule out ([`solve`] would leave the others out too), so that
-/// they alone decide how long it takes.
+/// The relaxation is solved over the features that λ does not rule out ([`solve`] would drop the others too), so that
+/// only they determine the running time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SparsePca {
-    /// λ, in units of the second moment's entries; `None`: the one that leaves four rows for each of the s asked for, and at most 200;
-    /// without s a tenth of the largest entry beside the diagonal where that leaves at most 200 rows.
+    /// λ, in units of the matrix entries; `None`: the value that leaves four features for each of the s requested, and
+    /// at most 200; without s a tenth of the largest off-diagonal entry if that leaves at most 200 features.
     pub lambda: Option<f64>,
-    /// s, from k to p; `None`: as many as the relaxation keeps.
+    /// s, from k to p; `None`: as many as the relaxation selects.
     pub support: Option<usize>,
-    /// Starts of the pursuit, at least 1: the relaxed solution, then uniformly random frames on s random rows; the answer
-    /// that captures most wins. Wang & Xu's experiments take the best of 50.
+    /// Starts of the pursuit, at least 1: the relaxed solution, then uniformly random frames on s random features; the
+    /// result that captures most wins. Wang & Xu's experiments take the best of 50.
     pub starts: usize,
 }
 
@@ -70,7 +70,7 @@ impl Default for SparsePca {
     }
 }
 
-/// PCA on some rows.
+/// PCA on some features.
 struct Candidate {
     vectors: DMatrix<f64>,
     support: Vec<usize>,
@@ -78,7 +78,8 @@ struct Candidate {
 }
 
 impl Candidate {
-    /// On the s rows that a pursuit from `start` (`p × k`) ends on, or on those that it begins with if these capture more.
+    /// On the s features that a pursuit from `start` (`p × k`) ends with, or on those it begins with if they capture
+    /// more.
     fn pursued(moment: &SecondMoment, start: &DMatrix<f64>, s: usize) -> Result<Self> {
         let (p, k) = start.shape();
         let pursued = pursue(moment, start, s, MAX_PURSUIT_ITERATIONS)?;
@@ -91,7 +92,7 @@ impl Candidate {
         })
     }
 
-    /// The k leading components of the moment on these rows.
+    /// The k leading components of the matrix on these features.
     fn on_rows(moment: &SecondMoment, support: Vec<usize>, p: usize, k: usize) -> Result<Self> {
         let leading = top_k(&moment.block(&support), k)?;
         Ok(Self {
@@ -102,7 +103,7 @@ impl Candidate {
     }
 }
 
-/// As the given rows of a `p × k` matrix whose others are zero.
+/// A `p × k` matrix with these rows, the others zero.
 fn embedded(vectors: &DMatrix<f64>, rows: &[usize], p: usize) -> DMatrix<f64> {
     let mut whole = DMatrix::zeros(p, vectors.ncols());
     for (from, &to) in rows.iter().enumerate() {
@@ -111,7 +112,7 @@ fn embedded(vectors: &DMatrix<f64>, rows: &[usize], p: usize) -> DMatrix<f64> {
     whole
 }
 
-/// A uniformly random frame on s uniformly random rows.
+/// A uniformly random frame on s uniformly random features.
 fn random_start(p: usize, s: usize, k: usize, rng: &mut Generator) -> Result<DMatrix<f64>> {
     let rows = index::sample(rng, p, s).into_vec();
     Ok(embedded(&uniform_frame(rng, s, k)?, &rows, p))
@@ -123,8 +124,8 @@ impl Baseline for SparsePca {
     }
 
     /// # Errors
-    /// Besides those of the trait `invalid-request` for a λ that is negative or not finite, an s outside `k..=p` and no
-    /// starts.
+    /// Besides those of the trait, `invalid-request` for a λ that is negative or not finite, an s outside `k..=p`, or
+    /// no starts.
     fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
         let (n, p, k) = (rows.n() as u64, rows.dimension(), request.k);
         check(&INFO, p, n, request)?;
@@ -176,7 +177,7 @@ mod tests {
     use super::*;
     use crate::{generator, testing::gaussian_rows};
 
-    /// Every set of s of p rows.
+    /// All sets of s of p features.
     fn supports(p: usize, s: usize) -> Vec<Vec<usize>> {
         (0_u32..1 << p)
             .filter(|set| set.count_ones() as usize == s)
@@ -184,8 +185,8 @@ mod tests {
             .collect()
     }
 
-    /// The best of 50 starts is the best of all supports, on twelve tables without structure, where the relaxed start alone
-    /// is not always.
+    /// On twelve tables without structure the best of 50 starts is the best of all supports; the relaxed start alone
+    /// not always is.
     #[test]
     fn many_starts_find_the_best_rows() {
         let (p, s, k) = (10, 4, 2);
@@ -218,7 +219,7 @@ mod tests {
         assert!((1..12).contains(&missed), "{missed}");
     }
 
-    /// As many numbers as columns but fewer rows: directions that no row has are filled up.
+    /// Fewer rows than components: missing directions are filled up.
     #[test]
     fn fewer_rows_than_components_are_no_error() {
         let rows = gaussian_rows(2, &[0.3; 12], 5);

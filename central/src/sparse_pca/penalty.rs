@@ -1,4 +1,4 @@
-//! λ where it is not given, and the rows that it does not rule out.
+//! The default λ, and the features that λ does not rule out.
 
 use eigenveil_estimation::fantope::AdmmSettings;
 use eigenveil_shared::Result;
@@ -6,27 +6,27 @@ use eigenveil_shared::Result;
 use super::second_moment::SecondMoment;
 use crate::parameter::LAMBDA;
 
-/// λ as a share of the largest entry beside the diagonal, where so few rows are left that this is soon solved.
+/// λ as a share of the largest off-diagonal entry, if that leaves few enough features.
 const DEFAULT_LAMBDA_SHARE: f64 = 0.1;
-/// Most rows that a λ which is not given leaves to the relaxation: so many take seconds, thousands minutes.
+/// Maximum number of features that the default λ leaves to the relaxation: 200 take seconds, thousands minutes.
 const MAX_CANDIDATES: usize = 200;
-/// Gap and iterations of a relaxation whose λ is not given: it is where a pursuit starts, as on a path of λ.
+/// Gap and iterations of a relaxation with the default λ: it only starts a pursuit, as on a path of λ.
 const COARSE_SOLVE: (f64, usize) = (1e-3, 300);
-/// Rows that it leaves for each that is asked for.
+/// Features that the default λ leaves for each one requested.
 const CANDIDATES_PER_FEATURE: usize = 4;
 
-/// A penalty, and the rows that matter under it.
+/// A penalty, and the features that matter under it.
 pub(super) struct Penalty {
     pub(super) lambda: f64,
-    /// Ascending: those with an entry beside the diagonal that is above λ, and of the others the k with the largest
-    /// diagonal. The relaxation has an optimum that is zero on the rest.
+    /// Ascending: those with an off-diagonal entry above λ, and of the others the k with the largest diagonal. The
+    /// relaxation has an optimum that is zero on the rest.
     pub(super) candidates: Vec<usize>,
-    /// How far the relaxation is solved: as usual where λ is given, otherwise to a gap of 1e-3.
+    /// Accuracy of the relaxation: the default for a given λ, otherwise a gap of 1e-3.
     pub(super) settings: AdmmSettings,
 }
 
 impl Penalty {
-    /// As given, or as is usual for s rows of the answer.
+    /// The given λ, or the default for s selected features.
     pub(super) fn new(
         moment: &SecondMoment,
         lambda: Option<f64>,
@@ -53,12 +53,12 @@ impl Penalty {
     }
 }
 
-/// The λ that leaves four rows for each of the s asked for, 200 at most; without s, and where there are not as many, a tenth of
-/// the largest entry beside the diagonal, or more where that would leave more than 200 rows.
+/// The λ that leaves four features for each of the s requested, 200 at most; without s, or if there are fewer, a tenth
+/// of the largest off-diagonal entry, or more if that would leave more than 200 features.
 fn default_lambda(largest: &[f64], support: Option<usize>) -> f64 {
     let mut sizes = largest.to_vec();
     sizes.sort_unstable_by(|a, b| b.total_cmp(a));
-    // What leaves as many rows as there are larger ones.
+    // This value leaves as many features as there are larger entries.
     let leaves = |rows: usize| sizes.get(rows).copied();
     let share = DEFAULT_LAMBDA_SHARE * sizes.first().copied().unwrap_or(0.0);
     let most = leaves(MAX_CANDIDATES).unwrap_or(0.0);

@@ -1,4 +1,4 @@
-//! The rows' second moment as `sparse-pca` needs it.
+//! The second-moment matrix as `sparse-pca` needs it.
 
 use eigenveil_estimation::linalg::{
     GramSum, Symmetric, cross_product, packed_to_dense, product, tall_cross_product, tall_product,
@@ -8,16 +8,16 @@ use nalgebra::DMatrix;
 
 use crate::Rows;
 
-/// Largest dimension whose matrix is formed where there are fewer rows: it holds 128 MB.
+/// Maximum dimension whose matrix is formed if there are fewer rows: it takes 128 MB.
 const MAX_MATRIX_DIMENSION: usize = 4_000;
-/// Columns of the matrix that are made and forgotten together.
+/// Columns of the matrix computed at a time.
 const PANEL_COLUMNS: usize = 256;
 
 /// `(1/n)Σxxᵀ`.
 pub(super) enum SecondMoment {
     /// As a `p × p` matrix.
     Matrix(DMatrix<f64>),
-    /// By the rows over √n, a column each (`p × n`), where there are fewer rows than columns and many columns.
+    /// As the rows over √n, one column each (`p × n`), if there are many columns and fewer rows.
     Rows(DMatrix<f64>),
 }
 
@@ -32,7 +32,7 @@ impl SecondMoment {
         Self::Rows(DMatrix::from_iterator(p, n, values.map(|x| x / scale)))
     }
 
-    /// The diagonal, and in each row the largest magnitude beside it.
+    /// The diagonal, and in each row the largest off-diagonal magnitude.
     pub(super) fn row_sizes(&self) -> (Vec<f64>, Vec<f64>) {
         let p = self.dimension();
         let (mut diagonal, mut largest) = (vec![0.0; p], vec![0.0_f64; p]);
@@ -56,7 +56,7 @@ impl SecondMoment {
         (diagonal, largest)
     }
 
-    /// Its part on these coordinates.
+    /// The submatrix of these coordinates.
     pub(super) fn block(&self, coordinates: &[usize]) -> DMatrix<f64> {
         match self {
             Self::Matrix(matrix) => matrix.select_rows(coordinates).select_columns(coordinates),
@@ -79,7 +79,7 @@ impl Symmetric for SecondMoment {
         }
     }
 
-    /// Only what meets a row of the block that is not zero is multiplied.
+    /// Zero rows of the block are skipped.
     fn times(&self, block: &DMatrix<f64>) -> DMatrix<f64> {
         let active: Vec<usize> = (0..block.nrows())
             .filter(|&row| block.row(row).iter().any(|x| *x != 0.0))

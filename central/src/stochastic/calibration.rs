@@ -1,4 +1,4 @@
-//! The noise of both algorithms, and what it gives to the whole run.
+//! The noise of both algorithms, and the guarantee for the whole run.
 
 use eigenveil_shared::{ErrorCode, Result, privacy::Budget};
 
@@ -8,15 +8,15 @@ use crate::{
     oja::gradient_sensitivity,
 };
 
-/// μ of DP-SPCA's formula, which leaves it open in (0, 1): `1/μ(1−μ)` is smallest here.
+/// μ of DP-SPCA's formula, which leaves it open in (0, 1): this value minimizes `1/μ(1−μ)`.
 const MU: f64 = 0.5;
-/// Part of the squared privacy parameter of `dp-vrpca` that goes to the full gradients: their noise stays for a whole
-/// epoch, that of the differences is averaged over its steps.
+/// Share of the squared privacy parameter of `dp-vrpca` for the full gradients: their noise remains for a whole epoch,
+/// that of the differences is averaged over its steps.
 const FULL_SHARE: f64 = 0.75;
-/// Parts of the published noise tried for the full gradient in [`VrNoise::published_epsilon`].
+/// Shares of the published noise tried for the full gradient in [`VrNoise::published_epsilon`].
 const SPLITS: [f64; 4] = [0.02, 0.1, 0.3, 0.6];
 
-/// How a run is divided.
+/// Sizes of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct StepPlan {
     /// Rows n.
@@ -34,8 +34,8 @@ impl StepPlan {
         self.steps as u64 * self.epochs as u64
     }
 
-    /// Adds all steps to `run`: noise `z` per unit of the bound of a row's share. Where every step takes all rows nothing is
-    /// sampled, and a pair of rows moves a sum by `sensitivity` of these units, which is less than twice the bound.
+    /// Adds all steps to `run`: noise `z` per unit of the bound on a row's summand. If every step uses all rows there
+    /// is no sampling, and a pair of rows moves a sum by `sensitivity` of these units, less than twice the bound.
     fn account(&self, run: &mut RunAccountant, z: f64, sensitivity: f64) -> Result<()> {
         if self.rate < 1.0 {
             run.subsampled(self.rate, z, self.all_steps())?;
@@ -59,7 +59,7 @@ pub(super) fn published_vrpca_sd(budget: Budget, plan: StepPlan) -> f64 {
         / (plan.n as f64 * budget.epsilon())
 }
 
-/// Noise of `dp-spca`: its standard deviation on the sum of a sample, 0 for none.
+/// Noise of `dp-spca`: its standard deviation on the sum of a sample, 0 without noise.
 pub(super) fn spca_noise(
     target: PrivacyTarget,
     plan: StepPlan,
@@ -82,19 +82,19 @@ pub(super) fn spca_noise(
     Ok((sd, guarantee(target, holds)))
 }
 
-/// Noise of `dp-vrpca`. All three zero: none.
+/// Noise of `dp-vrpca`; all zero without noise.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct VrNoise {
     /// Standard deviation on the full sum `Σx(xᵀṼ)`, once an epoch.
     pub(super) full_sd: f64,
-    /// On the sum over a sample of `x(xᵀ(V − Ṽ))`, per unit of `‖V − Ṽ‖`, which is public.
+    /// Standard deviation on the sum over a sample of `x(xᵀ(V − Ṽ))`, per unit of `‖V − Ṽ‖`, which is public.
     pub(super) difference: f64,
-    /// On the whole (mean) gradient of every step, as printed.
+    /// Standard deviation on the whole (mean) gradient of every step, as published.
     pub(super) step_sd: f64,
 }
 
 impl VrNoise {
-    /// The noise of this calibration, and what holds.
+    /// The noise of this calibration, and its guarantee.
     pub(super) fn new(
         target: PrivacyTarget,
         plan: StepPlan,
@@ -126,7 +126,7 @@ impl VrNoise {
         plan: StepPlan,
         sensitivity: f64,
     ) -> Result<(Self, Option<f64>)> {
-        // With much noise a subsampled run has μ² = mT(qΔ/z)², Δ = 1 or 2, the full releases m/z².
+        // For large noise a subsampled run has μ² = mT(qΔ/z)², Δ = 1 or 2, the full releases m/z².
         let swing = if plan.rate < 1.0 {
             neighbours.gradient_sensitivity() * plan.rate
         } else {
@@ -149,8 +149,8 @@ impl VrNoise {
         Ok((noise, true_epsilon(&run(difference)?, budget.delta())?))
     }
 
-    /// The ε of fresh noise on every whole gradient `S/B + Ã/n`: no more than that of S and Ã released each with its part of
-    /// the noise, whatever the part; the differences S are clipped to norm 1.
+    /// The ε of fresh noise on every whole gradient `S/B + Ã/n`: at most that of releasing S and Ã separately, each
+    /// with a share of the noise, for any share; the differences S are clipped to norm 1.
     fn published_epsilon(
         self,
         neighbours: Neighbours,
@@ -179,7 +179,7 @@ impl VrNoise {
     }
 }
 
-/// By privacy losses; where these are too large for that, by Rényi divergences; `None` where that fails too.
+/// By privacy losses; if these are too large, by Rényi divergences; `None` if that fails too.
 fn true_epsilon(run: &RunAccountant, delta: f64) -> Result<Option<f64>> {
     match run.epsilon(delta) {
         Ok(epsilon) => Ok(Some(epsilon)),
@@ -193,7 +193,7 @@ fn true_epsilon(run: &RunAccountant, delta: f64) -> Result<Option<f64>> {
 
 fn guarantee(target: PrivacyTarget, true_epsilon: Option<f64>) -> RunGuarantee {
     let note = (target.calibration == CentralCalibration::AsPublished).then(|| {
-        "the published noise relies on amplification by sampling, which noise far below the gradients does not give"
+        "the published noise relies on amplification by sampling, which does not work for noise far below the gradients"
             .to_owned()
     });
     target.guarantee(true_epsilon, note)
@@ -218,7 +218,7 @@ mod tests {
         }
     }
 
-    /// The run is composed here anew: all of the budget is used, half the noise breaks it.
+    /// Composes the run again: all of the budget is used, and half the noise exceeds it.
     #[test]
     fn half_the_noise_of_spca_breaks_the_budget() {
         for neighbours in Neighbours::ALL {
@@ -257,8 +257,8 @@ mod tests {
         }
     }
 
-    /// By another accountant, written apart: a9a, T = n, δ = 1e-3, zero-out. DP-SPCA's true ε is 8.8 at 0.5 and about 100 at 1; at 0.1 the
-    /// claim holds. DP-VRPCA's (m = 10) is about 1 at a claimed 0.1 and above 1,000 at 0.5.
+    /// Values from an independent accountant: a9a, T = n, δ = 1e-3, zero-out. DP-SPCA's true ε is 8.8 at 0.5 and about
+    /// 100 at 1; at 0.1 the claim holds. DP-VRPCA's (m = 10) is about 1 at a claimed 0.1 and above 1,000 at 0.5.
     #[test]
     fn what_the_printed_noise_gives_has_the_independent_values() {
         let plan = StepPlan {

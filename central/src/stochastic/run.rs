@@ -1,4 +1,4 @@
-//! The iterate of both algorithms, from the random start to the answer.
+//! The iterate of both algorithms, from the random start to the result.
 
 use eigenveil_estimation::{
     linalg::{cross_product, fix_signs, top_k},
@@ -15,28 +15,28 @@ use crate::{
     trace::Tracer,
 };
 
-/// The longest step of a run without noise: nearly a power step wherever variances are above 1/1,000.
+/// Maximum step size of a run without noise: nearly a power step for variances above 1/1,000.
 const MAX_STEP_SIZE: f64 = 1_000.0;
-/// Part of the steps of an averaged run that is left out of the average, for the iterate to arrive.
+/// Share of the steps of an averaged run that the average omits.
 const BURN_IN_SHARE: f64 = 1.0 / 3.0;
 
-/// η of every step.
+/// η by step.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum StepSizes {
-    /// The same, as the paper takes it.
+    /// Constant, as in the paper.
     Constant(f64),
     /// `c/(o + t)`.
     Falling(StepSize),
 }
 
 impl StepSizes {
-    /// `share/R`, R a bound on the noise of a gradient: where a direction is to be found at all its variance is above R,
-    /// and such a step is long. `noise` is of spectral norm, 0 for none.
+    /// `share/R`, R a bound on the noise of a gradient: a direction that can be found at all has a variance above R, so
+    /// such a step is long. `noise` is a spectral norm, 0 without noise.
     pub(super) fn for_noise(share: f64, noise: f64) -> Self {
         Self::Constant((share / noise).min(MAX_STEP_SIZE))
     }
 
-    /// What [`StepSize::for_variance`] gives: all of the schedule or its first step.
+    /// The schedule of [`StepSize::for_variance`], or constantly its first step.
     pub(super) fn for_variance(variance: f64, falling: bool) -> Result<Self> {
         let usual = StepSize::for_variance(DEFAULT_NUMERATOR, variance)?;
         Ok(if falling {
@@ -55,29 +55,29 @@ impl StepSizes {
     }
 }
 
-/// The step a user set, if any.
+/// The step size set by the user, if any.
 pub(super) fn explicit_step(step: Option<f64>) -> Result<Option<StepSizes>> {
     step.map(|step| STEP_SIZE.check(step)).transpose()?;
     Ok(step.map(StepSizes::Constant))
 }
 
-/// `sd·(√p + √k)`: the usual spectral norm of a `p × k` matrix of independent `N(0, sd²)`.
+/// `sd·(√p + √k)`: the typical spectral norm of a `p × k` matrix of independent `N(0, sd²)`.
 pub(super) fn typical_spectral_norm(sd: f64, (p, k): (usize, usize)) -> f64 {
     sd * ((p as f64).sqrt() + (k as f64).sqrt())
 }
 
-/// Whether the paper's noise is wanted; its own numbers of steps and rows come with it.
+/// Whether the paper's noise is used; its numbers of steps and rows come with it.
 pub(super) fn is_as_published(privacy: &Privacy) -> bool {
     privacy.calibration() == Some(CentralCalibration::AsPublished)
 }
 
-/// A frame that moves by noisy gradients and is made orthonormal by its polar factor.
+/// A frame updated by noisy gradients and orthonormalised by its polar factor.
 pub(super) struct StochasticRun<'a> {
     rows: &'a Rows,
     frame: DMatrix<f64>,
-    /// Average of `Vᵀ·gradient`, iterate_sum ones weighing more: what orders the columns, at no cost of privacy.
+    /// Weighted average of `Vᵀ·gradient`, later ones weighing more: orders the columns at no privacy cost.
     scatter: DMatrix<f64>,
-    /// Sum of the iterate_sum iterates, which the polar factor keeps from turning; their own polar factor is the answer.
+    /// Sum of the iterates after the burn-in, which the polar factor keeps aligned; its polar factor is the result.
     iterate_sum: Option<DMatrix<f64>>,
     /// StepSizes before the first of these.
     burn_in: usize,
@@ -87,8 +87,8 @@ pub(super) struct StochasticRun<'a> {
 }
 
 impl<'a> StochasticRun<'a> {
-    /// At a uniformly random frame. `averaged`: the answer is the mean of the iterate_sum iterates, in which the noise of the
-    /// steps averages out, and not the last one.
+    /// Starts at a uniformly random frame. If `averaged`, the result is the mean of the iterates after the burn-in, in
+    /// which the noise of the steps averages out, instead of the last one.
     pub(super) fn start(
         rows: &'a Rows,
         request: &Request<'a>,
@@ -105,7 +105,7 @@ impl<'a> StochasticRun<'a> {
             iterate_sum: averaged.then(|| DMatrix::zeros(p, k)),
             burn_in: (steps as f64 * BURN_IN_SHARE) as usize,
             steps_done: 0,
-            // All of a short run, a hundred of a long one.
+            // Every step of a short run, a hundred of a long one.
             trace_every: steps.div_ceil(100),
             tracer: Tracer::new(request.truth),
         })
@@ -116,7 +116,7 @@ impl<'a> StochasticRun<'a> {
         &self.frame
     }
 
-    /// `V ← polar(V + η·gradient)`; `passes` over the rows so far, for the trace.
+    /// `V ← polar(V + η·gradient)`; `passes` is the number of passes over the rows so far, for the trace.
     pub(super) fn step(&mut self, gradient: &DMatrix<f64>, size: f64, passes: f64) -> Result<()> {
         self.steps_done += 1;
         let seen = cross_product(&self.frame, gradient);
@@ -136,7 +136,7 @@ impl<'a> StochasticRun<'a> {
         Ok(())
     }
 
-    /// The mean of the iterates after the first third, if there are any and they are averaged, or the last one.
+    /// The mean of the iterates after the burn-in if they are averaged, otherwise the last iterate.
     fn answer(&self) -> Result<DMatrix<f64>> {
         match &self.iterate_sum {
             Some(iterate_sum) if self.steps_done > self.burn_in => polar(iterate_sum),

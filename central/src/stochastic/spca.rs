@@ -17,7 +17,7 @@ pub(crate) static INFO: AlgorithmInfo = AlgorithmInfo {
     name: "dp-spca",
     source: "Shang et al. 2021, Algorithm 1",
     description: "stochastic gradient ascent over sampled rows with noise on every step",
-    guarantee: "accounted: (eps,delta) by the privacy losses of all sampled steps; the published noise gives tens to hundreds at a claimed 1",
+    guarantee: "accounted: (eps,delta) by the privacy losses of all sampled steps; the published noise has a true eps of tens to hundreds at a claimed 1",
     parameters: &[ITERATIONS, BATCH, STEP_SIZE],
     ..AlgorithmInfo::private(|options| {
         Ok(Box::new(DpSpca {
@@ -33,13 +33,13 @@ const DEFAULT_STEPS: usize = 60;
 
 /// `dp-spca`: `V ← polar(V + η/B·(Σ x(xᵀV) + N(0, sd²)))` over Poisson samples of B rows on average.
 ///
-/// * `accounted`: sd by the privacy losses of T samples; B = n, T = 60. Sampling gives back no more than what fewer rows
-///   cost, and between `replace` neighbours a sum over all rows moves by √2 (1 for k = 1) where a sampled one may by 2. The
-///   answer is the polar factor of the mean of the last two thirds of the iterates. η = 1/R, R the usual spectral norm of
-///   the noise on `Σ/B`, its own and the sample's; at most 1,000.
-/// * `as-published`: sd = Bλ₁ with `λ₁² = 20Tα/(n²εμ)`, `α = ln(1/δ)/((1−μ)ε) + 1`, μ = 1/2, G = 1; B = 1, T = n; the last
-///   iterate. StepSizes `c/(o + t)` as `minibatch-oja`'s, or constant. The paper's is `1/2n`: with T = n no direction grows by
-///   more than √e, so the answer stays where it began.
+/// * `accounted`: sd by the privacy losses of T samples; B = n, T = 60. Sampling gains no more than the smaller batch
+///   costs, and between `replace` neighbours a sum over all rows moves by √2 (1 for k = 1), a sampled one by up to 2.
+///   The result is the polar factor of the mean of the last two thirds of the iterates. η = 1/R, R the typical spectral
+///   norm of the noise on `Σ/B` plus its sampling error; at most 1,000.
+/// * `as-published`: sd = Bλ₁ with `λ₁² = 20Tα/(n²εμ)`, `α = ln(1/δ)/((1−μ)ε) + 1`, μ = 1/2, G = 1; B = 1, T = n; the
+///   last iterate. StepSizes `c/(o + t)` as `minibatch-oja`'s, or constant. The paper's is `1/2n`: with T = n no
+///   direction grows by more than √e, so the result stays close to the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DpSpca {
     /// T.

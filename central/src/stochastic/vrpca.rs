@@ -18,8 +18,8 @@ use crate::{
 pub(crate) static INFO: AlgorithmInfo = AlgorithmInfo {
     name: "dp-vrpca",
     source: "Shang et al. 2021, Algorithm 2",
-    description: "a noisy full gradient once an epoch, then sampled corrections to it with noise that follows the distance gone",
-    guarantee: "accounted: (eps,delta), full gradients and sampled differences composed by their privacy losses; the published noise gives hundreds at a claimed 1",
+    description: "a noisy full gradient once an epoch, then sampled corrections with noise proportional to the distance moved",
+    guarantee: "accounted: (eps,delta), full gradients and sampled differences composed by their privacy losses; the published noise has a true eps of hundreds at a claimed 1",
     parameters: &[EPOCHS, ITERATIONS, BATCH, STEP_SIZE],
     ..AlgorithmInfo::private(|options| {
         Ok(Box::new(DpVrpca {
@@ -31,25 +31,25 @@ pub(crate) static INFO: AlgorithmInfo = AlgorithmInfo {
     })
 };
 
-/// Epochs, steps of each, and steps to a pass over the rows, unless published.
+/// Default epochs, steps per epoch, and steps per pass over the rows, unless as published.
 const DEFAULT_EPOCHS: usize = 30;
 const DEFAULT_STEPS: usize = 3;
 const STEPS_PER_PASS: usize = 2;
-/// η as a part of the reciprocal noise of a full gradient.
+/// η relative to the reciprocal noise of a full gradient.
 const STEP_SHARE: f64 = 0.2;
 
 /// `dp-vrpca`: each epoch releases `Ã = Σx(xᵀṼ)` at its start Ṽ, then makes T steps
 /// `V ← polar(V + η(Ã/n + S/B))`, `S = Σ x(xᵀ(V − Ṽ))` over a Poisson sample of B rows on average.
 ///
-/// * `accounted`: noise on Ã for its sensitivity (1, or √2 between `replace` neighbours with k > 1) and on S for `‖V − Ṽ‖`
-///   (spectral), which is public: `‖x(xᵀD)‖_F = ‖x‖‖Dᵀx‖ ≤ ‖D‖`. All mT + m releases are composed; three quarters of the
-///   budget (in μ²) for the full ones. m = 30, T = 3, B = ⌈n/2⌉. The answer is the polar factor of the mean of the last two
-///   thirds of the iterates.
+/// * `accounted`: noise on Ã for its sensitivity (1, or √2 between `replace` neighbours with k > 1) and on S for `‖V −
+///   Ṽ‖` (spectral), which is public: `‖x(xᵀD)‖_F = ‖x‖‖Dᵀx‖ ≤ ‖D‖`. All mT + m releases are composed; the full
+///   gradients get three quarters of the budget (in μ²). m = 30, T = 3, B = ⌈n/2⌉. The result is the polar factor of
+///   the mean of the last two thirds of the iterates.
 /// * `as-published`: fresh noise `λ₂² = Tm ln(1/δ)/(n²ε²)` on the gradient of every step; B = 1, T = n,
 ///   `m = ⌈ln(n²ε²/(p ln(1/δ)))⌉` (its constants 1, γ = 0); differences are clipped to norm 1, the paper's G.
-/// * Step: `0.2/R`, R the usual spectral norm of the noise on `Ã/n` and of what sampling adds, at most 1,000; as published
-///   `c/(o + 1)`, [`StepSize::for_variance`](crate::oja::StepSize::for_variance)'s first; or as set. The paper's is `1/n`,
-///   with which no direction grows by more than e in an epoch.
+/// * Step: `0.2/R`, R the typical spectral norm of the noise on `Ã/n` plus the sampling error, at most 1,000; as
+///   published `c/(o + 1)`, the first of [`StepSize::for_variance`](crate::oja::StepSize::for_variance); or the
+///   setting. With the paper's `1/n` no direction grows by more than e in an epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DpVrpca {
     /// m.
@@ -163,8 +163,8 @@ fn full_gradient(
     full / rows.n() as f64
 }
 
-/// `(Σ x(xᵀD) + noise)/B` over a sample, for D = `away`; every summand clipped to `‖D‖`, the bound the noise is for, or, as
-/// published, to 1.
+/// `(Σ x(xᵀD) + noise)/B` over a sample, for D = `away`; every summand is clipped to `‖D‖`, the bound the noise is
+/// calibrated for, or, as published, to 1.
 fn difference(
     batches: &Batches<'_>,
     away: DMatrix<f64>,
@@ -188,7 +188,7 @@ fn difference(
 }
 
 fn too_many_steps_error() -> Error {
-    Error::invalid_request("epochs times iterations are more than this machine counts; use fewer")
+    Error::invalid_request("epochs times iterations exceeds what this machine can count; use fewer")
 }
 
 #[cfg(test)]
@@ -202,7 +202,7 @@ mod tests {
         step_sd: 0.0,
     };
 
-    /// Zero rows: what is left is the noise. 40,000 entries: relative standard error 0.35 %, bound 3 %, false alarm far
+    /// On zero rows only the noise remains. 40,000 entries: relative standard error 0.35 %, bound 3 %, false alarm far
     /// below 1e-9; half the noise is off by 50 %.
     #[test]
     fn both_noises_have_their_size() {
@@ -219,7 +219,7 @@ mod tests {
         assert!((sd / (0.5 * 0.7 / 4.0) - 1.0).abs() < 0.03, "{sd}");
     }
 
-    /// No row's share is above `‖D‖`, and one along D's largest direction attains it.
+    /// No row's summand exceeds `‖D‖`, and one along D's largest direction attains it.
     #[test]
     fn a_rows_share_is_within_the_distance() {
         let rows = gaussian_rows(1, &[5.0, 0.0, 0.0], 2);

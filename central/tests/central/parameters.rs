@@ -30,7 +30,7 @@ fn other(info: &AlgorithmInfo, parameter: &Parameter) -> Value {
     match (parameter.name, parameter.kind) {
         ("batch", _) if has_constants(info) => Value::Count(3_000),
         ("batch", _) => Value::Count(90),
-        ("columns", _) => Value::Count(3),
+        ("block-size", _) => Value::Count(3),
         ("support", _) => Value::Count(2),
         ("group-rows", _) => Value::Count(25),
         ("lambda", _) => Value::Number(1e-6),

@@ -20,14 +20,17 @@ use crate::tables::{
 fn a_stream_of_whole_tables_is_the_power_method() {
     let (steps, k) = (6, 2);
     for (name, rows) in real_tables() {
-        let shape = BlockSettings {
+        let settings = BlockSettings {
             iterations: Some(steps),
-            columns: Some(4),
+            block_size: Some(4),
         };
         let request = Request::nonprivate(k);
-        let power = fitted(&NoisyPower { shape }, &rows, &request, 2);
+        let power = fitted(&NoisyPower { settings }, &rows, &request, 2);
         let mut stream = (0..steps).flat_map(|_| rows.stream());
-        let method = StreamingPower { shape, block: None };
+        let method = StreamingPower {
+            settings,
+            block: None,
+        };
         let n = (rows.n() * steps) as u64;
         let streamed =
             method.fit_stream(&mut stream, rows.dimension(), n, &request, &mut seeded(2));
@@ -74,9 +77,9 @@ fn the_noise_is_what_the_budget_needs() {
             })
             .collect();
         let rows = clipped(&raw, 1.0);
-        let shape = BlockSettings {
+        let settings = BlockSettings {
             iterations: Some(steps),
-            columns: Some(columns),
+            block_size: Some(columns),
         };
         let products = (columns * steps) as f64;
         let printed = (4.0 * products * (1.0 / delta).ln()).sqrt() / epsilon;
@@ -110,7 +113,7 @@ fn the_noise_is_what_the_budget_needs() {
             let request = Request::new(columns, private(epsilon, delta, neighbours, calibration));
             let (mut square, mut told) = (0.0, 0.0);
             for seed in 0..6 {
-                let fit = fitted(&PrivatePower { shape }, &rows, &request, seed);
+                let fit = fitted(&PrivatePower { settings }, &rows, &request, seed);
                 let within = fit.subspace.rows(0, columns).clone_owned();
                 let across =
                     fit.subspace.rows(columns, d - columns) * within.try_inverse().unwrap();
@@ -132,9 +135,9 @@ fn both_noise_scales_are_told() {
     let rows = table_of_zeros(40, 50);
     // The published σ grows with √m and the accounted one does not.
     let over = |columns| {
-        let shape = BlockSettings {
+        let settings = BlockSettings {
             iterations: Some(5),
-            columns: Some(columns),
+            block_size: Some(columns),
         };
         let privacy = private(
             1.0,
@@ -142,7 +145,12 @@ fn both_noise_scales_are_told() {
             Neighbours::ZeroOut,
             CentralCalibration::Accounted,
         );
-        let fit = fitted(&PrivatePower { shape }, &rows, &Request::new(2, privacy), 9);
+        let fit = fitted(
+            &PrivatePower { settings },
+            &rows,
+            &Request::new(2, privacy),
+            9,
+        );
         assert_eq!(
             diagnostic(&fit, "noise_sd"),
             diagnostic(&fit, "accounted_noise_sd")
@@ -204,11 +212,11 @@ fn the_trace_follows_the_error_and_the_variance() {
         truth: Some(&truth),
         ..Request::nonprivate(2)
     };
-    let shape = BlockSettings {
+    let settings = BlockSettings {
         iterations: None,
-        columns: Some(2),
+        block_size: Some(2),
     };
-    let fit = fitted(&PrivatePower { shape }, &rows, &request, 3);
+    let fit = fitted(&PrivatePower { settings }, &rows, &request, 3);
     let last = fit.trace.last().unwrap();
     assert!(last.error < 1e-6, "{last:?}");
     let captured = rows.sum_of_outer_products().symmetric_eigenvalues();

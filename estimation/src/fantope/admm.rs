@@ -17,11 +17,11 @@ use nalgebra::DMatrix;
 
 use super::{
     anderson::Anderson,
-    lambda::largest_useful_lambda,
-    problem::{Found, ScaledProblem},
+    elementwise::{PANEL, Sums, dual_matrix, rescale_dual, retarget, sweep},
+    lambda::max_useful_lambda,
+    problem::{ScaledProblem, ScaledSolution},
     screening::Screen,
     spectrum::{Bound, Factor, FullSpectrum, SpectralSolver, WarmSpectrum},
-    sweep::{PANEL, Sums, dual_matrix, rescale_dual, retarget, sweep},
 };
 use crate::cancel::Cancel;
 use crate::linalg::{add_outer_lower, outer_scaled, require_square_and_finite};
@@ -35,7 +35,7 @@ const IMBALANCE: f64 = 3.0;
 const START_RHO: f64 = 1.0;
 /// After every change ρ rests longer by this factor: with ever longer stretches of a fixed ρ, on
 /// each of which convergence is proved, the iteration cannot be kept from converging by the changes.
-const PATIENCE_GROWTH: f64 = 1.1;
+const REST_GROWTH: f64 = 1.1;
 /// The gap costs a factorisation or an eigenvalue computation: it is computed when the residuals are small, and this often.
 const GAP_EVERY: usize = 20;
 /// Relative residuals must be below this multiple of the tolerance of the gap.
@@ -43,9 +43,9 @@ const RESIDUAL_FACTOR: f64 = 10.0;
 /// Anderson acceleration starts here: what is easy is done by then.
 const ACCELERATE_FROM: usize = 20;
 /// Least rest of ρ under acceleration, which forgets at every change.
-const ACCELERATED_REST: f64 = 10.0;
+const ACCELERATED_RESIDUAL: f64 = 10.0;
 /// Iterations before a small gap is enough, whatever the residuals: within the tolerance, or within the noise.
-const PATIENT_FOR: usize = 200;
+const FULL_RATE_ITERATIONS: usize = 200;
 
 /// How the solver runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -268,15 +268,15 @@ fn solve_by(
     let screen = match method {
         Method::Fast => Screen::new(moment, k, lambda),
         Method::Plain => Screen {
-            joined: lambda < largest_useful_lambda(moment),
-            ..Screen::keep_all(p)
+            joined: lambda < max_useful_lambda(moment),
+            ..Screen::keep_every_row(p)
         },
     };
     let problem = ScaledProblem::new(moment, k, lambda, screen);
     let found = match problem.closed_form() {
         Some(found) => found,
         None => {
-            let partial = WarmSpectrum::pays(problem.s.nrows(), k);
+            let partial = WarmSpectrum::is_worthwhile(problem.s.nrows(), k);
             let spectrum: &mut dyn SpectralSolver = if partial && method == Method::Fast {
                 &mut WarmSpectrum::new()
             } else {
@@ -367,7 +367,7 @@ impl<'a> Solver<'a> {
         })
     }
 
-    fn run(mut self, cancel: Cancel<'_>) -> Result<Found> {
+    fn run(mut self, cancel: Cancel<'_>) -> Result<ScaledSolution> {
         let (k, tolerance) = (self.problem.k, self.settings.tolerance);
         let allowed = tolerance * self.unit;
         let enough = self.settings.noise_gap.map(|gap| gap / self.problem.scale);
@@ -408,7 +408,7 @@ impl<'a> Solver<'a> {
                     gap = self.best_bound - objective;
                 }
             }
-            let patient = iterations >= PATIENT_FOR;
+            let patient = iterations >= FULL_RATE_ITERATIONS;
             cancel.check()?;
             // The gap is the proof; the residuals only make the support sharper.
             let stop = if gap <= allowed && (small || patient) {
@@ -428,7 +428,7 @@ impl<'a> Solver<'a> {
             }
             if small {
                 // Residuals say done and the gap does not: was a direction missed?
-                self.spectrum.doubt();
+                self.spectrum.request_certificate();
             }
             if self.adapt(iterations, relative_primal, relative_dual) {
                 self.anderson.forget();
@@ -496,9 +496,9 @@ impl<'a> Solver<'a> {
         rescale_dual(&mut self.w, step, self.rho / adapted);
         self.rho = adapted;
         self.retarget();
-        self.patience *= PATIENCE_GROWTH;
+        self.patience *= REST_GROWTH;
         let rest = if iterations >= ACCELERATE_FROM {
-            self.patience.max(ACCELERATED_REST)
+            self.patience.max(ACCELERATED_RESIDUAL)
         } else {
             self.patience
         };
@@ -507,7 +507,13 @@ impl<'a> Solver<'a> {
     }
 
     /// The iterate as full matrices; `residuals` are the primal and the dual one.
-    fn found(self, x: &Factor, residuals: [f64; 2], iterations: usize, stop: Stop) -> Found {
+    fn found(
+        self,
+        x: &Factor,
+        residuals: [f64; 2],
+        iterations: usize,
+        stop: Stop,
+    ) -> ScaledSolution {
         let (step, rho) = (self.step(), self.rho);
         let mut z = self.w.map(|w| rho * w.clamp(-step, step));
         z.fill_diagonal(0.0);
@@ -521,7 +527,7 @@ impl<'a> Solver<'a> {
         }
         y.fill_upper_triangle_with_lower_triangle();
         let [primal_residual, dual_residual] = residuals;
-        Found {
+        ScaledSolution {
             x: outer_scaled(&x.vectors, &x.weights),
             y,
             z,

@@ -9,7 +9,7 @@ use nalgebra::DMatrix;
 
 use super::{
     admm::{Start, solve_from},
-    lambda::{automatic_lambda, largest_useful_lambda},
+    lambda::{automatic_lambda, max_useful_lambda},
     path::{STEPS, coarse, grid},
     refit::refit,
 };
@@ -53,7 +53,7 @@ pub fn cross_validate(
     cancel: Cancel<'_>,
 ) -> Result<CrossValidation> {
     let admm = coarse(settings);
-    let largest = largest_useful_lambda(&moment.dense());
+    let largest = max_useful_lambda(&moment.dense());
     let automatic = automatic_lambda(
         moment.noise(),
         moment.dimension(),

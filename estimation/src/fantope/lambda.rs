@@ -53,7 +53,7 @@ pub fn negligible_gap(noise: &NoiseModel, k: usize, n: u64) -> f64 {
 }
 
 /// `max_{i≠j} |S̃ᵢⱼ|`: at or above it a diagonal solution is optimal (it may be so earlier).
-pub fn largest_useful_lambda(moment: &DMatrix<f64>) -> f64 {
+pub fn max_useful_lambda(moment: &DMatrix<f64>) -> f64 {
     let mut largest = 0.0_f64;
     for j in 0..moment.ncols() {
         for i in 0..moment.nrows() {
@@ -121,6 +121,6 @@ mod tests {
             assert_eq!(error.code(), ErrorCode::InvalidRequest);
         }
         let moment = nalgebra::dmatrix![9.0, -3.0; -3.0, 1.0];
-        assert_eq!(largest_useful_lambda(&moment), 3.0);
+        assert_eq!(max_useful_lambda(&moment), 3.0);
     }
 }

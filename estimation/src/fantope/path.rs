@@ -11,7 +11,7 @@ use nalgebra::DMatrix;
 
 use super::{
     admm::{AdmmSettings, solve_from},
-    lambda::{automatic_lambda, largest_useful_lambda},
+    lambda::{automatic_lambda, max_useful_lambda},
     refit::refit,
 };
 use crate::{
@@ -28,7 +28,7 @@ const TOLERANCE: f64 = 1e-3;
 /// Iterations for one λ on a path; one that needs more is taken where it stands.
 const ITERATIONS: usize = 300;
 /// Largest dimension for which the row norms of every solution are told.
-pub const MOST_ROW_NORMS: usize = 100;
+pub const MAX_ROW_NORMS: usize = 100;
 /// To what share [`diagonal_lambda`] is found.
 const PRECISION: f64 = 1e-3;
 
@@ -90,7 +90,7 @@ pub fn lambda_path(
             converged: solution.converged(),
             entering: support.difference(&before).copied().collect(),
             leaving: before.difference(&support).copied().collect(),
-            row_norms: (p <= MOST_ROW_NORMS)
+            row_norms: (p <= MAX_ROW_NORMS)
                 .then(|| vectors.row_iter().map(|row| row.norm()).collect()),
         });
         before = support;
@@ -136,7 +136,7 @@ pub fn diagonal_lambda(moment: &DMatrix<f64>, k: usize) -> Result<f64> {
     if proves_diagonal(moment, chosen, others, low)? {
         return Ok(low);
     }
-    let mut high = largest_useful_lambda(moment);
+    let mut high = max_useful_lambda(moment);
     while high - low > PRECISION * high {
         let middle = 0.5 * (low + high);
         if proves_diagonal(moment, chosen, others, middle)? {
@@ -236,7 +236,7 @@ mod tests {
             assert!((found / exact - 1.0).abs() < 2e-3, "{found} {exact}");
             assert!(diagonal(&moment, k, 1.005 * found));
             assert!(!diagonal(&moment, k, 0.97 * found));
-            assert!(found <= largest_useful_lambda(&moment));
+            assert!(found <= max_useful_lambda(&moment));
         }
         let identity = DMatrix::identity(3, 3);
         assert_eq!(diagonal_lambda(&identity, 3).unwrap(), 0.0);

@@ -6,11 +6,11 @@ use nalgebra::DMatrix;
 use crate::linalg::{Symmetric, orthonormalize};
 
 /// Iterations over which the rows must stay before they are taken as found.
-const SETTLED: usize = 5;
+const MAX_ITERATIONS_WITHOUT_GAIN: usize = 5;
 
 /// The rows a pursuit ended on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pursued {
+pub struct PursuitResult {
     /// The rows of the start that it begins with, ascending.
     pub first: Vec<usize>,
     /// As many as asked for, ascending.
@@ -34,7 +34,7 @@ pub fn pursue(
     start: &DMatrix<f64>,
     rows: usize,
     max_iterations: usize,
-) -> Result<Pursued> {
+) -> Result<PursuitResult> {
     let (p, k) = start.shape();
     let refuse = |detail: String| Err(Error::invalid_request(detail));
     if matrix.dimension() != p {
@@ -55,7 +55,7 @@ pub fn pursue(
     let mut support = first.clone();
     let mut vectors = truncated(start, &support)?;
     let (mut iterations, mut unchanged) = (0, 0);
-    while unchanged < SETTLED && iterations < max_iterations {
+    while unchanged < MAX_ITERATIONS_WITHOUT_GAIN && iterations < max_iterations {
         iterations += 1;
         let image = filled_basis(&matrix.times(&vectors), &support)?;
         let next = largest_rows(&image, rows);
@@ -63,11 +63,11 @@ pub fn pursue(
         unchanged = if next == support { unchanged + 1 } else { 0 };
         support = next;
     }
-    Ok(Pursued {
+    Ok(PursuitResult {
         first,
         support,
         iterations,
-        settled: unchanged >= SETTLED,
+        settled: unchanged >= MAX_ITERATIONS_WITHOUT_GAIN,
     })
 }
 

@@ -47,16 +47,16 @@ impl<'a> Eigenvalues<'a> {
 
 /// What the floor says of one eigenvalue.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Judgement {
+pub struct EigenvalueVerdict {
     /// Above the threshold, between edge and threshold, or inside the noise.
     pub verdict: Verdict,
     /// The component behind it; `None` inside the noise.
     pub spike: Option<Spike>,
 }
 
-impl Judgement {
+impl EigenvalueVerdict {
     /// Whether the verdict is worth acting on.
-    pub(super) fn stands(&self) -> bool {
+    pub(super) fn is_above(&self) -> bool {
         self.verdict == Verdict::Above
     }
 }
@@ -101,7 +101,11 @@ impl Floor {
     }
 
     /// As [`from_leading`](Self::from_leading); `None` when all of the leading ones stand above the noise.
-    pub fn below(spectrum: &Eigenvalues<'_>, noise: &NoiseModel, n: u64) -> Result<Option<Self>> {
+    pub fn try_from_leading(
+        spectrum: &Eigenvalues<'_>,
+        noise: &NoiseModel,
+        n: u64,
+    ) -> Result<Option<Self>> {
         let Eigenvalues {
             leading: eigenvalues,
             trace,
@@ -125,11 +129,11 @@ impl Floor {
         let mut count = 0;
         loop {
             let counted = &eigenvalues[..count];
-            let (centre, law) = settle(counted, trace, p, |signal| {
+            let (centre, spectral_noise) = resolve(counted, trace, p, |signal| {
                 SpectralNoise::new(noise, p, count, n, signal)
             })?;
-            let edge = centre + law.edge();
-            let threshold = centre + law.threshold(p).max(rounding);
+            let edge = centre + spectral_noise.edge();
+            let threshold = centre + spectral_noise.threshold(p).max(rounding);
             let above = eigenvalues
                 .iter()
                 .take_while(|&&value| value > threshold)
@@ -141,7 +145,7 @@ impl Floor {
             if above <= count {
                 return Ok(Some(Self {
                     centre,
-                    noise: law,
+                    noise: spectral_noise,
                     edge,
                     threshold,
                     components_above: count,
@@ -152,12 +156,12 @@ impl Floor {
     }
 
     /// What the floor says of one eigenvalue of the noisy moment.
-    pub fn judge(&self, eigenvalue: f64) -> Judgement {
+    pub fn judge(&self, eigenvalue: f64) -> EigenvalueVerdict {
         self.judge_along(eigenvalue, 0.0)
     }
 
     /// As [`judge`](Self::judge) for an eigenvector v with this `m_v²/a²` under private centring.
-    pub(super) fn judge_along(&self, eigenvalue: f64, excess: f64) -> Judgement {
+    pub(super) fn judge_along(&self, eigenvalue: f64, excess: f64) -> EigenvalueVerdict {
         let verdict = if eigenvalue > self.threshold {
             Verdict::Above
         } else if eigenvalue > self.edge {
@@ -172,7 +176,7 @@ impl Floor {
                 noise.spike_from_eigenvalue(eigenvalue - self.centre)
             }
         };
-        Judgement { verdict, spike }
+        EigenvalueVerdict { verdict, spike }
     }
 
     /// What θ̂ and the expected squared cosine change by with the eigenvalue, the floor held fixed; `None` inside the noise.
@@ -213,15 +217,15 @@ const ROUNDS: usize = 200;
 /// θ̂ⱼ depends on b and, for `double-cap`, the noise on Σθ̂: with `θ̂ⱼ = λ̂ⱼ − b − lossⱼ` solved for Σθ̂ the
 /// rounds `Σθ̂ ← (Σ(λ̂ⱼ − lossⱼ) − k·tr S̃/p)/(1 − k/p)` rise from 0 to the fixed point (a smaller centre and
 /// less noise in the bulk mean less loss), mostly in under ten.
-pub(super) fn settle(
+pub(super) fn resolve(
     values: &[f64],
     trace: f64,
     p: usize,
-    law: impl Fn(f64) -> Result<SpectralNoise>,
+    noise_at: impl Fn(f64) -> Result<SpectralNoise>,
 ) -> Result<(f64, SpectralNoise)> {
     let mean = trace / p as f64;
     let mut signal = 0.0;
-    let mut noise = law(signal)?;
+    let mut noise = noise_at(signal)?;
     let mut centre = mean;
     for _ in 0..ROUNDS {
         let (mut sum, mut visible) = (0.0, 0.0);
@@ -238,7 +242,7 @@ pub(super) fn settle(
             break;
         }
         signal = next;
-        noise = law(signal)?;
+        noise = noise_at(signal)?;
         centre = mean - signal / p as f64;
     }
     Ok((centre, noise))
@@ -301,11 +305,12 @@ mod tests {
                     };
                     let unknown = of(None);
                     for norm in [1.0, 0.5 * (1.0 + signal), signal] {
-                        let law = of(Some(norm));
-                        assert!(unknown.bulk_radius >= law.bulk_radius * (1.0 - 1e-12));
-                        let strength =
-                            |law: &SpectralNoise| law.signal_variance + law.signal_variance_slope;
-                        assert!(strength(&unknown) >= strength(&law) * (1.0 - 1e-12));
+                        let spectral_noise = of(Some(norm));
+                        assert!(unknown.bulk_radius >= spectral_noise.bulk_radius * (1.0 - 1e-12));
+                        let strength = |spectral_noise: &SpectralNoise| {
+                            spectral_noise.signal_variance + spectral_noise.signal_variance_slope
+                        };
+                        assert!(strength(&unknown) >= strength(&spectral_noise) * (1.0 - 1e-12));
                     }
                     if p == 40 {
                         let radius = of(Some(1.0)).bulk_radius;
@@ -344,8 +349,8 @@ mod tests {
         let mut eigenvalues = vec![40.0, 12.0];
         eigenvalues.extend(std::iter::repeat_n(0.0, 3));
         let first_centre = 52.0 / 5.0;
-        let law = SpectralNoise::new(&NoiseModel::gaussian(1.0), 5, 0, 5, 0.0).unwrap();
-        assert!(12.0 < first_centre + law.threshold(5));
+        let spectral_noise = SpectralNoise::new(&NoiseModel::gaussian(1.0), 5, 0, 5, 0.0).unwrap();
+        assert!(12.0 < first_centre + spectral_noise.threshold(5));
         let floor = Floor::from_eigenvalues(&eigenvalues, &NoiseModel::gaussian(1.0), 5).unwrap();
         assert_eq!(floor.components_above, 2);
     }

@@ -12,30 +12,30 @@
 
 use eigenveil_shared::{estimate::Verdict, study::StudyParams};
 
-use super::components::Assessment;
+use super::components::FloorReport;
 
 /// Fewest loadings of one sign: by chance once in 32.
-const FEWEST_OF_ONE_SIGN: usize = 6;
+const MIN_OF_ONE_SIGN: usize = 6;
 /// Share of the squared length that one direction of centred rows hardly has.
 const LARGE_SHARE: f64 = 0.8;
 
 /// What to say where the leading component is probably the mean of the rows; `None` where nothing speaks for it, it does
 /// not stand above the noise, or the study centres.
-pub fn probably_the_mean(params: &StudyParams, assessment: &Assessment) -> Option<String> {
+pub fn probably_the_mean(params: &StudyParams, floor_report: &FloorReport) -> Option<String> {
     let preprocessing = params.preprocessing();
     let centres = preprocessing.features.iter().flatten();
     if preprocessing.centring.is_some() || centres.clone().any(|feature| feature.center != 0.0) {
         return None;
     }
-    let leading = assessment.components.first()?;
+    let leading = floor_report.components.first()?;
     if leading.verdict != Verdict::Above {
         return None;
     }
-    let total = assessment.total_variance.unwrap_or(1.0);
+    let total = floor_report.total_variance.unwrap_or(1.0);
     let share = leading.variance.map(|variance| variance / total);
     let large = share.filter(|share| *share >= LARGE_SHARE);
     let of_one_sign = clear_loadings_of_one_sign(&leading.loadings, leading.alignment());
-    let of_one_sign = of_one_sign.filter(|count| *count >= FEWEST_OF_ONE_SIGN);
+    let of_one_sign = of_one_sign.filter(|count| *count >= MIN_OF_ONE_SIGN);
     let reason = match (of_one_sign, large) {
         (None, None) => return None,
         (Some(count), _) => format!("its {count} clear loadings all have one sign"),

@@ -23,21 +23,21 @@ mod centring;
 mod components;
 mod from_data;
 mod groups;
-mod law;
 mod mean;
 mod measured;
 mod predict;
+mod spiked_model;
 mod warnings;
 
-pub use components::{Assessment, assess};
-pub use from_data::{Eigenvalues, Floor, Judgement};
-pub use law::{SpectralNoise, Spike};
+pub use components::{FloorReport, assess};
+pub use from_data::{EigenvalueVerdict, Eigenvalues, Floor};
 pub use mean::probably_the_mean;
 pub use measured::Measured;
 pub use predict::{
     PredictedComponent, Prediction, Spectrum, participants_for_error, participants_for_visibility,
     predict,
 };
+pub use spiked_model::{SpectralNoise, Spike};
 pub use warnings::{grouped, number_in_words, rounded_up};
 
 /// The noise of `double-cap` on rows of length one, for the tests of this folder.

@@ -2,10 +2,10 @@
 
 use eigenveil_shared::{Error, Result, mechanism::NoiseModel};
 
-use super::{SpectralNoise, Spike, law::NoiseProfile};
+use super::{SpectralNoise, Spike, spiked_model::NoiseProfile};
 
 /// More participants than this is "never".
-const MOST_PARTICIPANTS: f64 = 1e18;
+const MAX_PARTICIPANTS: f64 = 1e18;
 
 /// Spectrum of the noiseless second moment `E[xxᵀ]` of the prepared rows.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,25 +18,25 @@ pub struct Spectrum {
     /// `m_v²/a²` of every eigenvector, in the same order; empty without private centring.
     excess: Vec<f64>,
     /// The rest again, equal neighbours together: a flat bulk is one, whatever p is.
-    runs: Vec<Plateau>,
+    runs: Vec<EqualRun>,
 }
 
 /// Neighbours of the bulk that are equal.
 #[derive(Clone, Debug, PartialEq)]
-struct Plateau {
+struct EqualRun {
     eigenvalue: f64,
     excess: f64,
     count: f64,
 }
 
 /// Equal neighbours of the bulk, which has these excesses or none.
-fn runs(rest: &[f64], excess: &[f64]) -> Vec<Plateau> {
-    let mut runs: Vec<Plateau> = Vec::new();
+fn runs(rest: &[f64], excess: &[f64]) -> Vec<EqualRun> {
+    let mut runs: Vec<EqualRun> = Vec::new();
     for (j, &eigenvalue) in rest.iter().enumerate() {
         let excess = excess.get(j).copied().unwrap_or(0.0);
         match runs.last_mut() {
             Some(run) if run.eigenvalue == eigenvalue && run.excess == excess => run.count += 1.0,
-            _ => runs.push(Plateau {
+            _ => runs.push(EqualRun {
                 eigenvalue,
                 excess,
                 count: 1.0,
@@ -158,7 +158,7 @@ impl Spectrum {
     /// Over a flat bulk this is the closed form of [`SpectralNoise`]; for noise of one variance V it is `z = y + V m₀`, `cos² = 1 − V Σ 1/(y−λ_w)²`.
     /// What private centring adds along the mean, for the component (`excess`) and the others, comes in to
     /// first order.
-    fn emergence(&self, y: f64, excess: f64, profile: &NoiseProfile) -> Option<Emergence> {
+    fn emergence(&self, y: f64, excess: f64, profile: &NoiseProfile) -> Option<OutlierPosition> {
         if y <= self.rest[0] {
             return None;
         }
@@ -203,7 +203,7 @@ impl Spectrum {
         let slope = stretch + own0 * ds0 + own1 * ds1 + dmean;
         let place = y + own0 * s0 + own1 * s1 + mean;
         // Not finite where the sums overflow beside an equal eigenvalue.
-        (place.is_finite() && slope.is_finite() && h > 0.0).then_some(Emergence {
+        (place.is_finite() && slope.is_finite() && h > 0.0).then_some(OutlierPosition {
             place,
             slope,
             squared_cosine: slope / stretch,
@@ -213,7 +213,7 @@ impl Spectrum {
     /// How the leading eigenvalue `lambda` will show.
     fn spike(&self, lambda: f64, excess: f64, profile: &NoiseProfile) -> Option<Spike> {
         let theta = lambda - self.bulk;
-        if profile.is_silent() {
+        if profile.is_noiseless() {
             return (lambda > self.rest[0]).then_some(Spike {
                 theta,
                 displacement: theta,
@@ -231,7 +231,7 @@ impl Spectrum {
     /// Upper end of the noisy bulk above its centre: where the map λ ↦ λ̂ turns.
     fn edge(&self, profile: &NoiseProfile) -> f64 {
         let top = self.rest[0];
-        if profile.is_silent() {
+        if profile.is_noiseless() {
             return top - self.bulk;
         }
         let rises = |y: f64| {
@@ -269,7 +269,7 @@ impl Spectrum {
 }
 
 /// Where an eigenvalue shows in noise.
-struct Emergence {
+struct OutlierPosition {
     /// The noisy eigenvalue.
     place: f64,
     /// Its derivative by the noiseless one: positive where it shows at all.
@@ -420,7 +420,7 @@ fn fewest(
     while !holds(high)? {
         low = high;
         high *= 2;
-        if high as f64 > MOST_PARTICIPANTS {
+        if high as f64 > MAX_PARTICIPANTS {
             return Ok(None);
         }
     }
@@ -481,16 +481,16 @@ mod tests {
                     let bulk = (1.0 - theta) / p as f64;
                     let spectrum = Spectrum::new(p, vec![bulk + theta], bulk).unwrap();
                     let profile = spectrum.noise_of(&noise, n as f64).unwrap();
-                    let law = SpectralNoise::new(&noise, p, 1, n, theta).unwrap();
+                    let spectral_noise = SpectralNoise::new(&noise, p, 1, n, theta).unwrap();
                     let spread = spectrum.spike(bulk + theta, 0.0, &profile);
-                    let flat = law.spike_from_signal(theta);
+                    let flat = spectral_noise.spike_from_signal(theta);
                     assert_eq!(spread.is_some(), flat.is_some(), "{noise:?} θ = {theta}");
                     if let (Some(a), Some(b)) = (spread, flat) {
                         assert!((a.squared_cosine - b.squared_cosine).abs() < 1e-10);
                         assert!((a.displacement / b.displacement - 1.0).abs() < 1e-10);
                     }
                     if let NoiseModel::Gaussian { .. } = noise {
-                        assert!((spectrum.edge(&profile) - law.edge()).abs() < 1e-9);
+                        assert!((spectrum.edge(&profile) - spectral_noise.edge()).abs() < 1e-9);
                     }
                 }
             }

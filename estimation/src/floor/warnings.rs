@@ -1,23 +1,20 @@
 //! What an analyst must be told, in words.
 
-use super::{Floor, Judgement, Measured, Spectrum, centring, participants_for_visibility};
+use super::{EigenvalueVerdict, Floor, Measured, Spectrum, centring, participants_for_visibility};
 
 /// What a component that is not seen is taken to hold more than the rest, of the variance of unit rows, at most.
 const EXAMPLE_SHARE: f64 = 0.1;
 
-/// The warnings an assessment carries, most important first, and what it would take to see the components that are not
+/// The warnings an floor_report carries, most important first, and what it would take to see the components that are not
 /// seen where others are.
 pub(super) fn plain_words(
     measured: &Measured<'_>,
     floor: &Floor,
-    judgements: &[Judgement],
+    verdicts: &[EigenvalueVerdict],
 ) -> (Vec<String>, Option<String>) {
     let (mut warnings, mut rest) = (Vec::new(), None);
-    let k = judgements.len();
-    let standing = judgements
-        .iter()
-        .filter(|judgement| judgement.stands())
-        .count();
+    let k = verdicts.len();
+    let standing = verdicts.iter().filter(|judged| judged.is_above()).count();
     let place = format!("At n = {} and {}", grouped(measured.n), measured.setting);
     if standing == 0 {
         let mut text = format!(
@@ -25,7 +22,7 @@ pub(super) fn plain_words(
             plain(measured.spectrum.leading.first().copied().unwrap_or(0.0)),
             plain(floor.threshold),
         );
-        text.push_str(&outlook(measured, judgements, k.max(1)));
+        text.push_str(&outlook(measured, verdicts, k.max(1)));
         warnings.push(text);
     } else if standing < k {
         let others = if k - standing == 1 {
@@ -36,10 +33,10 @@ pub(super) fn plain_words(
         warnings.push(format!(
             "Only {standing} of the {k} components asked for stand above the noise; {others} mostly noise."
         ));
-        let words = outlook(measured, judgements, k).trim_start().to_owned();
+        let words = outlook(measured, verdicts, k).trim_start().to_owned();
         rest = (!words.is_empty()).then_some(words);
     }
-    warnings.extend(centring::not_evidence(measured, floor, judgements));
+    warnings.extend(centring::not_evidence(measured, floor, verdicts));
     if measured.vectors.nrows() == k && k > 0 {
         warnings.push(format!(
             "All {k} dimensions were asked for: the subspace is the whole space, and there is no noise bulk to measure."
@@ -50,11 +47,11 @@ pub(super) fn plain_words(
 
 /// How many participants it would take for the first `k`, as `eigenveil plan` says: if each of those that are not seen held
 /// a tenth of the variance of unit rows, and below which number it is hopeless.
-fn outlook(measured: &Measured<'_>, judgements: &[Judgement], k: usize) -> String {
+fn outlook(measured: &Measured<'_>, verdicts: &[EigenvalueVerdict], k: usize) -> String {
     let p = measured.spectrum.dimension;
-    let seen: Vec<f64> = judgements
+    let seen: Vec<f64> = verdicts
         .iter()
-        .filter(|judgement| judgement.stands())
+        .filter(|judged| judged.is_above())
         .filter_map(|j| Some(j.spike?.theta))
         .collect();
     let missing = k.saturating_sub(seen.len());
@@ -66,8 +63,8 @@ fn outlook(measured: &Measured<'_>, judgements: &[Judgement], k: usize) -> Strin
     }
     let most = left / missing as f64;
     // Room for the other directions, and no larger than what is seen; whole tenths of a percent, to be told exactly.
-    let smallest_seen = seen.iter().copied().fold(f64::INFINITY, f64::min);
-    let share = EXAMPLE_SHARE.min(0.5 * most).min(smallest_seen);
+    let smallest_visible = seen.iter().copied().fold(f64::INFINITY, f64::min);
+    let share = EXAMPLE_SHARE.min(0.5 * most).min(smallest_visible);
     let share = (1_000.0 * share).floor() / 1_000.0;
     let needed = |share: f64| {
         let shares = seen

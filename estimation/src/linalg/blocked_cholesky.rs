@@ -7,7 +7,7 @@ use faer::{
 };
 use nalgebra::DMatrix;
 
-use super::{Panels, cholesky::factorises, share_out, view, view_mut};
+use super::{Panels, cholesky::factorises, parallel_for_each, view, view_mut};
 use crate::cancel::Cancel;
 
 /// Rows of a panel that one thread solves for at a time.
@@ -47,11 +47,11 @@ pub(crate) fn blocked_cholesky(
             return Ok(Definiteness::NotShown);
         }
         let below = view_mut(panel).subrows_mut(own, later.first().map_or(0, DMatrix::nrows));
-        share_out(chunks_of_rows(below).into_iter(), |rows| {
+        parallel_for_each(chunks_of_rows(below).into_iter(), |rows| {
             solve_lower_triangular_in_place(view(&corner), rows.transpose_mut(), Par::Seq);
         });
         let below = view(panel).subrows(own, later.first().map_or(0, DMatrix::nrows));
-        share_out(later.iter_mut().enumerate(), |(i, target)| {
+        parallel_for_each(later.iter_mut().enumerate(), |(i, target)| {
             let left = below.subrows(i * width, target.nrows());
             let right = left.subrows(0, target.ncols()).transpose();
             matmul(view_mut(target), Accum::Add, left, right, -1.0, Par::Seq);

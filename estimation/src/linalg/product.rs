@@ -7,7 +7,7 @@ use faer::{
 };
 use nalgebra::DMatrix;
 
-use super::{share_out, view, view_mut};
+use super::{parallel_for_each, view, view_mut};
 
 /// `A·B`.
 ///
@@ -58,7 +58,7 @@ pub fn outer_scaled(vectors: &DMatrix<f64>, weights: &[f64]) -> DMatrix<f64> {
 }
 
 /// Columns of one piece of a lower triangle.
-const PIECE: usize = 512;
+const CHUNK: usize = 512;
 /// Inner dimension and rows of one product within it: each column of a large matrix is on pages of its own, and few pages are at hand.
 const INNER: usize = 512;
 const HEIGHT: usize = 1024;
@@ -120,12 +120,12 @@ fn add_products_lower(out: &mut DMatrix<f64>, a: MatRef<'_, f64>, b: MatRef<'_, 
     let mut pieces = Vec::new();
     let (mut rest, mut from) = (view_mut(out), 0);
     while rest.ncols() > 0 {
-        let (piece, after) = rest.split_at_col_mut(PIECE.min(p - from));
+        let (piece, after) = rest.split_at_col_mut(CHUNK.min(p - from));
         let next = from + piece.ncols();
         pieces.push((from, piece.subrows_mut(from, p - from)));
         (rest, from) = (after, next);
     }
-    share_out(pieces.into_iter(), |(from, piece)| {
+    parallel_for_each(pieces.into_iter(), |(from, piece)| {
         let width = piece.ncols();
         let (mut corner, mut below) = piece.split_at_row_mut(width);
         for inner in (0..a.ncols()).step_by(INNER) {
@@ -177,7 +177,7 @@ const PANEL: usize = 96;
 /// Shares of a large triangle, of about the same area.
 const SHARES: usize = 8;
 /// Dimension below which a triangle is one share.
-const DIVIDED: usize = 1024;
+const MIN_PARALLEL_DIMENSION: usize = 1024;
 
 /// `A·B` for the symmetric A whose lower triangle `lower` holds: half the memory traffic of a product. On
 /// [`Threads::current`](super::Threads::current) threads; the shares are the same, and added in the same order, on any number of them.
@@ -187,7 +187,7 @@ pub(crate) fn symmetric_product(lower: &DMatrix<f64>, b: &DMatrix<f64>) -> DMatr
     let mut shares = vec![DMatrix::zeros(0, 0); starts.len()];
     let ends = starts.iter().skip(1).chain([&p]);
     let work = starts.iter().zip(ends).zip(&mut shares);
-    share_out(work, |((&from, &to), share)| {
+    parallel_for_each(work, |((&from, &to), share)| {
         *share = columns_product(lower, b, from, to);
     });
     let mut sum = DMatrix::zeros(p, b.ncols());
@@ -200,7 +200,11 @@ pub(crate) fn symmetric_product(lower: &DMatrix<f64>, b: &DMatrix<f64>) -> DMatr
 
 /// First columns of the shares: `(1 − from/p)²` is the area from there on.
 fn share_starts(p: usize) -> Vec<usize> {
-    let count = if p < DIVIDED { 1 } else { SHARES };
+    let count = if p < MIN_PARALLEL_DIMENSION {
+        1
+    } else {
+        SHARES
+    };
     let mut starts: Vec<usize> = (0..count)
         .map(|i| {
             let before = 1.0 - (1.0 - i as f64 / count as f64).sqrt();

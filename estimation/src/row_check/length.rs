@@ -6,17 +6,17 @@ use eigenveil_shared::{
     study::StudyParams,
 };
 
-use super::{Halves, SHARE};
+use super::{SHARE, SampleSplit};
 use crate::{linalg::packed_to_dense, pca::rayleigh_quotients};
 
 /// The leading directions whose sum exceeds its limit most, or comes nearest to it.
-pub(super) fn check(halves: &Halves, params: &StudyParams) -> LengthCheck {
-    let n = halves.others.count() as f64;
-    let directions = halves.directions.ncols();
+pub(super) fn check(split: &SampleSplit, params: &StudyParams) -> LengthCheck {
+    let n = split.others.count() as f64;
+    let directions = split.directions.ncols();
     let ln_alarms = (directions as f64 / SHARE).ln();
-    let sum = packed_to_dense(halves.others.sum());
+    let sum = packed_to_dense(split.others.sum());
     let mut found = 0.0;
-    let checks = rayleigh_quotients(&sum, &halves.directions)
+    let checks = rayleigh_quotients(&sum, &split.directions)
         .iter()
         .enumerate()
         .map(|(j, value)| {

@@ -28,8 +28,8 @@ pub use self::seeds::SeedCounts;
 use crate::{
     accumulate::Accumulator,
     cancel::Cancel,
-    large::SeedSource,
     linalg::{packed_to_dense, top_k},
+    sparse_from_seeds::SeedSource,
 };
 
 /// Probability of `impossible` where a device made every report, at most.
@@ -37,12 +37,12 @@ pub const FALSE_ALARM_RATE: f64 = 1e-3;
 /// What of it each of the two limits may use.
 const SHARE: f64 = 0.5 * FALSE_ALARM_RATE;
 /// Most directions looked at.
-const MOST_DIRECTIONS: usize = 8;
+const MAX_DIRECTIONS: usize = 8;
 /// Fewest reports in a half.
-const FEWEST_REPORTS: u64 = 64;
+const MIN_REPORTS: u64 = 64;
 
 /// The leading directions of one half of the reports, and the sum of the other half.
-pub struct Halves {
+pub struct SampleSplit {
     /// `p × d`, orthonormal, leading first; p is the dimension of the reports.
     pub directions: DMatrix<f64>,
     /// The decoded sum of the other half.
@@ -54,25 +54,25 @@ fn gives_directions(bucket: u32) -> bool {
     bucket.is_multiple_of(2)
 }
 
-impl Halves {
+impl SampleSplit {
     /// Divides the sums of payloads of a study by the parity of their numbers; `None` where a half has fewer than 64 reports.
     ///
     /// # Errors
     /// `wrong-dimension` when buckets differ in dimension; `estimate-failed` when a sum is not finite.
     pub fn new(buckets: &[(u32, Accumulator)], params: &StudyParams) -> Result<Option<Self>> {
         let p = params.report_dimension();
-        let mut halves = [Accumulator::new(p)?, Accumulator::new(p)?];
+        let mut split = [Accumulator::new(p)?, Accumulator::new(p)?];
         for (number, sum) in buckets {
-            halves[usize::from(!gives_directions(*number))].merge(sum)?;
+            split[usize::from(!gives_directions(*number))].merge(sum)?;
         }
-        if p < 2 || halves.iter().any(|half| half.count() < FEWEST_REPORTS) {
+        if p < 2 || split.iter().any(|half| half.count() < MIN_REPORTS) {
             return Ok(None);
         }
-        let [mut first, mut others] = halves;
+        let [mut first, mut others] = split;
         first.decode(params.mechanism());
         others.decode(params.mechanism());
         let moment = packed_to_dense(first.sum());
-        let directions = top_k(&moment, MOST_DIRECTIONS.min(p - 1))?.vectors;
+        let directions = top_k(&moment, MAX_DIRECTIONS.min(p - 1))?.vectors;
         Ok(Some(Self { directions, others }))
     }
 }
@@ -84,19 +84,19 @@ impl Halves {
 /// `None` with fewer than 64 reports in a half. `cancel` is asked for every piece of seeds.
 ///
 /// # Errors
-/// As [`Halves::new`]; those of reading the seeds; when it was called off.
+/// As [`SampleSplit::new`]; those of reading the seeds; when it was called off.
 pub fn row_check(
     buckets: &[(u32, Accumulator)],
     params: &StudyParams,
     seeds: Option<&dyn SeedSource>,
     cancel: Cancel<'_>,
 ) -> Result<Option<RowCheck>> {
-    let Some(halves) = Halves::new(buckets, params)? else {
+    let Some(split) = SampleSplit::new(buckets, params)? else {
         return Ok(None);
     };
     let seeds = match (params.mechanism().decoding(), seeds) {
         (Decoding::Direction(parameters), Some(seeds)) => {
-            let mut counts = SeedCounts::new(&halves.directions, parameters);
+            let mut counts = SeedCounts::new(&split.directions, parameters);
             seeds.pass(&mut |bucket, seeds| {
                 if gives_directions(bucket) {
                     return Ok(());
@@ -109,17 +109,17 @@ pub fn row_check(
         }
         (Decoding::Direction(_), None) | (Decoding::Entries | Decoding::Grid { .. }, _) => None,
     };
-    Ok(Some(judge(&halves, params, seeds)))
+    Ok(Some(judge(&split, params, seeds)))
 }
 
-/// The verdict on these halves and the count of the other half's seeds.
-pub fn judge(halves: &Halves, params: &StudyParams, seeds: Option<SeedCheck>) -> RowCheck {
-    let length = length::check(halves, params);
+/// The verdict on these split and the count of the other half's seeds.
+pub fn judge(split: &SampleSplit, params: &StudyParams, seeds: Option<SeedCheck>) -> RowCheck {
+    let length = length::check(split, params);
     let too_many = seeds
         .as_ref()
         .is_some_and(|seeds| seeds.found >= seeds.limit);
     RowCheck {
-        reports: halves.others.count(),
+        reports: split.others.count(),
         false_alarm_rate: FALSE_ALARM_RATE,
         verdict: match length.found > length.limit || too_many {
             true => RowVerdict::Impossible,

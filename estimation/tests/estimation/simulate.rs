@@ -2,7 +2,7 @@
 
 use eigenveil_estimation::{
     models::Model,
-    simulate::{Experiment, Participants, Path, RowSource, noisy_sum, run},
+    simulate::{Experiment, NoisePath, Participants, RowSource, noisy_sum, run},
 };
 use eigenveil_shared::{
     ErrorCode,
@@ -45,7 +45,7 @@ fn law_and_device_paths_have_one_distribution() {
     ];
     for (number, &mechanism) in MechanismKind::ALL.iter().enumerate() {
         let params = params(4, mechanism, 4.0);
-        let draw = |path: Path, seed: u64| -> Vec<Vec<f64>> {
+        let draw = |noise_path: NoisePath, seed: u64| -> Vec<Vec<f64>> {
             let mut rng = ChaCha20Rng::seed_from_u64(seed);
             let participants =
                 Participants::draw(&RowSource::Rows(&rows), 1, &params, &mut rng).unwrap();
@@ -70,11 +70,11 @@ fn law_and_device_paths_have_one_distribution() {
                 })
                 .collect()
         };
-        let law = draw(Path::Law, 10 + number as u64);
-        let device = draw(Path::Device, 20 + number as u64);
-        for at in 0..law[0].len() {
+        let from_sum = draw(NoisePath::FromSum, 10 + number as u64);
+        let device = draw(NoisePath::PerReport, 20 + number as u64);
+        for at in 0..from_sum[0].len() {
             let column = |samples: &[Vec<f64>]| samples.iter().map(|v| v[at]).collect::<Vec<f64>>();
-            let statistic = kolmogorov_smirnov(&mut column(&law), &mut column(&device));
+            let statistic = kolmogorov_smirnov(&mut column(&from_sum), &mut column(&device));
             assert!(statistic < 2.69, "{mechanism}, statistic {at}: {statistic}");
         }
     }
@@ -114,7 +114,7 @@ fn error_falls_with_n_and_epsilon_and_grows_with_p_and_k() {
 fn the_published_model_is_far_below_the_floor_and_the_floor_says_so() {
     let (kind, ball) = (MechanismKind::SymmetricGaussian, Norm::Clip { radius: 1.0 });
     let params = params_with(40, kind, 0.5, ball, None);
-    let source = RowSource::Model(Model::published(40, 5, None, 1.0));
+    let source = RowSource::Model(Model::wang_xu(40, 5, None, 1.0));
     let (repeats, summary) = simulated(&params, source, (100_000, 5), (2, 2));
     println!("{summary:?}");
     // A random subspace has √(2k(1 − k/p)) = 2.96 of at most √10.
@@ -150,7 +150,7 @@ fn the_sparse_estimator_beats_pca_on_the_same_reports() {
 fn a_seed_gives_the_same_numbers_and_more_repeats_keep_them() {
     let params = params(6, MechanismKind::SymmetricGaussian, 2.0);
     let experiment = |seed, repeats| Experiment {
-        path: Path::Device,
+        noise_path: NoisePath::PerReport,
         repeats,
         seed,
         ..Experiment::new(&params, RowSource::Model(Model::spiked(6, 1, 5.0)), 500, 1)

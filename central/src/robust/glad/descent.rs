@@ -11,10 +11,10 @@ use crate::{
     robust::{sampling::Schedule, table::Table},
 };
 
-/// A row of the sphere nearer to the subspace than this lies on it, up to rounding: there 0 is a subgradient.
+/// A unit row nearer to the subspace than this lies on it up to rounding, where 0 is a subgradient.
 const ON_THE_SUBSPACE: f64 = 1e-14;
 
-/// ‖Qx‖² below which `‖x‖² − ‖Vᵀx‖²` has lost too many digits, and `x − VVᵀx` is formed.
+/// Below this ‖Qx‖² the difference `‖x‖² − ‖Vᵀx‖²` has lost too many digits, so `x − VVᵀx` is formed.
 const NEAR_THRESHOLD: f64 = 1e-3;
 
 /// `(1/N)Σ‖(I − VVᵀ)x‖`.
@@ -28,7 +28,8 @@ pub(super) fn objective(table: &Table, v: &DMatrix<f64>) -> f64 {
 /// `Σ Qx(xᵀV)/‖Qx‖` over the columns of `rows`, Q = I − VVᵀ (equation 2.1): the *descent* direction. Every summand has
 /// Frobenius norm `‖Vᵀx‖ ≤ 1`.
 ///
-/// Rows far from the subspace enter as `X·diag(1/‖Qx‖)·Sᵀ − V·(S·diag(1/‖Qx‖)·Sᵀ)` with S = VᵀX: X is read twice, no `Qx` is formed.
+/// Rows far from the subspace enter as `X·diag(1/‖Qx‖)·Sᵀ − V·(S·diag(1/‖Qx‖)·Sᵀ)` with S = VᵀX: X is read twice and no
+/// `Qx` is formed.
 pub(super) fn descent_direction(rows: &DMatrix<f64>, v: &DMatrix<f64>) -> DMatrix<f64> {
     let Split {
         scores,
@@ -60,13 +61,13 @@ pub(super) fn descent_direction(rows: &DMatrix<f64>, v: &DMatrix<f64>) -> DMatri
     sum
 }
 
-/// The rows as seen from a subspace.
+/// The rows, split by their distance to a subspace.
 struct Split {
     /// Vᵀx, a column each.
     scores: DMatrix<f64>,
-    /// ‖Qx‖² of the rows far from it; 0 for those near it.
+    /// ‖Qx‖² of the far rows; 0 for the near ones.
     squares: Vec<f64>,
-    /// The rows near it, and their Qx.
+    /// Indices of the near rows, and their Qx.
     near: Vec<usize>,
     residuals: DMatrix<f64>,
 }
@@ -74,7 +75,7 @@ struct Split {
 impl Split {
     fn new(rows: &DMatrix<f64>, v: &DMatrix<f64>) -> Self {
         let scores = tall_cross_product(rows, v).transpose();
-        // Rows are of length 1, or zero.
+        // Rows have length 1, or are zero.
         let mut squares: Vec<f64> = scores
             .column_iter()
             .zip(rows.column_iter())
@@ -102,16 +103,16 @@ impl Split {
 /// The iteration `V ← P_{O(D,r)}(V − η_t(∇F + noise))`.
 pub(super) struct Descent {
     pub(super) steps: Schedule,
-    /// η of the first halve_step_every.
+    /// Initial η.
     pub(super) step: f64,
-    /// Iterations before η halves.
+    /// Iterations between halvings of η.
     pub(super) halve_step_every: usize,
     /// Standard deviation of the noise on every entry of the *sum* of gradients.
     pub(super) noise_sd: f64,
 }
 
 impl Descent {
-    /// Runs from the orthonormal `v`; `watch` sees the iteration and the iterate.
+    /// Runs from the orthonormal `v`; `watch` is called with the iteration and the iterate.
     pub(super) fn run(
         &self,
         table: &Table,
@@ -143,12 +144,12 @@ mod tests {
     use crate::{generator, testing::gaussian_rows};
 
     proptest! {
-        /// One row: the gradient is no longer than 1, and 0 at the zero row.
+        /// The gradient of one row has norm at most 1, and is 0 for the zero row.
         #[test]
         fn a_row_moves_the_sum_by_at_most_one(seed in 0_u64..1000, p in 2_usize..12, near in 0_u32..17) {
             let mut rng = generator(Some(seed)).unwrap();
             let v = uniform_frame(&mut rng, p, 1 + p / 3).unwrap();
-            // From anywhere to on the subspace.
+            // Rows from far away to exactly on the subspace.
             let off = uniform_frame(&mut rng, p, 1).unwrap();
             let x = v.columns(0, 1) + off * 10_f64.powi(-(near as i32));
             let norm = x.norm();

@@ -1,4 +1,4 @@
-//! `ggd` and its five relatives as baselines.
+//! The baselines `ggd` and its five relatives.
 
 use eigenveil_estimation::linalg::fix_signs;
 use eigenveil_shared::{Result, privacy::Budget};
@@ -19,16 +19,16 @@ use crate::{
 
 /// Schedule without privacy: twenty halvings of the first step.
 const DEFAULT_NONPRIVATE_STEPS: usize = 1000;
-/// Halvings of a short private run, spread over its steps; longer ones have the paper's stages.
+/// Halvings of a short private run, spread over its steps; longer runs use the paper's interval.
 const HALVINGS: usize = 8;
-/// η of the first halve_step_every, the paper's.
+/// Initial η of the paper.
 const DEFAULT_STEP_SIZE: f64 = 1.0;
-/// Explicit noise where none is set.
+/// Default of the explicit noise.
 const DEFAULT_GRADIENT_NOISE: f64 = 0.01;
-/// Iterations before the step halves, in the paper's experiments.
+/// Iterations between halvings in the paper's experiments.
 const PAPER_STAGE: usize = 50;
 
-/// Which of the six.
+/// The variants.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum GladVariant {
     /// `ggd`: all rows, no noise.
@@ -45,31 +45,32 @@ pub enum GladVariant {
         /// σ ≥ 0.
         sigma: f64,
     },
-    /// `dp-ggd`: as [`GladVariant::Nggd`], noise found for the budget.
+    /// `dp-ggd`: like [`GladVariant::Nggd`], with noise calibrated for the budget.
     DpGgd,
-    /// `dp-sggd`: as [`GladVariant::Nsggd`], noise found for the budget.
+    /// `dp-sggd`: like [`GladVariant::Nsggd`], with noise calibrated for the budget.
     DpSggd,
 }
 
 /// Geodesic gradient descent on `(1/N)Σ‖(I − VVᵀ)x‖` over spherised rows (Maunu, Yu & Lerman, Section 2).
 ///
-/// Starts at PCA ([`Start`]) and steps `V ← P_{O(D,r)}(V − η_t(∇F + noise))`, P the polar factor, as the paper's noisy forms do;
-/// its GGD itself steps along geodesics, `Exp_V(−η∇F)`, which is the same up to O(η³). Every `halve_step_every` iterations η halves: the paper's
-/// geometric restarts, each from where the last one ended. Batches are Poisson samples, and their sums are divided by the
-/// size they have in the mean.
+/// Starts at PCA ([`Start`]) and steps `V ← P_{O(D,r)}(V − η_t(∇F + noise))`, P the polar factor, like the paper's
+/// noisy variants; its GGD itself steps along geodesics, `Exp_V(−η∇F)`, which is the same up to O(η³). Every
+/// `halve_step_every` iterations η halves: the paper's geometric restarts, each from the last iterate. Batches are
+/// Poisson samples, and their sums are divided by the expected size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Glad {
     /// The variant.
     pub variant: GladVariant,
     /// T; `None`: 1,000 without privacy, 100 for `dp-ggd`, 500 for `dp-sggd`.
     pub iterations: Option<usize>,
-    /// Mean size B of a batch; `None`: 20 without privacy, the paper's `max(N√(ε/4T), 1)` with.
+    /// Expected batch size B; `None`: 20 without privacy, the paper's `max(N√(ε/4T), 1)` with privacy.
     pub batch: Option<usize>,
-    /// η of the first halve_step_every; the paper's is 1.
+    /// Initial η; the paper's is 1.
     pub step: f64,
-    /// Iterations before η halves; `None`: the paper's 50 without privacy or as published, otherwise an eighth of T, at most 50.
+    /// Iterations between halvings of η; `None`: the paper's 50 without privacy or as published, otherwise an eighth of
+    /// T, at most 50.
     pub halve_step_every: Option<usize>,
-    /// Where it begins.
+    /// The initial subspace.
     pub start: Start,
 }
 
@@ -143,7 +144,7 @@ pub(crate) static DP_GGD: AlgorithmInfo = AlgorithmInfo {
     name: "dp-ggd",
     source: "Maunu, Yu & Lerman, Theorem 6",
     description: "private ggd: robust PCA by noisy gradients of all rows",
-    guarantee: "accounted: (eps,delta), start included; the published noise of the steps holds for small eps (true eps printed)",
+    guarantee: "accounted: (eps,delta), including the start; the published noise of the steps holds for small eps (the true eps is reported)",
     parameters: &FULL_BATCH_PARAMETERS,
     ..AlgorithmInfo::private(|options| Glad::build(GladVariant::DpGgd, options))
 };
@@ -151,13 +152,13 @@ pub(crate) static DP_SGGD: AlgorithmInfo = AlgorithmInfo {
     name: "dp-sggd",
     source: "Maunu, Yu & Lerman, Theorem 6",
     description: "private sggd: robust PCA by noisy gradients of Poisson batches",
-    guarantee: "accounted: (eps,delta), start included; the published noise is too small by N/B: no meaningful guarantee",
+    guarantee: "accounted: (eps,delta), including the start; the published noise is too small by a factor of N/B: no meaningful guarantee",
     parameters: &SAMPLED_PARAMETERS,
     ..AlgorithmInfo::private(|options| Glad::build(GladVariant::DpSggd, options))
 };
 
 impl Glad {
-    /// A variant with the defaults.
+    /// A variant with default settings.
     pub fn new(variant: GladVariant) -> Self {
         Self {
             variant,
@@ -179,7 +180,7 @@ impl Glad {
         }))
     }
 
-    /// T, q and the iterations of a halve_step_every, for n rows.
+    /// T and q for n rows, and the iterations between halvings.
     fn schedule(&self, n: usize, privacy: &Privacy) -> Result<(Schedule, usize)> {
         let sampled = self.variant.is_sampled();
         let usual = Schedule::default_count(DEFAULT_NONPRIVATE_STEPS, sampled, privacy);
@@ -220,7 +221,7 @@ impl GladVariant {
     }
 }
 
-/// Theorem 6 with constants 1, as the standard deviation on a *sum* of gradients, and what is to be said of it.
+/// Theorem 6 with constants 1, as the standard deviation on a *sum* of gradients, and a note about it.
 fn published(budget: Budget, n: usize, steps: Schedule) -> (f64, &'static str) {
     match steps.rate {
         // σ² = T·log²(1/δ)/(ε²N²) on the mean over N rows.
@@ -230,7 +231,7 @@ fn published(budget: Budget, n: usize, steps: Schedule) -> (f64, &'static str) {
         ),
         Some(rate) => (
             published_for_batches(budget, n, steps.count, rate),
-            "the published noise is too small by N/B for the mean over a batch, which one row moves by 1/B",
+            "the published noise is too small by a factor of N/B for the mean over a batch, which one row moves by 1/B",
         ),
     }
 }
@@ -248,7 +249,7 @@ impl Baseline for Glad {
 }
 
 impl Glad {
-    /// What a run over n rows of dimension p releases.
+    /// The releases of a run over n rows of dimension p.
     fn releases(&self, n: usize, p: usize, privacy: &Privacy) -> Result<(Releases, usize)> {
         let (steps, halve_step_every) = self.schedule(n, privacy)?;
         let start = self.start.resolve(p).releases();
@@ -265,10 +266,10 @@ impl Glad {
         releases.calibrate(privacy, |budget| published(budget, n, releases.steps))
     }
 
-    /// As [`Baseline::fit`] with the noise of [`Glad::calibrate`] at hand.
+    /// Like [`Baseline::fit`], with noise from [`Glad::calibrate`].
     ///
     /// # Errors
-    /// As [`Baseline::fit`]; `invalid-request` for the noise of another run.
+    /// Those of [`Baseline::fit`]; `invalid-request` for the noise of another run.
     pub fn fit_calibrated(
         &self,
         rows: &Rows,

@@ -1,4 +1,4 @@
-//! The average iterate of REAPER, without a `p × p` matrix as long as its factors are smaller than one.
+//! The average iterate of REAPER, without a `p × p` matrix while its factors are smaller than one.
 
 use std::borrow::Cow;
 
@@ -9,23 +9,24 @@ use nalgebra::DMatrix;
 use super::{MIN_PARTIAL_DIMENSION, kernels::FantopeFactor};
 use crate::block_lanczos::leading_pairs;
 
-/// `P̄ = (1/t)Σ P_s` of t points of the Fantope, itself one: what the relaxation answers before it is rounded to a subspace.
+/// `P̄ = (1/t)Σ P_s` of t points of the Fantope, itself a point of it: the solution of the relaxation before it is
+/// rounded to a subspace.
 ///
-/// Kept as the points' factors `V·diag(w)·Vᵀ` until these have p columns between them, the size of a matrix; from then on as one.
+/// Stored as the points' factors `V·diag(w)·Vᵀ` until they have p columns in total, then as a matrix.
 #[derive(Clone, Debug)]
 pub struct AverageIterate {
     dimension: usize,
     count: usize,
-    /// In the order they came; none once there is a matrix.
+    /// In order of arrival; empty once there is a matrix.
     factors: Vec<FantopeFactor>,
     /// Lower triangle of the sum.
     lower: Option<DMatrix<f64>>,
-    /// Q where the points are `QᵀPQ`.
+    /// Q if the points are `QᵀPQ`.
     rotation: Option<HouseholderQr>,
 }
 
 impl AverageIterate {
-    /// Of nothing so far.
+    /// An empty average.
     pub(super) fn new(dimension: usize, rotation: Option<HouseholderQr>) -> Self {
         Self {
             dimension,
@@ -36,7 +37,7 @@ impl AverageIterate {
         }
     }
 
-    /// Counts one more point.
+    /// Adds a point.
     pub(super) fn add(&mut self, point: &FantopeFactor) {
         self.count += 1;
         let kept: usize = self.factors.iter().map(|f| f.weights.len()).sum();
@@ -47,13 +48,13 @@ impl AverageIterate {
         }
     }
 
-    /// Counts one more point, given as a matrix.
+    /// Adds a point given as a matrix.
     pub(super) fn add_matrix(&mut self, point: &DMatrix<f64>) {
         self.count += 1;
         *self.as_matrix() += point;
     }
 
-    /// The sum, as a matrix from now on.
+    /// Converts the sum to a matrix.
     fn as_matrix(&mut self) -> &mut DMatrix<f64> {
         let factors = std::mem::take(&mut self.factors);
         self.lower
@@ -85,8 +86,9 @@ impl AverageIterate {
         sum / self.count.max(1) as f64
     }
 
-    /// The k leading eigenvectors, `p × k`. From 500 dimensions they are had from products, without the matrix, to residuals of
-    /// `accuracy` relative to the largest eigenvalue; below, or where a third of p dimensions are not enough, from a full decomposition.
+    /// The k leading eigenvectors, `p × k`. From p = 500 they are computed from products, without the matrix, to
+    /// residuals of `accuracy` relative to the largest eigenvalue; below, or if a third of p dimensions is not enough,
+    /// by a full decomposition.
     pub fn leading(&self, k: usize, accuracy: f64) -> Result<DMatrix<f64>> {
         let found = if self.dimension >= MIN_PARTIAL_DIMENSION {
             leading_pairs(self, k, accuracy, self.dimension / 3)?
@@ -141,7 +143,7 @@ mod tests {
     use super::*;
     use crate::generator;
 
-    /// By factors, and after they have become a matrix, it is the mean of the matrices; also of those that were rotated.
+    /// Equals the mean of the matrices, stored as factors or as a matrix, rotated or not.
     #[test]
     fn it_is_the_mean_of_the_points() {
         let columns = uniform_frame(&mut generator(Some(2)).unwrap(), 12, 5).unwrap();
@@ -151,7 +153,7 @@ mod tests {
 
     fn mean_of_points(rotation: Option<&HouseholderQr>) {
         let (p, mut rng) = (12, generator(Some(1)).unwrap());
-        // Reflections there and back.
+        // Rotated and rotated back.
         let rounding = if rotation.is_some() { 2e-15 } else { 1e-15 };
         let mut average = AverageIterate::new(p, rotation.cloned());
         let mut sum = DMatrix::zeros(p, p);
@@ -186,7 +188,7 @@ mod tests {
                 assert!((overlap - DMatrix::identity(2, 2)).amax() < 1e-8);
             }
         }
-        // A matrix among them.
+        // One point is given as a matrix.
         for before in [0, 1, 6] {
             let (point, mut sum) = (DMatrix::identity(p, p) / 6.0, DMatrix::zeros(p, p));
             let mut average = AverageIterate::new(p, None);

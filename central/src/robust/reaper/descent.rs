@@ -22,16 +22,17 @@ use crate::{
     robust::{sampling::Schedule, table::Table},
 };
 
-/// Distance to the projection that is asked for, relative: with noise, which the step is far less exact than, and without.
+/// Requested relative distance to the projection, with noise (whose size makes more accuracy useless) and without.
 const NOISY_ACCURACY: f64 = 3e-3;
 const PLAIN_ACCURACY: f64 = 1e-8;
-/// Of the exponential, of its largest eigenvalue: p times as much of the trace, which is exact after that.
+/// Accuracy of the exponential relative to its largest eigenvalue: p times as much relative to the trace, which is
+/// corrected afterwards.
 const NOISY_EXPONENTIAL: f64 = 1e-7;
-/// Residuals of the answer's vectors, relative.
+/// Relative residuals of the resulting vectors.
 const NOISY_LEADING: f64 = 1e-6;
 const PLAIN_LEADING: f64 = 1e-9;
 
-/// Which geometry a step is made in.
+/// The geometry of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Geometry {
     /// `P ← P_F(P − ηG)`, the Euclidean projection onto the Fantope.
@@ -66,19 +67,19 @@ pub(super) fn add_descent_direction(
     add_symmetrised_outer_lower(sum, &residuals, rows, factor);
 }
 
-/// Noise on the *sum* of gradients.
+/// Noise added to the *sum* of gradients.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum StepNoise {
     /// None.
     None,
-    /// This standard deviation along every direction of unit Frobenius norm: it over √2 off the diagonal.
+    /// This standard deviation along every direction of unit Frobenius norm: divided by √2 off the diagonal.
     Isotropic(f64),
     /// This standard deviation on every entry.
     Entrywise(f64),
 }
 
 impl StepNoise {
-    /// To which the leading vectors of an average of iterates with this noise are found.
+    /// Accuracy of the leading vectors of an average of iterates with this noise.
     pub(super) fn leading_accuracy(self) -> f64 {
         match self {
             Self::None => PLAIN_LEADING,
@@ -86,7 +87,7 @@ impl StepNoise {
         }
     }
 
-    /// Adds it to the lower triangle of `sum`, times `factor`.
+    /// Adds the noise times `factor` to the lower triangle of `sum`.
     fn add_to_lower(self, sum: &mut DMatrix<f64>, factor: f64, rng: &mut Generator) {
         match self {
             Self::None => {}
@@ -114,7 +115,7 @@ pub(super) fn add_lower_noise(
     }
 }
 
-/// Subgradient descent from `(r/p)I`, in one of two geometries, with the average of the iterates as its answer.
+/// Subgradient descent from `(r/p)I`, in one of two geometries; its result is the average of the iterates.
 pub(super) struct Descent {
     pub(super) geometry: Geometry,
     pub(super) steps: Schedule,
@@ -124,7 +125,7 @@ pub(super) struct Descent {
 }
 
 impl Descent {
-    /// The average of the iterates; `watch` sees the iteration and the average so far.
+    /// Returns the average of the iterates; `watch` is called with the iteration and the average so far.
     pub(super) fn run(
         &self,
         table: &Table,
@@ -161,7 +162,7 @@ impl Descent {
                 let krylov_dimension = p.factor.krylov_dimension;
                 p = match self.noise {
                     _ if d < MIN_PARTIAL_DIMENSION => self.full_step(&p, &rows, rank, eta, rng)?,
-                    // As the steps get shorter the noise does, and the space grows: once it is large it stays so.
+                    // The noise shrinks with the steps and the Krylov space grows: once it is large it stays large.
                     _ if krylov_dimension > d / MAX_SPACE_DIVISOR => {
                         let mut next = self.full_step(&p, &rows, rank, eta, rng)?;
                         next.factor.krylov_dimension = krylov_dimension;
@@ -172,7 +173,7 @@ impl Descent {
                     }
                     _ => self.partial_step(&p, &rows, rank, eta, rng)?,
                 };
-                debug_assert_eq!(p.identity, 0.0, "only the start has a part along it");
+                debug_assert_eq!(p.identity, 0.0, "only the start has an identity part");
                 average.add(&p.factor);
             }
             watch(t, &average)?;
@@ -180,7 +181,7 @@ impl Descent {
         Ok(average)
     }
 
-    /// A step by a full decomposition.
+    /// A step with a full decomposition.
     fn full_step(
         &self,
         p: &Iterate,
@@ -197,7 +198,8 @@ impl Descent {
         projected(&next, rank)
     }
 
-    /// Whether the rows are rotated into few coordinates, the same ones at every step. The noise has the same law in all of them.
+    /// Whether the rows are rotated into a few coordinates, the same at every step. The noise has the same distribution
+    /// in any coordinates.
     fn is_rotated(&self, table: &Table) -> bool {
         let d = table.dimension();
         self.geometry == Geometry::Euclidean
@@ -207,7 +209,8 @@ impl Descent {
             && table.n() <= d / MAX_SPACE_DIVISOR
     }
 
-    /// A step without its `p × p` matrix where there is no noise, and without its full decomposition where the spectrum allows.
+    /// A step without its `p × p` matrix if there is no noise, and without its full decomposition if the spectrum
+    /// allows.
     fn partial_step(
         &self,
         p: &Iterate,
@@ -242,8 +245,9 @@ impl Descent {
     }
 }
 
-/// A step with isotropic noise, of standard deviation σ along every direction on the sum of gradients: without any `p × p` matrix, and in
-/// the coordinates of what it spans, where these are few. `(η, σ)`; rows may be known to be zero after `support` coordinates.
+/// A step with isotropic noise, of standard deviation σ along every direction on the sum of gradients: without any `p ×
+/// p` matrix, and in the coordinates of its span if that is small. `(η, σ)`; `support` is the number of coordinates
+/// after which the rows are known to be zero.
 fn step_by_span(
     p: &Iterate,
     rows: &DMatrix<f64>,
@@ -266,10 +270,10 @@ fn step_by_span(
     let near = Some(&iterate.factor);
     let found =
         project_onto_fantope_partially(&step, Some(&mut unseen), rank, near, NOISY_ACCURACY)?;
-    // Part of the noise has been looked at: it is neither drawn again nor left away.
+    // Part of the noise has been drawn already: it must neither be drawn again nor be dropped.
     let mut factor = found.ok_or_else(|| {
         Error::estimate_failed(
-            "the noise of a step is below the rounding of its gradients; use a smaller budget",
+            "the noise of a step is smaller than the rounding error of its gradients; use a smaller budget",
         )
     })?;
     if let Some((span, _)) = &spanned {
@@ -281,7 +285,7 @@ fn step_by_span(
     })
 }
 
-/// The projection of a matrix, by its lower triangle, onto the Fantope.
+/// The projection of a matrix, given by its lower triangle, onto the Fantope.
 fn projected(lower: &DMatrix<f64>, rank: usize) -> Result<Iterate> {
     let eigen = symmetric_eigen(lower)?;
     let mut weights = project_eigenvalues(eigen.values.as_slice(), rank)?.values;
@@ -310,8 +314,8 @@ pub(super) mod tests {
         sum
     }
 
-    /// From the same point and, where it is drawn as a matrix, with the same noise, the step by parts is the step by a full
-    /// decomposition.
+    /// From the same point, with the same noise if that is drawn as a matrix, the partial step equals the step with a
+    /// full decomposition.
     #[test]
     fn the_partial_step_is_the_full_one() {
         let d = MIN_PARTIAL_DIMENSION + 10;
@@ -351,7 +355,8 @@ pub(super) mod tests {
         }
     }
 
-    /// With next to no noise a run in rotated coordinates, and a batch in those of its span, come to what a run without noise does.
+    /// With negligible noise a run in rotated coordinates, or over batches in the coordinates of their span, agrees
+    /// with a run without noise.
     #[test]
     fn coordinates_do_not_show_in_the_answer() {
         let (d, n) = (MIN_PARTIAL_DIMENSION + 10, 120);
@@ -391,7 +396,7 @@ pub(super) mod tests {
     }
 
     proptest! {
-        /// One row moves the sum by at most 1 in Frobenius norm, and the zero row by nothing.
+        /// One row moves the sum by at most 1 in Frobenius norm; the zero row does not move it.
         #[test]
         fn a_row_moves_the_sum_by_at_most_one(seed in 0_u64..1000, d in 2_usize..10) {
             let mut rng = generator(Some(seed)).unwrap();
@@ -401,7 +406,7 @@ pub(super) mod tests {
             let mut x = uniform_frame(&mut rng, d, 1).unwrap();
             for _ in 0..2 {
                 prop_assert!(descent_direction(&x, &p).norm() <= 1.0 + 1e-12);
-                // And on the direction that P keeps.
+                // Also along the direction that P retains.
                 x = rotation.columns(0, 1).into_owned();
             }
             prop_assert!(descent_direction(&DMatrix::zeros(d, 1), &p).amax() == 0.0);

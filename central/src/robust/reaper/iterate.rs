@@ -5,10 +5,10 @@ use nalgebra::DMatrix;
 
 use super::kernels::FantopeFactor;
 
-/// As for GLAD: there 0 is a subgradient.
+/// As for GLAD: at a smaller distance 0 is a subgradient.
 pub(super) const ON_THE_SUBSPACE: f64 = 1e-14;
 
-/// Rows nearer to the subspace than this are kept distance: `1/‖Qx‖` times what cancels would be rounding.
+/// Rows nearer to the subspace than this are treated separately, because `1/‖Qx‖` would amplify cancellation errors.
 const NEAR_THRESHOLD: f64 = 1e-3;
 
 /// `P = c·I + V·diag(w)·Vᵀ`.
@@ -35,7 +35,8 @@ impl Iterate {
     /// `P·block`.
     pub(super) fn times(&self, block: &DMatrix<f64>) -> DMatrix<f64> {
         let mut image = self.factor.times(block);
-        // After the first step there is none, and a pass over the block is felt beside so few vectors.
+        // After the first step there is none, and a pass over the block would be noticeable compared with so few
+        // vectors.
         if self.identity > 0.0 {
             image += block * self.identity;
         }
@@ -64,12 +65,12 @@ impl Iterate {
     }
 }
 
-/// `P + η·Σ(Qx·xᵀ + x·(Qx)ᵀ)/2‖Qx‖ (+ noise)`, Q = I − P: what the next P is the projection of, as a product with a block.
+/// The operator `P + η·Σ(Qx·xᵀ + x·(Qx)ᵀ)/2‖Qx‖ (+ noise)`, Q = I − P, whose projection is the next P.
 ///
-/// Less the multiple of the identity in P, which moves no projection onto the Fantope.
+/// It omits the multiple of the identity in P, which does not change the projection onto the Fantope.
 ///
-/// With `S = Σxxᵀ/‖Qx‖` the sum is `(QS + SQ)/2 = (1 − c)S − (V diag(w)(SV)ᵀ + SV diag(w)Vᵀ)/2`, so that a product with it is one
-/// with the rows, back and forth.
+/// With `S = Σxxᵀ/‖Qx‖` the sum is `(QS + SQ)/2 = (1 − c)S − (V diag(w)(SV)ᵀ + SV diag(w)Vᵀ)/2`, so a product with it
+/// needs only products with the rows and their transpose.
 pub(super) struct Step<'a> {
     iterate: &'a Iterate,
     /// η.
@@ -82,7 +83,7 @@ pub(super) struct Step<'a> {
     /// x near the subspace, and `Qx/‖Qx‖`: not in S.
     near: DMatrix<f64>,
     directions: DMatrix<f64>,
-    /// Noise times η, its lower triangle.
+    /// Lower triangle of the noise times η.
     noise: Option<DMatrix<f64>>,
 }
 
@@ -124,7 +125,7 @@ impl<'a> Step<'a> {
         made
     }
 
-    /// The noise that was given.
+    /// Returns the noise.
     pub(super) fn into_noise(self) -> Option<DMatrix<f64>> {
         self.noise
     }
@@ -138,7 +139,7 @@ impl<'a> Step<'a> {
         tall_product(self.rows, &scores)
     }
 
-    /// The sum of the gradients, negative, times `block`.
+    /// The negative sum of the gradients, times `block`.
     fn descent(&self, block: &DMatrix<f64>) -> DMatrix<f64> {
         let iterate = self.iterate;
         let mut across = tall_cross_product(&self.image, block);
@@ -179,7 +180,7 @@ mod tests {
     use super::*;
     use crate::{generator, robust::reaper::descent::tests::descent_direction};
 
-    /// The product is that with the dense step, rows on the subspace, near it and far from it among them.
+    /// The product equals that with the dense step, for rows on the subspace, near it and far from it.
     #[test]
     fn it_is_the_dense_step() {
         let (p, mut rng) = (40, generator(Some(3)).unwrap());

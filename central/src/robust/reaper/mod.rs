@@ -1,4 +1,4 @@
-//! REAPER: least absolute deviations over the Fantope, with the kernels that nothing else needs.
+//! REAPER: least absolute deviations over the Fantope, with its own kernels.
 
 mod average;
 mod descent;
@@ -14,7 +14,7 @@ pub use variants::{Reaper, ReaperVariant};
 
 pub(crate) use variants::{GD, MD, SGD, SMD};
 
-/// From this dimension what is wanted of a spectrum is found without the rest of it.
+/// From this dimension on partial decompositions are used.
 const MIN_PARTIAL_DIMENSION: usize = 500;
-/// A space of more than p over this costs as much as the full decomposition.
+/// A Krylov space larger than p over this costs as much as a full decomposition.
 const MAX_SPACE_DIVISOR: usize = 2;

@@ -1,4 +1,4 @@
-//! The part of space that a step of REAPER knows of: the span of its rows and of the vectors of its iterate.
+//! The subspace relevant to a step of REAPER: the span of its rows and of its iterate's vectors.
 
 use eigenveil_estimation::{
     linalg::{HouseholderQr, tall_product},
@@ -10,19 +10,19 @@ use nalgebra::DMatrix;
 use super::{MAX_SPACE_DIVISOR, iterate::Iterate, kernels::FantopeFactor};
 use crate::Generator;
 
-/// A span of fewer dimensions gives no block to start from.
+/// A smaller span is too small for a starting block.
 const MIN_SPAN: usize = 32;
 
-/// Orthonormal coordinates, d of them, of rows X and vectors V; beyond are p − d dimensions in which a step is zero but for a multiple
-/// of the identity and for noise that has the same law in every basis.
+/// Orthonormal coordinates, d of them, of rows X and vectors V; in the other p − d dimensions a step is zero apart from
+/// a multiple of the identity and noise with the same distribution in every basis.
 pub(super) struct Span {
-    /// So many coordinates stay as they are.
+    /// Number of coordinates that stay unchanged.
     kept: usize,
-    /// Of the others of what has to be spanned.
+    /// Factorisation of the part outside these coordinates.
     others: HouseholderQr,
 }
 
-/// What of a step lies in the span, in its coordinates.
+/// The part of a step inside the span, in its coordinates.
 pub(super) struct Inside {
     /// `d × B`.
     pub(super) rows: DMatrix<f64>,
@@ -31,9 +31,11 @@ pub(super) struct Inside {
 }
 
 impl Span {
-    /// Of these rows, which are zero after their first `support` coordinates, and of this iterate; `None` where it is not worth it.
+    /// The span of these rows, which are zero after their first `support` coordinates, and of this iterate; `None` if
+    /// it does not pay.
     ///
-    /// The first `support` coordinates stay if that is cheaper than to span the rows: where they are the same at every step.
+    /// The first `support` coordinates stay if that is cheaper than spanning the rows, as when they are the same at
+    /// every step.
     pub(super) fn new(
         rows: &DMatrix<f64>,
         iterate: &Iterate,
@@ -82,8 +84,8 @@ impl Span {
         Some((Self { kept, others }, inside))
     }
 
-    /// `p × c` vectors from their coordinates: d of them, and as many as there are for the dimensions beyond, in which these stand for a
-    /// uniformly distributed frame.
+    /// `p × c` vectors from their coordinates: d inside the span, the others relative to a uniformly distributed frame
+    /// outside it.
     pub(super) fn embed(
         &self,
         coordinates: &DMatrix<f64>,
@@ -100,7 +102,7 @@ impl Span {
         inside.copy_from(&coordinates.rows(kept, spanned));
         let used = coordinates.nrows() - d;
         if used > 0 {
-            // Of the frame only the directions that the vectors have in it need be drawn.
+            // Only those directions of the frame that the vectors use need to be drawn.
             let mut within = coordinates.rows(d, used).into_owned();
             if used > c {
                 within = HouseholderQr::new(&within).r();
@@ -127,7 +129,8 @@ mod tests {
     use super::*;
     use crate::{generator, robust::reaper::iterate::Step};
 
-    /// The step in the span's coordinates is the step, which has nothing outside it; vectors keep their products.
+    /// In the span's coordinates the step is unchanged, because it vanishes outside; inner products of vectors are
+    /// preserved.
     #[test]
     fn a_step_lives_in_its_span() {
         let (p, n, r) = (120, 25, 9);
@@ -137,7 +140,7 @@ mod tests {
             if let Some(support) = support {
                 rows.rows_mut(support, p - support).fill(0.0);
             }
-            // Zero and equal rows leave the span smaller than its coordinates.
+            // With zero and equal rows the span is smaller than its number of coordinates.
             rows.fill_column(4, 0.0);
             let first = rows.column(0).into_owned();
             rows.set_column(7, &first);
@@ -162,7 +165,7 @@ mod tests {
             let distance = &frame * inside_image * frame.transpose() - image;
             assert!(distance.amax() < 1e-13, "{}", distance.amax());
 
-            // With coordinates beyond it, more and fewer of them than vectors.
+            // With coordinates beyond the span, both more and fewer than vectors.
             for (used, count) in [(5, 3), (5, 8), (p - d, 2)] {
                 let coordinates = uniform_frame(&mut rng, d + used, count).unwrap();
                 let vectors = span.embed(&coordinates, &mut rng).unwrap();
@@ -177,8 +180,9 @@ mod tests {
         assert!(Span::new(&many, &Iterate::start(2, p), None).is_none());
     }
 
-    /// Directions beyond the span are drawn anew each time, and every one alike: along a fixed axis outside, one of m, the square has
-    /// mean 1/m. 400 draws of squares with relative standard deviation √2: six standard errors are 42 %; false alarms below 1e-8.
+    /// Directions outside the span are drawn anew each time, uniformly: along a fixed axis outside, one of m, the
+    /// square has mean 1/m. 400 draws of squares with relative standard deviation √2: six standard errors are 42 %;
+    /// false alarms below 1e-8.
     #[test]
     fn what_is_beyond_is_anywhere() {
         let (p, n) = (90, 40);

@@ -1,4 +1,4 @@
-//! The four private REAPER algorithms as baselines.
+//! The baselines of the four private REAPER algorithms.
 
 use super::{
     average::AverageIterate,
@@ -22,7 +22,7 @@ const DEFAULT_NONPRIVATE_STEPS: usize = 300;
 /// c of the paper's step sizes `c/√t`.
 const DEFAULT_STEP_SIZE: f64 = 8.0;
 
-/// Which of the four.
+/// The variants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReaperVariant {
     /// `dp-gd-reap`: all rows, Euclidean projection.
@@ -35,8 +35,8 @@ pub enum ReaperVariant {
     Smd,
 }
 
-/// REAPER: least absolute deviations over `{0 ≼ P ≼ I, tr P = k}` by (mirror) subgradient descent on spherised rows (Maunu, Yu
-/// & Lerman, Section 4.3 and Appendix A); the answer is the top-k subspace of the average iterate.
+/// REAPER: least absolute deviations over `{0 ≼ P ≼ I, tr P = k}` by (mirror) subgradient descent on spherised rows
+/// (Maunu, Yu & Lerman, Section 4.3 and Appendix A); the result is the top-k subspace of the average iterate.
 ///
 /// Starts at `(k/p)I`; the paper's `AᵀA`, `A_ij ~ N(1, 0.01)`, is not in the set. The noise is on the **sum** of equation 4.1 over the rows of a step, symmetric; the sum is then divided
 /// by n, or by the mean size of a batch. Without a budget there is none, which is the non-private REAPER.
@@ -44,9 +44,9 @@ pub enum ReaperVariant {
 pub struct Reaper {
     /// The variant.
     pub variant: ReaperVariant,
-    /// T; `None`: 300 without privacy; with, 100 over all rows, 500 over batches.
+    /// T; `None`: 300 without privacy; with privacy, 100 over all rows, 500 over batches.
     pub iterations: Option<usize>,
-    /// Mean size B of a batch; `None`: 20 without privacy, the paper's `max(N√(ε/4T), 1)` with.
+    /// Expected batch size B; `None`: 20 without privacy, the paper's `max(N√(ε/4T), 1)` with privacy.
     pub batch: Option<usize>,
     /// c of the step sizes `c/√t`; the paper's is 8.
     pub step: f64,
@@ -68,7 +68,7 @@ pub(crate) static SGD: AlgorithmInfo = AlgorithmInfo {
     name: "dp-sgd-reap",
     source: "Maunu, Yu & Lerman, Algorithm 1",
     description: "dp-gd-reap on Poisson batches",
-    guarantee: "accounted: (eps,delta); the published noise is too small by N/B on a batch's mean: no meaningful guarantee",
+    guarantee: "accounted: (eps,delta); the published noise is too small by a factor of N/B for a batch's mean: no meaningful guarantee",
     parameters: &SAMPLED_PARAMETERS,
     quadratic_memory: true,
     ..AlgorithmInfo::private(|options| Reaper::build(ReaperVariant::Sgd, options))
@@ -86,7 +86,7 @@ pub(crate) static SMD: AlgorithmInfo = AlgorithmInfo {
     name: "dp-smd-reap",
     source: "Maunu, Yu & Lerman, Algorithm 2",
     description: "dp-md-reap on Poisson batches",
-    guarantee: "accounted: (eps,delta); the published noise is too small by N/B on a batch's mean: no meaningful guarantee",
+    guarantee: "accounted: (eps,delta); the published noise is too small by a factor of N/B for a batch's mean: no meaningful guarantee",
     parameters: &SAMPLED_PARAMETERS,
     quadratic_memory: true,
     ..AlgorithmInfo::private(|options| Reaper::build(ReaperVariant::Smd, options))
@@ -115,7 +115,7 @@ impl ReaperVariant {
 }
 
 impl Reaper {
-    /// A variant with the defaults.
+    /// A variant with default settings.
     pub fn new(variant: ReaperVariant) -> Self {
         Self {
             variant,
@@ -153,11 +153,11 @@ impl Reaper {
         Releases { steps, start: 0 }.calibrate(privacy, |budget| published(budget, n, steps))
     }
 
-    /// The average iterate `P̄`, which is what the relaxation answers before it is rounded to a subspace, and the fit; with the
-    /// noise of [`Reaper::calibrate`].
+    /// The average iterate `P̄`, the solution of the relaxation before it is rounded to a subspace, and the fit; with
+    /// noise from [`Reaper::calibrate`].
     ///
     /// # Errors
-    /// As [`Baseline::fit`]; `invalid-request` for the noise of another run.
+    /// Those of [`Baseline::fit`]; `invalid-request` for the noise of another run.
     pub fn fit_calibrated(
         &self,
         rows: &Rows,
@@ -173,7 +173,7 @@ impl Reaper {
         let mut step_noise = StepNoise::None;
         let promised = noise_of(&request.privacy, Releases { steps, start: 0 }, calibrated)?;
         if let Some(noise) = promised {
-            // The paper has σ on every entry, whose weakest directions, the diagonal's, have σ as well.
+            // The paper adds noise σ to every entry, so its weakest directions, on the diagonal, also have σ.
             step_noise = match noise.guarantee.calibration {
                 CentralCalibration::Accounted => StepNoise::Isotropic(noise.step_sd),
                 CentralCalibration::AsPublished => StepNoise::Entrywise(noise.step_sd),
@@ -211,22 +211,22 @@ impl Reaper {
     }
 }
 
-/// Appendix A with constants 1, as the standard deviation on a *sum* of gradients, and what is to be said of it.
+/// Appendix A with constants 1, as the standard deviation on a *sum* of gradients, and a note about it.
 ///
-/// The paper prints three: Algorithms 1 and 2 `(B/N)²T log(1/δ)/(ε²N²)`, Theorem 9 `B²T log(1/δ)/(ε²N²)`, its proof the same with
-/// log². Its gradient (4.1) has no 1/N. Here the first is taken, on the *mean* over a batch as for dp-SGGD; on the sum of
-/// (4.1) it would be smaller still by B.
+/// The paper has three formulas: Algorithms 1 and 2 `(B/N)²T log(1/δ)/(ε²N²)`, Theorem 9 `B²T log(1/δ)/(ε²N²)`, its
+/// proof the same with log². Its gradient (4.1) has no 1/N. We use the first, on the *mean* over a batch as for
+/// dp-SGGD; on the sum of (4.1) it would be smaller still by a factor of B.
 fn published(budget: Budget, n: usize, steps: Schedule) -> (f64, &'static str) {
     let (epsilon, t) = (budget.epsilon(), steps.count as f64);
     match steps.rate {
         // σ² = 32T·log²(T/δ)/(ε²N²) on the mean over N rows.
         None => (
             (32.0 * t).sqrt() * (t / budget.delta()).ln() / epsilon,
-            "the published noise holds for small epsilon, with room to spare",
+            "the published noise holds for small epsilon, with more noise than needed",
         ),
         Some(rate) => (
             published_for_batches(budget, n, steps.count, rate),
-            "of the three published formulas this is the one of Algorithms 1 and 2, on the mean over a batch: too small by N/B",
+            "of the three published formulas this is the one of Algorithms 1 and 2, on the mean over a batch: too small by a factor of N/B",
         ),
     }
 }

@@ -1,5 +1,5 @@
-//! The exponential of a large symmetric matrix by products alone, which several threads share, where an eigendecomposition keeps
-//! to one.
+//! The exponential of a large symmetric matrix by matrix products, which use several threads, unlike an
+//! eigendecomposition.
 
 use eigenveil_estimation::linalg::commuting_product;
 use nalgebra::DMatrix;
@@ -9,8 +9,9 @@ const TERMS: usize = 16;
 /// Points at which the exponential is interpolated.
 const NODES: usize = 64;
 
-/// `exp(A − tI)` for the symmetric `p × p` matrix A, by its lower triangle, with eigenvalues in `[bottom, top]`, t = `top`: eigenvalues
-/// in (0, 1], to `accuracy` (1e-12 at the least) of 1. A few per cent outside of the interval do little harm.
+/// `exp(A − tI)` for the symmetric `p × p` matrix A, by its lower triangle, with eigenvalues in `[bottom, top]`, t =
+/// `top`: eigenvalues in (0, 1], to `accuracy` (1e-12 at the least) of 1. Eigenvalues a few per cent outside the
+/// interval do little harm.
 ///
 /// Scaling and squaring (Higham 2005) with the Chebyshev polynomial of degree 15, evaluated in six products (Paterson &
 /// Stockmeyer 1973): for a spectrum of width 40 and an accuracy of 1e-6 eight products of `p³` operations, where an
@@ -26,7 +27,7 @@ pub(crate) fn symmetric_exponential(
     accuracy: f64,
 ) -> DMatrix<f64> {
     let allowed = accuracy.max(1e-12);
-    // Not zero: its inverse brings the spectrum to [−1, 1].
+    // Not zero, because its inverse scales the spectrum to [−1, 1].
     let mut half = (0.5 * (top - bottom)).max(1e-3);
     let mut squarings = 0;
     while f64::from(1 << squarings) * chebyshev_error(half) > allowed {

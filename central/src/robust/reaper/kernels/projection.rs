@@ -1,4 +1,4 @@
-//! The projection onto the Fantope of a large matrix from the part of its spectrum that matters.
+//! The projection of a large matrix onto the Fantope from the relevant part of its spectrum.
 
 use eigenveil_estimation::{
     fantope::project_eigenvalues,
@@ -9,25 +9,25 @@ use nalgebra::DMatrix;
 
 use crate::block_lanczos::{BlockLanczos, LazyGoe, Ritz};
 
-/// Columns of a block: wide enough that a product is not all memory, narrow because the space a block of b needs grows
-/// with b (measured on noise at p = 2,000: 350 for 8, 700 for 32).
+/// Columns of a block: wide enough that products are not memory-bound, narrow because the Krylov space grows with the
+/// width (measured on noise at p = 2,000: 350 for 8, 700 for 32).
 const MIN_BLOCK: usize = 8;
 const MAX_BLOCK: usize = 16;
-/// Of p, a column each.
+/// Dimensions p per column of a block.
 const DIMENSIONS_PER_COLUMN: usize = 625;
-/// Growth of the space between two looks at its Ritz pairs.
+/// Growth of the space between two computations of Ritz pairs.
 const GROWTH: f64 = 1.15;
-/// Without unseen noise the full decomposition is there to fall back on, and better from this share of p.
+/// Without lazy noise a full decomposition is possible, and faster once the space exceeds p over this.
 const MAX_SPACE_DIVISOR: usize = 3;
 
-/// A point of the Fantope by the eigenpairs that are not zero.
+/// A point of the Fantope, given by its nonzero eigenpairs.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct FantopeFactor {
     /// V, `p × r`: orthonormal.
     pub vectors: DMatrix<f64>,
     /// Weights in (0, 1], descending, that add up to k.
     pub weights: Vec<f64>,
-    /// Dimension of the Krylov space that was enough.
+    /// Dimension of the Krylov space that sufficed.
     pub krylov_dimension: usize,
 }
 
@@ -52,7 +52,7 @@ impl FantopeFactor {
         tall_product(&self.vectors, &self.scores(block))
     }
 
-    /// Of what two stand for, in the Frobenius norm.
+    /// Distance of the two points in the Frobenius norm.
     #[cfg(test)]
     pub(crate) fn distance(&self, other: &Self) -> f64 {
         let overlap = cross_product(&self.vectors, &other.vectors);
@@ -62,7 +62,7 @@ impl FantopeFactor {
     }
 }
 
-/// By the cosines between two orthonormal sets of vectors.
+/// The squared distance, from the cosines between two orthonormal sets of vectors.
 fn squared_distance(a: &[f64], b: &[f64], overlap: &DMatrix<f64>) -> f64 {
     let square = |weights: &[f64]| weights.iter().map(|w| w * w).sum::<f64>();
     let mut both = 0.0;
@@ -74,24 +74,24 @@ fn squared_distance(a: &[f64], b: &[f64], overlap: &DMatrix<f64>) -> f64 {
     square(a) + square(b) - 2.0 * both
 }
 
-/// Projects H + W onto `F^k` by block Lanczos: H is `matrix`, W is `noise` that is drawn only where the
-/// iteration looks, and p the dimension of W. Where that is more than H's the vectors are in coordinates: H's, then as many as
-/// were needed beyond ([`LazyGoe`]). Among the points of `F^k` supported on the Krylov space the answer is the nearest to H + W, so it is
+/// Projects H + W onto `F^k` by block Lanczos: H is `matrix`, W is the lazily drawn `noise`, and p the dimension of W.
+/// If p exceeds the dimension of H, the vectors are in coordinates: H's, then as many as were needed beyond
+/// ([`LazyGoe`]). The result is the point of `F^k` supported on the Krylov space that is nearest to H + W, so it is
 /// exactly feasible; the space grows until the residuals bound the distance to the projection by `accuracy` relative to
-/// the projection's norm, or the answer has moved by less than that while the space grew by a seventh. The second is not a
-/// proof; on noise the distance that is left was a tenth of the move and less.
+/// the projection's norm, or the result moves by less than that while the space grows by a seventh. The second
+/// criterion is no proof; on noise the remaining distance was at most a tenth of the move.
 ///
-/// `near` is the projection of a matrix nearby, if there is one: its vectors are looked along first, and its space says when to look
-/// at the Ritz pairs. It must not depend on the noise.
+/// `near` is the projection of a nearby matrix, if known: its vectors start the iteration, and its space tells when to
+/// compute Ritz pairs. It must not depend on the noise.
 ///
-/// The work is `m` products and `4pm²` operations for a space of dimension m. Where θ lies at depth d below the edge R
-/// of a noise spectrum m is about `4pd/R`.
+/// The work is `m` products and `4pm²` operations for a space of dimension m. If θ lies at depth d below the edge R of
+/// a noise spectrum, m is about `4pd/R`.
 ///
-/// Without noise an eigenvalue that is repeated more often than the block is wide, which no data in general position have, may be
-/// taken for fewer.
+/// Without noise, copies of an eigenvalue repeated more often than the block is wide may be missed; data in general
+/// position have none.
 ///
-/// `None` when the space would pass a third of p without noise, or is invariant: then the full decomposition
-/// is the better one. With noise the space grows to p if it has to, since noise is not drawn twice.
+/// `None` if the space would exceed a third of p without noise, or is invariant: then a full decomposition is better.
+/// With noise the space grows up to p if necessary, because noise must not be drawn twice.
 pub(crate) fn project_onto_fantope_partially(
     matrix: &dyn Symmetric,
     noise: Option<&mut LazyGoe<'_>>,
@@ -115,7 +115,7 @@ pub(crate) fn project_onto_fantope_partially(
     let start = completed_with_random(near.map(|near| &near.vectors), own, width);
     let mut lanczos = BlockLanczos::new(matrix, noise, &start);
     let mut previous: Option<PartialProjection> = None;
-    // Two looks are the least; the second where the last space was enough.
+    // At least two checks; the second at the size that sufficed last time.
     let usual = near.map_or(0.0, |near| near.krylov_dimension as f64 / GROWTH);
     let mut look_at = (usual as usize).max(4 * width);
     loop {
@@ -132,7 +132,7 @@ pub(crate) fn project_onto_fantope_partially(
             }
             Ok(weights.len())
         })?;
-        // An invariant space may hold too few copies of a repeated eigenvalue; noise repeats none.
+        // An invariant space may contain too few copies of a repeated eigenvalue; with noise no eigenvalue repeats.
         if krylov_dimension < k
             || (!is_noisy && krylov_dimension < p && lanczos.is_rank_deficient())
         {
@@ -147,7 +147,8 @@ pub(crate) fn project_onto_fantope_partially(
         };
         let moved = previous.as_ref().map(|before| before.distance(&found));
         let all = krylov_dimension == p;
-        // The projection is non-expansive: residuals R move it by at most √2‖R‖_F. Some of the spectrum must be outside.
+        // The projection is non-expansive: residuals R move it by at most √2‖R‖_F. Part of the spectrum must be
+        // outside.
         let settled = rank < krylov_dimension
             && (std::f64::consts::SQRT_2 * residual <= accuracy * size
                 || moved.is_some_and(|moved| moved <= accuracy * size));
@@ -155,7 +156,7 @@ pub(crate) fn project_onto_fantope_partially(
             return Ok(Some(FantopeFactor {
                 vectors: lanczos.vectors(&found.coordinates),
                 weights: found.weights,
-                // Where it hardly moved the space before would have done.
+                // If it hardly moved, the previous space would have sufficed.
                 krylov_dimension: match previous {
                     Some(before) if moved.is_some_and(|moved| moved <= 0.1 * accuracy * size) => {
                         before.coordinates.nrows()
@@ -179,7 +180,7 @@ struct PartialProjection {
 }
 
 impl PartialProjection {
-    /// To one from a larger space, whose basis goes on where this one's ends.
+    /// Distance to a candidate from a larger space whose basis extends this one's.
     fn distance(&self, later: &Self) -> f64 {
         let same = later
             .coordinates
@@ -192,8 +193,8 @@ impl PartialProjection {
     }
 }
 
-/// The first of the `known` columns, and random ones up to `width`, a quarter at least: a direction that the block is
-/// orthogonal to would stay unseen.
+/// The first of the `known` columns, filled up to `width` with random ones, at least a quarter: a direction orthogonal
+/// to the block would never be found.
 fn completed_with_random(known: Option<&DMatrix<f64>>, p: usize, width: usize) -> DMatrix<f64> {
     let most = width - width.div_ceil(4);
     let kept = known.map_or(0, |known| known.ncols().min(most));
@@ -224,7 +225,7 @@ mod tests {
         ChaCha20Rng::seed_from_u64(seed)
     }
 
-    /// A noise matrix of which everything is seen.
+    /// A noise matrix that is drawn completely.
     fn drawn(p: usize, sd: f64, rng: &mut ChaCha20Rng) -> DMatrix<f64> {
         let mut matrix = DMatrix::zeros(p, p);
         for j in 0..p {
@@ -251,7 +252,8 @@ mod tests {
         rest.norm() / full.matrix.norm()
     }
 
-    /// On spectra with a gap and on noise of every size, feasible to rounding and as near to the full projection as asked.
+    /// Spectra with a gap and noise of every size: feasible up to rounding and as close to the full projection as
+    /// requested.
     #[test]
     fn it_is_the_full_projection() {
         let p = 600;
@@ -266,8 +268,11 @@ mod tests {
                     let found =
                         project_onto_fantope_partially(&matrix, None, k, None, accuracy).unwrap();
                     let Some(found) = found else {
-                        // Six directions of weight 3.6 in all: at k = 5 many others are needed.
-                        assert!(edge > 0.01 || k == 5, "a low rank is found in part");
+                        // Six directions of total weight 3.6: at k = 5 many others are needed.
+                        assert!(
+                            edge > 0.01 || k == 5,
+                            "a low rank needs only part of the spectrum"
+                        );
                         continue;
                     };
                     let distance = distance(&found, &full);
@@ -297,18 +302,18 @@ mod tests {
         let mut cold = search(None);
         let warm = search(Some(&cold));
         assert!(cold.distance(&warm) < 1e-7);
-        // With the same room, so that it is the vectors that help.
+        // With the same block width, so that only the vectors make the difference.
         cold.krylov_dimension = 0;
         let warm = search(Some(&cold));
         assert!(cold.distance(&warm) < 1e-7);
         assert!(warm.krylov_dimension < search(None).krylov_dimension);
-        // A start that says nothing does no harm.
+        // An uninformative start does no harm.
         cold.vectors.fill(0.0);
         assert!(search(Some(&cold)).distance(&warm) < 1e-7);
     }
 
-    /// What a search that is stopped early answers is near the projection of the matrix that the same numbers give when the
-    /// iteration goes on until all of it has been seen.
+    /// An iteration that stops early gives nearly the projection of the matrix that the same random numbers yield when
+    /// the iteration continues until all noise is drawn.
     #[test]
     fn noise_seen_in_part_gives_the_projection_with_all_of_it() {
         let p = 300;
@@ -358,11 +363,11 @@ mod tests {
         outer_scaled(&vectors, &pairs.values)
     }
 
-    /// The noise that was seen has the law it should have, along the axes and along the directions that the iteration chose by
-    /// looking at H and at the noise: 60 matrices of dimension 40 with 46,800 entries off the diagonal, 2,400 on it. The
-    /// relative standard errors of the variances are 0.65 and 2.9 %, six of them 4 and 17 %; of the 60 values along H, the
-    /// mean's is 0.13 sd and the variance's 18 %, six of them 0.78 and 110 %. False alarms below 1e-8.
-    /// Twice: H of all dimensions, and of fourteen with 26 beyond it.
+    /// The lazily drawn noise has the right distribution, along the axes and along the directions that the iteration
+    /// chose adaptively: 60 matrices of dimension 40 with 46,800 entries off the diagonal, 2,400 on it. The relative
+    /// standard errors of the variances are 0.65 and 2.9 %, six of them 4 and 17 %; of the 60 values along H, the
+    /// mean's is 0.13 sd and the variance's 18 %, six of them 0.78 and 110 %. False alarms below 1e-8. Two cases: H of
+    /// full dimension, and of dimension 14 with 26 beyond.
     #[test]
     fn noise_seen_in_full_has_its_law() {
         law_of_noise(0);
@@ -409,11 +414,11 @@ mod tests {
             along.abs() < 0.78 && (along_squared - 1.0).abs() < 1.1,
             "{found:?}"
         );
-        // Of products of independent numbers of variances 1/2 and 1: six standard errors.
+        // Products of independent numbers with variances 1/2 and 1: six standard errors.
         assert!(products.abs() < 6.0 * (0.5 * pairs).sqrt(), "{products}");
     }
 
-    /// The largest eigenvalue of noise of which a part was seen lies where that of drawn noise does.
+    /// The largest eigenvalue of partially drawn noise agrees with that of fully drawn noise.
     #[test]
     fn the_edge_is_the_same() {
         let (p, repeats) = (120, 40);
@@ -453,7 +458,7 @@ mod tests {
         let of = |matrix: &DMatrix<f64>| {
             project_onto_fantope_partially(matrix, None, 2, None, 1e-6).unwrap()
         };
-        // Every direction alike: the answer is (2/p)I, whose rank is p.
+        // All directions equal: the projection is (2/p)I, of rank p.
         assert_eq!(of(&DMatrix::identity(p, p)), None);
         assert_eq!(of(&DMatrix::zeros(p, p)), None);
         let matrix = low_rank(p, 1.0, &mut rng(1));

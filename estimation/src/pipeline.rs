@@ -13,13 +13,13 @@ use eigenveil_shared::{
 use crate::{
     accumulate::Accumulator,
     cancel::Cancel,
-    estimate::{Findings, principal_components, sparse_components},
+    components::{ComponentsReport, principal_components, sparse_components},
     floor::{grouped, probably_the_mean},
-    large::{self, SeedSource},
     linalg::Threads,
     moment::NoisyMoment,
     row_check,
     seed_sums::{check_memory, sums_of_seeds},
+    sparse_from_seeds::{self, SeedSource},
 };
 
 /// Version of the [`Estimate`] document.
@@ -44,7 +44,7 @@ pub struct Request<'a> {
     pub sparse: Option<&'a SparseSettings>,
     /// Bytes that adding up seeds, or reading them twice, may take.
     pub memory_bytes: u64,
-    /// Dimension from which seeds are read twice for row-sparse components, where [`can_stream`](large::can_stream) says
+    /// Dimension from which seeds are read twice for row-sparse components, where [`can_stream`](sparse_from_seeds::can_stream) says
     /// that this is possible.
     pub stream_from: usize,
 }
@@ -73,13 +73,13 @@ pub fn estimate(
     };
     let mut estimate = match (source, request.sparse) {
         (Source::Seeds(seeds), Some(settings))
-            if p >= request.stream_from && large::can_stream(params, k, settings) =>
+            if p >= request.stream_from && sparse_from_seeds::can_stream(params, k, settings) =>
         {
-            let needed = large::bytes_needed(p, Threads::current().count());
+            let needed = sparse_from_seeds::bytes_needed(p, Threads::current().count());
             let what = format!("estimating row-sparse components of dimension {p} from seeds");
             check_memory(&what, needed, request.memory_bytes)?;
             let (findings, n) =
-                large::sparse_components(seeds, params, k, settings, &setting, cancel)?;
+                sparse_from_seeds::sparse_components(seeds, params, k, settings, &setting, cancel)?;
             document(params, request.name, n, k, findings)
         }
         (source, sparse) => {
@@ -144,21 +144,27 @@ fn note_repeated(estimate: &mut Estimate, repeated: u64) {
 }
 
 /// The document of these findings from `n` reports, without what is known of the mean, the rows and the time.
-fn document(params: &StudyParams, name: &str, n: u64, k: Rank, findings: Findings) -> Estimate {
-    let Findings {
+fn document(
+    params: &StudyParams,
+    name: &str,
+    n: u64,
+    k: Rank,
+    findings: ComponentsReport,
+) -> Estimate {
+    let ComponentsReport {
         vectors,
         spectrum,
-        mut assessment,
+        mut floor_report,
         sparse,
         bucket_agreement,
         ..
     } = findings;
-    match probably_the_mean(params, &assessment) {
+    match probably_the_mean(params, &floor_report) {
         // Then the others are small beside it, and asking for more people would be the wrong advice.
-        Some(mean) => assessment.warnings.insert(0, mean),
-        None => assessment.warnings.extend(assessment.outlook.take()),
+        Some(mean) => floor_report.warnings.insert(0, mean),
+        None => floor_report.warnings.extend(floor_report.outlook.take()),
     }
-    assessment
+    floor_report
         .warnings
         .extend(delta_warning(params.budget().delta(), n));
     Estimate {
@@ -169,17 +175,17 @@ fn document(params: &StudyParams, name: &str, n: u64, k: Rank, findings: Finding
         n,
         repeated_seeds: 0,
         p: vectors.nrows(),
-        k: assessment.components.len(),
+        k: floor_report.components.len(),
         requested_k: k,
-        components: assessment.components,
-        groups: assessment.groups,
+        components: floor_report.components,
+        groups: floor_report.groups,
         mean: None,
         mean_standard_error: None,
-        variances: assessment.variances,
+        variances: floor_report.variances,
         eigenvalues: spectrum,
-        total_variance: assessment.total_variance,
-        floor: assessment.floor,
-        expected_error: assessment.expected_error,
+        total_variance: floor_report.total_variance,
+        floor: floor_report.floor,
+        expected_error: floor_report.expected_error,
         influence: Some(
             params
                 .mechanism()
@@ -190,7 +196,7 @@ fn document(params: &StudyParams, name: &str, n: u64, k: Rank, findings: Finding
         bucket_agreement,
         row_check: None,
         privacy: PrivacyStatement::new(params),
-        warnings: assessment.warnings,
+        warnings: floor_report.warnings,
         seconds: 0.0,
     }
 }

@@ -8,7 +8,10 @@ use super::Threads;
 ///
 /// # Panics
 /// If `work` does, after the other threads have ended.
-pub(crate) fn share_out<T: Send>(items: impl Iterator<Item = T> + Send, work: impl Fn(T) + Sync) {
+pub(crate) fn parallel_for_each<T: Send>(
+    items: impl Iterator<Item = T> + Send,
+    work: impl Fn(T) + Sync,
+) {
     let threads = Threads::current().count();
     if threads == 1 {
         items.for_each(work);
@@ -38,7 +41,7 @@ mod tests {
         for threads in [1, 2, 5] {
             let mut numbers = vec![0_u32; 100];
             Threads::new(threads).unwrap().run(|| {
-                share_out(numbers.iter_mut().enumerate(), |(i, number)| {
+                parallel_for_each(numbers.iter_mut().enumerate(), |(i, number)| {
                     *number += i as u32;
                 });
             });

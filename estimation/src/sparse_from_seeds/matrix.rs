@@ -6,7 +6,7 @@ use nalgebra::DMatrix;
 use super::source::{BLOCK, Directions, SeedSource};
 use crate::{
     cancel::Cancel,
-    linalg::{PANEL_WIDTH, Panels, share_out},
+    linalg::{PANEL_WIDTH, Panels, parallel_for_each},
 };
 
 /// The mean of n decoded `double-cap` reports `c(ggᵀ − I/p)`: the triangle in f32, the diagonal and the trace in f64.
@@ -15,13 +15,13 @@ use crate::{
 /// `B + n/B` roundings: the sum is off by at most `(B + n/B + 2)·u·c·E|gᵢgⱼ|`, u = 2⁻²⁴, which in standard deviations
 /// `c/(p√n)` of the noise is below `0.64·√n·(B + n/B + 2)·u`: 0.8 % at n = 10⁵, 0.16 at 10⁶. Roundings are not all in one
 /// direction: measured, they are some thousand times less (a test compares).
-pub(super) struct LargeMoment {
+pub(super) struct LargeMatrix {
     lower: Panels<f32>,
     diagonal: Vec<f64>,
     n: u64,
 }
 
-impl LargeMoment {
+impl LargeMatrix {
     /// One pass over the seeds; `cancel` is asked once a block.
     pub(super) fn gather(
         source: &(impl SeedSource + ?Sized),
@@ -85,7 +85,7 @@ impl LargeMoment {
             *sum = scale * (*sum / self.n as f64 - 1.0 / p);
         }
         let factor = (scale / self.n as f64) as f32;
-        share_out(self.lower.iter_mut(), |(_, panel)| *panel *= factor);
+        parallel_for_each(self.lower.iter_mut(), |(_, panel)| *panel *= factor);
     }
 
     /// A symmetric matrix as if it were the mean of n reports.

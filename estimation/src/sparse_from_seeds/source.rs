@@ -9,7 +9,7 @@ use nalgebra::DMatrix;
 use crate::{
     accumulate::Accumulator,
     cancel::Cancel,
-    linalg::{GramSum, share_out},
+    linalg::{GramSum, parallel_for_each},
 };
 
 /// Seeds expanded at a time.
@@ -71,7 +71,7 @@ impl<T: nalgebra::Scalar + Default + Send> Directions<T> {
         let rows = rows.as_deref();
         let kept = block.nrows().max(1);
         let columns = block.as_mut_slice().chunks_exact_mut(kept);
-        share_out(seeds.iter().zip(columns), |(seed, column)| {
+        parallel_for_each(seeds.iter().zip(columns), |(seed, column)| {
             let mut normals = vec![0.0; *p];
             let inverse = expand(seed, &mut normals).sqrt().recip();
             match rows {

@@ -13,13 +13,13 @@ mod candidates;
 mod certificate;
 mod components;
 mod dual;
-mod moment;
+mod matrix;
 mod solve;
 mod source;
 #[cfg(test)]
 mod tests;
 
 pub use components::{
-    MOST_COMPONENTS, SMALLEST_LARGE, bytes_needed, can_stream, sparse_components,
+    MAX_COMPONENTS, MIN_STREAMED_DIMENSION, bytes_needed, can_stream, sparse_components,
 };
 pub use source::SeedSource;

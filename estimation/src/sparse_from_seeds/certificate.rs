@@ -9,7 +9,7 @@ use crate::{
     fantope::{Accuracy, LeadingSum},
     linalg::{
         Budget, Definiteness, Panels, StartVectors, add_outer_to_panel, blocked_cholesky,
-        rounding_of_cholesky, share_out,
+        parallel_for_each, rounding_of_cholesky,
     },
 };
 
@@ -19,7 +19,7 @@ pub(super) const GUARD: usize = 6;
 const PRODUCTS: usize = 40;
 
 /// `Σ_{i≤k} λᵢ(M)` as Ritz values know it, ready to be proved.
-pub(super) struct Claim {
+pub(super) struct LeadingSumBound {
     sum: LeadingSum,
     k: usize,
     slack: f64,
@@ -33,7 +33,7 @@ pub(super) enum Proof {
     Failed,
 }
 
-impl Claim {
+impl LeadingSumBound {
     /// Ritz pairs of M from `known` (orthonormal, `p × j`) and random vectors; each of the k eigenvalues may be
     /// overstated by `slack`.
     pub(super) fn find(
@@ -56,7 +56,11 @@ impl Claim {
     }
 
     /// The claim once more, ten times as accurate, with other random vectors for what it missed.
-    pub(super) fn again(&self, matrix: &DualMatrix<'_>, random: &mut StartVectors) -> Result<Self> {
+    pub(super) fn refine(
+        &self,
+        matrix: &DualMatrix<'_>,
+        random: &mut StartVectors,
+    ) -> Result<Self> {
         let accuracy = Accuracy {
             slack: self.slack,
             sharpen: 0.1,
@@ -72,7 +76,7 @@ impl Claim {
         random: &mut StartVectors,
     ) -> Result<Self> {
         let start = start_block(known, known.ncols().max(k) + GUARD, random);
-        let budget = Budget {
+        let budget = WorkLimit {
             products: PRODUCTS,
             pairs: start.ncols(),
         };
@@ -113,7 +117,7 @@ impl Claim {
         let raised = (loose - 1.0) * (t.abs() + self.slack);
         let t = t + raised;
         let mut shifted = Panels::zeros(p, stored.width());
-        share_out(
+        parallel_for_each(
             stored.iter().zip(shifted.iter_mut()),
             |((from, stored), (_, panel))| {
                 matrix.fill_panel(from, stored, panel);
