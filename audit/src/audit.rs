@@ -14,13 +14,14 @@ use rand::rngs::ChaCha20Rng;
 use serde::Serialize;
 
 use crate::{
-    Bound, Device, PairKind, Samples, Sampling, Source, Statistic, TriesTest, TriesVerdict,
+    AttemptsTest, AttemptsVerdict, Bound, Device, PairKind, Randomness, Samples, Sampling,
+    Statistic, attempts_test,
     bounds::check_gaussian,
     device::prepared,
     event_bound,
     finding::finding,
-    joint::{Joint, Seen},
-    mu_bound, tries_test,
+    mu_bound,
+    transcript::{Observation, TranscriptStatistic},
 };
 
 /// Confidence of a verdict when nobody says.
@@ -32,17 +33,17 @@ pub const MIN_TRIALS: usize = 1_000;
 /// Most trials a row: what is observed of one pair is held in memory, some 100 bytes a trial while it is judged.
 pub const MAX_TRIALS: usize = 10_000_000;
 
-/// Most counts of tries of each row that are compared: plenty for it.
-const MAX_TRIES: usize = 200_000;
+/// Most attempt counts of each row that are compared.
+const MAX_ATTEMPT_COUNTS: usize = 200_000;
 
 /// Most trials of each row that the statistic of everything is learned from.
-const MAX_LEARNED: usize = 50_000;
+const MAX_TRAINING_TRIALS: usize = 50_000;
 
-/// Part of a verdict's false alarms that is the test of the tries'; the bound has the rest.
-const TRIES_SHARE: f64 = 0.02;
+/// Part of a verdict's false alarms that is the test of the attempts'; the bound has the rest.
+const ATTEMPTS_SHARE: f64 = 0.02;
 
 /// Streams of the trials that are learned from lie beyond those of the trials that are judged.
-const LEARNING: u64 = 1_000;
+const TRAINING_STREAM: u64 = 1_000;
 
 /// How the bound is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -72,7 +73,7 @@ impl Method {
         }
     }
 
-    /// Whether the bound assumes a law of the noise.
+    /// Whether the bound assumes a distribution of the noise.
     pub const fn is_model_based(self) -> bool {
         matches!(self, Self::MuGdp)
     }
@@ -104,15 +105,15 @@ pub struct AuditSettings {
     pub budget: Budget,
     /// Trials under each row of each pair, [`MIN_TRIALS`] to [`MAX_TRIALS`].
     pub trials: usize,
-    /// Chooses the random pair, and the trials of [`Source::Seeded`].
+    /// Chooses the random pair, and the trials of [`Randomness::Seeded`].
     pub seed: u64,
     /// Where the trials' randomness comes from.
-    pub source: Source,
+    pub randomness: Randomness,
     /// Pairs to try; none means all that fit.
     pub pairs: Vec<PairKind>,
     /// The bound; none means [`Method::for_mechanism`] the mechanism.
     pub method: Option<Method>,
-    /// Confidence of the verdict, ½ to 1 exclusive: a correct mechanism is convicted at most once in
+    /// Confidence of the verdict, ½ to 1 exclusive: a correct mechanism is refuted at most once in
     /// 1/(1 − confidence) audits.
     pub confidence: f64,
 }
@@ -127,7 +128,7 @@ impl AuditSettings {
             budget,
             trials,
             seed: 1,
-            source: Source::Seeded,
+            randomness: Randomness::Seeded,
             pairs: Vec::new(),
             method: None,
             confidence: CONFIDENCE,
@@ -148,13 +149,13 @@ impl AuditSettings {
     }
 
     /// Trials of each row that are learned from, beside those that are judged.
-    fn learned(&self) -> usize {
-        (self.trials / 4).min(MAX_LEARNED)
+    fn training_trials(&self) -> usize {
+        (self.trials / 4).min(MAX_TRAINING_TRIALS)
     }
 
     /// Draws the whole audit makes, for a progress bar.
     pub fn draws(&self) -> u64 {
-        (2 * self.pairs().len() * (self.trials + self.learned())) as u64
+        (2 * self.pairs().len() * (self.trials + self.training_trials())) as u64
     }
 
     /// The study whose devices make the reports of this pair.
@@ -189,11 +190,11 @@ impl AuditSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AuditVerdict {
-    /// The lower bound does not exceed the claim, and the tries have one law. This proves nothing beyond
+    /// The lower bound does not exceed the claim, and the attempts have one distribution. This proves nothing beyond
     /// the bound.
     Consistent,
-    /// The lower bound exceeds the claim, or the number of tries depends on the row.
-    Convicted,
+    /// The lower bound exceeds the claim, or the number of attempts depends on the row.
+    Refuted,
 }
 
 /// What a bound was made from.
@@ -202,8 +203,8 @@ pub enum AuditVerdict {
 pub enum Observed {
     /// The payload of the report, by the statistic that the mechanism's claim suggests.
     Report,
-    /// Everything together: the report, every bit on the wire, the tries and the words of randomness.
-    Joint,
+    /// Everything together: the report, every bit on the wire, the attempts and the words of randomness.
+    Transcript,
 }
 
 /// What one pair shows.
@@ -214,7 +215,7 @@ pub struct PairReport {
     /// The bound from its reports by the audit's method, valid for this pair alone.
     pub epsilon_lower_bound: f64,
     /// The black-box bound from everything seen together, valid for this pair alone.
-    pub joint_epsilon_lower_bound: f64,
+    pub transcript_epsilon_lower_bound: f64,
 }
 
 /// Result of [`audit`].
@@ -243,25 +244,25 @@ pub struct AuditReport {
     /// The black-box bound from the reports alone, for which nothing is assumed.
     pub event_epsilon_lower_bound: f64,
     /// The black-box bound from everything seen together.
-    pub joint_epsilon_lower_bound: f64,
+    pub transcript_epsilon_lower_bound: f64,
     /// Largest bound that this many trials can give: a claim above it cannot be refuted by them.
-    pub epsilon_provable: f64,
+    pub max_provable_epsilon: f64,
     /// Confidence of the verdict.
     pub confidence: f64,
     /// Trials under each row of each pair; half of them choose the event, half judge it.
     pub trials: usize,
     /// Where their randomness came from.
-    pub source: Source,
+    pub randomness: Randomness,
     /// The pair whose bound is reported, chosen on the first half.
     pub pair: PairKind,
     /// Every pair's bounds.
     pub pairs: Vec<PairReport>,
     /// Bound against claim.
     pub verdict: AuditVerdict,
-    /// p-value of the test that the tries have one law, for mechanisms that try.
-    pub tries_p_value: Option<f64>,
+    /// p-value of the test that the attempts have one distribution, for mechanisms that make attempts.
+    pub attempts_p_value: Option<f64>,
     /// That test, over all pairs.
-    pub tries: Option<TriesTest>,
+    pub attempts: Option<AttemptsTest>,
     /// The verdict in words.
     pub finding: String,
     /// Seed.
@@ -287,7 +288,7 @@ pub struct AuditReport {
 /// `invalid-dimension`, `invalid-budget`, `invalid-mechanism` for a study that cannot be, or a method that
 /// does not fit the mechanism; `invalid-request` for trials or a confidence out of range.
 pub fn audit(settings: &AuditSettings, progress: &(dyn Fn(u64) + Sync)) -> Result<AuditReport> {
-    let device = |params: &StudyParams| Ok(settings.source.device(params));
+    let device = |params: &StudyParams| Ok(settings.randomness.device(params));
     audit_devices(settings, &device, progress)
 }
 
@@ -318,27 +319,27 @@ pub fn audit_devices(
             .ok_or_else(|| Error::invalid_request("no pair of rows to audit"))?;
         Ok::<(usize, Bound), Error>((at, bounds[at]))
     };
-    let of = |which: fn(&PairFinding) -> Bound| findings.iter().map(which).collect::<Vec<_>>();
+    let of = |which: fn(&PairResult) -> Bound| findings.iter().map(which).collect::<Vec<_>>();
     let (_, event) = worst(of(|finding| finding.event))?;
-    let (_, joint) = worst(of(|finding| finding.joint))?;
+    let (_, transcript) = worst(of(|finding| finding.transcript))?;
     // One choice among all of them, on the selection halves: the chosen bound keeps its confidence.
     let mut all = of(|finding| finding.report);
-    all.extend(of(|finding| finding.joint));
+    all.extend(of(|finding| finding.transcript));
     let (at, bound) = worst(all)?;
     let (observed, method) = if at < findings.len() {
         (Observed::Report, method)
     } else {
-        (Observed::Joint, Method::Event)
+        (Observed::Transcript, Method::Event)
     };
-    let tries = spec
+    let attempts = spec
         .expected_tries()
         .is_some()
         .then(|| {
             let counts: Vec<_> = findings
                 .iter()
-                .map(|finding| (finding.pair, finding.tries.clone()))
+                .map(|finding| (finding.pair, finding.attempts.clone()))
                 .collect();
-            tries_test(&counts, TRIES_SHARE * (1.0 - settings.confidence))
+            attempts_test(&counts, ATTEMPTS_SHARE * (1.0 - settings.confidence))
         })
         .flatten();
     let delta = settings.budget.delta();
@@ -354,16 +355,16 @@ pub fn audit_devices(
         method,
         model_based: method.is_model_based(),
         event_epsilon_lower_bound: event.epsilon_lower_bound,
-        joint_epsilon_lower_bound: joint.epsilon_lower_bound,
-        epsilon_provable: bound.provable,
+        transcript_epsilon_lower_bound: transcript.epsilon_lower_bound,
+        max_provable_epsilon: bound.provable,
         confidence: settings.confidence,
         trials: settings.trials,
-        source: settings.source,
+        randomness: settings.randomness,
         pair: findings[at % findings.len()].pair,
-        pairs: findings.iter().map(PairFinding::report).collect(),
+        pairs: findings.iter().map(PairResult::report).collect(),
         verdict: AuditVerdict::Consistent,
-        tries_p_value: tries.as_ref().map(|tries| tries.p_value),
-        tries,
+        attempts_p_value: attempts.as_ref().map(|attempts| attempts.p_value),
+        attempts,
         finding: String::new(),
         seed: settings.seed,
         seconds: 0.0,
@@ -375,11 +376,11 @@ pub fn audit_devices(
         report.epsilon
     };
     let tries_tell = report
-        .tries
+        .attempts
         .as_ref()
-        .is_some_and(|tries| tries.verdict == TriesVerdict::DependsOnTheRow);
+        .is_some_and(|attempts| attempts.verdict == AttemptsVerdict::DependsOnTheRow);
     if report.epsilon_lower_bound > claim || tries_tell {
-        report.verdict = AuditVerdict::Convicted;
+        report.verdict = AuditVerdict::Refuted;
     }
     report.finding = finding(&report, claim);
     report.seconds = started.elapsed().as_secs_f64();
@@ -387,29 +388,29 @@ pub fn audit_devices(
 }
 
 /// What the trials of one pair show.
-struct PairFinding {
+struct PairResult {
     pair: PairKind,
     /// From the report, by the audit's method.
     report: Bound,
     /// From the report, black box.
     event: Bound,
     /// From everything, black box.
-    joint: Bound,
+    transcript: Bound,
     /// Tries under row A and row B.
-    tries: [Vec<u64>; 2],
+    attempts: [Vec<u64>; 2],
 }
 
-impl PairFinding {
+impl PairResult {
     fn report(&self) -> PairReport {
         PairReport {
             name: self.pair,
             epsilon_lower_bound: self.report.epsilon_lower_bound,
-            joint_epsilon_lower_bound: self.joint.epsilon_lower_bound,
+            transcript_epsilon_lower_bound: self.transcript.epsilon_lower_bound,
         }
     }
 }
 
-/// One judged trial: the report's statistic, that of everything, and the tries.
+/// One judged trial: the report's statistic, that of everything, and the attempts.
 type Trial = (f64, f64, u64);
 
 fn try_pair(
@@ -418,7 +419,7 @@ fn try_pair(
     method: Method,
     device: &dyn Fn(&StudyParams) -> Result<Box<dyn Device>>,
     progress: &(dyn Fn(u64) + Sync),
-) -> Result<PairFinding> {
+) -> Result<PairResult> {
     let params = settings.study(pair)?;
     let device = device(&params)?;
     let rows = pair.rows(settings.dimension, settings.seed);
@@ -426,7 +427,7 @@ fn try_pair(
         shape: StudyShape::new(&params),
         statistic: Statistic::new(
             params.mechanism(),
-            &(prepared(&params, &rows.0)?, prepared(&params, &rows.1)?),
+            &(prepare(&params, &rows.0)?, prepare(&params, &rows.1)?),
         )?,
         device: &*device,
     };
@@ -436,16 +437,19 @@ fn try_pair(
     };
     // A pair's numbers do not depend on which others are tried.
     let stream = 2 * pair as u64;
-    let learn = |row, stream| {
-        sampling.draw(stream + LEARNING, settings.learned(), &|rng| {
-            observer.look(row, rng)
-        })
+    let train = |row, stream| {
+        sampling.draw(
+            stream + TRAINING_STREAM,
+            settings.training_trials(),
+            &|rng| observer.observe(row, rng),
+        )
     };
-    let joint = Joint::learn(&learn(&rows.0, stream)?, &learn(&rows.1, stream + 1)?);
+    let transcript =
+        TranscriptStatistic::train(&train(&rows.0, stream)?, &train(&rows.1, stream + 1)?);
     let judge = |row, stream| -> Result<Vec<Trial>> {
         sampling.draw(stream, settings.trials, &|rng| {
-            let seen = observer.look(row, rng)?;
-            Ok((seen.value, joint.score(&seen), seen.work.tries))
+            let seen = observer.observe(row, rng)?;
+            Ok((seen.value, transcript.score(&seen), seen.work.tries))
         })
     };
     let (a, b) = (judge(&rows.0, stream)?, judge(&rows.1, stream + 1)?);
@@ -456,27 +460,27 @@ fn try_pair(
     let delta = settings.budget.delta();
     let spec = params.mechanism();
     let confidence = if spec.expected_tries().is_some() {
-        1.0 - (1.0 - TRIES_SHARE) * (1.0 - settings.confidence)
+        1.0 - (1.0 - ATTEMPTS_SHARE) * (1.0 - settings.confidence)
     } else {
         settings.confidence
     };
-    let joint = event_bound(&samples(|trial| trial.1), delta, confidence)?;
+    let transcript = event_bound(&samples(|trial| trial.1), delta, confidence)?;
     let reports = samples(|trial| trial.0);
     let event = event_bound(&reports, delta, confidence)?;
     let report = match method {
         Method::Event => event,
         Method::MuGdp => mu_bound(spec, &reports, delta, confidence)?,
     };
-    let tries = |trials: &[Trial]| {
-        let tries = trials.iter().map(|trial| trial.2);
-        tries.take(MAX_TRIES).collect()
+    let attempts = |trials: &[Trial]| {
+        let attempts = trials.iter().map(|trial| trial.2);
+        attempts.take(MAX_ATTEMPT_COUNTS).collect()
     };
-    Ok(PairFinding {
+    Ok(PairResult {
         pair,
         report,
         event,
-        joint,
-        tries: [tries(&a), tries(&b)],
+        transcript,
+        attempts: [attempts(&a), attempts(&b)],
     })
 }
 
@@ -488,11 +492,11 @@ struct Observer<'a> {
 }
 
 impl Observer<'_> {
-    fn look(&self, row: &Row, rng: &mut ChaCha20Rng) -> Result<Seen> {
+    fn observe(&self, row: &Row, rng: &mut ChaCha20Rng) -> Result<Observation> {
         let sent = self.device.report(row, rng)?;
         let report = decode_report(&sent.bytes, &self.shape)?;
         let (value, class) = self.statistic.read(&report.payload())?;
-        Ok(Seen {
+        Ok(Observation {
             value,
             class,
             work: sent.work,

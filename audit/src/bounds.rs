@@ -66,7 +66,7 @@ pub fn event_bound(samples: &Samples, delta: f64, confidence: f64) -> Result<Bou
 ///
 /// # Errors
 /// `invalid-mechanism` for any other mechanism: μ says nothing about its ε, and a correct `double-cap`
-/// would be convicted. `invalid-request` as [`event_bound`], and for δ = 0.
+/// would be refuted. `invalid-request` as [`event_bound`], and for δ = 0.
 pub fn mu_bound(
     spec: &MechanismSpec,
     samples: &Samples,
@@ -79,7 +79,7 @@ pub fn mu_bound(
             "delta {delta} must lie strictly between 0 and 1"
         )));
     }
-    mu_bound_of_anything(samples, delta, confidence)
+    unchecked_mu_bound(samples, delta, confidence)
 }
 
 /// Refuses the model-based bound where its model does not hold.
@@ -90,13 +90,13 @@ pub(crate) fn check_gaussian(spec: &MechanismSpec) -> Result<()> {
     Err(Error::new(
         ErrorCode::InvalidMechanism,
         format!(
-            "the mu-gdp bound assumes Gaussian noise and {} has none: it would convict a correct mechanism; use the event bound",
+            "the mu-gdp bound assumes Gaussian noise and {} has none: it would refute a correct mechanism; use the event bound",
             spec.kind()
         ),
     ))
 }
 
-fn mu_bound_of_anything(samples: &Samples, delta: f64, confidence: f64) -> Result<Bound> {
+fn unchecked_mu_bound(samples: &Samples, delta: f64, confidence: f64) -> Result<Bound> {
     let mu = best_event(samples, confidence, &|p_low, p_high| {
         (normal_quantile(p_low) - normal_quantile(p_high)).max(0.0)
     })?;
@@ -148,8 +148,8 @@ fn best_event(
     }
     let each = 0.5 * (1.0 + confidence);
     let (a_choose, b_choose) = (half(a, 0), half(b, 0));
-    // B against A is A against B with the statistic's sign turned.
-    let (a_turned, b_turned) = (turned(&a_choose), turned(&b_choose));
+    // B against A is A against B with the statistic's sign negated.
+    let (a_turned, b_turned) = (negated(&a_choose), negated(&b_choose));
     let cautious = 1.0 - (1.0 - each) / CAUTION;
     let forward = best_threshold(&a_choose, &b_choose, cautious, score);
     let backward = best_threshold(&b_turned, &a_turned, cautious, score);
@@ -161,7 +161,7 @@ fn best_event(
             score_at(&a_judge, &b_judge, forward.0, each, score),
         )
     } else {
-        let (a_judge, b_judge) = (turned(&a_judge), turned(&b_judge));
+        let (a_judge, b_judge) = (negated(&a_judge), negated(&b_judge));
         (
             backward.1,
             score_at(&b_judge, &a_judge, backward.0, each, score),
@@ -185,7 +185,7 @@ fn half(sample: &[f64], parity: usize) -> Vec<f64> {
     half
 }
 
-fn turned(sorted: &[f64]) -> Vec<f64> {
+fn negated(sorted: &[f64]) -> Vec<f64> {
     sorted.iter().rev().map(|v| -v).collect()
 }
 
@@ -271,7 +271,7 @@ mod tests {
         assert_eq!(Bound::worst(&[]), None);
     }
 
-    /// Why the μ bound refuses it: at p = 40 a correct `double-cap` would be "convicted" at every ε.
+    /// Why the μ bound refuses it: at p = 40 a correct `double-cap` would be "refuted" at every ε.
     #[test]
     fn the_mu_bound_would_convict_a_correct_double_cap_and_refuses_it() {
         for (epsilon, at_least) in [(1.0, 2.0), (4.0, 8.0)] {
@@ -279,10 +279,7 @@ mod tests {
             let settings = AuditSettings::new(MechanismKind::DoubleCap, 40, budget, 20_000);
             let params = settings.study(PairKind::UnitZero).unwrap();
             let (a, b) = PairKind::UnitZero.rows(40, 1);
-            let pair = (
-                prepared(&params, &a).unwrap(),
-                prepared(&params, &b).unwrap(),
-            );
+            let pair = (prepare(&params, &a).unwrap(), prepare(&params, &b).unwrap());
             let statistic = Statistic::new(params.mechanism(), &pair).unwrap();
             let shape = StudyShape::new(&params);
             let report = |side: Side, rng: &mut ChaCha20Rng| {
@@ -293,7 +290,7 @@ mod tests {
             let samples = observe(&report, 0, &Sampling::quiet(20_000, 1)).unwrap();
             let claim = event_bound(&samples, 0.0, 0.95).unwrap();
             assert!(claim.epsilon_lower_bound <= epsilon, "{claim:?}");
-            let wrong = mu_bound_of_anything(&samples, 1e-6, 0.95).unwrap();
+            let wrong = unchecked_mu_bound(&samples, 1e-6, 0.95).unwrap();
             assert!(wrong.epsilon_lower_bound > at_least, "{wrong:?}");
             let refused = mu_bound(params.mechanism(), &samples, 1e-6, 0.95).unwrap_err();
             assert_eq!(refused.code(), ErrorCode::InvalidMechanism);

@@ -16,7 +16,7 @@ use serde::Serialize;
 
 /// All that somebody who watches and times a device sees of one report.
 #[derive(Clone, Debug, Default)]
-pub struct Sent {
+pub struct DeviceOutput {
     /// The report on the wire, identifier and all.
     pub bytes: Vec<u8>,
     /// What a clock sees of its making.
@@ -30,21 +30,21 @@ pub trait Device: Sync {
     ///
     /// # Errors
     /// Whatever stops the audit.
-    fn report(&self, row: &Row, rng: &mut ChaCha20Rng) -> Result<Sent>;
+    fn report(&self, row: &Row, rng: &mut ChaCha20Rng) -> Result<DeviceOutput>;
 }
 
 /// Where the randomness of the trials comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Source {
-    /// The operating system: the device's own path, [`Released`]. No two runs give the same numbers.
+pub enum Randomness {
+    /// The operating system: the device's own path, [`SdkDevice`]. No two runs give the same numbers.
     #[default]
     System,
-    /// The audit's seed: [`Seeded`]. The same seed gives the same numbers.
+    /// The audit's seed: [`SeededDevice`]. The same seed gives the same numbers.
     Seeded,
 }
 
-impl Source {
+impl Randomness {
     /// The name as written on the command line.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -56,30 +56,32 @@ impl Source {
     /// The device of this study that draws from here.
     pub fn device(self, params: &StudyParams) -> Box<dyn Device> {
         match self {
-            Self::System => Box::new(Released::new(params)),
-            Self::Seeded => Box::new(Seeded::new(params)),
+            Self::System => Box::new(SdkDevice::new(params)),
+            Self::Seeded => Box::new(SeededDevice::new(params)),
         }
     }
 }
 
-impl FromStr for Source {
+impl FromStr for Randomness {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
         [Self::System, Self::Seeded]
             .into_iter()
-            .find(|source| source.as_str() == text)
+            .find(|randomness| randomness.as_str() == text)
             .ok_or_else(|| {
-                Error::invalid_request(format!("there is no source {text:?}; use system or seeded"))
+                Error::invalid_request(format!(
+                    "there is no randomness {text:?}; use system or seeded"
+                ))
             })
     }
 }
 
 /// The SDK as applications call it: [`Participant`] prepares the row, perturbs it with randomness of the
 /// operating system and gives the report its identifier.
-pub struct Released(Participant);
+pub struct SdkDevice(Participant);
 
-impl Released {
+impl SdkDevice {
     /// A participant of this study. Its clock stands still: the time of preparation is in the identifier, and
     /// the trials under row B come after those under row A.
     pub fn new(params: &StudyParams) -> Self {
@@ -87,24 +89,24 @@ impl Released {
     }
 }
 
-impl Device for Released {
-    fn report(&self, row: &Row, _: &mut ChaCha20Rng) -> Result<Sent> {
+impl Device for SdkDevice {
+    fn report(&self, row: &Row, _: &mut ChaCha20Rng) -> Result<DeviceOutput> {
         let (prepared, work) = self.0.report_counted(row).map_err(|error| {
             let code = error.code().unwrap_or(ErrorCode::RandomnessUnavailable);
             Error::new(code, error.to_string())
         })?;
         let bytes = encode_report(prepared.report());
-        Ok(Sent { bytes, work })
+        Ok(DeviceOutput { bytes, work })
     }
 }
 
-/// The same steps with the audit's generator where [`Released`] asks the operating system.
-pub struct Seeded {
+/// The same steps with the audit's generator where [`SdkDevice`] asks the operating system.
+pub struct SeededDevice {
     params: StudyParams,
     fingerprint: Fingerprint,
 }
 
-impl Seeded {
+impl SeededDevice {
     /// A device of this study.
     pub fn new(params: &StudyParams) -> Self {
         Self {
@@ -114,11 +116,11 @@ impl Seeded {
     }
 }
 
-impl Device for Seeded {
-    fn report(&self, row: &Row, rng: &mut ChaCha20Rng) -> Result<Sent> {
-        let bounded = prepared(&self.params, row)?;
+impl Device for SeededDevice {
+    fn report(&self, row: &Row, rng: &mut ChaCha20Rng) -> Result<DeviceOutput> {
+        let bounded = prepare(&self.params, row)?;
         let (payload, work) = self.params.mechanism().perturb_counted(&bounded, rng);
-        Ok(Sent {
+        Ok(DeviceOutput {
             bytes: wire(self.fingerprint, payload, rng),
             work,
         })
@@ -129,7 +131,7 @@ impl Device for Seeded {
 ///
 /// # Errors
 /// `wrong-dimension`.
-pub fn prepared(params: &StudyParams, row: &Row) -> Result<BoundedRow> {
+pub fn prepare(params: &StudyParams, row: &Row) -> Result<BoundedRow> {
     params.preprocessor().prepare(row)
 }
 

@@ -20,25 +20,25 @@
 //! # Ok::<(), eigenveil_shared::Error>(())
 //! ```
 
+mod attempts;
 mod audit;
 mod bounds;
 mod clopper_pearson;
 mod device;
 mod finding;
-mod joint;
 mod pairs;
 mod sampling;
 mod statistic;
-mod tries;
+mod transcript;
 
+pub use attempts::{AttemptsTest, AttemptsVerdict, attempts_test};
 pub use audit::{
     AuditReport, AuditSettings, AuditVerdict, CONFIDENCE, MAX_TRIALS, MIN_TRIALS, Method, Observed,
     PairReport, audit, audit_devices,
 };
 pub use bounds::{Bound, event_bound, mu_bound};
 pub use clopper_pearson::{lower_limit, upper_limit};
-pub use device::{Device, Released, Seeded, Sent, Source, prepared, wire};
+pub use device::{Device, DeviceOutput, Randomness, SdkDevice, SeededDevice, prepare, wire};
 pub use pairs::PairKind;
 pub use sampling::{Samples, Sampling, Side, Subject, observe};
 pub use statistic::{CapStatistic, LinearStatistic, Statistic};
-pub use tries::{TriesTest, TriesVerdict, tries_test};

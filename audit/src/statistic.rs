@@ -185,11 +185,11 @@ impl CapStatistic {
     /// A row of length r has density r²·{1, e^ε}/Z + 1 − r² against the uniform one.
     fn ln_density(&self, row: &Direction, depth: f64) -> f64 {
         let inside = depth > self.parameters.threshold;
-        let leaning = if inside {
+        let significant_log_ratio = if inside {
             self.parameters.epsilon.exp()
         } else {
             1.0
         } / self.parameters.normaliser();
-        (row.squared_length * leaning + 1.0 - row.squared_length).ln()
+        (row.squared_length * significant_log_ratio + 1.0 - row.squared_length).ln()
     }
 }

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn every_summand_is_shortened_on_its_own() {
+    fn every_summand_is_clipped_separately() {
         let (data, factor, threshold) = (rows(5, 40), rows(5, 2), 0.3);
         let mut direct = DMatrix::zeros(5, 2);
         let mut shortened = 0;

@@ -75,7 +75,7 @@ mod tests {
     /// Agrees with the full decomposition: more rows than columns or fewer, with a gap or without, more components than
     /// rows.
     #[test]
-    fn products_give_what_the_sum_gives() {
+    fn products_agree_with_the_sum() {
         let mut deviations = vec![0.01; 330];
         for (deviation, value) in deviations.iter_mut().zip([0.5, 0.4, 0.3, 0.2, 0.1]) {
             *deviation = value;

@@ -72,7 +72,7 @@ mod tests {
     /// of them are 1.4 %; false alarm below 1e-8. The mean absolute value is √(2/π)·sd, or λ; the variance
     /// distinguishes the two (standard error 0.5 % for Laplace).
     #[test]
-    fn both_laws_have_their_scale() {
+    fn both_distributions_have_their_scale() {
         let mut rng = generator(Some(5)).unwrap();
         for noise in [
             EntryNoise::Gaussian { sd: 3.0 },

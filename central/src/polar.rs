@@ -59,7 +59,7 @@ mod tests {
 
     /// A = V·S with S symmetric and positive has the polar factor V, for condition numbers up to 1e4.
     #[test]
-    fn it_finds_the_factor_a_matrix_was_made_of() {
+    fn polar_factor_is_recovered() {
         let mut rng = generator(Some(3)).unwrap();
         for (d, r) in [(5, 1), (20, 2), (200, 10)] {
             let frame = uniform_frame(&mut rng, d, r).unwrap();
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_a_frame_also_where_columns_are_nearly_dependent() {
+    fn nearly_dependent_columns_give_a_frame() {
         let mut rng = generator(Some(1)).unwrap();
         for spread in [1.0, 1e-3, 1e-5] {
             let mut v = DMatrix::from_element(30, 4, 1.0);
@@ -95,7 +95,7 @@ mod tests {
 
     /// `V = Q·S` with S positive definite gives back Q.
     #[test]
-    fn a_stretched_frame_comes_back() {
+    fn stretched_frame_is_recovered() {
         let mut rng = generator(Some(2)).unwrap();
         let q = uniform_frame(&mut rng, 12, 3).unwrap();
         let s = DMatrix::from_row_slice(3, 3, &[3.0, 1.0, 0.5, 1.0, 2.0, 0.2, 0.5, 0.2, 1.0]);

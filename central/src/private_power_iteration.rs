@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn all_steps_are_paid_for() {
+    fn all_steps_are_accounted_for() {
         let fit = private(CentralCalibration::Accounted, Some(8));
         // 2 components of 8 steps: four times the noise of one release.
         let one = gaussian::analytic_sigma(Budget::approximate(1.0, 1e-6).unwrap(), 1.0).unwrap();
@@ -216,7 +216,7 @@ mod tests {
     /// One step on a table of zeros: 20,000 squared entries of g, five standard deviations (false alarm 6e-7). Half the
     /// noise is off by a factor of four.
     #[test]
-    fn the_noise_of_a_step_has_the_size_it_names() {
+    fn noise_of_a_step_has_the_reported_scale() {
         let mut rng = generator(Some(2)).unwrap();
         let sigma = 3.0;
         let v = DVector::from_vec(vec![0.6, -0.8]);

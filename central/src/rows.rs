@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_different_length_and_no_rows_are_refused() {
+    fn rows_of_different_length_and_empty_tables_are_rejected() {
         let error = Rows::collect([bounded(&[1.0, 0.0]), bounded(&[1.0])]).unwrap_err();
         assert_eq!(error.code(), ErrorCode::WrongDimension);
         assert!(error.detail().contains("row 2"));

@@ -13,6 +13,7 @@
 //! * [`fantope`]: row-sparse components (Algorithm 2) with a duality gap as certificate.
 //! * [`floor`]: what the noise alone would look like, so that every component gets a verdict, a
 //!   debiased eigenvalue and an expected alignment; how many participants would be needed.
+//! * [`format`](mod@format): whole numbers for people.
 //! * [`plan`]: how many participants a wish needs, from eigenvalues or a pilot's estimate.
 //! * [`metrics`]: distances between subspaces. [`models`]: synthetic populations with a known truth.
 //! * [`simulate`]: the whole path from rows to estimate, repeated, with the truth known.
@@ -33,6 +34,7 @@ pub mod centring;
 pub mod components;
 pub mod fantope;
 pub mod floor;
+pub mod format;
 pub mod jackknife;
 pub mod linalg;
 pub mod metrics;

@@ -14,7 +14,8 @@ use crate::{
     accumulate::Accumulator,
     cancel::Cancel,
     components::{ComponentsReport, principal_components, sparse_components},
-    floor::{grouped, probably_the_mean},
+    floor::probably_the_mean,
+    format,
     linalg::Threads,
     moment::NoisyMoment,
     row_check,
@@ -136,8 +137,8 @@ fn note_repeated(estimate: &mut Estimate, repeated: u64) {
             0,
             format!(
                 "{} {reports} {repeat} the seed of another report, which honest devices do not do (two seeds are equal once in 10³⁸): each seed is counted once, and they are not among the {} reports of this estimate. Somebody sends made-up reports, or a device sends one report again under new identifiers.",
-                grouped(repeated),
-                grouped(estimate.n)
+                format::with_thousands(repeated),
+                format::with_thousands(estimate.n)
             ),
         );
     }

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use eigenveil_estimation::floor::grouped;
+use eigenveil_estimation::format::with_thousands;
 use eigenveil_shared::estimate::{Estimate, Verdict};
 
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
     frame::{
         MARGIN, axes, block, caption_under, fit_x, fit_y, heading_and_legend, no_data, usable_width,
     },
-    label::{Key, Label},
+    label::{Label, Swatch},
     marker::{LineStyle, Marker},
     number::{compact, drawable},
     scale::Axis,
@@ -22,14 +22,14 @@ use crate::{
     text::Role,
 };
 
-/// Most points drawn: more make a file that nothing opens, and no other picture.
-const MOST_POINTS: usize = 5_000;
+/// Most points drawn: more make a file that nothing opens, and no other figure.
+const MAX_POINTS: usize = 5_000;
 /// Most labels with a colour and a shape of their own.
-const MOST_LABELS: usize = 12;
+const MAX_LABELS: usize = 12;
 /// More labels than this are no labels but numbers.
-const MOST_DIFFERENT: usize = 100;
+const MAX_DISTINCT_LABELS: usize = 100;
 /// Most arrows drawn, the longest.
-const MOST_ARROWS: usize = 10;
+const MAX_ARROWS: usize = 10;
 
 /// Points that belong together, of one colour and one shape: what they have in common (without names there is no legend),
 /// and their scores on the two components.
@@ -95,7 +95,7 @@ impl Biplot {
         let named = self.groups.iter().enumerate();
         let named = named.filter(|(_, (name, points))| !name.is_empty() && !points.is_empty());
         let label = |(i, (name, _)): (usize, &PointGroup)| {
-            let key = Key::Series(LineStyle::None, shape(i));
+            let key = Swatch::Series(LineStyle::None, shape(i));
             Label::above(name, &colour(i), key)
         };
         named.map(label).collect()
@@ -216,7 +216,7 @@ impl Biplot {
             y.at(0.0).clamp(area.y, area.bottom()),
         );
         let all = self.sorted();
-        let arrows = &all[..all.len().min(MOST_ARROWS)];
+        let arrows = &all[..all.len().min(MAX_ARROWS)];
         let missing = Self::draw_arrows(&mut svg, arrows, area, origin);
 
         let mut under = vec![self.x.clone()];
@@ -268,7 +268,7 @@ pub fn biplot(
         .map(|name| ((*name).to_owned(), Vec::new()))
         .collect();
     // Every so many rows, from the first to the last.
-    let step = scores.len().div_ceil(MOST_POINTS).max(1);
+    let step = scores.len().div_ceil(MAX_POINTS).max(1);
     for row in (0..scores.len()).step_by(step) {
         let label = labels.map(|labels| labels[row].as_str());
         let group = names.iter().position(|name| Some(*name) == label);
@@ -288,10 +288,10 @@ pub fn biplot(
         });
         format!("Component {}{share}{verdict}", index + 1)
     };
-    let drawn = grouped(scores.len().div_ceil(step) as u64);
-    let all = grouped(scores.len() as u64);
+    let drawn = with_thousands(scores.len().div_ceil(step) as u64);
+    let all = with_thousands(scores.len() as u64);
     Ok(Biplot {
-        title: titled("Rows by component", estimate),
+        title: titled("LegendRows by component", estimate),
         subtitle: match step {
             1 => format!("{all} rows"),
             _ => format!("{drawn} of {all} rows, one in {step}"),
@@ -310,16 +310,16 @@ fn group_names(labels: &[String]) -> Result<Vec<&str>, String> {
     for label in labels {
         *counts.entry(label).or_default() += 1;
     }
-    if counts.len() > MOST_DIFFERENT {
+    if counts.len() > MAX_DISTINCT_LABELS {
         return Err(format!(
-            "the label column has {} different values; at most {MOST_DIFFERENT} can be drawn: give a column with fewer",
+            "the label column has {} different values; at most {MAX_DISTINCT_LABELS} can be drawn: give a column with fewer",
             counts.len()
         ));
     }
     let mut names: Vec<(&str, usize)> = counts.into_iter().collect();
-    if names.len() > MOST_LABELS {
+    if names.len() > MAX_LABELS {
         names.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-        names.truncate(MOST_LABELS - 1);
+        names.truncate(MAX_LABELS - 1);
     }
     Ok(names.into_iter().map(|(name, _)| name).collect())
 }
@@ -374,7 +374,7 @@ mod tests {
     fn rare_labels_share_a_group() {
         let labels: Vec<String> = (0..40).map(|i| format!("l{}", i * i % 23)).collect();
         let names = group_names(&labels).unwrap();
-        assert_eq!(names.len(), MOST_LABELS);
+        assert_eq!(names.len(), MAX_LABELS);
         let names = group_names(&labels[..3]).unwrap();
         assert_eq!(names, ["l0", "l1", "l4"]);
         let many: Vec<String> = (0..101).map(|i| i.to_string()).collect();

@@ -1,6 +1,6 @@
 //! Which figures an estimate has: from its document to charts, for pages and files.
 
-use eigenveil_estimation::floor::grouped;
+use eigenveil_estimation::format::with_thousands;
 use eigenveil_shared::estimate::{Estimate, LambdaPath, SparseOutcome};
 
 use crate::{
@@ -116,7 +116,7 @@ fn setting(estimate: &Estimate) -> String {
     };
     format!(
         "n\u{a0}=\u{a0}{}, {}, ε\u{a0}=\u{a0}{}, {delta}",
-        grouped(estimate.n),
+        with_thousands(estimate.n),
         estimate.privacy.mechanism,
         estimate.privacy.epsilon,
     )
@@ -222,7 +222,7 @@ fn lambda_path(estimate: &Estimate, path: &LambdaPath) -> LineChart {
 }
 
 /// Most features drawn as lines of their own.
-const MOST_ROWS: usize = 7;
+const MAX_ROWS: usize = 7;
 
 /// The row norms of the features that load most along a path of λ; `None` where they are not told.
 fn lambda_rows(estimate: &Estimate, path: &LambdaPath) -> Option<LineChart> {
@@ -237,7 +237,7 @@ fn lambda_rows(estimate: &Estimate, path: &LambdaPath) -> Option<LineChart> {
     };
     let mut rows: Vec<usize> = (0..estimate.p).collect();
     rows.sort_by(|&a, &b| largest(b).total_cmp(&largest(a)));
-    rows.truncate(MOST_ROWS);
+    rows.truncate(MAX_ROWS);
     let names = estimate.feature_names();
     let mut chart = LineChart::new(
         titled("Which features enter when", estimate),

@@ -39,7 +39,7 @@ impl LoadingImage {
     /// The picture, or its negative when that points more the way of `other`: the sign of a
     /// component means nothing, and two of them compare best with the same sign.
     #[must_use]
-    pub fn facing(mut self, other: &LoadingImage) -> Self {
+    pub fn with_sign_of(mut self, other: &LoadingImage) -> Self {
         let pairs = self.values.iter().zip(&other.values);
         let product: f64 = pairs.map(|(a, b)| a * b).filter(|v| v.is_finite()).sum();
         if product < 0.0 {

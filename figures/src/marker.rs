@@ -55,7 +55,7 @@ impl LineStyle {
 }
 
 impl Marker {
-    const TURN: [Marker; 8] = [
+    const CYCLE: [Marker; 8] = [
         Marker::Circle,
         Marker::Square,
         Marker::Triangle,
@@ -69,7 +69,7 @@ impl Marker {
     /// The shape for the series at `index`.
     pub(crate) fn resolve(self, index: usize) -> Marker {
         if self == Marker::Auto {
-            Self::TURN[index % Self::TURN.len()]
+            Self::CYCLE[index % Self::CYCLE.len()]
         } else {
             self
         }

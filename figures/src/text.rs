@@ -3,7 +3,7 @@
 /// The role of a piece of text; the stylesheet gives each its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// Title of the picture.
+    /// Title of the figure.
     Title,
     /// Line under the title.
     Subtitle,
@@ -62,7 +62,7 @@ impl Role {
     }
 
     /// Breaks a text at its ordinary spaces into at most `most` lines no wider than `room`; what does not fit ends in "…".
-    pub(crate) fn wrap(self, text: &str, room: f64, most: usize) -> Vec<String> {
+    pub(crate) fn wrap(self, text: &str, max_width: f64, max_lines: usize) -> Vec<String> {
         let mut lines: Vec<String> = Vec::new();
         let mut line = String::new();
         for word in text
@@ -97,7 +97,7 @@ impl Role {
     }
 
     /// Cuts a text to `room`, ending in "…" when something is missing.
-    pub(crate) fn shorten(self, text: &str, room: f64) -> String {
+    pub(crate) fn shorten(self, text: &str, max_width: f64) -> String {
         if self.width(text) <= room {
             return text.to_owned();
         }
@@ -107,7 +107,7 @@ impl Role {
     }
 
     /// How many characters fit.
-    fn prefix(self, text: &str, room: f64) -> usize {
+    fn prefix(self, text: &str, max_width: f64) -> usize {
         let mut used = 0.0;
         text.chars()
             .take_while(|&c| {

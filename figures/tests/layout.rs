@@ -238,7 +238,7 @@ fn images_know_their_shape_and_their_sign() {
     assert!(LoadingImage::new("", "", (usize::MAX, 2), &[1.0]).is_none());
     let up = LoadingImage::new("", "", (1, 2), &[1.0, 0.5]).unwrap();
     let down = LoadingImage::new("", "", (1, 2), &[-1.0, -0.5]).unwrap();
-    assert_eq!(down.facing(&up), up);
+    assert_eq!(down.with_sign_of(&up), up);
 }
 
 fn value() -> impl Strategy<Value = f64> {

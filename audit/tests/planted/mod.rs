@@ -1,6 +1,6 @@
 //! Devices with a leak, planted on purpose.
 
-use eigenveil_audit::{Device, Sent, prepared, wire};
+use eigenveil_audit::{Device, DeviceOutput, prepare, wire};
 use eigenveil_shared::{
     Result,
     mechanism::{
@@ -18,8 +18,8 @@ pub(crate) enum Leak {
     /// None: the loop of `double-cap` written afresh.
     None,
     /// One try more where needed, so that their number is even if and only if the seed lies in the row's
-    /// own cap. Report alone and tries alone have their right laws.
-    ParityOfTries,
+    /// own cap. Report alone and attempts alone have their right distributions.
+    ParityOfAttempts,
     /// A short row takes one try and no cap.
     OneTryForShortRows,
     /// The coin is drawn outside the cap only.
@@ -47,7 +47,7 @@ pub(crate) enum Leak {
 impl Leak {
     pub(crate) const ALL: [Leak; 13] = [
         Self::None,
-        Self::ParityOfTries,
+        Self::ParityOfAttempts,
         Self::OneTryForShortRows,
         Self::LazyCoin,
         Self::TooFewOutsiders,
@@ -61,7 +61,7 @@ impl Leak {
         Self::UnusableRowsMarked,
     ];
 
-    /// Whether it is one: whether the audit must convict.
+    /// Whether it is one: whether the audit must refute.
     pub(crate) fn leaks(self) -> bool {
         !matches!(self, Self::None | Self::ConstantBeforeNormalising)
     }
@@ -70,7 +70,7 @@ impl Leak {
     pub(crate) fn mechanism(self) -> MechanismKind {
         match self {
             Self::None
-            | Self::ParityOfTries
+            | Self::ParityOfAttempts
             | Self::OneTryForShortRows
             | Self::LazyCoin
             | Self::TooFewOutsiders
@@ -97,7 +97,7 @@ struct Leaky {
 }
 
 impl Device for Leaky {
-    fn report(&self, row: &Row, rng: &mut ChaCha20Rng) -> Result<Sent> {
+    fn report(&self, row: &Row, rng: &mut ChaCha20Rng) -> Result<DeviceOutput> {
         match self.params.mechanism() {
             MechanismSpec::DoubleCap(cap) => self.of_caps(cap, row, rng),
             _ => self.of_numbers(row, rng),
@@ -106,8 +106,8 @@ impl Device for Leaky {
 }
 
 impl Leaky {
-    fn of_caps(&self, cap: &DoubleCap, row: &Row, rng: &mut ChaCha20Rng) -> Result<Sent> {
-        let bounded = prepared(&self.params, row)?;
+    fn of_caps(&self, cap: &DoubleCap, row: &Row, rng: &mut ChaCha20Rng) -> Result<DeviceOutput> {
+        let bounded = prepare(&self.params, row)?;
         let mut drawn = draw(cap, self.leak, bounded.as_slice(), rng);
         if self.leak == Leak::LastBitOfTheSeed {
             // Again until the bit is right: a search that an optimisation could bring in.
@@ -115,7 +115,8 @@ impl Leaky {
                 drawn = draw(cap, self.leak, bounded.as_slice(), rng);
             }
         }
-        if self.leak == Leak::ParityOfTries && drawn.work.tries.is_multiple_of(2) != drawn.inside {
+        if self.leak == Leak::ParityOfAttempts && drawn.work.tries.is_multiple_of(2) != drawn.inside
+        {
             drawn.work.tries += 1;
             drawn.work.words += 3;
         }
@@ -125,15 +126,15 @@ impl Leaky {
             let last = 2 + 32 + 15;
             bytes[last] = bytes[last] & !1 | u8::from(drawn.inside);
         }
-        Ok(Sent {
+        Ok(DeviceOutput {
             bytes,
             work: drawn.work,
         })
     }
 
-    fn of_numbers(&self, row: &Row, rng: &mut ChaCha20Rng) -> Result<Sent> {
+    fn of_numbers(&self, row: &Row, rng: &mut ChaCha20Rng) -> Result<DeviceOutput> {
         let mechanism = self.params.mechanism();
-        let bounded = self.prepared(row)?;
+        let bounded = self.prepare(row)?;
         // A row of the unit ball stands for one that is longer: noise of 1/length² times the size, and the sum
         // brought back to scale.
         let (bounded, length) = bounded;
@@ -152,14 +153,14 @@ impl Leaky {
             let positive = row.values()[0] > 0.0;
             payload[at] = payload[at] & !1 | u8::from(positive);
         }
-        Ok(Sent {
+        Ok(DeviceOutput {
             bytes: wire(self.fingerprint, payload, rng),
             work,
         })
     }
 
     /// What is perturbed, as a row of the unit ball and the length it really has.
-    fn prepared(&self, row: &Row) -> Result<(BoundedRow, f64)> {
+    fn prepare(&self, row: &Row) -> Result<(BoundedRow, f64)> {
         let values = row.values();
         let constant = self.params.preprocessing().centring;
         let raw: Vec<f64> = match (self.leak, constant) {
@@ -171,13 +172,13 @@ impl Leaky {
             }
             (Leak::ConstantOutsideTheBall, Some(a)) => {
                 let a_factor = a.hypot(1.0);
-                let bounded = prepared(&self.params, row)?;
+                let bounded = prepare(&self.params, row)?;
                 bounded.as_slice().iter().map(|y| y * a_factor).collect()
             }
             (Leak::ConstantBeforeNormalising, Some(a)) if values.iter().all(|v| v.is_finite()) => {
                 values.iter().copied().chain([a]).collect()
             }
-            _ => return Ok((prepared(&self.params, row)?, 1.0)),
+            _ => return Ok((prepare(&self.params, row)?, 1.0)),
         };
         let length = raw.iter().map(|v| v * v).sum::<f64>().sqrt();
         let unit = Preprocessing::new(raw.len(), Norm::Normalize);

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn masses_and_both_laws_are_kept_on_the_grid() {
+    fn discretization_keeps_the_masses_and_both_distributions() {
         for step in steps() {
             let nodes = step.nodes();
             let mass: f64 = nodes.iter().map(|(mass, _)| mass).sum();

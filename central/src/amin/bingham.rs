@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn sharp_laws_are_drawn_too() {
+    fn concentrated_distributions_are_drawn_too() {
         // n = 10⁵ rows at ε = 2, p = 40: exponents in the tens of thousands.
         let mut a = vec![0.0; 40];
         for (index, a) in a.iter_mut().enumerate().skip(1) {

@@ -205,7 +205,7 @@ mod tests {
     /// 40,000 draws each for row e₁ and the zero row: the lower bound on ε stays below ε' for c = ε' (95 % confidence;
     /// with this seed it does) and exceeds it if c is four times too large.
     #[test]
-    fn the_audit_acquits_a_draw_and_convicts_a_sharper_one() {
+    fn audit_accepts_a_draw_and_refutes_a_sharper_one() {
         let bound = |c: f64| {
             let subject = move |side: Side, rng: &mut Generator| {
                 let row = match side {

@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn it_agrees_with_the_full_decomposition() {
+    fn band_agrees_with_the_full_decomposition() {
         for (n, b) in [(300, 7), (400, 16), (257, 1), (300, 0)] {
             for scale in [1.0, 1e-9, 1e9] {
                 let band = random(n, b, scale);
@@ -410,7 +410,7 @@ mod tests {
     proptest! {
         /// Small matrices, some with a band wider than the matrix, with many zero or equal entries.
         #[test]
-        fn small_ones_too(n in 1_usize..24, b in 0_usize..8, entries in proptest::collection::vec(-2_i8..3, 24 * 9)) {
+        fn small_matrices_are_decomposed(n in 1_usize..24, b in 0_usize..8, entries in proptest::collection::vec(-2_i8..3, 24 * 9)) {
             let mut band = Band::zeros(n, b);
             let mut next = entries.iter();
             for j in 0..n {

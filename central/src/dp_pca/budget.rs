@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_parts_add_up_and_the_printed_split_holds() {
+    fn parts_add_up_and_the_published_split_holds() {
         for (epsilon, delta, d) in [(1.0, 1e-6, 123), (0.3, 1e-5, 10), (4.0, 1e-8, 784)] {
             let budget = Budget::approximate(epsilon, delta).unwrap();
             let new =

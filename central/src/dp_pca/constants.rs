@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn out_of_range_is_refused_by_name() {
+    fn values_out_of_range_are_rejected_by_name() {
         type Change = fn(&mut Constants);
         let default = Constants::default();
         assert!(default.check().is_ok());

@@ -142,7 +142,7 @@ mod tests {
     /// Audits the release on rows e₁ and e₂ (which move the triangle by √2) or e₁ and the zero row. The lower bound
     /// must stay below the claim (false alarm 5 %; with this seed it does), and exceed it with half the noise.
     #[test]
-    fn the_audit_acquits_the_noise_and_convicts_half_of_it() {
+    fn audit_accepts_the_noise_and_refutes_half_of_it() {
         let claim = budget(1.0, 1e-2);
         for neighbours in Neighbours::ALL {
             let target = PrivacyTarget {
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn the_noise_of_a_fit_is_the_one_it_names() {
+    fn noise_of_a_fit_has_the_reported_scale() {
         // 40·41/2 independent entries: the sum of squares is χ²(820); ±0.25 is five standard deviations
         // (false alarm 1e-6).
         let rows = gaussian_rows(3, &[0.1; 40], 2);
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_formulas_give() {
+    fn formulas_have_known_values() {
         let rows = gaussian_rows(50, &[0.3; 4], 1);
         let fit = |baseline: &dyn Baseline, epsilon, neighbours, calibration| {
             let privacy = Privacy::with_budget(budget(epsilon, 1e-6), neighbours, calibration);

@@ -76,7 +76,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_neighbour_moves_the_gradient_further(
+        fn no_neighbour_exceeds_the_gradient_sensitivity(
             frame in proptest::collection::vec(-1.0..1.0_f64, 12),
             k in 1_usize..=3,
             x in proptest::collection::vec(-1.5..1.5_f64, 4),

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn out_of_range_is_refused() {
+    fn values_out_of_range_are_rejected() {
         for (numerator, offset) in [
             (0.0, 1.0),
             (-1.0, 1.0),

@@ -80,7 +80,7 @@ mod tests {
     proptest! {
         /// No pair of neighbouring data sets moves the product by more than the sensitivity.
         #[test]
-        fn no_neighbour_moves_the_product_further(
+        fn no_neighbour_exceeds_the_product_sensitivity(
             frame in proptest::collection::vec(-1.0..1.0_f64, 15),
             m in 1_usize..=3,
             x in proptest::collection::vec(-1.5..1.5_f64, 5),

@@ -163,7 +163,7 @@ mod tests {
 
     /// The noise of every kind of run keeps its budget; 3 % less noise does not.
     #[test]
-    fn the_noise_is_needed() {
+    fn noise_is_enough_and_tight() {
         let budget = Budget::approximate(0.8, 1e-5).unwrap();
         for neighbours in Neighbours::ALL {
             for (rate, start) in [(None, 1), (None, 0), (Some(0.05), 1)] {

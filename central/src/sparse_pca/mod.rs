@@ -188,7 +188,7 @@ mod tests {
     /// On twelve tables without structure the best of 50 starts is the best of all supports; the relaxed start alone
     /// not always is.
     #[test]
-    fn many_starts_find_the_best_rows() {
+    fn many_starts_find_the_best_features() {
         let (p, s, k) = (10, 4, 2);
         let mut missed = 0;
         for seed in 0..12 {

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_leaves_the_rows_it_says() {
+    fn default_lambda_leaves_the_stated_features() {
         let sizes: Vec<f64> = (1..=1_000).map(f64::from).collect();
         let left = |support| {
             let lambda = default_lambda(&sizes, support);

@@ -105,7 +105,7 @@ mod tests {
     use crate::testing::gaussian_rows;
 
     #[test]
-    fn both_forms_are_one_matrix() {
+    fn both_representations_agree() {
         let rows = gaussian_rows(7, &[0.5, 0.4, 0.3, 0.2, 0.1, 0.1, 0.1, 0.1, 0.1], 3);
         let exact = rows.sum_of_outer_products() / 7.0;
         let by_rows = DMatrix::from_iterator(

@@ -59,7 +59,7 @@ mod tests {
     use crate::{generator, testing::gaussian_rows};
 
     #[test]
-    fn everybody_and_nobody() {
+    fn rate_one_and_tiny_rates() {
         let rows = gaussian_rows(20, &[0.5, 0.3], 1);
         let mut rng = generator(Some(2)).unwrap();
         let all = Batches::new(&rows, 20).unwrap();

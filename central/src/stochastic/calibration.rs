@@ -220,7 +220,7 @@ mod tests {
 
     /// Composes the run again: all of the budget is used, and half the noise exceeds it.
     #[test]
-    fn half_the_noise_of_spca_breaks_the_budget() {
+    fn half_the_noise_of_spca_exceeds_the_budget() {
         for neighbours in Neighbours::ALL {
             let (sd, promised) = spca_noise(accounted(neighbours), ALL, 3).unwrap();
             assert!(promised.holds(), "{promised:?}");
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn half_of_either_noise_of_vrpca_breaks_the_budget() {
+    fn half_of_either_noise_of_vrpca_exceeds_the_budget() {
         for (neighbours, sensitivity) in [
             (Neighbours::ZeroOut, 1.0),
             (Neighbours::Replace, std::f64::consts::SQRT_2),
@@ -260,7 +260,7 @@ mod tests {
     /// Values from an independent accountant: a9a, T = n, δ = 1e-3, zero-out. DP-SPCA's true ε is 8.8 at 0.5 and about
     /// 100 at 1; at 0.1 the claim holds. DP-VRPCA's (m = 10) is about 1 at a claimed 0.1 and above 1,000 at 0.5.
     #[test]
-    fn what_the_printed_noise_gives_has_the_independent_values() {
+    fn published_noise_has_independently_computed_epsilon() {
         let plan = StepPlan {
             n: 32_561,
             rate: 1.0 / 32_561.0,

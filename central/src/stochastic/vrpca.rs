@@ -221,7 +221,7 @@ mod tests {
 
     /// No row's summand exceeds `‖D‖`, and one along D's largest direction attains it.
     #[test]
-    fn a_rows_share_is_within_the_distance() {
+    fn summand_of_a_row_is_bounded_by_the_distance() {
         let rows = gaussian_rows(1, &[5.0, 0.0, 0.0], 2);
         let away = DMatrix::from_row_slice(3, 2, &[0.3, 0.4, 0.1, 0.0, 0.0, 0.2]);
         let bound = symmetric_eigenvalues(&cross_product(&away, &away)).unwrap()[0].sqrt();

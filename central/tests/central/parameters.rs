@@ -25,7 +25,7 @@ fn fit(info: &AlgorithmInfo, options: &Options, rows: &Rows) -> Fit {
     fit.unwrap_or_else(|error| panic!("{} {options:?}: {error}", info.name))
 }
 
-/// A value that is not the usual one.
+/// A value other than the default.
 fn other(info: &AlgorithmInfo, parameter: &Parameter) -> Value {
     match (parameter.name, parameter.kind) {
         ("batch", _) if has_constants(info) => Value::Count(3_000),
@@ -41,9 +41,9 @@ fn other(info: &AlgorithmInfo, parameter: &Parameter) -> Value {
     }
 }
 
-/// A parameter that a info names and its algorithm does not read would change nothing.
+/// A listed parameter that the algorithm does not read would change nothing.
 #[test]
-fn every_parameter_of_a_card_reaches_its_algorithm() {
+fn every_listed_parameter_reaches_its_algorithm() {
     for info in ALGORITHMS {
         let rows = rows_enough_for(info);
         let usual = fit(info, &Options::default(), &rows);
@@ -56,9 +56,9 @@ fn every_parameter_of_a_card_reaches_its_algorithm() {
     }
 }
 
-/// What is not on the info, or out of its limits, is refused with the value, the limits and the way out.
+/// Unlisted parameters and values out of limits are rejected; the error names the value, the limits and the remedy.
 #[test]
-fn what_is_not_on_the_card_is_refused() {
+fn unlisted_parameters_and_bad_values_are_rejected() {
     for info in ALGORITHMS {
         let name = info.name;
         let refused = |parameter: &Parameter, value: Value, says: &str| {
@@ -75,7 +75,7 @@ fn what_is_not_on_the_card_is_refused() {
                 refused(parameter, other(info, parameter), "leave it out (it has ");
                 continue;
             };
-            // As in the table, but for its default.
+            // As in the table, except for its default.
             let without = Parameter {
                 default: None,
                 ..*own
@@ -99,9 +99,9 @@ fn what_is_not_on_the_card_is_refused() {
     }
 }
 
-/// No flag without an algorithm, and no two of one name.
+/// Every flag belongs to an algorithm, and names are unique.
 #[test]
-fn every_parameter_is_on_a_card() {
+fn every_parameter_belongs_to_an_algorithm() {
     for (at, parameter) in ALL.iter().enumerate() {
         let mut own = ALGORITHMS.iter().flat_map(|info| info.parameters);
         assert!(own.any(|own| own.name == parameter.name), "{parameter:?}");

@@ -1,4 +1,4 @@
-//! The power methods and `sparse-pca`: streams, the noise against the budget, a planted support.
+//! The power methods and `sparse-pca`: streams, noise against budget, a planted support.
 
 use eigenveil_central::{
     CentralCalibration, Neighbours, Request, Rows, SparsePca, StreamingBaseline,
@@ -15,9 +15,9 @@ use crate::tables::{
     table_of_zeros,
 };
 
-/// A stream whose blocks are each the whole table is the power method on it, to rounding.
+/// A stream whose blocks each repeat the whole table equals the power method on the table, up to rounding.
 #[test]
-fn a_stream_of_whole_tables_is_the_power_method() {
+fn stream_of_whole_tables_equals_the_power_method() {
     let (steps, k) = (6, 2);
     for (name, rows) in real_tables() {
         let settings = BlockSettings {
@@ -57,13 +57,13 @@ fn sparse_pca_finds_a_planted_support() {
     assert!(sparse < 0.6 * dense, "{sparse} against {dense}");
 }
 
-/// Rows along the first four axes, so many that the iterate stays in their span: what the answer has across it is the
-/// noise of the last product over the number of rows. Its scale is the budget's, computed here from the analytic
-/// Gaussian formula, not by the accountant of the crate. 6 seeds of 56 × 4 entries: a sample standard deviation has
-/// relative standard error 1.9 % (a Laplace one 3.0 %), and some 1.5 % come from the noise within the span; so 15 % is a
-/// false alarm below 1e-5, and halved noise is seen.
+/// Rows along the first four axes, so many that the iterate stays in their span: the result outside that span is the
+/// noise of the last product over the number of rows. Its scale is compared with the budget's, computed here from the
+/// analytic Gaussian formula instead of the crate's accountant. 6 seeds of 56 × 4 entries: a sample standard deviation
+/// has relative standard error 1.9 % (a Laplace one 3.0 %), and some 1.5 % come from the noise within the span; so a
+/// deviation of 15 % is a false alarm below 1e-5, and halved noise would fail.
 #[test]
-fn the_noise_is_what_the_budget_needs() {
+fn noise_matches_the_budget() {
     let (d, steps, n, epsilon, delta) = (60, 4_usize, 3_000, 40.0, 1e-5);
     let releases = steps as f64;
     let budget = Budget::approximate(epsilon, delta).unwrap();
@@ -87,9 +87,9 @@ fn the_noise_is_what_the_budget_needs() {
             let rules = CentralCalibration::ALL.into_iter();
             rules.flat_map(move |rule| [(one, rule, delta), (one, rule, 0.0)])
         }) {
-            // The published Laplace noise is ten times as large, and would turn the iterate out of the span.
+            // The published Laplace noise is ten times as large and would move the iterate out of the span.
             let epsilon = if delta > 0.0 { epsilon } else { 10.0 * epsilon };
-            // A step of one column from an axis, or of four from a frame of theirs.
+            // A step of one column from an axis, or of four columns from a frame of axes.
             let several = if columns == 1 { 1.0 } else { 2.0_f64.sqrt() };
             let (l2, l1) = match neighbours {
                 Neighbours::ZeroOut => (1.0, ((d * columns) as f64).sqrt()),
@@ -99,7 +99,7 @@ fn the_noise_is_what_the_budget_needs() {
             let expected = match (calibration, delta > 0.0) {
                 (CentralCalibration::Accounted, true) => multiplier * l2,
                 (CentralCalibration::Accounted, false) => 2.0_f64.sqrt() * releases / epsilon * l1,
-                // It follows the largest entry, which is 1 of one column.
+                // It scales with the largest entry, which is 1 for one column.
                 (CentralCalibration::AsPublished, true)
                     if neighbours == Neighbours::Entry && columns > 1 =>
                 {
@@ -129,9 +129,9 @@ fn the_noise_is_what_the_budget_needs() {
     }
 }
 
-/// What the result says of itself: the published noise holds for rows with √m to spare.
+/// The result reports both noise scales; the published one holds for rows, with a factor of √m to spare.
 #[test]
-fn both_noise_scales_are_told() {
+fn both_noise_scales_are_reported() {
     let rows = table_of_zeros(40, 50);
     // The published σ grows with √m and the accounted one does not.
     let over = |columns| {
@@ -196,7 +196,7 @@ fn private_power_converges_as_n_grows() {
     assert!(many < 0.25 * few && many < 0.5, "{few} {many}");
 }
 
-/// The trace ends at the answer.
+/// The trace ends at the result.
 #[test]
 fn the_trace_follows_the_error_and_the_variance() {
     let raw: Vec<Vec<f64>> = (0..200_u32)
@@ -224,9 +224,9 @@ fn the_trace_follows_the_error_and_the_variance() {
     assert!((last.objective.unwrap() - best / 200.0).abs() < 1e-9);
 }
 
-/// A stream that is shorter than announced, and a row of another length in it.
+/// A stream shorter than announced, and one with a row of another length.
 #[test]
-fn a_stream_that_is_not_as_announced_is_refused() {
+fn stream_unlike_its_announcement_is_rejected() {
     let announced = |rows: &Rows, block, dimension, n| {
         let method = StreamingPower {
             settings: BlockSettings::default(),

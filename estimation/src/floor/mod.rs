@@ -38,7 +38,6 @@ pub use predict::{
     predict,
 };
 pub use spiked_model::{SpectralNoise, Spike};
-pub use warnings::{grouped, number_in_words, rounded_up};
 
 /// The noise of `double-cap` on rows of length one, for the tests of this folder.
 #[cfg(test)]

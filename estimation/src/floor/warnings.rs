@@ -15,7 +15,11 @@ pub(super) fn plain_words(
     let (mut warnings, mut rest) = (Vec::new(), None);
     let k = verdicts.len();
     let standing = verdicts.iter().filter(|judged| judged.is_above()).count();
-    let place = format!("At n = {} and {}", grouped(measured.n), measured.setting);
+    let place = format!(
+        "At n = {} and {}",
+        format::with_thousands(measured.n),
+        measured.setting
+    );
     if standing == 0 {
         let mut text = format!(
             "{place} no component stands above the noise: the largest eigenvalue is {}, and noise alone reaches about {}.",
@@ -87,14 +91,14 @@ fn outlook(measured: &Measured<'_>, verdicts: &[EigenvalueVerdict], k: usize) ->
         };
         text.push_str(&format!(
             " About {} participants would be needed for {which} if {holder} held {:.1} % of the variance of unit rows more than the other directions do.",
-            number_in_words(rounded_up(n, 2)),
+            format::in_words(format::round_up(n, 2)),
             100.0 * share
         ));
     }
     if let Some(n) = needed(most) {
         text.push_str(&format!(
             " Fewer than {} cannot be enough, whatever the rows.",
-            number_in_words(rounded_down(n, 2))
+            format::in_words(format::round_down(n, 2))
         ));
     }
     text
@@ -111,25 +115,6 @@ fn first_in_words(k: usize) -> String {
     }
 }
 
-/// A whole number of few significant digits: "340,000", "2.1 million", "1.2 billion".
-///
-/// ```
-/// assert_eq!(eigenveil_estimation::floor::number_in_words(2_100_000), "2.1 million");
-/// ```
-pub fn number_in_words(n: u64) -> String {
-    const NAMES: [(u64, &str); 4] = [
-        (1_000_000_000_000_000, "quadrillion"),
-        (1_000_000_000_000, "trillion"),
-        (1_000_000_000, "billion"),
-        (1_000_000, "million"),
-    ];
-    match NAMES.iter().find(|(unit, _)| n >= *unit) {
-        // A quotient of two exact numbers is written back without spurious digits.
-        Some((unit, name)) => format!("{} {name}", n as f64 / *unit as f64),
-        None => grouped(n),
-    }
-}
-
 /// Three significant digits.
 fn plain(x: f64) -> String {
     let decimals = 2 - x.abs().log10().floor().clamp(-99.0, 99.0) as i32;
@@ -137,49 +122,6 @@ fn plain(x: f64) -> String {
         Ok(decimals) if decimals <= 6 => format!("{x:.decimals$}"),
         _ => format!("{x:.2e}"),
     }
-}
-
-/// A whole number with its thousands separated, for people.
-///
-/// ```
-/// assert_eq!(eigenveil_estimation::floor::grouped(1_234_567), "1,234,567");
-/// ```
-pub fn grouped(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
-
-/// `n` to this many significant digits, rounded up.
-///
-/// ```
-/// assert_eq!(eigenveil_estimation::floor::rounded_up(123_456, 3), 124_000);
-/// ```
-pub fn rounded_up(n: u64, digits: u32) -> u64 {
-    let unit = last_place(n, digits);
-    n.div_ceil(unit).saturating_mul(unit)
-}
-
-/// `n` to this many significant digits, rounded down.
-fn rounded_down(n: u64, digits: u32) -> u64 {
-    let unit = last_place(n, digits);
-    n / unit * unit
-}
-
-/// What one in the last of so many digits of `n` is worth.
-fn last_place(n: u64, digits: u32) -> u64 {
-    let limit = 10_u64.saturating_pow(digits);
-    let mut unit = 1;
-    while n / unit >= limit {
-        unit *= 10;
-    }
-    unit
 }
 
 #[cfg(test)]
@@ -198,19 +140,6 @@ mod tests {
         assert_eq!(plain(-12.345), "-12.3");
         assert_eq!(plain(1.5e-9), "1.50e-9");
         assert_eq!(plain(0.0), "0.00e0");
-        assert_eq!(grouped(0), "0");
-        assert_eq!(grouped(999), "999");
-        assert_eq!(grouped(1797), "1,797");
-        assert_eq!(grouped(1_234_567), "1,234,567");
-        for (n, up, down) in [(99, 99, 99), (101, 110, 100), (123_456, 130_000, 120_000)] {
-            assert_eq!((rounded_up(n, 2), rounded_down(n, 2)), (up, down));
-        }
-        assert_eq!(number_in_words(130_000), "130,000");
-        assert_eq!(number_in_words(999_999), "999,999");
-        assert_eq!(number_in_words(2_100_000), "2.1 million");
-        assert_eq!(number_in_words(34_000_000), "34 million");
-        assert_eq!(number_in_words(1_200_000_000), "1.2 billion");
-        assert_eq!(number_in_words(7_000_000_000_000_000), "7 quadrillion");
         assert_eq!(first_in_words(3), "the first three");
         assert_eq!(first_in_words(11), "the first 11");
     }

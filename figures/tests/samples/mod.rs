@@ -128,7 +128,7 @@ pub(crate) fn digits(scale: ColourScale) -> ImageGrid {
     let private = pairs.map(|(k, (other, cosine))| {
         let noise = 0.12 * k as f64 - 0.04;
         let label = format!("cos² = {cosine}");
-        picture(&format!("Component {k}"), &label, k, noise).facing(other)
+        picture(&format!("Component {k}"), &label, k, noise).with_sign_of(other)
     });
     let mut grid = ImageGrid::new("Components of handwritten digits");
     grid.subtitle = Some("ε = 4, 60 000 reports; orange is positive, blue negative".into());

@@ -162,7 +162,7 @@ mod tests {
 
     /// The descent direction is minus the derivative of the objective along the retraction.
     #[test]
-    fn it_is_the_derivative() {
+    fn descent_direction_is_the_negative_derivative() {
         let table = Table::spherised(&gaussian_rows(300, &[0.5, 0.4, 0.3, 0.2, 0.1], 4));
         let mut rng = generator(Some(9)).unwrap();
         let v = uniform_frame(&mut rng, 5, 2).unwrap();

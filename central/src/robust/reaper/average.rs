@@ -145,7 +145,7 @@ mod tests {
 
     /// Equals the mean of the matrices, stored as factors or as a matrix, rotated or not.
     #[test]
-    fn it_is_the_mean_of_the_points() {
+    fn average_is_the_mean_of_the_points() {
         let columns = uniform_frame(&mut generator(Some(2)).unwrap(), 12, 5).unwrap();
         mean_of_points(None);
         mean_of_points(Some(&HouseholderQr::new(&columns)));

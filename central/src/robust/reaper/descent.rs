@@ -317,7 +317,7 @@ pub(super) mod tests {
     /// From the same point, with the same noise if that is drawn as a matrix, the partial step equals the step with a
     /// full decomposition.
     #[test]
-    fn the_partial_step_is_the_full_one() {
+    fn partial_step_equals_the_full_step() {
         let d = MIN_PARTIAL_DIMENSION + 10;
         let mut rng = generator(Some(8)).unwrap();
         let mut rows = DMatrix::from_fn(d, 600, |i, _| {
@@ -358,7 +358,7 @@ pub(super) mod tests {
     /// With negligible noise a run in rotated coordinates, or over batches in the coordinates of their span, agrees
     /// with a run without noise.
     #[test]
-    fn coordinates_do_not_show_in_the_answer() {
+    fn result_does_not_depend_on_coordinates() {
         let (d, n) = (MIN_PARTIAL_DIMENSION + 10, 120);
         let preprocessing = Preprocessing::new(d, Norm::Normalize);
         let preprocessor = preprocessing.preprocessor().unwrap();

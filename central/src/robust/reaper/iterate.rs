@@ -182,7 +182,7 @@ mod tests {
 
     /// The product equals that with the dense step, for rows on the subspace, near it and far from it.
     #[test]
-    fn it_is_the_dense_step() {
+    fn products_equal_the_dense_step() {
         let (p, mut rng) = (40, generator(Some(3)).unwrap());
         let frame = uniform_frame(&mut rng, p, 5).unwrap();
         for identity in [0.0, 0.05] {

@@ -174,7 +174,7 @@ mod tests {
 
     /// Products and eigenvectors give the same P and logarithm, with zero, one and two eigenvalues capped.
     #[test]
-    fn products_give_what_eigenvectors_do() {
+    fn products_agree_with_eigenvectors() {
         let p = MIN_PARTIAL_DIMENSION + 20;
         let mut rng = generator(Some(5)).unwrap();
         let mut numbers_capped = [false; 3];

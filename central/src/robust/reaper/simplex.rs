@@ -72,7 +72,7 @@ mod tests {
     proptest! {
         /// Feasible, and no exchange of mass between two eigenvalues reduces the divergence.
         #[test]
-        fn it_is_the_nearest_point(
+        fn projection_is_the_nearest_point(
             logarithms in prop::collection::vec(-6.0_f64..6.0, 2..9),
             share in 0.0_f64..1.0,
         ) {

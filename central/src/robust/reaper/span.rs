@@ -132,7 +132,7 @@ mod tests {
     /// In the span's coordinates the step is unchanged, because it vanishes outside; inner products of vectors are
     /// preserved.
     #[test]
-    fn a_step_lives_in_its_span() {
+    fn step_is_confined_to_its_span() {
         let (p, n, r) = (120, 25, 9);
         let mut rng = generator(Some(3)).unwrap();
         for support in [None, Some(30)] {
@@ -184,7 +184,7 @@ mod tests {
     /// square has mean 1/m. 400 draws of squares with relative standard deviation √2: six standard errors are 42 %;
     /// false alarms below 1e-8.
     #[test]
-    fn what_is_beyond_is_anywhere() {
+    fn directions_outside_the_span_are_uniform() {
         let (p, n) = (90, 40);
         let mut rng = generator(Some(4)).unwrap();
         let rows = uniform_frame(&mut rng, p, n).unwrap();

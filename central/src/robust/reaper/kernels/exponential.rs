@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_two_dimensions_it_is_known() {
+    fn two_dimensional_exponential_is_known() {
         // Eigenvalues 0 and −2.
         let e = symmetric_exponential(&dmatrix![-1.0, 0.0; 1.0, -1.0], -2.0, 0.0, 1e-10);
         assert!((e[(0, 0)] - (1.0 + (-2.0_f64).exp()) / 2.0).abs() < 1e-10);
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_the_exponential_of_the_eigenvalues() {
+    fn exponential_agrees_with_the_eigendecomposition() {
         for p in [1, 7, 600] {
             let frame = orthonormalize(StartVectors::default().block(p, p)).unwrap();
             for (width, accuracy) in [

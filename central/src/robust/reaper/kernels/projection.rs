@@ -255,7 +255,7 @@ mod tests {
     /// Spectra with a gap and noise of every size: feasible up to rounding and as close to the full projection as
     /// requested.
     #[test]
-    fn it_is_the_full_projection() {
+    fn partial_projection_agrees_with_the_full_one() {
         let p = 600;
         for (seed, edge) in [(1, 1e-3), (2, 0.02), (3, 1.0), (4, 10.0), (5, 100.0)] {
             let mut rng = rng(seed);
@@ -315,14 +315,14 @@ mod tests {
     /// An iteration that stops early gives nearly the projection of the matrix that the same random numbers yield when
     /// the iteration continues until all noise is drawn.
     #[test]
-    fn noise_seen_in_part_gives_the_projection_with_all_of_it() {
+    fn partially_drawn_noise_gives_the_projection_of_all_of_it() {
         let p = 300;
         for (seed, edge) in [(1, 0.3), (2, 3.0), (3, 30.0)] {
             let h = low_rank(p, 1.0, &mut rng(seed));
             let sd = edge / (2.0 * p as f64).sqrt();
             let width = MIN_BLOCK;
             let start = completed_with_random(None, p, width);
-            let whole = seen_in_full(&h, sd, 0, &start, &mut rng(100 + seed));
+            let whole = fully_drawn(&h, sd, 0, &start, &mut rng(100 + seed));
             let mut source = rng(100 + seed);
             let mut noise = LazyGoe {
                 sd,
@@ -338,7 +338,7 @@ mod tests {
     }
 
     /// H + W with all of W seen, the coordinates beyond H rotated at random.
-    fn seen_in_full(
+    fn fully_drawn(
         h: &DMatrix<f64>,
         sd: f64,
         beyond: usize,
@@ -369,12 +369,12 @@ mod tests {
     /// mean's is 0.13 sd and the variance's 18 %, six of them 0.78 and 110 %. False alarms below 1e-8. Two cases: H of
     /// full dimension, and of dimension 14 with 26 beyond.
     #[test]
-    fn noise_seen_in_full_has_its_law() {
-        law_of_noise(0);
-        law_of_noise(26);
+    fn fully_drawn_noise_is_goe() {
+        check_noise_distribution(0);
+        check_noise_distribution(26);
     }
 
-    fn law_of_noise(beyond: usize) {
+    fn check_noise_distribution(beyond: usize) {
         let (p, sd, repeats) = (40, 0.7, 60);
         let own = p - beyond;
         let (mut off, mut on, mut along, mut along_squared) = (0.0, 0.0, 0.0, 0.0);
@@ -383,7 +383,7 @@ mod tests {
             let mut rng = rng(1000 + repeat);
             let mut h = low_rank(own, 5.0, &mut rng);
             let start = uniform_frame(&mut rng, own, 3).unwrap();
-            let mut w = seen_in_full(&h, sd, beyond, &start, &mut rng);
+            let mut w = fully_drawn(&h, sd, beyond, &start, &mut rng);
             h.resize_mut(p, p, 0.0);
             w -= &h;
             for j in 0..p {
@@ -420,7 +420,7 @@ mod tests {
 
     /// The largest eigenvalue of partially drawn noise agrees with that of fully drawn noise.
     #[test]
-    fn the_edge_is_the_same() {
+    fn lazy_noise_has_the_edge_of_drawn_noise() {
         let (p, repeats) = (120, 40);
         let mean = |of: &dyn Fn(u64) -> f64| (0..repeats).map(of).sum::<f64>() / repeats as f64;
         let partly = |beyond: usize| {
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn without_noise_what_it_cannot_do_is_said() {
+    fn unsuitable_spectra_return_none_without_noise() {
         let p = 90;
         let of = |matrix: &DMatrix<f64>| {
             project_onto_fantope_partially(matrix, None, 2, None, 1e-6).unwrap()
