@@ -135,7 +135,7 @@ impl AuditSettings {
         }
     }
 
-    /// Each once, in one order, whatever was asked for.
+    /// Each once, in one order, whatever was requested.
     fn pairs(&self) -> Vec<PairKind> {
         let mut pairs = PairKind::ALL.to_vec();
         pairs.retain(|pair| {
@@ -231,7 +231,7 @@ pub struct AuditReport {
     pub epsilon: f64,
     /// δ claimed.
     pub delta: f64,
-    /// ε that really holds at this δ, by analysis.
+    /// ε that actually holds at this δ, by analysis.
     pub true_epsilon: Option<f64>,
     /// No ε below this fits what was seen: over all pairs, from the report and from everything.
     pub epsilon_lower_bound: f64,

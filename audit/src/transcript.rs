@@ -15,7 +15,7 @@ const SIGNIFICANT: f64 = 4.5;
 const MAX_BYTES: usize = 458;
 /// Most classes of reports.
 const CLASSES: usize = 4;
-/// Most values of a count that are told apart; larger ones share a bin.
+/// Most values of a count that are distinguished; larger ones share a bin.
 const BINS: usize = 32;
 /// Moduli of the remainders.
 const MODULI: std::ops::RangeInclusive<u64> = 2..=8;

@@ -5,7 +5,7 @@
 //! * [`Baseline`]: the trait that every algorithm of the source papers implements; [`ALGORITHMS`] lists them.
 //! * [`parameter`]: the parameters of the algorithms, as data.
 //! * [`Privacy`], [`Neighbours`], [`CentralCalibration`], [`RunGuarantee`]: the privacy requested, and the guarantee
-//!   that really holds.
+//!   that actually holds.
 //! * [`power`], [`oja`], [`dp_pca`], [`robust`]: algorithms with parts that are useful separately.
 //! * [`accountant`]: how much noise a whole run needs.
 //!

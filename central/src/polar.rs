@@ -9,7 +9,8 @@ use nalgebra::DMatrix;
 /// A Gram matrix with a larger ratio of smallest to largest eigenvalue needs no QR factorisation first.
 const WELL_CONDITIONED: f64 = 1e-4;
 
-/// `P_{O(D,r)}(A) = A(AᵀA)^{−1/2}`: the orthonormal frame nearest to A (`D × r`), its polar factor (Fan & Hoffman 1955).
+/// `P_{O(D,r)}(A) = A(AᵀA)^{−1/2}`: the orthonormal frame nearest to A (`D × r`), its polar factor (Fan & Hoffman
+/// 1955).
 ///
 /// From the `r × r` Gram matrix if A is well conditioned, as a frame after a short step is; otherwise after a QR
 /// factorisation, because a Gram matrix squares the condition number.

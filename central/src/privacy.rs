@@ -58,7 +58,7 @@ impl Neighbours {
 pub enum CentralCalibration {
     /// By an accountant, so that the whole run keeps its budget.
     Accounted,
-    /// By the paper's formula, with unstated constants set to 1; the result reports the guarantee that really holds.
+    /// By the paper's formula, with unstated constants set to 1; the result reports the guarantee that actually holds.
     AsPublished,
 }
 
@@ -158,7 +158,7 @@ impl PrivacyTarget {
     }
 }
 
-/// The privacy requested of a run and the guarantee it really has.
+/// The privacy requested of a run and the guarantee it actually has.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunGuarantee {
     /// The requested budget.

@@ -11,7 +11,7 @@ pub(crate) struct Feed<'a, 'b> {
     rows: &'a mut RowStream<'b>,
     dimension: usize,
     announced: u64,
-    seen: u64,
+    read: u64,
 }
 
 impl<'a, 'b> Feed<'a, 'b> {
@@ -21,7 +21,7 @@ impl<'a, 'b> Feed<'a, 'b> {
             rows,
             dimension,
             announced,
-            seen: 0,
+            read: 0,
         }
     }
 
@@ -30,12 +30,12 @@ impl<'a, 'b> Feed<'a, 'b> {
         let Some(row) = self.rows.next() else {
             return Err(Error::invalid_request(format!(
                 "the stream ended after {} rows; n = {} was announced: give the actual number",
-                self.seen, self.announced
+                self.read, self.announced
             )));
         };
         let row = row?;
-        check_dimension(self.seen, &row, self.dimension)?;
-        self.seen += 1;
+        check_dimension(self.read, &row, self.dimension)?;
+        self.read += 1;
         Ok(row)
     }
 }

@@ -2,21 +2,23 @@
 //!
 //! Buckets hold whole commits, so a batch of poisoned or broken reports is in one of them, or in a few. Along a unit
 //! vector v the buckets' means `xⱼ = vᵀMⱼv` have, for honest reports, one expectation and variance `σ_v²/mⱼ`, σ_v being
-//! noise *and* sampling and not known exactly. With the weighted median c of the xⱼ (the median of means),
-//! `zⱼ = √mⱼ(xⱼ − c)` and `σ̂ = median|zⱼ|/0.6745` the statistic is `max |zⱼ|/σ̂`: location and scale drop out, so that its law
-//! under the null hypothesis is known whatever the mechanism, the rows and the centring.
+//! noise *and* sampling and not known exactly. With the weighted median c of the xⱼ (the median of means), `zⱼ = √mⱼ(xⱼ
+//! − c)` and `σ̂ = median|zⱼ|/0.6745` the statistic is `max |zⱼ|/σ̂`: location and scale drop out, so that its
+//! distribution under the null hypothesis is known whatever the mechanism, the rows and the centring.
 //!
-//! **Directions.** Those of the estimate's components, and the two leading ones of the scatter `W = Σⱼ Aⱼ²/mⱼ`,
-//! `Aⱼ = Sⱼ − mⱼS̃`, by block iteration. Bucket sums are nearly Gaussian, so S̃ is independent of the Aⱼ, and given W the deviations of
-//! the buckets are still turned uniformly (Langsrud 2005, "Rotation tests"): choosing directions by S̃ and W costs
-//! nothing but the factor d of the Bonferroni bound over d directions.
+//! **Directions.** Those of the estimate's components, and the two leading ones of the scatter `W = Σⱼ Aⱼ²/mⱼ`, `Aⱼ =
+//! Sⱼ − mⱼS̃`, by block iteration. Bucket sums are nearly Gaussian, so S̃ is independent of the Aⱼ, and given W the
+//! deviations of the buckets are still turned uniformly (Langsrud 2005, "Rotation tests"): choosing directions by S̃
+//! and W costs nothing but the factor d of the Bonferroni bound over d directions.
 //!
-//! **Threshold.** With g buckets one |z| is the median itself and g − 1 are nearly free. The scale is that of rank ⌊g/2⌋ among
-//! the other g − 2, so `P(max > t) ≈ (g−1) ∫ f(s)·2Φ(−ts) ds` with f the density of that order statistic. Against 400,000
-//! draws for g = 4 to 32 and equal, rising and 20-fold unequal sizes the true rate was 0.88 to 1.30 times this; hence `FALSE_ALARM_SLACK`.
+//! **Threshold.** With g buckets one |z| is the median itself and g − 1 are nearly free. The scale is that of rank
+//! ⌊g/2⌋ among the other g − 2, so `P(max > t) ≈ (g−1) ∫ f(s)·2Φ(−ts) ds` with f the density of that order statistic.
+//! Against 400,000 draws for g = 4 to 32 and equal, rising and 20-fold unequal sizes the true rate was 0.88 to 1.30
+//! times this; hence `FALSE_ALARM_SLACK`.
 //!
-//! **Skewness.** A `double-cap` report is of rank one: a sum of m of them along v is nearly a gamma variable of skewness up
-//! to √(8/m). Positive deviations are brought back to normal by the cube root of Wilson and Hilferty (1931).
+//! **Skewness.** A `double-cap` report is of rank one: a sum of m of them along v is nearly a gamma variable of
+//! skewness up to √(8/m). Positive deviations are brought back to normal by the cube root of Wilson and Hilferty
+//! (1931).
 
 use eigenveil_shared::{
     estimate::{BucketAgreement, BucketVerdict},
@@ -31,7 +33,8 @@ use crate::{accumulate::Accumulator, linalg::orthonormalize, moment::NoisyMoment
 
 /// Probability of `Disagree` where all reports are honest.
 pub const FALSE_ALARM_RATE: f64 = 1e-3;
-/// Largest dimension: two products with every bucket in each of 8 rounds, 5 s at 2,000 (measured on a loaded machine), as long as the error bars.
+/// Largest dimension: two products with every bucket in each of 8 rounds, 5 s at 2,000 (measured on a loaded machine),
+/// as long as the error bars.
 pub const MAX_DIMENSION: usize = 2_000;
 /// Fewest buckets that can be compared.
 const MIN_BUCKETS: usize = 4;
@@ -149,8 +152,8 @@ fn skewness_of_one_report(noise: &NoiseModel) -> f64 {
     }
 }
 
-/// The median of means of the values `x` of buckets of these sizes, and every bucket's deviation from it in robust standard
-/// deviations (of one report's spread at least `least`).
+/// The median of means of the values `x` of buckets of these sizes, and every bucket's deviation from it in robust
+/// standard deviations (of one report's spread at least `least`).
 fn deviations(x: &[f64], sizes: &[f64], least: f64, skewness: f64) -> (f64, Vec<f64>) {
     let mut order: Vec<usize> = (0..x.len()).collect();
     order.sort_by(|&a, &b| x[a].total_cmp(&x[b]));
@@ -282,8 +285,8 @@ mod tests {
     use super::*;
     use crate::linalg::packed_to_dense;
 
-    /// The law of the statistic along one direction, by 40,000 draws: the rate is at most 1.35 times the formula's, and
-    /// not far below it. At a rate of 1 % 400 are expected: five standard deviations are 25 %.
+    /// The distribution of the statistic along one direction, by 40,000 draws: the rate is at most 1.35 times the
+    /// formula's, and not far below it. At a rate of 1 % 400 are expected: five standard deviations are 25 %.
     #[test]
     fn the_threshold_has_the_stated_rate() {
         let mut rng = ChaCha8Rng::seed_from_u64(3);

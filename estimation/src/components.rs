@@ -125,7 +125,7 @@ pub(crate) fn principal(
 ///
 /// With `k = auto` the components above the plain floor are counted; where there is none, one sparse
 /// component is still looked for, because selecting rows also leaves their noise out, and judged on
-/// its own rows. `cancel` is asked after every iteration.
+/// its own rows. `cancel` is checked after every iteration.
 ///
 /// # Errors
 /// As [`principal_components`]; `invalid-request` for settings out of range; `estimate-failed` when

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! payloads ─▶ Accumulator ─▶ NoisyMoment ─┬▶ pca ─────────────┬▶ floor::assess ─▶ components with a verdict
-//!            (bucket sums)   (S̃, n, law)  └▶ fantope::solve ──┘
+//!            (bucket sums)   (S̃, n, noise) └▶ fantope::solve ──┘
 //! ```
 //!
 //! * [`estimate()`]: the one way from a study's reports to the document an analyst gets.
@@ -14,7 +14,7 @@
 //! * [`floor`]: what the noise alone would look like, so that every component gets a verdict, a
 //!   debiased eigenvalue and an expected alignment; how many participants would be needed.
 //! * [`format`](mod@format): whole numbers for people.
-//! * [`plan`]: how many participants a wish needs, from eigenvalues or a pilot's estimate.
+//! * [`plan`]: how many participants a target needs, from eigenvalues or a pilot's estimate.
 //! * [`metrics`]: distances between subspaces. [`models`]: synthetic populations with a known truth.
 //! * [`simulate`]: the whole path from rows to estimate, repeated, with the truth known.
 //! * [`jackknife`]: standard errors from the buckets. [`agreement`]: do the buckets agree?

@@ -1,7 +1,8 @@
 //! Synthetic populations with a known principal subspace.
 //!
 //! Three are `x ~ N(0, w·I + d·VVᵀ)` and differ in `w`, `d` and how the frame V is drawn; the haystack is a mixture of
-//! inliers near V and outliers around, and rows of signs are a direction of V or its opposite, with noise. Rows are raw: they still have to be prepared (clipped or normalised) like any participant's.
+//! inliers near V and outliers around, and rows of signs are a direction of V or its opposite, with noise. Rows are
+//! raw: they still have to be prepared (clipped or normalised) like any participant's.
 
 use eigenveil_shared::{Error, Result};
 use nalgebra::DMatrix;
@@ -48,7 +49,8 @@ pub enum Model {
         lambda: f64,
     },
     /// The haystack of Lerman, McCoy, Tropp & Zhang (2015): each row an inlier `V·N(0, I/k) + N(0, ν²I/p)` with
-    /// probability `inliers`, otherwise an outlier `N(0, I/p)`. Inliers and outliers have the same mean square norm at ν = 0.
+    /// probability `inliers`, otherwise an outlier `N(0, I/p)`. Inliers and outliers have the same mean square norm at
+    /// ν = 0.
     Haystack {
         /// Dimension.
         p: usize,
@@ -59,8 +61,8 @@ pub enum Model {
         /// ν ≥ 0; with 0 the inliers lie on the subspace.
         noise: f64,
     },
-    /// Example 4.1 of Liu, Kong, Jain & Oh (2022), `x = ±v + σ·N(0, I)` with a fair sign; for k > 1 v is one of the k columns
-    /// of V, each as likely. Its covariance is `VVᵀ/k + σ²I`; the paper's has k = 1.
+    /// Example 4.1 of Liu, Kong, Jain & Oh (2022), `x = ±v + σ·N(0, I)` with a fair sign; for k > 1 v is one of the k
+    /// columns of V, each as likely. Its covariance is `VVᵀ/k + σ²I`; the paper's has k = 1.
     PlusMinus {
         /// Dimension.
         p: usize,
@@ -290,7 +292,7 @@ pub fn uniform_frame<R: Rng + ?Sized>(rng: &mut R, p: usize, k: usize) -> Result
             "a frame of {k} directions in dimension {p}; 1 ≤ k ≤ p is needed"
         )));
     }
-    // QR with a positive diagonal of R maps a Gaussian matrix to the uniform law.
+    // QR with a positive diagonal of R maps a Gaussian matrix to the uniform distribution.
     orthonormalize(DMatrix::from_fn(p, k, |_, _| normal(rng)))
 }
 

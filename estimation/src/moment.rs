@@ -34,7 +34,7 @@ impl NoisyMoment {
         }
     }
 
-    /// The mean of all decoded reports in `buckets` (empty buckets are fine), each with noise of law `noise`.
+    /// The mean of all decoded reports in `buckets` (empty buckets are fine), each with noise of distribution `noise`.
     ///
     /// # Errors
     /// `estimate-failed` when there is no report at all (or no bucket), `wrong-dimension` when buckets

@@ -45,15 +45,15 @@ pub struct Request<'a> {
     pub sparse: Option<&'a SparseSettings>,
     /// Bytes that adding up seeds, or reading them twice, may take.
     pub memory_bytes: u64,
-    /// Dimension from which seeds are read twice for row-sparse components, where [`can_stream`](sparse_from_seeds::can_stream) says
-    /// that this is possible.
+    /// Dimension from which seeds are read twice for row-sparse components, where
+    /// [`can_stream`](sparse_from_seeds::can_stream) says that this is possible.
     pub stream_from: usize,
 }
 
 /// Estimates the principal subspace of a study: the document that an analyst gets. Works on
 /// [`Threads::current`] threads, and for seeds that are added up on this one.
 ///
-/// `cancel` is asked every 256 seeds, before and after plain PCA and after every iteration of the sparse solver.
+/// `cancel` is checked every 256 seeds, before and after plain PCA and after every iteration of the sparse solver.
 ///
 /// # Errors
 /// `estimate-failed` when called off, when there is no report, when a number is not finite or memory does not suffice;
@@ -161,7 +161,7 @@ fn document(
         ..
     } = findings;
     match probably_the_mean(params, &floor_report) {
-        // Then the others are small beside it, and asking for more people would be the wrong advice.
+        // Then the others are small compared with it, and asking for more people would be the wrong advice.
         Some(mean) => floor_report.warnings.insert(0, mean),
         None => floor_report.warnings.extend(floor_report.outlook.take()),
     }

@@ -1,4 +1,4 @@
-//! The planner: how many participants a wish needs, and what n participants would get.
+//! The planner: how many participants a target needs, and what n participants would get.
 //!
 //! Everything comes from the floor's formulas ([`crate::floor`]); here are the ways to a spectrum (typed in, or
 //! a pilot's debiased eigenvalues) and the answers in a form that says why there is none.
@@ -89,8 +89,8 @@ pub fn max_error(p: usize, k: usize) -> f64 {
     (2.0 * k.min(p.saturating_sub(k)) as f64).sqrt()
 }
 
-/// The spectrum of `E[xxᵀ]` with these leading `eigenvalues` (k or more, descending); what they leave of the
-/// total is spread evenly over the other directions, which is the kindest guess: a component near to the next is harder to find.
+/// The spectrum of `E[xxᵀ]` with these leading `eigenvalues` (k or more, descending); what they leave of the total is
+/// spread evenly over the other directions, which is the kindest guess: a component near to the next is harder to find.
 ///
 /// # Errors
 /// `invalid-request` unless `1 ≤ k < p`, there are k to p eigenvalues, they are positive, descending (down to
@@ -261,7 +261,7 @@ pub fn pilot_uncertainty(pilot: &Estimate) -> f64 {
     sd * (2.0 / pilot.n.max(1) as f64).sqrt()
 }
 
-/// Answers a wish for a population of this spectrum and the noise of one report.
+/// Plans for a target in a population of this spectrum and the noise of one report.
 ///
 /// # Errors
 /// `invalid-request` for a target error that is not positive or that any subspace meets, and for n = 0;
@@ -428,7 +428,7 @@ mod tests {
         let planned = plan(&tied, &noise, PlanTarget::Error(0.5)).unwrap();
         assert_eq!((planned.n, planned.error), (None, None));
         assert!(planned.reason.unwrap().contains("component 2"));
-        // Half of the wish is still to be had: one component found, one not is √2.
+        // Half of the target is still reachable: one component found, one not is √2.
         assert!(
             plan(&tied, &noise, PlanTarget::Error(1.5))
                 .unwrap()

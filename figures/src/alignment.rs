@@ -131,8 +131,8 @@ fn in_words((i, component): (usize, &ScreeComponent)) -> String {
     )
 }
 
-/// Bars of the alignments from 0 to 1 in `n` slots under their name at the top of `area`, as wide as that and as tall; gives
-/// the area drawn in.
+/// Bars of the alignments from 0 to 1 in `n` slots under their name at the top of `area`, as wide as that and as tall;
+/// gives the area drawn in.
 pub(crate) fn panel(
     svg: &mut Svg,
     components: &[ScreeComponent],

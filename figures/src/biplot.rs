@@ -31,8 +31,8 @@ const MAX_DISTINCT_LABELS: usize = 100;
 /// Most arrows drawn, the longest.
 const MAX_ARROWS: usize = 10;
 
-/// Points that belong together, of one colour and one shape: what they have in common (without names there is no legend),
-/// and their scores on the two components.
+/// Points that belong together, of one colour and one shape: what they have in common (without names there is no
+/// legend), and their scores on the two components.
 type PointGroup = (String, Vec<(f64, f64)>);
 
 /// Loadings of one feature on the two components.
@@ -43,8 +43,9 @@ struct Arrow {
     y: f64,
 }
 
-/// A scatter of rows over two components, one unit of both equally long, with the longest loadings as arrows from the origin.
-/// Arrows are to one scale of their own, as in any biplot: their lengths compare with each other, not with the points.
+/// A scatter of rows over two components, one unit of both equally long, with the longest loadings as arrows from the
+/// origin. Arrows are to one scale of their own, as in any biplot: their lengths compare with each other, not with the
+/// points.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Biplot {
     title: String,
@@ -238,7 +239,8 @@ impl Biplot {
     }
 }
 
-/// Rows in the plane of these two components (from 0), by their scores on every component, with one label a row or none.
+/// Rows in the plane of these two components (from 0), by their scores on every component, with one label a row or
+/// none.
 ///
 /// # Errors
 /// In words: components that there are not, labels that are none.

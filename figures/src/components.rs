@@ -5,8 +5,8 @@ use eigenveil_shared::estimate::{Component, Estimate};
 
 use crate::number::{rounded, rounded_error, with_error};
 
-/// A line of the table: a component, or after the last of those that cannot be told apart the space they span. "–" where
-/// nothing is known.
+/// A line of the table: a component, or after the last of those that cannot be distinguished the space they span. "–"
+/// where nothing is known.
 #[derive(Clone, Debug)]
 pub struct ComponentRow {
     /// Its number from 1, or the range of a group: "2–4".

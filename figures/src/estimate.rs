@@ -18,8 +18,8 @@ pub struct EstimateFigure {
     pub figure: Box<dyn Figure>,
 }
 
-/// The figures of an estimate in the order in which they are shown, the scree plot first; `without_noise`, the non-private
-/// spectrum, goes into that. Where the estimate has no name, their titles have none.
+/// The figures of an estimate in the order in which they are shown, the scree plot first; `without_noise`, the
+/// non-private spectrum, goes into that. Where the estimate has no name, their titles have none.
 pub fn estimate_figures(estimate: &Estimate, without_noise: Option<&[f64]>) -> Vec<EstimateFigure> {
     let mut figures = Vec::new();
     let mut add = |file, what, figure: Box<dyn Figure>| {
@@ -122,7 +122,7 @@ fn setting(estimate: &Estimate) -> String {
     )
 }
 
-/// The setting, and which components cannot be told apart.
+/// The setting, and which components cannot be distinguished.
 fn setting_and_groups(estimate: &Estimate) -> String {
     let mut text = setting(estimate);
     for group in &estimate.groups {

@@ -10,12 +10,12 @@ use crate::{
 /// White space around a figure.
 pub(crate) const MARGIN: f64 = 22.0;
 
-/// Width that a figure really gets: wide enough for its parts, and not absurdly wide.
+/// Width that a figure gets: wide enough for its parts, and not absurdly wide.
 pub(crate) fn usable_width(width: f64) -> f64 {
     usable(width, 320.0, 720.0)
 }
 
-/// Height that a figure really gets.
+/// Height that a figure gets.
 pub(crate) fn usable_height(height: f64) -> f64 {
     usable(height, 220.0, 420.0)
 }
@@ -86,7 +86,7 @@ pub(crate) struct RowNames {
     names: Vec<Vec<String>>,
     /// Of the widest line.
     pub(crate) width: f64,
-    /// Height of each row, at least the step asked for.
+    /// Height of each row, at least the step requested.
     heights: Vec<f64>,
 }
 

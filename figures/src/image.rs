@@ -18,8 +18,8 @@ pub struct LoadingImage {
 }
 
 impl LoadingImage {
-    /// A picture of `rows × cols` values, row by row, with a title above and a label below it; `None` where the values are
-    /// not so many, or none.
+    /// A picture of `rows × cols` values, row by row, with a title above and a label below it; `None` where the values
+    /// are not so many, or none.
     pub fn new(
         title: impl Into<String>,
         label: impl Into<String>,

@@ -1,5 +1,6 @@
-//! How estimates, plans and experiments are shown: the table of an estimate's components ([`component_rows`]), its figures
-//! ([`estimate_figures`]), that of a plan ([`expected_error`]), [numbers](number), and the charts they are made of.
+//! How estimates, plans and experiments are shown: the table of an estimate's components ([`component_rows`]), its
+//! figures ([`estimate_figures`]), that of a plan ([`expected_error`]), [numbers](number), and the charts they are made
+//! of.
 //!
 //! Every chart is a plain struct that is filled in and turned into a string (most are a [`Figure`]):
 //!

@@ -56,7 +56,8 @@ pub fn with_error(value: f64, error: Option<f64>) -> String {
     })
 }
 
-/// Five significant digits for a table in a file, as a power of ten where it would be long; empty for what is no number.
+/// Five significant digits for a table in a file, as a power of ten where it would be long; empty for what is no
+/// number.
 #[must_use]
 pub fn short(value: f64) -> String {
     if value.is_nan() {

@@ -19,8 +19,8 @@ use crate::{
     verdict::{self, MAX_COMPONENTS, ScreeComponent, rank, ranks},
 };
 
-/// A scree plot: variances (eigenvalues of `E[xxᵀ]`) by rank, the noise floor, and how well each component is expected to
-/// be recovered.
+/// A scree plot: variances (eigenvalues of `E[xxᵀ]`) by rank, the noise floor, and how well each component is expected
+/// to be recovered.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scree {
     /// Title.

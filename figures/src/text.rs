@@ -61,7 +61,8 @@ impl Role {
         em * self.size()
     }
 
-    /// Breaks a text at its ordinary spaces into at most `most` lines no wider than `room`; what does not fit ends in "…".
+    /// Breaks a text at its ordinary spaces into at most `most` lines no wider than `room`; what does not fit ends in
+    /// "…".
     pub(crate) fn wrap(self, text: &str, max_width: f64, max_lines: usize) -> Vec<String> {
         let mut lines: Vec<String> = Vec::new();
         let mut line = String::new();
@@ -118,8 +119,8 @@ impl Role {
     }
 }
 
-/// Where to break a word of which `fits` characters fit: after the last `_`, `-`, `/`, `.` or `:` among them, if there is one
-/// that leaves a part of some length, as names of features have them.
+/// Where to break a word of which `fits` characters fit: after the last `_`, `-`, `/`, `.` or `:` among them, if there
+/// is one that leaves a part of some length, as names of features have them.
 fn after_separator(word: &str, fits: usize) -> usize {
     let separators = word.chars().take(fits).enumerate();
     let last = separators

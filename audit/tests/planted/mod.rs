@@ -159,7 +159,7 @@ impl Leaky {
         })
     }
 
-    /// What is perturbed, as a row of the unit ball and the length it really has.
+    /// What is perturbed, as a row of the unit ball and the length it actually has.
     fn prepare(&self, row: &Row) -> Result<(BoundedRow, f64)> {
         let values = row.values();
         let constant = self.params.preprocessing().centring;

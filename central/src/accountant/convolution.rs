@@ -106,12 +106,12 @@ impl ComposedPld {
         // Σ over steps of times/|f|: how the relative rounding of each factor adds up.
         let mut amplification = vec![0.0; POINTS / 2 + 1];
         let (mut total_moment, mut infinite_mass) = (0.0, 0.0);
-        let mut laws = Vec::with_capacity(steps.len());
+        let mut plds = Vec::with_capacity(steps.len());
         for (step, times) in steps {
-            let law = step.on_grid(width);
-            let moment = ln_moment(points(&law, width), lambda);
+            let pld = step.on_grid(width);
+            let moment = ln_moment(points(&pld, width), lambda);
             let mut signal = vec![0.0; POINTS];
-            for (mass, index) in law.masses.iter().zip(law.first..) {
+            for (mass, index) in pld.masses.iter().zip(pld.first..) {
                 let tilted = mass * (lambda * width * index as f64 - moment).exp();
                 signal[index.rem_euclid(POINTS as i64) as usize] += tilted;
             }
@@ -130,8 +130,8 @@ impl ComposedPld {
                 *amplification += *times as f64 / radius.max(1e-12);
             }
             total_moment += *times as f64 * moment;
-            infinite_mass += *times as f64 * law.infinite_mass;
-            laws.push((law, *times as f64));
+            infinite_mass += *times as f64 * pld.infinite_mass;
+            plds.push((pld, *times as f64));
         }
         let one = 8.0 * f64::EPSILON * (POINTS as f64).log2();
         let rounding = 2.0 * one / POINTS as f64
@@ -154,9 +154,9 @@ impl ComposedPld {
         let above = (0..40)
             .map(|power| lambda.max(1e-3) * 1.5_f64.powi(power - 20))
             .map(|more| {
-                let cumulant: f64 = laws
+                let cumulant: f64 = plds
                     .iter()
-                    .map(|(law, times)| times * ln_moment(points(law, width), lambda + more))
+                    .map(|(pld, times)| times * ln_moment(points(pld, width), lambda + more))
                     .sum();
                 cumulant - total_moment - more * top
             })
@@ -202,9 +202,9 @@ impl ComposedPld {
 }
 
 fn points(pld: &DiscretePld, width: f64) -> impl Iterator<Item = (f64, f64)> + Clone {
-    law.masses
+    pld.masses
         .iter()
-        .zip(law.first..)
+        .zip(pld.first..)
         .map(move |(mass, index)| (*mass, width * index as f64))
 }
 

@@ -272,11 +272,11 @@ mod tests {
             assert!((mass - 1.0).abs() < 1e-13, "{step:?} {mass}");
             // E_P e^{−L} is the mass of Q: 1, wherever the reach of P covers Q.
             let other: f64 = nodes.iter().map(|(mass, loss)| mass * (-loss).exp()).sum();
-            let law = step.on_grid(1e-2);
-            let grid: f64 = law
+            let pld = step.on_grid(1e-2);
+            let grid: f64 = pld
                 .masses
                 .iter()
-                .zip(law.first..)
+                .zip(pld.first..)
                 .map(|(mass, index)| mass * (-1e-2 * index as f64).exp())
                 .sum();
             assert!(

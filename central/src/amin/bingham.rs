@@ -55,8 +55,8 @@ fn draw_diagonal(a: &[f64], rng: &mut Generator) -> Result<Vec<f64>> {
                 .map(|(weight, u)| weight * u * u)
                 .sum()
         };
-        let ln_kept = -form(a) + 0.5 * d * form(&omega).ln() - ln_bound;
-        if rng.random::<f64>().ln() < ln_kept {
+        let ln_acceptance = -form(a) + 0.5 * d * form(&omega).ln() - ln_bound;
+        if rng.random::<f64>().ln() < ln_acceptance {
             return Ok(u);
         }
     }

@@ -2,8 +2,8 @@
 //! *Tridiagonalization of a symmetric band matrix*), the requested vectors by inverse iteration (Parlett 1998, Section
 //! 4.3).
 //!
-//! For bandwidth b and dimension m that is about `6bm²` operations, and `m(2b² + r)` for each of r vectors, where a full decomposition
-//! takes `9m³`.
+//! For bandwidth b and dimension m that is about `6bm²` operations, and `m(2b² + r)` for each of r vectors, where a
+//! full decomposition takes `9m³`.
 
 use eigenveil_estimation::linalg::{StartVectors, symmetric_eigen, tridiagonal_eigenvalues};
 use eigenveil_shared::Result;

@@ -77,7 +77,7 @@ impl LazyGoe<'_> {
         for i in 0..reached {
             // At least one degree of freedom; a NaN would show at the next Ritz pairs.
             let squared = ChiSquared::new((left - i) as f64)
-                .map_or(f64::NAN, |law| law.sample(&mut self.rng));
+                .map_or(f64::NAN, |distribution| distribution.sample(&mut self.rng));
             image[(height + i, i)] = off_diagonal * squared.sqrt();
             for j in i + 1..b {
                 image[(height + i, j)] = off_diagonal * self.normal();
@@ -277,7 +277,7 @@ impl<'a, 'n> BlockLanczos<'a, 'n> {
         r
     }
 
-    fn seen(&self, columns: Range<usize>) -> Part<'_> {
+    fn basis_block(&self, columns: Range<usize>) -> Part<'_> {
         Part {
             matrix: &self.basis,
             rows: self.height,
@@ -291,7 +291,7 @@ impl<'a, 'n> BlockLanczos<'a, 'n> {
         if count == 0 || directions.ncols() == 0 {
             return;
         }
-        let basis = self.seen(from..self.width);
+        let basis = self.basis_block(from..self.width);
         let overlap = part_cross_product(&basis, directions);
         add_part_product(directions, &basis, &overlap, -1.0);
     }
@@ -338,7 +338,7 @@ impl<'a, 'n> BlockLanczos<'a, 'n> {
         let mut out = DMatrix::zeros(self.height, coordinates.ncols());
         add_part_product(
             &mut out,
-            &self.seen(0..coordinates.nrows()),
+            &self.basis_block(0..coordinates.nrows()),
             coordinates,
             1.0,
         );

@@ -31,8 +31,9 @@ pub(super) struct StepBudget {
 }
 
 impl StepBudget {
-    /// A step with gradients of `coordinates` numbers, of which one row moves the sum by at most `sensitivity`. The two parts are disjoint, so each may spend the whole budget
-    /// (`accounted`); the paper gives each half of it. Of its share the mean spends half on the ranges, half on the Gaussian.
+    /// A step with gradients of `coordinates` numbers, of which one row moves the sum by at most `sensitivity`. The two
+    /// parts are disjoint, so each may spend the whole budget (`accounted`); the paper gives each half of it. Of its
+    /// share the mean spends half on the ranges, half on the Gaussian.
     pub(super) fn new(
         budget: Budget,
         calibration: CentralCalibration,

@@ -6,8 +6,8 @@ use eigenveil_shared::{Error, Result};
 /// ball have a second-moment matrix of trace at most 1).
 pub const DEFAULT_NUMERATOR: f64 = 20.0;
 
-/// c for a known eigengap λ_k − λ_{k+1} > 0: that of the paper's `α/((λ₁−λ₂)(ξ+t))` (Theorem 2.2, which asks for α > 1/2)
-/// with α = 1. [`StepSize::for_variance`] has ξ.
+/// c for a known eigengap λ_k − λ_{k+1} > 0: that of the paper's `α/((λ₁−λ₂)(ξ+t))` (Theorem 2.2, which asks for α >
+/// 1/2) with α = 1. [`StepSize::for_variance`] has ξ.
 pub fn numerator_for_eigengap(gap: f64) -> f64 {
     1.0 / gap
 }

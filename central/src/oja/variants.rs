@@ -170,8 +170,8 @@ impl OjaVariant {
         let Self::Minibatch { steps, .. } = *self else {
             return Ok((whole_steps(n, 1)?, 1));
         };
-        let usual = || Batching::Count(((n as f64).ln().powi(2).ceil() as usize).max(1));
-        match steps.unwrap_or_else(usual) {
+        let default = || Batching::Count(((n as f64).ln().powi(2).ceil() as usize).max(1));
+        match steps.unwrap_or_else(default) {
             Batching::Batch(batch) => Ok((whole_steps(n, batch)?, batch)),
             Batching::Count(steps) => {
                 let batch = n.checked_div(steps as u64).unwrap_or(0);

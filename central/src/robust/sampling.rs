@@ -8,7 +8,7 @@ use nalgebra::DMatrix;
 use super::table::Table;
 use crate::{Generator, Privacy, poisson::sampling_rate};
 
-/// Schedule of the private forms: each costs noise.
+/// Default steps of the private variants; each step needs noise.
 const DEFAULT_FULL_BATCH_STEPS: usize = 100;
 const DEFAULT_SAMPLED_STEPS: usize = 500;
 /// Rows of a batch without privacy.
@@ -42,12 +42,12 @@ impl Schedule {
         n: usize,
         privacy: &Privacy,
     ) -> Result<Self> {
-        let usual = match privacy {
+        let default = match privacy {
             Privacy::None => DEFAULT_NONPRIVATE_BATCH.min(n),
             Privacy::Private(target) => default_batch(n, target.budget.epsilon(), count),
         };
         let rate = sampled
-            .then(|| sampling_rate(batch.unwrap_or(usual), n))
+            .then(|| sampling_rate(batch.unwrap_or(default), n))
             .transpose()?;
         Ok(Self { count, rate })
     }

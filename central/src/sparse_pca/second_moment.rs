@@ -120,16 +120,16 @@ mod tests {
         sparse.fill_row(2, 0.0);
         sparse.fill_row(7, 0.0);
         let off_diagonal = |i: usize| {
-            let beside = (0..9).filter(|&j| j != i).map(|j| exact[(i, j)].abs());
-            beside.fold(0.0, f64::max)
+            let off_diagonal = (0..9).filter(|&j| j != i).map(|j| exact[(i, j)].abs());
+            off_diagonal.fold(0.0, f64::max)
         };
-        for form in [SecondMoment::new(&rows), SecondMoment::Rows(by_rows)] {
+        for representation in [SecondMoment::new(&rows), SecondMoment::Rows(by_rows)] {
             for block in [&sparse, &full] {
-                assert!((form.times(block) - &exact * block).amax() < 1e-14);
+                assert!((representation.times(block) - &exact * block).amax() < 1e-14);
             }
             let part = exact.select_rows(&[1, 4, 8]).select_columns(&[1, 4, 8]);
-            assert!((form.block(&[1, 4, 8]) - part).amax() < 1e-15);
-            let (diagonal, largest) = form.row_sizes();
+            assert!((representation.block(&[1, 4, 8]) - part).amax() < 1e-15);
+            let (diagonal, largest) = representation.row_sizes();
             for i in 0..9 {
                 assert!((diagonal[i] - exact[(i, i)]).abs() < 1e-15);
                 assert!((largest[i] - off_diagonal(i)).abs() < 1e-15);

@@ -38,11 +38,11 @@ impl StepSizes {
 
     /// The schedule of [`StepSize::for_variance`], or constantly its first step.
     pub(super) fn for_variance(variance: f64, falling: bool) -> Result<Self> {
-        let usual = StepSize::for_variance(DEFAULT_NUMERATOR, variance)?;
+        let default = StepSize::for_variance(DEFAULT_NUMERATOR, variance)?;
         Ok(if falling {
-            Self::Falling(usual)
+            Self::Falling(default)
         } else {
-            Self::Constant(usual.at(1))
+            Self::Constant(default.at(1))
         })
     }
 
@@ -119,8 +119,8 @@ impl<'a> StochasticRun<'a> {
     /// `V ← polar(V + η·gradient)`; `passes` is the number of passes over the rows so far, for the trace.
     pub(super) fn step(&mut self, gradient: &DMatrix<f64>, size: f64, passes: f64) -> Result<()> {
         self.steps_done += 1;
-        let seen = cross_product(&self.frame, gradient);
-        self.scatter += (seen - &self.scatter) * (2.0 / (self.steps_done + 1) as f64);
+        let projected = cross_product(&self.frame, gradient);
+        self.scatter += (projected - &self.scatter) * (2.0 / (self.steps_done + 1) as f64);
         self.frame = polar(&(&self.frame + gradient * size))?;
         if let Some(iterate_sum) = &mut self.iterate_sum
             && self.steps_done > self.burn_in
@@ -128,8 +128,8 @@ impl<'a> StochasticRun<'a> {
             *iterate_sum += &self.frame;
         }
         if self.tracer.is_on() && self.steps_done.is_multiple_of(self.trace_every) {
-            let (rows, answer) = (self.rows, self.answer()?);
-            self.tracer.record(self.steps_done, passes, &answer, |v| {
+            let (rows, result) = (self.rows, self.result()?);
+            self.tracer.record(self.steps_done, passes, &result, |v| {
                 Some(rows.multiply(v).dot(v) / rows.n() as f64)
             })?;
         }
@@ -137,7 +137,7 @@ impl<'a> StochasticRun<'a> {
     }
 
     /// The mean of the iterates after the burn-in if they are averaged, otherwise the last iterate.
-    fn answer(&self) -> Result<DMatrix<f64>> {
+    fn result(&self) -> Result<DMatrix<f64>> {
         match &self.iterate_sum {
             Some(iterate_sum) if self.steps_done > self.burn_in => polar(iterate_sum),
             _ => Ok(self.frame.clone()),
@@ -152,7 +152,7 @@ impl<'a> StochasticRun<'a> {
     ) -> Result<Fit> {
         let k = self.scatter.ncols();
         let symmetric = (&self.scatter + self.scatter.transpose()) * 0.5;
-        let mut subspace = self.answer()? * top_k(&symmetric, k)?.vectors;
+        let mut subspace = self.result()? * top_k(&symmetric, k)?.vectors;
         fix_signs(&mut subspace);
         Ok(Fit {
             subspace,

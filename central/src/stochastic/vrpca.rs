@@ -65,7 +65,7 @@ pub struct DpVrpca {
 impl DpVrpca {
     /// m, T and B for n rows of dimension p.
     fn sizes(&self, n: usize, p: usize, privacy: &Privacy) -> (usize, usize, usize) {
-        let usual = match privacy {
+        let default = match privacy {
             Privacy::Private(PrivacyTarget { budget, .. }) if is_as_published(privacy) => {
                 let signal = (n as f64 * budget.epsilon()).powi(2);
                 let log = (signal / (p as f64 * (1.0 / budget.delta()).ln())).ln();
@@ -74,9 +74,9 @@ impl DpVrpca {
             _ => (DEFAULT_EPOCHS, DEFAULT_STEPS, n.div_ceil(STEPS_PER_PASS)),
         };
         (
-            self.epochs.unwrap_or(usual.0),
-            self.iterations.unwrap_or(usual.1),
-            self.batch.unwrap_or(usual.2),
+            self.epochs.unwrap_or(default.0),
+            self.iterations.unwrap_or(default.1),
+            self.batch.unwrap_or(default.2),
         )
     }
 }

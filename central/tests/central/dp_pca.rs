@@ -80,13 +80,13 @@ fn error_for_too_few_rows_names_the_number_needed() {
     let (few, _) = example(500, 5, 0.1, 1);
     let mut rng = seeded(1);
     let request = Request::new(1, accounted(1.0));
-    let usual = DpPca::default();
-    let error = usual.fit(&few, &request, &mut rng).unwrap_err();
+    let default = DpPca::default();
+    let error = default.fit(&few, &request, &mut rng).unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidRequest);
     let (_, rest) = error.detail().split_once("n >= ").unwrap();
     let needed: usize = rest.split(' ').next().unwrap().parse().unwrap();
     let (enough, _) = example(needed, 5, 0.1, 1);
-    let fit = usual.fit(&enough, &request, &mut rng);
+    let fit = default.fit(&enough, &request, &mut rng);
     assert_eq!(fit.unwrap().n, needed as u64);
     let small = DpPca {
         batch: Some(10),

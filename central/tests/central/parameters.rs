@@ -46,11 +46,11 @@ fn other(info: &AlgorithmInfo, parameter: &Parameter) -> Value {
 fn every_listed_parameter_reaches_its_algorithm() {
     for info in ALGORITHMS {
         let rows = rows_enough_for(info);
-        let usual = fit(info, &Options::default(), &rows);
+        let default = fit(info, &Options::default(), &rows);
         for parameter in info.parameters {
             let options = Options::default().with(*parameter, other(info, parameter));
             let set = fit(info, &options, &rows);
-            let other = set.subspace != usual.subspace || set.diagnostics != usual.diagnostics;
+            let other = set.subspace != default.subspace || set.diagnostics != default.diagnostics;
             assert!(other, "{} --{}", info.name, parameter.name);
         }
     }

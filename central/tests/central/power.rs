@@ -82,7 +82,7 @@ fn noise_matches_the_budget() {
             block_size: Some(columns),
         };
         let products = (columns * steps) as f64;
-        let printed = (4.0 * products * (1.0 / delta).ln()).sqrt() / epsilon;
+        let published = (4.0 * products * (1.0 / delta).ln()).sqrt() / epsilon;
         for (neighbours, calibration, delta) in Neighbours::WITH_ENTRY.into_iter().flat_map(|one| {
             let rules = CentralCalibration::ALL.into_iter();
             rules.flat_map(move |rule| [(one, rule, delta), (one, rule, 0.0)])
@@ -105,13 +105,13 @@ fn noise_matches_the_budget() {
                 {
                     f64::NAN
                 }
-                (CentralCalibration::AsPublished, true) => printed,
+                (CentralCalibration::AsPublished, true) => published,
                 (CentralCalibration::AsPublished, false) => {
                     2.0_f64.sqrt() * 10.0 * products * (d as f64).sqrt() / epsilon
                 }
             };
             let request = Request::new(columns, private(epsilon, delta, neighbours, calibration));
-            let (mut square, mut told) = (0.0, 0.0);
+            let (mut square, mut reported) = (0.0, 0.0);
             for seed in 0..6 {
                 let fit = fitted(&PrivatePower { settings }, &rows, &request, seed);
                 let within = fit.subspace.rows(0, columns).clone_owned();
@@ -119,12 +119,12 @@ fn noise_matches_the_budget() {
                     fit.subspace.rows(columns, d - columns) * within.try_inverse().unwrap();
                 square +=
                     across.norm_squared() * (n * n) as f64 / (6 * (d - columns) * columns) as f64;
-                told += diagnostic(&fit, "noise_sd") / 6.0;
+                reported += diagnostic(&fit, "noise_sd") / 6.0;
             }
-            let ratio = square.sqrt() / told;
-            println!("{neighbours} {calibration} {delta} {columns}: {ratio} {told} {expected}");
+            let ratio = square.sqrt() / reported;
+            println!("{neighbours} {calibration} {delta} {columns}: {ratio} {reported} {expected}");
             assert!((ratio - 1.0).abs() < 0.15);
-            assert!(expected.is_nan() || (told / expected - 1.0).abs() < 0.05);
+            assert!(expected.is_nan() || (reported / expected - 1.0).abs() < 0.05);
         }
     }
 }

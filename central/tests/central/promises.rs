@@ -77,13 +77,13 @@ fn without_a_budget_each_is_pca_on_three_data_sets() {
     for (table, rows) in real_tables() {
         let repeated = Rows::collect((0..30).flat_map(|_| rows.stream())).unwrap();
         let near = |(name, options, times, ranks, limit): &Plain, rows: &Rows| {
-            let seen = if *times == 1 { rows } else { &repeated };
+            let table = if *times == 1 { rows } else { &repeated };
             for &k in *ranks {
-                let found = fit(name, &options(rows), seen, k, Privacy::None).unwrap();
+                let found = fit(name, &options(rows), table, k, Privacy::None).unwrap();
                 let error = projector_distance(&found.subspace, &exact(rows, k)).unwrap();
                 println!("{name} on {table}, k = {k}: {error:e}");
                 assert!(error < *limit, "{name} on {table}, k = {k}: {error}");
-                assert!(found.privacy.is_none() && found.n == seen.n() as u64);
+                assert!(found.privacy.is_none() && found.n == table.n() as u64);
                 assert!(orthonormality_defect(&found.subspace) < 1e-12);
             }
         };
@@ -110,7 +110,7 @@ fn without_a_budget_private_variants_equal_the_nonprivate_ones() {
         .take(1)
         .chain([("few", few_rows(400))])
     {
-        for (plain, form, options) in [
+        for (plain, private, options) in [
             ("oja", "private-oja", defaults()),
             ("oja", "minibatch-oja", defaults().with(BATCH, 1)),
             ("ggd", "dp-ggd", defaults()),
@@ -119,13 +119,13 @@ fn without_a_budget_private_variants_equal_the_nonprivate_ones() {
             ("sggd", "nsggd", defaults().with(GRADIENT_NOISE, 0.0)),
         ] {
             for k in [1, 3] {
-                let [plain, form] =
-                    [(plain, &defaults()), (form, &options)].map(|(name, options)| {
+                let [plain, private] =
+                    [(plain, &defaults()), (private, &options)].map(|(name, options)| {
                         let found = fit(name, options, &rows, k, Privacy::None).unwrap();
                         assert!(found.privacy.is_none(), "{name}");
                         found.subspace
                     });
-                let distance = projector_distance(&form, &plain).unwrap();
+                let distance = projector_distance(&private, &plain).unwrap();
                 assert!(distance < 1e-9, "{table}, k = {k}: {distance}");
             }
         }

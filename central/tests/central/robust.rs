@@ -32,8 +32,8 @@ fn haystack(
     (prepared(&raw, Norm::Normalize), truth)
 }
 
-/// `S_ρ` of the paper's Section 3.2 with its bound (3.3) on the outliers' part: positive means that ggd recovers the subspace
-/// from any start within ρ.
+/// `S_ρ` of the paper's Section 3.2 with its bound (3.3) on the outliers' part: positive means that ggd recovers the
+/// subspace from any start within ρ.
 fn stability(rows: &Rows, truth: &DMatrix<f64>, rho: f64) -> f64 {
     let (p, n) = (rows.dimension(), rows.n() as f64);
     let (mut inside, mut outside, mut outliers) = (DMatrix::zeros(p, p), DMatrix::zeros(p, p), 0.0);
@@ -157,11 +157,11 @@ fn published_noise_has_the_independent_true_epsilon() {
         let privacy = private(0.8, delta, neighbours, calibration);
         method(variant).calibrate(n, p, &privacy).unwrap().unwrap()
     };
-    let [accounted, printed] =
+    let [accounted, published] =
         CentralCalibration::ALL.map(|rule| of(GladVariant::DpSggd, Neighbours::ZeroOut, rule));
-    println!("{printed:?} {accounted:?}");
-    assert!((printed.step_sd - 0.0109).abs() < 1e-4);
-    let holds = printed.guarantee.true_epsilon;
+    println!("{published:?} {accounted:?}");
+    assert!((published.step_sd - 0.0109).abs() < 1e-4);
+    let holds = published.guarantee.true_epsilon;
     assert!(holds.is_none_or(|epsilon| epsilon > 1000.0));
     assert!(accounted.guarantee.holds());
     assert!(accounted.step_sd > 1.0 && accounted.step_sd < 1.09);

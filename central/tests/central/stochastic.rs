@@ -169,12 +169,12 @@ fn as_published_reports_the_true_epsilon() {
         assert!(!promised.holds() && promised.true_epsilon.unwrap() > 20.0);
         assert!(promised.note.is_some() && error < 0.5);
     }
-    let printed = DpSpca {
+    let published = DpSpca {
         step: Some(0.5 / 3_000.0),
         ..DpSpca::default()
     };
     let start = uniform_frame(&mut seeded(7), 4, 1).unwrap();
-    let fit = fitted(&printed, &rows, &request, 7);
+    let fit = fitted(&published, &rows, &request, 7);
     assert!(projector_distance(&fit.subspace, &start).unwrap() < 0.4);
 }
 

@@ -36,7 +36,8 @@ const START_RHO: f64 = 1.0;
 /// After every change ρ rests longer by this factor: with ever longer stretches of a fixed ρ, on
 /// each of which convergence is proved, the iteration cannot be kept from converging by the changes.
 const REST_GROWTH: f64 = 1.1;
-/// The gap costs a factorisation or an eigenvalue computation: it is computed when the residuals are small, and this often.
+/// The gap costs a factorisation or an eigenvalue computation: it is computed when the residuals are small, and this
+/// often.
 const GAP_EVERY: usize = 20;
 /// Relative residuals must be below this multiple of the tolerance of the gap.
 const RESIDUAL_FACTOR: f64 = 10.0;
@@ -184,11 +185,11 @@ impl Solution {
 
 /// Solves the Fantope problem for the symmetric `moment` (`p × p`, any scale) at penalty `lambda`.
 ///
-/// `cancel` is asked after every iteration.
+/// `cancel` is checked after every iteration.
 ///
 /// # Errors
-/// `invalid-request` unless `1 ≤ k ≤ p`, λ ≥ 0 and the settings are in range; `estimate-failed` when an
-/// entry is not finite, and when it was called off. An iteration cap that is hit is not an error: see [`Solution::stop`].
+/// `invalid-request` unless `1 ≤ k ≤ p`, λ ≥ 0 and the settings are in range; `estimate-failed` when an entry is not
+/// finite, and when it was called off. An iteration cap that is hit is not an error: see [`Solution::stop`].
 ///
 /// ```
 /// use eigenveil_estimation::{Cancel, fantope::{AdmmSettings, solve}};

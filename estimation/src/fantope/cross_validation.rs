@@ -37,11 +37,11 @@ struct Fold {
 /// Chooses λ by cross-validation: five folds of whole buckets, a geometric path of 16 values from
 /// `max_{i≠j} |S̃ᵢⱼ|` down to half of λ `auto` (at most an eighth of the first), warm-started.
 ///
-/// On a training moment λ is larger by √(n/n_training), as its noise is. The score is `Σ vᵀS̃v` of the components v found
-/// there (after `refit` where asked for) on the held-out moment S̃; it estimates the variance they capture, without bias,
-/// because reports are independent. The one-standard-error rule takes the largest λ whose score is worse than the best
-/// one by at most one standard error *of that difference*, over folds: scores of one fold share most of their noise,
-/// so the standard error of a score itself would be far too generous.
+/// On a training moment λ is larger by √(n/n_training), as its noise is. The score is `Σ vᵀS̃v` of the components v
+/// found there (after `refit` where requested) on the held-out moment S̃; it estimates the variance they capture,
+/// without bias, because reports are independent. The one-standard-error rule takes the largest λ whose score is worse
+/// than the best one by at most one standard error *of that difference*, over folds: scores of one fold share most of
+/// their noise, so the standard error of a score itself would be far too generous.
 ///
 /// # Errors
 /// `invalid-request` with fewer than five non-empty buckets; those of [`solve`](super::solve); `estimate-failed` when

@@ -42,8 +42,8 @@ pub(super) fn coarse(settings: &SparseSettings) -> AdmmSettings {
     }
 }
 
-/// A geometric grid of 16 values from `largest` down to half of `automatic`: at least to an eighth of the largest and at
-/// most to a thousandth. One value where the largest is 0.
+/// A geometric grid of 16 values from `largest` down to half of `automatic`: at least to an eighth of the largest and
+/// at most to a thousandth. One value where the largest is 0.
 pub(super) fn grid(largest: f64, automatic: f64) -> impl Iterator<Item = f64> {
     // Where the signal is far above the noise the grid goes on to the noise, but not for ever.
     let smallest = (largest / 8.0).min(automatic / 2.0).max(largest / 1_000.0);
@@ -56,8 +56,8 @@ pub(super) fn grid(largest: f64, automatic: f64) -> impl Iterator<Item = f64> {
     (0..steps).map(move |i| largest * step.powi(i as i32))
 }
 
-/// Solves the Fantope problem over a grid of 16 values of λ from [`diagonal_lambda`] down to below `auto`, each from where
-/// the one before ended, and chooses the value nearest to `auto` (in its logarithm).
+/// Solves the Fantope problem over a grid of 16 values of λ from [`diagonal_lambda`] down to below `auto`, each from
+/// where the one before ended, and chooses the value nearest to `auto` (in its logarithm).
 ///
 /// # Errors
 /// Those of [`solve`](super::solve) and [`refit`](super::refit()); `estimate-failed` when it was called off.
@@ -113,9 +113,9 @@ pub fn lambda_path(
 /// The smallest λ at which the solution has no off-diagonal entry: each component is one row, those of the k largest
 /// diagonal entries J.
 ///
-/// The dual point Z = clip(S̃, ±λ) proves that solution optimal if soft(S̃, λ) joins no row of J with another one (which is
-/// necessary) and its eigenvalues on J are not below those on the others. The smallest λ for which it does is found by
-/// bisection to 0.1 %; with another Z a slightly smaller λ might do where the second condition decides.
+/// The dual point Z = clip(S̃, ±λ) proves that solution optimal if soft(S̃, λ) joins no row of J with another one
+/// (which is necessary) and its eigenvalues on J are not below those on the others. The smallest λ for which it does is
+/// found by bisection to 0.1 %; with another Z a slightly smaller λ might do where the second condition decides.
 ///
 /// # Errors
 /// `estimate-failed` when an entry is not finite.

@@ -13,7 +13,7 @@ use crate::linalg::{cross_product, fix_signs, product, submatrix, symmetric_eige
 /// Entries of Y below this share of the largest are round-off.
 const PRUNE: f64 = 1e-10;
 
-/// Off-diagonal entries of Y up to this are not told apart from zero.
+/// Off-diagonal entries of Y up to this are not distinguished from zero.
 fn min_representable_entry(y: &DMatrix<f64>, primal_residual: f64) -> f64 {
     primal_residual.max(PRUNE * y.amax())
 }
@@ -188,7 +188,7 @@ impl ScaledProblem {
 
     /// Rows of Y with an off-diagonal entry larger than ‖X−Y‖_F, or a diagonal one ten times that.
     ///
-    /// An entry below the primal residual is not told apart from zero: at a gap of 1e-6 the iterates
+    /// An entry below the primal residual is not distinguished from zero: at a gap of 1e-6 the iterates
     /// still carried up to fifty rows of such entries beside the fifteen that matter, and with this
     /// rule the support at 1e-6 was the one at 1e-9 in every case tried. As the residual vanishes
     /// only round-off is pruned. The trace is k and no diagonal entry of X exceeds 1, so at least k

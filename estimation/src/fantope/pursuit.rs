@@ -13,7 +13,7 @@ const MAX_ITERATIONS_WITHOUT_GAIN: usize = 5;
 pub struct PursuitResult {
     /// The rows of the start that it begins with, ascending.
     pub first: Vec<usize>,
-    /// As many as asked for, ascending.
+    /// As many as requested, ascending.
     pub support: Vec<usize>,
     /// Iterations made.
     pub iterations: usize,
@@ -21,11 +21,12 @@ pub struct PursuitResult {
     pub settled: bool,
 }
 
-/// Sparse orthogonal iteration pursuit (Wang, Lu & Liu 2014, Algorithm 1) from `start` (`p × k`): keep the `rows` rows of
-/// largest norm, orthonormalise, multiply by the matrix, orthonormalise, and again until the rows stay. The paper's
+/// Sparse orthogonal iteration pursuit (Wang, Lu & Liu 2014, Algorithm 1) from `start` (`p × k`): keep the `rows` rows
+/// of largest norm, orthonormalise, multiply by the matrix, orthonormalise, and again until the rows stay. The paper's
 /// matrix is positive semidefinite: an eigenvalue far below zero would attract the iteration too.
 ///
-/// Where it ends depends on the start. Its rows are a local optimum at best, so a caller without a good start makes several.
+/// Where it ends depends on the start. Its rows are a local optimum at best, so a caller without a good start makes
+/// several.
 ///
 /// # Errors
 /// `invalid-request` unless `k ≤ rows ≤ p`, the start has the matrix's dimension and `max_iterations ≥ 1`.
@@ -91,8 +92,8 @@ fn truncated(vectors: &DMatrix<f64>, support: &[usize]) -> Result<DMatrix<f64>> 
     filled_basis(&kept, support)
 }
 
-/// An orthonormal basis of the columns, of which there are as many; where these do not carry as many directions, unit vectors
-/// of these rows fill up.
+/// An orthonormal basis of the columns, of which there are as many; where these do not carry as many directions, unit
+/// vectors of these rows fill up.
 fn filled_basis(columns: &DMatrix<f64>, rows: &[usize]) -> Result<DMatrix<f64>> {
     if let Ok(basis) = orthonormalize(columns.clone()) {
         return Ok(basis);

@@ -19,7 +19,7 @@ use crate::pca::share_of;
 pub struct FloorReport {
     /// The components, leading first.
     pub components: Vec<Component>,
-    /// Those of them that cannot be told apart.
+    /// Those of them that cannot be distinguished.
     pub groups: Vec<ComponentGroup>,
     /// Variance of each eigenvalue of the spectrum.
     pub variances: Vec<f64>,
@@ -87,8 +87,8 @@ pub fn assess(measured: &Measured<'_>) -> Result<FloorReport> {
             judged
         })
         .collect();
-    // What the trace of the reports leaves out (all of it, with `double-cap`), spread evenly. Where it is not known the bulk
-    // counts as zero, the least it can be.
+    // What the trace of the reports leaves out (all of it, with `double-cap`), spread evenly. Where it is not known the
+    // bulk counts as zero, the least it can be.
     let shift = match total_variance {
         Some(total) => (total - trace) / p as f64,
         None => -floor.centre,
@@ -206,8 +206,8 @@ impl SupportedRows {
     }
 }
 
-/// For every component asked for, the squared sine it loses to components that stand above the floor
-/// but were *not* asked for: `V/(θⱼ−θᵢ)²`, V the noise variance of one direction (first order).
+/// For every component requested, the squared sine it loses to components that stand above the floor
+/// but were *not* requested: `V/(θⱼ−θᵢ)²`, V the noise variance of one direction (first order).
 fn mixing_with_unrequested(floor: &Floor, spectrum: &[f64], k: usize) -> Vec<f64> {
     let theta = |j: usize| floor.judge(spectrum[j]).spike.map(|spike| spike.theta);
     (0..k)

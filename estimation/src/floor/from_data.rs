@@ -179,7 +179,8 @@ impl Floor {
         EigenvalueVerdict { verdict, spike }
     }
 
-    /// What θ̂ and the expected squared cosine change by with the eigenvalue, the floor held fixed; `None` inside the noise.
+    /// What θ̂ and the expected squared cosine change by with the eigenvalue, the floor held fixed; `None` inside the
+    /// noise.
     pub(super) fn slopes(&self, eigenvalue: f64, excess: f64) -> Option<Slopes> {
         let noise = self.noise.with_excess(excess);
         let displacement = eigenvalue - self.centre;

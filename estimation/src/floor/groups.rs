@@ -1,10 +1,10 @@
-//! Components that cannot be told apart.
+//! Components that cannot be distinguished.
 //!
-//! Noise of variance V between two directions turns components whose eigenvalues are a gap apart into each other by about
-//! `√V/gap`; where that is large, each direction is an accident and the space they span is not. Three things link two
-//! neighbours above the floor: a gap that two equal eigenvalues come to ([`EQUAL_EIGENVALUES_GAP`]) by the mechanism's noise
-//! alone, or by whatever their error bars hold, the choice of the participants included; and, for a component whose
-//! direction the error bars leave open by more than 45°, the neighbour that it changes places with.
+//! Noise of variance V between two directions turns components whose eigenvalues are a gap apart into each other by
+//! about `√V/gap`; where that is large, each direction is an accident and the space they span is not. Three things link
+//! two neighbours above the floor: a gap that two equal eigenvalues come to ([`EQUAL_EIGENVALUES_GAP`]) by the
+//! mechanism's noise alone, or by whatever their error bars hold, the choice of the participants included; and, for a
+//! component whose direction the error bars leave open by more than 45°, the neighbour that it changes places with.
 
 use eigenveil_shared::estimate::{Component, ComponentGroup, Verdict, smaller_alignment};
 
@@ -14,15 +14,15 @@ use crate::{
     pca::share_of,
 };
 
-/// In units of √V: two equal eigenvalues come out further apart in one study of 20. Their gap is that of a symmetric 2 × 2
-/// matrix of noise, off the diagonal of variance V and on it 2V: 2√V times a number with the law of Rayleigh, which exceeds
-/// √(2 ln 20) once in 20.
+/// In units of √V: two equal eigenvalues come out further apart in one study of 20. Their gap is that of a symmetric 2
+/// × 2 matrix of noise, off the diagonal of variance V and on it 2V: 2√V times a number with the distribution of
+/// Rayleigh, which exceeds √(2 ln 20) once in 20.
 const EQUAL_EIGENVALUES_GAP: f64 = 4.895;
 
 /// Mean squared sine beyond which a direction, or a space, is open: 45°.
 const MAX_SQUARED_SINE: f64 = 0.5;
 
-/// Runs `first..=last` (from 0) of two components or more that stand and cannot be told apart, leading first.
+/// Runs `first..=last` (from 0) of two components or more that stand and cannot be distinguished, leading first.
 pub(super) fn runs(
     floor: &Floor,
     verdicts: &[EigenvalueVerdict],
@@ -60,8 +60,8 @@ fn close(floor: &Floor, verdicts: &[EigenvalueVerdict], j: usize) -> bool {
     (first - second).abs() < EQUAL_EIGENVALUES_GAP * sd
 }
 
-/// Whether eigenvalues j and j + 1 could be equal, and apart by what their error bars hold. The variance of an eigenvalue
-/// is 2V, so that V is a quarter of the sum of two.
+/// Whether eigenvalues j and j + 1 could be equal, and apart by what their error bars hold. The variance of an
+/// eigenvalue is 2V, so that V is a quarter of the sum of two.
 fn within_bars(values: &[f64], bars: Option<&ErrorBars>, j: usize) -> bool {
     let bar = |j: usize| Some((*values.get(j)?, *bars?.eigenvalues.get(j)?));
     bar(j)
@@ -104,7 +104,8 @@ fn next_link(
             .flatten()
             .filter(|other| standing(other.0))
             .max_by(|a, b| mixing(*run, **a).total_cmp(&mixing(*run, **b)))?;
-        // Half of what is open must be towards it: any two directions have a smaller error on average than the worse one.
+        // Half of what is open must be towards it: any two directions have a smaller error on average than the worse
+        // one.
         let most = mixing(*run, *other) > 0.5 * directions.squared_sines(run.0, run.1);
         most.then_some(run.1.min(other.1))
     };
@@ -141,8 +142,8 @@ pub(super) fn documents(
     runs.iter().map(group).collect()
 }
 
-/// A component above the floor in a direction that is open, outside of the groups that are not, is only at the floor: there
-/// is something, and where is not known. Gives the numbers of those, from 1.
+/// A component above the floor in a direction that is open, outside of the groups that are not, is only at the floor:
+/// there is something, and where is not known. Gives the numbers of those, from 1.
 pub(super) fn demote_undetermined(
     components: &mut [Component],
     groups: &[ComponentGroup],

@@ -1,8 +1,8 @@
 //! When the first component is probably the mean.
 //!
-//! Reports show `E[xxᵀ]` = Σ + μμᵀ and never μ: where nothing centres the rows, the mean is one of the directions, and mostly
-//! the first. From the moment alone that cannot be proved. Two signs of it are looked for, only in studies that neither
-//! state a centre nor centre privately:
+//! Reports show `E[xxᵀ]` = Σ + μμᵀ and never μ: where nothing centres the rows, the mean is one of the directions, and
+//! mostly the first. From the moment alone that cannot be proved. Two signs of it are looked for, only in studies that
+//! neither state a centre nor centre privately:
 //!
 //! * **Loadings of one sign.** Rows without negative entries have an `E[xxᵀ]` without negative entries, and its leading
 //!   eigenvector has one sign (Perron and Frobenius). Centred rows owe nobody a sign: a column may be coded either way,
@@ -19,8 +19,8 @@ const MIN_OF_ONE_SIGN: usize = 6;
 /// Share of the squared length that one direction of centred rows hardly has.
 const LARGE_SHARE: f64 = 0.8;
 
-/// What to say where the leading component is probably the mean of the rows; `None` where nothing speaks for it, it does
-/// not stand above the noise, or the study centres.
+/// What to say where the leading component is probably the mean of the rows; `None` where nothing speaks for it, it
+/// does not stand above the noise, or the study centres.
 pub fn probably_the_mean(params: &StudyParams, floor_report: &FloorReport) -> Option<String> {
     let preprocessing = params.preprocessing();
     let centres = preprocessing.features.iter().flatten();

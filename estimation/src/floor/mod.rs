@@ -13,7 +13,7 @@
 //! and from data `Hⱼ = ½[(λ̂−b−χ) + √((λ̂−b−χ)²−4r_b²)]`, `θ̂ⱼ = λ̂ − b − Rⱼ²/Hⱼ`. For Gaussian
 //! mechanisms χ = 0 and `r_b = Rⱼ = s√((p−k)/n)`, `s` the off-diagonal standard deviation of one report.
 //! For `double-cap` χ = c/n, and with `V(λ,λ')` the noise between directions of mean squares λ and λ'
-//! (`law.rs`) `r_b² = (p−k)V(λ_w,λ_w)`, `Rⱼ² = (p−k)V(θⱼ+λ_w,λ_w)`.
+//! (`spiked_model.rs`) `r_b² = (p−k)V(λ_w,λ_w)`, `Rⱼ² = (p−k)V(θⱼ+λ_w,λ_w)`.
 //!
 //! Directions: [`Floor::from_eigenvalues`] judges a measured spectrum, [`predict`](predict()) goes from
 //! a known spectrum to what will be measured, [`participants_for_visibility`] and

@@ -1,4 +1,4 @@
-//! From a known spectrum to what will be measured, and the number of participants for a wish.
+//! From a known spectrum to what will be measured, and the number of participants for a target.
 
 use eigenveil_shared::{Error, Result, mechanism::NoiseModel};
 
@@ -145,19 +145,19 @@ impl Spectrum {
 
     /// Where an eigenvalue `y` above the bulk shows, without regard to whether it does.
     ///
-    /// The equations of `docs/derivations/floor.md`, "A spread bulk", `g_w = 1/(z − λ_w − Σ_w' V_ww' g_w')` and
-    /// `z = λⱼ + Σ_w V_jw g_w`, with the shift χ in them: every sum over V g is divided by `1 − χ·mean(g)`, as in the law of a sample covariance.
-    /// Because V has rank two they have a closed form. With `m₀ = Σ 1/(y−λ_w)`, `m₁ = Σ λ_w/(y−λ_w)`,
-    /// `D = 1 − χ·m₀/(p−k)` and V = α + β(λ+λ') + γλλ':
+    /// The equations of `docs/derivations/floor.md`, "A spread bulk", `g_w = 1/(z − λ_w − Σ_w' V_ww' g_w')` and `z = λⱼ
+    /// + Σ_w V_jw g_w`, with the shift χ in them: every sum over V g is divided by `1 − χ·mean(g)`, as in the
+    /// distribution of a sample covariance. Because V has rank two they have a closed form. With `m₀ = Σ 1/(y−λ_w)`,
+    /// `m₁ = Σ λ_w/(y−λ_w)`, `D = 1 − χ·m₀/(p−k)` and V = α + β(λ+λ') + γλλ':
     ///
     /// ```text
     /// h = ½[D + √(D² + 4(βm₀+γm₁))]        S₀ = m₀/h   S₁ = m₁/h
     /// z(y) = y + (α+βy)S₀ + (β+γy)S₁        visible iff z'(y) > 0   cos² = z'(y)/(1+βS₀+γS₁)
     /// ```
     ///
-    /// Over a flat bulk this is the closed form of [`SpectralNoise`]; for noise of one variance V it is `z = y + V m₀`, `cos² = 1 − V Σ 1/(y−λ_w)²`.
-    /// What private centring adds along the mean, for the component (`excess`) and the others, comes in to
-    /// first order.
+    /// Over a flat bulk this is the closed form of [`SpectralNoise`]; for noise of one variance V it is `z = y + V m₀`,
+    /// `cos² = 1 − V Σ 1/(y−λ_w)²`. What private centring adds along the mean, for the component (`excess`) and the
+    /// others, comes in to first order.
     fn emergence(&self, y: f64, excess: f64, profile: &NoiseProfile) -> Option<OutlierPosition> {
         if y <= self.rest[0] {
             return None;
@@ -262,7 +262,7 @@ impl Spectrum {
             .map_or(f64::INFINITY, |e| e.place - self.bulk)
     }
 
-    /// The law over this bulk taken as flat.
+    /// The distribution over this bulk taken as flat.
     fn flat_law(&self, profile: &NoiseProfile) -> SpectralNoise {
         SpectralNoise::flat(profile, self.rest.len(), self.bulk)
     }
@@ -307,7 +307,7 @@ pub struct PredictedComponent {
     pub above_threshold: bool,
 }
 
-/// What the mean of `n` reports with noise of this law would show of `spectrum`.
+/// What the mean of `n` reports with noise of this distribution would show of `spectrum`.
 ///
 /// # Errors
 /// `invalid-request` for n = 0; `invalid-mechanism` as [`SpectralNoise::new`].

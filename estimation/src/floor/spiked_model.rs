@@ -1,4 +1,4 @@
-//! The law of a spike in noise, in both directions.
+//! The distribution of a spike in noise, in both directions.
 
 use eigenveil_shared::{Error, ErrorCode, Result, mechanism::NoiseModel};
 
@@ -6,9 +6,10 @@ use eigenveil_shared::{Error, ErrorCode, Result, mechanism::NoiseModel};
 /// rows have mean squares λ and λ': `V = constant + linear·(λ + λ') + bilinear·λλ'`.
 ///
 /// For `double-cap` it is the variance of one report (`docs/derivations/double-cap.md`, "Variance") averaged over rows
-/// of independent length and direction (`docs/derivations/floor.md`, "The noise of a mean"), `E‖x‖² = ρ`: constant `(c²/n)[ρa₀ + (1−ρ)/(p(p+2))]`, linear `(c²/n)a₁`, bilinear
-/// `(c²/n)a₂·p/((p+2)ρ)`. The last factor makes V exactly `c²/(n p(p+2))` for rows of
-/// uniform direction and any length, so that the floor under pure noise is right in small dimensions too.
+/// of independent length and direction (`docs/derivations/floor.md`, "The noise of a mean"), `E‖x‖² = ρ`: constant
+/// `(c²/n)[ρa₀ + (1−ρ)/(p(p+2))]`, linear `(c²/n)a₁`, bilinear `(c²/n)a₂·p/((p+2)ρ)`. The last factor makes V exactly
+/// `c²/(n p(p+2))` for rows of uniform direction and any length, so that the floor under pure noise is right in small
+/// dimensions too.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct NoiseProfile {
     /// χ.
@@ -157,7 +158,7 @@ impl SpectralNoise {
     /// selects), outside `components` directions whose sizes θ add up to `signal`.
     ///
     /// Gaussian noise does not depend on the signal. That of `double-cap` does, through the bulk's level
-    /// `(ρ − Σθ)/p`, `ρ = E‖x‖²`. Where the study does not fix ρ it lies between Σθ and 1; the law is
+    /// `(ρ − Σθ)/p`, `ρ = E‖x‖²`. Where the study does not fix ρ it lies between Σθ and 1; the distribution is
     /// linear or nearly so in ρ, and each of its numbers is the larger of those at the two ends, so that
     /// noise is never understated (the two differ by less than 1 % for p ≥ 40, ε ≤ 8).
     ///
@@ -206,7 +207,7 @@ impl SpectralNoise {
         }
     }
 
-    /// The law over a bulk that is flat at `level`.
+    /// The distribution over a bulk that is flat at `level`.
     pub(super) fn flat(profile: &NoiseProfile, directions: usize, level: f64) -> Self {
         let count = directions as f64;
         let variance = count * profile.variance(level, level);

@@ -5,8 +5,8 @@ use super::{EigenvalueVerdict, Floor, Measured, Spectrum, centring, participants
 /// What a component that is not seen is taken to hold more than the rest, of the variance of unit rows, at most.
 const EXAMPLE_SHARE: f64 = 0.1;
 
-/// The warnings an floor_report carries, most important first, and what it would take to see the components that are not
-/// seen where others are.
+/// The warnings an floor_report carries, most important first, and what it would take to see the components that are
+/// not seen where others are.
 pub(super) fn plain_words(
     measured: &Measured<'_>,
     floor: &Floor,
@@ -49,8 +49,8 @@ pub(super) fn plain_words(
     (warnings, rest)
 }
 
-/// How many participants it would take for the first `k`, as `eigenveil plan` says: if each of those that are not seen held
-/// a tenth of the variance of unit rows, and below which number it is hopeless.
+/// How many participants it would take for the first `k`, as `eigenveil plan` says: if each of those that are not seen
+/// held a tenth of the variance of unit rows, and below which number it is hopeless.
 fn outlook(measured: &Measured<'_>, verdicts: &[EigenvalueVerdict], k: usize) -> String {
     let p = measured.spectrum.dimension;
     let seen: Vec<f64> = verdicts

@@ -32,7 +32,7 @@ pub(crate) fn rounding_of_cholesky(p: usize, trace: f64) -> f64 {
 }
 
 /// Factorises the matrix in place, panel by panel: p³/3 multiplications, the updates shared out among threads.
-/// `cancel` is asked before every panel.
+/// `cancel` is checked before every panel.
 pub(crate) fn blocked_cholesky(
     matrix: &mut Panels<f64>,
     cancel: Cancel<'_>,

@@ -48,8 +48,8 @@ pub fn symmetric_eigen(matrix: &DMatrix<f64>) -> Result<SymmetricEigen> {
     })
 }
 
-/// All eigenvalues of a symmetric tridiagonal matrix, descending, from its diagonal and what stands below it, with a last
-/// 0; `None` where the iteration does not converge to numbers.
+/// All eigenvalues of a symmetric tridiagonal matrix, descending, from its diagonal and what stands below it, with a
+/// last 0; `None` where the iteration does not converge to numbers.
 pub fn tridiagonal_eigenvalues(diagonal: &[f64], below: &[f64]) -> Option<Vec<f64>> {
     let n = diagonal.len();
     let mut memory = MemBuffer::new(temp_mat_scratch::<f64>(n, 1).array(2));

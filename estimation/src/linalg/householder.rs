@@ -9,7 +9,7 @@ use nalgebra::DMatrix;
 
 use super::{parallel_for_each, view, view_mut};
 
-/// Columns of one piece of a block that Q is applied to.
+/// Columns of one chunk of a block that Q is applied to.
 const CHUNK: usize = 64;
 
 /// Applies a sequence of reflections or its transpose.

@@ -17,7 +17,7 @@ pub(crate) struct RitzPairs {
     pub(crate) values: Vec<f64>,
     /// Orthonormal, one column a value.
     pub(crate) vectors: DMatrix<f64>,
-    /// Whether the pairs asked for met their tolerance.
+    /// Whether the pairs requested met their tolerance.
     pub(crate) converged: bool,
 }
 

@@ -64,7 +64,7 @@ fn check_rank(k: usize, p: usize) -> Result<()> {
     Ok(())
 }
 
-/// All eigenvalues of a symmetric matrix, and its leading pairs when they are asked for later: below p = 300 from
+/// All eigenvalues of a symmetric matrix, and its leading pairs when they are requested later: below p = 300 from
 /// one decomposition, from there by [`symmetric_eigenvalues`] and [`top_k`], which together cost less.
 #[derive(Clone, Debug)]
 pub struct LazySpectrum<'a> {

@@ -57,9 +57,10 @@ pub fn outer_scaled(vectors: &DMatrix<f64>, weights: &[f64]) -> DMatrix<f64> {
     out
 }
 
-/// Columns of one piece of a lower triangle.
+/// Columns of one chunk of a lower triangle.
 const CHUNK: usize = 512;
-/// Inner dimension and rows of one product within it: each column of a large matrix is on pages of its own, and few pages are at hand.
+/// Inner dimension and rows of one product within it: each column of a large matrix is on pages of its own, and few
+/// pages are at hand.
 const INNER: usize = 512;
 const HEIGHT: usize = 1024;
 
@@ -98,19 +99,20 @@ pub fn add_symmetrised_outer_lower(
 /// If they are not square and of one dimension.
 pub fn commuting_product(a: &DMatrix<f64>, b: &DMatrix<f64>) -> DMatrix<f64> {
     let mut out = DMatrix::zeros(a.nrows(), a.nrows());
-    // Transposed, the left one is packed before it is multiplied; as it lies every column of a strip is on a page of its own.
+    // Transposed, the left one is packed before it is multiplied; as it lies every column of a strip is on a page of
+    // its own.
     add_products_lower(&mut out, view(a).transpose(), view(b), 1.0);
     out.fill_upper_triangle_with_lower_triangle();
     out
 }
 
-/// Adds the lower triangle of `factor·ABᵀ`, in pieces of a fixed size.
+/// Adds the lower triangle of `factor·ABᵀ`, in chunks of a fixed size.
 fn add_product_lower(out: &mut DMatrix<f64>, a: &DMatrix<f64>, b: &DMatrix<f64>, factor: f64) {
     assert_eq!(a.shape(), b.shape(), "a p × p sum of p × r factors");
     add_products_lower(out, view(a), view(b).transpose(), factor);
 }
 
-/// Adds the lower triangle of `factor·AB`, in pieces of a fixed size.
+/// Adds the lower triangle of `factor·AB`, in chunks of a fixed size.
 fn add_products_lower(out: &mut DMatrix<f64>, a: MatRef<'_, f64>, b: MatRef<'_, f64>, factor: f64) {
     let p = out.nrows();
     assert!(
@@ -180,7 +182,8 @@ const SHARES: usize = 8;
 const MIN_PARALLEL_DIMENSION: usize = 1024;
 
 /// `A·B` for the symmetric A whose lower triangle `lower` holds: half the memory traffic of a product. On
-/// [`Threads::current`](super::Threads::current) threads; the shares are the same, and added in the same order, on any number of them.
+/// [`Threads::current`](super::Threads::current) threads; the shares are the same, and added in the same order, on any
+/// number of them.
 pub(crate) fn symmetric_product(lower: &DMatrix<f64>, b: &DMatrix<f64>) -> DMatrix<f64> {
     let p = lower.nrows();
     let starts = share_starts(p);

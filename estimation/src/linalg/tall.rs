@@ -1,5 +1,5 @@
-//! Products with tall matrices in pieces of a fixed size, over as many threads as the caller may take: what is computed does
-//! not depend on the number.
+//! Products with tall matrices in chunks of a fixed size, over as many threads as the caller may take: what is computed
+//! does not depend on the number.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use nalgebra::DMatrix;
 
 use super::{parallel_for_each, view, view_mut};
 
-/// Rows, or columns, of one piece.
+/// Rows, or columns, of one chunk.
 const CHUNK: usize = 256;
 /// Multiplications below which a thread is not worth starting.
 const MAX_SEQUENTIAL_WORK: usize = 1 << 22;

@@ -1,17 +1,19 @@
-//! Could real rows have produced these reports? What no rows in the unit ball can do, whatever they are, pointed out at a false-alarm rate.
+//! Could real rows have produced these reports? What no rows in the unit ball can do, whatever they are, pointed out at
+//! a false-alarm rate.
 //!
 //! Nothing is taken for granted about the rows: the limits hold for every list of them. Directions come from one half
-//! of the reports (the buckets of even number) and the other half is looked at, so that given the directions its reports
-//! are independent draws of the mechanism, and nothing is lost to having searched. Two limits:
+//! of the reports (the buckets of even number) and the other half is looked at, so that given the directions its
+//! reports are independent draws of the mechanism, and nothing is lost to having searched. Two limits:
 //!
-//! * **Length** (every mechanism). Rows in the unit ball have `Σᵢ E(vᵢᵀx)² ≤ 1` over orthonormal directions. What noise adds is
-//!   bounded by its own law.
+//! * **Length** (every mechanism). Rows in the unit ball have `Σᵢ E(vᵢᵀx)² ≤ 1` over orthonormal directions. What noise
+//!   adds is bounded by its own distribution.
 //! * **Seeds** (`double-cap`). A report's direction has a density between 1/Z and e^ε/Z, whatever the row: this is what
 //!   privacy says. So no set of directions is hit more than e^ε/Z times as often as by random seeds. Seeds
 //!   chosen to lie close to a direction do exactly that.
 //!
 //! What both let pass is what liars with made-up *rows* could do: f of them move an eigenvalue by about f, not by f·c.
-//! How much more seeds that are chosen with the limits in view can do is in `docs/derivations/double-cap.md`, "What an attacker can still do".
+//! How much more seeds that are chosen with the limits in view can do is in `docs/derivations/double-cap.md`, "What an
+//! attacker can still do".
 
 mod length;
 mod seeds;
@@ -55,7 +57,8 @@ fn gives_directions(bucket: u32) -> bool {
 }
 
 impl SampleSplit {
-    /// Divides the sums of payloads of a study by the parity of their numbers; `None` where a half has fewer than 64 reports.
+    /// Divides the sums of payloads of a study by the parity of their numbers; `None` where a half has fewer than 64
+    /// reports.
     ///
     /// # Errors
     /// `wrong-dimension` when buckets differ in dimension; `estimate-failed` when a sum is not finite.
@@ -77,11 +80,11 @@ impl SampleSplit {
     }
 }
 
-/// Compares the sums of a study's payloads, and its seeds where it has some, with what rows can do. `buckets` are those of
-/// [`ReportSum`](crate::accumulate::ReportSum), with their numbers; `seeds` are the same reports, with bucket numbers of
-/// the same parity.
+/// Compares the sums of a study's payloads, and its seeds where it has some, with what rows can do. `buckets` are those
+/// of [`ReportSum`](crate::accumulate::ReportSum), with their numbers; `seeds` are the same reports, with bucket
+/// numbers of the same parity.
 ///
-/// `None` with fewer than 64 reports in a half. `cancel` is asked for every piece of seeds.
+/// `None` with fewer than 64 reports in a half. `cancel` is checked for every chunk of seeds.
 ///
 /// # Errors
 /// As [`SampleSplit::new`]; those of reading the seeds; when it was called off.

@@ -1,4 +1,4 @@
-//! The exact law of a released direction given the row, without expanding a seed or trying twice.
+//! The exact distribution of a released direction given the row, without expanding a seed or a second attempt.
 
 use eigenveil_shared::mechanism::double_cap::DoubleCapParameters;
 use rand::{Rng, RngExt};
@@ -17,7 +17,7 @@ pub(super) struct DirectionDistribution {
 }
 
 impl DirectionDistribution {
-    /// The law for these constants; `None` for a dimension below 2.
+    /// The distribution for these constants; `None` for a dimension below 2.
     pub(super) fn new(parameters: &DoubleCapParameters) -> Option<Self> {
         let degrees = parameters.dimension as f64 - 1.0;
         Some(Self {

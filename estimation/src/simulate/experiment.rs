@@ -38,7 +38,7 @@ pub struct Experiment<'a> {
 }
 
 impl<'a> Experiment<'a> {
-    /// One repeat of plain PCA on the exact law of the sum, seed 1.
+    /// One repeat of plain PCA on the exact distribution of the sum, seed 1.
     pub fn new(params: &'a StudyParams, source: RowSource<'a>, n: u64, k: usize) -> Self {
         Self {
             params,
@@ -106,7 +106,7 @@ pub struct Summary {
     pub seconds: f64,
 }
 
-/// Runs the experiment. `tick` is told of participants dealt with, out of `n · repeats`.
+/// Runs the experiment. `tick` receives the number of participants processed, out of `n · repeats`.
 ///
 /// # Errors
 /// `invalid-request` for a k, n, model or solver setting out of range; those of preparing rows.

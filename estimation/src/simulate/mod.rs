@@ -1,8 +1,8 @@
 //! In-process experiments with the true subspace known: the whole path from rows to estimate, repeated.
 //!
-//! Two ways to the noisy sum ([`NoisePath`]): `law` draws the noise of the sum from its exact law, once per
-//! bucket; `device` perturbs, encodes and decodes every participant's report as a device and a server do.
-//! Both give the same distribution (a test with a stated false-alarm rate holds them to it).
+//! Two ways to the noisy sum ([`NoisePath`]): `from-sum` draws the noise of the sum from its exact distribution, once
+//! per bucket; `per-report` perturbs, encodes and decodes every participant's report as a device and a server do. Both
+//! give the same distribution (a test with a stated false-alarm rate holds them to it).
 //!
 //! Noise here comes from a seeded generator, so that a run can be repeated: a simulation protects nobody.
 

@@ -1,4 +1,4 @@
-//! From participants to bucket sums, by the exact law of the sum or report by report.
+//! From participants to bucket sums, by the exact distribution of the sum or report by report.
 
 use std::str::FromStr;
 
@@ -26,7 +26,7 @@ const BUCKETS: u64 = 32;
 /// How the noise reaches the sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum NoisePath {
-    /// Drawn from the exact law of the sum, once per bucket.
+    /// Drawn from the exact distribution of the sum, once per bucket.
     #[default]
     FromSum,
     /// Every report perturbed, encoded, decoded and added.
@@ -60,11 +60,11 @@ impl FromStr for NoisePath {
 /// What n participants send, summed: the noisy moment, and the same without noise, which only a
 /// simulation knows (with private centring both are covariances around their own mean).
 ///
-/// `tick` is told how many participants have been dealt with since the last call.
+/// `tick` receives the number of participants processed since the last call.
 ///
 /// # Errors
 /// `invalid-request` for n = 0; those of preparing rows; `invalid-mechanism` where the mechanism has no
-/// law here.
+/// distribution here.
 pub fn noisy_sum<R: Rng + ?Sized>(
     params: &StudyParams,
     participants: &Participants<'_>,
@@ -145,7 +145,7 @@ pub(super) fn without_noise(
     }
 }
 
-/// A sum of payloads drawn from its law.
+/// A sum of payloads drawn from its distribution.
 #[expect(
     clippy::large_enum_variant,
     reason = "a simulation has one, and keeps it"
@@ -172,7 +172,7 @@ impl ExactSum {
         let unknown = || {
             Error::new(
                 ErrorCode::InvalidMechanism,
-                "the law of this mechanism's sum is not known here; use --noise per-report",
+                "the distribution of this mechanism's sum is not implemented; use --noise per-report",
             )
         };
         let grid = match params.mechanism().decoding() {

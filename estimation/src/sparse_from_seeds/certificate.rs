@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// Vectors beyond the k asked for.
+/// Vectors beyond the k requested.
 pub(super) const GUARD: usize = 6;
 /// Products of M with a block of vectors for one set of Ritz pairs.
 const PRODUCTS: usize = 40;
@@ -160,8 +160,8 @@ pub(super) fn start_block(
     start
 }
 
-/// More than what rounding can have done to the smallest eigenvalue: by the factorisation, and by making the matrix, whose
-/// entries are each off by `(g+3)u` of the sum of the g+2 terms they are made of.
+/// More than what rounding can have done to the smallest eigenvalue: by the factorisation, and by making the matrix,
+/// whose entries are each off by `(g+3)u` of the sum of the g+2 terms they are made of.
 fn rounding_allowance(shifted: &Panels<f64>, weights: &[f64]) -> f64 {
     let (mut trace, mut squares) = (0.0, 0.0);
     for (_, panel) in shifted.iter() {

@@ -27,16 +27,16 @@ use crate::{
 
 /// Dimension from which this way pays: below it the whole moment fits everywhere and has all its eigenvalues.
 pub const MIN_STREAMED_DIMENSION: usize = 1_500;
-/// Most components: beyond it blocks of vectors are no longer small beside the candidates.
+/// Most components: beyond it blocks of vectors are no longer small compared with the candidates.
 pub const MAX_COMPONENTS: usize = 64;
-/// Eigenvalues of S̃ beyond the k asked for.
+/// Eigenvalues of S̃ beyond the k requested.
 const EXTRA_EIGENVALUES: usize = 8;
 /// Residuals of these eigenvalues, relative to the largest, and products with a block to spend on them.
 const EIGENVALUE_ACCURACY: f64 = 3e-3;
 const EIGENVALUE_PRODUCTS: usize = 60;
 
-/// Bytes that [`sparse_components`] takes at most, with this many threads: both triangles, the candidates' rows of the dual
-/// matrix, the small solver's matrices, blocks of vectors and a tile a thread.
+/// Bytes that [`sparse_components`] takes at most, with this many threads: both triangles, the candidates' rows of the
+/// dual matrix, the small solver's matrices, blocks of vectors and a tile a thread.
 pub fn bytes_needed(p: usize, threads: usize) -> u64 {
     let (p, width) = (p as u64, PANEL_WIDTH as u64);
     let triangle = p * (p + width) / 2;
@@ -46,17 +46,19 @@ pub fn bytes_needed(p: usize, threads: usize) -> u64 {
     (4 + 8) * triangle + rows + small + (4 + 8 * threads as u64) * width * p
 }
 
-/// As [`estimate::sparse_components`](crate::components::sparse_components) for a `double-cap` study, from its seeds, with
-/// memory for [`bytes_needed`] instead of the sums of every bucket. Also gives the number of reports.
+/// As [`estimate::sparse_components`](crate::components::sparse_components) for a `double-cap` study, from its seeds,
+/// with memory for [`bytes_needed`] instead of the sums of every bucket. Also gives the number of reports.
 ///
-/// The duality gap is that of the whole problem. [`ComponentsReport::spectrum`] holds the leading eigenvalues of S̃ only, as Ritz
-/// values (never above the true ones) with residuals of about 0.3 % of the largest. Works on [`Threads::current`](crate::linalg::Threads::current) threads.
+/// The duality gap is that of the whole problem. [`ComponentsReport::spectrum`] holds the leading eigenvalues of S̃
+/// only, as Ritz values (never above the true ones) with residuals of about 0.3 % of the largest. Works on
+/// [`Threads::current`](crate::linalg::Threads::current) threads.
 ///
-/// `cancel` is asked once every 256 seeds, between steps and after every iteration of the solver.
+/// `cancel` is checked once every 256 seeds, between steps and after every iteration of the solver.
 ///
 /// # Errors
-/// As [`estimate::sparse_components`](crate::components::sparse_components) and those of the source; `invalid-request` for more than
-/// [`MAX_COMPONENTS`] components, for λ by cross-validation and for studies with another mechanism or private centring, which need the sums of the buckets.
+/// As [`estimate::sparse_components`](crate::components::sparse_components) and those of the source; `invalid-request`
+/// for more than [`MAX_COMPONENTS`] components, for λ by cross-validation and for studies with another mechanism or
+/// private centring, which need the sums of the buckets.
 pub fn sparse_components(
     source: &(impl SeedSource + ?Sized),
     params: &StudyParams,

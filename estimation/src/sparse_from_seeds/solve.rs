@@ -62,7 +62,7 @@ pub(super) struct SolveResult {
 }
 
 impl Problem<'_> {
-    /// Solves; `unit` is `Σ_{i≤k} λᵢ` of the centred S̃, from below. `cancel` is asked between steps.
+    /// Solves; `unit` is `Σ_{i≤k} λᵢ` of the centred S̃, from below. `cancel` is checked between steps.
     pub(super) fn solve(&self, unit: f64, cancel: Cancel<'_>) -> Result<SolveResult> {
         let Self {
             moment, k, lambda, ..

@@ -90,7 +90,7 @@ impl<T: nalgebra::Scalar + Default + Send> Directions<T> {
     }
 }
 
-/// `Σ ggᵀ` on `rows` (and their columns) in f64, bucket by bucket; `cancel` is asked once a block.
+/// `Σ ggᵀ` on `rows` (and their columns) in f64, bucket by bucket; `cancel` is checked once a block.
 pub(super) fn sums_of_rows(
     source: &(impl SeedSource + ?Sized),
     p: usize,

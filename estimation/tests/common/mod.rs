@@ -42,7 +42,7 @@ pub fn params_with(
     .unwrap()
 }
 
-/// Studies of n reports, by the law of their sum.
+/// Studies of n reports, by the distribution of their sum.
 pub fn simulated(
     params: &StudyParams,
     source: RowSource<'_>,

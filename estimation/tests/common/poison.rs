@@ -1,4 +1,4 @@
-//! Studies with poison in them: directions of honest reports by the law of the mechanism, and those of liars.
+//! Studies with poison in them: directions of honest reports by the distribution of the mechanism, and those of liars.
 
 use eigenveil_estimation::{
     accumulate::{Accumulator, SeedSum},

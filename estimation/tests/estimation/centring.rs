@@ -189,9 +189,9 @@ fn device_moment(
     NoisyMoment::decode(vec![sum.finish().unwrap()], params).unwrap()
 }
 
-/// `docs/derivations/centring.md`, "Independent values": p = 20, n = 1e5, ε = 4, real devices: mean error 0.010–0.015 (euclidean), the identity fixed, a
-/// remaining spectral error of 0.009–0.02 or a little more for small a. Seeds are fixed; the bounds are those
-/// with a factor for another population, and the measured numbers are printed.
+/// `docs/derivations/centring.md`, "Independent values": p = 20, n = 1e5, ε = 4, real devices: mean error 0.010–0.015
+/// (euclidean), the identity fixed, a remaining spectral error of 0.009–0.02 or a little more for small a. Seeds are
+/// fixed; the bounds are those with a factor for another population, and the measured numbers are printed.
 #[test]
 fn the_independent_simulation() {
     let p = 20;
@@ -263,15 +263,15 @@ fn noisy_moment<R: Rng + ?Sized>(
         .unwrap()
 }
 
-/// `docs/derivations/centring.md`, "Price": what centring multiplies the variance of Gaussian noise by, between a direction v
-/// with `m_v² = squared_mean_along` and one across the mean.
+/// `docs/derivations/centring.md`, "Price": what centring multiplies the variance of Gaussian noise by, between a
+/// direction v with `m_v² = squared_mean_along` and one across the mean.
 fn price(a: f64, squared_mean_along: f64) -> f64 {
     (1.0 + a * a).powi(2) * (1.0 + squared_mean_along / (a * a))
 }
 
-/// `docs/derivations/centring.md`, "Price": the variance in direction v, relative to an uncentred report, is `(1+a²)²(1+m_v²/a²)`. 4,000
-/// draws of 38 independent entries: the ratio has a relative standard error of √(2/152,000) = 0.4 %, so 3 % fails
-/// about never by chance; the rest of the tolerance is the second order in the noise.
+/// `docs/derivations/centring.md`, "Price": the variance in direction v, relative to an uncentred report, is
+/// `(1+a²)²(1+m_v²/a²)`. 4,000 draws of 38 independent entries: the ratio has a relative standard error of √(2/152,000)
+/// = 0.4 %, so 3 % fails about never by chance; the rest of the tolerance is the second order in the noise.
 #[test]
 fn the_price_of_centring() {
     let (p, s) = (40, 1e-3);
@@ -303,8 +303,9 @@ fn the_price_of_centring() {
     assert!((price(DEFAULT_CENTRING, 1.0) - 6.75).abs() < 1e-12);
 }
 
-/// `docs/derivations/centring.md`, "The spurious component": where ‖m‖ > a, the top of pure noise is (x + 1/x)/2 times the bulk's edge: 1.178, 1.939, 1.029,
-/// and 1 for a = 1. The floor's edge must be there, and what stands at it is called no component.
+/// `docs/derivations/centring.md`, "The spurious component": where ‖m‖ > a, the top of pure noise is (x + 1/x)/2 times
+/// the bulk's edge: 1.178, 1.939, 1.029, and 1 for a = 1. The floor's edge must be there, and what stands at it is
+/// called no component.
 #[test]
 fn the_spurious_component_is_where_the_floor_says_and_is_not_counted() {
     let p = 300;
@@ -480,8 +481,8 @@ fn real_data_centred_components_instead_of_the_mean() {
     }
 }
 
-/// A study planned with the covariance's eigenvalues and the mean's length reaches the planned error: the mean of 4 runs,
-/// each within some 10 %, and a formula good to a few per cent; 15 % is three deviations.
+/// A study planned with the covariance's eigenvalues and the mean's length reaches the planned error: the mean of 4
+/// runs, each within some 10 %, and a formula good to a few per cent; 15 % is three deviations.
 #[test]
 fn a_centred_study_of_the_planned_size_reaches_the_target() {
     let (p, k) = (20, 1);

@@ -1,4 +1,4 @@
-//! Components that cannot be told apart, and a first component that is the mean.
+//! Components that cannot be distinguished, and a first component that is the mean.
 
 use eigenveil_estimation::{
     components::{ComponentsReport, principal_components},
@@ -55,8 +55,8 @@ fn rows(mean: f64, deviations: &[f64], n: usize) -> Vec<Row> {
     (0..n).map(row).collect()
 }
 
-/// Three equal components form one group, whose alignment is the space's with the truth: the mean over 20 studies of what
-/// is expected is within 0.02 of what is there.
+/// Three equal components form one group, whose alignment is the space's with the truth: the mean over 20 studies of
+/// what is expected is within 0.02 of what is there.
 #[test]
 fn equal_components_have_one_verdict_that_is_true() {
     for mechanism in [MechanismKind::DoubleCap, MechanismKind::SymmetricGaussian] {
@@ -93,9 +93,9 @@ fn equal_components_have_one_verdict_that_is_true() {
     }
 }
 
-/// Two equal eigenvalues have no directions: they are told apart by mistake in one study of 20. More than 14 of 100 would
-/// come once in 3,000 times. The last has few rows, whose choice moves eigenvalues more than the mechanism does: its
-/// noise alone would tell a quarter of them apart.
+/// Two equal eigenvalues have no directions: they are distinguished by mistake in one study of 20. More than 14 of 100
+/// would come once in 3,000 times. The last has few rows, whose choice moves eigenvalues more than the mechanism does:
+/// its noise alone would tell a quarter of them apart.
 #[test]
 fn two_equal_components_are_hardly_ever_told_apart() {
     for (mechanism, p, epsilon, spike, n, seeds) in [
@@ -132,7 +132,7 @@ fn components_far_apart_are_single_findings() {
     assert!((0.9..1.0).contains(&total), "{total}");
 }
 
-/// A component whose neighbour was not asked for: what stands above the floor does not hold still, and is not "above".
+/// A component whose neighbour was not requested: what stands above the floor does not hold still, and is not "above".
 #[test]
 fn half_a_plane_is_not_above() {
     let params = params(12, MechanismKind::DoubleCap, 8.0);

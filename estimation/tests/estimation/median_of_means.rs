@@ -62,8 +62,8 @@ fn settings() -> Vec<(StudyParams, u64)> {
     ]
 }
 
-/// 8 settings, 60 honest studies each. At the stated rate of 1e-3 (or less) 0.48 alarms are expected; more than 4 come with
-/// probability 2e-4.
+/// 8 settings, 60 honest studies each. At the stated rate of 1e-3 (or less) 0.48 alarms are expected; more than 4 come
+/// with probability 2e-4.
 #[test]
 fn honest_reports_hardly_ever_disagree() {
     let total: usize = settings()
@@ -73,8 +73,8 @@ fn honest_reports_hardly_ever_disagree() {
     assert!(total <= 4, "{total}");
 }
 
-/// The same with 2,000 studies of each setting: at most 9 alarms each, which 2 expected ones exceed with probability 5e-5.
-/// Minutes: `cargo test --release --workspace --test estimation median_of_means:: -- --ignored --nocapture`.
+/// The same with 2,000 studies of each setting: at most 9 alarms each, which 2 expected ones exceed with probability
+/// 5e-5. Minutes: `cargo test --release --workspace --test estimation median_of_means:: -- --ignored --nocapture`.
 #[test]
 #[ignore = "minutes"]
 fn the_false_alarm_rate_of_each_setting() {

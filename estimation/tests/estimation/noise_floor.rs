@@ -1,4 +1,5 @@
-//! The floor against simulation: Gaussian noise around planted components, and sums of `double-cap` reports; fixed seeds.
+//! The floor against simulation: Gaussian noise around planted components, and sums of `double-cap` reports; fixed
+//! seeds.
 
 use eigenveil_estimation::{
     accumulate::SeedSum,
@@ -143,9 +144,9 @@ fn spiked(params: &StudyParams) -> (Vec<Repeat>, Summary) {
     simulated(params, source, (100_000, 5), (6, 1))
 }
 
-/// The same of `double-cap` with all components visible (here 4 r_b and more; the error of a run spreads by 5 to 10 %, the
-/// mean of six by 4 % at most: 15 % is three deviations and more); and what the mechanism is for: at most
-/// this share of the error that the published mechanism leaves at the same ε.
+/// The same of `double-cap` with all components visible (here 4 r_b and more; the error of a run spreads by 5 to 10 %,
+/// the mean of six by 4 % at most: 15 % is three deviations and more); and what the mechanism is for: at most this
+/// share of the error that the published mechanism leaves at the same ε.
 #[test]
 fn predicted_error_is_the_measured_one_of_double_cap() {
     for (epsilon, share) in [(1.0, 0.42), (2.0, 0.35), (4.0, 0.30), (8.0, 0.28)] {

@@ -1,4 +1,4 @@
-//! Simulation: both paths have one law, the oracle without noise, trends, reproducibility.
+//! Simulation: both paths have one distribution, the oracle without noise, trends, reproducibility.
 
 use eigenveil_estimation::{
     models::Model,
@@ -33,7 +33,7 @@ fn kolmogorov_smirnov(a: &mut [f64], b: &mut [f64]) -> f64 {
 
 /// The noisy sum of the same participants by both paths, entry by entry and in a few combinations.
 ///
-/// False-alarm rate: each statistic exceeds 2.69 with probability 1e-6 when the laws are equal; there are
+/// False-alarm rate: each statistic exceeds 2.69 with probability 1e-6 when the distributions are equal; there are
 /// 41 of them, so a correct program fails for one choice of seeds in about 24,000.
 #[test]
 fn law_and_device_paths_have_one_distribution() {
@@ -58,7 +58,7 @@ fn law_and_device_paths_have_one_distribution() {
                         v.iter().step_by(2).sum::<f64>() - v.iter().skip(1).step_by(2).sum::<f64>()
                     };
                     if mechanism != MechanismKind::DoubleCap {
-                        // There the trace is zero but for rounding, which has no law to compare.
+                        // There the trace is zero but for rounding, which has no distribution to compare.
                         values.push(moment.mean().trace());
                     }
                     values.extend([

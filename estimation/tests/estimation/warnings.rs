@@ -85,8 +85,8 @@ fn the_number_named_is_enough_for_the_planner() {
         let kindest =
             spectrum_from_eigenvalues(p, k, &vec![1.0 / k as f64; k], MeanSquaredLength::UnitRows)
                 .unwrap();
-        let wish = PlanTarget::Participants(least - 1);
-        let planned = plan(&kindest, &params.noise_model(), wish).unwrap();
+        let target = PlanTarget::Participants(least - 1);
+        let planned = plan(&kindest, &params.noise_model(), target).unwrap();
         assert!(planned.components_above.unwrap() < k, "{warning}");
     }
 }

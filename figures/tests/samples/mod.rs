@@ -36,8 +36,8 @@ pub(crate) fn all() -> Vec<(String, String)> {
     all
 }
 
-/// A sparse estimate of four components, two of which cannot be told apart, with a path of λ; its features have the longest
-/// names of tables that people try first.
+/// A sparse estimate of four components, two of which cannot be distinguished, with a path of λ; its features have the
+/// longest names of tables that people try first.
 pub(crate) fn estimate() -> Estimate {
     serde_json::from_str(include_str!("estimate.json")).expect("an estimate")
 }

@@ -183,9 +183,9 @@ impl Glad {
     /// T and q for n rows, and the iterations between halvings.
     fn schedule(&self, n: usize, privacy: &Privacy) -> Result<(Schedule, usize)> {
         let sampled = self.variant.is_sampled();
-        let usual = Schedule::default_count(DEFAULT_NONPRIVATE_STEPS, sampled, privacy);
+        let default = Schedule::default_count(DEFAULT_NONPRIVATE_STEPS, sampled, privacy);
         let accounted = privacy.calibration() == Some(CentralCalibration::Accounted);
-        let count = self.iterations.unwrap_or(usual);
+        let count = self.iterations.unwrap_or(default);
         let halve_step_every = self
             .halve_step_every
             .or((!accounted).then_some(PAPER_STAGE))

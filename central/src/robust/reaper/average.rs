@@ -40,8 +40,8 @@ impl AverageIterate {
     /// Adds a point.
     pub(super) fn add(&mut self, point: &FantopeFactor) {
         self.count += 1;
-        let kept: usize = self.factors.iter().map(|f| f.weights.len()).sum();
-        if self.lower.is_none() && kept + point.weights.len() <= self.dimension {
+        let columns: usize = self.factors.iter().map(|f| f.weights.len()).sum();
+        if self.lower.is_none() && columns + point.weights.len() <= self.dimension {
             self.factors.push(point.clone());
         } else {
             add_outer_lower(self.as_matrix(), &point.vectors, &point.weights);
@@ -81,8 +81,8 @@ impl AverageIterate {
 
     /// tr P̄, which is k to rounding.
     pub fn trace(&self) -> f64 {
-        let kept: f64 = self.factors.iter().flat_map(|f| &f.weights).sum();
-        let sum = kept + self.lower.as_ref().map_or(0.0, DMatrix::trace);
+        let from_factors: f64 = self.factors.iter().flat_map(|f| &f.weights).sum();
+        let sum = from_factors + self.lower.as_ref().map_or(0.0, DMatrix::trace);
         sum / self.count.max(1) as f64
     }
 

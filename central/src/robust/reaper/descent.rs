@@ -100,7 +100,8 @@ impl StepNoise {
     }
 }
 
-/// Adds independent Gaussian noise to the lower triangle: standard deviation `off_diagonal`, and `diagonal` on the diagonal.
+/// Adds independent Gaussian noise to the lower triangle: standard deviation `off_diagonal`, and `diagonal` on the
+/// diagonal.
 pub(super) fn add_lower_noise(
     sum: &mut DMatrix<f64>,
     off_diagonal: f64,

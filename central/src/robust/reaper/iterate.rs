@@ -1,4 +1,5 @@
-//! A point of the Fantope as a multiple of the identity and a factor, and REAPER's step from it, without any `p × p` matrix.
+//! A point of the Fantope as a multiple of the identity and a factor, and REAPER's step from it, without any `p × p`
+//! matrix.
 
 use eigenveil_estimation::linalg::{Symmetric, add_outer_lower, tall_cross_product, tall_product};
 use nalgebra::DMatrix;

@@ -17,7 +17,7 @@ const MIN_SPAN: usize = 32;
 /// a multiple of the identity and noise with the same distribution in every basis.
 pub(super) struct Span {
     /// Number of coordinates that stay unchanged.
-    kept: usize,
+    fixed: usize,
     /// Factorisation of the part outside these coordinates.
     others: HouseholderQr,
 }
@@ -44,31 +44,33 @@ impl Span {
         let (p, b) = rows.shape();
         let vectors = &iterate.factor.vectors;
         let r = vectors.ncols();
-        let kept = support.unwrap_or(0);
+        let fixed = support.unwrap_or(0);
         let spanned = if support.is_some() { r } else { b + r };
-        let d = kept + spanned;
+        let d = fixed + spanned;
         if d < MIN_SPAN || d * MAX_SPACE_DIVISOR > p {
             return None;
         }
-        let mut columns = DMatrix::zeros(p - kept, spanned);
+        let mut columns = DMatrix::zeros(p - fixed, spanned);
         if support.is_none() {
             columns.columns_mut(0, b).copy_from(rows);
         }
-        let lower = vectors.rows(kept, p - kept);
+        let lower = vectors.rows(fixed, p - fixed);
         columns.columns_mut(spanned - r, r).copy_from(&lower);
         let others = HouseholderQr::new(&columns);
         drop(columns);
         let coordinates = others.r();
         let mut inside_rows = DMatrix::zeros(d, b);
         if support.is_some() {
-            inside_rows.rows_mut(0, kept).copy_from(&rows.rows(0, kept));
+            inside_rows
+                .rows_mut(0, fixed)
+                .copy_from(&rows.rows(0, fixed));
         } else {
             inside_rows.copy_from(&coordinates.columns(0, b));
         }
         let mut inside_vectors = DMatrix::zeros(d, r);
-        let mut top = inside_vectors.rows_mut(0, kept);
-        top.copy_from(&vectors.rows(0, kept));
-        let mut bottom = inside_vectors.rows_mut(kept, spanned);
+        let mut top = inside_vectors.rows_mut(0, fixed);
+        top.copy_from(&vectors.rows(0, fixed));
+        let mut bottom = inside_vectors.rows_mut(fixed, spanned);
         bottom.copy_from(&coordinates.columns(spanned - r, r));
         let inside = Inside {
             rows: inside_rows,
@@ -81,7 +83,7 @@ impl Span {
                 },
             },
         };
-        Some((Self { kept, others }, inside))
+        Some((Self { fixed, others }, inside))
     }
 
     /// `p × c` vectors from their coordinates: d inside the span, the others relative to a uniformly distributed frame
@@ -91,15 +93,15 @@ impl Span {
         coordinates: &DMatrix<f64>,
         rng: &mut Generator,
     ) -> Result<DMatrix<f64>> {
-        let (kept, spanned, beyond) = (self.kept, self.others.width(), self.beyond());
-        let d = kept + spanned;
+        let (fixed, spanned, beyond) = (self.fixed, self.others.width(), self.beyond());
+        let d = fixed + spanned;
         let c = coordinates.ncols();
         let mut vectors = DMatrix::zeros(d + beyond, c);
-        let mut top = vectors.rows_mut(0, kept);
-        top.copy_from(&coordinates.rows(0, kept));
+        let mut top = vectors.rows_mut(0, fixed);
+        top.copy_from(&coordinates.rows(0, fixed));
         let mut others = DMatrix::zeros(spanned + beyond, c);
         let mut inside = others.rows_mut(0, spanned);
-        inside.copy_from(&coordinates.rows(kept, spanned));
+        inside.copy_from(&coordinates.rows(fixed, spanned));
         let used = coordinates.nrows() - d;
         if used > 0 {
             // Only those directions of the frame that the vectors use need to be drawn.
@@ -111,7 +113,7 @@ impl Span {
             let mut outside = others.rows_mut(spanned, beyond);
             outside.copy_from(&tall_product(&frame, &within));
         }
-        let mut bottom = vectors.rows_mut(kept, spanned + beyond);
+        let mut bottom = vectors.rows_mut(fixed, spanned + beyond);
         bottom.copy_from(&self.others.times(others));
         Ok(vectors)
     }

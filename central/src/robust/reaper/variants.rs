@@ -38,8 +38,9 @@ pub enum ReaperVariant {
 /// REAPER: least absolute deviations over `{0 ≼ P ≼ I, tr P = k}` by (mirror) subgradient descent on spherised rows
 /// (Maunu, Yu & Lerman, Section 4.3 and Appendix A); the result is the top-k subspace of the average iterate.
 ///
-/// Starts at `(k/p)I`; the paper's `AᵀA`, `A_ij ~ N(1, 0.01)`, is not in the set. The noise is on the **sum** of equation 4.1 over the rows of a step, symmetric; the sum is then divided
-/// by n, or by the mean size of a batch. Without a budget there is none, which is the non-private REAPER.
+/// Starts at `(k/p)I`; the paper's `AᵀA`, `A_ij ~ N(1, 0.01)`, is not in the set. The noise is on the **sum** of
+/// equation 4.1 over the rows of a step, symmetric; the sum is then divided by n, or by the mean size of a batch.
+/// Without a budget there is none, which is the non-private REAPER.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reaper {
     /// The variant.
@@ -136,8 +137,8 @@ impl Reaper {
 
     fn steps(&self, n: usize, privacy: &Privacy) -> Result<Schedule> {
         let sampled = self.variant.is_sampled();
-        let usual = Schedule::default_count(DEFAULT_NONPRIVATE_STEPS, sampled, privacy);
-        let count = self.iterations.unwrap_or(usual);
+        let default = Schedule::default_count(DEFAULT_NONPRIVATE_STEPS, sampled, privacy);
+        let count = self.iterations.unwrap_or(default);
         ITERATIONS.check(count)?;
         STEP_SIZE.check(self.step)?;
         Schedule::new(count, sampled, self.batch, n, privacy)

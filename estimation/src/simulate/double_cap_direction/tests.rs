@@ -1,4 +1,4 @@
-//! The law of one `double-cap` report, by the law path and by the device's, against exact moments.
+//! The distribution of one `double-cap` report, drawn from the sum and report by report, against exact moments.
 
 use std::collections::BTreeMap;
 
@@ -259,7 +259,7 @@ fn bounded(row: Vec<f64>) -> BoundedRow {
 /// Draws directions of a row of length r along u and holds means and variances to the exact ones.
 ///
 /// Every mean is within 6.5 of its exact standard deviations and every mean square deviation within 8
-/// of its own. For the first that is 8e-11 by the normal law, with room for the skewness of these
+/// of its own. For the first that is 8e-11 by the normal distribution, with room for the skewness of these
 /// numbers at 5,000 draws and more. Squares are heavy-tailed (at worst that of a χ²₁ variable), and the
 /// likeliest way past 8 is one huge draw: n·P(one draw reaches 8 − z)·P(normal > z) is below 1e-10 at
 /// every z. With fewer than 3,000 of both in all tests of this file: false alarms below 1e-6.
@@ -353,7 +353,7 @@ fn the_device_path_has_the_exact_means_and_variances() {
     }
 }
 
-/// The number of tries tells nothing of the row: counts of unit, short and zero rows are one law, the
+/// The number of attempts tells nothing of the row: counts of unit, short and zero rows have one distribution, the
 /// geometric one with mean e^ε/Z.
 ///
 /// False alarms: a χ² variable with d degrees of freedom exceeds d + 2√(dx) + 2x with probability at most
@@ -368,7 +368,7 @@ fn the_number_of_tries_has_one_law_for_all_rows() {
         let (cap, _) = parameters(p, epsilon);
         let mean = cap.parameters().expected_tries();
         let stop = 1.0 / mean;
-        // Cells between deciles of the geometric law, none of them empty.
+        // Cells between deciles of the geometric distribution, none of them empty.
         let mut ends: Vec<u64> = (1..CELLS)
             .map(|i| {
                 let survival = 1.0 - i as f64 / CELLS as f64;

@@ -116,11 +116,11 @@ pub(crate) fn project_onto_fantope_partially(
     let mut lanczos = BlockLanczos::new(matrix, noise, &start);
     let mut previous: Option<PartialProjection> = None;
     // At least two checks; the second at the size that sufficed last time.
-    let usual = near.map_or(0.0, |near| near.krylov_dimension as f64 / GROWTH);
-    let mut look_at = (usual as usize).max(4 * width);
+    let previous_size = near.map_or(0.0, |near| near.krylov_dimension as f64 / GROWTH);
+    let mut next_check = (previous_size as usize).max(4 * width);
     loop {
         let grown = lanczos.grow();
-        if grown && lanczos.krylov_dimension() < look_at.min(largest) {
+        if grown && lanczos.krylov_dimension() < next_check.min(largest) {
             continue;
         }
         let krylov_dimension = lanczos.krylov_dimension();
@@ -169,7 +169,7 @@ pub(crate) fn project_onto_fantope_partially(
             return Ok(None);
         }
         previous = Some(found);
-        look_at = ((krylov_dimension as f64 * GROWTH) as usize).max(krylov_dimension + width);
+        next_check = ((krylov_dimension as f64 * GROWTH) as usize).max(krylov_dimension + width);
     }
 }
 
@@ -337,7 +337,7 @@ mod tests {
         }
     }
 
-    /// H + W with all of W seen, the coordinates beyond H rotated at random.
+    /// H + W with all of W drawn, the coordinates beyond H rotated randomly.
     fn fully_drawn(
         h: &DMatrix<f64>,
         sd: f64,
