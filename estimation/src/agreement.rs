@@ -33,21 +33,21 @@ use crate::{accumulate::Accumulator, linalg::orthonormalize, moment::NoisyMoment
 
 /// Probability of `Disagree` where all reports are honest.
 pub const FALSE_ALARM_RATE: f64 = 1e-3;
-/// Largest dimension: two products with every bucket in each of 8 rounds, 5 s at 2,000 (measured on a loaded machine),
+/// Maximum dimension: two products with every bucket in each of 8 rounds, 5 s at 2,000 (measured on a loaded machine),
 /// as long as the error bars.
 pub const MAX_DIMENSION: usize = 2_000;
-/// Fewest buckets that can be compared.
+/// Minimum number of buckets that can be compared.
 const MIN_BUCKETS: usize = 4;
 /// A bucket with fewer reports is left out: its sum is not Gaussian enough.
 const MIN_REPORTS: u64 = 64;
 /// How much larger than the formula's the true rate may be.
 const FALSE_ALARM_SLACK: f64 = 1.35;
-/// Most components looked at: each makes the threshold a little higher.
+/// Maximum number of components compared: each raises the threshold a little.
 const MAX_COMPONENTS: usize = 8;
 /// Directions of the scatter.
 const SCATTER_DIRECTIONS: usize = 2;
-/// Rounds of the block iteration. A batch that can be seen is so far above the others that no more are needed, and
-/// under the null hypothesis any direction is right.
+/// Rounds of the block iteration. A visible batch is so far above the others that this is enough, and under the null
+/// hypothesis any direction is valid.
 const ROUNDS: usize = 8;
 /// Median of |N(0, 1)|.
 const MEDIAN_OF_HALF_NORMAL: f64 = 0.674_489_750_196_081_7;
@@ -309,7 +309,8 @@ mod tests {
         }
     }
 
-    /// Thresholds of the same integral in another program (Python, 400,000 draws beside it), in units of the median.
+    /// Thresholds of the same integral from an independent program (Python, checked with 400,000 draws), in units of
+    /// the median.
     #[test]
     fn thresholds_are_those_of_another_program() {
         for (g, probability, exact) in [
@@ -375,7 +376,7 @@ mod tests {
             let found = bucket_agreement(&moment(32, poisoned, 3.0), &none).unwrap();
             assert_eq!(found.verdict, BucketVerdict::Disagree, "{found:?}");
             assert_eq!(found.suspicious_buckets, poisoned);
-            // What the poison adds to the mean, less what the median gives way.
+            // The poison's contribution to the mean, minus the shift of the median.
             let moved = 3.0 * poisoned as f64 / 32.0;
             assert!((found.shift / moved - 1.0).abs() < 0.2, "{found:?}");
             let words = in_words(&found).unwrap();

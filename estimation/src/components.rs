@@ -1,5 +1,4 @@
-//! One call from a noisy moment to components that have been judged: what the server and the
-//! simulation run.
+//! From a noisy second-moment matrix to judged components in one call, as the server and the simulation make it.
 
 use eigenveil_shared::{
     Error, Result,
@@ -19,12 +18,12 @@ use crate::{
     pca::rayleigh_quotients,
 };
 
-/// Judged components of a noisy moment.
+/// Judged components of a noisy second-moment matrix.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ComponentsReport {
     /// `p × k` orthonormal loadings, leading first. k may be 0 (`k = auto` and nothing above the noise).
     pub vectors: DMatrix<f64>,
-    /// Eigenvalues of S̃, descending: all p, or the leading ones of a [large](crate::large) sparse estimate.
+    /// Eigenvalues of S̃, descending: all p, or the leading ones of a [large](crate::sparse_from_seeds) sparse estimate.
     pub spectrum: Vec<f64>,
     /// Components, floor, expected error and warnings.
     pub floor_report: FloorReport,
@@ -34,14 +33,14 @@ pub struct ComponentsReport {
     pub bucket_agreement: Option<BucketAgreement>,
 }
 
-/// Compares the buckets and adds what an analyst must be told.
+/// Compares the buckets and adds a warning where they disagree.
 fn compare_buckets(
     moment: &NoisyMoment,
     vectors: &DMatrix<f64>,
     warnings: &mut Vec<String>,
 ) -> Option<BucketAgreement> {
     let agreement = agreement::bucket_agreement(moment, vectors)?;
-    // First of all: it puts everything else in doubt.
+    // The first warning, because it puts all others in doubt.
     if let Some(warning) = agreement::in_words(&agreement) {
         warnings.insert(0, warning);
     }
@@ -54,7 +53,7 @@ fn compare_buckets(
 /// `invalid-request` unless `1 ≤ k ≤ p`; `estimate-failed` when the moment holds a number that is not finite.
 ///
 /// ```
-/// use eigenveil_estimation::{accumulate::Accumulator, estimate::principal_components, moment::NoisyMoment};
+/// use eigenveil_estimation::{accumulate::Accumulator, components::principal_components, moment::NoisyMoment};
 /// use eigenveil_shared::{estimate::Rank, mechanism::NoiseModel, packed::PackedSymmetric};
 /// let mut sum = PackedSymmetric::zeros(3);
 /// sum.add_outer(&[0.0, 1.0, 0.0], 1000.0);
@@ -123,13 +122,13 @@ pub(crate) fn principal(
 
 /// Row-sparse components (Algorithm 2): Fantope, and with `settings.refit` PCA on the rows it selects.
 ///
-/// With `k = auto` the components above the plain floor are counted; where there is none, one sparse
-/// component is still looked for, because selecting rows also leaves their noise out, and judged on
-/// its own rows. `cancel` is checked after every iteration.
+/// With `k = auto` the components above the plain floor are counted. If there is none, one sparse component is still
+/// searched for and judged on its own rows, because selecting features also leaves out the others' noise. `cancel` is
+/// checked after every iteration.
 ///
 /// # Errors
-/// As [`principal_components`]; `invalid-request` for settings out of range; `estimate-failed` when
-/// it was called off. An iteration cap that is hit is a warning, and `converged` is false.
+/// As [`principal_components`]; `invalid-request` for settings out of range; `estimate-failed` when it was cancelled.
+/// Reaching the iteration cap is a warning, and `converged` is false.
 pub fn sparse_components(
     moment: &NoisyMoment,
     rank: Rank,
@@ -332,7 +331,7 @@ mod tests {
         );
         assert!(sparse.floor_report.expected_error < plain.floor_report.expected_error);
         assert!((sparse.floor_report.expected_error / sparse_error - 1.0).abs() < 0.5);
-        // What the expectation takes for granted is said.
+        // The assumptions of the expected error are stated.
         let warnings = sparse.floor_report.warnings.join(" ");
         let assumed = "assumes that the right rows were chosen";
         assert!(warnings.contains(assumed), "{warnings}");

@@ -1,4 +1,4 @@
-//! Standard errors from the buckets: what the estimate does when one of them is left out.
+//! Standard errors from the buckets: how the estimate changes when one of them is left out.
 //!
 //! The delete-a-group jackknife for groups of unequal size (Busing, Meijer & van der Leeden, *Statistics and
 //! Computing* 9, 1999, eqs. 7–9). With g groups of m₁ … m_g of the n reports, `hⱼ = n/mⱼ`, θ̂₍ⱼ₎ the estimate without
@@ -30,11 +30,11 @@ use crate::{
     pca::rayleigh_quotients,
 };
 
-/// Fewest non-empty buckets.
+/// Minimum number of non-empty buckets.
 pub const MIN_BUCKETS: usize = 4;
-/// Largest dimension: a bucket costs some 20·k·p² flops, or a decomposition where k is not small compared with p < 300.
+/// Maximum dimension: a bucket costs some 20·k·p² flops, or a decomposition where k is not small compared with p < 300.
 pub const MAX_DIMENSION: usize = 2_000;
-/// Most components, from p = [`MIN_LARGE_DIMENSION`].
+/// Maximum number of components, from p = [`MIN_LARGE_DIMENSION`].
 pub const MAX_COMPONENTS: usize = 32;
 /// From this dimension [`MAX_COMPONENTS`] is a limit.
 pub const MIN_LARGE_DIMENSION: usize = 300;
@@ -89,7 +89,7 @@ impl DirectionErrors {
     }
 }
 
-/// What is estimated again without each bucket.
+/// The estimator that is repeated without each bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reestimate<'a> {
     /// Plain PCA.

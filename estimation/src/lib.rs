@@ -1,18 +1,18 @@
-//! From noisy sums to principal subspaces that can be trusted.
+//! From noisy sums of reports to principal subspaces with error bars and verdicts.
 //!
 //! ```text
 //! payloads ─▶ Accumulator ─▶ NoisyMoment ─┬▶ pca ─────────────┬▶ floor::assess ─▶ components with a verdict
 //!            (bucket sums)   (S̃, n, noise) └▶ fantope::solve ──┘
 //! ```
 //!
-//! * [`estimate()`]: the one way from a study's reports to the document an analyst gets.
+//! * [`estimate()`]: from a study's reports to the analyst's document.
 //! * [`accumulate`], [`moment`]: sums of decoded reports, and their mean with the noise of one report.
 //! * [`centring`]: the mean, and the covariance around it, from reports with a constant appended.
 //! * [`components`]: from a moment to judged components.
 //! * [`pca`](mod@pca): top-k eigenvectors (Algorithm 1 of Wang & Xu).
 //! * [`fantope`]: row-sparse components (Algorithm 2) with a duality gap as certificate.
-//! * [`floor`]: what the noise alone would look like, so that every component gets a verdict, a
-//!   debiased eigenvalue and an expected alignment; how many participants would be needed.
+//! * [`floor`]: the spectrum of pure noise, from which every component gets a verdict, a debiased eigenvalue and an
+//!   expected alignment; the number of participants needed.
 //! * [`format`](mod@format): whole numbers for people.
 //! * [`plan`]: how many participants a target needs, from eigenvalues or a pilot's estimate.
 //! * [`metrics`]: distances between subspaces. [`models`]: synthetic populations with a known truth.
@@ -24,8 +24,7 @@
 //!
 //! # What is not here
 //!
-//! TLS, storage, HTTP: the server has them.
-//! Nothing here touches a raw row except [`models`] and [`simulate`], which make them up.
+//! TLS, storage, HTTP: the server has them. Only [`models`] and [`simulate`] touch raw rows, and those are synthetic.
 
 pub mod accumulate;
 pub mod agreement;

@@ -240,7 +240,7 @@ impl Population {
     /// Writes one row.
     ///
     /// # Panics
-    /// If `row` has another length than p.
+    /// If the length of `row` is not p.
     pub fn fill_row<R: Rng + ?Sized>(&self, rng: &mut R, row: &mut [f64]) {
         assert_eq!(row.len(), self.dimension(), "row of another dimension");
         let outlier = self.inlier_share < 1.0 && !rng.random_bool(self.inlier_share);

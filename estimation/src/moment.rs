@@ -1,4 +1,4 @@
-//! The noisy second moment: what the server knows about the rows.
+//! The noisy second-moment matrix: all that the server knows about the rows.
 
 use eigenveil_shared::{
     Error, ErrorCode, Result, mechanism::NoiseModel, packed::PackedSymmetric, study::StudyParams,
@@ -70,7 +70,7 @@ impl NoisyMoment {
         })
     }
 
-    /// Says of a moment that it is the covariance around this mean, with this noise.
+    /// Marks a moment as the covariance around this mean, with this noise.
     pub(crate) fn set_centred(&mut self, noise: NoiseModel, mean: EstimatedMean) {
         self.noise = noise;
         self.estimated_mean = Some(mean);

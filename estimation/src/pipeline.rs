@@ -1,4 +1,4 @@
-//! The one way from the reports of a study to the document an analyst gets.
+//! The pipeline from the reports of a study to the analyst's document.
 
 use std::time::Instant;
 
@@ -30,11 +30,11 @@ const FORMAT: u32 = 1;
 pub enum Source<'a> {
     /// Added up: the sums of the buckets that have reports, with their numbers.
     Sums(Vec<(u32, Accumulator)>),
-    /// Kept as seeds, which can be read again and again.
+    /// Stored as seeds, which can be read repeatedly.
     Seeds(&'a dyn SeedSource),
 }
 
-/// What is asked of a study, and what it may take.
+/// An estimation request and its limits.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     /// Name of the study.
@@ -56,7 +56,7 @@ pub struct Request<'a> {
 /// `cancel` is checked every 256 seeds, before and after plain PCA and after every iteration of the sparse solver.
 ///
 /// # Errors
-/// `estimate-failed` when called off, when there is no report, when a number is not finite or memory does not suffice;
+/// `estimate-failed` when cancelled, when there is no report, when a number is not finite or memory does not suffice;
 /// `invalid-request` for a k or a setting out of range; those of reading the seeds.
 pub fn estimate(
     source: Source<'_>,
@@ -116,7 +116,7 @@ pub fn estimate(
     Ok(estimate)
 }
 
-/// Puts what rows can and cannot do into the document, and first of all what they cannot.
+/// Adds the row check to the document, with its warnings first.
 fn note_row_check(estimate: &mut Estimate, check: RowCheck) {
     // JSON has no infinity; sums of enormous reports are refused elsewhere.
     if check.length.found.is_finite() {
@@ -125,7 +125,7 @@ fn note_row_check(estimate: &mut Estimate, check: RowCheck) {
     }
 }
 
-/// Says how many reports were left out because another one with their seed is counted.
+/// Warns of reports that were left out because their seed was already counted.
 fn note_repeated(estimate: &mut Estimate, repeated: u64) {
     estimate.repeated_seeds = repeated;
     if repeated > 0 {
@@ -144,7 +144,7 @@ fn note_repeated(estimate: &mut Estimate, repeated: u64) {
     }
 }
 
-/// The document of these findings from `n` reports, without what is known of the mean, the rows and the time.
+/// The document for these components from `n` reports, without the mean, the row check and the time.
 fn document(
     params: &StudyParams,
     name: &str,
@@ -202,7 +202,7 @@ fn document(
     }
 }
 
-/// Refuses a document that would not be read as it was written: JSON has neither NaN nor infinity.
+/// Rejects a document that would not survive a round trip: JSON has neither NaN nor infinity.
 fn check_readable(estimate: &Estimate) -> Result<()> {
     let read = serde_json::to_vec(estimate).and_then(|json| serde_json::from_slice(&json));
     if read.is_ok_and(|read: Estimate| read == *estimate) {

@@ -1,22 +1,16 @@
 //! The planner: how many participants a target needs, and what n participants would get.
 //!
-//! Everything comes from the floor's formulas ([`crate::floor`]); here are the ways to a spectrum (typed in, or
-//! a pilot's debiased eigenvalues) and the answers in a form that says why there is none.
+//! Everything comes from the floor's formulas ([`crate::floor`]); this module obtains a spectrum (typed in, or a
+//! pilot's debiased eigenvalues) and returns results that explain why there is no number.
 //!
 //! ```
-//! use eigenveil_estimation::plan::{MeanSquaredLength, PlanTarget, plan, spectrum_from_eigenvalues};
-//! use eigenveil_shared::{
-//!     mechanism::MechanismKind, privacy::Budget, study::{StudyDesign, StudyParams},
-//! };
-//! let design = StudyDesign::new(MechanismKind::DoubleCap, 40, Budget::pure(4.0)?);
-//! let params = StudyParams::freeze(design)?;
-//! // Two components hold half of the variance of unit rows.
-//! let spectrum = spectrum_from_eigenvalues(40, 2, &[0.3, 0.2], MeanSquaredLength::UnitRows)?;
-//! let planned = plan(&spectrum, &params.noise_model(), PlanTarget::Error(0.2))?;
-//! let n = planned.n.expect("both stand out of the bulk");
-//! // What that many get is what was wished for.
-//! let back = plan(&spectrum, &params.noise_model(), PlanTarget::Participants(n))?;
-//! assert_eq!(back.error, planned.error);
+//! use eigenveil_estimation::plan::{MeanSquaredLength, PlanTarget, plan, spectrum_from_eigenvalues}; use
+//! eigenveil_shared::{ mechanism::MechanismKind, privacy::Budget, study::{StudyDesign, StudyParams}, }; let design =
+//! StudyDesign::new(MechanismKind::DoubleCap, 40, Budget::pure(4.0)?); let params = StudyParams::freeze(design)?; //
+//! Two components hold half of the variance of unit rows. let spectrum = spectrum_from_eigenvalues(40, 2, &[0.3, 0.2],
+//! MeanSquaredLength::UnitRows)?; let planned = plan(&spectrum, &params.noise_model(), PlanTarget::Error(0.2))?; let n
+//! = planned.n.expect("both stand out of the bulk"); // The plan for that number of participants meets the target. let
+//! back = plan(&spectrum, &params.noise_model(), PlanTarget::Participants(n))?; assert_eq!(back.error, planned.error);
 //! assert!(planned.error <= Some(0.2));
 //! # Ok::<(), eigenveil_shared::Error>(())
 //! ```
@@ -40,12 +34,12 @@ pub enum MeanSquaredLength {
     UnitRows,
     /// This, in (0, 1].
     Known(f64),
-    /// Nobody says; enough only where all p eigenvalues are given.
+    /// Not given; sufficient only if all p eigenvalues are given.
     Unknown,
 }
 
 impl MeanSquaredLength {
-    /// The sum where it is known.
+    /// The value where it is known.
     fn value(self) -> Result<Option<f64>> {
         match self {
             MeanSquaredLength::UnitRows => Ok(Some(1.0)),
@@ -58,7 +52,7 @@ impl MeanSquaredLength {
     }
 }
 
-/// What is wanted.
+/// The planning target.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PlanTarget {
     /// Participants for which the expected ‖V̂V̂ᵀ−VVᵀ‖_F is at most this.
@@ -67,7 +61,7 @@ pub enum PlanTarget {
     Participants(u64),
 }
 
-/// The answer for one mechanism and budget.
+/// The result for one mechanism and budget.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlanResult {
     /// Participants; `None` when no number is enough.
@@ -90,7 +84,8 @@ pub fn max_error(p: usize, k: usize) -> f64 {
 }
 
 /// The spectrum of `E[xxᵀ]` with these leading `eigenvalues` (k or more, descending); what they leave of the total is
-/// spread evenly over the other directions, which is the kindest guess: a component near to the next is harder to find.
+/// spread evenly over the other directions, which is the most favourable assumption: a component close to the next is
+/// harder to find.
 ///
 /// # Errors
 /// `invalid-request` unless `1 ≤ k < p`, there are k to p eigenvalues, they are positive, descending (down to

@@ -1,4 +1,4 @@
-//! Seeds added up: a sum a bucket, or as many as memory holds.
+//! Sums of seeds: one per bucket, or as many as memory holds.
 
 use eigenveil_shared::{Error, Result, packed::packed_len};
 
@@ -8,7 +8,7 @@ use crate::{
     sparse_from_seeds::SeedSource,
 };
 
-/// Seeds added between two questions whether anybody still wants the sum: one block of [`SeedSum`].
+/// Seeds added between two checks for cancellation: one block of [`SeedSum`].
 const BLOCK: usize = 256;
 
 /// Bytes that adding up takes at most: the sums of all buckets, one of them still a full square.
@@ -48,7 +48,7 @@ pub(crate) fn check_memory(what: &str, needed: u64, limit: u64) -> Result<()> {
 /// with the number of the first of them. Works on this thread; `cancel` is checked once every 256 seeds.
 ///
 /// # Errors
-/// Those of the source; `estimate-failed` when a single sum needs more than `memory_bytes`, or when it was called off.
+/// Those of the source; `estimate-failed` when a single sum needs more than `memory_bytes`, or when it was cancelled.
 pub fn sums_of_seeds(
     source: &dyn SeedSource,
     p: usize,

@@ -33,17 +33,17 @@ const IMBALANCE: f64 = 3.0;
 /// iterations on seven problems (p = 100 to 400, gap 1e-4 and 1e-6) from a clear signal, where 20 took twice
 /// as many, to pure noise.
 const START_RHO: f64 = 1.0;
-/// After every change ρ rests longer by this factor: with ever longer stretches of a fixed ρ, on
-/// each of which convergence is proved, the iteration cannot be kept from converging by the changes.
+/// After every change ρ rests longer by this factor. Convergence is proved for a fixed ρ, so with ever longer stretches
+/// of it the changes cannot prevent convergence.
 const REST_GROWTH: f64 = 1.1;
 /// The gap costs a factorisation or an eigenvalue computation: it is computed when the residuals are small, and this
 /// often.
 const GAP_EVERY: usize = 20;
 /// Relative residuals must be below this multiple of the tolerance of the gap.
 const RESIDUAL_FACTOR: f64 = 10.0;
-/// Anderson acceleration starts here: what is easy is done by then.
+/// Anderson acceleration starts at this iteration: easy problems have converged by then.
 const ACCELERATE_FROM: usize = 20;
-/// Least rest of ρ under acceleration, which forgets at every change.
+/// Minimum rest of ρ under acceleration, which restarts at every change.
 const ACCELERATED_RESIDUAL: f64 = 10.0;
 /// Iterations before a small gap is enough, whatever the residuals: within the tolerance, or within the noise.
 const FULL_RATE_ITERATIONS: usize = 200;
@@ -116,7 +116,7 @@ impl AdmmSettings {
 pub enum Stop {
     /// The gap is within tolerance, and so are the residuals or 200 iterations have been made.
     Converged,
-    /// The iteration cap was hit; the gap says how far the answer may be from the optimum.
+    /// The iteration cap was reached; the gap bounds the distance from the optimum.
     IterationCap,
     /// The gap is below [`AdmmSettings::noise_gap`] and convergence is slow: more iterations would fit the
     /// noise more exactly.
@@ -159,8 +159,8 @@ pub struct Solution {
     pub stop: Stop,
 }
 
-/// Where a solver goes on from: Z and ρ at the end of one at a nearby λ. Y is made of Z as in a cold start: over the
-/// path of a cross-validation (p = 60, some 900 solves) that took 3,092 iterations, with the old Y 4,037, cold 4,637.
+/// A warm start: Z and ρ at the end of a solve at a nearby λ. Y is made of Z as in a cold start: over the path of a
+/// cross-validation (p = 60, some 900 solves) that took 3,092 iterations, with the old Y 4,037, cold 4,637.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Start {
     dual: DMatrix<f64>,
@@ -168,11 +168,11 @@ pub(super) struct Start {
 }
 
 impl Solution {
-    /// What a solver of a nearby problem of the same size can start from.
+    /// A warm start for a nearby problem of the same size.
     pub(super) fn into_start(self) -> Start {
         Start {
             dual: self.dual,
-            // What needed no iteration has no ρ.
+            // A closed-form solution has no ρ.
             rho: (self.iterations > 0).then_some(self.rho),
         }
     }
@@ -189,7 +189,7 @@ impl Solution {
 ///
 /// # Errors
 /// `invalid-request` unless `1 ≤ k ≤ p`, λ ≥ 0 and the settings are in range; `estimate-failed` when an entry is not
-/// finite, and when it was called off. An iteration cap that is hit is not an error: see [`Solution::stop`].
+/// finite, and when it was cancelled. Reaching the iteration cap is not an error: see [`Solution::stop`].
 ///
 /// ```
 /// use eigenveil_estimation::{Cancel, fantope::{AdmmSettings, solve}};
@@ -235,10 +235,10 @@ pub fn solve_by_full_projections(
     solve_by(moment, k, lambda, settings, None, cancel, Method::Plain)
 }
 
-/// Which shortcuts are taken; the answer is the same.
+/// Which shortcuts are taken; the solution is the same.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Method {
-    /// Rows that λ rules out left out, partial projections where they pay.
+    /// Leaves out the rows that λ rules out, and uses partial projections where they are faster.
     Fast,
     /// None.
     Plain,
@@ -302,7 +302,7 @@ struct Solver<'a> {
     /// What is projected next: `Y − U + S/ρ`.
     target: DMatrix<f64>,
     panel: DMatrix<f64>,
-    /// X, once it is known before anything was projected.
+    /// X, where it is known without a projection.
     first: Option<Factor>,
     best_bound: f64,
     anderson: Anderson,
@@ -398,7 +398,7 @@ impl<'a> Solver<'a> {
             let last = iterations >= self.settings.max_iterations;
             let mut gap = f64::INFINITY;
             if small || last || iterations % GAP_EVERY == 0 {
-                // Where only convergence is in question a hopeless bound need not be proved.
+                // For the convergence test alone a hopeless bound need not be proved.
                 let hopeless = if last || !small {
                     f64::INFINITY
                 } else {
@@ -428,7 +428,7 @@ impl<'a> Solver<'a> {
                 return Ok(self.found(&x, [primal, dual], iterations, stop));
             }
             if small {
-                // Residuals say done and the gap does not: was a direction missed?
+                // Small residuals with a large gap suggest that a direction was missed.
                 self.spectrum.request_certificate();
             }
             if self.adapt(iterations, relative_primal, relative_dual) {

@@ -18,13 +18,13 @@ use crate::{
     pca::rayleigh_quotients,
 };
 
-/// Folds, and the fewest non-empty buckets.
+/// Number of folds, and minimum number of non-empty buckets.
 const FOLDS: usize = 5;
-/// The path ends where so many values in a row score worse than the best by more than a standard error: what is below
-/// is denser and slower still.
+/// The path ends after so many consecutive values score worse than the best by more than a standard error: smaller ones
+/// are denser and slower still.
 const WORSE_IN_A_ROW: usize = 3;
 
-/// One fold: the moment of the others, the held-out one, and where the solver stands.
+/// One fold: its training moment, its held-out moment and the solver's state.
 struct Fold {
     training: DMatrix<f64>,
     held_out: DMatrix<f64>,
@@ -45,7 +45,7 @@ struct Fold {
 ///
 /// # Errors
 /// `invalid-request` with fewer than five non-empty buckets; those of [`solve`](super::solve); `estimate-failed` when
-/// it was called off.
+/// it was cancelled.
 pub fn cross_validate(
     moment: &NoisyMoment,
     k: usize,

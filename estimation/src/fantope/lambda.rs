@@ -7,8 +7,8 @@ use eigenveil_shared::{
 };
 use nalgebra::DMatrix;
 
-/// κ of the automatic λ where the relaxed solution itself is the answer. The largest of p(p−1)/2 noise
-/// entries is about `s√(2 ln(p(p−1)/2)/n)`; penalising that much (κ = 1) shrinks the signal too.
+/// κ of the automatic λ without a refit. The largest of p(p−1)/2 noise entries is about `s√(2 ln(p(p−1)/2)/n)`;
+/// penalising that much (κ = 1) shrinks the signal too.
 ///
 /// Both constants come from `eigenveil reproduce own-kappa` (table: `docs/experiments/kappa.csv`): 16 settings of
 /// `double-cap` and `isotropic-gaussian`, p = 100 to 400, s = 10 to 30, ε = 2 to 8, n = 2e4 to 1e6. The error over that
@@ -16,9 +16,9 @@ use nalgebra::DMatrix;
 /// 0.35, 0.5, 0.7, 1; of the three that are as good this one selects the fewest rows of noise.
 pub const KAPPA: f64 = 0.25;
 
-/// κ where PCA is refitted on the selected rows: then the shrinkage does no harm and a row of pure noise
-/// does. In the same experiment 2.26, 1.74, 1.36, 1.08, 1.03, 1.26, 1.61: 0.23 to 0.49 of plain PCA's error on the same
-/// reports, F1 of the support 0.83 to 1.
+/// κ where PCA is refitted on the selected features: then shrinkage does no harm and a feature of pure noise does. In
+/// the same experiment 2.26, 1.74, 1.36, 1.08, 1.03, 1.26, 1.61: 0.23 to 0.49 of plain PCA's error on the same reports,
+/// F1 of the support 0.83 to 1.
 pub const KAPPA_REFIT: f64 = 0.35;
 
 /// `λ = κ·s·√(2 ln(p(p−1)/2)/n)`, in units of the moment's entries: the noise level is *known*, because
@@ -65,7 +65,7 @@ pub fn max_useful_lambda(moment: &DMatrix<f64>) -> f64 {
     largest
 }
 
-/// The number behind a λ setting that needs no solver; `None` for `cv` and `path`, which
+/// The value of a λ setting that needs no solver; `None` for `cv` and `path`, which
 /// [`cross_validate`](super::cross_validate) and [`lambda_path`](super::lambda_path) choose.
 ///
 /// # Errors

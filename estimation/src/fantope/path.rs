@@ -1,4 +1,4 @@
-//! The solutions over a grid of λ: what enters when the penalty falls.
+//! The solutions over a grid of λ: which features enter as the penalty falls.
 
 use std::collections::BTreeSet;
 
@@ -25,11 +25,11 @@ use crate::{
 pub(super) const STEPS: usize = 16;
 /// Relative duality gap on a path: neighbours differ by far more.
 const TOLERANCE: f64 = 1e-3;
-/// Iterations for one λ on a path; one that needs more is taken where it stands.
+/// Maximum number of iterations for one λ on a path; after them the current iterate is used.
 const ITERATIONS: usize = 300;
-/// Largest dimension for which the row norms of every solution are told.
+/// Maximum dimension for which the row norms of every solution are reported.
 pub const MAX_ROW_NORMS: usize = 100;
-/// To what share [`diagonal_lambda`] is found.
+/// Relative precision of [`diagonal_lambda`].
 const PRECISION: f64 = 1e-3;
 
 /// How the solver runs on a path.
@@ -45,7 +45,7 @@ pub(super) fn coarse(settings: &SparseSettings) -> AdmmSettings {
 /// A geometric grid of 16 values from `largest` down to half of `automatic`: at least to an eighth of the largest and
 /// at most to a thousandth. One value where the largest is 0.
 pub(super) fn grid(largest: f64, automatic: f64) -> impl Iterator<Item = f64> {
-    // Where the signal is far above the noise the grid goes on to the noise, but not for ever.
+    // Where the signal is far above the noise the grid continues down to the noise, within a limit.
     let smallest = (largest / 8.0).min(automatic / 2.0).max(largest / 1_000.0);
     let (steps, step) = if largest > 0.0 {
         let step = (smallest / largest).powf(1.0 / (STEPS - 1) as f64);
@@ -60,7 +60,7 @@ pub(super) fn grid(largest: f64, automatic: f64) -> impl Iterator<Item = f64> {
 /// where the one before ended, and chooses the value nearest to `auto` (in its logarithm).
 ///
 /// # Errors
-/// Those of [`solve`](super::solve) and [`refit`](super::refit()); `estimate-failed` when it was called off.
+/// Those of [`solve`](super::solve) and [`refit`](super::refit()); `estimate-failed` when it was cancelled.
 pub fn lambda_path(
     moment: &NoisyMoment,
     k: usize,

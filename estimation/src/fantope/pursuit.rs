@@ -5,7 +5,7 @@ use nalgebra::DMatrix;
 
 use crate::linalg::{Symmetric, orthonormalize};
 
-/// Iterations over which the rows must stay before they are taken as found.
+/// Number of iterations without a change after which the rows count as settled.
 const MAX_ITERATIONS_WITHOUT_GAIN: usize = 5;
 
 /// The rows a pursuit ended on.
@@ -25,8 +25,7 @@ pub struct PursuitResult {
 /// of largest norm, orthonormalise, multiply by the matrix, orthonormalise, and again until the rows stay. The paper's
 /// matrix is positive semidefinite: an eigenvalue far below zero would attract the iteration too.
 ///
-/// Where it ends depends on the start. Its rows are a local optimum at best, so a caller without a good start makes
-/// several.
+/// The result depends on the start: it is a local optimum at best, so a caller without a good start tries several.
 ///
 /// # Errors
 /// `invalid-request` unless `k ≤ rows ≤ p`, the start has the matrix's dimension and `max_iterations ≥ 1`.

@@ -1,4 +1,4 @@
-//! What the ADMM asks of a spectrum, by full decompositions or by a block of vectors kept warm.
+//! The spectral steps of the ADMM, by full decompositions or by a warm-started block of vectors.
 
 use eigenveil_shared::Result;
 use nalgebra::DMatrix;
@@ -20,7 +20,7 @@ const PRODUCTS: usize = 12;
 const COLD_PRODUCTS: usize = 30;
 /// A projection is proved complete at least this often.
 const CERTIFY_EVERY: usize = 10;
-/// Most full decompositions in a row before the partial one is tried again.
+/// Maximum number of consecutive full decompositions before the partial one is tried again.
 const MAX_REST: usize = 16;
 
 /// k leading pairs.
@@ -53,7 +53,7 @@ pub(super) trait SpectralSolver {
     fn project(&mut self, matrix: &DMatrix<f64>, k: usize, accuracy: f64) -> Result<Factor>;
     /// `Σ_{i≤k} λᵢ` from above, at most about `k·slack` too large; not proved if it exceeds `limit`.
     fn bound(&mut self, matrix: &DMatrix<f64>, k: usize, slack: f64, limit: f64) -> Result<Bound>;
-    /// The next projection is to be proved complete.
+    /// Requests a proof that the next projection is complete.
     fn request_certificate(&mut self) {}
 }
 
@@ -93,7 +93,7 @@ fn positive(projected: &[f64]) -> usize {
 }
 
 /// Block Krylov from the vectors of the last call. X is feasible whatever was found; that nothing
-/// above θ was missed is proved by Cholesky every few projections and on [`SpectralSolver::doubt`], and the
+/// above θ was missed is proved by Cholesky every few projections and on [`SpectralSolver::request_certificate`], and the
 /// bound, which proves the answer itself optimal, by Cholesky always.
 pub(super) struct WarmSpectrum {
     block: DMatrix<f64>,
@@ -117,7 +117,7 @@ impl WarmSpectrum {
         }
     }
 
-    /// Whether a block is worth its trouble.
+    /// Whether a block is faster than a full decomposition.
     pub(super) fn is_worthwhile(p: usize, k: usize) -> bool {
         p >= MIN_PARTIAL_DIMENSION && k <= p / 10
     }
@@ -275,12 +275,12 @@ impl SpectralSolver for WarmSpectrum {
     }
 }
 
-/// How near the bound is to be.
+/// The accuracy of the bound.
 #[derive(Clone, Copy)]
 pub(crate) struct Accuracy {
-    /// By how much each of the k eigenvalues may be overstated.
+    /// Maximum overstatement of each of the k eigenvalues.
     pub(crate) slack: f64,
-    /// Share of the residuals that would do: below 1 for a second attempt.
+    /// Factor on the required residuals: below 1 for a second attempt.
     pub(crate) sharpen: f64,
 }
 
@@ -289,7 +289,7 @@ pub(crate) struct Accuracy {
 pub(crate) struct LeadingSum {
     /// The sum of Ritz values.
     pub(crate) at_least: f64,
-    /// What is proved with the condition.
+    /// The upper bound, valid under the condition.
     pub(crate) at_most: f64,
     /// t of the condition.
     pub(crate) t: f64,
@@ -306,7 +306,7 @@ impl LeadingSum {
         start: &DMatrix<f64>,
         k: usize,
         accuracy: &Accuracy,
-        budget: &Budget,
+        budget: &WorkLimit,
     ) -> Result<Self> {
         let Accuracy { slack, sharpen } = *accuracy;
         let RitzPairs {
@@ -390,7 +390,7 @@ mod tests {
         }
     }
 
-    /// A block that does not see the leading direction at all is found out.
+    /// A block orthogonal to the leading direction is detected.
     #[test]
     fn a_missed_direction_is_found_out() {
         let p = 100;

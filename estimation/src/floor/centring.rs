@@ -7,7 +7,7 @@
 
 use super::{EigenvalueVerdict, Floor, Measured};
 
-/// By how much noise is larger along a component that a warning is due: `m_v²/a²`.
+/// The excess noise along a component, `m_v²/a²`, from which a warning is due.
 const EXCESS_TO_WARN_OF: f64 = 0.25;
 
 /// `m_v²/a²` of component `j`; 0 without private centring.

@@ -9,12 +9,12 @@ use eigenveil_shared::{
 };
 
 use super::{
-    EigenvalueVerdict, Floor, Measured, SpectralNoise, Spike, centring, from_data::settle, groups,
+    EigenvalueVerdict, Floor, Measured, SpectralNoise, Spike, centring, from_data::resolve, groups,
     predict::expected_error, warnings,
 };
 use crate::pca::share_of;
 
-/// Everything the floor says of an estimate.
+/// The noise floor's findings on an estimate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FloorReport {
     /// The components, leading first.
@@ -31,7 +31,7 @@ pub struct FloorReport {
     pub total_variance: Option<f64>,
     /// Plain-words warnings; empty when there is nothing to warn of.
     pub warnings: Vec<String>,
-    /// Where some components are seen and others are not: how many participants it would take, in words.
+    /// Where only some components are visible: the number of participants needed for the others, in words.
     pub outlook: Option<String>,
 }
 
@@ -78,7 +78,7 @@ pub fn assess(measured: &Measured<'_>) -> Result<FloorReport> {
             let judged = judge_floor.judge_along(value, centring::excess(measured, j));
             let no_room = support.is_some_and(|rows| rows.len() <= k);
             if no_room && judged.verdict != Verdict::Above {
-                // Noise has no room to tilt it within its rows, and may have chosen all of them.
+                // Noise cannot tilt it within its rows, and may have selected all of them.
                 return EigenvalueVerdict {
                     spike: None,
                     ..judged
@@ -306,8 +306,8 @@ mod tests {
         assess(&measured(&vectors, &spectrum[..k], spectrum, &noise, n)).unwrap()
     }
 
-    /// λ ≥ λ_max picks the row with the largest diagonal entry: with one report that is noise, and
-    /// the noise within one row cannot tilt anything, which must not read as certainty.
+    /// λ ≥ λ_max picks the row with the largest diagonal entry: with one report that is noise, and the noise within one
+    /// row cannot tilt anything, which must not look like certainty.
     #[test]
     fn a_row_that_noise_may_have_chosen_promises_nothing() {
         let spectrum = [9.0, 4.0, 0.0, -5.0, -7.0];

@@ -1,4 +1,4 @@
-//! The floor under a measured spectrum.
+//! The noise floor of a measured spectrum.
 
 use eigenveil_shared::{
     Error, Result,
@@ -23,7 +23,7 @@ pub struct Floor {
     pub components_above: usize,
 }
 
-/// What is known of the spectrum of S̃: all of it, or its leading part and the trace.
+/// The known part of the spectrum of S̃: all of it, or its leading part and the trace.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Eigenvalues<'a> {
     /// The leading ones, descending: all p, or more than stand above the noise.
@@ -45,7 +45,7 @@ impl<'a> Eigenvalues<'a> {
     }
 }
 
-/// What the floor says of one eigenvalue.
+/// The noise floor's verdict on one eigenvalue.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EigenvalueVerdict {
     /// Above the threshold, between edge and threshold, or inside the noise.
@@ -55,7 +55,7 @@ pub struct EigenvalueVerdict {
 }
 
 impl EigenvalueVerdict {
-    /// Whether the verdict is worth acting on.
+    /// Whether the eigenvalue is above the floor.
     pub(super) fn is_above(&self) -> bool {
         self.verdict == Verdict::Above
     }
@@ -76,7 +76,7 @@ impl Floor {
     /// Which eigenvalues count depends on the centre and the radius, and these on which count; the
     /// iteration starts with none and only ever adds, so it ends after at most p rounds. At least
     /// one eigenvalue always stays with the noise: without any there is no centre. Within a round centre,
-    /// noise and the components' sizes are settled together (`settle`).
+    /// noise and the components' sizes are computed together (`resolve`).
     ///
     /// # Errors
     /// `invalid-request` when there is no eigenvalue, they are not descending, or n = 0;
@@ -91,7 +91,7 @@ impl Floor {
     /// Those of [`from_eigenvalues`](Self::from_eigenvalues); `invalid-request` when all of the leading ones, and
     /// so perhaps others, stand above the noise.
     pub fn from_leading(spectrum: &Eigenvalues<'_>, noise: &NoiseModel, n: u64) -> Result<Self> {
-        Self::below(spectrum, noise, n)?.ok_or_else(|| {
+        Self::try_from_leading(spectrum, noise, n)?.ok_or_else(|| {
             Error::invalid_request(format!(
                     "all {} leading eigenvalues stand above the noise; the floor in dimension {} needs one that does not",
                     spectrum.leading.len(),
@@ -155,7 +155,7 @@ impl Floor {
         }
     }
 
-    /// What the floor says of one eigenvalue of the noisy moment.
+    /// The verdict on one eigenvalue of the noisy moment.
     pub fn judge(&self, eigenvalue: f64) -> EigenvalueVerdict {
         self.judge_along(eigenvalue, 0.0)
     }
@@ -207,7 +207,7 @@ impl Floor {
     }
 }
 
-/// Most rounds of [`settle`].
+/// Maximum number of rounds of [`resolve`].
 const ROUNDS: usize = 200;
 
 /// The centre of the bulk and the noise around components that show at `values`.
@@ -293,7 +293,7 @@ mod tests {
         }
     }
 
-    /// Without knowing the rows' length the noise is never taken for less than it is.
+    /// If the rows' length is unknown the noise is never underestimated.
     #[test]
     fn an_unknown_length_does_not_lower_the_floor() {
         for p in [2, 5, 40] {

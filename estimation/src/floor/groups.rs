@@ -4,7 +4,7 @@
 //! about `√V/gap`; where that is large, each direction is an accident and the space they span is not. Three things link
 //! two neighbours above the floor: a gap that two equal eigenvalues come to ([`EQUAL_EIGENVALUES_GAP`]) by the
 //! mechanism's noise alone, or by whatever their error bars hold, the choice of the participants included; and, for a
-//! component whose direction the error bars leave open by more than 45°, the neighbour that it changes places with.
+//! component whose direction the error bars leave undetermined (more than 45°), the neighbour that it mixes with.
 
 use eigenveil_shared::estimate::{Component, ComponentGroup, Verdict, smaller_alignment};
 
@@ -19,7 +19,7 @@ use crate::{
 /// Rayleigh, which exceeds √(2 ln 20) once in 20.
 const EQUAL_EIGENVALUES_GAP: f64 = 4.895;
 
-/// Mean squared sine beyond which a direction, or a space, is open: 45°.
+/// Mean squared sine beyond which a direction, or a space, is undetermined: 45°.
 const MAX_SQUARED_SINE: f64 = 0.5;
 
 /// Runs `first..=last` (from 0) of two components or more that stand and cannot be distinguished, leading first.
@@ -30,7 +30,7 @@ pub(super) fn runs(
     bars: Option<&ErrorBars>,
 ) -> Vec<(usize, usize)> {
     let k = verdicts.len();
-    let standing = |j: usize| verdicts.get(j).is_some_and(EigenvalueVerdict::stands);
+    let standing = |j: usize| verdicts.get(j).is_some_and(EigenvalueVerdict::is_above);
     // Whether j and j + 1 are linked.
     let mut linked: Vec<bool> = (0..k)
         .map(|j| {
@@ -84,7 +84,7 @@ fn split(linked: &[bool]) -> Vec<(usize, usize)> {
     runs
 }
 
-/// The link from a run that is open to the neighbouring run that it changes places with, where it mostly does.
+/// The link from an undetermined run to the neighbouring run that it mixes with most.
 fn next_link(
     linked: &[bool],
     directions: &DirectionErrors,
@@ -104,8 +104,8 @@ fn next_link(
             .flatten()
             .filter(|other| standing(other.0))
             .max_by(|a, b| mixing(*run, **a).total_cmp(&mixing(*run, **b)))?;
-        // Half of what is open must be towards it: any two directions have a smaller error on average than the worse
-        // one.
+        // At least half of the error must be towards it: any two directions have a smaller error on average than the
+        // worse one.
         let most = mixing(*run, *other) > 0.5 * directions.squared_sines(run.0, run.1);
         most.then_some(run.1.min(other.1))
     };
@@ -142,8 +142,8 @@ pub(super) fn documents(
     runs.iter().map(group).collect()
 }
 
-/// A component above the floor in a direction that is open, outside of the groups that are not, is only at the floor:
-/// there is something, and where is not known. Gives the numbers of those, from 1.
+/// Demotes a component above the floor to "at the floor" where its direction is undetermined, unless its group is
+/// determined: there is a component, but its direction is unknown. Returns their numbers, from 1.
 pub(super) fn demote_undetermined(
     components: &mut [Component],
     groups: &[ComponentGroup],

@@ -5,8 +5,8 @@
 //! neither state a centre nor centre privately:
 //!
 //! * **Loadings of one sign.** Rows without negative entries have an `E[xxᵀ]` without negative entries, and its leading
-//!   eigenvector has one sign (Perron and Frobenius). Centred rows owe nobody a sign: a column may be coded either way,
-//!   and m loadings agree by chance once in 2^(m−1).
+//!   eigenvector has one sign (Perron and Frobenius). Centred rows have no preferred sign: a column may be coded either
+//!   way, and m loadings agree by chance once in 2^(m−1).
 //! * **Nearly all of the squared length.** Centred rows of several columns on one scale rarely have one direction with
 //!   four fifths of it; the mean of raw columns has, and so has one column in units much smaller than the others'.
 
@@ -14,13 +14,13 @@ use eigenveil_shared::{estimate::Verdict, study::StudyParams};
 
 use super::components::FloorReport;
 
-/// Fewest loadings of one sign: by chance once in 32.
+/// Minimum number of loadings of one sign: by chance once in 32.
 const MIN_OF_ONE_SIGN: usize = 6;
 /// Share of the squared length that one direction of centred rows hardly has.
 const LARGE_SHARE: f64 = 0.8;
 
-/// What to say where the leading component is probably the mean of the rows; `None` where nothing speaks for it, it
-/// does not stand above the noise, or the study centres.
+/// A note where the leading component is probably the mean of the rows; `None` without evidence for it, if the
+/// component is not above the noise, or if the study centres.
 pub fn probably_the_mean(params: &StudyParams, floor_report: &FloorReport) -> Option<String> {
     let preprocessing = params.preprocessing();
     let centres = preprocessing.features.iter().flatten();
@@ -53,7 +53,7 @@ pub fn probably_the_mean(params: &StudyParams, floor_report: &FloorReport) -> Op
     ))
 }
 
-/// How many loadings stand clear of the noise, if all of those have one sign.
+/// Number of loadings above the noise, if they all have one sign.
 fn clear_loadings_of_one_sign(loadings: &[f64], alignment: f64) -> Option<usize> {
     let p = loadings.len() as f64;
     // What the component lost is spread over all directions; below a quarter of the average size a sign says little.

@@ -1,4 +1,4 @@
-//! The noise floor: what is real, what is noise, and how many participants it would take.
+//! The noise floor: which components are real, which are noise, and how many participants more would need.
 //!
 //! The noise in `S̃` is, up to a shift, a random symmetric matrix whose eigenvalues fill an interval
 //! `b + χ ± 2 r_b`. A component of size θ above the bulk shows as an eigenvalue outside it only if it is

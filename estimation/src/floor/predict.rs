@@ -1,4 +1,4 @@
-//! From a known spectrum to what will be measured, and the number of participants for a target.
+//! From a known spectrum to the measured one, and to the number of participants that a target needs.
 
 use eigenveil_shared::{Error, Result, mechanism::NoiseModel};
 
@@ -17,7 +17,7 @@ pub struct Spectrum {
     bulk: f64,
     /// `m_v²/a²` of every eigenvector, in the same order; empty without private centring.
     excess: Vec<f64>,
-    /// The rest again, equal neighbours together: a flat bulk is one, whatever p is.
+    /// The rest as runs of equal neighbours: a flat bulk is one run, whatever p is.
     runs: Vec<EqualRun>,
 }
 
@@ -135,8 +135,8 @@ impl Spectrum {
 
     /// The noise of n reports of rows with this second moment, entry by entry.
     ///
-    /// What the study does not say of `E‖x‖²` the spectrum does: its sum (that of a part of the
-    /// dimensions is less, which makes the noise larger, never smaller).
+    /// Where the study does not fix `E‖x‖²` the sum of the spectrum is used (that of a part of the dimensions is less,
+    /// which makes the noise larger, never smaller).
     fn noise_of(&self, noise: &NoiseModel, n: f64) -> Result<NoiseProfile> {
         let sum = self.total();
         let norm = noise.mean_squared_norm(sum).unwrap_or(sum);
@@ -329,7 +329,7 @@ fn prediction(spectrum: &Spectrum, profile: &NoiseProfile) -> Prediction {
     let threshold = spectrum.edge(profile).max(lifted) + flat.margin(spectrum.dimension());
     let mut components: Vec<PredictedComponent> = Vec::with_capacity(spectrum.rank());
     for (j, &lambda) in spectrum.leading.iter().enumerate() {
-        // Equal ones show equally, and may be many.
+        // Equal eigenvalues appear equally, and may be many.
         if let Some(last) = components.last().copied()
             && spectrum.leading[j - 1] == lambda
             && spectrum.excess(j - 1) == spectrum.excess(j)
@@ -364,8 +364,8 @@ pub(super) fn expected_error(squared_cosines: impl Iterator<Item = f64>) -> f64 
     (2.0 * sum + 0.0).sqrt()
 }
 
-/// Fewest participants for which every leading component of `spectrum` is expected above the
-/// threshold; `None` when no number up to 10¹⁸ is enough (a component equal to the bulk).
+/// Minimum number of participants for which every leading component of `spectrum` is expected above the threshold;
+/// `None` when no number up to 10¹⁸ is enough (a component equal to the bulk).
 ///
 /// # Errors
 /// `invalid-mechanism` as [`SpectralNoise::new`].
@@ -386,8 +386,8 @@ pub fn participants_for_visibility(spectrum: &Spectrum, noise: &NoiseModel) -> R
     })
 }
 
-/// Fewest participants for which the expected ‖V̂V̂ᵀ − VVᵀ‖_F is at most `target`; `None` when no
-/// number up to 10¹⁸ is enough.
+/// Minimum number of participants for which the expected ‖V̂V̂ᵀ − VVᵀ‖_F is at most `target`; `None` when no number up
+/// to 10¹⁸ is enough.
 ///
 /// # Errors
 /// `invalid-request` unless `target > 0`; `invalid-mechanism` as [`SpectralNoise::new`].

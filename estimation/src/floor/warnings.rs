@@ -1,12 +1,13 @@
-//! What an analyst must be told, in words.
+//! The warnings for the analyst, in words.
 
 use super::{EigenvalueVerdict, Floor, Measured, Spectrum, centring, participants_for_visibility};
+use crate::format;
 
-/// What a component that is not seen is taken to hold more than the rest, of the variance of unit rows, at most.
+/// The assumed share of an unseen component, in excess of the bulk, of the variance of unit rows; an upper limit.
 const EXAMPLE_SHARE: f64 = 0.1;
 
-/// The warnings an floor_report carries, most important first, and what it would take to see the components that are
-/// not seen where others are.
+/// The warnings of a floor report, most important first, and the number of participants needed where only some
+/// components are visible.
 pub(super) fn plain_words(
     measured: &Measured<'_>,
     floor: &Floor,
@@ -66,7 +67,8 @@ fn outlook(measured: &Measured<'_>, verdicts: &[EigenvalueVerdict], k: usize) ->
         return String::new();
     }
     let most = left / missing as f64;
-    // Room for the other directions, and no larger than what is seen; whole tenths of a percent, to be told exactly.
+    // Leaves variance for the other directions and is no larger than the visible ones; a multiple of 0.1 %, so that the
+    // text is exact.
     let smallest_visible = seen.iter().copied().fold(f64::INFINITY, f64::min);
     let share = EXAMPLE_SHARE.min(0.5 * most).min(smallest_visible);
     let share = (1_000.0 * share).floor() / 1_000.0;
@@ -144,7 +146,7 @@ mod tests {
         assert_eq!(first_in_words(11), "the first 11");
     }
 
-    /// The digits of the example data set at ε = 1: hopeless, and said so with a way out.
+    /// The digits of the example data set at ε = 1: hopeless, and the warning says what would help.
     #[test]
     fn a_drowned_study_says_what_it_would_take() {
         let p = 64;

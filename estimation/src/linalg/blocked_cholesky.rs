@@ -31,7 +31,7 @@ pub(crate) fn rounding_of_cholesky(p: usize, trace: f64) -> f64 {
     2.0 * gamma / (1.0 - 2.0 * gamma) * trace.abs()
 }
 
-/// Factorises the matrix in place, panel by panel: p³/3 multiplications, the updates shared out among threads.
+/// Factorises the matrix in place, panel by panel: p³/3 multiplications, with the updates distributed over the threads.
 /// `cancel` is checked before every panel.
 pub(crate) fn blocked_cholesky(
     matrix: &mut Panels<f64>,
@@ -83,7 +83,7 @@ mod tests {
                 for i in j..panel.nrows() {
                     panel[(i, j)] = matrix[(from + i, from + j)];
                 }
-                // What is above the diagonal means nothing.
+                // Entries above the diagonal are ignored.
                 for i in 0..j {
                     panel[(i, j)] = f64::MAX;
                 }

@@ -21,7 +21,7 @@ pub(crate) struct RitzPairs {
     pub(crate) converged: bool,
 }
 
-/// What a caller wants of the spectrum, said from the Ritz values so far.
+/// The part of the spectrum that a caller needs, chosen from the Ritz values so far.
 pub(crate) struct RitzTarget {
     /// How many leading pairs.
     pub(crate) count: usize,
@@ -33,11 +33,11 @@ pub(crate) struct RitzTarget {
 pub(crate) struct WorkLimit {
     /// Products of the matrix with a block.
     pub(crate) products: usize,
-    /// Pairs wanted beyond which the search is given up.
+    /// Number of pairs beyond which the search stops.
     pub(crate) pairs: usize,
 }
 
-/// A symmetric matrix as far as a Krylov method knows it.
+/// A symmetric matrix as a linear operator, for Krylov methods.
 pub trait Symmetric {
     /// Its dimension p.
     fn dimension(&self) -> usize;
@@ -224,7 +224,7 @@ mod tests {
         poor.fill_column(2, 0.0);
         let ritz = block_ritz(&matrix, &poor, &budget, &wanted).unwrap();
         assert!(ritz.converged && orthonormality_defect(&ritz.vectors) < 1e-12);
-        // A budget that is too small is said.
+        // A budget that is too small is reported.
         let found = block_ritz(&matrix, &start, &once, &wanted).unwrap();
         assert!(!found.converged);
         let few = WorkLimit {

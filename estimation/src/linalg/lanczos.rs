@@ -336,7 +336,7 @@ mod tests {
             "{found}"
         );
         assert!((leading.values[3] - 309.0 / 310.0).abs() < 1e-9);
-        // The proof is what saves it: with one copy removed from the answer it must fail.
+        // The proof must fail if one copy is removed from the result.
         let short = SymmetricEigen {
             values: DVector::from_vec(vec![10.0, 309.0 / 310.0]),
             vectors: DMatrix::from_fn(p, 2, |i, j| f64::from(i == if j == 0 { 3 } else { p - 1 })),

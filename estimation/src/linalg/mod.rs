@@ -2,7 +2,7 @@
 //!
 //! Everything public speaks [`nalgebra`]'s column-major matrices; `faer` sees the same memory. Single routines run on
 //! the calling thread: measured, two threads pay only from about p = 2,000 and cost 0–70 % below p = 400, so
-//! independent pieces are done side by side instead (the panels of a large matrix, the jackknife), on
+//! independent chunks of work run in parallel instead (the panels of a large matrix, the jackknife), on
 //! [`Threads::current`] threads.
 
 mod blocked_cholesky;

@@ -1,10 +1,10 @@
-//! Independent pieces of work over as many threads as the caller may take.
+//! Independent work items on as many threads as the caller may use.
 
 use std::sync::{Mutex, PoisonError};
 
 use super::Threads;
 
-/// Calls `work` once for every item, on [`Threads::current`] threads; the next item goes to whoever is free.
+/// Calls `work` once for every item, on [`Threads::current`] threads; the next item goes to the next free thread.
 ///
 /// # Panics
 /// If `work` does, after the other threads have ended.

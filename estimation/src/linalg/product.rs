@@ -176,7 +176,7 @@ pub(crate) fn outer_columns_lower(
 
 /// Columns of the lower triangle that one step of [`symmetric_product`] reads, twice each while cached.
 const PANEL: usize = 96;
-/// Shares of a large triangle, of about the same area.
+/// Number of shares of a large triangle, of about the same area.
 const SHARES: usize = 8;
 /// Dimension below which a triangle is one share.
 const MIN_PARALLEL_DIMENSION: usize = 1024;

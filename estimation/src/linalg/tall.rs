@@ -77,7 +77,7 @@ pub fn row_block_cross_product(a: &RowBlock<'_>, b: &DMatrix<f64>) -> DMatrix<f6
 
 /// `out += factor·A·B`.
 fn add_tall_product(out: MatMut<'_, f64>, a: MatRef<'_, f64>, b: MatRef<'_, f64>, factor: f64) {
-    // Four times as high: the rows of a piece are what one product streams over.
+    // Four times as high: one product streams over the rows of a chunk.
     by_rows(out, 4 * CHUNK, a.ncols(), |from, piece| {
         let rows = a.subrows(from, piece.nrows());
         matmul(piece, Accum::Add, rows, b, factor, Par::Seq);

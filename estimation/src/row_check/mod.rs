@@ -1,9 +1,9 @@
-//! Could real rows have produced these reports? What no rows in the unit ball can do, whatever they are, pointed out at
-//! a false-alarm rate.
+//! Could real rows have produced these reports? Points out what no rows in the unit ball can produce, at a stated
+//! false-alarm rate.
 //!
-//! Nothing is taken for granted about the rows: the limits hold for every list of them. Directions come from one half
-//! of the reports (the buckets of even number) and the other half is looked at, so that given the directions its
-//! reports are independent draws of the mechanism, and nothing is lost to having searched. Two limits:
+//! The limits hold for every list of rows. By sample splitting, the directions come from one half of the reports (the
+//! buckets of even number) and are tested on the other half: given the directions, its reports are independent draws of
+//! the mechanism, so the search costs nothing. Two limits:
 //!
 //! * **Length** (every mechanism). Rows in the unit ball have `Σᵢ E(vᵢᵀx)² ≤ 1` over orthonormal directions. What noise
 //!   adds is bounded by its own distribution.
@@ -11,9 +11,9 @@
 //!   privacy says. So no set of directions is hit more than e^ε/Z times as often as by random seeds. Seeds
 //!   chosen to lie close to a direction do exactly that.
 //!
-//! What both let pass is what liars with made-up *rows* could do: f of them move an eigenvalue by about f, not by f·c.
-//! How much more seeds that are chosen with the limits in view can do is in `docs/derivations/double-cap.md`, "What an
-//! attacker can still do".
+//! Reports that pass both limits can do no more than dishonest participants with invented *rows*: a share f of them
+//! moves an eigenvalue by about f, not by f·c. For seeds chosen with knowledge of the limits see
+//! `docs/derivations/double-cap.md`, "What an attacker can still do".
 
 mod length;
 mod seeds;
@@ -36,11 +36,11 @@ use crate::{
 
 /// Probability of `impossible` where a device made every report, at most.
 pub const FALSE_ALARM_RATE: f64 = 1e-3;
-/// What of it each of the two limits may use.
+/// The share of it that each of the two limits may use.
 const SHARE: f64 = 0.5 * FALSE_ALARM_RATE;
-/// Most directions looked at.
+/// Maximum number of directions tested.
 const MAX_DIRECTIONS: usize = 8;
-/// Fewest reports in a half.
+/// Minimum number of reports in a half.
 const MIN_REPORTS: u64 = 64;
 
 /// The leading directions of one half of the reports, and the sum of the other half.
@@ -51,7 +51,7 @@ pub struct SampleSplit {
     pub others: Accumulator,
 }
 
-/// Whether a bucket is in the half that gives the directions.
+/// Whether a bucket belongs to the half that provides the directions.
 fn gives_directions(bucket: u32) -> bool {
     bucket.is_multiple_of(2)
 }
@@ -87,7 +87,7 @@ impl SampleSplit {
 /// `None` with fewer than 64 reports in a half. `cancel` is checked for every chunk of seeds.
 ///
 /// # Errors
-/// As [`SampleSplit::new`]; those of reading the seeds; when it was called off.
+/// As [`SampleSplit::new`]; those of reading the seeds; when it was cancelled.
 pub fn row_check(
     buckets: &[(u32, Accumulator)],
     params: &StudyParams,
@@ -115,7 +115,7 @@ pub fn row_check(
     Ok(Some(judge(&split, params, seeds)))
 }
 
-/// The verdict on these split and the count of the other half's seeds.
+/// The verdict on this split and the count of the other half's seeds.
 pub fn judge(split: &SampleSplit, params: &StudyParams, seeds: Option<SeedCheck>) -> RowCheck {
     let length = length::check(split, params);
     let too_many = seeds

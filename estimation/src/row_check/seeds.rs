@@ -70,7 +70,7 @@ impl<'a> SeedCounts<'a> {
         }
     }
 
-    /// Counts seeds, shared out among threads.
+    /// Counts seeds, distributed over the threads.
     pub fn add_seeds(&mut self, seeds: &[Seed]) {
         let (regions, directions) = (&self.regions, self.directions);
         let total = Mutex::new(&mut self.counts);

@@ -29,7 +29,7 @@ pub struct Experiment<'a> {
     pub k: usize,
     /// The sparse estimator; plain PCA when `None`.
     pub sparse: Option<&'a SparseSettings>,
-    /// How the noise reaches the sum.
+    /// How the noise of the sum is drawn.
     pub noise_path: NoisePath,
     /// Repeats, each with a population and noise of its own.
     pub repeats: usize,

@@ -4,7 +4,7 @@
 //! per bucket; `per-report` perturbs, encodes and decodes every participant's report as a device and a server do. Both
 //! give the same distribution (a test with a stated false-alarm rate holds them to it).
 //!
-//! Noise here comes from a seeded generator, so that a run can be repeated: a simulation protects nobody.
+//! Noise comes from a seeded generator, so that a run can be repeated: a simulation has nobody to protect.
 
 mod double_cap_direction;
 mod experiment;

@@ -20,10 +20,10 @@ use crate::{
     moment::NoisyMoment,
 };
 
-/// Buckets of a simulated study, as many as the server keeps.
+/// Number of buckets of a simulated study, the same as the server's.
 const BUCKETS: u64 = 32;
 
-/// How the noise reaches the sum.
+/// How the noise of the sum is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum NoisePath {
     /// Drawn from the exact distribution of the sum, once per bucket.
@@ -57,8 +57,8 @@ impl FromStr for NoisePath {
     }
 }
 
-/// What n participants send, summed: the noisy moment, and the same without noise, which only a
-/// simulation knows (with private centring both are covariances around their own mean).
+/// The sum of n participants' reports: the noisy moment, and the one without noise, which only a simulation knows (with
+/// private centring both are covariances around their own mean).
 ///
 /// `tick` receives the number of participants processed since the last call.
 ///
@@ -84,7 +84,7 @@ pub fn noisy_sum<R: Rng + ?Sized>(
     for bucket in 0..BUCKETS.min(n) {
         let count = n / BUCKETS.min(n) + u64::from(bucket < n % BUCKETS.min(n));
         let mut gram = GramSum::<f64>::new(p);
-        let accumulator = match path {
+        let accumulator = match noise_path {
             NoisePath::FromSum => {
                 let mut distribution = ExactSum::new(params)?;
                 let mut pending = 0;
@@ -156,7 +156,7 @@ enum ExactSum {
     Gaussian {
         diagonal_sd: f64,
         off_diagonal_sd: f64,
-        /// What an integer of the payload is worth, on the diagonal and off it.
+        /// Value of one unit of the payload's integers, on the diagonal and off it.
         grid: Option<[f64; 2]>,
     },
     /// Each report's direction is drawn given its row.

@@ -1,4 +1,4 @@
-//! Which rows the small problem is made of.
+//! The choice of the candidate rows.
 
 use eigenveil_shared::Result;
 use nalgebra::DMatrix;

@@ -8,7 +8,7 @@ use crate::{
     cancel::Cancel,
     fantope::{Accuracy, LeadingSum},
     linalg::{
-        Budget, Definiteness, Panels, StartVectors, add_outer_to_panel, blocked_cholesky,
+        Definiteness, Panels, StartVectors, WorkLimit, add_outer_to_panel, blocked_cholesky,
         parallel_for_each, rounding_of_cholesky,
     },
 };
@@ -25,7 +25,7 @@ pub(super) struct LeadingSumBound {
     slack: f64,
 }
 
-/// What became of a proof.
+/// The outcome of a proof.
 pub(super) enum Proof {
     /// The sum is at most this.
     Proved(f64),
@@ -55,7 +55,7 @@ impl LeadingSumBound {
         )
     }
 
-    /// The claim once more, ten times as accurate, with other random vectors for what it missed.
+    /// Refines the bound: ten times as accurate, with new random vectors for directions it missed.
     pub(super) fn refine(
         &self,
         matrix: &DualMatrix<'_>,

@@ -25,9 +25,10 @@ use crate::{
     pca::rayleigh_quotients,
 };
 
-/// Dimension from which this way pays: below it the whole moment fits everywhere and has all its eigenvalues.
+/// Dimension from which this method is worthwhile: below it the whole moment fits in memory and has all its
+/// eigenvalues.
 pub const MIN_STREAMED_DIMENSION: usize = 1_500;
-/// Most components: beyond it blocks of vectors are no longer small compared with the candidates.
+/// Maximum number of components: beyond it blocks of vectors are no longer small compared with the candidates.
 pub const MAX_COMPONENTS: usize = 64;
 /// Eigenvalues of S̃ beyond the k requested.
 const EXTRA_EIGENVALUES: usize = 8;
@@ -46,7 +47,7 @@ pub fn bytes_needed(p: usize, threads: usize) -> u64 {
     (4 + 8) * triangle + rows + small + (4 + 8 * threads as u64) * width * p
 }
 
-/// As [`estimate::sparse_components`](crate::components::sparse_components) for a `double-cap` study, from its seeds,
+/// As [`components::sparse_components`](crate::components::sparse_components) for a `double-cap` study, from its seeds,
 /// with memory for [`bytes_needed`] instead of the sums of every bucket. Also gives the number of reports.
 ///
 /// The duality gap is that of the whole problem. [`ComponentsReport::spectrum`] holds the leading eigenvalues of S̃
@@ -56,7 +57,7 @@ pub fn bytes_needed(p: usize, threads: usize) -> u64 {
 /// `cancel` is checked once every 256 seeds, between steps and after every iteration of the solver.
 ///
 /// # Errors
-/// As [`estimate::sparse_components`](crate::components::sparse_components) and those of the source; `invalid-request`
+/// As [`components::sparse_components`](crate::components::sparse_components) and those of the source; `invalid-request`
 /// for more than [`MAX_COMPONENTS`] components, for λ by cross-validation and for studies with another mechanism or
 /// private centring, which need the sums of the buckets.
 pub fn sparse_components(

@@ -1,4 +1,4 @@
-//! S̃ in single precision: half a triangle of f32 where memory decides.
+//! S̃ in single precision: one triangle of f32, where memory is the limit.
 
 use eigenveil_shared::{Error, Result, mechanism::double_cap::DoubleCapParameters};
 use nalgebra::DMatrix;

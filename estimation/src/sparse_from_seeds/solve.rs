@@ -17,14 +17,14 @@ use crate::{
 
 /// Rows that may join the candidates in one round.
 const GROWTH: usize = 128;
-/// Most candidates: the small solver then takes minutes.
+/// Maximum number of candidates: the small solver then takes minutes.
 pub(super) const MAX_CANDIDATES: usize = 2_000;
 /// Share of the tolerance that the small problem may use.
 const INNER_SHARE: f64 = 0.3;
 /// Directions of the small dual matrix within this share of the k-th eigenvalue are kept invariant as well: where X has
 /// fractional eigenvalues they are all at one level.
 const LEVEL: f64 = 0.9;
-/// Rounds in a row that may leave more than this share of the gap: more rows do not help then.
+/// Number of consecutive rounds that may leave more than this share of the gap: then more rows do not help.
 const PROGRESS: f64 = 0.9;
 const MAX_ROUNDS_WITHOUT_PROGRESS: usize = 3;
 /// A bound this many times the k-th eigenvalue away is none.
@@ -115,7 +115,7 @@ impl Problem<'_> {
             // A factorisation is worth its time only where the Ritz values allow the gap to close.
             let mut proved = None;
             if claim.at_least() - reached <= allowed {
-                // Twice: what the first claim missed may show to other random vectors.
+                // Twice: new random vectors may show what the first bound missed.
                 for _ in 0..2 {
                     match claim.prove(&dual, 1.0, cancel)? {
                         Proof::Proved(bound) => proved = Some(bound),
@@ -181,7 +181,7 @@ fn objective(inside: &DMatrix<f64>, x: &DMatrix<f64>, lambda: f64) -> f64 {
     inside.dot(x) - lambda * (all - x.diagonal().iter().map(|v| v.abs()).sum::<f64>())
 }
 
-/// The rows outside that the leading vectors of M lean on: they, if any, lift its eigenvalues.
+/// The non-candidates with weight in the leading vectors of M: if any rows raise its eigenvalues, these do.
 fn missing_rows(dual: &DualMatrix<'_>, leading: &DMatrix<f64>, have: usize) -> Vec<usize> {
     let (p, k) = leading.shape();
     let mut scores = mass(leading, k);

@@ -1,4 +1,4 @@
-//! Where the reports come from: seeds that can be read more than once.
+//! The source of the reports: seeds that can be read more than once.
 
 use eigenveil_shared::{
     Error, Result,
@@ -25,7 +25,7 @@ pub trait SeedSource {
         0
     }
 
-    /// Hands over all seeds in pieces, each with the number of its bucket.
+    /// Passes all seeds to `take` in chunks, each with the number of its bucket.
     ///
     /// # Errors
     /// When they cannot be read; those of `take`, which end it.

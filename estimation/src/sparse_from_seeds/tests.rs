@@ -1,4 +1,4 @@
-//! The large way against the small one, where both can be taken.
+//! Seeds read twice against the whole moment, where both methods are possible.
 
 use eigenveil_shared::{
     ErrorCode, Result,
@@ -9,7 +9,7 @@ use eigenveil_shared::{
         double_cap::{DoubleCap, Seed},
     },
     preprocess::Row,
-    privacy::Budget,
+    privacy::WorkLimit,
     study::{StudyDesign, StudyParams},
 };
 use nalgebra::DMatrix;
@@ -49,7 +49,7 @@ fn spiked(p: usize, k: usize, s: usize, sd: f64, seed: u64) -> (DMatrix<f64>, Ve
             matrix[(j, i)] = matrix[(i, j)];
         }
     }
-    // As both ways see it.
+    // The moment as both methods see it.
     let single = matrix.map(|x| f64::from(x as f32));
     (single, population.support().to_vec())
 }
@@ -108,7 +108,7 @@ fn the_whole_problem_is_solved_on_few_rows() {
     }
 }
 
-/// Begun with half of the true rows the proof does not close, and the others are called in.
+/// Started with half of the true rows the proof does not close, and the others join.
 #[test]
 fn rows_that_are_missing_join() {
     let (p, k, sd) = (300, 2, 0.02);
@@ -125,7 +125,7 @@ fn rows_that_are_missing_join() {
     assert!(solved.candidates > 8 && solved.candidates < p);
 }
 
-/// A claim that does not know of a direction cannot be proved; one that does can, and bounds the exact sum.
+/// A bound that misses a direction cannot be proved; one that does not can, and bounds the exact sum.
 #[test]
 fn a_direction_left_out_is_not_certified() {
     let (p, k, sd) = (150, 2, 0.02);
@@ -141,7 +141,7 @@ fn a_direction_left_out_is_not_certified() {
     };
     assert!(bound >= exact && bound < exact + 1e-6, "{bound} {exact}");
     assert!(claim.at_least() <= exact + 1e-12);
-    // The same claim of a matrix with one more direction.
+    // The same bound for a matrix with one more direction.
     let mut hidden = matrix.clone();
     hidden[(p - 1, p - 1)] += 3.0;
     let more = LargeMatrix::from_dense(&hidden, 1_000, 40);
@@ -171,7 +171,7 @@ fn what_cannot_be_proved_has_an_honest_gap() {
 fn study(p: usize, centring: Option<f64>) -> StudyParams {
     StudyParams::freeze(StudyDesign {
         centring,
-        ..StudyDesign::new(MechanismKind::DoubleCap, p, Budget::pure(6.0).unwrap())
+        ..StudyDesign::new(MechanismKind::DoubleCap, p, WorkLimit::pure(6.0).unwrap())
     })
     .unwrap()
 }
@@ -299,7 +299,7 @@ fn what_cannot_be_streamed_is_refused_and_cancelling_works() {
     let rank = Rank::Fixed(1);
     let error = sparse_components(&empty, &params, rank, &plain, "", Cancel::NEVER).unwrap_err();
     assert!(error.detail().contains("n = 0"), "{error}");
-    // A source that changes between the passes is found out.
+    // A source that changes between the passes is detected.
     struct Shrinking<'a>(&'a [Vec<Seed>], std::cell::Cell<usize>);
     impl SeedSource for Shrinking<'_> {
         fn buckets(&self) -> u32 {

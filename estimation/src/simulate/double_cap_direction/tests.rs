@@ -333,7 +333,7 @@ fn the_law_path_has_the_exact_means_and_variances() {
 fn the_device_path_has_the_exact_means_and_variances() {
     for (i, p) in DIMENSIONS.into_iter().enumerate() {
         for (j, epsilon) in EPSILONS.into_iter().enumerate() {
-            // It would take minutes.
+            // Skipped: it would take minutes.
             if (p, epsilon) == (400, 8.0) {
                 continue;
             }
@@ -353,7 +353,7 @@ fn the_device_path_has_the_exact_means_and_variances() {
     }
 }
 
-/// The number of attempts tells nothing of the row: counts of unit, short and zero rows have one distribution, the
+/// The number of attempts does not depend on the row: counts of unit, short and zero rows have one distribution, the
 /// geometric one with mean e^ε/Z.
 ///
 /// False alarms: a χ² variable with d degrees of freedom exceeds d + 2√(dx) + 2x with probability at most
